@@ -1,0 +1,11 @@
+from collections.abc import Mapping
+
+from lowprec.arrays.checks import dtype as dtype
+from lowprec.arrays.convert import cast as cast, decode as decode, encode as encode, quantize as quantize
+from lowprec.spec.catalog import format as format
+from lowprec.spec.format import Format as Format
+from lowprec.spec.projection import Projection as Projection, Saturation as Saturation
+from lowprec.spec.rounding import Rounding as Rounding
+
+__version__: str
+formats: Mapping[str, Format]

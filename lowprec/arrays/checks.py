@@ -1,0 +1,227 @@
+"""What arrays the verbs take and give: coercion, refusals, and their messages.
+
+Floor 3.
+"""
+
+from __future__ import annotations
+
+from typing import Any, NamedTuple
+
+import ml_dtypes
+import numpy as np
+import numpy.typing as npt
+
+from lowprec.kernels.params import Params, lower_source
+from lowprec.spec import catalog
+from lowprec.spec.format import Format, Sign
+from lowprec.spec.projection import DEFAULT, Projection, Saturation
+from lowprec.spec.rounding import Rounding
+
+__all__ = [
+    "Array",
+    "Operand",
+    "code_dtype",
+    "codes_operand",
+    "dtype",
+    "float_dtype",
+    "output",
+    "projection",
+    "refuse_operands",
+    "values_operand",
+]
+
+Array = npt.NDArray[Any]
+
+#: The types that values are given back in, narrowest first, each with its format.
+FLOATS: tuple[tuple[np.dtype[Any], Format], ...] = (
+    (np.dtype(np.float16), catalog.BINARY16),
+    (np.dtype(ml_dtypes.bfloat16), catalog.BFLOAT16),
+    (np.dtype(np.float32), catalog.BINARY32),
+    (np.dtype(np.float64), catalog.BINARY64),
+)
+
+
+class Operand(NamedTuple):
+    """An argument as kernels take it."""
+
+    codes: Array  #: unsigned integers, one-dimensional, contiguous
+    source: Params
+    array: Array  #: as given
+
+
+def dtype(fmt: Format | str) -> np.dtype[Any]:
+    """The NumPy or ml_dtypes type whose elements are the codes of a format.
+
+    >>> import numpy as np
+    >>> np.array([126], np.uint8).view(dtype("e4m3fn"))
+    array([448], dtype=float8_e4m3fn)
+
+    Parameters
+    ----------
+    fmt : Format, str or dtype
+
+    Raises
+    ------
+    ValueError
+        No such type exists.
+    """
+    fmt = catalog.format(fmt)
+    for native, known in (*FLOATS, (np.dtype(np.int8), catalog.INT8), (np.dtype(np.uint8), catalog.UINT8)):
+        if fmt == known:
+            return native
+    name = catalog.ml_dtypes_name(fmt)
+    if name is None or not hasattr(ml_dtypes, name):
+        raise ValueError(
+            f"neither NumPy nor ml_dtypes {ml_dtypes.__version__} has a type for {fmt.name!r}; keep its codes as "
+            f"{code_dtype(fmt)}"
+        )
+    found: np.dtype[Any] = np.dtype(getattr(ml_dtypes, name))
+    return found
+
+
+def code_dtype(fmt: Format) -> np.dtype[np.unsignedinteger[Any]]:
+    """The narrowest unsigned integer that holds a code."""
+    return np.dtype(f"u{fmt.code_bits // 8}")
+
+
+def float_dtype(fmt: Format, asked: object = None) -> tuple[np.dtype[Any], Format]:
+    """The type to give values of a format in: what was asked, or float32, or float64."""
+    if asked is None:
+        return FLOATS[2] if catalog.BINARY32.contains(fmt) else FLOATS[3]
+    wanted = np.dtype(asked)  # type: ignore[call-overload]
+    for known, carrier in FLOATS:
+        if wanted == known:
+            if not carrier.contains(fmt):
+                exact = ", ".join(str(name) for name, other in FLOATS if other.contains(fmt))
+                raise ValueError(f"{wanted} does not hold every value of {fmt.name!r}; use {exact}")
+            return known, carrier
+    raise TypeError(f"values are given as float16, bfloat16, float32 or float64, not {wanted}")
+
+
+def keeps_dtype(array: Array, fmt: Format) -> bool:
+    """Whether `quantize` gives values in the type that they came in."""
+    return any(array.dtype == known and carrier.contains(fmt) for known, carrier in FLOATS)
+
+
+def projection(
+    rounding: Rounding | str | None, saturation: Saturation | str | None, whole: Projection | None
+) -> Projection:
+    """The projection that the keywords of a verb ask for."""
+    if whole is None:
+        if rounding is None and saturation is None:
+            return DEFAULT
+        return Projection(
+            rounding=DEFAULT.rounding if rounding is None else rounding,  # type: ignore[arg-type]
+            saturation=DEFAULT.saturation if saturation is None else saturation,  # type: ignore[arg-type]
+        )
+    for name, short in (("rounding", rounding), ("saturation", saturation)):
+        if short is not None:
+            raise ValueError(
+                f"projection= and {name}={str(short)!r} both say how to convert; give one of them, for instance "
+                f"projection=dataclasses.replace(projection, {name}={str(short)!r})"
+            )
+    if not isinstance(whole, Projection):
+        raise TypeError(f"projection must be a Projection, not {whole!r}; for a mode alone use rounding=")
+    return whole
+
+
+def values_operand(values: object) -> Operand:
+    """Values, as codes of the type that they came in."""
+    array = _as_array(values)
+    carrier = catalog.carrier(array.dtype) if array.dtype.kind in "biufV" else None
+    if carrier is None:
+        raise TypeError(f"values must be real numbers of at most 64 bits, not {array.dtype}: {_advice(array.dtype)}")
+    return Operand(_flat_codes(array), lower_source(carrier), array)
+
+
+def codes_operand(codes: object, fmt: Format) -> Operand:
+    """Codes of a format, checked to be such."""
+    array = _as_array(codes)
+    if array.dtype.kind not in "iu":
+        name = catalog.ml_dtypes_name(fmt)
+        if array.size == 0 and array.dtype == np.float64 and not hasattr(codes, "dtype"):
+            array = array.astype(code_dtype(fmt))  # an empty list
+        elif name is not None and array.dtype.name == name:
+            array = array.view(code_dtype(fmt))
+        else:
+            raise TypeError(
+                f"codes of {fmt.name!r} must be integers, not {array.dtype}: `encode` makes codes from values"
+            )
+    largest = (1 << fmt.width) - 1
+    limits = np.iinfo(array.dtype)
+    if array.size and (limits.min < 0 or limits.max > largest):
+        wrong = (array < 0) | (array > largest) if limits.max > largest else array < 0
+        if wrong.any():
+            raise ValueError(
+                f"codes of {fmt.name!r} are 0 to {largest}: {_count(wrong)}, which is {int(array[_first(wrong)])}. "
+                f"Mask the unused bits, or name the format that they are codes of"
+            )
+    if array.dtype.kind == "i" or array.dtype.itemsize * 8 > 32:
+        array = array.astype(code_dtype(fmt))
+    return Operand(_flat_codes(array), lower_source(fmt), array)
+
+
+def output(out: object, wanted: np.dtype[Any], shape: tuple[int, ...], what: str) -> Array | None:
+    """The array given as `out`, checked, or None."""
+    if out is None:
+        return None
+    if not isinstance(out, np.ndarray):
+        raise TypeError(f"out must be a NumPy array of {wanted}, not {type(out).__name__}")
+    if out.dtype != wanted:
+        hint = f"; give out.view({wanted.name!r})" if out.dtype.itemsize == wanted.itemsize else ""
+        raise TypeError(f"out must be an array of {wanted} for {what}, not of {out.dtype}{hint}")
+    if out.shape != shape:
+        raise ValueError(f"out has shape {out.shape}, but the result has shape {shape}; they must be equal")
+    if not out.flags.writeable:
+        raise ValueError("out is read-only; give an array that can be written")
+    return out
+
+
+def refuse_operands(operand: Operand, fmt: Format, rule: Projection, count: int, first: int) -> None:
+    """Say which operands a projection refused, why, and what to do about it."""
+    refused, lacks, fields = [], [], []
+    if fmt.nan_code is None and rule.nan == "error":
+        refused, lacks, fields = ["NaN"], ["has no NaN code"], ["nan=..."]
+    if fmt.sign is Sign.UNSIGNED and rule.negative == "error":
+        refused, lacks, fields = [*refused, "negative"], [*lacks, "is unsigned"], [*fields, "negative=..."]
+    what, size = " or ".join(refused), operand.array.size
+    place = tuple(int(i) for i in np.unravel_index(first, operand.array.shape))
+    raise ValueError(
+        f"cannot encode {what} values as {fmt.name!r}, which {' and '.join(lacks)}: {count:,} of {size:,} "
+        f"{'is' if count == 1 else 'are'} {what}, the first at index {place}. Replace them, say what becomes of them "
+        f"with Projection({', '.join(fields)}), or use another format such as 'e4m3fn'"
+    )
+
+
+def _as_array(values: object) -> Array:
+    try:
+        return np.asarray(values)
+    except (ValueError, TypeError) as error:  # ragged lists, objects that do not convert
+        raise TypeError(f"cannot make an array of {type(values).__name__}: {error}") from None
+
+
+def _flat_codes(array: Array) -> Array:
+    """The elements' bit patterns, one-dimensional and contiguous; copied only where they are not."""
+    if not array.dtype.isnative:
+        array = array.astype(array.dtype.newbyteorder("="))
+    return np.ascontiguousarray(array).reshape(-1).view(f"u{array.dtype.itemsize}")
+
+
+def _first(wrong: Array) -> tuple[int, ...]:
+    return tuple(int(i) for i in np.unravel_index(int(np.argmax(wrong)), wrong.shape))
+
+
+def _count(wrong: Array) -> str:
+    bad = int(wrong.sum())
+    place = f", the first at index {_first(wrong)}" if wrong.ndim else ""
+    return f"{bad:,} of {wrong.size:,} {'is' if bad == 1 else 'are'} not{place}"
+
+
+def _advice(given: np.dtype[Any]) -> str:
+    if given.kind == "c" or "complex" in given.name:
+        return "convert the real and the imaginary part by themselves"
+    if given.kind == "f":
+        return "round to float64 first, with .astype('float64')"
+    if given.kind == "O":
+        return "make a list of floats, or use lowprec.oracle.convert.project for exact Fractions"
+    return "convert to a float type first"

@@ -1,0 +1,265 @@
+"""encode, decode, quantize, cast: the four verbs between values and codes.
+
+Floor 3. Everything here is about arrays; `kernels.convert` does the arithmetic.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+
+from lowprec.arrays.checks import (
+    Array,
+    Operand,
+    code_dtype,
+    codes_operand,
+    float_dtype,
+    keeps_dtype,
+    output,
+    projection as projection_of,
+    refuse_operands,
+    values_operand,
+)
+from lowprec.kernels import convert as kernels
+from lowprec.kernels.params import lower_source, lower_target, may_refuse
+from lowprec.spec import catalog
+from lowprec.spec.format import Format
+from lowprec.spec.projection import DEFAULT, Projection, Saturation
+from lowprec.spec.rounding import Rounding
+
+__all__ = ["cast", "decode", "encode", "quantize"]
+
+Like = Format | str | npt.DTypeLike
+
+
+def encode(
+    values: npt.ArrayLike,
+    fmt: Like,
+    *,
+    rounding: Rounding | str | None = None,
+    saturation: Saturation | str | None = None,
+    projection: Projection | None = None,
+    out: Array | None = None,
+) -> Any:
+    """Encode real values as codes of a format.
+
+    Each value is rounded to the format's precision, saturated as the projection says, and
+    replaced by its code. Values that the format has are encoded exactly.
+
+    >>> encode([0.1, 448.0, 500.0], "e4m3fn")
+    array([ 29, 126, 127], dtype=uint8)
+    >>> encode([500.0], "e4m3fn", saturation="finite")
+    array([126], dtype=uint8)
+
+    Parameters
+    ----------
+    values : array_like of float or integer, shape (...)
+        Any float of at most 64 bits, integers, and every ml_dtypes type. Each is rounded once,
+        from its own bits. A Python number is what NumPy makes of it: a float64 or an int64.
+    fmt : Format, str or dtype
+    rounding : str or Rounding, default "nearest_even"
+    saturation : str or Saturation, default "none"
+        Shorthands for a projection.
+    projection : Projection, optional
+    out : array of the codes' dtype, shape (...), optional
+        Where to put the codes. Untouched if the call fails.
+
+    Returns
+    -------
+    codes : array of uint8, uint16 or uint32, shape (...)
+        The narrowest that holds fmt.width bits; unused high bits are zero. A scalar for a scalar.
+
+    Raises
+    ------
+    ValueError
+        A NaN in values and no NaN code in fmt.
+    TypeError
+        Values that are no real numbers.
+
+    Source
+    ------
+    [P3109] Project; [IEEE754] 4.3 and 7.4; for e4m3fn [OFP8].
+    """
+    target = catalog.format(fmt)
+    rule = projection_of(rounding, saturation, projection)
+    operand = values_operand(values)
+    return _encode(operand, target, rule, out)
+
+
+def decode(codes: npt.ArrayLike, fmt: Like, *, dtype: npt.DTypeLike | None = None, out: Array | None = None) -> Any:
+    """Decode codes of a format to the values that they stand for, exactly.
+
+    >>> decode([0, 126, 127], "e4m3fn")
+    array([  0., 448.,  nan], dtype=float32)
+
+    Parameters
+    ----------
+    codes : array_like of integer, shape (...)
+        From 0 to 2**fmt.width - 1, or an array of the ml_dtypes type of this very format.
+    fmt : Format, str or dtype
+    dtype : dtype, optional
+        float16, bfloat16, float32 or float64, as long as it holds every value of the format.
+        By default float32 if it does, else float64.
+    out : array of that dtype, shape (...), optional
+
+    Returns
+    -------
+    values : array of float, shape (...)
+        Infinities, NaNs (quiet, without payload) and signed zeros included.
+
+    Raises
+    ------
+    ValueError
+        A number that is no code of the format, or a dtype that does not hold its values.
+
+    Source
+    ------
+    [P3109] Decode; [IEEE754] 3.4.
+    """
+    source = catalog.format(fmt)
+    operand = codes_operand(codes, source)
+    if dtype is None and isinstance(out, np.ndarray):
+        dtype = out.dtype
+    given, carrier = float_dtype(source, dtype)
+    return _convert(operand, carrier, DEFAULT, given, out)
+
+
+def quantize(
+    values: npt.ArrayLike,
+    fmt: Like,
+    *,
+    rounding: Rounding | str | None = None,
+    saturation: Saturation | str | None = None,
+    projection: Projection | None = None,
+    out: Array | None = None,
+) -> Any:
+    """Round real values to values that a format has: decode of encode, in one pass.
+
+    >>> quantize([0.1, 448.0, 500.0], "e4m3fn", saturation="finite")
+    array([  0.1015625, 448.       , 448.       ], dtype=float32)
+
+    Parameters
+    ----------
+    values, fmt, rounding, saturation, projection
+        As for `encode`.
+    out : array of float, shape (...), optional
+        May be `values` itself. Untouched if the call fails.
+
+    Returns
+    -------
+    values : array of float, shape (...)
+        float16, bfloat16, float32 and float64 stay what they are where that type holds every
+        value of the format; everything else comes as from `decode`.
+
+    Raises
+    ------
+    ValueError
+        A NaN in values and no NaN code in fmt, or `out` of a type that does not hold the format.
+
+    Source
+    ------
+    As for `encode`.
+    """
+    target = catalog.format(fmt)
+    rule = projection_of(rounding, saturation, projection)
+    operand = values_operand(values)
+    if isinstance(out, np.ndarray):
+        asked: object = out.dtype
+    else:
+        asked = operand.array.dtype if hasattr(values, "dtype") and keeps_dtype(operand.array, target) else None
+    given, carrier = float_dtype(target, asked)
+    words = lower_target(target, rule)
+    place = output(out, given, operand.array.shape, f"values of {target.name!r}")
+    flat, whole = _room(operand, given, place, may_refuse(words))
+    count, first = kernels.convert_twice(
+        operand.codes,
+        operand.source,
+        words,
+        lower_source(target),
+        _bits(flat),
+        lower_target(carrier, DEFAULT),
+    )
+    if count:
+        refuse_operands(operand, target, rule, count, first)
+    return _deliver(whole, place)
+
+
+def cast(
+    codes: npt.ArrayLike,
+    source: Like,
+    target: Like,
+    *,
+    rounding: Rounding | str | None = None,
+    saturation: Saturation | str | None = None,
+    projection: Projection | None = None,
+    out: Array | None = None,
+) -> Any:
+    """Convert codes of one format to codes of another, rounding once.
+
+    >>> cast([126, 127], "e4m3fn", "e5m2")
+    array([ 95, 126], dtype=uint8)
+
+    Parameters
+    ----------
+    codes : array_like of integer, shape (...)
+        As for `decode`.
+    source, target : Format, str or dtype
+    rounding, saturation, projection, out
+        As for `encode`.
+
+    Returns
+    -------
+    codes : array of uint8, uint16 or uint32, shape (...)
+
+    Raises
+    ------
+    ValueError
+        A number that is no code of the source, or a NaN that the target has no code for.
+
+    Source
+    ------
+    As for `encode`.
+    """
+    origin, goal = catalog.format(source), catalog.format(target)
+    rule = projection_of(rounding, saturation, projection)
+    return _encode(codes_operand(codes, origin), goal, rule, out)
+
+
+def _encode(operand: Operand, fmt: Format, rule: Projection, out: Array | None) -> Any:
+    return _convert(operand, fmt, rule, code_dtype(fmt), out)
+
+
+def _convert(operand: Operand, fmt: Format, rule: Projection, given: np.dtype[Any], out: Array | None) -> Any:
+    words = lower_target(fmt, rule)
+    place = output(out, given, operand.array.shape, f"{fmt.name!r}")
+    flat, whole = _room(operand, given, place, may_refuse(words))
+    count, first = kernels.convert(operand.codes, operand.source, _bits(flat), words)
+    if count:
+        refuse_operands(operand, fmt, rule, count, first)
+    return _deliver(whole, place)
+
+
+def _room(operand: Operand, given: np.dtype[Any], place: Array | None, careful: bool) -> tuple[Array, Array]:
+    """Where the kernel writes, flat and in shape: `out` itself if that is safe, else a new array.
+
+    Not where a refusal would leave it half written, nor where it overlaps what is still to be read.
+    """
+    direct = place is not None and place.flags.c_contiguous and not careful
+    if place is not None and direct and not np.may_share_memory(place, operand.array):
+        return place.reshape(-1), place
+    whole = np.empty(operand.array.shape, given)
+    return whole.reshape(-1), whole
+
+
+def _bits(flat: Array) -> Array:
+    return flat.view(f"u{flat.dtype.itemsize}")
+
+
+def _deliver(whole: Array, place: Array | None) -> Any:
+    if place is None:
+        return whole[()] if whole.ndim == 0 else whole
+    if place is not whole:
+        place[...] = whole
+    return place

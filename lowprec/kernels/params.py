@@ -1,0 +1,233 @@
+"""Formats and projections, lowered to the integers that kernels read.
+
+All policy is decided here, once for a format and a projection, and becomes a code or a limit in a
+small array. The kernels know no policy and no format.
+
+Floor 2b. Imports spec and NumPy.
+"""
+
+from __future__ import annotations
+
+import functools
+from typing import Any, NamedTuple
+
+import numpy as np
+import numpy.typing as npt
+
+from lowprec.spec.format import Format, Sign
+from lowprec.spec.projection import Projection, Saturation
+from lowprec.spec.rounding import Threshold
+
+__all__ = ["REFUSED", "Grid", "Params", "Side", "Source", "lower_source", "lower_target", "may_refuse"]
+
+Params = npt.NDArray[np.uint64]
+
+#: A Python integer while lowering, np.uint64 in a kernel, np.int64 there for exponents.
+Word = Any
+
+#: Stands in the place of a code where the projection refuses the operand: no code that a kernel makes,
+#: in 32 bits or as binary64, where all ones would be a NaN with a payload.
+REFUSED = (1 << 64) - 1
+
+
+class Source(NamedTuple):
+    """How to read a code: 64-bit words, in the order of the array. Exponents are signed."""
+
+    mask: Word  #: of the code's bits
+    sign: Word  #: the sign's bit, or 0
+    complement: Word  #: all ones where negative codes are two's complements, else 0
+    not_a_zero: Word  #: all ones where the sign bit alone is NaN, else 0
+    max_magnitude: Word  #: of finite codes
+    infinity: Word  #: magnitude of infinity, or `mask`
+    keeps_nan_sign: Word  #: 1 where the sign of a NaN counts
+    trailing_bits: Word
+    trailing_mask: Word  #: all ones where there is no exponent field
+    field_mask: Word  #: 0 where there is no exponent field
+    lowest: Word  #: the lowest exponent field that has a leading one
+    exponent: Word  #: of the last bit of the significand is this plus the field
+
+
+class Grid(NamedTuple):
+    """Which values a target has: the first words of its array. Exponents are signed."""
+
+    mask: Word  #: of the code's bits
+    trailing_bits: Word
+    hidden: Word  #: what to take off where the lowest exponent field has a leading one too, else 0
+    emin: Word
+    cap: Word  #: the largest exponent whose grid is its own: emin for fixed point
+    top: Word  #: values of a larger exponent lie beyond every finite code and its tie
+
+
+class Side(NamedTuple):
+    """What becomes of operands of one sign: the words after the grid for +, those after them for -.
+
+    A magnitude m becomes (base + step * m) & mask, but for 0, which becomes `rounded_zero`.
+    """
+
+    max_magnitude: Word
+    limit_even: Word  #: the farther code is taken where the tail, in units of 2**-64, is above this
+    limit_odd: Word
+    base: Word
+    step: Word
+    rounded_zero: Word
+    zero: Word
+    overflow: Word
+    infinity: Word
+    nan: Word
+
+
+_ONES = (1 << 64) - 1
+
+_LIMITS = {
+    Threshold.ANY: 0,
+    Threshold.HALF_OR_ABOVE: (1 << 63) - 1,
+    Threshold.ABOVE_HALF: 1 << 63,
+    Threshold.NEVER: _ONES,
+}
+
+
+@functools.lru_cache(maxsize=1024)
+def lower_source(fmt: Format) -> Params:
+    """What a kernel needs to read codes of a format."""
+    t = fmt.trailing_bits
+    fields = fmt.exponent_bits > 0
+    return _array(
+        *Source(
+            mask=(1 << fmt.width) - 1,
+            sign=fmt.sign_code,
+            complement=_ONES if fmt.sign is Sign.TWOS_COMPLEMENT else 0,
+            not_a_zero=0 if fmt.negative_zero else _ONES,
+            max_magnitude=fmt.max_magnitude + (fmt.sign is Sign.TWOS_COMPLEMENT),
+            infinity=(1 << fmt.width) - 1 if fmt.infinity_code is None else fmt.infinity_code,
+            keeps_nan_sign=fmt.has_signed_nan,
+            trailing_bits=t,
+            trailing_mask=(1 << t) - 1 if fields else _ONES,
+            field_mask=_ONES if fields else 0,
+            lowest=1 if fmt.subnormals else 0,
+            exponent=-fmt.bias - t,
+        )
+    )
+
+
+@functools.lru_cache(maxsize=4096)
+def lower_target(fmt: Format, projection: Projection) -> Params:
+    """What a kernel needs to project onto a format.
+
+    Raises
+    ------
+    ValueError
+        The projection asks for a code that the format does not have.
+    """
+    last = [fmt.max_magnitude, _last_negative(fmt, projection)]
+    bases, steps = _signs(fmt, projection)
+    mask = (1 << fmt.width) - 1
+    extremes = [
+        REFUSED if base == REFUSED else (base + step * magnitude) & mask
+        for base, step, magnitude in zip(bases, steps, last, strict=True)
+    ]
+    beyond = _beyond(fmt, projection, extremes)
+    zeros = _zeros(fmt, projection)
+    rounded_zeros = zeros if fmt.subnormals else bases
+    overflows = beyond if projection.saturation is Saturation.NONE else extremes
+    infinities = extremes if projection.saturation is Saturation.FINITE else beyond
+    nans = _nans(fmt, projection, extremes, zeros)
+    grid = Grid(
+        mask=mask,
+        trailing_bits=fmt.trailing_bits,
+        hidden=0 if fmt.subnormals else 1 << fmt.trailing_bits,
+        emin=fmt.emin,
+        cap=1 << 30 if fmt.exponent_bits else fmt.emin,
+        top=fmt.emax + 1,
+    )
+    sides = [
+        Side(
+            max_magnitude=last[negative],
+            limit_even=_LIMITS[projection.rounding.threshold(negative=negative, odd=False)],
+            limit_odd=_LIMITS[projection.rounding.threshold(negative=negative, odd=True)],
+            base=bases[negative],
+            step=steps[negative],
+            rounded_zero=rounded_zeros[negative],
+            zero=zeros[negative],
+            overflow=overflows[negative],
+            infinity=infinities[negative],
+            nan=nans[negative],
+        )
+        for negative in (False, True)
+    ]
+    return _array(*grid, *sides[0], *sides[1])
+
+
+def may_refuse(target: Params) -> bool:
+    """Whether any operand is refused, so that results must be looked through for it."""
+    return bool((target == np.uint64(REFUSED)).any())
+
+
+def _array(*words: int | np.integer[Any]) -> Params:
+    array = np.array([int(word) & _ONES for word in words], dtype=np.uint64)
+    array.flags.writeable = False
+    return array
+
+
+def _last_negative(fmt: Format, projection: Projection) -> int:
+    one_more = fmt.sign is Sign.TWOS_COMPLEMENT and not projection.symmetric
+    return fmt.max_magnitude + one_more
+
+
+def _signs(fmt: Format, projection: Projection) -> tuple[list[int], list[int]]:
+    """Base and step of finite magnitudes, for + and for -."""
+    if fmt.sign is Sign.MAGNITUDE:
+        return [0, fmt.sign_code], [1, 1]
+    if fmt.sign is Sign.TWOS_COMPLEMENT:
+        return [0, 0], [1, -1]
+    if projection.negative == "drop_sign":
+        return [0, 0], [1, 1]
+    return [0, _negative_result(fmt, projection)], [1, 0]
+
+
+def _negative_result(fmt: Format, projection: Projection) -> int:
+    """What every non-zero negative result becomes in an unsigned format."""
+    if projection.negative == "error":
+        return REFUSED
+    if projection.negative == "nan" and fmt.nan_code is not None:
+        return fmt.nan_code
+    return _zeros(fmt, projection)[0]
+
+
+def _beyond(fmt: Format, projection: Projection, extremes: list[int]) -> list[int]:
+    """Infinities; NaNs where there are none; the extremes where there are no NaNs either."""
+    if fmt.infinity_code is not None:
+        codes = [fmt.infinity_code, fmt.infinity_code | fmt.sign_code]
+    elif fmt.nan_code is not None:
+        codes = [fmt.nan_code, fmt.nan_code | fmt.sign_code if fmt.has_signed_nan else fmt.nan_code]
+    else:
+        codes = list(extremes)
+    if fmt.sign is Sign.UNSIGNED and projection.negative != "drop_sign":
+        codes[1] = _negative_result(fmt, projection)
+    return codes
+
+
+def _zeros(fmt: Format, projection: Projection) -> list[int]:
+    if fmt.subnormals:
+        return [0, fmt.sign_code if fmt.has_negative_zero else 0]
+    if projection.zero == "smallest" or fmt.nan_code is None:
+        return [0, fmt.sign_code]
+    return [fmt.nan_code, fmt.nan_code | fmt.sign_code if fmt.has_signed_nan else fmt.nan_code]
+
+
+def _nans(fmt: Format, projection: Projection, extremes: list[int], zeros: list[int]) -> list[int]:
+    if fmt.nan_code is not None:
+        codes = [fmt.nan_code, fmt.nan_code | fmt.sign_code if fmt.has_signed_nan else fmt.nan_code]
+    elif projection.nan == "error":
+        return [REFUSED, REFUSED]
+    elif projection.nan == "max":
+        codes = [extremes[0], extremes[0] if fmt.sign is Sign.UNSIGNED else extremes[1]]
+    elif projection.nan == "zero" and fmt.subnormals:
+        codes = list(zeros)
+    elif projection.nan == "negative_zero" and fmt.has_negative_zero:
+        return [fmt.sign_code, fmt.sign_code]
+    else:
+        raise ValueError(
+            f"nan={projection.nan!r} of a projection asks for a code that {fmt.name!r} does not have; "
+            f"use 'error' or 'max'"
+        )
+    return codes if projection.nan_sign == "keep" else [codes[0], codes[0]]

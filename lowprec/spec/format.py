@@ -1,0 +1,502 @@
+"""The format, as parameters that cannot lie: which code stands for which number.
+
+A format is a handful of integers. Everything else about it, from its largest value to the code of
+its NaN, follows from them here, in integers, and is nowhere typed a second time.
+
+Floor 1. Imports the standard library only.
+
+Notation, beside IEEE 754-2019 clause 3.3 and the P3109 draft:
+
+    magnitude      the code without its sign; magnitudes 0, 1, 2, ... stand for growing values
+    field          the exponent field of a magnitude, a raw integer
+    significand    integer, exponent: of its last bit; the value is significand * 2**exponent
+"""
+
+from __future__ import annotations
+
+import dataclasses
+import enum
+import struct
+from dataclasses import dataclass
+from fractions import Fraction
+
+__all__ = ["Carrier", "Format", "Sign", "fixed", "finite", "fn", "fnuz", "ieee", "p3109", "power_of_two"]
+
+
+class Sign(enum.Enum):
+    """How a format writes negative numbers."""
+
+    MAGNITUDE = "magnitude"  #: the top bit is the sign, the others the magnitude
+    UNSIGNED = "unsigned"  #: there are none
+    TWOS_COMPLEMENT = "twos_complement"  #: as integers do
+
+    def __repr__(self) -> str:
+        return f"Sign.{self.name}"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True, repr=False)
+class Format:
+    """A binary format: which code stands for which number.
+
+    Magnitude codes run 0, 1, 2, ... in order of value. From the top down they are spent on
+    `nans` NaNs, then on one infinity if `infinity`; all that remain are finite.
+
+    >>> e4m3fn = fn("e4m3fn", 4, 3)
+    >>> e4m3fn.max_finite, e4m3fn.min_subnormal, hex(e4m3fn.nan_code)
+    (448.0, 0.001953125, '0x7f')
+
+    Parameters
+    ----------
+    name : str
+        For people; two formats that differ in name alone are equal.
+    exponent_bits : int
+        Width of the exponent field, 0 for integers and fixed point.
+    trailing_bits : int
+        Bits of the significand that are stored.
+    bias : int
+        A normal code with this exponent field lies in [1, 2). May be negative.
+    sign : Sign
+    nans : int
+        NaN codes at the top of each sign's range.
+    infinity : bool
+        The next code down is an infinity.
+    negative_zero : bool
+        For Sign.MAGNITUDE only: where False, the code of -0 is the NaN.
+    subnormals : bool
+        Exponent field 0 means 0.xxx, so that zero exists.
+    source : str
+        Key in docs/references.md.
+
+    Raises
+    ------
+    ValueError
+        The parameters are no format; the message names the field at fault.
+
+    Source
+    ------
+    [IEEE754] 3.3, [OFP8], [OCPMX], [P3109].
+    """
+
+    name: str = dataclasses.field(compare=False)
+    exponent_bits: int
+    trailing_bits: int
+    bias: int
+    sign: Sign = Sign.MAGNITUDE
+    nans: int = 0
+    infinity: bool = False
+    negative_zero: bool = True
+    subnormals: bool = True
+    source: str = dataclasses.field(default="", compare=False)
+
+    def __post_init__(self) -> None:
+        for field in dataclasses.fields(self):
+            value = getattr(self, field.name)
+            wanted = {"int": int, "bool": bool, "str": str, "Sign": Sign}[str(field.type)]
+            if type(value) is not wanted:
+                raise TypeError(f"{field.name} of a format must be of type {wanted.__name__}, not {value!r}")
+        self._check()
+
+    def _check(self) -> None:
+        """Refuse parameters that are no format; `Carrier` waives this."""
+
+        def refuse(field: str, why: str) -> None:
+            raise ValueError(f"{field}={getattr(self, field)!r} of format {self.name!r} {why}")
+
+        for field in ("exponent_bits", "trailing_bits", "nans"):
+            if getattr(self, field) < 0:
+                refuse(field, "is negative; it counts bits or codes. Use 0 or more")
+        if not 2 <= self.width <= 32:
+            refuse(
+                "exponent_bits", f"with trailing_bits={self.trailing_bits} makes {self.width} bits in all; use 2 to 32"
+            )
+        if self.sign is Sign.TWOS_COMPLEMENT:
+            if self.exponent_bits:
+                refuse("exponent_bits", "cannot be in two's complement; use Sign.MAGNITUDE, or exponent_bits=0")
+            if self.nans:
+                refuse("nans", "cannot be in two's complement, where every code is a number; use 0")
+            if self.infinity:
+                refuse("infinity", "cannot be in two's complement, where every code is a number; use False")
+        if not self.negative_zero and self.sign is not Sign.MAGNITUDE:
+            refuse("negative_zero", f"means nothing for {self.sign}, which has no code of -0; leave it True")
+        if not self.subnormals:
+            if not self.exponent_bits:
+                refuse("subnormals", "leaves no values where exponent_bits=0; use True")
+            if not self.negative_zero:
+                refuse(
+                    "subnormals", "leaves no zero whose sign negative_zero=False could spend; use True for one of them"
+                )
+        if self.max_magnitude < (1 if self.subnormals else 0):
+            refuse("nans", f"with infinity={self.infinity} leaves no finite non-zero code; use fewer")
+        # Every value is a multiple of the smallest step and lies below the next power of two.
+        step = self.scaled(0)[1]
+        if step < -1074:
+            raise ValueError(
+                f"the smallest step of {self.name!r} is 2**{step}, below float64's 2**-1074, and lowprec carries "
+                f"values in float64. Reduce exponent_bits={self.exponent_bits} or bias={self.bias}"
+            )
+        if self._emax_of(self._extreme_magnitude) > 1023:
+            raise ValueError(
+                f"the largest value of {self.name!r} is at least 2**1024, above float64's range, and lowprec carries "
+                f"values in float64. Reduce exponent_bits={self.exponent_bits} or increase bias={self.bias}"
+            )
+
+    # -- codes ----------------------------------------------------------------------------------
+
+    @property
+    def width(self) -> int:
+        """Bits of a code."""
+        return self.exponent_bits + self.trailing_bits + (self.sign is not Sign.UNSIGNED)
+
+    @property
+    def code_bits(self) -> int:
+        """Bits of the narrowest unsigned integer that holds a code: 8, 16 or 32."""
+        return max(8, 1 << (self.width - 1).bit_length())
+
+    @property
+    def sign_code(self) -> int:
+        """The sign bit's place in a code, 0 for unsigned formats."""
+        return 0 if self.sign is Sign.UNSIGNED else 1 << (self.width - 1)
+
+    @property
+    def max_magnitude(self) -> int:
+        """Magnitude of `max_finite`, the last that is finite."""
+        return (1 << (self.exponent_bits + self.trailing_bits)) - 1 - self.nans - self.infinity
+
+    @property
+    def has_negative_zero(self) -> bool:
+        """Whether there is a code of -0."""
+        return self.sign is Sign.MAGNITUDE and self.negative_zero and self.subnormals
+
+    @property
+    def has_nan(self) -> bool:
+        """Whether any code is a NaN."""
+        return self.nans > 0 or not self.negative_zero
+
+    @property
+    def has_signed_nan(self) -> bool:
+        """Whether a NaN can carry a sign."""
+        return self.sign is Sign.MAGNITUDE and self.nans > 0 and self.negative_zero
+
+    @property
+    def infinity_code(self) -> int | None:
+        """The code of +Inf, or None."""
+        return self.max_magnitude + 1 if self.infinity else None
+
+    @property
+    def nan_code(self) -> int | None:
+        """The code that stands for NaN in results: the quiet one, or None where there is none."""
+        if not self.negative_zero:
+            return self.sign_code
+        if self.nans == 0:
+            return None
+        if self.infinity and self.trailing_bits and self.nans == (1 << self.trailing_bits) - 1:
+            return self.max_magnitude + 1 + (1 << (self.trailing_bits - 1))
+        return self.max_magnitude + self.infinity + self.nans
+
+    # -- values ---------------------------------------------------------------------------------
+
+    def scaled(self, magnitude: int) -> tuple[int, int]:
+        """Significand and exponent of a magnitude: its value is significand * 2**exponent.
+
+        The rule is continued past `max_finite` as if the exponent were unbounded, which is
+        what overflow is judged on.
+
+        >>> fn("e4m3fn", 4, 3).scaled(0x7E)
+        (14, 5)
+        """
+        t = self.trailing_bits
+        lowest = 1 if self.subnormals else 0
+        field = magnitude >> t if self.exponent_bits else 0
+        if field < lowest:
+            return (magnitude, 1 - self.bias - t)
+        return ((magnitude & ((1 << t) - 1)) | (1 << t), field - self.bias - t)
+
+    def _emax_of(self, magnitude: int) -> int:
+        significand, exponent = self.scaled(magnitude)
+        return significand.bit_length() - 1 + exponent
+
+    @property
+    def _extreme_magnitude(self) -> int:
+        """Of the value farthest from zero: two's complement has one more below than above."""
+        return self.max_magnitude + (self.sign is Sign.TWOS_COMPLEMENT)
+
+    @property
+    def precision(self) -> int:
+        """Significant bits of a normal value; for fixed point, of the largest."""
+        return self.trailing_bits + (1 if self.exponent_bits else 0)
+
+    @property
+    def emin(self) -> int:
+        """Exponent of the smallest normal value."""
+        return (1 if self.subnormals else 0) - self.bias
+
+    @property
+    def emax(self) -> int:
+        """Exponent of `max_finite`."""
+        return self._emax_of(self.max_magnitude)
+
+    @property
+    def max_finite(self) -> float:
+        """The largest value."""
+        return exact_float(*self.scaled(self.max_magnitude))
+
+    @property
+    def min_finite(self) -> float:
+        """The most negative value; the smallest of an unsigned format."""
+        if self.sign is Sign.UNSIGNED:
+            return exact_float(*self.scaled(0))
+        significand, exponent = self.scaled(self._extreme_magnitude)
+        return exact_float(-significand, exponent)
+
+    @property
+    def min_normal(self) -> float | None:
+        """The smallest positive normal value, or None."""
+        lowest = (1 << self.trailing_bits) if self.subnormals else 0
+        if not self.exponent_bits or lowest > self.max_magnitude:
+            return None
+        return exact_float(*self.scaled(lowest))
+
+    @property
+    def min_subnormal(self) -> float | None:
+        """The smallest positive subnormal value, or None; for fixed point, its step."""
+        has_any = self.subnormals and self.trailing_bits > 0
+        return exact_float(*self.scaled(1)) if has_any else None
+
+    @property
+    def eps(self) -> float | None:
+        """The ulp of 1, or None where 1 has no code or no finite neighbour above.
+
+        >>> ieee("binary16", 5, 10).eps == 2**-10
+        True
+        """
+        if not self.exponent_bits:
+            step = self.scaled(0)[1]
+            one = 1 << -step if step <= 0 else None
+        else:
+            one = self.bias << self.trailing_bits if self.bias >= (1 if self.subnormals else 0) else None
+        if one is None or one + 1 > self.max_magnitude:
+            return None
+        return exact_float(1, self.scaled(one)[1])
+
+    def contains(self, other: Format) -> bool:
+        """Whether every number, infinity and signed zero of `other` is one of this format's too.
+
+        >>> ieee("binary32", 8, 23).contains(ieee("bfloat16", 8, 7))
+        True
+        """
+        if other.infinity and not self.infinity or other.has_nan and not self.has_nan:
+            return False
+        if other.has_negative_zero and not self.has_negative_zero or other.subnormals and not self.subnormals:
+            return False
+        if self.sign is Sign.UNSIGNED and other.sign is not Sign.UNSIGNED:
+            return False
+        ours, theirs = self._extreme_magnitude, other._extreme_magnitude
+        if self.sign is Sign.TWOS_COMPLEMENT and other.sign is not Sign.TWOS_COMPLEMENT:
+            ours = self.max_magnitude
+        if _fraction(*self.scaled(ours)) < _fraction(*other.scaled(theirs)):
+            return False
+        if self.exponent_bits and self.precision < min(other.precision, other.max_magnitude.bit_length()):
+            return False
+        if not self.subnormals:  # values below the smallest have no code, whatever their precision
+            return other.emin >= self.emin and not other.subnormals
+        return self.scaled(0)[1] <= other.scaled(0)[1]
+
+    # -- text -----------------------------------------------------------------------------------
+
+    def __str__(self) -> str:
+        return self.name
+
+    def __repr__(self) -> str:
+        said = [
+            f"{field.name}={getattr(self, field.name)!r}"
+            for field in dataclasses.fields(self)
+            if field.default is dataclasses.MISSING or getattr(self, field.name) != field.default
+        ]
+        return f"{type(self).__name__}({', '.join(said)})"
+
+
+class Carrier(Format):
+    """A type that values come in but are not encoded to: binary64, 16- to 64-bit and 1-bit integers.
+
+    It obeys the same rule as a format and only waives the limits on what a format may be.
+    """
+
+    __slots__ = ()
+
+    def _check(self) -> None:
+        """Carriers are a fixed list in the catalog; nothing to refuse."""
+
+
+def exact_float(significand: int, exponent: int) -> float:
+    """The float64 equal to significand * 2**exponent, put together from bits.
+
+    No floating-point instruction is used, so a process that flushes subnormals gets the same
+    answer. The number must be a float64.
+
+    >>> exact_float(1, -1074)
+    5e-324
+    """
+    magnitude = abs(significand)
+    if magnitude == 0:
+        return 0.0
+    lead = magnitude.bit_length() - 1 + exponent
+    last = max(lead, -1022) - 52
+    shift = exponent - last
+    scaled = magnitude << shift if shift >= 0 else magnitude >> -shift
+    assert lead <= 1023, "not a float64"
+    assert shift >= 0 or scaled << -shift == magnitude, "not a float64"
+    bits = scaled + ((max(lead, -1022) + 1022) << 52)
+    return float(struct.unpack("<d", struct.pack("<Q", bits | (significand < 0) << 63))[0])
+
+
+def _fraction(significand: int, exponent: int) -> Fraction:
+    return Fraction(significand << max(exponent, 0), 1 << max(-exponent, 0))
+
+
+# -- families -------------------------------------------------------------------------------------
+
+
+def ieee(name: str, exponent_bits: int, trailing_bits: int, *, source: str = "IEEE754") -> Format:
+    """An IEEE 754 interchange format: infinities, and NaNs in the rest of the top binade.
+
+    >>> ieee("binary16", 5, 10).max_finite
+    65504.0
+    """
+    return Format(
+        name=name,
+        exponent_bits=exponent_bits,
+        trailing_bits=trailing_bits,
+        bias=_half_range(exponent_bits),
+        nans=(1 << trailing_bits) - 1,
+        infinity=True,
+        source=source,
+    )
+
+
+def fn(name: str, exponent_bits: int, trailing_bits: int, *, source: str = "OFP8") -> Format:
+    """A finite format with one NaN at the top of each sign: "fn" of e4m3fn.
+
+    >>> fn("e4m3fn", 4, 3).max_finite
+    448.0
+    """
+    return Format(
+        name=name,
+        exponent_bits=exponent_bits,
+        trailing_bits=trailing_bits,
+        bias=_half_range(exponent_bits),
+        nans=1,
+        source=source,
+    )
+
+
+def fnuz(name: str, exponent_bits: int, trailing_bits: int, *, bias: int | None = None, source: str = "FNUZ") -> Format:
+    """A finite format whose one NaN has the code of -0; its bias is one more than IEEE's.
+
+    >>> fnuz("e4m3fnuz", 4, 3).max_finite
+    240.0
+    """
+    return Format(
+        name=name,
+        exponent_bits=exponent_bits,
+        trailing_bits=trailing_bits,
+        bias=_half_range(exponent_bits) + 1 if bias is None else bias,
+        negative_zero=False,
+        source=source,
+    )
+
+
+def finite(name: str, exponent_bits: int, trailing_bits: int, *, source: str = "OCPMX") -> Format:
+    """A format where every code is a number.
+
+    >>> finite("e2m1fn", 2, 1).max_finite
+    6.0
+    """
+    return Format(
+        name=name,
+        exponent_bits=exponent_bits,
+        trailing_bits=trailing_bits,
+        bias=_half_range(exponent_bits),
+        source=source,
+    )
+
+
+def p3109(width: int, precision: int, *, signed: bool = True, extended: bool = True) -> Format:
+    """A format of the IEEE P3109 draft, named as it names them.
+
+    Parameters
+    ----------
+    width : int
+        3 to 16 (K in the draft).
+    precision : int
+        1 to width - 1 if signed, else to width (P in the draft).
+    signed, extended : bool
+        Extended formats have infinities.
+
+    Raises
+    ------
+    ValueError
+        Outside those ranges, or values that float64 does not hold.
+
+    Source
+    ------
+    [P3109] draft 4.0, section 4.
+
+    >>> p3109(8, 3).name, p3109(8, 3).max_finite
+    ('binary8p3se', 49152.0)
+    """
+    name = f"binary{width}p{precision}{'s' if signed else 'u'}{'e' if extended else 'f'}"
+    if not 3 <= width <= 16:
+        raise ValueError(f"width={width} of P3109 format {name!r} is out of range; use 3 to 16")
+    if not 1 <= precision <= width - signed:
+        raise ValueError(f"precision={precision} of P3109 format {name!r} is out of range; use 1 to {width - signed}")
+    return Format(
+        name=name,
+        exponent_bits=width - precision + (not signed),
+        trailing_bits=precision - 1,
+        bias=1 << (width - precision - signed),
+        sign=Sign.MAGNITUDE if signed else Sign.UNSIGNED,
+        nans=0 if signed else 1,
+        infinity=extended,
+        negative_zero=not signed,
+        source="P3109",
+    )
+
+
+def power_of_two(name: str, exponent_bits: int, *, source: str = "OCPMX") -> Format:
+    """An unsigned format of powers of two and one NaN, without zero: a block's scale.
+
+    >>> power_of_two("e8m0fnu", 8).max_finite == 2.0**127
+    True
+    """
+    return Format(
+        name=name,
+        exponent_bits=exponent_bits,
+        trailing_bits=0,
+        bias=_half_range(exponent_bits),
+        sign=Sign.UNSIGNED,
+        nans=1,
+        subnormals=False,
+        source=source,
+    )
+
+
+def fixed(name: str, width: int, fraction_bits: int = 0, *, signed: bool = True, source: str = "OCPMX") -> Format:
+    """An integer format, or fixed point: two's complement (or unsigned) times 2**-fraction_bits.
+
+    >>> fixed("int8f6", 8, 6).max_finite
+    1.984375
+    """
+    trailing_bits = width - signed
+    return Format(
+        name=name,
+        exponent_bits=0,
+        trailing_bits=trailing_bits,
+        bias=1 - trailing_bits + fraction_bits,
+        sign=Sign.TWOS_COMPLEMENT if signed else Sign.UNSIGNED,
+        source=source,
+    )
+
+
+def _half_range(exponent_bits: int) -> int:
+    """IEEE's bias: 2**(w - 1) - 1."""
+    return (1 << exponent_bits >> 1) - 1

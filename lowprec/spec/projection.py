@@ -1,0 +1,163 @@
+"""Projection: every knob of a conversion from a real number to a code, in one value.
+
+Floor 1. Imports the standard library only.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+import enum
+from dataclasses import dataclass
+from typing import Literal, get_args
+
+from lowprec.spec.format import Format
+from lowprec.spec.rounding import MODES, NEAREST_EVEN, Rounding, rounding
+
+__all__ = ["DEFAULT", "Projection", "Saturation", "saturation"]
+
+
+class Saturation(enum.Enum):
+    """What becomes of a finite overflow and of an infinite operand.
+
+    ============= ==================================== ====================================
+    policy        finite overflow                      infinite operand
+    ============= ==================================== ====================================
+    `none`        Inf, else NaN, else the extreme      the same
+    `finite`      the extreme finite value             the same
+    `propagate`   the extreme finite value             Inf, else NaN, else the extreme
+    ============= ==================================== ====================================
+
+    Source: [P3109] Saturate, [IEEE754] 7.4; the differences from P3109 are in docs/decisions/0002.
+    """
+
+    NONE = "none"
+    FINITE = "finite"
+    PROPAGATE = "propagate"
+
+    def __repr__(self) -> str:
+        return f"Saturation.{self.name}"
+
+    def __str__(self) -> str:
+        return self.value
+
+
+def saturation(policy: Saturation | str) -> Saturation:
+    """The saturation policy of that name, or the policy itself.
+
+    >>> saturation("finite")
+    Saturation.FINITE
+    """
+    if isinstance(policy, Saturation):
+        return policy
+    if not isinstance(policy, str):
+        raise TypeError(f"saturation must be a Saturation or a name, not {policy!r}")
+    try:
+        return Saturation(policy)
+    except ValueError:
+        names = ", ".join(member.value for member in Saturation)
+        raise ValueError(f"unknown saturation {policy!r}; use one of {names}") from None
+
+
+NanPolicy = Literal["error", "zero", "max", "negative_zero"]
+SignPolicy = Literal["keep", "drop"]
+NegativePolicy = Literal["nan", "zero", "error", "drop_sign"]
+ZeroPolicy = Literal["nan", "smallest"]
+SubnormalPolicy = Literal["keep", "flush_results", "flush_operands", "flush_both"]
+OverflowTest = Literal["after", "before"]
+
+_CHOICES = {
+    "nan": get_args(NanPolicy),
+    "nan_sign": get_args(SignPolicy),
+    "negative": get_args(NegativePolicy),
+    "zero": get_args(ZeroPolicy),
+    "subnormals": get_args(SubnormalPolicy),
+    "overflow_test": get_args(OverflowTest),
+}
+
+
+@dataclass(frozen=True, slots=True, kw_only=True, repr=False)
+class Projection:
+    """How a real number becomes a code: round, then saturate, then encode.
+
+    The defaults are what NumPy and IEEE 754 do. Fields name the one rule that they change.
+
+    >>> Projection(rounding="toward_zero", saturation="finite")
+    Projection(rounding='toward_zero', saturation='finite')
+
+    Parameters
+    ----------
+    rounding : Rounding or str
+    saturation : Saturation or str
+    nan : {"error", "zero", "max", "negative_zero"}
+        What a NaN operand becomes in a format without NaN: a ValueError, zero, the extreme finite
+        value, or -0 whatever its sign.
+    nan_code : int, optional
+        The NaN code to give instead of the format's own, without its sign.
+    nan_sign : {"keep", "drop"}
+        Whether the sign of a NaN operand is kept where the result has a sign.
+    negative : {"nan", "zero", "error", "drop_sign"}
+        What a negative result becomes in an unsigned format; "nan" gives 0 where there is none.
+    zero : {"nan", "smallest"}
+        What zero becomes in a format without zero; "nan" gives the smallest where there is none.
+    subnormals : {"keep", "flush_results", "flush_operands", "flush_both"}
+    symmetric : bool
+        Leave the most negative code of two's complement unused.
+    overflow_test : {"after", "before"}
+        Whether overflow is judged on the rounded value or on the operand.
+    via : tuple of Format
+        Formats that the value is rounded to first, one after the other.
+
+    Raises
+    ------
+    ValueError
+        A value that the field does not take.
+    """
+
+    rounding: Rounding = NEAREST_EVEN
+    saturation: Saturation = Saturation.NONE
+    nan: NanPolicy = "error"
+    nan_code: int | None = None
+    nan_sign: SignPolicy = "keep"
+    negative: NegativePolicy = "nan"
+    zero: ZeroPolicy = "nan"
+    subnormals: SubnormalPolicy = "keep"
+    symmetric: bool = False
+    overflow_test: OverflowTest = "after"
+    via: tuple[Format, ...] = ()
+
+    def __post_init__(self) -> None:
+        object.__setattr__(self, "rounding", rounding(self.rounding))
+        object.__setattr__(self, "saturation", saturation(self.saturation))
+        for name, choices in _CHOICES.items():
+            if getattr(self, name) not in choices:
+                given = getattr(self, name)
+                raise ValueError(f"{name}={given!r} of a projection is unknown; use one of {', '.join(choices)}")
+        if type(self.symmetric) is not bool:
+            raise TypeError(f"symmetric of a projection must be True or False, not {self.symmetric!r}")
+        # These fields are part of the design; what does not work yet is refused, never ignored.
+        for name in ("nan_code", "subnormals", "overflow_test", "via"):
+            default = type(self).__dataclass_fields__[name].default
+            if getattr(self, name) != default:
+                raise ValueError(
+                    f"{name}={getattr(self, name)!r} of a projection is not supported by this version of lowprec; "
+                    f"leave it at {default!r}"
+                )
+
+    def __str__(self) -> str:
+        return ", ".join(
+            str(getattr(self, field.name)) if field.name == "rounding" else f"{field.name} {getattr(self, field.name)}"
+            for field in dataclasses.fields(self)
+            if field.name in ("rounding", "saturation") or getattr(self, field.name) != field.default
+        )
+
+    def __repr__(self) -> str:
+        said = []
+        for field in dataclasses.fields(self):
+            value = getattr(self, field.name)
+            if value != field.default:
+                spelled = str(value) if value in MODES or isinstance(value, Saturation) else value
+                said.append(f"{field.name}={spelled!r}")
+        return f"Projection({', '.join(said)})"
+
+
+DEFAULT = Projection()
