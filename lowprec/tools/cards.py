@@ -1,0 +1,160 @@
+"""Formats as text: the list, and a card for one with its limits, special codes and encoding.
+
+Needs neither numba nor NumPy: what it shows comes from the parameters and the oracle.
+
+Floor 5.
+"""
+
+from __future__ import annotations
+
+import math
+from typing import Any
+
+from rich.console import Console, Group, RenderableType
+from rich.table import Table
+
+from lowprec.oracle.convert import decode
+from lowprec.oracle.exact import Special, to_float
+from lowprec.spec import catalog
+from lowprec.spec.format import Format, Sign
+
+__all__ = ["card", "describe", "listing", "number"]
+
+
+def listing() -> RenderableType:
+    """Every format of the catalog, a row each."""
+    table = Table(box=None, pad_edge=False, header_style="bold")
+    for name in ("format", "bits", "e", "t", "bias"):
+        table.add_column(name, justify="left" if name == "format" else "right", no_wrap=True)
+    for name in ("max_finite", "min_normal", "min_subnormal", "Inf", "NaN", "-0"):
+        table.add_column(name, justify="right", no_wrap=True)
+    for fmt in catalog.FORMATS.values():
+        table.add_row(
+            fmt.name,
+            str(fmt.width),
+            str(fmt.exponent_bits),
+            str(fmt.trailing_bits),
+            str(fmt.bias),
+            number(fmt.max_finite),
+            number(fmt.min_normal),
+            number(fmt.min_subnormal),
+            _code(fmt.infinity_code, fmt),
+            _code(fmt.nan_code, fmt),
+            "yes" if fmt.has_negative_zero else "no",
+        )
+    return table
+
+
+def card(fmt: Format) -> RenderableType:
+    """What there is to say of one format; up to 8 bits with its whole encoding."""
+    table = Table(box=None, show_header=False, pad_edge=False)
+    table.add_column(style="bold", no_wrap=True)
+    table.add_column()
+    for name, value in describe(fmt).items():
+        if name != "name":
+            table.add_row(name, _shown(name, value, fmt))
+    parts: list[RenderableType] = [f"[bold]{fmt.name}[/bold]  {_sentence(fmt)}", "", table]
+    if fmt.width <= 8:
+        parts += ["", "the value of every code; the row gives its upper bits, the column its lower", _encoding(fmt)]
+    return Group(*parts)
+
+
+def describe(fmt: Format) -> dict[str, Any]:
+    """Parameters and everything derived from them, as plain data in a fixed order."""
+    return {
+        "name": fmt.name,
+        "width": fmt.width,
+        "exponent_bits": fmt.exponent_bits,
+        "trailing_bits": fmt.trailing_bits,
+        "precision": fmt.precision,
+        "bias": fmt.bias,
+        "emin": fmt.emin if fmt.exponent_bits else None,
+        "emax": fmt.emax,
+        "sign": fmt.sign.value,
+        "infinity_code": fmt.infinity_code,
+        "nan_code": fmt.nan_code,
+        "nans": fmt.nans if fmt.negative_zero else 1,
+        "negative_zero": fmt.has_negative_zero,
+        "subnormals": fmt.subnormals and fmt.trailing_bits > 0 and fmt.exponent_bits > 0,
+        "max_finite": fmt.max_finite,
+        "min_finite": fmt.min_finite,
+        "min_normal": fmt.min_normal,
+        "min_subnormal": fmt.min_subnormal,
+        "eps": fmt.eps,
+        "code_bits": fmt.code_bits,
+        "ml_dtypes": catalog.ml_dtypes_name(fmt),
+        "source": fmt.source,
+    }
+
+
+def number(value: float | None) -> str:
+    """A value as people write it: a power of two as such, others in decimal.
+
+    >>> number(2.0**-9), number(448.0), number(None)
+    ('2^-9', '448', '-')
+    """
+    if value is None:
+        return "-"
+    fraction, exponent = math.frexp(value)
+    if abs(fraction) == 0.5 and not 1 <= abs(value) <= 256:
+        return f"{'-' if value < 0 else ''}2^{exponent - 1}"
+    return repr(value).removesuffix(".0")
+
+
+def _sentence(fmt: Format) -> str:
+    """One sentence from the parameters."""
+    kind = {Sign.MAGNITUDE: "signed", Sign.UNSIGNED: "unsigned", Sign.TWOS_COMPLEMENT: "two's complement"}[fmt.sign]
+    if fmt.exponent_bits:
+        what = f"{kind} floating point, {fmt.width} bits: {fmt.exponent_bits} exponent, {fmt.trailing_bits} trailing"
+    else:
+        step = fmt.scaled(0)[1]
+        what = f"{kind} {'integer' if step == 0 else f'fixed point in steps of 2^{step}'}, {fmt.width} bits"
+    infinity = "infinities" if fmt.infinity and fmt.sign is Sign.MAGNITUDE else "an infinity" if fmt.infinity else ""
+    if not fmt.negative_zero:
+        nan = "one NaN in the place of -0"
+    elif fmt.has_nan:
+        nan = f"{fmt.nans} NaN{'s' if fmt.nans > 1 else ''}{' of each sign' if fmt.sign is Sign.MAGNITUDE else ''}"
+    else:
+        nan = ""
+    specials = " and ".join(part for part in (infinity, nan) if part) or "no specials"
+    zero = "" if fmt.subnormals else "; no zero"
+    return f"{what}; {specials}{zero}"
+
+
+def _shown(name: str, value: Any, fmt: Format) -> str:
+    if name.endswith("_code"):
+        return _code(value, fmt)
+    if isinstance(value, bool):
+        return "yes" if value else "no"
+    if isinstance(value, float):
+        exact = number(value)
+        return f"{exact} = {value!r}" if exact.lstrip("-").startswith("2^") else exact
+    return "-" if value is None or value == "" else str(value)
+
+
+def _code(code: int | None, fmt: Format) -> str:
+    return "-" if code is None else f"{code:#0{2 - (-fmt.width // 4)}x}"
+
+
+def _encoding(fmt: Format) -> Table:
+    low = min(fmt.width, 3)
+    table = Table(box=None, pad_edge=False, header_style="dim")
+    table.add_column("", style="dim", no_wrap=True)
+    for column in range(1 << low):
+        table.add_column(f"{column:x}", justify="right", no_wrap=True)
+    digits = -(-fmt.width // 4)
+    for row in range(0, 1 << fmt.width, 1 << low):
+        values = [decode(code, fmt) for code in range(row, row + (1 << low))]
+        table.add_row(
+            f"{row:0{digits}x}",
+            *(value.value if isinstance(value, Special) else number(to_float(value)) for value in values),
+        )
+    return table
+
+
+def show(renderable: RenderableType, console: Console | None = None) -> None:
+    """Print, as wide as it needs to be where nobody watches."""
+    console = console or Console(highlight=False)
+    if not console.is_terminal:
+        console = Console(highlight=False, width=200, file=console.file)
+    console.print(renderable, soft_wrap=not console.is_terminal)

@@ -1,0 +1,139 @@
+"""The inputs that matter for a conversion: where an implementation can go wrong.
+
+Between two neighbouring codes only the tie and its neighbours tell rounding modes apart; at the
+ends there are the overflow threshold, the subnormal border and the specials. `inputs` gives all of
+them in the type that an implementation reads.
+
+Floor 5.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+import ml_dtypes
+import numpy as np
+import numpy.typing as npt
+
+from lowprec.spec.format import Format, Sign
+
+__all__ = ["SOURCES", "inputs", "magnitudes", "sample"]
+
+Array = npt.NDArray[Any]
+
+#: The types that values come in, by name.
+SOURCES: dict[str, np.dtype[Any]] = {
+    "float16": np.dtype(np.float16),
+    "bfloat16": np.dtype(ml_dtypes.bfloat16),
+    "float32": np.dtype(np.float32),
+    "float64": np.dtype(np.float64),
+    "int32": np.dtype(np.int32),
+    "int64": np.dtype(np.int64),
+}
+
+
+def inputs(fmt: Format, source: npt.DTypeLike) -> Array:
+    """Every input of a type that matters for a format, in ascending order of its bits.
+
+    16-bit types: all of their values. float32 and float64: every value, tie and overflow
+    threshold of the format with the two neighbours on either side, both signs; powers of two;
+    the type's own subnormals, limits, infinities, zeros and NaNs. Integers: those next to every
+    value and tie, and the powers of two with their neighbours. Formats above 16 bits are taken at
+    the ends of their binades (`magnitudes`).
+
+    >>> from lowprec.spec.catalog import E4M3FN
+    >>> 464.0 in inputs(E4M3FN, "float32")
+    True
+
+    Parameters
+    ----------
+    fmt : Format
+    source : dtype
+        A float of at most 64 bits or an integer.
+
+    Returns
+    -------
+    inputs : array of that dtype, shape (n,)
+        Each bit pattern once.
+    """
+    dtype = np.dtype(source)
+    if dtype.itemsize == 2 and dtype.kind != "i" and dtype.kind != "u":
+        return np.arange(1 << 16, dtype=np.uint16).view(dtype)
+    if dtype.kind in "iu":
+        return _integers(fmt, dtype)
+    bits = np.dtype(f"u{dtype.itemsize}")
+    with np.errstate(over="ignore", under="ignore"):
+        near = np.abs(_points(fmt)).astype(dtype).view(bits)
+    offsets = np.arange(-2, 3).astype(f"i{dtype.itemsize}").view(bits)
+    infinity = np.array(np.inf, dtype).view(bits)
+    around = (near[:, None] + offsets).reshape(-1)  # below 0 they wrap round to huge patterns
+    unsigned = np.unique(np.concatenate([around[around <= infinity], _specials(dtype)]))
+    return np.concatenate([unsigned, unsigned | bits.type(1 << (8 * dtype.itemsize - 1))]).view(dtype)
+
+
+def sample(source: npt.DTypeLike, size: int, seed: int = 0) -> Array:
+    """Random bit patterns of a float type: every exponent, and NaNs, as likely as any.
+
+    >>> sample("float32", 3).dtype
+    dtype('float32')
+    """
+    dtype = np.dtype(source)
+    words = np.random.default_rng(seed).integers(0, 256, size * dtype.itemsize, dtype=np.uint8)
+    return words.view(dtype)
+
+
+def magnitudes(fmt: Format) -> Array:
+    """Magnitudes worth looking at: all up to 16 bits, else the ends of every binade.
+
+    >>> from lowprec.spec.catalog import E2M1FN
+    >>> magnitudes(E2M1FN)
+    array([0, 1, 2, 3, 4, 5, 6, 7])
+    """
+    last = fmt.max_magnitude + (fmt.sign is Sign.TWOS_COMPLEMENT)
+    if fmt.width <= 16:
+        return np.arange(last + 1, dtype=np.int64)
+    t = fmt.trailing_bits
+    binades = np.arange(0, last + 2, 1 << t if fmt.exponent_bits else 1 << (t // 2), dtype=np.int64)
+    few = np.concatenate([(binades[:, None] + np.arange(-4, 5)).reshape(-1), np.int64(1) << np.arange(t)])
+    return np.unique(few[(few >= 0) & (few <= last)])
+
+
+def _points(fmt: Format) -> npt.NDArray[np.float64]:
+    """Values and ties of a format, the tie past the largest value included, as float64."""
+    here = magnitudes(fmt)
+    low, high = _values(here, fmt), _values(here + 1, fmt)
+    with np.errstate(over="ignore"):
+        return np.unique(np.concatenate([low, low + (high - low) / 2, high]))
+
+
+def _values(magnitude: Array, fmt: Format) -> npt.NDArray[np.float64]:
+    pairs = np.array([fmt.scaled(int(m)) for m in magnitude], dtype=np.int64)
+    with np.errstate(over="ignore"):
+        return np.asarray(np.ldexp(pairs[:, 0].astype(np.float64), pairs[:, 1]))
+
+
+def _specials(dtype: np.dtype[Any]) -> Array:
+    """Bit patterns without sign: zero, subnormals, powers of two, limits, infinity, NaNs."""
+    size = 8 * dtype.itemsize
+    trailing = {32: 23, 64: 52}[size]
+    infinity = int(np.array(np.inf, dtype).view(f"u{dtype.itemsize}"))
+    powers = [field << trailing for field in range(1, infinity >> trailing)]
+    if size == 64:  # float32's range and the ends; the others lie beyond every format
+        powers = [power for power in powers if not 40 < (power >> trailing) < 1023 - 160]
+    subnormals = [1 << bit for bit in range(trailing)] + [(1 << bit) - 1 for bit in range(1, trailing + 1)]
+    quiet = infinity | 1 << (trailing - 1)
+    nans = [infinity + 1, quiet, quiet | 1, quiet - 1, (1 << (size - 1)) - 1]
+    patterns = [0, *subnormals, *powers, infinity - 1, infinity, *nans]
+    return np.array(patterns, dtype=f"u{dtype.itemsize}")
+
+
+def _integers(fmt: Format, dtype: np.dtype[Any]) -> Array:
+    limits = np.iinfo(dtype)
+    near = {0, limits.min, limits.max}
+    for point in _points(fmt):
+        if point <= limits.max:
+            near.update(range(int(point) - 1, int(point) + 3))
+    for bit in range(limits.bits):
+        near.update(((1 << bit) - 1, 1 << bit, (1 << bit) + 1))
+    near |= {-number for number in near}
+    return np.array(sorted(n for n in near if limits.min <= n <= limits.max), dtype=dtype)
