@@ -54,7 +54,7 @@ def dtype(fmt: Format | str) -> np.dtype[Any]:
 
     >>> import numpy as np
     >>> np.array([126], np.uint8).view(dtype("e4m3fn"))
-    array([448], dtype=float8_e4m3fn)
+    array([448], dtype='float8_e4m3fn')
 
     Parameters
     ----------

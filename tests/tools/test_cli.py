@@ -1,0 +1,137 @@
+"""The command line: what it prints, and the exit codes that scripts rely on."""
+
+from __future__ import annotations
+
+import json
+import subprocess
+import sys
+
+import numpy as np
+import pytest
+from click.testing import CliRunner
+
+from lowprec.spec import catalog
+from lowprec.tools.cli import main
+from lowprec.tools.frameworks import FRAMEWORKS
+
+
+def lowprec(*arguments):
+    return CliRunner().invoke(main, [str(argument) for argument in arguments])
+
+
+def test_formats_lists_the_whole_catalog():
+    """One row a format."""
+    result = lowprec("formats")
+    assert result.exit_code == 0
+    assert [line.split()[0] for line in result.stdout.splitlines()[1:]] == list(catalog.FORMATS)
+
+
+def test_formats_as_json_has_the_derived_quantities():
+    """For scripts."""
+    found = {entry["name"]: entry for entry in json.loads(lowprec("formats", "--json").stdout)}
+    assert found["e4m3fn"]["max_finite"] == 448.0
+    assert found["e4m3fn"]["nan_code"] == 0x7F
+    assert found["int8f6"]["min_finite"] == -2.0
+
+
+def test_show_gives_a_card_with_every_code():
+    """Parameters, limits and the encoding table."""
+    text = lowprec("show", "e2m1fn").stdout
+    assert "signed floating point, 4 bits: 2 exponent, 1 trailing; no specials" in text
+    assert "max_finite     6" in text
+    assert text.rstrip().splitlines()[-1].split() == ["8", "-0", "-2^-1", "-1", "-1.5", "-2", "-3", "-4", "-6"]
+
+
+@pytest.mark.parametrize("fmt", [*catalog.FORMATS, "binary8p3se", "float8_e4m3fn", "half"])
+def test_show_works_for_every_format(fmt):
+    """Aliases and P3109 names included."""
+    assert lowprec("show", fmt).exit_code == 0
+    assert json.loads(lowprec("show", fmt, "--json").stdout)["width"] == catalog.format(fmt).width
+
+
+@pytest.mark.parametrize("arguments", [["--help"], ["formats"], ["show", "e4m3fn"], ["conform", "--help"]])
+def test_commands_that_only_inform_start_without_numba(arguments):
+    """It takes longer to import than they take to run."""
+    script = (
+        "import sys; from lowprec.tools.cli import main\n"
+        f"try: main({arguments!r})\n"
+        "except SystemExit as stop: assert not stop.code\n"
+        "assert not {'numba', 'numpy'} & set(sys.modules)"
+    )
+    assert subprocess.run([sys.executable, "-c", script], capture_output=True, check=False).returncode == 0
+
+
+def test_conform_exits_0_where_only_known_divergences_are_found():
+    """And says so."""
+    result = lowprec("conform", "ml_dtypes", "--source", "float64", "--target", "e4m3fn", "--samples", 1000)
+    assert result.exit_code == 0
+    assert "double rounding* 508" in result.stdout
+    assert "0 of them beyond the known divergences" in result.stdout
+
+
+def test_conform_exits_1_where_something_else_differs(monkeypatch):
+    """The reviewed file is the only excuse."""
+    monkeypatch.setattr("lowprec.tools.conformance.known_divergences", tuple)
+    result = lowprec("conform", "ml_dtypes", "--source", "float64", "--target", "e4m3fn", "--samples", 0)
+    assert result.exit_code == 1
+    assert "508 of them beyond the known divergences" in result.stdout
+
+
+def test_conform_takes_own_values(tmp_path):
+    """One value that ml_dtypes rounds twice."""
+    path = tmp_path / "values.npy"
+    np.save(path, np.array([1.0, 1.0625 + 2.0**-40]))
+    result = lowprec("conform", "--values", path, "--target", "e4m3fn", "--json")
+    assert result.exit_code == 0
+    (row,) = json.loads(result.stdout)["rows"]
+    assert (row["source"], row["tried"], row["mismatches"]) == ("float64", 2, 1)
+
+
+@pytest.mark.parametrize(
+    ("arguments", "message"),
+    [
+        (["conform", "tensorflop"], "unknown framework 'tensorflop'; use one of ml_dtypes, numpy"),
+        (["conform", "--source", "float8"], "unknown source 'float8'; use one of float16, bfloat16"),
+        (["conform", "--target", "e4m3"], "format 'e4m3' is ambiguous: use 'e4m3fn'"),
+        (["conform", "--values", "nowhere.npy"], "'nowhere.npy' does not exist"),
+        (["conform", "--samples", "-1"], "--samples and --seed must not be negative"),
+        (["show", "e4m3fm"], "unknown format 'e4m3fm'; did you mean 'e4m3fn'"),
+        (["frobnicate"], "No such command 'frobnicate'"),
+    ],
+)
+def test_misuse_exits_2_and_says_what_to_do(arguments, message):
+    """Never a traceback."""
+    result = lowprec(*arguments)
+    assert result.exit_code == 2
+    assert message in result.output
+
+
+@pytest.mark.parametrize(
+    ("content", "message"),
+    [
+        (b"not an array", "as an .npy file"),
+        (b"", "as an .npy file"),
+        (np.array(["a"]), "holds <U1; own data must be one of"),
+    ],
+)
+def test_bad_files_exit_2(content, message, tmp_path):
+    """A file is user input like any other."""
+    path = tmp_path / "bad.npy"
+    if isinstance(content, bytes):
+        path.write_bytes(content)
+    else:
+        np.save(path, content)
+    result = lowprec("conform", "--values", path)
+    assert result.exit_code == 2
+    assert message in result.output
+
+
+def test_nothing_compared_exits_3(tmp_path, monkeypatch):
+    """An empty comparison must never pass."""
+    assert lowprec("conform", "numpy", "--target", "e4m3fn").exit_code == 3
+    np.save(tmp_path / "empty.npy", np.zeros(0))
+    assert lowprec("conform", "--values", tmp_path / "empty.npy").exit_code == 3
+    monkeypatch.setattr(type(FRAMEWORKS["numpy"]), "version", None)
+    result = lowprec("conform", "numpy")
+    assert result.exit_code == 3
+    assert "numpy is not installed; pip install numpy" in result.output
