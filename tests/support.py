@@ -1,0 +1,146 @@
+"""What test files share: formats to go through, inputs at the borders, exact comparison that explains itself."""
+
+from __future__ import annotations
+
+import functools
+import math
+from collections.abc import Iterable, Sequence
+from fractions import Fraction
+from typing import Any
+
+import numpy as np
+
+from lowprec.oracle import convert as oracle
+from lowprec.oracle.exact import Special, to_float
+from lowprec.spec import catalog
+from lowprec.spec.format import Format
+from lowprec.spec.projection import Projection
+from lowprec.spec.rounding import MODES
+
+#: Every catalog format of at most 8 bits and the P3109 formats up to there, equal ones once: 139.
+UP_TO_8 = tuple(dict.fromkeys([*(fmt for fmt in catalog.FORMATS.values() if fmt.width <= 8), *catalog.P3109_UP_TO_8]))
+
+#: The catalog's alone, aliases of the same codes once.
+CATALOG_UP_TO_8 = tuple(dict.fromkeys(fmt for fmt in catalog.FORMATS.values() if fmt.width <= 8))
+
+#: Every deterministic mode, without saturation.
+MODE_PROJECTIONS = tuple(Projection(rounding=mode) for mode in MODES)
+
+INFINITY_BITS = 0x7FF << 52
+
+
+# -- comparison -------------------------------------------------------------------------------------
+
+
+def assert_same_codes(
+    got: Any, want: Any, fmt: Format, inputs: Sequence[Any] | np.ndarray, projection: Projection | None = None
+) -> None:
+    """All codes are equal, or an AssertionError says how many are not and what the first one is."""
+    got, want = np.asarray(got).reshape(-1), np.asarray(want).reshape(-1)
+    assert got.size == want.size == len(inputs), f"{got.size} codes, {want.size} wanted, {len(inputs)} inputs"
+    wrong = np.flatnonzero(got.astype(np.int64) != want.astype(np.int64))
+    if wrong.size == 0:
+        return
+    first = int(wrong[0])
+    raise AssertionError(
+        f"{wrong.size:,} of {got.size:,} codes differ, first at input {spelled(inputs[first])}\n"
+        f"    got  {described(int(got[first]), fmt)}\n"
+        f"    want {described(int(want[first]), fmt)}\n"
+        f"    {fmt}{'' if projection is None else f', {projection}'}"
+    )
+
+
+def assert_same_bits(got: np.ndarray, want: np.ndarray, inputs: Sequence[Any] | np.ndarray, what: str) -> None:
+    """All floats have equal bits, so that -0 and the sign of NaN count."""
+    assert got.dtype == want.dtype, f"{what}: {got.dtype}, not {want.dtype}"
+    assert got.shape == want.shape, f"{what}: {got.shape}, not {want.shape}"
+    unsigned = f"u{got.dtype.itemsize}"
+    wrong = np.flatnonzero(got.view(unsigned) != want.view(unsigned))
+    if wrong.size:
+        first = int(wrong[0])
+        raise AssertionError(
+            f"{what}: {wrong.size:,} of {got.size:,} values differ, first at {spelled(inputs[first])}: "
+            f"got {float(got[first])!r}, want {float(want[first])!r}"
+        )
+
+
+def spelled(value: object) -> str:
+    """An input, exactly: a float in hexadecimal, anything else as it is."""
+    if isinstance(value, float | np.floating):
+        return f"{float(value).hex()} ({float(value)!r})"
+    return hex(value) if isinstance(value, int | np.integer) and value >= 0 else str(value)
+
+
+def described(code: int, fmt: Format) -> str:
+    """A code, its fields and its value."""
+    if not 0 <= code < 1 << fmt.width:
+        return f"{code:#x} is no code of {fmt}"
+    bits = f"{code:0{fmt.width}b}"
+    sign = fmt.width - fmt.exponent_bits - fmt.trailing_bits
+    fields = [bits[:sign], bits[sign : sign + fmt.exponent_bits], bits[sign + fmt.exponent_bits :]]
+    value = oracle.decode(code, fmt)
+    number = value.value if isinstance(value, Special) else to_float(value)
+    return f"0x{code:0{(fmt.width + 3) // 4}x}  {' '.join(field for field in fields if field)}  {number}"
+
+
+# -- expected codes ---------------------------------------------------------------------------------
+
+
+@functools.lru_cache(maxsize=2048)
+def step_arrays(fmt: Format, projection: Projection) -> tuple[tuple[np.ndarray, np.ndarray], ...]:
+    """`oracle.steps` as arrays."""
+    return tuple((np.array(firsts), np.array(codes)) for firsts, codes in oracle.steps(fmt, projection))
+
+
+def stepped(values: np.ndarray, fmt: Format, projection: Projection) -> np.ndarray:
+    """The codes of float64 values that are no NaNs, looked up in the oracle's step functions."""
+    assert values.dtype == np.float64
+    positive, negative = (
+        codes[np.searchsorted(firsts, np.abs(values), side="right") - 1]
+        for firsts, codes in step_arrays(fmt, projection)
+    )
+    return np.where(np.signbit(values), negative, positive)
+
+
+def projected(values: Iterable[float], fmt: Format, projection: Projection) -> list[int]:
+    """The oracle's codes of floats, one by one."""
+    return [oracle.encode(float(value), fmt, projection) for value in values]
+
+
+# -- inputs -----------------------------------------------------------------------------------------
+
+
+def with_neighbours(points: Iterable[float]) -> np.ndarray:
+    """Finite or infinite magnitudes, ascending, each with the float64 just below and above it."""
+    bits = np.array([float(point) for point in points], np.float64).view(np.int64)
+    around = np.unique(np.concatenate([bits - 1, bits, bits + 1]))
+    return around[(around >= 0) & (around <= INFINITY_BITS)].view(np.float64)
+
+
+def both_signs(magnitudes: np.ndarray) -> np.ndarray:
+    """Magnitudes with either sign: 0 gives -0 too."""
+    return np.concatenate([magnitudes, -magnitudes])
+
+
+def value_and_tie(magnitude: int, fmt: Format) -> tuple[float, float]:
+    """The value of a magnitude and the midpoint to the next, on the continued grid; both are float64s."""
+    significand, exponent = fmt.scaled(magnitude)
+    further, scale = fmt.scaled(magnitude + 1)
+    low = Fraction(significand) * Fraction(2) ** exponent
+    high = Fraction(further) * Fraction(2) ** scale
+    return to_float(low), to_float((low + high) / 2)
+
+
+def border_points(fmt: Format, magnitudes: Iterable[int]) -> np.ndarray:
+    """Values and ties of magnitudes, with their float64 neighbours, of both signs."""
+    points = [point for magnitude in magnitudes for point in value_and_tie(magnitude, fmt)]
+    return both_signs(with_neighbours(points))
+
+
+def overflow_points(fmt: Format) -> np.ndarray:
+    """Around the largest value, its tie, the next code, far above, and infinity; both signs."""
+    last = fmt.max_magnitude
+    points = [point for magnitude in (last - 1, last, last + 1) for point in value_and_tie(magnitude, fmt)]
+    highest = max(points)
+    far = [highest * 1.5, highest * 2, highest * 4, 2.0**1000, math.inf]
+    return both_signs(with_neighbours([*points, *(value for value in far if value >= highest)]))
