@@ -1,0 +1,386 @@
+"""Refusals, word for word: what was asked, what was given, why it cannot be, the way out."""
+
+from __future__ import annotations
+
+import re
+from fractions import Fraction
+
+import ml_dtypes
+import numpy as np
+import pytest
+
+import lowprec as lp
+from lowprec.spec.format import Format
+
+NANS = np.ones((2, 17), np.float32)
+NANS[0, 16] = NANS[1, 3] = np.nan
+READ_ONLY = np.zeros(3, np.uint8)
+READ_ONLY.flags.writeable = False
+NEGATIVE_ERROR = lp.Projection(negative="error")
+
+
+def refused(error, message, call):
+    """The call raises this very type with this very message."""
+    with pytest.raises(error, match=f"^{re.escape(message)}$") as caught:
+        call()
+    assert type(caught.value) is error
+
+
+# -- names ------------------------------------------------------------------------------------------
+
+AMBIGUOUS = (
+    "is ambiguous: use 'e4m3fn' (OCP, no infinities, max 448), 'float8_e4m3' (with infinities, max 240) or "
+    "'e4m3fnuz' (one NaN, max 240)"
+)
+CARRIER = (
+    "is a type that values come in, not a format to encode to: lowprec carries values in float64 and codes in at most "
+    "32 bits. Use 'binary32' or narrower; for integers, `lowprec.spec.format.fixed`"
+)
+
+
+@pytest.mark.parametrize(
+    "verb",
+    [
+        lambda name: lp.encode(1.0, name),
+        lambda name: lp.decode(1, name),
+        lambda name: lp.quantize(1.0, name),
+        lambda name: lp.cast(1, name, "e5m2"),
+        lambda name: lp.cast(1, "e5m2", name),
+        lp.dtype,
+    ],
+    ids=["encode", "decode", "quantize", "cast_from", "cast_to", "dtype"],
+)
+def test_every_verb_refuses_names_that_are_no_formats(verb):
+    """The catalog's own words reach the user from every place where a format is named."""
+    refused(ValueError, f"format 'e4m3' {AMBIGUOUS}", lambda: verb("e4m3"))
+    unknown = (
+        "unknown format 'e4m3fm'; did you mean 'e4m3fn' or 'ue4m3' or 'e4m3fnuz'? `lowprec formats` lists all names"
+    )
+    refused(ValueError, unknown, lambda: verb("e4m3fm"))
+    refused(ValueError, f"'float64' {CARRIER}", lambda: verb(np.float64))
+    refused(TypeError, "a format must be a Format, a name or a dtype, not 3", lambda: verb(3))
+
+
+# -- operands that a format has no code for ---------------------------------------------------------
+
+
+@pytest.mark.parametrize("verb", [lp.encode, lp.quantize])
+def test_nan_into_a_format_without_nan_is_refused_with_its_place(verb):
+    """How many of how many, and the index in the array's own shape."""
+    refused(
+        ValueError,
+        "cannot encode NaN values as 'e2m1fn', which has no NaN code: 2 of 34 are NaN, the first at index (0, 16). "
+        "Replace them, say what becomes of them with Projection(nan=...), or use another format such as 'e4m3fn'",
+        lambda: verb(NANS, "e2m1fn"),
+    )
+    refused(
+        ValueError,
+        "cannot encode NaN values as 'int8', which has no NaN code: 1 of 4,096 is NaN, the first at index (4095,). "
+        "Replace them, say what becomes of them with Projection(nan=...), or use another format such as 'e4m3fn'",
+        lambda: verb(np.concatenate([np.zeros(4095), [np.nan]]), "int8"),
+    )
+
+
+def test_the_place_of_a_nan_is_that_in_the_operand_as_given():
+    """For operands that are copied to be contiguous: transposed, and reversed."""
+    with pytest.raises(ValueError, match=re.escape("the first at index (3, 1)")):
+        lp.encode(NANS.T, "e2m1fn")
+    with pytest.raises(ValueError, match=re.escape("the first at index (0, 13)")):
+        lp.encode(NANS[::-1, ::-1], "e2m1fn")
+
+
+def test_a_cast_from_nan_to_a_format_without_it_is_refused():
+    """The codes are counted as values are."""
+    refused(
+        ValueError,
+        "cannot encode NaN values as 'e2m1fn', which has no NaN code: 1 of 2 is NaN, the first at index (1,). "
+        "Replace them, say what becomes of them with Projection(nan=...), or use another format such as 'e4m3fn'",
+        lambda: lp.cast([1, 127], "e4m3fn", "e2m1fn"),
+    )
+
+
+def test_negative_values_are_refused_where_the_projection_says_so():
+    """Alone, and where NaN is refused as well."""
+    refused(
+        ValueError,
+        "cannot encode negative values as 'ue4m3', which is unsigned: 1 of 2 is negative, the first at index (1,). "
+        "Replace them, say what becomes of them with Projection(negative=...), or use another format such as 'e4m3fn'",
+        lambda: lp.encode([np.nan, -1], "ue4m3", projection=NEGATIVE_ERROR),
+    )
+    refused(
+        ValueError,
+        "cannot encode NaN or negative values as 'uint8', which has no NaN code and is unsigned: 2 of 3 are NaN or "
+        "negative, the first at index (1,). Replace them, say what becomes of them with Projection(nan=..., "
+        "negative=...), or use another format such as 'e4m3fn'",
+        lambda: lp.encode([1.0, -1.0, -np.inf], "uint8", projection=NEGATIVE_ERROR),
+    )
+
+
+def test_a_policy_that_a_format_cannot_serve_is_refused_whatever_the_values():
+    """-0 as the stand-in for NaN, in a format without NaN and without -0."""
+    refused(
+        ValueError,
+        "nan='negative_zero' of a projection asks for a code that 'int8' does not have; use 'error' or 'max'",
+        lambda: lp.encode(1.0, "int8", projection=lp.Projection(nan="negative_zero")),
+    )
+
+
+# -- codes ------------------------------------------------------------------------------------------
+
+CODES = [lambda codes, fmt: lp.decode(codes, fmt), lambda codes, fmt: lp.cast(codes, fmt, "binary32")]
+
+
+@pytest.mark.parametrize("verb", CODES, ids=["decode", "cast"])
+def test_numbers_that_are_no_codes_are_refused(verb):
+    """Too large, and negative; scalars have no index."""
+    advice = "Mask the unused bits, or name the format that they are codes of"
+    refused(
+        ValueError,
+        f"codes of 'e2m1fn' are 0 to 15: 2 of 4 are not, the first at index (0, 1), which is 16. {advice}",
+        lambda: verb([[1, 16], [3, 20]], "e2m1fn"),
+    )
+    refused(
+        ValueError,
+        f"codes of 'e4m3fn' are 0 to 255: 1 of 1 is not, which is 300. {advice}",
+        lambda: verb(300, "e4m3fn"),
+    )
+    refused(
+        ValueError,
+        f"codes of 'e4m3fn' are 0 to 255: 1 of 2 is not, the first at index (1,), which is -1. {advice}",
+        lambda: verb([1, -1], "e4m3fn"),
+    )
+    refused(
+        ValueError,
+        f"codes of 'int8' are 0 to 255: 1 of 1 is not, the first at index (0,), which is -1. {advice}",
+        lambda: verb(np.array([-1], np.int8), "int8"),
+    )
+    refused(
+        ValueError,
+        f"codes of 'tf32' are 0 to 524287: 1 of 1 is not, which is 18446744073709551615. {advice}",
+        lambda: verb(np.uint64((1 << 64) - 1), "tf32"),
+    )
+
+
+@pytest.mark.parametrize("verb", CODES, ids=["decode", "cast"])
+@pytest.mark.parametrize(
+    ("codes", "given"),
+    [
+        ([1.0], "float64"),
+        (np.zeros(2, np.float16), "float16"),
+        (np.zeros(2, ml_dtypes.float8_e5m2), "float8_e5m2"),  # codes, but of another format
+        (np.zeros(2, ml_dtypes.int4), "int4"),
+        ([True], "bool"),
+        ("abc", "<U3"),
+        ([10**30], "object"),
+        (1j, "complex128"),
+        (np.zeros(0, np.float32), "float32"),  # empty, but said to be float32
+    ],
+    ids=str,
+)
+def test_codes_that_are_no_integers_are_refused(verb, codes, given):
+    """Values passed for codes are the likely mistake, which the message names."""
+    refused(
+        TypeError,
+        f"codes of 'e4m3fn' must be integers, not {given}: `encode` makes codes from values",
+        lambda: verb(codes, "e4m3fn"),
+    )
+
+
+# -- values -----------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("verb", [lp.encode, lp.quantize])
+@pytest.mark.parametrize(
+    ("values", "said"),
+    [
+        (1j, "complex128: convert the real and the imaginary part by themselves"),
+        (np.zeros(2, np.complex64), "complex64: convert the real and the imaginary part by themselves"),
+        ("1.0", "<U3: convert to a float type first"),
+        (b"ab", "|S2: convert to a float type first"),
+        (10**30, "object: make a list of floats, or use lowprec.oracle.convert.project for exact Fractions"),
+        (Fraction(1, 3), "object: make a list of floats, or use lowprec.oracle.convert.project for exact Fractions"),
+        (None, "object: make a list of floats, or use lowprec.oracle.convert.project for exact Fractions"),
+        (np.zeros(2, [("a", "f4")]), "[('a', '<f4')]: convert to a float type first"),
+        (np.zeros(2, "V4"), "|V4: convert to a float type first"),
+        (np.zeros(2, "M8[s]"), "datetime64[s]: convert to a float type first"),
+        (np.zeros(2, "m8[s]"), "timedelta64[s]: convert to a float type first"),
+    ],
+    ids=lambda item: item.split(":")[0] if isinstance(item, str) else "",
+)
+def test_values_that_are_no_real_numbers_are_refused(verb, values, said):
+    """Each kind with advice that fits it."""
+    refused(TypeError, f"values must be real numbers of at most 64 bits, not {said}", lambda: verb(values, "e4m3fn"))
+
+
+@pytest.mark.skipif(np.dtype(np.longdouble).itemsize <= 8, reason="here a longdouble is a float64")
+def test_longdouble_is_refused_since_it_would_be_rounded_twice():
+    """It has more bits than a float64; the user decides."""
+    name = np.dtype(np.longdouble).name
+    refused(
+        TypeError,
+        f"values must be real numbers of at most 64 bits, not {name}: round to float64 first, with .astype('float64')",
+        lambda: lp.encode(np.longdouble(1), "e4m3fn"),
+    )
+
+
+@pytest.mark.parametrize("name", [name for name in dir(ml_dtypes) if "complex" in name])
+def test_complex_types_of_ml_dtypes_are_refused(name):
+    """They are of NumPy's kind V, as its real types are."""
+    refused(
+        TypeError,
+        f"values must be real numbers of at most 64 bits, not {name}: convert the real and the imaginary part by "
+        "themselves",
+        lambda: lp.encode(np.zeros(2, getattr(ml_dtypes, name)), "e4m3fn"),
+    )
+
+
+@pytest.mark.parametrize("verb", [lp.encode, lp.quantize, lp.decode])
+def test_ragged_lists_are_refused(verb):
+    """NumPy's own explanation is passed on, as a TypeError."""
+    with pytest.raises(TypeError, match=r"^cannot make an array of list: setting an array element with a sequence\. "):
+        verb([[1], [1, 2]], "e4m3fn")
+
+
+# -- out and dtype ----------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    ("error", "message", "out"),
+    [
+        (TypeError, "out must be a NumPy array of uint8, not list", [0, 0, 0]),
+        (TypeError, "out must be an array of uint8 for 'e4m3fn', not of uint16", np.zeros(3, np.uint16)),
+        (
+            TypeError,
+            "out must be an array of uint8 for 'e4m3fn', not of int8; give out.view('uint8')",
+            np.zeros(3, np.int8),
+        ),
+        (
+            TypeError,
+            "out must be an array of uint8 for 'e4m3fn', not of float8_e4m3fn; give out.view('uint8')",
+            np.zeros(3, ml_dtypes.float8_e4m3fn),
+        ),
+        (
+            ValueError,
+            "out has shape (4,), but the result has shape (3,); they must be equal",
+            np.zeros(4, np.uint8),
+        ),
+        (
+            ValueError,
+            "out has shape (1, 3), but the result has shape (3,); they must be equal",
+            np.zeros((1, 3), np.uint8),
+        ),
+        (ValueError, "out is read-only; give an array that can be written", READ_ONLY),
+    ],
+    ids=lambda item: item[:45] if isinstance(item, str) else "",
+)
+def test_an_unfit_out_is_refused(error, message, out):
+    """By encode and cast alike; a shape that NumPy would broadcast to is no shape of the result."""
+    refused(error, message, lambda: lp.encode([1.0, 2.0, 3.0], "e4m3fn", out=out))
+    refused(error, message, lambda: lp.cast([1, 2, 3], "e5m2", "e4m3fn", out=out))
+
+
+def test_an_out_that_does_not_hold_the_format_is_refused():
+    """It would round the values a second time."""
+    message = "float16 does not hold every value of 'bfloat16'; use bfloat16, float32, float64"
+    refused(ValueError, message, lambda: lp.quantize([1.0], "bfloat16", out=np.zeros(1, np.float16)))
+    refused(ValueError, message, lambda: lp.decode([1], "bfloat16", out=np.zeros(1, np.float16)))
+    refused(ValueError, message, lambda: lp.decode([1], "bfloat16", dtype="float16"))
+    message = "values are given as float16, bfloat16, float32 or float64, not uint8"
+    refused(TypeError, message, lambda: lp.quantize([1.0], "bfloat16", out=np.zeros(1, np.uint8)))
+    refused(TypeError, message, lambda: lp.decode([1], "bfloat16", dtype=np.uint8))
+    refused(
+        ValueError,
+        "float32 does not hold every value of 'binary11p1se'; use float64",
+        lambda: lp.decode([1], "binary11p1se", dtype=np.float32),
+    )
+
+
+def test_an_out_that_contradicts_dtype_is_refused():
+    """Decode alone takes both."""
+    with pytest.raises(TypeError, match=r"^out must be an array of float32 for .*, not of float64$"):
+        lp.decode([1], "e4m3fn", dtype="float32", out=np.zeros(1, np.float64))
+
+
+# -- rules ------------------------------------------------------------------------------------------
+
+VERBS = {
+    "encode": lambda **rule: lp.encode(1.0, "e4m3fn", **rule),
+    "quantize": lambda **rule: lp.quantize(1.0, "e4m3fn", **rule),
+    "cast": lambda **rule: lp.cast(1, "e5m2", "e4m3fn", **rule),
+}
+
+
+@pytest.mark.parametrize("verb", VERBS.values(), ids=VERBS)
+def test_contradictory_and_unknown_rules_are_refused(verb):
+    """projection= beside its shorthands, and names that are none."""
+    refused(
+        ValueError,
+        "projection= and rounding='to_odd' both say how to convert; give one of them, for instance "
+        "projection=dataclasses.replace(projection, rounding='to_odd')",
+        lambda: verb(rounding="to_odd", projection=lp.Projection()),
+    )
+    refused(
+        ValueError,
+        "projection= and saturation='finite' both say how to convert; give one of them, for instance "
+        "projection=dataclasses.replace(projection, saturation='finite')",
+        lambda: verb(saturation=lp.Saturation.FINITE, projection=lp.Projection()),
+    )
+    refused(
+        TypeError,
+        "projection must be a Projection, not 'to_odd'; for a mode alone use rounding=",
+        lambda: verb(projection="to_odd"),
+    )
+    refused(
+        ValueError,
+        "unknown rounding 'up'; use one of nearest_even, nearest_away, nearest_zero, toward_zero, toward_positive, "
+        "toward_negative, away_from_zero, to_odd",
+        lambda: verb(rounding="up"),
+    )
+    refused(
+        ValueError,
+        "unknown saturation 'sat'; use one of none, finite, propagate",
+        lambda: verb(saturation="sat"),
+    )
+    refused(TypeError, "rounding must be a Rounding or a name, not 3", lambda: verb(rounding=3))
+    refused(TypeError, "saturation must be a Saturation or a name, not True", lambda: verb(saturation=True))
+
+
+# -- dtype ------------------------------------------------------------------------------------------
+
+
+def test_a_format_without_a_type_in_numpy_or_ml_dtypes_is_refused():
+    """What to keep its codes as is said instead."""
+    version = ml_dtypes.__version__
+    for name, code in (("tf32", "uint32"), ("ue4m3", "uint8"), ("binary9p3se", "uint16"), ("e3m0fn", "uint8")):
+        message = f"neither NumPy nor ml_dtypes {version} has a type for {name!r}; keep its codes as {code}"
+        refused(ValueError, message, lambda name=name, message=message: lp.dtype(name))
+
+
+@pytest.mark.parametrize(
+    ("fmt", "name"),
+    [
+        ("binary16", "float16"),
+        ("binary32", "float32"),
+        ("bfloat16", "bfloat16"),
+        ("e4m3fn", "float8_e4m3fn"),
+        ("float8_e4m3", "float8_e4m3"),
+        ("e8m0fnu", "float8_e8m0fnu"),
+        ("e2m1fn", "float4_e2m1fn"),
+        ("e3m2fn", "float6_e3m2fn"),
+        ("int4", "int4"),
+        ("uint2", "uint2"),
+        ("int8", "int8"),
+        ("uint8", "uint8"),
+    ],
+)
+def test_dtype_is_the_type_whose_elements_are_the_codes(fmt, name):
+    """By name; and the format of that type is the one that was asked for."""
+    assert lp.dtype(fmt).name == name
+    assert lp.format(lp.dtype(fmt)) is lp.format(fmt)
+
+
+def test_a_format_equal_to_a_known_one_has_its_type():
+    """Formats are their parameters, not their names."""
+    mine = Format(name="mine", exponent_bits=4, trailing_bits=3, bias=7, nans=1)
+    assert lp.dtype(mine).name == "float8_e4m3fn"
+    assert lp.decode(np.zeros(1, lp.dtype(mine)), mine).tolist() == [0.0]

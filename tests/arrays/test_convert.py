@@ -1,0 +1,423 @@
+"""The four verbs on arrays: shapes, layouts, types in and out, and where results are put."""
+
+from __future__ import annotations
+
+import itertools
+from fractions import Fraction
+
+import ml_dtypes
+import numpy as np
+import pytest
+from hypothesis import given, strategies as st
+
+import lowprec as lp
+from lowprec.oracle import convert as oracle
+from lowprec.spec import catalog
+from tests.support import assert_same_bits, assert_same_codes
+
+E4M3FN = catalog.E4M3FN
+SAMPLE = np.linspace(-500, 500, 24, dtype=np.float32)
+
+# -- shapes and strides -----------------------------------------------------------------------------
+
+LAYOUTS = {
+    "one_dimensional": SAMPLE,
+    "c_order": SAMPLE.reshape(4, 6),
+    "three_dimensional": SAMPLE.reshape(2, 3, 4),
+    "fortran_order": np.asfortranarray(SAMPLE.reshape(4, 6)),
+    "transposed": SAMPLE.reshape(2, 3, 4).transpose(2, 0, 1),
+    "reversed": SAMPLE[::-1],
+    "reversed_in_both": SAMPLE.reshape(4, 6)[::-1, ::-1],
+    "every_third": SAMPLE[1::3],
+    "columns": SAMPLE.reshape(4, 6)[:, 1:4],
+    "broadcast": np.broadcast_to(SAMPLE[:6], (5, 6)),
+    "broadcast_scalar": np.broadcast_to(np.float32(3.3), (2, 3)),
+    "field_of_a_structure": np.rec.fromarrays([SAMPLE, SAMPLE], names="a,b").b,
+    "misaligned": np.frombuffer(b"\0" + SAMPLE.tobytes(), np.uint8)[1:].view(np.float32),
+    "length_one_axes": SAMPLE.reshape(1, 24, 1),
+    "empty": SAMPLE[:0],
+    "empty_two_dimensional": np.empty((3, 0, 2), np.float32),
+    "zero_dimensional": np.array(3.3, np.float32),
+}
+
+
+@pytest.mark.parametrize("layout", LAYOUTS.values(), ids=LAYOUTS)
+def test_encode_gives_every_element_its_own_code_whatever_the_layout(layout):
+    """Each element by itself, through `flat`, is the reference; a wrong order would show."""
+    before = layout.tobytes()
+    got = lp.encode(layout, E4M3FN)
+    assert got.shape == layout.shape
+    assert got.dtype == np.uint8
+    want = [oracle.encode(float(value), E4M3FN) for value in layout.flat]
+    assert_same_codes(got, want, E4M3FN, list(layout.flat))
+    assert layout.tobytes() == before
+
+
+@pytest.mark.parametrize("layout", LAYOUTS.values(), ids=LAYOUTS)
+def test_the_other_verbs_keep_shapes_and_order_too(layout):
+    """Quantize takes the values; decode and cast take codes in the same layout."""
+    codes = lp.encode(np.array(layout), E4M3FN)
+    flat = np.atleast_1d(codes).ravel()
+    strided = np.empty((*codes.shape, 2), np.uint8)[..., 0]
+    strided[...] = codes
+    values = lp.decode(strided, E4M3FN)
+    assert values.shape == lp.quantize(layout, E4M3FN).shape == lp.cast(strided, E4M3FN, "e5m2").shape == layout.shape
+    one_by_one = np.array([lp.decode(int(code), E4M3FN) for code in flat], np.float32)
+    assert_same_bits(np.atleast_1d(values).ravel(), one_by_one, flat, "decode")
+    assert_same_bits(np.atleast_1d(lp.quantize(layout, E4M3FN)).ravel(), one_by_one, flat, "quantize")
+    want = [oracle.cast(int(code), E4M3FN, catalog.E5M2) for code in flat]
+    assert_same_codes(lp.cast(strided, E4M3FN, "e5m2"), want, catalog.E5M2, flat)
+
+
+@pytest.mark.parametrize("scalar", [3.3, 3, True, np.float32(3.3), np.int8(3), np.array(3.3), ml_dtypes.bfloat16(3.3)])
+def test_a_scalar_gives_a_scalar(scalar):
+    """Zero-dimensional in, NumPy scalar out, from all verbs."""
+    code = lp.encode(scalar, E4M3FN)
+    assert type(code) is np.uint8
+    assert int(code) == oracle.encode(float(scalar), E4M3FN)
+    assert type(lp.decode(code, E4M3FN)) is np.float32
+    assert type(lp.cast(code, E4M3FN, "binary16")) is np.uint16
+    assert type(lp.quantize(scalar, E4M3FN)).__module__ in ("numpy", "ml_dtypes")
+    assert lp.quantize(scalar, E4M3FN).shape == ()
+
+
+def test_lists_and_tuples_are_arrays():
+    """Python numbers are float64 and int64, as NumPy has it."""
+    assert lp.encode([[0.1, 448], (500.0, -1)], E4M3FN).tolist() == [[29, 126], [127, 184]]
+    assert lp.decode([[0, 126], [127, 255]], E4M3FN).shape == (2, 2)
+    assert lp.cast((126, 127), "e4m3fn", "e5m2").tolist() == [95, 126]
+    assert lp.quantize([0.1], E4M3FN).dtype == np.float32
+    for verb in (lp.encode, lp.decode, lp.quantize):
+        assert verb([], E4M3FN).shape == (0,)
+    assert lp.decode([], E4M3FN).dtype == np.float32
+    assert lp.cast([[]], E4M3FN, "e5m2").shape == (1, 0)
+
+
+def test_read_only_operands_are_read():
+    """Nothing is written to an operand."""
+    values = SAMPLE.copy()
+    values.flags.writeable = False
+    codes = lp.encode(values, E4M3FN)
+    assert codes.flags.writeable
+    codes.flags.writeable = False
+    assert lp.decode(codes, E4M3FN).flags.writeable
+
+
+@pytest.mark.parametrize("dtype", [">f2", ">f4", ">f8", ">i2", ">i4", ">i8", ">u2", ">u4", ">u8"])
+def test_byte_swapped_operands_stand_for_the_same_numbers(dtype):
+    """Of every width; codes may be swapped as well."""
+    native = np.arange(-40, 40).astype(dtype[1:]) if "u" not in dtype else np.arange(80).astype(dtype[1:])
+    swapped = native.astype(dtype)
+    assert not swapped.dtype.isnative
+    assert_same_codes(lp.encode(swapped, E4M3FN), lp.encode(native, E4M3FN), E4M3FN, native)
+    result = lp.quantize(swapped, E4M3FN)
+    assert result.dtype.isnative
+    assert np.array_equal(result, lp.quantize(native, E4M3FN))
+
+
+@pytest.mark.parametrize("dtype", [">u2", ">u4", ">i8", "u1", "u2", "u4", "u8", "i1", "i2", "i4", "i8"])
+def test_codes_come_in_any_integer_type(dtype):
+    """All codes of e4m3fn that the type holds."""
+    codes = np.arange(128 if dtype == "i1" else 256).astype(dtype)
+    want = lp.decode(np.arange(codes.size, dtype=np.uint8), E4M3FN)
+    assert_same_bits(lp.decode(codes, E4M3FN), want, codes, dtype)
+    wanted = lp.cast(np.arange(codes.size, dtype=np.uint8), E4M3FN, "bfloat16")
+    assert_same_codes(lp.cast(codes, E4M3FN, "bfloat16"), wanted, catalog.BFLOAT16, codes)
+
+
+# -- source types -----------------------------------------------------------------------------------
+
+ML_DTYPES_FLOATS = [name for name in dir(ml_dtypes) if name.startswith(("float", "bfloat"))]
+ML_DTYPES_INTEGERS = [name for name in ("int1", "uint1", "int2", "uint2", "int4", "uint4") if hasattr(ml_dtypes, name)]
+
+
+@pytest.mark.parametrize("name", ML_DTYPES_FLOATS)
+def test_values_come_in_every_float_type_of_ml_dtypes(name):
+    """All bit patterns; the oracle casts the same codes. Codes beyond the width of 4 and 6 bits are not made here."""
+    source = lp.format(name)
+    codes = np.arange(1 << source.width, dtype=f"u{source.code_bits // 8}")
+    values = codes.view(getattr(ml_dtypes, name))
+    for target in (catalog.E5M2, catalog.BINARY16, catalog.E4M3FNUZ):
+        want = [oracle.cast(code, source, target) for code in range(codes.size)]
+        assert_same_codes(lp.encode(values, target), want, target, codes)
+
+
+@pytest.mark.parametrize("name", ML_DTYPES_INTEGERS)
+def test_values_come_in_every_integer_type_of_ml_dtypes(name):
+    """All values of the type, as ml_dtypes itself converts them to Python integers."""
+    width = int(name.lstrip("uint"))
+    values = np.arange(1 << width, dtype=np.uint8).view(getattr(ml_dtypes, name))
+    integers = [int(value) for value in values]
+    low = 0 if name.startswith("u") else -(1 << (width - 1))
+    assert sorted(integers) == list(range(low, low + (1 << width)))
+    for target in (E4M3FN, catalog.INT8, catalog.BINARY32):
+        want = [oracle.project(Fraction(value), target) for value in integers]
+        assert_same_codes(lp.encode(values, target), want, target, integers)
+
+
+@pytest.mark.parametrize("name", [*ML_DTYPES_INTEGERS, "float4_e2m1fn", "float6_e2m3fn", "float6_e3m2fn"])
+def test_unused_high_bits_of_narrow_types_do_not_count(name):
+    """All 256 bytes: ml_dtypes reads the low bits of a byte alone, and so do we."""
+    everything = np.arange(256, dtype=np.uint8)
+    typed = everything.view(getattr(ml_dtypes, name))
+    bits = catalog.carrier(typed.dtype).width
+    clean = (everything & np.uint8((1 << bits) - 1)).view(typed.dtype)
+    assert np.array_equal(lp.encode(typed, "binary32"), lp.encode(clean, "binary32"))
+    if name.startswith("float"):
+        assert_same_bits(lp.encode(clean, "binary32").view(np.float32), clean.astype(np.float32), everything, name)
+
+
+@pytest.mark.parametrize("dtype", [np.int8, np.int16, np.int32, np.int64, np.uint8, np.uint16, np.uint32, np.uint64])
+def test_values_come_in_every_integer_width(dtype):
+    """The ends of the type, zero and one, and what surrounds a tie; each is what Fraction says."""
+    limits = np.iinfo(dtype)
+    integers = [limits.min, limits.min + 1, 0, 1, 17, 19, 100, limits.max // 3, limits.max - 1, limits.max]
+    for target in (E4M3FN, catalog.BFLOAT16, catalog.BINARY32, catalog.INT4, catalog.UINT8, catalog.E8M0FNU):
+        want = [oracle.project(Fraction(value), target) for value in integers]
+        assert_same_codes(lp.encode(np.array(integers, dtype), target), want, target, integers)
+
+
+def test_booleans_are_zero_and_one():
+    """Of NumPy's type, and Python's."""
+    assert lp.encode(np.array([False, True, True]), "binary32").tolist() == [0, 0x3F800000, 0x3F800000]
+    assert lp.encode([True, False], "int4").tolist() == [1, 0]
+    assert lp.quantize(np.array([True]), "e4m3fn").dtype == np.float32
+
+
+# -- one rounding -----------------------------------------------------------------------------------
+
+ROUNDED_ONCE = [
+    # (operand, format, right answer): each goes wrong by way of a narrower float
+    (1.0625 + 2.0**-40, "e4m3fn", 1.125),
+    (-431.99999999999994, "e4m3fn", -416.0),
+    (61440 - 1e-9, "e5m2", 57344.0),
+    (1 + 2.0**-8 + 2.0**-40, "bfloat16", 1.0078125),
+    (np.int64(16973823), "bfloat16", 16908288.0),
+    (np.int64((1 << 53) + (1 << 29) + 1), "binary32", 2.0**53 + 2.0**30),
+    (np.uint64((1 << 63) + (1 << 39) + 1), "binary32", 2.0**63 + 2.0**40),
+    (np.int64(-(1 << 62) - (1 << 54) - 1), "bfloat16", -(2.0**62) - 2.0**55),
+]
+
+
+@pytest.mark.parametrize(("operand", "fmt", "right"), ROUNDED_ONCE)
+def test_wide_operands_are_rounded_once(operand, fmt, right):
+    """Each operand lies so close to a tie that a float32 (or float64) of it is the tie."""
+    assert float(lp.quantize(operand, fmt)) == right
+    assert float(lp.decode(lp.encode(operand, fmt), fmt)) == right
+
+
+# -- types of results -------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    ("fmt", "dtype"),
+    [("e2m1fn", "u1"), ("ue4m3", "u1"), ("e4m3fn", "u1"), ("binary9p3se", "u2"), ("bfloat16", "u2"), ("tf32", "u4")],
+)
+def test_codes_come_in_the_narrowest_unsigned_integer(fmt, dtype):
+    """8, 16 or 32 bits; bits beyond the width are zero."""
+    codes = lp.encode(SAMPLE, fmt)
+    assert codes.dtype == dtype
+    assert int(codes.max()) < 1 << lp.format(fmt).width
+
+
+def test_decode_gives_float32_wherever_it_holds_the_format_and_else_float64():
+    """binary11p1se reaches from 2**-511 to 2**510, beyond float32; "wide" has one exponent bit more than float32."""
+    assert lp.decode([0], "binary32").dtype == np.float32
+    assert lp.decode([0], "tf32").dtype == np.float32
+    assert lp.decode([0], "e8m0fnu").dtype == np.float32
+    assert lp.decode([0], "int8").dtype == np.float32
+    assert lp.decode([0], "binary11p1se").dtype == np.float64
+    assert lp.decode([0], lp.Format(name="wide", exponent_bits=9, trailing_bits=2, bias=255)).dtype == np.float64
+
+
+@pytest.mark.parametrize("dtype", [np.float16, ml_dtypes.bfloat16, np.float32, np.float64, "float64", "bfloat16"])
+def test_decode_gives_the_type_that_is_asked_for(dtype):
+    """By type object, dtype or name (bfloat16's is known to NumPy once ml_dtypes is imported)."""
+    values = lp.decode(np.arange(256), "e4m3fn", dtype=dtype)
+    assert values.dtype == np.dtype(dtype)
+    with np.errstate(invalid="ignore"):
+        assert_same_bits(values.astype(np.float32)[:127], lp.decode(np.arange(127), "e4m3fn"), range(127), str(dtype))
+
+
+KEPT = {
+    ("float16", "e4m3fn"): "float16",
+    ("float16", "e5m2"): "float16",
+    ("float16", "bfloat16"): "float32",  # float16 does not hold it
+    ("float16", "e8m0fnu"): "float32",
+    ("bfloat16", "e4m3fn"): "bfloat16",
+    ("bfloat16", "e8m0fnu"): "bfloat16",
+    ("bfloat16", "binary16"): "float32",
+    ("float32", "binary16"): "float32",
+    ("float32", "binary32"): "float32",
+    ("float64", "e2m1fn"): "float64",
+    ("float64", "binary32"): "float64",
+    ("float32", "binary11p1se"): "float64",
+    ("int32", "e4m3fn"): "float32",
+    ("uint64", "binary11p1se"): "float64",
+    ("float8_e4m3fn", "e2m1fn"): "float32",
+    ("bool", "int4"): "float32",
+}
+
+
+@pytest.mark.parametrize(("given", "fmt"), KEPT, ids=str)
+def test_quantize_keeps_float_types_that_hold_the_format(given, fmt):
+    """Other operands give what decode gives; zero-dimensional operands too."""
+    dtype = getattr(ml_dtypes, given, None) or np.dtype(given)
+    assert lp.quantize(np.ones(3).astype(dtype), fmt).dtype.name == KEPT[given, fmt]
+    assert lp.quantize(np.ones(()).astype(dtype), fmt).dtype.name == KEPT[given, fmt]
+
+
+# -- out --------------------------------------------------------------------------------------------
+
+
+def _outs(shape, dtype):
+    """Arrays of a shape to put results in, of every layout, filled with what no result is."""
+    yield "contiguous", np.full(shape, 77, dtype)
+    yield "fortran", np.full(shape, 77, dtype, order="F")
+    yield "strided", np.full((*shape, 3), 77, dtype)[..., 1]
+    yield "reversed", np.full(shape, 77, dtype)[::-1]
+
+
+@pytest.mark.parametrize("fmt", ["e4m3fn", "e2m1fn"])  # the second refuses NaN, and so is written with care
+def test_results_are_put_in_out_which_is_returned(fmt):
+    """All verbs, every layout of `out`; the same bits as without it."""
+    values = SAMPLE.reshape(4, 6)
+    codes = lp.encode(values, fmt)
+    narrowed = lp.cast(codes, fmt, "e3m2fn", projection=NAN_TO_ZERO)
+    calls = [
+        (lambda **out: lp.encode(values, fmt, **out), codes),
+        (lambda **out: lp.decode(codes, fmt, **out), lp.decode(codes, fmt)),
+        (lambda **out: lp.quantize(values, fmt, **out), lp.quantize(values, fmt)),
+        (lambda **out: lp.cast(codes, fmt, "bfloat16", **out), lp.cast(codes, fmt, "bfloat16")),
+        (lambda **out: lp.cast(codes, fmt, "e3m2fn", projection=NAN_TO_ZERO, **out), narrowed),
+    ]
+    for call, want in calls:
+        for name, out in _outs(values.shape, want.dtype):
+            assert call(out=out) is out, name
+            assert out.tobytes() == want.tobytes(), name
+
+
+NAN_TO_ZERO = lp.Projection(nan="zero")
+
+
+def test_a_scalar_can_be_put_in_a_zero_dimensional_out():
+    """`out` is returned, not a scalar."""
+    out = np.zeros((), np.uint8)
+    assert lp.encode(448.0, "e4m3fn", out=out) is out
+    assert int(out) == 126
+
+
+def test_out_decides_the_type_of_decoded_and_quantized_values():
+    """Where it holds the format; `dtype=` need not be repeated."""
+    for dtype in (np.float16, ml_dtypes.bfloat16, np.float32, np.float64):
+        out = np.zeros(3, dtype)
+        assert lp.decode([0, 56, 126], "e4m3fn", out=out) is out
+        assert out.astype(np.float64).tolist() == [0.0, 1.0, 448.0]
+        out = np.zeros(3, dtype)
+        assert lp.quantize([0.0, 1.01, 460.0], "e4m3fn", out=out) is out
+        assert out.astype(np.float64).tolist() == [0.0, 1.0, 448.0]
+
+
+@pytest.mark.parametrize("fmt", ["e4m3fn", "e2m1fn"])
+@pytest.mark.parametrize("dtype", [np.float16, np.float32, np.float64, ml_dtypes.bfloat16])
+def test_quantize_works_in_place(fmt, dtype):
+    """`out` may be the operand itself, contiguous or not."""
+    for view in (slice(None), slice(None, None, -1), slice(1, None, 3)):
+        values = SAMPLE.astype(dtype)[view]
+        want = lp.quantize(values.copy(), fmt)
+        assert lp.quantize(values, fmt, out=values) is values
+        assert values.tobytes() == want.tobytes()
+
+
+@pytest.mark.parametrize("shift", range(-9, 10))
+def test_an_out_that_overlaps_the_operand_gets_what_a_separate_one_does(shift):
+    """Shifted by every number of bytes: no element is read after it was overwritten."""
+    size = 16
+    for dtype, verb in (
+        (np.float32, lp.quantize),
+        (np.uint8, lambda codes, fmt, out: lp.cast(codes, fmt, fmt, out=out)),
+    ):
+        width = np.dtype(dtype).itemsize
+        buffer = np.zeros((size + 20) * width, np.uint8)
+        values = buffer[10 * width :][: size * width].view(dtype)
+        values[:] = np.arange(1, size + 1)
+        start = 10 * width + shift
+        out = buffer[start:][: size * width].view(dtype)
+        want = verb(values.copy(), "e4m3fn", out=np.empty(size, dtype))
+        assert verb(values, "e4m3fn", out=out) is out
+        assert out.tobytes() == want.tobytes()
+
+
+def test_encode_into_the_bytes_of_its_own_operand_is_safe():
+    """Codes are narrower than values, so that an early write could reach a later operand, and reversed, an earlier."""
+    for reverse in (False, True):
+        buffer = np.linspace(-400, 400, 64).astype(np.float32)
+        want = lp.encode(buffer.copy(), "e4m3fn")
+        out = buffer.view(np.uint8)[100:164]
+        out = out[::-1] if reverse else out
+        lp.encode(buffer, "e4m3fn", out=out)
+        assert out.tobytes() == want.tobytes()
+
+
+@pytest.mark.parametrize(
+    "call",
+    [
+        lambda values, out: lp.encode(values, "e2m1fn", out=out.view(np.uint8)[: values.size]),
+        lambda values, out: lp.quantize(values, "e2m1fn", out=out),
+        lambda values, out: lp.quantize(-values[::-1], "ue4m3", projection=lp.Projection(negative="error"), out=out),
+        lambda values, out: lp.cast(lp.encode(values, "e5m2"), "e5m2", "e2m1fn", out=out.view(np.uint8)[: values.size]),
+        lambda values, out: lp.decode([1, 2, 3, 256], "e4m3fn", out=out),
+    ],
+    ids=["encode", "quantize", "quantize_negative", "cast", "decode"],
+)
+def test_out_is_untouched_by_a_call_that_fails(call):
+    """The operand that is refused comes last, after others that would have been written."""
+    values = np.array([1.0, 2.0, 3.0, np.nan], np.float32)
+    out = np.full(4, 77.0, np.float32)
+    with pytest.raises(ValueError, match=r"cannot encode|are 0 to 255"):
+        call(values, out)
+    assert out.tolist() == [77.0] * 4
+
+
+def test_quantize_in_place_is_untouched_by_a_call_that_fails():
+    """The operand is the output; both stay."""
+    values = np.array([1.2, 2.3, np.nan], np.float32)
+    before = values.tobytes()
+    with pytest.raises(ValueError, match="cannot encode NaN"):
+        lp.quantize(values, "e2m1fn", out=values)
+    assert values.tobytes() == before
+
+
+def test_codes_given_as_the_formats_own_type_may_be_put_over_themselves():
+    """A view of an ml_dtypes array is codes; casting in place is allowed."""
+    typed = np.arange(256, dtype=np.uint8).view(ml_dtypes.float8_e4m3fn)
+    codes = typed.view(np.uint8)
+    want = lp.cast(codes.copy(), "e4m3fn", "e5m2")
+    lp.cast(typed, "e4m3fn", "e5m2", out=codes)
+    assert codes.tolist() == want.tolist()
+
+
+# -- spelling ---------------------------------------------------------------------------------------
+
+
+def test_shorthands_and_projections_say_the_same():
+    """rounding= and saturation= alone or together, as names or values; projection= with both in it."""
+    values = np.array([0.3, 1.45, 464.1, -1e9, np.inf])
+    for rounding, saturation in itertools.product([None, "to_odd", "toward_positive"], [None, "finite", "propagate"]):
+        fields = {k: v for k, v in (("rounding", rounding), ("saturation", saturation)) if v is not None}
+        projection = lp.Projection(**fields)
+        want = [oracle.encode(float(value), E4M3FN, projection) for value in values]
+        assert lp.encode(values, E4M3FN, **fields).tolist() == want
+        assert lp.encode(values, E4M3FN, projection=projection).tolist() == want
+        codes = lp.encode(values, "bfloat16")
+        again = lp.cast(codes, "bfloat16", E4M3FN, projection=projection)
+        assert lp.cast(codes, "bfloat16", E4M3FN, **fields).tolist() == again.tolist()
+        same = lp.Projection(rounding=projection.rounding, saturation=projection.saturation)
+        assert lp.encode(values, E4M3FN, rounding=same.rounding, saturation=same.saturation).tolist() == want
+
+
+@given(values=st.lists(st.floats(width=32, allow_nan=False), max_size=20))
+def test_quantize_changes_nothing_twice(values):
+    """A law: what a format holds is not rounded. Saturating, so that overflow stays in the format."""
+    once = lp.quantize(np.array(values, np.float32), "e3m2fn", saturation="finite")
+    assert lp.quantize(once, "e3m2fn", saturation="finite").tobytes() == once.tobytes()
