@@ -38,7 +38,7 @@ class Source(NamedTuple):
     complement: Word  #: all ones where negative codes are two's complements, else 0
     not_a_zero: Word  #: all ones where the sign bit alone is NaN, else 0
     max_magnitude: Word  #: of finite codes
-    infinity: Word  #: magnitude of infinity, or `mask`
+    infinity: Word  #: magnitude of infinity; all ones, which no magnitude past the largest is, where there is none
     keeps_nan_sign: Word  #: 1 where the sign of a NaN counts
     trailing_bits: Word
     trailing_mask: Word  #: all ones where there is no exponent field
@@ -98,7 +98,7 @@ def lower_source(fmt: Format) -> Params:
             complement=_ONES if fmt.sign is Sign.TWOS_COMPLEMENT else 0,
             not_a_zero=0 if fmt.negative_zero else _ONES,
             max_magnitude=fmt.max_magnitude + (fmt.sign is Sign.TWOS_COMPLEMENT),
-            infinity=(1 << fmt.width) - 1 if fmt.infinity_code is None else fmt.infinity_code,
+            infinity=_ONES if fmt.infinity_code is None else fmt.infinity_code,
             keeps_nan_sign=fmt.has_signed_nan,
             trailing_bits=t,
             trailing_mask=(1 << t) - 1 if fields else _ONES,

@@ -21,7 +21,7 @@ from lowprec.spec.format import Format, Sign
 from lowprec.spec.projection import DEFAULT, Projection, Saturation
 from lowprec.spec.rounding import Threshold
 
-__all__ = ["cast", "decode", "encode", "project", "steps"]
+__all__ = ["cast", "decode", "encode", "position", "project", "steps"]
 
 
 def decode(code: int, fmt: Format) -> Exact:
@@ -201,6 +201,24 @@ def _nan(negative: bool, fmt: Format, projection: Projection) -> int:
     if projection.nan == "negative_zero" and fmt.has_negative_zero:
         return fmt.sign_code
     raise ValueError(f"NaN cannot become {projection.nan!r} in {fmt.name!r}, which has no such code")
+
+
+def position(size: Fraction, fmt: Format) -> tuple[Fraction | None, bool]:
+    """Where a positive number lies: the tail above the nearest code below it, and whether that is the last.
+
+    The tail is None below the smallest value of a format without zero, and from the next code of
+    the continued grid on.
+
+    >>> from lowprec.spec.catalog import E4M3FN
+    >>> position(Fraction(17, 16), E4M3FN)
+    (Fraction(1, 2), False)
+    """
+    last = fmt.max_magnitude
+    grid = _grid(fmt, last)
+    nearer = bisect_right(grid, size) - 1
+    if nearer < 0 or nearer > last:
+        return None, nearer > last
+    return (size - grid[nearer]) / (grid[nearer + 1] - grid[nearer]), nearer == last
 
 
 def encode(value: float, fmt: Format, projection: Projection = DEFAULT) -> int:

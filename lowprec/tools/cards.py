@@ -18,7 +18,7 @@ from lowprec.oracle.exact import Special, to_float
 from lowprec.spec import catalog
 from lowprec.spec.format import Format, Sign
 
-__all__ = ["card", "describe", "listing", "number"]
+__all__ = ["card", "describe", "listing", "number", "sentence", "show"]
 
 
 def listing() -> RenderableType:
@@ -53,7 +53,7 @@ def card(fmt: Format) -> RenderableType:
     for name, value in describe(fmt).items():
         if name != "name":
             table.add_row(name, _shown(name, value, fmt))
-    parts: list[RenderableType] = [f"[bold]{fmt.name}[/bold]  {_sentence(fmt)}", "", table]
+    parts: list[RenderableType] = [f"[bold]{fmt.name}[/bold]  {sentence(fmt)}", "", table]
     if fmt.width <= 8:
         parts += ["", "the value of every code; the row gives its upper bits, the column its lower", _encoding(fmt)]
     return Group(*parts)
@@ -101,7 +101,7 @@ def number(value: float | None) -> str:
     return repr(value).removesuffix(".0")
 
 
-def _sentence(fmt: Format) -> str:
+def sentence(fmt: Format) -> str:
     """One sentence from the parameters."""
     kind = {Sign.MAGNITUDE: "signed", Sign.UNSIGNED: "unsigned", Sign.TWOS_COMPLEMENT: "two's complement"}[fmt.sign]
     if fmt.exponent_bits:

@@ -32,7 +32,7 @@ SOURCES: dict[str, np.dtype[Any]] = {
 }
 
 
-def inputs(fmt: Format, source: npt.DTypeLike) -> Array:
+def inputs(fmt: Format, source: npt.DTypeLike, *, sparse: bool = False) -> Array:
     """Every input of a type that matters for a format, in ascending order of its bits.
 
     16-bit types: all of their values. float32 and float64: every value, tie and overflow
@@ -50,6 +50,8 @@ def inputs(fmt: Format, source: npt.DTypeLike) -> Array:
     fmt : Format
     source : dtype
         A float of at most 64 bits or an integer.
+    sparse : bool
+        Of formats above 8 bits, only the lowest, the middle and the highest binades.
 
     Returns
     -------
@@ -63,7 +65,7 @@ def inputs(fmt: Format, source: npt.DTypeLike) -> Array:
         return _integers(fmt, dtype)
     bits = np.dtype(f"u{dtype.itemsize}")
     with np.errstate(over="ignore", under="ignore"):
-        near = np.abs(_points(fmt)).astype(dtype).view(bits)
+        near = np.abs(_points(fmt, sparse)).astype(dtype).view(bits)
     offsets = np.arange(-2, 3).astype(f"i{dtype.itemsize}").view(bits)
     infinity = np.array(np.inf, dtype).view(bits)
     around = (near[:, None] + offsets).reshape(-1)  # below 0 they wrap round to huge patterns
@@ -82,7 +84,7 @@ def sample(source: npt.DTypeLike, size: int, seed: int = 0) -> Array:
     return words.view(dtype)
 
 
-def magnitudes(fmt: Format) -> Array:
+def magnitudes(fmt: Format, *, sparse: bool = False) -> Array:
     """Magnitudes worth looking at: all up to 16 bits, else the ends of every binade.
 
     >>> from lowprec.spec.catalog import E2M1FN
@@ -90,17 +92,19 @@ def magnitudes(fmt: Format) -> Array:
     array([0, 1, 2, 3, 4, 5, 6, 7])
     """
     last = fmt.max_magnitude + (fmt.sign is Sign.TWOS_COMPLEMENT)
-    if fmt.width <= 16:
+    if fmt.width <= (8 if sparse else 16):
         return np.arange(last + 1, dtype=np.int64)
     t = fmt.trailing_bits
     binades = np.arange(0, last + 2, 1 << t if fmt.exponent_bits else 1 << (t // 2), dtype=np.int64)
+    if sparse:
+        binades = binades[[0, 1, 2, binades.size // 2, -3, -2, -1]]
     few = np.concatenate([(binades[:, None] + np.arange(-4, 5)).reshape(-1), np.int64(1) << np.arange(t)])
     return np.unique(few[(few >= 0) & (few <= last)])
 
 
-def _points(fmt: Format) -> npt.NDArray[np.float64]:
+def _points(fmt: Format, sparse: bool = False) -> npt.NDArray[np.float64]:
     """Values and ties of a format, the tie past the largest value included, as float64."""
-    here = magnitudes(fmt)
+    here = magnitudes(fmt, sparse=sparse)
     low, high = _values(here, fmt), _values(here + 1, fmt)
     with np.errstate(over="ignore"):
         return np.unique(np.concatenate([low, low + (high - low) / 2, high]))

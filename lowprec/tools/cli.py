@@ -6,8 +6,9 @@ Floor 5. Each command imports what it needs, so that `lowprec --help` does not w
 from __future__ import annotations
 
 import json
+import os
 import sys
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -19,6 +20,7 @@ if TYPE_CHECKING:
     import numpy.typing as npt
 
     from lowprec.spec.format import Format
+    from lowprec.spec.projection import Projection
     from lowprec.tools.frameworks import Framework
 
 __all__ = ["main"]
@@ -48,21 +50,206 @@ def formats(as_json: bool) -> None:
         cards.show(cards.listing())
 
 
+_define = click.option(
+    "--define",
+    metavar="KEY=VALUE,...",
+    help="A private format: name=, exponent_bits=, trailing_bits=, bias=, sign=, nans=, infinity=, negative_zero=, "
+    "subnormals=. Named by its name, or 'private'.",
+)
+_projection = [
+    click.option("--rounding", default="nearest_even", show_default=True, metavar="MODE"),
+    click.option("--saturation", default="none", show_default=True, metavar="POLICY"),
+]
+_output = click.option(
+    "-o", "--output", type=click.Path(dir_okay=False, path_type=Path), help="Write to this file, whole or not at all."
+)
+
+
+def _options(*options: Callable[[Any], Any]) -> Callable[[Any], Any]:
+    def add(function: Any) -> Any:
+        for option in reversed(options):
+            function = option(function)
+        return function
+
+    return add
+
+
 @main.command()
-@click.argument("fmt", metavar="FORMAT")
+@click.argument("fmt", metavar="FORMAT", required=False)
+@_define
 @click.option("--json", "as_json", is_flag=True, help="Print JSON.")
-def show(fmt: str, as_json: bool) -> None:
+def show(fmt: str | None, define: str | None, as_json: bool) -> None:
     """Show a format: parameters, limits, special codes and, up to 8 bits, every code's value.
 
-    FORMAT is a name, an alias, or a P3109 name such as binary8p3se.
+    FORMAT is a name, an alias, a P3109 name such as binary8p3se, or a .toml file.
     """
     from lowprec.tools import cards
 
-    known = _format(fmt)
+    known = _one_format(fmt, define)
     if as_json:
         click.echo(json.dumps(cards.describe(known), indent=1))
     else:
         cards.show(cards.card(known))
+
+
+@main.command()
+@click.argument("fmt", metavar="FORMAT", required=False)
+@_define
+@click.option(
+    "--as",
+    "kind",
+    default="csv",
+    show_default=True,
+    type=click.Choice(["csv", "json", "md", "npy", "mem", "c", "sv", "vhdl"]),
+    help="mem is for $readmemh; c a C99 header; sv and vhdl packages.",
+)
+@click.option("--thresholds", is_flag=True, help="The steps of encoding, not the values (csv, json, md, npy, mem).")
+@_options(*_projection)
+@_output
+def table(
+    fmt: str | None,
+    define: str | None,
+    kind: str,
+    thresholds: bool,
+    rounding: str,
+    saturation: str,
+    output: Path | None,
+) -> None:
+    """Export a format: the value of every code, or with --thresholds the first operand of every code.
+
+    FORMAT is a name, a .toml file with the fields of a private format, or left out with --define.
+    """
+    from lowprec.tools.export import Table
+
+    if thresholds and kind in ("c", "sv", "vhdl"):
+        raise click.UsageError(f"--thresholds is for csv, json, md, npy and mem: {kind} files encode already")
+    known, projection = _one_format(fmt, define), _project(rounding, saturation)
+    words = ["lowprec table", fmt or f"--define {define}", f"--as {kind}", *(["--thresholds"] if thresholds else [])]
+    if thresholds or kind in ("sv", "vhdl"):
+        words.append(f"--rounding {rounding} --saturation {saturation}")
+    try:
+        content = Table(known, projection, thresholds, " ".join(words)).render(kind)
+    except ValueError as error:
+        raise click.UsageError(str(error)) from None
+    _deliver(content, output)
+
+
+@main.command()
+@click.argument("operation")
+@click.argument("formats", metavar="FORMAT...", nargs=-1, required=True)
+@_define
+@_options(*_projection)
+@click.option("--samples", default=1024, show_default=True, help="Random operands beside the chosen ones.")
+@click.option("--seed", default=0, show_default=True, help="Of the random operands.")
+@click.option(
+    "--as", "kind", default="text", show_default=True, type=click.Choice(["text", "csv", "jsonl", "mem", "npy"])
+)
+@click.option("--operands", is_flag=True, help="Print operands only, for a program under test to read.")
+@_output
+def vectors(
+    operation: str,
+    formats: tuple[str, ...],
+    define: str | None,
+    rounding: str,
+    saturation: str,
+    samples: int,
+    seed: int,
+    kind: str,
+    operands: bool,
+    output: Path | None,
+) -> None:
+    """Make test vectors: operands that matter and the code each must give, in hexadecimal.
+
+    For OPERATION convert, give the FORMAT of the operand and of the result:
+    `lowprec vectors convert binary32 e4m3fn`. With --operands, a program under test can read them
+    and `lowprec compare - convert binary32 e4m3fn` judge what it prints.
+    """
+    from lowprec.tools.vectors import suite
+
+    if samples < 0 or seed < 0:
+        raise click.UsageError("--samples and --seed must not be negative")
+    if operands and kind != "text":
+        raise click.UsageError("--operands prints text; leave --as out")
+    chosen = _operation_formats(operation, formats, define)
+    words = ["lowprec vectors", operation, *formats, *([f"--define {define}"] if define else [])]
+    words += [
+        f"--rounding {rounding} --saturation {saturation} --samples {samples}",
+        *([f"--seed {seed}"] if seed else []),
+    ]
+    made = suite(operation, chosen, _project(rounding, saturation), samples=samples, seed=seed, command=" ".join(words))
+    _deliver(made.operand_lines().encode() if operands else made.render(kind), output)
+
+
+@main.command()
+@click.argument("lines", metavar="-|FILE", type=click.File("r", encoding="utf-8", errors="replace"))
+@click.argument("operation")
+@click.argument("formats", metavar="FORMAT...", nargs=-1, required=True)
+@_define
+@_options(*_projection)
+@click.option(
+    "--nan", type=click.Choice(["exact", "any"]), default="exact", show_default=True, help="Which NaN will do."
+)
+@click.option("--all", "everything", is_flag=True, help="Report every line that differs, not the first 20.")
+@click.option("--json", "as_json", is_flag=True, help="Print JSON (schema lowprec.compare/1).")
+def compare(
+    lines: Iterable[str],
+    operation: str,
+    formats: tuple[str, ...],
+    define: str | None,
+    rounding: str,
+    saturation: str,
+    nan: str,
+    everything: bool,
+    as_json: bool,
+) -> None:
+    """Judge what a program answered: recompute every line of operands and result.
+
+    Reads from standard input (-) or a file; takes the same arguments as `lowprec vectors`.
+    """
+    from lowprec.tools.compare import Malformed, check_lines
+
+    chosen, projection = _operation_formats(operation, formats, define), _project(rounding, saturation)
+    try:
+        report = check_lines(
+            lines, operation, chosen, projection, any_nan=nan == "any", limit=None if everything else 20
+        )
+    except Malformed as error:
+        raise click.UsageError(str(error)) from None
+    click.echo(report.as_json() if as_json else report.as_text())
+    sys.exit(NOTHING if not report.lines else DIFFER if report.wrong else AGREE)
+
+
+@main.command()
+@click.option("--write", "action", flag_value="write", help="Make the files anew.")
+@click.option("--check", "action", flag_value="check", help="Compare them byte for byte.")
+@click.option(
+    "--tables", type=click.Path(file_okay=False, path_type=Path), help="The folder; by default the checkout's tables/."
+)
+def golden(action: str | None, tables: Path | None) -> None:
+    """Make or check the golden data: encoding tables, digests and test vectors.
+
+    The oracle generates them and the kernels verify them. Exit 1: a file differs, or the two do.
+    """
+    from lowprec.tools import golden as data
+
+    if action is None:
+        raise click.UsageError("say --write or --check")
+    folder = tables or data.tables_folder()
+    if action == "check" and not folder.is_dir():
+        raise click.UsageError(f"there is no folder {str(folder)!r}; give the checkout's with --tables")
+    try:
+        with _progress() as watch:
+            if action == "write":
+                click.echo(f"{data.write(folder, watch)} files written to {folder}")
+                return
+            problems = data.check(folder, watch)
+    except data.Disagreement as error:
+        click.echo(str(error), err=True)
+        sys.exit(DIFFER)
+    for problem in problems:
+        click.echo(problem)
+    click.echo(f"{len(problems)} golden files are wrong" if problems else "the golden files are right")
+    sys.exit(DIFFER if problems else AGREE)
 
 
 @main.command()
@@ -129,13 +316,75 @@ def conform(
     sys.exit(DIFFER if any(row.unexplained for row in rows) else AGREE)
 
 
-def _format(name: str) -> Format:
+def _format(name: str, define: str | None = None, *, operand: bool = False) -> Format:
+    """A format by name, by file, or the one that --define defines."""
     from lowprec.spec.catalog import format as format_of
+    from lowprec.tools import definitions
 
     try:
+        if define is not None:
+            defined = definitions.from_text(define)
+            if name == defined.name:
+                return defined
+        if name.endswith(".toml"):
+            return definitions.from_toml(Path(name))
+        if operand:
+            from lowprec.tools.vectors import operand_format
+
+            return operand_format(name)
         return format_of(name)
     except ValueError as error:
         raise click.UsageError(str(error)) from None
+
+
+def _one_format(name: str | None, define: str | None) -> Format:
+    from lowprec.tools import definitions
+
+    if name is not None:
+        return _format(name, define)
+    if define is None:
+        raise click.UsageError("name a FORMAT, or define one with --define exponent_bits=...,trailing_bits=...")
+    try:
+        return definitions.from_text(define)
+    except ValueError as error:
+        raise click.UsageError(str(error)) from None
+
+
+def _operation_formats(operation: str, names: tuple[str, ...], define: str | None) -> tuple[Format, ...]:
+    from lowprec.tools.vectors import OPERATIONS
+
+    if operation not in OPERATIONS:
+        raise click.UsageError(f"unknown operation {operation!r}; use one of {', '.join(OPERATIONS)}")
+    wanted = OPERATIONS[operation].operands + 1
+    if len(names) != wanted:
+        raise click.UsageError(
+            f"{operation} takes {wanted} formats, of each operand and of the result, not {len(names)} "
+            f"({' '.join(names)})"
+        )
+    return tuple(_format(name, define, operand=place < wanted - 1) for place, name in enumerate(names))
+
+
+def _project(rounding: str, saturation: str) -> Projection:
+    from lowprec.spec.projection import Projection
+
+    try:
+        return Projection(rounding=rounding, saturation=saturation)  # type: ignore[arg-type]
+    except ValueError as error:
+        raise click.UsageError(str(error)) from None
+
+
+def _deliver(content: bytes, output: Path | None) -> None:
+    """Print, or write beside the file and rename."""
+    if output is None:
+        click.echo(content, nl=False)
+        return
+    beside = output.with_name(f".{output.name}.{os.getpid()}")
+    try:
+        beside.write_bytes(content)
+        os.replace(beside, output)
+    except OSError as error:
+        beside.unlink(missing_ok=True)
+        raise click.UsageError(f"cannot write {str(output)!r}: {error.strerror}") from None
 
 
 def _frameworks(names: tuple[str, ...]) -> list[Framework]:

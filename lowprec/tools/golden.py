@@ -1,0 +1,250 @@
+"""Golden data: the files under tables/ that the project publishes, and the check that they are right.
+
+The oracle generates them, the kernels verify them, and `lowprec golden --check` compares them byte
+for byte. Nothing here touches tables/published, which holds what others published.
+
+Floor 5.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import os
+import struct
+import tempfile
+from collections.abc import Callable, Iterator
+from concurrent.futures import ProcessPoolExecutor
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+
+from lowprec.arrays.convert import decode, encode
+from lowprec.oracle import convert as oracle
+from lowprec.oracle.exact import to_float
+from lowprec.spec import catalog
+from lowprec.spec.format import Format
+from lowprec.spec.projection import Projection, Saturation
+from lowprec.spec.rounding import MODES
+from lowprec.tools import cards, cases
+from lowprec.tools.export import Table
+from lowprec.tools.tabulate import provenance
+from lowprec.tools.vectors import Suite, suite
+
+__all__ = ["Disagreement", "check", "generate", "tables_folder", "write"]
+
+Array = npt.NDArray[Any]
+
+#: Formats whose values are published code by code.
+TABULATED = (*(fmt for fmt in catalog.FORMATS.values() if fmt.width <= 8), *catalog.P3109_UP_TO_8)
+
+#: Targets, roundings and saturations of the published vectors, from binary32.
+VECTORS = tuple(
+    (target, rounding, saturation)
+    for target, rounding, saturation in (
+        *(("e4m3fn", mode.name, "none") for mode in MODES),
+        ("e4m3fn", "nearest_even", "finite"),
+        *(("e5m2", mode.name, "none") for mode in MODES),
+        ("e5m2", "nearest_even", "finite"),
+        *((name, "nearest_even", "none") for name in ("e4m3fnuz", "e5m2fnuz", "e8m0fnu", "int8f6", "binary8p3se")),
+        *((name, "nearest_even", "finite") for name in ("e2m3fn", "e3m2fn", "e2m1fn", "ue4m3")),
+    )
+)
+
+
+class Disagreement(AssertionError):
+    """The oracle and the kernels differ: no golden file can be made."""
+
+
+def tables_folder() -> Path:
+    """The checkout's tables/, or the one in the current folder."""
+    beside = Path(__file__).parents[2] / "tables"
+    return beside if (beside / "published").is_dir() else Path("tables")
+
+
+def generate(watch: Callable[[int, int, str], None] | None = None) -> Iterator[tuple[str, bytes]]:
+    """Every golden file: its path below tables/, and its bytes.
+
+    Raises
+    ------
+    Disagreement
+        A kernel gives something else than the oracle.
+    """
+    yield "formats.json", _formats_json()
+    yield "formats.md", _formats_md()
+    for fmt in TABULATED:
+        yield f"values/{fmt.name}.csv", _values(fmt)
+    yield "digests.json", _digests(watch)
+    for target, rounding, saturation in VECTORS:
+        path = f"vectors/convert/binary32_{target}_{rounding}_{saturation}.txt"
+        yield path, _vectors(target, rounding, saturation)
+
+
+def write(folder: Path, watch: Callable[[int, int, str], None] | None = None) -> int:
+    """Write every golden file, each beside its place and then renamed; remove those no longer made."""
+    made = dict(generate(watch))
+    for name, content in made.items():
+        path = folder / name
+        path.parent.mkdir(parents=True, exist_ok=True)
+        with tempfile.NamedTemporaryFile(dir=path.parent, delete=False) as beside:
+            beside.write(content)
+        os.chmod(beside.name, 0o644)
+        os.replace(beside.name, path)
+    for stale in _generated(folder) - set(made):
+        (folder / stale).unlink()
+    return len(made)
+
+
+def check(folder: Path, watch: Callable[[int, int, str], None] | None = None) -> list[str]:
+    """What is wrong with the golden files of a folder, a line each; empty if nothing is."""
+    problems = []
+    have = _generated(folder)
+    made = set()
+    for name, want in generate(watch):
+        made.add(name)
+        if name not in have:
+            problems.append(f"{name} is missing")
+        elif (got := (folder / name).read_bytes()) != want:
+            problems.append(_first_difference(name, got, want))
+    problems += [f"{name} is not a golden file of this version" for name in sorted(have - made)]
+    return problems
+
+
+def _generated(folder: Path) -> set[str]:
+    """Files in the places that are generated."""
+    places = ("*.json", "formats.md", "values/*", "vectors/**/*")
+    return {str(path.relative_to(folder)) for place in places for path in folder.glob(place) if path.is_file()}
+
+
+def _first_difference(name: str, got: bytes, want: bytes) -> str:
+    ours, theirs = want.decode().splitlines(), got.decode(errors="replace").splitlines()
+    for number, (right, wrong) in enumerate(zip(ours, theirs, strict=False), 1):
+        if right != wrong:
+            return f"{name} differs at line {number}: has {wrong!r}, must have {right!r}"
+    return f"{name} has {len(theirs)} lines, must have {len(ours)}; or other line ends"
+
+
+def _formats_json() -> bytes:
+    document = {
+        "$schema": "schema/formats.schema.json",
+        "schema": "lowprec.formats/1",
+        "made_by": provenance("lowprec golden --write"),
+        "formats": [cards.describe(fmt) for fmt in catalog.FORMATS.values()],
+    }
+    return (json.dumps(document, indent=1) + "\n").encode()
+
+
+def _formats_md() -> bytes:
+    lines = [f"<!-- {provenance('lowprec golden --write')} -->", "", "# The formats of the catalog", ""]
+    lines += ["| format | what it is | max_finite | min_normal | min_subnormal | source |", "|---|---|---|---|---|---|"]
+    for fmt in catalog.FORMATS.values():
+        limits = (cards.number(value) for value in (fmt.max_finite, fmt.min_normal, fmt.min_subnormal))
+        lines.append(f"| `{fmt.name}` | {cards.sentence(fmt)} | {' | '.join(limits)} | {fmt.source} |")
+    return ("\n".join(lines) + "\n").encode()
+
+
+def _values(fmt: Format) -> bytes:
+    values = np.array([to_float(oracle.decode(code, fmt)) for code in range(1 << fmt.width)])
+    codes = np.arange(1 << fmt.width, dtype=np.uint8)
+    _must_agree(_bits(values), _bits(decode(codes, fmt, dtype=np.float64)), f"decoding {fmt.name}")
+    return Table(fmt, command=f"lowprec table {fmt.name} --as csv").render("csv")
+
+
+def _digests(watch: Callable[[int, int, str], None] | None) -> bytes:
+    formats = list(catalog.FORMATS.values())
+    digests: dict[str, dict[str, Any]] = {"decode": {}, "encode": {}}
+    with ProcessPoolExecutor(max_workers=os.cpu_count()) as pool:
+        wide = [fmt for fmt in formats if 8 < fmt.width < 32]
+        for done, (fmt, found) in enumerate(zip(wide, pool.map(_decode_digest, wide), strict=True)):
+            digests["decode"][fmt.name] = found
+            if watch:
+                watch(done, len(wide) + len(formats), f"decoding {fmt.name}")
+        for done, (fmt, sweep) in enumerate(zip(formats, pool.map(_oracle_sweep, formats), strict=True)):
+            if watch:
+                watch(done + len(wide), len(wide) + len(formats), f"encoding to {fmt.name}")
+            _verify_sweep(fmt, sweep)
+            digests["encode"][fmt.name] = sweep
+    document = {
+        "$schema": "schema/digests.schema.json",
+        "schema": "lowprec.digests/1",
+        "made_by": provenance("lowprec golden --write"),
+        **digests,
+    }
+    return (json.dumps(document, indent=1) + "\n").encode()
+
+
+def _decode_digest(fmt: Format) -> dict[str, Any]:
+    """SHA-256 of the values of all codes, as little-endian binary64."""
+    digest = hashlib.sha256()
+    for start in range(0, 1 << fmt.width, 1 << 14):
+        codes = range(start, min(start + (1 << 14), 1 << fmt.width))
+        values = [to_float(oracle.decode(code, fmt)) for code in codes]
+        packed = struct.pack(f"<{len(values)}d", *values)
+        kernel = decode(np.array(codes, dtype=np.uint32), fmt, dtype=np.float64)
+        _must_agree(np.frombuffer(packed, "<u8"), _bits(kernel), f"decoding {fmt.name}")
+        digest.update(packed)
+    return {"codes": 1 << fmt.width, "sha256": digest.hexdigest()}
+
+
+def sweep_operands(fmt: Format) -> Array:
+    """The binary32 operands of a format's encode sweep: its sparse cases, without NaNs where it has none."""
+    operands = cases.inputs(fmt, np.float32, sparse=True)
+    return operands if fmt.nan_code is not None else operands[~np.isnan(operands)]
+
+
+def _projections() -> Iterator[tuple[str, Projection]]:
+    for mode in MODES:
+        for policy in Saturation:
+            yield f"{mode}/{policy}", Projection(rounding=mode, saturation=policy)
+
+
+def _oracle_sweep(fmt: Format) -> dict[str, Any]:
+    """SHA-256 of the codes of a fixed set of operands, for every rounding and saturation."""
+    operands = sweep_operands(fmt)
+    exact = [oracle.decode(bits, catalog.BINARY32) for bits in operands.view(np.uint32).tolist()]
+    size = fmt.code_bits // 8
+    found = {}
+    for name, projection in _projections():
+        codes = b"".join(oracle.project(value, fmt, projection).to_bytes(size, "little") for value in exact)
+        found[name] = hashlib.sha256(codes).hexdigest()
+    return {
+        "operands": "binary32, lowprec.tools.cases.inputs(format, 'float32', sparse=True)",
+        "count": int(operands.size),
+        "operands_sha256": hashlib.sha256(operands.astype("<f4").tobytes()).hexdigest(),
+        "codes_sha256": found,
+    }
+
+
+def _verify_sweep(fmt: Format, sweep: dict[str, Any]) -> None:
+    operands = sweep_operands(fmt)
+    for name, projection in _projections():
+        codes = encode(operands, fmt, projection=projection)
+        digest = hashlib.sha256(codes.astype(codes.dtype.newbyteorder("<")).tobytes()).hexdigest()
+        if digest != sweep["codes_sha256"][name]:
+            raise Disagreement(f"oracle and kernels differ in encoding to {fmt.name} under {name}")
+
+
+def _vectors(target: str, rounding: str, saturation: str) -> bytes:
+    """Vectors whose results are the oracle's."""
+    formats = (catalog.BINARY32, catalog.format(target))
+    projection = Projection(rounding=rounding, saturation=saturation)  # type: ignore[arg-type]
+    options = f"--rounding {rounding} --saturation {saturation}"
+    command = f"lowprec vectors convert binary32 {target} {options} --samples 256 --seed 0"
+    made = suite("convert", formats, projection, samples=256, command=command)
+    codes = [oracle.cast(code, *formats, projection) for code in made.operands[0].tolist()]
+    results = np.array(codes, dtype=made.results.dtype)
+    _must_agree(results, made.results, f"converting binary32 to {target} under {projection}")
+    return Suite(made.operation, formats, projection, made.operands, results, made.left_out, made.command).render(
+        "text"
+    )
+
+
+def _bits(values: Array) -> Array:
+    return values.view(np.uint64)
+
+
+def _must_agree(truth: Array, fast: Array, what: str) -> None:
+    if not np.array_equal(truth, fast):
+        raise Disagreement(f"oracle and kernels differ in {what}")
