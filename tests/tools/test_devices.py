@@ -87,7 +87,7 @@ def operands(vectors):
 # -- what the examples' pages say ---------------------------------------------------------------------
 
 
-def session(page):
+def commands_of(page):
     """The commands in a page's console blocks, each with what it must print."""
     blocks = re.findall(r"^```console\n(.*?)^```", page.read_text(), re.M | re.S)
     _, *parts = re.split(r"^\$ ", "".join(blocks), flags=re.M)
@@ -100,7 +100,7 @@ def test_commands_of_a_page_print_what_it_shows(folder, tools, tmp_path):
     for tool in tools:
         need(tool)
     shutil.copytree(folder, tmp_path / "example", ignore=shutil.ignore_patterns("build", "__pycache__"))
-    commands = session(folder / "README.md")
+    commands = commands_of(folder / "README.md")
     script = "".join(f"{command}\necho '--- next'\n" for command, _ in commands)
     printed = output(["bash", "-c", script], tmp_path / "example").split("--- next\n")
     for (command, want), got in zip(commands, printed, strict=False):
