@@ -1,0 +1,118 @@
+"""Every tie of the 16- and 19-bit formats: too long for the test suite, short enough for before a release.
+
+    python -m tests.sweep wide             compare kernels with the oracle, print what was found
+    python -m tests.sweep wide --check     and compare the digests with tests/sweep_digests.json
+    python -m tests.sweep wide --write     and write them there
+
+For binary16, bfloat16 and tf32: each tie between two neighbouring magnitudes (between the largest and
+the next of the continued grid too) and the float64 on either side of it, of both signs, in the eight modes,
+without saturation. Each of these inputs goes through `oracle.convert.project`; the kernel must agree.
+
+The digest is the SHA-256 of the oracle's codes as little-endian uint32, ordered by mode (as in
+`spec.rounding.MODES`), sign (+ first), magnitude, then below, at and above the tie.
+"""
+
+from __future__ import annotations
+
+import argparse
+import hashlib
+import itertools
+import json
+import multiprocessing
+import pathlib
+import struct
+import sys
+import time
+from fractions import Fraction
+
+import numpy as np
+
+import lowprec as lp
+from lowprec.oracle.convert import project
+from lowprec.oracle.exact import from_float, to_float
+from lowprec.spec import catalog
+from lowprec.spec.projection import Projection
+from lowprec.spec.rounding import MODES
+
+WIDE = ("binary16", "bfloat16", "tf32")
+DIGESTS = pathlib.Path(__file__).with_name("sweep_digests.json")
+
+
+def inputs(name: str, negative: bool) -> list[float]:
+    """Below, at and above each tie, ascending in magnitude."""
+    fmt = catalog.format(name)
+    sign = 1 << 63 if negative else 0
+    found = []
+    values = (_value(magnitude, fmt) for magnitude in range(fmt.max_magnitude + 2))
+    for low, high in itertools.pairwise(values):
+        (bits,) = struct.unpack("<Q", struct.pack("<d", to_float((low + high) / 2)))
+        found += [struct.unpack("<d", struct.pack("<Q", (bits + step) | sign))[0] for step in (-1, 0, 1)]
+    return found
+
+
+def _value(magnitude: int, fmt: lp.Format) -> Fraction:
+    significand, exponent = fmt.scaled(magnitude)
+    return Fraction(significand) * Fraction(2) ** exponent
+
+
+def part(task: tuple[str, int, bool]) -> tuple[bytes, list[str]]:
+    """The oracle's codes of one format, mode and sign, and what the kernel has otherwise."""
+    name, index, negative = task
+    fmt, projection = catalog.format(name), Projection(rounding=MODES[index])
+    values = inputs(name, negative)
+    want = np.array([project(from_float(value), fmt, projection) for value in values], "<u4")
+    got = lp.encode(np.array(values), fmt, projection=projection).astype("<u4")
+    wrong = np.flatnonzero(got != want)
+    return want.tobytes(), [
+        f"{name}, {projection}: {values[i].hex()} gives {int(got[i]):#x}, not {int(want[i]):#x}" for i in wrong
+    ]
+
+
+def wide(processes: int) -> tuple[dict[str, dict[str, object]], int]:
+    """Number of inputs and digest for each format, and the number of differences in all."""
+    found: dict[str, dict[str, object]] = {}
+    all_differences = 0
+    with multiprocessing.get_context("spawn").Pool(processes) as pool:
+        for name in WIDE:
+            started = time.monotonic()
+            digest, count, differences = hashlib.sha256(), 0, []
+            tasks = [(name, index, negative) for index in range(len(MODES)) for negative in (False, True)]
+            for codes, wrong in pool.imap(part, tasks):
+                digest.update(codes)
+                count += len(codes) // 4
+                differences += wrong
+            found[name] = {"inputs": count, "sha256": digest.hexdigest()}
+            all_differences += len(differences)
+            print(
+                f"{name}: {count:,} inputs, {len(differences):,} differences, sha256 {digest.hexdigest()}, "
+                f"{time.monotonic() - started:.0f} s",
+                flush=True,
+            )
+            for line in differences[:20]:
+                print(f"    {line}")
+    return found, all_differences
+
+
+def main() -> int:
+    """Exit status 0 where all agrees, 1 where something differs."""
+    parser = argparse.ArgumentParser(prog="python -m tests.sweep", description="Every tie of the wide formats.")
+    parser.add_argument("what", choices=["wide"])
+    parser.add_argument("--processes", type=int, default=2)
+    action = parser.add_mutually_exclusive_group()
+    action.add_argument("--write", action="store_true", help=f"write the digests to {DIGESTS.name}")
+    action.add_argument("--check", action="store_true", help=f"compare the digests with {DIGESTS.name}")
+    arguments = parser.parse_args()
+    found, differences = wide(arguments.processes)
+    failed = differences > 0
+    if arguments.write and not failed:
+        DIGESTS.write_text(json.dumps({arguments.what: found}, indent=2) + "\n")
+    if arguments.check:
+        for name, committed in json.loads(DIGESTS.read_text())[arguments.what].items():
+            if found[name] != committed:
+                print(f"{name}: the digest is not that of {DIGESTS.name}")
+                failed = True
+    return int(failed)
+
+
+if __name__ == "__main__":
+    sys.exit(main())

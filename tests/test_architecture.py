@@ -1,0 +1,145 @@
+"""What the code may import and do, and what every claim must name: checked on the source itself."""
+
+from __future__ import annotations
+
+import ast
+import inspect
+import pathlib
+import re
+import subprocess
+import sys
+
+import pytest
+
+import lowprec as lp
+from lowprec.spec import catalog
+
+ROOT = pathlib.Path(__file__).parents[1]
+PACKAGE = ROOT / "lowprec"
+MODULES = sorted(PACKAGE.rglob("*.py"))
+KERNELS = sorted((PACKAGE / "kernels").glob("*.py"))
+
+
+def _name(path):
+    return path.relative_to(ROOT).as_posix()
+
+
+def _imports(path):
+    """Top-level names of all modules imported anywhere in a file."""
+    for node in ast.walk(ast.parse(path.read_text())):
+        if isinstance(node, ast.Import):
+            yield from (alias.name for alias in node.names)
+        elif isinstance(node, ast.ImportFrom):
+            assert node.level == 0, f"{_name(path)}: relative import"
+            yield from (f"{node.module}.{alias.name}" for alias in node.names)
+
+
+@pytest.mark.parametrize(
+    "modules", ["lowprec", "lowprec, lowprec.oracle.convert, lowprec.spec.catalog; lowprec.format('e4m3fn')"]
+)
+def test_importing_the_package_or_the_oracle_loads_neither_numpy_nor_numba(modules):
+    """In a fresh interpreter; a format looked up by name needs them no more."""
+    program = f"import sys, {modules}; print(sorted({{'numba', 'numpy', 'ml_dtypes'}} & set(sys.modules)))"
+    run = subprocess.run([sys.executable, "-c", program], cwd=ROOT, capture_output=True, text=True, check=True)
+    assert run.stdout.strip() == "[]"
+
+
+def test_only_the_kernels_import_numba():
+    """Whoever else wanted speed would hide arithmetic where no oracle looks."""
+    assert {_name(path) for path in MODULES if any(name.split(".")[0] == "numba" for name in _imports(path))} == {
+        "lowprec/kernels/jit.py"
+    }
+
+
+@pytest.mark.parametrize("path", MODULES, ids=_name)
+def test_floors_import_only_floors_below_them(path):
+    """The import contracts of pyproject.toml, in short, so that a plain test run has them too."""
+    floors = {"spec": (), "oracle": ("spec",), "kernels": ("spec",), "arrays": ("spec", "kernels")}
+    floor = path.relative_to(PACKAGE).parts[0]
+    if floor in floors:
+        ours = {name.split(".")[1] for name in _imports(path) if name.startswith("lowprec.")}
+        assert ours <= {floor, *floors[floor]}
+    if floor in ("spec", "oracle"):
+        outside = {name.split(".")[0] for name in _imports(path)} - {"lowprec"}
+        assert outside <= set(sys.stdlib_module_names)
+
+
+@pytest.mark.parametrize("path", KERNELS, ids=_name)
+def test_no_kernel_is_compiled_with_fastmath(path):
+    """It lets the compiler change results. No keyword, name or string of code says it; docstrings may forbid it."""
+    tree = ast.parse(path.read_text())
+    docstrings = {id(node.value) for node in ast.walk(tree) if isinstance(node, ast.Expr)}
+    said = [
+        node
+        for node in ast.walk(tree)
+        if (isinstance(node, ast.keyword) and node.arg == "fastmath")
+        or (isinstance(node, ast.Name) and "fastmath" in node.id)
+        or (isinstance(node, ast.Constant) and node.value == "fastmath" and id(node) not in docstrings)
+    ]
+    assert said == []
+
+
+@pytest.mark.parametrize("path", KERNELS, ids=_name)
+def test_kernels_know_no_format(path):
+    """Formats reach them as integers: no name of one is in their code, as an identifier or a string."""
+    names = {fmt.name.lower() for fmt in catalog.FORMATS.values()} - {"int8", "uint8"}  # these are NumPy's types too
+    tree = ast.parse(path.read_text())
+    docstrings = {id(node.value) for node in ast.walk(tree) if isinstance(node, ast.Expr)}
+    used = set()
+    for node in ast.walk(tree):
+        if isinstance(node, ast.Name):
+            used.add(node.id.lower())
+        elif isinstance(node, ast.Attribute):
+            used.add(node.attr.lower())
+        elif isinstance(node, ast.Constant) and isinstance(node.value, str) and id(node) not in docstrings:
+            used.add(node.value.lower())
+    assert used & names == set()
+    assert not any(name.startswith("lowprec.spec.catalog") for name in _imports(path))
+
+
+@pytest.mark.parametrize("name", ["convert", "params"])
+def test_conversion_computes_no_floats(name):
+    """No float literal, no float type, no division: the environment of the process has nothing to act on."""
+    tree = ast.parse((PACKAGE / "kernels" / f"{name}.py").read_text())
+    floats = [node.value for node in ast.walk(tree) if isinstance(node, ast.Constant) and isinstance(node.value, float)]
+    types = [node.attr for node in ast.walk(tree) if isinstance(node, ast.Attribute) and node.attr.startswith("float")]
+    divisions = [node for node in ast.walk(tree) if isinstance(node, ast.BinOp) and isinstance(node.op, ast.Div)]
+    assert floats == types == divisions == []
+
+
+@pytest.mark.parametrize("path", MODULES, ids=_name)
+def test_files_are_short_enough_to_be_read(path):
+    """500 lines at most."""
+    assert len(path.read_text().splitlines()) <= 500
+
+
+# -- sources ----------------------------------------------------------------------------------------
+
+REFERENCES = {
+    line.removeprefix("## ").strip()
+    for line in (ROOT / "docs" / "references.md").read_text().splitlines()
+    if line.startswith("## ")
+}
+KEY = re.compile(r"\[([A-Z][A-Z0-9_]+)\]")
+
+
+@pytest.mark.parametrize("path", MODULES, ids=_name)
+def test_every_source_that_a_docstring_cites_is_in_the_references(path):
+    """A key in brackets is a heading of docs/references.md."""
+    for node in ast.walk(ast.parse(path.read_text())):
+        if isinstance(node, ast.Module | ast.ClassDef | ast.FunctionDef):
+            cited = set(KEY.findall(ast.get_docstring(node) or ""))
+            assert cited <= REFERENCES, f"{_name(path)}: {getattr(node, 'name', 'module')}"
+
+
+def test_every_format_names_a_source_in_the_references():
+    """The catalog's, the carriers' (integers need none), and P3109's."""
+    formats = [*catalog.FORMATS.values(), *catalog.P3109_UP_TO_8, catalog.BINARY64]
+    assert {fmt.source for fmt in formats} <= REFERENCES
+    assert all(fmt.source for fmt in formats)
+
+
+@pytest.mark.parametrize("name", [name for name in lp.__all__ if callable(getattr(lp, name, None))])
+def test_every_public_name_has_a_docstring_that_ends_its_first_line(name):
+    """A summary line, ended with a full stop."""
+    assert inspect.getdoc(getattr(lp, name)).splitlines()[0].endswith(".")
