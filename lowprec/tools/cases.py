@@ -32,12 +32,16 @@ SOURCES: dict[str, np.dtype[Any]] = {
 }
 
 
+_TRAILING_BITS = {4: 23, 8: 52}
+
+
 def inputs(fmt: Format, source: npt.DTypeLike, *, sparse: bool = False) -> Array:
     """Every input of a type that matters for a format, in ascending order of its bits.
 
     16-bit types: all of their values. float32 and float64: every value, tie and overflow
-    threshold of the format with the two neighbours on either side, both signs; powers of two;
-    the type's own subnormals, limits, infinities, zeros and NaNs. Integers: those next to every
+    threshold of the format with the two neighbours on either side, both signs; at two neighbouring
+    codes of up to 32 binades every bit of the tail by itself (a sticky bit that misses one is caught);
+    powers of two; the type's own subnormals, limits, infinities, zeros and NaNs. Integers: those next to every
     value and tie, and the powers of two with their neighbours. Formats above 16 bits are taken at
     the ends of their binades (`magnitudes`).
 
@@ -51,7 +55,8 @@ def inputs(fmt: Format, source: npt.DTypeLike, *, sparse: bool = False) -> Array
     source : dtype
         A float of at most 64 bits or an integer.
     sparse : bool
-        Of formats above 8 bits, only the lowest, the middle and the highest binades.
+        Without the bits of the tail by themselves, and of formats above 8 bits only the lowest,
+        the middle and the highest binades.
 
     Returns
     -------
@@ -64,12 +69,28 @@ def inputs(fmt: Format, source: npt.DTypeLike, *, sparse: bool = False) -> Array
     if dtype.kind in "iu":
         return _integers(fmt, dtype)
     bits = np.dtype(f"u{dtype.itemsize}")
-    with np.errstate(over="ignore", under="ignore"):
-        near = np.abs(_points(fmt, sparse)).astype(dtype).view(bits)
-    offsets = np.arange(-2, 3).astype(f"i{dtype.itemsize}").view(bits)
     infinity = np.array(np.inf, dtype).view(bits)
-    around = (near[:, None] + offsets).reshape(-1)  # below 0 they wrap round to huge patterns
-    unsigned = np.unique(np.concatenate([around[around <= infinity], _specials(dtype)]))
+
+    def around(points: Array, offsets: Array) -> Array:
+        with np.errstate(over="ignore", under="ignore"):
+            near = points.astype(dtype).view(bits)
+        patterns = (near[:, None] + offsets.astype(f"i{dtype.itemsize}").view(bits)).reshape(-1)
+        # Below 0 they have wrapped round to huge ones.
+        real: Array = patterns[patterns <= infinity]
+        return real
+
+    here = magnitudes(fmt, sparse=sparse)
+    walks = here[np.isin(here, [] if sparse else _two_of_each_binade(fmt))]
+    powers = np.int64(1) << np.arange(_TRAILING_BITS[dtype.itemsize])
+    unsigned = np.unique(
+        np.concatenate(
+            [
+                around(_points(fmt, here), np.arange(-2, 3)),
+                around(_points(fmt, walks), np.concatenate([powers, -powers])),
+                _specials(dtype),
+            ]
+        )
+    )
     return np.concatenate([unsigned, unsigned | bits.type(1 << (8 * dtype.itemsize - 1))]).view(dtype)
 
 
@@ -102,16 +123,24 @@ def magnitudes(fmt: Format, *, sparse: bool = False) -> Array:
     return np.unique(few[(few >= 0) & (few <= last)])
 
 
-def _points(fmt: Format, sparse: bool = False) -> npt.NDArray[np.float64]:
-    """Values and ties of a format, the tie past the largest value included, as float64."""
-    here = magnitudes(fmt, sparse=sparse)
+def _two_of_each_binade(fmt: Format) -> Array:
+    """An even and an odd magnitude of 32 binades at most, the ends among them, and the last two."""
+    last = fmt.max_magnitude
+    starts = np.arange(0, last + 1, 1 << fmt.trailing_bits if fmt.exponent_bits else 1 << 3, dtype=np.int64)
+    if starts.size > 32:
+        starts = starts[np.linspace(0, starts.size - 1, 32).astype(np.int64)]
+    return np.concatenate([starts, starts + 1, [last - 1, last]])
+
+
+def _points(fmt: Format, here: Array) -> npt.NDArray[np.float64]:
+    """The values of magnitudes and the ties above them, as float64."""
     low, high = _values(here, fmt), _values(here + 1, fmt)
     with np.errstate(over="ignore"):
         return np.unique(np.concatenate([low, low + (high - low) / 2, high]))
 
 
 def _values(magnitude: Array, fmt: Format) -> npt.NDArray[np.float64]:
-    pairs = np.array([fmt.scaled(int(m)) for m in magnitude], dtype=np.int64)
+    pairs = np.array([fmt.scaled(int(m)) for m in magnitude], dtype=np.int64).reshape(-1, 2)
     with np.errstate(over="ignore"):
         return np.asarray(np.ldexp(pairs[:, 0].astype(np.float64), pairs[:, 1]))
 
@@ -119,7 +148,7 @@ def _values(magnitude: Array, fmt: Format) -> npt.NDArray[np.float64]:
 def _specials(dtype: np.dtype[Any]) -> Array:
     """Bit patterns without sign: zero, subnormals, powers of two, limits, infinity, NaNs."""
     size = 8 * dtype.itemsize
-    trailing = {32: 23, 64: 52}[size]
+    trailing = _TRAILING_BITS[dtype.itemsize]
     infinity = int(np.array(np.inf, dtype).view(f"u{dtype.itemsize}"))
     powers = [field << trailing for field in range(1, infinity >> trailing)]
     if size == 64:  # float32's range and the ends; the others lie beyond every format
@@ -134,7 +163,7 @@ def _specials(dtype: np.dtype[Any]) -> Array:
 def _integers(fmt: Format, dtype: np.dtype[Any]) -> Array:
     limits = np.iinfo(dtype)
     near = {0, limits.min, limits.max}
-    for point in _points(fmt):
+    for point in _points(fmt, magnitudes(fmt)):
         if point <= limits.max:
             near.update(range(int(point) - 1, int(point) + 3))
     for bit in range(limits.bits):

@@ -172,10 +172,7 @@ def vectors(
         raise click.UsageError("--operands prints text; leave --as out")
     chosen = _operation_formats(operation, formats, define)
     words = ["lowprec vectors", operation, *formats, *([f"--define {define}"] if define else [])]
-    words += [
-        f"--rounding {rounding} --saturation {saturation} --samples {samples}",
-        *([f"--seed {seed}"] if seed else []),
-    ]
+    words += [f"--rounding {rounding} --saturation {saturation} --samples {samples} --seed {seed}"]
     made = suite(operation, chosen, _project(rounding, saturation), samples=samples, seed=seed, command=" ".join(words))
     _deliver(made.operand_lines().encode() if operands else made.render(kind), output)
 

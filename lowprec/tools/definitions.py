@@ -68,8 +68,9 @@ def from_mapping(fields: Mapping[str, Any]) -> Format:
             raise ValueError(f"a format's definition needs {needed}=")
     if "sign" in given:
         given["sign"] = _sign(given["sign"])
-    if "bias" not in given and isinstance(given["exponent_bits"], int):
-        given["bias"] = (1 << given["exponent_bits"] >> 1) - 1
+    if "bias" not in given:
+        width = given["exponent_bits"]
+        given["bias"] = (1 << width >> 1) - 1 if isinstance(width, int) and width >= 0 else 0
     try:
         return Format(**given)
     except TypeError as error:

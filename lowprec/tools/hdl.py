@@ -106,7 +106,7 @@ use ieee.std_logic_1164.all;
 use ieee.numeric_std.all;
 
 package {name}_pkg is
-    constant WIDTH : positive := {w};
+    constant CODE_WIDTH : positive := {w};
     subtype code_type is std_logic_vector({w - 1} downto 0);
     subtype value_type is std_logic_vector({bits - 1} downto 0);
     type table_type is array (0 to {len(values) - 1}) of value_type;

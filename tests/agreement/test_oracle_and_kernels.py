@@ -20,7 +20,7 @@ import lowprec as lp
 from lowprec.oracle import convert as oracle
 from lowprec.oracle.exact import from_float, to_float
 from lowprec.spec import catalog
-from lowprec.spec.format import Format, Sign, finite, p3109, power_of_two
+from lowprec.spec.format import Format, Sign, finite, fixed, p3109, power_of_two
 from lowprec.spec.projection import Projection, Saturation
 from lowprec.spec.rounding import MODES
 from tests.support import (
@@ -277,6 +277,29 @@ def test_integers_are_rounded_once_as_the_oracle_does(fmt):
             ]
             got = lp.encode(np.array(values, dtype), fmt, projection=projection)
             assert_same_codes(got, expected, fmt, values, projection)
+
+
+COARSE = (
+    *(fixed("integers", 8, -shift) for shift in (61, 62, 63, 64, 65, 66, 127, 128, 129)),
+    fixed("unsigned", 8, -64, signed=False),
+    Format(name="coarse", exponent_bits=3, trailing_bits=2, bias=-66),
+    Format(name="coarse_without_zero", exponent_bits=3, trailing_bits=0, bias=-64, subnormals=False),
+)
+
+
+@pytest.mark.parametrize("fmt", COARSE, ids=lambda fmt: f"{fmt}_{fmt.bias}")
+def test_operands_of_64_significant_bits_keep_all_of_them_far_below_the_smallest_gap(fmt):
+    """Where all of a significand is tail, its last bit decides at a tie; in uint64 it is the tail's last bit too."""
+    sizes = {0, 1, 2, 3, (1 << 64) - 1, (1 << 64) - 2}
+    for end in (1 << 60, 1 << 61, 1 << 62, 1 << 63, 3 << 62, 5 << 61):
+        sizes.update((end - 1, end, end + 1))
+    for dtype in (np.uint64, np.int64):
+        limits = np.iinfo(dtype)
+        values = sorted(v for v in sizes | {-v for v in sizes} if limits.min <= v <= limits.max)
+        for projection in MODE_PROJECTIONS:
+            want = [oracle.project(Fraction(value), fmt, projection) for value in values]
+            got = lp.encode(np.array(values, dtype), fmt, projection=projection)
+            assert_same_codes(got, want, fmt, values, projection)
 
 
 # -- decode -----------------------------------------------------------------------------------------

@@ -9,6 +9,7 @@ from fractions import Fraction
 import numpy as np
 import pytest
 
+import lowprec as lp
 from lowprec.oracle.convert import decode
 from lowprec.oracle.exact import Special, to_float
 from lowprec.spec import catalog
@@ -90,3 +91,27 @@ def test_wide_formats_are_taken_at_the_ends_of_their_binades(fmt):
     for field in range(1, (fmt.max_magnitude >> t) + 1):
         assert {(field << t) + offset for offset in (-2, -1, 0, 1, 2)} - have <= {fmt.max_magnitude + 1}
     assert fmt.max_magnitude in have
+
+
+@pytest.mark.parametrize("fmt", [catalog.E4M3FN, catalog.E5M2, catalog.E2M1FN, catalog.INT8F6], ids=str)
+def test_every_bit_of_the_tail_stands_alone_above_a_tie_with_an_even_code_below(fmt):
+    """An encoder whose sticky bit leaves one out rounds exactly these to even, and wrongly."""
+    bits = cases.inputs(fmt, np.float32).view(np.uint32)
+    one = int(np.float32(1.0 if fmt.max_finite > 1 else 0.5).view(np.uint32))
+    width = 23 - (fmt.trailing_bits if fmt.exponent_bits else 6)
+    tie = one | 1 << (width - 1)
+    lost = [bit for bit in range(width - 1) if tie | 1 << bit not in set(bits.tolist())]
+    assert not lost
+
+
+@pytest.mark.parametrize("lost", range(17))
+def test_an_encoder_that_drops_a_sticky_bit_is_caught(lost):
+    """Planted: one bit of the operand is ignored below the tie."""
+
+    def encode(values):
+        bits = values.view(np.uint32)
+        return lp.encode((bits & ~np.uint32(1 << lost)).view(np.float32), "e4m3fn")
+
+    values = cases.inputs(catalog.E4M3FN, np.float32)
+    values = values[np.isfinite(values)]
+    assert (encode(values) != lp.encode(values, "e4m3fn")).any()

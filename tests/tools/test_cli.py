@@ -65,7 +65,7 @@ def test_conform_exits_0_where_only_known_divergences_are_found():
     """And says so."""
     result = lowprec("conform", "ml_dtypes", "--source", "float64", "--target", "e4m3fn", "--samples", 1000)
     assert result.exit_code == 0
-    assert "double rounding* 508" in result.stdout
+    assert "double rounding* 2,344" in result.stdout
     assert "0 of them beyond the known divergences" in result.stdout
 
 
@@ -74,7 +74,7 @@ def test_conform_exits_1_where_something_else_differs(monkeypatch):
     monkeypatch.setattr("lowprec.tools.conformance.known_divergences", tuple)
     result = lowprec("conform", "ml_dtypes", "--source", "float64", "--target", "e4m3fn", "--samples", 0)
     assert result.exit_code == 1
-    assert "508 of them beyond the known divergences" in result.stdout
+    assert "2,344 of them beyond the known divergences" in result.stdout
 
 
 def test_conform_takes_own_values(tmp_path):
@@ -135,3 +135,65 @@ def test_nothing_compared_exits_3(tmp_path, monkeypatch):
     result = lowprec("conform", "numpy")
     assert result.exit_code == 3
     assert "numpy is not installed; pip install numpy" in result.output
+
+
+def test_vectors_piped_into_compare_agree_and_wrong_ones_do_not():
+    """The two commands take the same arguments."""
+    arguments = ["convert", "binary32", "e5m2", "--saturation", "finite"]
+    right = lowprec("vectors", *arguments).stdout
+    assert CliRunner().invoke(main, ["compare", "-", *arguments], input=right).exit_code == 0
+    wrong = lowprec("vectors", *arguments, "--rounding", "toward_zero").stdout
+    result = CliRunner().invoke(main, ["compare", "-", *arguments], input=wrong)
+    assert result.exit_code == 1
+    assert "above a tie" in result.output
+    operands = lowprec("vectors", *arguments, "--operands").stdout
+    assert CliRunner().invoke(main, ["compare", "-", *arguments], input=operands).exit_code == 1
+    assert CliRunner().invoke(main, ["compare", "-", *arguments], input="").exit_code == 3
+    assert CliRunner().invoke(main, ["compare", "-", *arguments], input="zz 00\n").exit_code == 2
+
+
+def test_private_formats_work_in_every_command(tmp_path):
+    """By --define and by file."""
+    define = ["--define", "name=mine,exponent_bits=3,trailing_bits=2,bias=4,nans=1"]
+    assert json.loads(lowprec("show", *define, "--json").stdout)["max_finite"] == 12.0
+    assert lowprec("table", *define).stdout.splitlines()[2].startswith("0x00,zero")
+    vectors = lowprec("vectors", "convert", "binary32", "mine", *define).stdout
+    result = CliRunner().invoke(main, ["compare", "-", "convert", "binary32", "mine", *define], input=vectors)
+    assert result.exit_code == 0
+    (tmp_path / "mine.toml").write_text("exponent_bits = 3\ntrailing_bits = 2\nbias = 4\nnans = 1\n")
+    assert json.loads(lowprec("show", tmp_path / "mine.toml", "--json").stdout)["name"] == "mine"
+
+
+def test_files_are_written_whole_or_not_at_all(tmp_path):
+    """An error leaves what was there."""
+    path = tmp_path / "table.csv"
+    path.write_text("before")
+    assert lowprec("table", "binary32", "-o", path).exit_code == 2
+    assert path.read_text() == "before"
+    assert lowprec("table", "e2m1fn", "-o", path).exit_code == 0
+    assert path.read_text() == lowprec("table", "e2m1fn").stdout
+    result = lowprec("table", "e2m1fn", "-o", tmp_path / "no" / "folder.csv")
+    assert result.exit_code == 2
+    assert "No such file or directory" in result.output
+    assert [entry.name for entry in tmp_path.iterdir()] == ["table.csv"]
+
+
+@pytest.mark.parametrize(
+    ("arguments", "message"),
+    [
+        (["vectors", "subtract", "binary32", "e4m3fn"], "unknown operation 'subtract'; use one of convert"),
+        (["vectors", "convert", "binary32"], "convert takes 2 formats, of each operand and of the result, not 1"),
+        (["vectors", "convert", "binary32", "binary64"], "'binary64' is a type that values come in"),
+        (["vectors", "convert", "binary32", "e4m3fn", "--rounding", "odd"], "unknown rounding 'odd'; use one of"),
+        (["vectors", "convert", "binary32", "e4m3fn", "--operands", "--as", "csv"], "--operands prints text"),
+        (["table"], "name a FORMAT, or define one with --define"),
+        (["table", "e4m3fn", "--as", "c", "--thresholds"], "c files encode already"),
+        (["table", "mine", "--define", "exponent_bits=3"], "a format's definition needs trailing_bits="),
+        (["table", "nowhere.toml"], "cannot read 'nowhere.toml' as TOML"),
+    ],
+)
+def test_misuse_of_the_file_commands_exits_2(arguments, message):
+    """Each with its way out."""
+    result = lowprec(*arguments)
+    assert result.exit_code == 2
+    assert message in result.output

@@ -7,7 +7,6 @@ the simulator and the compiler on the files that it wrote.
 from __future__ import annotations
 
 import doctest
-import importlib.util
 import itertools
 import os
 import re
@@ -23,6 +22,7 @@ import pytest
 import lowprec as lp
 from lowprec.spec.projection import Saturation
 from lowprec.spec.rounding import MODES
+from tests.programs import need
 
 EXAMPLES = Path(__file__).parents[2] / "docs" / "examples"
 HDL, C = EXAMPLES / "hdl", EXAMPLES / "c"
@@ -34,17 +34,6 @@ ENVIRONMENT = {
     **{name: value for name, value in os.environ.items() if name != "PYTEST_CURRENT_TEST"},
     "PATH": os.pathsep.join([sysconfig.get_path("scripts"), os.environ.get("PATH", "")]),
 }
-
-
-def need(tool: str) -> None:
-    """Skip the test where a tool is missing; fail it where the tools are required, as in CI."""
-    install = {"iverilog": "apt-get install iverilog", "gcc": "apt-get install gcc", "cocotb": "pip install cocotb"}
-    found = importlib.util.find_spec("cocotb_tools") if tool == "cocotb" else shutil.which(tool)
-    if not found:
-        reason = f"not run: {tool} is not installed ({install[tool]})"
-        if os.environ.get("LOWPREC_REQUIRE_TOOLS"):
-            pytest.fail(reason)
-        pytest.skip(reason)
 
 
 def run(command, cwd, given=None):

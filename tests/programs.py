@@ -1,0 +1,43 @@
+"""Programs that tests run beside Python: skipped where they are missing, unless CI says that they must be there."""
+
+from __future__ import annotations
+
+import importlib.util
+import os
+import shutil
+import subprocess
+
+import pytest
+
+INSTALL = {
+    "gcc": "apt-get install gcc",
+    "iverilog": "apt-get install iverilog",
+    "ghdl": "apt-get install ghdl-mcode",
+    "cocotb": "pip install cocotb",
+}
+
+
+def need(tool: str) -> str:
+    """The path of a program (a module's name for cocotb), or the test ends here."""
+    if tool == "cocotb":
+        found = "cocotb" if importlib.util.find_spec("cocotb_tools") else None
+    else:
+        found = shutil.which(tool)
+    if found is None:
+        reason = f"not run: {tool} is not installed ({INSTALL[tool]})"
+        if os.environ.get("LOWPREC_REQUIRE_TOOLS"):
+            pytest.fail(reason)
+        pytest.skip(reason)
+    return found
+
+
+def run(*command: object, **options) -> subprocess.CompletedProcess:
+    """Run a program to its end and keep what it says."""
+    return subprocess.run([str(word) for word in command], capture_output=True, check=False, timeout=300, **options)
+
+
+def succeed(*command: object, **options) -> bytes:
+    """Run a program that must succeed; what it printed."""
+    done = run(*command, **options)
+    assert done.returncode == 0, (done.stdout[-2000:], done.stderr[-2000:])
+    return done.stdout

@@ -1,0 +1,156 @@
+"""A comparison finds every wrong line, says where it lies, and never passes on nothing."""
+
+from __future__ import annotations
+
+import json
+
+import numpy as np
+import pytest
+
+from lowprec.spec import catalog
+from lowprec.spec.projection import Projection
+from lowprec.tools.compare import Malformed, check_lines, fields, situation
+from lowprec.tools.vectors import suite
+
+FORMATS = (catalog.BINARY32, catalog.E4M3FN)
+
+
+def answers(**options):
+    return suite("convert", FORMATS, **options).render("text").decode().splitlines()
+
+
+def test_right_answers_agree_and_comments_are_passed_over():
+    """Blank lines and both kinds of comment too."""
+    lines = [*answers(), "", "  ", "// a comment", "#"]
+    report = check_lines(lines, "convert", FORMATS)
+    assert (report.wrong, report.as_text()) == (0, f"{report.lines:,} lines agree")
+    assert report.lines == suite("convert", FORMATS).results.size
+
+
+def test_every_single_wrong_line_is_found():
+    """One flipped bit in one line of many, wherever it is."""
+    lines = answers(samples=0)
+    for place in (3, len(lines) // 2, len(lines) - 1):
+        operand, result = lines[place].split()
+        wrong = [*lines]
+        wrong[place] = f"{operand} {int(result, 16) ^ 1:02x}"
+        report = check_lines(wrong, "convert", FORMATS)
+        assert (report.wrong, report.mismatches[0].line) == (1, place + 1)
+
+
+def test_a_wrong_line_is_explained():
+    """Number, operand, both results with their bits, and where the operand lies."""
+    text = check_lines(["3f880000 39"], "convert", FORMATS).as_text()
+    assert text == (
+        "line 1:\n"
+        "    operand 3f880000  0 01111111 00010000000000000000000  1.0625 = 0x1.1p+0\n"
+        "    got     39  0 0111 001  1.125 = 0x1.2p+0\n"
+        "    want    38  0 0111 000  1.0 = 0x1p+0\n"
+        "            at a tie; nearest_even, saturation none\n"
+        "1 of 1 lines differ: 1 at a tie"
+    )
+
+
+def test_ties_away_are_named_as_ties():
+    """All of the mismatches and nothing else."""
+    report = check_lines(answers(projection=Projection(rounding="nearest_away")), "convert", FORMATS)
+    assert report.wrong > 100
+    assert set(report.situations) == {"at a tie", "at a tie, past the largest value"}
+    assert len(report.mismatches) == 20
+    assert f"... and {report.wrong - 20} more" in report.as_text()
+    everything = check_lines(answers(projection=Projection(rounding="nearest_away")), "convert", FORMATS, limit=None)
+    assert len(everything.mismatches) == report.wrong
+
+
+def test_an_echo_is_wrong_everywhere():
+    """A line without a result is a wrong line, not a malformed one."""
+    lines = suite("convert", FORMATS, samples=0).operand_lines().splitlines()
+    report = check_lines(lines, "convert", FORMATS)
+    assert report.wrong == report.unanswered == report.lines == len(lines)
+    assert "have no result" in report.as_text()
+
+
+def test_any_nan_will_do_only_if_asked():
+    """And only where a NaN is right."""
+    lines = ["7fc00000 ff", "7f800001 ff", "3f800000 7f"]
+    assert check_lines(lines, "convert", FORMATS).wrong == 3
+    assert check_lines(lines, "convert", FORMATS, any_nan=True).wrong == 1
+
+
+@pytest.mark.parametrize(
+    ("operand", "where"),
+    [
+        (0x3F800000, "exact"),
+        (0x3F87FFFF, "below a tie"),
+        (0x3F880000, "at a tie"),
+        (0x3F880001, "above a tie"),
+        (0x43E7FFFF, "below a tie, past the largest value"),
+        (0x43E80000, "at a tie, past the largest value"),
+        (0x43F00000, "beyond the next value after the largest"),
+        (0x7F800000, "infinite operand"),
+        (0xFFC00000, "NaN operand"),
+        (0x80000000, "zero operand"),
+    ],
+)
+def test_the_situation_is_where_the_exact_value_lies(operand, where):
+    """Around 1.0625 and 464, both ties of e4m3fn."""
+    assert situation([operand], "convert", FORMATS, Projection()) == where
+
+
+def test_below_the_smallest_value_of_a_format_without_zero():
+    """Where e8m0fnu has no grid."""
+    assert situation([1], "convert", (catalog.BINARY32, catalog.E8M0FNU), Projection()) == "below the smallest value"
+
+
+@pytest.mark.parametrize(
+    ("line", "message"),
+    [
+        ("3f800000 38 00", "line 1 has 3 words, but convert needs 1 operand"),
+        ("3f80000g 38", "line 1 holds '3f80000g', which is no hexadecimal number"),
+        ("13f800000 38", "line 1 holds '13f800000', which is no 32-bit code of 'binary32'"),
+        ("3f800000 138", "line 1 holds '138', which is no 8-bit code of 'e4m3fn'"),
+        ("3f800000 -1", "line 1 holds '-1', which is no 8-bit code of 'e4m3fn'"),
+    ],
+)
+def test_lines_that_are_no_cases_are_malformed(line, message):
+    """With the number of the line."""
+    with pytest.raises(Malformed, match=message):
+        check_lines([line], "convert", FORMATS)
+
+
+def test_a_nan_for_a_format_without_nan_is_malformed():
+    """Nothing is right for it."""
+    with pytest.raises(Malformed, match="cannot encode NaN values as 'e2m1fn'"):
+        check_lines(["7fc00000 0"], "convert", (catalog.BINARY32, catalog.E2M1FN))
+
+
+def test_nothing_compared_says_so():
+    """The command line exits with 3."""
+    report = check_lines(["# only a comment"], "convert", FORMATS)
+    assert (report.lines, report.as_text()) == (0, "nothing was compared")
+
+
+def test_the_report_is_json():
+    """With codes as they were read."""
+    report = json.loads(check_lines(["3f880000 39", "3f800000"], "convert", FORMATS).as_json())
+    assert report["schema"] == "lowprec.compare/1"
+    assert (report["lines"], report["wrong"], report["unanswered"]) == (2, 2, 1)
+    assert report["mismatches"][0] == {
+        "line": 1, "operands": ["3f880000"], "got": "39", "want": "38", "situation": "at a tie",
+    }  # fmt: skip
+    assert report["mismatches"][1]["got"] is None
+
+
+def test_long_input_is_read_in_pieces():
+    """More lines than one piece holds, the wrong one in the last."""
+    lines = (f"3f800000 {38 + (number == 199_999)}" for number in range(200_000))
+    report = check_lines(lines, "convert", FORMATS)
+    assert (report.lines, report.wrong, report.mismatches[0].line) == (200_000, 1, 200_000)
+
+
+def test_codes_are_split_into_fields():
+    """Whatever the format has."""
+    assert fields(0xF4, catalog.E5M2) == "1 11101 00"
+    assert fields(0x7F, catalog.E8M0FNU) == "01111111"
+    assert fields(0x80, catalog.INT8) == "1 0000000"
+    assert np.all([fields(code, catalog.E2M1FN).replace(" ", "") == f"{code:04b}" for code in range(16)])
