@@ -13,7 +13,7 @@ from typing import Literal, get_args
 from lowprec.spec.format import Format
 from lowprec.spec.rounding import MODES, NEAREST_EVEN, Rounding, rounding
 
-__all__ = ["DEFAULT", "Projection", "Saturation", "saturation"]
+__all__ = ["DEFAULT", "Flag", "Projection", "Saturation", "saturation"]
 
 
 class Saturation(enum.Enum):
@@ -58,6 +58,19 @@ def saturation(policy: Saturation | str) -> Saturation:
         raise ValueError(f"unknown saturation {policy!r}; use one of {names}") from None
 
 
+class Flag(enum.IntFlag):
+    """What a conversion signals, in the order of RISC-V and TestFloat; for `flags=`.
+
+    Source: [IEEE754] 7; tininess is detected after rounding.
+    """
+
+    INEXACT = 1
+    UNDERFLOW = 2
+    OVERFLOW = 4
+    DIVIDE_BY_ZERO = 8
+    INVALID = 16
+
+
 NanPolicy = Literal["error", "zero", "max", "negative_zero"]
 SignPolicy = Literal["keep", "drop"]
 NegativePolicy = Literal["nan", "zero", "error", "drop_sign"]
@@ -92,7 +105,8 @@ class Projection:
         What a NaN operand becomes in a format without NaN: a ValueError, zero, the extreme finite
         value, or -0 whatever its sign.
     nan_code : int, optional
-        The NaN code to give instead of the format's own, without its sign.
+        The code, without its sign, to give wherever the result is NaN, instead of the format's own.
+        In a format with a sign it takes the sign that the NaN would have.
     nan_sign : {"keep", "drop"}
         Whether the sign of a NaN operand is kept where the result has a sign.
     negative : {"nan", "zero", "error", "drop_sign"}
@@ -100,12 +114,16 @@ class Projection:
     zero : {"nan", "smallest"}
         What zero becomes in a format without zero; "nan" gives the smallest where there is none.
     subnormals : {"keep", "flush_results", "flush_operands", "flush_both"}
+        Which become zeros of their sign: results that are tiny after rounding (their value rounded
+        with an unbounded exponent is below the smallest normal), operands that are subnormals of
+        the type they come in, or both.
     symmetric : bool
         Leave the most negative code of two's complement unused.
     overflow_test : {"after", "before"}
-        Whether overflow is judged on the rounded value or on the operand.
+        Whether overflow is judged on the rounded value, or on the operand: then everything
+        beyond the largest finite value overflows.
     via : tuple of Format
-        Formats that the value is rounded to first, one after the other.
+        Formats that the value is rounded to first, one after the other, to nearest even.
 
     Raises
     ------
@@ -134,14 +152,12 @@ class Projection:
                 raise ValueError(f"{name}={given!r} of a projection is unknown; use one of {', '.join(choices)}")
         if type(self.symmetric) is not bool:
             raise TypeError(f"symmetric of a projection must be True or False, not {self.symmetric!r}")
-        # These fields are part of the design; what does not work yet is refused, never ignored.
-        for name in ("nan_code", "subnormals", "overflow_test", "via"):
-            default = type(self).__dataclass_fields__[name].default
-            if getattr(self, name) != default:
-                raise ValueError(
-                    f"{name}={getattr(self, name)!r} of a projection is not supported by this version of lowprec; "
-                    f"leave it at {default!r}"
-                )
+        if self.nan_code is not None and (type(self.nan_code) is not int or self.nan_code < 0):
+            raise ValueError(f"nan_code={self.nan_code!r} of a projection must be a code, 0 or more, or None")
+        object.__setattr__(self, "via", tuple(self.via))
+        for stop in self.via:
+            if not isinstance(stop, Format):
+                raise TypeError(f"via of a projection must be a tuple of Format, not {self.via!r}")
 
     def __str__(self) -> str:
         return ", ".join(

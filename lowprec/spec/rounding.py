@@ -10,9 +10,10 @@ Floor 1. Imports the standard library only.
 from __future__ import annotations
 
 import enum
+import re
 from dataclasses import dataclass
 
-__all__ = ["MODES", "Rounding", "Threshold", "rounding"]
+__all__ = ["MODES", "VARIANTS", "Rounding", "Threshold", "rounding", "stochastic"]
 
 
 class Threshold(enum.IntEnum):
@@ -43,6 +44,10 @@ class Rounding:
     ----------
     name : str
     positive_even, positive_odd, negative_even, negative_odd : Threshold
+    bits : int
+        Random bits of a stochastic mode, 0 for a deterministic one.
+    variant : str
+        Of a stochastic mode: see `stochastic`.
 
     Source
     ------
@@ -54,6 +59,8 @@ class Rounding:
     positive_odd: Threshold
     negative_even: Threshold
     negative_odd: Threshold
+    bits: int = 0
+    variant: str = ""
 
     def threshold(self, *, negative: bool, odd: bool) -> Threshold:
         """The threshold for a value of this sign whose nearer code has this parity."""
@@ -90,6 +97,66 @@ MODES = (
     TO_ODD,
 )
 
+#: The stochastic variants: P3109's three, and the layouts of random words that hardware has.
+VARIANTS = ("A", "B", "C", "ptx_rs", "rdna4", "hip", "avx10_2")
+
+_STOCHASTIC_NAME = re.compile(r"stochastic\((\d+)(?:, *(\w+))?\)")
+
+
+def stochastic(bits: int, variant: str = "A") -> Rounding:
+    """The stochastic rounding mode with this many random bits.
+
+    With the tail eta and a random integer R below 2**bits, the farther code is taken iff
+
+    ======= =================================================================
+    variant condition
+    ======= =================================================================
+    A       floor(eta * 2**bits) + R >= 2**bits
+    B       floor(eta * 2**(bits + 1)) + 2 * R + 1 >= 2**(bits + 1)
+    C       eta * 2**bits rounded to the nearest even integer, + R >= 2**bits
+    ======= =================================================================
+
+    The others are variant A with R cut out of a 32-bit word as the hardware does:
+
+    ``ptx_rs``
+        PTX ``cvt.rs``, 16 bits (13 for binary16). 8- and 6-bit formats: four lanes along the
+        last axis share a word; the upper half-word serves the first two, the lower half-word the
+        last two, the first of each pair with its bits reversed. bfloat16 and binary16: two lanes
+        share a word, the upper half-word serves the first; binary16 takes its low 13 bits.
+    ``rdna4``
+        The upper bits of each element's word: 20 for E4M3, 21 for E5M2 (23 - trailing bits).
+    ``hip``
+        The lower bits of each element's word, as many.
+    ``avx10_2``
+        The bias byte, in the word's lowest 8 bits: all 8 for E5M2, the upper 7 of them for E4M3.
+
+    >>> str(stochastic(8)), stochastic(16, "ptx_rs").bits
+    ('stochastic(8, A)', 16)
+
+    Parameters
+    ----------
+    bits : int
+        1 to 32.
+    variant : str
+
+    Raises
+    ------
+    ValueError
+        Another number of bits or an unknown variant.
+
+    Source
+    ------
+    [P3109] StochasticA, StochasticB, StochasticC; [PTX] cvt; [RDNA4]; [HIP]; [AVX10].
+    """
+    if type(bits) is not int:
+        raise TypeError(f"bits of stochastic rounding must be an integer, not {bits!r}")
+    if not 1 <= bits <= 32:
+        raise ValueError(f"bits={bits} of stochastic rounding is out of range; use 1 to 32")
+    if variant not in VARIANTS:
+        raise ValueError(f"variant={variant!r} of stochastic rounding is unknown; use one of {', '.join(VARIANTS)}")
+    return Rounding(f"stochastic({bits}, {variant})", _NEVER, _NEVER, _NEVER, _NEVER, bits, variant)
+
+
 _BY_NAME = {mode.name: mode for mode in MODES}
 
 
@@ -103,6 +170,8 @@ def rounding(mode: Rounding | str) -> Rounding:
         return mode
     if not isinstance(mode, str):
         raise TypeError(f"rounding must be a Rounding or a name, not {mode!r}")
+    if match := _STOCHASTIC_NAME.fullmatch(mode):
+        return stochastic(int(match[1]), match[2] or "A")
     if mode not in _BY_NAME:
-        raise ValueError(f"unknown rounding {mode!r}; use one of {', '.join(_BY_NAME)}")
+        raise ValueError(f"unknown rounding {mode!r}; use one of {', '.join(_BY_NAME)} or stochastic(<bits>)")
     return _BY_NAME[mode]
