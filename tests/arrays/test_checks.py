@@ -333,7 +333,7 @@ def test_contradictory_and_unknown_rules_are_refused(verb):
     refused(
         ValueError,
         "unknown rounding 'up'; use one of nearest_even, nearest_away, nearest_zero, toward_zero, toward_positive, "
-        "toward_negative, away_from_zero, to_odd",
+        "toward_negative, away_from_zero, to_odd or stochastic(<bits>)",
         lambda: verb(rounding="up"),
     )
     refused(
