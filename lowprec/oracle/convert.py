@@ -1,8 +1,7 @@
 """Conversion by definition: a format is its decode function, and rounding is a search over it.
 
-`project` is the only place on this floor where anything is rounded. It finds the two neighbouring
-codes by bisection over `decode`, with codes continued past the largest as if the exponent were
-unbounded, and asks the rounding mode which to take.
+`project` finds the two neighbouring codes by bisection over `decode`, with codes continued past the
+largest as if the exponent were unbounded, and asks the rounding mode which to take.
 
 Floor 2a. Imports spec and the standard library.
 """
@@ -17,11 +16,11 @@ from collections.abc import Sequence
 from fractions import Fraction
 
 from lowprec.oracle.exact import Exact, Special, from_float, is_negative, scale
+from lowprec.oracle.rounding import check_random, is_farther
 from lowprec.spec.format import Format, Sign
 from lowprec.spec.projection import DEFAULT, Projection, Saturation
-from lowprec.spec.rounding import Threshold
 
-__all__ = ["cast", "decode", "encode", "position", "project", "steps"]
+__all__ = ["cast", "decode", "encode", "is_subnormal", "position", "project", "steps"]
 
 
 def decode(code: int, fmt: Format) -> Exact:
@@ -40,7 +39,7 @@ def decode(code: int, fmt: Format) -> Exact:
         raise ValueError(f"{code} is no code of {fmt.name!r}, whose codes are 0 to {(1 << fmt.width) - 1}")
     negative = bool(code & fmt.sign_code)
     if fmt.sign is Sign.TWOS_COMPLEMENT:
-        return -_value((1 << fmt.width) - code, fmt) if negative else _value(code, fmt)
+        return -value_of((1 << fmt.width) - code, fmt) if negative else value_of(code, fmt)
     magnitude = code & ~fmt.sign_code
     if negative and magnitude == 0 and not fmt.negative_zero:
         return Special.NAN
@@ -48,13 +47,13 @@ def decode(code: int, fmt: Format) -> Exact:
         if magnitude == fmt.infinity_code:
             return Special.NEGATIVE_INFINITY if negative else Special.INFINITY
         return Special.NEGATIVE_NAN if negative and fmt.has_signed_nan else Special.NAN
-    value = _value(magnitude, fmt)
+    value = value_of(magnitude, fmt)
     if negative:
         return -value if value else Special.NEGATIVE_ZERO
     return value
 
 
-def _value(magnitude: int, fmt: Format) -> Fraction:
+def value_of(magnitude: int, fmt: Format) -> Fraction:
     """The value of a magnitude, on the grid continued past the largest."""
     significand, exponent = fmt.scaled(magnitude)
     return scale(Fraction(significand), exponent)
@@ -73,7 +72,7 @@ class _Grid(Sequence[Fraction]):
     def __getitem__(self, magnitude: int) -> Fraction:  # type: ignore[override]
         value = self.known.get(magnitude)
         if value is None:
-            value = self.known[magnitude] = _value(magnitude, self.fmt)
+            value = self.known[magnitude] = value_of(magnitude, self.fmt)
             if len(self.known) > 1 << 17:
                 self.known.clear()
         return value
@@ -82,61 +81,124 @@ class _Grid(Sequence[Fraction]):
 _grid = functools.lru_cache(maxsize=512)(_Grid)
 
 
-def project(value: Exact, fmt: Format, projection: Projection = DEFAULT) -> int:
+def project(
+    value: Exact,
+    fmt: Format,
+    projection: Projection = DEFAULT,
+    *,
+    random: int | None = None,
+    subnormal_operand: bool = False,
+) -> int:
     """The code of a real number: round, then saturate, then encode.
 
     >>> from lowprec.spec.catalog import E4M3FN
     >>> project(Fraction(464), E4M3FN), project(Fraction(465), E4M3FN)
     (126, 127)
+    >>> [project(Fraction(17, 16), E4M3FN, Projection(rounding="stochastic(1)"), random=r) for r in (0, 1)]
+    [56, 57]
+
+    Parameters
+    ----------
+    value : Exact
+    fmt : Format
+    projection : Projection
+    random : int, optional
+        The random integer of a stochastic mode, from 0 to 2**bits - 1.
+    subnormal_operand : bool
+        The operand is a subnormal of the type that it comes in, which `flush_operands` asks.
 
     Raises
     ------
     ValueError
-        A NaN, or a negative number, that the format lacks and the projection refuses.
+        A NaN, or a negative number, that the format lacks and the projection refuses; a random
+        integer that the mode does not take; a `nan_code` that is no code of the format.
 
     Source
     ------
     [P3109] Project; docs/decisions/0002 for what the standards leave open.
     """
+    check(fmt, projection, random)
+    value = flushed_operand(value, projection, subnormal_operand)
+    for stop in projection.via:
+        value = decode(project(value, stop), stop)
     negative = is_negative(value)
     if value in (Special.NAN, Special.NEGATIVE_NAN):
         return _nan(negative, fmt, projection)
     if value in (Special.INFINITY, Special.NEGATIVE_INFINITY):
         if projection.saturation is Saturation.FINITE:
-            return _signed(_last(negative, fmt, projection), negative, fmt, projection)
+            return _signed(largest_magnitude(negative, fmt, projection), negative, fmt, projection)
         return _beyond(negative, fmt, projection)
     if value == 0 or isinstance(value, Special):
         return _zero(negative, fmt, projection)
 
-    last = _last(negative, fmt, projection)
+    size, last = abs(value), largest_magnitude(negative, fmt, projection)
+    magnitude = round_magnitude(size, last, negative, fmt, projection, random)
+    if magnitude > last:
+        if projection.saturation is Saturation.NONE:
+            return _beyond(negative, fmt, projection)
+        return _signed(last, negative, fmt, projection)
+    if is_flushed(fmt, projection) and is_tiny(size, negative, fmt, projection, random):
+        return _zero(negative, fmt, projection)
+    return _signed(magnitude, negative, fmt, projection)
+
+
+def check(fmt: Format, projection: Projection, random: int | None) -> None:
+    """Refuse what no operand could make right: a random integer or a NaN code that does not fit."""
+    check_random(random, projection.rounding, fmt)
+    if projection.nan_code is not None and projection.nan_code >= 1 << fmt.width:
+        raise ValueError(
+            f"nan_code={projection.nan_code:#x} of the projection is no code of {fmt.name!r}, "
+            f"whose codes are 0 to {(1 << fmt.width) - 1:#x}"
+        )
+
+
+def flushed_operand(value: Exact, projection: Projection, subnormal_operand: bool) -> Exact:
+    """The operand, or the zero of its sign where it is a subnormal and subnormal operands are flushed."""
+    if subnormal_operand and projection.subnormals in ("flush_operands", "flush_both"):
+        return Special.NEGATIVE_ZERO if is_negative(value) else Fraction(0)
+    return value
+
+
+def round_magnitude(
+    size: Fraction, last: int, negative: bool, fmt: Format, projection: Projection, random: int | None
+) -> int:
+    """The magnitude that the mode takes for a positive number, `last` + 1 where it overflows."""
     grid = _grid(fmt, last)
-    size = abs(value)
+    if projection.overflow_test == "before" and size > grid[last]:
+        return last + 1
     nearer = min(bisect_right(grid, size) - 1, last)
     if nearer < 0:  # below the smallest value of a format without zero
-        return _signed(0, negative, fmt, projection)
+        return 0
     tail = (size - grid[nearer]) / (grid[nearer + 1] - grid[nearer])
-    threshold = projection.rounding.threshold(negative=negative, odd=nearer % 2 == 1)
-    if not _reaches(tail, threshold):
-        return _signed(nearer, negative, fmt, projection)
-    if nearer < last:
-        return _signed(nearer + 1, negative, fmt, projection)
-    if projection.saturation is Saturation.NONE:
-        return _beyond(negative, fmt, projection)
-    return _signed(last, negative, fmt, projection)
+    odd = nearer % 2 == 1
+    return nearer + is_farther(tail, projection.rounding, negative=negative, odd=odd, random=random)
 
 
-def _reaches(tail: Fraction, threshold: Threshold) -> bool:
-    """Whether the tail is large enough for the farther code."""
-    half = Fraction(1, 2)
-    return {
-        Threshold.ANY: tail > 0,
-        Threshold.HALF_OR_ABOVE: tail >= half,
-        Threshold.ABOVE_HALF: tail > half,
-        Threshold.NEVER: False,
-    }[threshold]
+def is_flushed(fmt: Format, projection: Projection) -> bool:
+    """Whether tiny results become zeros: fixed point has none, and a format without zero nothing to flush to."""
+    return projection.subnormals in ("flush_results", "flush_both") and fmt.exponent_bits > 0 and fmt.subnormals
 
 
-def _last(negative: bool, fmt: Format, projection: Projection) -> int:
+def is_tiny(size: Fraction, negative: bool, fmt: Format, projection: Projection, random: int | None) -> bool:
+    """Whether a positive number, rounded with an unbounded exponent, lies below the smallest normal value.
+
+    Only the last gap below it can round up to it, and there the gap is half the one above it. In a
+    format without zero all is tiny that lies below the smallest value.
+    """
+    if not fmt.exponent_bits:
+        return False
+    if not fmt.subnormals:
+        return size < value_of(0, fmt)
+    first_normal = 1 << fmt.trailing_bits
+    normal = value_of(first_normal, fmt)
+    below = normal - normal / (2 * first_normal)
+    if not below <= size < normal:
+        return size < below
+    tail, odd = (size - below) / (normal - below), (first_normal - 1) % 2 == 1
+    return not is_farther(tail, projection.rounding, negative=negative, odd=odd, random=random)
+
+
+def largest_magnitude(negative: bool, fmt: Format, projection: Projection) -> int:
     """The largest finite magnitude on this side of zero."""
     one_more = negative and fmt.sign is Sign.TWOS_COMPLEMENT and not projection.symmetric
     return fmt.max_magnitude + one_more
@@ -163,7 +225,7 @@ def _negative_of_unsigned(magnitude: int, fmt: Format, projection: Projection) -
     if projection.negative == "drop_sign":
         return magnitude
     if projection.negative == "nan" and fmt.nan_code is not None:
-        return fmt.nan_code
+        return _nan_code(True, fmt.nan_code, fmt, projection)
     return _zero(False, fmt, projection)
 
 
@@ -175,8 +237,8 @@ def _beyond(negative: bool, fmt: Format, projection: Projection) -> int:
     if fmt.infinity_code is not None:
         return fmt.infinity_code | sign
     if fmt.nan_code is not None:
-        return fmt.nan_code | (sign if fmt.has_signed_nan else 0)
-    return _signed(_last(negative, fmt, projection), negative, fmt, projection)
+        return _nan_code(negative, fmt.nan_code, fmt, projection)
+    return _signed(largest_magnitude(negative, fmt, projection), negative, fmt, projection)
 
 
 def _zero(negative: bool, fmt: Format, projection: Projection) -> int:
@@ -185,17 +247,27 @@ def _zero(negative: bool, fmt: Format, projection: Projection) -> int:
     sign = fmt.sign_code if negative else 0
     if projection.zero == "smallest" or fmt.nan_code is None:
         return sign
-    return fmt.nan_code | (sign if fmt.has_signed_nan else 0)
+    return _nan_code(negative, fmt.nan_code, fmt, projection)
+
+
+def _nan_code(negative: bool, own: int, fmt: Format, projection: Projection) -> int:
+    """The code of a result that is NaN: the format's own, or the projection's, which any sign bit joins."""
+    if projection.nan_code is not None:
+        return projection.nan_code | (fmt.sign_code if negative and fmt.sign is Sign.MAGNITUDE else 0)
+    return own | (fmt.sign_code if negative and fmt.has_signed_nan else 0)
 
 
 def _nan(negative: bool, fmt: Format, projection: Projection) -> int:
     negative = negative and projection.nan_sign == "keep"
-    if fmt.nan_code is not None:
-        return fmt.nan_code | (fmt.sign_code if negative and fmt.has_signed_nan else 0)
+    own = projection.nan_code if fmt.nan_code is None else fmt.nan_code
+    if own is not None:
+        return _nan_code(negative, own, fmt, projection)
     if projection.nan == "error":
         raise ValueError(f"NaN has no code in {fmt.name!r}")
     if projection.nan == "max":
-        return _signed(_last(negative, fmt, projection), negative and fmt.sign is not Sign.UNSIGNED, fmt, projection)
+        return _signed(
+            largest_magnitude(negative, fmt, projection), negative and fmt.sign is not Sign.UNSIGNED, fmt, projection
+        )
     if projection.nan == "zero" and fmt.subnormals:
         return _zero(negative, fmt, projection)
     if projection.nan == "negative_zero" and fmt.has_negative_zero:
@@ -221,24 +293,42 @@ def position(size: Fraction, fmt: Format) -> tuple[Fraction | None, bool]:
     return (size - grid[nearer]) / (grid[nearer + 1] - grid[nearer]), nearer == last
 
 
-def encode(value: float, fmt: Format, projection: Projection = DEFAULT) -> int:
+def encode(value: float, fmt: Format, projection: Projection = DEFAULT, *, random: int | None = None) -> int:
     """The code of a float64.
 
     >>> from lowprec.spec.catalog import E4M3FN
     >>> encode(0.1, E4M3FN)
     29
     """
-    return project(from_float(value), fmt, projection)
+    exact = from_float(value)
+    subnormal = isinstance(exact, Fraction) and 0 < abs(exact) < Fraction(1, 1 << 1022)
+    return project(exact, fmt, projection, random=random, subnormal_operand=subnormal)
 
 
-def cast(code: int, source: Format, target: Format, projection: Projection = DEFAULT) -> int:
+def cast(
+    code: int, source: Format, target: Format, projection: Projection = DEFAULT, *, random: int | None = None
+) -> int:
     """The code in `target` of what a code of `source` stands for.
 
     >>> from lowprec.spec.catalog import E4M3FN, E5M2
     >>> cast(0x7E, E4M3FN, E5M2)
     95
     """
-    return project(decode(code, source), target, projection)
+    subnormal = is_subnormal(code, source)
+    return project(decode(code, source), target, projection, random=random, subnormal_operand=subnormal)
+
+
+def is_subnormal(code: int, fmt: Format) -> bool:
+    """Whether a code is a subnormal; fixed-point formats have none.
+
+    >>> from lowprec.spec.catalog import E4M3FN, INT8
+    >>> is_subnormal(0x07, E4M3FN), is_subnormal(0x08, E4M3FN), is_subnormal(0x07, INT8)
+    (True, False, False)
+    """
+    value = decode(code, fmt)
+    if not fmt.exponent_bits or not fmt.subnormals or isinstance(value, Special):
+        return False
+    return 0 < abs(value) < value_of(1 << fmt.trailing_bits, fmt)
 
 
 Steps = tuple[list[float], list[int]]
@@ -249,13 +339,20 @@ def steps(fmt: Format, projection: Projection = DEFAULT) -> tuple[Steps, Steps]:
 
     Each is a pair of lists: magnitudes, ascending from 0 to Inf, and codes. An operand of that
     sign has the code of the last magnitude that is not larger: each magnitude is the first
-    float64 that yields its code. Found through `project` alone.
+    float64 that yields its code. Found through `encode` alone.
 
     >>> from lowprec.spec.catalog import E2M1FN
     >>> positive, negative = steps(E2M1FN)
     >>> positive[0][1:4], positive[1][1:4]
     ([0.25000000000000006, 0.75, 1.2500000000000002], [1, 2, 3])
+
+    Raises
+    ------
+    ValueError
+        A stochastic mode, which is no function of the operand.
     """
+    if projection.rounding.bits:
+        raise ValueError(f"{projection.rounding} has no steps: its codes depend on random integers too")
     positive, negative = _steps(fmt, projection, negative=False), _steps(fmt, projection, negative=True)
     return positive, negative
 
@@ -265,11 +362,12 @@ def _steps(fmt: Format, projection: Projection, *, negative: bool) -> Steps:
 
     @functools.cache
     def code(bits: int) -> int:
-        return project(from_float(_float(bits | sign)), fmt, projection)
+        return encode(_float(bits | sign), fmt, projection)
 
-    # Codes only ever move one way, so two pivots with the same code have no step between them.
-    # Pivots close to the steps make the search short; they cannot make it wrong.
-    pivots = _pivots(fmt, _last(negative, fmt, projection))
+    # Finite results only ever move one way, so two pivots with the same code have no step between
+    # them. Zeros, flushed operands and overflow may have any code, that of a NaN: there the pivots
+    # stand on both sides of the border. All others only make the search short.
+    pivots = _pivots(fmt, largest_magnitude(negative, fmt, projection), projection.via)
     firsts, codes = [pivots[0]], [code(pivots[0])]
     pending = list(itertools.pairwise(pivots))[::-1]
     while pending:
@@ -286,15 +384,26 @@ def _steps(fmt: Format, projection: Projection, *, negative: bool) -> Steps:
 
 
 @functools.lru_cache(maxsize=512)
-def _pivots(fmt: Format, last: int) -> tuple[int, ...]:
+def _pivots(fmt: Format, last: int, via: tuple[Format, ...]) -> tuple[int, ...]:
     """Bit patterns of float64 magnitudes around which steps are to be looked for, with both ends."""
-    infinity = 0x7FF0000000000000
-    pivots = {0, 1, infinity - 1, infinity}
+    infinity, first_normal = 0x7FF << 52, 1 << 52
+    points: set[Fraction] = set()
     for magnitude in range(last + 1):
-        low, high = _value(magnitude, fmt), _value(magnitude + 1, fmt)
-        for point in (low, (low + high) / 2, high):
-            bits = _floor_bits(point)
-            pivots.update((bits - 1, bits, bits + 1))
+        low, high = value_of(magnitude, fmt), value_of(magnitude + 1, fmt)
+        points.update((low, (low + high) / 2, high))
+    if fmt.exponent_bits and fmt.subnormals:  # where results are no longer tiny
+        normal = value_of(1 << fmt.trailing_bits, fmt)
+        points.update(normal - normal / (divisor << fmt.trailing_bits) for divisor in (2, 4))
+    for stop in via:  # values that the stop rounds to the points, and its own overflow
+        grid = _grid(stop, stop.max_magnitude)
+        around = {bisect_right(grid, point) - 1 for point in points} | {0, stop.max_magnitude}
+        for nearer in around:
+            ends = [grid[near] for near in range(nearer - 1, nearer + 3) if 0 <= near < len(grid)]
+            points.update(ends, ((low + high) / 2 for low, high in itertools.pairwise(ends)))
+    pivots = {0, 1, first_normal - 1, first_normal, infinity - 1, infinity}
+    for point in points:
+        bits = _floor_bits(point)
+        pivots.update((bits - 1, bits, bits + 1))
     return tuple(sorted(bits for bits in pivots if 0 <= bits <= infinity))
 
 
