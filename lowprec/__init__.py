@@ -10,7 +10,9 @@ import importlib
 __version__ = "0.1.0"
 
 _HOMES = {
+    "Flag": "lowprec.spec.projection",
     "Format": "lowprec.spec.format",
+    "Profile": "lowprec.spec.profiles",
     "Projection": "lowprec.spec.projection",
     "Rounding": "lowprec.spec.rounding",
     "Saturation": "lowprec.spec.projection",
@@ -19,9 +21,15 @@ _HOMES = {
     "cast": "lowprec.arrays.convert",
     "decode": "lowprec.arrays.convert",
     "encode": "lowprec.arrays.convert",
+    "profiles": "lowprec.spec.profiles",
     "quantize": "lowprec.arrays.convert",
+    "random_bits": "lowprec.arrays.random",
+    "stochastic": "lowprec.spec.rounding",
     "dtype": "lowprec.arrays.checks",
 }
+
+#: Names of the mappings behind the public ones.
+_MAPPINGS = {"formats": "FORMATS", "profiles": "PROFILES"}
 
 __all__ = ["__version__", *_HOMES]
 
@@ -29,8 +37,7 @@ __all__ = ["__version__", *_HOMES]
 def __getattr__(name: str) -> object:
     if name not in _HOMES:
         raise AttributeError(f"module 'lowprec' has no attribute {name!r}")
-    attribute = "FORMATS" if name == "formats" else name
-    value = getattr(importlib.import_module(_HOMES[name]), attribute)
+    value = getattr(importlib.import_module(_HOMES[name]), _MAPPINGS.get(name, name))
     globals()[name] = value
     return value
 

@@ -11,9 +11,9 @@ import ml_dtypes
 import numpy as np
 import numpy.typing as npt
 
-from lowprec.kernels.params import Params, lower_source
 from lowprec.spec import catalog
 from lowprec.spec.format import Format, Sign
+from lowprec.spec.profiles import Profile, profile as profile_of
 from lowprec.spec.projection import DEFAULT, Projection, Saturation
 from lowprec.spec.rounding import Rounding
 
@@ -45,7 +45,7 @@ class Operand(NamedTuple):
     """An argument as kernels take it."""
 
     codes: Array  #: unsigned integers, one-dimensional, contiguous
-    source: Params
+    fmt: Format  #: or carrier, that they are codes of
     array: Array  #: as given
 
 
@@ -104,25 +104,33 @@ def keeps_dtype(array: Array, fmt: Format) -> bool:
 
 
 def projection(
-    rounding: Rounding | str | None, saturation: Saturation | str | None, whole: Projection | None
+    fmt: Format,
+    rounding: Rounding | str | None,
+    saturation: Saturation | str | None,
+    whole: Projection | None,
+    profile: Profile | str | None,
 ) -> Projection:
-    """The projection that the keywords of a verb ask for."""
-    if whole is None:
-        if rounding is None and saturation is None:
-            return DEFAULT
-        return Projection(
-            rounding=DEFAULT.rounding if rounding is None else rounding,  # type: ignore[arg-type]
-            saturation=DEFAULT.saturation if saturation is None else saturation,  # type: ignore[arg-type]
+    """The projection onto a format that the keywords of a verb ask for."""
+    asked = {"projection": whole, "profile": profile, "rounding": rounding, "saturation": saturation}
+    given = [name for name, value in asked.items() if value is not None]
+    if len(given) > 1 and given != ["rounding", "saturation"]:
+        first, second = given[:2]
+        raise ValueError(
+            f"{first}= and {second}= both say how to convert; give one of them. For a variation of a projection, "
+            f"use dataclasses.replace(projection, {second if second != 'profile' else 'rounding'}=...)"
         )
-    for name, short in (("rounding", rounding), ("saturation", saturation)):
-        if short is not None:
-            raise ValueError(
-                f"projection= and {name}={str(short)!r} both say how to convert; give one of them, for instance "
-                f"projection=dataclasses.replace(projection, {name}={str(short)!r})"
-            )
-    if not isinstance(whole, Projection):
-        raise TypeError(f"projection must be a Projection, not {whole!r}; for a mode alone use rounding=")
-    return whole
+    if profile is not None:
+        return profile_of(profile).projection(fmt)
+    if whole is not None:
+        if not isinstance(whole, Projection):
+            raise TypeError(f"projection must be a Projection, not {whole!r}; for a mode alone use rounding=")
+        return whole
+    if not given:
+        return DEFAULT
+    return Projection(
+        rounding=DEFAULT.rounding if rounding is None else rounding,  # type: ignore[arg-type]
+        saturation=DEFAULT.saturation if saturation is None else saturation,  # type: ignore[arg-type]
+    )
 
 
 def values_operand(values: object) -> Operand:
@@ -131,7 +139,7 @@ def values_operand(values: object) -> Operand:
     carrier = catalog.carrier(array.dtype) if array.dtype.kind in "biufV" else None
     if carrier is None:
         raise TypeError(f"values must be real numbers of at most 64 bits, not {array.dtype}: {_advice(array.dtype)}")
-    return Operand(_flat_codes(array), lower_source(carrier), array)
+    return Operand(_flat_codes(array), carrier, array)
 
 
 def codes_operand(codes: object, fmt: Format) -> Operand:
@@ -158,29 +166,29 @@ def codes_operand(codes: object, fmt: Format) -> Operand:
             )
     if array.dtype.kind == "i" or array.dtype.itemsize * 8 > 32:
         array = array.astype(code_dtype(fmt))
-    return Operand(_flat_codes(array), lower_source(fmt), array)
+    return Operand(_flat_codes(array), fmt, array)
 
 
-def output(out: object, wanted: np.dtype[Any], shape: tuple[int, ...], what: str) -> Array | None:
-    """The array given as `out`, checked, or None."""
+def output(out: object, wanted: np.dtype[Any], shape: tuple[int, ...], what: str, *, name: str = "out") -> Array | None:
+    """The array given to write to, checked, or None."""
     if out is None:
         return None
     if not isinstance(out, np.ndarray):
-        raise TypeError(f"out must be a NumPy array of {wanted}, not {type(out).__name__}")
+        raise TypeError(f"{name} must be a NumPy array of {wanted}, not {type(out).__name__}")
     if out.dtype != wanted:
-        hint = f"; give out.view({wanted.name!r})" if out.dtype.itemsize == wanted.itemsize else ""
-        raise TypeError(f"out must be an array of {wanted} for {what}, not of {out.dtype}{hint}")
+        hint = f"; give {name}.view({wanted.name!r})" if out.dtype.itemsize == wanted.itemsize else ""
+        raise TypeError(f"{name} must be an array of {wanted} for {what}, not of {out.dtype}{hint}")
     if out.shape != shape:
-        raise ValueError(f"out has shape {out.shape}, but the result has shape {shape}; they must be equal")
+        raise ValueError(f"{name} has shape {out.shape}, but the result has shape {shape}; they must be equal")
     if not out.flags.writeable:
-        raise ValueError("out is read-only; give an array that can be written")
+        raise ValueError(f"{name} is read-only; give an array that can be written")
     return out
 
 
 def refuse_operands(operand: Operand, fmt: Format, rule: Projection, count: int, first: int) -> None:
     """Say which operands a projection refused, why, and what to do about it."""
     refused, lacks, fields = [], [], []
-    if fmt.nan_code is None and rule.nan == "error":
+    if fmt.nan_code is None and rule.nan_code is None and rule.nan == "error":
         refused, lacks, fields = ["NaN"], ["has no NaN code"], ["nan=..."]
     if fmt.sign is Sign.UNSIGNED and rule.negative == "error":
         refused, lacks, fields = [*refused, "negative"], [*lacks, "is unsigned"], [*fields, "negative=..."]

@@ -5,11 +5,13 @@ Floor 3. Everything here is about arrays; `kernels.convert` does the arithmetic.
 
 from __future__ import annotations
 
+import functools
 from typing import Any
 
 import numpy as np
 import numpy.typing as npt
 
+from lowprec.arrays import lazy
 from lowprec.arrays.checks import (
     Array,
     Operand,
@@ -22,16 +24,20 @@ from lowprec.arrays.checks import (
     refuse_operands,
     values_operand,
 )
+from lowprec.arrays.random import integers_for
 from lowprec.kernels import convert as kernels
 from lowprec.kernels.params import lower_source, lower_target, may_refuse
 from lowprec.spec import catalog
 from lowprec.spec.format import Format
+from lowprec.spec.profiles import Profile
 from lowprec.spec.projection import DEFAULT, Projection, Saturation
 from lowprec.spec.rounding import Rounding
 
 __all__ = ["cast", "decode", "encode", "quantize"]
 
 Like = Format | str | npt.DTypeLike
+
+_no_random = np.empty(0, np.uint32)
 
 
 def encode(
@@ -41,6 +47,10 @@ def encode(
     rounding: Rounding | str | None = None,
     saturation: Saturation | str | None = None,
     projection: Projection | None = None,
+    profile: Profile | str | None = None,
+    random: npt.ArrayLike | None = None,
+    rng: int | np.random.Generator | None = None,
+    flags: Array | None = None,
     out: Array | None = None,
 ) -> Any:
     """Encode real values as codes of a format.
@@ -52,6 +62,8 @@ def encode(
     array([ 29, 126, 127], dtype=uint8)
     >>> encode([500.0], "e4m3fn", saturation="finite")
     array([126], dtype=uint8)
+    >>> encode([1.03, 1.03], "e4m3fn", rounding="stochastic(8)", random=[0, 255])
+    array([56, 57], dtype=uint8)
 
     Parameters
     ----------
@@ -63,6 +75,15 @@ def encode(
     saturation : str or Saturation, default "none"
         Shorthands for a projection.
     projection : Projection, optional
+    profile : str or Profile, optional
+        What a named stack does, instead: a key of `lowprec.profiles`.
+    random : array of uint32, shape (...)
+        For stochastic rounding, and only then: one integer below 2**bits for each value. Hardware
+        variants take whole words, one for each group of lanes (`lowprec.stochastic`).
+    rng : int or Generator
+        Instead of `random`: the key that `lowprec.random_bits` makes them from.
+    flags : array of uint8, shape (...), optional
+        Where to put what each conversion signals: `lowprec.Flag`.
     out : array of the codes' dtype, shape (...), optional
         Where to put the codes. Untouched if the call fails.
 
@@ -83,12 +104,21 @@ def encode(
     [P3109] Project; [IEEE754] 4.3 and 7.4; for e4m3fn [OFP8].
     """
     target = catalog.format(fmt)
-    rule = projection_of(rounding, saturation, projection)
-    operand = values_operand(values)
-    return _encode(operand, target, rule, out)
+    rule = projection_of(target, rounding, saturation, projection, profile)
+    if lazy.is_lazy(values):
+        verb = functools.partial(encode, fmt=target, projection=rule)
+        return lazy.apply(verb, values, fmt=target, rule=rule, random=random, rng=rng, flags=flags, out=out)
+    return _encode(values_operand(values), target, rule, random, rng, flags, out)
 
 
-def decode(codes: npt.ArrayLike, fmt: Like, *, dtype: npt.DTypeLike | None = None, out: Array | None = None) -> Any:
+def decode(
+    codes: npt.ArrayLike,
+    fmt: Like,
+    *,
+    dtype: npt.DTypeLike | None = None,
+    flags: Array | None = None,
+    out: Array | None = None,
+) -> Any:
     """Decode codes of a format to the values that they stand for, exactly.
 
     >>> decode([0, 126, 127], "e4m3fn")
@@ -119,11 +149,16 @@ def decode(codes: npt.ArrayLike, fmt: Like, *, dtype: npt.DTypeLike | None = Non
     [P3109] Decode; [IEEE754] 3.4.
     """
     source = catalog.format(fmt)
+    if lazy.is_lazy(codes):
+        return lazy.apply(
+            lambda chunk, **_: decode(chunk, source, dtype=dtype),
+            codes, fmt=source, rule=DEFAULT, random=None, rng=None, flags=flags, out=out,
+        )  # fmt: skip
     operand = codes_operand(codes, source)
     if dtype is None and isinstance(out, np.ndarray):
         dtype = out.dtype
     given, carrier = float_dtype(source, dtype)
-    return _convert(operand, carrier, DEFAULT, given, out)
+    return _convert(operand, carrier, DEFAULT, given, _no_random, flags, out)
 
 
 def quantize(
@@ -133,6 +168,10 @@ def quantize(
     rounding: Rounding | str | None = None,
     saturation: Saturation | str | None = None,
     projection: Projection | None = None,
+    profile: Profile | str | None = None,
+    random: npt.ArrayLike | None = None,
+    rng: int | np.random.Generator | None = None,
+    flags: Array | None = None,
     out: Array | None = None,
 ) -> Any:
     """Round real values to values that a format has: decode of encode, in one pass.
@@ -142,7 +181,7 @@ def quantize(
 
     Parameters
     ----------
-    values, fmt, rounding, saturation, projection
+    values, fmt, rounding, saturation, projection, profile, random, rng, flags
         As for `encode`.
     out : array of float, shape (...), optional
         May be `values` itself. Untouched if the call fails.
@@ -163,27 +202,18 @@ def quantize(
     As for `encode`.
     """
     target = catalog.format(fmt)
-    rule = projection_of(rounding, saturation, projection)
+    rule = projection_of(target, rounding, saturation, projection, profile)
+    if lazy.is_lazy(values):
+        verb = functools.partial(quantize, fmt=target, projection=rule)
+        return lazy.apply(verb, values, fmt=target, rule=rule, random=random, rng=rng, flags=flags, out=out)
     operand = values_operand(values)
     if isinstance(out, np.ndarray):
         asked: object = out.dtype
     else:
         asked = operand.array.dtype if hasattr(values, "dtype") and keeps_dtype(operand.array, target) else None
     given, carrier = float_dtype(target, asked)
-    words = lower_target(target, rule)
-    place = output(out, given, operand.array.shape, f"values of {target.name!r}")
-    flat, whole = _room(operand, given, place, may_refuse(words))
-    count, first = kernels.convert_twice(
-        operand.codes,
-        operand.source,
-        words,
-        lower_source(target),
-        _bits(flat),
-        lower_target(carrier, DEFAULT),
-    )
-    if count:
-        refuse_operands(operand, target, rule, count, first)
-    return _deliver(whole, place)
+    integers = integers_for(rule.rounding, target, operand.array.shape, random, rng)
+    return _convert(operand, target, rule, given, integers, flags, out, carrier)
 
 
 def cast(
@@ -194,6 +224,10 @@ def cast(
     rounding: Rounding | str | None = None,
     saturation: Saturation | str | None = None,
     projection: Projection | None = None,
+    profile: Profile | str | None = None,
+    random: npt.ArrayLike | None = None,
+    rng: int | np.random.Generator | None = None,
+    flags: Array | None = None,
     out: Array | None = None,
 ) -> Any:
     """Convert codes of one format to codes of another, rounding once.
@@ -206,7 +240,7 @@ def cast(
     codes : array_like of integer, shape (...)
         As for `decode`.
     source, target : Format, str or dtype
-    rounding, saturation, projection, out
+    rounding, saturation, projection, profile, random, rng, flags, out
         As for `encode`.
 
     Returns
@@ -223,21 +257,61 @@ def cast(
     As for `encode`.
     """
     origin, goal = catalog.format(source), catalog.format(target)
-    rule = projection_of(rounding, saturation, projection)
-    return _encode(codes_operand(codes, origin), goal, rule, out)
+    rule = projection_of(goal, rounding, saturation, projection, profile)
+    if lazy.is_lazy(codes):
+        verb = functools.partial(cast, source=origin, target=goal, projection=rule)
+        return lazy.apply(verb, codes, fmt=goal, rule=rule, random=random, rng=rng, flags=flags, out=out)
+    return _encode(codes_operand(codes, origin), goal, rule, random, rng, flags, out)
 
 
-def _encode(operand: Operand, fmt: Format, rule: Projection, out: Array | None) -> Any:
-    return _convert(operand, fmt, rule, code_dtype(fmt), out)
+def _encode(
+    operand: Operand, fmt: Format, rule: Projection, random: object, rng: object, flags: object, out: object
+) -> Any:
+    integers = integers_for(rule.rounding, fmt, operand.array.shape, random, rng)
+    return _convert(operand, fmt, rule, code_dtype(fmt), integers, flags, out)
 
 
-def _convert(operand: Operand, fmt: Format, rule: Projection, given: np.dtype[Any], out: Array | None) -> Any:
+def _convert(
+    operand: Operand,
+    fmt: Format,
+    rule: Projection,
+    given: np.dtype[Any],
+    integers: Array,
+    flags: object,
+    out: object,
+    carrier: Format | None = None,
+) -> Any:
+    """Convert to a format, and back to a type that carries its values if one is named."""
     words = lower_target(fmt, rule)
-    place = output(out, given, operand.array.shape, f"{fmt.name!r}")
+    shape = operand.array.shape
+    place = output(out, given, shape, f"{'values' if carrier else 'codes'} of {fmt.name!r}")
+    signals = output(flags, np.dtype(np.uint8), shape, "flags", name="flags")
     flat, whole = _room(operand, given, place, may_refuse(words))
-    count, first = kernels.convert(operand.codes, operand.source, _bits(flat), words)
+    raised = np.zeros(0 if signals is None else operand.codes.size, np.uint8)
+    codes, source = operand.codes, lower_source(operand.fmt, rule.subnormals in ("flush_operands", "flush_both"))
+
+    at = operand.fmt
+    earlier = np.zeros_like(raised)
+    for stop in rule.via:
+        if not stop.contains(at):
+            passed = np.empty(codes.size, code_dtype(stop))
+            count, first = kernels.convert(codes, source, passed, lower_target(stop, DEFAULT), _no_random, raised)
+            if count:
+                refuse_operands(operand, stop, DEFAULT, count, first)
+            codes, source, at = passed, lower_source(stop), stop
+            earlier |= raised
+
+    if carrier is None:
+        count, first = kernels.convert(codes, source, _bits(flat), words, integers, raised)
+    else:
+        last = lower_target(carrier, DEFAULT)
+        count, first = kernels.convert_twice(
+            codes, source, words, lower_source(fmt), _bits(flat), last, integers, raised
+        )
     if count:
         refuse_operands(operand, fmt, rule, count, first)
+    if signals is not None:
+        signals[...] = (raised | earlier).reshape(shape)
     return _deliver(whole, place)
 
 

@@ -24,19 +24,26 @@ import numpy.typing as npt
 
 from lowprec.kernels.jit import bit_length, inlined, jit
 from lowprec.kernels.params import REFUSED, Grid, Params, Side, Source
+from lowprec.spec.projection import Flag
 
 __all__ = ["convert", "convert_twice"]
 
 Codes = npt.NDArray[np.unsignedinteger[Any]]
+Words = npt.NDArray[np.uint32]
+Flags = npt.NDArray[np.uint8]
 
 _U = np.uint64
 _I = np.int64
-_0, _1 = _U(0), _U(1)
+_0, _1, _63, _64 = _U(0), _U(1), _U(63), _U(64)
+_HALF = _U(1 << 63)
 _ONES = _U(0xFFFFFFFFFFFFFFFF)
 _REFUSED = _U(REFUSED)
 
 _SIDES, _SIDE = len(Grid._fields), len(Side._fields)
-_FINITE, _INFINITY, _NAN = 0, 1, 2
+_FINITE, _INFINITY, _NAN, _SIGNALING, _FLUSHED = 0, 1, 2, 3, 4
+_INEXACT, _UNDERFLOW, _OVERFLOW, _INVALID = (
+    _U(flag) for flag in (Flag.INEXACT, Flag.UNDERFLOW, Flag.OVERFLOW, Flag.INVALID)
+)
 
 
 @inlined
@@ -54,14 +61,28 @@ def load_source(words: Params) -> Source:
         words[8],
         words[9],
         words[10],
-        _I(words[11]),
+        words[11],
+        _I(words[12]),
+        words[13],
     )
 
 
 @inlined
 def load_grid(words: Params) -> Grid:
     """The grid of a target, in locals."""
-    return Grid(words[0], words[1], words[2], _I(words[3]), _I(words[4]), _I(words[5]))
+    return Grid(
+        words[0],
+        words[1],
+        words[2],
+        _I(words[3]),
+        _I(words[4]),
+        _I(words[5]),
+        _I(words[6]),
+        words[7],
+        words[8],
+        words[9],
+        words[10],
+    )
 
 
 @inlined
@@ -79,6 +100,10 @@ def load_side(words: Params, negative: bool) -> Side:
         words[i + 7],
         words[i + 8],
         words[i + 9],
+        words[i + 10],
+        words[i + 11],
+        words[i + 12],
+        words[i + 13],
     )
 
 
@@ -96,92 +121,173 @@ def read(code: np.uint64, source: Source) -> tuple[int, bool, np.uint64, np.int6
     if magnitude > source.max_magnitude:
         if magnitude == source.infinity:
             return _INFINITY, negative, _0, _I(0)
-        return _NAN, negative and source.keeps_nan_sign != _0, _0, _I(0)
+        kind = _NAN if magnitude & source.quiet != _0 else _SIGNALING
+        return kind, negative and source.keeps_nan_sign != _0, _0, _I(0)
     field = (magnitude >> source.trailing_bits) & source.field_mask
     significand = magnitude & source.trailing_mask
     if field >= source.lowest:
         significand |= _1 << source.trailing_bits
     else:
+        if source.flush != _0 and significand != _0:
+            return _FLUSHED, negative, _0, _I(0)
         field = source.lowest
     return _FINITE, negative, significand, source.exponent + _I(field)
 
 
 @inlined
+def takes_farther(tail: np.uint64, odd: bool, random: np.uint64, grid: Grid, side: Side) -> bool:
+    """Whether the farther code is taken, for a tail below one gap."""
+    if grid.bits == _0:
+        return tail > (side.limit_odd if odd else side.limit_even)
+    whole = _1 << grid.bits
+    if grid.variant == _1:
+        return (tail >> (_63 - grid.bits)) + _U(2) * random + _1 >= _U(2) * whole
+    share = tail >> (_64 - grid.bits)
+    if grid.variant == _U(2):
+        rest = tail << grid.bits
+        share += _U(rest > _HALF or (rest == _HALF and share & _1 != _0))
+    return share + random >= whole
+
+
+@inlined
+def is_tiny(
+    significand: np.uint64, exponent: np.int64, lead: np.int64, random: np.uint64, grid: Grid, side: Side
+) -> bool:
+    """Whether a value below the smallest normal stays below it, rounded with an unbounded exponent."""
+    if lead < grid.tiny - _I(1):
+        return True
+    shift = lead - _I(grid.trailing_bits) - exponent
+    kept, tail = split(significand, shift)
+    highest = (_U(2) << grid.trailing_bits) - _1
+    if kept != highest:
+        return True
+    # On the continued grid the code is kept - 2**trailing_bits: even where there are no trailing bits.
+    odd = grid.trailing_bits != _0
+    return not takes_farther(tail, odd, random, grid, side)
+
+
+@inlined
 def project(
-    kind: int, negative: bool, significand: np.uint64, exponent: np.int64, grid: Grid, words: Params
-) -> np.uint64:
-    """The code of a real number: round, then saturate, then encode."""
+    kind: int,
+    negative: bool,
+    significand: np.uint64,
+    exponent: np.int64,
+    random: np.uint64,
+    grid: Grid,
+    words: Params,
+) -> tuple[np.uint64, np.uint64]:
+    """The code of a real number, and what it signals: round, then saturate, then encode."""
     side = load_side(words, negative)
     if kind != _FINITE:
-        return side.infinity if kind == _INFINITY else side.nan
+        if kind == _INFINITY:
+            return side.infinity, side.infinity_invalid
+        if kind == _FLUSHED:
+            return side.zero, side.zero_invalid | _INEXACT
+        return side.nan, side.nan_invalid if kind == _NAN else _INVALID
     if significand == _0:
-        return side.zero
+        return side.zero, side.zero_invalid
 
     lead = exponent + bit_length(significand) - _I(1)
-    magnitude, tail = side.max_magnitude, _ONES
+    magnitude, tail, beyond, below = side.max_magnitude, _ONES, True, False
     if lead <= grid.top:
-        magnitude, tail = nearer_magnitude(significand, exponent, lead, grid)
+        magnitude, tail, below = nearer_magnitude(significand, exponent, lead, grid)
         # Past the next code of the continued grid every tail counts as a full one.
-        if magnitude > side.max_magnitude:
+        beyond = magnitude > side.max_magnitude
+        if beyond:
             magnitude, tail = side.max_magnitude, _ONES
 
-    limit = (side.limit_odd & (_0 - (magnitude & _1))) | (side.limit_even & ((magnitude & _1) - _1))
+    flags = _U(tail != _0) * _INEXACT
+    if below:
+        flags = _INEXACT | _UNDERFLOW
+    if grid.bits == _0:
+        # Without a branch: which way to round is anyone's guess.
+        odd = magnitude & _1
+        farther = tail > ((side.limit_odd & (_0 - odd)) | (side.limit_even & (odd - _1)))
+    else:
+        farther = beyond or takes_farther(tail, magnitude & _1 != _0, random, grid, side)
+    if grid.before != _0 and magnitude == side.max_magnitude and tail != _0:
+        beyond = farther = True
+    if lead < grid.tiny and (flags != _0 or grid.flush != _0):
+        if is_tiny(significand, exponent, lead, random, grid, side):
+            flags |= _U(flags != _0) * _UNDERFLOW
+            if grid.flush != _0:
+                return side.rounded_zero, _INEXACT | _UNDERFLOW
     # Codes are ordered by value, so a carry out of the trailing bits into the exponent field is right.
-    magnitude += _U(tail > limit)
-    if magnitude > side.max_magnitude:
-        return side.overflow
-    if magnitude == _0:
-        return side.rounded_zero
+    magnitude += _U(farther)
+    if beyond or magnitude > side.max_magnitude:
+        flags |= _OVERFLOW | _INEXACT
+        if magnitude > side.max_magnitude:
+            return side.overflow, flags | side.negative_invalid
+    if magnitude == _0 and grid.hidden == _0:
+        return side.rounded_zero, flags
     if side.base == _REFUSED:
-        return _REFUSED
-    return (side.base + side.step * magnitude) & grid.mask
+        return _REFUSED, flags
+    return (side.base + side.step * magnitude) & grid.mask, flags | side.negative_invalid
+
+
+@inlined
+def split(significand: np.uint64, shift: np.int64) -> tuple[np.uint64, np.uint64]:
+    """What lies above and what lies below a bit `shift` places up; the latter in units of 2**-64."""
+    if shift <= _I(0):
+        return significand << _U(-shift), _0
+    if shift < _I(64):
+        return significand >> _U(shift), significand << _U(_I(64) - shift)
+    below = _U(min(shift - _I(64), _I(63)))
+    tail = significand >> below
+    if tail << below != significand:
+        tail |= _1
+    return _0, tail
 
 
 @inlined
 def nearer_magnitude(
     significand: np.uint64, exponent: np.int64, lead: np.int64, grid: Grid
-) -> tuple[np.uint64, np.uint64]:
-    """The nearest magnitude not farther from zero, on the continued grid, and the tail."""
+) -> tuple[np.uint64, np.uint64, bool]:
+    """The nearest magnitude not farther from zero, on the continued grid; the tail; whether there is none."""
     binade = min(max(lead, grid.emin), grid.cap)
-    shift = binade - _I(grid.trailing_bits) - exponent
-    if shift <= _I(0):
-        kept, tail = significand << _U(-shift), _0
-    elif shift < _I(64):
-        kept, tail = significand >> _U(shift), significand << _U(_I(64) - shift)
-    else:
-        below = _U(min(shift - _I(64), _I(63)))
-        tail = significand >> below
-        if tail << below != significand:
-            tail |= _1
-        kept = _0
-    if kept < grid.hidden:  # below the smallest value of a format without zero
-        return _0, _0
-    return kept - grid.hidden + (_U(binade - grid.emin) << grid.trailing_bits), tail
+    kept, tail = split(significand, binade - _I(grid.trailing_bits) - exponent)
+    if kept < grid.hidden:  # below the smallest value of a format without zero: that is what it becomes
+        return _0, _0, True
+    return kept - grid.hidden + (_U(binade - grid.emin) << grid.trailing_bits), tail, False
 
 
 @jit
-def convert(codes: Codes, source_words: Params, out: Codes, target_words: Params) -> tuple[int, int]:
+def convert(
+    codes: Codes, source_words: Params, out: Codes, target_words: Params, random: Words, flags: Flags
+) -> tuple[int, int]:
     """Write to `out` what `codes` become; count the refused operands and find the first.
 
-    `codes` and `out` are one-dimensional, of the same size, and do not overlap.
+    `codes` and `out` are one-dimensional, of the same size, and do not overlap. `random` is of that
+    size too for stochastic modes, `flags` if they are wanted; otherwise they are empty.
     """
     source, grid = load_source(source_words), load_grid(target_words)
     refused, first = 0, -1
+    stochastic, signals = random.size > 0, flags.size > 0
     for i in range(codes.size):
         kind, negative, significand, exponent = read(_U(codes[i]), source)
-        code = project(kind, negative, significand, exponent, grid, target_words)
+        word = _U(random[i]) if stochastic else _0
+        code, flag = project(kind, negative, significand, exponent, word, grid, target_words)
         if code == _REFUSED:
             refused += 1
             if first < 0:
                 first = i
-        else:
-            out[i] = code
+            continue
+        out[i] = code
+        if signals:
+            flags[i] = flag
     return refused, first
 
 
 @jit
 def convert_twice(
-    codes: Codes, source_words: Params, target_words: Params, read_words: Params, out: Codes, out_words: Params
+    codes: Codes,
+    source_words: Params,
+    target_words: Params,
+    read_words: Params,
+    out: Codes,
+    out_words: Params,
+    random: Words,
+    flags: Flags,
 ) -> tuple[int, int]:
     """As `convert` to a target and from it, without the codes in between.
 
@@ -190,14 +296,19 @@ def convert_twice(
     source, grid = load_source(source_words), load_grid(target_words)
     reader, carrier = load_source(read_words), load_grid(out_words)
     refused, first = 0, -1
+    stochastic, signals = random.size > 0, flags.size > 0
     for i in range(codes.size):
         kind, negative, significand, exponent = read(_U(codes[i]), source)
-        code = project(kind, negative, significand, exponent, grid, target_words)
+        word = _U(random[i]) if stochastic else _0
+        code, flag = project(kind, negative, significand, exponent, word, grid, target_words)
         if code == _REFUSED:
             refused += 1
             if first < 0:
                 first = i
-        else:
-            kind, negative, significand, exponent = read(code, reader)
-            out[i] = project(kind, negative, significand, exponent, carrier, out_words)
+            continue
+        kind, negative, significand, exponent = read(code, reader)
+        value, _ = project(kind, negative, significand, exponent, _0, carrier, out_words)
+        out[i] = value
+        if signals:
+            flags[i] = flag
     return refused, first

@@ -15,7 +15,7 @@ import numpy as np
 import numpy.typing as npt
 
 from lowprec.spec.format import Format, Sign
-from lowprec.spec.projection import Projection, Saturation
+from lowprec.spec.projection import Flag, Projection, Saturation
 from lowprec.spec.rounding import Threshold
 
 __all__ = ["REFUSED", "Grid", "Params", "Side", "Source", "lower_source", "lower_target", "may_refuse"]
@@ -40,11 +40,13 @@ class Source(NamedTuple):
     max_magnitude: Word  #: of finite codes
     infinity: Word  #: magnitude of infinity; all ones, which no magnitude past the largest is, where there is none
     keeps_nan_sign: Word  #: 1 where the sign of a NaN counts
+    quiet: Word  #: the bit of a NaN that is clear in signaling ones, or all ones
     trailing_bits: Word
     trailing_mask: Word  #: all ones where there is no exponent field
     field_mask: Word  #: 0 where there is no exponent field
     lowest: Word  #: the lowest exponent field that has a leading one
     exponent: Word  #: of the last bit of the significand is this plus the field
+    flush: Word  #: 1 where subnormal operands become zeros
 
 
 class Grid(NamedTuple):
@@ -56,6 +58,11 @@ class Grid(NamedTuple):
     emin: Word
     cap: Word  #: the largest exponent whose grid is its own: emin for fixed point
     top: Word  #: values of a larger exponent lie beyond every finite code and its tie
+    tiny: Word  #: the exponent below which values may be tiny: emin, or none
+    flush: Word  #: 1 where tiny results become zeros
+    before: Word  #: 1 where overflow is judged on the operand
+    bits: Word  #: random bits, 0 for deterministic modes
+    variant: Word  #: of a stochastic mode: 0 for A, 1 for B, 2 for C
 
 
 class Side(NamedTuple):
@@ -74,6 +81,10 @@ class Side(NamedTuple):
     overflow: Word
     infinity: Word
     nan: Word
+    negative_invalid: Word  #: flags: INVALID where the format has no counterpart for such an operand, else 0
+    zero_invalid: Word
+    infinity_invalid: Word
+    nan_invalid: Word
 
 
 _ONES = (1 << 64) - 1
@@ -87,8 +98,8 @@ _LIMITS = {
 
 
 @functools.lru_cache(maxsize=1024)
-def lower_source(fmt: Format) -> Params:
-    """What a kernel needs to read codes of a format."""
+def lower_source(fmt: Format, flush: bool = False) -> Params:
+    """What a kernel needs to read codes of a format, and whether it reads subnormals as zeros."""
     t = fmt.trailing_bits
     fields = fmt.exponent_bits > 0
     return _array(
@@ -100,11 +111,13 @@ def lower_source(fmt: Format) -> Params:
             max_magnitude=fmt.max_magnitude + (fmt.sign is Sign.TWOS_COMPLEMENT),
             infinity=_ONES if fmt.infinity_code is None else fmt.infinity_code,
             keeps_nan_sign=fmt.has_signed_nan,
+            quiet=1 << (t - 1) if t and fmt.infinity and fmt.nans == (1 << t) - 1 else _ONES,
             trailing_bits=t,
             trailing_mask=(1 << t) - 1 if fields else _ONES,
             field_mask=_ONES if fields else 0,
             lowest=1 if fmt.subnormals else 0,
             exponent=-fmt.bias - t,
+            flush=flush and fields,
         )
     )
 
@@ -138,6 +151,11 @@ def lower_target(fmt: Format, projection: Projection) -> Params:
         emin=fmt.emin,
         cap=1 << 30 if fmt.exponent_bits else fmt.emin,
         top=fmt.emax + 1,
+        tiny=fmt.emin if fmt.exponent_bits and fmt.subnormals else -(1 << 30),
+        flush=projection.subnormals in ("flush_results", "flush_both"),
+        before=projection.overflow_test == "before",
+        bits=projection.rounding.bits,
+        variant={"B": 1, "C": 2}.get(projection.rounding.variant, 0),
     )
     sides = [
         Side(
@@ -151,6 +169,10 @@ def lower_target(fmt: Format, projection: Projection) -> Params:
             overflow=overflows[negative],
             infinity=infinities[negative],
             nan=nans[negative],
+            negative_invalid=Flag.INVALID if negative and fmt.sign is Sign.UNSIGNED else 0,
+            zero_invalid=0 if fmt.subnormals else Flag.INVALID,
+            infinity_invalid=0 if fmt.infinity else Flag.INVALID,
+            nan_invalid=0 if fmt.has_nan else Flag.INVALID,
         )
         for negative in (False, True)
     ]
@@ -184,12 +206,33 @@ def _signs(fmt: Format, projection: Projection) -> tuple[list[int], list[int]]:
     return [0, _negative_result(fmt, projection)], [1, 0]
 
 
+def _nan_results(fmt: Format, projection: Projection) -> list[int] | None:
+    """The NaNs that results become, for + and for -; None where there are none."""
+    override = projection.nan_code
+    if override is not None:
+        if override >= 1 << fmt.width:
+            raise ValueError(
+                f"nan_code={override:#x} of a projection is no code of {fmt.name!r}; use 0 to {(1 << fmt.width) - 1:#x}"
+            )
+        signed = fmt.sign is Sign.MAGNITUDE and not override & fmt.sign_code
+        return [override, override | fmt.sign_code if signed else override]
+    if fmt.nan_code is None:
+        return None
+    return [fmt.nan_code, fmt.nan_code | fmt.sign_code if fmt.has_signed_nan else fmt.nan_code]
+
+
+def _result_nans(fmt: Format, projection: Projection) -> list[int] | None:
+    """What a number without a counterpart becomes where that is NaN: only in formats that have one."""
+    return _nan_results(fmt, projection) if fmt.has_nan else None
+
+
 def _negative_result(fmt: Format, projection: Projection) -> int:
     """What every non-zero negative result becomes in an unsigned format."""
     if projection.negative == "error":
         return REFUSED
-    if projection.negative == "nan" and fmt.nan_code is not None:
-        return fmt.nan_code
+    nans = _result_nans(fmt, projection)
+    if projection.negative == "nan" and nans is not None:
+        return nans[1]
     return _zeros(fmt, projection)[0]
 
 
@@ -197,10 +240,8 @@ def _beyond(fmt: Format, projection: Projection, extremes: list[int]) -> list[in
     """Infinities; NaNs where there are none; the extremes where there are no NaNs either."""
     if fmt.infinity_code is not None:
         codes = [fmt.infinity_code, fmt.infinity_code | fmt.sign_code]
-    elif fmt.nan_code is not None:
-        codes = [fmt.nan_code, fmt.nan_code | fmt.sign_code if fmt.has_signed_nan else fmt.nan_code]
     else:
-        codes = list(extremes)
+        codes = list(_result_nans(fmt, projection) or extremes)
     if fmt.sign is Sign.UNSIGNED and projection.negative != "drop_sign":
         codes[1] = _negative_result(fmt, projection)
     return codes
@@ -209,14 +250,16 @@ def _beyond(fmt: Format, projection: Projection, extremes: list[int]) -> list[in
 def _zeros(fmt: Format, projection: Projection) -> list[int]:
     if fmt.subnormals:
         return [0, fmt.sign_code if fmt.has_negative_zero else 0]
-    if projection.zero == "smallest" or fmt.nan_code is None:
+    nans = _result_nans(fmt, projection)
+    if projection.zero == "smallest" or nans is None:
         return [0, fmt.sign_code]
-    return [fmt.nan_code, fmt.nan_code | fmt.sign_code if fmt.has_signed_nan else fmt.nan_code]
+    return nans
 
 
 def _nans(fmt: Format, projection: Projection, extremes: list[int], zeros: list[int]) -> list[int]:
-    if fmt.nan_code is not None:
-        codes = [fmt.nan_code, fmt.nan_code | fmt.sign_code if fmt.has_signed_nan else fmt.nan_code]
+    codes = _nan_results(fmt, projection)
+    if codes is not None:
+        pass
     elif projection.nan == "error":
         return [REFUSED, REFUSED]
     elif projection.nan == "max":

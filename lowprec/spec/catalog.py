@@ -10,7 +10,8 @@ import re
 from collections.abc import Mapping
 from types import MappingProxyType
 
-from lowprec.spec.format import Carrier, Format, Sign, finite, fixed, fn, fnuz, ieee, p3109, power_of_two
+from lowprec.spec.families import finite, fixed, fn, fnuz, ieee, p3109, power_of_two
+from lowprec.spec.format import Carrier, Format, Sign
 
 __all__ = ["CARRIERS", "FORMATS", "P3109_UP_TO_8", "carrier", "format", "ml_dtypes_name"]
 
@@ -223,5 +224,5 @@ def _spelled(name: object) -> str | None:
 def _no_target(name: str) -> str:
     return (
         f"{name!r} is a type that values come in, not a format to encode to: lowprec carries values in float64 and "
-        f"codes in at most 32 bits. Use 'binary32' or narrower; for integers, `lowprec.spec.format.fixed`"
+        f"codes in at most 32 bits. Use 'binary32' or narrower; for integers, `lowprec.spec.families.fixed`"
     )

@@ -20,7 +20,7 @@ import struct
 from dataclasses import dataclass
 from fractions import Fraction
 
-__all__ = ["Carrier", "Format", "Sign", "fixed", "finite", "fn", "fnuz", "ieee", "p3109", "power_of_two"]
+__all__ = ["Carrier", "Format", "Sign", "exact_float"]
 
 
 class Sign(enum.Enum):
@@ -41,7 +41,7 @@ class Format:
     Magnitude codes run 0, 1, 2, ... in order of value. From the top down they are spent on
     `nans` NaNs, then on one infinity if `infinity`; all that remain are finite.
 
-    >>> e4m3fn = fn("e4m3fn", 4, 3)
+    >>> e4m3fn = Format(name="e4m3fn", exponent_bits=4, trailing_bits=3, bias=7, nans=1)
     >>> e4m3fn.max_finite, e4m3fn.min_subnormal, hex(e4m3fn.nan_code)
     (448.0, 0.001953125, '0x7f')
 
@@ -201,7 +201,7 @@ class Format:
         The rule is continued past `max_finite` as if the exponent were unbounded, which is
         what overflow is judged on.
 
-        >>> fn("e4m3fn", 4, 3).scaled(0x7E)
+        >>> Format(name="e4m3fn", exponent_bits=4, trailing_bits=3, bias=7, nans=1).scaled(0x7E)
         (14, 5)
         """
         t = self.trailing_bits
@@ -266,7 +266,7 @@ class Format:
     def eps(self) -> float | None:
         """The ulp of 1, or None where 1 has no code or no finite neighbour above.
 
-        >>> ieee("binary16", 5, 10).eps == 2**-10
+        >>> Format(name="binary16", exponent_bits=5, trailing_bits=10, bias=15).eps == 2**-10
         True
         """
         if not self.exponent_bits:
@@ -279,27 +279,40 @@ class Format:
         return exact_float(1, self.scaled(one)[1])
 
     def contains(self, other: Format) -> bool:
-        """Whether every number, infinity and signed zero of `other` is one of this format's too.
+        """Whether all that `other` has is in this format too: numbers, signed zeros, infinities, NaN.
 
-        >>> ieee("binary32", 8, 23).contains(ieee("bfloat16", 8, 7))
+        >>> binary32 = Format(name="binary32", exponent_bits=8, trailing_bits=23, bias=127)
+        >>> binary32.contains(Format(name="e4m3", exponent_bits=4, trailing_bits=3, bias=7))
         True
         """
-        if other.infinity and not self.infinity or other.has_nan and not self.has_nan:
+        lacks = (
+            (other.infinity and not self.infinity)
+            or (other.has_nan and not self.has_nan)
+            or (other.subnormals and not self.subnormals)
+            or (other.has_negative_zero and not self.has_negative_zero)
+            or (other.sign is not Sign.UNSIGNED and self.sign is Sign.UNSIGNED)
+        )
+        if lacks:
             return False
-        if other.has_negative_zero and not self.has_negative_zero or other.subnormals and not self.subnormals:
-            return False
-        if self.sign is Sign.UNSIGNED and other.sign is not Sign.UNSIGNED:
-            return False
-        ours, theirs = self._extreme_magnitude, other._extreme_magnitude
-        if self.sign is Sign.TWOS_COMPLEMENT and other.sign is not Sign.TWOS_COMPLEMENT:
-            ours = self.max_magnitude
-        if _fraction(*self.scaled(ours)) < _fraction(*other.scaled(theirs)):
-            return False
-        if self.exponent_bits and self.precision < min(other.precision, other.max_magnitude.bit_length()):
-            return False
-        if not self.subnormals:  # values below the smallest have no code, whatever their precision
-            return other.emin >= self.emin and not other.subnormals
-        return self.scaled(0)[1] <= other.scaled(0)[1]
+        sides = [(self.max_magnitude, other.max_magnitude)]
+        if other.sign is not Sign.UNSIGNED:
+            sides.append((self._extreme_magnitude, other._extreme_magnitude))
+        return all(self._holds(ours, other, theirs) for ours, theirs in sides)
+
+    def _holds(self, ours: int, other: Format, theirs: int) -> bool:
+        """Whether the magnitudes of `other` up to `theirs` are values of this format's up to `ours`."""
+        first = 1 if other.subnormals else 0
+        while first <= theirs:
+            significand, exponent = other.scaled(first)
+            lead = significand.bit_length() - 1 + exponent
+            # Magnitudes of one binade are consecutive multiples of one step; the last may be cut short.
+            last = min(theirs, first + (1 << (significand.bit_length() - 1)) - 1)
+            size = exponent if last > first else exponent + (significand & -significand).bit_length() - 1
+            step = self.scaled(0)[1] if not self.exponent_bits else max(lead, self.emin) - self.trailing_bits
+            if size < step or (not self.subnormals and lead < self.emin):
+                return False
+            first = last + 1
+        return _fraction(*self.scaled(ours)) >= _fraction(*other.scaled(theirs))
 
     # -- text -----------------------------------------------------------------------------------
 
@@ -351,152 +364,3 @@ def exact_float(significand: int, exponent: int) -> float:
 
 def _fraction(significand: int, exponent: int) -> Fraction:
     return Fraction(significand << max(exponent, 0), 1 << max(-exponent, 0))
-
-
-# -- families -------------------------------------------------------------------------------------
-
-
-def ieee(name: str, exponent_bits: int, trailing_bits: int, *, source: str = "IEEE754") -> Format:
-    """An IEEE 754 interchange format: infinities, and NaNs in the rest of the top binade.
-
-    >>> ieee("binary16", 5, 10).max_finite
-    65504.0
-    """
-    return Format(
-        name=name,
-        exponent_bits=exponent_bits,
-        trailing_bits=trailing_bits,
-        bias=_half_range(exponent_bits),
-        nans=(1 << trailing_bits) - 1,
-        infinity=True,
-        source=source,
-    )
-
-
-def fn(name: str, exponent_bits: int, trailing_bits: int, *, source: str = "OFP8") -> Format:
-    """A finite format with one NaN at the top of each sign: "fn" of e4m3fn.
-
-    >>> fn("e4m3fn", 4, 3).max_finite
-    448.0
-    """
-    return Format(
-        name=name,
-        exponent_bits=exponent_bits,
-        trailing_bits=trailing_bits,
-        bias=_half_range(exponent_bits),
-        nans=1,
-        source=source,
-    )
-
-
-def fnuz(name: str, exponent_bits: int, trailing_bits: int, *, bias: int | None = None, source: str = "FNUZ") -> Format:
-    """A finite format whose one NaN has the code of -0; its bias is one more than IEEE's.
-
-    >>> fnuz("e4m3fnuz", 4, 3).max_finite
-    240.0
-    """
-    return Format(
-        name=name,
-        exponent_bits=exponent_bits,
-        trailing_bits=trailing_bits,
-        bias=_half_range(exponent_bits) + 1 if bias is None else bias,
-        negative_zero=False,
-        source=source,
-    )
-
-
-def finite(name: str, exponent_bits: int, trailing_bits: int, *, source: str = "OCPMX") -> Format:
-    """A format where every code is a number.
-
-    >>> finite("e2m1fn", 2, 1).max_finite
-    6.0
-    """
-    return Format(
-        name=name,
-        exponent_bits=exponent_bits,
-        trailing_bits=trailing_bits,
-        bias=_half_range(exponent_bits),
-        source=source,
-    )
-
-
-def p3109(width: int, precision: int, *, signed: bool = True, extended: bool = True) -> Format:
-    """A format of the IEEE P3109 draft, named as it names them.
-
-    Parameters
-    ----------
-    width : int
-        3 to 16 (K in the draft).
-    precision : int
-        1 to width - 1 if signed, else to width (P in the draft).
-    signed, extended : bool
-        Extended formats have infinities.
-
-    Raises
-    ------
-    ValueError
-        Outside those ranges, or values that float64 does not hold.
-
-    Source
-    ------
-    [P3109] draft 4.0, section 4.
-
-    >>> p3109(8, 3).name, p3109(8, 3).max_finite
-    ('binary8p3se', 49152.0)
-    """
-    name = f"binary{width}p{precision}{'s' if signed else 'u'}{'e' if extended else 'f'}"
-    if not 3 <= width <= 16:
-        raise ValueError(f"width={width} of P3109 format {name!r} is out of range; use 3 to 16")
-    if not 1 <= precision <= width - signed:
-        raise ValueError(f"precision={precision} of P3109 format {name!r} is out of range; use 1 to {width - signed}")
-    return Format(
-        name=name,
-        exponent_bits=width - precision + (not signed),
-        trailing_bits=precision - 1,
-        bias=1 << (width - precision - signed),
-        sign=Sign.MAGNITUDE if signed else Sign.UNSIGNED,
-        nans=0 if signed else 1,
-        infinity=extended,
-        negative_zero=not signed,
-        source="P3109",
-    )
-
-
-def power_of_two(name: str, exponent_bits: int, *, source: str = "OCPMX") -> Format:
-    """An unsigned format of powers of two and one NaN, without zero: a block's scale.
-
-    >>> power_of_two("e8m0fnu", 8).max_finite == 2.0**127
-    True
-    """
-    return Format(
-        name=name,
-        exponent_bits=exponent_bits,
-        trailing_bits=0,
-        bias=_half_range(exponent_bits),
-        sign=Sign.UNSIGNED,
-        nans=1,
-        subnormals=False,
-        source=source,
-    )
-
-
-def fixed(name: str, width: int, fraction_bits: int = 0, *, signed: bool = True, source: str = "OCPMX") -> Format:
-    """An integer format, or fixed point: two's complement (or unsigned) times 2**-fraction_bits.
-
-    >>> fixed("int8f6", 8, 6).max_finite
-    1.984375
-    """
-    trailing_bits = width - signed
-    return Format(
-        name=name,
-        exponent_bits=0,
-        trailing_bits=trailing_bits,
-        bias=1 - trailing_bits + fraction_bits,
-        sign=Sign.TWOS_COMPLEMENT if signed else Sign.UNSIGNED,
-        source=source,
-    )
-
-
-def _half_range(exponent_bits: int) -> int:
-    """IEEE's bias: 2**(w - 1) - 1."""
-    return (1 << exponent_bits >> 1) - 1

@@ -365,9 +365,14 @@ def _project(rounding: str, saturation: str) -> Projection:
     from lowprec.spec.projection import Projection
 
     try:
-        return Projection(rounding=rounding, saturation=saturation)  # type: ignore[arg-type]
+        projection = Projection(rounding=rounding, saturation=saturation)  # type: ignore[arg-type]
     except ValueError as error:
         raise click.UsageError(str(error)) from None
+    if projection.rounding.bits:
+        raise click.UsageError(
+            f"rounding {rounding!r} needs a random integer for each operand; use a deterministic mode"
+        )
+    return projection
 
 
 def _deliver(content: bytes, output: Path | None) -> None:

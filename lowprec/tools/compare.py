@@ -223,7 +223,7 @@ def situation(operands: list[int], operation: str, formats: tuple[Format, ...], 
     """Where the exact result lies between the values of its format.
 
     >>> from lowprec.spec.catalog import BINARY32, E4M3FN
-    >>> situation([0x43E80000], "convert", (BINARY32, E4M3FN), DEFAULT)
+    >>> situation([0x3F880000], "convert", (BINARY32, E4M3FN), DEFAULT)
     'at a tie'
     """
     assert operation == "convert"

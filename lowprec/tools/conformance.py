@@ -44,6 +44,7 @@ KINDS = {
     "subnormal operand": "the operand is a subnormal of its own type or of binary32",
     "overflow": "the operand lies beyond the largest finite value, or is infinite",
     "subnormal result": "the operand lies among the format's subnormals",
+    "direction": "the operand lies between two values: the framework took the one farther away",
     "other": "none of these",
 }
 
@@ -245,6 +246,7 @@ def _kinds(framework: Framework, values: Array, got: Array, want: Array, target:
         "tie": _is_tie(some, target),
         "overflow": np.abs(numbers) > target.max_finite,
         "subnormal result": np.abs(numbers) < (target.min_normal or 0),
+        "direction": _is_neighbour(some, got, target),
         "other": np.ones(values.size, bool),
     }
     first: Array = np.argmax([tests[kind] for kind in KINDS], axis=0)
@@ -265,6 +267,12 @@ def _is_tie(values: Array, target: Format) -> Array:
     """Only at a tie do the nearest modes differ."""
     away, toward = (encode(values, target, rounding=mode) for mode in ("nearest_away", "nearest_zero"))
     return np.asarray(away != toward)
+
+
+def _is_neighbour(values: Array, got: Array, target: Format) -> Array:
+    """Where a code is one of the two that the operand lies between."""
+    near = (encode(values, target, rounding=mode) for mode in ("toward_zero", "away_from_zero"))
+    return np.asarray(np.any([got == codes for codes in near], axis=0))
 
 
 def _numbers(values: Array) -> npt.NDArray[np.float64]:

@@ -20,7 +20,8 @@ import lowprec as lp
 from lowprec.oracle import convert as oracle
 from lowprec.oracle.exact import from_float, to_float
 from lowprec.spec import catalog
-from lowprec.spec.format import Format, Sign, finite, fixed, p3109, power_of_two
+from lowprec.spec.families import finite, fixed, p3109, power_of_two
+from lowprec.spec.format import Format, Sign
 from lowprec.spec.projection import Projection, Saturation
 from lowprec.spec.rounding import MODES
 from tests.support import (

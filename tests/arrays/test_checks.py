@@ -34,7 +34,7 @@ AMBIGUOUS = (
 )
 CARRIER = (
     "is a type that values come in, not a format to encode to: lowprec carries values in float64 and codes in at most "
-    "32 bits. Use 'binary32' or narrower; for integers, `lowprec.spec.format.fixed`"
+    "32 bits. Use 'binary32' or narrower; for integers, `lowprec.spec.families.fixed`"
 )
 
 

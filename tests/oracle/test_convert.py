@@ -18,7 +18,8 @@ from hypothesis import given, strategies as st
 from lowprec.oracle.convert import cast, decode, encode, project, steps
 from lowprec.oracle.exact import Special, from_float
 from lowprec.spec import catalog
-from lowprec.spec.format import Format, Sign, fixed, fnuz, p3109
+from lowprec.spec.families import fixed, fnuz, p3109
+from lowprec.spec.format import Format, Sign
 from lowprec.spec.projection import Projection
 from lowprec.spec.rounding import MODES
 from tests.support import MODE_PROJECTIONS, UP_TO_8

@@ -11,7 +11,8 @@ import pytest
 
 import lowprec as lp
 from lowprec.spec import catalog
-from lowprec.spec.format import Format, p3109
+from lowprec.spec.families import p3109
+from lowprec.spec.format import Format
 
 ALIASES = {
     "float32": "binary32",
@@ -183,7 +184,7 @@ def test_types_that_values_come_in_are_no_formats_to_encode_to(given, spelled):
     """As names, dtypes and carriers themselves; the way out is named."""
     message = (
         f"'{spelled}' is a type that values come in, not a format to encode to: lowprec carries values in float64 and "
-        "codes in at most 32 bits. Use 'binary32' or narrower; for integers, `lowprec.spec.format.fixed`"
+        "codes in at most 32 bits. Use 'binary32' or narrower; for integers, `lowprec.spec.families.fixed`"
     )
     with pytest.raises(ValueError, match=f"^{re.escape(message)}$"):
         catalog.format(given)

@@ -13,7 +13,8 @@ from hypothesis import given, strategies as st
 from lowprec.oracle.convert import decode
 from lowprec.oracle.exact import Special
 from lowprec.spec import catalog
-from lowprec.spec.format import Carrier, Format, Sign, exact_float, finite, fixed, fn, fnuz, ieee, p3109, power_of_two
+from lowprec.spec.families import finite, fixed, fn, fnuz, ieee, p3109, power_of_two
+from lowprec.spec.format import Carrier, Format, Sign, exact_float
 from tests.support import CATALOG_UP_TO_8, UP_TO_8
 
 # -- the catalog, as published ----------------------------------------------------------------------

@@ -1,0 +1,209 @@
+"""Random integers for stochastic rounding: one for each element, by its place in the logical array.
+
+Floor 3.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+
+from lowprec.kernels.random import philox_runs
+from lowprec.spec import catalog
+from lowprec.spec.format import Format, Sign
+from lowprec.spec.rounding import Rounding
+
+__all__ = ["check_layout", "integers_for", "key_of", "lanes", "random_bits"]
+
+Words = npt.NDArray[np.uint32]
+
+
+def random_bits(
+    shape: int | Sequence[int],
+    rng: int | np.random.Generator,
+    bits: int,
+    *,
+    origin: Sequence[int] | None = None,
+    within: Sequence[int] | None = None,
+    stream: int = 0,
+) -> Words:
+    """Random integers for any box of a larger array, the same whoever asks for them.
+
+    Element i of the larger array, in C order, has the top `bits` bits of word i of the
+    Philox4x32-10 stream. A verb given `rng=` uses exactly these.
+
+    >>> random_bits(4, 0, 32)
+    array([1713891541, 3781805453, 3159862348, 2600524760], dtype=uint32)
+    >>> random_bits((1, 2), 7, 8, origin=(2, 1), within=(4, 5)) == random_bits((4, 5), 7, 8)[2:3, 1:3]
+    array([[ True,  True]])
+
+    Parameters
+    ----------
+    shape : int or tuple of int
+        Of the box.
+    rng : int or Generator
+        The key, 0 to 2**64 - 1, or a generator to draw one from.
+    bits : int
+        1 to 32.
+    origin : tuple of int, optional
+        Where the box begins in the larger array; by default at its beginning.
+    within : tuple of int, optional
+        The larger array's shape; by default that of the box.
+    stream : int
+        0 for elements, 1 for block scales, 2 + s for step s of an accumulation.
+
+    Returns
+    -------
+    random : array of uint32, of that shape
+        Integers below 2**bits.
+
+    Raises
+    ------
+    ValueError
+        A box that does not lie in the larger array, or a number out of range.
+
+    Source
+    ------
+    [PHILOX]; docs/decisions/0005.
+    """
+    box = (int(shape),) if isinstance(shape, (int, np.integer)) else tuple(int(n) for n in shape)
+    whole = box if within is None else tuple(int(n) for n in within)
+    start = (0,) * len(box) if origin is None else tuple(int(n) for n in origin)
+    if not 1 <= bits <= 32:
+        raise ValueError(f"bits={bits} of random integers is out of range; use 1 to 32")
+    if not 0 <= stream < 1 << 32:
+        raise ValueError(f"stream={stream} is out of range; use 0 to 2**32 - 1")
+    if len(start) != len(box) or len(whole) != len(box):
+        raise ValueError(f"shape={box}, origin={start} and within={whole} must have as many dimensions")
+    if any(low < 0 or size < 0 or low + size > limit for low, size, limit in zip(start, box, whole, strict=True)):
+        raise ValueError(f"a box of shape={box} at origin={start} does not lie within={whole}")
+    key = key_of(rng)
+    out = np.empty(box, np.uint32)
+    if out.size:
+        strides = [int(np.prod(whole[axis + 1 :], dtype=object)) for axis in range(len(whole))]
+        if box == whole or not box:
+            starts, length = np.zeros(1, np.uint64), out.size
+        else:
+            firsts = [np.uint64(low) + np.arange(size, dtype=np.uint64) for low, size in zip(start, box, strict=True)]
+            terms = [first * np.uint64(stride) for first, stride in zip(firsts[:-1], strides[:-1], strict=True)]
+            grids = np.meshgrid(*terms, indexing="ij") if terms else []
+            base = sum(grids, np.zeros(box[:-1], np.uint64)) + firsts[-1][0]
+            starts, length = np.ascontiguousarray(base).reshape(-1), box[-1]
+        philox_runs(out.reshape(-1), starts, length, np.uint64(key), stream, bits)
+    return out
+
+
+def key_of(rng: object) -> int:
+    """The 64-bit key that an `rng` argument stands for."""
+    if isinstance(rng, np.random.Generator):
+        return int(rng.integers(0, 1 << 64, dtype=np.uint64))
+    if isinstance(rng, (bool, np.bool_)) or not isinstance(rng, (int, np.integer)):
+        raise TypeError(f"rng must be an integer, the key, or a numpy.random.Generator, not {rng!r}")
+    if not 0 <= int(rng) < 1 << 64:
+        raise ValueError(f"rng={rng!r} is out of range; use 0 to 2**64 - 1")
+    return int(rng)
+
+
+def lanes(rounding: Rounding, fmt: Format) -> int:
+    """How many elements along the last axis share a word."""
+    if rounding.variant != "ptx_rs":
+        return 1
+    return 2 if fmt.width == 16 else 4
+
+
+def check_layout(rounding: Rounding, fmt: Format) -> None:
+    """Refuse a hardware layout for a format or a number of bits that the hardware does not have."""
+    bits = {
+        "ptx_rs": {
+            catalog.BINARY16: 13,
+            **dict.fromkeys((catalog.BFLOAT16, catalog.E4M3FN, catalog.E5M2, catalog.E2M3FN, catalog.E3M2FN), 16),
+        },
+        "avx10_2": {catalog.E5M2: 8, catalog.E4M3FN: 7},
+    }.get(rounding.variant)
+    if rounding.variant in ("rdna4", "hip"):
+        bits = {fmt: 23 - fmt.trailing_bits} if fmt.width == 8 and fmt.sign is Sign.MAGNITUDE else {}
+    if bits is None:
+        return
+    if fmt not in bits:
+        known = ", ".join(item.name for item in bits) or "signed 8-bit formats"
+        raise ValueError(f"variant={rounding.variant!r} has no conversion to {fmt.name!r}; it has {known}")
+    if rounding.bits != bits[fmt]:
+        raise ValueError(
+            f"variant={rounding.variant!r} takes {bits[fmt]} bits for {fmt.name!r}, not {rounding.bits}; "
+            f"use stochastic({bits[fmt]}, {rounding.variant!r})"
+        )
+
+
+def integers_for(
+    rounding: Rounding, fmt: Format, shape: tuple[int, ...], random: object, rng: object
+) -> npt.NDArray[np.uint32]:
+    """One random integer below 2**bits for each element, flat: as given, drawn, or cut out of words.
+
+    Empty for deterministic modes.
+    """
+    if not rounding.bits:
+        for name, given in (("random", random), ("rng", rng)):
+            if given is not None:
+                raise ValueError(f"{name}= is for stochastic rounding, and rounding {rounding} is not; leave it out")
+        return np.empty(0, np.uint32)
+    if (random is None) == (rng is None):
+        how = "both" if random is not None else "neither"
+        raise ValueError(f"rounding {rounding} needs random= or rng=, and was given {how}; give one of them")
+    check_layout(rounding, fmt)
+    group = lanes(rounding, fmt)
+    words_shape = shape if group == 1 or not shape else (*shape[:-1], -(-shape[-1] // group))
+    word_bits = rounding.bits if rounding.variant in ("A", "B", "C") else 32
+    if random is None:
+        words = random_bits(words_shape, rng, word_bits)  # type: ignore[arg-type]
+    else:
+        words = _given(random, words_shape, word_bits, group)
+    return _cut(words, rounding, group, shape).reshape(-1)
+
+
+def _given(random: object, shape: tuple[int, ...], bits: int, group: int) -> Words:
+    words = np.asarray(random)
+    if words.dtype.kind not in "iu":
+        raise TypeError(f"random must be an array of integers, not of {words.dtype}; lowprec.random_bits makes them")
+    if words.shape != shape:
+        share = f": {group} elements along the last axis share a word" if group > 1 else ""
+        raise ValueError(f"random has shape {words.shape}, but needs {shape}{share}")
+    if words.size and (int(words.min()) < 0 or int(words.max()) >> bits):
+        raise ValueError(f"random must lie in 0 to 2**{bits} - 1, not {int(words.min())} to {int(words.max())}")
+    return words.astype(np.uint32)
+
+
+def _cut(words: Words, rounding: Rounding, group: int, shape: tuple[int, ...]) -> Words:
+    """What each element takes of its word."""
+    bits, variant = np.uint32(rounding.bits), rounding.variant
+    if variant in ("A", "B", "C"):
+        return np.ascontiguousarray(words)
+    if variant == "rdna4":
+        return words >> (np.uint32(32) - bits)
+    if variant == "hip":
+        return words & np.uint32((1 << rounding.bits) - 1)
+    if variant == "avx10_2":
+        return (words & np.uint32(0xFF)) >> (np.uint32(8) - bits)
+    upper, lower = words >> np.uint32(16), words & np.uint32(0xFFFF)
+    if group == 4:
+        lanes_of = [_reversed16(upper), upper, _reversed16(lower), lower]
+    else:
+        low = np.uint32((1 << rounding.bits) - 1)
+        lanes_of = [upper & low, lower & low]
+    spread = np.stack(lanes_of, axis=-1)
+    if not shape:
+        return np.ascontiguousarray(spread[..., 0])
+    flat = spread.reshape(*words.shape[:-1], words.shape[-1] * group)
+    return np.ascontiguousarray(flat[..., : shape[-1]])
+
+
+def _reversed16(words: Words) -> Words:
+    """The 16 bits of each word in the opposite order."""
+    result: Any = words
+    for shift, mask in ((1, 0x5555), (2, 0x3333), (4, 0x0F0F), (8, 0x00FF)):
+        by, low = np.uint32(shift), np.uint32(mask)
+        result = ((result >> by) & low) | ((result & low) << by)
+    reversed_words: Words = result
+    return reversed_words
