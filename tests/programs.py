@@ -6,8 +6,11 @@ import importlib.util
 import os
 import shutil
 import subprocess
+from typing import NoReturn
 
 import pytest
+
+from lowprec.tools.frameworks import FRAMEWORKS
 
 INSTALL = {
     "gcc": "apt-get install gcc",
@@ -24,11 +27,23 @@ def need(tool: str) -> str:
     else:
         found = shutil.which(tool)
     if found is None:
-        reason = f"not run: {tool} is not installed ({INSTALL[tool]})"
-        if os.environ.get("LOWPREC_REQUIRE_TOOLS"):
-            pytest.fail(reason)
-        pytest.skip(reason)
+        _missing(tool, INSTALL[tool])
     return found
+
+
+def need_framework(name: str) -> str:
+    """The installed version of a framework, or the test ends here."""
+    framework = FRAMEWORKS[name]
+    if framework.version is None:
+        _missing(name, framework.install)
+    return framework.version or ""
+
+
+def _missing(what: str, install: str) -> NoReturn:
+    reason = f"not run: {what} is not installed ({install})"
+    if os.environ.get("LOWPREC_REQUIRE_TOOLS"):
+        pytest.fail(reason)
+    pytest.skip(reason)
 
 
 def run(*command: object, **options) -> subprocess.CompletedProcess:
