@@ -217,12 +217,18 @@ def project(
     if beyond or magnitude > side.max_magnitude:
         flags |= _OVERFLOW | _INEXACT
         if magnitude > side.max_magnitude:
-            return side.overflow, flags | side.negative_invalid
+            return side.overflow, instead(side.negative_invalid, flags)
     if magnitude == _0 and grid.hidden == _0:
         return side.rounded_zero, flags
     if side.base == _REFUSED:
         return _REFUSED, flags
-    return (side.base + side.step * magnitude) & grid.mask, flags | side.negative_invalid
+    return (side.base + side.step * magnitude) & grid.mask, instead(side.negative_invalid, flags)
+
+
+@inlined
+def instead(invalid: np.uint64, flags: np.uint64) -> np.uint64:
+    """INVALID where the operation is invalid: IEEE 754 signals nothing beside it."""
+    return invalid if invalid != _0 else flags
 
 
 @inlined
