@@ -133,12 +133,12 @@ ML_DTYPES_INTEGERS = [name for name in ("int1", "uint1", "int2", "uint2", "int4"
 
 @pytest.mark.parametrize("name", ML_DTYPES_FLOATS)
 def test_values_come_in_every_float_type_of_ml_dtypes(name):
-    """All bit patterns; the oracle casts the same codes. Codes beyond the width of 4 and 6 bits are not made here."""
+    """All codes of at most 8 bits, every 61st of bfloat16; the oracle casts the same codes."""
     source = lp.format(name)
-    codes = np.arange(1 << source.width, dtype=f"u{source.code_bits // 8}")
+    codes = np.arange(0, 1 << source.width, 61 if source.width > 8 else 1, dtype=f"u{source.code_bits // 8}")
     values = codes.view(getattr(ml_dtypes, name))
     for target in (catalog.E5M2, catalog.BINARY16, catalog.E4M3FNUZ):
-        want = [oracle.cast(code, source, target) for code in range(codes.size)]
+        want = [oracle.cast(int(code), source, target) for code in codes]
         assert_same_codes(lp.encode(values, target), want, target, codes)
 
 
