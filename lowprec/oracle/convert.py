@@ -394,12 +394,11 @@ def _pivots(fmt: Format, last: int, via: tuple[Format, ...]) -> tuple[int, ...]:
     if fmt.exponent_bits and fmt.subnormals:  # where results are no longer tiny
         normal = value_of(1 << fmt.trailing_bits, fmt)
         points.update(normal - normal / (divisor << fmt.trailing_bits) for divisor in (2, 4))
-    for stop in via:  # values that the stop rounds to the points, and its own overflow
+    for stop in via:  # its ties next to the points, and its own overflow
         grid = _grid(stop, stop.max_magnitude)
-        around = {bisect_right(grid, point) - 1 for point in points} | {0, stop.max_magnitude}
-        for nearer in around:
-            ends = [grid[near] for near in range(nearer - 1, nearer + 3) if 0 <= near < len(grid)]
-            points.update(ends, ((low + high) / 2 for low, high in itertools.pairwise(ends)))
+        around = {bisect_right(grid, point) - 1 for point in points} | {stop.max_magnitude}
+        ends = {near for nearer in around for near in (nearer - 1, nearer) if 0 <= near <= stop.max_magnitude}
+        points.update((grid[near] + grid[near + 1]) / 2 for near in ends)
     pivots = {0, 1, first_normal - 1, first_normal, infinity - 1, infinity}
     for point in points:
         bits = _floor_bits(point)

@@ -1,0 +1,312 @@
+"""The oracle's projection fields beside mode and saturation: NaN codes, flushing, the overflow test, stages."""
+
+from __future__ import annotations
+
+import bisect
+import itertools
+import math
+import random
+import struct
+from fractions import Fraction
+
+import pytest
+
+from lowprec.oracle.convert import cast, decode, encode, is_subnormal, project, steps
+from lowprec.oracle.exact import Special
+from lowprec.spec import catalog
+from lowprec.spec.format import Format, Sign
+from lowprec.spec.projection import Projection
+from lowprec.spec.rounding import MODES
+
+INF, NEG_INF, NAN, NEG_NAN, NEG_ZERO = (
+    Special.INFINITY,
+    Special.NEGATIVE_INFINITY,
+    Special.NAN,
+    Special.NEGATIVE_NAN,
+    Special.NEGATIVE_ZERO,
+)
+TINY = Fraction(1, 2**200)
+
+BY_HAND = [
+    # format, value, code, fields of the projection
+    # nan_code: wherever the result is NaN, with the sign that the NaN would have
+    ("e5m2", NAN, 0x7F, {"nan_code": 0x7F}),
+    ("e5m2", NEG_NAN, 0xFF, {"nan_code": 0x7F}),
+    ("e5m2", NEG_NAN, 0x7F, {"nan_code": 0x7F, "nan_sign": "drop"}),
+    ("e5m2", INF, 0x7C, {"nan_code": 0x7F}),
+    ("e5m2", NAN, 0xFE, {"nan_code": 0xFE}),
+    ("e5m2", NEG_NAN, 0xFE, {"nan_code": 0xFE}),
+    ("e5m2", NEG_NAN, 0xFE, {"nan_code": 0xFE, "nan_sign": "drop"}),
+    ("e4m3fn", -1000, 0xFA, {"nan_code": 0x7A}),  # a NaN of overflow has the operand's sign ...
+    ("e4m3fn", -1000, 0xFA, {"nan_code": 0x7A, "nan_sign": "drop"}),  # ... which nan_sign says nothing about
+    ("e4m3fn", 1000, 0x7A, {"nan_code": 0x7A}),
+    ("e4m3fn", NEG_INF, 0xFA, {"nan_code": 0x7A, "saturation": "propagate"}),
+    ("e4m3fn", -1000, 0xFE, {"nan_code": 0x7A, "saturation": "propagate"}),
+    ("e4m3fnuz", NAN, 0x7F, {"nan_code": 0x7F}),
+    ("e4m3fnuz", NEG_NAN, 0xFF, {"nan_code": 0x7F}),
+    ("e4m3fnuz", -1000, 0xFF, {"nan_code": 0x7F}),
+    ("e4m3fnuz", NEG_NAN, 0x7F, {"nan_code": 0x7F, "nan_sign": "drop"}),
+    ("e4m3fnuz", NEG_NAN, 0x80, {}),
+    ("ue4m3", NEG_NAN, 0x00, {"nan_code": 0x00}),  # no sign, so none joins
+    ("ue4m3", -1, 0x55, {"nan_code": 0x55}),
+    ("ue4m3", -1, 0x00, {"nan_code": 0x55, "negative": "zero"}),
+    ("ue4m3", NEG_INF, 0x55, {"nan_code": 0x55}),
+    ("e8m0fnu", 0, 0x7F, {"nan_code": 0x7F}),
+    ("e8m0fnu", NEG_ZERO, 0x7F, {"nan_code": 0x7F}),
+    ("e8m0fnu", 0, 0x00, {"nan_code": 0x7F, "zero": "smallest"}),
+    ("e8m0fnu", 2**130, 0x7F, {"nan_code": 0x7F}),
+    ("e2m1fn", NAN, 0x7, {"nan_code": 0x7}),  # a format without NaN: that code, instead of an error
+    ("e2m1fn", NEG_NAN, 0xF, {"nan_code": 0x7}),
+    ("e2m1fn", 100, 0x7, {"nan_code": 0x1}),  # but no overflow becomes NaN where there is none
+    ("e2m1fn", INF, 0x7, {"nan_code": 0x1}),
+    ("int8", NEG_NAN, 0x05, {"nan_code": 0x05}),
+    ("int8", -1000, 0x80, {"nan_code": 0x05}),
+    ("uint4", -1, 0x0, {"nan_code": 0x5}),
+    # flush_results: e4m3fn's smallest normal is 2**-6, the gap below it with an unbounded exponent 2**-10
+    ("e4m3fn", Fraction(1, 64), 0x08, {"subnormals": "flush_results"}),
+    ("e4m3fn", Fraction(7, 512), 0x00, {"subnormals": "flush_results"}),
+    ("e4m3fn", Fraction(-7, 512), 0x80, {"subnormals": "flush_results"}),
+    ("e4m3fn", Fraction(15, 1024), 0x00, {"subnormals": "flush_results"}),  # 0x08 by the bounded tie
+    ("e4m3fn", Fraction(31, 2048) - TINY, 0x00, {"subnormals": "flush_results"}),
+    ("e4m3fn", Fraction(31, 2048), 0x08, {"subnormals": "flush_results"}),  # the tie below 2**-6, whose code is even
+    ("e4m3fn", Fraction(31, 2048), 0x00, {"subnormals": "flush_results", "rounding": "nearest_zero"}),
+    ("e4m3fn", Fraction(31, 2048) + TINY, 0x08, {"subnormals": "flush_results", "rounding": "nearest_zero"}),
+    ("e4m3fn", Fraction(1, 64) - TINY, 0x00, {"subnormals": "flush_results", "rounding": "toward_zero"}),
+    ("e4m3fn", Fraction(1, 64) - TINY, 0x00, {"subnormals": "flush_results", "rounding": "to_odd"}),
+    ("e4m3fn", Fraction(15, 1024), 0x00, {"subnormals": "flush_results", "rounding": "away_from_zero"}),
+    ("e4m3fn", Fraction(15, 1024) + TINY, 0x08, {"subnormals": "flush_results", "rounding": "away_from_zero"}),
+    ("e4m3fn", TINY, 0x00, {"subnormals": "flush_results", "rounding": "away_from_zero"}),
+    ("e4m3fn", -Fraction(15, 1024) - TINY, 0x88, {"subnormals": "flush_results", "rounding": "toward_negative"}),
+    ("e4m3fn", -Fraction(15, 1024) - TINY, 0x80, {"subnormals": "flush_results", "rounding": "toward_positive"}),
+    ("e4m3fnuz", Fraction(-1, 1024), 0x00, {"subnormals": "flush_results"}),
+    ("ue4m3", Fraction(-1, 512), 0x00, {"subnormals": "flush_results"}),  # a zero, so no negative result
+    ("e2m1fn", Fraction(1, 2), 0x0, {"subnormals": "flush_both"}),
+    # one bit of precision: below 1/4 of e3m0fn come 1/8 (code 0 of the continued grid, even), then 1/16
+    ("e3m0fn", Fraction(1, 4), 0x1, {"subnormals": "flush_results"}),
+    ("e3m0fn", Fraction(3, 16), 0x1, {}),
+    ("e3m0fn", Fraction(3, 16), 0x0, {"subnormals": "flush_results"}),
+    ("e3m0fn", Fraction(3, 16) + TINY, 0x1, {"subnormals": "flush_results"}),
+    ("e3m0fn", Fraction(3, 16), 0x1, {"subnormals": "flush_results", "rounding": "nearest_away"}),
+    ("e3m0fn", Fraction(1, 8) + TINY, 0x1, {"subnormals": "flush_results", "rounding": "to_odd"}),
+    ("e3m0fn", Fraction(1, 8), 0x0, {"subnormals": "flush_results", "rounding": "to_odd"}),
+    ("e3m0fn", Fraction(-1, 8), 0x8, {"subnormals": "flush_results", "rounding": "away_from_zero"}),
+    # nothing to flush: no zero, or fixed point
+    ("e8m0fnu", Fraction(1, 2**127), 0x00, {"subnormals": "flush_results"}),
+    ("e8m0fnu", Fraction(1, 2**200), 0x00, {"subnormals": "flush_both"}),
+    ("int8f6", Fraction(1, 64), 0x01, {"subnormals": "flush_both"}),
+    # the overflow test on the operand
+    ("e4m3fn", 448, 0x7E, {"overflow_test": "before"}),
+    ("e4m3fn", 448 + TINY, 0x7F, {"overflow_test": "before"}),
+    ("e4m3fn", 448 + TINY, 0x7F, {"overflow_test": "before", "rounding": "toward_zero"}),
+    ("e4m3fn", -448 - TINY, 0xFF, {"overflow_test": "before", "rounding": "toward_positive"}),
+    ("e4m3fn", 449, 0x7E, {"overflow_test": "before", "saturation": "finite"}),
+    ("e4m3fnuz", 240 + TINY, 0x80, {"overflow_test": "before"}),
+    ("e5m2", -57344 - TINY, 0xFC, {"overflow_test": "before", "rounding": "to_odd"}),
+    ("int8", Fraction(-1281, 10), 0x80, {"overflow_test": "before"}),
+    ("ue4m3", -449, 0x7F, {"overflow_test": "before"}),
+    ("e8m0fnu", 2**127 + 1, 0xFF, {"overflow_test": "before"}),
+    # via: 1 + 2**-4 is the tie of 1 and 1.125 in e4m3fn; the float below it is lost in binary16
+    ("e4m3fn", Fraction(17, 16) + Fraction(1, 2**40), 0x39, {}),
+    ("e4m3fn", Fraction(17, 16) + Fraction(1, 2**40), 0x38, {"via": (catalog.BINARY16,)}),
+    ("e4m3fn", Fraction(19, 16) - Fraction(1, 2**40), 0x39, {}),
+    ("e4m3fn", Fraction(19, 16) - Fraction(1, 2**40), 0x3A, {"via": (catalog.BINARY32, catalog.BINARY16)}),
+    ("e4m3fn", 1 + Fraction(1, 2**40), 0x38, {"via": (catalog.BINARY32,), "rounding": "away_from_zero"}),
+    ("bfloat16", 65519, 0x4780, {}),
+    ("bfloat16", 65519, 0x4780, {"via": (catalog.BINARY16,)}),
+    ("bfloat16", 65520, 0x7F80, {"via": (catalog.BINARY16,)}),
+    ("bfloat16", -65520, 0xFF7F, {"via": (catalog.BINARY16,), "saturation": "finite"}),
+    ("bfloat16", -465, 0xFFC0, {"via": (catalog.E4M3FN,)}),
+    ("bfloat16", -1000, 0x7FC0, {"via": (catalog.E4M3FNUZ,)}),  # its NaN has no sign to hand on
+    ("binary16", NEG_ZERO, 0x0000, {"via": (catalog.E4M3FNUZ,)}),
+    ("e4m3fn", NEG_NAN, 0xFA, {"via": (catalog.BINARY16,), "nan_code": 0x7A}),
+    ("binary16", -1, 0x7E00, {"via": (catalog.UE4M3,)}),
+    ("e5m2", 57345, 0x7C, {"via": (catalog.BINARY32,), "overflow_test": "before"}),
+    ("e5m2", 57344 + Fraction(1, 2**20), 0x7B, {"via": (catalog.BINARY32,), "overflow_test": "before"}),
+]  # fmt: skip
+
+
+@pytest.mark.parametrize(("name", "value", "code", "fields"), BY_HAND, ids=str)
+def test_each_field_gives_what_was_worked_out_by_hand(name, value, code, fields):
+    """Both sides of every border that a field moves."""
+    value = value if isinstance(value, Special) else Fraction(value)
+    assert project(value, catalog.format(name), Projection(**fields)) == code
+
+
+def test_a_nan_code_that_is_no_code_is_refused():
+    """Whatever the operand."""
+    for value in (Fraction(1), NAN):
+        with pytest.raises(ValueError, match=r"^nan_code=0x100 of the projection is no code of 'e4m3fn'.* 0 to 0xff$"):
+            project(value, catalog.E4M3FN, Projection(nan_code=0x100))
+
+
+def test_a_nan_that_a_stage_has_no_code_for_is_refused_by_name():
+    """The stage is projected to with the default projection."""
+    with pytest.raises(ValueError, match=r"^NaN has no code in 'e2m1fn'$"):
+        project(NAN, catalog.E4M3FN, Projection(via=(catalog.E2M1FN,)))
+
+
+# -- flush_operands -----------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("subnormals", ["flush_operands", "flush_both"])
+def test_operands_are_flushed_before_anything_else(subnormals):
+    """By hand: away from zero would round a subnormal up; its zero stays, or is what zero becomes."""
+    projection = Projection(rounding="away_from_zero", subnormals=subnormals, via=(catalog.BINARY32,))
+    assert project(Fraction(1, 8), catalog.E4M3FN, projection) == 0x20
+    assert project(Fraction(1, 8), catalog.E4M3FN, projection, subnormal_operand=True) == 0x00
+    assert project(Fraction(-1, 8), catalog.E4M3FN, projection, subnormal_operand=True) == 0x80
+    assert project(Fraction(-1, 8), catalog.INT4, projection, subnormal_operand=True) == 0x0
+    assert project(Fraction(1, 8), catalog.E8M0FNU, projection, subnormal_operand=True) == 0xFF
+    kept = Projection(rounding="away_from_zero", subnormals="flush_results")
+    assert project(Fraction(1, 8), catalog.E4M3FN, kept, subnormal_operand=True) == 0x20
+
+
+def test_encode_flushes_subnormals_of_binary64():
+    """The largest is just below 2**-1022. One stage away they are no operands any more."""
+    projection = Projection(rounding="away_from_zero", subnormals="flush_operands")
+    for sign, zero in ((1.0, 0x00), (-1.0, 0x80)):
+        assert encode(sign * 5e-324, catalog.E4M3FN, projection) == zero
+        assert encode(sign * math.nextafter(2.0**-1022, 0.0), catalog.E4M3FN, projection) == zero
+        assert encode(sign * 2.0**-1022, catalog.E4M3FN, projection) == zero + 1
+        assert encode(sign * 0.0, catalog.E4M3FN, projection) == zero
+    assert encode(2.0**-1022, catalog.E4M3FN, Projection(subnormals="flush_operands", via=(catalog.BINARY32,))) == 0
+
+
+def test_cast_flushes_subnormals_of_the_source():
+    """By hand: 0x07 of e4m3fn is its largest subnormal, 7/512; as a code of int8f6 0x07 is a number like any other."""
+    projection = Projection(subnormals="flush_operands")
+    assert cast(0x07, catalog.E4M3FN, catalog.BINARY16, projection) == 0x0000
+    assert cast(0x87, catalog.E4M3FN, catalog.BINARY16, projection) == 0x8000
+    assert cast(0x08, catalog.E4M3FN, catalog.BINARY16, projection) == 0x2400
+    assert cast(0x07, catalog.INT8F6, catalog.BINARY16, projection) == 0x2F00
+    assert cast(0x00, catalog.E8M0FNU, catalog.BFLOAT16, projection) == 0x0040
+
+
+@pytest.mark.parametrize(
+    ("name", "subnormal"),
+    [
+        ("e4m3fn", {*range(0x01, 0x08), *range(0x81, 0x88)}),
+        ("e4m3fnuz", {*range(0x01, 0x08), *range(0x81, 0x88)}),
+        ("ue4m3", set(range(0x01, 0x08))),
+        ("e2m1fn", {0x1, 0x9}),
+        ("e3m0fn", set()),
+        ("e8m0fnu", set()),
+        ("int8f6", set()),
+    ],
+)
+def test_subnormals_are_the_codes_whose_exponent_field_is_zero(name, subnormal):
+    """Zero and NaN excepted."""
+    fmt = catalog.format(name)
+    assert {code for code in range(1 << fmt.width) if is_subnormal(code, fmt)} == subnormal
+
+
+# -- laws -------------------------------------------------------------------------------------------
+
+LAW_FORMATS = (catalog.E4M3FN, catalog.E2M1FN, catalog.E3M0FN, catalog.UE4M3, catalog.E5M2FNUZ, catalog.FLOAT8_E4M3)
+
+
+def _points(fmt):
+    """Values, eighths of gaps and what is closest to them, to twice the largest."""
+    points = []
+    for magnitude in range(fmt.max_magnitude + 1):
+        (low, shift), (high, further) = fmt.scaled(magnitude), fmt.scaled(magnitude + 1)
+        low, high = low * Fraction(2) ** shift, high * Fraction(2) ** further
+        points += [low + (high - low) * Fraction(eighth, 8) + side for eighth in range(8) for side in (-TINY, 0, TINY)]
+    return [sign * point for point in points if point > 0 for sign in (1, -1)]
+
+
+@pytest.mark.parametrize("mode", MODES, ids=str)
+@pytest.mark.parametrize("fmt", LAW_FORMATS, ids=str)
+def test_results_are_flushed_where_a_format_of_more_exponents_gives_less_than_the_smallest_normal(fmt, mode):
+    """A law without tails: the same precision and parity, so many more exponents that nothing is subnormal."""
+    bias = fmt.bias + (1 << fmt.exponent_bits)  # even, so that codes of one bit of precision keep their parity
+    wide = Format(name="wide", exponent_bits=9, trailing_bits=fmt.trailing_bits, bias=300 + bias % 2)
+    sign_code = fmt.sign_code if fmt.has_negative_zero else 0
+    for point in _points(fmt):
+        kept = project(point, fmt, Projection(rounding=mode))
+        rounded = decode(project(point, wide, Projection(rounding=mode)), wide)
+        expected = kept
+        if abs(rounded) < Fraction(fmt.min_normal):
+            expected = sign_code if point < 0 else 0
+        assert project(point, fmt, Projection(rounding=mode, subnormals="flush_results")) == expected, point
+
+
+@pytest.mark.parametrize("mode", MODES, ids=str)
+@pytest.mark.parametrize("fmt", LAW_FORMATS, ids=str)
+def test_overflow_judged_before_rounding_changes_only_what_lies_beyond_the_largest(fmt, mode):
+    """Up to there the code is the same; beyond, whatever infinity becomes."""
+    before = Projection(rounding=mode, overflow_test="before")
+    for point in _points(fmt):
+        inside = abs(point) <= Fraction(fmt.max_finite)
+        infinity = INF if point > 0 else NEG_INF
+        expected = project(point if inside else infinity, fmt, Projection(rounding=mode))
+        assert project(point, fmt, before) == expected, point
+
+
+@pytest.mark.parametrize("fmt", LAW_FORMATS, ids=str)
+def test_a_stage_that_contains_every_operand_changes_nothing(fmt):
+    """Values and eighths of gaps are binary32 numbers."""
+    points = [point for point in _points(fmt) if point.denominator < 2**100][::3]
+    for mode in MODES[:1] + MODES[-2:]:
+        for point in points:
+            through = Projection(rounding=mode, via=(catalog.BINARY32, catalog.BINARY64))
+            assert project(point, fmt, through) == project(point, fmt, Projection(rounding=mode))
+
+
+# -- steps ------------------------------------------------------------------------------------------
+
+ZEROLESS = Format(
+    name="zeroless", exponent_bits=4, trailing_bits=0, bias=7, sign=Sign.UNSIGNED, nans=1, subnormals=False
+)
+
+STEP_CASES = [
+    (catalog.E4M3FN, {"nan_code": 0x00}),  # overflow has the code of zero
+    (catalog.E4M3FN, {"nan_code": 0x7E}),
+    (catalog.E4M3FN, {"subnormals": "flush_results"}),
+    (catalog.E4M3FN, {"subnormals": "flush_operands", "rounding": "away_from_zero"}),
+    (catalog.E4M3FN, {"subnormals": "flush_both", "rounding": "toward_positive"}),
+    (catalog.E4M3FN, {"overflow_test": "before", "rounding": "toward_zero"}),
+    (catalog.E4M3FN, {"overflow_test": "before", "saturation": "finite"}),
+    (catalog.E4M3FN, {"via": (catalog.BINARY32,)}),
+    (catalog.E4M3FN, {"via": (catalog.BINARY32, catalog.BFLOAT16), "rounding": "to_odd"}),
+    (catalog.E5M2, {"via": (catalog.E4M3FN,)}),
+    (catalog.E4M3FN, {"via": (catalog.E8M0FNU,), "nan_code": 0x00}),
+    (catalog.E5M2, {"via": (catalog.FLOAT8_E4M3,), "nan_code": 0x00, "overflow_test": "before"}),
+    (catalog.E4M3FN, {"via": (catalog.BINARY16,), "saturation": "propagate", "nan_code": 0x7E}),
+    (catalog.E3M0FN, {"subnormals": "flush_results"}),
+    (catalog.E8M0FNU, {"nan_code": 0x00, "subnormals": "flush_operands"}),
+    (catalog.E8M0FNU, {"nan_code": 0x00, "overflow_test": "before", "via": (catalog.BINARY32,)}),
+    (ZEROLESS, {"nan_code": 0x3, "subnormals": "flush_operands"}),
+    (catalog.INT8, {"via": (catalog.E4M3FN,), "nan_code": 0x00, "nan": "zero"}),
+    (catalog.UE4M3, {"nan_code": 0x00, "rounding": "toward_negative", "subnormals": "flush_results"}),
+    (catalog.E4M3FNUZ, {"nan_code": 0x7F, "overflow_test": "before", "subnormals": "flush_both"}),
+]
+
+
+def _float(bits):
+    return struct.unpack("<d", struct.pack("<Q", bits))[0]
+
+
+def _bits(value):
+    return struct.unpack("<Q", struct.pack("<d", value))[0]
+
+
+@pytest.mark.parametrize(("fmt", "fields"), STEP_CASES, ids=str)
+def test_steps_are_the_projection_with_every_field(fmt, fields):
+    """At each step and the float64 before it, at every border that a field adds, and at random floats."""
+    generator, projection = random.Random(2), Projection(**fields)
+    borders = [0.0, 2.0**-1022, fmt.max_finite, *(stop.max_finite for stop in projection.via), math.inf]
+    low, high = _bits(Fraction(1, 2**140)), _bits(fmt.max_finite)
+    patterns = [generator.randrange(0x7FF << 52) for _ in range(100)]
+    patterns += [generator.randrange(low, high + (2 << 52)) for _ in range(300)]
+    for sign, (firsts, codes) in zip((1.0, -1.0), steps(fmt, projection), strict=True):
+        assert firsts == sorted(set(firsts))
+        assert all(code != following for code, following in itertools.pairwise(codes))
+        wanted = {0x7FF << 52, *patterns}
+        for point in (*firsts[: 1 << 10], *borders):
+            wanted.update(_bits(point) + offset for offset in (-1, 0, 1))
+        for bits in wanted:
+            if 0 <= bits <= 0x7FF << 52:
+                size = _float(bits)
+                code = codes[bisect.bisect_right(firsts, size) - 1]
+                assert encode(math.copysign(size, sign), fmt, projection) == code, size.hex()
