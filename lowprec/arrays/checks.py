@@ -115,9 +115,12 @@ def projection(
     given = [name for name, value in asked.items() if value is not None]
     if len(given) > 1 and given != ["rounding", "saturation"]:
         first, second = given[:2]
+        short = f"{given[-1]}={str(asked[given[-1]])!r}" if given[-1] != "profile" else "rounding=..."
+        base = "projection" if profile is None else f"lowprec.profiles[{str(profile)!r}].projection(format)"
+        said = f"{second}={str(asked[second])!r}"
         raise ValueError(
-            f"{first}= and {second}= both say how to convert; give one of them. For a variation of a projection, "
-            f"use dataclasses.replace(projection, {second if second != 'profile' else 'rounding'}=...)"
+            f"{first}= and {said} both say how to convert; give one of them, for instance "
+            f"projection=dataclasses.replace({base}, {short})"
         )
     if profile is not None:
         return profile_of(profile).projection(fmt)
@@ -176,7 +179,8 @@ def output(out: object, wanted: np.dtype[Any], shape: tuple[int, ...], what: str
     if not isinstance(out, np.ndarray):
         raise TypeError(f"{name} must be a NumPy array of {wanted}, not {type(out).__name__}")
     if out.dtype != wanted:
-        hint = f"; give {name}.view({wanted.name!r})" if out.dtype.itemsize == wanted.itemsize else ""
+        viewable = out.dtype.itemsize == wanted.itemsize and out.dtype.isnative
+        hint = f"; give {name}.view({wanted.name!r})" if viewable else ""
         raise TypeError(f"{name} must be an array of {wanted} for {what}, not of {out.dtype}{hint}")
     if out.shape != shape:
         raise ValueError(f"{name} has shape {out.shape}, but the result has shape {shape}; they must be equal")
@@ -202,6 +206,10 @@ def refuse_operands(operand: Operand, fmt: Format, rule: Projection, count: int,
 
 
 def _as_array(values: object) -> Array:
+    if isinstance(values, np.ma.MaskedArray):
+        raise TypeError(
+            "a masked array would lose its mask; give .filled(...), or .data and put the mask back afterwards"
+        )
     try:
         return np.asarray(values)
     except (ValueError, TypeError) as error:  # ragged lists, objects that do not convert
@@ -229,7 +237,7 @@ def _advice(given: np.dtype[Any]) -> str:
     if given.kind == "c" or "complex" in given.name:
         return "convert the real and the imaginary part by themselves"
     if given.kind == "f":
-        return "round to float64 first, with .astype('float64')"
+        return "lowprec carries values in float64; .astype('float64') is right where it changes none of them"
     if given.kind == "O":
         return "make a list of floats, or use lowprec.oracle.convert.project for exact Fractions"
     return "convert to a float type first"

@@ -284,7 +284,7 @@ def _convert(
     """Convert to a format, and back to a type that carries its values if one is named."""
     words = lower_target(fmt, rule)
     shape = operand.array.shape
-    place = output(out, given, shape, f"{'values' if carrier else 'codes'} of {fmt.name!r}")
+    place = output(out, given, shape, f"values of {fmt.name!r}" if carrier else repr(fmt.name))
     signals = output(flags, np.dtype(np.uint8), shape, "flags", name="flags")
     flat, whole = _room(operand, given, place, may_refuse(words))
     raised = np.zeros(0 if signals is None else operand.codes.size, np.uint8)

@@ -51,7 +51,7 @@ def apply(
     for name, given in (("out", out), ("flags", flags)):
         if given is not None:
             raise ValueError(
-                f"{name}= is for NumPy arrays: a {_package(values)} array is converted lazily; leave it out"
+                f"{name}= is for NumPy arrays; a {_package(values)} array is converted lazily: leave it out"
             )
     if _package(values) == "xarray":
         options = {"fmt": fmt, "rule": rule, "random": getattr(random, "data", random), "rng": rng}

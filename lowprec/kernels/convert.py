@@ -77,11 +77,10 @@ def load_grid(words: Params) -> Grid:
         _I(words[3]),
         _I(words[4]),
         _I(words[5]),
-        _I(words[6]),
+        words[6],
         words[7],
         words[8],
         words[9],
-        words[10],
     )
 
 
@@ -250,7 +249,8 @@ def nearer_magnitude(
     significand: np.uint64, exponent: np.int64, lead: np.int64, grid: Grid
 ) -> tuple[np.uint64, np.uint64, bool]:
     """The nearest magnitude not farther from zero, on the continued grid; the tail; whether there is none."""
-    binade = min(max(lead, grid.emin), grid.cap)
+    # Fixed point has one grid: no value that gets here has a larger exponent than emin.
+    binade = max(lead, grid.emin)
     kept, tail = split(significand, binade - _I(grid.trailing_bits) - exponent)
     if kept < grid.hidden:  # below the smallest value of a format without zero: that is what it becomes
         return _0, _0, True

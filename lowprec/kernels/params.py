@@ -56,7 +56,6 @@ class Grid(NamedTuple):
     trailing_bits: Word
     hidden: Word  #: what to take off where the lowest exponent field has a leading one too, else 0
     emin: Word
-    cap: Word  #: the largest exponent whose grid is its own: emin for fixed point
     top: Word  #: values of a larger exponent lie beyond every finite code and its tie
     tiny: Word  #: the exponent below which values may be tiny: emin, or none
     flush: Word  #: 1 where tiny results become zeros
@@ -112,7 +111,7 @@ def lower_source(fmt: Format, flush: bool = False) -> Params:
             infinity=_ONES if fmt.infinity_code is None else fmt.infinity_code,
             keeps_nan_sign=fmt.has_signed_nan,
             quiet=1 << (t - 1) if t and fmt.infinity and fmt.nans == (1 << t) - 1 else _ONES,
-            trailing_bits=t,
+            trailing_bits=t if fields else 0,
             trailing_mask=(1 << t) - 1 if fields else _ONES,
             field_mask=_ONES if fields else 0,
             lowest=1 if fmt.subnormals else 0,
@@ -149,7 +148,6 @@ def lower_target(fmt: Format, projection: Projection) -> Params:
         trailing_bits=fmt.trailing_bits,
         hidden=0 if fmt.subnormals else 1 << fmt.trailing_bits,
         emin=fmt.emin,
-        cap=1 << 30 if fmt.exponent_bits else fmt.emin,
         top=fmt.emax + 1,
         tiny=fmt.emin if fmt.exponent_bits and fmt.subnormals else -(1 << 30),
         flush=projection.subnormals in ("flush_results", "flush_both"),

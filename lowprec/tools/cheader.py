@@ -46,7 +46,6 @@ def c_header(fmt: Format, provenance: str) -> str:
         trailing_bits=grid.trailing_bits,
         hidden=_HIDDEN.format(hidden=f"{grid.hidden:#x}u") if grid.hidden else "",
         emin=_signed(grid.emin),
-        cap=_signed(grid.cap),
         top=_signed(grid.top),
         last=_pair(side.max_magnitude for side in plain),
         base=_pair(side.base for side in plain),
@@ -169,8 +168,6 @@ static inline {code} {name}_round(
         int binade = lead > {emin} ? lead : {emin};
         int shift;
         uint64_t kept;
-        if (binade > {cap})
-            binade = {cap};
         shift = binade - {trailing_bits} - exponent;
         if (shift <= 0) {{
             kept = significand << -shift;

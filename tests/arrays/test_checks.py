@@ -218,7 +218,8 @@ def test_longdouble_is_refused_since_it_would_be_rounded_twice():
     name = np.dtype(np.longdouble).name
     refused(
         TypeError,
-        f"values must be real numbers of at most 64 bits, not {name}: round to float64 first, with .astype('float64')",
+        f"values must be real numbers of at most 64 bits, not {name}: lowprec carries values in float64; "
+        ".astype('float64') is right where it changes none of them",
         lambda: lp.encode(np.longdouble(1), "e4m3fn"),
     )
 
@@ -326,6 +327,20 @@ def test_contradictory_and_unknown_rules_are_refused(verb):
         lambda: verb(saturation=lp.Saturation.FINITE, projection=lp.Projection()),
     )
     refused(
+        ValueError,
+        "projection= and profile='ocp_sat' both say how to convert; give one of them, for instance "
+        "projection=dataclasses.replace(lowprec.profiles['ocp_sat'].projection(format), rounding=...)",
+        lambda: verb(profile="ocp_sat", projection=lp.Projection()),
+    )
+    refused(
+        ValueError,
+        "profile= and rounding='to_odd' both say how to convert; give one of them, for instance "
+        "projection=dataclasses.replace(lowprec.profiles['ocp_sat'].projection(format), rounding='to_odd')",
+        lambda: verb(profile="ocp_sat", rounding="to_odd"),
+    )
+    names = ", ".join(lp.profiles)
+    refused(ValueError, f"unknown profile 'gpu'; use one of {names}", lambda: verb(profile="gpu"))
+    refused(
         TypeError,
         "projection must be a Projection, not 'to_odd'; for a mode alone use rounding=",
         lambda: verb(projection="to_odd"),
@@ -384,3 +399,15 @@ def test_a_format_equal_to_a_known_one_has_its_type():
     mine = Format(name="mine", exponent_bits=4, trailing_bits=3, bias=7, nans=1)
     assert lp.dtype(mine).name == "float8_e4m3fn"
     assert lp.decode(np.zeros(1, lp.dtype(mine)), mine).tolist() == [0.0]
+
+
+def test_masked_arrays_are_refused():
+    """The mask would be lost without a word."""
+    message = "a masked array would lose its mask; give .filled(...), or .data and put the mask back afterwards"
+    refused(TypeError, message, lambda: lp.encode(np.ma.masked_array([1.0, 2.0], [True, False]), "e4m3fn"))
+
+
+def test_out_of_the_other_byte_order_is_refused_without_a_wrong_hint():
+    """A view would leave the bytes where they are."""
+    message = "out must be an array of uint16 for 'bfloat16', not of >u2"
+    refused(TypeError, message, lambda: lp.encode([1.0], "bfloat16", out=np.zeros(1, ">u2")))

@@ -1,0 +1,182 @@
+"""Stochastic rounding: over all random integers the share taken up is the table's; kernels agree with the oracle."""
+
+from __future__ import annotations
+
+import math
+from fractions import Fraction
+
+import numpy as np
+import pytest
+
+import lowprec as lp
+from lowprec.oracle import convert as oracle
+from lowprec.oracle.exact import from_float
+from lowprec.oracle.rounding import random_integer
+from lowprec.spec import catalog
+from lowprec.spec.projection import Projection
+from lowprec.spec.rounding import stochastic
+from tests.support import CATALOG_UP_TO_8, assert_same_codes
+
+#: Tails that no number of bits up to 32 holds, that all hold, next to both ends, and ties.
+TAILS = (Fraction(1, 3), Fraction(1, 2), Fraction(1, 512), Fraction(511, 512), Fraction(5, 16), Fraction(3, 1 << 30))
+
+
+def operands(fmt):
+    """Inputs in every binade, among subnormals and far below them, with the tail of each."""
+    magnitudes = range(0 if fmt.subnormals else 1, fmt.max_magnitude)
+    starts = [m for m in magnitudes if m < 2 or fmt.scaled(m)[0] & (fmt.scaled(m)[0] - 1) == 0]
+    chosen = dict.fromkeys([*starts[:6], *starts[6::3], fmt.max_magnitude - 1, fmt.max_magnitude])
+    for number, magnitude in enumerate(chosen):
+        low, high = (Fraction(s) * Fraction(2) ** e for s, e in (fmt.scaled(magnitude), fmt.scaled(magnitude + 1)))
+        for tail in TAILS[number % 2 :: 2]:
+            yield float(low + tail * (high - low))
+    if fmt.subnormals:
+        for far in (1, 7, 30, 60):
+            yield float(Fraction(fmt.scaled(1)[0]) * Fraction(2) ** (fmt.scaled(1)[1] - far) * Fraction(4097, 4096))
+
+
+def share(tail, bits, variant):
+    """How many of the 2**bits random integers take the farther code: semantics, not code."""
+    exact = tail * (1 << bits)
+    if variant == "A":
+        return math.floor(exact)
+    return math.floor(exact + Fraction(1, 2)) if variant == "B" else round(exact)
+
+
+def nearer_and_tail(value, fmt):
+    tail, last = oracle.position(abs(Fraction(value)), fmt)
+    size = abs(Fraction(value))
+    grid = [Fraction(s) * Fraction(2) ** e for s, e in map(fmt.scaled, range(fmt.max_magnitude + 1))]
+    below = [magnitude for magnitude, value in enumerate(grid) if value <= size]
+    assert last == (below[-1] == fmt.max_magnitude)
+    return below[-1], tail
+
+
+@pytest.mark.parametrize("bits", [1, 2, 4, 8])
+@pytest.mark.parametrize("fmt", CATALOG_UP_TO_8, ids=str)
+def test_over_all_random_integers_the_share_is_the_tables(fmt, bits):
+    """Exact counts, no statistics; and the oracle gives the same code for every pair."""
+    values = np.array(list(operands(fmt)))
+    integers = np.arange(1 << bits, dtype=np.uint32)
+    every = np.repeat(values, integers.size)
+    random = np.tile(integers, values.size)
+    for variant in "ABC":
+        projection = Projection(rounding=stochastic(bits, variant), saturation="finite")
+        codes = lp.encode(every, fmt, projection=projection, random=random).reshape(values.size, integers.size)
+        for value, row in zip(values.tolist(), codes, strict=True):
+            nearer, tail = nearer_and_tail(value, fmt)
+            taken = (row != nearer).sum()
+            if nearer == fmt.max_magnitude:  # it overflows, and saturates to where it was
+                assert taken == 0
+                none = lp.encode(np.full(integers.size, value), fmt, rounding=projection.rounding, random=integers)
+                overflow = oracle.project(Fraction(value) * 4, fmt)
+                taken = (none == overflow).sum() if overflow != nearer else share(tail, bits, variant)
+            assert taken == share(tail, bits, variant), (value, variant)
+            assert set(row.tolist()) <= {nearer, min(nearer + 1, fmt.max_magnitude)}
+        want = [oracle.encode(value, fmt, projection, random=r) for value in values.tolist() for r in range(1 << bits)]
+        assert_same_codes(codes, want, fmt, every, projection)
+
+
+@pytest.mark.parametrize("bits", [16, 32])
+@pytest.mark.parametrize("fmt", [*CATALOG_UP_TO_8[::2], catalog.BINARY16, catalog.BFLOAT16], ids=str)
+def test_wide_random_integers_turn_at_the_boundary(fmt, bits):
+    """R at the first integer that rounds up, and one less; the significand shifted by 1 to 60 places and more."""
+    steps = [Fraction(fmt.scaled(m)[0]) * Fraction(2) ** fmt.scaled(m)[1] for m in (1, 2)]
+    ulp = steps[1] - steps[0]
+    significands = (Fraction(1), Fraction(0x800001, 0x800000), Fraction((1 << 53) - 1, 1 << 52))
+    values = [steps[0] + ulp * s / (1 << k) for k in range(1, 29) for s in significands[:1]]
+    if fmt.subnormals:
+        values += [ulp * s / (1 << k) for k in range(1, 61) for s in significands]
+    values = np.array([float(value) for value in values if Fraction(float(value)) == value])
+    assert values.size > 20
+    for variant in "ABC":
+        projection = Projection(rounding=stochastic(bits, variant))
+        first = []
+        for value in values.tolist():
+            _, tail = nearer_and_tail(value, fmt) if fmt.width <= 8 else (0, oracle.position(Fraction(value), fmt)[0])
+            first.append((1 << bits) - share(tail, bits, variant))
+        for offset in (0, -1):
+            random = np.array([min(max(r + offset, 0), (1 << bits) - 1) for r in first], np.uint32)
+            codes = lp.encode(values, fmt, projection=projection, random=random)
+            pairs = zip(values.tolist(), random.tolist(), strict=True)
+            want = [oracle.encode(value, fmt, projection, random=integer) for value, integer in pairs]
+            assert_same_codes(codes, want, fmt, values, projection)
+            up = lp.encode(values, fmt, rounding="away_from_zero")
+            down = lp.encode(values, fmt, rounding="toward_zero")
+            expected = np.where(random >= np.array(first, np.int64), up, down)
+            assert_same_codes(codes, expected, fmt, values, projection)
+
+
+def test_a_deep_subnormal_takes_the_right_side_of_thirty_two_bits():
+    """Significand 0x800001 shifted by 32: the tail is 0x00800001, so that R = 2**32 - 0x800001 rounds up."""
+    value = np.float32(math.ldexp(0x800001, -9 - 32))  # in units of e4m3fn's smallest, 2**-9
+    random = np.array([4286578687, 4286578686], np.uint32)
+    assert (1 << 32) - 0x800001 == 4286578687
+    codes = lp.encode(np.array([value, value]), "e4m3fn", rounding="stochastic(32)", random=random)
+    assert codes.tolist() == [1, 0]
+
+
+@pytest.mark.parametrize("variant", ["A", "B", "C"])
+@pytest.mark.parametrize("fmt", [*CATALOG_UP_TO_8, catalog.BINARY16], ids=str)
+def test_exact_values_never_move(fmt, variant):
+    """Under the largest and the smallest random integer."""
+    codes = np.arange(1 << fmt.width, dtype=np.uint32)
+    values = lp.decode(codes, fmt)
+    for bits in (1, 8, 32):
+        for r in (0, (1 << bits) - 1):
+            random = np.full(codes.shape, r, np.uint32)
+            again = lp.cast(codes, fmt, fmt, rounding=stochastic(bits, variant), random=random, projection=None)
+            numbers = ~np.isnan(values) & np.isfinite(values)
+            assert (again[numbers] == codes[numbers]).all()
+
+
+@pytest.mark.parametrize(
+    ("variant", "bits", "name"),
+    [
+        ("ptx_rs", 16, "e4m3fn"),
+        ("ptx_rs", 16, "e5m2"),
+        ("ptx_rs", 16, "e3m2fn"),
+        ("ptx_rs", 16, "bfloat16"),
+        ("ptx_rs", 13, "binary16"),
+        ("rdna4", 20, "e4m3fn"),
+        ("rdna4", 21, "e5m2"),
+        ("hip", 20, "e4m3fnuz"),
+        ("hip", 21, "e5m2fnuz"),
+        ("avx10_2", 8, "e5m2"),
+        ("avx10_2", 7, "e4m3fn"),
+    ],
+)
+@pytest.mark.parametrize("columns", [8, 7, 1])
+def test_hardware_layouts_cut_words_as_the_oracle_does(variant, bits, name, columns):
+    """Rows of full and of broken groups; each element has its lane's integer."""
+    fmt, mode = lp.format(name), stochastic(bits, variant)
+    rng = np.random.default_rng(columns)
+    group = {"ptx_rs": 4 if fmt.width <= 8 else 2}.get(variant, 1)
+    values = (rng.standard_normal((50, columns)) * 2.0 ** rng.integers(-12, 4, (50, columns))).astype(np.float32)
+    words = rng.integers(0, 1 << 32, (50, -(-columns // group)), dtype=np.uint32)
+    saturating = Projection(rounding=mode, saturation="finite")
+    codes = lp.encode(values, fmt, projection=saturating, random=words)
+    want = [
+        oracle.project(
+            from_float(float(values[row, column])),
+            fmt,
+            saturating,
+            random=random_integer(int(words[row, column // group]), column % group, mode, fmt),
+        )
+        for row in range(50)
+        for column in range(columns)
+    ]
+    assert_same_codes(codes, want, fmt, values.reshape(-1), saturating)
+
+
+def test_lanes_of_the_ptx_instruction_are_as_measured():
+    """One word, four lanes a, b, e, f: b and f take half-words as they are, a and e with their bits reversed."""
+    value = np.full(4, 1 + 2.0**-3 * 2.0**-16, np.float32)  # rounds up for the largest of 16-bit integers alone
+    taken = [
+        lp.encode(value, "e4m3fn", rounding="stochastic(16, ptx_rs)", random=np.array([word], np.uint32)) - 56
+        for word in (0xFFFF0000, 0x0000FFFF, 0xFFFE0000, 0x00007FFF)
+    ]
+    assert [row.tolist() for row in taken] == [[1, 1, 0, 0], [0, 0, 1, 1], [0, 0, 0, 0], [0, 0, 0, 0]]
+    half = np.full(4, 1 + 2.0**-3 * 2.0**-1, np.float32)  # rounds up where the top bit of the integer is set
+    top = lp.encode(half, "e4m3fn", rounding="stochastic(16, ptx_rs)", random=np.array([0x80000001], np.uint32)) - 56
+    assert top.tolist() == [0, 1, 1, 0]

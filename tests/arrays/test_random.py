@@ -1,0 +1,193 @@
+"""Random integers belong to places in the logical array: chunks, threads and memory order change nothing."""
+
+from __future__ import annotations
+
+import re
+
+import numpy as np
+import pytest
+
+import lowprec as lp
+
+VALUES = np.random.default_rng(3).standard_normal((37, 53)).astype(np.float32)
+MODE = lp.stochastic(16)
+WANT = lp.encode(VALUES, "e4m3fn", rounding=MODE, rng=99)
+
+
+@pytest.mark.parametrize(
+    ("origin", "box"),
+    [((0, 0, 0), (7, 9, 11)), ((3, 2, 5), (2, 3, 4)), ((6, 8, 10), (1, 1, 1)), ((0, 0, 3), (7, 9, 0))],
+)
+def test_any_box_has_the_words_of_the_whole(origin, box):
+    """Slices of the larger array's integers."""
+    whole = lp.random_bits((7, 9, 11), 12345, 13)
+    part = lp.random_bits(box, 12345, 13, origin=origin, within=(7, 9, 11))
+    assert (part == whole[tuple(slice(low, low + size) for low, size in zip(origin, box, strict=True))]).all()
+    assert part.shape == box
+
+
+def test_places_past_two_to_the_thirty_two_have_words_of_their_own():
+    """The counter's second word."""
+    huge = 1 << 36
+    far = lp.random_bits(8, 5, 32, origin=(huge - 8,), within=(huge,))
+    assert (far != lp.random_bits(8, 5, 32)).any()
+
+
+def test_a_scalar_has_the_first_word():
+    """Of no dimension at all."""
+    assert lp.random_bits((), 7, 32) == lp.random_bits(3, 7, 32)[0]
+    assert lp.encode(1.03, "e4m3fn", rounding="stochastic(8)", rng=7) in (56, 57)
+
+
+def test_rng_stands_for_random_bits():
+    """A verb given one gives the same as one given the other; a Generator is drawn from once."""
+    random = lp.random_bits(VALUES.shape, 99, 16)
+    assert (lp.encode(VALUES, "e4m3fn", rounding=MODE, random=random) == WANT).all()
+    key = int(np.random.default_rng(1).integers(0, 1 << 64, dtype=np.uint64))
+    from_generator = lp.encode(VALUES, "e4m3fn", rounding=MODE, rng=np.random.default_rng(1))
+    assert (from_generator == lp.encode(VALUES, "e4m3fn", rounding=MODE, rng=key)).all()
+
+
+@pytest.mark.parametrize(
+    "made", [np.asfortranarray, lambda x: np.repeat(x, 2, axis=1)[:, ::2], lambda x: x[::-1][::-1]]
+)
+def test_memory_order_changes_nothing(made):
+    """The logical place counts."""
+    assert (lp.encode(made(VALUES), "e4m3fn", rounding=MODE, rng=99) == WANT).all()
+
+
+@pytest.mark.parametrize("chunks", [(37, 53), (5, 7), (1, 53), (37, 1), (16, 16)])
+def test_dask_chunks_change_nothing(chunks):
+    """Lazily, with the place of each chunk; quantize and cast too."""
+    da = pytest.importorskip("dask.array", reason="not run: dask is not installed (pip install dask)")
+    array = da.from_array(VALUES, chunks=chunks)
+    codes = lp.encode(array, "e4m3fn", rounding=MODE, rng=99)
+    assert isinstance(codes, da.Array)
+    assert codes.dtype == np.uint8
+    assert (codes.compute(scheduler="threads") == WANT).all()
+    random = lp.random_bits(VALUES.shape, 99, 16)
+    assert (lp.encode(array, "e4m3fn", rounding=MODE, random=random).compute() == WANT).all()
+    values = lp.quantize(array, "e4m3fn", rounding=MODE, rng=99)
+    assert values.dtype == np.float32
+    assert (values.compute() == lp.decode(WANT, "e4m3fn")).all()
+    assert (lp.decode(codes, "e4m3fn").compute() == lp.decode(WANT, "e4m3fn")).all()
+    down = lp.cast(codes, "e4m3fn", "e2m1fn", rounding=MODE, rng=4)
+    assert (down.compute() == lp.cast(WANT, "e4m3fn", "e2m1fn", rounding=MODE, rng=4)).all()
+
+
+def test_xarray_objects_keep_their_coordinates():
+    """Around NumPy and around Dask arrays."""
+    xr = pytest.importorskip("xarray", reason="not run: xarray is not installed (pip install xarray)")
+    da = pytest.importorskip("dask.array", reason="not run: dask is not installed (pip install dask)")
+    for data in (VALUES, da.from_array(VALUES, chunks=(10, 10))):
+        array = xr.DataArray(data, dims=("row", "column"), coords={"row": np.arange(37) * 2})
+        codes = lp.encode(array, "e4m3fn", rounding=MODE, rng=99)
+        assert isinstance(codes, xr.DataArray)
+        assert isinstance(codes.data, type(data))
+        assert codes.coords["row"].values.tolist() == list(range(0, 74, 2))
+        assert (codes.values == WANT).all()
+
+
+@pytest.mark.parametrize("lazy", [False, True])
+@pytest.mark.parametrize(
+    ("options", "message"),
+    [
+        ({"rng": 1}, "rng= is for stochastic rounding, and rounding nearest_even is not; leave it out"),
+        ({"random": np.zeros((37, 53), np.uint32)}, "random= is for stochastic rounding, and rounding nearest_even is"),
+        ({"rounding": "stochastic(4)"}, "needs random= or rng=, and was given neither; give one of them"),
+        (
+            {"rounding": "stochastic(4)", "rng": 1, "random": np.zeros((37, 53), np.uint32)},
+            "needs random= or rng=, and was given both; give one of them",
+        ),
+    ],
+)
+def test_random_integers_go_with_stochastic_modes_alone(options, message, lazy):
+    """Neither too few nor too many, for lazy arrays before they are computed."""
+    values = VALUES
+    if lazy:
+        values = pytest.importorskip("dask.array").from_array(VALUES)
+    with pytest.raises(ValueError, match=re.escape(message)):
+        lp.encode(values, "e4m3fn", **options)
+
+
+@pytest.mark.parametrize(
+    ("options", "message"),
+    [
+        ({"random": np.full(3, 16)}, "random must lie in 0 to 2**4 - 1, not 16 to 16"),
+        ({"random": np.array([0, -1, 0])}, "random must lie in 0 to 2**4 - 1, not -1 to 0"),
+        ({"random": np.zeros(2, np.uint32)}, "random has shape (2,), but needs (3,)"),
+        (
+            {"random": np.zeros(3)},
+            "random must be an array of integers, not of float64; lowprec.random_bits",
+        ),
+        ({"rng": -1}, "rng=-1 is out of range; use 0 to 2**64 - 1"),
+        ({"rng": 1 << 64}, "rng=18446744073709551616 is out of range"),
+        ({"rng": 1.5}, "rng must be an integer, the key, or a numpy.random.Generator, not 1.5"),
+        ({"rng": True}, "rng must be an integer, the key, or a numpy.random.Generator, not True"),
+    ],
+)
+def test_bad_random_integers_are_refused(options, message):
+    """With the range and what was given."""
+    with pytest.raises((ValueError, TypeError), match=re.escape(message)):
+        lp.encode([1.0, 2.0, 3.0], "e4m3fn", rounding="stochastic(4)", **options)
+
+
+@pytest.mark.parametrize(
+    ("fmt", "mode", "message"),
+    [
+        (
+            "e4m3fn",
+            lp.stochastic(8, "ptx_rs"),
+            "variant='ptx_rs' takes 16 bits for 'e4m3fn', not 8; use",
+        ),
+        ("e2m1fn", lp.stochastic(16, "ptx_rs"), "variant='ptx_rs' has no conversion to 'e2m1fn'; it has binary16,"),
+        (
+            "bfloat16",
+            lp.stochastic(16, "rdna4"),
+            "variant='rdna4' has no conversion to 'bfloat16'; it has signed",
+        ),
+        ("e5m2", lp.stochastic(7, "avx10_2"), "variant='avx10_2' takes 8 bits for 'e5m2', not 7"),
+    ],
+)
+def test_hardware_layouts_are_refused_where_the_hardware_has_none(fmt, mode, message):
+    """What it has is named."""
+    with pytest.raises(ValueError, match=re.escape(message)):
+        lp.encode([1.0], fmt, rounding=mode, rng=1)
+
+
+def test_words_of_a_group_have_the_shape_of_groups():
+    """Four lanes to a word, the last group broken."""
+    mode = lp.stochastic(16, "ptx_rs")
+    with pytest.raises(ValueError, match=re.escape("random has shape (3, 10), but needs (3, 3): 4 elements along")):
+        lp.encode(np.ones((3, 10)), "e4m3fn", rounding=mode, random=np.zeros((3, 10), np.uint32))
+    assert lp.encode(np.ones((3, 10)), "e4m3fn", rounding=mode, random=np.zeros((3, 3), np.uint32)).shape == (3, 10)
+
+
+@pytest.mark.parametrize("name", ["out", "flags"])
+def test_lazy_arrays_have_no_place_for_out_and_flags(name):
+    """There is nothing to write to yet."""
+    values = pytest.importorskip("dask.array").from_array(VALUES)
+    message = f"{name}= is for NumPy arrays; a dask array is converted lazily: leave it out"
+    with pytest.raises(ValueError, match=message):
+        lp.encode(values, "e4m3fn", **{name: np.zeros(VALUES.shape, np.uint8)})
+
+
+@pytest.mark.parametrize(
+    ("arguments", "message"),
+    [
+        (((4,), 1, 0), "bits=0 of random integers is out of range; use 1 to 32"),
+        (((4,), 1, 33), "bits=33 of random integers is out of range"),
+    ],
+)
+def test_bad_numbers_of_bits_are_refused(arguments, message):
+    """A word has 32."""
+    with pytest.raises(ValueError, match=re.escape(message)):
+        lp.random_bits(*arguments)
+
+
+def test_boxes_must_lie_in_the_array():
+    """Or nobody else would get the same words."""
+    with pytest.raises(ValueError, match=re.escape("a box of shape=(4,) at origin=(2,) does not lie within=(5,)")):
+        lp.random_bits(4, 1, 8, origin=(2,), within=(5,))
+    with pytest.raises(ValueError, match="must have as many dimensions"):
+        lp.random_bits(4, 1, 8, origin=(2, 0), within=(5,))
