@@ -1,4 +1,4 @@
-"""Programs that tests run beside Python: skipped where they are missing, unless CI says that they must be there."""
+"""Programs and frameworks that tests need: skipped where they are missing, unless LOWPREC_REQUIRE names their kind."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ def need(tool: str) -> str:
     else:
         found = shutil.which(tool)
     if found is None:
-        _missing(tool, INSTALL[tool])
+        _missing("programs", tool, INSTALL[tool])
     return found
 
 
@@ -35,13 +35,13 @@ def need_framework(name: str) -> str:
     """The installed version of a framework, or the test ends here."""
     framework = FRAMEWORKS[name]
     if framework.version is None:
-        _missing(name, framework.install)
+        _missing("frameworks", name, framework.install)
     return framework.version or ""
 
 
-def _missing(what: str, install: str) -> NoReturn:
+def _missing(kind: str, what: str, install: str) -> NoReturn:
     reason = f"not run: {what} is not installed ({install})"
-    if os.environ.get("LOWPREC_REQUIRE_TOOLS"):
+    if kind in os.environ.get("LOWPREC_REQUIRE", "").split(","):
         pytest.fail(reason)
     pytest.skip(reason)
 

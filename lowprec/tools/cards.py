@@ -8,17 +8,20 @@ Floor 5.
 from __future__ import annotations
 
 import math
+from fractions import Fraction
 from typing import Any
 
 from rich.console import Console, Group, RenderableType
 from rich.table import Table
 
-from lowprec.oracle.convert import decode
-from lowprec.oracle.exact import Special, to_float
+from lowprec.oracle.convert import decode, project
+from lowprec.oracle.exact import Exact, Special, to_float
 from lowprec.spec import catalog
 from lowprec.spec.format import Format, Sign
+from lowprec.spec.profiles import Profile
+from lowprec.spec.projection import Projection
 
-__all__ = ["card", "describe", "listing", "number", "sentence", "show"]
+__all__ = ["card", "describe", "listing", "number", "profile_card", "sentence", "show"]
 
 
 def listing() -> RenderableType:
@@ -57,6 +60,50 @@ def card(fmt: Format) -> RenderableType:
     if fmt.width <= 8:
         parts += ["", "the value of every code; the row gives its upper bits, the column its lower", _encoding(fmt)]
     return Group(*parts)
+
+
+def profile_card(profile: Profile, fmt: Format | None) -> RenderableType:
+    """What a profile does: the projection of each of its formats, or for one also what telling operands become."""
+    chosen = list(profile.formats) if fmt is None else [fmt]
+    table = Table(box=None, pad_edge=False, header_style="bold")
+    for name in (
+        "format",
+        "overflow",
+        "+Inf",
+        "-Inf",
+        "NaN",
+        "-NaN",
+        "0",
+        "-0",
+        "projection (what is not the default)",
+    ):
+        table.add_column(name, no_wrap=name != "projection (what is not the default)")
+    for target in chosen:
+        projection = profile.projection(target)
+        codes = [_projected(operand, target, projection) for operand in _telling(target)]
+        table.add_row(target.name, *codes, repr(projection).removeprefix("Projection(").removesuffix(")"))
+    return Group(f"[bold]{profile.name}[/bold]  {profile.versions}; source {profile.source}", "", table)
+
+
+def _telling(fmt: Format) -> list[Exact]:
+    """Operands that tell stacks apart."""
+    large = Fraction(fmt.max_finite) * 4
+    return [
+        large,
+        Special.INFINITY,
+        Special.NEGATIVE_INFINITY,
+        Special.NAN,
+        Special.NEGATIVE_NAN,
+        Fraction(0),
+        Special.NEGATIVE_ZERO,
+    ]
+
+
+def _projected(operand: Exact, fmt: Format, projection: Projection) -> str:
+    try:
+        return _code(project(operand, fmt, projection), fmt)
+    except ValueError:
+        return "refused"
 
 
 def describe(fmt: Format) -> dict[str, Any]:

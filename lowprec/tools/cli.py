@@ -77,14 +77,26 @@ def _options(*options: Callable[[Any], Any]) -> Callable[[Any], Any]:
 @main.command()
 @click.argument("fmt", metavar="FORMAT", required=False)
 @_define
+@click.option("--profile", metavar="NAME", help="Show how a named stack converts to it, or to all of its formats.")
 @click.option("--json", "as_json", is_flag=True, help="Print JSON.")
-def show(fmt: str | None, define: str | None, as_json: bool) -> None:
+def show(fmt: str | None, define: str | None, profile: str | None, as_json: bool) -> None:
     """Show a format: parameters, limits, special codes and, up to 8 bits, every code's value.
 
     FORMAT is a name, an alias, a P3109 name such as binary8p3se, or a .toml file.
     """
     from lowprec.tools import cards
 
+    if profile is not None:
+        from lowprec.spec.profiles import profile as profile_of
+
+        if as_json:
+            raise click.UsageError("--json shows a format; leave --profile out")
+        chosen = None if fmt is None and define is None else _one_format(fmt, define)
+        try:
+            cards.show(cards.profile_card(profile_of(profile), chosen))
+        except ValueError as error:
+            raise click.UsageError(str(error)) from None
+        return
     known = _one_format(fmt, define)
     if as_json:
         click.echo(json.dumps(cards.describe(known), indent=1))

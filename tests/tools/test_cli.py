@@ -81,7 +81,7 @@ def test_conform_takes_own_values(tmp_path):
     """One value that ml_dtypes rounds twice."""
     path = tmp_path / "values.npy"
     np.save(path, np.array([1.0, 1.0625 + 2.0**-40]))
-    result = lowprec("conform", "--values", path, "--target", "e4m3fn", "--json")
+    result = lowprec("conform", "ml_dtypes", "--values", path, "--target", "e4m3fn", "--json")
     assert result.exit_code == 0
     (row,) = json.loads(result.stdout)["rows"]
     assert (row["source"], row["tried"], row["mismatches"]) == ("float64", 2, 1)
@@ -197,3 +197,24 @@ def test_misuse_of_the_file_commands_exits_2(arguments, message):
     result = lowprec(*arguments)
     assert result.exit_code == 2
     assert message in result.output
+
+
+def test_show_says_what_a_profile_does():
+    """For one format and for all that it has."""
+    text = lowprec("show", "e4m3fn", "--profile", "ocp_sat").stdout
+    assert text.splitlines()[-1].split()[:8] == ["e4m3fn", "0x7e", "0x7e", "0xfe", "0x7f", "0xff", "0x00", "0x80"]
+    assert "saturation='finite'" in text
+    assert {line.split()[0] for line in lowprec("show", "--profile", "ocp_ovf").stdout.splitlines()[3:]} == {
+        "e4m3fn",
+        "e5m2",
+    }
+    assert "unknown profile 'gpu'; use one of" in lowprec("show", "e4m3fn", "--profile", "gpu").output
+    assert "does not say how to convert to 'int8'" in lowprec("show", "int8", "--profile", "ocp_sat").output
+    assert lowprec("show", "e4m3fn", "--profile", "ocp_sat", "--json").exit_code == 2
+
+
+def test_stochastic_modes_have_no_vectors():
+    """Each operand would need its integer."""
+    result = lowprec("vectors", "convert", "binary32", "e4m3fn", "--rounding", "stochastic(8)")
+    assert result.exit_code == 2
+    assert "rounding 'stochastic(8)' needs a random integer for each operand" in result.output

@@ -239,9 +239,9 @@ def test_missing_tool_is_a_skip_or_a_failure(monkeypatch):
     """Nobody takes a test that did not run for one that passed."""
     monkeypatch.setenv("PATH", "")
     reason = "not run: iverilog is not installed .apt-get install iverilog."
-    monkeypatch.delenv("LOWPREC_REQUIRE_TOOLS", raising=False)
+    monkeypatch.delenv("LOWPREC_REQUIRE", raising=False)
     with pytest.raises(pytest.skip.Exception, match=reason):
         need("iverilog")
-    monkeypatch.setenv("LOWPREC_REQUIRE_TOOLS", "1")
+    monkeypatch.setenv("LOWPREC_REQUIRE", "frameworks,programs")
     with pytest.raises(pytest.fail.Exception, match=reason):
         need("iverilog")
