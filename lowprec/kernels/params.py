@@ -155,6 +155,7 @@ def lower_target(fmt: Format, projection: Projection) -> Params:
         bits=projection.rounding.bits,
         variant={"B": 1, "C": 2}.get(projection.rounding.variant, 0),
     )
+    unsigned = [False, fmt.sign is Sign.UNSIGNED]
     sides = [
         Side(
             max_magnitude=last[negative],
@@ -167,9 +168,9 @@ def lower_target(fmt: Format, projection: Projection) -> Params:
             overflow=overflows[negative],
             infinity=infinities[negative],
             nan=nans[negative],
-            negative_invalid=Flag.INVALID if negative and fmt.sign is Sign.UNSIGNED else 0,
+            negative_invalid=Flag.INVALID if unsigned[negative] else 0,
             zero_invalid=0 if fmt.subnormals else Flag.INVALID,
-            infinity_invalid=0 if fmt.infinity else Flag.INVALID,
+            infinity_invalid=0 if fmt.infinity and not unsigned[negative] else Flag.INVALID,
             nan_invalid=0 if fmt.has_nan else Flag.INVALID,
         )
         for negative in (False, True)

@@ -19,7 +19,7 @@ from tests.support import assert_same_bits, assert_same_codes
 
 NAMES = (
     *("e4m3fn", "e5m2", "e4m3fnuz", "e3m4", "e2m1fn", "e3m0fn", "e8m0fnu", "ue4m3", "int8f6", "uint4"),
-    *("binary8p1uf", "binary8p3se"),
+    *("binary8p1uf", "binary8p3se", "binary8p3ue"),
 )
 SATURATIONS = ("none", "finite", "propagate")
 
