@@ -8,13 +8,17 @@ Floor 1. Imports the standard library only.
 
 from __future__ import annotations
 
-from collections.abc import Mapping
-from dataclasses import dataclass, field
+import contextlib
+import itertools
+from collections.abc import Iterable, Iterator, Mapping
+from dataclasses import dataclass, field, replace
 from types import MappingProxyType
 
 from lowprec.spec import catalog
-from lowprec.spec.format import Format
+from lowprec.spec.families import p3109
+from lowprec.spec.format import Format, Sign
 from lowprec.spec.projection import Projection, Saturation
+from lowprec.spec.rounding import AWAY_FROM_ZERO, NEAREST_AWAY, stochastic
 
 __all__ = ["PROFILES", "Profile", "profile"]
 
@@ -50,7 +54,7 @@ class Profile:
             A format that it does not have.
         """
         if fmt not in self.formats:
-            names = ", ".join(known.name for known in list(self.formats)[:40])
+            names = ", ".join(known.name for known in itertools.islice(self.formats, 40))
             raise ValueError(f"profile {self.name!r} does not say how to convert to {fmt.name!r}; it has {names}")
         return self.formats[fmt]
 
@@ -58,16 +62,205 @@ class Profile:
         return self.name
 
 
-_FINITE = Projection(saturation=Saturation.FINITE)
+class _P3109(Mapping[Format, Projection]):
+    """The formats of P3109, made on demand: there are hundreds."""
+
+    def __getitem__(self, fmt: Format) -> Projection:
+        signed = fmt.sign is Sign.MAGNITUDE
+        try:
+            known = p3109(fmt.width, fmt.trailing_bits + 1, signed=signed, extended=fmt.infinity)
+        except ValueError:
+            raise KeyError(fmt) from None
+        if known != fmt:
+            raise KeyError(fmt)
+        # Formats of the finite domain clamp under every policy; negative values become 0 in unsigned ones.
+        return Projection(saturation="none" if fmt.infinity else "finite", negative="zero")  # type: ignore[arg-type]
+
+    def __iter__(self) -> Iterator[Format]:
+        for width in range(3, 17):
+            for signed in (True, False):
+                for precision in range(1, width + (not signed)):
+                    for extended in (True, False):
+                        with contextlib.suppress(ValueError):  # float64 does not hold its values
+                            yield p3109(width, precision, signed=signed, extended=extended)
+
+    def __len__(self) -> int:
+        return sum(1 for _ in self)
+
+
+_E4M3_E5M2 = (catalog.E4M3FN, catalog.E5M2)
+_OCP_AND_FNUZ = (catalog.E4M3FN, catalog.E5M2, catalog.E4M3FNUZ, catalog.E5M2FNUZ)
+
 _NONE = Projection()
+_FINITE = Projection(saturation=Saturation.FINITE)
+_PROPAGATE = Projection(saturation=Saturation.PROPAGATE)
+#: Through binary32: right for every operand, since what binary32 holds passes unchanged.
+_TWICE = Projection(via=(catalog.BINARY32,))
+_TWICE_FINITE = replace(_TWICE, saturation=Saturation.FINITE)
+
+
+def _each(formats: Iterable[Format], projection: Projection) -> dict[Format, Projection]:
+    return dict.fromkeys(formats, projection)
+
+
+# A NaN becomes -0 where there is no code for it; in ml_dtypes and ONNX, but not in JAX, a negative one +0.
+_NO_NAN = replace(_TWICE, nan="negative_zero")
+
+_ML_DTYPES = {
+    **_each(
+        (
+            catalog.BFLOAT16,
+            *_OCP_AND_FNUZ,
+            catalog.FLOAT8_E4M3,
+            catalog.E3M4,
+            catalog.E4M3B11FNUZ,
+        ),
+        _TWICE,
+    ),
+    **_each((catalog.E2M3FN, catalog.E3M2FN, catalog.E2M1FN), _NO_NAN),
+    # Ties go up, and so do all values between 2**-127 and 2**-126, which no projection says.
+    catalog.E8M0FNU: replace(_TWICE, rounding=NEAREST_AWAY),
+}
+
+_TORCH_213 = {
+    catalog.BINARY32: _NONE,
+    catalog.BINARY16: _TWICE,
+    # So much for single elements. Vectors make ffff of NaNs from float32 and float64.
+    catalog.BFLOAT16: replace(_TWICE, nan_sign="drop"),
+    catalog.E4M3FN: _TWICE_FINITE,
+    catalog.E5M2: replace(_TWICE, nan_code=0x7F),
+    catalog.E4M3FNUZ: _TWICE,
+    catalog.E5M2FNUZ: _TWICE,
+    catalog.E8M0FNU: replace(_TWICE, rounding=NEAREST_AWAY, negative="drop_sign", zero="smallest"),
+}
+
+_JAX = {
+    # XLA rounds float64 once, except for binary16 and bfloat16.
+    **_each(
+        (
+            catalog.BINARY32,
+            *_OCP_AND_FNUZ,
+            catalog.FLOAT8_E4M3,
+            catalog.E3M4,
+            catalog.E4M3B11FNUZ,
+        ),
+        _NONE,
+    ),
+    catalog.E2M1FN: replace(_NO_NAN, via=()),
+    catalog.BINARY16: _TWICE,
+    catalog.BFLOAT16: _TWICE,
+    catalog.E8M0FNU: Projection(rounding=NEAREST_AWAY),
+}
+
+# round_mode="up", the default, is away from zero for magnitudes.
+_ONNX_E8M0 = replace(_TWICE, rounding=AWAY_FROM_ZERO, negative="drop_sign", zero="smallest")
+_ONNX_NOSAT = {
+    catalog.BINARY32: _NONE,
+    catalog.BINARY16: _NONE,
+    catalog.BFLOAT16: _TWICE,
+    **_each(_OCP_AND_FNUZ, _TWICE),
+    catalog.E2M1FN: _NO_NAN,
+    catalog.E8M0FNU: _ONNX_E8M0,
+}
+_ONNX = {
+    **_ONNX_NOSAT,
+    **_each(_OCP_AND_FNUZ, _TWICE_FINITE),
+    # Finite values stop at the top, infinities become NaN.
+    catalog.E8M0FNU: replace(_ONNX_E8M0, saturation=Saturation.PROPAGATE),
+}
+
+# From float; from double the NaN keeps its sign. E8M0 is rounded up, as block scales are.
+_CUDA_NOSAT = {
+    **_each(_E4M3_E5M2, Projection(nan_code=0x7F, nan_sign="drop")),
+    catalog.E8M0FNU: Projection(rounding=AWAY_FROM_ZERO, negative="drop_sign", zero="smallest"),
+}
+_CUDA_SATFINITE = {
+    **{fmt: replace(rule, saturation=Saturation.FINITE) for fmt, rule in _CUDA_NOSAT.items()},
+    **_each((catalog.E2M3FN, catalog.E3M2FN, catalog.E2M1FN), replace(_FINITE, nan="max", nan_sign="drop")),
+}
+
+# A NaN of the FNUZ formats has no sign of its own, but 7F and FF, the extreme values, have.
+_HIP_SAT = _each(_OCP_AND_FNUZ, replace(_FINITE, nan_code=0x7F))
+_HIP_NOSAT = {
+    **_each(_E4M3_E5M2, Projection(nan_code=0x7F, overflow_test="before")),
+    **_each((catalog.E4M3FNUZ, catalog.E5M2FNUZ), Projection(overflow_test="before")),
+}
+
+# NaNs are Arm's default NaN. FPCR does not matter: to nearest even, and nothing is flushed.
+_ARM = _each(_E4M3_E5M2, Projection(nan_sign="drop"))
+_ARM_SAT = _each(_E4M3_E5M2, replace(_FINITE, nan_sign="drop"))
+
+
+def _unit_scaling(fmt: Format) -> Projection:
+    """Scaled in binary32 so that the format's subnormals are binary32's, then its last bits are drawn and cut off.
+
+    The values are the FNUZ formats': one binade more than OCP's, and nothing special. Binary32's
+    subnormals round once on their own: `via` is binary32 with the format's bias.
+    """
+    scaled = Format(
+        name=f"binary32 with the bias of {fmt.name}",
+        exponent_bits=8,
+        trailing_bits=23,
+        bias=fmt.bias,
+        nans=(1 << 23) - 1,
+        infinity=True,
+    )
+    return Projection(
+        rounding=stochastic(23 - fmt.trailing_bits), saturation=Saturation.FINITE, via=(catalog.BINARY32, scaled)
+    )
+
 
 #: Every profile, by name.
 PROFILES: Mapping[str, Profile] = MappingProxyType(
     {
         item.name: item
         for item in (
-            Profile("ocp_sat", "OFP8 1.0", {catalog.E4M3FN: _FINITE, catalog.E5M2: _FINITE}, "OFP8"),
-            Profile("ocp_ovf", "OFP8 1.0", {catalog.E4M3FN: _NONE, catalog.E5M2: _NONE}, "OFP8"),
+            Profile("ml_dtypes", "0.5 and 0.6", _ML_DTYPES, "ML_DTYPES"),
+            Profile("numpy", "2", _each((catalog.BINARY16, catalog.BINARY32), _NONE), "NUMPY"),
+            Profile(
+                "torch<2.13",
+                "before 2.13, on CPUs; from its published behaviour, never run",
+                {**_TORCH_213, catalog.E4M3FN: _TWICE},
+                "TORCH",
+            ),
+            Profile("torch>=2.13", "2.13.0, on CPUs", _TORCH_213, "TORCH"),
+            Profile("jax", "0.10.2, on CPUs", _JAX, "JAX"),
+            Profile("onnx", "1.23.2, reference evaluator: Cast with saturate=1", _ONNX, "ONNX"),
+            Profile("onnx_nosat", "1.23.2, reference evaluator: Cast with saturate=0", _ONNX_NOSAT, "ONNX"),
+            Profile("ocp_sat", "OFP8 1.0", _each(_E4M3_E5M2, _FINITE), "OFP8"),
+            Profile("ocp_ovf", "OFP8 1.0", _each(_E4M3_E5M2, _NONE), "OFP8"),
+            Profile("fp8_paper", "arXiv:2209.05433", _each(_E4M3_E5M2, _PROPAGATE), "FP8"),
+            Profile("cuda_satfinite", "CUDA 13 headers, on the host, from float", _CUDA_SATFINITE, "CUDA"),
+            Profile("cuda_nosat", "CUDA 13 headers, on the host, from float", _CUDA_NOSAT, "CUDA"),
+            Profile("hip_sat", "ROCm clr headers, on the host", _HIP_SAT, "HIP"),
+            Profile("hip_nosat", "ROCm clr headers, on the host", _HIP_NOSAT, "HIP"),
+            Profile(
+                "avx10_2",
+                "AVX10.2, the forms that do not saturate; NaNs but for their payloads; never run",
+                {**_each(_E4M3_E5M2, _NONE), catalog.BFLOAT16: Projection(subnormals="flush_both")},
+                "AVX10",
+            ),
+            Profile("arm_fp8", "FEAT_FP8 with FPMR.OSC = 0 and NSCALE = 0; never run", _ARM, "ARM"),
+            Profile("arm_fp8_sat", "FEAT_FP8 with FPMR.OSC = 1 and NSCALE = 0; never run", _ARM_SAT, "ARM"),
+            Profile("p3109", "interim report 4.0, a draft", _P3109(), "P3109"),
+            Profile(
+                "microxcaling",
+                "1.1.0, elements of blocks with round=nearest, the default",
+                {
+                    **_each(
+                        (*_E4M3_E5M2, catalog.E2M3FN, catalog.E3M2FN, catalog.E2M1FN),
+                        replace(_PROPAGATE, rounding=NEAREST_AWAY),
+                    ),
+                    catalog.INT8F6: replace(_PROPAGATE, rounding=NEAREST_AWAY, symmetric=True),
+                },
+                "MICROXCALING",
+            ),
+            Profile(
+                "unit_scaling",
+                "FPFormat.quantise of its public code, the default; its E4M3 and E5M2 have the values of FNUZ",
+                {fmt: _unit_scaling(fmt) for fmt in (catalog.E4M3FNUZ, catalog.E5M2FNUZ)},
+                "UNIT_SCALING",
+            ),
         )
     }
 )
