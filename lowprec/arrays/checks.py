@@ -5,6 +5,7 @@ Floor 3.
 
 from __future__ import annotations
 
+import sys
 from typing import Any, NamedTuple
 
 import ml_dtypes
@@ -210,10 +211,23 @@ def _as_array(values: object) -> Array:
         raise TypeError(
             "a masked array would lose its mask; give .filled(...), or .data and put the mask back afterwards"
         )
+    if type(values).__module__.partition(".")[0] == "torch":
+        values = _from_torch(values)
     try:
         return np.asarray(values)
     except (ValueError, TypeError) as error:  # ragged lists, objects that do not convert
         raise TypeError(f"cannot make an array of {type(values).__name__}: {error}") from None
+
+
+def _from_torch(tensor: Any) -> Any:
+    """A torch tensor as NumPy can take it: the types that only ml_dtypes has go by their bits."""
+    torch = sys.modules["torch"]
+    tensor = tensor.detach().cpu()
+    name = str(tensor.dtype).removeprefix("torch.")
+    if not hasattr(ml_dtypes, name):
+        return tensor
+    bits = tensor.contiguous().view(torch.uint8 if tensor.itemsize == 1 else torch.int16)
+    return bits.numpy().view(getattr(ml_dtypes, name))
 
 
 def _flat_codes(array: Array) -> Array:

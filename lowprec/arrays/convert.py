@@ -68,8 +68,9 @@ def encode(
     Parameters
     ----------
     values : array_like of float or integer, shape (...)
-        Any float of at most 64 bits, integers, and every ml_dtypes type. Each is rounded once,
-        from its own bits. A Python number is what NumPy makes of it: a float64 or an int64.
+        Any float of at most 64 bits, integers, and every ml_dtypes type; torch and JAX tensors;
+        Dask and xarray arrays, lazily. Each value is rounded once, from its own bits. A Python
+        number is what NumPy makes of it: a float64 or an int64.
     fmt : Format, str or dtype
     rounding : str or Rounding, default "nearest_even"
     saturation : str or Saturation, default "none"
