@@ -118,7 +118,8 @@ def magnitudes(fmt: Format, *, sparse: bool = False) -> Array:
     t = fmt.trailing_bits
     binades = np.arange(0, last + 2, 1 << t if fmt.exponent_bits else 1 << (t // 2), dtype=np.int64)
     if sparse:
-        binades = binades[[0, 1, 2, binades.size // 2, -3, -2, -1]]
+        places = np.array([0, 1, 2, binades.size // 2, *(binades.size - np.arange(1, 4))])
+        binades = binades[places.clip(0, binades.size - 1)]
     few = np.concatenate([(binades[:, None] + np.arange(-4, 5)).reshape(-1), np.int64(1) << np.arange(t)])
     return np.unique(few[(few >= 0) & (few <= last)])
 

@@ -115,3 +115,11 @@ def test_an_encoder_that_drops_a_sticky_bit_is_caught(lost):
     values = cases.inputs(catalog.E4M3FN, np.float32)
     values = values[np.isfinite(values)]
     assert (encode(values) != lp.encode(values, "e4m3fn")).any()
+
+
+@pytest.mark.parametrize("fmt", [catalog.BINARY16, catalog.TF32, catalog.format("binary16p16uf")], ids=str)
+def test_sparse_cases_have_the_ends_of_a_format(fmt):
+    """Of as few binades as there are."""
+    have = set(cases.magnitudes(fmt, sparse=True).tolist())
+    assert {0, 1, fmt.max_magnitude} <= have
+    assert len(have) < 200
