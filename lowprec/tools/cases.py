@@ -120,7 +120,8 @@ def magnitudes(fmt: Format, *, sparse: bool = False) -> Array:
     if sparse:
         places = np.array([0, 1, 2, binades.size // 2, *(binades.size - np.arange(1, 4))])
         binades = binades[places.clip(0, binades.size - 1)]
-    few = np.concatenate([(binades[:, None] + np.arange(-4, 5)).reshape(-1), np.int64(1) << np.arange(t)])
+    ends = (binades[:, None] + np.arange(-4, 5)).reshape(-1)
+    few = np.concatenate([ends, np.arange(last - 3, last + 1), np.int64(1) << np.arange(t)])
     return np.unique(few[(few >= 0) & (few <= last)])
 
 
