@@ -16,6 +16,8 @@ _HOMES = {
     "Projection": "lowprec.spec.projection",
     "Rounding": "lowprec.spec.rounding",
     "Saturation": "lowprec.spec.projection",
+    "Sign": "lowprec.spec.format",
+    "Threshold": "lowprec.spec.rounding",
     "format": "lowprec.spec.catalog",
     "formats": "lowprec.spec.catalog",
     "cast": "lowprec.arrays.convert",

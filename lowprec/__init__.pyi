@@ -4,10 +4,10 @@ from lowprec.arrays.checks import dtype as dtype
 from lowprec.arrays.convert import cast as cast, decode as decode, encode as encode, quantize as quantize
 from lowprec.arrays.random import random_bits as random_bits
 from lowprec.spec.catalog import format as format
-from lowprec.spec.format import Format as Format
+from lowprec.spec.format import Format as Format, Sign as Sign
 from lowprec.spec.profiles import Profile as Profile
 from lowprec.spec.projection import Flag as Flag, Projection as Projection, Saturation as Saturation
-from lowprec.spec.rounding import Rounding as Rounding, stochastic as stochastic
+from lowprec.spec.rounding import Rounding as Rounding, Threshold as Threshold, stochastic as stochastic
 
 __version__: str
 formats: Mapping[str, Format]

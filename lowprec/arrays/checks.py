@@ -101,7 +101,8 @@ def float_dtype(fmt: Format, asked: object = None) -> tuple[np.dtype[Any], Forma
 
 def keeps_dtype(array: Array, fmt: Format) -> bool:
     """Whether `quantize` gives values in the type that they came in."""
-    return any(array.dtype == known and carrier.contains(fmt) for known, carrier in FLOATS)
+    native = array.dtype.newbyteorder("=")
+    return any(native == known and carrier.contains(fmt) for known, carrier in FLOATS)
 
 
 def projection(
@@ -149,12 +150,11 @@ def values_operand(values: object) -> Operand:
 def codes_operand(codes: object, fmt: Format) -> Operand:
     """Codes of a format, checked to be such."""
     array = _as_array(codes)
+    if _is_typed(array, fmt):
+        array = array.view(code_dtype(fmt))
     if array.dtype.kind not in "iu":
-        name = catalog.ml_dtypes_name(fmt)
         if array.size == 0 and array.dtype == np.float64 and not hasattr(codes, "dtype"):
             array = array.astype(code_dtype(fmt))  # an empty list
-        elif name is not None and array.dtype.name == name:
-            array = array.view(code_dtype(fmt))
         else:
             raise TypeError(
                 f"codes of {fmt.name!r} must be integers, not {array.dtype}: `encode` makes codes from values"
@@ -171,6 +171,14 @@ def codes_operand(codes: object, fmt: Format) -> Operand:
     if array.dtype.kind == "i" or array.dtype.itemsize * 8 > 32:
         array = array.astype(code_dtype(fmt))
     return Operand(_flat_codes(array), fmt, array)
+
+
+def _is_typed(array: Array, fmt: Format) -> bool:
+    """Whether an array is of the very type whose elements are codes of this format."""
+    try:
+        return array.dtype == dtype(fmt)
+    except ValueError:
+        return False
 
 
 def output(out: object, wanted: np.dtype[Any], shape: tuple[int, ...], what: str, *, name: str = "out") -> Array | None:
@@ -253,5 +261,5 @@ def _advice(given: np.dtype[Any]) -> str:
     if given.kind == "f":
         return "lowprec carries values in float64; .astype('float64') is right where it changes none of them"
     if given.kind == "O":
-        return "make a list of floats, or use lowprec.oracle.convert.project for exact Fractions"
+        return "give floats or integers of at most 64 bits; lowprec.oracle.convert.project takes any Fraction"
     return "convert to a float type first"

@@ -211,7 +211,8 @@ def quantize(
     if isinstance(out, np.ndarray):
         asked: object = out.dtype
     else:
-        asked = operand.array.dtype if hasattr(values, "dtype") and keeps_dtype(operand.array, target) else None
+        kept = hasattr(values, "dtype") and keeps_dtype(operand.array, target)
+        asked = operand.array.dtype.newbyteorder("=") if kept else None
     given, carrier = float_dtype(target, asked)
     integers = integers_for(rule.rounding, target, operand.array.shape, random, rng)
     return _convert(operand, target, rule, given, integers, flags, out, carrier)
@@ -286,7 +287,9 @@ def _convert(
     words = lower_target(fmt, rule)
     shape = operand.array.shape
     place = output(out, given, shape, f"values of {fmt.name!r}" if carrier else repr(fmt.name))
-    signals = output(flags, np.dtype(np.uint8), shape, "flags", name="flags")
+    signals = output(flags, np.dtype(np.uint8), shape, "what is signaled", name="flags")
+    if place is not None and signals is not None and np.may_share_memory(place, signals):
+        raise ValueError("out and flags share memory; give each an array of its own")
     flat, whole = _room(operand, given, place, may_refuse(words))
     raised = np.zeros(0 if signals is None else operand.codes.size, np.uint8)
     codes, source = operand.codes, lower_source(operand.fmt, rule.subnormals in ("flush_operands", "flush_both"))
@@ -294,7 +297,7 @@ def _convert(
     at = operand.fmt
     earlier = np.zeros_like(raised)
     for stop in rule.via:
-        if not stop.contains(at):
+        if not stop.contains(at) or (at.has_signed_nan and not stop.has_signed_nan):
             passed = np.empty(codes.size, code_dtype(stop))
             count, first = kernels.convert(codes, source, passed, lower_target(stop, DEFAULT), _no_random, raised)
             if count:

@@ -14,8 +14,9 @@ from typing import Any
 
 import numpy as np
 
-from lowprec.arrays.random import key_of, lanes, random_bits
+from lowprec.arrays.random import key_of, random_bits
 from lowprec.spec.format import Format
+from lowprec.spec.layouts import lanes
 from lowprec.spec.projection import Projection
 
 __all__ = ["apply", "is_lazy"]
@@ -53,6 +54,11 @@ def apply(
             raise ValueError(
                 f"{name}= is for NumPy arrays; a {_package(values)} array is converted lazily: leave it out"
             )
+    if not hasattr(values, "dtype") or not hasattr(values, "shape"):
+        raise TypeError(
+            f"{type(values).__name__} of {_package(values)} is no array; use .map for the arrays of a Dataset, and "
+            f"dask.array for delayed values"
+        )
     if _package(values) == "xarray":
         options = {"fmt": fmt, "rule": rule, "random": getattr(random, "data", random), "rng": rng}
         data = values.data
@@ -76,8 +82,15 @@ def apply(
             f"convert chunk by chunk with random=, or use variant 'A'"
         )
     if random is not None:
-        words = da.asarray(random).rechunk(values.chunks)
+        words = da.asarray(random)
+        if words.shape != values.shape:
+            raise ValueError(f"random has shape {words.shape}, but needs {values.shape}")
+        words = words.rechunk(values.chunks)
         return da.map_blocks(lambda chunk, part: verb(chunk, random=part), values, words, **options)
+    if any(n != n for n in values.shape):
+        raise ValueError(
+            "rng= needs the place of every chunk, and their sizes are unknown; call .compute_chunk_sizes()"
+        )
     key, bits = key_of(rng), rule.rounding.bits if rule.rounding.variant in ("A", "B", "C") else 32
     whole = tuple(int(n) for n in values.shape)
 

@@ -5,18 +5,20 @@ Floor 3.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+import math
+import operator
+from collections.abc import Iterable, Sequence
 from typing import Any
 
 import numpy as np
 import numpy.typing as npt
 
 from lowprec.kernels.random import philox_runs
-from lowprec.spec import catalog
-from lowprec.spec.format import Format, Sign
+from lowprec.spec.format import Format
+from lowprec.spec.layouts import lanes
 from lowprec.spec.rounding import Rounding
 
-__all__ = ["check_layout", "integers_for", "key_of", "lanes", "random_bits"]
+__all__ = ["integers_for", "key_of", "random_bits"]
 
 Words = npt.NDArray[np.uint32]
 
@@ -69,9 +71,9 @@ def random_bits(
     ------
     [PHILOX]; docs/decisions/0005.
     """
-    box = (int(shape),) if isinstance(shape, (int, np.integer)) else tuple(int(n) for n in shape)
-    whole = box if within is None else tuple(int(n) for n in within)
-    start = (0,) * len(box) if origin is None else tuple(int(n) for n in origin)
+    box, bits, stream = _tuple("shape", shape), _index("bits", bits), _index("stream", stream)
+    whole = box if within is None else _tuple("within", within)
+    start = (0,) * len(box) if origin is None else _tuple("origin", origin)
     if not 1 <= bits <= 32:
         raise ValueError(f"bits={bits} of random integers is out of range; use 1 to 32")
     if not 0 <= stream < 1 << 32:
@@ -80,6 +82,8 @@ def random_bits(
         raise ValueError(f"shape={box}, origin={start} and within={whole} must have as many dimensions")
     if any(low < 0 or size < 0 or low + size > limit for low, size, limit in zip(start, box, whole, strict=True)):
         raise ValueError(f"a box of shape={box} at origin={start} does not lie within={whole}")
+    if math.prod(whole) > 1 << 64:
+        raise ValueError(f"within={whole} has more than 2**64 elements, and a stream no more words than that")
     key = key_of(rng)
     out = np.empty(box, np.uint32)
     if out.size:
@@ -96,6 +100,19 @@ def random_bits(
     return out
 
 
+def _index(name: str, value: object) -> int:
+    """An integer, and not something that rounds to one."""
+    if isinstance(value, (bool, np.bool_)) or not hasattr(value, "__index__"):
+        raise TypeError(f"{name} of random integers must be an integer, not {value!r}")
+    return operator.index(value)
+
+
+def _tuple(name: str, value: object) -> tuple[int, ...]:
+    if isinstance(value, Iterable):
+        return tuple(_index(name, item) for item in value)
+    return (_index(name, value),)
+
+
 def key_of(rng: object) -> int:
     """The 64-bit key that an `rng` argument stands for."""
     if isinstance(rng, np.random.Generator):
@@ -105,36 +122,6 @@ def key_of(rng: object) -> int:
     if not 0 <= int(rng) < 1 << 64:
         raise ValueError(f"rng={rng!r} is out of range; use 0 to 2**64 - 1")
     return int(rng)
-
-
-def lanes(rounding: Rounding, fmt: Format) -> int:
-    """How many elements along the last axis share a word."""
-    if rounding.variant != "ptx_rs":
-        return 1
-    return 2 if fmt.width == 16 else 4
-
-
-def check_layout(rounding: Rounding, fmt: Format) -> None:
-    """Refuse a hardware layout for a format or a number of bits that the hardware does not have."""
-    bits = {
-        "ptx_rs": {
-            catalog.BINARY16: 13,
-            **dict.fromkeys((catalog.BFLOAT16, catalog.E4M3FN, catalog.E5M2, catalog.E2M3FN, catalog.E3M2FN), 16),
-        },
-        "avx10_2": {catalog.E5M2: 8, catalog.E4M3FN: 7},
-    }.get(rounding.variant)
-    if rounding.variant in ("rdna4", "hip"):
-        bits = {fmt: 23 - fmt.trailing_bits} if fmt.width == 8 and fmt.sign is Sign.MAGNITUDE else {}
-    if bits is None:
-        return
-    if fmt not in bits:
-        known = ", ".join(item.name for item in bits) or "signed 8-bit formats"
-        raise ValueError(f"variant={rounding.variant!r} has no conversion to {fmt.name!r}; it has {known}")
-    if rounding.bits != bits[fmt]:
-        raise ValueError(
-            f"variant={rounding.variant!r} takes {bits[fmt]} bits for {fmt.name!r}, not {rounding.bits}; "
-            f"use stochastic({bits[fmt]}, {rounding.variant!r})"
-        )
 
 
 def integers_for(
@@ -152,7 +139,6 @@ def integers_for(
     if (random is None) == (rng is None):
         how = "both" if random is not None else "neither"
         raise ValueError(f"rounding {rounding} needs random= or rng=, and was given {how}; give one of them")
-    check_layout(rounding, fmt)
     group = lanes(rounding, fmt)
     words_shape = shape if group == 1 or not shape else (*shape[:-1], -(-shape[-1] // group))
     word_bits = rounding.bits if rounding.variant in ("A", "B", "C") else 32

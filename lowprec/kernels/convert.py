@@ -206,14 +206,15 @@ def project(
         farther = beyond or takes_farther(tail, magnitude & _1 != _0, random, grid, side)
     if grid.before != _0 and magnitude == side.max_magnitude and tail != _0:
         beyond = farther = True
-    if lead < grid.tiny and (flags != _0 or grid.flush != _0):
+    over = beyond or magnitude + _U(farther) > side.max_magnitude
+    if lead < grid.tiny and not over and (flags != _0 or grid.flush != _0):
         if is_tiny(significand, exponent, lead, random, grid, side):
             flags |= _U(flags != _0) * _UNDERFLOW
             if grid.flush != _0:
                 return side.rounded_zero, _INEXACT | _UNDERFLOW
     # Codes are ordered by value, so a carry out of the trailing bits into the exponent field is right.
     magnitude += _U(farther)
-    if beyond or magnitude > side.max_magnitude:
+    if over:
         flags |= _OVERFLOW | _INEXACT
         if magnitude > side.max_magnitude:
             return side.overflow, instead(side.negative_invalid, flags)

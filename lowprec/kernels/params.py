@@ -180,7 +180,9 @@ def lower_target(fmt: Format, projection: Projection) -> Params:
 
 def may_refuse(target: Params) -> bool:
     """Whether any operand is refused, so that results must be looked through for it."""
-    return bool((target == np.uint64(REFUSED)).any())
+    sides = target[len(Grid._fields) :].reshape(2, len(Side._fields))
+    codes = [Side._fields.index(name) for name in ("base", "overflow", "infinity", "nan")]
+    return bool((sides[:, codes] == np.uint64(REFUSED)).any())
 
 
 def _array(*words: int | np.integer[Any]) -> Params:

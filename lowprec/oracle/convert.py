@@ -118,6 +118,7 @@ def project(
     [P3109] Project; docs/decisions/0002 for what the standards leave open.
     """
     check(fmt, projection, random)
+    check_operand(value)
     value = flushed_operand(value, projection, subnormal_operand)
     for stop in projection.via:
         value = decode(project(value, stop), stop)
@@ -149,6 +150,19 @@ def check(fmt: Format, projection: Projection, random: int | None) -> None:
         raise ValueError(
             f"nan_code={projection.nan_code:#x} of the projection is no code of {fmt.name!r}, "
             f"whose codes are 0 to {(1 << fmt.width) - 1:#x}"
+        )
+    if fmt.nan_code is None and projection.nan_code is None:
+        missing = {"zero": not fmt.subnormals, "negative_zero": not fmt.has_negative_zero}
+        if missing.get(projection.nan, False):
+            raise ValueError(f"NaN cannot become {projection.nan!r} in {fmt.name!r}, which has no such code")
+
+
+def check_operand(value: object) -> None:
+    """Refuse what is no exact number: a float would be judged by what its own arithmetic makes of it."""
+    if isinstance(value, bool) or not isinstance(value, (Fraction, int, Special)):
+        raise TypeError(
+            f"the oracle takes a Fraction, an integer or a Special, not {value!r}; for a float use "
+            f"lowprec.oracle.convert.encode"
         )
 
 
@@ -268,11 +282,7 @@ def _nan(negative: bool, fmt: Format, projection: Projection) -> int:
         return _signed(
             largest_magnitude(negative, fmt, projection), negative and fmt.sign is not Sign.UNSIGNED, fmt, projection
         )
-    if projection.nan == "zero" and fmt.subnormals:
-        return _zero(negative, fmt, projection)
-    if projection.nan == "negative_zero" and fmt.has_negative_zero:
-        return fmt.sign_code
-    raise ValueError(f"NaN cannot become {projection.nan!r} in {fmt.name!r}, which has no such code")
+    return _zero(negative, fmt, projection) if projection.nan == "zero" else fmt.sign_code
 
 
 def position(size: Fraction, fmt: Format) -> tuple[Fraction | None, bool]:

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 from lowprec.oracle.convert import (
     check,
+    check_operand,
     decode,
     flushed_operand,
     is_flushed,
@@ -35,6 +36,8 @@ def is_signaling(code: int, fmt: Format) -> bool:
     [IEEE754] 6.2.1.
     """
     if not fmt.infinity or fmt.trailing_bits < 1 or fmt.nans != (1 << fmt.trailing_bits) - 1:
+        return False
+    if code == fmt.sign_code and not fmt.negative_zero:  # the NaN in the place of -0 is quiet
         return False
     is_nan = decode(code, fmt) in (Special.NAN, Special.NEGATIVE_NAN)
     return is_nan and not code >> (fmt.trailing_bits - 1) & 1
@@ -88,6 +91,7 @@ def flags(
     [IEEE754] 7; tininess is detected after rounding.
     """
     check(fmt, projection, random)
+    check_operand(value)
     operand = flushed_operand(value, projection, subnormal_operand)
     signals = 0 if operand == value else int(Flag.INEXACT)
     if signaling:

@@ -7,11 +7,11 @@ from __future__ import annotations
 
 from fractions import Fraction
 
-from lowprec.spec import catalog
-from lowprec.spec.format import Format, Sign
+from lowprec.spec.format import Format
+from lowprec.spec.layouts import check_layout, lanes
 from lowprec.spec.rounding import Rounding, Threshold
 
-__all__ = ["check_random", "is_farther", "lanes", "random_integer"]
+__all__ = ["check_random", "is_farther", "random_integer"]
 
 
 def is_farther(tail: Fraction, rounding: Rounding, *, negative: bool, odd: bool, random: int | None = None) -> bool:
@@ -50,46 +50,9 @@ def is_farther(tail: Fraction, rounding: Rounding, *, negative: bool, odd: bool,
     }[rounding.threshold(negative=negative, odd=odd)]
 
 
-_PTX_RS = {
-    catalog.E4M3FN: 16,
-    catalog.E5M2: 16,
-    catalog.E2M3FN: 16,
-    catalog.E3M2FN: 16,
-    catalog.BFLOAT16: 16,
-    catalog.BINARY16: 13,
-}
-_AVX10_2 = {catalog.E5M2: 8, catalog.E4M3FN: 7}
-
-
-def _hardware_bits(variant: str, fmt: Format) -> int | None:
-    """The random bits that the variant has for the format, or None where it has no such conversion."""
-    if variant == "ptx_rs":
-        return _PTX_RS.get(fmt)
-    if variant == "avx10_2":
-        return _AVX10_2.get(fmt)
-    return 23 - fmt.trailing_bits if fmt.width == 8 and fmt.sign is Sign.MAGNITUDE else None
-
-
-def _check_bits(rounding: Rounding, fmt: Format) -> None:
-    """Refuse a hardware variant that has no conversion to the format, or one of other random bits."""
-    if rounding.variant in ("", "A", "B", "C"):
-        return
-    wanted = _hardware_bits(rounding.variant, fmt)
-    if wanted is None:
-        known = {"ptx_rs": _PTX_RS, "avx10_2": _AVX10_2}.get(rounding.variant)
-        names = ", ".join(item.name for item in known) if known else "8-bit formats with a sign bit"
-        raise ValueError(
-            f"variant={rounding.variant!r} with bits={rounding.bits} has no conversion to {fmt.name!r}; it has {names}"
-        )
-    if rounding.bits != wanted:
-        raise ValueError(
-            f"variant={rounding.variant!r} with bits={rounding.bits} does not fit {fmt.name!r}; use bits={wanted}"
-        )
-
-
 def check_random(random: int | None, rounding: Rounding, fmt: Format) -> None:
     """Refuse a random integer that the mode does not take, and a mode that does not fit the format."""
-    _check_bits(rounding, fmt)
+    check_layout(rounding, fmt)
     if rounding.bits == 0:
         if random is not None:
             raise ValueError(f"random={random} is given, but {rounding} is deterministic; leave it out")
@@ -99,27 +62,10 @@ def check_random(random: int | None, rounding: Rounding, fmt: Format) -> None:
         raise ValueError(f"random={random} of {rounding} is out of range; use 0 to {(1 << rounding.bits) - 1}")
 
 
-def lanes(rounding: Rounding, fmt: Format) -> int:
-    """How many neighbouring elements share a random word.
-
-    >>> from lowprec.spec.rounding import stochastic
-    >>> lanes(stochastic(16, "ptx_rs"), catalog.E4M3FN), lanes(stochastic(8), catalog.E4M3FN)
-    (4, 1)
-
-    Raises
-    ------
-    ValueError
-        A variant or a number of bits that the format does not have.
-    """
-    _check_bits(rounding, fmt)
-    if rounding.variant != "ptx_rs":
-        return 1
-    return 2 if fmt.width == 16 else 4
-
-
 def random_integer(word: int, lane: int, rounding: Rounding, fmt: Format) -> int:
     """The random integer that an element takes out of its 32-bit word.
 
+    >>> from lowprec.spec import catalog
     >>> from lowprec.spec.rounding import stochastic
     >>> hex(random_integer(0xABCD1234, 0, stochastic(8), catalog.E4M3FN))
     '0xab'

@@ -93,7 +93,8 @@ class Format:
             value = getattr(self, field.name)
             wanted = {"int": int, "bool": bool, "str": str, "Sign": Sign}[str(field.type)]
             if type(value) is not wanted:
-                raise TypeError(f"{field.name} of a format must be of type {wanted.__name__}, not {value!r}")
+                hint = "; lowprec.Sign has UNSIGNED, MAGNITUDE and TWOS_COMPLEMENT" if wanted is Sign else ""
+                raise TypeError(f"{field.name} of a format must be of type {wanted.__name__}, not {value!r}{hint}")
         self._check()
 
     def _check(self) -> None:
@@ -102,6 +103,9 @@ class Format:
         def refuse(field: str, why: str) -> None:
             raise ValueError(f"{field}={getattr(self, field)!r} of format {self.name!r} {why}")
 
+        if not self.name.isprintable() or any(letter in "*[]\\" for letter in self.name):
+            # Names go into headers, packages and tables, where these would end a comment or begin a markup.
+            raise ValueError(f"name={self.name!r} of a format must be printable and without * [ ] \\; choose another")
         for field in ("exponent_bits", "trailing_bits", "nans"):
             if getattr(self, field) < 0:
                 refuse(field, "is negative; it counts bits or codes. Use 0 or more")

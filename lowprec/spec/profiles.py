@@ -53,6 +53,7 @@ class Profile:
         ValueError
             A format that it does not have.
         """
+        fmt = catalog.format(fmt)
         if fmt not in self.formats:
             names = ", ".join(known.name for known in itertools.islice(self.formats, 40))
             raise ValueError(f"profile {self.name!r} does not say how to convert to {fmt.name!r}; it has {names}")

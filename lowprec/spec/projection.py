@@ -10,7 +10,7 @@ import enum
 from dataclasses import dataclass
 from typing import Literal, get_args
 
-from lowprec.spec.format import Format
+from lowprec.spec.format import Carrier, Format
 from lowprec.spec.rounding import MODES, NEAREST_EVEN, Rounding, rounding
 
 __all__ = ["DEFAULT", "Flag", "Projection", "Saturation", "saturation"]
@@ -154,9 +154,12 @@ class Projection:
             raise TypeError(f"symmetric of a projection must be True or False, not {self.symmetric!r}")
         if self.nan_code is not None and (type(self.nan_code) is not int or self.nan_code < 0):
             raise ValueError(f"nan_code={self.nan_code!r} of a projection must be a code, 0 or more, or None")
+        if not isinstance(self.via, (tuple, list)):
+            raise TypeError(f"via of a projection must be a tuple of Format, not {self.via!r}")
         object.__setattr__(self, "via", tuple(self.via))
         for stop in self.via:
-            if not isinstance(stop, Format):
+            # Integers hold no infinity or NaN that could pass through them.
+            if not isinstance(stop, Format) or (isinstance(stop, Carrier) and not stop.exponent_bits):
                 raise TypeError(f"via of a projection must be a tuple of Format, not {self.via!r}")
 
     def __str__(self) -> str:
@@ -171,7 +174,9 @@ class Projection:
         for field in dataclasses.fields(self):
             value = getattr(self, field.name)
             if value != field.default:
-                spelled = str(value) if value in MODES or isinstance(value, Saturation) else value
+                named = value in MODES or isinstance(value, Saturation)
+                named = named or (isinstance(value, Rounding) and value.bits > 0)
+                spelled = str(value) if named else value
                 said.append(f"{field.name}={spelled!r}")
         return f"Projection({', '.join(said)})"
 

@@ -10,6 +10,7 @@ Floor 1. Imports the standard library only.
 from __future__ import annotations
 
 import enum
+import operator
 import re
 from dataclasses import dataclass
 
@@ -26,6 +27,10 @@ class Threshold(enum.IntEnum):
 
     def __repr__(self) -> str:
         return f"Threshold.{self.name}"
+
+
+#: The stochastic variants: P3109's three, and the layouts of random words that hardware has.
+VARIANTS = ("A", "B", "C", "ptx_rs", "rdna4", "hip", "avx10_2")
 
 
 @dataclass(frozen=True, slots=True)
@@ -62,6 +67,18 @@ class Rounding:
     bits: int = 0
     variant: str = ""
 
+    def __post_init__(self) -> None:
+        for name in ("positive_even", "positive_odd", "negative_even", "negative_odd"):
+            if not isinstance(getattr(self, name), Threshold):
+                raise TypeError(f"{name} of a rounding mode must be a Threshold, not {getattr(self, name)!r}")
+        if type(self.bits) is not int:
+            raise TypeError(f"bits of stochastic rounding must be an integer, not {self.bits!r}")
+        if not 0 <= self.bits <= 32:
+            raise ValueError(f"bits={self.bits} of a rounding mode is out of range; use 1 to 32, or 0 without variant")
+        if self.variant not in (VARIANTS if self.bits else ("",)):
+            known = ", ".join(VARIANTS) if self.bits else "none where bits=0"
+            raise ValueError(f"variant={self.variant!r} of stochastic rounding is unknown; use one of {known}")
+
     def threshold(self, *, negative: bool, odd: bool) -> Threshold:
         """The threshold for a value of this sign whose nearer code has this parity."""
         if negative:
@@ -96,9 +113,6 @@ MODES = (
     AWAY_FROM_ZERO,
     TO_ODD,
 )
-
-#: The stochastic variants: P3109's three, and the layouts of random words that hardware has.
-VARIANTS = ("A", "B", "C", "ptx_rs", "rdna4", "hip", "avx10_2")
 
 _STOCHASTIC_NAME = re.compile(r"stochastic\((\d+)(?:, *(\w+))?\)")
 
@@ -148,12 +162,11 @@ def stochastic(bits: int, variant: str = "A") -> Rounding:
     ------
     [P3109] StochasticA, StochasticB, StochasticC; [PTX] cvt; [RDNA4]; [HIP]; [AVX10].
     """
-    if type(bits) is not int:
+    if not hasattr(bits, "__index__") or isinstance(bits, bool):
         raise TypeError(f"bits of stochastic rounding must be an integer, not {bits!r}")
+    bits = operator.index(bits)
     if not 1 <= bits <= 32:
         raise ValueError(f"bits={bits} of stochastic rounding is out of range; use 1 to 32")
-    if variant not in VARIANTS:
-        raise ValueError(f"variant={variant!r} of stochastic rounding is unknown; use one of {', '.join(VARIANTS)}")
     return Rounding(f"stochastic({bits}, {variant})", _NEVER, _NEVER, _NEVER, _NEVER, bits, variant)
 
 

@@ -7,11 +7,13 @@ Floor 5.
 
 from __future__ import annotations
 
+import dataclasses
 import math
 from fractions import Fraction
 from typing import Any
 
 from rich.console import Console, Group, RenderableType
+from rich.measure import Measurement
 from rich.table import Table
 
 from lowprec.oracle.convert import decode, project
@@ -81,7 +83,7 @@ def profile_card(profile: Profile, fmt: Format | None) -> RenderableType:
     for target in chosen:
         projection = profile.projection(target)
         codes = [_projected(operand, target, projection) for operand in _telling(target)]
-        table.add_row(target.name, *codes, repr(projection).removeprefix("Projection(").removesuffix(")"))
+        table.add_row(target.name, *codes, _differences(projection))
     return Group(f"[bold]{profile.name}[/bold]  {profile.versions}; source {profile.source}", "", table)
 
 
@@ -99,9 +101,21 @@ def _telling(fmt: Format) -> list[Exact]:
     ]
 
 
+def _differences(projection: Projection) -> str:
+    """The fields of a projection that are not the default, formats by name."""
+    said = []
+    for field in dataclasses.fields(projection):
+        value = getattr(projection, field.name)
+        if value != field.default:
+            shown = " ".join(stop.name for stop in value) if field.name == "via" else str(value)
+            said.append(f"{field.name}={shown}")
+    return ", ".join(said)
+
+
 def _projected(operand: Exact, fmt: Format, projection: Projection) -> str:
+    random = 0 if projection.rounding.bits else None
     try:
-        return _code(project(operand, fmt, projection), fmt)
+        return _code(project(operand, fmt, projection, random=random), fmt)
     except ValueError:
         return "refused"
 
@@ -200,8 +214,13 @@ def _encoding(fmt: Format) -> Table:
 
 
 def show(renderable: RenderableType, console: Console | None = None) -> None:
-    """Print, as wide as it needs to be where nobody watches."""
+    """Print, as wide as it needs to be: on a narrow terminal lines wrap, and no cell is cut short."""
     console = console or Console(highlight=False)
-    if not console.is_terminal:
-        console = Console(highlight=False, width=200, file=console.file)
+    wide = console.options.update(width=10_000)
+    needed = max(Measurement.get(console, wide, part).maximum for part in _parts(renderable))
+    console.width = max(console.width if console.is_terminal else 80, needed)
     console.print(renderable, soft_wrap=not console.is_terminal)
+
+
+def _parts(renderable: RenderableType) -> list[RenderableType]:
+    return list(renderable.renderables) if isinstance(renderable, Group) else [renderable]

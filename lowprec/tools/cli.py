@@ -151,7 +151,13 @@ def table(
 @click.argument("formats", metavar="FORMAT...", nargs=-1, required=True)
 @_define
 @_options(*_projection)
-@click.option("--samples", default=1024, show_default=True, help="Random operands beside the chosen ones.")
+@click.option(
+    "--samples",
+    default=1024,
+    show_default=True,
+    type=click.IntRange(max=1 << 24),
+    help="Random operands beside the chosen ones.",
+)
 @click.option("--seed", default=0, show_default=True, help="Of the random operands.")
 @click.option(
     "--as", "kind", default="text", show_default=True, type=click.Choice(["text", "csv", "jsonl", "mem", "npy"])
@@ -269,7 +275,11 @@ def golden(action: str | None, tables: Path | None) -> None:
     "--values", type=click.Path(exists=True, dir_okay=False, path_type=Path), help="Own data, an .npy file of numbers."
 )
 @click.option(
-    "--samples", default=1 << 20, show_default=True, help="Random float32 and float64 inputs for each target."
+    "--samples",
+    default=1 << 20,
+    show_default=True,
+    type=click.IntRange(max=1 << 28),
+    help="Random float32 and float64 inputs for each target.",
 )
 @click.option("--seed", default=0, show_default=True, help="Of the random inputs.")
 @click.option("--json", "as_json", is_flag=True, help="Print JSON (schema lowprec.conform/1).")
@@ -325,7 +335,7 @@ def conform(
     sys.exit(DIFFER if any(row.unexplained for row in rows) else AGREE)
 
 
-def _format(name: str, define: str | None = None, *, operand: bool = False) -> Format:
+def _format(name: str, define: str | None = None, *, operand: bool = False, operation: bool = False) -> Format:
     """A format by name, by file, or the one that --define defines."""
     from lowprec.spec.catalog import format as format_of
     from lowprec.tools import definitions
@@ -335,6 +345,8 @@ def _format(name: str, define: str | None = None, *, operand: bool = False) -> F
             defined = definitions.from_text(define)
             if name == defined.name:
                 return defined
+            if not operation:
+                raise ValueError(f"--define defines {defined.name!r}, but {name!r} is asked for; leave one of them out")
         if name.endswith(".toml"):
             return definitions.from_toml(Path(name))
         if operand:
@@ -370,7 +382,12 @@ def _operation_formats(operation: str, names: tuple[str, ...], define: str | Non
             f"{operation} takes {wanted} formats, of each operand and of the result, not {len(names)} "
             f"({' '.join(names)})"
         )
-    return tuple(_format(name, define, operand=place < wanted - 1) for place, name in enumerate(names))
+    chosen = tuple(
+        _format(name, define, operand=place < wanted - 1, operation=True) for place, name in enumerate(names)
+    )
+    if define is not None and _one_format(None, define).name not in names:
+        raise click.UsageError(f"--define defines {_one_format(None, define).name!r}, which is not among the formats")
+    return chosen
 
 
 def _project(rounding: str, saturation: str) -> Projection:
@@ -459,3 +476,7 @@ class _progress:
     def __exit__(self, *_: object) -> None:
         if hasattr(self, "bar"):
             self.bar.stop()
+
+
+if __name__ == "__main__":
+    main()

@@ -10,6 +10,7 @@ from __future__ import annotations
 
 import itertools
 import json
+import re
 from collections import Counter
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, field
@@ -32,6 +33,7 @@ __all__ = ["LineMismatch", "Malformed", "Report", "check_lines", "fields", "situ
 Array = npt.NDArray[Any]
 
 _CHUNK = 1 << 16
+_HEXADECIMAL = re.compile(r"(0[xX])?[0-9a-fA-F]+")
 
 
 class Malformed(ValueError):
@@ -84,7 +86,7 @@ class Report:
         if not self.lines:
             return "nothing was compared"
         if not self.wrong:
-            return f"{self.lines:,} lines agree"
+            return f"{self.lines:,} line{'s' if self.lines > 1 else ''} agree{'' if self.lines > 1 else 's'}"
         kinds = ", ".join(f"{count:,} {kind}" for kind, count in self.situations.most_common())
         none = f"; {self.unanswered:,} have no result" if self.unanswered else ""
         return f"{self.wrong:,} of {self.lines:,} lines differ: {kinds}{none}"
@@ -173,10 +175,9 @@ def _parse(
             )
         codes = []
         for word, fmt in zip(words, formats, strict=False):
-            try:
-                code = int(word, 16)
-            except ValueError:
-                raise Malformed(f"line {number} holds {word!r}, which is no hexadecimal number") from None
+            if not _HEXADECIMAL.fullmatch(word):
+                raise Malformed(f"line {number} holds {word!r}, which is no hexadecimal number")
+            code = int(word, 16)
             if not 0 <= code < 1 << fmt.width:
                 raise Malformed(f"line {number} holds {word!r}, which is no {fmt.width}-bit code of {fmt.name!r}")
             codes.append(code)

@@ -70,7 +70,7 @@ def from_mapping(fields: Mapping[str, Any]) -> Format:
         given["sign"] = _sign(given["sign"])
     if "bias" not in given:
         width = given["exponent_bits"]
-        given["bias"] = (1 << width >> 1) - 1 if isinstance(width, int) and width >= 0 else 0
+        given["bias"] = (1 << width >> 1) - 1 if isinstance(width, int) and 0 <= width <= 32 else 0
     try:
         return Format(**given)
     except TypeError as error:
@@ -83,7 +83,7 @@ def _parsed(key: str, value: str) -> Any:
         try:
             return int(value, 0)
         except ValueError:
-            raise ValueError(f"{key}={value!r} of a format must be an integer") from None
+            raise ValueError(f"{key}={value[:40]!r} of a format must be an integer") from None
     if kind == "bool":
         if value.lower() not in ("true", "false"):
             raise ValueError(f"{key}={value!r} of a format must be true or false")

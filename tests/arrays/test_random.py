@@ -26,13 +26,6 @@ def test_any_box_has_the_words_of_the_whole(origin, box):
     assert part.shape == box
 
 
-def test_places_past_two_to_the_thirty_two_have_words_of_their_own():
-    """The counter's second word."""
-    huge = 1 << 36
-    far = lp.random_bits(8, 5, 32, origin=(huge - 8,), within=(huge,))
-    assert (far != lp.random_bits(8, 5, 32)).any()
-
-
 def test_a_scalar_has_the_first_word():
     """Of no dimension at all."""
     assert lp.random_bits((), 7, 32) == lp.random_bits(3, 7, 32)[0]
@@ -138,15 +131,19 @@ def test_bad_random_integers_are_refused(options, message):
         (
             "e4m3fn",
             lp.stochastic(8, "ptx_rs"),
-            "variant='ptx_rs' takes 16 bits for 'e4m3fn', not 8; use",
+            "variant='ptx_rs' with bits=8 does not fit 'e4m3fn'; use bits=16",
         ),
-        ("e2m1fn", lp.stochastic(16, "ptx_rs"), "variant='ptx_rs' has no conversion to 'e2m1fn'; it has binary16,"),
+        (
+            "e2m1fn",
+            lp.stochastic(16, "ptx_rs"),
+            "variant='ptx_rs' with bits=16 has no conversion to 'e2m1fn'",
+        ),
         (
             "bfloat16",
             lp.stochastic(16, "rdna4"),
-            "variant='rdna4' has no conversion to 'bfloat16'; it has signed",
+            "variant='rdna4' with bits=16 has no conversion to 'bfloat16'; it has 8-bit",
         ),
-        ("e5m2", lp.stochastic(7, "avx10_2"), "variant='avx10_2' takes 8 bits for 'e5m2', not 7"),
+        ("e5m2", lp.stochastic(7, "avx10_2"), "variant='avx10_2' with bits=7 does not fit 'e5m2'; use bits=8"),
     ],
 )
 def test_hardware_layouts_are_refused_where_the_hardware_has_none(fmt, mode, message):
@@ -191,3 +188,29 @@ def test_boxes_must_lie_in_the_array():
         lp.random_bits(4, 1, 8, origin=(2,), within=(5,))
     with pytest.raises(ValueError, match="must have as many dimensions"):
         lp.random_bits(4, 1, 8, origin=(2, 0), within=(5,))
+
+
+@pytest.mark.parametrize("arguments", [(4, 7, 8.5), (4, 7, True), (4.5, 7, 8), ((2, 1.5), 7, 8)])
+def test_only_integers_are_integers(arguments):
+    """Nothing is rounded to one."""
+    with pytest.raises(TypeError, match="of random integers must be an integer, not"):
+        lp.random_bits(*arguments)
+
+
+def test_a_stream_ends_where_its_counter_does():
+    """2**66 words would need another counter word."""
+    with pytest.raises(ValueError, match="has more than 2\\*\\*64 elements"):
+        lp.random_bits(1, 7, 8, origin=(1 << 65,), within=(1 << 66,))
+
+
+def test_lazy_values_that_are_no_arrays_are_refused():
+    """A Dataset has several, a chunk of unknown size no place."""
+    da = pytest.importorskip("dask.array")
+    xr = pytest.importorskip("xarray")
+    array = da.from_array(VALUES.reshape(-1), chunks=100)
+    with pytest.raises(TypeError, match="Dataset of xarray is no array"):
+        lp.encode(xr.Dataset({"a": ("x", VALUES[0])}), "e4m3fn")
+    with pytest.raises(ValueError, match="their sizes are unknown"):
+        lp.encode(array[array > 0], "e4m3fn", rounding=MODE, rng=1)
+    with pytest.raises(ValueError, match=re.escape("random has shape (3,), but needs (1961,)")):
+        lp.encode(array, "e4m3fn", rounding=MODE, random=np.zeros(3, np.uint32))

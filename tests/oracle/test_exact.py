@@ -6,10 +6,13 @@ import math
 import struct
 from fractions import Fraction
 
+import numpy as np
 import pytest
 from hypothesis import given, strategies as st
 
+from lowprec.oracle.convert import project
 from lowprec.oracle.exact import Special, from_float, is_negative, scale, to_float
+from lowprec.spec import catalog
 
 
 def _float(bits):
@@ -90,3 +93,11 @@ def test_what_is_no_float64_has_no_float():
     """An error of ours: values of formats are float64s by construction."""
     with pytest.raises(AssertionError, match="not a float64"):
         to_float(Fraction(1, 2**1075))
+
+
+@pytest.mark.parametrize("value", [1.5, -0.0, float("nan"), "1", None, True, np.float32(1)])
+def test_the_oracle_refuses_what_is_no_exact_number(value):
+    """A float would be compared in float arithmetic, and a NaN would pass for a number."""
+    with pytest.raises(TypeError, match="the oracle takes a Fraction, an integer or a Special, not"):
+        project(value, catalog.E4M3FN)
+    assert project(3, catalog.E4M3FN) == project(Fraction(3), catalog.E4M3FN)

@@ -10,8 +10,9 @@ import pytest
 
 from lowprec.oracle.convert import cast, decode, encode, project, steps
 from lowprec.oracle.exact import Special
-from lowprec.oracle.rounding import lanes, random_integer
+from lowprec.oracle.rounding import random_integer
 from lowprec.spec import catalog
+from lowprec.spec.layouts import lanes
 from lowprec.spec.projection import Projection
 from lowprec.spec.rounding import NEAREST_EVEN, stochastic
 

@@ -359,7 +359,11 @@ def test_parameters_just_inside_the_limits_are_formats():
         (dict(infinity=1), "infinity of a format must be of type bool, not 1"),
         (dict(negative_zero=0), "negative_zero of a format must be of type bool, not 0"),
         (dict(subnormals=None), "subnormals of a format must be of type bool, not None"),
-        (dict(sign="unsigned"), "sign of a format must be of type Sign, not 'unsigned'"),
+        (
+            dict(sign="unsigned"),
+            "sign of a format must be of type Sign, not 'unsigned'; "
+            "lowprec.Sign has UNSIGNED, MAGNITUDE and TWOS_COMPLEMENT",
+        ),
         (dict(name=3), "name of a format must be of type str, not 3"),
         (dict(source=None), "source of a format must be of type str, not None"),
     ],

@@ -75,3 +75,27 @@ def test_what_is_no_name_is_refused(given):
     message = f"rounding must be a Rounding or a name, not {given!r}"
     with pytest.raises(TypeError, match=f"^{re.escape(message)}$"):
         rounding(given)
+
+
+@pytest.mark.parametrize(
+    ("arguments", "error", "message"),
+    [
+        (("x", 3, 3, 3, 3), TypeError, "positive_even of a rounding mode must be a Threshold, not 3"),
+        (("x", *[Threshold.NEVER] * 4, 40, "A"), ValueError, "bits=40 of a rounding mode is out of range"),
+        (("x", *[Threshold.NEVER] * 4, -3, "A"), ValueError, "bits=-3 of a rounding mode is out of range"),
+        (
+            ("x", *[Threshold.NEVER] * 4, 8, "Q"),
+            ValueError,
+            "variant='Q' of stochastic rounding is unknown",
+        ),
+        (
+            ("x", *[Threshold.NEVER] * 4, 0, "A"),
+            ValueError,
+            "variant='A' .* use one of none where bits=0",
+        ),
+    ],
+)
+def test_impossible_modes_are_refused(arguments, error, message):
+    """A mode made by hand is checked like one by name."""
+    with pytest.raises(error, match=message):
+        Rounding(*arguments)

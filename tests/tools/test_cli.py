@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import io
 import json
 import subprocess
 import sys
@@ -9,8 +10,11 @@ import sys
 import numpy as np
 import pytest
 from click.testing import CliRunner
+from rich.console import Console
 
 from lowprec.spec import catalog
+from lowprec.spec.profiles import PROFILES
+from lowprec.tools import cards
 from lowprec.tools.cli import main
 from lowprec.tools.frameworks import FRAMEWORKS
 
@@ -203,7 +207,7 @@ def test_show_says_what_a_profile_does():
     """For one format and for all that it has."""
     text = lowprec("show", "e4m3fn", "--profile", "ocp_sat").stdout
     assert text.splitlines()[-1].split()[:8] == ["e4m3fn", "0x7e", "0x7e", "0xfe", "0x7f", "0xff", "0x00", "0x80"]
-    assert "saturation='finite'" in text
+    assert "saturation=finite" in text
     assert {line.split()[0] for line in lowprec("show", "--profile", "ocp_ovf").stdout.splitlines()[3:]} == {
         "e4m3fn",
         "e5m2",
@@ -211,6 +215,52 @@ def test_show_says_what_a_profile_does():
     assert "unknown profile 'gpu'; use one of" in lowprec("show", "e4m3fn", "--profile", "gpu").output
     assert "does not say how to convert to 'int8'" in lowprec("show", "int8", "--profile", "ocp_sat").output
     assert lowprec("show", "e4m3fn", "--profile", "ocp_sat", "--json").exit_code == 2
+
+
+def test_a_narrow_terminal_loses_nothing():
+    """Lines may wrap; no cell is cut or left out."""
+    for renderable in (cards.card(catalog.E4M3FN), cards.listing(), cards.profile_card(PROFILES["ml_dtypes"], None)):
+        text = {}
+        for width, terminal in ((80, True), (300, False)):
+            console = Console(width=width, force_terminal=terminal, file=io.StringIO(), color_system=None)
+            cards.show(renderable, console)
+            text[width] = console.file.getvalue().split()
+        assert "…" not in "".join(text[80])
+        assert text[80] == text[300]
+
+
+@pytest.mark.parametrize("name", PROFILES)
+def test_every_profile_is_shown_in_names(name):
+    """Formats and modes by name, not as Python writes them, and no operand refused that the stack takes."""
+    result = lowprec("show", "--profile", name)
+    assert result.exit_code == 0
+    assert "Format(" not in result.stdout
+    assert len(result.stdout.splitlines()) == 3 + len(PROFILES[name].formats)
+
+
+def test_a_definition_that_is_not_asked_for_is_refused():
+    """It would be ignored without a word."""
+    for command in (["show"], ["table"]):
+        result = lowprec(*command, "e4m3fn", "--define", "exponent_bits=3,trailing_bits=4")
+        assert result.exit_code == 2
+        assert "--define defines 'private', but 'e4m3fn' is asked for" in result.output
+    result = lowprec("vectors", "convert", "binary32", "e4m3fn", "--define", "exponent_bits=3,trailing_bits=4")
+    assert "--define defines 'private', which is not among the formats" in result.output
+
+
+@pytest.mark.parametrize(
+    ("definition", "message"),
+    [
+        ("exponent_bits=1000000000000,trailing_bits=4", "makes 1000000000005 bits in all; use 2 to 32"),
+        ("name=[/foo],exponent_bits=2,trailing_bits=1", "name='[/foo]' of a format must be printable and without"),
+        ("name=x*/int y; /*,exponent_bits=2,trailing_bits=1", "of a format must be printable and without * [ ]"),
+    ],
+)
+def test_definitions_that_would_break_files_are_refused(definition, message):
+    """No traceback, no comment that ends early."""
+    result = lowprec("table", "--as", "c", "--define", definition)
+    assert result.exit_code == 2
+    assert message in " ".join(result.output.split())
 
 
 def test_stochastic_modes_have_no_vectors():

@@ -107,9 +107,11 @@ def test_below_the_smallest_value_of_a_format_without_zero():
     [
         ("3f800000 38 00", "line 1 has 3 words, but convert needs 1 operand"),
         ("3f80000g 38", "line 1 holds '3f80000g', which is no hexadecimal number"),
+        ("3f8_0000 38", "line 1 holds '3f8_0000', which is no hexadecimal number"),
+        ("3f800000 \u0663\u0668", "which is no hexadecimal number"),
         ("13f800000 38", "line 1 holds '13f800000', which is no 32-bit code of 'binary32'"),
         ("3f800000 138", "line 1 holds '138', which is no 8-bit code of 'e4m3fn'"),
-        ("3f800000 -1", "line 1 holds '-1', which is no 8-bit code of 'e4m3fn'"),
+        ("3f800000 -1", "line 1 holds '-1', which is no hexadecimal number"),
     ],
 )
 def test_lines_that_are_no_cases_are_malformed(line, message):
