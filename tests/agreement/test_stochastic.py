@@ -30,7 +30,7 @@ def operands(fmt):
     )
     for number, magnitude in enumerate(chosen):
         low, high = (Fraction(s) * Fraction(2) ** e for s, e in (fmt.scaled(magnitude), fmt.scaled(magnitude + 1)))
-        for tail in TAILS[number % 2 :: 2]:
+        for tail in TAILS[number % step :: step]:
             yield float(low + tail * (high - low))
     if fmt.subnormals:
         for far in (1, 7, 30, 60):
