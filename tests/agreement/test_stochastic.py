@@ -25,9 +25,8 @@ def operands(fmt):
     """Inputs in every binade, among subnormals and far below them, with the tail of each."""
     magnitudes = range(0 if fmt.subnormals else 1, fmt.max_magnitude)
     starts = [m for m in magnitudes if m < 2 or fmt.scaled(m)[0] & (fmt.scaled(m)[0] - 1) == 0]
-    chosen = dict.fromkeys(
-        [*starts[:6], *starts[6 :: 1 if len(starts) < 40 else 9], fmt.max_magnitude - 1, fmt.max_magnitude]
-    )
+    chosen = dict.fromkeys([*starts, fmt.max_magnitude - 1, fmt.max_magnitude])
+    step = 2 if len(starts) < 40 else len(TAILS)  # of hundreds of binades one tail each
     for number, magnitude in enumerate(chosen):
         low, high = (Fraction(s) * Fraction(2) ** e for s, e in (fmt.scaled(magnitude), fmt.scaled(magnitude + 1)))
         for tail in TAILS[number % step :: step]:
