@@ -29,6 +29,25 @@ MODE_PROJECTIONS = tuple(Projection(rounding=mode) for mode in MODES)
 INFINITY_BITS = 0x7FF << 52
 
 
+INF, NEG_INF, NAN, NEG_NAN, NEG_ZERO = (
+    Special.INFINITY,
+    Special.NEGATIVE_INFINITY,
+    Special.NAN,
+    Special.NEGATIVE_NAN,
+    Special.NEGATIVE_ZERO,
+)
+
+#: TestFloat's names of rounding modes, and ours.
+TESTFLOAT_MODES = {
+    "near_even": "nearest_even",
+    "minMag": "toward_zero",
+    "min": "toward_negative",
+    "max": "toward_positive",
+    "near_maxMag": "nearest_away",
+    "odd": "to_odd",
+}
+
+
 # -- comparison -------------------------------------------------------------------------------------
 
 

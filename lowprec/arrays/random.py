@@ -82,8 +82,8 @@ def random_bits(
         raise ValueError(f"shape={box}, origin={start} and within={whole} must have as many dimensions")
     if any(low < 0 or size < 0 or low + size > limit for low, size, limit in zip(start, box, whole, strict=True)):
         raise ValueError(f"a box of shape={box} at origin={start} does not lie within={whole}")
-    if math.prod(whole) > 1 << 64:
-        raise ValueError(f"within={whole} has more than 2**64 elements, and a stream no more words than that")
+    if math.prod(whole) >= 1 << 64:
+        raise ValueError(f"within={whole} has 2**64 elements or more, whose places do not fit 64 bits")
     key = key_of(rng)
     out = np.empty(box, np.uint32)
     if out.size:

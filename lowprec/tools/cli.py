@@ -15,6 +15,7 @@ from typing import TYPE_CHECKING, Any
 import click
 
 import lowprec
+from lowprec.tools.tabulate import TABLE_KINDS, VECTOR_KINDS
 
 if TYPE_CHECKING:
     import numpy.typing as npt
@@ -112,7 +113,7 @@ def show(fmt: str | None, define: str | None, profile: str | None, as_json: bool
     "kind",
     default="csv",
     show_default=True,
-    type=click.Choice(["csv", "json", "md", "npy", "mem", "c", "sv", "vhdl"]),
+    type=click.Choice(TABLE_KINDS),
     help="mem is for $readmemh; c a C99 header; sv and vhdl packages.",
 )
 @click.option("--thresholds", is_flag=True, help="The steps of encoding, not the values (csv, json, md, npy, mem).")
@@ -159,9 +160,7 @@ def table(
     help="Random operands beside the chosen ones.",
 )
 @click.option("--seed", default=0, show_default=True, help="Of the random operands.")
-@click.option(
-    "--as", "kind", default="text", show_default=True, type=click.Choice(["text", "csv", "jsonl", "mem", "npy"])
-)
+@click.option("--as", "kind", default="text", show_default=True, type=click.Choice(VECTOR_KINDS))
 @click.option("--operands", is_flag=True, help="Print operands only, for a program under test to read.")
 @_output
 def vectors(

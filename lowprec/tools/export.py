@@ -31,10 +31,7 @@ from lowprec.tools.tabulate import (
     value_words,
 )
 
-__all__ = ["KINDS", "Table"]
-
-#: What `lowprec table --as` takes.
-KINDS = ("csv", "json", "md", "npy", "mem", "c", "sv", "vhdl")
+__all__ = ["Table"]
 
 
 @dataclass(frozen=True)

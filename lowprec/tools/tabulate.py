@@ -18,6 +18,8 @@ from lowprec.spec.format import Format
 from lowprec.spec.projection import Projection
 
 __all__ = [
+    "TABLE_KINDS",
+    "VECTOR_KINDS",
     "binary32_steps",
     "classify",
     "decimal",
@@ -30,6 +32,10 @@ __all__ = [
     "thresholds",
     "value_words",
 ]
+
+#: What `lowprec table --as` and `lowprec vectors --as` take.
+TABLE_KINDS = ("csv", "json", "md", "npy", "mem", "c", "sv", "vhdl")
+VECTOR_KINDS = ("text", "csv", "jsonl", "mem", "npy")
 
 
 def provenance(command: str) -> str:

@@ -26,12 +26,9 @@ from lowprec.spec.projection import DEFAULT, Projection
 from lowprec.tools import cases
 from lowprec.tools.tabulate import hex_digits, provenance
 
-__all__ = ["KINDS", "OPERATIONS", "Operation", "Suite", "operand_format", "suite"]
+__all__ = ["OPERATIONS", "Operation", "Suite", "operand_format", "suite"]
 
 Array = npt.NDArray[Any]
-
-#: What `lowprec vectors --as` takes.
-KINDS = ("text", "csv", "jsonl", "mem", "npy")
 
 
 @dataclass(frozen=True)

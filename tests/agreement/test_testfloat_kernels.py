@@ -9,17 +9,10 @@ import pytest
 
 import lowprec as lp
 from lowprec.spec.projection import Flag
+from tests.support import TESTFLOAT_MODES as MODES
 
 VECTORS = pathlib.Path(__file__).parents[2] / "tables" / "published" / "testfloat_conversions.npz"
 
-MODES = {
-    "near_even": "nearest_even",
-    "minMag": "toward_zero",
-    "min": "toward_negative",
-    "max": "toward_positive",
-    "near_maxMag": "nearest_away",
-    "odd": "to_odd",
-}
 FUNCTIONS = {
     "f32_to_f16": (np.float32, "binary16"),
     "f32_to_bf16": (np.float32, "bfloat16"),

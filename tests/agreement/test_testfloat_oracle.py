@@ -12,6 +12,7 @@ from lowprec.oracle.exact import Special
 from lowprec.oracle.flags import flags, is_signaling
 from lowprec.spec import catalog
 from lowprec.spec.projection import Flag, Projection
+from tests.support import TESTFLOAT_MODES as MODES
 
 VECTORS = pathlib.Path(__file__).parents[2] / "tables" / "published" / "testfloat_conversions.npz"
 
@@ -20,14 +21,6 @@ FUNCTIONS = {
     "f32_to_bf16": (catalog.BINARY32, catalog.BFLOAT16),
     "f64_to_f16": (catalog.BINARY64, catalog.BINARY16),
     "i32_to_f16": (catalog.CARRIERS["int32"], catalog.BINARY16),
-}
-MODES = {
-    "near_even": "nearest_even",
-    "minMag": "toward_zero",
-    "min": "toward_negative",
-    "max": "toward_positive",
-    "near_maxMag": "nearest_away",
-    "odd": "to_odd",
 }
 
 

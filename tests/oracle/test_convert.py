@@ -22,15 +22,7 @@ from lowprec.spec.families import fixed, fnuz, p3109
 from lowprec.spec.format import Format, Sign
 from lowprec.spec.projection import Projection
 from lowprec.spec.rounding import MODES
-from tests.support import MODE_PROJECTIONS, UP_TO_8
-
-INF, NEG_INF, NAN, NEG_NAN, NEG_ZERO = (
-    Special.INFINITY,
-    Special.NEGATIVE_INFINITY,
-    Special.NAN,
-    Special.NEGATIVE_NAN,
-    Special.NEGATIVE_ZERO,
-)
+from tests.support import INF, MODE_PROJECTIONS, NAN, NEG_INF, NEG_NAN, NEG_ZERO, UP_TO_8
 
 # -- decode -----------------------------------------------------------------------------------------
 

@@ -13,14 +13,8 @@ from lowprec.spec import catalog
 from lowprec.spec.format import Format, Sign
 from lowprec.spec.projection import Flag, Projection
 from lowprec.spec.rounding import MODES
+from tests.support import INF, NAN, NEG_INF, NEG_NAN, NEG_ZERO
 
-INF, NEG_INF, NAN, NEG_NAN, NEG_ZERO = (
-    Special.INFINITY,
-    Special.NEGATIVE_INFINITY,
-    Special.NAN,
-    Special.NEGATIVE_NAN,
-    Special.NEGATIVE_ZERO,
-)
 TINY = Fraction(1, 2**200)
 
 NONE, X, UX, OX, V = 0, 1, 2 | 1, 4 | 1, 16
