@@ -20,6 +20,8 @@ _HOMES = {
     "Threshold": "lowprec.spec.rounding",
     "format": "lowprec.spec.catalog",
     "formats": "lowprec.spec.catalog",
+    "get_threads": "lowprec.arrays.threads",
+    "set_threads": "lowprec.arrays.threads",
     "cast": "lowprec.arrays.convert",
     "decode": "lowprec.arrays.convert",
     "encode": "lowprec.arrays.convert",

@@ -19,6 +19,7 @@ from lowprec.spec.projection import DEFAULT, Projection, Saturation
 from lowprec.spec.rounding import Rounding
 
 __all__ = [
+    "UNSIGNED",
     "Array",
     "Operand",
     "code_dtype",
@@ -42,10 +43,14 @@ FLOATS: tuple[tuple[np.dtype[Any], Format], ...] = (
 )
 
 
+#: Unsigned integers by their bytes.
+UNSIGNED = {size: np.dtype(f"u{size}") for size in (1, 2, 4, 8)}
+
+
 class Operand(NamedTuple):
     """An argument as kernels take it."""
 
-    codes: Array  #: unsigned integers, one-dimensional, contiguous
+    codes: Array  #: the elements as unsigned integers of their size and byte order; a view
     fmt: Format  #: or carrier, that they are codes of
     array: Array  #: as given
 
@@ -144,7 +149,7 @@ def values_operand(values: object) -> Operand:
     carrier = catalog.carrier(array.dtype) if array.dtype.kind in "biufV" else None
     if carrier is None:
         raise TypeError(f"values must be real numbers of at most 64 bits, not {array.dtype}: {_advice(array.dtype)}")
-    return Operand(_flat_codes(array), carrier, array)
+    return Operand(_codes(array), carrier, array)
 
 
 def codes_operand(codes: object, fmt: Format) -> Operand:
@@ -170,7 +175,7 @@ def codes_operand(codes: object, fmt: Format) -> Operand:
             )
     if array.dtype.kind == "i" or array.dtype.itemsize * 8 > 32:
         array = array.astype(code_dtype(fmt))
-    return Operand(_flat_codes(array), fmt, array)
+    return Operand(_codes(array), fmt, array)
 
 
 def _is_typed(array: Array, fmt: Format) -> bool:
@@ -238,11 +243,10 @@ def _from_torch(tensor: Any) -> Any:
     return bits.numpy().view(getattr(ml_dtypes, name))
 
 
-def _flat_codes(array: Array) -> Array:
-    """The elements' bit patterns, one-dimensional and contiguous; copied only where they are not."""
-    if not array.dtype.isnative:
-        array = array.astype(array.dtype.newbyteorder("="))
-    return np.ascontiguousarray(array).reshape(-1).view(f"u{array.dtype.itemsize}")
+def _codes(array: Array) -> Array:
+    """The elements' bit patterns."""
+    bits = UNSIGNED[array.dtype.itemsize]
+    return array.view(bits if array.dtype.isnative else bits.newbyteorder())
 
 
 def _first(wrong: Array) -> tuple[int, ...]:

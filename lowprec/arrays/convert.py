@@ -1,6 +1,7 @@
 """encode, decode, quantize, cast: the four verbs between values and codes.
 
-Floor 3. Everything here is about arrays; `kernels.convert` does the arithmetic.
+Floor 3. Everything here is about arrays; the kernels do the arithmetic: those of `stream` where they
+can, the general one where they cannot.
 """
 
 from __future__ import annotations
@@ -11,8 +12,9 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from lowprec.arrays import lazy
+from lowprec.arrays import lazy, stream
 from lowprec.arrays.checks import (
+    UNSIGNED,
     Array,
     Operand,
     code_dtype,
@@ -24,8 +26,8 @@ from lowprec.arrays.checks import (
     refuse_operands,
     values_operand,
 )
-from lowprec.arrays.random import integers_for
-from lowprec.kernels import convert as kernels
+from lowprec.arrays.random import integers_for, is_plain
+from lowprec.kernels import convert as general
 from lowprec.kernels.params import lower_source, lower_target, may_refuse
 from lowprec.spec import catalog
 from lowprec.spec.format import Format
@@ -38,6 +40,7 @@ __all__ = ["cast", "decode", "encode", "quantize"]
 Like = Format | str | npt.DTypeLike
 
 _no_random = np.empty(0, np.uint32)
+_FLAGS = np.dtype(np.uint8)
 
 
 def encode(
@@ -159,7 +162,7 @@ def decode(
     if dtype is None and isinstance(out, np.ndarray):
         dtype = out.dtype
     given, carrier = float_dtype(source, dtype)
-    return _convert(operand, carrier, DEFAULT, given, _no_random, flags, out)
+    return _convert(operand, carrier, DEFAULT, given, None, None, flags, out)
 
 
 def quantize(
@@ -214,8 +217,7 @@ def quantize(
         kept = hasattr(values, "dtype") and keeps_dtype(operand.array, target)
         asked = operand.array.dtype.newbyteorder("=") if kept else None
     given, carrier = float_dtype(target, asked)
-    integers = integers_for(rule.rounding, target, operand.array.shape, random, rng)
-    return _convert(operand, target, rule, given, integers, flags, out, carrier)
+    return _convert(operand, target, rule, given, random, rng, flags, out, carrier)
 
 
 def cast(
@@ -269,8 +271,7 @@ def cast(
 def _encode(
     operand: Operand, fmt: Format, rule: Projection, random: object, rng: object, flags: object, out: object
 ) -> Any:
-    integers = integers_for(rule.rounding, fmt, operand.array.shape, random, rng)
-    return _convert(operand, fmt, rule, code_dtype(fmt), integers, flags, out)
+    return _convert(operand, fmt, rule, code_dtype(fmt), random, rng, flags, out)
 
 
 def _convert(
@@ -278,38 +279,75 @@ def _convert(
     fmt: Format,
     rule: Projection,
     given: np.dtype[Any],
-    integers: Array,
+    random: object,
+    rng: object,
     flags: object,
     out: object,
     carrier: Format | None = None,
 ) -> Any:
     """Convert to a format, and back to a type that carries its values if one is named."""
-    words = lower_target(fmt, rule)
     shape = operand.array.shape
     place = output(out, given, shape, f"values of {fmt.name!r}" if carrier else repr(fmt.name))
-    signals = output(flags, np.dtype(np.uint8), shape, "what is signaled", name="flags")
+    signals = output(flags, _FLAGS, shape, "what is signaled", name="flags")
     if place is not None and signals is not None and np.may_share_memory(place, signals):
         raise ValueError("out and flags share memory; give each an array of its own")
+    way = stream.conversion(operand.fmt, fmt, rule, carrier) if signals is None else None
+    if way is None:
+        return _generally(operand, fmt, rule, given, integers_for(rule.rounding, fmt, shape, random, rng), place, signals, carrier)
+
+    integers = None
+    if random is not None or rng is not None or rule.rounding.bits:
+        if random is not None or rng is None or not is_plain(rule.rounding):
+            integers, rng = integers_for(rule.rounding, fmt, shape, random, rng), None
+        elif not rule.rounding.bits:
+            integers_for(rule.rounding, fmt, shape, random, rng)  # says why not
+    codes = operand.codes
+    if place is None:
+        whole = np.empty(shape, given, order="F" if codes.flags.f_contiguous and codes.ndim > 1 else "C")
+    else:
+        whole = place
+        if np.may_share_memory(place, operand.array) and not _same_places(place, codes):
+            codes = codes.copy()
+        if way.refuses and stream.has_nan(operand.fmt, codes):  # before anything is written
+            _refuse_nan(operand, fmt, rule)
+    if stream.run(way, codes, _bits(whole), integers, rng):
+        _refuse_nan(operand, fmt, rule)
+    return whole[()] if place is None and not shape else whole
+
+
+def _generally(
+    operand: Operand,
+    fmt: Format,
+    rule: Projection,
+    given: np.dtype[Any],
+    integers: Array,
+    place: Array | None,
+    signals: Array | None,
+    carrier: Format | None,
+) -> Any:
+    """By the kernel that knows every format, projection and flag."""
+    words, shape = lower_target(fmt, rule), operand.array.shape
+    codes = np.ascontiguousarray(operand.codes, operand.codes.dtype.newbyteorder("=")).reshape(-1)
     flat, whole = _room(operand, given, place, may_refuse(words))
-    raised = np.zeros(0 if signals is None else operand.codes.size, np.uint8)
-    codes, source = operand.codes, lower_source(operand.fmt, rule.subnormals in ("flush_operands", "flush_both"))
+    raised = np.zeros(0 if signals is None else codes.size, np.uint8)
+    source = lower_source(operand.fmt, rule.subnormals in ("flush_operands", "flush_both"))
 
     at = operand.fmt
     earlier = np.zeros_like(raised)
     for stop in rule.via:
         if not stop.contains(at) or (at.has_signed_nan and not stop.has_signed_nan):
             passed = np.empty(codes.size, code_dtype(stop))
-            count, first = kernels.convert(codes, source, passed, lower_target(stop, DEFAULT), _no_random, raised)
+            count, first = general.convert(codes, source, passed, lower_target(stop, DEFAULT), _no_random, raised)
             if count:
                 refuse_operands(operand, stop, DEFAULT, count, first)
             codes, source, at = passed, lower_source(stop), stop
             earlier |= raised
 
     if carrier is None:
-        count, first = kernels.convert(codes, source, _bits(flat), words, integers, raised)
+        count, first = general.convert(codes, source, _bits(flat), words, integers, raised)
     else:
         last = lower_target(carrier, DEFAULT)
-        count, first = kernels.convert_twice(
+        count, first = general.convert_twice(
             codes, source, words, lower_source(fmt), _bits(flat), last, integers, raised
         )
     if count:
@@ -331,8 +369,25 @@ def _room(operand: Operand, given: np.dtype[Any], place: Array | None, careful: 
     return whole.reshape(-1), whole
 
 
-def _bits(flat: Array) -> Array:
-    return flat.view(f"u{flat.dtype.itemsize}")
+def _same_places(out: Array, codes: Array) -> bool:
+    """Whether each element of one lies exactly where that of the other does."""
+    return (
+        out.itemsize == codes.itemsize
+        and out.strides == codes.strides
+        and out.__array_interface__["data"][0] == codes.__array_interface__["data"][0]
+    )
+
+
+def _refuse_nan(operand: Operand, fmt: Format, rule: Projection) -> None:
+    """Say which operands are NaN, if any is."""
+    values = operand.array if operand.array.dtype.kind in "fV" else decode(operand.array, operand.fmt)
+    nan = values != values
+    if nan.any():
+        refuse_operands(operand, fmt, rule, int(nan.sum()), int(np.argmax(nan)))
+
+
+def _bits(array: Array) -> Array:
+    return array.view(UNSIGNED[array.dtype.itemsize])
 
 
 def _deliver(whole: Array, place: Array | None) -> Any:

@@ -18,7 +18,7 @@ from lowprec.spec.format import Format
 from lowprec.spec.layouts import lanes
 from lowprec.spec.rounding import Rounding
 
-__all__ = ["integers_for", "key_of", "random_bits"]
+__all__ = ["integers_for", "is_plain", "key_of", "random_bits"]
 
 Words = npt.NDArray[np.uint32]
 
@@ -124,6 +124,11 @@ def key_of(rng: object) -> int:
     return int(rng)
 
 
+def is_plain(rounding: Rounding) -> bool:
+    """Whether each element has a random integer of its own, as `random_bits` gives them."""
+    return rounding.variant in ("A", "B", "C")
+
+
 def integers_for(
     rounding: Rounding, fmt: Format, shape: tuple[int, ...], random: object, rng: object
 ) -> npt.NDArray[np.uint32]:
@@ -141,7 +146,7 @@ def integers_for(
         raise ValueError(f"rounding {rounding} needs random= or rng=, and was given {how}; give one of them")
     group = lanes(rounding, fmt)
     words_shape = shape if group == 1 or not shape else (*shape[:-1], -(-shape[-1] // group))
-    word_bits = rounding.bits if rounding.variant in ("A", "B", "C") else 32
+    word_bits = rounding.bits if is_plain(rounding) else 32
     if random is None:
         words = random_bits(words_shape, rng, word_bits)  # type: ignore[arg-type]
     else:

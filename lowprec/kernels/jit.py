@@ -1,35 +1,91 @@
 """How kernels are compiled: the one place that names numba.
 
 `nogil`, so that threads run side by side. Never `fastmath`: it lets the compiler change results.
-No disk cache: numba's does not notice an edited helper in another file and would go on giving the
-old answer (docs/decisions/0004).
+Compiled kernels are kept on disk by `cache`.
 
 Floor 2b.
 """
 
 from __future__ import annotations
 
+import operator
 from collections.abc import Callable
-from typing import TypeVar, cast
+from typing import Any, TypeVar, cast
 
 import numba
 import numpy as np
+from llvmlite import binding, ir
+from numba.core import types
 from numba.cpython.unsafe.numbers import leading_zeros
-from numba.extending import overload
+from numba.extending import intrinsic, lower_builtin, models, overload, register_model, type_callable
 
-__all__ = ["bit_length", "inlined", "jit"]
+from lowprec.kernels.cache import DiskCache
+
+__all__ = ["VectorType", "bit_length", "boolean", "builtin", "elements", "has_half", "helper", "inlined", "ir", "jit", "memory"]
 
 F = TypeVar("F", bound=Callable[..., object])
 
+#: Nothing calls these but kernels: no way in from outside needs to be compiled.
+_INTERNAL = {"nogil": True, "no_cpython_wrapper": True, "no_cfunc_wrapper": True}
 
-def jit(function: F) -> F:
-    """Compile a kernel, at its first call for each combination of argument types."""
-    return cast(F, numba.njit(nogil=True)(function))
+#: The type of a truth value.
+boolean = types.boolean
+
+
+def jit(function: F, name: str = "") -> F:
+    """Compile a kernel, at its first call for each combination of argument types, or take it from the disk.
+
+    A kernel that closes over constants must be given a name that tells it from all others.
+    """
+    _named(function, name)
+    compiled = numba.njit(nogil=True, no_cfunc_wrapper=True)(function)
+    if compiled is not function:  # it is where compilation is switched off
+        compiled._cache = DiskCache(f"{function.__module__}.{function.__qualname__}")
+    return cast(F, compiled)
 
 
 def inlined(function: F) -> F:
-    """Compile a helper of kernels; LLVM puts it in their place."""
-    return cast(F, numba.njit(nogil=True)(function))
+    """Compile a helper of kernels, and put its code in place of every call."""
+    return cast(F, numba.njit(forceinline=True, **_INTERNAL)(function))
+
+
+def helper(function: F, name: str = "") -> F:
+    """Compile a part of kernels that is called as a function. Named as kernels are."""
+    _named(function, name)
+    return cast(F, numba.njit(**_INTERNAL)(function))
+
+
+def _named(function: Callable[..., object], name: str) -> None:
+    """Machine code from the disk is linked by these names: two functions of one name would be one."""
+    if name:
+        function.__name__ = function.__qualname__ = name
+    assert "<locals>" not in function.__qualname__, f"{function.__qualname__} needs a name of its own"
+
+
+def elements(array: np.ndarray[Any, Any], places: tuple[int, ...]) -> tuple[Any, ...]:
+    """The elements of an array at the first len(places) places, which are 0, 1, 2, …, as a tuple."""
+    return tuple(array[place] for place in places)
+
+
+@overload(elements, inline="always")
+def _elements(array: Any, places: Any) -> Callable[..., Any]:
+    def take(array: Any, places: Any) -> Any:
+        return _loads(array, places)
+
+    return take
+
+
+@intrinsic  # type: ignore[untyped-decorator]
+def _loads(_: Any, array: Any, places: Any) -> Any:
+    """As many loads, without a loop."""
+    kind = types.UniTuple(array.dtype, places.count)
+
+    def load(context: Any, builder: Any, signature: Any, values: Any) -> Any:
+        first = context.make_array(signature.args[0])(context, builder, values[0]).data
+        pointers = [builder.gep(first, [ir.Constant(ir.IntType(64), place)]) for place in range(kind.count)]
+        return context.make_tuple(builder, kind, [builder.load(pointer) for pointer in pointers])
+
+    return kind(array, places), load
 
 
 def bit_length(word: np.uint64) -> np.int64:
@@ -45,3 +101,124 @@ def _bit_length(word: np.uint64) -> Callable[[np.uint64], np.int64]:
         return np.int64(64) - np.int64(leading_zeros(word))  # type: ignore[call-arg]
 
     return count
+
+
+def has_half() -> bool:
+    """Whether the processor converts binary32 to 16 bits; where it does not, LLVM would call a library."""
+    return binding.get_process_triple().startswith("aarch64") or bool(
+        binding.get_host_cpu_features().get("f16c", False)
+    )
+
+
+# -- types and functions that are LLVM's own ----------------------------------------------------------
+
+
+class VectorType(types.Type):  # type: ignore[misc]
+    """The type of `count` numbers that one operation changes together: an LLVM vector."""
+
+    def __init__(self, name: str, element: Any, count: int) -> None:
+        """Elements are an LLVM type."""
+        self.element, self.count = element, count
+        super().__init__(name=f"{name}x{count}")
+
+    @property
+    def llvm(self) -> Any:
+        """The LLVM type."""
+        return ir.VectorType(self.element, self.count)
+
+    def constant(self, *values: int) -> Any:
+        """One value for each element, or the same one for all."""
+        return ir.Constant(self.llvm, list(values) if len(values) > 1 else list(values) * self.count)
+
+
+@register_model(VectorType)
+class _VectorModel(models.PrimitiveModel):  # type: ignore[misc]
+    def __init__(self, manager: Any, kind: VectorType) -> None:
+        super().__init__(manager, kind, kind.llvm)
+
+
+def builtin(function: Callable[..., Any], result: Any, *kinds: VectorType) -> Callable[[F], F]:
+    """Decorate what makes the LLVM instructions of a function of vectors: (builder, *values) -> value.
+
+    A number stands for a vector of it. Operators ask for one vector at least.
+    """
+
+    def check(*given: Any) -> Any:
+        fits = len(given) == len(kinds) and all(
+            have == want or isinstance(have, types.Integer) for have, want in zip(given, kinds, strict=True)
+        )
+        vectors = any(isinstance(have, VectorType) for have in given)
+        return result if fits and (vectors or function.__module__ != operator.__name__) else None
+
+    def register(lower: F) -> F:
+        type_callable(function)(lambda context: _fixed(check, len(kinds)))
+
+        def implement(context: Any, builder: Any, signature: Any, values: Any) -> Any:
+            return lower(builder, *map(_spread, [builder] * len(kinds), signature.args, values, kinds))
+
+        lower_builtin(function, *kinds)(implement)
+        if len(kinds) == 2:
+            lower_builtin(function, kinds[0], types.Integer)(implement)
+            lower_builtin(function, types.Integer, kinds[1])(implement)
+        elif len(kinds) == 1:
+            lower_builtin(function, types.Integer)(implement)
+        elif len(kinds) == 3:
+            lower_builtin(function, kinds[0], types.Integer, kinds[2])(implement)
+            lower_builtin(function, kinds[0], kinds[1], types.Integer)(implement)
+            lower_builtin(function, kinds[0], types.Integer, types.Integer)(implement)
+        return lower
+
+    return register
+
+
+def memory(function: Callable[..., Any], result: VectorType | None, *kinds: VectorType) -> Callable[[F], F]:
+    """Decorate what reads or writes an array from an index on: (builder, pointer, element, *values) -> value."""
+
+    def check(array: Any, start: Any, *given: Any) -> Any:
+        if isinstance(array, types.Array) and isinstance(start, types.Integer) and given == kinds:
+            return types.none if result is None else result
+        return None
+
+    def register(lower: F) -> F:
+        type_callable(function)(lambda context: _fixed(check, 2 + len(kinds)))
+
+        def implement(context: Any, builder: Any, signature: Any, values: Any) -> Any:
+            array = context.make_array(signature.args[0])(context, builder, values[0])
+            element = ir.IntType(signature.args[0].dtype.bitwidth)
+            value = lower(builder, builder.gep(array.data, [values[1]]), element, *values[2:])
+            return context.get_dummy_value() if result is None else value
+
+        lower_builtin(function, types.Array, types.Integer, *kinds)(implement)
+        return lower
+
+    return register
+
+
+def _fixed(check: Callable[..., Any], count: int) -> Callable[..., Any]:
+    """`check` with a fixed number of parameters, which numba wants to see."""
+    shapes: tuple[Callable[..., Any], ...] = (
+        lambda: check(),
+        lambda a: check(a),
+        lambda a, b: check(a, b),
+        lambda a, b, c: check(a, b, c),
+        lambda a, b, c, d: check(a, b, c, d),
+        lambda a, b, c, d, e: check(a, b, c, d, e),
+        lambda a, b, c, d, e, f: check(a, b, c, d, e, f),
+    )
+    return shapes[count]
+
+
+def _spread(builder: Any, given: Any, value: Any, kind: VectorType) -> Any:
+    """A number in every lane, cut to the lane's bits; a vector as it is."""
+    if isinstance(given, VectorType):
+        return value
+    width = kind.element.width
+    if isinstance(value, ir.Constant) and isinstance(value.constant, int):
+        return kind.constant(value.constant & ((1 << width) - 1))
+    if given.bitwidth > width:
+        value = builder.trunc(value, kind.element)
+    elif given.bitwidth < width:
+        value = builder.zext(value, kind.element)
+    undefined = ir.Constant(kind.llvm, ir.Undefined)
+    first = builder.insert_element(undefined, value, ir.Constant(ir.IntType(32), 0))
+    return builder.shuffle_vector(first, undefined, ir.Constant(ir.VectorType(ir.IntType(32), kind.count), [0] * kind.count))

@@ -11,15 +11,18 @@ from __future__ import annotations
 import numpy as np
 import numpy.typing as npt
 
-from lowprec.kernels.jit import inlined, jit
+from lowprec.kernels.jit import helper, inlined, jit
+from lowprec.kernels.lanes import LANES, Longs, interleaved, long_range
 
-__all__ = ["philox", "philox_runs"]
+__all__ = ["philox", "philox_fill", "philox_runs"]
 
 _U = np.uint64
 _LOW = _U(0xFFFFFFFF)
 _32 = _U(32)
 _M0, _M1 = _U(0xD2511F53), _U(0xCD9E8D57)
 _W0, _W1 = _U(0x9E3779B9), _U(0xBB67AE85)
+
+Block = tuple[Longs, Longs, Longs, Longs]
 
 
 @inlined
@@ -60,3 +63,34 @@ def philox_runs(
             elif lane == _U(3):
                 word = w3
             out[run * length + j] = np.uint32(word >> shift)
+
+
+@inlined
+def twice(c: Block, k0: np.uint64, k1: np.uint64) -> Block:
+    """Two rounds on counters of which the low halves count; what stands above them is left to stand."""
+    c0, c1, c2, c3 = c
+    p0, p1 = (c0 & _LOW) * _M0, (c2 & _LOW) * _M1
+    c0, c2 = (p1 >> _32) ^ c1 ^ k0, (p0 >> _32) ^ c3 ^ k1
+    q0, q1 = (c0 & _LOW) * _M0, (c2 & _LOW) * _M1
+    return (q1 >> _32) ^ p1 ^ (k0 + _W0), q1, (q0 >> _32) ^ p0 ^ (k1 + _W1), q0
+
+
+@helper
+def philox_fill(
+    out: npt.NDArray[np.uint32], first: np.uint64, key: np.uint64, stream: np.uint64, bits: np.uint32
+) -> None:
+    """Fill `out`, a multiple of 2 * LANES long, with the top bits of the stream from word `first` on, a multiple of 4.
+
+    The ten rounds stand one after the other: in a loop each would wait for the one before.
+    """
+    k0, k1 = key & _LOW, key >> _32
+    shift = _32 - _U(bits)
+    for i in range(0, out.size, 2 * LANES):
+        block = long_range((first + _U(i)) >> _U(2))
+        c = block, block >> _32, (block ^ block) + stream, block ^ block
+        c = twice(c, k0, k1)
+        c = twice(c, k0 + _U(2) * _W0, k1 + _U(2) * _W1)
+        c = twice(c, k0 + _U(4) * _W0, k1 + _U(4) * _W1)
+        c = twice(c, k0 + _U(6) * _W0, k1 + _U(6) * _W1)
+        c = twice(c, k0 + _U(8) * _W0, k1 + _U(8) * _W1)
+        interleaved(out, i, (c[0] & _LOW) >> shift, (c[1] & _LOW) >> shift, (c[2] & _LOW) >> shift, (c[3] & _LOW) >> shift)

@@ -1,0 +1,148 @@
+"""Conversions at the speed of memory: which plan serves one, and how an array is gone through.
+
+Contiguous arrays as they are, large ones in threads; all others through small buffers, in the order
+of their elements. Results do not depend on any of it.
+
+Floor 3.
+"""
+
+from __future__ import annotations
+
+import functools
+from collections.abc import Callable
+from typing import Any, NamedTuple
+
+import numpy as np
+import numpy.typing as npt
+
+from lowprec.arrays.random import key_of
+from lowprec.arrays.threads import SHARED_FROM, share
+from lowprec.kernels.stream import REFUSED, UNSUITED, kernel, magnitude_above
+from lowprec.kernels.stream_params import NOTHING, anywhere, lower_decoder, lower_encoder, plan, shapes, specialized
+from lowprec.spec import catalog
+from lowprec.spec.format import Format
+from lowprec.spec.projection import DEFAULT, Projection
+
+__all__ = ["Conversion", "conversion", "has_nan", "run"]
+
+Array = npt.NDArray[Any]
+
+#: Elements that are gone through at a time where they do not lie one after the other.
+_BUFFER = 1 << 14
+
+_NO_RANDOM = np.empty(0, np.uint32)
+
+
+class Conversion(NamedTuple):
+    """A kernel, and the plan that says what it does."""
+
+    kernel: Callable[..., int]
+    plan: Array
+    refuses: bool  #: whether a NaN is refused
+
+
+@functools.lru_cache(maxsize=4096)
+def conversion(source: Format, target: Format, rule: Projection, carrier: Format | None) -> Conversion | None:
+    """How to convert codes to codes of a target, and on to a type that carries its values if one is named.
+
+    None where only the general kernel does.
+    """
+    wide = source == catalog.BINARY64
+    whole = target in (catalog.BINARY32, catalog.BINARY64) and carrier is None
+    if whole and (rule != DEFAULT or wide):
+        return None
+    first = NOTHING if wide else lower_decoder(source, target == catalog.BINARY64, quiet=whole)
+    stages = [first, NOTHING if whole else lower_encoder(target, rule, wide), NOTHING, NOTHING]
+    if carrier is not None:
+        stages[2] = lower_decoder(target, carrier == catalog.BINARY64)
+        if carrier not in (catalog.BINARY32, catalog.BINARY64):
+            stages[3] = lower_encoder(carrier, DEFAULT)
+    if any(stage is None for stage in stages):
+        return None
+    words = plan(*stages)  # type: ignore[arg-type]
+    return Conversion(_kernel(words, False), words, rule.nan == "error" and not (target.has_nan or rule.nan_code))
+
+
+def _kernel(words: Array, drawn: bool) -> Callable[..., int]:
+    return kernel(shapes(words) if specialized(words) else ((),) * 4, drawn)
+
+
+def run(way: Conversion, codes: Array, out: Array, random: Array | None, rng: Any) -> bool:
+    """Convert codes to codes in `out`, of the same shape; whether a NaN was refused.
+
+    Both are of unsigned integers. They may be the same memory, element for element, but must not
+    overlap otherwise. `random` holds an integer for each element; else `rng` gives them, or neither.
+    """
+    if codes.flags.aligned and out.flags.aligned and codes.dtype.isnative:
+        if codes.flags.c_contiguous and out.flags.c_contiguous:
+            return _flat(way, codes.reshape(-1), out.reshape(-1), random, rng) == REFUSED
+        if random is None and rng is None and codes.flags.f_contiguous and out.flags.f_contiguous:
+            return _flat(way, codes.T.reshape(-1), out.T.reshape(-1), None, None) == REFUSED
+    return _buffered(way, codes, out, random, rng) == REFUSED
+
+
+def has_nan(source: Format, codes: Array) -> bool:
+    """Whether there is a NaN among codes; where that takes long to find out, whether there may be one."""
+    if not source.has_nan:
+        return False
+    if source.infinity_code is None or not (codes.flags.c_contiguous and codes.flags.aligned and codes.dtype.isnative):
+        return True
+    limit = source.infinity_code >> (32 if codes.itemsize == 8 else 0)
+    return bool(magnitude_above(codes.reshape(-1), np.uint32(limit), np.uint32((source.sign_code - 1) >> (32 if codes.itemsize == 8 else 0))))
+
+
+def _flat(way: Conversion, codes: Array, out: Array, random: Array | None, rng: Any) -> int:
+    if rng is None:
+        words = _NO_RANDOM if random is None else random.reshape(-1)
+        if codes.size < SHARED_FROM:
+            return _convert(way, codes, out, words)
+        return share(lambda i, j: _convert(way, codes[i:j], out[i:j], words[i:j]), codes.size)
+    key = np.uint64(key_of(rng))
+    return share(lambda i, j: _draw(way, codes[i:j], out[i:j], key, i), codes.size)
+
+
+def _convert(way: Conversion, codes: Array, out: Array, random: Array) -> int:
+    status = way.kernel(codes, out, way.plan, random)
+    if status == UNSUITED:
+        words = anywhere(way.plan)
+        return _kernel(words, False)(codes, out, words, random)
+    return status
+
+
+def _draw(way: Conversion, codes: Array, out: Array, key: np.uint64, first: int) -> int:
+    return _kernel(way.plan, True)(codes, out, way.plan, key, np.uint64(first))
+
+
+def _buffered(way: Conversion, codes: Array, out: Array, random: Array | None, rng: Any) -> int:
+    """In the order of elements where they have random integers, else in the order of memory."""
+    ordered = random is not None or rng is not None
+    reading, writing = ["readonly", "aligned", "nbo", "contig"], ["writeonly", "aligned", "contig"]
+    operands, modes = [codes, out], [reading, writing]
+    if random is not None:
+        operands, modes = [*operands, random.reshape(codes.shape)], [*modes, reading]
+    if rng is not None:
+        rng = key_of(rng)
+    status = done = 0
+    flags = ["external_loop", "buffered", "zerosize_ok"]
+    with np.nditer(
+        operands, flags=flags, op_flags=modes, order="C" if ordered else "K", buffersize=_BUFFER, casting="equiv"
+    ) as parts:  # type: ignore[call-overload]
+        for part in parts:
+            if rng is None:
+                got = _convert(way, part[0], part[1], part[2] if ordered else _NO_RANDOM)
+            else:
+                got = _draw_from(way, part[0], part[1], rng, done)
+            status, done = max(status, got), done + part[0].size
+    return status
+
+
+def _draw_from(way: Conversion, codes: Array, out: Array, key: int, first: int) -> int:
+    """Also where the first element is not the first of four."""
+    skipped = first % 4
+    if not skipped:
+        return _draw(way, codes, out, np.uint64(key), first)
+    held = np.concatenate([np.zeros(skipped, codes.dtype), codes])
+    result = np.empty(held.size, out.dtype)
+    status = _draw(way, held, result, np.uint64(key), first - skipped)
+    out[...] = result[skipped:]
+    return status

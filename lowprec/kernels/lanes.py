@@ -1,0 +1,281 @@
+"""Vectors of words for kernels: many elements in one step, in the same bits whatever the machine.
+
+numba widens 32-bit arithmetic to 64 bits, and whether LLVM then turns a loop into vector
+instructions depends on all that is in it (docs/decisions/0007). So kernels name their vectors: a
+`Lanes` is LANES words that one operator changes together, and LLVM cuts it into what the processor
+has. Shifts, sums and products wrap as unsigned words do; nothing is ever widened.
+
+Without the compiler a `Lanes` is a NumPy array and everything here is NumPy.
+
+Floor 2b. Source: LLVM Language Reference [LLVM], vector types.
+"""
+
+from __future__ import annotations
+
+import operator
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+
+from lowprec.kernels.jit import VectorType, boolean, builtin, ir, memory
+
+__all__ = [
+    "LANES",
+    "Lanes",
+    "any_lane",
+    "as_singles",
+    "as_words",
+    "choose",
+    "equal",
+    "fill",
+    "greater",
+    "interleaved",
+    "lesser",
+    "less",
+    "load",
+    "long_range",
+    "narrowed_to_half",
+    "negative",
+    "not_a_number",
+    "one_where",
+    "store",
+]
+
+#: Words in a vector. A multiple of what one instruction takes, so that several are under way at once.
+LANES = 16
+
+Lanes = npt.NDArray[np.uint32]
+Longs = npt.NDArray[np.uint64]
+Singles = npt.NDArray[np.float32]
+Mask = npt.NDArray[np.bool_]
+Codes = npt.NDArray[np.unsignedinteger[Any]]
+Word = Any  #: Lanes, or one number for all of them
+
+_WORD = ir.IntType(32)
+_MASK = VectorType("mask", ir.IntType(1), LANES)
+_WORDS = VectorType("words", _WORD, LANES)
+_SINGLES = VectorType("singles", ir.FloatType(), LANES)
+_LONGS = VectorType("longs", ir.IntType(64), LANES // 2)
+
+
+# -- operators: as between unsigned words ------------------------------------------------------------
+
+for _function, _method in (
+    (operator.add, "add"),
+    (operator.sub, "sub"),
+    (operator.mul, "mul"),
+    (operator.and_, "and_"),
+    (operator.or_, "or_"),
+    (operator.xor, "xor"),
+    (operator.lshift, "shl"),
+    (operator.rshift, "lshr"),
+):
+
+    def _apply(builder: Any, left: Any, right: Any, method: str = _method) -> Any:
+        return getattr(builder, method)(left, right)
+
+    for _kind in (_WORDS, _LONGS):
+        builtin(_function, _kind, _kind, _kind)(_apply)
+
+builtin(operator.and_, _MASK, _MASK, _MASK)(lambda builder, left, right: builder.and_(left, right))
+builtin(operator.add, _SINGLES, _SINGLES, _SINGLES)(lambda builder, left, right: builder.fadd(left, right))
+builtin(operator.sub, _SINGLES, _SINGLES, _SINGLES)(lambda builder, left, right: builder.fsub(left, right))
+
+
+# -- functions ---------------------------------------------------------------------------------------
+
+
+def fill(word: Word) -> Lanes:
+    """The same word in every lane."""
+    return np.full(LANES, word, np.uint32)
+
+
+builtin(fill, _WORDS, _WORDS)(lambda builder, word: word)
+
+
+def less(left: Word, right: Word) -> Mask:
+    """Where left < right, both as signed words: one instruction everywhere, unlike the unsigned comparison."""
+    return fill(left).view(np.int32) < fill(right).view(np.int32)
+
+
+builtin(less, _MASK, _WORDS, _WORDS)(lambda builder, left, right: builder.icmp_signed("<", left, right))
+
+
+def equal(left: Lanes, right: Word) -> Mask:
+    """Where two words are equal."""
+    return left == right
+
+
+builtin(equal, _MASK, _WORDS, _WORDS)(lambda builder, left, right: builder.icmp_unsigned("==", left, right))
+
+
+def negative(word: Lanes) -> Mask:
+    """Where the highest bit is set."""
+    return word.view(np.int32) < 0
+
+
+builtin(negative, _MASK, _WORDS)(lambda builder, word: builder.icmp_signed("<", word, _WORDS.constant(0)))
+
+
+def not_a_number(word: Lanes) -> Mask:
+    """Where the binary32 number of that pattern is NaN."""
+    return (word & 0x7FFFFFFF) > 0x7F800000
+
+
+@builtin(not_a_number, _MASK, _WORDS)
+def _not_a_number(builder: Any, word: Any) -> Any:
+    single = builder.bitcast(word, _SINGLES.llvm)
+    return builder.fcmp_unordered("uno", single, single)
+
+
+def choose(mask: Mask, yes: Word, no: Word) -> Lanes:
+    """`yes` where the mask is set, else `no`: both are computed, nothing is jumped over."""
+    return np.where(mask, fill(yes) if np.ndim(yes) == 0 else yes, fill(no) if np.ndim(no) == 0 else no)
+
+
+builtin(choose, _WORDS, _MASK, _WORDS, _WORDS)(lambda builder, mask, yes, no: builder.select(mask, yes, no))
+
+
+def lesser(left: Lanes, right: Word) -> Lanes:
+    """The lesser of two unsigned words."""
+    return np.minimum(left, right)
+
+
+builtin(lesser, _WORDS, _WORDS, _WORDS)(
+    lambda builder, left, right: builder.select(builder.icmp_unsigned("<", left, right), left, right)
+)
+
+
+def greater(left: Lanes, right: Word) -> Lanes:
+    """The greater of two unsigned words."""
+    return np.maximum(left, right)
+
+
+builtin(greater, _WORDS, _WORDS, _WORDS)(
+    lambda builder, left, right: builder.select(builder.icmp_unsigned(">", left, right), left, right)
+)
+
+
+def one_where(mask: Mask) -> Lanes:
+    """1 where the mask is set, else 0."""
+    return mask.astype(np.uint32)
+
+
+builtin(one_where, _WORDS, _MASK)(lambda builder, mask: builder.zext(mask, _WORDS.llvm))
+
+
+def as_singles(word: Lanes) -> Singles:
+    """Words as the binary32 numbers whose patterns they are."""
+    return word.view(np.float32)
+
+
+builtin(as_singles, _SINGLES, _WORDS)(lambda builder, word: builder.bitcast(word, _SINGLES.llvm))
+
+
+def as_words(single: Singles) -> Lanes:
+    """The patterns of binary32 numbers."""
+    return single.view(np.uint32)
+
+
+builtin(as_words, _WORDS, _SINGLES)(lambda builder, single: builder.bitcast(single, _WORDS.llvm))
+
+
+def narrowed_to_half(word: Lanes) -> Lanes:
+    """The patterns of binary32 numbers rounded to 16 bits by the processor, in its own rounding mode."""
+    with np.errstate(over="ignore", invalid="ignore", under="ignore"):
+        return as_singles(word).astype(np.float16).view(np.uint16).astype(np.uint32)
+
+
+@builtin(narrowed_to_half, _WORDS, _WORDS)
+def _narrowed_to_half(builder: Any, word: Any) -> Any:
+    half = builder.fptrunc(builder.bitcast(word, _SINGLES.llvm), ir.VectorType(ir.HalfType(), LANES))
+    return builder.zext(builder.bitcast(half, ir.VectorType(ir.IntType(16), LANES)), _WORDS.llvm)
+
+
+def any_lane(mask: Mask) -> bool:
+    """Whether the mask is set anywhere."""
+    return bool(mask.any())
+
+
+@builtin(any_lane, boolean, _MASK)
+def _any_lane(builder: Any, mask: Any) -> Any:
+    bits = ir.IntType(LANES)
+    return builder.icmp_unsigned("!=", builder.bitcast(mask, bits), ir.Constant(bits, 0))
+
+
+# -- memory ------------------------------------------------------------------------------------------
+
+
+def load(array: Codes, start: int) -> Lanes:
+    """LANES elements of 8, 16 or 32 bits, from index `start` on; nothing checks the bounds.
+
+    Of elements of 64 bits the upper halves, the last bit set where anything lies below it: a number
+    rounded to odd, of which rounding to at least two places fewer gives what it gives of the whole.
+    """
+    part = array[start : start + LANES]
+    if array.itemsize < 8:
+        return part.astype(np.uint32)
+    return (part >> np.uint64(32)).astype(np.uint32) | ((part & np.uint64(0xFFFFFFFF)) != 0)
+
+
+@memory(load, _WORDS)
+def _load(builder: Any, pointer: Any, element: Any) -> Any:
+    vector = ir.VectorType(element, LANES)
+    loaded = builder.load(builder.bitcast(pointer, vector.as_pointer()))
+    loaded.align = 1
+    if element.width < 64:
+        return builder.zext(loaded, _WORDS.llvm) if element.width < 32 else loaded
+    upper = builder.trunc(builder.lshr(loaded, ir.Constant(vector, [32] * LANES)), _WORDS.llvm)
+    below = builder.icmp_unsigned("!=", builder.trunc(loaded, _WORDS.llvm), _WORDS.constant(0))
+    return builder.or_(upper, builder.zext(below, _WORDS.llvm))
+
+
+def store(array: Codes, start: int, word: Lanes) -> None:
+    """The low bits of each lane, to elements of 8, 16 or 32 bits; nothing checks the bounds.
+
+    To elements of 64 bits the same number as binary64, of lanes that are binary32 but not subnormal.
+    """
+    if array.itemsize < 8:
+        array[start : start + LANES] = word.astype(array.dtype)
+    else:
+        with np.errstate(invalid="ignore"):
+            array[start : start + LANES] = as_singles(word).astype(np.float64).view(np.uint64)
+
+
+@memory(store, None, _WORDS)
+def _store(builder: Any, pointer: Any, element: Any, word: Any) -> None:
+    vector = ir.VectorType(element, LANES)
+    if element.width < 32:
+        word = builder.trunc(word, vector)
+    elif element.width > 32:
+        wide = builder.fpext(builder.bitcast(word, _SINGLES.llvm), ir.VectorType(ir.DoubleType(), LANES))
+        word = builder.bitcast(wide, vector)
+    builder.store(word, builder.bitcast(pointer, vector.as_pointer())).align = 1
+
+
+# -- 64 bits -----------------------------------------------------------------------------------------
+
+
+def long_range(first: np.uint64) -> Longs:
+    """LANES / 2 consecutive numbers of 64 bits."""
+    return np.uint64(first) + np.arange(LANES // 2, dtype=np.uint64)
+
+
+builtin(long_range, _LONGS, _LONGS)(
+    lambda builder, first: builder.add(first, ir.Constant(_LONGS.llvm, list(range(_LONGS.count))))
+)
+
+
+def interleaved(array: npt.NDArray[np.uint32], start: int, a: Longs, b: Longs, c: Longs, d: Longs) -> None:
+    """Store the low halves of four vectors as a0 b0 c0 d0 a1 …: 2 * LANES words from `start` on."""
+    array[start : start + 2 * LANES] = np.stack([a, b, c, d], axis=-1).reshape(-1).astype(np.uint32)
+
+
+@memory(interleaved, None, _LONGS, _LONGS, _LONGS, _LONGS)
+def _interleaved(builder: Any, pointer: Any, element: Any, a: Any, b: Any, c: Any, d: Any) -> None:
+    low, shift = _LONGS.constant(0xFFFFFFFF), _LONGS.constant(32)
+    pairs = [builder.or_(builder.and_(even, low), builder.shl(odd, shift)) for even, odd in ((a, b), (c, d))]
+    order = [index // 2 + _LONGS.count * (index % 2) for index in range(2 * _LONGS.count)]
+    mixed = builder.shuffle_vector(*pairs, ir.Constant(ir.VectorType(_WORD, len(order)), order))
+    builder.store(mixed, builder.bitcast(pointer, mixed.type.as_pointer())).align = 1

@@ -1,0 +1,350 @@
+"""The conversions of `convert` at the speed of memory, for whatever fits 32-bit words.
+
+A vector of operands goes through the stages that a verb asks for: read codes as binary32, round and
+encode, read the result back, encode it for the type that carries it. Formats and projections
+arrive as integers, so a new one compiles nothing; which loop they need is in them too, and the
+branches on it are the same for every element.
+
+What is exact here rests on integers, but for two routes that use the processor's own addition or
+conversion, and they are taken only where it rounds to nearest and no operand nor result is
+subnormal. Whatever cannot be served so is left to `convert`, which checks all this too.
+
+Floor 2b. Imports numba through `jit`; never the oracle, which checks it.
+
+Notation:
+
+    word        a binary32 pattern, or the upper half of a binary64 pattern rounded to odd
+    magnitude   the code without its sign; consecutive magnitudes are consecutive values
+    tail        what rounding discards, in units of 2**-31 of the gap, below the parity in bit 31
+"""
+
+from __future__ import annotations
+
+import functools
+from collections.abc import Callable
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+
+from lowprec.kernels.jit import elements, helper, inlined, jit
+from lowprec.kernels.lanes import (
+    LANES,
+    Lanes,
+    any_lane,
+    as_singles,
+    as_words,
+    choose,
+    equal,
+    fill,
+    greater,
+    less,
+    lesser,
+    load,
+    narrowed_to_half,
+    negative,
+    not_a_number,
+    one_where,
+    store,
+)
+from lowprec.kernels.random import philox_fill
+from lowprec.kernels.stream_params import (
+    BITS,
+    CUT,
+    DECODER,
+    ENCODER,
+    HALF,
+    NEAREST,
+    NONE,
+    PROBE,
+    SHIFT,
+    Decoder,
+    Encoder,
+    Words,
+)
+
+__all__ = ["DONE", "REFUSED", "UNSUITED", "kernel", "magnitude_above"]
+
+Shape = tuple[int, ...]
+Kernel = Callable[..., int]
+Codes = npt.NDArray[np.unsignedinteger[Any]]
+
+_MAGNITUDE, _SIGN, _INFINITY, _NAN = 0x7FFFFFFF, 0x80000000, 0x7F800000, 0x7FC00000
+
+#: Elements whose random words are drawn at a time: they stay in the nearest cache.
+_DRAWN = 2048
+
+_DECODER, _ENCODER = tuple(range(DECODER)), tuple(range(ENCODER))
+
+
+# -- reading -----------------------------------------------------------------------------------------
+
+
+@inlined
+def read(code: Lanes, f: Decoder) -> Lanes:
+    """What codes stand for, as binary32 patterns."""
+    if f.route == NONE:
+        return code
+    sign = (code & f.sign) << f.sign_shift
+    magnitude = code & f.mask
+    if f.route == SHIFT:
+        word = magnitude << f.shift
+        return choose(less(_INFINITY, word), _NAN, word) | sign
+    if f.complement != 0:
+        magnitude = choose(negative(sign), (0 - code) & f.mask, magnitude)
+    word = (magnitude << f.shift) + f.rebase
+    if f.subnormals != 0:
+        # No operand nor result of the subtraction is subnormal, and it is exact: no mode can change it
+        # but the sign of zero.
+        small = as_words(as_singles(magnitude | f.magic) - as_singles(fill(f.magic))) & _MAGNITUDE
+        word = choose(less(magnitude, f.first_normal), small, word)
+    else:
+        word = choose(equal(magnitude, 0), f.first, word)
+    if f.specials != 0:
+        special = choose(equal(magnitude, f.infinity), _INFINITY, _NAN)
+        word = choose(less(f.largest, magnitude), special, word)
+    if f.not_a_zero != 0:
+        return choose(equal(code, f.sign), _NAN, word | sign)
+    return word | sign
+
+
+# -- rounding ----------------------------------------------------------------------------------------
+
+
+@inlined
+def nearest(a: Lanes, f: Encoder) -> Lanes:
+    """Magnitudes, to nearest with ties to even, of the words' magnitudes."""
+    normal = (a + f.half + ((a >> f.shift) & 1)) >> f.shift
+    # One addition rounds to the place of the smallest subnormal; a carry makes the smallest normal.
+    small = as_words(as_singles(a) + as_singles(fill(f.magic))) - f.magic
+    return choose(less(a, f.first_normal), small, normal)
+
+
+@inlined
+def limited(word: Lanes, a: Lanes, random: Lanes, f: Encoder) -> Lanes:
+    """Magnitudes: the farther one where the tail is above a limit, of the mode or drawn."""
+    if f.deeper != 0:
+        a = choose(less(a, 1 << f.fraction), a + a, a + (1 << f.fraction))
+    field = greater(a >> f.fraction, 1)
+    significand = (a & ((1 << f.fraction) - 1)) | lesser(a, 1 << f.fraction)
+    binade = greater(field, f.lowest)
+    lost = binade - field + f.shift
+    shift = lesser(lost, 31)
+    # Below 2**-7 of a gap all tails but zero are alike to a mode, and `shift` may stop at 31.
+    tail = significand << (31 - shift)
+    if f.one_bit != 0:
+        tail = tail ^ ((binade + f.lowest + f.hidden) << 31)
+    if f.stochastic == 0:
+        even = choose(negative(word), f.even_negative, f.even)
+        limit = choose(negative(tail), choose(negative(word), f.odd_negative, f.odd), even)
+    else:
+        # The integer R in the upper bits: up where the tail, in units of 2**-32, is above 2**32 - 1 - R.
+        drawn = ((random << (32 - f.bits)) | f.random_bit) ^ 0xFFFFFFFF
+        deep = less(31, lost)
+        tail = choose(deep, significand >> lesser(lost - 32, 31), tail)
+        limit = choose(deep, lesser(drawn, _MAGNITUDE), (drawn >> 1) | (tail & _SIGN))
+    magnitude = (significand >> shift) + one_where(less(limit, tail)) + (binade << f.trailing_bits) - f.rebase
+    if f.no_zero != 0:
+        magnitude = greater(magnitude, f.hidden) - f.hidden
+    return magnitude
+
+
+@inlined
+def project(word: Lanes, random: Lanes, f: Encoder) -> Lanes:
+    """The codes of real numbers: round, then saturate, then encode."""
+    if f.route == NONE:
+        return word
+    if f.route == CUT:
+        word = choose(not_a_number(word), (word & _SIGN) | f.nan << f.shift, word)
+        return (word + f.half + ((word >> f.shift) & 1)) >> f.shift
+    if f.route == HALF:
+        return narrowed_to_half(choose(not_a_number(word), (word & _SIGN) | _NAN, word))
+    a = word & _MAGNITUDE
+    if f.route == NEAREST:
+        magnitude = nearest(a, f)
+        over = fill(f.over)
+    else:
+        magnitude = limited(word, a, random, f)
+        over = choose(negative(word), f.over_negative, f.over)
+    if f.simple != 0:
+        magnitude = lesser(magnitude, over)
+        if f.infinity_differs != 0:
+            magnitude = choose(equal(a, f.special), f.infinity, magnitude)
+        if f.refuses == 0:
+            magnitude = choose(less(f.special, a), f.nan, magnitude)
+        sign = choose(negative(word), f.sign, 0)
+        if f.positive_zero != 0:
+            sign = choose(equal(magnitude, 0), 0, sign)
+        return magnitude | sign
+    return ended(word, a, magnitude, f)
+
+
+@inlined
+def ended(word: Lanes, a: Lanes, magnitude: Lanes, f: Encoder) -> Lanes:
+    """The codes of magnitudes, whatever a projection does with signs, zeros, infinities and NaN."""
+    minus = negative(word)
+    below = ((magnitude ^ f.flip) & f.step_negative) + f.base_negative
+    code = choose(minus, below, magnitude) & f.mask
+    code = choose(equal(magnitude, 0), choose(minus, f.rounded_zero_negative, f.rounded_zero), code)
+    largest = choose(minus, f.largest_negative, f.largest)
+    code = choose(less(largest, magnitude), choose(minus, f.beyond_negative, f.beyond), code)
+    if f.no_zero != 0:
+        code = choose(equal(a, 0), choose(minus, f.zero_negative, f.zero), code)
+    code = choose(equal(a, f.special), choose(minus, f.infinite_negative, f.infinite), code)
+    return choose(less(f.special, a), choose(minus, f.nan_negative, f.nan), code)
+
+
+# -- loops -------------------------------------------------------------------------------------------
+
+
+@inlined
+def rounds_to_nearest(plan: Words) -> bool:
+    """Whether the processor does, in this thread: 1 + 2**-24 is 1, and 1 + 3 * 2**-24 is 1 + 2**-22."""
+    one = as_singles(fill(plan[0]))
+    down = equal(as_words(one + as_singles(fill(plan[1]))), plan[0])
+    up = equal(as_words(one + as_singles(fill(plan[2]))), plan[3])
+    return any_lane(down & up)
+
+
+@inlined
+def load_decoder(plan: Words, place: int, shape: Shape) -> Decoder:
+    """The words of a format, in locals; those of its shape as constants, where they are known."""
+    return Decoder(*(shape + elements(plan[place:], _DECODER)[len(shape) :]))
+
+
+@inlined
+def load_encoder(plan: Words, place: int, shape: Shape) -> Encoder:
+    """The words of a target, in locals; those of its shape as constants, where they are known."""
+    return Encoder(*(shape + elements(plan[place:], _ENCODER)[len(shape) :]))
+
+
+@inlined
+def load_nothing(plan: Words, place: int, shape: Shape) -> None:
+    """The stage is left out."""
+
+
+@inlined
+def left_out(word: Lanes, f: None) -> Lanes:
+    """A stage that is left out."""
+    return word
+
+
+@inlined
+def carried(word: Lanes, f: Encoder) -> Lanes:
+    """A result as the type that holds all of them: nothing is left to round."""
+    return project(word, fill(0), f)
+
+
+@inlined
+def suited(f: Encoder, plan: Words) -> bool:
+    """Whether a target's route is exact in the rounding mode that the processor has in this thread."""
+    return (f.route != HALF and f.route != NEAREST) or rounds_to_nearest(plan)
+
+
+@helper
+def padded(array: Codes, start: int) -> Codes:
+    """A vector of what is left of an array from `start` on, and zeros."""
+    vector = np.zeros(LANES, array.dtype)
+    for i in range(start, array.size):
+        vector[i - start] = array[i]
+    return vector
+
+
+# -- kernels -----------------------------------------------------------------------------------------
+
+#: What a kernel returns: all is written; a NaN was met that has no code; nothing is written, as the
+#: processor does not round to nearest in this thread: take the plan of `params.anywhere`.
+DONE, REFUSED, UNSUITED = range(3)
+
+
+@functools.cache
+def kernel(shapes: tuple[Shape, ...], drawn: bool) -> Kernel:
+    """The kernel for plans of these shapes, or for all plans where the shapes are empty.
+
+    With `codes` and `out` one-dimensional and of one size, and maybe the same memory element for
+    element, it is called as
+
+        kernel(codes, out, plan, random)        random integers for each element, or none at all
+        kernel(codes, out, plan, key, first)    those of `random_bits` from number `first` on,
+                                                a multiple of 4, if `drawn`
+    """
+    source_shape, target_shape, result_shape, carrier_shape = shapes
+    # What changes nothing is left out here: the compiler would find out too, but late.
+    load_source, read_source = (load_decoder, read) if _changes(source_shape) else (load_nothing, left_out)
+    load_result, read_result = (load_decoder, read) if _changes(result_shape) else (load_nothing, left_out)
+    load_carrier, carry = (load_encoder, carried) if _changes(carrier_shape) else (load_nothing, left_out)
+
+    def decode_vectors(codes: Codes, out: Codes, plan: Words, random: Words) -> int:
+        source = load_source(plan, PROBE, source_shape)
+        for i in range(0, codes.size, LANES):
+            store(out, i, read_source(load(codes, i), source))
+        return DONE
+
+    def project_vectors(codes: Codes, out: Codes, plan: Words, random: Words) -> int:
+        source = load_source(plan, PROBE, source_shape)
+        target = load_encoder(plan, PROBE + DECODER, target_shape)
+        result = load_result(plan, PROBE + DECODER + ENCODER, result_shape)
+        carrier = load_carrier(plan, PROBE + 2 * DECODER + ENCODER, carrier_shape)
+        if not suited(target, plan):
+            return UNSUITED
+        status, random_word = DONE, fill(0)
+        for i in range(0, codes.size, LANES):
+            word = read_source(load(codes, i), source)
+            if target.stochastic != 0:
+                random_word = load(random, i)
+            if target.refuses != 0 and any_lane(less(target.special, word & _MAGNITUDE)):
+                status = REFUSED
+            word = read_result(project(word, random_word, target), result)
+            store(out, i, carry(word, carrier))
+        return status
+
+    name = "".join("_" + ".".join(map(str, shape)) for shape in shapes)
+    vectors = helper(project_vectors if _changes(target_shape) else decode_vectors, f"vectors{name}")
+
+    def all_elements(codes: Codes, out: Codes, plan: Words, random: Words) -> int:
+        """Whole vectors, and the rest in one that is filled up."""
+        whole = codes.size - codes.size % LANES
+        status = DONE
+        if whole > 0:
+            status = vectors(codes[:whole], out[:whole], plan, random)
+        if whole < codes.size:
+            rest = np.empty(LANES, out.dtype)
+            words = padded(random, whole) if random.size > 0 else random
+            status = max(status, vectors(padded(codes, whole), rest, plan, words))
+            for i in range(whole, codes.size):
+                out[i] = rest[i - whole]
+        return status
+
+    everything = helper(all_elements, f"everything{name}")
+    if not drawn:
+
+        def convert(codes: Codes, out: Codes, plan: Words, random: Words) -> int:
+            return everything(codes, out, plan, random)
+
+        return jit(convert, f"convert{name}")
+
+    def convert_drawn(codes: Codes, out: Codes, plan: Words, key: np.uint64, first: np.uint64) -> int:
+        words, status = np.empty(_DRAWN, np.uint32), DONE
+        for start in range(0, codes.size, _DRAWN):
+            stop = min(start + _DRAWN, codes.size)
+            philox_fill(words, first + np.uint64(start), key, np.uint64(0), plan[PROBE + DECODER + BITS])
+            status = max(status, everything(codes[start:stop], out[start:stop], plan, words[: stop - start]))
+        return status
+
+    return jit(convert_drawn, f"convert_drawn{name}")
+
+
+@jit
+def magnitude_above(codes: Codes, limit: np.uint32, mask: np.uint32) -> bool:
+    """Whether any code without its sign, or the upper half of one, folded, is above a limit."""
+    largest = fill(0)
+    whole = codes.size - codes.size % LANES
+    for i in range(0, whole, LANES):
+        largest = greater(largest, load(codes, i) & mask)
+    largest = greater(largest, load(padded(codes, whole), 0) & mask)
+    return any_lane(less(limit, largest))
+
+
+def _changes(shape: Shape) -> bool:
+    """Whether a stage does anything; one of unknown shape may."""
+    return not shape or shape[0] != NONE

@@ -1,0 +1,374 @@
+"""What the kernels of `stream` read: formats in 32-bit words, or None where only `convert` serves them.
+
+Nothing is decided here. The codes and limits are those of `params`, the policy's one home, turned
+into the constants of the loops in lanes, and the loop is chosen that needs the fewest of them.
+
+Floor 2b. Imports spec and NumPy.
+"""
+
+from __future__ import annotations
+
+import functools
+from typing import Any, NamedTuple
+
+import numpy as np
+import numpy.typing as npt
+
+from lowprec.kernels.jit import has_half
+from lowprec.kernels.params import REFUSED, Grid, Params, Side, Source, lower_source, lower_target
+from lowprec.spec.format import Format, Sign
+from lowprec.spec.projection import Projection
+
+__all__ = ["BITS", "CUT", "FIELDS", "HALF", "LIMITS", "NEAREST", "NONE", "SHIFT"]
+__all__ += ["DECODER", "ENCODER", "NOTHING", "PROBE", "Decoder", "Encoder", "Words"]
+__all__ += ["anywhere", "lower_decoder", "lower_encoder", "plan", "shapes", "specialized"]
+
+Words = npt.NDArray[np.uint32]
+Word = Any
+
+#: Routes: how an encoder rounds, how a decoder reads. NONE where there is nothing to do.
+NONE, LIMITS, NEAREST, CUT, HALF = range(5)
+FIELDS, SHIFT = 1, 2
+
+
+class Encoder(NamedTuple):
+    """A target, for values given as words: an exponent field above fraction bits, below a sign.
+
+    Such a word is a binary32 number, or the upper half of a binary64 number rounded to odd.
+    """
+
+    route: Word  #: the shape: ENCODER_SHAPE words on which the code depends
+    fraction: Word  #: fraction bits of the operand: 23 or 20
+    simple: Word  #: 1 where the code of -x is that of x with the sign bit, NaN included
+    infinity_differs: Word  #: simple: 1 where infinity becomes something else than too large numbers
+    positive_zero: Word  #: simple: 1 where -0 becomes +0
+    refuses: Word  #: 1 where NaN has no code and may not be given one
+    stochastic: Word
+    deeper: Word  #: 1 where the operands' subnormals have a binade of their own in the target
+    no_zero: Word  #: 1 where the format has no zero, nor subnormals
+    one_bit: Word  #: 1 where there are no trailing bits, so that exponent fields make codes even or odd
+    special: Word  #: the operand's infinity; NaNs are above it
+    shift: Word  #: fraction bits that a normal result loses
+    trailing_bits: Word
+    lowest: Word  #: the operand's exponent field of the smallest normal result
+    rebase: Word  #: what to subtract from a field shifted down by the trailing bits
+    hidden: Word  #: as in `params.Grid`
+    first_normal: Word  #: nearest: the operand that is the smallest normal result
+    half: Word  #: nearest: one below half of what is lost, with the exponent's change of bias
+    magic: Word  #: nearest: a number whose last place is the target's smallest subnormal
+    even: Word  #: limits: above which tail, in units of 2**-31, the farther code is taken after an even one
+    odd: Word  #: the same after an odd one, with the 31st bit set
+    even_negative: Word
+    odd_negative: Word
+    bits: Word  #: random bits
+    random_bit: Word  #: what variant B adds below it
+    over: Word  #: simple: magnitudes above the largest become this one
+    over_negative: Word
+    sign: Word  #: of the code
+    infinity: Word  #: simple: the magnitude of an infinite operand
+    nan: Word  #: the code of a NaN
+    nan_negative: Word
+    mask: Word  #: of the code's bits
+    largest: Word  #: from here on, what the other ending needs: the largest magnitude
+    largest_negative: Word
+    flip: Word  #: all ones where negative codes are two's complements
+    base_negative: Word  #: the code of a negative magnitude is this plus the magnitude, flipped
+    step_negative: Word  #: all ones, or 0 where every negative magnitude has the same code
+    beyond: Word  #: the code above the largest magnitude
+    beyond_negative: Word
+    infinite: Word  #: the code of an infinite operand
+    infinite_negative: Word
+    zero: Word
+    zero_negative: Word
+    rounded_zero: Word
+    rounded_zero_negative: Word
+
+
+class Decoder(NamedTuple):
+    """A format whose values are binary32 numbers, and its NaN and infinity as such."""
+
+    route: Word  #: the shape: DECODER_SHAPE words on which the code depends
+    subnormals: Word
+    specials: Word  #: 1 where there are magnitudes above the largest finite one
+    not_a_zero: Word  #: 1 where the sign bit alone is NaN
+    complement: Word  #: 1 where negative codes are two's complements
+    mask: Word  #: of the magnitude
+    sign: Word  #: of the code
+    sign_shift: Word  #: from there to bit 31
+    shift: Word  #: from a code to the fields of a binary32 number
+    rebase: Word  #: what to add to the exponent field there
+    first_normal: Word  #: the smallest normal magnitude
+    first: Word  #: magnitude 0 where there are no subnormals
+    magic: Word  #: a number whose last place is the smallest subnormal
+    largest: Word  #: the largest finite magnitude
+    infinity: Word  #: its magnitude, or all ones
+
+
+#: Words of the shapes.
+DECODER_SHAPE, ENCODER_SHAPE = 5, 10
+
+_ONES = 0xFFFFFFFF
+_NEVER = (1 << 64) - 1
+
+#: Words at the start of a plan, of a stage that reads and of one that writes.
+PROBE, DECODER, ENCODER = 4, len(Decoder._fields), len(Encoder._fields)
+
+#: The place of `Encoder.bits`.
+BITS = Encoder._fields.index("bits")
+
+#: 1, 2**-24, 3 * 2**-24 and 1 + 2**-22: two sums that only one rounding mode gives.
+_PROBE = (0x3F800000, 0x33800000, 0x34400000, 0x3F800002)
+
+#: A stage that changes nothing: no route.
+NOTHING: Words = np.zeros(DECODER, np.uint32)
+NOTHING.flags.writeable = False
+
+
+def plan(*stages: Words) -> Words:
+    """The stages of a kernel, one after the other: decoder, encoder, decoder, encoder. What is left out changes nothing."""
+    words, place = np.zeros(PROBE + 2 * DECODER + 2 * ENCODER, np.uint32), PROBE
+    words[:PROBE] = _PROBE
+    for stage, size in zip(stages, (DECODER, ENCODER) * 2, strict=False):
+        words[place : place + stage.size] = stage
+        place += size
+    return words
+
+
+def anywhere(plan: Words) -> Words:
+    """The same plan with a target that does not rely on how the processor rounds."""
+    other, target = plan.copy(), PROBE + DECODER
+    if other[target] in (NEAREST, HALF):
+        names = Encoder._fields
+        other[target] = LIMITS
+        other[target + names.index("infinity_differs")] = other[target + names.index("simple")]
+    return other
+
+
+def specialized(plan: Words) -> bool:
+    """Whether plans of this shape are so usual that they have a kernel of their own."""
+    source, target, result, carrier = shapes(plan)
+    fields = Encoder._fields.index
+    usual = [(NONE,), (SHIFT,), (FIELDS, 1, 1, 0, 0), (FIELDS, 1, 0, 0, 0)]
+    return (
+        any(source[: len(shape)] == shape for shape in usual)
+        and any(result[: len(shape)] == shape for shape in usual)
+        and (target[0] == NONE or target[fields("simple")] == 1)
+        and carrier[0] in (NONE, CUT, HALF)
+    )
+
+
+def shapes(plan: Words) -> tuple[tuple[int, ...], ...]:
+    """The shape of each stage of a plan."""
+    found, place = [], PROBE
+    for size, count in ((DECODER, DECODER_SHAPE), (ENCODER, ENCODER_SHAPE)) * 2:
+        found.append(tuple(int(word) for word in plan[place : place + count]))
+        place += size
+    return tuple(found)
+
+
+@functools.lru_cache(maxsize=4096)
+def lower_encoder(fmt: Format, projection: Projection, wide: bool = False) -> Words | None:
+    """The words of a target for binary32 operands, or for binary64 ones folded into 32 bits.
+
+    None where the loops in lanes cannot be exact: double rounding, flushing, overflow judged before
+    rounding, refused signs, too many random bits for the tail that there is, or a format too wide.
+    """
+    fraction, bias = (20, 1023) if wide else (23, 127)
+    grid, sides = _parts(lower_target(fmt, projection))
+    rounding, t = projection.rounding, fmt.trailing_bits
+    random_bits = rounding.bits + (grid["variant"] == 1)
+    lowest = fmt.emin + bias
+    if (
+        projection.via
+        or grid["flush"]
+        or projection.subnormals != "keep"
+        or grid["before"]
+        or grid["variant"] == 2
+        or random_bits > (fraction - t - 1 if wide else 32)
+        or t > (18 if wide else 22)
+        or lowest < 0
+        or any(side[name] == REFUSED for side in sides for name in ("base", "overflow", "infinity"))
+    ):
+        return None
+    deeper = lowest == 0
+    if deeper:  # one more binade below, and all exponent fields one higher
+        lowest = 1
+        bias += 1
+    shift = fraction - t
+    limits = [[side[name] >> 33 for name in ("limit_even", "limit_odd")] for side in sides]
+    beyond = [_beyond(side, grid, rounding.bits > 0) for side in sides]
+    complement = fmt.sign is Sign.TWOS_COMPLEMENT
+    fields: dict[str, int] = {
+        "route": LIMITS,
+        "simple": 0,
+        "fraction": fraction,
+        "special": (2 * bias + 1 - 2 * deeper) << fraction,
+        "shift": shift,
+        "trailing_bits": t,
+        "lowest": lowest,
+        "rebase": lowest << t,
+        "deeper": deeper,
+        "no_zero": not fmt.subnormals,
+        "one_bit": t == 0,
+        "stochastic": rounding.bits > 0,
+        "hidden": grid["hidden"],
+        "first_normal": 0 if lowest == 1 else lowest << fraction,
+        "half": (1 << (shift - 1)) - 1 - ((lowest - 1) << fraction),
+        "magic": 0,
+        "even": limits[0][0],
+        "odd": limits[0][1] + (1 << 31),
+        "even_negative": limits[1][0],
+        "odd_negative": limits[1][1] + (1 << 31),
+        "over": 0,
+        "over_negative": 0,
+        "sign": fmt.sign_code,
+        "positive_zero": 0,
+        "infinity": 0,
+        "infinity_differs": 0,
+        "nan": sides[0]["nan"],
+        "nan_negative": sides[1]["nan"],
+        "mask": grid["mask"],
+        "largest": sides[0]["max_magnitude"],
+        "largest_negative": sides[1]["max_magnitude"],
+        "flip": _ONES if complement else 0,
+        "base_negative": sides[1]["base"] + complement,
+        "step_negative": _ONES if sides[1]["step"] else 0,
+        "beyond": beyond[0],
+        "beyond_negative": beyond[1],
+        "infinite": sides[0]["infinity"],
+        "infinite_negative": sides[1]["infinity"],
+        "zero": sides[0]["zero"],
+        "zero_negative": sides[1]["zero"],
+        "rounded_zero": sides[0]["rounded_zero"],
+        "rounded_zero_negative": sides[1]["rounded_zero"],
+        "bits": rounding.bits,
+        "random_bit": 1 << (31 - rounding.bits) if grid["variant"] == 1 else 0,
+        "refuses": sides[0]["nan"] == REFUSED,
+    }
+    fields |= _simple_ending(fmt, fields)
+    fields |= _route(fmt, fields)
+    if fields["route"] == LIMITS:
+        fields["infinity_differs"] = fields["simple"]
+    return _array(Encoder(**fields))
+
+
+def _parts(target: Params) -> tuple[dict[str, int], list[dict[str, int]]]:
+    """The named words of a lowered target: its grid, and both sides."""
+    words = [int(word) for word in target]
+    grid, sides = words[: len(Grid._fields)], words[len(Grid._fields) :]
+    half = len(Side._fields)
+    return dict(zip(Grid._fields, grid, strict=True)), [
+        dict(zip(Side._fields, part, strict=True)) for part in (sides[:half], sides[half:])
+    ]
+
+
+def _beyond(side: dict[str, int], grid: dict[str, int], stochastic: bool) -> int:
+    """The code of what lies above the largest magnitude: that one, where its threshold is never crossed."""
+    last = side["max_magnitude"]
+    if not stochastic and side["limit_odd" if last & 1 else "limit_even"] == _NEVER:
+        return (side["base"] + side["step"] * last) & grid["mask"]
+    return side["overflow"]
+
+
+def _simple_ending(fmt: Format, fields: dict[str, int]) -> dict[str, int]:
+    """What makes codes of magnitudes with the sign bit alone, where that is all there is to do."""
+    sign, pairs = fmt.sign_code, ("infinite", "zero", "rounded_zero", "nan")
+    if fmt.sign is not Sign.MAGNITUDE or fields["no_zero"]:
+        return {}
+    for name in pairs:
+        plus, minus = fields[name], fields[f"{name}_negative"]
+        if not (minus == plus | sign or (name.endswith("zero") and minus == plus == 0)):
+            return {}
+    over = []
+    for name, largest in (("beyond", "largest"), ("beyond_negative", "largest_negative")):
+        code = fields[name]
+        magnitude = code if code == sign else code & ~sign
+        # One code up at most: the lesser of it and a magnitude is it for all that are above the largest.
+        if magnitude - fields[largest] not in (0, 1) or bool(code & sign) != (name == "beyond_negative" or code == sign):
+            return {}
+        over.append(magnitude)
+    return {
+        "simple": 1,
+        "over": over[0],
+        "over_negative": over[1],
+        "positive_zero": fields["zero_negative"] == 0,
+        "infinity": fields["infinite"],
+        "infinity_differs": over != [fields["infinite"]] * 2,
+    }
+
+
+def _route(fmt: Format, fields: dict[str, int]) -> dict[str, int]:
+    """The shortest way to round to nearest, ties to even; `LIMITS` for every other mode."""
+    t, lowest, shift = fmt.trailing_bits, fields["lowest"], fields["shift"]
+    nearest = [1 << 30, (1 << 30) - 1 + (1 << 31)] * 2
+    limits = [fields[name] for name in ("even", "odd", "even_negative", "odd_negative")]
+    magic = 23 + fmt.emin - t + 127
+    if (
+        limits != nearest
+        or fields["stochastic"]
+        or fields["fraction"] != 23
+        or fields["deeper"]
+        or fields["no_zero"]
+        or fields["one_bit"]
+        or fields["over"] != fields["over_negative"]
+        or not (lowest == 1 or (lowest > t + 1 and 1 <= magic <= 254))
+    ):
+        return {}
+    top = ((1 << fmt.exponent_bits) - 1) << t
+    plain = fields["simple"] and not fields["positive_zero"] and fields["over"] == fields["infinity"] == top
+    if plain and lowest == 1 and fields["sign"] << shift == 1 << 31:
+        return {"route": CUT}
+    if plain and has_half() and (fmt.width, t, fmt.emin, fields["nan"]) == (16, 10, -14, 0x7E00):
+        return {"route": HALF}
+    return {"route": NEAREST, "magic": magic << 23 if lowest > 1 else 0}
+
+
+@functools.lru_cache(maxsize=1024)
+def lower_decoder(fmt: Format, wide: bool = False, quiet: bool = False) -> Words | None:
+    """The words of a format to read as binary32 numbers; `NOTHING` where its codes are such already.
+
+    Then NaNs keep their payload, unless they shall be made quiet.
+
+    None where binary32 does not hold all its values, or only as subnormal numbers, which the
+    processor may be told to flush; those of formats that are cut from binary32 are shifted, unless
+    they shall be widened.
+    """
+    t, limits = fmt.trailing_bits, lower_source(fmt)
+    source = dict(zip(Source._fields, (int(word) for word in limits), strict=True))
+    ieee = fmt.sign is Sign.MAGNITUDE and fmt.infinity and fmt.nans == (1 << t) - 1 and fmt.subnormals
+    cut = ieee and (fmt.exponent_bits, fmt.bias) == (8, 127) and not wide
+    if cut and t == 23 and not quiet:
+        return NOTHING
+    smallest = fmt.emin - t
+    lone = not fmt.subnormals and t == 0 and fmt.emin == -127 and not wide  # 2**-127, a word of its own
+    if not cut and (t > 22 or fmt.emax > 127 or (smallest < -126 and not lone)):
+        return None
+    if not fmt.subnormals and t and not cut:
+        first = (fmt.emin + 127) << 23
+    else:
+        first = (1 << 22 if lone else (fmt.emin + 127) << 23) if not fmt.subnormals else 0
+    return _array(
+        Decoder(
+            route=SHIFT if cut else FIELDS,
+            subnormals=fmt.subnormals,
+            mask=(1 << fmt.width) - 1 if fmt.sign is Sign.TWOS_COMPLEMENT else source["mask"] & ~source["sign"],
+            sign=fmt.sign_code,
+            sign_shift=31 - (fmt.width - 1),
+            complement=fmt.sign is Sign.TWOS_COMPLEMENT,
+            shift=23 - t,
+            rebase=(fmt.emin + 126 + (not fmt.subnormals)) << 23,
+            first_normal=1 << t if fmt.subnormals else 0,
+            first=first,
+            magic=(23 + smallest + 127) << 23 if fmt.subnormals and not cut else 0,
+            specials=source["max_magnitude"] < source["mask"] & ~source["sign"] and fmt.sign is not Sign.TWOS_COMPLEMENT,
+            largest=fmt.max_magnitude,
+            infinity=_ONES if fmt.infinity_code is None else fmt.infinity_code,
+            not_a_zero=fmt.sign is Sign.MAGNITUDE and not fmt.negative_zero,
+        )
+    )
+
+
+def _array(words: tuple[int, ...]) -> Words:
+    array = np.array([int(word) & _ONES for word in words], dtype=np.uint32)
+    array.flags.writeable = False
+    return array
