@@ -47,7 +47,8 @@ def test_importing_the_package_or_the_oracle_loads_neither_numpy_nor_numba(modul
 def test_only_the_kernels_import_numba():
     """Whoever else wanted speed would hide arithmetic where no oracle looks."""
     assert {_name(path) for path in MODULES if any(name.split(".")[0] == "numba" for name in _imports(path))} == {
-        "lowprec/kernels/jit.py"
+        "lowprec/kernels/cache.py",
+        "lowprec/kernels/jit.py",
     }
 
 
@@ -97,7 +98,7 @@ def test_kernels_know_no_format(path):
     assert not any(name.startswith("lowprec.spec.catalog") for name in _imports(path))
 
 
-@pytest.mark.parametrize("name", ["convert", "params"])
+@pytest.mark.parametrize("name", ["convert", "params", "stream", "stream_params"])
 def test_conversion_computes_no_floats(name):
     """No float literal, no float type, no division: the environment of the process has nothing to act on."""
     tree = ast.parse((PACKAGE / "kernels" / f"{name}.py").read_text())

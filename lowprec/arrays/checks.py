@@ -52,7 +52,8 @@ class Operand(NamedTuple):
 
     codes: Array  #: the elements as unsigned integers of their size and byte order; a view
     fmt: Format  #: or carrier, that they are codes of
-    array: Array  #: as given
+    array: Array  #: as given, or as integers of the format's size
+    whole: bool  #: whether every pattern of the type that was given is a code: none had to be looked at
 
 
 def dtype(fmt: Format | str) -> np.dtype[Any]:
@@ -149,14 +150,14 @@ def values_operand(values: object) -> Operand:
     carrier = catalog.carrier(array.dtype) if array.dtype.kind in "biufV" else None
     if carrier is None:
         raise TypeError(f"values must be real numbers of at most 64 bits, not {array.dtype}: {_advice(array.dtype)}")
-    return Operand(_codes(array), carrier, array)
+    return Operand(_codes(array), carrier, array, True)
 
 
 def codes_operand(codes: object, fmt: Format) -> Operand:
     """Codes of a format, checked to be such."""
     array = _as_array(codes)
     if _is_typed(array, fmt):
-        array = array.view(code_dtype(fmt))
+        return Operand(array.view(code_dtype(fmt)), fmt, array.view(code_dtype(fmt)), True)
     if array.dtype.kind not in "iu":
         if array.size == 0 and array.dtype == np.float64 and not hasattr(codes, "dtype"):
             array = array.astype(code_dtype(fmt))  # an empty list
@@ -166,16 +167,16 @@ def codes_operand(codes: object, fmt: Format) -> Operand:
             )
     largest = (1 << fmt.width) - 1
     limits = np.iinfo(array.dtype)
-    if array.size and (limits.min < 0 or limits.max > largest):
-        wrong = (array < 0) | (array > largest) if limits.max > largest else array < 0
-        if wrong.any():
-            raise ValueError(
-                f"codes of {fmt.name!r} are 0 to {largest}: {_count(wrong)}, which is {int(array[_first(wrong)])}. "
-                f"Mask the unused bits, or name the format that they are codes of"
-            )
+    whole = limits.min == 0 and limits.max == largest
+    if array.size and not whole and (array.min() < 0 or array.max() > largest):
+        wrong = (array < 0) | (array > largest)
+        raise ValueError(
+            f"codes of {fmt.name!r} are 0 to {largest}: {_count(wrong)}, which is {int(array[_first(wrong)])}. "
+            f"Mask the unused bits, or name the format that they are codes of"
+        )
     if array.dtype.kind == "i" or array.dtype.itemsize * 8 > 32:
         array = array.astype(code_dtype(fmt))
-    return Operand(_codes(array), fmt, array)
+    return Operand(_codes(array), fmt, array, whole)
 
 
 def _is_typed(array: Array, fmt: Format) -> bool:

@@ -275,7 +275,14 @@ def interleaved(array: npt.NDArray[np.uint32], start: int, a: Longs, b: Longs, c
 @memory(interleaved, None, _LONGS, _LONGS, _LONGS, _LONGS)
 def _interleaved(builder: Any, pointer: Any, element: Any, a: Any, b: Any, c: Any, d: Any) -> None:
     low, shift = _LONGS.constant(0xFFFFFFFF), _LONGS.constant(32)
-    pairs = [builder.or_(builder.and_(even, low), builder.shl(odd, shift)) for even, odd in ((a, b), (c, d))]
-    order = [index // 2 + _LONGS.count * (index % 2) for index in range(2 * _LONGS.count)]
-    mixed = builder.shuffle_vector(*pairs, ir.Constant(ir.VectorType(_WORD, len(order)), order))
+    left, right = [builder.or_(builder.and_(even, low), builder.shl(odd, shift)) for even, odd in ((a, b), (c, d))]
+    # In two steps, of pairs and then of halves of instructions' vectors: LLVM finds no shorter way.
+    pairs = [[place + side + from_right for place in range(0, _LONGS.count, 2) for from_right in (0, _LONGS.count)] for side in (0, 1)]
+    firsts, seconds = (builder.shuffle_vector(left, right, _places(pair)) for pair in pairs)
+    order = [place + side + in_pair for place in range(0, _LONGS.count, 2) for side in (0, _LONGS.count) for in_pair in (0, 1)]
+    mixed = builder.shuffle_vector(firsts, seconds, _places(order))
     builder.store(mixed, builder.bitcast(pointer, mixed.type.as_pointer())).align = 1
+
+
+def _places(order: list[int]) -> Any:
+    return ir.Constant(ir.VectorType(_WORD, len(order)), order)

@@ -70,21 +70,18 @@ def twice(c: Block, k0: np.uint64, k1: np.uint64) -> Block:
     """Two rounds on counters of which the low halves count; what stands above them is left to stand."""
     c0, c1, c2, c3 = c
     p0, p1 = (c0 & _LOW) * _M0, (c2 & _LOW) * _M1
-    c0, c2 = (p1 >> _32) ^ c1 ^ k0, (p0 >> _32) ^ c3 ^ k1
+    c0, c2 = (p1 >> _32) ^ (c1 ^ k0), (p0 >> _32) ^ (c3 ^ k1)
     q0, q1 = (c0 & _LOW) * _M0, (c2 & _LOW) * _M1
-    return (q1 >> _32) ^ p1 ^ (k0 + _W0), q1, (q0 >> _32) ^ p0 ^ (k1 + _W1), q0
+    return (q1 >> _32) ^ (p1 ^ (k0 + _W0)), q1, (q0 >> _32) ^ (p0 ^ (k1 + _W1)), q0
 
 
 @helper
-def philox_fill(
-    out: npt.NDArray[np.uint32], first: np.uint64, key: np.uint64, stream: np.uint64, bits: np.uint32
-) -> None:
-    """Fill `out`, a multiple of 2 * LANES long, with the top bits of the stream from word `first` on, a multiple of 4.
+def philox_fill(out: npt.NDArray[np.uint32], first: np.uint64, key: np.uint64, stream: np.uint64) -> None:
+    """Fill `out`, a multiple of 2 * LANES long, with the stream from word `first` on, a multiple of 4.
 
     The ten rounds stand one after the other: in a loop each would wait for the one before.
     """
     k0, k1 = key & _LOW, key >> _32
-    shift = _32 - _U(bits)
     for i in range(0, out.size, 2 * LANES):
         block = long_range((first + _U(i)) >> _U(2))
         c = block, block >> _32, (block ^ block) + stream, block ^ block
@@ -93,4 +90,4 @@ def philox_fill(
         c = twice(c, k0 + _U(4) * _W0, k1 + _U(4) * _W1)
         c = twice(c, k0 + _U(6) * _W0, k1 + _U(6) * _W1)
         c = twice(c, k0 + _U(8) * _W0, k1 + _U(8) * _W1)
-        interleaved(out, i, (c[0] & _LOW) >> shift, (c[1] & _LOW) >> shift, (c[2] & _LOW) >> shift, (c[3] & _LOW) >> shift)
+        interleaved(out, i, c[0], c[1], c[2], c[3])

@@ -49,15 +49,18 @@ from lowprec.kernels.lanes import (
 )
 from lowprec.kernels.random import philox_fill
 from lowprec.kernels.stream_params import (
-    BITS,
+    BOTH,
     CUT,
     DECODER,
+    DRAWN,
     ENCODER,
     HALF,
     NEAREST,
     NONE,
+    PARITY,
     PROBE,
     SHIFT,
+    SIGN,
     Decoder,
     Encoder,
     Words,
@@ -69,10 +72,10 @@ Shape = tuple[int, ...]
 Kernel = Callable[..., int]
 Codes = npt.NDArray[np.unsignedinteger[Any]]
 
-_MAGNITUDE, _SIGN, _INFINITY, _NAN = 0x7FFFFFFF, 0x80000000, 0x7F800000, 0x7FC00000
+_MAGNITUDE, _SIGN_BIT, _INFINITY, _NAN = 0x7FFFFFFF, 0x80000000, 0x7F800000, 0x7FC00000
 
 #: Elements whose random words are drawn at a time: they stay in the nearest cache.
-_DRAWN = 2048
+_TILE = 2048
 
 _DECODER, _ENCODER = tuple(range(DECODER)), tuple(range(ENCODER))
 
@@ -125,7 +128,9 @@ def limited(word: Lanes, a: Lanes, random: Lanes, f: Encoder) -> Lanes:
     """Magnitudes: the farther one where the tail is above a limit, of the mode or drawn."""
     if f.deeper != 0:
         a = choose(less(a, 1 << f.fraction), a + a, a + (1 << f.fraction))
-    field = greater(a >> f.fraction, 1)
+    field = a >> f.fraction
+    if f.near != 0:
+        field = greater(field, 1)
     significand = (a & ((1 << f.fraction) - 1)) | lesser(a, 1 << f.fraction)
     binade = greater(field, f.lowest)
     lost = binade - field + f.shift
@@ -134,15 +139,20 @@ def limited(word: Lanes, a: Lanes, random: Lanes, f: Encoder) -> Lanes:
     tail = significand << (31 - shift)
     if f.one_bit != 0:
         tail = tail ^ ((binade + f.lowest + f.hidden) << 31)
-    if f.stochastic == 0:
+    if f.limits == PARITY:
+        limit = choose(negative(tail), f.odd, f.even)
+    elif f.limits == SIGN:
+        limit = choose(negative(word), f.even_negative, f.even)
+        tail = tail & _MAGNITUDE
+    elif f.limits == BOTH:
         even = choose(negative(word), f.even_negative, f.even)
         limit = choose(negative(tail), choose(negative(word), f.odd_negative, f.odd), even)
     else:
         # The integer R in the upper bits: up where the tail, in units of 2**-32, is above 2**32 - 1 - R.
-        drawn = ((random << (32 - f.bits)) | f.random_bit) ^ 0xFFFFFFFF
+        drawn = (random | f.random_bit) ^ 0xFFFFFFFF
         deep = less(31, lost)
         tail = choose(deep, significand >> lesser(lost - 32, 31), tail)
-        limit = choose(deep, lesser(drawn, _MAGNITUDE), (drawn >> 1) | (tail & _SIGN))
+        limit = choose(deep, lesser(drawn, _MAGNITUDE), (drawn >> 1) | (tail & _SIGN_BIT))
     magnitude = (significand >> shift) + one_where(less(limit, tail)) + (binade << f.trailing_bits) - f.rebase
     if f.no_zero != 0:
         magnitude = greater(magnitude, f.hidden) - f.hidden
@@ -155,19 +165,20 @@ def project(word: Lanes, random: Lanes, f: Encoder) -> Lanes:
     if f.route == NONE:
         return word
     if f.route == CUT:
-        word = choose(not_a_number(word), (word & _SIGN) | f.nan << f.shift, word)
+        word = choose(not_a_number(word), (word & _SIGN_BIT) | f.nan << f.shift, word)
         return (word + f.half + ((word >> f.shift) & 1)) >> f.shift
     if f.route == HALF:
-        return narrowed_to_half(choose(not_a_number(word), (word & _SIGN) | _NAN, word))
+        return narrowed_to_half(choose(not_a_number(word), (word & _SIGN_BIT) | _NAN, word))
     a = word & _MAGNITUDE
     if f.route == NEAREST:
         magnitude = nearest(a, f)
-        over = fill(f.over)
     else:
         magnitude = limited(word, a, random, f)
-        over = choose(negative(word), f.over_negative, f.over)
     if f.simple != 0:
-        magnitude = lesser(magnitude, over)
+        if f.limits == SIGN or f.limits == BOTH:
+            magnitude = lesser(magnitude, choose(negative(word), f.over_negative, f.over))
+        else:
+            magnitude = lesser(magnitude, f.over)
         if f.infinity_differs != 0:
             magnitude = choose(equal(a, f.special), f.infinity, magnitude)
         if f.refuses == 0:
@@ -290,15 +301,19 @@ def kernel(shapes: tuple[Shape, ...], drawn: bool) -> Kernel:
         status, random_word = DONE, fill(0)
         for i in range(0, codes.size, LANES):
             word = read_source(load(codes, i), source)
-            if target.stochastic != 0:
+            if target.limits == DRAWN:
                 random_word = load(random, i)
+                if drawn:
+                    random_word = random_word & (0xFFFFFFFF << (32 - target.bits))
+                else:
+                    random_word = random_word << (32 - target.bits)
             if target.refuses != 0 and any_lane(less(target.special, word & _MAGNITUDE)):
                 status = REFUSED
             word = read_result(project(word, random_word, target), result)
             store(out, i, carry(word, carrier))
         return status
 
-    name = "".join("_" + ".".join(map(str, shape)) for shape in shapes)
+    name = "_drawn" * drawn + "".join("_" + ".".join(map(str, shape)) for shape in shapes)
     vectors = helper(project_vectors if _changes(target_shape) else decode_vectors, f"vectors{name}")
 
     def all_elements(codes: Codes, out: Codes, plan: Words, random: Words) -> int:
@@ -324,14 +339,14 @@ def kernel(shapes: tuple[Shape, ...], drawn: bool) -> Kernel:
         return jit(convert, f"convert{name}")
 
     def convert_drawn(codes: Codes, out: Codes, plan: Words, key: np.uint64, first: np.uint64) -> int:
-        words, status = np.empty(_DRAWN, np.uint32), DONE
-        for start in range(0, codes.size, _DRAWN):
-            stop = min(start + _DRAWN, codes.size)
-            philox_fill(words, first + np.uint64(start), key, np.uint64(0), plan[PROBE + DECODER + BITS])
+        words, status = np.empty(_TILE, np.uint32), DONE
+        for start in range(0, codes.size, _TILE):
+            stop = min(start + _TILE, codes.size)
+            philox_fill(words, first + np.uint64(start), key, np.uint64(0))
             status = max(status, everything(codes[start:stop], out[start:stop], plan, words[: stop - start]))
         return status
 
-    return jit(convert_drawn, f"convert_drawn{name}")
+    return jit(convert_drawn, f"convert{name}")
 
 
 @jit

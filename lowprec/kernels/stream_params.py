@@ -19,7 +19,7 @@ from lowprec.kernels.params import REFUSED, Grid, Params, Side, Source, lower_so
 from lowprec.spec.format import Format, Sign
 from lowprec.spec.projection import Projection
 
-__all__ = ["BITS", "CUT", "FIELDS", "HALF", "LIMITS", "NEAREST", "NONE", "SHIFT"]
+__all__ = ["BOTH", "CUT", "DRAWN", "FIELDS", "HALF", "LIMITS", "NEAREST", "NONE", "PARITY", "SHIFT", "SIGN"]
 __all__ += ["DECODER", "ENCODER", "NOTHING", "PROBE", "Decoder", "Encoder", "Words"]
 __all__ += ["anywhere", "lower_decoder", "lower_encoder", "plan", "shapes", "specialized"]
 
@@ -29,6 +29,9 @@ Word = Any
 #: Routes: how an encoder rounds, how a decoder reads. NONE where there is nothing to do.
 NONE, LIMITS, NEAREST, CUT, HALF = range(5)
 FIELDS, SHIFT = 1, 2
+
+#: On what the limit of an encoder depends, for `LIMITS`.
+PARITY, SIGN, BOTH, DRAWN = range(4)
 
 
 class Encoder(NamedTuple):
@@ -43,7 +46,8 @@ class Encoder(NamedTuple):
     infinity_differs: Word  #: simple: 1 where infinity becomes something else than too large numbers
     positive_zero: Word  #: simple: 1 where -0 becomes +0
     refuses: Word  #: 1 where NaN has no code and may not be given one
-    stochastic: Word
+    limits: Word  #: on what the limit depends: PARITY, SIGN, BOTH or DRAWN
+    near: Word  #: 1 where the operands' subnormals do not all lie far below the smallest result
     deeper: Word  #: 1 where the operands' subnormals have a binade of their own in the target
     no_zero: Word  #: 1 where the format has no zero, nor subnormals
     one_bit: Word  #: 1 where there are no trailing bits, so that exponent fields make codes even or odd
@@ -105,16 +109,13 @@ class Decoder(NamedTuple):
 
 
 #: Words of the shapes.
-DECODER_SHAPE, ENCODER_SHAPE = 5, 10
+DECODER_SHAPE, ENCODER_SHAPE = 5, 11
 
 _ONES = 0xFFFFFFFF
 _NEVER = (1 << 64) - 1
 
 #: Words at the start of a plan, of a stage that reads and of one that writes.
 PROBE, DECODER, ENCODER = 4, len(Decoder._fields), len(Encoder._fields)
-
-#: The place of `Encoder.bits`.
-BITS = Encoder._fields.index("bits")
 
 #: 1, 2**-24, 3 * 2**-24 and 1 + 2**-22: two sums that only one rounding mode gives.
 _PROBE = (0x3F800000, 0x33800000, 0x34400000, 0x3F800002)
@@ -138,9 +139,7 @@ def anywhere(plan: Words) -> Words:
     """The same plan with a target that does not rely on how the processor rounds."""
     other, target = plan.copy(), PROBE + DECODER
     if other[target] in (NEAREST, HALF):
-        names = Encoder._fields
         other[target] = LIMITS
-        other[target + names.index("infinity_differs")] = other[target + names.index("simple")]
     return other
 
 
@@ -210,7 +209,8 @@ def lower_encoder(fmt: Format, projection: Projection, wide: bool = False) -> Wo
         "deeper": deeper,
         "no_zero": not fmt.subnormals,
         "one_bit": t == 0,
-        "stochastic": rounding.bits > 0,
+        "limits": _dependence(limits, rounding.bits),
+        "near": lowest + shift <= 32,
         "hidden": grid["hidden"],
         "first_normal": 0 if lowest == 1 else lowest << fraction,
         "half": (1 << (shift - 1)) - 1 - ((lowest - 1) << fraction),
@@ -247,9 +247,16 @@ def lower_encoder(fmt: Format, projection: Projection, wide: bool = False) -> Wo
     }
     fields |= _simple_ending(fmt, fields)
     fields |= _route(fmt, fields)
-    if fields["route"] == LIMITS:
-        fields["infinity_differs"] = fields["simple"]
     return _array(Encoder(**fields))
+
+
+def _dependence(limits: list[list[int]], bits: int) -> int:
+    if bits:
+        return DRAWN
+    (even, odd), (even_negative, odd_negative) = limits
+    if (even, odd) == (even_negative, odd_negative):
+        return PARITY
+    return SIGN if (even, even_negative) == (odd, odd_negative) else BOTH
 
 
 def _parts(target: Params) -> tuple[dict[str, int], list[dict[str, int]]]:
@@ -287,6 +294,8 @@ def _simple_ending(fmt: Format, fields: dict[str, int]) -> dict[str, int]:
         if magnitude - fields[largest] not in (0, 1) or bool(code & sign) != (name == "beyond_negative" or code == sign):
             return {}
         over.append(magnitude)
+    if over[0] != over[1] and fields["limits"] in (PARITY, DRAWN):
+        return {}
     return {
         "simple": 1,
         "over": over[0],
@@ -305,7 +314,7 @@ def _route(fmt: Format, fields: dict[str, int]) -> dict[str, int]:
     magic = 23 + fmt.emin - t + 127
     if (
         limits != nearest
-        or fields["stochastic"]
+        or fields["limits"] == DRAWN
         or fields["fraction"] != 23
         or fields["deeper"]
         or fields["no_zero"]

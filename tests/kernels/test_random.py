@@ -27,7 +27,8 @@ KNOWN = [
 def test_philox_gives_the_known_answers(counter, key, want):
     """All three that Random123 publishes."""
     words = [np.uint64(word) for word in (*counter, *key)]
-    assert tuple(int(word) for word in philox(*words)) == want
+    python = getattr(philox, "py_func", philox)  # compiled for kernels alone
+    assert tuple(int(word) for word in python(*words)) == want
 
 
 @pytest.mark.parametrize("key", [0, 1, 7, (1 << 64) - 1, 0x0123456789ABCDEF])
