@@ -3,6 +3,7 @@ from collections.abc import Mapping
 from lowprec.arrays.checks import dtype as dtype
 from lowprec.arrays.convert import cast as cast, decode as decode, encode as encode, quantize as quantize
 from lowprec.arrays.random import random_bits as random_bits
+from lowprec.arrays.threads import get_threads as get_threads, set_threads as set_threads
 from lowprec.spec.catalog import format as format
 from lowprec.spec.format import Format as Format, Sign as Sign
 from lowprec.spec.profiles import Profile as Profile

@@ -6,7 +6,7 @@
 
 and in the same way `every`.
 
-**wide**: every tie of the 16- and 19-bit formats. For binary16, bfloat16 and tf32: each tie between two neighbouring magnitudes (between the largest and
+**wide**: for binary16, bfloat16 and tf32, each tie between two neighbouring magnitudes (between the largest and
 the next of the continued grid too) and the float64 on either side of it, of both signs, in the eight modes,
 without saturation. Each of these inputs goes through `oracle.convert.project`; the kernel must agree.
 
@@ -153,7 +153,9 @@ def every(processes: int) -> tuple[dict[str, dict[str, object]], int]:
         for name, differences, digest, seconds in pool.imap(every_pattern, EVERY):
             found[name] = {"inputs": 1 << 32, "sha256": digest}
             all_differences += differences
-            print(f"{name}: {1 << 32:,} inputs, {differences:,} differences, sha256 {digest}, {seconds:.0f} s", flush=True)
+            print(
+                f"{name}: {1 << 32:,} inputs, {differences:,} differences, sha256 {digest}, {seconds:.0f} s", flush=True
+            )
     return found, all_differences
 
 

@@ -111,7 +111,7 @@ def encode(
     [P3109] Project; [IEEE754] 4.3 and 7.4; for e4m3fn [OFP8].
     """
     key = None
-    if type(values) is np.ndarray and random is rng is flags is None:
+    if type(values) is np.ndarray and random is None and rng is None and flags is None:
         key = ("encode", values.dtype, fmt, None, rounding, saturation, projection, profile)
         done = _again(key, values, out)
         if done is not None:
@@ -221,7 +221,7 @@ def quantize(
     As for `encode`.
     """
     key = None
-    if type(values) is np.ndarray and random is rng is flags is None:
+    if type(values) is np.ndarray and random is None and rng is None and flags is None:
         asked_type = None if out is None else getattr(out, "dtype", None)
         key = ("quantize", values.dtype, fmt, asked_type, rounding, saturation, projection, profile)
         done = _again(key, values, out)
@@ -283,7 +283,7 @@ def cast(
     As for `encode`.
     """
     key = None
-    if type(codes) is np.ndarray and random is rng is flags is None:
+    if type(codes) is np.ndarray and random is None and rng is None and flags is None:
         key = ("cast", codes.dtype, target, source, rounding, saturation, projection, profile)
         done = _again(key, codes, out)
         if done is not None:
@@ -359,10 +359,17 @@ def _convert(
         raise ValueError("out and flags share memory; give each an array of its own")
     way = stream.conversion(operand.fmt, fmt, rule, carrier) if signals is None else None
     if way is None:
-        return _generally(operand, fmt, rule, given, integers_for(rule.rounding, fmt, shape, random, rng), place, signals, carrier)
+        return _generally(
+            operand, fmt, rule, given, integers_for(rule.rounding, fmt, shape, random, rng), place, signals, carrier
+        )
 
     array = operand.array
-    if key is not None and array.dtype.isnative and operand.codes.dtype == UNSIGNED[array.dtype.itemsize] and operand.whole:
+    if (
+        key is not None
+        and array.dtype.isnative
+        and operand.codes.dtype == UNSIGNED[array.dtype.itemsize]
+        and operand.whole
+    ):
         if len(_jobs) >= 1024:
             _jobs.clear()
         _jobs[key] = _Job(way.kernel, way.plan, operand.codes.dtype, given, UNSIGNED[given.itemsize], way.refuses)

@@ -88,7 +88,11 @@ def has_nan(source: Format, codes: Array) -> bool:
     if source.infinity_code is None or not (codes.flags.c_contiguous and codes.flags.aligned and codes.dtype.isnative):
         return True
     limit = source.infinity_code >> (32 if codes.itemsize == 8 else 0)
-    return bool(magnitude_above(codes.reshape(-1), np.uint32(limit), np.uint32((source.sign_code - 1) >> (32 if codes.itemsize == 8 else 0))))
+    return bool(
+        magnitude_above(
+            codes.reshape(-1), np.uint32(limit), np.uint32((source.sign_code - 1) >> (32 if codes.itemsize == 8 else 0))
+        )
+    )
 
 
 def _flat(way: Conversion, codes: Array, out: Array, random: Array | None, rng: Any) -> int:

@@ -25,6 +25,7 @@ import numba
 import numpy as np
 from numba.core.caching import _Cache
 from numba.core.compiler import CompileResult
+from numba.core.runtime import rtsys
 from numba.core.serialize import dumps
 
 __all__ = ["DiskCache", "directory"]
@@ -75,7 +76,8 @@ class DiskCache(_Cache):  # type: ignore[misc]
     def load_overload(self, signature: Any, target: Any) -> Any:
         """Compiled code for these argument types, or None."""
         with contextlib.suppress(Exception):
-            target.refresh()
+            # All that loaded code needs of numba. What a compilation needs, half a second of imports, may wait.
+            rtsys.initialize(target)
             path = self._path(signature, target.codegen())
             if path is None or not path.is_file():
                 return None

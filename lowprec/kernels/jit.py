@@ -15,15 +15,28 @@ from typing import Any, TypeVar, cast
 import numba
 import numpy as np
 from llvmlite import binding, ir
-from numba.core import types
 from numba.cpython.unsafe.numbers import leading_zeros
 from numba.extending import intrinsic, lower_builtin, models, overload, register_model, type_callable
 
 from lowprec.kernels.cache import DiskCache
 
-__all__ = ["VectorType", "bit_length", "boolean", "builtin", "elements", "has_half", "helper", "inlined", "ir", "jit", "memory"]
+__all__ = [
+    "VectorType",
+    "bit_length",
+    "boolean",
+    "builtin",
+    "elements",
+    "has_half",
+    "helper",
+    "inlined",
+    "ir",
+    "jit",
+    "memory",
+]
 
 F = TypeVar("F", bound=Callable[..., object])
+
+types: Any = numba.types
 
 #: Nothing calls these but kernels: no way in from outside needs to be compiled.
 _INTERNAL = {"nogil": True, "no_cpython_wrapper": True, "no_cfunc_wrapper": True}
@@ -67,7 +80,7 @@ def elements(array: np.ndarray[Any, Any], places: tuple[int, ...]) -> tuple[Any,
     return tuple(array[place] for place in places)
 
 
-@overload(elements, inline="always")
+@overload(elements, inline="always")  # type: ignore[untyped-decorator]
 def _elements(array: Any, places: Any) -> Callable[..., Any]:
     def take(array: Any, places: Any) -> Any:
         return _loads(array, places)
@@ -93,12 +106,12 @@ def bit_length(word: np.uint64) -> np.int64:
     return np.int64(int(word).bit_length())
 
 
-@overload(bit_length, inline="always")
+@overload(bit_length, inline="always")  # type: ignore[untyped-decorator]
 def _bit_length(word: np.uint64) -> Callable[[np.uint64], np.int64]:
     """In compiled code, from one instruction."""
 
     def count(word: np.uint64) -> np.int64:
-        return np.int64(64) - np.int64(leading_zeros(word))  # type: ignore[call-arg]
+        return np.int64(64) - np.int64(leading_zeros(word))
 
     return count
 
@@ -221,4 +234,6 @@ def _spread(builder: Any, given: Any, value: Any, kind: VectorType) -> Any:
         value = builder.zext(value, kind.element)
     undefined = ir.Constant(kind.llvm, ir.Undefined)
     first = builder.insert_element(undefined, value, ir.Constant(ir.IntType(32), 0))
-    return builder.shuffle_vector(first, undefined, ir.Constant(ir.VectorType(ir.IntType(32), kind.count), [0] * kind.count))
+    return builder.shuffle_vector(
+        first, undefined, ir.Constant(ir.VectorType(ir.IntType(32), kind.count), [0] * kind.count)
+    )

@@ -45,8 +45,8 @@ __all__ = [
 #: Words in a vector. A multiple of what one instruction takes, so that several are under way at once.
 LANES = 16
 
-Lanes = npt.NDArray[np.uint32]
-Longs = npt.NDArray[np.uint64]
+Lanes = npt.NDArray[Any]  #: of uint32
+Longs = npt.NDArray[Any]  #: of uint64
 Singles = npt.NDArray[np.float32]
 Mask = npt.NDArray[np.bool_]
 Codes = npt.NDArray[np.unsignedinteger[Any]]
@@ -277,9 +277,17 @@ def _interleaved(builder: Any, pointer: Any, element: Any, a: Any, b: Any, c: An
     low, shift = _LONGS.constant(0xFFFFFFFF), _LONGS.constant(32)
     left, right = [builder.or_(builder.and_(even, low), builder.shl(odd, shift)) for even, odd in ((a, b), (c, d))]
     # In two steps, of pairs and then of halves of instructions' vectors: LLVM finds no shorter way.
-    pairs = [[place + side + from_right for place in range(0, _LONGS.count, 2) for from_right in (0, _LONGS.count)] for side in (0, 1)]
+    pairs = [
+        [place + side + from_right for place in range(0, _LONGS.count, 2) for from_right in (0, _LONGS.count)]
+        for side in (0, 1)
+    ]
     firsts, seconds = (builder.shuffle_vector(left, right, _places(pair)) for pair in pairs)
-    order = [place + side + in_pair for place in range(0, _LONGS.count, 2) for side in (0, _LONGS.count) for in_pair in (0, 1)]
+    order = [
+        place + side + in_pair
+        for place in range(0, _LONGS.count, 2)
+        for side in (0, _LONGS.count)
+        for in_pair in (0, 1)
+    ]
     mixed = builder.shuffle_vector(firsts, seconds, _places(order))
     builder.store(mixed, builder.bitcast(pointer, mixed.type.as_pointer())).align = 1
 

@@ -281,9 +281,10 @@ def kernel(shapes: tuple[Shape, ...], drawn: bool) -> Kernel:
     """
     source_shape, target_shape, result_shape, carrier_shape = shapes
     # What changes nothing is left out here: the compiler would find out too, but late.
-    load_source, read_source = (load_decoder, read) if _changes(source_shape) else (load_nothing, left_out)
-    load_result, read_result = (load_decoder, read) if _changes(result_shape) else (load_nothing, left_out)
-    load_carrier, carry = (load_encoder, carried) if _changes(carrier_shape) else (load_nothing, left_out)
+    nothing: tuple[Any, Any] = (load_nothing, left_out)
+    load_source, read_source = (load_decoder, read) if _changes(source_shape) else nothing
+    load_result, read_result = (load_decoder, read) if _changes(result_shape) else nothing
+    load_carrier, carry = (load_encoder, carried) if _changes(carrier_shape) else nothing
 
     def decode_vectors(codes: Codes, out: Codes, plan: Words, random: Words) -> int:
         source = load_source(plan, PROBE, source_shape)

@@ -126,7 +126,7 @@ NOTHING.flags.writeable = False
 
 
 def plan(*stages: Words) -> Words:
-    """The stages of a kernel, one after the other: decoder, encoder, decoder, encoder. What is left out changes nothing."""
+    """The stages of a kernel, in a row: decoder, encoder, decoder, encoder. What is left out changes nothing."""
     words, place = np.zeros(PROBE + 2 * DECODER + 2 * ENCODER, np.uint32), PROBE
     words[:PROBE] = _PROBE
     for stage, size in zip(stages, (DECODER, ENCODER) * 2, strict=False):
@@ -291,7 +291,9 @@ def _simple_ending(fmt: Format, fields: dict[str, int]) -> dict[str, int]:
         code = fields[name]
         magnitude = code if code == sign else code & ~sign
         # One code up at most: the lesser of it and a magnitude is it for all that are above the largest.
-        if magnitude - fields[largest] not in (0, 1) or bool(code & sign) != (name == "beyond_negative" or code == sign):
+        if magnitude - fields[largest] not in (0, 1) or bool(code & sign) != (
+            name == "beyond_negative" or code == sign
+        ):
             return {}
         over.append(magnitude)
     if over[0] != over[1] and fields["limits"] in (PARITY, DRAWN):
@@ -369,7 +371,8 @@ def lower_decoder(fmt: Format, wide: bool = False, quiet: bool = False) -> Words
             first_normal=1 << t if fmt.subnormals else 0,
             first=first,
             magic=(23 + smallest + 127) << 23 if fmt.subnormals and not cut else 0,
-            specials=source["max_magnitude"] < source["mask"] & ~source["sign"] and fmt.sign is not Sign.TWOS_COMPLEMENT,
+            specials=source["max_magnitude"] < source["mask"] & ~source["sign"]
+            and fmt.sign is not Sign.TWOS_COMPLEMENT,
             largest=fmt.max_magnitude,
             infinity=_ONES if fmt.infinity_code is None else fmt.infinity_code,
             not_a_zero=fmt.sign is Sign.MAGNITUDE and not fmt.negative_zero,
