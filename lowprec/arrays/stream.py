@@ -18,7 +18,16 @@ import numpy.typing as npt
 from lowprec.arrays.random import key_of
 from lowprec.arrays.threads import SHARED_FROM, share
 from lowprec.kernels.stream import REFUSED, UNSUITED, kernel, magnitude_above
-from lowprec.kernels.stream_params import NOTHING, anywhere, lower_decoder, lower_encoder, plan, shapes, specialized
+from lowprec.kernels.stream_params import (
+    NOTHING,
+    anywhere,
+    lower_decoder,
+    lower_encoder,
+    past_caches,
+    plan,
+    shapes,
+    specialized,
+)
 from lowprec.spec import catalog
 from lowprec.spec.format import Format
 from lowprec.spec.projection import DEFAULT, Projection
@@ -29,6 +38,9 @@ Array = npt.NDArray[Any]
 
 #: Elements that are gone through at a time where they do not lie one after the other.
 _BUFFER = 1 << 14
+
+#: Bytes of results from which no cache would hold them until they are used.
+_PAST_FROM = 1 << 24
 
 _NO_RANDOM = np.empty(0, np.uint32)
 
@@ -96,6 +108,8 @@ def has_nan(source: Format, codes: Array) -> bool:
 
 
 def _flat(way: Conversion, codes: Array, out: Array, random: Array | None, rng: Any) -> int:
+    if out.nbytes >= _PAST_FROM and not np.may_share_memory(codes, out) and not _address(out) % 16:
+        way = way._replace(plan=past_caches(way.plan))
     if rng is None:
         words = _NO_RANDOM if random is None else random.reshape(-1)
         if codes.size < SHARED_FROM:
@@ -103,6 +117,10 @@ def _flat(way: Conversion, codes: Array, out: Array, random: Array | None, rng: 
         return share(lambda i, j: _convert(way, codes[i:j], out[i:j], words[i:j]), codes.size)
     key = np.uint64(key_of(rng))
     return share(lambda i, j: _draw(way, codes[i:j], out[i:j], key, i), codes.size)
+
+
+def _address(array: Array) -> int:
+    return int(array.__array_interface__["data"][0])
 
 
 def _convert(way: Conversion, codes: Array, out: Array, random: Array) -> int:

@@ -41,8 +41,8 @@ types: Any = numba.types
 #: Nothing calls these but kernels: no way in from outside needs to be compiled.
 _INTERNAL = {"nogil": True, "no_cpython_wrapper": True, "no_cfunc_wrapper": True}
 
-#: The type of a truth value.
-boolean = types.boolean
+#: The types of a truth value, and of what returns nothing.
+boolean, nothing = types.boolean, types.none
 
 
 def jit(function: F, name: str = "") -> F:

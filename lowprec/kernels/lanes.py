@@ -18,10 +18,11 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from lowprec.kernels.jit import VectorType, boolean, builtin, ir, memory
+from lowprec.kernels.jit import VectorType, boolean, builtin, ir, memory, nothing
 
 __all__ = [
     "LANES",
+    "LONGS",
     "Lanes",
     "any_lane",
     "as_singles",
@@ -39,11 +40,16 @@ __all__ = [
     "negative",
     "not_a_number",
     "one_where",
+    "settle",
     "store",
+    "store_past",
 ]
 
 #: Words in a vector. A multiple of what one instruction takes, so that several are under way at once.
-LANES = 16
+LANES = 32
+
+#: Numbers of 64 bits in a vector of those: so few that four of them fit the registers at once.
+LONGS = 8
 
 Lanes = npt.NDArray[Any]  #: of uint32
 Longs = npt.NDArray[Any]  #: of uint64
@@ -56,7 +62,7 @@ _WORD = ir.IntType(32)
 _MASK = VectorType("mask", ir.IntType(1), LANES)
 _WORDS = VectorType("words", _WORD, LANES)
 _SINGLES = VectorType("singles", ir.FloatType(), LANES)
-_LONGS = VectorType("longs", ir.IntType(64), LANES // 2)
+_LONGS = VectorType("longs", ir.IntType(64), LONGS)
 
 
 # -- operators: as between unsigned words ------------------------------------------------------------
@@ -244,22 +250,49 @@ def store(array: Codes, start: int, word: Lanes) -> None:
 
 
 @memory(store, None, _WORDS)
-def _store(builder: Any, pointer: Any, element: Any, word: Any) -> None:
+def _store(builder: Any, pointer: Any, element: Any, word: Any) -> Any:
     vector = ir.VectorType(element, LANES)
     if element.width < 32:
         word = builder.trunc(word, vector)
     elif element.width > 32:
         wide = builder.fpext(builder.bitcast(word, _SINGLES.llvm), ir.VectorType(ir.DoubleType(), LANES))
         word = builder.bitcast(wide, vector)
-    builder.store(word, builder.bitcast(pointer, vector.as_pointer())).align = 1
+    stored = builder.store(word, builder.bitcast(pointer, vector.as_pointer()))
+    stored.align = 1
+    return stored
+
+
+def store_past(array: Codes, start: int, word: Lanes) -> None:
+    """As `store`, past the caches: memory is not read before it is written, and they keep what they hold.
+
+    Of an array that begins at a multiple of 16 bytes, from a multiple of LANES on. `settle` must follow.
+    """
+    store(array, start, word)
+
+
+@memory(store_past, None, _WORDS)
+def _store_past(builder: Any, pointer: Any, element: Any, word: Any) -> None:
+    stored = _store(builder, pointer, element, word)
+    stored.align = 16
+    stored.set_metadata("nontemporal", builder.module.add_metadata([ir.Constant(ir.IntType(32), 1)]))
+
+
+def settle() -> None:
+    """What was stored past the caches is there for all that comes after."""
+
+
+@builtin(settle, nothing)
+def _settle(builder: Any) -> Any:
+    builder.fence("seq_cst")
+    return ir.Constant(ir.IntType(8).as_pointer(), None)
 
 
 # -- 64 bits -----------------------------------------------------------------------------------------
 
 
 def long_range(first: np.uint64) -> Longs:
-    """LANES / 2 consecutive numbers of 64 bits."""
-    return np.uint64(first) + np.arange(LANES // 2, dtype=np.uint64)
+    """LONGS consecutive numbers."""
+    return np.uint64(first) + np.arange(LONGS, dtype=np.uint64)
 
 
 builtin(long_range, _LONGS, _LONGS)(
@@ -268,8 +301,8 @@ builtin(long_range, _LONGS, _LONGS)(
 
 
 def interleaved(array: npt.NDArray[np.uint32], start: int, a: Longs, b: Longs, c: Longs, d: Longs) -> None:
-    """Store the low halves of four vectors as a0 b0 c0 d0 a1 …: 2 * LANES words from `start` on."""
-    array[start : start + 2 * LANES] = np.stack([a, b, c, d], axis=-1).reshape(-1).astype(np.uint32)
+    """Store the low halves of four vectors as a0 b0 c0 d0 a1 …: 4 * LONGS words from `start` on."""
+    array[start : start + 4 * LONGS] = np.stack([a, b, c, d], axis=-1).reshape(-1).astype(np.uint32)
 
 
 @memory(interleaved, None, _LONGS, _LONGS, _LONGS, _LONGS)

@@ -12,7 +12,7 @@ import numpy as np
 import numpy.typing as npt
 
 from lowprec.kernels.jit import helper, inlined, jit
-from lowprec.kernels.lanes import LANES, Longs, interleaved, long_range
+from lowprec.kernels.lanes import LONGS, Longs, interleaved, long_range
 
 __all__ = ["philox", "philox_fill", "philox_runs"]
 
@@ -77,12 +77,12 @@ def twice(c: Block, k0: np.uint64, k1: np.uint64) -> Block:
 
 @helper
 def philox_fill(out: npt.NDArray[np.uint32], first: np.uint64, key: np.uint64, stream: np.uint64) -> None:
-    """Fill `out`, a multiple of 2 * LANES long, with the stream from word `first` on, a multiple of 4.
+    """Fill `out`, a multiple of 4 * LONGS long, with the stream from word `first` on, a multiple of 4.
 
     The ten rounds stand one after the other: in a loop each would wait for the one before.
     """
     k0, k1 = key & _LOW, key >> _32
-    for i in range(0, out.size, 2 * LANES):
+    for i in range(0, out.size, 4 * LONGS):
         block = long_range((first + _U(i)) >> _U(2))
         c = block, block >> _32, (block ^ block) + stream, block ^ block
         c = twice(c, k0, k1)

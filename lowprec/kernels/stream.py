@@ -15,7 +15,8 @@ Notation:
 
     word        a binary32 pattern, or the upper half of a binary64 pattern rounded to odd
     magnitude   the code without its sign; consecutive magnitudes are consecutive values
-    tail        what rounding discards, in units of 2**-31 of the gap, below the parity in bit 31
+    tail        what rounding discards, in units of 2**-31 of the gap, below the parity in bit 31;
+                where the parity does not matter, in units of 2**-32
 """
 
 from __future__ import annotations
@@ -45,11 +46,12 @@ from lowprec.kernels.lanes import (
     negative,
     not_a_number,
     one_where,
+    settle,
     store,
+    store_past,
 )
 from lowprec.kernels.random import philox_fill
 from lowprec.kernels.stream_params import (
-    BOTH,
     CUT,
     DECODER,
     DRAWN,
@@ -58,6 +60,7 @@ from lowprec.kernels.stream_params import (
     NEAREST,
     NONE,
     PARITY,
+    PAST,
     PROBE,
     SHIFT,
     SIGN,
@@ -134,26 +137,30 @@ def limited(word: Lanes, a: Lanes, random: Lanes, f: Encoder) -> Lanes:
     significand = (a & ((1 << f.fraction) - 1)) | lesser(a, 1 << f.fraction)
     binade = greater(field, f.lowest)
     lost = binade - field + f.shift
-    shift = lesser(lost, 31)
-    # Below 2**-7 of a gap all tails but zero are alike to a mode, and `shift` may stop at 31.
-    tail = significand << (31 - shift)
-    if f.one_bit != 0:
-        tail = tail ^ ((binade + f.lowest + f.hidden) << 31)
-    if f.limits == PARITY:
-        limit = choose(negative(tail), f.odd, f.even)
-    elif f.limits == SIGN:
-        limit = choose(negative(word), f.even_negative, f.even)
-        tail = tail & _MAGNITUDE
-    elif f.limits == BOTH:
-        even = choose(negative(word), f.even_negative, f.even)
-        limit = choose(negative(tail), choose(negative(word), f.odd_negative, f.odd), even)
+    if f.limits == DRAWN:
+        # In units of 2**-32 the tail fills a word; up where it is above 2**32 - 1 - R, with the
+        # integer R in the upper bits of `random`. The highest bits are turned to compare as signed.
+        shift = lesser(lost, 32)
+        significand = significand >> lesser(lost - shift, 31)
+        tail = (significand << (32 - shift)) ^ _SIGN_BIT
+        limit = random ^ f.random_turn
+        shift = lesser(shift, 31)
     else:
-        # The integer R in the upper bits: up where the tail, in units of 2**-32, is above 2**32 - 1 - R.
-        drawn = (random | f.random_bit) ^ 0xFFFFFFFF
-        deep = less(31, lost)
-        tail = choose(deep, significand >> lesser(lost - 32, 31), tail)
-        limit = choose(deep, lesser(drawn, _MAGNITUDE), (drawn >> 1) | (tail & _SIGN_BIT))
-    magnitude = (significand >> shift) + one_where(less(limit, tail)) + (binade << f.trailing_bits) - f.rebase
+        # Below 2**-7 of a gap all tails but zero are alike to a mode, and `shift` may stop at 31.
+        shift = lesser(lost, 31)
+        tail = significand << (31 - shift)
+        if f.one_bit != 0:
+            tail = tail ^ ((binade + f.lowest + f.hidden) << 31)
+        if f.limits == PARITY:
+            limit = choose(negative(tail), f.odd, f.even)
+        elif f.limits == SIGN:
+            limit = choose(negative(word), f.even_negative, f.even)
+            tail = tail & _MAGNITUDE
+        else:
+            even = choose(negative(word), f.even_negative, f.even)
+            limit = choose(negative(tail), choose(negative(word), f.odd_negative, f.odd), even)
+    up = one_where(less(limit, tail))
+    magnitude = (significand >> shift) + up + (binade << f.trailing_bits) - f.rebase
     if f.no_zero != 0:
         magnitude = greater(magnitude, f.hidden) - f.hidden
     return magnitude
@@ -175,7 +182,7 @@ def project(word: Lanes, random: Lanes, f: Encoder) -> Lanes:
     else:
         magnitude = limited(word, a, random, f)
     if f.simple != 0:
-        if f.limits == SIGN or f.limits == BOTH:
+        if f.limits != PARITY and f.limits != DRAWN:
             magnitude = lesser(magnitude, choose(negative(word), f.over_negative, f.over))
         else:
             magnitude = lesser(magnitude, f.over)
@@ -252,6 +259,15 @@ def suited(f: Encoder, plan: Words) -> bool:
     return (f.route != HALF and f.route != NEAREST) or rounds_to_nearest(plan)
 
 
+@inlined
+def put(out: Codes, place: int, word: Lanes, past: bool) -> None:
+    """Store results, past the caches or not."""
+    if past:
+        store_past(out, place, word)
+    else:
+        store(out, place, word)
+
+
 @helper
 def padded(array: Codes, start: int) -> Codes:
     """A vector of what is left of an array from `start` on, and zeros."""
@@ -287,9 +303,10 @@ def kernel(shapes: tuple[Shape, ...], drawn: bool) -> Kernel:
     load_carrier, carry = (load_encoder, carried) if _changes(carrier_shape) else nothing
 
     def decode_vectors(codes: Codes, out: Codes, plan: Words, random: Words) -> int:
-        source = load_source(plan, PROBE, source_shape)
+        source, past = load_source(plan, PROBE, source_shape), plan[PAST] != 0
         for i in range(0, codes.size, LANES):
-            store(out, i, read_source(load(codes, i), source))
+            put(out, i, read_source(load(codes, i), source), past)
+        settle()
         return DONE
 
     def project_vectors(codes: Codes, out: Codes, plan: Words, random: Words) -> int:
@@ -299,7 +316,7 @@ def kernel(shapes: tuple[Shape, ...], drawn: bool) -> Kernel:
         carrier = load_carrier(plan, PROBE + 2 * DECODER + ENCODER, carrier_shape)
         if not suited(target, plan):
             return UNSUITED
-        status, random_word = DONE, fill(0)
+        status, random_word, past = DONE, fill(0), plan[PAST] != 0
         for i in range(0, codes.size, LANES):
             word = read_source(load(codes, i), source)
             if target.limits == DRAWN:
@@ -311,7 +328,8 @@ def kernel(shapes: tuple[Shape, ...], drawn: bool) -> Kernel:
             if target.refuses != 0 and any_lane(less(target.special, word & _MAGNITUDE)):
                 status = REFUSED
             word = read_result(project(word, random_word, target), result)
-            store(out, i, carry(word, carrier))
+            put(out, i, carry(word, carrier), past)
+        settle()
         return status
 
     name = "_drawn" * drawn + "".join("_" + ".".join(map(str, shape)) for shape in shapes)

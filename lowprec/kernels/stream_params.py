@@ -19,9 +19,9 @@ from lowprec.kernels.params import REFUSED, Grid, Params, Side, Source, lower_so
 from lowprec.spec.format import Format, Sign
 from lowprec.spec.projection import Projection
 
-__all__ = ["BOTH", "CUT", "DRAWN", "FIELDS", "HALF", "LIMITS", "NEAREST", "NONE", "PARITY", "SHIFT", "SIGN"]
+__all__ = ["BOTH", "CUT", "DRAWN", "FIELDS", "HALF", "LIMITS", "NEAREST", "NONE", "PARITY", "PAST", "SHIFT", "SIGN"]
 __all__ += ["DECODER", "ENCODER", "NOTHING", "PROBE", "Decoder", "Encoder", "Words"]
-__all__ += ["anywhere", "lower_decoder", "lower_encoder", "plan", "shapes", "specialized"]
+__all__ += ["anywhere", "lower_decoder", "lower_encoder", "past_caches", "plan", "shapes", "specialized"]
 
 Words = npt.NDArray[np.uint32]
 Word = Any
@@ -65,7 +65,7 @@ class Encoder(NamedTuple):
     even_negative: Word
     odd_negative: Word
     bits: Word  #: random bits
-    random_bit: Word  #: what variant B adds below it
+    random_turn: Word  #: makes a limit of a random integer in the upper bits of a word
     over: Word  #: simple: magnitudes above the largest become this one
     over_negative: Word
     sign: Word  #: of the code
@@ -115,7 +115,10 @@ _ONES = 0xFFFFFFFF
 _NEVER = (1 << 64) - 1
 
 #: Words at the start of a plan, of a stage that reads and of one that writes.
-PROBE, DECODER, ENCODER = 4, len(Decoder._fields), len(Encoder._fields)
+PROBE, DECODER, ENCODER = 5, len(Decoder._fields), len(Encoder._fields)
+
+#: The place in a plan of 1 where results are stored past the caches: see `lanes.store_past`.
+PAST = 4
 
 #: 1, 2**-24, 3 * 2**-24 and 1 + 2**-22: two sums that only one rounding mode gives.
 _PROBE = (0x3F800000, 0x33800000, 0x34400000, 0x3F800002)
@@ -128,11 +131,18 @@ NOTHING.flags.writeable = False
 def plan(*stages: Words) -> Words:
     """The stages of a kernel, in a row: decoder, encoder, decoder, encoder. What is left out changes nothing."""
     words, place = np.zeros(PROBE + 2 * DECODER + 2 * ENCODER, np.uint32), PROBE
-    words[:PROBE] = _PROBE
+    words[: len(_PROBE)] = _PROBE
     for stage, size in zip(stages, (DECODER, ENCODER) * 2, strict=False):
         words[place : place + stage.size] = stage
         place += size
     return words
+
+
+def past_caches(plan: Words) -> Words:
+    """The same plan for results that no cache will hold."""
+    other = plan.copy()
+    other[PAST] = 1
+    return other
 
 
 def anywhere(plan: Words) -> Words:
@@ -242,7 +252,8 @@ def lower_encoder(fmt: Format, projection: Projection, wide: bool = False) -> Wo
         "rounded_zero": sides[0]["rounded_zero"],
         "rounded_zero_negative": sides[1]["rounded_zero"],
         "bits": rounding.bits,
-        "random_bit": 1 << (31 - rounding.bits) if grid["variant"] == 1 else 0,
+        # All ones but the highest bit, and for variant B the bit below the integer.
+        "random_turn": (_ONES >> 1) ^ (1 << (31 - rounding.bits) if grid["variant"] == 1 else 0),
         "refuses": sides[0]["nan"] == REFUSED,
     }
     fields |= _simple_ending(fmt, fields)
