@@ -109,8 +109,9 @@ def read(code: Lanes, f: Decoder) -> Lanes:
     if f.specials != 0:
         special = choose(equal(magnitude, f.infinity), _INFINITY, _NAN)
         word = choose(less(f.largest, magnitude), special, word)
-    if f.not_a_zero != 0:
-        return choose(equal(code, f.sign), _NAN, word | sign)
+    if f.not_a_zero != 0:  # and no NaN has a sign
+        word = choose(less(_INFINITY, word), _NAN, word | sign)
+        return choose(equal(code, f.sign), _NAN, word)
     return word | sign
 
 

@@ -315,7 +315,8 @@ def _simple_ending(fmt: Format, fields: dict[str, int]) -> dict[str, int]:
         "over_negative": over[1],
         "positive_zero": fields["zero_negative"] == 0,
         "infinity": fields["infinite"],
-        "infinity_differs": over != [fields["infinite"]] * 2,
+        # Where there are numbers above all of the operand's, infinity does not count as one more of them.
+        "infinity_differs": over != [fields["infinite"]] * 2 or fmt.emax >= (1024 if fields["fraction"] == 20 else 128),
     }
 
 

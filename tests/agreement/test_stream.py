@@ -1,0 +1,215 @@
+"""The kernels at the speed of memory against the general one, which the oracle checks: same codes, bit for bit.
+
+Asking for flags takes the general kernel, so that each verb can be held against itself.
+"""
+
+from __future__ import annotations
+
+import random
+
+import ml_dtypes
+import numpy as np
+import pytest
+
+import lowprec as lp
+from lowprec.arrays import stream
+from lowprec.kernels.stream_params import LIMITS, NEAREST, anywhere, lower_encoder, shapes
+from lowprec.spec import catalog
+from lowprec.spec.format import Format, Sign
+from lowprec.spec.projection import Projection
+from lowprec.spec.rounding import MODES, stochastic
+from tests.support import UP_TO_8, assert_same_bits, assert_same_codes
+
+SOURCES = {
+    "float32": catalog.BINARY32,
+    "float64": catalog.BINARY64,
+    "float16": catalog.BINARY16,
+    "bfloat16": catalog.BFLOAT16,
+}
+
+
+def _spread(fmt, source, count=400, seed=1):
+    """Patterns of a source: around the values of a format and half between them, specials, and random ones."""
+    width, t = source.width, source.trailing_bits
+    rng = np.random.default_rng([seed, fmt.width, fmt.trailing_bits])
+    with np.errstate(all="ignore"):
+        last = fmt.max_magnitude
+        magnitudes = np.unique(np.concatenate([np.arange(0, min(last, 40) + 1), np.linspace(0, last, 60).astype(int)]))
+        values = np.array([float(fmt.scaled(int(m))[0]) * 2.0 ** fmt.scaled(int(m))[1] for m in magnitudes])
+        values = np.concatenate([values, (values[1:] + values[:-1]) / 2, values * 1.5, values[-1:] * [2, 4, 8]])
+        named = values.astype(np.dtype(getattr(ml_dtypes, source.name, {32: "f4", 64: "f8", 16: "f2"}[width])))
+    near = named.view(f"u{width // 8}").astype(object)
+    limit = 1 << (width - 1)
+    steps = [0, 1, -1, 2, -2, 1 << (t // 2), 1 << max(t - fmt.trailing_bits - 1, 0)]
+    patterns = {int(bits) + step for bits in near for step in steps}
+    infinity = source.infinity_code
+    patterns |= {0, 1, 2, (1 << t) - 1, 1 << t, infinity - 1, infinity, infinity + 1, limit - 1}
+    patterns |= {int(bits) for bits in rng.integers(0, limit, count, dtype=np.uint64)}
+    kept = np.array(sorted(bits for bits in patterns if 0 <= bits < limit), np.uint64)
+    both = np.concatenate([kept, kept | np.uint64(limit)]).astype(f"u{width // 8}")
+    return both if fmt.has_nan else both[(both & (limit - 1)) <= infinity]
+
+
+def _as(patterns, name):
+    return patterns.view(np.dtype(getattr(ml_dtypes, name, name)))
+
+
+def _general(verb, values, fmt, **options):
+    return verb(values, fmt, flags=np.zeros(np.shape(values), np.uint8), **options)
+
+
+def _both(values, fmt, projection, **options):
+    """Codes and values of both kernels are equal; which of the verbs the fast one did."""
+    served = []
+    for verb, compare in ((lp.encode, assert_same_codes), (lp.quantize, None)):
+        got = verb(values, fmt, projection=projection, **options)
+        want = _general(verb, values, fmt, projection=projection, **options)
+        if compare:
+            compare(got, want, fmt, values.view(f"u{values.itemsize}"), projection)
+        else:
+            assert_same_bits(got, want, values.view(f"u{values.itemsize}"), f"{fmt}, {projection}")
+        source = catalog.carrier(values.dtype)
+        served.append(stream.conversion(source, fmt, projection, None) is not None)
+    return served
+
+
+@pytest.mark.parametrize("source", SOURCES)
+def test_all_small_formats_in_all_modes(source):
+    """139 formats, eight modes, three saturations in turn."""
+    served = 0
+    for index, fmt in enumerate(UP_TO_8):
+        values = _as(_spread(fmt, SOURCES[source]), source)
+        for mode, rounding in enumerate(MODES):
+            saturation = ("none", "finite", "propagate")[(index + mode) % 3]
+            served += _both(values, fmt, Projection(rounding=rounding, saturation=saturation))[0]
+    assert served > 0.9 * len(UP_TO_8) * len(MODES)
+
+
+@pytest.mark.parametrize("name", ["binary16", "bfloat16", "tf32", "binary12p5se", "binary16p9ue", "int8f6", "uint8"])
+@pytest.mark.parametrize("source", ["float32", "float64"])
+def test_wider_formats(name, source):
+    """Those that have routes of their own, and those whose codes fill a word."""
+    fmt = lp.format(name)
+    values = _as(_spread(fmt, SOURCES[source]), source)
+    for rounding in MODES:
+        _both(values, fmt, Projection(rounding=rounding))
+
+
+@pytest.mark.parametrize("variant", ["A", "B", "C"])
+@pytest.mark.parametrize("name", ["e4m3fn", "e5m2fnuz", "e2m1fn", "ue4m3", "e8m0fnu", "int4", "binary8p1se", "bfloat16"])
+def test_stochastic_rounding_with_any_number_of_bits(name, variant):
+    """Random integers at both ends and around the one that decides, from binary32 and binary64."""
+    fmt = lp.format(name)
+    for source in ("float32", "float64"):
+        values = _as(_spread(fmt, SOURCES[source], 100), source)
+        for bits in (1, 2, 3, 7, 8, 15, 16, 17, 24, 31, 32):
+            top = (1 << bits) - 1
+            rng = np.random.default_rng([bits, fmt.width])
+            projection = Projection(rounding=stochastic(bits, variant))
+            for integers in (
+                np.zeros(values.shape, np.uint32),
+                np.full(values.shape, top, np.uint32),
+                np.full(values.shape, (top + 1) // 2, np.uint32),
+                rng.integers(0, top, values.shape, dtype=np.uint32, endpoint=True),
+            ):
+                _both(values, fmt, projection, random=integers)
+
+
+@pytest.mark.parametrize("dtype", ["float32", "float64", "float16", "bfloat16"])
+def test_decoding_every_code(dtype):
+    """Of every format of at most 16 bits, to each type that holds its values."""
+    wanted = np.dtype(getattr(ml_dtypes, dtype, dtype))
+    compared = 0
+    for fmt in dict.fromkeys([*UP_TO_8, *catalog.FORMATS.values(), lp.format("binary10p3se"), lp.format("binary11p2uf")]):
+        if fmt.width > 16 or not SOURCES[dtype].contains(fmt):
+            continue
+        codes = np.arange(1 << fmt.width, dtype=np.uint32)
+        got, want = lp.decode(codes, fmt, dtype=wanted), _general(lp.decode, codes, fmt, dtype=wanted)
+        assert_same_bits(got, want, codes, str(fmt))
+        compared += 1
+    assert compared > 50
+
+
+def _drawn_format(draw):
+    """A format of any kind, the odd ones among them."""
+    while True:
+        exponent_bits, trailing_bits = draw.choice([(0, 7), (8, 7), (8, 10), (1, 2), (11, 3)] * 1 + [None] * 9) or (
+            draw.randint(0, 9),
+            draw.randint(0, 12),
+        )
+        codes = 1 << (exponent_bits + trailing_bits)
+        try:
+            return Format(
+                name="drawn",
+                exponent_bits=exponent_bits,
+                trailing_bits=trailing_bits,
+                bias=draw.choice([(1 << exponent_bits) // 2 - 1, 127, 128, 126, draw.randint(-40, 160), 1]),
+                sign=draw.choice(list(Sign)),
+                nans=draw.choice([0, 0, 1, 2, (1 << trailing_bits) - 1, max(0, codes - draw.randint(1, 9))]),
+                infinity=draw.random() < 0.5,
+                negative_zero=draw.random() < 0.7,
+                subnormals=draw.random() < 0.7,
+            )
+        except (ValueError, TypeError):
+            continue
+
+
+def _drawn_projection(draw, fmt):
+    while True:
+        rounding = draw.choice(MODES) if draw.random() < 0.7 else stochastic(draw.randint(1, 32), draw.choice("AB"))
+        projection = Projection(
+            rounding=rounding,
+            saturation=draw.choice(["none", "finite", "propagate"]),
+            nan=draw.choice(["error", "zero", "max", "negative_zero"]),
+            nan_code=draw.choice([None, None, None, draw.randrange(1 << fmt.width)]),
+            nan_sign=draw.choice(["keep", "drop"]),
+            negative=draw.choice(["nan", "zero", "drop_sign"]),
+            zero=draw.choice(["nan", "smallest"]),
+            symmetric=draw.random() < 0.3,
+        )
+        try:
+            lower_encoder(fmt, projection)
+        except ValueError:  # a code that the format does not have
+            continue
+        return projection
+
+
+@pytest.mark.parametrize("seed", range(6))
+def test_drawn_formats_and_projections(seed):
+    """Whatever somebody may describe: fields of a format and of a projection drawn independently."""
+    draw = random.Random(seed)
+    for _ in range(40):
+        fmt = _drawn_format(draw)
+        projection = _drawn_projection(draw, fmt)
+        name = draw.choice(["float32", "float32", "float64", "bfloat16"])
+        values = _as(_spread(fmt, SOURCES[name], 60, seed), name)
+        if projection.nan == "error" and projection.nan_code is None and not fmt.has_nan:
+            values = values[values == values]
+        options = {}
+        if projection.rounding.bits:
+            top = (1 << projection.rounding.bits) - 1
+            options["random"] = np.random.default_rng(seed).integers(0, top, values.shape, np.uint32, endpoint=True)
+        _both(values, fmt, projection, **options)
+
+
+def test_routes_that_use_the_processors_rounding_have_one_that_does_not():
+    """The plan for threads in which the processor rounds otherwise gives the same codes."""
+    for name in ("e4m3fn", "e5m2", "binary16", "e2m1fn"):
+        fmt = lp.format(name)
+        patterns = _spread(fmt, catalog.BINARY32)
+        way = stream.conversion(catalog.BINARY32, fmt, Projection(), None)
+        other = anywhere(way.plan)
+        assert shapes(way.plan)[1][0] != LIMITS
+        assert shapes(other)[1][0] == LIMITS
+        want = lp.encode(patterns.view(np.float32), fmt)
+        got = np.empty_like(want)
+        stream._kernel(other, False)(patterns, got, other, np.empty(0, np.uint32))
+        assert_same_codes(got, want, fmt, patterns)
+
+
+def test_formats_whose_results_could_be_flushed_never_take_those_routes():
+    """A result's or operand's subnormal number would be at the mercy of the process."""
+    for fmt in UP_TO_8:
+        words = lower_encoder(fmt, Projection(nan="max"))
+        if words is not None and words[0] == NEAREST:
+            assert fmt.emin - fmt.trailing_bits > -126
