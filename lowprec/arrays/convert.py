@@ -363,23 +363,10 @@ def _convert(
             operand, fmt, rule, given, integers_for(rule.rounding, fmt, shape, random, rng), place, signals, carrier
         )
 
-    array = operand.array
-    if (
-        key is not None
-        and array.dtype.isnative
-        and operand.codes.dtype == UNSIGNED[array.dtype.itemsize]
-        and operand.whole
-    ):
-        if len(_jobs) >= 1024:
-            _jobs.clear()
-        _jobs[key] = _Job(way.kernel, way.plan, operand.codes.dtype, given, UNSIGNED[given.itemsize], way.refuses)
-
     integers = None
-    if random is not None or rng is not None or rule.rounding.bits:
-        if random is not None or rng is None or not is_plain(rule.rounding):
-            integers, rng = integers_for(rule.rounding, fmt, shape, random, rng), None
-        elif not rule.rounding.bits:
-            integers_for(rule.rounding, fmt, shape, random, rng)  # says why not
+    if random is not None or rng is None or not is_plain(rule.rounding):
+        drawn = integers_for(rule.rounding, fmt, shape, random, rng)
+        integers, rng = drawn if rule.rounding.bits else None, None
     codes = operand.codes
     if place is None:
         whole = np.empty(shape, given, order="F" if codes.flags.f_contiguous and codes.ndim > 1 else "C")
@@ -391,6 +378,10 @@ def _convert(
             _refuse_nan(operand, fmt, rule)
     if stream.run(way, codes, _bits(whole), integers, rng):
         _refuse_nan(operand, fmt, rule)
+    if key is not None and operand.whole and operand.codes.dtype.isnative and not rule.rounding.bits:
+        if len(_jobs) >= 1024:
+            _jobs.clear()
+        _jobs[key] = _Job(way.kernel, way.plan, codes.dtype, given, UNSIGNED[given.itemsize], way.refuses)
     return whole[()] if place is None and not shape else whole
 
 

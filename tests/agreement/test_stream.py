@@ -96,7 +96,9 @@ def test_wider_formats(name, source):
 
 
 @pytest.mark.parametrize("variant", ["A", "B", "C"])
-@pytest.mark.parametrize("name", ["e4m3fn", "e5m2fnuz", "e2m1fn", "ue4m3", "e8m0fnu", "int4", "binary8p1se", "bfloat16"])
+@pytest.mark.parametrize(
+    "name", ["e4m3fn", "e5m2fnuz", "e2m1fn", "ue4m3", "e8m0fnu", "int4", "binary8p1se", "bfloat16"]
+)
 def test_stochastic_rounding_with_any_number_of_bits(name, variant):
     """Random integers at both ends and around the one that decides, from binary32 and binary64."""
     fmt = lp.format(name)
@@ -120,7 +122,9 @@ def test_decoding_every_code(dtype):
     """Of every format of at most 16 bits, to each type that holds its values."""
     wanted = np.dtype(getattr(ml_dtypes, dtype, dtype))
     compared = 0
-    for fmt in dict.fromkeys([*UP_TO_8, *catalog.FORMATS.values(), lp.format("binary10p3se"), lp.format("binary11p2uf")]):
+    for fmt in dict.fromkeys(
+        [*UP_TO_8, *catalog.FORMATS.values(), lp.format("binary10p3se"), lp.format("binary11p2uf")]
+    ):
         if fmt.width > 16 or not SOURCES[dtype].contains(fmt):
             continue
         codes = np.arange(1 << fmt.width, dtype=np.uint32)

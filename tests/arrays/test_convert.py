@@ -421,3 +421,21 @@ def test_quantize_changes_nothing_twice(values):
     """A law: what a format holds is not rounded. Saturating, so that overflow stays in the format."""
     once = lp.quantize(np.array(values, np.float32), "e3m2fn", saturation="finite")
     assert lp.quantize(once, "e3m2fn", saturation="finite").tobytes() == once.tobytes()
+
+
+def test_what_was_refused_is_refused_again():
+    """The second call of a kind takes a shorter way: it must not be one around the checks."""
+    x = np.ones(100, np.float32)
+    for verb in (lp.encode, lp.quantize):
+        for _ in range(3):
+            with pytest.raises(ValueError, match="needs random= or rng=, and was given neither"):
+                verb(x, "e4m3fn", rounding="stochastic(8)")
+            with pytest.raises(ValueError, match="unknown rounding"):
+                verb(x, "e4m3fn", rounding="nearest")
+            assert verb(x, "e2m1fn").shape == x.shape
+            x[50] = np.nan
+            with pytest.raises(ValueError, match=r"1 of 100 is NaN, the first at index \(50,\)"):
+                verb(x, "e2m1fn")
+            x[50] = 1
+            with pytest.raises(TypeError, match="must be an array of|values are given as"):
+                verb(x, "e4m3fn", out=np.empty(100, np.uint16))
