@@ -31,7 +31,7 @@ from lowprec.arrays.random import integers_for, is_plain
 from lowprec.arrays.threads import SHARED_FROM
 from lowprec.kernels import convert as general
 from lowprec.kernels.params import lower_source, lower_target, may_refuse
-from lowprec.kernels.stream import DONE
+from lowprec.kernels.stream import DONE, magnitude_above
 from lowprec.spec import catalog
 from lowprec.spec.format import Format
 from lowprec.spec.profiles import Profile
@@ -43,6 +43,7 @@ __all__ = ["cast", "decode", "encode", "quantize"]
 Like = Format | str | npt.DTypeLike
 
 _no_random = np.empty(0, np.uint32)
+_first = np.uint64(0)
 _FLAGS = np.dtype(np.uint8)
 
 
@@ -111,9 +112,9 @@ def encode(
     [P3109] Project; [IEEE754] 4.3 and 7.4; for e4m3fn [OFP8].
     """
     key = None
-    if type(values) is np.ndarray and random is None and rng is None and flags is None:
+    if type(values) is np.ndarray and random is None and flags is None:
         key = ("encode", values.dtype, fmt, None, rounding, saturation, projection, profile)
-        done = _again(key, values, out)
+        done = _again(key, values, out, rng)
         if done is not None:
             return done
     target = catalog.format(fmt)
@@ -163,7 +164,7 @@ def decode(
     """
     key = None
     if type(codes) is np.ndarray and flags is None:
-        key = ("decode", codes.dtype, fmt, dtype if dtype is not None or out is None else out.dtype)
+        key = ("decode", codes.dtype, fmt, getattr(out, "dtype", None) if dtype is None else dtype)
         done = _again(key, codes, out)
         if done is not None:
             return done
@@ -221,10 +222,9 @@ def quantize(
     As for `encode`.
     """
     key = None
-    if type(values) is np.ndarray and random is None and rng is None and flags is None:
-        asked_type = None if out is None else getattr(out, "dtype", None)
-        key = ("quantize", values.dtype, fmt, asked_type, rounding, saturation, projection, profile)
-        done = _again(key, values, out)
+    if type(values) is np.ndarray and random is None and flags is None:
+        key = ("quantize", values.dtype, fmt, getattr(out, "dtype", None), rounding, saturation, projection, profile)
+        done = _again(key, values, out, rng)
         if done is not None:
             return done
     target = catalog.format(fmt)
@@ -283,9 +283,9 @@ def cast(
     As for `encode`.
     """
     key = None
-    if type(codes) is np.ndarray and random is None and rng is None and flags is None:
+    if type(codes) is np.ndarray and random is None and flags is None:
         key = ("cast", codes.dtype, target, source, rounding, saturation, projection, profile)
-        done = _again(key, codes, out)
+        done = _again(key, codes, out, rng)
         if done is not None:
             return done
     origin, goal = catalog.format(source), catalog.format(target)
@@ -301,10 +301,11 @@ class _Job(NamedTuple):
 
     kernel: Callable[..., int]
     plan: Array
-    read: np.dtype[Any]
+    read: np.dtype[Any] | None  #: the type to view operands as, if another
     given: np.dtype[Any]
-    write: np.dtype[Any]
-    refuses: bool
+    write: np.dtype[Any] | None  #: the type to view results as, if another
+    stochastic: bool
+    nan_above: tuple[np.uint32, np.uint32] | None  #: what tells operands that may be refused, see `magnitude_above`
 
 
 #: Calls of the past. On small arrays most of a call's time is to find out what is asked.
@@ -314,7 +315,7 @@ _jobs: dict[Hashable, _Job] = {}
 _PLAIN, _OUTPUT = 0x101, 0x501
 
 
-def _again(key: Hashable, array: Array, out: Array | None) -> Any:
+def _again(key: Hashable, array: Array, out: Array | None, rng: Any = None) -> Any:
     """The result, if this was asked before and nothing about the arrays needs a thought; else None."""
     try:
         job = _jobs.get(key)
@@ -322,21 +323,31 @@ def _again(key: Hashable, array: Array, out: Array | None) -> Any:
         return None
     if job is None or array.flags.num & _PLAIN != _PLAIN or not array.ndim or array.size >= SHARED_FROM:
         return None
+    if job.stochastic != (rng is not None) or (job.stochastic and not (type(rng) is int and 0 <= rng < 1 << 64)):
+        return None
+    given = out is not None
     if out is None:
         out = np.empty(array.shape, job.given)
     elif (
-        job.refuses
-        or type(out) is not np.ndarray
+        type(out) is not np.ndarray
         or out.dtype != job.given
         or out.shape != array.shape
         or out.flags.num & _OUTPUT != _OUTPUT
         or np.may_share_memory(out, array)
     ):
         return None
-    codes, result = array.view(job.read), out.view(job.write)
+    result = out if job.write is None else out.view(job.write)
+    if job.read is not None:
+        array = array.view(job.read)
     if array.ndim > 1:
-        codes, result = codes.reshape(-1), result.reshape(-1)
-    return out if job.kernel(codes, result, job.plan, _no_random) == DONE else None
+        array, result = array.reshape(-1), result.reshape(-1)
+    if given and job.nan_above is not None and magnitude_above(array, *job.nan_above):
+        return None
+    if job.stochastic:
+        status = job.kernel(array, result, job.plan, np.uint64(rng), _first)
+    else:
+        status = job.kernel(array, result, job.plan, _no_random)
+    return out if status == DONE else None
 
 
 def _convert(
@@ -366,22 +377,36 @@ def _convert(
     integers = None
     if random is not None or rng is None or not is_plain(rule.rounding):
         drawn = integers_for(rule.rounding, fmt, shape, random, rng)
-        integers, rng = drawn if rule.rounding.bits else None, None
-    codes = operand.codes
+        integers, rng = (drawn if rule.rounding.bits else None), None
+    array = operand.array
+    if array.dtype not in (np.float32, np.float64):
+        array = operand.codes
     if place is None:
-        whole = np.empty(shape, given, order="F" if codes.flags.f_contiguous and codes.ndim > 1 else "C")
+        whole = np.empty(shape, given, order="F" if array.flags.f_contiguous and array.ndim > 1 else "C")
     else:
         whole = place
-        if np.may_share_memory(place, operand.array) and not _same_places(place, codes):
-            codes = codes.copy()
-        if way.refuses and stream.has_nan(operand.fmt, codes):  # before anything is written
+        if np.may_share_memory(place, array) and not _same_places(place, array):
+            array = array.copy()
+        if way.refuses and stream.has_nan(operand.fmt, array):  # before anything is written
             _refuse_nan(operand, fmt, rule)
-    if stream.run(way, codes, _bits(whole), integers, rng):
+    result = stream.known_to_kernels(whole)
+    if stream.run(way, array, result, integers, rng):
         _refuse_nan(operand, fmt, rule)
-    if key is not None and operand.whole and operand.codes.dtype.isnative and not rule.rounding.bits:
+    nan_above = stream.nan_above(operand.fmt, array) if way.refuses else None
+    if (
+        key is not None
+        and operand.whole
+        and array.dtype.isnative
+        and integers is None
+        and not (way.refuses and operand.fmt.has_nan and nan_above is None)
+    ):
         if len(_jobs) >= 1024:
             _jobs.clear()
-        _jobs[key] = _Job(way.kernel, way.plan, codes.dtype, given, UNSIGNED[given.itemsize], way.refuses)
+        read = None if array.dtype == operand.array.dtype else array.dtype
+        write = None if result is whole else result.dtype
+        stochastic = rule.rounding.bits > 0
+        kernel = stream.chosen(way.plan, stochastic)
+        _jobs[key] = _Job(kernel, way.plan, read, given, write, stochastic, nan_above)
     return whole[()] if place is None and not shape else whole
 
 

@@ -32,7 +32,7 @@ from lowprec.spec import catalog
 from lowprec.spec.format import Format
 from lowprec.spec.projection import DEFAULT, Projection
 
-__all__ = ["Conversion", "conversion", "has_nan", "run"]
+__all__ = ["Conversion", "chosen", "conversion", "has_nan", "known_to_kernels", "nan_above", "run"]
 
 Array = npt.NDArray[Any]
 
@@ -42,6 +42,7 @@ _BUFFER = 1 << 14
 #: Bytes of results from which no cache would hold them until they are used.
 _PAST_FROM = 1 << 24
 
+_FLOATS = (np.dtype(np.float32), np.dtype(np.float64))
 _NO_RANDOM = np.empty(0, np.uint32)
 
 
@@ -72,17 +73,24 @@ def conversion(source: Format, target: Format, rule: Projection, carrier: Format
     if any(stage is None for stage in stages):
         return None
     words = plan(*stages)  # type: ignore[arg-type]
-    return Conversion(_kernel(words, False), words, rule.nan == "error" and not (target.has_nan or rule.nan_code))
+    refuses = rule.nan == "error" and rule.nan_code is None and not target.has_nan
+    return Conversion(chosen(words, False), words, refuses)
 
 
-def _kernel(words: Array, drawn: bool) -> Callable[..., int]:
+def chosen(words: Array, drawn: bool) -> Callable[..., int]:
+    """The kernel for a plan; the one that draws its random integers, or not."""
     return kernel(shapes(words) if specialized(words) else ((),) * 4, drawn)
 
 
-def run(way: Conversion, codes: Array, out: Array, random: Array | None, rng: Any) -> bool:
-    """Convert codes to codes in `out`, of the same shape; whether a NaN was refused.
+def known_to_kernels(array: Array) -> Array:
+    """The array, or its bits where it is of a type that numba does not know."""
+    return array if array.dtype.kind == "u" or array.dtype in _FLOATS else array.view(f"u{array.itemsize}")
 
-    Both are of unsigned integers. They may be the same memory, element for element, but must not
+
+def run(way: Conversion, codes: Array, out: Array, random: Array | None, rng: Any) -> bool:
+    """Convert elements to those of `out`, of the same shape; whether a NaN was refused.
+
+    Both as `known_to_kernels` gives them. They may be the same memory, element for element, but must not
     overlap otherwise. `random` holds an integer for each element; else `rng` gives them, or neither.
     """
     if codes.flags.aligned and out.flags.aligned and codes.dtype.isnative:
@@ -93,18 +101,20 @@ def run(way: Conversion, codes: Array, out: Array, random: Array | None, rng: An
     return _buffered(way, codes, out, random, rng) == REFUSED
 
 
+def nan_above(source: Format, codes: Array) -> tuple[np.uint32, np.uint32] | None:
+    """The limit and the mask for `magnitude_above`, where it tells the NaNs of a format from its other codes."""
+    if source.infinity_code is None:
+        return None
+    upper = 32 if codes.itemsize == 8 else 0
+    return np.uint32(source.infinity_code >> upper), np.uint32((source.sign_code - 1) >> upper)
+
+
 def has_nan(source: Format, codes: Array) -> bool:
     """Whether there is a NaN among codes; where that takes long to find out, whether there may be one."""
-    if not source.has_nan:
-        return False
-    if source.infinity_code is None or not (codes.flags.c_contiguous and codes.flags.aligned and codes.dtype.isnative):
-        return True
-    limit = source.infinity_code >> (32 if codes.itemsize == 8 else 0)
-    return bool(
-        magnitude_above(
-            codes.reshape(-1), np.uint32(limit), np.uint32((source.sign_code - 1) >> (32 if codes.itemsize == 8 else 0))
-        )
-    )
+    limits = nan_above(source, codes)
+    if limits is None or not (codes.flags.c_contiguous and codes.flags.aligned and codes.dtype.isnative):
+        return source.has_nan
+    return magnitude_above(codes.reshape(-1), *limits)
 
 
 def _flat(way: Conversion, codes: Array, out: Array, random: Array | None, rng: Any) -> int:
@@ -127,12 +137,12 @@ def _convert(way: Conversion, codes: Array, out: Array, random: Array) -> int:
     status = way.kernel(codes, out, way.plan, random)
     if status == UNSUITED:
         words = anywhere(way.plan)
-        return _kernel(words, False)(codes, out, words, random)
+        return chosen(words, False)(codes, out, words, random)
     return status
 
 
 def _draw(way: Conversion, codes: Array, out: Array, key: np.uint64, first: int) -> int:
-    return _kernel(way.plan, True)(codes, out, way.plan, key, np.uint64(first))
+    return chosen(way.plan, True)(codes, out, way.plan, key, np.uint64(first))
 
 
 def _buffered(way: Conversion, codes: Array, out: Array, random: Array | None, rng: Any) -> int:

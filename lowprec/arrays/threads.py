@@ -10,8 +10,9 @@ from __future__ import annotations
 
 import operator
 import os
+import threading
 from collections.abc import Callable
-from concurrent.futures import Future, ThreadPoolExecutor
+from concurrent.futures import ThreadPoolExecutor
 
 __all__ = ["SHARED_FROM", "get_threads", "set_threads", "share"]
 
@@ -73,16 +74,21 @@ def share(part: Callable[[int, int], int], size: int) -> int:
     if size < SHARED_FROM or get_threads() == 1:
         return part(0, size)
     each = -(-size // get_threads() // _ALIGNED) * _ALIGNED
-    starts = range(0, size, each)
-    waiting: list[Future[int]] = []
-    mine = [starts[0]]
-    for start in starts[1:]:
+    parts = [_once(part, start, min(start + each, size)) for start in range(0, size, each)]
+    mine, waiting = parts[:1], []
+    for other in parts[1:]:
         try:
-            waiting.append(_workers().submit(part, start, min(start + each, size)))
-        except RuntimeError:  # the interpreter is about to end, or another thread has just called set_threads
-            mine.append(start)
-    results = [part(start, min(start + each, size)) for start in mine]
+            waiting.append(_workers().submit(other))
+        except RuntimeError:  # the interpreter is about to end, or there are no more threads to be had
+            mine.append(other)
+    results = [own() for own in mine]
     return max(results + [future.result() for future in waiting])
+
+
+def _once(part: Callable[[int, int], int], start: int, stop: int) -> Callable[[], int]:
+    """A part that is done by whoever comes first: a pool may keep what it said that it could not take."""
+    taken = threading.Lock()
+    return lambda: part(start, stop) if taken.acquire(blocking=False) else 0
 
 
 def _workers() -> ThreadPoolExecutor:

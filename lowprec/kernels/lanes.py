@@ -55,7 +55,7 @@ Lanes = npt.NDArray[Any]  #: of uint32
 Longs = npt.NDArray[Any]  #: of uint64
 Singles = npt.NDArray[np.float32]
 Mask = npt.NDArray[np.bool_]
-Codes = npt.NDArray[np.unsignedinteger[Any]]
+Codes = npt.NDArray[Any]  #: of unsigned integers or floats, which stand for their bits
 Word = Any  #: Lanes, or one number for all of them
 
 _WORD = ir.IntType(32)
@@ -214,12 +214,12 @@ def _any_lane(builder: Any, mask: Any) -> Any:
 
 
 def load(array: Codes, start: int) -> Lanes:
-    """LANES elements of 8, 16 or 32 bits, from index `start` on; nothing checks the bounds.
+    """The bits of LANES elements of 8, 16 or 32 bits, from index `start` on; nothing checks the bounds.
 
     Of elements of 64 bits the upper halves, the last bit set where anything lies below it: a number
     rounded to odd, of which rounding to at least two places fewer gives what it gives of the whole.
     """
-    part = array[start : start + LANES]
+    part = array[start : start + LANES].view(f"u{array.itemsize}")
     if array.itemsize < 8:
         return part.astype(np.uint32)
     return (part >> np.uint64(32)).astype(np.uint32) | ((part & np.uint64(0xFFFFFFFF)) != 0)
@@ -242,11 +242,12 @@ def store(array: Codes, start: int, word: Lanes) -> None:
 
     To elements of 64 bits the same number as binary64, of lanes that are binary32 but not subnormal.
     """
+    part = array[start : start + LANES].view(f"u{array.itemsize}")
     if array.itemsize < 8:
-        array[start : start + LANES] = word.astype(array.dtype)
+        part[:] = word.astype(part.dtype)
     else:
         with np.errstate(invalid="ignore"):
-            array[start : start + LANES] = as_singles(word).astype(np.float64).view(np.uint64)
+            part[:] = as_singles(word).astype(np.float64).view(np.uint64)
 
 
 @memory(store, None, _WORDS)

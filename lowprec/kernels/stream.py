@@ -73,7 +73,7 @@ __all__ = ["DONE", "REFUSED", "UNSUITED", "kernel", "magnitude_above"]
 
 Shape = tuple[int, ...]
 Kernel = Callable[..., int]
-Codes = npt.NDArray[np.unsignedinteger[Any]]
+Codes = npt.NDArray[Any]  #: of unsigned integers or floats, which stand for their bits
 
 _MAGNITUDE, _SIGN_BIT, _INFINITY, _NAN = 0x7FFFFFFF, 0x80000000, 0x7F800000, 0x7FC00000
 

@@ -15,6 +15,7 @@ from typing import TYPE_CHECKING, Any
 import click
 
 import lowprec
+from lowprec.tools.progress import progress
 from lowprec.tools.tabulate import TABLE_KINDS, VECTOR_KINDS
 
 if TYPE_CHECKING:
@@ -252,7 +253,7 @@ def golden(action: str | None, tables: Path | None) -> None:
     if action == "check" and not folder.is_dir():
         raise click.UsageError(f"there is no folder {str(folder)!r}; give the checkout's with --tables")
     try:
-        with _progress() as watch:
+        with progress() as watch:
             if action == "write":
                 click.echo(f"{data.write(folder, watch)} files written to {folder}")
                 return
@@ -309,7 +310,7 @@ def conform(
     wanted = [_format(target) for target in targets]
     data = None if values is None else _load(values)
 
-    with _progress() as watch:
+    with progress() as watch:
         rows = list(
             conformance.run(
                 chosen,
@@ -332,6 +333,38 @@ def conform(
         click.echo("nothing was compared: no framework has such a cast, or there were no values", err=True)
         sys.exit(NOTHING)
     sys.exit(DIFFER if any(row.unexplained for row in rows) else AGREE)
+
+
+@main.command()
+@click.argument("topics", metavar="[TOPIC]...", nargs=-1)
+@click.option("--format", "names", multiple=True, metavar="FORMAT", help="Only this format; may be repeated.")
+@click.option("--size", "sizes", multiple=True, type=click.IntRange(1, 1 << 28), help="Elements; may be repeated.")
+@click.option("--data", "kinds", multiple=True, help="normal, hard, subnormal or nan; may be repeated.")
+@click.option(
+    "--threads", default=1, show_default=True, type=click.IntRange(min=1), help="Of lowprec, the stream and torch."
+)
+@click.option("--budget", default=1.0, show_default=True, type=click.FloatRange(min=0), help="Seconds for each row.")
+@click.option("--json", "as_json", is_flag=True, help="Print JSON (schema lowprec.bench/1).")
+def bench(names: tuple[str, ...], budget: float, as_json: bool, **asked: Any) -> None:
+    """Time conversions beside the best installed peer and beside the movement of as many bytes.
+
+    TOPIC is cast, decode, quantize, modes, stochastic, f64, small, threads or import; without one, all are run.
+    """
+    from lowprec.tools import bench, cards
+    from lowprec.tools.contests import WrongResult
+
+    try:
+        jobs = bench.plan(formats=[_format(name) for name in names], **asked)
+    except ValueError as error:
+        raise click.UsageError(str(error)) from None
+    click.echo(f"{len(jobs)} rows, about {bench.seconds(jobs, budget):.0f} seconds", err=True)
+    try:
+        with progress() as watch:
+            report = bench.run(jobs, budget=budget, watch=watch)
+    except WrongResult as error:
+        click.echo(str(error), err=True)
+        sys.exit(DIFFER)
+    click.echo(report.as_json()) if as_json else cards.show(report.table())
 
 
 def _format(name: str, define: str | None = None, *, operand: bool = False, operation: bool = False) -> Format:
@@ -452,29 +485,6 @@ def _load(path: Path) -> npt.NDArray[Any]:
             f"(np.save loses ml_dtypes types: save bfloat16 as float32)"
         )
     return values.astype(values.dtype.newbyteorder("="))
-
-
-class _progress:
-    """A progress bar on a terminal, nothing elsewhere."""
-
-    def __enter__(self) -> Callable[[int, int, str], None] | None:
-        if not sys.stderr.isatty():
-            return None
-        from rich.console import Console
-        from rich.progress import Progress
-
-        self.bar = Progress(console=Console(stderr=True), transient=True)
-        self.bar.start()
-        task = self.bar.add_task("", total=None)
-
-        def watch(done: int, total: int, what: str) -> None:
-            self.bar.update(task, completed=done, total=total, description=what)
-
-        return watch
-
-    def __exit__(self, *_: object) -> None:
-        if hasattr(self, "bar"):
-            self.bar.stop()
 
 
 if __name__ == "__main__":

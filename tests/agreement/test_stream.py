@@ -75,14 +75,15 @@ def _both(values, fmt, projection, **options):
 
 @pytest.mark.parametrize("source", SOURCES)
 def test_all_small_formats_in_all_modes(source):
-    """139 formats, eight modes, three saturations in turn."""
+    """139 formats, eight modes, three saturations in turn; from binary32 all, from the others a third each."""
     served = 0
-    for index, fmt in enumerate(UP_TO_8):
+    formats = UP_TO_8 if source == "float32" else UP_TO_8[list(SOURCES).index(source) % 3 :: 3]
+    for index, fmt in enumerate(formats):
         values = _as(_spread(fmt, SOURCES[source]), source)
         for mode, rounding in enumerate(MODES):
             saturation = ("none", "finite", "propagate")[(index + mode) % 3]
             served += _both(values, fmt, Projection(rounding=rounding, saturation=saturation))[0]
-    assert served > 0.9 * len(UP_TO_8) * len(MODES)
+    assert served > 0.9 * len(formats) * len(MODES)
 
 
 @pytest.mark.parametrize("name", ["binary16", "bfloat16", "tf32", "binary12p5se", "binary16p9ue", "int8f6", "uint8"])
@@ -104,7 +105,7 @@ def test_stochastic_rounding_with_any_number_of_bits(name, variant):
     fmt = lp.format(name)
     for source in ("float32", "float64"):
         values = _as(_spread(fmt, SOURCES[source], 100), source)
-        for bits in (1, 2, 3, 7, 8, 15, 16, 17, 24, 31, 32):
+        for bits in (1, 2, 8, 17, 31, 32):
             top = (1 << bits) - 1
             rng = np.random.default_rng([bits, fmt.width])
             projection = Projection(rounding=stochastic(bits, variant))
@@ -207,7 +208,7 @@ def test_routes_that_use_the_processors_rounding_have_one_that_does_not():
         assert shapes(other)[1][0] == LIMITS
         want = lp.encode(patterns.view(np.float32), fmt)
         got = np.empty_like(want)
-        stream._kernel(other, False)(patterns, got, other, np.empty(0, np.uint32))
+        stream.chosen(other, False)(patterns, got, other, np.empty(0, np.uint32))
         assert_same_codes(got, want, fmt, patterns)
 
 

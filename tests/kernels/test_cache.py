@@ -1,0 +1,408 @@
+"""Kernels on disk are never stale and never fatal, whoever wrote, edited or damaged what is there.
+
+Processes of their own compile and load them: in one process a kernel that is compiled is not loaded
+again.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import importlib.util
+import json
+import os
+import pathlib
+import pickle
+import re
+import shutil
+import subprocess
+import sys
+
+import numba
+import numpy as np
+import pytest
+
+import lowprec as lp
+from lowprec.arrays import stream
+from lowprec.kernels import cache
+from lowprec.kernels.jit import jit
+from lowprec.kernels.stream import kernel
+from lowprec.kernels.stream_params import shapes, specialized
+from lowprec.spec import catalog
+from tests.support import CATALOG_UP_TO_8, MODE_PROJECTIONS, assert_same_codes, both_signs, stepped, value_and_tie
+
+pytestmark = pytest.mark.skipif(bool(numba.config.DISABLE_JIT), reason="without the compiler there is no cache")
+
+ROOT = pathlib.Path(__file__).parents[2]
+
+CONVERT = """
+import json, sys
+import numpy as np
+import lowprec as lp
+from lowprec.arrays import stream
+from lowprec.spec import catalog
+
+values, found, kernels = np.load(sys.argv[1]), {}, set()
+for job in sys.argv[2:]:
+    name, mode = job.split()
+    found[job] = lp.encode(values, name, rounding=mode).tolist()
+    kernels.add(stream.conversion(catalog.BINARY32, lp.format(name), lp.Projection(rounding=mode), None).kernel)
+found["package"] = lp.__file__
+found["loaded"] = sum(sum(kernel.stats.cache_hits.values()) for kernel in kernels)
+found["compiled"] = sum(sum(kernel.stats.cache_misses.values()) for kernel in kernels)
+print(json.dumps(found))
+"""
+
+COUNT = """
+import json, os, sys
+from lowprec.kernels.jit import jit
+
+answers, kernels = [], []
+for n, folder in enumerate(sys.argv[1:]):
+    os.environ["LOWPREC_CACHE_DIR"] = folder
+    kernels.append(jit(eval(f"lambda x: x + {n}"), f"plus_{n}"))
+    answers.append(kernels[-1](100))
+loaded = [sum(kernel.stats.cache_hits.values()) for kernel in kernels]
+print(json.dumps({"right": answers == [100 + n for n in range(len(answers))], "loaded": loaded}))
+"""
+
+NEAREST, TO_ODD, NARROW = "e4m3fn nearest_even", "e4m3fn to_odd", "e2m1fn nearest_even"
+
+
+def _values():
+    """Every value and tie of e4m3fn as float32, with its neighbours; both signs."""
+    points = [point for magnitude in range(0x80) for point in value_and_tie(magnitude, catalog.E4M3FN)]
+    bits = np.array(points, np.float32).view(np.int32)
+    around = np.unique(np.concatenate([bits - 1, bits, bits + 1]))
+    return both_signs(around[around >= 0].view(np.float32))
+
+
+VALUES = _values()
+
+
+def _assert_right(found, *jobs):
+    """All codes are the oracle's."""
+    for job in jobs:
+        name, mode = job.split()
+        fmt, rule = lp.format(name), lp.Projection(rounding=mode)
+        assert_same_codes(found[job], stepped(VALUES.astype(np.float64), fmt, rule), fmt, VALUES, rule)
+
+
+class Process:
+    """A program that runs beside this one, with a package of its own."""
+
+    def __init__(self, package, program, *arguments, **environment):
+        """Start it."""
+        self._process = subprocess.Popen(
+            [sys.executable, "-W", "error", "-c", program, *map(str, arguments)],
+            cwd=package,
+            env={**os.environ, "PYTHONPATH": str(package), **{key: str(value) for key, value in environment.items()}},
+            stdout=subprocess.PIPE,
+            stderr=subprocess.PIPE,
+            text=True,
+        )
+
+    def result(self):
+        """What it printed, once it has ended well."""
+        output, errors = self._process.communicate(timeout=300)
+        assert self._process.returncode == 0, errors
+        assert errors == ""
+        return json.loads(output)
+
+
+def _copied(package, to):
+    shutil.copytree(package / "lowprec", to / "lowprec", ignore=shutil.ignore_patterns("__pycache__"))
+    return to
+
+
+@pytest.fixture(scope="module")
+def package(tmp_path_factory):
+    """The package as it is now: who works on it while the tests run does not disturb them."""
+    return _copied(ROOT, tmp_path_factory.mktemp("package"))
+
+
+@pytest.fixture
+def another(package, tmp_path):
+    """A copy of the package elsewhere, to edit."""
+    return _copied(package, tmp_path / "copy")
+
+
+@pytest.fixture(scope="module")
+def convert(package, tmp_path_factory):
+    """Start a process that encodes all values as the jobs say."""
+    path = tmp_path_factory.mktemp("values") / "values.npy"
+    np.save(path, VALUES)
+    return lambda folder, *jobs, package=package: Process(package, CONVERT, path, *jobs, LOWPREC_CACHE_DIR=folder)
+
+
+@pytest.fixture(scope="module")
+def first(tmp_path_factory, convert):
+    """A folder that three processes found empty at the same time, and what they gave."""
+    folder = tmp_path_factory.mktemp("kernels") / "made" / "by" / "them"
+    jobs = [NEAREST, TO_ODD, NEAREST]
+    processes = [convert(folder, job) for job in jobs]
+    return folder, [(job, process.result()) for job, process in zip(jobs, processes, strict=True)]
+
+
+@pytest.fixture
+def folder(first, tmp_path):
+    """A copy of what they left."""
+    return shutil.copytree(first[0], tmp_path / "kernels")
+
+
+def _content(folder):
+    """The files of a folder by name: what is in them, and when that was written."""
+    return {path.name: (path.read_bytes(), path.stat().st_mtime_ns) for path in folder.iterdir()}
+
+
+def _is_whole(path):
+    """Whether a file is named by a digest and holds what it says it holds."""
+    stored = path.read_bytes()
+    return bool(re.fullmatch("[0-9a-f]{64}", path.name)) and hashlib.sha256(stored[32:]).digest() == stored[:32]
+
+
+def _edit(path, before, after):
+    """Replace what occurs once in a file."""
+    text = path.read_text()
+    assert text.count(before) == 1, f"{path.name} has changed: tell this test what to edit instead of {before!r}"
+    path.write_text(text.replace(before, after))
+
+
+# -- several processes ------------------------------------------------------------------------------
+
+
+def test_processes_that_find_the_folder_empty_at_the_same_time_are_all_right(first):
+    """None reads half of what another one writes; each kernel is kept once, and nothing else is left."""
+    folder, found = first
+    for job, answer in found:
+        _assert_right(answer, job)
+        assert answer["loaded"] + answer["compiled"] == 1
+    assert len(list(folder.iterdir())) == 2
+    assert all(map(_is_whole, folder.iterdir()))
+
+
+def test_a_later_process_loads_all_and_writes_nothing(folder, another, convert):
+    """Its package lies elsewhere: it is the code that counts."""
+    before = _content(folder)
+    found = convert(folder, NEAREST, TO_ODD, package=another).result()
+    assert pathlib.Path(found["package"]).is_relative_to(another)
+    assert (found["loaded"], found["compiled"]) == (2, 0)
+    _assert_right(found, NEAREST, TO_ODD)
+    assert _content(folder) == before
+
+
+def test_kernels_of_several_processes_are_not_mixed_up(folder, convert):
+    """Machine code is linked by name. Each of two processes compiled its first kernel, and this one compiles its own.
+
+    numba counts the functions of a process, and the count is all that would tell their names apart.
+    """
+    found = convert(folder, NEAREST, NARROW, TO_ODD).result()
+    assert (found["loaded"], found["compiled"]) == (2, 1)
+    _assert_right(found, NEAREST, NARROW, TO_ODD)
+
+
+def test_all_kernels_have_names_of_their_own():
+    """And the functions that they are made of too, in every format of at most 8 bits and every mode."""
+    kernels = set()
+    for fmt in (*CATALOG_UP_TO_8, catalog.BINARY16, catalog.BFLOAT16):
+        for rule in (*MODE_PROJECTIONS, lp.Projection(rounding="stochastic(8)")):
+            for carrier in (None, catalog.BINARY32, catalog.BFLOAT16):
+                way = stream.conversion(catalog.BINARY32, fmt, rule, carrier)
+                if way is not None:
+                    kinds = shapes(way.plan) if specialized(way.plan) else ((),) * 4
+                    kernels |= {way.kernel, kernel(kinds, False), kernel(kinds, True)}
+    parts = {_held(function, "everything") for function in kernels}
+    loops = {_held(part, "vectors") for part in parts}
+    for functions in (kernels, parts, loops):
+        assert len({function.py_func.__qualname__ for function in functions}) == len(functions) > 20
+
+
+def _held(function, name):
+    """The compiled function that another one closes over by that name."""
+    closed = dict(zip(function.py_func.__code__.co_freevars, function.py_func.__closure__, strict=True))
+    return closed[name].cell_contents
+
+
+def test_a_kernel_that_is_made_in_a_function_must_be_given_a_name():
+    """Else two that close over different constants would have the same one."""
+    with pytest.raises(AssertionError, match="needs a name of its own"):
+        jit(lambda x: x)
+
+
+def test_code_for_another_processor_is_not_loaded(package, tmp_path):
+    """A folder may be shared by machines that are not alike."""
+    places = [tmp_path / "kernels"] * 3
+    assert Process(package, COUNT, *places).result() == {"right": True, "loaded": [0, 0, 0]}
+    other = Process(package, COUNT, *places, NUMBA_CPU_NAME="generic", NUMBA_CPU_FEATURES="").result()
+    assert other == {"right": True, "loaded": [0, 0, 0]}
+    assert len(list(places[0].iterdir())) == 6
+
+
+# -- edits ------------------------------------------------------------------------------------------
+
+
+def test_an_edited_helper_is_noticed(folder, another, convert):
+    """Half up instead of half to even in `nearest`; a copy without the edit loads the kernel, as is tested above."""
+    _edit(another / "lowprec" / "kernels" / "stream.py", "(a + f.half + ((a >> f.shift) & 1))", "(a + f.half + 1)")
+    found = convert(folder, NEAREST, package=another).result()
+    assert (found["loaded"], found["compiled"]) == (0, 1)
+    even, away = (
+        stepped(VALUES.astype(np.float64), catalog.E4M3FN, lp.Projection(rounding=mode))
+        for mode in ("nearest_even", "nearest_away")
+    )
+    normal = np.abs(VALUES) >= catalog.E4M3FN.min_normal
+    assert_same_codes(found[NEAREST], np.where(normal, away, even), catalog.E4M3FN, VALUES)
+    assert (away != even)[normal].any()
+
+
+ABOVE = """
+import json, pathlib, sys
+import numpy as np
+from lowprec.kernels.stream import magnitude_above
+
+for path in sys.argv[1:]:  # an edit while this runs, before anything was compiled
+    path = pathlib.Path(path)
+    path.write_text(path.read_text().replace(*{edit!r}))
+above = magnitude_above(np.array([1, 200], np.uint8), np.uint32(100), np.uint32(255))
+print(json.dumps([above, sum(magnitude_above.stats.cache_hits.values())]))
+"""
+
+#: In the function `greater` of the lanes: the lesser. Then nothing is above anything.
+LESSER = (
+    'builder.select(builder.icmp_unsigned(">", left, right), left, right)',
+    'builder.select(builder.icmp_unsigned(">", left, right), right, left)',
+)
+
+
+def test_an_edit_while_a_process_runs_is_noticed_by_the_next(another, tmp_path):
+    """It compiles the old code, which it has read, and must not keep that as if it were the new.
+
+    The edit is of no function of a kernel but of the instruction that one becomes.
+    """
+    program, place = ABOVE.format(edit=LESSER), tmp_path / "kernels"
+    lanes = another / "lowprec" / "kernels" / "lanes.py"
+    assert Process(another, program, lanes, LOWPREC_CACHE_DIR=place).result() == [True, 0]
+    assert lanes.read_text().count(LESSER[1]) == 1
+    assert Process(another, program, LOWPREC_CACHE_DIR=place).result() == [False, 0]
+
+
+def _digest(package):
+    """The digest of the sources, as the code in that package computes it."""
+    spec = importlib.util.spec_from_file_location("lowprec_copied_cache", package / "lowprec" / "kernels" / "cache.py")
+    module = importlib.util.module_from_spec(spec)
+    spec.loader.exec_module(module)
+    return module.sources()
+
+
+def test_an_edit_of_any_source_changes_the_digest(package, another):
+    """One character at the end of each file of the kernels and the specifications; a file more; another name."""
+    sources = sorted(path for name in ("kernels", "spec") for path in (another / "lowprec" / name).glob("*.py"))
+    digests = [_digest(package), _digest(another)]
+    assert digests[0] == digests[1]
+    for path in sources:
+        with path.open("a") as file:
+            file.write("#")
+        digests.append(_digest(another))
+    more = another / "lowprec" / "kernels" / "more.py"
+    more.write_text("")
+    digests.append(_digest(another))
+    more.rename(more.with_name("other.py"))
+    digests.append(_digest(another))
+    assert len(set(digests)) == len(digests) - 1 == len(sources) + 3
+    assert len(sources) > 12
+
+
+@pytest.mark.parametrize(
+    ("where", "name", "value"),
+    [(numba, "__version__", "0"), (np, "__version__", "0"), (numba.config, "OPT", 1), (numba.config, "BOUNDSCHECK", 1)],
+)
+def test_another_version_or_setting_changes_the_digest(package, monkeypatch, where, name, value):
+    """Of what compiles the sources, and of how it does."""
+    before = _digest(package)
+    monkeypatch.setattr(where, name, value)
+    assert _digest(package) != before
+
+
+# -- damage -----------------------------------------------------------------------------------------
+
+
+def _flipped(data):
+    """With the lowest bit of the byte in the middle changed."""
+    middle = len(data) // 2
+    return data[:middle] + bytes([data[middle] ^ 1]) + data[middle + 1 :]
+
+
+def _sealed(data):
+    """Under the digest that it needs to be believed."""
+    return hashlib.sha256(data).digest() + data
+
+
+DAMAGES = {
+    "empty": lambda data: b"",
+    "half of it": lambda data: data[: len(data) // 2],
+    "another bit in it": _flipped,
+    "its first byte alone": lambda data: data[:1],
+    "its digest alone": lambda data: data[:32],
+    "one byte less": lambda data: data[:-1],
+    "one byte more": lambda data: data + b"\0",
+    "another digest": lambda data: bytes([data[0] ^ 128]) + data[1:],
+    "nothing, sealed": lambda data: _sealed(b""),
+    "noise, sealed": lambda data: _sealed(bytes(range(256))),
+    "something else, sealed": lambda data: _sealed(pickle.dumps({"kernel": 7})),
+    "a kernel with parts missing, sealed": lambda data: _sealed(pickle.dumps(pickle.loads(data[32:])[:3])),
+    "a kernel without machine code, sealed": lambda data: _sealed(
+        pickle.dumps((("", "object", (b"", b"")), *pickle.loads(data[32:])[1:]))
+    ),
+}
+
+
+def test_damaged_files_are_noticed_and_repaired(package, tmp_path):
+    """Also what something else wrote, with the digest of just that; and a folder in its place, which is left alone."""
+    place = tmp_path / "kernels"
+    places = [place] * (len(DAMAGES) + 1)
+    assert Process(package, COUNT, *places).result() == {"right": True, "loaded": [0] * len(places)}
+    paths = sorted(place.iterdir())
+    for path, damage in zip(paths[:-1], DAMAGES.values(), strict=True):
+        path.write_bytes(damage(path.read_bytes()))
+    paths[-1].unlink()
+    paths[-1].mkdir()
+    assert Process(package, COUNT, *places).result() == {"right": True, "loaded": [0] * len(places)}
+    assert sorted(place.iterdir()) == paths
+    assert all(map(_is_whole, paths[:-1]))
+    assert list(paths[-1].iterdir()) == []
+    again = Process(package, COUNT, *places).result()
+    assert (again["right"], sum(again["loaded"])) == (True, len(DAMAGES))
+
+
+# -- no place to write ------------------------------------------------------------------------------
+
+
+def test_without_a_place_to_write_kernels_are_compiled_and_nothing_is_written(package, tmp_path):
+    """Permissions do not stop root, but these do: a regular file where a folder should be, or above it; and no name."""
+    (tmp_path / "file").write_text("mine")
+    places = [tmp_path / "file", tmp_path / "file" / "below" / "it", "", tmp_path / ("long" * 100)]
+    assert Process(package, COUNT, *places, TMPDIR=tmp_path).result() == {"right": True, "loaded": [0] * len(places)}
+    assert [path.name for path in tmp_path.iterdir()] == ["file"]
+    assert (tmp_path / "file").read_text() == "mine"
+
+
+def test_a_full_disk_leaves_no_half_written_file(package, tmp_path):
+    """A limit on the size of files makes every write beyond it fail, as a full disk does."""
+    pytest.importorskip("resource", reason="limits are POSIX")
+    limit = "import resource; resource.setrlimit(resource.RLIMIT_FSIZE, (100, resource.RLIM_INFINITY))\n"
+    place = tmp_path / "kernels"
+    assert Process(package, limit + COUNT, place, place).result() == {"right": True, "loaded": [0, 0]}
+    assert list(place.iterdir()) == []
+
+
+def test_the_folder_is_the_one_that_was_chosen_else_the_users_cache(monkeypatch, tmp_path):
+    """$LOWPREC_CACHE_DIR, which may be empty; $XDG_CACHE_HOME; ~/.cache."""
+    monkeypatch.setenv("HOME", str(tmp_path / "home"))
+    monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path / "xdg"))
+    monkeypatch.setenv("LOWPREC_CACHE_DIR", str(tmp_path / "chosen"))
+    assert cache.directory() == tmp_path / "chosen"
+    monkeypatch.setenv("LOWPREC_CACHE_DIR", "")
+    assert cache.directory() is None
+    monkeypatch.delenv("LOWPREC_CACHE_DIR")
+    assert cache.directory() == tmp_path / "xdg" / "lowprec" / "kernels"
+    monkeypatch.delenv("XDG_CACHE_HOME")
+    assert cache.directory() == pathlib.Path("~/.cache/lowprec/kernels").expanduser()
