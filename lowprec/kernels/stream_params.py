@@ -220,7 +220,7 @@ def lower_encoder(fmt: Format, projection: Projection, wide: bool = False) -> Wo
         "no_zero": not fmt.subnormals,
         "one_bit": t == 0,
         "limits": _dependence(limits, rounding.bits),
-        "near": lowest + shift <= 32,
+        "near": lowest + shift <= 32 + fraction + 1,
         "hidden": grid["hidden"],
         "first_normal": 0 if lowest == 1 else lowest << fraction,
         "half": (1 << (shift - 1)) - 1 - ((lowest - 1) << fraction),

@@ -118,6 +118,22 @@ def test_stochastic_rounding_with_any_number_of_bits(name, variant):
                 _both(values, fmt, projection, random=integers)
 
 
+@pytest.mark.parametrize("bias", [104, 108, 112, 116])
+def test_random_integers_that_decide_over_subnormal_operands(bias):
+    """Tails that begin far below the last place: the integer that just takes them up, and one less."""
+    fmt = Format(name="low", exponent_bits=7, trailing_bits=3, bias=bias)
+    patterns = np.array([1, 2, 3, 5, 1 << 10, (1 << 22) + 1, (1 << 23) - 1, 1 << 23, (1 << 23) + 5], np.uint32)
+    smallest = fmt.emin - fmt.trailing_bits
+    shares = [(int(bits) << 32 >> smallest + 149) for bits in patterns]  # in units of 2**-32
+    values = patterns.view(np.float32)
+    for less in (0, 1):
+        integers = np.array([(1 << 32) - max(share, 1) - less for share in shares], np.uint32)
+        projection = Projection(rounding=stochastic(32))
+        _both(values, fmt, projection, random=integers)
+        codes = lp.encode(values, fmt, projection=projection, random=integers)
+        assert codes.tolist() == [int(not less and share > 0) for share in shares]
+
+
 @pytest.mark.parametrize("dtype", ["float32", "float64", "float16", "bfloat16"])
 def test_decoding_every_code(dtype):
     """Of every format of at most 16 bits, to each type that holds its values."""
