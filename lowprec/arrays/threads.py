@@ -8,11 +8,12 @@ Floor 3.
 
 from __future__ import annotations
 
+import contextlib
 import operator
 import os
 import threading
 from collections.abc import Callable
-from concurrent.futures import ThreadPoolExecutor
+from concurrent.futures import Future, ThreadPoolExecutor, wait
 
 __all__ = ["SHARED_FROM", "get_threads", "set_threads", "share"]
 
@@ -74,28 +75,41 @@ def share(part: Callable[[int, int], int], size: int) -> int:
     if size < SHARED_FROM or get_threads() == 1:
         return part(0, size)
     each = -(-size // get_threads() // _ALIGNED) * _ALIGNED
-    parts = [_once(part, start, min(start + each, size)) for start in range(0, size, each)]
-    mine, waiting = parts[:1], []
-    for other in parts[1:]:
+    parts = [_Part(part, start, min(start + each, size)) for start in range(0, size, each)]
+    with contextlib.suppress(RuntimeError):  # the interpreter is about to end, or there are no more threads
+        workers = _workers()
+        for other in parts[1:]:
+            workers.submit(other)
+    for one in parts:  # all that nobody has begun
+        one()
+    wait([one.done for one in parts])
+    return max(one.done.result() for one in parts)
+
+
+class _Part:
+    """A part that whoever comes first does: a pool may keep, and do, what it said that it could not take."""
+
+    def __init__(self, part: Callable[[int, int], int], start: int, stop: int) -> None:
+        self.done: Future[int] = Future()
+        self._work = part, start, stop
+        self._taken = threading.Lock()
+
+    def __call__(self) -> None:
+        if not self._taken.acquire(blocking=False):
+            return
+        part, start, stop = self._work
         try:
-            waiting.append(_workers().submit(other))
-        except RuntimeError:  # the interpreter is about to end, or there are no more threads to be had
-            mine.append(other)
-    results = [own() for own in mine]
-    return max(results + [future.result() for future in waiting])
-
-
-def _once(part: Callable[[int, int], int], start: int, stop: int) -> Callable[[], int]:
-    """A part that is done by whoever comes first: a pool may keep what it said that it could not take."""
-    taken = threading.Lock()
-    return lambda: part(start, stop) if taken.acquire(blocking=False) else 0
+            self.done.set_result(part(start, stop))
+        except BaseException as error:
+            self.done.set_exception(error)
 
 
 def _workers() -> ThreadPoolExecutor:
     global _pool
-    if _pool is None:
-        _pool = ThreadPoolExecutor(get_threads() - 1 or 1, thread_name_prefix="lowprec")
-    return _pool
+    pool = _pool
+    if pool is None:
+        pool = _pool = ThreadPoolExecutor(get_threads() - 1 or 1, thread_name_prefix="lowprec")
+    return pool
 
 
 def _processors() -> int:

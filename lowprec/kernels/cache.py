@@ -11,7 +11,6 @@ Floor 2b. docs/decisions/0004.
 from __future__ import annotations
 
 import contextlib
-import functools
 import hashlib
 import os
 import pathlib
@@ -43,7 +42,6 @@ def directory() -> pathlib.Path | None:
     return pathlib.Path(base) / "lowprec" / "kernels"
 
 
-@functools.cache
 def sources() -> bytes:
     """A digest of all code that a kernel may be made of, and of what compiles it."""
     package = pathlib.Path(__file__).parents[1]
@@ -51,9 +49,19 @@ def sources() -> bytes:
     for path in sorted([*(package / "kernels").glob("*.py"), *(package / "spec").glob("*.py")]):
         digest.update(path.name.encode() + b"\0" + hashlib.sha256(path.read_bytes()).digest())
     made_by = (numba.__version__, llvmlite.__version__, np.__version__, platform.python_version())
-    settings = [getattr(numba.config, name, None) for name in _SETTINGS]
-    digest.update(repr((made_by, settings)).encode())
+    digest.update(repr((made_by, _settings())).encode())
     return digest.digest()
+
+
+def _settings() -> list[object]:
+    return [getattr(numba.config, name, None) for name in _SETTINGS]
+
+
+#: Of the code as it is imported: files that are edited later are not what this process runs.
+try:
+    _SOURCES = sources()
+except OSError:  # not in files: nothing can be kept
+    _SOURCES = b""
 
 
 class DiskCache(_Cache):  # type: ignore[misc]
@@ -105,7 +113,7 @@ class DiskCache(_Cache):  # type: ignore[misc]
 
     def _path(self, signature: Any, codegen: Any) -> pathlib.Path | None:
         folder = directory()
-        if folder is None:
+        if folder is None or not _SOURCES:
             return None
-        key = repr((self._kernel, str(signature), codegen.magic_tuple())).encode()
-        return folder / hashlib.sha256(sources() + key).hexdigest()
+        key = repr((self._kernel, str(signature), codegen.magic_tuple(), _settings())).encode()
+        return folder / hashlib.sha256(_SOURCES + key).hexdigest()

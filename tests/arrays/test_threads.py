@@ -9,6 +9,7 @@ import pathlib
 import subprocess
 import sys
 import threading
+import time
 from concurrent.futures import ThreadPoolExecutor
 
 import ml_dtypes
@@ -213,6 +214,28 @@ def test_a_part_is_done_once_even_if_no_thread_could_be_started(monkeypatch, exp
     assert codes.tobytes() == expected["cast_in_place"].tobytes()
     assert lp.encode(VALUES, "e4m3fn").tobytes() == expected["encode"].tobytes()
     assert codes.tobytes() == expected["cast_in_place"].tobytes()
+
+
+def test_a_part_that_could_not_be_given_away_is_done_before_the_call_ends(monkeypatch):
+    """The second thread cannot be started, but the first one takes what was meant for it, and is waited for."""
+    lp.set_threads(3)
+    start, started, done = threading.Thread.start, [], []
+
+    def only_one(thread):
+        if started:
+            raise RuntimeError("can't start new thread")
+        started.append(thread)
+        start(thread)
+
+    def part(begin, stop):
+        time.sleep((0.3, 0.0, 0.6)[min(2, begin * 3 // SHARED_FROM)])
+        done.append(begin)
+        return begin
+
+    monkeypatch.setattr(threading.Thread, "start", only_one)
+    largest = share(part, SHARED_FROM)
+    assert len(done) == 3
+    assert largest == max(done) > 0
 
 
 # -- callers ----------------------------------------------------------------------------------------
