@@ -29,7 +29,7 @@ from lowprec.kernels.stream_params import (
     specialized,
 )
 from lowprec.spec import catalog
-from lowprec.spec.format import Format
+from lowprec.spec.format import Format, Sign
 from lowprec.spec.projection import DEFAULT, Projection
 
 __all__ = ["Conversion", "chosen", "conversion", "has_nan", "known_to_kernels", "nan_above", "run"]
@@ -103,10 +103,10 @@ def run(way: Conversion, codes: Array, out: Array, random: Array | None, rng: An
 
 def nan_above(source: Format, codes: Array) -> tuple[np.uint32, np.uint32] | None:
     """The limit and the mask for `magnitude_above`, where it tells the NaNs of a format from its other codes."""
-    if source.infinity_code is None:
+    if source.infinity_code is None or not (source.has_signed_nan or source.sign is Sign.UNSIGNED):
         return None
-    upper = 32 if codes.itemsize == 8 else 0
-    return np.uint32(source.infinity_code >> upper), np.uint32((source.sign_code - 1) >> upper)
+    upper, magnitudes = 32 if codes.itemsize == 8 else 0, (1 << source.width) - 1 & ~source.sign_code
+    return np.uint32(source.infinity_code >> upper), np.uint32(magnitudes >> upper)
 
 
 def has_nan(source: Format, codes: Array) -> bool:

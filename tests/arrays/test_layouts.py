@@ -602,3 +602,18 @@ def test_stochastic_rounding_without_integers_is_refused_every_time(verb):
     for _ in range(3):
         with pytest.raises(ValueError, match="needs random= or rng="):
             verb(values, "e4m3fn", rounding="stochastic(8)")
+
+
+@pytest.mark.parametrize("source", ["binary8p4ue", "binary8p4se", "e5m2", "float8_e4m3", "e5m2fnuz", "e8m0fnu"])
+def test_nan_codes_of_every_kind_are_refused_before_anything_is_written(source):
+    """At the top with a sign or without, where -0 would be, and with no infinity below them."""
+    fmt = lp.format(source)
+    codes = np.full(100, 1, np.uint8)
+    out = np.full(100, 77, np.uint8)
+    for _ in range(2):
+        assert lp.cast(codes, fmt, "e2m1fn", saturation="finite", out=np.zeros_like(out)).size == 100
+        broken = codes.copy()
+        broken[70] = fmt.nan_code
+        with pytest.raises(ValueError, match=r"1 of 100 is NaN, the first at index \(70,\)"):
+            lp.cast(broken, fmt, "e2m1fn", saturation="finite", out=out)
+        assert (out == 77).all()
