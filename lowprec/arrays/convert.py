@@ -111,12 +111,10 @@ def encode(
     ------
     [P3109] Project; [IEEE754] 4.3 and 7.4; for e4m3fn [OFP8].
     """
-    key = None
-    if type(values) is np.ndarray and random is None and flags is None:
-        key = ("encode", values.dtype, fmt, None, rounding, saturation, projection, profile)
-        done = _again(key, values, out, rng)
-        if done is not None:
-            return done
+    asked = ("encode", fmt, None, rounding, saturation, projection, profile)
+    key, done = _again(asked, values, out, flags, random, rng)
+    if done is not None:
+        return done
     target = catalog.format(fmt)
     rule = projection_of(target, rounding, saturation, projection, profile)
     if lazy.is_lazy(values):
@@ -162,12 +160,10 @@ def decode(
     ------
     [P3109] Decode; [IEEE754] 3.4.
     """
-    key = None
-    if type(codes) is np.ndarray and flags is None:
-        key = ("decode", codes.dtype, fmt, getattr(out, "dtype", None) if dtype is None else dtype)
-        done = _again(key, codes, out)
-        if done is not None:
-            return done
+    asked = ("decode", fmt, getattr(out, "dtype", None) if dtype is None else dtype)
+    key, done = _again(asked, codes, out, flags)
+    if done is not None:
+        return done
     source = catalog.format(fmt)
     if lazy.is_lazy(codes):
         return lazy.apply(
@@ -221,12 +217,10 @@ def quantize(
     ------
     As for `encode`.
     """
-    key = None
-    if type(values) is np.ndarray and random is None and flags is None:
-        key = ("quantize", values.dtype, fmt, getattr(out, "dtype", None), rounding, saturation, projection, profile)
-        done = _again(key, values, out, rng)
-        if done is not None:
-            return done
+    asked = ("quantize", fmt, getattr(out, "dtype", None), rounding, saturation, projection, profile)
+    key, done = _again(asked, values, out, flags, random, rng)
+    if done is not None:
+        return done
     target = catalog.format(fmt)
     rule = projection_of(target, rounding, saturation, projection, profile)
     if lazy.is_lazy(values):
@@ -234,11 +228,11 @@ def quantize(
         return lazy.apply(verb, values, fmt=target, rule=rule, random=random, rng=rng, flags=flags, out=out)
     operand = values_operand(values)
     if isinstance(out, np.ndarray):
-        asked: object = out.dtype
+        wanted: object = out.dtype
     else:
         kept = hasattr(values, "dtype") and keeps_dtype(operand.array, target)
-        asked = operand.array.dtype.newbyteorder("=") if kept else None
-    given, carrier = float_dtype(target, asked)
+        wanted = operand.array.dtype.newbyteorder("=") if kept else None
+    given, carrier = float_dtype(target, wanted)
     return _convert(operand, target, rule, given, random, rng, flags, out, carrier, key)
 
 
@@ -282,12 +276,10 @@ def cast(
     ------
     As for `encode`.
     """
-    key = None
-    if type(codes) is np.ndarray and random is None and flags is None:
-        key = ("cast", codes.dtype, target, source, rounding, saturation, projection, profile)
-        done = _again(key, codes, out, rng)
-        if done is not None:
-            return done
+    asked = ("cast", target, source, rounding, saturation, projection, profile)
+    key, done = _again(asked, codes, out, flags, random, rng)
+    if done is not None:
+        return done
     origin, goal = catalog.format(source), catalog.format(target)
     rule = projection_of(goal, rounding, saturation, projection, profile)
     if lazy.is_lazy(codes):
@@ -315,13 +307,25 @@ _jobs: dict[Hashable, _Job] = {}
 _PLAIN, _OUTPUT = 0x101, 0x501
 
 
-def _again(key: Hashable, array: Array, out: Array | None, rng: Any = None) -> Any:
-    """The result, if this was asked before and nothing about the arrays needs a thought; else None."""
+def _again(
+    asked: tuple[object, ...], array: Any, out: Any, flags: object, random: object = None, rng: Any = None
+) -> tuple[Hashable, Any]:
+    """A key for calls that ask the same, and the result if one was answered before and this one needs no thought.
+
+    No key where calls are not to be remembered, no result where this one must be looked at closely.
+    """
+    if type(array) is not np.ndarray or flags is not None or random is not None:
+        return None, None
+    key = (array.dtype, *asked)
     try:
         job = _jobs.get(key)
     except TypeError:  # what cannot be hashed is refused by name later
-        return None
-    if job is None or array.flags.num & _PLAIN != _PLAIN or not array.ndim or array.size >= SHARED_FROM:
+        return None, None
+    return key, None if job is None else _answer(job, array, out, rng)
+
+
+def _answer(job: _Job, array: Array, out: Any, rng: Any) -> Any:
+    if array.flags.num & _PLAIN != _PLAIN or not array.ndim or array.size >= SHARED_FROM:
         return None
     if job.stochastic != (rng is not None) or (job.stochastic and not (type(rng) is int and 0 <= rng < 1 << 64)):
         return None

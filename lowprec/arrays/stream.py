@@ -25,6 +25,7 @@ from lowprec.kernels.stream_params import (
     lower_encoder,
     past_caches,
     plan,
+    refuses,
     shapes,
     specialized,
 )
@@ -73,8 +74,7 @@ def conversion(source: Format, target: Format, rule: Projection, carrier: Format
     if any(stage is None for stage in stages):
         return None
     words = plan(*stages)  # type: ignore[arg-type]
-    refuses = rule.nan == "error" and rule.nan_code is None and not target.has_nan
-    return Conversion(chosen(words, False), words, refuses)
+    return Conversion(chosen(words, False), words, refuses(words))
 
 
 def chosen(words: Array, drawn: bool) -> Callable[..., int]:
@@ -93,6 +93,8 @@ def run(way: Conversion, codes: Array, out: Array, random: Array | None, rng: An
     Both as `known_to_kernels` gives them. They may be the same memory, element for element, but must not
     overlap otherwise. `random` holds an integer for each element; else `rng` gives them, or neither.
     """
+    if not codes.ndim:  # NumPy 2.2 loses what buffered iteration writes to an array without axes
+        codes, out = codes.reshape(1), out.reshape(1)
     if codes.flags.aligned and out.flags.aligned and codes.dtype.isnative:
         if codes.flags.c_contiguous and out.flags.c_contiguous:
             return _flat(way, codes.reshape(-1), out.reshape(-1), random, rng) == REFUSED

@@ -2,8 +2,9 @@
 
 A vector of operands goes through the stages that a verb asks for: read codes as binary32, round and
 encode, read the result back, encode it for the type that carries it. Formats and projections
-arrive as integers, so a new one compiles nothing; which loop they need is in them too, and the
-branches on it are the same for every element.
+arrive as integers. What branches depend on is the same for every element, and comes first in them:
+their shape. Usual shapes have kernels in which it is constant, compiled when they are first seen; all
+others share one.
 
 What is exact here rests on integers, but for two routes that use the processor's own addition or
 conversion, and they are taken only where it rounds to nearest and no operand nor result is

@@ -21,7 +21,7 @@ from lowprec.spec.projection import Projection
 
 __all__ = ["BOTH", "CUT", "DRAWN", "FIELDS", "HALF", "LIMITS", "NEAREST", "NONE", "PARITY", "PAST", "SHIFT", "SIGN"]
 __all__ += ["DECODER", "ENCODER", "NOTHING", "PROBE", "Decoder", "Encoder", "Words"]
-__all__ += ["anywhere", "lower_decoder", "lower_encoder", "past_caches", "plan", "shapes", "specialized"]
+__all__ += ["anywhere", "lower_decoder", "lower_encoder", "past_caches", "plan", "refuses", "shapes", "specialized"]
 
 Words = npt.NDArray[np.uint32]
 Word = Any
@@ -108,8 +108,8 @@ class Decoder(NamedTuple):
     infinity: Word  #: its magnitude, or all ones
 
 
-#: Words of the shapes.
-DECODER_SHAPE, ENCODER_SHAPE = 5, 11
+#: Words of the shapes: all before these.
+DECODER_SHAPE, ENCODER_SHAPE = Decoder._fields.index("mask"), Encoder._fields.index("special")
 
 _ONES = 0xFFFFFFFF
 _NEVER = (1 << 64) - 1
@@ -145,6 +145,11 @@ def past_caches(plan: Words) -> Words:
     return other
 
 
+def refuses(plan: Words) -> bool:
+    """Whether NaN operands are refused."""
+    return bool(plan[PROBE + DECODER + Encoder._fields.index("refuses")])
+
+
 def anywhere(plan: Words) -> Words:
     """The same plan with a target that does not rely on how the processor rounds."""
     other, target = plan.copy(), PROBE + DECODER
@@ -156,14 +161,14 @@ def anywhere(plan: Words) -> Words:
 def specialized(plan: Words) -> bool:
     """Whether plans of this shape are so usual that they have a kernel of their own."""
     source, target, result, carrier = shapes(plan)
-    fields = Encoder._fields.index
-    usual = [(NONE,), (SHIFT,), (FIELDS, 1, 1, 0, 0), (FIELDS, 1, 0, 0, 0)]
-    return (
-        any(source[: len(shape)] == shape for shape in usual)
-        and any(result[: len(shape)] == shape for shape in usual)
-        and (target[0] == NONE or target[fields("simple")] == 1)
-        and carrier[0] in (NONE, CUT, HALF)
-    )
+
+    def plain(shape: tuple[int, ...]) -> bool:
+        read = dict(zip(Decoder._fields, shape, strict=False))
+        odd = not read["subnormals"] or read["not_a_zero"] or read["complement"]
+        return read["route"] != FIELDS or not odd
+
+    simple = target[Encoder._fields.index("simple")] == 1
+    return plain(source) and plain(result) and (simple or target[0] == NONE) and carrier[0] in (NONE, CUT, HALF)
 
 
 def shapes(plan: Words) -> tuple[tuple[int, ...], ...]:
@@ -366,10 +371,7 @@ def lower_decoder(fmt: Format, wide: bool = False, quiet: bool = False) -> Words
     lone = not fmt.subnormals and t == 0 and fmt.emin == -127 and not wide  # 2**-127, a word of its own
     if not cut and (t > 22 or fmt.emax > 127 or (smallest < -126 and not lone)):
         return None
-    if not fmt.subnormals and t and not cut:
-        first = (fmt.emin + 127) << 23
-    else:
-        first = (1 << 22 if lone else (fmt.emin + 127) << 23) if not fmt.subnormals else 0
+    first = 0 if fmt.subnormals else 1 << 22 if lone else (fmt.emin + 127) << 23
     return _array(
         Decoder(
             route=SHIFT if cut else FIELDS,

@@ -338,11 +338,11 @@ def test_targets_are_judged_where_they_apply_and_their_rival_took_part():
 def test_above_the_limit_of_noise_every_verdict_is_that():
     """What the stream cannot do twice alike, nothing can be measured by."""
     noisy = tuple(
-        timed("stream", "yardstick", True, 1.0, 1.5, 2.0) if one.name == "stream" and one.out else one
+        timed("stream", "yardstick", True, 1.0, 2.0, 3.0) if one.name == "stream" and one.out else one
         for one in ROW.timed
     )
     row = Row(ROW.job, noisy, ROW.targets)
-    assert row.noise == pytest.approx(1 / 3)
+    assert row.noise == 0.5
     assert {said for _, _, said in row.judged()} == {"too noisy"}
     assert row.as_json()["too_noisy"]
     assert timing.verdict(1.0, 0.9, timing.NOISE_LIMIT) == "ok"
