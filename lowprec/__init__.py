@@ -10,14 +10,18 @@ import importlib
 __version__ = "0.1.0"
 
 _HOMES = {
+    "BlockArray": "lowprec.arrays.block",
+    "BlockFormat": "lowprec.spec.block",
     "Flag": "lowprec.spec.projection",
     "Format": "lowprec.spec.format",
     "Profile": "lowprec.spec.profiles",
     "Projection": "lowprec.spec.projection",
     "Rounding": "lowprec.spec.rounding",
     "Saturation": "lowprec.spec.projection",
+    "ScaleRule": "lowprec.spec.block",
     "Sign": "lowprec.spec.format",
     "Threshold": "lowprec.spec.rounding",
+    "block_formats": "lowprec.spec.catalog",
     "format": "lowprec.spec.catalog",
     "formats": "lowprec.spec.catalog",
     "get_threads": "lowprec.arrays.threads",
@@ -33,7 +37,7 @@ _HOMES = {
 }
 
 #: Names of the mappings behind the public ones.
-_MAPPINGS = {"formats": "FORMATS", "profiles": "PROFILES"}
+_MAPPINGS = {"block_formats": "BLOCK_FORMATS", "formats": "FORMATS", "profiles": "PROFILES"}
 
 __all__ = ["__version__", *_HOMES]
 

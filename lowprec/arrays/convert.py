@@ -13,7 +13,8 @@ from typing import Any, NamedTuple
 import numpy as np
 import numpy.typing as npt
 
-from lowprec.arrays import lazy, stream
+from lowprec.arrays import block, lazy, stream
+from lowprec.arrays.block import BlockArray
 from lowprec.arrays.checks import (
     UNSIGNED,
     Array,
@@ -33,6 +34,7 @@ from lowprec.kernels import convert as general
 from lowprec.kernels.params import lower_source, lower_target, may_refuse
 from lowprec.kernels.stream import DONE, magnitude_above
 from lowprec.spec import catalog
+from lowprec.spec.block import BlockFormat, ScaleRule
 from lowprec.spec.format import Format
 from lowprec.spec.profiles import Profile
 from lowprec.spec.projection import DEFAULT, Projection, Saturation
@@ -40,7 +42,7 @@ from lowprec.spec.rounding import Rounding
 
 __all__ = ["cast", "decode", "encode", "quantize"]
 
-Like = Format | str | npt.DTypeLike
+Like = Format | BlockFormat | str | npt.DTypeLike
 
 _no_random = np.empty(0, np.uint32)
 _first = np.uint64(0)
@@ -59,8 +61,11 @@ def encode(
     rng: int | np.random.Generator | None = None,
     flags: Array | None = None,
     out: Array | None = None,
+    axis: int | tuple[int, ...] | None = None,
+    rule: ScaleRule | str | None = None,
+    tensor_scale: float | None = None,
 ) -> Any:
-    """Encode real values as codes of a format.
+    """Encode real values as codes of a format, or in blocks that share a scale.
 
     Each value is rounded to the format's precision, saturated as the projection says, and
     replaced by its code. Values that the format has are encoded exactly.
@@ -71,6 +76,8 @@ def encode(
     array([126], dtype=uint8)
     >>> encode([1.03, 1.03], "e4m3fn", rounding="stochastic(8)", random=[0, 255])
     array([56, 57], dtype=uint8)
+    >>> encode([[0.5, 1.5, 3.0]], "mxfp4", axis=-1)
+    BlockArray of mxfp4, shape (1, 3), 1 block of 32 along axis 1, 3 bytes
 
     Parameters
     ----------
@@ -94,11 +101,19 @@ def encode(
         Where to put what each conversion signals: `lowprec.Flag`.
     out : array of the codes' dtype, shape (...), optional
         Where to put the codes. Untouched if the call fails.
+    axis : int or pair of int, optional
+        Of block formats: along which the blocks lie, the last by default.
+    rule : str or ScaleRule, optional
+        Of block formats: how a scale follows from a block's largest magnitude, instead of as the
+        format says. The shorthands above are for the elements.
+    tensor_scale : float, optional
+        Of block formats that have one: instead of the one that follows from the values.
 
     Returns
     -------
     codes : array of uint8, uint16 or uint32, shape (...)
         The narrowest that holds fmt.width bits; unused high bits are zero. A scalar for a scalar.
+        Of a block format a `BlockArray`.
 
     Raises
     ------
@@ -113,19 +128,24 @@ def encode(
     """
     asked = ("encode", fmt, None, rounding, saturation, projection, profile)
     key, done = _again(asked, values, out, flags, random, rng)
-    if done is not None:
+    if done is not None and axis is None and rule is None and tensor_scale is None:
         return done
+    if catalog.is_block(fmt):
+        whole = block.asked(fmt, rule, rounding, saturation, projection, profile)
+        _only_blocks(whole, values, flags, out)
+        return block.encode(values, whole, axis, tensor_scale, random, rng)
+    _no_blocks(fmt, axis, rule, tensor_scale)
     target = catalog.format(fmt)
-    rule = projection_of(target, rounding, saturation, projection, profile)
+    how = projection_of(target, rounding, saturation, projection, profile)
     if lazy.is_lazy(values):
-        verb = functools.partial(encode, fmt=target, projection=rule)
-        return lazy.apply(verb, values, fmt=target, rule=rule, random=random, rng=rng, flags=flags, out=out)
-    return _convert(values_operand(values), target, rule, code_dtype(target), random, rng, flags, out, key=key)
+        verb = functools.partial(encode, fmt=target, projection=how)
+        return lazy.apply(verb, values, fmt=target, rule=how, random=random, rng=rng, flags=flags, out=out)
+    return _convert(values_operand(values), target, how, code_dtype(target), random, rng, flags, out, key=key)
 
 
 def decode(
-    codes: npt.ArrayLike,
-    fmt: Like,
+    codes: npt.ArrayLike | BlockArray,
+    fmt: Like | None = None,
     *,
     dtype: npt.DTypeLike | None = None,
     flags: Array | None = None,
@@ -135,15 +155,19 @@ def decode(
 
     >>> decode([0, 126, 127], "e4m3fn")
     array([  0., 448.,  nan], dtype=float32)
+    >>> decode(encode([[0.6, 1.2, 2.9]], "mxfp4"))
+    array([[0.5, 1. , 3. ]], dtype=float32)
 
     Parameters
     ----------
     codes : array_like of integer, shape (...)
-        From 0 to 2**fmt.width - 1, or an array of the ml_dtypes type of this very format.
+        From 0 to 2**fmt.width - 1, or an array of the ml_dtypes type of this very format; or a
+        BlockArray, which brings its format.
     fmt : Format, str or dtype
     dtype : dtype, optional
         float16, bfloat16, float32 or float64, as long as it holds every value of the format.
-        By default float32 if it does, else float64.
+        By default float32 if it does, else float64. Of a BlockArray float32 by default, and every
+        product is rounded to it once, nearest even; float64 holds all of them.
     out : array of that dtype, shape (...), optional
 
     Returns
@@ -160,6 +184,17 @@ def decode(
     ------
     [P3109] Decode; [IEEE754] 3.4.
     """
+    if isinstance(codes, BlockArray):
+        if fmt is not None and catalog.block_format(fmt) != codes.format:
+            raise ValueError(f"these are blocks of {codes.format.name!r}, not of {str(fmt)!r}; leave the format out")
+        _only_blocks(codes.format, codes, flags, None)
+        return block.decode(codes, dtype, out)
+    if fmt is None:
+        raise TypeError("decode needs the format of codes: decode(codes, format); only a BlockArray brings its own")
+    if catalog.is_block(fmt):
+        raise TypeError(
+            f"codes of {str(fmt)!r} need their scales: decode(BlockArray(codes, scales, {str(fmt)!r}, axes=...))"
+        )
     asked = ("decode", fmt, getattr(out, "dtype", None) if dtype is None else dtype)
     key, done = _again(asked, codes, out, flags)
     if done is not None:
@@ -189,15 +224,20 @@ def quantize(
     rng: int | np.random.Generator | None = None,
     flags: Array | None = None,
     out: Array | None = None,
+    axis: int | tuple[int, ...] | None = None,
+    rule: ScaleRule | str | None = None,
+    tensor_scale: float | None = None,
 ) -> Any:
-    """Round real values to values that a format has: decode of encode, in one pass.
+    """Round real values to values that a format has: decode of encode.
 
     >>> quantize([1.1, 2.9, 500.0], "e4m3fn", saturation="finite")
     array([  1.125,   3.   , 448.   ], dtype=float32)
+    >>> quantize([[0.6, 1.2, 2.9]], "mxfp4", axis=-1)
+    array([[0.5, 1. , 3. ]], dtype=float32)
 
     Parameters
     ----------
-    values, fmt, rounding, saturation, projection, profile, random, rng, flags
+    values, fmt, rounding, saturation, projection, profile, random, rng, flags, axis, rule, tensor_scale
         As for `encode`.
     out : array of float, shape (...), optional
         May be `values` itself. Untouched if the call fails.
@@ -206,7 +246,8 @@ def quantize(
     -------
     values : array of float, shape (...)
         float16, bfloat16, float32 and float64 stay what they are where that type holds every
-        value of the format; everything else comes as from `decode`.
+        value of the format; everything else comes as from `decode`. Of block formats float64 for
+        float64, and float32 for everything else.
 
     Raises
     ------
@@ -219,13 +260,18 @@ def quantize(
     """
     asked = ("quantize", fmt, getattr(out, "dtype", None), rounding, saturation, projection, profile)
     key, done = _again(asked, values, out, flags, random, rng)
-    if done is not None:
+    if done is not None and axis is None and rule is None and tensor_scale is None:
         return done
+    if catalog.is_block(fmt):
+        whole = block.asked(fmt, rule, rounding, saturation, projection, profile)
+        _only_blocks(whole, values, flags, None)
+        return block.quantize(values, whole, axis, tensor_scale, random, rng, out)
+    _no_blocks(fmt, axis, rule, tensor_scale)
     target = catalog.format(fmt)
-    rule = projection_of(target, rounding, saturation, projection, profile)
+    how = projection_of(target, rounding, saturation, projection, profile)
     if lazy.is_lazy(values):
-        verb = functools.partial(quantize, fmt=target, projection=rule)
-        return lazy.apply(verb, values, fmt=target, rule=rule, random=random, rng=rng, flags=flags, out=out)
+        verb = functools.partial(quantize, fmt=target, projection=how)
+        return lazy.apply(verb, values, fmt=target, rule=how, random=random, rng=rng, flags=flags, out=out)
     operand = values_operand(values)
     if isinstance(out, np.ndarray):
         wanted: object = out.dtype
@@ -233,7 +279,7 @@ def quantize(
         kept = hasattr(values, "dtype") and keeps_dtype(operand.array, target)
         wanted = operand.array.dtype.newbyteorder("=") if kept else None
     given, carrier = float_dtype(target, wanted)
-    return _convert(operand, target, rule, given, random, rng, flags, out, carrier, key)
+    return _convert(operand, target, how, given, random, rng, flags, out, carrier, key)
 
 
 def cast(
@@ -286,6 +332,27 @@ def cast(
         verb = functools.partial(cast, source=origin, target=goal, projection=rule)
         return lazy.apply(verb, codes, fmt=goal, rule=rule, random=random, rng=rng, flags=flags, out=out)
     return _convert(codes_operand(codes, origin), goal, rule, code_dtype(goal), random, rng, flags, out, key=key)
+
+
+def _only_blocks(fmt: BlockFormat, values: object, flags: object, out: object) -> None:
+    """Refuse what blocks do not take."""
+    if lazy.is_lazy(values):
+        raise TypeError(
+            f"blocks of {fmt.name!r} are made of NumPy arrays: compute the {type(values).__name__} first, or use its "
+            f"map_blocks with chunks that end where blocks do"
+        )
+    for name, given in (("flags", flags), ("out", out)):
+        if given is not None:
+            raise ValueError(f"{name}= is for formats of single values, and {fmt.name!r} has blocks; leave it out")
+
+
+def _no_blocks(fmt: object, axis: object, rule: object, tensor_scale: object) -> None:
+    """Refuse what only blocks take."""
+    for name, given in (("axis", axis), ("rule", rule), ("tensor_scale", tensor_scale)):
+        if given is not None:
+            raise ValueError(
+                f"{name}= is for block formats, and {str(fmt)!r} is none; those are {', '.join(catalog.BLOCK_FORMATS)}"
+            )
 
 
 class _Job(NamedTuple):

@@ -5,15 +5,18 @@ Floor 1. Imports the standard library only.
 
 from __future__ import annotations
 
+import dataclasses
 import difflib
 import re
 from collections.abc import Mapping
 from types import MappingProxyType
 
+from lowprec.spec.block import DIVIDE, BlockFormat
 from lowprec.spec.families import finite, fixed, fn, fnuz, ieee, p3109, power_of_two
 from lowprec.spec.format import Carrier, Format, Sign
 
-__all__ = ["CARRIERS", "FORMATS", "P3109_UP_TO_8", "carrier", "format", "ml_dtypes_name"]
+__all__ = ["BLOCK_FORMATS", "CARRIERS", "FORMATS", "P3109_UP_TO_8"]
+__all__ += ["block_format", "carrier", "format", "is_block", "ml_dtypes_name"]
 
 # -- formats ----------------------------------------------------------------------------------------
 
@@ -41,7 +44,14 @@ UE4M3 = Format(
 UE5M3 = Format(name="ue5m3", exponent_bits=5, trailing_bits=3, bias=15, sign=Sign.UNSIGNED, nans=1, source="GFX1250")
 E8M0FNU = power_of_two("e8m0fnu", 8)
 
+E8M0FU = Format(
+    name="e8m0fu", exponent_bits=8, trailing_bits=0, bias=127, sign=Sign.UNSIGNED, subnormals=False, source="BFP"
+)  # a shared exponent of which every code is a number
+
 INT8F6 = fixed("int8f6", 8, 6)  # the element of MXINT8
+SM8F6 = Format(name="sm8f6", exponent_bits=0, trailing_bits=7, bias=0, source="BFP")  # sign and magnitude
+SM4F2 = Format(name="sm4f2", exponent_bits=0, trailing_bits=3, bias=0, source="BFP")
+SM2F0 = Format(name="sm2f0", exponent_bits=0, trailing_bits=1, bias=0, source="BFP")
 INT2 = fixed("int2", 2, source="ONNX")
 INT4 = fixed("int4", 4, source="ONNX")
 INT8 = fixed("int8", 8, source="ONNX")
@@ -61,6 +71,46 @@ P3109_UP_TO_8 = tuple(
     for signed in (True, False)
     for precision in range(1, width + (not signed))
     for extended in (True, False)
+)
+
+# -- block formats ----------------------------------------------------------------------------------
+
+
+def _mx(name: str, element: Format) -> BlockFormat:
+    return BlockFormat(name=name, element=element, scale=E8M0FNU, size=32, source="OCPMX")
+
+
+MXFP8_E4M3 = _mx("mxfp8_e4m3", E4M3FN)
+MXFP8_E5M2 = _mx("mxfp8_e5m2", E5M2)
+MXFP6_E2M3 = _mx("mxfp6_e2m3", E2M3FN)
+MXFP6_E3M2 = _mx("mxfp6_e3m2", E3M2FN)
+MXFP4 = _mx("mxfp4", E2M1FN)
+MXINT8 = _mx("mxint8", INT8F6)
+
+NVFP4 = BlockFormat(
+    name="nvfp4", element=E2M1FN, scale=UE4M3, size=16, rule=DIVIDE, tensor_scale="divide", source="NVFP4"
+)
+NVFP4_2D = dataclasses.replace(NVFP4, name="nvfp4_2d", size=(16, 16))
+
+FP8_BLOCK_1X128 = BlockFormat(
+    name="fp8_block_1x128", element=E4M3FN, scale=BINARY32, size=128, rule=DIVIDE, zero="one", source="DEEPSEEK"
+)
+FP8_BLOCK_128X128 = dataclasses.replace(FP8_BLOCK_1X128, name="fp8_block_128x128", size=(128, 128))
+
+
+def _shared_exponent(name: str, element: Format, source: str) -> BlockFormat:
+    return BlockFormat(name=name, element=element, scale=E8M0FU, size=16, source=source)
+
+
+MSFP12 = _shared_exponent("msfp12", SM4F2, "MSFP")
+MSFP16 = _shared_exponent("msfp16", SM8F6, "MSFP")
+BFP8 = _shared_exponent("bfp8", SM8F6, "BFP")
+BFP4 = _shared_exponent("bfp4", SM4F2, "BFP")
+BFP2 = _shared_exponent("bfp2", SM2F0, "BFP")
+
+#: Every named block format, by name.
+BLOCK_FORMATS: Mapping[str, BlockFormat] = MappingProxyType(
+    {item.name: item for item in list(globals().values()) if isinstance(item, BlockFormat)}
 )
 
 # -- carriers ---------------------------------------------------------------------------------------
@@ -137,6 +187,15 @@ _CARRIER_ALIASES = {"float64": "binary64", "double": "binary64", "fp64": "binary
 
 _AMBIGUOUS = {"e4m3", "fp8_e4m3", "f8e4m3", "fp8"}
 
+_BLOCK_ALIASES = {
+    "mxfp8_e4m3fn": MXFP8_E4M3,
+    "mxfp6_e2m3fn": MXFP6_E2M3,
+    "mxfp6_e3m2fn": MXFP6_E3M2,
+    "mxfp4_e2m1": MXFP4,
+    "mxfp4_e2m1fn": MXFP4,
+}
+_AMBIGUOUS_BLOCKS = {"mxfp8": (MXFP8_E4M3, MXFP8_E5M2), "mxfp6": (MXFP6_E2M3, MXFP6_E3M2)}
+
 _P3109_NAME = re.compile(r"binary(\d+)p(\d+)([su])([ef])")
 
 
@@ -191,9 +250,48 @@ def format(name: object) -> Format:
         )
     if spelled in CARRIERS or spelled in _CARRIER_ALIASES:
         raise ValueError(_no_target(spelled))
+    if is_block(spelled):
+        raise ValueError(f"{name!r} is a block format, whose elements share scales: see lowprec.block_formats")
     near = difflib.get_close_matches(spelled, [*FORMATS, *_ALIASES], n=3)
     hint = f"did you mean {' or '.join(repr(item) for item in near)}? " if near else ""
     raise ValueError(f"unknown format {name!r}; {hint}`lowprec formats` lists all names")
+
+
+def block_format(name: object) -> BlockFormat:
+    """The block format that a name stands for, or the block format itself.
+
+    >>> block_format("mxfp4").rule.name
+    'floor'
+
+    Raises
+    ------
+    ValueError
+        An unknown or ambiguous name.
+    TypeError
+        Something that is neither.
+    """
+    if isinstance(name, BlockFormat):
+        return name
+    if not isinstance(name, str):
+        raise TypeError(f"a block format must be a BlockFormat or a name, not {name!r}")
+    spelled = name.strip().lower()
+    if spelled in _AMBIGUOUS_BLOCKS:
+        names = " or ".join(repr(item.name) for item in _AMBIGUOUS_BLOCKS[spelled])
+        raise ValueError(f"block format {name!r} is ambiguous: use {names}")
+    found = BLOCK_FORMATS.get(spelled) or _BLOCK_ALIASES.get(spelled)
+    if found is None:
+        near = difflib.get_close_matches(spelled, [*BLOCK_FORMATS, *_BLOCK_ALIASES], n=3)
+        hint = f"did you mean {' or '.join(repr(item) for item in near)}? " if near else ""
+        raise ValueError(f"unknown block format {name!r}; {hint}There are {', '.join(BLOCK_FORMATS)}")
+    return found
+
+
+def is_block(name: object) -> bool:
+    """Whether a name, or what is given for one, means a block format."""
+    if not isinstance(name, str):
+        return isinstance(name, BlockFormat)
+    spelled = name.strip().lower()
+    return spelled in BLOCK_FORMATS or spelled in _BLOCK_ALIASES or spelled in _AMBIGUOUS_BLOCKS
 
 
 def carrier(name: object) -> Format | None:

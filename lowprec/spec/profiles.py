@@ -15,20 +15,23 @@ from dataclasses import dataclass, field, replace
 from types import MappingProxyType
 
 from lowprec.spec import catalog
+from lowprec.spec.block import BlockFormat
 from lowprec.spec.families import p3109
 from lowprec.spec.format import Format, Sign
 from lowprec.spec.projection import Projection, Saturation
-from lowprec.spec.rounding import AWAY_FROM_ZERO, NEAREST_AWAY, stochastic
+from lowprec.spec.rounding import AWAY_FROM_ZERO, NEAREST_AWAY, NEAREST_ZERO, stochastic
 
 __all__ = ["PROFILES", "Profile", "profile"]
 
 
 @dataclass(frozen=True)
 class Profile:
-    """A named stack, the versions it is true of, and how it projects onto each of its formats.
+    """A named stack, the versions it is true of, how it projects onto its formats and what its blocks are.
 
     >>> profile("ocp_sat").projection(catalog.E4M3FN)
     Projection(saturation='finite')
+    >>> profile("torchao_even").block(catalog.MXFP4).rule.name
+    'even'
 
     Parameters
     ----------
@@ -36,6 +39,8 @@ class Profile:
     versions : str
         The release or document that it was read from or tested against.
     formats : mapping of Format to Projection
+    blocks : mapping of BlockFormat to BlockFormat
+        What the catalog's block formats are in this stack.
     source : str
         Key in docs/references.md.
     """
@@ -44,6 +49,7 @@ class Profile:
     versions: str
     formats: Mapping[Format, Projection] = field(hash=False)
     source: str = ""
+    blocks: Mapping[BlockFormat, BlockFormat] = field(hash=False, default_factory=dict)
 
     def projection(self, fmt: Format) -> Projection:
         """How the stack projects onto a format.
@@ -55,9 +61,23 @@ class Profile:
         """
         fmt = catalog.format(fmt)
         if fmt not in self.formats:
-            names = ", ".join(known.name for known in itertools.islice(self.formats, 40))
+            names = ", ".join(known.name for known in itertools.islice(self.formats, 40)) or "blocks alone"
             raise ValueError(f"profile {self.name!r} does not say how to convert to {fmt.name!r}; it has {names}")
         return self.formats[fmt]
+
+    def block(self, fmt: BlockFormat) -> BlockFormat:
+        """What a block format is in this stack.
+
+        Raises
+        ------
+        ValueError
+            A block format that it does not have.
+        """
+        fmt = catalog.block_format(fmt)
+        if fmt not in self.blocks:
+            names = ", ".join(known.name for known in self.blocks) or "no block formats"
+            raise ValueError(f"profile {self.name!r} does not say what {fmt.name!r} is; it has {names}")
+        return self.blocks[fmt]
 
     def __str__(self) -> str:
         return self.name
@@ -211,6 +231,95 @@ def _unit_scaling(fmt: Format) -> Projection:
     )
 
 
+# -- blocks -----------------------------------------------------------------------------------------
+
+_MXFP = (catalog.MXFP8_E4M3, catalog.MXFP8_E5M2, catalog.MXFP6_E2M3, catalog.MXFP6_E3M2, catalog.MXFP4)
+_MX = (*_MXFP, catalog.MXINT8)
+
+#: What a NaN without payload becomes when torchao rounds it like a number, in formats without NaN.
+_TORCHAO_NANS = {catalog.E2M3FN: 0x0C, catalog.E3M2FN: 0x0E, catalog.E2M1FN: 0x03}
+
+
+def _torchao(rule: str, **fields: object) -> dict[BlockFormat, BlockFormat]:
+    """Elements are divided by the scale as a normal binary32 number, which code 0 is not."""
+    return {
+        fmt: replace(
+            fmt,
+            rule=rule,  # type: ignore[arg-type]
+            elements=replace(_FINITE, nan_code=_TORCHAO_NANS.get(fmt.element)),
+            source="TORCHAO",
+            **({"smallest_divides_as": 2.0**-126, "nan": "scale", "infinity": "power"} | fields),  # type: ignore[arg-type]
+        )
+        for fmt in _MXFP
+    }
+
+
+def _changed(formats: Iterable[BlockFormat], **fields: object) -> dict[BlockFormat, BlockFormat]:
+    return {fmt: replace(fmt, **fields) for fmt in formats}  # type: ignore[arg-type]
+
+
+_TORCHAO_NVFP4 = _changed(
+    [catalog.NVFP4],
+    arithmetic="reciprocals",
+    min_scale=2.0**-6,
+    zero="rule",
+    nan="all",
+    infinity="largest",
+    # The NaN of the scale carries a payload, which rounds up.
+    elements=replace(_FINITE, nan_code=4),
+    source="TORCHAO",
+)
+
+_TRANSFORMER_ENGINE = {
+    **_changed(
+        (catalog.MXFP8_E4M3, catalog.MXFP8_E5M2),
+        rule="rceil",
+        elements=replace(_FINITE, nan_code=0x7F),
+        nan="elements",
+        infinity="largest",
+        source="TRANSFORMER_ENGINE",
+    ),
+    **_changed(
+        (catalog.NVFP4, catalog.NVFP4_2D),
+        tensor_scale="reciprocal",
+        arithmetic="reciprocal",
+        source="TRANSFORMER_ENGINE",
+    ),
+}
+
+_MODELOPT = {
+    **_changed([catalog.MXFP8_E4M3], rule="rceil", arithmetic="product", source="MODELOPT"),
+    **_changed(
+        [catalog.MXFP4],
+        rule="rceil",
+        arithmetic="product",
+        elements=replace(_FINITE, rounding=NEAREST_ZERO),
+        source="MODELOPT",
+    ),
+    **_changed([catalog.NVFP4], arithmetic="product", min_scale=2.0**-9, zero="one", source="MODELOPT"),
+}
+
+_MICROXCALING = _changed(
+    _MX,
+    elements=replace(_FINITE, rounding=NEAREST_AWAY, symmetric=True),
+    scales=_NONE,
+    source="MICROXCALING",
+)
+
+_P3109_BLOCKS = _changed(
+    (*_MX, catalog.NVFP4),
+    rule="project",
+    tensor_scale="none",
+    scales=replace(_FINITE, zero="smallest"),
+    zero="rule",
+    nan="elements",
+    infinity="elements",
+    source="P3109",
+)
+
+_OCP = {fmt: fmt for fmt in catalog.BLOCK_FORMATS.values()}
+
+
 #: Every profile, by name.
 PROFILES: Mapping[str, Profile] = MappingProxyType(
     {
@@ -243,7 +352,27 @@ PROFILES: Mapping[str, Profile] = MappingProxyType(
             ),
             Profile("arm_fp8", "FEAT_FP8 with FPMR.OSC = 0 and NSCALE = 0; never run", _ARM, "ARM"),
             Profile("arm_fp8_sat", "FEAT_FP8 with FPMR.OSC = 1 and NSCALE = 0; never run", _ARM_SAT, "ARM"),
-            Profile("p3109", "interim report 4.0, a draft", _P3109(), "P3109"),
+            Profile("p3109", "interim report 4.0, a draft", _P3109(), "P3109", _P3109_BLOCKS),
+            Profile("ocp", "MX 1.0, and what it leaves open as this catalog has it", {}, "OCPMX", _OCP),
+            Profile("torchao_floor", "0.18.0, eager, on CPUs", {}, "TORCHAO", _torchao("floor")),
+            Profile("torchao_ceil", "0.18.0, eager, on CPUs", {}, "TORCHAO", _torchao("ceil")),
+            Profile("torchao_even", "0.18.0, eager, on CPUs", {}, "TORCHAO", _torchao("even")),
+            Profile(
+                "torchao_rceil",
+                "0.18.0, eager, on CPUs, but for the binary32 logarithm that it takes",
+                {},
+                "TORCHAO",
+                _torchao("rceil", arithmetic="product", smallest_divides_as=1.0, nan="all", infinity="largest"),
+            ),
+            Profile("torchao_nvfp4", "0.18.0, eager, on CPUs", {}, "TORCHAO", _TORCHAO_NVFP4),
+            Profile(
+                "transformer_engine",
+                "August 2026: its NVFP4 reference in Python, finite values; MXFP8 from its kernels, never run",
+                {},
+                "TRANSFORMER_ENGINE",
+                _TRANSFORMER_ENGINE,
+            ),
+            Profile("modelopt", "August 2026, finite values", {}, "MODELOPT", _MODELOPT),
             Profile(
                 "microxcaling",
                 "1.1.0, elements of blocks with round=nearest, the default",
@@ -255,6 +384,7 @@ PROFILES: Mapping[str, Profile] = MappingProxyType(
                     catalog.INT8F6: replace(_PROPAGATE, rounding=NEAREST_AWAY, symmetric=True),
                 },
                 "MICROXCALING",
+                _MICROXCALING,
             ),
             Profile(
                 "unit_scaling",

@@ -1,0 +1,568 @@
+"""Arrays in block formats: codes of elements, codes of scales, and the verbs between them and values.
+
+The kernels of `block_stream` serve what they can, the general one all the rest.
+
+Floor 3.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+import math
+import operator
+from collections.abc import Iterable
+from dataclasses import dataclass
+from fractions import Fraction
+from typing import Any, NamedTuple
+
+import numpy as np
+import numpy.typing as npt
+
+from lowprec.arrays.checks import (
+    FLOATS,
+    Array,
+    Operand,
+    code_dtype,
+    codes_operand,
+    output,
+    projection as projection_of,
+    values_operand,
+)
+from lowprec.arrays.packing import pack, swizzle, unpack as unpack_codes, unswizzle
+from lowprec.arrays.random import integers_for, key_of, random_bits
+from lowprec.kernels import block as general
+from lowprec.kernels.block_params import lower_block, lower_tensor
+from lowprec.kernels.params import Params, lower_source, lower_target
+from lowprec.spec import catalog
+from lowprec.spec.block import BlockFormat, ScaleRule, rule as rule_of
+from lowprec.spec.format import Sign
+from lowprec.spec.profiles import Profile, profile as profile_of
+from lowprec.spec.projection import DEFAULT, Projection, Saturation
+from lowprec.spec.rounding import Rounding
+
+__all__ = ["BlockArray", "asked", "axes_of", "decode", "encode", "quantize"]
+
+_NO_RANDOM = np.empty(0, np.uint32)
+
+#: Elements that the general kernel is given at a time.
+_PART = 1 << 16
+
+
+@dataclass(frozen=True, eq=False, repr=False)
+class BlockArray:
+    """An array in a block format: a code for each element, and one for the scale of each block.
+
+    >>> import lowprec as lp
+    >>> lp.encode([[1.0, 2.0, 3.0, 448.0]], "mxfp8_e4m3")
+    BlockArray of mxfp8_e4m3, shape (1, 4), 1 block of 32 along axis 1, 5 bytes
+    >>> lp.encode([[1.0, 2.0, 3.0, 448.0]], "mxfp8_e4m3").scales
+    array([[127]], dtype=uint8)
+
+    Parameters
+    ----------
+    codes : array of uint8, uint16 or uint32, shape (...)
+        Codes of the elements, one for each value.
+    scales : array of uint8, uint16 or uint32
+        Codes of the scales: shape (...), but along the axes of the blocks as many as there are blocks.
+    format : BlockFormat or str
+    axes : int or tuple of int
+        Along which the blocks lie: as many as the format has sizes. The last by default.
+    tensor_scale : float, optional
+        The binary32 number that multiplies everything, where the format has one.
+
+    Raises
+    ------
+    ValueError
+        Shapes that do not fit each other, or numbers that are no codes.
+
+    Source
+    ------
+    [OCPMX] 5; [NVFP4].
+    """
+
+    codes: Array
+    scales: Array
+    format: BlockFormat
+    axes: tuple[int, ...] = ()
+    tensor_scale: np.float32 | None = None
+
+    def __post_init__(self) -> None:
+        fmt = catalog.block_format(self.format)
+        codes, scales = codes_operand(self.codes, fmt.element).codes, codes_operand(self.scales, fmt.scale).codes
+        axes = axes_of(fmt, self.axes if self.axes != () else None, codes.ndim)
+        wanted = _grid(codes.shape, axes, fmt)
+        if scales.shape != wanted:
+            raise ValueError(
+                f"scales of {fmt.name!r} have shape {scales.shape}, but codes of shape {codes.shape} in blocks of "
+                f"{_spelled_sizes(fmt)} along {_spelled_axes(axes)} need {wanted}"
+            )
+        for name, value in (("format", fmt), ("codes", codes), ("scales", scales), ("axes", axes)):
+            object.__setattr__(self, name, value)
+        object.__setattr__(self, "tensor_scale", _tensor_scale(fmt, self.tensor_scale))
+
+    @property
+    def shape(self) -> tuple[int, ...]:
+        """Of the values."""
+        return self.codes.shape
+
+    @property
+    def nbytes(self) -> int:
+        """Bytes that it takes when packed: codes without gaps, scales, and the tensor's scale."""
+        fmt = self.format
+        bits = self.codes.size * fmt.element.width
+        return -(-bits // 8) + self.scales.nbytes + (4 if self.tensor_scale is not None else 0)
+
+    def values(self, dtype: npt.DTypeLike | None = None) -> Array:
+        """The values, as `lowprec.decode` gives them.
+
+        >>> import lowprec as lp
+        >>> lp.encode([1.0, 2.2, 3.0], "mxfp4").values()
+        array([1., 2., 3.], dtype=float32)
+
+        Parameters
+        ----------
+        dtype : dtype, optional
+            float32 by default, each product rounded once; float64 holds every product.
+        """
+        return decode(self, dtype=dtype)
+
+    def __array__(self, dtype: Any = None, copy: bool | None = None) -> Array:
+        if copy is False:
+            raise ValueError("the values of a BlockArray are computed, never a view; leave out copy=False")
+        return self.values() if dtype is None else self.values().astype(dtype)
+
+    def __getitem__(self, key: Any) -> BlockArray:
+        """A part that begins and ends where blocks do: slices and integers, and none through a block.
+
+        >>> import numpy as np, lowprec as lp
+        >>> lp.encode(np.ones((4, 96), np.float32), "mxfp4")[1, 32:]
+        BlockArray of mxfp4, shape (64,), 2 blocks of 32 along axis 0, 34 bytes
+        """
+        keys, ndim = key if isinstance(key, tuple) else (key,), self.codes.ndim
+        if sum(item is Ellipsis for item in keys) > 1:
+            raise IndexError("an index can only have a single ellipsis ('...')")
+        if Ellipsis in keys:
+            place = keys.index(Ellipsis)
+            keys = (*keys[:place], *[slice(None)] * (ndim - len(keys) + 1), *keys[place + 1 :])
+        if len(keys) > ndim:
+            raise IndexError(f"too many indices: a BlockArray of shape {self.shape} has {ndim} axes")
+        keys = (*keys, *[slice(None)] * (ndim - len(keys)))
+        sizes = dict(zip(self.axes, self.format.sizes, strict=True))
+        elements, blocks = [], []
+        for axis, item in enumerate(keys):
+            if not isinstance(item, slice) and not hasattr(item, "__index__"):
+                raise TypeError(f"a BlockArray is indexed by integers and slices, not by {item!r}; use .values()[...]")
+            elements.append(item)
+            blocks.append(self._blocks(axis, item, sizes[axis]) if axis in sizes else item)
+        gone = [axis for axis, item in enumerate(keys) if not isinstance(item, slice)]
+        axes = tuple(axis - sum(other < axis for other in gone) for axis in self.axes)
+        return dataclasses.replace(
+            self, codes=self.codes[tuple(elements)], scales=self.scales[tuple(blocks)], axes=axes
+        )
+
+    def _blocks(self, axis: int, item: Any, size: int) -> slice:
+        """The blocks that a slice along one of the axes of blocks takes."""
+        length = self.shape[axis]
+        if not isinstance(item, slice):
+            raise IndexError(
+                f"index {item} along axis {axis} would take one element out of a block of {size}; use .values()[...]"
+            )
+        start, stop, step = item.indices(length)
+        stop = max(start, stop)
+        if step != 1 or start % size or (stop % size and stop != length):
+            raise IndexError(
+                f"{start}:{stop}{f':{step}' if step != 1 else ''} along axis {axis} cuts through blocks of {size}: "
+                f"begin and end at multiples of {size}, in steps of 1, or use .values()[...]"
+            )
+        return slice(start // size, -(-stop // size))
+
+    # -- layouts --------------------------------------------------------------------------------
+
+    def packed(self) -> Array:
+        """The codes without gaps, along the last axis of the blocks.
+
+        Codes of 4 bits two in a byte, the first in the low half; of 6 bits four in three bytes, the
+        lowest bits first; of 8 bits and more as they are. Missing ones at the end are zeros.
+
+        >>> import lowprec as lp
+        >>> lp.encode([1.0, 2.0, 4.0], "mxfp4").packed()
+        array([66,  6], dtype=uint8)
+        """
+        return pack(self.codes, self.format.element, axis=self.axes[-1])
+
+    @classmethod
+    def unpack(
+        cls,
+        packed: npt.ArrayLike,
+        scales: npt.ArrayLike,
+        format: BlockFormat | str,
+        *,
+        axes: int | tuple[int, ...] | None = None,
+        size: int | None = None,
+        tensor_scale: float | None = None,
+    ) -> BlockArray:
+        """The array whose `packed` codes these are.
+
+        >>> import numpy as np
+        >>> BlockArray.unpack(np.array([66, 6], np.uint8), [127], "mxfp4", size=3).values()
+        array([1., 2., 4.], dtype=float32)
+
+        Parameters
+        ----------
+        packed, scales : array_like of integer
+        format : BlockFormat or str
+        axes : int or tuple of int, optional
+        size : int, optional
+            How many codes there are along the last axis of the blocks; as many as fit by default.
+        tensor_scale : float, optional
+        """
+        fmt, array = catalog.block_format(format), np.asarray(packed)
+        axes = axes_of(fmt, axes, array.ndim)
+        codes = unpack_codes(array, fmt.element, axis=axes[-1], size=size)
+        return cls(codes, scales, fmt, axes, tensor_scale)  # type: ignore[arg-type]
+
+    def swizzled(self) -> Array:
+        """The scales in the layout that tensor cores read: tiles of 128 rows and 4 columns, flat.
+
+        The last axis is that of the columns, all others together are rows; what a tile lacks is 0.
+
+        Source
+        ------
+        [CUBLAS] 1-D block scaling factors layout.
+        """
+        return swizzle(self.scales)
+
+    @staticmethod
+    def unswizzle(swizzled: npt.ArrayLike, shape: tuple[int, ...]) -> Array:
+        """The scales of that shape whose `swizzled` layout this is."""
+        return unswizzle(swizzled, shape)
+
+    def __repr__(self) -> str:
+        count = self.scales.size
+        parts = [f"shape {self.shape}", f"{count:,} block{'' if count == 1 else 's'} of {_spelled_sizes(self.format)}"]
+        parts[-1] += f" along {_spelled_axes(self.axes)}"
+        if self.tensor_scale is not None:
+            parts.append(f"tensor scale {float(self.tensor_scale):.9g}")
+        return f"BlockArray of {self.format.name}, {', '.join(parts)}, {self.nbytes:,} bytes"
+
+
+# -- verbs -------------------------------------------------------------------------------------------
+
+
+def encode(
+    values: npt.ArrayLike,
+    fmt: BlockFormat,
+    axis: int | Iterable[int] | None = None,
+    tensor_scale: float | None = None,
+    random: object = None,
+    rng: object = None,
+) -> BlockArray:
+    """Values in blocks: `lowprec.encode` with a block format comes here."""
+    operand = values_operand(values)
+    shape = operand.array.shape
+    axes = axes_of(fmt, axis, len(shape))
+    grid = _grid(shape, axes, fmt)
+    tensor = _tensor_of(operand, fmt, tensor_scale)
+    words, scale_words = _random(fmt, shape, grid, random, rng)
+    codes, scales = np.empty(shape, code_dtype(fmt.element)), np.empty(grid, code_dtype(fmt.scale))
+    _generally(operand, fmt, axes, tensor, codes, scales, words, scale_words, None)
+    return BlockArray(codes, scales, fmt, axes, tensor.value)
+
+
+def decode(blocks: BlockArray, dtype: npt.DTypeLike | None = None, out: Array | None = None) -> Array:
+    """The values of a BlockArray: `lowprec.decode` of one comes here."""
+    fmt = blocks.format
+    wanted = np.dtype(np.float32 if dtype is None else dtype)
+    carrier = next((known for name, known in FLOATS if name == wanted), None)
+    if carrier is None:
+        raise TypeError(f"values are given as float16, bfloat16, float32 or float64, not {wanted}")
+    bits = fmt.element.precision + fmt.scale.precision + (24 if blocks.tensor_scale is not None else 0)
+    if bits > 64:
+        raise ValueError(f"products of {fmt.name!r} have up to {bits} significant bits; lowprec computes with 64")
+    place = output(out, wanted, blocks.shape, f"values of {fmt.name!r}")
+    result = np.empty(blocks.shape, wanted)
+    flat = result.reshape(-1).view(f"u{wanted.itemsize}")
+    tensor = Fraction(1) if blocks.tensor_scale is None else Fraction(float(blocks.tensor_scale))
+    words = lower_tensor(tensor, Fraction(1))
+    codes, scales = np.ascontiguousarray(blocks.codes).reshape(-1), np.ascontiguousarray(blocks.scales).reshape(-1)
+    for ids, places in _parts(blocks.shape, blocks.axes, fmt, None):
+        part = np.empty(places.size, flat.dtype)
+        general.decode_blocks(
+            codes[places].reshape(-1), lower_source(fmt.element), places.shape[1], scales[ids],
+            lower_source(fmt.scale), words, part, lower_target(carrier, DEFAULT),
+        )  # fmt: skip
+        flat[places.reshape(-1)] = part
+    if place is None:
+        return result
+    place[...] = result
+    return place
+
+
+def quantize(
+    values: npt.ArrayLike,
+    fmt: BlockFormat,
+    axis: int | Iterable[int] | None = None,
+    tensor_scale: float | None = None,
+    random: object = None,
+    rng: object = None,
+    out: Array | None = None,
+) -> Array:
+    """Values rounded to those of blocks: `lowprec.quantize` with a block format comes here."""
+    array = np.asarray(values) if isinstance(values, np.ndarray) else values
+    kept = np.float64 if getattr(array, "dtype", None) == np.float64 else np.float32
+    if out is not None:
+        place = output(out, np.dtype(kept), np.shape(array), f"values of {fmt.name!r}")
+        assert place is not None
+        place[...] = decode(encode(array, fmt, axis, tensor_scale, random, rng), kept)
+        return place
+    return decode(encode(array, fmt, axis, tensor_scale, random, rng), kept)
+
+
+# -- arguments ---------------------------------------------------------------------------------------
+
+
+def asked(
+    name: object,
+    rule: ScaleRule | str | None,
+    rounding: Rounding | str | None,
+    saturation: Saturation | str | None,
+    projection: Projection | None,
+    profile: Profile | str | None,
+) -> BlockFormat:
+    """The block format that the keywords of a verb ask for."""
+    fmt = catalog.block_format(name)
+    given = {"rule": rule, "projection": projection, "rounding": rounding, "saturation": saturation}
+    if profile is not None:
+        others = [f"{key}=" for key, value in given.items() if value is not None]
+        if others:
+            raise ValueError(
+                f"profile={str(profile)!r} and {' and '.join(others)} both say what {fmt.name!r} is; give one of them, "
+                f"for instance dataclasses.replace(lowprec.profiles[{str(profile)!r}].block({fmt.name!r}), ...)"
+            )
+        return profile_of(profile).block(fmt)
+    if rule is not None:
+        fmt = dataclasses.replace(fmt, rule=rule_of(rule))
+    if projection is not None or rounding is not None or saturation is not None:
+        alone = projection_of(fmt.element, rounding, saturation, projection, None)
+        if projection is None:  # what the shorthands leave open is the block format's
+            changed = {key: given[key] for key in ("rounding", "saturation") if given[key] is not None}
+            alone = dataclasses.replace(fmt.elements, **changed)  # type: ignore[arg-type]
+        fmt = dataclasses.replace(fmt, elements=alone)
+    return fmt
+
+
+def axes_of(fmt: BlockFormat, axis: int | Iterable[int] | None, ndim: int) -> tuple[int, ...]:
+    """The axes that the blocks of a format lie along, none of them negative; the last ones by default."""
+    count = len(fmt.sizes)
+    if axis is None:
+        axes: tuple[int, ...] = tuple(range(-count, 0))
+    else:
+        items = axis if isinstance(axis, Iterable) else (axis,)
+        if not all(hasattr(item, "__index__") and not isinstance(item, bool) for item in items):
+            raise TypeError(f"axis must be an integer or a tuple of them, not {axis!r}")
+        axes = tuple(map(operator.index, items))
+    if len(axes) != count:
+        raise ValueError(f"blocks of {fmt.name!r} lie along {_count_axes(count)}, and axis={axis!r} names {len(axes)}")
+    if any(not -ndim <= item < ndim for item in axes):
+        said = "the last of them" if axis is None else f"axis={axis!r}"
+        raise ValueError(f"blocks of {fmt.name!r} need {_count_axes(count)}: {said} is not in an array with {ndim}")
+    axes = tuple(item % ndim for item in axes)
+    if len(set(axes)) != count:
+        raise ValueError(f"axis={axis!r} names an axis twice; blocks of {fmt.name!r} lie along two")
+    return axes
+
+
+def _count_axes(count: int) -> str:
+    return "one axis" if count == 1 else "two axes"
+
+
+def _grid(shape: tuple[int, ...], axes: tuple[int, ...], fmt: BlockFormat) -> tuple[int, ...]:
+    """The shape of the scales."""
+    sizes = dict(zip(axes, fmt.sizes, strict=True))
+    return tuple(-(-length // sizes.get(axis, 1)) for axis, length in enumerate(shape))
+
+
+def _spelled_sizes(fmt: BlockFormat) -> str:
+    return "x".join(map(str, fmt.sizes))
+
+
+def _spelled_axes(axes: tuple[int, ...]) -> str:
+    return f"axis {axes[0]}" if len(axes) == 1 else f"axes {axes[0]} and {axes[1]}"
+
+
+class _Tensor(NamedTuple):
+    """The scale of a whole tensor: as it is kept, and as kernels take it."""
+
+    value: np.float32 | None
+    words: Params
+    scale: Fraction
+
+
+def _tensor_scale(fmt: BlockFormat, given: object) -> np.float32 | None:
+    """A tensor's scale as it is given, checked."""
+    if fmt.tensor_scale == "none":
+        if given is not None:
+            raise ValueError(f"tensor_scale={given!r} is for formats that have one, and {fmt.name!r} has none")
+        return None
+    if given is None:
+        raise ValueError(f"{fmt.name!r} has a scale of the whole tensor; give tensor_scale=, 1.0 if there is none")
+    try:
+        value = np.float32(given)  # type: ignore[arg-type]
+    except (TypeError, ValueError):
+        raise TypeError(f"tensor_scale must be a number, not {given!r}") from None
+    if np.ndim(value) or not 0 < value < np.inf:
+        raise ValueError(f"tensor_scale={given!r} must be one positive number that float32 holds")
+    return value
+
+
+def _tensor_of(operand: Operand, fmt: BlockFormat, given: object) -> _Tensor:
+    """The tensor's scale that is given, or that follows from its values."""
+    if fmt.tensor_scale == "none" or given is not None:
+        value = _tensor_scale(fmt, given)
+        scale = Fraction(1) if value is None else Fraction(float(value))
+        inverse = _numbers(scale, Fraction(1), True)[1]
+        return _Tensor(value, lower_tensor(scale, inverse), scale)
+    amax = _amax(operand)
+    scale, inverse = Fraction(1), Fraction(1)
+    if amax:
+        most = Fraction(fmt.element.max_finite) * Fraction(fmt.scale.max_finite)
+        scale, inverse = _numbers(amax, most, fmt.tensor_scale == "reciprocal")
+    return _Tensor(np.float32(float(scale)), lower_tensor(scale, inverse), scale)
+
+
+def _numbers(amax: Fraction, most: Fraction, by_inverse: bool) -> tuple[Fraction, Fraction]:
+    """The scale and its inverse."""
+    parts = [part for number in (amax, most) for part in _scaled(number)]
+    made = general.tensor_numbers(
+        np.uint64(parts[0]), np.int64(parts[1]), np.uint64(parts[2]), np.int64(parts[3]), by_inverse
+    )
+    scale, scale_exponent, inverse, inverse_exponent = map(int, made)
+    return scale * Fraction(2) ** scale_exponent, inverse * Fraction(2) ** inverse_exponent
+
+
+def _scaled(number: Fraction) -> tuple[int, int]:
+    """Significand, odd, and exponent."""
+    significand = number.numerator
+    zeros = (significand & -significand).bit_length() - 1
+    return significand >> zeros, zeros + 1 - number.denominator.bit_length()
+
+
+def _amax(operand: Operand) -> Fraction:
+    """The largest magnitude among the finite values of an array."""
+    codes, fmt = operand.codes, operand.fmt
+    if not codes.size:
+        return Fraction(0)
+    if fmt.sign is Sign.TWOS_COMPLEMENT:
+        array = operand.array
+        largest = max(int(array.max()), -int(array.min()))
+    else:
+        magnitudes = codes & codes.dtype.type(((1 << fmt.width) - 1) & ~fmt.sign_code)
+        finite = magnitudes <= fmt.max_magnitude
+        largest = int(magnitudes.max(where=finite, initial=0))
+        if not finite.any():
+            return Fraction(0)
+    significand, exponent = fmt.scaled(largest)
+    return significand * Fraction(2) ** exponent
+
+
+def _random(
+    fmt: BlockFormat, shape: tuple[int, ...], grid: tuple[int, ...], random: object, rng: object
+) -> tuple[npt.NDArray[np.uint32], npt.NDArray[np.uint32]]:
+    """The random integers of elements, and of scales: by their places, in streams 0 and 1 of one key."""
+    elements, scales = fmt.elements.rounding, fmt.scales.rounding
+    scale_words = _NO_RANDOM
+    if scales.bits:
+        if rng is None:
+            raise ValueError(f"scales of {fmt.name!r} are rounded by {scales} and need rng=; random= is for elements")
+        rng = key_of(rng)
+        scale_words = random_bits(grid, rng, scales.bits, stream=1).reshape(-1)
+        rng = rng if elements.bits else None
+    return integers_for(elements, fmt.element, shape, random, rng), scale_words
+
+
+# -- the general kernel ------------------------------------------------------------------------------
+
+
+def _parts(
+    shape: tuple[int, ...], axes: tuple[int, ...], fmt: BlockFormat, blocks: npt.NDArray[np.intp] | None
+) -> Iterable[tuple[Array, Array]]:
+    """Blocks by number, some at a time, with the places of their elements: shape (blocks, elements of one).
+
+    Blocks at the end that lack elements have the last one several times.
+    """
+    grid, sizes = _grid(shape, axes, fmt), dict(zip(axes, fmt.sizes, strict=True))
+    each = math.prod(fmt.sizes)
+    ids = np.arange(math.prod(grid)) if blocks is None else blocks
+    step = max(1, _PART // each)
+    for start in range(0, ids.size, step):
+        some = ids[start : start + step]
+        places = np.zeros((some.size,) + (1,) * len(axes), np.intp)
+        for axis, first in enumerate(np.unravel_index(some, grid)):
+            stride = math.prod(shape[axis + 1 :])
+            if axis in sizes:
+                along = [1] * (1 + len(axes))
+                along[1 + axes.index(axis)] = sizes[axis]
+                offsets = first[:, None] * sizes[axis] + np.arange(sizes[axis])
+                offsets = np.minimum(offsets, shape[axis] - 1)
+                places = places + (offsets * stride).reshape(some.size, *along[1:])
+            else:
+                places = places + (first * stride).reshape((some.size,) + (1,) * len(axes))
+        yield some, places.reshape(some.size, each)
+
+
+def _generally(
+    operand: Operand,
+    fmt: BlockFormat,
+    axes: tuple[int, ...],
+    tensor: _Tensor,
+    codes: Array,
+    scales: Array,
+    random: npt.NDArray[np.uint32],
+    scale_random: npt.NDArray[np.uint32],
+    blocks: npt.NDArray[np.intp] | None,
+) -> None:
+    """Blocks, all or those of these numbers, by the kernel that knows every format and policy."""
+    shape = operand.array.shape
+    given = np.ascontiguousarray(operand.codes, operand.codes.dtype.newbyteorder("=")).reshape(-1)
+    flat, flat_scales = codes.reshape(-1), scales.reshape(-1)
+    flush = fmt.elements.subnormals in ("flush_operands", "flush_both")
+    words = (
+        lower_target(fmt.element, fmt.elements),
+        lower_target(fmt.scale, fmt.scales),
+        lower_source(fmt.scale),
+        lower_block(fmt),
+        tensor.words,
+    )
+    element_words, scale_words, scale_source, rule_words, tensor_words = words
+    for ids, places in _parts(shape, axes, fmt, blocks):
+        made, made_scales = np.zeros(places.size, codes.dtype), np.zeros(ids.size, scales.dtype)
+        refused, first, refused_scales, first_scale = general.convert_blocks(
+            given[places].reshape(-1), lower_source(operand.fmt, flush), places.shape[1],
+            made, element_words, made_scales, scale_words, scale_source, rule_words, tensor_words,
+            random[places].reshape(-1) if random.size else random,
+            scale_random[ids] if scale_random.size else scale_random,
+        )  # fmt: skip
+        if refused:
+            _refuse(operand, fmt, int(places.reshape(-1)[first]))
+        if refused_scales:
+            _refuse_scale(fmt, ids[first_scale], scales.shape)
+        flat[places.reshape(-1)] = made
+        flat_scales[ids] = made_scales
+
+
+def _refuse(operand: Operand, fmt: BlockFormat, first: int) -> None:
+    place = tuple(int(i) for i in np.unravel_index(first, operand.array.shape))
+    raise ValueError(
+        f"cannot encode the value {operand.array[place]} at index {place} as an element of {fmt.name!r}: "
+        f"{fmt.element.name!r} has no code for it. Replace it, or say what becomes of it with the block format's "
+        f"nan= or elements="
+    )
+
+
+def _refuse_scale(fmt: BlockFormat, block: int, grid: tuple[int, ...]) -> None:
+    place = tuple(int(i) for i in np.unravel_index(block, grid))
+    raise ValueError(
+        f"cannot encode NaN or infinite values in blocks of {fmt.name!r}, whose scales ({fmt.scale.name!r}) have no "
+        f"NaN code; the first such block is {place}. Replace them, or say what becomes of them with the block format's "
+        f"nan= and infinity="
+    )

@@ -1,0 +1,177 @@
+"""Codes without gaps, and scales in tiles: layouts that checkpoints and tensor cores use.
+
+Floor 3.
+"""
+
+from __future__ import annotations
+
+import math
+
+import numpy as np
+import numpy.typing as npt
+
+from lowprec.arrays.checks import Array, code_dtype
+from lowprec.spec.format import Format
+
+__all__ = ["pack", "swizzle", "unpack", "unswizzle"]
+
+#: Rows and columns of a tile of scales, and rows that lie side by side in it.
+_ROWS, _COLUMNS, _BESIDE = 128, 4, 32
+
+
+def pack(codes: Array, fmt: Format, axis: int = -1) -> Array:
+    """Codes of 2, 4 or 6 bits without gaps along an axis, the first in the lowest bits; others as they are.
+
+    >>> from lowprec.spec.catalog import E2M1FN, E3M2FN
+    >>> pack(np.array([1, 2, 3], np.uint8), E2M1FN)
+    array([33,  3], dtype=uint8)
+    >>> pack(np.array([1, 2, 3, 4], np.uint8), E3M2FN)
+    array([129,  48,  16], dtype=uint8)
+
+    Parameters
+    ----------
+    codes : array of uint8, shape (...)
+    fmt : Format
+    axis : int
+
+    Returns
+    -------
+    packed : array of uint8, shape (...)
+        Along the axis as many bytes as the codes need, rounded up to whole groups of one or three
+        bytes; codes that are missing at the end are zeros.
+    """
+    group, taken = _group(fmt)
+    if group == 1:
+        return codes
+    moved = np.moveaxis(codes, axis, -1)
+    length = moved.shape[-1]
+    padded = np.zeros((*moved.shape[:-1], -(-length // group) * group), np.uint8)
+    padded[..., :length] = moved
+    parts = padded.reshape(*padded.shape[:-1], -1, group)
+    if taken == 1:
+        bits = parts[..., 0]
+        for place in range(1, group):
+            bits = bits | parts[..., place] << np.uint8(place * fmt.width)
+        packed = bits
+    else:
+        a, b, c, d = (parts[..., place] for place in range(4))
+        trio = (a | b << np.uint8(6), b >> np.uint8(2) | c << np.uint8(4), c >> np.uint8(4) | d << np.uint8(2))
+        packed = np.stack(trio, axis=-1).reshape(*parts.shape[:-2], -1)
+    return np.ascontiguousarray(np.moveaxis(packed, -1, axis))
+
+
+def unpack(packed: npt.ArrayLike, fmt: Format, axis: int = -1, size: int | None = None) -> Array:
+    """The codes that `pack` made bytes of.
+
+    >>> from lowprec.spec.catalog import E2M1FN
+    >>> unpack(np.array([33, 3], np.uint8), E2M1FN, size=3)
+    array([1, 2, 3], dtype=uint8)
+
+    Parameters
+    ----------
+    packed : array of uint8 or int8, shape (...)
+    fmt : Format
+    axis : int
+    size : int, optional
+        How many codes there are along the axis; as many as fit by default.
+
+    Raises
+    ------
+    ValueError
+        More codes than there are, so few that whole groups would be left, or bytes that make no whole groups.
+    """
+    array = np.asarray(packed)
+    group, taken = _group(fmt)
+    if group == 1:
+        if size is not None and size != array.shape[axis]:
+            raise ValueError(f"there are {array.shape[axis]} codes of {fmt.name!r} along axis {axis}, not size={size}")
+        return array
+    if array.dtype not in (np.uint8, np.int8):
+        raise TypeError(f"packed codes of {fmt.name!r} must be an array of uint8, not of {array.dtype}")
+    moved = np.moveaxis(array.view(np.uint8), axis, -1)
+    if moved.shape[-1] % taken:
+        raise ValueError(
+            f"{moved.shape[-1]} bytes along axis {axis} are no multiple of {taken}, as those of {fmt.name!r}"
+        )
+    most = moved.shape[-1] // taken * group
+    length = most if size is None else size
+    if not most - group < length <= most:
+        raise ValueError(
+            f"{moved.shape[-1]} bytes along axis {axis} hold {most} codes of {fmt.name!r}, not size={size}"
+        )
+    mask = np.uint8((1 << fmt.width) - 1)
+    if taken == 1:
+        shifts = (np.arange(group) * fmt.width).astype(np.uint8)
+        codes = moved[..., None] >> shifts & mask
+    else:
+        a, b, c = (moved.reshape(*moved.shape[:-1], -1, 3)[..., place] for place in range(3))
+        fields = (a, a >> np.uint8(6) | b << np.uint8(2), b >> np.uint8(4) | c << np.uint8(4), c >> np.uint8(2))
+        codes = np.stack([field & mask for field in fields], axis=-1)
+    flat = codes.reshape(*moved.shape[:-1], most)[..., :length]
+    return np.ascontiguousarray(np.moveaxis(flat, -1, axis)).astype(code_dtype(fmt))
+
+
+def _group(fmt: Format) -> tuple[int, int]:
+    """Codes in a group, and its bytes."""
+    return {2: (4, 1), 4: (2, 1), 6: (4, 3)}.get(fmt.width, (1, 1))
+
+
+def swizzle(scales: Array) -> Array:
+    """Scales in tiles of 128 rows and 4 columns, flat, as tensor cores read them.
+
+    Inside a tile of 512 the place of row r and column c is r % 32 * 16 + r // 32 * 4 + c.
+
+    >>> swizzle(np.arange(8, dtype=np.uint8).reshape(2, 4))[:20]
+    array([0, 1, 2, 3, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 4, 5, 6, 7],
+          dtype=uint8)
+
+    Parameters
+    ----------
+    scales : array, shape (..., columns)
+        All axes but the last together are rows.
+
+    Returns
+    -------
+    swizzled : array of the same type, shape (n,)
+        Of whole tiles, row by row of tiles; what is missing is 0.
+
+    Source
+    ------
+    [CUBLAS] 1-D block scaling factors layout.
+    """
+    if not scales.ndim:
+        raise ValueError("scales to swizzle need an axis; those of an array without axes have none")
+    columns = scales.shape[-1]
+    table = scales.reshape(-1, columns) if columns else np.zeros((0, 0), scales.dtype)
+    down, across = _tiles(table.shape)
+    padded = np.zeros((down * _ROWS, across * _COLUMNS), scales.dtype)
+    padded[: table.shape[0], :columns] = table
+    parts = padded.reshape(down, _ROWS // _BESIDE, _BESIDE, across, _COLUMNS)
+    return np.ascontiguousarray(parts.transpose(0, 3, 2, 1, 4)).reshape(-1)
+
+
+def unswizzle(swizzled: npt.ArrayLike, shape: tuple[int, ...]) -> Array:
+    """The scales of a shape that `swizzle` put in tiles.
+
+    >>> unswizzle(swizzle(np.arange(6, dtype=np.uint8).reshape(2, 3)), (2, 3))
+    array([[0, 1, 2],
+           [3, 4, 5]], dtype=uint8)
+
+    Raises
+    ------
+    ValueError
+        A length that is not that of the tiles of this shape.
+    """
+    flat = np.asarray(swizzled).reshape(-1)
+    rows = math.prod(shape[:-1])
+    down, across = _tiles((rows, shape[-1]))
+    if flat.size != down * across * _ROWS * _COLUMNS:
+        wanted = down * across * _ROWS * _COLUMNS
+        raise ValueError(f"scales of shape {shape} take {wanted} places in tiles of 128x4, not {flat.size}")
+    parts = flat.reshape(down, across, _BESIDE, _ROWS // _BESIDE, _COLUMNS).transpose(0, 3, 2, 1, 4)
+    table = parts.reshape(down * _ROWS, across * _COLUMNS)[:rows, : shape[-1]]
+    return np.ascontiguousarray(table).reshape(shape)
+
+
+def _tiles(shape: tuple[int, ...]) -> tuple[int, int]:
+    return -(-shape[0] // _ROWS), -(-shape[1] // _COLUMNS)

@@ -1,0 +1,442 @@
+"""Blocks of any format: the largest magnitude, the scale, the elements, in integers of 64 bits.
+
+Values are read, and quotients are projected, as `convert` does it; what is added here is division.
+This kernel serves everything; `block_stream` serves what is usual, fast, and is checked against it.
+
+Floor 2b. Imports numba through `jit`; never the oracle, which checks it.
+
+Notation, beside that of `convert`:
+
+    number       a significand and an exponent, or 0 and any exponent
+    normalized   a significand whose highest bit is bit 63, or 0; the last bit set where anything
+                 lies below it, which is rounding to odd: projecting it is projecting the whole
+"""
+
+from __future__ import annotations
+
+from typing import Any, NamedTuple
+
+import numpy as np
+import numpy.typing as npt
+
+from lowprec.kernels.block_params import (
+    ALL,
+    ARITHMETICS,
+    BLOCK,
+    ELEMENTS,
+    LARGEST,
+    ONE,
+    POWER,
+    SCALE,
+    SMALLEST,
+    BlockRule,
+)
+from lowprec.kernels.convert import load_grid, load_source, project, read, split
+from lowprec.kernels.jit import bit_length, helper, inlined, jit
+from lowprec.kernels.params import REFUSED, Grid, Params, Source
+
+__all__ = ["convert_blocks", "decode_blocks", "tensor_numbers"]
+
+Codes = npt.NDArray[np.unsignedinteger[Any]]
+Words = npt.NDArray[np.uint32]
+Number = tuple[np.uint64, np.int64]
+Word = Any
+
+_U = np.uint64
+_I = np.int64
+_0, _1, _16 = _U(0), _U(1), _U(16)
+_TOP = _U(1 << 63)
+_REFUSED = _U(REFUSED)
+
+_FINITE, _INFINITE, _NAN, _SIGNALING = 0, 1, 2, 3
+_EXACT, _PRODUCT, _RECIPROCAL, _RECIPROCALS = (_U(place) for place in range(len(ARITHMETICS)))
+
+#: The largest binary32 number, the power of two after it, and the exponent of the smallest.
+_MOST, _MOST_EXPONENT, _POWER, _SMALLEST = _U((1 << 24) - 1), _I(104), _I(128), _I(-149)
+
+#: A normalized number below 2**-126 has an exponent below this.
+_LEAST_NORMAL = _I(-126 - 63)
+
+
+# -- numbers -----------------------------------------------------------------------------------------
+
+
+@inlined
+def normalized(significand: np.uint64, exponent: np.int64) -> Number:
+    """The same number, its highest bit in bit 63."""
+    up = _I(64) - bit_length(significand)
+    return (significand << _U(up), exponent - up) if significand != _0 else (_0, _I(0))
+
+
+@inlined
+def above(left: np.uint64, left_exponent: np.int64, right: np.uint64, right_exponent: np.int64) -> bool:
+    """Whether one number, normalized, is larger than another."""
+    if left == _0 or right == _0:
+        return bool(right == _0 and left != _0)
+    return bool(left_exponent > right_exponent or (left_exponent == right_exponent and left > right))
+
+
+@helper
+def quotient(over: np.uint64, over_exponent: np.int64, by: np.uint64, by_exponent: np.int64) -> Number:
+    """A normalized number over one of at most 48 bits that is not 0, normalized."""
+    if over == _0:
+        return _0, _I(0)
+    lead, lead_exponent = normalized(by, by_exponent)
+    exponent = over_exponent - lead_exponent - _I(63)
+    if lead == _TOP:
+        return over, exponent
+    # One bit, and 16, 16, 16 and 15 more.
+    by = lead >> _16
+    if over >= lead:
+        rest = over - lead
+    else:
+        rest, exponent = over + over - lead, exponent - _I(1)
+    word = _TOP | (rest // by) << _U(47)
+    rest = (rest % by) << _16
+    word |= (rest // by) << _U(31)
+    rest = (rest % by) << _16
+    word |= (rest // by) << _U(15)
+    rest = (rest % by) << _U(15)
+    word |= rest // by
+    return word | _U(rest % by != _0), exponent
+
+
+@helper
+def single(significand: np.uint64, exponent: np.int64) -> Number:
+    """A number rounded to binary32, nearest even, normalized; what is too large stops at the largest finite one."""
+    if significand == _0:
+        return _0, _I(0)
+    significand, exponent = normalized(significand, exponent)
+    place = max(exponent + _I(40), _SMALLEST)
+    kept, tail = split(significand, place - exponent)
+    kept += _U(tail > _TOP or (tail == _TOP and kept & _1 != _0))
+    if place + bit_length(kept) > _POWER:
+        kept, place = _MOST, _MOST_EXPONENT
+    return normalized(kept, place)
+
+
+@inlined
+def product(left: np.uint64, left_exponent: np.int64, right: np.uint64, right_exponent: np.int64) -> Number:
+    """The exact product of normalized numbers of 24 and 24, or 40 and 24, significant bits."""
+    return (left >> _U(24)) * (right >> _U(40)), left_exponent + right_exponent + _I(64)
+
+
+@inlined
+def inverse(by: np.uint64, by_exponent: np.int64) -> Number:
+    """1 over a number in binary32; of 0, the largest finite number."""
+    if by == _0:
+        return normalized(_MOST, _MOST_EXPONENT)
+    over, exponent = quotient(_TOP, _I(-63), by, by_exponent)
+    return single(over, exponent)
+
+
+# -- scales ------------------------------------------------------------------------------------------
+
+
+class Tensor(NamedTuple):
+    """The scale of a tensor, and its inverse: numbers."""
+
+    scale: Word
+    scale_exponent: Word
+    inverse: Word
+    inverse_exponent: Word
+
+
+@inlined
+def load_tensor(words: Params) -> Tensor:
+    """The words of a tensor's scale, in locals, normalized."""
+    scale, scale_exponent = normalized(words[0], _I(words[1]))
+    inverted, inverted_exponent = normalized(words[2], _I(words[3]))
+    return Tensor(scale, scale_exponent, inverted, inverted_exponent)
+
+
+@inlined
+def load_rule(words: Params) -> BlockRule:
+    """The words of a block format, in locals; numbers normalized."""
+    divisor, divisor_exponent = normalized(words[8], _I(words[9]))
+    least, least_exponent = normalized(words[10], _I(words[11]))
+    smallest, smallest_exponent = normalized(words[12], _I(words[13]))
+    return BlockRule(
+        words[0],
+        words[1],
+        words[2],
+        words[3],
+        words[4],
+        words[5],
+        words[6],
+        words[7],
+        divisor,
+        divisor_exponent,
+        least,
+        least_exponent,
+        smallest,
+        smallest_exponent,
+        words[14],
+    )
+
+
+@helper
+def wanted_scale(amax: np.uint64, exponent: np.int64, rule: BlockRule, tensor: Tensor) -> Number:
+    """The scale that a block of this amax, normalized and not 0, asks for, before its format sees it."""
+    by, by_exponent = rule.divisor, rule.divisor_exponent
+    if rule.arithmetic == _EXACT:
+        by, by_exponent = product(by, by_exponent, tensor.scale, tensor.scale_exponent)
+        wanted, place = quotient(amax, exponent, by, by_exponent)
+    elif rule.arithmetic == _RECIPROCAL:
+        by, by_exponent = inverse(by, by_exponent)
+        by, by_exponent = product(by, by_exponent, tensor.inverse, tensor.inverse_exponent)
+        by, by_exponent = single(by, by_exponent)
+        wanted, place = single(amax, exponent)
+        wanted, place = product(wanted, place, by, by_exponent)
+        wanted, place = single(wanted, place)
+    else:
+        wanted, place = single(amax, exponent)
+        if rule.arithmetic == _PRODUCT:
+            by, by_exponent = product(by, by_exponent, tensor.scale, tensor.scale_exponent)
+            by, by_exponent = single(by, by_exponent)
+        if by == _0:
+            wanted, place = normalized(_MOST, _MOST_EXPONENT)
+        else:
+            wanted, place = quotient(wanted, place, by, by_exponent)
+            wanted, place = single(wanted, place)
+        if rule.arithmetic == _RECIPROCALS:
+            wanted, place = quotient(wanted, place, tensor.scale, tensor.scale_exponent)
+            wanted, place = single(wanted, place)
+    if rule.powers != _0 and wanted != _0:
+        place += _I((amax if rule.of_amax != _0 else wanted) > rule.up_above)
+        wanted = _TOP
+    return wanted, place
+
+
+@helper
+def scale_code(
+    amax: np.uint64,
+    exponent: np.int64,
+    random: np.uint64,
+    rule: BlockRule,
+    tensor: Tensor,
+    grid: Grid,
+    words: Params,
+) -> np.uint64:
+    """The code of the scale of a block of this amax, normalized."""
+    wanted, place = _0, _I(0)
+    if amax == _0 and rule.zero == _U(SMALLEST):
+        return _0
+    if amax == _0 and rule.zero == _U(ONE):
+        wanted = _1
+    else:
+        if amax != _0:
+            wanted, place = wanted_scale(amax, exponent, rule, tensor)
+        if above(rule.least, rule.least_exponent, wanted, place):
+            wanted, place = rule.least, rule.least_exponent
+    code, _ = project(_FINITE, False, wanted, place, random, grid, words)
+    return code
+
+
+@helper
+def divisor_of(code: np.uint64, source: Source, rule: BlockRule, tensor: Tensor) -> tuple[int, np.uint64, np.int64]:
+    """The class of a scale, and what its elements are divided by; or multiplied with, where it is an inverse."""
+    kind, _, significand, exponent = read(code, source)
+    if kind != _FINITE:
+        return kind, _0, _I(0)
+    significand, exponent = normalized(significand, exponent)
+    if code == _0 and rule.smallest != _0:
+        significand, exponent = rule.smallest, rule.smallest_exponent
+    if rule.arithmetic == _RECIPROCALS:
+        first, place = inverse(tensor.scale, tensor.scale_exponent)
+        if significand == _0:
+            significand, exponent = normalized(_MOST, _MOST_EXPONENT)
+        else:
+            significand, exponent = quotient(first, place, significand, exponent)
+            significand, exponent = single(significand, exponent)
+        return kind, significand, exponent
+    significand, exponent = product(significand, exponent, tensor.scale, tensor.scale_exponent)
+    if rule.arithmetic == _EXACT:
+        return kind, significand, exponent
+    significand, exponent = single(significand, exponent)
+    if rule.arithmetic == _RECIPROCAL:
+        significand, exponent = inverse(significand, exponent)
+    return kind, significand, exponent
+
+
+# -- elements ----------------------------------------------------------------------------------------
+
+
+@helper
+def divided(
+    significand: np.uint64, exponent: np.int64, by: np.uint64, by_exponent: np.int64, arithmetic: np.uint64
+) -> Number:
+    """A value, not 0, over its scale: 0 where an exact scale is 0."""
+    significand, exponent = normalized(significand, exponent)
+    if arithmetic == _EXACT:
+        if by == _0:
+            return _0, _I(0)
+        return quotient(significand, exponent, by, by_exponent)
+    significand, exponent = single(significand, exponent)
+    if arithmetic == _PRODUCT:
+        if by == _0 and significand != _0:
+            return normalized(_MOST, _MOST_EXPONENT)
+        significand, exponent = quotient(significand, exponent, by, by_exponent)
+    else:
+        significand, exponent = product(significand, exponent, by, by_exponent)
+    return single(significand, exponent)
+
+
+# -- loops -------------------------------------------------------------------------------------------
+
+
+@jit
+def convert_blocks(
+    codes: Codes,
+    source_words: Params,
+    size: int,
+    out: Codes,
+    element_words: Params,
+    scales: Codes,
+    scale_words: Params,
+    scale_source_words: Params,
+    rule_words: Params,
+    tensor_words: Params,
+    random: Words,
+    scale_random: Words,
+) -> tuple[int, int, int, int]:
+    """Write the elements and the scales of blocks of `size` values that lie one after the other.
+
+    `random` and `scale_random` are of the sizes of `out` and `scales` for stochastic projections, else
+    empty. Returns how many elements were refused and the first, and the same of scales.
+    """
+    source, scale_source = load_source(source_words), load_source(scale_source_words)
+    grid, scale_grid = load_grid(element_words), load_grid(scale_words)
+    rule, tensor = load_rule(rule_words), load_tensor(tensor_words)
+    refused, first, refused_scales, first_scale = 0, -1, 0, -1
+    for block in range(scales.size):
+        start = block * size
+        amax, place, nan, infinite = _0, _I(0), False, False
+        for i in range(start, start + size):
+            kind, negative, significand, exponent = read(_U(codes[i]), source)
+            if kind == _FINITE:
+                significand, exponent = normalized(significand, exponent)
+                if above(significand, exponent, amax, place):
+                    amax, place = significand, exponent
+            nan |= kind == _NAN or kind == _SIGNALING
+            infinite |= kind == _INFINITE
+        tiny = rule.flush != _0 and place < _LEAST_NORMAL
+        if tiny:
+            amax = _0
+
+        policy = _U(ELEMENTS)
+        if nan and rule.nan != _U(ELEMENTS):
+            policy = rule.nan
+        elif infinite:
+            policy = rule.infinity
+        word = _U(scale_random[block]) if scale_random.size > 0 else _0
+        if policy == _U(BLOCK) or policy == _U(SCALE) or policy == _U(ALL):
+            code, _ = project(_NAN, False, _0, _I(0), word, scale_grid, scale_words)
+        elif policy == _U(LARGEST):
+            code = rule.largest
+        elif policy == _U(POWER):
+            code = scale_code(_TOP, _POWER - _I(63), word, rule, tensor, scale_grid, scale_words)
+        else:
+            code = scale_code(amax, place, word, rule, tensor, scale_grid, scale_words)
+        if code == _REFUSED:
+            refused_scales += 1
+            if first_scale < 0:
+                first_scale = block
+            continue
+        scales[block] = code
+
+        by_kind, by, by_exponent = divisor_of(code, scale_source, rule, tensor)
+        if by_kind != _FINITE and policy != _U(BLOCK) and policy != _U(SCALE) and policy != _U(ALL):
+            policy = _U(BLOCK) if rule.nan == _U(ELEMENTS) else rule.nan
+        if by_kind != _FINITE and policy == _U(BLOCK):
+            for i in range(start, start + size):
+                out[i] = 0
+            continue
+        for i in range(start, start + size):
+            kind, negative, significand, exponent = read(_U(codes[i]), source)
+            if kind == _FINITE and significand != _0:
+                if tiny:
+                    significand = _0
+                elif by_kind == _FINITE:
+                    significand, exponent = divided(significand, exponent, by, by_exponent, rule.arithmetic)
+            if by_kind != _FINITE and policy == _U(ALL):
+                kind, negative = _NAN, False
+            elif by_kind != _FINITE and kind != _NAN and kind != _SIGNALING:
+                kind, significand = _FINITE, _0
+            word = _U(random[i]) if random.size > 0 else _0
+            code, _ = project(kind, negative, significand, exponent, word, grid, element_words)
+            if code == _REFUSED:
+                refused += 1
+                if first < 0:
+                    first = i
+                continue
+            out[i] = code
+    return refused, first, refused_scales, first_scale
+
+
+@jit
+def decode_blocks(
+    codes: Codes,
+    element_words: Params,
+    size: int,
+    scales: Codes,
+    scale_words: Params,
+    tensor_words: Params,
+    out: Codes,
+    out_words: Params,
+) -> None:
+    """Write what the elements of blocks of `size`, one after the other, stand for: a product, rounded once.
+
+    The three significands have at most 64 bits together.
+    """
+    element, shared, grid = load_source(element_words), load_source(scale_words), load_grid(out_words)
+    tensor = load_tensor(tensor_words)
+    for block in range(scales.size):
+        scale_kind, scale_negative, scale, scale_exponent = read(_U(scales[block]), shared)
+        significant = tensor.scale >> trailing_zeros(tensor.scale)
+        scale *= significant
+        scale_exponent += tensor.scale_exponent + _I(trailing_zeros(tensor.scale))
+        for i in range(block * size, block * size + size):
+            kind, negative, significand, exponent = read(_U(codes[i]), element)
+            negative = negative != scale_negative
+            if kind >= _NAN or scale_kind >= _NAN:
+                kind, negative = _NAN, False
+            elif kind == _INFINITE or scale_kind == _INFINITE:
+                zero = (kind == _FINITE and significand == _0) or (scale_kind == _FINITE and scale == _0)
+                kind, negative = (_NAN, False) if zero else (_INFINITE, negative)
+            word, _ = project(kind, negative, significand * scale, exponent + scale_exponent, _0, grid, out_words)
+            out[i] = word
+
+
+@inlined
+def trailing_zeros(word: np.uint64) -> np.uint64:
+    """Zeros below the lowest bit that is set."""
+    return _U(bit_length(word & (_0 - word)) - _I(1))
+
+
+@jit
+def tensor_numbers(
+    amax: np.uint64, exponent: np.int64, most: np.uint64, most_exponent: np.int64, by_inverse: bool
+) -> tuple[np.uint64, np.int64, np.uint64, np.int64]:
+    """The scale of a tensor of this amax, over `most` of at most 48 bits, and its inverse: binary32 numbers.
+
+    amax / most, rounded; with `by_inverse`, 1 over the rounded most / amax, of an amax rounded before.
+    """
+    amax, exponent = normalized(amax, exponent)
+    if by_inverse:
+        amax, exponent = not_zero(single(amax, exponent))
+        most, most_exponent = normalized(most, most_exponent)
+        turned, place = quotient(most, most_exponent, amax, exponent)
+        turned, place = not_zero(single(turned, place))
+        scale, scale_exponent = not_zero(inverse(turned, place))
+    else:
+        scale, scale_exponent = quotient(amax, exponent, most, most_exponent)
+        scale, scale_exponent = not_zero(single(scale, scale_exponent))
+        turned, place = inverse(scale, scale_exponent)
+    return scale, scale_exponent, turned, place
+
+
+@inlined
+def not_zero(number: Number) -> Number:
+    """The number, or the smallest binary32 number where it is 0."""
+    return number if number[0] != _0 else normalized(_1, _SMALLEST)

@@ -1,0 +1,281 @@
+"""The block format: elements that share a scale, as parameters.
+
+A block is a group of neighbours along one axis, or a tile of two. Its scale follows from its largest
+magnitude by a rule; the elements are the values divided by the scale. What stacks do differently
+beyond that is a field here, so that a stack's blocks are a `BlockFormat` and nothing else.
+
+Floor 1. Imports the standard library only.
+
+Notation:
+
+    amax    the largest magnitude among the finite values of a block, or of the whole tensor
+    scale   the number that multiplies decoded elements: the block's, times the tensor's if there is one
+"""
+
+from __future__ import annotations
+
+import dataclasses
+import re
+from dataclasses import dataclass
+from fractions import Fraction
+from typing import Literal, get_args
+
+from lowprec.spec.format import Format
+from lowprec.spec.projection import Projection, Saturation
+
+__all__ = ["RULES", "BlockFormat", "ScaleRule", "rule"]
+
+Divisor = Literal["binade", "maximum", "one"]
+Powers = Literal["none", "down", "up", "even", "nearest"]
+
+
+@dataclass(frozen=True, slots=True)
+class ScaleRule:
+    """How the scale of a block follows from its amax: a quotient, which may become a power of two.
+
+    >>> rule("floor")
+    ScaleRule(name='floor', divisor='binade', powers='down', threshold=None)
+    >>> rule("nearest(4/3)").threshold
+    Fraction(4, 3)
+
+    Parameters
+    ----------
+    name : str
+    divisor : {"binade", "maximum", "one"}
+        What amax is divided by: the power of two at or below the element's largest value, that
+        value itself, or 1.
+    powers : {"none", "down", "up", "even", "nearest"}
+        What the quotient becomes before the scale's format sees it: itself, or 2**k or 2**(k + 1)
+        where it is s * 2**k with 1 <= s < 2. "up": the latter unless s is 1. "even": the latter
+        where amax, rounded to the element's precision with ties away from zero, reaches the next
+        binade. "nearest": the latter where s >= `threshold`.
+    threshold : Fraction, optional
+        Of "nearest": above 1, below 2; None is the square root of 2, nearest in the logarithm.
+
+    Source
+    ------
+    [OCPMX] 6.3 for floor; [TORCHAO] for ceil, even and rceil; [PTX] cvt.rp for rceil; [P3109] for project.
+    """
+
+    name: str
+    divisor: Divisor
+    powers: Powers
+    threshold: Fraction | None = None
+
+    def __post_init__(self) -> None:
+        for field, choices in (("divisor", get_args(Divisor)), ("powers", get_args(Powers))):
+            if getattr(self, field) not in choices:
+                given = getattr(self, field)
+                raise ValueError(f"{field}={given!r} of a scale rule is unknown; use one of {', '.join(choices)}")
+        if self.threshold is not None:
+            if self.powers != "nearest":
+                raise ValueError(f"threshold={self.threshold} of a scale rule is for powers='nearest'; leave it out")
+            if not isinstance(self.threshold, Fraction):
+                raise TypeError(f"threshold of a scale rule must be a Fraction, not {self.threshold!r}")
+            if not 1 < self.threshold < 2:
+                raise ValueError(f"threshold={self.threshold} of a scale rule must lie above 1 and below 2")
+
+    def __str__(self) -> str:
+        return self.name
+
+
+FLOOR = ScaleRule("floor", "binade", "down")
+CEIL = ScaleRule("ceil", "binade", "up")
+EVEN = ScaleRule("even", "binade", "even")
+RCEIL = ScaleRule("rceil", "maximum", "up")
+NEAREST = ScaleRule("nearest", "maximum", "nearest")
+PROJECT = ScaleRule("project", "one", "none")
+DIVIDE = ScaleRule("divide", "maximum", "none")
+
+#: Every rule, in the order of documents and tables.
+RULES = (FLOOR, CEIL, EVEN, RCEIL, NEAREST, PROJECT, DIVIDE)
+
+_BY_NAME = {item.name: item for item in RULES}
+_NEAREST_NAME = re.compile(r"nearest\((\d{1,9})/(\d{1,9})\)")
+
+
+def rule(name: ScaleRule | str) -> ScaleRule:
+    """The scale rule of that name, or the rule itself.
+
+    >>> rule("rceil") is RCEIL
+    True
+    """
+    if isinstance(name, ScaleRule):
+        return name
+    if not isinstance(name, str):
+        raise TypeError(f"rule must be a ScaleRule or a name, not {name!r}")
+    if (match := _NEAREST_NAME.fullmatch(name)) and int(match[2]):
+        threshold = Fraction(int(match[1]), int(match[2]))
+        return ScaleRule(f"nearest({threshold})", "maximum", "nearest", threshold)
+    if name not in _BY_NAME:
+        raise ValueError(f"unknown scale rule {name!r}; use one of {', '.join(_BY_NAME)} or nearest(<fraction>)")
+    return _BY_NAME[name]
+
+
+TensorScale = Literal["none", "divide", "reciprocal"]
+Arithmetic = Literal["exact", "product", "reciprocal", "reciprocals"]
+ZeroBlock = Literal["smallest", "one", "rule"]
+NanBlock = Literal["block", "scale", "all", "elements"]
+InfinityBlock = Literal["block", "power", "largest", "elements"]
+
+_CHOICES = {
+    "tensor_scale": get_args(TensorScale),
+    "arithmetic": get_args(Arithmetic),
+    "zero": get_args(ZeroBlock),
+    "nan": get_args(NanBlock),
+    "infinity": get_args(InfinityBlock),
+}
+
+_FINITE = Projection(saturation=Saturation.FINITE)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True, repr=False)
+class BlockFormat:
+    """A block format: the elements, their scale, and how both follow from the values.
+
+    The scale of a block is the rule's quotient, projected into the scale's format; the elements are
+    the values divided by the projected scale, each projected once. A tail that does not fill a block
+    is a block of its own.
+
+    >>> from lowprec.spec.catalog import E2M1FN, E8M0FNU
+    >>> mine = BlockFormat(name="mine", element=E2M1FN, scale=E8M0FNU, size=32, rule="rceil")
+    >>> mine.bits_per_value, mine.sizes
+    (4.25, (32,))
+
+    Parameters
+    ----------
+    name : str
+        For people; two block formats that differ in name alone are equal.
+    element, scale : Format
+        Of the elements' codes, and of one code for each block.
+    size : int or pair of int
+        Values of a block along one axis, or along two.
+    rule : ScaleRule or str
+    tensor_scale : {"none", "divide", "reciprocal"}
+        Whether there is a binary32 scale of the whole tensor: its amax over the product of the
+        element's and the scale's largest values, rounded to nearest even; or 1 over the rounded
+        inverse of that, all in binary32. 1 for a tensor without non-zero finite values; never 0.
+    elements, scales : Projection
+        Of the elements, and of the scales; `finite` saturation by default.
+    arithmetic : {"exact", "product", "reciprocal", "reciprocals"}
+        How quotients are computed. "exact": as real numbers. The others round each step to binary32,
+        nearest even: with amax of a block, d what the rule divides by, t the tensor's scale
+        (1 without one) and s the block's,
+
+        =============  =====================  ==================
+        arithmetic     the rule's quotient    element x
+        =============  =====================  ==================
+        product        amax / (d * t)         x / (s * t)
+        reciprocal     amax * (1/t * (1/d))   x * (1 / (s * t))
+        reciprocals    (amax / d) / t         x * ((1 / t) / s)
+        =============  =====================  ==================
+
+        1/t of "reciprocal" is the inverse that t was rounded from, where tensor_scale is "reciprocal"
+        too. What is too large stops at the largest finite number, and so does a number over 0. An
+        exact quotient by a scale of 0 is 0.
+    min_scale : float
+        Quotients below this are raised to it before they are projected.
+    smallest_divides_as : float, optional
+        What elements are divided by where the scale is its format's smallest value; by that value,
+        if None.
+    zero : {"smallest", "one", "rule"}
+        The scale of a block without non-zero finite values: code 0, the code of 1, or what the rule makes of 0.
+    nan : {"block", "scale", "all", "elements"}
+        What a block with a NaN becomes: a NaN scale and elements of code 0; a NaN scale and zeros of the
+        values' signs, NaN for NaN; a NaN scale and NaN for all elements; or what it is without the NaN,
+        which is projected like a value.
+    infinity : {"block", "power", "largest", "elements"}
+        What a block with an infinity, but no NaN, becomes: as with a NaN; a scale as if it were the
+        power of two after binary32's largest value; the largest scale; or what it is without it.
+    flush_subnormals : bool
+        Blocks whose amax is below 2**-126 count as zeros of the values' signs.
+    source : str
+        Key in docs/references.md.
+
+    Raises
+    ------
+    ValueError
+        Parameters that are no block format; the message names the field at fault.
+
+    Source
+    ------
+    [OCPMX] 5 and 6; [NVFP4]; docs/decisions/0009.
+    """
+
+    name: str = dataclasses.field(compare=False)
+    element: Format
+    scale: Format
+    size: int | tuple[int, int]
+    rule: ScaleRule = FLOOR
+    tensor_scale: TensorScale = "none"
+    elements: Projection = _FINITE
+    scales: Projection = _FINITE
+    arithmetic: Arithmetic = "exact"
+    min_scale: float = 0.0
+    smallest_divides_as: float | None = None
+    zero: ZeroBlock = "smallest"
+    nan: NanBlock = "block"
+    infinity: InfinityBlock = "block"
+    flush_subnormals: bool = False
+    source: str = dataclasses.field(default="", compare=False)
+
+    def __post_init__(self) -> None:
+        for name in ("element", "scale"):
+            if not isinstance(getattr(self, name), Format):
+                raise TypeError(f"{name} of a block format must be a Format, not {getattr(self, name)!r}")
+        for name in ("elements", "scales"):
+            if not isinstance(getattr(self, name), Projection):
+                raise TypeError(f"{name} of a block format must be a Projection, not {getattr(self, name)!r}")
+            if getattr(self, name).via:
+                raise ValueError(f"{name} of block format {self.name!r} goes via other formats; blocks round once")
+        object.__setattr__(self, "rule", rule(self.rule))
+        for name, choices in _CHOICES.items():
+            if getattr(self, name) not in choices:
+                given = getattr(self, name)
+                raise ValueError(f"{name}={given!r} of a block format is unknown; use one of {', '.join(choices)}")
+        self._check_sizes()
+        for name in ("min_scale", "smallest_divides_as"):
+            value = getattr(self, name)
+            if value is None and name == "smallest_divides_as":
+                continue
+            if type(value) is not float:
+                raise TypeError(f"{name} of a block format must be a float, not {value!r}")
+            if not 0.0 <= value < float("inf") or (name == "smallest_divides_as" and value == 0.0):
+                least = "0" if name == "min_scale" else "above 0"
+                raise ValueError(f"{name}={value!r} of block format {self.name!r} must be finite and {least} or more")
+        if type(self.flush_subnormals) is not bool:
+            raise TypeError(f"flush_subnormals of a block format must be True or False, not {self.flush_subnormals!r}")
+
+    def _check_sizes(self) -> None:
+        pair = isinstance(self.size, (tuple, list))
+        if pair:
+            object.__setattr__(self, "size", tuple(self.size))  # type: ignore[arg-type]
+        if not all(type(size) is int for size in self.sizes):
+            raise TypeError(f"size of a block format must be an integer or a pair of them, not {self.size!r}")
+        if len(self.sizes) != 1 + pair or min(self.sizes) < 1:
+            raise ValueError(f"size={self.size!r} of block format {self.name!r} must be 1 or more, or a pair of such")
+
+    @property
+    def sizes(self) -> tuple[int, ...]:
+        """Values of a block along each of its axes: one number, or two."""
+        return self.size if isinstance(self.size, tuple) else (self.size,)
+
+    @property
+    def bits_per_value(self) -> float:
+        """Bits that a value of a full block takes: its code, and its share of the scale."""
+        values = 1
+        for size in self.sizes:
+            values *= size
+        return self.element.width + self.scale.width / values
+
+    def __str__(self) -> str:
+        return self.name
+
+    def __repr__(self) -> str:
+        said = []
+        for field in dataclasses.fields(self):
+            value = getattr(self, field.name)
+            if field.default is dataclasses.MISSING or value != field.default:
+                known = isinstance(value, ScaleRule) and value == _BY_NAME.get(value.name)
+                said.append(f"{field.name}={str(value)!r}" if known else f"{field.name}={value!r}")
+        return f"BlockFormat({', '.join(said)})"
