@@ -10,7 +10,7 @@ from __future__ import annotations
 import dataclasses
 import math
 import operator
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
 from dataclasses import dataclass
 from fractions import Fraction
 from typing import Any, NamedTuple
@@ -30,9 +30,15 @@ from lowprec.arrays.checks import (
 )
 from lowprec.arrays.packing import pack, swizzle, unpack as unpack_codes, unswizzle
 from lowprec.arrays.random import integers_for, key_of, random_bits
+from lowprec.arrays.stream import PAST_FROM
+from lowprec.arrays.threads import ALIGNED, share
 from lowprec.kernels import block as general
 from lowprec.kernels.block_params import lower_block, lower_tensor
+from lowprec.kernels.block_stream import UNSUITED, kernel
+from lowprec.kernels.block_stream_params import lower_blocks
+from lowprec.kernels.lanes import LANES
 from lowprec.kernels.params import Params, lower_source, lower_target
+from lowprec.kernels.stream_params import anywhere, past_caches, shapes, specialized
 from lowprec.spec import catalog
 from lowprec.spec.block import BlockFormat, ScaleRule, rule as rule_of
 from lowprec.spec.format import Sign
@@ -43,6 +49,9 @@ from lowprec.spec.rounding import Rounding
 __all__ = ["BlockArray", "asked", "axes_of", "decode", "encode", "quantize"]
 
 _NO_RANDOM = np.empty(0, np.uint32)
+
+#: Columns of a tile where blocks lie along rows, and where they lie along or across columns; and the most.
+_TILE, _TILE_OF_COLUMNS, _WIDEST = 2048, 512, 1 << 20
 
 #: Elements that the general kernel is given at a time.
 _PART = 1 << 16
@@ -265,7 +274,9 @@ def encode(
     tensor = _tensor_of(operand, fmt, tensor_scale)
     words, scale_words = _random(fmt, shape, grid, random, rng)
     codes, scales = np.empty(shape, code_dtype(fmt.element)), np.empty(grid, code_dtype(fmt.scale))
-    _generally(operand, fmt, axes, tensor, codes, scales, words, scale_words, None)
+    undone = _quickly(operand, fmt, axes, tensor, codes, scales, words) if not scale_words.size else None
+    if undone is None or undone.size:
+        _generally(operand, fmt, axes, tensor, codes, scales, words, scale_words, undone)
     return BlockArray(codes, scales, fmt, axes, tensor.value)
 
 
@@ -478,6 +489,116 @@ def _random(
         scale_words = random_bits(grid, rng, scales.bits, stream=1).reshape(-1)
         rng = rng if elements.bits else None
     return integers_for(elements, fmt.element, shape, random, rng), scale_words
+
+
+# -- the kernels in lanes ----------------------------------------------------------------------------
+
+
+class _Layout(NamedTuple):
+    """An array as the kernels in lanes go through it, and a block of it."""
+
+    outer: int
+    rows: int
+    columns: int
+    high: int
+    wide: int
+
+
+def _layout(shape: tuple[int, ...], axes: tuple[int, ...], sizes: tuple[int, ...]) -> _Layout | None:
+    """Blocks along the last axis, along another, or across the last two; None for other pairs."""
+    if len(axes) == 2:
+        if axes != (len(shape) - 2, len(shape) - 1):
+            return None
+        return _Layout(math.prod(shape[:-2]), shape[-2], shape[-1], *sizes)
+    before, length, after = math.prod(shape[: axes[0]]), shape[axes[0]], math.prod(shape[axes[0] + 1 :])
+    if after > 1:
+        return _Layout(before, length, after, sizes[0], 1)
+    if length % sizes[0] == 0:
+        return _Layout(1, 1, before * length, 1, sizes[0])
+    return _Layout(1, before, length, 1, sizes[0])
+
+
+def _quickly(
+    operand: Operand,
+    fmt: BlockFormat,
+    axes: tuple[int, ...],
+    tensor: _Tensor,
+    codes: Array,
+    scales: Array,
+    random: npt.NDArray[np.uint32],
+) -> npt.NDArray[np.intp] | None:
+    """Encode what the kernels in lanes can; the blocks that they left undone, or None if they did nothing."""
+    wide = operand.fmt == catalog.BINARY64
+    way = lower_blocks(operand.fmt, fmt, wide, tensor.value is not None)
+    layout = _layout(codes.shape, axes, fmt.sizes) if codes.size else None
+    if way is None or layout is None:
+        return None
+    unit = math.lcm(layout.wide, LANES)
+    if unit > _WIDEST:
+        return None
+    tile = unit * max(1, (_TILE if layout.high == 1 else _TILE_OF_COLUMNS) // unit)
+    values = np.ascontiguousarray(operand.codes, operand.codes.dtype.newbyteorder("=")).reshape(-1)
+    out, flat_scales, marks = codes.reshape(-1), scales.reshape(-1), np.zeros(scales.size, np.uint8)
+    words = way.plan
+    aligned = not (codes.__array_interface__["data"][0] | (layout.columns * codes.itemsize)) % 16
+    if codes.nbytes >= PAST_FROM and (aligned or layout.outer * layout.rows == 1):
+        words = past_caches(words)
+
+    def chosen(words: Array) -> Callable[..., int]:
+        source, target = shapes(words)[:2] if specialized(words) else ((), ())
+        return kernel(source, target, way.powers)
+
+    run = chosen(words)
+    general_words = (
+        lower_block(fmt),
+        tensor.words,
+        lower_target(fmt.scale, fmt.scales),
+        lower_source(fmt.scale),
+    )
+
+    def encode_part(words: Array, part: _Layout, start: int, stop: int, first: int, last: int) -> int:
+        return run(
+            values[start:stop], out[start:stop], flat_scales[first:last], marks[first:last], (*part, tile, unit),
+            words, way.setup, way.tables, general_words, random[start:stop],
+        )  # fmt: skip
+
+    def encode_all(words: Array) -> int:
+        if layout.rows == 1 and layout.outer == 1:
+            size = layout.wide
+            return share(
+                lambda i, j: encode_part(words, layout._replace(columns=j - i), i, j, i // size, -(-j // size)),
+                values.size,
+                math.lcm(size, ALIGNED),
+            )
+        high, across = layout.high, -(-layout.columns // layout.wide)
+        if layout.outer > 1:
+            each, blocks = layout.rows * layout.columns, -(-layout.rows // high) * across
+            return share(
+                lambda i, j: encode_part(
+                    words, layout._replace(outer=(j - i) // each), i, j, i // each * blocks, j // each * blocks
+                ),
+                values.size,
+                each,
+            )
+        each = high * layout.columns
+        return share(
+            lambda i, j: encode_part(
+                words,
+                layout._replace(rows=(j - i) // layout.columns),
+                i,
+                j,
+                i // each * across,
+                -(-j // each) * across,
+            ),
+            values.size,
+            each,
+        )
+
+    if encode_all(words) >= UNSUITED:
+        words = anywhere(words)
+        run, marks[:] = chosen(words), 0
+        encode_all(words)
+    return np.flatnonzero(marks)
 
 
 # -- the general kernel ------------------------------------------------------------------------------

@@ -33,7 +33,7 @@ from lowprec.spec import catalog
 from lowprec.spec.format import Format, Sign
 from lowprec.spec.projection import DEFAULT, Projection
 
-__all__ = ["Conversion", "chosen", "conversion", "has_nan", "known_to_kernels", "nan_above", "run"]
+__all__ = ["PAST_FROM", "Conversion", "chosen", "conversion", "has_nan", "known_to_kernels", "nan_above", "run"]
 
 Array = npt.NDArray[Any]
 
@@ -41,7 +41,7 @@ Array = npt.NDArray[Any]
 _BUFFER = 1 << 14
 
 #: Bytes of results from which no cache would hold them until they are used.
-_PAST_FROM = 1 << 24
+PAST_FROM = 1 << 24
 
 _FLOATS = (np.dtype(np.float32), np.dtype(np.float64))
 _NO_RANDOM = np.empty(0, np.uint32)
@@ -120,7 +120,7 @@ def has_nan(source: Format, codes: Array) -> bool:
 
 
 def _flat(way: Conversion, codes: Array, out: Array, random: Array | None, rng: Any) -> int:
-    if out.nbytes >= _PAST_FROM and not np.may_share_memory(codes, out) and not _address(out) % 16:
+    if out.nbytes >= PAST_FROM and not np.may_share_memory(codes, out) and not _address(out) % 16:
         way = way._replace(plan=past_caches(way.plan))
     if rng is None:
         words = _NO_RANDOM if random is None else random.reshape(-1)

@@ -15,12 +15,13 @@ import threading
 from collections.abc import Callable
 from concurrent.futures import Future, ThreadPoolExecutor, wait
 
-__all__ = ["SHARED_FROM", "get_threads", "set_threads", "share"]
+__all__ = ["ALIGNED", "SHARED_FROM", "get_threads", "set_threads", "share"]
 
 #: Elements from which a second thread saves more than it costs to wake it (docs/decisions/0008).
 SHARED_FROM = 1 << 19
 
-_ALIGNED = 1 << 12
+#: Parts begin at multiples of so many elements.
+ALIGNED = 1 << 12
 
 _threads: int | None = None
 _pool: ThreadPoolExecutor | None = None
@@ -70,11 +71,14 @@ def set_threads(count: int) -> None:
         old.shutdown(wait=False)
 
 
-def share(part: Callable[[int, int], int], size: int) -> int:
-    """Call part(start, stop) for ranges that make up range(size), and return the largest result."""
+def share(part: Callable[[int, int], int], size: int, aligned: int = ALIGNED) -> int:
+    """Call part(start, stop) for ranges that make up range(size), and return the largest result.
+
+    They begin at multiples of `aligned`.
+    """
     if size < SHARED_FROM or get_threads() == 1:
         return part(0, size)
-    each = -(-size // get_threads() // _ALIGNED) * _ALIGNED
+    each = -(-size // get_threads() // aligned) * aligned
     parts = [_Part(part, start, min(start + each, size)) for start in range(0, size, each)]
     with contextlib.suppress(RuntimeError):  # the interpreter is about to end, or there are no more threads
         workers = _workers()

@@ -32,6 +32,7 @@ __all__ = [
     "ir",
     "jit",
     "memory",
+    "word",
 ]
 
 F = TypeVar("F", bound=Callable[..., object])
@@ -41,8 +42,8 @@ types: Any = numba.types
 #: Nothing calls these but kernels: no way in from outside needs to be compiled.
 _INTERNAL = {"nogil": True, "no_cpython_wrapper": True, "no_cfunc_wrapper": True}
 
-#: The types of a truth value, and of what returns nothing.
-boolean, nothing = types.boolean, types.none
+#: The types of a truth value, of a number of 32 bits, and of what returns nothing.
+boolean, word, nothing = types.boolean, types.uint32, types.none
 
 
 def jit(function: F, name: str = "") -> F:

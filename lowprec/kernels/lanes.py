@@ -18,7 +18,7 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from lowprec.kernels.jit import VectorType, boolean, builtin, ir, memory, nothing
+from lowprec.kernels.jit import VectorType, boolean, builtin, ir, memory, nothing, word as number
 
 __all__ = [
     "LANES",
@@ -30,7 +30,10 @@ __all__ = [
     "choose",
     "equal",
     "fill",
+    "first_lane",
     "greater",
+    "greatest",
+    "greatest_of_16",
     "interleaved",
     "lesser",
     "less",
@@ -40,6 +43,7 @@ __all__ = [
     "negative",
     "not_a_number",
     "one_where",
+    "quotients",
     "settle",
     "store",
     "store_past",
@@ -210,6 +214,45 @@ def _any_lane(builder: Any, mask: Any) -> Any:
     return builder.icmp_unsigned("!=", builder.bitcast(mask, bits), ir.Constant(bits, 0))
 
 
+def greatest_of_16(word: Lanes) -> Lanes:
+    """In each lane the greatest unsigned word of its half."""
+    return np.repeat(word.reshape(-1, 16).max(axis=1), 16)
+
+
+@builtin(greatest_of_16, _WORDS, _WORDS)
+def _greatest_of_16(builder: Any, word: Any) -> Any:
+    for distance in (8, 4, 2, 1):
+        word = _greater_of_partners(builder, word, distance)
+    return word
+
+
+def greatest(word: Lanes) -> Lanes:
+    """In every lane the greatest unsigned word of all."""
+    return fill(word.max())
+
+
+@builtin(greatest, _WORDS, _WORDS)
+def _greatest(builder: Any, word: Any) -> Any:
+    for distance in (16, 8, 4, 2, 1):
+        word = _greater_of_partners(builder, word, distance)
+    return word
+
+
+def _greater_of_partners(builder: Any, word: Any, distance: int) -> Any:
+    partners = builder.shuffle_vector(word, word, _places([lane ^ distance for lane in range(LANES)]))
+    return builder.select(builder.icmp_unsigned(">", word, partners), word, partners)
+
+
+def first_lane(word: Lanes) -> np.uint32:
+    """The word in the first lane."""
+    return np.uint32(word[0])
+
+
+@builtin(first_lane, number, _WORDS)
+def _first_lane(builder: Any, word: Any) -> Any:
+    return builder.extract_element(word, ir.Constant(_WORD, 0))
+
+
 # -- memory ------------------------------------------------------------------------------------------
 
 
@@ -232,8 +275,13 @@ def _load(builder: Any, pointer: Any, element: Any) -> Any:
     loaded.align = 1
     if element.width < 64:
         return builder.zext(loaded, _WORDS.llvm) if element.width < 32 else loaded
-    upper = builder.trunc(builder.lshr(loaded, ir.Constant(vector, [32] * LANES)), _WORDS.llvm)
-    below = builder.icmp_unsigned("!=", builder.trunc(loaded, _WORDS.llvm), _WORDS.constant(0))
+    return _folded(builder, loaded)
+
+
+def _folded(builder: Any, wide: Any) -> Any:
+    """Upper halves, the last bit set where anything lies below."""
+    upper = builder.trunc(builder.lshr(wide, ir.Constant(wide.type, [32] * LANES)), _WORDS.llvm)
+    below = builder.icmp_unsigned("!=", builder.trunc(wide, _WORDS.llvm), _WORDS.constant(0))
     return builder.or_(upper, builder.zext(below, _WORDS.llvm))
 
 
@@ -286,6 +334,26 @@ def settle() -> None:
 def _settle(builder: Any) -> Any:
     builder.fence("seq_cst")
     return ir.Constant(ir.IntType(8).as_pointer(), None)
+
+
+def quotients(divisors: npt.NDArray[np.uint64], start: int, magnitude: Lanes) -> Lanes:
+    """Normal binary32 numbers over binary64 ones from `start` on, as upper halves of binary64 rounded to odd.
+
+    A quotient that no number of 51 bits is stays apart from all of them, however the processor rounds.
+    """
+    wide = (magnitude.astype(np.uint64) << np.uint64(29)) + np.uint64(896 << 52)
+    return load(wide.view(np.float64) / divisors[start : start + LANES].view(np.float64), 0)
+
+
+@memory(quotients, _WORDS, _WORDS)
+def _quotients(builder: Any, pointer: Any, element: Any, magnitude: Any) -> Any:
+    longs, doubles = ir.VectorType(ir.IntType(64), LANES), ir.VectorType(ir.DoubleType(), LANES)
+    wide = builder.shl(builder.zext(magnitude, longs), ir.Constant(longs, [29] * LANES))
+    wide = builder.add(wide, ir.Constant(longs, [896 << 52] * LANES))
+    divisors = builder.load(builder.bitcast(pointer, doubles.as_pointer()))
+    divisors.align = 8
+    quotient = builder.bitcast(builder.fdiv(builder.bitcast(wide, doubles), divisors), longs)
+    return _folded(builder, quotient)
 
 
 # -- 64 bits -----------------------------------------------------------------------------------------

@@ -297,7 +297,7 @@ def test_an_element_that_is_broadcast_is_converted_wherever_it_appears(name):
 @pytest.mark.parametrize("name", ["encode", "encode_bfloat16", "decode", "decode_wide", "quantize", "cast"])
 def test_results_that_are_stored_past_the_caches_are_the_same(name, monkeypatch):
     """As if they were large, to every address: such stores must not be misaligned."""
-    monkeypatch.setattr(stream, "_PAST_FROM", 1)
+    monkeypatch.setattr(stream, "PAST_FROM", 1)
     _, call = VERBS[name]
     for size in SIZES:
         operand, want = _plain(name, (size,))

@@ -1,0 +1,183 @@
+"""What the kernels of `block_stream` read, or None where only `block` serves.
+
+Floor 2b. Imports spec and NumPy.
+"""
+
+from __future__ import annotations
+
+import functools
+import math
+from fractions import Fraction
+from typing import Any, NamedTuple
+
+import numpy as np
+import numpy.typing as npt
+
+from lowprec.kernels.params import REFUSED, Grid, Side, lower_target
+from lowprec.kernels.stream_params import NOTHING, Words, lower_decoder, lower_encoder, plan
+from lowprec.spec.block import BlockFormat, ScaleRule
+from lowprec.spec.format import Format
+from lowprec.spec.rounding import Threshold
+
+__all__ = ["NEVER", "BlockPlan", "Setup", "lower_blocks"]
+
+Word = Any
+
+#: Instead of a code: the blocks that it would be for are left to `block`.
+NEVER = 0xFFFFFFFF
+
+
+class Setup(NamedTuple):
+    """How scales follow from the largest magnitudes, as words."""
+
+    fraction: Word  #: fraction bits of the operands' words
+    least: Word  #: the smallest normal word; blocks below it are left out, but for those of zeros
+    infinity: Word
+    carry: Word  #: what to add to a word so that its exponent field becomes that of the next power of two
+    zero: Word  #: the scale of a block of zeros, or NEVER
+    nan: Word  #: the scale of a block with NaN or infinity, whose elements are of code 0, or NEVER
+    lowest: Word  #: exponents of divisors that leave results normal, or small beyond doubt
+    highest: Word
+
+
+class BlockPlan(NamedTuple):
+    """What a kernel needs for a block format and a type of values."""
+
+    powers: bool
+    plan: Words
+    setup: Words
+    tables: npt.NDArray[np.uint32]
+
+
+@functools.lru_cache(maxsize=1024)
+def lower_blocks(source: Format, fmt: BlockFormat, wide: bool, tensor: bool) -> BlockPlan | None:
+    """The plan for values of a format, folded from binary64 or not, and blocks with a tensor's scale or not.
+
+    None where the kernels in lanes cannot be exact, or cannot follow a policy.
+    """
+    powers = fmt.rule.powers != "none"
+    rounding = fmt.elements.rounding
+    near = Threshold.ANY not in (
+        rounding.threshold(negative=negative, odd=odd) for negative in (False, True) for odd in (False, True)
+    )
+    if (
+        fmt.arithmetic not in (("exact", "product") if powers and near and not rounding.bits else ("exact",))
+        or fmt.scales.rounding.bits
+        or fmt.flush_subnormals
+        or (powers and tensor)
+        or (wide and not powers)
+        or fmt.element.emax > 120
+        or fmt.element.emin - fmt.element.trailing_bits < -80
+    ):
+        return None
+    reader = NOTHING if wide else lower_decoder(source)
+    encoder = lower_encoder(fmt.element, fmt.elements, wide or not powers)
+    if reader is None or encoder is None:
+        return None
+    fraction, bias = (20, 1023) if wide else (23, 127)
+    tables, carry = np.zeros((2, 1), np.uint32), 0
+    if powers:
+        found = _carry(fmt.rule, fmt.element, fraction)
+        if found is None:
+            return None
+        carry, lift = found
+        tables = _tables(fmt, fraction, bias, lift)
+    elif fmt.scale.precision + 24 * tensor + fmt.element.precision + rounding.bits + 2 > 50:
+        return None
+    smallest = fmt.element.emin - fmt.element.trailing_bits - 34
+    setup = Setup(
+        fraction=fraction,
+        least=1 << fraction,
+        infinity=(2 * bias + 1) << fraction,
+        carry=carry,
+        zero=_zero(fmt),
+        nan=_nan(fmt),
+        lowest=1 - bias - smallest,
+        highest=1000,
+    )
+    words = np.array([word & NEVER for word in setup], np.uint32)
+    return BlockPlan(powers, plan(reader, encoder), words, tables)
+
+
+def _carry(rule: ScaleRule, element: Format, fraction: int) -> tuple[int, int] | None:
+    """What to add to a word, and what to take off its exponent then, to find the power of two that is the scale.
+
+    The scale is 2**k from limit * 2**(k - 1) on, or just above. None where a word does not tell.
+    """
+    largest = _value(element)
+    by = (
+        largest
+        if rule.divisor == "maximum"
+        else Fraction(2) ** element.emax
+        if rule.divisor == "binade"
+        else Fraction(1)
+    )
+    if rule.powers == "nearest" and rule.threshold is None:
+        if fraction < 23:
+            return None
+        exponent = _floor_log2(by**2 * 2) // 2
+        units = Fraction(2) ** (2 * (fraction - exponent))
+        limit = math.isqrt(math.floor(by**2 * 2 * units)) + 1
+    else:
+        up = {"down": Fraction(2), "up": Fraction(1), "even": 2 - Fraction(1, 1 << element.precision)}
+        edge = by * (rule.threshold or up[rule.powers])
+        exponent = _floor_log2(edge)
+        scaled = edge / Fraction(2) ** (exponent - fraction)
+        if fraction < 23 and (scaled / 2).denominator > 1:  # next to it rounding to odd hides on which side
+            return None
+        limit = math.floor(scaled) + 1 if rule.powers == "up" else math.ceil(scaled)
+    # From `limit` on, in the binade of `exponent`, the next power of two.
+    return (2 << fraction) - limit, exponent
+
+
+def _tables(fmt: BlockFormat, fraction: int, bias: int, lift: int) -> npt.NDArray[np.uint32]:
+    """By the exponent field of amax and carry: the code of the scale, and what to take off exponent fields."""
+    smallest = fmt.element.emin - fmt.element.trailing_bits - 34
+    tables = np.zeros((2, (2 * bias + 4)), np.uint32)
+    tables[0] = NEVER
+    for field in range(1, 2 * bias + 3):
+        k = field - bias - lift
+        code = _code(fmt.scale, k)
+        if code is None or (code == 0 and fmt.smallest_divides_as is not None) or Fraction(2) ** k < fmt.min_scale:
+            continue
+        # Values that the subtraction makes subnormal must be too small to matter.
+        if 1 - bias - k > smallest or (fmt.arithmetic == "product" and k < -100):
+            continue
+        tables[:, field] = code, (k << fraction) & NEVER
+    return tables
+
+
+def _zero(fmt: BlockFormat) -> int:
+    """The scale of a block of zeros."""
+    if fmt.zero == "smallest":
+        return 0
+    return NEVER if fmt.zero == "rule" else NEVER if (one := _code(fmt.scale, 0)) is None else one
+
+
+def _nan(fmt: BlockFormat) -> int:
+    """The scale of blocks with a NaN or an infinity, where their elements are of code 0."""
+    sides = lower_target(fmt.scale, fmt.scales)[len(Grid._fields) :]
+    code = int(sides[Side._fields.index("nan")])
+    return code if fmt.nan == fmt.infinity == "block" and code != REFUSED else NEVER
+
+
+def _code(fmt: Format, exponent: int) -> int | None:
+    """The code of a power of two, or None where there is none."""
+    t = fmt.trailing_bits
+    if fmt.exponent_bits and exponent >= fmt.emin:
+        magnitude = (exponent + fmt.bias) << t
+    else:
+        magnitude = 1 << place if 0 <= (place := exponent - fmt.scaled(0)[1]) < t + (not fmt.exponent_bits) else -1
+        if not fmt.subnormals:
+            magnitude = -1
+    return magnitude if 0 <= magnitude <= fmt.max_magnitude else None
+
+
+def _value(fmt: Format) -> Fraction:
+    significand, exponent = fmt.scaled(fmt.max_magnitude)
+    return significand * Fraction(2) ** exponent
+
+
+def _floor_log2(value: Fraction) -> int:
+    k = value.numerator.bit_length() - value.denominator.bit_length()
+    return k if Fraction(2) ** k <= value else k - 1
