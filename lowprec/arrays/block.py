@@ -1,6 +1,6 @@
 """Arrays in block formats: codes of elements, codes of scales, and the verbs between them and values.
 
-The kernels of `block_stream` serve what they can, the general one all the rest.
+Everything here is about arrays; `block_stream` chooses the kernels.
 
 Floor 3.
 """
@@ -8,20 +8,18 @@ Floor 3.
 from __future__ import annotations
 
 import dataclasses
-import math
 import operator
-from collections.abc import Callable, Iterable
+from collections.abc import Iterable
 from dataclasses import dataclass
-from fractions import Fraction
-from typing import Any, NamedTuple
+from typing import Any
 
 import numpy as np
 import numpy.typing as npt
 
+from lowprec.arrays.block_stream import decode_blocks, encode_blocks, grid_of, tensor_of
 from lowprec.arrays.checks import (
     FLOATS,
     Array,
-    Operand,
     code_dtype,
     codes_operand,
     output,
@@ -30,31 +28,15 @@ from lowprec.arrays.checks import (
 )
 from lowprec.arrays.packing import pack, swizzle, unpack as unpack_codes, unswizzle
 from lowprec.arrays.random import integers_for, key_of, random_bits
-from lowprec.arrays.stream import PAST_FROM
-from lowprec.arrays.threads import ALIGNED, share
-from lowprec.kernels import block as general
-from lowprec.kernels.block_params import lower_block, lower_tensor
-from lowprec.kernels.block_stream import UNSUITED, kernel
-from lowprec.kernels.block_stream_params import lower_blocks
-from lowprec.kernels.lanes import LANES
-from lowprec.kernels.params import Params, lower_source, lower_target
-from lowprec.kernels.stream_params import anywhere, past_caches, shapes, specialized
 from lowprec.spec import catalog
 from lowprec.spec.block import BlockFormat, ScaleRule, rule as rule_of
-from lowprec.spec.format import Sign
 from lowprec.spec.profiles import Profile, profile as profile_of
-from lowprec.spec.projection import DEFAULT, Projection, Saturation
+from lowprec.spec.projection import Projection, Saturation
 from lowprec.spec.rounding import Rounding
 
 __all__ = ["BlockArray", "asked", "axes_of", "decode", "encode", "quantize"]
 
 _NO_RANDOM = np.empty(0, np.uint32)
-
-#: Columns of a tile where blocks lie along rows, and where they lie along or across columns; and the most.
-_TILE, _TILE_OF_COLUMNS, _WIDEST = 2048, 512, 1 << 20
-
-#: Elements that the general kernel is given at a time.
-_PART = 1 << 16
 
 
 @dataclass(frozen=True, eq=False, repr=False)
@@ -95,11 +77,20 @@ class BlockArray:
     axes: tuple[int, ...] = ()
     tensor_scale: np.float32 | None = None
 
+    @classmethod
+    def _made(
+        cls, codes: Array, scales: Array, fmt: BlockFormat, axes: tuple[int, ...], tensor_scale: np.float32 | None
+    ) -> BlockArray:
+        """Of parts that need not be checked, as they were made here."""
+        self = object.__new__(cls)
+        self.__dict__.update(codes=codes, scales=scales, format=fmt, axes=axes, tensor_scale=tensor_scale)
+        return self
+
     def __post_init__(self) -> None:
         fmt = catalog.block_format(self.format)
         codes, scales = codes_operand(self.codes, fmt.element).codes, codes_operand(self.scales, fmt.scale).codes
         axes = axes_of(fmt, self.axes if self.axes != () else None, codes.ndim)
-        wanted = _grid(codes.shape, axes, fmt)
+        wanted = grid_of(codes.shape, axes, fmt.sizes)
         if scales.shape != wanted:
             raise ValueError(
                 f"scales of {fmt.name!r} have shape {scales.shape}, but codes of shape {codes.shape} in blocks of "
@@ -270,14 +261,13 @@ def encode(
     operand = values_operand(values)
     shape = operand.array.shape
     axes = axes_of(fmt, axis, len(shape))
-    grid = _grid(shape, axes, fmt)
-    tensor = _tensor_of(operand, fmt, tensor_scale)
+    grid = grid_of(shape, axes, fmt.sizes)
+    given = None if fmt.tensor_scale == "none" and tensor_scale is None else _tensor_scale(fmt, tensor_scale, True)
+    tensor = tensor_of(operand, fmt, given)
     words, scale_words = _random(fmt, shape, grid, random, rng)
     codes, scales = np.empty(shape, code_dtype(fmt.element)), np.empty(grid, code_dtype(fmt.scale))
-    undone = _quickly(operand, fmt, axes, tensor, codes, scales, words) if not scale_words.size else None
-    if undone is None or undone.size:
-        _generally(operand, fmt, axes, tensor, codes, scales, words, scale_words, undone)
-    return BlockArray(codes, scales, fmt, axes, tensor.value)
+    encode_blocks(operand, fmt, axes, tensor, codes, scales, words, scale_words)
+    return BlockArray._made(codes, scales, fmt, axes, tensor.value)
 
 
 def decode(blocks: BlockArray, dtype: npt.DTypeLike | None = None, out: Array | None = None) -> Array:
@@ -287,23 +277,11 @@ def decode(blocks: BlockArray, dtype: npt.DTypeLike | None = None, out: Array | 
     carrier = next((known for name, known in FLOATS if name == wanted), None)
     if carrier is None:
         raise TypeError(f"values are given as float16, bfloat16, float32 or float64, not {wanted}")
-    bits = fmt.element.precision + fmt.scale.precision + (24 if blocks.tensor_scale is not None else 0)
-    if bits > 64:
-        raise ValueError(f"products of {fmt.name!r} have up to {bits} significant bits; lowprec computes with 64")
     place = output(out, wanted, blocks.shape, f"values of {fmt.name!r}")
-    result = np.empty(blocks.shape, wanted)
-    flat = result.reshape(-1).view(f"u{wanted.itemsize}")
-    tensor = Fraction(1) if blocks.tensor_scale is None else Fraction(float(blocks.tensor_scale))
-    words = lower_tensor(tensor, Fraction(1))
-    codes, scales = np.ascontiguousarray(blocks.codes).reshape(-1), np.ascontiguousarray(blocks.scales).reshape(-1)
-    for ids, places in _parts(blocks.shape, blocks.axes, fmt, None):
-        part = np.empty(places.size, flat.dtype)
-        general.decode_blocks(
-            codes[places].reshape(-1), lower_source(fmt.element), places.shape[1], scales[ids],
-            lower_source(fmt.scale), words, part, lower_target(carrier, DEFAULT),
-        )  # fmt: skip
-        flat[places.reshape(-1)] = part
-    if place is None:
+    direct = place is not None and place.flags.c_contiguous and place.flags.aligned
+    result = place if place is not None and direct else np.empty(blocks.shape, wanted)
+    decode_blocks(blocks.codes, blocks.scales, fmt, blocks.axes, blocks.tensor_scale, result, carrier)
+    if place is None or direct:
         return result
     place[...] = result
     return place
@@ -387,12 +365,6 @@ def _count_axes(count: int) -> str:
     return "one axis" if count == 1 else "two axes"
 
 
-def _grid(shape: tuple[int, ...], axes: tuple[int, ...], fmt: BlockFormat) -> tuple[int, ...]:
-    """The shape of the scales."""
-    sizes = dict(zip(axes, fmt.sizes, strict=True))
-    return tuple(-(-length // sizes.get(axis, 1)) for axis, length in enumerate(shape))
-
-
 def _spelled_sizes(fmt: BlockFormat) -> str:
     return "x".join(map(str, fmt.sizes))
 
@@ -401,19 +373,13 @@ def _spelled_axes(axes: tuple[int, ...]) -> str:
     return f"axis {axes[0]}" if len(axes) == 1 else f"axes {axes[0]} and {axes[1]}"
 
 
-class _Tensor(NamedTuple):
-    """The scale of a whole tensor: as it is kept, and as kernels take it."""
-
-    value: np.float32 | None
-    words: Params
-    scale: Fraction
-
-
-def _tensor_scale(fmt: BlockFormat, given: object) -> np.float32 | None:
-    """A tensor's scale as it is given, checked."""
+def _tensor_scale(fmt: BlockFormat, given: object, computed: bool = False) -> np.float32 | None:
+    """A tensor's scale as it is given, checked; none, where it shall be computed."""
     if fmt.tensor_scale == "none":
         if given is not None:
             raise ValueError(f"tensor_scale={given!r} is for formats that have one, and {fmt.name!r} has none")
+        return None
+    if given is None and computed:
         return None
     if given is None:
         raise ValueError(f"{fmt.name!r} has a scale of the whole tensor; give tensor_scale=, 1.0 if there is none")
@@ -424,56 +390,6 @@ def _tensor_scale(fmt: BlockFormat, given: object) -> np.float32 | None:
     if np.ndim(value) or not 0 < value < np.inf:
         raise ValueError(f"tensor_scale={given!r} must be one positive number that float32 holds")
     return value
-
-
-def _tensor_of(operand: Operand, fmt: BlockFormat, given: object) -> _Tensor:
-    """The tensor's scale that is given, or that follows from its values."""
-    if fmt.tensor_scale == "none" or given is not None:
-        value = _tensor_scale(fmt, given)
-        scale = Fraction(1) if value is None else Fraction(float(value))
-        inverse = _numbers(scale, Fraction(1), True)[1]
-        return _Tensor(value, lower_tensor(scale, inverse), scale)
-    amax = _amax(operand)
-    scale, inverse = Fraction(1), Fraction(1)
-    if amax:
-        most = Fraction(fmt.element.max_finite) * Fraction(fmt.scale.max_finite)
-        scale, inverse = _numbers(amax, most, fmt.tensor_scale == "reciprocal")
-    return _Tensor(np.float32(float(scale)), lower_tensor(scale, inverse), scale)
-
-
-def _numbers(amax: Fraction, most: Fraction, by_inverse: bool) -> tuple[Fraction, Fraction]:
-    """The scale and its inverse."""
-    parts = [part for number in (amax, most) for part in _scaled(number)]
-    made = general.tensor_numbers(
-        np.uint64(parts[0]), np.int64(parts[1]), np.uint64(parts[2]), np.int64(parts[3]), by_inverse
-    )
-    scale, scale_exponent, inverse, inverse_exponent = map(int, made)
-    return scale * Fraction(2) ** scale_exponent, inverse * Fraction(2) ** inverse_exponent
-
-
-def _scaled(number: Fraction) -> tuple[int, int]:
-    """Significand, odd, and exponent."""
-    significand = number.numerator
-    zeros = (significand & -significand).bit_length() - 1
-    return significand >> zeros, zeros + 1 - number.denominator.bit_length()
-
-
-def _amax(operand: Operand) -> Fraction:
-    """The largest magnitude among the finite values of an array."""
-    codes, fmt = operand.codes, operand.fmt
-    if not codes.size:
-        return Fraction(0)
-    if fmt.sign is Sign.TWOS_COMPLEMENT:
-        array = operand.array
-        largest = max(int(array.max()), -int(array.min()))
-    else:
-        magnitudes = codes & codes.dtype.type(((1 << fmt.width) - 1) & ~fmt.sign_code)
-        finite = magnitudes <= fmt.max_magnitude
-        largest = int(magnitudes.max(where=finite, initial=0))
-        if not finite.any():
-            return Fraction(0)
-    significand, exponent = fmt.scaled(largest)
-    return significand * Fraction(2) ** exponent
 
 
 def _random(
@@ -489,201 +405,3 @@ def _random(
         scale_words = random_bits(grid, rng, scales.bits, stream=1).reshape(-1)
         rng = rng if elements.bits else None
     return integers_for(elements, fmt.element, shape, random, rng), scale_words
-
-
-# -- the kernels in lanes ----------------------------------------------------------------------------
-
-
-class _Layout(NamedTuple):
-    """An array as the kernels in lanes go through it, and a block of it."""
-
-    outer: int
-    rows: int
-    columns: int
-    high: int
-    wide: int
-
-
-def _layout(shape: tuple[int, ...], axes: tuple[int, ...], sizes: tuple[int, ...]) -> _Layout | None:
-    """Blocks along the last axis, along another, or across the last two; None for other pairs."""
-    if len(axes) == 2:
-        if axes != (len(shape) - 2, len(shape) - 1):
-            return None
-        return _Layout(math.prod(shape[:-2]), shape[-2], shape[-1], *sizes)
-    before, length, after = math.prod(shape[: axes[0]]), shape[axes[0]], math.prod(shape[axes[0] + 1 :])
-    if after > 1:
-        return _Layout(before, length, after, sizes[0], 1)
-    if length % sizes[0] == 0:
-        return _Layout(1, 1, before * length, 1, sizes[0])
-    return _Layout(1, before, length, 1, sizes[0])
-
-
-def _quickly(
-    operand: Operand,
-    fmt: BlockFormat,
-    axes: tuple[int, ...],
-    tensor: _Tensor,
-    codes: Array,
-    scales: Array,
-    random: npt.NDArray[np.uint32],
-) -> npt.NDArray[np.intp] | None:
-    """Encode what the kernels in lanes can; the blocks that they left undone, or None if they did nothing."""
-    wide = operand.fmt == catalog.BINARY64
-    way = lower_blocks(operand.fmt, fmt, wide, tensor.value is not None)
-    layout = _layout(codes.shape, axes, fmt.sizes) if codes.size else None
-    if way is None or layout is None:
-        return None
-    unit = math.lcm(layout.wide, LANES)
-    if unit > _WIDEST:
-        return None
-    tile = unit * max(1, (_TILE if layout.high == 1 else _TILE_OF_COLUMNS) // unit)
-    values = np.ascontiguousarray(operand.codes, operand.codes.dtype.newbyteorder("=")).reshape(-1)
-    out, flat_scales, marks = codes.reshape(-1), scales.reshape(-1), np.zeros(scales.size, np.uint8)
-    words = way.plan
-    aligned = not (codes.__array_interface__["data"][0] | (layout.columns * codes.itemsize)) % 16
-    if codes.nbytes >= PAST_FROM and (aligned or layout.outer * layout.rows == 1):
-        words = past_caches(words)
-
-    def chosen(words: Array) -> Callable[..., int]:
-        source, target = shapes(words)[:2] if specialized(words) else ((), ())
-        return kernel(source, target, way.powers)
-
-    run = chosen(words)
-    general_words = (
-        lower_block(fmt),
-        tensor.words,
-        lower_target(fmt.scale, fmt.scales),
-        lower_source(fmt.scale),
-    )
-
-    def encode_part(words: Array, part: _Layout, start: int, stop: int, first: int, last: int) -> int:
-        return run(
-            values[start:stop], out[start:stop], flat_scales[first:last], marks[first:last], (*part, tile, unit),
-            words, way.setup, way.tables, general_words, random[start:stop],
-        )  # fmt: skip
-
-    def encode_all(words: Array) -> int:
-        if layout.rows == 1 and layout.outer == 1:
-            size = layout.wide
-            return share(
-                lambda i, j: encode_part(words, layout._replace(columns=j - i), i, j, i // size, -(-j // size)),
-                values.size,
-                math.lcm(size, ALIGNED),
-            )
-        high, across = layout.high, -(-layout.columns // layout.wide)
-        if layout.outer > 1:
-            each, blocks = layout.rows * layout.columns, -(-layout.rows // high) * across
-            return share(
-                lambda i, j: encode_part(
-                    words, layout._replace(outer=(j - i) // each), i, j, i // each * blocks, j // each * blocks
-                ),
-                values.size,
-                each,
-            )
-        each = high * layout.columns
-        return share(
-            lambda i, j: encode_part(
-                words,
-                layout._replace(rows=(j - i) // layout.columns),
-                i,
-                j,
-                i // each * across,
-                -(-j // each) * across,
-            ),
-            values.size,
-            each,
-        )
-
-    if encode_all(words) >= UNSUITED:
-        words = anywhere(words)
-        run, marks[:] = chosen(words), 0
-        encode_all(words)
-    return np.flatnonzero(marks)
-
-
-# -- the general kernel ------------------------------------------------------------------------------
-
-
-def _parts(
-    shape: tuple[int, ...], axes: tuple[int, ...], fmt: BlockFormat, blocks: npt.NDArray[np.intp] | None
-) -> Iterable[tuple[Array, Array]]:
-    """Blocks by number, some at a time, with the places of their elements: shape (blocks, elements of one).
-
-    Blocks at the end that lack elements have the last one several times.
-    """
-    grid, sizes = _grid(shape, axes, fmt), dict(zip(axes, fmt.sizes, strict=True))
-    each = math.prod(fmt.sizes)
-    ids = np.arange(math.prod(grid)) if blocks is None else blocks
-    step = max(1, _PART // each)
-    for start in range(0, ids.size, step):
-        some = ids[start : start + step]
-        places = np.zeros((some.size,) + (1,) * len(axes), np.intp)
-        for axis, first in enumerate(np.unravel_index(some, grid)):
-            stride = math.prod(shape[axis + 1 :])
-            if axis in sizes:
-                along = [1] * (1 + len(axes))
-                along[1 + axes.index(axis)] = sizes[axis]
-                offsets = first[:, None] * sizes[axis] + np.arange(sizes[axis])
-                offsets = np.minimum(offsets, shape[axis] - 1)
-                places = places + (offsets * stride).reshape(some.size, *along[1:])
-            else:
-                places = places + (first * stride).reshape((some.size,) + (1,) * len(axes))
-        yield some, places.reshape(some.size, each)
-
-
-def _generally(
-    operand: Operand,
-    fmt: BlockFormat,
-    axes: tuple[int, ...],
-    tensor: _Tensor,
-    codes: Array,
-    scales: Array,
-    random: npt.NDArray[np.uint32],
-    scale_random: npt.NDArray[np.uint32],
-    blocks: npt.NDArray[np.intp] | None,
-) -> None:
-    """Blocks, all or those of these numbers, by the kernel that knows every format and policy."""
-    shape = operand.array.shape
-    given = np.ascontiguousarray(operand.codes, operand.codes.dtype.newbyteorder("=")).reshape(-1)
-    flat, flat_scales = codes.reshape(-1), scales.reshape(-1)
-    flush = fmt.elements.subnormals in ("flush_operands", "flush_both")
-    words = (
-        lower_target(fmt.element, fmt.elements),
-        lower_target(fmt.scale, fmt.scales),
-        lower_source(fmt.scale),
-        lower_block(fmt),
-        tensor.words,
-    )
-    element_words, scale_words, scale_source, rule_words, tensor_words = words
-    for ids, places in _parts(shape, axes, fmt, blocks):
-        made, made_scales = np.zeros(places.size, codes.dtype), np.zeros(ids.size, scales.dtype)
-        refused, first, refused_scales, first_scale = general.convert_blocks(
-            given[places].reshape(-1), lower_source(operand.fmt, flush), places.shape[1],
-            made, element_words, made_scales, scale_words, scale_source, rule_words, tensor_words,
-            random[places].reshape(-1) if random.size else random,
-            scale_random[ids] if scale_random.size else scale_random,
-        )  # fmt: skip
-        if refused:
-            _refuse(operand, fmt, int(places.reshape(-1)[first]))
-        if refused_scales:
-            _refuse_scale(fmt, ids[first_scale], scales.shape)
-        flat[places.reshape(-1)] = made
-        flat_scales[ids] = made_scales
-
-
-def _refuse(operand: Operand, fmt: BlockFormat, first: int) -> None:
-    place = tuple(int(i) for i in np.unravel_index(first, operand.array.shape))
-    raise ValueError(
-        f"cannot encode the value {operand.array[place]} at index {place} as an element of {fmt.name!r}: "
-        f"{fmt.element.name!r} has no code for it. Replace it, or say what becomes of it with the block format's "
-        f"nan= or elements="
-    )
-
-
-def _refuse_scale(fmt: BlockFormat, block: int, grid: tuple[int, ...]) -> None:
-    place = tuple(int(i) for i in np.unravel_index(block, grid))
-    raise ValueError(
-        f"cannot encode NaN or infinite values in blocks of {fmt.name!r}, whose scales ({fmt.scale.name!r}) have no "
-        f"NaN code; the first such block is {place}. Replace them, or say what becomes of them with the block format's "
-        f"nan= and infinity="
-    )

@@ -13,13 +13,13 @@ from __future__ import annotations
 import dataclasses
 import itertools
 import math
-import operator
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
 import numpy.typing as npt
+from numpy.lib.array_utils import normalize_axis_tuple
 
 from lowprec.arrays.block import BlockArray
 from lowprec.arrays.checks import Array, projection as projection_of, values_operand
@@ -36,13 +36,13 @@ __all__ = ["ErrorReport", "error_report", "scale_for"]
 Doubles = npt.NDArray[np.float64]
 Singles = npt.NDArray[np.float32]
 
+METHODS = ("max", "percentile", "mse")
+
 #: Values that are worked on at a time.
 _PART = 1 << 18
 
-METHODS = ("max", "percentile", "mse")
-
 #: What "mse" multiplies the scale of "max" by, largest first: eight steps a binade, six binades down.
-_FACTORS = tuple(m / 16 * 2.0**-k for k in range(6) for m in range(16, 8, -1)) + (2.0**-6,)
+_FACTORS = np.array([m / 16 * 2.0**-k for k in range(6) for m in range(16, 8, -1)] + [2.0**-6])
 
 _SMALLEST = 2.0**-149
 _UP = np.float32(np.inf)
@@ -104,12 +104,10 @@ def scale_for(
     ------
     ValueError
         A block format; a negative value and an unsigned format; a scale that float32 does not hold.
-    TypeError
-        Values that are no real numbers.
 
     Source
     ------
-    [FP8] 3.2 and 4: maxima for weights, the best of the three for activations.
+    [FP8]: maxima for weights, the best of the three for activations.
     """
     if catalog.is_block(fmt):
         raise ValueError(
@@ -122,34 +120,27 @@ def scale_for(
     if not 0 < percentile <= 100:
         raise ValueError(f"percentile={percentile!r} must lie above 0 and be 100 at most")
     array = values_operand(values).array
-    kept = _channel_axes(axis, array.ndim)
+    kept = sorted(normalize_axis_tuple(() if axis is None else axis, array.ndim))
     shape = tuple(length if place in kept else 1 for place, length in enumerate(array.shape))
     channels = math.prod(shape)
-    each = math.prod(length for place, length in enumerate(array.shape) if place not in kept)
-    rows = np.moveaxis(array, kept, range(len(kept))).reshape(channels, each)
-
+    rows = np.moveaxis(array, kept, range(len(kept))).reshape(channels, array.size // max(1, channels))
     amax = _largest(rows, target)
     if method == "percentile":
-        lower = _percentiles(rows, percentile)
-        amax = np.where(lower > 0, lower, amax)
-    scales = _smallest_scales(amax, target)
-    if power_of_two:
-        scales = _powers_of_two(scales)
+        amax = np.where((lower := _percentiles(rows, percentile)) > 0, lower, amax)
+    scales = _smallest_scales(amax, target, power_of_two)
     if not np.isfinite(scales).all():
-        worst = float(amax.max())
         raise ValueError(
-            f"values up to {worst:.9g} need a scale for {target.name!r} that float32 does not hold; divide them by a "
-            f"power of two first, or use a format with a larger range"
+            f"values up to {amax.max():.9g} need a scale for {target.name!r} that float32 does not hold; divide them "
+            f"by a power of two first, or use a format with a larger range"
         )
     if method == "mse":
-        factors = _FACTORS[::8] if power_of_two else _FACTORS
-        scales = _least_errors(rows, target, scales, np.array(factors))
+        scales = _least_errors(rows, target, scales, _FACTORS[::8] if power_of_two else _FACTORS)
     return scales[0] if axis is None else scales.reshape(shape)
 
 
 @dataclass(frozen=True)
 class ErrorReport:
-    """What a format did to values: `lowprec.error_report` makes it, and str() is a short table.
+    """What a format did to values; str() is a short table.
 
     Errors are result - value, of the finite values with finite results.
 
@@ -157,10 +148,8 @@ class ErrorReport:
     ----------
     format : str
         The name of the format or block format.
-    size : int
-        Values, of all kinds.
-    non_finite : int
-        Values that are NaN or infinite: left out of everything below.
+    size, non_finite : int
+        Values of all kinds, and those that are NaN or infinite: left out of everything below.
     lost : int
         Finite values whose result is not: they overflowed, or share a block with a NaN. Left out of
         the errors.
@@ -169,14 +158,12 @@ class ErrorReport:
         errors). inf where every result is exact, nan where there are no values.
     mse, max_abs_error, mean_error : float
         Mean of the squared errors, the largest magnitude of an error, and the mean of the errors,
-        which is what rounding is biased by. nan where there are no values.
+        which is the bias of the rounding. nan where there are no values.
     clipped : float
         Share of the finite values that lie beyond the largest, or the most negative, value that the
-        format holds, times the scale that applies to them.
-    flushed : float
-        Share of the non-zero finite values whose result is zero.
-    zeros : float
-        Share of the finite values that are zero themselves.
+        format holds, times the scale that applies to them. Shares of nothing are 0.
+    flushed, zeros : float
+        Share of the non-zero finite values whose result is zero; of the finite ones that are zero.
     clipped_blocks : float, optional
         Share of the blocks with a clipped value; None where there are no blocks.
     by_block : array of float64, optional
@@ -200,9 +187,8 @@ class ErrorReport:
     @property
     def worst_block(self) -> float | None:
         """The smallest `sqnr` of a block, or None where there are no blocks with values."""
-        if self.by_block is None or np.isnan(self.by_block).all():
-            return None
-        return float(np.nanmin(self.by_block))
+        known = () if self.by_block is None else self.by_block[~np.isnan(self.by_block)]
+        return float(np.min(known)) if len(known) else None
 
     def as_dict(self) -> dict[str, Any]:
         """All numbers for JSON, without `by_block` but with `worst_block`; None for inf and nan.
@@ -210,27 +196,24 @@ class ErrorReport:
         >>> error_report([1.0, 2.5], "e2m1fn").as_dict()["mse"]
         0.125
         """
-        found = {field.name: getattr(self, field.name) for field in dataclasses.fields(self)}
-        del found["by_block"]
+        found = {field.name: getattr(self, field.name) for field in dataclasses.fields(self) if field.compare}
         found["worst_block"] = self.worst_block
-        return {
-            name: None if isinstance(value, float) and not math.isfinite(value) else value
-            for name, value in found.items()
-        }
+        odd = [name for name, value in found.items() if isinstance(value, float) and not math.isfinite(value)]
+        return found | dict.fromkeys(odd)
 
     def __str__(self) -> str:
         blocks = "" if self.by_block is None else f" in {self.by_block.size:,} block{'s' * (self.by_block.size != 1)}"
         worst = "" if self.worst_block is None else f"; of the worst block {self.worst_block:.2f} dB"
-        of_blocks = "" if self.clipped_blocks is None else f", in {_percent(self.clipped_blocks)} of blocks"
+        of_blocks = "" if self.clipped_blocks is None else f", in {self.clipped_blocks:.1%} of blocks"
         lines = [
             f"{self.format}: {self.size:,} value{'s' * (self.size != 1)}{blocks}",
             f"  SQNR           {self.sqnr:.2f} dB{worst}",
             f"  mean square    {self.mse:.4g}",
             f"  largest error  {self.max_abs_error:.4g}",
             f"  mean error     {self.mean_error:.4g}",
-            f"  clipped        {_percent(self.clipped)}{of_blocks}",
-            f"  flushed        {_percent(self.flushed)} of non-zero values",
-            f"  zeros          {_percent(self.zeros)}",
+            f"  clipped        {self.clipped:.1%}{of_blocks}",
+            f"  flushed        {self.flushed:.1%} of non-zero values",
+            f"  zeros          {self.zeros:.1%}",
         ]
         if self.non_finite or self.lost:
             lines.append(f"  left out       {self.non_finite:,} NaN or infinite, {self.lost:,} that became so")
@@ -239,7 +222,7 @@ class ErrorReport:
 
 def error_report(
     values: npt.ArrayLike,
-    fmt: Format | BlockFormat | BlockArray | str | npt.DTypeLike,
+    fmt: Format | BlockFormat | str | npt.DTypeLike,
     axis: int | tuple[int, ...] | None = None,
     *,
     scale: npt.ArrayLike | None = None,
@@ -252,29 +235,28 @@ def error_report(
     rule: ScaleRule | str | None = None,
     tensor_scale: float | None = None,
 ) -> ErrorReport:
-    """Measure what a format, or blocks of it, would do to values.
+    """Measure what a format or a block format does to values.
 
     >>> import numpy as np
     >>> values = np.linspace(-2, 7, 64, dtype=np.float32)
     >>> print(error_report(values, "mxfp4"))
     mxfp4: 64 values in 2 blocks
-      SQNR           22.02 dB; of the worst block 20.13 dB
-      mean square    0.05894
+      SQNR           19.70 dB; of the worst block 19.49 dB
+      mean square    0.1417
       largest error  1
-      mean error     -0.04315
-      clipped        10.9 %, in 50.0 % of blocks
-      flushed        3.1 % of non-zero values
-      zeros          0.0 %
+      mean error     -0.07812
+      clipped        10.9%, in 50.0% of blocks
+      flushed        0.0% of non-zero values
+      zeros          1.6%
     >>> round(error_report(values, "int8", scale=scale_for(values, "int8")).sqnr, 2)
-    46.52
+    47.2
 
     Parameters
     ----------
     values : array_like of float or integer, shape (...)
-    fmt : Format, BlockFormat, BlockArray, str or dtype
-        A BlockArray is taken as what values became, wherever it comes from.
+    fmt : Format, BlockFormat, str or dtype
     axis, rule, tensor_scale
-        Of block formats: as for `lowprec.encode`.
+        Of block formats: as for `lowprec.encode`. axis is that of the blocks.
     scale : array_like of float32, optional
         Of formats of single values: what they are divided by first, and results multiplied by, such
         as `lowprec.scale_for` gives. Broadcasts with values. Quotients are float32, or float64
@@ -293,15 +275,14 @@ def error_report(
         Keywords that the format does not take, and what `lowprec.encode` refuses.
     """
     array = values_operand(values).array
-    if isinstance(fmt, BlockArray) or catalog.is_block(fmt):
+    if catalog.is_block(fmt):
         if scale is not None:
-            name = fmt.format.name if isinstance(fmt, BlockArray) else str(fmt)
-            raise ValueError(f"scale= is for formats of single values; the scales of {name!r} are those of its blocks")
-        how = {
-            "axis": axis, "rounding": rounding, "saturation": saturation, "projection": projection,
-            "profile": profile, "random": random, "rng": rng, "rule": rule, "tensor_scale": tensor_scale,
-        }  # fmt: skip
-        return _of_blocks(array, _blocks(array, fmt, how))
+            raise ValueError(f"scale= is for formats of single values, and {str(fmt)!r} has scales of its blocks")
+        blocks = encode(
+            array, fmt, axis=axis, rule=rule, tensor_scale=tensor_scale, rounding=rounding, saturation=saturation,
+            projection=projection, profile=profile, random=random, rng=rng,
+        )  # fmt: skip
+        return _of_blocks(array, blocks)
     for name, given in (("axis", axis), ("rule", rule), ("tensor_scale", tensor_scale)):
         if given is not None:
             raise ValueError(
@@ -309,27 +290,12 @@ def error_report(
                 f"scale=lowprec.scale_for(values, {str(fmt)!r}, axis=...)"
             )
     target = catalog.format(fmt)
-    rule_of = projection_of(target, rounding, saturation, projection, profile)
-    return _of_singles(array, target, rule_of, scale, random, rng)
+    how = projection_of(target, rounding, saturation, projection, profile)
+    scales = None if scale is None else _given_scales(scale, array.shape)
+    return _of_singles(array, target, how, scales, random, rng)
 
 
 # -- scales ------------------------------------------------------------------------------------------
-
-
-def _channel_axes(axis: object, ndim: int) -> tuple[int, ...]:
-    """The axes of the channels, in order, none of them negative."""
-    items = () if axis is None else axis if isinstance(axis, Iterable) else (axis,)
-    axes = []
-    for item in items:
-        if not hasattr(item, "__index__") or isinstance(item, bool):
-            raise TypeError(f"axis must be an integer or a tuple of them, not {axis!r}")
-        place = operator.index(item)
-        if not -ndim <= place < ndim:
-            raise ValueError(f"axis={axis!r} names axis {place}, and values have {ndim} axes")
-        axes.append(place % ndim)
-    if len(set(axes)) != len(axes):
-        raise ValueError(f"axis={axis!r} names an axis twice")
-    return tuple(sorted(axes))
 
 
 def _largest(rows: Array, fmt: Format) -> Doubles:
@@ -355,15 +321,14 @@ def _percentiles(rows: Array, percentile: float) -> Doubles:
     for tile in _tiles(rows.shape, (1, rows.shape[1]), _PART):
         part, finite = _finite(rows[tile])
         magnitudes = np.abs(part).astype(np.float64)
-        if finite is None:
-            found[tile[0]] = np.percentile(magnitudes, percentile, axis=1)
-        else:
-            for row, (line, known) in enumerate(zip(magnitudes, finite, strict=True), tile[0].start):
-                found[row] = np.percentile(line[known], percentile) if known.any() else 0.0
+        whole = finite.all(axis=1)
+        found[tile[0]][whole] = np.percentile(magnitudes[whole], percentile, axis=1)
+        for row in np.flatnonzero(finite.any(axis=1) & ~whole):
+            found[tile[0].start + row] = np.percentile(magnitudes[row][finite[row]], percentile)
     return found
 
 
-def _smallest_scales(amax: Doubles, fmt: Format) -> Singles:
+def _smallest_scales(amax: Doubles, fmt: Format, power_of_two: bool) -> Singles:
     """The smallest float32 numbers s with amax <= s * fmt.max_finite; 1 for an amax of 0, inf if there is none.
 
     With both as fractions in [1/2, 1), nothing overflows or loses bits below. The quotient is rounded
@@ -381,19 +346,13 @@ def _smallest_scales(amax: Doubles, fmt: Format) -> Singles:
     high = math.floor(most * 2**24) / 2**24
     exceeds = fraction - up * np.float64(high) > up * np.float64(most - high)
     up = np.where(exceeds, np.nextafter(up, _UP), up)
+    if power_of_two:  # quotients lie between 1/2 and 2
+        up = np.where(up <= 1, np.float32(1), np.float32(2))
     with np.errstate(over="ignore"):
         wide = np.maximum(np.ldexp(up.astype(np.float64), exponent - most_exponent), _SMALLEST)
         scales = wide.astype(np.float32)
         scales = np.where(scales < wide, np.nextafter(scales, _UP), scales)
     return np.where(amax == 0, np.float32(1), scales)
-
-
-def _powers_of_two(scales: Singles) -> Singles:
-    """The smallest powers of two that are no smaller; inf if float32 has none."""
-    fraction, exponent = np.frexp(scales)
-    with np.errstate(over="ignore"):
-        up = np.ldexp(np.float32(1), exponent - (fraction == 0.5))
-    return np.where(np.isinf(scales), scales, up).astype(np.float32)
 
 
 def _least_errors(rows: Array, fmt: Format, scales: Singles, factors: Doubles) -> Singles:
@@ -406,7 +365,8 @@ def _least_errors(rows: Array, fmt: Format, scales: Singles, factors: Doubles) -
             with np.errstate(over="ignore"):
                 error = part - quantize(part / trial, fmt, projection=_TRIAL).astype(np.float64) * trial
                 error *= error
-            sums += np.sum(error, axis=1, where=True if finite is None else finite)
+            error[~finite] = 0
+            sums += error.sum(axis=1)
     chosen: Singles = np.take_along_axis(trials, errors.argmin(axis=0)[None], axis=0)[0]
     return chosen
 
@@ -417,80 +377,131 @@ def _least_errors(rows: Array, fmt: Format, scales: Singles, factors: Doubles) -
 class _Sums:
     """What parts add up to."""
 
-    def __init__(self, grid: tuple[int, ...] | None) -> None:
-        """With arrays of that shape for the sums of blocks."""
-        self.non_finite = self.lost = self.counted = self.clipped = self.non_zero = self.flushed = 0
-        self.signal = self.noise = self.error = self.largest = 0.0
-        self.blocks = None if grid is None else tuple(np.zeros(grid) for _ in range(4))
+    def __init__(self) -> None:
+        self.counts = np.zeros(6, np.int64)
+        self.sums, self.largest = np.zeros(3), 0.0
 
-    def add(self, values: Array, results: Doubles, low: Any, high: Any) -> tuple[Doubles, Doubles, Array, Array]:
-        """A part: its squares, squared errors, and masks of what counts and of what is clipped."""
-        finite = np.isfinite(values)
+    def add(self, part: Array, finite: Array, results: Doubles, low: Any, high: Any) -> tuple[Array, ...]:
+        """A part, with zeros where values are not finite, and limits that broadcast with it.
+
+        Returns squares, squared errors, what counts and what is clipped, for each value.
+        """
         known = finite & np.isfinite(results)
-        wide = np.where(known, values, 0).astype(np.float64)
-        clipped = finite & ((values < low) | (values > high))
-        with np.errstate(over="ignore"):
-            error = np.where(known, results, 0) - wide
-            signal, noise = wide * wide, error * error
-            self.signal += float(signal.sum())
-            self.noise += float(noise.sum())
-        self.error += float(error.sum())
+        values, non_zero = part.astype(np.float64), part != 0
+        clipped = (values < low) | (values > high)
+        masks = (np.ones_like(finite), finite, known, non_zero, clipped, non_zero & (results == 0))
+        self.counts += [np.count_nonzero(mask) for mask in masks]
+        with np.errstate(over="ignore", invalid="ignore"):
+            error = np.where(known, results - values, 0.0)
+            signal, noise = np.where(known, values * values, 0.0), error * error
+            self.sums += [signal.sum(), noise.sum(), error.sum()]
         self.largest = max(self.largest, float(np.abs(error).max()))
-        self.non_finite += int(np.count_nonzero(~finite))
-        self.lost += int(np.count_nonzero(finite & ~known))
-        self.counted += int(np.count_nonzero(known))
-        self.clipped += int(np.count_nonzero(clipped))
-        non_zero = finite & (values != 0)
-        self.non_zero += int(np.count_nonzero(non_zero))
-        self.flushed += int(np.count_nonzero(non_zero & (results == 0)))
         return signal, noise, known, clipped
 
-    def report(self, name: str) -> ErrorReport:
+    def report(self, name: str, **blocks: Any) -> ErrorReport:
         """The sums as what people ask for."""
-        finite, counted = self.lost + self.counted, self.counted
-        by_block = clipped_blocks = None
-        if self.blocks is not None:
-            signal, noise, known, clipped = self.blocks
-            by_block = _decibels(signal, noise, known)
-            clipped_blocks = _share(int(np.count_nonzero(clipped)), clipped.size)
+        size, finite, counted, non_zero, clipped, flushed = map(int, self.counts)
+        signal, noise, error = map(float, self.sums)
         return ErrorReport(
             format=name,
-            size=finite + self.non_finite,
-            non_finite=self.non_finite,
-            lost=self.lost,
-            sqnr=float(_decibels(np.float64(self.signal), np.float64(self.noise), np.float64(counted))),
-            mse=self.noise / counted if counted else math.nan,
+            size=size,
+            non_finite=size - finite,
+            lost=finite - counted,
+            sqnr=float(_decibels(signal, noise, counted)),
+            mse=noise / counted if counted else math.nan,
             max_abs_error=self.largest if counted else math.nan,
-            mean_error=self.error / counted if counted else math.nan,
-            clipped=_share(self.clipped, finite),
-            flushed=_share(self.flushed, self.non_zero),
-            zeros=_share(finite - self.non_zero, finite),
-            clipped_blocks=clipped_blocks,
-            by_block=by_block,
+            mean_error=error / counted if counted else math.nan,
+            clipped=clipped / max(1, finite),
+            flushed=flushed / max(1, non_zero),
+            zeros=(finite - non_zero) / max(1, finite),
+            **blocks,
         )
 
 
-def _of_singles(
-    array: Array, fmt: Format, how: Projection, scale: npt.ArrayLike | None, random: Any, rng: Any
-) -> ErrorReport:
+def _of_singles(array: Array, fmt: Format, how: Projection, scales: Array | None, random: Any, rng: Any) -> ErrorReport:
     """The report on a format of single values."""
-    scales = None if scale is None else _given_scales(scale, array.shape)
     low, high = _limits(fmt, how)
-    sums = _Sums(None)
-    flat = array.reshape(array.shape or (1,))
+    sums = _Sums()
     # Random integers belong to places of the whole array, so that is one part.
-    for tile in _tiles(flat.shape, (1,) * flat.ndim, array.size if how.rounding.bits else _PART):
-        given = flat[tile]
+    for tile in _tiles(array.shape, (1,) * array.ndim, array.size if how.rounding.bits else _PART):
+        given: Array = np.asarray(array[tile])
         part, finite = _finite(given)
-        if scales is None:
-            given = given if finite is None else np.where(finite, given, np.zeros((), given.dtype))
-        else:
-            unit = scales.reshape(flat.shape)[tile]
-            with np.errstate(over="ignore"):
-                given = part / unit
-        got = quantize(given if array.ndim else given[0], fmt, projection=how, random=random, rng=rng)
-        results = np.asarray(got).astype(np.float64).reshape(part.shape)
-        if scales is None:
-            values = part if finite is None else given_back(part, finite)
-            sums.add(values, results, low, high)
+        unit = np.float64(1) if scales is None else scales[tile].astype(np.float64)
+        with np.errstate(over="ignore"):
+            given = np.where(finite, given, np.zeros((), given.dtype)) if scales is None else part / scales[tile]
+        results = np.asarray(quantize(given, fmt, projection=how, random=random, rng=rng)).astype(np.float64)
+        sums.add(part, finite, results * unit, low * unit, high * unit)
     return sums.report(fmt.name)
+
+
+def _given_scales(scale: npt.ArrayLike, shape: tuple[int, ...]) -> Array:
+    """Scales as float32, one for each value; a view."""
+    scales = np.asarray(scale, np.float32)
+    if not (np.isfinite(scales) & (scales > 0)).all():
+        raise ValueError("scales must be positive numbers that float32 holds; lowprec.scale_for gives such")
+    try:
+        return np.broadcast_to(scales, shape)
+    except ValueError:
+        known = f"scale has shape {scales.shape}, which does not broadcast to that of the values, {shape}"
+        raise ValueError(f"{known}; lowprec.scale_for gives scales that do") from None
+
+
+def _of_blocks(array: Array, blocks: BlockArray) -> ErrorReport:
+    """The report on values and the blocks that they became."""
+    fmt = blocks.format
+    sizes = dict(zip(blocks.axes, fmt.sizes, strict=True))
+    units = tuple(sizes.get(axis, 1) for axis in range(array.ndim))
+    low, high = _limits(fmt.element, fmt.elements)
+    tensor = 1.0 if blocks.tensor_scale is None else float(blocks.tensor_scale)
+    grids = [np.zeros(blocks.scales.shape) for _ in range(4)]
+    sums = _Sums()
+    for tile in _tiles(array.shape, units, _PART):
+        piece = blocks[tile]
+        scales = np.asarray(decode(piece.scales, fmt.scale)).astype(np.float64) * tensor
+        for axis, size in sizes.items():
+            scales = np.repeat(scales, size, axis=axis)
+        scales = scales[tuple(slice(length) for length in piece.shape)]
+        found = sums.add(*_finite(array[tile]), piece.values(np.float64), low * scales, high * scales)
+        place = tuple(slice(item.start // unit, -(-item.stop // unit)) for item, unit in zip(tile, units, strict=True))
+        for grid, each in zip(grids, found, strict=True):
+            total = each.astype(np.float64)
+            for axis, size in sizes.items():
+                total = np.add.reduceat(total, np.arange(0, total.shape[axis], size), axis=axis)
+            grid[place] = total
+    signal, noise, known, clipped = grids
+    share = int(np.count_nonzero(clipped)) / max(1, clipped.size)
+    return sums.report(fmt.name, clipped_blocks=share, by_block=_decibels(signal, noise, known))
+
+
+def _limits(fmt: Format, how: Projection) -> tuple[float, float]:
+    """The most negative and the largest value that results may have."""
+    symmetric = how.symmetric and fmt.sign is Sign.TWOS_COMPLEMENT
+    return -fmt.max_finite if symmetric else min(0.0, fmt.min_finite), fmt.max_finite
+
+
+def _decibels(signal: Any, noise: Any, counted: Any) -> Any:
+    """The ratio in decibels: inf without noise, nan where nothing is counted."""
+    with np.errstate(divide="ignore", invalid="ignore"):
+        ratio = 10 * np.log10(np.asarray(signal, np.float64) / np.asarray(noise, np.float64))
+    return np.where(np.equal(counted, 0), np.nan, np.where(np.equal(noise, 0), np.inf, ratio))
+
+
+def _finite(given: Array) -> tuple[Array, Array]:
+    """Values as float32 where that holds their type, else float64, 0 where not finite; and which are finite."""
+    carrier = catalog.carrier(given.dtype)
+    assert carrier is not None, "values_operand has looked"
+    part = given.astype(np.float32 if catalog.BINARY32.contains(carrier) else np.float64)
+    finite = np.isfinite(part)
+    part[~finite] = 0
+    return part, finite
+
+
+def _tiles(shape: tuple[int, ...], units: tuple[int, ...], most: int) -> Iterator[tuple[slice, ...]]:
+    """Parts of an array, of about so many elements: multiples of the units, but for the last ones."""
+    units = tuple(max(1, min(length, unit)) for length, unit in zip(shape, units, strict=True))
+    steps = list(units)
+    for axis in reversed(range(len(steps))):
+        steps[axis] = max(1, min(shape[axis], units[axis] * max(1, most // math.prod(steps))))
+    starts = (range(0, length, step) for length, step in zip(shape, steps, strict=True))
+    for corner in itertools.product(*starts):
+        yield tuple(slice(first, first + step) for first, step in zip(corner, steps, strict=True))

@@ -22,15 +22,18 @@ import numpy as np
 import numpy.typing as npt
 
 from lowprec.kernels.block import divisor_of, load_rule, load_tensor, normalized, scale_code
-from lowprec.kernels.block_stream_params import NEVER, Setup
+from lowprec.kernels.block_stream_params import NEVER, Factors, Setup
 from lowprec.kernels.convert import load_grid, load_source
 from lowprec.kernels.jit import elements, helper, inlined, jit
 from lowprec.kernels.lanes import (
     LANES,
     Lanes,
+    as_singles,
+    as_words,
     choose,
     equal,
     fill,
+    fill_wide,
     first_lane,
     greater,
     greatest,
@@ -38,16 +41,27 @@ from lowprec.kernels.lanes import (
     less,
     lesser,
     load,
+    load_wide,
     negative,
     quotients,
     settle,
     store,
 )
 from lowprec.kernels.params import Params
-from lowprec.kernels.stream import left_out, load_decoder, load_encoder, load_nothing, project, put, read, suited
-from lowprec.kernels.stream_params import DECODER, DRAWN, NONE, PAST, PROBE, Encoder, Words
+from lowprec.kernels.stream import (
+    left_out,
+    load_decoder,
+    load_encoder,
+    load_nothing,
+    project,
+    put,
+    read,
+    rounds_to_nearest,
+    suited,
+)
+from lowprec.kernels.stream_params import DECODER, DRAWN, NONE, PAST, PROBE, Decoder, Encoder, Words
 
-__all__ = ["UNSUITED", "kernel"]
+__all__ = ["UNSUITED", "decoder", "encoder"]
 
 Codes = npt.NDArray[Any]
 Shape = tuple[int, ...]
@@ -59,30 +73,28 @@ NOT_MARKED, UNDONE, BLANK = range(3)
 #: More blocks than there can be.
 UNSUITED = 1 << 62
 
-_MAGNITUDE, _SIGN_BIT = 0x7FFFFFFF, 0x80000000
-_SETUP = tuple(range(len(Setup._fields)))
+_MAGNITUDE, _SIGN_BIT, _INFINITY, _NAN = 0x7FFFFFFF, 0x80000000, 0x7F800000, 0x7FC00000
+_SETUP, _FACTORS = tuple(range(len(Setup._fields))), tuple(range(len(Factors._fields)))
 _U, _I = np.uint64, np.int64
 _ONE = np.uint64(1023 << 52)
 
 
 @inlined
-def shifted(word: Lanes, by: Codes, place: int, f: Encoder) -> Lanes:
-    """Values over powers of two: what to take off their exponent fields is in `by`.
+def shifted(word: Lanes, off: Lanes, f: Encoder) -> Lanes:
+    """Values over powers of two, by what to take off their exponent fields.
 
     What would become subnormal, and far too small to be told from other such numbers, stays small.
     """
-    a, off = word & _MAGNITUDE, load(by, place)
-    lowest = 1 << f.fraction
+    a, lowest = word & _MAGNITUDE, 1 << f.fraction
     normal = choose(negative(off), lowest, off + lowest)
     return choose(less(a, normal), lesser(a, lowest), a - off) | (word & _SIGN_BIT)
 
 
 @inlined
-def divided(word: Lanes, by: Codes, place: int, f: Encoder) -> Lanes:
-    """Values over numbers in `by`, as upper halves of binary64; subnormals as the smallest normal number."""
+def divided(word: Lanes, by: Lanes, f: Encoder) -> Lanes:
+    """Values over binary64 numbers, as upper halves of binary64; subnormals as the smallest normal number."""
     a = word & _MAGNITUDE
-    normal = choose(less(a, 1 << 23), 1 << 23, a)
-    return choose(equal(a, 0), a, quotients(by, place, normal)) | (word & _SIGN_BIT)
+    return choose(equal(a, 0), a, quotients(greater(a, 1 << 23), by)) | (word & _SIGN_BIT)
 
 
 @helper
@@ -107,17 +119,19 @@ def largest_of_groups(big: Codes, width: int, wide: int) -> None:
 
 @helper
 def scales_of_powers(
-    big: Codes, by: Codes, groups: int, wide: int, scales: Codes, marks: Codes, first: int, setup: Words,
+    big: Codes, by: Codes, groups: int, step: int, scales: Codes, marks: Codes, first: int, setup: Words,
     tables: Codes, general: tuple[Params, ...],
 ) -> int:  # fmt: skip
     """The scale of each group of columns, and what to take off its exponent fields; how many are marked.
 
-    `tables` has a row of codes and one of what to take off, by exponent.
+    The largest word of a group is in `big`, at its first column or, where blocks lie in rows, at its
+    number; so is, for all its columns or for its number, what `by` gets. `tables` has a row of codes
+    and one of what to take off, by exponent.
     """
     s = Setup(*elements(setup, _SETUP))
     marked = 0
     for group in range(groups):
-        amax, mark, off = big[group * wide], UNDONE, np.uint32(0)
+        amax, mark, off = big[group * step], UNDONE, np.uint32(0)
         if amax >= s.infinity:
             if s.nan != NEVER:
                 scales[first + group], mark = s.nan, BLANK
@@ -128,7 +142,7 @@ def scales_of_powers(
                 scales[first + group], mark = code, NOT_MARKED
         elif amax == 0 and s.zero != NEVER:
             scales[first + group], mark = s.zero, NOT_MARKED
-        for i in range(group * wide, group * wide + wide):
+        for i in range(group * step, group * step + step):
             by[i] = off
         if mark != NOT_MARKED:
             marks[first + group] = mark
@@ -138,7 +152,7 @@ def scales_of_powers(
 
 @helper
 def scales_of_numbers(
-    big: Codes, by: Codes, groups: int, wide: int, scales: Codes, marks: Codes, first: int, setup: Words,
+    big: Codes, by: Codes, groups: int, step: int, scales: Codes, marks: Codes, first: int, setup: Words,
     tables: Codes, general: tuple[Params, ...],
 ) -> int:  # fmt: skip
     """As `scales_of_powers`, for scales that are any numbers: their binary64 patterns divide the columns."""
@@ -148,7 +162,7 @@ def scales_of_numbers(
     lowest, highest = _I(np.int32(s.lowest)), _I(np.int32(s.highest))
     marked = 0
     for group in range(groups):
-        amax, mark, divisor = big[group * wide], UNDONE, _ONE
+        amax, mark, divisor = big[group * step], UNDONE, _ONE
         if amax >= s.infinity:
             if s.nan != NEVER:
                 scales[first + group], mark = s.nan, BLANK
@@ -164,7 +178,7 @@ def scales_of_numbers(
                 divisor = _U(lead + _I(1023)) << _U(52) | (significand << _U(1)) >> _U(12)
         elif amax == 0 and s.zero != NEVER:
             scales[first + group], mark = s.zero, NOT_MARKED
-        for i in range(group * wide, group * wide + wide):
+        for i in range(group * step, group * step + step):
             by[i] = divisor
         if mark != NOT_MARKED:
             marks[first + group] = mark
@@ -186,23 +200,26 @@ def blank(out: Codes, to: int, stride: int, high: int, wide: int, marks: Codes, 
     return found
 
 
+# -- encoding ----------------------------------------------------------------------------------------
+
+
 @functools.cache
-def kernel(source_shape: Shape, target_shape: Shape, powers: bool) -> Kernel:
+def encoder(source_shape: Shape, target_shape: Shape, powers: bool) -> Kernel:
     """The kernel for plans of these shapes, or for all where they are empty, and for scales that are powers of two.
 
-    Called as kernel(values, out, scales, marks, layout, plan, setup, tables, general, random), with
+    Called as encode(values, out, scales, marks, layout, plan, setup, tables, general, random), with
 
         values, out      flat, of one size
         scales, marks    flat, one for each block; marks are zeros, and become UNDONE for blocks left undone
         layout           outer, rows, columns; rows and columns of a block; columns of a tile, and of
-                         the smallest one: multiples of LANES and of a block's
+                         the smallest one: multiples of LANES and of a block's columns
         plan             of a decoder and an encoder
         setup            see `Setup`
         tables           see `scales_of_powers`
         general          arrays that `block` reads: rule, tensor, target of scales, source of scales
         random           an integer for each element, or empty
 
-    Returns how many blocks are marked, or UNSUITED where nothing is written, as the processor does not
+    Returns how many blocks are left undone, or UNSUITED where nothing is written, as the processor does not
     round to nearest in this thread: take the plan of `stream_params.anywhere`.
     """
     known = not source_shape or source_shape[0] != NONE
@@ -210,11 +227,23 @@ def kernel(source_shape: Shape, target_shape: Shape, powers: bool) -> Kernel:
     read_values: Any = read if known else left_out
     find_scales: Any = scales_of_powers if powers else scales_of_numbers
     over: Any = shifted if powers else divided
+    spread: Any = fill if powers else fill_wide
+    take: Any = load if powers else load_wide
     name = f"_{'powers' if powers else 'numbers'}" + "".join(
         "_" + ".".join(map(str, shape)) for shape in (source_shape, target_shape)
     )
 
-    def find_largest(values: Codes, start: int, stride: int, high: int, width: int, big: Codes, plan: Words) -> None:
+    def find_in_rows(values: Codes, start: int, groups: int, wide: int, big: Codes, plan: Words) -> None:
+        """The largest magnitude of each group of a row, by number."""
+        source = load_reader(plan, PROBE, source_shape)
+        for group in range(groups):
+            at = start + group * wide
+            most = read_values(load(values, at), source) & _MAGNITUDE
+            for i in range(at + LANES, at + wide, LANES):
+                most = greater(most, read_values(load(values, i), source) & _MAGNITUDE)
+            big[group] = first_lane(greatest(most))
+
+    def find_in_columns(values: Codes, start: int, stride: int, high: int, width: int, big: Codes, plan: Words) -> None:
         """The largest magnitude of each column."""
         source = load_reader(plan, PROBE, source_shape)
         for c in range(0, width, LANES):
@@ -223,23 +252,61 @@ def kernel(source_shape: Shape, target_shape: Shape, powers: bool) -> Kernel:
                 most = greater(most, read_values(load(values, start + row * stride + c), source) & _MAGNITUDE)
             store(big, c, most)
 
-    def encode_tile(
+    def encode_rows(
+        values: Codes, start: int, out: Codes, to: int, random: Words, groups: int, wide: int, by: Codes, plan: Words,
+        past: bool,
+    ) -> None:  # fmt: skip
+        """The codes of a row, each group divided by what it has."""
+        source = load_reader(plan, PROBE, source_shape)
+        target = load_encoder(plan, PROBE + DECODER, target_shape)
+        random_word = fill(0)
+        for group in range(groups):
+            divisor = spread(by[group])
+            for i in range(group * wide, group * wide + wide, LANES):
+                word = over(read_values(load(values, start + i), source), divisor, target)
+                if target.limits == DRAWN:
+                    random_word = load(random, start + i) << (32 - target.bits)
+                put(out, to + i, project(word, random_word, target), past)
+
+    def encode_columns(
         values: Codes, start: int, stride: int, out: Codes, to: int, to_stride: int, random: Words,
         high: int, width: int, by: Codes, plan: Words, past: bool,
     ) -> None:  # fmt: skip
-        """The codes of a tile, each element divided by what its column is."""
+        """The codes of a tile, each column divided by what it has."""
         source = load_reader(plan, PROBE, source_shape)
         target = load_encoder(plan, PROBE + DECODER, target_shape)
         random_word = fill(0)
         for row in range(high):
             at, there = start + row * stride, to + row * to_stride
             for c in range(0, width, LANES):
-                word = over(read_values(load(values, at + c), source), by, c, target)
+                word = over(read_values(load(values, at + c), source), take(by, c), target)
                 if target.limits == DRAWN:
                     random_word = load(random, at + c) << (32 - target.bits)
                 put(out, there + c, project(word, random_word, target), past)
 
-    find, encode = helper(find_largest, f"find_largest{name}"), helper(encode_tile, f"encode_tile{name}")
+    find_rows, find_columns = helper(find_in_rows, f"find_rows{name}"), helper(find_in_columns, f"find_columns{name}")
+    code_rows, code_columns = helper(encode_rows, f"code_rows{name}"), helper(encode_columns, f"code_columns{name}")
+
+    def one_tile(
+        values: Codes, start: int, stride: int, out: Codes, to: int, random: Words, high: int, wide: int, width: int,
+        groups: int, scales: Codes, marks: Codes, first: int, plan: Words, setup: Words, tables: Codes,
+        general: tuple[Params, ...], big: Codes, by: Codes, past: bool,
+    ) -> int:  # fmt: skip
+        """A tile of whole blocks; only `groups` of them have scales. How many are left undone."""
+        if high == 1 and wide % LANES == 0:
+            find_rows(values, start, groups, wide, big, plan)
+            found = find_scales(big, by, groups, 1, scales, marks, first, setup, tables, general)
+            code_rows(values, start, out, to, random, groups, wide, by, plan, past)
+        else:
+            find_columns(values, start, stride, high, width, big, plan)
+            largest_of_groups(big, width, wide)
+            found = find_scales(big, by, groups, wide, scales, marks, first, setup, tables, general)
+            code_columns(values, start, stride, out, to, stride, random, high, width, by, plan, past)
+        if found > 0:
+            found -= blank(out, to, stride, high, wide, marks, first, groups)
+        return found
+
+    tile_of = helper(one_tile, f"tile{name}")
 
     def all_blocks(
         values: Codes, out: Codes, scales: Codes, marks: Codes, layout: tuple[int, ...], plan: Words, setup: Words,
@@ -249,10 +316,10 @@ def kernel(source_shape: Shape, target_shape: Shape, powers: bool) -> Kernel:
         if not suited(load_encoder(plan, PROBE + DECODER, target_shape), plan):
             return UNSUITED
         down, across = -(-rows // high), -(-columns // wide)
-        big, by = np.empty(tile, np.uint32), np.empty(tile, np.uint32 if powers else np.uint64)
+        big, by = np.empty(tile, np.uint32), np.zeros(tile, np.uint32 if powers else np.uint64)
         held, made = np.empty(high * tile, values.dtype), np.empty(high * tile, out.dtype)
         drawn = np.empty(high * tile if random.size > 0 else 0, np.uint32)
-        marked, past = 0, plan[PAST] != 0
+        undone, past = 0, plan[PAST] != 0
         for slab in range(outer * down):
             row = (slab // down) * rows + (slab % down) * high
             some = min(high, rows - (slab % down) * high)
@@ -260,12 +327,10 @@ def kernel(source_shape: Shape, target_shape: Shape, powers: bool) -> Kernel:
                 width = min(tile, columns - column)
                 start, first, groups = row * columns + column, slab * across + column // wide, -(-width // wide)
                 if some == high and width % unit == 0:
-                    find(values, start, columns, high, width, big, plan)
-                    largest_of_groups(big, width, wide)
-                    found = find_scales(big, by, groups, wide, scales, marks, first, setup, tables, general)
-                    encode(values, start, columns, out, start, columns, random, high, width, by, plan, past)
-                    if found > 0:
-                        marked += found - blank(out, start, columns, high, wide, marks, first, groups)
+                    undone += tile_of(
+                        values, start, columns, out, start, random, high, wide, width, groups, scales, marks, first,
+                        plan, setup, tables, general, big, by, past,
+                    )  # fmt: skip
                     continue
                 # What is missing at the end is taken from the last row and column.
                 whole = -(-width // unit) * unit
@@ -275,17 +340,120 @@ def kernel(source_shape: Shape, target_shape: Shape, powers: bool) -> Kernel:
                         held[i * whole + j] = values[place]
                         if random.size > 0:
                             drawn[i * whole + j] = random[place]
-                find(held, 0, whole, high, whole, big, plan)
-                largest_of_groups(big, whole, wide)
-                by[:whole] = 0
-                found = find_scales(big, by, groups, wide, scales, marks, first, setup, tables, general)
-                encode(held, 0, whole, made, 0, whole, drawn, high, whole, by, plan, False)
-                if found > 0:
-                    marked += found - blank(made, 0, whole, high, wide, marks, first, groups)
+                undone += tile_of(
+                    held, 0, whole, made, 0, drawn, high, wide, whole, groups, scales, marks, first,
+                    plan, setup, tables, general, big, by, False,
+                )  # fmt: skip
                 for i in range(some):
                     for j in range(width):
                         out[start + i * columns + j] = made[i * whole + j]
         settle()
-        return marked
+        return undone
 
     return jit(all_blocks, f"all_blocks{name}")
+
+
+# -- decoding ----------------------------------------------------------------------------------------
+
+
+@inlined
+def times(word: Lanes, scale: Lanes, tensor: np.uint32, f: Decoder) -> Lanes:
+    """Elements times their scale times the tensor's; the first product is exact, or the tensor's scale is 1."""
+    result = as_words(as_singles(word) * as_singles(scale) * as_singles(fill(tensor)))
+    if f.specials != 0 or f.not_a_zero != 0:
+        result = choose(less(_INFINITY, word & _MAGNITUDE), _NAN, result)
+    return result
+
+
+@functools.cache
+def decoder(source_shape: Shape) -> Kernel:
+    """The kernel that multiplies decoded elements by their scales, for plans of this shape, or for all.
+
+    Called as decode(codes, out, scales, marks, layout, plan, factors), with arrays as `encoder` takes
+    them and `factors` as `Factors` followed by the scale of each code, a binary32 pattern or NEVER;
+    nothing follows where codes are such patterns themselves.
+
+    Returns how many blocks are marked, or UNSUITED where the processor does not round to nearest in this
+    thread, and it would have to.
+    """
+    name = "_" + ".".join(map(str, source_shape))
+
+    def find_factors(scales: Codes, first: int, groups: int, step: int, by: Codes, marks: Codes, factors: Words) -> int:
+        """The scale of each group as a binary32 pattern, once or for all its columns; how many are marked."""
+        f = Factors(*elements(factors, _FACTORS))
+        marked = 0
+        for group in range(groups):
+            code = np.uint32(scales[first + group])
+            if factors.size > len(_FACTORS):
+                word = factors[np.uint32(len(_FACTORS)) + code]
+            else:
+                word = code if f.lowest <= code and code <= f.highest else np.uint32(NEVER)
+            if word == NEVER:
+                marks[first + group] = UNDONE
+                marked += 1
+            for i in range(group * step, group * step + step):
+                by[i] = word
+        return marked
+
+    def values_of_rows(
+        codes: Codes, start: int, out: Codes, to: int, groups: int, wide: int, by: Codes, plan: Words,
+        tensor: np.uint32, past: bool,
+    ) -> None:  # fmt: skip
+        source = load_decoder(plan, PROBE, source_shape)
+        for group in range(groups):
+            scale = fill(by[group])
+            for i in range(group * wide, group * wide + wide, LANES):
+                put(out, to + i, times(read(load(codes, start + i), source), scale, tensor, source), past)
+
+    def values_of_columns(
+        codes: Codes, start: int, stride: int, out: Codes, to: int, high: int, width: int, by: Codes, plan: Words,
+        tensor: np.uint32, past: bool,
+    ) -> None:  # fmt: skip
+        source = load_decoder(plan, PROBE, source_shape)
+        for row in range(high):
+            for c in range(row * stride, row * stride + width, LANES):
+                word = read(load(codes, start + c), source)
+                put(out, to + c, times(word, load(by, c - row * stride), tensor, source), past)
+
+    find = helper(find_factors, f"find_factors{name}")
+    in_rows, in_columns = helper(values_of_rows, f"value_rows{name}"), helper(values_of_columns, f"value_columns{name}")
+
+    def all_values(
+        codes: Codes, out: Codes, scales: Codes, marks: Codes, layout: tuple[int, ...], plan: Words, factors: Words
+    ) -> int:
+        outer, rows, columns, high, wide, tile, unit = layout
+        f = Factors(*elements(factors, _FACTORS))
+        if f.exact == 0 and not rounds_to_nearest(plan):
+            return UNSUITED
+        down, across = -(-rows // high), -(-columns // wide)
+        by = np.empty(tile, np.uint32)
+        held, made = np.zeros(high * tile, codes.dtype), np.empty(high * tile, out.dtype)
+        rowwise = high == 1 and wide % LANES == 0
+        step, undone, past = 1 if rowwise else wide, 0, plan[PAST] != 0
+        for slab in range(outer * down):
+            row = (slab // down) * rows + (slab % down) * high
+            some = min(high, rows - (slab % down) * high)
+            for column in range(0, columns, tile):
+                width = min(tile, columns - column)
+                start, first, groups = row * columns + column, slab * across + column // wide, -(-width // wide)
+                undone += find(scales, first, groups, step, by, marks, factors)
+                if width % unit == 0 and rowwise:
+                    in_rows(codes, start, out, start, groups, wide, by, plan, f.tensor, past)
+                elif width % unit == 0:
+                    in_columns(codes, start, columns, out, start, some, width, by, plan, f.tensor, past)
+                else:
+                    whole = -(-width // unit) * unit
+                    for i in range(some):
+                        for j in range(width):
+                            held[i * whole + j] = codes[start + i * columns + j]
+                    if rowwise:
+                        in_rows(held, 0, made, 0, groups, wide, by, plan, f.tensor, False)
+                    else:
+                        in_columns(held, 0, whole, made, 0, some, whole, by, plan, f.tensor, False)
+                    for i in range(some):
+                        for j in range(width):
+                            out[start + i * columns + j] = made[i * whole + j]
+        settle()
+        return undone
+
+    return jit(all_values, f"all_values{name}")

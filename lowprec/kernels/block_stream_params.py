@@ -16,10 +16,11 @@ import numpy.typing as npt
 from lowprec.kernels.params import REFUSED, Grid, Side, lower_target
 from lowprec.kernels.stream_params import NOTHING, Words, lower_decoder, lower_encoder, plan
 from lowprec.spec.block import BlockFormat, ScaleRule
+from lowprec.spec.catalog import BINARY32
 from lowprec.spec.format import Format
 from lowprec.spec.rounding import Threshold
 
-__all__ = ["NEVER", "BlockPlan", "Setup", "lower_blocks"]
+__all__ = ["NEVER", "BlockPlan", "Factors", "Products", "Setup", "lower_blocks", "lower_products"]
 
 Word = Any
 
@@ -47,6 +48,22 @@ class BlockPlan(NamedTuple):
     plan: Words
     setup: Words
     tables: npt.NDArray[np.uint32]
+
+
+class Factors(NamedTuple):
+    """How elements are multiplied, as words: binary32 patterns but for the first."""
+
+    exact: Word  #: 1 where nothing is rounded
+    tensor: Word  #: the tensor's scale, or 1.0
+    lowest: Word  #: where codes of scales are patterns themselves, between which products stay normal
+    highest: Word
+
+
+class Products(NamedTuple):
+    """What a kernel needs to decode blocks."""
+
+    plan: Words
+    factors: Words
 
 
 @functools.lru_cache(maxsize=1024)
@@ -97,6 +114,47 @@ def lower_blocks(source: Format, fmt: BlockFormat, wide: bool, tensor: bool) -> 
     )
     words = np.array([word & NEVER for word in setup], np.uint32)
     return BlockPlan(powers, plan(reader, encoder), words, tables)
+
+
+@functools.lru_cache(maxsize=1024)
+def lower_products(fmt: BlockFormat, tensor: float, scaled: bool) -> Products | None:
+    """The plan to decode blocks to binary32, and the scales, each as what `times` multiplies with.
+
+    None where a product could be rounded twice, or where codes of scales are too many to list.
+    """
+    element, scale = fmt.element, fmt.scale
+    reader, direct = lower_decoder(element), scale == BINARY32
+    lowest = element.emin - (element.trailing_bits if element.subnormals else 0)
+    highest = element.emax + 1  # one more, for the most negative of two's complement
+    if reader is None or not reader[0] or lowest < -126 or not (direct or scale.width <= 8):
+        return None
+    bits = element.precision + scale.precision
+    if scaled and bits > 24:
+        return None
+    turn = math.frexp(tensor)[1] - 1
+    least = max(-126, -126 - lowest, -126 - lowest - turn)
+    most = min(127, 127 - highest, 126 - highest - turn)
+    if not -126 <= turn <= 127 or least > most:
+        return None
+    factors = Factors(
+        exact=not scaled and bits <= 24,
+        tensor=int(np.float32(tensor).view(np.uint32)),
+        lowest=(least + 127) << 23,
+        highest=((most + 127) << 23) - 1,
+    )
+    words = [] if direct else [_pattern(scale, code, least, most) for code in range(1 << scale.code_bits)]
+    return Products(plan(reader), np.array([*factors, *words], np.uint32))
+
+
+def _pattern(scale: Format, code: int, least: int, most: int) -> int:
+    """A scale as binary32, if it is positive and its exponent between two others; the upper is too large."""
+    if code > scale.max_magnitude:
+        return NEVER
+    significand, exponent = scale.scaled(code)
+    lead = exponent + significand.bit_length() - 1
+    if not significand or not least <= lead < most:
+        return NEVER
+    return (lead + 126 << 23) + (significand << 24 - significand.bit_length())
 
 
 def _carry(rule: ScaleRule, element: Format, fraction: int) -> tuple[int, int] | None:

@@ -30,6 +30,7 @@ __all__ = [
     "choose",
     "equal",
     "fill",
+    "fill_wide",
     "first_lane",
     "greater",
     "greatest",
@@ -38,6 +39,7 @@ __all__ = [
     "lesser",
     "less",
     "load",
+    "load_wide",
     "long_range",
     "narrowed_to_half",
     "negative",
@@ -57,6 +59,7 @@ LONGS = 8
 
 Lanes = npt.NDArray[Any]  #: of uint32
 Longs = npt.NDArray[Any]  #: of uint64
+Wides = npt.NDArray[Any]  #: of uint64, as many as words
 Singles = npt.NDArray[np.float32]
 Mask = npt.NDArray[np.bool_]
 Codes = npt.NDArray[Any]  #: of unsigned integers or floats, which stand for their bits
@@ -67,6 +70,7 @@ _MASK = VectorType("mask", ir.IntType(1), LANES)
 _WORDS = VectorType("words", _WORD, LANES)
 _SINGLES = VectorType("singles", ir.FloatType(), LANES)
 _LONGS = VectorType("longs", ir.IntType(64), LONGS)
+_WIDES = VectorType("wides", ir.IntType(64), LANES)
 
 
 # -- operators: as between unsigned words ------------------------------------------------------------
@@ -91,6 +95,7 @@ for _function, _method in (
 builtin(operator.and_, _MASK, _MASK, _MASK)(lambda builder, left, right: builder.and_(left, right))
 builtin(operator.add, _SINGLES, _SINGLES, _SINGLES)(lambda builder, left, right: builder.fadd(left, right))
 builtin(operator.sub, _SINGLES, _SINGLES, _SINGLES)(lambda builder, left, right: builder.fsub(left, right))
+builtin(operator.mul, _SINGLES, _SINGLES, _SINGLES)(lambda builder, left, right: builder.fmul(left, right))
 
 
 # -- functions ---------------------------------------------------------------------------------------
@@ -336,27 +341,45 @@ def _settle(builder: Any) -> Any:
     return ir.Constant(ir.IntType(8).as_pointer(), None)
 
 
-def quotients(divisors: npt.NDArray[np.uint64], start: int, magnitude: Lanes) -> Lanes:
-    """Normal binary32 numbers over binary64 ones from `start` on, as upper halves of binary64 rounded to odd.
+# -- 64 bits -----------------------------------------------------------------------------------------
+
+
+def load_wide(array: npt.NDArray[np.uint64], start: int) -> Wides:
+    """LANES elements of 64 bits, from index `start` on; nothing checks the bounds."""
+    return array[start : start + LANES].copy()
+
+
+@memory(load_wide, _WIDES)
+def _load_wide(builder: Any, pointer: Any, element: Any) -> Any:
+    loaded = builder.load(builder.bitcast(pointer, _WIDES.llvm.as_pointer()))
+    loaded.align = 8
+    return loaded
+
+
+def fill_wide(number: np.uint64) -> Wides:
+    """The same number in every lane."""
+    return np.full(LANES, number, np.uint64)
+
+
+builtin(fill_wide, _WIDES, _WIDES)(lambda builder, number: number)
+
+
+def quotients(single: Lanes, double: Wides) -> Lanes:
+    """Normal binary32 numbers over binary64 ones, both positive, as upper halves of binary64 rounded to odd.
 
     A quotient that no number of 51 bits is stays apart from all of them, however the processor rounds.
     """
-    wide = (magnitude.astype(np.uint64) << np.uint64(29)) + np.uint64(896 << 52)
-    return load(wide.view(np.float64) / divisors[start : start + LANES].view(np.float64), 0)
+    over = (single.astype(np.uint64) << np.uint64(29)) + np.uint64(896 << 52)
+    return load(over.view(np.float64) / double.view(np.float64), 0)
 
 
-@memory(quotients, _WORDS, _WORDS)
-def _quotients(builder: Any, pointer: Any, element: Any, magnitude: Any) -> Any:
-    longs, doubles = ir.VectorType(ir.IntType(64), LANES), ir.VectorType(ir.DoubleType(), LANES)
-    wide = builder.shl(builder.zext(magnitude, longs), ir.Constant(longs, [29] * LANES))
-    wide = builder.add(wide, ir.Constant(longs, [896 << 52] * LANES))
-    divisors = builder.load(builder.bitcast(pointer, doubles.as_pointer()))
-    divisors.align = 8
-    quotient = builder.bitcast(builder.fdiv(builder.bitcast(wide, doubles), divisors), longs)
-    return _folded(builder, quotient)
-
-
-# -- 64 bits -----------------------------------------------------------------------------------------
+@builtin(quotients, _WORDS, _WORDS, _WIDES)
+def _quotients(builder: Any, single: Any, double: Any) -> Any:
+    numbers = ir.VectorType(ir.DoubleType(), LANES)
+    over = builder.shl(builder.zext(single, _WIDES.llvm), _WIDES.constant(29))
+    over = builder.add(over, _WIDES.constant(896 << 52))
+    quotient = builder.fdiv(builder.bitcast(over, numbers), builder.bitcast(double, numbers))
+    return _folded(builder, builder.bitcast(quotient, _WIDES.llvm))
 
 
 def long_range(first: np.uint64) -> Longs:
