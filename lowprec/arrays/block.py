@@ -20,13 +20,14 @@ from lowprec.arrays.block_stream import decode_blocks, encode_blocks, grid_of, t
 from lowprec.arrays.checks import (
     FLOATS,
     Array,
+    Operand,
     code_dtype,
     codes_operand,
     output,
     projection as projection_of,
     values_operand,
 )
-from lowprec.arrays.packing import pack, swizzle, unpack as unpack_codes, unswizzle
+from lowprec.arrays.packing import pack, packed_bytes, swizzle, unpack as unpack_codes, unswizzle
 from lowprec.arrays.random import integers_for, key_of, random_bits
 from lowprec.spec import catalog
 from lowprec.spec.block import BlockFormat, ScaleRule, rule as rule_of
@@ -107,10 +108,11 @@ class BlockArray:
 
     @property
     def nbytes(self) -> int:
-        """Bytes that it takes when packed: codes without gaps, scales, and the tensor's scale."""
-        fmt = self.format
-        bits = self.codes.size * fmt.element.width
-        return -(-bits // 8) + self.scales.nbytes + (4 if self.tensor_scale is not None else 0)
+        """Bytes that it takes when it is packed, as `packed` does it: codes, scales, and the tensor's scale."""
+        length = self.shape[self.axes[-1]]
+        rows = self.codes.size // length if length else 0
+        codes = rows * packed_bytes(length, self.format.element)
+        return codes + self.scales.nbytes + (4 if self.tensor_scale is not None else 0)
 
     def values(self, dtype: npt.DTypeLike | None = None) -> Array:
         """The values, as `lowprec.decode` gives them.
@@ -129,7 +131,9 @@ class BlockArray:
     def __array__(self, dtype: Any = None, copy: bool | None = None) -> Array:
         if copy is False:
             raise ValueError("the values of a BlockArray are computed, never a view; leave out copy=False")
-        return self.values() if dtype is None else self.values().astype(dtype)
+        exact = dtype is not None and np.dtype(dtype) == np.float64
+        values = self.values(np.float64 if exact else None)
+        return values if dtype is None else values.astype(dtype, copy=False)
 
     def __getitem__(self, key: Any) -> BlockArray:
         """A part that begins and ends where blocks do: slices and integers, and none through a block.
@@ -150,7 +154,7 @@ class BlockArray:
         sizes = dict(zip(self.axes, self.format.sizes, strict=True))
         elements, blocks = [], []
         for axis, item in enumerate(keys):
-            if not isinstance(item, slice) and not hasattr(item, "__index__"):
+            if not isinstance(item, slice) and (isinstance(item, bool) or not hasattr(item, "__index__")):
                 raise TypeError(f"a BlockArray is indexed by integers and slices, not by {item!r}; use .values()[...]")
             elements.append(item)
             blocks.append(self._blocks(axis, item, sizes[axis]) if axis in sizes else item)
@@ -170,8 +174,9 @@ class BlockArray:
         start, stop, step = item.indices(length)
         stop = max(start, stop)
         if step != 1 or start % size or (stop % size and stop != length):
+            spelled = ":".join("" if part is None else str(part) for part in (item.start, item.stop, item.step))
             raise IndexError(
-                f"{start}:{stop}{f':{step}' if step != 1 else ''} along axis {axis} cuts through blocks of {size}: "
+                f"{spelled.removesuffix(':')} along axis {axis} cuts through blocks of {size}: "
                 f"begin and end at multiples of {size}, in steps of 1, or use .values()[...]"
             )
         return slice(start // size, -(-stop // size))
@@ -258,7 +263,17 @@ def encode(
     rng: object = None,
 ) -> BlockArray:
     """Values in blocks: `lowprec.encode` with a block format comes here."""
-    operand = values_operand(values)
+    return _encode(values_operand(values), fmt, axis, tensor_scale, random, rng)
+
+
+def _encode(
+    operand: Operand,
+    fmt: BlockFormat,
+    axis: int | Iterable[int] | None,
+    tensor_scale: float | None,
+    random: object,
+    rng: object,
+) -> BlockArray:
     shape = operand.array.shape
     axes = axes_of(fmt, axis, len(shape))
     grid = grid_of(shape, axes, fmt.sizes)
@@ -297,14 +312,10 @@ def quantize(
     out: Array | None = None,
 ) -> Array:
     """Values rounded to those of blocks: `lowprec.quantize` with a block format comes here."""
-    array = np.asarray(values) if isinstance(values, np.ndarray) else values
-    kept = np.float64 if getattr(array, "dtype", None) == np.float64 else np.float32
-    if out is not None:
-        place = output(out, np.dtype(kept), np.shape(array), f"values of {fmt.name!r}")
-        assert place is not None
-        place[...] = decode(encode(array, fmt, axis, tensor_scale, random, rng), kept)
-        return place
-    return decode(encode(array, fmt, axis, tensor_scale, random, rng), kept)
+    operand = values_operand(values)
+    kept = np.dtype(np.float64 if operand.fmt == catalog.BINARY64 and hasattr(values, "dtype") else np.float32)
+    output(out, kept, operand.array.shape, f"values of {fmt.name!r}")
+    return decode(_encode(operand, fmt, axis, tensor_scale, random, rng), kept, out)
 
 
 # -- arguments ---------------------------------------------------------------------------------------
@@ -384,7 +395,8 @@ def _tensor_scale(fmt: BlockFormat, given: object, computed: bool = False) -> np
     if given is None:
         raise ValueError(f"{fmt.name!r} has a scale of the whole tensor; give tensor_scale=, 1.0 if there is none")
     try:
-        value = np.float32(given)  # type: ignore[arg-type]
+        with np.errstate(over="ignore"):
+            value = np.float32(float(given))  # type: ignore[arg-type]
     except (TypeError, ValueError):
         raise TypeError(f"tensor_scale must be a number, not {given!r}") from None
     if np.ndim(value) or not 0 < value < np.inf:

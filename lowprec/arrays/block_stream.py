@@ -97,16 +97,20 @@ def _scaled(number: Fraction) -> tuple[int, int]:
 def _amax(operand: Operand) -> Fraction:
     """The largest magnitude among the finite values of an array."""
     codes, fmt = operand.codes, operand.fmt
+    mask = ((1 << fmt.width) - 1) & ~fmt.sign_code
     if not codes.size:
         return Fraction(0)
     if fmt.sign is Sign.TWOS_COMPLEMENT:
         largest = max(int(operand.array.max()), -int(operand.array.min()))
+    elif mask < 1 << 31:
+        flat = np.ascontiguousarray(codes, codes.dtype.newbyteorder("=")).reshape(-1)
+        limits = np.uint32(mask), np.uint32(fmt.max_magnitude)
+        largest = share(lambda i, j: lanes.largest_magnitude(flat[i:j], *limits), flat.size)
     else:
-        magnitudes = codes & codes.dtype.type(((1 << fmt.width) - 1) & ~fmt.sign_code)
-        finite = magnitudes <= fmt.max_magnitude
-        if not finite.any():
-            return Fraction(0)
-        largest = int(magnitudes.max(where=finite, initial=0))
+        magnitudes = codes & codes.dtype.type(mask)
+        largest = int(magnitudes.max(where=magnitudes <= fmt.max_magnitude, initial=0))
+    if not largest and fmt.subnormals:
+        return Fraction(0)
     significand, exponent = fmt.scaled(largest)
     return significand * Fraction(2) ** exponent
 

@@ -185,7 +185,7 @@ def decode(
     [P3109] Decode; [IEEE754] 3.4.
     """
     if isinstance(codes, BlockArray):
-        if fmt is not None and catalog.block_format(fmt) != codes.format:
+        if fmt is not None and not (catalog.is_block(fmt) and catalog.block_format(fmt) == codes.format):
             raise ValueError(f"these are blocks of {codes.format.name!r}, not of {str(fmt)!r}; leave the format out")
         _only_blocks(codes.format, codes, flags, None)
         return block.decode(codes, dtype, out)

@@ -13,7 +13,7 @@ import numpy.typing as npt
 from lowprec.arrays.checks import Array, code_dtype
 from lowprec.spec.format import Format
 
-__all__ = ["pack", "swizzle", "unpack", "unswizzle"]
+__all__ = ["pack", "packed_bytes", "swizzle", "unpack", "unswizzle"]
 
 #: Rows and columns of a tile of scales, and rows that lie side by side in it.
 _ROWS, _COLUMNS, _BESIDE = 128, 4, 32
@@ -58,6 +58,17 @@ def pack(codes: Array, fmt: Format, axis: int = -1) -> Array:
         trio = (a | b << np.uint8(6), b >> np.uint8(2) | c << np.uint8(4), c >> np.uint8(4) | d << np.uint8(2))
         packed = np.stack(trio, axis=-1).reshape(*parts.shape[:-2], -1)
     return np.ascontiguousarray(np.moveaxis(packed, -1, axis))
+
+
+def packed_bytes(length: int, fmt: Format) -> int:
+    """Bytes that so many codes along an axis take.
+
+    >>> from lowprec.spec.catalog import E3M2FN
+    >>> packed_bytes(5, E3M2FN)
+    6
+    """
+    group, taken = _group(fmt)
+    return -(-length // group) * taken if group > 1 else length * fmt.code_bits // 8
 
 
 def unpack(packed: npt.ArrayLike, fmt: Format, axis: int = -1, size: int | None = None) -> Array:

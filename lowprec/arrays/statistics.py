@@ -1,8 +1,6 @@
 """scale_for, error_report: the scale that values need, and what a format does to them.
 
-Floor 3. Statistics are computed in float64, part by part; conversions are those of `convert`.
-
-Notation:
+Statistics are in float64, part by part; conversions are those of `convert`. Floor 3.
 
     amax      the largest magnitude among the finite values of a channel, or of the whole array
     result    what `quantize` makes of a value; with scale= that of value / scale, times scale
@@ -40,12 +38,10 @@ METHODS = ("max", "percentile", "mse")
 
 #: Values that are worked on at a time.
 _PART = 1 << 18
-
 #: What "mse" multiplies the scale of "max" by, largest first: eight steps a binade, six binades down.
 _FACTORS = np.array([m / 16 * 2.0**-k for k in range(6) for m in range(16, 8, -1)] + [2.0**-6])
 
-_SMALLEST = 2.0**-149
-_UP = np.float32(np.inf)
+_SMALLEST, _UP = 2.0**-149, np.float32(np.inf)
 
 #: For "mse", so that zeros count as what they must become where a format has no zero.
 _TRIAL = Projection(saturation=Saturation.FINITE, zero="smallest")
@@ -103,7 +99,7 @@ def scale_for(
     Raises
     ------
     ValueError
-        A block format; a negative value and an unsigned format; a scale that float32 does not hold.
+        A block format, a negative value and an unsigned format, or a scale that float32 does not hold.
 
     Source
     ------
@@ -151,8 +147,7 @@ class ErrorReport:
     size, non_finite : int
         Values of all kinds, and those that are NaN or infinite: left out of everything below.
     lost : int
-        Finite values whose result is not: they overflowed, or share a block with a NaN. Left out of
-        the errors.
+        Finite values whose result is not (overflow, or a NaN in the same block): not in the errors.
     sqnr : float
         Signal to quantisation noise in decibels: 10 * log10(sum of squared values / sum of squared
         errors). inf where every result is exact, nan where there are no values.
@@ -161,7 +156,7 @@ class ErrorReport:
         which is the bias of the rounding. nan where there are no values.
     clipped : float
         Share of the finite values that lie beyond the largest, or the most negative, value that the
-        format holds, times the scale that applies to them. Shares of nothing are 0.
+        format holds, times the scale that applies to them, by however little. Of no values 0.
     flushed, zeros : float
         Share of the non-zero finite values whose result is zero; of the finite ones that are zero.
     clipped_blocks : float, optional
@@ -291,8 +286,7 @@ def error_report(
             )
     target = catalog.format(fmt)
     how = projection_of(target, rounding, saturation, projection, profile)
-    scales = None if scale is None else _given_scales(scale, array.shape)
-    return _of_singles(array, target, how, scales, random, rng)
+    return _of_singles(array, target, how, _given_scales(scale, array.shape), random, rng)
 
 
 # -- scales ------------------------------------------------------------------------------------------
@@ -300,14 +294,12 @@ def error_report(
 
 def _largest(rows: Array, fmt: Format) -> Doubles:
     """Each row's amax; 0 of a row without finite values."""
-    amax = np.zeros(rows.shape[0])
-    negative = 0
+    amax, negative = np.zeros(rows.shape[0]), 0
     for tile in _tiles(rows.shape, (1, 1), _PART):
         part, _ = _finite(rows[tile])
-        if fmt.sign is Sign.UNSIGNED:
-            negative += int(np.count_nonzero(part < 0))
+        negative += int(np.count_nonzero(part < 0))
         amax[tile[0]] = np.maximum(amax[tile[0]], np.abs(part).max(axis=1))
-    if negative:
+    if negative and fmt.sign is Sign.UNSIGNED:
         raise ValueError(
             f"{fmt.name!r} is unsigned, and {negative:,} of {rows.size:,} values are negative: subtract a zero point "
             f"first, or use a signed format"
@@ -434,16 +426,17 @@ def _of_singles(array: Array, fmt: Format, how: Projection, scales: Array | None
     return sums.report(fmt.name)
 
 
-def _given_scales(scale: npt.ArrayLike, shape: tuple[int, ...]) -> Array:
+def _given_scales(scale: npt.ArrayLike | None, shape: tuple[int, ...]) -> Array | None:
     """Scales as float32, one for each value; a view."""
+    if scale is None:
+        return None
     scales = np.asarray(scale, np.float32)
     if not (np.isfinite(scales) & (scales > 0)).all():
         raise ValueError("scales must be positive numbers that float32 holds; lowprec.scale_for gives such")
     try:
         return np.broadcast_to(scales, shape)
     except ValueError:
-        known = f"scale has shape {scales.shape}, which does not broadcast to that of the values, {shape}"
-        raise ValueError(f"{known}; lowprec.scale_for gives scales that do") from None
+        raise ValueError(f"scale of shape {scales.shape} does not broadcast to values of shape {shape}") from None
 
 
 def _of_blocks(array: Array, blocks: BlockArray) -> ErrorReport:
@@ -469,7 +462,7 @@ def _of_blocks(array: Array, blocks: BlockArray) -> ErrorReport:
                 total = np.add.reduceat(total, np.arange(0, total.shape[axis], size), axis=axis)
             grid[place] = total
     signal, noise, known, clipped = grids
-    share = int(np.count_nonzero(clipped)) / max(1, clipped.size)
+    share = float(np.count_nonzero(clipped) / max(1, clipped.size))
     return sums.report(fmt.name, clipped_blocks=share, by_block=_decibels(signal, noise, known))
 
 
@@ -489,7 +482,7 @@ def _decibels(signal: Any, noise: Any, counted: Any) -> Any:
 def _finite(given: Array) -> tuple[Array, Array]:
     """Values as float32 where that holds their type, else float64, 0 where not finite; and which are finite."""
     carrier = catalog.carrier(given.dtype)
-    assert carrier is not None, "values_operand has looked"
+    assert carrier is not None
     part = given.astype(np.float32 if catalog.BINARY32.contains(carrier) else np.float64)
     finite = np.isfinite(part)
     part[~finite] = 0

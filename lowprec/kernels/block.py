@@ -85,18 +85,22 @@ def quotient(over: np.uint64, over_exponent: np.int64, by: np.uint64, by_exponen
     exponent = over_exponent - lead_exponent - _I(63)
     if lead == _TOP:
         return over, exponent
-    # One bit, and 16, 16, 16 and 15 more.
-    by = lead >> _16
     if over >= lead:
         rest = over - lead
     else:
         rest, exponent = over + over - lead, exponent - _I(1)
-    word = _TOP | (rest // by) << _U(47)
-    rest = (rest % by) << _16
-    word |= (rest // by) << _U(31)
-    rest = (rest % by) << _16
-    word |= (rest // by) << _U(15)
-    rest = (rest % by) << _U(15)
+    by = lead >> _U(32)
+    if by << _U(32) == lead:  # one bit, and 32 and 31 more
+        word = _TOP | (rest // by) << _U(31)
+        rest = (rest % by) << _U(31)
+    else:  # one bit, and 16, 16, 16 and 15 more
+        by = lead >> _16
+        word = _TOP | (rest // by) << _U(47)
+        rest = (rest % by) << _16
+        word |= (rest // by) << _U(31)
+        rest = (rest % by) << _16
+        word |= (rest // by) << _U(15)
+        rest = (rest % by) << _U(15)
     word |= rest // by
     return word | _U(rest % by != _0), exponent
 
@@ -348,7 +352,8 @@ def convert_blocks(
         by_kind, by, by_exponent = divisor_of(code, scale_source, rule, tensor)
         if by_kind != _FINITE and policy != _U(BLOCK) and policy != _U(SCALE) and policy != _U(ALL):
             policy = _U(BLOCK) if rule.nan == _U(ELEMENTS) else rule.nan
-        if by_kind != _FINITE and policy == _U(BLOCK):
+        without = by_kind != _FINITE or policy == _U(BLOCK) or policy == _U(SCALE) or policy == _U(ALL)
+        if without and policy == _U(BLOCK):
             for i in range(start, start + size):
                 out[i] = 0
             continue
@@ -357,11 +362,11 @@ def convert_blocks(
             if kind == _FINITE and significand != _0:
                 if tiny:
                     significand = _0
-                elif by_kind == _FINITE:
+                elif not without:
                     significand, exponent = divided(significand, exponent, by, by_exponent, rule.arithmetic)
-            if by_kind != _FINITE and policy == _U(ALL):
+            if without and policy == _U(ALL):
                 kind, negative = _NAN, False
-            elif by_kind != _FINITE and kind != _NAN and kind != _SIGNALING:
+            elif without and kind != _NAN and kind != _SIGNALING:
                 kind, significand = _FINITE, _0
             word = _U(random[i]) if random.size > 0 else _0
             code, _ = project(kind, negative, significand, exponent, word, grid, element_words)

@@ -21,7 +21,7 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from lowprec.kernels.block import divisor_of, load_rule, load_tensor, normalized, scale_code
+from lowprec.kernels.block import divisor_of, load_rule, load_tensor, normalized, product, scale_code
 from lowprec.kernels.block_stream_params import NEVER, Factors, Setup
 from lowprec.kernels.convert import load_grid, load_source
 from lowprec.kernels.jit import elements, helper, inlined, jit
@@ -42,7 +42,6 @@ from lowprec.kernels.lanes import (
     lesser,
     load,
     load_wide,
-    negative,
     quotients,
     settle,
     store,
@@ -53,15 +52,17 @@ from lowprec.kernels.stream import (
     load_decoder,
     load_encoder,
     load_nothing,
+    padded,
     project,
+    project_magnitude,
     put,
     read,
     rounds_to_nearest,
     suited,
 )
-from lowprec.kernels.stream_params import DECODER, DRAWN, NONE, PAST, PROBE, Decoder, Encoder, Words
+from lowprec.kernels.stream_params import DECODER, DRAWN, NEAREST, NONE, PAST, PROBE, Decoder, Encoder, Words
 
-__all__ = ["UNSUITED", "decoder", "encoder"]
+__all__ = ["UNSUITED", "decoder", "encoder", "largest_magnitude"]
 
 Codes = npt.NDArray[Any]
 Shape = tuple[int, ...]
@@ -80,21 +81,43 @@ _ONE = np.uint64(1023 << 52)
 
 
 @inlined
-def shifted(word: Lanes, off: Lanes, f: Encoder) -> Lanes:
-    """Values over powers of two, by what to take off their exponent fields.
+def shifted(a: Lanes, off: Lanes, normal: Lanes, f: Encoder) -> Lanes:
+    """Magnitudes over powers of two: from `normal` on by what to take off their exponent fields.
 
-    What would become subnormal, and far too small to be told from other such numbers, stays small.
+    What would become subnormal is far too small to be told from other such numbers.
     """
-    a, lowest = word & _MAGNITUDE, 1 << f.fraction
-    normal = choose(negative(off), lowest, off + lowest)
-    return choose(less(a, normal), lesser(a, lowest), a - off) | (word & _SIGN_BIT)
+    small = fill(0) if f.route == NEAREST else lesser(a, 1 << f.fraction)
+    return choose(less(a, normal), small, a - off)
 
 
 @inlined
-def divided(word: Lanes, by: Lanes, f: Encoder) -> Lanes:
-    """Values over binary64 numbers, as upper halves of binary64; subnormals as the smallest normal number."""
-    a = word & _MAGNITUDE
-    return choose(equal(a, 0), a, quotients(greater(a, 1 << 23), by)) | (word & _SIGN_BIT)
+def divided(a: Lanes, by: Lanes) -> Lanes:
+    """Magnitudes over binary64 numbers, as upper halves of binary64; subnormals as the smallest normal number."""
+    return choose(equal(a, 0), 0, quotients(greater(a, 1 << 23), by))
+
+
+@inlined
+def shifted_in_row(a: Lanes, by: Codes, group: int, f: Encoder) -> Lanes:
+    """All by what a group has: what to take off, and from where on."""
+    return shifted(a, fill(by[group]), fill(by[by.size // 2 + group]), f)
+
+
+@inlined
+def shifted_in_columns(a: Lanes, by: Codes, column: int, f: Encoder) -> Lanes:
+    """Each by what its column has."""
+    return shifted(a, load(by, column), load(by, by.size // 2 + column), f)
+
+
+@inlined
+def divided_in_row(a: Lanes, by: Codes, group: int, f: Encoder) -> Lanes:
+    """All by the number that a group has."""
+    return divided(a, fill_wide(by[group]))
+
+
+@inlined
+def divided_in_columns(a: Lanes, by: Codes, column: int, f: Encoder) -> Lanes:
+    """Each by the number that its column has."""
+    return divided(a, load_wide(by, column))
 
 
 @helper
@@ -125,8 +148,8 @@ def scales_of_powers(
     """The scale of each group of columns, and what to take off its exponent fields; how many are marked.
 
     The largest word of a group is in `big`, at its first column or, where blocks lie in rows, at its
-    number; so is, for all its columns or for its number, what `by` gets. `tables` has a row of codes
-    and one of what to take off, by exponent.
+    number; so is, for all its columns or for its number, what `by` gets: what to take off, and in its
+    second half from which word on. `tables` has a row of codes and one of what to take off, by exponent.
     """
     s = Setup(*elements(setup, _SETUP))
     marked = 0
@@ -142,8 +165,11 @@ def scales_of_powers(
                 scales[first + group], mark = code, NOT_MARKED
         elif amax == 0 and s.zero != NEVER:
             scales[first + group], mark = s.zero, NOT_MARKED
+        lowest = np.uint32(1) << s.fraction
+        normal = lowest if off >> np.uint32(31) != 0 else off + lowest
         for i in range(group * step, group * step + step):
             by[i] = off
+            by[by.size // 2 + i] = normal
         if mark != NOT_MARKED:
             marks[first + group] = mark
             marked += 1
@@ -151,15 +177,35 @@ def scales_of_powers(
 
 
 @helper
+def scales_in_lanes(big: Codes, groups: int, step: int, made: Codes, words: Codes, raised: np.uint32, plan: Words,
+                    divisor: np.uint64) -> None:  # fmt: skip
+    """The codes of the scales of groups, and what they stand for as binary32 patterns: LANES at a time."""
+    source, target = load_decoder(plan, PROBE, ()), load_encoder(plan, PROBE + DECODER, ())
+    few = np.zeros(LANES, np.uint32)
+    for start in range(0, groups, LANES):
+        for i in range(min(LANES, groups - start)):
+            few[i] = big[(start + i) * step]
+        wanted = greater(quotients(greater(load(few, 0), 1 << 23), fill_wide(divisor)), raised)
+        code = project(wanted, fill(0), target)
+        store(made, start, code)
+        store(words, start, read(code, source))
+
+
+@helper
 def scales_of_numbers(
     big: Codes, by: Codes, groups: int, step: int, scales: Codes, marks: Codes, first: int, setup: Words,
     tables: Codes, general: tuple[Params, ...],
 ) -> int:  # fmt: skip
-    """As `scales_of_powers`, for scales that are any numbers: their binary64 patterns divide the columns."""
+    """As `scales_of_powers`, for scales that are any numbers: binary64 patterns divide the columns."""
     s = Setup(*elements(setup, _SETUP))
     rule, tensor = load_rule(general[0]), load_tensor(general[1])
     grid, source = load_grid(general[2]), load_source(general[3])
-    lowest, highest = _I(np.int32(s.lowest)), _I(np.int32(s.highest))
+    lowest = _I(np.int32(s.lowest))
+    made = np.empty(groups + LANES if s.lanes != 0 else 0, np.uint32)
+    words = np.empty(made.size, np.uint32)
+    if s.lanes != 0:
+        over, exponent = product(rule.divisor, rule.divisor_exponent, tensor.scale, tensor.scale_exponent)
+        scales_in_lanes(big, groups, step, made, words, s.raised, tables, as_double(over, exponent))
     marked = 0
     for group in range(groups):
         amax, mark, divisor = big[group * step], UNDONE, _ONE
@@ -167,15 +213,20 @@ def scales_of_numbers(
             if s.nan != NEVER:
                 scales[first + group], mark = s.nan, BLANK
         elif amax >= s.least:
-            significand = (_U(amax & np.uint32(0x7FFFFF)) | _U(1 << 23)) << _U(40)
-            exponent = _I(amax >> np.uint32(23)) - _I(127 + 63)
-            code = scale_code(significand, exponent, _U(0), rule, tensor, grid, general[2])
-            kind, significand, exponent = divisor_of(code, source, rule, tensor)
-            significand, exponent = normalized(significand, exponent)
-            lead = exponent + _I(63)
-            if kind == 0 and significand != _U(0) and lowest <= lead and lead <= highest:
+            if s.lanes != 0:
+                code, word = _U(made[group]), words[group]
+                normal = word >= np.uint32(1 << 23) and word < np.uint32(_INFINITY)
+                significand, exponent = single_of(word)
+                significand, exponent = product(significand, exponent, tensor.scale, tensor.scale_exponent)
+            else:
+                significand, exponent = single_of(amax)
+                code = scale_code(significand, exponent, _U(0), rule, tensor, grid, general[2])
+                kind, significand, exponent = divisor_of(code, source, rule, tensor)
+                normal = kind == 0 and significand != _U(0)
+            # A number below 2**lowest has an exponent of at most lowest - 63, from bit 63 on.
+            if normal and exponent > lowest - _I(63):
                 scales[first + group], mark = code, NOT_MARKED
-                divisor = _U(lead + _I(1023)) << _U(52) | (significand << _U(1)) >> _U(12)
+                divisor = as_double(significand, exponent)
         elif amax == 0 and s.zero != NEVER:
             scales[first + group], mark = s.zero, NOT_MARKED
         for i in range(group * step, group * step + step):
@@ -184,6 +235,20 @@ def scales_of_numbers(
             marks[first + group] = mark
             marked += 1
     return marked
+
+
+@inlined
+def single_of(word: np.uint32) -> tuple[np.uint64, np.int64]:
+    """A normal binary32 number, normalized."""
+    significand = (_U(word & np.uint32(0x7FFFFF)) | _U(1 << 23)) << _U(40)
+    return significand, _I(word >> np.uint32(23)) - _I(127 + 63)
+
+
+@inlined
+def as_double(significand: np.uint64, exponent: np.int64) -> np.uint64:
+    """The pattern of a number of at most 53 bits that is normal in binary64."""
+    significand, exponent = normalized(significand, exponent)
+    return _U(exponent + _I(63 + 1023)) << _U(52) | (significand << _U(1)) >> _U(12)
 
 
 @helper
@@ -226,9 +291,8 @@ def encoder(source_shape: Shape, target_shape: Shape, powers: bool) -> Kernel:
     load_reader: Any = load_decoder if known else load_nothing
     read_values: Any = read if known else left_out
     find_scales: Any = scales_of_powers if powers else scales_of_numbers
-    over: Any = shifted if powers else divided
-    spread: Any = fill if powers else fill_wide
-    take: Any = load if powers else load_wide
+    in_row: Any = shifted_in_row if powers else divided_in_row
+    in_columns: Any = shifted_in_columns if powers else divided_in_columns
     name = f"_{'powers' if powers else 'numbers'}" + "".join(
         "_" + ".".join(map(str, shape)) for shape in (source_shape, target_shape)
     )
@@ -246,11 +310,22 @@ def encoder(source_shape: Shape, target_shape: Shape, powers: bool) -> Kernel:
     def find_in_columns(values: Codes, start: int, stride: int, high: int, width: int, big: Codes, plan: Words) -> None:
         """The largest magnitude of each column."""
         source = load_reader(plan, PROBE, source_shape)
-        for c in range(0, width, LANES):
-            most = fill(0)
-            for row in range(high):
-                most = greater(most, read_values(load(values, start + row * stride + c), source) & _MAGNITUDE)
-            store(big, c, most)
+        big[:width] = 0
+        even = high - high % 4
+        for row in range(0, even, 4):  # each row from one end to the other, as memory likes it
+            at = start + row * stride
+            for c in range(0, width, LANES):
+                a = read_values(load(values, at + c), source) & _MAGNITUDE
+                b = read_values(load(values, at + c + stride), source) & _MAGNITUDE
+                most = greater(load(big, c), greater(a, b))
+                a = read_values(load(values, at + c + 2 * stride), source) & _MAGNITUDE
+                b = read_values(load(values, at + c + 3 * stride), source) & _MAGNITUDE
+                store(big, c, greater(most, greater(a, b)))
+        for row in range(even, high):
+            at = start + row * stride
+            for c in range(0, width, LANES):
+                a = read_values(load(values, at + c), source) & _MAGNITUDE
+                store(big, c, greater(load(big, c), a))
 
     def encode_rows(
         values: Codes, start: int, out: Codes, to: int, random: Words, groups: int, wide: int, by: Codes, plan: Words,
@@ -261,12 +336,12 @@ def encoder(source_shape: Shape, target_shape: Shape, powers: bool) -> Kernel:
         target = load_encoder(plan, PROBE + DECODER, target_shape)
         random_word = fill(0)
         for group in range(groups):
-            divisor = spread(by[group])
             for i in range(group * wide, group * wide + wide, LANES):
-                word = over(read_values(load(values, start + i), source), divisor, target)
+                word = read_values(load(values, start + i), source)
                 if target.limits == DRAWN:
                     random_word = load(random, start + i) << (32 - target.bits)
-                put(out, to + i, project(word, random_word, target), past)
+                a = in_row(word & _MAGNITUDE, by, group, target)
+                put(out, to + i, project_magnitude(word, a, random_word, target), past)
 
     def encode_columns(
         values: Codes, start: int, stride: int, out: Codes, to: int, to_stride: int, random: Words,
@@ -279,10 +354,11 @@ def encoder(source_shape: Shape, target_shape: Shape, powers: bool) -> Kernel:
         for row in range(high):
             at, there = start + row * stride, to + row * to_stride
             for c in range(0, width, LANES):
-                word = over(read_values(load(values, at + c), source), take(by, c), target)
+                word = read_values(load(values, at + c), source)
                 if target.limits == DRAWN:
                     random_word = load(random, at + c) << (32 - target.bits)
-                put(out, there + c, project(word, random_word, target), past)
+                a = in_columns(word & _MAGNITUDE, by, c, target)
+                put(out, there + c, project_magnitude(word, a, random_word, target), past)
 
     find_rows, find_columns = helper(find_in_rows, f"find_rows{name}"), helper(find_in_columns, f"find_columns{name}")
     code_rows, code_columns = helper(encode_rows, f"code_rows{name}"), helper(encode_columns, f"code_columns{name}")
@@ -316,7 +392,7 @@ def encoder(source_shape: Shape, target_shape: Shape, powers: bool) -> Kernel:
         if not suited(load_encoder(plan, PROBE + DECODER, target_shape), plan):
             return UNSUITED
         down, across = -(-rows // high), -(-columns // wide)
-        big, by = np.empty(tile, np.uint32), np.zeros(tile, np.uint32 if powers else np.uint64)
+        big, by = np.empty(tile, np.uint32), np.zeros(2 * tile, np.uint32 if powers else np.uint64)
         held, made = np.empty(high * tile, values.dtype), np.empty(high * tile, out.dtype)
         drawn = np.empty(high * tile if random.size > 0 else 0, np.uint32)
         undone, past = 0, plan[PAST] != 0
@@ -457,3 +533,16 @@ def decoder(source_shape: Shape) -> Kernel:
         return undone
 
     return jit(all_values, f"all_values{name}")
+
+
+@jit
+def largest_magnitude(codes: Codes, mask: np.uint32, limit: np.uint32) -> int:
+    """The largest of the codes without their sign that are not above a limit; 0 if there is none."""
+    largest = fill(0)
+    whole = codes.size - codes.size % LANES
+    for i in range(0, whole, LANES):
+        magnitude = load(codes, i) & mask
+        largest = greater(largest, choose(less(limit, magnitude), 0, magnitude))
+    magnitude = load(padded(codes, whole), 0) & mask
+    largest = greater(largest, choose(less(limit, magnitude), 0, magnitude))
+    return int(first_lane(greatest(largest)))

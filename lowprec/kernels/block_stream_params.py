@@ -13,8 +13,18 @@ from typing import Any, NamedTuple
 import numpy as np
 import numpy.typing as npt
 
+from lowprec.kernels.block_params import up_above
 from lowprec.kernels.params import REFUSED, Grid, Side, lower_target
-from lowprec.kernels.stream_params import NOTHING, Words, lower_decoder, lower_encoder, plan
+from lowprec.kernels.stream_params import (
+    LIMITS,
+    NEAREST,
+    NOTHING,
+    Encoder,
+    Words,
+    lower_decoder,
+    lower_encoder,
+    plan,
+)
 from lowprec.spec.block import BlockFormat, ScaleRule
 from lowprec.spec.catalog import BINARY32
 from lowprec.spec.format import Format
@@ -37,8 +47,9 @@ class Setup(NamedTuple):
     carry: Word  #: what to add to a word so that its exponent field becomes that of the next power of two
     zero: Word  #: the scale of a block of zeros, or NEVER
     nan: Word  #: the scale of a block with NaN or infinity, whose elements are of code 0, or NEVER
-    lowest: Word  #: exponents of divisors that leave results normal, or small beyond doubt
-    highest: Word
+    lowest: Word  #: the least exponent of a divisor whose results are normal, or small beyond doubt
+    lanes: Word  #: 1 where scales that are no powers of two are made in lanes, by the plan in the tables
+    raised: Word  #: then what quotients are raised to, as the upper half of a binary64 number
 
 
 class BlockPlan(NamedTuple):
@@ -77,8 +88,9 @@ def lower_blocks(source: Format, fmt: BlockFormat, wide: bool, tensor: bool) -> 
     near = Threshold.ANY not in (
         rounding.threshold(negative=negative, odd=odd) for negative in (False, True) for odd in (False, True)
     )
+    in_steps = fmt.arithmetic != "exact"
     if (
-        fmt.arithmetic not in (("exact", "product") if powers and near and not rounding.bits else ("exact",))
+        (in_steps and (wide or tensor or not (powers and near and not rounding.bits)))
         or fmt.scales.rounding.bits
         or fmt.flush_subnormals
         or (powers and tensor)
@@ -89,18 +101,26 @@ def lower_blocks(source: Format, fmt: BlockFormat, wide: bool, tensor: bool) -> 
         return None
     reader = NOTHING if wide else lower_decoder(source)
     encoder = lower_encoder(fmt.element, fmt.elements, wide or not powers)
-    if reader is None or encoder is None:
+    if reader is None or encoder is None or encoder[0] not in (LIMITS, NEAREST):
         return None
+    encoder = encoder.copy()
+    encoder[Encoder._fields.index("refuses")] = 1  # no NaN gets that far
     fraction, bias = (20, 1023) if wide else (23, 127)
-    tables, carry = np.zeros((2, 1), np.uint32), 0
+    tables: npt.NDArray[np.uint32] = NOTHING
+    carry, scales = 0, None
     if powers:
         found = _carry(fmt.rule, fmt.element, fraction)
         if found is None:
             return None
         carry, lift = found
+        if in_steps and not _stays(fmt, (2 << fraction) - carry, lift):
+            return None
         tables = _tables(fmt, fraction, bias, lift)
     elif fmt.scale.precision + 24 * tensor + fmt.element.precision + rounding.bits + 2 > 50:
         return None
+    else:
+        scales = _scale_plan(fmt, tensor)
+        tables = tables if scales is None else scales
     smallest = fmt.element.emin - fmt.element.trailing_bits - 34
     setup = Setup(
         fraction=fraction,
@@ -110,7 +130,8 @@ def lower_blocks(source: Format, fmt: BlockFormat, wide: bool, tensor: bool) -> 
         zero=_zero(fmt),
         nan=_nan(fmt),
         lowest=1 - bias - smallest,
-        highest=1000,
+        lanes=scales is not None,
+        raised=int(np.float64(fmt.min_scale).view(np.uint64)) >> 32,
     )
     words = np.array([word & NEVER for word in setup], np.uint32)
     return BlockPlan(powers, plan(reader, encoder), words, tables)
@@ -188,6 +209,26 @@ def _carry(rule: ScaleRule, element: Format, fraction: int) -> tuple[int, int] |
     return (2 << fraction) - limit, exponent
 
 
+def _stays(fmt: BlockFormat, limit: int, lift: int) -> bool:
+    """Whether quotients computed in binary32 cross a power of two where exact ones do: they only grow with amax."""
+    by = _value(fmt.element) if fmt.rule.divisor == "maximum" else Fraction(2) ** fmt.element.emax
+    by = Fraction(1) if fmt.rule.divisor == "one" else by
+    found = []
+    for word in (limit - 1, limit):
+        amax = word * Fraction(2) ** (lift - 23)
+        wanted = _single(amax * _single(1 / by)) if fmt.arithmetic == "reciprocal" else _single(amax / by)
+        k = _floor_log2(wanted)
+        up = int(wanted / Fraction(2) ** k * (1 << 63)), int(amax / Fraction(2) ** _floor_log2(amax) * (1 << 63))
+        found.append(k + (up[fmt.rule.powers == "even"] > up_above(fmt.rule, fmt.element)))
+    return found == [0, 1]
+
+
+def _single(value: Fraction) -> Fraction:
+    """A number far from the limits of binary32, rounded to it."""
+    place = Fraction(2) ** (_floor_log2(value) - 23)
+    return round(value / place) * place
+
+
 def _tables(fmt: BlockFormat, fraction: int, bias: int, lift: int) -> npt.NDArray[np.uint32]:
     """By the exponent field of amax and carry: the code of the scale, and what to take off exponent fields."""
     smallest = fmt.element.emin - fmt.element.trailing_bits - 34
@@ -199,10 +240,18 @@ def _tables(fmt: BlockFormat, fraction: int, bias: int, lift: int) -> npt.NDArra
         if code is None or (code == 0 and fmt.smallest_divides_as is not None) or Fraction(2) ** k < fmt.min_scale:
             continue
         # Values that the subtraction makes subnormal must be too small to matter.
-        if 1 - bias - k > smallest or (fmt.arithmetic == "product" and k < -100):
+        if 1 - bias - k > smallest or (fmt.arithmetic != "exact" and k < -100):
             continue
         tables[:, field] = code, (k << fraction) & NEVER
     return tables
+
+
+def _scale_plan(fmt: BlockFormat, tensor: bool) -> Words | None:
+    """The plan of a decoder and an encoder of scales, or None where lanes cannot be exact."""
+    reader, encoder = lower_decoder(fmt.scale), lower_encoder(fmt.scale, fmt.scales, True)
+    bits = fmt.element.precision + 24 * tensor + fmt.scale.precision + 2
+    whole = int(np.float64(fmt.min_scale).view(np.uint64)) & NEVER == 0 and fmt.smallest_divides_as is None
+    return None if reader is None or encoder is None or bits > 50 or not whole else plan(reader, encoder)
 
 
 def _zero(fmt: BlockFormat) -> int:

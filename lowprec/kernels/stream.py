@@ -178,7 +178,12 @@ def project(word: Lanes, random: Lanes, f: Encoder) -> Lanes:
         return (word + f.half + ((word >> f.shift) & 1)) >> f.shift
     if f.route == HALF:
         return narrowed_to_half(choose(not_a_number(word), (word & _SIGN_BIT) | _NAN, word))
-    a = word & _MAGNITUDE
+    return project_magnitude(word, word & _MAGNITUDE, random, f)
+
+
+@inlined
+def project_magnitude(word: Lanes, a: Lanes, random: Lanes, f: Encoder) -> Lanes:
+    """The codes of magnitudes with the signs of words, by the routes NEAREST and LIMITS."""
     if f.route == NEAREST:
         magnitude = nearest(a, f)
     else:

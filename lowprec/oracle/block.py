@@ -167,7 +167,7 @@ def _quotient(amax: Fraction, fmt: BlockFormat, tensor: TensorScale) -> Fraction
         return amax / (by * tensor.value)
     amax, by = _single(amax), _single(by)
     if fmt.arithmetic == "product":
-        return _single(amax / _single(by * tensor.value))
+        return _over(amax, _single(by * tensor.value))
     if fmt.arithmetic == "reciprocal":
         return _single(amax * _single(tensor.inverse * _single(1 / by)))
     return _single(_single(amax / by) / tensor.value)
@@ -205,13 +205,13 @@ def _divided(value: Exact, scale: Fraction, tensor: TensorScale, fmt: BlockForma
     if fmt.arithmetic == "exact":
         by = scale * tensor.value
         return _zero_like(value) if by == 0 else value / by
-    value = _single(value)
+    single = _single(value)
     if fmt.arithmetic == "product":
-        result = _over(value, _single(scale * tensor.value))
+        result = _over(single, _single(scale * tensor.value))
     elif fmt.arithmetic == "reciprocal":
-        result = _single(value * _over(Fraction(1), _single(scale * tensor.value)))
+        result = _single(single * _over(Fraction(1), _single(scale * tensor.value)))
     else:
-        result = _single(value * _over(_over(Fraction(1), tensor.value), scale))
+        result = _single(single * _over(_over(Fraction(1), tensor.value), scale))
     return result or _zero_like(value)
 
 

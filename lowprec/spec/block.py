@@ -185,8 +185,9 @@ class BlockFormat:
         values' signs, NaN for NaN; a NaN scale and NaN for all elements; or what it is without the NaN,
         which is projected like a value.
     infinity : {"block", "power", "largest", "elements"}
-        What a block with an infinity, but no NaN, becomes: as with a NaN; a scale as if it were the
-        power of two after binary32's largest value; the largest scale; or what it is without it.
+        What a block with an infinity, but no NaN that counts, becomes: a NaN scale and elements of
+        code 0; a scale as if it were the power of two after binary32's largest value; the largest
+        scale; or what it is without it. Infinite elements are then projected like a value.
     flush_subnormals : bool
         Blocks whose amax is below 2**-126 count as zeros of the values' signs.
     source : str

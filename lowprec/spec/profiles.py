@@ -236,8 +236,11 @@ def _unit_scaling(fmt: Format) -> Projection:
 _MXFP = (catalog.MXFP8_E4M3, catalog.MXFP8_E5M2, catalog.MXFP6_E2M3, catalog.MXFP6_E3M2, catalog.MXFP4)
 _MX = (*_MXFP, catalog.MXINT8)
 
-#: What a NaN without payload becomes when torchao rounds it like a number, in formats without NaN.
-_TORCHAO_NANS = {catalog.E2M3FN: 0x0C, catalog.E3M2FN: 0x0E, catalog.E2M1FN: 0x03}
+#: Quotients that are 0 become the smallest scale.
+_NO_ZERO = replace(_FINITE, zero="smallest")
+
+#: The NaN, and what one without payload becomes when torchao rounds it like a number, in formats without NaN.
+_TORCHAO_NANS = {catalog.E5M2: 0x7F, catalog.E2M3FN: 0x0C, catalog.E3M2FN: 0x0E, catalog.E2M1FN: 0x03}
 
 
 def _torchao(rule: str, **fields: object) -> dict[BlockFormat, BlockFormat]:
@@ -275,6 +278,8 @@ _TRANSFORMER_ENGINE = {
         (catalog.MXFP8_E4M3, catalog.MXFP8_E5M2),
         rule="rceil",
         elements=replace(_FINITE, nan_code=0x7F),
+        scales=_NO_ZERO,
+        arithmetic="reciprocal",
         nan="elements",
         infinity="largest",
         source="TRANSFORMER_ENGINE",
@@ -288,12 +293,13 @@ _TRANSFORMER_ENGINE = {
 }
 
 _MODELOPT = {
-    **_changed([catalog.MXFP8_E4M3], rule="rceil", arithmetic="product", source="MODELOPT"),
+    **_changed([catalog.MXFP8_E4M3], rule="rceil", arithmetic="product", scales=_NO_ZERO, source="MODELOPT"),
     **_changed(
         [catalog.MXFP4],
         rule="rceil",
         arithmetic="product",
         elements=replace(_FINITE, rounding=NEAREST_ZERO),
+        scales=_NO_ZERO,
         source="MODELOPT",
     ),
     **_changed([catalog.NVFP4], arithmetic="product", min_scale=2.0**-9, zero="one", source="MODELOPT"),
@@ -310,7 +316,7 @@ _P3109_BLOCKS = _changed(
     (*_MX, catalog.NVFP4),
     rule="project",
     tensor_scale="none",
-    scales=replace(_FINITE, zero="smallest"),
+    scales=_NO_ZERO,
     zero="rule",
     nan="elements",
     infinity="elements",
@@ -362,7 +368,14 @@ PROFILES: Mapping[str, Profile] = MappingProxyType(
                 "0.18.0, eager, on CPUs, but for the binary32 logarithm that it takes",
                 {},
                 "TORCHAO",
-                _torchao("rceil", arithmetic="product", smallest_divides_as=1.0, nan="all", infinity="largest"),
+                _torchao(
+                    "rceil",
+                    arithmetic="product",
+                    scales=_NO_ZERO,
+                    smallest_divides_as=1.0,
+                    nan="all",
+                    infinity="largest",
+                ),
             ),
             Profile("torchao_nvfp4", "0.18.0, eager, on CPUs", {}, "TORCHAO", _TORCHAO_NVFP4),
             Profile(

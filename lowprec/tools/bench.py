@@ -20,11 +20,13 @@ import numpy as np
 
 from lowprec.arrays.threads import get_threads, set_threads
 from lowprec.spec import catalog
+from lowprec.spec.block import BlockFormat
 from lowprec.spec.format import Format
 from lowprec.spec.rounding import MODES
 from lowprec.tools import peers, startup
 from lowprec.tools.benchreport import Job, Report, Row, Target, load, machine
-from lowprec.tools.contests import KINDS, contest, has_data
+from lowprec.tools.blockcontests import BlockContest, block_contest
+from lowprec.tools.contests import KINDS, Contest, contest, has_data
 from lowprec.tools.timing import Contender, interleave
 
 __all__ = ["TARGETS", "TOPICS", "Topic", "plan", "run", "seconds"]
@@ -56,6 +58,12 @@ TOPICS = {
     "stochastic": Topic("float32 to codes, stochastic(32)", variants=("rng", "random")),
     "f64": Topic("float64 to codes, nearest_even", ("e4m3fn", "bfloat16", "binary16")),
     "small": Topic("float32 to codes, nearest_even: what a call costs", ("e4m3fn",), (1, 10, 100, 1000)),
+    "block": Topic(
+        "float32 to blocks that share scales, and back",
+        ("mxfp8_e4m3", "mxfp4", "nvfp4"),
+        (16 * _MI,),
+        variants=("encode", "axis 0", "decode"),
+    ),
     "threads": Topic(
         "several threads beside one", ("e4m3fn",), (16 * _MI,), variants=("cast", "decode", "quantize", "stochastic")
     ),
@@ -64,6 +72,7 @@ TOPICS = {
 
 _FP8 = ("e4m3fn", "e5m2", "float8_e4m3", "e3m4", "e4m3fnuz", "e5m2fnuz", "e4m3b11fnuz")
 _NARROW = (*_FP8, "e2m3fn", "e3m2fn", "e2m1fn")
+_MX = ("mxfp8_e4m3", "mxfp8_e5m2", "mxfp6_e2m3", "mxfp6_e3m2", "mxfp4")
 
 #: The ratios that the project sets itself; "own ..." is lowprec doing something else.
 TARGETS = (
@@ -82,6 +91,11 @@ TARGETS = (
     Target("stochastic", "own nearest_even", 0.30, sizes=(64 * _KI, 16 * _MI), variants=("rng",)),
     Target("f64", "ml_dtypes", 9, _NARROW, (64 * _KI, 16 * _MI)),
     Target("small", "ml_dtypes", 0.25, sizes=(1, 10, 100), out=False),  # at most four times as long
+    Target("block", "torchao", 5, ("mxfp8_e4m3",), (16 * _MI,), out=False, variants=("encode",)),
+    Target("block", "torchao", 20, ("mxfp4",), (16 * _MI,), out=False, variants=("encode",)),
+    Target("block", "own plain cast", 0.45, _MX, (16 * _MI,), out=False, variants=("encode",)),
+    Target("block", "own last axis", 0.85, _MX, (16 * _MI,), out=False, variants=("axis 0",)),
+    Target("block", "stream", 0.6, _MX, (16 * _MI,), variants=("decode",)),
     Target("threads", "own 1 thread", 1.5, sizes=(16 * _MI,), threads=2),
 )
 
@@ -89,15 +103,16 @@ TARGETS = (
 def plan(
     topics: Sequence[str] = (),
     *,
-    formats: Sequence[Format] = (),
+    formats: Sequence[Format | BlockFormat] = (),
     sizes: Sequence[int] = (),
     kinds: Sequence[str] = (),
     threads: int = 1,
 ) -> list[Job]:
     """The rows of topics, of all topics if none is named; what is not asked for is as a topic has it.
 
-    Data that a format has none of, such as NaNs, make no row. Of processes nothing can be asked for,
-    and of sizes only the small ones are for `small`.
+    Block formats are for `block`, all others for the other topics. Data that a format has none of, such
+    as NaNs, make no row. Of processes nothing can be asked for, and of sizes only the small ones are
+    for `small`.
 
     >>> [str(job) for job in plan(["decode"], formats=[catalog.E5M2], sizes=[8, 9])]
     ['decode e5m2 normal n=8', 'decode e5m2 normal n=9']
@@ -114,14 +129,19 @@ def plan(
     jobs = []
     for name in dict.fromkeys(topics or TOPICS):
         topic, counts = TOPICS[name], [threads]
-        known_formats = [catalog.format(fmt) for fmt in topic.formats]
+        blocks = name == "block"
+        coerce: Callable[[str], Format | BlockFormat] = catalog.block_format if blocks else catalog.format
+        known_formats = [coerce(fmt) for fmt in topic.formats]
+        wanted = [fmt for fmt in formats if isinstance(fmt, BlockFormat) == blocks]
+        if formats and not wanted and name != "import":
+            continue
         if name == "import":
             rows = itertools.product(topic.variants, known_formats, topic.sizes, topic.kinds, [1])
         else:
             if name == "threads" and threads == 1:
                 counts = sorted({min(2, get_threads()), get_threads()} - {1})
             fitting = [size for size in sizes if name != "small" or size <= max(topic.sizes)] or topic.sizes
-            rows = itertools.product(topic.variants, formats or known_formats, fitting, kinds or topic.kinds, counts)
+            rows = itertools.product(topic.variants, wanted or known_formats, fitting, kinds or topic.kinds, counts)
         jobs += [Job(name, *row) for row in rows if has_data(row[1], row[3])]
     if not jobs:
         raise ValueError("there is nothing to time: the formats have no such data, or there is one processor only")
@@ -186,7 +206,7 @@ def _row(job: Job, able: Sequence[peers.Peer], budget: float, notes: dict[str, N
     def refused(contender: Contender, error: Exception) -> None:
         notes[f"{contender.name} takes no part in {job}: {peers.said(error)}"] = None
 
-    work = contest(job)
+    work: Contest | BlockContest = block_contest(job) if job.topic == "block" else contest(job)
     kept, differ = work.checked(list(work.contenders(able)), refused)
     timed = interleave(kept, budget, differ=differ, switch=peers.switch)
     return Row(job, tuple(timed), TARGETS)

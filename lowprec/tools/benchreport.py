@@ -19,6 +19,7 @@ from rich.markup import escape
 from rich.table import Table
 
 from lowprec import __version__
+from lowprec.spec.block import BlockFormat
 from lowprec.spec.format import Format
 from lowprec.tools.timing import NOISE_LIMIT, Timed, fastest, ratio, spread, verdict
 
@@ -31,7 +32,7 @@ class Job:
 
     topic: str
     variant: str
-    fmt: Format
+    fmt: Format | BlockFormat
     size: int
     kind: str  #: of the data
     threads: int
@@ -247,7 +248,14 @@ def _topic(name: str, about: str, rows: Sequence[Row]) -> list[RenderableType]:
     if processes:
         titles = [speed, "best peer", "bare python", "noise"]
     else:
-        titles = [f"out=\n{speed}", "out=\nbest peer", "out=\nstream", "new\nbest peer", "new\nstream", "noise"]
+        titles = [
+            f"out=\n{speed}" if all(row.ours(True) for row in rows) else speed,
+            "out=\nbest peer",
+            "out=\nstream",
+            "new\nbest peer",
+            "new\nstream",
+            "noise",
+        ]
     grid = Table(box=None, pad_edge=False, header_style="bold")
     for title in (*labels, *titles):
         right = title in ("n", "threads", "noise") or title.endswith(speed)
@@ -256,8 +264,8 @@ def _topic(name: str, about: str, rows: Sequence[Row]) -> list[RenderableType]:
         grid.add_column("target", no_wrap=True)
     for place, row in enumerate(rows):
         cells = [values[place] for values in labels.values()]
-        ours = row.ours(not processes)
-        if ours is not None:
+        ours = None if processes else row.ours(True)
+        if (ours := ours or row.ours(False)) is not None:
             cells.append(_time(ours.median) if timed else f"{row.job.size / ours.median / 1e9:.2f}")
         for out in (False,) if processes else (True, False):
             peer = row.best_peer(out)

@@ -348,13 +348,15 @@ def conform(
 def bench(names: tuple[str, ...], budget: float, as_json: bool, **asked: Any) -> None:
     """Time conversions beside the best installed peer and beside the movement of as many bytes.
 
-    TOPIC is cast, decode, quantize, modes, stochastic, f64, small, threads or import; without one, all are run.
+    TOPIC is cast, decode, quantize, modes, stochastic, f64, small, block, threads or import; without one, all are run.
     """
+    from lowprec.spec.catalog import block_format, is_block
     from lowprec.tools import bench, cards
     from lowprec.tools.contests import WrongResult
 
     try:
-        jobs = bench.plan(formats=[_format(name) for name in names], **asked)
+        formats = [block_format(name) if is_block(name) else _format(name) for name in names]
+        jobs = bench.plan(formats=formats, **asked)
     except ValueError as error:
         raise click.UsageError(str(error)) from None
     click.echo(f"{len(jobs)} rows, about {bench.seconds(jobs, budget):.0f} seconds", err=True)

@@ -25,6 +25,7 @@ from lowprec.kernels.roofline import stream
 from lowprec.oracle import convert as oracle
 from lowprec.oracle.exact import from_float, to_float
 from lowprec.spec import catalog
+from lowprec.spec.block import BlockFormat
 from lowprec.spec.format import Format, Sign
 from lowprec.spec.projection import Projection
 from lowprec.tools import cases, peers
@@ -98,8 +99,10 @@ def _specials(fmt: Format) -> Array:
     return np.concatenate([above, -above])
 
 
-def has_data(fmt: Format, kind: str) -> bool:
+def has_data(fmt: Format | BlockFormat, kind: str) -> bool:
     """Whether a format has results of a kind of data."""
+    if isinstance(fmt, BlockFormat):
+        return kind in ("normal", "hard")
     if kind == "nan":
         return fmt.has_nan
     return kind != "subnormal" or bool(fmt.min_subnormal and fmt.min_normal)
@@ -110,11 +113,13 @@ def has_data(fmt: Format, kind: str) -> bool:
 
 def contest(job: Job) -> Contest:
     """The work of a row."""
+    fmt = job.fmt
+    assert isinstance(fmt, Format)
     verbs: dict[str, Callable[..., Any]] = {"decode": decode, "quantize": quantize}
-    source = operands(job.kind, job.fmt, job.size)
+    source = operands(job.kind, fmt, job.size)
     keywords: dict[str, Any] = {}
     if job.what == "decode":
-        source = encode(source, job.fmt)
+        source = encode(source, fmt)
     elif job.what == "f64":
         source = source.astype(np.float64)  # values that float32 has, for ml_dtypes rounds all others twice
     elif job.what == "modes":
@@ -122,7 +127,7 @@ def contest(job: Job) -> Contest:
     elif job.what == "stochastic":
         keywords["rounding"] = "stochastic(32)"
         keywords |= {"random": random_bits(source.shape, 1, 32)} if job.variant == "random" else {"rng": 1}
-    return Contest(job, verbs.get(job.what, encode), source, keywords)
+    return Contest(job, fmt, verbs.get(job.what, encode), source, keywords)
 
 
 @dataclass(frozen=True)
@@ -130,6 +135,7 @@ class Contest:
     """The work of a row: a verb of the public interface, what it is applied to, and its keywords."""
 
     job: Job
+    fmt: Format
     verb: Callable[..., Any]
     source: Array
     keywords: dict[str, Any]
@@ -143,13 +149,13 @@ class Contest:
     def made(self) -> np.dtype[Any]:
         """The type of the results."""
         if self.verb is encode:
-            return np.dtype(code_dtype(self.job.fmt))
-        return float_dtype(self.job.fmt)[0] if self.verb is decode else self.source.dtype
+            return np.dtype(code_dtype(self.fmt))
+        return float_dtype(self.fmt)[0] if self.verb is decode else self.source.dtype
 
     @property
     def work(self) -> peers.Work:
         """The work as peers are told it."""
-        return peers.Work(self.verb.__name__, self.source, self.job.fmt, self.rounding, self.job.threads)
+        return peers.Work(self.verb.__name__, self.source, self.fmt, self.rounding, self.job.threads)
 
     def contenders(self, found: Sequence[peers.Peer]) -> Iterator[Contender]:
         """All that take part: lowprec first, then what it does otherwise, the yardsticks and the peers."""
@@ -158,10 +164,10 @@ class Contest:
         if job.what in ("modes", "stochastic"):
             yield from self._verb("own nearest_even", "own", self.source, {}, job.threads)
         if job.what == "cast" and job.kind == "hard":
-            other = operands("normal", job.fmt, job.size)
+            other = operands("normal", self.fmt, job.size)
             yield from self._verb("own normal", "own", other, self.keywords, job.threads)
         yield from self._yardsticks()
-        if self.verb is decode or catalog.carrier(self.source.dtype) != job.fmt:
+        if self.verb is decode or catalog.carrier(self.source.dtype) != self.fmt:
             for peer in found:
                 for way in peer.ways(self.work) if job.size <= peer.limit else ():
                     yield Contender(peer.name, "peer", way.out, way.call, way.read, job.threads)
@@ -170,7 +176,7 @@ class Contest:
 
     def _verb(self, name: str, role: str, source: Array, keywords: dict[str, Any], threads: int) -> Iterator[Contender]:
         """The verb as it is called: into given memory and into new memory, a format of the catalog by its name."""
-        fmt = self.job.fmt.name if self.job.fmt.name in catalog.FORMATS else self.job.fmt
+        fmt = self.fmt.name if self.fmt.name in catalog.FORMATS else self.fmt
         call = functools.partial(self.verb, source, fmt, **keywords)
         given = functools.partial(call, out=np.empty(source.shape, self.made))
         yield Contender(name, role, True, given, np.asarray, threads)
@@ -263,14 +269,14 @@ class Contest:
             if entry.framework in ("ml_dtypes", "numpy") and entry.kind != "NaN" and "float32" in entry.sources
             for target in entry.targets
         }
-        if self.keywords or self.job.fmt.name in unreliable:
+        if self.keywords or self.fmt.name in unreliable:
             return None
         ways = itertools.chain.from_iterable(peer.ways(self.work) for peer in peers.PEERS[:2])
         return next((way.read(way.call()) for way in ways if not way.out), None)
 
     def _truth(self, places: Array) -> Array:
         """What the oracle gives at some places."""
-        fmt, there = self.job.fmt, self.source[places]
+        fmt, there = self.fmt, self.source[places]
         if self.verb is decode:
             codes = there.tolist()
         else:
@@ -291,5 +297,5 @@ class Contest:
             words = f"u{want.itemsize}"
             return np.asarray((got.view(words) != want.view(words)) & ~(np.isnan(got) & np.isnan(want)))
         wrong = np.asarray(got != want)
-        wrong[wrong] = ~(is_nan(got[wrong], self.job.fmt) & is_nan(want[wrong], self.job.fmt))
+        wrong[wrong] = ~(is_nan(got[wrong], self.fmt) & is_nan(want[wrong], self.fmt))
         return wrong

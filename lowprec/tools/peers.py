@@ -13,6 +13,7 @@ import ctypes
 import functools
 import importlib
 import importlib.metadata
+import logging
 import os
 import sys
 from collections.abc import Callable, Iterator
@@ -24,7 +25,8 @@ import numpy.typing as npt
 
 from lowprec.arrays.checks import code_dtype, dtype
 from lowprec.arrays.threads import get_threads, set_threads
-from lowprec.spec.format import Format, Sign
+from lowprec.spec.catalog import E2M1FN, MXFP4, MXFP6_E2M3, MXFP6_E3M2, MXFP8_E4M3, MXFP8_E5M2, NVFP4
+from lowprec.spec.format import Sign
 from lowprec.tools.frameworks import FRAMEWORKS
 
 __all__ = ["PEERS", "Peer", "Way", "Work", "find", "said", "switch"]
@@ -33,11 +35,14 @@ Array = npt.NDArray[Any]
 
 
 class Work(NamedTuple):
-    """What is to be done: "encode", "decode" or "quantize" an array, which for decoding holds codes."""
+    """What is to be done: "encode", "decode" or "quantize" an array, which for decoding holds codes.
+
+    Or to encode it in "blocks" along its last axis.
+    """
 
     verb: str
     source: Array
-    fmt: Format
+    fmt: Any  #: a Format, or for blocks a BlockFormat
     rounding: str = "nearest_even"  #: or "stochastic"
     threads: int = 1
 
@@ -198,6 +203,44 @@ def _torch_ways(work: Work) -> Iterator[Way]:
         yield Way(False, lambda: given.to(native).to(torch.float32), np.asarray)
 
 
+def _torchao_ways(work: Work) -> Iterator[Way]:
+    """By `to_mx` and `nvfp4_quantize`, of whole arrays in torch's operations."""
+    if work.verb != "blocks":
+        return
+    torch = importlib.import_module("torch")
+    logging.disable(logging.WARNING)  # it tells of extensions that it does without
+    try:
+        tensors = importlib.import_module("torchao.prototype.mx_formats.mx_tensor")
+        nvfp4 = importlib.import_module("torchao.prototype.mx_formats.nvfp4_tensor")
+    finally:
+        logging.disable(logging.NOTSET)
+    given, fmt = torch.from_numpy(work.source), work.fmt
+    fp4 = fmt.element == E2M1FN
+
+    def read(made: Any) -> Array:
+        codes = np.asarray(made[1].view(torch.uint8))
+        return np.stack([codes & 15, codes >> 4], axis=-1).reshape(work.source.shape) if fp4 else codes
+
+    if fmt in _TORCHAO_TYPES:
+        kind = getattr(torch, _TORCHAO_TYPES[fmt], _TORCHAO_TYPES[fmt])
+        yield Way(False, lambda: tensors.to_mx(given, kind, 32), read)
+    elif fmt == NVFP4:
+
+        def quantize() -> Any:
+            return nvfp4.nvfp4_quantize(given, 16, nvfp4.per_tensor_amax_to_scale(given.abs().max()))
+
+        yield Way(False, quantize, read)
+
+
+_TORCHAO_TYPES = {
+    MXFP8_E4M3: "float8_e4m3fn",
+    MXFP8_E5M2: "float8_e5m2",
+    MXFP6_E2M3: "fp6_e2m3",
+    MXFP6_E3M2: "fp6_e3m2",
+    MXFP4: "float4_e2m1fn_x2",
+}
+
+
 # -- JAX --------------------------------------------------------------------------------------------
 
 
@@ -342,6 +385,7 @@ PEERS = (
     Peer("ml_dtypes", ("ml_dtypes",), functools.partial(_numpy_ways, builtin=False)),
     Peer("numpy", ("numpy",), functools.partial(_numpy_ways, builtin=True)),
     Peer("torch", ("torch",), _torch_ways),
+    Peer("torchao", ("torch",), _torchao_ways),
     Peer("jax", ("jax",), _jax_ways),
     Peer("gfloat", ("gfloat",), _gfloat_ways, limit=1 << 16),
     Peer("apytypes", ("apytypes",), _apytypes_ways, limit=1 << 20),
