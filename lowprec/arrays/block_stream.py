@@ -20,7 +20,7 @@ import numpy.typing as npt
 from lowprec.arrays.checks import Array, Operand
 from lowprec.arrays.stream import PAST_FROM
 from lowprec.arrays.threads import ALIGNED, share
-from lowprec.kernels import block as general, block_stream as lanes
+from lowprec.kernels import block as general, block_stream as lanes, block_values
 from lowprec.kernels.block_params import lower_block, lower_tensor
 from lowprec.kernels.block_stream_params import BlockPlan, lower_blocks, lower_products
 from lowprec.kernels.lanes import LANES
@@ -277,7 +277,7 @@ def decode_blocks(
     plan, out, marks = way.plan, result.reshape(-1).view(np.uint32), np.zeros(flat_scales.size, np.uint8)
     if out.nbytes >= PAST_FROM and _aligned(out, layout):
         plan = past_caches(plan)
-    run = lanes.decoder(shapes(plan)[0] if specialized(plan) else ())
+    run = block_values.decoder(shapes(plan)[0] if specialized(plan) else ())
 
     def part(part: _Layout, elements: slice, blocks: slice) -> int:
         return run(flat_codes[elements], out[elements], flat_scales[blocks], marks[blocks], part, plan, way.factors)

@@ -263,11 +263,11 @@ class BlockFormat:
 
     @property
     def bits_per_value(self) -> float:
-        """Bits that a value of a full block takes: its code, and its share of the scale."""
+        """Bits that a value of a full block takes: its code, and its share of the scale, which has whole bytes."""
         values = 1
         for size in self.sizes:
             values *= size
-        return self.element.width + self.scale.width / values
+        return self.element.width + self.scale.code_bits / values
 
     def __str__(self) -> str:
         return self.name

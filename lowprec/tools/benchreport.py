@@ -269,8 +269,9 @@ def _topic(name: str, about: str, rows: Sequence[Row]) -> list[RenderableType]:
             cells.append(_time(ours.median) if timed else f"{row.job.size / ours.median / 1e9:.2f}")
         for out in (False,) if processes else (True, False):
             peer = row.best_peer(out)
-            mark = f" {peer.name}{'*' if peer.differ else ''}" if peer else ""
-            cells += [_ratio(row.to(peer, out)) + mark, _ratio(row.to_stream(out))]
+            reached = row.to(peer, out)
+            mark = f" {peer.name}{'*' if peer.differ else ''}" if peer and reached is not None else ""
+            cells += [_ratio(reached) + mark, _ratio(row.to_stream(out))]
         cells += [f"{row.noise:.1%}", "\n".join(_judgement(*one) for one in row.judged())]
         grid.add_row(*cells[: len(grid.columns)])
     return [f"[bold]{name}[/bold]  {about}{'; ' if same else ''}{', '.join(same)}", "", grid]

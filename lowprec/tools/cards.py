@@ -23,7 +23,7 @@ from lowprec.spec.format import Format, Sign
 from lowprec.spec.profiles import Profile
 from lowprec.spec.projection import Projection
 
-__all__ = ["card", "describe", "listing", "number", "profile_card", "sentence", "show"]
+__all__ = ["card", "describe", "differences", "listing", "number", "profile_card", "sentence", "show"]
 
 
 def listing() -> RenderableType:
@@ -83,7 +83,7 @@ def profile_card(profile: Profile, fmt: Format | None) -> RenderableType:
     for target in chosen:
         projection = profile.projection(target)
         codes = [_projected(operand, target, projection) for operand in _telling(target)]
-        table.add_row(target.name, *codes, _differences(projection))
+        table.add_row(target.name, *codes, differences(projection))
     return Group(f"[bold]{profile.name}[/bold]  {profile.versions}; source {profile.source}", "", table)
 
 
@@ -101,8 +101,12 @@ def _telling(fmt: Format) -> list[Exact]:
     ]
 
 
-def _differences(projection: Projection) -> str:
-    """The fields of a projection that are not the default, formats by name."""
+def differences(projection: Projection) -> str:
+    """The fields of a projection that are not the default, formats by name.
+
+    >>> differences(Projection(rounding="to_odd"))
+    'rounding=to_odd'
+    """
     said = []
     for field in dataclasses.fields(projection):
         value = getattr(projection, field.name)

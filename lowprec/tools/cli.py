@@ -6,7 +6,6 @@ Floor 5. Each command imports what it needs, so that `lowprec --help` does not w
 from __future__ import annotations
 
 import json
-import os
 import sys
 from collections.abc import Callable, Iterable
 from pathlib import Path
@@ -15,19 +14,25 @@ from typing import TYPE_CHECKING, Any
 import click
 
 import lowprec
+from lowprec.tools.arguments import (
+    NOTHING,
+    deliver,
+    format_named,
+    frameworks_named,
+    load,
+    one_format,
+    operation_formats,
+    project,
+)
 from lowprec.tools.progress import progress
 from lowprec.tools.tabulate import TABLE_KINDS, VECTOR_KINDS
 
 if TYPE_CHECKING:
-    import numpy.typing as npt
-
-    from lowprec.spec.format import Format
-    from lowprec.spec.projection import Projection
-    from lowprec.tools.frameworks import Framework
+    pass
 
 __all__ = ["main"]
 
-AGREE, DIFFER, MISUSE, NOTHING = 0, 1, 2, 3
+AGREE, DIFFER, MISUSE = 0, 1, 2
 
 
 @click.group(context_settings={"help_option_names": ["-h", "--help"]})
@@ -42,14 +47,16 @@ def main() -> None:
 @main.command()
 @click.option("--json", "as_json", is_flag=True, help="Print JSON.")
 def formats(as_json: bool) -> None:
-    """List the formats of the catalog."""
+    """List the formats of the catalog, and its block formats."""
     from lowprec.spec.catalog import FORMATS
-    from lowprec.tools import cards
+    from lowprec.tools import blockcards, cards
 
     if as_json:
         click.echo(json.dumps([cards.describe(fmt) for fmt in FORMATS.values()], indent=1))
     else:
         cards.show(cards.listing())
+        click.echo()
+        cards.show(blockcards.block_listing())
 
 
 _define = click.option(
@@ -84,26 +91,48 @@ def _options(*options: Callable[[Any], Any]) -> Callable[[Any], Any]:
 def show(fmt: str | None, define: str | None, profile: str | None, as_json: bool) -> None:
     """Show a format: parameters, limits, special codes and, up to 8 bits, every code's value.
 
-    FORMAT is a name, an alias, a P3109 name such as binary8p3se, or a .toml file.
+    FORMAT is a name, an alias, a P3109 name such as binary8p3se, or a .toml file; or a block format.
     """
+    from lowprec.spec.catalog import is_block
     from lowprec.tools import cards
+
+    if fmt is not None and is_block(fmt):
+        _show_block(fmt, profile, as_json)
+        return
 
     if profile is not None:
         from lowprec.spec.profiles import profile as profile_of
 
         if as_json:
             raise click.UsageError("--json shows a format; leave --profile out")
-        chosen = None if fmt is None and define is None else _one_format(fmt, define)
+        chosen = None if fmt is None and define is None else one_format(fmt, define)
         try:
             cards.show(cards.profile_card(profile_of(profile), chosen))
         except ValueError as error:
             raise click.UsageError(str(error)) from None
         return
-    known = _one_format(fmt, define)
+    known = one_format(fmt, define)
     if as_json:
         click.echo(json.dumps(cards.describe(known), indent=1))
     else:
         cards.show(cards.card(known))
+
+
+def _show_block(name: str, profile: str | None, as_json: bool) -> None:
+    from lowprec.spec.catalog import block_format
+    from lowprec.spec.profiles import profile as profile_of
+    from lowprec.tools import blockcards, cards
+
+    try:
+        fmt = block_format(name)
+        stack = None if profile is None else profile_of(profile)
+        shown = fmt if stack is None else stack.block(fmt)
+    except ValueError as error:
+        raise click.UsageError(str(error)) from None
+    if as_json:
+        click.echo(json.dumps(blockcards.describe_block(shown), indent=1))
+    else:
+        cards.show(blockcards.block_card(fmt, stack))
 
 
 @main.command()
@@ -137,7 +166,7 @@ def table(
 
     if thresholds and kind in ("c", "sv", "vhdl"):
         raise click.UsageError(f"--thresholds is for csv, json, md, npy and mem: {kind} files encode already")
-    known, projection = _one_format(fmt, define), _project(rounding, saturation)
+    known, projection = one_format(fmt, define), project(rounding, saturation)
     words = ["lowprec table", fmt or f"--define {define}", f"--as {kind}", *(["--thresholds"] if thresholds else [])]
     if thresholds or kind in ("sv", "vhdl"):
         words.append(f"--rounding {rounding} --saturation {saturation}")
@@ -145,7 +174,7 @@ def table(
         content = Table(known, projection, thresholds, " ".join(words)).render(kind)
     except ValueError as error:
         raise click.UsageError(str(error)) from None
-    _deliver(content, output)
+    deliver(content, output)
 
 
 @main.command()
@@ -188,11 +217,11 @@ def vectors(
         raise click.UsageError("--samples and --seed must not be negative")
     if operands and kind != "text":
         raise click.UsageError("--operands prints text; leave --as out")
-    chosen = _operation_formats(operation, formats, define)
+    chosen = operation_formats(operation, formats, define)
     words = ["lowprec vectors", operation, *formats, *([f"--define {define}"] if define else [])]
     words += [f"--rounding {rounding} --saturation {saturation} --samples {samples} --seed {seed}"]
-    made = suite(operation, chosen, _project(rounding, saturation), samples=samples, seed=seed, command=" ".join(words))
-    _deliver(made.operand_lines().encode() if operands else made.render(kind), output)
+    made = suite(operation, chosen, project(rounding, saturation), samples=samples, seed=seed, command=" ".join(words))
+    deliver(made.operand_lines().encode() if operands else made.render(kind), output)
 
 
 @main.command()
@@ -223,7 +252,7 @@ def compare(
     """
     from lowprec.tools.compare import Malformed, check_lines
 
-    chosen, projection = _operation_formats(operation, formats, define), _project(rounding, saturation)
+    chosen, projection = operation_formats(operation, formats, define), project(rounding, saturation)
     try:
         report = check_lines(
             lines, operation, chosen, projection, any_nan=nan == "any", limit=None if everything else 20
@@ -301,14 +330,14 @@ def conform(
     from lowprec.tools import conformance
     from lowprec.tools.cases import SOURCES
 
-    chosen = _frameworks(frameworks)
+    chosen = frameworks_named(frameworks)
     for source in sources:
         if source not in SOURCES:
             raise click.UsageError(f"unknown source {source!r}; use one of {', '.join(SOURCES)}")
     if samples < 0 or seed < 0:
         raise click.UsageError("--samples and --seed must not be negative")
-    wanted = [_format(target) for target in targets]
-    data = None if values is None else _load(values)
+    wanted = [format_named(target) for target in targets]
+    data = None if values is None else load(values)
 
     with progress() as watch:
         rows = list(
@@ -355,7 +384,7 @@ def bench(names: tuple[str, ...], budget: float, as_json: bool, **asked: Any) ->
     from lowprec.tools.contests import WrongResult
 
     try:
-        formats = [block_format(name) if is_block(name) else _format(name) for name in names]
+        formats = [block_format(name) if is_block(name) else format_named(name) for name in names]
         jobs = bench.plan(formats=formats, **asked)
     except ValueError as error:
         raise click.UsageError(str(error)) from None
@@ -367,126 +396,6 @@ def bench(names: tuple[str, ...], budget: float, as_json: bool, **asked: Any) ->
         click.echo(str(error), err=True)
         sys.exit(DIFFER)
     click.echo(report.as_json()) if as_json else cards.show(report.table())
-
-
-def _format(name: str, define: str | None = None, *, operand: bool = False, operation: bool = False) -> Format:
-    """A format by name, by file, or the one that --define defines."""
-    from lowprec.spec.catalog import format as format_of
-    from lowprec.tools import definitions
-
-    try:
-        if define is not None:
-            defined = definitions.from_text(define)
-            if name == defined.name:
-                return defined
-            if not operation:
-                raise ValueError(f"--define defines {defined.name!r}, but {name!r} is asked for; leave one of them out")
-        if name.endswith(".toml"):
-            return definitions.from_toml(Path(name))
-        if operand:
-            from lowprec.tools.vectors import operand_format
-
-            return operand_format(name)
-        return format_of(name)
-    except ValueError as error:
-        raise click.UsageError(str(error)) from None
-
-
-def _one_format(name: str | None, define: str | None) -> Format:
-    from lowprec.tools import definitions
-
-    if name is not None:
-        return _format(name, define)
-    if define is None:
-        raise click.UsageError("name a FORMAT, or define one with --define exponent_bits=...,trailing_bits=...")
-    try:
-        return definitions.from_text(define)
-    except ValueError as error:
-        raise click.UsageError(str(error)) from None
-
-
-def _operation_formats(operation: str, names: tuple[str, ...], define: str | None) -> tuple[Format, ...]:
-    from lowprec.tools.vectors import OPERATIONS
-
-    if operation not in OPERATIONS:
-        raise click.UsageError(f"unknown operation {operation!r}; use one of {', '.join(OPERATIONS)}")
-    wanted = OPERATIONS[operation].operands + 1
-    if len(names) != wanted:
-        raise click.UsageError(
-            f"{operation} takes {wanted} formats, of each operand and of the result, not {len(names)} "
-            f"({' '.join(names)})"
-        )
-    chosen = tuple(
-        _format(name, define, operand=place < wanted - 1, operation=True) for place, name in enumerate(names)
-    )
-    if define is not None and _one_format(None, define).name not in names:
-        raise click.UsageError(f"--define defines {_one_format(None, define).name!r}, which is not among the formats")
-    return chosen
-
-
-def _project(rounding: str, saturation: str) -> Projection:
-    from lowprec.spec.projection import Projection
-
-    try:
-        projection = Projection(rounding=rounding, saturation=saturation)  # type: ignore[arg-type]
-    except ValueError as error:
-        raise click.UsageError(str(error)) from None
-    if projection.rounding.bits:
-        raise click.UsageError(
-            f"rounding {rounding!r} needs a random integer for each operand; use a deterministic mode"
-        )
-    return projection
-
-
-def _deliver(content: bytes, output: Path | None) -> None:
-    """Print, or write beside the file and rename."""
-    if output is None:
-        click.echo(content, nl=False)
-        return
-    beside = output.with_name(f".{output.name}.{os.getpid()}")
-    try:
-        beside.write_bytes(content)
-        os.replace(beside, output)
-    except OSError as error:
-        beside.unlink(missing_ok=True)
-        raise click.UsageError(f"cannot write {str(output)!r}: {error.strerror}") from None
-
-
-def _frameworks(names: tuple[str, ...]) -> list[Framework]:
-    from lowprec.tools.frameworks import FRAMEWORKS
-
-    for name in names:
-        if name not in FRAMEWORKS:
-            raise click.UsageError(f"unknown framework {name!r}; use one of {', '.join(FRAMEWORKS)}")
-    for name in names:
-        if FRAMEWORKS[name].version is None:
-            click.echo(f"nothing was compared: {name} is not installed; {FRAMEWORKS[name].install}", err=True)
-            sys.exit(NOTHING)
-    return [
-        framework
-        for framework in FRAMEWORKS.values()
-        if framework.version is not None and (not names or framework.name in names)
-    ]
-
-
-def _load(path: Path) -> npt.NDArray[Any]:
-    """Values from an .npy file of one of the source types."""
-    import numpy as np
-
-    from lowprec.tools.cases import SOURCES
-
-    try:
-        values = np.load(path, allow_pickle=False)
-    except (ValueError, EOFError, OSError) as error:
-        raise click.UsageError(f"cannot read {str(path)!r} as an .npy file: {error}") from None
-    if not isinstance(values, np.ndarray):
-        raise click.UsageError(f"{str(path)!r} holds several arrays; save one with np.save")
-    if values.dtype.newbyteorder("=") not in SOURCES.values():
-        raise click.UsageError(
-            f"{str(path)!r} holds {values.dtype}; own data must be one of {', '.join(SOURCES)} "
-            f"(np.save loses ml_dtypes types: save bfloat16 as float32)"
-        )
-    return values.astype(values.dtype.newbyteorder("="))
 
 
 if __name__ == "__main__":

@@ -29,6 +29,7 @@ from lowprec.spec.format import Format
 from lowprec.spec.projection import Projection, Saturation
 from lowprec.spec.rounding import MODES
 from lowprec.tools import cards, cases
+from lowprec.tools.blockcards import block_tables
 from lowprec.tools.export import Table
 from lowprec.tools.tabulate import provenance
 from lowprec.tools.vectors import Suite, suite
@@ -74,6 +75,7 @@ def generate(watch: Callable[[int, int, str], None] | None = None) -> Iterator[t
     """
     yield "formats.json", _formats_json()
     yield "formats.md", _formats_md()
+    yield "blocks.md", _blocks_md()
     for fmt in TABULATED:
         yield f"values/{fmt.name}.csv", _values(fmt)
     yield "digests.json", _digests(watch)
@@ -114,7 +116,7 @@ def check(folder: Path, watch: Callable[[int, int, str], None] | None = None) ->
 
 def _generated(folder: Path) -> set[str]:
     """Files in the places that are generated."""
-    places = ("*.json", "formats.md", "values/*", "vectors/**/*")
+    places = ("*.json", "*s.md", "values/*", "vectors/**/*")
     return {str(path.relative_to(folder)) for place in places for path in folder.glob(place) if path.is_file()}
 
 
@@ -143,6 +145,10 @@ def _formats_md() -> bytes:
         limits = (cards.number(value) for value in (fmt.max_finite, fmt.min_normal, fmt.min_subnormal))
         lines.append(f"| `{fmt.name}` | {cards.sentence(fmt)} | {' | '.join(limits)} | {fmt.source} |")
     return ("\n".join(lines) + "\n").encode()
+
+
+def _blocks_md() -> bytes:
+    return ("\n".join([f"<!-- {provenance('lowprec golden --write')} -->", "", *block_tables()]) + "\n").encode()
 
 
 def _values(fmt: Format) -> bytes:

@@ -1,0 +1,154 @@
+"""What the commands are given, made into what they work on; bad input ends with its reason and code 2.
+
+Floor 5. Each function imports what it needs, so that `lowprec --help` does not wait for numba.
+"""
+
+from __future__ import annotations
+
+import os
+import sys
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import click
+
+if TYPE_CHECKING:
+    import numpy.typing as npt
+
+    from lowprec.spec.format import Format
+    from lowprec.spec.projection import Projection
+    from lowprec.tools.frameworks import Framework
+
+__all__ = [
+    "NOTHING",
+    "deliver",
+    "format_named",
+    "frameworks_named",
+    "load",
+    "one_format",
+    "operation_formats",
+    "project",
+]
+
+#: The exit code where nothing was compared.
+NOTHING = 3
+
+
+def format_named(name: str, define: str | None = None, *, operand: bool = False, operation: bool = False) -> Format:
+    """A format by name, by file, or the one that --define defines."""
+    from lowprec.spec.catalog import format as format_of
+    from lowprec.tools import definitions
+
+    try:
+        if define is not None:
+            defined = definitions.from_text(define)
+            if name == defined.name:
+                return defined
+            if not operation:
+                raise ValueError(f"--define defines {defined.name!r}, but {name!r} is asked for; leave one of them out")
+        if name.endswith(".toml"):
+            return definitions.from_toml(Path(name))
+        if operand:
+            from lowprec.tools.vectors import operand_format
+
+            return operand_format(name)
+        return format_of(name)
+    except ValueError as error:
+        raise click.UsageError(str(error)) from None
+
+
+def one_format(name: str | None, define: str | None) -> Format:
+    from lowprec.tools import definitions
+
+    if name is not None:
+        return format_named(name, define)
+    if define is None:
+        raise click.UsageError("name a FORMAT, or define one with --define exponent_bits=...,trailing_bits=...")
+    try:
+        return definitions.from_text(define)
+    except ValueError as error:
+        raise click.UsageError(str(error)) from None
+
+
+def operation_formats(operation: str, names: tuple[str, ...], define: str | None) -> tuple[Format, ...]:
+    from lowprec.tools.vectors import OPERATIONS
+
+    if operation not in OPERATIONS:
+        raise click.UsageError(f"unknown operation {operation!r}; use one of {', '.join(OPERATIONS)}")
+    wanted = OPERATIONS[operation].operands + 1
+    if len(names) != wanted:
+        raise click.UsageError(
+            f"{operation} takes {wanted} formats, of each operand and of the result, not {len(names)} "
+            f"({' '.join(names)})"
+        )
+    chosen = tuple(
+        format_named(name, define, operand=place < wanted - 1, operation=True) for place, name in enumerate(names)
+    )
+    if define is not None and one_format(None, define).name not in names:
+        raise click.UsageError(f"--define defines {one_format(None, define).name!r}, which is not among the formats")
+    return chosen
+
+
+def project(rounding: str, saturation: str) -> Projection:
+    from lowprec.spec.projection import Projection
+
+    try:
+        projection = Projection(rounding=rounding, saturation=saturation)  # type: ignore[arg-type]
+    except ValueError as error:
+        raise click.UsageError(str(error)) from None
+    if projection.rounding.bits:
+        raise click.UsageError(
+            f"rounding {rounding!r} needs a random integer for each operand; use a deterministic mode"
+        )
+    return projection
+
+
+def deliver(content: bytes, output: Path | None) -> None:
+    """Print, or write beside the file and rename."""
+    if output is None:
+        click.echo(content, nl=False)
+        return
+    beside = output.with_name(f".{output.name}.{os.getpid()}")
+    try:
+        beside.write_bytes(content)
+        os.replace(beside, output)
+    except OSError as error:
+        beside.unlink(missing_ok=True)
+        raise click.UsageError(f"cannot write {str(output)!r}: {error.strerror}") from None
+
+
+def frameworks_named(names: tuple[str, ...]) -> list[Framework]:
+    from lowprec.tools.frameworks import FRAMEWORKS
+
+    for name in names:
+        if name not in FRAMEWORKS:
+            raise click.UsageError(f"unknown framework {name!r}; use one of {', '.join(FRAMEWORKS)}")
+    for name in names:
+        if FRAMEWORKS[name].version is None:
+            click.echo(f"nothing was compared: {name} is not installed; {FRAMEWORKS[name].install}", err=True)
+            sys.exit(NOTHING)
+    return [
+        framework
+        for framework in FRAMEWORKS.values()
+        if framework.version is not None and (not names or framework.name in names)
+    ]
+
+
+def load(path: Path) -> npt.NDArray[Any]:
+    """Values from an .npy file of one of the source types."""
+    import numpy as np
+
+    from lowprec.tools.cases import SOURCES
+
+    try:
+        values = np.load(path, allow_pickle=False)
+    except (ValueError, EOFError, OSError) as error:
+        raise click.UsageError(f"cannot read {str(path)!r} as an .npy file: {error}") from None
+    if not isinstance(values, np.ndarray):
+        raise click.UsageError(f"{str(path)!r} holds several arrays; save one with np.save")
+    if values.dtype.newbyteorder("=") not in SOURCES.values():
+        raise click.UsageError(
+            f"{str(path)!r} holds {values.dtype}; own data must be one of {', '.join(SOURCES)} "
+            f"(np.save loses ml_dtypes types: save bfloat16 as float32)"
+        )
+    return values.astype(values.dtype.newbyteorder("="))
