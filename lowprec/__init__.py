@@ -34,6 +34,8 @@ _HOMES = {
     "random_bits": "lowprec.arrays.random",
     "stochastic": "lowprec.spec.rounding",
     "dtype": "lowprec.arrays.checks",
+    "error_report": "lowprec.arrays.statistics",
+    "scale_for": "lowprec.arrays.statistics",
 }
 
 #: Names of the mappings behind the public ones.

@@ -26,7 +26,6 @@ from lowprec.kernels.stream_params import (
     plan,
 )
 from lowprec.spec.block import BlockFormat, ScaleRule
-from lowprec.spec.catalog import BINARY32
 from lowprec.spec.format import Format
 from lowprec.spec.rounding import Threshold
 
@@ -144,7 +143,8 @@ def lower_products(fmt: BlockFormat, tensor: float, scaled: bool) -> Products | 
     None where a product could be rounded twice, or where codes of scales are too many to list.
     """
     element, scale = fmt.element, fmt.scale
-    reader, direct = lower_decoder(element), scale == BINARY32
+    reader, scale_reader = lower_decoder(element), lower_decoder(scale)
+    direct = scale_reader is not None and not scale_reader[0]
     lowest = element.emin - (element.trailing_bits if element.subnormals else 0)
     highest = element.emax + 1  # one more, for the most negative of two's complement
     if reader is None or not reader[0] or lowest < -126 or not (direct or scale.width <= 8):

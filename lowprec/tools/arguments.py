@@ -58,6 +58,7 @@ def format_named(name: str, define: str | None = None, *, operand: bool = False,
 
 
 def one_format(name: str | None, define: str | None) -> Format:
+    """The format that is named, or the one that --define defines."""
     from lowprec.tools import definitions
 
     if name is not None:
@@ -71,6 +72,7 @@ def one_format(name: str | None, define: str | None) -> Format:
 
 
 def operation_formats(operation: str, names: tuple[str, ...], define: str | None) -> tuple[Format, ...]:
+    """The formats of an operation's operands and of its result."""
     from lowprec.tools.vectors import OPERATIONS
 
     if operation not in OPERATIONS:
@@ -90,6 +92,7 @@ def operation_formats(operation: str, names: tuple[str, ...], define: str | None
 
 
 def project(rounding: str, saturation: str) -> Projection:
+    """The projection of these names, of a deterministic mode."""
     from lowprec.spec.projection import Projection
 
     try:
@@ -118,6 +121,7 @@ def deliver(content: bytes, output: Path | None) -> None:
 
 
 def frameworks_named(names: tuple[str, ...]) -> list[Framework]:
+    """The installed frameworks of these names, or all of them."""
     from lowprec.tools.frameworks import FRAMEWORKS
 
     for name in names:

@@ -160,3 +160,57 @@ def test_one_lane_is_enough():
         out = np.zeros(1, np.uint8)
         numba.njit(some)(words, np.uint32(7), out)
         assert out[0] == (place is not None)
+
+
+def groups(a, out):
+    """The greatest word of all, and of each half; and the first."""
+    x = lanes.load(a, 0)
+    most = lanes.greatest(x) ^ lanes.greatest_of_16(x)
+    lanes.store(out, 0, most ^ lanes.fill(lanes.first_lane(x)))
+
+
+@pytest.mark.parametrize("seed", range(6))
+def test_the_greatest_of_groups(seed):
+    """As unsigned words, wherever in a group it is."""
+    _compare(groups, _words(seed), np.zeros(LANES, np.uint32))
+
+
+def test_the_greatest_is_found_in_every_lane():
+    """One word above all others, once in each place."""
+    for place in range(LANES):
+        words = np.full(LANES, 7, np.uint32)
+        words[place] = 0x80000001
+        out = np.zeros(LANES, np.uint32)
+        numba.njit(groups)(words, out)
+        half = np.where(np.arange(LANES) // 16 == place // 16, 0x80000001, 7).astype(np.uint32)
+        np.testing.assert_array_equal(out, np.uint32(0x80000001) ^ half ^ words[0])
+
+
+def over_doubles(a, doubles, number, out):
+    """Normal numbers over others, each by its own and all by one."""
+    x = lanes.load(a, 0)
+    each = lanes.quotients(x, lanes.load_wide(doubles, 0))
+    lanes.store(out, 0, each ^ (lanes.quotients(x, lanes.fill_wide(number)) << 1))
+
+
+@pytest.mark.parametrize("seed", range(6))
+def test_quotients(seed):
+    """Folded upper halves of binary64 quotients, exact and not, as NumPy's division gives them."""
+    rng = np.random.default_rng(seed)
+    words = rng.integers(1 << 23, 0x7F800000, LANES, dtype=np.uint32)
+    doubles = np.ldexp(rng.integers(1, 64, LANES).astype(np.float64), rng.integers(-40, 40, LANES))
+    words[:8] = (doubles[:8] * 3).astype(np.float32).view(np.uint32)
+    bits = doubles.view(np.uint64)
+    _compare(over_doubles, words, bits, bits[3], np.zeros(LANES, np.uint32))
+
+
+def products(a, b, out):
+    """As binary32 numbers."""
+    lanes.store(out, 0, lanes.as_words(lanes.as_singles(lanes.load(a, 0)) * lanes.as_singles(lanes.load(b, 0))))
+
+
+def test_products():
+    """Rounded by the processor."""
+    rng = np.random.default_rng(0)
+    a, b = (rng.integers(0x20000000, 0x50000000, LANES, dtype=np.uint32) for _ in range(2))
+    _compare(products, a, b, np.zeros(LANES, np.uint32))
