@@ -191,12 +191,12 @@ def _way(source: Format, fmt: BlockFormat, tensor: bool) -> _Way | None:
     if plan is None:
         return None
     words = lower_block(fmt), lower_target(fmt.scale, fmt.scales), lower_source(fmt.scale)
-    return _Way(_encoder(plan.plan, plan.powers), plan, *words)
+    return _Way(_encoder(plan, plan.plan), plan, *words)
 
 
-def _encoder(plan: Words, powers: bool) -> Callable[..., int]:
-    source, target = shapes(plan)[:2] if specialized(plan) else ((), ())
-    return lanes.encoder(source, target, powers)
+def _encoder(way: BlockPlan, plan: Words) -> Callable[..., int]:
+    source, target = shapes(plan)[:2] if way.usual else ((), ())
+    return lanes.encoder(source, target, way.powers)
 
 
 def _encode_in_lanes(
@@ -220,7 +220,7 @@ def _encode_in_lanes(
     undone = encode_with(way.kernel, plan)
     if undone >= lanes.UNSUITED:
         plan, marks[:] = anywhere(plan), 0
-        undone = encode_with(_encoder(plan, way.plan.powers), plan)
+        undone = encode_with(_encoder(way.plan, plan), plan)
     return undone
 
 

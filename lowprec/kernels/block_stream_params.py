@@ -18,16 +18,19 @@ from lowprec.kernels.params import REFUSED, Grid, Side, lower_target
 from lowprec.kernels.stream_params import (
     LIMITS,
     NEAREST,
+    NONE,
     NOTHING,
+    SHIFT,
     Encoder,
     Words,
     lower_decoder,
     lower_encoder,
     plan,
+    specialized,
 )
 from lowprec.spec.block import BlockFormat, ScaleRule
 from lowprec.spec.format import Format
-from lowprec.spec.rounding import Threshold
+from lowprec.spec.rounding import NEAREST_EVEN, Threshold
 
 __all__ = ["NEVER", "BlockPlan", "Factors", "Products", "Setup", "lower_blocks", "lower_products"]
 
@@ -55,6 +58,7 @@ class BlockPlan(NamedTuple):
     """What a kernel needs for a block format and a type of values."""
 
     powers: bool
+    usual: bool  #: whether it has a kernel of its own, in which what branches depend on is constant
     plan: Words
     setup: Words
     tables: npt.NDArray[np.uint32]
@@ -133,7 +137,9 @@ def lower_blocks(source: Format, fmt: BlockFormat, wide: bool, tensor: bool) -> 
         raised=int(np.float64(fmt.min_scale).view(np.uint64)) >> 32,
     )
     words = np.array([word & NEVER for word in setup], np.uint32)
-    return BlockPlan(powers, plan(reader, encoder), words, tables)
+    whole = plan(reader, encoder)
+    usual = reader[0] in (NONE, SHIFT) and not wide and rounding == NEAREST_EVEN and specialized(whole)
+    return BlockPlan(powers, usual, whole, words, tables)
 
 
 @functools.lru_cache(maxsize=1024)
