@@ -12,6 +12,7 @@ __version__ = "0.1.0"
 _HOMES = {
     "BlockArray": "lowprec.arrays.block",
     "BlockFormat": "lowprec.spec.block",
+    "ErrorReport": "lowprec.arrays.statistics",
     "Flag": "lowprec.spec.projection",
     "Format": "lowprec.spec.format",
     "Profile": "lowprec.spec.profiles",

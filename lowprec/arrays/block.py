@@ -17,6 +17,7 @@ import numpy as np
 import numpy.typing as npt
 
 from lowprec.arrays.block_stream import decode_blocks, encode_blocks, grid_of, tensor_of
+from lowprec.arrays.calls import convert
 from lowprec.arrays.checks import (
     FLOATS,
     Array,
@@ -32,7 +33,7 @@ from lowprec.arrays.random import integers_for, key_of, random_bits
 from lowprec.spec import catalog
 from lowprec.spec.block import BlockFormat, ScaleRule, rule as rule_of
 from lowprec.spec.profiles import Profile, profile as profile_of
-from lowprec.spec.projection import Projection, Saturation
+from lowprec.spec.projection import DEFAULT, Projection, Saturation
 from lowprec.spec.rounding import Rounding
 
 __all__ = ["BlockArray", "asked", "axes_of", "decode", "encode", "quantize"]
@@ -394,14 +395,14 @@ def _tensor_scale(fmt: BlockFormat, given: object, computed: bool = False) -> np
         return None
     if given is None:
         raise ValueError(f"{fmt.name!r} has a scale of the whole tensor; give tensor_scale=, 1.0 if there is none")
-    try:
-        with np.errstate(over="ignore"):
-            value = np.float32(float(given))  # type: ignore[arg-type]
-    except (TypeError, ValueError):
-        raise TypeError(f"tensor_scale must be a number, not {given!r}") from None
-    if np.ndim(value) or not 0 < value < np.inf:
+    array = np.asarray(given)
+    if array.ndim or array.dtype.kind not in "iuf":
+        raise TypeError(f"tensor_scale must be a number, not {given!r}")
+    # By its bits: the process may take subnormals for zeros.
+    code = convert(values_operand(array), catalog.BINARY32, DEFAULT, np.dtype(np.uint32), None, None, None, None)
+    if not 0 < int(code) <= catalog.BINARY32.max_magnitude:
         raise ValueError(f"tensor_scale={given!r} must be one positive number that float32 holds")
-    return value
+    return np.uint32(code).view(np.float32)
 
 
 def _random(

@@ -31,7 +31,7 @@ from lowprec.spec.block import BlockFormat
 from lowprec.spec.format import Format, Sign
 from lowprec.spec.projection import DEFAULT
 
-__all__ = ["Tensor", "decode_blocks", "encode_blocks", "grid_of", "tensor_of"]
+__all__ = ["Tensor", "decode_blocks", "encode_blocks", "exact_single", "grid_of", "tensor_of"]
 
 Words = npt.NDArray[np.uint32]
 Places = npt.NDArray[np.intp]
@@ -69,14 +69,28 @@ def tensor_of(operand: Operand, fmt: BlockFormat, given: np.float32 | None) -> T
     if fmt.tensor_scale == "none":
         return _NO_TENSOR
     if given is not None:
-        scale = Fraction(float(given))
+        scale = exact_single(given)
         return Tensor(given, lower_tensor(scale, _numbers(scale, Fraction(1), True)[1]))
     amax = _amax(operand)
     if not amax:
         return Tensor(np.float32(1), _NO_TENSOR.words)
     most = Fraction(fmt.element.max_finite) * Fraction(fmt.scale.max_finite)
     scale, inverse = _numbers(amax, most, fmt.tensor_scale == "reciprocal")
-    return Tensor(np.float32(float(scale)), lower_tensor(scale, inverse))
+    return Tensor(_single(scale), lower_tensor(scale, inverse))
+
+
+def exact_single(value: np.float32) -> Fraction:
+    """What a positive float32 stands for, from its bits: the process may take subnormals for zeros."""
+    significand, exponent = catalog.BINARY32.scaled(int(value.view(np.uint32)))
+    return significand * Fraction(2) ** exponent
+
+
+def _single(value: Fraction) -> np.float32:
+    """The float32 that is this positive number, from its bits."""
+    field = max(value.numerator.bit_length() - value.denominator.bit_length() + 127, 1)
+    field -= value < Fraction(2) ** (field - 127) and field > 1
+    fraction = int(value / Fraction(2) ** (field - 150))  # with the leading one, but for subnormals
+    return np.uint32((field - 1 << 23) + fraction).view(np.float32)
 
 
 def _numbers(amax: Fraction, most: Fraction, by_inverse: bool) -> tuple[Fraction, Fraction]:
@@ -270,7 +284,8 @@ def decode_blocks(
         return
     flat_codes, flat_scales = np.ascontiguousarray(codes).reshape(-1), np.ascontiguousarray(scales).reshape(-1)
     layout = _layout(codes.shape, axes, fmt.sizes) if carrier == catalog.BINARY32 else None
-    way = None if layout is None else lower_products(fmt, 1.0 if tensor is None else float(tensor), tensor is not None)
+    scale = Fraction(1) if tensor is None else exact_single(tensor)
+    way = None if layout is None else lower_products(fmt, scale, tensor is not None)
     if layout is None or way is None:
         _decode_generally(flat_codes, flat_scales, codes.shape, fmt, axes, tensor, result, carrier, None)
         return
@@ -360,7 +375,7 @@ def _decode_generally(
     if bits > 64:
         raise ValueError(f"products of {fmt.name!r} have up to {bits} significant bits; lowprec computes with 64")
     flat = result.reshape(-1).view(f"u{result.itemsize}")
-    words = lower_tensor(Fraction(1) if tensor is None else Fraction(float(tensor)), Fraction(1))
+    words = lower_tensor(Fraction(1) if tensor is None else exact_single(tensor), Fraction(1))
     for ids, places in _parts(shape, axes, fmt.sizes, blocks):
         part = np.empty(places.size, flat.dtype)
         general.decode_blocks(

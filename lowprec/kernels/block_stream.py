@@ -322,7 +322,7 @@ def encoder(source_shape: Shape, target_shape: Shape, powers: bool) -> Kernel:
                 store(big, c, greater(load(big, c), a))
 
     def encode_rows(
-        values: Codes, start: int, out: Codes, to: int, random: Words, groups: int, wide: int, by: Codes, plan: Words,
+        values: Codes, start: int, out: Codes, random: Words, groups: int, wide: int, by: Codes, plan: Words,
         past: bool,
     ) -> None:  # fmt: skip
         """The codes of a row, each group divided by what it has."""
@@ -335,30 +335,30 @@ def encoder(source_shape: Shape, target_shape: Shape, powers: bool) -> Kernel:
                 if target.limits == DRAWN:
                     random_word = load(random, start + i) << (32 - target.bits)
                 a = in_row(word & _MAGNITUDE, by, group, target)
-                put(out, to + i, project_magnitude(word, a, random_word, target), past)
+                put(out, start + i, project_magnitude(word, a, random_word, target), past)
 
     def encode_columns(
-        values: Codes, start: int, stride: int, out: Codes, to: int, to_stride: int, random: Words,
-        high: int, width: int, by: Codes, plan: Words, past: bool,
+        values: Codes, start: int, stride: int, out: Codes, random: Words, high: int, width: int, by: Codes,
+        plan: Words, past: bool,
     ) -> None:  # fmt: skip
         """The codes of a tile, each column divided by what it has."""
         source = load_reader(plan, PROBE, source_shape)
         target = load_encoder(plan, PROBE + DECODER, target_shape)
         random_word = fill(0)
         for row in range(high):
-            at, there = start + row * stride, to + row * to_stride
+            at = start + row * stride
             for c in range(0, width, LANES):
                 word = read_values(load(values, at + c), source)
                 if target.limits == DRAWN:
                     random_word = load(random, at + c) << (32 - target.bits)
                 a = in_columns(word & _MAGNITUDE, by, c, target)
-                put(out, there + c, project_magnitude(word, a, random_word, target), past)
+                put(out, at + c, project_magnitude(word, a, random_word, target), past)
 
     find_rows, find_columns = helper(find_in_rows, f"find_rows{name}"), helper(find_in_columns, f"find_columns{name}")
     code_rows, code_columns = helper(encode_rows, f"code_rows{name}"), helper(encode_columns, f"code_columns{name}")
 
     def one_tile(
-        values: Codes, start: int, stride: int, out: Codes, to: int, random: Words, high: int, wide: int, width: int,
+        values: Codes, start: int, stride: int, out: Codes, random: Words, high: int, wide: int, width: int,
         groups: int, scales: Codes, marks: Codes, first: int, plan: Words, setup: Words, tables: Codes,
         general: tuple[Params, ...], big: Codes, by: Codes, past: bool,
     ) -> int:  # fmt: skip
@@ -366,14 +366,14 @@ def encoder(source_shape: Shape, target_shape: Shape, powers: bool) -> Kernel:
         if high == 1 and wide % LANES == 0:
             find_rows(values, start, groups, wide, big, plan)
             found = find_scales(big, by, groups, 1, scales, marks, first, setup, tables, general)
-            code_rows(values, start, out, to, random, groups, wide, by, plan, past)
+            code_rows(values, start, out, random, groups, wide, by, plan, past)
         else:
             find_columns(values, start, stride, high, width, big, plan)
             largest_of_groups(big, width, wide)
             found = find_scales(big, by, groups, wide, scales, marks, first, setup, tables, general)
-            code_columns(values, start, stride, out, to, stride, random, high, width, by, plan, past)
+            code_columns(values, start, stride, out, random, high, width, by, plan, past)
         if found > 0:
-            found -= blank(out, to, stride, high, wide, marks, first, groups)
+            found -= blank(out, start, stride, high, wide, marks, first, groups)
         return found
 
     tile_of = helper(one_tile, f"tile{name}")
@@ -387,36 +387,35 @@ def encoder(source_shape: Shape, target_shape: Shape, powers: bool) -> Kernel:
             return UNSUITED
         down, across = -(-rows // high), -(-columns // wide)
         big, by = np.empty(tile, np.uint32), np.zeros(2 * tile, np.uint32 if powers else np.uint64)
+        by[:] = 0 if powers else _ONE  # for columns that belong to no block
         held, made = np.empty(high * tile, values.dtype), np.empty(high * tile, out.dtype)
         drawn = np.empty(high * tile if random.size > 0 else 0, np.uint32)
-        undone, past = 0, plan[PAST] != 0
+        undone, past, nothing = 0, plan[PAST] != 0, tile - tile
         for slab in range(outer * down):
             row = (slab // down) * rows + (slab % down) * high
             some = min(high, rows - (slab % down) * high)
             for column in range(0, columns, tile):
                 width = min(tile, columns - column)
                 start, first, groups = row * columns + column, slab * across + column // wide, -(-width // wide)
-                if some == high and width % unit == 0:
-                    undone += tile_of(
-                        values, start, columns, out, start, random, high, wide, width, groups, scales, marks, first,
-                        plan, setup, tables, general, big, by, past,
-                    )  # fmt: skip
-                    continue
-                # What is missing at the end is taken from the last row and column.
-                whole = -(-width // unit) * unit
-                for i in range(high):
-                    for j in range(whole):
-                        place = start + min(i, some - 1) * columns + min(j, width - 1)
-                        held[i * whole + j] = values[place]
-                        if random.size > 0:
-                            drawn[i * whole + j] = random[place]
+                whole = some == high and width % unit == 0
+                source, target, words, at, stride = values, out, random, start, columns
+                if not whole:
+                    # What is missing at the end is taken from the last row and column.
+                    source, target, words, at, stride = held, made, drawn, nothing, -(-width // unit) * unit
+                    for i in range(high):
+                        for j in range(stride):
+                            place = start + min(i, some - 1) * columns + min(j, width - 1)
+                            held[i * stride + j] = values[place]
+                            if random.size > 0:
+                                drawn[i * stride + j] = random[place]
                 undone += tile_of(
-                    held, 0, whole, made, 0, drawn, high, wide, whole, groups, scales, marks, first,
-                    plan, setup, tables, general, big, by, False,
+                    source, at, stride, target, words, high, wide, width if whole else stride, groups, scales, marks,
+                    first, plan, setup, tables, general, big, by, past and whole,
                 )  # fmt: skip
-                for i in range(some):
-                    for j in range(width):
-                        out[start + i * columns + j] = made[i * whole + j]
+                if not whole:
+                    for i in range(some):
+                        for j in range(width):
+                            out[start + i * columns + j] = made[i * stride + j]
         settle()
         return undone
 

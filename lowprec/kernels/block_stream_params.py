@@ -143,7 +143,7 @@ def lower_blocks(source: Format, fmt: BlockFormat, wide: bool, tensor: bool) -> 
 
 
 @functools.lru_cache(maxsize=1024)
-def lower_products(fmt: BlockFormat, tensor: float, scaled: bool) -> Products | None:
+def lower_products(fmt: BlockFormat, tensor: Fraction, scaled: bool) -> Products | None:
     """The plan to decode blocks to binary32, and the scales, each as what `times` multiplies with.
 
     None where a product could be rounded twice, or where codes of scales are too many to list.
@@ -158,14 +158,14 @@ def lower_products(fmt: BlockFormat, tensor: float, scaled: bool) -> Products | 
     bits = element.precision + scale.precision
     if scaled and bits > 24:
         return None
-    turn = math.frexp(tensor)[1] - 1
+    turn = _floor_log2(tensor)
     least = max(-126, -126 - lowest, -126 - lowest - turn)
     most = min(127, 127 - highest, 126 - highest - turn)
     if not -126 <= turn <= 127 or least > most:
         return None
     factors = Factors(
         exact=not scaled and bits <= 24,
-        tensor=int(np.float32(tensor).view(np.uint32)),
+        tensor=(turn + 126 << 23) + int(tensor / Fraction(2) ** (turn - 23)),
         lowest=(least + 127) << 23,
         highest=((most + 127) << 23) - 1,
     )

@@ -94,6 +94,20 @@ def _answers():
         found["decode64", name] = lp.decode(codes, fmt, dtype="float64").tobytes()
         for target in ("binary32", "bfloat16", "e4m3fn", "e8m0fnu"):
             found["cast", name, target] = lp.cast(codes, fmt, target).tobytes()
+    for kind in ("float32", "float64"):
+        table = np.where(np.isfinite(OPERANDS[kind]), OPERANDS[kind], 1)[: 2176 * 64].reshape(-1, 64)
+        for name in ("mxfp8_e4m3", "mxint8", "nvfp4", "fp8_block_1x128", "bfp4"):
+            for rule in ("floor", "divide"):
+                tensor_scale = 2.0**-140 if name == "nvfp4" else None
+                if name == "nvfp4" and rule == "floor":
+                    continue
+                for axis in (0, 1):
+                    blocks = lp.encode(table, name, axis=axis, rule=rule, tensor_scale=tensor_scale)
+                    key = (name, rule, kind, axis)
+                    found["elements", *key], found["scales", *key] = blocks.codes.tobytes(), blocks.scales.tobytes()
+                    found["values", *key] = lp.decode(blocks).tobytes()
+                    found["values64", *key] = lp.decode(blocks, dtype="float64").tobytes()
+    found["tensor scale"] = lp.encode(OPERANDS["float32"][:64], "nvfp4").tensor_scale.tobytes()
     return found
 
 

@@ -67,6 +67,63 @@ print(compared)
 """
 
 
+BLOCKS = """
+import dataclasses
+from fractions import Fraction
+import numpy as np
+import lowprec as lp
+from lowprec.kernels import block as kernels
+from lowprec.oracle import block as oracle
+from lowprec.oracle.exact import from_float, to_float
+
+assert not hasattr(kernels.convert_blocks, "py_func"), "compiled"
+rng = np.random.default_rng(0)
+values = np.ldexp(rng.integers(-64, 65, (3, 70)).astype(np.float32), rng.integers(-9, 9, (3, 70), np.int32))
+values[0, :32] = 0
+values[1, 3], values[2, 40] = np.inf, 2.0**-140
+values[2, 64:] = [2.0**-149, 0, -0.0, 2.0**-126, 2.0**-130, 0]
+compared = 0
+for name, axis in (("mxfp8_e4m3", 1), ("mxfp4", 0), ("mxint8", 1), ("nvfp4", 1), ("nvfp4", 0), ("fp8_block_1x128", 1)):
+    for dtype in (np.float32, np.float64):
+        fmt = lp.block_formats[name]
+        with np.errstate(over="ignore"):  # a Python int would wrap where np.uint64 does; NumPy only warns of it
+            blocks = lp.encode(values.astype(dtype), fmt, axis=axis)
+            decoded = [lp.decode(blocks, dtype=kind) for kind in (np.float32, np.float64)]
+        tensor = oracle.ONE
+        if blocks.tensor_scale is not None:
+            largest = Fraction(float(np.abs(values[np.isfinite(values)]).max()))
+            tensor = oracle.tensor_scale([largest], fmt)
+            assert tensor.value == float(blocks.tensor_scale)
+        rows = [np.moveaxis(array, axis, -1) for array in (values, blocks.codes, blocks.scales, *decoded)]
+        for row, codes, scales, singles, doubles in zip(*rows, strict=True):
+            for block, scale in enumerate(scales.tolist()):
+                part = slice(block * fmt.sizes[0], (block + 1) * fmt.sizes[0])
+                exact = [from_float(float(value)) for value in row[part]]
+                want = oracle.encode(exact, fmt, tensor)
+                assert (scale, codes[part].tolist()) == want, (name, axis, dtype, block, scale, codes[part], want)
+                truth = np.array([to_float(value) for value in oracle.decode(*want, fmt, tensor.value)])
+                assert np.array_equal(doubles[part], truth, equal_nan=True), (name, axis, block)
+                with np.errstate(over="ignore"):
+                    assert np.array_equal(singles[part], truth.astype(np.float32), equal_nan=True), (name, axis, block)
+                compared += truth.size
+print(compared)
+"""
+
+
+def test_without_the_compiler_blocks_agree_with_the_oracle():
+    """The kernels in lanes and the general one: ragged tails, zeros, infinities, the smallest numbers."""
+    run = subprocess.run(
+        [sys.executable, "-W", "error", "-c", BLOCKS],
+        cwd=ROOT,
+        env={**os.environ, "NUMBA_DISABLE_JIT": "1", "PYTHONPATH": str(ROOT)},
+        capture_output=True,
+        text=True,
+        check=False,
+    )
+    assert run.returncode == 0, run.stderr
+    assert int(run.stdout) == 2520
+
+
 def test_without_the_compiler_every_verb_agrees_with_the_oracle():
     """A reduced run: specials, both ends of the range with ties and neighbours, of eleven formats in eight modes.
 

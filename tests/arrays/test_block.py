@@ -1,0 +1,733 @@
+"""Arrays in blocks: what they are made of, their values and parts, and what the verbs take and refuse."""
+
+from __future__ import annotations
+
+import dataclasses
+import re
+
+import dask.array
+import ml_dtypes
+import numpy as np
+import pytest
+import xarray
+
+import lowprec as lp
+from lowprec.spec import catalog
+from lowprec.spec.rounding import stochastic
+from tests.programs import need_framework
+from tests.support import assert_same_bits
+
+ZEROS = np.zeros(32, np.uint8)
+SAMPLE = (np.random.default_rng(1).standard_normal((6, 100)) * 7).astype(np.float32)
+FORMATS = tuple(catalog.BLOCK_FORMATS.values())
+NAMES = ", ".join(catalog.BLOCK_FORMATS)
+
+
+def refused(error, message, call):
+    """The call raises this very type with this very message."""
+    with pytest.raises(error, match=f"^{re.escape(message)}$") as caught:
+        call()
+    assert type(caught.value) is error
+
+
+def _same(first, second):
+    """Two block arrays have the same parts."""
+    assert first.format == second.format
+    assert first.axes == second.axes
+    assert first.tensor_scale == second.tensor_scale
+    assert np.array_equal(first.codes, second.codes)
+    assert np.array_equal(first.scales, second.scales)
+
+
+# -- parts ----------------------------------------------------------------------------------------------
+
+
+def test_a_block_array_takes_what_codes_may_be():
+    """Lists, wide and signed integers, and ml_dtypes' own types, by their bits; the format by its name."""
+    blocks = lp.BlockArray([[126, 1, 0]], np.array([[127]]), "mxfp8_e4m3")
+    assert blocks.format is catalog.MXFP8_E4M3
+    assert blocks.codes.dtype == blocks.scales.dtype == np.uint8
+    assert blocks.values().tolist() == [[448, 2.0**-9, 0]]
+    typed = lp.BlockArray(
+        np.array([[448, 2.0**-9, 0]], ml_dtypes.float8_e4m3fn), np.array([[1]], ml_dtypes.float8_e8m0fnu), "mxfp8_e4m3"
+    )
+    _same(blocks, typed)
+
+
+@pytest.mark.parametrize(("axes", "want"), [((), (1,)), (-1, (1,)), (1, (1,)), ([-1], (1,)), (0, (0,)), ((-2,), (0,))])
+def test_axes_are_counted_from_the_front(axes, want):
+    """The last by default."""
+    scales = np.full((2, 1) if want == (1,) else (1, 3), 127, np.uint8)
+    blocks = lp.BlockArray(np.zeros((2, 3), np.uint8), scales, "mxfp4", axes)
+    assert blocks.axes == want
+    assert blocks.shape == (2, 3)
+
+
+WRONG_PARTS = [
+    (ValueError, (ZEROS, [127, 127], "mxfp4"),
+     "scales of 'mxfp4' have shape (2,), but codes of shape (32,) in blocks of 32 along axis 0 need (1,)"),
+    (ValueError, (ZEROS, 127, "mxfp4"),
+     "scales of 'mxfp4' have shape (), but codes of shape (32,) in blocks of 32 along axis 0 need (1,)"),
+    (ValueError, (ZEROS.reshape(2, 16), [[56, 56]], "nvfp4_2d", (), 1.0),
+     "scales of 'nvfp4_2d' have shape (1, 2), but codes of shape (2, 16) in blocks of 16x16 along axes 0 and 1 need "
+     "(1, 1)"),
+    (ValueError, (ZEROS + 16, [127], "mxfp4"),
+     "codes of 'e2m1fn' are 0 to 15: 32 of 32 are not, the first at index (0,), which is 16. Mask the unused bits, or "
+     "name the format that they are codes of"),
+    (ValueError, (ZEROS, [300], "mxfp4"),
+     "codes of 'e8m0fnu' are 0 to 255: 1 of 1 is not, the first at index (0,), which is 300. Mask the unused bits, or "
+     "name the format that they are codes of"),
+    (TypeError, (ZEROS.astype(float), [127], "mxfp4"),
+     "codes of 'e2m1fn' must be integers, not float64: `encode` makes codes from values"),
+    (TypeError, (ZEROS, [127.0], "mxfp4"),
+     "codes of 'e8m0fnu' must be integers, not float64: `encode` makes codes from values"),
+    (ValueError, (ZEROS, [127], "mxfp5"),
+     f"unknown block format 'mxfp5'; did you mean 'mxfp4' or 'mxfp8_e5m2'? There are {NAMES}"),
+    (ValueError, (ZEROS, [127], "mxfp8"),
+     "block format 'mxfp8' is ambiguous: use 'mxfp8_e4m3' or 'mxfp8_e5m2'"),
+    (TypeError, (ZEROS, [127], 3), "a block format must be a BlockFormat or a name, not 3"),
+    (ValueError, (ZEROS, [127], "mxfp4", 1), "blocks of 'mxfp4' need one axis: axis=1 is not in an array with 1"),
+    (ValueError, (ZEROS, [127], "mxfp4", (0, 1)),
+     "blocks of 'mxfp4' lie along one axis, and axis=(0, 1) names 2"),
+    (TypeError, (ZEROS, [127], "mxfp4", "0"), "axis must be an integer or a tuple of them, not '0'"),
+    (ValueError, (np.uint8(1), [127], "mxfp4"),
+     "blocks of 'mxfp4' need one axis: the last of them is not in an array with 0"),
+    (ValueError, (ZEROS, [127], "mxfp4", 0, 2.0),
+     "tensor_scale=2.0 is for formats that have one, and 'mxfp4' has none"),
+    (ValueError, (ZEROS, [56, 56], "nvfp4"),
+     "'nvfp4' has a scale of the whole tensor; give tensor_scale=, 1.0 if there is none"),
+    *((ValueError, (ZEROS, [56, 56], "nvfp4", 0, given),
+       f"tensor_scale={given!r} must be one positive number that float32 holds")
+      for given in (0.0, -1, float("nan"), float("inf"), 1e-46)),
+    *((TypeError, (ZEROS, [56, 56], "nvfp4", 0, given), f"tensor_scale must be a number, not {given!r}")
+      for given in ("one", [1.0])),
+]  # fmt: skip
+
+
+@pytest.mark.parametrize(("error", "parts", "message"), WRONG_PARTS)
+def test_parts_that_make_no_block_array_are_refused(error, parts, message):
+    """Shapes that do not fit, numbers that are no codes, and axes, formats and scales that do not exist."""
+    refused(error, message, lambda: lp.BlockArray(*parts))
+
+
+def test_a_block_array_does_not_change():
+    """Its fields cannot be set."""
+    blocks = lp.encode(SAMPLE, "mxfp4")
+    for name in ("codes", "scales", "format", "axes", "tensor_scale"):
+        with pytest.raises(dataclasses.FrozenInstanceError, match=f"^cannot assign to field '{name}'$"):
+            setattr(blocks, name, getattr(blocks, name))
+
+
+SIZES = {
+    "mxfp8_e4m3": 33,
+    "mxfp8_e5m2": 33,
+    "mxfp6_e2m3": 25,
+    "mxfp6_e3m2": 25,
+    "mxfp4": 17,
+    "mxint8": 33,
+    "nvfp4": 2 * 9 + 4,
+    "nvfp4_2d": 2 * 9 + 4,
+    "bfp8": 2 * 17,
+    "bfp4": 2 * 9,
+    "bfp2": 2 * 5,
+    "msfp12": 2 * 9,
+    "msfp16": 2 * 17,
+    "fp8_block_1x128": 32 + 4,
+    "fp8_block_128x128": 32 + 4,
+}
+
+
+@pytest.mark.parametrize("fmt", FORMATS, ids=str)
+def test_its_bytes_are_those_of_packed_codes_and_scales(fmt):
+    """Of 32 values: blocks of 33, 25 and 17 bytes in MX; NVFP4 has two of 9, and four for the tensor."""
+    blocks = lp.encode(np.ones((1, 32), np.float32), fmt)
+    assert blocks.nbytes == SIZES[fmt.name]
+    assert blocks.nbytes == blocks.packed().nbytes + blocks.scales.nbytes + 4 * (blocks.tensor_scale is not None)
+
+
+def test_its_text_says_what_it_is():
+    """Format, shape, blocks, and bytes; the tensor's scale where there is one."""
+    assert (
+        repr(lp.encode(SAMPLE, "mxfp4"))
+        == "BlockArray of mxfp4, shape (6, 100), 24 blocks of 32 along axis 1, 324 bytes"
+    )
+    assert repr(lp.encode([1.0], "mxint8")) == "BlockArray of mxint8, shape (1,), 1 block of 32 along axis 0, 2 bytes"
+    assert repr(lp.encode(np.full((32, 48), 2688.0), "nvfp4_2d")) == (
+        "BlockArray of nvfp4_2d, shape (32, 48), 6 blocks of 16x16 along axes 0 and 1, tensor scale 1, 778 bytes"
+    )
+    assert repr(lp.encode(np.ones((4096, 64), np.float32), "mxfp4", axis=0)) == (
+        "BlockArray of mxfp4, shape (4096, 64), 8,192 blocks of 32 along axis 0, 139,264 bytes"
+    )
+
+
+# -- values ---------------------------------------------------------------------------------------------
+
+
+def _products(blocks):
+    """Element times scale times tensor scale, in float64, which holds it."""
+    sizes = dict(zip(blocks.axes, blocks.format.sizes, strict=True))
+    scales = lp.decode(blocks.scales, blocks.format.scale, dtype="f8")
+    for axis, size in sizes.items():
+        scales = np.repeat(scales, size, axis=axis).take(range(blocks.shape[axis]), axis=axis)
+    tensor = 1.0 if blocks.tensor_scale is None else float(blocks.tensor_scale)
+    return lp.decode(blocks.codes, blocks.format.element, dtype="f8") * (scales * tensor)
+
+
+@pytest.mark.parametrize("axis", [0, 1, 2, -1])
+@pytest.mark.parametrize("fmt", ["mxfp8_e5m2", "mxfp6_e2m3", "mxfp4", "mxint8", "nvfp4", "bfp4", "fp8_block_1x128"])
+def test_values_are_elements_times_scales(fmt, axis):
+    """Along each axis, with blocks that are not full."""
+    values = np.random.default_rng(2).standard_normal((3, 37, 150)) * 1e-3
+    blocks = lp.encode(values, fmt, axis=axis)
+    want = _products(blocks)
+    assert_same_bits(blocks.values("f8").ravel(), want.ravel(), values.ravel(), fmt)
+    for dtype in (np.float16, np.float32, ml_dtypes.bfloat16):
+        got = blocks.values(dtype)
+        codes = lp.encode(want, np.dtype(dtype))
+        assert np.array_equal(got.view(codes.dtype), codes)
+
+
+@pytest.mark.parametrize("axis", [(0, 1), (1, 0), (-2, -1), (0, 2), (2, 1)])
+def test_values_of_two_dimensional_blocks_are_elements_times_scales(axis):
+    """Any two axes, in either order, with tiles that are not full."""
+    values = np.random.default_rng(3).standard_normal((20, 37, 50))
+    blocks = lp.encode(values, "nvfp4_2d", axis=axis)
+    assert blocks.axes == tuple(place % 3 for place in axis)
+    want = _products(blocks)
+    assert_same_bits(blocks.values("f8").ravel(), want.ravel(), values.ravel(), str(axis))
+
+
+def test_a_tile_has_the_scale_of_its_largest_value():
+    """16 rows and 16 columns each; 20 by 37 values are two tiles by three."""
+    values = np.ones((20, 37), np.float32)
+    values[3, 20] = values[17, 36] = 8.0
+    blocks = lp.encode(values, "nvfp4_2d", tensor_scale=1.0)
+    small, large = lp.encode([1 / 6, 8 / 6], "ue4m3")
+    assert blocks.scales.tolist() == [[small, large, small], [small, small, large]]
+
+
+def test_what_float32_does_not_hold_is_infinite_there_and_exact_in_float64():
+    """The largest scale but NaN, FE, is 2**127: times 448 it is beyond float32; so is 2**-127 times 2**-9."""
+    blocks = lp.BlockArray([[126, 254, 1], [126, 129, 1]], [[254], [0]], "mxfp8_e4m3")
+    wide = [[448 * 2.0**127, -448 * 2.0**127, 2.0**118], [448 * 2.0**-127, -(2.0**-136), 2.0**-136]]
+    assert blocks.values("f8").tolist() == wide
+    assert blocks.values().tolist() == [[np.inf, -np.inf, 2.0**118], wide[1]]
+    assert blocks.values(ml_dtypes.bfloat16).astype(float).tolist() == [
+        [np.inf, -np.inf, 2.0**118],
+        [448 * 2.0**-127, 0, 0],
+    ]
+    assert blocks.values("f2").tolist() == [[np.inf, -np.inf, np.inf], [0, 0, 0]]
+
+
+def test_products_are_rounded_once():
+    """A code of NVFP4 times its scale times the tensor's, to nearest even: in binary32 steps some would differ."""
+    codes = np.tile(np.arange(16, dtype=np.uint8), (127, 1))
+    scales = np.arange(127, dtype=np.uint8)[:, None]
+    for tensor in (np.float32(1 / 3), np.float32(1e-38), np.float32(3e35)):
+        blocks = lp.BlockArray(codes, scales, "nvfp4", tensor_scale=tensor)
+        wide = blocks.values("f8")
+        assert np.array_equal(wide, _products(blocks))
+        with np.errstate(over="ignore"):
+            assert_same_bits(blocks.values().ravel(), wide.astype(np.float32).ravel(), wide.ravel(), str(tensor))
+
+
+def test_a_nan_scale_makes_every_value_nan():
+    """Whatever the codes, in every type; the blocks beside it are what they were."""
+    codes = np.tile(np.arange(32, dtype=np.uint8) % 16, 2)
+    blocks = lp.BlockArray(codes, [255, 127], "mxfp4")
+    for dtype in ("f2", "f4", "f8", ml_dtypes.bfloat16):
+        values = blocks.values(dtype).astype(float)
+        assert np.isnan(values[:32]).all()
+        assert np.array_equal(values[32:], lp.decode(codes[32:], "e2m1fn", dtype="f8"))
+
+
+def test_a_block_array_is_an_array_of_its_values():
+    """For NumPy's functions: float32, or what they ask for; never a view."""
+    blocks = lp.encode(SAMPLE, "mxfp4")
+    assert_same_bits(np.asarray(blocks).ravel(), blocks.values().ravel(), SAMPLE.ravel(), "asarray")
+    assert np.asarray(blocks, np.float64).tolist() == blocks.values("f8").tolist()
+    assert np.asarray(blocks, np.float16).dtype == np.float16
+    assert np.abs(blocks).tolist() == np.abs(blocks.values()).tolist()
+    refused(
+        ValueError,
+        "the values of a BlockArray are computed, never a view; leave out copy=False",
+        lambda: np.asarray(blocks, copy=False),
+    )
+
+
+def test_as_float64_a_block_array_has_its_exact_values():
+    """Not those of float32, which may be infinite."""
+    blocks = lp.BlockArray([126], [254], "mxfp8_e4m3")
+    assert np.asarray(blocks, np.float64).tolist() == [448 * 2.0**127]
+
+
+def test_decode_takes_a_block_array_without_its_format():
+    """Or with the one that it has; like `values`."""
+    blocks = lp.encode(SAMPLE, "mxfp4")
+    want = blocks.values()
+    for got in (lp.decode(blocks), lp.decode(blocks, "mxfp4"), lp.decode(blocks, catalog.MXFP4)):
+        assert_same_bits(got.ravel(), want.ravel(), SAMPLE.ravel(), "decode")
+    assert lp.decode(blocks, dtype="f8").tolist() == blocks.values("f8").tolist()
+
+
+@pytest.mark.parametrize("dtype", [np.float16, np.float32, np.float64, ml_dtypes.bfloat16])
+def test_decode_puts_values_where_it_is_told(dtype):
+    """In order or not; the result is that array."""
+    blocks = lp.encode(SAMPLE, "nvfp4")
+    want = blocks.values(dtype)
+    for out in (
+        np.empty(SAMPLE.shape, dtype),
+        np.empty(SAMPLE.shape[::-1], dtype).T,
+        np.empty((6, 200), dtype)[:, ::2],
+    ):
+        assert lp.decode(blocks, dtype=dtype, out=out) is out
+        assert out.tobytes() == want.tobytes()
+
+
+READ_ONLY = np.zeros((6, 100), np.float32)
+READ_ONLY.flags.writeable = False
+BLOCKS_ONLY = "these are blocks of 'mxfp4', not of 'mxfp8_e4m3'; leave the format out"
+SINGLE = "is for formats of single values, and 'mxfp4' has blocks; leave it out"
+DTYPES = "values are given as float16, bfloat16, float32 or float64, not"
+
+DECODES = [
+    (ValueError, {"fmt": "mxfp8_e4m3"}, BLOCKS_ONLY),
+    (ValueError, {"fmt": "e4m3fn"}, "these are blocks of 'mxfp4', not of 'e4m3fn'; leave the format out"),
+    (ValueError, {"flags": np.zeros((6, 100), np.uint8)}, f"flags= {SINGLE}"),
+    (TypeError, {"dtype": "i4"}, f"{DTYPES} int32"),
+    (TypeError, {"dtype": "c8"}, f"{DTYPES} complex64"),
+    (TypeError, {"out": np.zeros((6, 100))}, "out must be an array of float32 for values of 'mxfp4', not of float64"),
+    (ValueError, {"out": np.zeros((6, 99), np.float32)},
+     "out has shape (6, 99), but the result has shape (6, 100); they must be equal"),
+    (ValueError, {"out": READ_ONLY}, "out is read-only; give an array that can be written"),
+    (TypeError, {"out": []}, "out must be a NumPy array of float32, not list"),
+]  # fmt: skip
+
+
+@pytest.mark.parametrize(("error", "given", "message"), DECODES)
+def test_what_decode_cannot_do_with_a_block_array_is_refused(error, given, message):
+    """Other formats, other types, and arrays that do not fit."""
+    blocks = lp.encode(SAMPLE, "mxfp4")
+    refused(error, message, lambda: lp.decode(blocks, **given))
+
+
+def test_codes_alone_are_no_blocks():
+    """Decode says what is missing."""
+    refused(
+        TypeError,
+        "codes of 'mxfp4' need their scales: decode(BlockArray(codes, scales, 'mxfp4', axes=...))",
+        lambda: lp.decode(ZEROS, "mxfp4"),
+    )
+    refused(
+        TypeError,
+        "decode needs the format of codes: decode(codes, format); only a BlockArray brings its own",
+        lambda: lp.decode(ZEROS),
+    )
+
+
+@pytest.mark.parametrize("formats", [("e4m3fn", "mxfp4"), ("mxfp4", "e4m3fn")])
+def test_cast_knows_no_blocks(formats):
+    """Neither from nor to them."""
+    message = "'mxfp4' is a block format, whose elements share scales: see lowprec.block_formats"
+    refused(ValueError, message, lambda: lp.cast(ZEROS, *formats))
+
+
+# -- parts of an array ------------------------------------------------------------------------------------
+
+PARTS = [
+    ("mxfp4", 2, (4, 3, 100), np.s_[1], (1,)),
+    ("mxfp4", 2, (4, 3, 100), np.s_[-1, 0], (0,)),
+    ("mxfp4", 2, (4, 3, 100), np.s_[..., 32:64], (2,)),
+    ("mxfp4", 2, (4, 3, 100), np.s_[..., -68:-4], (2,)),
+    ("mxfp4", 2, (4, 3, 100), np.s_[:, 1:, 64:], (2,)),
+    ("mxfp4", 2, (4, 3, 100), np.s_[::2, ::-1], (2,)),
+    ("mxfp4", 2, (4, 3, 100), np.s_[2, ..., :96], (1,)),
+    ("mxfp4", 2, (4, 3, 100), np.s_[..., 0:1000], (2,)),
+    ("mxfp4", 2, (4, 3, 100), np.s_[..., 96:], (2,)),
+    ("mxfp4", 2, (4, 3, 100), np.s_[..., 64:32], (2,)),
+    ("mxfp4", 2, (4, 3, 100), np.s_[2:2], (2,)),
+    ("mxfp4", 2, (4, 3, 100), np.s_[...], (2,)),
+    ("mxfp4", 2, (4, 3, 100), np.s_[()], (2,)),
+    ("mxfp4", 0, (70, 6), np.s_[32:, 3], (0,)),
+    ("mxfp4", 0, (70, 6), np.s_[-6:], (0,)),
+    ("mxfp4", 0, (70, 6), np.s_[:64, np.int64(-2)], (0,)),
+    ("nvfp4", 1, (2, 48, 2), np.s_[0, 16:32, 1], (0,)),
+    ("nvfp4_2d", (0, 1), (40, 50), np.s_[16:, :32], (0, 1)),
+    ("nvfp4_2d", (0, 1), (40, 50), np.s_[-8:, -2:], (0, 1)),
+    ("nvfp4_2d", (1, 0), (40, 50), np.s_[:32], (1, 0)),
+    ("nvfp4_2d", (0, 2), (40, 3, 50), np.s_[:, 1, 48:], (0, 1)),
+    ("nvfp4_2d", (2, 1), (3, 40, 50), np.s_[-1, 16:32], (1, 0)),
+]  # fmt: skip
+
+
+@pytest.mark.parametrize(("fmt", "axis", "shape", "key", "axes"), PARTS, ids=str)
+def test_a_part_has_the_values_of_that_part(fmt, axis, shape, key, axes):
+    """Where blocks begin and end; other axes are sliced and indexed as in NumPy, and the scale of the tensor stays."""
+    values = np.random.default_rng(4).standard_normal(shape)
+    blocks = lp.encode(values, fmt, axis=axis)
+    part, want = blocks[key], blocks.values("f8")[key]
+    assert part.axes == axes
+    assert part.shape == want.shape
+    assert part.tensor_scale == blocks.tensor_scale
+    assert np.array_equal(part.values("f8"), want)
+
+
+THROUGH = "begin and end at multiples of 32, in steps of 1, or use .values()[...]"
+ONE = "would take one element out of a block of"
+NEITHER = "a BlockArray is indexed by integers and slices, not by"
+CUTS = [
+    (IndexError, np.s_[:, 1:], f"1: along axis 1 cuts through blocks of 32: {THROUGH}"),
+    (IndexError, np.s_[:, :33], f":33 along axis 1 cuts through blocks of 32: {THROUGH}"),
+    (IndexError, np.s_[:, 64:99], f"64:99 along axis 1 cuts through blocks of 32: {THROUGH}"),
+    (IndexError, np.s_[:, -32:], f"-32: along axis 1 cuts through blocks of 32: {THROUGH}"),
+    (IndexError, np.s_[:, 0:64:2], f"0:64:2 along axis 1 cuts through blocks of 32: {THROUGH}"),
+    (IndexError, np.s_[:, ::-1], f"::-1 along axis 1 cuts through blocks of 32: {THROUGH}"),
+    (IndexError, np.s_[:, 0], f"index 0 along axis 1 {ONE} 32; use .values()[...]"),
+    (IndexError, np.s_[..., -1], f"index -1 along axis 1 {ONE} 32; use .values()[...]"),
+    (IndexError, np.s_[0, 0, 0], "too many indices: a BlockArray of shape (6, 100) has 2 axes"),
+    (IndexError, np.s_[..., ...], "an index can only have a single ellipsis ('...')"),
+    (IndexError, np.s_[6], "index 6 is out of bounds for axis 0 with size 6"),
+    (TypeError, None, f"{NEITHER} None; use .values()[...]"),
+    (TypeError, [0, 1], f"{NEITHER} [0, 1]; use .values()[...]"),
+    (TypeError, "codes", f"{NEITHER} 'codes'; use .values()[...]"),
+    (TypeError, 1.0, f"{NEITHER} 1.0; use .values()[...]"),
+    (TypeError, True, f"{NEITHER} True; use .values()[...]"),
+]
+
+
+@pytest.mark.parametrize(("error", "key", "message"), CUTS, ids=str)
+def test_a_part_that_cuts_through_blocks_is_refused(error, key, message):
+    """As is what NumPy would take for an advanced index."""
+    blocks = lp.encode(SAMPLE, "mxfp4")
+    refused(error, message, lambda: blocks[key])
+
+
+def test_a_part_of_a_tile_is_refused():
+    """Along each of its axes."""
+    blocks = lp.encode(np.ones((40, 50), np.float32), "nvfp4_2d")
+    refused(IndexError, f"index 3 along axis 0 {ONE} 16; use .values()[...]", lambda: blocks[3])
+    refused(
+        IndexError,
+        "8: along axis 1 cuts through blocks of 16: begin and end at multiples of 16, in steps of 1, or use "
+        ".values()[...]",
+        lambda: blocks[:, 8:],
+    )
+
+
+# -- what is encoded --------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("axis", [0, 1, -1, -2])
+def test_blocks_along_an_axis_are_those_of_its_lines(axis):
+    """Each line by itself gives the same codes and scales."""
+    values = SAMPLE[:, :70] * np.exp2(np.arange(6, dtype=np.float32))[:, None]
+    blocks = lp.encode(values, "mxfp6_e3m2", axis=axis)
+    lines = np.moveaxis(values, axis, -1)
+    alone = [lp.encode(line.copy(), "mxfp6_e3m2") for line in lines]
+    assert np.array_equal(np.moveaxis(blocks.codes, axis, -1), [line.codes for line in alone])
+    assert np.array_equal(np.moveaxis(blocks.scales, axis, -1), [line.scales for line in alone])
+
+
+LAYOUTS = {
+    "transposed": np.ascontiguousarray(SAMPLE.T).T,
+    "reversed": np.ascontiguousarray(SAMPLE[::-1, ::-1])[::-1, ::-1],
+    "spaced": np.repeat(SAMPLE, 2, axis=1)[:, ::2],
+    "other_byte_order": SAMPLE.astype(">f4"),
+    "float64": SAMPLE.astype(np.float64),
+    "misaligned": np.frombuffer(b"\0" + SAMPLE.tobytes(), np.uint8)[1:].view(np.float32).reshape(SAMPLE.shape),
+    "lists": SAMPLE.tolist(),
+}
+
+
+@pytest.mark.parametrize("axis", [0, 1])
+@pytest.mark.parametrize("layout", LAYOUTS.values(), ids=LAYOUTS)
+def test_values_may_lie_anywhere(layout, axis):
+    """Codes and scales are those of the same numbers side by side."""
+    for fmt in ("mxfp8_e4m3", "nvfp4"):
+        _same(lp.encode(layout, fmt, axis=axis), lp.encode(SAMPLE, fmt, axis=axis))
+
+
+@pytest.mark.parametrize("dtype", [np.float16, ml_dtypes.bfloat16, np.int8, np.uint16, ml_dtypes.float8_e5m2, np.int64])
+def test_values_of_every_type_are_themselves(dtype):
+    """As they are in float64."""
+    values = np.random.default_rng(5).integers(0, 100, (3, 40)).astype(dtype)
+    _same(lp.encode(values, "mxfp4"), lp.encode(values.astype(np.float64), "mxfp4"))
+
+
+@pytest.mark.parametrize("name", ["float32", "bfloat16", "float64", "float8_e4m3fn"])
+def test_torch_tensors_are_arrays(name):
+    """Those of types that NumPy lacks too."""
+    need_framework("torch")
+    import torch
+
+    tensor = torch.arange(-32, 32, dtype=torch.float32).reshape(2, 32).to(getattr(torch, name))
+    _same(lp.encode(tensor, "mxfp4"), lp.encode(tensor.to(torch.float32).numpy(), "mxfp4"))
+
+
+def test_arrays_without_elements_have_no_blocks():
+    """Lists, and either axis; the scale of such a tensor is 1."""
+    for values, axis, scales in [([], 0, (0,)), (np.empty((0, 64)), 1, (0, 2)), (np.empty((3, 0)), 1, (3, 0))]:
+        blocks = lp.encode(values, "mxfp4", axis=axis)
+        assert blocks.scales.shape == scales
+        assert blocks.values().shape == np.shape(values)
+        assert blocks.nbytes == 0
+        assert lp.encode(values, "nvfp4", axis=axis).tensor_scale == 1
+    assert lp.encode(np.empty((0, 17)), "nvfp4_2d").scales.shape == (0, 2)
+
+
+RULE_VALUES = [(1.2, [125, 126, 125, 125]), (1.6, [125, 126, 125, 126]), (6.1, [127, 128, 127, 128])]
+
+
+@pytest.mark.parametrize(("largest", "scales"), RULE_VALUES)
+def test_a_rule_is_named_beside_the_format(largest, scales):
+    """Four rules, by name and as themselves, and blocks of which each has its own scale."""
+    for name, want in zip(("floor", "ceil", "even", "rceil"), scales, strict=True):
+        assert lp.encode([largest], "mxfp4", rule=name).scales.tolist() == [want]
+        given = lp.block_formats["mxfp4"]
+        blocks = lp.encode([largest], given, rule=lp.encode([largest], "mxfp4", rule=name).format.rule)
+        assert blocks.scales.tolist() == [want]
+        assert blocks.format == dataclasses.replace(given, rule=name)
+        assert lp.quantize([largest], "mxfp4", rule=name).tolist() == blocks.values().tolist()
+
+
+def test_a_threshold_is_part_of_a_rule_s_name():
+    """7.8 is 1.3 times 6: above the threshold 5/4 and below 4/3 and the square root of 2."""
+    scales = [lp.encode([7.8], "mxfp4", rule=name).scales[0] for name in ("nearest", "nearest(5/4)", "nearest(4/3)")]
+    assert scales == [127, 128, 127]
+
+
+def test_a_profile_says_what_a_block_format_is():
+    """Its name, or itself."""
+    values = np.array([5e-45, 449.0] + [0.0] * 30, np.float32)
+    blocks = lp.encode(values, "mxfp8_e4m3", profile="torchao_ceil")
+    assert blocks.format == lp.profiles["torchao_ceil"].block("mxfp8_e4m3")
+    _same(blocks, lp.encode(values, "mxfp8_e4m3", profile=lp.profiles["torchao_ceil"]))
+    assert blocks.scales.tolist() == [128]
+
+
+def test_the_tensor_s_scale_may_be_given():
+    """Then it is that of the result, and what blocks are divided by."""
+    blocks = lp.encode([6.0, 12.0], "nvfp4", tensor_scale=2)
+    assert blocks.tensor_scale == 2
+    assert isinstance(blocks.tensor_scale, np.float32)
+    assert blocks.scales.tolist() == [0x38]
+    assert blocks.values().tolist() == [6, 12]
+    assert lp.quantize([5.9, 12.0], "nvfp4", tensor_scale=2).tolist() == [6, 12]
+    assert lp.encode([1344.0], "nvfp4").tensor_scale == 0.5
+
+
+def test_the_shorthands_are_for_the_elements():
+    """One of them leaves the other as the format has it; a projection replaces both."""
+    values = [4.5, 7.9, 0.3]
+    assert lp.encode(values, "mxfp4").codes.tolist() == [6, 7, 1]
+    assert lp.encode(values, "mxfp4", rounding="toward_zero").codes.tolist() == [6, 7, 0]
+    assert lp.encode(values, "mxfp4", rounding="away_from_zero").codes.tolist() == [7, 7, 1]
+    assert lp.encode(values, "mxfp4", saturation="finite").format == catalog.MXFP4
+    up = lp.Projection(rounding="toward_positive", saturation="finite")
+    assert lp.encode(values, "mxfp4", projection=up).codes.tolist() == [7, 7, 1]
+    assert lp.encode(values, "mxfp4", projection=up).format == dataclasses.replace(catalog.MXFP4, elements=up)
+    open_top = lp.encode([57344.0, 65000.0], "mxfp8_e5m2", saturation="none")
+    assert open_top.codes.tolist() == [0x7B, 0x7C]
+
+
+def test_elements_are_rounded_stochastically():
+    """By the integers given, one for each value, or by those of a key, which are the same ones."""
+    rounding = stochastic(16)
+    values = np.full((3, 70), 2.25, np.float32)
+    values[:, 0] = 4
+    random = lp.random_bits(values.shape, 7, 16)
+    for axis in (0, 1):
+        blocks = lp.encode(values, "mxfp4", rounding="stochastic(16)", rng=7, axis=axis)
+        _same(blocks, lp.encode(values, "mxfp4", rounding=rounding, random=random, axis=axis))
+        want = lp.encode(
+            values
+            / lp.decode(blocks.scales, "e8m0fnu").repeat(32, axis=axis).take(range(values.shape[axis]), axis=axis),
+            "e2m1fn",
+            rounding=rounding,
+            random=random,
+        )
+        assert np.array_equal(blocks.codes, want)
+        assert set(blocks.codes[:, 40:].ravel().tolist()) == {6, 7}
+
+
+def test_scales_are_rounded_stochastically_by_integers_of_their_own():
+    """From a key alone; elements that are rounded to nearest need none."""
+    fmt = dataclasses.replace(
+        catalog.NVFP4, name="mine", scales=lp.Projection(rounding=stochastic(8), saturation="finite")
+    )
+    values = np.random.default_rng(6).standard_normal((40, 16)).astype(np.float32)
+    blocks = lp.encode(values, fmt, rng=3, tensor_scale=1.0)
+    random = lp.random_bits((40, 1), 3, 8, stream=1)
+    quotients = np.abs(values).max(axis=1, keepdims=True).astype(np.float64) / 6
+    assert np.array_equal(blocks.scales, lp.encode(quotients, "ue4m3", projection=fmt.scales, random=random))
+    refused(
+        ValueError,
+        "scales of 'mine' are rounded by stochastic(8, A) and need rng=; random= is for elements",
+        lambda: lp.encode(values, fmt, tensor_scale=1.0),
+    )
+
+
+# -- what quantize gives ----------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("fmt", ["mxfp4", "nvfp4", "mxint8"])
+def test_quantize_is_decode_of_encode(fmt):
+    """In float64 for float64, else in float32."""
+    for dtype in (np.float64, np.float32, np.float16, ml_dtypes.bfloat16, np.int8):
+        values = (SAMPLE * 3).astype(dtype)
+        wide = np.float64 if dtype is np.float64 else np.float32
+        got = lp.quantize(values, fmt, axis=0)
+        want = lp.encode(values, fmt, axis=0).values(wide)
+        assert_same_bits(got.ravel(), want.ravel(), values.ravel(), f"{fmt} {dtype}")
+
+
+def test_quantize_gives_native_float64_for_every_float64():
+    """In the other byte order, and of torch."""
+    assert lp.quantize(SAMPLE.astype(">f8"), "mxfp4").dtype == np.dtype("f8")
+    need_framework("torch")
+    import torch
+
+    assert lp.quantize(torch.ones(32, dtype=torch.float64), "mxfp4").dtype == np.dtype("f8")
+
+
+def test_quantize_may_write_over_its_values():
+    """And into any other array of the result's type."""
+    want = lp.quantize(SAMPLE, "mxfp4")
+    values = SAMPLE.copy()
+    assert lp.quantize(values, "mxfp4", out=values) is values
+    assert np.array_equal(values, want)
+    spaced = np.zeros((6, 200), np.float32)[:, ::2]
+    assert lp.quantize(SAMPLE, "mxfp4", out=spaced) is spaced
+    assert np.array_equal(spaced, want)
+    wide = np.zeros(SAMPLE.shape)
+    lp.quantize(SAMPLE.astype(np.float64), "mxfp4", out=wide)
+    assert np.array_equal(wide, want)
+
+
+def test_what_quantize_cannot_write_to_is_refused_before_it_is_written():
+    """Other types and shapes, and values that blocks refuse."""
+    refused(
+        TypeError,
+        "out must be an array of float32 for values of 'mxfp4', not of float64",
+        lambda: lp.quantize(SAMPLE, "mxfp4", out=np.zeros(SAMPLE.shape)),
+    )
+    refused(
+        ValueError,
+        "out has shape (6, 99), but the result has shape (6, 100); they must be equal",
+        lambda: lp.quantize(SAMPLE, "mxfp4", out=np.zeros((6, 99), np.float32)),
+    )
+    values, out = np.array([1, np.nan], np.float32), np.zeros(2, np.float32)
+    with pytest.raises(ValueError, match=r"^cannot encode "):
+        lp.quantize(values, "msfp12", out=out)
+    assert out.tolist() == [0, 0]
+
+
+# -- refusals ---------------------------------------------------------------------------------------------
+
+DASK = dask.array.from_array(SAMPLE)
+LAZY = "first, or use its map_blocks with chunks that end where blocks do"
+BOTH = (
+    "both say what 'mxfp4' is; give one of them, for instance "
+    "dataclasses.replace(lowprec.profiles['ocp'].block('mxfp4'), ...)"
+)
+UNSIZED = np.zeros((6, 100), np.uint32)
+
+REFUSED = [
+    (ValueError, (1.0, "mxfp4"), {}, "blocks of 'mxfp4' need one axis: the last of them is not in an array with 0"),
+    (ValueError, (np.float32(1), "mxfp4"), {"axis": 0},
+     "blocks of 'mxfp4' need one axis: axis=0 is not in an array with 0"),
+    (ValueError, (SAMPLE[0], "nvfp4_2d"), {},
+     "blocks of 'nvfp4_2d' need two axes: the last of them is not in an array with 1"),
+    (ValueError, (SAMPLE, "mxfp4"), {"axis": 2}, "blocks of 'mxfp4' need one axis: axis=2 is not in an array with 2"),
+    (ValueError, (SAMPLE, "mxfp4"), {"axis": -3}, "blocks of 'mxfp4' need one axis: axis=-3 is not in an array with 2"),
+    (ValueError, (SAMPLE, "mxfp4"), {"axis": (0, 1)}, "blocks of 'mxfp4' lie along one axis, and axis=(0, 1) names 2"),
+    (ValueError, (SAMPLE, "nvfp4_2d"), {"axis": 0}, "blocks of 'nvfp4_2d' lie along two axes, and axis=0 names 1"),
+    (ValueError, (SAMPLE, "nvfp4_2d"), {"axis": (0, -2)},
+     "axis=(0, -2) names an axis twice; blocks of 'nvfp4_2d' lie along two"),
+    (ValueError, (SAMPLE, "nvfp4_2d"), {"axis": (0, 2)},
+     "blocks of 'nvfp4_2d' need two axes: axis=(0, 2) is not in an array with 2"),
+    (TypeError, (SAMPLE, "mxfp4"), {"axis": 1.0}, "axis must be an integer or a tuple of them, not 1.0"),
+    (TypeError, (SAMPLE, "mxfp4"), {"axis": True}, "axis must be an integer or a tuple of them, not True"),
+    (ValueError, (SAMPLE, "mxfp4"), {"tensor_scale": 1.0},
+     "tensor_scale=1.0 is for formats that have one, and 'mxfp4' has none"),
+    (ValueError, (SAMPLE, "nvfp4"), {"tensor_scale": 0.0},
+     "tensor_scale=0.0 must be one positive number that float32 holds"),
+    (ValueError, (SAMPLE, "nvfp4"), {"tensor_scale": 1e39},
+     "tensor_scale=1e+39 must be one positive number that float32 holds"),
+    (TypeError, (SAMPLE, "nvfp4"), {"tensor_scale": "one"}, "tensor_scale must be a number, not 'one'"),
+    (ValueError, (SAMPLE, "mxfp4"), {"rule": "floors"},
+     "unknown scale rule 'floors'; use one of floor, ceil, even, rceil, nearest, project, divide or "
+     "nearest(<fraction>)"),
+    (ValueError, (SAMPLE, "mxfp4"), {"rule": "nearest(5/2)"},
+     "threshold=5/2 of a scale rule must lie above 1 and below 2"),
+    (TypeError, (SAMPLE, "mxfp4"), {"rule": 3}, "rule must be a ScaleRule or a name, not 3"),
+    (ValueError, (SAMPLE, "mxfp4"), {"profile": "ocp", "rule": "ceil"}, f"profile='ocp' and rule= {BOTH}"),
+    (ValueError, (SAMPLE, "mxfp4"), {"profile": "ocp", "rounding": "to_odd", "saturation": "finite"},
+     f"profile='ocp' and rounding= and saturation= {BOTH}"),
+    (ValueError, (SAMPLE, "mxfp4"), {"rounding": "to_odd", "projection": lp.Projection()},
+     "projection= and rounding='to_odd' both say how to convert; give one of them, for instance "
+     "projection=dataclasses.replace(projection, rounding='to_odd')"),
+    (TypeError, (SAMPLE, "mxfp4"), {"projection": "finite"},
+     "projection must be a Projection, not 'finite'; for a mode alone use rounding="),
+    (ValueError, (SAMPLE, "mxfp4"), {"profile": "jax"},
+     "profile 'jax' does not say what 'mxfp4' is; it has no block formats"),
+    (ValueError, (SAMPLE, "nvfp4_2d"), {"profile": "torchao_nvfp4"},
+     "profile 'torchao_nvfp4' does not say what 'nvfp4_2d' is; it has nvfp4"),
+    (ValueError, (SAMPLE, "mxfp4"), {"rounding": "stochastic(16)"},
+     "rounding stochastic(16, A) needs random= or rng=, and was given neither; give one of them"),
+    (ValueError, (SAMPLE, "mxfp4"), {"rounding": "stochastic(16)", "random": UNSIZED, "rng": 1},
+     "rounding stochastic(16, A) needs random= or rng=, and was given both; give one of them"),
+    (ValueError, (SAMPLE, "mxfp4"), {"rounding": "stochastic(16)", "random": UNSIZED[:, 1:]},
+     "random has shape (6, 99), but needs (6, 100)"),
+    (ValueError, (SAMPLE, "mxfp4"), {"rng": 1},
+     "rng= is for stochastic rounding, and rounding nearest_even is not; leave it out"),
+    (ValueError, (SAMPLE, "mxfp4"), {"flags": np.zeros((6, 100), np.uint8)}, f"flags= {SINGLE}"),
+    (TypeError, (DASK, "mxfp4"), {}, f"blocks of 'mxfp4' are made of NumPy arrays: compute the Array {LAZY}"),
+    (TypeError, (xarray.DataArray(DASK), "mxfp4"), {},
+     f"blocks of 'mxfp4' are made of NumPy arrays: compute the DataArray {LAZY}"),
+    (TypeError, (np.ma.masked_array(SAMPLE), "mxfp4"), {},
+     "a masked array would lose its mask; give .filled(...), or .data and put the mask back afterwards"),
+    (TypeError, (SAMPLE.astype(complex), "mxfp4"), {},
+     "values must be real numbers of at most 64 bits, not complex128: convert the real and the imaginary part by "
+     "themselves"),
+    (ValueError, (SAMPLE, "mxfp8"), {}, "block format 'mxfp8' is ambiguous: use 'mxfp8_e4m3' or 'mxfp8_e5m2'"),
+    *((ValueError, (SAMPLE, "e4m3fn"), {name: given},
+       f"{name}= is for block formats, and 'e4m3fn' is none; those are {NAMES}")
+      for name, given in (("axis", 0), ("rule", "floor"), ("tensor_scale", 1.0))),
+]  # fmt: skip
+
+
+@pytest.mark.parametrize("verb", [lp.encode, lp.quantize])
+@pytest.mark.parametrize(("error", "values", "given", "message"), REFUSED)
+def test_what_blocks_do_not_take_is_refused(error, values, given, message, verb):
+    """The same words from both verbs; twice, as a call that was answered is remembered."""
+    lp.encode(SAMPLE, "e4m3fn")
+    lp.quantize(SAMPLE, "e4m3fn")
+    for _ in range(2):
+        refused(error, message, lambda: verb(*values, **given))
+
+
+def test_encode_makes_a_new_block_array():
+    """So there is no place to put it."""
+    refused(ValueError, f"out= {SINGLE}", lambda: lp.encode(SAMPLE, "mxfp4", out=np.zeros((6, 100), np.uint8)))
+
+
+def test_a_value_that_blocks_have_no_code_for_is_refused_with_its_place():
+    """NaN among elements without NaN; NaN and infinities under scales without it."""
+    values = np.ones((2, 70))
+    values[1, 66] = np.nan
+    refused(
+        ValueError,
+        "cannot encode the value nan at index (1, 66) as an element of 'mxint8': 'int8f6' has no code for it. Replace "
+        "it, or say what becomes of it with the block format's nan= or elements=",
+        lambda: lp.encode(values, "mxint8", profile="p3109"),
+    )
+    for special in (np.nan, -np.inf):
+        values[1, 66] = special
+        refused(
+            ValueError,
+            "cannot encode NaN or infinite values in blocks of 'msfp12', whose scales ('e8m0fu') have no NaN code; the "
+            "first such block is (1, 4). Replace them, or say what becomes of them with the block format's nan= and "
+            "infinity=",
+            lambda: lp.encode(values, "msfp12"),
+        )

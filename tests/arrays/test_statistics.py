@@ -1,0 +1,573 @@
+"""scale_for and error_report: against their definitions in exact arithmetic, and against published numbers."""
+
+from __future__ import annotations
+
+import dataclasses
+import json
+import math
+from fractions import Fraction
+
+import ml_dtypes
+import numpy as np
+import pytest
+from hypothesis import given, strategies as st
+
+import lowprec as lp
+from lowprec.arrays import statistics
+from lowprec.arrays.statistics import ErrorReport, error_report, scale_for
+from lowprec.spec import catalog
+from lowprec.spec.families import fixed
+
+RNG = np.random.default_rng(7)
+FORMATS = [catalog.E4M3FN, catalog.E5M2, catalog.E2M1FN, catalog.INT8, catalog.INT4, catalog.INT8F6, catalog.BFLOAT16]
+FORMATS += [catalog.BINARY32, catalog.E8M0FNU, fixed("int32", 32), fixed("fine", 8, 20)]
+FLOAT32_MAX = float(np.finfo(np.float32).max)
+
+
+def assert_smallest(scale, amax, fmt):
+    """The scale holds amax, and float32's next smaller number does not."""
+    most = Fraction(fmt.max_finite)
+    below = float(np.nextafter(np.float32(scale), np.float32(0)))
+    assert Fraction(float(scale)) * most >= Fraction(amax) > Fraction(below) * most
+
+
+# -- scales: the largest magnitude -------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("fmt", FORMATS, ids=str)
+@given(amax=st.one_of(st.floats(2.0**-140, 2.0**100, width=32), st.floats(2.0**-140, 2.0**100)))
+def test_the_scale_of_max_is_the_smallest_that_holds_the_largest_value(fmt, amax):
+    """By Fractions: a scale one step smaller would clip."""
+    scale = scale_for(np.float64(amax), fmt)
+    assert isinstance(scale, np.float32)
+    assert_smallest(scale, amax, fmt)
+
+
+@pytest.mark.parametrize("fmt", FORMATS, ids=str)
+@pytest.mark.parametrize("scale", [1.0, 0.1, 2.0**-120, 1 / 3, 2.0**-149, 5 * 2.0**-149, 1.0 - 2.0**-24])
+def test_scales_are_exact_where_the_quotient_is_a_float32_number_and_beside_it(fmt, scale):
+    """There float64's quotient alone cannot tell which of two neighbours is right."""
+    amax = float(np.float32(scale)) * fmt.max_finite
+    for value in (np.nextafter(amax, 0), amax, np.nextafter(amax, np.inf)):
+        assert_smallest(scale_for(value, fmt), float(value), fmt)
+
+
+def test_a_float64_quotient_that_rounds_onto_a_float32_number_is_seen_through():
+    """Largest values just above scale * max_finite whose quotient in float64 is the scale itself."""
+    fmt, seen = fixed("int32", 32), 0
+    for scale in np.float32(1) / np.arange(3, 99, 2, dtype=np.float32):
+        exact = Fraction(float(scale)) * Fraction(fmt.max_finite)
+        amax = np.float64(float(exact))
+        amax = amax if Fraction(float(amax)) > exact else np.nextafter(amax, np.inf)
+        if amax / fmt.max_finite == scale:
+            seen += 1
+            assert scale_for(amax, fmt) == np.nextafter(scale, np.float32(1))
+    assert seen > 9
+
+
+@pytest.mark.parametrize("fmt", [catalog.E4M3FN, catalog.INT8, catalog.INT4, catalog.E5M2], ids=str)
+@given(values=st.lists(st.floats(-(2.0**60), 2.0**60, width=32, allow_subnormal=False), min_size=1, max_size=8))
+def test_nothing_is_clipped_by_the_scale_of_max(fmt, values):
+    """Also after the quotient is rounded to float32."""
+    values = np.array(values, np.float32)
+    quotients = values / scale_for(values, fmt)
+    assert np.abs(quotients).max() <= fmt.max_finite
+    assert np.isfinite(lp.quantize(quotients, fmt)).all()
+
+
+@pytest.mark.parametrize("fmt", FORMATS, ids=str)
+@given(amax=st.floats(2.0**-100, 2.0**100))
+def test_powers_of_two_are_rounded_up(fmt, amax):
+    """Half of it would be too small."""
+    scale = float(scale_for(np.float64(amax), fmt, power_of_two=True))
+    assert math.frexp(scale)[0] == 0.5
+    most = Fraction(fmt.max_finite)
+    assert Fraction(scale) * most >= Fraction(amax)
+    if scale > 2.0**-149:
+        assert Fraction(scale) / 2 * most < Fraction(amax)
+
+
+def test_a_power_of_two_stays_what_it_is():
+    assert scale_for([448.0 * 2**-9], "e4m3fn", power_of_two=True) == 2.0**-9
+    assert scale_for([127.0], "int8", power_of_two=True) == 1.0
+    assert scale_for([127.5], "int8", power_of_two=True) == 2.0
+    assert scale_for([2.0**-149], "e4m3fn", power_of_two=True) == 2.0**-149
+
+
+@pytest.mark.parametrize("method", statistics.METHODS)
+def test_values_without_magnitude_have_scale_1(method):
+    values = np.array([[0.0, -0.0], [np.nan, np.inf], [np.nan, 0.0], [3.0, -np.inf]], np.float32)
+    got = scale_for(values, "int8", method, axis=0)
+    assert got[:3].tolist() == [[1.0], [1.0], [1.0]]
+    assert got[3] == scale_for([3.0], "int8", method)
+    assert scale_for(np.empty(0), "int8", method) == 1.0
+    assert scale_for(np.empty((3, 0)), "int8", method, axis=0).tolist() == [[1.0], [1.0], [1.0]]
+    assert scale_for(np.empty((0, 3)), "int8", method, axis=0).shape == (0, 1)
+    assert scale_for(np.empty((0, 3)), "int8", method, axis=1).tolist() == [[1.0, 1.0, 1.0]]
+
+
+TYPES = [np.float16, ml_dtypes.bfloat16, np.float32, np.float64, np.int8, np.int16, np.int32, np.int64, np.uint8]
+TYPES += [ml_dtypes.float8_e4m3fn, ml_dtypes.int4, ">f4", ">i2"]
+
+
+@pytest.mark.parametrize("dtype", TYPES, ids=lambda item: np.dtype(item).str + np.dtype(item).name)
+@pytest.mark.parametrize("method", statistics.METHODS)
+def test_every_type_of_values_gives_what_its_values_give_in_float64(dtype, method):
+    values = np.array([[1, -7, 3, 0, 2], [5, 2, -2, 1, 1]], np.float32).astype(dtype)
+    wide = values.astype(np.float64)
+    assert scale_for(values, "int4", method, axis=0).tolist() == scale_for(wide, "int4", method, axis=0).tolist()
+
+
+def test_the_most_negative_integer_counts_by_its_magnitude():
+    assert_smallest(scale_for(np.array([-128, 3], np.int8), "int8"), 128.0, catalog.INT8)
+    assert_smallest(scale_for(np.array([-(2**63)], np.int64), "int8"), 2.0**63, catalog.INT8)
+
+
+# -- scales: channels --------------------------------------------------------------------------------
+
+TENSOR = RNG.standard_normal((3, 4, 5)).astype(np.float32)
+TENSOR[1, 2, 3] = np.nan
+
+
+@pytest.mark.parametrize("method", statistics.METHODS)
+@pytest.mark.parametrize("axis", [0, 1, -1, (0, 2), (2, 0), (-2,), (0, 1, 2), ()])
+@pytest.mark.parametrize("layout", ["c", "f", "transposed", "strided"])
+def test_channels_keep_the_axes_that_are_named(method, axis, layout):
+    """Each scale is that of its channel's values alone, whatever the layout."""
+    values = {
+        "c": TENSOR,
+        "f": np.asfortranarray(TENSOR),
+        "transposed": TENSOR.transpose(2, 0, 1),
+        "strided": np.repeat(TENSOR, 2, axis=1)[:, ::-2],
+    }[layout]
+    kept = {item % 3 for item in ((axis,) if isinstance(axis, int) else axis)}
+    got = scale_for(values, "int8", method, axis=axis, percentile=80)
+    assert got.shape == tuple(length if place in kept else 1 for place, length in enumerate(values.shape))
+    assert got.dtype == np.float32
+    for index in np.ndindex(got.shape):
+        channel = values[tuple(item if place in kept else slice(None) for place, item in enumerate(index))]
+        assert got[index] == scale_for(channel, "int8", method, percentile=80)
+    assert (values / got).shape == values.shape
+
+
+@pytest.mark.parametrize("method", statistics.METHODS)
+@pytest.mark.parametrize("axis", [None, 0, 1, (0, 1)])
+def test_scales_do_not_depend_on_the_parts_that_are_worked_on(method, axis, monkeypatch):
+    """Float64 adds the squared errors of these values exactly; the last part alone would ask for other scales."""
+    values = RNG.integers(-100, 100, (7, 37)).astype(np.float32)
+    values[-1], values[:, 30:] = 2, 1
+    want = scale_for(values, "int4", method, axis=axis, power_of_two=True)
+    monkeypatch.setattr(statistics, "_PART", 10)
+    got = scale_for(values, "int4", method, axis=axis, power_of_two=True)
+    assert np.array_equal(got, want)
+
+
+# -- scales: percentiles and squared errors ----------------------------------------------------------
+
+
+@pytest.mark.parametrize("percentile", [99.9, 50, 12.5, 100, 1])
+def test_percentiles_are_those_of_numpy_over_finite_magnitudes(percentile):
+    values = RNG.standard_normal((5, 33)).astype(np.float32)
+    values[1, 3], values[1, 9], values[4] = np.nan, -np.inf, np.nan
+    got = scale_for(values, "int8", "percentile", axis=0, percentile=percentile)
+    for row, scale in zip(values[:4], got[:4, 0], strict=True):
+        magnitudes = np.abs(row[np.isfinite(row)]).astype(np.float64)
+        assert_smallest(scale, float(np.percentile(magnitudes, percentile)), catalog.INT8)
+    assert got[4, 0] == 1.0
+
+
+def test_where_the_percentile_is_zero_the_largest_value_counts():
+    values = np.zeros(1000, np.float32)
+    values[3] = 12.7
+    assert scale_for(values, "int8", "percentile", percentile=50) == scale_for(values, "int8")
+
+
+def slow_mse(values, fmt, powers):
+    """The definition, in Fractions but for the quotient, which is the values' type's."""
+    largest = scale_for(values, fmt, power_of_two=powers)
+    factors = [Fraction(m, 16 << k) for k in range(6) for m in range(16, 8, -1)] + [Fraction(1, 64)]
+    factors = [Fraction(1, 1 << k) for k in range(7)] if powers else factors
+    best = []
+    for factor in factors:
+        scale = np.float32(float(Fraction(float(largest)) * factor))
+        got = lp.quantize(values / scale, fmt, saturation="finite")
+        terms = [
+            Fraction(float(x)) - Fraction(float(q)) * Fraction(float(scale)) for x, q in zip(values, got, strict=True)
+        ]
+        best.append((sum(term * term for term in terms), scale))
+    return min(best, key=lambda pair: pair[0])[1]
+
+
+@pytest.mark.parametrize("powers", [False, True])
+@pytest.mark.parametrize("fmt", ["int4", "int8", "e2m1fn", "e4m3fn", "uint4"])
+@pytest.mark.parametrize("dtype", [np.float32, np.float64])
+def test_mse_finds_the_best_scale_of_its_grid(fmt, powers, dtype):
+    """Heavy tails, so that clipping pays."""
+    values = np.random.default_rng(3).standard_t(2, 60).astype(dtype)
+    values = np.abs(values) if fmt == "uint4" else values
+    assert scale_for(values, fmt, "mse", power_of_two=powers) == slow_mse(values, fmt, powers)
+
+
+def test_the_largest_of_equally_good_scales_is_taken():
+    """7.5 becomes 4 * 2, or is clipped to 7 * 1: as far away."""
+    assert scale_for([7.5], "int4", "mse", power_of_two=True) == 2.0
+    assert scale_for([448.0, 256.0], "e4m3fn", "mse") == 1.0
+
+
+def test_mse_clips_what_is_not_worth_it():
+    values = np.append(RNG.standard_normal(4096), 40.0).astype(np.float32)
+    largest, best = scale_for(values, "int4"), scale_for(values, "int4", "mse")
+    errors = [error_report(values, "int4", scale=scale, saturation="finite").mse for scale in (best, largest)]
+    assert best < largest / 4
+    assert errors[0] < errors[1] / 2
+
+
+def test_the_best_power_of_two_of_few_bits_lies_below_the_scale_of_max():
+    values = np.append(RNG.standard_normal(4096), 40.0).astype(np.float32)
+    assert scale_for(values, "int4", "mse", power_of_two=True) == 0.5
+
+
+# -- scales: what is refused -------------------------------------------------------------------------
+
+REFUSED = {
+    "a block format": (
+        ([1.0], "mxfp4"),
+        {},
+        "'mxfp4' is a block format, whose scales follow from the values of each block: use "
+        "lowprec.encode(values, 'mxfp4', axis=...)",
+    ),
+    "a method": (
+        ([1.0], "int8", "minimum"),
+        {},
+        "unknown method 'minimum' of a scale; use one of max, percentile, mse",
+    ),
+    "a percentile": (
+        ([1.0], "int8"),
+        {"percentile": 101},
+        "percentile=101 must lie above 0 and be 100 at most",
+    ),
+    "negative values": (
+        ([1.0, -2.0, np.nan], "uint8"),
+        {},
+        "'uint8' is unsigned, and 1 of 3 values are negative: subtract a zero point first, or use a signed format",
+    ),
+    "a large value": (
+        ([1e300], "int8"),
+        {},
+        "values up to 1e+300 need a scale for 'int8' that float32 does not hold; divide them by a power of two first, "
+        "or use a format with a larger range",
+    ),
+}
+
+
+@pytest.mark.parametrize(("args", "kwargs", "message"), REFUSED.values(), ids=REFUSED)
+def test_scales_say_what_they_refuse(args, kwargs, message):
+    with pytest.raises(ValueError) as caught:  # noqa: PT011 - the whole text is compared
+        scale_for(*args, **kwargs)
+    assert str(caught.value) == message
+
+
+def test_axes_that_are_not_there_are_refused():
+    with pytest.raises(ValueError, match="axis 2 is out of bounds for array of dimension 2"):
+        scale_for(np.ones((2, 2)), "int8", axis=2)
+    with pytest.raises(ValueError, match="repeated axis"):
+        scale_for(np.ones((2, 2)), "int8", axis=(0, -2))
+    with pytest.raises(TypeError, match="values must be real numbers"):
+        scale_for([1j], "int8")
+
+
+def test_the_limits_of_float32_are_scales():
+    """The power of two above the largest is not."""
+    assert scale_for([FLOAT32_MAX * 127], "int8") == np.float32(FLOAT32_MAX)
+    with pytest.raises(ValueError, match="float32 does not hold"):
+        scale_for([FLOAT32_MAX * 127], "int8", power_of_two=True)
+    assert scale_for([2.0**-149], "int8") == np.float32(2.0**-149)
+
+
+# -- reports -----------------------------------------------------------------------------------------
+
+
+def slow_report(values, results, limits):
+    """The definitions, one value after the other, in Fractions until the logarithm."""
+    pairs = [(float(x), float(q), limit) for x, q, limit in zip(values, results, limits, strict=True)]
+    finite = [pair for pair in pairs if math.isfinite(pair[0])]
+    known = [(Fraction(x), Fraction(q)) for x, q, _ in finite if math.isfinite(q)]
+    errors = [q - x for x, q in known]
+    noise, signal = sum(e * e for e in errors), sum(x * x for x, _ in known)
+    non_zero = [(x, q) for x, q, _ in finite if x != 0]
+    return {
+        "size": len(pairs),
+        "non_finite": len(pairs) - len(finite),
+        "lost": len(finite) - len(known),
+        "sqnr": 10 * math.log10(signal / noise) if noise else math.inf,
+        "mse": float(noise / len(known)),
+        "max_abs_error": float(max(map(abs, errors))),
+        "mean_error": float(sum(errors) / len(known)),
+        "clipped": sum(x < low or x > high for x, _, (low, high) in finite) / len(finite),
+        "flushed": sum(q == 0 for _, q in non_zero) / len(non_zero),
+        "zeros": 1 - len(non_zero) / len(finite),
+    }
+
+
+def assert_reports(got, want):
+    """Counts, shares and the largest error exactly; what is a sum of floats to 12 digits."""
+    for name, value in want.items():
+        inexact = name in ("sqnr", "mse", "mean_error", "zeros")
+        assert getattr(got, name) == (pytest.approx(value, rel=1e-12, abs=1e-15) if inexact else value), name
+
+
+VALUES = (RNG.standard_normal((6, 40)) * 2.0 ** RNG.integers(-6, 9, (6, 40))).astype(np.float32)
+VALUES[0, :3], VALUES[1, 5], VALUES[2, 7] = 0.0, np.nan, -np.inf
+
+
+@pytest.mark.parametrize("fmt", ["e4m3fn", "e5m2", "bfloat16", "int8", "e2m1fn", "int8f6"])
+@pytest.mark.parametrize("keywords", [{}, {"saturation": "finite"}, {"rounding": "toward_zero"}], ids=str)
+def test_reports_of_single_values_are_what_the_definitions_say(fmt, keywords):
+    known = catalog.format(fmt)
+    results = lp.quantize(np.where(np.isfinite(VALUES), VALUES, 0), fmt, **keywords)
+    limits = [(known.min_finite, known.max_finite)] * VALUES.size
+    got = error_report(VALUES, fmt, **keywords)
+    assert_reports(got, slow_report(VALUES.flat, results.flat, limits))
+    assert got.by_block is got.clipped_blocks is got.worst_block is None
+
+
+@pytest.mark.parametrize("fmt", ["int8", "e4m3fn", "int4"])
+def test_reports_with_scales_are_of_quotients_and_products(fmt):
+    known = catalog.format(fmt)
+    scale = scale_for(VALUES, fmt, "percentile", axis=0, percentile=90)
+    clean = np.where(np.isfinite(VALUES), VALUES, 0)
+    results = lp.quantize(clean / scale, fmt, saturation="finite").astype(np.float64) * scale
+    each = np.broadcast_to(scale, VALUES.shape)
+    limits = [(float(s) * known.min_finite, float(s) * known.max_finite) for s in each.flat]
+    assert_reports(
+        error_report(VALUES, fmt, scale=scale, saturation="finite"), slow_report(VALUES.flat, results.flat, limits)
+    )
+
+
+BLOCKS = ["mxfp4", "mxfp8_e4m3", "mxint8", "nvfp4", "fp8_block_1x128"]
+
+
+def assert_report_of_blocks(values, fmt, axes, **keywords):
+    blocks = lp.encode(values, fmt, axis=axes, **keywords)
+    got = error_report(values, fmt, axis=axes, **keywords)
+    results = blocks.values(np.float64)
+    scales = lp.decode(blocks.scales, blocks.format.scale).astype(np.float64) * float(blocks.tensor_scale or 1)
+    element = blocks.format.element
+    low = -element.max_finite if blocks.format.elements.symmetric else element.min_finite
+    places = {axis: size for axis, size in zip(blocks.axes, blocks.format.sizes, strict=True)}
+    by_block = {}
+    limits = []
+    for index in np.ndindex(values.shape):
+        block = tuple(item // places.get(axis, 1) for axis, item in enumerate(index))
+        limits.append((scales[block] * low, scales[block] * element.max_finite))
+        by_block.setdefault(block, []).append(index)
+    assert_reports(got, slow_report(values.flat, results.flat, limits))
+    assert got.by_block.shape == blocks.scales.shape
+    clipped = dict(zip(np.ndindex(values.shape), limits, strict=True))
+    reached = 0
+    for block, indices in by_block.items():
+        known = [index for index in indices if np.isfinite(values[index]) and np.isfinite(results[index])]
+        signal = sum(Fraction(float(values[index])) ** 2 for index in known)
+        noise = sum((Fraction(float(values[index])) - Fraction(results[index])) ** 2 for index in known)
+        want = math.nan if not known else math.inf if not noise else 10 * math.log10(signal / noise)
+        assert got.by_block[block] == pytest.approx(want, rel=1e-12, nan_ok=True)
+        reached += any(
+            np.isfinite(values[index]) and (values[index] < clipped[index][0] or values[index] > clipped[index][1])
+            for index in indices
+        )
+    assert got.clipped_blocks == reached / len(by_block)
+    assert got.worst_block == np.nanmin(got.by_block)
+    return got
+
+
+@pytest.mark.parametrize("fmt", BLOCKS)
+@pytest.mark.parametrize("axis", [0, 1])
+def test_reports_of_blocks_are_what_the_definitions_say(fmt, axis):
+    """Ragged along both axes; one block has a NaN, one an infinity, and lose their other values."""
+    assert assert_report_of_blocks(VALUES, fmt, axis).non_finite == 2
+
+
+def test_reports_of_tiles_of_two_axes_are_what_the_definitions_say():
+    values = RNG.standard_normal((20, 3, 37)).astype(np.float32)
+    assert assert_report_of_blocks(values, "nvfp4_2d", (0, 2)).by_block.shape == (2, 3, 3)
+    assert assert_report_of_blocks(values, "nvfp4_2d", (2, 0)).by_block.shape == (2, 3, 3)
+
+
+@pytest.mark.parametrize(
+    "keywords",
+    [
+        {"rule": "rceil"},
+        {"profile": "torchao_even"},
+        {"rounding": "toward_zero"},
+        {"rounding": "stochastic(8)", "rng": 1},
+    ],
+    ids=str,
+)
+def test_keywords_reach_the_blocks(keywords):
+    clean = np.where(np.isfinite(VALUES), VALUES, 1)
+    got = assert_report_of_blocks(clean, "mxfp4", 1, **keywords)
+    assert got != error_report(clean, "mxfp4")
+    if "rule" in keywords:
+        assert got.clipped == got.clipped_blocks == 0
+
+
+@pytest.mark.parametrize("part", [1, 64, 200])
+@pytest.mark.parametrize("fmt", ["e4m3fn", "mxfp4", "nvfp4", "nvfp4_2d"])
+def test_reports_do_not_depend_on_the_parts_that_are_worked_on(fmt, part, monkeypatch):
+    """All but the last digits of sums."""
+    values = RNG.standard_normal((2, 17, 37)).astype(np.float32)
+    want = error_report(values, fmt)
+    monkeypatch.setattr(statistics, "_PART", part)
+    got = error_report(values, fmt)
+    inexact = {name: pytest.approx(getattr(want, name), rel=1e-12) for name in ("sqnr", "mse", "mean_error")}
+    assert dataclasses.asdict(got) | {"by_block": 0} == dataclasses.asdict(want) | {"by_block": 0} | inexact
+    if want.by_block is not None:
+        assert got.by_block.tobytes() == want.by_block.tobytes()
+
+
+def test_stochastic_reports_are_of_the_integers_given(monkeypatch):
+    """Whatever the parts: the integers belong to places."""
+    values = RNG.standard_normal((40, 5)).astype(np.float32)
+    random = lp.random_bits(values.shape, 5, 8)
+    monkeypatch.setattr(statistics, "_PART", 16)
+    got = error_report(values, "e4m3fn", rounding="stochastic(8)", random=random)
+    error = lp.quantize(values, "e4m3fn", rounding="stochastic(8)", random=random) - values.astype(np.float64)
+    assert got.max_abs_error == np.abs(error).max()
+    assert got == error_report(values, "e4m3fn", rounding="stochastic(8)", rng=5)
+
+
+@pytest.mark.parametrize("dtype", TYPES, ids=lambda item: np.dtype(item).str + np.dtype(item).name)
+@pytest.mark.parametrize("fmt", ["e4m3fn", "int8", "mxfp4"])
+def test_every_type_of_values_reports_what_its_values_report_in_float64(dtype, fmt):
+    values = np.array([[1, -7, 3, 0, 2], [5, 2, -2, 1, 1]], np.float32).astype(dtype)
+    assert error_report(values, fmt) == error_report(values.astype(np.float64), fmt)
+
+
+def test_values_are_quantized_in_their_own_type():
+    """What is a subnormal operand depends on it."""
+    tiny = np.array([2.0**-20, 1.0], np.float16)
+    flush = lp.Projection(subnormals="flush_operands")
+    assert error_report(tiny, "bfloat16", projection=flush).flushed == 0.5
+    assert error_report(tiny.astype(np.float32), "bfloat16", projection=flush).flushed == 0.0
+
+
+def test_values_that_overflow_are_lost_and_clipped():
+    got = error_report([1000.0, 460.0, 2.0, np.nan], "e4m3fn")
+    assert (got.size, got.non_finite, got.lost, got.max_abs_error) == (4, 1, 1, 12.0)
+    assert got.clipped == 2 / 3
+    assert error_report([1000.0], "e4m3fn", saturation="finite").mse == 552.0**2
+
+
+def test_zeros_below_the_smallest_value_are_not_clipped():
+    """The format has no zero; what it makes of one is lost, or an error."""
+    got = error_report([0.0, 1.0], "e8m0fnu")
+    assert (got.lost, got.clipped) == (1, 0.0)
+    zeros = error_report([0.0], "e8m0fnu", projection=lp.Projection(zero="smallest"))
+    assert (zeros.sqnr, zeros.max_abs_error) == (-math.inf, 2.0**-127)
+
+
+@pytest.mark.parametrize("values", [np.empty(0), np.empty((3, 0), np.float32), np.full(3, np.nan)], ids=str)
+@pytest.mark.parametrize("fmt", ["e4m3fn", "mxfp4"])
+def test_nothing_has_no_errors_and_no_shares(values, fmt):
+    got = error_report(values, fmt)
+    assert math.isnan(got.sqnr)
+    assert math.isnan(got.mse)
+    assert math.isnan(got.mean_error)
+    assert math.isnan(got.max_abs_error)
+    assert got.clipped == got.flushed == got.zeros == 0.0
+    assert got.worst_block is None
+    assert json.loads(json.dumps(got.as_dict(), allow_nan=False))["sqnr"] is None
+
+
+@pytest.mark.parametrize("fmt", ["e4m3fn", "int8", "mxfp4", "mxint8", "msfp16"])
+def test_what_is_exact_has_no_noise(fmt):
+    """All zeros, too."""
+    for values in (np.zeros((2, 40), np.float32), np.tile(np.float32([1, 2, -1, 0]), (2, 40))):
+        got = error_report(values, fmt)
+        assert (got.sqnr, got.mse, got.max_abs_error, got.clipped, got.flushed) == (math.inf, 0.0, 0.0, 0.0, 0.0)
+        assert got.zeros == (1.0 if not values.any() else 0.25)
+        assert got.by_block is None or (got.by_block == math.inf).all()
+
+
+def test_a_single_number_has_a_report():
+    got = error_report(np.float32(3.3), "int8", scale=0.5)
+    assert (got.size, got.max_abs_error) == (1, float(np.float32(3.5) - np.float32(3.3)))
+
+
+# -- published numbers -------------------------------------------------------------------------------
+
+NORMAL = np.random.default_rng(0).standard_normal((4096, 1024)).astype(np.float32)
+
+
+@pytest.mark.parametrize(
+    ("fmt", "rule", "sqnr", "blocks"),
+    [
+        ("mxfp8_e4m3", "floor", 30.651, 0.169),
+        ("mxfp4", "floor", 18.789, 0.295),
+        ("mxfp4", "even", 19.027, None),
+        ("mxfp6_e2m3", "floor", 30.942, 0.094),
+        ("mxint8", "rceil", 41.611, 0.0),
+    ],
+)
+def test_signal_to_noise_of_normal_values(fmt, rule, sqnr, blocks):
+    """Computed with an implementation of its own, to 0.002 dB; shares of blocks whose largest value is clipped."""
+    got = error_report(NORMAL, fmt, rule=rule)
+    assert abs(got.sqnr - sqnr) < 0.002
+    assert blocks is None or round(got.clipped_blocks, 3) == blocks
+
+
+def test_the_code_of_the_most_negative_integer_takes_values_beyond_the_largest():
+    """1.3 % of blocks are clipped where it is left unused, half as many where it is not."""
+    symmetric = error_report(NORMAL, "mxint8", profile="microxcaling")
+    assert round(symmetric.clipped_blocks, 3) == 0.013
+    assert 0.006 < error_report(NORMAL, "mxint8").clipped_blocks < 0.007
+
+
+# -- text and JSON -----------------------------------------------------------------------------------
+
+
+def test_a_report_reads_as_a_table():
+    report = ErrorReport("mxfp4", 4096, 1, 31, 18.789, 0.0132, 0.5, -1.25e-5, 0.0234, 0.07, 0.5, 0.295, np.full(1, 7.0))
+    assert str(report).splitlines() == [
+        "mxfp4: 4,096 values in 1 block",
+        "  SQNR           18.79 dB; of the worst block 7.00 dB",
+        "  mean square    0.0132",
+        "  largest error  0.5",
+        "  mean error     -1.25e-05",
+        "  clipped        2.3%, in 29.5% of blocks",
+        "  flushed        7.0% of non-zero values",
+        "  zeros          50.0%",
+        "  left out       1 NaN or infinite, 31 that became so",
+    ]
+    assert "by_block" not in repr(report)
+
+
+def test_a_report_is_a_dictionary_for_json():
+    got = error_report(np.arange(64, dtype=np.float32), "mxfp8_e4m3").as_dict()
+    assert json.loads(json.dumps(got, allow_nan=False)) == got
+    assert set(got) == {field.name for field in dataclasses.fields(ErrorReport)} - {"by_block"} | {"worst_block"}
+    assert error_report([1.0], "e4m3fn").as_dict()["sqnr"] is None
+
+
+@pytest.mark.parametrize(
+    ("fmt", "keywords", "message"),
+    [
+        ("mxfp4", {"scale": 1.0}, "scale= is for formats of single values, and 'mxfp4' has scales of its blocks"),
+        (
+            "int8",
+            {"axis": 0},
+            "axis= is for block formats, and 'int8' is none; for scales of channels give "
+            "scale=lowprec.scale_for(values, 'int8', axis=...)",
+        ),
+        (
+            "int8",
+            {"scale": [1.0, 0.0]},
+            "scales must be positive numbers that float32 holds; lowprec.scale_for gives such",
+        ),
+        ("int8", {"scale": np.ones(3)}, "scale of shape (3,) does not broadcast to values of shape (2,)"),
+    ],
+)
+def test_reports_say_what_they_refuse(fmt, keywords, message):
+    with pytest.raises(ValueError) as caught:  # noqa: PT011 - the whole text is compared
+        error_report([1.0, 2.0], fmt, **keywords)
+    assert str(caught.value) == message
