@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import importlib.metadata
 import importlib.util
 import os
 import shutil
@@ -37,6 +38,14 @@ def need_framework(name: str) -> str:
     if framework.version is None:
         _missing("frameworks", name, framework.install)
     return framework.version or ""
+
+
+def need_package(name: str, version: str = "") -> None:
+    """A package that blocks are compared with is installed, in the version that is known, or the test ends here."""
+    if importlib.util.find_spec(name) is None:
+        _missing("frameworks", name, f"pip install {name}")
+    if not (found := importlib.metadata.version(name)).startswith(version):
+        pytest.skip(f"not run: {name} is {found}, and the profile is of {version}")
 
 
 def _missing(kind: str, what: str, install: str) -> NoReturn:

@@ -243,6 +243,8 @@ def _tables(fmt: BlockFormat, fraction: int, bias: int, lift: int) -> npt.NDArra
     for field in range(1, 2 * bias + 3):
         k = field - bias - lift
         code = _code(fmt.scale, k)
+        if fmt.scales.subnormals != "keep" and k < fmt.scale.emin:
+            continue
         if code is None or (code == 0 and fmt.smallest_divides_as is not None) or Fraction(2) ** k < fmt.min_scale:
             continue
         # Values that the subtraction makes subnormal must be too small to matter.

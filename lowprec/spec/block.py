@@ -242,8 +242,14 @@ class BlockFormat:
             if type(value) is not float:
                 raise TypeError(f"{name} of a block format must be a float, not {value!r}")
             if not 0.0 <= value < float("inf") or (name == "smallest_divides_as" and value == 0.0):
-                least = "0" if name == "min_scale" else "above 0"
-                raise ValueError(f"{name}={value!r} of block format {self.name!r} must be finite and {least} or more")
+                least = "0 or more" if name == "min_scale" else "above 0"
+                raise ValueError(f"{name}={value!r} of block format {self.name!r} must be finite and {least}")
+            odd = value.as_integer_ratio()[0]
+            if (odd // (odd & -odd or 1)).bit_length() > 24:
+                raise ValueError(
+                    f"{name}={value!r} of block format {self.name!r} has more than 24 significant bits; use a number "
+                    f"that binary32 has"
+                )
         if type(self.flush_subnormals) is not bool:
             raise TypeError(f"flush_subnormals of a block format must be True or False, not {self.flush_subnormals!r}")
 

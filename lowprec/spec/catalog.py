@@ -14,6 +14,7 @@ from types import MappingProxyType
 from lowprec.spec.block import DIVIDE, BlockFormat
 from lowprec.spec.families import finite, fixed, fn, fnuz, ieee, p3109, power_of_two
 from lowprec.spec.format import Carrier, Format, Sign
+from lowprec.spec.projection import Projection, Saturation
 
 __all__ = ["BLOCK_FORMATS", "CARRIERS", "FORMATS", "P3109_UP_TO_8"]
 __all__ += ["block_format", "carrier", "format", "is_block", "ml_dtypes_name"]
@@ -85,7 +86,9 @@ MXFP8_E5M2 = _mx("mxfp8_e5m2", E5M2)
 MXFP6_E2M3 = _mx("mxfp6_e2m3", E2M3FN)
 MXFP6_E3M2 = _mx("mxfp6_e3m2", E3M2FN)
 MXFP4 = _mx("mxfp4", E2M1FN)
-MXINT8 = _mx("mxint8", INT8F6)
+MXINT8 = dataclasses.replace(  # -2 stays unused
+    _mx("mxint8", INT8F6), elements=Projection(saturation=Saturation.FINITE, symmetric=True)
+)
 
 NVFP4 = BlockFormat(
     name="nvfp4", element=E2M1FN, scale=UE4M3, size=16, rule=DIVIDE, tensor_scale="divide", source="NVFP4"
@@ -282,7 +285,7 @@ def block_format(name: object) -> BlockFormat:
     if found is None:
         near = difflib.get_close_matches(spelled, [*BLOCK_FORMATS, *_BLOCK_ALIASES], n=3)
         hint = f"did you mean {' or '.join(repr(item) for item in near)}? " if near else ""
-        raise ValueError(f"unknown block format {name!r}; {hint}There are {', '.join(BLOCK_FORMATS)}")
+        raise ValueError(f"unknown block format {name!r}; {hint}`lowprec formats` lists {', '.join(BLOCK_FORMATS)}")
     return found
 
 

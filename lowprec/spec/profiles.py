@@ -77,7 +77,7 @@ class Profile:
         if fmt not in self.blocks:
             names = ", ".join(known.name for known in self.blocks) or "no block formats"
             raise ValueError(f"profile {self.name!r} does not say what {fmt.name!r} is; it has {names}")
-        return self.blocks[fmt]
+        return replace(self.blocks[fmt], name=fmt.name)  # two that differ in name alone are equal
 
     def __str__(self) -> str:
         return self.name

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import importlib.util
 import re
 
 import numpy as np
@@ -185,8 +184,7 @@ def test_scales_in_any_order_of_memory_are_swizzled_by_their_indices():
 @pytest.mark.parametrize("shape", [(200, 10), (128, 4), (1, 1), (256, 12), (131, 3)], ids=str)
 def test_torchao_swizzles_alike(shape):
     """Both ways; its tables have two axes."""
-    if importlib.util.find_spec("torchao") is None:
-        programs._missing("frameworks", "torchao", "pip install torchao")
+    programs.need_package("torchao")
     import torch
     from torchao.prototype.mx_formats.utils import from_blocked, to_blocked
 
