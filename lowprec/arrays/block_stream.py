@@ -270,6 +270,16 @@ def _shared(part: Callable[[_Layout, slice, slice], int], layout: _Layout, size:
 # -- decoding ----------------------------------------------------------------------------------------
 
 
+@functools.lru_cache(maxsize=1024)
+def _way_back(fmt: BlockFormat, tensor: Fraction, scaled: bool) -> tuple[Callable[..., int], Words, Words] | None:
+    """The kernel that decodes blocks to float32, and what it reads; None where the general one does."""
+    products = lower_products(fmt, tensor, scaled)
+    if products is None:
+        return None
+    shape = shapes(products.plan)[0] if specialized(products.plan) else ()
+    return block_values.decoder(shape, scaled), products.plan, products.factors
+
+
 def decode_blocks(
     codes: Array,
     scales: Array,
@@ -285,17 +295,14 @@ def decode_blocks(
     flat_codes, flat_scales = np.ascontiguousarray(codes).reshape(-1), np.ascontiguousarray(scales).reshape(-1)
     layout = _layout(codes.shape, axes, fmt.sizes) if carrier == catalog.BINARY32 else None
     scale = Fraction(1) if tensor is None else exact_single(tensor)
-    way = None if layout is None else lower_products(fmt, scale, tensor is not None)
+    way = None if layout is None else _way_back(fmt, scale, tensor is not None)
     if layout is None or way is None:
         _decode_generally(flat_codes, flat_scales, codes.shape, fmt, axes, tensor, result, carrier, None)
         return
-    plan, out, marks = way.plan, result.reshape(-1).view(np.uint32), np.zeros(flat_scales.size, np.uint8)
-    if out.nbytes >= PAST_FROM and _aligned(out, layout):
-        plan = past_caches(plan)
-    run = block_values.decoder(shapes(plan)[0] if specialized(plan) else ())
+    out, marks, (run, plan, factors) = result.reshape(-1).view(np.uint32), np.zeros(flat_scales.size, np.uint8), way
 
     def part(part: _Layout, elements: slice, blocks: slice) -> int:
-        return run(flat_codes[elements], out[elements], flat_scales[blocks], marks[blocks], part, plan, way.factors)
+        return run(flat_codes[elements], out[elements], flat_scales[blocks], marks[blocks], part, plan, factors)
 
     undone = _shared(part, layout, out.size)
     if undone:

@@ -30,6 +30,7 @@ from lowprec.kernels.lanes import (
     Lanes,
     choose,
     equal,
+    fetch,
     fill,
     fill_wide,
     first_lane,
@@ -325,12 +326,14 @@ def encoder(source_shape: Shape, target_shape: Shape, powers: bool) -> Kernel:
         values: Codes, start: int, out: Codes, random: Words, groups: int, wide: int, by: Codes, plan: Words,
         past: bool,
     ) -> None:  # fmt: skip
-        """The codes of a row, each group divided by what it has."""
+        """The codes of a row, each group divided by what it has. Meanwhile memory brings the next tile."""
+        ahead = groups * wide
         source = load_reader(plan, PROBE, source_shape)
         target = load_encoder(plan, PROBE + DECODER, target_shape)
         random_word = fill(0)
         for group in range(groups):
             for i in range(group * wide, group * wide + wide, LANES):
+                fetch(values, start + ahead + i)
                 word = read_values(load(values, start + i), source)
                 if target.limits == DRAWN:
                     random_word = load(random, start + i) << (32 - target.bits)
@@ -341,13 +344,14 @@ def encoder(source_shape: Shape, target_shape: Shape, powers: bool) -> Kernel:
         values: Codes, start: int, stride: int, out: Codes, random: Words, high: int, width: int, by: Codes,
         plan: Words, past: bool,
     ) -> None:  # fmt: skip
-        """The codes of a tile, each column divided by what it has."""
+        """The codes of a tile, each column divided by what it has. Meanwhile memory brings the next tile."""
         source = load_reader(plan, PROBE, source_shape)
         target = load_encoder(plan, PROBE + DECODER, target_shape)
         random_word = fill(0)
         for row in range(high):
             at = start + row * stride
             for c in range(0, width, LANES):
+                fetch(values, at + c + width)
                 word = read_values(load(values, at + c), source)
                 if target.limits == DRAWN:
                     random_word = load(random, at + c) << (32 - target.bits)

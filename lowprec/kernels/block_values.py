@@ -18,9 +18,9 @@ import numpy.typing as npt
 from lowprec.kernels.block_stream import UNDONE, UNSUITED
 from lowprec.kernels.block_stream_params import NEVER, Factors
 from lowprec.kernels.jit import elements, helper, inlined, jit
-from lowprec.kernels.lanes import LANES, Lanes, as_singles, as_words, choose, fill, less, load, settle
-from lowprec.kernels.stream import load_decoder, put, read, rounds_to_nearest
-from lowprec.kernels.stream_params import PAST, PROBE, Decoder, Words
+from lowprec.kernels.lanes import LANES, Lanes, as_singles, as_words, choose, fill, load, not_a_number, store
+from lowprec.kernels.stream import load_decoder, read, rounds_to_nearest
+from lowprec.kernels.stream_params import PROBE, Decoder, Words
 
 __all__ = ["decoder"]
 
@@ -28,22 +28,30 @@ Codes = npt.NDArray[Any]
 Shape = tuple[int, ...]
 Kernel = Callable[..., int]
 
-_MAGNITUDE, _INFINITY, _NAN = 0x7FFFFFFF, 0x7F800000, 0x7FC00000
+_NAN = 0x7FC00000
 _FACTORS = tuple(range(len(Factors._fields)))
 
 
 @inlined
-def times(word: Lanes, scale: Lanes, tensor: np.uint32, f: Decoder) -> Lanes:
-    """Elements times their scale times the tensor's; the first product is exact, or the tensor's scale is 1."""
-    result = as_words(as_singles(word) * as_singles(scale) * as_singles(fill(tensor)))
+def times_scale(word: Lanes, scale: Lanes, tensor: np.uint32, f: Decoder) -> Lanes:
+    """Elements times their scale, where the tensor has none. NaNs are positive."""
+    product = as_words(as_singles(word) * as_singles(scale))
     if f.specials != 0 or f.not_a_zero != 0:
-        result = choose(less(_INFINITY, word & _MAGNITUDE), _NAN, result)
-    return result
+        product = choose(not_a_number(product), _NAN, product)
+    return product
+
+
+@inlined
+def times_scales(word: Lanes, scale: Lanes, tensor: np.uint32, f: Decoder) -> Lanes:
+    """Elements times their scale, which is exact, times the tensor's."""
+    return times_scale(as_words(as_singles(word) * as_singles(scale)), fill(tensor), tensor, f)
 
 
 @functools.cache
-def decoder(source_shape: Shape) -> Kernel:
+def decoder(source_shape: Shape, scaled: bool) -> Kernel:
     """The kernel that multiplies decoded elements by their scales, for plans of this shape, or for all.
+
+    And by that of the tensor, if it has one (`scaled`).
 
     Called as decode(codes, out, scales, marks, layout, plan, factors), with arrays as `encoder` takes
     them and `factors` as `Factors` followed by the scale of each code, a binary32 pattern or NEVER;
@@ -52,7 +60,8 @@ def decoder(source_shape: Shape) -> Kernel:
     Returns how many blocks are marked, or UNSUITED where the processor does not round to nearest in this
     thread, and it would have to.
     """
-    name = "_" + ".".join(map(str, source_shape))
+    name = "_scaled" * scaled + "_" + ".".join(map(str, source_shape))
+    times: Any = times_scales if scaled else times_scale
 
     def find_factors(scales: Codes, first: int, groups: int, step: int, by: Codes, marks: Codes, factors: Words) -> int:
         """The scale of each group as a binary32 pattern, once or for all its columns; how many are marked."""
@@ -72,24 +81,23 @@ def decoder(source_shape: Shape) -> Kernel:
         return marked
 
     def values_of_rows(
-        codes: Codes, start: int, out: Codes, to: int, groups: int, wide: int, by: Codes, plan: Words,
-        tensor: np.uint32, past: bool,
+        codes: Codes, start: int, out: Codes, groups: int, wide: int, by: Codes, plan: Words, tensor: np.uint32,
     ) -> None:  # fmt: skip
         source = load_decoder(plan, PROBE, source_shape)
         for group in range(groups):
             scale = fill(by[group])
             for i in range(group * wide, group * wide + wide, LANES):
-                put(out, to + i, times(read(load(codes, start + i), source), scale, tensor, source), past)
+                store(out, start + i, times(read(load(codes, start + i), source), scale, tensor, source))
 
     def values_of_columns(
-        codes: Codes, start: int, stride: int, out: Codes, to: int, high: int, width: int, by: Codes, plan: Words,
-        tensor: np.uint32, past: bool,
+        codes: Codes, start: int, stride: int, out: Codes, high: int, width: int, by: Codes, plan: Words,
+        tensor: np.uint32,
     ) -> None:  # fmt: skip
         source = load_decoder(plan, PROBE, source_shape)
         for row in range(high):
             for c in range(row * stride, row * stride + width, LANES):
                 word = read(load(codes, start + c), source)
-                put(out, to + c, times(word, load(by, c - row * stride), tensor, source), past)
+                store(out, start + c, times(word, load(by, c - row * stride), tensor, source))
 
     find = helper(find_factors, f"find_factors{name}")
     in_rows, in_columns = helper(values_of_rows, f"value_rows{name}"), helper(values_of_columns, f"value_columns{name}")
@@ -104,8 +112,8 @@ def decoder(source_shape: Shape) -> Kernel:
         down, across = -(-rows // high), -(-columns // wide)
         by = np.empty(tile, np.uint32)
         held, made = np.zeros(high * tile, codes.dtype), np.empty(high * tile, out.dtype)
-        rowwise = high == 1 and wide % LANES == 0
-        step, undone, past = 1 if rowwise else wide, 0, plan[PAST] != 0
+        in_row = high == 1 and wide % LANES == 0
+        step, undone, nothing = 1 if in_row else wide, 0, tile - tile
         for slab in range(outer * down):
             row = (slab // down) * rows + (slab % down) * high
             some = min(high, rows - (slab % down) * high)
@@ -113,23 +121,21 @@ def decoder(source_shape: Shape) -> Kernel:
                 width = min(tile, columns - column)
                 start, first, groups = row * columns + column, slab * across + column // wide, -(-width // wide)
                 undone += find(scales, first, groups, step, by, marks, factors)
-                if width % unit == 0 and rowwise:
-                    in_rows(codes, start, out, start, groups, wide, by, plan, f.tensor, past)
-                elif width % unit == 0:
-                    in_columns(codes, start, columns, out, start, some, width, by, plan, f.tensor, past)
+                whole = width % unit == 0
+                source, target, at, stride = codes, out, start, columns
+                if not whole:
+                    source, target, at, stride = held, made, nothing, -(-width // unit) * unit
+                    for i in range(some):
+                        for j in range(width):
+                            held[i * stride + j] = codes[start + i * columns + j]
+                if in_row:
+                    in_rows(source, at, target, groups, wide, by, plan, f.tensor)
                 else:
-                    whole = -(-width // unit) * unit
+                    in_columns(source, at, stride, target, some, width if whole else stride, by, plan, f.tensor)
+                if not whole:
                     for i in range(some):
                         for j in range(width):
-                            held[i * whole + j] = codes[start + i * columns + j]
-                    if rowwise:
-                        in_rows(held, 0, made, 0, groups, wide, by, plan, f.tensor, False)
-                    else:
-                        in_columns(held, 0, whole, made, 0, some, whole, by, plan, f.tensor, False)
-                    for i in range(some):
-                        for j in range(width):
-                            out[start + i * columns + j] = made[i * whole + j]
-        settle()
+                            out[start + i * columns + j] = made[i * stride + j]
         return undone
 
     return jit(all_values, f"all_values{name}")

@@ -29,6 +29,7 @@ __all__ = [
     "as_words",
     "choose",
     "equal",
+    "fetch",
     "fill",
     "fill_wide",
     "first_lane",
@@ -288,6 +289,22 @@ def _folded(builder: Any, wide: Any) -> Any:
     upper = builder.trunc(builder.lshr(wide, ir.Constant(wide.type, [32] * LANES)), _WORDS.llvm)
     below = builder.icmp_unsigned("!=", builder.trunc(wide, _WORDS.llvm), _WORDS.constant(0))
     return builder.or_(upper, builder.zext(below, _WORDS.llvm))
+
+
+def fetch(array: Codes, start: int) -> None:
+    """Ask for LANES elements from index `start` on, which may lie past the end: they are read soon."""
+
+
+@memory(fetch, None)
+def _fetch(builder: Any, pointer: Any, element: Any) -> None:
+    byte, word = ir.IntType(8).as_pointer(), ir.IntType(32)
+    kind = ir.FunctionType(ir.VoidType(), [byte, word, word, word])
+    name = "llvm.prefetch.p0i8"
+    ask = builder.module.globals.get(name) or ir.Function(builder.module, kind, name)
+    first = builder.bitcast(pointer, byte)
+    for line in range(0, LANES * element.width // 8, 64):
+        place = builder.gep(first, [word(line)])
+        builder.call(ask, [place, word(0), word(3), word(1)])
 
 
 def store(array: Codes, start: int, word: Lanes) -> None:
