@@ -4,7 +4,7 @@
     python -m tests.sweep wide --check     and compare the digests with tests/sweep_digests.json
     python -m tests.sweep wide --write     and write them there
 
-and in the same way `every`.
+and in the same way `every` and `blocks`.
 
 **wide**: for binary16, bfloat16 and tf32, each tie between two neighbouring magnitudes (between the largest and
 the next of the continued grid too) and the float64 on either side of it, of both signs, in the eight modes,
@@ -17,11 +17,17 @@ The digest is the SHA-256 of the oracle's codes as little-endian uint32, ordered
 in the order of the patterns. The oracle finds by bisection where its code changes (codes grow with
 the magnitude); between two such places all patterns must get the same code. NaN becomes the largest
 value in e2m1fn, which has none. The digest is that of the kernel's codes, once they agree.
+
+**blocks**: 10**6 blocks of each of OCP's six formats, made of midpoints of the element's format and
+their binary32 neighbours, at every power of two. The oracle makes the scale of each amax; elements
+are looked up in its steps, for a value over a power of two is a float64. The digest is that of the
+kernel's scales and elements of each 10,000 blocks, one after the other, once they agree.
 """
 
 from __future__ import annotations
 
 import argparse
+import functools
 import hashlib
 import itertools
 import json
@@ -35,14 +41,18 @@ from fractions import Fraction
 import numpy as np
 
 import lowprec as lp
-from lowprec.oracle.convert import project
+from lowprec.oracle import block as oracle_block
+from lowprec.oracle.convert import decode, project
 from lowprec.oracle.exact import from_float, to_float
 from lowprec.spec import catalog
 from lowprec.spec.projection import Projection
 from lowprec.spec.rounding import MODES
+from tests.support import stepped, value_and_tie
 
 WIDE = ("binary16", "bfloat16", "tf32")
 EVERY = ("bfloat16", "e4m3fn", "e5m2", "e2m1fn")
+BLOCKS = ("mxfp8_e4m3", "mxfp8_e5m2", "mxfp6_e2m3", "mxfp6_e3m2", "mxfp4", "mxint8")
+BATCHES, BATCH = 100, 10_000
 DIGESTS = pathlib.Path(__file__).with_name("sweep_digests.json")
 
 
@@ -159,16 +169,80 @@ def every(processes: int) -> tuple[dict[str, dict[str, object]], int]:
     return found, all_differences
 
 
+@functools.cache
+def midpoints(element: lp.Format) -> tuple[np.ndarray, int]:
+    """Values and the ties above them, ascending, below the end of the top binade; and the place where that begins."""
+    points = [point for magnitude in range(element.max_magnitude + 2) for point in value_and_tie(magnitude, element)]
+    points = np.array([point for point in points if point < 2.0 ** (element.emax + 1)])
+    return points, int(np.searchsorted(points, 2.0**element.emax))
+
+
+def midpoint_blocks(fmt: lp.BlockFormat, batch: int, count: int = BATCH) -> np.ndarray:
+    """Blocks of binary32, in rows: each times a power of two, so that amax lies anywhere from 2**-149 on."""
+    points, top = midpoints(fmt.element)
+    shape = (count, *fmt.sizes)
+    choice, change, place = (lp.random_bits(shape, batch, 32, stream=stream).astype(np.int64) for stream in range(3))
+    index = choice % points.size
+    peak = (np.arange(count), place[:, 0] % fmt.sizes[0])
+    index[peak] = top + choice[peak] % (points.size - top)
+    exponents = place[:, 1] % 277 - 149 - fmt.element.emax
+    values = np.ldexp(points[index], exponents[:, None]).astype(np.float32)
+    bits = values.view(np.int32) + (change % 3 - 1).astype(np.int32)
+    bits = np.clip(bits, 0, 0x7F7FFFFF).astype(np.int32)
+    return (bits | (change >> 31 << 31).astype(np.uint32).view(np.int32)).view(np.float32)
+
+
+def block_codes(values: np.ndarray, fmt: lp.BlockFormat) -> tuple[np.ndarray, np.ndarray]:
+    """Scales, powers of two, of blocks in rows, by the oracle from each amax alone; elements by its steps."""
+    amaxes, inverse = np.unique(np.abs(values).max(axis=1), return_inverse=True)
+    scales = np.array([oracle_block.encode([from_float(float(amax))], fmt)[0] for amax in amaxes])[inverse]
+    divisors = np.array([to_float(decode(code, fmt.scale)) for code in range(fmt.scale.max_magnitude + 1)])
+    quotients = values.astype(np.float64) / divisors[scales][:, None]
+    return scales, stepped(quotients, fmt.element, fmt.elements)
+
+
+def batch_of_blocks(task: tuple[str, int]) -> tuple[bytes, int]:
+    """The kernel's codes of a batch, and how many blocks of it differ."""
+    name, batch = task
+    fmt = catalog.block_format(name)
+    values = midpoint_blocks(fmt, batch)
+    scales, codes = block_codes(values, fmt)
+    got = lp.encode(values, fmt)
+    differ = (got.scales[:, 0] != scales) | (got.codes != codes).any(axis=1)
+    return got.scales.tobytes() + got.codes.tobytes(), int(np.count_nonzero(differ))
+
+
+def blocks(processes: int) -> tuple[dict[str, dict[str, object]], int]:
+    """As `wide`; the inputs are blocks."""
+    found: dict[str, dict[str, object]] = {}
+    all_differences = 0
+    with multiprocessing.get_context("spawn").Pool(processes) as pool:
+        for name in BLOCKS:
+            started = time.monotonic()
+            digest, differences = hashlib.sha256(), 0
+            for codes, differ in pool.imap(batch_of_blocks, [(name, batch) for batch in range(BATCHES)]):
+                digest.update(codes)
+                differences += differ
+            found[name] = {"inputs": BATCHES * BATCH, "sha256": digest.hexdigest()}
+            all_differences += differences
+            print(
+                f"{name}: {BATCHES * BATCH:,} blocks, {differences:,} differences, sha256 {digest.hexdigest()}, "
+                f"{time.monotonic() - started:.0f} s",
+                flush=True,
+            )
+    return found, all_differences
+
+
 def main() -> int:
     """Exit status 0 where all agrees, 1 where something differs."""
     parser = argparse.ArgumentParser(prog="python -m tests.sweep", description="What is too long for the test suite.")
-    parser.add_argument("what", choices=["wide", "every"])
+    parser.add_argument("what", choices=["wide", "every", "blocks"])
     parser.add_argument("--processes", type=int, default=2)
     action = parser.add_mutually_exclusive_group()
     action.add_argument("--write", action="store_true", help=f"write the digests to {DIGESTS.name}")
     action.add_argument("--check", action="store_true", help=f"compare the digests with {DIGESTS.name}")
     arguments = parser.parse_args()
-    found, differences = {"wide": wide, "every": every}[arguments.what](arguments.processes)
+    found, differences = {"wide": wide, "every": every, "blocks": blocks}[arguments.what](arguments.processes)
     failed = differences > 0
     if arguments.write and not failed:
         committed = {**json.loads(DIGESTS.read_text()), arguments.what: found}

@@ -51,6 +51,11 @@ def grid_of(shape: tuple[int, ...], axes: tuple[int, ...], sizes: tuple[int, ...
     return tuple(grid)
 
 
+def _flat(codes: Array) -> Array:
+    """Elements one after the other, at their natural addresses: the array's own, if it is so."""
+    return np.require(codes, codes.dtype.newbyteorder("="), ["C", "A"]).reshape(-1)
+
+
 # -- the scale of a tensor ---------------------------------------------------------------------------
 
 
@@ -117,7 +122,7 @@ def _amax(operand: Operand) -> Fraction:
     if fmt.sign is Sign.TWOS_COMPLEMENT:
         largest = max(int(operand.array.max()), -int(operand.array.min()))
     elif mask < 1 << 31:
-        flat = np.ascontiguousarray(codes, codes.dtype.newbyteorder("=")).reshape(-1)
+        flat = _flat(codes)
         limits = np.uint32(mask), np.uint32(fmt.max_magnitude)
         largest = share(lambda i, j: lanes.largest_magnitude(flat[i:j], *limits), flat.size)
     else:
@@ -149,7 +154,7 @@ def encode_blocks(
         _encode_generally(operand, fmt, axes, tensor, codes, scales, random, scale_random, None)
         return
     marks = np.zeros(scales.size, np.uint8)
-    values = np.ascontiguousarray(operand.codes, operand.codes.dtype.newbyteorder("=")).reshape(-1)
+    values = _flat(operand.codes)
     if _encode_in_lanes(way, values, layout, tensor, codes, scales, marks, random):
         _encode_generally(operand, fmt, axes, tensor, codes, scales, random, scale_random, np.flatnonzero(marks))
 
@@ -292,7 +297,7 @@ def decode_blocks(
     """Write the values of blocks to a contiguous array of a type with this format."""
     if not codes.size:
         return
-    flat_codes, flat_scales = np.ascontiguousarray(codes).reshape(-1), np.ascontiguousarray(scales).reshape(-1)
+    flat_codes, flat_scales = _flat(codes), _flat(scales)
     layout = _layout(codes.shape, axes, fmt.sizes) if carrier == catalog.BINARY32 else None
     scale = Fraction(1) if tensor is None else exact_single(tensor)
     way = None if layout is None else _way_back(fmt, scale, tensor is not None)
@@ -347,7 +352,7 @@ def _encode_generally(
     blocks: Places | None,
 ) -> None:
     """Blocks, all or those of these numbers, by the kernel that knows every format and policy."""
-    given = np.ascontiguousarray(operand.codes, operand.codes.dtype.newbyteorder("=")).reshape(-1)
+    given = _flat(operand.codes)
     flat, flat_scales = codes.reshape(-1), scales.reshape(-1)
     source = lower_source(operand.fmt, fmt.elements.subnormals in ("flush_operands", "flush_both"))
     element_words, scale_words = lower_target(fmt.element, fmt.elements), lower_target(fmt.scale, fmt.scales)

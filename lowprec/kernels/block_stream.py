@@ -107,12 +107,6 @@ def shifted_in_columns(a: Lanes, by: Codes, column: int, f: Encoder) -> Lanes:
 
 
 @inlined
-def divided_in_row(a: Lanes, by: Codes, group: int, f: Encoder) -> Lanes:
-    """All by the number that a group has."""
-    return divided(a, fill_wide(by[group]))
-
-
-@inlined
 def divided_in_columns(a: Lanes, by: Codes, column: int, f: Encoder) -> Lanes:
     """Each by the number that its column has."""
     return divided(a, load_wide(by, column))
@@ -286,7 +280,6 @@ def encoder(source_shape: Shape, target_shape: Shape, powers: bool) -> Kernel:
     load_reader: Any = load_decoder if known else load_nothing
     read_values: Any = read if known else left_out
     find_scales: Any = scales_of_powers if powers else scales_of_numbers
-    in_row: Any = shifted_in_row if powers else divided_in_row
     in_columns: Any = shifted_in_columns if powers else divided_in_columns
     name = f"_{'powers' if powers else 'numbers'}" + "".join(
         "_" + ".".join(map(str, shape)) for shape in (source_shape, target_shape)
@@ -337,7 +330,7 @@ def encoder(source_shape: Shape, target_shape: Shape, powers: bool) -> Kernel:
                 word = read_values(load(values, start + i), source)
                 if target.limits == DRAWN:
                     random_word = load(random, start + i) << (32 - target.bits)
-                a = in_row(word & _MAGNITUDE, by, group, target)
+                a = shifted_in_row(word & _MAGNITUDE, by, group, target)
                 put(out, start + i, project_magnitude(word, a, random_word, target), past)
 
     def encode_columns(
@@ -361,26 +354,42 @@ def encoder(source_shape: Shape, target_shape: Shape, powers: bool) -> Kernel:
     find_rows, find_columns = helper(find_in_rows, f"find_rows{name}"), helper(find_in_columns, f"find_columns{name}")
     code_rows, code_columns = helper(encode_rows, f"code_rows{name}"), helper(encode_columns, f"code_columns{name}")
 
-    def one_tile(
+    def tile_in_columns(
         values: Codes, start: int, stride: int, out: Codes, random: Words, high: int, wide: int, width: int,
         groups: int, scales: Codes, marks: Codes, first: int, plan: Words, setup: Words, tables: Codes,
         general: tuple[Params, ...], big: Codes, by: Codes, past: bool,
     ) -> int:  # fmt: skip
         """A tile of whole blocks; only `groups` of them have scales. How many are left undone."""
-        if high == 1 and wide % LANES == 0:
-            find_rows(values, start, groups, wide, big, plan)
-            found = find_scales(big, by, groups, 1, scales, marks, first, setup, tables, general)
-            code_rows(values, start, out, random, groups, wide, by, plan, past)
-        else:
-            find_columns(values, start, stride, high, width, big, plan)
-            largest_of_groups(big, width, wide)
-            found = find_scales(big, by, groups, wide, scales, marks, first, setup, tables, general)
-            code_columns(values, start, stride, out, random, high, width, by, plan, past)
+        find_columns(values, start, stride, high, width, big, plan)
+        largest_of_groups(big, width, wide)
+        found = find_scales(big, by, groups, wide, scales, marks, first, setup, tables, general)
+        code_columns(values, start, stride, out, random, high, width, by, plan, past)
         if found > 0:
             found -= blank(out, start, stride, high, wide, marks, first, groups)
         return found
 
-    tile_of = helper(one_tile, f"tile{name}")
+    columns_of = helper(tile_in_columns, f"tile_in_columns{name}")
+
+    def tile_in_rows(
+        values: Codes, start: int, stride: int, out: Codes, random: Words, high: int, wide: int, width: int,
+        groups: int, scales: Codes, marks: Codes, first: int, plan: Words, setup: Words, tables: Codes,
+        general: tuple[Params, ...], big: Codes, by: Codes, past: bool,
+    ) -> int:  # fmt: skip
+        """The same, along rows where a block is a number of whole vectors."""
+        if high > 1 or wide % LANES != 0:
+            return columns_of(
+                values, start, stride, out, random, high, wide, width, groups, scales, marks, first, plan, setup,
+                tables, general, big, by, past,
+            )  # fmt: skip
+        find_rows(values, start, groups, wide, big, plan)
+        found = find_scales(big, by, groups, 1, scales, marks, first, setup, tables, general)
+        code_rows(values, start, out, random, groups, wide, by, plan, past)
+        if found > 0:
+            found -= blank(out, start, stride, high, wide, marks, first, groups)
+        return found
+
+    # Elsewhere one way through a tile is enough: it is not the fastest, but compiled in half the time.
+    tile_of = helper(tile_in_rows, f"tile_in_rows{name}") if target_shape and powers else columns_of
 
     def all_blocks(
         values: Codes, out: Codes, scales: Codes, marks: Codes, layout: tuple[int, ...], plan: Words, setup: Words,

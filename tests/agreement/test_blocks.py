@@ -1,0 +1,645 @@
+"""Blocks against the oracle: scales where a rule changes its mind, elements at their midpoints, every policy.
+
+The oracle makes one block after the other. An element's code depends on its value and the scale, so
+it is asked once for each value of a block; where random integers count too, for each element.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+import itertools
+import math
+from fractions import Fraction
+
+import ml_dtypes
+import numpy as np
+import pytest
+
+import lowprec as lp
+from lowprec.oracle import block as oracle
+from lowprec.oracle.exact import from_float, to_float
+from lowprec.spec import catalog
+from lowprec.spec.block import RULES, BlockFormat, ScaleRule, rule
+from lowprec.spec.profiles import PROFILES
+from lowprec.spec.projection import Projection
+from lowprec.spec.rounding import MODES
+from tests import sweep
+from tests.support import UP_TO_8, assert_same_codes, value_and_tie
+
+CATALOG = tuple(dict.fromkeys(catalog.BLOCK_FORMATS.values()))
+MX = tuple(catalog.block_format(name) for name in sweep.BLOCKS)
+THIRDS = rule("nearest(4/3)")
+
+
+# -- the oracle on arrays ---------------------------------------------------------------------------
+
+
+def exact(value):
+    """A number of any type as the oracle takes it."""
+    return Fraction(int(value)) if value.dtype.kind in "iu" else from_float(float(value))
+
+
+def numbers(values: np.ndarray) -> list:
+    """An array's, each once."""
+    return [exact(value) for value in np.unique(values.reshape(-1).view(f"u{values.itemsize}")).view(values.dtype)]
+
+
+def made(values, fmt, axes=None, tensor=None, random=None, scale_random=None):
+    """Codes and scales of an array, by the oracle."""
+    values = values.astype(values.dtype.newbyteorder("="))
+    axes = tuple(range(-len(fmt.sizes), 0)) if axes is None else axes
+    sizes = dict(zip([axis % values.ndim for axis in axes], fmt.sizes, strict=True))
+    sizes = [sizes.get(axis, 1) for axis in range(values.ndim)]
+    tensor = oracle.tensor_scale(numbers(values), fmt) if tensor is None else tensor
+    grid = tuple(-(-length // size) for length, size in zip(values.shape, sizes, strict=True))
+    codes, scales = np.empty(values.shape, np.int64), np.empty(grid, np.int64)
+    for place in np.ndindex(grid):
+        box = tuple(slice(i * size, (i + 1) * size) for i, size in zip(place, sizes, strict=True))
+        part = values[box]
+        options = {"scale_random": None if scale_random is None else int(scale_random[place])}
+        if random is not None:
+            options["random"] = random[box].reshape(-1).tolist()
+        scales[place], codes[box] = one_block(part, fmt, tensor, options)
+    return codes, scales
+
+
+def one_block(part, fmt, tensor, options):
+    flat = part.reshape(-1)
+    inverse = np.arange(flat.size)
+    if "random" not in options:
+        bits, inverse = np.unique(np.ascontiguousarray(flat).view(f"u{flat.itemsize}"), return_inverse=True)
+        flat = bits.view(flat.dtype)
+    if flat.dtype.kind in "fV":
+        tiny = np.abs(flat.astype(np.float64)) < float(ml_dtypes.finfo(flat.dtype).smallest_normal)
+        options = options | {"subnormal_operands": tiny.tolist()}
+    scale, codes = oracle.encode([exact(value) for value in flat], fmt, tensor, **options)
+    return scale, np.array(codes)[inverse].reshape(part.shape)
+
+
+def agrees(values, fmt, axes=None, tensor=None, random=None, rng=None, wanted=None):
+    """The verb gives the oracle's scales, elements and scale of the tensor, or those `wanted`."""
+    options, scale_random = {"random": random, "rng": rng}, None
+    if tensor is None:
+        tensor = oracle.tensor_scale(numbers(values), fmt)
+    elif fmt.tensor_scale != "none":
+        options["tensor_scale"] = to_float(tensor.value)
+    if axes is not None:
+        options["axis"] = axes if len(axes) > 1 else axes[0]
+    got = lp.encode(values, fmt, **options)
+    if rng is not None and fmt.elements.rounding.bits:
+        random = lp.random_bits(values.shape, rng, fmt.elements.rounding.bits)
+    if rng is not None and fmt.scales.rounding.bits:
+        scale_random = lp.random_bits(got.scales.shape, rng, fmt.scales.rounding.bits, stream=1)
+    codes, scales = wanted or made(values, fmt, axes, tensor, random, scale_random)
+    what = f"{fmt!r}, tensor scale {tensor.value}"
+    if fmt.tensor_scale != "none":
+        assert Fraction(float(got.tensor_scale)) == tensor.value, what
+    assert got.scales.shape == scales.shape, what
+    for place in np.argwhere(got.scales != scales)[:1].tolist():
+        wanted, given = int(scales[tuple(place)]), int(got.scales[tuple(place)])
+        raise AssertionError(f"the scale of block {place} is {given}, not {wanted}, in {what}")
+    try:
+        assert_same_codes(got.codes, codes, fmt.element, values.reshape(-1), fmt.elements)
+    except AssertionError as wrong:
+        raise AssertionError(f"{wrong}\n    in {what}") from None
+    return got
+
+
+def given(scale: float) -> oracle.TensorScale:
+    """A scale of the tensor that the caller gives."""
+    return oracle.TensorScale.given(Fraction(float(np.float32(scale))))
+
+
+# -- inputs -----------------------------------------------------------------------------------------
+
+
+def two_to(exponent: int) -> Fraction:
+    return Fraction(2) ** exponent
+
+
+def limits(fmt: BlockFormat, tensor: Fraction = Fraction(1)) -> list[Fraction]:
+    """The amaxes at which the scale changes, in some binades: from real numbers, sqrt(2) by its first 60 bits."""
+    largest = Fraction(fmt.element.max_finite)
+    binade = two_to(fmt.element.emax)
+    divisor = {"binade": binade, "maximum": largest, "one": Fraction(1)}[fmt.rule.divisor] * tensor
+    if fmt.rule.powers == "none":
+        magnitudes = [0, 1, 2, 3, 5, 6, fmt.scale.max_magnitude - 1, fmt.scale.max_magnitude]
+        middle = fmt.scale.max_magnitude // 2
+        magnitudes += range(middle, min(middle + 8, fmt.scale.max_magnitude))
+        pairs = [value_and_tie(magnitude, fmt.scale) for magnitude in magnitudes]
+        return [Fraction(point) * divisor for pair in pairs for point in pair]
+    if fmt.rule.powers == "even":
+        divisor = Fraction(1)
+    within = {
+        "down": Fraction(1),
+        "up": Fraction(1),
+        "even": 2 - two_to(-fmt.element.precision),
+        "nearest": fmt.rule.threshold or Fraction(math.isqrt(2 << 120), 1 << 60),
+    }[fmt.rule.powers]
+    return [within * divisor * two_to(exponent) for exponent in (-140, -127, -126, -3, -2, -1, 0, 1, 2, 5, 100, 118)]
+
+
+def amaxes(fmt: BlockFormat, dtype: type, tensor: Fraction = Fraction(1)) -> np.ndarray:
+    """Limits and powers of two with the floats on either side, subnormals, and both ends of what there is."""
+    powers = [two_to(exponent) for exponent in (-149, -140, -127, -126, -125, -10, -1, 0, 1, 2, 7, 8, 9, 15, 120, 127)]
+    ends = [two_to(128) - two_to(104), two_to(-148), 3 * two_to(-149), two_to(-150)]
+    if dtype is np.float64:
+        ends += [two_to(128), two_to(200), two_to(1023), two_to(-160), two_to(-300), two_to(-1074)]
+    points = np.array([nearest(point) for point in (*limits(fmt, tensor), *powers, *ends)])
+    points = points[points < 2.0**128] if dtype is np.float32 else points
+    with np.errstate(over="ignore"):
+        bits = points.astype(dtype)
+    bits = bits.view(np.int32 if dtype is np.float32 else np.int64)
+    bits = np.unique(np.concatenate([bits - 1, bits, bits + 1]))
+    found = bits[bits > 0].view(dtype)
+    return found[np.isfinite(found)]
+
+
+def nearest(value: Fraction) -> float:
+    """As float64, which ends somewhere."""
+    return float(min(value, two_to(1024) - two_to(971)))
+
+
+def rows(tops: np.ndarray, fmt: BlockFormat, length: int = 40) -> np.ndarray:
+    """One row for each amax: a block that begins with it, a ragged tail that does not reach it."""
+    parts = np.array([1, -0.6875, -0.0, 0.3125]) if fmt.sizes[-1] >= length else np.array([1, -0.6875, -0.0])
+    count = math.prod(fmt.sizes[1:]) if len(fmt.sizes) > 1 else 1
+    with np.errstate(under="ignore"):
+        values = (tops[:, None] * parts[np.arange(length) % parts.size]).astype(tops.dtype)
+    if count == 1:
+        return values
+    whole = np.zeros((values.shape[0] * fmt.sizes[0], length), tops.dtype)
+    whole[:: fmt.sizes[0]] = values
+    return whole
+
+
+# -- scales -----------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("how", [*RULES, THIRDS], ids=str)
+@pytest.mark.parametrize("fmt", CATALOG, ids=str)
+def test_scales_agree_at_every_limit_of_every_rule(fmt, how):
+    """Limits of the rule, powers of two, overflow and underflow of the scale, each with its two neighbours."""
+    fmt = dataclasses.replace(fmt, rule=how)
+    # Blocks of 128 x 128 are as others are, and long.
+    smaller = dataclasses.replace(fmt, size=(2, 16)) if len(fmt.sizes) > 1 else fmt
+    for dtype in (np.float32, np.float64):
+        if fmt.tensor_scale == "none":
+            agrees(rows(amaxes(fmt, dtype), smaller), smaller)
+            continue
+        for scale in (1.0, 0.7, 2.0**-130, 3 * 2.0**-149, 3e38):
+            tensor = given(scale)
+            agrees(rows(amaxes(fmt, dtype, tensor.value), smaller), smaller, tensor=tensor)
+
+
+SCALE_PROJECTIONS = [
+    *(Projection(rounding=mode, saturation="finite") for mode in MODES),
+    *(Projection(saturation=saturation) for saturation in ("none", "propagate")),
+    Projection(subnormals="flush_results", saturation="finite"),
+    Projection(overflow_test="before"),
+    Projection(zero="smallest", rounding="away_from_zero"),
+]
+
+
+@pytest.mark.parametrize("scale", ["e8m0fnu", "ue4m3", "binary6p3uf", "e5m2", "binary32"])
+def test_scales_are_projected_in_every_mode(scale):
+    """Powers of two and others, around the limits; a format with infinities is one of them."""
+    for how, projection in itertools.product(("rceil", "divide"), SCALE_PROJECTIONS):
+        known = dataclasses.replace(catalog.MXFP8_E4M3, scale=catalog.format(scale), rule=how, scales=projection)
+        inside = [two_to(exponent) for exponent in range(-9, 3)]
+        tops = np.array([*map(float, limits(known)[:24]), *(448 * float(power) for power in inside), 1e38])
+        agrees(rows(tops[tops < 2.0**127].astype(np.float32), known), known)
+
+
+@pytest.mark.parametrize("fmt", [MX[0], MX[4], MX[5], catalog.NVFP4, catalog.FP8_BLOCK_1X128], ids=str)
+def test_the_scale_of_a_tensor_follows_from_its_largest_finite_value(fmt):
+    """Whatever lies beside it; the amax itself at rounding limits of the scale, in every arithmetic."""
+    most = Fraction(fmt.element.max_finite) * Fraction(fmt.scale.max_finite)
+    ties = [(1 + Fraction(n, 2) / (1 << 23)) * most * two_to(k) for n in (1, 3) for k in (-100, 0, 90)]
+    tops = [nearest(tie) for tie in ties if tie < two_to(1000)] + [1.0, 3e38, 1e-37, 2.0**-149, 2.0**-1074]
+    for kind, arithmetic in itertools.product(
+        ("divide", "reciprocal"), ("exact", "product", "reciprocal", "reciprocals")
+    ):
+        other = dataclasses.replace(fmt, size=16, tensor_scale=kind, arithmetic=arithmetic, infinity="largest")
+        for top in tops:
+            for value in (np.nextafter(top, 1e-300), top, np.nextafter(top, np.inf)):
+                values = value * np.array([[0.5, -1, 0.01, -np.inf, 0.3, 0.0], [0.2, 0.4, 0.001, 0.7, -0.0, 1e-5]])
+                agrees(values, other)
+                with np.errstate(over="ignore"):
+                    agrees(values.astype(np.float32), other)
+
+
+# -- elements ---------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("fmt", MX, ids=str)
+def test_elements_agree_on_the_first_blocks_of_midpoints(fmt):
+    """10,000 blocks of those that tests/sweep.py goes through; the first 50 by the oracle as a whole."""
+    _, differences = sweep.batch_of_blocks((fmt.name, 0))
+    assert differences == 0
+    values = sweep.midpoint_blocks(fmt, 0, 50)
+    codes, scales = made(values, fmt)
+    expected_scales, expected = sweep.block_codes(values, fmt)
+    assert (scales[:, 0] == expected_scales).all()
+    assert_same_codes(expected, codes, fmt.element, values.reshape(-1), fmt.elements)
+    assert_same_codes(lp.encode(values, fmt).codes, codes, fmt.element, values.reshape(-1), fmt.elements)
+
+
+@pytest.mark.parametrize("mode", MODES, ids=str)
+@pytest.mark.parametrize("fmt", MX, ids=str)
+def test_elements_are_rounded_in_every_mode(fmt, mode):
+    """300 blocks of midpoints, under two rules; scales keep their own mode."""
+    for how in ("floor", "rceil"):
+        values = sweep.midpoint_blocks(fmt, 1, 300)
+        wanted = dataclasses.replace(fmt, rule=how, elements=dataclasses.replace(fmt.elements, rounding=mode))
+        scales, codes = sweep.block_codes(values, wanted)
+        for dtype in (np.float32, np.float64):
+            got = lp.encode(values.astype(dtype), fmt, rule=how, rounding=mode)
+            assert (got.scales[:, 0] == scales).all()
+            assert_same_codes(got.codes, codes, fmt.element, values.reshape(-1), wanted.elements)
+
+
+@pytest.mark.parametrize("name", ["nvfp4", "nvfp4_2d", "fp8_block_1x128"])
+def test_elements_over_scales_that_are_no_powers_of_two_are_rounded_once(name):
+    """Values that are ties of elements times rounded scales, and the floats next to them."""
+    fmt = dataclasses.replace(catalog.block_format(name), size=16)
+    words = lp.random_bits((3, 70, 32), 5, 32).astype(np.int64)
+    ties = np.array([value_and_tie(magnitude, fmt.element)[1] for magnitude in range(fmt.element.max_magnitude)])
+    for dtype, scale in itertools.product((np.float32, np.float64), (1.0, 0.3, 1e-30)):
+        tensor = given(scale) if fmt.tensor_scale != "none" else oracle.ONE
+        tops = (1 + words[0, :, 0] % 1000 / 1000).astype(dtype) * dtype(fmt.element.max_finite * float(tensor.value))
+        scales = made(tops[:, None], fmt, tensor=tensor)[1][:, 0]
+        by = lp.decode(scales, fmt.scale, dtype="float64") * float(tensor.value)
+        values = (ties[words[1] % ties.size] * by[:, None]).astype(dtype)
+        bits = values.view(f"i{values.itemsize}") + (words[2] % 3 - 1).astype(f"i{values.itemsize}")
+        values = bits.view(dtype) * np.where(words[0] & 1, -1, 1).astype(dtype)
+        values[:, 0] = values[:, 16] = tops
+        agrees(values, fmt, tensor=tensor)
+
+
+# -- zeros, NaNs, infinities, tails -----------------------------------------------------------------
+
+INF, NAN = math.inf, math.nan
+SPECIAL_BLOCKS = [
+    [0.0],
+    [-0.0],
+    [0.0, -0.0, 0.0],
+    [0.0, 0.0, -3.0, -0.0],
+    [NAN],
+    [-NAN, 1.0, -1.0, 0.0, -0.0],
+    [INF],
+    [-INF, 1.0, -1.0, 0.0, -0.0, 1e-30],
+    [INF, NAN, -1.0, -NAN, -INF, -0.0],
+    [NAN, 0.0, -0.0],
+    [INF, 0.0, -0.0],
+    [2.0**-149, -(2.0**-149), 0.0, -0.0],
+    [2.0**-126, -(2.0**-127), 2.0**-149],
+    [2.0**-126 - 2.0**-149, -(2.0**-130)],
+    [2.0**-127, -(2.0**-126) * 0.75],
+    [3.4028234663852886e38, -1.0, -1e38],
+    [1.7 * 2.0**120, 2.0**119],
+    [1e-30, -1e-30, 1e-38],
+    [-1.0, 2.0, -3.0, 4.0, -6.0, 7.0, -448.0],
+]
+
+
+def special_rows(length: int, period: int) -> np.ndarray:
+    """A block each, twice: at the beginning of a row and, where there is room, at the end."""
+    values = np.zeros((len(SPECIAL_BLOCKS), length))
+    for row, block in zip(values, SPECIAL_BLOCKS, strict=True):
+        row[: min(len(block), length)] = block[:length]
+        start = (length - 1) // period * period
+        row[start:][: len(block)] = block[: length - start]
+    return values
+
+
+@pytest.mark.parametrize("length", [1, 3, 16, 32, 33, 64, 100])
+@pytest.mark.parametrize("fmt", [item for item in CATALOG if len(item.sizes) == 1], ids=str)
+def test_zeros_specials_and_tails_agree_in_rows_of_any_length(fmt, length):
+    """The tail is a block of its own. Where elements have no NaN, the format says what becomes of one."""
+    values = special_rows(length, fmt.size)
+    if not fmt.scale.has_nan:
+        values = values[np.isfinite(values).all(axis=1)]
+    for dtype in (np.float32, np.float64):
+        agrees(np.tile(values, (4, 1)).astype(dtype), fmt)
+
+
+POLICIES = {
+    "zero": ("smallest", "one", "rule"),
+    "nan": ("block", "scale", "all", "elements"),
+    "infinity": ("block", "power", "largest", "elements"),
+    "flush_subnormals": (False, True),
+}
+
+
+@pytest.mark.parametrize(
+    ("name", "arithmetic"),
+    [
+        *((name, "exact") for name in ("mxfp8_e4m3", "mxfp8_e5m2", "mxint8", "nvfp4", "fp8_block_1x128")),
+        ("mxfp8_e4m3", "product"),
+        ("nvfp4", "reciprocal"),
+        ("mxfp4", "reciprocals"),
+    ],
+)
+def test_every_combination_of_policies_agrees(name, arithmetic):
+    """96 of them, on zeros, NaNs, infinities, subnormals; NaNs of elements without one become the largest."""
+    fmt = catalog.block_format(name)
+    projection = Projection(saturation="finite", nan="max")
+    values = special_rows(8, 16)[:-3].astype(np.float32)
+    for policies in itertools.product(*POLICIES.values()):
+        chosen = dict(zip(POLICIES, policies, strict=True))
+        other = dataclasses.replace(fmt, size=16, elements=projection, arithmetic=arithmetic, **chosen)
+        agrees(values, other)
+
+
+@pytest.mark.parametrize("smallest", [None, 1.0, 2.0**-126])
+@pytest.mark.parametrize("least", [0.0, 2.0**-9, 2.0**-6, 0.375])
+@pytest.mark.parametrize("name", ["mxfp4", "nvfp4"])
+def test_clamps_of_small_scales_agree(name, least, smallest):
+    """Quotients around the clamp, blocks of zeros too."""
+    for zero in POLICIES["zero"]:
+        fmt = dataclasses.replace(
+            catalog.block_format(name), size=16, min_scale=least, smallest_divides_as=smallest, zero=zero
+        )
+        for divisor in (4, 6):
+            tops = np.float32([0.3, 2.0**-6, 2.0**-9, 2.0**-10, 2.0**-127, 2.0**-126]) * np.float32(divisor)
+            tops = np.concatenate([np.nextafter(tops, np.float32(0)), tops, np.nextafter(tops, np.float32(1)), [0]])
+            agrees(rows(tops.astype(np.float32), fmt), fmt, tensor=oracle.ONE)
+
+
+def test_what_has_no_code_is_refused_with_its_place():
+    """A NaN where elements alone decide and have none; negative values never are."""
+    fmt = dataclasses.replace(catalog.MXFP4, nan="elements")
+    values = np.ones((3, 70), np.float32)
+    values[1, 65] = np.nan
+    message = r"cannot encode the value nan at index \(1, 65\) as an element of 'mxfp4': 'e2m1fn' has no code for it"
+    with pytest.raises(ValueError, match=message):
+        lp.encode(values, fmt)
+    message = r"cannot encode NaN or infinite values in blocks of 'msfp12', whose scales \('e8m0fu'\) have no NaN code"
+    with pytest.raises(ValueError, match=message):
+        lp.encode(values, "msfp12")
+
+
+# -- profiles ---------------------------------------------------------------------------------------
+
+
+PROFILE_BLOCKS = [(profile, known) for profile in PROFILES.values() for known in profile.blocks]
+
+
+@pytest.mark.parametrize(("profile", "known"), PROFILE_BLOCKS, ids=str)
+def test_the_blocks_of_every_profile_agree(profile, known):
+    """Limits of their rules with the floats next to them, and whatever a format can say of specials."""
+    fmt = profile.block(known)
+    smaller = dataclasses.replace(fmt, size=(2, 16)) if len(fmt.sizes) > 1 else fmt
+    specials = special_rows(fmt.sizes[-1] + 5, fmt.sizes[-1])[:, : min(fmt.sizes[-1] + 5, 40)]
+    if not fmt.scale.has_nan or (fmt.nan == "elements" and not fmt.element.has_nan):
+        specials = specials[~np.isnan(specials).any(axis=1)]
+    if not fmt.scale.has_nan and fmt.infinity == "block":
+        specials = specials[np.isfinite(specials).all(axis=1)]
+    for scale in (1.0, 0.3, 1e-40) if fmt.tensor_scale != "none" else (1.0,):
+        tensor = given(scale)
+        for dtype in (np.float32, np.float64):
+            for values in (rows(amaxes(fmt, dtype, tensor.value)[::2], smaller), specials.astype(dtype)):
+                agrees(values, smaller, tensor=tensor)
+    agrees(specials.astype(np.float32), smaller)
+    if smaller is fmt and known.name in lp.block_formats:
+        values = rows(amaxes(fmt, np.float32)[::7], fmt)
+        mine, named = lp.encode(values, fmt), lp.encode(values, known.name, profile=profile.name)
+        assert (mine.codes == named.codes).all()
+        assert (mine.scales == named.scales).all()
+        assert named.format == fmt
+
+
+# -- stochastic rounding ----------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("fmt", [*MX, catalog.NVFP4], ids=str)
+def test_stochastic_elements_agree(fmt):
+    """Random integers that are given, and those of a key; tails that fill no block."""
+    values = sweep.midpoint_blocks(dataclasses.replace(fmt, size=50), 2, 12) * np.float32(1.1)
+    for mode in (lp.stochastic(1), lp.stochastic(8), lp.stochastic(32, "B"), lp.stochastic(16, "C")):
+        wanted = dataclasses.replace(fmt, elements=dataclasses.replace(fmt.elements, rounding=mode))
+        for array in (values, values.astype(np.float64)):
+            agrees(array, wanted, random=lp.random_bits(array.shape, 11, mode.bits))
+        got = agrees(values, wanted, rng=12)
+        short = lp.encode(values, fmt, rounding=mode, rng=12)
+        assert (got.codes == short.codes).all()
+        assert (got.scales == short.scales).all()
+
+
+@pytest.mark.parametrize("name", ["mxfp8_e4m3", "nvfp4", "fp8_block_1x128"])
+def test_stochastic_scales_agree_with_the_second_stream(name):
+    """Scales alone, and both; along the first axis too."""
+    known = catalog.block_format(name)
+    values = (np.random.default_rng(3).standard_normal((50, 34)) * 5).astype(np.float32)
+    for elements, bits in itertools.product((known.elements, Projection(rounding="stochastic(6)")), (1, 4, 32)):
+        scales = Projection(rounding=lp.stochastic(bits), saturation="finite")
+        fmt = dataclasses.replace(known, size=16, rule="divide", elements=elements, scales=scales)
+        for axes in ((-1,), (0,)):
+            agrees(values, fmt, axes=axes, rng=99)
+
+
+def test_a_generator_is_drawn_from_once():
+    """Its key is then that of both streams."""
+    projection = Projection(rounding="stochastic(8)", saturation="finite")
+    fmt = dataclasses.replace(catalog.MXFP8_E4M3, rule="divide", elements=projection, scales=projection)
+    values = np.random.default_rng(4).standard_normal((64, 40)).astype(np.float32)
+    key = int(np.random.default_rng(5).integers(0, 1 << 64, dtype=np.uint64))
+    got, want = lp.encode(values, fmt, rng=np.random.default_rng(5)), agrees(values, fmt, rng=key)
+    assert (got.codes == want.codes).all()
+    assert (got.scales == want.scales).all()
+
+
+# -- arrays -----------------------------------------------------------------------------------------
+
+VALUES = (np.random.default_rng(6).standard_normal((2, 66, 19)) * 3).astype(np.float32)
+SOME = ("mxfp8_e4m3", "mxfp4", "mxint8", "nvfp4", "nvfp4_2d")
+
+
+@pytest.mark.parametrize("name", SOME)
+def test_blocks_lie_along_any_axis(name):
+    """Of three dimensions; two axes in either order."""
+    fmt = catalog.block_format(name)
+    fmt = dataclasses.replace(fmt, size=(4, 16)) if len(fmt.sizes) > 1 else fmt
+    every = [(0,), (1,), (2,), (-1,), (-2,)] if len(fmt.sizes) == 1 else [(0, 1), (1, 2), (2, 1), (-3, -1), (2, 0)]
+    for axes in every:
+        agrees(VALUES, fmt, axes=axes)
+
+
+@pytest.mark.parametrize("name", SOME)
+@pytest.mark.parametrize(
+    "layout",
+    [
+        np.asfortranarray,
+        lambda x: x.transpose(1, 2, 0).copy().transpose(2, 0, 1),
+        lambda x: np.repeat(x, 2, axis=2)[:, :, ::2],
+        lambda x: x[::-1].copy()[::-1],
+        lambda x: x.astype(x.dtype.newbyteorder()),
+        lambda x: np.frombuffer(b"?" + x.tobytes(), np.uint8)[1:].view(x.dtype).reshape(x.shape),
+    ],
+    ids=["fortran", "permuted", "strided", "reversed", "swapped", "unaligned"],
+)
+def test_the_layout_in_memory_changes_nothing(name, layout):
+    """Along every axis the codes are those of the plain array."""
+    for dtype in (np.float32, np.float64) if name == "mxfp4" else (np.float32,):
+        values = VALUES.astype(dtype)
+        axes = [None] if name == "nvfp4_2d" else [0, 1, 2]
+        for axis in axes:
+            plain, other = lp.encode(values, name, axis=axis), lp.encode(layout(values), name, axis=axis)
+            assert (plain.codes == other.codes).all()
+            assert (plain.scales == other.scales).all()
+
+
+@pytest.mark.parametrize("name", SOME)
+def test_every_type_of_values_agrees(name):
+    """16-bit floats with their subnormals and largest values, and integers that no float holds."""
+    fmt = catalog.block_format(name)
+    fmt = dataclasses.replace(fmt, size=(4, 16)) if len(fmt.sizes) > 1 else fmt
+    words = lp.random_bits((66, 36), 8, 16)
+    for dtype in (np.float16, ml_dtypes.bfloat16):
+        patterns = words.astype(np.uint16).view(dtype)
+        with np.errstate(invalid="ignore"):
+            patterns = np.where(np.isfinite(patterns.astype(np.float32)), patterns, dtype(1))
+        agrees(patterns[:20], fmt)
+        agrees((patterns[:4] * dtype(2.0**-14)).astype(dtype), fmt)
+    for dtype in (np.int8, np.uint8, np.int16, np.int32, np.uint32, np.int64, np.uint64):
+        limit = np.iinfo(dtype)
+        integers = (words.astype(np.int64) << np.arange(36) % 48).astype(dtype)
+        integers[0, :2], integers[40, 3] = (limit.min, limit.max), limit.max - 1
+        agrees(integers[:4], fmt)
+        agrees(integers[40:44] >> dtype(2), fmt)
+
+
+@pytest.mark.parametrize("name", SOME)
+def test_threads_change_nothing(name):
+    """Large enough to be shared among them; stochastic too."""
+    values = np.tile(VALUES[0], (40, 60))
+    before = lp.get_threads()
+    found = []
+    try:
+        for threads in (1, 2, 3):
+            lp.set_threads(threads)
+            found.append((lp.encode(values, name), lp.encode(values, name, rounding="stochastic(8)", rng=5)))
+    finally:
+        lp.set_threads(before)
+    for plain, stochastic in found[1:]:
+        for one, other in ((found[0][0], plain), (found[0][1], stochastic)):
+            assert (one.codes == other.codes).all()
+            assert (one.scales == other.scales).all()
+    rows = slice(0, 16)
+    if len(lp.block_formats[name].sizes) == 1 and lp.block_formats[name].tensor_scale == "none":
+        small = agrees(values[rows, :96], lp.block_formats[name])
+        assert (small.codes == found[0][0].codes[rows, :96]).all()
+
+
+@pytest.mark.parametrize("shape", [(0,), (0, 40), (3, 0), (2, 0, 33)])
+def test_empty_arrays_have_empty_codes(shape):
+    """And the scales that there are blocks of: none."""
+    for name in SOME:
+        if len(shape) < len(lp.block_formats[name].sizes):
+            continue
+        got = lp.encode(np.empty(shape, np.float32), name)
+        assert got.shape == shape
+        assert got.scales.size == 0
+        assert got.scales.ndim == len(shape)
+        assert got.values().shape == shape
+        if lp.block_formats[name].tensor_scale != "none":
+            assert got.tensor_scale == 1.0
+
+
+# -- decode -----------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("fmt", CATALOG, ids=str)
+def test_decode_agrees_on_every_element_under_many_scales(fmt):
+    """All codes under each of 8 scales at least, NaN among them, in float64; and rounded once in float32."""
+    codes = np.arange(1 << fmt.element.width)
+    last = (1 << fmt.scale.width) - 1
+    shared = sorted({0, 1, 2, last // 3, last // 2, last // 2 + 1, last - 2, last - 1, last})
+    smaller = dataclasses.replace(fmt, size=(1, codes.size) if len(fmt.sizes) > 1 else codes.size)
+    for scale in (1.0, 0.3, 2.0**-149, 3e38) if fmt.tensor_scale != "none" else (None,):
+        tensor = Fraction(1) if scale is None else Fraction(float(np.float32(scale)))
+        blocks = lp.BlockArray(
+            np.tile(codes, (len(shared), 1)).astype(np.uint8), np.array(shared)[:, None], smaller, tensor_scale=scale
+        )
+        want = [[to_float(value) for value in oracle.decode(code, codes.tolist(), fmt, tensor)] for code in shared]
+        for dtype in (np.float64, np.float32, np.float16, ml_dtypes.bfloat16):
+            got = lp.decode(blocks, dtype=dtype)
+            with np.errstate(all="ignore"):
+                expected = np.array(want).astype(dtype)
+            nan = np.isnan(expected.astype(np.float64))
+            assert (np.isnan(got.astype(np.float64)) == nan).all()
+            assert (got.view(f"u{got.itemsize}")[~nan] == expected.view(f"u{got.itemsize}")[~nan]).all(), (fmt, dtype)
+
+
+# -- drawn formats ----------------------------------------------------------------------------------
+
+SCALES = (*UP_TO_8, catalog.BINARY16, catalog.BFLOAT16, catalog.TF32, catalog.BINARY32)
+
+
+def drawn(rng: np.random.Generator) -> BlockFormat:
+    """A block format of anything."""
+
+    def one(choices):
+        choices = tuple(choices)
+        return choices[int(rng.integers(len(choices)))]
+
+    thresholds = [ScaleRule("mine", "one", "nearest", Fraction(5, 3)), THIRDS]
+    known = [catalog.E8M0FNU, catalog.E8M0FU, catalog.UE4M3, catalog.BINARY32]
+    projections = [
+        Projection(
+            rounding=one(MODES),
+            saturation=one(("none", "finite", "finite", "propagate")),
+            nan=one(("error", "zero", "max")),
+            negative=one(("nan", "zero", "drop_sign")),
+            zero=one(("nan", "smallest")),
+            subnormals=one(("keep", "keep", "flush_results", "flush_operands", "flush_both")),
+            symmetric=one((False, True)),
+            overflow_test=one(("after", "before")),
+        )
+        for _ in range(2)
+    ]
+    return BlockFormat(
+        name="drawn",
+        element=one(UP_TO_8),
+        scale=one(known) if rng.integers(2) else one(SCALES),
+        size=one((1, 3, 16, 32, (2, 3))),
+        rule=one((*RULES, *thresholds)),
+        tensor_scale=one(("none", "divide", "reciprocal")),
+        elements=projections[0],
+        scales=projections[1],
+        arithmetic=one(("exact", "product", "reciprocal", "reciprocals")),
+        min_scale=one((0.0, 0.0, 2.0**-9, 2.0**-6)),
+        smallest_divides_as=one((None, None, 1.0, 2.0**-126)),
+        **{name: one(choices) for name, choices in POLICIES.items()},
+    )
+
+
+def drawn_values(rng: np.random.Generator) -> np.ndarray:
+    """Rows about one power of two each, with zeros, and now and then a NaN or an infinity."""
+    exponents = rng.integers(-150, 126, (6, 1)) if rng.integers(2) else rng.integers(-6, 6, (6, 1))
+    values = np.ldexp(rng.integers(-64, 65, (6, 35)) / 32, exponents + rng.integers(-6, 1, (6, 35)))
+    values = np.where(rng.random((6, 35)) < 0.3, rng.standard_normal((6, 35)) * np.ldexp(1.0, exponents), values)
+    special = rng.random((6, 35))
+    values[special < 0.008] = np.nan
+    values[special > 0.992] = -np.inf
+    values[special[:, 0] < 0.1] = 0.0
+    values[special[:, 0] > 0.9] = -0.0
+    with np.errstate(over="ignore", under="ignore", invalid="ignore"):
+        return values.astype((np.float32, np.float32, np.float64)[int(rng.integers(3))])
+
+
+@pytest.mark.parametrize("seed", range(30))
+def test_drawn_block_formats_agree(seed):
+    """10 formats each, of elements, scales, rules and policies in any combination; refusals are the same."""
+    rng = np.random.default_rng(seed)
+    for _ in range(10):
+        fmt, values = drawn(rng), drawn_values(rng)
+        for part in (values[:3], values[3:]):
+            try:
+                wanted = made(part, fmt)
+            except ValueError:
+                with pytest.raises(ValueError, match=r"cannot encode|asks for a code"):
+                    lp.encode(part, fmt)
+            else:
+                agrees(part, fmt, wanted=wanted)
