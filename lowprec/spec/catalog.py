@@ -45,10 +45,6 @@ UE4M3 = Format(
 UE5M3 = Format(name="ue5m3", exponent_bits=5, trailing_bits=3, bias=15, sign=Sign.UNSIGNED, nans=1, source="GFX1250")
 E8M0FNU = power_of_two("e8m0fnu", 8)
 
-E8M0FU = Format(
-    name="e8m0fu", exponent_bits=8, trailing_bits=0, bias=127, sign=Sign.UNSIGNED, subnormals=False, source="BFP"
-)  # a shared exponent of which every code is a number
-
 INT8F6 = fixed("int8f6", 8, 6)  # the element of MXINT8
 SM8F6 = Format(name="sm8f6", exponent_bits=0, trailing_bits=7, bias=0, source="BFP")  # sign and magnitude
 SM4F2 = Format(name="sm4f2", exponent_bits=0, trailing_bits=3, bias=0, source="BFP")
@@ -102,7 +98,7 @@ FP8_BLOCK_128X128 = dataclasses.replace(FP8_BLOCK_1X128, name="fp8_block_128x128
 
 
 def _shared_exponent(name: str, element: Format, source: str) -> BlockFormat:
-    return BlockFormat(name=name, element=element, scale=E8M0FU, size=16, source=source)
+    return BlockFormat(name=name, element=element, scale=E8M0FNU, size=16, source=source)
 
 
 MSFP12 = _shared_exponent("msfp12", SM4F2, "MSFP")

@@ -76,7 +76,7 @@ class BlockContest:
         yield self._encoding("lowprec", "ours", self.axis)
         plain = functools.partial(encode, values, element, saturation="finite")
         yield Contender("own plain cast", "own", False, plain, None, threads)
-        if self.job.variant == "axis 0":
+        if self.axis == 0:
             yield self._encoding("own last axis", "own", -1)
         yield from self._yardsticks(values.view(np.uint32), np.empty(values.shape, f"u{element.code_bits // 8}"))
         if self.axis in (-1, None):

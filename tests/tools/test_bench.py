@@ -126,7 +126,7 @@ def test_tables_name_the_verdicts_and_what_was_not_found():
     assert result.exit_code == 0
     assert "what a call costs" in result.stdout
     assert " of 0.25 ml_dtypes, new" in result.stdout
-    assert "not found: torch, jax, gfloat, apytypes, qtorch, CPFloat" in result.stdout
+    assert "not found: torch, torchao, jax, gfloat, apytypes, qtorch, CPFloat" in result.stdout
     assert "3 rows, about" in result.stderr
 
 
@@ -380,11 +380,43 @@ def test_targets_name_topics_formats_and_contenders_that_exist():
     """A target that is never met with would never be missed."""
     for target in bench.TARGETS:
         topic = bench.TOPICS[target.topic]
-        assert all(name in catalog.FORMATS for name in target.formats)
+        known = catalog.BLOCK_FORMATS if target.topic == "block" else catalog.FORMATS
+        assert all(name in known for name in target.formats)
         assert not target.formats or set(target.formats) & set(topic.formats)
         assert target.kind in topic.kinds
         assert set(target.sizes) <= set(topic.sizes)
         assert set(target.variants) <= set(topic.variants)
+
+
+@pytest.mark.usefixtures("core")
+def test_blocks_are_timed_both_ways():
+    """Encoding allocates, decoding may not; blocks of one axis and of two; formats of single values take no part."""
+    rows = rows_of("block", "cast", "--size", 1 << 12, "--format", "mxfp6_e3m2", "--format", "nvfp4_2d")
+    assert [(row["format"], row["variant"]) for row in rows["rows"]] == [
+        (name, variant) for variant in ("encode", "axis 0", "decode") for name in ("mxfp6_e3m2", "nvfp4_2d")
+    ]
+    for row in rows["rows"]:
+        assert row["alloc"]["to_stream"] > 0
+        assert (row["out"]["to_stream"] is not None) == (row["variant"] == "decode")
+    assert "own last axis" in {contender["name"] for contender in rows["rows"][2]["contenders"]}
+
+
+def test_blocks_that_are_wrong_are_not_timed(monkeypatch):
+    """A code, and a value."""
+    from lowprec.tools import blockcontests
+
+    job = bench.plan(["block"], formats=[catalog.MXFP4], sizes=[1 << 10])[0]
+    honest = blockcontests.encode
+
+    def wrong(*arguments, **keywords):
+        blocks = honest(*arguments, **keywords)
+        blocks.codes[0, 0] ^= 1
+        return blocks
+
+    monkeypatch.setattr(blockcontests, "encode", wrong)
+    work = blockcontests.block_contest(job)
+    with pytest.raises(contests.WrongResult, match=r"lowprec is wrong and is not timed: block encode mxfp4 normal"):
+        work.checked([], lambda *_: None)
 
 
 def test_nan_codes_of_any_kind_are_the_same_result():

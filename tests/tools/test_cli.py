@@ -24,10 +24,31 @@ def lowprec(*arguments):
 
 
 def test_formats_lists_the_whole_catalog():
-    """One row a format."""
+    """One row a format, and below them one a block format."""
     result = lowprec("formats")
     assert result.exit_code == 0
-    assert [line.split()[0] for line in result.stdout.splitlines()[1:]] == list(catalog.FORMATS)
+    formats, blocks = (part.splitlines() for part in result.stdout.split("\n\n"))
+    assert [line.split()[0] for line in formats[1:]] == list(catalog.FORMATS)
+    assert [line.split()[0] for line in blocks[1:]] == list(catalog.BLOCK_FORMATS)
+
+
+def test_show_a_block_format():
+    """What it is, what it is in a profile, as JSON; and what is asked in vain."""
+    result = lowprec("show", "mxfp4")
+    assert result.exit_code == 0
+    assert result.stdout.startswith("mxfp4  blocks of 32 along an axis: e2m1fn elements, a scale in e8m0fnu\n")
+    assert "profiles: p3109, ocp, torchao_floor" in result.stdout
+    result = lowprec("show", "mxfp4", "--profile", "torchao_even", "--json")
+    shown = json.loads(result.stdout)
+    assert (shown["rule"], shown["smallest_divides_as"], shown["bits_per_value"]) == ("even", 2.0**-126, 4.25)
+    for arguments, said in (
+        (("mxfp8",), "block format 'mxfp8' is ambiguous: use 'mxfp8_e4m3' or 'mxfp8_e5m2'"),
+        (("mxfp4", "--profile", "modelop"), "unknown profile 'modelop'"),
+        (("mxint8", "--profile", "modelopt"), "profile 'modelopt' does not say what 'mxint8' is"),
+    ):
+        result = lowprec("show", *arguments)
+        assert result.exit_code == 2
+        assert said in result.stderr
 
 
 def test_formats_as_json_has_the_derived_quantities():

@@ -70,7 +70,7 @@ def small(monkeypatch, tmp_path):
     monkeypatch.setattr(golden, "TABULATED", (catalog.E2M1FN, catalog.E8M0FNU))
     monkeypatch.setattr(golden, "VECTORS", (("e2m1fn", "to_odd", "finite"),))
     monkeypatch.setattr(golden, "_digests", lambda watch: b"{}\n")
-    assert golden.write(tmp_path) == 6
+    assert golden.write(tmp_path) == 7
     return tmp_path
 
 
