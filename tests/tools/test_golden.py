@@ -103,7 +103,7 @@ def test_missing_and_stray_files_are_found(small):
     assert code == 1
     assert "values/e2m1fn.csv is missing" in output
     assert "values/mine.csv is not a golden file of this version" in output
-    assert "formats.md has 31 lines, must have 31; or other line ends" in output
+    assert "formats.md has 34 lines, must have 34; or other line ends" in output
     assert "3 golden files are wrong" in output
 
 
