@@ -304,11 +304,12 @@ SPECIAL_BLOCKS = [
 
 
 def special_rows(length: int, period: int) -> np.ndarray:
-    """A block each, twice: at the beginning of a row and, where there is room, at the end."""
+    """A block each, in the last block of a row; the first one, if that is another, has one of the others."""
     values = np.zeros((len(SPECIAL_BLOCKS), length))
-    for row, block in zip(values, SPECIAL_BLOCKS, strict=True):
-        row[: min(len(block), length)] = block[:length]
-        start = (length - 1) // period * period
+    start = (length - 1) // period * period
+    for row, block, other in zip(values, SPECIAL_BLOCKS, SPECIAL_BLOCKS[7:] + SPECIAL_BLOCKS[:7], strict=True):
+        if start:
+            row[: len(other)] = other
         row[start:][: len(block)] = block[: length - start]
     return values
 
