@@ -75,7 +75,7 @@ def _both(values, fmt, projection, **options):
 
 @pytest.mark.parametrize("source", SOURCES)
 def test_all_small_formats_in_all_modes(source):
-    """139 formats, eight modes, three saturations in turn; from binary32 all, from the others a third each."""
+    """142 formats, eight modes, three saturations in turn; from binary32 all, from the others a third each."""
     served = 0
     formats = UP_TO_8 if source == "float32" else UP_TO_8[list(SOURCES).index(source) % 3 :: 3]
     for index, fmt in enumerate(formats):

@@ -82,7 +82,7 @@ WRONG_PARTS = [
     (TypeError, (ZEROS, [127.0], "mxfp4"),
      "codes of 'e8m0fnu' must be integers, not float64: `encode` makes codes from values"),
     (ValueError, (ZEROS, [127], "mxfp5"),
-     f"unknown block format 'mxfp5'; did you mean 'mxfp4' or 'mxfp8_e5m2'? There are {NAMES}"),
+     f"unknown block format 'mxfp5'; did you mean 'mxfp4' or 'mxfp8_e5m2'? `lowprec formats` lists {NAMES}"),
     (ValueError, (ZEROS, [127], "mxfp8"),
      "block format 'mxfp8' is ambiguous: use 'mxfp8_e4m3' or 'mxfp8_e5m2'"),
     (TypeError, (ZEROS, [127], 3), "a block format must be a BlockFormat or a name, not 3"),
@@ -618,7 +618,7 @@ def test_what_quantize_cannot_write_to_is_refused_before_it_is_written():
     )
     values, out = np.array([1, np.nan], np.float32), np.zeros(2, np.float32)
     with pytest.raises(ValueError, match=r"^cannot encode "):
-        lp.quantize(values, "msfp12", out=out)
+        lp.quantize(values, dataclasses.replace(catalog.MXFP4, nan="elements"), out=out)
     assert out.tolist() == [0, 0]
 
 

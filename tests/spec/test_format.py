@@ -451,7 +451,7 @@ def test_a_format_of_few_codes_without_zero_is_not_contained_in_one_of_less_prec
 
 
 def test_contains_is_the_subset_relation_of_all_small_formats():
-    """Exhaustive over 139 x 139 pairs, values compared as sets: numbers, signed zeros, infinities, NaN."""
+    """Exhaustive over 142 x 142 pairs, values compared as sets: numbers, signed zeros, infinities, NaN."""
     wrong = [
         f"{ours} contains {theirs}: {ours.contains(theirs)}"
         for ours, theirs in itertools.product(UP_TO_8, repeat=2)
