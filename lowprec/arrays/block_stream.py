@@ -305,6 +305,8 @@ def decode_blocks(
         _decode_generally(flat_codes, flat_scales, codes.shape, fmt, axes, tensor, result, carrier, None)
         return
     out, marks, (run, plan, factors) = result.reshape(-1).view(np.uint32), np.zeros(flat_scales.size, np.uint8), way
+    if out.nbytes >= PAST_FROM and _aligned(out, layout):
+        plan = past_caches(plan)
 
     def part(part: _Layout, elements: slice, blocks: slice) -> int:
         return run(flat_codes[elements], out[elements], flat_scales[blocks], marks[blocks], part, plan, factors)

@@ -18,9 +18,9 @@ import numpy.typing as npt
 from lowprec.kernels.block_stream import UNDONE, UNSUITED
 from lowprec.kernels.block_stream_params import NEVER, Factors
 from lowprec.kernels.jit import elements, helper, inlined, jit
-from lowprec.kernels.lanes import LANES, Lanes, as_singles, as_words, choose, fill, load, not_a_number, store
-from lowprec.kernels.stream import load_decoder, read, rounds_to_nearest
-from lowprec.kernels.stream_params import PROBE, Decoder, Words
+from lowprec.kernels.lanes import LANES, Lanes, as_singles, as_words, choose, fetch, fill, load, not_a_number, settle
+from lowprec.kernels.stream import load_decoder, put, read, rounds_to_nearest
+from lowprec.kernels.stream_params import PAST, PROBE, Decoder, Words
 
 __all__ = ["decoder"]
 
@@ -29,6 +29,9 @@ Shape = tuple[int, ...]
 Kernel = Callable[..., int]
 
 _NAN = 0x7FC00000
+
+#: How many codes ahead memory is asked for them.
+_AHEAD = 4096
 _FACTORS = tuple(range(len(Factors._fields)))
 
 
@@ -82,22 +85,24 @@ def decoder(source_shape: Shape, scaled: bool) -> Kernel:
 
     def values_of_rows(
         codes: Codes, start: int, out: Codes, groups: int, wide: int, by: Codes, plan: Words, tensor: np.uint32,
+        past: bool,
     ) -> None:  # fmt: skip
         source = load_decoder(plan, PROBE, source_shape)
         for group in range(groups):
             scale = fill(by[group])
             for i in range(group * wide, group * wide + wide, LANES):
-                store(out, start + i, times(read(load(codes, start + i), source), scale, tensor, source))
+                fetch(codes, start + i + _AHEAD)
+                put(out, start + i, times(read(load(codes, start + i), source), scale, tensor, source), past)
 
     def values_of_columns(
         codes: Codes, start: int, stride: int, out: Codes, high: int, width: int, by: Codes, plan: Words,
-        tensor: np.uint32,
+        tensor: np.uint32, past: bool,
     ) -> None:  # fmt: skip
         source = load_decoder(plan, PROBE, source_shape)
         for row in range(high):
             for c in range(row * stride, row * stride + width, LANES):
                 word = read(load(codes, start + c), source)
-                store(out, start + c, times(word, load(by, c - row * stride), tensor, source))
+                put(out, start + c, times(word, load(by, c - row * stride), tensor, source), past)
 
     find = helper(find_factors, f"find_factors{name}")
     in_rows, in_columns = helper(values_of_rows, f"value_rows{name}"), helper(values_of_columns, f"value_columns{name}")
@@ -113,7 +118,7 @@ def decoder(source_shape: Shape, scaled: bool) -> Kernel:
         by = np.empty(tile, np.uint32)
         held, made = np.zeros(high * tile, codes.dtype), np.empty(high * tile, out.dtype)
         in_row = high == 1 and wide % LANES == 0
-        step, undone, nothing = 1 if in_row else wide, 0, tile - tile
+        step, undone, nothing, past = 1 if in_row else wide, 0, tile - tile, plan[PAST] != 0
         for slab in range(outer * down):
             row = (slab // down) * rows + (slab % down) * high
             some = min(high, rows - (slab % down) * high)
@@ -129,13 +134,16 @@ def decoder(source_shape: Shape, scaled: bool) -> Kernel:
                         for j in range(width):
                             held[i * stride + j] = codes[start + i * columns + j]
                 if in_row:
-                    in_rows(source, at, target, groups, wide, by, plan, f.tensor)
+                    in_rows(source, at, target, groups, wide, by, plan, f.tensor, past and whole)
                 else:
-                    in_columns(source, at, stride, target, some, width if whole else stride, by, plan, f.tensor)
+                    in_columns(
+                        source, at, stride, target, some, width if whole else stride, by, plan, f.tensor, past and whole
+                    )
                 if not whole:
                     for i in range(some):
                         for j in range(width):
                             out[start + i * columns + j] = made[i * stride + j]
+        settle()
         return undone
 
     return jit(all_values, f"all_values{name}")
