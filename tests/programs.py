@@ -44,8 +44,8 @@ def need_package(name: str, version: str = "") -> None:
     """A package that blocks are compared with is installed, in the version that is known, or the test ends here."""
     if importlib.util.find_spec(name) is None:
         _missing("frameworks", name, f"pip install {name}")
-    if not (found := importlib.metadata.version(name)).startswith(version):
-        pytest.skip(f"not run: {name} is {found}, and the profile is of {version}")
+    if not importlib.metadata.version(name).startswith(version):
+        _missing("frameworks", f"{name} {version}", f"pip install {name}=={version}")
 
 
 def _missing(kind: str, what: str, install: str) -> NoReturn:

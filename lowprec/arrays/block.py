@@ -295,6 +295,7 @@ def decode(blocks: BlockArray, dtype: npt.DTypeLike | None = None, out: Array | 
         raise TypeError(f"values are given as float16, bfloat16, float32 or float64, not {wanted}")
     place = output(out, wanted, blocks.shape, f"values of {fmt.name!r}")
     direct = place is not None and place.flags.c_contiguous and place.flags.aligned
+    direct = direct and not any(np.may_share_memory(place, part) for part in (blocks.codes, blocks.scales))
     result = place if place is not None and direct else np.empty(blocks.shape, wanted)
     decode_blocks(blocks.codes, blocks.scales, fmt, blocks.axes, blocks.tensor_scale, result, carrier)
     if place is None or direct:

@@ -66,22 +66,19 @@ class Tensor(NamedTuple):
     words: Params
 
 
-_NO_TENSOR = Tensor(None, lower_tensor(Fraction(1), Fraction(1)))
-
-
 def tensor_of(operand: Operand, fmt: BlockFormat, given: np.float32 | None) -> Tensor:
     """The scale that is given, or that follows from the values."""
     if fmt.tensor_scale == "none":
-        return _NO_TENSOR
+        return Tensor(None, lower_tensor(fmt, Fraction(1), Fraction(1)))
     if given is not None:
         scale = exact_single(given)
-        return Tensor(given, lower_tensor(scale, _numbers(scale, Fraction(1), True)[1]))
+        return Tensor(given, lower_tensor(fmt, scale, _numbers(scale, Fraction(1), True)[1]))
     amax = _amax(operand)
     if not amax:
-        return Tensor(np.float32(1), _NO_TENSOR.words)
+        return Tensor(np.float32(1), lower_tensor(fmt, Fraction(1), Fraction(1)))
     most = Fraction(fmt.element.max_finite) * Fraction(fmt.scale.max_finite)
     scale, inverse = _numbers(amax, most, fmt.tensor_scale == "reciprocal")
-    return Tensor(_single(scale), lower_tensor(scale, inverse))
+    return Tensor(_single(scale), lower_tensor(fmt, scale, inverse))
 
 
 def exact_single(value: np.float32) -> Fraction:
@@ -121,15 +118,16 @@ def _amax(operand: Operand) -> Fraction:
         return Fraction(0)
     if fmt.sign is Sign.TWOS_COMPLEMENT:
         largest = max(int(operand.array.max()), -int(operand.array.min()))
-    elif mask < 1 << 31:
+    elif mask < 1 << 31 and fmt.subnormals:
         flat = _flat(codes)
         limits = np.uint32(mask), np.uint32(fmt.max_magnitude)
         largest = share(lambda i, j: lanes.largest_magnitude(flat[i:j], *limits), flat.size)
     else:
         magnitudes = codes & codes.dtype.type(mask)
-        largest = int(magnitudes.max(where=magnitudes <= fmt.max_magnitude, initial=0))
-    if not largest and fmt.subnormals:
-        return Fraction(0)
+        finite = magnitudes <= fmt.max_magnitude
+        largest = int(magnitudes.max(where=finite, initial=0))
+        if not finite.any():  # of a format without zero, 0 is a value
+            return Fraction(0)
     significand, exponent = fmt.scaled(largest)
     return significand * Fraction(2) ** exponent
 
@@ -389,7 +387,7 @@ def _decode_generally(
     if bits > 64:
         raise ValueError(f"products of {fmt.name!r} have up to {bits} significant bits; lowprec computes with 64")
     flat = result.reshape(-1).view(f"u{result.itemsize}")
-    words = lower_tensor(Fraction(1) if tensor is None else exact_single(tensor), Fraction(1))
+    words = lower_tensor(fmt, Fraction(1) if tensor is None else exact_single(tensor), Fraction(1))
     for ids, places in _parts(shape, axes, fmt.sizes, blocks):
         part = np.empty(places.size, flat.dtype)
         general.decode_blocks(

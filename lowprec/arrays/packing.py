@@ -45,18 +45,20 @@ def pack(codes: Array, fmt: Format, axis: int = -1) -> Array:
         return codes
     moved = np.moveaxis(codes, axis, -1)
     length = moved.shape[-1]
-    padded = np.zeros((*moved.shape[:-1], -(-length // group) * group), np.uint8)
-    padded[..., :length] = moved
-    parts = padded.reshape(*padded.shape[:-1], -1, group)
+    whole = np.ascontiguousarray(moved)
+    if missing := -length % group:
+        whole = np.concatenate([whole, np.zeros((*moved.shape[:-1], missing), np.uint8)], axis=-1)
     if taken == 1:
-        bits = parts[..., 0]
+        # The codes lie a byte apart, each is drawn to the end of the one before it.
+        word = whole.view(f"<u{group}")
+        bits = word
         for place in range(1, group):
-            bits = bits | parts[..., place] << np.uint8(place * fmt.width)
-        packed = bits
+            bits = bits | word >> word.dtype.type(place * (8 - fmt.width))
+        packed = bits.astype(np.uint8)
     else:
-        a, b, c, d = (parts[..., place] for place in range(4))
+        a, b, c, d = (whole[..., place::4] for place in range(4))
         trio = (a | b << np.uint8(6), b >> np.uint8(2) | c << np.uint8(4), c >> np.uint8(4) | d << np.uint8(2))
-        packed = np.stack(trio, axis=-1).reshape(*parts.shape[:-2], -1)
+        packed = np.stack(trio, axis=-1).reshape(*moved.shape[:-1], -1)
     return np.ascontiguousarray(np.moveaxis(packed, -1, axis))
 
 

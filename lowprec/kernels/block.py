@@ -144,6 +144,8 @@ class Tensor(NamedTuple):
     scale_exponent: Word
     inverse: Word
     inverse_exponent: Word
+    limit: Word  #: of a normalized amax, where it has the exponent `lift`
+    lift: Word
 
 
 @inlined
@@ -151,15 +153,15 @@ def load_tensor(words: Params) -> Tensor:
     """The words of a tensor's scale, in locals, normalized."""
     scale, scale_exponent = normalized(words[0], _I(words[1]))
     inverted, inverted_exponent = normalized(words[2], _I(words[3]))
-    return Tensor(scale, scale_exponent, inverted, inverted_exponent)
+    return Tensor(scale, scale_exponent, inverted, inverted_exponent, words[4], _I(words[5]))
 
 
 @inlined
 def load_rule(words: Params) -> BlockRule:
     """The words of a block format, in locals; numbers normalized."""
-    divisor, divisor_exponent = normalized(words[8], _I(words[9]))
-    least, least_exponent = normalized(words[10], _I(words[11]))
-    smallest, smallest_exponent = normalized(words[12], _I(words[13]))
+    divisor, divisor_exponent = normalized(words[9], _I(words[10]))
+    least, least_exponent = normalized(words[11], _I(words[12]))
+    smallest, smallest_exponent = normalized(words[13], _I(words[14]))
     return BlockRule(
         words[0],
         words[1],
@@ -169,19 +171,22 @@ def load_rule(words: Params) -> BlockRule:
         words[5],
         words[6],
         words[7],
+        words[8],
         divisor,
         divisor_exponent,
         least,
         least_exponent,
         smallest,
         smallest_exponent,
-        words[14],
+        words[15],
     )
 
 
 @helper
 def wanted_scale(amax: np.uint64, exponent: np.int64, rule: BlockRule, tensor: Tensor) -> Number:
     """The scale that a block of this amax, normalized and not 0, asks for, before its format sees it."""
+    if rule.by_limit != _0:
+        return _TOP, exponent - tensor.lift + _I(amax >= tensor.limit)
     by, by_exponent = rule.divisor, rule.divisor_exponent
     if rule.arithmetic == _EXACT:
         by, by_exponent = product(by, by_exponent, tensor.scale, tensor.scale_exponent)

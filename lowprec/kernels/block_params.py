@@ -8,13 +8,13 @@ from __future__ import annotations
 import functools
 import math
 from fractions import Fraction
-from typing import Any, NamedTuple
+from typing import Any, NamedTuple, get_args
 
 import numpy as np
 import numpy.typing as npt
 
 from lowprec.kernels.params import Params
-from lowprec.spec.block import BlockFormat, ScaleRule
+from lowprec.spec.block import Arithmetic, BlockFormat, ScaleRule
 from lowprec.spec.format import Format
 
 __all__ = [
@@ -23,14 +23,13 @@ __all__ = [
     "BLOCK",
     "ELEMENTS",
     "LARGEST",
-    "NUMBERS",
     "ONE",
     "POWER",
     "SCALE",
     "SMALLEST",
     "BlockRule",
 ]
-__all__ += ["lower_block", "lower_tensor", "up_above"]
+__all__ += ["divisor", "edge", "floor_log2", "lower_block", "lower_tensor", "up_above"]
 
 Word = Any
 
@@ -42,7 +41,7 @@ _POLICIES = {"block": BLOCK, "scale": SCALE, "all": ALL, "elements": ELEMENTS, "
 SMALLEST, ONE, RULE = range(3)
 _ZEROS = {"smallest": SMALLEST, "one": ONE, "rule": RULE}
 
-ARITHMETICS = ("exact", "product", "reciprocal", "reciprocals")
+ARITHMETICS = get_args(Arithmetic)
 
 _ONES = (1 << 64) - 1
 
@@ -52,7 +51,8 @@ class BlockRule(NamedTuple):
 
     powers: Word  #: 1 where the quotient becomes a power of two
     of_amax: Word  #: 1 where amax decides which one, not the quotient
-    up_above: Word  #: the next power where the 64 leading bits of either are above this
+    by_limit: Word  #: 1 where the limit of `lower_tensor` does, which amax itself is compared with
+    up_above: Word  #: else the next power where the 64 leading bits of either are above this
     arithmetic: Word  #: place in ARITHMETICS
     zero: Word
     nan: Word
@@ -67,10 +67,6 @@ class BlockRule(NamedTuple):
     largest: Word  #: the code of the largest scale
 
 
-#: Words of a tensor's scale: the number and its inverse, each as a significand and an exponent.
-NUMBERS = 4
-
-
 @functools.lru_cache(maxsize=1024)
 def lower_block(fmt: BlockFormat) -> Params:
     """What the kernels need beside the formats of elements and scales.
@@ -80,23 +76,23 @@ def lower_block(fmt: BlockFormat) -> Params:
     ValueError
         A number that is no binary32 number.
     """
-    largest = _value(fmt.element, fmt.element.max_magnitude)
-    by = {"one": Fraction(1), "maximum": largest, "binade": Fraction(2) ** fmt.element.emax}[fmt.rule.divisor]
+    by = divisor(fmt.rule, fmt.element)
     smallest = Fraction(0) if fmt.smallest_divides_as is None else Fraction(fmt.smallest_divides_as)
-    divisor, divisor_exponent = _number(by, "the divisor of the scale")
+    by_significand, by_exponent = _number(by, "the divisor of the scale")
     least, least_exponent = _number(Fraction(fmt.min_scale), "min_scale")
     smallest_significand, smallest_exponent = _number(smallest, "smallest_divides_as")
     words = BlockRule(
         powers=fmt.rule.powers != "none",
         of_amax=fmt.rule.powers == "even",
+        by_limit=fmt.rule.powers == "nearest" and fmt.arithmetic == "exact",
         up_above=up_above(fmt.rule, fmt.element),
         arithmetic=ARITHMETICS.index(fmt.arithmetic),
         zero=_ZEROS[fmt.zero],
         nan=_POLICIES[fmt.nan],
         infinity=_POLICIES[fmt.infinity],
         flush=fmt.flush_subnormals,
-        divisor=divisor,
-        divisor_exponent=divisor_exponent,
+        divisor=by_significand,
+        divisor_exponent=by_exponent,
         least=least,
         least_exponent=least_exponent,
         smallest=smallest_significand,
@@ -106,15 +102,56 @@ def lower_block(fmt: BlockFormat) -> Params:
     return _array(*words)
 
 
-def lower_tensor(scale: Fraction, inverse: Fraction) -> Params:
-    """The scale of a tensor, and its inverse, both binary32 numbers."""
-    return _array(*_number(scale, "the tensor's scale"), *_number(inverse, "its inverse"))
+@functools.lru_cache(maxsize=1024)
+def lower_tensor(fmt: BlockFormat, scale: Fraction, inverse: Fraction) -> Params:
+    """The scale of a tensor, and its inverse, both binary32 numbers; and a limit for amax, with its exponent.
+
+    The quotient of an amax of 64 bits may lie closer to where the next power of two is nearer than 64
+    bits tell. The amax itself does not.
+    """
+    root, exact, exponent = edge(fmt.rule, fmt.element, 63, scale) if fmt.rule.powers == "nearest" else (0, True, 0)
+    limit = root + (not exact)
+    if limit > _ONES:
+        limit, exponent = 1 << 63, exponent + 1
+    numbers = *_number(scale, "the tensor's scale"), *_number(inverse, "its inverse")
+    return _array(*numbers, limit, exponent)
+
+
+def divisor(rule: ScaleRule, element: Format) -> Fraction:
+    """What a rule divides amax by."""
+    if rule.divisor == "one":
+        return Fraction(1)
+    significand, exponent = element.scaled(element.max_magnitude)
+    largest = significand * Fraction(2) ** exponent
+    return largest if rule.divisor == "maximum" else Fraction(2) ** floor_log2(largest)
+
+
+def edge(rule: ScaleRule, element: Format, bits: int, tensor: Fraction = Fraction(1)) -> tuple[int, bool, int]:
+    """From which amax on, or above which, a scale is 2**1 and not 2**0: root * 2**(exponent - bits).
+
+    With `root` of bits + 1 bits, and whether that is exact, or cut off below. A scale is 2**(k + 1), not
+    2**k, from 2**k times that on; only "up" has it above.
+    """
+    by = divisor(rule, element) * tensor
+    squares = {"down": Fraction(4), "up": Fraction(1), "even": (2 - Fraction(1, 1 << element.precision)) ** 2}
+    squares["nearest"] = Fraction(2) if rule.threshold is None else rule.threshold**2
+    square = by**2 * squares[rule.powers]
+    exponent = floor_log2(square) // 2
+    scaled = square * Fraction(4) ** (bits - exponent)
+    root = math.isqrt(math.floor(scaled))
+    return root, root**2 == scaled, exponent
+
+
+def floor_log2(value: Fraction) -> int:
+    """The integer k with 2**k <= value < 2**(k + 1)."""
+    k = value.numerator.bit_length() - value.denominator.bit_length()
+    return k if Fraction(2) ** k <= value else k - 1
 
 
 def up_above(rule: ScaleRule, element: Format) -> int:
     """The next power of two is taken where the 64 leading bits, the last one set if any follow, are above this.
 
-    No quotient of numbers of 24 bits comes closer to a limit than 2**-60, unless it is that limit.
+    For "nearest" of quotients that were rounded to binary32: they do not come close to a limit.
     """
     if rule.powers == "up":
         return 1 << 63
@@ -126,11 +163,6 @@ def up_above(rule: ScaleRule, element: Format) -> int:
         whole, rest = divmod(rule.threshold.numerator << 63, rule.threshold.denominator)
         return (whole | bool(rest)) - 1
     return _ONES
-
-
-def _value(fmt: Format, magnitude: int) -> Fraction:
-    significand, exponent = fmt.scaled(magnitude)
-    return significand * Fraction(2) ** exponent
 
 
 def _number(value: Fraction, what: str) -> tuple[int, int]:

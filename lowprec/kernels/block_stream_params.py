@@ -6,14 +6,13 @@ Floor 2b. Imports spec and NumPy.
 from __future__ import annotations
 
 import functools
-import math
 from fractions import Fraction
 from typing import Any, NamedTuple
 
 import numpy as np
 import numpy.typing as npt
 
-from lowprec.kernels.block_params import up_above
+from lowprec.kernels.block_params import divisor, edge, floor_log2, up_above
 from lowprec.kernels.params import REFUSED, Grid, Side, lower_target
 from lowprec.kernels.stream_params import (
     LIMITS,
@@ -158,7 +157,7 @@ def lower_products(fmt: BlockFormat, tensor: Fraction, scaled: bool) -> Products
     bits = element.precision + scale.precision
     if scaled and bits > 24:
         return None
-    turn = _floor_log2(tensor)
+    turn = floor_log2(tensor)
     least = max(-126, -126 - lowest, -126 - lowest - turn)
     most = min(127, 127 - highest, 126 - highest - turn)
     if not -126 <= turn <= 127 or least > most:
@@ -187,51 +186,31 @@ def _pattern(scale: Format, code: int, least: int, most: int) -> int:
 def _carry(rule: ScaleRule, element: Format, fraction: int) -> tuple[int, int] | None:
     """What to add to a word, and what to take off its exponent then, to find the power of two that is the scale.
 
-    The scale is 2**k from limit * 2**(k - 1) on, or just above. None where a word does not tell.
+    None where a word does not tell: next to an odd one rounding to odd hides on which side a number is.
     """
-    largest = _value(element)
-    by = (
-        largest
-        if rule.divisor == "maximum"
-        else Fraction(2) ** element.emax
-        if rule.divisor == "binade"
-        else Fraction(1)
-    )
-    if rule.powers == "nearest" and rule.threshold is None:
-        if fraction < 23:
-            return None
-        exponent = _floor_log2(by**2 * 2) // 2
-        units = Fraction(2) ** (2 * (fraction - exponent))
-        limit = math.isqrt(math.floor(by**2 * 2 * units)) + 1
-    else:
-        up = {"down": Fraction(2), "up": Fraction(1), "even": 2 - Fraction(1, 1 << element.precision)}
-        edge = by * (rule.threshold or up[rule.powers])
-        exponent = _floor_log2(edge)
-        scaled = edge / Fraction(2) ** (exponent - fraction)
-        if fraction < 23 and (scaled / 2).denominator > 1:  # next to it rounding to odd hides on which side
-            return None
-        limit = math.floor(scaled) + 1 if rule.powers == "up" else math.ceil(scaled)
+    root, exact, exponent = edge(rule, element, fraction)
+    if fraction < 23 and (not exact or root & 1):
+        return None
+    limit = root + (not exact or rule.powers == "up")
     # From `limit` on, in the binade of `exponent`, the next power of two.
     return (2 << fraction) - limit, exponent
 
 
 def _stays(fmt: BlockFormat, limit: int, lift: int) -> bool:
     """Whether quotients computed in binary32 cross a power of two where exact ones do: they only grow with amax."""
-    by = _value(fmt.element) if fmt.rule.divisor == "maximum" else Fraction(2) ** fmt.element.emax
-    by = Fraction(1) if fmt.rule.divisor == "one" else by
-    found = []
+    by, found = divisor(fmt.rule, fmt.element), []
     for word in (limit - 1, limit):
         amax = word * Fraction(2) ** (lift - 23)
         wanted = _single(amax * _single(1 / by)) if fmt.arithmetic == "reciprocal" else _single(amax / by)
-        k = _floor_log2(wanted)
-        up = int(wanted / Fraction(2) ** k * (1 << 63)), int(amax / Fraction(2) ** _floor_log2(amax) * (1 << 63))
+        k = floor_log2(wanted)
+        up = int(wanted / Fraction(2) ** k * (1 << 63)), int(amax / Fraction(2) ** floor_log2(amax) * (1 << 63))
         found.append(k + (up[fmt.rule.powers == "even"] > up_above(fmt.rule, fmt.element)))
     return found == [0, 1]
 
 
 def _single(value: Fraction) -> Fraction:
     """A number far from the limits of binary32, rounded to it."""
-    place = Fraction(2) ** (_floor_log2(value) - 23)
+    place = Fraction(2) ** (floor_log2(value) - 23)
     return round(value / place) * place
 
 
@@ -286,13 +265,3 @@ def _code(fmt: Format, exponent: int) -> int | None:
         if not fmt.subnormals:
             magnitude = -1
     return magnitude if 0 <= magnitude <= fmt.max_magnitude else None
-
-
-def _value(fmt: Format) -> Fraction:
-    significand, exponent = fmt.scaled(fmt.max_magnitude)
-    return significand * Fraction(2) ** exponent
-
-
-def _floor_log2(value: Fraction) -> int:
-    k = value.numerator.bit_length() - value.denominator.bit_length()
-    return k if Fraction(2) ** k <= value else k - 1

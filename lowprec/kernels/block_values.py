@@ -18,7 +18,19 @@ import numpy.typing as npt
 from lowprec.kernels.block_stream import UNDONE, UNSUITED
 from lowprec.kernels.block_stream_params import NEVER, Factors
 from lowprec.kernels.jit import elements, helper, inlined, jit
-from lowprec.kernels.lanes import LANES, Lanes, as_singles, as_words, choose, fetch, fill, load, not_a_number, settle
+from lowprec.kernels.lanes import (
+    LANES,
+    Lanes,
+    as_singles,
+    as_words,
+    choose,
+    fetch,
+    fill,
+    load,
+    not_a_number,
+    settle,
+    store,
+)
 from lowprec.kernels.stream import load_decoder, put, read, rounds_to_nearest
 from lowprec.kernels.stream_params import PAST, PROBE, Decoder, Words
 
@@ -79,8 +91,9 @@ def decoder(source_shape: Shape, scaled: bool) -> Kernel:
             if word == NEVER:
                 marks[first + group] = UNDONE
                 marked += 1
-            for i in range(group * step, group * step + step):
-                by[i] = word
+            by[group * step] = word
+            for i in range(group * step, group * step + step - 1, LANES):
+                store(by, i, fill(word))
         return marked
 
     def values_of_rows(
@@ -115,7 +128,7 @@ def decoder(source_shape: Shape, scaled: bool) -> Kernel:
         if f.exact == 0 and not rounds_to_nearest(plan):
             return UNSUITED
         down, across = -(-rows // high), -(-columns // wide)
-        by = np.empty(tile, np.uint32)
+        by = np.empty(tile + LANES, np.uint32)  # the last group's may be more than there are columns
         held, made = np.zeros(high * tile, codes.dtype), np.empty(high * tile, out.dtype)
         in_row = high == 1 and wide % LANES == 0
         step, undone, nothing, past = 1 if in_row else wide, 0, tile - tile, plan[PAST] != 0

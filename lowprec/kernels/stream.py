@@ -107,7 +107,9 @@ def read(code: Lanes, f: Decoder) -> Lanes:
         word = choose(less(magnitude, f.first_normal), small, word)
     else:
         word = choose(equal(magnitude, 0), f.first, word)
-    if f.specials != 0:
+    if f.specials == 1:
+        word = choose(less(f.largest, magnitude), _NAN, word)
+    elif f.specials != 0:
         special = choose(equal(magnitude, f.infinity), _INFINITY, _NAN)
         word = choose(less(f.largest, magnitude), special, word)
     if f.not_a_zero != 0:  # and no NaN has a sign

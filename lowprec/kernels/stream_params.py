@@ -93,7 +93,7 @@ class Decoder(NamedTuple):
 
     route: Word  #: the shape: DECODER_SHAPE words on which the code depends
     subnormals: Word
-    specials: Word  #: 1 where there are magnitudes above the largest finite one
+    specials: Word  #: 1 where magnitudes above the largest finite one are NaNs, 2 where one is infinity
     not_a_zero: Word  #: 1 where the sign bit alone is NaN
     complement: Word  #: 1 where negative codes are two's complements
     mask: Word  #: of the magnitude
@@ -385,8 +385,9 @@ def lower_decoder(fmt: Format, wide: bool = False, quiet: bool = False) -> Words
             first_normal=1 << t if fmt.subnormals else 0,
             first=first,
             magic=(23 + smallest + 127) << 23 if fmt.subnormals and not cut else 0,
-            specials=source["max_magnitude"] < source["mask"] & ~source["sign"]
-            and fmt.sign is not Sign.TWOS_COMPLEMENT,
+            specials=0
+            if fmt.sign is Sign.TWOS_COMPLEMENT or source["max_magnitude"] == source["mask"] & ~source["sign"]
+            else 1 + fmt.infinity,
             largest=fmt.max_magnitude,
             infinity=_ONES if fmt.infinity_code is None else fmt.infinity_code,
             not_a_zero=fmt.sign is Sign.MAGNITUDE and not fmt.negative_zero,

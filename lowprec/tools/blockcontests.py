@@ -141,16 +141,17 @@ class BlockContest:
                 else slice(int(i), int(i) + 1)
                 for axis, i in enumerate(place)
             )
+            at = tuple(map(int, place))
             exact = [from_float(value) for value in self.values[key].astype(np.float64).reshape(-1).tolist()]
             want_scale, want = oracle.encode(exact, fmt, tensor)
             got_scale, got = int(blocks.scales[place]), blocks.codes[key].reshape(-1).tolist()
             if (got_scale, got) != (want_scale, want):
                 raise WrongResult(
-                    f"lowprec is wrong and is not timed: {self.job}: block {tuple(map(int, place))} has scale "
+                    f"lowprec is wrong and is not timed: {self.job}: block {at} has scale "
                     f"{got_scale} and codes {got}, want {want_scale} and {want}"
                 )
             values = [to_float(value) for value in oracle.decode(want_scale, want, fmt, tensor.value)]
             with np.errstate(over="ignore"):
                 wanted = np.array(values).astype(np.float32)
             if not np.array_equal(decoded[key].reshape(-1), wanted, equal_nan=True):
-                raise WrongResult(f"lowprec is wrong and is not timed: {self.job}: block {place} decodes wrongly")
+                raise WrongResult(f"lowprec is wrong and is not timed: {self.job}: block {at} decodes wrongly")

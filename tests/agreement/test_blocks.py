@@ -192,6 +192,27 @@ def test_scales_agree_at_every_limit_of_every_rule(fmt, how):
             agrees(rows(amaxes(fmt, dtype, tensor.value), smaller), smaller, tensor=tensor)
 
 
+@pytest.mark.parametrize("how", ["nearest", THIRDS, rule("nearest(999999/700001)")], ids=str)
+@pytest.mark.parametrize("fmt", MX, ids=str)
+def test_the_nearest_scale_is_found_for_values_of_64_bits(fmt, how):
+    """The two integers, and the two float64 values, on either side of where the rule changes its mind.
+
+    Their quotients by the largest element lie closer to the limit than 64 bits tell.
+    """
+    fmt = dataclasses.replace(fmt, rule=how)
+    largest = Fraction(fmt.element.max_finite)
+    square = 2 * largest**2 if how == "nearest" else (largest * how.threshold) ** 2
+    for dtype, bits in ((np.uint64, 64), (np.float64, 53)):
+        found = []
+        for bit in range(2):  # the limit, and twice it or half
+            root = math.isqrt(math.floor(square * Fraction(4) ** (bits + 8)))
+            root >>= max(root.bit_length() - bits + bit, 0)
+            found += [root + beside for beside in (-1, 0, 1, 2)]
+        values = np.array([value for value in found if value < 1 << bits], dtype)
+        assert [int(value) for value in values] == [value for value in found if value < 1 << bits]
+        agrees(values.reshape(-1, 1), fmt)
+
+
 SCALE_PROJECTIONS = [
     *(Projection(rounding=mode, saturation="finite") for mode in MODES),
     *(Projection(saturation=saturation) for saturation in ("none", "propagate")),

@@ -284,6 +284,20 @@ def test_decode_puts_values_where_it_is_told(dtype):
         assert out.tobytes() == want.tobytes()
 
 
+def test_decode_may_write_over_what_it_reads():
+    """Codes, or scales, that lie where the values go: all are read first."""
+    for fmt in ("mxfp8_e4m3", "mxfp4"):
+        blocks = lp.encode(np.resize(SAMPLE, (64, 256)), fmt)
+        want = blocks.values()
+        for part in ("codes", "scales"):
+            memory = np.empty(want.nbytes, np.uint8)
+            own = memory[: getattr(blocks, part).size].reshape(getattr(blocks, part).shape)
+            own[:] = getattr(blocks, part)
+            out = memory.view(np.float32).reshape(want.shape)
+            assert lp.decode(dataclasses.replace(blocks, **{part: own}), out=out) is out
+            assert out.tobytes() == want.tobytes(), (fmt, part)
+
+
 READ_ONLY = np.zeros((6, 100), np.float32)
 READ_ONLY.flags.writeable = False
 BLOCKS_ONLY = "these are blocks of 'mxfp4', not of 'mxfp8_e4m3'; leave the format out"

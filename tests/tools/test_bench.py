@@ -406,17 +406,27 @@ def test_blocks_that_are_wrong_are_not_timed(monkeypatch):
     from lowprec.tools import blockcontests
 
     job = bench.plan(["block"], formats=[catalog.MXFP4], sizes=[1 << 10])[0]
-    honest = blockcontests.encode
+    encode, decode = blockcontests.encode, blockcontests.decode
 
-    def wrong(*arguments, **keywords):
-        blocks = honest(*arguments, **keywords)
+    def wrong_code(*arguments, **keywords):
+        blocks = encode(*arguments, **keywords)
         blocks.codes[0, 0] ^= 1
         return blocks
 
-    monkeypatch.setattr(blockcontests, "encode", wrong)
-    work = blockcontests.block_contest(job)
-    with pytest.raises(contests.WrongResult, match=r"lowprec is wrong and is not timed: block encode mxfp4 normal"):
-        work.checked([], lambda *_: None)
+    def wrong_value(*arguments, **keywords):
+        values = decode(*arguments, **keywords)
+        values[0, 0] *= 2
+        return values
+
+    for name, wrong, message in (
+        ("encode", wrong_code, r"block encode mxfp4 normal.*: block \(0, 0\) has scale \d+ and codes \["),
+        ("decode", wrong_value, r"block encode mxfp4 normal.*: block \(0, 0\) decodes wrongly"),
+    ):
+        with monkeypatch.context() as planted:
+            planted.setattr(blockcontests, name, wrong)
+            work = blockcontests.block_contest(job)
+            with pytest.raises(contests.WrongResult, match=f"lowprec is wrong and is not timed: {message}"):
+                work.checked([], lambda *_: None)
 
 
 def test_nan_codes_of_any_kind_are_the_same_result():
