@@ -1,11 +1,44 @@
 from collections.abc import Mapping
 
+from lowprec.arrays.arith import (
+    absolute as absolute,
+    add as add,
+    copysign as copysign,
+    divide as divide,
+    fma as fma,
+    logb as logb,
+    maximum as maximum,
+    maximum_number as maximum_number,
+    minimum as minimum,
+    minimum_number as minimum_number,
+    multiply as multiply,
+    negative as negative,
+    remainder as remainder,
+    round_to_integral as round_to_integral,
+    scaleb as scaleb,
+    sqrt as sqrt,
+    subtract as subtract,
+)
 from lowprec.arrays.block import BlockArray as BlockArray
 from lowprec.arrays.checks import dtype as dtype
 from lowprec.arrays.convert import cast as cast, decode as decode, encode as encode, quantize as quantize
+from lowprec.arrays.order import (
+    classify as classify,
+    equal as equal,
+    greater as greater,
+    greater_equal as greater_equal,
+    less as less,
+    less_equal as less_equal,
+    nextafter as nextafter,
+    not_equal as not_equal,
+    total_order as total_order,
+    ulp as ulp,
+    unordered as unordered,
+)
 from lowprec.arrays.random import random_bits as random_bits
 from lowprec.arrays.statistics import ErrorReport as ErrorReport, error_report as error_report, scale_for as scale_for
 from lowprec.arrays.threads import get_threads as get_threads, set_threads as set_threads
+from lowprec.spec.arith import Class as Class
 from lowprec.spec.block import BlockFormat as BlockFormat, ScaleRule as ScaleRule
 from lowprec.spec.catalog import format as format
 from lowprec.spec.format import Format as Format, Sign as Sign

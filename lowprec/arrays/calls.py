@@ -20,7 +20,7 @@ from lowprec.kernels.stream import DONE, magnitude_above
 from lowprec.spec.format import Format
 from lowprec.spec.projection import DEFAULT, Projection
 
-__all__ = ["again", "convert"]
+__all__ = ["again", "convert", "generally"]
 
 _no_random = np.empty(0, np.uint32)
 _first = np.uint64(0)
@@ -113,7 +113,7 @@ def convert(
         raise ValueError("out and flags share memory; give each an array of its own")
     way = stream.conversion(operand.fmt, fmt, rule, carrier) if signals is None else None
     if way is None:
-        return _generally(
+        return generally(
             operand, fmt, rule, given, integers_for(rule.rounding, fmt, shape, random, rng), place, signals, carrier
         )
 
@@ -153,7 +153,7 @@ def convert(
     return whole[()] if place is None and not shape else whole
 
 
-def _generally(
+def generally(
     operand: Operand,
     fmt: Format,
     rule: Projection,
@@ -170,12 +170,12 @@ def _generally(
     raised = np.zeros(0 if signals is None else codes.size, np.uint8)
     source = lower_source(operand.fmt, rule.subnormals in ("flush_operands", "flush_both"))
 
-    at = operand.fmt
+    at, onward = operand.fmt, Projection(nan_payload=rule.nan_payload)
     earlier = np.zeros_like(raised)
     for stop in rule.via:
         if not stop.contains(at) or (at.has_signed_nan and not stop.has_signed_nan):
             passed = np.empty(codes.size, code_dtype(stop))
-            count, first = general.convert(codes, source, passed, lower_target(stop, DEFAULT), _no_random, raised)
+            count, first = general.convert(codes, source, passed, lower_target(stop, onward), _no_random, raised)
             if count:
                 refuse_operands(operand, stop, DEFAULT, count, first)
             codes, source, at = passed, lower_source(stop), stop
@@ -184,7 +184,7 @@ def _generally(
     if carrier is None:
         count, first = general.convert(codes, source, _bits(flat), words, integers, raised)
     else:
-        last = lower_target(carrier, DEFAULT)
+        last = lower_target(carrier, onward)
         count, first = general.convert_twice(
             codes, source, words, lower_source(fmt), _bits(flat), last, integers, raised
         )

@@ -112,7 +112,7 @@ def single(significand: np.uint64, exponent: np.int64) -> Number:
         return _0, _I(0)
     significand, exponent = normalized(significand, exponent)
     place = max(exponent + _I(40), _SMALLEST)
-    kept, tail = split(significand, place - exponent)
+    kept, tail = split(significand, _0, place - exponent)
     kept += _U(tail > _TOP or (tail == _TOP and kept & _1 != _0))
     if place + bit_length(kept) > _POWER:
         kept, place = _MOST, _MOST_EXPONENT
@@ -238,7 +238,7 @@ def scale_code(
             wanted, place = wanted_scale(amax, exponent, rule, tensor)
         if above(rule.least, rule.least_exponent, wanted, place):
             wanted, place = rule.least, rule.least_exponent
-    code, _ = project(_FINITE, False, wanted, place, random, grid, words)
+    code, _ = project(_FINITE, False, wanted, _0, place, random, grid, words)
     return code
 
 
@@ -340,7 +340,7 @@ def convert_blocks(
             policy = rule.infinity
         word = _U(scale_random[block]) if scale_random.size > 0 else _0
         if policy == _U(BLOCK) or policy == _U(SCALE) or policy == _U(ALL):
-            code, _ = project(_NAN, False, _0, _I(0), word, scale_grid, scale_words)
+            code, _ = project(_NAN, False, _0, _0, _I(0), word, scale_grid, scale_words)
         elif policy == _U(LARGEST):
             code = rule.largest
         elif policy == _U(POWER):
@@ -370,11 +370,11 @@ def convert_blocks(
                 elif not without:
                     significand, exponent = divided(significand, exponent, by, by_exponent, rule.arithmetic)
             if without and policy == _U(ALL):
-                kind, negative = _NAN, False
+                kind, negative, significand = _NAN, False, _0
             elif without and kind != _NAN and kind != _SIGNALING:
                 kind, significand = _FINITE, _0
             word = _U(random[i]) if random.size > 0 else _0
-            code, _ = project(kind, negative, significand, exponent, word, grid, element_words)
+            code, _ = project(kind, negative, significand, _0, exponent, word, grid, element_words)
             if code == _REFUSED:
                 refused += 1
                 if first < 0:
@@ -414,7 +414,8 @@ def decode_blocks(
             elif kind == _INFINITE or scale_kind == _INFINITE:
                 zero = (kind == _FINITE and significand == _0) or (scale_kind == _FINITE and scale == _0)
                 kind, negative = (_NAN, False) if zero else (_INFINITE, negative)
-            word, _ = project(kind, negative, significand * scale, exponent + scale_exponent, _0, grid, out_words)
+            product, place = significand * scale, exponent + scale_exponent
+            word, _ = project(kind, negative, product, _0, place, _0, grid, out_words)
             out[i] = word
 
 

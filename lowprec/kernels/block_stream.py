@@ -24,6 +24,7 @@ import numpy.typing as npt
 from lowprec.kernels.block import divisor_of, load_rule, load_tensor, normalized, product, scale_code
 from lowprec.kernels.block_stream_params import NEVER, Setup
 from lowprec.kernels.convert import load_grid, load_source
+from lowprec.kernels.doubles import fill_wide, load_wide, quotients
 from lowprec.kernels.jit import elements, helper, inlined, jit
 from lowprec.kernels.lanes import (
     LANES,
@@ -32,7 +33,6 @@ from lowprec.kernels.lanes import (
     equal,
     fetch,
     fill,
-    fill_wide,
     first_lane,
     greater,
     greatest,
@@ -40,8 +40,6 @@ from lowprec.kernels.lanes import (
     less,
     lesser,
     load,
-    load_wide,
-    quotients,
     settle,
     store,
 )

@@ -26,6 +26,7 @@ from lowprec.kernels.lanes import (
     choose,
     fetch,
     fill,
+    less,
     load,
     not_a_number,
     settle,
@@ -48,18 +49,29 @@ _FACTORS = tuple(range(len(Factors._fields)))
 
 
 @inlined
-def times_scale(word: Lanes, scale: Lanes, tensor: np.uint32, f: Decoder) -> Lanes:
-    """Elements times their scale, where the tensor has none. NaNs are positive."""
-    product = as_words(as_singles(word) * as_singles(scale))
+def times_scale(word: Lanes, scale: Lanes, tensor: np.uint32) -> Lanes:
+    """Elements times their scale, where the tensor has none."""
+    return as_words(as_singles(word) * as_singles(scale))
+
+
+@inlined
+def times_scales(word: Lanes, scale: Lanes, tensor: np.uint32) -> Lanes:
+    """Elements times their scale, which is exact, times the tensor's."""
+    return as_words(as_singles(as_words(as_singles(word) * as_singles(scale))) * as_singles(fill(tensor)))
+
+
+@inlined
+def positive_nan(product: Lanes, code: Lanes, f: Decoder) -> Lanes:
+    """Products, those of NaNs positive."""
     if f.specials != 0 or f.not_a_zero != 0:
         product = choose(not_a_number(product), _NAN, product)
     return product
 
 
 @inlined
-def times_scales(word: Lanes, scale: Lanes, tensor: np.uint32, f: Decoder) -> Lanes:
-    """Elements times their scale, which is exact, times the tensor's."""
-    return times_scale(as_words(as_singles(word) * as_singles(scale)), fill(tensor), tensor, f)
+def nan_above(product: Lanes, code: Lanes, f: Decoder) -> Lanes:
+    """Products, NaN where the element was read as if there were none but finite ones."""
+    return choose(less(f.largest, code & f.mask), _NAN, product)
 
 
 @functools.cache
@@ -77,6 +89,10 @@ def decoder(source_shape: Shape, scaled: bool) -> Kernel:
     """
     name = "_scaled" * scaled + "_" + ".".join(map(str, source_shape))
     times: Any = times_scales if scaled else times_scale
+    # Of formats whose only special codes are NaNs these are told by their codes, once.
+    nans_alone = dict(zip(Decoder._fields, source_shape, strict=False)).get("specials") == 1
+    shape = tuple(0 if nans_alone and name == "specials" else word for name, word in zip(Decoder._fields, source_shape, strict=False))
+    ended: Any = nan_above if nans_alone else positive_nan
 
     def find_factors(scales: Codes, first: int, groups: int, step: int, by: Codes, marks: Codes, factors: Words) -> int:
         """The scale of each group as a binary32 pattern, once or for all its columns; how many are marked."""
@@ -100,22 +116,23 @@ def decoder(source_shape: Shape, scaled: bool) -> Kernel:
         codes: Codes, start: int, out: Codes, groups: int, wide: int, by: Codes, plan: Words, tensor: np.uint32,
         past: bool,
     ) -> None:  # fmt: skip
-        source = load_decoder(plan, PROBE, source_shape)
+        source = load_decoder(plan, PROBE, shape)
         for group in range(groups):
             scale = fill(by[group])
             for i in range(group * wide, group * wide + wide, LANES):
                 fetch(codes, start + i + _AHEAD)
-                put(out, start + i, times(read(load(codes, start + i), source), scale, tensor, source), past)
+                code = load(codes, start + i)
+                put(out, start + i, ended(times(read(code, source), scale, tensor), code, source), past)
 
     def values_of_columns(
         codes: Codes, start: int, stride: int, out: Codes, high: int, width: int, by: Codes, plan: Words,
         tensor: np.uint32, past: bool,
     ) -> None:  # fmt: skip
-        source = load_decoder(plan, PROBE, source_shape)
+        source = load_decoder(plan, PROBE, shape)
         for row in range(high):
             for c in range(row * stride, row * stride + width, LANES):
-                word = read(load(codes, start + c), source)
-                put(out, start + c, times(word, load(by, c - row * stride), tensor, source), past)
+                code, scale = load(codes, start + c), load(by, c - row * stride)
+                put(out, start + c, ended(times(read(code, source), scale, tensor), code, source), past)
 
     find = helper(find_factors, f"find_factors{name}")
     in_rows, in_columns = helper(values_of_rows, f"value_rows{name}"), helper(values_of_columns, f"value_columns{name}")

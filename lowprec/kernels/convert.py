@@ -40,7 +40,8 @@ _ONES = _U(0xFFFFFFFFFFFFFFFF)
 _REFUSED = _U(REFUSED)
 
 _SIDES, _SIDE = len(Grid._fields), len(Side._fields)
-_FINITE, _INFINITY, _NAN, _SIGNALING, _FLUSHED = 0, 1, 2, 3, 4
+#: Classes. A NaN is generated where no operand is one.
+_FINITE, _INFINITY, _NAN, _SIGNALING, _FLUSHED, _GENERATED = 0, 1, 2, 3, 4, 5
 _INEXACT, _UNDERFLOW, _OVERFLOW, _INVALID = (
     _U(flag) for flag in (Flag.INEXACT, Flag.UNDERFLOW, Flag.OVERFLOW, Flag.INVALID)
 )
@@ -64,6 +65,7 @@ def load_source(words: Params) -> Source:
         words[11],
         _I(words[12]),
         words[13],
+        words[14],
     )
 
 
@@ -81,6 +83,7 @@ def load_grid(words: Params) -> Grid:
         words[7],
         words[8],
         words[9],
+        words[10],
     )
 
 
@@ -103,12 +106,13 @@ def load_side(words: Params, negative: bool) -> Side:
         words[i + 11],
         words[i + 12],
         words[i + 13],
+        words[i + 14],
     )
 
 
 @inlined
 def read(code: np.uint64, source: Source) -> tuple[int, bool, np.uint64, np.int64]:
-    """Class, sign, significand and exponent of what a code stands for."""
+    """Class, sign, significand and exponent of what a code stands for; of a NaN its payload, from bit 63 down."""
     code &= source.mask
     negative = code & source.sign != _0
     magnitude = code & ~source.sign
@@ -121,7 +125,8 @@ def read(code: np.uint64, source: Source) -> tuple[int, bool, np.uint64, np.int6
         if magnitude == source.infinity:
             return _INFINITY, negative, _0, _I(0)
         kind = _NAN if magnitude & source.quiet != _0 else _SIGNALING
-        return kind, negative and source.keeps_nan_sign != _0, _0, _I(0)
+        payload = (magnitude << _1) << (_63 - source.payload)
+        return kind, negative and source.keeps_nan_sign != _0, payload, _I(0)
     field = (magnitude >> source.trailing_bits) & source.field_mask
     significand = magnitude & source.trailing_mask
     if field >= source.lowest:
@@ -150,13 +155,19 @@ def takes_farther(tail: np.uint64, odd: bool, random: np.uint64, grid: Grid, sid
 
 @inlined
 def is_tiny(
-    significand: np.uint64, exponent: np.int64, lead: np.int64, random: np.uint64, grid: Grid, side: Side
+    significand: np.uint64,
+    low: np.uint64,
+    exponent: np.int64,
+    lead: np.int64,
+    random: np.uint64,
+    grid: Grid,
+    side: Side,
 ) -> bool:
     """Whether a value below the smallest normal stays below it, rounded with an unbounded exponent."""
     if lead < grid.tiny - _I(1):
         return True
     shift = lead - _I(grid.trailing_bits) - exponent
-    kept, tail = split(significand, shift)
+    kept, tail = split(significand, low, shift)
     highest = (_U(2) << grid.trailing_bits) - _1
     if kept != highest:
         return True
@@ -170,26 +181,32 @@ def project(
     kind: int,
     negative: bool,
     significand: np.uint64,
+    low: np.uint64,
     exponent: np.int64,
     random: np.uint64,
     grid: Grid,
     words: Params,
 ) -> tuple[np.uint64, np.uint64]:
-    """The code of a real number, and what it signals: round, then saturate, then encode."""
+    """The code of a real number, and what it signals: round, then saturate, then encode.
+
+    `low` are 64 bits more of a significand that fills 64, the last one set if any follow; else 0.
+    """
     side = load_side(words, negative)
     if kind != _FINITE:
         if kind == _INFINITY:
             return side.infinity, side.infinity_invalid
         if kind == _FLUSHED:
             return side.zero, side.zero_invalid | _INEXACT
-        return side.nan, side.nan_invalid if kind == _NAN else _INVALID
+        if kind == _GENERATED:
+            return side.nan, _INVALID
+        return side.carried | (significand >> _1) >> (_63 - grid.payload), side.nan_invalid if kind == _NAN else _INVALID
     if significand == _0:
         return side.zero, side.zero_invalid
 
     lead = exponent + bit_length(significand) - _I(1)
     magnitude, tail, beyond, below = side.max_magnitude, _ONES, True, False
     if lead <= grid.top:
-        magnitude, tail, below = nearer_magnitude(significand, exponent, lead, grid)
+        magnitude, tail, below = nearer_magnitude(significand, low, exponent, lead, grid)
         # Past the next code of the continued grid every tail counts as a full one.
         beyond = magnitude > side.max_magnitude
         if beyond:
@@ -208,7 +225,7 @@ def project(
         beyond = farther = True
     over = beyond or magnitude + _U(farther) > side.max_magnitude
     if lead < grid.tiny and not over and (flags != _0 or grid.flush != _0):
-        if is_tiny(significand, exponent, lead, random, grid, side):
+        if is_tiny(significand, low, exponent, lead, random, grid, side):
             flags |= _U(flags != _0) * _UNDERFLOW
             if grid.flush != _0:
                 return side.rounded_zero, _INEXACT | _UNDERFLOW
@@ -232,27 +249,28 @@ def instead(invalid: np.uint64, flags: np.uint64) -> np.uint64:
 
 
 @inlined
-def split(significand: np.uint64, shift: np.int64) -> tuple[np.uint64, np.uint64]:
+def split(significand: np.uint64, low: np.uint64, shift: np.int64) -> tuple[np.uint64, np.uint64]:
     """What lies above and what lies below a bit `shift` places up; the latter in units of 2**-64."""
-    if shift <= _I(0):
+    if shift <= _I(0):  # never of a significand that fills 64 bits
         return significand << _U(-shift), _0
     if shift < _I(64):
-        return significand >> _U(shift), significand << _U(_I(64) - shift)
+        tail = significand << _U(_I(64) - shift) | low >> _U(shift)
+        return significand >> _U(shift), tail | _U(low << _U(_I(64) - shift) != _0)
     below = _U(min(shift - _I(64), _I(63)))
     tail = significand >> below
-    if tail << below != significand:
+    if tail << below != significand or low != _0:
         tail |= _1
     return _0, tail
 
 
 @inlined
 def nearer_magnitude(
-    significand: np.uint64, exponent: np.int64, lead: np.int64, grid: Grid
+    significand: np.uint64, low: np.uint64, exponent: np.int64, lead: np.int64, grid: Grid
 ) -> tuple[np.uint64, np.uint64, bool]:
     """The nearest magnitude not farther from zero, on the continued grid; the tail; whether there is none."""
     # Fixed point has one grid: no value that gets here has a larger exponent than emin.
     binade = max(lead, grid.emin)
-    kept, tail = split(significand, binade - _I(grid.trailing_bits) - exponent)
+    kept, tail = split(significand, low, binade - _I(grid.trailing_bits) - exponent)
     if kept < grid.hidden:  # below the smallest value of a format without zero: that is what it becomes
         return _0, _0, True
     return kept - grid.hidden + (_U(binade - grid.emin) << grid.trailing_bits), tail, False
@@ -273,7 +291,7 @@ def convert(
     for i in range(codes.size):
         kind, negative, significand, exponent = read(_U(codes[i]), source)
         word = _U(random[i]) if stochastic else _0
-        code, flag = project(kind, negative, significand, exponent, word, grid, target_words)
+        code, flag = project(kind, negative, significand, _0, exponent, word, grid, target_words)
         if code == _REFUSED:
             refused += 1
             if first < 0:
@@ -307,14 +325,14 @@ def convert_twice(
     for i in range(codes.size):
         kind, negative, significand, exponent = read(_U(codes[i]), source)
         word = _U(random[i]) if stochastic else _0
-        code, flag = project(kind, negative, significand, exponent, word, grid, target_words)
+        code, flag = project(kind, negative, significand, _0, exponent, word, grid, target_words)
         if code == _REFUSED:
             refused += 1
             if first < 0:
                 first = i
             continue
         kind, negative, significand, exponent = read(code, reader)
-        value, _ = project(kind, negative, significand, exponent, _0, carrier, out_words)
+        value, _ = project(kind, negative, significand, _0, exponent, _0, carrier, out_words)
         out[i] = value
         if signals:
             flags[i] = flag

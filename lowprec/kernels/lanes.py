@@ -23,7 +23,11 @@ from lowprec.kernels.jit import VectorType, boolean, builtin, ir, memory, nothin
 __all__ = [
     "LANES",
     "LONGS",
+    "WORDS",
     "Lanes",
+    "Mask",
+    "Singles",
+    "all_lanes",
     "any_lane",
     "as_singles",
     "as_words",
@@ -31,8 +35,8 @@ __all__ = [
     "equal",
     "fetch",
     "fill",
-    "fill_wide",
     "first_lane",
+    "fused",
     "greater",
     "greatest",
     "greatest_of_16",
@@ -40,14 +44,13 @@ __all__ = [
     "lesser",
     "less",
     "load",
-    "load_wide",
     "long_range",
     "narrowed_to_half",
     "negative",
     "not_a_number",
     "one_where",
-    "quotients",
     "settle",
+    "square_root",
     "store",
     "store_past",
 ]
@@ -60,18 +63,16 @@ LONGS = 8
 
 Lanes = npt.NDArray[Any]  #: of uint32
 Longs = npt.NDArray[Any]  #: of uint64
-Wides = npt.NDArray[Any]  #: of uint64, as many as words
 Singles = npt.NDArray[np.float32]
 Mask = npt.NDArray[np.bool_]
 Codes = npt.NDArray[Any]  #: of unsigned integers or floats, which stand for their bits
 Word = Any  #: Lanes, or one number for all of them
 
 _WORD = ir.IntType(32)
+WORDS = _WORDS = VectorType("words", _WORD, LANES)
 _MASK = VectorType("mask", ir.IntType(1), LANES)
-_WORDS = VectorType("words", _WORD, LANES)
 _SINGLES = VectorType("singles", ir.FloatType(), LANES)
 _LONGS = VectorType("longs", ir.IntType(64), LONGS)
-_WIDES = VectorType("wides", ir.IntType(64), LANES)
 
 
 # -- operators: as between unsigned words ------------------------------------------------------------
@@ -97,6 +98,7 @@ builtin(operator.and_, _MASK, _MASK, _MASK)(lambda builder, left, right: builder
 builtin(operator.add, _SINGLES, _SINGLES, _SINGLES)(lambda builder, left, right: builder.fadd(left, right))
 builtin(operator.sub, _SINGLES, _SINGLES, _SINGLES)(lambda builder, left, right: builder.fsub(left, right))
 builtin(operator.mul, _SINGLES, _SINGLES, _SINGLES)(lambda builder, left, right: builder.fmul(left, right))
+builtin(operator.truediv, _SINGLES, _SINGLES, _SINGLES)(lambda builder, left, right: builder.fdiv(left, right))
 
 
 # -- functions ---------------------------------------------------------------------------------------
@@ -181,6 +183,35 @@ def one_where(mask: Mask) -> Lanes:
 builtin(one_where, _WORDS, _MASK)(lambda builder, mask: builder.zext(mask, _WORDS.llvm))
 
 
+def fused(x: Singles, y: Singles, z: Singles) -> Singles:
+    """x * y + z, rounded once."""
+    with np.errstate(all="ignore"):
+        # Without the compiler: the product is exact in binary64, and only what is small is asked for here.
+        return (x.astype(np.float64) * y + z.astype(np.float64)).astype(np.float32)
+
+
+builtin(fused, _SINGLES, _SINGLES, _SINGLES, _SINGLES)(lambda builder, *parts: _intrinsic(builder, "fma", *parts))
+
+
+def square_root(x: Singles) -> Singles:
+    """The square root."""
+    with np.errstate(invalid="ignore"):
+        return np.sqrt(x)
+
+
+builtin(square_root, _SINGLES, _SINGLES)(lambda builder, x: _intrinsic(builder, "sqrt", x))
+
+
+def _intrinsic(builder: Any, name: str, *operands: Any) -> Any:
+    """One of LLVM's own functions of vectors."""
+    kind = operands[0].type
+    name = f"llvm.{name}.v{kind.count}f{32 if kind.element == ir.FloatType() else 64}"
+    function = builder.module.globals.get(name)
+    if function is None:
+        function = ir.Function(builder.module, ir.FunctionType(kind, [kind] * len(operands)), name)
+    return builder.call(function, operands)
+
+
 def as_singles(word: Lanes) -> Singles:
     """Words as the binary32 numbers whose patterns they are."""
     return word.view(np.float32)
@@ -218,6 +249,17 @@ def any_lane(mask: Mask) -> bool:
 def _any_lane(builder: Any, mask: Any) -> Any:
     bits = ir.IntType(LANES)
     return builder.icmp_unsigned("!=", builder.bitcast(mask, bits), ir.Constant(bits, 0))
+
+
+def all_lanes(mask: Mask) -> bool:
+    """Whether the mask is set everywhere."""
+    return bool(mask.all())
+
+
+@builtin(all_lanes, boolean, _MASK)
+def _all_lanes(builder: Any, mask: Any) -> Any:
+    bits = ir.IntType(LANES)
+    return builder.icmp_unsigned("==", builder.bitcast(mask, bits), ir.Constant(bits, (1 << LANES) - 1))
 
 
 def greatest_of_16(word: Lanes) -> Lanes:
@@ -281,13 +323,8 @@ def _load(builder: Any, pointer: Any, element: Any) -> Any:
     loaded.align = 1
     if element.width < 64:
         return builder.zext(loaded, _WORDS.llvm) if element.width < 32 else loaded
-    return _folded(builder, loaded)
-
-
-def _folded(builder: Any, wide: Any) -> Any:
-    """Upper halves, the last bit set where anything lies below."""
-    upper = builder.trunc(builder.lshr(wide, ir.Constant(wide.type, [32] * LANES)), _WORDS.llvm)
-    below = builder.icmp_unsigned("!=", builder.trunc(wide, _WORDS.llvm), _WORDS.constant(0))
+    upper = builder.trunc(builder.lshr(loaded, ir.Constant(vector, [32] * LANES)), _WORDS.llvm)
+    below = builder.icmp_unsigned("!=", builder.trunc(loaded, _WORDS.llvm), _WORDS.constant(0))
     return builder.or_(upper, builder.zext(below, _WORDS.llvm))
 
 
@@ -358,45 +395,7 @@ def _settle(builder: Any) -> Any:
     return ir.Constant(ir.IntType(8).as_pointer(), None)
 
 
-# -- 64 bits -----------------------------------------------------------------------------------------
-
-
-def load_wide(array: npt.NDArray[np.uint64], start: int) -> Wides:
-    """LANES elements of 64 bits, from index `start` on; nothing checks the bounds."""
-    return array[start : start + LANES].copy()
-
-
-@memory(load_wide, _WIDES)
-def _load_wide(builder: Any, pointer: Any, element: Any) -> Any:
-    loaded = builder.load(builder.bitcast(pointer, _WIDES.llvm.as_pointer()))
-    loaded.align = 8
-    return loaded
-
-
-def fill_wide(number: np.uint64) -> Wides:
-    """The same number in every lane."""
-    return np.full(LANES, number, np.uint64)
-
-
-builtin(fill_wide, _WIDES, _WIDES)(lambda builder, number: number)
-
-
-def quotients(single: Lanes, double: Wides) -> Lanes:
-    """Normal binary32 numbers over binary64 ones, both positive, as upper halves of binary64 rounded to odd.
-
-    A quotient that no number of 51 bits is stays apart from all of them, however the processor rounds.
-    """
-    over = (single.astype(np.uint64) << np.uint64(29)) + np.uint64(896 << 52)
-    return load(over.view(np.float64) / double.view(np.float64), 0)
-
-
-@builtin(quotients, _WORDS, _WORDS, _WIDES)
-def _quotients(builder: Any, single: Any, double: Any) -> Any:
-    numbers = ir.VectorType(ir.DoubleType(), LANES)
-    over = builder.shl(builder.zext(single, _WIDES.llvm), _WIDES.constant(29))
-    over = builder.add(over, _WIDES.constant(896 << 52))
-    quotient = builder.fdiv(builder.bitcast(over, numbers), builder.bitcast(double, numbers))
-    return _folded(builder, builder.bitcast(quotient, _WIDES.llvm))
+# -- 64 bits, few of them -----------------------------------------------------------------------------------------
 
 
 def long_range(first: np.uint64) -> Longs:

@@ -8,6 +8,7 @@ Floor 2b. Imports spec and NumPy.
 
 from __future__ import annotations
 
+import dataclasses
 import functools
 from typing import Any, NamedTuple
 
@@ -47,6 +48,7 @@ class Source(NamedTuple):
     lowest: Word  #: the lowest exponent field that has a leading one
     exponent: Word  #: of the last bit of the significand is this plus the field
     flush: Word  #: 1 where subnormal operands become zeros
+    payload: Word  #: bits of a NaN below its quiet bit, where it has such
 
 
 class Grid(NamedTuple):
@@ -62,6 +64,7 @@ class Grid(NamedTuple):
     before: Word  #: 1 where overflow is judged on the operand
     bits: Word  #: random bits, 0 for deterministic modes
     variant: Word  #: of a stochastic mode: 0 for A, 1 for B, 2 for C
+    payload: Word  #: bits of a NaN operand's payload that are kept
 
 
 class Side(NamedTuple):
@@ -80,6 +83,7 @@ class Side(NamedTuple):
     overflow: Word
     infinity: Word
     nan: Word
+    carried: Word  #: a NaN operand, where its payload is kept: that joins it; else the same as `nan`
     negative_invalid: Word  #: flags: INVALID where the format has no counterpart for such an operand, else 0
     zero_invalid: Word
     infinity_invalid: Word
@@ -117,6 +121,7 @@ def lower_source(fmt: Format, flush: bool = False) -> Params:
             lowest=1 if fmt.subnormals else 0,
             exponent=-fmt.bias - t,
             flush=flush and fields,
+            payload=fmt.payload_bits or 0,
         )
     )
 
@@ -143,6 +148,9 @@ def lower_target(fmt: Format, projection: Projection) -> Params:
     overflows = beyond if projection.saturation is Saturation.NONE else extremes
     infinities = extremes if projection.saturation is Saturation.FINITE else beyond
     nans = _nans(fmt, projection, extremes, zeros)
+    kept = projection.nan_payload != "drop" and fmt.payload_bits is not None
+    plain = dataclasses.replace(projection, nan_code=None)
+    carried = _nans(fmt, plain, extremes, zeros) if kept else nans
     grid = Grid(
         mask=mask,
         trailing_bits=fmt.trailing_bits,
@@ -154,6 +162,7 @@ def lower_target(fmt: Format, projection: Projection) -> Params:
         before=projection.overflow_test == "before",
         bits=projection.rounding.bits,
         variant={"B": 1, "C": 2}.get(projection.rounding.variant, 0),
+        payload=fmt.payload_bits or 0 if kept else 0,
     )
     unsigned = [False, fmt.sign is Sign.UNSIGNED]
     sides = [
@@ -168,6 +177,7 @@ def lower_target(fmt: Format, projection: Projection) -> Params:
             overflow=overflows[negative],
             infinity=infinities[negative],
             nan=nans[negative],
+            carried=carried[negative],
             negative_invalid=Flag.INVALID if unsigned[negative] else 0,
             zero_invalid=0 if fmt.subnormals else Flag.INVALID,
             infinity_invalid=0 if fmt.infinity and not unsigned[negative] else Flag.INVALID,

@@ -185,7 +185,7 @@ def lower_encoder(fmt: Format, projection: Projection, wide: bool = False) -> Wo
     """The words of a target for binary32 operands, or for binary64 ones folded into 32 bits.
 
     None where the loops in lanes cannot be exact: double rounding, flushing, overflow judged before
-    rounding, refused signs, too many random bits for the tail that there is, or a format too wide.
+    rounding, refused signs, payloads, too many random bits for the tail that there is, or a format too wide.
     """
     fraction, bias = (20, 1023) if wide else (23, 127)
     grid, sides = _parts(lower_target(fmt, projection))
@@ -197,6 +197,7 @@ def lower_encoder(fmt: Format, projection: Projection, wide: bool = False) -> Wo
         or grid["flush"]
         or projection.subnormals != "keep"
         or grid["before"]
+        or (projection.nan_payload != "drop" and fmt.payload_bits is not None)
         or grid["variant"] == 2
         or random_bits > (fraction - t - 1 if wide else 32)
         or t > (18 if wide else 22)

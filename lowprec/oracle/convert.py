@@ -17,6 +17,7 @@ from fractions import Fraction
 
 from lowprec.oracle.exact import Exact, Special, from_float, is_negative, scale
 from lowprec.oracle.rounding import check_random, is_farther
+from lowprec.spec.catalog import BINARY64
 from lowprec.spec.format import Format, Sign
 from lowprec.spec.projection import DEFAULT, Projection, Saturation
 
@@ -310,9 +311,8 @@ def encode(value: float, fmt: Format, projection: Projection = DEFAULT, *, rando
     >>> encode(0.1, E4M3FN)
     29
     """
-    exact = from_float(value)
-    subnormal = isinstance(exact, Fraction) and 0 < abs(exact) < Fraction(1, 1 << 1022)
-    return project(exact, fmt, projection, random=random, subnormal_operand=subnormal)
+    (code,) = struct.unpack("<Q", struct.pack("<d", value))
+    return cast(code, BINARY64, fmt, projection, random=random)
 
 
 def cast(
@@ -324,8 +324,26 @@ def cast(
     >>> cast(0x7E, E4M3FN, E5M2)
     95
     """
-    subnormal = is_subnormal(code, source)
-    return project(decode(code, source), target, projection, random=random, subnormal_operand=subnormal)
+    value = decode(code, source)
+    if projection.nan_payload != "drop" and value in (Special.NAN, Special.NEGATIVE_NAN):
+        check(target, projection, random)
+        for stop in projection.via:
+            code, source = nan_of(code, source, stop, Projection(nan_payload="first")), stop
+        return nan_of(code, source, target, projection)
+    return project(value, target, projection, random=random, subnormal_operand=is_subnormal(code, source))
+
+
+def nan_of(code: int, source: Format, target: Format, projection: Projection) -> int:
+    """The code in `target` of a NaN operand, with its payload if the projection keeps that."""
+    negative = decode(code, source) is Special.NEGATIVE_NAN
+    if projection.nan_payload == "drop" or target.payload_bits is None:
+        return _nan(negative, target, projection)
+    payload = Fraction(0)
+    if source.payload_bits is not None:
+        payload = Fraction(code % (1 << source.payload_bits), 1 << source.payload_bits)
+    assert target.nan_code is not None
+    sign = target.sign_code if negative and projection.nan_sign == "keep" and target.has_signed_nan else 0
+    return target.nan_code + int(payload * (1 << target.payload_bits)) | sign
 
 
 def is_subnormal(code: int, fmt: Format) -> bool:

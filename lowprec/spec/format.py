@@ -197,6 +197,12 @@ class Format:
             return self.max_magnitude + 1 + (1 << (self.trailing_bits - 1))
         return self.max_magnitude + self.infinity + self.nans
 
+    @property
+    def payload_bits(self) -> int | None:
+        """Bits of a NaN below the one that makes it quiet; None where NaNs are not those of IEEE 754, 3.4."""
+        ieee = self.infinity and self.trailing_bits > 0 and self.nans == (1 << self.trailing_bits) - 1
+        return self.trailing_bits - 1 if ieee and self.negative_zero else None
+
     # -- values ---------------------------------------------------------------------------------
 
     def scaled(self, magnitude: int) -> tuple[int, int]:

@@ -72,6 +72,7 @@ class Flag(enum.IntFlag):
 
 
 NanPolicy = Literal["error", "zero", "max", "negative_zero"]
+PayloadPolicy = Literal["drop", "first", "signaling_first"]
 SignPolicy = Literal["keep", "drop"]
 NegativePolicy = Literal["nan", "zero", "error", "drop_sign"]
 ZeroPolicy = Literal["nan", "smallest"]
@@ -80,6 +81,7 @@ OverflowTest = Literal["after", "before"]
 
 _CHOICES = {
     "nan": get_args(NanPolicy),
+    "nan_payload": get_args(PayloadPolicy),
     "nan_sign": get_args(SignPolicy),
     "negative": get_args(NegativePolicy),
     "zero": get_args(ZeroPolicy),
@@ -107,6 +109,11 @@ class Projection:
     nan_code : int, optional
         The code, without its sign, to give wherever the result is NaN, instead of the format's own.
         In a format with a sign it takes the sign that the NaN would have.
+    nan_payload : {"drop", "first", "signaling_first"}
+        Whether a NaN operand is delivered with its payload, made quiet, where the format has IEEE
+        754's NaNs; `nan_code` is then for those that no operand brings. Payloads are aligned at
+        their highest bit. Of several NaN operands the first one counts; or the first signaling one,
+        if any is, and of `fma` the addend before the factors, as on Arm.
     nan_sign : {"keep", "drop"}
         Whether the sign of a NaN operand is kept where the result has a sign.
     negative : {"nan", "zero", "error", "drop_sign"}
@@ -123,7 +130,8 @@ class Projection:
         Whether overflow is judged on the rounded value, or on the operand: then everything
         beyond the largest finite value overflows.
     via : tuple of Format
-        Formats that the value is rounded to first, one after the other, to nearest even.
+        Formats that the value is rounded to first, one after the other, to nearest even; operations
+        are done in the first of them.
 
     Raises
     ------
@@ -135,6 +143,7 @@ class Projection:
     saturation: Saturation = Saturation.NONE
     nan: NanPolicy = "error"
     nan_code: int | None = None
+    nan_payload: PayloadPolicy = "drop"
     nan_sign: SignPolicy = "keep"
     negative: NegativePolicy = "nan"
     zero: ZeroPolicy = "nan"

@@ -85,6 +85,12 @@ class Rounding:
             return self.negative_odd if odd else self.negative_even
         return self.positive_odd if odd else self.positive_even
 
+    @property
+    def downward(self) -> bool:
+        """Whether an exact zero sum of numbers of unlike signs is -0, as it is under `toward_negative`."""
+        above, below = (self.positive_even, self.positive_odd), (self.negative_even, self.negative_odd)
+        return not self.bits and {*above} == {Threshold.NEVER} and {*below} == {Threshold.ANY}
+
     def __str__(self) -> str:
         return self.name
 

@@ -1,0 +1,138 @@
+"""Operations at the speed of memory: which plan serves one, and how arrays are gone through together.
+
+Arrays of one shape as they are, large ones in threads; all others through small buffers.
+
+Floor 3.
+"""
+
+from __future__ import annotations
+
+import functools
+from collections.abc import Callable
+from typing import Any, NamedTuple
+
+import numpy as np
+import numpy.typing as npt
+
+from lowprec.arrays.checks import Operand
+from lowprec.arrays.stream import PAST_FROM
+from lowprec.arrays.threads import share
+from lowprec.kernels.arith_stream import OPERATIONS, SHORT, is_near, kernel, plan
+from lowprec.kernels.lanes import LANES
+from lowprec.kernels.stream_params import (
+    DECODER_SHAPE,
+    ENCODER_SHAPE,
+    NOTHING,
+    Encoder,
+    lower_decoder,
+    lower_encoder,
+    past_caches,
+)
+from lowprec.spec import catalog
+from lowprec.spec.format import Format
+from lowprec.spec.projection import DEFAULT, Projection
+
+__all__ = ["Way", "narrowed", "run", "way_of"]
+
+Array = npt.NDArray[Any]
+
+#: Elements that are gone through at a time where they do not lie one after the other.
+_BUFFER = 1 << 14
+
+_NO_RANDOM = np.empty(0, np.uint32)
+
+
+class Way(NamedTuple):
+    """A kernel, and the plan that says what it does."""
+
+    kernel: Callable[..., int]
+    plan: Array
+    refuses: bool  #: whether a NaN is refused
+
+
+@functools.lru_cache(maxsize=4096)
+def way_of(
+    operation: str, sources: tuple[Format, ...], target: Format, rule: Projection, carrier: Format | None
+) -> Way | None:
+    """How to make codes of a target of operands in these formats, and on to a type that carries their values.
+
+    None where only the general kernel does.
+    """
+    if operation not in OPERATIONS or any(source == catalog.BINARY64 for source in sources):
+        return None
+    decoders = [lower_decoder(source) for source in (*sources, *sources[-1:] * (3 - len(sources)))]
+    bits = rule.rounding.bits + (rule.rounding.variant == "B")
+    short = operation in SHORT and is_near(target) and bits < 20 - target.trailing_bits
+    stages = [*decoders, lower_encoder(target, rule, not short), NOTHING, NOTHING]
+    if carrier is not None:
+        stages[4] = lower_decoder(target, carrier == catalog.BINARY64)
+        if carrier not in (catalog.BINARY32, catalog.BINARY64):
+            stages[5] = lower_encoder(carrier, DEFAULT)
+    words = [stage for stage in stages if stage is not None]
+    if len(words) < len(stages):
+        return None
+    shapes = tuple(
+        tuple(int(word) for word in stage[:size])
+        for stage, size in zip(words, (DECODER_SHAPE,) * 3 + (ENCODER_SHAPE, DECODER_SHAPE, ENCODER_SHAPE), strict=True)
+    )
+    refuses = bool(words[3][Encoder._fields.index("refuses")])
+    return Way(kernel(operation, shapes, short), plan(tuple(words), rule.rounding.downward), refuses)
+
+
+def narrowed(operand: Operand) -> Operand:
+    """The same values as float32, if they all are such and are not now in a type that is read at once."""
+    array = operand.array
+    if array.dtype.kind not in "iuf" or array.dtype.itemsize < 4 or array.dtype == np.float32:
+        return operand
+    with np.errstate(over="ignore", under="ignore", invalid="ignore"):
+        single = array.astype(np.float32)
+        back = single.astype(np.float64)
+    if array.dtype.kind == "f":
+        same = bool(((back == array) | ((back != back) & (array != array))).all())
+    else:
+        same = bool((np.abs(back) <= 1 << 24).all())
+    return Operand(single.view(np.uint32), catalog.BINARY32, single, True) if same else operand
+
+
+def run(way: Way, operands: list[Array], out: Array, random: Array) -> int:
+    """Write results to `out`; what a kernel returns. Operands broadcast to its shape; `random` has it, or is empty.
+
+    They must not lie in its memory: where the processor is not suited, some of it may be written.
+    """
+    if not out.ndim:
+        out, operands, random = out.reshape(1), [array.reshape(1) for array in operands], random.reshape(-1)
+    if _in_order(out) and all(array.size == 1 or (array.shape == out.shape and _in_order(array)) for array in operands):
+        return _flat(way, operands, out.reshape(-1), random.reshape(-1))
+    reading, writing = ["readonly", "aligned", "nbo", "contig"], ["writeonly", "aligned", "contig"]
+    given = [*operands, *([random] if random.size else []), out]
+    status = 0
+    with np.nditer(
+        given,
+        flags=["external_loop", "buffered", "zerosize_ok"],
+        op_flags=[*[reading] * (len(given) - 1), writing],
+        buffersize=_BUFFER,
+        casting="equiv",
+    ) as parts:  # type: ignore[call-overload]
+        for part in parts:
+            words = part[len(operands)] if random.size else _NO_RANDOM
+            status = max(status, _flat(way, list(part[: len(operands)]), part[-1], words))
+    return status
+
+
+def _in_order(array: Array) -> bool:
+    return bool(array.flags.c_contiguous and array.flags.aligned and array.dtype.isnative)
+
+
+def _flat(way: Way, operands: list[Array], out: Array, random: Array) -> int:
+    """One element after the other; single ones go with all."""
+    if out.nbytes >= PAST_FROM and not out.__array_interface__["data"][0] % 16:
+        way = way._replace(plan=past_caches(way.plan))
+    steps = [0 if array.size == 1 != out.size else 1 for array in operands]
+    flat = [array.reshape(-1) if step else np.repeat(array, LANES) for array, step in zip(operands, steps, strict=True)]
+    flat, steps = [*flat, *flat[:1] * (3 - len(flat))], [*steps, *steps[:1] * (3 - len(steps))]
+
+    def part(start: int, stop: int) -> int:
+        x, y, z = (array[start:stop] if step else array for array, step in zip(flat, steps, strict=True))
+        return way.kernel(x, y, z, tuple(steps), out[start:stop], way.plan, random[start:stop])
+
+    return share(part, out.size)

@@ -1,0 +1,363 @@
+"""Operations at the speed of memory: operands are read, and results rounded and encoded, as `stream` does it.
+
+In between stand the processor's own binary64 instructions, on numbers that binary32 holds: a product is
+exact, of a sum the error is known, and quotients and square roots never come close to what rounding
+them twice would change. All this is rounded to odd, and then once to the format.
+
+It rests on subnormal operands that are kept, and on a processor that rounds to nearest. Where a
+process does otherwise, nothing is written, and `arith` does all.
+
+Floor 2b. Imports numba through `jit`; never the oracle, which checks it.
+"""
+
+from __future__ import annotations
+
+import functools
+from collections.abc import Callable
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+
+from lowprec.kernels import doubles
+from lowprec.kernels.jit import helper, inlined, jit
+from lowprec.kernels.lanes import (
+    LANES,
+    Lanes,
+    Mask,
+    Singles,
+    all_lanes,
+    any_lane,
+    as_singles,
+    as_words,
+    choose,
+    equal,
+    fill,
+    fused,
+    less,
+    lesser,
+    load,
+    not_a_number,
+    settle,
+    square_root,
+)
+from lowprec.kernels.stream import (
+    DONE,
+    REFUSED,
+    UNSUITED,
+    carried,
+    load_decoder,
+    load_encoder,
+    padded,
+    project,
+    put,
+    read,
+    rounds_to_nearest,
+)
+from lowprec.kernels.stream_params import DECODER, DRAWN, ENCODER, PAST, PROBE, Words, plan as conversion_plan
+from lowprec.spec.arith import operands_of
+from lowprec.spec.format import Format
+
+__all__ = ["OPERATIONS", "SHORT", "is_near", "kernel", "plan"]
+
+Shape = tuple[int, ...]
+Kernel = Callable[..., int]
+Codes = npt.NDArray[Any]
+
+_MAGNITUDE, _SIGN = 0x7FFFFFFF, 0x80000000
+
+#: Upper halves of binary64 numbers. NaNs are above infinity.
+_INFINITY, _NAN = 0x7FF00000, 0x7FF80000
+
+#: Binary32 numbers: the largest finite one, which is odd, and 2**-100.
+_SHORT_INFINITY, _SHORT_NAN, _LARGEST, _SMALL = 0x7F800000, 0x7FC00000, 0x7F7FFFFF, 27 << 23
+
+#: Where stages stand in a plan: three operands, the target, its results read back, the type that carries them.
+_Y, _Z = PROBE + DECODER, PROBE + 2 * DECODER
+_TARGET = PROBE + 3 * DECODER
+_RESULT = _TARGET + ENCODER
+_CARRIER = _RESULT + DECODER
+_DOWNWARD = _CARRIER + ENCODER
+
+
+def plan(stages: tuple[Words, ...], downward: bool) -> Words:
+    """Three decoders, an encoder, a decoder and an encoder in a row; then whether exact zero sums are -0."""
+    words = np.zeros(_DOWNWARD + 2, np.uint32)  # the last one stays 0
+    words[:PROBE] = conversion_plan()[:PROBE]
+    for place, stage in zip((PROBE, _Y, _Z, _TARGET, _RESULT, _CARRIER), stages, strict=True):
+        words[place : place + stage.size] = stage
+    words[_DOWNWARD] = downward
+    return words
+
+
+# -- results as upper halves of binary64 numbers, rounded to odd -------------------------------------
+
+
+@inlined
+def zero_signed(word: Lanes, signs: Lanes, downward: np.uint32) -> Lanes:
+    """Sums; +0, where downward, with the signs of what was added."""
+    if downward != 0:
+        word = choose(equal(word, 0), signs & _SIGN, word)
+    return word
+
+
+@inlined
+def add(x: Lanes, y: Lanes, z: Lanes, downward: np.uint32) -> Lanes:
+    """x + y."""
+    return zero_signed(doubles.summed(x, y), x | y, downward)
+
+
+@inlined
+def subtract(x: Lanes, y: Lanes, z: Lanes, downward: np.uint32) -> Lanes:
+    """x - y."""
+    return add(x, y ^ _SIGN, z, downward)
+
+
+@inlined
+def multiply(x: Lanes, y: Lanes, z: Lanes, downward: np.uint32) -> Lanes:
+    """x * y."""
+    return doubles.multiplied(x, y)
+
+
+@inlined
+def divide(x: Lanes, y: Lanes, z: Lanes, downward: np.uint32) -> Lanes:
+    """x / y."""
+    return doubles.divided(x, y)
+
+
+@inlined
+def sqrt(x: Lanes, y: Lanes, z: Lanes, downward: np.uint32) -> Lanes:
+    """The square root of x."""
+    return doubles.rooted(x)
+
+
+@inlined
+def fma(x: Lanes, y: Lanes, z: Lanes, downward: np.uint32) -> Lanes:
+    """x * y + z."""
+    return zero_signed(doubles.fused(x, y, z), (x ^ y) | z, downward)
+
+
+# -- results as binary32 numbers, rounded to odd -----------------------------------------------------
+
+
+@inlined
+def to_odd(total: Lanes, error: Lanes) -> Lanes:
+    """A number that was rounded to nearest, and what it was rounded by: the odd one of two neighbours."""
+    inexact = lesser(error & _MAGNITUDE, 1)
+    return (total - (inexact & ((total ^ error) >> 31))) | inexact
+
+
+@inlined
+def add_short(x: Lanes, y: Lanes, z: Lanes, downward: np.uint32) -> Lanes:
+    """x + y."""
+    total, error = two_sum(as_singles(x), as_singles(y))
+    return zero_signed(to_odd(as_words(total), as_words(error)), x | y, downward)
+
+
+@inlined
+def subtract_short(x: Lanes, y: Lanes, z: Lanes, downward: np.uint32) -> Lanes:
+    """x - y."""
+    return add_short(x, y ^ _SIGN, z, downward)
+
+
+@inlined
+def multiply_short(x: Lanes, y: Lanes, z: Lanes, downward: np.uint32) -> Lanes:
+    """x * y."""
+    a, b = as_singles(x), as_singles(y)
+    product = as_words(a * b)
+    return to_odd(product, as_words(fused(a, b, as_singles(product ^ _SIGN))))
+
+
+@inlined
+def divide_short(x: Lanes, y: Lanes, z: Lanes, downward: np.uint32) -> Lanes:
+    """x / y: on which side of the exact quotient the processor's lies, what is left of x tells."""
+    quotient = as_words(as_singles(x) / as_singles(y))
+    rest = as_words(fused(as_singles(quotient ^ _SIGN), as_singles(y), as_singles(x)))
+    return to_odd(quotient, rest ^ (y & _SIGN))
+
+
+@inlined
+def sqrt_short(x: Lanes, y: Lanes, z: Lanes, downward: np.uint32) -> Lanes:
+    """The square root of x, likewise."""
+    single = square_root(as_singles(x))
+    root = as_words(single)
+    return to_odd(root, as_words(fused(as_singles(root ^ _SIGN), single, as_singles(x))))
+
+
+@inlined
+def fma_short(x: Lanes, y: Lanes, z: Lanes, downward: np.uint32) -> Lanes:
+    """x * y + z, as three numbers whose sum it is: each is far above the next, or they are zero."""
+    a, b, c = as_singles(x), as_singles(y), as_singles(z)
+    product = a * b
+    below = fused(a, b, as_singles(as_words(product) ^ _SIGN))
+    first, error = two_sum(product, c)
+    second, third = two_sum(error, below)
+    total, rest = two_sum(first, second)
+    return to_odd(as_words(total), as_words(rest + third))
+
+
+@inlined
+def two_sum(a: Singles, b: Singles) -> tuple[Singles, Singles]:
+    """A sum, and what it was rounded by. Source: [KNUTH] 4.2.2."""
+    total = a + b
+    other = total - a
+    return total, (a - (total - other)) + (b - other)
+
+
+@inlined
+def is_between(magnitude: Lanes) -> Mask:
+    """Whether numbers are neither very small nor as large as infinity, which `to_odd` spoils."""
+    return less(_SMALL, magnitude) & less(magnitude, _LARGEST)
+
+
+@inlined
+def any_fit(magnitude: Lanes, x: Lanes, y: Lanes) -> Mask:
+    """Whether the upper half of a binary64 number is right as it is: all are, but NaNs' signs."""
+    return less(magnitude, _INFINITY + 1)
+
+
+@inlined
+def sum_fits(magnitude: Lanes, x: Lanes, y: Lanes) -> Mask:
+    """Whether a sum of binary32 numbers, rounded to odd, is right as it is."""
+    return less(magnitude, _LARGEST)
+
+
+@inlined
+def product_fits(magnitude: Lanes, x: Lanes, y: Lanes) -> Mask:
+    """The same of a product: what it was rounded by must not be subnormal."""
+    return is_between(magnitude)
+
+
+@inlined
+def rest_fits(magnitude: Lanes, x: Lanes, y: Lanes) -> Mask:
+    """The same of quotients and square roots, of which what is left of x must not be subnormal."""
+    return is_between(magnitude) & less(_SMALL, x & _MAGNITUDE)
+
+
+@inlined
+def fma_fits(magnitude: Lanes, x: Lanes, y: Lanes) -> Mask:
+    """The same of a product and a sum."""
+    return is_between(magnitude) & less(_SMALL, as_words(as_singles(x) * as_singles(y)) & _MAGNITUDE)
+
+
+@inlined
+def shortened(word: Lanes) -> Lanes:
+    """Upper halves of binary64 numbers as binary32 ones; what is very large or small stays so, and is odd."""
+    magnitude = word & _MAGNITUDE
+    short = (magnitude - (896 << 20)) << 3
+    short = choose(less(magnitude, 923 << 20), choose(equal(magnitude, 0), 0, _SMALL | 1), short)
+    large = choose(less(magnitude, _INFINITY), _LARGEST, choose(equal(magnitude, _INFINITY), _SHORT_INFINITY, _SHORT_NAN))
+    return choose(less(magnitude, 1150 << 20), short, large) | (word & _SIGN)
+
+
+#: Operations by name.
+OPERATIONS: dict[str, Any] = {
+    "add": add,
+    "subtract": subtract,
+    "multiply": multiply,
+    "divide": divide,
+    "sqrt": sqrt,
+    "fma": fma,
+}
+
+#: The same for targets near 1, see `is_near`, each with what tells results that are right. Those of which one
+#: is not are done in binary64 too.
+SHORT: dict[str, tuple[Any, Any]] = {
+    "add": (add_short, sum_fits),
+    "subtract": (subtract_short, sum_fits),
+    "multiply": (multiply_short, product_fits),
+    "divide": (divide_short, rest_fits),
+    "sqrt": (sqrt_short, rest_fits),
+    "fma": (fma_short, fma_fits),
+}
+
+
+def is_near(fmt: Format) -> bool:
+    """Whether all values of a format, and the gaps between them, lie between 2**-60 and 2**60."""
+    return fmt.emax < 60 and fmt.emin - fmt.trailing_bits > -60
+
+
+# -- loops -------------------------------------------------------------------------------------------
+
+
+@inlined
+def keeps_subnormals(plan: Words) -> bool:
+    """Whether the processor reads and writes subnormal numbers as they are, in this thread: 2**-149 + 0 is not 0."""
+    smallest = as_singles(fill(plan[0] >> np.uint32(29)))
+    return any_lane(less(0, as_words(smallest + as_singles(fill(plan[_DOWNWARD + 1])))))
+
+
+@helper
+def nan_signed(word: Lanes, x: Lanes, y: Lanes, z: Lanes, infinity: np.uint32, nan: np.uint32) -> Lanes:
+    """NaNs with the sign of the first NaN among the operands, or +."""
+    sign = choose(not_a_number(z), z & _SIGN, 0)
+    sign = choose(not_a_number(y), y & _SIGN, sign)
+    sign = choose(not_a_number(x), x & _SIGN, sign)
+    return choose(less(infinity, word & _MAGNITUDE), sign | nan, word)
+
+
+@functools.cache
+def kernel(operation: str, shapes: tuple[Shape, ...], short: bool) -> Kernel:
+    """The kernel of an operation, for plans of these shapes, and for targets near 1 if `short`.
+
+    Called as kernel(x, y, z, steps, out, plan, random), with one-dimensional arrays of one size, and a
+    step of 1, or of LANES times the same operand with a step of 0; operands that the operation does not
+    take are the first once more. `random` holds an integer for each element, or none at all.
+    """
+    x_shape, y_shape, z_shape, target_shape, result_shape, carrier_shape = shapes
+    in_doubles = OPERATIONS[operation]
+    operate, fits = SHORT[operation] if short else (in_doubles, any_fit)
+    infinity, nan = (_SHORT_INFINITY, _SHORT_NAN) if short else (_INFINITY, _NAN)
+    count = operands_of(operation)
+    name = f"_{operation}{'_short' * short}" + "".join("_" + ".".join(map(str, shape)) for shape in shapes)
+
+    def vectors(
+        x: Codes, y: Codes, z: Codes, steps: tuple[int, int, int], out: Codes, plan: Words, random: Words
+    ) -> int:
+        x_source, y_source = load_decoder(plan, PROBE, x_shape), load_decoder(plan, _Y, y_shape)
+        z_source, target = load_decoder(plan, _Z, z_shape), load_encoder(plan, _TARGET, target_shape)
+        result, carrier = load_decoder(plan, _RESULT, result_shape), load_encoder(plan, _CARRIER, carrier_shape)
+        if not rounds_to_nearest(plan) or not keeps_subnormals(plan):
+            return UNSUITED
+        status, random_word, past, downward = DONE, fill(0), plan[PAST] != 0, plan[_DOWNWARD]
+        x_step, y_step, z_step = steps
+        for i in range(0, out.size, LANES):
+            a = read(load(x, i * x_step), x_source)
+            b = read(load(y, i * y_step), y_source) if count > 1 else a
+            c = read(load(z, i * z_step), z_source) if count > 2 else b
+            word = operate(a, b, c, downward)
+            if not all_lanes(fits(word & _MAGNITUDE, a, b)):
+                if short:
+                    word = shortened(in_doubles(a, b, c, downward))
+                word = nan_signed(word, a, b, c, infinity, nan)
+                if target.refuses != 0 and any_lane(less(infinity, word & _MAGNITUDE)):
+                    status = REFUSED
+            if target.limits == DRAWN:
+                random_word = load(random, i) << (32 - target.bits)
+            word = read(project(word, random_word, target), result)
+            put(out, i, carried(word, carrier), past)
+        settle()
+        return status
+
+    whole_vectors = helper(vectors, f"operate_vectors{name}")
+
+    def elements(
+        x: Codes, y: Codes, z: Codes, steps: tuple[int, int, int], out: Codes, plan: Words, random: Words
+    ) -> int:
+        """Whole vectors, and the rest in one that is filled up."""
+        whole = out.size - out.size % LANES
+        status = DONE
+        if whole > 0:
+            status = whole_vectors(x, y, z, steps, out[:whole], plan, random)
+        if whole < out.size:
+            rest = np.empty(LANES, out.dtype)
+            a = padded(x, whole * steps[0])
+            b = padded(y, whole * steps[1])
+            c = padded(z, whole * steps[2])
+            words = padded(random, whole) if random.size > 0 else random
+            status = max(status, whole_vectors(a, b, c, steps, rest, plan, words))
+            for i in range(whole, out.size):
+                out[i] = rest[i - whole]
+        return status
+
+    return jit(elements, f"operate{name}")

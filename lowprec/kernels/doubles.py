@@ -1,0 +1,196 @@
+"""Vectors of binary64 numbers: what words become on the way through a product, a sum or a quotient.
+
+Each function takes words, which are binary32 patterns, or numbers that were made of them, and the
+results go back as words: upper halves of binary64 patterns, rounded to odd, which rounds to at most
+18 bits as the exact number does. Nothing here is subnormal in binary64, and nothing overflows.
+
+Floor 2b. Imports LLVM's types through `jit`. Source: [BOLDO] for rounding to odd, [KNUTH] for the sum.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+
+from lowprec.kernels.jit import VectorType, builtin, ir, memory
+from lowprec.kernels.lanes import LANES, WORDS, Lanes
+
+__all__ = ["Doubles", "divided", "fill_wide", "fused", "load_wide", "multiplied", "quotients", "rooted", "summed"]
+
+Wides = npt.NDArray[Any]  #: of uint64, as many as words
+Doubles = npt.NDArray[np.float64]
+
+_WIDES = VectorType("wides", ir.IntType(64), LANES)
+
+
+# -- without the compiler ----------------------------------------------------------------------------
+
+
+def _doubles(word: Lanes) -> Doubles:
+    return word.view(np.float32).astype(np.float64)
+
+
+def _folded(number: Doubles, error: Doubles | None = None) -> Lanes:
+    """Upper halves rounded to odd of numbers, or of numbers and what they were rounded by."""
+    wide = number.view(np.uint64)
+    inexact = np.zeros(LANES, bool)
+    if error is not None:
+        inexact = (error < 0) | (error > 0)
+        wide = wide - (inexact & (np.signbit(error) != np.signbit(number)))
+    return (wide >> np.uint64(32)).astype(np.uint32) | ((wide & np.uint64(0xFFFFFFFF)) != 0) | inexact
+
+
+def _sum(a: Doubles, b: Doubles) -> Lanes:
+    with np.errstate(invalid="ignore"):
+        total = a + b
+        other = total - a
+        return _folded(total, (a - (total - other)) + (b - other))
+
+
+# -- with it -----------------------------------------------------------------------------------------
+
+#: Numbers that go through an operation together: few enough for the registers to hold all that it needs.
+_PART = 8
+_NUMBERS = ir.VectorType(ir.DoubleType(), _PART)
+_LONGS = VectorType("numbers", ir.IntType(64), _PART)
+_SHORT = VectorType("parts", ir.IntType(32), _PART)
+
+
+def _operation(function: Any, operands: int) -> Any:
+    """Decorate what makes the instructions of an operation, of vectors of _PART binary64 numbers."""
+
+    def register(make: Any) -> Any:
+        def lower(builder: Any, *words: Any) -> Any:
+            parts = []
+            for start in range(0, LANES, _PART):
+                places = ir.Constant(_SHORT.llvm, list(range(start, start + _PART)))
+                taken = (builder.shuffle_vector(word, word, places) for word in words)
+                singles = (builder.bitcast(part, ir.VectorType(ir.FloatType(), _PART)) for part in taken)
+                parts.append(make(builder, *(builder.fpext(single, _NUMBERS) for single in singles)))
+            return _joined(builder, parts)
+
+        builtin(function, *[WORDS] * (operands + 1))(lower)
+        return make
+
+    return register
+
+
+def _joined(builder: Any, parts: list[Any]) -> Any:
+    while len(parts) > 1:
+        count = 2 * parts[0].type.count
+        places = ir.Constant(ir.VectorType(ir.IntType(32), count), list(range(count)))
+        parts = [builder.shuffle_vector(*pair, places) for pair in zip(parts[::2], parts[1::2], strict=True)]
+    return parts[0]
+
+
+def _fold(builder: Any, number: Any, error: Any = None) -> Any:
+    wide, lower = builder.bitcast(number, _LONGS.llvm), _LONGS.constant(0xFFFFFFFF)
+    if error is not None:
+        inexact = builder.fcmp_ordered("!=", error, ir.Constant(_NUMBERS, [0.0] * _PART))
+        inexact = builder.sext(inexact, _LONGS.llvm)
+        unlike = builder.lshr(builder.xor(wide, builder.bitcast(error, _LONGS.llvm)), _LONGS.constant(63))
+        wide = builder.sub(wide, builder.and_(unlike, inexact))
+        wide = builder.or_(wide, builder.lshr(inexact, _LONGS.constant(32)))
+    wide = builder.or_(wide, builder.add(builder.and_(wide, lower), lower))  # carries into the upper half
+    return builder.trunc(builder.lshr(wide, _LONGS.constant(32)), _SHORT.llvm)
+
+
+def _add(builder: Any, a: Any, b: Any) -> Any:
+    total = builder.fadd(a, b)
+    other = builder.fsub(total, a)
+    left, right = builder.fsub(a, builder.fsub(total, other)), builder.fsub(b, other)
+    return _fold(builder, total, builder.fadd(left, right))
+
+
+# -- functions ---------------------------------------------------------------------------------------
+
+
+def summed(x: Lanes, y: Lanes) -> Lanes:
+    """x + y, where the processor rounds to nearest. What the sum was rounded by is a binary64 number."""
+    return _sum(_doubles(x), _doubles(y))
+
+
+_operation(summed, 2)(_add)
+
+
+def multiplied(x: Lanes, y: Lanes) -> Lanes:
+    """x * y: 48 bits, exact."""
+    with np.errstate(invalid="ignore"):
+        return _folded(_doubles(x) * _doubles(y))
+
+
+_operation(multiplied, 2)(lambda builder, x, y: _fold(builder, builder.fmul(x, y)))
+
+
+def fused(x: Lanes, y: Lanes, z: Lanes) -> Lanes:
+    """x * y + z, where the processor rounds to nearest."""
+    with np.errstate(invalid="ignore"):
+        return _sum(_doubles(x) * _doubles(y), _doubles(z))
+
+
+_operation(fused, 3)(lambda builder, x, y, z: _add(builder, builder.fmul(x, y), z))
+
+
+def divided(x: Lanes, y: Lanes) -> Lanes:
+    """x / y, however the processor rounds: what no number of 51 bits is stays apart from all of them."""
+    with np.errstate(invalid="ignore", divide="ignore"):
+        return _folded(_doubles(x) / _doubles(y))
+
+
+_operation(divided, 2)(lambda builder, x, y: _fold(builder, builder.fdiv(x, y)))
+
+
+def rooted(x: Lanes) -> Lanes:
+    """The square root of x, however the processor rounds: one of 24 bits has at most 12, or no end."""
+    with np.errstate(invalid="ignore"):
+        return _folded(np.sqrt(_doubles(x)))
+
+
+@_operation(rooted, 1)
+def _rooted(builder: Any, x: Any) -> Any:
+    name, kind = f"llvm.sqrt.v{_PART}f64", ir.FunctionType(_NUMBERS, [_NUMBERS])
+    root = builder.module.globals.get(name) or ir.Function(builder.module, kind, name)
+    return _fold(builder, builder.call(root, [x]))
+
+
+# -- numbers that scales are made of -----------------------------------------------------------------
+
+
+def load_wide(array: npt.NDArray[np.uint64], start: int) -> Wides:
+    """LANES elements of 64 bits, from index `start` on; nothing checks the bounds."""
+    return array[start : start + LANES].copy()
+
+
+@memory(load_wide, _WIDES)
+def _load_wide(builder: Any, pointer: Any, element: Any) -> Any:
+    loaded = builder.load(builder.bitcast(pointer, _WIDES.llvm.as_pointer()))
+    loaded.align = 8
+    return loaded
+
+
+def fill_wide(number: np.uint64) -> Wides:
+    """The same number in every lane."""
+    return np.full(LANES, number, np.uint64)
+
+
+builtin(fill_wide, _WIDES, _WIDES)(lambda builder, number: number)
+
+
+def quotients(single: Lanes, double: Wides) -> Lanes:
+    """Normal binary32 numbers over binary64 ones, both positive, as `divided` gives them."""
+    over = (single.astype(np.uint64) << np.uint64(29)) + np.uint64(896 << 52)
+    return _folded(over.view(np.float64) / double.view(np.float64))
+
+
+@builtin(quotients, WORDS, WORDS, _WIDES)
+def _quotients(builder: Any, single: Any, double: Any) -> Any:
+    parts = []
+    for start in range(0, LANES, _PART):
+        places = ir.Constant(_SHORT.llvm, list(range(start, start + _PART)))
+        wide = builder.zext(builder.shuffle_vector(single, single, places), _LONGS.llvm)
+        over = builder.add(builder.shl(wide, _LONGS.constant(29)), _LONGS.constant(896 << 52))
+        by = builder.shuffle_vector(double, double, places)
+        parts.append(_fold(builder, builder.fdiv(builder.bitcast(over, _NUMBERS), builder.bitcast(by, _NUMBERS))))
+    return _joined(builder, parts)

@@ -1,0 +1,63 @@
+"""Operations: their names, and how many operands each takes.
+
+An operation is exact: it gives a real number, an infinity or NaN. One projection makes a code of it.
+
+Floor 1. Imports the standard library only.
+"""
+
+from __future__ import annotations
+
+import enum
+from collections.abc import Mapping
+from types import MappingProxyType
+
+__all__ = ["OPERANDS", "Class", "operands_of"]
+
+#: Operations by name: the operands that they take. Source: [IEEE754] 5.3, 5.4, 5.5.1, 9.6.
+OPERANDS: Mapping[str, int] = MappingProxyType(
+    {
+        "add": 2,
+        "subtract": 2,
+        "multiply": 2,
+        "divide": 2,
+        "sqrt": 1,
+        "fma": 3,
+        "remainder": 2,
+        "minimum": 2,
+        "maximum": 2,
+        "minimum_number": 2,
+        "maximum_number": 2,
+        "negative": 1,
+        "absolute": 1,
+        "copysign": 2,
+        "round_to_integral": 1,
+        "scaleb": 2,
+        "logb": 1,
+    }
+)
+
+
+def operands_of(operation: str) -> int:
+    """How many operands an operation takes.
+
+    >>> operands_of("fma")
+    3
+    """
+    if operation not in OPERANDS:
+        raise ValueError(f"unknown operation {operation!r}; use one of {', '.join(OPERANDS)}")
+    return OPERANDS[operation]
+
+
+class Class(enum.IntEnum):
+    """What kind of number a code is. Source: [IEEE754] 5.7.2; numbered as in RISC-V's fclass."""
+
+    NEGATIVE_INFINITY = 0
+    NEGATIVE_NORMAL = 1
+    NEGATIVE_SUBNORMAL = 2
+    NEGATIVE_ZERO = 3
+    POSITIVE_ZERO = 4
+    POSITIVE_SUBNORMAL = 5
+    POSITIVE_NORMAL = 6
+    POSITIVE_INFINITY = 7
+    SIGNALING_NAN = 8
+    QUIET_NAN = 9
