@@ -4,7 +4,7 @@
     python -m tests.sweep wide --check     and compare the digests with tests/sweep_digests.json
     python -m tests.sweep wide --write     and write them there
 
-and in the same way `every` and `blocks`.
+and in the same way `every`, `blocks` and `arith`.
 
 **wide**: for binary16, bfloat16 and tf32, each tie between two neighbouring magnitudes (between the largest and
 the next of the continued grid too) and the float64 on either side of it, of both signs, in the eight modes,
@@ -22,6 +22,12 @@ value in e2m1fn, which has none. The digest is that of the kernel's codes, once 
 their binary32 neighbours, at every power of two. The oracle makes the scale of each amax; elements
 are looked up in its steps, for a value over a power of two is a float64. The digest is that of the
 kernel's scales and elements of each 10,000 blocks, one after the other, once they agree.
+
+**arith**: operations. All pairs of the formats of `arith_sweep.SMALL` in all modes under all policies,
+all triples of e2m1fn; 10**6 triples of the others, and 10**6 pairs of binary16 and bfloat16, to
+nearest even and 10**4 in each other mode: the oracle projects each exact result once. NumPy's own
+operations on 10**7 patterns of binary16 and binary32. The digest is that of the codes, as little-endian
+uint32, of each task of `arith_sweep.tasks` after the other.
 """
 
 from __future__ import annotations
@@ -37,6 +43,7 @@ import struct
 import sys
 import time
 from fractions import Fraction
+from typing import Any
 
 import numpy as np
 
@@ -47,6 +54,7 @@ from lowprec.oracle.exact import from_float, to_float
 from lowprec.spec import catalog
 from lowprec.spec.projection import Projection
 from lowprec.spec.rounding import MODES
+from tests import arith_sweep
 from tests.support import stepped, value_and_tie
 
 WIDE = ("binary16", "bfloat16", "tf32")
@@ -233,16 +241,36 @@ def blocks(processes: int) -> tuple[dict[str, dict[str, object]], int]:
     return found, all_differences
 
 
+def arith(processes: int) -> tuple[dict[str, dict[str, object]], int]:
+    """As `wide`, for each operation."""
+    digests: dict[str, tuple[list[int], Any]] = {}
+    with multiprocessing.get_context("spawn").Pool(processes) as pool:
+        for operation, codes, differ in pool.imap(arith_sweep.work, arith_sweep.tasks()):
+            counts, digest = digests.setdefault(operation, ([0, 0], hashlib.sha256()))
+            digest.update(codes)
+            counts[0] += len(codes) // 4
+            counts[1] += differ
+    for operation, (counts, digest) in digests.items():
+        print(f"{operation}: {counts[0]:,} results, {counts[1]:,} differences, sha256 {digest.hexdigest()}")
+    found: dict[str, dict[str, object]] = {
+        operation: {"inputs": counts[0], "sha256": digest.hexdigest()}
+        for operation, (counts, digest) in digests.items()
+    }
+    return found, sum(counts[1] for counts, _ in digests.values())
+
+
 def main() -> int:
     """Exit status 0 where all agrees, 1 where something differs."""
     parser = argparse.ArgumentParser(prog="python -m tests.sweep", description="What is too long for the test suite.")
-    parser.add_argument("what", choices=["wide", "every", "blocks"])
+    parser.add_argument("what", choices=["wide", "every", "blocks", "arith"])
     parser.add_argument("--processes", type=int, default=2)
     action = parser.add_mutually_exclusive_group()
     action.add_argument("--write", action="store_true", help=f"write the digests to {DIGESTS.name}")
     action.add_argument("--check", action="store_true", help=f"compare the digests with {DIGESTS.name}")
     arguments = parser.parse_args()
-    found, differences = {"wide": wide, "every": every, "blocks": blocks}[arguments.what](arguments.processes)
+    found, differences = {"wide": wide, "every": every, "blocks": blocks, "arith": arith}[arguments.what](
+        arguments.processes
+    )
     failed = differences > 0
     if arguments.write and not failed:
         committed = {**json.loads(DIGESTS.read_text()), arguments.what: found}

@@ -28,10 +28,9 @@ from lowprec.kernels import arith as general
 from lowprec.kernels.params import lower_source, lower_target
 from lowprec.kernels.stream import DONE
 from lowprec.spec import catalog
-from lowprec.spec.arith import operands_of
 from lowprec.spec.format import Format, Sign
 from lowprec.spec.profiles import Profile
-from lowprec.spec.projection import Flag, Projection, Saturation
+from lowprec.spec.projection import DEFAULT, Flag, Projection, Saturation
 from lowprec.spec.rounding import Rounding
 
 __all__ = [
@@ -187,7 +186,10 @@ def _fast(
     place: Array | None,
 ) -> Any:
     """None where only the general kernel can say."""
-    arrays = [operand.array if operand.array.dtype == np.float32 else operand.codes for operand in operands]
+    single = np.dtype(np.float32)
+    if way.in_singles:
+        operands = [_as_singles(operand) for operand in operands]
+    arrays = [operand.array if operand.array.dtype == single else operand.codes for operand in operands]
     whole = place
     if whole is None or way.refuses or any(np.may_share_memory(whole, array) for array in arrays):
         fortran = len(shape) > 1 and all(array.flags.f_contiguous for array in arrays if array.shape == shape)
@@ -200,6 +202,14 @@ def _fast(
     if place is not whole:
         place[...] = whole
     return place
+
+
+def _as_singles(operand: Operand) -> Operand:
+    """The same values in binary32, which holds them."""
+    if operand.fmt == catalog.BINARY32:
+        return operand
+    single = calls.convert(operand, catalog.BINARY32, DEFAULT, np.dtype(np.float32), None, None, None, None)
+    return Operand(operand.codes, catalog.BINARY32, np.asarray(single), True)
 
 
 def _generally(
@@ -277,7 +287,7 @@ def _wide(array: Array, part: slice, size: int) -> Array:
 
 
 def add(x: npt.ArrayLike, y: npt.ArrayLike, fmt: Like, **options: Unpack[Options]) -> Any:
-    """x + y: the exact sum of two real numbers, projected onto a format once.
+    """X + y: the exact sum of two real numbers, projected onto a format once.
 
     >>> add([1.0, 448.0], [0.0625, 32.0], "e4m3fn")
     array([ 1., nan], dtype=float32)
@@ -329,7 +339,7 @@ def add(x: npt.ArrayLike, y: npt.ArrayLike, fmt: Like, **options: Unpack[Options
 
 
 def subtract(x: npt.ArrayLike, y: npt.ArrayLike, fmt: Like, **options: Unpack[Options]) -> Any:
-    """x - y, projected onto a format once; see `add`.
+    """X - y, projected onto a format once; see `add`.
 
     >>> subtract(1.0, [0.5, 1.0, 2.0**-20], "bfloat16")
     array([0.5, 0. , 1. ], dtype=float32)
@@ -338,7 +348,7 @@ def subtract(x: npt.ArrayLike, y: npt.ArrayLike, fmt: Like, **options: Unpack[Op
 
 
 def multiply(x: npt.ArrayLike, y: npt.ArrayLike, fmt: Like, **options: Unpack[Options]) -> Any:
-    """x * y, projected onto a format once; see `add`. Infinity times zero is NaN.
+    """X * y, projected onto a format once; see `add`. Infinity times zero is NaN.
 
     >>> multiply([1.125, -0.0], [1.125, 3.0], "e4m3fn")
     array([ 1.25, -0.  ], dtype=float32)
@@ -347,7 +357,7 @@ def multiply(x: npt.ArrayLike, y: npt.ArrayLike, fmt: Like, **options: Unpack[Op
 
 
 def divide(x: npt.ArrayLike, y: npt.ArrayLike, fmt: Like, **options: Unpack[Options]) -> Any:
-    """x / y, projected onto a format once; see `add`.
+    """X / y, projected onto a format once; see `add`.
 
     A number over zero is infinite, as the projection says for infinities, and signals a division by
     zero alone; zero over zero, and infinity over infinity, is NaN.
@@ -368,7 +378,7 @@ def sqrt(x: npt.ArrayLike, fmt: Like, **options: Unpack[Options]) -> Any:
 
 
 def fma(x: npt.ArrayLike, y: npt.ArrayLike, z: npt.ArrayLike, fmt: Like, **options: Unpack[Options]) -> Any:
-    """x * y + z, projected onto a format once; see `add`.
+    """X * y + z, projected onto a format once; see `add`.
 
     >>> fma(1.125, 1.125, -1.265625, "e4m3fn")  # the product is not rounded
     np.float32(0.0)
@@ -377,7 +387,7 @@ def fma(x: npt.ArrayLike, y: npt.ArrayLike, z: npt.ArrayLike, fmt: Like, **optio
 
 
 def remainder(x: npt.ArrayLike, y: npt.ArrayLike, fmt: Like, **options: Unpack[Options]) -> Any:
-    """x - n * y with the whole number n nearest to x / y, the even one of two; see `add`.
+    """X - n * y with the whole number n nearest to x / y, the even one of two; see `add`.
 
     IEEE 754's remainder, as `math.remainder`; not Python's `%`. A remainder of zero has the sign of x.
 
@@ -435,7 +445,7 @@ def negative(x: npt.ArrayLike, fmt: Like, **options: Unpack[Options]) -> Any:
 
 
 def absolute(x: npt.ArrayLike, fmt: Like, **options: Unpack[Options]) -> Any:
-    """x without its sign; see `negative`.
+    """X without its sign; see `negative`.
 
     >>> absolute([-1.0, -0.0], "e4m3fn")
     array([1., 0.], dtype=float32)
@@ -444,7 +454,7 @@ def absolute(x: npt.ArrayLike, fmt: Like, **options: Unpack[Options]) -> Any:
 
 
 def copysign(x: npt.ArrayLike, y: npt.ArrayLike, fmt: Like, **options: Unpack[Options]) -> Any:
-    """x with the sign of y; see `negative`.
+    """X with the sign of y; see `negative`.
 
     >>> copysign([1.0, -2.0], [-0.0, 1.0], "e4m3fn")
     array([-1.,  2.], dtype=float32)
@@ -453,7 +463,7 @@ def copysign(x: npt.ArrayLike, y: npt.ArrayLike, fmt: Like, **options: Unpack[Op
 
 
 def round_to_integral(x: npt.ArrayLike, fmt: Like, **options: Unpack[Options]) -> Any:
-    """x rounded to a whole number by the rounding mode, and that projected onto a format; see `add`.
+    """X rounded to a whole number by the rounding mode, and that projected onto a format; see `add`.
 
     Ties to even are ties to even numbers. A number that is changed signals inexact.
 
@@ -468,7 +478,7 @@ def round_to_integral(x: npt.ArrayLike, fmt: Like, **options: Unpack[Options]) -
 
 
 def scaleb(x: npt.ArrayLike, n: npt.ArrayLike, fmt: Like, **options: Unpack[Options]) -> Any:
-    """x * 2**n with integers n, projected onto a format once; see `add`.
+    """X * 2**n with integers n, projected onto a format once; see `add`.
 
     >>> scaleb([1.5, 1.5], [3, -12], "e4m3fn")
     array([12.,  0.], dtype=float32)

@@ -24,12 +24,13 @@ from lowprec.kernels.stream_params import (
     ENCODER_SHAPE,
     NOTHING,
     Encoder,
+    is_usual,
     lower_decoder,
     lower_encoder,
     past_caches,
 )
 from lowprec.spec import catalog
-from lowprec.spec.format import Format
+from lowprec.spec.format import Carrier, Format
 from lowprec.spec.projection import DEFAULT, Projection
 
 __all__ = ["Way", "narrowed", "run", "way_of"]
@@ -48,6 +49,7 @@ class Way(NamedTuple):
     kernel: Callable[..., int]
     plan: Array
     refuses: bool  #: whether a NaN is refused
+    in_singles: bool  #: whether operands must be given as float32: only usual formats are read on the way
 
 
 @functools.lru_cache(maxsize=4096)
@@ -60,29 +62,39 @@ def way_of(
     """
     if operation not in OPERATIONS or any(source == catalog.BINARY64 for source in sources):
         return None
-    decoders = [lower_decoder(source) for source in (*sources, *sources[-1:] * (3 - len(sources)))]
     bits = rule.rounding.bits + (rule.rounding.variant == "B")
     short = operation in SHORT and is_near(target) and bits < 20 - target.trailing_bits
-    stages = [*decoders, lower_encoder(target, rule, not short), NOTHING, NOTHING]
-    if carrier is not None:
-        stages[4] = lower_decoder(target, carrier == catalog.BINARY64)
-        if carrier not in (catalog.BINARY32, catalog.BINARY64):
-            stages[5] = lower_encoder(carrier, DEFAULT)
-    words = [stage for stage in stages if stage is not None]
-    if len(words) < len(stages):
+    encoder = lower_encoder(target, rule, not short)
+    result = NOTHING if carrier is None else lower_decoder(target, carrier == catalog.BINARY64)
+    plain = carrier is None or carrier in (catalog.BINARY32, catalog.BINARY64)
+    carry = NOTHING if plain or carrier is None else lower_encoder(carrier, DEFAULT)
+    decoders = [decoder for source in sources if (decoder := lower_decoder(source)) is not None]
+    if encoder is None or result is None or carry is None or len(decoders) < len(sources):
         return None
-    shapes = tuple(
-        tuple(int(word) for word in stage[:size])
-        for stage, size in zip(words, (DECODER_SHAPE,) * 3 + (ENCODER_SHAPE, DECODER_SHAPE, ENCODER_SHAPE), strict=True)
+    first = _shape(decoders[0], DECODER_SHAPE)
+    usual = is_usual(encoder) and all(_shape(decoder, DECODER_SHAPE) == first for decoder in decoders)
+    if not usual:
+        decoders, first = [NOTHING], _shape(NOTHING, DECODER_SHAPE)
+    ends = ((encoder, ENCODER_SHAPE), (result, DECODER_SHAPE), (carry, ENCODER_SHAPE))
+    shapes = tuple(_shape(stage, size) if usual else () for stage, size in ends)
+    stages = (*decoders, *decoders[:1] * (3 - len(decoders)), encoder, result, carry)
+    return Way(
+        kernel(operation, (first, first, first, *shapes), short),
+        plan(stages, rule.rounding.downward),
+        bool(encoder[Encoder._fields.index("refuses")]),
+        not usual,
     )
-    refuses = bool(words[3][Encoder._fields.index("refuses")])
-    return Way(kernel(operation, shapes, short), plan(tuple(words), rule.rounding.downward), refuses)
+
+
+def _shape(stage: Array, size: int) -> tuple[int, ...]:
+    return tuple(int(word) for word in stage[:size])
 
 
 def narrowed(operand: Operand) -> Operand:
     """The same values as float32, if they all are such and are not now in a type that is read at once."""
     array = operand.array
-    if array.dtype.kind not in "iuf" or array.dtype.itemsize < 4 or array.dtype == np.float32:
+    kinds = "f" if operand.fmt.exponent_bits else "iu"
+    if not isinstance(operand.fmt, Carrier) or array.dtype.itemsize < 4 or array.dtype.kind not in kinds:
         return operand
     with np.errstate(over="ignore", under="ignore", invalid="ignore"):
         single = array.astype(np.float32)

@@ -20,6 +20,7 @@ from lowprec.spec import catalog
 from lowprec.spec.arith import Class
 from lowprec.spec.format import Format, Sign
 from lowprec.spec.projection import DEFAULT, Flag, Projection
+from lowprec.spec.rounding import TOWARD_NEGATIVE, TOWARD_POSITIVE
 
 __all__ = [
     "classify",
@@ -265,8 +266,8 @@ def nextafter(x: npt.ArrayLike, y: npt.ArrayLike, fmt: Like) -> Any:
     negative = np.signbit(start)
     up, down = start < toward, start > toward
     inside: dict[str, Any] = {"saturation": "finite", "negative": "zero", "zero": "smallest", "nan": "max"}
-    below = encode(start, known, projection=Projection(rounding="toward_negative", **inside))
-    above = encode(start, known, projection=Projection(rounding="toward_positive", **inside))
+    below = encode(start, known, projection=Projection(rounding=TOWARD_NEGATIVE, **inside))
+    above = encode(start, known, projection=Projection(rounding=TOWARD_POSITIVE, **inside))
     # All are on their side of x, but where x lies beyond the extreme value: that is the result then.
     last, least = known.max_magnitude, _least(known)
     low, high = (_signed(*_parts(codes, known)[:2]) for codes in (below, above))

@@ -234,7 +234,7 @@ def square_root(x: Number) -> Number:
 
 @helper
 def remainder(x: Number, y: Number) -> Number:
-    """x less the nearest whole multiple of y, the even one of two; y is not 0."""
+    """X less the nearest whole multiple of y, the even one of two; y is not 0."""
     if x.high == _0 or x.exponent < y.exponent - _I(1):
         return x
     odd, rest = False, x.high
@@ -277,7 +277,7 @@ def special(kind: int, negative: bool, raised: np.uint64) -> Outcome:
 
 @inlined
 def added(x: Number, y: Number, downward: bool) -> Outcome:
-    """x + y, without NaNs."""
+    """X + y, without NaNs."""
     if x.kind == _INFINITY or y.kind == _INFINITY:
         if x.kind == y.kind and x.negative != y.negative:
             return special(_GENERATED, False, _INVALID)
@@ -287,7 +287,7 @@ def added(x: Number, y: Number, downward: bool) -> Outcome:
 
 @inlined
 def multiplied(x: Number, y: Number) -> Outcome:
-    """x * y, without NaNs."""
+    """X * y, without NaNs."""
     if x.kind == _INFINITY or y.kind == _INFINITY:
         if (x.kind == _FINITE and x.high == _0) or (y.kind == _FINITE and y.high == _0):
             return special(_GENERATED, False, _INVALID)
@@ -297,7 +297,7 @@ def multiplied(x: Number, y: Number) -> Outcome:
 
 @inlined
 def divided(x: Number, y: Number) -> Outcome:
-    """x / y, without NaNs."""
+    """X / y, without NaNs."""
     negative = x.negative != y.negative
     if x.kind == _INFINITY:
         return special(_GENERATED, False, _INVALID) if y.kind == _INFINITY else special(_INFINITY, negative, _0)
@@ -476,9 +476,7 @@ def operate(
             tiny |= flushed
         word = _U(random[i]) if random.size > 0 else _0
         made = result_of(operation, count, x, y, z, downward, signaling_first, word, grid, target_words)
-        code, raised = project(
-            made.kind, made.negative, made.high, made.low, made.exponent, word, grid, target_words
-        )
+        code, raised = project(made.kind, made.negative, made.high, made.low, made.exponent, word, grid, target_words)
         if code == _REFUSED:
             refused += 1
             if first < 0:

@@ -91,7 +91,10 @@ def decoder(source_shape: Shape, scaled: bool) -> Kernel:
     times: Any = times_scales if scaled else times_scale
     # Of formats whose only special codes are NaNs these are told by their codes, once.
     nans_alone = dict(zip(Decoder._fields, source_shape, strict=False)).get("specials") == 1
-    shape = tuple(0 if nans_alone and name == "specials" else word for name, word in zip(Decoder._fields, source_shape, strict=False))
+    shape = tuple(
+        0 if nans_alone and name == "specials" else word
+        for name, word in zip(Decoder._fields, source_shape, strict=False)
+    )
     ended: Any = nan_above if nans_alone else positive_nan
 
     def find_factors(scales: Codes, first: int, groups: int, step: int, by: Codes, marks: Codes, factors: Words) -> int:

@@ -199,7 +199,9 @@ def project(
             return side.zero, side.zero_invalid | _INEXACT
         if kind == _GENERATED:
             return side.nan, _INVALID
-        return side.carried | (significand >> _1) >> (_63 - grid.payload), side.nan_invalid if kind == _NAN else _INVALID
+        return side.carried | (significand >> _1) >> (
+            _63 - grid.payload
+        ), side.nan_invalid if kind == _NAN else _INVALID
     if significand == _0:
         return side.zero, side.zero_invalid
 

@@ -9,7 +9,8 @@ Floor 2b. Imports LLVM's types through `jit`. Source: [BOLDO] for rounding to od
 
 from __future__ import annotations
 
-from typing import Any
+from collections.abc import Callable
+from typing import Any, TypeVar
 
 import numpy as np
 import numpy.typing as npt
@@ -21,6 +22,7 @@ __all__ = ["Doubles", "divided", "fill_wide", "fused", "load_wide", "multiplied"
 
 Wides = npt.NDArray[Any]  #: of uint64, as many as words
 Doubles = npt.NDArray[np.float64]
+F = TypeVar("F", bound=Callable[..., Any])
 
 _WIDES = VectorType("wides", ir.IntType(64), LANES)
 
@@ -58,10 +60,10 @@ _LONGS = VectorType("numbers", ir.IntType(64), _PART)
 _SHORT = VectorType("parts", ir.IntType(32), _PART)
 
 
-def _operation(function: Any, operands: int) -> Any:
+def _operation(function: Any, operands: int) -> Callable[[F], F]:
     """Decorate what makes the instructions of an operation, of vectors of _PART binary64 numbers."""
 
-    def register(make: Any) -> Any:
+    def register(make: F) -> F:
         def lower(builder: Any, *words: Any) -> Any:
             parts = []
             for start in range(0, LANES, _PART):
@@ -108,7 +110,7 @@ def _add(builder: Any, a: Any, b: Any) -> Any:
 
 
 def summed(x: Lanes, y: Lanes) -> Lanes:
-    """x + y, where the processor rounds to nearest. What the sum was rounded by is a binary64 number."""
+    """X + y, where the processor rounds to nearest. What the sum was rounded by is a binary64 number."""
     return _sum(_doubles(x), _doubles(y))
 
 
@@ -116,7 +118,7 @@ _operation(summed, 2)(_add)
 
 
 def multiplied(x: Lanes, y: Lanes) -> Lanes:
-    """x * y: 48 bits, exact."""
+    """X * y: 48 bits, exact."""
     with np.errstate(invalid="ignore"):
         return _folded(_doubles(x) * _doubles(y))
 
@@ -125,7 +127,7 @@ _operation(multiplied, 2)(lambda builder, x, y: _fold(builder, builder.fmul(x, y
 
 
 def fused(x: Lanes, y: Lanes, z: Lanes) -> Lanes:
-    """x * y + z, where the processor rounds to nearest."""
+    """X * y + z, where the processor rounds to nearest."""
     with np.errstate(invalid="ignore"):
         return _sum(_doubles(x) * _doubles(y), _doubles(z))
 
@@ -134,7 +136,7 @@ _operation(fused, 3)(lambda builder, x, y, z: _add(builder, builder.fmul(x, y), 
 
 
 def divided(x: Lanes, y: Lanes) -> Lanes:
-    """x / y, however the processor rounds: what no number of 51 bits is stays apart from all of them."""
+    """X / y, however the processor rounds: what no number of 51 bits is stays apart from all of them."""
     with np.errstate(invalid="ignore", divide="ignore"):
         return _folded(_doubles(x) / _doubles(y))
 

@@ -21,7 +21,17 @@ from lowprec.spec.projection import Projection
 
 __all__ = ["BOTH", "CUT", "DRAWN", "FIELDS", "HALF", "LIMITS", "NEAREST", "NONE", "PARITY", "PAST", "SHIFT", "SIGN"]
 __all__ += ["DECODER", "ENCODER", "NOTHING", "PROBE", "Decoder", "Encoder", "Words"]
-__all__ += ["anywhere", "lower_decoder", "lower_encoder", "past_caches", "plan", "refuses", "shapes", "specialized"]
+__all__ += [
+    "anywhere",
+    "is_usual",
+    "lower_decoder",
+    "lower_encoder",
+    "past_caches",
+    "plan",
+    "refuses",
+    "shapes",
+    "specialized",
+]
 
 Words = npt.NDArray[np.uint32]
 Word = Any
@@ -112,6 +122,9 @@ class Decoder(NamedTuple):
 DECODER_SHAPE, ENCODER_SHAPE = Decoder._fields.index("mask"), Encoder._fields.index("special")
 
 _ONES = 0xFFFFFFFF
+
+#: Limits after an even and an odd magnitude, of nearest_even: above a half, and from a half on.
+_TO_NEAREST = [1 << 30, (1 << 30) - 1 + (1 << 31)]
 _NEVER = (1 << 64) - 1
 
 #: Words at the start of a plan, of a stage that reads and of one that writes.
@@ -169,6 +182,12 @@ def specialized(plan: Words) -> bool:
 
     simple = target[Encoder._fields.index("simple")] == 1
     return plain(source) and plain(result) and (simple or target[0] == NONE) and carrier[0] in (NONE, CUT, HALF)
+
+
+def is_usual(encoder: Words) -> bool:
+    """Whether a target rounds to nearest, ties to even, and needs no more than a sign bit for negative numbers."""
+    words = Encoder(*(int(word) for word in encoder))
+    return words.simple == 1 and words.limits == PARITY and [words.even, words.odd] == _TO_NEAREST
 
 
 def shapes(plan: Words) -> tuple[tuple[int, ...], ...]:
@@ -329,11 +348,10 @@ def _simple_ending(fmt: Format, fields: dict[str, int]) -> dict[str, int]:
 def _route(fmt: Format, fields: dict[str, int]) -> dict[str, int]:
     """The shortest way to round to nearest, ties to even; `LIMITS` for every other mode."""
     t, lowest, shift = fmt.trailing_bits, fields["lowest"], fields["shift"]
-    nearest = [1 << 30, (1 << 30) - 1 + (1 << 31)] * 2
     limits = [fields[name] for name in ("even", "odd", "even_negative", "odd_negative")]
     magic = 23 + fmt.emin - t + 127
     if (
-        limits != nearest
+        limits != _TO_NEAREST * 2
         or fields["limits"] == DRAWN
         or fields["fraction"] != 23
         or fields["deeper"]

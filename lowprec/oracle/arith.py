@@ -61,7 +61,7 @@ def _infinity(negative: bool) -> Exact:
 
 
 def _opposite(value: Exact) -> Exact:
-    opposites = {
+    opposites: dict[Special, Exact] = {
         Special.NEGATIVE_ZERO: Fraction(0),
         Special.INFINITY: Special.NEGATIVE_INFINITY,
         Special.NEGATIVE_INFINITY: Special.INFINITY,
@@ -257,7 +257,7 @@ def exact(
     nans = [value for value in values if value in _NANS]
     if operation not in _SIGN_ONLY and nans and not (operation.endswith("_number") and numbers):
         invalid = operation == "fma" and values[0] not in _NANS and values[1] not in _NANS
-        signals = _fma(*values, rounding).signals if invalid else Flag(0)
+        signals = _multiply(values[0], values[1], rounding).signals if invalid else Flag(0)
         return Result(nans[0], signals)
     return _OPERATIONS[operation](*values, rounding)
 

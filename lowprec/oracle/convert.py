@@ -15,7 +15,7 @@ from bisect import bisect_right
 from collections.abc import Sequence
 from fractions import Fraction
 
-from lowprec.oracle.exact import Exact, Special, from_float, is_negative, scale
+from lowprec.oracle.exact import Exact, Special, is_negative, scale
 from lowprec.oracle.rounding import check_random, is_farther
 from lowprec.spec.catalog import BINARY64
 from lowprec.spec.format import Format, Sign

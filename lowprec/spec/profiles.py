@@ -212,6 +212,23 @@ _ARM = _each(_E4M3_E5M2, Projection(nan_sign="drop"))
 _ARM_SAT = _each(_E4M3_E5M2, replace(_FINITE, nan_sign="drop"))
 
 
+_IEEE = (catalog.BINARY16, catalog.BFLOAT16, catalog.BINARY32)
+
+# SSE and AVX: the first NaN operand, quiet; if none is one, the "real indefinite", which is negative.
+_X86 = {fmt: Projection(nan_payload="first", nan_code=(fmt.nan_code or 0) | fmt.sign_code) for fmt in _IEEE}
+
+# FPCR.DN = 0. To integers what does not fit saturates, and NaN is 0.
+_ARM_INTEGERS = _each((catalog.INT8, catalog.UINT8), replace(_FINITE, nan="zero", nan_sign="drop", negative="zero"))
+_ARM_NANS = {**_each(_IEEE, Projection(nan_payload="signaling_first")), **_ARM_INTEGERS}
+
+# FPCR.DN = 1, as RISC-V: one NaN, which is positive.
+_ARM_DEFAULT_NAN = {**_each(_IEEE, Projection(nan_sign="drop")), **_ARM_INTEGERS}
+_RISCV = {
+    **_each(_IEEE, Projection(nan_sign="drop")),
+    **_each((catalog.INT8, catalog.UINT8), replace(_FINITE, nan="max", nan_sign="drop", negative="zero")),
+}
+
+
 def _unit_scaling(fmt: Format) -> Projection:
     """Scaled in binary32 so that the format's subnormals are binary32's, then its last bits are drawn and cut off.
 
@@ -358,6 +375,10 @@ PROFILES: Mapping[str, Profile] = MappingProxyType(
             ),
             Profile("arm_fp8", "FEAT_FP8 with FPMR.OSC = 0 and NSCALE = 0; never run", _ARM, "ARM"),
             Profile("arm_fp8_sat", "FEAT_FP8 with FPMR.OSC = 1 and NSCALE = 0; never run", _ARM_SAT, "ARM"),
+            Profile("x86", "SSE and AVX: the NaNs of arithmetic", _X86, "X86"),
+            Profile("arm", "FPCR.DN = 0: the NaNs of arithmetic; to integers; never run", _ARM_NANS, "ARMFP"),
+            Profile("arm_default_nan", "FPCR.DN = 1: likewise; never run", _ARM_DEFAULT_NAN, "ARMFP"),
+            Profile("riscv", "F and Zfh: the NaNs of arithmetic; to integers; never run", _RISCV, "RISCV"),
             Profile("p3109", "interim report 4.0, a draft", _P3109(), "P3109", _P3109_BLOCKS),
             Profile("ocp", "MX 1.0, and what it leaves open as this catalog has it", {}, "OCPMX", _OCP),
             Profile("torchao_floor", "0.18.0, eager, on CPUs", {}, "TORCHAO", _torchao("floor")),

@@ -30,6 +30,9 @@ __all__ = [
     "project",
 ]
 
+#: Formats to show for operations whose operands are not alike.
+_EXAMPLES = {"convert": ("binary32", "e4m3fn"), "scaleb": ("e4m3fn", "int32", "e4m3fn")}
+
 #: The exit code where nothing was compared.
 NOTHING = 3
 
@@ -73,21 +76,26 @@ def one_format(name: str | None, define: str | None) -> Format:
 
 def operation_formats(operation: str, names: tuple[str, ...], define: str | None) -> tuple[Format, ...]:
     """The formats of an operation's operands and of its result."""
-    from lowprec.tools.vectors import OPERATIONS
+    from lowprec.tools.vectors import OPERATIONS, check_operands
 
     if operation not in OPERATIONS:
         raise click.UsageError(f"unknown operation {operation!r}; use one of {', '.join(OPERATIONS)}")
     wanted = OPERATIONS[operation].operands + 1
     if len(names) != wanted:
+        example = " ".join(_EXAMPLES.get(operation, ("e4m3fn",) * wanted))
         raise click.UsageError(
             f"{operation} takes {wanted} formats, of each operand and of the result, not {len(names)} "
-            f"({' '.join(names)})"
+            f"({' '.join(names)}); for instance {operation} {example}"
         )
     chosen = tuple(
         format_named(name, define, operand=place < wanted - 1, operation=True) for place, name in enumerate(names)
     )
     if define is not None and one_format(None, define).name not in names:
         raise click.UsageError(f"--define defines {one_format(None, define).name!r}, which is not among the formats")
+    try:
+        check_operands(operation, chosen)
+    except ValueError as error:
+        raise click.UsageError(str(error)) from None
     return chosen
 
 

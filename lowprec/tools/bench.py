@@ -1,8 +1,8 @@
-"""Benchmarks: conversions beside the best installed peer and beside the mere movement of their bytes.
+"""Benchmarks: conversions and operations beside the best installed peer and the mere movement of their bytes.
 
-A row is one conversion of one array. All that take part in it run in turn, in one process and on
-the same data, after lowprec's results have been found right. What comes of it is ratios of medians,
-never times; what they should reach is in `TARGETS`. docs/bench.md says how to read them.
+A row is one conversion of one array, or one operation. All that take part in it run in turn, in one
+process and on the same data, after lowprec's results have been found right. What comes of it is ratios
+of medians, never times; what they should reach is in `TARGETS`. docs/bench.md says how to read them.
 
 Floor 5.
 """
@@ -24,6 +24,7 @@ from lowprec.spec.block import BlockFormat
 from lowprec.spec.format import Format
 from lowprec.spec.rounding import MODES
 from lowprec.tools import peers, startup
+from lowprec.tools.arithcontests import VARIANTS, ArithContest, arith_contest, has_work
 from lowprec.tools.benchreport import Job, Report, Row, Target, load, machine
 from lowprec.tools.blockcontests import BlockContest, block_contest
 from lowprec.tools.contests import KINDS, Contest, contest, has_data
@@ -64,6 +65,11 @@ TOPICS = {
         (16 * _MI,),
         variants=("encode", "axis 0", "decode"),
     ),
+    "arith": Topic(
+        "operations, nearest_even: of float32 to values of the format in float32, and of codes to codes",
+        ("e4m3fn", "e5m2"),
+        variants=VARIANTS,
+    ),
     "threads": Topic(
         "several threads beside one", ("e4m3fn",), (16 * _MI,), variants=("cast", "decode", "quantize", "stochastic")
     ),
@@ -96,6 +102,10 @@ TARGETS = (
     Target("block", "own plain cast", 0.45, _MX, (16 * _MI,), out=False, variants=("encode",)),
     Target("block", "own last axis", 0.85, _MX, (16 * _MI,), out=False, variants=("axis 0",)),
     Target("block", "stream", 0.6, _MX, (16 * _MI,), variants=("decode",)),
+    Target("arith", "own quantize", 0.5, _FP8, (64 * _KI, 16 * _MI)),
+    Target("arith", "ml_dtypes", 10, _FP8, (64 * _KI, 16 * _MI)),
+    Target("arith", "VeriFloat", 10, _FP8, (64 * _KI, 16 * _MI), out=False, variants=("add codes", "multiply codes")),
+    Target("arith", "VeriFloat", 100, _FP8, (64 * _KI,), out=False, variants=("sqrt codes", "fma codes")),
     Target("threads", "own 1 thread", 1.5, sizes=(16 * _MI,), threads=2),
 )
 
@@ -111,8 +121,8 @@ def plan(
     """The rows of topics, of all topics if none is named; what is not asked for is as a topic has it.
 
     Block formats are for `block`, all others for the other topics. Data that a format has none of, such
-    as NaNs, make no row. Of processes nothing can be asked for, and of sizes only the small ones are
-    for `small`.
+    as NaNs, make no row, and for `arith` neither do codes that have no dtype. Of processes nothing can be
+    asked for, and of sizes only the small ones are for `small`.
 
     >>> [str(job) for job in plan(["decode"], formats=[catalog.E5M2], sizes=[8, 9])]
     ['decode e5m2 normal n=8', 'decode e5m2 normal n=9']
@@ -142,7 +152,11 @@ def plan(
                 counts = sorted({min(2, get_threads()), get_threads()} - {1})
             fitting = [size for size in sizes if name != "small" or size <= max(topic.sizes)] or topic.sizes
             rows = itertools.product(topic.variants, wanted or known_formats, fitting, kinds or topic.kinds, counts)
-        jobs += [Job(name, *row) for row in rows if has_data(row[1], row[3])]
+        jobs += [
+            Job(name, *row)
+            for row in rows
+            if has_data(row[1], row[3]) and (name != "arith" or has_work(row[1], row[0]))
+        ]
     if not jobs:
         raise ValueError("there is nothing to time: the formats have no such data, or there is one processor only")
     return jobs
@@ -206,7 +220,9 @@ def _row(job: Job, able: Sequence[peers.Peer], budget: float, notes: dict[str, N
     def refused(contender: Contender, error: Exception) -> None:
         notes[f"{contender.name} takes no part in {job}: {peers.said(error)}"] = None
 
-    work: Contest | BlockContest = block_contest(job) if job.topic == "block" else contest(job)
+    makers: dict[str, Callable[[Job], Contest | BlockContest | ArithContest]]
+    makers = {"block": block_contest, "arith": arith_contest}
+    work = makers.get(job.topic, contest)(job)
     kept, differ = work.checked(list(work.contenders(able)), refused)
     timed = interleave(kept, budget, differ=differ, switch=peers.switch)
     return Row(job, tuple(timed), TARGETS)

@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING, Any
 import click
 
 import lowprec
+from lowprec.spec.arith import OPERANDS
 from lowprec.tools.arguments import (
     NOTHING,
     deliver,
@@ -177,7 +178,12 @@ def table(
     deliver(content, output)
 
 
-@main.command()
+#: Below the help of the commands that take an operation.
+_operations = "Operations, with the number of operands: convert 1, "
+_operations += ", ".join(f"{name} {operands}" for name, operands in OPERANDS.items())
+
+
+@main.command(epilog=_operations)
 @click.argument("operation")
 @click.argument("formats", metavar="FORMAT...", nargs=-1, required=True)
 @_define
@@ -187,7 +193,7 @@ def table(
     default=1024,
     show_default=True,
     type=click.IntRange(max=1 << 24),
-    help="Random operands beside the chosen ones.",
+    help="Random operands beside the chosen ones, where not all are tried.",
 )
 @click.option("--seed", default=0, show_default=True, help="Of the random operands.")
 @click.option("--as", "kind", default="text", show_default=True, type=click.Choice(VECTOR_KINDS))
@@ -207,9 +213,11 @@ def vectors(
 ) -> None:
     """Make test vectors: operands that matter and the code each must give, in hexadecimal.
 
-    For OPERATION convert, give the FORMAT of the operand and of the result:
-    `lowprec vectors convert binary32 e4m3fn`. With --operands, a program under test can read them
-    and `lowprec compare - convert binary32 e4m3fn` judge what it prints.
+    Give the FORMAT of each operand, then of the result: `lowprec vectors convert binary32 e4m3fn`,
+    `lowprec vectors fma e4m3fn e4m3fn binary32 binary32`. With --operands, a program under test can
+    read them and `lowprec compare - fma e4m3fn e4m3fn binary32 binary32` judge what it prints.
+
+    Operands of at most 16 bits together are all tried, of wider ones those at ties, at limits and the like.
     """
     from lowprec.tools.vectors import suite
 
@@ -224,7 +232,7 @@ def vectors(
     deliver(made.operand_lines().encode() if operands else made.render(kind), output)
 
 
-@main.command()
+@main.command(epilog=_operations)
 @click.argument("lines", metavar="-|FILE", type=click.File("r", encoding="utf-8", errors="replace"))
 @click.argument("operation")
 @click.argument("formats", metavar="FORMAT...", nargs=-1, required=True)
@@ -248,7 +256,8 @@ def compare(
 ) -> None:
     """Judge what a program answered: recompute every line of operands and result.
 
-    Reads from standard input (-) or a file; takes the same arguments as `lowprec vectors`.
+    Reads from standard input (-) or a file; takes the same arguments as `lowprec vectors`:
+    `lowprec compare - add e4m3fn e4m3fn e4m3fn`.
     """
     from lowprec.tools.compare import Malformed, check_lines
 
@@ -377,7 +386,8 @@ def conform(
 def bench(names: tuple[str, ...], budget: float, as_json: bool, **asked: Any) -> None:
     """Time conversions beside the best installed peer and beside the movement of as many bytes.
 
-    TOPIC is cast, decode, quantize, modes, stochastic, f64, small, block, threads or import; without one, all are run.
+    TOPIC is cast, decode, quantize, modes, stochastic, f64, small, block, arith, threads or import; without one, all
+    are run.
     """
     from lowprec.spec.catalog import block_format, is_block
     from lowprec.tools import bench, cards

@@ -21,18 +21,22 @@ import numpy as np
 import numpy.typing as npt
 
 from lowprec import __version__
+from lowprec.arrays.checks import code_dtype
+from lowprec.oracle.arith import exact
 from lowprec.oracle.convert import decode, position
-from lowprec.oracle.exact import Special, to_float
+from lowprec.oracle.exact import Exact, Special, to_float
 from lowprec.spec.format import Format
-from lowprec.spec.projection import DEFAULT, Projection
+from lowprec.spec.projection import DEFAULT, Flag, Projection
 from lowprec.tools.tabulate import decimal, hex_digits, hex_float
-from lowprec.tools.vectors import OPERATIONS, Operation, is_nan
+from lowprec.tools.vectors import OPERATIONS, Operation, check_operands, is_nan, operand_names
 
 __all__ = ["LineMismatch", "Malformed", "Report", "check_lines", "fields", "situation"]
 
 Array = npt.NDArray[Any]
 
 _CHUNK = 1 << 16
+_NANS = (Special.NAN, Special.NEGATIVE_NAN)
+_INFINITIES = (Special.INFINITY, Special.NEGATIVE_INFINITY)
 _HEXADECIMAL = re.compile(r"(0[xX])?[0-9a-fA-F]+")
 
 
@@ -74,13 +78,14 @@ class Report:
 
     def _explain(self, mismatch: LineMismatch) -> str:
         sources, target = self.formats[:-1], self.formats[-1]
-        lines = [f"line {mismatch.line}:"]
-        for code, fmt in zip(mismatch.operands, sources, strict=True):
-            lines.append(f"    operand {_shown(code, fmt)}")
-        lines.append(f"    got     {'nothing' if mismatch.got is None else _shown(mismatch.got, target)}")
-        lines.append(f"    want    {_shown(mismatch.want, target)}")
-        lines.append(f"            {mismatch.situation}; {self.projection}")
-        return "\n".join(lines)
+        names = operand_names(len(sources))
+        codes = zip(names, mismatch.operands, sources, strict=True)
+        said = [(name, _shown(code, fmt)) for name, code, fmt in codes]
+        said.append(("got", "nothing" if mismatch.got is None else _shown(mismatch.got, target)))
+        said.append(("want", _shown(mismatch.want, target)))
+        said.append(("", f"{mismatch.situation}; {self.projection}"))
+        width = len(names[0])
+        return "\n".join([f"line {mismatch.line}:", *(f"    {name:<{width}} {what}" for name, what in said)])
 
     def _sum(self) -> str:
         if not self.lines:
@@ -148,8 +153,11 @@ def check_lines(
     ------
     Malformed
         A line that is no case: words that are no codes of their format, or too few or many.
+    ValueError
+        Operands that the operation does not take.
     """
     chosen = OPERATIONS[operation]
+    check_operands(operation, formats)
     report = Report(operation, formats, projection)
     numbered = enumerate(lines, 1)
     while chunk := list(itertools.islice(numbered, _CHUNK)):
@@ -195,14 +203,18 @@ def _compare(
 ) -> None:
     target = formats[-1]
     columns = list(zip(*(codes for _, codes in parsed), strict=True))
-    operands = [
-        np.array(column, dtype=f"u{max(8, 1 << (fmt.width - 1).bit_length()) // 8}")
-        for column, fmt in zip(columns[:-1], formats, strict=False)
-    ]
+    operands = [np.array(column, dtype=code_dtype(fmt)) for column, fmt in zip(columns[:-1], formats, strict=False)]
     got = np.array(columns[-1], dtype=np.int64)
     try:
         want = operation.compute(operands, formats, projection).astype(np.int64)
     except ValueError as error:
+        if operation.name != "convert" and (nan := operation.gives_nan(operands, formats, projection)).any():
+            number, codes = parsed[int(np.argmax(nan))]
+            given = " and ".join(_hex(code, fmt) for code, fmt in zip(codes[:-1], formats, strict=False))
+            raise Malformed(
+                f"line {number}: {operation.name} of {given} is NaN, which {target.name!r} has no code for; leave out "
+                f"such operands, as `lowprec vectors` does"
+            ) from None
         raise Malformed(f"between line {parsed[0][0]} and line {parsed[-1][0]}: {error}") from None
     wrong = got != want
     if any_nan:
@@ -226,21 +238,43 @@ def situation(operands: list[int], operation: str, formats: tuple[Format, ...], 
     >>> from lowprec.spec.catalog import BINARY32, E4M3FN
     >>> situation([0x3F880000], "convert", (BINARY32, E4M3FN), DEFAULT)
     'at a tie'
+    >>> situation([0x38, 0x18], "add", (E4M3FN, E4M3FN, E4M3FN), DEFAULT)  # 1 + 2**-4
+    'at a tie'
+    >>> situation([0x38, 0x00], "divide", (E4M3FN, E4M3FN, E4M3FN), DEFAULT)
+    'division by zero'
     """
-    assert operation == "convert"
-    value, target = decode(operands[0], formats[0]), formats[-1]
-    if value in (Special.NAN, Special.NEGATIVE_NAN):
-        return "NaN operand"
-    if value in (Special.INFINITY, Special.NEGATIVE_INFINITY):
-        return "infinite operand"
+    values = [decode(code, fmt) for code, fmt in zip(operands, formats, strict=False)]
+    if operation == "convert":
+        return _place(values[0], formats[-1], "operand")
+    rounding = DEFAULT.rounding if projection.via else projection.rounding
+    result = exact(operation, values, rounding)
+    if result.value in _NANS:
+        return "NaN operand" if any(value in _NANS for value in values) else "invalid operation"
+    if result.signals & Flag.DIVIDE_BY_ZERO:
+        return "division by zero"
+    if operation == "round_to_integral" and result.value != values[0]:
+        assert isinstance(values[0], Fraction)
+        return f"{_tail(abs(values[0]) % 1)} between integers"
+    return _place(result.value, formats[-1], "result")
+
+
+def _place(value: Exact, target: Format, what: str) -> str:
+    """Where a value lies between those of a format."""
+    if value in _NANS:
+        return f"NaN {what}"
+    if value in _INFINITIES:
+        return f"infinite {what}"
     if isinstance(value, Special) or value == 0:
-        return "zero operand"
+        return f"zero {what}"
     tail, last = position(abs(value), target)
     if tail is None:
         return "beyond the next value after the largest" if last else "below the smallest value"
+    return f"{_tail(tail)}, past the largest value" if last and tail else _tail(tail)
+
+
+def _tail(tail: Fraction) -> str:
     half = Fraction(1, 2)
-    kind = "exact" if not tail else "at a tie" if tail == half else "below a tie" if tail < half else "above a tie"
-    return f"{kind}, past the largest value" if last and tail else kind
+    return "exact" if not tail else "at a tie" if tail == half else "below a tie" if tail < half else "above a tie"
 
 
 def fields(code: int, fmt: Format) -> str:
@@ -261,7 +295,8 @@ def _hex(code: int, fmt: Format) -> str:
 
 
 def _shown(code: int, fmt: Format) -> str:
-    value = to_float(decode(code, fmt))
-    exact = hex_float(value)
-    shown = decimal(value)
-    return f"{_hex(code, fmt)}  {fields(code, fmt)}  {shown}{'' if exact == shown else f' = {exact}'}"
+    value, bits = decode(code, fmt), f"{_hex(code, fmt)}  {fields(code, fmt)}"
+    if isinstance(value, Fraction) and not fmt.exponent_bits and abs(value) > 1 << 53:
+        return f"{bits}  {value}"  # an integer that may be no float64
+    shown, in_hex = decimal(to_float(value)), hex_float(to_float(value))
+    return f"{bits}  {shown}{'' if in_hex == shown else f' = {in_hex}'}"

@@ -1,8 +1,8 @@
-"""Peers: other libraries that convert numbers, each as a small adapter that gives calls to time.
+"""Peers: other libraries, and how each converts numbers, as a small adapter that gives calls to time.
 
 Those that round without encoding (qtorch, CPFloat) take part where values are rounded to values,
 and in stochastic rounding, which hardly any library does to codes. Nothing here is needed to run:
-a peer that is not installed is left out.
+a peer that is not installed is left out. What peers do in operations is in `arithpeers`.
 
 Floor 5.
 """
@@ -57,7 +57,7 @@ class Way(NamedTuple):
 
 @dataclass(frozen=True)
 class Peer:
-    """A library that conversions are timed against.
+    """A library that lowprec is timed against.
 
     Parameters
     ----------
@@ -65,7 +65,7 @@ class Peer:
     modules : tuple of str
         What to import; empty for what is no Python package.
     ways : function
-        What it can do of some work; nothing, if it cannot do it.
+        What it can do of some conversion; nothing, if it cannot do it.
     limit : int
         Elements above which it would take too long.
     """
@@ -391,4 +391,5 @@ PEERS = (
     Peer("apytypes", ("apytypes",), _apytypes_ways, limit=1 << 20),
     Peer("qtorch", ("torch", "qtorch.quant"), _qtorch_ways, limit=1 << 20),
     Peer("CPFloat", (), _cpfloat_ways),
+    Peer("VeriFloat", ("verifloat",), lambda work: iter(())),  # takes part in operations
 )

@@ -1,14 +1,15 @@
 """Test vectors: operands that matter, each with the code that it must give.
 
 A suite is an operation, the formats of its operands and of its result, a projection and a seed.
-The same suite has the same bytes everywhere: operands come from `cases`, results from the verbs,
-which the oracle has checked.
+The same suite has the same bytes everywhere: operands come from `cases` and `operands`, results from
+the verbs, which the oracle has checked.
 
 Floor 5.
 """
 
 from __future__ import annotations
 
+import functools
 import io
 import json
 from collections.abc import Callable, Iterator
@@ -19,14 +20,18 @@ import numpy as np
 import numpy.typing as npt
 
 from lowprec import __version__
+from lowprec.arrays.arith import codes_of
+from lowprec.arrays.checks import code_dtype, codes_operand
 from lowprec.arrays.convert import cast, encode
 from lowprec.spec import catalog
+from lowprec.spec.arith import OPERANDS
 from lowprec.spec.format import Carrier, Format
 from lowprec.spec.projection import DEFAULT, Projection
 from lowprec.tools import cases
+from lowprec.tools.operands import operands as operands_that_matter
 from lowprec.tools.tabulate import hex_digits, provenance
 
-__all__ = ["OPERATIONS", "Operation", "Suite", "operand_format", "suite"]
+__all__ = ["OPERATIONS", "Operation", "Suite", "check_operands", "is_nan", "operand_format", "operand_names", "suite"]
 
 Array = npt.NDArray[Any]
 
@@ -39,6 +44,7 @@ class Operation:
     operands: int
     choose: Callable[[tuple[Format, ...], int, int], list[Array]]
     compute: Callable[[list[Array], tuple[Format, ...], Projection], Array]
+    gives_nan: Callable[[list[Array], tuple[Format, ...], Projection], Array]
 
 
 def operand_format(name: str) -> Format:
@@ -49,7 +55,7 @@ def operand_format(name: str) -> Format:
 def _choose(formats: tuple[Format, ...], samples: int, seed: int) -> list[Array]:
     source, target = formats
     if source.width <= 16:
-        return [np.arange(1 << source.width, dtype=_unsigned(source))]
+        return [np.arange(1 << source.width, dtype=code_dtype(source))]
     if isinstance(source, Carrier) or source == catalog.BINARY32:
         chosen = _codes(cases.inputs(target, _dtype(source)))
         return [np.concatenate([chosen, _codes(cases.sample(_dtype(source), samples, seed))])]
@@ -57,8 +63,8 @@ def _choose(formats: tuple[Format, ...], samples: int, seed: int) -> list[Array]
     points = cases.inputs(target, "float64")
     points = points[~np.isnan(points)]
     sides = [encode(points, source, rounding=mode) for mode in ("toward_zero", "away_from_zero")]
-    borders = cases.magnitudes(source).astype(_unsigned(source))
-    random = np.random.default_rng(seed).integers(0, 1 << source.width, samples, dtype=_unsigned(source))
+    borders = cases.magnitudes(source).astype(code_dtype(source))
+    random = np.random.default_rng(seed).integers(0, 1 << source.width, samples, dtype=code_dtype(source))
     signed = borders | borders.dtype.type(source.sign_code)
     return [np.concatenate([np.unique(np.concatenate([*sides, borders, signed])), random])]
 
@@ -70,7 +76,48 @@ def _convert(operands: list[Array], formats: tuple[Format, ...], projection: Pro
     return np.asarray(cast(operands[0], source, target, projection=projection))
 
 
-OPERATIONS = {"convert": Operation("convert", 1, _choose, _convert)}
+def _nan_operands(operands: list[Array], formats: tuple[Format, ...], projection: Projection) -> Array:
+    return is_nan(operands[0], formats[0])
+
+
+def _operate(name: str, operands: list[Array], formats: tuple[Format, ...], projection: Projection) -> Array:
+    *sources, target = formats
+    given = [codes_operand(codes, source) for codes, source in zip(operands, sources, strict=True)]
+    # Asked for flags, the general kernel answers: it reads codes alone, and never takes them for values.
+    flags = np.zeros(operands[0].shape, np.uint8)
+    return np.asarray(codes_of(name, given, target, projection, code_dtype(target), flags=flags))
+
+
+def _nan_results(name: str, operands: list[Array], formats: tuple[Format, ...], projection: Projection) -> Array:
+    """Which results are NaN before the last rounding: binary32 has a NaN and gives it for nothing else."""
+    widest = Projection(subnormals=projection.subnormals, via=projection.via)
+    codes = _operate(name, operands, (*formats[:-1], catalog.BINARY32), widest)
+    return is_nan(codes, catalog.BINARY32)
+
+
+def _operation(name: str, count: int) -> Operation:
+    choose = functools.partial(operands_that_matter, name)
+    return Operation(name, count, choose, functools.partial(_operate, name), functools.partial(_nan_results, name))
+
+
+#: What there are vectors of, by name.
+OPERATIONS = {
+    "convert": Operation("convert", 1, _choose, _convert, _nan_operands),
+    **{name: _operation(name, count) for name, count in OPERANDS.items()},
+}
+
+
+def check_operands(operation: str, formats: tuple[Format, ...]) -> None:
+    """Refuse operands that an operation does not take: `scaleb` has an integer as its second.
+
+    >>> from lowprec.spec.catalog import BINARY16, INT8
+    >>> check_operands("scaleb", (BINARY16, INT8, BINARY16))
+    """
+    if operation == "scaleb" and (formats[1].exponent_bits or formats[1].scaled(0)[1]):
+        raise ValueError(
+            f"scaleb takes an integer as its second operand, the power of two, not {formats[1].name!r}; "
+            f"use a format such as 'int8' or 'int32'"
+        )
 
 
 @dataclass(frozen=True)
@@ -82,7 +129,7 @@ class Suite:
     projection: Projection
     operands: tuple[Array, ...]
     results: Array
-    left_out: int = 0  #: NaN operands that the result's format has no code for
+    left_out: int = 0  #: cases whose result is a NaN that the result's format has no code for
     command: str = ""
 
     def render(self, kind: str) -> bytes:
@@ -116,7 +163,8 @@ class Suite:
             f"{self.results.size} cases: {'operand ' * self.operation.operands}result",
         ]
         if self.left_out:
-            lines.append(f"{self.left_out} NaN operands are left out: {names[-1]} has no NaN")
+            what = "NaN operands" if self.operation.name == "convert" else "cases with a NaN result"
+            lines.append(f"{self.left_out} {what} are left out: {names[-1]} has no NaN")
         return lines
 
     def _text(self) -> str:
@@ -125,7 +173,7 @@ class Suite:
 
     def _csv(self) -> str:
         head = "".join(f"# {line}\n" for line in self._header())
-        names = ",".join([*_operand_names(self.operation.operands), "result"])
+        names = ",".join([*operand_names(self.operation.operands), "result"])
         return f"{head}{names}\n" + "".join(f"{','.join(line)}\n" for line in self._lines())
 
     def _jsonl(self) -> str:
@@ -139,7 +187,7 @@ class Suite:
             "saturation": str(self.projection.saturation),
             "cases": int(self.results.size),
         }
-        names = [*_operand_names(self.operation.operands), "result"]
+        names = [*operand_names(self.operation.operands), "result"]
         lines = [json.dumps(header), *(json.dumps(dict(zip(names, line, strict=True))) for line in self._lines())]
         return "\n".join(lines) + "\n"
 
@@ -148,7 +196,7 @@ class Suite:
         return head + "".join(f"{''.join(line)}\n" for line in self._lines())
 
     def _npy(self) -> bytes:
-        names = [*_operand_names(self.operation.operands), "result"]
+        names = [*operand_names(self.operation.operands), "result"]
         columns = (*self.operands, self.results)
         table = np.empty(
             self.results.size,
@@ -172,8 +220,8 @@ def suite(
 ) -> Suite:
     """The vectors of an operation.
 
-    Operands of at most 16 bits are all tried; of wider types those that `cases.inputs` chooses,
-    then `samples` random bit patterns.
+    Operands of at most 16 bits together are all tried; of wider ones those that `cases.inputs` chooses
+    for conversions and `operands.operands` for the others, then `samples` random ones.
 
     Parameters
     ----------
@@ -189,7 +237,7 @@ def suite(
     Raises
     ------
     ValueError
-        A result format that is none.
+        A result format that is none; operands that the operation does not take.
 
     >>> from lowprec.spec.catalog import E2M1FN, E5M2
     >>> suite("convert", (E2M1FN, E5M2)).results[:4]
@@ -197,11 +245,11 @@ def suite(
     """
     chosen = OPERATIONS[operation]
     catalog.format(formats[-1])
+    check_operands(operation, formats)
     operands = chosen.choose(formats, samples, seed)
     keep = np.ones(operands[0].size, bool)
     if formats[-1].nan_code is None and projection.nan == "error":
-        for codes, fmt in zip(operands, formats, strict=False):
-            keep &= ~is_nan(codes, fmt)
+        keep = ~chosen.gives_nan(operands, formats, projection)
     kept = [codes[keep] for codes in operands]
     results = chosen.compute(kept, formats, projection)
     left_out = int(keep.size - keep.sum())
@@ -217,12 +265,13 @@ def is_nan(codes: Array, fmt: Format) -> Array:
     return np.asarray(nan if fmt.negative_zero else nan | (wide == np.uint64(fmt.sign_code)))
 
 
-def _operand_names(count: int) -> list[str]:
+def operand_names(count: int) -> list[str]:
+    """What the columns of operands are called.
+
+    >>> operand_names(2)
+    ['operand1', 'operand2']
+    """
     return ["operand"] if count == 1 else [f"operand{number}" for number in range(1, count + 1)]
-
-
-def _unsigned(fmt: Format) -> np.dtype[Any]:
-    return np.dtype(f"u{max(8, 1 << (fmt.width - 1).bit_length()) // 8}")
 
 
 def _dtype(fmt: Format) -> np.dtype[Any]:

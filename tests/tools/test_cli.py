@@ -13,6 +13,7 @@ from click.testing import CliRunner
 from rich.console import Console
 
 from lowprec.spec import catalog
+from lowprec.spec.arith import OPERANDS
 from lowprec.spec.profiles import PROFILES
 from lowprec.tools import cards
 from lowprec.tools.cli import main
@@ -177,6 +178,41 @@ def test_vectors_piped_into_compare_agree_and_wrong_ones_do_not():
     assert CliRunner().invoke(main, ["compare", "-", *arguments], input="zz 00\n").exit_code == 2
 
 
+@pytest.mark.parametrize(
+    "arguments",
+    [
+        ["add", "e3m2fn", "e3m2fn", "e3m2fn", "--rounding", "toward_negative"],
+        ["fma", "binary16", "binary16", "binary16", "binary16"],
+        ["scaleb", "bfloat16", "int32", "bfloat16"],
+        ["divide", "binary32", "binary32", "e2m1fn"],
+        ["sqrt", "binary64", "mine", "--define", "name=mine,exponent_bits=4,trailing_bits=9,bias=7,nans=1"],
+    ],
+    ids=lambda arguments: arguments[0],
+)
+def test_operands_are_answered_and_the_answers_judged(arguments):
+    """A program reads the operands; its right answers agree, and one wrong bit is found."""
+    operands = lowprec("vectors", *arguments, "--samples", 100, "--operands").stdout.splitlines()
+    right = lowprec("vectors", *arguments, "--samples", 100).stdout.splitlines()
+    answers = {line.rpartition(" ")[0]: line.rpartition(" ")[2] for line in right if line[0] != "#"}
+    answered = [f"{line} {answers[line]}" for line in operands]
+    result = CliRunner().invoke(main, ["compare", "-", *arguments], input="\n".join(answered))
+    assert (result.exit_code, result.output) == (0, f"{len(operands):,} lines agree\n")
+    code = int(answered[17].rpartition(" ")[2], 16) ^ 1
+    answered[17] = f"{operands[17]} {code:0{len(answers[operands[17]])}x}"
+    result = CliRunner().invoke(main, ["compare", "-", *arguments], input="\n".join(answered))
+    assert result.exit_code == 1
+    assert result.output.startswith("line 18:\n")
+
+
+@pytest.mark.parametrize("command", ["vectors", "compare"])
+def test_help_tells_the_operations(command):
+    """With an example of one."""
+    text = " ".join(lowprec(command, "--help").stdout.split())
+    assert "convert 1, add 2, subtract 2" in text
+    assert all(f"{name} {count}" in text for name, count in OPERANDS.items())
+    assert f"{'lowprec compare - add' if command == 'compare' else 'lowprec vectors fma'} e4m3fn e4m3fn" in text
+
+
 def test_private_formats_work_in_every_command(tmp_path):
     """By --define and by file."""
     define = ["--define", "name=mine,exponent_bits=3,trailing_bits=2,bias=4,nans=1"]
@@ -206,7 +242,14 @@ def test_files_are_written_whole_or_not_at_all(tmp_path):
 @pytest.mark.parametrize(
     ("arguments", "message"),
     [
-        (["vectors", "subtract", "binary32", "e4m3fn"], "unknown operation 'subtract'; use one of convert"),
+        (["vectors", "cosine", "binary32", "e4m3fn"], "unknown operation 'cosine'; use one of convert, add, subtract"),
+        (["compare", "-", "cosine", "binary32", "e4m3fn"], "unknown operation 'cosine'; use one of convert, add"),
+        (["vectors", "fma", "e4m3fn", "e4m3fn", "e4m3fn"], "fma takes 4 formats, of each operand and of the result"),
+        (["vectors", "add", "e4m3fn"], "not 1 (e4m3fn); for instance add e4m3fn e4m3fn e4m3fn"),
+        (["compare", "-", "scaleb", "e4m3fn"], "not 1 (e4m3fn); for instance scaleb e4m3fn int32 e4m3fn"),
+        (["vectors", "scaleb", "e4m3fn", "e4m3fn", "e4m3fn"], "scaleb takes an integer as its second operand"),
+        (["compare", "-", "scaleb", "e4m3fn", "e4m3fn", "e4m3fn"], "use a format such as 'int8' or 'int32'"),
+        (["vectors", "add", "binary64", "binary64", "binary64"], "'binary64' is a type that values come in"),
         (["vectors", "convert", "binary32"], "convert takes 2 formats, of each operand and of the result, not 1"),
         (["vectors", "convert", "binary32", "binary64"], "'binary64' is a type that values come in"),
         (["vectors", "convert", "binary32", "e4m3fn", "--rounding", "odd"], "unknown rounding 'odd'; use one of"),

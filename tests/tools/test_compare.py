@@ -156,3 +156,95 @@ def test_codes_are_split_into_fields():
     assert fields(0x7F, catalog.E8M0FNU) == "01111111"
     assert fields(0x80, catalog.INT8) == "1 0000000"
     assert np.all([fields(code, catalog.E2M1FN).replace(" ", "") == f"{code:04b}" for code in range(16)])
+
+
+# -- operations ----------------------------------------------------------------------------------------
+
+HALF = (catalog.BINARY16,) * 4
+
+
+def test_a_wrong_sum_is_explained():
+    """With all operands, in columns."""
+    text = check_lines(["3c00 1000 3c01"], "add", HALF[:3]).as_text()
+    assert text == (
+        "line 1:\n"
+        "    operand1 3c00  0 01111 0000000000  1.0 = 0x1p+0\n"
+        "    operand2 1000  0 00100 0000000000  0.00048828125 = 0x1p-11\n"
+        "    got      3c01  0 01111 0000000001  1.0009765625 = 0x1.004p+0\n"
+        "    want     3c00  0 01111 0000000000  1.0 = 0x1p+0\n"
+        "             at a tie; nearest_even, saturation none\n"
+        "1 of 1 lines differ: 1 at a tie"
+    )
+
+
+@pytest.mark.parametrize(
+    ("operation", "line", "where"),
+    [
+        ("add", "3c00 1001 3c00", "above a tie"),  # a sticky bit that is lost
+        ("add", "3c00 0fff 3c01", "below a tie"),
+        ("fma", "3c00 1000 0001 3c00", "below a tie"),
+        ("fma", "3c00 1000 3c00 3c01", "at a tie"),
+        ("fma", "1001 3bff 3c00 3c00", "above a tie"),  # the product's last bit says so
+        ("add", "3c00 bc00 8000", "zero result"),
+        ("multiply", "8000 3c00 0000", "zero result"),
+        ("remainder", "c000 3c00 0000", "zero result"),
+        ("sqrt", "4000 3da9", "below a tie"),
+        ("add", "7bff 4c00 7bff", "at a tie, past the largest value"),
+        ("multiply", "7bff 4000 7bff", "beyond the next value after the largest"),
+        ("multiply", "0001 0001 0001", "below a tie"),
+        ("divide", "3c00 0000 7e00", "division by zero"),
+        ("logb", "0000 0000", "division by zero"),
+        ("divide", "0000 0000 0000", "invalid operation"),
+        ("add", "7c00 fc00 7c00", "invalid operation"),
+        ("fma", "7c00 0000 3c00 3c00", "invalid operation"),
+        ("sqrt", "bc00 bc00", "invalid operation"),
+        ("add", "7e00 3c00 3c00", "NaN operand"),
+        ("maximum_number", "7e00 3c00 7e00", "exact"),
+        ("add", "7c00 3c00 7e00", "infinite result"),
+        ("round_to_integral", "4100 4200", "at a tie between integers"),
+        ("round_to_integral", "4101 4000", "above a tie between integers"),
+        ("round_to_integral", "b400 bc00", "below a tie between integers"),
+        ("round_to_integral", "4200 4000", "exact"),
+    ],
+)
+def test_planted_errors_of_operations_are_found_and_named(operation, line, where):
+    """One wrong line among all that are right."""
+    formats = HALF[: len(line.split())]
+    right = suite(operation, formats, samples=50).render("text").decode().splitlines()[-200:]
+    report = check_lines([*right, line], operation, formats)
+    assert (report.wrong, report.mismatches[0].line, report.mismatches[0].situation) == (1, 201, where)
+
+
+def test_scaled_numbers_are_judged_by_their_integer():
+    """2**-25, a tie between zero and the smallest."""
+    formats = (catalog.BINARY16, catalog.CARRIERS["int32"], catalog.BINARY16)
+    report = check_lines(["3c00 ffffffe7 0001", "3c00 00000001 4000"], "scaleb", formats)
+    assert (report.wrong, report.situations) == (1, {"at a tie": 1})
+    with pytest.raises(ValueError, match="scaleb takes an integer as its second operand"):
+        check_lines([], "scaleb", HALF[:3])
+
+
+def test_a_sum_of_zeros_is_judged_by_its_rounding():
+    """Exactly opposite numbers give -0 under toward_negative alone."""
+    line = ["3c00 bc00 8000"]
+    assert check_lines(line, "add", HALF[:3], Projection(rounding="toward_negative")).wrong == 0
+    assert check_lines(line, "add", HALF[:3], Projection(rounding="toward_positive")).wrong == 1
+
+
+def test_a_nan_result_that_has_no_code_is_malformed():
+    """The line is named, and the operands as they were written."""
+    with pytest.raises(Malformed, match="line 2: divide of 8 and 0 is NaN, which 'e2m1fn' has no code for; leave out"):
+        check_lines(["2 2 2", "8 0 0"], "divide", (catalog.E2M1FN,) * 3)
+
+
+def test_the_report_of_an_operation_is_json():
+    """With all operands."""
+    report = json.loads(check_lines(["3c00 1000 3c01"], "add", HALF[:3]).as_json())
+    assert (report["operation"], report["formats"]) == ("add", ["binary16"] * 3)
+    assert report["mismatches"][0]["operands"] == ["3c00", "1000"]
+
+
+def test_integers_that_are_no_floats_are_shown_exactly():
+    """Of 64 bits."""
+    text = check_lines(["7fffffffffffffff 5eff"], "convert", (catalog.CARRIERS["int64"], catalog.BFLOAT16)).as_text()
+    assert "  9223372036854775807\n" in text

@@ -11,11 +11,13 @@ import pytest
 
 import lowprec as lp
 from lowprec.oracle import convert as oracle
+from lowprec.oracle.arith import operate
 from lowprec.spec import catalog
+from lowprec.spec.arith import OPERANDS
 from lowprec.spec.format import Format
 from lowprec.spec.projection import Projection
 from lowprec.tools import cases
-from lowprec.tools.vectors import operand_format, suite
+from lowprec.tools.vectors import OPERATIONS, operand_format, suite
 
 PAIRS = [("binary32", "e4m3fn"), ("binary64", "e5m2"), ("int64", "bfloat16"), ("tf32", "e2m1fn"), ("e4m3fn", "e5m2")]
 
@@ -101,3 +103,118 @@ def test_a_result_must_be_a_format():
     """Binary64 is where values come from."""
     with pytest.raises(ValueError, match="'binary64' is a type that values come in, not a format to encode to"):
         made("binary32", "e4m3fn") and suite("convert", (catalog.BINARY32, catalog.BINARY64))
+
+
+# -- operations ----------------------------------------------------------------------------------------
+
+
+def made_of(operation, *names, **options):
+    return suite(operation, tuple(map(operand_format, names)), **options)
+
+
+def names_of(operation, name, power="int32"):
+    """One format for all, but an integer for the power of two of `scaleb`."""
+    return [power if operation == "scaleb" and place == 1 else name for place in range(OPERANDS[operation] + 1)]
+
+
+def assert_results_are_the_oracles(vectors, rows):
+    """Of these cases, recomputed from the operands' codes alone."""
+    *sources, target = vectors.formats
+    cases = np.array([*vectors.operands, vectors.results], dtype=object).T[rows]
+    wrong = [
+        (*codes, got, want)
+        for *codes, got in cases.tolist()
+        if got != (want := operate(vectors.operation.name, codes, sources, target, vectors.projection)[0])
+    ]
+    assert wrong == []
+
+
+def test_there_are_vectors_of_every_operation():
+    """And of conversions."""
+    assert set(OPERATIONS) == {"convert", *OPERANDS}
+
+
+@pytest.mark.parametrize("name", ["e2m1fn", "e3m2fn"])
+@pytest.mark.parametrize("operation", OPERANDS)
+def test_results_of_small_formats_are_the_oracles(operation, name):
+    """All of them, and what is left out is NaN."""
+    vectors = made_of(operation, *names_of(operation, name, "int4"), projection=Projection(rounding="to_odd"))
+    assert_results_are_the_oracles(vectors, slice(None))
+    if sum(fmt.width for fmt in vectors.formats[:-1]) <= 16:
+        assert vectors.results.size + vectors.left_out == 1 << sum(fmt.width for fmt in vectors.formats[:-1])
+
+
+@pytest.mark.parametrize("name", ["binary16", "bfloat16", "binary32"])
+@pytest.mark.parametrize("operation", OPERANDS)
+def test_results_of_wide_formats_are_the_oracles(operation, name):
+    """A sample."""
+    vectors = made_of(operation, *names_of(operation, name), samples=256)
+    assert_results_are_the_oracles(vectors, np.random.default_rng(0).integers(0, vectors.results.size, 300))
+
+
+@pytest.mark.parametrize(
+    "words",
+    [
+        "fma bfloat16 bfloat16 binary32 binary32",
+        "fma tf32 tf32 binary32 tf32",
+        "fma int64 uint64 binary64 ue4m3",
+        "add int64 e8m0fnu e8m0fnu",
+        "multiply uint1 binary64 e4m3fnuz",
+        "divide int32 int32 int8",
+        "remainder binary64 binary64 binary16",
+        "scaleb binary16 sm2f0 binary16",
+        "copysign binary64 e8m0fnu e3m2fn",
+        "logb binary32 e2m3fn",
+    ],
+)
+@pytest.mark.parametrize(
+    "projection", [Projection(), Projection(rounding="toward_negative", saturation="finite")], ids=str
+)
+def test_formats_of_operands_and_result_need_not_be_alike(words, projection):
+    """Carriers among them, and results without a NaN."""
+    vectors = made_of(*words.split(), samples=256, projection=projection)
+    assert_results_are_the_oracles(vectors, np.random.default_rng(0).integers(0, vectors.results.size, 300))
+
+
+@pytest.mark.parametrize("operation", ["divide", "remainder", "sqrt", "fma", "minimum_number", "multiply"])
+def test_cases_are_left_out_exactly_where_the_oracle_refuses(operation):
+    """By a projection that says nothing about NaN; with one that does, none is."""
+    names = [*names_of(operation, "e4m3fn")[:-1], "e2m1fn"]
+    options = {"samples": 200, "seed": 1}
+    strict = made_of(operation, *names, **options)
+    whole = made_of(operation, *names, **options, projection=Projection(nan="max"))
+    assert (whole.left_out, whole.results.size) == (0, strict.results.size + strict.left_out)
+    every, kept = (set(zip(*(column.tolist() for column in made.operands), strict=True)) for made in (whole, strict))
+    assert every > kept
+    for codes in sorted(every - kept)[::10]:
+        with pytest.raises(ValueError, match="NaN has no code in 'e2m1fn'"):
+            operate(operation, codes, strict.formats[:-1], strict.formats[-1])
+    header = strict.render("text").decode().splitlines()[3]
+    assert header == f"# {strict.left_out} cases with a NaN result are left out: e2m1fn has no NaN"
+
+
+def test_files_of_operations_have_a_column_for_each_operand():
+    """In every kind of file, and the same bytes for the same seed."""
+    vectors, again = (made_of("fma", *["binary16"] * 4, samples=20, seed=7) for _ in range(2))
+    assert [vectors.render(kind) for kind in ("text", "npy")] == [again.render(kind) for kind in ("text", "npy")]
+    want = list(zip(*(column.tolist() for column in (*vectors.operands, vectors.results)), strict=True))
+    names = ["operand1", "operand2", "operand3", "result"]
+
+    lines = [line for line in vectors.render("text").decode().splitlines() if line[0] != "#"]
+    assert [tuple(int(word, 16) for word in line.split()) for line in lines] == want
+    rows = list(csv.DictReader(line for line in vectors.render("csv").decode().splitlines() if line[0] != "#"))
+    assert [tuple(int(row[name], 16) for name in names) for row in rows] == want
+    entry = json.loads(vectors.render("jsonl").decode().splitlines()[1])
+    assert [int(entry[name], 16) for name in names] == list(want[0])
+    assert [line for line in vectors.render("mem").decode().splitlines() if line[:2] != "//"] == [
+        line.replace(" ", "") for line in lines
+    ]
+    assert np.load(io.BytesIO(vectors.render("npy"))).dtype.names == tuple(names)
+    assert vectors.operand_lines().splitlines() == [line[:14] for line in lines]
+
+
+def test_scaleb_takes_an_integer_as_its_second_operand():
+    """And says which formats are."""
+    for power in ("binary16", "e8m0fnu", "int8f6"):
+        with pytest.raises(ValueError, match=f"not '{power}'; use a format such as 'int8' or 'int32'"):
+            made_of("scaleb", "binary16", power, "binary16")

@@ -1,0 +1,378 @@
+"""Operations against the oracle: all pairs of small formats, and chosen and random ones of wide formats.
+
+The oracle is asked once for each exact result. Everything goes through the fast kernels, where they
+serve it, and through the general one, which has flags too.
+"""
+
+from __future__ import annotations
+
+import itertools
+import platform
+import random
+from fractions import Fraction
+
+import ml_dtypes
+import numpy as np
+import pytest
+
+import lowprec as lp
+from lowprec.arrays.arith import codes_of
+from lowprec.arrays.checks import code_dtype
+from lowprec.oracle import arith as oracle
+from lowprec.spec import catalog
+from lowprec.spec.arith import OPERANDS
+from lowprec.spec.families import fixed
+from lowprec.spec.projection import Projection
+from lowprec.spec.rounding import MODES, stochastic
+from tests.operations import Expected, agrees, all_tuples, chosen, operand, policy
+from tests.support import assert_same_codes
+
+USUAL = ("add", "subtract", "multiply", "divide", "sqrt", "fma")
+
+
+# -- small formats ----------------------------------------------------------------------------------
+
+PAIRS = [catalog.format(name) for name in ("e4m3fn", "e5m2", "e4m3fnuz", "e3m2fn", "e2m3fn", "e2m1fn")]
+
+
+@pytest.mark.parametrize("fmt", PAIRS, ids=str)
+@pytest.mark.parametrize("operation", [name for name in OPERANDS if name not in ("fma", "scaleb")])
+def test_all_operands_agree(operation, fmt):
+    """Every operand, or pair, of formats of at most 6 bits, and every fifth of others, to nearest; some in all modes.
+
+    All of them, in all modes and under all policies, are in `python -m tests.sweep arith`.
+    """
+    columns = all_tuples(fmt, OPERANDS[operation])
+    if fmt.width == 8 and len(columns) > 1:
+        columns = [column[PAIRS.index(fmt) :: 5] for column in columns]
+    expected = Expected(operation, columns, [fmt] * len(columns))
+    agrees(expected, columns, fmt, policy(fmt))
+    if fmt == catalog.E2M1FN or (fmt.width < 8 and operation in USUAL):
+        saturations = itertools.cycle(("none", "finite", "propagate"))
+        for mode, saturation in zip(MODES, saturations, strict=False):
+            agrees(expected, columns, fmt, policy(fmt, rounding=mode, saturation=saturation))
+
+
+def test_all_triples_agree():
+    """Fma of the 4-bit format, in every mode and under every policy, into it and into others."""
+    fmt = catalog.E2M1FN
+    columns = all_tuples(fmt, 3)
+    expected = Expected("fma", columns, [fmt] * 3)
+    for mode, saturation in itertools.product(MODES, ("none", "finite", "propagate")):
+        codes = expected.codes(fmt, policy(fmt, rounding=mode, saturation=saturation))
+        operands = [operand(column, fmt) for column in columns]
+        got = codes_of("fma", operands, fmt, policy(fmt, rounding=mode, saturation=saturation), code_dtype(fmt))
+        assert_same_codes(got, codes, fmt, expected.rows)
+    for name in ("e4m3fnuz", "int4", "uint4", "e8m0fnu", "bfloat16", "binary32"):
+        target = catalog.format(name)
+        for mode in ("nearest_even", "toward_negative", "to_odd"):
+            agrees(expected, columns, target, policy(target, rounding=mode))
+
+
+# -- wide formats -----------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("name", ["binary16", "bfloat16", "binary32"])
+@pytest.mark.parametrize("operation", [*USUAL, "remainder", "round_to_integral", "logb", "minimum_number"])
+def test_chosen_and_random_operands_of_wide_formats_agree(operation, name):
+    """To nearest, and fewer in all modes; into the format itself and into narrow ones."""
+    fmt = catalog.format(name)
+    columns = chosen(operation, fmt, 1200, 0)
+    expected = Expected(operation, columns, [fmt] * len(columns))
+    for target in (fmt, catalog.E4M3FN, catalog.BFLOAT16):
+        agrees(expected, columns, target, Projection())
+    columns = chosen(operation, fmt, 150, 1)
+    expected = Expected(operation, columns, [fmt] * len(columns))
+    for mode in MODES[1:]:
+        agrees(expected, columns, fmt, Projection(rounding=mode))
+        agrees(expected, columns, catalog.E5M2, Projection(rounding=mode))
+
+
+@pytest.mark.parametrize("operation", USUAL)
+def test_results_near_ties_of_narrow_formats_agree(operation):
+    """float32 operands whose results lie on a tie of E4M3 or E5M2, or just beside it, by less than binary32 tells."""
+    for target in (catalog.E4M3FN, catalog.E5M2, catalog.BINARY16, catalog.BFLOAT16):
+        columns = near_ties(operation, target)
+        expected = Expected(operation, columns, [catalog.BINARY32] * len(columns))
+        for mode in ("nearest_even", "toward_positive", "to_odd", "nearest_zero"):
+            agrees(expected, columns, target, Projection(rounding=mode))
+
+
+def near_ties(operation, target):
+    """Operands of binary32, as columns of codes."""
+    rng = np.random.default_rng(7)
+    magnitudes = rng.integers(0, target.max_magnitude, 40)
+    ties = np.array([float(sum(map(fraction, (m, m + 1), (target, target))) / 2) for m in magnitudes.tolist()])
+    ties *= rng.choice([-1, 1], ties.size)
+    # At the tie, and a hair above and below it, of very different sizes.
+    hair = np.concatenate([[0.0], *([s * 2.0**-e] for s in (1, -1) for e in (1, 10, 23, 24, 25, 40, 60, 90, 140))])
+    base, off = (grid.reshape(-1) for grid in np.meshgrid(ties, hair))
+    with np.errstate(all="ignore"):
+        return [
+            values.astype(np.float32).view(np.uint32).astype(np.int64)
+            for values in tied(operation, base, off * np.abs(base), rng)
+        ]
+
+
+def tied(operation, base, off, rng):
+    """Operands of an operation whose result is base + off, or close to it."""
+    if operation == "add":
+        return base, off
+    if operation == "subtract":
+        return off, -base
+    if operation == "fma":
+        factor = rng.choice([0.5, 3.0, -1.25, 2.0**-30, 2.0**40], base.size)
+        return (base / factor).astype(np.float32).astype(np.float64), factor, off
+    other = rng.choice([1.0, 3.0, 1.5, 1 + 2.0**-23, 2.0**-20 * 7, 2.0**60], base.size)
+    exact = base * other if operation == "divide" else base / other if operation == "multiply" else base * base
+    beside = (exact * (1 + np.sign(off) * 2.0**-23)).astype(np.float32).astype(np.float64)
+    return (beside,) if operation == "sqrt" else (beside, other)
+
+
+def fraction(magnitude, fmt):
+    """The value of a magnitude."""
+    significand, exponent = fmt.scaled(magnitude)
+    return significand * Fraction(2) ** exponent
+
+
+# -- anything ---------------------------------------------------------------------------------------
+
+SOME = [
+    *(catalog.format(name) for name in ("e4m3fn", "e5m2", "e4m3fnuz", "e2m1fn", "e3m2fn", "binary16", "bfloat16")),
+    *(
+        catalog.format(name)
+        for name in ("binary32", "e8m0fnu", "ue4m3", "int8", "uint4", "tf32", "binary5p1se", "int8f6")
+    ),
+    fixed("u32", 32, signed=False),
+    fixed("q16", 32, 16),
+]
+CARRIERS = [catalog.BINARY64, catalog.CARRIERS["int64"], catalog.CARRIERS["uint64"], catalog.CARRIERS["int16"]]
+ROUNDINGS = [
+    *MODES,
+    stochastic(32),
+    stochastic(32, "B"),
+    stochastic(32, "C"),
+    stochastic(7, "C"),
+    stochastic(3),
+    stochastic(5, "B"),
+]
+
+
+def drawn_code(rng, fmt):
+    """A code that matters, or any."""
+    if rng.random() < 0.3:
+        normal, last = 1 << fmt.trailing_bits, fmt.max_magnitude
+        magnitude = rng.choice([0, 1, 2, normal - 1, normal, last - 1, last, last + 1])
+        return (magnitude | rng.choice([0, fmt.sign_code])) & ((1 << fmt.width) - 1)
+    return rng.getrandbits(fmt.width)
+
+
+def drawn_projection(rng):
+    """Any field of a projection that every format has a code for."""
+    via = rng.choice([(), (), (), (), (catalog.BINARY32,), (catalog.BFLOAT16, catalog.E5M2)])
+    return Projection(
+        rounding=rng.choice(ROUNDINGS),
+        saturation=rng.choice(["none", "finite", "propagate"]),
+        nan="max",
+        negative=rng.choice(["nan", "zero", "drop_sign"]),
+        zero=rng.choice(["nan", "smallest"]),
+        subnormals=rng.choice(["keep", "keep", "flush_both", "flush_operands", "flush_results"]),
+        nan_payload=rng.choice(["drop", "first", "signaling_first"]),
+        nan_sign=rng.choice(["keep", "drop"]),
+        overflow_test=rng.choice(["after", "after", "before"]),
+        via=via,
+    )
+
+
+@pytest.mark.parametrize("operation", OPERANDS)
+def test_any_operands_formats_and_projections_agree(operation):
+    """Drawn: operands of different formats, float64 and 64-bit integers too; every field; stochastic with 32 bits."""
+    rng, count = random.Random(operation), OPERANDS[operation]
+    for _ in range(40):
+        formats = [rng.choice(SOME + CARRIERS) for _ in range(count)]
+        if rng.random() < 0.5:
+            formats = formats[:1] * count
+        if operation == "scaleb":
+            formats[1] = catalog.CARRIERS["int64"]
+        target = rng.choice(SOME) if rng.random() < 0.6 or formats[0] not in SOME else formats[0]
+        projection = drawn_projection(rng)
+        rows = [[drawn_code(rng, fmt) for fmt in formats] for _ in range(24)]
+        for row in rows[::3]:
+            if operation == "scaleb":
+                row[1] = rng.randrange(-300, 300) % (1 << 64)
+            elif count > 1 and formats[0] == formats[1]:
+                row[1] = ((row[0] ^ formats[0].sign_code) + rng.randrange(-2, 3)) % (1 << formats[0].width)
+        bits = projection.rounding.bits
+        integers = np.array([rng.getrandbits(bits) if bits else 0 for _ in rows], np.uint32)
+        columns = [np.array(column, np.uint64) for column in zip(*rows, strict=True)]
+        operands = [operand(column, fmt) for column, fmt in zip(columns, formats, strict=True)]
+        drawn, flags = {"random": integers} if bits else {}, np.zeros(len(rows), np.uint8)
+        got = codes_of(operation, operands, target, projection, code_dtype(target), flags=flags, **drawn)
+        fast = codes_of(operation, operands, target, projection, code_dtype(target), **drawn)
+        for row, integer, code, other, flag in zip(rows, integers.tolist(), got, fast, flags, strict=True):
+            want = oracle.operate(operation, row, formats, target, projection, random=integer if bits else None)
+            assert (int(code), int(flag)) == (want[0], int(want[1])), (operation, row, formats, target, projection)
+            assert int(other) == want[0], (operation, row, formats, target, projection)
+
+
+@pytest.mark.parametrize("operation", USUAL)
+@pytest.mark.parametrize("variant", ["A", "B"])
+def test_stochastic_results_agree(operation, variant):
+    """With integers that lie around the tail, into narrow formats, by the fast kernels."""
+    fmt = catalog.BINARY16
+    columns = chosen(operation, fmt, 600, 3)
+    operands = [operand(column, fmt) for column in columns]
+    for target, bits in ((catalog.E4M3FN, 10), (catalog.E5M2, 16), (catalog.BFLOAT16, 8), (catalog.BINARY32, 32)):
+        projection = Projection(rounding=stochastic(bits, variant))
+        integers = np.random.default_rng(5).integers(0, 1 << bits, columns[0].size, dtype=np.uint32)
+        integers[::5], integers[1::5] = 0, (1 << bits) - 1
+        got = codes_of(operation, operands, target, projection, code_dtype(target), random=integers)
+        want = [
+            oracle.operate(operation, row, [fmt] * len(row), target, projection, random=integer)[0]
+            for row, integer in zip(
+                zip(*(column.tolist() for column in columns), strict=True), integers.tolist(), strict=True
+            )
+        ]
+        assert_same_codes(got, want, target, list(zip(*columns, strict=True)), projection)
+
+
+# -- limits -----------------------------------------------------------------------------------------
+
+
+def test_float64_operands_at_their_limits_are_exact():
+    """The largest and the smallest, gaps of 2000 binades, and what only shows in the 107th bit."""
+    one, hair = 1.0, 2.0**-1074
+    cases = [
+        ("add", (one + 2.0**-4, hair), "e4m3fn", {}),
+        ("add", (one + 2.0**-4, -hair), "e4m3fn", {}),
+        ("add", (1.7976931348623157e308, -1.7976931348623155e308), "binary32", {}),
+        ("multiply", (hair, hair), "e4m3fn", {"rounding": "toward_positive"}),
+        ("multiply", (1.7976931348623157e308, 1.7976931348623157e308), "e5m2", {"rounding": "toward_zero"}),
+        ("multiply", (1 + 2.0**-52, 1 + 2.0**-52), "binary32", {"rounding": "away_from_zero"}),
+        ("divide", (hair, 1.7976931348623157e308), "binary32", {"rounding": "away_from_zero"}),
+        ("divide", (1.7976931348623157e308, hair), "binary32", {"rounding": "toward_zero"}),
+        ("divide", (1.0, 3.0), "binary32", {}),
+        ("sqrt", (hair,), "binary32", {}),
+        ("sqrt", (1 + 2.0**-52,), "bfloat16", {"rounding": "toward_positive"}),
+        ("fma", (1 + 2.0**-30, 1 - 2.0**-30, -1.0), "binary32", {}),
+        ("fma", (1 + 2.0**-52, 1 + 2.0**-52, -(1 + 2.0**-51)), "binary32", {}),
+        ("fma", (1.7976931348623157e308, 2.0, -1.7976931348623157e308), "binary32", {"rounding": "toward_zero"}),
+        ("remainder", (1.7976931348623157e308, hair * 3), "binary32", {}),
+    ]
+    for operation, values, name, options in cases:
+        target = catalog.format(name)
+        got = getattr(lp, operation)(*values, target, dtype=code_dtype(target), **options)
+        codes = [int(np.float64(value).view(np.uint64)) for value in values]
+        want, _ = oracle.operate(operation, codes, [catalog.BINARY64] * len(codes), target, Projection(**options))
+        assert int(got) == want, (operation, values, name, options)
+
+
+def test_integers_are_exact_operands():
+    """Of 64 bits, whose product has 128 and whose sum with another has one more."""
+    values = np.array([(1 << 64) - 1, 1 << 63, (1 << 63) + 1, 3, 1], np.uint64)
+    x, y, z = (column.reshape(-1) for column in np.meshgrid(values, values, values))
+    kind = catalog.CARRIERS["uint64"]
+    for mode in MODES:
+        got = lp.fma(x, y, z, "binary32", rounding=mode, dtype="uint32")
+        rows = list(zip(x.tolist(), y.tolist(), z.tolist(), strict=True))
+        want = [oracle.operate("fma", row, [kind] * 3, catalog.BINARY32, Projection(rounding=mode))[0] for row in rows]
+        assert got.tolist() == want
+
+
+# -- others -----------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("dtype", [np.float16, np.float32])
+def test_numpy_agrees_on_its_own_types(dtype):
+    """binary16 and binary32, nearest_even, on random bit patterns; a NaN stands for any."""
+    rng, bits = np.random.default_rng(11), np.dtype(dtype).itemsize * 8
+    fmt = catalog.format(np.dtype(dtype))
+    x, y = (rng.integers(0, 1 << bits, 100_000, dtype=np.uint64).astype(f"u{bits // 8}").view(dtype) for _ in range(2))
+    y[::2] = (
+        x.view(f"u{bits // 8}")[::2] ^ (1 << (bits - 1)) ^ rng.integers(0, 64, x[::2].size).astype(f"u{bits // 8}")
+    ).view(dtype)
+    with np.errstate(all="ignore"):
+        for operation in ("add", "subtract", "multiply", "divide", "sqrt"):
+            operands = (x,) if operation == "sqrt" else (x, y)
+            want = getattr(np, operation)(*operands)
+            got = getattr(lp, operation)(*operands, fmt, dtype=dtype)
+            nan = np.isnan(want)
+            assert (np.isnan(got) == nan).all(), operation
+            assert (got[~nan].view(f"u{bits // 8}") == want[~nan].view(f"u{bits // 8}")).all(), operation
+
+
+@pytest.mark.skipif(platform.machine() not in ("x86_64", "AMD64"), reason="compares with an x86 processor")
+def test_nans_are_those_of_an_x86_processor():
+    """NumPy's float32 operations are the processor's: payloads, signs, and the NaN that it generates."""
+    words = [
+        0x7FC00001,
+        0xFFC12345,
+        0x7F800001,
+        0xFF8ABCDE,
+        0x7F800000,
+        0xFF800000,
+        0,
+        0x80000000,
+        0x3F800000,
+        0xBF800000,
+    ]
+    x, y = (grid.astype(np.uint32).reshape(-1).view(np.float32) for grid in np.meshgrid(words, words))
+    with np.errstate(all="ignore"):
+        for operation in ("add", "subtract", "multiply", "divide"):
+            want = getattr(np, operation)(x, y).view(np.uint32)
+            got = getattr(lp, operation)(x, y, "binary32", profile="x86").view(np.uint32)
+            assert (got == want).all(), operation
+        assert (lp.sqrt(x, "binary32", profile="x86").view(np.uint32) == np.sqrt(x).view(np.uint32)).all()
+
+
+def test_nans_are_those_of_arm_and_risc_v():
+    """Which operand's, with what payload: Arm takes signaling ones first, and of fma the addend; RISC-V has one."""
+    quiet, signaling, other, one = 0x7E01, 0xFC02, 0xFE03, 0x3C00
+    f16 = [catalog.BINARY16] * 3
+
+    def of(operation, *codes, profile):
+        values = [np.uint16(code).view(np.float16) for code in codes]
+        return int(getattr(lp, operation)(*values, "binary16", profile=profile, dtype="uint16"))
+
+    assert of("add", quiet, signaling, profile="arm") == 0xFE02
+    assert of("add", quiet, signaling, profile="x86") == 0x7E01
+    assert of("add", other, quiet, profile="arm") == 0xFE03
+    assert of("fma", quiet, one, other, profile="arm") == 0xFE03
+    assert of("fma", quiet, one, other, profile="x86") == 0x7E01
+    assert of("fma", 0, 0x7C00, other, profile="arm") == 0x7E00
+    assert of("divide", 0, 0, profile="x86") == 0xFE00
+    for profile in ("arm_default_nan", "riscv"):
+        assert of("add", other, one, profile=profile) == of("divide", 0, 0, profile=profile) == 0x7E00
+    for profile in ("arm", "x86", "riscv"):
+        projection = lp.profiles[profile].projection(catalog.BINARY16)
+        for operation, codes in (
+            ("add", (quiet, signaling)),
+            ("fma", (0, 0x7C00, other)),
+            ("fma", (quiet, one, other)),
+        ):
+            want, _ = oracle.operate(operation, codes, f16[: len(codes)], catalog.BINARY16, projection)
+            assert of(operation, *codes, profile=profile) == want
+
+
+def test_integers_are_those_of_arm_and_risc_v():
+    """NaN is 0 on Arm and the largest integer on RISC-V; what does not fit saturates."""
+    values = [np.nan, -np.nan, np.inf, -np.inf, 1e9, -3.0, 2.5]
+    assert lp.encode(values, "uint8", profile="arm").tolist() == [0, 0, 255, 0, 255, 0, 2]
+    assert lp.encode(values, "uint8", profile="riscv").tolist() == [255, 255, 255, 0, 255, 0, 2]
+    assert lp.encode(values, "int8", profile="riscv").view(np.int8).tolist() == [127, 127, 127, -128, 127, -3, 2]
+
+
+@pytest.mark.parametrize("name", ["float8_e4m3fn", "float8_e5m2", "float8_e4m3fnuz", "bfloat16"])
+def test_ml_dtypes_agrees_where_it_rounds_once(name):
+    """Its operators compute in binary32, which is wide enough for sums, products and quotients of few bits."""
+    dtype = np.dtype(getattr(ml_dtypes, name))
+    codes = np.arange(1 << (8 * dtype.itemsize), dtype=f"u{dtype.itemsize}")
+    x, y = np.meshgrid(codes[:: max(codes.size // 256, 1)], codes[:: max(codes.size // 256, 1)])
+    x, y = x.reshape(-1).view(dtype), y.reshape(-1).view(dtype)
+    with np.errstate(all="ignore"):
+        for operation in ("add", "subtract", "multiply", "divide"):
+            want = getattr(np, operation)(x, y)
+            got = getattr(lp, operation)(x, y, name, dtype=dtype)
+            nan = np.isnan(want.astype(np.float32))
+            assert (np.isnan(got.astype(np.float32)) == nan).all(), operation
+            assert (got[~nan].view(codes.dtype) == want[~nan].view(codes.dtype)).all(), operation
