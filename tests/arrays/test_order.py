@@ -1,0 +1,140 @@
+"""Comparisons, classes and neighbours, against the oracle: every pair of small formats."""
+
+from __future__ import annotations
+
+import math
+from fractions import Fraction
+
+import numpy as np
+import pytest
+
+import lowprec as lp
+from lowprec.oracle import order as oracle
+from lowprec.oracle.convert import decode
+from lowprec.oracle.exact import from_float, to_float
+from lowprec.spec import catalog
+from lowprec.spec.arith import Class
+from lowprec.spec.projection import Flag
+from tests.support import CATALOG_UP_TO_8
+
+NAMES = ("e4m3fn", "e5m2", "e4m3fnuz", "e2m1fn", "e8m0fnu", "ue4m3", "int4", "int8f6", "uint4", "binary5p1se", "e3m4")
+SMALL = [catalog.format(name) for name in (*NAMES, "binary4p2uf", "binary6p3se")]
+
+
+def pairs(fmt):
+    """All, or three thousand and each with itself."""
+    codes = np.arange(1 << fmt.width)
+    if fmt.width <= 6:
+        return tuple(grid.reshape(-1) for grid in np.meshgrid(codes, codes))
+    drawn = np.random.default_rng(0).integers(0, codes.size, (2, 3000))
+    return tuple(np.concatenate([column, codes]) for column in drawn)
+
+
+@pytest.mark.parametrize("fmt", SMALL, ids=str)
+def test_comparisons_agree(fmt):
+    """Each relation, by the oracle's comparison of what the codes stand for."""
+    x, y = pairs(fmt)
+    values = [decode(code, fmt) for code in range(1 << fmt.width)]
+    order = [oracle.compare(values[i], values[j]) for i, j in zip(x.tolist(), y.tolist(), strict=True)]
+    relations = {
+        "less": {-1},
+        "less_equal": {-1, 0},
+        "equal": {0},
+        "not_equal": {-1, 1, None},
+        "greater": {1},
+        "greater_equal": {0, 1},
+        "unordered": {None},
+    }
+    for name, wanted in relations.items():
+        assert getattr(lp, name)(x, y, fmt).tolist() == [found in wanted for found in order], name
+    want = [oracle.total_order(i, j, fmt) for i, j in zip(x.tolist(), y.tolist(), strict=True)]
+    assert lp.total_order(x, y, fmt).tolist() == want
+
+
+def test_comparisons_signal_nans():
+    """`equal` and `unordered` only signaling ones, the others every NaN."""
+    x = np.uint16([0x7C01, 0x7E00, 0x3C00])
+    flags = np.zeros(3, np.uint8)
+    for name, want in (
+        ("equal", [1, 0, 0]),
+        ("unordered", [1, 0, 0]),
+        ("less", [1, 1, 0]),
+        ("greater_equal", [1, 1, 0]),
+    ):
+        getattr(lp, name)(x, 0x3C00, "binary16", flags=flags)
+        assert flags.tolist() == [Flag.INVALID * bit for bit in want], name
+    assert lp.less(0x3C00, 0x4000, "binary16") is np.True_
+
+
+def test_nans_have_an_order_of_their_own():
+    """By sign, then signaling before quiet, then by payload; the other way round where negative."""
+    ordered = np.uint16(
+        [0xFE01, 0xFE00, 0xFC01, 0xFC00, 0xBC00, 0x8000, 0x0000, 0x3C00, 0x7C00, 0x7C01, 0x7E00, 0x7E01]
+    )
+    assert lp.total_order(ordered[:-1], ordered[1:], "binary16").all()
+    assert not lp.total_order(ordered[1:], ordered[:-1], "binary16").any()
+
+
+@pytest.mark.parametrize("fmt", CATALOG_UP_TO_8, ids=str)
+def test_classes_agree(fmt):
+    """Of every code."""
+    codes = np.arange(1 << fmt.width)
+    assert lp.classify(codes, fmt).tolist() == [oracle.classify(int(code), fmt) for code in codes]
+
+
+def test_classes_of_wide_formats():
+    """A signaling NaN among them; in the order of RISC-V."""
+    codes = [0xFC00, 0xBC00, 0x8001, 0x8000, 0x0000, 0x0001, 0x3C00, 0x7C00, 0x7C01, 0x7E00]
+    assert lp.classify(codes, "binary16").tolist() == list(Class)
+    assert lp.classify(0x7F800001, "binary32") == lp.Class.SIGNALING_NAN
+
+
+def points(fmt):
+    """Values, the float64 on either side, and what lies beyond."""
+    values = [to_float(decode(code, fmt)) for code in range(1 << fmt.width)]
+    found = [-math.inf, math.inf, math.nan, -1e30, 1e30, 5e-324, -5e-324, 1.7e308]
+    for value in values if fmt.width <= 6 else values[::7]:
+        found += [value] if not math.isfinite(value) else [value, *np.nextafter(value, [-math.inf, math.inf]).tolist()]
+    return found
+
+
+@pytest.mark.parametrize("fmt", SMALL, ids=str)
+def test_neighbours_agree(fmt):
+    """Of values and of what lies between them, up and down, toward itself, of NaN, beyond the extreme."""
+    starts = points(fmt)
+    toward = [0.0, -0.0, math.inf, -math.inf, 1.5, math.nan]
+    x = np.concatenate([np.repeat(starts, len(toward)), starts])
+    y = np.concatenate([np.tile(toward, len(starts)), starts])
+    for start, end, got in zip(x.tolist(), y.tolist(), lp.nextafter(x, y, fmt).tolist(), strict=True):
+        code = oracle.nextafter(from_float(start), from_float(end), fmt)
+        want = math.nan if code is None else to_float(decode(code, fmt))
+        assert (got != got and want != want) or (got, np.signbit(got)) == (want, np.signbit(want)), (start, end)
+
+
+@pytest.mark.parametrize("fmt", SMALL, ids=str)
+def test_gaps_agree(fmt):
+    """At values and beside them; NaN of what is no number."""
+    starts = points(fmt)
+    for start, got in zip(starts, lp.ulp(np.array(starts), fmt).tolist(), strict=True):
+        want = oracle.ulp(from_float(start), fmt)
+        assert got != got if want is None else Fraction(got) == want, start
+
+
+@pytest.mark.parametrize("dtype", [np.float16, np.float32])
+def test_numpy_has_the_same_neighbours(dtype):
+    """In its own types."""
+    bits = np.dtype(dtype).itemsize * 8
+    x = np.random.default_rng(0).integers(0, 1 << bits, 3000, dtype=np.uint32).astype(f"u{bits // 8}").view(dtype)
+    x = x[np.isfinite(x) & (x != 0)]
+    with np.errstate(all="ignore"):
+        for end in (np.inf, -np.inf, 0.0):
+            want = np.nextafter(x, dtype(end)).astype(np.float32)
+            assert lp.nextafter(x, dtype(end), x.dtype).tobytes() == want.tobytes()
+        assert np.array_equal(lp.ulp(x, x.dtype), np.abs(np.spacing(x)).astype(np.float32))
+
+
+def test_what_float64_does_not_hold_is_refused():
+    """An integer of 54 bits beside values."""
+    with pytest.raises(ValueError, match="integers of more than 53 bits are not compared with values"):
+        lp.nextafter(np.int64((1 << 53) + 1), 0.0, "e4m3fn")
+    assert lp.nextafter(np.int64(3), 4, "e4m3fn") == 3.25
