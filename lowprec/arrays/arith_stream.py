@@ -16,7 +16,7 @@ import numpy.typing as npt
 
 from lowprec.arrays.checks import Operand
 from lowprec.arrays.stream import PAST_FROM
-from lowprec.arrays.threads import share
+from lowprec.arrays.threads import SHARED_FROM, share
 from lowprec.kernels.arith_stream import OPERATIONS, SHORT, is_near, kernel, plan
 from lowprec.kernels.lanes import LANES
 from lowprec.kernels.stream_params import (
@@ -33,7 +33,7 @@ from lowprec.spec import catalog
 from lowprec.spec.format import Carrier, Format
 from lowprec.spec.projection import DEFAULT, Projection
 
-__all__ = ["Way", "narrowed", "run", "way_of"]
+__all__ = ["Way", "depends_on_values", "narrowed", "run", "run_flat", "way_of"]
 
 Array = npt.NDArray[Any]
 
@@ -41,6 +41,9 @@ Array = npt.NDArray[Any]
 _BUFFER = 1 << 14
 
 _NO_RANDOM = np.empty(0, np.uint32)
+
+#: Steps of operands that have an element for each result.
+_ALL = (1, 1, 1)
 
 
 class Way(NamedTuple):
@@ -90,12 +93,17 @@ def _shape(stage: Array, size: int) -> tuple[int, ...]:
     return tuple(int(word) for word in stage[:size])
 
 
+def depends_on_values(operand: Operand) -> bool:
+    """Whether it depends on the values how they are read: float64 and wide integers may be binary32 numbers."""
+    kinds = "f" if operand.fmt.exponent_bits else "iu"
+    return isinstance(operand.fmt, Carrier) and operand.array.dtype.itemsize >= 4 and operand.array.dtype.kind in kinds
+
+
 def narrowed(operand: Operand) -> Operand:
     """The same values as float32, if they all are such and are not now in a type that is read at once."""
-    array = operand.array
-    kinds = "f" if operand.fmt.exponent_bits else "iu"
-    if not isinstance(operand.fmt, Carrier) or array.dtype.itemsize < 4 or array.dtype.kind not in kinds:
+    if not depends_on_values(operand):
         return operand
+    array = operand.array
     with np.errstate(over="ignore", under="ignore", invalid="ignore"):
         single = array.astype(np.float32)
         back = single.astype(np.float64)
@@ -129,6 +137,14 @@ def run(way: Way, operands: list[Array], out: Array, random: Array) -> int:
             words = part[len(operands)] if random.size else _NO_RANDOM
             status = max(status, _flat(way, list(part[: len(operands)]), part[-1], words))
     return status
+
+
+def run_flat(way: Way, operands: list[Array], out: Array) -> int:
+    """As `run`, of one-dimensional arrays of one size that lie one element after the other."""
+    if out.size >= SHARED_FROM:
+        return _flat(way, operands, out, _NO_RANDOM)
+    x, y, z = (*operands, *[operands[0]] * (3 - len(operands)))
+    return way.kernel(x, y, z, _ALL, out, way.plan, _NO_RANDOM)
 
 
 def _in_order(array: Array) -> bool:

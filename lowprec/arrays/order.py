@@ -264,16 +264,17 @@ def nextafter(x: npt.ArrayLike, y: npt.ArrayLike, fmt: Like) -> Any:
     known = catalog.format(fmt)
     start, toward = np.broadcast_arrays(_doubles(x), _doubles(y))
     negative = np.signbit(start)
-    up, down = start < toward, start > toward
+    place, goal = _place_of(start), _place_of(toward)
+    up, down = place < goal, place > goal
     inside: dict[str, Any] = {"saturation": "finite", "negative": "zero", "zero": "smallest", "nan": "max"}
     below = encode(start, known, projection=Projection(rounding=TOWARD_NEGATIVE, **inside))
     above = encode(start, known, projection=Projection(rounding=TOWARD_POSITIVE, **inside))
     # All are on their side of x, but where x lies beyond the extreme value: that is the result then.
     last, least = known.max_magnitude, _least(known)
     low, high = (_signed(*_parts(codes, known)[:2]) for codes in (below, above))
-    low_value, high_value = decode(below, known, dtype="float64"), decode(above, known, dtype="float64")
-    upper = np.where(low_value > start, low, low + 1)
-    lower = np.where(high_value < start, high, high - 1)
+    low_place, high_place = (_place_of(np.asarray(decode(codes, known, dtype="float64"))) for codes in (below, above))
+    upper = np.where(low_place > place, low, low + 1)
+    lower = np.where(high_place < place, high, high - 1)
     upper = np.minimum(upper, last + known.infinity)
     lower = np.maximum(lower, least - (known.infinity and known.sign is not Sign.UNSIGNED))
     result = decode(_code(np.where(up, upper, lower), negative, known), known)
@@ -283,6 +284,12 @@ def nextafter(x: npt.ArrayLike, y: npt.ArrayLike, fmt: Like) -> Any:
     result = np.where(up | down, result, stays)
     result = np.where(np.isnan(start) | np.isnan(toward), np.nan, result).astype(stays.dtype)
     return result[()] if not result.shape else result
+
+
+def _place_of(values: Array) -> Array:
+    """An integer that orders float64 as they are, whatever the processor makes of subnormals; both zeros are 0."""
+    bits = np.ascontiguousarray(values).view(np.int64)
+    return np.where(bits < 0, -(bits & ((1 << 63) - 1)), bits)
 
 
 def _least(fmt: Format) -> int:

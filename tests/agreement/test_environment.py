@@ -107,6 +107,14 @@ def _answers():
                     found["elements", *key], found["scales", *key] = blocks.codes.tobytes(), blocks.scales.tobytes()
                     found["values", *key] = lp.decode(blocks).tobytes()
                     found["values64", *key] = lp.decode(blocks, dtype="float64").tobytes()
+    for kind in ("float32", "float64"):
+        x = OPERANDS[kind][:6000]
+        others = x[::-1], np.roll(x, 77)
+        for operation, count in (("add", 2), ("divide", 2), ("fma", 3), ("remainder", 2)):
+            for name in ("binary32", "bfloat16", "e4m3fn"):
+                result = getattr(lp, operation)(x, *others[: count - 1], name)
+                found[operation, kind, name] = result.tobytes()
+        found["order", kind] = lp.nextafter(x, others[0], "binary32").tobytes() + lp.ulp(x, "binary32").tobytes()
     found["tensor scale"] = lp.encode(OPERANDS["float32"][:64], "nvfp4").tensor_scale.tobytes()
     return found
 

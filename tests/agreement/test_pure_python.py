@@ -110,6 +110,44 @@ print(compared)
 """
 
 
+OPERATIONS = """
+import random
+import numpy as np
+from lowprec.arrays.arith import codes_of
+from lowprec.arrays.checks import code_dtype
+from lowprec.kernels import arith as kernels
+from lowprec.oracle import arith as oracle
+from lowprec.spec import catalog
+from lowprec.spec.arith import OPERANDS
+from lowprec.spec.projection import Projection
+from tests.operations import chosen, operand
+
+assert not hasattr(kernels.operate, "py_func"), "compiled"
+np.seterr(all="ignore")  # words wrap, and numbers overflow
+compared = 0
+for operation, count in OPERANDS.items():
+    for name, target in (("binary16", "e4m3fn"), ("binary32", "binary32"), ("binary16", "bfloat16")):
+        fmt, goal = catalog.format(name), catalog.format(target)
+        columns = chosen(operation, fmt, 48, 2)
+        formats = [fmt] * count
+        if operation == "scaleb":
+            formats[1] = catalog.INT8
+            columns[1] = columns[1] % 256
+        operands = [operand(column, each) for column, each in zip(columns, formats, strict=True)]
+        for mode in ("nearest_even", "toward_negative"):
+            projection = Projection(rounding=mode)
+            rows = list(zip(*(column.tolist() for column in columns), strict=True))
+            want = [oracle.operate(operation, row, formats, goal, projection) for row in rows]
+            flags = np.zeros(len(rows), np.uint8)
+            fast = codes_of(operation, operands, goal, projection, code_dtype(goal))
+            got = codes_of(operation, operands, goal, projection, code_dtype(goal), flags=flags)
+            for row, code, other, flag, (known, signals) in zip(rows, got, fast, flags, want, strict=True):
+                assert (code, other, flag) == (known, known, signals), (operation, name, target, row, mode)
+                compared += 1
+print(compared)
+"""
+
+
 def interpreted(script: str) -> int:
     """What a script prints last, run without the compiler and with warnings as errors."""
     run = subprocess.run(
@@ -127,6 +165,11 @@ def interpreted(script: str) -> int:
 def test_without_the_compiler_blocks_agree_with_the_oracle():
     """The kernels in lanes and the general one: ragged tails, zeros, infinities, the smallest numbers."""
     assert interpreted(BLOCKS) == 2520
+
+
+def test_without_the_compiler_operations_agree_with_the_oracle():
+    """Both kernels; specials, ties and cancellation, into formats near 1 and wide ones."""
+    assert interpreted(OPERATIONS) == 17 * 3 * 2 * 48
 
 
 def test_without_the_compiler_every_verb_agrees_with_the_oracle():
