@@ -10,8 +10,8 @@ from collections.abc import Iterator
 import numpy as np
 
 import lowprec as lp
-from lowprec.arrays.arith import codes_of
 from lowprec.arrays.checks import code_dtype
+from lowprec.arrays.operations import codes_of
 from lowprec.spec import catalog
 from lowprec.spec.arith import OPERANDS
 from lowprec.spec.projection import Saturation

@@ -7,8 +7,8 @@ from collections.abc import Sequence
 import numpy as np
 
 import lowprec as lp
-from lowprec.arrays.arith import codes_of
 from lowprec.arrays.checks import Operand, code_dtype, codes_operand
+from lowprec.arrays.operations import codes_of
 from lowprec.oracle import arith as oracle
 from lowprec.oracle.convert import decode, project
 from lowprec.oracle.flags import is_signaling

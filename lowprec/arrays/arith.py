@@ -1,43 +1,19 @@
 """Operations on values: the exact real operation, then one projection.
 
-Floor 3. What is usual goes through `arith_stream`, everything else through the general kernel.
+Floor 3. `operations` answers them.
 """
 
 from __future__ import annotations
 
-import dataclasses
-import functools
-from collections.abc import Hashable
-from typing import Any, NamedTuple, TypedDict, Unpack
+from typing import Any, Unpack
 
-import numpy as np
 import numpy.typing as npt
 
-from lowprec.arrays import arith_stream, calls, lazy
-from lowprec.arrays.checks import (
-    Array,
-    Operand,
-    code_dtype,
-    float_dtype,
-    output,
-    projection as projection_of,
-    values_operand,
-)
-from lowprec.arrays.random import integers_for
-from lowprec.arrays.stream import known_to_kernels
-from lowprec.kernels import arith as general
-from lowprec.kernels.params import lower_source, lower_target
-from lowprec.kernels.stream import DONE
-from lowprec.spec import catalog
-from lowprec.spec.format import Format, Sign
-from lowprec.spec.profiles import Profile
-from lowprec.spec.projection import DEFAULT, Flag, Projection, Saturation
-from lowprec.spec.rounding import Rounding
+from lowprec.arrays.operations import Like, Options, operate
 
 __all__ = [
     "absolute",
     "add",
-    "codes_of",
     "copysign",
     "divide",
     "fma",
@@ -54,303 +30,6 @@ __all__ = [
     "sqrt",
     "subtract",
 ]
-
-Like = Format | str | npt.DTypeLike
-
-
-class Options(TypedDict, total=False):
-    """Keywords of operations; see `add`."""
-
-    rounding: Rounding | str | None
-    saturation: Saturation | str | None
-    projection: Projection | None
-    profile: Profile | str | None
-    random: npt.ArrayLike | None
-    rng: int | np.random.Generator | None
-    dtype: npt.DTypeLike | None
-    flags: Array | None
-    out: Array | None
-
-
-#: Elements that the general kernel does at a time.
-_PART = 1 << 15
-
-_FLAGS = np.dtype(np.uint8)
-_NO_RANDOM = np.empty(0, np.uint32)
-
-#: Of ndarray.flags: one element after the other in C order, at their natural addresses; and writeable.
-_PLAIN, _OUTPUT = 0x101, 0x501
-_SIGN_ONLY = ("negative", "absolute", "copysign")
-
-
-# -- how an operation is answered ---------------------------------------------------------------------
-
-
-def _operate(
-    operation: str,
-    values: tuple[npt.ArrayLike, ...],
-    fmt: Like,
-    *,
-    rounding: Rounding | str | None = None,
-    saturation: Saturation | str | None = None,
-    projection: Projection | None = None,
-    profile: Profile | str | None = None,
-    random: npt.ArrayLike | None = None,
-    rng: int | np.random.Generator | None = None,
-    dtype: npt.DTypeLike | None = None,
-    flags: Array | None = None,
-    out: Array | None = None,
-) -> Any:
-    """Values of an operation. The keywords are those of the verbs; see `add`."""
-    if catalog.is_block(fmt):
-        raise TypeError(
-            f"{operation} gives single values, and {str(fmt)!r} has blocks: operate into a format such as 'binary32', "
-            f"then encode"
-        )
-    asked = None
-    if flags is None and random is None and rng is None and all(type(array) is np.ndarray for array in values):
-        types = tuple(array.dtype for array in values)  # type: ignore[union-attr]
-        asked = (operation, types, fmt, rounding, saturation, projection, profile, dtype, getattr(out, "dtype", None))
-        made = _again(asked, values, out)
-        if made is not None:
-            return made
-    target = catalog.format(fmt)
-    how = projection_of(target, rounding, saturation, projection, profile)
-    if any(lazy.is_lazy(given) for given in values):
-        verb = functools.partial(_operate_on, operation, fmt=target, projection=how, dtype=dtype)
-        return lazy.apply(verb, *values, fmt=target, rule=how, random=random, rng=rng, flags=flags, out=out)
-    operands = [values_operand(given) for given in values]
-    if operation == "scaleb" and operands[1].array.dtype.kind not in "iu":
-        raise TypeError(f"scaleb takes integers as powers of two, not {operands[1].array.dtype}; use .astype('int32')")
-    given, carrier = _result_type(target, getattr(out, "dtype", None) if dtype is None else dtype)
-    made = codes_of(operation, operands, target, how, given, carrier, random, rng, flags, out)
-    if asked is not None:
-        _remember(asked, operation, operands, target, how, given, carrier)
-    return made
-
-
-class _Job(NamedTuple):
-    """What a call comes down to once its arguments are understood."""
-
-    way: arith_stream.Way
-    given: np.dtype[Any]
-
-
-#: Calls of the past. On small arrays most of a call's time is to find out what is asked.
-_jobs: dict[Hashable, _Job] = {}
-
-
-def _remember(
-    asked: Hashable,
-    operation: str,
-    operands: list[Operand],
-    target: Format,
-    rule: Projection,
-    given: np.dtype[Any],
-    carrier: Format | None,
-) -> None:
-    """Keep what was found out, where neither the values nor the results have to be looked at."""
-    if any(arith_stream.depends_on_values(operand) or not operand.array.dtype.isnative for operand in operands):
-        return
-    way = arith_stream.way_of(operation, tuple(operand.fmt for operand in operands), target, rule, carrier)
-    if way is not None and not way.refuses and not way.in_singles:
-        if len(_jobs) >= 1024:
-            _jobs.clear()
-        _jobs[asked] = _Job(way, given)
-
-
-def _again(asked: Hashable, arrays: Any, out: Any) -> Any:
-    """The result of a call that was answered before and needs no thought; else None."""
-    try:
-        job = _jobs.get(asked)
-    except TypeError:  # what cannot be hashed is refused by name later
-        return None
-    if job is None:
-        return None
-    shape = arrays[0].shape
-    if not shape or any(array.shape != shape or array.flags.num & _PLAIN != _PLAIN for array in arrays):
-        return None
-    if out is None:
-        out = np.empty(shape, job.given)
-    elif type(out) is not np.ndarray or out.dtype != job.given or out.shape != shape:
-        return None
-    elif out.flags.num & _OUTPUT != _OUTPUT or any(np.may_share_memory(out, array) for array in arrays):
-        return None
-    plain = [known_to_kernels(array).reshape(-1) for array in arrays]
-    return out if arith_stream.run_flat(job.way, plain, known_to_kernels(out).reshape(-1)) == DONE else None
-
-
-def _operate_on(operation: str, *values: Any, **keywords: Any) -> Any:
-    return _operate(operation, values, **keywords)
-
-
-@functools.lru_cache(maxsize=1024)
-def _result_type(fmt: Format, wanted: Hashable) -> tuple[np.dtype[Any], Format | None]:
-    """The type of results, and its format; none where results are codes."""
-    if wanted is not None:
-        try:
-            asked = np.dtype(wanted)  # type: ignore[call-overload]
-        except TypeError:
-            asked = None
-        if asked is not None and (asked == code_dtype(fmt) or catalog.carrier(asked) == fmt):
-            return asked, None
-    given, carrier = float_dtype(fmt, wanted)
-    return given, None if carrier == fmt else carrier
-
-
-def codes_of(
-    operation: str,
-    operands: list[Operand],
-    fmt: Format,
-    rule: Projection,
-    given: np.dtype[Any],
-    carrier: Format | None = None,
-    random: object = None,
-    rng: object = None,
-    flags: object = None,
-    out: object = None,
-) -> Any:
-    """What an operation gives of operands in any formats: codes, or values in a type that carries them."""
-    try:
-        shape = np.broadcast_shapes(*(operand.array.shape for operand in operands))
-    except ValueError:
-        shapes = " and ".join(str(operand.array.shape) for operand in operands)
-        raise ValueError(f"{operation} takes operands that broadcast together, not of shapes {shapes}") from None
-    place = output(out, given, shape, f"values of {fmt.name!r}")
-    signals = output(flags, _FLAGS, shape, "what is signaled", name="flags")
-    if place is not None and signals is not None and np.may_share_memory(place, signals):
-        raise ValueError("out and flags share memory; give each an array of its own")
-    integers = integers_for(rule.rounding, fmt, shape, random, rng).reshape(shape if rule.rounding.bits else 0)
-    if signals is None:
-        narrow = [arith_stream.narrowed(operand) for operand in operands]
-        way = arith_stream.way_of(operation, tuple(operand.fmt for operand in narrow), fmt, rule, carrier)
-        if way is not None:
-            made = _fast(way, narrow, shape, given, integers, place)
-            if made is not None:
-                return made
-    codes, raised = _generally(operation, operands, shape, fmt, rule, integers)
-    if carrier is None:
-        result = codes.astype(code_dtype(fmt)).view(given)
-    else:
-        keeps = Projection(nan_payload=rule.nan_payload)
-        made = codes.astype(code_dtype(fmt))
-        result = calls.convert(Operand(made, fmt, made, True), carrier, keeps, given, None, None, None, None)
-    result = np.asarray(result).reshape(shape)
-    if signals is not None:
-        signals[...] = raised.reshape(shape)
-    if place is None:
-        return result if shape else result[()]
-    place[...] = result
-    return place
-
-
-def _fast(
-    way: arith_stream.Way,
-    operands: list[Operand],
-    shape: tuple[int, ...],
-    given: np.dtype[Any],
-    integers: Array,
-    place: Array | None,
-) -> Any:
-    """None where only the general kernel can say."""
-    single = np.dtype(np.float32)
-    if way.in_singles:
-        operands = [_as_singles(operand) for operand in operands]
-    arrays = [operand.array if operand.array.dtype == single else operand.codes for operand in operands]
-    whole = place
-    if whole is None or way.refuses or any(np.may_share_memory(whole, array) for array in arrays):
-        fortran = len(shape) > 1 and all(array.flags.f_contiguous for array in arrays if array.shape == shape)
-        fortran = fortran and any(array.shape == shape and not array.flags.c_contiguous for array in arrays)
-        whole = np.empty(shape, given, order="F" if fortran else "C")
-    if arith_stream.run(way, arrays, known_to_kernels(whole), integers) != DONE:
-        return None
-    if place is None:
-        return whole if shape else whole[()]
-    if place is not whole:
-        place[...] = whole
-    return place
-
-
-def _as_singles(operand: Operand) -> Operand:
-    """The same values in binary32, which holds them."""
-    if operand.fmt == catalog.BINARY32:
-        return operand
-    single = calls.convert(operand, catalog.BINARY32, DEFAULT, np.dtype(np.float32), None, None, None, None)
-    return Operand(operand.codes, catalog.BINARY32, np.asarray(single), True)
-
-
-def _generally(
-    operation: str, operands: list[Operand], shape: tuple[int, ...], fmt: Format, rule: Projection, integers: Array
-) -> tuple[Array, Array]:
-    """Codes and flags, by the kernel that knows every format, projection and flag."""
-    first = Projection(nan_payload=rule.nan_payload, subnormals=_operands_only(rule)) if rule.via else rule
-    target = rule.via[0] if rule.via else fmt
-    words = lower_target(target, first)
-    flush = rule.subnormals in ("flush_operands", "flush_both") and operation not in _SIGN_ONLY
-    sources = [lower_source(operand.fmt, flush) for operand in operands]
-    sources += sources[:1] * (3 - len(sources))
-    flat = [np.broadcast_to(operand.codes, shape) for operand in operands]
-    size = int(np.prod(shape, dtype=np.int64))
-    codes, raised = np.zeros(size, np.uint64), np.zeros(size, np.uint8)
-    drawn = integers.reshape(-1) if not rule.via else integers.reshape(-1)[:0]
-    for start in range(0, size, _PART):
-        part = slice(start, min(start + _PART, size))
-        x, *others = (_wide(array, part, size) for array in flat)
-        y, z = (*others, *[x] * (2 - len(others)))
-        refused, at = general.operate(
-            general.KNOWN[operation], len(operands), x, sources[0], y, sources[1], z, sources[2], codes[part], words,
-            first.rounding.downward, rule.nan_payload == "signaling_first", drawn[part], raised[part],
-        )  # fmt: skip
-        if refused:
-            _refuse(operation, operands, shape, start + at, target, first)
-    if rule.via:
-        return _onward(codes, raised, target, fmt, rule, integers)
-    return codes, raised
-
-
-def _operands_only(rule: Projection) -> Any:
-    return "flush_operands" if rule.subnormals in ("flush_operands", "flush_both") else "keep"
-
-
-def _onward(
-    codes: Array, raised: Array, source: Format, fmt: Format, rule: Projection, integers: Array
-) -> tuple[Array, Array]:
-    """From the first format that results pass through on to the others, and to the last."""
-    results: Any = "flush_results" if rule.subnormals in ("flush_results", "flush_both") else "keep"
-    rest = dataclasses.replace(rule, via=rule.via[1:], subnormals=results)
-    made, later = codes.astype(code_dtype(source)), np.zeros(codes.size, np.uint8)
-    final = calls.generally(
-        Operand(made, source, made, True), fmt, rest, code_dtype(fmt), integers.reshape(-1), None, later, None
-    )
-    divided, invalid = raised & Flag.DIVIDE_BY_ZERO, (raised | later) & Flag.INVALID
-    return final.astype(np.uint64), np.where(divided, divided, np.where(invalid, invalid, raised | later))
-
-
-def _refuse(
-    operation: str, operands: list[Operand], shape: tuple[int, ...], first: int, fmt: Format, rule: Projection
-) -> None:
-    """Say of which operands the result has no code, and what to do about it."""
-    place = tuple(int(i) for i in np.unravel_index(first, shape))
-    given = ", ".join(str(np.broadcast_to(operand.array, shape)[place]) for operand in operands)
-    lacks = "has no NaN code" if fmt.nan_code is None else "is unsigned"
-    field = "nan=..." if fmt.nan_code is None else "negative=..."
-    if fmt.nan_code is None and fmt.sign is Sign.UNSIGNED and rule.negative == "error":
-        lacks, field = "has no NaN code and is unsigned", "nan=..., negative=..."
-    raise ValueError(
-        f"{operation} of {given} at index {place} has a result that {fmt.name!r} has no code for, which {lacks}. "
-        f"Replace such operands, say what becomes of it with Projection({field}), or use another format such as "
-        f"'e4m3fn'"
-    )
-
-
-def _wide(array: Array, part: slice, size: int) -> Array:
-    """A part of an array's elements as 64-bit integers, one after the other."""
-    if array.size == size and array.flags.c_contiguous:
-        return array.reshape(-1)[part].astype(np.uint64)
-    return np.asarray(array.flat[part]).astype(np.uint64)
-
-
-# -- the verbs ----------------------------------------------------------------------------------------
 
 
 def add(x: npt.ArrayLike, y: npt.ArrayLike, fmt: Like, **options: Unpack[Options]) -> Any:
@@ -402,7 +81,7 @@ def add(x: npt.ArrayLike, y: npt.ArrayLike, fmt: Like, **options: Unpack[Options
     ------
     [IEEE754] 5.4.1, 6.2, 6.3, 7.
     """
-    return _operate("add", (x, y), fmt, **options)
+    return operate("add", (x, y), fmt, **options)
 
 
 def subtract(x: npt.ArrayLike, y: npt.ArrayLike, fmt: Like, **options: Unpack[Options]) -> Any:
@@ -411,7 +90,7 @@ def subtract(x: npt.ArrayLike, y: npt.ArrayLike, fmt: Like, **options: Unpack[Op
     >>> subtract(1.0, [0.5, 1.0, 2.0**-20], "bfloat16")
     array([0.5, 0. , 1. ], dtype=float32)
     """
-    return _operate("subtract", (x, y), fmt, **options)
+    return operate("subtract", (x, y), fmt, **options)
 
 
 def multiply(x: npt.ArrayLike, y: npt.ArrayLike, fmt: Like, **options: Unpack[Options]) -> Any:
@@ -420,7 +99,7 @@ def multiply(x: npt.ArrayLike, y: npt.ArrayLike, fmt: Like, **options: Unpack[Op
     >>> multiply([1.125, -0.0], [1.125, 3.0], "e4m3fn")
     array([ 1.25, -0.  ], dtype=float32)
     """
-    return _operate("multiply", (x, y), fmt, **options)
+    return operate("multiply", (x, y), fmt, **options)
 
 
 def divide(x: npt.ArrayLike, y: npt.ArrayLike, fmt: Like, **options: Unpack[Options]) -> Any:
@@ -432,7 +111,7 @@ def divide(x: npt.ArrayLike, y: npt.ArrayLike, fmt: Like, **options: Unpack[Opti
     >>> divide([1.0, 1.0, 0.0], [3.0, 0.0, 0.0], "e5m2")
     array([0.3125,    inf,    nan], dtype=float32)
     """
-    return _operate("divide", (x, y), fmt, **options)
+    return operate("divide", (x, y), fmt, **options)
 
 
 def sqrt(x: npt.ArrayLike, fmt: Like, **options: Unpack[Options]) -> Any:
@@ -441,7 +120,7 @@ def sqrt(x: npt.ArrayLike, fmt: Like, **options: Unpack[Options]) -> Any:
     >>> sqrt([2.0, -0.0, -1.0], "binary16")
     array([ 1.4140625, -0.       ,        nan], dtype=float32)
     """
-    return _operate("sqrt", (x,), fmt, **options)
+    return operate("sqrt", (x,), fmt, **options)
 
 
 def fma(x: npt.ArrayLike, y: npt.ArrayLike, z: npt.ArrayLike, fmt: Like, **options: Unpack[Options]) -> Any:
@@ -450,7 +129,7 @@ def fma(x: npt.ArrayLike, y: npt.ArrayLike, z: npt.ArrayLike, fmt: Like, **optio
     >>> fma(1.125, 1.125, -1.265625, "e4m3fn")  # the product is not rounded
     np.float32(0.0)
     """
-    return _operate("fma", (x, y, z), fmt, **options)
+    return operate("fma", (x, y, z), fmt, **options)
 
 
 def remainder(x: npt.ArrayLike, y: npt.ArrayLike, fmt: Like, **options: Unpack[Options]) -> Any:
@@ -461,7 +140,7 @@ def remainder(x: npt.ArrayLike, y: npt.ArrayLike, fmt: Like, **options: Unpack[O
     >>> remainder([5.0, 6.0, -4.0], [4.0, 4.0, 4.0], "e4m3fn")
     array([ 1., -2., -0.], dtype=float32)
     """
-    return _operate("remainder", (x, y), fmt, **options)
+    return operate("remainder", (x, y), fmt, **options)
 
 
 def minimum(x: npt.ArrayLike, y: npt.ArrayLike, fmt: Like, **options: Unpack[Options]) -> Any:
@@ -472,7 +151,7 @@ def minimum(x: npt.ArrayLike, y: npt.ArrayLike, fmt: Like, **options: Unpack[Opt
 
     Source: [IEEE754] 9.6.
     """
-    return _operate("minimum", (x, y), fmt, **options)
+    return operate("minimum", (x, y), fmt, **options)
 
 
 def maximum(x: npt.ArrayLike, y: npt.ArrayLike, fmt: Like, **options: Unpack[Options]) -> Any:
@@ -481,7 +160,7 @@ def maximum(x: npt.ArrayLike, y: npt.ArrayLike, fmt: Like, **options: Unpack[Opt
     >>> maximum([1.0, 0.0, 1.0], [2.0, -0.0, float("nan")], "e4m3fn")
     array([ 2.,  0., nan], dtype=float32)
     """
-    return _operate("maximum", (x, y), fmt, **options)
+    return operate("maximum", (x, y), fmt, **options)
 
 
 def minimum_number(x: npt.ArrayLike, y: npt.ArrayLike, fmt: Like, **options: Unpack[Options]) -> Any:
@@ -490,7 +169,7 @@ def minimum_number(x: npt.ArrayLike, y: npt.ArrayLike, fmt: Like, **options: Unp
     >>> minimum_number([1.0, float("nan")], [2.0, 3.0], "e4m3fn")
     array([1., 3.], dtype=float32)
     """
-    return _operate("minimum_number", (x, y), fmt, **options)
+    return operate("minimum_number", (x, y), fmt, **options)
 
 
 def maximum_number(x: npt.ArrayLike, y: npt.ArrayLike, fmt: Like, **options: Unpack[Options]) -> Any:
@@ -499,7 +178,7 @@ def maximum_number(x: npt.ArrayLike, y: npt.ArrayLike, fmt: Like, **options: Unp
     >>> maximum_number([1.0, float("nan")], [2.0, 3.0], "e4m3fn")
     array([2., 3.], dtype=float32)
     """
-    return _operate("maximum_number", (x, y), fmt, **options)
+    return operate("maximum_number", (x, y), fmt, **options)
 
 
 def negative(x: npt.ArrayLike, fmt: Like, **options: Unpack[Options]) -> Any:
@@ -508,7 +187,7 @@ def negative(x: npt.ArrayLike, fmt: Like, **options: Unpack[Options]) -> Any:
     >>> negative([1.0, 0.0], "e4m3fn")
     array([-1., -0.], dtype=float32)
     """
-    return _operate("negative", (x,), fmt, **options)
+    return operate("negative", (x,), fmt, **options)
 
 
 def absolute(x: npt.ArrayLike, fmt: Like, **options: Unpack[Options]) -> Any:
@@ -517,7 +196,7 @@ def absolute(x: npt.ArrayLike, fmt: Like, **options: Unpack[Options]) -> Any:
     >>> absolute([-1.0, -0.0], "e4m3fn")
     array([1., 0.], dtype=float32)
     """
-    return _operate("absolute", (x,), fmt, **options)
+    return operate("absolute", (x,), fmt, **options)
 
 
 def copysign(x: npt.ArrayLike, y: npt.ArrayLike, fmt: Like, **options: Unpack[Options]) -> Any:
@@ -526,7 +205,7 @@ def copysign(x: npt.ArrayLike, y: npt.ArrayLike, fmt: Like, **options: Unpack[Op
     >>> copysign([1.0, -2.0], [-0.0, 1.0], "e4m3fn")
     array([-1.,  2.], dtype=float32)
     """
-    return _operate("copysign", (x, y), fmt, **options)
+    return operate("copysign", (x, y), fmt, **options)
 
 
 def round_to_integral(x: npt.ArrayLike, fmt: Like, **options: Unpack[Options]) -> Any:
@@ -541,7 +220,7 @@ def round_to_integral(x: npt.ArrayLike, fmt: Like, **options: Unpack[Options]) -
 
     Source: [IEEE754] 5.9, roundToIntegralExact.
     """
-    return _operate("round_to_integral", (x,), fmt, **options)
+    return operate("round_to_integral", (x,), fmt, **options)
 
 
 def scaleb(x: npt.ArrayLike, n: npt.ArrayLike, fmt: Like, **options: Unpack[Options]) -> Any:
@@ -550,7 +229,7 @@ def scaleb(x: npt.ArrayLike, n: npt.ArrayLike, fmt: Like, **options: Unpack[Opti
     >>> scaleb([1.5, 1.5], [3, -12], "e4m3fn")
     array([12.,  0.], dtype=float32)
     """
-    return _operate("scaleb", (x, n), fmt, **options)
+    return operate("scaleb", (x, n), fmt, **options)
 
 
 def logb(x: npt.ArrayLike, fmt: Like, **options: Unpack[Options]) -> Any:
@@ -561,4 +240,4 @@ def logb(x: npt.ArrayLike, fmt: Like, **options: Unpack[Options]) -> Any:
     >>> logb([0.3, 8.0, 0.0], "e5m2")
     array([ -2.,   3., -inf], dtype=float32)
     """
-    return _operate("logb", (x,), fmt, **options)
+    return operate("logb", (x,), fmt, **options)

@@ -20,9 +20,9 @@ import numpy as np
 import numpy.typing as npt
 
 from lowprec import __version__
-from lowprec.arrays.arith import codes_of
 from lowprec.arrays.checks import code_dtype, codes_operand
 from lowprec.arrays.convert import cast, encode
+from lowprec.arrays.operations import codes_of
 from lowprec.spec import catalog
 from lowprec.spec.arith import OPERANDS
 from lowprec.spec.format import Carrier, Format

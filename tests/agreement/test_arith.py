@@ -16,8 +16,8 @@ import numpy as np
 import pytest
 
 import lowprec as lp
-from lowprec.arrays.arith import codes_of
 from lowprec.arrays.checks import code_dtype
+from lowprec.arrays.operations import codes_of
 from lowprec.oracle import arith as oracle
 from lowprec.spec import catalog
 from lowprec.spec.arith import OPERANDS

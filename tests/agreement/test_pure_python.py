@@ -113,7 +113,7 @@ print(compared)
 OPERATIONS = """
 import random
 import numpy as np
-from lowprec.arrays.arith import codes_of
+from lowprec.arrays.operations import codes_of
 from lowprec.arrays.checks import code_dtype
 from lowprec.kernels import arith as kernels
 from lowprec.oracle import arith as oracle

@@ -7,8 +7,8 @@ import pathlib
 import numpy as np
 import pytest
 
-from lowprec.arrays.arith import codes_of
 from lowprec.arrays.checks import codes_operand
+from lowprec.arrays.operations import codes_of
 from lowprec.oracle.arith import operate
 from lowprec.spec.catalog import BINARY16
 from lowprec.spec.projection import Flag, Projection

@@ -9,8 +9,8 @@ import pytest
 import xarray
 
 import lowprec as lp
-from lowprec.arrays.arith import codes_of
 from lowprec.arrays.checks import codes_operand
+from lowprec.arrays.operations import codes_of
 from lowprec.spec import catalog
 from lowprec.spec.arith import OPERANDS
 from lowprec.spec.projection import Flag, Projection
