@@ -123,8 +123,9 @@ def chosen(operation: str, fmt: Format, count: int, seed: int) -> list[np.ndarra
         columns[2][third] = (
             product ^ rng.integers(0, 3, product.size) ^ (rng.integers(0, 2, product.size) * fmt.sign_code)
         )
-    special = [0, 1, (1 << fmt.trailing_bits) - 1, 1 << fmt.trailing_bits, fmt.max_magnitude, fmt.max_magnitude + 1]
-    special += [fmt.nan_code, fmt.max_magnitude + 2]
+    normal, last = 1 << fmt.trailing_bits, (1 << fmt.width) - 1 & ~fmt.sign_code
+    special = [0, 1, normal - 1, normal, fmt.max_magnitude, fmt.max_magnitude + 1, fmt.max_magnitude + 2, last]
+    special = [magnitude for magnitude in special if magnitude <= last]
     for column in columns:
         column[-count // 12 :] = (
             rng.choice(special, column[-count // 12 :].size) | rng.integers(0, 2, 1) * fmt.sign_code

@@ -250,6 +250,7 @@ def arith(processes: int) -> tuple[dict[str, dict[str, object]], int]:
             digest.update(codes)
             counts[0] += len(codes) // 4
             counts[1] += differ
+            print(f"{operation}: {counts[0]:,} results so far, {counts[1]:,} differences", flush=True)
     for operation, (counts, digest) in digests.items():
         print(f"{operation}: {counts[0]:,} results, {counts[1]:,} differences, sha256 {digest.hexdigest()}")
     found: dict[str, dict[str, object]] = {

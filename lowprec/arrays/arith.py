@@ -33,7 +33,7 @@ __all__ = [
 
 
 def add(x: npt.ArrayLike, y: npt.ArrayLike, fmt: Like, **options: Unpack[Options]) -> Any:
-    """X + y: the exact sum of two real numbers, projected onto a format once.
+    """The sum x + y of two real numbers, exact and then projected onto a format once.
 
     >>> add([1.0, 448.0], [0.0625, 32.0], "e4m3fn")
     array([ 1., nan], dtype=float32)
@@ -85,7 +85,7 @@ def add(x: npt.ArrayLike, y: npt.ArrayLike, fmt: Like, **options: Unpack[Options
 
 
 def subtract(x: npt.ArrayLike, y: npt.ArrayLike, fmt: Like, **options: Unpack[Options]) -> Any:
-    """X - y, projected onto a format once; see `add`.
+    """The difference x - y, projected onto a format once; see `add`.
 
     >>> subtract(1.0, [0.5, 1.0, 2.0**-20], "bfloat16")
     array([0.5, 0. , 1. ], dtype=float32)
@@ -94,7 +94,7 @@ def subtract(x: npt.ArrayLike, y: npt.ArrayLike, fmt: Like, **options: Unpack[Op
 
 
 def multiply(x: npt.ArrayLike, y: npt.ArrayLike, fmt: Like, **options: Unpack[Options]) -> Any:
-    """X * y, projected onto a format once; see `add`. Infinity times zero is NaN.
+    """The product x * y, projected onto a format once; see `add`. Infinity times zero is NaN.
 
     >>> multiply([1.125, -0.0], [1.125, 3.0], "e4m3fn")
     array([ 1.25, -0.  ], dtype=float32)
@@ -103,7 +103,7 @@ def multiply(x: npt.ArrayLike, y: npt.ArrayLike, fmt: Like, **options: Unpack[Op
 
 
 def divide(x: npt.ArrayLike, y: npt.ArrayLike, fmt: Like, **options: Unpack[Options]) -> Any:
-    """X / y, projected onto a format once; see `add`.
+    """The quotient x / y, projected onto a format once; see `add`.
 
     A number over zero is infinite, as the projection says for infinities, and signals a division by
     zero alone; zero over zero, and infinity over infinity, is NaN.
@@ -124,7 +124,7 @@ def sqrt(x: npt.ArrayLike, fmt: Like, **options: Unpack[Options]) -> Any:
 
 
 def fma(x: npt.ArrayLike, y: npt.ArrayLike, z: npt.ArrayLike, fmt: Like, **options: Unpack[Options]) -> Any:
-    """X * y + z, projected onto a format once; see `add`.
+    """The product and sum x * y + z, projected onto a format once; see `add`.
 
     >>> fma(1.125, 1.125, -1.265625, "e4m3fn")  # the product is not rounded
     np.float32(0.0)
@@ -133,7 +133,7 @@ def fma(x: npt.ArrayLike, y: npt.ArrayLike, z: npt.ArrayLike, fmt: Like, **optio
 
 
 def remainder(x: npt.ArrayLike, y: npt.ArrayLike, fmt: Like, **options: Unpack[Options]) -> Any:
-    """X - n * y with the whole number n nearest to x / y, the even one of two; see `add`.
+    """The rest x - n * y with the whole number n nearest to x / y, the even one of two; see `add`.
 
     IEEE 754's remainder, as `math.remainder`; not Python's `%`. A remainder of zero has the sign of x.
 
@@ -191,7 +191,7 @@ def negative(x: npt.ArrayLike, fmt: Like, **options: Unpack[Options]) -> Any:
 
 
 def absolute(x: npt.ArrayLike, fmt: Like, **options: Unpack[Options]) -> Any:
-    """X without its sign; see `negative`.
+    """The number x without its sign; see `negative`.
 
     >>> absolute([-1.0, -0.0], "e4m3fn")
     array([1., 0.], dtype=float32)
@@ -200,7 +200,7 @@ def absolute(x: npt.ArrayLike, fmt: Like, **options: Unpack[Options]) -> Any:
 
 
 def copysign(x: npt.ArrayLike, y: npt.ArrayLike, fmt: Like, **options: Unpack[Options]) -> Any:
-    """X with the sign of y; see `negative`.
+    """The number x with the sign of y; see `negative`.
 
     >>> copysign([1.0, -2.0], [-0.0, 1.0], "e4m3fn")
     array([-1.,  2.], dtype=float32)
@@ -209,7 +209,7 @@ def copysign(x: npt.ArrayLike, y: npt.ArrayLike, fmt: Like, **options: Unpack[Op
 
 
 def round_to_integral(x: npt.ArrayLike, fmt: Like, **options: Unpack[Options]) -> Any:
-    """X rounded to a whole number by the rounding mode, and that projected onto a format; see `add`.
+    """The number x rounded to a whole number by the rounding mode, and that projected onto a format; see `add`.
 
     Ties to even are ties to even numbers. A number that is changed signals inexact.
 
@@ -224,7 +224,7 @@ def round_to_integral(x: npt.ArrayLike, fmt: Like, **options: Unpack[Options]) -
 
 
 def scaleb(x: npt.ArrayLike, n: npt.ArrayLike, fmt: Like, **options: Unpack[Options]) -> Any:
-    """X * 2**n with integers n, projected onto a format once; see `add`.
+    """The number x * 2**n with integers n, projected onto a format once; see `add`.
 
     >>> scaleb([1.5, 1.5], [3, -12], "e4m3fn")
     array([12.,  0.], dtype=float32)

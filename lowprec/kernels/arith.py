@@ -234,7 +234,7 @@ def square_root(x: Number) -> Number:
 
 @helper
 def remainder(x: Number, y: Number) -> Number:
-    """X less the nearest whole multiple of y, the even one of two; y is not 0."""
+    """What x is beside the nearest whole multiple of y, the even one of two; y is not 0."""
     if x.high == _0 or x.exponent < y.exponent - _I(1):
         return x
     odd, rest = False, x.high
@@ -277,7 +277,7 @@ def special(kind: int, negative: bool, raised: np.uint64) -> Outcome:
 
 @inlined
 def added(x: Number, y: Number, downward: bool) -> Outcome:
-    """X + y, without NaNs."""
+    """The sum x + y, without NaNs."""
     if x.kind == _INFINITY or y.kind == _INFINITY:
         if x.kind == y.kind and x.negative != y.negative:
             return special(_GENERATED, False, _INVALID)
@@ -287,7 +287,7 @@ def added(x: Number, y: Number, downward: bool) -> Outcome:
 
 @inlined
 def multiplied(x: Number, y: Number) -> Outcome:
-    """X * y, without NaNs."""
+    """The product x * y, without NaNs."""
     if x.kind == _INFINITY or y.kind == _INFINITY:
         if (x.kind == _FINITE and x.high == _0) or (y.kind == _FINITE and y.high == _0):
             return special(_GENERATED, False, _INVALID)
@@ -297,7 +297,7 @@ def multiplied(x: Number, y: Number) -> Outcome:
 
 @inlined
 def divided(x: Number, y: Number) -> Outcome:
-    """X / y, without NaNs."""
+    """The quotient x / y, without NaNs."""
     negative = x.negative != y.negative
     if x.kind == _INFINITY:
         return special(_GENERATED, False, _INVALID) if y.kind == _INFINITY else special(_INFINITY, negative, _0)

@@ -103,25 +103,25 @@ def zero_signed(word: Lanes, signs: Lanes, downward: np.uint32) -> Lanes:
 
 @inlined
 def add(x: Lanes, y: Lanes, z: Lanes, downward: np.uint32) -> Lanes:
-    """X + y."""
+    """The sum x + y."""
     return zero_signed(doubles.summed(x, y), x | y, downward)
 
 
 @inlined
 def subtract(x: Lanes, y: Lanes, z: Lanes, downward: np.uint32) -> Lanes:
-    """X - y."""
+    """The difference x - y."""
     return add(x, y ^ _SIGN, z, downward)
 
 
 @inlined
 def multiply(x: Lanes, y: Lanes, z: Lanes, downward: np.uint32) -> Lanes:
-    """X * y."""
+    """The product x * y."""
     return doubles.multiplied(x, y)
 
 
 @inlined
 def divide(x: Lanes, y: Lanes, z: Lanes, downward: np.uint32) -> Lanes:
-    """X / y."""
+    """The quotient x / y."""
     return doubles.divided(x, y)
 
 
@@ -133,7 +133,7 @@ def sqrt(x: Lanes, y: Lanes, z: Lanes, downward: np.uint32) -> Lanes:
 
 @inlined
 def fma(x: Lanes, y: Lanes, z: Lanes, downward: np.uint32) -> Lanes:
-    """X * y + z."""
+    """The product and sum x * y + z."""
     return zero_signed(doubles.fused(x, y, z), (x ^ y) | z, downward)
 
 
@@ -149,20 +149,20 @@ def to_odd(total: Lanes, error: Lanes) -> Lanes:
 
 @inlined
 def add_short(x: Lanes, y: Lanes, z: Lanes, downward: np.uint32) -> Lanes:
-    """X + y."""
+    """The sum x + y."""
     total, error = two_sum(as_singles(x), as_singles(y))
     return zero_signed(to_odd(as_words(total), as_words(error)), x | y, downward)
 
 
 @inlined
 def subtract_short(x: Lanes, y: Lanes, z: Lanes, downward: np.uint32) -> Lanes:
-    """X - y."""
+    """The difference x - y."""
     return add_short(x, y ^ _SIGN, z, downward)
 
 
 @inlined
 def multiply_short(x: Lanes, y: Lanes, z: Lanes, downward: np.uint32) -> Lanes:
-    """X * y."""
+    """The product x * y."""
     a, b = as_singles(x), as_singles(y)
     product = as_words(a * b)
     return to_odd(product, as_words(fused(a, b, as_singles(product ^ _SIGN))))
@@ -170,7 +170,7 @@ def multiply_short(x: Lanes, y: Lanes, z: Lanes, downward: np.uint32) -> Lanes:
 
 @inlined
 def divide_short(x: Lanes, y: Lanes, z: Lanes, downward: np.uint32) -> Lanes:
-    """X / y: on which side of the exact quotient the processor's lies, what is left of x tells."""
+    """The quotient x / y: on which side of the exact quotient the processor's lies, what is left of x tells."""
     quotient = as_words(as_singles(x) / as_singles(y))
     rest = as_words(fused(as_singles(quotient ^ _SIGN), as_singles(y), as_singles(x)))
     return to_odd(quotient, rest ^ (y & _SIGN))
@@ -186,7 +186,7 @@ def sqrt_short(x: Lanes, y: Lanes, z: Lanes, downward: np.uint32) -> Lanes:
 
 @inlined
 def fma_short(x: Lanes, y: Lanes, z: Lanes, downward: np.uint32) -> Lanes:
-    """X * y + z, as three numbers whose sum it is: each is far above the next, or they are zero."""
+    """The product and sum x * y + z, as three numbers whose sum it is: each is far above the next, or they are zero."""
     a, b, c = as_singles(x), as_singles(y), as_singles(z)
     product = a * b
     below = fused(a, b, as_singles(as_words(product) ^ _SIGN))

@@ -110,7 +110,7 @@ def _add(builder: Any, a: Any, b: Any) -> Any:
 
 
 def summed(x: Lanes, y: Lanes) -> Lanes:
-    """X + y, where the processor rounds to nearest. What the sum was rounded by is a binary64 number."""
+    """The sum x + y, where the processor rounds to nearest. What the sum was rounded by is a binary64 number."""
     return _sum(_doubles(x), _doubles(y))
 
 
@@ -118,7 +118,7 @@ _operation(summed, 2)(_add)
 
 
 def multiplied(x: Lanes, y: Lanes) -> Lanes:
-    """X * y: 48 bits, exact."""
+    """The product x * y: 48 bits, exact."""
     with np.errstate(invalid="ignore"):
         return _folded(_doubles(x) * _doubles(y))
 
@@ -127,7 +127,7 @@ _operation(multiplied, 2)(lambda builder, x, y: _fold(builder, builder.fmul(x, y
 
 
 def fused(x: Lanes, y: Lanes, z: Lanes) -> Lanes:
-    """X * y + z, where the processor rounds to nearest."""
+    """The product and sum x * y + z, where the processor rounds to nearest."""
     with np.errstate(invalid="ignore"):
         return _sum(_doubles(x) * _doubles(y), _doubles(z))
 
@@ -136,7 +136,7 @@ _operation(fused, 3)(lambda builder, x, y, z: _add(builder, builder.fmul(x, y), 
 
 
 def divided(x: Lanes, y: Lanes) -> Lanes:
-    """X / y, however the processor rounds: what no number of 51 bits is stays apart from all of them."""
+    """The quotient x / y, however the processor rounds: what no number of 51 bits is stays apart from all of them."""
     with np.errstate(invalid="ignore", divide="ignore"):
         return _folded(_doubles(x) / _doubles(y))
 

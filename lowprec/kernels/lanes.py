@@ -184,7 +184,7 @@ builtin(one_where, _WORDS, _MASK)(lambda builder, mask: builder.zext(mask, _WORD
 
 
 def fused(x: Singles, y: Singles, z: Singles) -> Singles:
-    """X * y + z, rounded once."""
+    """The product and sum x * y + z, rounded once."""
     with np.errstate(all="ignore"):
         # Without the compiler: the product is exact in binary64, and only what is small is asked for here.
         return (x.astype(np.float64) * y + z.astype(np.float64)).astype(np.float32)
