@@ -184,6 +184,9 @@ def maximum_number(x: npt.ArrayLike, y: npt.ArrayLike, fmt: Like, **options: Unp
 def negative(x: npt.ArrayLike, fmt: Like, **options: Unpack[Options]) -> Any:
     """-x, of zeros and NaNs too; signals nothing but what its projection does. See `add`.
 
+    Of NaN it is what the projection makes of a NaN with the other sign. Instructions that change the
+    sign bit of a code, whatever it is, are ``codes ^ fmt.sign_code``; `absolute` and `copysign` likewise.
+
     >>> negative([1.0, 0.0], "e4m3fn")
     array([-1., -0.], dtype=float32)
     """

@@ -65,6 +65,8 @@ def way_of(
     """
     if operation not in OPERATIONS or any(source == catalog.BINARY64 for source in sources):
         return None
+    if rule.nan_payload == "signaling_first":  # vectors know only the first NaN operand
+        return None
     bits = rule.rounding.bits + (rule.rounding.variant == "B")
     short = operation in SHORT and is_near(target) and bits < 20 - target.trailing_bits
     encoder = lower_encoder(target, rule, not short)
@@ -121,7 +123,10 @@ def run(way: Way, operands: list[Array], out: Array, random: Array) -> int:
     """
     if not out.ndim:
         out, operands, random = out.reshape(1), [array.reshape(1) for array in operands], random.reshape(-1)
-    if _in_order(out) and all(array.size == 1 or (array.shape == out.shape and _in_order(array)) for array in operands):
+    if _in_order(out) and all(
+        array.dtype.isnative and (array.size == 1 or (array.shape == out.shape and _in_order(array)))
+        for array in operands
+    ):
         return _flat(way, operands, out.reshape(-1), random.reshape(-1))
     reading, writing = ["readonly", "aligned", "nbo", "contig"], ["writeonly", "aligned", "contig"]
     given = [*operands, *([random] if random.size else []), out]

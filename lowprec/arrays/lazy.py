@@ -62,6 +62,10 @@ def apply(
             )
     options = {"random": getattr(random, "data", random) if package == "xarray" else random, "rng": rng}
     if any(_package(values) == "xarray" for values in operands):
+        if len(operands) > 1 and _package(random) == "xarray":
+            raise TypeError(
+                "random must be an array in the order of the result's dimensions, without names: give .data"
+            )
 
         def of_data(*data: Any) -> Any:
             if any(is_lazy(part) for part in data):
@@ -80,6 +84,11 @@ def _apply_dask(
 ) -> Any:
     da: Any = importlib.import_module("dask.array")
     if len(operands) > 1:
+        if any(n != n for each in operands for n in np.shape(each)):
+            raise ValueError(
+                "operands are made alike chunk by chunk, and the sizes of some chunks are unknown; call "
+                ".compute_chunk_sizes()"
+            )
         operands = da.broadcast_arrays(*(da.asarray(values) for values in operands))
         operands = tuple(values.rechunk(operands[0].chunks) for values in operands)
     values = operands[0]

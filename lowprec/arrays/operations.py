@@ -78,8 +78,13 @@ def operate(
     dtype: npt.DTypeLike | None = None,
     flags: Array | None = None,
     out: Array | None = None,
+    **unknown: object,
 ) -> Any:
     """Values of an operation. The keywords are those of the verbs; see `add`."""
+    if unknown:
+        raise TypeError(
+            f"{operation} has no keyword {next(iter(unknown))!r}; it has {', '.join(Options.__annotations__)}"
+        )
     if catalog.is_block(fmt):
         raise TypeError(
             f"{operation} gives single values, and {str(fmt)!r} has blocks: operate into a format such as 'binary32', "
@@ -98,7 +103,7 @@ def operate(
         verb = functools.partial(_operate_on, operation, fmt=target, projection=how, dtype=dtype)
         return lazy.apply(verb, *values, fmt=target, rule=how, random=random, rng=rng, flags=flags, out=out)
     operands = [values_operand(given) for given in values]
-    if operation == "scaleb" and operands[1].array.dtype.kind not in "iu":
+    if operation == "scaleb" and operands[1].fmt.exponent_bits and operands[1].array.size:
         raise TypeError(f"scaleb takes integers as powers of two, not {operands[1].array.dtype}; use .astype('int32')")
     wanted = getattr(out, "dtype", None) if dtype is None else np.dtype(dtype)
     given, carrier = _result_type(target, wanted)
@@ -166,7 +171,7 @@ def _operate_on(operation: str, *values: Any, **keywords: Any) -> Any:
 @functools.lru_cache(maxsize=1024)
 def _result_type(fmt: Format, wanted: np.dtype[Any] | None) -> tuple[np.dtype[Any], Format | None]:
     """The type of results, and its format; none where results are codes."""
-    if wanted is not None and (wanted == code_dtype(fmt) or catalog.carrier(wanted) == fmt):
+    if wanted is not None and wanted.isnative and (wanted == code_dtype(fmt) or catalog.carrier(wanted) == fmt):
         return wanted, None
     given, carrier = float_dtype(fmt, wanted)
     return given, None if carrier == fmt else carrier

@@ -13,7 +13,7 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from lowprec.arrays import calls
+from lowprec.arrays import calls, lazy
 from lowprec.arrays.checks import Array, Operand, code_dtype, codes_operand, float_dtype, output, values_operand
 from lowprec.arrays.convert import decode, encode
 from lowprec.spec import catalog
@@ -55,15 +55,18 @@ def _parts(codes: npt.ArrayLike, fmt: Format) -> tuple[Array, Array, Array]:
     return magnitude, negative, nan
 
 
-def _signed(magnitude: Array, negative: Array) -> Array:
-    return np.where(negative, -magnitude, magnitude)
+def _places(magnitude: Array, negative: Array, fmt: Format) -> Array:
+    """Integers that are ordered as the values are; 0 is zero, and no value where the format has none."""
+    place = magnitude + (fmt.sign is Sign.MAGNITUDE and not fmt.subnormals)
+    return np.where(negative, -place, place)
 
 
 def _signaling(codes: npt.ArrayLike, fmt: Format) -> Array:
     magnitude, _, nan = _parts(codes, fmt)
-    if fmt.payload_bits is None:
+    t = fmt.trailing_bits
+    if not (t and fmt.infinity and fmt.nans == (1 << t) - 1):
         return np.zeros(nan.shape, bool)
-    return np.asarray(nan & ((magnitude >> fmt.payload_bits) & 1 == 0))
+    return np.asarray(nan & (magnitude > 0) & ((magnitude >> (t - 1)) & 1 == 0))
 
 
 # -- comparisons ---------------------------------------------------------------------------------------
@@ -76,7 +79,7 @@ def _compared(
     known = catalog.format(fmt)
     first, second = _parts(x, known), _parts(y, known)
     nan = first[2] | second[2]
-    result = np.asarray(relation(_signed(*first[:2]), _signed(*second[:2])) & ~nan)
+    result = np.asarray(relation(_places(*first[:2], known), _places(*second[:2], known)) & ~nan)
     signals = output(flags, np.dtype(np.uint8), result.shape, "what is signaled", name="flags")
     if signals is not None:
         invalid = (_signaling(x, known) | _signaling(y, known)) if quiet else nan
@@ -186,7 +189,7 @@ def _place(codes: npt.ArrayLike, fmt: Format) -> Array:
     """An integer that orders all codes."""
     magnitude, negative, nan = _parts(codes, fmt)
     if fmt.sign is Sign.TWOS_COMPLEMENT:
-        return _signed(magnitude, negative)
+        return _places(magnitude, negative, fmt)
     if not fmt.has_signed_nan:
         magnitude = np.where(nan & negative & (magnitude == 0), 1 << fmt.width, magnitude)
         negative = negative & ~nan
@@ -270,11 +273,13 @@ def nextafter(x: npt.ArrayLike, y: npt.ArrayLike, fmt: Like) -> Any:
     below = encode(start, known, projection=Projection(rounding=TOWARD_NEGATIVE, **inside))
     above = encode(start, known, projection=Projection(rounding=TOWARD_POSITIVE, **inside))
     # All are on their side of x, but where x lies beyond the extreme value: that is the result then.
-    last, least = known.max_magnitude, _least(known)
-    low, high = (_signed(*_parts(codes, known)[:2]) for codes in (below, above))
+    least, last = _extremes(known)
+    low, high = (_places(*_parts(codes, known)[:2], known) for codes in (below, above))
     low_place, high_place = (_place_of(np.asarray(decode(codes, known, dtype="float64"))) for codes in (below, above))
     upper = np.where(low_place > place, low, low + 1)
     lower = np.where(high_place < place, high, high - 1)
+    if known.sign is Sign.MAGNITUDE and not known.subnormals:  # there is no zero to stop at
+        upper, lower = np.where(upper == 0, 1, upper), np.where(lower == 0, -1, lower)
     upper = np.minimum(upper, last + known.infinity)
     lower = np.maximum(lower, least - (known.infinity and known.sign is not Sign.UNSIGNED))
     result = decode(_code(np.where(up, upper, lower), negative, known), known)
@@ -288,23 +293,24 @@ def nextafter(x: npt.ArrayLike, y: npt.ArrayLike, fmt: Like) -> Any:
 
 def _place_of(values: Array) -> Array:
     """An integer that orders float64 as they are, whatever the processor makes of subnormals; both zeros are 0."""
-    bits = np.ascontiguousarray(values).view(np.int64)
+    bits = np.asarray(values).view(np.int64)
     return np.where(bits < 0, -(bits & ((1 << 63) - 1)), bits)
 
 
-def _least(fmt: Format) -> int:
-    """The signed magnitude of the most negative finite value."""
-    if fmt.sign is Sign.UNSIGNED:
-        return 0
-    return -fmt.max_magnitude - (fmt.sign is Sign.TWOS_COMPLEMENT)
+def _extremes(fmt: Format) -> tuple[int, int]:
+    """The places of the most negative and of the largest finite value."""
+    if fmt.sign is not Sign.MAGNITUDE:
+        return (0 if fmt.sign is Sign.UNSIGNED else -fmt.max_magnitude - 1), fmt.max_magnitude
+    last = fmt.max_magnitude + (not fmt.subnormals)
+    return -last, last
 
 
 def _code(place: Array, negative: Array, fmt: Format) -> Array:
-    """The codes of signed magnitudes; of 0 with the sign that is given."""
+    """The codes of places; of zero with the sign that is given."""
     if fmt.sign is not Sign.MAGNITUDE:
         return (place & ((1 << fmt.width) - 1)).astype(code_dtype(fmt))
     minus = (place < 0) | ((place == 0) & negative & fmt.has_negative_zero)
-    return (np.abs(place) | np.where(minus, fmt.sign_code, 0)).astype(code_dtype(fmt))
+    return ((np.abs(place) - (not fmt.subnormals)) | np.where(minus, fmt.sign_code, 0)).astype(code_dtype(fmt))
 
 
 def ulp(x: npt.ArrayLike, fmt: Like) -> Any:
@@ -333,7 +339,7 @@ def ulp(x: npt.ArrayLike, fmt: Like) -> Any:
     field, fraction = (bits >> np.uint64(52)).astype(np.int64), bits & np.uint64((1 << 52) - 1)
     tiny = np.frexp(fraction.astype(np.float64))[1].astype(np.int64) - 1075
     exponent = np.where(field == 0, np.where(fraction == 0, -(1 << 20), tiny), field - 1023)
-    last = np.clip(exponent, known.emin, known.emax) - known.trailing_bits
+    last = np.maximum(np.minimum(exponent, known.emax), known.emin) - known.trailing_bits
     if not known.exponent_bits:
         last = np.full(exponent.shape, known.scaled(1)[1])
     normal = (np.maximum(last, -1022) + 1023).astype(np.uint64) << np.uint64(52)
@@ -347,6 +353,10 @@ def ulp(x: npt.ArrayLike, fmt: Like) -> Any:
 
 def _doubles(values: npt.ArrayLike) -> Array:
     """Values as float64, which must hold them."""
+    if lazy.is_lazy(values):
+        raise TypeError(
+            f"neighbours are found of NumPy arrays: compute the {type(values).__name__} first, or use its map_blocks"
+        )
     operand = values_operand(values)
     if operand.array.dtype.kind in "iu" and operand.array.dtype.itemsize > 4:
         wide = operand.array.astype(np.float64)

@@ -275,8 +275,11 @@ SHORT: dict[str, tuple[Any, Any]] = {
 
 
 def is_near(fmt: Format) -> bool:
-    """Whether all values of a format, and the gaps between them, lie between 2**-60 and 2**60."""
-    return fmt.emax < 60 and fmt.emin - fmt.trailing_bits > -60
+    """Whether all values of a format, and the gaps between them, lie between 2**-60 and 2**60.
+
+    And whether its precision leaves two bits of 20: half of a last place, and what is left below.
+    """
+    return fmt.emax < 60 and fmt.emin - fmt.trailing_bits > -60 and fmt.trailing_bits <= 18
 
 
 # -- loops -------------------------------------------------------------------------------------------

@@ -375,7 +375,9 @@ PROFILES: Mapping[str, Profile] = MappingProxyType(
             ),
             Profile("arm_fp8", "FEAT_FP8 with FPMR.OSC = 0 and NSCALE = 0; never run", _ARM, "ARM"),
             Profile("arm_fp8_sat", "FEAT_FP8 with FPMR.OSC = 1 and NSCALE = 0; never run", _ARM_SAT, "ARM"),
-            Profile("x86", "SSE and AVX: the NaNs of arithmetic", _X86, "X86"),
+            Profile(
+                "x86", "SSE and AVX: the NaNs of arithmetic, of fma in the order x, y, z; not its flags", _X86, "X86"
+            ),
             Profile("arm", "FPCR.DN = 0: the NaNs of arithmetic; to integers; never run", _ARM_NANS, "ARMFP"),
             Profile("arm_default_nan", "FPCR.DN = 1: likewise; never run", _ARM_DEFAULT_NAN, "ARMFP"),
             Profile("riscv", "F and Zfh: the NaNs of arithmetic; to integers; never run", _RISCV, "RISCV"),

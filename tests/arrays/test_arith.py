@@ -365,3 +365,40 @@ def test_codes_are_taken_and_given_inside():
     y = codes_operand(np.uint32([0x59A74, 1]), catalog.TF32)
     got = codes_of("add", [x, y], catalog.UE4M3, Projection(rounding="to_odd"), np.dtype(np.uint8))
     assert got.tolist() == [0x37, 0x7F]
+
+
+# -- what a second reading found --------------------------------------------------------------------
+
+
+def test_a_precision_that_binary64_s_upper_half_does_not_hold_is_left_to_integers():
+    """19 trailing bits: where another number of the vector is zero, all of it goes through 20 bits."""
+    fmt = lp.Format(name="p20", exponent_bits=5, trailing_bits=19, bias=15)
+    x, y = np.float32([float.fromhex("0x1.333334p-2"), 0]), np.float32([1 + 2.0**-12, 1])
+    how, flags = Projection(nan="max"), np.zeros(2, np.uint8)
+    want = lp.multiply(x, y, fmt, dtype=np.uint32, projection=how, flags=flags)
+    assert lp.multiply(x, y, fmt, dtype=np.uint32, projection=how).tolist() == want.tolist() == [6920755, 0]
+
+
+def test_the_first_signaling_nan_counts_where_only_its_sign_is_left():
+    """E4M3's NaN has a sign and no payload."""
+    quiet, signaling = (np.uint32([code]).view(np.float32) for code in (0xFFC00000, 0x7F800001))
+    how = Projection(nan_payload="signaling_first")
+    assert lp.add(quiet, signaling, "e4m3fn", projection=how, dtype=np.uint8) == 0x7F
+    assert lp.fma(np.float32([0]), np.float32([np.inf]), quiet, "e4m3fn", projection=how, dtype=np.uint8) == 0x7F
+    assert lp.add(quiet, signaling, "e4m3fn", dtype=np.uint8) == 0xFF
+
+
+def test_results_are_of_native_byte_order():
+    """Another is refused; operands may have any, single ones too."""
+    with pytest.raises(TypeError, match="values are given as float16, bfloat16, float32 or float64, not >f2"):
+        lp.add(X, Y, "binary16", out=np.zeros(X.shape, ">f2"))
+    with pytest.raises(TypeError, match="not >f4"):
+        lp.add(X, Y, "binary32", dtype=">f4")
+    assert lp.sqrt(np.array([4.0], ">f4"), "e4m3fn").tolist() == [2.0]
+    assert lp.add(np.ones(3, np.float32), np.array(4.0, ">f4"), "e4m3fn").tolist() == [5.0] * 3
+
+
+def test_unknown_keywords_are_named():
+    """With those that there are."""
+    with pytest.raises(TypeError, match=r"add has no keyword 'round'; it has rounding, saturation, projection"):
+        lp.add(X, Y, "e4m3fn", round="to_odd")

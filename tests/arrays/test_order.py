@@ -5,6 +5,7 @@ from __future__ import annotations
 import math
 from fractions import Fraction
 
+import dask.array
 import numpy as np
 import pytest
 
@@ -138,3 +139,29 @@ def test_what_float64_does_not_hold_is_refused():
     with pytest.raises(ValueError, match="integers of more than 53 bits are not compared with values"):
         lp.nextafter(np.int64((1 << 53) + 1), 0.0, "e4m3fn")
     assert lp.nextafter(np.int64(3), 4, "e4m3fn") == 3.25
+
+
+ODD = [
+    lp.Format(name="no zero", exponent_bits=3, trailing_bits=2, bias=3, subnormals=False),
+    lp.Format(name="only subnormals", exponent_bits=1, trailing_bits=2, bias=0, nans=4),
+    lp.Format(
+        name="IEEE's NaNs, no -0", exponent_bits=3, trailing_bits=3, bias=3, nans=7, infinity=True, negative_zero=False
+    ),
+]
+
+
+@pytest.mark.parametrize("fmt", ODD, ids=lambda fmt: fmt.name)
+def test_odd_formats_agree(fmt):
+    """Without zero; with nothing but subnormals; with signaling NaNs but without -0."""
+    test_comparisons_agree(fmt)
+    test_classes_agree(fmt)
+    test_neighbours_agree(fmt)
+    test_gaps_agree(fmt)
+
+
+def test_scalars_have_scalars_for_neighbours():
+    """And lazy arrays are refused."""
+    assert type(lp.nextafter(1.0, 2.0, "e4m3fn")) is np.float32
+    assert type(lp.ulp(1.0, "e4m3fn")) is np.float32
+    with pytest.raises(TypeError, match="neighbours are found of NumPy arrays: compute the Array first"):
+        lp.ulp(dask.array.ones(3), "e4m3fn")

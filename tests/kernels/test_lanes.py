@@ -6,7 +6,7 @@ import numba
 import numpy as np
 import pytest
 
-from lowprec.kernels import lanes
+from lowprec.kernels import doubles as doubles_of, lanes
 from lowprec.kernels.lanes import LANES, LONGS
 
 BORDERS = [0, 1, 2, 31, 0x7F, 0x80, 0xFF, 0x100, 0x7FFF, 0x8000, 0xFFFF, 0x10000, 0x7FFFFF, 0x800000, 0x7F7FFFFF]
@@ -189,8 +189,8 @@ def test_the_greatest_is_found_in_every_lane():
 def over_doubles(a, doubles, number, out):
     """Normal numbers over others, each by its own and all by one."""
     x = lanes.load(a, 0)
-    each = lanes.quotients(x, lanes.load_wide(doubles, 0))
-    lanes.store(out, 0, each ^ (lanes.quotients(x, lanes.fill_wide(number)) << 1))
+    each = doubles_of.quotients(x, doubles_of.load_wide(doubles, 0))
+    lanes.store(out, 0, each ^ (doubles_of.quotients(x, doubles_of.fill_wide(number)) << 1))
 
 
 @pytest.mark.parametrize("seed", range(6))

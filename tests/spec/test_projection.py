@@ -20,6 +20,7 @@ def test_the_defaults_are_nearest_even_without_saturation_and_errors_for_nan():
         "saturation": "none",
         "nan": "error",
         "nan_code": "None",
+        "nan_payload": "drop",
         "nan_sign": "keep",
         "negative": "nan",
         "zero": "nan",
