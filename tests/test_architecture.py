@@ -12,6 +12,7 @@ import sys
 import pytest
 
 import lowprec as lp
+from lowprec.arrays import arith, order
 from lowprec.spec import catalog
 
 ROOT = pathlib.Path(__file__).parents[1]
@@ -138,6 +139,13 @@ def test_every_format_names_a_source_in_the_references():
     formats = [*catalog.FORMATS.values(), *catalog.P3109_UP_TO_8, catalog.BINARY64]
     assert {fmt.source for fmt in formats} <= REFERENCES
     assert all(fmt.source for fmt in formats)
+
+
+@pytest.mark.parametrize("module", [arith, order])
+def test_every_verb_is_public(module):
+    """What these modules offer is all of it, and under its own name."""
+    assert all(getattr(lp, name) is getattr(module, name) for name in module.__all__)
+    assert set(module.__all__) == {name for name, home in lp._HOMES.items() if home == module.__name__}
 
 
 @pytest.mark.parametrize("name", [name for name in lp.__all__ if callable(getattr(lp, name, None))])

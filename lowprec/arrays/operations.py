@@ -29,6 +29,7 @@ from lowprec.kernels import arith as general
 from lowprec.kernels.params import lower_source, lower_target
 from lowprec.kernels.stream import DONE
 from lowprec.spec import catalog
+from lowprec.spec.arith import SIGN_ONLY
 from lowprec.spec.format import Format, Sign
 from lowprec.spec.profiles import Profile
 from lowprec.spec.projection import DEFAULT, Flag, Projection, Saturation
@@ -61,7 +62,6 @@ _NO_RANDOM = np.empty(0, np.uint32)
 
 #: Of ndarray.flags: one element after the other in C order, at their natural addresses; and writeable.
 _PLAIN, _OUTPUT = 0x101, 0x501
-_SIGN_ONLY = ("negative", "absolute", "copysign")
 
 
 def operate(
@@ -265,7 +265,7 @@ def _generally(
     first = Projection(nan_payload=rule.nan_payload, subnormals=_operands_only(rule)) if rule.via else rule
     target = rule.via[0] if rule.via else fmt
     words = lower_target(target, first)
-    flush = rule.subnormals in ("flush_operands", "flush_both") and operation not in _SIGN_ONLY
+    flush = rule.subnormals in ("flush_operands", "flush_both") and operation not in SIGN_ONLY
     sources = [lower_source(operand.fmt, flush) for operand in operands]
     sources += sources[:1] * (3 - len(sources))
     flat = [np.broadcast_to(operand.codes, shape) for operand in operands]

@@ -9,8 +9,8 @@ Floor 2b. Imports numba through `jit`; never the oracle, which checks it.
 
 Notation, beside that of `convert`:
 
-    number    high, low, exponent: (high + low / 2**64) * 2**exponent with bit 63 of high set, and the
-              last bit of low set where anything lies below it; or zero, where high is 0
+    number    high, low, exponent: (high + low / 2**64) * 2**exponent with bit 63 of high set, and
+              low not 0 where anything lies below high, however far; or zero, where high is 0
 """
 
 from __future__ import annotations
@@ -44,9 +44,11 @@ _INEXACT, _DIVIDED, _INVALID = (_U(flag) for flag in (Flag.INEXACT, Flag.DIVIDE_
 
 #: The number by which a kernel knows an operation.
 KNOWN = {name: number for number, name in enumerate(OPERANDS)}
-_ADD, _SUBTRACT, _MULTIPLY, _DIVIDE, _SQRT, _FMA, _REMAINDER = range(7)
-_MINIMUM, _MAXIMUM, _MINIMUM_NUMBER, _MAXIMUM_NUMBER, _NEGATIVE, _ABSOLUTE, _COPYSIGN = range(7, 14)
-_ROUND_TO_INTEGRAL, _SCALEB, _LOGB = range(14, 17)
+_ADD, _SUBTRACT, _MULTIPLY, _DIVIDE = (KNOWN[name] for name in ("add", "subtract", "multiply", "divide"))
+_SQRT, _FMA, _REMAINDER, _SCALEB, _LOGB = (KNOWN[name] for name in ("sqrt", "fma", "remainder", "scaleb", "logb"))
+_MINIMUM = KNOWN["minimum"]
+_MINIMUM_NUMBER, _MAXIMUM_NUMBER = KNOWN["minimum_number"], KNOWN["maximum_number"]
+_NEGATIVE, _ABSOLUTE, _COPYSIGN = (KNOWN[name] for name in ("negative", "absolute", "copysign"))
 
 #: Beyond these powers of two all is too large, or too small, for any format.
 _FAR = 1 << 13
@@ -199,17 +201,17 @@ def digits(over: np.uint64, by: np.uint64) -> tuple[np.uint64, np.uint64]:
 
 @helper
 def quotient(x: Number, y: Number) -> Number:
-    """A number of 64 bits over one that is not 0."""
+    """A number of 64 bits over one that is not 0. What 64 bits leave is above 2**-64, so `low` tells of it."""
     negative = x.negative != y.negative
     if x.high == _0:
         return Number(_FINITE, negative, _0, _0, _I(0))
     whole = x.high >= y.high
     high, rest = digits(x.high - y.high if whole else x.high, y.high)
-    low, rest = digits(rest, y.high)
+    low, _ = digits(rest, y.high)
     exponent = x.exponent - y.exponent - _I(64)
     if whole:
         high, low, exponent = high >> _1 | _TOP, high << _63 | low >> _1 | low & _1, exponent + _I(1)
-    return Number(_FINITE, negative, high, low | _U(rest != _0), exponent)
+    return Number(_FINITE, negative, high, low, exponent)
 
 
 @helper
@@ -415,7 +417,7 @@ def result_of(
     words: Params,
 ) -> Outcome:
     """What an operation gives, before it is projected."""
-    if _NEGATIVE <= operation and operation <= _COPYSIGN:
+    if operation == _NEGATIVE or operation == _ABSOLUTE or operation == _COPYSIGN:
         negative = (not x.negative) if operation == _NEGATIVE else (operation == _COPYSIGN and y.negative)
         return Outcome(_NAN if is_nan(x) else x.kind, negative, x.high, x.low, x.exponent, _0)
     nan = is_nan(x) or (count > 1 and is_nan(y)) or (count > 2 and is_nan(z))

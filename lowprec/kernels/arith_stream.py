@@ -186,14 +186,16 @@ def sqrt_short(x: Lanes, y: Lanes, z: Lanes, downward: np.uint32) -> Lanes:
 
 @inlined
 def fma_short(x: Lanes, y: Lanes, z: Lanes, downward: np.uint32) -> Lanes:
-    """The product and sum x * y + z, as three numbers whose sum it is: each is far above the next, or they are zero."""
+    """The product and sum x * y + z: the processor's, and on which side of it the exact one lies.
+
+    What lies between is (near - total) + error + below. The first sum of these may be rounded; it then
+    hides what is left only where the total is odd already (docs/decisions/0010).
+    """
     a, b, c = as_singles(x), as_singles(y), as_singles(z)
-    product = a * b
+    total, product = fused(a, b, c), a * b
     below = fused(a, b, as_singles(as_words(product) ^ _SIGN))
-    first, error = two_sum(product, c)
-    second, third = two_sum(error, below)
-    total, rest = two_sum(first, second)
-    return to_odd(as_words(total), as_words(rest + third))
+    near, error = two_sum(product, c)
+    return to_odd(as_words(total), as_words(((near - total) + error) + below))
 
 
 @inlined

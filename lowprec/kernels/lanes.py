@@ -186,8 +186,14 @@ builtin(one_where, _WORDS, _MASK)(lambda builder, mask: builder.zext(mask, _WORD
 def fused(x: Singles, y: Singles, z: Singles) -> Singles:
     """The product and sum x * y + z, rounded once."""
     with np.errstate(all="ignore"):
-        # Without the compiler: the product is exact in binary64, and only what is small is asked for here.
-        return (x.astype(np.float64) * y + z.astype(np.float64)).astype(np.float32)
+        product, z = x.astype(np.float64) * y, z.astype(np.float64)  # exact
+        total = product + z
+        other = total - product
+        error = (product - (total - other)) + (z - other)
+        # To odd, so that rounding again gives what rounding once does.
+        even = (total.view(np.uint64) & np.uint64(1)) == 0
+        odd = np.nextafter(total, np.copysign(np.inf, error))
+        return np.where(even & (error != 0) & np.isfinite(error), odd, total).astype(np.float32)
 
 
 builtin(fused, _SINGLES, _SINGLES, _SINGLES, _SINGLES)(lambda builder, *parts: _intrinsic(builder, "fma", *parts))

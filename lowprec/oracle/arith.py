@@ -18,7 +18,7 @@ from lowprec.oracle.convert import check, decode, flushed_operand, is_subnormal,
 from lowprec.oracle.exact import Exact, Special, is_negative, scale
 from lowprec.oracle.flags import flags as conversion_flags, is_signaling
 from lowprec.oracle.rounding import is_farther
-from lowprec.spec.arith import operands_of
+from lowprec.spec.arith import SIGN_ONLY, operands_of
 from lowprec.spec.format import Format
 from lowprec.spec.projection import DEFAULT, Flag, Projection
 from lowprec.spec.rounding import Rounding
@@ -212,9 +212,6 @@ _OPERATIONS: dict[str, Callable[..., Result]] = {
     "logb": _logb,
 }
 
-#: Operations that change the sign bit of whatever they are given, and signal nothing.
-_SIGN_ONLY = ("negative", "absolute", "copysign")
-
 
 def _round_to_integral(x: Exact, rounding: Rounding, random: int | None) -> Result:
     if isinstance(x, Special):
@@ -255,7 +252,7 @@ def exact(
         return _round_to_integral(values[0], rounding, random)
     numbers = [value for value in values if value not in _NANS]
     nans = [value for value in values if value in _NANS]
-    if operation not in _SIGN_ONLY and nans and not (operation.endswith("_number") and numbers):
+    if operation not in SIGN_ONLY and nans and not (operation.endswith("_number") and numbers):
         invalid = operation == "fma" and values[0] not in _NANS and values[1] not in _NANS
         signals = _multiply(values[0], values[1], rounding).signals if invalid else Flag(0)
         return Result(nans[0], signals)
@@ -296,7 +293,7 @@ def operate(
     check(target, projection, random)
     flushing = projection.subnormals in ("flush_operands", "flush_both")
     flushed = [
-        flushing and operation not in _SIGN_ONLY and is_subnormal(code, fmt)
+        flushing and operation not in SIGN_ONLY and is_subnormal(code, fmt)
         for code, fmt in zip(codes, formats, strict=True)
     ]
     values = [
@@ -307,7 +304,7 @@ def operate(
     rounding = DEFAULT.rounding if projection.via else projection.rounding
     result = exact(operation, values, rounding, random=random)
     signals = result.signals | (Flag.INEXACT if any(flushed) else Flag(0))
-    if any(signaling) and operation not in _SIGN_ONLY:
+    if any(signaling) and operation not in SIGN_ONLY:
         signals |= Flag.INVALID
     value = result.value
     if value in _NANS:
@@ -344,9 +341,9 @@ def _nan(
     if not order:
         return project(Special.NAN, target, projection, random=random), missing
     code, source = codes[order[0]], formats[order[0]]
-    if operation in _SIGN_ONLY and source.has_signed_nan:
+    if operation in SIGN_ONLY and source.has_signed_nan:
         code = code & ~source.sign_code | (source.sign_code if is_negative(result.value) else 0)
-    elif operation in _SIGN_ONLY:
+    elif operation in SIGN_ONLY:
         return project(result.value, target, projection, random=random), missing
     for stop in projection.via:
         code, source = nan_of(code, source, stop, Projection(nan_payload=projection.nan_payload)), stop

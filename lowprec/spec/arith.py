@@ -11,7 +11,7 @@ import enum
 from collections.abc import Mapping
 from types import MappingProxyType
 
-__all__ = ["OPERANDS", "Class", "operands_of"]
+__all__ = ["OPERANDS", "SIGN_ONLY", "Class", "operands_of"]
 
 #: Operations by name: the operands that they take. Source: [IEEE754] 5.3, 5.4, 5.5.1, 9.6.
 OPERANDS: Mapping[str, int] = MappingProxyType(
@@ -35,6 +35,9 @@ OPERANDS: Mapping[str, int] = MappingProxyType(
         "logb": 1,
     }
 )
+
+#: Operations that change the sign bit of whatever they are given, and signal nothing. Source: [IEEE754] 5.5.1.
+SIGN_ONLY = frozenset(("negative", "absolute", "copysign"))
 
 
 def operands_of(operation: str) -> int:

@@ -34,7 +34,7 @@ from lowprec.spec.format import Format, Sign
 from lowprec.tools import arithpeers, peers
 from lowprec.tools.benchreport import Job
 from lowprec.tools.conformance import known_divergences
-from lowprec.tools.contests import WrongResult, operands
+from lowprec.tools.contests import WrongResult, judged, operands
 from lowprec.tools.timing import Contender
 from lowprec.tools.vectors import is_nan
 
@@ -225,29 +225,20 @@ class ArithContest:
         self, contenders: Sequence[Contender], refused: Callable[[Contender, Exception], None]
     ) -> tuple[list[Contender], list[int | None]]:
         """Run each contender once and compare what it gives, as `Contest.checked` does."""
-        kept: list[Contender] = []
-        differ: list[int | None] = []
         places = np.unique(np.linspace(0, self.job.size - 1, _SAMPLE).astype(np.int64))
         truth, witness = self._truth(places), self._witness()
         ours = np.empty(0, self.table.dtype)
-        for contender in contenders:
-            peers.switch(contender.threads)
-            try:
-                result = contender.call()
-                result = result if contender.read is None else contender.read(result)
-            except Exception as error:  # whatever another library raises
-                if contender.role != "peer":
-                    raise
-                refused(contender, error)
-                continue
+
+        def judge(contender: Contender, result: Array) -> int | None:
+            nonlocal ours
             if contender.role == "ours":
                 self._confirm(contender, result[places], truth, "the oracle", places)
                 if witness is not None:
                     self._confirm(contender, result, witness, "ml_dtypes or NumPy", range(result.size))
                 ours = result.copy()
-            kept.append(contender)
-            differ.append(int(self._differing(result, ours).sum()) if contender.role == "peer" else None)
-        return kept, differ
+            return int(self._differing(result, ours).sum()) if contender.role == "peer" else None
+
+        return judged(contenders, judge, refused)
 
     def _confirm(self, contender: Contender, got: Array, want: Array, by: str, places: Sequence[int] | Array) -> None:
         wrong = np.flatnonzero(self._differing(got, want))

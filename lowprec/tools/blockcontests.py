@@ -25,7 +25,7 @@ from lowprec.oracle.exact import from_float, to_float
 from lowprec.spec.block import BlockFormat
 from lowprec.tools import peers
 from lowprec.tools.benchreport import Job
-from lowprec.tools.contests import WrongResult, operands
+from lowprec.tools.contests import WrongResult, judged, operands
 from lowprec.tools.timing import Contender
 
 __all__ = ["BlockContest", "block_contest"]
@@ -106,25 +106,16 @@ class BlockContest:
         self, contenders: Sequence[Contender], refused: Callable[[Contender, Exception], None]
     ) -> tuple[list[Contender], list[int | None]]:
         """Run each contender once and compare what it gives, as `Contest.checked` does."""
-        kept: list[Contender] = []
-        differ: list[int | None] = []
         self._confirm()
         ours = np.empty(0)
-        for contender in contenders:
-            peers.switch(contender.threads)
-            try:
-                result = contender.call()
-                result = result if contender.read is None else contender.read(result)
-            except Exception as error:  # whatever another library raises
-                if contender.role != "peer":
-                    raise
-                refused(contender, error)
-                continue
+
+        def judge(contender: Contender, result: Array) -> int | None:
+            nonlocal ours
             if contender.role == "ours":
                 ours = result.copy()
-            kept.append(contender)
-            differ.append(int((result != ours).sum()) if contender.role == "peer" else None)
-        return kept, differ
+            return int((result != ours).sum()) if contender.role == "peer" else None
+
+        return judged(contenders, judge, refused)
 
     def _confirm(self) -> None:
         """Compare some blocks with the oracle's."""

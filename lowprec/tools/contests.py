@@ -34,7 +34,7 @@ from lowprec.tools.conformance import known_divergences
 from lowprec.tools.timing import Contender
 from lowprec.tools.vectors import is_nan
 
-__all__ = ["KINDS", "Contest", "WrongResult", "contest", "has_data", "operands"]
+__all__ = ["KINDS", "Contest", "WrongResult", "contest", "has_data", "judged", "operands"]
 
 Array = npt.NDArray[Any]
 
@@ -47,6 +47,32 @@ _SAMPLE = 64
 
 class WrongResult(AssertionError):
     """What lowprec gives is wrong, so that it does not matter how long it takes."""
+
+
+def judged(
+    contenders: Sequence[Contender],
+    judge: Callable[[Contender, Array], int | None],
+    refused: Callable[[Contender, Exception], None],
+) -> tuple[list[Contender], list[int | None]]:
+    """Run each contender once, and keep those that give something: with what `judge` says of it.
+
+    A peer that raises goes to `refused`, also where what it gives cannot be judged.
+    """
+    kept: list[Contender] = []
+    verdicts: list[int | None] = []
+    for contender in contenders:
+        peers.switch(contender.threads)
+        try:
+            result = contender.call()
+            verdict = judge(contender, result if contender.read is None else contender.read(result))
+        except Exception as error:  # whatever another library raises
+            if contender.role != "peer":
+                raise
+            refused(contender, error)
+            continue
+        kept.append(contender)
+        verdicts.append(verdict)
+    return kept, verdicts
 
 
 # -- data -------------------------------------------------------------------------------------------
@@ -223,33 +249,22 @@ class Contest:
         WrongResult
             lowprec's results are not those of ml_dtypes or NumPy, or of the oracle.
         """
-        kept: list[Contender] = []
-        differ: list[int | None] = []
         places = np.unique(np.linspace(0, self.job.size - 1, _SAMPLE).astype(np.int64))
         witness, truth = self._witness(), self._truth(places)
         ours = np.empty(0, self.made)
-        for contender in contenders:
-            peers.switch(contender.threads)
-            count = None
-            try:
-                result = contender.call()
-                if contender.read is not None:
-                    result = contender.read(result)
-                if contender.role == "peer" and self.rounding != "stochastic":
-                    count = int(self._differing(result, ours).sum())
-            except Exception as error:  # whatever another library raises
-                if contender.role != "peer":
-                    raise
-                refused(contender, error)
-                continue
+
+        def judge(contender: Contender, result: Array) -> int | None:
+            nonlocal ours
             if contender.role == "ours":
                 self._confirm(contender, result[places], truth, "the oracle", places)
                 if witness is not None:
                     self._confirm(contender, result, witness, "ml_dtypes or NumPy", range(result.size))
                 ours = result.copy()
-            kept.append(contender)
-            differ.append(count)
-        return kept, differ
+            if contender.role != "peer" or self.rounding == "stochastic":
+                return None
+            return int(self._differing(result, ours).sum())
+
+        return judged(contenders, judge, refused)
 
     def _confirm(self, contender: Contender, got: Array, want: Array, by: str, places: Sequence[int] | Array) -> None:
         wrong = np.flatnonzero(self._differing(got, want))

@@ -98,6 +98,48 @@ def test_results_near_ties_of_narrow_formats_agree(operation):
             agrees(expected, columns, target, Projection(rounding=mode))
 
 
+@pytest.mark.parametrize("name", ["e4m3fn", "binary16"])
+def test_what_is_left_of_a_product_and_a_sum_is_not_lost(name):
+    """A product just beside a value or a tie, plus what takes it there but for a last place, which decides.
+
+    Among them those where the processor's product is a value, its sum another, and only the
+    smallest of all parts tells where the exact result lies.
+    """
+    target = catalog.format(name)
+    columns = nearly_cancelled(target)
+    expected = Expected("fma", columns, [catalog.BINARY32] * 3)
+    operands = [operand(column, catalog.BINARY32) for column in columns]
+    for mode in ("nearest_even", "toward_positive", "toward_negative", "to_odd"):
+        how = Projection(rounding=mode)
+        got = codes_of("fma", operands, target, how, code_dtype(target))
+        assert_same_codes(got, expected.codes(target, how), target, expected.rows, how)
+
+
+def nearly_cancelled(target):
+    """Three columns of binary32 codes; x * y lies at most a few thousand last places beside what z takes it to."""
+    rng = np.random.default_rng(11)
+    rows = []
+    for d in range(1, 120):  # products of 2**47 + 2**23 - (2 d - 1) d, just below half a last place
+        rows += [((1 << 24) - (2 * d - 1), (1 << 23) + d, Fraction(1 << 47))]
+    rows = [(Fraction(x, 1 << 23), Fraction(y, 1 << 23), goal / (1 << 46)) for x, y, goal in rows]
+    for magnitude in rng.integers(1 << target.trailing_bits, target.max_magnitude, 60).tolist():
+        below, above = fraction(magnitude, target), fraction(magnitude + 1, target)
+        for goal in (below, (below + above) / 2):
+            x = np.float32(rng.uniform(1, 2))
+            y = np.float32(float(goal) / x)
+            rows += [
+                (Fraction(float(x)), Fraction(float(beside)), goal)
+                for beside in (y, np.nextafter(y, np.float32(0)), np.float32(y * 1.25))
+            ]
+    columns = []
+    for x, y, goal in rows:
+        z = np.float32(float(goal - x * y))
+        for steps, up in itertools.product((-3, -2, -1, 0, 1, 2, 3), (1, -1)):
+            addend = (z.view(np.int32) + steps).view(np.float32)
+            columns.append((np.float32(up * float(x)), np.float32(y), np.float32(up * addend)))
+    return [np.array(column, np.float32).view(np.uint32).astype(np.int64) for column in zip(*columns, strict=True)]
+
+
 def near_ties(operation, target):
     """Operands of binary32, as columns of codes."""
     rng = np.random.default_rng(7)
