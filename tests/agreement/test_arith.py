@@ -165,7 +165,10 @@ def tied(operation, base, off, rng):
     if operation == "fma":
         factor = rng.choice([0.5, 3.0, -1.25, 2.0**-30, 2.0**40], base.size)
         return (base / factor).astype(np.float32).astype(np.float64), factor, off
-    other = rng.choice([1.0, 3.0, 1.5, 1 + 2.0**-23, 2.0**-20 * 7, 2.0**60], base.size)
+    # With 24 bits, operands are rounded beside the tie: the last place of the result is then all that tells.
+    other = rng.choice(
+        [1.0, -3.0, 1 + 2.0**-23, -1 - 2.0**-23, 2.0**-20 * 0xABCDEF, -float(0xFEDCBB), 2.0**60], base.size
+    )
     exact = base * other if operation == "divide" else base / other if operation == "multiply" else base * base
     beside = (exact * (1 + np.sign(off) * 2.0**-23)).astype(np.float32).astype(np.float64)
     return (beside,) if operation == "sqrt" else (beside, other)

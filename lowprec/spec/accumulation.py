@@ -1,0 +1,367 @@
+"""The accumulation: how the products of a dot product are summed, as parameters.
+
+Products are exact or rounded; they are added in an order, into an accumulator; what is summed becomes
+the output. Every rounding is a projection. Hardware that adds several products at once is a `Window`.
+
+Floor 1. Imports the standard library only.
+
+Notation:
+
+    K           the length of the dot product
+    term        what is added: a product, or the exact sum of a block's products times its scales
+    rounded     (Format, Projection): where numbers are kept, and how they get there
+"""
+
+from __future__ import annotations
+
+import re
+from dataclasses import dataclass
+from typing import Literal, get_args
+
+from lowprec.spec.format import Carrier, Format
+from lowprec.spec.projection import Projection
+from lowprec.spec.rounding import NEAREST_EVEN
+
+__all__ = [
+    "EXACT",
+    "MACHINES",
+    "PAIRWISE",
+    "SEQUENTIAL",
+    "Accumulation",
+    "Order",
+    "Rounded",
+    "Window",
+    "chunked",
+    "order",
+]
+
+Rounded = tuple[Format, Projection]
+
+OrderName = Literal["sequential", "pairwise", "chunked", "exact"]
+InnerOrder = Literal["sequential", "pairwise"]
+Cut = Literal["toward_zero", "floor"]
+Groups = Literal["consecutive", "alternate_pairs"]
+Scales = Literal["none", "products", "groups"]
+AddendPlace = Literal["first", "last"]
+
+#: Hardware whose rule is no set of parameters: functions of these names are in the oracle and the kernels.
+MACHINES = ("cdna2", "cdna2_pairs", "cdna3", "cdna3_fp8")
+
+
+@dataclass(frozen=True, slots=True)
+class Order:
+    """In which order terms are added.
+
+    ============= =============================================================================
+    name          the sum
+    ============= =============================================================================
+    `sequential`  ((t0 + t1) + t2) + ...
+    `pairwise`    neighbours, then neighbours of their sums, and so on; an odd one goes up as it is
+    `chunked`     each `size` consecutive terms by `inner` order, and the sums one after the other
+    `exact`       all at once, infinitely precise
+    ============= =============================================================================
+
+    >>> str(order("chunked(4, pairwise)"))
+    'chunked(4, pairwise)'
+
+    Parameters
+    ----------
+    name : {"sequential", "pairwise", "chunked", "exact"}
+    size : int
+        Of "chunked": 1 or more.
+    inner : {"sequential", "pairwise"}
+        Of "chunked".
+    """
+
+    name: OrderName
+    size: int = 0
+    inner: InnerOrder = "sequential"
+
+    def __post_init__(self) -> None:
+        if self.name not in get_args(OrderName):
+            raise ValueError(f"unknown order {self.name!r}; use one of {', '.join(get_args(OrderName))}")
+        if self.inner not in get_args(InnerOrder):
+            raise ValueError(f"unknown inner order {self.inner!r}; use one of {', '.join(get_args(InnerOrder))}")
+        if type(self.size) is not int or (self.size < 1) == (self.name == "chunked"):
+            raise ValueError(f"size={self.size!r} of order {self.name!r} is out of range; chunked(n) needs n >= 1")
+
+    def __str__(self) -> str:
+        if self.name != "chunked":
+            return self.name
+        return f"chunked({self.size}{', pairwise' * (self.inner == 'pairwise')})"
+
+
+SEQUENTIAL, PAIRWISE, EXACT = Order("sequential"), Order("pairwise"), Order("exact")
+
+
+def chunked(size: int, inner: InnerOrder = "sequential") -> Order:
+    """The order in which each `size` terms are summed from zero, and then their sums.
+
+    >>> chunked(128)
+    Order(name='chunked', size=128, inner='sequential')
+    """
+    return Order("chunked", size, inner)
+
+
+def order(spelled: Order | str) -> Order:
+    """The order of that name, such as "pairwise" or "chunked(128)", or the order itself.
+
+    >>> order("pairwise") == PAIRWISE
+    True
+    """
+    if isinstance(spelled, Order):
+        return spelled
+    if not isinstance(spelled, str):
+        raise TypeError(f"order must be an Order or a name, not {spelled!r}")
+    found = re.fullmatch(r"chunked\((\d+)(?:, *(sequential|pairwise))?\)", spelled)
+    if found:
+        return chunked(int(found[1]), found[2] or "sequential")  # type: ignore[arg-type]
+    if spelled not in ("sequential", "pairwise", "exact"):
+        raise ValueError(
+            f"unknown order {spelled!r}; use sequential, pairwise, chunked(n), chunked(n, pairwise) or exact"
+        )
+    return Order(spelled)  # type: ignore[arg-type]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Window:
+    """A step of hardware that adds several products and the running sum at once.
+
+    The significands of products are exact and not normalized: a product's exponent is the sum of
+    those of its factors, and a subnormal factor has the exponent of the smallest normal number. Of
+    all terms that are not zero the largest exponent e counts. Each term is cut to a multiple of
+    2**(e - fraction_bits); the sum of what is left is exact, and then rounded once.
+
+    An infinite product or two that differ, zero times infinity and NaN give what they do in IEEE 754.
+    A sum of 2**(emax + 1) or more, with the emax of the result's format, is infinite in every mode.
+
+    Parameters
+    ----------
+    step : int
+        Products in a step, 1 or more. What is left of K fills part of one.
+    fraction_bits : int or None
+        Bits behind the point that alignment keeps, 1 to 60; None keeps all, and the step is one
+        exact sum.
+    result : (Format, Projection)
+        What the sum of a step is rounded to; it is a term of the next step.
+    lowest_exponent : int
+        e is at least this.
+    cut : {"toward_zero", "floor"}
+    groups : {"consecutive", "alternate_pairs"}
+        Which products make a step: the next ones; or, of each 2 * step, first those whose index has
+        bit 1 clear and then the others: 0, 1, 4, 5, 8 and so on.
+    scales : {"none", "products", "groups"}
+        Of operands in blocks. "products": the exponents of both scales join each product's.
+        "groups": each `group` products are summed exactly and multiplied by the significands of
+        their scales; the group's exponent is the sum of the scales', and counts unless all its
+        products are zero.
+    group : int
+    negative_zero : bool
+        Whether a negative sum that rounds to zero is -0. A sum that is zero is +0.
+
+    Source
+    ------
+    [MMASIM], [KHATTAK], [FASI].
+    """
+
+    step: int
+    fraction_bits: int | None
+    result: Rounded
+    lowest_exponent: int = -4096
+    cut: Cut = "toward_zero"
+    groups: Groups = "consecutive"
+    scales: Scales = "none"
+    group: int = 1
+    negative_zero: bool = False
+
+    def __post_init__(self) -> None:
+        for name in ("step", "group"):
+            value = getattr(self, name)
+            if type(value) is not int or value < 1:
+                raise ValueError(f"{name}={value!r} of a window is out of range; use 1 or more")
+        bits = self.fraction_bits
+        if bits is not None and (type(bits) is not int or not 1 <= bits <= 60):
+            raise ValueError(f"fraction_bits={bits!r} of a window is out of range; use 1 to 60, or None to keep all")
+        for name, choices in (("cut", Cut), ("groups", Groups), ("scales", Scales)):
+            value = getattr(self, name)
+            if value not in get_args(choices):
+                raise ValueError(f"{name}={value!r} of a window is unknown; use one of {', '.join(get_args(choices))}")
+        if self.step % self.group or (self.group > 1) != (self.scales == "groups"):
+            raise ValueError(
+                f"group={self.group} of a window must divide step={self.step}, and be above 1 for "
+                f"scales='groups' only, not for {self.scales!r}"
+            )
+        if self.groups == "alternate_pairs" and self.step % 2:
+            raise ValueError(f"step={self.step} of a window of alternate pairs must be even")
+        _check_rounded("result", self.result)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Accumulation:
+    """How a dot product is made of its products.
+
+    Terms are added to a running sum that begins as the addend, or as +0. Each sum is projected into the
+    accumulator; the last one into the output.
+
+    >>> from lowprec.spec.catalog import BINARY32
+    >>> single = (BINARY32, Projection())
+    >>> Accumulation(product=single, accumulator=single, output=single).order
+    Order(name='sequential', size=0, inner='sequential')
+
+    Parameters
+    ----------
+    name : str
+        Not compared, like source.
+    operands : (Format, Format), optional
+        What the factors must be values of: other values are refused. A window needs them, for it
+        aligns by the operands' exponents.
+    operand_rounding : Projection, optional
+        How factors are projected into `operands` instead of being refused.
+    product : (Format, Projection), optional
+        What each product is rounded to; by default it is exact, which makes every step a fused
+        multiplication and addition.
+    order : Order or str, default "sequential"
+    accumulator : (Format, Projection) or Window, optional
+        None for the order "exact" and for machines only. May be (BINARY64, Projection()). A window
+        is in sequence, or within chunks.
+    total : (Format, Projection), optional
+        Of chunked orders: where the sums of chunks are added; by default the accumulator.
+    addend : {"first", "last"}
+        Whether the running sum (of chunked orders the total) begins as the addend, or the addend is
+        added to what the products make, by the projection of the accumulator; of a window, and of
+        chunks, that of the output. "first" in pairwise order: it is the first term. The addend is
+        projected to nearest into the format that it is added in; of a window, into the output's.
+    scale : (Format, int), optional
+        Of operands in blocks: the format of their scales, and how many elements share one. A
+        window with `scales` needs it.
+    output : (Format, Projection)
+    machine : str
+        A key of `MACHINES`, instead of product, order and accumulator; the output and the addend are binary32.
+    source : str
+        A key of docs/references.md.
+
+    Raises
+    ------
+    ValueError
+        Parameters that contradict each other; the message names the field.
+
+    Source
+    ------
+    [KHATTAK], [MMASIM] for what hardware does.
+    """
+
+    output: Rounded
+    name: str = ""
+    operands: tuple[Format, Format] | None = None
+    operand_rounding: Projection | None = None
+    product: Rounded | None = None
+    order: Order = SEQUENTIAL
+    accumulator: Rounded | Window | None = None
+    total: Rounded | None = None
+    addend: AddendPlace = "first"
+    scale: tuple[Format, int] | None = None
+    machine: str = ""
+    source: str = ""
+
+    def __post_init__(self) -> None:
+        object.__setattr__(self, "order", order(self.order))
+        _check_rounded("output", self.output)
+        for name in ("product", "total"):
+            if getattr(self, name) is not None:
+                _check_rounded(name, getattr(self, name), accumulates=name == "total")
+        if isinstance(self.accumulator, tuple):
+            _check_rounded("accumulator", self.accumulator, accumulates=True)
+        elif self.accumulator is not None and not isinstance(self.accumulator, Window):
+            raise TypeError(f"accumulator must be (Format, Projection) or a Window, not {self.accumulator!r}")
+        if self.addend not in get_args(AddendPlace):
+            raise ValueError(f"unknown addend {self.addend!r}; use one of {', '.join(get_args(AddendPlace))}")
+        if self.machine:
+            self._check_machine()
+        elif self.order == EXACT:
+            self._check_exact()
+        else:
+            self._check_sum()
+        self._check_operands()
+
+    def _check_machine(self) -> None:
+        if self.machine not in MACHINES:
+            raise ValueError(f"unknown machine {self.machine!r}; use one of {', '.join(MACHINES)}")
+        if self.product or self.accumulator or self.total or self.scale or self.order != SEQUENTIAL:
+            raise ValueError(
+                f"machine {self.machine!r} takes no product, order, accumulator, total or scale: it is all of that"
+            )
+        if self.operands is None:
+            raise ValueError(f"machine {self.machine!r} needs operands: it aligns by their exponents")
+        if self.addend != "first":
+            raise ValueError(f"machine {self.machine!r} has its addend in the sum: use addend='first'")
+        if (self.output[0].exponent_bits, self.output[0].trailing_bits, self.output[0].width) != (8, 23, 32):
+            raise ValueError(f"machine {self.machine!r} has binary32 results, not {self.output[0].name!r}")
+
+    def _check_exact(self) -> None:
+        if self.accumulator is not None or self.total is not None:
+            raise ValueError("order 'exact' has no accumulator and no total: its sum is rounded once, to the output")
+        if self.addend != "first":
+            raise ValueError("order 'exact' has its addend in the sum: use addend='first'")
+
+    def _check_sum(self) -> None:
+        if self.accumulator is None:
+            raise ValueError(f"order {str(self.order)!r} needs an accumulator")
+        if self.total is not None and self.order.name != "chunked":
+            raise ValueError(f"order {str(self.order)!r} has no total; chunked(n) has")
+        if isinstance(self.accumulator, Window):
+            if self.order == PAIRWISE or self.order.inner == "pairwise":
+                raise ValueError(f"a window is in sequence, not in order {str(self.order)!r}")
+            if self.operands is None:
+                raise ValueError("a window needs operands: it aligns by their exponents")
+            if self.product is not None:
+                raise ValueError("a window adds exact products; leave out product")
+            if self.order.name == "chunked" and self.total is None:
+                raise ValueError("chunks of a window need a total: where their sums are added")
+
+    def _check_operands(self) -> None:
+        if self.operands is not None and (
+            not isinstance(self.operands, tuple)
+            or len(self.operands) != 2
+            or not all(isinstance(fmt, Format) and not isinstance(fmt, Carrier) for fmt in self.operands)
+        ):
+            raise TypeError(f"operands of an accumulation must be two Formats, not {self.operands!r}")
+        if self.operand_rounding is not None and self.operands is None:
+            raise ValueError("operand_rounding needs operands: the formats that factors are rounded to")
+        scaled = isinstance(self.accumulator, Window) and self.accumulator.scales != "none"
+        if scaled != (self.scale is not None):
+            raise ValueError("a window with scales needs scale=(Format, size), and nothing else takes it")
+        if isinstance(self.accumulator, Window) and self.scale is not None:
+            group = self.accumulator.group if self.accumulator.scales == "groups" else self.accumulator.step
+            if self.scale[1] % group:
+                raise ValueError(f"scale for {self.scale[1]} elements does not fill groups of {group}")
+
+    @property
+    def rounds_randomly(self) -> bool:
+        """Whether any of its projections is stochastic."""
+        places = [self.output, self.total]
+        places.append(self.accumulator.result if isinstance(self.accumulator, Window) else self.accumulator)
+        return any(place is not None and place[1].rounding.bits > 0 for place in places)
+
+    def __str__(self) -> str:
+        return self.name or "accumulation"
+
+
+def _check_rounded(name: str, given: object, *, accumulates: bool = False) -> None:
+    """Refuse what is not (Format, Projection); float64 only adds up, to nearest."""
+    if (
+        not isinstance(given, tuple)
+        or len(given) != 2
+        or not isinstance(given[0], Format)
+        or not isinstance(given[1], Projection)
+    ):
+        raise TypeError(f"{name} of an accumulation must be (Format, Projection), not {given!r}")
+    fmt, how = given
+    if isinstance(fmt, Carrier):
+        if not accumulates or not fmt.exponent_bits:
+            raise ValueError(f"{name} of an accumulation cannot be {fmt.name!r}: it is a type that values come in")
+        if how.rounding != NEAREST_EVEN or how != Projection():
+            raise ValueError(f"{name} in {fmt.name!r} is rounded as the processor does: use Projection()")
+    if name == "product" and how.rounding.bits:
+        raise ValueError(
+            "product of an accumulation cannot be rounded stochastically; the accumulator and the output can"
+        )

@@ -1,0 +1,258 @@
+"""The catalog of accumulations: what named hardware and plain loops do.
+
+Hardware is named <architecture>_<instruction>_<operand>[_<operand>]_<output>[_<scale>_<scales>], where
+the number of scales is that of one instruction's K, as in PTX's scale_vec.
+
+Floor 1. Imports the standard library only. Source: [MMASIM], [KHATTAK], [FASI], [DEEPSEEK].
+"""
+
+from __future__ import annotations
+
+import difflib
+import itertools
+import re
+from collections.abc import Iterator, Mapping
+from types import MappingProxyType
+
+from lowprec.spec.accumulation import EXACT, PAIRWISE, Accumulation, Rounded, Window, chunked
+from lowprec.spec.catalog import (
+    BFLOAT16,
+    BINARY16,
+    BINARY32,
+    BINARY64,
+    E2M1FN,
+    E2M3FN,
+    E3M2FN,
+    E4M3FN,
+    E4M3FNUZ,
+    E5M2,
+    E5M2FNUZ,
+    E8M0FNU,
+    TF32,
+    UE4M3,
+)
+from lowprec.spec.families import ieee
+from lowprec.spec.format import Format
+from lowprec.spec.projection import Projection
+from lowprec.spec.rounding import TOWARD_ZERO
+
+__all__ = ["ACCUMULATIONS", "E8M13", "accumulation", "deepseek_promote"]
+
+#: What FP8 tensor cores of Ada and Hopper keep sums in: binary32 without its last ten bits.
+E8M13 = ieee("e8m13", 8, 13, source="MMASIM")
+
+_NEAREST = Projection()
+_SINGLE, _HALF, _BFLOAT = (BINARY32, _NEAREST), (BINARY16, _NEAREST), (BFLOAT16, _NEAREST)
+
+
+def _canonical(fmt: Format, how: Projection = _NEAREST) -> Rounded:
+    """NaN is one code, all ones but for the sign."""
+    code = fmt.sign_code - 1
+    return fmt, Projection(rounding=how.rounding, nan_code=code, nan_sign="drop")
+
+
+#: Results of tensor cores: binary32 and E8M13 are cut, binary16 is rounded to nearest.
+_CUT = Projection(rounding=TOWARD_ZERO)
+_BINARY32, _BINARY16, _E8M13 = _canonical(BINARY32, _CUT), _canonical(BINARY16), _canonical(E8M13, _CUT)
+
+#: The lowest exponents of alignment, of binary32 and of binary16 results.
+_LOWEST = {23: (-131, -19), 24: (-132, -20), 25: (-133, -21)}
+
+FP8 = (E4M3FN, E5M2)
+F8F6F4 = (E5M2, E4M3FN, E3M2FN, E2M3FN, E2M1FN)
+
+#: tf32 operands are binary32 numbers whose last bits are not read.
+_READ_TF32 = Projection(rounding=TOWARD_ZERO)
+
+
+def _pairs(formats: tuple[Format, ...]) -> list[tuple[Format, Format]]:
+    return [(x, y) for x in formats for y in formats]
+
+
+def _name(machine: str, operands: tuple[Format, Format], output: Format) -> str:
+    x, y = operands
+    return "_".join([machine, x.name, *([y.name] if x != y else []), output.name])
+
+
+def _tensor_core(
+    machine: str, operands: tuple[Format, Format], output: Format, step: int, bits: int, generation: int = 0
+) -> Accumulation:
+    """One whose steps are windows; `generation` is the fraction bits of its 16-bit products."""
+    wide = output == BINARY32
+    result = _BINARY16 if not wide else _E8M13 if bits == 13 else _BINARY32
+    lowest = _LOWEST[generation or bits][0 if wide else 1]
+    return Accumulation(
+        name=_name(machine, operands, output),
+        operands=operands,
+        operand_rounding=_READ_TF32 if operands[0] == TF32 else None,
+        accumulator=Window(step=step, fraction_bits=bits, result=result, lowest_exponent=lowest),
+        output=_canonical(output) if wide else _BINARY16,
+        source="KHATTAK",
+    )
+
+
+def _sixteen_bits(machine: str, step: int, bits: int, *, bfloat: bool = True) -> Iterator[Accumulation]:
+    """Products of binary16, bfloat16 and tf32: all that the architectures before FP8 have."""
+    for output in (BINARY32, BINARY16):
+        yield _tensor_core(machine, (BINARY16, BINARY16), output, step, bits)
+    if bfloat:
+        yield _tensor_core(machine, (BFLOAT16, BFLOAT16), BINARY32, step, bits)
+        yield _tensor_core(machine, (TF32, TF32), BINARY32, step // 2, bits)
+
+
+def _all_pairs(
+    machine: str, formats: tuple[Format, ...], step: int, bits: int, generation: int
+) -> Iterator[Accumulation]:
+    for operands in _pairs(formats):
+        for output in (BINARY32, BINARY16):
+            yield _tensor_core(machine, operands, output, step, bits, generation)
+
+
+def _emulated(machine: str, output: Format) -> Iterator[Accumulation]:
+    """mma.sync of FP8 where the tensor core has none of it: sums of 32 products, to which the addend comes."""
+    for operands in _pairs(FP8):
+        half = output == BINARY16
+        yield Accumulation(
+            name=_name(machine, operands, output),
+            operands=operands,
+            order=chunked(32),
+            accumulator=Window(
+                step=16,
+                fraction_bits=25,
+                result=_BINARY16 if half else _BINARY32,
+                lowest_exponent=-21 if half else -133,
+                groups="alternate_pairs" if half else "consecutive",
+            ),
+            total=_canonical(output),
+            output=_canonical(output),
+            source="KHATTAK",
+        )
+
+
+def _scaled(machine: str) -> Iterator[Accumulation]:
+    """Operands in blocks, of Blackwell."""
+    for operands in _pairs(F8F6F4):
+        yield Accumulation(
+            name=_name(machine, operands, BINARY32) + "_e8m0fnu_1",
+            operands=operands,
+            accumulator=Window(step=32, fraction_bits=25, result=_BINARY32, lowest_exponent=-133, scales="products"),
+            scale=(E8M0FNU, 32),
+            output=_BINARY32,
+            source="MMASIM",
+        )
+    for scale, count in ((E8M0FNU, 2), (E8M0FNU, 4), (UE4M3, 4)):
+        yield Accumulation(
+            name=_name(machine, (E2M1FN, E2M1FN), BINARY32) + f"_{scale.name}_{count}",
+            operands=(E2M1FN, E2M1FN),
+            accumulator=Window(
+                step=64, fraction_bits=35, result=_BINARY32, lowest_exponent=-139, scales="groups", group=16
+            ),
+            scale=(scale, 64 // count),
+            output=_BINARY32,
+            source="MMASIM",
+        )
+
+
+def _matrix_core(
+    name: str, operands: tuple[Format, Format], machine: str = "", window: Window | None = None
+) -> Accumulation:
+    return Accumulation(
+        name=_name(name, operands, BINARY32),
+        operands=operands,
+        operand_rounding=_READ_TF32 if operands[0] == TF32 else None,
+        accumulator=window,
+        machine=machine,
+        output=_canonical(BINARY32),
+        source="MMASIM",
+    )
+
+
+def _nvidia() -> Iterator[Accumulation]:
+    yield from _sixteen_bits("volta_mma", 4, 23, bfloat=False)
+    yield from _sixteen_bits("turing_mma", 8, 24, bfloat=False)
+    yield from _sixteen_bits("ampere_mma", 8, 24)
+    yield from _sixteen_bits("ada_mma", 8, 24)
+    yield from _all_pairs("ada_mma", FP8, 16, 13, 24)
+    for machine in ("hopper_mma", "hopper_wgmma", "blackwell_mma", "blackwell_tcgen05", "rtx_blackwell_mma"):
+        yield from _sixteen_bits(machine, 16, 25)
+    yield from _all_pairs("hopper_wgmma", FP8, 32, 13, 25)
+    yield from _emulated("hopper_mma", BINARY16)
+    yield from _emulated("blackwell_mma", BINARY16)
+    yield from _emulated("blackwell_mma", BINARY32)
+    for machine in ("blackwell_tcgen05", "rtx_blackwell_mma"):
+        yield from _all_pairs(machine, F8F6F4, 32, 25, 25)
+        yield from _scaled(machine)
+
+
+def _amd() -> Iterator[Accumulation]:
+    for fmt, step in ((BINARY16, 4), (BFLOAT16, 2)):
+        exact = Window(step=step, fraction_bits=None, result=_canonical(BINARY32), negative_zero=True)
+        yield _matrix_core("cdna1_mfma", (fmt, fmt), window=exact)
+    yield _matrix_core("cdna2_mfma", (BINARY16, BINARY16), "cdna2")
+    yield _matrix_core("cdna2_mfma", (BFLOAT16, BFLOAT16), "cdna2_pairs")
+    yield _matrix_core("cdna2_mfma1k", (BFLOAT16, BFLOAT16), "cdna2")
+    for fmt in (BINARY16, BFLOAT16, TF32):
+        yield _matrix_core("cdna3_mfma", (fmt, fmt), "cdna3")
+    for operands in _pairs((E4M3FNUZ, E5M2FNUZ)):
+        yield _matrix_core("cdna3_mfma", operands, "cdna3_fp8")
+
+
+def _plain() -> Iterator[Accumulation]:
+    yield Accumulation(name="fp32_sequential", product=_SINGLE, accumulator=_SINGLE, output=_SINGLE)
+    yield Accumulation(name="fp32_fma", accumulator=_SINGLE, output=_SINGLE)
+    yield Accumulation(name="fp32_pairwise", product=_SINGLE, order=PAIRWISE, accumulator=_SINGLE, output=_SINGLE)
+    yield Accumulation(name="fp16_sequential", accumulator=_HALF, output=_HALF)
+    yield Accumulation(name="bf16_sequential", accumulator=_BFLOAT, output=_BFLOAT)
+    yield Accumulation(name="fp64_sequential", accumulator=(BINARY64, _NEAREST), output=_SINGLE)
+    yield Accumulation(name="exact", order=EXACT, output=_SINGLE)
+
+
+#: Every named accumulation, by name.
+ACCUMULATIONS: Mapping[str, Accumulation] = MappingProxyType(
+    {item.name: item for item in itertools.chain(_plain(), _nvidia(), _amd())}
+)
+
+
+def deepseek_promote(size: int = 128) -> Accumulation:
+    """FP8 sums of Hopper, `size` products at a time, added up in binary32.
+
+    >>> deepseek_promote(128).order
+    Order(name='chunked', size=128, inner='sequential')
+
+    Source: [DEEPSEEK] 3.3.2.
+    """
+    inner = ACCUMULATIONS["hopper_wgmma_e4m3fn_binary32"]
+    return Accumulation(
+        name=f"deepseek_promote({size})",
+        operands=inner.operands,
+        order=chunked(size),
+        accumulator=inner.accumulator,
+        total=_canonical(BINARY32),
+        output=_canonical(BINARY32),
+        source="DEEPSEEK",
+    )
+
+
+def accumulation(name: Accumulation | str) -> Accumulation:
+    """The accumulation of that name, or the accumulation itself.
+
+    >>> accumulation("hopper_wgmma_e4m3fn_binary32").accumulator.fraction_bits
+    13
+
+    Raises
+    ------
+    ValueError
+        A name that there is none of; the message names those that are close.
+    """
+    if isinstance(name, Accumulation):
+        return name
+    if not isinstance(name, str):
+        raise TypeError(f"accumulation must be an Accumulation or a name, not {name!r}")
+    found = re.fullmatch(r"deepseek_promote\((\d+)\)", name.strip())
+    if found:
+        return deepseek_promote(int(found[1]))
+    if name.strip() in ACCUMULATIONS:
+        return ACCUMULATIONS[name.strip()]
+    near = difflib.get_close_matches(name, ACCUMULATIONS, n=3)
+    hint = f"did you mean {' or '.join(map(repr, near))}?" if near else "`lowprec.accumulations` lists all"
+    raise ValueError(f"unknown accumulation {name!r}; {hint}")
