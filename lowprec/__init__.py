@@ -10,6 +10,7 @@ import importlib
 __version__ = "0.1.0"
 
 _HOMES = {
+    "Accumulation": "lowprec.spec.accumulation",
     "BlockArray": "lowprec.arrays.block",
     "BlockFormat": "lowprec.spec.block",
     "ErrorReport": "lowprec.arrays.statistics",
@@ -34,6 +35,11 @@ _HOMES = {
     "quantize": "lowprec.arrays.convert",
     "random_bits": "lowprec.arrays.random",
     "stochastic": "lowprec.spec.rounding",
+    "Order": "lowprec.spec.accumulation",
+    "Window": "lowprec.spec.accumulation",
+    "accumulations": "lowprec.spec.accumulations",
+    "dot": "lowprec.arrays.dot",
+    "matmul": "lowprec.arrays.dot",
     "dtype": "lowprec.arrays.checks",
     "error_report": "lowprec.arrays.statistics",
     "scale_for": "lowprec.arrays.statistics",
@@ -79,7 +85,12 @@ _HOMES = {
 }
 
 #: Names of the mappings behind the public ones.
-_MAPPINGS = {"block_formats": "BLOCK_FORMATS", "formats": "FORMATS", "profiles": "PROFILES"}
+_MAPPINGS = {
+    "accumulations": "ACCUMULATIONS",
+    "block_formats": "BLOCK_FORMATS",
+    "formats": "FORMATS",
+    "profiles": "PROFILES",
+}
 
 __all__ = ["__version__", *_HOMES]
 

@@ -35,7 +35,7 @@ from lowprec.spec.profiles import Profile
 from lowprec.spec.projection import DEFAULT, Flag, Projection, Saturation
 from lowprec.spec.rounding import Rounding
 
-__all__ = ["Like", "Options", "codes_of", "operate"]
+__all__ = ["Like", "Options", "codes_of", "operate", "result_type"]
 
 Like = Format | str | npt.DTypeLike
 
@@ -106,7 +106,7 @@ def operate(
     if operation == "scaleb" and operands[1].fmt.exponent_bits and operands[1].array.size:
         raise TypeError(f"scaleb takes integers as powers of two, not {operands[1].array.dtype}; use .astype('int32')")
     wanted = getattr(out, "dtype", None) if dtype is None else np.dtype(dtype)
-    given, carrier = _result_type(target, wanted)
+    given, carrier = result_type(target, wanted)
     made = codes_of(operation, operands, target, how, given, carrier, random, rng, flags, out)
     if asked is not None:
         _remember(asked, operation, operands, target, how, given, carrier)
@@ -169,7 +169,7 @@ def _operate_on(operation: str, *values: Any, **keywords: Any) -> Any:
 
 
 @functools.lru_cache(maxsize=1024)
-def _result_type(fmt: Format, wanted: np.dtype[Any] | None) -> tuple[np.dtype[Any], Format | None]:
+def result_type(fmt: Format, wanted: np.dtype[Any] | None) -> tuple[np.dtype[Any], Format | None]:
     """The type of results, and its format; none where results are codes."""
     if wanted is not None and wanted.isnative and (wanted == code_dtype(fmt) or catalog.carrier(wanted) == fmt):
         return wanted, None

@@ -15,7 +15,7 @@ import threading
 from collections.abc import Callable
 from concurrent.futures import Future, ThreadPoolExecutor, wait
 
-__all__ = ["ALIGNED", "SHARED_FROM", "get_threads", "set_threads", "share"]
+__all__ = ["ALIGNED", "SHARED_FROM", "get_threads", "set_threads", "share", "share_rows"]
 
 #: Elements from which a second thread saves more than it costs to wake it (docs/decisions/0008).
 SHARED_FROM = 1 << 19
@@ -78,6 +78,10 @@ def share(part: Callable[[int, int], int], size: int, aligned: int = ALIGNED) ->
     """
     if size < SHARED_FROM or get_threads() == 1:
         return part(0, size)
+    return _share(part, size, aligned)
+
+
+def _share(part: Callable[[int, int], int], size: int, aligned: int) -> int:
     each = -(-size // get_threads() // aligned) * aligned
     parts = [_Part(part, start, min(start + each, size)) for start in range(0, size, each)]
     with contextlib.suppress(RuntimeError):  # the interpreter is about to end, or there are no more threads
@@ -88,6 +92,13 @@ def share(part: Callable[[int, int], int], size: int, aligned: int = ALIGNED) ->
         one()
     wait([one.done for one in parts])
     return max(one.done.result() for one in parts)
+
+
+def share_rows(part: Callable[[int, int], int], rows: int, cost: int, aligned: int = 1) -> int:
+    """As `share`, of rows that cost as much as `cost` elements each."""
+    if rows * cost < SHARED_FROM or get_threads() == 1 or rows < 2 * aligned:
+        return part(0, rows)
+    return _share(part, rows, aligned)
 
 
 class _Part:

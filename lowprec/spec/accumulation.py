@@ -140,7 +140,7 @@ class Window:
     step : int
         Products in a step, 1 or more. What is left of K fills part of one.
     fraction_bits : int or None
-        Bits behind the point that alignment keeps, 1 to 60; None keeps all, and the step is one
+        Bits behind the point that alignment keeps, 1 to 48; None keeps all, and the step is one
         exact sum.
     result : (Format, Projection)
         What the sum of a step is rounded to; it is a term of the next step.
@@ -180,8 +180,8 @@ class Window:
             if type(value) is not int or value < 1:
                 raise ValueError(f"{name}={value!r} of a window is out of range; use 1 or more")
         bits = self.fraction_bits
-        if bits is not None and (type(bits) is not int or not 1 <= bits <= 60):
-            raise ValueError(f"fraction_bits={bits!r} of a window is out of range; use 1 to 60, or None to keep all")
+        if bits is not None and (type(bits) is not int or not 1 <= bits <= 48):
+            raise ValueError(f"fraction_bits={bits!r} of a window is out of range; use 1 to 48, or None to keep all")
         for name, choices in (("cut", Cut), ("groups", Groups), ("scales", Scales)):
             value = getattr(self, name)
             if value not in get_args(choices):
@@ -315,6 +315,11 @@ class Accumulation:
                 raise ValueError("a window needs operands: it aligns by their exponents")
             if self.product is not None:
                 raise ValueError("a window adds exact products; leave out product")
+            both = 2 * self.accumulator.step
+            if self.accumulator.groups == "alternate_pairs" and self.order.size % both:
+                raise ValueError(
+                    f"chunks of {self.order.size} do not hold whole alternate pairs of steps, {both} products"
+                )
             if self.order.name == "chunked" and self.total is None:
                 raise ValueError("chunks of a window need a total: where their sums are added")
 
@@ -325,6 +330,9 @@ class Accumulation:
             or not all(isinstance(fmt, Format) and not isinstance(fmt, Carrier) for fmt in self.operands)
         ):
             raise TypeError(f"operands of an accumulation must be two Formats, not {self.operands!r}")
+        aligns = self.machine or isinstance(self.accumulator, Window)
+        if aligns and self.operands is not None and not all(fmt.exponent_bits for fmt in self.operands):
+            raise ValueError(f"operands {' and '.join(map(str, self.operands))} lack exponents to align by")
         if self.operand_rounding is not None and self.operands is None:
             raise ValueError("operand_rounding needs operands: the formats that factors are rounded to")
         scaled = isinstance(self.accumulator, Window) and self.accumulator.scales != "none"
@@ -361,6 +369,18 @@ def _check_rounded(name: str, given: object, *, accumulates: bool = False) -> No
             raise ValueError(f"{name} of an accumulation cannot be {fmt.name!r}: it is a type that values come in")
         if how.rounding != NEAREST_EVEN or how != Projection():
             raise ValueError(f"{name} in {fmt.name!r} is rounded as the processor does: use Projection()")
+    elif fmt.nan_code is None and how.nan == "error":
+        raise ValueError(f"{name} in {fmt.name!r}, which has no NaN, needs Projection(nan=...)")
+    elif how.negative == "error":
+        raise ValueError(
+            f"{name} of an accumulation cannot refuse negative numbers: use another Projection(negative=...)"
+        )
+    if how.subnormals in ("flush_operands", "flush_both"):
+        raise ValueError(f"{name} of an accumulation reads no operands: use subnormals='flush_results'")
+    if how.nan_payload != "drop":
+        raise ValueError(f"{name} of an accumulation carries no payloads of NaNs: leave out nan_payload")
+    if how.via:
+        raise ValueError(f"{name} of an accumulation is rounded once: leave out via")
     if name == "product" and how.rounding.bits:
         raise ValueError(
             "product of an accumulation cannot be rounded stochastically; the accumulator and the output can"

@@ -1,0 +1,162 @@
+"""Dot products in integers: any operands, any order, any accumulator, one output after the other.
+
+What is summed, and how, is in `dot_sums`, `windows` and `machines`. These kernels serve everything;
+`dot_stream` serves what is usual, fast, and is checked against them.
+
+Floor 2b. Imports numba through `jit`; never the oracle, which checks it.
+"""
+
+from __future__ import annotations
+
+import functools
+from collections.abc import Callable
+from typing import Any, NamedTuple
+
+import numpy as np
+import numpy.typing as npt
+
+from lowprec.kernels.dot_sums import How, Operand, Stages, Work, drawn, in_order, precisely, scaled
+from lowprec.kernels.jit import bit_length, helper, inlined, jit
+from lowprec.kernels.machines import cdna2, cdna3
+from lowprec.kernels.numbers import Number
+from lowprec.kernels.params import Params
+from lowprec.kernels.stages import DOWNWARD, number_of, placed, summed
+from lowprec.kernels.windows import panel
+
+__all__ = ["KINDS", "Rows", "kernel"]
+
+Words = npt.NDArray[Any]  #: of uint64
+
+_U = np.uint64
+_I = np.int64
+_0 = _U(0)
+_FINITE = 0
+_ZERO = Number(_FINITE, False, _0, _0, _I(0))
+_CDNA2, _CDNA3_FP8 = 1, 3
+
+
+class Rows(NamedTuple):
+    """One side of the products: rows of codes, and how they are read."""
+
+    codes: Words  #: shape (rows, K)
+    source: Params
+    scales: Words  #: codes, shape (rows, blocks), or (rows, 0)
+    scale_source: Params
+
+
+@helper
+def make_work(length: int, leaves: int, how: Params, key: np.uint64) -> Work:
+    """Room for one output. -1 stands for no product where pairs alternate and the last are missing."""
+    places = np.arange(length)
+    if how[How.ALTERNATE] != 0:
+        both, at = 2 * how[How.WINDOW], 0
+        places = np.full((length + both - 1) // both * both, -1)
+        for start in range(0, length, both):
+            for odd in range(2):
+                for k in range(both):
+                    if k >> 1 & 1 == odd:
+                        places[at] = start + k if start + k < length else -1
+                        at += 1
+    leaf_words, counter = np.zeros((leaves, 4), np.uint64), np.zeros(1, np.uint64)
+    return Work(np.zeros(how[How.WORDS], np.uint64), leaf_words, places, counter, key)
+
+
+@inlined
+def stretched(x: Number, how: Params) -> Number:
+    """A sum times the scales of the tensors."""
+    up = _I(64) - bit_length(_U(how[How.TENSOR]))
+    return scaled(x, Number(_FINITE, False, _U(how[How.TENSOR]) << _U(up), _0, how[How.TENSOR_EXPONENT] - up))
+
+
+# -- one output, by each kind of accumulation --------------------------------------------------------
+
+
+@helper
+def by_sums(
+    given: bool, addend: np.uint64, x: Operand, i: int, y: Operand, j: int, terms: int, how: Params, stages: Words,
+    element: np.uint64, work: Work,
+) -> np.uint64:  # fmt: skip
+    """In an accumulator, or in windows."""
+    number, last = number_of(addend, stages[Stages.BEGIN]) if given else _ZERO, given and how[How.ADDEND_LAST] != 0
+    made = in_order(given and not last, number, x, i, y, j, terms, how, stages, element, work)
+    if last:
+        end = (
+            stages[Stages.TOTAL]
+            if how[How.CHUNK] != 0
+            else stages[Stages.OUTPUT]
+            if how[How.WINDOW] != 0
+            else stages[Stages.SUM]
+        )
+        code = summed(made, number, drawn(end, element, work), end)
+        if how[How.WINDOW] != 0 and how[How.CHUNK] == 0:
+            return code
+        made = number_of(code, end)
+    if how[How.TENSOR] != 1:
+        made = stretched(made, how)
+    return placed(made, drawn(stages[Stages.OUTPUT], element, work), stages[Stages.OUTPUT])
+
+
+@helper
+def by_exact_sum(
+    given: bool, addend: np.uint64, x: Operand, i: int, y: Operand, j: int, terms: int, how: Params, stages: Words,
+    element: np.uint64, work: Work,
+) -> np.uint64:  # fmt: skip
+    """All at once."""
+    number = number_of(addend, stages[Stages.BEGIN]) if given else _ZERO
+    made = precisely(given, number, x, i, y, j, how, stages[Stages.OUTPUT, DOWNWARD] != _0, work)
+    return placed(made, drawn(stages[Stages.OUTPUT], element, work), stages[Stages.OUTPUT])
+
+
+@helper
+def by_machine(
+    given: bool, addend: np.uint64, x: Operand, i: int, y: Operand, j: int, terms: int, how: Params, stages: Words,
+    element: np.uint64, work: Work,
+) -> np.uint64:  # fmt: skip
+    """As a matrix core does."""
+    code = addend if given else _0
+    if how[How.MACHINE] == _CDNA2:
+        made = cdna2(x.elements, i, y.elements, j, code, how[How.STEP], stages[Stages.SUM])
+    else:
+        code = cdna3(
+            x.elements, i, y.elements, j, code, how[How.STEP], how[How.MACHINE] == _CDNA3_FP8, stages[Stages.SUM]
+        )
+        made = number_of(code, stages[Stages.SUM])
+    return placed(made, drawn(stages[Stages.OUTPUT], element, work), stages[Stages.OUTPUT])
+
+
+#: What makes an output, by the kind of accumulation. Each is a kernel of its own, as it takes seconds to compile.
+KINDS: dict[str, Any] = {"sums": by_sums, "exact": by_exact_sum, "machine": by_machine}
+
+
+@functools.cache
+def kernel(kind: str) -> Callable[..., None]:
+    """The kernel of a kind of accumulation.
+
+    Called as kernel(x, y, addends, out, how, stages, key, first, paired) with `Rows`, it writes to `out`
+    the codes of all dot products of the rows of x and those of y; if `paired`, of each and its own.
+    `out` has shape (rows of x, rows of y), or (rows, 1). `addends` is empty or has the shape of `out`:
+    codes of `stages[Stages.BEGIN]`, where the running sum begins. `first` is the number of the first output,
+    on which random integers depend.
+    """
+    one = KINDS[kind]
+
+    def dots(
+        xs: Rows, ys: Rows, addends: Words, out: Words, how: Params, stages: Words, key: np.uint64, first: np.uint64,
+        paired: bool,
+    ) -> None:  # fmt: skip
+        x = Operand(panel(xs.codes, xs.source), panel(xs.scales, xs.scale_source))
+        y = Operand(panel(ys.codes, ys.source), panel(ys.scales, ys.scale_source))
+        length, given, addend = xs.codes.shape[1], addends.size > 0, _0
+        terms = (
+            length if how[How.BLOCK] == 0 or how[How.WINDOW] != 0 else (length + how[How.BLOCK] - 1) // how[How.BLOCK]
+        )
+        work = make_work(length, terms + 1, how, key)
+        for i in range(out.shape[0]):
+            for column in range(out.shape[1]):
+                j = i if paired else column
+                element, work.counter[0] = first + _U(i * out.shape[1] + column), _0
+                if given:
+                    addend = addends[i, column]
+                out[i, column] = one(given, addend, x, i, y, j, terms, how, stages, element, work)
+
+    return jit(dots, f"dots_{kind}")

@@ -1,0 +1,119 @@
+"""Accumulations, lowered to the integers that `dot` reads.
+
+Floor 2b. Imports spec and NumPy.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+import functools
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+
+from lowprec.kernels.dot_sums import How
+from lowprec.kernels.params import Params, lower_source, lower_target
+from lowprec.spec.accumulation import EXACT, PAIRWISE, Accumulation, Rounded, Window
+from lowprec.spec.format import Format
+from lowprec.spec.rounding import NEAREST_EVEN
+
+__all__ = ["begins_in", "kind_of", "lower_how", "lower_stages"]
+
+#: Machines by name: their numbers, and the products of a step.
+_MACHINES = {"": (0, 0), "cdna2": (1, 4), "cdna2_pairs": (1, 2), "cdna3": (2, 8), "cdna3_fp8": (3, 16)}
+
+
+def begins_in(accumulation: Accumulation) -> Rounded:
+    """Where the running sum begins, and how the addend gets there: to nearest."""
+    accumulator = accumulation.accumulator
+    if accumulation.total is not None:
+        fmt, how = accumulation.total
+    elif isinstance(accumulator, tuple):
+        fmt, how = accumulator
+    else:
+        fmt, how = accumulation.output
+    return fmt, dataclasses.replace(how, rounding=NEAREST_EVEN)
+
+
+def kind_of(accumulation: Accumulation) -> str:
+    """The key of `dot.KINDS`."""
+    return "machine" if accumulation.machine else "exact" if accumulation.order == EXACT else "sums"
+
+
+@functools.lru_cache(maxsize=256)
+def lower_stages(accumulation: Accumulation, addend: Format) -> Params:
+    """Where products, the addend, sums, sums of chunks and results are kept."""
+    accumulator = accumulation.accumulator
+    sums = accumulator.result if isinstance(accumulator, Window) else accumulator or accumulation.output
+    begin = (addend, begins_in(accumulation)[1])
+    product, total = accumulation.product or sums, accumulation.total or sums
+    return _frozen(np.array([_stage(place) for place in (product, begin, sums, total, accumulation.output)], np.uint64))
+
+
+def _stage(place: Rounded) -> Params:
+    fmt, how = place
+    downward = np.array([how.rounding.downward], np.uint64)
+    return np.concatenate([lower_target(fmt, how), lower_source(fmt), downward])
+
+
+def _frozen(array: npt.NDArray[Any]) -> Any:
+    array.flags.writeable = False
+    return array
+
+
+@functools.lru_cache(maxsize=256)
+def lower_how(
+    accumulation: Accumulation,
+    x: Format,
+    y: Format,
+    addend: Format,
+    scales: tuple[Format, Format] | None = None,
+    block: int = 0,
+    tensor: tuple[int, int] = (1, 0),
+) -> Params:
+    """The parameters of a kernel's run on codes of two formats, whose scales have two more."""
+    accumulator, order = accumulation.accumulator, accumulation.order
+    window = accumulator if isinstance(accumulator, Window) else None
+    machine, step = _MACHINES[accumulation.machine]
+    if accumulation.machine == "cdna3" and x.trailing_bits == 10 and x.exponent_bits == 8:
+        step = 4
+    base, words = _room(x, y, scales, addend)
+    fields = {
+        How.PAIRWISE: 1 if order == PAIRWISE else 2 if order.inner == "pairwise" else 0,
+        How.CHUNK: order.size,
+        How.ADDEND_LAST: accumulation.addend == "last",
+        How.ROUNDS_PRODUCTS: accumulation.product is not None,
+        How.WINDOW: window.step if window else 0,
+        How.FRACTION_BITS: -1 if window is None or window.fraction_bits is None else window.fraction_bits,
+        How.LOWEST: window.lowest_exponent if window else 0,
+        How.FLOOR: window is not None and window.cut == "floor",
+        How.ALTERNATE: window is not None and window.groups == "alternate_pairs",
+        How.SCALES: ("none", "products", "groups").index(window.scales) if window else 0,
+        How.GROUP: window.group if window else 1,
+        How.NEGATIVE_ZERO: window is not None and window.negative_zero,
+        How.BLOCK: block,
+        How.LAST: _last_bit(x) + _last_bit(y),
+        How.BASE: base,
+        How.WORDS: words,
+        How.TENSOR: tensor[0],
+        How.TENSOR_EXPONENT: tensor[1],
+        How.TOP: window.result[0].emax + 1 if window else 0,
+        How.MACHINE: machine,
+        How.STEP: step,
+    }
+    return _frozen(np.array([int(fields[place]) for place in How], np.int64))
+
+
+def _room(x: Format, y: Format, scales: tuple[Format, Format] | None, addend: Format) -> tuple[int, int]:
+    """The power of two that exact sums are counted in, and how many words of 64 bits hold any of them."""
+    factors = [x, y, *(scales or ())]
+    lowest = min(sum(_last_bit(fmt) for fmt in factors), _last_bit(addend))
+    highest = max(sum(fmt.emax + 1 for fmt in factors), addend.emax + 1)
+    base = lowest - 128
+    return base, (highest - base) // 64 + 3 + 1  # 63 bits for the length, and 64 for a tensor's scale
+
+
+def _last_bit(fmt: Format) -> int:
+    """The exponent of the last bit of the smallest values."""
+    return fmt.emin - fmt.trailing_bits

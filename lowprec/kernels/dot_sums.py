@@ -1,0 +1,354 @@
+"""Sums of the terms of a dot product, in integers: in sequence, in pairs, in chunks, and exact ones.
+
+The running sum is a code of the accumulator; every sum goes through `convert.project`.
+
+Floor 2b. Imports numba through `jit`; never the oracle, which checks it.
+
+Notation, beside that of `numbers`:
+
+    term    a product, or the exact sum of a block's products times its scales
+    stage   where numbers are kept: how they are projected, and how they are read back
+"""
+
+from __future__ import annotations
+
+import enum
+from typing import Any, NamedTuple
+
+import numpy as np
+import numpy.typing as npt
+
+from lowprec.kernels.arith import multiplied
+from lowprec.kernels.exact_sum import add_number, number_of_sum, scale_sum
+from lowprec.kernels.jit import helper, inlined
+from lowprec.kernels.numbers import Number, long_product
+from lowprec.kernels.params import Grid, Params
+from lowprec.kernels.random import philox
+from lowprec.kernels.stages import SOURCE, Stage, number_of, placed, summed
+from lowprec.kernels.windows import (
+    Factor,
+    Panel,
+    State,
+    exact_step,
+    factor,
+    factor_of,
+    group_window,
+    number,
+    settled,
+    window,
+)
+
+__all__ = ["How", "Operand", "Stages", "Work", "drawn", "in_order", "precisely", "scaled"]
+
+Words = npt.NDArray[Any]  #: of uint64
+
+_U = np.uint64
+_I = np.int64
+_0, _1, _2, _3, _32, _63 = _U(0), _U(1), _U(2), _U(3), _U(32), _U(63)
+_LOW = _U(0xFFFFFFFF)
+_BITS = Grid._fields.index("bits")
+_FINITE, _INFINITY, _NAN, _GENERATED = 0, 1, 2, 5
+
+_ZERO = Number(_FINITE, False, _0, _0, _I(0))
+_NO_ADDEND = Factor(_FINITE, False, _0, _I(0), _I(0))
+
+
+class Operand(NamedTuple):
+    """One side of the products, read: the elements, and their scales if they are in blocks."""
+
+    elements: Panel
+    scales: Panel
+
+
+class How(enum.IntEnum):
+    """An accumulation as integers: what stands where in their array."""
+
+    PAIRWISE = 0  #: 1, or 2 within chunks only
+    CHUNK = 1  #: 0 where there are none
+    ADDEND_LAST = 2
+    ROUNDS_PRODUCTS = 3
+    WINDOW = 4  #: products in a step, or 0
+    FRACTION_BITS = 5  #: -1 keeps all
+    LOWEST = 6
+    FLOOR = 7
+    ALTERNATE = 8
+    SCALES = 9  #: of a window: 0 none, 1 of products, 2 of groups
+    GROUP = 10
+    NEGATIVE_ZERO = 11
+    BLOCK = 12  #: elements that share a scale, or 0
+    LAST = 13  #: the exponent of the last bit of the smallest product of elements
+    BASE = 14  #: of exact sums
+    WORDS = 15
+    TENSOR = 16  #: what the sum is multiplied by, an integer times a power of two
+    TENSOR_EXPONENT = 17
+    TOP = 18  #: sums of 2**TOP and more are infinite in a window's result
+    MACHINE = 19  #: 0 none, 1 CDNA2, 2 CDNA3, 3 CDNA3 with FP8
+    STEP = 20  #: of a machine
+
+
+class Stages(enum.IntEnum):
+    """Where products, the addend, sums, the sums of chunks and results are kept: rows of an array."""
+
+    PRODUCT = 0
+    BEGIN = 1
+    SUM = 2
+    TOTAL = 3
+    OUTPUT = 4
+
+
+class Work(NamedTuple):
+    """What one output after the other is made with."""
+
+    words: Words  #: of an exact sum
+    leaves: Words  #: numbers in a row, four words each
+    places: Words  #: in which order steps take products
+    counter: Words  #: roundings so far, of one output
+    key: np.uint64
+
+
+@inlined
+def leaf(leaves: Words, i: int) -> Number:
+    """The number at a place."""
+    mark = leaves[i, 0]
+    return Number(_I(mark >> _1), mark & _1 != _0, leaves[i, 1], leaves[i, 2], _I(leaves[i, 3]))
+
+
+@helper
+def put(leaves: Words, i: int, x: Number) -> None:
+    """Set the number at a place."""
+    leaves[i, 0] = _U(min(x.kind, _NAN)) << _1 | _U(x.negative)
+    leaves[i, 1], leaves[i, 2], leaves[i, 3] = x.high, x.low, _U(x.exponent)
+
+
+@helper
+def drawn(stage: Stage, element: np.uint64, work: Work) -> np.uint64:
+    """The random integer of the next rounding, if it is stochastic."""
+    bits, step = stage[_BITS], work.counter[0]
+    work.counter[0] = step + _1
+    if bits == _0:
+        return _0
+    block, key = element >> _2, work.key
+    w0, w1, w2, w3 = philox(block & _LOW, block >> _32, step + _2, _0, key & _LOW, key >> _32)
+    lane = element & _3
+    word = w0 if lane == _0 else w1 if lane == _1 else w2 if lane == _2 else w3
+    return word >> (_32 - bits)
+
+
+# -- terms -------------------------------------------------------------------------------------------
+
+
+@helper
+def times(x: Number, y: Number) -> Number:
+    """The product of two numbers of 64 bits, without rounding."""
+    if x.kind >= _NAN or y.kind >= _NAN:
+        return x if x.kind >= _NAN and (x.kind != _GENERATED or y.kind < _NAN) else y
+    made = multiplied(x, y)
+    return Number(made.kind, made.negative, made.high, made.low, made.exponent)
+
+
+@helper
+def scaled(x: Number, y: Number) -> Number:
+    """The product of a number of 128 bits and one of 64, rounded to odd at 128."""
+    if x.kind != _FINITE or y.kind != _FINITE or x.low == _0 or y.high == _0:
+        return times(x, y)
+    carry, low = long_product(x.low, y.high)
+    high, middle = long_product(x.high, y.high)
+    middle += carry
+    high += _U(middle < carry)
+    exponent = x.exponent + y.exponent + _I(64)
+    if high >> _63 == _0:
+        high, middle, low = high << _1 | middle >> _63, middle << _1 | low >> _63, low << _1
+        exponent -= _I(1)
+    return Number(_FINITE, x.negative != y.negative, high, middle | _U(low != _0), exponent)
+
+
+@helper
+def product_at(x: Operand, i: int, y: Operand, j: int, k: int) -> Number:
+    """The product of two elements."""
+    return times(number(factor(x.elements, i, k)), number(factor(y.elements, j, k)))
+
+
+@helper
+def scale_at(x: Operand, i: int, y: Operand, j: int, block: int) -> Number:
+    """The product of the scales of two blocks."""
+    return times(number(factor(x.scales, i, block)), number(factor(y.scales, j, block)))
+
+
+@helper
+def term(x: Operand, i: int, y: Operand, j: int, k: int, how: Params, stages: Words, work: Work) -> Number:
+    """A term, rounded if products are."""
+    if how[How.BLOCK] == 0:
+        made = product_at(x, i, y, j, k)
+    else:
+        start = k * how[How.BLOCK]
+        stop = min(start + how[How.BLOCK], x.elements.shape[1])
+        made = exact_step(x.elements, i, y.elements, j, start, stop, _NO_ADDEND, work.words, how[How.BASE])
+        made = scaled(made, scale_at(x, i, y, j, k))
+    if how[How.ROUNDS_PRODUCTS] != 0:
+        return number_of(placed(made, _0, stages[Stages.PRODUCT]), stages[Stages.PRODUCT])
+    return made
+
+
+# -- orders ------------------------------------------------------------------------------------------
+
+
+@helper
+def in_sequence(
+    code: np.uint64, x: Operand, i: int, y: Operand, j: int, start: int, stop: int, how: Params, stages: Words,
+    element: np.uint64, work: Work,
+) -> np.uint64:  # fmt: skip
+    """A running sum with terms, one after the other. A term's NaN comes before the sum's, unless it was rounded."""
+    for k in range(start, stop):
+        made, total = term(x, i, y, j, k, how, stages, work), number_of(code, stages[Stages.SUM])
+        if how[How.ROUNDS_PRODUCTS] != 0:
+            made, total = total, made
+        code = summed(made, total, drawn(stages[Stages.SUM], element, work), stages[Stages.SUM])
+    return code
+
+
+@helper
+def in_pairs(count: int, stages: Words, element: np.uint64, work: Work) -> Number:
+    """The sum of so many leaves: neighbours, then neighbours of their sums. They are used up."""
+    if count == 0:
+        return _ZERO
+    while count > 1:
+        for i in range(count // 2):
+            word = drawn(stages[Stages.SUM], element, work)
+            code = summed(leaf(work.leaves, 2 * i), leaf(work.leaves, 2 * i + 1), word, stages[Stages.SUM])
+            put(work.leaves, i, number_of(code, stages[Stages.SUM]))
+        if count % 2:
+            put(work.leaves, count // 2, leaf(work.leaves, count - 1))
+        count -= count // 2
+    return leaf(work.leaves, 0)
+
+
+@helper
+def in_windows(
+    code: np.uint64, x: Operand, i: int, y: Operand, j: int, start: int, stop: int, how: Params, stages: Words,
+    element: np.uint64, work: Work,
+) -> np.uint64:  # fmt: skip
+    """A running sum with steps of products. The code is one of `begin` before them, and after them of `sum`."""
+    bits, lowest, floor = how[How.FRACTION_BITS], how[How.LOWEST], how[How.FLOOR] != 0
+    c = factor_of(code, stages[Stages.BEGIN, SOURCE:])
+    if stop == start:
+        return placed(number_of(code, stages[Stages.BEGIN]), _0, stages[Stages.SUM])
+    if how[How.ALTERNATE] != 0:
+        stop = start + (stop - start + 2 * how[How.WINDOW] - 1) // (2 * how[How.WINDOW]) * 2 * how[How.WINDOW]
+    for first in range(start, stop, how[How.WINDOW]):
+        last = min(first + how[How.WINDOW], stop)
+        if how[How.FRACTION_BITS] < 0:
+            made = exact_step(x.elements, i, y.elements, j, first, last, c, work.words, how[How.BASE])
+        elif how[How.SCALES] == 2:
+            made = group_window(
+                x.elements, i, y.elements, j, x.scales, y.scales, how[How.BLOCK], how[How.LAST], first, last,
+                how[How.GROUP], c, bits, lowest, floor,
+            )  # fmt: skip
+        else:
+            raised, poisoned = _I(0), False
+            if how[How.SCALES] == 1:
+                a, b = factor(x.scales, i, first // how[How.BLOCK]), factor(y.scales, j, first // how[How.BLOCK])
+                raised = a.exponent + a.bits + b.exponent + b.bits
+                poisoned = a.kind != _FINITE or b.kind != _FINITE
+            made = window(
+                x.elements, i, y.elements, j, work.places, first, last, c, raised, bits, lowest, floor, poisoned
+            )
+        if made.kind == _FINITE and made.high != _0 and made.exponent + _I(63) >= how[How.TOP]:
+            made = Number(_INFINITY, made.negative, _0, _0, _I(0))
+        code = placed(made, drawn(stages[Stages.SUM], element, work), stages[Stages.SUM])
+        c = factor_of(code, stages[Stages.SUM, SOURCE:])
+        if how[How.NEGATIVE_ZERO] == 0 and c.kind == _FINITE and c.significand == _0:
+            code = placed(_ZERO, _0, stages[Stages.SUM])
+            c = factor_of(code, stages[Stages.SUM, SOURCE:])
+    return code
+
+
+@helper
+def part_of(
+    start: Number, x: Operand, i: int, y: Operand, j: int, first: int, stop: int, how: Params, stages: Words,
+    element: np.uint64, work: Work,
+) -> Number:  # fmt: skip
+    """A number with some terms, in sequence or in steps."""
+    if how[How.WINDOW] != 0:
+        code = placed(start, _0, stages[Stages.BEGIN])
+        code = in_windows(code, x, i, y, j, first, stop, how, stages, element, work)
+    else:
+        code = in_sequence(placed(start, _0, stages[Stages.SUM]), x, i, y, j, first, stop, how, stages, element, work)
+    return number_of(code, stages[Stages.SUM])
+
+
+@helper
+def in_order(
+    given: bool, addend: Number, x: Operand, i: int, y: Operand, j: int, terms: int, how: Params, stages: Words,
+    element: np.uint64, work: Work,
+) -> Number:  # fmt: skip
+    """The sum in sequence, in pairs, or of chunks; with the addend at first, if there is one."""
+    if how[How.CHUNK] == 0 and how[How.PAIRWISE] == 0:
+        return part_of(addend if given else _ZERO, x, i, y, j, 0 * terms, terms, how, stages, element, work)
+    if how[How.CHUNK] == 0:
+        count = 0
+        if given:
+            put(work.leaves, count, addend)
+            count += 1
+        for k in range(terms):
+            put(work.leaves, count, term(x, i, y, j, k, how, stages, work))
+            count += 1
+        return in_pairs(count, stages, element, work)
+    code = placed(addend if given else _ZERO, _0, stages[Stages.TOTAL])
+    for start in range(0, terms, how[How.CHUNK]):
+        stop = min(start + how[How.CHUNK], terms)
+        if how[How.PAIRWISE] != 0:
+            for k in range(start, stop):
+                put(work.leaves, k - start, term(x, i, y, j, k, how, stages, work))
+            made = in_pairs(stop - start, stages, element, work)
+        else:
+            made = part_of(_ZERO, x, i, y, j, start, stop, how, stages, element, work)
+        code = summed(
+            number_of(code, stages[Stages.TOTAL]),
+            made,
+            drawn(stages[Stages.TOTAL], element, work),
+            stages[Stages.TOTAL],
+        )
+    return number_of(code, stages[Stages.TOTAL])
+
+
+# -- the exact order ---------------------------------------------------------------------------------
+
+
+@helper
+def seen(state: State, nan: Number, x: Number) -> tuple[State, Number]:
+    """What is not finite so far, with a term: the first NaN, unless an operation generated it."""
+    if x.kind >= _NAN and (nan.kind == _FINITE or (nan.kind == _GENERATED and x.kind != _GENERATED)):
+        nan = x
+    if x.kind == _INFINITY:
+        state = State(state.nan, state.positive or not x.negative, state.negative or x.negative)
+    return state, nan
+
+
+@helper
+def precisely(
+    given: bool, addend: Number, x: Operand, i: int, y: Operand, j: int, how: Params, downward: bool, work: Work
+) -> Number:
+    """The sum of all products and the addend, rounded to odd at 128 bits."""
+    length, words = x.elements.shape[1], work.words
+    words[:] = _0
+    nan, state, negatives = _ZERO, State(False, False, False), _I(0)
+    for k in range(length + given):
+        made = addend
+        if k < length:
+            made = product_at(x, i, y, j, k)
+            if how[How.BLOCK] != 0:
+                made = scaled(made, scale_at(x, i, y, j, k // how[How.BLOCK]))
+        state, nan = seen(state, nan, made)
+        negatives += _I(made.negative)
+        if made.kind == _FINITE:
+            add_number(words, how[How.BASE], made)
+    if nan.kind != _FINITE:
+        return nan
+    if how[How.TENSOR] != 1:
+        scale_sum(words, _U(how[How.TENSOR]))
+    total = number_of_sum(words, how[How.BASE] + how[How.TENSOR_EXPONENT])
+    if total.high == _0:
+        all_negative = negatives == length + given
+        negative = negatives > 0 and (all_negative or downward)
+        total = Number(_FINITE, negative, _0, _0, _I(0))
+    return settled(state, total)

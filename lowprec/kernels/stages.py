@@ -1,0 +1,51 @@
+"""Stages of a sum: where numbers are kept between two operations, as codes.
+
+Floor 2b. Imports numba through `jit`; never the oracle, which checks it.
+"""
+
+from __future__ import annotations
+
+import numpy as np
+
+from lowprec.kernels.arith import added
+from lowprec.kernels.convert import load_grid, load_source, project
+from lowprec.kernels.jit import helper
+from lowprec.kernels.numbers import Number, operand
+from lowprec.kernels.params import Grid, Params, Side, Source
+
+__all__ = ["DOWNWARD", "SOURCE", "Stage", "number_of", "placed", "summed"]
+
+Stage = Params  #: words of a target, those that read its codes, and DOWNWARD
+
+_U = np.uint64
+_0 = _U(0)
+_NAN, _GENERATED = 2, 5  #: all classes from the first on are NaNs
+
+
+#: Where in a stage's words the source begins, and whether exact zero sums are -0.
+SOURCE = len(Grid._fields) + 2 * len(Side._fields)
+DOWNWARD = SOURCE + len(Source._fields)
+
+
+@helper
+def placed(x: Number, random: np.uint64, stage: Stage) -> np.uint64:
+    """The code of a number at a stage."""
+    code, _ = project(x.kind, x.negative, x.high, x.low, x.exponent, random, load_grid(stage), stage)
+    return code
+
+
+@helper
+def number_of(code: np.uint64, stage: Stage) -> Number:
+    """The number that a code at a stage stands for."""
+    x, _ = operand(code, load_source(stage[SOURCE:]))
+    return x
+
+
+@helper
+def summed(x: Number, y: Number, random: np.uint64, stage: Stage) -> np.uint64:
+    """The code of a sum. Of two NaNs it is the first, unless an operation generated that."""
+    if x.kind >= _NAN or y.kind >= _NAN:
+        first = x.kind >= _NAN and (x.kind != _GENERATED or y.kind < _NAN)
+        return placed(x if first else y, random, stage)
+    made = added(x, y, stage[DOWNWARD] != _0)
+    return placed(Number(made.kind, made.negative, made.high, made.low, made.exponent), random, stage)

@@ -1,0 +1,283 @@
+"""Steps of hardware in integers: products aligned to the largest, cut, added exactly, and rounded once.
+
+Floor 2b. Imports numba through `jit`; never the oracle, which checks it.
+
+Notation, beside that of `arith`:
+
+    factor     significand * 2**exponent as its code has it: not normalized
+    exponent   of a term: that of the bit which a normal number of its format has in front of its point
+    unit       2**(exponent - fraction_bits) for the largest exponent: what terms are multiples of
+"""
+
+from __future__ import annotations
+
+from typing import Any, NamedTuple
+
+import numpy as np
+import numpy.typing as npt
+
+from lowprec.kernels.convert import load_source, read
+from lowprec.kernels.exact_sum import add_number, number_of_sum
+from lowprec.kernels.jit import bit_length, helper, inlined
+from lowprec.kernels.numbers import Number
+from lowprec.kernels.params import Params
+
+__all__ = ["Factor", "State", "cut", "exact_step", "factor", "group_window", "in_units", "joined", "settled", "window"]
+
+Words = npt.NDArray[Any]  #: of uint64
+Panel = npt.NDArray[Any]  #: of uint64, shape (rows, K, 2)
+Word = Any
+
+_U = np.uint64
+_I = np.int64
+_0, _1 = _U(0), _U(1)
+_FINITE, _INFINITY, _NAN, _SIGNALING, _GENERATED = 0, 1, 2, 3, 5
+
+#: The exponent of what is zero: below every other.
+NOTHING = -(1 << 20)
+
+
+class Factor(NamedTuple):
+    """An operand as its code has it."""
+
+    kind: Word
+    negative: Word
+    significand: Word
+    exponent: Word  #: of the last bit
+    bits: Word  #: behind the point of a normal number
+
+
+class State(NamedTuple):
+    """What is not finite among the terms of a step: whether there is NaN, and infinities of either sign."""
+
+    nan: Word
+    positive: Word
+    negative: Word
+
+
+@helper
+def factor_of(code: np.uint64, words: Params) -> Factor:
+    """A code, read."""
+    source = load_source(words)
+    kind, negative, significand, exponent = read(code, source)
+    return Factor(kind, negative, significand, exponent, _I(source.trailing_bits))
+
+
+@helper
+def panel(codes: Words, words: Params) -> Panel:
+    """Rows of codes, read once: of each the significand, and all else in one word."""
+    made = np.empty((codes.shape[0], codes.shape[1], 2), np.uint64)
+    for i in range(codes.shape[0]):
+        for k in range(codes.shape[1]):
+            x = factor_of(codes[i, k], words)
+            made[i, k, 0] = x.significand
+            made[i, k, 1] = _U(x.exponent) << _U(16) | _U(x.bits) << _U(8) | _U(x.kind) << _1 | _U(x.negative)
+    return made
+
+
+@inlined
+def factor(x: Panel, i: int, k: int) -> Factor:
+    """An operand of a panel."""
+    mark = x[i, k, 1]
+    kind, bits = _I(mark >> _1 & _U(0x7F)), _I(mark >> _U(8) & _U(0xFF))
+    return Factor(kind, mark & _1 != _0, x[i, k, 0], _I(mark) >> _I(16), bits)
+
+
+@inlined
+def number(x: Factor) -> Number:
+    """An operand as a number: normalized."""
+    if x.kind != _FINITE or x.significand == _0:
+        return Number(x.kind, x.negative, _0, _0, _I(0))
+    up = _I(64) - bit_length(x.significand)
+    return Number(_FINITE, x.negative, x.significand << _U(up), _0, x.exponent - up)
+
+
+@inlined
+def is_zero(x: Factor) -> bool:
+    """Whether an operand is a zero."""
+    return bool(x.kind == _FINITE and x.significand == _0)
+
+
+@inlined
+def joined(state: State, x: Factor, y: Factor) -> State:
+    """What is not finite so far, with a product."""
+    if x.kind == _FINITE and y.kind == _FINITE:
+        return state
+    infinite = x.kind <= _INFINITY and y.kind <= _INFINITY
+    if not infinite or is_zero(x) or is_zero(y):
+        return State(True, state.positive, state.negative)
+    minus = x.negative != y.negative
+    return State(state.nan, state.positive or not minus, state.negative or minus)
+
+
+@inlined
+def joined_one(state: State, x: Factor) -> State:
+    """What is not finite so far, with a term."""
+    if x.kind == _FINITE:
+        return state
+    if x.kind != _INFINITY:
+        return State(True, state.positive, state.negative)
+    return State(state.nan, state.positive or not x.negative, state.negative or x.negative)
+
+
+@inlined
+def settled(state: State, total: Number) -> Number:
+    """A sum, or what became of it where terms were not finite."""
+    if state.nan or (state.positive and state.negative):
+        return Number(_GENERATED, False, _0, _0, _I(0))
+    if state.positive or state.negative:
+        return Number(_INFINITY, state.negative, _0, _0, _I(0))
+    return total
+
+
+@inlined
+def cut(negative: bool, significand: np.uint64, shift: np.int64, floor: bool) -> np.int64:
+    """A significand in units of its bit `shift`, with a sign: toward zero, or down."""
+    if shift <= _I(0):
+        size = _I(significand << _U(-shift))
+    elif shift >= _I(64):
+        size = _I(negative and floor and significand != _0)
+    else:
+        kept = significand >> _U(shift)
+        size = _I(kept) + _I(negative and floor and kept << _U(shift) != significand)
+    return -size if negative else size
+
+
+@inlined
+def in_units(total: np.int64, exponent: np.int64) -> Number:
+    """A sum of units as a number; +0 if it is zero."""
+    if total == _I(0):
+        return Number(_FINITE, False, _0, _0, _I(0))
+    size = _U(-total if total < _I(0) else total)
+    up = _I(64) - bit_length(size)
+    return Number(_FINITE, total < _I(0), size << _U(up), _0, exponent - up)
+
+
+@inlined
+def normalized(x: Factor, y: Factor) -> Number:
+    """The product of finite factors of at most 32 bits."""
+    significand = x.significand * y.significand
+    if significand == _0:
+        return Number(_FINITE, False, _0, _0, _I(0))
+    up = _I(64) - bit_length(significand)
+    return Number(_FINITE, x.negative != y.negative, significand << _U(up), _0, x.exponent + y.exponent - up)
+
+
+@helper
+def exact_step(
+    x: Panel, i: int, y: Panel, j: int, start: int, stop: int, c: Factor, words: Words, base: np.int64
+) -> Number:
+    """The sum of some products and c, of which nothing is cut. Its bits lie above the base of the words."""
+    state = joined_one(State(False, False, False), c)
+    words[:] = _0
+    for k in range(start, stop):
+        a, b = factor(x, i, k), factor(y, j, k)
+        state = joined(state, a, b)
+        if a.kind == _FINITE and b.kind == _FINITE:
+            add_number(words, base, normalized(a, b))
+    if c.kind == _FINITE:
+        add_number(words, base, normalized(c, Factor(_FINITE, False, _1, _I(0), _I(0))))
+    return settled(state, number_of_sum(words, base))
+
+
+@helper
+def window(
+    x: Panel,
+    i: int,
+    y: Panel,
+    j: int,
+    places: npt.NDArray[np.int64],
+    start: int,
+    stop: int,
+    c: Factor,
+    raise_by: np.int64,
+    bits: np.int64,
+    lowest: np.int64,
+    floor: bool,
+    poisoned: bool,
+) -> Number:
+    """One step: the sum of the products at some places and c, aligned and cut.
+
+    `raise_by` is what joins the exponent of each product, and `poisoned` whether a scale is NaN.
+    """
+    state = joined_one(State(poisoned, False, False), c)
+    largest = lowest
+    if c.kind == _FINITE and c.significand != _0:
+        largest = max(largest, c.exponent + c.bits)
+    for k in places[start:stop]:
+        if k < 0:
+            continue
+        a, b = factor(x, i, k), factor(y, j, k)
+        state = joined(state, a, b)
+        if a.kind == _FINITE and b.kind == _FINITE and a.significand != _0 and b.significand != _0:
+            largest = max(largest, a.exponent + a.bits + b.exponent + b.bits + raise_by)
+    unit, total = largest - bits, _I(0)
+    for k in places[start:stop]:
+        if k < 0:
+            continue
+        a, b = factor(x, i, k), factor(y, j, k)
+        if a.kind == _FINITE and b.kind == _FINITE and a.significand != _0 and b.significand != _0:
+            shift = unit - (a.exponent + b.exponent + raise_by)
+            total += cut(a.negative != b.negative, a.significand * b.significand, shift, floor)
+    if c.kind == _FINITE and c.significand != _0:
+        total += cut(c.negative, c.significand, unit - c.exponent, floor)
+    return settled(state, in_units(total, unit))
+
+
+@helper
+def group_window(
+    x: Panel,
+    i: int,
+    y: Panel,
+    j: int,
+    x_scales: Panel,
+    y_scales: Panel,
+    size: int,
+    last: np.int64,
+    start: int,
+    stop: int,
+    group: int,
+    c: Factor,
+    bits: np.int64,
+    lowest: np.int64,
+    floor: bool,
+) -> Number:
+    """One step whose products come in groups: exact sums, aligned by the exponents of their scales.
+
+    `last` is the exponent of the last bit of the smallest product: of its units a group's sum has so many.
+    """
+    state = joined_one(State(False, False, False), c)
+    largest = lowest
+    if c.kind == _FINITE and c.significand != _0:
+        largest = max(largest, c.exponent + c.bits)
+    total = unit = _I(0)
+    for aligned in range(2):
+        if aligned:
+            unit = largest - bits
+            if c.kind == _FINITE and c.significand != _0:
+                total = cut(c.negative, c.significand, unit - c.exponent, floor)
+        for first in range(start, stop, group):
+            a, b = factor(x_scales, i, first // size), factor(y_scales, j, first // size)
+            if a.kind != _FINITE or b.kind != _FINITE:
+                state = State(True, state.positive, state.negative)
+                continue
+            exponent = a.exponent + a.bits + b.exponent + b.bits
+            products, any_product = _I(0), False
+            for k in range(first, min(first + group, stop)):
+                p, q = factor(x, i, k), factor(y, j, k)
+                state = joined(state, p, q)
+                significand = p.significand * q.significand
+                if p.kind == _FINITE and q.kind == _FINITE and significand != _0:
+                    any_product = True
+                    size_of = _I(significand << _U(p.exponent + q.exponent - last))
+                    products += -size_of if p.negative != q.negative else size_of
+            if not any_product or a.significand == _0 or b.significand == _0:
+                continue
+            if aligned:
+                negative = bool(products < _I(0))
+                by = a.significand * b.significand
+                shift = unit - (last + a.exponent + b.exponent)
+                total += cut(negative, _U(-products if negative else products) * by, shift, floor)
+            else:
+                largest = max(largest, exponent)
+    return settled(state, in_units(total, unit))
