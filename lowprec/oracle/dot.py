@@ -1,0 +1,287 @@
+"""Dot products by definition: exact terms, their sums in the order that is asked for, each projected.
+
+Windows are in `window`, hardware that is no set of parameters in `machines`.
+
+Floor 2a. Imports spec and the standard library.
+"""
+
+from __future__ import annotations
+
+import functools
+from collections.abc import Callable, Sequence
+from fractions import Fraction
+
+from lowprec.oracle import machines, window
+from lowprec.oracle.convert import decode, project
+from lowprec.oracle.exact import Exact, Special
+from lowprec.oracle.terms import Term, product, scaled, total
+from lowprec.spec.accumulation import EXACT, Accumulation, InnerOrder, Rounded, Window
+from lowprec.spec.format import Format
+from lowprec.spec.projection import DEFAULT, Projection
+from lowprec.spec.rounding import Rounding
+
+__all__ = ["dot"]
+
+#: Scales of x, scales of y, and how many elements share one.
+Scales = tuple[Sequence[Exact], Sequence[Exact], int]
+
+_NANS = (Special.NAN, Special.NEGATIVE_NAN)
+_ZERO = Fraction(0)
+
+
+def dot(
+    x: Sequence[Exact],
+    y: Sequence[Exact],
+    accumulation: Accumulation,
+    addend: Exact | None = None,
+    *,
+    scales: Scales | None = None,
+    random: Callable[[int], int] | None = None,
+) -> int:
+    """The code of a dot product in the accumulation's output.
+
+    >>> from lowprec.spec.accumulations import accumulation
+    >>> one, tiny = Fraction(1), Fraction(1, 1 << 24)
+    >>> [hex(dot([one, tiny, tiny], [one] * 3, accumulation(name))) for name in ("fp32_fma", "exact")]
+    ['0x3f800000', '0x3f800001']
+
+    Parameters
+    ----------
+    x, y : sequences of Exact
+        Of one length, which may be 0.
+    accumulation : Accumulation
+    addend : Exact, optional
+        By default +0; in pairwise order and in the order "exact" it is then no term.
+    scales : (sequence of Exact, sequence of Exact, int), optional
+        The scales of x and of y, and how many elements share one. Each block's exact sum of products
+        times its scales is one term; a window with `scales` has a rule of its own.
+    random : function, optional
+        Of a stochastic accumulation: the random integer of a rounding. Roundings of sums are counted
+        from 0 in the order in which sums are made, that of the output comes last.
+
+    Raises
+    ------
+    ValueError
+        Other lengths, operands that are no values of their formats, scales that the accumulation does
+        not take or lacks, no random integers, or what `convert.project` refuses.
+
+    Source
+    ------
+    [IEEE754] for sums and products; docs of `Accumulation` for all else.
+    """
+    if len(x) != len(y):
+        raise ValueError(f"x has {len(x)} elements and y has {len(y)}; a dot product needs as many of both")
+    if random is None and accumulation.rounds_randomly:
+        raise ValueError(f"random is missing; {accumulation} rounds stochastically")
+    _check_scales(len(x), accumulation, scales)
+    if accumulation.operands is not None:
+        x = _operands("x", x, accumulation.operands[0], accumulation.operand_rounding)
+        y = _operands("y", y, accumulation.operands[1], accumulation.operand_rounding)
+    sums = _Sums(random)
+    if accumulation.machine:
+        return sums.code(_by_machine(x, y, accumulation, addend), accumulation.output)
+    if isinstance(accumulation.accumulator, Window):
+        return _by_window(x, y, accumulation, addend, scales, sums)
+    terms = _products(x, y, accumulation) if scales is None else _blocks(x, y, scales, accumulation)
+    if accumulation.order == EXACT:
+        given = [] if addend is None else [Term(addend)]
+        return sums.code(total([*terms, *given], _mode(accumulation.output)).value, accumulation.output)
+    return _by_sums(terms, accumulation, addend, sums)
+
+
+# -- roundings --------------------------------------------------------------------------------------
+
+
+class _Sums:
+    """Projects sums, and counts them: each has its own random integer."""
+
+    def __init__(self, random: Callable[[int], int] | None) -> None:
+        self.random, self.count = random, 0
+
+    def code(self, value: Exact, into: Rounded) -> int:
+        integer = None
+        if into[1].rounding.bits:
+            assert self.random is not None, "random integers are checked before"
+            integer = self.random(self.count)
+        self.count += 1
+        return project(value, *into, random=integer)
+
+    def value(self, value: Exact, into: Rounded) -> Exact:
+        """What the code stands for."""
+        return decode(self.code(value, into), into[0])
+
+    def sum(self, terms: Sequence[Term], into: Rounded) -> Exact:
+        return self.value(total(terms, _mode(into)).value, into)
+
+
+def _mode(into: Rounded) -> Rounding:
+    """The rounding mode that says the sign of a zero sum: operations are done in the first format on the way."""
+    return DEFAULT.rounding if into[1].via else into[1].rounding
+
+
+def _nearest(value: Exact | None, fmt: Format) -> Exact:
+    """The addend in the format that it is added in."""
+    return _ZERO if value is None else decode(project(value, fmt), fmt)
+
+
+# -- operands ---------------------------------------------------------------------------------------
+
+
+def _operands(name: str, values: Sequence[Exact], fmt: Format, how: Projection | None) -> list[Exact]:
+    """The factors, values of the format: projected into it, or refused if they are not."""
+    if how is not None:
+        return [decode(project(value, fmt, how), fmt) for value in values]
+    for place, value in enumerate(values):
+        if not _is_value(value, fmt):
+            number = value.value if isinstance(value, Special) else value
+            raise ValueError(
+                f"{name}[{place}]={number} is no value of {fmt.name!r}; quantize {name} first, or set "
+                f"operand_rounding of the accumulation"
+            )
+    return list(values)
+
+
+@functools.lru_cache(maxsize=1 << 16)
+def _is_value(value: Exact, fmt: Format) -> bool:
+    if value in _NANS:
+        return fmt.has_nan
+    return decode(project(value, fmt), fmt) == value
+
+
+def _check_scales(length: int, accumulation: Accumulation, scales: Scales | None) -> None:
+    accumulator = accumulation.accumulator
+    rule = accumulator.scales if isinstance(accumulator, Window) else "none"
+    if scales is None:
+        if rule != "none":
+            raise ValueError(f"scales are missing; {accumulation} takes operands in blocks")
+        return
+    if accumulation.machine or (isinstance(accumulator, Window) and rule == "none"):
+        raise ValueError(f"{accumulation} takes no scales; multiply the elements by them, or take another accumulation")
+    if accumulation.scale is not None and accumulation.scale[1] != scales[2]:
+        raise ValueError(
+            f"{accumulation} has one scale for {accumulation.scale[1]} elements, not for {scales[2]}; use such blocks"
+        )
+    if scales[2] < 1:
+        raise ValueError(f"a block of {scales[2]} elements has no scale; use 1 or more")
+    needed = -(-length // scales[2])
+    for name, given in zip(("x", "y"), scales[:2], strict=True):
+        if len(given) != needed:
+            raise ValueError(
+                f"{name} has {len(given)} scales; {length} elements in blocks of {scales[2]} need {needed}"
+            )
+
+
+# -- terms ------------------------------------------------------------------------------------------
+
+
+def _into(accumulation: Accumulation) -> Rounded:
+    """Where terms go to, which says the sign of those that are zero sums."""
+    if accumulation.product is not None:
+        return accumulation.product
+    return accumulation.accumulator if isinstance(accumulation.accumulator, tuple) else accumulation.output
+
+
+def _rounded(term: Term, accumulation: Accumulation) -> Term:
+    """The term, in the format of products if they have one: then it yields, as an operand that comes second."""
+    if accumulation.product is None:
+        return term
+    fmt, how = accumulation.product
+    return Term(decode(project(term.value, fmt, how), fmt), yields=True)
+
+
+def _products(x: Sequence[Exact], y: Sequence[Exact], accumulation: Accumulation) -> list[Term]:
+    return [_rounded(product(ours, theirs), accumulation) for ours, theirs in zip(x, y, strict=True)]
+
+
+def _blocks(x: Sequence[Exact], y: Sequence[Exact], scales: Scales, accumulation: Accumulation) -> list[Term]:
+    """Each block's exact sum of products, times its scales."""
+    x_scales, y_scales, size = scales
+    terms = []
+    for block, both in enumerate(zip(x_scales, y_scales, strict=True)):
+        of_block = slice(block * size, (block + 1) * size)
+        products = [product(ours, theirs) for ours, theirs in zip(x[of_block], y[of_block], strict=True)]
+        terms.append(_rounded(scaled(total(products, _mode(_into(accumulation))), both), accumulation))
+    return terms
+
+
+# -- sums -------------------------------------------------------------------------------------------
+
+
+def _sequential(terms: Sequence[Term], start: Exact, into: Rounded, sums: _Sums) -> Exact:
+    running = start
+    for term in terms:
+        running = sums.sum([term, Term(running)], into)
+    return running
+
+
+def _pairwise(terms: Sequence[Term], into: Rounded, sums: _Sums) -> Exact:
+    """Level by level; a term that no other is added to stays as it is."""
+    level = [term.value for term in terms] or [_ZERO]
+    while len(level) > 1:
+        pairs = [[Term(value) for value in level[first : first + 2]] for first in range(0, len(level), 2)]
+        level = [sums.sum(pair, into) if len(pair) == 2 else pair[0].value for pair in pairs]
+    return level[0]
+
+
+def _by_order(terms: Sequence[Term], order: InnerOrder, into: Rounded, sums: _Sums) -> Exact:
+    """From zero."""
+    return _pairwise(terms, into, sums) if order == "pairwise" else _sequential(terms, _ZERO, into, sums)
+
+
+def _by_sums(terms: Sequence[Term], accumulation: Accumulation, addend: Exact | None, sums: _Sums) -> int:
+    """In a plain accumulator."""
+    accumulator, order, first = accumulation.accumulator, accumulation.order, accumulation.addend == "first"
+    assert isinstance(accumulator, tuple), "an accumulation has an accumulator"
+    into = accumulation.total or accumulator
+    start = _nearest(addend, into[0])
+    if order.name == "chunked":
+        running = start if first else _ZERO
+        for chunk in range(0, len(terms), order.size):
+            part = _by_order(terms[chunk : chunk + order.size], order.inner, accumulator, sums)
+            running = sums.sum([Term(running), Term(part)], into)
+    elif order.name == "pairwise":
+        running = _pairwise([*([Term(start)] if first and addend is not None else []), *terms], accumulator, sums)
+    else:
+        running = _sequential(terms, start if first else _ZERO, accumulator, sums)
+    if not first:
+        running = sums.sum([Term(running), Term(start)], into)
+    return sums.code(running, accumulation.output)
+
+
+def _by_window(
+    x: Sequence[Exact],
+    y: Sequence[Exact],
+    accumulation: Accumulation,
+    addend: Exact | None,
+    scales: Scales | None,
+    sums: _Sums,
+) -> int:
+    """In steps of hardware, all in sequence or within chunks."""
+    accumulator, order, into = accumulation.accumulator, accumulation.order, accumulation.total
+    assert isinstance(accumulator, Window), "chosen by it"
+    assert accumulation.operands is not None, "a window has operands"
+    scale_format = None if accumulation.scale is None else accumulation.scale[0]
+    factors = window.Factors(x, y, accumulation.operands, scales, scale_format)
+    output, first = accumulation.output, accumulation.addend == "first"
+    if into is None:
+        start = _nearest(addend, output[0])
+        running = window.run(range(len(x)), factors, accumulator, start if first else _ZERO, output[0], sums.value)
+        if first:
+            return sums.code(running, output)
+        return sums.code(total([Term(running), Term(start)], _mode(output)).value, output)
+    start = _nearest(addend, into[0])
+    running = start if first else _ZERO
+    for chunk in range(0, len(x), order.size):
+        places = range(chunk, min(chunk + order.size, len(x)))
+        part = window.run(places, factors, accumulator, _ZERO, output[0], sums.value)
+        running = sums.sum([Term(running), Term(part)], into)
+    if not first:
+        running = sums.sum([Term(running), Term(start)], into)
+    return sums.code(running, output)
+
+
+def _by_machine(x: Sequence[Exact], y: Sequence[Exact], accumulation: Accumulation, addend: Exact | None) -> Exact:
+    assert accumulation.operands is not None, "a machine has operands"
+    start = _nearest(addend, accumulation.output[0])
+    result = machines.RUN[accumulation.machine](x, y, accumulation.operands, start)
+    return Special.NAN if result in _NANS else result

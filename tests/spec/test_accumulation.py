@@ -1,0 +1,438 @@
+"""Accumulations: what contradicts itself is refused with words, orders and names are spelled and found."""
+
+from __future__ import annotations
+
+import collections
+import dataclasses
+import re
+
+import pytest
+
+from lowprec.spec.accumulation import (
+    EXACT,
+    MACHINES,
+    PAIRWISE,
+    SEQUENTIAL,
+    Accumulation,
+    Order,
+    Window,
+    chunked,
+    order,
+)
+from lowprec.spec.accumulations import ACCUMULATIONS, E8M13, accumulation, deepseek_promote
+from lowprec.spec.catalog import (
+    BINARY16,
+    BINARY32,
+    BINARY64,
+    CARRIERS,
+    E2M1FN,
+    E4M3FN,
+    E4M3FNUZ,
+    E5M2,
+    E5M2FNUZ,
+    E8M0FNU,
+    FORMATS,
+    TF32,
+)
+from lowprec.spec.projection import Projection
+
+SINGLE, HALF, DOUBLE = (BINARY32, Projection()), (BINARY16, Projection()), (BINARY64, Projection())
+HALVES = (BINARY16, BINARY16)
+STEP = Window(step=4, fraction_bits=24, result=SINGLE)
+SCALED = dataclasses.replace(STEP, step=32, scales="products")
+GROUPED = dataclasses.replace(STEP, step=64, scales="groups", group=16)
+RANDOM = (BINARY16, Projection(rounding="stochastic(8)"))
+
+
+# -- orders -----------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    ("spelled", "meant"),
+    [
+        ("sequential", SEQUENTIAL),
+        ("pairwise", PAIRWISE),
+        ("exact", EXACT),
+        ("chunked(128)", chunked(128)),
+        ("chunked(4, pairwise)", chunked(4, "pairwise")),
+        ("chunked(4,pairwise)", chunked(4, "pairwise")),
+        ("chunked(4, sequential)", chunked(4)),
+    ],
+)
+def test_orders_have_names(spelled, meant):
+    """An order is itself; its own spelling gives it back."""
+    assert order(spelled) == meant == order(meant) == order(str(meant))
+
+
+@pytest.mark.parametrize(
+    ("arguments", "message"),
+    [
+        (("tree",), "unknown order 'tree'; use one of sequential, pairwise, chunked, exact"),
+        (("chunked", 4, "exact"), "unknown inner order 'exact'; use one of sequential, pairwise"),
+        (("chunked",), "size=0 of order 'chunked' is out of range; chunked(n) needs n >= 1"),
+        (("chunked", -1), "size=-1 of order 'chunked' is out of range; chunked(n) needs n >= 1"),
+        (("chunked", 4.0), "size=4.0 of order 'chunked' is out of range; chunked(n) needs n >= 1"),
+        (("pairwise", 4), "size=4 of order 'pairwise' is out of range; chunked(n) needs n >= 1"),
+    ],
+)
+def test_orders_that_are_none_are_refused(arguments, message):
+    """With what was given."""
+    with pytest.raises(ValueError, match=f"^{re.escape(message)}$"):
+        Order(*arguments)
+
+
+@pytest.mark.parametrize(
+    ("spelled", "kind", "message"),
+    [
+        (
+            "chunked",
+            ValueError,
+            "unknown order 'chunked'; use sequential, pairwise, chunked(n), chunked(n, pairwise) or exact",
+        ),
+        (
+            "chunked(4, exact)",
+            ValueError,
+            "unknown order 'chunked(4, exact)'; use sequential, pairwise, chunked(n), chunked(n, pairwise) or exact",
+        ),
+        ("chunked(0)", ValueError, "size=0 of order 'chunked' is out of range; chunked(n) needs n >= 1"),
+        (4, TypeError, "order must be an Order or a name, not 4"),
+    ],
+)
+def test_spellings_that_are_none_are_refused(spelled, kind, message):
+    """With those that there are."""
+    with pytest.raises(kind, match=f"^{re.escape(message)}$"):
+        order(spelled)
+
+
+# -- windows ----------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    ("changes", "message"),
+    [
+        ({"step": 0}, "step=0 of a window is out of range; use 1 or more"),
+        ({"step": True}, "step=True of a window is out of range; use 1 or more"),
+        ({"group": 0}, "group=0 of a window is out of range; use 1 or more"),
+        ({"fraction_bits": 0}, "fraction_bits=0 of a window is out of range; use 1 to 60, or None to keep all"),
+        ({"fraction_bits": 61}, "fraction_bits=61 of a window is out of range; use 1 to 60, or None to keep all"),
+        ({"fraction_bits": 2.0}, "fraction_bits=2.0 of a window is out of range; use 1 to 60, or None to keep all"),
+        ({"cut": "nearest"}, "cut='nearest' of a window is unknown; use one of toward_zero, floor"),
+        ({"groups": "halves"}, "groups='halves' of a window is unknown; use one of consecutive, alternate_pairs"),
+        ({"scales": "all"}, "scales='all' of a window is unknown; use one of none, products, groups"),
+        (
+            {"scales": "groups", "group": 3},
+            "group=3 of a window must divide step=4, and be above 1 for scales='groups' only, not for 'groups'",
+        ),
+        (
+            {"scales": "groups"},
+            "group=1 of a window must divide step=4, and be above 1 for scales='groups' only, not for 'groups'",
+        ),
+        (
+            {"group": 2},
+            "group=2 of a window must divide step=4, and be above 1 for scales='groups' only, not for 'none'",
+        ),
+        ({"groups": "alternate_pairs", "step": 3}, "step=3 of a window of alternate pairs must be even"),
+        ({"result": DOUBLE}, "result of an accumulation cannot be 'binary64': it is a type that values come in"),
+    ],
+)
+def test_windows_that_are_none_are_refused(changes, message):
+    """With the field at fault."""
+    with pytest.raises(ValueError, match=f"^{re.escape(message)}$"):
+        dataclasses.replace(STEP, **changes)
+
+
+def test_a_result_is_a_format_and_a_projection():
+    """As every place where numbers are kept."""
+    message = f"result of an accumulation must be (Format, Projection), not {BINARY32!r}"
+    with pytest.raises(TypeError, match=f"^{re.escape(message)}$"):
+        dataclasses.replace(STEP, result=BINARY32)
+
+
+# -- accumulations ----------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    ("parameters", "message"),
+    [
+        (
+            {"accumulator": SINGLE, "addend": "in_sum"},
+            "unknown addend 'in_sum'; use one of first, last",
+        ),
+        (
+            {"machine": "cdna4", "operands": HALVES},
+            "unknown machine 'cdna4'; use one of cdna2, cdna2_pairs, cdna3, cdna3_fp8",
+        ),
+        *(
+            (
+                {"machine": "cdna3", "operands": HALVES, **more},
+                "machine 'cdna3' takes no product, order, accumulator, total or scale: it is all of that",
+            )
+            for more in (
+                {"product": SINGLE},
+                {"accumulator": SINGLE},
+                {"total": SINGLE},
+                {"scale": (E8M0FNU, 32)},
+                {"order": "pairwise"},
+                {"order": "exact"},
+            )
+        ),
+        ({"machine": "cdna3"}, "machine 'cdna3' needs operands: it aligns by their exponents"),
+        (
+            {"machine": "cdna3", "operands": HALVES, "addend": "last"},
+            "machine 'cdna3' has its addend in the sum: use addend='first'",
+        ),
+        (
+            {"machine": "cdna3", "operands": HALVES, "output": HALF},
+            "machine 'cdna3' has binary32 results, not 'binary16'",
+        ),
+        *(
+            (
+                {"order": "exact", **more},
+                "order 'exact' has no accumulator and no total: its sum is rounded once, to the output",
+            )
+            for more in ({"accumulator": SINGLE}, {"total": SINGLE})
+        ),
+        ({"order": "exact", "addend": "last"}, "order 'exact' has its addend in the sum: use addend='first'"),
+        ({}, "order 'sequential' needs an accumulator"),
+        ({"order": "chunked(4, pairwise)"}, "order 'chunked(4, pairwise)' needs an accumulator"),
+        (
+            {"accumulator": SINGLE, "total": SINGLE, "order": "pairwise"},
+            "order 'pairwise' has no total; chunked(n) has",
+        ),
+        *(
+            (
+                {"accumulator": STEP, "operands": HALVES, "total": total, "order": spelled},
+                f"a window is in sequence, not in order '{spelled}'",
+            )
+            for spelled, total in (("pairwise", None), ("chunked(8, pairwise)", SINGLE))
+        ),
+        ({"accumulator": STEP}, "a window needs operands: it aligns by their exponents"),
+        (
+            {"accumulator": STEP, "operands": HALVES, "product": SINGLE},
+            "a window adds exact products; leave out product",
+        ),
+        (
+            {"accumulator": STEP, "operands": HALVES, "order": "chunked(8)"},
+            "chunks of a window need a total: where their sums are added",
+        ),
+        (
+            {"accumulator": SINGLE, "operand_rounding": Projection()},
+            "operand_rounding needs operands: the formats that factors are rounded to",
+        ),
+        (
+            {"accumulator": SCALED, "operands": HALVES},
+            "a window with scales needs scale=(Format, size), and nothing else takes it",
+        ),
+        (
+            {"accumulator": SINGLE, "scale": (E8M0FNU, 32)},
+            "a window with scales needs scale=(Format, size), and nothing else takes it",
+        ),
+        (
+            {"accumulator": SCALED, "operands": HALVES, "scale": (E8M0FNU, 16)},
+            "scale for 16 elements does not fill groups of 32",
+        ),
+        (
+            {"accumulator": GROUPED, "operands": HALVES, "scale": (E8M0FNU, 24)},
+            "scale for 24 elements does not fill groups of 16",
+        ),
+        (
+            {"accumulator": SINGLE, "output": DOUBLE},
+            "output of an accumulation cannot be 'binary64': it is a type that values come in",
+        ),
+        (
+            {"accumulator": SINGLE, "product": DOUBLE},
+            "product of an accumulation cannot be 'binary64': it is a type that values come in",
+        ),
+        (
+            {"accumulator": (CARRIERS["int64"], Projection())},
+            "accumulator of an accumulation cannot be 'int64': it is a type that values come in",
+        ),
+        (
+            {"accumulator": (BINARY64, Projection(rounding="toward_zero"))},
+            "accumulator in 'binary64' is rounded as the processor does: use Projection()",
+        ),
+        (
+            {"accumulator": SINGLE, "order": "chunked(2)", "total": (BINARY64, Projection(nan_sign="drop"))},
+            "total in 'binary64' is rounded as the processor does: use Projection()",
+        ),
+        (
+            {"accumulator": SINGLE, "product": RANDOM},
+            "product of an accumulation cannot be rounded stochastically; the accumulator and the output can",
+        ),
+    ],
+)
+def test_accumulations_that_contradict_themselves_are_refused(parameters, message):
+    """With the field at fault, and what to use."""
+    with pytest.raises(ValueError, match=f"^{re.escape(message)}$"):
+        Accumulation(**{"output": SINGLE, **parameters})
+
+
+@pytest.mark.parametrize(
+    ("parameters", "message"),
+    [
+        ({"output": BINARY32}, f"output of an accumulation must be (Format, Projection), not {BINARY32!r}"),
+        ({"product": (BINARY32,)}, f"product of an accumulation must be (Format, Projection), not ({BINARY32!r},)"),
+        ({"accumulator": (1, 2)}, "accumulator of an accumulation must be (Format, Projection), not (1, 2)"),
+        ({"accumulator": "binary32"}, "accumulator must be (Format, Projection) or a Window, not 'binary32'"),
+        ({"operands": (BINARY16,)}, f"operands of an accumulation must be two Formats, not {(BINARY16,)!r}"),
+        ({"operands": (BINARY64,) * 2}, f"operands of an accumulation must be two Formats, not {(BINARY64,) * 2!r}"),
+        ({"order": 4}, "order must be an Order or a name, not 4"),
+    ],
+)
+def test_parameters_of_other_types_are_refused(parameters, message):
+    """With what was given."""
+    with pytest.raises(TypeError, match=f"^{re.escape(message)}$"):
+        Accumulation(**{"output": SINGLE, "accumulator": SINGLE, **parameters})
+
+
+def test_orders_may_be_given_by_name():
+    """They are kept as what they mean."""
+    assert Accumulation(order="chunked(4)", accumulator=SINGLE, output=SINGLE).order == chunked(4)
+
+
+@pytest.mark.parametrize(
+    ("parameters", "randomly"),
+    [
+        ({"accumulator": SINGLE}, False),
+        ({"accumulator": RANDOM}, True),
+        ({"accumulator": SINGLE, "output": RANDOM}, True),
+        ({"accumulator": SINGLE, "order": "chunked(4)", "total": RANDOM}, True),
+        ({"accumulator": dataclasses.replace(STEP, result=RANDOM), "operands": HALVES}, True),
+        ({"accumulator": STEP, "operands": HALVES}, False),
+    ],
+)
+def test_an_accumulation_knows_whether_it_needs_random_integers(parameters, randomly):
+    """For any sum, or for the output."""
+    assert Accumulation(**{"output": SINGLE, **parameters}).rounds_randomly is randomly
+
+
+# -- the catalog ------------------------------------------------------------------------------------
+
+
+def machine_of(name: str) -> str:
+    """What comes before the operands in a name."""
+    return re.match(r"\w+?_(wgmma|mma|tcgen05|mfma1k|mfma)(?=_)", name)[0]
+
+
+@pytest.mark.parametrize("name", ACCUMULATIONS)
+def test_every_name_gives_its_accumulation(name):
+    """And the accumulation itself, which says its name."""
+    found = accumulation(name)
+    assert found is ACCUMULATIONS[name] is accumulation(found) is accumulation(f" {name} ")
+    assert str(found) == found.name == name
+
+
+def test_names_say_operands_output_and_scales():
+    """So that nobody reads a name that means something else; plain loops have names of their own."""
+    for name, found in ACCUMULATIONS.items():
+        if found.source:
+            x, y = found.operands
+            said = [machine_of(name), x.name, *([y.name] if x != y else []), found.output[0].name]
+            if found.scale is not None:
+                said += [found.scale[0].name, str(found.accumulator.step // found.scale[1])]
+            assert name == "_".join(said)
+
+
+def test_the_catalog_is_complete():
+    """How many there are of each machine: an instruction less, or more, is meant."""
+    counts = collections.Counter(machine_of(name) if found.source else "" for name, found in ACCUMULATIONS.items())
+    assert counts == {
+        "": 7,
+        "volta_mma": 2,
+        "turing_mma": 2,
+        "ampere_mma": 4,
+        "ada_mma": 12,
+        "hopper_mma": 8,
+        "hopper_wgmma": 12,
+        "blackwell_mma": 12,
+        "blackwell_tcgen05": 82,
+        "rtx_blackwell_mma": 82,
+        "cdna1_mfma": 2,
+        "cdna2_mfma": 2,
+        "cdna2_mfma1k": 1,
+        "cdna3_mfma": 7,
+    }
+
+
+def test_every_machine_is_in_the_catalog():
+    """And nothing else is a machine."""
+    assert {found.machine for found in ACCUMULATIONS.values()} == {"", *MACHINES}
+
+
+@pytest.mark.parametrize(
+    ("name", "step", "bits", "result"),
+    [
+        ("volta_mma_binary16_binary32", 4, 23, BINARY32),
+        ("turing_mma_binary16_binary16", 8, 24, BINARY16),
+        ("ampere_mma_bfloat16_binary32", 8, 24, BINARY32),
+        ("ampere_mma_tf32_binary32", 4, 24, BINARY32),
+        ("ada_mma_e4m3fn_e5m2_binary32", 16, 13, E8M13),
+        ("hopper_mma_binary16_binary32", 16, 25, BINARY32),
+        ("hopper_wgmma_e4m3fn_binary32", 32, 13, E8M13),
+        ("blackwell_tcgen05_e2m1fn_binary32", 32, 25, BINARY32),
+        ("rtx_blackwell_mma_e2m1fn_binary32_ue4m3_4", 64, 35, BINARY32),
+        ("cdna1_mfma_bfloat16_binary32", 2, None, BINARY32),
+    ],
+)
+def test_steps_and_bits_are_those_of_the_literature(name, step, bits, result):
+    """Read off the tables of the sources by hand."""
+    window = ACCUMULATIONS[name].accumulator
+    assert (window.step, window.fraction_bits, window.result[0]) == (step, bits, result)
+
+
+def test_tf32_operands_are_binary32_numbers_cut():
+    """Every machine that takes them reads them so; other operands are not rounded."""
+    for found in ACCUMULATIONS.values():
+        cuts = found.operands is not None and TF32 in found.operands
+        assert (found.operand_rounding is not None) == cuts
+
+
+@pytest.mark.parametrize("pair", [(E4M3FN, E5M2), (E4M3FNUZ, E5M2FNUZ), (E2M1FN, E5M2)])
+def test_products_of_two_formats_are_there_both_ways(pair):
+    """The first is that of x."""
+    names = {found.operands for found in ACCUMULATIONS.values()}
+    assert {pair, pair[::-1]} <= names
+
+
+def test_promotion_is_in_chunks_of_any_size():
+    """By its name too; not in the catalog, for there would be no end of it."""
+    assert accumulation("deepseek_promote(128)") == deepseek_promote() == deepseek_promote(128)
+    assert accumulation("deepseek_promote(64)").order == chunked(64)
+    assert str(deepseek_promote(64)) == "deepseek_promote(64)"
+    assert "deepseek_promote(128)" not in ACCUMULATIONS
+
+
+@pytest.mark.parametrize(
+    ("name", "message"),
+    [
+        (
+            "hopper_wgma_e4m3fn_binary32",
+            "unknown accumulation 'hopper_wgma_e4m3fn_binary32'; did you mean 'hopper_wgmma_e4m3fn_binary32' or "
+            "'hopper_wgmma_e4m3fn_binary16' or 'hopper_wgmma_e5m2_e4m3fn_binary32'?",
+        ),
+        ("fp32", "unknown accumulation 'fp32'; did you mean 'fp32_fma'?"),
+        ("?", "unknown accumulation '?'; `lowprec.accumulations` lists all"),
+    ],
+)
+def test_unknown_names_get_those_that_are_close(name, message):
+    """Three at most."""
+    with pytest.raises(ValueError, match=f"^{re.escape(message)}$"):
+        accumulation(name)
+
+
+def test_a_promotion_of_nothing_is_refused():
+    """As every chunk of nothing."""
+    with pytest.raises(ValueError, match=r"^size=0 of order 'chunked' is out of range; chunked\(n\) needs n >= 1$"):
+        accumulation("deepseek_promote(0)")
+
+
+def test_a_name_is_a_string():
+    """Or an accumulation."""
+    with pytest.raises(TypeError, match=r"^accumulation must be an Accumulation or a name, not 7$"):
+        accumulation(7)
+
+
+def test_the_format_of_hoppers_sums_is_binary32_without_its_last_ten_bits():
+    """It is no format of the catalog: nothing is stored in it."""
+    assert (E8M13.width, E8M13.bias, E8M13.emin, E8M13.emax) == (22, 127, -126, 127)
+    assert E8M13.name not in FORMATS
