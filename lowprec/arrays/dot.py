@@ -88,7 +88,7 @@ def dot(
     [IEEE754] 9.4 for what may differ; docs/dot-products.md.
     """
     how = accumulation_of(accumulation)
-    left, right = _factors("x", x, how, 0), _factors("y", y, how, 1)
+    left, right = _factors("x", x, how, 0, -1), _factors("y", y, how, 1, -1)
     if not left.shape or not right.shape or left.shape[-1] != right.shape[-1]:
         raise ValueError(
             f"dot sums along the last axis, which must be equally long: shapes {left.shape} and {right.shape}"
@@ -137,7 +137,7 @@ def matmul(
         As for `dot`.
     """
     how = accumulation_of(accumulation)
-    left, right = _factors("x", x, how, 0), _factors("y", y, how, 1)
+    left, right = _factors("x", x, how, 0, -1), _factors("y", y, how, 1, -2)
     if not left.shape or not right.shape:
         raise ValueError(f"matmul takes matrices and vectors, not shapes {left.shape} and {right.shape}; use multiply")
     row, column = len(left.shape) == 1, len(right.shape) == 1
@@ -229,12 +229,12 @@ def _flat(array: Array, shape: tuple[int, ...]) -> Array:
     return rows
 
 
-def _factors(name: str, values: Factors, how: Accumulation, side: int) -> _Side:
-    """One side of the products, as codes of the format that they come in, or are asked to be of."""
+def _factors(name: str, values: Factors, how: Accumulation, side: int, axis: int) -> _Side:
+    """One side of the products, as codes of the format that they come in, or are asked to be of; K is an axis."""
     if lazy.is_lazy(values):
         raise TypeError(f"{name} is a lazy array; dot and matmul take arrays in memory: call .compute() first")
     if isinstance(values, BlockArray):
-        return _in_blocks(name, values, how, side)
+        return _in_blocks(name, values, how, side, axis)
     operand = values_operand(values)
     wanted = None if how.operands is None else how.operands[side]
     if isinstance(how.accumulator, Window) and how.accumulator.scales != "none":
@@ -262,10 +262,10 @@ def _as_format(name: str, operand: Operand, fmt: Format, how: Projection | None)
     return codes
 
 
-def _in_blocks(name: str, values: BlockArray, how: Accumulation, side: int) -> _Side:
+def _in_blocks(name: str, values: BlockArray, how: Accumulation, side: int, axis: int) -> _Side:
     """Operands in blocks: elements, and the scales of their rows."""
     fmt, ndim = values.format, values.codes.ndim
-    along = ndim - 1 if side == 0 or ndim == 1 else ndim - 2
+    along = max(ndim + axis, 0)
     if along not in values.axes:
         raise ValueError(
             f"blocks of {name} lie along axis {values.axes[-1]}, but K is axis {along}: encode with axis={along}"

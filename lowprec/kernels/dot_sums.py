@@ -24,9 +24,8 @@ from lowprec.kernels.jit import helper, inlined
 from lowprec.kernels.numbers import Number, long_product
 from lowprec.kernels.params import Grid, Params
 from lowprec.kernels.random import philox
-from lowprec.kernels.stages import SOURCE, Stage, number_of, placed, summed
+from lowprec.kernels.stages import DOWNWARD, SOURCE, Stage, number_of, placed, summed
 from lowprec.kernels.windows import (
-    Factor,
     Panel,
     State,
     exact_step,
@@ -50,7 +49,6 @@ _BITS = Grid._fields.index("bits")
 _FINITE, _INFINITY, _NAN, _GENERATED = 0, 1, 2, 5
 
 _ZERO = Number(_FINITE, False, _0, _0, _I(0))
-_NO_ADDEND = Factor(_FINITE, False, _0, _I(0), _I(0))
 
 
 class Operand(NamedTuple):
@@ -174,6 +172,67 @@ def scale_at(x: Operand, i: int, y: Operand, j: int, block: int) -> Number:
     return times(number(factor(x.scales, i, block)), number(factor(y.scales, j, block)))
 
 
+# -- exact sums --------------------------------------------------------------------------------------
+
+
+class Seen(NamedTuple):
+    """What an exact sum leaves to say: of infinities and NaN among the terms, and how many are negative."""
+
+    state: State
+    nan: Number
+    negatives: Any
+
+
+_NOTHING_SEEN = Seen(State(False, False, False), _ZERO, _I(0))
+
+
+@helper
+def joined(seen: Seen, x: Number, how: Params, work: Work) -> Seen:
+    """An exact sum with one more term. The first NaN counts, unless an operation generated it."""
+    state, nan = seen.state, seen.nan
+    if x.kind >= _NAN and (nan.kind == _FINITE or (nan.kind == _GENERATED and x.kind != _GENERATED)):
+        nan = x
+    if x.kind == _INFINITY:
+        state = State(state.nan, state.positive or not x.negative, state.negative or x.negative)
+    if x.kind == _FINITE:
+        add_number(work.words, how[How.BASE], x)
+    return Seen(state, nan, seen.negatives + _I(x.negative))
+
+
+@helper
+def whole(seen: Seen, count: int, downward: bool, how: Params, work: Work) -> Number:
+    """An exact sum of so many terms, rounded to odd at 128 bits. A zero is -0 if all terms are negative."""
+    if seen.nan.kind != _FINITE:
+        return seen.nan
+    total = number_of_sum(work.words, how[How.BASE])
+    if total.high == _0:
+        negative = seen.negatives > 0 and (seen.negatives == count or downward)
+        total = Number(_FINITE, negative, _0, _0, _I(0))
+    return settled(seen.state, total)
+
+
+@helper
+def precisely(
+    given: bool, addend: Number, x: Operand, i: int, y: Operand, j: int, how: Params, downward: bool, work: Work
+) -> Number:
+    """The sum of all products and the addend, times the tensors' scales."""
+    length, seen = x.elements.shape[1], _NOTHING_SEEN
+    work.words[:] = _0
+    for k in range(length):
+        made = product_at(x, i, y, j, k)
+        if how[How.BLOCK] != 0:
+            made = scaled(made, scale_at(x, i, y, j, k // how[How.BLOCK]))
+        seen = joined(seen, made, how, work)
+    if given:
+        seen = joined(seen, addend, how, work)
+    if how[How.TENSOR] != 1:
+        scale_sum(work.words, _U(how[How.TENSOR]))
+    made = whole(seen, length + given, downward, how, work)
+    if made.kind == _FINITE:
+        made = Number(_FINITE, made.negative, made.high, made.low, made.exponent + how[How.TENSOR_EXPONENT])
+    return made
+
+
 @helper
 def term(x: Operand, i: int, y: Operand, j: int, k: int, how: Params, stages: Words, work: Work) -> Number:
     """A term, rounded if products are."""
@@ -182,7 +241,11 @@ def term(x: Operand, i: int, y: Operand, j: int, k: int, how: Params, stages: Wo
     else:
         start = k * how[How.BLOCK]
         stop = min(start + how[How.BLOCK], x.elements.shape[1])
-        made = exact_step(x.elements, i, y.elements, j, start, stop, _NO_ADDEND, work.words, how[How.BASE])
+        seen, into = _NOTHING_SEEN, Stages.PRODUCT if how[How.ROUNDS_PRODUCTS] != 0 else Stages.SUM
+        work.words[:] = _0
+        for at in range(start, stop):
+            seen = joined(seen, product_at(x, i, y, j, at), how, work)
+        made = whole(seen, stop - start, stages[into, DOWNWARD] != _0, how, work)
         made = scaled(made, scale_at(x, i, y, j, k))
     if how[How.ROUNDS_PRODUCTS] != 0:
         return number_of(placed(made, _0, stages[Stages.PRODUCT]), stages[Stages.PRODUCT])
@@ -230,14 +293,12 @@ def in_windows(
     """A running sum with steps of products. The code is one of `begin` before them, and after them of `sum`."""
     bits, lowest, floor = how[How.FRACTION_BITS], how[How.LOWEST], how[How.FLOOR] != 0
     c = factor_of(code, stages[Stages.BEGIN, SOURCE:])
-    if stop == start:
-        return placed(number_of(code, stages[Stages.BEGIN]), _0, stages[Stages.SUM])
     if how[How.ALTERNATE] != 0:
         stop = start + (stop - start + 2 * how[How.WINDOW] - 1) // (2 * how[How.WINDOW]) * 2 * how[How.WINDOW]
     for first in range(start, stop, how[How.WINDOW]):
         last = min(first + how[How.WINDOW], stop)
         if how[How.FRACTION_BITS] < 0:
-            made = exact_step(x.elements, i, y.elements, j, first, last, c, work.words, how[How.BASE])
+            made = exact_step(x.elements, i, y.elements, j, work.places, first, last, c, work.words, how[How.BASE])
         elif how[How.SCALES] == 2:
             made = group_window(
                 x.elements, i, y.elements, j, x.scales, y.scales, how[How.BLOCK], how[How.LAST], first, last,
@@ -270,6 +331,8 @@ def part_of(
     """A number with some terms, in sequence or in steps."""
     if how[How.WINDOW] != 0:
         code = placed(start, _0, stages[Stages.BEGIN])
+        if first == stop:
+            return number_of(code, stages[Stages.BEGIN])
         code = in_windows(code, x, i, y, j, first, stop, how, stages, element, work)
     else:
         code = in_sequence(placed(start, _0, stages[Stages.SUM]), x, i, y, j, first, stop, how, stages, element, work)
@@ -309,46 +372,3 @@ def in_order(
             stages[Stages.TOTAL],
         )
     return number_of(code, stages[Stages.TOTAL])
-
-
-# -- the exact order ---------------------------------------------------------------------------------
-
-
-@helper
-def seen(state: State, nan: Number, x: Number) -> tuple[State, Number]:
-    """What is not finite so far, with a term: the first NaN, unless an operation generated it."""
-    if x.kind >= _NAN and (nan.kind == _FINITE or (nan.kind == _GENERATED and x.kind != _GENERATED)):
-        nan = x
-    if x.kind == _INFINITY:
-        state = State(state.nan, state.positive or not x.negative, state.negative or x.negative)
-    return state, nan
-
-
-@helper
-def precisely(
-    given: bool, addend: Number, x: Operand, i: int, y: Operand, j: int, how: Params, downward: bool, work: Work
-) -> Number:
-    """The sum of all products and the addend, rounded to odd at 128 bits."""
-    length, words = x.elements.shape[1], work.words
-    words[:] = _0
-    nan, state, negatives = _ZERO, State(False, False, False), _I(0)
-    for k in range(length + given):
-        made = addend
-        if k < length:
-            made = product_at(x, i, y, j, k)
-            if how[How.BLOCK] != 0:
-                made = scaled(made, scale_at(x, i, y, j, k // how[How.BLOCK]))
-        state, nan = seen(state, nan, made)
-        negatives += _I(made.negative)
-        if made.kind == _FINITE:
-            add_number(words, how[How.BASE], made)
-    if nan.kind != _FINITE:
-        return nan
-    if how[How.TENSOR] != 1:
-        scale_sum(words, _U(how[How.TENSOR]))
-    total = number_of_sum(words, how[How.BASE] + how[How.TENSOR_EXPONENT])
-    if total.high == _0:
-        all_negative = negatives == length + given
-        negative = negatives > 0 and (all_negative or downward)
-        total = Number(_FINITE, negative, _0, _0, _I(0))
-    return settled(state, total)

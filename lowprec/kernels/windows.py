@@ -165,12 +165,14 @@ def normalized(x: Factor, y: Factor) -> Number:
 
 @helper
 def exact_step(
-    x: Panel, i: int, y: Panel, j: int, start: int, stop: int, c: Factor, words: Words, base: np.int64
+    x: Panel, i: int, y: Panel, j: int, places: Words, start: int, stop: int, c: Factor, words: Words, base: np.int64
 ) -> Number:
-    """The sum of some products and c, of which nothing is cut. Its bits lie above the base of the words."""
+    """The sum of the products at some places and c, of which nothing is cut. Its bits lie above the words' base."""
     state = joined_one(State(False, False, False), c)
     words[:] = _0
-    for k in range(start, stop):
+    for k in places[start:stop]:
+        if k < 0:
+            continue
         a, b = factor(x, i, k), factor(y, j, k)
         state = joined(state, a, b)
         if a.kind == _FINITE and b.kind == _FINITE:

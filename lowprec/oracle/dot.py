@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import functools
 from collections.abc import Callable, Sequence
+from dataclasses import replace
 from fractions import Fraction
 
 from lowprec.oracle import machines, window
@@ -18,7 +19,7 @@ from lowprec.oracle.terms import Term, product, scaled, total
 from lowprec.spec.accumulation import EXACT, Accumulation, InnerOrder, Rounded, Window
 from lowprec.spec.format import Format
 from lowprec.spec.projection import DEFAULT, Projection
-from lowprec.spec.rounding import Rounding
+from lowprec.spec.rounding import NEAREST_EVEN, Rounding
 
 __all__ = ["dot"]
 
@@ -26,7 +27,7 @@ __all__ = ["dot"]
 Scales = tuple[Sequence[Exact], Sequence[Exact], int]
 
 _NANS = (Special.NAN, Special.NEGATIVE_NAN)
-_ZERO = Fraction(0)
+_ZERO, _ONE = Fraction(0), Fraction(1)
 
 
 def dot(
@@ -36,6 +37,7 @@ def dot(
     addend: Exact | None = None,
     *,
     scales: Scales | None = None,
+    tensor: Fraction = _ONE,
     random: Callable[[int], int] | None = None,
 ) -> int:
     """The code of a dot product in the accumulation's output.
@@ -55,6 +57,8 @@ def dot(
     scales : (sequence of Exact, sequence of Exact, int), optional
         The scales of x and of y, and how many elements share one. Each block's exact sum of products
         times its scales is one term; a window with `scales` has a rule of its own.
+    tensor : Fraction
+        What the sum is multiplied by before it becomes the output: the product of the tensors' scales.
     random : function, optional
         Of a stochastic accumulation: the random integer of a rounding. Roundings of sums are counted
         from 0 in the order in which sums are made, that of the output comes last.
@@ -77,15 +81,15 @@ def dot(
     if accumulation.operands is not None:
         x = _operands("x", x, accumulation.operands[0], accumulation.operand_rounding)
         y = _operands("y", y, accumulation.operands[1], accumulation.operand_rounding)
-    sums = _Sums(random)
+    sums = _Sums(random, tensor)
     if accumulation.machine:
-        return sums.code(_by_machine(x, y, accumulation, addend), accumulation.output)
+        return sums.result(_by_machine(x, y, accumulation, addend), accumulation.output)
     if isinstance(accumulation.accumulator, Window):
         return _by_window(x, y, accumulation, addend, scales, sums)
     terms = _products(x, y, accumulation) if scales is None else _blocks(x, y, scales, accumulation)
     if accumulation.order == EXACT:
         given = [] if addend is None else [Term(addend)]
-        return sums.code(total([*terms, *given], _mode(accumulation.output)).value, accumulation.output)
+        return sums.result(total([*terms, *given], _mode(accumulation.output)).value, accumulation.output)
     return _by_sums(terms, accumulation, addend, sums)
 
 
@@ -95,8 +99,8 @@ def dot(
 class _Sums:
     """Projects sums, and counts them: each has its own random integer."""
 
-    def __init__(self, random: Callable[[int], int] | None) -> None:
-        self.random, self.count = random, 0
+    def __init__(self, random: Callable[[int], int] | None, tensor: Fraction) -> None:
+        self.random, self.count, self.tensor = random, 0, tensor
 
     def code(self, value: Exact, into: Rounded) -> int:
         integer = None
@@ -105,6 +109,10 @@ class _Sums:
             integer = self.random(self.count)
         self.count += 1
         return project(value, *into, random=integer)
+
+    def result(self, value: Exact, into: Rounded) -> int:
+        """The code of the output, of a sum."""
+        return self.code(value if self.tensor == 1 else product(value, self.tensor).value, into)
 
     def value(self, value: Exact, into: Rounded) -> Exact:
         """What the code stands for."""
@@ -119,9 +127,10 @@ def _mode(into: Rounded) -> Rounding:
     return DEFAULT.rounding if into[1].via else into[1].rounding
 
 
-def _nearest(value: Exact | None, fmt: Format) -> Exact:
-    """The addend in the format that it is added in."""
-    return _ZERO if value is None else decode(project(value, fmt), fmt)
+def _nearest(value: Exact | None, into: Rounded) -> Exact:
+    """The addend where it is added: to nearest, and otherwise as sums get there."""
+    fmt, how = into
+    return _ZERO if value is None else decode(project(value, fmt, replace(how, rounding=NEAREST_EVEN)), fmt)
 
 
 # -- operands ---------------------------------------------------------------------------------------
@@ -233,7 +242,7 @@ def _by_sums(terms: Sequence[Term], accumulation: Accumulation, addend: Exact | 
     accumulator, order, first = accumulation.accumulator, accumulation.order, accumulation.addend == "first"
     assert isinstance(accumulator, tuple), "an accumulation has an accumulator"
     into = accumulation.total or accumulator
-    start = _nearest(addend, into[0])
+    start = _nearest(addend, into)
     if order.name == "chunked":
         running = start if first else _ZERO
         for chunk in range(0, len(terms), order.size):
@@ -245,7 +254,7 @@ def _by_sums(terms: Sequence[Term], accumulation: Accumulation, addend: Exact | 
         running = _sequential(terms, start if first else _ZERO, accumulator, sums)
     if not first:
         running = sums.sum([Term(running), Term(start)], into)
-    return sums.code(running, accumulation.output)
+    return sums.result(running, accumulation.output)
 
 
 def _by_window(
@@ -264,12 +273,12 @@ def _by_window(
     factors = window.Factors(x, y, accumulation.operands, scales, scale_format)
     output, first = accumulation.output, accumulation.addend == "first"
     if into is None:
-        start = _nearest(addend, output[0])
+        start = _nearest(addend, output)
         running = window.run(range(len(x)), factors, accumulator, start if first else _ZERO, output[0], sums.value)
         if first:
-            return sums.code(running, output)
+            return sums.result(running, output)
         return sums.code(total([Term(running), Term(start)], _mode(output)).value, output)
-    start = _nearest(addend, into[0])
+    start = _nearest(addend, into)
     running = start if first else _ZERO
     for chunk in range(0, len(x), order.size):
         places = range(chunk, min(chunk + order.size, len(x)))
@@ -277,11 +286,11 @@ def _by_window(
         running = sums.sum([Term(running), Term(part)], into)
     if not first:
         running = sums.sum([Term(running), Term(start)], into)
-    return sums.code(running, output)
+    return sums.result(running, output)
 
 
 def _by_machine(x: Sequence[Exact], y: Sequence[Exact], accumulation: Accumulation, addend: Exact | None) -> Exact:
     assert accumulation.operands is not None, "a machine has operands"
-    start = _nearest(addend, accumulation.output[0])
+    start = _nearest(addend, accumulation.output)
     result = machines.RUN[accumulation.machine](x, y, accumulation.operands, start)
     return Special.NAN if result in _NANS else result

@@ -1,0 +1,261 @@
+"""Dot products against the oracle: every named accumulation, and others of every order, on rows that tell."""
+
+from __future__ import annotations
+
+import dataclasses
+import random
+from fractions import Fraction
+
+import numpy as np
+import pytest
+
+import lowprec as lp
+from lowprec.arrays.block import BlockArray
+from lowprec.arrays.checks import code_dtype
+from lowprec.oracle.convert import decode
+from lowprec.oracle.dot import dot as oracle
+from lowprec.oracle.exact import from_float
+from lowprec.spec import catalog
+from lowprec.spec.accumulation import EXACT, PAIRWISE, Accumulation, Window, chunked
+from lowprec.spec.accumulations import ACCUMULATIONS, E8M13, accumulation
+from lowprec.spec.block import BlockFormat
+from lowprec.spec.projection import Projection
+from lowprec.spec.rounding import MODES, stochastic
+
+SINGLE, HALF = (catalog.BINARY32, Projection()), (catalog.BINARY16, Projection())
+BFLOAT, DOUBLE = (catalog.BFLOAT16, Projection()), (catalog.BINARY64, Projection())
+
+
+# -- rows -------------------------------------------------------------------------------------------
+
+
+def rows(fmt, count, length, rng):
+    """Codes: any numbers, and in part zeros, subnormals and extremes; in few rows infinities and NaNs."""
+    codes = rng.integers(0, 1 << fmt.width, (count, length))
+    magnitudes = codes & ~fmt.sign_code
+    infinity = fmt.infinity_code if fmt.infinity else fmt.max_magnitude + 1
+    special = (magnitudes >= infinity) & (rng.random((count, 1)) > 0.2)
+    codes = np.where(special, codes & (fmt.sign_code | fmt.max_magnitude >> 1), codes)
+    borders = [0, 1, (1 << fmt.trailing_bits) - 1, 1 << fmt.trailing_bits, fmt.max_magnitude]
+    chosen = rng.choice(borders, codes.shape) | rng.integers(0, 2, codes.shape) * fmt.sign_code
+    codes = np.where(rng.random(codes.shape) < rng.choice([0, 0.1, 0.5], (count, 1)), chosen, codes)
+    if not fmt.negative_zero:
+        codes = np.where(codes == fmt.sign_code, 0, codes)
+    return codes.astype(np.int64)
+
+
+def pairs_of_rows(formats, count, length, rng):
+    """Both sides; in some rows the second half takes back what the first adds, but for a little."""
+    x, y = (rows(fmt, count, length, rng) for fmt in formats)
+    half = length // 2
+    for row in range(0, count if half else 0, 3):
+        x[row, half : 2 * half] = x[row, :half]
+        y[row, half : 2 * half] = y[row, :half] ^ (formats[1].sign_code if formats[1].negative_zero else 0)
+        if row % 2:
+            y[row, 0] ^= 1
+    return x, y
+
+
+def addends(count, rng):
+    """binary32 numbers of any size, zeros, infinities and NaN."""
+    special = rng.choice(np.array([0.0, -0.0, np.inf, 1e-40, -3e38, np.nan]), count)
+    numbers = rng.normal(size=count) * 2.0 ** rng.integers(-40, 40, count)
+    return np.where(rng.random(count) < 0.3, special, numbers).astype(np.float32)
+
+
+def agrees(how, formats, x, y, addend=None):
+    """The kernel has the oracle's codes, for rows of codes."""
+    values = [lp.decode(codes, fmt, dtype="float64") for codes, fmt in zip((x, y), formats, strict=True)]
+    key = 99 if how.rounds_randomly else None
+    got = lp.dot(*values, how, addend=addend, rng=key, dtype=code_dtype(how.output[0]))
+    for row in range(len(x)):
+        left, right = (
+            [decode(int(code), fmt) for code in side[row]] for side, fmt in zip((x, y), formats, strict=True)
+        )
+        start = None if addend is None else from_float(float(addend[row]))
+        want = oracle(left, right, how, start, random=drawn(how, row, len(x)))
+        message = f"{how}: row {row}, addend {start}, {left} * {right}: {int(got[row]):#x}, want {want:#x}"
+        assert int(got[row]) == want, message
+
+
+def drawn(how, row, count):
+    """The random integers of a row, by the rounding."""
+    bits = max((place[1].rounding.bits for place in places(how)), default=0)
+    if not bits:
+        return None
+    return lambda step: int(lp.random_bits(count, 99, bits, stream=2 + step)[row])
+
+
+def places(how):
+    """Where an accumulation rounds."""
+    sums = how.accumulator.result if isinstance(how.accumulator, Window) else how.accumulator
+    return [place for place in (how.total, sums, how.output) if place is not None]
+
+
+# -- tests ------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("name", [name for name, how in ACCUMULATIONS.items() if how.scale is None])
+def test_named_accumulations_agree(name):
+    """Lengths that fill no step, one and several; with and without an addend."""
+    how, rng = accumulation(name), np.random.default_rng(sum(map(ord, name)))
+    some = (catalog.E4M3FN, catalog.BINARY16, catalog.BFLOAT16, catalog.BINARY32)
+    formats = how.operands or (some[rng.integers(4)], some[rng.integers(4)])
+    for length in (0, 1, 7, 41):
+        x, y = pairs_of_rows(formats, 5, length, rng)
+        agrees(how, formats, x, y)
+        agrees(how, formats, x, y, addends(5, rng))
+
+
+def other_accumulations():
+    """Of every order, accumulator and mode."""
+    for mode in MODES:
+        rounded = (catalog.E5M2, Projection(rounding=mode))
+        yield Accumulation(name=f"e5m2 {mode}", accumulator=rounded, output=rounded)
+        narrow = (catalog.BINARY16, Projection(rounding=mode, saturation="finite", subnormals="flush_results"))
+        yield Accumulation(name=f"chunks {mode}", order=chunked(3), accumulator=narrow, total=SINGLE, output=narrow)
+        yield Accumulation(name=f"exact {mode}", order=EXACT, output=rounded)
+    for inner in ("sequential", "pairwise"):
+        yield Accumulation(
+            name=f"chunks {inner}", product=BFLOAT, order=chunked(5, inner), accumulator=HALF, total=DOUBLE,
+            addend="last", output=BFLOAT,
+        )  # fmt: skip
+    yield Accumulation(name="pairs", order=PAIRWISE, accumulator=HALF, output=SINGLE)
+    yield Accumulation(
+        name="pairs last", product=SINGLE, order=PAIRWISE, accumulator=DOUBLE, addend="last", output=HALF
+    )
+    yield Accumulation(name="last", accumulator=SINGLE, addend="last", output=HALF)
+    finite = (catalog.E2M3FN, Projection(nan="max"))
+    yield Accumulation(name="no NaN", accumulator=finite, output=finite)
+    for variant in ("A", "B", "C"):
+        drawn = (catalog.BFLOAT16, Projection(rounding=stochastic(9, variant)))
+        yield Accumulation(name=f"stochastic {variant}", accumulator=drawn, output=SINGLE)
+        yield Accumulation(name=f"stochastic pairs {variant}", order=PAIRWISE, accumulator=drawn, output=drawn)
+        yield Accumulation(name=f"stochastic chunks {variant}", order=chunked(4), accumulator=drawn, output=SINGLE)
+
+
+@pytest.mark.parametrize("how", list(other_accumulations()), ids=str)
+def test_other_accumulations_agree(how):
+    """Operands of two formats."""
+    rng = np.random.default_rng(3)
+    for formats in ((catalog.E4M3FN, catalog.E5M2), (catalog.BFLOAT16, catalog.BINARY16)):
+        for length in (0, 1, 2, 13):
+            x, y = pairs_of_rows(formats, 4, length, rng)
+            agrees(how, formats, x, y)
+            agrees(how, formats, x, y, addends(4, rng))
+
+
+def drawn_window(rng):
+    """Any parameters of a window."""
+    step = rng.choice([1, 2, 6, 16])
+    result = rng.choice(
+        [SINGLE, HALF, (E8M13, Projection(rounding="toward_zero")), (catalog.BFLOAT16, Projection(rounding="to_odd"))]
+    )
+    return Window(
+        step=step,
+        fraction_bits=rng.choice([None, 1, 10, 23, 35, 48]),
+        result=result,
+        lowest_exponent=rng.choice([-4096, -133, 0]),
+        cut=rng.choice(["toward_zero", "floor"]),
+        groups="alternate_pairs" if step % 2 == 0 and rng.random() < 0.3 else "consecutive",
+        negative_zero=rng.random() < 0.5,
+    )
+
+
+def test_any_windows_agree():
+    """Parameters that no hardware has, chunks, and an addend that comes last."""
+    draw, rng = random.Random(1), np.random.default_rng(1)
+    some = [catalog.format(name) for name in ("e4m3fn", "e5m2fnuz", "binary16", "bfloat16", "e3m2fn", "ue5m3")]
+    for number in range(60):
+        window, formats = drawn_window(draw), (draw.choice(some), draw.choice(some))
+        chunk = draw.choice([0, 2 * window.step, 6 * window.step])
+        how = Accumulation(
+            name=f"window {number}",
+            operands=formats,
+            order=chunked(chunk) if chunk else "sequential",
+            accumulator=window,
+            total=draw.choice([SINGLE, BFLOAT]) if chunk else None,
+            addend=draw.choice(["first", "last"]),
+            output=draw.choice([SINGLE, HALF]),
+        )
+        x, y = pairs_of_rows(formats, 4, draw.choice([1, 5, 33, 40]), rng)
+        agrees(how, formats, x, y)
+        agrees(how, formats, x, y, addends(4, rng))
+
+
+# -- exact sums -------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("names", [("e5m2", "e5m2"), ("bfloat16", "bfloat16"), ("binary32", "e8m0fnu")])
+def test_exact_sums_are_those_of_fractions(names):
+    """4096 products of all sizes, whose sum takes hundreds of bits; and of what is left when most cancels."""
+    rng = np.random.default_rng(8)
+    formats = [catalog.format(name) for name in names]
+    codes = [rng.integers(0, fmt.max_magnitude + 1, (3, 4096)) for fmt in formats]
+    x, y = (lp.decode(each, fmt, dtype="float64") for each, fmt in zip(codes, formats, strict=True))
+    x *= rng.choice([-1, 1], x.shape)
+    x[1, 2048:], y[1, 2048:] = -x[1, :2048], y[1, :2048]
+    x[1, 5] *= 2
+    x[2, 2048:4095], y[2, 2048:4095] = -x[2, :2047], y[2, :2047]
+    got = lp.dot(x, y, dataclasses.replace(accumulation("exact"), output=(catalog.TF32, Projection())))
+    for row in range(3):
+        total = sum(
+            (Fraction(a) * Fraction(b) for a, b in zip(x[row].tolist(), y[row].tolist(), strict=True)), Fraction(0)
+        )
+        want = oracle(
+            [from_float(a) for a in x[row].tolist()], [from_float(b) for b in y[row].tolist()], accumulation("exact")
+        )
+        assert lp.dot(x[row], y[row], "exact").view(np.uint32) == want
+        assert got[row] == lp.quantize(float(total), "tf32") or abs(total) < Fraction(1, 1 << 1000)
+
+
+# -- blocks -----------------------------------------------------------------------------------------
+
+
+def blocks_of(fmt, count, length, rng, *, scales=None):
+    """Elements and scales of any size."""
+    codes = rows(fmt.element, count, length, rng)
+    size = -(-length // fmt.sizes[0])
+    drawn = (
+        rng.integers(0, 1 << fmt.scale.width, (count, size)) if scales is None else rng.choice(scales, (count, size))
+    )
+    return BlockArray(codes, drawn, fmt, 1, 1.5 if fmt.tensor_scale != "none" else None)
+
+
+def expected_of_blocks(how, x, y, row, addend=None):
+    """The oracle's code for a row of each."""
+    left, right = ([decode(int(code), side.format.element) for code in side.codes[row]] for side in (x, y))
+    scales = [[decode(int(code), side.format.scale) for code in side.scales[row]] for side in (x, y)]
+    tensor = Fraction(float(x.tensor_scale or 1)) * Fraction(float(y.tensor_scale or 1))
+    start = None if addend is None else from_float(float(addend[row]))
+    size = x.format.sizes[0]
+    return oracle(left, right, how, start, scales=(*scales, size), tensor=tensor)
+
+
+@pytest.mark.parametrize("name", [name for name, how in ACCUMULATIONS.items() if how.scale is not None])
+def test_accumulations_with_scales_agree(name):
+    """Elements in blocks; scales of all codes, NaN too, and of such that results are not all infinite."""
+    how, rng = accumulation(name), np.random.default_rng(4)
+    scale, size = how.scale
+    formats = [BlockFormat(name=fmt.name, element=fmt, scale=scale, size=size) for fmt in how.operands]
+    near = [scale.max_magnitude // 2 + step for step in range(-3, 4)]
+    for length, scales in ((size, None), (2 * size + 5, near), (3 * size, near)):
+        x, y = (blocks_of(fmt, 4, length, rng, scales=scales) for fmt in formats)
+        for addend in (None, addends(4, rng)):
+            got = lp.dot(x, y, how, addend=addend, dtype=np.uint32)
+            want = [expected_of_blocks(how, x, y, row, addend) for row in range(4)]
+            assert got.tolist() == want
+
+
+@pytest.mark.parametrize(
+    "how", ["fp32_fma", "fp32_sequential", "fp32_pairwise", "bf16_sequential", "exact", "fp64_sequential"]
+)
+@pytest.mark.parametrize("fmt", ["mxfp8_e4m3", "mxfp8_e5m2", "mxint8", "nvfp4", "fp8_block_1x128"])
+def test_blocks_are_terms_of_plain_accumulations(how, fmt):
+    """Each block's exact sum times both scales is one; a tensor's scale multiplies the sum."""
+    fmt, rng = catalog.block_format(fmt), np.random.default_rng(6)
+    near = [lp.encode(2.0**power, fmt.scale) for power in range(-3, 4)]
+    for length in (5, 3 * fmt.sizes[0] + 1):
+        x, y = (blocks_of(fmt, 3, length, rng, scales=near) for _ in range(2))
+        got = lp.dot(x, y, how, dtype=code_dtype(accumulation(how).output[0]))
+        assert got.tolist() == [expected_of_blocks(accumulation(how), x, y, row) for row in range(3)]
