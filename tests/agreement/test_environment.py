@@ -109,7 +109,7 @@ def _answers():
                     found["values64", *key] = lp.decode(blocks, dtype="float64").tobytes()
     for kind in ("float32", "float64"):
         x = OPERANDS[kind][:6000]
-        others = x[::-1], np.roll(x, 77)
+        others = x[::-1].copy(), np.roll(x, 77)
         for operation, count in (("add", 2), ("divide", 2), ("fma", 3), ("remainder", 2)):
             for name in ("binary32", "bfloat16", "e4m3fn"):
                 result = getattr(lp, operation)(x, *others[: count - 1], name)
