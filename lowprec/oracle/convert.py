@@ -155,7 +155,7 @@ def project(
     if value == 0:
         return _zero(negative, fmt, projection)
 
-    size, last = abs(value), largest_magnitude(negative, fmt, projection)
+    size, last = -value if negative else value, largest_magnitude(negative, fmt, projection)
     magnitude = round_magnitude(size, last, negative, fmt, projection, random)
     if magnitude > last:
         if projection.saturation is Saturation.NONE:
@@ -352,7 +352,8 @@ def cast(
         for stop in projection.via:
             code, source = nan_of(code, source, stop, Projection(nan_payload="first")), stop
         return nan_of(code, source, target, projection)
-    return project(value, target, projection, random=random, subnormal_operand=_is_subnormal(value, source))
+    tiny = projection.subnormals != "keep" and _is_subnormal(value, source)
+    return project(value, target, projection, random=random, subnormal_operand=tiny)
 
 
 def nan_of(code: int, source: Format, target: Format, projection: Projection) -> int:
