@@ -46,7 +46,8 @@ def is_farther(tail: Fraction, rounding: Rounding, *, negative: bool, odd: bool,
         return tail > 0
     if threshold is Threshold.NEVER:
         return False
-    return 2 * tail >= 1 if threshold is Threshold.HALF_OR_ABOVE else 2 * tail > 1
+    twice, whole = 2 * tail.numerator, tail.denominator
+    return twice >= whole if threshold is Threshold.HALF_OR_ABOVE else twice > whole
 
 
 def check_random(random: int | None, rounding: Rounding, fmt: Format) -> None:
