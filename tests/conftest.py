@@ -2,7 +2,18 @@
 
 from __future__ import annotations
 
+import gc
+
 from hypothesis import settings
+
+# Compiling a kernel makes so many objects that last that looking for garbage takes an eighth of the time.
+gc.set_threshold(100_000, 20, 20)
 
 settings.register_profile("deterministic", derandomize=True, deadline=None, database=None, max_examples=200)
 settings.load_profile("deterministic")
+
+
+def pytest_collection_finish() -> None:
+    """What was imported and collected stays: it need not be looked at again."""
+    gc.collect()
+    gc.freeze()

@@ -12,6 +12,7 @@ from lowprec.arrays.operations import codes_of
 from lowprec.oracle import arith as oracle
 from lowprec.oracle.convert import decode, project
 from lowprec.oracle.flags import is_signaling
+from lowprec.spec import catalog
 from lowprec.spec.arith import OPERANDS
 from lowprec.spec.format import Carrier, Format
 from lowprec.spec.projection import Projection
@@ -68,6 +69,9 @@ class Expected:
 
 def operand(codes: np.ndarray, fmt: Format) -> Operand:
     """Codes of a format, or of a type that is none."""
+    if fmt == catalog.BINARY32:  # as float32, which is how it comes: one kernel less for each operation
+        bits = codes.astype(np.uint32)
+        return Operand(bits, fmt, bits.view(np.float32), True)
     if not isinstance(fmt, Carrier):
         return codes_operand(codes.astype(code_dtype(fmt)), fmt)
     kind = "f" if fmt.exponent_bits else "i" if fmt.sign_code else "u"

@@ -60,23 +60,43 @@ def value_of(magnitude: int, fmt: Format) -> Fraction:
     return scale(Fraction(significand), exponent)
 
 
-class _Grid(Sequence[Fraction]):
-    """The values of the magnitudes 0, 1, 2, ... up to one past `last`, as a sequence to search."""
+class _Grid(Sequence[int]):
+    """The values of the magnitudes 0, 1, 2, ... up to one past `last`, as a sequence to search.
+
+    All are multiples of the smallest step: integers, which are compared faster than fractions.
+    """
 
     def __init__(self, fmt: Format, last: int) -> None:
         self.fmt, self.length = fmt, last + 2
-        self.known: dict[int, Fraction] = {}
+        self.step = fmt.scaled(0)[1]
+        self.known: dict[int, int] = {}
 
     def __len__(self) -> int:
         return self.length
 
-    def __getitem__(self, magnitude: int) -> Fraction:  # type: ignore[override]
+    def __getitem__(self, magnitude: int) -> int:  # type: ignore[override]
         value = self.known.get(magnitude)
         if value is None:
-            value = self.known[magnitude] = value_of(magnitude, self.fmt)
+            significand, exponent = self.fmt.scaled(magnitude)
+            value = self.known[magnitude] = significand << (exponent - self.step)
             if len(self.known) > 1 << 17:
                 self.known.clear()
         return value
+
+    def below(self, size: Fraction) -> int:
+        """The last magnitude whose value is not above a positive number, -1 where there is none."""
+        numerator, denominator = self._in_steps(size)
+        return bisect_right(self, numerator // denominator) - 1
+
+    def tail(self, size: Fraction, nearer: int) -> Fraction:
+        """How far a number lies above a magnitude's value, in units of the gap to the next."""
+        numerator, denominator = self._in_steps(size)
+        low, high = self[nearer], self[nearer + 1]
+        return Fraction(numerator - low * denominator, denominator * (high - low))
+
+    def _in_steps(self, size: Fraction) -> tuple[int, int]:
+        """A number in units of the smallest step, as numerator and denominator."""
+        return size.numerator << max(-self.step, 0), size.denominator << max(self.step, 0)
 
 
 _grid = functools.lru_cache(maxsize=512)(_Grid)
@@ -124,16 +144,18 @@ def project(
     for stop in projection.via:
         value = decode(project(value, stop), stop)
     negative = is_negative(value)
-    if value in (Special.NAN, Special.NEGATIVE_NAN):
-        return _nan(negative, fmt, projection)
-    if value in (Special.INFINITY, Special.NEGATIVE_INFINITY):
+    if isinstance(value, Special):
+        if value in (Special.NAN, Special.NEGATIVE_NAN):
+            return _nan(negative, fmt, projection)
+        if value is Special.NEGATIVE_ZERO:
+            return _zero(negative, fmt, projection)
         if projection.saturation is Saturation.FINITE:
             return _signed(largest_magnitude(negative, fmt, projection), negative, fmt, projection)
         return _beyond(negative, fmt, projection)
-    if value == 0 or isinstance(value, Special):
+    if value == 0:
         return _zero(negative, fmt, projection)
 
-    size, last = abs(value), largest_magnitude(negative, fmt, projection)
+    size, last = -value if negative else value, largest_magnitude(negative, fmt, projection)
     magnitude = round_magnitude(size, last, negative, fmt, projection, random)
     if magnitude > last:
         if projection.saturation is Saturation.NONE:
@@ -179,12 +201,12 @@ def round_magnitude(
 ) -> int:
     """The magnitude that the mode takes for a positive number, `last` + 1 where it overflows."""
     grid = _grid(fmt, last)
-    if projection.overflow_test == "before" and size > grid[last]:
+    if projection.overflow_test == "before" and size > value_of(last, fmt):
         return last + 1
-    nearer = min(bisect_right(grid, size) - 1, last)
+    nearer = min(grid.below(size), last)
     if nearer < 0:  # below the smallest value of a format without zero
         return 0
-    tail = (size - grid[nearer]) / (grid[nearer + 1] - grid[nearer])
+    tail = grid.tail(size, nearer)
     odd = nearer % 2 == 1
     return nearer + is_farther(tail, projection.rounding, negative=negative, odd=odd, random=random)
 
@@ -298,10 +320,10 @@ def position(size: Fraction, fmt: Format) -> tuple[Fraction | None, bool]:
     """
     last = fmt.max_magnitude
     grid = _grid(fmt, last)
-    nearer = bisect_right(grid, size) - 1
+    nearer = grid.below(size)
     if nearer < 0 or nearer > last:
         return None, nearer > last
-    return (size - grid[nearer]) / (grid[nearer + 1] - grid[nearer]), nearer == last
+    return grid.tail(size, nearer), nearer == last
 
 
 def encode(value: float, fmt: Format, projection: Projection = DEFAULT, *, random: int | None = None) -> int:
@@ -330,7 +352,8 @@ def cast(
         for stop in projection.via:
             code, source = nan_of(code, source, stop, Projection(nan_payload="first")), stop
         return nan_of(code, source, target, projection)
-    return project(value, target, projection, random=random, subnormal_operand=is_subnormal(code, source))
+    tiny = projection.subnormals != "keep" and _is_subnormal(value, source)
+    return project(value, target, projection, random=random, subnormal_operand=tiny)
 
 
 def nan_of(code: int, source: Format, target: Format, projection: Projection) -> int:
@@ -353,7 +376,11 @@ def is_subnormal(code: int, fmt: Format) -> bool:
     >>> is_subnormal(0x07, E4M3FN), is_subnormal(0x08, E4M3FN), is_subnormal(0x07, INT8)
     (True, False, False)
     """
-    value = decode(code, fmt)
+    return _is_subnormal(decode(code, fmt), fmt)
+
+
+def _is_subnormal(value: Exact, fmt: Format) -> bool:
+    """The same of what a code stands for."""
     if not fmt.exponent_bits or not fmt.subnormals or isinstance(value, Special):
         return False
     return 0 < abs(value) < value_of(1 << fmt.trailing_bits, fmt)
@@ -424,9 +451,9 @@ def _pivots(fmt: Format, last: int, via: tuple[Format, ...]) -> tuple[int, ...]:
         points.update(normal - normal / (divisor << fmt.trailing_bits) for divisor in (2, 4))
     for stop in via:  # its ties next to the points, and its own overflow
         grid = _grid(stop, stop.max_magnitude)
-        around = {bisect_right(grid, point) - 1 for point in points} | {stop.max_magnitude}
+        around = {grid.below(point) for point in points} | {stop.max_magnitude}
         ends = {near for nearer in around for near in (nearer - 1, nearer) if 0 <= near <= stop.max_magnitude}
-        points.update((grid[near] + grid[near + 1]) / 2 for near in ends)
+        points.update((value_of(near, stop) + value_of(near + 1, stop)) / 2 for near in ends)
     pivots = {0, 1, first_normal - 1, first_normal, infinity - 1, infinity}
     for point in points:
         bits = _floor_bits(point)

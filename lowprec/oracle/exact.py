@@ -38,7 +38,7 @@ _NEGATIVE = (Special.NEGATIVE_ZERO, Special.NEGATIVE_INFINITY, Special.NEGATIVE_
 
 def is_negative(value: Exact) -> bool:
     """Whether the sign is minus, that of -0 and of NaNs included."""
-    return value in _NEGATIVE if isinstance(value, Special) else value < 0
+    return value in _NEGATIVE if isinstance(value, Special) else value.numerator < 0
 
 
 def from_float(value: float) -> Exact:
@@ -62,7 +62,7 @@ def from_float(value: float) -> Exact:
 
 def scale(value: Fraction, exponent: int) -> Fraction:
     """Value * 2**exponent."""
-    return value * (1 << exponent) if exponent >= 0 else value / (1 << -exponent)
+    return Fraction(value.numerator << max(exponent, 0), value.denominator << max(-exponent, 0))
 
 
 def to_float(value: Exact) -> float:

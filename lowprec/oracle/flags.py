@@ -107,12 +107,12 @@ def flags(
 def _flags(value: Exact, fmt: Format, projection: Projection, random: int | None) -> int:
     """What the last stage signals, its operand given."""
     negative = is_negative(value)
-    if value in (Special.NAN, Special.NEGATIVE_NAN):
-        return 0 if fmt.has_nan else int(Flag.INVALID)
-    if value in (Special.INFINITY, Special.NEGATIVE_INFINITY):
+    if isinstance(value, Special) and value is not Special.NEGATIVE_ZERO:
+        if value in (Special.NAN, Special.NEGATIVE_NAN):
+            return 0 if fmt.has_nan else int(Flag.INVALID)
         has_counterpart = fmt.infinity and not (negative and fmt.sign is Sign.UNSIGNED)
         return 0 if has_counterpart else int(Flag.INVALID)
-    if value == 0 or isinstance(value, Special):
+    if value is Special.NEGATIVE_ZERO or value == 0:
         return 0 if fmt.subnormals else int(Flag.INVALID)
 
     size = abs(value)

@@ -41,13 +41,13 @@ def is_farther(tail: Fraction, rounding: Rounding, *, negative: bool, odd: bool,
         if rounding.variant == "C":  # Python rounds a Fraction to the nearest even integer.
             return round(tail * levels) + random >= levels
         return int(tail * levels) + random >= levels
-    half = Fraction(1, 2)
-    return {
-        Threshold.ANY: tail > 0,
-        Threshold.HALF_OR_ABOVE: tail >= half,
-        Threshold.ABOVE_HALF: tail > half,
-        Threshold.NEVER: False,
-    }[rounding.threshold(negative=negative, odd=odd)]
+    threshold = rounding.threshold(negative=negative, odd=odd)
+    if threshold is Threshold.ANY:
+        return tail > 0
+    if threshold is Threshold.NEVER:
+        return False
+    twice, whole = 2 * tail.numerator, tail.denominator
+    return twice >= whole if threshold is Threshold.HALF_OR_ABOVE else twice > whole
 
 
 def check_random(random: int | None, rounding: Rounding, fmt: Format) -> None:

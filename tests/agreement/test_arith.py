@@ -75,11 +75,16 @@ def test_all_triples_agree():
 @pytest.mark.parametrize("name", ["binary16", "bfloat16", "binary32"])
 @pytest.mark.parametrize("operation", [*USUAL, "remainder", "round_to_integral", "logb", "minimum_number"])
 def test_chosen_and_random_operands_of_wide_formats_agree(operation, name):
-    """To nearest, and fewer in all modes; into the format itself and into narrow ones."""
+    """To nearest, and fewer in all modes; into the format itself and into narrow ones.
+
+    A kernel reads, operates and writes in three steps that know nothing of each other: each operation reads all
+    three formats and writes all targets, but does not go from each to each.
+    """
     fmt = catalog.format(name)
     columns = chosen(operation, fmt, 1200, 0)
     expected = Expected(operation, columns, [fmt] * len(columns))
-    for target in (fmt, catalog.E4M3FN, catalog.BFLOAT16):
+    narrow = (catalog.E4M3FN, catalog.BFLOAT16) if fmt == catalog.BINARY32 or operation not in USUAL else ()
+    for target in dict.fromkeys((fmt, *narrow)):
         agrees(expected, columns, target, Projection())
     columns = chosen(operation, fmt, 150, 1)
     expected = Expected(operation, columns, [fmt] * len(columns))

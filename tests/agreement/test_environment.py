@@ -16,6 +16,7 @@ import numpy as np
 import pytest
 
 import lowprec as lp
+from lowprec.arrays.checks import code_dtype
 from lowprec.oracle import convert as oracle
 from lowprec.oracle.exact import from_float, to_float
 from lowprec.spec import catalog
@@ -89,7 +90,7 @@ def _answers():
             found["quantize", kind, name] = lp.quantize(values, name, projection=projection).tobytes()
     for name in TARGETS:
         fmt = lp.format(name)
-        codes = np.arange(1 << min(fmt.width, 16), dtype=np.uint32)
+        codes = np.arange(1 << min(fmt.width, 16), dtype=np.uint32).astype(code_dtype(fmt))
         found["decode", name] = lp.decode(codes, fmt).tobytes()
         found["decode64", name] = lp.decode(codes, fmt, dtype="float64").tobytes()
         for target in ("binary32", "bfloat16", "e4m3fn", "e8m0fnu"):
@@ -109,7 +110,7 @@ def _answers():
                     found["values64", *key] = lp.decode(blocks, dtype="float64").tobytes()
     for kind in ("float32", "float64"):
         x = OPERANDS[kind][:6000]
-        others = x[::-1], np.roll(x, 77)
+        others = x[::-1].copy(), np.roll(x, 77)
         for operation, count in (("add", 2), ("divide", 2), ("fma", 3), ("remainder", 2)):
             for name in ("binary32", "bfloat16", "e4m3fn"):
                 result = getattr(lp, operation)(x, *others[: count - 1], name)

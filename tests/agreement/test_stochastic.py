@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 import math
 from fractions import Fraction
 
@@ -44,11 +45,16 @@ def share(tail, bits, variant):
     return math.floor(exact + Fraction(1, 2)) if variant == "B" else round(exact)
 
 
+@functools.cache
+def values_of(fmt):
+    return [Fraction(s) * Fraction(2) ** e for s, e in map(fmt.scaled, range(fmt.max_magnitude + 1))]
+
+
+@functools.cache
 def nearer_and_tail(value, fmt):
     tail, last = oracle.position(abs(Fraction(value)), fmt)
     size = abs(Fraction(value))
-    grid = [Fraction(s) * Fraction(2) ** e for s, e in map(fmt.scaled, range(fmt.max_magnitude + 1))]
-    below = [magnitude for magnitude, value in enumerate(grid) if value <= size]
+    below = [magnitude for magnitude, value in enumerate(values_of(fmt)) if value <= size]
     assert last == (below[-1] == fmt.max_magnitude)
     return below[-1], tail
 

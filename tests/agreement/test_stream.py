@@ -13,6 +13,7 @@ import pytest
 
 import lowprec as lp
 from lowprec.arrays import stream
+from lowprec.arrays.checks import code_dtype
 from lowprec.kernels.stream_params import LIMITS, NEAREST, anywhere, lower_encoder, shapes
 from lowprec.spec import catalog
 from lowprec.spec.format import Format, Sign
@@ -144,7 +145,7 @@ def test_decoding_every_code(dtype):
     ):
         if fmt.width > 16 or not SOURCES[dtype].contains(fmt):
             continue
-        codes = np.arange(1 << fmt.width, dtype=np.uint32)
+        codes = np.arange(1 << fmt.width, dtype=code_dtype(fmt))
         got, want = lp.decode(codes, fmt, dtype=wanted), _general(lp.decode, codes, fmt, dtype=wanted)
         assert_same_bits(got, want, codes, str(fmt))
         compared += 1
