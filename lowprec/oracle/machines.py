@@ -46,14 +46,20 @@ def _padded_steps(x: Sequence[Exact], y: Sequence[Exact], size: int) -> Iterator
 # -- CDNA2 -----------------------------------------------------------------------------------------
 
 
-def _is_subnormal(value: Exact, fmt: Format) -> bool:
-    return isinstance(value, Fraction) and 0 < abs(value) < scale(Fraction(1), fmt.emin)
+def _is_small(value: Exact, fmt: Format) -> bool:
+    """Whether a number is a subnormal or a zero, of either sign."""
+    return is_finite(value) and (isinstance(value, Special) or abs(value) < scale(Fraction(1), fmt.emin))
+
+
+def _flushed(value: Exact, fmt: Format) -> Exact:
+    """An operand, or +0 where it is that small."""
+    return Fraction(0) if _is_small(value, fmt) else value
 
 
 def _single_or_zero(value: Exact) -> Exact:
-    """The binary32 value, or the zero of its sign where that is a subnormal."""
+    """The binary32 value of a result, or the zero of its sign where it is that small."""
     rounded = _single(value)
-    if not _is_subnormal(rounded, BINARY32):
+    if not _is_small(rounded, BINARY32):
         return rounded
     return Special.NEGATIVE_ZERO if is_negative(rounded) else Fraction(0)
 
@@ -64,11 +70,8 @@ def _plus(x: Exact, y: Exact) -> Exact:
 
 def _tree(x: Sequence[Exact], y: Sequence[Exact], formats: Formats, addend: Exact, size: int) -> Exact:
     """Binary32 products, neighbours added first, and then their sum to c; subnormals are zeros everywhere."""
-    x, y = (
-        [Fraction(0) if _is_subnormal(value, fmt) else value for value in values]
-        for values, fmt in zip((x, y), formats, strict=True)
-    )
-    c = Fraction(0) if _is_subnormal(addend, BINARY32) else addend
+    x, y = ([_flushed(value, fmt) for value in values] for values, fmt in zip((x, y), formats, strict=True))
+    c = _flushed(addend, BINARY32)
     for pairs in _padded_steps(x, y, size):
         sums = [_single_or_zero(exact("multiply", pair).value) for pair in pairs]
         while len(sums) > 1:
@@ -80,7 +83,7 @@ def _tree(x: Sequence[Exact], y: Sequence[Exact], formats: Formats, addend: Exac
 def cdna2(x: Sequence[Exact], y: Sequence[Exact], formats: Formats, addend: Exact) -> Exact:
     """Four products at a time: c + ((p0 + p1) + (p2 + p3)), all in binary32 without subnormals.
 
-    A subnormal operand, or addend, is +0; a subnormal result is the zero of its sign.
+    An operand, or addend, that is subnormal or -0 is +0; a subnormal result is the zero of its sign.
 
     Source
     ------

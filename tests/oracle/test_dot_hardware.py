@@ -174,11 +174,11 @@ def test_specials_are_those_of_ieee_754_and_nan_is_one_code(name):
 
 @pytest.mark.parametrize("name", [name for name in INSTRUCTIONS if ACCUMULATIONS[name].scale is None])
 def test_sums_that_are_zero_are_positive(name):
-    """Whether they cancel or all terms are -0, but for CDNA2, whose binary32 sums are IEEE 754's."""
+    """Whether they cancel or all terms are -0."""
     how = ACCUMULATIONS[name]
     assert dot([ONE, ONE], [ONE, -ONE], how) == 0
     zero = NEG_ZERO if how.operands[1].has_negative_zero else ZERO
-    assert dot([ONE] * 4, [zero] * 4, how, NEG_ZERO) == (0x80000000 if how.machine.startswith("cdna2") else 0)
+    assert dot([ONE] * 4, [zero] * 4, how, NEG_ZERO) == 0
 
 
 @pytest.mark.parametrize(
@@ -303,15 +303,13 @@ def test_cdna1_rounds_the_exact_sum_of_a_step():
 
 
 def test_cdna2_takes_subnormals_for_zeros():
-    """Of operands and the addend, whose sign is lost, and of results, whose sign is kept."""
+    """Of operands and the addend, whose sign is lost, -0 too; of results, whose sign is kept."""
     assert dot([two(-24)], [ONE], CDNA2) == 0
     assert dot([two(-14)], [ONE], CDNA2) == convert.project(two(-14), BINARY32)
-    assert dot([], [], CDNA2, -two(-149)) == 0
-    lost = [-two(-100)] * 2
-    assert dot(lost, [two(-30)] * 2, CDNA2_PAIRS, NEG_ZERO) == 0x80000000
-    assert dot(lost, [two(-30)] * 2, CDNA2_PAIRS, -two(-149)) == 0
-    tiny = [two(-126), -two(-126) * F(3, 2)]
-    assert dot([*tiny, *tiny], ones([0] * 4), CDNA2_PAIRS, NEG_ZERO) == 0x80000000
+    for addend in (NEG_ZERO, two(-149), -two(-149)):
+        assert dot([], [], CDNA2, addend) == dot([-ONE] * 2, [ZERO] * 2, CDNA2_PAIRS, addend) == 0
+    assert dot([-two(-126)], [F(3, 2)], CDNA2_PAIRS, two(-126)) == 0x80000000
+    assert dot([-two(-100)], [two(-30)], CDNA2_PAIRS, two(-126)) == 0x00800000
 
 
 def test_cdna2_adds_four_products_as_a_tree_or_two_as_they_come():
