@@ -5,6 +5,7 @@ Floor 3.
 
 from __future__ import annotations
 
+import dataclasses
 import math
 from collections.abc import Callable
 from fractions import Fraction
@@ -13,7 +14,7 @@ from typing import Any, NamedTuple
 import numpy as np
 import numpy.typing as npt
 
-from lowprec.arrays import calls, lazy
+from lowprec.arrays import calls, dot_stream, lazy
 from lowprec.arrays.block import BlockArray
 from lowprec.arrays.checks import Array, Operand, code_dtype, output, values_operand
 from lowprec.arrays.operations import result_type
@@ -26,11 +27,14 @@ from lowprec.spec import catalog
 from lowprec.spec.accumulation import EXACT, Accumulation, Window
 from lowprec.spec.accumulations import accumulation as accumulation_of
 from lowprec.spec.format import Carrier, Format
-from lowprec.spec.projection import DEFAULT, Projection
+from lowprec.spec.projection import DEFAULT, Projection, Saturation
 
 __all__ = ["dot", "matmul"]
 
 Factors = npt.ArrayLike | BlockArray
+
+#: Sums that vectors leave to the general kernel are done by so many.
+_TOGETHER = 4096
 
 
 def dot(
@@ -179,11 +183,21 @@ class _Rows(NamedTuple):
     block: int
     tensor: float
 
+    def part(self, number: int, count: int) -> _Rows:
+        """The rows of one of so many matrices."""
+        each = len(self.codes) // count
+        rows = slice(number * each, (number + 1) * each)
+        return self.at(rows)
+
+    def at(self, rows: Any) -> _Rows:
+        """Some rows."""
+        return self._replace(codes=self.codes[rows], scales=self.scales[rows] if self.block else self.scales)
+
     def cut(self, size: int) -> _Rows:
         """In smaller blocks; what is in none has scales of 1."""
         count = -(-self.codes.shape[1] // size)
         if not self.block:
-            ones = np.full((len(self.codes), count), 127, np.uint64)
+            ones = np.full((len(self.codes), count), 127, np.uint8)
             return self._replace(scales=ones, scale_fmt=catalog.E8M0FNU, block=size)
         scales = np.ascontiguousarray(np.repeat(self.scales, self.block // size, 1)[:, :count])
         return self._replace(scales=scales, block=size)
@@ -217,14 +231,14 @@ class _Side(NamedTuple):
         """The codes in this shape, as rows."""
         codes = _flat(self.codes, shape)
         if self.scales is None:
-            return _Rows(codes, self.fmt, np.empty((0, 0), np.uint64), None, 0, 1.0)
+            return _Rows(codes, self.fmt, np.empty((0, 0), np.uint8), None, 0, 1.0)
         scales = _flat(self.scales.codes, (*shape[:-1], self.scales.codes.shape[-1]))
         return _Rows(codes, self.fmt, scales, self.scales.fmt, self.scales.block, self.scales.tensor)
 
 
 def _flat(array: Array, shape: tuple[int, ...]) -> Array:
     """Rows of codes, in memory of their own."""
-    rows = np.empty((int(np.prod(shape[:-1], dtype=np.int64)), shape[-1]), np.uint64)
+    rows = np.empty((int(np.prod(shape[:-1], dtype=np.int64)), shape[-1]), array.dtype.newbyteorder("="))
     rows.reshape(shape)[...] = array
     return rows
 
@@ -320,28 +334,18 @@ def _run(
             "an addend cannot join a product with tensor scales, which multiply the sum; add it to the result"
         )
     codes = np.zeros(layout, np.uint64)
-    power = tensor.denominator.bit_length() - 1
-    scale_formats = None if x.scale_fmt is None or y.scale_fmt is None else (x.scale_fmt, y.scale_fmt)
-    words = lower_how(how, x.fmt, y.fmt, begin, scale_formats, x.block, (tensor.numerator, -power))
-    stages = lower_stages(how, begin)
-    left, right = _operands(x, layout[0]), _operands(y, layout[0])
+    job = _Job(how, x, y, begin, tensor, key)
     for number in range(layout[0]):
-        _threads(how, left[number], right[number], addends[number], codes[number], words, stages, key, number, paired)
+        left, right = x.part(number, layout[0]), y.part(number, layout[0])
+        if paired or not _by_vectors(job, left, right, addends[number], codes[number]):
+            _generally(job, left, right, addends[number], codes[number], number, paired)
     made = codes.reshape(shape).astype(code_dtype(fmt))
     if carrier is None:
         result = made.view(given)
     else:
+        keeps = Projection(nan_payload="first")
         result = np.asarray(
-            calls.convert(
-                Operand(made, fmt, made, True),
-                carrier,
-                Projection(nan_payload="first"),
-                given,
-                None,
-                None,
-                None,
-                None,
-            )
+            calls.convert(Operand(made, fmt, made, True), carrier, keeps, given, None, None, None, None)
         )
     if place is None:
         return result if shape else result[()]
@@ -349,38 +353,102 @@ def _run(
     return place
 
 
-def _threads(
-    how: Accumulation, x: general.Rows, y: general.Rows, addends: Array, out: Array, words: Any, stages: Any, key: int,
-    number: int, paired: bool,
-) -> None:  # fmt: skip
-    """One matrix, in ranges of its rows."""
+class _Job:
+    """What all matrices of a call have in common."""
+
+    def __init__(self, how: Accumulation, x: _Rows, y: _Rows, begin: Format, tensor: Fraction, key: int) -> None:
+        self.how, self.begin, self.key = how, begin, np.uint64(key)
+        self.way = dot_stream.way_of(how, x.fmt, y.fmt) if tensor == 1 else None
+        self.formats = x.fmt, y.fmt
+        self.scaled = bool(x.block)
+        power = tensor.denominator.bit_length() - 1
+        scales = None if x.scale_fmt is None or y.scale_fmt is None else (x.scale_fmt, y.scale_fmt)
+        self.words = lower_how(how, *self.formats, begin, scales, x.block, (tensor.numerator, -power))
+        self.stages = lower_stages(how, begin)
+        self.kernel = general.kernel(kind_of(how))
+
+
+def _generally(
+    job: _Job, x: _Rows, y: _Rows, addends: Array, out: Array, number: int = 0, paired: bool = False
+) -> None:
+    """One matrix by the kernel that serves everything, in ranges of its rows."""
     rows, columns = out.shape
-    run = general.kernel(kind_of(how))
+    left, right = _operand(x), _operand(y)
 
     def part(start: int, stop: int) -> int:
         if start < stop:
             first = np.uint64((number * rows + start) * columns)
-            ours = x._replace(codes=x.codes[start:stop], scales=x.scales[start:stop])
-            theirs = y._replace(codes=y.codes[start:stop], scales=y.scales[start:stop]) if paired else y
+            ours = left._replace(codes=left.codes[start:stop], scales=left.scales[start:stop])
+            theirs = right
+            if paired:
+                theirs = right._replace(codes=right.codes[start:stop], scales=right.scales[start:stop])
             given = addends[start:stop] if addends.size else addends
-            run(ours, theirs, given, out[start:stop], words, stages, np.uint64(key), first, paired)
+            job.kernel(ours, theirs, given, out[start:stop], job.words, job.stages, job.key, first, paired)
         return 0
 
     # A row costs its products: threads are worth it from some thousands of those on.
     share_rows(part, rows, columns * max(x.codes.shape[1], 1))
 
 
-def _operands(rows: _Rows, count: int) -> list[general.Rows]:
-    """The rows of each matrix."""
-    source = lower_source(rows.fmt)
-    scale_source = lower_source(rows.scale_fmt or catalog.E8M0FNU)
-    each = len(rows.codes) // max(count, 1)
-    parts = []
-    for number in range(count):
-        part = slice(number * each, (number + 1) * each)
-        scales = rows.scales[part] if rows.block else np.zeros((each, 0), np.uint64)
-        parts.append(general.Rows(rows.codes[part], source, scales, scale_source))
-    return parts
+def _operand(rows: _Rows) -> general.Rows:
+    """Rows as the general kernel takes them."""
+    scales = rows.scales if rows.block else np.zeros((len(rows.codes), 0), np.uint64)
+    source, scale_source = lower_source(rows.fmt), lower_source(rows.scale_fmt or catalog.E8M0FNU)
+    return general.Rows(rows.codes.astype(np.uint64), source, scales.astype(np.uint64), scale_source)
+
+
+def _by_vectors(job: _Job, x: _Rows, y: _Rows, addends: Array, out: Array) -> bool:
+    """One matrix by vectors, and what they leave by the general kernel; whether they could."""
+    if job.way is None or (job.scaled and not job.way.sink):
+        return False
+    words = [dot_stream.singles(side.codes, side.fmt) for side in (x, y)]
+    raised = [_raised(side) if job.scaled else None for side in (x, y)]
+    starts = addends
+    if addends.size:
+        if isinstance(job.begin, Carrier):
+            return False
+        starts = dot_stream.singles(addends.astype(code_dtype(job.begin)), job.begin)
+    done = dot_stream.run(job.way, job.how, words, raised, job.formats, starts)
+    if done is None:
+        return False
+    out[...] = _as_output(done.words, job.how)
+    left = np.argwhere(done.doubts)
+    for start in range(0, len(left), _TOGETHER):
+        i, j = left[start : start + _TOGETHER].T
+        made = np.zeros((len(i), 1), np.uint64)
+        given = addends[i, j][:, None] if addends.size else addends
+        _generally(job, x.at(i), y.at(j), given, made, paired=True)
+        out[i, j] = made[:, 0]
+    return True
+
+
+def _raised(side: _Rows) -> Array | None:
+    """The exponents of the scales, of each element; None where a scale is NaN."""
+    assert side.scale_fmt is not None
+    if side.scale_fmt != catalog.E8M0FNU or (side.scales == catalog.E8M0FNU.nan_code).any():
+        return None
+    exponents = side.scales.astype(np.int32) - catalog.E8M0FNU.bias
+    return np.repeat(exponents, side.block, 1)[:, : side.codes.shape[1]]
+
+
+def _as_output(words: Array, how: Accumulation) -> Array:
+    """Codes of the output, of sums as patterns of binary32."""
+    fmt, rule = how.output
+    if fmt == catalog.BINARY32 and rule.saturation is Saturation.NONE and rule.subnormals == "keep":
+        return words
+    given = np.ascontiguousarray(words)
+    rule = dataclasses.replace(rule, nan="max") if fmt.nan_code is None else rule
+    codes = calls.convert(
+        Operand(given, catalog.BINARY32, given.view(np.float32), True),
+        fmt,
+        rule,
+        code_dtype(fmt),
+        None,
+        None,
+        None,
+        None,
+    )
+    return np.asarray(codes)
 
 
 def _alike(x: _Rows, y: _Rows) -> tuple[_Rows, _Rows]:

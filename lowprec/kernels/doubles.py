@@ -18,7 +18,20 @@ import numpy.typing as npt
 from lowprec.kernels.jit import VectorType, builtin, ir, memory
 from lowprec.kernels.lanes import LANES, WORDS, Lanes
 
-__all__ = ["Doubles", "divided", "fill_wide", "fused", "load_wide", "multiplied", "quotients", "rooted", "summed"]
+__all__ = [
+    "Doubles",
+    "cut_short_sum",
+    "cut_sum",
+    "divided",
+    "fill_wide",
+    "fused",
+    "load_wide",
+    "multiplied",
+    "odd_sum",
+    "quotients",
+    "rooted",
+    "summed",
+]
 
 Wides = npt.NDArray[Any]  #: of uint64, as many as words
 Doubles = npt.NDArray[np.float64]
@@ -196,3 +209,61 @@ def _quotients(builder: Any, single: Any, double: Any) -> Any:
         by = builder.shuffle_vector(double, double, places)
         parts.append(_fold(builder, builder.fdiv(builder.bitcast(over, _NUMBERS), builder.bitcast(by, _NUMBERS))))
     return _joined(builder, parts)
+
+
+# -- sums of units ------------------------------------------------------------------------------------
+
+
+def _sums(first: Lanes, second: Lanes, third: Lanes, field: Lanes) -> Doubles:
+    total = sum(part.view(np.int32).astype(np.float64) for part in (first, second, third))
+    return np.asarray(total * (field.astype(np.uint64) << np.uint64(52)).view(np.float64))
+
+
+def _cut(number: Doubles, lost: int, odd: bool) -> Lanes:
+    wide, rest = number.view(np.uint64), np.uint64((1 << lost) - 1)
+    sticky = ((wide & rest) != 0) & odd
+    kept = wide & ~rest | sticky.astype(np.uint64) << np.uint64(lost)
+    with np.errstate(over="ignore", under="ignore"):
+        return kept.view(np.float64).astype(np.float32).view(np.uint32)
+
+
+def cut_sum(first: Lanes, second: Lanes, third: Lanes, field: Lanes) -> Lanes:
+    """The sum of three signed integers times a power of two, given by its exponent field, cut to 24 bits."""
+    return _cut(_sums(first, second, third, field), 29, False)
+
+
+def cut_short_sum(first: Lanes, second: Lanes, third: Lanes, field: Lanes) -> Lanes:
+    """The same, cut to 14 bits."""
+    return _cut(_sums(first, second, third, field), 39, False)
+
+
+def odd_sum(first: Lanes, second: Lanes, third: Lanes, field: Lanes) -> Lanes:
+    """The same, rounded to odd at 24 bits."""
+    return _cut(_sums(first, second, third, field), 29, True)
+
+
+def _lower_sum(lost: int, odd: bool) -> Callable[..., Any]:
+    def lower(builder: Any, *words: Any) -> Any:
+        parts = []
+        for start in range(0, LANES, _PART):
+            places = ir.Constant(_SHORT.llvm, list(range(start, start + _PART)))
+            *whole, field = (builder.shuffle_vector(word, word, places) for word in words)
+            first, second, third = (builder.sitofp(part, _NUMBERS) for part in whole)
+            total = builder.fadd(builder.fadd(first, second), third)
+            power = builder.shl(builder.zext(field, _LONGS.llvm), _LONGS.constant(52))
+            wide = builder.bitcast(builder.fmul(total, builder.bitcast(power, _NUMBERS)), _LONGS.llvm)
+            rest = _LONGS.constant((1 << lost) - 1)
+            kept = builder.and_(wide, _LONGS.constant(-1 << lost & 0xFFFFFFFFFFFFFFFF))
+            if odd:
+                inexact = builder.icmp_unsigned("!=", builder.and_(wide, rest), _LONGS.constant(0))
+                kept = builder.or_(kept, builder.shl(builder.zext(inexact, _LONGS.llvm), _LONGS.constant(lost)))
+            single = builder.fptrunc(builder.bitcast(kept, _NUMBERS), ir.VectorType(ir.FloatType(), _PART))
+            parts.append(builder.bitcast(single, _SHORT.llvm))
+        return _joined(builder, parts)
+
+    return lower
+
+
+builtin(cut_sum, *[WORDS] * 5)(_lower_sum(29, odd=False))
+builtin(cut_short_sum, *[WORDS] * 5)(_lower_sum(39, odd=False))
+builtin(odd_sum, *[WORDS] * 5)(_lower_sum(29, odd=True))

@@ -53,6 +53,8 @@ __all__ = [
     "square_root",
     "store",
     "store_past",
+    "truncated",
+    "widened_from_half",
 ]
 
 #: Words in a vector. A multiple of what one instruction takes, so that several are under way at once.
@@ -244,6 +246,27 @@ def narrowed_to_half(word: Lanes) -> Lanes:
 def _narrowed_to_half(builder: Any, word: Any) -> Any:
     half = builder.fptrunc(builder.bitcast(word, _SINGLES.llvm), ir.VectorType(ir.HalfType(), LANES))
     return builder.zext(builder.bitcast(half, ir.VectorType(ir.IntType(16), LANES)), _WORDS.llvm)
+
+
+def widened_from_half(word: Lanes) -> Lanes:
+    """Binary16 patterns as binary32 ones, by the processor."""
+    return word.astype(np.uint16).view(np.float16).astype(np.float32).view(np.uint32)
+
+
+@builtin(widened_from_half, _WORDS, _WORDS)
+def _widened_from_half(builder: Any, word: Any) -> Any:
+    half = builder.trunc(word, ir.VectorType(ir.IntType(16), LANES))
+    half = builder.bitcast(half, ir.VectorType(ir.HalfType(), LANES))
+    return builder.bitcast(builder.fpext(half, _SINGLES.llvm), _WORDS.llvm)
+
+
+def truncated(single: Singles) -> Lanes:
+    """Binary32 numbers below 2**31 as signed integers, toward zero; of others anything."""
+    with np.errstate(invalid="ignore"):
+        return np.trunc(single).astype(np.int64).astype(np.uint32)
+
+
+builtin(truncated, _WORDS, _SINGLES)(lambda builder, single: builder.fptosi(single, _WORDS.llvm))
 
 
 def any_lane(mask: Mask) -> bool:

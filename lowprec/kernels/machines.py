@@ -51,8 +51,8 @@ _PRODUCT_BITS, _SUM_BITS = 24, 31
 
 @inlined
 def is_subnormal(x: Factor) -> bool:
-    """Whether an operand has no leading one."""
-    return bool(x.kind == _FINITE and x.significand != _0 and x.significand >> _U(x.bits) == _0)
+    """Whether an operand has no leading one; zeros have none."""
+    return bool(x.kind == _FINITE and x.significand >> _U(x.bits) == _0)
 
 
 @helper
@@ -76,7 +76,7 @@ def added(x: Number, y: Number, stage: Stage) -> Number:
 
 @inlined
 def flushed(x: Factor) -> Number:
-    """An operand; subnormal ones are +0."""
+    """An operand; subnormal ones, and -0, are +0."""
     return Number(_FINITE, False, _0, _0, _I(0)) if is_subnormal(x) else number(x)
 
 

@@ -1,0 +1,239 @@
+"""Dot products at the speed of vectors: which kernel serves an accumulation, and what it leaves to the general one.
+
+Floor 3.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+from typing import Any, NamedTuple
+
+import numpy as np
+import numpy.typing as npt
+
+from lowprec.arrays import calls
+from lowprec.arrays.checks import Operand
+from lowprec.arrays.threads import share_rows
+from lowprec.kernels.dot_stream import BIAS, panels, plan, running, windows
+from lowprec.kernels.jit import has_half
+from lowprec.kernels.lanes import LANES
+from lowprec.kernels.stream import DONE
+from lowprec.spec import catalog
+from lowprec.spec.accumulation import EXACT, PAIRWISE, SEQUENTIAL, Accumulation, Rounded, Window
+from lowprec.spec.accumulations import E8M13
+from lowprec.spec.format import Carrier, Format
+from lowprec.spec.projection import DEFAULT, Projection
+from lowprec.spec.rounding import NEAREST_EVEN, TOWARD_ZERO
+
+__all__ = ["Done", "Way", "run", "singles", "way_of"]
+
+Array = npt.NDArray[Any]
+
+#: Exponents of products that a window's vectors hold.
+_LOWEST, _HIGHEST = -60, 100
+
+
+class Way(NamedTuple):
+    """Which kernel, and for windows what it asks for."""
+
+    running: str = ""
+    sink: str = ""
+    chunk: int = 0
+
+
+class Done(NamedTuple):
+    """The sums, as patterns of binary32, and where the general kernel must say."""
+
+    words: Array
+    doubts: Array
+
+
+def way_of(how: Accumulation, x: Format, y: Format) -> Way | None:
+    """The kernel that serves an accumulation of operands in these formats, or none."""
+    if isinstance(x, Carrier) or isinstance(y, Carrier) or how.machine or how.order in (EXACT, PAIRWISE):
+        return None
+    if how.addend != "first" or not (catalog.BINARY32.contains(x) and catalog.BINARY32.contains(y)):
+        return None
+    bits = x.precision + y.precision
+    if isinstance(how.accumulator, Window):
+        return _window(how, how.accumulator, bits)
+    if how.scale is not None or how.order != SEQUENTIAL or how.accumulator is None or not _is_plain(how.accumulator):
+        return None
+    fmt, rounded = how.accumulator[0], how.product is not None
+    if fmt == catalog.BINARY32 and (not rounded or (how.product is not None and how.product == (fmt, DEFAULT))):
+        return Way(running="multiply_and_add" if rounded else "fma")
+    if fmt == catalog.BFLOAT16 and not rounded and bits <= fmt.precision:
+        return Way(running="bfloat16")
+    if fmt == catalog.BINARY16 and not rounded and bits <= fmt.precision and has_half():
+        return Way(running="binary16")
+    return None
+
+
+def _window(how: Accumulation, window: Window, bits: int) -> Way | None:
+    fmt, rule = window.result
+    sinks = {catalog.BINARY32: "binary32", E8M13: "e8m13", catalog.BINARY16: "binary16"}
+    mode = NEAREST_EVEN if fmt == catalog.BINARY16 else TOWARD_ZERO
+    if (
+        fmt not in sinks
+        or rule.rounding != mode
+        or not _is_plain((fmt, dataclasses.replace(rule, rounding=NEAREST_EVEN)))
+    ):
+        return None
+    if window.fraction_bits is None or window.fraction_bits > 25 or window.step > 32 or bits > 24:
+        return None
+    if window.cut != "toward_zero" or window.scales == "groups" or window.negative_zero:
+        return None
+    if window.lowest_exponent < -200 or (fmt == catalog.BINARY16 and not has_half()):
+        return None
+    if how.total is not None:
+        added = catalog.BINARY16 if fmt == catalog.BINARY16 else catalog.BINARY32
+        if how.total[0] != added or not _is_plain(how.total) or how.order.size % window.step:
+            return None
+    return Way(sink=sinks[fmt], chunk=how.order.size)
+
+
+def _is_plain(place: Rounded) -> bool:
+    """Whether sums get there as the processor rounds. NaNs are none of a vector's business."""
+    rule = place[1]
+    return rule == Projection(nan_code=rule.nan_code, nan_sign=rule.nan_sign, nan=rule.nan)
+
+
+def singles(codes: Array, fmt: Format) -> Array:
+    """The values of rows of codes, as patterns of binary32."""
+    if fmt == catalog.BINARY32:
+        return codes.view(np.uint32)
+    made = calls.convert(
+        Operand(codes, fmt, codes, True), catalog.BINARY32, DEFAULT, np.dtype(np.float32), None, None, None, None
+    )
+    return np.asarray(made).view(np.uint32)
+
+
+def run(
+    way: Way,
+    how: Accumulation,
+    sides: list[Array],
+    raised: list[Array | None],
+    formats: tuple[Format, Format],
+    addends: Array,
+) -> Done | None:
+    """All sums of rows of two sides, shape (rows of x, rows of y); None where vectors cannot say.
+
+    Both are patterns of binary32, and so are addends, which may be empty. `raised` are the exponents of
+    scales, for each element, where an accumulation has such.
+    """
+    x, y = sides
+    m, n, width = x.shape[0], y.shape[0], -(-y.shape[0] // LANES) * LANES
+    if not m or not n or not x.shape[1]:
+        return None
+    starts = np.zeros((m, width), np.uint32)
+    if addends.size:
+        starts[:, :n] = addends
+    if way.running:
+        done = _running(way, _quiet(x), _quiet(y), starts)
+    else:
+        assert isinstance(how.accumulator, Window)
+        scaled = how.accumulator.scales != "none"
+        if scaled and any(side is None for side in raised):
+            return None
+        done = _windows(way, how.accumulator, x, y, raised, formats, starts)
+    return None if done is None else Done(done.words[:, :n], done.doubts[:, :n])
+
+
+def _quiet(words: Array) -> Array:
+    """NaNs without payload: the processor then keeps them apart from numbers, however sums are rounded."""
+    nan = (words & 0x7FFFFFFF) > 0x7F800000
+    return np.where(nan, np.uint32(0x7FC00000), words) if nan.any() else words
+
+
+def _running(way: Way, x: Array, y: Array, starts: Array) -> Done | None:
+    kernel, columns, out, how = running(way.running), panels(y), np.empty_like(starts), plan()
+    starts = _quiet(starts)
+
+    def part(start: int, stop: int) -> int:
+        rows = slice(start, stop)
+        return kernel(x[rows], columns, starts[rows], out[rows], how) if start < stop else DONE
+
+    if share_rows(part, len(x), starts.shape[1] * x.shape[1] // 4) != DONE:
+        return None
+    return Done(out, (out & 0x7FFFFFFF) > 0x7F800000)
+
+
+def _windows(
+    way: Way,
+    window: Window,
+    x: Array,
+    y: Array,
+    raised: list[Array | None],
+    formats: tuple[Format, Format],
+    starts: Array,
+) -> Done | None:
+    left, right = (_prepared(side, up, fmt) for side, up, fmt in zip((x, y), raised, formats, strict=True))
+    if left is None or right is None:
+        return None
+    if left.low + right.low < _LOWEST or left.high + right.high > _HIGHEST:
+        return None
+    places = _places(x.shape[1], window)
+    sides = [_placed(side, places) for side in (left.words, left.exponents, right.words, right.exponents)]
+    kernel, how, out, doubts = windows(way.sink, way.chunk > 0), plan(), np.empty_like(starts), np.empty_like(starts)
+    columns, exponents = panels(sides[2]), panels(sides[3])
+    assert window.fraction_bits is not None
+
+    def part(start: int, stop: int) -> int:
+        rows = slice(start, stop)
+        if start >= stop:
+            return DONE
+        return kernel(
+            sides[0][rows], sides[1][rows], columns, exponents, starts[rows], out[rows], doubts[rows], window.step,
+            way.chunk, window.fraction_bits, window.lowest_exponent, how,
+        )  # fmt: skip
+
+    if share_rows(part, len(x), starts.shape[1] * x.shape[1]) != DONE:
+        return None
+    return Done(out, doubts != 0)
+
+
+class _Side(NamedTuple):
+    """Operands with their scales, the exponents that windows see, with BIAS or 0 for zeros, and the extreme ones."""
+
+    words: Array
+    exponents: Array
+    low: int
+    high: int
+
+
+def _prepared(words: Array, raised: Array | None, fmt: Format) -> _Side | None:
+    """None where an operand is not finite, or not with its scale."""
+    fields = (words >> 23) & 0xFF
+    if (fields == 0xFF).any():
+        return None
+    numbers = (words & 0x7FFFFFFF) != 0
+    exponents = np.maximum(fields.astype(np.int32) - 127, fmt.emin)
+    if raised is not None:
+        exponents = exponents + raised
+        words = np.ldexp(words.view(np.float32), np.where(numbers, raised, 0)).view(np.uint32)
+    if not numbers.any():
+        return _Side(words, np.zeros_like(words), 0, 0)
+    low, high = int(exponents.min(where=numbers, initial=1000)), int(exponents.max(where=numbers, initial=-1000))
+    if raised is not None and (low < -100 or high > 100):
+        return None
+    return _Side(words, np.where(numbers, exponents + BIAS, 0).astype(np.uint32), low, high)
+
+
+def _places(length: int, window: Window) -> Array:
+    """Which product is taken when; `length` stands for one that is zero."""
+    pairs = window.groups == "alternate_pairs"
+    both = window.step * (2 if pairs else 1)
+    places = np.arange(-(-length // both) * both)
+    if pairs:
+        steps = places.reshape(-1, both)
+        clear = (np.arange(both) >> 1 & 1) == 0
+        places = np.concatenate([steps[:, clear], steps[:, ~clear]], axis=1).reshape(-1)
+    return np.minimum(places, length)
+
+
+def _placed(side: Array, places: Array) -> Array:
+    """Columns in another order, and zeros."""
+    if places.size == side.shape[1] and (places == np.arange(places.size)).all():
+        return np.ascontiguousarray(side)
+    padded = np.concatenate([side, np.zeros((len(side), 1), side.dtype)], axis=1)
+    return np.ascontiguousarray(padded[:, places])

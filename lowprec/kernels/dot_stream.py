@@ -1,0 +1,269 @@
+"""Dot products by vectors of columns, for what is usual: the order along K is kept, columns are lanes.
+
+Running sums in binary32, bfloat16 and binary16, and windows of hardware. Operands come as panels of
+binary32 numbers, and of their exponents where windows need them. What a vector cannot say (NaN, and
+in windows whatever is very small or large) is marked, and done by `dot`.
+
+It rests on subnormal operands that are kept, and on a processor that rounds to nearest. Where a
+process does otherwise, nothing is written.
+
+Floor 2b. Imports numba through `jit`; never the oracle, which checks it.
+"""
+
+from __future__ import annotations
+
+import functools
+from collections.abc import Callable
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+
+from lowprec.kernels.doubles import cut_short_sum, cut_sum, odd_sum
+from lowprec.kernels.jit import inlined, jit
+from lowprec.kernels.lanes import (
+    LANES,
+    Lanes,
+    any_lane,
+    as_singles,
+    as_words,
+    choose,
+    equal,
+    fill,
+    fused,
+    greater,
+    less,
+    lesser,
+    load,
+    narrowed_to_half,
+    one_where,
+    settle,
+    store,
+    truncated,
+    widened_from_half,
+)
+from lowprec.kernels.stream import DONE, UNSUITED, rounds_to_nearest
+from lowprec.kernels.stream_params import Words, plan as conversion_plan
+
+__all__ = ["ACCUMULATORS", "BIAS", "SINKS", "panels", "plan", "running", "windows"]
+
+Codes = npt.NDArray[Any]  #: of uint32
+Kernel = Callable[..., int]
+
+_MAGNITUDE, _INFINITY = 0x7FFFFFFF, 0x7F800000
+
+#: Added to exponents of operands that are not zero: then those of products are above all others.
+BIAS = 1024
+
+#: Rows that go through a panel together.
+_ROWS = 3
+
+
+def plan() -> Words:
+    """What tells whether a process is suited."""
+    return conversion_plan()
+
+
+@inlined
+def keeps_subnormals(plan: Words) -> bool:
+    """Whether the processor reads and writes subnormal numbers as they are, in this thread: 2**-149 + 0 is not 0."""
+    smallest = as_singles(fill(plan[0] >> np.uint32(29)))
+    return any_lane(less(0, as_words(smallest + as_singles(fill(plan[0] ^ plan[0])))))
+
+
+# -- running sums ------------------------------------------------------------------------------------
+
+
+@inlined
+def fuse(total: Lanes, x: Lanes, y: Lanes) -> Lanes:
+    """The product joins the sum, rounded once."""
+    return as_words(fused(as_singles(x), as_singles(y), as_singles(total)))
+
+
+@inlined
+def multiply_and_add(total: Lanes, x: Lanes, y: Lanes) -> Lanes:
+    """The product is rounded, and then the sum."""
+    return as_words(as_singles(total) + as_singles(x) * as_singles(y))
+
+
+@inlined
+def fuse_to_bfloat(total: Lanes, x: Lanes, y: Lanes) -> Lanes:
+    """As `fuse`, and then to 8 bits: as once, where products have no more (docs/decisions/0011)."""
+    word = fuse(total, x, y)
+    return (word + 0x7FFF + ((word >> 16) & 1)) & 0xFFFF0000
+
+
+@inlined
+def fuse_to_half(total: Lanes, x: Lanes, y: Lanes) -> Lanes:
+    """As `fuse`, and then to 11 bits, likewise."""
+    return widened_from_half(narrowed_to_half(fuse(total, x, y)))
+
+
+#: What a step does, by name.
+ACCUMULATORS: dict[str, Any] = {
+    "fma": fuse,
+    "multiply_and_add": multiply_and_add,
+    "bfloat16": fuse_to_bfloat,
+    "binary16": fuse_to_half,
+}
+
+
+@functools.cache
+def running(accumulator: str) -> Kernel:
+    """The kernel whose running sums are kept so.
+
+    Called as kernel(x, y, addends, out, plan): patterns of binary32, NaNs quiet and without payload, of
+    x in rows of K, of y in `panels`; addends and results in rows of LANES for each panel.
+    """
+    step = ACCUMULATORS[accumulator]
+
+    def rows(x: Codes, y: Codes, addends: Codes, out: Codes, plan: Words) -> int:
+        if not rounds_to_nearest(plan) or not keeps_subnormals(plan):
+            return UNSUITED
+        length, width, flat = x.shape[1], out.shape[1], out.reshape(-1)
+        starts = addends.reshape(-1)
+        for j in range(0, width, LANES):
+            panel = y[j // LANES]
+            for i in range(0, x.shape[0], _ROWS):
+                # The last rows go again with those before them: all are done alike.
+                second, third = min(i + 1, x.shape[0] - 1), min(i + 2, x.shape[0] - 1)
+                a, b, c = load(starts, i * width + j), load(starts, second * width + j), load(starts, third * width + j)
+                for k in range(length):
+                    column = load(panel, k * LANES)
+                    a = step(a, fill(x[i, k]), column)
+                    b = step(b, fill(x[second, k]), column)
+                    c = step(c, fill(x[third, k]), column)
+                store(flat, i * width + j, a)
+                store(flat, second * width + j, b)
+                store(flat, third * width + j, c)
+        settle()
+        return DONE
+
+    return jit(rows, f"running_{accumulator}")
+
+
+# -- windows -----------------------------------------------------------------------------------------
+
+
+@inlined
+def to_binary32(first: Lanes, second: Lanes, third: Lanes, field: Lanes) -> Lanes:
+    """A sum of units in binary32, toward zero."""
+    return cut_sum(first, second, third, field)
+
+
+@inlined
+def to_e8m13(first: Lanes, second: Lanes, third: Lanes, field: Lanes) -> Lanes:
+    """A sum of units in 14 bits, toward zero."""
+    return cut_short_sum(first, second, third, field)
+
+
+@inlined
+def to_binary16(first: Lanes, second: Lanes, third: Lanes, field: Lanes) -> Lanes:
+    """A sum of units in binary16, to nearest; +0 for -0."""
+    half = narrowed_to_half(odd_sum(first, second, third, field))
+    return widened_from_half(choose(equal(half & 0x7FFF, 0), 0, half))
+
+
+@inlined
+def add_in_binary32(total: Lanes, part: Lanes) -> Lanes:
+    """The sum of two, to nearest."""
+    return as_words(as_singles(total) + as_singles(part))
+
+
+@inlined
+def add_in_binary16(total: Lanes, part: Lanes) -> Lanes:
+    """The sum of two of 11 bits, which binary32 rounds first, harmlessly."""
+    return widened_from_half(narrowed_to_half(add_in_binary32(total, part)))
+
+
+#: What a step's sum becomes, the exponent field of the smallest normal number there, and how chunks are added.
+SINKS: dict[str, tuple[Any, int, Any]] = {
+    "binary32": (to_binary32, 1, add_in_binary32),
+    "e8m13": (to_e8m13, 1, add_in_binary32),
+    "binary16": (to_binary16, 113, add_in_binary16),
+}
+
+
+@inlined
+def oddity(word: Lanes) -> Lanes:
+    """Not 0 where a result is subnormal in binary32, infinite or NaN."""
+    magnitude = word & _MAGNITUDE
+    normal = greater(lesser(magnitude, _INFINITY - 1), 0x800000)
+    return choose(equal(normal, magnitude), 0, magnitude)
+
+
+@functools.cache
+def windows(sink: str, chunks: bool) -> Kernel:
+    """The kernel of windows whose sums become this.
+
+    Called as kernel(x, x_exponents, y, y_exponents, addends, out, doubts, step, chunk, bits, lowest,
+    plan): finite numbers and exponents with BIAS, 0 for those of zeros, K a multiple of step and of the
+    steps in a chunk. All products that are not zero lie between 2**-60 and 2**100. Where `doubts` is
+    set, `dot` must say.
+    """
+    becomes, smallest, add = SINKS[sink]
+
+    def rows(
+        x: Codes, x_exponents: Codes, y: Codes, y_exponents: Codes, addends: Codes, out: Codes, doubts: Codes,
+        step: int, chunk: int, bits: int, lowest: int, plan: Words,
+    ) -> int:  # fmt: skip
+        if not rounds_to_nearest(plan) or not keeps_subnormals(plan):
+            return UNSUITED
+        length, width, flat = x.shape[1], out.shape[1], out.reshape(-1)
+        starts, marks = addends.reshape(-1), doubts.reshape(-1)
+        least, unit = 2 * BIAS + lowest, 2 * BIAS + 127 + bits
+        for j in range(0, width, LANES):
+            panel, exponents = y[j // LANES], y_exponents[j // LANES]
+            for i in range(x.shape[0]):
+                total = load(starts, i * width + j)
+                c = total if not chunks else fill(0)
+                doubt = oddity(total)
+                for k in range(0, length, step):
+                    # Of each term the exponent; those of zeros are below every other.
+                    largest = fill(least)
+                    for at in range(k, k + step):
+                        largest = greater(largest, load(exponents, at * LANES) + fill(x_exponents[i, at]))
+                    field = greater((c >> 23) & 0xFF, smallest)
+                    of_sum = choose(equal(c & _MAGNITUDE, 0), 0, field + (2 * BIAS - 127))
+                    largest = greater(largest, of_sum)
+                    power = unit - largest
+                    doubt = doubt | one_where(less(254, power) & less(0, c & _MAGNITUDE))
+                    scale = as_singles(lesser(power, 254) << 23)
+                    first, second = fill(0), fill(0)
+                    half = k + min(step, 16)
+                    for at in range(k, half):
+                        product = as_singles(load(panel, at * LANES)) * as_singles(fill(x[i, at]))
+                        first = first + truncated(product * scale)
+                    for at in range(half, k + step):
+                        product = as_singles(load(panel, at * LANES)) * as_singles(fill(x[i, at]))
+                        second = second + truncated(product * scale)
+                    third = truncated(as_singles(c) * scale)
+                    c = becomes(first, second, third, largest + (1023 - 2 * BIAS) - bits)
+                    odd = oddity(c)
+                    doubt = doubt | odd
+                    c = choose(equal(odd, 0), c, 0)
+                    if chunks and (k + step) % chunk == 0:
+                        total, c = add(total, c), fill(0)
+                if chunks and length % chunk != 0:
+                    total = add(total, c)
+                result = total if chunks else c
+                store(flat, i * width + j, result)
+                store(marks, i * width + j, doubt | oddity(result))
+        settle()
+        return DONE
+
+    return jit(rows, f"windows_{sink}{'_chunks' * chunks}")
+
+
+# -- panels ------------------------------------------------------------------------------------------
+
+
+@jit
+def panels(y: Codes) -> Codes:
+    """Rows of y as columns of LANES side by side, shape (panels, K * LANES); what is missing is 0."""
+    count = (y.shape[0] + LANES - 1) // LANES
+    made = np.zeros((count, y.shape[1] * LANES), np.uint32)
+    for j in range(y.shape[0]):
+        for k in range(y.shape[1]):
+            made[j // LANES, k * LANES + j % LANES] = y[j, k]
+    return made
