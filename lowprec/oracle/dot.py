@@ -71,7 +71,7 @@ def dot(
 
     Source
     ------
-    [IEEE754] for sums and products; docs of `Accumulation` for all else.
+    [IEEE754] for sums and products; the docstrings of `Accumulation` and `Window` for all else.
     """
     if len(x) != len(y):
         raise ValueError(f"x has {len(x)} elements and y has {len(y)}; a dot product needs as many of both")
