@@ -343,7 +343,7 @@ def _run(
     if carrier is None:
         result = made.view(given)
     else:
-        keeps = Projection(nan_payload="first")
+        keeps = DEFAULT if how.output[1].nan_code is None else Projection(nan_payload="first")
         result = np.asarray(
             calls.convert(Operand(made, fmt, made, True), carrier, keeps, given, None, None, None, None)
         )
@@ -412,9 +412,9 @@ def _by_vectors(job: _Job, x: _Rows, y: _Rows, addends: Array, out: Array) -> bo
     if done is None:
         return False
     out[...] = _as_output(done.words, job.how)
-    left = np.argwhere(done.doubts)
+    left = np.argwhere(done.doubts) if done.doubts.any() else ()
     for start in range(0, len(left), _TOGETHER):
-        i, j = left[start : start + _TOGETHER].T
+        i, j = np.transpose(left[start : start + _TOGETHER])
         made = np.zeros((len(i), 1), np.uint64)
         given = addends[i, j][:, None] if addends.size else addends
         _generally(job, x.at(i), y.at(j), given, made, paired=True)

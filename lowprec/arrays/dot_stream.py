@@ -6,6 +6,7 @@ Floor 3.
 from __future__ import annotations
 
 import dataclasses
+import functools
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -37,6 +38,7 @@ class Way(NamedTuple):
     """Which kernel, and for windows what it asks for."""
 
     running: str = ""
+    bits: int = 48  #: that products of running sums may have
     sink: str = ""
     chunk: int = 0
 
@@ -48,24 +50,24 @@ class Done(NamedTuple):
     doubts: Array
 
 
+@functools.lru_cache(maxsize=256)
 def way_of(how: Accumulation, x: Format, y: Format) -> Way | None:
-    """The kernel that serves an accumulation of operands in these formats, or none."""
+    """The kernel that may serve an accumulation of operands in these formats, or none."""
     if isinstance(x, Carrier) or isinstance(y, Carrier) or how.machine or how.order in (EXACT, PAIRWISE):
         return None
     if how.addend != "first" or not (catalog.BINARY32.contains(x) and catalog.BINARY32.contains(y)):
         return None
-    bits = x.precision + y.precision
     if isinstance(how.accumulator, Window):
-        return _window(how, how.accumulator, bits)
+        return _window(how, how.accumulator, x.precision + y.precision)
     if how.scale is not None or how.order != SEQUENTIAL or how.accumulator is None or not _is_plain(how.accumulator):
         return None
     fmt, rounded = how.accumulator[0], how.product is not None
     if fmt == catalog.BINARY32 and (not rounded or (how.product is not None and how.product == (fmt, DEFAULT))):
         return Way(running="multiply_and_add" if rounded else "fma")
-    if fmt == catalog.BFLOAT16 and not rounded and bits <= fmt.precision:
-        return Way(running="bfloat16")
-    if fmt == catalog.BINARY16 and not rounded and bits <= fmt.precision and has_half():
-        return Way(running="binary16")
+    if fmt == catalog.BFLOAT16 and not rounded:
+        return Way(running="bfloat16", bits=fmt.precision)
+    if fmt == catalog.BINARY16 and not rounded and has_half():
+        return Way(running="binary16", bits=fmt.precision)
     return None
 
 
@@ -128,6 +130,8 @@ def run(
     starts = np.zeros((m, width), np.uint32)
     if addends.size:
         starts[:, :n] = addends
+    if way.running and sum(map(_precision, sides, formats)) > way.bits:
+        return None
     if way.running:
         done = _running(way, _quiet(x), _quiet(y), starts)
     else:
@@ -139,9 +143,17 @@ def run(
     return None if done is None else Done(done.words[:, :n], done.doubts[:, :n])
 
 
+def _precision(words: Array, fmt: Format) -> int:
+    """The bits of the widest significand: of the format, or of the numbers that are there."""
+    if fmt.precision <= 8:
+        return fmt.precision
+    used = int(np.bitwise_or.reduce(words, axis=None)) & 0x7FFFFF | 0x800000
+    return 24 - ((used & -used).bit_length() - 1)
+
+
 def _quiet(words: Array) -> Array:
     """NaNs without payload: the processor then keeps them apart from numbers, however sums are rounded."""
-    nan = (words & 0x7FFFFFFF) > 0x7F800000
+    nan = np.isnan(words.view(np.float32))
     return np.where(nan, np.uint32(0x7FC00000), words) if nan.any() else words
 
 
@@ -155,7 +167,7 @@ def _running(way: Way, x: Array, y: Array, starts: Array) -> Done | None:
 
     if share_rows(part, len(x), starts.shape[1] * x.shape[1] // 4) != DONE:
         return None
-    return Done(out, (out & 0x7FFFFFFF) > 0x7F800000)
+    return Done(out, np.isnan(out.view(np.float32)))
 
 
 def _windows(

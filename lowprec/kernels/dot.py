@@ -77,7 +77,7 @@ def by_sums(
     element: np.uint64, work: Work,
 ) -> np.uint64:  # fmt: skip
     """In an accumulator, or in windows."""
-    number, last = number_of(addend, stages[Stages.BEGIN]) if given else _ZERO, given and how[How.ADDEND_LAST] != 0
+    number, last = number_of(addend, stages[Stages.BEGIN]) if given else _ZERO, how[How.ADDEND_LAST] != 0
     made = in_order(given and not last, number, x, i, y, j, terms, how, stages, element, work)
     if last:
         end = (

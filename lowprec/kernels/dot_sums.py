@@ -297,6 +297,8 @@ def in_windows(
         stop = start + (stop - start + 2 * how[How.WINDOW] - 1) // (2 * how[How.WINDOW]) * 2 * how[How.WINDOW]
     for first in range(start, stop, how[How.WINDOW]):
         last = min(first + how[How.WINDOW], stop)
+        if work.places[first] < 0:  # the other half of the last pairs, which is empty
+            continue
         if how[How.FRACTION_BITS] < 0:
             made = exact_step(x.elements, i, y.elements, j, work.places, first, last, c, work.words, how[How.BASE])
         elif how[How.SCALES] == 2:

@@ -228,8 +228,8 @@ class Accumulation:
         Of chunked orders: where the sums of chunks are added; by default the accumulator.
     addend : {"first", "last"}
         Whether the running sum (of chunked orders the total) begins as the addend, or the addend is
-        added to what the products make, by the projection of the accumulator; of a window, and of
-        chunks, that of the output. "first" in pairwise order: it is the first term. The addend is
+        added to what the products make, by the projection of the accumulator; of a window that of the
+        output, and of chunks that of their total. "first" in pairwise order: it is the first term. The addend is
         projected to nearest into the format that it is added in; of a window, into the output's.
     scale : (Format, int), optional
         Of operands in blocks: the format of their scales, and how many elements share one. A
@@ -335,10 +335,26 @@ class Accumulation:
             raise ValueError(f"operands {' and '.join(map(str, self.operands))} lack exponents to align by")
         if self.operand_rounding is not None and self.operands is None:
             raise ValueError("operand_rounding needs operands: the formats that factors are rounded to")
+        if self.operand_rounding is not None and (
+            not isinstance(self.operand_rounding, Projection) or self.operand_rounding.rounding.bits
+        ):
+            raise ValueError(
+                f"operand_rounding must be a Projection that is not stochastic, not {self.operand_rounding!r}"
+            )
         scaled = isinstance(self.accumulator, Window) and self.accumulator.scales != "none"
         if scaled != (self.scale is not None):
             raise ValueError("a window with scales needs scale=(Format, size), and nothing else takes it")
         if isinstance(self.accumulator, Window) and self.scale is not None:
+            if (
+                not isinstance(self.scale, tuple)
+                or len(self.scale) != 2
+                or not isinstance(self.scale[0], Format)
+                or type(self.scale[1]) is not int
+                or self.scale[1] < 1
+            ):
+                raise TypeError(f"scale of an accumulation must be (Format, size), not {self.scale!r}")
+            if self.order.size % self.accumulator.step or self.accumulator.groups != "consecutive":
+                raise ValueError("a window with scales takes consecutive products, and chunks of whole steps")
             group = self.accumulator.group if self.accumulator.scales == "groups" else self.accumulator.step
             if self.scale[1] % group:
                 raise ValueError(f"scale for {self.scale[1]} elements does not fill groups of {group}")
