@@ -32,6 +32,8 @@ __all__ = ["dot", "matmul"]
 
 Factors = npt.ArrayLike | BlockArray
 
+_DOUBLE = np.dtype(np.float64)
+
 
 def dot(
     x: Factors,
@@ -89,11 +91,8 @@ def dot(
     """
     how = accumulation_of(accumulation)
     left, right = _factors("x", x, how, 0, -1), _factors("y", y, how, 1, -1)
-    if not left.shape or not right.shape or left.shape[-1] != right.shape[-1]:
-        raise ValueError(
-            f"dot sums along the last axis, which must be equally long: shapes {left.shape} and {right.shape}"
-        )
-    shape = _broadcast("dot", left.shape[:-1], right.shape[:-1])
+    _check_shapes("dot", left, right, -1)
+    shape = _broadcast("dot", left, right, left.shape[:-1], right.shape[:-1])
     pair = (left.rows((*shape, left.shape[-1])), right.rows((*shape, left.shape[-1])))
     return _run(how, *pair, shape, (1, len(pair[0].codes), 1), True, addend, rng, dtype, out)
 
@@ -138,18 +137,12 @@ def matmul(
     """
     how = accumulation_of(accumulation)
     left, right = _factors("x", x, how, 0, -1), _factors("y", y, how, 1, -2)
-    if not left.shape or not right.shape:
-        raise ValueError(f"matmul takes matrices and vectors, not shapes {left.shape} and {right.shape}; use multiply")
+    _check_shapes("matmul", left, right, max(-2, -len(right.shape)))
     row, column = len(left.shape) == 1, len(right.shape) == 1
     left = left.expanded(0) if row else left
     right = right.expanded(1) if column else right
     right = right.transposed()
-    if left.shape[-1] != right.shape[-1]:
-        raise ValueError(
-            f"matmul of shapes {left.given} and {right.given}: x has {left.shape[-1]} elements along K, y has "
-            f"{right.shape[-1]}; they must be equal"
-        )
-    outer = _broadcast("matmul", left.shape[:-2], right.shape[:-2])
+    outer = _broadcast("matmul", left, right, left.shape[:-2], right.shape[:-2])
     (m, length), n = left.shape[-2:], right.shape[-2]
     count = int(np.prod(outer, dtype=np.int64))
     shape = (*outer, *(() if row else (m,)), *(() if column else (n,)))
@@ -231,17 +224,25 @@ def _flat(array: Array, shape: tuple[int, ...]) -> Array:
 
 def _factors(name: str, values: Factors, how: Accumulation, side: int, axis: int) -> _Side:
     """One side of the products, as codes of the format that they come in, or are asked to be of; K is an axis."""
-    if lazy.is_lazy(values):
-        raise TypeError(f"{name} is a lazy array; dot and matmul take arrays in memory: call .compute() first")
     if isinstance(values, BlockArray):
         return _in_blocks(name, values, how, side, axis)
-    operand = values_operand(values)
+    operand = _in_memory(name, values)
     wanted = None if how.operands is None else how.operands[side]
-    if isinstance(how.accumulator, Window) and how.accumulator.scales != "none":
-        raise ValueError(f"{how} takes operands in blocks, but {name} is {operand.array.dtype}: `encode` it in blocks")
+    if _takes_scales(how):
+        raise ValueError(f"{how} takes operands in blocks, but {name} is {operand.array.dtype}: {_way_to(how, side)}")
     if wanted is not None and wanted != operand.fmt:
         operand = _as_format(name, operand, wanted, how.operand_rounding)
     return _Side(operand.codes, operand.fmt, None, operand.array.shape)
+
+
+def _in_memory(name: str, values: object) -> Operand:
+    """Plain values, that nothing has to be computed for."""
+    if lazy.is_lazy(values):
+        package = type(values).__module__.partition(".")[0]
+        raise TypeError(
+            f"{name} must be an array in memory, not {type(values).__name__} of {package}: give np.asarray({name})"
+        )
+    return values_operand(values, name)
 
 
 def _as_format(name: str, operand: Operand, fmt: Format, how: Projection | None) -> Operand:
@@ -250,14 +251,20 @@ def _as_format(name: str, operand: Operand, fmt: Format, how: Projection | None)
     made = np.asarray(calls.convert(operand, fmt, rule, code_dtype(fmt), None, None, None, None))
     codes = Operand(made, fmt, made, True)
     if how is None:
-        array = np.asarray(operand.array, np.float64)
-        back = np.asarray(calls.convert(codes, catalog.BINARY64, DEFAULT, array.dtype, None, None, None, None))
+        inexact = np.zeros(made.shape, np.uint8) if operand.array.dtype.kind in "iu" else None
+        array, back = (
+            np.asarray(calls.convert(each, catalog.BINARY64, DEFAULT, _DOUBLE, None, None, flags, None))
+            for each, flags in ((operand, inexact), (codes, None))
+        )
         wrong = (back != array) & ~(np.isnan(back) & np.isnan(array))
+        wrong |= (array == 0) & (np.signbit(back) != np.signbit(array))
+        if inexact is not None:
+            wrong |= inexact != 0
         if wrong.any():
-            place = tuple(int(i) for i in np.argwhere(wrong)[0]) if wrong.ndim else ()
+            place = tuple(int(i) for i in np.unravel_index(int(np.argmax(wrong)), made.shape))
             raise ValueError(
-                f"{name} has values that {fmt.name!r} does not have: {int(wrong.sum())} of {wrong.size}, the first at "
-                f"index {place}: {operand.array[place]}. Quantize {name} to {fmt.name!r} first"
+                f"{name} has values that {fmt.name!r} does not have: {int(wrong.sum()):,} of {wrong.size:,}, the first "
+                f"at index {place}: {operand.array[place]}. Quantize {name} to {fmt.name!r} first"
             )
     return codes
 
@@ -275,9 +282,12 @@ def _in_blocks(name: str, values: BlockArray, how: Accumulation, side: int, axis
         raise ValueError(
             f"{how} takes {name} of {wanted.name!r}, not of {fmt.element.name!r} in blocks of {fmt.name!r}"
         )
-    takes = isinstance(how.accumulator, Window) and how.accumulator.scales != "none"
+    takes = _takes_scales(how)
     if not takes and (how.machine or isinstance(how.accumulator, Window)):
-        raise ValueError(f"{how} takes no operands in blocks, but {name} is in {fmt.name!r}: give {name}.values()")
+        raise ValueError(
+            f"{how} takes no operands in blocks, but {name} is in {fmt.name!r}: use an accumulation that does, such as "
+            f"'fp32_fma', or give {name} as values of {fmt.element.name!r}"
+        )
     scales, size = values.scales, fmt.sizes[values.axes.index(along)]
     for axis, other in zip(values.axes, fmt.sizes, strict=True):
         if axis != along:  # a tile's scale is that of each of its rows
@@ -286,10 +296,24 @@ def _in_blocks(name: str, values: BlockArray, how: Accumulation, side: int, axis
         assert how.scale is not None
         raise ValueError(
             f"{how} takes one scale of {how.scale[0].name!r} for {how.scale[1]} elements, but {name} in {fmt.name!r} "
-            f"has one of {fmt.scale.name!r} for {size}"
+            f"has one of {fmt.scale.name!r} for {size}: {_way_to(how, side)}"
         )
     tensor = 1.0 if values.tensor_scale is None else float(values.tensor_scale)
     return _Side(values.codes, fmt.element, _Scales(scales, fmt.scale, size, tensor), values.shape)
+
+
+def _takes_scales(how: Accumulation) -> bool:
+    return isinstance(how.accumulator, Window) and how.accumulator.scales != "none"
+
+
+def _way_to(how: Accumulation, side: int) -> str:
+    """What to do to have operands in the blocks that an accumulation takes."""
+    assert how.operands is not None, "a window has operands"
+    assert how.scale is not None, "and this one scales"
+    parts = (how.operands[side], how.scale[0], (how.scale[1],))
+    known = [each.name for each in catalog.BLOCK_FORMATS.values() if (each.element, each.scale, each.sizes) == parts]
+    like = f", such as {known[0]!r}" if known else ""
+    return f"`encode` it in blocks of {parts[2][0]} of {parts[0].name!r} with scales of {parts[1].name!r}{like}"
 
 
 # -- the run ----------------------------------------------------------------------------------------
@@ -320,9 +344,8 @@ def _run(
             "an addend cannot join a product with tensor scales, which multiply the sum; add it to the result"
         )
     codes = np.zeros(layout, np.uint64)
-    power = tensor.denominator.bit_length() - 1
     scale_formats = None if x.scale_fmt is None or y.scale_fmt is None else (x.scale_fmt, y.scale_fmt)
-    words = lower_how(how, x.fmt, y.fmt, begin, scale_formats, x.block, (tensor.numerator, -power))
+    words = lower_how(how, x.fmt, y.fmt, begin, scale_formats, x.block, _integer(tensor))
     stages = lower_stages(how, begin)
     left, right = _operands(x, layout[0]), _operands(y, layout[0])
     for number in range(layout[0]):
@@ -391,13 +414,20 @@ def _alike(x: _Rows, y: _Rows) -> tuple[_Rows, _Rows]:
     return x.cut(size), y.cut(size)
 
 
+def _integer(number: Fraction) -> tuple[int, int]:
+    """A positive dyadic number as an integer times a power of two. The integer is 1 for the number 1 only."""
+    power = (number.numerator & -number.numerator).bit_length() - number.denominator.bit_length()
+    integer = int(number / Fraction(2) ** power)
+    return (2, power - 1) if integer == 1 and power else (integer, power)
+
+
 def _key(how: Accumulation, rng: object) -> int:
     if how.rounds_randomly:
         if rng is None:
             raise ValueError(f"{how} rounds stochastically: give rng=, an integer or a numpy.random.Generator")
         return key_of(rng)
     if rng is not None:
-        raise ValueError(f"rng= is of no use: nothing of {how} is rounded stochastically")
+        raise ValueError(f"rng= is of no use: nothing of {how} is rounded stochastically; leave it out")
     return 0
 
 
@@ -408,26 +438,43 @@ def _addends(
     begin, rule = begins_in(how)
     if addend is None:
         return begin, np.empty((layout[0], 0, 0), np.uint64)
-    operand = values_operand(addend)
+    operand = _in_memory("addend", addend)
     try:
         broadcast = np.broadcast_shapes(operand.array.shape, shape)
     except ValueError:
         broadcast = ()
     if broadcast != shape:
-        raise ValueError(f"addend of shape {operand.array.shape} does not broadcast to the result's shape {shape}")
+        raise ValueError(
+            f"addend of shape {operand.array.shape} does not broadcast to the result's shape {shape}; give one number, "
+            f"or one for each result"
+        )
     if how.order == EXACT:
         begin, codes = operand.fmt, operand.codes
     elif operand.fmt == begin:
         codes = operand.codes
     elif isinstance(begin, Carrier):
-        codes = np.asarray(operand.array, np.float64).view(np.uint64)
+        codes = np.asarray(calls.convert(operand, begin, rule, _DOUBLE, None, None, None, None)).view(np.uint64)
     else:
         codes = np.asarray(calls.convert(operand, begin, rule, code_dtype(begin), None, None, None, None))
     return begin, np.ascontiguousarray(np.broadcast_to(codes, shape)).astype(np.uint64).reshape(layout)
 
 
-def _broadcast(verb: str, x: tuple[int, ...], y: tuple[int, ...]) -> tuple[int, ...]:
+def _check_shapes(verb: str, x: _Side, y: _Side, axis: int) -> None:
+    """Both have a K, and it is as long; it is this axis of y, and the last of x."""
+    if not x.shape or not y.shape:
+        raise ValueError(f"{verb} of shapes {x.given} and {y.given}: a single number has no K; use multiply or fma")
+    if x.shape[-1] != y.shape[axis]:
+        raise ValueError(
+            f"{verb} of shapes {x.given} and {y.given}: x has {x.shape[-1]} elements along K, y has {y.shape[axis]}; "
+            f"they must be equal"
+        )
+
+
+def _broadcast(verb: str, x: _Side, y: _Side, outer_x: tuple[int, ...], outer_y: tuple[int, ...]) -> tuple[int, ...]:
     try:
-        return np.broadcast_shapes(x, y)
+        return np.broadcast_shapes(outer_x, outer_y)
     except ValueError:
-        raise ValueError(f"{verb} takes operands whose outer axes broadcast, not {x} and {y}") from None
+        raise ValueError(
+            f"{verb} of shapes {x.given} and {y.given}: the axes in front, {outer_x} and {outer_y}, do not broadcast; "
+            f"make them equal, or 1"
+        ) from None
