@@ -144,12 +144,12 @@ def projection(
     )
 
 
-def values_operand(values: object) -> Operand:
-    """Values, as codes of the type that they came in."""
+def values_operand(values: object, name: str = "values") -> Operand:
+    """Values, as codes of the type that they came in; `name` is for messages."""
     array = _as_array(values)
     carrier = catalog.carrier(array.dtype) if array.dtype.kind in "biufV" else None
     if carrier is None:
-        raise TypeError(f"values must be real numbers of at most 64 bits, not {array.dtype}: {_advice(array.dtype)}")
+        raise TypeError(f"{name} must be real numbers of at most 64 bits, not {array.dtype}: {_advice(array.dtype)}")
     return Operand(_codes(array), carrier, array, True)
 
 

@@ -6,17 +6,15 @@ Floor 3.
 from __future__ import annotations
 
 import dataclasses
-import math
-from collections.abc import Callable
 from fractions import Fraction
-from typing import Any, NamedTuple
+from typing import Any
 
 import numpy as np
 import numpy.typing as npt
 
-from lowprec.arrays import calls, dot_stream, lazy
-from lowprec.arrays.block import BlockArray
-from lowprec.arrays.checks import Array, Operand, code_dtype, output, values_operand
+from lowprec.arrays import calls, dot_stream
+from lowprec.arrays.checks import Array, Operand, code_dtype, output
+from lowprec.arrays.factors import Factors, Rows, Side, alike, factors, in_memory
 from lowprec.arrays.operations import result_type
 from lowprec.arrays.random import key_of
 from lowprec.arrays.threads import share_rows
@@ -24,14 +22,12 @@ from lowprec.kernels import dot as general
 from lowprec.kernels.dot_params import begins_in, kind_of, lower_how, lower_stages
 from lowprec.kernels.params import lower_source
 from lowprec.spec import catalog
-from lowprec.spec.accumulation import EXACT, Accumulation, Window
+from lowprec.spec.accumulation import EXACT, Accumulation
 from lowprec.spec.accumulations import accumulation as accumulation_of
 from lowprec.spec.format import Carrier, Format
 from lowprec.spec.projection import DEFAULT, Projection, Saturation
 
 __all__ = ["dot", "matmul"]
-
-Factors = npt.ArrayLike | BlockArray
 
 #: Sums that vectors leave to the general kernel are done by so many.
 _TOGETHER = 4096
@@ -92,12 +88,9 @@ def dot(
     [IEEE754] 9.4 for what may differ; docs/dot-products.md.
     """
     how = accumulation_of(accumulation)
-    left, right = _factors("x", x, how, 0, -1), _factors("y", y, how, 1, -1)
-    if not left.shape or not right.shape or left.shape[-1] != right.shape[-1]:
-        raise ValueError(
-            f"dot sums along the last axis, which must be equally long: shapes {left.shape} and {right.shape}"
-        )
-    shape = _broadcast("dot", left.shape[:-1], right.shape[:-1])
+    left, right = factors("x", x, how, 0, -1), factors("y", y, how, 1, -1)
+    _check_shapes("dot", left, right, -1)
+    shape = _broadcast("dot", left, right, left.shape[:-1], right.shape[:-1])
     pair = (left.rows((*shape, left.shape[-1])), right.rows((*shape, left.shape[-1])))
     return _run(how, *pair, shape, (1, len(pair[0].codes), 1), True, addend, rng, dtype, out)
 
@@ -141,19 +134,13 @@ def matmul(
         As for `dot`.
     """
     how = accumulation_of(accumulation)
-    left, right = _factors("x", x, how, 0, -1), _factors("y", y, how, 1, -2)
-    if not left.shape or not right.shape:
-        raise ValueError(f"matmul takes matrices and vectors, not shapes {left.shape} and {right.shape}; use multiply")
+    left, right = factors("x", x, how, 0, -1), factors("y", y, how, 1, -2)
+    _check_shapes("matmul", left, right, max(-2, -len(right.shape)))
     row, column = len(left.shape) == 1, len(right.shape) == 1
     left = left.expanded(0) if row else left
     right = right.expanded(1) if column else right
     right = right.transposed()
-    if left.shape[-1] != right.shape[-1]:
-        raise ValueError(
-            f"matmul of shapes {left.given} and {right.given}: x has {left.shape[-1]} elements along K, y has "
-            f"{right.shape[-1]}; they must be equal"
-        )
-    outer = _broadcast("matmul", left.shape[:-2], right.shape[:-2])
+    outer = _broadcast("matmul", left, right, left.shape[:-2], right.shape[:-2])
     (m, length), n = left.shape[-2:], right.shape[-2]
     count = int(np.prod(outer, dtype=np.int64))
     shape = (*outer, *(() if row else (m,)), *(() if column else (n,)))
@@ -161,158 +148,13 @@ def matmul(
     return _run(how, *pair, shape, (count, m, n), False, addend, rng, dtype, out)
 
 
-# -- factors ----------------------------------------------------------------------------------------
-
-
-class _Scales(NamedTuple):
-    """Of operands in blocks, with K in the place where the elements have it."""
-
-    codes: Array
-    fmt: Format
-    block: int
-    tensor: float
-
-
-class _Rows(NamedTuple):
-    """One side, as a kernel takes it: rows of codes, and of scales."""
-
-    codes: Array
-    fmt: Format
-    scales: Array
-    scale_fmt: Format | None
-    block: int
-    tensor: float
-
-    def part(self, number: int, count: int) -> _Rows:
-        """The rows of one of so many matrices."""
-        each = len(self.codes) // count
-        rows = slice(number * each, (number + 1) * each)
-        return self.at(rows)
-
-    def at(self, rows: Any) -> _Rows:
-        """Some rows."""
-        return self._replace(codes=self.codes[rows], scales=self.scales[rows] if self.block else self.scales)
-
-    def cut(self, size: int) -> _Rows:
-        """In smaller blocks; what is in none has scales of 1."""
-        count = -(-self.codes.shape[1] // size)
-        if not self.block:
-            ones = np.full((len(self.codes), count), 127, np.uint8)
-            return self._replace(scales=ones, scale_fmt=catalog.E8M0FNU, block=size)
-        scales = np.ascontiguousarray(np.repeat(self.scales, self.block // size, 1)[:, :count])
-        return self._replace(scales=scales, block=size)
-
-
-class _Side(NamedTuple):
-    """One side of the products, with K as its last axis; of y as given, before `transposed`."""
-
-    codes: Array
-    fmt: Format
-    scales: _Scales | None
-    given: tuple[int, ...]
-
-    @property
-    def shape(self) -> tuple[int, ...]:
-        return self.codes.shape
-
-    def expanded(self, axis: int) -> _Side:
-        """With one more axis of length 1."""
-        return self._changed(lambda array: np.expand_dims(array, axis))
-
-    def transposed(self) -> _Side:
-        """With the last two axes changed."""
-        return self._changed(lambda array: array.swapaxes(-1, -2))
-
-    def _changed(self, change: Callable[[Array], Array]) -> _Side:
-        scales = None if self.scales is None else self.scales._replace(codes=change(self.scales.codes))
-        return self._replace(codes=change(self.codes), scales=scales)
-
-    def rows(self, shape: tuple[int, ...]) -> _Rows:
-        """The codes in this shape, as rows."""
-        codes = _flat(self.codes, shape)
-        if self.scales is None:
-            return _Rows(codes, self.fmt, np.empty((0, 0), np.uint8), None, 0, 1.0)
-        scales = _flat(self.scales.codes, (*shape[:-1], self.scales.codes.shape[-1]))
-        return _Rows(codes, self.fmt, scales, self.scales.fmt, self.scales.block, self.scales.tensor)
-
-
-def _flat(array: Array, shape: tuple[int, ...]) -> Array:
-    """Rows of codes, in memory of their own."""
-    rows = np.empty((int(np.prod(shape[:-1], dtype=np.int64)), shape[-1]), array.dtype.newbyteorder("="))
-    rows.reshape(shape)[...] = array
-    return rows
-
-
-def _factors(name: str, values: Factors, how: Accumulation, side: int, axis: int) -> _Side:
-    """One side of the products, as codes of the format that they come in, or are asked to be of; K is an axis."""
-    if lazy.is_lazy(values):
-        raise TypeError(f"{name} is a lazy array; dot and matmul take arrays in memory: call .compute() first")
-    if isinstance(values, BlockArray):
-        return _in_blocks(name, values, how, side, axis)
-    operand = values_operand(values)
-    wanted = None if how.operands is None else how.operands[side]
-    if isinstance(how.accumulator, Window) and how.accumulator.scales != "none":
-        raise ValueError(f"{how} takes operands in blocks, but {name} is {operand.array.dtype}: `encode` it in blocks")
-    if wanted is not None and wanted != operand.fmt:
-        operand = _as_format(name, operand, wanted, how.operand_rounding)
-    return _Side(operand.codes, operand.fmt, None, operand.array.shape)
-
-
-def _as_format(name: str, operand: Operand, fmt: Format, how: Projection | None) -> Operand:
-    """The same values as codes of a format; those that it does not have are refused, or projected."""
-    rule = how or Projection(nan="error" if fmt.has_nan else "max")
-    made = np.asarray(calls.convert(operand, fmt, rule, code_dtype(fmt), None, None, None, None))
-    codes = Operand(made, fmt, made, True)
-    if how is None:
-        array = np.asarray(operand.array, np.float64)
-        back = np.asarray(calls.convert(codes, catalog.BINARY64, DEFAULT, array.dtype, None, None, None, None))
-        wrong = (back != array) & ~(np.isnan(back) & np.isnan(array))
-        if wrong.any():
-            place = tuple(int(i) for i in np.argwhere(wrong)[0]) if wrong.ndim else ()
-            raise ValueError(
-                f"{name} has values that {fmt.name!r} does not have: {int(wrong.sum())} of {wrong.size}, the first at "
-                f"index {place}: {operand.array[place]}. Quantize {name} to {fmt.name!r} first"
-            )
-    return codes
-
-
-def _in_blocks(name: str, values: BlockArray, how: Accumulation, side: int, axis: int) -> _Side:
-    """Operands in blocks: elements, and the scales of their rows."""
-    fmt, ndim = values.format, values.codes.ndim
-    along = max(ndim + axis, 0)
-    if along not in values.axes:
-        raise ValueError(
-            f"blocks of {name} lie along axis {values.axes[-1]}, but K is axis {along}: encode with axis={along}"
-        )
-    wanted = None if how.operands is None else how.operands[side]
-    if wanted is not None and wanted != fmt.element:
-        raise ValueError(
-            f"{how} takes {name} of {wanted.name!r}, not of {fmt.element.name!r} in blocks of {fmt.name!r}"
-        )
-    takes = isinstance(how.accumulator, Window) and how.accumulator.scales != "none"
-    if not takes and (how.machine or isinstance(how.accumulator, Window)):
-        raise ValueError(f"{how} takes no operands in blocks, but {name} is in {fmt.name!r}: give {name}.values()")
-    scales, size = values.scales, fmt.sizes[values.axes.index(along)]
-    for axis, other in zip(values.axes, fmt.sizes, strict=True):
-        if axis != along:  # a tile's scale is that of each of its rows
-            scales = np.repeat(scales, other, axis)[(slice(None),) * axis + (slice(0, values.shape[axis]),)]
-    if takes and how.scale != (fmt.scale, size):
-        assert how.scale is not None
-        raise ValueError(
-            f"{how} takes one scale of {how.scale[0].name!r} for {how.scale[1]} elements, but {name} in {fmt.name!r} "
-            f"has one of {fmt.scale.name!r} for {size}"
-        )
-    tensor = 1.0 if values.tensor_scale is None else float(values.tensor_scale)
-    return _Side(values.codes, fmt.element, _Scales(scales, fmt.scale, size, tensor), values.shape)
-
-
 # -- the run ----------------------------------------------------------------------------------------
 
 
 def _run(
     how: Accumulation,
-    x: _Rows,
-    y: _Rows,
+    x: Rows,
+    y: Rows,
     shape: tuple[int, ...],
     layout: tuple[int, int, int],
     paired: bool,
@@ -327,7 +169,7 @@ def _run(
     place = output(out, given, shape, f"values of {fmt.name!r}")
     key = _key(how, rng)
     begin, addends = _addends(how, addend, shape, layout)
-    x, y = _alike(x, y)
+    x, y = alike(x, y)
     tensor = Fraction(x.tensor) * Fraction(y.tensor)
     if tensor != 1 and addend is not None:
         raise ValueError(
@@ -356,21 +198,18 @@ def _run(
 class _Job:
     """What all matrices of a call have in common."""
 
-    def __init__(self, how: Accumulation, x: _Rows, y: _Rows, begin: Format, tensor: Fraction, key: int) -> None:
+    def __init__(self, how: Accumulation, x: Rows, y: Rows, begin: Format, tensor: Fraction, key: int) -> None:
         self.how, self.begin, self.key = how, begin, np.uint64(key)
         self.way = dot_stream.way_of(how, x.fmt, y.fmt) if tensor == 1 else None
         self.formats = x.fmt, y.fmt
         self.scaled = bool(x.block)
-        power = tensor.denominator.bit_length() - 1
         scales = None if x.scale_fmt is None or y.scale_fmt is None else (x.scale_fmt, y.scale_fmt)
-        self.words = lower_how(how, *self.formats, begin, scales, x.block, (tensor.numerator, -power))
+        self.words = lower_how(how, *self.formats, begin, scales, x.block, _integer(tensor))
         self.stages = lower_stages(how, begin)
         self.kernel = general.kernel(kind_of(how))
 
 
-def _generally(
-    job: _Job, x: _Rows, y: _Rows, addends: Array, out: Array, number: int = 0, paired: bool = False
-) -> None:
+def _generally(job: _Job, x: Rows, y: Rows, addends: Array, out: Array, number: int = 0, paired: bool = False) -> None:
     """One matrix by the kernel that serves everything, in ranges of its rows."""
     rows, columns = out.shape
     left, right = _operand(x), _operand(y)
@@ -390,14 +229,14 @@ def _generally(
     share_rows(part, rows, columns * max(x.codes.shape[1], 1))
 
 
-def _operand(rows: _Rows) -> general.Rows:
+def _operand(rows: Rows) -> general.Rows:
     """Rows as the general kernel takes them."""
     scales = rows.scales if rows.block else np.zeros((len(rows.codes), 0), np.uint64)
     source, scale_source = lower_source(rows.fmt), lower_source(rows.scale_fmt or catalog.E8M0FNU)
     return general.Rows(rows.codes.astype(np.uint64), source, scales.astype(np.uint64), scale_source)
 
 
-def _by_vectors(job: _Job, x: _Rows, y: _Rows, addends: Array, out: Array) -> bool:
+def _by_vectors(job: _Job, x: Rows, y: Rows, addends: Array, out: Array) -> bool:
     """One matrix by vectors, and what they leave by the general kernel; whether they could."""
     if job.way is None or (job.scaled and not job.way.sink):
         return False
@@ -422,7 +261,7 @@ def _by_vectors(job: _Job, x: _Rows, y: _Rows, addends: Array, out: Array) -> bo
     return True
 
 
-def _raised(side: _Rows) -> Array | None:
+def _raised(side: Rows) -> Array | None:
     """The exponents of the scales, of each element; None where a scale is NaN."""
     assert side.scale_fmt is not None
     if side.scale_fmt != catalog.E8M0FNU or (side.scales == catalog.E8M0FNU.nan_code).any():
@@ -451,12 +290,11 @@ def _as_output(words: Array, how: Accumulation) -> Array:
     return np.asarray(codes)
 
 
-def _alike(x: _Rows, y: _Rows) -> tuple[_Rows, _Rows]:
-    """Both in blocks of one size, if one is."""
-    if not x.block and not y.block:
-        return x, y
-    size = math.gcd(x.block, y.block)
-    return x.cut(size), y.cut(size)
+def _integer(number: Fraction) -> tuple[int, int]:
+    """A positive dyadic number as an integer times a power of two. The integer is 1 for the number 1 only."""
+    power = (number.numerator & -number.numerator).bit_length() - number.denominator.bit_length()
+    integer = int(number / Fraction(2) ** power)
+    return (2, power - 1) if integer == 1 and power else (integer, power)
 
 
 def _key(how: Accumulation, rng: object) -> int:
@@ -465,7 +303,7 @@ def _key(how: Accumulation, rng: object) -> int:
             raise ValueError(f"{how} rounds stochastically: give rng=, an integer or a numpy.random.Generator")
         return key_of(rng)
     if rng is not None:
-        raise ValueError(f"rng= is of no use: nothing of {how} is rounded stochastically")
+        raise ValueError(f"rng= is of no use: nothing of {how} is rounded stochastically; leave it out")
     return 0
 
 
@@ -476,26 +314,45 @@ def _addends(
     begin, rule = begins_in(how)
     if addend is None:
         return begin, np.empty((layout[0], 0, 0), np.uint64)
-    operand = values_operand(addend)
+    operand = in_memory("addend", addend)
     try:
         broadcast = np.broadcast_shapes(operand.array.shape, shape)
     except ValueError:
         broadcast = ()
     if broadcast != shape:
-        raise ValueError(f"addend of shape {operand.array.shape} does not broadcast to the result's shape {shape}")
+        raise ValueError(
+            f"addend of shape {operand.array.shape} does not broadcast to the result's shape {shape}; give one number, "
+            f"or one for each result"
+        )
     if how.order == EXACT:
         begin, codes = operand.fmt, operand.codes
     elif operand.fmt == begin:
         codes = operand.codes
     elif isinstance(begin, Carrier):
-        codes = np.asarray(operand.array, np.float64).view(np.uint64)
+        codes = np.asarray(calls.convert(operand, begin, rule, np.dtype(np.float64), None, None, None, None)).view(
+            np.uint64
+        )
     else:
         codes = np.asarray(calls.convert(operand, begin, rule, code_dtype(begin), None, None, None, None))
     return begin, np.ascontiguousarray(np.broadcast_to(codes, shape)).astype(np.uint64).reshape(layout)
 
 
-def _broadcast(verb: str, x: tuple[int, ...], y: tuple[int, ...]) -> tuple[int, ...]:
+def _check_shapes(verb: str, x: Side, y: Side, axis: int) -> None:
+    """Both have a K, and it is as long; it is this axis of y, and the last of x."""
+    if not x.shape or not y.shape:
+        raise ValueError(f"{verb} of shapes {x.given} and {y.given}: a single number has no K; use multiply or fma")
+    if x.shape[-1] != y.shape[axis]:
+        raise ValueError(
+            f"{verb} of shapes {x.given} and {y.given}: x has {x.shape[-1]} elements along K, y has {y.shape[axis]}; "
+            f"they must be equal"
+        )
+
+
+def _broadcast(verb: str, x: Side, y: Side, outer_x: tuple[int, ...], outer_y: tuple[int, ...]) -> tuple[int, ...]:
     try:
-        return np.broadcast_shapes(x, y)
+        return np.broadcast_shapes(outer_x, outer_y)
     except ValueError:
-        raise ValueError(f"{verb} takes operands whose outer axes broadcast, not {x} and {y}") from None
+        raise ValueError(
+            f"{verb} of shapes {x.given} and {y.given}: the axes in front, {outer_x} and {outer_y}, do not broadcast; "
+            f"make them equal, or 1"
+        ) from None

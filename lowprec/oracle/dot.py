@@ -137,10 +137,9 @@ def _nearest(value: Exact | None, into: Rounded) -> Exact:
 
 
 def _operands(name: str, values: Sequence[Exact], fmt: Format, how: Projection | None) -> list[Exact]:
-    """The factors, values of the format, -0 as 0 where it has none: projected into it, or refused if they are not."""
+    """The factors, values of the format: projected into it, or refused if they are not."""
     if how is not None:
         return [decode(project(value, fmt, how), fmt) for value in values]
-    values = [_ZERO if value is Special.NEGATIVE_ZERO and not _is_value(value, fmt) else value for value in values]
     for place, value in enumerate(values):
         if not _is_value(value, fmt):
             number = value.value if isinstance(value, Special) else value

@@ -1,0 +1,209 @@
+"""Factors of dot products: what comes in as arrays or blocks, as rows of codes with K along the last axis.
+
+Floor 3.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable
+from typing import Any, NamedTuple
+
+import numpy as np
+import numpy.typing as npt
+
+from lowprec.arrays import calls, lazy
+from lowprec.arrays.block import BlockArray
+from lowprec.arrays.checks import Array, Operand, code_dtype, values_operand
+from lowprec.spec import catalog
+from lowprec.spec.accumulation import Accumulation, Window
+from lowprec.spec.format import Format
+from lowprec.spec.projection import DEFAULT, Projection
+
+__all__ = ["Factors", "Rows", "Side", "alike", "factors", "in_memory"]
+
+Factors = npt.ArrayLike | BlockArray
+
+_DOUBLE = np.dtype(np.float64)
+
+
+class Scales(NamedTuple):
+    """Of operands in blocks, with K in the place where the elements have it."""
+
+    codes: Array
+    fmt: Format
+    block: int
+    tensor: float
+
+
+class Rows(NamedTuple):
+    """One side, as a kernel takes it: rows of codes, and of scales."""
+
+    codes: Array
+    fmt: Format
+    scales: Array
+    scale_fmt: Format | None
+    block: int
+    tensor: float
+
+    def part(self, number: int, count: int) -> Rows:
+        """The rows of one of so many matrices."""
+        each = len(self.codes) // count
+        rows = slice(number * each, (number + 1) * each)
+        return self.at(rows)
+
+    def at(self, rows: Any) -> Rows:
+        """Some rows."""
+        return self._replace(codes=self.codes[rows], scales=self.scales[rows] if self.block else self.scales)
+
+    def cut(self, size: int) -> Rows:
+        """In smaller blocks; what is in none has scales of 1."""
+        count = -(-self.codes.shape[1] // size)
+        if not self.block:
+            ones = np.full((len(self.codes), count), 127, np.uint8)
+            return self._replace(scales=ones, scale_fmt=catalog.E8M0FNU, block=size)
+        scales = np.ascontiguousarray(np.repeat(self.scales, self.block // size, 1)[:, :count])
+        return self._replace(scales=scales, block=size)
+
+
+class Side(NamedTuple):
+    """One side of the products, with K as its last axis; of y as given, before `transposed`."""
+
+    codes: Array
+    fmt: Format
+    scales: Scales | None
+    given: tuple[int, ...]
+
+    @property
+    def shape(self) -> tuple[int, ...]:
+        """Of the elements."""
+        return self.codes.shape
+
+    def expanded(self, axis: int) -> Side:
+        """With one more axis of length 1."""
+        return self._changed(lambda array: np.expand_dims(array, axis))
+
+    def transposed(self) -> Side:
+        """With the last two axes changed."""
+        return self._changed(lambda array: array.swapaxes(-1, -2))
+
+    def _changed(self, change: Callable[[Array], Array]) -> Side:
+        scales = None if self.scales is None else self.scales._replace(codes=change(self.scales.codes))
+        return self._replace(codes=change(self.codes), scales=scales)
+
+    def rows(self, shape: tuple[int, ...]) -> Rows:
+        """The codes in this shape, as rows."""
+        codes = _flat(self.codes, shape)
+        if self.scales is None:
+            return Rows(codes, self.fmt, np.empty((0, 0), np.uint8), None, 0, 1.0)
+        scales = _flat(self.scales.codes, (*shape[:-1], self.scales.codes.shape[-1]))
+        return Rows(codes, self.fmt, scales, self.scales.fmt, self.scales.block, self.scales.tensor)
+
+
+def _flat(array: Array, shape: tuple[int, ...]) -> Array:
+    """Rows of codes, in memory of their own."""
+    rows = np.empty((int(np.prod(shape[:-1], dtype=np.int64)), shape[-1]), array.dtype.newbyteorder("="))
+    rows.reshape(shape)[...] = array
+    return rows
+
+
+def factors(name: str, values: Factors, how: Accumulation, side: int, axis: int) -> Side:
+    """One side of the products, as codes of the format that they come in, or are asked to be of; K is an axis."""
+    if isinstance(values, BlockArray):
+        return _in_blocks(name, values, how, side, axis)
+    operand = in_memory(name, values)
+    wanted = None if how.operands is None else how.operands[side]
+    if _takes_scales(how):
+        raise ValueError(f"{how} takes operands in blocks, but {name} is {operand.array.dtype}: {_way_to(how, side)}")
+    if wanted is not None and wanted != operand.fmt:
+        operand = _as_format(name, operand, wanted, how.operand_rounding)
+    return Side(operand.codes, operand.fmt, None, operand.array.shape)
+
+
+def in_memory(name: str, values: object) -> Operand:
+    """Plain values, that nothing has to be computed for."""
+    if lazy.is_lazy(values):
+        package = type(values).__module__.partition(".")[0]
+        raise TypeError(
+            f"{name} must be an array in memory, not {type(values).__name__} of {package}: give np.asarray({name})"
+        )
+    return values_operand(values, name)
+
+
+def _as_format(name: str, operand: Operand, fmt: Format, how: Projection | None) -> Operand:
+    """The same values as codes of a format; those that it does not have are refused, or projected."""
+    rule = how or Projection(nan="error" if fmt.has_nan else "max")
+    made = np.asarray(calls.convert(operand, fmt, rule, code_dtype(fmt), None, None, None, None))
+    codes = Operand(made, fmt, made, True)
+    if how is None:
+        inexact = np.zeros(made.shape, np.uint8) if operand.array.dtype.kind in "iu" else None
+        array, back = (
+            np.asarray(calls.convert(each, catalog.BINARY64, DEFAULT, _DOUBLE, None, None, flags, None))
+            for each, flags in ((operand, inexact), (codes, None))
+        )
+        wrong = (back != array) & ~(np.isnan(back) & np.isnan(array))
+        wrong |= (array == 0) & (np.signbit(back) != np.signbit(array))
+        if inexact is not None:
+            wrong |= inexact != 0
+        if wrong.any():
+            place = tuple(int(i) for i in np.unravel_index(int(np.argmax(wrong)), made.shape))
+            raise ValueError(
+                f"{name} has values that {fmt.name!r} does not have: {int(wrong.sum()):,} of {wrong.size:,}, the first "
+                f"at index {place}: {operand.array[place]}. Quantize {name} to {fmt.name!r} first"
+            )
+    return codes
+
+
+def _in_blocks(name: str, values: BlockArray, how: Accumulation, side: int, axis: int) -> Side:
+    """Operands in blocks: elements, and the scales of their rows."""
+    fmt, ndim = values.format, values.codes.ndim
+    along = max(ndim + axis, 0)
+    if along not in values.axes:
+        raise ValueError(
+            f"blocks of {name} lie along axis {values.axes[-1]}, but K is axis {along}: encode with axis={along}"
+        )
+    wanted = None if how.operands is None else how.operands[side]
+    if wanted is not None and wanted != fmt.element:
+        raise ValueError(
+            f"{how} takes {name} of {wanted.name!r}, not of {fmt.element.name!r} in blocks of {fmt.name!r}"
+        )
+    takes = _takes_scales(how)
+    if not takes and (how.machine or isinstance(how.accumulator, Window)):
+        raise ValueError(
+            f"{how} takes no operands in blocks, but {name} is in {fmt.name!r}: use an accumulation that does, such as "
+            f"'fp32_fma', or give {name} as values of {fmt.element.name!r}"
+        )
+    scales, size = values.scales, fmt.sizes[values.axes.index(along)]
+    for axis, other in zip(values.axes, fmt.sizes, strict=True):
+        if axis != along:  # a tile's scale is that of each of its rows
+            scales = np.repeat(scales, other, axis)[(slice(None),) * axis + (slice(0, values.shape[axis]),)]
+    if takes and how.scale != (fmt.scale, size):
+        assert how.scale is not None
+        raise ValueError(
+            f"{how} takes one scale of {how.scale[0].name!r} for {how.scale[1]} elements, but {name} in {fmt.name!r} "
+            f"has one of {fmt.scale.name!r} for {size}: {_way_to(how, side)}"
+        )
+    tensor = 1.0 if values.tensor_scale is None else float(values.tensor_scale)
+    return Side(values.codes, fmt.element, Scales(scales, fmt.scale, size, tensor), values.shape)
+
+
+def _takes_scales(how: Accumulation) -> bool:
+    return isinstance(how.accumulator, Window) and how.accumulator.scales != "none"
+
+
+def _way_to(how: Accumulation, side: int) -> str:
+    """What to do to have operands in the blocks that an accumulation takes."""
+    assert how.operands is not None, "a window has operands"
+    assert how.scale is not None, "and this one scales"
+    parts = (how.operands[side], how.scale[0], (how.scale[1],))
+    known = [each.name for each in catalog.BLOCK_FORMATS.values() if (each.element, each.scale, each.sizes) == parts]
+    like = f", such as {known[0]!r}" if known else ""
+    return f"`encode` it in blocks of {parts[2][0]} of {parts[0].name!r} with scales of {parts[1].name!r}{like}"
+
+
+def alike(x: Rows, y: Rows) -> tuple[Rows, Rows]:
+    """Both in blocks of one size, if one is."""
+    if not x.block and not y.block:
+        return x, y
+    size = math.gcd(x.block, y.block)
+    return x.cut(size), y.cut(size)

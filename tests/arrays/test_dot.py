@@ -1,0 +1,638 @@
+"""`dot` and `matmul` as array verbs: shapes, types, blocks, randomness, refusals. Sums are tested elsewhere."""
+
+from __future__ import annotations
+
+import dataclasses
+import re
+from fractions import Fraction
+
+import dask.array
+import ml_dtypes
+import numpy as np
+import pytest
+import xarray
+
+import lowprec as lp
+from lowprec.arrays.block import BlockArray
+from lowprec.oracle.convert import project
+from lowprec.oracle.dot import dot as oracle
+from lowprec.oracle.exact import from_float
+from lowprec.spec import catalog
+from lowprec.spec.accumulation import EXACT, Accumulation
+from lowprec.spec.accumulations import accumulation
+from lowprec.spec.block import BlockFormat
+from lowprec.spec.projection import Projection
+from tests.programs import need_framework
+from tests.support import assert_same_bits
+
+RNG = np.random.default_rng(0)
+SINGLE, BFLOAT = (catalog.BINARY32, Projection()), (catalog.BFLOAT16, Projection())
+HOPPER = "hopper_wgmma_e4m3fn_binary32"
+SCALED = "blackwell_tcgen05_e4m3fn_binary32_e8m0fnu_1"
+
+
+def numbers(*shape):
+    """Values of E4M3, whose sums no accumulator of 8 bits has."""
+    return lp.quantize(RNG.standard_normal(shape) * 4, "e4m3fn")
+
+
+def same(got, want):
+    """Equal bits, in an array of that type and shape."""
+    assert_same_bits(np.asarray(got).reshape(-1), np.asarray(want).reshape(-1), range(np.size(want)), "values")
+    assert np.shape(got) == np.shape(want)
+
+
+def expected(x, y, how):
+    """The oracle's values of all pairs of rows, which broadcast; in float32."""
+
+    def one(ours, theirs):
+        code = oracle([from_float(value) for value in ours.tolist()], [from_float(v) for v in theirs.tolist()], how)
+        return lp.decode(np.array(code), how.output[0])
+
+    how = accumulation(how)
+    return np.vectorize(one, signature="(k),(k)->()", otypes=[np.float32])(x, y)
+
+
+# -- shapes -----------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    ("first", "second"),
+    [
+        ((5,), (5,)),
+        ((3, 5), (5,)),
+        ((5,), (2, 5)),
+        ((3, 5), (3, 5)),
+        ((2, 1, 5), (3, 5)),
+        ((1, 5), (0, 5)),
+        ((2, 0), (2, 0)),
+        ((0,), (0,)),
+        ((0, 5), (5,)),
+    ],
+    ids=str,
+)
+def test_dot_takes_shapes_as_vecdot_does(first, second):
+    """The last axes are summed along, the others broadcast."""
+    x, y = numbers(*first), numbers(*second)
+    want = expected(x, y, "bf16_sequential")
+    assert want.shape == (x[..., :1] * y[..., :1]).sum(-1).shape
+    same(lp.dot(x, y, "bf16_sequential"), want)
+
+
+@pytest.mark.parametrize(
+    ("first", "second"),
+    [
+        ((5,), (5,)),
+        ((5,), (5, 2)),
+        ((3, 5), (5,)),
+        ((3, 5), (5, 2)),
+        ((5,), (2, 5, 3)),
+        ((2, 3, 5), (5,)),
+        ((2, 3, 5), (5, 2)),
+        ((2, 1, 3, 5), (4, 5, 2)),
+        ((3, 0), (0, 2)),
+        ((0, 5), (5, 2)),
+        ((3, 5), (5, 0)),
+        ((0, 3, 5), (5, 2)),
+        ((0,), (0,)),
+    ],
+    ids=str,
+)
+def test_matmul_takes_shapes_as_numpy_does(first, second):
+    """Rows of x, columns of y, each element where it belongs."""
+    x, y = numbers(*first), numbers(*second)
+    rows = x[..., None, :] if x.ndim > 1 else x
+    columns = y if y.ndim == 1 else y.swapaxes(-1, -2) if x.ndim == 1 else y.swapaxes(-1, -2)[..., None, :, :]
+    want = expected(rows if y.ndim > 1 else x, columns, "bf16_sequential")
+    assert want.shape == np.matmul(x, y).shape
+    same(lp.matmul(x, y, "bf16_sequential"), want)
+
+
+def test_shapes_of_size_zero_may_be_huge():
+    """Nothing is made for what is not there."""
+    assert lp.dot(np.ones((0, 1 << 40)), np.ones((0, 1 << 40)), "fp32_fma").shape == (0,)
+    assert lp.matmul(np.ones((0, 1 << 40)), np.ones((1 << 40, 0)), "fp32_fma").shape == (0, 0)
+
+
+def test_sums_of_nothing_are_the_addend_or_zero():
+    """In every kind of accumulation."""
+    empty = np.ones((2, 0))
+    for how in ("fp32_fma", "fp32_pairwise", "exact", HOPPER, "cdna2_mfma_binary16_binary32"):
+        same(lp.dot(empty, empty, how), np.zeros(2, np.float32))
+        same(lp.matmul(empty, empty.T, how, addend=[[1], [2]]), np.float32([[1, 1], [2, 2]]))
+
+
+def test_scalars_come_out_of_vectors():
+    """NumPy's."""
+    assert type(lp.dot([1, 2], [3, 4], "fp32_fma")) is np.float32
+    assert lp.matmul([1, 2], [3, 4], "fp32_fma") == 11
+
+
+def test_addends_broadcast():
+    """To the result's shape, as one number, a row, a column or all."""
+    x, y = np.ones((2, 3, 4)), np.ones((4, 5))
+    for shape in ((), (5,), (3, 1), (2, 1, 1), (2, 3, 5)):
+        addend = np.arange(np.prod(shape, dtype=int)).reshape(shape)
+        same(lp.matmul(x, y, "fp32_fma", addend=addend), np.broadcast_to(np.float32(4 + addend), (2, 3, 5)))
+    same(lp.dot(x, y[:, 0], "fp32_fma", addend=[[1], [2]]), np.float32([[5] * 3, [6] * 3]))
+
+
+# -- operands ---------------------------------------------------------------------------------------
+
+X, Y = numbers(6, 40), numbers(40, 5)
+WANT = lp.matmul(X, Y, HOPPER)
+
+
+def test_the_result_is_the_oracles():
+    """So that what all others are held against is right."""
+    same(WANT, expected(X[:, None], Y.T, HOPPER))
+
+
+@pytest.mark.parametrize("dtype", [np.float16, np.float32, np.float64, ml_dtypes.bfloat16, ml_dtypes.float8_e4m3fn])
+def test_values_of_every_type_are_themselves(dtype):
+    """The operands' own type too, and lists; each side may have another."""
+    same(lp.matmul(X.astype(dtype), Y, HOPPER), WANT)
+    same(lp.matmul(X.tolist(), Y.astype(dtype), HOPPER), WANT)
+    same(lp.dot(X.astype(dtype), Y[:, 0].astype(dtype), HOPPER), WANT[:, 0])
+
+
+def test_integers_are_values():
+    """Of every width; those of 64 bits exactly."""
+    for dtype in (bool, np.int8, np.uint16, np.int32, np.uint64):
+        assert lp.dot(np.array([1, 0, 1], dtype), [1, 2, 3], HOPPER) == 4
+    big = (1 << 62) + 1
+    assert lp.dot([big, -big, 1 << 62], [1, 1, 1], "exact") == 2.0**62
+    assert lp.dot([big, 1 << 62], [1, -1], "exact") == 1
+
+
+@pytest.mark.parametrize(
+    "lay",
+    [
+        np.asfortranarray,
+        lambda a: a[::-1, ::-1][::-1, ::-1],
+        lambda a: np.repeat(a, 2, 1)[:, ::2],
+        lambda a: a.astype(">f4"),
+        lambda a: a.astype(">f8"),
+    ],
+    ids=["fortran", "reversed", "strided", "big-endian", "big-endian doubles"],
+)
+def test_operands_may_lie_anywhere(lay):
+    """In any order of bytes too, and in memory that cannot be written."""
+    x, y = lay(X), lay(Y)
+    x.flags.writeable = y.flags.writeable = False
+    same(lp.matmul(x, y, HOPPER), WANT)
+    same(lp.matmul(x, y, HOPPER, addend=lay(WANT - WANT)), WANT)
+
+
+@pytest.mark.parametrize("name", ["torch", "jax"])
+def test_tensors_are_arrays(name):
+    """Torch's, of the operands' own type, and JAX's."""
+    need_framework(name)
+    if name == "torch":
+        import torch
+
+        x, y = torch.from_numpy(X).to(torch.float8_e4m3fn), torch.from_numpy(Y).to(torch.bfloat16)
+    else:
+        import jax.numpy as jnp
+
+        x, y = jnp.asarray(X), jnp.asarray(Y)
+    same(lp.matmul(x, y, HOPPER), WANT)
+
+
+@pytest.mark.parametrize(
+    "nan",
+    [np.uint16([0x7C01]).view(np.float16), np.uint32([0xFF800001]).view(np.float32), np.array([0x7FF << 52 | 1])],
+    ids=["half", "single", "double"],
+)
+def test_signaling_nans_are_nans(nan):
+    """No matter how wide, as operands and as addends; nothing is said about them."""
+    nan = nan.view(np.float64) if nan.dtype.kind == "i" else nan
+    for how in ("fp32_fma", "fp64_sequential", "exact", HOPPER):
+        assert np.isnan(lp.dot(nan, [1.0], how))
+        assert np.isnan(lp.dot([1.0], [1.0], how, addend=nan[0]))
+
+
+def test_operands_are_rounded_where_the_accumulation_says_so():
+    """tf32 operands are binary32 numbers whose last bits are not read."""
+    assert lp.dot([1 + 2.0**-11], [1.0], "ampere_mma_tf32_binary32") == 1
+    how = dataclasses.replace(accumulation(HOPPER), operand_rounding=Projection(saturation="finite"))
+    assert lp.dot([500.0, 1.03], [1.0, 1.0], how) == 449
+
+
+def test_the_addend_begins_where_the_sum_does():
+    """Rounded to nearest into the accumulator; a float64 accumulator and an exact sum have all of it."""
+    hair = 1 + 2.0**-30
+    assert lp.dot([0.0], [0.0], "fp32_fma", addend=hair) == 1
+    assert lp.dot([-1.0], [1.0], "fp64_sequential", addend=hair) == 2.0**-30
+    assert lp.dot([-1.0], [1.0], "exact", addend=hair) == 2.0**-30
+    assert lp.dot([-1.0], [1.0], "fp64_sequential", addend=(1 << 60) + 1) == 2.0**60
+    assert lp.dot([-(2.0**60)], [1.0], "exact", addend=(1 << 60) + 1) == 1
+    assert lp.dot([1.0], [1.0], "exact", addend=np.array(2.0, ">f8")) == 3
+
+
+# -- results ----------------------------------------------------------------------------------------
+
+
+def test_results_are_values_or_codes():
+    """In a float type that holds them all, or as the format's codes."""
+    for how, fmt, dtype in (
+        (HOPPER, "binary32", np.float64),
+        (HOPPER, "binary32", np.uint32),
+        ("fp16_sequential", "binary16", np.float16),
+        ("fp16_sequential", "binary16", np.uint16),
+        ("bf16_sequential", "bfloat16", ml_dtypes.bfloat16),
+        ("bf16_sequential", "bfloat16", np.float64),
+    ):
+        values = lp.matmul(X, Y, how)
+        want = values.astype(dtype) if np.dtype(dtype).kind != "u" else lp.encode(values, fmt)
+        out = np.zeros((6, 10), dtype)[:, ::2]
+        for got in (lp.matmul(X, Y, how, dtype=dtype), lp.matmul(X, Y, how, out=out)):
+            assert got.dtype == np.dtype(dtype)
+            assert got.tobytes() == want.tobytes()
+        assert got is out
+
+
+def test_nan_codes_of_tensor_cores_come_out_whole():
+    """All ones but for the sign: as codes, in a float32, and in a float64 that carries it."""
+    assert lp.dot([np.nan], [1], HOPPER, dtype=np.uint32) == 0x7FFFFFFF
+    assert lp.dot([-np.nan], [1], HOPPER).view(np.uint32) == 0x7FFFFFFF
+    assert lp.dot([np.nan], [1], HOPPER, dtype="float64").view(np.uint64) == 0x7FFFFFFFE0000000
+    assert lp.dot([np.nan], [1], "hopper_wgmma_e4m3fn_binary16", dtype=np.float16).view(np.uint16) == 0x7FFF
+    assert lp.dot([np.nan], [1], "fp32_fma", dtype=np.uint32) == 0x7FC00000
+
+
+def test_out_may_be_an_operand():
+    """All is read before it is written."""
+    x = np.float32([[1, 2], [3, 4]])
+    assert lp.matmul(x, x, "fp32_fma", addend=x, out=x) is x
+    assert x.tolist() == [[8, 12], [18, 26]]
+
+
+def test_out_is_untouched_where_a_call_fails():
+    """Whatever it fails for."""
+    out = np.full(2, 7, np.float32)
+    for x, options in (
+        (np.ones((2, 3)), {"addend": np.ones(3)}),
+        (np.full((2, 3), 500.0), {}),
+        (np.ones((2, 3)), {"rng": 1}),
+        (np.ones((3, 3)), {}),
+    ):
+        with pytest.raises(ValueError, match=r"."):
+            lp.dot(x, np.ones(3), HOPPER, out=out, **options)
+        assert out.tolist() == [7, 7]
+
+
+# -- what must not matter ---------------------------------------------------------------------------
+
+
+def test_threads_change_nothing():
+    """Large products are shared out by rows, random integers too."""
+    x, y = np.resize(X, (64, 96)), np.resize(Y, (96, 90))
+    before, drawn = lp.get_threads(), stochastic(BFLOAT[0])
+    try:
+        lp.set_threads(1)
+        want = lp.matmul(x, y, HOPPER), lp.matmul(x, y, drawn, rng=1)
+        lp.set_threads(3)
+        same(lp.matmul(x, y, HOPPER), want[0])
+        same(lp.matmul(x, y, drawn, rng=1), want[1])
+    finally:
+        lp.set_threads(before)
+
+
+def test_tiles_change_nothing():
+    """Whatever part of the result is asked for; `dot` and `matmul` give the same."""
+    for how in (HOPPER, "fp32_pairwise"):
+        whole = lp.matmul(X, Y, how)
+        same(np.block([[lp.matmul(X[i : i + 4], Y[:, j : j + 2], how) for j in (0, 2, 4)] for i in (0, 4)]), whole)
+        same(lp.dot(X[:, None], Y.T, how), whole)
+        same(lp.matmul(np.stack([X, -X]), Y, how)[0], whole)
+
+
+# -- randomness -------------------------------------------------------------------------------------
+
+
+def stochastic(fmt, bits=8):
+    """Sums and results in a format, both rounded stochastically."""
+    rounded = (fmt, Projection(rounding=lp.stochastic(bits)))
+    return Accumulation(name="drawn", accumulator=rounded, output=rounded)
+
+
+def test_random_integers_are_those_of_steps_and_places():
+    """Sum s of output i takes `random_bits` of stream 2 + s at i; the output comes after all sums."""
+    x, y = np.float64([[1, 2.0**-10, 2.0**-9], [1, 2.0**-8, 2.0**-12]]), np.ones((3, 2))
+    exact_product = x[:, None, :] * y.T
+    how = stochastic(catalog.BFLOAT16)
+    running = np.zeros((2, 2))
+    for step in range(3):
+        words = lp.random_bits((2, 2), 11, 8, stream=2 + step)
+        running = lp.quantize(
+            running + exact_product[..., step], "bfloat16", rounding=how.output[1].rounding, random=words
+        )
+    words = lp.random_bits((2, 2), 11, 8, stream=2 + 3)
+    want = lp.quantize(running, "bfloat16", rounding=how.output[1].rounding, random=words).astype(np.float32)
+    same(lp.matmul(x, y, how, rng=11), want)
+    assert any((lp.matmul(x, y, how, rng=key) != want).any() for key in range(5))
+
+
+def test_a_key_gives_the_same_every_time():
+    """A generator is drawn from once, batches and outer axes count as places."""
+    how = stochastic(catalog.E5M2)
+    x, y = np.resize(X, (2, 6, 40)), np.resize(Y, (40, 5))
+    want = lp.matmul(x, y, how, rng=3)
+    same(lp.matmul(x, y, how, rng=3), want)
+    same(lp.dot(x[:, :, None], y.T, how, rng=3), want)
+    assert (want[0] != want[1]).any()
+    generator, other = np.random.default_rng(3), np.random.default_rng(3)
+    lp.dot(X, X, how, rng=generator)
+    other.integers(0, 1 << 64, dtype=np.uint64)
+    assert generator.integers(0, 1 << 62) == other.integers(0, 1 << 62)
+
+
+# -- blocks -----------------------------------------------------------------------------------------
+
+
+def blocks(shape, fmt, axis=-1, **options):
+    """Blocks of other sizes each, and what they stand for."""
+    sizes = 2.0 ** RNG.integers(-3, 4, shape)
+    made = lp.encode((RNG.standard_normal(shape) * sizes).astype(np.float32), fmt, axis=axis, **options)
+    return made, made.values("float64")
+
+
+@pytest.mark.parametrize("y_format", ["mxfp4", "mxfp8_e5m2", "mxint8", "bfp8", "nvfp4"])
+def test_blocks_are_taken_on_both_sides(y_format):
+    """Also of other sizes, and with the scale of a tensor; what is exact in float64 needs no order."""
+    (x, x_values), (y, y_values) = blocks((3, 72), "mxfp4"), blocks((2, 72, 4), y_format, axis=1)
+    if y.tensor_scale is not None:
+        y_values = BlockArray(y.codes, y.scales, y.format, y.axes, 1.0).values("float64")
+        want = lp.multiply(x_values @ y_values, float(y.tensor_scale), "binary32")
+    else:
+        want = (x_values @ y_values).astype(np.float32)
+    same(lp.matmul(x, y, "exact"), want)
+    turned = BlockArray(y.codes.swapaxes(1, 2), y.scales.swapaxes(1, 2), y.format, 2, y.tensor_scale)
+    same(lp.dot(x[1], turned, "exact"), want[:, 1])
+
+
+def test_blocks_are_taken_on_one_side():
+    """The other is plain values, with scales of 1."""
+    (x, x_values), (y, y_values) = blocks((3, 40), "mxfp4"), blocks((40, 4), "mxfp8_e4m3", axis=0)
+    same(lp.matmul(x, Y[:, :4], "exact"), (x_values @ Y[:, :4]).astype(np.float32))
+    same(lp.matmul(X, y, "exact"), (X @ y_values).astype(np.float32))
+    same(lp.matmul(x[0], y[:, 0], "exact"), np.float32(x_values[0] @ y_values[:, 0]))
+    same(lp.dot(x, np.ones(40), "exact", addend=np.arange(3)), (x_values.sum(1) + np.arange(3)).astype(np.float32))
+
+
+def test_terms_are_as_long_as_both_blocks_allow():
+    """Of blocks of 32 and of 16, 16 elements make a term, as if both had been of 16."""
+    (x, _), (y, _) = blocks((3, 72), "mxfp4"), blocks((4, 72), "nvfp4")
+    short = BlockFormat(name="short", element=x.format.element, scale=x.format.scale, size=16)
+    cut = BlockArray(x.codes, np.repeat(x.scales, 2, 1)[:, :5], short, 1)
+    want = lp.matmul(cut, BlockArray(y.codes.T, y.scales.T, y.format, 0, y.tensor_scale), "bf16_sequential")
+    same(lp.dot(x, y[:3], "bf16_sequential"), np.diagonal(want).copy())
+    values = (x.values("float64")[0] * y.values("float64")[0]).reshape(-1)
+    sums = [float(values[start : start + 16].sum()) / float(y.tensor_scale) for start in range(0, 72, 16)]
+    running = 0.0
+    for each in sums:
+        running = float(lp.quantize(running + each, "bfloat16"))
+    assert want[0, 0] == lp.quantize(running * float(y.tensor_scale), "bfloat16")
+
+
+def test_tiles_are_taken_as_weights():
+    """Each row of a tile has its scale; 200 rows fill a tile and a part."""
+    (x, x_values), (y, y_values) = blocks((3, 200), "fp8_block_1x128"), blocks((200, 150), "fp8_block_128x128", (0, 1))
+    same(lp.matmul(x, y, "fp64_sequential")[:, ::7], by_terms(x_values, y_values[:, ::7], 128))
+    (z, z_values) = blocks((150, 200), "fp8_block_128x128", (0, 1))
+    same(
+        lp.matmul(z, y[:, :128], "fp64_sequential")[::29, ::31],
+        by_terms(z_values[::29], y_values[:, :128][:, ::31], 128),
+    )
+
+
+def by_terms(x, y, size):
+    """The sums of exact terms, one after the other in float64, as float32."""
+    result = np.zeros((len(x), y.shape[1]))
+    for i, row in enumerate(x):
+        for j, column in enumerate(y.T):
+            for start in range(0, len(row), size):
+                part = slice(start, start + size)
+                exact = sum(
+                    (Fraction(a) * Fraction(b) for a, b in zip(row[part], column[part], strict=True)), Fraction(0)
+                )
+                result[i, j] = float(Fraction(result[i, j]) + exact)
+    return result.astype(np.float32)
+
+
+@pytest.mark.parametrize("scale", [0.5, 1.0, 3.0, 2.0**100, 2.0**-149, float(np.float32(0.1))])
+@pytest.mark.parametrize("how", ["fp32_fma", "exact", "blackwell_tcgen05_e2m1fn_binary32_ue4m3_4"])
+def test_scales_of_tensors_multiply_the_sum(how, scale):
+    """Powers of two and large ones too, on either side or on both."""
+    x = BlockArray(np.full((2, 64), 2), np.full((2, 4), 0x38), "nvfp4", 1, scale)
+    one = BlockArray(x.codes, x.scales, "nvfp4", 1, 1.0)
+    rounding = accumulation(how).output[1].rounding
+    same(lp.dot(x, one, how), np.repeat(lp.multiply(64, scale, "binary32", rounding=rounding), 2))
+    same(lp.dot(one, x, how), lp.dot(x, one, how))
+    exact = Fraction(scale) ** 2 * 64
+    code = project(exact, *accumulation(how).output)
+    same(lp.dot(x, x, how, dtype=np.uint32), np.full(2, code, np.uint32))
+
+
+def test_hardware_that_scales_takes_blocks_as_they_are():
+    """Along K, in rows and in columns; powers of two do not change which bits are kept here."""
+    (x, x_values), (y, y_values) = blocks((3, 64), "mxfp8_e4m3"), blocks((64, 4), "mxfp8_e4m3", axis=0)
+    got = lp.matmul(x, y, SCALED)
+    assert np.abs(got - x_values @ y_values).max() < 2.0**-18 * np.abs(x_values @ y_values).max()
+    same(lp.matmul(x[1], y[:, 2], SCALED), got[1, 2])
+
+
+# -- refusals ---------------------------------------------------------------------------------------
+
+ROWS = lp.encode(np.ones((4, 64), np.float32), "mxfp8_e4m3")
+COLUMNS = lp.encode(np.ones((64, 4), np.float32), "mxfp8_e4m3", axis=0)
+NVFP4 = lp.encode(np.ones((4, 64), np.float32), "nvfp4")
+
+REFUSED = [
+    # shapes
+    (
+        ValueError, lp.dot, (1.0, 2.0, "fp32_fma"), {},
+        "dot of shapes () and (): a single number has no K; use multiply or fma",
+    ),
+    (
+        ValueError, lp.matmul, (np.ones((2, 2)), np.array(2.0), "fp32_fma"), {},
+        "matmul of shapes (2, 2) and (): a single number has no K; use multiply or fma",
+    ),
+    (
+        ValueError, lp.dot, (np.ones((2, 3)), np.ones(4), "fp32_fma"), {},
+        "dot of shapes (2, 3) and (4,): x has 3 elements along K, y has 4; they must be equal",
+    ),
+    (
+        ValueError, lp.dot, (np.ones((2, 3)), np.ones((2, 1)), "fp32_fma"), {},
+        "dot of shapes (2, 3) and (2, 1): x has 3 elements along K, y has 1; they must be equal",
+    ),
+    (
+        ValueError, lp.matmul, (np.ones((2, 3)), np.ones((2, 3)), "fp32_fma"), {},
+        "matmul of shapes (2, 3) and (2, 3): x has 3 elements along K, y has 2; they must be equal",
+    ),
+    (
+        ValueError, lp.matmul, (np.ones(3), np.ones((5, 2, 3)), "fp32_fma"), {},
+        "matmul of shapes (3,) and (5, 2, 3): x has 3 elements along K, y has 2; they must be equal",
+    ),
+    (
+        ValueError, lp.matmul, (np.ones((2, 5, 3)), np.ones((4, 3, 1)), "fp32_fma"), {},
+        "matmul of shapes (2, 5, 3) and (4, 3, 1): the axes in front, (2,) and (4,), do not broadcast; make them "
+        "equal, or 1",
+    ),
+    (
+        ValueError, lp.dot, (np.ones((2, 3)), np.ones((4, 3)), "fp32_fma"), {},
+        "dot of shapes (2, 3) and (4, 3): the axes in front, (2,) and (4,), do not broadcast; make them equal, or 1",
+    ),
+    # accumulations
+    (
+        ValueError, lp.dot, ([1], [1], "hopper_wgmma_e4m3_binary32"), {},
+        "unknown accumulation 'hopper_wgmma_e4m3_binary32'; did you mean 'hopper_wgmma_e4m3fn_binary32' or ",
+    ),
+    (ValueError, lp.dot, ([1], [1], "none"), {}, "unknown accumulation 'none'; `lowprec.accumulations` lists all"),
+    (TypeError, lp.matmul, ([1], [1], 32), {}, "accumulation must be an Accumulation or a name, not 32"),
+    # values
+    (
+        ValueError, lp.dot, ([[1, 2], [3, 500]], [1, 1], HOPPER), {},
+        "x has values that 'e4m3fn' does not have: 1 of 4, the first at index (1, 1): 500. Quantize x to 'e4m3fn' "
+        "first",
+    ),
+    (
+        ValueError, lp.matmul, ([1, 1], [[0.3, 1], [-np.inf, 2]], HOPPER), {},
+        "y has values that 'e4m3fn' does not have: 2 of 4, the first at index (0, 0): 0.3. Quantize y to 'e4m3fn' "
+        "first",
+    ),
+    (
+        ValueError, lp.dot, ([np.nan], [1], "blackwell_tcgen05_e2m1fn_binary32"), {},
+        "x has values that 'e2m1fn' does not have: 1 of 1, the first at index (0,): nan. Quantize x to 'e2m1fn' first",
+    ),
+    (
+        ValueError, lp.dot, ([1.0, -0.0], [1, 1], "cdna3_mfma_e4m3fnuz_binary32"), {},
+        "x has values that 'e4m3fnuz' does not have: 1 of 2, the first at index (1,): -0.0. Quantize x to 'e4m3fnuz' "
+        "first",
+    ),
+    (
+        ValueError, lp.dot,
+        ([1, (1 << 53) + 1], [1, 1], Accumulation(operands=(catalog.BINARY32,) * 2, order=EXACT, output=SINGLE)), {},
+        "x has values that 'binary32' does not have: 1 of 2, the first at index (1,): 9007199254740993. Quantize x to "
+        "'binary32' first",
+    ),
+    (
+        TypeError, lp.dot, ([1], np.ones(1, complex), "fp32_fma"), {},
+        "y must be real numbers of at most 64 bits, not complex128: convert the real and the imaginary part by "
+        "themselves",
+    ),
+    (
+        TypeError, lp.dot, ([1 << 70], [1], "fp32_fma"), {},
+        "x must be real numbers of at most 64 bits, not object: give floats or integers of at most 64 bits; ",
+    ),
+    (TypeError, lp.dot, (None, [1], "fp32_fma"), {}, "x must be real numbers of at most 64 bits, not object: give "),
+    (TypeError, lp.dot, (["1"], [1], "fp32_fma"), {}, "x must be real numbers of at most 64 bits, not <U1: convert "),
+    (TypeError, lp.dot, ([[1], [1, 2]], [1], "fp32_fma"), {}, "cannot make an array of list: "),
+    (
+        TypeError, lp.dot, (np.ma.array([1.0], mask=[True]), [1], "fp32_fma"), {},
+        "a masked array would lose its mask; give .filled(...), or .data and put the mask back afterwards",
+    ),
+    (
+        TypeError, lp.dot, (dask.array.ones(3), np.ones(3), "fp32_fma"), {},
+        "x must be an array in memory, not Array of dask: give np.asarray(x)",
+    ),
+    (
+        TypeError, lp.matmul, (np.ones(3), xarray.DataArray(np.ones(3)), "fp32_fma"), {},
+        "y must be an array in memory, not DataArray of xarray: give np.asarray(y)",
+    ),
+    # addends
+    (
+        TypeError, lp.dot, (np.ones(3), np.ones(3), "fp32_fma"), {"addend": dask.array.ones(())},
+        "addend must be an array in memory, not Array of dask: give np.asarray(addend)",
+    ),
+    (
+        TypeError, lp.dot, (np.ones(3), np.ones(3), "fp32_fma"), {"addend": 1j},
+        "addend must be real numbers of at most 64 bits, not complex128: ",
+    ),
+    (
+        ValueError, lp.dot, (np.ones((2, 3)), np.ones(3), "fp32_fma"), {"addend": np.ones(3)},
+        "addend of shape (3,) does not broadcast to the result's shape (2,); give one number, or one for each result",
+    ),
+    (
+        ValueError, lp.dot, (np.ones(3), np.ones(3), "fp32_fma"), {"addend": [1.0]},
+        "addend of shape (1,) does not broadcast to the result's shape (); give one number, or one for each result",
+    ),
+    (
+        ValueError, lp.dot, (NVFP4, lp.encode(np.ones((4, 64)), "nvfp4", tensor_scale=0.5), "fp32_fma"), {"addend": 1},
+        "an addend cannot join a product with tensor scales, which multiply the sum; add it to the result",
+    ),
+    # random integers
+    (
+        ValueError, lp.dot, ([1], [1], stochastic(catalog.BFLOAT16)), {},
+        "drawn rounds stochastically: give rng=, an integer or a numpy.random.Generator",
+    ),
+    (
+        ValueError, lp.dot, ([1], [1], "fp32_fma"), {"rng": 1},
+        "rng= is of no use: nothing of fp32_fma is rounded stochastically; leave it out",
+    ),
+    (ValueError, lp.dot, ([1], [1], stochastic(catalog.BFLOAT16)), {"rng": -1}, "rng=-1 "),
+    # results
+    (
+        TypeError, lp.dot, ([1], [1], "fp32_fma"), {"dtype": "int8"},
+        "values are given as float16, bfloat16, float32 or float64, not int8",
+    ),
+    (
+        ValueError, lp.dot, ([1], [1], "fp32_fma"), {"dtype": "float16"},
+        "float16 does not hold every value of 'binary32'; use float32, float64",
+    ),
+    (
+        ValueError, lp.dot, ([1], [1], "fp32_fma"), {"out": np.zeros(1, np.float32)},
+        "out has shape (1,), but the result has shape (); they must be equal",
+    ),
+    (TypeError, lp.dot, ([1], [1], "fp32_fma"), {"out": [0.0]}, "out must be a NumPy array of float32, not list"),
+    # blocks
+    (
+        ValueError, lp.matmul, (ROWS, ROWS, "fp32_fma"), {},
+        "blocks of y lie along axis 1, but K is axis 0: encode with axis=0",
+    ),
+    (
+        ValueError, lp.dot, (COLUMNS, np.ones(4), "fp32_fma"), {},
+        "blocks of x lie along axis 0, but K is axis 1: encode with axis=1",
+    ),
+    (
+        ValueError, lp.matmul, (ROWS, np.ones((64, 2)), HOPPER), {},
+        "hopper_wgmma_e4m3fn_binary32 takes no operands in blocks, but x is in 'mxfp8_e4m3': use an accumulation that "
+        "does, such as 'fp32_fma', or give x as values of 'e4m3fn'",
+    ),
+    (
+        ValueError, lp.matmul, (ROWS, COLUMNS, "hopper_wgmma_e4m3fn_e5m2_binary32"), {},
+        "hopper_wgmma_e4m3fn_e5m2_binary32 takes no operands in blocks, but x is in 'mxfp8_e4m3'",
+    ),
+    (
+        ValueError, lp.matmul, (ROWS, COLUMNS, "cdna2_mfma_binary16_binary32"), {},
+        "cdna2_mfma_binary16_binary32 takes x of 'binary16', not of 'e4m3fn' in blocks of 'mxfp8_e4m3'",
+    ),
+    (
+        ValueError, lp.matmul, (ROWS, np.ones((64, 2)), SCALED), {},
+        f"{SCALED} takes operands in blocks, but y is float64: `encode` it in blocks of 32 of 'e4m3fn' with scales of "
+        "'e8m0fnu', such as 'mxfp8_e4m3'",
+    ),
+    (
+        ValueError, lp.dot, (np.ones(64), np.ones(64), "blackwell_tcgen05_e2m1fn_binary32_e8m0fnu_4"), {},
+        "takes operands in blocks, but x is float64: `encode` it in blocks of 16 of 'e2m1fn' with scales of 'e8m0fnu'",
+    ),
+    (
+        ValueError, lp.matmul, (ROWS, COLUMNS, "blackwell_tcgen05_e4m3fn_e5m2_binary32_e8m0fnu_1"), {},
+        "blackwell_tcgen05_e4m3fn_e5m2_binary32_e8m0fnu_1 takes y of 'e5m2', not of 'e4m3fn' in blocks of 'mxfp8_e4m3'",
+    ),
+    (
+        ValueError, lp.dot, (NVFP4, NVFP4, "blackwell_tcgen05_e2m1fn_binary32_e8m0fnu_2"), {},
+        "takes one scale of 'e8m0fnu' for 32 elements, but x in 'nvfp4' has one of 'ue4m3' for 16: `encode` it in "
+        "blocks of 32 of 'e2m1fn' with scales of 'e8m0fnu', such as 'mxfp4'",
+    ),
+]  # fmt: skip
+
+
+@pytest.mark.parametrize(
+    ("error", "verb", "operands", "options", "message"), REFUSED, ids=[str(number) for number in range(len(REFUSED))]
+)
+def test_what_cannot_be_is_refused(error, verb, operands, options, message):
+    """With what was asked, what was given, why not and a way out."""
+    with pytest.raises(error, match=re.escape(message)):
+        verb(*operands, **options)
