@@ -228,6 +228,11 @@ class Report:
             "peer*: on these data it gives other results. noise: the spread of the yardstick; above "
             f"{NOISE_LIMIT:.0%} a row says nothing.",
         ]
+        if any(row.job.topic == "matmul" for row in self.rows):
+            lines.append(
+                "np.matmul: in float32, in whatever order. Others make a part of the product, and their rate counts. A "
+                "floor is followed by its aim."
+            )
         if self.missing:
             absent = "not installed"
             lines.append(
@@ -299,15 +304,15 @@ def _topic(name: str, about: str, rows: Sequence[Row]) -> list[RenderableType]:
 
 def _judgement(target: Target, reached: float, said: str) -> str:
     style = {"ok": "green", "short": "red"}.get(said, "yellow")
-    where = "" if target.out else ", new"
-    aim = "" if target.aim is None else f", aim {target.aim:g}"
-    return f"[{style}]{said}[/{style}] {_ratio(reached)} of {target.floor:g} {target.against}{where}{aim}"
+    where = "" if target.out or target.topic == "matmul" else ", new"
+    aim = "" if target.aim is None else f" ({target.aim:g})"
+    return f"[{style}]{said}[/{style}] {_ratio(reached)} of {target.floor:g}{aim} {target.against}{where}"
 
 
 def _others(row: Row) -> str:
     """How many times as fast as each of those that make a part of a product lowprec is."""
     others = [one for one in row.timed if one.role in ("peer", "own")]
-    return ", ".join(f"{_ratio(row.to(one, False))} {one.name}{'*' if one.differ else ''}" for one in others)
+    return "\n".join(f"{_ratio(row.to(one, False))} {one.name}{'*' if one.differ else ''}" for one in others)
 
 
 def _ratio(value: float | None) -> str:

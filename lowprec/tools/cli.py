@@ -377,7 +377,11 @@ def conform(
 @click.argument("topics", metavar="[TOPIC]...", nargs=-1)
 @click.option("--format", "names", multiple=True, metavar="FORMAT", help="Only this format; may be repeated.")
 @click.option(
-    "--size", "sizes", multiple=True, type=click.IntRange(1, 1 << 28), help="Elements, of matmul rows; may be repeated."
+    "--size",
+    "sizes",
+    multiple=True,
+    type=click.IntRange(1, 1 << 28),
+    help="Elements, for matmul rows; may be repeated.",
 )
 @click.option("--data", "kinds", multiple=True, help="normal, hard, subnormal or nan; may be repeated.")
 @click.option(

@@ -49,6 +49,7 @@ VARIANTS = (
     "groups_of_16 codes",
     "exact codes",
     "fp32_fma",
+    "fp32_sequential",
     "bf16_sequential",
     "hopper_wgmma",
 )
@@ -92,7 +93,7 @@ def accumulation_of(variant: str, fmt: Format) -> Accumulation | None:
 def has_work(fmt: Format | BlockFormat, variant: str, kind: str) -> bool:
     """Whether a format has a row: NumPy or ml_dtypes has its codes, and float32 its values.
 
-    >>> has_work(catalog.E5M2, "hopper_wgmma", "normal"), has_work(catalog.BFLOAT16, "hopper_wgmma", "normal")
+    >>> has_work(catalog.E5M2, "hopper_wgmma", "normal"), has_work(catalog.E3M4, "hopper_wgmma", "normal")
     (True, False)
     """
     return (
