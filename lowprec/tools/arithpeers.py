@@ -21,7 +21,7 @@ from lowprec.spec.format import Format, Sign
 from lowprec.tools.frameworks import FRAMEWORKS
 from lowprec.tools.peers import Way
 
-__all__ = ["Task", "ways"]
+__all__ = ["Task", "verifloat_format", "ways"]
 
 Array = npt.NDArray[Any]
 
@@ -93,16 +93,29 @@ _VERIFLOAT_SLOW = {"sqrt": 1 << 20, "fma": 1 << 20}
 def _verifloat_ways(task: Task) -> Iterator[Way]:
     """By the operators and methods of `FPArray`, which gives flags with every element."""
     operation, fmt = task.operation, task.fmt
-    if task.operands[0].size > _VERIFLOAT_SLOW.get(operation, 1 << 28) or not fmt.negative_zero or fmt.width > 64:
+    if task.operands[0].size > _VERIFLOAT_SLOW.get(operation, 1 << 28):
         return
+    kind = verifloat_format(fmt)
+    if kind is None:
+        return
+    verifloat = importlib.import_module("verifloat")
+    first, *others = (verifloat.FPArray.from_raw(operand, kind) for operand in task.operands)
+    call = functools.partial(_OPERATORS[operation], first) if operation in _OPERATORS else getattr(first, operation)
+    codes = task.operands[0].dtype
+    yield Way(False, functools.partial(call, *others), lambda made: made.to_numpy("raw").astype(codes))
+
+
+def verifloat_format(fmt: Format) -> Any:
+    """The format as VeriFloat, which is installed, has it; or None."""
+    if not fmt.negative_zero or fmt.width > 64:
+        return None
     if _is_like_ieee(fmt):
         specials: Any = True
     elif not fmt.infinity and fmt.nans < 2:
         specials = "fn" if fmt.nans else False
     else:
-        return
-    verifloat = importlib.import_module("verifloat")
-    kind = verifloat.FPFormat(
+        return None
+    return importlib.import_module("verifloat").FPFormat(
         fmt.exponent_bits,
         fmt.trailing_bits,
         fmt.bias,
@@ -110,10 +123,6 @@ def _verifloat_ways(task: Task) -> Iterator[Way]:
         inf_nan=specials,
         has_zero=fmt.subnormals,
     )
-    first, *others = (verifloat.FPArray.from_raw(operand, kind) for operand in task.operands)
-    call = functools.partial(_OPERATORS[operation], first) if operation in _OPERATORS else getattr(first, operation)
-    codes = task.operands[0].dtype
-    yield Way(False, functools.partial(call, *others), lambda made: made.to_numpy("raw").astype(codes))
 
 
 _OPERATORS: dict[str, Callable[[Any, Any], Any]] = {

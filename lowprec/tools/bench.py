@@ -1,8 +1,9 @@
-"""Benchmarks: conversions and operations beside the best installed peer and the mere movement of their bytes.
+"""Benchmarks: conversions, operations and products beside the best installed peer and a yardstick.
 
-A row is one conversion of one array, or one operation. All that take part in it run in turn, in one
-process and on the same data, after lowprec's results have been found right. What comes of it is ratios
-of medians, never times; what they should reach is in `TARGETS`. docs/bench.md says how to read them.
+A row is one conversion of one array, one operation, or one product of matrices. All that take part in it
+run in turn, in one process and on the same data, after lowprec's results have been found right. What
+comes of it is ratios of medians, never times; what they should reach is in `TARGETS`. docs/bench.md says
+how to read them.
 
 Floor 5.
 """
@@ -23,11 +24,12 @@ from lowprec.spec import catalog
 from lowprec.spec.block import BlockFormat
 from lowprec.spec.format import Format
 from lowprec.spec.rounding import MODES
-from lowprec.tools import peers, startup
+from lowprec.tools import blas, dotcontests, peers, startup
 from lowprec.tools.arithcontests import VARIANTS, ArithContest, arith_contest, has_work
 from lowprec.tools.benchreport import Job, Report, Row, Target, load, machine
 from lowprec.tools.blockcontests import BlockContest, block_contest
 from lowprec.tools.contests import KINDS, Contest, contest, has_data
+from lowprec.tools.dotcontests import DotContest, dot_contest
 from lowprec.tools.timing import Contender, interleave
 
 __all__ = ["TARGETS", "TOPICS", "Topic", "plan", "run", "seconds"]
@@ -70,6 +72,12 @@ TOPICS = {
         ("e4m3fn", "e5m2"),
         variants=VARIANTS,
     ),
+    "matmul": Topic(
+        "products of square matrices, in codes and in float32",
+        ("e4m3fn",),
+        (384, 768),
+        variants=dotcontests.VARIANTS,
+    ),
     "threads": Topic(
         "several threads beside one", ("e4m3fn",), (16 * _MI,), variants=("cast", "decode", "quantize", "stochastic")
     ),
@@ -106,6 +114,17 @@ TARGETS = (
     Target("arith", "ml_dtypes", 10, _FP8, (64 * _KI, 16 * _MI)),
     Target("arith", "VeriFloat", 10, _FP8, (64 * _KI, 16 * _MI), out=False, variants=("add codes", "multiply codes")),
     Target("arith", "VeriFloat", 100, _FP8, (64 * _KI,), out=False, variants=("sqrt codes", "fma codes")),
+    *(
+        Target("matmul", "np.matmul", floor, _FP8, (384, 768), out=False, variants=(name, f"{name} codes"), aim=aim)
+        for name, floor, aim in (
+            ("fp32_fma", 0.2, 0.7),
+            ("fp32_sequential", 0.2, 0.7),
+            ("bf16_sequential", 0.1, 0.3),
+        )
+    ),
+    Target("matmul", "VeriFloat", 20, _FP8, out=False, variants=("fp32_fma codes", "fp32_sequential codes")),
+    Target("matmul", "VeriFloat", 50, _FP8, out=False, variants=("groups_of_16 codes",)),
+    Target("matmul", "mmasim", 1000, _FP8, (384, 768), out=False, variants=("hopper_wgmma codes",)),
     Target("threads", "own 1 thread", 1.5, sizes=(16 * _MI,), threads=2),
 )
 
@@ -121,8 +140,8 @@ def plan(
     """The rows of topics, of all topics if none is named; what is not asked for is as a topic has it.
 
     Block formats are for `block`, all others for the other topics. Data that a format has none of, such
-    as NaNs, make no row, and for `arith` neither do codes that have no dtype. Of processes nothing can be
-    asked for, and of sizes only the small ones are for `small`.
+    as NaNs, make no row, and for `arith` and `matmul` neither do codes that have no dtype. Of processes
+    nothing can be asked for, and of sizes only small ones are for `small` and, as rows of matrices, `matmul`.
 
     >>> [str(job) for job in plan(["decode"], formats=[catalog.E5M2], sizes=[8, 9])]
     ['decode e5m2 normal n=8', 'decode e5m2 normal n=9']
@@ -150,23 +169,30 @@ def plan(
         else:
             if name == "threads" and threads == 1:
                 counts = sorted({min(2, get_threads()), get_threads()} - {1})
-            fitting = [size for size in sizes if name != "small" or size <= max(topic.sizes)] or topic.sizes
+            most = {"small": max(topic.sizes), "matmul": dotcontests.LARGEST}.get(name)
+            fitting = [size for size in sizes if most is None or size <= most] or topic.sizes
             rows = itertools.product(topic.variants, wanted or known_formats, fitting, kinds or topic.kinds, counts)
-        jobs += [
-            Job(name, *row)
-            for row in rows
-            if has_data(row[1], row[3]) and (name != "arith" or has_work(row[1], row[0]))
-        ]
+        jobs += [Job(name, *row) for row in rows if _has_row(name, *row[:2], row[3])]
     if not jobs:
         raise ValueError("there is nothing to time: the formats have no such data, or there is one processor only")
     return jobs
 
 
+def _has_row(topic: str, variant: str, fmt: Format | BlockFormat, kind: str) -> bool:
+    if topic == "matmul":
+        return dotcontests.has_work(fmt, variant, kind)
+    return has_data(fmt, kind) and (topic != "arith" or has_work(fmt, variant))
+
+
 def seconds(jobs: Sequence[Job], budget: float) -> float:
     """About how long rows take, where the kernels are compiled already: enough to know whether to wait."""
-    return 10 + sum(
-        startup.VARIANTS[job.variant] if job.topic == "import" else 0.5 + budget + job.size / 3e6 for job in jobs
-    )
+    return 10 + sum(_seconds(job, budget) for job in jobs)
+
+
+def _seconds(job: Job, budget: float) -> float:
+    if job.topic == "import":
+        return startup.VARIANTS[job.variant]
+    return 0.5 + budget + (2 + job.size**3 / 1e8 if job.topic == "matmul" else job.size / 3e6)
 
 
 def run(jobs: Sequence[Job], *, budget: float = 1.0, watch: Callable[[int, int, str], None] | None = None) -> Report:
@@ -203,8 +229,14 @@ def run(jobs: Sequence[Job], *, budget: float = 1.0, watch: Callable[[int, int, 
                 if len(able) < len(found):
                     notes["jax started with another number of threads: it takes no part where that differs"] = None
                 rows.append(_row(job, able, budget, notes))
+            if any(job.topic == "matmul" for job in jobs) and not blas.switch(jobs[0].threads):
+                notes[
+                    "np.matmul has as many threads as its library likes: OPENBLAS_NUM_THREADS, MKL_NUM_THREADS or "
+                    "VECLIB_MAXIMUM_THREADS says how many"
+                ] = None
         finally:
             set_threads(threads)
+            blas.restore()
     return Report(
         rows=tuple(rows),
         about={name: topic.about for name, topic in TOPICS.items()},
@@ -220,8 +252,8 @@ def _row(job: Job, able: Sequence[peers.Peer], budget: float, notes: dict[str, N
     def refused(contender: Contender, error: Exception) -> None:
         notes[f"{contender.name} takes no part in {job}: {peers.said(error)}"] = None
 
-    makers: dict[str, Callable[[Job], Contest | BlockContest | ArithContest]]
-    makers = {"block": block_contest, "arith": arith_contest}
+    makers: dict[str, Callable[[Job], Contest | BlockContest | ArithContest | DotContest]]
+    makers = {"block": block_contest, "arith": arith_contest, "matmul": dot_contest}
     work = makers.get(job.topic, contest)(job)
     kept, differ = work.checked(list(work.contenders(able)), refused)
     timed = interleave(kept, budget, differ=differ, switch=peers.switch)

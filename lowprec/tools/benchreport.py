@@ -26,6 +26,10 @@ from lowprec.tools.timing import NOISE_LIMIT, Timed, fastest, ratio, spread, ver
 __all__ = ["Job", "Report", "Row", "Target", "load", "machine"]
 
 
+#: What other topics have instead of "stream".
+_YARDSTICKS = {"import": "python", "matmul": "np.matmul"}
+
+
 @dataclass(frozen=True)
 class Job:
     """A row to be measured."""
@@ -33,7 +37,7 @@ class Job:
     topic: str
     variant: str
     fmt: Format | BlockFormat
-    size: int
+    size: int  #: elements, or rows of a square matrix
     kind: str  #: of the data
     threads: int
 
@@ -77,6 +81,8 @@ class Target:
     out : bool
         In given memory, or in new memory.
     threads : int
+    aim : float, optional
+        What is aimed at, above the floor.
     """
 
     topic: str
@@ -88,6 +94,7 @@ class Target:
     out: bool = True
     variants: tuple[str, ...] = ()
     threads: int = 1
+    aim: float | None = None
 
     def concerns(self, job: Job) -> bool:
         """Whether it is for this row."""
@@ -109,7 +116,7 @@ class Row:
 
     @property
     def noise(self) -> float:
-        """The spread of the yardstick: "stream", which does the same in every round, or for processes "python"."""
+        """The spread of the yardstick: it does the same in every round. See `_YARDSTICKS`."""
         return spread(next(one for one in self.timed if one.role == "yardstick").seconds)
 
     def ours(self, out: bool) -> Timed | None:
@@ -131,7 +138,13 @@ class Row:
 
     @property
     def _yardstick(self) -> str:
-        return "python" if self.job.topic == "import" else "stream"
+        return _YARDSTICKS.get(self.job.topic, "stream")
+
+    @property
+    def gflops(self) -> float | None:
+        """Of products of matrices, the additions and multiplications in a nanosecond."""
+        ours = self.ours(False)
+        return None if self.job.topic != "matmul" or ours is None else 2 * self.job.size**3 / ours.median / 1e9
 
     def judged(self) -> list[tuple[Target, float, str]]:
         """The targets that concern this row, if what they are against took part, with the ratio and its verdict."""
@@ -158,13 +171,16 @@ class Row:
                 "against": target.against,
                 "memory": "out" if target.out else "alloc",
                 "floor": target.floor,
+                "aim": target.aim,
                 "ratio": reached,
                 "verdict": said,
             }
             for target, reached, said in self.judged()
         ]
+        speed = {} if self.gflops is None else {"gflops": self.gflops}
         return {
             **self.job.as_json(),
+            **speed,
             "noise": self.noise,
             "too_noisy": self.noise > NOISE_LIMIT,
             **headline,
@@ -212,6 +228,11 @@ class Report:
             "peer*: on these data it gives other results. noise: the spread of the yardstick; above "
             f"{NOISE_LIMIT:.0%} a row says nothing.",
         ]
+        if any(row.job.topic == "matmul" for row in self.rows):
+            lines.append(
+                "np.matmul: in float32, in whatever order. Others make a part of the product, and their rate counts. A "
+                "floor is followed by its aim."
+            )
         if self.missing:
             absent = "not installed"
             lines.append(
@@ -231,7 +252,7 @@ class Report:
 
 def _topic(name: str, about: str, rows: Sequence[Row]) -> list[RenderableType]:
     """A title and a table. What is the same in all rows is said in the title."""
-    processes = name == "import"
+    processes, products = name == "import", name == "matmul"
     labels = {"": [row.job.variant for row in rows]}
     if not processes:
         labels |= {
@@ -245,7 +266,9 @@ def _topic(name: str, about: str, rows: Sequence[Row]) -> list[RenderableType]:
 
     timed = processes or name == "small"
     speed = "time" if timed else "Gel/s"
-    if processes:
+    if products:
+        titles = ["Gflop/s", "np.matmul", "others", "noise"]
+    elif processes:
         titles = [speed, "best peer", "bare python", "noise"]
     else:
         titles = [
@@ -258,16 +281,18 @@ def _topic(name: str, about: str, rows: Sequence[Row]) -> list[RenderableType]:
         ]
     grid = Table(box=None, pad_edge=False, header_style="bold")
     for title in (*labels, *titles):
-        right = title in ("n", "threads", "noise") or title.endswith(speed)
+        right = title in ("n", "threads", "noise") or title.endswith((speed, "Gflop/s"))
         grid.add_column(title, justify="right" if right else "left", no_wrap=True)
     if any(row.judged() for row in rows):
         grid.add_column("target", no_wrap=True)
     for place, row in enumerate(rows):
         cells = [values[place] for values in labels.values()]
+        if products:
+            cells += [_ratio(row.gflops), _ratio(row.to_stream(False)), _others(row)]
         ours = None if processes else row.ours(True)
-        if (ours := ours or row.ours(False)) is not None:
+        if not products and (ours := ours or row.ours(False)) is not None:
             cells.append(_time(ours.median) if timed else f"{row.job.size / ours.median / 1e9:.2f}")
-        for out in (False,) if processes else (True, False):
+        for out in () if products else (False,) if processes else (True, False):
             peer = row.best_peer(out)
             reached = row.to(peer, out)
             mark = f" {peer.name}{'*' if peer.differ else ''}" if peer and reached is not None else ""
@@ -279,8 +304,15 @@ def _topic(name: str, about: str, rows: Sequence[Row]) -> list[RenderableType]:
 
 def _judgement(target: Target, reached: float, said: str) -> str:
     style = {"ok": "green", "short": "red"}.get(said, "yellow")
-    where = "" if target.out else ", new"
-    return f"[{style}]{said}[/{style}] {_ratio(reached)} of {target.floor:g} {target.against}{where}"
+    where = "" if target.out or target.topic == "matmul" else ", new"
+    aim = "" if target.aim is None else f" ({target.aim:g})"
+    return f"[{style}]{said}[/{style}] {_ratio(reached)} of {target.floor:g}{aim} {target.against}{where}"
+
+
+def _others(row: Row) -> str:
+    """How many times as fast as each of those that make a part of a product lowprec is."""
+    others = [one for one in row.timed if one.role in ("peer", "own")]
+    return "\n".join(f"{_ratio(row.to(one, False))} {one.name}{'*' if one.differ else ''}" for one in others)
 
 
 def _ratio(value: float | None) -> str:

@@ -376,7 +376,13 @@ def conform(
 @main.command()
 @click.argument("topics", metavar="[TOPIC]...", nargs=-1)
 @click.option("--format", "names", multiple=True, metavar="FORMAT", help="Only this format; may be repeated.")
-@click.option("--size", "sizes", multiple=True, type=click.IntRange(1, 1 << 28), help="Elements; may be repeated.")
+@click.option(
+    "--size",
+    "sizes",
+    multiple=True,
+    type=click.IntRange(1, 1 << 28),
+    help="Elements, for matmul rows; may be repeated.",
+)
 @click.option("--data", "kinds", multiple=True, help="normal, hard, subnormal or nan; may be repeated.")
 @click.option(
     "--threads", default=1, show_default=True, type=click.IntRange(min=1), help="Of lowprec, the stream and torch."
@@ -386,8 +392,8 @@ def conform(
 def bench(names: tuple[str, ...], budget: float, as_json: bool, **asked: Any) -> None:
     """Time conversions beside the best installed peer and beside the movement of as many bytes.
 
-    TOPIC is cast, decode, quantize, modes, stochastic, f64, small, block, arith, threads or import; without one, all
-    are run.
+    TOPIC is cast, decode, quantize, modes, stochastic, f64, small, block, arith, matmul, threads or import; without
+    one, all are run. Products of matrices (matmul) stand beside np.matmul.
     """
     from lowprec.spec.catalog import block_format, is_block
     from lowprec.tools import bench, cards

@@ -2,7 +2,8 @@
 
 Those that round without encoding (qtorch, CPFloat) take part where values are rounded to values,
 and in stochastic rounding, which hardly any library does to codes. Nothing here is needed to run:
-a peer that is not installed is left out. What peers do in operations is in `arithpeers`.
+a peer that is not installed is left out. What peers do in operations is in `arithpeers`, in products
+of matrices in `dotpeers`.
 
 Floor 5.
 """
@@ -27,6 +28,7 @@ from lowprec.arrays.checks import code_dtype, dtype
 from lowprec.arrays.threads import get_threads, set_threads
 from lowprec.spec.catalog import E2M1FN, MXFP4, MXFP6_E2M3, MXFP6_E3M2, MXFP8_E4M3, MXFP8_E5M2, NVFP4
 from lowprec.spec.format import Sign
+from lowprec.tools import blas
 from lowprec.tools.frameworks import FRAMEWORKS
 
 __all__ = ["PEERS", "Peer", "Way", "Work", "find", "said", "switch"]
@@ -121,9 +123,10 @@ def said(error: Exception) -> str:
 
 
 def switch(threads: int) -> None:
-    """Let lowprec and torch use so many threads."""
+    """Let lowprec, torch and the products of NumPy use so many threads."""
     if get_threads() != threads:
         set_threads(threads)
+    blas.switch(threads)
     if "torch" in sys.modules and (torch := importlib.import_module("torch")).get_num_threads() != threads:
         torch.set_num_threads(threads)
 
@@ -391,5 +394,6 @@ PEERS = (
     Peer("apytypes", ("apytypes",), _apytypes_ways, limit=1 << 20),
     Peer("qtorch", ("torch", "qtorch.quant"), _qtorch_ways, limit=1 << 20),
     Peer("CPFloat", (), _cpfloat_ways),
-    Peer("VeriFloat", ("verifloat",), lambda work: iter(())),  # takes part in operations
+    Peer("VeriFloat", ("verifloat",), lambda work: iter(())),  # takes part in operations and products
+    Peer("mmasim", ("torch", "mmasim.arithmetic.fdpa"), lambda work: iter(())),  # takes part in products
 )

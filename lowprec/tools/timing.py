@@ -46,6 +46,8 @@ class Contender:
         What the call returned, as codes or values to compare.
     threads : int
         How many it may use.
+    share : float
+        What part of the row's work a call does. Times are of the whole work, in proportion.
     """
 
     name: str
@@ -54,11 +56,12 @@ class Contender:
     call: Callable[[], Any]
     read: Callable[[Any], Any] | None = None
     threads: int = 1
+    share: float = 1.0
 
 
 @dataclass(frozen=True)
 class Timed:
-    """What was measured of a contender: seconds of one call, one number for each round."""
+    """What was measured of a contender: seconds for the row's work, one number for each round."""
 
     name: str
     role: str
@@ -67,6 +70,7 @@ class Timed:
     calls: int  #: in each sample, of which the seconds are the mean
     seconds: tuple[float, ...]
     differ: int | None = None  #: results that are not lowprec's; None where they were not compared
+    share: float = 1.0  #: the part of the work that was done and timed
 
     @property
     def median(self) -> float:
@@ -82,6 +86,7 @@ class Timed:
             "threads": self.threads,
             "differ": self.differ,
             "calls": self.calls,
+            "share": self.share,
             "median_s": self.median,
             "spread": spread(self.seconds),
             "seconds": list(self.seconds),
@@ -157,7 +162,14 @@ def interleave(
             gc.enable()
     return [
         Timed(
-            contender.name, contender.role, contender.out, contender.threads, calls[place], tuple(samples[place]), given
+            contender.name,
+            contender.role,
+            contender.out,
+            contender.threads,
+            calls[place],
+            tuple(seconds / contender.share for seconds in samples[place]),
+            given,
+            contender.share,
         )
         for place, (contender, given) in enumerate(zip(contenders, differ or [None] * len(contenders), strict=True))
     ]
