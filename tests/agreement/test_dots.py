@@ -12,6 +12,7 @@ import pytest
 import lowprec as lp
 from lowprec.arrays.block import BlockArray
 from lowprec.arrays.checks import code_dtype
+from lowprec.arrays.dot_stream import way_of
 from lowprec.oracle.convert import decode
 from lowprec.oracle.dot import dot as oracle
 from lowprec.oracle.exact import from_float
@@ -181,6 +182,63 @@ def test_any_windows_agree():
         x, y = pairs_of_rows(formats, 4, draw.choice([1, 5, 33, 40]), rng)
         agrees(how, formats, x, y)
         agrees(how, formats, x, y, addends(4, rng))
+
+
+# -- by vectors -------------------------------------------------------------------------------------
+
+#: Each kernel of vectors, with and without chunks, and formats of operands: their width and their range.
+BY_VECTORS = (
+    ("fp32_fma", "binary32"),
+    ("fp32_fma", "e5m2"),
+    ("fp32_sequential", "binary32"),
+    ("bf16_sequential", "e4m3fn"),
+    ("fp16_sequential", "e4m3fn"),
+    ("hopper_wgmma_e4m3fn_binary32", "e4m3fn"),
+    ("hopper_wgmma_e5m2_binary16", "e5m2"),
+    ("blackwell_tcgen05_e5m2_binary32", "e5m2"),
+    ("volta_mma_binary16_binary16", "binary16"),
+    ("hopper_mma_bfloat16_binary32", "bfloat16"),
+    ("ampere_mma_tf32_binary32", "tf32"),
+    ("hopper_mma_e4m3fn_binary16", "e4m3fn"),
+    ("blackwell_mma_e4m3fn_binary32", "e4m3fn"),
+    ("deepseek_promote(32)", "e4m3fn"),
+)
+
+
+@pytest.mark.parametrize(("name", "fmt"), BY_VECTORS)
+def test_vectors_agree(name, fmt):
+    """Matrices whose rows and columns fill no vector: any numbers, sums that cancel, small numbers, NaN in few rows."""
+    how, fmt, rng = accumulation(name), catalog.format(fmt), np.random.default_rng(12)
+    assert way_of(how, fmt, fmt) is not None
+    for length, count, moderate in ((33, 5, True), (64, 34, True), (40, 4, False)):
+        x, y = pairs_of_rows((fmt, fmt), count, length, rng)
+        if moderate:  # numbers near 1, so that windows do not give up
+            x, y = (near_one(codes, fmt, rng) for codes in (x, y))
+        values = [lp.decode(codes, fmt, dtype="float32") for codes in (x, y)]
+        for addend in (None, rng.normal(size=(count, count)).astype(np.float32), addends(count * count, rng)):
+            start = None if addend is None else addend.reshape(count, count)
+            kind = code_dtype(how.output[0])
+            got = lp.matmul(values[0], values[1].T, how, addend=start, dtype=kind)
+            pairs = [array.reshape(-1, length) for array in np.broadcast_arrays(values[0][:, None], values[1][None])]
+            general = lp.dot(*pairs, how, addend=None if start is None else start.reshape(-1), dtype=kind)
+            assert got.reshape(-1).tolist() == general.tolist()
+
+
+def near_one(codes, fmt, rng):
+    """Codes with exponents around that of 1, a tenth of them zero."""
+    fields = rng.integers(-3, 3, codes.shape) + (fmt.bias if fmt.exponent_bits else 0)
+    near = codes & (fmt.sign_code | (1 << fmt.trailing_bits) - 1) | fields << fmt.trailing_bits
+    return np.where(rng.random(codes.shape) < 0.1, 0, near)
+
+
+def test_a_tie_of_a_wide_product_is_broken_by_what_is_small():
+    """A product of 10 bits may be a tie of bfloat16's 8: rounded to binary32 first, the small sum would be lost."""
+    x, y = np.float32([2.0**-30, 1.0625]), np.float32([1.0, 1.0625])  # 1.0625**2 = 1.12890625 = 289 / 256
+    assert lp.matmul(x[None], y[:, None], "bf16_sequential").item() == 1.1328125
+    assert (
+        lp.matmul(np.float32([[2.0**-60, 1.0]]), np.float32([[1.0], [1 + 2.0**-8]]), "bf16_sequential").item()
+        == 1 + 2.0**-7
+    )
 
 
 # -- exact sums -------------------------------------------------------------------------------------
