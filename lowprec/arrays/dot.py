@@ -238,7 +238,7 @@ def _operand(rows: Rows) -> general.Rows:
 
 def _by_vectors(job: _Job, x: Rows, y: Rows, addends: Array, out: Array) -> bool:
     """One matrix by vectors, and what they leave by the general kernel; whether they could."""
-    if job.way is None or (job.scaled and not job.way.sink):
+    if job.way is None or (job.scaled and not job.way.sink) or job.how.output[1].rounding.bits:
         return False
     words = [dot_stream.singles(side.codes, side.fmt) for side in (x, y)]
     raised = [_raised(side) if job.scaled else None for side in (x, y)]
@@ -273,6 +273,9 @@ def _raised(side: Rows) -> Array | None:
 def _as_output(words: Array, how: Accumulation) -> Array:
     """Codes of the output, of sums as patterns of binary32."""
     fmt, rule = how.output
+    if words.dtype == np.float64:
+        doubles = Operand(words.view(np.uint64), catalog.BINARY64, words, True)
+        return np.asarray(calls.convert(doubles, fmt, rule, code_dtype(fmt), None, None, None, None))
     if fmt == catalog.BINARY32 and rule.saturation is Saturation.NONE and rule.subnormals == "keep":
         return words
     given = np.ascontiguousarray(words)

@@ -35,8 +35,9 @@ _LOWEST, _HIGHEST = -60, 100
 
 
 class Way(NamedTuple):
-    """Which kernel, and for windows what it asks for."""
+    """Which kernel, and for windows what it asks for; or sums of binary64, where those are exact."""
 
+    exact: bool = False
     running: str = ""
     bits: int = 48  #: that products of running sums may have
     sink: str = ""
@@ -44,7 +45,7 @@ class Way(NamedTuple):
 
 
 class Done(NamedTuple):
-    """The sums, as patterns of binary32, and where the general kernel must say."""
+    """The sums, as patterns of binary32 or as binary64 numbers, and where the general kernel must say."""
 
     words: Array
     doubts: Array
@@ -53,10 +54,12 @@ class Done(NamedTuple):
 @functools.lru_cache(maxsize=256)
 def way_of(how: Accumulation, x: Format, y: Format) -> Way | None:
     """The kernel that may serve an accumulation of operands in these formats, or none."""
-    if isinstance(x, Carrier) or isinstance(y, Carrier) or how.machine or how.order in (EXACT, PAIRWISE):
+    if isinstance(x, Carrier) or isinstance(y, Carrier) or how.machine or how.order == PAIRWISE:
         return None
     if how.addend != "first" or not (catalog.BINARY32.contains(x) and catalog.BINARY32.contains(y)):
         return None
+    if how.order == EXACT:
+        return Way(exact=True)
     if isinstance(how.accumulator, Window):
         return _window(how, how.accumulator, x.precision + y.precision)
     if how.scale is not None or how.order != SEQUENTIAL or how.accumulator is None or not _is_plain(how.accumulator):
@@ -127,6 +130,8 @@ def run(
     m, n, width = x.shape[0], y.shape[0], -(-y.shape[0] // LANES) * LANES
     if not m or not n or not x.shape[1]:
         return None
+    if way.exact:
+        return None if addends.size else _in_doubles(x, y)
     starts = np.zeros((m, width), np.uint32)
     if addends.size:
         starts[:, :n] = addends
@@ -168,6 +173,31 @@ def _running(way: Way, x: Array, y: Array, starts: Array) -> Done | None:
     if share_rows(part, len(x), starts.shape[1] * x.shape[1] // 4) != DONE:
         return None
     return Done(out, np.isnan(out.view(np.float32)))
+
+
+def _in_doubles(x: Array, y: Array) -> Done | None:
+    """Exact sums of numbers so close to each other that binary64 holds every sum of their products, in any order."""
+    spans = [_span(side) for side in (x, y)]
+    if any(span is None for span in spans):
+        return None
+    (x_low, x_high), (y_low, y_high) = spans  # type: ignore[misc]
+    if x_high + y_high + x.shape[1].bit_length() - (x_low + y_low) > 53 or x_low + y_low < -1000:
+        return None
+    sums = np.matmul(x.view(np.float32).astype(np.float64), y.view(np.float32).astype(np.float64).T)
+    return Done(sums, sums == 0)
+
+
+def _span(words: Array) -> tuple[int, int] | None:
+    """All numbers are multiples of 2**low and below 2**high; None where one is not finite."""
+    fields = (words >> 23) & 0xFF
+    if (fields == 0xFF).any():
+        return None
+    numbers = (words & 0x7FFFFFFF) != 0
+    fields = np.maximum(fields, 1).astype(np.int32)
+    significands = (words & 0x7FFFFF | np.where(fields > 1, 0x800000, 0)).astype(np.int64)
+    zeros = np.frexp((significands & -significands).astype(np.float64))[1] - 1
+    low = int((fields + zeros - 150).min(where=numbers, initial=200))
+    return low, int((fields - 126).max(where=numbers, initial=low))
 
 
 def _windows(

@@ -202,6 +202,8 @@ BY_VECTORS = (
     ("hopper_mma_e4m3fn_binary16", "e4m3fn"),
     ("blackwell_mma_e4m3fn_binary32", "e4m3fn"),
     ("deepseek_promote(32)", "e4m3fn"),
+    ("exact", "e4m3fn"),
+    ("exact", "bfloat16"),
 )
 
 
