@@ -19,7 +19,7 @@ from rich.table import Table
 from lowprec.oracle import machines
 from lowprec.spec.accumulation import EXACT, Accumulation, Rounded, Window
 from lowprec.spec.accumulations import ACCUMULATIONS
-from lowprec.spec.projection import Projection
+from lowprec.spec.projection import DEFAULT, Projection
 from lowprec.tools.cards import differences
 
 __all__ = ["accumulation_card", "accumulation_tables", "describe_accumulation", "is_like_one", "is_measured", "words"]
@@ -102,12 +102,9 @@ def _place(place: Rounded | None) -> str | None:
 def _projection(how: Projection) -> str:
     """The rounding, and what else is not the default; the NaN that all become as a code."""
     canonical = how.nan_code is not None and how.nan_sign == "drop"
-    plain = Projection()
-    other = dataclasses.replace(
-        how,
-        rounding=plain.rounding,
-        **({"nan_code": None, "nan_sign": plain.nan_sign} if canonical else {}),
-    )
+    other = dataclasses.replace(how, rounding=DEFAULT.rounding)
+    if canonical:
+        other = dataclasses.replace(other, nan_code=None, nan_sign=DEFAULT.nan_sign)
     said = [str(how.rounding), f"NaN {how.nan_code:#x}" if canonical else "", differences(other)]
     return ", ".join(part for part in said if part)
 
