@@ -15,7 +15,7 @@ Notation:
 from __future__ import annotations
 
 import re
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Literal, get_args
 
 from lowprec.spec.format import Carrier, Format
@@ -251,7 +251,7 @@ class Accumulation:
     """
 
     output: Rounded
-    name: str = ""
+    name: str = field(default="", compare=False)
     operands: tuple[Format, Format] | None = None
     operand_rounding: Projection | None = None
     product: Rounded | None = None
@@ -261,7 +261,7 @@ class Accumulation:
     addend: AddendPlace = "first"
     scale: tuple[Format, int] | None = None
     machine: str = ""
-    source: str = ""
+    source: str = field(default="", compare=False)
 
     def __post_init__(self) -> None:
         object.__setattr__(self, "order", order(self.order))

@@ -137,7 +137,7 @@ def _scaled(machine: str) -> Iterator[Accumulation]:
             operands=operands,
             accumulator=Window(step=32, fraction_bits=25, result=_BINARY32, lowest_exponent=-133, scales="products"),
             scale=(E8M0FNU, 32),
-            output=_BINARY32,
+            output=_canonical(BINARY32),
             source="MMASIM",
         )
     for scale, count in ((E8M0FNU, 2), (E8M0FNU, 4), (UE4M3, 4)):
@@ -148,7 +148,7 @@ def _scaled(machine: str) -> Iterator[Accumulation]:
                 step=64, fraction_bits=35, result=_BINARY32, lowest_exponent=-139, scales="groups", group=16
             ),
             scale=(scale, 64 // count),
-            output=_BINARY32,
+            output=_canonical(BINARY32),
             source="MMASIM",
         )
 

@@ -25,6 +25,7 @@ __all__ = [
     "format_named",
     "frameworks_named",
     "load",
+    "names_accumulation",
     "one_format",
     "operation_formats",
     "project",
@@ -58,6 +59,21 @@ def format_named(name: str, define: str | None = None, *, operand: bool = False,
         return format_of(name)
     except ValueError as error:
         raise click.UsageError(str(error)) from None
+
+
+def names_accumulation(name: str) -> bool:
+    """Whether a name is an accumulation's, or is no format's and like one."""
+    from lowprec.spec.accumulations import ACCUMULATIONS
+    from lowprec.spec.catalog import format as format_of
+    from lowprec.tools.accumulationcards import is_like_one
+
+    if name in ACCUMULATIONS or name.endswith(".toml") or not is_like_one(name):
+        return name in ACCUMULATIONS
+    try:
+        format_of(name)
+    except ValueError:
+        return True
+    return False
 
 
 def one_format(name: str | None, define: str | None) -> Format:

@@ -21,6 +21,7 @@ from lowprec.tools.arguments import (
     format_named,
     frameworks_named,
     load,
+    names_accumulation,
     one_format,
     operation_formats,
     project,
@@ -92,7 +93,8 @@ def _options(*options: Callable[[Any], Any]) -> Callable[[Any], Any]:
 def show(fmt: str | None, define: str | None, profile: str | None, as_json: bool) -> None:
     """Show a format: parameters, limits, special codes and, up to 8 bits, every code's value.
 
-    FORMAT is a name, an alias, a P3109 name such as binary8p3se, or a .toml file; or a block format.
+    FORMAT is a name, an alias, a P3109 name such as binary8p3se, or a .toml file; or a block format; or an
+    accumulation, such as hopper_wgmma_e4m3fn_binary32, which is told in words.
     """
     from lowprec.spec.catalog import is_block
     from lowprec.tools import cards
@@ -100,7 +102,9 @@ def show(fmt: str | None, define: str | None, profile: str | None, as_json: bool
     if fmt is not None and is_block(fmt):
         _show_block(fmt, profile, as_json)
         return
-
+    if fmt is not None and define is None and names_accumulation(fmt):
+        _show_accumulation(fmt, profile, as_json)
+        return
     if profile is not None:
         from lowprec.spec.profiles import profile as profile_of
 
@@ -134,6 +138,22 @@ def _show_block(name: str, profile: str | None, as_json: bool) -> None:
         click.echo(json.dumps(blockcards.describe_block(shown), indent=1))
     else:
         cards.show(blockcards.block_card(fmt, stack))
+
+
+def _show_accumulation(name: str, profile: str | None, as_json: bool) -> None:
+    from lowprec.spec.accumulations import accumulation
+    from lowprec.tools import accumulationcards, cards
+
+    if profile is not None:
+        raise click.UsageError(f"--profile is of formats, and {name!r} is an accumulation; leave it out")
+    try:
+        how = accumulation(name)
+    except ValueError as error:
+        raise click.UsageError(str(error)) from None
+    if as_json:
+        click.echo(json.dumps(accumulationcards.describe_accumulation(how), indent=1))
+    else:
+        cards.show(accumulationcards.accumulation_card(how))
 
 
 @main.command()

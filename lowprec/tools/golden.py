@@ -29,6 +29,7 @@ from lowprec.spec.format import Format
 from lowprec.spec.projection import Projection, Saturation
 from lowprec.spec.rounding import MODES
 from lowprec.tools import cards, cases
+from lowprec.tools.accumulationcards import accumulation_tables
 from lowprec.tools.blockcards import block_tables
 from lowprec.tools.export import Table
 from lowprec.tools.tabulate import provenance
@@ -75,7 +76,8 @@ def generate(watch: Callable[[int, int, str], None] | None = None) -> Iterator[t
     """
     yield "formats.json", _formats_json()
     yield "formats.md", _formats_md()
-    yield "blocks.md", _blocks_md()
+    yield "blocks.md", _of_lines(block_tables())
+    yield "accumulations.md", _of_lines(accumulation_tables())
     for fmt in TABULATED:
         yield f"values/{fmt.name}.csv", _values(fmt)
     yield "digests.json", _digests(watch)
@@ -147,8 +149,9 @@ def _formats_md() -> bytes:
     return ("\n".join(lines) + "\n").encode()
 
 
-def _blocks_md() -> bytes:
-    return ("\n".join([f"<!-- {provenance('lowprec golden --write')} -->", "", *block_tables()]) + "\n").encode()
+def _of_lines(lines: Iterator[str]) -> bytes:
+    """A page of Markdown."""
+    return ("\n".join([f"<!-- {provenance('lowprec golden --write')} -->", "", *lines]) + "\n").encode()
 
 
 def _values(fmt: Format) -> bytes:

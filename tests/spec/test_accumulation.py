@@ -113,9 +113,9 @@ def test_spellings_that_are_none_are_refused(spelled, kind, message):
         ({"step": 0}, "step=0 of a window is out of range; use 1 or more"),
         ({"step": True}, "step=True of a window is out of range; use 1 or more"),
         ({"group": 0}, "group=0 of a window is out of range; use 1 or more"),
-        ({"fraction_bits": 0}, "fraction_bits=0 of a window is out of range; use 1 to 60, or None to keep all"),
-        ({"fraction_bits": 61}, "fraction_bits=61 of a window is out of range; use 1 to 60, or None to keep all"),
-        ({"fraction_bits": 2.0}, "fraction_bits=2.0 of a window is out of range; use 1 to 60, or None to keep all"),
+        ({"fraction_bits": 0}, "fraction_bits=0 of a window is out of range; use 1 to 48, or None to keep all"),
+        ({"fraction_bits": 49}, "fraction_bits=49 of a window is out of range; use 1 to 48, or None to keep all"),
+        ({"fraction_bits": 2.0}, "fraction_bits=2.0 of a window is out of range; use 1 to 48, or None to keep all"),
         ({"cut": "nearest"}, "cut='nearest' of a window is unknown; use one of toward_zero, floor"),
         ({"groups": "halves"}, "groups='halves' of a window is unknown; use one of consecutive, alternate_pairs"),
         ({"scales": "all"}, "scales='all' of a window is unknown; use one of none, products, groups"),
@@ -436,3 +436,15 @@ def test_the_format_of_hoppers_sums_is_binary32_without_its_last_ten_bits():
     """It is no format of the catalog: nothing is stored in it."""
     assert (E8M13.width, E8M13.bias, E8M13.emin, E8M13.emax) == (22, 127, -126, 127)
     assert E8M13.name not in FORMATS
+
+
+def test_names_and_sources_are_not_compared():
+    """Turing and Ampere do the same."""
+    assert accumulation("turing_mma_binary16_binary32") == accumulation("ampere_mma_binary16_binary32")
+    assert accumulation("fp16_sequential") != accumulation("bf16_sequential")
+
+
+def test_outputs_of_tensor_cores_are_rounded_to_nearest():
+    """Where a tensor's scale multiplies the sum; the sum itself is cut in steps."""
+    single = [found.output[1].rounding.name for found in ACCUMULATIONS.values()]
+    assert set(single) == {"nearest_even"}

@@ -52,6 +52,32 @@ def test_show_a_block_format():
         assert said in result.stderr
 
 
+def test_show_an_accumulation():
+    """In words and by its parameters, as JSON; and what is asked in vain."""
+    result = lowprec("show", "hopper_wgmma_e4m3fn_binary32")
+    assert result.exit_code == 0
+    assert result.stdout.startswith(
+        "hopper_wgmma_e4m3fn_binary32\n"
+        "x and y are e4m3fn; other values are refused.\n"
+        "Each 32 products make a step with the running sum.\n"
+        "All are cut toward zero 13 bits behind the point of the largest exponent, which is at least -133.\n"
+        "Their sum is exact, and then rounded to e8m13, toward_zero, NaN 0x1fffff.\n"
+        "The sum begins as the addend, or as +0.\n"
+        "The result is binary32, nearest_even, NaN 0x7fffffff.\n"
+    )
+    assert "  fraction_bits    13" in result.stdout
+    shown = json.loads(lowprec("show", "deepseek_promote(64)", "--json").stdout)
+    assert (shown["order"], shown["accumulator"]["step"], shown["measured"]) == ("chunked(64)", 32, False)
+    for arguments, said in (
+        (("hopper_wgmma_e4m3_binary32",), "unknown accumulation 'hopper_wgmma_e4m3_binary32'; did you mean 'hopper_wg"),
+        (("exact", "--profile", "arm"), "--profile is of formats, and 'exact' is an accumulation; leave it out"),
+        (("deepseek_promote(0)",), "out of range"),
+    ):
+        result = lowprec("show", *arguments)
+        assert result.exit_code == 2
+        assert said in result.stderr
+
+
 def test_formats_as_json_has_the_derived_quantities():
     """For scripts."""
     found = {entry["name"]: entry for entry in json.loads(lowprec("formats", "--json").stdout)}
@@ -75,7 +101,9 @@ def test_show_works_for_every_format(fmt):
     assert json.loads(lowprec("show", fmt, "--json").stdout)["width"] == catalog.format(fmt).width
 
 
-@pytest.mark.parametrize("arguments", [["--help"], ["formats"], ["show", "e4m3fn"], ["conform", "--help"]])
+@pytest.mark.parametrize(
+    "arguments", [["--help"], ["formats"], ["show", "e4m3fn"], ["show", "fp32_fma"], ["conform", "--help"]]
+)
 def test_commands_that_only_inform_start_without_numba(arguments):
     """It takes longer to import than they take to run."""
     script = (
