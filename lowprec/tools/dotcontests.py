@@ -36,7 +36,18 @@ from lowprec.tools.benchreport import Job
 from lowprec.tools.contests import WrongResult, judged
 from lowprec.tools.timing import Contender
 
-__all__ = ["KINDS", "LARGEST", "VARIANTS", "DotContest", "accumulation_of", "dot_contest", "dot_operands", "has_work"]
+__all__ = [
+    "KINDS",
+    "LARGEST",
+    "SMALL",
+    "VARIANTS",
+    "DotContest",
+    "accumulation_of",
+    "dot_contest",
+    "dot_operands",
+    "has_work",
+    "size_of",
+]
 
 Array = npt.NDArray[Any]
 
@@ -57,8 +68,8 @@ VARIANTS = (
 #: What data there are.
 KINDS = ("normal", "hard")
 
-#: Rows of the largest matrices.
-LARGEST = 4096
+#: Rows of the largest matrices, and of those of accumulations that the general kernel serves.
+LARGEST, SMALL = 4096, 192
 
 #: Places that the oracle is asked about; rows and columns of which loops in NumPy are.
 _SAMPLE, _CROSSED = 6, 64
@@ -88,6 +99,11 @@ def accumulation_of(variant: str, fmt: Format) -> Accumulation | None:
         )
     name = f"hopper_wgmma_{fmt.name}_binary32" if variant == "hopper_wgmma" else variant
     return ACCUMULATIONS.get(name)
+
+
+def size_of(variant: str, size: int) -> int:
+    """The size of a row, where none is asked for."""
+    return min(size, SMALL) if variant.startswith("groups_of_16") else size
 
 
 def has_work(fmt: Format | BlockFormat, variant: str, kind: str) -> bool:
