@@ -175,7 +175,9 @@ def plan(
             fitting = [size for size in sizes if most is None or size <= most] or topic.sizes
             rows = itertools.product(topic.variants, wanted or known_formats, fitting, kinds or topic.kinds, counts)
         if name == "matmul" and not sizes:  # what no vectors serve takes minutes
-            rows = iter(dict.fromkeys((v, fmt, dotcontests.size_of(v, size), kind, n) for v, fmt, size, kind, n in rows))
+            rows = iter(
+                dict.fromkeys((v, fmt, dotcontests.size_of(v, size), kind, n) for v, fmt, size, kind, n in rows)
+            )
         jobs += [Job(name, *row) for row in rows if _has_row(name, *row[:2], row[3])]
     if not jobs:
         raise ValueError("there is nothing to time: the formats have no such data, or there is one processor only")
