@@ -68,15 +68,15 @@ def way_of(how: Accumulation, x: Format, y: Format) -> Way | None:
     if fmt == catalog.BINARY32 and (not rounded or (how.product is not None and how.product == (fmt, DEFAULT))):
         return Way(running="multiply_and_add" if rounded else "fma")
     if fmt == catalog.BFLOAT16 and not rounded:
-        return Way(running="bfloat16", bits=fmt.precision)
+        return Way(running="short", bits=fmt.precision)
     if fmt == catalog.BINARY16 and not rounded and has_half():
-        return Way(running="binary16", bits=fmt.precision)
+        return Way(running="half", bits=fmt.precision)
     return None
 
 
 def _window(how: Accumulation, window: Window, bits: int) -> Way | None:
     fmt, rule = window.result
-    sinks = {catalog.BINARY32: "binary32", E8M13: "e8m13", catalog.BINARY16: "binary16"}
+    sinks = {catalog.BINARY32: "single", E8M13: "short", catalog.BINARY16: "half"}
     mode = NEAREST_EVEN if fmt == catalog.BINARY16 else TOWARD_ZERO
     if (
         fmt not in sinks

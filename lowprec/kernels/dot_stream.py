@@ -87,7 +87,7 @@ def multiply_and_add(total: Lanes, x: Lanes, y: Lanes) -> Lanes:
 
 
 @inlined
-def fuse_to_bfloat(total: Lanes, x: Lanes, y: Lanes) -> Lanes:
+def fuse_to_short(total: Lanes, x: Lanes, y: Lanes) -> Lanes:
     """As `fuse`, and then to 8 bits: as once, where products have no more (docs/decisions/0011)."""
     word = fuse(total, x, y)
     return (word + 0x7FFF + ((word >> 16) & 1)) & 0xFFFF0000
@@ -103,8 +103,8 @@ def fuse_to_half(total: Lanes, x: Lanes, y: Lanes) -> Lanes:
 ACCUMULATORS: dict[str, Any] = {
     "fma": fuse,
     "multiply_and_add": multiply_and_add,
-    "bfloat16": fuse_to_bfloat,
-    "binary16": fuse_to_half,
+    "short": fuse_to_short,
+    "half": fuse_to_half,
 }
 
 
@@ -146,41 +146,41 @@ def running(accumulator: str) -> Kernel:
 
 
 @inlined
-def to_binary32(first: Lanes, second: Lanes, third: Lanes, field: Lanes) -> Lanes:
+def to_single(first: Lanes, second: Lanes, third: Lanes, field: Lanes) -> Lanes:
     """A sum of units in binary32, toward zero."""
     return cut_sum(first, second, third, field)
 
 
 @inlined
-def to_e8m13(first: Lanes, second: Lanes, third: Lanes, field: Lanes) -> Lanes:
+def to_short(first: Lanes, second: Lanes, third: Lanes, field: Lanes) -> Lanes:
     """A sum of units in 14 bits, toward zero."""
     return cut_short_sum(first, second, third, field)
 
 
 @inlined
-def to_binary16(first: Lanes, second: Lanes, third: Lanes, field: Lanes) -> Lanes:
+def to_half(first: Lanes, second: Lanes, third: Lanes, field: Lanes) -> Lanes:
     """A sum of units in binary16, to nearest; +0 for -0."""
     half = narrowed_to_half(odd_sum(first, second, third, field))
     return widened_from_half(choose(equal(half & 0x7FFF, 0), 0, half))
 
 
 @inlined
-def add_in_binary32(total: Lanes, part: Lanes) -> Lanes:
+def add_singles(total: Lanes, part: Lanes) -> Lanes:
     """The sum of two, to nearest."""
     return as_words(as_singles(total) + as_singles(part))
 
 
 @inlined
-def add_in_binary16(total: Lanes, part: Lanes) -> Lanes:
+def add_halves(total: Lanes, part: Lanes) -> Lanes:
     """The sum of two of 11 bits, which binary32 rounds first, harmlessly."""
-    return widened_from_half(narrowed_to_half(add_in_binary32(total, part)))
+    return widened_from_half(narrowed_to_half(add_singles(total, part)))
 
 
 #: What a step's sum becomes, the exponent field of the smallest normal number there, and how chunks are added.
 SINKS: dict[str, tuple[Any, int, Any]] = {
-    "binary32": (to_binary32, 1, add_in_binary32),
-    "e8m13": (to_e8m13, 1, add_in_binary32),
-    "binary16": (to_binary16, 113, add_in_binary16),
+    "single": (to_single, 1, add_singles),
+    "short": (to_short, 1, add_singles),
+    "half": (to_half, 113, add_halves),
 }
 
 

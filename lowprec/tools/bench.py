@@ -75,7 +75,7 @@ TOPICS = {
     "matmul": Topic(
         "products of square matrices, in codes and in float32",
         ("e4m3fn",),
-        (384, 768),
+        (dotcontests.SMALL, 384, 768),
         variants=dotcontests.VARIANTS,
     ),
     "threads": Topic(

@@ -61,7 +61,7 @@ def test_rows_are_of_formats_that_have_the_accumulation_and_a_type():
     left = [variant for variant in dotcontests.VARIANTS if "hopper" not in variant]
     assert [row.variant for row in rows if row.fmt == catalog.E3M4] == left
     assert {row.fmt.name for row in rows} == {"e5m2", "e3m4"}
-    assert {row.size for row in bench.plan(["matmul"], sizes=[1 << 20])} == {384, 768}
+    assert {row.size for row in bench.plan(["matmul"], sizes=[1 << 20])} == {192, 384, 768}
     assert not has_work(E4M3FN, "exact", "nan")
     assert not has_work(catalog.MXFP4, "exact", "normal")
     assert bench.seconds(rows, 1.0) > len(rows)
