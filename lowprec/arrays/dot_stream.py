@@ -42,6 +42,7 @@ class Way(NamedTuple):
     bits: int = 48  #: that products of running sums may have
     sink: str = ""
     chunk: int = 0
+    lost: int = 0  #: bits of 53 that a step's own sum does not keep
 
 
 class Done(NamedTuple):
@@ -77,6 +78,8 @@ def way_of(how: Accumulation, x: Format, y: Format) -> Way | None:
 def _window(how: Accumulation, window: Window, bits: int) -> Way | None:
     fmt, rule = window.result
     sinks = {catalog.BINARY32: "single", E8M13: "short", catalog.BINARY16: "half"}
+    if fmt not in sinks and window.step == how.order.size:
+        return _direct(how, window, bits)
     mode = NEAREST_EVEN if fmt == catalog.BINARY16 else TOWARD_ZERO
     if (
         fmt not in sinks
@@ -84,17 +87,31 @@ def _window(how: Accumulation, window: Window, bits: int) -> Way | None:
         or not _is_plain((fmt, dataclasses.replace(rule, rounding=NEAREST_EVEN)))
     ):
         return None
-    if window.fraction_bits is None or window.fraction_bits > 25 or window.step > 32 or bits > 24:
-        return None
-    if window.cut != "toward_zero" or window.scales == "groups" or window.negative_zero:
-        return None
-    if window.lowest_exponent < -200 or (fmt == catalog.BINARY16 and not has_half()):
+    if not _fits(window, bits) or (fmt == catalog.BINARY16 and not has_half()):
         return None
     if how.total is not None:
         added = catalog.BINARY16 if fmt == catalog.BINARY16 else catalog.BINARY32
         if how.total[0] != added or not _is_plain(how.total) or how.order.size % window.step:
             return None
     return Way(sink=sinks[fmt], chunk=how.order.size)
+
+
+def _direct(how: Accumulation, window: Window, bits: int) -> Way | None:
+    """Steps that are summed from zero into a format with many bits, and then in binary32."""
+    fmt = window.result[0]
+    wide = 26 <= fmt.precision <= 50 and fmt.exponent_bits > 0 and fmt.subnormals
+    if not _fits(window, bits) or not _is_plain(window.result) or not wide or window.groups != "consecutive":
+        return None
+    if how.total is None or how.total[0] != catalog.BINARY32 or not _is_plain(how.total):
+        return None
+    return Way(sink="nearest", chunk=window.step, lost=53 - fmt.precision)
+
+
+def _fits(window: Window, bits: int) -> bool:
+    """Whether vectors align so: sums of 16 products fit signed words, and each is cut as numbers are."""
+    if window.fraction_bits is None or window.fraction_bits > 25 or window.step > 32 or bits > 24:
+        return False
+    return window.cut == "toward_zero" and window.scales != "groups" and not window.negative_zero
 
 
 def _is_plain(place: Rounded) -> bool:
@@ -214,6 +231,12 @@ def _windows(
         return None
     if left.low + right.low < _LOWEST or left.high + right.high > _HIGHEST:
         return None
+    fmt = window.result[0]
+    if way.lost and (
+        left.high + right.high + 2 + window.step.bit_length() > fmt.emax
+        or sum(side.emin - side.trailing_bits for side in formats) < fmt.emin - fmt.trailing_bits
+    ):  # a step's own sum might be subnormal or too large
+        return None
     places = _places(x.shape[1], window)
     sides = [_placed(side, places) for side in (left.words, left.exponents, right.words, right.exponents)]
     kernel, how, out, doubts = windows(way.sink, way.chunk > 0), plan(), np.empty_like(starts), np.empty_like(starts)
@@ -226,7 +249,7 @@ def _windows(
             return DONE
         return kernel(
             sides[0][rows], sides[1][rows], columns, exponents, starts[rows], out[rows], doubts[rows], window.step,
-            way.chunk, window.fraction_bits, window.lowest_exponent, how,
+            way.chunk, window.fraction_bits, max(window.lowest_exponent, _LOWEST - 100), way.lost, how,
         )  # fmt: skip
 
     if share_rows(part, len(x), starts.shape[1] * x.shape[1]) != DONE:

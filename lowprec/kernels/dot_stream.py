@@ -19,7 +19,7 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from lowprec.kernels.doubles import cut_short_sum, cut_sum, odd_sum
+from lowprec.kernels.doubles import cut_short_sum, cut_sum, joined_sum, odd_sum
 from lowprec.kernels.jit import inlined, jit
 from lowprec.kernels.lanes import (
     LANES,
@@ -55,8 +55,8 @@ _MAGNITUDE, _INFINITY = 0x7FFFFFFF, 0x7F800000
 #: Added to exponents of operands that are not zero: then those of products are above all others.
 BIAS = 1024
 
-#: Rows that go through a panel together.
-_ROWS = 3
+#: Rows that go through a panel together: as many as registers hold; of windows, step by step.
+_ROWS, _TOGETHER = 3, 8
 
 
 def plan() -> Words:
@@ -181,6 +181,7 @@ SINKS: dict[str, tuple[Any, int, Any]] = {
     "single": (to_single, 1, add_singles),
     "short": (to_short, 1, add_singles),
     "half": (to_half, 113, add_halves),
+    "nearest": (to_single, 1, add_singles),
 }
 
 
@@ -197,58 +198,73 @@ def windows(sink: str, chunks: bool) -> Kernel:
     """The kernel of windows whose sums become this.
 
     Called as kernel(x, x_exponents, y, y_exponents, addends, out, doubts, step, chunk, bits, lowest,
-    plan): finite numbers and exponents with BIAS, 0 for those of zeros, K a multiple of step and of the
-    steps in a chunk. All products that are not zero lie between 2**-60 and 2**100. Where `doubts` is
+    lost, plan): finite numbers and exponents with BIAS, 0 for those of zeros, K a multiple of step and of the
+    steps in a chunk. "nearest" sums each step from zero, rounds that to 53 - `lost` bits and adds it to the
+    running sum in binary32. All products that are not zero lie between 2**-60 and 2**100. Where `doubts` is
     set, `dot` must say.
     """
+    direct = sink == "nearest"
     becomes, smallest, add = SINKS[sink]
 
     def rows(
         x: Codes, x_exponents: Codes, y: Codes, y_exponents: Codes, addends: Codes, out: Codes, doubts: Codes,
-        step: int, chunk: int, bits: int, lowest: int, plan: Words,
+        step: int, chunk: int, bits: int, lowest: int, lost: int, plan: Words,
     ) -> int:  # fmt: skip
         if not rounds_to_nearest(plan) or not keeps_subnormals(plan):
             return UNSUITED
         length, width, flat = x.shape[1], out.shape[1], out.reshape(-1)
-        starts, marks = addends.reshape(-1), doubts.reshape(-1)
+        starts, marks, sums = addends.reshape(-1), doubts.reshape(-1), np.zeros(_TOGETHER * LANES, np.uint32)
         least, unit = 2 * BIAS + lowest, 2 * BIAS + 127 + bits
         for j in range(0, width, LANES):
             panel, exponents = y[j // LANES], y_exponents[j // LANES]
-            for i in range(x.shape[0]):
-                total = load(starts, i * width + j)
-                c = total if not chunks else fill(0)
-                doubt = oddity(total)
+            for i0 in range(0, x.shape[0], _TOGETHER):
+                i1 = min(i0 + _TOGETHER, x.shape[0])
+                for i in range(i0, i1):
+                    total, at = load(starts, i * width + j), i * width + j
+                    store(flat, at, total)
+                    store(marks, at, oddity(total))
+                    store(sums, (i - i0) * LANES, fill(0) if chunks else total)
+                # All rows take a step of the panel before the next: it is then in the nearest cache.
                 for k in range(0, length, step):
-                    # Of each term the exponent; those of zeros are below every other.
-                    largest = fill(least)
-                    for at in range(k, k + step):
-                        largest = greater(largest, load(exponents, at * LANES) + fill(x_exponents[i, at]))
-                    field = greater((c >> 23) & 0xFF, smallest)
-                    of_sum = choose(equal(c & _MAGNITUDE, 0), 0, field + (2 * BIAS - 127))
-                    largest = greater(largest, of_sum)
-                    power = unit - largest
-                    doubt = doubt | one_where(less(254, power) & less(0, c & _MAGNITUDE))
-                    scale = as_singles(lesser(power, 254) << 23)
-                    first, second = fill(0), fill(0)
-                    half = k + min(step, 16)
-                    for at in range(k, half):
-                        product = as_singles(load(panel, at * LANES)) * as_singles(fill(x[i, at]))
-                        first = first + truncated(product * scale)
-                    for at in range(half, k + step):
-                        product = as_singles(load(panel, at * LANES)) * as_singles(fill(x[i, at]))
-                        second = second + truncated(product * scale)
-                    third = truncated(as_singles(c) * scale)
-                    c = becomes(first, second, third, largest + (1023 - 2 * BIAS) - bits)
-                    odd = oddity(c)
-                    doubt = doubt | odd
-                    c = choose(equal(odd, 0), c, 0)
-                    if chunks and (k + step) % chunk == 0:
-                        total, c = add(total, c), fill(0)
-                if chunks and length % chunk != 0:
-                    total = add(total, c)
-                result = total if chunks else c
-                store(flat, i * width + j, result)
-                store(marks, i * width + j, doubt | oddity(result))
+                    for i in range(i0, i1):
+                        at, place = i * width + j, (i - i0) * LANES
+                        c = load(sums, place)
+                        # Of each term the exponent; those of zeros are below every other.
+                        largest = fill(least)
+                        for at_k in range(k, k + step):
+                            largest = greater(largest, load(exponents, at_k * LANES) + fill(x_exponents[i, at_k]))
+                        field = greater((c >> 23) & 0xFF, smallest)
+                        of_sum = choose(equal(c & _MAGNITUDE, 0), 0, field + (2 * BIAS - 127))
+                        largest = greater(largest, of_sum)
+                        power = unit - largest
+                        doubt = one_where(less(254, power) & less(0, c & _MAGNITUDE))
+                        scale = as_singles(lesser(power, 254) << 23)
+                        first, second = fill(0), fill(0)
+                        half = k + min(step, 16)
+                        for at_k in range(k, half):
+                            product = as_singles(load(panel, at_k * LANES)) * as_singles(fill(x[i, at_k]))
+                            first = first + truncated(product * scale)
+                        for at_k in range(half, k + step):
+                            product = as_singles(load(panel, at_k * LANES)) * as_singles(fill(x[i, at_k]))
+                            second = second + truncated(product * scale)
+                        power = largest + (1023 - 2 * BIAS) - bits
+                        if direct:
+                            total = joined_sum(load(flat, at), first, second, power, fill(lost))
+                            store(flat, at, total)
+                            store(marks, at, load(marks, at) | oddity(total))
+                        else:
+                            c = becomes(first, second, truncated(as_singles(c) * scale), power)
+                            odd = oddity(c)
+                            store(marks, at, load(marks, at) | doubt | odd)
+                            c = choose(equal(odd, 0), c, 0)
+                            if chunks and ((k + step) % chunk == 0 or k + step == length):
+                                total, c = add(load(flat, at), c), fill(0)
+                                store(flat, at, total)
+                                store(marks, at, load(marks, at) | oddity(total))
+                            store(sums, place, c)
+                if not chunks:
+                    for i in range(i0, i1):
+                        store(flat, i * width + j, load(sums, (i - i0) * LANES))
         settle()
         return DONE
 

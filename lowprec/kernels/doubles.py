@@ -25,6 +25,7 @@ __all__ = [
     "divided",
     "fill_wide",
     "fused",
+    "joined_sum",
     "load_wide",
     "multiplied",
     "odd_sum",
@@ -267,3 +268,47 @@ def _lower_sum(lost: int, odd: bool) -> Callable[..., Any]:
 builtin(cut_sum, *[WORDS] * 5)(_lower_sum(29, odd=False))
 builtin(cut_short_sum, *[WORDS] * 5)(_lower_sum(39, odd=False))
 builtin(odd_sum, *[WORDS] * 5)(_lower_sum(29, odd=True))
+
+
+def joined_sum(total: Lanes, first: Lanes, second: Lanes, field: Lanes, lost: Lanes) -> Lanes:
+    """A binary32 number and a sum of two integers times a power of two, which is rounded to 53 - `lost` bits first."""
+    part = _sums(first, second, np.zeros_like(first), field).view(np.uint64)
+    lost = lost.astype(np.uint64)
+    unit = np.uint64(1) << lost
+    part = ((part + (unit >> np.uint64(1)) - np.uint64(1) + ((part >> lost) & np.uint64(1))) & (0 - unit)).view(
+        np.float64
+    )
+    with np.errstate(invalid="ignore", over="ignore"):
+        number = _doubles(total)
+        whole = number + part
+        other = whole - number
+        error = (number - (whole - other)) + (part - other)
+        inexact = (error < 0) | (error > 0)
+        wide = whole.view(np.uint64) - (inexact & (np.signbit(error) != np.signbit(whole)))
+        return (wide | inexact).view(np.float64).astype(np.float32).view(np.uint32)
+
+
+@builtin(joined_sum, *[WORDS] * 6)
+def _joined_sum(builder: Any, *words: Any) -> Any:
+    parts = []
+    for start in range(0, LANES, _PART):
+        places = ir.Constant(_SHORT.llvm, list(range(start, start + _PART)))
+        total, first, second, field, lost = (builder.shuffle_vector(word, word, places) for word in words)
+        units = builder.fadd(builder.sitofp(first, _NUMBERS), builder.sitofp(second, _NUMBERS))
+        power = builder.shl(builder.zext(field, _LONGS.llvm), _LONGS.constant(52))
+        wide = builder.bitcast(builder.fmul(units, builder.bitcast(power, _NUMBERS)), _LONGS.llvm)
+        lost, one = builder.zext(lost, _LONGS.llvm), _LONGS.constant(1)
+        unit = builder.shl(one, lost)
+        up = builder.add(builder.sub(builder.lshr(unit, one), one), builder.and_(builder.lshr(wide, lost), one))
+        part = builder.bitcast(builder.and_(builder.add(wide, up), builder.sub(_LONGS.constant(0), unit)), _NUMBERS)
+        number = builder.fpext(builder.bitcast(total, ir.VectorType(ir.FloatType(), _PART)), _NUMBERS)
+        whole = builder.fadd(number, part)
+        other = builder.fsub(whole, number)
+        error = builder.fadd(builder.fsub(number, builder.fsub(whole, other)), builder.fsub(part, other))
+        inexact = builder.zext(builder.fcmp_ordered("!=", error, ir.Constant(_NUMBERS, [0.0] * _PART)), _LONGS.llvm)
+        wide, rest = builder.bitcast(whole, _LONGS.llvm), builder.bitcast(error, _LONGS.llvm)
+        unlike = builder.lshr(builder.xor(wide, rest), _LONGS.constant(63))
+        odd = builder.or_(builder.sub(wide, builder.and_(unlike, inexact)), inexact)
+        single = builder.fptrunc(builder.bitcast(odd, _NUMBERS), ir.VectorType(ir.FloatType(), _PART))
+        parts.append(builder.bitcast(single, _SHORT.llvm))
+    return _joined(builder, parts)

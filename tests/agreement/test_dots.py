@@ -20,6 +20,7 @@ from lowprec.spec import catalog
 from lowprec.spec.accumulation import EXACT, PAIRWISE, Accumulation, Window, chunked
 from lowprec.spec.accumulations import ACCUMULATIONS, E8M13, accumulation
 from lowprec.spec.block import BlockFormat
+from lowprec.spec.families import ieee
 from lowprec.spec.projection import Projection
 from lowprec.spec.rounding import MODES, stochastic
 
@@ -186,6 +187,22 @@ def test_any_windows_agree():
 
 # -- by vectors -------------------------------------------------------------------------------------
 
+E6M25 = ieee("e6m25", 6, 25)
+
+
+def groups_of_16(fmt):
+    """Groups of products that are aligned, summed into a format, and added up in binary32."""
+    group = Window(step=16, fraction_bits=25, result=(fmt, Projection()))
+    return Accumulation(
+        name=f"groups in {fmt}",
+        operands=(catalog.E4M3FN,) * 2,
+        order=chunked(16),
+        accumulator=group,
+        total=SINGLE,
+        output=SINGLE,
+    )
+
+
 #: Each kernel of vectors, with and without chunks, and formats of operands: their width and their range.
 BY_VECTORS = (
     ("fp32_fma", "binary32"),
@@ -202,6 +219,8 @@ BY_VECTORS = (
     ("hopper_mma_e4m3fn_binary16", "e4m3fn"),
     ("blackwell_mma_e4m3fn_binary32", "e4m3fn"),
     ("deepseek_promote(32)", "e4m3fn"),
+    (groups_of_16(E6M25), "e4m3fn"),
+    (groups_of_16(E6M25), "e5m2"),
     ("exact", "e4m3fn"),
     ("exact", "bfloat16"),
 )
@@ -211,6 +230,8 @@ BY_VECTORS = (
 def test_vectors_agree(name, fmt):
     """Matrices whose rows and columns fill no vector: any numbers, sums that cancel, small numbers, NaN in few rows."""
     how, fmt, rng = accumulation(name), catalog.format(fmt), np.random.default_rng(12)
+    if how.operands is not None:
+        how = dataclasses.replace(how, operands=(fmt, fmt))
     assert way_of(how, fmt, fmt) is not None
     for length, count, moderate in ((33, 5, True), (64, 34, True), (40, 4, False)):
         x, y = pairs_of_rows((fmt, fmt), count, length, rng)
