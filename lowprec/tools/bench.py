@@ -13,7 +13,7 @@ from __future__ import annotations
 import itertools
 import tempfile
 import warnings
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -165,19 +165,13 @@ def plan(
         if formats and not wanted and name != "import":
             continue
         if name == "import":
-            rows: Iterator[tuple[str, Format | BlockFormat, int, str, int]] = itertools.product(
-                topic.variants, known_formats, topic.sizes, topic.kinds, [1]
-            )
+            rows = itertools.product(topic.variants, known_formats, topic.sizes, topic.kinds, [1])
         else:
             if name == "threads" and threads == 1:
                 counts = sorted({min(2, get_threads()), get_threads()} - {1})
             most = {"small": max(topic.sizes), "matmul": dotcontests.LARGEST}.get(name)
             fitting = [size for size in sizes if most is None or size <= most] or topic.sizes
             rows = itertools.product(topic.variants, wanted or known_formats, fitting, kinds or topic.kinds, counts)
-        if name == "matmul" and not sizes:  # what no vectors serve takes minutes
-            rows = iter(
-                dict.fromkeys((v, fmt, dotcontests.size_of(v, size), kind, n) for v, fmt, size, kind, n in rows)
-            )
         jobs += [Job(name, *row) for row in rows if _has_row(name, *row[:2], row[3])]
     if not jobs:
         raise ValueError("there is nothing to time: the formats have no such data, or there is one processor only")

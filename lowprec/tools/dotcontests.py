@@ -46,7 +46,6 @@ __all__ = [
     "dot_contest",
     "dot_operands",
     "has_work",
-    "size_of",
 ]
 
 Array = npt.NDArray[Any]
@@ -68,7 +67,7 @@ VARIANTS = (
 #: What data there are.
 KINDS = ("normal", "hard")
 
-#: Rows of the largest matrices, and of those of accumulations that the general kernel serves.
+#: Rows of the largest matrices, and of the smallest.
 LARGEST, SMALL = 4096, 192
 
 #: Places that the oracle is asked about; rows and columns of which loops in NumPy are.
@@ -99,11 +98,6 @@ def accumulation_of(variant: str, fmt: Format) -> Accumulation | None:
         )
     name = f"hopper_wgmma_{fmt.name}_binary32" if variant == "hopper_wgmma" else variant
     return ACCUMULATIONS.get(name)
-
-
-def size_of(variant: str, size: int) -> int:
-    """The size of a row, where none is asked for."""
-    return min(size, SMALL) if variant.startswith("groups_of_16") else size
 
 
 def has_work(fmt: Format | BlockFormat, variant: str, kind: str) -> bool:
