@@ -22,6 +22,7 @@ from lowprec.arrays.arith import (
 from lowprec.arrays.block import BlockArray as BlockArray
 from lowprec.arrays.checks import dtype as dtype
 from lowprec.arrays.convert import cast as cast, decode as decode, encode as encode, quantize as quantize
+from lowprec.arrays.dot import dot as dot, matmul as matmul
 from lowprec.arrays.order import (
     classify as classify,
     equal as equal,
@@ -38,6 +39,7 @@ from lowprec.arrays.order import (
 from lowprec.arrays.random import random_bits as random_bits
 from lowprec.arrays.statistics import ErrorReport as ErrorReport, error_report as error_report, scale_for as scale_for
 from lowprec.arrays.threads import get_threads as get_threads, set_threads as set_threads
+from lowprec.spec.accumulation import Accumulation as Accumulation, Order as Order, Window as Window
 from lowprec.spec.arith import Class as Class
 from lowprec.spec.block import BlockFormat as BlockFormat, ScaleRule as ScaleRule
 from lowprec.spec.catalog import format as format
@@ -47,6 +49,7 @@ from lowprec.spec.projection import Flag as Flag, Projection as Projection, Satu
 from lowprec.spec.rounding import Rounding as Rounding, Threshold as Threshold, stochastic as stochastic
 
 __version__: str
+accumulations: Mapping[str, Accumulation]
 block_formats: Mapping[str, BlockFormat]
 formats: Mapping[str, Format]
 profiles: Mapping[str, Profile]

@@ -141,6 +141,17 @@ def test_every_format_names_a_source_in_the_references():
     assert all(fmt.source for fmt in formats)
 
 
+def test_type_checkers_see_every_public_name():
+    """What `__init__.pyi` declares is what there is."""
+    declared = set()
+    for node in ast.parse((PACKAGE / "__init__.pyi").read_text()).body:
+        if isinstance(node, ast.ImportFrom) and node.module.startswith("lowprec."):
+            declared |= {alias.asname for alias in node.names}
+        elif isinstance(node, ast.AnnAssign):
+            declared.add(node.target.id)
+    assert declared == set(lp.__all__)
+
+
 @pytest.mark.parametrize("module", [arith, order])
 def test_every_verb_is_public(module):
     """What these modules offer is all of it, and under its own name."""
