@@ -247,7 +247,7 @@ def windows(sink: str, chunks: bool) -> Kernel:
                         for at_k in range(half, k + step):
                             product = as_singles(load(panel, at_k * LANES)) * as_singles(fill(x[i, at_k]))
                             second = second + truncated(product * scale)
-                        power = largest + (1023 - 2 * BIAS) - bits
+                        power = largest - (2 * BIAS - 1023 + bits)
                         if direct:
                             total = joined_sum(load(flat, at), first, second, power, fill(lost))
                             store(flat, at, total)

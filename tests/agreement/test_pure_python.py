@@ -148,6 +148,44 @@ print(compared)
 """
 
 
+DOTS = """
+import numpy as np
+import lowprec as lp
+from lowprec.arrays.checks import code_dtype
+from lowprec.oracle.convert import decode
+from lowprec.oracle.dot import dot as oracle
+from lowprec.oracle.exact import from_float
+from lowprec.spec import catalog
+from lowprec.spec.accumulations import accumulation
+from tests.agreement.test_dots import E6M25, groups_of_16, near_one, pairs_of_rows
+
+np.seterr(all="ignore")  # words wrap, and numbers overflow
+rng, compared = np.random.default_rng(4), 0
+for name, fmt in (
+    ("fp32_fma", "binary32"), ("fp32_sequential", "e5m2"), ("bf16_sequential", "e4m3fn"), ("fp16_sequential", "e4m3fn"),
+    ("hopper_wgmma_e4m3fn_binary32", "e4m3fn"), ("volta_mma_binary16_binary16", "binary16"),
+    ("blackwell_mma_e4m3fn_binary32", "e4m3fn"), (groups_of_16(E6M25), "e4m3fn"), ("exact", "bfloat16"),
+    ("fp32_pairwise", "binary16"), ("cdna2_mfma_binary16_binary32", "binary16"),
+    ("cdna3_mfma_e4m3fnuz_binary32", "e4m3fnuz"), ("cdna1_mfma_bfloat16_binary32", "bfloat16"),
+):
+    how, fmt = accumulation(name), catalog.format(fmt)
+    x, y = pairs_of_rows((fmt, fmt), 3, 19, rng)
+    for near in (False, True):
+        if near:
+            x, y = near_one(x, fmt, rng), near_one(y, fmt, rng)
+        addend = rng.normal(size=(3, 3)).astype(np.float32)
+        values = [lp.decode(codes, fmt, dtype="float64") for codes in (x, y)]
+        got = lp.matmul(values[0], values[1].T, how, addend=addend, dtype=code_dtype(how.output[0]))
+        exact = [[[decode(int(code), fmt) for code in row] for row in codes] for codes in (x, y)]
+        for i in range(3):
+            for j in range(3):
+                want = oracle(exact[0][i], exact[1][j], how, from_float(float(addend[i, j])))
+                assert int(got[i, j]) == want, (str(how), near, i, j, hex(int(got[i, j])), hex(want))
+                compared += 1
+print(compared)
+"""
+
+
 def interpreted(script: str) -> int:
     """What a script prints last, run without the compiler and with warnings as errors."""
     run = subprocess.run(
@@ -170,6 +208,11 @@ def test_without_the_compiler_blocks_agree_with_the_oracle():
 def test_without_the_compiler_operations_agree_with_the_oracle():
     """Both kernels; specials, ties and cancellation, into formats near 1 and wide ones."""
     assert interpreted(OPERATIONS) == 17 * 3 * 2 * 48
+
+
+def test_without_the_compiler_dot_products_agree_with_the_oracle():
+    """Vectors and the general kernel, machines and windows; numbers of all sizes, and near 1."""
+    assert interpreted(DOTS) == 13 * 2 * 9
 
 
 def test_without_the_compiler_every_verb_agrees_with_the_oracle():
