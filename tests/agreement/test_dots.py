@@ -247,6 +247,28 @@ def test_vectors_agree(name, fmt):
             assert got.reshape(-1).tolist() == general.tolist()
 
 
+@pytest.mark.parametrize(
+    ("name", "x", "y", "addend", "want"),
+    [
+        # The tie of a binary16 result, and above it what only the 26th bit of the sum tells.
+        ("hopper_mma_binary16_binary16", [1, 2.0**-11, 2.0**-12], [1, 1, 2.0**-13], 0, 1 + 2.0**-10),
+        # Zero times a large number is no term: it must not decide where others are cut.
+        ("hopper_wgmma_e4m3fn_binary32", [0, 2.0**-6], [448, 2.0**-6], 0, 2.0**-12),
+        # A subnormal addend has the exponent of the smallest normal number: what lies far below it is cut,
+        # and leaves a tie.
+        ("hopper_mma_binary16_binary16", [2.0**-12, 2.0**-20], [2.0**-13, 2.0**-22], 2.0**-23, 2.0**-23),
+    ],
+)
+def test_windows_by_vectors_keep_what_decides(name, x, y, addend, want):
+    """By vectors, by the general kernel and by the oracle."""
+    start, how = np.float32([[addend]]), accumulation(name)
+    got = lp.matmul(np.float32([x]), np.float32([y]).T, how, addend=start)
+    general = lp.dot(np.float32(x), np.float32(y), how, addend=addend)
+    exact = oracle([from_float(float(a)) for a in x], [from_float(float(b)) for b in y], how, from_float(float(addend)))
+    assert got.item() == general == want
+    assert decode(exact, how.output[0]) == want
+
+
 def near_one(codes, fmt, rng):
     """Codes with exponents around that of 1, a tenth of them zero."""
     fields = rng.integers(-3, 3, codes.shape) + (fmt.bias if fmt.exponent_bits else 0)
