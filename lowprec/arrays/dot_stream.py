@@ -89,10 +89,12 @@ def _window(how: Accumulation, window: Window, bits: int) -> Way | None:
         return None
     if not _fits(window, bits) or (fmt == catalog.BINARY16 and not has_half()):
         return None
-    if how.total is not None:
-        added = catalog.BINARY16 if fmt == catalog.BINARY16 else catalog.BINARY32
-        if how.total[0] != added or not _is_plain(how.total) or how.order.size % window.step:
-            return None
+    # The addend comes in the output's format, whose exponents it has in the first step.
+    added = catalog.BINARY16 if fmt == catalog.BINARY16 else catalog.BINARY32
+    if how.total is None:
+        return Way(sink=sinks[fmt]) if how.output[0] == added else None
+    if how.total[0] != added or not _is_plain(how.total) or how.order.size % window.step:
+        return None
     return Way(sink=sinks[fmt], chunk=how.order.size)
 
 

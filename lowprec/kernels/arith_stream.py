@@ -46,6 +46,7 @@ from lowprec.kernels.stream import (
     REFUSED,
     UNSUITED,
     carried,
+    keeps_subnormals,
     load_decoder,
     load_encoder,
     padded,
@@ -287,13 +288,6 @@ def is_near(fmt: Format) -> bool:
 # -- loops -------------------------------------------------------------------------------------------
 
 
-@inlined
-def keeps_subnormals(plan: Words) -> bool:
-    """Whether the processor reads and writes subnormal numbers as they are, in this thread: 2**-149 + 0 is not 0."""
-    smallest = as_singles(fill(plan[0] >> np.uint32(29)))
-    return any_lane(less(0, as_words(smallest + as_singles(fill(plan[_DOWNWARD + 1])))))
-
-
 @helper
 def nan_signed(word: Lanes, x: Lanes, y: Lanes, z: Lanes, infinity: int, nan: int) -> Lanes:
     """NaNs with the sign of the first NaN among the operands, or +."""
@@ -324,7 +318,7 @@ def kernel(operation: str, shapes: tuple[Shape, ...], short: bool) -> Kernel:
         x_source, y_source = load_decoder(plan, PROBE, x_shape), load_decoder(plan, _Y, y_shape)
         z_source, target = load_decoder(plan, _Z, z_shape), load_encoder(plan, _TARGET, target_shape)
         result, carrier = load_decoder(plan, _RESULT, result_shape), load_encoder(plan, _CARRIER, carrier_shape)
-        if not rounds_to_nearest(plan) or not keeps_subnormals(plan):
+        if not rounds_to_nearest(plan) or not keeps_subnormals(plan, plan[_DOWNWARD + 1]):
             return UNSUITED
         status, random_word, past, downward = DONE, fill(0), plan[PAST] != 0, plan[_DOWNWARD]
         x_step, y_step, z_step = steps

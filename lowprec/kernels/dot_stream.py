@@ -24,7 +24,6 @@ from lowprec.kernels.jit import inlined, jit
 from lowprec.kernels.lanes import (
     LANES,
     Lanes,
-    any_lane,
     as_singles,
     as_words,
     choose,
@@ -42,8 +41,8 @@ from lowprec.kernels.lanes import (
     truncated,
     widened_from_half,
 )
-from lowprec.kernels.stream import DONE, UNSUITED, rounds_to_nearest
-from lowprec.kernels.stream_params import Words, plan as conversion_plan
+from lowprec.kernels.stream import DONE, UNSUITED, keeps_subnormals, rounds_to_nearest
+from lowprec.kernels.stream_params import PAST, Words, plan as conversion_plan
 
 __all__ = ["ACCUMULATORS", "BIAS", "SINKS", "panels", "plan", "running", "windows"]
 
@@ -62,13 +61,6 @@ _ROWS, _TOGETHER = 3, 8
 def plan() -> Words:
     """What tells whether a process is suited."""
     return conversion_plan()
-
-
-@inlined
-def keeps_subnormals(plan: Words) -> bool:
-    """Whether the processor reads and writes subnormal numbers as they are, in this thread: 2**-149 + 0 is not 0."""
-    smallest = as_singles(fill(plan[0] >> np.uint32(29)))
-    return any_lane(less(0, as_words(smallest + as_singles(fill(plan[0] ^ plan[0])))))
 
 
 # -- running sums ------------------------------------------------------------------------------------
@@ -118,7 +110,7 @@ def running(accumulator: str) -> Kernel:
     step = ACCUMULATORS[accumulator]
 
     def rows(x: Codes, y: Codes, addends: Codes, out: Codes, plan: Words) -> int:
-        if not rounds_to_nearest(plan) or not keeps_subnormals(plan):
+        if not rounds_to_nearest(plan) or not keeps_subnormals(plan, plan[PAST]):
             return UNSUITED
         length, width, flat = x.shape[1], out.shape[1], out.reshape(-1)
         starts = addends.reshape(-1)
@@ -210,7 +202,7 @@ def windows(sink: str, chunks: bool) -> Kernel:
         x: Codes, x_exponents: Codes, y: Codes, y_exponents: Codes, addends: Codes, out: Codes, doubts: Codes,
         step: int, chunk: int, bits: int, lowest: int, lost: int, plan: Words,
     ) -> int:  # fmt: skip
-        if not rounds_to_nearest(plan) or not keeps_subnormals(plan):
+        if not rounds_to_nearest(plan) or not keeps_subnormals(plan, plan[PAST]):
             return UNSUITED
         length, width, flat = x.shape[1], out.shape[1], out.reshape(-1)
         starts, marks, sums = addends.reshape(-1), doubts.reshape(-1), np.zeros(_TOGETHER * LANES, np.uint32)

@@ -234,6 +234,16 @@ def rounds_to_nearest(plan: Words) -> bool:
 
 
 @inlined
+def keeps_subnormals(plan: Words, zero: np.uint32) -> bool:
+    """Whether the processor reads and writes subnormal numbers as they are, in this thread: 2**-149 + 0 is not 0.
+
+    `zero` must come from memory, or the compiler would answer.
+    """
+    smallest = as_singles(fill(plan[0] >> np.uint32(29)))
+    return any_lane(less(0, as_words(smallest + as_singles(fill(zero)))))
+
+
+@inlined
 def load_decoder(plan: Words, place: int, shape: Shape) -> Decoder:
     """The words of a format, in locals; those of its shape as constants, where they are known."""
     return Decoder(*(shape + elements(plan[place:], _DECODER)[len(shape) :]))

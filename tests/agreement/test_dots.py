@@ -269,6 +269,18 @@ def test_windows_by_vectors_keep_what_decides(name, x, y, addend, want):
     assert decode(exact, how.output[0]) == want
 
 
+def test_an_addend_has_the_exponents_of_the_output():
+    """Where that is not the format that steps are rounded to, vectors do not say."""
+    for name, output in (("hopper_mma_binary16_binary16", SINGLE), ("hopper_mma_binary16_binary32", HALF)):
+        how = dataclasses.replace(accumulation(name), output=output)
+        assert way_of(how, catalog.BINARY16, catalog.BINARY16) is None
+        x, y = np.float32([[2.0**-12, 2.0**-20]]), np.float32([[2.0**-13], [2.0**-22]])
+        for addend in (2.0**-23, 3 * 2.0**-24, 2.0**-20):
+            got = lp.matmul(x, y, how, addend=addend).item()
+            sides = [[from_float(float(value)) for value in side.reshape(-1)] for side in (x, y)]
+            assert got == decode(oracle(*sides, how, from_float(addend)), output[0])
+
+
 def near_one(codes, fmt, rng):
     """Codes with exponents around that of 1, a tenth of them zero."""
     fields = rng.integers(-3, 3, codes.shape) + (fmt.bias if fmt.exponent_bits else 0)

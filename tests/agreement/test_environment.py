@@ -80,6 +80,40 @@ with np.errstate(invalid="ignore"):
     }
 
 
+def _factors():
+    """Numbers of all sizes, many of them subnormal, and numbers near 1: two matrices of each."""
+    rng = np.random.default_rng(2)
+    return (
+        rng.integers(0, 1 << 24, (2, 5, 40)).astype(np.uint32).view(np.float32),
+        rng.normal(size=(2, 5, 40)).astype(np.float32),
+    )
+
+
+def _products(small, near):
+    """Products of matrices by vectors, as bytes."""
+    found = {}
+    for name in ("fp32_fma", "fp32_sequential", "bf16_sequential", "exact", "hopper_mma_bfloat16_binary32"):
+        fmt = "bfloat16" if "bfloat16" in name else "e4m3fn" if name == "bf16_sequential" else "binary32"
+        for x, y in ((small[0], near[1]), near, small):
+            factors = [lp.quantize(side, fmt) for side in (x, y)]
+            for addend in (None, small[0, :, :5]):
+                found[name, len(found)] = lp.matmul(factors[0], factors[1].T, name, addend=addend).tobytes()
+    for name in ("hopper_wgmma_e4m3fn_binary32", "hopper_wgmma_e4m3fn_binary16"):
+        factors = [lp.quantize(side, "e4m3fn") for side in near]
+        found[name] = lp.matmul(factors[0], factors[1].T, name, addend=small[0, :, :5]).tobytes()
+    return found
+
+
+@pytest.mark.parametrize("flags", ENVIRONMENTS.values(), ids=ENVIRONMENTS)
+def test_products_of_matrices_are_the_same_in_every_environment(flags):
+    """Vectors answer where the process rounds to nearest and keeps subnormals; elsewhere the general kernel does."""
+    factors = _factors()  # made here: NumPy narrows float64 as the process rounds
+    expected = _products(*factors)
+    with environment(flags):
+        found = _products(*factors)
+    assert [key for key in expected if found[key] != expected[key]] == []
+
+
 def _answers():
     """Every verb on every operand, as bytes: nothing that is compared later is a float."""
     found = {}

@@ -13,7 +13,7 @@ from click.testing import CliRunner
 import lowprec as lp
 from lowprec.arrays import arith
 from lowprec.spec import catalog
-from lowprec.tools import arithcontests, arithpeers, bench, peers, timing
+from lowprec.tools import arithcontests, arithpeers, bench, peers
 from lowprec.tools.arithcontests import arith_contest, arith_operands
 from lowprec.tools.benchreport import Job
 from lowprec.tools.cli import main
@@ -21,16 +21,6 @@ from lowprec.tools.contests import KINDS, WrongResult, has_data
 
 E4M3FN = catalog.E4M3FN
 OPERATIONS = ("add", "multiply", "divide", "sqrt", "fma")
-
-
-@pytest.fixture
-def core(monkeypatch):
-    """The peers of an installation with nothing but what lowprec depends on."""
-    found = {peer.name: peer for peer in peers.PEERS if peer.name in ("ml_dtypes", "numpy")}
-    missing = {peer.name: "not installed" for peer in peers.PEERS if peer.name not in found}
-    monkeypatch.setattr(peers, "find", lambda threads: (dict(found), missing))
-    monkeypatch.setattr(timing, "_SAMPLE", 1e-5)
-    return found
 
 
 def lowprec(*arguments):

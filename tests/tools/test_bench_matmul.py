@@ -13,7 +13,7 @@ from rich.console import Console
 import lowprec as lp
 from lowprec.arrays import dot as dots
 from lowprec.spec import catalog
-from lowprec.tools import bench, blas, cards, dotcontests, dotpeers, peers, timing
+from lowprec.tools import bench, blas, cards, dotcontests, dotpeers, peers
 from lowprec.tools.benchreport import Job, Report, Row
 from lowprec.tools.cli import main
 from lowprec.tools.contests import WrongResult
@@ -21,16 +21,6 @@ from lowprec.tools.dotcontests import accumulation_of, dot_contest, dot_operands
 from lowprec.tools.timing import Contender, Timed, interleave
 
 E4M3FN, E5M2 = catalog.E4M3FN, catalog.E5M2
-
-
-@pytest.fixture
-def core(monkeypatch):
-    """The peers of an installation with nothing but what lowprec depends on."""
-    found = {peer.name: peer for peer in peers.PEERS if peer.name in ("ml_dtypes", "numpy")}
-    missing = {peer.name: "not installed" for peer in peers.PEERS if peer.name not in found}
-    monkeypatch.setattr(peers, "find", lambda threads: (dict(found), missing))
-    monkeypatch.setattr(timing, "_SAMPLE", 1e-5)
-    return found
 
 
 def lowprec(*arguments):
