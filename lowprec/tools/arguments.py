@@ -20,6 +20,8 @@ if TYPE_CHECKING:
     from lowprec.tools.frameworks import Framework
 
 __all__ = [
+    "AGREE",
+    "DIFFER",
     "NOTHING",
     "deliver",
     "format_named",
@@ -34,8 +36,8 @@ __all__ = [
 #: Formats to show for operations whose operands are not alike.
 _EXAMPLES = {"convert": ("binary32", "e4m3fn"), "scaleb": ("e4m3fn", "int32", "e4m3fn")}
 
-#: The exit code where nothing was compared.
-NOTHING = 3
+#: Exit codes; bad input and usage are 2, which is click's.
+AGREE, DIFFER, NOTHING = 0, 1, 3
 
 
 def format_named(name: str, define: str | None = None, *, operand: bool = False, operation: bool = False) -> Format:
