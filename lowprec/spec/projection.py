@@ -172,11 +172,12 @@ class Projection:
                 raise TypeError(f"via of a projection must be a tuple of Format, not {self.via!r}")
 
     def __str__(self) -> str:
-        return ", ".join(
-            str(getattr(self, field.name)) if field.name == "rounding" else f"{field.name} {getattr(self, field.name)}"
-            for field in dataclasses.fields(self)
-            if field.name in ("rounding", "saturation") or getattr(self, field.name) != field.default
-        )
+        said = [str(self.rounding)]
+        for field in dataclasses.fields(self)[1:]:
+            value = getattr(self, field.name)
+            if field.name == "saturation" or value != field.default:
+                said.append(f"{field.name} {' and '.join(fmt.name for fmt in value) if field.name == 'via' else value}")
+        return ", ".join(said)
 
     def __repr__(self) -> str:
         said = []

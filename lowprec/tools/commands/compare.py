@@ -6,51 +6,170 @@ Floor 5.
 from __future__ import annotations
 
 import sys
-from collections.abc import Iterable
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
 
 import click
 
-from lowprec.tools.arguments import AGREE, DIFFER, NOTHING, operation_formats, project
+from lowprec.tools.arguments import AGREE, DIFFER, NOTHING, deliver, format_named, operation_formats, project
 from lowprec.tools.commands.options import OPERATIONS_HELP, define_option, projection_options
+from lowprec.tools.progress import progress
+
+if TYPE_CHECKING:
+    from lowprec.tools.comparison.report import Comparison
 
 __all__ = ["compare"]
 
+_FILE = click.Path(dir_okay=False, path_type=Path)
+
 
 @click.command(epilog=OPERATIONS_HELP)
-@click.argument("lines", metavar="-|FILE", type=click.File("r", encoding="utf-8", errors="replace"))
-@click.argument("operation")
-@click.argument("formats", metavar="FORMAT...", nargs=-1, required=True)
+@click.argument("words", metavar="INPUT... OUTPUT", nargs=-1, required=True)
+@click.option("--to", metavar="FORMAT", help="Of the results, a block format too; left out, formats are ranked.")
+@click.option("--from", "sources", metavar="FORMAT,...", help="Of operands that are codes.")
+@click.option("--operation", default="convert", show_default=True, help="Or add, fma, ..., dot, matmul.")
+@click.option("--accumulation", metavar="NAME", help="Of dot and matmul; left out, accumulations are ranked.")
+@click.option("--addend", metavar="FILE", help="Of dot and matmul.")
+@click.option("--scales", metavar="FILE", help="Of block formats: the codes of the scales.")
+@click.option("--axis", type=int, help="Of block formats: along which the blocks lie.  [default: the last]")
+@click.option("--tensor-scale", type=float, help="Of block formats that have one.  [default: what the values give]")
+@click.option("--rule", metavar="NAME", help="Of block formats: the scale rule.")
+@click.option("--profile", metavar="NAME", help="What a named stack does, instead of --rounding and --saturation.")
 @define_option
 @projection_options
 @click.option(
     "--nan", type=click.Choice(["exact", "any"]), default="exact", show_default=True, help="Which NaN will do."
 )
-@click.option("--all", "everything", is_flag=True, help="Report every line that differs, not the first 20.")
-@click.option("--json", "as_json", is_flag=True, help="Print JSON (schema lowprec.compare/1).")
+@click.option("--all", "everything", is_flag=True, help="Tell every result that differs, not the first 20.")
+@click.option("--no-why", is_flag=True, help="Do not look for the reason.")
+@click.option("--json", "as_json", is_flag=True, help="Print JSON (tables/schema/compare.schema.json).")
+@click.option("--junit", type=_FILE, help="Write a test report too.")
+@click.option("--html", type=_FILE, help="Write a page with plots too.")
 def compare(
-    lines: Iterable[str],
-    operation: str,
-    formats: tuple[str, ...],
-    define: str | None,
-    rounding: str,
-    saturation: str,
+    words: tuple[str, ...],
+    as_json: bool,
+    junit: Path | None,
+    html: Path | None,
     nan: str,
     everything: bool,
-    as_json: bool,
+    no_why: bool,
+    **asked: Any,
 ) -> None:
-    """Judge what a program answered: recompute every line of operands and result.
+    r"""Hold results against what they must be, and say which hypothesis explains what differs.
 
-    Reads from standard input (-) or a file; takes the same arguments as `lowprec vectors`:
-    `lowprec compare - add e4m3fn e4m3fn e4m3fn`.
+    \b
+    lowprec compare input.npy output.npy --to e4m3fn
+    lowprec compare x.bin:float32 codes.hex --to e4m3fn --saturation finite
+    lowprec compare model.safetensors:w out.npy                (what are these?)
+    lowprec compare w.npy codes.npy --to mxfp4 --scales scales.npy
+    lowprec compare x.npy y.npy out.npy --operation add --to e4m3fn
+    lowprec compare x.npy y.npy out.npy --operation matmul     (which F, L and order?)
+
+    Files are .npy, .safetensors:TENSOR, hexadecimal text (.hex, .txt, .mem), or raw as FILE:TYPE:SHAPE, for instance
+    dump.bin:uint8:64,128; FILE:packed is codes of 4 or 6 bits without gaps. They may be larger than memory.
+
+    The second form, lowprec compare -|FILE OPERATION FORMAT..., reads lines of operands and result that a program
+    printed from `lowprec vectors --operands`, and takes the same arguments: lowprec compare - add e4m3fn e4m3fn e4m3fn.
     """
-    from lowprec.tools.compare import Malformed, check_lines
+    from lowprec.tools.vectors import OPERATIONS
 
-    chosen, projection = operation_formats(operation, formats, define), project(rounding, saturation)
+    options = {"any_nan": nan == "any", "limit": None if everything else 20, "why": not no_why}
     try:
-        report = check_lines(
-            lines, operation, chosen, projection, any_nan=nan == "any", limit=None if everything else 20
-        )
-    except Malformed as error:
+        with progress() as watch:
+            if len(words) > 2 and words[1] in OPERATIONS:
+                report = _lines(words, asked, watch=watch, **options)
+            else:
+                report = _files(words, asked, watch=watch, **options)
+    except (ValueError, TypeError) as error:
+        raise click.UsageError(str(error)) from None
+    try:
+        for path, make in ((junit, report.as_junit), (html, report.as_html)):
+            if path is not None:
+                deliver(make().encode(), path)
+    except ModuleNotFoundError as error:
         raise click.UsageError(str(error)) from None
     click.echo(report.as_json() if as_json else report.as_text())
-    sys.exit(NOTHING if not report.lines else DIFFER if report.wrong else AGREE)
+    sys.exit(NOTHING if not report.compared else DIFFER if report.mismatches else AGREE)
+
+
+def _lines(words: tuple[str, ...], asked: dict[str, Any], **options: Any) -> Comparison:
+    from lowprec.tools.comparison.lines import compare_lines
+
+    path, operation, *names = words
+    _refuse(asked, ("to", "sources", "accumulation", "addend", "scales", "axis", "tensor_scale", "rule"))
+    formats = operation_formats(operation, tuple(names), asked["define"])
+    if asked["profile"] is not None:
+        from lowprec.spec.profiles import profile
+
+        projection = profile(asked["profile"]).projection(formats[-1])
+    else:
+        projection = project(asked["rounding"], asked["saturation"])
+    try:
+        lines = click.open_file(path, encoding="utf-8", errors="replace")
+    except OSError as error:
+        raise click.UsageError(f"cannot read {path!r}: {error.strerror}") from None
+    with lines:
+        return compare_lines(lines, operation, formats, projection, **options)
+
+
+def _refuse(asked: dict[str, Any], names: tuple[str, ...]) -> None:
+    for name in names:
+        if asked[name] is not None:
+            spelled = {"sources": "from"}.get(name, name).replace("_", "-")
+            raise click.UsageError(f"--{spelled} is for files of arrays; lines name their formats behind the operation")
+
+
+def _files(words: tuple[str, ...], asked: dict[str, Any], **options: Any) -> Comparison:
+    from lowprec.spec import catalog
+    from lowprec.tools.comparison.compare import compare as compare_arrays
+    from lowprec.tools.comparison.dumps import open_dump
+    from lowprec.tools.vectors import operand_format
+
+    if len(words) < 2:
+        raise click.UsageError("give the INPUT and the OUTPUT: two files, or more for an operation")
+    define, name = asked["define"], asked["to"]
+    target: Any = None
+    if name is not None:
+        target = catalog.block_format(name) if catalog.is_block(name) else format_named(name, define)
+    element = getattr(target, "element", target)
+    sources = None if asked["sources"] is None else asked["sources"].split(",")
+    if sources is not None and len(sources) not in (1, len(words) - 1):
+        raise click.UsageError(f"--from names {len(sources)} formats for {len(words) - 1} operands")
+    known = [
+        None if sources is None else operand_format(sources[min(i, len(sources) - 1)]) for i in range(len(words) - 1)
+    ]
+    operands = [open_dump(word, fmt) for word, fmt in zip(words, known, strict=False)]
+    output = open_dump(words[-1], element, operands[0].shape if asked["operation"] == "convert" else None)
+    scales = None
+    if asked["scales"] is not None:
+        scales = open_dump(asked["scales"], getattr(target, "scale", None))
+    plain = asked["rounding"] == "nearest_even" and asked["saturation"] == "none"
+    how: dict[str, Any] = {"profile": asked["profile"]} if asked["profile"] is not None else {}
+    if not plain and how:
+        raise click.UsageError("--profile and --rounding or --saturation both say how to convert; give one of them")
+    if not plain:
+        rule = project(asked["rounding"], asked["saturation"])
+        how = {"rounding": rule.rounding, "saturation": rule.saturation}
+    return compare_arrays(
+        tuple(operands) if asked["operation"] != "convert" else _only(operands),
+        output,
+        target,
+        operation=asked["operation"],
+        source=known if sources is not None else None,
+        accumulation=asked["accumulation"],
+        addend=None if asked["addend"] is None else open_dump(asked["addend"]),
+        scales=scales,
+        axis=asked["axis"],
+        tensor_scale=asked["tensor_scale"],
+        rule=asked["rule"],
+        **how,
+        **options,
+    )
+
+
+def _only(operands: list[Any]) -> Any:
+    if len(operands) != 1:
+        raise click.UsageError(
+            f"a conversion has one INPUT and one OUTPUT, not {len(operands) + 1} files; name the --operation of several"
+        )
+    return operands[0]

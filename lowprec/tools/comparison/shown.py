@@ -1,0 +1,67 @@
+"""Codes and values as reports show them.
+
+Floor 5.
+"""
+
+from __future__ import annotations
+
+from fractions import Fraction
+
+from lowprec.oracle.convert import decode
+from lowprec.oracle.exact import Exact, Special, to_float
+from lowprec.spec.format import Format
+from lowprec.tools.tabulate import decimal, hex_digits, hex_float
+
+__all__ = ["fields", "hex_of", "shown_code", "shown_value"]
+
+
+def fields(code: int, fmt: Format) -> str:
+    """A code's bits, split into sign, exponent field and trailing bits.
+
+    >>> from lowprec.spec.catalog import E4M3FN
+    >>> fields(0x7E, E4M3FN)
+    '0 1111 110'
+    """
+    text = f"{code:0{fmt.width}b}"
+    sign = fmt.width - fmt.exponent_bits - fmt.trailing_bits
+    parts = (text[:sign], text[sign : sign + fmt.exponent_bits], text[sign + fmt.exponent_bits :])
+    return " ".join(part for part in parts if part)
+
+
+def hex_of(code: int, fmt: Format) -> str:
+    """A code in hexadecimal, with all its digits."""
+    return f"{code:0{hex_digits(fmt)}x}"
+
+
+def shown_value(value: Exact) -> str:
+    """A number in decimal, and in hexadecimal where that says more; a fraction where no float64 is it.
+
+    >>> shown_value(Fraction(17, 16)), shown_value(Fraction(1, 3))
+    ('1.0625 = 0x1.1p+0', '1/3, about 0.3333333333333333')
+    """
+    if isinstance(value, Special):
+        return decimal(to_float(value))
+    try:
+        near = value.numerator / value.denominator
+    except OverflowError:
+        return str(value)
+    if Fraction(near) != value:
+        return f"{value}, about {near!r}" if len(str(value)) < 60 else f"about {near!r}"
+    if value.denominator == 1 and abs(value) > 1 << 53:
+        return str(value)  # an integer, with all its digits
+    text, digits = repr(near), hex_float(near)
+    return text if text == digits else f"{text} = {digits}"
+
+
+def shown_code(code: int, fmt: Format) -> str:
+    """A code with its bits and its value; a number that is no code as what it is.
+
+    >>> from lowprec.spec.catalog import E4M3FN
+    >>> shown_code(0x39, E4M3FN)
+    '39  0 0111 001  1.125 = 0x1.2p+0'
+    >>> shown_code(0x139, E4M3FN)
+    '139  no code of e4m3fn'
+    """
+    if not 0 <= code < 1 << fmt.width:
+        return f"{code:x}  no code of {fmt.name}"
+    return f"{hex_of(code, fmt)}  {fields(code, fmt)}  {shown_value(decode(code, fmt))}"
