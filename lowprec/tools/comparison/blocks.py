@@ -37,7 +37,7 @@ _PIECE = 1 << 19
 #: A scale's code stands above the code of the element.
 _SCALE = 32
 #: Where a mismatch lies, if scales were given.
-_UNDER = ("elements under the right scale", "elements of another scale")
+_UNDER = ("elements under the right scale", "elements of another scale", "elements", "values")
 
 #: Sizes of blocks that stacks use.
 _SIZES = (8, 16, 32, 64, 128)
@@ -45,6 +45,8 @@ _SIZES = (8, 16, 32, 64, 128)
 
 class Blocks(Subject):
     """Values in a block format: codes with or without scales, or values again."""
+
+    situation_names = _UNDER
 
     def __init__(
         self,
@@ -261,20 +263,15 @@ class Blocks(Subject):
         codes = wide & (1 << _SCALE) - 1
         return np.where(codes < 1 << self.target.width, codes, -1)
 
-    def situations(self, batch: Batch, where: Array) -> npt.NDArray[np.object_]:
+    def situations(self, batch: Batch, where: Array) -> npt.NDArray[np.uint8]:
         """Whether the scale differs, or the element under the scale that it must have."""
         if self.scales is None:
-            return np.full(int(np.count_nonzero(where)), "values" if self.values else "elements", object)
-        same = batch.got[where] >> _SCALE == self.answer(batch)[where] >> _SCALE
-        found: npt.NDArray[np.object_] = np.where(same, *_UNDER).astype(object)
-        return found
+            return np.full(int(np.count_nonzero(where)), 2 + self.values, np.uint8)
+        return np.asarray(batch.got[where] >> _SCALE != self.answer(batch)[where] >> _SCALE, np.uint8)
 
-    def exponents(self, batch: Batch, where: Array) -> npt.NDArray[np.object_]:
-        """The binade of each value."""
-        numbers = batch.given.reshape(-1)[where].astype(np.float64)
-        found = (np.frexp(numbers)[1] - 1).astype(object)
-        found[numbers == 0], found[np.isinf(numbers)], found[np.isnan(numbers)] = "zero", "infinite", "NaN"
-        return found
+    def numbers(self, batch: Batch, where: Array) -> npt.NDArray[np.float64]:
+        """The values."""
+        return np.asarray(batch.given.reshape(-1)[where].astype(np.float64))
 
     def random(self, batch: Batch) -> tuple[Array, Array, Array] | None:
         """The neighbours of each element, and how far it lies from the lower to the upper in magnitude."""

@@ -77,31 +77,42 @@ def differ(subject: Subject, got: Array, want: Array) -> npt.NDArray[np.bool_]:
 
 
 class Sample:
-    """Places of mismatches and of matches, some of every piece."""
+    """Places of mismatches and of matches, each as likely as any other of its kind."""
 
     def __init__(self) -> None:
         self._random = np.random.default_rng(0)
-        self._different: list[Array] = []
-        self._equal: list[Array] = []
+        self._different, self._equal = _Drawn(_MISMATCHES), _Drawn(_MATCHES)
 
     def add(self, places: Array, wrong: Array) -> None:
         """What a batch has to offer: places, and which of them are mismatches."""
-        for where, held, count in ((wrong, self._different, _MISMATCHES), (~wrong, self._equal, _MATCHES)):
-            found = np.flatnonzero(where)
-            if found.size > count:
-                found = np.sort(self._random.choice(found, count, replace=False))
-            if found.size:
-                held.append(places[found])
+        keys = self._random.random(places.size, np.float32)
+        self._different.add(places, keys, wrong)
+        self._equal.add(places, keys, ~wrong)
 
     def places(self) -> tuple[Array, Array]:
-        """Mismatches and matches, thinned to what a sample may hold."""
-        return self._thin(self._different, _MISMATCHES), self._thin(self._equal, _MATCHES)
+        """Mismatches and matches, ascending."""
+        return self._different.places(), self._equal.places()
 
-    def _thin(self, held: list[Array], count: int) -> Array:
-        if not held:
-            return np.empty(0, np.int64)
-        places = np.concatenate(held)
-        return places if places.size <= count else np.sort(self._random.choice(places, count, replace=False))
+
+class _Drawn:
+    """As many places as wanted, those with the lowest keys."""
+
+    def __init__(self, wanted: int) -> None:
+        self._wanted, self._held, self._keys = wanted, np.empty(0, np.int64), np.empty(0, np.float32)
+        self._limit = 2.0
+
+    def add(self, places: Array, keys: Array, where: Array) -> None:
+        found = np.flatnonzero(where & (keys < self._limit))
+        if not found.size:
+            return
+        self._held, self._keys = np.append(self._held, places[found]), np.append(self._keys, keys[found])
+        if self._keys.size > self._wanted:
+            lowest = np.argpartition(self._keys, self._wanted)[: self._wanted]
+            self._held, self._keys = self._held[lowest], self._keys[lowest]
+            self._limit = float(self._keys.max())
+
+    def places(self) -> Array:
+        return np.sort(self._held)
 
 
 def diagnose(subject: Subject, sample: Sample, mismatches: int) -> Diagnosis:
@@ -160,7 +171,7 @@ class _Trial:
                 score = self.net(changes)
                 # A second change must explain what the first alone did not.
                 simpler = max(scores.get(changes[:-1], 0), scores.get(changes[-1:], 0))
-                scores[changes] = score if score > simpler + max(1, all_wrong // 200) else 0
+                scores[changes] = score if score > simpler + max(2, all_wrong // 5000) else 0
         positive = [changes for changes, score in scores.items() if score > 0]
         yield from sorted(positive, key=lambda changes: _rank(changes, scores))
 
@@ -175,8 +186,9 @@ class _Trial:
         """Where the mismatches lie that a hypothesis does not explain."""
         made = self.subject.answer(self.batch, changes)
         left = differ(self.subject, self.batch.got, made) & self.wrong
-        found, counts = np.unique(self.subject.situations(self.batch, left).astype(str), return_counts=True)
-        return {str(name): int(count) for name, count in sorted(zip(found, counts, strict=True), key=lambda p: -p[1])}
+        counts = np.bincount(self.subject.situations(self.batch, left))
+        named = zip(self.subject.situation_names, counts.tolist(), strict=False)
+        return {name: count for name, count in sorted(named, key=lambda pair: -pair[1]) if count}
 
     def chance(self) -> _Chance | None:
         """Stochastic rounding, if results lie on either side as often as it would have them do."""

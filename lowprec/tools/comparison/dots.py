@@ -22,7 +22,7 @@ from lowprec.spec.format import Format
 from lowprec.spec.projection import Projection
 from lowprec.spec.rounding import rounding
 from lowprec.tools.comparison.dumps import Dump
-from lowprec.tools.comparison.elementwise import binades, carried, is_values, on_grid
+from lowprec.tools.comparison.elementwise import carried, is_values, on_grid
 from lowprec.tools.comparison.misreadings import ROUNDINGS
 from lowprec.tools.comparison.shown import hex_of, shown_code, shown_value
 from lowprec.tools.comparison.subject import Array, Batch, Change, Changes, Detail, Subject
@@ -156,14 +156,16 @@ class Dots(Subject):
         patterns = answers.astype(UNSIGNED[self.received.dtype.itemsize])
         return on_grid(patterns, self.received.dtype, self.target)
 
-    def situations(self, batch: Batch, where: Array) -> npt.NDArray[np.object_]:
-        """Nothing is known of sums, which are rounded many times."""
-        return np.full(int(np.count_nonzero(where)), "sums", object)
+    situation_names = ("sums",)
 
-    def exponents(self, batch: Batch, where: Array) -> npt.NDArray[np.object_]:
-        """The binade of each right result."""
-        codes = self.codes(self.answer(batch)[where])
-        return binades(codes.astype(code_dtype(self.target)), self.target)
+    def situations(self, batch: Batch, where: Array) -> npt.NDArray[np.uint8]:
+        """Nothing is known of sums, which are rounded many times."""
+        return np.zeros(int(np.count_nonzero(where)), np.uint8)
+
+    def numbers(self, batch: Batch, where: Array) -> npt.NDArray[np.float64]:
+        """The right results."""
+        codes = np.maximum(self.codes(self.answer(batch)[where]), 0).astype(code_dtype(self.target))
+        return np.asarray(lp.decode(codes, self.target, dtype=np.float64))
 
     def detail(self, batch: Batch, place: int, want: int) -> Detail:
         """A mismatch, told in full."""

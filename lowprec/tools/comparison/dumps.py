@@ -44,7 +44,7 @@ _SAFETENSORS = {
 }
 _TEXT = (".hex", ".mem", ".txt")
 _WORD = re.compile(r"(?:0[xX])?[0-9a-fA-F_]+")
-_PIECE = 1 << 20
+_PIECE, _SCATTERED = 1 << 20, 1 << 11
 
 
 class DumpError(ValueError):
@@ -117,9 +117,18 @@ class _Filed(Dump):
 
     def take(self, index: Array) -> Array:
         """The elements at these places."""
-        # Mapped for this call only, so that pages do not pile up.
-        words = np.memmap(self._path, _word(self._stored), "r", self._offset, (self.size,))
-        return np.asarray(words[index]).view(self._stored).astype(self.dtype, copy=False)
+        if not index.size:
+            return self.read(0, 0)
+        first, last = int(index.min()), int(index.max())
+        if last - first < 4 * index.size:
+            return np.asarray(self.read(first, last + 1)[index - first])
+        # A few at a time, so that the pages around them, which are mapped too, do not pile up.
+        found = np.empty(index.size, _word(self._stored))
+        for start in range(0, index.size, _SCATTERED):
+            words = np.memmap(self._path, found.dtype, "r", self._offset, (self.size,))
+            found[start : start + _SCATTERED] = words[index[start : start + _SCATTERED]]
+            del words
+        return found.view(self._stored).astype(self.dtype, copy=False)
 
 
 class _Packed(Dump):

@@ -20,7 +20,7 @@ from lowprec.spec.projection import Projection
 from lowprec.tools.comparison import misreadings
 from lowprec.tools.comparison.dumps import Dump
 from lowprec.tools.comparison.shown import hex_of, shown_code, shown_value
-from lowprec.tools.comparison.situations import exact_value, neighbours, situation, situations
+from lowprec.tools.comparison.situations import exact_value, names_of, neighbours, situation, situations
 from lowprec.tools.comparison.subject import Array, Batch, Change, Changes, Detail, Subject
 from lowprec.tools.comparison.tally import distances
 from lowprec.tools.vectors import OPERATIONS, is_nan, operand_names
@@ -67,6 +67,7 @@ class Elementwise(Subject):
         self.size, self.shape = got.size, got.shape
         nanless = self.target.nan_code is None and projection.nan_code is None and projection.nan == "error"
         self.leaves_out = nanless
+        self.situation_names = names_of(operation)
         self._rule = dataclasses.replace(projection, nan="zero") if nanless else projection
 
     # -- what was asked -------------------------------------------------------------------------
@@ -165,19 +166,16 @@ class Elementwise(Subject):
         patterns = answers.astype(UNSIGNED[self.received.dtype.itemsize])
         return on_grid(patterns, self.received.dtype, self.target)
 
-    def situations(self, batch: Batch, where: Array) -> npt.NDArray[np.object_]:
+    def situations(self, batch: Batch, where: Array) -> npt.NDArray[np.uint8]:
         """Where exact results lie between the values of the target."""
         return situations(self.operation, [given[where] for given in batch.given], self.formats, self.projection)
 
-    def exponents(self, batch: Batch, where: Array) -> npt.NDArray[np.object_]:
-        """The binade of each operand of a conversion, of each right result of an operation."""
+    def numbers(self, batch: Batch, where: Array) -> npt.NDArray[np.float64]:
+        """The operand of a conversion, the right result of an operation."""
+        given = [codes[where] for codes in batch.given]
         if self.operation == "convert":
-            codes, fmt = batch.given[0][where], self.formats[0]
-        else:
-            trimmed = Batch(batch.index, batch.got[where], [given[where] for given in batch.given])
-            compute = OPERATIONS[self.operation].compute
-            codes, fmt = compute(trimmed.given, self.formats, self._rule), self.target
-        return binades(codes, fmt)
+            return _numbers(given[0], self.formats[0])
+        return _numbers(OPERATIONS[self.operation].compute(given, self.formats, self._rule), self.target)
 
     def random(self, batch: Batch) -> tuple[Array, Array, Array] | None:
         """The neighbours of each result, and how far it lies from the lower to the upper in magnitude."""
@@ -231,16 +229,6 @@ def _numbers(codes: Array, fmt: Format) -> npt.NDArray[np.float64]:
         name = {"binary64": "float64"}.get(fmt.name, fmt.name)
         return np.asarray(codes.view(np.dtype(name)).astype(np.float64))
     return np.asarray(decode(codes, fmt, dtype=np.float64))
-
-
-def binades(codes: Array, fmt: Format) -> npt.NDArray[np.object_]:
-    """The exponent of the power of two at or below each magnitude; words for zeros, infinities and NaNs."""
-    numbers = _numbers(codes, fmt)
-    found = (np.frexp(numbers)[1] - 1).astype(object)
-    found[numbers == 0] = "zero"
-    found[np.isinf(numbers)] = "infinite"
-    found[np.isnan(numbers)] = "NaN"
-    return found
 
 
 def on_grid(patterns: Array, dtype: np.dtype[Any], target: Format) -> Array:

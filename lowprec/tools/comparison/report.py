@@ -286,6 +286,12 @@ def _table(title: str, rows: Iterable[tuple[str, int]]) -> list[str]:
 
 
 def _percent(share: float) -> str:
+    """With as many digits as it takes not to say 100 % of what is less.
+
+    >>> _percent(1.0), _percent(0.5), _percent(0.99999)
+    ('100%', '50%', '99.999%')
+    """
     if share in (0.0, 1.0):
         return f"{share:.0%}"
-    return f"{100 * share:.3g} %" if share < 0.99 else f"{100 * share:.5g} %"
+    shown = next(text for digits in (3, 5, 7, 9, 12) if (text := f"{100 * share:.{digits}g}") != "100" or digits == 12)
+    return f"{shown}%"

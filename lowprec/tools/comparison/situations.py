@@ -23,7 +23,7 @@ from lowprec.spec.projection import DEFAULT, Flag, Projection
 from lowprec.spec.rounding import Rounding, rounding
 from lowprec.tools.vectors import OPERATIONS, is_nan
 
-__all__ = ["exact_value", "neighbours", "situation", "situations"]
+__all__ = ["exact_value", "names_of", "neighbours", "situation", "situations"]
 
 Array = npt.NDArray[Any]
 
@@ -108,48 +108,57 @@ def neighbours(
     return down, up
 
 
+def names_of(operation: str) -> tuple[str, ...]:
+    """What the numbers that `situations` gives stand for."""
+    what = "operand" if operation == "convert" else "result"
+    tails = [f"{tail} a tie" for tail in ("below", "at", "above")]
+    found = ["exact", *tails, *(tail + _PAST for tail in tails), _BEYOND]
+    found += [f"infinite {what}", f"zero {what}", "NaN operand", "invalid operation", "division by zero"]
+    found += [f"{tail} between integers" for tail in tails]
+    return (*found, "below the smallest value", f"exact{_PAST}", "not looked at")
+
+
+_EXACT, _BELOW, _TIE, _ABOVE, _PASSED, _OVER, _INFINITE, _ZERO, _NAN, _INVALID = 0, 1, 2, 3, 3, 7, 8, 9, 10, 11
+
+
 def situations(
     operation: str, operands: list[Array], formats: tuple[Format, ...], projection: Projection
-) -> npt.NDArray[np.object_]:
-    """`situation` of each case, from codes of operands.
+) -> npt.NDArray[np.uint8]:
+    """`situation` of each case, from codes of operands, as indices into `names_of`.
 
     >>> from lowprec.spec.catalog import BINARY32, E4M3FN
-    >>> situations("convert", [np.uint32([0x3F880000, 0x3F880001])], (BINARY32, E4M3FN), DEFAULT).tolist()
+    >>> found = situations("convert", [np.uint32([0x3F880000, 0x3F880001])], (BINARY32, E4M3FN), DEFAULT)
+    >>> [names_of("convert")[number] for number in found]
     ['at a tie', 'above a tie']
     """
     *sources, target = formats
     size = operands[0].size
     wide = _continued(target)
     if wide is None:
-        return _one_by_one(operation, operands, formats, projection, np.full(size, "not looked at", object))
-    rule = Projection(nan="max") if wide.nan_code is None else DEFAULT
+        return _one_by_one(operation, operands, formats, projection, np.zeros(size, np.uint8), np.ones(size, bool))
     rounded = {}
     for name in ("toward_zero", "away_from_zero", "nearest_zero", "nearest_away"):
-        how = dataclasses.replace(rule, rounding=rounding(name))
-        rounded[name] = OPERATIONS[operation].compute(operands, (*sources, wide), how)
-    down, up = rounded["toward_zero"], rounded["away_from_zero"]
-    magnitude = wide.sign_code - 1
-    tie = rounded["nearest_zero"] != rounded["nearest_away"]
-    found = np.where(down == up, "exact", np.where(rounded["nearest_zero"] == down, "below a tie", "above a tie"))
-    found = np.where(tie, "at a tie", found).astype(object)
-    past = ((up & magnitude) > target.max_magnitude) & (down != up)
-    beyond = (down & magnitude) > target.max_magnitude
-    found = np.where(past, found + _PAST, found)
-    found = np.where(beyond, _BEYOND, found)
-    # An infinity and a zero are what they are, wherever they came from.
-    infinite = (down & magnitude) == wide.max_magnitude + 1
-    what = "operand" if operation == "convert" else "result"
-    found = np.where(infinite, f"infinite {what}", found)
-    found = np.where((up & magnitude) == 0, f"zero {what}", found)
-    nans = [is_nan(codes, source) for codes, source in zip(operands, sources, strict=True)]
+        rounded[name] = OPERATIONS[operation].compute(operands, (*sources, wide), Projection(rounding=rounding(name)))
+    down, up, near = rounded["toward_zero"], rounded["away_from_zero"], rounded["nearest_zero"]
+    below, above = down & (wide.sign_code - 1), up & (wide.sign_code - 1)
+    found = np.where(near == down, np.uint8(_BELOW), np.uint8(_ABOVE))
+    found[near != rounded["nearest_away"]] = _TIE
+    found[above > target.max_magnitude] += _PASSED
+    found[down == up] = _EXACT
+    found[below > target.max_magnitude] = _OVER
+    infinite = below == wide.max_magnitude + 1
+    found[infinite] = _INFINITE
+    found[above == 0] = _ZERO
     nan = is_nan(down, wide)
+    found[nan] = _NAN
     if operation == "convert":
-        return np.where(nan, "NaN operand", found)
-    found = np.where(nan, np.where(np.any(nans, axis=0), "NaN operand", "invalid operation"), found)
-    unsure = infinite if operation in ("divide", "logb") else np.zeros(size, bool)
+        return found
+    nans = [is_nan(codes, source) for codes, source in zip(operands, sources, strict=True)]
+    found[nan & ~np.any(nans, axis=0)] = _INVALID
+    unsure = infinite if operation == "divide" else np.zeros(size, bool)
     if operation in ("round_to_integral", "scaleb", "logb"):  # the rounding mode is part of the operation, or nearly
         unsure = ~nan
-    return _one_by_one(operation, operands, formats, projection, found, unsure) if unsure.any() else found
+    return _one_by_one(operation, operands, formats, projection, found, unsure)
 
 
 @functools.cache
@@ -176,12 +185,13 @@ def _one_by_one(
     operands: list[Array],
     formats: tuple[Format, ...],
     projection: Projection,
-    found: npt.NDArray[np.object_],
-    where: Array | None = None,
-) -> npt.NDArray[np.object_]:
+    found: npt.NDArray[np.uint8],
+    where: Array,
+) -> npt.NDArray[np.uint8]:
     """By the oracle, for some thousands of cases."""
-    places = np.arange(found.size) if where is None else np.flatnonzero(where)
+    names, places = names_of(operation), np.flatnonzero(where)
     for place in places[:_ONE_BY_ONE]:
         codes = [int(column[place]) for column in operands]
-        found[place] = situation(codes, operation, formats, projection)
+        found[place] = names.index(situation(codes, operation, formats, projection))
+    found[places[_ONE_BY_ONE:]] = len(names) - 1
     return found

@@ -109,13 +109,15 @@ class Subject(ABC):
     def codes(self, answers: Array) -> Array:
         """Codes of the target that answers stand for; -1 for those that stand for none."""
 
-    @abstractmethod
-    def situations(self, batch: Batch, where: Array) -> npt.NDArray[np.object_]:
-        """Where exact results lie between the values of the target."""
+    situation_names: tuple[str, ...]  #: what the numbers of situations stand for
 
     @abstractmethod
-    def exponents(self, batch: Batch, where: Array) -> npt.NDArray[np.object_]:
-        """The binade of each operand, or of each result that is right; words for those that lie in none."""
+    def situations(self, batch: Batch, where: Array) -> npt.NDArray[np.uint8]:
+        """Where exact results lie between the values of the target, as indices into `situation_names`."""
+
+    @abstractmethod
+    def numbers(self, batch: Batch, where: Array) -> npt.NDArray[np.float64]:
+        """Operands of conversions, else the results that are right: their binades are counted."""
 
     @abstractmethod
     def detail(self, batch: Batch, place: int, want: int) -> Detail:

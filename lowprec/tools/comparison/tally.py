@@ -21,9 +21,18 @@ __all__ = ["Tally", "distances"]
 
 Array = npt.NDArray[Any]
 
-_CLASSES = np.array(
-    ["infinity", "normal", "subnormal", "zero", "zero", "subnormal", "normal", "infinity", "NaN", "NaN", "no code"],
-    object,
+_CLASSES = (
+    "infinity",
+    "normal",
+    "subnormal",
+    "zero",
+    "zero",
+    "subnormal",
+    "normal",
+    "infinity",
+    "NaN",
+    "NaN",
+    "no code",
 )
 _NO_CODE = 10
 
@@ -64,23 +73,41 @@ class Tally:
         known = (got >= 0) & (right >= 0)
         nan = is_nan(np.where(known, got, 0), fmt) | is_nan(np.where(known, right, 0), fmt)
         counted = known & ~nan
-        self._count(self.distances, distances(got[counted], right[counted], fmt))
+        self._distances(distances(got[counted], right[counted], fmt))
         self.no_distance += int(got.size - counted.sum())
         if fmt.sign is Sign.MAGNITUDE:
             self.signs += int(np.count_nonzero(known & ((got ^ right) == fmt.sign_code)))
-        pairs = _kinds(got, fmt) * len(_CLASSES) + _kinds(right, fmt)
-        for pair, count in zip(*np.unique(pairs, return_counts=True), strict=True):
-            self.classes[_CLASSES[pair // len(_CLASSES)], _CLASSES[pair % len(_CLASSES)]] += int(count)
-        self._count(self.binades, subject.exponents(batch, where))
-        self._count(self.situations, subject.situations(batch, where))
+        pairs = np.bincount(_kinds(got, fmt) * len(_CLASSES) + _kinds(right, fmt))
+        for pair in np.flatnonzero(pairs):
+            self.classes[_CLASSES[pair // len(_CLASSES)], _CLASSES[pair % len(_CLASSES)]] += int(pairs[pair])
+        self._binades(subject.numbers(batch, where))
+        counts = np.bincount(subject.situations(batch, where))
+        for number in np.flatnonzero(counts):
+            self.situations[subject.situation_names[number]] += int(counts[number])
 
-    @staticmethod
-    def _count(counter: Counter[Any], found: Array) -> None:
-        if found.dtype == object:
-            counter.update(found.tolist())
+    def _distances(self, found: Array) -> None:
+        if not found.size:
             return
-        for value, count in zip(*np.unique(found, return_counts=True), strict=True):
-            counter[value.item()] += int(count)
+        least = int(found.min())
+        if int(found.max()) - least < 1 << 20:
+            counts = np.bincount(found - least)
+            values = np.flatnonzero(counts)
+            counts, values = counts[values], values + least
+        else:
+            values, counts = np.unique(found, return_counts=True)
+        for value, count in zip(values.tolist(), counts.tolist(), strict=True):
+            self.distances[value] += count
+
+    def _binades(self, numbers: npt.NDArray[np.float64]) -> None:
+        """By the exponent of the power of two at or below each magnitude; words for zeros, infinities and NaNs."""
+        finite = np.isfinite(numbers) & (numbers != 0)
+        others = {"zero": numbers == 0, "infinite": np.isinf(numbers), "NaN": np.isnan(numbers)}
+        for name, where in others.items():
+            if where.any():
+                self.binades[name] += int(np.count_nonzero(where))
+        counts = np.bincount(np.frexp(numbers[finite])[1] + 1100)
+        for place in np.flatnonzero(counts):
+            self.binades[int(place) - 1101] += int(counts[place])
 
 
 def _kinds(codes: Array, fmt: Format) -> Array:
