@@ -19,7 +19,7 @@ import tempfile
 import threading
 import time
 from collections import deque
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from concurrent.futures import FIRST_COMPLETED, CancelledError, Executor, Future, ProcessPoolExecutor, wait
 from concurrent.futures.process import BrokenProcessPool
 from pathlib import Path
@@ -31,7 +31,7 @@ from lowprec.arrays.checks import code_dtype
 from lowprec.kernels.cache import directory
 from lowprec.tools.exhaustive import RANGES, SOURCES, Found, Row, Steps, Sweep, steps_of, sweep_range
 
-__all__ = ["Cluster", "Here", "Keeper", "Processes", "SweepError", "Workers", "run", "state_folder"]
+__all__ = ["Cluster", "Here", "Keeper", "Processes", "SweepError", "Workers", "run", "state_folder", "team"]
 
 #: Times that workers may die without anything having been done in between.
 _DEATHS = 4
@@ -67,13 +67,19 @@ class Keeper:
         None keeps nothing.
     fresh : bool
         Write only.
+
+    Raises
+    ------
+    SweepError
+        The folder cannot be made, or not be written to.
     """
 
     def __init__(self, folder: Path | None, *, fresh: bool = False) -> None:
         self.folder, self.fresh = folder, fresh
         self.damaged: list[str] = []
         if folder is not None:
-            folder.mkdir(parents=True, exist_ok=True)
+            with self._told():
+                folder.mkdir(parents=True, exist_ok=True)
 
     def ranges(self, sweep: Sweep) -> dict[int, Found]:
         """Those of a sweep that are done."""
@@ -113,7 +119,7 @@ class Keeper:
         """Write beside and rename."""
         if self.folder is None:
             return
-        with tempfile.NamedTemporaryFile(dir=self.folder, delete=False) as file:
+        with self._told(), tempfile.NamedTemporaryFile(dir=self.folder, delete=False) as file:
             beside = Path(file.name)
             try:
                 file.write(hashlib.sha256(content).hexdigest().encode() + b"\n" + content)
@@ -121,6 +127,16 @@ class Keeper:
                 beside.replace(self.folder / name)
             finally:
                 beside.unlink(missing_ok=True)
+
+    @contextlib.contextmanager
+    def _told(self) -> Iterator[None]:
+        try:
+            yield
+        except OSError as error:
+            why = (
+                f"cannot keep what is done in {str(self.folder)!r}: {error.strerror}; name another folder with --state"
+            )
+            raise SweepError(why) from None
 
 
 def _digest(of: dict[str, Any]) -> str:
@@ -234,15 +250,27 @@ class Processes:
         # A forked child would have the threads' locks of this process, and not the threads.
         spawn = multiprocessing.get_context("spawn")
         self._pool: Executor = ProcessPoolExecutor(self._count, mp_context=spawn, initializer=_begin)
+        with _ctrl_c_held():
+            self.submit(os.getpid)  # starts the processes
 
     def close(self) -> None:
         """Stop at once: nobody waits for what is under way."""
-        children = set(multiprocessing.active_children()) - self._before
-        self._pool.shutdown(wait=False, cancel_futures=True)
-        for child in children:
+        for child in set(multiprocessing.active_children()) - self._before:
             child.terminate()
-        for child in children:
-            child.join()
+        self._pool.shutdown(cancel_futures=True)
+
+
+@contextlib.contextmanager
+def _ctrl_c_held() -> Iterator[None]:
+    """Processes that are started here do not get Ctrl-C, from their first moment; this one gets it afterwards."""
+    if not hasattr(signal, "pthread_sigmask"):  # Windows
+        yield
+        return
+    before = signal.pthread_sigmask(signal.SIG_BLOCK, {signal.SIGINT})
+    try:
+        yield
+    finally:
+        signal.pthread_sigmask(signal.SIG_SETMASK, before)
 
 
 def _begin() -> None:
@@ -310,6 +338,13 @@ class Cluster:
         """Take back what is not done."""
         self._executor.shutdown(wait=False)
         self._client.close()
+
+
+def team(scheduler: str | None, count: int) -> Workers:
+    """The workers of a scheduler, or so many processes of this machine."""
+    if scheduler is not None:
+        return Cluster(scheduler)
+    return Here() if count == 1 else Processes(count)
 
 
 # -- the run ----------------------------------------------------------------------------------------
@@ -408,7 +443,8 @@ def run(
             if died:
                 workers.renew()
             if watch is not None:
-                watch(done, total, str(next(iter(pending.values()), (jobs[-1],))[0].sweep))
+                job, index = next(iter(pending.values()), (jobs[-1], 0))
+                watch(done, total, f"{job.sweep}{': its steps' if index is None else ''}")
     finally:
         with contextlib.ExitStack() as last:
             last.callback(workers.close)

@@ -197,6 +197,9 @@ def test_a_killed_worker_changes_nothing(digest):
     row = go(sweep_of(), SOME, workers=sweeping.Processes(2), watch=kill)
     assert killed
     assert (row.sha256, row.differences) == (digest, 0)
+    until = time.monotonic() + 10
+    while set(multiprocessing.active_children()) != before and time.monotonic() < until:
+        time.sleep(0.05)
     assert set(multiprocessing.active_children()) == before
 
 
@@ -377,7 +380,7 @@ def test_without_dask_it_says_what_to_install(monkeypatch):
     """One line."""
     monkeypatch.setitem(sys.modules, "distributed", None)
     code, _, said = command("--target", "e2m1fn", "--scheduler", "tcp://127.0.0.1:1")
-    assert (code, said[-1]) == (2, 'Error: --scheduler needs dask.distributed; pip install "lowprec[dask]"')
+    assert (code, said) == (2, ['Error: --scheduler needs dask.distributed; pip install "lowprec[dask]"'])
 
 
 # -- the command ------------------------------------------------------------------------------------
@@ -441,9 +444,9 @@ def test_a_folder_that_cannot_be_written_is_named(tmp_path):
     """With the option that names another."""
     (tmp_path / "file").touch()
     code, _, said = command("--target", "e2m1fn", "--state", tmp_path / "file" / "below", "--ranges", "0")
-    assert code == 2
-    assert "cannot keep what is done" in " ".join(said)
-    assert "name another folder with --state" in " ".join(said)
+    folder = str(tmp_path / "file" / "below")
+    why = f"Error: cannot keep what is done in {folder!r}: Not a directory; name another folder with --state"
+    assert (code, said) == (2, [why])
 
 
 def test_the_report_has_a_row_for_every_sweep(tmp_path):
@@ -517,12 +520,11 @@ def test_digests_are_written_and_checked(small, tmp_path):
 
 def test_a_digest_of_wrong_codes_is_not_written(small, tmp_path, monkeypatch):
     """Exit 1, and the file stays."""
-    before = (tmp_path / "digests.json").read_bytes()
+    before = json.loads((tmp_path / "digests.json").read_text())
     monkeypatch.setattr(exhaustive, "encode", lambda values, **given: lp.encode(values, **given) ^ 1)
     code, _, said = command(*small, "--write")
     assert (code, said) == (1, [f"0 digests written to {tmp_path / 'digests.json'}"])
-    assert json.loads((tmp_path / "digests.json").read_bytes())["decode"] == json.loads(before)["decode"]
-    assert "e2m1fn" not in json.loads((tmp_path / "digests.json").read_bytes())["sweeps"]
+    assert json.loads((tmp_path / "digests.json").read_text()) == before
 
 
 def test_committed_digests_name_formats_of_the_catalog():

@@ -24,8 +24,8 @@ if TYPE_CHECKING:
 
 __all__ = ["exhaustive_options"]
 
-#: What a process ends with that Ctrl-C has ended.
-INTERRUPTED = 130
+#: Exit codes where the sweeps could not be finished, and where Ctrl-C ended them.
+FAILED, INTERRUPTED = 2, 130
 
 #: Arguments of `conform` that a sweep takes too.
 _SHARED = ("frameworks", "targets", "as_json")
@@ -121,24 +121,21 @@ def _sweep(
         raise click.UsageError("--workers are processes of this machine, and --scheduler has its own; give one of them")
     try:
         sweeps = exhaustive.plan(subjects, formats, modes, policies or ["none"], nan)
-        if not sweeps:
-            click.echo("nothing was compared: no framework has such a cast from float32", err=True)
-            sys.exit(NOTHING)
-        if action is not None:
-            _check_action(action, sweeps, digests, ranges)
-        keeper = sweeping.Keeper(state or sweeping.state_folder(), fresh=fresh)
-        count = workers or get_threads()
-        team: sweeping.Workers
-        if scheduler is not None:
-            team = sweeping.Cluster(scheduler)
-        else:
-            team = sweeping.Here() if count == 1 else sweeping.Processes(count)
-        with progress() as watch:
-            rows = sweeping.run(sweeps, team, keeper, ranges=chosen, watch=watch)
-    except (ValueError, sweeping.SweepError) as error:
+    except ValueError as error:
         raise click.UsageError(str(error)) from None
-    except OSError as error:
-        raise click.UsageError(f"cannot keep what is done: {error}; name another folder with --state") from None
+    if not sweeps:
+        click.echo("nothing was compared: no framework has such a cast from float32", err=True)
+        sys.exit(NOTHING)
+    if action is not None:
+        _check_action(action, sweeps, digests, ranges)
+    try:
+        keeper = sweeping.Keeper(state or sweeping.state_folder(), fresh=fresh)
+        with progress() as watch:
+            team = sweeping.team(scheduler, workers or get_threads())
+            rows = sweeping.run(sweeps, team, keeper, ranges=chosen, watch=watch)
+    except sweeping.SweepError as error:
+        click.echo(f"Error: {error}", err=True)
+        sys.exit(FAILED)
     except KeyboardInterrupt:
         click.echo("interrupted; the same command goes on from here", err=True)
         sys.exit(INTERRUPTED)
