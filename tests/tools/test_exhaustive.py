@@ -355,8 +355,7 @@ def test_where_state_is_kept(monkeypatch, tmp_path):
 # -- a cluster --------------------------------------------------------------------------------------
 
 
-@pytest.mark.filterwarnings("default")
-def test_a_cluster_gives_the_same_digest_and_survives_a_killed_worker(digest):
+def test_a_cluster_gives_the_same_digest_and_survives_a_killed_worker(digest, tmp_path):
     """A real one, by its address; its worker dies in mid-sweep."""
     need_package("distributed")
     from distributed import Client, LocalCluster
@@ -372,8 +371,11 @@ def test_a_cluster_gives_the_same_digest_and_survives_a_killed_worker(digest):
                 killed.append(os.kill(pid, signal.SIGKILL))
 
         row = go(sweep_of(), SOME, workers=sweeping.Cluster(cluster.scheduler_address), watch=kill)
+        given = ["--target", "e4m3fn", "--ranges", ",".join(map(str, SOME)), "--state", tmp_path, "--json"]
+        code, out, said = command(*given, "--scheduler", cluster.scheduler_address)
     assert killed
     assert (row.sha256, row.differences) == (digest, 0)
+    assert (code, said, json.loads(out)["rows"][0]["sha256"]) == (0, [], digest)
 
 
 def test_without_dask_it_says_what_to_install(monkeypatch):
@@ -451,7 +453,20 @@ def test_a_folder_that_cannot_be_written_is_named(tmp_path):
 
 def test_the_report_has_a_row_for_every_sweep(tmp_path):
     """As JSON and as text; every mode and policy."""
-    given = ["--target", "e8m0fnu", "--target", "e2m1fn", "--rounding", "all", "--ranges", "63", "--workers", "1"]
+    given = [
+        "--target",
+        "e8m0fnu",
+        "--target",
+        "e2m1fn",
+        "--target",
+        "e8m0fnu",
+        "--rounding",
+        "all",
+        "--ranges",
+        "63",
+        "--workers",
+        "1",
+    ]
     code, out, _ = command(*given, "--saturation", "finite", "--state", tmp_path, "--json")
     document = json.loads(out)
     assert code == 0

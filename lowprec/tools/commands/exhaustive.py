@@ -112,7 +112,7 @@ def _sweep(
     from lowprec.tools import cards, exhaustive, golden, sweeping
 
     subjects = _subjects(frameworks)
-    formats = [format_named(target) for target in targets] or None
+    formats = list(dict.fromkeys(format_named(target) for target in targets)) or None
     modes = [mode.name for mode in MODES] if "all" in roundings else list(dict.fromkeys(roundings)) or ["nearest_even"]
     policies = [policy.value for policy in Saturation] if "all" in saturations else list(dict.fromkeys(saturations))
     chosen = _ranges(ranges, exhaustive.RANGES)
