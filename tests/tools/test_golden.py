@@ -125,6 +125,20 @@ def test_writing_leaves_published_data_alone_and_removes_stale_files(small):
     assert run("--check", small)[0] == 0
 
 
+def test_digests_of_sweeps_are_carried_over(small):
+    """`lowprec conform --exhaustive` makes them; here they stay as they are, in their order."""
+    path = small / "digests.json"
+    path.write_text('{\n "sweeps": {\n  "e5m2": {},\n  "e4m3fn": {}\n }\n}\n')
+    kept = path.read_bytes()
+    assert run("--check", small) == (0, "the golden files are right\n")
+    golden.write(small)
+    assert path.read_bytes() == kept
+    path.write_text('{"sweeps": {}}\n')
+    assert "digests.json differs at line 1" in run("--check", small)[1]
+    path.write_text("no JSON")
+    assert "digests.json differs at line 1" in run("--check", small)[1]
+
+
 def test_a_wrong_kernel_makes_no_golden_file(small, monkeypatch):
     """The oracle generates, the kernels verify."""
     monkeypatch.setattr(golden, "decode", lambda codes, fmt, dtype: np.zeros(codes.size))

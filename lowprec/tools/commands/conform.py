@@ -11,6 +11,7 @@ from pathlib import Path
 import click
 
 from lowprec.tools.arguments import AGREE, DIFFER, NOTHING, format_named, frameworks_named, load
+from lowprec.tools.commands.exhaustive import exhaustive_options
 from lowprec.tools.progress import progress
 
 __all__ = ["conform"]
@@ -32,6 +33,7 @@ __all__ = ["conform"]
 )
 @click.option("--seed", default=0, show_default=True, help="Of the random inputs.")
 @click.option("--json", "as_json", is_flag=True, help="Print JSON (schema lowprec.conform/1).")
+@exhaustive_options
 def conform(
     frameworks: tuple[str, ...],
     sources: tuple[str, ...],

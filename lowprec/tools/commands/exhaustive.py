@@ -1,0 +1,210 @@
+"""`lowprec conform --exhaustive`: every binary32 operand of a cast.
+
+Floor 5.
+"""
+
+from __future__ import annotations
+
+import functools
+import sys
+from collections.abc import Callable
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, get_args
+
+import click
+from click.core import ParameterSource
+
+from lowprec.spec.projection import NanPolicy, Saturation
+from lowprec.spec.rounding import MODES
+from lowprec.tools.arguments import AGREE, DIFFER, NOTHING, format_named, frameworks_named
+from lowprec.tools.progress import progress
+
+if TYPE_CHECKING:
+    from lowprec.tools.exhaustive import Row, Sweep
+
+__all__ = ["exhaustive_options"]
+
+#: Exit codes where the sweeps could not be finished, and where Ctrl-C ended them.
+FAILED, INTERRUPTED = 2, 130
+
+#: Arguments of `conform` that a sweep takes too.
+_SHARED = ("frameworks", "targets", "as_json")
+
+_OPTIONS = (
+    click.option(
+        "--exhaustive",
+        is_flag=True,
+        help="All 2^32 float32 inputs instead, of the kernels of lowprec itself unless a FRAMEWORK is named, against "
+        "the oracle; known divergences are not excused. The options below go with it; with --json, schema "
+        "lowprec.exhaustive/1.",
+    ),
+    click.option(
+        "--rounding", "roundings", multiple=True, metavar="MODE", help="nearest_even, ..., or all; repeatable."
+    ),
+    click.option("--saturation", "saturations", multiple=True, metavar="POLICY", help="none, ..., or all; repeatable."),
+    click.option(
+        "--nan",
+        default="max",
+        show_default=True,
+        type=click.Choice([policy for policy in get_args(NanPolicy) if policy != "error"]),
+        help="What NaN must become in formats without NaN.",
+    ),
+    click.option("--workers", type=click.IntRange(min=1), help="Processes; by default one for each processor."),
+    click.option(
+        "--scheduler", metavar="ADDRESS", help="Of a Dask cluster to work on instead, such as tcp://host:8786."
+    ),
+    click.option(
+        "--state", type=click.Path(file_okay=False, path_type=Path), help="The folder that keeps what is done."
+    ),
+    click.option("--fresh", is_flag=True, help="Do all anew, whatever is kept."),
+    click.option("--write", "action", flag_value="write", help="Put the digests into tables/digests.json."),
+    click.option("--check", "action", flag_value="check", help="Compare the digests with tables/digests.json."),
+    click.option(
+        "--tables",
+        type=click.Path(file_okay=False, path_type=Path),
+        help="The folder of digests.json; by default the checkout's tables/.",
+    ),
+    click.option("--ranges", hidden=True, help="Some of the 256 ranges only, such as 0,60-63."),
+)
+
+
+def exhaustive_options(command: Callable[..., None]) -> Callable[..., None]:
+    """Add --exhaustive and what goes with it to `conform`."""
+
+    @functools.wraps(command)
+    def either(*, exhaustive: bool, **given: Any) -> None:
+        ours = {name: given.pop(name) for name in _ours}
+        context = click.get_current_context()
+        for parameter in context.command.params:
+            chosen = context.get_parameter_source(parameter.name or "") is ParameterSource.COMMANDLINE
+            if chosen and exhaustive and parameter.name in set(given) - {*_SHARED}:
+                raise click.UsageError(f"{parameter.opts[0]} does not go with --exhaustive, which tries every float32")
+            if chosen and not exhaustive and parameter.name in _ours:
+                raise click.UsageError(f"{parameter.opts[0]} goes with --exhaustive only")
+        if exhaustive:
+            _sweep(**{name: given[name] for name in _SHARED}, **ours)
+        else:
+            command(**given)
+
+    made: Callable[..., None] = either
+    for option in reversed(_OPTIONS):
+        made = option(made)
+    _ours = {parameter.name for parameter in made.__click_params__} - {"exhaustive"}  # type: ignore[attr-defined]
+    return made
+
+
+def _sweep(
+    frameworks: tuple[str, ...],
+    targets: tuple[str, ...],
+    as_json: bool,
+    roundings: tuple[str, ...],
+    saturations: tuple[str, ...],
+    nan: NanPolicy,
+    workers: int | None,
+    scheduler: str | None,
+    state: Path | None,
+    fresh: bool,
+    action: str | None,
+    tables: Path | None,
+    ranges: str | None,
+) -> None:
+    from lowprec.arrays.threads import get_threads
+    from lowprec.tools import cards, exhaustive, golden, sweeping
+
+    subjects = _subjects(frameworks)
+    formats = list(dict.fromkeys(format_named(target) for target in targets)) or None
+    modes = [mode.name for mode in MODES] if "all" in roundings else list(dict.fromkeys(roundings)) or ["nearest_even"]
+    policies = [policy.value for policy in Saturation] if "all" in saturations else list(dict.fromkeys(saturations))
+    chosen = _ranges(ranges, exhaustive.RANGES)
+    digests = (tables or golden.tables_folder()) / "digests.json"
+    if scheduler is not None and workers is not None:
+        raise click.UsageError("--workers are processes of this machine, and --scheduler has its own; give one of them")
+    try:
+        sweeps = exhaustive.plan(subjects, formats, modes, policies or ["none"], nan)
+    except ValueError as error:
+        raise click.UsageError(str(error)) from None
+    if not sweeps:
+        click.echo("nothing was compared: no framework has such a cast from float32", err=True)
+        sys.exit(NOTHING)
+    if action is not None:
+        _check_action(action, sweeps, digests, ranges)
+    try:
+        keeper = sweeping.Keeper(state or sweeping.state_folder(), fresh=fresh)
+        with progress() as watch:
+            team = sweeping.team(scheduler, workers or get_threads())
+            rows = sweeping.run(sweeps, team, keeper, ranges=chosen, watch=watch)
+    except sweeping.SweepError as error:
+        click.echo(f"Error: {error}", err=True)
+        sys.exit(FAILED)
+    except KeyboardInterrupt:
+        click.echo("interrupted; the same command goes on from here", err=True)
+        sys.exit(INTERRUPTED)
+    for line in keeper.damaged:
+        click.echo(line, err=True)
+    if as_json:
+        click.echo(exhaustive.report(rows))
+    else:
+        cards.show(exhaustive.table(rows))
+    wrong = any(row.differences for row in rows)
+    if action is not None:
+        wrong = _act(action, rows, digests) or wrong
+    sys.exit(DIFFER if wrong else AGREE)
+
+
+def _subjects(names: tuple[str, ...]) -> list[str]:
+    """Ours and those of installed frameworks."""
+    from lowprec.tools.exhaustive import OURS
+    from lowprec.tools.frameworks import FRAMEWORKS
+
+    for name in names:
+        if name not in (OURS, *FRAMEWORKS):
+            raise click.UsageError(f"unknown framework {name!r}; use one of {', '.join((OURS, *FRAMEWORKS))}")
+    others = tuple(name for name in names if name != OURS)
+    found = [framework.name for framework in frameworks_named(others)] if others else []
+    return [OURS, *found] if OURS in names or not names else found
+
+
+def _ranges(text: str | None, count: int) -> list[int]:
+    if text is None:
+        return list(range(count))
+    chosen: set[int] = set()
+    for part in text.split(","):
+        low, _, high = part.partition("-")
+        if not (low.isdecimal() and (high or low).isdecimal() and int(low) <= int(high or low) < count):
+            raise click.UsageError(f"--ranges {text!r} must be such as 0,60-63, of ranges 0 to {count - 1}")
+        chosen.update(range(int(low), int(high or low) + 1))
+    return sorted(chosen)
+
+
+def _check_action(action: str, sweeps: list[Sweep], digests: Path, ranges: str | None) -> None:
+    """Refuse before the work what cannot be done after it."""
+    from lowprec.spec import catalog
+    from lowprec.tools.exhaustive import OURS
+
+    for sweep in sweeps:
+        if sweep.subject != OURS:
+            raise click.UsageError(f"--{action} is for the digests of {OURS}'s own kernels; leave {sweep.subject} out")
+        if action == "write" and catalog.FORMATS.get(sweep.fmt.name) != sweep.fmt:
+            raise click.UsageError(f"--write keeps formats of the catalog; {sweep.fmt.name!r} is none")
+    if ranges is not None:
+        raise click.UsageError(f"--{action} takes whole sweeps; leave --ranges out")
+    if not digests.is_file():
+        raise click.UsageError(f"there is no file {str(digests)!r}; name its folder with --tables")
+
+
+def _act(action: str, rows: list[Row], digests: Path) -> bool:
+    """Write or check; whether something is wrong."""
+    from lowprec.tools import exhaustive
+    from lowprec.tools.arguments import deliver
+
+    text = digests.read_text()
+    if action == "write":
+        right = [row for row in rows if not row.differences]
+        deliver(exhaustive.write_digests(right, text).encode(), digests)
+        click.echo(f"{len(right)} digests written to {digests}", err=True)
+        return False
+    problems = list(exhaustive.check_digests(rows, text))
+    for line in problems:
+        click.echo(line, err=True)
+    click.echo(f"{len(problems)} digests are wrong" if problems else "the digests are right", err=True)
+    return bool(problems)
