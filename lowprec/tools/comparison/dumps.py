@@ -11,8 +11,10 @@ import ast
 import json
 import math
 import re
+import shutil
 import struct
 import tempfile
+import weakref
 from abc import ABC, abstractmethod
 from pathlib import Path
 from typing import Any, BinaryIO
@@ -159,6 +161,8 @@ class _Packed(Dump):
 
     def take(self, index: Array) -> Array:
         """The elements at these places."""
+        if not index.size:
+            return np.empty(0, self.dtype)
         groups = index // self._codes
         places = (groups[:, None] * self._bytes + np.arange(self._bytes)).reshape(-1)
         codes = unpack(self._of.take(places).reshape(-1, self._bytes), self._fmt)
@@ -268,6 +272,8 @@ def _npy(path: Path) -> Dump:
             (length,) = struct.unpack("<H", file.read(2)) if version == (1, 0) else struct.unpack("<I", file.read(4))
             header = ast.literal_eval(file.read(length).decode("latin1"))
             descr, shape = header["descr"], tuple(header["shape"])
+            if not isinstance(descr, str):
+                raise ValueError(f"it holds {len(descr)} fields, and only plain numbers are compared")
             dtype = np.dtype(f"u{descr[2:]}") if re.fullmatch(r"[<|>=][Vf][1248]", descr) and descr not in (
                 "<f2", "<f4", "<f8", ">f2", ">f4", ">f8") else np.dtype(descr)  # fmt: skip
         except (ValueError, SyntaxError, KeyError, TypeError, struct.error) as error:
@@ -332,8 +338,9 @@ class Spool:
     """Numbers that come one after the other, kept in a temporary file."""
 
     def __init__(self, dtype: npt.DTypeLike, name: str) -> None:
-        self._folder = tempfile.TemporaryDirectory(prefix="lowprec-")
-        self._path, self._dtype, self._name = Path(self._folder.name) / "spool", np.dtype(dtype), name
+        folder = tempfile.mkdtemp(prefix="lowprec-")
+        weakref.finalize(self, shutil.rmtree, folder, ignore_errors=True)
+        self._path, self._dtype, self._name = Path(folder) / "spool", np.dtype(dtype), name
         self._held: list[Array] = []
         self._count = self._pending = 0
 
@@ -354,7 +361,7 @@ class Spool:
         """All of them. The file goes when nobody reads it any more."""
         self._write()
         dump = _Filed(self._path, self._name, self._dtype, (self._count,))
-        dump.keep = self._folder
+        dump.keep = self
         return dump
 
 

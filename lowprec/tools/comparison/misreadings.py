@@ -266,8 +266,8 @@ def _bits_reversed(made: Array, target: Format) -> Array:
 
 
 def _sign_inverted(made: Array, target: Format) -> Array:
-    return np.asarray(made ^ made.dtype.type(target.sign_code))
+    return np.asarray(made.astype(np.int64) ^ target.sign_code)
 
 
 def _sign_dropped(made: Array, target: Format) -> Array:
-    return np.asarray(made & made.dtype.type(target.sign_code - 1))
+    return np.asarray(made.astype(np.int64) & ~target.sign_code)

@@ -22,6 +22,8 @@ SCHEMA = "lowprec.compare/2"
 
 #: Rows of a table that are shown.
 _ROWS = 12
+#: Fewer mismatches than these prove nothing.
+_FEW = 8
 
 
 @dataclass(frozen=True)
@@ -94,9 +96,8 @@ class Comparison:
     def as_text(self) -> str:
         """For people: the ranking, the first mismatches, the counts, the diagnosis and the sum."""
         parts = [*self._ranking(), *self.told()]
-        if self.mismatches > len(self.details) > 0:
-            parts.append(f"... and {self.mismatches - len(self.details):,} more")
-        if self.mismatches:
+        if self.mismatches > len(self.details):
+            parts += [f"... and {self.mismatches - len(self.details):,} more"] if self.details else []
             parts += self._counts()
         parts.append(self.sum())
         parts += self._diagnosis()
@@ -142,7 +143,9 @@ class Comparison:
         """One line: how many differ, and where they lie."""
         unit = self.unit
         if not self.compared:
-            return "nothing was compared" + (f": {self.left_out:,} NaN operands left out" if self.left_out else "")
+            return "nothing was compared" + (
+                f": {self.left_out:,} results that are NaN left out" if self.left_out else ""
+            )
         out = f"; {self.left_out:,} left out, whose result is NaN, which the format has not" if self.left_out else ""
         if not self.mismatches:
             return f"{self.compared:,} {unit}{'s agree' if self.compared > 1 else ' agrees'}{out}"
@@ -160,7 +163,7 @@ class Comparison:
             return ["unexplained: no hypothesis explains a tenth of the mismatches without contradicting as much else"]
         parts = []
         for number, cause in enumerate(causes):
-            lead = "explained by" if number == 0 else "or by"
+            lead = "or by" if number else "explained by" if total >= _FEW else "may be"
             share = f"{cause.explained:,} of {total:,} mismatches, {_percent(cause.explained / total)}"
             against = f"; contradicts {cause.contradicted:,} results that agree" if cause.contradicted else ""
             parts.append(f"{lead} {cause.words}: {share}{against}")

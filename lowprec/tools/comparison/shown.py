@@ -41,14 +41,14 @@ def shown_value(value: Exact) -> str:
     """
     if isinstance(value, Special):
         return decimal(to_float(value))
+    if value.denominator == 1 and abs(value) > 1 << 53:
+        return str(value)  # an integer, with all its digits
     try:
         near = value.numerator / value.denominator
     except OverflowError:
         return str(value)
     if Fraction(near) != value:
         return f"{value}, about {near!r}" if len(str(value)) < 60 else f"about {near!r}"
-    if value.denominator == 1 and abs(value) > 1 << 53:
-        return str(value)  # an integer, with all its digits
     text, digits = repr(near), hex_float(near)
     return text if text == digits else f"{text} = {digits}"
 
