@@ -86,7 +86,8 @@ def test_raw_files_have_the_type_and_shape_that_they_are_given(tmp_path):
 
 def test_tensors_of_safetensors_are_read_by_name(tmp_path):
     """As the library wrote them; alone a tensor needs no name."""
-    safetensors = pytest.importorskip("safetensors.numpy")
+    import safetensors.numpy as safetensors
+
     numbers = RNG.standard_normal((4, 30)).astype(np.float32)
     path = tmp_path / "m.safetensors"
     safetensors.save_file({"layer.0:w": numbers, "codes": CODES}, path)
@@ -238,8 +239,6 @@ def test_exit_codes_say_what_was_found(files):
 
 def test_the_report_of_files_is_text_and_json_and_pages(files):
     """All of one comparison; the JSON obeys its schema and says what the text says."""
-    pytest.importorskip("matplotlib")
-    pytest.importorskip("junitparser")
     words = (files / "x.npy", files / "cut.npy", "--to", "e4m3fn")
     page, tests = files / "r.html", files / "r.xml"
     text = command(*words, "--html", page, "--junit", tests).output

@@ -140,7 +140,12 @@ class Elementwise(Subject):
         rule = dataclasses.replace(rule, **{key: value for key, value in fields.items() if key in named})
         if target.nan_code is None and rule.nan_code is None and rule.nan == "error":
             rule = dataclasses.replace(rule, nan="max")
-        codes = OPERATIONS[self.operation].compute(operands, (*sources, target), rule)
+        operation = self.operation
+        if "unfused" in fields:
+            *factors, addend = operands
+            product = OPERATIONS["multiply"].compute(factors, (*sources[:2], fields["unfused"]), rule)
+            operation, operands, sources = "add", [product, addend], (fields["unfused"], sources[2])
+        codes = OPERATIONS[operation].compute(operands, (*sources, target), rule)
         codes = carried(codes, target, self.received.dtype) if self.values else codes
         if "received" in fields:
             codes = fields["received"](codes, target)

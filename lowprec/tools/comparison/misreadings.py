@@ -141,6 +141,9 @@ def operands(operation: str, sources: tuple[Format, ...]) -> Iterator[Change]:
         if first.sign is Sign.MAGNITUDE:
             yield Change("operand", _negated, "signs inverted", 2)
             yield Change("operand", _absolute, "signs dropped", 2)
+    if operation == "fma":
+        for fmt in dict.fromkeys((target, catalog.BINARY32, catalog.BFLOAT16, catalog.BINARY16)):
+            yield Change("unfused", fmt, f"not fused: the product is rounded to {fmt.name}, then the sum")
     if operation in ("subtract", "divide", "remainder", "copysign", "nextafter"):
         yield Change("operand", _swapped, "operands in the other order")
 
