@@ -1,0 +1,50 @@
+"""TensorFlow, on CPUs: `tf.cast`.
+
+Floor 5.
+"""
+
+from __future__ import annotations
+
+import os
+
+import numpy as np
+
+from lowprec.arrays.checks import code_dtype, dtype
+from lowprec.spec import catalog
+from lowprec.spec.format import Format
+from lowprec.tools.cases import SOURCES
+from lowprec.tools.frameworks.base import Array, Framework
+
+__all__ = ["FRAMEWORKS"]
+
+_FORMATS = (
+    catalog.BINARY32,
+    catalog.BINARY16,
+    catalog.BFLOAT16,
+    catalog.E5M2,
+    catalog.E4M3FN,
+    catalog.E4M3FNUZ,
+    catalog.E4M3B11FNUZ,
+    catalog.E5M2FNUZ,
+)
+
+
+def _cast(values: Array, fmt: Format) -> Array:
+    os.environ.setdefault("TF_CPP_MIN_LOG_LEVEL", "3")
+    import tensorflow
+
+    with tensorflow.device("CPU"):
+        made = tensorflow.cast(tensorflow.constant(values), tensorflow.as_dtype(dtype(fmt)))
+    return np.asarray(made.numpy()).view(code_dtype(fmt))
+
+
+FRAMEWORKS = (
+    Framework(
+        name="tensorflow",
+        package="tensorflow-cpu",
+        install="pip install tensorflow-cpu",
+        sources=tuple(SOURCES),
+        targets=lambda: _FORMATS,
+        cast=_cast,
+    ),
+)
