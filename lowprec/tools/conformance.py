@@ -47,6 +47,8 @@ Array = npt.NDArray[Any]
 
 #: Of how many special operands the place is varied, and how often each is repeated: whole vectors and a rest.
 _SPECIALS, _REPEATED = 32, 67
+#: Among how many operands a row is asked whether it rounds twice.
+_WIDELY = 1 << 16
 #: Operands that are tried with subnormals flushed.
 _TINY = 4096
 
@@ -249,31 +251,29 @@ class _Subject:
     def differs(self, operands: Operands, got: Array, want: Array) -> Iterator[Finding]:
         """What differs from the reference, by kind."""
         different = np.flatnonzero(_differ(got, want))
-        operands, got, want = _part(operands, different), got[different], want[different]
-        kinds, size = self.kinds(operands, got, want), self.task.rank(operands)
+        if not different.size:
+            return
+        tests = self.task.kinds(self.asked(_part(operands, different), got[different], want[different]))
+        if isinstance(self.task, Cast) and tests["double rounding"].any():
+            some = _some(np.ones(len(got), bool), _WIDELY)
+            if not self.task.rounds_twice(self.asked(_part(operands, some), got[some], want[some])):
+                del tests["double rounding"]
+        never = np.zeros(different.size, bool)
+        kinds = np.argmax([*(tests.get(kind, never) for kind in [*KINDS][:-1]), ~never], axis=0)
+        rank = self.task.rank(_part(operands, different))
         for number, kind in enumerate(KINDS):
             here = np.flatnonzero(kinds == number)
             if here.size:
-                smallest = here[[np.argmin(size[here])]]
-                yield self.finding(kind, here.size, _part(operands, smallest), got[smallest], want[smallest])
+                one = different[here[[np.argmin(rank[here])]]]
+                yield self.finding(kind, here.size, _part(operands, one), got[one], want[one])
 
-    def kinds(self, operands: Operands, got: Array, want: Array) -> Array:
-        """The kind of each difference, as indices into `KINDS`."""
+    def asked(self, operands: Operands, got: Array, want: Array) -> Asked:
+        """Cases, and ways to ask again about them."""
 
         def again(operands: Operands = operands, **changes: Any) -> Array:
             return self.reference(operands, replace(self.framework.projection, **changes))
 
-        narrow = None
-        if isinstance(self.task, Cast) and "float32" in self.framework.sources:
-
-            def narrow(values: Array) -> Array:
-                return self.theirs((values,))
-
-        tests = self.task.kinds(Asked(operands, got, want, again, narrow))
-        never = np.zeros(len(got), bool)
-        rows = [tests.get(kind, never) for kind in KINDS]
-        rows[-1] = ~never
-        return np.asarray(np.argmax(rows, axis=0))
+        return Asked(operands, got, want, again, self.theirs, "float32" in self.framework.sources)
 
     def depends_on_place(self, operands: Operands) -> Iterator[Finding]:
         """Special operands whose code is another alone, or somewhere among others."""

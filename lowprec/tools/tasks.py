@@ -45,12 +45,13 @@ KINDS = {
     "zero": "the operand, or the exact result, is a zero: another sign, or what stands for zero in a format without it",
     "negative": "the operand is negative and the format unsigned",
     "double rounding": "the framework gives what it gives for the operand, or the exact result, rounded to "
-    "binary32 first, and that rounding reaches or crosses a tie",
+    "binary32 (64-bit integers: or to binary64) first, and that rounding reaches or crosses a tie",
     "tie": "the exact result lies half-way between two values: the framework took the other one",
     "subnormal operand": "an operand is a subnormal of its own type or of binary32",
     "overflow": "the exact result lies beyond the largest finite value, or is infinite",
     "subnormal result": "the exact result lies among the format's subnormals",
     "direction": "the exact result lies between two values: the framework took the one farther away",
+    "top binade": "the result lies in the binade that IEEE 754 would spend on infinities and NaNs",
     "other": "none of these",
 }
 
@@ -71,7 +72,8 @@ class Asked(NamedTuple):
     got: Array
     want: Array
     again: Callable[..., Array]  #: the reference's answers under other rules of a projection
-    narrow: Callable[[Array], Array] | None = None  #: the framework's own cast from float32
+    theirs: Callable[[Operands], Array]  #: the framework's answer to other operands
+    reads_float32: bool = False
 
 
 @dataclass(frozen=True)
@@ -117,6 +119,14 @@ class Cast:
         least = max(_small(operands[0].dtype), float(self.target.min_normal or 0))
         return (self.size(operands) < least) & (self.size(operands) > 0)
 
+    def rounds_twice(self, asked: Asked) -> bool:
+        """Whether most operands get what they would get by rounding twice, of those for which that matters."""
+        for codes in self.narrowed(asked):
+            matters = codes != asked.want
+            if 2 * (asked.got == codes)[matters].sum() > matters.sum():
+                return True
+        return False
+
     def kinds(self, asked: Asked) -> dict[str, Array]:
         """Where each kind of difference may be."""
         (values,) = asked.operands
@@ -126,22 +136,35 @@ class Cast:
             "NaN": nan,
             "zero": size == 0,
             "negative": (size < 0) & (self.target.sign is Sign.UNSIGNED),
-            "double rounding": ~nan & self._rounded_twice(asked),
+            "double rounding": ~nan & np.any([asked.got == codes for codes in self.narrowed(asked)], axis=0),
             "subnormal operand": np.abs(size) < _small(values.dtype),
             **_of_results(size, asked, self.target),
         }
 
-    def _rounded_twice(self, asked: Asked) -> Array:
-        """Where the framework gives what it gives for the operand rounded to binary32 first, and that does harm."""
-        values = np.where(np.isnan(numbers(asked.operands[0])), np.zeros(1, asked.operands[0].dtype), asked.operands[0])
-        narrow = np.asarray(encode(values, "binary32")).view(np.float32)
-        down, up = (encode(values, "binary32", rounding=mode) for mode in ("toward_zero", "away_from_zero"))
-        harmed = (asked.again(operands=(narrow,)) != asked.want) | _is_tie(asked, operands=(narrow,))
-        if asked.narrow is None:
-            same = asked.again(operands=(narrow,)) == asked.got
-        else:
-            same = asked.narrow(narrow) == asked.got
-        return np.asarray((down != up) & harmed & same)
+    def narrowed(self, asked: Asked) -> list[Array]:
+        """What the framework gives for the operands rounded to binary32, and integers to binary64, first.
+
+        Where that changes nothing, or does no harm, it is what the reference gives for the operands themselves.
+        """
+        (values,) = asked.operands
+        values = np.where(np.isnan(numbers(values)), np.zeros(1, values.dtype), values)
+        single = np.asarray(encode(values, "binary32")).view(np.float32)
+        exact = np.asarray(encode(values, "binary32", rounding="toward_zero")).view(np.float32) == np.asarray(
+            encode(values, "binary32", rounding="away_from_zero")
+        ).view(np.float32)
+        with np.errstate(all="ignore"):
+            made = [(single, single if asked.reads_float32 else single.astype(values.dtype), exact)]
+            if values.dtype == np.int64:
+                double = values.astype(np.float64)
+                made.append((double, double, np.abs(double) <= 2.0**53))
+        return [
+            np.where(exact | ~self._harmed(asked, narrow), asked.want, asked.theirs((given,)))
+            for narrow, given, exact in made
+        ]
+
+    def _harmed(self, asked: Asked, narrow: Array) -> Array:
+        """Where values that were rounded before have another golden code than the operands, or are ties."""
+        return (asked.again(operands=(narrow,)) != asked.want) | _is_tie(asked, operands=(narrow,))
 
     def show(self, operands: Operands) -> tuple[str, str]:
         """One case: bits and value."""
@@ -312,7 +335,7 @@ def comparable(answer: Array, target: Format | BlockFormat) -> Array:
     """Answers that are equal where the bits are: codes as they are, values as those of float64 with one NaN."""
     if answer.dtype.kind in "iu":
         return answer
-    wide = answer.astype(np.float64)
+    wide = numbers(answer)
     return np.where(np.isnan(wide), np.nan, wide).view(np.uint64)
 
 
@@ -370,9 +393,16 @@ def _is_tie(asked: Asked, **changes: Any) -> Array:
 def _of_results(size: Array, asked: Asked, target: Format) -> dict[str, Array]:
     """Kinds that the place of the exact result among the format's values tells."""
     near = [asked.again(rounding=mode) for mode in ("toward_zero", "away_from_zero")]
+    beside = ~np.isnan(size) & np.any([asked.got == codes for codes in near], axis=0)
+    top = np.zeros(size.shape, bool)
+    if not target.infinity and target.exponent_bits:
+        below = ((1 << target.exponent_bits) - 1 << target.trailing_bits) - 1
+        significand, exponent = target.scaled(max(below, 0))
+        top = np.abs(size) > np.ldexp(float(significand), exponent)
     return {
-        "tie": ~np.isnan(size) & _is_tie(asked),
+        "tie": beside & _is_tie(asked),
         "overflow": np.abs(size) > target.max_finite,
         "subnormal result": np.abs(size) < (target.min_normal or 0),
-        "direction": ~np.isnan(size) & np.any([asked.got == codes for codes in near], axis=0),
+        "direction": beside,
+        "top binade": top,
     }

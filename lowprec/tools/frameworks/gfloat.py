@@ -48,7 +48,7 @@ def _info(fmt: Format) -> Any:
         bias=fmt.bias,
         is_signed=fmt.sign is Sign.MAGNITUDE,
         domain=gfloat.Domain.Extended if fmt.infinity else gfloat.Domain.Finite,
-        has_nz=fmt.negative_zero,
+        has_nz=fmt.negative_zero and fmt.sign is Sign.MAGNITUDE,
         num_high_nans=fmt.nans if fmt.negative_zero else 0,
         has_subnormals=fmt.subnormals,
         is_twos_complement=False,

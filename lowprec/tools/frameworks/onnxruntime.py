@@ -19,8 +19,9 @@ from lowprec.tools.frameworks.onnx import TYPES, cast_model
 
 __all__ = ["FRAMEWORKS"]
 
-#: It has no kernel for FLOAT4E2M1, nor FLOAT8E8M0 in older releases.
+#: It has no kernel for FLOAT4E2M1. Only 8-bit floats have a choice, and FLOAT8E8M0 refuses saturate=0.
 _FORMATS = tuple(fmt for fmt in TYPES if fmt != catalog.E2M1FN)
+_NOT_SATURATED = (catalog.E5M2, catalog.E4M3FN, catalog.E4M3FNUZ, catalog.E5M2FNUZ)
 
 
 @functools.lru_cache(maxsize=64)
@@ -30,6 +31,7 @@ def _session(source: np.dtype[Any], fmt: Format, saturate: bool) -> Any:
     model = cast_model(source, fmt, saturate, opset=25, ir_version=11)
     options = onnxruntime.SessionOptions()
     options.log_severity_level = 4
+    options.intra_op_num_threads = 1  # this thread, whose state the process may have changed
     return onnxruntime.InferenceSession(model.SerializeToString(), options, providers=["CPUExecutionProvider"])
 
 
@@ -52,15 +54,19 @@ def _cast(values: Array, fmt: Format, *, saturate: bool) -> Array:
     return made.view(code_dtype(fmt))
 
 
-FRAMEWORKS = tuple(
-    Framework(
+def _framework(name: str, formats: tuple[Format, ...], saturate: bool) -> Framework:
+    return Framework(
         name=name,
         package="onnxruntime",
         install="pip install onnxruntime onnx",
         sources=tuple(SOURCES),
-        targets=lambda: _FORMATS,
+        targets=lambda: formats,
         cast=functools.partial(_cast, saturate=saturate),
         needs=("onnx",),
     )
-    for name, saturate in (("onnxruntime", True), ("onnxruntime_nosat", False))
+
+
+FRAMEWORKS = (
+    _framework("onnxruntime", _FORMATS, True),
+    _framework("onnxruntime_nosat", _NOT_SATURATED, False),
 )

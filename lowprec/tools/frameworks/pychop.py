@@ -18,10 +18,10 @@ _FORMATS = (catalog.BINARY32, catalog.BINARY16, catalog.BFLOAT16, catalog.E5M2, 
 
 
 def _cast(values: Array, fmt: Format) -> Array:
-    from pychop.np.lightchop import LightChop_
+    from pychop import Chop
 
     with np.errstate(all="ignore"):
-        return np.asarray(LightChop_(fmt.exponent_bits, fmt.trailing_bits, rmode=1)(values.copy()))
+        return np.asarray(Chop(fmt.exponent_bits, fmt.trailing_bits, rmode=1)(values.copy()))
 
 
 FRAMEWORKS = (
