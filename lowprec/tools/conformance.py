@@ -28,7 +28,7 @@ from lowprec.spec.projection import Projection
 from lowprec.tools.divergences import Divergence, known_divergences
 from lowprec.tools.environment import flushing
 from lowprec.tools.frameworks.base import Answer, Framework
-from lowprec.tools.tasks import KINDS, Asked, Blocks, Cast, Operands, Task, as_values, comparable, shown
+from lowprec.tools.tasks import KINDS, Asked, Blocks, Cast, Operands, Task, as_values, comparable, is_zero, shown
 
 __all__ = [
     "KINDS",
@@ -187,6 +187,7 @@ def compare(
     known: Iterable[Divergence] = (),
     *,
     own: bool = True,
+    flush: bool = True,
     profiles: bool = False,
 ) -> Row:
     """Compare one task of a framework with the reference, on given operands.
@@ -206,7 +207,7 @@ def compare(
         varied = _part(varied, task.allowed(varied, framework.projection))
     found = [
         *subject.depends_on_place(varied),
-        *subject.depends_on_flushing(varied),
+        *(subject.depends_on_flushing(varied) if flush else ()),
         *subject.differs(operands, got, want),
     ]
     row = replace(
@@ -273,7 +274,8 @@ class _Subject:
         def again(operands: Operands = operands, **changes: Any) -> Array:
             return self.reference(operands, replace(self.framework.projection, **changes))
 
-        return Asked(operands, got, want, again, self.theirs, "float32" in self.framework.sources)
+        zeros = is_zero(got, self.task.target, self.values) & is_zero(want, self.task.target, self.values)
+        return Asked(operands, got, want, again, self.theirs, zeros, "float32" in self.framework.sources)
 
     def depends_on_place(self, operands: Operands) -> Iterator[Finding]:
         """Special operands whose code is another alone, or somewhere among others."""
@@ -284,10 +286,11 @@ class _Subject:
             return
         each = np.arange(len(chosen[0]))
         many = self.theirs(_part(chosen, np.repeat(each, _REPEATED)))
+        spread = self.theirs(tuple(np.repeat(column, 2, axis=0)[::2] for column in chosen))
         found = []
         for place, codes in zip(each, np.split(many, each.size), strict=True):
             one = _part(chosen, [place])
-            seen = np.unique(np.concatenate([codes, self.theirs(one)]), axis=0)
+            seen = np.unique(np.concatenate([codes, spread[[place]], self.theirs(one)]), axis=0)
             if len(seen) > 1:
                 found.append((one, seen))
         if found:
@@ -314,8 +317,9 @@ class _Subject:
     def best_profile(self, operands: Operands, got: Array) -> tuple[str | None, int]:
         """The profile that gives most of the codes: the framework's own if there are several."""
         best: tuple[str | None, int] = (None, 0)
-        named = [name for name in PROFILES if name.startswith(self.framework.name)]
-        for name in dict.fromkeys([*named, *PROFILES]):
+        exact = [name for name in PROFILES if name == self.framework.name]
+        alike = [name for name in reversed(PROFILES) if name.startswith(self.framework.name)]
+        for name in dict.fromkeys([*exact, *alike, *PROFILES]):
             profile = PROFILES[name]
             try:
                 if isinstance(self.task, Blocks):

@@ -34,7 +34,7 @@ Operands = tuple[Array, ...]
 
 #: The kinds of difference, in the order in which they are tried, and what each means.
 KINDS = {
-    "place": "the code depends on the place of the operand in the array, or on the array's length",
+    "place": "the code depends on the place of the operand in the array, or on the array's length or stride",
     "flush": "the framework gives another code when the process flushes subnormals to zero",
     "NaN": "an operand is NaN: another code, or another sign",
     "invalid": "the operation has no result: another NaN",
@@ -43,6 +43,7 @@ KINDS = {
     "scale": "another scale",
     "element": "the block has the reference's scale, but an element another code",
     "zero": "the operand, or the exact result, is a zero: another sign, or what stands for zero in a format without it",
+    "sign of zero": "another number becomes zero, of the other sign",
     "negative": "the operand is negative and the format unsigned",
     "double rounding": "the framework gives what it gives for the operand, or the exact result, rounded to "
     "binary32 (64-bit integers: or to binary64) first, and that rounding reaches or crosses a tie",
@@ -73,6 +74,7 @@ class Asked(NamedTuple):
     want: Array
     again: Callable[..., Array]  #: the reference's answers under other rules of a projection
     theirs: Callable[[Operands], Array]  #: the framework's answer to other operands
+    zeros: Array  #: where both answers are zeros
     reads_float32: bool = False
 
 
@@ -135,6 +137,7 @@ class Cast:
         return {
             "NaN": nan,
             "zero": size == 0,
+            "sign of zero": asked.zeros,
             "negative": (size < 0) & (self.target.sign is Sign.UNSIGNED),
             "double rounding": ~nan & np.any([asked.got == codes for codes in self.narrowed(asked)], axis=0),
             "subnormal operand": np.abs(size) < _small(values.dtype),
@@ -247,6 +250,7 @@ class Arithmetic:
             "NaN": np.any([np.isnan(column) for column in values], axis=0),
             "invalid": np.isnan(size),
             "zero": size == 0,
+            "sign of zero": asked.zeros,
             "double rounding": (twice == asked.got) & (twice != asked.want),
             "subnormal operand": np.any(small, axis=0),
             **_of_results(size, asked, self.target),
@@ -337,6 +341,15 @@ def comparable(answer: Array, target: Format | BlockFormat) -> Array:
         return answer
     wide = numbers(answer)
     return np.where(np.isnan(wide), np.nan, wide).view(np.uint64)
+
+
+def is_zero(answer: Array, target: Format | BlockFormat, values: bool) -> Array:
+    """Where comparable answers are zeros of either sign."""
+    if values:
+        return answer << np.uint64(1) == 0
+    if isinstance(target, BlockFormat) or not target.subnormals or not target.negative_zero:
+        return np.zeros(len(answer), bool)
+    return answer & ~answer.dtype.type(target.sign_code) == 0
 
 
 def as_values(codes: Array, target: Format) -> Array:

@@ -28,6 +28,12 @@ _FORMATS = (
 )
 
 
+def _targets() -> tuple[Format, ...]:
+    import qtorch.quant  # noqa: F401  # needs a C++ compiler
+
+    return _FORMATS
+
+
 def _cast(values: Array, fmt: Format) -> Array:
     from qtorch.quant import float_quantize
 
@@ -40,7 +46,7 @@ FRAMEWORKS = (
         package="qtorch",
         install="pip install qtorch torch ninja",
         sources=("float32",),
-        targets=lambda: _FORMATS,
+        targets=_targets,
         cast=_cast,
         needs=("torch",),
     ),

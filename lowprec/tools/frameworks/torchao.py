@@ -5,6 +5,8 @@ Floor 5.
 
 from __future__ import annotations
 
+import functools
+import logging
 from dataclasses import replace
 from typing import Any
 
@@ -28,6 +30,19 @@ _ELEMENTS = {
 }
 
 
+@functools.cache
+def _prototype() -> tuple[Any, Any, Any]:
+    """Its functions; what it logs while it looks for GPUs is not shown."""
+    logging.disable(logging.WARNING)
+    try:
+        from torchao.prototype.mx_formats.config import ScaleCalculationMode
+        from torchao.prototype.mx_formats.mx_tensor import to_mx
+        from torchao.prototype.mx_formats.nvfp4_tensor import nvfp4_quantize
+    finally:
+        logging.disable(logging.NOTSET)
+    return ScaleCalculationMode, to_mx, nvfp4_quantize
+
+
 def _rows(scales: Any, codes: Any, shape: tuple[int, ...]) -> Array:
     """The scale's code and then the elements', one block in each row."""
     import torch
@@ -42,11 +57,10 @@ def _mx(mode: str) -> dict[Task, Answer]:
     def answer(fmt: BlockFormat) -> Answer:
         def blocks(values: Array) -> Array:
             import torch
-            from torchao.prototype.mx_formats.config import ScaleCalculationMode
-            from torchao.prototype.mx_formats.mx_tensor import to_mx
 
+            modes, to_mx, _ = _prototype()
             element = getattr(torch, _ELEMENTS[fmt], _ELEMENTS[fmt])
-            return _rows(*to_mx(tensor(values), element, 32, ScaleCalculationMode(mode)), values.shape)
+            return _rows(*to_mx(tensor(np.ascontiguousarray(values)), element, 32, modes(mode)), values.shape)
 
         return blocks
 
@@ -59,8 +73,8 @@ def _mx(mode: str) -> dict[Task, Answer]:
 
 def _nvfp4(values: Array, scales: Array) -> Array:
     import torch
-    from torchao.prototype.mx_formats.nvfp4_tensor import nvfp4_quantize
 
+    _, _, nvfp4_quantize = _prototype()
     made = np.empty((len(values), 17), np.uint8)
     for scale in np.unique(scales):
         here = scales == scale
