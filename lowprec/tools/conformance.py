@@ -318,7 +318,7 @@ class _Subject:
         """The profile that gives most of the codes: the framework's own if there are several."""
         best: tuple[str | None, int] = (None, 0)
         exact = [name for name in PROFILES if name == self.framework.name]
-        alike = [name for name in reversed(PROFILES) if name.startswith(self.framework.name)]
+        alike = [name for name in reversed([*PROFILES]) if name.startswith(self.framework.name)]
         for name in dict.fromkeys([*exact, *alike, *PROFILES]):
             profile = PROFILES[name]
             try:
@@ -344,7 +344,7 @@ def _part(operands: Operands, where: Any) -> Operands:
 
 def _differ(got: Array, want: Array) -> Array:
     different = np.asarray(got != want)
-    return different.any(axis=-1) if different.ndim > 1 else different
+    return np.asarray(different.any(axis=-1)) if different.ndim > 1 else different
 
 
 def _some(where: Array, most: int) -> Array:

@@ -156,7 +156,7 @@ class Cast:
             encode(values, "binary32", rounding="away_from_zero")
         ).view(np.float32)
         with np.errstate(all="ignore"):
-            made = [(single, single if asked.reads_float32 else single.astype(values.dtype), exact)]
+            made: list[Operands] = [(single, single if asked.reads_float32 else single.astype(values.dtype), exact)]
             if values.dtype == np.int64:
                 double = values.astype(np.float64)
                 made.append((double, double, np.abs(double) <= 2.0**53))
@@ -167,7 +167,7 @@ class Cast:
 
     def _harmed(self, asked: Asked, narrow: Array) -> Array:
         """Where values that were rounded before have another golden code than the operands, or are ties."""
-        return (asked.again(operands=(narrow,)) != asked.want) | _is_tie(asked, operands=(narrow,))
+        return np.asarray((asked.again(operands=(narrow,)) != asked.want) | _is_tie(asked, operands=(narrow,)))
 
     def show(self, operands: Operands) -> tuple[str, str]:
         """One case: bits and value."""
@@ -233,7 +233,7 @@ class Arithmetic:
     def special(self, operands: Operands) -> Array:
         """Results that are NaN, infinite or zero."""
         size = np.abs(self._results(operands))
-        return ~(size < self.target.max_finite) | (size == 0)
+        return np.asarray(~(size < self.target.max_finite) | (size == 0))
 
     def tiny(self, operands: Operands) -> Array:
         """What flushing could concern: subnormal operands and results."""
@@ -252,7 +252,7 @@ class Arithmetic:
             "zero": size == 0,
             "sign of zero": asked.zeros,
             "double rounding": (twice == asked.got) & (twice != asked.want),
-            "subnormal operand": np.any(small, axis=0),
+            "subnormal operand": np.any(small, axis=0) & (asked.again(subnormals="flush_operands") == asked.got),
             **_of_results(size, asked, self.target),
         }
 
@@ -300,7 +300,7 @@ class Blocks:
 
     def size(self, operands: Operands) -> Array:
         """The largest magnitude."""
-        return np.abs(numbers(operands[0])).max(axis=-1)
+        return np.asarray(np.abs(numbers(operands[0])).max(axis=-1))
 
     def rank(self, operands: Operands) -> Array:
         """Blocks of fewer numbers come first, then those of smaller ones."""
@@ -311,7 +311,7 @@ class Blocks:
 
     def special(self, operands: Operands) -> Array:
         """Blocks of zeros, and with NaNs or infinities."""
-        return ~np.isfinite(self.size(operands)) | (self.size(operands) == 0)
+        return np.asarray(~np.isfinite(self.size(operands)) | (self.size(operands) == 0))
 
     def tiny(self, operands: Operands) -> Array:
         """Blocks of binary32's subnormals."""
@@ -346,10 +346,10 @@ def comparable(answer: Array, target: Format | BlockFormat) -> Array:
 def is_zero(answer: Array, target: Format | BlockFormat, values: bool) -> Array:
     """Where comparable answers are zeros of either sign."""
     if values:
-        return answer << np.uint64(1) == 0
+        return np.asarray(answer << np.uint64(1) == 0)
     if isinstance(target, BlockFormat) or not target.subnormals or not target.negative_zero:
         return np.zeros(len(answer), bool)
-    return answer & ~answer.dtype.type(target.sign_code) == 0
+    return np.asarray(answer & ~answer.dtype.type(target.sign_code) == 0)
 
 
 def as_values(codes: Array, target: Format) -> Array:
@@ -400,7 +400,8 @@ def _small(dtype: np.dtype[Any]) -> float:
 
 def _is_tie(asked: Asked, **changes: Any) -> Array:
     """Only at a tie do the nearest modes differ."""
-    return asked.again(rounding="nearest_away", **changes) != asked.again(rounding="nearest_zero", **changes)
+    away, toward = (asked.again(rounding=mode, **changes) for mode in ("nearest_away", "nearest_zero"))
+    return np.asarray(away != toward)
 
 
 def _of_results(size: Array, asked: Asked, target: Format) -> dict[str, Array]:

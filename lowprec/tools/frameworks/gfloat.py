@@ -67,7 +67,7 @@ def _arrays(values: Array, fmt: Format, *, mode: str) -> Array:
 
     with np.errstate(all="ignore"):
         rounded = gfloat.round_ndarray(_info(fmt), values, *_given(fmt, mode))
-        return gfloat.encode_ndarray(_info(fmt), rounded).astype(code_dtype(fmt))
+        return np.asarray(gfloat.encode_ndarray(_info(fmt), rounded)).astype(code_dtype(fmt))
 
 
 def _scalars(values: Array, fmt: Format, *, mode: str) -> Array:

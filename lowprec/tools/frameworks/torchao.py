@@ -43,11 +43,11 @@ def _prototype() -> tuple[Any, Any, Any]:
     return ScaleCalculationMode, to_mx, nvfp4_quantize
 
 
-def _rows(scales: Any, codes: Any, shape: tuple[int, ...]) -> Array:
+def _rows(parts: tuple[Any, Any], shape: tuple[int, ...]) -> Array:
     """The scale's code and then the elements', one block in each row."""
     import torch
 
-    scales, codes = scales.view(torch.uint8).numpy(), codes.view(torch.uint8).numpy()
+    scales, codes = (part.view(torch.uint8).numpy() for part in parts)
     if codes.size < shape[0] * shape[1]:
         codes = np.stack([codes & 15, codes >> 4], axis=-1)
     return np.concatenate([scales.reshape(-1, 1), codes.reshape(shape)], axis=1)
@@ -60,7 +60,7 @@ def _mx(mode: str) -> dict[Task, Answer]:
 
             modes, to_mx, _ = _prototype()
             element = getattr(torch, _ELEMENTS[fmt], _ELEMENTS[fmt])
-            return _rows(*to_mx(tensor(np.ascontiguousarray(values)), element, 32, modes(mode)), values.shape)
+            return _rows(to_mx(tensor(np.ascontiguousarray(values)), element, 32, modes(mode)), values.shape)
 
         return blocks
 
@@ -79,7 +79,7 @@ def _nvfp4(values: Array, scales: Array) -> Array:
     for scale in np.unique(scales):
         here = scales == scale
         part = values[here]
-        made[here] = _rows(*nvfp4_quantize(tensor(part), 16, torch.tensor(scale)), part.shape)
+        made[here] = _rows(nvfp4_quantize(tensor(part), 16, torch.tensor(scale)), part.shape)
     return made
 
 
