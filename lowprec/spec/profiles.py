@@ -190,6 +190,30 @@ _ONNX = {
     catalog.E8M0FNU: replace(_ONNX_E8M0, saturation=Saturation.PROPAGATE),
 }
 
+# A NaN of e5m2 is the last code. E8M0 is rounded up too, and saturates.
+_ONNXRUNTIME = {
+    catalog.BINARY32: _NONE,
+    catalog.BINARY16: _TWICE,
+    catalog.BFLOAT16: _TWICE,
+    **_each(_OCP_AND_FNUZ, _TWICE_FINITE),
+    catalog.E5M2: replace(_TWICE_FINITE, nan_code=0x7F),
+    catalog.E8M0FNU: replace(_ONNX_E8M0, saturation=Saturation.FINITE, negative="zero"),
+}
+
+# Every NaN is the first code above infinity; integers go through binary64.
+_APYTYPES = {
+    fmt: Projection(nan_code=fmt.max_magnitude + 2, via=(catalog.BINARY64,))
+    for fmt in (
+        catalog.BINARY32,
+        catalog.BINARY16,
+        catalog.BFLOAT16,
+        catalog.TF32,
+        catalog.E5M2,
+        catalog.FLOAT8_E4M3,
+        catalog.E3M4,
+    )
+}
+
 # From float; from double the NaN keeps its sign. E8M0 is rounded up, as block scales are.
 _CUDA_NOSAT = {
     **_each(_E4M3_E5M2, Projection(nan_code=0x7F, nan_sign="drop")),
@@ -360,6 +384,8 @@ PROFILES: Mapping[str, Profile] = MappingProxyType(
             Profile("jax", "0.10.2, on CPUs", _JAX, "JAX"),
             Profile("onnx", "1.23.2, reference evaluator: Cast with saturate=1", _ONNX, "ONNX"),
             Profile("onnx_nosat", "1.23.2, reference evaluator: Cast with saturate=0", _ONNX_NOSAT, "ONNX"),
+            Profile("onnxruntime", "1.31.1, on CPUs: Cast with saturate=1", _ONNXRUNTIME, "ONNXRUNTIME"),
+            Profile("apytypes", "0.5.1, from arrays of NumPy", _APYTYPES, "APYTYPES"),
             Profile("ocp_sat", "OFP8 1.0", _each(_E4M3_E5M2, _FINITE), "OFP8"),
             Profile("ocp_ovf", "OFP8 1.0", _each(_E4M3_E5M2, _NONE), "OFP8"),
             Profile("fp8_paper", "arXiv:2209.05433", _each(_E4M3_E5M2, _PROPAGATE), "FP8"),

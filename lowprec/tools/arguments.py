@@ -15,6 +15,7 @@ import click
 if TYPE_CHECKING:
     import numpy.typing as npt
 
+    from lowprec.spec.block import BlockFormat
     from lowprec.spec.format import Format
     from lowprec.spec.projection import Projection
     from lowprec.tools.frameworks import Framework
@@ -31,6 +32,7 @@ __all__ = [
     "one_format",
     "operation_formats",
     "project",
+    "target_named",
 ]
 
 #: Formats to show for operations whose operands are not alike.
@@ -61,6 +63,13 @@ def format_named(name: str, define: str | None = None, *, operand: bool = False,
         return format_of(name)
     except ValueError as error:
         raise click.UsageError(str(error)) from None
+
+
+def target_named(name: str) -> Format | BlockFormat:
+    """A format or block format by name, or a format by file."""
+    from lowprec.spec.catalog import BLOCK_FORMATS
+
+    return BLOCK_FORMATS[name] if name in BLOCK_FORMATS else format_named(name)
 
 
 def names_accumulation(name: str) -> bool:
@@ -157,11 +166,18 @@ def frameworks_named(names: tuple[str, ...]) -> list[Framework]:
         if FRAMEWORKS[name].version is None:
             click.echo(f"nothing was compared: {name} is not installed; {FRAMEWORKS[name].install}", err=True)
             sys.exit(NOTHING)
-    return [
-        framework
-        for framework in FRAMEWORKS.values()
-        if framework.version is not None and (not names or framework.name in names)
-    ]
+    chosen = []
+    for framework in FRAMEWORKS.values():
+        if framework.version is None or (names and framework.name not in names):
+            continue
+        try:
+            framework.targets(), framework.others()
+        except Exception as error:  # whatever a broken installation raises when it is imported
+            reason = str(error).strip().splitlines()[:1] or [type(error).__name__]
+            click.echo(f"left out: {framework.name} {framework.version} does not run: {reason[0]}", err=True)
+        else:
+            chosen.append(framework)
+    return chosen
 
 
 def load(path: Path) -> npt.NDArray[Any]:

@@ -1,8 +1,9 @@
-"""Conformance: the casts of frameworks held against the golden reference, code by code.
+"""Conformance: what frameworks answer held against the golden reference, code by code.
 
 Every difference is put into one kind, each a hypothesis about what the framework did that is
-tested on the very input. Divergences that are known and explained are a reviewed file,
-tables/divergences.toml; anything beyond it fails the run.
+tested on the very input (`tasks.KINDS`). Two more questions are asked of every task: does the code
+depend on the place in the array, and on whether the process flushes subnormals? Divergences that are
+known and explained are a reviewed file, tables/divergences.toml; anything beyond it fails the run.
 
 Floor 5.
 """
@@ -10,11 +11,8 @@ Floor 5.
 from __future__ import annotations
 
 import json
-import tomllib
 from collections.abc import Callable, Iterable, Iterator
-from dataclasses import dataclass, field
-from importlib import resources
-from pathlib import Path
+from dataclasses import dataclass, replace
 from typing import Any
 
 import numpy as np
@@ -23,30 +21,36 @@ from rich.console import Group, RenderableType
 from rich.table import Table
 
 from lowprec import __version__
-from lowprec.arrays.convert import encode
-from lowprec.spec import catalog
-from lowprec.spec.format import Format, Sign
-from lowprec.tools import cases
-from lowprec.tools.frameworks import Framework
+from lowprec.spec.block import BlockFormat
+from lowprec.spec.format import Format
+from lowprec.spec.profiles import PROFILES
+from lowprec.spec.projection import Projection
+from lowprec.tools.divergences import Divergence, known_divergences
+from lowprec.tools.environment import flushing
+from lowprec.tools.frameworks.base import Answer, Framework
+from lowprec.tools.tasks import KINDS, Asked, Blocks, Cast, Operands, Task, as_values, comparable, is_zero, shown
 
-__all__ = ["KINDS", "Divergence", "Finding", "Row", "compare_casts", "known_divergences", "report", "run", "table"]
+__all__ = [
+    "KINDS",
+    "Divergence",
+    "Finding",
+    "Row",
+    "compare",
+    "compare_casts",
+    "known_divergences",
+    "report",
+    "run",
+    "table",
+]
 
 Array = npt.NDArray[Any]
 
-#: The kinds of difference, in the order in which they are tried, and what each means.
-KINDS = {
-    "NaN": "the operand is NaN: another code, or another sign",
-    "zero": "the operand is a zero: another sign, or what stands for zero in a format without it",
-    "negative": "the operand is negative and the format unsigned",
-    "double rounding": "the framework gives what it gives for the operand rounded to binary32 first, "
-    "and that rounding reaches or crosses a tie",
-    "tie": "the operand lies half-way between two values: the framework took the other one",
-    "subnormal operand": "the operand is a subnormal of its own type or of binary32",
-    "overflow": "the operand lies beyond the largest finite value, or is infinite",
-    "subnormal result": "the operand lies among the format's subnormals",
-    "direction": "the operand lies between two values: the framework took the one farther away",
-    "other": "none of these",
-}
+#: Of how many special operands the place is varied, and how often each is repeated: whole vectors and a rest.
+_SPECIALS, _REPEATED = 32, 67
+#: Among how many operands a row is asked whether it rounds twice.
+_WIDELY = 1 << 16
+#: Operands that are tried with subnormals flushed.
+_TINY = 4096
 
 
 @dataclass(frozen=True)
@@ -73,7 +77,7 @@ class Finding:
 
 @dataclass(frozen=True)
 class Row:
-    """One framework, source type and target format."""
+    """One task of one framework: an operation, the operands' type and the target format."""
 
     framework: str
     version: str
@@ -81,15 +85,18 @@ class Row:
     target: str
     tried: int
     findings: tuple[Finding, ...] = ()
+    operation: str = "cast"
+    profile: str | None = None  #: the one that reproduces most of what was tried, if that was asked for
+    reproduced: int = 0  #: how many inputs that is
 
     @property
     def mismatches(self) -> int:
-        """Inputs whose code differs."""
+        """Inputs whose code differs, or depends on what it should not depend on."""
         return sum(finding.count for finding in self.findings)
 
     @property
     def unexplained(self) -> int:
-        """Inputs whose code differs in a way that the reviewed file does not list."""
+        """Those among them that the reviewed file does not list."""
         return sum(finding.count for finding in self.findings if finding.known is None)
 
     def as_json(self) -> dict[str, Any]:
@@ -97,6 +104,7 @@ class Row:
         return {
             "framework": self.framework,
             "version": self.version,
+            "operation": self.operation,
             "source": self.source,
             "target": self.target,
             "tried": self.tried,
@@ -106,202 +114,251 @@ class Row:
         }
 
 
-@dataclass(frozen=True)
-class Divergence:
-    """A known difference: where it is seen, of what kind, why, and the smallest input that shows it."""
-
-    framework: str
-    versions: tuple[str, ...]  #: prefixes, such as "0.6"
-    sources: tuple[str, ...]
-    targets: tuple[str, ...]
-    kind: str
-    why: str
-    smallest: dict[str, str] = field(hash=False)
-
-    def covers(self, row: Row, kind: str) -> bool:
-        """Whether a finding of this kind in this row is this divergence."""
-        return (
-            row.framework == self.framework
-            and kind == self.kind
-            and row.source in self.sources
-            and row.target in self.targets
-            and any(f"{row.version}.".startswith(f"{prefix}.") for prefix in self.versions)
-        )
-
-
-def known_divergences(path: Path | None = None) -> tuple[Divergence, ...]:
-    """The reviewed file of divergences, read and checked.
-
-    Raises
-    ------
-    ValueError
-        An entry that lacks a field or has one too many, or names an unknown kind.
-    """
-    if path is None:
-        packed = resources.files("lowprec") / "tables" / "divergences.toml"
-        beside = Path(__file__).parents[2] / "tables" / "divergences.toml"
-        text = packed.read_text() if packed.is_file() else beside.read_text()
-    else:
-        text = path.read_text()
-    entries = []
-    for number, entry in enumerate(tomllib.loads(text).get("divergence", []), 1):
-        wanted = set(Divergence.__dataclass_fields__)
-        if set(entry) != wanted or set(entry["smallest"]) != {"source", "target", "operand", "got", "want"}:
-            wrong = sorted(set(entry) ^ wanted) or sorted(entry["smallest"])
-            raise ValueError(f"divergence {number} has missing or unknown fields: {', '.join(wrong)}")
-        if entry["kind"] not in KINDS or entry["kind"] == "other":
-            raise ValueError(f"divergence {number} has kind {entry['kind']!r}, which explains nothing")
-        lists: dict[str, Any] = {name: tuple(entry[name]) for name in ("versions", "sources", "targets")}
-        entries.append(Divergence(**{**entry, **lists}))
-    return tuple(entries)
-
-
 def run(
     frameworks: Iterable[Framework],
     *,
     sources: Iterable[str] | None = None,
-    targets: Iterable[Format] | None = None,
+    targets: Iterable[Format | BlockFormat] | None = None,
+    operations: Iterable[str] | None = None,
     values: Array | None = None,
     samples: int = 1 << 20,
     seed: int = 0,
     known: Iterable[Divergence] = (),
+    profiles: bool = False,
     watch: Callable[[int, int, str], None] | None = None,
 ) -> Iterator[Row]:
-    """Compare every cast of the frameworks with the reference, one row after the other.
+    """Compare every task of the frameworks with the reference, one row after the other.
 
     Parameters
     ----------
     frameworks : iterable of Framework
-    sources, targets : optional
+    sources, targets, operations : optional
         Only these; by default all that a framework has.
     values : array, optional
-        Own data, instead of the cases: its type is the only source then.
+        Own data, instead of the cases: casts from its type alone are tried then.
     samples, seed : int
         Random float32 and float64 bit patterns beside the cases.
     known : iterable of Divergence
+    profiles : bool
+        Whether rows that differ name the profile that reproduces most of them.
     watch : function, optional
         Called with the rows done, the rows in all, and the row under way.
     """
-    wanted = None if targets is None else set(targets)
+    formats = None if targets is None else [getattr(target, "name", target) for target in targets]
     chosen = None if sources is None else set(sources)
+    doings = None if operations is None else set(operations)
     if values is not None:
         name = values.dtype.name
         chosen = {name} if chosen is None else chosen & {name}
+        doings = {"cast"} if doings is None else doings & {"cast"}
     jobs = [
-        (framework, source, target)
+        (framework, task, answer)
         for framework in frameworks
-        for target in framework.targets()
-        if wanted is None or target in wanted
-        for source in framework.sources
-        if (chosen is None or source in chosen) and catalog.carrier(source) != target
+        for task, answer in framework.tasks().items()
+        if (formats is None or task.target.name in formats)
+        and (chosen is None or task.source in chosen)
+        and (doings is None or task.operation in doings)
     ]
     known = tuple(known)
-    for done, (framework, source, target) in enumerate(jobs):
+    for done, (framework, task, answer) in enumerate(jobs):
         if watch is not None:
-            watch(done, len(jobs), f"{framework.name} {source} to {target}")
-        data = values if values is not None else _operands(target, source, samples, seed)
-        yield compare_casts(framework, source, target, data, known)
-
-
-def _operands(target: Format, source: str, samples: int, seed: int) -> Array:
-    chosen = cases.inputs(target, source)
-    if source in ("float32", "float64"):
-        return np.concatenate([chosen, cases.sample(source, samples, seed)])
-    return chosen
+            watch(done, len(jobs), f"{framework.name} {task.operation} {task.source} to {task.target.name}")
+        operands = (values.reshape(-1),) if values is not None else task.operands(samples, seed, framework.few)
+        yield compare(framework, task, answer, operands, known, own=values is not None, profiles=profiles)
 
 
 def compare_casts(
     framework: Framework, source: str, target: Format, values: Array, known: Iterable[Divergence] = ()
 ) -> Row:
     """Compare one cast of a framework with the reference, on given values of the source type."""
-    values = np.asarray(values).reshape(-1)
-    if target.nan_code is None and values.dtype.kind not in "iu":
-        values = values[~np.isnan(_numbers(values))]  # the reference refuses them
-    want = encode(values, target)
-    got = framework.cast(values, target)
-    row = Row(framework.name, framework.version or "", source, target.name, values.size)
-    different = np.flatnonzero(got != want)
-    kinds = _kinds(framework, values[different], got[different], want[different], target)
-    findings = []
-    for number, kind in enumerate(KINDS):
-        here = different[kinds == number]
+    task = Cast(source, target)
+
+    def answer(values: Array) -> Array:
+        return framework.cast(values, target)
+
+    return compare(framework, task, answer, (np.asarray(values).reshape(-1),), known)
+
+
+def compare(
+    framework: Framework,
+    task: Task,
+    answer: Answer,
+    operands: Operands,
+    known: Iterable[Divergence] = (),
+    *,
+    own: bool = True,
+    flush: bool = True,
+    profiles: bool = False,
+) -> Row:
+    """Compare one task of a framework with the reference, on given operands.
+
+    Unless these are one's `own`, the place and the process's flushing are varied with the sparse cases of the task.
+    """
+    operands = _part(operands, task.allowed(operands, framework.projection))
+    given = answer(*operands)
+    subject = _Subject(framework, task, answer, given.dtype.kind == "f")
+    got, want = comparable(given, task.target), subject.reference(operands)
+    row = Row(
+        framework.name, framework.version or "", task.source, task.target.name, len(want), operation=task.operation
+    )
+    varied = operands
+    if not own:
+        varied = task.operands(0, 0, few=True)
+        varied = _part(varied, task.allowed(varied, framework.projection))
+    found = [
+        *subject.depends_on_place(varied),
+        *(subject.depends_on_flushing(varied) if flush else ()),
+        *subject.differs(operands, got, want),
+    ]
+    row = replace(
+        row,
+        findings=tuple(
+            replace(finding, known=next((entry.why for entry in known if entry.covers(row, finding.kind)), None))
+            for finding in found
+        ),
+    )
+    if profiles and row.mismatches:
+        name, reproduced = subject.best_profile(operands, got)
+        row = replace(row, profile=name, reproduced=reproduced)
+    return row
+
+
+@dataclass
+class _Subject:
+    """A framework's answer to one task, and the reference's in the same form."""
+
+    framework: Framework
+    task: Task
+    answer: Answer
+    values: bool  #: whether the framework answers with values, not codes
+
+    def reference(self, operands: Operands, projection: Projection | None = None) -> Array:
+        """What the reference answers, comparable."""
+        return self._like_theirs(self.task.reference(operands, projection or self.framework.projection))
+
+    def _like_theirs(self, codes: Array) -> Array:
+        return as_values(codes, self.task.target) if self.values else codes  # type: ignore[arg-type]
+
+    def theirs(self, operands: Operands) -> Array:
+        """What the framework answers, comparable."""
+        return comparable(self.answer(*operands), self.task.target)
+
+    def finding(self, kind: str, count: int, operands: Operands, got: Iterable[Any], want: Array) -> Finding:
+        """A finding, of the operands of one case and what was answered."""
+        target, values = self.task.target, self.values
+        said = " or ".join(shown(answer, target, values) for answer in got)
+        return Finding(kind, count, *self.task.show(operands), said, shown(want[0], target, values))
+
+    def differs(self, operands: Operands, got: Array, want: Array) -> Iterator[Finding]:
+        """What differs from the reference, by kind."""
+        different = np.flatnonzero(_differ(got, want))
+        if not different.size:
+            return
+        tests = self.task.kinds(self.asked(_part(operands, different), got[different], want[different]))
+        if isinstance(self.task, Cast) and tests["double rounding"].any():
+            some = _some(np.ones(len(got), bool), _WIDELY)
+            if not self.task.rounds_twice(self.asked(_part(operands, some), got[some], want[some])):
+                del tests["double rounding"]
+        never = np.zeros(different.size, bool)
+        kinds = np.argmax([*(tests.get(kind, never) for kind in [*KINDS][:-1]), ~never], axis=0)
+        rank = self.task.rank(_part(operands, different))
+        for number, kind in enumerate(KINDS):
+            here = np.flatnonzero(kinds == number)
+            if here.size:
+                one = different[here[[np.argmin(rank[here])]]]
+                yield self.finding(kind, here.size, _part(operands, one), got[one], want[one])
+
+    def asked(self, operands: Operands, got: Array, want: Array) -> Asked:
+        """Cases, and ways to ask again about them."""
+
+        def again(operands: Operands = operands, **changes: Any) -> Array:
+            return self.reference(operands, replace(self.framework.projection, **changes))
+
+        zeros = is_zero(got, self.task.target, self.values) & is_zero(want, self.task.target, self.values)
+        return Asked(operands, got, want, again, self.theirs, zeros, "float32" in self.framework.sources)
+
+    def depends_on_place(self, operands: Operands) -> Iterator[Finding]:
+        """Special operands whose code is another alone, or somewhere among others."""
+        special, nan = self.task.special(operands), np.isnan(self.task.size(operands))
+        places = [_some(special & nan, _SPECIALS // 2), _some(special & ~nan, _SPECIALS // 2)]
+        chosen = _part(operands, np.concatenate(places))
+        if not len(chosen[0]):
+            return
+        each = np.arange(len(chosen[0]))
+        many = self.theirs(_part(chosen, np.repeat(each, _REPEATED)))
+        spread = self.theirs(tuple(np.repeat(column, 2, axis=0)[::2] for column in chosen))
+        found = []
+        for place, codes in zip(each, np.split(many, each.size), strict=True):
+            one = _part(chosen, [place])
+            seen = np.unique(np.concatenate([codes, spread[[place]], self.theirs(one)]), axis=0)
+            if len(seen) > 1:
+                found.append((one, seen))
+        if found:
+            one, seen = found[0]
+            yield self.finding("place", len(found), one, seen, self.reference(one))
+
+    def depends_on_flushing(self, operands: Operands) -> Iterator[Finding]:
+        """Operands whose code is another in a process that flushes subnormals to zero."""
+        chosen = _part(operands, _some(self.task.tiny(operands), _TINY // 8 if self.framework.few else _TINY))
+        if not len(chosen[0]):
+            return
+        usual = self.theirs(chosen)
+        with flushing() as flushes:
+            if not flushes:
+                return
+            given = self.answer(*chosen)
+        flushed = comparable(given, self.task.target)
+        here = np.flatnonzero(_differ(flushed, usual))
         if here.size:
-            smallest = here[np.argmin(np.abs(_numbers(values[here])))]
-            why = next((entry.why for entry in known if entry.covers(row, kind)), None)
-            findings.append(_finding(kind, here.size, values[smallest], got[smallest], want[smallest], target, why))
-    return Row(row.framework, row.version, source, target.name, values.size, tuple(findings))
+            smallest = here[[np.argmin(self.task.rank(chosen)[here])]]
+            one = _part(chosen, smallest)
+            yield self.finding("flush", here.size, one, flushed[smallest], self.reference(one))
+
+    def best_profile(self, operands: Operands, got: Array) -> tuple[str | None, int]:
+        """The profile that gives most of the codes: the framework's own if there are several."""
+        best: tuple[str | None, int] = (None, 0)
+        exact = [name for name in PROFILES if name == self.framework.name]
+        alike = [name for name in reversed([*PROFILES]) if name.startswith(self.framework.name)]
+        for name in dict.fromkeys([*exact, *alike, *PROFILES]):
+            profile = PROFILES[name]
+            try:
+                if isinstance(self.task, Blocks):
+                    codes = self.task.under(operands, {"profile": name})
+                elif profile.projection(self.task.target).rounding.bits:
+                    continue
+                else:
+                    codes = self._like_theirs(self.task.reference(operands, profile.projection(self.task.target)))
+            except ValueError:  # it has no such format, or refuses an operand
+                continue
+            same = len(got) - int(_differ(codes, got).sum())
+            if same > best[1]:
+                best = name, same
+            if same == len(got):
+                break
+        return best
 
 
-def _kinds(framework: Framework, values: Array, got: Array, want: Array, target: Format) -> Array:
-    """The kind of each difference, as indices into `KINDS`."""
-    numbers = _numbers(values)  # of large integers only the size matters here
-    nan = np.isnan(numbers)
-    some = np.where(nan, np.zeros(1, values.dtype), values)
-    tests = {
-        "NaN": nan,
-        "zero": numbers == 0,
-        "negative": (numbers < 0) & (target.sign is Sign.UNSIGNED),
-        "double rounding": _rounded_twice(framework, some, got, want, target),
-        "subnormal operand": (np.abs(numbers) < 2.0**-126) | (np.abs(numbers) < _min_normal(values.dtype)),
-        "tie": _is_tie(some, target),
-        "overflow": np.abs(numbers) > target.max_finite,
-        "subnormal result": np.abs(numbers) < (target.min_normal or 0),
-        "direction": _is_neighbour(some, got, target),
-        "other": np.ones(values.size, bool),
-    }
-    first: Array = np.argmax([tests[kind] for kind in KINDS], axis=0)
-    return first
+def _part(operands: Operands, where: Any) -> Operands:
+    return tuple(column[where] for column in operands)
 
 
-def _rounded_twice(framework: Framework, values: Array, got: Array, want: Array, target: Format) -> Array:
-    """Where a framework gives what it gives for the operand rounded to binary32 first, and that does harm."""
-    if "float32" not in framework.sources:
-        return np.zeros(values.size, bool)
-    narrow = encode(values, "binary32").view(np.float32)
-    down, up = (encode(values, "binary32", rounding=mode) for mode in ("toward_zero", "away_from_zero"))
-    harmed = (encode(narrow, target) != want) | _is_tie(narrow, target)
-    return np.asarray((down != up) & harmed & (framework.cast(narrow, target) == got))
+def _differ(got: Array, want: Array) -> Array:
+    different = np.asarray(got != want)
+    return np.asarray(different.any(axis=-1)) if different.ndim > 1 else different
 
 
-def _is_tie(values: Array, target: Format) -> Array:
-    """Only at a tie do the nearest modes differ."""
-    away, toward = (encode(values, target, rounding=mode) for mode in ("nearest_away", "nearest_zero"))
-    return np.asarray(away != toward)
-
-
-def _is_neighbour(values: Array, got: Array, target: Format) -> Array:
-    """Where a code is one of the two that the operand lies between."""
-    near = (encode(values, target, rounding=mode) for mode in ("toward_zero", "away_from_zero"))
-    return np.asarray(np.any([got == codes for codes in near], axis=0))
-
-
-def _numbers(values: Array) -> npt.NDArray[np.float64]:
-    with np.errstate(invalid="ignore"):
-        return values.astype(np.float64)
-
-
-def _min_normal(dtype: np.dtype[Any]) -> float:
-    """The smallest normal of a float type, 0 for integers."""
-    carrier = catalog.carrier(dtype)
-    return (carrier and carrier.min_normal) or 0.0
-
-
-def _finding(kind: str, count: int, value: Any, got: Any, want: Any, target: Format, known: str | None) -> Finding:
-    if value.dtype.kind in "iu":
-        operand = shown = str(int(value))
-    else:
-        operand = f"{int(value.view(f'u{value.dtype.itemsize}')):#0{2 + 2 * value.dtype.itemsize}x}"
-        shown = operand if np.isnan(_numbers(value)) else float(value).hex()
-    digits = 2 - (-target.width // 4)
-    return Finding(kind, int(count), operand, shown, f"{int(got):#0{digits}x}", f"{int(want):#0{digits}x}", known)
+def _some(where: Array, most: int) -> Array:
+    """Places, evenly, of at most so many."""
+    places = np.flatnonzero(where)
+    return places if places.size <= most else places[np.linspace(0, places.size - 1, most).astype(np.int64)]
 
 
 def report(rows: Iterable[Row]) -> str:
-    """The rows as JSON: schema lowprec.conform/1, keys in a fixed order."""
+    """The rows as JSON: schema lowprec.conform/2, keys in a fixed order."""
     found = [row.as_json() for row in rows]
     return json.dumps(
         {
-            "schema": "lowprec.conform/1",
+            "schema": "lowprec.conform/2",
             "lowprec": __version__,
             "tried": sum(row["tried"] for row in found),
             "mismatches": sum(row["mismatches"] for row in found),
@@ -316,7 +373,7 @@ def table(rows: Iterable[Row]) -> RenderableType:
     """The rows as a table to read, with a line that sums them up."""
     rows = list(rows)
     grid = Table(box=None, pad_edge=False, header_style="bold")
-    for name in ("framework", "source", "target"):
+    for name in ("framework", "operation", "source", "target"):
         grid.add_column(name, no_wrap=True)
     for name in ("tried", "differ"):
         grid.add_column(name, justify="right", no_wrap=True)
@@ -330,6 +387,7 @@ def table(rows: Iterable[Row]) -> RenderableType:
         style = "red" if row.unexplained else None
         grid.add_row(
             f"{row.framework} {row.version}",
+            row.operation,
             row.source,
             row.target,
             f"{row.tried:,}",
@@ -341,7 +399,7 @@ def table(rows: Iterable[Row]) -> RenderableType:
     tried, differ = sum(row.tried for row in rows), sum(row.mismatches for row in rows)
     beyond = sum(row.unexplained for row in rows)
     summary = (
-        f"{len(rows)} casts, {tried:,} inputs: {differ:,} differ from the reference, "
+        f"{len(rows)} tasks, {tried:,} inputs: {differ:,} differ from the reference, "
         f"{beyond:,} of them beyond the known divergences"
     )
     return Group(grid, "", *(f"* {reason}" for reason in reasons), "", summary)
