@@ -175,7 +175,7 @@ def near_ties(fmt: Format | str) -> Strategy[float]:
     # The step of 0 is simplest, and then it is the tie itself.
     return st.builds(
         lambda magnitude, half, step, sign: sign * _beside(_point(magnitude, half, known), step),
-        st.one_of(st.integers(0, known.max_magnitude), st.just(known.max_magnitude)),
+        st.integers(0, known.max_magnitude + 2).map(lambda magnitude: min(magnitude, known.max_magnitude)),
         st.sampled_from((True, False)),
         st.sampled_from((0, 1, -1)),
         st.sampled_from(signs),

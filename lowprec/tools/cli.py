@@ -8,7 +8,7 @@ from __future__ import annotations
 import click
 
 import lowprec
-from lowprec.tools.commands import bench, compare, conform, formats, golden, vectors
+from lowprec.tools.commands import bench, check, compare, conform, formats, golden, vectors
 
 __all__ = ["main"]
 
@@ -30,6 +30,7 @@ for command in (
     compare.compare,
     golden.golden,
     conform.conform,
+    check.check_format,
     bench.bench,
 ):
     main.add_command(command)

@@ -10,7 +10,7 @@ import importlib
 __all__ = ["TOPICS"]
 
 #: The modules of this folder, in the order of documents and tables.
-TOPICS = ("decoding", "rounding", "special", "verbs", "stochastic", "order", "arithmetic", "blocks")
+TOPICS = ("decoding", "rounding", "special", "verbs", "stochastic", "order", "arithmetic", "dots", "blocks")
 
 for topic in TOPICS:
     importlib.import_module(f"lowprec.testing.laws.{topic}")

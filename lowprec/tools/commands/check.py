@@ -1,0 +1,80 @@
+"""Formats held against the laws.
+
+Floor 5.
+"""
+
+from __future__ import annotations
+
+import json
+import sys
+from typing import TYPE_CHECKING
+
+import click
+
+from lowprec.tools.arguments import AGREE, DIFFER, NOTHING, one_format
+from lowprec.tools.commands.options import define_option
+
+if TYPE_CHECKING:
+    from lowprec.testing.law import Report
+
+__all__ = ["check_format"]
+
+
+@click.command("check-format")
+@click.argument("fmt", metavar="FORMAT", required=False)
+@define_option
+@click.option("--samples", default=256, show_default=True, type=click.IntRange(0, 1 << 20), help="Random numbers.")
+@click.option("--seed", default=0, show_default=True, type=click.IntRange(0), help="Of the random numbers.")
+@click.option("--json", "as_json", is_flag=True, help="Print JSON (schema lowprec.check/1).")
+@click.option("--laws", "as_list", is_flag=True, help="List all laws, with where they hold, and check nothing.")
+def check_format(
+    fmt: str | None, define: str | None, samples: int, seed: int, as_json: bool, as_list: bool
+) -> None:
+    """Try every law on a format: what its codes stand for, how it rounds, its arithmetic, order and blocks.
+
+    FORMAT is a name, a P3109 name such as binary8p3se, a .toml file with the fields of a private format, or a
+    block format. Both the kernels and the oracle are tried, against what the parameters alone say.
+    Exit 0: all laws hold; 1: one does not; 2: no format; 3: nothing was tried.
+    """
+    from lowprec.spec.catalog import is_block
+
+    if as_list:
+        from lowprec.testing.formatcheck import laws
+
+        for law in laws().values():
+            click.echo(f"{law.name}  [{law.topic}: {law.domain}]\n    {law.statement}")
+        return
+    if fmt is not None and is_block(fmt):
+        from lowprec.testing.blockcheck import report_of_blocks
+
+        try:
+            report = report_of_blocks(fmt, samples=samples, seed=seed)
+        except ValueError as error:
+            raise click.UsageError(str(error)) from None
+    else:
+        known = one_format(fmt, define)
+        from lowprec.testing.formatcheck import report_of
+
+        report = report_of(known, samples=samples, seed=seed)
+    if as_json:
+        click.echo(json.dumps(report.as_json(), indent=1))
+    else:
+        _show(report)
+    if not report.tried:
+        sys.exit(NOTHING)
+    sys.exit(DIFFER if report.broken else AGREE)
+
+
+def _show(report: Report) -> None:
+    """A row for each law, then what is broken in full."""
+    from rich.table import Table
+
+    from lowprec.tools import cards
+
+    table = Table(box=None, pad_edge=False, header_style="bold")
+    for name in ("law", "of", "cases", "holds"):
+        table.add_column(name, justify="right" if name == "cases" else "left", no_wrap=True)
+    for verdict in report.verdicts:
+        table.add_row(verdict.law.name, verdict.path, f"{verdict.tried:,}", "yes" if verdict.holds else "NO")
+    cards.show(table)
+    click.echo(f"\n{report}")
