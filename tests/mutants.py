@@ -32,7 +32,7 @@ try:
     from lowprec.spec import catalog, families
     from lowprec.testing import blockcheck, formatcheck, operationcheck
     from lowprec.testing.law import LAWS
-    from lowprec.testing.subjects import Arrays, Oracle
+    from lowprec.testing.subjects import Arrays, Flagged, Oracle
 
     what = json.loads(sys.argv[1])
     formatcheck.laws()
@@ -48,16 +48,16 @@ try:
     def verdicts():
         for item in what:
             kind, _, name = item.partition(":")
-            if kind in ("arrays", "oracle"):
+            if kind in ("arrays", "flagged", "oracle"):
                 fmt = SMALL.get(name) or catalog.format(name)
-                subject = (Arrays if kind == "arrays" else Oracle)(fmt)
+                subject = {"arrays": Arrays, "flagged": Flagged, "oracle": Oracle}[kind](fmt)
                 laws = [law for law in LAWS.values() if law.topic == "format" and law.applies(subject)]
                 for law in sorted(laws, key=lambda law: law.name in LATE):
-                    yield name, kind, law, law.check(subject)
-            elif kind in ("arith", "oracle_arith"):
+                    yield name, subject.path, law, law.check(subject)
+            elif kind in ("arith", "flagged_arith", "oracle_arith"):
                 operation, fmt = name.split()
                 fmt = SMALL.get(fmt) or catalog.format(fmt)
-                make = operationcheck.of_arrays if kind == "arith" else operationcheck.of_oracle
+                make = getattr(operationcheck, {"arith": "of_arrays", "flagged_arith": "of_flagged"}.get(kind, "of_oracle"))
                 count = {"sqrt": 1, "fma": 3}.get(operation, 2)
                 for mode in ("nearest_even", "toward_negative"):
                     how = lp.Projection(rounding=mode)
@@ -173,9 +173,10 @@ def main() -> int:
     with ThreadPoolExecutor(asked.jobs) as pool:
         for fate in pool.map(run, chosen):
             fates.append(fate)
-            print(f"{fate.law or 'SURVIVES':24} {fate.seconds:5.0f}s  {fate.mutant.name}: {fate.of}: {fate.case}", flush=True)
+            said = f"{fate.law or 'SURVIVES':24} {fate.seconds:5.0f}s  {fate.mutant.name}: {fate.of}: {fate.case}"
+            print(said, flush=True)
     alive = [fate.mutant.name for fate in fates if fate.law is None]
-    print(f"{len(fates) - len(alive)} of {len(fates)} mutants are found" + (f"; alive: {', '.join(alive)}" if alive else ""))
+    print(f"{len(fates) - len(alive)} of {len(fates)} mutants are found; alive: {', '.join(alive) or 'none'}")
     if asked.write:
         PAGE.write_text(page(fates))
     return 1 if alive else 0

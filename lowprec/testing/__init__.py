@@ -56,7 +56,17 @@ _HOMES = {
     "check_operation": "operationcheck",
     **dict.fromkeys(("Counterexample", "Law", "Report", "Verdict"), "law"),
     **dict.fromkeys(
-        ("accumulations", "arrays", "block_formats", "blocks", "codes", "formats", "near_ties", "projections", "values"),
+        (
+            "accumulations",
+            "arrays",
+            "block_formats",
+            "blocks",
+            "codes",
+            "formats",
+            "near_ties",
+            "projections",
+            "values",
+        ),
         "strategies",
     ),
 }

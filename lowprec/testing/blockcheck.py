@@ -100,7 +100,8 @@ class Blocks:
     def _laid(self, rows: Array) -> Array:
         """Blocks in an array: one after the other along an axis, or tiles below each other."""
         kind = np.float32 if rows.dtype.kind == "f" else rows.dtype
-        return rows.astype(kind).reshape(-1, self.fmt.sizes[-1]) if len(self.fmt.sizes) == 2 else rows.astype(kind).ravel()
+        typed = rows.astype(kind)
+        return typed.reshape(-1, self.fmt.sizes[-1]) if len(self.fmt.sizes) == 2 else typed.ravel()
 
     def _rows(self, laid: Array) -> Array:
         return laid.reshape(-1, self.size)

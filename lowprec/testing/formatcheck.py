@@ -14,8 +14,8 @@ from lowprec.spec import catalog
 from lowprec.spec.format import Format
 from lowprec.spec.projection import Projection
 from lowprec.testing.law import LAWS, Law, Report, Verdict, message
-from lowprec.testing.operationcheck import of_arrays, of_oracle, verdicts_of
-from lowprec.testing.subjects import Arrays, Implementation, Oracle, Subject
+from lowprec.testing.operationcheck import of_arrays, of_flagged, of_oracle, verdicts_of
+from lowprec.testing.subjects import Arrays, Flagged, Implementation, Oracle, Subject
 
 __all__ = ["check_format", "report_of"]
 
@@ -91,7 +91,11 @@ def report_of(fmt: Format | str | Any, *, samples: int = 256, seed: int = 0) -> 
                     f"check_format takes a Format, a name, or an object with decode(codes) and width, not {fmt!r}"
                 )
         known = catalog.format(fmt)
-        verdicts = [verdict for subject in (Arrays(known, samples, seed), Oracle(known)) for verdict in _tried(subject)]
+        verdicts = [
+            verdict
+            for subject in (Arrays(known, samples, seed), Flagged(known), Oracle(known))
+            for verdict in _tried(subject)
+        ]
         return Report(known.name, tuple([*verdicts, *_arithmetic(known, seed)]))
     own = Implementation(fmt, samples, seed)
     return Report(own.name, tuple(_tried(own)))
@@ -121,7 +125,7 @@ def _tried(subject: Subject) -> Iterator[Verdict]:
 
 def _arithmetic(fmt: Format, seed: int) -> Iterator[Verdict]:
     """The laws of arithmetic on operations in one format, one verdict a law and path."""
-    for make, samples in ((of_arrays, 200), (of_oracle, 50)):
+    for make, samples in ((of_arrays, 200), (of_flagged, 200), (of_oracle, 50)):
         merged: dict[str, Verdict] = {}
         for operation in _OPERATIONS:
             count = {"sqrt": 1, "fma": 3}.get(operation, 2)

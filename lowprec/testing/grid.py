@@ -87,7 +87,7 @@ class Places(NamedTuple):
 
     def take(self, where: Array) -> Places:
         """Only those that are marked."""
-        return Places(*(column[where] for column in self))
+        return Places._make(column[where] for column in self)
 
 
 def grid_of(fmt: Format) -> Grid:
@@ -107,8 +107,8 @@ def grid_of(fmt: Format) -> Grid:
         if w == 0:
             return magnitude
         if fmt.subnormals:
-            return trailing if field == 0 else (2**t + trailing) * 2 ** (field - 1)
-        return int((2**t + trailing) * 2**field)
+            return trailing if field == 0 else int((2**t + trailing) << (field - 1))
+        return int((2**t + trailing) << field)
 
     one_more = fmt.sign is Sign.TWOS_COMPLEMENT
     return Grid(last, -1 if fmt.sign is Sign.UNSIGNED else last + one_more, unit, units)

@@ -24,7 +24,7 @@ from lowprec.testing.law import LAWS, Report, Verdict, message
 from lowprec.testing.subjects import Subject
 from lowprec.tools.operands import operands
 
-__all__ = ["Operation", "Shown", "check_operation", "decoded", "of_arrays", "of_oracle"]
+__all__ = ["Operation", "Shown", "check_operation", "decoded", "of_arrays", "of_flagged", "of_oracle"]
 
 Array = npt.NDArray[Any]
 
@@ -155,6 +155,7 @@ class Shown(Subject):
     """A format's codes, in words."""
 
     def decode(self, codes: Array) -> npt.NDArray[np.float64]:
+        """By the parameters of the format."""
         return decoded(codes, self.format)
 
 
@@ -196,9 +197,15 @@ def _rule(projection: Projection, target: Format) -> Projection:
 
 
 def of_arrays(
-    operation: str, formats: tuple[Format, ...], target: Format, projection: Projection, samples: int, seed: int
+    operation: str,
+    formats: tuple[Format, ...],
+    target: Format,
+    projection: Projection,
+    samples: int,
+    seed: int,
+    flagged: bool = False,
 ) -> Operation:
-    """The operation of lowprec on arrays."""
+    """The operation of lowprec on arrays; or as another kernel does it, which is asked for flags too."""
     how = _rule(projection, target)
 
     def named(name: str, codes: list[Array]) -> Array:
@@ -206,13 +213,16 @@ def of_arrays(
         from lowprec.arrays.convert import decode, encode
 
         values = [np.asarray(decode(column, fmt)) for column, fmt in zip(codes, formats, strict=False)]
-        made = getattr(lowprec, name)(*values, target, projection=how)
+        signals = np.zeros(codes[0].shape, np.uint8) if flagged else None
+        made = getattr(lowprec, name)(*values, target, projection=how, flags=signals)
         zero = Projection(zero="smallest", nan="max")
         return np.asarray(encode(made, target, projection=zero)).astype(np.int64)
 
-    return Operation(
-        operation, formats, target, how, "arrays", lambda codes: named(operation, codes), samples, seed, named
-    )
+    path = "arrays with flags" if flagged else "arrays"
+    return Operation(operation, formats, target, how, path, lambda codes: named(operation, codes), samples, seed, named)
+
+
+of_flagged = functools.partial(of_arrays, flagged=True)
 
 
 def of_oracle(

@@ -23,7 +23,7 @@ from lowprec.testing.grid import Grid, Places, grid_of, listed
 from lowprec.testing.law import shown_code, shown_value
 from lowprec.tools.cases import magnitudes, sample
 
-__all__ = ["Arrays", "Implementation", "Oracle", "Subject"]
+__all__ = ["Arrays", "Flagged", "Implementation", "Oracle", "Subject"]
 
 Array = npt.NDArray[Any]
 
@@ -134,7 +134,7 @@ class Subject:
         far += [top * times for times in (1.5, 2.0, 3.0, 1e6) if top * times < 2.0**1023]
         unsigned = np.concatenate([*around, np.array([0.0, *far]).view(np.int64)])
         unsigned = np.unique(unsigned[(unsigned >= 0) & (unsigned < 0x7FF << 52)]).view(np.float64)
-        chosen = np.concatenate([unsigned, -unsigned, self._drawn()])
+        chosen: Array = np.concatenate([unsigned, -unsigned, self._drawn()])
         chosen = chosen[np.isfinite(chosen)]
         return chosen[np.argsort(np.abs(chosen), kind="stable")]
 
@@ -212,6 +212,39 @@ class Arrays(Subject):
         from lowprec.arrays.convert import quantize
 
         return np.asarray(quantize(values, self.format, projection=projection)).astype(np.float64)
+
+
+class Flagged(Arrays):
+    """The verbs when they are asked for flags, which another kernel answers: it knows every format and projection."""
+
+    path = "arrays with flags"
+
+    @property
+    def _near(self) -> list[int]:
+        """As many as matter to one kernel for all formats."""
+        return Oracle._near.fget(self)  # type: ignore[attr-defined,no-any-return]
+
+    def decode(self, codes: Array) -> npt.NDArray[np.float64]:
+        """By `lowprec.decode` with flags."""
+        from lowprec.arrays.convert import decode
+
+        return np.asarray(decode(codes, self.format, dtype="float64", flags=np.zeros(codes.shape, np.uint8)))
+
+    def encode(self, values: Array, projection: Projection = DEFAULT, random: Array | None = None) -> Array:
+        """By `lowprec.encode` with flags."""
+        from lowprec.arrays.convert import encode
+
+        words = None if random is None else random.astype(np.uint32)
+        signals = np.zeros(values.shape, np.uint8)
+        made = encode(values, self.format, projection=projection, random=words, flags=signals)
+        return np.asarray(made).astype(np.int64)
+
+    def quantize(self, values: Array, projection: Projection = DEFAULT) -> npt.NDArray[np.float64]:
+        """By `lowprec.quantize` with flags."""
+        from lowprec.arrays.convert import quantize
+
+        signals = np.zeros(values.shape, np.uint8)
+        return np.asarray(quantize(values, self.format, projection=projection, flags=signals)).astype(np.float64)
 
 
 class Oracle(Subject):
@@ -347,5 +380,3 @@ def _sign_of(given: Any, name: str) -> Sign:
     except ValueError:
         names = ", ".join(member.value for member in Sign)
         raise ValueError(f"sign={sign!r} of {name} is unknown; use one of {names}") from None
-
-

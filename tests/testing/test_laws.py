@@ -106,9 +106,7 @@ def test_a_wrong_bias_is_named():
     own = Own([0, 0.25, 0.5, 0.75, 1, 1.5, 2, 3], format="e2m1fn")
     message = told(own)
     assert "mine breaks the law 'values' (mine)\n" in message
-    assert (
-        "    code  0x1  0 00 1  0.25 = 0x1.0000000000000p-2\n    want  0.5 = 0x1.0000000000000p-1\n" in message
-    )
+    assert "    code  0x1  0 00 1  0.25 = 0x1.0000000000000p-2\n    want  0.5 = 0x1.0000000000000p-1\n" in message
     assert "other laws broken too: published type (mine)" in message or "one other law broken too" in message
 
 

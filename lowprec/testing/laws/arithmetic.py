@@ -111,9 +111,14 @@ def commutativity(subject: Operation) -> Outcome:
     return _first(subject, np.where(both, subject.results, turned), subject.results)
 
 
-@law("identities", "operation", "add, subtract, multiply, divide; into the format of the first operand", lambda s: s.neutral)
+@law(
+    "identities",
+    "operation",
+    "add, subtract, multiply, divide; into the format of the first operand",
+    lambda s: s.neutral,
+)
 def identities(subject: Operation) -> Outcome:
-    """x + (-0), x - 0, x * 1 and x / 1 are x, where x is not 0."""
+    """A number other than 0 is not changed by x + (-0), x - 0, x * 1 and x / 1."""
     codes = np.unique(subject.operands[0])
     values = subject.decoded(codes)
     codes = codes[~np.isnan(values) & (values != 0)]
@@ -159,7 +164,7 @@ def fma_identities(subject: Operation) -> Outcome:
     lambda s: s.operation == "subtract" and s.signed_zero and len(set(s.formats)) == 1,
 )
 def opposites(subject: Operation) -> Outcome:
-    """x - x is +0, and -0 where rounding goes toward negative numbers."""
+    """A number less itself is +0, and -0 where rounding goes toward negative numbers."""
     codes = np.unique(subject.operands[0])
     codes = codes[np.isfinite(subject.decode_operand(0, codes))]
     got = subject.call([codes, codes])

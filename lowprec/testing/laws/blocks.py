@@ -106,8 +106,9 @@ def scale_identity(subject: Blocks) -> Outcome:
 
 @law("scale rule", "blocks", "blocks with a non-zero number; exact arithmetic", _plain)
 def scale_rule(subject: Blocks) -> Outcome:
-    """The scale of a block is what its rule says of its largest magnitude, in real numbers, projected into the scale's
-    format: the power of two below (floor), not below (ceil, rceil) or nearest to a quotient, or the quotient itself.
+    """The scale of a block is what its rule says of its largest magnitude, in real numbers, projected.
+
+    It is the power of two below (floor), not below (ceil, rceil) or nearest to a quotient, or the quotient itself.
     """
     scales, _, tensor = subject.encoded
     places = [place for place, row in enumerate(subject.rows) if row.any()]
@@ -168,7 +169,8 @@ def nothing_clips(subject: Blocks) -> Outcome:
     for row in range(shared.size):
         amax = _amax(subject.rows[row])
         if np.isfinite(shared[row]) and 0 < shared[row] < largest and amax / Fraction(float(shared[row])) > top:
-            rows = (("amax", shown_value(float(amax))), ("scale", subject.shown(subject.encoded[0][row], subject.fmt.scale)))
+            scale = subject.shown(subject.encoded[0][row], subject.fmt.scale)
+            rows = (("amax", shown_value(float(amax))), ("scale", scale))
             return Outcome(row + 1, Counterexample((*rows, ("want", f"amax over the scale at most {float(top)!r}"))))
     return Outcome(shared.size)
 
@@ -204,7 +206,8 @@ def special_block(subject: Blocks) -> Outcome:
     if not wrong.any():
         return Outcome(3)
     place = int(np.argmax(wrong))
-    told = (("block", ("with NaN", "with +Inf", "with -Inf")[place]), ("scale", subject.shown(scales[place], subject.fmt.scale)))
+    kind = ("with NaN", "with +Inf", "with -Inf")[place]
+    told = (("block", kind), ("scale", subject.shown(scales[place], subject.fmt.scale)))
     return Outcome(3, Counterexample((*told, ("want", "a NaN scale and element codes 0"))))
 
 
@@ -212,7 +215,7 @@ def special_block(subject: Blocks) -> Outcome:
     "powers of two scale",
     "blocks",
     "rules of powers of two into formats of powers of two; blocks away from the ends",
-    lambda s: _plain(s) and s.fmt.rule.powers != "none" and s.fmt.scale.trailing_bits == 0 and s.fmt.tensor_scale == "none",
+    lambda s: _plain(s) and s.fmt.rule.powers != "none" and _powers_alone(s),
 )
 def powers_of_two_scale(subject: Blocks) -> Outcome:
     """Doubling all values of a block changes its scale's code by one and no element."""
@@ -231,6 +234,10 @@ def powers_of_two_scale(subject: Blocks) -> Outcome:
     return Outcome(rows.shape[0], Counterexample(told))
 
 
+def _powers_alone(subject: Blocks) -> bool:
+    return subject.fmt.scale.trailing_bits == 0 and subject.fmt.tensor_scale == "none"
+
+
 def _one_axis(subject: Blocks) -> bool:
     return subject.path == "arrays" and len(subject.fmt.sizes) == 1
 
@@ -243,7 +250,7 @@ def axes_and_tails(subject: Blocks) -> Outcome:
     values = subject.rows[:8].astype(np.float32)
     wide = values.reshape(2, -1)
     cut = wide[:, : wide.shape[1] - subject.size // 2] if subject.size > 1 else wide
-    given = {} if subject.fmt.tensor_scale == "none" else {"tensor_scale": 0.25}
+    given: dict[str, Any] = {} if subject.fmt.tensor_scale == "none" else {"tensor_scale": 0.25}
     whole, across, part = (
         encode(wide, subject.fmt, axis=1, **given),
         encode(np.ascontiguousarray(wide.T), subject.fmt, axis=0, **given),
@@ -279,5 +286,3 @@ def blocks_of_the_oracle(subject: Blocks) -> Outcome:
         ("want", subject.shown(want[0][place], subject.fmt.scale)),
     )
     return Outcome(rows.size, Counterexample(told))
-
-

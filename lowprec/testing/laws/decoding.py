@@ -22,7 +22,8 @@ Array = npt.NDArray[Any]
 
 def same(x: Array, y: Array) -> Array:
     """Whether floats are equal, zeros by their sign and NaNs all alike."""
-    return ((x == y) & (np.signbit(x) == np.signbit(y))) | (np.isnan(x) & np.isnan(y))
+    right: Array = ((x == y) & (np.signbit(x) == np.signbit(y))) | (np.isnan(x) & np.isnan(y))
+    return right
 
 
 def _half(subject: Subject) -> int:
@@ -32,7 +33,8 @@ def _half(subject: Subject) -> int:
 
 def _magnitudes(subject: Subject) -> Array:
     """Codes with a clear sign bit, ascending."""
-    return subject.codes[subject.codes < _half(subject)]
+    codes: Array = subject.codes
+    return codes[subject.codes < _half(subject)]
 
 
 def defined_values(subject: Subject) -> tuple[Array, Array]:
@@ -58,8 +60,9 @@ def defined_values(subject: Subject) -> tuple[Array, Array]:
 
 @law("values", "format", "every code", lambda s: s.fmt is not None)
 def values_of_codes(subject: Subject) -> Outcome:
-    """A code stands for what the parameters say: (1 + trailing / 2**t) * 2**(field - bias), and 0.xxx where the
-    field is 0; from the top down NaNs, then infinity.
+    """A code stands for what the parameters say: (1 + trailing / 2**t) * 2**(field - bias).
+
+    It is 0.xxx where the field is 0 and the format has subnormals; from the top down codes are NaNs, then infinity.
     """
     codes, want = defined_values(subject)
     got = subject.decode(codes)

@@ -39,8 +39,9 @@ def _some(subject: Subject, count: int) -> Array:
 
 @law("total order", "format", "pairs of codes", _both)
 def total_order(subject: Subject) -> Outcome:
-    """The total order puts values in order, -0 before +0, and all of two codes before each other only if they are one;
-    NaNs lie outside, positive ones above.
+    """The total order puts values in order, -0 before +0, and NaNs outside, positive ones above.
+
+    Of two codes one comes before the other, and both do only where they are one.
     """
     from lowprec.arrays.order import total_order as before
 

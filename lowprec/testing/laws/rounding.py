@@ -31,7 +31,8 @@ DIRECTED = ("toward_zero", "toward_positive", "toward_negative", "away_from_zero
 
 def inside(places: Places) -> Array:
     """Numbers whose neighbours are both values of the format, or that are one; not below a smallest one above 0."""
-    return (places.magnitude >= 0) & ((places.magnitude < places.last) | (places.kind == EXACT)) & ~places.beyond
+    kept: Array = (places.magnitude >= 0) & ((places.magnitude < places.last) | (places.kind == EXACT)) & ~places.beyond
+    return kept
 
 
 def codes_at(subject: Subject, places: Places, up: Array) -> Array:
@@ -72,7 +73,7 @@ def _judged(subject: Subject, names: tuple[str, ...], want: str) -> Outcome:
     zero = (places.values == 0) & places.negative
     places = places.take(~zero)
     if subject.fmt is None:
-        places = places.take((places.magnitude + 1 <= places.last))
+        places = places.take(places.magnitude + 1 <= places.last)
     for mode in _tried(subject, names):
         up = farther(mode.name, places)
         got = subject.encode(places.values, Projection(rounding=mode))
@@ -114,8 +115,9 @@ def nearest(subject: Subject) -> Outcome:
 
 @law("directed bounds", "format", "in range; directed modes", lambda s: _encodes(s, DIRECTED))
 def directed(subject: Subject) -> Outcome:
-    """toward_negative(x) <= x <= toward_positive(x), toward_zero below and away_from_zero above in magnitude, and no
-    value lies between.
+    """A number lies between what it becomes toward_negative and toward_positive, and no value lies between these.
+
+    What it becomes toward_zero is not larger in magnitude, and away_from_zero not smaller.
     """
     return _judged(subject, DIRECTED, "the value on that side")
 
@@ -160,8 +162,9 @@ def projected(numbers: Sequence[Fraction], fmt: Format, projection: Projection) 
 
 @law("overflow", "format", "numbers past the largest value, every mode and policy", lambda s: s.fmt and s.encodes)
 def overflow(subject: Subject) -> Outcome:
-    """What rounds, on the grid continued past the largest value, to more than that value overflows: to infinity, else
-    NaN, else the largest under saturation none, and to the largest under finite and propagate.
+    """What rounds, on the grid continued past the largest value, to more than that value overflows.
+
+    It becomes infinity, else NaN, else the largest under saturation none; the largest under finite and propagate.
     """
     places, tried = subject.places, 0
     places = places.take((places.magnitude == places.last) & ((places.kind != EXACT) | places.beyond))
@@ -190,8 +193,9 @@ def overflow(subject: Subject) -> Outcome:
 
 @law("infinities", "format", "both infinities, every mode and policy", lambda s: s.fmt is not None and s.encodes)
 def infinities(subject: Subject) -> Outcome:
-    """An infinite operand becomes infinity, else NaN, else the largest value under saturation none and propagate, and
-    the largest value under finite.
+    """An infinite operand becomes infinity, else NaN, else the largest value; under finite always the last.
+
+    So it does under none and propagate.
     """
     values, tried = np.array([np.inf, -np.inf]), 0
     for mode in subject.modes:

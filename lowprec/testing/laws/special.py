@@ -5,16 +5,22 @@ Floor 5.
 
 from __future__ import annotations
 
+from fractions import Fraction
+from typing import Any
+
 import numpy as np
+import numpy.typing as npt
 
 from lowprec.spec.format import Sign
 from lowprec.spec.projection import Flag, Projection, Saturation
-from lowprec.testing.grid import EXACT, code_of, nan_code
+from lowprec.testing.grid import ABOVE, BELOW, EXACT, TIE, Places, code_of, nan_code
 from lowprec.testing.law import Counterexample, Outcome, law, shown_value
 from lowprec.testing.laws.rounding import codes_at, farther, inside
 from lowprec.testing.subjects import Subject
 
 __all__: list[str] = []
+
+Array = npt.NDArray[Any]
 
 
 def _ours(subject: Subject) -> bool:
@@ -53,8 +59,8 @@ def nans(subject: Subject) -> Outcome:
             got = subject.encode(values)
         except ValueError:
             return Outcome(2)
-        rows = (("value", "nan"), ("got", subject.shown(got[0])), ("want", "a ValueError: there is no NaN"))
-        return Outcome(2, Counterexample(rows))
+        refusal = ("want", "a ValueError: there is no NaN")
+        return Outcome(2, Counterexample((("value", "nan"), ("got", subject.shown(got[0])), refusal)))
     got = subject.encode(values)
     want = np.array([nan_code(subject.format, False), nan_code(subject.format, True)])
     for place in range(2):
@@ -86,29 +92,25 @@ def below_the_smallest(subject: Subject) -> Outcome:
 
 @law("flags", "format", "finite numbers, every mode, saturation none", _ours)
 def flags(subject: Subject) -> Outcome:
-    """Inexact is signalled exactly where the value changes, overflow where the rounded number exceeds the largest, and
-    underflow where an inexact result is tiny.
+    """Inexact is signalled exactly where the value changes.
+
+    Overflow is where the rounded number exceeds the largest, and underflow where an inexact result is tiny.
     """
-    fmt, grid = subject.format, subject.grid
+    grid = subject.grid
     places, tried = subject.places, 0
     keep = (places.magnitude >= 0) & (places.values != 0)
     if grid.last_negative < 0:
         keep &= ~places.negative
     places = places.take(keep)
-    sizes = np.abs(places.values)
-    first = 1 << fmt.trailing_bits
-    normal = float(grid.value(first)) if fmt.exponent_bits and fmt.subnormals else 0.0
     for mode in subject.modes:
         up = farther(mode.name, places)
         over = places.beyond | ((places.magnitude == places.last) & up)
         inexact = (places.kind != EXACT) | places.beyond
-        # What rounds up to the smallest normal may or may not be tiny: the last half of the gap is another law's.
-        clear = ~((places.magnitude == first - 1) & up)
-        tiny = (sizes < normal) & inexact & ~over
+        tiny = _tiny(subject, places, mode.name) & inexact & ~over
         want = Flag.INEXACT * inexact | Flag.OVERFLOW * over | Flag.UNDERFLOW * tiny
         got = subject.flags(places.values, Projection(rounding=mode))
-        wrong = (got != want) & clear
-        tried += int(clear.sum())
+        wrong = got != want
+        tried += got.size
         if wrong.any():
             place = int(np.argmax(wrong))
             rows = (
@@ -119,6 +121,27 @@ def flags(subject: Subject) -> Outcome:
             )
             return Outcome(tried, Counterexample(rows))
     return Outcome(tried)
+
+
+def _tiny(subject: Subject, places: Places, mode: str) -> Array:
+    """Whether numbers, rounded to as many bits as a normal value has, stay below the smallest normal value."""
+    fmt, grid = subject.format, subject.grid
+    if not fmt.exponent_bits or not fmt.subnormals:
+        return np.zeros(places.values.size, bool)
+    first = 1 << fmt.trailing_bits
+    normal = grid.value(first)
+    below = normal - (normal - grid.value(first - 1)) / 2  # the last number of that many bits before it
+    sizes = [abs(Fraction(value)) for value in places.values.tolist()]
+    tiny = np.array([size < normal for size in sizes], bool)
+    near = np.array([below <= size < normal for size in sizes], bool)
+    for place in np.flatnonzero(near).tolist():
+        twice = 2 * (sizes[place] - below) - (normal - below)
+        kind = EXACT if sizes[place] == below else BELOW if twice < 0 else TIE if twice == 0 else ABOVE
+        one = places.take(np.arange(near.size) == place)
+        # On the grid with an unbounded exponent this number has the parity of the one before the smallest normal.
+        one = one._replace(magnitude=np.array([first - 1]), kind=np.array([kind]))
+        tiny[place] = not farther(mode, one)[0]
+    return tiny
 
 
 def _flagged(signals: int) -> str:
@@ -132,21 +155,19 @@ def _flagged(signals: int) -> str:
     lambda s: _ours(s) and s.fmt.exponent_bits > 0 and s.fmt.subnormals and s.fmt.trailing_bits > 0,
 )
 def flushing(subject: Subject) -> Outcome:
-    """With flush_results no result is subnormal, zeros keep their sign, and nothing else changes."""
+    """With flush_results tiny results become zeros of their sign, and nothing else changes."""
     grid, fmt = subject.grid, subject.format
     places = subject.places.take(inside(subject.places))
     if grid.last_negative < 0:
         places = places.take(~places.negative)
-    normal = 1 << fmt.trailing_bits
     tried = 0
     for mode in subject.modes:
         up = farther(mode.name, places)
-        made = places.magnitude + up
-        clear = ~((places.magnitude == normal - 1) & up)  # whether that is tiny is finer than this law
-        want = np.where(made < normal, code_of(np.zeros_like(made), places.negative, fmt), codes_at(subject, places, up))
+        flushed = code_of(np.zeros_like(places.magnitude), places.negative, fmt)
+        want = np.where(_tiny(subject, places, mode.name), flushed, codes_at(subject, places, up))
         got = subject.encode(places.values, Projection(rounding=mode, subnormals="flush_results"))
-        wrong = (got != want) & clear
-        tried += int(clear.sum())
+        wrong = got != want
+        tried += got.size
         if wrong.any():
             place = int(np.argmax(wrong))
             rows = (("value", shown_value(places.values[place])), ("rounding", f"{mode}, subnormals flush_results"))

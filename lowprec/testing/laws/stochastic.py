@@ -30,7 +30,8 @@ def _operands(subject: Subject, fine: int) -> tuple[list[Fraction], Places]:
     """Numbers at every multiple of a part of some gaps, and where they lie."""
     grid = subject.grid
     ends = {0, grid.last - 1}
-    few = sorted(ends if subject.path == "oracle" else {0, 1, 2, *(max(0, place) for place in (grid.last // 2, grid.last - 2, grid.last - 1))})
+    more = {1, 2, grid.last // 2, grid.last - 2}
+    few = sorted(ends if subject.path == "oracle" else ends | more)
     numbers, values = [], []
     for magnitude in few:
         if not 0 <= magnitude < grid.last:
@@ -62,10 +63,13 @@ def mean(subject: Subject) -> Outcome:
     return Outcome(codes.size)
 
 
-@law("stochastic shares", "format", "multiples of 2**-5 of a gap at least; variants A, B and C with 4 bits, all integers", _ours)
+@law(
+    "stochastic shares", "format", "multiples of 2**-5 of a gap at least; variants A, B, C, 4 bits, all integers", _ours
+)
 def shares(subject: Subject) -> Outcome:
-    """Of all random integers the farther code is taken by the floor of tail * 2**bits (A), by that rounded half up (B)
-    or half to even (C); and a larger integer never takes the nearer code where a smaller one takes the farther.
+    """Of all random integers the last ones take the farther code: the floor of tail * 2**bits of them (A).
+
+    Under B it is that number rounded half up, under C half to even.
     """
     fine = 128 if subject.path != "oracle" else 32
     _, places = _operands(subject, fine)

@@ -27,9 +27,7 @@ __all__ = ["check_format"]
 @click.option("--seed", default=0, show_default=True, type=click.IntRange(0), help="Of the random numbers.")
 @click.option("--json", "as_json", is_flag=True, help="Print JSON (schema lowprec.check/1).")
 @click.option("--laws", "as_list", is_flag=True, help="List all laws, with where they hold, and check nothing.")
-def check_format(
-    fmt: str | None, define: str | None, samples: int, seed: int, as_json: bool, as_list: bool
-) -> None:
+def check_format(fmt: str | None, define: str | None, samples: int, seed: int, as_json: bool, as_list: bool) -> None:
     """Try every law on a format: what its codes stand for, how it rounds, its arithmetic, order and blocks.
 
     FORMAT is a name, a P3109 name such as binary8p3se, a .toml file with the fields of a private format, or a
