@@ -57,7 +57,8 @@ try:
             elif kind in ("arith", "flagged_arith", "oracle_arith"):
                 operation, fmt = name.split()
                 fmt = SMALL.get(fmt) or catalog.format(fmt)
-                make = getattr(operationcheck, {"arith": "of_arrays", "flagged_arith": "of_flagged"}.get(kind, "of_oracle"))
+                names = {"arith": "of_arrays", "flagged_arith": "of_flagged", "oracle_arith": "of_oracle"}
+                make = getattr(operationcheck, names[kind])
                 count = {"sqrt": 1, "fma": 3}.get(operation, 2)
                 for mode in ("nearest_even", "toward_negative"):
                     how = lp.Projection(rounding=mode)

@@ -636,12 +636,12 @@ MUTANTS = (
         True,
     ),
     Mutant(
-        "short-quotient",
+        "short-subtract",
         "kernels/arith_stream.py",
-        "the side of a quotient is mistaken",
-        "return to_odd(quotient, rest ^ (y & _SIGN))",
-        "return to_odd(quotient, rest)",
-        ("arith:divide e4m3fn", "arith:divide binary16"),
+        "subtraction in vectors adds",
+        "return add_short(x, y ^ _SIGN, z, downward)",
+        "return add_short(x, y, z, downward)",
+        ("arith:subtract e4m3fn",),
         True,
     ),
 )

@@ -64,6 +64,7 @@ class Own:
         self.__dict__.update(more)
 
     def decode(self, codes):
+        """Values, from the table."""
         table = np.concatenate([self.values, -self.values])
         return table[codes]
 
@@ -114,6 +115,7 @@ class Rounds(Own):
     """One that encodes too."""
 
     def encode(self, values):
+        """Codes, by the middles between values."""
         table = self.values
         size = np.minimum(np.abs(values), table[-1])
         middle = table[:-1] + np.diff(table) / 2

@@ -42,7 +42,8 @@ def _vectors(subject: Subject) -> tuple[Array, Array]:
     rows[:, ::2] = near[random.integers(0, near.size, (2, (count + 1) // 2, _TERMS))]
     rows[:, ::3, 1] = -rows[:, ::3, 0] * np.array([1, -1])[:, None]  # x0 * y0 + x1 * y1 is 0, if both are values
     kept = np.isin(rows, values)
-    return tuple(np.where(kept, rows, values[0]))  # type: ignore[return-value]
+    x, y = np.where(kept, rows, values[0])
+    return x, y
 
 
 def _dots(subject: Subject, x: Array, y: Array, how: Accumulation) -> Array:

@@ -51,7 +51,8 @@ def farther(mode: str, places: Places) -> Array:
     odd = places.magnitude % 2 == 1
     ties = {"nearest_even": odd, "nearest_away": np.ones_like(odd), "nearest_zero": np.zeros_like(odd)}
     if mode in ties:
-        return (places.kind == ABOVE) | ((places.kind == TIE) & ties[mode])
+        nearer: Array = (places.kind == ABOVE) | ((places.kind == TIE) & ties[mode])
+        return nearer
     away = {
         "toward_zero": np.zeros_like(odd),
         "away_from_zero": np.ones_like(odd),
@@ -59,7 +60,8 @@ def farther(mode: str, places: Places) -> Array:
         "toward_negative": places.negative,
         "to_odd": ~odd,
     }
-    return (places.kind != EXACT) & away[mode]
+    taken: Array = (places.kind != EXACT) & away[mode]
+    return taken
 
 
 def _tried(subject: Subject, names: tuple[str, ...]) -> list[Rounding]:
