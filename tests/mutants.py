@@ -22,6 +22,7 @@ from tests.mutations import MUTANTS, Mutant
 
 ROOT = pathlib.Path(__file__).parents[1]
 PAGE = ROOT / "docs" / "mutants.md"
+LAWS_PAGE = ROOT / "docs" / "testing-your-format.md"
 
 #: What a mutant is tried on: checks in this order, until one fails.
 DRIVER = r"""
@@ -159,13 +160,33 @@ def page(fates: list[Fate]) -> str:
     return "\n".join(lines) + "\n"
 
 
+def listed_laws() -> str:
+    """The laws as a table, from the code."""
+    from lowprec.testing.formatcheck import laws
+
+    lines = ["| law | about | where | statement |", "|---|---|---|---|"]
+    lines += [f"| {law.name} | {law.topic} | {law.domain} | {law.statement} |" for law in laws().values()]
+    return "\n".join(lines)
+
+
+def with_laws(text: str) -> str:
+    """docs/testing-your-format.md with the table of laws put in."""
+    head, rest = text.split("<!-- laws -->\n")
+    _, tail = rest.split("<!-- end of laws -->")
+    return f"{head}<!-- laws -->\n{listed_laws()}\n<!-- end of laws -->{tail}"
+
+
 def main() -> int:
     """Run mutants, two at a time."""
     parser = argparse.ArgumentParser(description="Plant mutants, and hold the kit against them.")
     parser.add_argument("--only", action="append", help="this mutant; may be repeated")
     parser.add_argument("--write", action="store_true", help="write docs/mutants.md")
     parser.add_argument("--jobs", type=int, default=2)
+    parser.add_argument("--laws", action="store_true", help="write the list of laws into docs/testing-your-format.md")
     asked = parser.parse_args()
+    if asked.laws:
+        LAWS_PAGE.write_text(with_laws(LAWS_PAGE.read_text()))
+        return 0
     chosen = [mutant for mutant in MUTANTS if not asked.only or mutant.name in asked.only]
     if not chosen:
         print(f"no such mutant; there are {', '.join(mutant.name for mutant in MUTANTS)}", file=sys.stderr)

@@ -325,7 +325,14 @@ MUTANTS = (
         "negative = x.negative\n    if x.high == _0 or",
         _ARITH,
     ),
-    Mutant("quotient-rest", N, "a quotient forgets its remainder", "low, _ = digits(rest, y.high)", "low = _0", _ARITH),
+    Mutant(
+        "quotient-exponent",
+        N,
+        "quotients of a larger significand are halved",
+        "high << _63 | low >> _1 | low & _1, exponent + _I(1)",
+        "high << _63 | low >> _1 | low & _1, exponent",
+        _ARITH,
+    ),
     Mutant(
         "root-exponent",
         N,
@@ -335,12 +342,12 @@ MUTANTS = (
         _ARITH,
     ),
     Mutant(
-        "root-sticky",
+        "root-of-squares",
         N,
-        "a root forgets its remainder",
-        "low = root << _U(56) | _U(rest_high != _0 or rest != _0)",
-        "low = root << _U(56)",
-        ("flagged_arith:sqrt binary16", "flagged_arith:sqrt ieee"),
+        "square roots of squares are cut short",
+        "(rest_high == trial_high and rest >= trial)",
+        "(rest_high == trial_high and rest > trial)",
+        _ARITH[3:4],
     ),
     Mutant(
         "negate",
@@ -355,7 +362,7 @@ MUTANTS = (
         "kernels/arith.py",
         "fma drops the low word of its product",
         "return added(Number(made.kind, made.negative, made.high, made.low, made.exponent), z",
-        "return added(Number(made.kind, made.negative, made.high & _U(0xFC00000000000000), _U(0), made.exponent), z",
+        "return added(Number(made.kind, made.negative, made.high & _U(0xF000000000000000), _U(0), made.exponent), z",
         _ARITH[4:],
     ),
     # -- dot products --------------------------------------------------------------------------------

@@ -6,6 +6,7 @@ Floor 5. Imports the standard library only.
 from __future__ import annotations
 
 import inspect
+import math
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import Any, Literal
@@ -174,7 +175,9 @@ def shown_value(value: float) -> str:
     ('0.1 = 0x1.999999999999ap-4', 'nan')
     """
     number = float(value)
-    if number != number or number in (float("inf"), float("-inf")):
+    if number != number:
+        return "-nan" if math.copysign(1.0, number) < 0 else "nan"
+    if math.isinf(number):
         return str(number)
     return f"{number!r} = {number.hex()}"
 

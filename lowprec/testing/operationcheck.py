@@ -274,8 +274,8 @@ def check_operation(
     >>> import lowprec as lp
     >>> def mine(x, y):
     ...     return lp.encode(lp.add(lp.decode(x, "e2m1fn"), lp.decode(y, "e2m1fn"), "e2m1fn"), "e2m1fn")
-    >>> check_operation(mine, "add", "e2m1fn")
-    <Report of mine: 4 checks, 740 cases, all hold>
+    >>> check_operation(mine, "add", "e2m1fn")  # doctest: +ELLIPSIS
+    <Report of mine: 4 checks, ... cases, all hold>
 
     Parameters
     ----------

@@ -14,15 +14,17 @@ from lowprec.spec import catalog
 from lowprec.testing import check_block_format, check_format, check_operation
 from lowprec.testing.formatcheck import laws, report_of
 from lowprec.tools.cli import main
+from tests.mutants import LAWS_PAGE, PAGE, ROOT, with_laws
+from tests.mutations import MUTANTS
 
 FORMATS = tuple(dict.fromkeys(catalog.FORMATS.values()))
 
 
 @pytest.mark.parametrize("fmt", FORMATS, ids=str)
 def test_every_format_of_the_catalog_keeps_all_laws(fmt):
-    """On arrays and in the oracle."""
+    """On arrays, with flags and in the oracle."""
     report = check_format(fmt, samples=0)
-    assert {verdict.path for verdict in report.verdicts} == {"arrays", "oracle"}
+    assert {verdict.path for verdict in report.verdicts} == {"arrays", "arrays with flags", "oracle"}
     assert report.tried > 10_000
 
 
@@ -217,3 +219,22 @@ def test_the_command_prints_json_and_lists_laws(monkeypatch):
     run = CliRunner().invoke(main, ["check-format", "e2m1fn"])
     assert run.exit_code == 1
     assert "mine breaks the law 'increasing' (mine)" in run.output
+
+
+# -- documents ---------------------------------------------------------------------------------------
+
+
+def test_the_list_of_laws_in_the_docs_is_that_of_the_code():
+    """`python -m tests.mutants --laws` writes it."""
+    text = LAWS_PAGE.read_text()
+    assert with_laws(text) == text
+
+
+def test_every_mutant_changes_one_place_and_has_its_row_in_the_docs():
+    """`python -m tests.mutants --write` runs them and writes the page."""
+    page = PAGE.read_text()
+    assert len(MUTANTS) >= 40
+    assert f"{len(MUTANTS)} of {len(MUTANTS)} mutants are found." in page
+    for mutant in MUTANTS:
+        assert (ROOT / "lowprec" / mutant.file).read_text().count(mutant.old) == 1, mutant.name
+        assert f"| {mutant.name} |" in page
