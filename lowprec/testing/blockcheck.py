@@ -50,10 +50,12 @@ class Blocks:
         marks = np.array([1.0, 1.2, 4 / 3, 2**0.5, 1.5, 1.75, 1.99, top, top / 2, top * 1.5, top * 1.25], np.float32)
         near = np.concatenate([marks, np.nextafter(marks, np.float32(np.inf)), np.nextafter(marks, np.float32(0))])
         exponents = [0, 1, -1, 7, -20, 60, -60, 100, -110, -126, 119]
-        few = 3 if self.size > 256 else len(exponents) if self.path == "arrays" else 3
+        few = 2 if self.size > 256 else len(exponents) if self.path == "arrays" else 3
         largest = np.concatenate([near * np.float32(2.0) ** power for power in exponents[:few]])
         drawn = np.exp2(random.uniform(-140, 120, self.samples)).astype(np.float32)
-        largest = np.concatenate([largest, drawn])[: 24 if self.size > 256 else None]
+        largest = np.concatenate([largest, drawn])
+        most = None if self.size <= 256 else 24 if self.path == "arrays" else 3
+        largest = largest[np.isfinite(largest) & (largest > 0)][:most]
         shares = random.uniform(-1, 1, (largest.size, self.size)).astype(np.float32)
         shares *= np.exp2(random.integers(-6, 1, shares.shape)).astype(np.float32)
         rows = (shares * largest[:, None]).astype(np.float32)
