@@ -54,7 +54,7 @@ class Blocks:
         largest = np.concatenate([near * np.float32(2.0) ** power for power in exponents[:few]])
         drawn = np.exp2(random.uniform(-140, 120, self.samples)).astype(np.float32)
         largest = np.concatenate([largest, drawn])
-        most = None if self.size <= 256 else 24 if self.path == "arrays" else 3
+        most = None if self.size <= 256 else 12 if self.path == "arrays" else 2
         largest = largest[np.isfinite(largest) & (largest > 0)][:most]
         shares = random.uniform(-1, 1, (largest.size, self.size)).astype(np.float32)
         shares *= np.exp2(random.integers(-6, 1, shares.shape)).astype(np.float32)

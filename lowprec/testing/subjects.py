@@ -43,6 +43,8 @@ class Subject:
     """
 
     path = ""
+    #: Width up to which every code is looked at.
+    _all = _ALL
     modes: tuple[Rounding, ...] = MODES
     encodes = True
 
@@ -108,13 +110,13 @@ class Subject:
 
     @functools.cached_property
     def codes(self) -> Array:
-        """All codes up to 16 bits, else those at the ends of binades and random ones; ascending without the sign."""
+        """All codes up to 16 bits (the oracle's up to 8), else those at the ends of binades and random ones."""
         top = 1 << self.width
-        if self.width <= _ALL:
+        if self.width <= self._all:
             return np.arange(top)
-        near = magnitudes(self.format).astype(np.int64)
+        near = magnitudes(self.format, sparse=self.path != "arrays").astype(np.int64)
         specials = np.arange(self.grid.last - 8, min(self.grid.last + 9, top // 2 or top))
-        drawn = np.random.default_rng(self.seed).integers(0, top, 4096)
+        drawn = np.random.default_rng(self.seed).integers(0, top, 1024 if self.path == "arrays" else 64)
         ends = top - 1 - np.arange(16)
         codes = np.unique(np.concatenate([near, specials, drawn, near | top // 2, specials | top // 2, ends]))
         return codes[codes < top]
@@ -251,6 +253,7 @@ class Oracle(Subject):
     """The oracle, one number after the other."""
 
     path = "oracle"
+    _all = 8
 
     @property
     def _near(self) -> list[int]:

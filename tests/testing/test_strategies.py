@@ -29,7 +29,7 @@ FEW = settings(max_examples=30, suppress_health_check=list(HealthCheck))
 
 
 @FEW
-@given(formats(max_width=7))
+@given(formats(max_width=6))
 def test_thirty_formats_drawn_at_random_keep_all_laws(fmt):
     """Formats that nobody has thought of."""
     check_format(fmt, samples=0)

@@ -93,7 +93,9 @@ def real_result(subject: Operation) -> Outcome:
     return Outcome(len(places), found)
 
 
-@law("oracle", "operation", "every case; not the oracle itself", lambda s: s.path != "oracle")
+@law(
+    "oracle", "operation", "every case; not the oracle itself", lambda s: s.path not in ("oracle", "arrays with flags")
+)
 def agrees_with_the_oracle(subject: Operation) -> Outcome:
     """The code is the oracle's, for infinities, NaNs and zeros too; of NaNs only that it is one."""
     want = subject.oracle_results

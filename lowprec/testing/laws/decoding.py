@@ -39,6 +39,9 @@ def _magnitudes(subject: Subject) -> Array:
 
 def defined_values(subject: Subject) -> tuple[Array, Array]:
     """Codes and the values that the parameters of the format give them, NaNs with their signs."""
+    known: tuple[Array, Array] | None = subject.__dict__.get("_defined")
+    if known is not None:
+        return known
     fmt, grid, codes = subject.format, subject.grid, subject.codes
     size = 1 << (fmt.exponent_bits + fmt.trailing_bits)
     signs = codes >= size if fmt.sign is not Sign.UNSIGNED else np.zeros(codes.size, bool)
@@ -55,6 +58,7 @@ def defined_values(subject: Subject) -> tuple[Array, Array]:
         values = np.where(codes == size, np.nan, np.where(np.isnan(values), np.nan, values))
     if fmt.sign is Sign.TWOS_COMPLEMENT:
         values = values + 0.0
+    subject.__dict__["_defined"] = codes, values
     return codes, values
 
 

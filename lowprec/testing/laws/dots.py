@@ -36,7 +36,7 @@ def _vectors(subject: Subject) -> tuple[Array, Array]:
     random = np.random.default_rng(subject.seed)
     codes = subject.codes[np.isfinite(decoded(subject.codes, subject.format))]
     values = decoded(codes, subject.format)
-    count = 48 if subject.path == "arrays" else 12
+    count = 24 if subject.path == "arrays" else 8
     rows = values[random.integers(0, codes.size, (2, count, _TERMS))]
     near = values[np.argsort(np.abs(np.abs(values) - 1), kind="stable")[: max(values.size // 3, 2)]]
     rows[:, ::2] = near[random.integers(0, near.size, (2, (count + 1) // 2, _TERMS))]

@@ -131,13 +131,14 @@ def _tiny(subject: Subject, places: Places, mode: str) -> Array:
     first = 1 << fmt.trailing_bits
     normal = grid.value(first)
     below = normal - (normal - grid.value(first - 1)) / 2  # the last number of that many bits before it
-    sizes = [abs(Fraction(value)) for value in places.values.tolist()]
-    tiny = np.array([size < normal for size in sizes], bool)
-    near = np.array([below <= size < normal for size in sizes], bool)
-    for place in np.flatnonzero(near).tolist():
-        twice = 2 * (sizes[place] - below) - (normal - below)
-        kind = EXACT if sizes[place] == below else BELOW if twice < 0 else TIE if twice == 0 else ABOVE
-        one = places.take(np.arange(near.size) == place)
+    tiny = np.abs(places.values) < float(normal)
+    for place in np.flatnonzero(tiny & (places.magnitude == first - 1)).tolist():
+        size = abs(Fraction(float(places.values[place])))
+        if size < below:
+            continue
+        twice = 2 * (size - below) - (normal - below)
+        kind = EXACT if size == below else BELOW if twice < 0 else TIE if twice == 0 else ABOVE
+        one = places.take(np.arange(tiny.size) == place)
         # On the grid with an unbounded exponent this number has the parity of the one before the smallest normal.
         one = one._replace(magnitude=np.array([first - 1]), kind=np.array([kind]))
         tiny[place] = not farther(mode, one)[0]

@@ -71,7 +71,7 @@ def shares(subject: Subject) -> Outcome:
 
     Under B it is that number rounded half up, under C half to even.
     """
-    fine = 128 if subject.path != "oracle" else 32
+    fine = 128 if subject.path == "arrays" else 32
     _, places = _operands(subject, fine)
     tails = _tails(subject, places)
     values = np.repeat(places.values, _ALL)
