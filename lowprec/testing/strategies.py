@@ -190,7 +190,8 @@ def _point(magnitude: int, half: bool, fmt: Format) -> float:
 
     low, high = value_of(magnitude, fmt), value_of(magnitude + 1, fmt)
     middle = (low + high) / 2
-    chosen = middle if half and Fraction(float(middle)) == middle else low
+    known = middle < Fraction(2) ** 1024 - Fraction(2) ** 970  # what rounds to a float64
+    chosen = middle if half and known and Fraction(float(middle)) == middle else low
     return float(chosen)
 
 

@@ -6,6 +6,7 @@ Floor 5.
 from __future__ import annotations
 
 import functools
+import math
 from collections.abc import Sequence
 from fractions import Fraction
 from typing import Any
@@ -131,7 +132,7 @@ class Subject:
             few = np.array([point for magnitude in self._walked for point in self._around(magnitude)]).view(np.int64)
             walks = np.int64(1) << np.arange(52)
             around += [(few[:, None] + walks).ravel(), (few[:, None] - walks).ravel()]
-        top = float(self.grid.value(self.grid.last + 1))
+        top = _float(self.grid.value(self.grid.last + 1))
         far = [2.0**-1074, 2.0**-1022, 2.0**-149, 2.0**-127, 1.0, 2.0**127, 2.0**128, 2.0**1023, top]
         far += [top * times for times in (1.5, 2.0, 3.0, 1e6) if top * times < 2.0**1023]
         unsigned = np.concatenate([*around, np.array([0.0, *far]).view(np.int64)])
@@ -143,7 +144,7 @@ class Subject:
     def _around(self, magnitude: int) -> tuple[float, float]:
         """The value of a magnitude, and the tie above it."""
         low, high = self.grid.value(magnitude), self.grid.value(magnitude + 1)
-        return float(low), float((low + high) / 2)
+        return _float(low), _float((low + high) / 2)
 
     @property
     def _near(self) -> list[int]:
@@ -364,6 +365,14 @@ class Implementation(Subject):
                 "it must give one code, an unsigned integer, for each value"
             )
         return made.astype(np.int64)
+
+
+def _float(number: Fraction) -> float:
+    """The nearest float64, infinity past the largest."""
+    try:
+        return float(number)
+    except OverflowError:
+        return math.inf
 
 
 def _width_of(given: Any, name: str) -> int:

@@ -15,6 +15,7 @@ from lowprec.oracle import order as oracle
 from lowprec.oracle.convert import decode
 from lowprec.oracle.exact import Special, to_float
 from lowprec.spec.arith import Class
+from lowprec.spec.format import Sign
 from lowprec.testing.law import Counterexample, Outcome, law, shown_value
 from lowprec.testing.subjects import Subject
 
@@ -41,7 +42,7 @@ def _some(subject: Subject, count: int) -> Array:
 def total_order(subject: Subject) -> Outcome:
     """The total order puts values in order, -0 before +0, and NaNs outside, positive ones above.
 
-    Of two codes one comes before the other, and both do only where they are one.
+    Of two codes one comes before the other, and both do only where they are one, or NaNs without sign.
     """
     from lowprec.arrays.order import total_order as before
 
@@ -57,7 +58,10 @@ def total_order(subject: Subject) -> Outcome:
     keys = [np.where(np.isnan(v), np.where(np.signbit(v), -3, 3), np.clip(np.sign(v), -1, 1)) for v in (left, right)]
     below = (left < right) | ((left == right) & np.signbit(left) & ~np.signbit(right))
     below |= (keys[0] != keys[1]) & (keys[0] < keys[1]) & (np.isnan(left) | np.isnan(right))
-    wrong = (below & ~got) | (below & turned) | ((x == y) & ~got) | ((x != y) & (got == turned))
+    # NaNs without sign or payload are one number, whatever their codes.
+    fmt = subject.format
+    twins = np.isnan(left) & np.isnan(right) & (not (fmt.nans and fmt.negative_zero and fmt.sign is Sign.MAGNITUDE))
+    wrong = (below & ~got) | (below & turned) | ((x == y) & ~got) | ((x != y) & (got == turned) & ~twins)
     if not wrong.any():
         return Outcome(x.size)
     place = int(np.argmax(wrong))
