@@ -80,15 +80,12 @@ def compare(
                 report = _lines(words, asked, watch=watch, **options)
             else:
                 report = _files(words, asked, watch=watch, **options)
-    except (ValueError, TypeError) as error:
-        raise click.UsageError(str(error)) from None
-    try:
-        for path, make in ((junit, report.as_junit), (html, report.as_html)):
-            if path is not None:
-                deliver(make().encode(), path)
-    except ModuleNotFoundError as error:
+        made = [(path, make().encode()) for path, make in ((junit, report.as_junit), (html, report.as_html)) if path]
+    except (ValueError, TypeError, OSError, ModuleNotFoundError) as error:
         raise click.UsageError(str(error)) from None
     click.echo(report.as_json() if as_json else report.as_text())
+    for path, content in made:
+        deliver(content, path)
     sys.exit(NOTHING if not report.compared else DIFFER if report.mismatches else AGREE)
 
 

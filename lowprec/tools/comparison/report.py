@@ -168,7 +168,8 @@ class Comparison:
             against = f"; contradicts {cause.contradicted:,} results that agree" if cause.contradicted else ""
             parts.append(f"{lead} {cause.words}: {share}{against}")
             if cause.same:
-                parts.append(f"    the same: {'; '.join(cause.same[:4])}")
+                more = f"; and {len(cause.same) - 4} more" if len(cause.same) > 4 else ""
+                parts.append(f"    the same: {'; '.join(cause.same[:4])}{more}")
         if self.diagnosis.unexplained:
             where = ", ".join(list(self.diagnosis.situations)[:4])
             said = f" ({where})" if where else ""
