@@ -14,7 +14,7 @@ from collections.abc import Iterable
 from lowprec.tools.conformance import Finding, Row
 from lowprec.tools.environment import flushing
 from lowprec.tools.frameworks import FRAMEWORKS
-from lowprec.tools.tasks import KINDS
+from lowprec.tools.tasks import KINDS, Blocks
 
 __all__ = ["changes", "page"]
 
@@ -58,11 +58,20 @@ def _summary(rows: list[Row]) -> list[str]:
         mine = list(group)
         kinds = {finding.kind for row in mine for finding in row.findings}
         lines.append(
-            f"| [{name}](#{name}) | {mine[0].version} | {FRAMEWORKS[name].projection} | {len(mine)} "
+            f"| [{name}](#{name}) | {mine[0].version} | {_asked(name)} | {len(mine)} "
             f"| {sum(row.tried for row in mine):,} | {sum(row.mismatches for row in mine):,} "
             f"| {sum(not row.findings for row in mine)} | {', '.join(kind for kind in KINDS if kind in kinds) or '-'} |"
         )
     return lines
+
+
+def _asked(name: str) -> str:
+    """What a framework, and so the reference, is asked for."""
+    framework = FRAMEWORKS[name]
+    if framework.sources:
+        return str(framework.projection)
+    rules = {task.target.rule.name: task for task in framework.others() if isinstance(task, Blocks)}
+    return f"scale rule {', '.join(rules)}"
 
 
 def _section(name: str, rows: list[Row]) -> list[str]:
