@@ -129,20 +129,21 @@ def _profile(row: Row) -> str:
     return f"{row.profile} ({hundredths // 100}.{hundredths % 100:02} %)"
 
 
-def changes(page: str, rows: Iterable[Row]) -> list[str]:
-    """Where a page says something else than these rows, a line for each.
+def changes(page: str, rows: Iterable[Row]) -> tuple[list[str], list[str]]:
+    """Where a page says something else than these rows, a line for each; and the frameworks that were compared.
 
     Frameworks that are not among the rows, or have another version on the page, are left out, and so is
     what needs subnormals to be flushed where that cannot be done.
     """
     with flushing() as flushes:
         left_out = () if flushes else ("flush",)
-    found = []
+    found, compared = [], []
     for name, group in itertools.groupby(rows, lambda row: row.framework):
         mine = list(group)
         then = _read(page, name)
         if then and f" {mine[0].version}: " not in then[2]:
             continue
+        compared.append(f"{name} {mine[0].version}")
         (said, tasks), (now, still) = _claims(then), _claims(_section(name, mine))
         found += [f"{name} {task}: only the page has it" for task in sorted(tasks - still)]
         found += [f"{name} {task}: the page lacks it" for task in sorted(still - tasks)]
@@ -151,7 +152,7 @@ def changes(page: str, rows: Iterable[Row]) -> list[str]:
             unseen = kind in left_out or (not kind and "nothing" in (before, after))
             if task in tasks & still and before != after and not unseen:
                 found.append(f"{name} {task} {kind}: the page has {before}; now it is {after}")
-    return found
+    return found, compared
 
 
 def _read(page: str, name: str) -> list[str]:

@@ -48,7 +48,6 @@ def test_almost_all_is_not_all():
     ("change", "said"),
     [
         (lambda rows: rows, []),
-        (lambda rows: [dataclasses.replace(row, version="9.8") for row in rows], []),
         (lambda rows: rows[1:], ["numpy cast float32 to binary16: only the page has it"]),
         (
             lambda rows: [*rows, Row("numpy", "9.9", "int32", "binary16", 7)],
@@ -75,15 +74,24 @@ def test_almost_all_is_not_all():
     ],
 )
 def test_what_a_page_says_is_compared_with_a_run(change, said):
-    """Versions that the page does not speak of are left out; everything else is told."""
-    assert matrix.changes(matrix.page(ROWS), change(ROWS)) == said
+    """Everything that is not the same is told."""
+    assert matrix.changes(matrix.page(ROWS), change(ROWS)) == (said, ["numpy 9.9"])
+
+
+def test_versions_of_which_the_page_does_not_speak_are_left_out(tmp_path):
+    """And if no others are installed, nothing was compared: exit 3."""
+    assert matrix.changes(matrix.page(ROWS), [dataclasses.replace(row, version="9.8") for row in ROWS]) == ([], [])
+    (tmp_path / "page.md").write_text(matrix.page(ROWS))
+    result = conform("--check", tmp_path / "page.md")
+    assert result.exit_code == 3
+    assert "page.md is about other versions" in result.output
 
 
 def test_the_page_in_docs_says_what_numpy_and_ml_dtypes_compute():
     """Of the versions of the page; `lowprec conform --check` does so for everything."""
     chosen = [FRAMEWORKS["numpy"], FRAMEWORKS["ml_dtypes"]]
     rows = list(run(chosen, operations=["multiply", "sqrt"], known=known_divergences(), profiles=True))
-    changes = matrix.changes(PAGE.read_text(), rows)
+    changes, _ = matrix.changes(PAGE.read_text(), rows)
     assert [line for line in changes if " multiply " in line or " sqrt " in line] == []
 
 
@@ -106,7 +114,7 @@ def test_the_command_writes_and_checks_a_page(tmp_path):
     assert page.read_text().startswith("# What frameworks do, held against the reference\n")
     checked = conform("--check", page)
     assert checked.exit_code == 0
-    assert checked.output.endswith("says what these versions do\n")
+    assert checked.output.endswith(f"says what these do: numpy {FRAMEWORKS['numpy'].version}\n")
     page.write_text(page.read_text().replace("| NaN | 2,044 |", "| NaN | 2,045 |"))
     wrong = conform("--check", page)
     assert wrong.exit_code == 1
