@@ -43,7 +43,7 @@ class Comparison:
     >>> x = np.linspace(0.0, 2.0, 1001, dtype=np.float32)
     >>> report = lp.compare(x, lp.encode(x, "e4m3fn", rounding="toward_zero"), "e4m3fn")
     >>> report.mismatches, report.agrees, report.cause.words
-    (490, False, 'truncation: rounded toward zero (toward_zero instead of nearest_even)')
+    (487, False, 'truncation: rounded toward zero (toward_zero instead of nearest_even)')
 
     Attributes
     ----------
