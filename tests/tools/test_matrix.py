@@ -124,7 +124,7 @@ def test_the_command_writes_and_checks_a_page(tmp_path):
 @pytest.mark.parametrize(
     ("arguments", "message"),
     [
-        (["--json", "--markdown"], "--json, --markdown and --check exclude each other"),
+        (["--json", "--markdown"], "--json, --markdown and --against exclude each other"),
         (["-o", "page.md"], "-o FILE needs --json or --markdown"),
         (["--against", "nowhere.md"], "'nowhere.md' does not exist"),
         (["--operation", "cbrt"], "unknown operation 'cbrt'; use one of cast, blocks, add, subtract"),

@@ -76,7 +76,9 @@ def compare(
     options = {"any_nan": nan == "any", "limit": None if everything else 20, "why": not no_why}
     try:
         with progress() as watch:
-            if len(words) > 2 and words[1] in OPERATIONS:
+            # The second word is an operation, or was meant as one: it is no file's name.
+            plain = len(words) > 1 and not set(".:/") & set(words[1]) and not Path(words[1]).exists()
+            if len(words) > 2 and (words[0] == "-" or words[1] in OPERATIONS or plain):
                 report = _lines(words, asked, watch=watch, **options)
             else:
                 report = _files(words, asked, watch=watch, **options)
