@@ -275,10 +275,11 @@ def sweep_range(sweep: Sweep, index: int, steps: Steps, sources: str | None = No
         elif filled != steps.codes[low]:
             filled = steps.codes[low]
             want.fill(filled)
-        if got.dtype != want.dtype or got.shape != want.shape:
+        right = want.astype(np.uint32) if got.dtype == np.uint32 else want  # codes of values, or none
+        if got.dtype != right.dtype or got.shape != right.shape:
             raise RuntimeError(f"{sweep} gave {got.dtype} of shape {got.shape}, not {want.dtype} of {want.shape}")
-        if not (got.view(np.uint64) == want.view(np.uint64)).all():
-            wrong = np.flatnonzero(got != want)
+        if not (got.view(np.uint64) == right.view(np.uint64)).all():
+            wrong = np.flatnonzero(got != right)
             differences += wrong.size
             if smallest is None:
                 first = wrong[0]

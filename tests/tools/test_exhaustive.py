@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import dataclasses
 import hashlib
 import itertools
 import json
@@ -597,3 +598,19 @@ def test_every_framework_of_float32_can_be_named():
             }
             assert {sweep.projection.rounding for sweep in sweeps} <= {framework.projection.rounding}
             assert {sweep.projection.saturation for sweep in sweeps} <= {framework.projection.saturation}
+
+
+def test_values_are_taken_for_their_codes(monkeypatch):
+    """What lies between two values of the format has none; NaNs are all alike."""
+    right = dataclasses.replace(
+        FRAMEWORKS["ml_dtypes"],
+        cast=lambda values, fmt: lp.quantize(values, fmt, rounding="nearest_even") * np.float32(1),
+    )
+    monkeypatch.setitem(FRAMEWORKS, "ml_dtypes", right)
+    (sweep,) = plan(["ml_dtypes"], [E4M3FN])
+    for index in (63, 127, 255):
+        assert exhaustive.sweep_range(sweep, index, steps_of(sweep).within(index)).differences == 0
+    monkeypatch.setitem(FRAMEWORKS, "ml_dtypes", dataclasses.replace(right, cast=lambda values, fmt: values))
+    found = exhaustive.sweep_range(sweep, 63, steps_of(sweep).within(63))
+    assert found.differences > 0
+    assert found.smallest[1] == 0xFFFFFFFF
