@@ -33,8 +33,10 @@ from lowprec.oracle.convert import project
 from lowprec.oracle.exact import Special
 from lowprec.spec import catalog
 from lowprec.spec.format import Format
-from lowprec.spec.projection import NanPolicy, Projection, Saturation
+from lowprec.spec.projection import DEFAULT, NanPolicy, Projection, Saturation
 from lowprec.spec.rounding import Rounding
+from lowprec.tools.comparison.elementwise import on_grid
+from lowprec.tools.comparison.subject import words_of
 from lowprec.tools.frameworks import FRAMEWORKS
 from lowprec.tools.tabulate import binary32_steps, hex_code
 
@@ -125,11 +127,15 @@ def version_of(subject: str) -> str:
     return __version__ if subject == OURS else FRAMEWORKS[subject].version or ""
 
 
+#: What stands for a value that is none of the format.
+_NO_CODE = (1 << 32) - 1
+
+
 def plan(
     subjects: Iterable[str],
     formats: Sequence[Format] | None = None,
-    roundings: Iterable[Rounding | str] = ("nearest_even",),
-    saturations: Iterable[Saturation | str] = ("none",),
+    roundings: Sequence[Rounding | str] = (),
+    saturations: Sequence[Saturation | str] = (),
     nan: NanPolicy = "max",
 ) -> list[Sweep]:
     """The sweeps that are asked for, of the formats that each subject has.
@@ -143,8 +149,9 @@ def plan(
         Frameworks by name, or `OURS`.
     formats : sequence of Format, optional
         Of at most 16 bits; by default `FORMATS`.
-    roundings, saturations : iterable
-        Every mode is taken with every policy.
+    roundings, saturations : sequence
+        Every mode is taken with every policy. Where none is named, what a framework is asked for, as
+        in other runs of `lowprec conform`; of the kernels nearest_even and none.
     nan : {"max", "zero", "negative_zero"}
         What NaN must become in formats without NaN.
 
@@ -154,9 +161,11 @@ def plan(
         A wider format, a stochastic mode, or a projection that a format does not take.
     """
     chosen = FORMATS if formats is None else formats
-    asked = [(rounding, saturation) for rounding in roundings for saturation in saturations]
     sweeps = []
     for subject in subjects:
+        usual = DEFAULT if subject == OURS else FRAMEWORKS[subject].projection
+        policies = saturations or (usual.saturation,)
+        asked = [(rounding, policy) for rounding in roundings or (usual.rounding,) for policy in policies]
         has = None if subject == OURS else set(FRAMEWORKS[subject].targets())
         if subject != OURS and "float32" not in FRAMEWORKS[subject].sources:
             continue
@@ -266,10 +275,11 @@ def sweep_range(sweep: Sweep, index: int, steps: Steps, sources: str | None = No
         elif filled != steps.codes[low]:
             filled = steps.codes[low]
             want.fill(filled)
-        if got.dtype != want.dtype or got.shape != want.shape:
+        right = want.astype(np.uint32) if got.dtype == np.uint32 else want  # codes of values, or none
+        if got.dtype != right.dtype or got.shape != right.shape:
             raise RuntimeError(f"{sweep} gave {got.dtype} of shape {got.shape}, not {want.dtype} of {want.shape}")
-        if not (got.view(np.uint64) == want.view(np.uint64)).all():
-            wrong = np.flatnonzero(got != want)
+        if not (got.view(np.uint64) == right.view(np.uint64)).all():
+            wrong = np.flatnonzero(got != right)
             differences += wrong.size
             if smallest is None:
                 first = wrong[0]
@@ -292,7 +302,17 @@ def _cast(sweep: Sweep) -> Callable[[Array], Array]:
         codes = np.empty(CHUNK, code_dtype(sweep.fmt))
         return functools.partial(encode, fmt=sweep.fmt, projection=sweep.projection, out=codes)
     framework = FRAMEWORKS[sweep.subject]
-    return lambda values: np.ascontiguousarray(framework.cast(values, sweep.fmt))
+    return lambda values: _codes(framework.cast(values, sweep.fmt), values, sweep)
+
+
+def _codes(made: Array, values: Array, sweep: Sweep) -> Array:
+    """Codes as they are; of values theirs, all ones in 32 bits for what is none of the format. NaNs are alike there."""
+    if made.dtype.kind in "iu":
+        return np.ascontiguousarray(made)
+    codes = on_grid(words_of(np.ascontiguousarray(made)), made.dtype, sweep.fmt)
+    nan = np.isnan(made) & np.isnan(values)
+    codes[nan] = encode(values[nan], sweep.fmt, projection=sweep.projection)
+    return np.where(codes < 0, _NO_CODE, codes).astype(np.uint32)
 
 
 @dataclass(frozen=True)

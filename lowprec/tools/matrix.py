@@ -12,8 +12,9 @@ import itertools
 from collections.abc import Iterable
 
 from lowprec.tools.conformance import Finding, Row
+from lowprec.tools.environment import flushing
 from lowprec.tools.frameworks import FRAMEWORKS
-from lowprec.tools.tasks import KINDS
+from lowprec.tools.tasks import KINDS, Blocks
 
 __all__ = ["changes", "page"]
 
@@ -57,11 +58,20 @@ def _summary(rows: list[Row]) -> list[str]:
         mine = list(group)
         kinds = {finding.kind for row in mine for finding in row.findings}
         lines.append(
-            f"| [{name}](#{name}) | {mine[0].version} | {FRAMEWORKS[name].projection} | {len(mine)} "
+            f"| [{name}](#{name}) | {mine[0].version} | {_asked(name)} | {len(mine)} "
             f"| {sum(row.tried for row in mine):,} | {sum(row.mismatches for row in mine):,} "
             f"| {sum(not row.findings for row in mine)} | {', '.join(kind for kind in KINDS if kind in kinds) or '-'} |"
         )
     return lines
+
+
+def _asked(name: str) -> str:
+    """What a framework, and so the reference, is asked for."""
+    framework = FRAMEWORKS[name]
+    if framework.sources:
+        return str(framework.projection)
+    rules = {task.target.rule.name: task for task in framework.others() if isinstance(task, Blocks)}
+    return f"scale rule {', '.join(rules)}"
 
 
 def _section(name: str, rows: list[Row]) -> list[str]:
@@ -91,7 +101,12 @@ def _section(name: str, rows: list[Row]) -> list[str]:
 
 
 def _task(row: Row) -> str:
-    return row.target if row.operation not in ("cast", "blocks") else f"{row.source} to {row.target}"
+    return _pair(row.operation, row.source, row.target)
+
+
+def _pair(operation: str, source: str, target: str) -> str:
+    """Operands of an operation have its result's format."""
+    return f"{source} to {target}" if operation in ("cast", "blocks") else target
 
 
 def _cells(finding: Finding, reasons: list[str]) -> list[str]:
@@ -114,23 +129,30 @@ def _profile(row: Row) -> str:
     return f"{row.profile} ({hundredths // 100}.{hundredths % 100:02} %)"
 
 
-def changes(page: str, rows: Iterable[Row]) -> list[str]:
-    """What a page says of the frameworks of some rows that a page of these rows does not say, and the reverse.
+def changes(page: str, rows: Iterable[Row]) -> tuple[list[str], list[str]]:
+    """Where a page says something else than these rows, a line for each; and the frameworks that were compared.
 
-    Frameworks that are not among the rows, or have another version there, are left out.
+    Frameworks that are not among the rows, or have another version on the page, are left out, and so is
+    what needs subnormals to be flushed where that cannot be done.
     """
-    from difflib import unified_diff
-
-    rows = list(rows)
-    found = []
+    with flushing() as flushes:
+        left_out = () if flushes else ("flush",)
+    found, compared = [], []
     for name, group in itertools.groupby(rows, lambda row: row.framework):
-        now = _section(name, list(group))
+        mine = list(group)
         then = _read(page, name)
-        head = f"{FRAMEWORKS[name].package} {FRAMEWORKS[name].version}:"
-        if then and not then[2].startswith(head):
+        if then and f" {mine[0].version}: " not in then[2]:
             continue
-        found += [line for line in unified_diff(then, now, "the page", f"now: {name}", n=0, lineterm="")]
-    return found
+        compared.append(f"{name} {mine[0].version}")
+        (said, tasks), (now, still) = _claims(then), _claims(_section(name, mine))
+        found += [f"{name} {task}: only the page has it" for task in sorted(tasks - still)]
+        found += [f"{name} {task}: the page lacks it" for task in sorted(still - tasks)]
+        for task, kind in dict.fromkeys([*said, *now]):
+            before, after = (claims.get((task, kind), "nothing") for claims in (said, now))
+            unseen = kind in left_out or (not kind and "nothing" in (before, after))
+            if task in tasks & still and before != after and not unseen:
+                found.append(f"{name} {task} {kind}: the page has {before}; now it is {after}")
+    return found, compared
 
 
 def _read(page: str, name: str) -> list[str]:
@@ -140,7 +162,24 @@ def _read(page: str, name: str) -> list[str]:
         return []
     start = lines.index(f"## {name}")
     end = next((place for place in range(start + 1, len(lines)) if lines[place].startswith("## ")), len(lines))
-    section = lines[start:end]
-    while section and not section[-1]:
-        section.pop()
-    return [*section, ""]
+    return lines[start:end]
+
+
+def _claims(section: list[str]) -> tuple[dict[tuple[str, str], str], set[str]]:
+    """What a section says of each task and kind of difference, or of the task alone; and all of its tasks."""
+    claims: dict[tuple[str, str], str] = {}
+    tasks: set[str] = set()
+    task = ""
+    reasons = dict(line.split(". ", 1) for line in section if line[:1].isdigit())
+    for line in section:
+        if ": as the reference on all of " in line:
+            operation, pairs = line.removesuffix(".").split(": as the reference on all of ")
+            tasks |= {f"{operation} {pair}" for pair in pairs.split(" inputs: ")[1].split(", ")}
+        elif line.startswith("| ") and not line.startswith("| operation "):
+            operation, source, target, inputs, _, kind, *cells, reason, profile = line[2:-2].split(" | ")
+            if operation:
+                task = f"{operation} {_pair(operation, source, target)}"
+                tasks.add(task)
+                claims[task, ""] = f"{inputs} inputs, profile {profile}"
+            claims[task, kind] = f"{' '.join(cells)} ({reasons.get(reason, reason)})"
+    return claims, tasks

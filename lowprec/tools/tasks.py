@@ -43,7 +43,7 @@ KINDS = {
     "scale": "another scale",
     "element": "the block has the reference's scale, but an element another code",
     "zero": "the operand, or the exact result, is a zero: another sign, or what stands for zero in a format without it",
-    "sign of zero": "another number becomes zero, of the other sign",
+    "sign of zero": "a number that is none becomes a zero of the other sign",
     "negative": "the operand is negative and the format unsigned",
     "double rounding": "the framework gives what it gives for the operand, or the exact result, rounded to "
     "binary32 (64-bit integers: or to binary64) first, and that rounding reaches or crosses a tie",

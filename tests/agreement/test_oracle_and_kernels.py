@@ -377,11 +377,11 @@ def test_cast_agrees_with_the_oracle_between_all_pairs_of_small_formats(source):
             assert_same_codes(lp.cast(codes[~numbers], source, target), want, target, codes[~numbers], projection)
 
 
-@pytest.mark.parametrize("mode", ["toward_negative", "to_odd"])
 @pytest.mark.parametrize("source", CATALOG_UP_TO_8, ids=str)
-def test_cast_agrees_with_the_oracles_cast_in_a_directed_mode_and_to_odd(source, mode):
-    """All codes, catalog formats only; NaN becomes zero where the target has none."""
-    for target in CATALOG_UP_TO_8:
+def test_cast_agrees_with_the_oracles_cast_in_a_directed_mode_and_to_odd(source):
+    """All codes, catalog formats only, every other pair in either mode; NaN becomes zero where the target has none."""
+    for place, target in enumerate(CATALOG_UP_TO_8, CATALOG_UP_TO_8.index(source)):
+        mode = ("toward_negative", "to_odd")[place % 2]
         lacks_zero = not target.subnormals
         projection = Projection(rounding=mode, saturation="propagate", nan="max" if lacks_zero else "zero")
         codes = range(1 << source.width)

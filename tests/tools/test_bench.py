@@ -17,7 +17,7 @@ from lowprec.spec import catalog
 from lowprec.tools import bench, cards, contests, peers, startup, timing
 from lowprec.tools.benchreport import Job, Report, Row, Target
 from lowprec.tools.cli import main
-from lowprec.tools.compare import check_lines
+from lowprec.tools.comparison.lines import compare_lines
 from lowprec.tools.contests import operands
 from lowprec.tools.timing import Contender, Timed, interleave
 
@@ -104,9 +104,9 @@ def test_the_answers_that_compare_is_timed_with_are_right_and_of_the_size_said()
     """Else it would be timed at reporting errors."""
     text = startup._answers(100_000)
     assert 95_000 < len(text) <= 100_000
-    report = check_lines(text.decode().splitlines(), "convert", (catalog.BINARY32, E4M3FN))
-    assert report.lines > 6000
-    assert report.wrong == 0
+    report = compare_lines(text.decode().splitlines(), "convert", (catalog.BINARY32, E4M3FN))
+    assert report.compared > 6000
+    assert report.mismatches == 0
 
 
 @pytest.mark.usefixtures("core")

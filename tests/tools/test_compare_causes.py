@@ -128,6 +128,58 @@ def test_swapped_nibbles_and_bytes_are_recognised():
     assert told(lp.compare(x, two, "bfloat16")) == "swapped bytes: the other byte order"
 
 
+@pytest.mark.parametrize("bits", [1, 2, 3, 16])
+def test_few_random_bits_are_counted(bits):
+    """Of many it is only said that there are some."""
+    x = values()[:20_000]
+    for variant in "ABC":
+        got = lp.encode(x, "e4m3fn", rounding=lp.stochastic(bits, variant), rng=1)
+        which = f" with {bits} random bit{'s' * (bits > 1)}" if bits < 16 else ""
+        assert told(lp.compare(x, got, "e4m3fn")).startswith(f"stochastic rounding{which}: ")
+
+
+@pytest.mark.parametrize("size", [100, 200, 400, 1000])
+def test_a_few_neighbours_by_mistake_are_not_taken_for_drawn_ones(size):
+    """One in a hundred results has another last bit."""
+    for seed in range(5):
+        rng = np.random.default_rng(seed)
+        x = rng.standard_normal(size).astype(np.float32)
+        got = lp.encode(x, "e2m1fn", saturation="finite")
+        got[rng.choice(size, size // 100, replace=False)] ^= 1
+        report = lp.compare(x, got, "e2m1fn", saturation="finite")
+        assert report.cause is None or "stochastic" not in report.cause.words
+
+
+def test_a_rare_second_cause_is_named_too():
+    """Of all 2**16 numbers two are infinite, and nothing but saturation explains what became of them."""
+    x = np.arange(1 << 16, dtype=np.uint16).view(np.float16)
+    report = lp.compare(x, lp.encode(x, "e4m3fn", rounding="toward_zero", saturation="finite"), "e4m3fn")
+    assert {part.split()[0] for part in told(report).split("; and ")} == {"truncation:", "saturation:"}
+    assert (report.cause.explained, report.diagnosis.unexplained) == (report.mismatches, 0)
+
+
+@pytest.mark.parametrize(
+    ("change", "words"),
+    [
+        (np.zeros_like, "zeros everywhere, as if nothing had been written"),
+        (lambda codes: np.where(codes & 0x80, 0, codes).astype(np.uint8), "negative results become zero, as a ReLU"),
+        (lambda codes: codes & np.uint8(0x7F), "signs dropped"),
+    ],
+)
+def test_plain_faults_have_plain_names(change, words):
+    """Not the odd format that would explain them too."""
+    x = values()
+    assert told(lp.compare(x, change(lp.encode(x, "e4m3fn")), "e4m3fn")).startswith(words)
+
+
+def test_the_type_of_results_says_which_format_they_are_in():
+    """Of ml_dtypes' types, whatever was asked."""
+    x = values()[:2_000]
+    got = lp.encode(x, "e5m2").view(lp.dtype("e5m2"))
+    assert told(lp.compare(x, got, "e4m3fn")) == "e5m2 instead of e4m3fn"
+    assert lp.compare(x, got).ranking[0].name == "e5m2"
+
+
 @pytest.mark.parametrize("share", [0.0005, 0.01, 0.3])
 @pytest.mark.parametrize("kind", ["any code", "last bit", "one bit"])
 def test_random_corruption_is_unexplained(share, kind):
@@ -233,6 +285,34 @@ def test_blocks_are_compared_in_pieces_as_they_are_whole(monkeypatch):
         assert told(whole).startswith("elements: truncation")
 
 
+@pytest.mark.parametrize("fmt", ["mxfp4", "mxfp8_e4m3", "nvfp4"])
+def test_values_that_were_narrowed_or_transposed_before_are_recognised(fmt):
+    """As weights are that were cast to bfloat16; and a matrix taken by columns."""
+    x = np.random.default_rng(0).standard_normal((128, 128)).astype(np.float32)
+    narrow = lp.encode(x.astype(lp.dtype("bfloat16")), fmt)
+    assert told(lp.compare(x, narrow.codes, fmt)) == "values rounded to bfloat16 first"
+    flipped = lp.encode(np.ascontiguousarray(x.T), fmt)
+    assert told(lp.compare(x, flipped.codes, fmt)) == "transposed: rows and columns exchanged"
+
+
+def test_one_long_row_of_blocks_is_read_in_pieces():
+    """And lines of codes or scales are taken in the shape that they must have."""
+    x = np.random.default_rng(0).standard_normal(1 << 16).astype(np.float32)
+    blocks = lp.encode(x, "mxfp4", rule="ceil")
+    report = lp.compare(x[None], blocks.codes, "mxfp4", scales=blocks.scales)
+    assert told(report).startswith("scale rule 'ceil'")
+    assert report.details[0].data["at"] == [0, 0]
+
+
+def test_nans_of_values_in_blocks_are_all_alike():
+    """Whatever their signs and payloads."""
+    x = matrix()[:, :64].copy()
+    x[3, 3], x[5, 40] = np.nan, np.inf
+    got = lp.quantize(x, "mxfp8_e4m3")
+    got.view(np.uint32)[np.isnan(got)] = 0xFFC00001
+    assert lp.compare(x, got, "mxfp8_e4m3").agrees
+
+
 def factors(fmt="binary16"):
     rng = np.random.default_rng(0)
     return lp.quantize(rng.standard_normal((24, 96)), fmt), lp.quantize(rng.standard_normal((96, 20)), fmt)
@@ -254,6 +334,36 @@ def test_f_and_l_of_a_dot_product_are_found():
     assert told(asked(wrong(step=8))).startswith("L = 8 instead of 16")
     both = told(asked(wrong(fraction_bits=22, step=4)))
     assert {part[:6] for part in both.split("; and ")} == {"F = 22", "L = 4 "}
+
+
+SHAPES = [
+    ("dot", (96,), (96,)),
+    ("dot", (5, 96), (3, 5, 96)),
+    ("dot", (1, 96), (7, 96)),
+    ("matmul", (96,), (96, 4)),
+    ("matmul", (4, 96), (96,)),
+    ("matmul", (3, 4, 96), (96, 5)),
+    ("matmul", (3, 4, 96), (1, 96, 5)),
+]
+
+
+@pytest.mark.parametrize(("verb", "left", "right"), SHAPES)
+def test_products_of_any_shapes_are_compared(monkeypatch, verb, left, right):
+    """Whole and in pieces, with an addend; and their exact sums are those of their own rows and columns."""
+    rng = np.random.default_rng(0)
+    x, y = lp.quantize(rng.standard_normal(left), "e4m3fn"), lp.quantize(rng.standard_normal(right), "e4m3fn")
+    x.reshape(-1)[0] = -0.0
+    got = np.asarray(getattr(lp, verb)(x, y, "fp32_fma", addend=0.5))
+    for piece in (1 << 25, 1 << 8):
+        monkeypatch.setattr("lowprec.tools.comparison.dots._PIECE", piece)
+        assert lp.compare((x, y), got, operation=verb, accumulation="fp32_fma", addend=0.5).agrees
+        wrong = got.copy()
+        wrong.reshape(-1)[-1] += 1
+        report = lp.compare((x, y), wrong, operation=verb, accumulation="fp32_fma", addend=0.5)
+        assert report.mismatches == 1
+        exact = np.asarray(getattr(lp, verb)(x, y, "exact", addend=0.5, dtype=np.float64)).reshape(-1)[-1]
+        assert report.details[0].lines[0][1].startswith(repr(float(exact))[:6])
+    assert lp.compare((x, y), got, operation=verb, addend=0.5).ranking[0].share == 1.0
 
 
 def test_accumulations_are_ranked():

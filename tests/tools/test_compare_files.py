@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import math
 import pathlib
+import re
 
 import jsonschema
 import ml_dtypes
@@ -175,6 +176,62 @@ def test_files_that_are_no_dumps_are_refused(tmp_path):
         open_dump("nix:uint8")
 
 
+@pytest.mark.parametrize(
+    ("entry", "message"),
+    [
+        ({"shape": [3], "data_offsets": [0, 3]}, "'dtype'"),
+        ({"dtype": "U8", "shape": [3]}, "'data_offsets'"),
+        ({"dtype": "U8", "shape": [3], "data_offsets": [-8, 3]}, "are not numbers from 0 on"),
+        ({"dtype": "U8", "shape": [-3], "data_offsets": [0, 3]}, "are not numbers from 0 on"),
+        ({"dtype": "U8", "shape": [3], "data_offsets": [0, 2]}, "U8 of shape [3] does not take bytes 0 to 2"),
+        ({"dtype": "X8", "shape": [3], "data_offsets": [0, 3]}, "has type X8, which is not compared"),
+        (7, "not subscriptable"),
+    ],
+)
+def test_a_header_that_contradicts_itself_is_refused(tmp_path, entry, message):
+    """In one line, with the tensor's name."""
+    header = json.dumps({"t": entry}).encode()
+    content = len(header).to_bytes(8, "little") + header + b"abc"
+    said = refused(tmp_path, "a.safetensors", content)
+    assert message in said
+    assert "'t' of 'a.safetensors'" in said
+
+
+@pytest.mark.parametrize(
+    "header",
+    [
+        "{'descr': '<f4', 'shape': (4,)}",
+        "{'descr': '<f4', 'fortran_order': True, 'shape': (1000000, 1000000)}",
+        "{'descr': '<f4', 'fortran_order': False, 'shape': (-4, -4)}",
+        "{'descr': '<f4', 'fortran_order': False, 'shape': ('a',)}",
+        "{'descr': '<c16', 'fortran_order': False, 'shape': (1,)}",
+        "-" * 20_000,
+    ],
+)
+def test_an_npy_header_that_cannot_be_is_refused(tmp_path, header):
+    """Whatever it says; no memory is taken for what is not there."""
+    content = b"\x93NUMPY\x01\x00" + len(header).to_bytes(2, "little") + header.encode() + bytes(16)
+    assert "a.npy" in refused(tmp_path, "a.npy", content)
+
+
+@pytest.mark.parametrize("spelled", [":str", ":U0", ":V0", ":complex64", ":uint8:-64,-64", ":packed:-6,-4"])
+def test_types_and_shapes_that_cannot_be_are_refused(tmp_path, spelled):
+    """Of raw files."""
+    assert "a.bin" in refused(tmp_path, "a.bin", bytes(64), spelled, E2M1FN) or "is no type" in refused(
+        tmp_path, "a.bin", bytes(64), spelled, E2M1FN
+    )
+
+
+def test_memory_files_have_addresses_and_comments(tmp_path):
+    """An address is passed over where it is that of the next code; words of underscores are none."""
+    path = tmp_path / "codes.mem"
+    path.write_text("/* a\n12 */ @0 01 02 // three\n@2 03 /* */ 04\n")
+    check(open_dump(str(path), E4M3FN), np.array([1, 2, 3, 4], np.uint8))
+    message = "line 1 of 'a.mem' holds '@8', which is an address other than that of the next code, 1"
+    assert refused(tmp_path, "a.mem", b"01 @8 02", fmt=E4M3FN) == message
+    assert "holds '_', which is no hexadecimal number" in refused(tmp_path, "a.mem", b"_", fmt=E4M3FN)
+
+
 # -- larger than memory --------------------------------------------------------------------------------
 
 
@@ -222,6 +279,29 @@ def files(tmp_path):
 
 def command(*words):
     return CliRunner().invoke(main, ["compare", *map(str, words)])
+
+
+def test_arrays_that_cannot_be_compared_are_refused():
+    """Complex numbers, truth values, arguments that say nothing about what was asked."""
+    x = np.ones((4, 4), np.float32)
+    for arguments, options, message in (
+        (
+            (x, x.astype(complex), "e4m3fn"),
+            {},
+            "outputs holds complex128; give codes as integers, or values as float16",
+        ),
+        ((x, x > 0, "e4m3fn"), {}, "outputs holds bool"),
+        (((x, x), x, "mxfp4"), {"operation": "add"}, "results of add are no blocks"),
+        (((x, x), x), {"operation": "matmul", "rounding": "to_odd"}, "rounding= says nothing about matmul"),
+        (
+            (x, x.view("u4") * 0, "mxfp4"),
+            {"scales": np.ones((4, 1))},
+            "scales holds float64, which are no codes of 'e8m0fnu'",
+        ),
+        ((np.ones((4, 6)), np.ones((3, 8), np.uint8), "e4m3fn"), {}, "has shape (4, 6), but the results have (3, 8)"),
+    ):
+        with pytest.raises(ValueError, match=re.escape(message)):
+            lp.compare(*arguments, **options)
 
 
 def test_exit_codes_say_what_was_found(files):

@@ -195,6 +195,17 @@ def test_apytypes_rounds_what_is_just_below_the_smallest_normal():
             assert FRAMEWORKS["apytypes"].cast(below, fmt).tolist() == lp.encode(below, fmt).tolist()
 
 
+@pytest.mark.parametrize("fmt", ["e5m2", "e4m3fn", "e4m3fnuz", "e5m2fnuz"])
+@pytest.mark.parametrize("source", ["float16", "bfloat16", "float32", "float64"])
+def test_the_8_bit_nans_of_torch_do_not_depend_on_the_length(source, fmt):
+    """Those of bfloat16 do, see above; release 2.13 makes one 8-bit code of a NaN, in arrays of up to 130 elements."""
+    need_framework("torch")
+    nans = np.array([np.nan, -np.nan]).astype(cases.SOURCES[source])
+    for nan in nans:
+        seen = {code for size in range(1, 131) for code in codes("torch", np.full(size, nan), fmt)}
+        assert len(seen) == 1
+
+
 # -- place, flushing, arithmetic and blocks: each check finds what is planted ---------------------------
 
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import dataclasses
 import hashlib
 import itertools
 import json
@@ -566,7 +567,9 @@ def test_ctrl_c_ends_at_once_and_the_next_run_goes_on(tmp_path, digest):
     """The whole command, with its processes."""
     ranges = ",".join(map(str, SOME))
     given = ["conform", "--exhaustive", "--target", "e4m3fn", "--workers", "2", "--state", str(tmp_path), "--json"]
-    program = [sys.executable, "-m", "lowprec.tools.cli", *given]
+    # More than can be done before the signal comes.
+    many = ["--target", "e5m2", "--rounding", "all", "--saturation", "all"]
+    program = [sys.executable, "-m", "lowprec.tools.cli", *given, *many]
     whole = subprocess.Popen(program, cwd=ROOT, stderr=subprocess.PIPE, stdout=subprocess.PIPE, start_new_session=True)
     until = time.monotonic() + 60
     while not list(tmp_path.glob("*.json")) and whole.poll() is None and time.monotonic() < until:
@@ -589,5 +592,25 @@ def test_every_framework_of_float32_can_be_named():
     """Those that are installed are swept by default formats that they have."""
     for name, framework in FRAMEWORKS.items():
         if framework.version is not None and "float32" in framework.sources:
-            formats = {sweep.fmt for sweep in plan([name])}
-            assert formats == {fmt for fmt in framework.targets() if fmt.width <= 16}
+            sweeps = plan([name])
+            assert {sweep.fmt for sweep in sweeps} == {
+                fmt for fmt in framework.targets() if fmt.width <= 16 and fmt in catalog.FORMATS.values()
+            }
+            assert {sweep.projection.rounding for sweep in sweeps} <= {framework.projection.rounding}
+            assert {sweep.projection.saturation for sweep in sweeps} <= {framework.projection.saturation}
+
+
+def test_values_are_taken_for_their_codes(monkeypatch):
+    """What lies between two values of the format has none; NaNs are all alike."""
+    right = dataclasses.replace(
+        FRAMEWORKS["ml_dtypes"],
+        cast=lambda values, fmt: lp.quantize(values, fmt, rounding="nearest_even") * np.float32(1),
+    )
+    monkeypatch.setitem(FRAMEWORKS, "ml_dtypes", right)
+    (sweep,) = plan(["ml_dtypes"], [E4M3FN])
+    for index in (63, 127, 255):
+        assert exhaustive.sweep_range(sweep, index, steps_of(sweep).within(index)).differences == 0
+    monkeypatch.setitem(FRAMEWORKS, "ml_dtypes", dataclasses.replace(right, cast=lambda values, fmt: values))
+    found = exhaustive.sweep_range(sweep, 63, steps_of(sweep).within(63))
+    assert found.differences > 0
+    assert found.smallest[1] == 0xFFFFFFFF

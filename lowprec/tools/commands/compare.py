@@ -76,19 +76,18 @@ def compare(
     options = {"any_nan": nan == "any", "limit": None if everything else 20, "why": not no_why}
     try:
         with progress() as watch:
-            if len(words) > 2 and words[1] in OPERATIONS:
+            # The second word is an operation, or was meant as one: it is no file's name.
+            plain = len(words) > 1 and not set(".:/") & set(words[1]) and not Path(words[1]).exists()
+            if len(words) > 2 and (words[0] == "-" or words[1] in OPERATIONS or plain):
                 report = _lines(words, asked, watch=watch, **options)
             else:
                 report = _files(words, asked, watch=watch, **options)
-    except (ValueError, TypeError) as error:
-        raise click.UsageError(str(error)) from None
-    try:
-        for path, make in ((junit, report.as_junit), (html, report.as_html)):
-            if path is not None:
-                deliver(make().encode(), path)
-    except ModuleNotFoundError as error:
+        made = [(path, make().encode()) for path, make in ((junit, report.as_junit), (html, report.as_html)) if path]
+    except (ValueError, TypeError, OSError, ModuleNotFoundError) as error:
         raise click.UsageError(str(error)) from None
     click.echo(report.as_json() if as_json else report.as_text())
+    for path, content in made:
+        deliver(content, path)
     sys.exit(NOTHING if not report.compared else DIFFER if report.mismatches else AGREE)
 
 

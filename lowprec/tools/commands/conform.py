@@ -100,16 +100,19 @@ def conform(
                 watch=watch,
             )
         )
-    stale = [] if against is None else matrix.changes(against.read_text(), rows)
+    stale, compared = ([], [""]) if against is None else matrix.changes(against.read_text(), rows)
     if as_json or markdown:
         content = matrix.page(rows) if markdown else conformance.report(rows) + "\n"
         deliver(content.encode(), output)
     elif against is not None:
-        click.echo("\n".join(stale) or f"{against} says what these versions do")
+        click.echo("\n".join(stale) or f"{against} says what these do: {', '.join(compared) or 'none'}")
     else:
         from lowprec.tools import cards
 
         cards.show(conformance.table(rows))
+    if not compared:
+        click.echo(f"nothing was compared: {against} is about other versions", err=True)
+        sys.exit(NOTHING)
     if not sum(row.tried for row in rows):
         click.echo("nothing was compared: no framework has such a cast, or there were no values", err=True)
         sys.exit(NOTHING)

@@ -113,14 +113,14 @@ def _sweep(
 
     subjects = _subjects(frameworks)
     formats = list(dict.fromkeys(format_named(target) for target in targets)) or None
-    modes = [mode.name for mode in MODES] if "all" in roundings else list(dict.fromkeys(roundings)) or ["nearest_even"]
+    modes = [mode.name for mode in MODES] if "all" in roundings else list(dict.fromkeys(roundings))
     policies = [policy.value for policy in Saturation] if "all" in saturations else list(dict.fromkeys(saturations))
     chosen = _ranges(ranges, exhaustive.RANGES)
     digests = (tables or golden.tables_folder()) / "digests.json"
     if scheduler is not None and workers is not None:
         raise click.UsageError("--workers are processes of this machine, and --scheduler has its own; give one of them")
     try:
-        sweeps = exhaustive.plan(subjects, formats, modes, policies or ["none"], nan)
+        sweeps = exhaustive.plan(subjects, formats, modes, policies, nan)
     except ValueError as error:
         raise click.UsageError(str(error)) from None
     if not sweeps:

@@ -8,6 +8,7 @@ Floor 5.
 from __future__ import annotations
 
 import dataclasses
+import functools
 import math
 from collections.abc import Iterator
 from typing import Any
@@ -28,7 +29,7 @@ from lowprec.spec.rounding import MODES
 from lowprec.tools.comparison.dumps import Dump
 from lowprec.tools.comparison.misreadings import ROUNDINGS, SATURATIONS
 from lowprec.tools.comparison.shown import hex_of, shown_code
-from lowprec.tools.comparison.subject import Array, Batch, Change, Changes, Detail, Subject
+from lowprec.tools.comparison.subject import Array, Batch, Change, Changes, Detail, Subject, words_of
 from lowprec.tools.comparison.tally import distances
 
 __all__ = ["Blocks"]
@@ -66,6 +67,9 @@ class Blocks(Subject):
         self.any_nan = any_nan or self.values
         if got.shape != self.shape:
             raise ValueError(f"there are {got.shape} results of values of shape {self.shape}; they must be equal")
+        for dump, what in ((scales, fmt.scale), (None if self.values else got, fmt.element)):
+            if dump is not None and dump.dtype.kind not in "iu" and dump.dtype != _own(what):
+                raise ValueError(f"{dump.name} holds {dump.dtype}, which are no codes of {what.name!r}")
         if self.values and scales is not None:
             raise ValueError(f"results of type {got.dtype} are values, which have no scales; leave scales out")
         self.unfit = ""
@@ -79,14 +83,32 @@ class Blocks(Subject):
         self.tensor_scale = tensor_scale
         if fmt.tensor_scale != "none" and tensor_scale is None:
             self.tensor_scale = self._tensor_scale(fmt)
+        self.told = self.shape
+        self._unroll()
 
-    def _tensor_scale(self, fmt: BlockFormat) -> float:
-        """The scale of the whole tensor, which its largest magnitude gives."""
-        amax = 0.0
+    def _unroll(self) -> None:
+        """One long row is taken as many, each of whole blocks, so that it is read in pieces."""
+        unit = math.lcm(max(_SIZES), *self.format.sizes)
+        if len(self.axes) != 1 or self.size != self.shape[self.axes[0]] or self.size <= unit or self.size % unit:
+            return
+        self.shape, self.axes = (self.size // unit, unit), (1,)
+        self.dump, self.received = self.dump.reshaped(self.shape), self.received.reshaped(self.shape)
+        if self.scales is not None:
+            self.scales = self.scales.reshaped((self.size // unit, unit // self.format.sizes[0]))
+
+    @functools.cached_property
+    def _largest(self) -> Array:
+        """The largest magnitude of all, in the values' type."""
+        found = np.zeros((), self.dump.dtype)
         for start in range(0, self.size, _PIECE):
-            part = np.abs(self.dump.read(start, start + _PIECE).astype(np.float64))
-            amax = max(amax, float(np.max(part, where=np.isfinite(part), initial=0.0)))
-        one = lp.encode(np.full((1,) * (len(fmt.sizes)), amax), fmt)
+            part = np.abs(self.dump.read(start, start + _PIECE))
+            found = np.maximum(found, np.max(part[np.isfinite(part.astype(np.float64))], initial=0))
+        return found.astype(self.dump.dtype)
+
+    def _tensor_scale(self, fmt: BlockFormat, change: Any = None) -> float:
+        """The scale of the whole tensor, which its largest magnitude gives."""
+        amax = self._largest.reshape((1,) * len(fmt.sizes))
+        one = lp.encode(amax if change is None else change(amax), fmt)
         assert one.tensor_scale is not None
         return float(one.tensor_scale)
 
@@ -105,7 +127,7 @@ class Blocks(Subject):
     def _step(self) -> int:
         """Parts along the first axis in a piece: whole blocks of every size, where blocks lie along it."""
         width = max(math.prod(self.shape[1:]), 1)
-        unit = math.lcm(max(_SIZES), *self.format.sizes)
+        unit = math.lcm(max(_SIZES), *self.format.sizes) if 0 in self.axes else 1
         return max(_PIECE // width // unit, 1) * unit
 
     def batches(self) -> Iterator[Batch]:
@@ -115,27 +137,17 @@ class Blocks(Subject):
 
     def _rows(self, start: int, stop: int) -> Batch:
         width = math.prod(self.shape[1:])
-        got = self._words(self.received.rows(start, stop)).astype(np.int64)
+        got = words_of(self.received.rows(start, stop)).astype(np.int64)
         if self.scales is not None:
             size = dict(zip(self.axes, self.format.sizes, strict=True)).get(0, 1)
-            codes = self._words(self.scales.rows(start // size, -(-stop // size))).astype(np.int64)
-            got |= self._spread(codes, got.shape, self.format) << _SCALE
+            codes = words_of(self.scales.rows(start // size, -(-stop // size))).astype(np.int64)
+            got |= _spread(codes, got.shape, self.axes, self.format) << _SCALE
         return Batch(slice(start * width, stop * width), got.reshape(-1), self.dump.rows(start, stop))
 
-    @staticmethod
-    def _words(elements: Array) -> Array:
-        return elements.view(UNSIGNED[elements.dtype.itemsize])
-
-    def _spread(self, scales: Array, shape: tuple[int, ...], fmt: BlockFormat) -> Array:
-        """The scale of each element."""
-        for axis, size in zip(self.axes, fmt.sizes, strict=True):
-            scales = np.repeat(scales, size, axis)
-        return scales[tuple(slice(0, length) for length in shape)]
-
     def sample(self, different: Array, equal: Array) -> Batch:
-        """The piece with the first mismatch; all of it, if that is not much more."""
+        """The piece with the mismatch in the middle of all."""
         width = max(math.prod(self.shape[1:]), 1)
-        first = int(different[0]) // width // self._step * self._step if different.size else 0
+        first = int(different[different.size // 2]) // width // self._step * self._step if different.size else 0
         return self._rows(first, min(first + self._step, self.shape[0]))
 
     # -- answers --------------------------------------------------------------------------------
@@ -161,11 +173,14 @@ class Blocks(Subject):
             tensor = self._tensor_scale(fmt)
         tensor = fields.get("one_scale", tensor)
         if "transposed" in fields:
-            values = np.swapaxes(values, *fields["transposed"])
+            columns = batch.places.reshape(values.shape) % self.shape[1]
+            rows = batch.places.reshape(values.shape) // self.shape[1]
+            values = self.dump.take((columns * self.shape[1] + rows).reshape(-1)).reshape(values.shape)
+        if "operand" in fields:
+            values = fields["operand"](values)
+            tensor = self._tensor_scale(fmt, fields["operand"]) if tensor is not None else None
         shift = fields.get("offset", 0)
         made = self._encoded(values, fmt, axes, tensor, shift)
-        if "transposed" in fields:
-            made = np.swapaxes(made, *fields["transposed"])
         if "exchanged" in fields:
             made = _pairs(made)
         return made.reshape(-1)
@@ -186,10 +201,7 @@ class Blocks(Subject):
         codes = blocks.codes.astype(np.int64)
         if self.scales is None:
             return codes[keep]
-        scales = blocks.scales.astype(np.int64)
-        for axis, size in zip(axes, fmt.sizes, strict=True):
-            scales = np.repeat(scales, size, axis)
-        scales = scales[tuple(slice(0, length) for length in codes.shape)]
+        scales = _spread(blocks.scales.astype(np.int64), codes.shape, axes, fmt)
         return np.asarray((codes | scales << _SCALE)[keep])
 
     def changes(self) -> Iterator[Change]:
@@ -203,10 +215,9 @@ class Blocks(Subject):
                 yield Change("axis", (axis,), f"blocks along axis {axis}, not {self.axes[0]}")
         if len(self.axes) == 2:
             yield Change("axis", self.axes[::-1], "the two axes of blocks exchanged")
-        last = self.axes[-1]
-        for axis in range(len(self.shape)):
-            if axis != last and self.shape[axis] == self.shape[last]:
-                yield Change("transposed", (axis, last), f"transposed: axes {axis} and {last} exchanged")
+        if len(self.shape) == 2 and self.shape[0] == self.shape[1] > 1:
+            yield Change("transposed", True, "transposed: rows and columns exchanged")
+        yield from _operands(self.dump.dtype)
         if len(self.axes) == 1:
             for size in _SIZES:
                 if size != fmt.size and self.scales is None:
@@ -255,6 +266,13 @@ class Blocks(Subject):
 
     # -- what is counted and told ---------------------------------------------------------------
 
+    def nans(self, answers: Array) -> npt.NDArray[np.bool_]:
+        """Which answers are NaN; values have no codes here."""
+        if not self.values:
+            return super().nans(answers)
+        dtype = self.received.dtype
+        return np.isnan(answers.astype(UNSIGNED[dtype.itemsize]).view(dtype).astype(np.float64))
+
     def codes(self, answers: Array) -> Array:
         """Codes of the elements; of values there are none to be had without their scales."""
         wide = answers.astype(np.int64)
@@ -263,13 +281,13 @@ class Blocks(Subject):
         codes = wide & (1 << _SCALE) - 1
         return np.where(codes < 1 << self.target.width, codes, -1)
 
-    def situations(self, batch: Batch, where: Array) -> npt.NDArray[np.uint8]:
+    def situations(self, batch: Batch, where: Array, want: Array) -> npt.NDArray[np.uint8]:
         """Whether the scale differs, or the element under the scale that it must have."""
         if self.scales is None:
             return np.full(int(np.count_nonzero(where)), 2 + self.values, np.uint8)
-        return np.asarray(batch.got[where] >> _SCALE != self.answer(batch)[where] >> _SCALE, np.uint8)
+        return np.asarray(batch.got[where] >> _SCALE != want >> _SCALE, np.uint8)
 
-    def numbers(self, batch: Batch, where: Array) -> npt.NDArray[np.float64]:
+    def numbers(self, batch: Batch, where: Array, want: Array) -> npt.NDArray[np.float64]:
         """The values."""
         return np.asarray(batch.given.reshape(-1)[where].astype(np.float64))
 
@@ -297,7 +315,7 @@ class Blocks(Subject):
         assert isinstance(batch.index, slice)
         at = batch.index.start + place
         said = [("value", f"{float(value)!r}")]
-        data: dict[str, Any] = {"index": at, "at": [int(part) for part in np.unravel_index(at, self.shape)]}
+        data: dict[str, Any] = {"index": at, "at": [int(part) for part in np.unravel_index(at, self.told)]}
         if self.values:
             carrier = _carrier(self.received.dtype)
             said += [(name, shown_code(code, carrier)) for name, code in (("got", got), ("want", want))]
@@ -324,6 +342,32 @@ class Blocks(Subject):
             "ulps": distance,
         }
         return Detail(tuple(said), kind, distance, data)
+
+
+def _spread(scales: Array, shape: tuple[int, ...], axes: tuple[int, ...], fmt: BlockFormat) -> Array:
+    """The scale of each element."""
+    for axis, size in zip(axes, fmt.sizes, strict=True):
+        scales = np.repeat(scales, size, axis)
+    return scales[tuple(slice(0, length) for length in shape)]
+
+
+def _operands(dtype: np.dtype[Any]) -> Iterator[Change]:
+    """Values that went through a narrower type before they were encoded."""
+    if dtype.kind != "f":
+        return
+    for name in ("binary32", "binary16", "bfloat16"):
+        if catalog.format(name).width < 8 * dtype.itemsize:
+            yield Change("operand", functools.partial(_through, name=name), f"values rounded to {name} first")
+    if dtype == np.float32:
+        yield Change("operand", _cut, "values cut off to bfloat16 first, not rounded")
+
+
+def _through(values: Array, name: str) -> Array:
+    return np.asarray(lp.quantize(values, name))
+
+
+def _cut(values: Array) -> Array:
+    return np.asarray(values.view(np.uint32) & np.uint32(0xFFFF0000)).view(np.float32)
 
 
 def _own(fmt: Format) -> np.dtype[Any] | None:

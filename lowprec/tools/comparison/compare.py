@@ -5,13 +5,15 @@ Floor 5.
 
 from __future__ import annotations
 
+import math
 from collections.abc import Sequence
 from typing import Any
 
 import numpy as np
 import numpy.typing as npt
 
-from lowprec.arrays.block import asked as block_asked
+from lowprec.arrays.block import asked as block_asked, axes_of
+from lowprec.arrays.block_stream import grid_of
 from lowprec.arrays.checks import projection as projection_of
 from lowprec.spec import catalog
 from lowprec.spec.accumulation import Accumulation
@@ -24,7 +26,7 @@ from lowprec.spec.rounding import Rounding
 from lowprec.tools.comparison.blocks import Blocks
 from lowprec.tools.comparison.diagnosis import differ
 from lowprec.tools.comparison.dots import Dots, could_be
-from lowprec.tools.comparison.dumps import Dump, Held
+from lowprec.tools.comparison.dumps import Codes, Dump, Held
 from lowprec.tools.comparison.elementwise import Elementwise, is_values
 from lowprec.tools.comparison.judge import Watch, judge
 from lowprec.tools.comparison.report import Comparison, Ranked
@@ -65,10 +67,10 @@ def compare(
     """Hold results against what they must be: what differs, where, and the hypothesis that explains it.
 
     >>> import numpy as np, lowprec as lp
-    >>> x = np.linspace(0.0, 2.0, 1001, dtype=np.float32)
+    >>> x = np.linspace(0.0, 2.0, 1025, dtype=np.float32)
     >>> report = compare(x, lp.encode(x, "e4m3fn", rounding="nearest_away"), "e4m3fn", limit=0)
     >>> print(report.sum())
-    17 of 1,001 results differ (1.7 %): 17 at a tie
+    24 of 1,025 results differ (2.34%): 24 at a tie
     >>> report.cause.words
     'ties away from zero (nearest_away instead of nearest_even)'
     >>> compare(x, lp.encode(x, "e5m2")).ranking[0].name           # what are these codes?
@@ -116,7 +118,21 @@ def compare(
     given = operands if isinstance(operands, tuple | list) and operation != "convert" else (operands,)
     dumps, got = [_dump(item, f"operand {place}") for place, item in enumerate(given, 1)], _dump(outputs, "outputs")
     formats = _sources(source, len(dumps))
+    for dump in (*dumps, got):
+        if dump.dtype.kind not in "iufV" or dump.dtype.itemsize > 8 or catalog.carrier(dump.dtype) is None:
+            raise ValueError(f"{dump.name} holds {dump.dtype}; give codes as integers, or values as float16 to float64")
     if operation in DOTS:
+        others: dict[str, Any] = {
+            "to": to,
+            "scales": scales,
+            "axis": axis,
+            "tensor_scale": tensor_scale,
+            "rounding": rounding,
+        }
+        others |= {"saturation": saturation, "projection": projection, "profile": profile, "rule": rule}
+        for name, value in others.items():
+            if value is not None:
+                raise ValueError(f"{name}= says nothing about {operation}, which goes by accumulation=; leave it out")
         return _compare_dots(operation, dumps, formats, got, accumulation, addend, any_nan, limit, why, watch)
     if operation not in OPERATIONS:
         raise ValueError(f"unknown operation {operation!r}; use one of {', '.join((*OPERATIONS, *DOTS))}")
@@ -127,8 +143,14 @@ def compare(
     for dump in dumps:
         if dump.size != got.size:
             raise ValueError(f"{dump.name} has {dump.size:,} elements, but there are {got.size:,} results")
+        if len(dump.shape) > 1 < len(got.shape) and got.shape not in (dump.shape, dump.shape[::-1]):
+            raise ValueError(f"{dump.name} has shape {dump.shape}, but the results have {got.shape}")
     read = [_source(dump, fmt) for dump, fmt in zip(dumps, formats, strict=True)]
-    blocks = {"scales": None if scales is None else _dump(scales, "scales"), "axis": axis, "tensor_scale": tensor_scale}
+    blocks: dict[str, Any] = {
+        "scales": None if scales is None else _dump(scales, "scales"),
+        "axis": axis,
+        "tensor_scale": tensor_scale,
+    }
     ranking: list[Ranked] = []
     if to is None:
         if operation != "convert":
@@ -137,12 +159,20 @@ def compare(
         to = ranking[0].name
     subject: Subject
     if catalog.is_block(to):
+        if operation != "convert":
+            raise ValueError(
+                f"results of {operation} are no blocks; name the format of single results, not {str(to)!r}"
+            )
         fmt = block_asked(to, rule, rounding, saturation, projection, profile)
         if formats[0] is not None:
             raise ValueError("source= is of codes; blocks are made of values")
-        subject = Blocks(dumps[0], fmt, got, any_nan=any_nan, **blocks)  # type: ignore[arg-type]
+        got = _shaped(got, dumps[0].shape)
+        if blocks["scales"] is not None:
+            grid = grid_of(dumps[0].shape, axes_of(fmt, axis, len(dumps[0].shape)), fmt.sizes)
+            blocks["scales"] = _shaped(blocks["scales"], grid)
+        subject = Blocks(dumps[0], fmt, got, any_nan=any_nan, **blocks)
     else:
-        for name, value in (*blocks.items(), ("rule", rule)):
+        for name, value in {**blocks, "rule": rule}.items():
             if value is not None:
                 raise ValueError(f"{name}= is for block formats, and {str(to)!r} is none")
         target = catalog.format(to)
@@ -152,6 +182,7 @@ def compare(
                 f"rounding {how.rounding} needs a random integer for each operand; use a deterministic mode"
             )
         check_operands(operation, (*read, target))
+        got = _as_codes(got, target)
         subject = Elementwise(operation, dumps, (*read, target), how, got, any_nan=any_nan)
     report = judge(subject, limit=limit, why=why, watch=watch)
     report.ranking, report.names = ranking, (*(dump.name for dump in dumps), got.name)
@@ -160,6 +191,18 @@ def compare(
 
 def _dump(given: object, name: str) -> Dump:
     return given if isinstance(given, Dump) else Held(given, name)
+
+
+def _shaped(dump: Dump, shape: tuple[int, ...]) -> Dump:
+    """Elements in one dimension, in the shape that they must have."""
+    return dump.reshaped(shape) if len(dump.shape) == 1 and dump.size == math.prod(shape) else dump
+
+
+def _as_codes(dump: Dump, target: Format) -> Dump:
+    """Results of another narrow type: codes of its format, which may have been taken for the target's."""
+    own = catalog.carrier(dump.dtype)
+    narrow = own is not None and dump.dtype.kind not in "iu" and own != target and own.width <= 8
+    return Codes(dump) if narrow and target.code_bits == 8 else dump
 
 
 def _sources(source: Any, count: int) -> list[Format | None]:
@@ -189,9 +232,17 @@ def _rank_formats(values: Dump, source: Format, got: Dump) -> list[Ranked]:
     places = np.unique(np.random.default_rng(0).integers(0, got.size, _RANKED_ON)) if got.size else np.empty(0, int)
     part, results = Held(values.take(places), values.name), Held(got.take(places), got.name)
     found: list[Ranked] = []
+    own = catalog.carrier(got.dtype) if got.dtype.kind not in "iu" else None
+    if own is not None and own.width <= 8:
+        return [Ranked(own.name, 1.0, places.size)]  # the type says it
+    codes = results.read(0, results.size) if got.dtype.kind in "iu" else np.zeros(0, np.int64)
+    largest = int(codes.max(initial=0))
     for fmt in catalog.FORMATS.values():
-        if not is_values(got.dtype, fmt) and got.dtype.itemsize * 8 != fmt.code_bits:
-            continue
+        if not is_values(got.dtype, fmt):
+            wide = got.dtype.itemsize * 8
+            # Codes in a wider type than they need are told by the largest of them.
+            if largest >> fmt.width or (got.dtype.kind == "u" and wide <= 16 and wide != fmt.code_bits):
+                continue
         shares = []
         for policy in ("none", "finite"):
             rule = Projection(saturation=policy)  # type: ignore[arg-type]
@@ -266,12 +317,17 @@ def _rank_accumulations(subject_of: Any, got: Dump) -> list[Ranked]:
     found = catalog.carrier(got.dtype)
     target = catalog.BINARY32 if found is None else found
     first: Dots = subject_of(ACCUMULATIONS["exact"])
+    if not first.size:
+        raise ValueError("there are no results to rank accumulations by; name one")
     places = np.random.default_rng(0).permutation(first.size)[:4096]
     batch: Batch = first.sample(places, places[:0])
     ranking = []
     for name in could_be(first.x, first.y, target):
-        subject: Dots = subject_of(ACCUMULATIONS[name])
-        share = float(np.mean(~differ(subject, batch.got, subject.answer(batch))))
+        try:
+            subject: Dots = subject_of(ACCUMULATIONS[name])
+            share = float(np.mean(~differ(subject, batch.got, subject.answer(batch))))
+        except ValueError:  # such as factors that it refuses
+            continue
         ranking.append(Ranked(name, share, batch.got.size))
     if not ranking:
         raise ValueError(f"no named accumulation takes such factors and gives {target.name!r}; name one, or make one")

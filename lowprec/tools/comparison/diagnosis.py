@@ -15,15 +15,17 @@ from dataclasses import dataclass, field
 import numpy as np
 import numpy.typing as npt
 
+from lowprec.tools.comparison.chance import random_bits_of
 from lowprec.tools.comparison.subject import Array, Batch, Changes, Subject, excluded
-from lowprec.tools.vectors import is_nan
 
 __all__ = ["Cause", "Diagnosis", "Sample", "diagnose", "differ"]
 
 #: Mismatches and matches of a sample, hypotheses that are taken further, and changes together at most.
 _MISMATCHES, _MATCHES, _BEAM, _DEPTH = 1 << 14, 1 << 14, 6, 3
-#: Hypotheses that are tried on everything.
-_FINALISTS = 8
+#: Hypotheses that are tried on everything; more, where more are as good as the best.
+_FINALISTS, _MOST = 8, 32
+#: Of fewer mismatches than these a cause must explain all.
+_MANY = 8
 #: Causes that are told, where none explains everything.
 _TOLD = 3
 #: A cause explains at least this share of the mismatches, net.
@@ -59,20 +61,13 @@ class Diagnosis:
     unexplained: int
     situations: dict[str, int] = field(default_factory=dict)  #: of those that the first leaves, in the sample
 
-    @property
-    def explained(self) -> bool:
-        """Whether the first cause explains most mismatches."""
-        return bool(self.causes)
-
 
 def differ(subject: Subject, got: Array, want: Array) -> npt.NDArray[np.bool_]:
     """Where results are not what they must be."""
     wrong = got != want
     if subject.any_nan and wrong.any():
         places = np.flatnonzero(wrong)
-        both = [subject.codes(codes[places]) for codes in (got, want)]
-        nans = [(codes >= 0) & is_nan(np.maximum(codes, 0), subject.target) for codes in both]
-        wrong[places[nans[0] & nans[1]]] = False
+        wrong[places[subject.nans(got[places]) & subject.nans(want[places])]] = False
     return np.asarray(wrong)
 
 
@@ -118,19 +113,45 @@ class _Drawn:
 def diagnose(subject: Subject, sample: Sample, mismatches: int) -> Diagnosis:
     """The hypotheses that explain the mismatches of a subject, from a sample and then on all of it."""
     trial = _Trial(subject, subject.sample(*sample.places()))
-    found = list(trial.search())
-    finalists = [_Finalist(changes) for changes in found[:_FINALISTS]]
-    chance = trial.chance()
-    if finalists or chance:
-        _on_everything(subject, finalists, chance)
-    causes = _ranked(finalists, mismatches)
-    if chance is not None and (not causes or causes[0].net < mismatches * 0.98) and chance.cause.net > 0:
-        if not causes or chance.cause.net > causes[0].net:
-            causes = [chance.cause, *causes]
+    finalists = [_Finalist(changes) for changes in trial.finalists()]
+    chance = chances(subject, mismatches)
+    judged: list[_Finalist] = [*finalists, *([] if chance is None else [_Chance(chance)])]
+    if judged:
+        _on_everything(subject, judged)
+    causes = _ranked([one.cause for one in finalists], mismatches)
+    if chance is not None and chance.net > max(0, causes[0].net if causes else 0):
+        causes = [chance, *causes]
+    if causes and causes[0].changes and 0 < causes[0].net < mismatches:
+        causes = _completed(subject, causes, mismatches)
     # Beside one that explains everything the others are worth nothing.
     causes = causes[:1] if causes and causes[0].net == mismatches else causes[:_TOLD]
     left = mismatches - (causes[0].explained if causes else 0)
     return Diagnosis(causes, left, trial.left(causes[0].changes) if causes and left else {})
+
+
+def _completed(subject: Subject, causes: list[Cause], mismatches: int) -> list[Cause]:
+    """The first cause with a change that explains what it leaves, where one does, in front of the others.
+
+    What is left may be too rare to be in the sample: it is collected from all of the results.
+    """
+    first, rest = causes[0], Sample()
+    for batch, wrong, right in _judged(subject):
+        agree = ~differ(subject, batch.got, subject.answer(batch, first.changes))
+        chosen = (wrong | right) & ~(wrong & agree)
+        rest.add(batch.places[chosen], wrong[chosen])
+    trial = _Trial(subject, subject.sample(*rest.places()))
+    trial.wrong &= ~trial.agrees(first.changes)
+    settled, best = excluded(first.changes), (0, first.changes)
+    for change in subject.changes():
+        if change.field not in settled:
+            changes = (*first.changes, change)
+            best = max(best, (trial.net(changes), changes), key=lambda pair: pair[0])
+    left = int(np.count_nonzero(trial.wrong))
+    if best[0] < left and (left < _MANY or 2 * best[0] < left):
+        return causes
+    finalist = _Finalist(best[1])
+    _on_everything(subject, [finalist])
+    return [finalist.cause, *causes] if finalist.cause.net > first.net else causes
 
 
 class _Trial:
@@ -144,17 +165,24 @@ class _Trial:
         self.wrong = differ(subject, batch.got, self.want) & self.asked
         self.right = ~self.wrong & self.asked
 
+    def agrees(self, changes: Changes) -> npt.NDArray[np.bool_]:
+        """Where results are what a hypothesis gives."""
+        return _agrees(self.subject, self.batch, changes)
+
     def net(self, changes: Changes) -> int:
         """What is explained less what is contradicted."""
-        try:
-            made = self.subject.answer(self.batch, changes)
-        except ValueError:  # such as a profile that refuses an operand
-            return 0
-        agree = ~differ(self.subject, self.batch.got, made)
+        agree = self.agrees(changes)
         return int(np.count_nonzero(agree & self.wrong)) - int(np.count_nonzero(~agree & self.right))
 
-    def search(self) -> Iterator[Changes]:
-        """Hypotheses that explain something, the best first."""
+    def finalists(self) -> list[Changes]:
+        """The best hypotheses, and all that are as good as the first."""
+        found, scores = self.search()
+        best = scores[found[0]] if found else 0
+        ties = sum(scores[changes] == best for changes in found)
+        return found[: min(max(ties, _FINALISTS), _MOST)]
+
+    def search(self) -> tuple[list[Changes], dict[Changes, int]]:
+        """Hypotheses that explain something, the best first, and what each explains, net."""
         singles: list[Changes] = [(change,) for change in self.subject.changes()]
         scores: dict[Changes, int] = {changes: self.net(changes) for changes in singles}
         all_wrong, best = int(np.count_nonzero(self.wrong)), 0
@@ -173,7 +201,7 @@ class _Trial:
                 simpler = max(scores.get(changes[:-1], 0), scores.get(changes[-1:], 0))
                 scores[changes] = score if score > simpler + max(2, all_wrong // 5000) else 0
         positive = [changes for changes, score in scores.items() if score > 0]
-        yield from sorted(positive, key=lambda changes: _rank(changes, scores))
+        return sorted(positive, key=lambda changes: _rank(changes, scores)), scores
 
     @staticmethod
     def _with(changes: Changes, singles: Iterable[Changes]) -> Iterator[Changes]:
@@ -184,50 +212,55 @@ class _Trial:
 
     def left(self, changes: Changes) -> dict[str, int]:
         """Where the mismatches lie that a hypothesis does not explain."""
-        made = self.subject.answer(self.batch, changes)
-        left = differ(self.subject, self.batch.got, made) & self.wrong
-        counts = np.bincount(self.subject.situations(self.batch, left))
+        left = ~self.agrees(changes) & self.wrong
+        counts = np.bincount(self.subject.situations(self.batch, left, self.want[left]))
         named = zip(self.subject.situation_names, counts.tolist(), strict=False)
         return {name: count for name, count in sorted(named, key=lambda pair: -pair[1]) if count}
 
-    def chance(self) -> _Chance | None:
-        """Stochastic rounding, if results lie on either side as often as it would have them do."""
-        places = np.random.default_rng(1).integers(0, self.subject.size, 2 * _MATCHES)
-        batch = self.subject.sample(places, places[:0])
-        sides = self.subject.random(batch)
-        if sides is None:
-            return None
-        (down, up, far), got = sides, batch.got
-        inside = (down != up) & (far > 0) & (far < 1)
-        faithful = ~differ(self.subject, got, down) | ~differ(self.subject, got, up)
-        ups = (got == up)[inside & faithful]
-        tail = far[inside & faithful]
-        if ups.size < 64 or ups.size < 0.98 * np.count_nonzero(inside):
-            return None
-        bins = np.minimum((tail * 8).astype(np.int64), 7)
-        expected, seen = np.bincount(bins, tail, 8), np.bincount(bins, ups, 8)
-        spread = np.sqrt(np.bincount(bins, tail * (1 - tail), 8))
-        # Few random bits pull the share of ups down a little.
-        if (np.abs(seen - expected) > 6 * spread + 0.02 * np.bincount(bins, minlength=8)).any():
-            return None
-        return _Chance(Cause("stochastic rounding: each result is a neighbour, taken as often as it is near"))
+
+def chances(subject: Subject, mismatches: int) -> Cause | None:
+    """Stochastic rounding, if results lie on either side as it would have them, rather than by mistake."""
+    if not subject.size:
+        return None
+    places = np.random.default_rng(1).integers(0, subject.size, 2 * _MATCHES)
+    batch = subject.sample(np.sort(places), places[:0])
+    sides = subject.random(batch)
+    if sides is None:
+        return None
+    (down, up, far), got = sides, batch.got
+    inside = (down != up) & (far > 0) & (far < 1)
+    is_up, is_down = ~differ(subject, got, up), ~differ(subject, got, down)
+    faithful = inside & (is_up | is_down)
+    if np.count_nonzero(faithful) < 0.98 * np.count_nonzero(inside):
+        return None
+    bits = random_bits_of(far[faithful], is_up[faithful])
+    if bits is None:
+        return None
+    which = f" with {bits} random bit{'s' * (bits > 1)}" if bits else ""
+    return Cause(f"stochastic rounding{which}: each result is a neighbour, taken as often as it is near")
 
 
 def _rank(changes: Changes, scores: dict[Changes, int]) -> tuple[int, int]:
     return -scores[changes], sum(change.cost for change in changes)
 
 
+def _agrees(subject: Subject, batch: Batch, changes: Changes) -> npt.NDArray[np.bool_]:
+    try:
+        made = subject.answer(batch, changes)
+    except ValueError:  # such as a profile that refuses an operand
+        return np.zeros(batch.got.size, bool)
+    return ~differ(subject, batch.got, made)
+
+
 class _Finalist:
     """A hypothesis tried on everything."""
 
     def __init__(self, changes: Changes) -> None:
-        words = "; and ".join(change.words for change in changes)
-        self.cause = Cause(words, changes=changes)
-        self.agrees = np.zeros(0, np.uint64)
+        self.cause = Cause("; and ".join(change.words for change in changes), changes=changes)
 
     def add(self, subject: Subject, batch: Batch, wrong: Array, right: Array) -> None:
         """Count a piece."""
-        agree = ~differ(subject, batch.got, subject.answer(batch, self.cause.changes))
+        agree = _agrees(subject, batch, self.cause.changes)
         self.cause.explained += int(np.count_nonzero(agree & wrong))
         self.cause.contradicted += int(np.count_nonzero(~agree & right))
 
@@ -236,7 +269,6 @@ class _Chance(_Finalist):
     """Stochastic rounding tried on everything."""
 
     def __init__(self, cause: Cause) -> None:
-        super().__init__(())
         self.cause = cause
 
     def add(self, subject: Subject, batch: Batch, wrong: Array, right: Array) -> None:
@@ -247,23 +279,26 @@ class _Chance(_Finalist):
         self.cause.explained += int(np.count_nonzero(agree & wrong))
 
 
-def _on_everything(subject: Subject, finalists: list[_Finalist], chance: _Chance | None) -> None:
-    judged: list[_Finalist] = [*finalists, *([chance] if chance is not None else [])]
+def _judged(subject: Subject) -> Iterator[tuple[Batch, Array, Array]]:
+    """All pieces, with their mismatches and matches."""
     for batch in subject.batches():
         wrong = differ(subject, batch.got, subject.answer(batch))
         asked = subject.asked(batch)
-        right = ~wrong if asked is None else ~wrong & asked
-        wrong = wrong if asked is None else wrong & asked
+        yield (batch, wrong, ~wrong) if asked is None else (batch, wrong & asked, ~wrong & asked)
+
+
+def _on_everything(subject: Subject, judged: list[_Finalist]) -> None:
+    for batch, wrong, right in _judged(subject):
         for hypothesis in judged:
             hypothesis.add(subject, batch, wrong, right)
 
 
-def _ranked(finalists: list[_Finalist], mismatches: int) -> list[Cause]:
+def _ranked(causes: list[Cause], mismatches: int) -> list[Cause]:
     """Causes that explain enough, the best first; those that explain the same, under the simplest."""
-    causes = sorted((finalist.cause for finalist in finalists), key=lambda cause: (-cause.net, cause.cost))
     kept: list[Cause] = []
-    for cause in causes:
-        if cause.net < max(1, _LEAST * mismatches):
+    least = mismatches if mismatches < _MANY else max(_MANY // 2, _LEAST * mismatches)
+    for cause in sorted(causes, key=lambda cause: (-cause.net, cause.cost)):
+        if cause.net < least:
             continue
         twin = next((k for k in kept if (k.explained, k.contradicted) == (cause.explained, cause.contradicted)), None)
         if twin is not None:

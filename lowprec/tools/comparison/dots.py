@@ -22,10 +22,10 @@ from lowprec.spec.format import Format
 from lowprec.spec.projection import Projection
 from lowprec.spec.rounding import rounding
 from lowprec.tools.comparison.dumps import Dump
-from lowprec.tools.comparison.elementwise import carried, is_values, on_grid
+from lowprec.tools.comparison.elementwise import as_doubles, carried, is_values, on_grid
 from lowprec.tools.comparison.misreadings import ROUNDINGS
 from lowprec.tools.comparison.shown import hex_of, shown_code, shown_value
-from lowprec.tools.comparison.subject import Array, Batch, Change, Changes, Detail, Subject
+from lowprec.tools.comparison.subject import Array, Batch, Change, Changes, Detail, Subject, words_of
 from lowprec.tools.comparison.tally import distances
 
 __all__ = ["Dots", "could_be"]
@@ -54,17 +54,29 @@ class Dots(Subject):
     ) -> None:
         self.verb, self.how, self.received, self.target = verb, how, got, how.output[0]
         operands = how.operands or formats
-        self.x, self.y = (_numbers(side, fmt) for side, fmt in zip((x, y), operands, strict=True))
-        self.addend = None if addend is None else _numbers(addend, None)
-        shape = _shape(verb, self.x, self.y)
+        for said, meant in zip(formats, operands, strict=True):
+            if said is not None and said != meant:
+                raise ValueError(f"accumulation {how.name!r} takes {meant}, not source={said.name!r}")
+        left, right = (_factors(side, fmt) for side, fmt in zip((x, y), operands, strict=True))
+        shape = _shape(verb, left, right)
         if got.shape != shape:
-            raise ValueError(f"{verb} of shapes {x.shape} and {y.shape} has {shape} results, not {got.shape}")
-        self.shape, self.size = shape, got.size
-        if self.addend is not None:
-            self.addend = np.broadcast_to(self.addend, shape)
+            raise ValueError(f"{verb} of shapes {x.shape} and {y.shape} has results of shape {shape}, not {got.shape}")
+        self.shape, self.size, length = shape, got.size, left.shape[-1]
+        # One layout inside: rows against rows, or matrices against matrices.
+        if verb == "dot":
+            self.x, self.y = (np.broadcast_to(side, (*shape, length)).reshape(-1, length) for side in (left, right))
+            inner: tuple[int, ...] = (got.size,)
+        else:
+            left = left[None] if left.ndim == 1 else left
+            right = right[:, None] if right.ndim == 1 else right
+            outer = np.broadcast_shapes(left.shape[:-2], right.shape[:-2])
+            self.x = np.broadcast_to(left, (*outer, *left.shape[-2:])).reshape(-1, *left.shape[-2:])
+            self.y = np.broadcast_to(right, (*outer, *right.shape[-2:])).reshape(-1, *right.shape[-2:])
+            inner = (len(self.x), left.shape[-2], right.shape[-1])
+        self.addend = None if addend is None else _addends(addend, shape).reshape(inner)
+        self.inner = inner
         self.values = is_values(got.dtype, self.target)
         self.any_nan = any_nan or self.values
-        self.rows = shape[0] if shape else 1
 
     def question(self) -> str:
         """What was asked, in words."""
@@ -76,44 +88,48 @@ class Dots(Subject):
 
     def batches(self) -> Iterator[Batch]:
         """All of it, in pieces of whole rows."""
-        columns = max(self.size // max(self.rows, 1), 1)
-        step = max(_PIECE // max(columns * self.x.shape[-1], 1), 1)
-        for start in range(0, self.rows, step):
-            stop = min(start + step, self.rows)
-            given = self._part(slice(start, stop), None)
-            got = self._words(self.received.read(start * columns, stop * columns))
-            yield Batch(slice(start * columns, stop * columns), got, given)
-
-    def _part(self, rows: Any, columns: Any) -> tuple[Array, Array, Array | None]:
-        x, y, addend = self.x, self.y, self.addend
+        length = max(self.x.shape[-1], 1)
         if self.verb == "dot":
-            return x[rows], y[rows] if y.ndim == x.ndim else y, None if addend is None else addend[rows]
-        x = x[rows] if x.ndim > 1 else x
-        if columns is None:
-            part = y[rows] if y.ndim > 2 else y
-            return x, part, None if addend is None else addend[rows]
-        return x, y[:, columns], None if addend is None else addend[rows][:, columns]
+            step = max(_PIECE // length, 1)
+            for start in range(0, self.size, step):
+                rows = slice(start, min(start + step, self.size))
+                yield self._batch(rows, rows, np.s_[:])
+            return
+        matrices, m, n = self.inner
+        step = max(_PIECE // max(n * length, 1), 1)
+        for number in range(matrices):
+            for start in range(0, m if n else 0, step):
+                stop = min(start + step, m)
+                first = number * m * n
+                yield self._batch(slice(first + start * n, first + stop * n), (number, slice(start, stop)), np.s_[:])
 
-    @staticmethod
-    def _words(elements: Array) -> Array:
-        return elements.view(UNSIGNED[elements.dtype.itemsize])
+    def _batch(self, index: Array | slice, rows: Any, columns: Any) -> Batch:
+        """The results at some places: of rows of x, and columns of y."""
+        read = isinstance(index, slice)
+        got = words_of(self.received.read(index.start, index.stop) if read else self.received.take(index))  # type: ignore[union-attr, arg-type]
+        if self.verb == "dot":
+            return Batch(index, got, (self.x[rows], self.y[rows], None if self.addend is None else self.addend[rows]))
+        number, chosen = rows
+        addend = None if self.addend is None else self.addend[number][chosen][:, columns]
+        return Batch(index, got, (self.x[number][chosen], self.y[number][:, columns], addend))
 
     def sample(self, different: Array, equal: Array) -> Batch:
-        """Rows and columns, those with mismatches first; or some results."""
-        if self.verb == "matmul" and self.x.ndim == self.y.ndim == 2:
-            columns = self.shape[1]
-            chosen = []
-            for part in (0, 1):
-                places = np.concatenate([np.divmod(different, columns)[part], np.divmod(equal, columns)[part]])
-                _, first = np.unique(places, return_index=True)
-                chosen.append(np.sort(places[np.sort(first)][:_SIDE]))
-            index = (chosen[0][:, None] * columns + chosen[1]).reshape(-1)
-            return Batch(index, self._words(self.received.take(index)), self._part(*chosen))
-        if self.verb == "dot" and self.x.shape == self.y.shape and self.x.ndim == 2:
+        """Rows and columns of the matrix with most mismatches, those with mismatches first; or some results."""
+        if self.verb == "dot":
             half = _OUTPUTS // 2
-            index = np.sort(np.concatenate([different[:half], equal[:half]]))
-            return Batch(index, self._words(self.received.take(index)), self._part(index, None))
-        return next(self.batches())
+            index = np.unique(np.concatenate([different[:half], equal[:half]]))
+            return self._batch(index, index, np.s_[:])
+        _, m, n = self.inner
+        places = different if different.size else equal
+        number = int(np.argmax(np.bincount(places // (m * n)))) if places.size else 0
+        here = [side[side // (m * n) == number] % (m * n) for side in (different, equal)]
+        chosen = []
+        for part in (0, 1):
+            found = np.concatenate([np.divmod(side, n)[part] for side in here])
+            _, first = np.unique(found, return_index=True)
+            chosen.append(np.sort(found[np.sort(first)][:_SIDE]))
+        index = (number * m * n + chosen[0][:, None] * n + chosen[1]).reshape(-1)
+        return self._batch(index, (number, chosen[0]), chosen[1])
 
     # -- answers --------------------------------------------------------------------------------
 
@@ -124,7 +140,7 @@ class Dots(Subject):
             if change.field != "backward":
                 how = change.value(how)
         if any(change.field == "backward" for change in changes):
-            x, y = x[..., ::-1], (y[..., ::-1] if self.verb == "dot" else np.flip(y, -2 if y.ndim > 1 else 0))
+            x, y = x[..., ::-1], (y[..., ::-1] if self.verb == "dot" else y[::-1])
         verb: Callable[..., Any] = lp.dot if self.verb == "dot" else lp.matmul
         target = how.output[0]
         codes = np.asarray(verb(x, y, how, addend=addend, dtype=code_dtype(target))).reshape(-1)
@@ -158,14 +174,13 @@ class Dots(Subject):
 
     situation_names = ("sums",)
 
-    def situations(self, batch: Batch, where: Array) -> npt.NDArray[np.uint8]:
+    def situations(self, batch: Batch, where: Array, want: Array) -> npt.NDArray[np.uint8]:
         """Nothing is known of sums, which are rounded many times."""
         return np.zeros(int(np.count_nonzero(where)), np.uint8)
 
-    def numbers(self, batch: Batch, where: Array) -> npt.NDArray[np.float64]:
+    def numbers(self, batch: Batch, where: Array, want: Array) -> npt.NDArray[np.float64]:
         """The right results."""
-        codes = np.maximum(self.codes(self.answer(batch)[where]), 0).astype(code_dtype(self.target))
-        return np.asarray(lp.decode(codes, self.target, dtype=np.float64))
+        return as_doubles(self.codes(want).astype(code_dtype(self.target)), self.target)
 
     def detail(self, batch: Batch, place: int, want: int) -> Detail:
         """A mismatch, told in full."""
@@ -174,7 +189,7 @@ class Dots(Subject):
         where = tuple(int(part) for part in np.unravel_index(at, self.shape)) if self.shape else ()
         carrier = catalog.carrier(self.received.dtype) if self.values else None
         shown_as = self.target if carrier is None else carrier
-        value = self._exact(where)
+        value = self._exact(at)
         said = [("exact", "NaN or infinite" if value is None else shown_value(value))]
         said += [("got", shown_code(got, shown_as)), ("want", shown_code(want, shown_as))]
         meant = self.codes(np.array([got, want]))
@@ -191,26 +206,19 @@ class Dots(Subject):
         }
         return Detail(tuple(said), "sums", distance, data)
 
-    def _exact(self, where: tuple[Any, ...]) -> Fraction | None:
+    def _exact(self, at: int) -> Fraction | None:
         """The sum of the products, without any rounding."""
         if self.verb == "dot":
-            x = np.broadcast_to(self.x, (*self.shape, self.x.shape[-1]))[where]
-            y = np.broadcast_to(self.y, (*self.shape, self.y.shape[-1]))[where]
+            x, y = self.x[at], self.y[at]
         else:
-            columns = () if self.y.ndim == 1 else where[-1:]
-            rows = () if self.x.ndim == 1 else (where[-2:-1] if columns else where[-1:])
-            outer = where[: len(where) - len(rows) - len(columns)]
-            x = self.x[(*(outer if self.x.ndim > 2 else ()), *rows)]
-            place: tuple[Any, ...] = (*(outer if self.y.ndim > 2 else ()), Ellipsis, *columns)
-            y = self.y[place]
-        x, y = np.asarray(x, np.float64), np.asarray(y, np.float64)
-        if not (np.isfinite(x).all() and np.isfinite(y).all()):
+            number, row, column = np.unravel_index(at, self.inner)
+            x, y = self.x[number, row], self.y[number, :, column]
+        terms = [np.asarray(side, np.float64) for side in (x, y)]
+        first = 0.0 if self.addend is None else float(self.addend.reshape(-1)[at])
+        if not (np.isfinite(terms[0]).all() and np.isfinite(terms[1]).all() and np.isfinite(first)):
             return None
-        total = sum((Fraction(a) * Fraction(b) for a, b in zip(x.tolist(), y.tolist(), strict=True)), Fraction(0))
-        first = None if self.addend is None else float(self.addend[where])
-        if first is None:
-            return total
-        return total + Fraction(first) if np.isfinite(first) else None
+        products = (Fraction(a) * Fraction(b) for a, b in zip(terms[0].tolist(), terms[1].tolist(), strict=True))
+        return sum(products, Fraction(first))
 
 
 def could_be(x: Array, y: Array, target: Format) -> Iterator[str]:
@@ -219,10 +227,11 @@ def could_be(x: Array, y: Array, target: Format) -> Iterator[str]:
 
     def holds(number: int, side: Array, fmt: Format) -> bool:
         if (number, fmt) not in has:
-            codes = lp.encode(side.reshape(-1)[: 1 << 16], fmt, projection=Projection(nan="max", negative="zero"))
-            back = np.asarray(lp.decode(codes, fmt, dtype=np.float64))
-            numbers = side.reshape(-1)[: 1 << 16].astype(np.float64)
-            has[number, fmt] = bool(np.array_equal(back, numbers, equal_nan=True))
+            # By bits: a format without -0 does not hold it.
+            given = side.reshape(-1).astype(np.float64)
+            rule = Projection(nan="max", negative="zero")
+            back = np.asarray(lp.decode(lp.encode(given, fmt, projection=rule), fmt, dtype=np.float64))
+            has[number, fmt] = bool(((back.view(np.uint64) == given.view(np.uint64)) | np.isnan(given)).all())
         return has[number, fmt]
 
     for name, how in ACCUMULATIONS.items():
@@ -234,25 +243,34 @@ def could_be(x: Array, y: Array, target: Format) -> Iterator[str]:
             yield name
 
 
-def _numbers(side: Dump, fmt: Format | None) -> Array:
+def _factors(side: Dump, fmt: Format | None) -> Array:
     whole = side.read(0, side.size).reshape(side.shape)
-    if whole.dtype.kind in "iu":
-        if fmt is None:
-            raise ValueError(f"{side.name!r} holds {whole.dtype}: say of which format its codes are")
-        return np.asarray(lp.decode(whole, fmt))
-    return whole
+    if whole.dtype.kind not in "iu":
+        return whole
+    if fmt is None:
+        raise ValueError(f"{side.name} holds {whole.dtype}: say of which format its codes are")
+    return np.asarray(lp.decode(whole, fmt))
+
+
+def _addends(addend: Dump, shape: tuple[int, ...]) -> Array:
+    if addend.dtype.kind in "iu":
+        raise ValueError(f"{addend.name} holds {addend.dtype}; an addend is given as values, float16 to float64")
+    whole = addend.read(0, addend.size).reshape(addend.shape)
+    try:
+        return np.broadcast_to(whole, shape)
+    except ValueError:
+        raise ValueError(f"{addend.name} of shape {addend.shape} does not broadcast to the results' {shape}") from None
 
 
 def _shape(verb: str, x: Array, y: Array) -> tuple[int, ...]:
-    if verb == "dot":
-        if x.shape[-1:] != y.shape[-1:]:
-            raise ValueError(f"dot of shapes {x.shape} and {y.shape}: both need the same K")
-        return np.broadcast_shapes(x.shape[:-1], y.shape[:-1])
-    if not x.ndim or not y.ndim or x.shape[-1] != y.shape[max(-2, -y.ndim)]:
-        raise ValueError(f"matmul of shapes {x.shape} and {y.shape}: both need the same K")
-    outer = np.broadcast_shapes(x.shape[:-2], y.shape[:-2])
-    if len(outer) and x.ndim != y.ndim:
-        raise ValueError(f"matmul of shapes {x.shape} and {y.shape} is compared with as many axes on either side")
+    if not x.ndim or not y.ndim or x.shape[-1] != y.shape[-1 if verb == "dot" else max(-2, -y.ndim)]:
+        raise ValueError(f"{verb} of shapes {x.shape} and {y.shape}: both need the same K")
+    try:
+        if verb == "dot":
+            return np.broadcast_shapes(x.shape[:-1], y.shape[:-1])
+        outer = np.broadcast_shapes(x.shape[:-2], y.shape[:-2])
+    except ValueError:
+        raise ValueError(f"{verb} of shapes {x.shape} and {y.shape}: the axes in front do not broadcast") from None
     return (*outer, *x.shape[-2:-1], *(y.shape[-1:] if y.ndim > 1 else ()))
 
 

@@ -8,6 +8,7 @@ Floor 5.
 from __future__ import annotations
 
 import ast
+import copy
 import json
 import math
 import re
@@ -27,7 +28,7 @@ from lowprec.arrays.checks import UNSIGNED, _as_array, code_dtype
 from lowprec.arrays.packing import packed_bytes, unpack
 from lowprec.spec.format import Format
 
-__all__ = ["Dump", "DumpError", "Held", "Spool", "open_dump"]
+__all__ = ["Codes", "Dump", "DumpError", "Held", "Spool", "open_dump"]
 
 Array = npt.NDArray[Any]
 
@@ -45,7 +46,7 @@ _SAFETENSORS = {
     **{f"{kind}{bits}": np.dtype(f"{kind.lower()}{bits // 8}") for kind in "IU" for bits in (8, 16, 32, 64)},
 }
 _TEXT = (".hex", ".mem", ".txt")
-_WORD = re.compile(r"(?:0[xX])?[0-9a-fA-F_]+")
+_WORD = re.compile(r"(?:0[xX])?[0-9a-fA-F]+(?:_[0-9a-fA-F]+)*")
 _PIECE, _SCATTERED = 1 << 20, 1 << 11
 
 
@@ -73,6 +74,12 @@ class Dump(ABC):
     def take(self, index: Array) -> Array:
         """The elements at these places."""
 
+    def reshaped(self, shape: tuple[int, ...]) -> Dump:
+        """The same elements in another shape."""
+        other = copy.copy(self)
+        other.shape = shape
+        return other
+
     def rows(self, start: int, stop: int) -> Array:
         """Parts start to stop along the first axis, in their shape."""
         width = math.prod(self.shape[1:])
@@ -94,6 +101,21 @@ class Held(Dump):
     def take(self, index: Array) -> Array:
         """The elements at these places."""
         return self._flat[index].astype(self.dtype, copy=False)
+
+
+class Codes(Dump):
+    """Elements as the codes that they are."""
+
+    def __init__(self, of: Dump) -> None:
+        self._of, self.name, self.shape, self.dtype = of, of.name, of.shape, UNSIGNED[of.dtype.itemsize]
+
+    def read(self, start: int, stop: int) -> Array:
+        """Elements start to stop, in one dimension."""
+        return self._of.read(start, stop).view(self.dtype)
+
+    def take(self, index: Array) -> Array:
+        """The elements at these places."""
+        return self._of.take(index).view(self.dtype)
 
 
 class _Filed(Dump):
@@ -230,7 +252,7 @@ def _raw(path: Path, words: list[str], fmt: Format | None, shape: tuple[int, ...
         )
     if len(words) == 2:
         try:
-            shape = tuple(int(part) for part in re.split("[,x]", words[1]))
+            shape = _counts([int(part) for part in re.split("[,x]", words[1])])
         except ValueError:
             raise DumpError(f"{words[1]!r} is no shape of {str(path)!r}; give for instance 1024,768") from None
     size = path.stat().st_size
@@ -259,7 +281,10 @@ def _packed(dump: Dump, fmt: Format | None, shape: tuple[int, ...] | None) -> Du
 
 def _type(name: str) -> np.dtype[Any]:
     try:
-        return np.dtype(getattr(ml_dtypes, name, name))
+        found = np.dtype(getattr(ml_dtypes, name, name))
+        if found.kind not in "iufV" or found.itemsize not in UNSIGNED:
+            raise TypeError
+        return found
     except TypeError:
         raise DumpError(f"{name!r} is no type; use one of NumPy or ml_dtypes, such as float32 or uint8") from None
 
@@ -271,19 +296,20 @@ def _npy(path: Path) -> Dump:
             version = np.lib.format.read_magic(file)
             (length,) = struct.unpack("<H", file.read(2)) if version == (1, 0) else struct.unpack("<I", file.read(4))
             header = ast.literal_eval(file.read(length).decode("latin1"))
-            descr, shape = header["descr"], tuple(header["shape"])
+            descr, shape, fortran = header["descr"], _counts(header["shape"]), bool(header["fortran_order"])
             if not isinstance(descr, str):
                 raise ValueError(f"it holds {len(descr)} fields, and only plain numbers are compared")
             dtype = np.dtype(f"u{descr[2:]}") if re.fullmatch(r"[<|>=][Vf][1248]", descr) and descr not in (
                 "<f2", "<f4", "<f8", ">f2", ">f4", ">f8") else np.dtype(descr)  # fmt: skip
-        except (ValueError, SyntaxError, KeyError, TypeError, struct.error) as error:
+        except (ValueError, SyntaxError, KeyError, TypeError, struct.error, RecursionError, MemoryError) as error:
             raise DumpError(f"cannot read {str(path)!r} as an .npy file: {error}") from None
         offset = file.tell()
-    if dtype.hasobject or dtype.names:
-        raise DumpError(f"{str(path)!r} holds {dtype}; only plain numbers are compared")
-    if header["fortran_order"] and len(shape) > 1:
-        return Held(np.fromfile(path, dtype, math.prod(shape), offset=offset).reshape(shape, order="F"), str(path))
-    return _Filed(path, str(path), dtype, shape, offset)
+    if dtype.kind not in "iuf" or dtype.itemsize not in UNSIGNED:
+        raise DumpError(f"{str(path)!r} holds {dtype}; only numbers of at most 64 bits are compared")
+    dump = _Filed(path, str(path), dtype, shape, offset)
+    if fortran and len(shape) > 1:
+        return Held(dump.read(0, dump.size).reshape(shape, order="F"), str(path))
+    return dump
 
 
 def _safetensors(path: Path, tensor: str) -> Dump:
@@ -299,10 +325,24 @@ def _safetensors(path: Path, tensor: str) -> Dump:
         which = f"no tensor {tensor!r}" if tensor else f"{len(names)} tensors"
         raise DumpError(f"{str(path)!r} has {which}; name one behind a colon: {shown}")
     entry = header[tensor]
-    if entry["dtype"] not in _SAFETENSORS:
-        raise DumpError(f"tensor {tensor!r} of {str(path)!r} has type {entry['dtype']}, which is not compared")
-    dtype = _SAFETENSORS[entry["dtype"]]
-    return _Filed(path, f"{path}:{tensor}", dtype, tuple(entry["shape"]), start + entry["data_offsets"][0])
+    try:
+        kind, shape, (first, last) = entry["dtype"], _counts(entry["shape"]), _counts(entry["data_offsets"])
+        if kind not in _SAFETENSORS:
+            raise DumpError(f"tensor {tensor!r} of {str(path)!r} has type {kind}, which is not compared")
+        if last - first != math.prod(shape) * _SAFETENSORS[kind].itemsize:
+            raise ValueError(f"{kind} of shape {list(shape)} does not take bytes {first} to {last}")
+    except (KeyError, TypeError, ValueError) as error:
+        if isinstance(error, DumpError):
+            raise
+        raise DumpError(f"cannot read tensor {tensor!r} of {str(path)!r}: {error}") from None
+    return _Filed(path, f"{path}:{tensor}", _SAFETENSORS[kind], shape, start + first)
+
+
+def _counts(numbers: Any) -> tuple[int, ...]:
+    """A shape, or offsets: integers that are not negative."""
+    if not isinstance(numbers, list | tuple) or not all(type(part) is int and part >= 0 for part in numbers):
+        raise ValueError(f"{numbers!r} are not numbers from 0 on")
+    return tuple(numbers)
 
 
 def _header(path: Path, file: BinaryIO) -> dict[str, Any]:
@@ -313,24 +353,39 @@ def _header(path: Path, file: BinaryIO) -> dict[str, Any]:
         header = json.loads(file.read(length))
         if not isinstance(header, dict):
             raise ValueError("its header is no JSON object")
-    except (struct.error, ValueError) as error:
+    except (struct.error, ValueError, RecursionError) as error:
         raise DumpError(f"cannot read {str(path)!r} as a safetensors file: {error}") from None
     return header
 
 
 def _text(path: Path, fmt: Format) -> Dump:
     """Codes in hexadecimal, put beside each other in a temporary file."""
-    spool = Spool(code_dtype(fmt), str(path))
+    spool, count, inside = Spool(code_dtype(fmt), str(path)), 0, False
     with path.open(encoding="utf-8", errors="replace") as lines:
         for number, line in enumerate(lines, 1):
-            words = re.split(r"//|#", line, maxsplit=1)[0].split()
+            # What stands between /* and */, and what follows // or #, is no code.
+            parts = re.split(r"(/\*|\*/)", line)
+            kept = []
+            for part in parts:
+                if part in ("/*", "*/"):
+                    inside = part == "/*"
+                elif not inside:
+                    kept.append(part)
+            words = re.split(r"//|#", " ".join(kept), maxsplit=1)[0].split()
+            codes: list[int] = []
             for word in words:
-                what = "" if _WORD.fullmatch(word) else "no hexadecimal number"
+                what = "" if _WORD.fullmatch(word.removeprefix("@")) else "no hexadecimal number"
+                if word.startswith("@") and not what:
+                    if int(word[1:], 16) == count + len(codes):
+                        continue
+                    what = f"an address other than that of the next code, {count + len(codes):x}"
                 if not what and int(word, 16) >> fmt.width:
                     what = f"no {fmt.width}-bit code of {fmt.name!r}"
                 if what:
                     raise DumpError(f"line {number} of {str(path)!r} holds {word!r}, which is {what}")
-            spool.append([int(word, 16) for word in words])
+                codes.append(int(word, 16))
+            spool.append(codes)
+            count += len(codes)
     return spool.dump()
 
 

@@ -13,7 +13,7 @@ import numpy as np
 import numpy.typing as npt
 
 from lowprec.arrays.checks import UNSIGNED, code_dtype, dtype as dtype_of
-from lowprec.arrays.convert import cast, decode
+from lowprec.arrays.convert import decode, encode
 from lowprec.spec import catalog
 from lowprec.spec.format import Carrier, Format
 from lowprec.spec.projection import Projection
@@ -21,11 +21,11 @@ from lowprec.tools.comparison import misreadings
 from lowprec.tools.comparison.dumps import Dump
 from lowprec.tools.comparison.shown import hex_of, shown_code, shown_value
 from lowprec.tools.comparison.situations import exact_value, names_of, neighbours, situation, situations
-from lowprec.tools.comparison.subject import Array, Batch, Change, Changes, Detail, Subject
+from lowprec.tools.comparison.subject import Array, Batch, Change, Changes, Detail, Subject, words_of
 from lowprec.tools.comparison.tally import distances
 from lowprec.tools.vectors import OPERATIONS, is_nan, operand_names
 
-__all__ = ["Elementwise", "carried", "is_values"]
+__all__ = ["Elementwise", "as_doubles", "carried", "is_values", "on_grid"]
 
 _PIECE = 1 << 19
 
@@ -94,7 +94,7 @@ class Elementwise(Subject):
         for start in range(0, self.size, _PIECE):
             stop = min(start + _PIECE, self.size)
             got = self._got(self.received.read(start, stop))
-            yield Batch(slice(start, stop), got, [self._words(dump.read(start, stop)) for dump in self.operands])
+            yield Batch(slice(start, stop), got, [words_of(dump.read(start, stop)) for dump in self.operands])
 
     def sample(self, different: Array, equal: Array) -> Batch:
         """A piece that holds these places."""
@@ -102,16 +102,12 @@ class Elementwise(Subject):
         return Batch(index, self._got(self.received.take(index)), self._at(index))
 
     def _at(self, index: Array) -> list[Array]:
-        return [self._words(dump.take(index)) for dump in self.operands]
+        return [words_of(dump.take(index)) for dump in self.operands]
 
     def _got(self, results: Array) -> Array:
         if results.dtype.kind == "i" and results.dtype.itemsize > code_dtype(self.target).itemsize:
             return results  # a line without a result is -1
-        return self._words(results)
-
-    @staticmethod
-    def _words(elements: Array) -> Array:
-        return elements.view(UNSIGNED[elements.dtype.itemsize])
+        return words_of(results)
 
     def asked(self, batch: Batch) -> Array | None:
         """Which results are compared: not those of NaN, where the format has none and nothing says what to do."""
@@ -129,7 +125,7 @@ class Elementwise(Subject):
         operands, sources, target = batch.given, self.formats[:-1], fields.get("format", self.target)
         outside = None
         if "place" in fields:
-            index, outside = fields["place"](batch.places, self.shape)
+            index, outside = fields["place"](batch.places, self.operands[0].shape)
             operands = self._at(index)
         if "operand" in fields:
             operands, sources = fields["operand"](operands, sources)
@@ -157,7 +153,7 @@ class Elementwise(Subject):
         yield from misreadings.formats(self.target, None if self.values else self.received.dtype)
         yield from misreadings.profiles(self.target, self.projection)
         yield from misreadings.operands(self.operation, self.formats)
-        yield from misreadings.places(self.size, self.shape, self.target)
+        yield from misreadings.places(self.size, self.operands[0].shape, self.target)
         if not self.values:
             yield from misreadings.codes(self.target)
 
@@ -171,16 +167,15 @@ class Elementwise(Subject):
         patterns = answers.astype(UNSIGNED[self.received.dtype.itemsize])
         return on_grid(patterns, self.received.dtype, self.target)
 
-    def situations(self, batch: Batch, where: Array) -> npt.NDArray[np.uint8]:
+    def situations(self, batch: Batch, where: Array, want: Array) -> npt.NDArray[np.uint8]:
         """Where exact results lie between the values of the target."""
         return situations(self.operation, [given[where] for given in batch.given], self.formats, self.projection)
 
-    def numbers(self, batch: Batch, where: Array) -> npt.NDArray[np.float64]:
+    def numbers(self, batch: Batch, where: Array, want: Array) -> npt.NDArray[np.float64]:
         """The operand of a conversion, the right result of an operation."""
-        given = [codes[where] for codes in batch.given]
         if self.operation == "convert":
-            return _numbers(given[0], self.formats[0])
-        return _numbers(OPERATIONS[self.operation].compute(given, self.formats, self._rule), self.target)
+            return as_doubles(batch.given[0][where], self.formats[0])
+        return as_doubles(self.codes(want).astype(code_dtype(self.target)), self.target)
 
     def random(self, batch: Batch) -> tuple[Array, Array, Array] | None:
         """The neighbours of each result, and how far it lies from the lower to the upper in magnitude."""
@@ -188,7 +183,7 @@ class Elementwise(Subject):
             return None
         down, up = neighbours(self.operation, batch.given, self.formats, self._rule)
         ends = [np.asarray(decode(codes, self.target, dtype=np.float64)) for codes in (down, up)]
-        numbers = _numbers(batch.given[0], self.formats[0])
+        numbers = as_doubles(batch.given[0], self.formats[0])
         with np.errstate(all="ignore"):
             far = (numbers - ends[0]) / (ends[1] - ends[0])
         if self.values:
@@ -229,7 +224,8 @@ class Elementwise(Subject):
         return Detail(tuple(said), kind, data["ulps"], data)
 
 
-def _numbers(codes: Array, fmt: Format) -> npt.NDArray[np.float64]:
+def as_doubles(codes: Array, fmt: Format) -> npt.NDArray[np.float64]:
+    """The values of codes; of integers of 64 bits the nearest float64."""
     if isinstance(fmt, Carrier):
         name = {"binary64": "float64"}.get(fmt.name, fmt.name)
         return np.asarray(codes.view(np.dtype(name)).astype(np.float64))
@@ -240,14 +236,8 @@ def on_grid(patterns: Array, dtype: np.dtype[Any], target: Format) -> Array:
     """Codes of values that a format has, -1 for others."""
     source = catalog.carrier(dtype)
     assert source is not None
-    rule = Projection(nan="max" if target.nan_code is None else "error", nan_payload="drop")
-    if isinstance(source, Carrier):
-        from lowprec.arrays.convert import encode
-
-        codes = np.asarray(encode(patterns.view(dtype), target, projection=rule))
-    else:
-        codes = np.asarray(cast(patterns, source, target, projection=rule))
-    back = carried(codes, target, dtype)
+    rule = Projection(nan="max" if target.nan_code is None else "error")
+    codes = np.asarray(encode(patterns.view(dtype), target, projection=rule))
     nan = is_nan(patterns, source)
-    same = np.where(nan, target.nan_code is not None, back == patterns)
+    same = np.where(nan, target.nan_code is not None, carried(codes, target, dtype) == patterns)
     return np.where(same, codes.astype(np.int64), -1)

@@ -54,7 +54,7 @@ def judge(
         if not wrong.any():
             continue
         report.mismatches += int(np.count_nonzero(wrong))
-        if batch.got.dtype.kind == "i":
+        if unit == "line":
             report.unanswered += int(np.count_nonzero(batch.got < 0))
         report.tally.add(subject, batch, wrong, want)
         room = None if limit is None else max(limit - len(report.details), 0)

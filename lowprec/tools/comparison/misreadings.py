@@ -159,7 +159,7 @@ def _cut(given: list[Array], sources: tuple[Format, ...], name: str) -> Operands
     return [np.asarray(encode(numbers, to, rounding="toward_zero"))], (to,)
 
 
-def _values(codes: Array, source: Format) -> Array:
+def _doubles(codes: Array, source: Format) -> Array:
     if isinstance(source, Carrier):
         return codes.view(np.dtype({"binary64": "float64"}.get(source.name, source.name))).astype(np.float64)
     return np.asarray(decode(codes, source, dtype=np.float64))
@@ -167,7 +167,7 @@ def _values(codes: Array, source: Format) -> Array:
 
 def _scaled(given: list[Array], sources: tuple[Format, ...], power: int) -> Operands:
     with np.errstate(all="ignore"):
-        numbers = np.ldexp(_values(given[0], sources[0]), power)
+        numbers = np.ldexp(_doubles(given[0], sources[0]), power)
     return [numbers.view(np.uint64)], (catalog.BINARY64,)
 
 
@@ -237,6 +237,7 @@ def _reversed(index: Array, shape: tuple[int, ...]) -> tuple[Array, Array]:
 
 def codes(target: Format) -> Iterator[Change]:
     """Right results, written otherwise."""
+    yield Change("received", _nothing, "zeros everywhere, as if nothing had been written", 0)
     if target.width == 8:
         yield Change("received", _nibbles_swapped, "swapped nibbles: the halves of each byte")
     if target.width in (16, 32):
@@ -247,6 +248,11 @@ def codes(target: Format) -> Iterator[Change]:
     if target.sign is Sign.MAGNITUDE:
         yield Change("received", _sign_inverted, "signs inverted")
         yield Change("received", _sign_dropped, "signs dropped")
+        yield Change("received", _clipped, "negative results become zero, as a ReLU makes them")
+
+
+def _nothing(made: Array, target: Format) -> Array:
+    return np.zeros_like(made)
 
 
 def _nibbles_swapped(made: Array, target: Format) -> Array:
@@ -274,3 +280,8 @@ def _sign_inverted(made: Array, target: Format) -> Array:
 
 def _sign_dropped(made: Array, target: Format) -> Array:
     return np.asarray(made.astype(np.int64) & ~target.sign_code)
+
+
+def _clipped(made: Array, target: Format) -> Array:
+    wide = made.astype(np.int64)
+    return np.where(wide & target.sign_code, 0, wide)

@@ -43,7 +43,7 @@ class Comparison:
     >>> x = np.linspace(0.0, 2.0, 1001, dtype=np.float32)
     >>> report = lp.compare(x, lp.encode(x, "e4m3fn", rounding="toward_zero"), "e4m3fn")
     >>> report.mismatches, report.agrees, report.cause.words
-    (490, False, 'truncation: rounded toward zero (toward_zero instead of nearest_even)')
+    (487, False, 'truncation: rounded toward zero (toward_zero instead of nearest_even)')
 
     Attributes
     ----------
@@ -168,7 +168,8 @@ class Comparison:
             against = f"; contradicts {cause.contradicted:,} results that agree" if cause.contradicted else ""
             parts.append(f"{lead} {cause.words}: {share}{against}")
             if cause.same:
-                parts.append(f"    the same: {'; '.join(cause.same[:4])}")
+                more = f"; and {len(cause.same) - 4} more" if len(cause.same) > 4 else ""
+                parts.append(f"    the same: {'; '.join(cause.same[:4])}{more}")
         if self.diagnosis.unexplained:
             where = ", ".join(list(self.diagnosis.situations)[:4])
             said = f" ({where})" if where else ""

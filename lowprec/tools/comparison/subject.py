@@ -16,9 +16,11 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
+from lowprec.arrays.checks import UNSIGNED
 from lowprec.spec.format import Format
+from lowprec.tools.vectors import is_nan
 
-__all__ = ["Array", "Batch", "Change", "Changes", "Detail", "Subject", "excluded"]
+__all__ = ["Array", "Batch", "Change", "Changes", "Detail", "Subject", "excluded", "words_of"]
 
 Array = npt.NDArray[Any]
 
@@ -46,6 +48,11 @@ def excluded(changes: Iterable[Change]) -> set[str]:
         fields.update(_WHOLE.get(field, ()))
     fields.update(whole for whole, parts in _WHOLE.items() if fields & set(parts))
     return fields
+
+
+def words_of(elements: Array) -> Array:
+    """The bit patterns of elements."""
+    return elements.view(UNSIGNED[elements.dtype.itemsize])
 
 
 @dataclass
@@ -112,12 +119,17 @@ class Subject(ABC):
     situation_names: tuple[str, ...]  #: what the numbers of situations stand for
 
     @abstractmethod
-    def situations(self, batch: Batch, where: Array) -> npt.NDArray[np.uint8]:
+    def situations(self, batch: Batch, where: Array, want: Array) -> npt.NDArray[np.uint8]:
         """Where exact results lie between the values of the target, as indices into `situation_names`."""
 
     @abstractmethod
-    def numbers(self, batch: Batch, where: Array) -> npt.NDArray[np.float64]:
+    def numbers(self, batch: Batch, where: Array, want: Array) -> npt.NDArray[np.float64]:
         """Operands of conversions, else the results that are right: their binades are counted."""
+
+    def nans(self, answers: Array) -> npt.NDArray[np.bool_]:
+        """Which answers are NaN."""
+        codes = self.codes(answers)
+        return np.asarray((codes >= 0) & is_nan(np.maximum(codes, 0), self.target))
 
     @abstractmethod
     def detail(self, batch: Batch, place: int, want: int) -> Detail:

@@ -80,8 +80,8 @@ class Tally:
         pairs = np.bincount(_kinds(got, fmt) * len(_CLASSES) + _kinds(right, fmt))
         for pair in np.flatnonzero(pairs):
             self.classes[_CLASSES[pair // len(_CLASSES)], _CLASSES[pair % len(_CLASSES)]] += int(pairs[pair])
-        self._binades(subject.numbers(batch, where))
-        counts = np.bincount(subject.situations(batch, where))
+        self._binades(subject.numbers(batch, where, want[where]))
+        counts = np.bincount(subject.situations(batch, where, want[where]))
         for number in np.flatnonzero(counts):
             self.situations[subject.situation_names[number]] += int(counts[number])
 
