@@ -1,7 +1,8 @@
 """Planted mutants: each changes one rule in a copy of the package, and the kit alone must find it.
 
 `python -m tests.mutants` runs all of them and fails where one survives; `--only NAME` one of them, `--write`
-puts the list, with the law that caught each, into docs/mutants.md. It is no part of CI.
+puts the list, with the laws that caught each, into docs/mutants.md. It is no part of CI. `--laws` runs none, and
+writes the list of laws into docs/testing-your-format.md.
 """
 
 from __future__ import annotations
@@ -18,127 +19,57 @@ import time
 from concurrent.futures import ThreadPoolExecutor
 from typing import NamedTuple
 
+from lowprec.testing.laws import LAWS
 from tests.mutations import MUTANTS, Mutant
 
 ROOT = pathlib.Path(__file__).parents[1]
 PAGE = ROOT / "docs" / "mutants.md"
 LAWS_PAGE = ROOT / "docs" / "testing-your-format.md"
 
-#: What a mutant is tried on: checks in this order, until one fails.
-DRIVER = r"""
-import json, sys, warnings
-warnings.simplefilter("ignore")
-try:
-    import lowprec as lp
-    from lowprec.spec import catalog, families
-    from lowprec.testing import blockcheck, formatcheck, operationcheck
-    from lowprec.testing.law import LAWS
-    from lowprec.testing.subjects import Arrays, Flagged, Oracle
-
-    what = json.loads(sys.argv[1])
-    formatcheck.laws()
-    LATE = ("types", "place", "quantize", "cast")
-    SMALL = {
-        "ieee": families.ieee("ieee", 3, 2), "fnuz": families.fnuz("fnuz", 2, 2),
-        "powers": families.power_of_two("powers", 3), "int4": catalog.INT4, "e2m1fn": catalog.E2M1FN,
-        "unsigned": lp.Format(name="unsigned", exponent_bits=2, trailing_bits=2, bias=1, sign=lp.Sign.UNSIGNED, nans=1),
-        "ieee_unsigned": lp.Format(name="ieee_unsigned", exponent_bits=2, trailing_bits=2, bias=1,
-                                   sign=lp.Sign.UNSIGNED, nans=3, infinity=True),
-    }
-
-    def verdicts():
-        for item in what:
-            kind, _, name = item.partition(":")
-            if kind in ("arrays", "flagged", "oracle"):
-                fmt = SMALL.get(name) or catalog.format(name)
-                subject = {"arrays": Arrays, "flagged": Flagged, "oracle": Oracle}[kind](fmt)
-                laws = [law for law in LAWS.values() if law.topic == "format" and law.applies(subject)]
-                for law in sorted(laws, key=lambda law: law.name in LATE):
-                    yield name, subject.path, law, law.check(subject)
-            elif kind in ("arith", "flagged_arith", "oracle_arith"):
-                operation, fmt = name.split()
-                fmt = SMALL.get(fmt) or catalog.format(fmt)
-                names = {"arith": "of_arrays", "flagged_arith": "of_flagged", "oracle_arith": "of_oracle"}
-                make = getattr(operationcheck, names[kind])
-                count = {"sqrt": 1, "fma": 3}.get(operation, 2)
-                for mode in ("nearest_even", "toward_negative"):
-                    how = lp.Projection(rounding=mode)
-                    subject = make(operation, (fmt,) * count, fmt, how, 300, 0)
-                    for law in LAWS.values():
-                        if law.topic == "operation" and law.applies(subject):
-                            yield f"{operation} {fmt.name}", subject.path, law, law.check(subject)
-            else:
-                for path in ("arrays", "oracle"):
-                    if kind != "blocks" and kind != f"{path}_blocks":
-                        continue
-                    subject = blockcheck.Blocks(BLOCKS.get(name) or catalog.block_format(name), path, 4, 0)
-                    for law in LAWS.values():
-                        if law.topic == "blocks" and law.applies(subject):
-                            yield name, path, law, law.check(subject)
-
-    def small(rule):
-        return lp.BlockFormat(name=rule, element=catalog.E2M1FN, scale=catalog.E8M0FNU, size=4, rule=rule)
-
-    BLOCKS = {rule: small(rule) for rule in ("floor", "ceil", "even", "rceil", "nearest", "project", "nearest(3/2)")}
-    BLOCKS["divide"] = lp.BlockFormat(name="divide", element=catalog.E2M1FN, scale=catalog.UE4M3, size=4, rule="divide")
-    import numpy as np
-    tried = 0
-    with np.errstate(all="ignore"):
-        for name, path, law, outcome in verdicts():
-            tried += outcome.tried
-            if outcome.found is not None:
-                print(json.dumps({"law": law.name, "of": name, "path": path, "case": dict(outcome.found.rows)}))
-                sys.exit(0)
-    print(json.dumps({"law": None, "tried": tried}))
-except Exception as error:
-    import traceback
-    place = traceback.extract_tb(error.__traceback__)[-1]
-    print(json.dumps({"law": f"{type(error).__name__}", "of": "", "path": "", "case": {"error": str(error)[:200]}}))
-"""
+#: Seconds after which a mutant counts as found, since it never ends.
+_LIMIT = 3600
 
 
 class Fate(NamedTuple):
     """What became of a mutant."""
 
     mutant: Mutant
-    law: str | None
-    of: str
-    case: str
+    laws: tuple[str, ...]  #: that found it, on the first item that breaks any
+    item: str
+    case: str  #: the counterexample of the first
     seconds: float
 
 
-def run(mutant: Mutant) -> Fate:
+def planted(mutant: Mutant, text: str) -> str:
+    """A file's text with the mutant in it."""
+    assert text.count(mutant.old) == 1, f"{mutant.name}: {text.count(mutant.old)} places in {mutant.file}"
+    return text.replace(mutant.old, mutant.new)
+
+
+def run(mutant: Mutant, source: pathlib.Path) -> Fate:
     """Plant a mutant in a copy of the package, and try the kit on it."""
     began = time.monotonic()
     with tempfile.TemporaryDirectory() as folder:
         place = pathlib.Path(folder)
-        shutil.copytree(ROOT / "lowprec", place / "lowprec", ignore=shutil.ignore_patterns("__pycache__"))
+        shutil.copytree(source / "lowprec", place / "lowprec")
         path = place / "lowprec" / mutant.file
-        text = path.read_text()
-        if mutant.old:
-            assert text.count(mutant.old) == 1, f"{mutant.name}: {text.count(mutant.old)} places in {mutant.file}"
-        path.write_text(text.replace(mutant.old, mutant.new) if mutant.old else text)
-        environment = {
-            **os.environ,
-            "PYTHONPATH": folder,
-            "LOWPREC_CACHE_DIR": str(place / "cache") if mutant.compiled else "",
-            "LOWPREC_NUM_THREADS": "1",
-        }
-        if not mutant.compiled:
+        path.write_text(planted(mutant, path.read_text()))
+        environment = {**os.environ, "PYTHONPATH": folder, "LOWPREC_NUM_THREADS": "1", "OPENBLAS_NUM_THREADS": "1"}
+        if mutant.compiled:
+            environment["LOWPREC_CACHE_DIR"] = str(place / "cache")
+        else:
             environment["NUMBA_DISABLE_JIT"] = "1"
-        done = subprocess.run(
-            [sys.executable, "-c", DRIVER, json.dumps(mutant.tried)],
-            cwd=folder,
-            env=environment,
-            capture_output=True,
-            text=True,
-            timeout=900,
-        )
-    lines = done.stdout.strip().splitlines()
-    found = json.loads(lines[-1]) if lines else {"law": "crash", "of": "", "path": "", "case": {"error": done.stderr}}
-    of = " ".join(part for part in (found.get("of", ""), found.get("path", "")) if part)
-    case = ", ".join(f"{label} {text}" for label, text in found.get("case", {}).items())
-    return Fate(mutant, found["law"], of, case, time.monotonic() - began)
+        shutil.copy(source / "mutant_driver.py", place)  # the package beside it is the one that it imports
+        command = [sys.executable, str(place / "mutant_driver.py"), json.dumps(mutant.tried)]
+        try:
+            done = subprocess.run(command, cwd=folder, env=environment, capture_output=True, text=True, timeout=_LIMIT)
+            lines = done.stdout.strip().splitlines()
+            found = json.loads(lines[-1]) if lines else {"item": "", "laws": [["crash", {"error": done.stderr[-200:]}]]}
+        except subprocess.TimeoutExpired:
+            found = {"item": "", "laws": [["no end", {"error": f"after {_LIMIT} s"}]]}
+    names = tuple(name for name, _ in found["laws"])
+    case = ", ".join(f"{label} {text}" for label, text in found["laws"][0][1].items()) if names else ""
+    return Fate(mutant, names, found["item"], case, time.monotonic() - began)
 
 
 def page(fates: list[Fate]) -> str:
@@ -146,26 +77,41 @@ def page(fates: list[Fate]) -> str:
     lines = [
         "# Mutants that the kit kills",
         "",
-        "Each row is one deliberate mistake, planted in a copy of the package, and the law of `lowprec.testing` that",
-        "found it first. Made by `python -m tests.mutants --write`; nothing but the kit is asked.",
+        "Each row is one deliberate mistake, planted in a copy of the package, the law of `lowprec.testing` that found it",
+        "first, and how many others did on the same subject. Nothing but the kit is asked.",
         "",
-        f"{sum(fate.law is not None for fate in fates)} of {len(fates)} mutants are found.",
+        "Made by `python -m tests.mutants --write`.",
         "",
-        "| mutant | file | what is changed | law | on |",
-        "|---|---|---|---|---|",
+        f"{sum(bool(fate.laws) for fate in fates)} of {len(fates)} mutants are found.",
+        "",
+        "| mutant | file | what is changed | law | others | on |",
+        "|---|---|---|---|---|---|",
     ]
     for fate in fates:
-        law = fate.law or "**survives**"
-        lines.append(f"| {fate.mutant.name} | `{fate.mutant.file}` | {fate.mutant.what} | {law} | {fate.of} |")
+        law = fate.laws[0] if fate.laws else "**survives**"
+        others = len(fate.laws) - 1 if len(fate.laws) > 1 else ""
+        told = (fate.mutant.name, f"`{fate.mutant.file}`", fate.mutant.what, law, others, fate.item)
+        lines.append(f"| {' | '.join(str(part) for part in told)} |")
+    lines += [
+        "",
+        "## Every law can fail",
+        "",
+        "A law that nothing breaks says nothing. Each is broken by these mutants, on the first subject that breaks any law:",
+        "",
+        "| law | mutants |",
+        "|---|---|",
+    ]
+    for law in LAWS:
+        names = [fate.mutant.name for fate in fates if law in fate.laws]
+        more = f" and {len(names) - 4} more" if len(names) > 4 else ""
+        lines.append(f"| {law} | {', '.join(names[:4]) or '**none**'}{more} |")
     return "\n".join(lines) + "\n"
 
 
 def listed_laws() -> str:
     """The laws as a table, from the code."""
-    from lowprec.testing.formatcheck import laws
-
     lines = ["| law | about | where | statement |", "|---|---|---|---|"]
-    lines += [f"| {law.name} | {law.topic} | {law.domain} | {law.statement} |" for law in laws().values()]
+    lines += [f"| {law.name} | {law.topic} | {law.domain} | {law.statement} |" for law in LAWS.values()]
     return "\n".join(lines)
 
 
@@ -187,21 +133,28 @@ def main() -> int:
     if asked.laws:
         LAWS_PAGE.write_text(with_laws(LAWS_PAGE.read_text()))
         return 0
+    if asked.write and asked.only:
+        parser.error("--write is for all mutants; leave out --only")
     chosen = [mutant for mutant in MUTANTS if not asked.only or mutant.name in asked.only]
     if not chosen:
-        print(f"no such mutant; there are {', '.join(mutant.name for mutant in MUTANTS)}", file=sys.stderr)
-        return 2
+        parser.error(f"no such mutant; there are {', '.join(mutant.name for mutant in MUTANTS)}")
     fates = []
-    with ThreadPoolExecutor(asked.jobs) as pool:
-        for fate in pool.map(run, chosen):
+    with tempfile.TemporaryDirectory() as folder, ThreadPoolExecutor(asked.jobs) as pool:
+        source = pathlib.Path(folder)  # so that the tree may be edited meanwhile
+        shutil.copytree(ROOT / "lowprec", source / "lowprec", ignore=shutil.ignore_patterns("__pycache__"))
+        shutil.copy(ROOT / "tests" / "mutant_driver.py", source)
+        for fate in pool.map(lambda mutant: run(mutant, source), chosen):
             fates.append(fate)
-            said = f"{fate.law or 'SURVIVES':24} {fate.seconds:5.0f}s  {fate.mutant.name}: {fate.of}: {fate.case}"
-            print(said, flush=True)
-    alive = [fate.mutant.name for fate in fates if fate.law is None]
+            said = fate.laws[0] if fate.laws else "SURVIVES"
+            print(f"{said:24} {fate.seconds:5.0f}s  {fate.mutant.name}: {fate.item}: {fate.case}", flush=True)
+    alive = [fate.mutant.name for fate in fates if not fate.laws]
     print(f"{len(fates) - len(alive)} of {len(fates)} mutants are found; alive: {', '.join(alive) or 'none'}")
     if asked.write:
         PAGE.write_text(page(fates))
-    return 1 if alive else 0
+    unbroken = [law for law in LAWS if not any(law in fate.laws for fate in fates)]
+    if not asked.only:
+        print(f"laws that no mutant breaks: {', '.join(unbroken) or 'none'}")
+    return 1 if alive or (unbroken and not asked.only) else 0
 
 
 if __name__ == "__main__":

@@ -22,10 +22,12 @@ class Mutant(NamedTuple):
 _FLAGGED = tuple(f"flagged:{name}" for name in ("e2m1fn", "ieee", "fnuz", "unsigned", "int4", "powers"))
 _FORMATS = tuple(f"arrays:{name}" for name in ("e2m1fn", "ieee", "fnuz", "unsigned", "int4", "powers"))
 _ORACLE = tuple(f"oracle:{name}" for name in ("e2m1fn", "ieee", "fnuz", "unsigned", "ieee_unsigned", "int4", "powers"))
-_BLOCKS = tuple(f"arrays_blocks:{rule}" for rule in ("floor", "rceil", "even", "nearest", "ceil", "divide"))
-_ORACLE_BLOCKS = tuple(f"oracle_blocks:{rule}" for rule in ("floor", "rceil", "even", "nearest", "ceil", "divide"))
-_ARITH = tuple(f"flagged_arith:{name} ieee" for name in ("add", "multiply", "divide", "sqrt", "fma", "subtract"))
-_ORACLE_ARITH = tuple(f"oracle_arith:{name} ieee" for name in ("add", "multiply", "divide", "sqrt", "fma", "subtract"))
+_BLOCKS = tuple(f"arrays blocks:{rule}" for rule in ("floor", "rceil", "even", "nearest", "ceil", "divide"))
+_ORACLE_BLOCKS = tuple(f"oracle blocks:{rule}" for rule in ("floor", "rceil", "even", "nearest", "ceil", "divide"))
+_ARITH = tuple(f"flagged arithmetic:{name} ieee" for name in ("add", "multiply", "divide", "sqrt", "fma", "subtract"))
+_ORACLE_ARITH = tuple(
+    f"oracle arithmetic:{name} ieee" for name in ("add", "multiply", "divide", "sqrt", "fma", "subtract")
+)
 _STREAM = ("arrays:e4m3fn", "arrays:e8m0fnu", "arrays:e5m2", "arrays:binary16")
 
 F, P, R = "spec/format.py", "kernels/params.py", "spec/rounding.py"
@@ -300,6 +302,70 @@ MUTANTS = (
         "if False:",
         _FLAGGED,
     ),
+    Mutant(
+        "hidden-bit",
+        C,
+        "normal numbers are read without their leading one",
+        "significand |= _1 << source.trailing_bits",
+        "significand |= _0",
+        _FLAGGED,
+    ),
+    Mutant(
+        "sign-unread",
+        C,
+        "negative codes are read as positive numbers",
+        "negative = code & source.sign != _0\n",
+        "negative = False\n",
+        _FLAGGED,
+    ),
+    Mutant(
+        "nan-is-infinity",
+        C,
+        "NaNs are read as infinities",
+        "if magnitude == source.infinity:",
+        "if True:",
+        ("flagged:ieee",),
+    ),
+    Mutant(
+        "step-back",
+        C,
+        "rounding up from an odd code goes down",
+        "    magnitude += _U(farther)\n",
+        "    magnitude ^= _U(farther)\n",
+        _FLAGGED,
+    ),
+    Mutant(
+        "second-smallest",
+        C,
+        "numbers below the smallest become the second smallest",
+        "return _0, _0, True",
+        "return _1, _0, True",
+        ("flagged:powers",),
+    ),
+    Mutant(
+        "symmetric-ignored",
+        P,
+        "a symmetric projection uses the most negative code",
+        "one_more = fmt.sign is Sign.TWOS_COMPLEMENT and not projection.symmetric\n    return",
+        "one_more = fmt.sign is Sign.TWOS_COMPLEMENT\n    return",
+        ("flagged:int4",),
+    ),
+    Mutant(
+        "negative-is-zero",
+        P,
+        "negative results of unsigned formats become 0, not NaN",
+        'if projection.negative == "nan" and nans is not None:',
+        "if False:",
+        ("flagged:unsigned",),
+    ),
+    Mutant(
+        "read-twice",
+        C,
+        "quantizing reads its results back with the operand's sign lost",
+        "kind, negative, significand, exponent = read(code, reader)",
+        "kind, _, significand, exponent = read(code, reader)\n        negative = False",
+        ("arrays:e2m1fn:quantize",),
+    ),
     # -- arithmetic ----------------------------------------------------------------------------------
     Mutant(
         "sum-sticky",
@@ -307,7 +373,7 @@ MUTANTS = (
         "a sum forgets what lies far below",
         "return _0, _0, _1\n",
         "return _0, _0, _0\n",
-        ("flagged_arith:add binary16", "flagged_arith:fma binary16", "flagged_arith:add binary32"),
+        ("flagged arithmetic:add binary16", "flagged arithmetic:fma binary16", "flagged arithmetic:add binary32"),
     ),
     Mutant(
         "sum-of-opposites",
@@ -397,7 +463,7 @@ MUTANTS = (
         "nearest takes the upper power a little later",
         "exponent - tensor.lift + _I(amax >= tensor.limit)",
         "exponent - tensor.lift + _I(amax > tensor.limit)",
-        ("arrays_blocks:nearest(3/2)",),
+        ("arrays blocks:nearest(3/2)",),
     ),
     Mutant(
         "block-even",
@@ -430,6 +496,46 @@ MUTANTS = (
         "if above(significand, exponent, amax, place):\n                    amax",
         "if significand != _0:\n                    amax",
         _BLOCKS,
+    ),
+    Mutant(
+        "block-nan",
+        B,
+        "a NaN in a block does not count",
+        "nan |= kind == _NAN or kind == _SIGNALING",
+        "nan |= kind == _SIGNALING",
+        _BLOCKS,
+    ),
+    Mutant(
+        "block-no-up",
+        B,
+        "no rule takes the next power of two",
+        "if rule.of_amax != _0 else wanted) > rule.up_above)",
+        "if rule.of_amax != _0 else wanted) > _U(0xFFFFFFFFFFFFFFFF))",
+        ("arrays blocks:rceil", "arrays blocks:ceil"),
+    ),
+    Mutant(
+        "block-odd-exponents",
+        B,
+        "every other binade takes the next power of two",
+        "exponent - tensor.lift + _I(amax >= tensor.limit)",
+        "exponent - tensor.lift + _I(exponent & _I(1))",
+        ("arrays blocks:nearest(3/2)",),
+    ),
+    Mutant(
+        "block-product",
+        B,
+        "values are read with half their scale",
+        "product, place = significand * scale, exponent + scale_exponent",
+        "product, place = significand * scale, exponent + scale_exponent - _I(1)",
+        _BLOCKS,
+    ),
+    Mutant(
+        "block-tail",
+        "arrays/block_stream.py",
+        "blocks that lack elements begin one too early",
+        "first = np.minimum(first[:, None] * size + np.arange(size), shape[axis] - 1)",
+        "first = np.minimum(first[:, None] * size + np.arange(size), shape[axis] - 2)",
+        ("arrays blocks:rceil",),
     ),
     # -- the oracle ----------------------------------------------------------------------------------
     Mutant(
@@ -544,6 +650,30 @@ MUTANTS = (
         "total([*terms[:-1], *given], _mode",
         _ORACLE,
     ),
+    Mutant(
+        "oracle-block-nan",
+        OB,
+        "a NaN in a block does not count",
+        'blocking = [value in _NANS and fmt.nan != "elements" for value in values]',
+        "blocking = [False for value in values]",
+        _ORACLE_BLOCKS,
+    ),
+    Mutant(
+        "oracle-no-up",
+        OB,
+        "up is down",
+        "return below if wanted == below else 2 * below",
+        "return below",
+        _ORACLE_BLOCKS,
+    ),
+    Mutant(
+        "oracle-divided",
+        OB,
+        "elements are not divided by the scale of their tensor's block",
+        "return _zero_like(value) if by == 0 else value / by",
+        "return _zero_like(value) if by == 0 else value / by / by",
+        _ORACLE_BLOCKS,
+    ),
     # -- arrays --------------------------------------------------------------------------------------
     Mutant(
         "order-signs",
@@ -568,6 +698,22 @@ MUTANTS = (
         "upper = np.where(low_place > place, low, low + 1)",
         "upper = np.where(low_place > place, low, low + 2)",
         _FORMATS,
+    ),
+    Mutant(
+        "cast-reads-target",
+        "arrays/convert.py",
+        "a cast reads its operand as codes of the target",
+        "return calls.convert(codes_operand(codes, origin), goal, rule",
+        "return calls.convert(codes_operand(codes, goal), goal, rule",
+        ("arrays:e2m1fn:cast", "arrays:e2m1fn:lossless widening"),
+    ),
+    Mutant(
+        "widening",
+        "arrays/convert.py",
+        "casts of narrow formats round toward zero",
+        "rule = projection_of(goal, rounding, saturation, projection, profile)\n    if lazy",
+        'rule = projection_of(goal, "toward_zero", saturation, projection, profile)\n    if lazy',
+        ("arrays:ue5m3:cast",),
     ),
     # -- the fast kernels: these are compiled --------------------------------------------------------
     Mutant(
@@ -625,12 +771,30 @@ MUTANTS = (
         True,
     ),
     Mutant(
+        "stream-bfloat16",
+        S,
+        "bfloat16 numbers are read with one more bit set",
+        "word = magnitude << f.shift\n        return choose",
+        "word = magnitude << f.shift | 1\n        return choose",
+        ("arrays:e2m1fn:types",),
+        True,
+    ),
+    Mutant(
+        "flags-change-codes",
+        C,
+        "with flags parity is that of the next code",
+        "odd = magnitude & _1\n",
+        "odd = (magnitude + _1) & _1\n",
+        ("arrays:e2m1fn:place",),
+        True,
+    ),
+    Mutant(
         "short-odd",
         "kernels/arith_stream.py",
         "results are not rounded to odd on the way",
         "return (total - (inexact & ((total ^ error) >> 31))) | inexact",
         "return total",
-        ("arith:add bfloat16", "arith:add binary16", "arith:divide e5m2"),
+        ("arithmetic:add bfloat16", "arithmetic:add binary16", "arithmetic:divide e5m2"),
         True,
     ),
     Mutant(
@@ -639,7 +803,7 @@ MUTANTS = (
         "-0 of downward sums is lost",
         "word = choose(equal(word, 0), signs & _SIGN, word)",
         "word = word",
-        ("arith:add e4m3fn", "arith:subtract e4m3fn"),
+        ("arithmetic:add e4m3fn toward_negative",),
         True,
     ),
     Mutant(
@@ -648,7 +812,7 @@ MUTANTS = (
         "subtraction in vectors adds",
         "return add_short(x, y ^ _SIGN, z, downward)",
         "return add_short(x, y, z, downward)",
-        ("arith:subtract e4m3fn",),
+        ("arithmetic:subtract e4m3fn",),
         True,
     ),
 )

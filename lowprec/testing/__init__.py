@@ -12,11 +12,9 @@ import importlib
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
-    from lowprec.testing.blockcheck import check_block_format
     from lowprec.testing.castcheck import check_cast
-    from lowprec.testing.formatcheck import check_format
+    from lowprec.testing.checks import check_block_format, check_format, check_operation
     from lowprec.testing.law import Counterexample, Law, Report, Verdict
-    from lowprec.testing.operationcheck import check_operation
     from lowprec.testing.strategies import (
         accumulations,
         arrays,
@@ -50,32 +48,16 @@ __all__ = [
 ]
 
 _HOMES = {
-    "check_block_format": "blockcheck",
     "check_cast": "castcheck",
-    "check_format": "formatcheck",
-    "check_operation": "operationcheck",
+    **dict.fromkeys(("check_block_format", "check_format", "check_operation"), "checks"),
     **dict.fromkeys(("Counterexample", "Law", "Report", "Verdict"), "law"),
-    **dict.fromkeys(
-        (
-            "accumulations",
-            "arrays",
-            "block_formats",
-            "blocks",
-            "codes",
-            "formats",
-            "near_ties",
-            "projections",
-            "values",
-        ),
-        "strategies",
-    ),
 }
 
 
 def __getattr__(name: str) -> object:
-    if name not in _HOMES:
+    if name not in __all__:
         raise AttributeError(f"module 'lowprec.testing' has no attribute {name!r}")
-    value = getattr(importlib.import_module(f"lowprec.testing.{_HOMES[name]}"), name)
+    value = getattr(importlib.import_module(f"lowprec.testing.{_HOMES.get(name, 'strategies')}"), name)
     globals()[name] = value
     return value
 

@@ -1,21 +1,36 @@
-"""For your own tests: whether a cast is right, and if not, where it is wrong and of what kind.
+"""Checking a cast: anyone's function held against the reference, and which law it breaks.
 
-Floor 5. Functions import what they need when they are called.
+Floor 5.
 """
 
 from __future__ import annotations
 
+import dataclasses
+import re
 from collections.abc import Callable
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
-if TYPE_CHECKING:
-    import numpy.typing as npt
+import numpy as np
+import numpy.typing as npt
 
-    from lowprec.spec.format import Format
-    from lowprec.spec.profiles import Profile
-    from lowprec.spec.projection import Projection, Saturation
-    from lowprec.spec.rounding import Rounding
-    from lowprec.tools.conformance import Row
+from lowprec.arrays.checks import projection as rules_of
+from lowprec.arrays.convert import decode
+from lowprec.spec import catalog
+from lowprec.spec.format import Format, Sign
+from lowprec.spec.profiles import Profile
+from lowprec.spec.projection import Projection, Saturation
+from lowprec.spec.rounding import Rounding
+from lowprec.testing.answers import codes_or_values
+from lowprec.testing.grid import grid_of
+from lowprec.testing.implementation import name_of
+from lowprec.testing.laws import LAWS
+from lowprec.testing.laws.rounding import law_at
+from lowprec.testing.projecting import is_plain
+from lowprec.tools.cases import SOURCES
+from lowprec.tools.conformance import Row, compare
+from lowprec.tools.frameworks.base import Framework
+from lowprec.tools.shown import shown_code
+from lowprec.tools.tasks import Cast
 
 __all__ = ["check_cast"]
 
@@ -32,7 +47,7 @@ def check_cast(
     samples: int = 1 << 16,
     any_nan: bool = False,
 ) -> Row:
-    """Compare a cast with the reference on every input that matters, and refuse it where one code differs.
+    """Hold a cast against the reference on every input that matters, and refuse it where one code differs.
 
     The inputs are those of `lowprec conform`: every value, tie and threshold of the format with its
     neighbours, subnormals, infinities, NaNs, all 16-bit inputs, and random bit patterns. Some come
@@ -44,7 +59,15 @@ def check_cast(
     0
     >>> check_cast(lambda x: x.astype(ml_dtypes.float8_e4m3fn), "e4m3fn", source="float64", samples=0)
     Traceback (most recent call last):
-    AssertionError: the cast from float64 differs from e4m3fn (nearest_even, saturation none) on 2,344 of 20,568 inputs
+    AssertionError: the cast from float64 breaks the law 'nearest' of e4m3fn (nearest_even, saturation none)
+      law     No value of the format is closer; ties go to the even code, away from zero or toward zero, as the
+              mode says.
+      domain  numbers in range; nearest modes
+      smallest counterexample
+        value  0x3f50000000000001 = 0x1.0000000000001p-10
+        got    0x00  0 0000 000  0.0
+        want   0x01  0 0000 001  0.001953125 = 0x1p-9
+      2,344 of 20,568 inputs differ
       double rounding: 2,344 inputs; the smallest is 0x3f50000000000001 = 0x1.0000000000001p-10: got 0x00, want 0x01
 
     Parameters
@@ -72,21 +95,11 @@ def check_cast(
     Raises
     ------
     AssertionError
-        Codes that differ: how many of each kind, and the smallest input of each.
+        Codes that differ: the law that the first breaks, how many there are of each kind, and the smallest input
+        of each. The law is left out where the rules ask for more than rounding and saturation.
     TypeError, ValueError
         An answer of the wrong shape or type, or an integer that is no code.
     """
-    import dataclasses
-
-    import numpy as np
-
-    from lowprec.arrays.checks import projection as rules_of
-    from lowprec.spec import catalog
-    from lowprec.tools.cases import SOURCES
-    from lowprec.tools.conformance import compare
-    from lowprec.tools.frameworks.base import Framework
-    from lowprec.tools.tasks import Cast
-
     fmt = catalog.format(target)
     if source not in SOURCES:
         raise ValueError(f"unknown source {source!r}; use one of {', '.join(SOURCES)}")
@@ -100,13 +113,13 @@ def check_cast(
         )
     if any_nan:
         rules = dataclasses.replace(rules, nan_sign="drop")
-    name = getattr(cast, "__name__", "") or type(cast).__name__
+    name = name_of(cast)
     subject = "the cast" if name == "<lambda>" else name
 
     def answer(values: Any) -> Any:
         with np.errstate(all="ignore"):  # it is judged by its codes
             given = cast(values)
-        made = _codes(given, values, fmt, subject)
+        made = codes_or_values(given, [values], fmt, subject)
         return _one_nan(made, fmt, rules.nan_code) if any_nan else made
 
     framework = Framework(
@@ -115,59 +128,56 @@ def check_cast(
     task = Cast(source, fmt)
     row = compare(framework, task, answer, task.operands(samples, 0), own=False, flush=False)
     if row.mismatches:
-        lines = [
-            f"{subject} from {source} differs from {fmt.name} ({rules}) on {row.mismatches:,} of {row.tried:,} inputs"
-        ]
-        lines += [
-            f"  {found.kind}: {found.count:,} {'input' if found.count == 1 else 'inputs'}; the smallest is "
-            f"{found.operand} = {found.value}: got {found.got}, want {found.want}"
-            for found in row.findings
-        ]
-        raise AssertionError("\n".join(lines))
+        raise AssertionError(_message(row, fmt, rules))
     return row
 
 
-def _codes(made: Any, values: npt.NDArray[Any], fmt: Format, subject: str) -> npt.NDArray[Any]:
-    """An answer as codes, or as values in a type of float."""
-    import ml_dtypes
-    import numpy as np
+def _message(row: Row, fmt: Format, rules: Projection) -> str:
+    """The law that the first difference breaks, its smallest counterexample, and how much differs of which kind."""
+    first, name = row.findings[0], _law(row, fmt, rules)
+    lines = [f"{row.framework} from {row.source} differs from {fmt.name} ({rules})"]
+    if name is not None:
+        lines = [
+            f"{row.framework} from {row.source} breaks the law '{name}' of {fmt.name} ({rules})",
+            f"  law     {LAWS[name].statement}",
+            f"  domain  {LAWS[name].domain}",
+        ]
+    lines += [
+        "  smallest counterexample",
+        f"    value  {first.operand} = {first.value}",
+        f"    got    {_in_full(first.got, fmt)}",
+        f"    want   {_in_full(first.want, fmt)}",
+        f"  {row.mismatches:,} of {row.tried:,} inputs differ",
+    ]
+    lines += [
+        f"  {found.kind}: {found.count:,} {'input' if found.count == 1 else 'inputs'}; the smallest is "
+        f"{found.operand} = {found.value}: got {found.got}, want {found.want}"
+        for found in row.findings
+    ]
+    return "\n".join(lines)
 
-    from lowprec.arrays.checks import code_dtype, dtype
 
-    given = np.asarray(made)
-    if given.shape != values.shape:
-        raise ValueError(
-            f"{subject} was given {values.dtype} of shape {values.shape} and gave shape {given.shape}; "
-            "it must give one code or value for each input"
-        )
-    codes = code_dtype(fmt)
-    try:
-        own: np.dtype[Any] | None = dtype(fmt)
-    except ValueError:
-        own = None
-    if own is not None and given.dtype == own and own.kind not in "iu":
-        return given.view(codes)
-    if given.dtype.kind in "iu":
-        wrong = (given < 0) | (given >= 1 << fmt.width)
-        if wrong.any():
-            first = int(np.argmax(wrong))
-            raise ValueError(
-                f"{subject} gave {given[first]} for {values[first]}, which is no code of {fmt.name}: codes have "
-                f"{fmt.width} bits; give unsigned codes, or values as floats"
-            )
-        return given.astype(codes)
-    if given.dtype in (np.float16, np.float32, np.float64, ml_dtypes.bfloat16):
-        return given.astype(np.float64)
-    wanted = f"codes as {codes}, " + (f"{own} or " if own is not None else "") + "values as float32 or float64"
-    raise TypeError(f"{subject} gave {given.dtype}, which says nothing about {fmt.name}; give {wanted}")
+def _law(row: Row, fmt: Format, rules: Projection) -> str | None:
+    """The name of the law about the first difference; None where the rules are others than the laws'."""
+    first, dtype = row.findings[0], SOURCES[row.source]
+    if first.kind == "place":
+        return "place"
+    if not is_plain(rules):
+        return None
+    if dtype.kind == "i":
+        value: float = int(first.operand)
+    else:
+        value = float(np.array(int(first.operand, 16), f"u{dtype.itemsize}").view(dtype))
+    return law_at(value, grid_of(fmt), unsigned=fmt.sign is Sign.UNSIGNED, mode=rules.rounding.name)
+
+
+def _in_full(answer: str, fmt: Format) -> str:
+    """Codes with their bits and values; values as they are."""
+    return re.sub(r"0x([0-9a-f]+)(?![0-9a-f.p])", lambda code: f"0x{shown_code(int(code[1], 16), fmt)}", answer)
 
 
 def _one_nan(made: npt.NDArray[Any], fmt: Format, code: int | None) -> npt.NDArray[Any]:
     """Codes with the one NaN that the reference gives."""
-    import numpy as np
-
-    from lowprec.arrays.convert import decode
-
     one = fmt.nan_code if code is None else code
     if made.dtype.kind == "f" or one is None:
         return made

@@ -1,18 +1,20 @@
-"""The grid of a format by its primary parameters alone: which number each code stands for, and where a number lies.
+"""What a format's parameters alone say: which number each code stands for, and where other numbers lie between them.
 
-This is the kit's own reading of what a `Format` says, in integers. It uses neither the properties of
-`Format`, nor the oracle, nor a kernel, so that all of them can be judged by it.
+This is the kit's own reading of a `Format`, in integers. It uses neither the properties of `Format`, nor the
+oracle, nor a kernel, so that all of them can be judged by it.
 
 Floor 5.
 
 Notation:
 
-    place    of a number on the grid: the magnitude at or below it, and how far it lies toward the next
-    kind     of a place: EXACT, BELOW, TIE or ABOVE half of the gap
+    magnitude    a code without its sign; magnitudes 0, 1, 2, ... stand for growing values
+    place        of a number: the magnitude at or below it, and how far it lies toward the next
+    kind         of a place: EXACT on a magnitude, else BELOW, TIE or ABOVE the middle of the gap
 """
 
 from __future__ import annotations
 
+import functools
 from bisect import bisect_right
 from collections.abc import Callable, Sequence
 from fractions import Fraction
@@ -23,7 +25,8 @@ import numpy.typing as npt
 
 from lowprec.spec.format import Format, Sign
 
-__all__ = ["ABOVE", "BELOW", "EXACT", "TIE", "Grid", "Place", "Places", "code_of", "grid_of", "listed", "nan_code"]
+__all__ = ["ABOVE", "BELOW", "EXACT", "TIE", "Grid", "Place", "Places"]
+__all__ += ["code_of", "grid_of", "listed", "nan_code", "values_of"]
 
 Array = npt.NDArray[Any]
 
@@ -31,27 +34,35 @@ EXACT, BELOW, TIE, ABOVE = range(4)
 
 
 class Place(NamedTuple):
-    """Where a positive number lies."""
+    """Where a number that is not negative lies."""
 
     magnitude: int  #: at or below it, at most the largest; -1 below the smallest value of a format without zero
     kind: int
-    beyond: bool  #: at the next magnitude of the continued grid, or farther
+    beyond: bool  #: at the magnitude after the largest, on the grid continued by one, or farther
 
 
 class Grid(NamedTuple):
     """Magnitudes and their values, in units of a power of two; continued by one past the largest."""
 
-    last: int  #: magnitude of the largest finite value
-    last_negative: int  #: on the negative side; -1 where there are no negative numbers
+    last: int  #: magnitude of the largest value
+    last_negative: int  #: of the most negative one; -1 where there are no negative numbers
     unit: int  #: the exponent of the unit
     units: Callable[[int], int]  #: the value of a magnitude in units
 
     def value(self, magnitude: int) -> Fraction:
         """The value of a magnitude."""
-        return Fraction(self.units(magnitude)) * Fraction(2) ** self.unit
+        units = self.units(magnitude)
+        return Fraction(units << self.unit) if self.unit >= 0 else Fraction(units, 1 << -self.unit)
+
+    def number(self, magnitude: int) -> float:
+        """The same as a float64; infinity past the largest."""
+        try:
+            return float(self.value(magnitude))
+        except OverflowError:
+            return np.inf
 
     def place(self, size: Fraction, last: int | None = None) -> Place:
-        """Where a number that is not negative lies."""
+        """Where a number that is not negative lies; `last` is the largest magnitude on its side."""
         end = self.last if last is None else last
         numerator, denominator = size.numerator << max(-self.unit, 0), size.denominator << max(self.unit, 0)
         magnitude = bisect_right(range(end + 2), numerator // denominator, key=self.units) - 1
@@ -68,7 +79,7 @@ class Grid(NamedTuple):
 class Places(NamedTuple):
     """Where many numbers lie, a number at each index."""
 
-    values: npt.NDArray[np.float64]
+    values: npt.NDArray[np.float64]  #: the numbers; only their signs are right where they are no float64s
     negative: npt.NDArray[np.bool_]
     magnitude: npt.NDArray[np.int64]
     kind: npt.NDArray[np.int64]
@@ -76,18 +87,28 @@ class Places(NamedTuple):
     last: npt.NDArray[np.int64]  #: the largest magnitude on the number's side
 
     @classmethod
-    def of(cls, numbers: Sequence[float | Fraction], grid: Grid, values: Array | None = None) -> Places:
-        """Of finite numbers, exactly; `values` are what to show for them."""
-        shown = np.array([float(number) for number in numbers] if values is None else values, np.float64)
-        negative = np.signbit(shown) | np.array([number < 0 for number in numbers], bool)
+    def of(cls, numbers: Sequence[float | Fraction], grid: Grid) -> Places:
+        """Of finite numbers, exactly."""
+        values = np.array([_near(number) for number in numbers], np.float64)
+        negative = np.signbit(values)
         lasts = np.where(negative & (grid.last_negative >= 0), grid.last_negative, grid.last)
         found = [grid.place(abs(Fraction(n)), int(last)) for n, last in zip(numbers, lasts, strict=True)]
         columns = np.array(found, np.int64).reshape(-1, 3).T
-        return cls(shown, negative, columns[0], columns[1], columns[2].astype(bool), lasts)
+        return cls(values, negative, columns[0], columns[1], columns[2].astype(bool), lasts)
 
     def take(self, where: Array) -> Places:
         """Only those that are marked."""
         return Places._make(column[where] for column in self)
+
+
+def _near(number: float | Fraction) -> float:
+    """The float64 next to a number, of its sign, and no infinity."""
+    if isinstance(number, float):
+        return number
+    try:
+        return float(number) or (-0.0 if number < 0 else 0.0)
+    except OverflowError:
+        return -np.finfo(float).max if number < 0 else np.finfo(float).max
 
 
 def grid_of(fmt: Format) -> Grid:
@@ -100,7 +121,6 @@ def grid_of(fmt: Format) -> Grid:
     """
     t, w, bias = fmt.trailing_bits, fmt.exponent_bits, fmt.bias
     last = 2 ** (w + t) - fmt.nans - (1 if fmt.infinity else 0) - 1
-    unit = (1 if fmt.subnormals else 0) - bias - t
 
     def units(magnitude: int) -> int:
         field, trailing = divmod(magnitude, 2**t)
@@ -111,20 +131,63 @@ def grid_of(fmt: Format) -> Grid:
         return int((2**t + trailing) << field)
 
     one_more = fmt.sign is Sign.TWOS_COMPLEMENT
-    return Grid(last, -1 if fmt.sign is Sign.UNSIGNED else last + one_more, unit, units)
+    last_negative = -1 if fmt.sign is Sign.UNSIGNED else last + one_more
+    return Grid(last, last_negative, (1 if fmt.subnormals else 0) - bias - t, units)
 
 
 def listed(values: Sequence[Fraction]) -> Grid:
-    """The grid of values that are listed, from magnitude 0 on, continued by a gap as wide as the last."""
-    denominator = max([value.denominator for value in values])
-    units = [int(value * denominator) for value in values]
+    """The grid of values that are listed, from magnitude 0 on, continued by a gap as wide as the last.
+
+    >>> grid = listed([Fraction(0), Fraction(1, 2), Fraction(2)])
+    >>> grid.place(Fraction(5, 4)), grid.value(3)
+    (Place(magnitude=1, kind=2, beyond=False), Fraction(7, 2))
+    """
+    unit = min(1 - value.denominator.bit_length() for value in values)
+    units = [value.numerator * (1 << -unit) // value.denominator for value in values]
     units.append(2 * units[-1] - (units[-2] if len(units) > 1 else 0))
     last = len(values) - 1
-    return Grid(last, last, 1 - denominator.bit_length(), units.__getitem__)
+    return Grid(last, last, unit, units.__getitem__)
+
+
+# -- codes -------------------------------------------------------------------------------------------
+
+
+def values_of(codes: Array, fmt: Format) -> npt.NDArray[np.float64]:
+    """The values of codes, NaNs with their signs.
+
+    >>> from lowprec.spec.catalog import E4M3FNUZ
+    >>> values_of(np.array([0x7F, 0x80, 0xFF]), E4M3FNUZ)
+    array([ 240.,   nan, -240.])
+    """
+    codes = np.asarray(codes, np.int64)
+    return _table(fmt)[codes] if fmt.width <= 16 else _values(codes, fmt)
+
+
+@functools.lru_cache(maxsize=64)
+def _table(fmt: Format) -> npt.NDArray[np.float64]:
+    """Of a format of at most 16 bits, the value of every code."""
+    return _values(np.arange(1 << fmt.width), fmt)
+
+
+def _values(codes: Array, fmt: Format) -> npt.NDArray[np.float64]:
+    grid, size = grid_of(fmt), 1 << (fmt.exponent_bits + fmt.trailing_bits)
+    negative = (codes >= size) & (fmt.sign is not Sign.UNSIGNED)
+    magnitude = np.where(negative, codes - size, codes)
+    if fmt.sign is Sign.TWOS_COMPLEMENT:
+        magnitude = np.where(negative, 2 * size - codes, codes)
+    values = np.full(codes.shape, np.nan)
+    inside = magnitude <= np.where(negative, grid.last_negative, grid.last)
+    values[inside] = [grid.number(each) for each in magnitude[inside].tolist()]
+    if fmt.infinity:
+        values[magnitude == grid.last + 1] = np.inf
+    if fmt.sign is Sign.MAGNITUDE and not fmt.negative_zero:
+        values[codes == size] = np.nan
+        negative &= ~np.isnan(values)  # NaNs have no sign there
+    return np.where(negative, -values, values)
 
 
 def code_of(magnitude: Array, negative: Array, fmt: Format) -> Array:
-    """The codes of finite magnitudes with signs; of what an unsigned format cannot sign, NaN's or 0."""
+    """The codes of finite magnitudes with signs; NaN's, else 0, of what an unsigned format cannot sign."""
     size = 2 ** (fmt.exponent_bits + fmt.trailing_bits)
     if fmt.sign is Sign.TWOS_COMPLEMENT:
         return np.where(negative, -magnitude % (2 * size), magnitude)

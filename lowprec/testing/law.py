@@ -6,12 +6,11 @@ Floor 5. Imports the standard library only.
 from __future__ import annotations
 
 import inspect
-import math
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any, Literal
 
-__all__ = ["LAWS", "Counterexample", "Law", "Outcome", "Report", "Verdict", "law", "shown_code", "shown_value"]
+__all__ = ["LAWS", "Counterexample", "Law", "Outcome", "Report", "Topic", "Verdict", "law"]
 
 Topic = Literal["format", "operation", "blocks"]
 
@@ -29,10 +28,15 @@ class Counterexample:
 
 @dataclass(frozen=True, slots=True)
 class Outcome:
-    """What trying a law gives: how many cases, and the smallest that breaks it."""
+    """What trying a law gives: how many cases, and the smallest of them that breaks it."""
 
     tried: int
     found: Counterexample | None = None
+
+    @classmethod
+    def broken(cls, tried: int, *rows: tuple[str, str]) -> Outcome:
+        """Broken by a case, told in rows."""
+        return cls(tried, Counterexample(rows))
 
 
 @dataclass(frozen=True, slots=True)
@@ -49,7 +53,7 @@ class Law:
     statement : str
         The truth, in words.
     check : function
-        Tries it on a subject.
+        Tries it on a subject: the implementation that is held against it.
     applies : function
         Whether it says anything about a subject.
     """
@@ -62,7 +66,7 @@ class Law:
     applies: Callable[[Any], bool]
 
 
-#: Every law by name, in the order of documents and tables.
+#: Every law by name, in the order of documents and tables. `lowprec.testing.laws` fills it.
 LAWS: dict[str, Law] = {}
 
 
@@ -82,7 +86,17 @@ def law(
 
 @dataclass(frozen=True, slots=True)
 class Verdict:
-    """How a law fared with one implementation: `arrays`, `oracle`, or the user's."""
+    """How a law fared with one implementation.
+
+    Parameters
+    ----------
+    law : Law
+    path : str
+        Whose answers were tried: "arrays", "arrays with flags", "oracle", or the name of someone's own.
+    tried : int
+        Cases.
+    found : Counterexample or None
+    """
 
     law: Law
     path: str
@@ -120,10 +134,28 @@ class Report:
         """Cases in all."""
         return sum(verdict.tried for verdict in self.verdicts)
 
+    def demand(self) -> Report:
+        """Raise an AssertionError that says what is broken, if anything is; else give the report itself."""
+        if self.broken:
+            raise AssertionError(str(self))
+        return self
+
     def __str__(self) -> str:
+        """The first broken law in full, and the names of the others."""
         if not self.broken:
             return f"{self.subject} keeps all {len({v.law.name for v in self.verdicts})} laws in {self.tried:,} cases"
-        return message(self)
+        first = self.broken[0]
+        lines = [
+            f"{self.subject} breaks the law {_told(first, self.subject)}",
+            f"  law     {first.law.statement}",
+            f"  domain  {first.law.domain}",
+            "  smallest counterexample",
+            str(first.found),
+        ]
+        others = list(dict.fromkeys(_told(verdict, self.subject) for verdict in self.broken[1:]))
+        if others:
+            lines.append(f"  broken too: {', '.join(others)}")
+        return "\n".join(lines)
 
     def __repr__(self) -> str:
         said = f"{len(self.broken)} broken" if self.broken else "all hold"
@@ -151,47 +183,6 @@ class Report:
         }
 
 
-def message(report: Report) -> str:
-    """The first broken law in full, and the names of the others."""
-    first = report.broken[0]
-    lines = [
-        f"{report.subject} breaks the law {first.law.name!r} ({first.path})",
-        f"  law     {first.law.statement}",
-        f"  domain  {first.law.domain}",
-        "  smallest counterexample",
-        str(first.found),
-    ]
-    others = list(dict.fromkeys(f"{verdict.law.name} ({verdict.path})" for verdict in report.broken[1:]))
-    if others:
-        count = f"{len(others)} other laws" if len(others) > 1 else "one other law"
-        lines.append(f"  {count} broken too: {', '.join(others)}")
-    return "\n".join(lines)
-
-
-def shown_value(value: float) -> str:
-    """A number in decimal and in hexadecimal.
-
-    >>> shown_value(0.1), shown_value(float("nan"))
-    ('0.1 = 0x1.999999999999ap-4', 'nan')
-    """
-    number = float(value)
-    if number != number:
-        return "-nan" if math.copysign(1.0, number) < 0 else "nan"
-    if math.isinf(number):
-        return str(number)
-    return f"{number!r} = {number.hex()}"
-
-
-def shown_code(code: int, width: int, fields: Sequence[int] = ()) -> str:
-    """A code in hexadecimal and its bits, split into fields of these widths.
-
-    >>> shown_code(0x7E, 8, (1, 4, 3))
-    '0x7e  0 1111 110'
-    """
-    if not 0 <= code < 1 << width:
-        return f"{code}, which is no code of {width} bits"
-    bits, parts = f"{code:0{width}b}", []
-    for field in fields or (width,):
-        parts.append(bits[:field])
-        bits = bits[field:]
-    return f"0x{code:0{-(-width // 4)}x}  {' '.join(part for part in parts if part)}"
+def _told(verdict: Verdict, subject: str) -> str:
+    """A law's name, and on which path it is broken where there are several."""
+    return f"'{verdict.law.name}'" + (f" ({verdict.path})" if verdict.path != subject else "")

@@ -7,16 +7,21 @@ Floor 5.
 
 from __future__ import annotations
 
+from fractions import Fraction
+from math import isfinite
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
+from lowprec.oracle.convert import decode
+from lowprec.oracle.exact import to_float
 from lowprec.spec import catalog
 from lowprec.spec.accumulation import Accumulation, Window
 from lowprec.spec.block import RULES, BlockFormat
 from lowprec.spec.format import Format, Sign
 from lowprec.spec.projection import Projection, Saturation
 from lowprec.spec.rounding import MODES, stochastic
+from lowprec.testing.grid import grid_of
 
 try:
     from hypothesis import strategies as st
@@ -73,39 +78,30 @@ def formats(*, min_width: int = 2, max_width: int = 12, signs: tuple[Sign, ...] 
 @st.composite
 def _formats(draw: Any, min_width: int, max_width: int, signs: tuple[Sign, ...]) -> Format:
     sign = draw(st.sampled_from(signs))
-    width = draw(st.integers(min_width, max_width))
-    bits = width - (sign is not Sign.UNSIGNED)
-    exponent_bits = 0 if sign is Sign.TWOS_COMPLEMENT else draw(st.integers(0, min(bits, 11)))
+    whole = sign is Sign.TWOS_COMPLEMENT
+    bits = draw(st.integers(min_width, max_width)) - (sign is not Sign.UNSIGNED)
+    exponent_bits = 0 if whole else draw(st.integers(0, min(bits, 11)))
     trailing_bits = bits - exponent_bits
     subnormals = exponent_bits == 0 or draw(st.integers(0, 7)) > 0
     negative_zero = sign is not Sign.MAGNITUDE or not subnormals or draw(st.booleans())
-    infinity = sign is not Sign.TWOS_COMPLEMENT and draw(st.booleans())
-    spare = 2**bits - (1 if infinity else 0) - (2 if subnormals else 1)  # one finite number is left
-    ieee = 2**trailing_bits - 1
-    nans = 0
-    if sign is not Sign.TWOS_COMPLEMENT:
-        nans = draw(st.one_of(st.integers(0, 1), st.just(ieee), st.integers(0, 2**bits)))
-    if infinity and spare < 0:
-        infinity, spare = False, spare + 1
-    nans = max(min(nans, spare), 0)
+    infinity = not whole and bits > 1 and draw(st.booleans())
+    spare = 0 if whole else 2**bits - infinity - 1 - subnormals  # but for one number other than 0
+    nans = min(draw(st.one_of(st.integers(0, 1), st.just(2**trailing_bits - 1), st.integers(0, 2**bits))), spare)
     # Every value is a multiple of 2**-1074 below 2**1024.
-    low = (1 if subnormals else 0) - trailing_bits
-    top = max(2**exponent_bits - 1, 1)
-    usual = max((1 << exponent_bits >> 1) - 1, 0) if exponent_bits else 1 - trailing_bits
-    least, most = max(top - 1022, -1200), 1074 + low
-    bias = draw(st.one_of(st.just(min(max(usual, least), most)), st.integers(-8, 8), st.integers(least, most)))
-    fields: dict[str, Any] = {
-        "name": "drawn",
-        "exponent_bits": exponent_bits,
-        "trailing_bits": trailing_bits,
-        "bias": min(max(bias, least), most),
-        "sign": sign,
-        "nans": nans,
-        "infinity": infinity,
-        "negative_zero": negative_zero,
-        "subnormals": subnormals,
-    }
-    return Format(**fields)
+    least, most = max(2**exponent_bits - 1, 1) - 1022, 1074 - trailing_bits + subnormals
+    usual = (1 << exponent_bits >> 1) - 1 if exponent_bits else 1 - trailing_bits
+    bias = draw(st.one_of(st.just(usual), st.integers(-8, 8), st.integers(least, most)))
+    return Format(
+        name="drawn",
+        exponent_bits=exponent_bits,
+        trailing_bits=trailing_bits,
+        bias=min(max(bias, least), most),
+        sign=sign,
+        nans=nans,
+        infinity=infinity,
+        negative_zero=negative_zero,
+        subnormals=subnormals,
+    )
 
 
 def codes(fmt: Format | str, *, finite: bool = False) -> Strategy[int]:
@@ -125,31 +121,30 @@ def codes(fmt: Format | str, *, finite: bool = False) -> Strategy[int]:
     """
     known = catalog.format(fmt)
     top = (1 << known.width) - 1
-    last = known.max_magnitude
-    marks = {0, 1, last - 1, last, last + 1, top, known.nan_code or 0, 1 << known.trailing_bits}
+    marks = {*_borders(known), known.max_magnitude + 1, known.nan_code or 0, top}
     marks |= {mark | known.sign_code for mark in marks}
-    special = sorted(mark for mark in marks if 0 <= mark <= top)
-    drawn = st.one_of(st.integers(0, top), st.sampled_from(special))
-    return drawn.filter(lambda code: _is_finite(code, known)) if finite else drawn
+    drawn = st.one_of(st.integers(0, top), st.sampled_from(sorted(mark for mark in marks if mark <= top)))
+    return drawn.filter(lambda code: isfinite(_value(code, known))) if finite else drawn
 
 
-def _is_finite(code: int, fmt: Format) -> bool:
-    if fmt.sign is Sign.TWOS_COMPLEMENT:
-        return True
-    magnitude = code & ~fmt.sign_code
-    return magnitude <= fmt.max_magnitude and not (code == fmt.sign_code and not fmt.negative_zero and code > 0)
+def _borders(fmt: Format) -> list[int]:
+    """Magnitudes at the ends of the subnormals, of the normals, and of all."""
+    normal, last = 1 << fmt.trailing_bits, fmt.max_magnitude
+    return sorted({magnitude for magnitude in (0, 1, normal - 1, normal, last - 1, last) if 0 <= magnitude <= last})
 
 
 def _value(code: int, fmt: Format) -> float:
-    """What a finite code stands for."""
-    from lowprec.oracle.convert import decode
-    from lowprec.oracle.exact import to_float
-
     return to_float(decode(code, fmt))
 
 
 def values(fmt: Format | str, *, finite: bool = True) -> Strategy[float]:
     """Values of a format, as Python floats.
+
+    >>> from hypothesis import given
+    >>> @given(values("e2m1fn"))
+    ... def test(value):
+    ...     assert abs(value) in (0, 0.5, 1, 1.5, 2, 3, 4, 6)
+    >>> test()
 
     Parameters
     ----------
@@ -166,33 +161,30 @@ def near_ties(fmt: Format | str) -> Strategy[float]:
 
     Past the largest value the grid goes on by one: the overflow threshold is one of them.
 
+    >>> from hypothesis import given
+    >>> @given(near_ties("e4m3fn"))
+    ... def test(value):
+    ...     assert abs(value) < 480
+    >>> test()
+
     Parameters
     ----------
     fmt : Format or str
     """
-    known = catalog.format(fmt)
-    signs = (1.0,) if known.sign is Sign.UNSIGNED else (1.0, -1.0)
-    # The step of 0 is simplest, and then it is the tie itself.
+    known, grid = catalog.format(fmt), grid_of(catalog.format(fmt))
+
+    def point(magnitude: int, half: bool) -> float:
+        """A value, or the middle of it and the next where float64 has that."""
+        low, middle = grid.value(magnitude), (grid.value(magnitude) + grid.value(magnitude + 1)) / 2
+        return float(middle if half and middle < 2**1023 and Fraction(float(middle)) == middle else low)
+
     return st.builds(
-        lambda magnitude, half, step, sign: sign * _beside(_point(magnitude, half, known), step),
-        st.integers(0, known.max_magnitude + 2).map(lambda magnitude: min(magnitude, known.max_magnitude)),
+        lambda magnitude, half, step, sign: sign * _beside(point(magnitude, half), step),
+        st.one_of(st.integers(0, known.max_magnitude), st.sampled_from(_borders(known))),
         st.sampled_from((True, False)),
         st.sampled_from((0, 1, -1)),
-        st.sampled_from(signs),
+        st.sampled_from((1.0,) if known.sign is Sign.UNSIGNED else (1.0, -1.0)),
     )
-
-
-def _point(magnitude: int, half: bool, fmt: Format) -> float:
-    """A value, or the middle of it and the next; or, where float64 has none, the value."""
-    from fractions import Fraction
-
-    from lowprec.oracle.convert import value_of
-
-    low, high = value_of(magnitude, fmt), value_of(magnitude + 1, fmt)
-    middle = (low + high) / 2
-    known = middle < Fraction(2) ** 1024 - Fraction(2) ** 970  # what rounds to a float64
-    chosen = middle if half and known and Fraction(float(middle)) == middle else low
-    return float(chosen)
 
 
 def _beside(value: float, step: int) -> float:
@@ -236,24 +228,29 @@ def arrays(
     return hnp.arrays(np.float64, wanted, elements=drawn).map(narrowed)
 
 
-def projections(*, random: bool = False, whole: bool = True) -> Strategy[Projection]:
-    """Projections: modes and policies, and if `whole` every other field that refuses nothing.
+def projections(*, random: bool = False, others: bool = True) -> Strategy[Projection]:
+    """Projections that every format takes: modes, policies, and what else a conversion may differ in.
+
+    >>> from hypothesis import given
+    >>> @given(projections(others=False))
+    ... def test(projection):
+    ...     assert projection == Projection(rounding=projection.rounding, saturation=projection.saturation)
+    >>> test()
 
     Parameters
     ----------
     random : bool
-        Whether stochastic modes too.
-    whole : bool
+        Whether stochastic modes too, of 1 to 32 bits.
+    others : bool
         Whether other fields than rounding and saturation may differ from their defaults.
     """
     modes: Strategy[Any] = st.sampled_from(MODES)
     if random:
-        drawn = st.builds(stochastic, st.integers(1, 32), st.sampled_from("ABC"))
-        modes = st.one_of(modes, drawn)
+        modes = st.one_of(modes, st.builds(stochastic, st.integers(1, 32), st.sampled_from("ABC")))
     fields: dict[str, Strategy[Any]] = {"rounding": modes, "saturation": st.sampled_from(Saturation)}
-    if whole:
+    if others:
         fields |= {
-            "nan": st.sampled_from(("error", "max")),
+            "nan": st.sampled_from(("error", "max", "zero")),
             "nan_sign": st.sampled_from(("keep", "drop")),
             "negative": st.sampled_from(("nan", "zero", "drop_sign")),
             "zero": st.sampled_from(("nan", "smallest")),
@@ -264,33 +261,46 @@ def projections(*, random: bool = False, whole: bool = True) -> Strategy[Project
     return st.builds(Projection, **fields)
 
 
-def block_formats(*, sizes: Strategy[int] | None = None) -> Strategy[BlockFormat]:
-    """Block formats: of the catalog, and any element and scale format with any rule.
+def block_formats(*, max_size: int = 32) -> Strategy[BlockFormat]:
+    """Block formats along one axis: of the catalog, and any element with any of some scales and any rule.
+
+    >>> from hypothesis import given
+    >>> @given(block_formats(max_size=8))
+    ... def test(fmt):
+    ...     assert fmt.sizes[0] <= 8
+    >>> test()
 
     Parameters
     ----------
-    sizes : strategy of int, optional
-        Of the blocks drawn; by default 1 to 32.
+    max_size : int
+        The most values of a block.
     """
+    if max_size < 1:
+        raise ValueError(f"max_size={max_size} must be 1 or more")
+    scales = (catalog.E8M0FNU, catalog.UE4M3, catalog.UE5M3, catalog.E5M2, catalog.BINARY16, catalog.BINARY32)
     drawn = st.builds(
         BlockFormat,
         name=st.just("drawn"),
-        element=formats(max_width=8).filter(lambda fmt: fmt.has_nan or fmt.width > 2),
-        scale=st.sampled_from(
-            (catalog.E8M0FNU, catalog.UE4M3, catalog.UE5M3, catalog.BINARY32, catalog.BINARY16, catalog.E5M2)
-        ),
-        size=st.integers(1, 32) if sizes is None else sizes,
+        element=formats(max_width=8),
+        scale=st.sampled_from(scales),
+        size=st.integers(1, max_size),
         rule=st.sampled_from(RULES),
         tensor_scale=st.sampled_from(("none", "divide", "reciprocal")),
         zero=st.sampled_from(("smallest", "one", "rule")),
     )
-    known = [fmt for fmt in catalog.BLOCK_FORMATS.values() if len(fmt.sizes) == 1 and fmt.sizes[0] <= 32]
-    return st.one_of(st.sampled_from(known), drawn) if sizes is None else drawn
+    known = [fmt for fmt in catalog.BLOCK_FORMATS.values() if len(fmt.sizes) == 1 and fmt.sizes[0] <= max_size]
+    return st.one_of(drawn, st.sampled_from(known)) if known else drawn
 
 
 @st.composite
 def blocks(draw: Any, fmt: BlockFormat | str, *, count: int = 2) -> BlockArray:
     """Arrays in a block format, of any codes: up to `count` blocks along one axis, the last one perhaps short.
+
+    >>> from hypothesis import given
+    >>> @given(blocks("mxfp4", count=3))
+    ... def test(array):
+    ...     assert array.codes.size <= 3 * 32 and array.scales.size <= 3
+    >>> test()
 
     Parameters
     ----------
@@ -315,12 +325,18 @@ def blocks(draw: Any, fmt: BlockFormat | str, *, count: int = 2) -> BlockArray:
 
 
 def accumulations(*, operands: tuple[Format, Format] | None = None) -> Strategy[Accumulation]:
-    """Accumulations: orders, accumulators and windows of hardware.
+    """Accumulations: exact ones, every order with accumulators of 16 and 32 bits, and windows as hardware has them.
+
+    >>> from hypothesis import given
+    >>> @given(accumulations())
+    ... def test(accumulation):
+    ...     assert accumulation.output[0].width in (16, 32)
+    >>> test()
 
     Parameters
     ----------
     operands : pair of Format, optional
-        What the factors are values of; windows need them, e4m3fn where nothing is said.
+        What the factors are values of. Windows must know, and take them as e4m3fn where nothing is said.
     """
     single = (catalog.BINARY32, Projection())
     places = [single, (catalog.BINARY16, Projection()), (catalog.BFLOAT16, Projection(rounding="toward_zero"))]  # type: ignore[arg-type]

@@ -18,14 +18,19 @@ def run_pytest(folder, *options):
     return subprocess.run(
         [sys.executable, "-m", "pytest", "-q", "-p", "no:cacheprovider", *given, *options],
         cwd=folder,
-        env={**os.environ, "PYTHONPATH": str(ROOT)},
+        env={**os.environ, "PYTHONPATH": str(ROOT), "PYTHONHASHSEED": "0"},
         capture_output=True,
         text=True,
     )
 
 
-def test_the_fixture_checks_and_the_profile_is_there(tmp_path):
-    """A user's test file of four lines; a broken format fails with the law's name."""
+def run_program(program):
+    """A fresh interpreter."""
+    return subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, cwd=ROOT)
+
+
+def test_the_fixture_checks(tmp_path):
+    """A user's test file; a broken format fails with the law's name."""
     (tmp_path / "test_mine.py").write_text(
         "class Broken:\n"
         "    name, width = 'broken', 3\n"
@@ -33,30 +38,62 @@ def test_the_fixture_checks_and_the_profile_is_there(tmp_path):
         "        return [[0, 2, 1, 3, 0, -2, -1, -3][code] for code in codes]\n"
         "def test_mine(lowprec_check):\n"
         "    lowprec_check.format(Broken())\n"
-        "def test_profile():\n"
-        "    from hypothesis import settings\n"
-        "    assert settings.default.max_examples == 1000\n"
+        "def test_others(lowprec_check):\n"
+        "    assert lowprec_check.cast and lowprec_check.operation and lowprec_check.block_format\n"
     )
-    run = run_pytest(tmp_path, "--hypothesis-profile=lowprec-explore")
-    assert "broken breaks the law 'increasing' (broken)" in run.stdout
+    run = run_pytest(tmp_path)
+    assert "broken breaks the law 'increasing'" in run.stdout
     assert "1 failed, 1 passed" in run.stdout
+
+
+def test_one_profile_draws_the_same_every_time_and_one_does_not(tmp_path):
+    """In fresh processes; `lowprec-explore` draws more, too."""
+    (tmp_path / "test_mine.py").write_text(
+        "from hypothesis import given\n"
+        "from lowprec.testing import formats\n"
+        "drawn = []\n"
+        "@given(formats(max_width=32))\n"
+        "def test_draw(fmt):\n"
+        "    drawn.append(repr(fmt))\n"
+        "def test_tell():\n"
+        "    print('drawn', len(drawn), hash(tuple(drawn)))\n"
+    )
+
+    def drawn(profile):
+        told = run_pytest(tmp_path, "-s", f"--hypothesis-profile={profile}").stdout
+        return next(line for line in told.splitlines() if "drawn" in line)
+
+    assert drawn("lowprec-ci") == drawn("lowprec-ci")
+    first, second = drawn("lowprec-explore"), drawn("lowprec-explore")
+    assert first != second
+    assert int(first.split()[1]) >= 1000
 
 
 def test_importing_testing_loads_nothing_heavy():
     """It is imported wherever pytest runs."""
-    program = "import sys, lowprec.testing, lowprec.testing.plugin; "
-    program += "print(sorted({'numba', 'numpy', 'hypothesis'} & set(sys.modules)))"
-    run = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, cwd=ROOT)
+    run = run_program(
+        "import sys, lowprec.testing, lowprec.testing.plugin; "
+        "print(sorted({'numba', 'numpy', 'hypothesis'} & set(sys.modules)))"
+    )
     assert run.stdout.strip() == "[]"
+
+
+def test_every_public_name_is_there():
+    """Each is imported when it is first used; another is refused."""
+    run = run_program(
+        "import lowprec.testing as t\n"
+        "print(all(callable(getattr(t, name)) for name in t.__all__), sorted(t.__all__) == dir(t))\n"
+        "try:\n    t.check\nexcept AttributeError as error:\n    print(error)\n"
+    )
+    assert run.stdout == "True True\nmodule 'lowprec.testing' has no attribute 'check'\n", run.stderr
 
 
 def test_without_hypothesis_one_line_says_how_to_install_it():
     """And checks work all the same."""
-    program = (
+    run = run_program(
         "import sys; sys.modules['hypothesis'] = None\n"
         "from lowprec.testing import check_format\n"
         "try:\n    from lowprec.testing import formats\n"
         "except ImportError as error:\n    print(error)\n"
     )
-    run = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, cwd=ROOT)
     assert run.stdout.strip() == 'strategies need hypothesis: pip install "lowprec[test]"', run.stderr

@@ -11,8 +11,8 @@ from lowprec.spec import catalog
 from lowprec.spec.projection import Projection
 from lowprec.tools.comparison.dumps import DumpError
 from lowprec.tools.comparison.lines import compare_lines as check_lines
-from lowprec.tools.comparison.shown import fields
 from lowprec.tools.comparison.situations import situation
+from lowprec.tools.shown import fields
 from lowprec.tools.vectors import suite
 
 FORMATS = (catalog.BINARY32, catalog.E4M3FN)

@@ -38,8 +38,48 @@ def test_rules_are_those_of_encode():
     flushing = lp.Projection(subnormals="flush_results")
     check_cast(lambda x: lp.encode(x, "e5m2", projection=flushing), "e5m2", projection=flushing, samples=0)
     check_cast(lambda x: lp.encode(x, "e4m3fn", profile="ocp_sat"), "e4m3fn", profile="ocp_sat", samples=0)
-    with pytest.raises(AssertionError, match=r"differs from e4m3fn \(nearest_even, saturation none\)"):
-        check_cast(lambda x: lp.encode(x, "e4m3fn", profile="ocp_sat"), "e4m3fn", samples=0)
+    with pytest.raises(
+        AssertionError, match=r"differs from e5m2 \(nearest_even, saturation none, subnormals flush_resu"
+    ):
+        check_cast(lambda x: lp.encode(x, "e5m2"), "e5m2", projection=flushing, samples=0)
+
+
+@pytest.mark.parametrize(
+    ("law", "options"),
+    [
+        ("overflow", {"saturation": "finite"}),
+        ("directed bounds", {"rounding": "toward_zero"}),
+        ("to odd", {"rounding": "to_odd"}),
+        ("nearest", {"rounding": "nearest_away"}),
+    ],
+)
+def test_the_law_that_is_broken_is_named(law, options):
+    """That of the number at which the smallest difference lies."""
+    wanted = {"rounding": options["rounding"]} if law in ("directed bounds", "to odd") else {}
+    given = {} if wanted else options
+    with pytest.raises(AssertionError, match=f"the cast from float32 breaks the law '{law}' of e4m3fn"):
+        check_cast(lambda x: lp.encode(x, "e4m3fn", **given), "e4m3fn", **wanted, samples=0)
+
+
+@pytest.mark.parametrize(
+    ("law", "fmt", "wrong"),
+    [
+        ("zeros", "e4m3fn", lambda x: x == 0),
+        ("NaN", "e4m3fn", np.isnan),
+        ("infinities", "e4m3fn", np.isinf),
+        ("round trip", "e4m3fn", lambda x: x == 1),
+        ("negative numbers", "ue4m3", lambda x: (x < -1) & np.isfinite(x)),
+        ("below the smallest", "e8m0fnu", lambda x: (x > 0) & (x < 2.0**-127)),
+    ],
+)
+def test_laws_of_special_numbers_are_named(law, fmt, wrong):
+    """One code is wrong for all of them."""
+
+    def mine(x):
+        return np.where(wrong(x), 5, lp.encode(x, fmt)).astype(np.uint8)
+
+    with pytest.raises(AssertionError, match=f"mine from float32 breaks the law '{law}' of {fmt}"):
+        check_cast(mine, fmt, samples=0)
 
 
 def test_formats_of_ones_own_and_integers_are_taken():
@@ -58,7 +98,15 @@ def test_a_difference_is_told_in_full():
     with pytest.raises(AssertionError) as told:
         check_cast(truncating, "e4m3fn", samples=0)
     assert str(told.value) == (
-        "truncating from float32 differs from e4m3fn (nearest_even, saturation none) on 128 of 8,768 inputs\n"
+        "truncating from float32 breaks the law 'nearest' of e4m3fn (nearest_even, saturation none)\n"
+        "  law     No value of the format is closer; ties go to the even code, away from zero or toward zero, as the "
+        "mode says.\n"
+        "  domain  numbers in range; nearest modes\n"
+        "  smallest counterexample\n"
+        "    value  0x3a800000 = 0x1.0000000000000p-10\n"
+        "    got    0x01  0 0000 001  0.001953125 = 0x1p-9\n"
+        "    want   0x00  0 0000 000  0.0\n"
+        "  128 of 8,768 inputs differ\n"
         "  tie: 128 inputs; the smallest is 0x3a800000 = 0x1.0000000000000p-10: got 0x01, want 0x00"
     )
 
@@ -78,7 +126,7 @@ def test_a_code_that_depends_on_the_place_is_found():
         rest[rest == 0xFF] = 0x7F
         return codes
 
-    with pytest.raises(AssertionError, match=r"  place: \d+ inputs; .*: got 0x7f or 0xff, want 0xff"):
+    with pytest.raises(AssertionError, match=r"(?s)law 'place'.*  place: \d+ inputs; .*: got 0x7f or 0xff, want 0xff"):
         check_cast(lanes, "e4m3fn", samples=0)
 
 

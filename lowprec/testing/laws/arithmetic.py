@@ -10,171 +10,159 @@ from __future__ import annotations
 
 import math
 from fractions import Fraction
-from typing import Any
 
 import numpy as np
-import numpy.typing as npt
 
-from lowprec.testing.law import Counterexample, Outcome, law
-from lowprec.testing.operationcheck import Operation
+from lowprec.spec.format import Sign
+from lowprec.testing.grid import Array, values_of
+from lowprec.testing.law import Outcome, law
+from lowprec.testing.operation import Operation
+from lowprec.testing.projecting import is_plain, projected
 
 __all__: list[str] = []
 
-Array = npt.NDArray[Any]
-
 _REAL = ("add", "subtract", "multiply", "divide", "sqrt", "fma", "minimum", "maximum")
-_COMMUTES = ("add", "multiply", "minimum", "maximum", "minimum_number", "maximum_number")
+_COMMUTE = ("add", "multiply", "minimum", "maximum", "minimum_number", "maximum_number", "fma")
+_NEUTRAL = ("add", "subtract", "multiply", "divide")
 
 
-def _told(subject: Operation, place: int, got: int, want: str) -> Counterexample:
-    rows = tuple(
-        (name, subject.shown_operand(index, int(codes[place])))
-        for index, (name, codes) in enumerate(zip("xyz", subject.operands, strict=False))
-    )
-    return Counterexample((*rows, ("got", subject.shown(got)), ("want", want)))
-
-
-def _first(subject: Operation, got: Array, want: Array, where: Array | None = None) -> Outcome:
-    """The first case whose code differs."""
-    wrong = got != want if where is None else (got != want) & where
-    tried = int(got.size if where is None else where.sum())
-    if not wrong.any():
-        return Outcome(tried)
-    place = int(np.argmax(wrong))
-    return Outcome(tried, _told(subject, place, int(got[place]), subject.shown(int(want[place]))))
+def _compared(subject: Operation, operands: list[Array], got: Array, want: Array) -> Outcome:
+    """Codes held against those that are wanted; the first case that differs is told."""
+    if (got == want).all():
+        return Outcome(got.size)
+    place = int(np.argmax(got != want))
+    rows = subject.shown_operands(*(int(column[place]) for column in operands))
+    rows += [("got", subject.shown(got[place])), ("want", subject.shown(want[place]))]
+    return Outcome.broken(got.size, *rows, ("rounding", str(subject.projection)))
 
 
 def _exact(name: str, values: list[Fraction]) -> Fraction | None:
-    """The real result of finite operands; None where there is none, or a zero whose sign is another matter."""
+    """The real result of finite operands; None where there is none, or a zero, whose sign is another matter."""
     x, y, z = (*values, Fraction(0), Fraction(0))[:3]
     if name == "divide":
         result = x / y if y else None
     elif name == "sqrt":
         result = _root(x) if x > 0 else None
+    elif name == "fma":
+        result = x * y + z
+    elif name in ("minimum", "maximum"):
+        result = min(x, y) if name == "minimum" else max(x, y)
     else:
-        results = {
-            "add": x + y,
-            "subtract": x - y,
-            "multiply": x * y,
-            "fma": x * y + z,
-            "minimum": min(x, y),
-            "maximum": max(x, y),
-        }
-        result = results[name]
+        result = {"add": x + y, "subtract": x - y, "multiply": x * y}[name]
     return result or None
 
 
 def _root(x: Fraction) -> Fraction:
     """The square root, or a fraction so near that no format has a number or a tie between them.
 
-    It lies half a step of 2**-1300 above the root's digits there; whatever has fewer digits is not passed.
+    It is cut to multiples of 2**-1300, and where that changes it, half a step is added: values and ties of a
+    format, whose last places are 2**-1075 or above, are multiples of the step, and none lies within one.
     """
     scaled = x * (1 << 2600)
     root = math.isqrt(int(scaled))
     return Fraction(root, 1 << 1300) if root * root == scaled else Fraction(2 * root + 1, 1 << 1301)
 
 
-@law("real result", "operation", f"finite operands; {', '.join(_REAL)}", lambda s: s.operation in _REAL)
+@law(
+    "real result",
+    "operation",
+    f"{', '.join(_REAL)}; finite operands, results other than 0, a projection of rounding and saturation alone",
+    lambda s: s.name in _REAL and is_plain(s.projection),
+)
 def real_result(subject: Operation) -> Outcome:
     """The code is that of the exact real result, rounded and saturated once."""
     numbers, places = [], []
     for place, row in enumerate(zip(*(values.tolist() for values in subject.values), strict=True)):
         if all(math.isfinite(value) for value in row):
-            result = _exact(subject.operation, [Fraction(value) for value in row])
+            result = _exact(subject.name, [Fraction(value) for value in row])
             if result is not None:
                 numbers.append(result)
                 places.append(place)
-    want = subject.projected(numbers)
-    got = subject.results[places]
-    if (got == want).all():
-        return Outcome(len(places))
-    first = int(np.argmax(got != want))
-    found = _told(subject, places[first], int(got[first]), subject.shown(int(want[first])))
-    return Outcome(len(places), found)
+    operands = [codes[places] for codes in subject.operands]
+    return _compared(subject, operands, subject.results[places], projected(numbers, subject.target, subject.projection))
+
+
+@law("oracle", "operation", "every case; not the oracle itself", lambda s: not s.oracle)
+def agrees_with_the_oracle(subject: Operation) -> Outcome:
+    """The code is the oracle's, for infinities, NaNs and zeros too; where that is a NaN, it is one."""
+    want = subject.oracle_results
+    alike = subject.is_nan(want) & subject.is_nan(subject.results)
+    return _compared(subject, subject.operands, np.where(alike, want, subject.results), want)
 
 
 @law(
-    "oracle", "operation", "every case; not the oracle itself", lambda s: s.path not in ("oracle", "arrays with flags")
+    "commutativity",
+    "operation",
+    f"{', '.join(_COMMUTE)}; the first two operands of one format",
+    lambda s: s.name in _COMMUTE and s.formats[0] == s.formats[1],
 )
-def agrees_with_the_oracle(subject: Operation) -> Outcome:
-    """The code is the oracle's, for infinities, NaNs and zeros too; of NaNs only that it is one."""
-    want = subject.oracle_results
-    nan = np.isnan(subject.decoded(want))
-    got = np.where(nan & np.isnan(subject.decoded(subject.results)), want, subject.results)
-    return _first(subject, got, want)
-
-
-@law("commutativity", "operation", f"{', '.join(_COMMUTES)}, fma's factors", lambda s: s.commutes)
 def commutativity(subject: Operation) -> Outcome:
-    """Operands that change places give the same code; NaN gives NaN."""
+    """The first two operands may change places: the code is the same, or both are NaNs."""
     x, y, *rest = subject.operands
-    turned = subject.call([y, x, *rest])
-    both = np.isnan(subject.decoded(turned)) & np.isnan(subject.decoded(subject.results))
-    return _first(subject, np.where(both, subject.results, turned), subject.results)
+    turned = subject.call(y, x, *rest)
+    alike = subject.is_nan(turned) & subject.is_nan(subject.results)
+    return _compared(subject, [y, x, *rest], np.where(alike, subject.results, turned), subject.results)
 
 
 @law(
     "identities",
     "operation",
-    "add, subtract, multiply, divide; into the format of the first operand",
-    lambda s: s.neutral,
+    f"{', '.join(_NEUTRAL)}; all of one format, a projection of rounding and saturation alone",
+    lambda s: s.name in _NEUTRAL and s.uniform and is_plain(s.projection) and _neutral(s) is not None,
 )
 def identities(subject: Operation) -> Outcome:
-    """A number other than 0 is not changed by x + (-0), x - 0, x * 1 and x / 1."""
+    """A finite number other than 0 is not changed by x + (-0), x - 0, x * 1 and x / 1."""
     codes = np.unique(subject.operands[0])
-    values = subject.decoded(codes)
-    codes = codes[~np.isnan(values) & (values != 0)]
-    if np.isinf(values).any() and subject.projection.saturation.value == "finite":
-        codes = codes[np.isfinite(subject.decoded(codes))]
-    neutral = np.full(codes.size, subject.neutral_code)
-    got = subject.call([codes, neutral])
-    wrong = got != codes
-    if not wrong.any():
-        return Outcome(codes.size)
-    place = int(np.argmax(wrong))
-    rows = (
-        ("x", subject.shown_operand(0, int(codes[place]))),
-        ("y", subject.shown_operand(1, subject.neutral_code)),
-        ("got", subject.shown(int(got[place]))),
-    )
-    return Outcome(codes.size, Counterexample((*rows, ("want", "x"))))
+    values = values_of(codes, subject.target)
+    codes = codes[np.isfinite(values) & (values != 0)]
+    if subject.projection.symmetric and subject.target.sign is Sign.TWOS_COMPLEMENT:
+        codes = codes[codes != 1 << (subject.target.width - 1)]
+    neutral = np.full(codes.size, _neutral(subject))
+    return _compared(subject, [codes, neutral], subject.call(codes, neutral), codes)
 
 
-@law("fma identities", "operation", "fma of finite operands into the format of all", lambda s: s.fma_like)
+def _neutral(subject: Operation) -> int | None:
+    """The code of the second operand that changes nothing, if there is one."""
+    if subject.name in ("multiply", "divide"):
+        return subject.one
+    if subject.name == "subtract" or subject.negative_zero is None:
+        return subject.zero
+    return subject.negative_zero
+
+
+@law(
+    "fma identities",
+    "operation",
+    "fma of finite x and y; all of one format that has 0 and 1, and by what knows multiply and add too",
+    lambda s: s.name == "fma" and s.siblings and s.uniform and s.zero is not None and s.one is not None,
+)
 def fma_identities(subject: Operation) -> Outcome:
     """fma(x, y, 0) is x * y but for the sign of zero, and fma(x, 1, y) is x + y."""
-    x, y, _ = subject.operands
-    one, zero = np.full(x.size, subject.one), np.zeros(x.size, np.int64)
-    product, total = subject.sibling("multiply", [x, y]), subject.sibling("add", [x, y])
-    finite = np.isfinite(subject.decoded(x)) & np.isfinite(subject.decoded(y))
-    for got, want in ((subject.call([x, y, zero]), product), (subject.call([x, one, y]), total)):
-        left, right = subject.decoded(got), subject.decoded(want)
-        same = (got == want) | ((left == right) & (left == 0)) | (np.isnan(left) & np.isnan(right))
-        wrong = finite & ~same
-        if wrong.any():
-            place = int(np.argmax(wrong))
-            rows = (("x", subject.shown_operand(0, int(x[place]))), ("y", subject.shown_operand(1, int(y[place]))))
-            more = (("got", subject.shown(int(got[place]))), ("want", subject.shown(int(want[place]))))
-            return Outcome(x.size, Counterexample((*rows, *more)))
-    return Outcome(2 * x.size)
+    finite = np.isfinite(subject.values[0]) & np.isfinite(subject.values[1])
+    x, y = subject.operands[0][finite], subject.operands[1][finite]
+    one, zero = np.full(x.size, subject.one), np.full(x.size, subject.zero)
+    tried = 0
+    for name, operands in (("multiply", [x, y, zero]), ("add", [x, one, y])):
+        got, want = subject.call(*operands), subject.call(x, y, name=name)
+        left, right = values_of(got, subject.target), values_of(want, subject.target)
+        alike = ((left == 0) & (right == 0)) | (np.isnan(left) & np.isnan(right))
+        outcome = _compared(subject, operands, np.where(alike, want, got), want)
+        tried += outcome.tried
+        if outcome.found:
+            return Outcome(tried, outcome.found)
+    return Outcome(tried)
 
 
 @law(
     "sum of opposites",
     "operation",
-    "subtract of finite numbers, signed results with a zero",
-    lambda s: s.operation == "subtract" and s.signed_zero and len(set(s.formats)) == 1,
+    "subtract of finite numbers of one format; results with a zero",
+    lambda s: s.name == "subtract" and s.formats[0] == s.formats[1] and s.zero is not None,
 )
 def opposites(subject: Operation) -> Outcome:
-    """A number less itself is +0, and -0 where rounding goes toward negative numbers."""
+    """A number less itself is +0, or -0 where rounding goes toward_negative and there is one."""
     codes = np.unique(subject.operands[0])
-    codes = codes[np.isfinite(subject.decode_operand(0, codes))]
-    got = subject.call([codes, codes])
-    minus = subject.projection.rounding.name == "toward_negative" and subject.target.has_negative_zero
-    want = np.full(codes.size, subject.target.sign_code if minus else 0)
-    wrong = got != want
-    if not wrong.any():
-        return Outcome(codes.size)
-    place = int(np.argmax(wrong))
-    rows = (("x", subject.shown_operand(0, int(codes[place]))), ("got", subject.shown(int(got[place]))))
-    return Outcome(codes.size, Counterexample((*rows, ("want", subject.shown(int(want[place]))))))
+    codes = codes[np.isfinite(values_of(codes, subject.formats[0]))]
+    down = subject.projection.rounding.name == "toward_negative" and subject.negative_zero is not None
+    want = np.full(codes.size, subject.negative_zero if down else subject.zero)
+    return _compared(subject, [codes, codes], subject.call(codes, codes), want)

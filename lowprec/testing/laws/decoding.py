@@ -5,19 +5,18 @@ Floor 5.
 
 from __future__ import annotations
 
+from fractions import Fraction
 from typing import Any
 
 import numpy as np
-import numpy.typing as npt
 
 from lowprec.spec.format import Sign
-from lowprec.testing.grid import code_of
-from lowprec.testing.law import Counterexample, Outcome, law, shown_value
-from lowprec.testing.subjects import Subject
+from lowprec.testing.grid import EXACT, Array, values_of
+from lowprec.testing.law import Outcome, law
+from lowprec.testing.subjects import Subject, is_verbs
+from lowprec.tools.shown import shown_float
 
-__all__ = ["defined_values", "same"]
-
-Array = npt.NDArray[Any]
+__all__ = ["same"]
 
 
 def same(x: Array, y: Array) -> Array:
@@ -33,126 +32,102 @@ def _half(subject: Subject) -> int:
 
 def _magnitudes(subject: Subject) -> Array:
     """Codes with a clear sign bit, ascending."""
-    codes: Array = subject.codes
-    return codes[subject.codes < _half(subject)]
+    codes: Array = subject.codes[subject.codes < _half(subject)]
+    return codes
 
 
-def defined_values(subject: Subject) -> tuple[Array, Array]:
-    """Codes and the values that the parameters of the format give them, NaNs with their signs."""
-    known: tuple[Array, Array] | None = subject.__dict__.get("_defined")
-    if known is not None:
-        return known
-    fmt, grid, codes = subject.format, subject.grid, subject.codes
-    size = 1 << (fmt.exponent_bits + fmt.trailing_bits)
-    signs = codes >= size if fmt.sign is not Sign.UNSIGNED else np.zeros(codes.size, bool)
-    magnitude = np.where(signs, codes - size, codes)
-    if fmt.sign is Sign.TWOS_COMPLEMENT:
-        magnitude = np.where(signs, 2 * size - codes, codes)
-    inside = magnitude <= np.where(signs, grid.last_negative, grid.last)
-    values = np.full(codes.size, np.nan)
-    values[inside] = [float(grid.value(int(m))) for m in magnitude[inside]]
-    if fmt.infinity:
-        values[magnitude == grid.last + 1] = np.inf
-    values = np.where(signs & (fmt.negative_zero | ~np.isnan(values)), -values, np.abs(values))
-    if fmt.sign is Sign.MAGNITUDE and not fmt.negative_zero:
-        values = np.where(codes == size, np.nan, np.where(np.isnan(values), np.nan, values))
-    if fmt.sign is Sign.TWOS_COMPLEMENT:
-        values = values + 0.0
-    subject.__dict__["_defined"] = codes, values
-    return codes, values
+@law("values", "format", "every code", lambda s: s.known)
+def values(subject: Subject) -> Outcome:
+    """A code stands for what the parameters say: (1 + trailing / 2**t) * 2**(field - bias), with its sign.
 
-
-@law("values", "format", "every code", lambda s: s.fmt is not None)
-def values_of_codes(subject: Subject) -> Outcome:
-    """A code stands for what the parameters say: (1 + trailing / 2**t) * 2**(field - bias).
-
-    It is 0.xxx where the field is 0 and the format has subnormals; from the top down codes are NaNs, then infinity.
+    Where field 0 means subnormals it is trailing / 2**t * 2**(1 - bias). From the top down codes are NaNs, then an
+    infinity; a NaN has a sign where its code has a sign bit that is not the code of -0.
     """
-    codes, want = defined_values(subject)
-    got = subject.decode(codes)
+    codes = subject.codes
+    want, got = values_of(codes, subject.format), subject.decode(codes)
     wrong = ~same(got, want) | (np.isnan(want) & (np.signbit(got) != np.signbit(want)))
     if not wrong.any():
         return Outcome(codes.size)
     place = int(np.argmax(wrong))
-    return Outcome(
-        codes.size, Counterexample((("code", subject.shown(codes[place])), ("want", shown_value(want[place]))))
-    )
+    return Outcome.broken(codes.size, ("code", subject.shown(codes[place])), ("want", shown_float(float(want[place]))))
 
 
-@law("increasing", "format", "finite codes with a clear sign bit; those next to each other")
+@law("increasing", "format", "finite codes with a clear sign bit")
 def increasing(subject: Subject) -> Outcome:
     """A larger magnitude stands for a larger value."""
     codes = _magnitudes(subject)
-    values = subject.decode(codes)
-    pairs = np.isfinite(values[:-1]) & np.isfinite(values[1:])
-    wrong = pairs & ~(values[:-1] < values[1:])
+    numbers = subject.decode(codes)
+    pairs = np.isfinite(numbers[:-1]) & np.isfinite(numbers[1:])
+    wrong = pairs & ~(numbers[:-1] < numbers[1:])
+    tried = int(pairs.sum())
     if not wrong.any():
-        return Outcome(int(pairs.sum()))
+        return Outcome(tried)
     place = int(np.argmax(wrong))
     rows = (("code", subject.shown(codes[place])), ("next", subject.shown(codes[place + 1])))
-    return Outcome(int(pairs.sum()), Counterexample((*rows, ("want", f"more than {shown_value(values[place])}"))))
+    return Outcome.broken(tried, *rows, ("want", f"more than {shown_float(float(numbers[place]))}"))
 
 
 @law("specials on top", "format", "codes with a clear sign bit")
 def specials_on_top(subject: Subject) -> Outcome:
     """Finite codes come first, then at most one infinity, then NaNs: none lies inside the finite range."""
     codes = _magnitudes(subject)
-    values = subject.decode(codes)
-    finite = np.flatnonzero(np.isfinite(values))
+    numbers = subject.decode(codes)
+    finite = np.flatnonzero(np.isfinite(numbers))
     end = int(finite[-1]) if finite.size else -1
-    wrong = ~np.isfinite(values) & (np.arange(codes.size) <= end)
-    wrong |= np.isinf(values) & (np.arange(codes.size) > end + 1)
-    if finite.size and not wrong.any():
+    wrong = ~np.isfinite(numbers) & (np.arange(codes.size) <= end)
+    wrong |= np.isinf(numbers) & (np.arange(codes.size) > end + 1)
+    wrong[0] |= not finite.size
+    if not wrong.any():
         return Outcome(codes.size)
-    if not finite.size:
-        return Outcome(codes.size, Counterexample((("code", subject.shown(codes[0])), ("want", "a finite value"))))
     place = int(np.argmax(wrong))
-    rows: tuple[tuple[str, str], ...] = (("code", subject.shown(codes[place])),)
-    if place < end:
-        rows += (("finite above", subject.shown(codes[end])), ("want", "a finite value"))
-    else:
-        rows += (("want", "NaN"),)
-    return Outcome(codes.size, Counterexample(rows))
+    row = ("code", subject.shown(codes[place]))
+    if place > end + 1:
+        return Outcome.broken(codes.size, row, ("want", "NaN"))
+    above = (("finite above", subject.shown(codes[end])),) if end > 0 else ()
+    return Outcome.broken(codes.size, row, *above, ("want", "a finite value"))
 
 
-@law("signs", "format", "signed formats, every magnitude", lambda s: s.sign is not Sign.UNSIGNED)
+@law("signs", "format", "signed formats, every code with a clear sign bit", lambda s: s.sign is not Sign.UNSIGNED)
 def signs(subject: Subject) -> Outcome:
-    """The code with the sign bit set stands for the negative of the value; of two's complement, the complement does."""
+    """With the sign bit set, or the two's complement taken, it stands for the negative of its value.
+
+    The code of -0 may be that of a NaN instead; two's complement has no -0.
+    """
     codes = _magnitudes(subject)
     other = codes + _half(subject)
     if subject.sign is Sign.TWOS_COMPLEMENT:
         codes = codes[codes > 0]
         other = 2 * _half(subject) - codes
-    values, negated = subject.decode(codes), subject.decode(other)
-    right = same(negated, -values)
-    # The code of -0 may be that of a NaN; two's complement has no -0.
-    right |= (codes == 0) & (values == 0) & np.isnan(negated)
+    numbers, negated = subject.decode(codes), subject.decode(other)
+    right = same(negated, -numbers) | ((codes == 0) & (numbers == 0) & np.isnan(negated))
     if right.all():
         return Outcome(codes.size)
     place = int(np.argmin(right))
     rows = (("code", subject.shown(codes[place])), ("with sign", subject.shown(other[place])))
-    return Outcome(codes.size, Counterexample((*rows, ("want", shown_value(-values[place])))))
+    return Outcome.broken(codes.size, *rows, ("want", shown_float(-float(numbers[place]))))
 
 
-@law("round trip", "format", "every code that is not a NaN", lambda s: s.encodes)
+@law(
+    "round trip",
+    "format",
+    "every code that is not a NaN; where nothing but `decode` describes the format, not an infinity either",
+    lambda s: s.encodes,
+)
 def round_trip(subject: Subject) -> Outcome:
     """Encoding the value of a code gives the code."""
-    codes = subject.codes
-    values = subject.decode(codes)
-    chosen = ~np.isnan(values)
-    codes, values = codes[chosen], values[chosen]
-    if subject.fmt is None:  # what it makes of infinities is its own affair
-        codes, values = codes[np.isfinite(values)], values[np.isfinite(values)]
-    got = subject.encode(values)
+    numbers = subject.decode(subject.codes)
+    chosen = ~np.isnan(numbers) if subject.known else np.isfinite(numbers)
+    codes = subject.codes[chosen]
+    got = subject.encode(numbers[chosen])
     wrong = got != codes
     if not wrong.any():
         return Outcome(codes.size)
     place = int(np.argmax(wrong))
     rows = (("code", subject.shown(codes[place])), ("got", subject.shown(got[place])))
-    return Outcome(codes.size, Counterexample((*rows, ("want", "the code itself"))))
+    return Outcome.broken(codes.size, *rows, ("want", "the code itself"))
 
 
-def _type_of(subject: Subject) -> Any:
+def _type_of(subject: Subject) -> np.dtype[Any] | None:
     from lowprec.arrays.checks import dtype
 
     try:
@@ -164,56 +139,59 @@ def _type_of(subject: Subject) -> Any:
 @law(
     "published type",
     "format",
-    "formats that NumPy or ml_dtypes has a type for",
-    lambda s: s.fmt is not None and _type_of(s) is not None,
+    "every code; formats that NumPy or ml_dtypes has a type for",
+    lambda s: s.known and _type_of(s) is not None,
 )
 def published_type(subject: Subject) -> Outcome:
-    """Codes stand for what the type of that name in NumPy or ml_dtypes makes of them."""
+    """A code stands for what that type makes of it."""
     codes, own = subject.codes, _type_of(subject)
-    typed = codes.astype(f"u{own.itemsize}").view(own)
-    if own.kind in "iu" or own.name in ("int2", "int4"):  # 8 bits of storage, sign extended
+    assert own is not None
+    if own.kind in "iu" or own.name.startswith(("int", "uint")):  # narrow ones are stored with their sign extended
         top = 1 << (subject.width - 1)
         want = np.where((codes >= top) & (subject.sign is Sign.TWOS_COMPLEMENT), codes - 2 * top, codes).astype(float)
     else:
-        want = typed.astype(np.float64)
-    got = subject.decode(codes)
-    wrong = ~same(got, want)
+        want = codes.astype(f"u{own.itemsize}").view(own).astype(np.float64)
+    wrong = ~same(subject.decode(codes), want)
     if not wrong.any():
         return Outcome(codes.size)
     place = int(np.argmax(wrong))
-    rows = (("code", subject.shown(codes[place])), ("want", f"{shown_value(want[place])}, by {own.name}"))
-    return Outcome(codes.size, Counterexample(rows))
+    said = f"{shown_float(float(want[place]))}, by {own.name}"
+    return Outcome.broken(codes.size, ("code", subject.shown(codes[place])), ("want", said))
 
 
-@law("limits", "format", "every format", lambda s: s.fmt is not None and s.path == "arrays")
+@law("limits", "format", "every format, as lowprec describes it", is_verbs)
 def limits(subject: Subject) -> Outcome:
-    """max_finite, min_finite, min_normal, min_subnormal, nan_code and infinity_code are those that the codes have."""
+    """What `Format` says of itself is so by its codes.
+
+    These are max_finite, min_finite, min_normal, min_subnormal, emin, emax, eps, infinity_code, has_nan and nan_code.
+    """
     fmt, grid = subject.format, subject.grid
-    codes, values = defined_values(subject)
-    top, normal = float(grid.value(grid.last)), 1 << fmt.trailing_bits
-    first = normal if fmt.subnormals else 0
-    lowest = -float(grid.value(grid.last_negative)) if grid.last_negative >= 0 else float(grid.value(0))
+    first = 1 << fmt.trailing_bits if fmt.subnormals else 0
+    normal = grid.number(first) if fmt.exponent_bits and first <= grid.last else None
+    lowest = -grid.number(grid.last_negative) if grid.last_negative >= 0 else grid.number(0)
+    one = grid.place(Fraction(1))
     want: dict[str, object] = {
-        "max_finite": top,
+        "max_finite": grid.number(grid.last),
         "min_finite": lowest,
-        "min_normal": float(grid.value(first)) if fmt.exponent_bits and first <= grid.last else None,
-        "min_subnormal": float(grid.value(1)) if fmt.subnormals and fmt.trailing_bits else None,
-        "infinity_code": int(codes[np.argmax(values == np.inf)]) if np.inf in values else None,
-        "has_nan": bool(np.isnan(values).any()),
+        "min_normal": normal,
+        "min_subnormal": grid.number(1) if fmt.subnormals and fmt.trailing_bits else None,
+        "emax": _exponent(grid.number(grid.last)),
+        "eps": grid.number(one.magnitude + 1) - 1.0 if one.kind == EXACT and one.magnitude < grid.last else None,
+        "infinity_code": grid.last + 1 if fmt.infinity else None,
+        "has_nan": bool(fmt.nans) or not fmt.negative_zero,
     }
+    if normal is not None:
+        want["emin"] = _exponent(normal)
+    tried = len(want) + 1
     for name, value in want.items():
         given = getattr(fmt, name)
         if given != value:
-            return Outcome(len(want), Counterexample(((name, str(given)), ("want", str(value)))))
-    if fmt.nan_code is not None and not np.isnan(subject.decode(np.array([fmt.nan_code]))).all():
-        return Outcome(len(want), Counterexample((("nan_code", subject.shown(fmt.nan_code)), ("want", "NaN"))))
-    return Outcome(len(want) + 1)
+            return Outcome.broken(tried, (name, str(given)), ("want", str(value)))
+    nan = fmt.nan_code
+    if nan is not None and not np.isnan(subject.decode(np.array([nan]))).all():
+        return Outcome.broken(tried, ("nan_code", subject.shown(nan)), ("want", "NaN"))
+    return Outcome(tried)
 
 
-def extreme_codes(subject: Subject) -> tuple[int, int]:
-    """The codes of the largest and of the most negative finite value; of unsigned formats 0 for the latter."""
-    grid, fmt = subject.grid, subject.format
-    if grid.last_negative < 0:
-        return grid.last, 0
-    lowest = code_of(np.array([grid.last_negative]), np.array([True]), fmt)
-    return grid.last, int(lowest[0])
+def _exponent(value: float) -> int:
+    return int(np.frexp(value)[1]) - 1

@@ -1,4 +1,4 @@
-"""Laws of order: comparisons, classes and neighbours.
+"""Laws of order: comparisons, classes and neighbours, by the verbs on arrays and by the oracle.
 
 Floor 5.
 """
@@ -6,78 +6,88 @@ Floor 5.
 from __future__ import annotations
 
 from fractions import Fraction
-from typing import Any
 
 import numpy as np
-import numpy.typing as npt
 
 from lowprec.oracle import order as oracle
 from lowprec.oracle.convert import decode
 from lowprec.oracle.exact import Special, to_float
 from lowprec.spec.arith import Class
-from lowprec.spec.format import Sign
-from lowprec.testing.law import Counterexample, Outcome, law, shown_value
-from lowprec.testing.subjects import Subject
+from lowprec.spec.format import Format, Sign
+from lowprec.testing.grid import Array, values_of
+from lowprec.testing.law import Outcome, law
+from lowprec.testing.subjects import Floats, Oracle, Subject, is_verbs
+from lowprec.tools.shown import shown_float
 
 __all__: list[str] = []
 
-Array = npt.NDArray[Any]
 
-
-def _both(subject: Subject) -> bool:
-    return subject.path in ("arrays", "oracle")
+def _has_order(subject: Subject) -> bool:
+    return is_verbs(subject) or isinstance(subject, Oracle)
 
 
 def _some(subject: Subject, count: int) -> Array:
-    """Codes spread over all, both ends of each part among them."""
+    """Codes spread over all, with both ends of each part."""
     codes = subject.codes
     if codes.size <= count:
         return codes
-    ends = np.concatenate([codes[:8], codes[-8:], codes[codes.size // 2 - 8 : codes.size // 2 + 8]])
-    last = subject.grid.last + np.arange(-4, 5)
-    return np.unique(np.concatenate([codes[:: codes.size // count], ends, last[(last >= 0) & (last <= codes[-1])]]))
+    middle, last = codes.size // 2, subject.grid.last + np.arange(-4, 5)
+    ends = np.concatenate(
+        [codes[:8], codes[middle - 8 : middle + 8], codes[-8:], last[(last >= 0) & (last < codes[-1])]]
+    )
+    return np.unique(np.concatenate([codes[:: codes.size // count], ends]))
 
 
-@law("total order", "format", "pairs of codes", _both)
-def total_order(subject: Subject) -> Outcome:
-    """The total order puts values in order, -0 before +0, and NaNs outside, positive ones above.
-
-    Of two codes one comes before the other, and both do only where they are one, or NaNs without sign.
-    """
-    from lowprec.arrays.order import total_order as before
-
-    codes = _some(subject, 64) if subject.path == "arrays" else _some(subject, 4)[::3]
+def _pairs(codes: Array) -> tuple[Array, Array]:
     x, y = (column.reshape(-1) for column in np.meshgrid(codes, codes, indexing="ij"))
-    if subject.path == "arrays":
-        got, turned = np.asarray(before(x, y, subject.format)), np.asarray(before(y, x, subject.format))
-    else:
-        pairs = list(zip(x.tolist(), y.tolist(), strict=True))
-        got = np.array([oracle.total_order(a, b, subject.format) for a, b in pairs])
-        turned = np.array([oracle.total_order(b, a, subject.format) for a, b in pairs])
-    left, right = subject.decode(x), subject.decode(y)
-    keys = [np.where(np.isnan(v), np.where(np.signbit(v), -3, 3), np.clip(np.sign(v), -1, 1)) for v in (left, right)]
-    below = (left < right) | ((left == right) & np.signbit(left) & ~np.signbit(right))
-    below |= (keys[0] != keys[1]) & (keys[0] < keys[1]) & (np.isnan(left) | np.isnan(right))
-    # NaNs without sign or payload are one number, whatever their codes.
+    return x, y
+
+
+@law("total order", "format", "pairs of codes", _has_order)
+def total_order(subject: Subject) -> Outcome:
+    """One code comes before another, or is it, in this order: negative NaNs, values with -0 before +0, other NaNs.
+
+    Negative NaNs come by falling, others by growing magnitude. Where the code of -0 is a NaN, none is negative, and
+    that one is the last.
+    """
     fmt = subject.format
-    twins = np.isnan(left) & np.isnan(right) & (not (fmt.nans and fmt.negative_zero and fmt.sign is Sign.MAGNITUDE))
-    wrong = (below & ~got) | (below & turned) | ((x == y) & ~got) | ((x != y) & (got == turned) & ~twins)
+    if is_verbs(subject):
+        from lowprec.arrays.order import total_order as before
+
+        x, y = _pairs(_some(subject, 64))
+        got = np.asarray(before(x, y, fmt))
+    else:
+        x, y = _pairs(_some(subject, 16))
+        got = np.array([oracle.total_order(a, b, fmt) for a, b in zip(x.tolist(), y.tolist(), strict=True)])
+    keys = {code: _key(code, value, fmt) for code, value in zip(x.tolist(), values_of(x, fmt).tolist(), strict=True)}
+    ranks = {key: rank for rank, key in enumerate(sorted(set(keys.values())))}
+    left, right = (np.array([ranks[keys[code]] for code in column.tolist()]) for column in (x, y))
+    wrong = got != (left <= right)
     if not wrong.any():
         return Outcome(x.size)
     place = int(np.argmax(wrong))
     rows = (("code", subject.shown(x[place])), ("other", subject.shown(y[place])))
-    want = "before" if below[place] else "one of them before the other, and not both"
-    return Outcome(x.size, Counterexample((*rows, ("got", f"{got[place]}, turned {turned[place]}"), ("want", want))))
+    return Outcome.broken(x.size, *rows, ("got", str(got[place])), ("want", str(left[place] <= right[place])))
 
 
-@law("comparisons", "format", "pairs of codes", lambda s: s.path == "arrays")
+def _key(code: int, value: float, fmt: Format) -> tuple[int, float, int]:
+    """What orders codes: which of the three parts, the value, and the sign of zero or the place of a NaN."""
+    if value == value:
+        return 0, value, int(not np.signbit(value))
+    signed = fmt.sign is Sign.MAGNITUDE and code >> (fmt.width - 1)
+    magnitude = code - (signed << (fmt.width - 1))
+    if not fmt.negative_zero:
+        return 1, 0.0, magnitude or 1 << fmt.width
+    return (-1, 0.0, -magnitude) if signed else (1, 0.0, magnitude)
+
+
+@law("comparisons", "format", "pairs of codes", is_verbs)
 def comparisons(subject: Subject) -> Outcome:
-    """Codes compare as their values do: less, equal, greater, and unordered where one is NaN."""
+    """Codes compare as their values do: less, less_equal, equal, greater, greater_equal; unordered where one is NaN."""
     from lowprec.arrays import order
 
-    codes = _some(subject, 64)
-    x, y = (column.reshape(-1) for column in np.meshgrid(codes, codes, indexing="ij"))
-    left, right = subject.decode(x), subject.decode(y)
+    x, y = _pairs(_some(subject, 64))
+    left, right = values_of(x, subject.format), values_of(y, subject.format)
     relations = {
         "less": left < right,
         "less_equal": left <= right,
@@ -91,62 +101,68 @@ def comparisons(subject: Subject) -> Outcome:
         if (got != want).any():
             place = int(np.argmax(got != want))
             rows = (("code", subject.shown(x[place])), ("other", subject.shown(y[place])))
-            return Outcome(x.size, Counterexample((*rows, (name, str(got[place])), ("want", str(want[place])))))
+            return Outcome.broken(x.size, *rows, (name, str(got[place])), ("want", str(want[place])))
     return Outcome(x.size * len(relations))
 
 
-@law("classes", "format", "every code", _both)
+@law("classes", "format", "every code", _has_order)
 def classes(subject: Subject) -> Outcome:
-    """A code is of the class of its value: zero, subnormal, normal, infinity or NaN, and its sign."""
-    from lowprec.arrays.order import classify
+    """A code is of the class of its value: zero, subnormal, normal or infinity with its sign, or NaN.
 
+    Subnormal is what lies below the smallest normal value of a floating-point format.
+    """
     fmt = subject.format
-    codes = subject.codes if subject.path == "arrays" else _some(subject, 64)
-    values = subject.decode(codes)
-    if subject.path == "arrays":
+    if is_verbs(subject):
+        from lowprec.arrays.order import classify
+
+        codes = subject.codes
         got = np.asarray(classify(codes, fmt)).astype(np.int64)
     else:
+        codes = _some(subject, 64)
         got = np.array([int(oracle.classify(code, fmt)) for code in codes.tolist()])
+    values = values_of(codes, fmt)
     normal = float(subject.grid.value(1 << fmt.trailing_bits)) if fmt.exponent_bits and fmt.subnormals else 0.0
     sizes = np.abs(values)
-    kind = np.where(sizes == 0, 4, np.where(sizes < normal, 5, np.where(np.isinf(values), 7, 6)))
-    kind = np.where(np.signbit(values), 7 - kind, kind)
+    kind = np.full(codes.size, Class.POSITIVE_NORMAL.value)
+    kind[sizes < normal] = Class.POSITIVE_SUBNORMAL
+    kind[sizes == 0] = Class.POSITIVE_ZERO
+    kind[np.isinf(sizes)] = Class.POSITIVE_INFINITY
+    kind = np.where(np.signbit(values), 7 - kind, kind)  # as Class numbers them
     nan = np.isnan(values)
     wrong = np.where(nan, got < Class.SIGNALING_NAN, got != kind)
     if not wrong.any():
         return Outcome(codes.size)
     place = int(np.argmax(wrong))
     want = "a NaN" if nan[place] else Class(int(kind[place])).name
-    rows = (("code", subject.shown(codes[place])), ("got", Class(int(got[place])).name), ("want", want))
-    return Outcome(codes.size, Counterexample(rows))
+    rows = (("code", subject.shown(codes[place])), ("got", Class(int(got[place])).name))
+    return Outcome.broken(codes.size, *rows, ("want", want))
 
 
-@law("neighbours", "format", "finite values but the extremes, of at most 12 bits", lambda s: _both(s) and s.width <= 12)
+@law("neighbours", "format", "finite values of formats of at most 12 bits", lambda s: _has_order(s) and s.width <= 12)
 def neighbours(subject: Subject) -> Outcome:
-    """The value next to a value toward +Inf is the least above it, and toward -Inf back again."""
-    from lowprec.arrays.order import nextafter
-
-    values = np.unique(subject.decode(subject.codes))
+    """The value next to a value toward +infinity is the least above it, and toward -infinity back again."""
+    values = values_of(np.arange(1 << subject.width), subject.format)
     values = np.unique(values[np.isfinite(values)] + 0.0)
     below, above = values[:-1], values[1:]
-    if subject.path == "arrays":
+    if is_verbs(subject):
+        from lowprec.arrays.order import nextafter
+
         up = np.asarray(nextafter(below, np.inf, subject.format)).astype(np.float64)
         down = np.asarray(nextafter(above, -np.inf, subject.format)).astype(np.float64)
     else:
-        few = np.unique(np.concatenate([np.arange(3), np.arange(below.size)[-3:], [below.size // 2]]))
-        below, above = below[few[few < below.size]], above[few[few < below.size]]
-        up = np.array([_next(value, Special.INFINITY, subject) for value in below.tolist()])
-        down = np.array([_next(value, Special.NEGATIVE_INFINITY, subject) for value in above.tolist()])
+        last = below.size - 1
+        few = np.unique(np.clip([0, 1, 2, last // 2, last - 1, last], 0, last))
+        below, above = below[few], above[few]
+        up, down = _next(below, Special.INFINITY, subject), _next(above, Special.NEGATIVE_INFINITY, subject)
     for got, start, want in ((up, below, above), (down, above, below)):
         if (got != want).any():
             place = int(np.argmax(got != want))
-            rows = (("value", shown_value(start[place])), ("got", shown_value(got[place])))
-            return Outcome(below.size, Counterexample((*rows, ("want", shown_value(want[place])))))
+            said = [shown_float(float(column[place])) for column in (start, got, want)]
+            return Outcome.broken(2 * below.size, *zip(("value", "got", "want"), said, strict=True))
     return Outcome(2 * below.size)
 
 
-def _next(value: float, toward: Special, subject: Subject) -> float:
-    """The value next to another, by the oracle."""
-    code = oracle.nextafter(Fraction(value), toward, subject.format)
-    assert code is not None
-    return to_float(decode(code, subject.format))
+def _next(values: Floats, toward: Special, subject: Subject) -> Floats:
+    """The values next to others, by the oracle; NaN where it says that there is none."""
+    codes = [oracle.nextafter(Fraction(value), toward, subject.format) for value in values.tolist()]
+    return np.array([np.nan if code is None else to_float(decode(code, subject.format)) for code in codes])

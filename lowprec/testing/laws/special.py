@@ -1,125 +1,136 @@
-"""Laws of what is no ordinary number: zeros, NaNs, negative numbers of unsigned formats; and of flags and flushing.
+"""Laws of what is no ordinary number: zeros, NaNs, negative numbers without sign; and of flags and flushing.
 
 Floor 5.
 """
 
 from __future__ import annotations
 
+import dataclasses
 from fractions import Fraction
-from typing import Any
 
 import numpy as np
-import numpy.typing as npt
 
 from lowprec.spec.format import Sign
-from lowprec.spec.projection import Flag, Projection, Saturation
-from lowprec.testing.grid import ABOVE, BELOW, EXACT, TIE, Places, code_of, nan_code
-from lowprec.testing.law import Counterexample, Outcome, law, shown_value
-from lowprec.testing.laws.rounding import codes_at, farther, inside
+from lowprec.spec.projection import DEFAULT, Flag, Projection, Saturation
+from lowprec.testing.grid import ABOVE, BELOW, EXACT, TIE, Array, Places, code_of, nan_code
+from lowprec.testing.law import Outcome, law
+from lowprec.testing.laws.rounding import codes_at, compared, inside
+from lowprec.testing.projecting import farther
 from lowprec.testing.subjects import Subject
+from lowprec.tools.shown import shown_float
 
 __all__: list[str] = []
 
-Array = npt.NDArray[Any]
+
+def _in_every_mode(subject: Subject, values: Array, want: Array, rest: Projection = DEFAULT) -> Outcome:
+    """Values whose codes are the same in every mode."""
+    tried = 0
+    for mode in subject.modes:
+        how = dataclasses.replace(rest, rounding=mode)
+        outcome = compared(subject, values, subject.encode(values, how), want, ("rounding", mode.name))
+        tried += outcome.tried
+        if outcome.found:
+            return Outcome(tried, outcome.found)
+    return Outcome(tried)
 
 
-def _ours(subject: Subject) -> bool:
-    """One that takes projections."""
-    return subject.fmt is not None and subject.encodes and len(subject.modes) > 1
-
-
-@law("zeros", "format", "+0 and -0, every mode", lambda s: s.fmt is not None and s.encodes)
+@law("zeros", "format", "+0 and -0, every mode", lambda s: s.known and s.encodes)
 def zeros(subject: Subject) -> Outcome:
     """Zero becomes zero, with its sign where the format has that; NaN, else the smallest, where there is no zero."""
-    fmt, values = subject.format, np.array([0.0, -0.0])
-    if fmt.subnormals:
-        want = code_of(np.zeros(2, np.int64), np.array([False, True]), fmt)
-    elif fmt.nans:
-        want = np.array([nan_code(subject.format, False), nan_code(subject.format, True)])
+    fmt, signs = subject.format, np.array([False, True])
+    if fmt.subnormals or not fmt.nans:
+        want = code_of(np.zeros(2, np.int64), signs, fmt)
     else:
-        want = np.array([0, 0 if fmt.sign is Sign.UNSIGNED else 1 << (subject.width - 1)])
-    for mode in subject.modes:
-        got = subject.encode(values, Projection(rounding=mode))
-        if (got != want).any():
-            place = int(np.argmax(got != want))
-            rows = (("value", shown_value(values[place])), ("rounding", mode.name))
-            shown = (("got", subject.shown(got[place])), ("want", subject.shown(want[place])))
-            return Outcome(2, Counterexample((*rows, *shown)))
-    return Outcome(2 * len(subject.modes))
+        want = np.array([nan_code(fmt, False), nan_code(fmt, True)])
+    return _in_every_mode(subject, np.array([0.0, -0.0]), want)
 
 
-@law("NaN", "format", "NaNs of both signs; formats with NaN", lambda s: s.fmt is not None and s.encodes)
+@law(
+    "NaN",
+    "format",
+    "NaNs of both signs, every mode",
+    lambda s: s.known and s.encodes and (s.projects or s.format.nans > 0 or not s.format.negative_zero),
+)
 def nans(subject: Subject) -> Outcome:
-    """NaN becomes the format's quiet NaN, with its sign where that has one; a format without NaN refuses it."""
+    """NaN becomes the format's quiet NaN, with its sign where that has one; lowprec refuses it where there is none."""
     fmt, values = subject.format, np.array([np.nan, -np.nan])
-    if not fmt.nans and fmt.negative_zero:
-        if len(subject.modes) == 1:
-            return Outcome(0)
-        try:
-            got = subject.encode(values)
-        except ValueError:
-            return Outcome(2)
-        refusal = ("want", "a ValueError: there is no NaN")
-        return Outcome(2, Counterexample((("value", "nan"), ("got", subject.shown(got[0])), refusal)))
-    got = subject.encode(values)
-    want = np.array([nan_code(subject.format, False), nan_code(subject.format, True)])
-    for place in range(2):
-        if got[place] != want[place]:
-            rows = (("value", "-nan" if place else "nan"), ("got", subject.shown(got[place])))
-            return Outcome(2, Counterexample((*rows, ("want", subject.shown(want[place])))))
-    return Outcome(2)
+    if fmt.nans or not fmt.negative_zero:
+        return _in_every_mode(subject, values, np.array([nan_code(fmt, False), nan_code(fmt, True)]))
+    try:
+        got = subject.encode(values)
+    except ValueError:
+        return Outcome(2)
+    rows = (("value", "nan"), ("got", subject.shown(got[0])))
+    return Outcome.broken(2, *rows, ("want", "a ValueError, as there is no NaN"))
 
 
 @law(
     "below the smallest",
     "format",
-    "formats without zero, numbers below their smallest",
-    lambda s: s.fmt is not None and s.encodes and not s.fmt.subnormals,
+    "formats without zero, numbers below their smallest, every mode",
+    lambda s: s.known and s.encodes and not s.format.subnormals,
 )
 def below_the_smallest(subject: Subject) -> Outcome:
-    """What is below the smallest value of a format without zero becomes that value, in every mode."""
-    places = subject.places.take((subject.places.magnitude < 0) & (subject.places.values != 0))
-    want = code_of(np.zeros_like(places.magnitude), places.negative, subject.format)
-    for mode in subject.modes:
-        got = subject.encode(places.values, Projection(rounding=mode))
-        if (got != want).any():
-            place = int(np.argmax(got != want))
-            rows = (("value", shown_value(places.values[place])), ("rounding", mode.name))
-            shown = (("got", subject.shown(got[place])), ("want", subject.shown(want[place])))
-            return Outcome(got.size, Counterexample((*rows, *shown)))
-    return Outcome(want.size * len(subject.modes))
+    """A number below the smallest value becomes that value, with its sign."""
+    places = subject.places.take((subject.places.magnitude < 0) & (subject.points != 0))
+    return _in_every_mode(
+        subject, places.values, code_of(np.zeros_like(places.magnitude), places.negative, subject.format)
+    )
 
 
-@law("flags", "format", "finite numbers, every mode, saturation none", _ours)
-def flags(subject: Subject) -> Outcome:
-    """Inexact is signalled exactly where the value changes.
-
-    Overflow is where the rounded number exceeds the largest, and underflow where an inexact result is tiny.
-    """
-    grid = subject.grid
-    places, tried = subject.places, 0
-    keep = (places.magnitude >= 0) & (places.values != 0)
-    if grid.last_negative < 0:
-        keep &= ~places.negative
-    places = places.take(keep)
+@law(
+    "negative numbers",
+    "format",
+    "unsigned formats; negative numbers and -infinity, every mode and policy",
+    lambda s: s.known and s.encodes and s.sign is Sign.UNSIGNED,
+)
+def negative_numbers(subject: Subject) -> Outcome:
+    """A negative number that does not round to 0 becomes NaN, or magnitude 0 where there is no NaN."""
+    values = -subject.points[subject.points != 0]
+    places, tried = Places.of(values.tolist(), subject.grid), 0
     for mode in subject.modes:
         up = farther(mode.name, places)
-        over = places.beyond | ((places.magnitude == places.last) & up)
-        inexact = (places.kind != EXACT) | places.beyond
+        want = code_of(np.maximum(places.magnitude + up, 0), places.negative, subject.format)
+        infinite = code_of(np.ones(1, np.int64), np.ones(1, bool), subject.format)
+        for policy in subject.policies:
+            how = Projection(rounding=mode, saturation=policy)
+            got = subject.encode(np.append(values, -np.inf), how)
+            said = ("projection", str(how))
+            outcome = compared(subject, np.append(values, -np.inf), got, np.append(want, infinite), said)
+            tried += outcome.tried
+            if outcome.found:
+                return Outcome(tried, outcome.found)
+    return Outcome(tried)
+
+
+# -- what is signalled, and what is flushed ------------------------------------------------------------
+
+
+@law(
+    "flags",
+    "format",
+    "finite numbers other than 0, every mode, saturation none; not below the smallest of a format without zero",
+    lambda s: s.projects,
+)
+def flags(subject: Subject) -> Outcome:
+    """Inexact is signalled where the value changes, and with it overflow, underflow or neither.
+
+    Overflow is where a number, rounded on the grid continued past the largest value, exceeds that; underflow is where
+    it is tiny: rounded to the bits of a normal value with an unbounded exponent, below the smallest normal value.
+    """
+    places, tried = subject.places, 0
+    places = places.take((places.magnitude >= 0) & (places.values != 0))
+    for mode in subject.modes:
+        over = places.beyond | ((places.magnitude == places.last) & farther(mode.name, places))
+        inexact = places.kind != EXACT
         tiny = _tiny(subject, places, mode.name) & inexact & ~over
         want = Flag.INEXACT * inexact | Flag.OVERFLOW * over | Flag.UNDERFLOW * tiny
         got = subject.flags(places.values, Projection(rounding=mode))
-        wrong = got != want
         tried += got.size
-        if wrong.any():
-            place = int(np.argmax(wrong))
-            rows = (
-                ("value", shown_value(places.values[place])),
-                ("rounding", mode.name),
-                ("got", _flagged(int(got[place]))),
-                ("want", _flagged(int(want[place]))),
-            )
-            return Outcome(tried, Counterexample(rows))
+        if (got != want).any():
+            place = int(np.argmax(got != want))
+            rows = (("value", shown_float(float(places.values[place]))), ("rounding", mode.name))
+            return Outcome.broken(tried, *rows, ("got", _named(got[place])), ("want", _named(want[place])))
     return Outcome(tried)
 
 
@@ -138,60 +149,46 @@ def _tiny(subject: Subject, places: Places, mode: str) -> Array:
             continue
         twice = 2 * (size - below) - (normal - below)
         kind = EXACT if size == below else BELOW if twice < 0 else TIE if twice == 0 else ABOVE
-        one = places.take(np.arange(tiny.size) == place)
-        # On the grid with an unbounded exponent this number has the parity of the one before the smallest normal.
-        one = one._replace(magnitude=np.array([first - 1]), kind=np.array([kind]))
+        # With an unbounded exponent `below` has the parity of the magnitude before the smallest normal one.
+        one = places.take(np.arange(tiny.size) == place)._replace(kind=np.array([kind]))
         tiny[place] = not farther(mode, one)[0]
     return tiny
 
 
-def _flagged(signals: int) -> str:
+def _named(signals: int) -> str:
     return " ".join(str(flag.name).lower().replace("_", " ") for flag in Flag if signals & flag) or "nothing"
 
 
 @law(
     "flushing",
     "format",
-    "formats with subnormals; subnormals of the result flushed",
-    lambda s: _ours(s) and s.fmt.exponent_bits > 0 and s.fmt.subnormals and s.fmt.trailing_bits > 0,
+    "numbers in range, every mode, subnormals flush_results; floating point with zero",
+    lambda s: s.projects and s.format.exponent_bits > 0 and s.format.subnormals,
 )
 def flushing(subject: Subject) -> Outcome:
-    """With flush_results tiny results become zeros of their sign, and nothing else changes."""
-    grid, fmt = subject.grid, subject.format
-    places = subject.places.take(inside(subject.places))
-    if grid.last_negative < 0:
-        places = places.take(~places.negative)
-    tried = 0
+    """Results that are tiny, as underflow has it, become zeros of their sign, and nothing else changes."""
+    places, tried = subject.places.take(inside(subject.places)), 0
+    zero = code_of(np.zeros_like(places.magnitude), places.negative, subject.format)
     for mode in subject.modes:
-        up = farther(mode.name, places)
-        flushed = code_of(np.zeros_like(places.magnitude), places.negative, fmt)
-        want = np.where(_tiny(subject, places, mode.name), flushed, codes_at(subject, places, up))
-        got = subject.encode(places.values, Projection(rounding=mode, subnormals="flush_results"))
-        wrong = got != want
-        tried += got.size
-        if wrong.any():
-            place = int(np.argmax(wrong))
-            rows = (("value", shown_value(places.values[place])), ("rounding", f"{mode}, subnormals flush_results"))
-            shown = (("got", subject.shown(got[place])), ("want", subject.shown(want[place])))
-            return Outcome(tried, Counterexample((*rows, *shown)))
+        usual = codes_at(subject, places, farther(mode.name, places))
+        want = np.where(_tiny(subject, places, mode.name), zero, usual)
+        how = Projection(rounding=mode, subnormals="flush_results")
+        outcome = compared(subject, places.values, subject.encode(places.values, how), want, ("projection", str(how)))
+        tried += outcome.tried
+        if outcome.found:
+            return Outcome(tried, outcome.found)
     return Outcome(tried)
 
 
 @law(
     "symmetric",
     "format",
-    "two's complement, the most negative numbers",
-    lambda s: _ours(s) and s.fmt.sign is Sign.TWOS_COMPLEMENT,
+    "finite numbers, saturation finite; two's complement",
+    lambda s: s.projects and s.sign is Sign.TWOS_COMPLEMENT,
 )
 def symmetric(subject: Subject) -> Outcome:
-    """A symmetric projection leaves the most negative code unused, and changes nothing else."""
-    values = subject.points
-    plain = subject.encode(values, Projection(saturation=Saturation.FINITE))
-    got = subject.encode(values, Projection(saturation=Saturation.FINITE, symmetric=True))
+    """A symmetric projection gives the code above the most negative one in its place, and changes nothing else."""
+    plain = subject.encode(subject.points, Projection(saturation=Saturation.FINITE))
+    got = subject.encode(subject.points, Projection(saturation=Saturation.FINITE, symmetric=True))
     lowest = 1 << (subject.width - 1)
-    want = np.where(plain == lowest, lowest + 1, plain)
-    if (got != want).any():
-        place = int(np.argmax(got != want))
-        rows = (("value", shown_value(values[place])), ("got", subject.shown(got[place])))
-        return Outcome(got.size, Counterexample((*rows, ("want", subject.shown(want[place])))))
-    return Outcome(got.size)
+    return compared(subject, subject.points, got, np.where(plain == lowest, lowest + 1, plain))

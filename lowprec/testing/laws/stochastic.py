@@ -11,10 +11,11 @@ import numpy as np
 
 from lowprec.spec.projection import Projection
 from lowprec.spec.rounding import stochastic
-from lowprec.testing.grid import Places
-from lowprec.testing.law import Counterexample, Outcome, law, shown_value
+from lowprec.testing.grid import Array, Places
+from lowprec.testing.law import Outcome, law
 from lowprec.testing.laws.rounding import codes_at
 from lowprec.testing.subjects import Subject
+from lowprec.tools.shown import shown_float
 
 __all__: list[str] = []
 
@@ -22,84 +23,81 @@ _BITS = 4
 _ALL = 1 << _BITS
 
 
-def _ours(subject: Subject) -> bool:
-    return subject.fmt is not None and subject.encodes and len(subject.modes) > 1
-
-
-def _operands(subject: Subject, fine: int) -> tuple[list[Fraction], Places]:
-    """Numbers at every multiple of a part of some gaps, and where they lie."""
+def _places(subject: Subject, parts: int) -> Places:
+    """Numbers of both signs at every multiple of a part of some gaps, and where they lie."""
     grid = subject.grid
-    ends = {0, grid.last - 1}
-    more = {1, 2, grid.last // 2, grid.last - 2}
-    few = sorted(ends if subject.path == "oracle" else ends | more)
-    numbers, values = [], []
-    for magnitude in few:
-        if not 0 <= magnitude < grid.last:
-            continue
-        low, high = grid.value(magnitude), grid.value(magnitude + 1)
-        for part in range(fine):
-            number = low + (high - low) * part / fine
-            if Fraction(float(number)) == number and number:
-                numbers.append(number)
-                values.append(float(number))
-    if grid.last_negative >= 0:
-        numbers, values = numbers + [-number for number in numbers], values + [-value for value in values]
-    return numbers, Places.of(numbers, grid, np.array(values))
+    few = {0, grid.last - 1} if subject.slow else {0, 1, 2, grid.last // 2, grid.last - 2, grid.last - 1}
+    numbers = []
+    for magnitude in sorted(few):
+        if 0 <= magnitude < grid.last:
+            low, high = grid.value(magnitude), grid.value(magnitude + 1)
+            numbers += [low + (high - low) * part / parts for part in range(parts)]
+    signs = (1, -1) if grid.last_negative >= 0 else (1,)
+    exact = [sign * float(number) for sign in signs for number in numbers if number and _is_float(number)]
+    return Places.of(exact, grid)
 
 
-@law("exact stochastic mean", "format", "multiples of 2**-4 of a gap; variant A with 4 bits, all 16 integers", _ours)
-def mean(subject: Subject) -> Outcome:
-    """The mean over all random integers is the number itself."""
-    numbers, places = _operands(subject, _ALL)
-    values = np.repeat(places.values, _ALL)
-    random = np.tile(np.arange(_ALL), places.values.size)
-    codes = subject.encode(values, Projection(rounding=stochastic(_BITS)), random)
-    made = subject.decode(codes).reshape(-1, _ALL)
-    for place, number in enumerate(numbers):
-        got = sum((Fraction(value) for value in made[place].tolist()), Fraction(0)) / _ALL
-        if got != number:
-            rows = (("value", shown_value(float(number))), ("mean", shown_value(float(got))), ("want", "the value"))
-            return Outcome(codes.size, Counterexample(rows))
-    return Outcome(codes.size)
+def _is_float(number: Fraction) -> bool:
+    return Fraction(float(number)) == number
+
+
+def _drawn(subject: Subject, places: Places, variant: str) -> Array:
+    """The codes of numbers under all random integers, a row for each number."""
+    values, random = np.repeat(places.values, _ALL), np.tile(np.arange(_ALL), places.values.size)
+    return subject.encode(values, Projection(rounding=stochastic(_BITS, variant)), random).reshape(-1, _ALL)
 
 
 @law(
-    "stochastic shares", "format", "multiples of 2**-5 of a gap at least; variants A, B, C, 4 bits, all integers", _ours
+    "exact stochastic mean",
+    "format",
+    "multiples of 2**-4 of some gaps; variant A with 4 bits, all 16 random integers",
+    lambda s: s.projects,
+)
+def mean(subject: Subject) -> Outcome:
+    """The mean over all random integers is the number itself."""
+    places = _places(subject, _ALL)
+    made = subject.decode(_drawn(subject, places, "A").ravel()).reshape(-1, _ALL)
+    for number, row in zip(places.values.tolist(), made.tolist(), strict=True):
+        if not np.isfinite(row).all() or sum(map(Fraction, row)) != Fraction(number) * _ALL:
+            got = shown_float(sum(row) / _ALL)
+            return Outcome.broken(made.size, ("value", shown_float(number)), ("mean", got), ("want", "the value"))
+    return Outcome(made.size)
+
+
+@law(
+    "stochastic shares",
+    "format",
+    "multiples of 2**-5 of some gaps, of 2**-7 where that is quick; variants A, B, C with 4 bits, all random integers",
+    lambda s: s.projects,
 )
 def shares(subject: Subject) -> Outcome:
-    """Of all random integers the last ones take the farther code: the floor of tail * 2**bits of them (A).
+    """Of the 2**bits random integers the last ones take the farther code: floor(tail * 2**bits) of them under A.
 
-    Under B it is that number rounded half up, under C half to even.
+    Under B it is tail * 2**bits rounded to nearest with halves up, under C with halves to even. The tail is how far
+    the number lies above the magnitude at or below it, in gaps.
     """
-    fine = 128 if subject.path == "arrays" else 32
-    _, places = _operands(subject, fine)
+    places, tried = _places(subject, 32 if subject.slow else 128), 0
     tails = _tails(subject, places)
-    values = np.repeat(places.values, _ALL)
-    random = np.tile(np.arange(_ALL), places.values.size)
-    tried = 0
+    near, far = (codes_at(subject, places, np.full(len(tails), up))[:, None] for up in (0, 1))
     for variant in "ABC":
-        how = Projection(rounding=stochastic(_BITS, variant))
-        codes = subject.encode(values, how, random).reshape(-1, _ALL)
-        wanted = [int(tail) if variant == "A" else _nearest(tail, variant == "C") for tail in tails]
-        takes = np.arange(_ALL) >= _ALL - np.array(wanted, np.int64)[:, None]
-        near = codes_at(subject, places, np.zeros(places.values.size, np.int64))[:, None]
-        far = codes_at(subject, places, np.ones(places.values.size, np.int64))[:, None]
-        want = np.where(takes, far, near)
+        codes = _drawn(subject, places, variant)
+        counts = np.array([_count(tail, variant) for tail in tails])
+        want = np.where(np.arange(_ALL) >= _ALL - counts[:, None], far, near)
         tried += codes.size
         if (codes != want).any():
             place, integer = (int(i) for i in np.argwhere(codes != want)[0])
             rows = (
-                ("value", shown_value(places.values[place])),
-                ("rounding", f"{how.rounding}, random {integer}"),
+                ("value", shown_float(float(places.values[place]))),
+                ("rounding", f"{stochastic(_BITS, variant)}, random {integer}"),
                 ("got", subject.shown(codes[place, integer])),
                 ("want", subject.shown(want[place, integer])),
             )
-            return Outcome(tried, Counterexample(rows))
+            return Outcome.broken(tried, *rows)
     return Outcome(tried)
 
 
 def _tails(subject: Subject, places: Places) -> list[Fraction]:
-    """How far numbers lie above the nearer magnitude, in sixteenths of the gap."""
+    """How far numbers lie above the magnitude at or below them, in parts of 2**-bits of the gap."""
     grid, tails = subject.grid, []
     for value, magnitude in zip(places.values.tolist(), places.magnitude.tolist(), strict=True):
         low, high = grid.value(magnitude), grid.value(magnitude + 1)
@@ -107,5 +105,8 @@ def _tails(subject: Subject, places: Places) -> list[Fraction]:
     return tails
 
 
-def _nearest(tail: Fraction, even: bool) -> int:
-    return round(tail) if even else int(tail + Fraction(1, 2))
+def _count(tail: Fraction, variant: str) -> int:
+    """How many of the random integers take the farther code."""
+    if variant == "C":
+        return round(tail)
+    return int(tail + Fraction(1, 2)) if variant == "B" else int(tail)

@@ -34,26 +34,22 @@ def check_format(fmt: str | None, define: str | None, samples: int, seed: int, a
     block format. Both the kernels and the oracle are tried, against what the parameters alone say.
     Exit 0: all laws hold; 1: one does not; 2: no format; 3: nothing was tried.
     """
-    from lowprec.spec.catalog import is_block
+    from lowprec.spec import catalog
+    from lowprec.testing import checks
+    from lowprec.testing.laws import LAWS
 
     if as_list:
-        from lowprec.testing.formatcheck import laws
-
-        for law in laws().values():
+        for law in LAWS.values():
             click.echo(f"{law.name}  [{law.topic}: {law.domain}]\n    {law.statement}")
         return
-    if fmt is not None and is_block(fmt):
-        from lowprec.testing.blockcheck import report_of_blocks
-
+    if fmt is not None and catalog.is_block(fmt):
         try:
-            report = report_of_blocks(fmt, samples=samples, seed=seed)
+            blocks = catalog.block_format(fmt)
         except ValueError as error:
             raise click.UsageError(str(error)) from None
+        report = checks.report_of_blocks(blocks, samples=samples, seed=seed)
     else:
-        known = one_format(fmt, define)
-        from lowprec.testing.formatcheck import report_of
-
-        report = report_of(known, samples=samples, seed=seed)
+        report = checks.report_of(one_format(fmt, define), samples=samples, seed=seed)
     if as_json:
         click.echo(json.dumps(report.as_json(), indent=1))
     else:

@@ -28,9 +28,9 @@ from lowprec.spec.projection import Projection
 from lowprec.spec.rounding import MODES
 from lowprec.tools.comparison.dumps import Dump
 from lowprec.tools.comparison.misreadings import ROUNDINGS, SATURATIONS
-from lowprec.tools.comparison.shown import hex_of, shown_code
 from lowprec.tools.comparison.subject import Array, Batch, Change, Changes, Detail, Subject, words_of
 from lowprec.tools.comparison.tally import distances
+from lowprec.tools.shown import hex_of, shown_code
 
 __all__ = ["Blocks"]
 

@@ -24,9 +24,9 @@ from lowprec.spec.rounding import rounding
 from lowprec.tools.comparison.dumps import Dump
 from lowprec.tools.comparison.elementwise import as_doubles, carried, is_values, on_grid
 from lowprec.tools.comparison.misreadings import ROUNDINGS
-from lowprec.tools.comparison.shown import hex_of, shown_code, shown_value
 from lowprec.tools.comparison.subject import Array, Batch, Change, Changes, Detail, Subject, words_of
 from lowprec.tools.comparison.tally import distances
+from lowprec.tools.shown import hex_of, shown_code, shown_value
 
 __all__ = ["Dots", "could_be"]
 

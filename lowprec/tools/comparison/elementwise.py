@@ -19,10 +19,10 @@ from lowprec.spec.format import Carrier, Format
 from lowprec.spec.projection import Projection
 from lowprec.tools.comparison import misreadings
 from lowprec.tools.comparison.dumps import Dump
-from lowprec.tools.comparison.shown import hex_of, shown_code, shown_value
 from lowprec.tools.comparison.situations import exact_value, names_of, neighbours, situation, situations
 from lowprec.tools.comparison.subject import Array, Batch, Change, Changes, Detail, Subject, words_of
 from lowprec.tools.comparison.tally import distances
+from lowprec.tools.shown import hex_of, shown_code, shown_value
 from lowprec.tools.vectors import OPERATIONS, is_nan, operand_names
 
 __all__ = ["Elementwise", "as_doubles", "carried", "is_values", "on_grid"]

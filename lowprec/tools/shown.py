@@ -5,6 +5,7 @@ Floor 5.
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from fractions import Fraction
 
 from lowprec.oracle.convert import decode
@@ -12,7 +13,26 @@ from lowprec.oracle.exact import Exact, Special, to_float
 from lowprec.spec.format import Format
 from lowprec.tools.tabulate import decimal, hex_digits, hex_float
 
-__all__ = ["fields", "hex_of", "shown_code", "shown_value"]
+__all__ = ["fields", "hex_of", "shown_code", "shown_float", "shown_value", "split", "widths"]
+
+
+def split(code: int, widths: Iterable[int]) -> str:
+    """A code's bits, split into fields of these widths from the top.
+
+    >>> split(0x7E, (1, 4, 3))
+    '0 1111 110'
+    """
+    wide = tuple(widths)
+    text, parts = f"{code:0{sum(wide)}b}", []
+    for width in wide:
+        parts.append(text[:width])
+        text = text[width:]
+    return " ".join(part for part in parts if part)
+
+
+def widths(fmt: Format) -> tuple[int, int, int]:
+    """Bits of a code's sign, exponent field and trailing bits."""
+    return fmt.width - fmt.exponent_bits - fmt.trailing_bits, fmt.exponent_bits, fmt.trailing_bits
 
 
 def fields(code: int, fmt: Format) -> str:
@@ -22,10 +42,7 @@ def fields(code: int, fmt: Format) -> str:
     >>> fields(0x7E, E4M3FN)
     '0 1111 110'
     """
-    text = f"{code:0{fmt.width}b}"
-    sign = fmt.width - fmt.exponent_bits - fmt.trailing_bits
-    parts = (text[:sign], text[sign : sign + fmt.exponent_bits], text[sign + fmt.exponent_bits :])
-    return " ".join(part for part in parts if part)
+    return split(code, widths(fmt))
 
 
 def hex_of(code: int, fmt: Format) -> str:
@@ -33,8 +50,19 @@ def hex_of(code: int, fmt: Format) -> str:
     return f"{code:0{hex_digits(fmt)}x}"
 
 
+def shown_float(value: float) -> str:
+    """A float64 in decimal, and in hexadecimal where that says more.
+
+    >>> shown_float(0.1015625), shown_float(-0.0), shown_float(float("nan"))
+    ('0.1015625 = 0x1.ap-4', '-0.0', 'nan')
+    """
+    if value == 0 or value - value != 0:
+        return decimal(value)
+    return f"{value!r} = {hex_float(value)}"
+
+
 def shown_value(value: Exact) -> str:
-    """A number in decimal, and in hexadecimal where that says more; a fraction where no float64 is it.
+    """A number as `shown_float` has it; an integer of many digits, and what is no float64, as a fraction.
 
     >>> shown_value(Fraction(17, 16)), shown_value(Fraction(1, 3))
     ('1.0625 = 0x1.1p+0', '1/3, about 0.3333333333333333')
@@ -42,15 +70,14 @@ def shown_value(value: Exact) -> str:
     if isinstance(value, Special):
         return decimal(to_float(value))
     if value.denominator == 1 and abs(value) > 1 << 53:
-        return str(value)  # an integer, with all its digits
+        return str(value)  # with all its digits
     try:
         near = value.numerator / value.denominator
     except OverflowError:
         return str(value)
     if Fraction(near) != value:
         return f"{value}, about {near!r}" if len(str(value)) < 60 else f"about {near!r}"
-    text, digits = repr(near), hex_float(near)
-    return text if text == digits else f"{text} = {digits}"
+    return shown_float(near)
 
 
 def shown_code(code: int, fmt: Format) -> str:

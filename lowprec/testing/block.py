@@ -1,0 +1,216 @@
+"""What laws of blocks are tried on: block formats by the verbs, by the oracle, or of someone's own.
+
+Floor 5.
+"""
+
+from __future__ import annotations
+
+import functools
+import math
+from fractions import Fraction
+from typing import Any, NamedTuple
+
+import numpy as np
+
+from lowprec.spec import catalog
+from lowprec.spec.block import BlockFormat
+from lowprec.spec.format import Format, Sign
+from lowprec.testing.grid import Array, grid_of, values_of
+from lowprec.testing.implementation import name_of
+from lowprec.testing.subjects import Floats
+from lowprec.tools.shown import shown_code
+
+__all__ = ["ArrayBlocks", "Blocks", "Encoded", "OracleBlocks", "OwnBlocks"]
+
+#: Of one: amax is tried at these and next to them, beside the largest element, its half, and so on.
+_MARKS = (1.0, 1.2, 4 / 3, 2**0.5, 1.5, 1.75, 1.99)
+#: And at these times powers of two, the nearest to 1 first.
+_POWERS = (0, 1, -1, 7, -20, 60, -60, 100, -110, 119, -126)
+#: Values of a block from which on few blocks are tried.
+_LARGE = 256
+
+
+class Encoded(NamedTuple):
+    """Blocks in codes: a scale's for each, elements' in rows, and the scale of the tensor, 1 where there is none."""
+
+    scales: Array
+    codes: Array
+    tensor: Fraction = Fraction(1)
+
+
+class Blocks:
+    """An implementation of a block format, as laws see it: a block is a row of values.
+
+    Parameters
+    ----------
+    fmt : BlockFormat
+    samples, seed : int
+        Random blocks beside the cases.
+    """
+
+    path = ""  #: whose answers these are
+    slow = False
+    encodes = decodes = True
+
+    def __init__(self, fmt: BlockFormat, samples: int, seed: int) -> None:
+        self.fmt, self.samples, self.seed = fmt, samples, seed
+
+    def encode(self, rows: Floats) -> Encoded:
+        """The codes of blocks."""
+        raise NotImplementedError
+
+    def decode(self, blocks: Encoded) -> Floats:
+        """The values of blocks."""
+        raise NotImplementedError
+
+    @property
+    def size(self) -> int:
+        """Values of a block."""
+        return math.prod(self.fmt.sizes)
+
+    @property
+    def signed(self) -> bool:
+        """Whether elements can be negative."""
+        return self.fmt.element.sign is not Sign.UNSIGNED
+
+    @functools.cached_property
+    def rows(self) -> Floats:
+        """Blocks of finite float32 numbers: of zeros, with an amax at every border of the rules, and random ones."""
+        random = np.random.default_rng(self.seed)
+        top = grid_of(self.fmt.element).number(grid_of(self.fmt.element).last)
+        marks = np.array([*_MARKS, top, top / 2, top * 1.5, top * 1.25], np.float32)
+        near = np.concatenate([marks, np.nextafter(marks, np.float32(np.inf)), np.nextafter(marks, np.float32(0))])
+        powers = _POWERS[: 2 if self.size > _LARGE else 3 if self.slow else None]
+        drawn = np.exp2(random.uniform(-140, 120, self.samples)).astype(np.float32)
+        amax = np.concatenate([*(near * np.float32(2.0) ** power for power in powers), drawn])
+        most = None if self.size <= _LARGE else 2 if self.slow else 12
+        amax = amax[np.isfinite(amax) & (amax > 0)][:most]
+        shares = random.uniform(-1, 1, (amax.size, self.size)) * np.exp2(random.integers(-6, 1, (amax.size, self.size)))
+        rows = (shares * amax[:, None]).astype(np.float32)
+        rows[np.arange(amax.size), random.integers(0, self.size, amax.size)] = amax * random.choice([-1, 1], amax.size)
+        zeros = np.zeros((2, self.size), np.float32) * np.array([[1], [-1]], np.float32)
+        rows = np.concatenate([zeros, rows]).astype(np.float64)
+        return rows if self.signed else np.abs(rows)
+
+    @functools.cached_property
+    def encoded(self) -> Encoded:
+        """The codes of `rows`."""
+        return self.encode(self.rows)
+
+    @functools.cached_property
+    def any_codes(self) -> Encoded:
+        """Blocks of any codes: every scale of at most 8 bits, or as many random ones, and random elements."""
+        random, scale, element = np.random.default_rng(self.seed), self.fmt.scale, self.fmt.element
+        count = 4 if self.size > _LARGE else 24 if self.slow else 256
+        scales = np.arange(1 << scale.width) if scale.width <= 8 else random.integers(0, 1 << scale.width, count)
+        scales = scales[:: -(-scales.size // count)]
+        codes = random.integers(0, 1 << element.width, (scales.size, self.size))
+        return Encoded(scales, codes, Fraction(1) if self.fmt.tensor_scale == "none" else Fraction(3, 4))
+
+    @functools.cached_property
+    def scale_values(self) -> Floats:
+        """The values of the scales of `rows`, by the parameters of their format."""
+        return values_of(self.encoded.scales, self.fmt.scale)
+
+    def shown(self, code: int, fmt: Format) -> str:
+        """A code of an element or a scale."""
+        return f"0x{shown_code(int(code), fmt)}"
+
+
+class ArrayBlocks(Blocks):
+    """The verbs of lowprec on arrays."""
+
+    path = "arrays"
+
+    def encode(self, rows: Floats) -> Encoded:
+        """By `lowprec.encode`, of float32."""
+        from lowprec.arrays.convert import encode
+
+        made = encode(self._laid(rows.astype(np.float32)), self.fmt)
+        tensor = Fraction(1) if made.tensor_scale is None else Fraction(float(made.tensor_scale))
+        return Encoded(made.scales.reshape(-1).astype(np.int64), self._rows(made.codes.astype(np.int64)), tensor)
+
+    def decode(self, blocks: Encoded) -> Floats:
+        """By `lowprec.decode`."""
+        from lowprec.arrays.block import BlockArray
+        from lowprec.arrays.checks import code_dtype
+        from lowprec.arrays.convert import decode
+
+        codes = self._laid(blocks.codes.astype(code_dtype(self.fmt.element)))
+        scales = blocks.scales.reshape((-1, 1) if codes.ndim == 2 else -1).astype(code_dtype(self.fmt.scale))
+        tensor = None if self.fmt.tensor_scale == "none" else float(blocks.tensor)
+        array = BlockArray(codes, scales, self.fmt, (), tensor)  # type: ignore[arg-type]
+        return self._rows(np.asarray(decode(array, dtype="float64")))
+
+    def _laid(self, rows: Array) -> Array:
+        """Blocks in an array: one after the other along an axis, or tiles below each other."""
+        return rows.reshape(-1, self.fmt.sizes[-1]) if len(self.fmt.sizes) == 2 else rows.ravel()
+
+    def _rows(self, laid: Array) -> Array:
+        return laid.reshape(-1, self.size)
+
+
+class OracleBlocks(Blocks):
+    """The oracle, one block after the other."""
+
+    path = "oracle"
+    slow = True
+
+    def encode(self, rows: Floats) -> Encoded:
+        """By `oracle.block.encode`."""
+        from lowprec.oracle.block import encode, tensor_scale
+        from lowprec.oracle.exact import from_float
+
+        exact = [[from_float(value) for value in row] for row in rows.tolist()]
+        tensor = tensor_scale([value for row in exact for value in row], self.fmt)
+        made = [encode(row, self.fmt, tensor) for row in exact]
+        return Encoded(np.array([scale for scale, _ in made]), np.array([codes for _, codes in made]), tensor.value)
+
+    def decode(self, blocks: Encoded) -> Floats:
+        """By `oracle.block.decode`."""
+        from lowprec.oracle.block import decode
+        from lowprec.oracle.exact import to_float
+
+        pairs = zip(blocks.scales.tolist(), blocks.codes.tolist(), strict=True)
+        return np.array([[to_float(v) for v in decode(scale, row, self.fmt, blocks.tensor)] for scale, row in pairs])
+
+
+class OwnBlocks(Blocks):
+    """Someone's own: an object with the `format` that it is meant to be, and `encode`, `decode` or both."""
+
+    def __init__(self, given: Any, samples: int, seed: int) -> None:
+        super().__init__(catalog.block_format(given.format), samples, seed)
+        self.given, self.path = given, name_of(given)
+        self.encodes, self.decodes = (callable(getattr(given, verb, None)) for verb in ("encode", "decode"))
+
+    def encode(self, rows: Floats) -> Encoded:
+        """By its own `encode`, of float32 values, a block in each row."""
+        with np.errstate(all="ignore"):
+            scales, codes, *tensor = self.given.encode(rows.astype(np.float32))
+        made = np.asarray(scales), np.asarray(codes)
+        wanted = (rows.shape[0],), rows.shape
+        for verb, array, shape in zip(("scales", "codes"), made, wanted, strict=True):
+            if array.shape != shape or array.dtype.kind not in "iu":
+                raise ValueError(
+                    f"encode of {self.path} gave {verb} of {array.dtype} and shape {array.shape} for {rows.shape[0]} "
+                    f"blocks of {self.size} values; give unsigned integers of shape {shape}"
+                )
+        whole = Fraction(float(tensor[0])) if tensor else Fraction(1)
+        return Encoded(made[0].astype(np.int64), made[1].astype(np.int64), whole)
+
+    def decode(self, blocks: Encoded) -> Floats:
+        """By its own `decode`, of codes of scales and of elements, a block in each row."""
+        from lowprec.arrays.checks import code_dtype
+
+        given: list[Any] = [blocks.scales.astype(code_dtype(self.fmt.scale))]
+        given.append(blocks.codes.astype(code_dtype(self.fmt.element)))
+        if self.fmt.tensor_scale != "none":
+            given.append(float(blocks.tensor))
+        with np.errstate(all="ignore"):
+            made = np.asarray(self.given.decode(*given))
+        if made.shape != blocks.codes.shape:
+            raise ValueError(
+                f"decode of {self.path} gave shape {made.shape} for codes of shape {blocks.codes.shape}; "
+                "give one value for each code"
+            )
+        return made.astype(np.float64)

@@ -1,0 +1,188 @@
+"""What laws of arithmetic are tried on: operations on codes, by the verbs, by the oracle, or of someone's own.
+
+Floor 5.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+import functools
+from collections.abc import Callable
+from fractions import Fraction
+from typing import Any
+
+import numpy as np
+
+from lowprec.spec.format import Format, Sign
+from lowprec.spec.projection import Projection
+from lowprec.testing.grid import EXACT, Array, grid_of, values_of
+from lowprec.testing.subjects import Floats
+from lowprec.tools.operands import operands
+from lowprec.tools.shown import shown_code
+
+__all__ = ["Call", "Operation", "answered", "of_arrays", "of_oracle"]
+
+#: An operation by its name, on an array of int64 codes for each operand, to such codes.
+Call = Callable[[str, list[Array]], Array]
+
+
+class Operation:
+    """An operation, as laws see it.
+
+    Parameters
+    ----------
+    name : str
+    formats : tuple of Format
+        Of the operands.
+    target : Format
+        Of the result.
+    projection : Projection
+        As `answered` has it.
+    path : str
+        Whose it is.
+    call : function
+        From the name of an operation and the codes of its operands to codes.
+    samples, seed : int
+        Cases, and the seed of the random ones.
+    siblings : bool
+        Whether `call` knows other operations by name too.
+    oracle : bool
+        Whether it is the oracle.
+    """
+
+    def __init__(
+        self,
+        name: str,
+        formats: tuple[Format, ...],
+        target: Format,
+        projection: Projection,
+        path: str,
+        call: Call,
+        samples: int,
+        seed: int,
+        *,
+        siblings: bool = True,
+        oracle: bool = False,
+    ) -> None:
+        self.name, self.formats, self.target, self.projection = name, formats, target, projection
+        self.path, self.siblings, self.oracle, self._call = path, siblings, oracle, call
+        self.operands = _chosen(name, formats, target, samples, seed)
+
+    def call(self, *codes: Array, name: str | None = None) -> Array:
+        """The codes that it gives for codes; or that a sibling gives."""
+        return self._call(name or self.name, list(codes))
+
+    @functools.cached_property
+    def results(self) -> Array:
+        """Its answers to its operands."""
+        return self.call(*self.operands)
+
+    @functools.cached_property
+    def values(self) -> list[Floats]:
+        """The values of the operands."""
+        return [values_of(codes, fmt) for codes, fmt in zip(self.operands, self.formats, strict=True)]
+
+    @functools.cached_property
+    def oracle_results(self) -> Array:
+        """The oracle's answers to its operands."""
+        return _by_oracle(self.formats, self.target, self.projection)(self.name, self.operands)
+
+    def is_nan(self, codes: Array) -> Array:
+        """Whether codes of the result are NaNs."""
+        found: Array = np.isnan(values_of(codes, self.target))
+        return found
+
+    @property
+    def uniform(self) -> bool:
+        """Whether all operands and the result are of one format."""
+        return len({*self.formats, self.target}) == 1
+
+    @property
+    def one(self) -> int | None:
+        """The code of 1 in the result's format, if there is one."""
+        place = grid_of(self.target).place(Fraction(1))
+        return place.magnitude if place.kind == EXACT else None
+
+    @property
+    def zero(self) -> int | None:
+        """The code of 0 in the result's format, if there is one."""
+        return 0 if self.target.subnormals else None
+
+    @property
+    def negative_zero(self) -> int | None:
+        """The code of -0 in the result's format, if there is one."""
+        fmt = self.target
+        signed = fmt.sign is Sign.MAGNITUDE and fmt.negative_zero and fmt.subnormals
+        return 1 << (fmt.exponent_bits + fmt.trailing_bits) if signed else None
+
+    def shown(self, code: int) -> str:
+        """A code of the result."""
+        return f"0x{shown_code(int(code), self.target)}"
+
+    def shown_operands(self, *codes: int) -> list[tuple[str, str]]:
+        """Codes of operands, under the names x, y and z."""
+        pairs = zip("xyz", codes, self.formats, strict=False)
+        return [(label, f"0x{shown_code(int(code), fmt)}") for label, code, fmt in pairs]
+
+
+def _chosen(name: str, formats: tuple[Format, ...], target: Format, samples: int, seed: int) -> list[Array]:
+    """Operands, the simplest first: all combinations where they are few, else special and random ones."""
+    codes = [column.astype(np.int64) for column in operands(name, (*formats, target), max(samples, 4), seed)]
+    if codes[0].size > 2 * samples:
+        keep = np.random.default_rng(seed).permutation(codes[0].size)[:samples]
+        codes = [column[keep] for column in codes]
+    sizes = [column % (1 << (fmt.width - 1)) for column, fmt in zip(codes, formats, strict=True)]
+    simple = np.lexsort((*codes, np.sum(sizes, axis=0)))
+    return [column[simple] for column in codes]
+
+
+def answered(projection: Projection, target: Format) -> Projection:
+    """The projection, but that NaNs without a code become the largest value where it would refuse them."""
+    refuses = not target.has_nan and projection.nan_code is None and projection.nan == "error"
+    return dataclasses.replace(projection, nan="max") if refuses else projection
+
+
+def of_arrays(
+    name: str,
+    formats: tuple[Format, ...],
+    target: Format,
+    projection: Projection,
+    samples: int,
+    seed: int,
+    *,
+    flagged: bool = False,
+) -> Operation:
+    """An operation of lowprec on arrays; or as another kernel does it, which answers where flags are asked for."""
+    how, path = answered(projection, target), "arrays with flags" if flagged else "arrays"
+
+    def call(name: str, codes: list[Array]) -> Array:
+        import lowprec
+        from lowprec.arrays.checks import code_dtype
+        from lowprec.arrays.convert import decode
+
+        values = [np.asarray(decode(column, fmt)) for column, fmt in zip(codes, formats, strict=False)]
+        signals = np.zeros(codes[0].shape, np.uint8) if flagged else None
+        options: dict[str, Any] = {"projection": how, "flags": signals, "dtype": code_dtype(target)}
+        return np.asarray(getattr(lowprec, name)(*values, target, **options)).astype(np.int64)
+
+    return Operation(name, formats, target, how, path, call, samples, seed)
+
+
+def of_oracle(
+    name: str, formats: tuple[Format, ...], target: Format, projection: Projection, samples: int, seed: int
+) -> Operation:
+    """An operation of the oracle."""
+    how = answered(projection, target)
+    call = _by_oracle(formats, target, how)
+    return Operation(name, formats, target, how, "oracle", call, samples, seed, oracle=True)
+
+
+def _by_oracle(formats: tuple[Format, ...], target: Format, projection: Projection) -> Call:
+    def call(name: str, codes: list[Array]) -> Array:
+        from lowprec.oracle.arith import operate
+
+        rows = zip(*(column.tolist() for column in codes), strict=True)
+        made = [operate(name, row, formats[: len(row)], target, projection)[0] for row in rows]
+        return np.array(made, np.int64)
+
+    return call

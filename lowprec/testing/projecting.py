@@ -1,0 +1,71 @@
+"""What a projection makes of a real number: the kit's own reading, by places on the grid.
+
+A mode is said here by real numbers, one expression each, and not by the thresholds of `Rounding`.
+
+Floor 5.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+from collections.abc import Sequence
+from fractions import Fraction
+
+import numpy as np
+
+from lowprec.spec.format import Format, Sign
+from lowprec.spec.projection import DEFAULT, Projection, Saturation
+from lowprec.spec.rounding import MODES
+from lowprec.testing.grid import ABOVE, EXACT, TIE, Array, Grid, Places, code_of, grid_of, nan_code
+
+__all__ = ["beyond_codes", "farther", "is_plain", "projected"]
+
+
+def farther(mode: str, places: Places) -> Array:
+    """Whether a deterministic mode takes the neighbour farther from zero."""
+    odd = places.magnitude % 2 == 1
+    ties = {"nearest_even": odd, "nearest_away": np.ones_like(odd), "nearest_zero": np.zeros_like(odd)}
+    if mode in ties:
+        nearer: Array = (places.kind == ABOVE) | ((places.kind == TIE) & ties[mode])
+        return nearer
+    away = {
+        "toward_zero": np.zeros_like(odd),
+        "away_from_zero": np.ones_like(odd),
+        "toward_positive": ~places.negative,
+        "toward_negative": places.negative,
+        "to_odd": ~odd,
+    }
+    taken: Array = (places.kind != EXACT) & away[mode]
+    return taken
+
+
+def beyond_codes(negative: Array, fmt: Format, grid: Grid, policy: Saturation, *, infinite: bool) -> Array:
+    """What numbers that overflow become, or, if `infinite`, infinite operands; of unsigned formats positive ones."""
+    ends = np.where(negative & (grid.last_negative >= 0), grid.last_negative, grid.last)
+    extreme = code_of(ends, negative, fmt)
+    if policy is Saturation.FINITE or (policy is Saturation.PROPAGATE and not infinite):
+        return extreme
+    if fmt.infinity:
+        return code_of(np.full_like(ends, grid.last + 1), negative, fmt)
+    if fmt.nans or not fmt.negative_zero:
+        return np.where(negative, nan_code(fmt, True), nan_code(fmt, False))
+    return extreme
+
+
+def projected(numbers: Sequence[Fraction], fmt: Format, projection: Projection) -> Array:
+    """The codes of real numbers other than 0, under a projection that `is_plain`."""
+    grid = grid_of(fmt)
+    if projection.symmetric and fmt.sign is Sign.TWOS_COMPLEMENT:
+        grid = grid._replace(last_negative=grid.last)
+    places = Places.of(numbers, grid)
+    up = farther(projection.rounding.name, places)
+    codes = code_of(np.maximum(places.magnitude + up, 0), places.negative, fmt)
+    over = up & (places.magnitude == places.last) & ~(places.negative & (fmt.sign is Sign.UNSIGNED))
+    return np.where(over, beyond_codes(places.negative, fmt, grid, projection.saturation, infinite=False), codes)
+
+
+def is_plain(projection: Projection) -> bool:
+    """Whether a projection rounds and saturates numbers other than 0, and does nothing else to them."""
+    others = {"nan": "error", "nan_payload": "drop", "nan_sign": "keep", "zero": "nan"}
+    numbers = {"rounding": DEFAULT.rounding, "saturation": DEFAULT.saturation, "symmetric": False}
+    return projection.rounding in MODES and dataclasses.replace(projection, **others, **numbers) == DEFAULT  # type: ignore[arg-type]
