@@ -63,6 +63,7 @@ def subjects():
 def broken(about, subject, only):
     """The laws that a subject breaks, each with its counterexample; an error of a verb breaks the law that meets it."""
     import numpy as np
+
     from lowprec.testing.laws import LAWS
 
     for law in LAWS.values():

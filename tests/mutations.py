@@ -25,9 +25,7 @@ _ORACLE = tuple(f"oracle:{name}" for name in ("e2m1fn", "ieee", "fnuz", "unsigne
 _BLOCKS = tuple(f"arrays blocks:{rule}" for rule in ("floor", "rceil", "even", "nearest", "ceil", "divide"))
 _ORACLE_BLOCKS = tuple(f"oracle blocks:{rule}" for rule in ("floor", "rceil", "even", "nearest", "ceil", "divide"))
 _ARITH = tuple(f"flagged arithmetic:{name} ieee" for name in ("add", "multiply", "divide", "sqrt", "fma", "subtract"))
-_ORACLE_ARITH = tuple(
-    f"oracle arithmetic:{name} ieee" for name in ("add", "multiply", "divide", "sqrt", "fma", "subtract")
-)
+_ORACLE_ARITH = tuple(item.replace("flagged", "oracle") for item in _ARITH)
 _STREAM = ("arrays:e4m3fn", "arrays:e8m0fnu", "arrays:e5m2", "arrays:binary16")
 
 F, P, R = "spec/format.py", "kernels/params.py", "spec/rounding.py"

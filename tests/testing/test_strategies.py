@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 import math
 from fractions import Fraction
 
@@ -86,7 +87,7 @@ def test_near_ties_are_next_to_values_and_ties(data):
     fmt = data.draw(st.sampled_from([lp.format("e4m3fn"), lp.format("int8"), lp.format("e8m0fnu")]))
     grid = grid_of(fmt)
     ends = [grid.value(magnitude) for magnitude in range(grid.last + 2)]
-    points = [float(each) for pair in zip(ends, ends[1:], strict=False) for each in (pair[0], sum(pair) / 2)]
+    points = [float(each) for pair in itertools.pairwise(ends) for each in (pair[0], sum(pair) / 2)]
     size = abs(data.draw(near_ties(fmt)))
     assert {np.nextafter(size, 0), size, np.nextafter(size, math.inf)} & {*points}
 
