@@ -14,7 +14,7 @@ from typing import Any, NamedTuple
 import numpy as np
 import numpy.typing as npt
 
-from lowprec.arrays.checks import Operand
+from lowprec.arrays.checks import Operand, unlocked
 from lowprec.arrays.stream import PAST_FROM
 from lowprec.arrays.threads import SHARED_FROM, share
 from lowprec.kernels.arith_stream import OPERATIONS, SHORT, is_near, kernel, plan
@@ -121,6 +121,7 @@ def run(way: Way, operands: list[Array], out: Array, random: Array) -> int:
 
     They must not lie in its memory: where the processor is not suited, some of it may be written.
     """
+    operands = [unlocked(array) for array in operands]
     if not out.ndim:
         out, operands, random = out.reshape(1), [array.reshape(1) for array in operands], random.reshape(-1)
     if _in_order(out) and all(
@@ -139,8 +140,10 @@ def run(way: Way, operands: list[Array], out: Array, random: Array) -> int:
         casting="equiv",
     ) as parts:  # type: ignore[call-overload]
         for part in parts:
-            words = part[len(operands)] if random.size else _NO_RANDOM
-            status = max(status, _flat(way, list(part[: len(operands)]), part[-1], words))
+            *read, result = part
+            read = [unlocked(array) for array in read]
+            words = read.pop() if random.size else _NO_RANDOM
+            status = max(status, _flat(way, read, result, words))
     return status
 
 
