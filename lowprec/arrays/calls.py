@@ -43,7 +43,7 @@ class _Job(NamedTuple):
 _jobs: dict[Hashable, _Job] = {}
 
 #: Of ndarray.flags: one element after the other in C order, at their natural addresses; and writeable.
-_PLAIN, _OUTPUT, _WRITEABLE = 0x101, 0x501, 0x400
+_PLAIN, _OUTPUT = 0x101, 0x501
 
 #: What kernels read as it is; of all other types they get the bits.
 _KNOWN = (np.dtype(np.float32), np.dtype(np.float64))
@@ -85,8 +85,7 @@ def _answer(job: _Job, array: Array, out: Any, rng: Any) -> Any:
     result = out if job.write is None else out.view(job.write)
     if job.read is not None:
         array = array.view(job.read)
-    if not array.flags.num & _WRITEABLE:
-        array = unlocked(array)
+    array = unlocked(array)
     if array.ndim > 1:
         array, result = array.reshape(-1), result.reshape(-1)
     if given and job.nan_above is not None and magnitude_above(array, *job.nan_above):

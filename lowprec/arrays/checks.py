@@ -180,6 +180,10 @@ def codes_operand(codes: object, fmt: Format) -> Operand:
     return Operand(_codes(array), fmt, array, whole)
 
 
+#: Of ndarray.flags.
+_WRITEABLE = 0x400
+
+
 class _Memory:
     """What NumPy makes an array of: the memory of another, which it holds."""
 
@@ -191,7 +195,7 @@ class _Memory:
 
 def unlocked(array: Array) -> Array:
     """The same elements, not marked as read-only: kernels write to no operand, and need not be compiled for both."""
-    return array if array.flags.writeable else np.asarray(_Memory(array))
+    return array if array.flags.num & _WRITEABLE else np.asarray(_Memory(array))
 
 
 def _is_typed(array: Array, fmt: Format) -> bool:

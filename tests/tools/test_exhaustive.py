@@ -90,8 +90,8 @@ def test_steps_are_what_the_oracle_says_at_every_boundary_and_beside_it(name, ro
 
 
 def test_steps_of_binary16_are_what_the_oracle_says():
-    """One in 40 of 63,000."""
-    assert_steps_are_the_oracle_s(sweep_of("binary16"), 40)
+    """One in 100 of 63,000."""
+    assert_steps_are_the_oracle_s(sweep_of("binary16"), 100)
 
 
 def test_steps_within_a_range_begin_with_its_first_pattern():
