@@ -378,7 +378,8 @@ def lower_decoder(fmt: Format, wide: bool = False, quiet: bool = False) -> Words
 
     None where binary32 does not hold all its values, or only as subnormal numbers, which the
     processor may be told to flush; those of formats that are cut from binary32 are shifted, unless
-    they shall be widened.
+    they shall be widened. None too where the format's subnormals are so large that binary32 has no
+    number with such a last place.
     """
     t, limits = fmt.trailing_bits, lower_source(fmt)
     source = dict(zip(Source._fields, (int(word) for word in limits), strict=True))
@@ -389,6 +390,8 @@ def lower_decoder(fmt: Format, wide: bool = False, quiet: bool = False) -> Words
     smallest = fmt.emin - t
     lone = not fmt.subnormals and t == 0 and fmt.emin == -127 and not wide  # 2**-127, a word of its own
     if not cut and (t > 22 or fmt.emax > 127 or (smallest < -126 and not lone)):
+        return None
+    if not cut and fmt.subnormals and smallest > 127 - 23:
         return None
     first = 0 if fmt.subnormals else 1 << 22 if lone else (fmt.emin + 127) << 23
     return _array(

@@ -135,6 +135,17 @@ def test_random_integers_that_decide_over_subnormal_operands(bias):
         assert codes.tolist() == [int(not less and share > 0) for share in shares]
 
 
+@pytest.mark.parametrize("dtype", ["float32", "float64"])
+@pytest.mark.parametrize("bias", range(-124, -99))
+def test_formats_whose_smallest_step_is_near_the_largest_numbers_of_binary32(bias, dtype):
+    """Found by the laws: no binary32 number has such a last place, and subnormals were read as tiny numbers."""
+    fmt = lp.Format(name="high", exponent_bits=2, trailing_bits=1, bias=bias, nans=1)
+    codes = np.arange(1 << fmt.width)
+    got = lp.decode(codes, fmt, dtype=dtype)
+    assert_same_bits(got, _general(lp.decode, codes, fmt, dtype=dtype), codes, str(fmt))
+    assert got[1] == fmt.min_subnormal
+
+
 @pytest.mark.parametrize("dtype", ["float32", "float64", "float16", "bfloat16"])
 def test_decoding_every_code(dtype):
     """Of every format of at most 16 bits, to each type that holds its values."""
