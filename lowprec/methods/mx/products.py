@@ -20,17 +20,18 @@ import numpy.typing as npt
 from lowprec.arrays import arith, convert, dot
 from lowprec.arrays.block import BlockArray
 from lowprec.spec import catalog
-from lowprec.spec.accumulation import Accumulation
+from lowprec.spec.accumulation import Accumulation, Rounded
 from lowprec.spec.accumulations import accumulation as accumulation_of
 from lowprec.spec.block import BlockFormat
 from lowprec.spec.format import Format
 from lowprec.spec.profiles import Profile
-from lowprec.spec.projection import Projection
+from lowprec.spec.projection import DEFAULT
 
 __all__ = ["Gradients", "Roles", "linear", "matmul"]
 
 Array = npt.NDArray[Any]
 Like = BlockFormat | Format | str
+Output = Format | str | Rounded
 
 
 def matmul(
@@ -40,7 +41,7 @@ def matmul(
     y_format: Like | None = None,
     *,
     accumulation: Accumulation | str = "fp32_fma",
-    output: Format | str = "binary32",
+    output: Output = "binary32",
     profile: Profile | str | None = None,
 ) -> Array:
     """The product of two matrices, both of them encoded in blocks along K.
@@ -64,10 +65,11 @@ def matmul(
     accumulation : Accumulation or str
         The exact sum of a block's products times both scales is a term, unless the accumulation is
         hardware that takes scales; see `lowprec.matmul`.
-    output : Format or str
-        What the sum is rounded to at last, to nearest even: "binary32", or "bfloat16" as in the paper.
+    output : Format, str or (Format, Projection)
+        What the sum is rounded to at last, to nearest even by default: "binary32" or "bfloat16".
     profile : str or Profile, optional
-        What block formats are in a named stack, such as "microxcaling", which rounds ties away.
+        What block formats are in a named stack, such as "microxcaling", which rounds ties away. It does
+        not say what the output is.
 
     Returns
     -------
@@ -143,7 +145,7 @@ def linear(
     *,
     accumulation: Accumulation | str = "fp32_fma",
     backward_accumulation: Accumulation | str | None = None,
-    output: Format | str = "binary32",
+    output: Output = "binary32",
     profile: Profile | str | None = None,
 ) -> tuple[Array, Gradients]:
     """A linear layer x @ w.T + bias whose three products, forward and backward, are of blocks.
@@ -167,7 +169,7 @@ def linear(
     roles : Roles, or a format for all of them
     accumulation, backward_accumulation : Accumulation or str
         Of the product forward, and of those of the gradients; by default the same.
-    output : Format or str
+    output : Format, str or (Format, Projection)
         Of y and of the gradients.
     profile : str or Profile, optional
         As for `matmul`.
@@ -206,7 +208,8 @@ def linear(
     backward = accumulation if backward_accumulation is None else backward_accumulation
     y = matmul(rows, weights.T, known.x, known.w, accumulation=accumulation, output=output, profile=profile)
     if bias is not None:
-        y = np.asarray(arith.add(y, bias, output))
+        fmt, projection = _rounded(output)
+        y = np.asarray(arith.add(y, bias, fmt, projection=projection))
 
     def gradients(grad: npt.ArrayLike) -> tuple[Array, Array, Array]:
         across = np.asarray(grad).reshape(-1, weights.shape[0])
@@ -232,12 +235,19 @@ def _along(
 
 
 def _multiplied(
-    x: Array | BlockArray, y: Array | BlockArray, accumulation: Accumulation | str, output: Format | str
+    x: Array | BlockArray, y: Array | BlockArray, accumulation: Accumulation | str, output: Output
 ) -> Array:
-    """The product in another format than the accumulation's own, with one rounding at its end."""
-    how, fmt = accumulation_of(accumulation), catalog.format(output)
-    if how.output[0] == fmt:
+    """The product, rounded to the output at the end of its accumulation."""
+    how, (fmt, projection) = accumulation_of(accumulation), _rounded(output)
+    if fmt == how.output[0] and not isinstance(output, tuple):
         return np.asarray(dot.matmul(x, y, how))
     if how.machine:  # its results are binary32
-        return np.asarray(convert.quantize(dot.matmul(x, y, how), fmt))
-    return np.asarray(dot.matmul(x, y, dataclasses.replace(how, output=(fmt, Projection()))))
+        return np.asarray(convert.quantize(dot.matmul(x, y, how), fmt, projection=projection))
+    return np.asarray(dot.matmul(x, y, dataclasses.replace(how, output=(fmt, projection))))
+
+
+def _rounded(output: Output) -> Rounded:
+    """A format, and how its numbers are made."""
+    if isinstance(output, tuple):
+        return catalog.format(output[0]), output[1]
+    return catalog.format(output), DEFAULT
