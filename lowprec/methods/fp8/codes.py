@@ -149,7 +149,7 @@ def encode(
 
     Source
     ------
-    [FP8] 3; [OFP8] for the policies "sat" and "ovf".
+    [FP8] 2; [OFP8] for the policies "sat" and "ovf".
     """
     target = catalog.format(fmt)
     how = Projection(rounding=rounding, saturation=_policy(policy), symmetric=True)  # type: ignore[arg-type]

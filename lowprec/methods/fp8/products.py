@@ -65,7 +65,7 @@ def matmul(
 
     Source
     ------
-    [FP8] 3: wider sums, unscaled once for each dot product.
+    [FP8] 2: wider sums, unscaled once for each dot product.
     """
     left, right = _coded(x), _coded(y)
     for name, side, along in (("x", left, -1), ("y", right, -2)):
@@ -131,7 +131,7 @@ def linear(
 
     Source
     ------
-    [FP8] 3.
+    [FP8] 2 and 3.
     """
     left, weights = _coded(x), _coded(w)
     rows = _matrix(left)

@@ -1,6 +1,6 @@
 """How scales and biases are found, and what they cost.
 
-Floor 4. Source: [FP8] 4.2.
+Floor 4. Source: [FP8] 4.2 and 4.3.
 """
 
 from __future__ import annotations
@@ -149,7 +149,7 @@ def bias_sweep(
 
     Source
     ------
-    [FP8] 4.2, figure 2 and table 5.
+    [FP8] 4.3, figure 2.
     """
     arrays, target, tried = [np.asarray(tensor) for tensor in tensors], catalog.format(fmt), tuple(biases)
     formats = [dataclasses.replace(target, name=f"{target.name} with bias {bias}", bias=bias) for bias in tried]

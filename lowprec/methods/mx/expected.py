@@ -1,6 +1,6 @@
 """What signal-to-noise ratio a block of normal values has, by theory.
 
-Floor 4. Source: [INTFP] section 4.
+Floor 4. Source: [INTFP].
 
 Notation, beside the source's:
 
@@ -51,7 +51,7 @@ def expected_sqnr(element: Format | str | npt.DTypeLike, crest: float, overshoot
 
     Source
     ------
-    [INTFP] theorems 1 and 2: 4.78 + 6.02 * bits - 20 * log10(overshoot * crest) for integers, and
+    [INTFP]: 4.78 + 6.02 * bits - 20 * log10(overshoot * crest) for integers, and
     13.80 + 6.02 * trailing bits for floats of ample range.
     """
     fmt = catalog.format(element)

@@ -4,7 +4,7 @@ Every product has its operands in blocks along K, the axis that it sums over. So
 transpose are two different arrays in blocks: a weight is encoded along its in-features for the product
 forward, and along its out-features for the gradient of the input.
 
-Floor 4. Source: [MX] section 4 and figure 2; [OCPMX] 6.
+Floor 4. Source: [MX] compute flow, figure 2; [OCPMX] 6.
 """
 
 from __future__ import annotations
@@ -82,7 +82,7 @@ def matmul(
 
     Source
     ------
-    [OCPMX] 6.1, 6.2; [MX] 4.
+    [OCPMX] 6.1, 6.2; [MX] compute flow.
     """
     for name, operand in (("x", x), ("y", y)):
         if np.ndim(operand.codes if isinstance(operand, BlockArray) else operand) < 2:
@@ -200,7 +200,7 @@ def linear(
 
     Source
     ------
-    [MX] 4, figure 2.
+    [MX] compute flow, figure 2.
     """
     known: Any = roles if isinstance(roles, Roles) else Roles(x=roles)
     values, weights = np.asarray(x), np.asarray(w)

@@ -4,7 +4,7 @@ Addition to square root are the verbs of `lowprec`. Powers are correctly rounded
 and its error make an interval, and only where its ends round differently the power is computed to 60
 digits.
 
-Floor 4. Source: [MX] section 4; [MICROXCALING] for the steps of softmax and layer norm.
+Floor 4. Source: [MX] compute flow; [MICROXCALING] for the steps of softmax and layer norm.
 """
 
 from __future__ import annotations
@@ -68,7 +68,7 @@ class Vector:
 
     Source
     ------
-    [MX] 4; the switches are [MICROXCALING]'s vec_use_exp2 and vec_use_recip.
+    [MX] compute flow; the switches are [MICROXCALING]'s vec_use_exp2 and vec_use_recip.
     """
 
     format: Format = catalog.BFLOAT16
