@@ -34,11 +34,6 @@ Function = Callable[[Array], Array]
 # -- activations ------------------------------------------------------------------------------------
 
 
-def _positive(x: Array) -> Array:
-    """1 above 0, else 0; NaN of NaN."""
-    return np.where(np.isnan(x), x, x > 0)
-
-
 _erf = np.frompyfunc(math.erf, 1, 1)
 
 
@@ -55,7 +50,8 @@ def _gelu_slope(x: Array) -> Array:
 
 
 def _sigmoid(x: Array) -> Array:
-    share: Array = 1 / (1 + np.exp(-np.clip(x, -700, None)))
+    with np.errstate(over="ignore"):
+        share: Array = 1 / (1 + np.exp(-x))
     return share
 
 
@@ -85,7 +81,10 @@ def _scaled(x: ScaledArray, gate: Function, slope: Function) -> Pair:
 
 
 def _times(x: ScaledArray, factors: Array) -> ScaledArray:
-    data = operate("multiply", _open(x.data, factors), factors, fmt=x.format)
+    return _with_data(x, operate("multiply", _open(x.data, factors), factors, fmt=x.format))
+
+
+def _with_data(x: ScaledArray, data: Array) -> ScaledArray:
     return unchecked(data, x.scale, x.format, x.scale_format)
 
 
@@ -113,7 +112,17 @@ def relu(x: Any) -> Pair:
     pull : function
         Takes the gradient at y to that at x, with its own scale. At 0 the slope is 0.
     """
-    return _plain(x, _positive, lambda values: (values > 0).astype(np.float64))
+    x = np.asarray(x)
+    return np.maximum(x, x.dtype.type(0)), lambda gradient: np.where(x > 0, gradient, 0)
+
+
+@register_scaled_op(relu)
+def _scaled_relu(x: ScaledArray) -> Pair:
+    def pull(gradient: Any) -> ScaledArray:
+        gradient = as_scaled(gradient)
+        return _with_data(gradient, np.where(x.data > 0, gradient.data, gradient.dtype.type(0)))
+
+    return _with_data(x, np.maximum(x.data, x.dtype.type(0))), pull
 
 
 @custom_scale
@@ -134,11 +143,6 @@ def silu(x: Any) -> Pair:
     ScaledArray([-0.1345,  0.881 ], scale=2.0, format='binary16')
     """
     return _plain(x, _sigmoid, _silu_slope)
-
-
-@register_scaled_op(relu)
-def _scaled_relu(x: ScaledArray) -> Pair:
-    return _scaled(x, _positive, lambda values: (values > 0).astype(np.float64))
 
 
 @register_scaled_op(gelu)

@@ -24,7 +24,6 @@ from lowprec.methods.scale_propagation.config import current
 from lowprec.spec import catalog
 from lowprec.spec.accumulation import Accumulation
 from lowprec.spec.format import Format
-from lowprec.spec.projection import Projection, Saturation
 
 if TYPE_CHECKING:
     from lowprec.methods.scale_propagation.scaled_array import ScaledArray
@@ -38,15 +37,13 @@ __all__ = [
     "product",
     "project",
     "promoted",
+    "quotient",
     "ratio",
     "total",
 ]
 
 #: Formats that results of operands of unlike formats may have, narrowest first.
 _WIDER = (catalog.BINARY16, catalog.BFLOAT16, catalog.BINARY32)
-
-#: Scales stop at the ends of their format: what is over goes into the data.
-_FITTING = Projection(saturation=Saturation.FINITE)
 
 _SINGLE = catalog.BINARY32
 
@@ -74,6 +71,14 @@ def operate(operation: str, *operands: npt.ArrayLike, fmt: Format) -> Array:
     """The result of an operation of the library, rounded once."""
     made = getattr(arith, operation)(*operands, fmt, dtype=carrier(fmt), **_options())
     return np.asarray(made)
+
+
+def quotient(values: Array, divisor: float, fmt: Format) -> Array:
+    """Values of 24 bits over a number, rounded once."""
+    if math.frexp(divisor)[0] != 0.5:
+        return operate("divide", values, divisor, fmt=fmt)
+    with np.errstate(over="ignore", invalid="ignore"):
+        return project(values.astype(np.float64) / divisor, fmt)
 
 
 def product(x: Array, y: Array, how: Accumulation) -> Array:
@@ -140,14 +145,14 @@ def ratio(x: float, y: float) -> float:
 
 
 def fitting(scale: float, fmt: Format) -> Any:
-    """The value of a scale's format nearest to a scale, which is never 0 or infinite unless the scale is.
+    """The value of a scale's format nearest to a scale, from its smallest to its largest power of two.
 
-    As a scalar of the type that the format's values come in.
+    0, infinity and NaN stay. As a scalar of the type that the format's values come in.
     """
     given = carrier(fmt).type
     if scale == 0 or not math.isfinite(scale):
         return given(scale)
-    near = quantize(np.float64(scale), fmt, projection=_FITTING)
+    near = quantize(np.float64(min(scale, 2.0**fmt.emax)), fmt)
     return given(near if near else fmt.min_subnormal or fmt.min_normal)
 
 

@@ -72,5 +72,6 @@ def settled(x: ScaledArray) -> ScaledArray:
 
 
 def largest_scale(arrays: tuple[ScaledArray, ...]) -> float:
-    """The largest scale of those that hold one; else the first's."""
-    return max((float(x.scale) for x in arrays if not rounding.holds_no_scale(x)), default=float(arrays[0].scale))
+    """The largest scale of those that hold one; else 0 if all is zero, and 1 for infinities and NaNs."""
+    held = [float(x.scale) for x in arrays if not rounding.holds_no_scale(x)]
+    return max(held, default=float(any(x.scale != 0 for x in arrays)))

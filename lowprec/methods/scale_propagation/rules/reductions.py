@@ -14,7 +14,7 @@ from numpy.lib.array_utils import normalize_axis_tuple
 from lowprec.methods.scale_propagation.config import current
 from lowprec.methods.scale_propagation.pow2 import pow2_decompose, pow2_sqrt
 from lowprec.methods.scale_propagation.registry import register_scaled_op
-from lowprec.methods.scale_propagation.rounding import fitting, operate, ratio, total
+from lowprec.methods.scale_propagation.rounding import fitting, operate, quotient, ratio, total
 from lowprec.methods.scale_propagation.rules.elementwise import scale_power
 from lowprec.methods.scale_propagation.rules.operands import made, settled
 from lowprec.methods.scale_propagation.scaled_array import ScaledArray, unchecked
@@ -42,7 +42,7 @@ def _summed(x: ScaledArray, axis: Axis, keepdims: bool, root: float, count: floa
     scale = fitting(float(x.scale) * root, x.scale_format)
     sums = total(x.data, axes, current().sums)
     divisor = count * float(scale) / float(x.scale) if x.scale else 1.0
-    data = operate("divide", sums, divisor, fmt=x.format)
+    data = quotient(sums, divisor, x.format)
     return _kept(made(data, scale, x.format, x.scale_format), axes, keepdims)
 
 
