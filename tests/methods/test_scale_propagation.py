@@ -97,7 +97,10 @@ def test_augmented_assignment_makes_a_new_one():
 
 
 def test_single_numbers_become_pythons():
-    """float() and truth are asked for by name."""
+    """As `float` and truth ask for them; numbers of NumPy's types may stand on the left."""
+    assert (np.float64(2.0) * X[0, 0]).to_array() == (np.float32(2.0) * X[0, 0]).to_array() == 12
+    assert (np.float64(2.0) - X[0, 0]).format == X.format
+    assert np.float64(2.0) < X[0, 0]
     assert float(X[0, 0]) == 6
     assert bool(X[0, 0] > 5)
     assert not ScaledArray(np.float32(1.0), 0.0)
@@ -498,6 +501,7 @@ def test_dynamic_rescale_brings_its_statistic_to_1(norm):
         np.testing.assert_allclose(result.to_array(), x.to_array(), atol=2.0**-25 * float(result.scale))
     large = ScaledArray(np.full(3, 60000, np.float16), 1.0)  # whose squares float16 does not hold
     assert sp.dynamic_rescale(large, norm).scale == 32768
+    assert sp.dynamic_rescale(ScaledArray(np.float32([2.0**120, -(2.0**120)]), 1.0), norm).scale == 2.0**120
     for x in (large[:0], ScaledArray(np.float32([1, np.inf]), 2.0), ScaledArray(np.float32([1, 2]), 0.0)):
         assert sp.dynamic_rescale(x, norm) is x
 

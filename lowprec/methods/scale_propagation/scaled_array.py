@@ -141,7 +141,9 @@ class ScaledArray:
 
     def __repr__(self) -> str:
         data = np.array2string(
-            self.data.astype(np.float64 if self.data.dtype.kind == "V" else self.dtype), separator=", "
+            self.data.astype(np.float64 if self.data.dtype.kind == "V" else self.dtype),
+            separator=", ",
+            prefix="ScaledArray(",
         )
         return f"ScaledArray({data}, scale={float(self.scale)}, format={self.format.name!r})"
 

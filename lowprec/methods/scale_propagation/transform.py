@@ -155,23 +155,22 @@ def dynamic_rescale(x: Any, norm: Norm = "l2") -> Any:
         raise ValueError(f"norm={norm!r} is unknown; use one of {', '.join(get_args(Norm))}")
     if not isinstance(x, ScaledArray) or not x.size or holds_no_scale(x):
         return x
-    statistic = _statistic(x.data.astype(np.float32), norm)
-    if not np.isfinite(statistic):
+    largest = np.float64(np.abs(x.data).max())
+    if not np.isfinite(largest):
         return x
-    power = pow2_sqrt(statistic) if norm == "l2" and statistic else float(pow2_round(np.float64(statistic)))
-    return rebalance(x, max(power, EPSILON))
+    return rebalance(x, max(_statistic(x.data, largest, norm) if largest else 0.0, EPSILON))
 
 
-def _statistic(data: Array, norm: Norm) -> float:
-    """The largest magnitude, the mean magnitude, or the mean square: the last two in binary32."""
+def _statistic(data: Array, largest: np.float64, norm: Norm) -> float:
+    """The statistic, rounded to a power of two."""
     if norm == "max":
-        return float(np.abs(data).max())
-    flat, how = data.reshape(1, -1), current().sums
-    if norm == "l1":
-        sums = total(np.abs(flat), (0, 1), how)
-    else:
-        sums = product(flat, flat.T, how)
-    return float(divide(sums.reshape(())[()], data.size, catalog.BINARY32))
+        return float(pow2_round(largest))
+    # Over a power of two of their own, so that no square overflows.
+    unit, how = float(pow2_round(largest, "down")), current().sums
+    row = (data.astype(np.float64) / unit).astype(np.float32).reshape(1, -1)
+    sums = total(np.abs(row), (0, 1), how) if norm == "l1" else product(row, row.T, how)
+    mean = np.float64(divide(sums.reshape(())[()], data.size, catalog.BINARY32))
+    return unit * (float(pow2_round(mean)) if norm == "l1" else pow2_sqrt(float(mean)))
 
 
 def on_forward(function: Callable[..., Any]) -> Callable[..., Pair]:

@@ -45,7 +45,8 @@ def _own(x: Any, scale_format: Format) -> ScaledArray:
     if isinstance(x, ScaledArray):
         return x
     array = np.asarray(x)
-    return as_scaled(array.astype(np.float64) if array.dtype.kind in "iu" else array, scale_format=scale_format)  # type: ignore[no-any-return]
+    fmt = "binary32" if array.dtype.kind in "iu" else None
+    return as_scaled(array, fmt=fmt, scale_format=scale_format)  # type: ignore[no-any-return]
 
 
 def _weak(x: Any, fmt: Format, scale_format: Format) -> ScaledArray:
