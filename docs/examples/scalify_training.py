@@ -126,18 +126,18 @@ def plot(runs: list[Run], path: str) -> None:
     figure, (left, right) = plt.subplots(1, 2, figsize=(11, 4))
     for run in runs:
         label = f"{run.name}, loss scale {'1' if run.loss_scale == 1 else '2**-6'}"
-        left.plot(run.losses, "-" if run.loss_scale == 1 else "--", label=label)
+        line = "-" if run.loss_scale == 1 else "--"
+        left.plot(run.losses, line, label=label)
         if run.exponents:
             exponents = np.concatenate(run.exponents)
             bins = np.arange(-40, 6)
-            right.hist(
-                exponents, bins, weights=np.full(exponents.size, 1 / exponents.size), histtype="step", label=label
-            )
+            share = np.full(exponents.size, 1 / exponents.size)
+            right.hist(exponents, bins, weights=share, histtype="step", linestyle=line, label=label)
     left.set(xlabel="step", ylabel="loss", yscale="log")
     right.axvline(lp.format("e5m2").scaled(1)[1], color="black", linestyle=":", label="the smallest number of E5M2")
     right.set(xlabel="exponent of the gradient that is cast", ylabel="share")
     left.legend(fontsize="small")
-    right.legend(fontsize="small", loc="upper left")
+    right.legend(fontsize="small", loc="upper right")
     figure.tight_layout()
     figure.savefig(path, dpi=150)
 

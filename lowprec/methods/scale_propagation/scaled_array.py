@@ -57,7 +57,8 @@ class ScaledArray:
     format : Format, str or dtype, optional
         By default that of the type of data; "binary32" for lists.
     scale_format : Format, str or dtype, optional
-        What the scale is a value of: by default that of its type, or what `config` says.
+        What the scale is a value of: by default that of its type, or what `config` says. 0, infinity and
+        NaN stand beside the values of any format: where they are stored, they need codes of their own.
 
     Raises
     ------
