@@ -196,6 +196,15 @@ def test_tensor_cores_may_accumulate():
     np.testing.assert_array_equal(at_w.data, lp.matmul(data[0].reshape(6, 8).T, data[2].reshape(6, 4), cores[2]) / 2)
 
 
+def test_the_configuration_says_how_products_are_summed():
+    """Of plain arrays too, unless the call does: 2048 + 1 is no float16."""
+    x, w = np.full((1, 2049), 1.0, np.float32), np.full((2049, 1), 1.0, np.float32)
+    with sp.config(dots="fp16_sequential"):
+        for given in (x, ScaledArray(x)):
+            assert float(sp.stop_scaling(sp.linear(given, w)[0]).item()) == 2048
+            assert float(sp.stop_scaling(sp.matmul(given, w, "exact")).item()) == 2049
+
+
 def test_plain_arrays_are_cast_at_a_scale_of_1():
     """The same function is FP8 without scales: what is small is lost."""
     x, w, b, g = (v.data for v in operands())

@@ -195,7 +195,7 @@ def test_where_the_largest_is_is_asked_of_the_data():
 
 
 @pytest.mark.parametrize("name", ["e4m3fn", "binary16", "bfloat16", "binary32"])
-@pytest.mark.parametrize("constant", [0.1, -3, 1e-6, 300000.0, np.float64(np.sqrt(2)), np.int64(12), True])
+@pytest.mark.parametrize("constant", [0.1, -3, 1e-6, 300000.0, 1000.0, np.float64(np.sqrt(2)), np.int64(12), True])
 def test_numbers_have_the_format_of_the_arrays_they_meet_and_a_scale_of_their_own(name, constant):
     """They are rounded as NumPy rounds them, but no range limits them: their power of two is in the scale."""
     x = sample(name)
@@ -210,6 +210,19 @@ def test_numbers_have_the_format_of_the_arrays_they_meet_and_a_scale_of_their_ow
         assert result.format == x.format
         assert_law(result, [BINARY[function](value, exact(number)[0]) for value in exact(x)], Projection())
         assert function(constant, x).data.tobytes() == result.data.tobytes()
+
+
+@pytest.mark.parametrize(
+    ("value", "fmt", "scale"),
+    [(1.5 * 2.0**-140, "e8m0fnu", 2.0**-127), (1e30, "binary16", 2.0**15), (1e-30, "binary16", 2.0**-24)],
+)
+def test_what_a_constants_scale_cannot_hold_goes_into_its_data(value, fmt, scale):
+    """So that the number is the same, rounded to binary32 once."""
+    number = sp.scaled_scalar(value, scale_format=fmt)
+    assert (number.scale, number.scale_format.name) == (scale, fmt)
+    assert number.to_array() == lp.divide(value, scale, "binary32") * np.float64(scale)
+    assert sp.scaled_scalar(-np.inf, "e4m3fn").to_array() == -np.inf
+    assert np.isnan(sp.scaled_scalar(np.nan).to_array())
 
 
 def test_constants_in_arrays_are_constants():
@@ -448,6 +461,8 @@ def test_scales_may_be_those_of_e8m0_or_float16():
     half = ScaledArray(np.float16([1.5, -2.0]), np.float16(1024))
     assert ((half * half).scale, (half * half).scale.dtype) == (32768, np.float16)
     assert (half * half).to_array().tolist() == [2359296, 4194304]
+    assert (half + 2.0**30).to_array().tolist() == [2.0**30, 2.0**30]
+    assert sp.set_scaling(ScaledArray(np.float32([3.0])), 2.0**100).to_array() == 3
     with sp.config(scale_format="binary16"):
         assert sp.as_scaled(np.float32([1, 2])).scale.dtype == np.float16
 

@@ -12,6 +12,7 @@ import numpy as np
 import numpy.typing as npt
 
 from lowprec.arrays import dot
+from lowprec.methods.scale_propagation.config import current
 from lowprec.methods.scale_propagation.rules.products import scaled_matmul
 from lowprec.methods.scale_propagation.scaled_array import ScaledArray
 from lowprec.methods.scale_propagation.transform import cast
@@ -25,7 +26,7 @@ Like = Format | str | npt.DTypeLike
 Sums = Accumulation | str
 
 
-def matmul(x: Any, y: Any, accumulation: Sums = "fp32_fma") -> Any:
+def matmul(x: Any, y: Any, accumulation: Sums | None = None) -> Any:
     """The product of matrices, summed as an accumulation says: x @ y with a say in how.
 
     >>> a = ScaledArray(np.float32([[1.5, 2.0]]), 2.0, "e4m3fn")
@@ -38,8 +39,8 @@ def matmul(x: Any, y: Any, accumulation: Sums = "fp32_fma") -> Any:
     x : ScaledArray or array, shape (..., M, K)
     y : ScaledArray or array, shape (..., K, N)
         Plain arrays alone go to `lowprec.matmul`.
-    accumulation : Accumulation or str
-        Of the data.
+    accumulation : Accumulation or str, optional
+        Of the data; by default the `dots` of `config`.
 
     Returns
     -------
@@ -53,7 +54,7 @@ def matmul(x: Any, y: Any, accumulation: Sums = "fp32_fma") -> Any:
     """
     if isinstance(x, ScaledArray) or isinstance(y, ScaledArray):
         return scaled_matmul(x, y, accumulation)
-    return dot.matmul(x, y, accumulation)
+    return dot.matmul(x, y, current().dots if accumulation is None else accumulation)
 
 
 def linear(
@@ -64,7 +65,7 @@ def linear(
     forward: Like = "e4m3fn",
     backward: Like = "e5m2",
     saturation: Saturation | str = "finite",
-    accumulation: Sums | tuple[Sums, Sums, Sums] = "fp32_fma",
+    accumulation: Sums | tuple[Sums, Sums, Sums] | None = None,
 ) -> tuple[Any, Callable[[Any], tuple[Any, Any, Any]]]:
     """A linear layer in FP8: x @ w + bias, and its gradient.
 
@@ -91,8 +92,9 @@ def linear(
         Of x and w, and of the gradient.
     saturation : Saturation or str
         Of all casts.
-    accumulation : Accumulation or str, or three of them
-        Of y, of the gradient at x (backward @ forward) and of that at w (forward @ backward).
+    accumulation : Accumulation or str, or three of them, optional
+        Of y, of the gradient at x (backward @ forward) and of that at w (forward @ backward); by default the
+        `dots` of `config`.
 
     Returns
     -------
@@ -109,7 +111,7 @@ def linear(
     ------
     [SCALIFY] 3.5; [FP8].
     """
-    sums = accumulation if isinstance(accumulation, tuple) else (accumulation,) * 3
+    sums = accumulation if isinstance(accumulation, tuple) else (accumulation,) * 3  # y, at x, at w
     narrow_x, narrow_w = (cast(given, forward, saturation=saturation) for given in (x, w))
     y = matmul(narrow_x, narrow_w, sums[0])
 

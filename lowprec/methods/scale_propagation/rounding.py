@@ -119,7 +119,7 @@ def over(x: ScaledArray, scale: float) -> Array:
     if holds_no_scale(x):
         with np.errstate(invalid="ignore"):  # zero times infinity is NaN, and that is meant
             return x.data.astype(np.float64) * float(x.scale)
-    if x.scale == scale:
+    if float(x.scale) == scale:
         return x.data
     factor, fmt = ratio(float(x.scale), scale), x.format
     least = fmt.min_subnormal or fmt.min_normal or 1.0

@@ -402,6 +402,6 @@ def scaled_scalar(value: Any, fmt: Like = "binary32", *, scale_format: Like | No
     if abs(float(data)) == 2:
         scale, data = 2 * scale, data / data.dtype.type(2)
     fit = rounding.fitting(scale, of_scales)
-    if np.isfinite(scale) and fit != scale:
+    if np.isfinite(scale) and float(fit) != scale:
         data = rounding.operate("divide", given, float(fit), fmt=target)
     return unchecked(np.asarray(data), fit, target, of_scales)
