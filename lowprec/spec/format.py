@@ -16,6 +16,7 @@ from __future__ import annotations
 
 import dataclasses
 import enum
+import functools
 import struct
 from dataclasses import dataclass
 from fractions import Fraction
@@ -295,19 +296,7 @@ class Format:
         >>> binary32.contains(Format(name="e4m3", exponent_bits=4, trailing_bits=3, bias=7))
         True
         """
-        lacks = (
-            (other.infinity and not self.infinity)
-            or (other.has_nan and not self.has_nan)
-            or (other.subnormals and not self.subnormals)
-            or (other.has_negative_zero and not self.has_negative_zero)
-            or (other.sign is not Sign.UNSIGNED and self.sign is Sign.UNSIGNED)
-        )
-        if lacks:
-            return False
-        sides = [(self.max_magnitude, other.max_magnitude)]
-        if other.sign is not Sign.UNSIGNED:
-            sides.append((self._extreme_magnitude, other._extreme_magnitude))
-        return all(self._holds(ours, other, theirs) for ours, theirs in sides)
+        return _contains(self, other)
 
     def _holds(self, ours: int, other: Format, theirs: int) -> bool:
         """Whether the magnitudes of `other` up to `theirs` are values of this format's up to `ours`."""
@@ -374,3 +363,21 @@ def exact_float(significand: int, exponent: int) -> float:
 
 def _fraction(significand: int, exponent: int) -> Fraction:
     return Fraction(significand << max(exponent, 0), 1 << max(-exponent, 0))
+
+
+@functools.lru_cache(maxsize=4096)
+def _contains(whole: Format, part: Format) -> bool:
+    """Remembered: of formats with wide exponents there are thousands of binades to look at."""
+    lacks = (
+        (part.infinity and not whole.infinity)
+        or (part.has_nan and not whole.has_nan)
+        or (part.subnormals and not whole.subnormals)
+        or (part.has_negative_zero and not whole.has_negative_zero)
+        or (part.sign is not Sign.UNSIGNED and whole.sign is Sign.UNSIGNED)
+    )
+    if lacks:
+        return False
+    sides = [(whole.max_magnitude, part.max_magnitude)]
+    if part.sign is not Sign.UNSIGNED:
+        sides.append((whole._extreme_magnitude, part._extreme_magnitude))
+    return all(whole._holds(ours, part, theirs) for ours, theirs in sides)
