@@ -13,7 +13,6 @@ Floor 4. Source: [UNIT_SCALING], [UMUP].
 from __future__ import annotations
 
 from lowprec.methods.unit_scaling.activations import elementwise, gelu, glu, hardtanh, relu, sigmoid, silu, tanh
-from lowprec.methods.unit_scaling.attention import attention, softmax
 from lowprec.methods.unit_scaling.constraints import (
     CONSTRAINTS,
     amean,
@@ -36,9 +35,10 @@ from lowprec.methods.unit_scaling.factors import (
 from lowprec.methods.unit_scaling.formats import E4M3, E5M2, quantized, simulated, simulated_rounding
 from lowprec.methods.unit_scaling.losses import cross_entropy, mse
 from lowprec.methods.unit_scaling.mup import learning_rate_scale, transformer_tau, weight_decay
+from lowprec.methods.unit_scaling.noise import FormatReport, format_report, plateau, snr, snr_curve
 from lowprec.methods.unit_scaling.norms import dropout, layer_norm, rms_norm
 from lowprec.methods.unit_scaling.products import conv1d, embedding, linear, matmul, readout
-from lowprec.methods.unit_scaling.snr import FormatReport, format_report, plateau, snr, snr_curve
+from lowprec.methods.unit_scaling.softmaxes import attention, softmax
 from lowprec.methods.unit_scaling.sums import (
     SplitVjp,
     add,

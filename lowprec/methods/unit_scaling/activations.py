@@ -14,7 +14,7 @@ import numpy.typing as npt
 
 from lowprec.methods.unit_scaling.constraints import Constraint, constrain
 from lowprec.methods.unit_scaling.factors import Function, Scales, derive_scale, mean_square
-from lowprec.methods.unit_scaling.vjp import Array, Vjp, array
+from lowprec.methods.unit_scaling.vjp import Array, Vjp, array, scaled
 
 __all__ = ["elementwise", "gelu", "glu", "hardtanh", "relu", "sigmoid", "silu", "tanh"]
 
@@ -269,8 +269,7 @@ def glu(
     def pull(grad: Array) -> tuple[Array, Array]:
         return grad * function(right), grad * left * derivative(right)
 
-    y = alpha * (left * function(right))
-    return y, Vjp(name="glu", alpha=alpha, beta=tuple(beta), pull=pull, y=y)
+    return scaled("glu", left * function(right), alpha, beta, pull)
 
 
 # -- functions ---------------------------------------------------------------------------------------
@@ -379,5 +378,4 @@ def _apply(
     """An elementwise function with its factors."""
     values = array(x, f"x of {name}")
     alpha, beta = constrain(constraint, *scales)
-    y = alpha * function(values)
-    return y, Vjp(name=name, alpha=alpha, beta=(beta,), pull=lambda grad: (grad * derivative(values),), y=y)
+    return scaled(name, function(values), alpha, (beta,), lambda grad: (grad * derivative(values),))

@@ -28,8 +28,10 @@ _PANEL = 0.49
 _TOLERANCE, _HALVINGS = 1e-13, 44
 #: More panels than this at a time means that the function is rough everywhere.
 _MOST = 1 << 14
-#: What squares are in doubt by where functions are rounded to float64, as a share of the function's mean square.
-_NOISE = 1e-24
+#: What a slope on a panel is in doubt by times the panel's width, for a function of size 1 that is rounded to float64.
+_DOUBT = 2.0**-44
+#: A standard deviation or slope below this, for a function of size 1, is only its rounding.
+_NONE = 1e-11
 
 _NODES, _WEIGHTS = np.polynomial.legendre.leggauss(12)
 
@@ -98,11 +100,11 @@ def derive_scale(function: Function, derivative: Function | None = None) -> Scal
         return found
 
     mean = _expectation(values)
-    noise = _NOISE * _expectation(lambda x, width: np.square(values(x, width)))
-    variance = _expectation(lambda x, width: np.square(values(x, width) - mean), noise)
-    square = _expectation(lambda x, width: np.square(slopes(x, width)), noise)
+    size = math.sqrt(_expectation(lambda x, width: np.square(values(x, width))))
+    variance = _expectation(lambda x, width: np.square(values(x, width) - mean), size)
+    square = _expectation(lambda x, width: np.square(slopes(x, width)), size)
     for what, found in (("variance", variance), ("slope", square)):
-        if found <= 100 * noise:
+        if found <= (_NONE * size) ** 2:
             raise ValueError(f"the function has no {what} on normal values, so that no factor gives it one")
     return Scales(1 / math.sqrt(variance), 1 / math.sqrt(square))
 
@@ -214,10 +216,10 @@ def attention_scale(length: int, width: int, *, causal: bool = False, mult: floa
     return 1 / log_interpolate(1 / (1 + 4 * width / mult**2), math.sqrt(seen / length), 1.0)
 
 
-def _expectation(integrand: Callable[[Array, Array], Array], noise: float = 0.0) -> float:
+def _expectation(integrand: Callable[[Array, Array], Array], size: float = 0.0) -> float:
     """The mean over standard normal values of a function of nodes (panels, 12) and widths (panels, 1).
 
-    Differences below `noise` are none.
+    Of squares, with the size of what was rounded to float64 before.
     """
 
     def integrate(low: Array, width: Array) -> Array:
@@ -238,7 +240,8 @@ def _expectation(integrand: Callable[[Array, Array], Array], noise: float = 0.0)
     low = np.arange(-_FAR, _FAR, _PANEL)
     width = np.full(low.size, _PANEL)
     whole = integrate(low, width)
-    tolerance = max(_TOLERANCE * float(np.abs(whole).sum()), noise)
+    total = float(np.abs(whole).sum())
+    tolerance = max(_TOLERANCE * total, _DOUBT * size * math.sqrt(total), (_NONE * size) ** 2)
     total = 0.0
     for _ in range(_HALVINGS):
         width = np.repeat(width / 2, 2)

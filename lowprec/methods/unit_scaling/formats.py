@@ -14,7 +14,7 @@ import numpy.typing as npt
 
 from lowprec.arrays.convert import quantize
 from lowprec.methods.unit_scaling import products
-from lowprec.methods.unit_scaling.attention import attention
+from lowprec.methods.unit_scaling.softmaxes import attention
 from lowprec.methods.unit_scaling.vjp import Array, Vjp
 from lowprec.spec import catalog
 from lowprec.spec.format import Format

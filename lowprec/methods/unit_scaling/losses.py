@@ -12,7 +12,7 @@ import math
 import numpy as np
 import numpy.typing as npt
 
-from lowprec.methods.unit_scaling.vjp import Array, Vjp, array
+from lowprec.methods.unit_scaling.vjp import Array, Vjp, array, scaled
 
 __all__ = ["cross_entropy", "mse"]
 
@@ -73,9 +73,8 @@ def cross_entropy(
     if not 0 < mult < math.inf:
         raise ValueError(f"mult={mult!r} of cross_entropy must be a positive number")
     share = _share(reduction, wanted.size, "cross_entropy")
-    scaled = mult * values
-    scaled = scaled - scaled.max(axis=-1, keepdims=True)
-    logs = scaled - np.log(np.exp(scaled).sum(axis=-1, keepdims=True))
+    below = mult * (values - values.max(axis=-1, keepdims=True))
+    logs = below - np.log(np.exp(below).sum(axis=-1, keepdims=True))
     places = wanted[..., None].astype(np.int64)
     loss = np.asarray(-np.take_along_axis(logs, places, -1).sum() * share)
 
@@ -85,7 +84,7 @@ def cross_entropy(
         return (mult * share * grad * found,)
 
     beta = classes / math.sqrt(classes - 1) / (mult * share)
-    return loss, Vjp(name="cross_entropy", alpha=1.0, beta=(beta,), pull=pull, y=loss)
+    return scaled("cross_entropy", loss, 1.0, (beta,), pull)
 
 
 def mse(x: npt.ArrayLike, target: npt.ArrayLike, reduction: str = "mean") -> tuple[Array, Vjp]:
@@ -126,7 +125,7 @@ def mse(x: npt.ArrayLike, target: npt.ArrayLike, reduction: str = "mean") -> tup
         found = 2 * share * grad * error
         return found, -found
 
-    return loss, Vjp(name="mse", alpha=1.0, beta=(8**-0.5 / share,) * 2, pull=pull, y=loss)
+    return scaled("mse", loss, 1.0, (8**-0.5 / share,) * 2, pull)
 
 
 def _share(reduction: str, count: int, name: str) -> float:

@@ -11,7 +11,7 @@ import numpy as np
 import numpy.typing as npt
 from numpy.lib.array_utils import normalize_axis_tuple
 
-from lowprec.methods.unit_scaling.vjp import Array, Vjp, array, sum_to
+from lowprec.methods.unit_scaling.vjp import Array, Vjp, array, scaled, sum_to
 
 __all__ = ["dropout", "layer_norm", "rms_norm"]
 
@@ -127,8 +127,7 @@ def dropout(x: npt.ArrayLike, p: float = 0.5, *, rng: int | np.random.Generator)
         raise ValueError(f"p={p!r} of dropout must lie between 0 and 1, and below 1")
     kept = (np.random.default_rng(rng).random(values.shape) >= p) / values.dtype.type(1 - p)
     scale = math.sqrt(1 - p)
-    y = scale * (values * kept)
-    return y, Vjp(name="dropout", alpha=scale, beta=(scale,), pull=lambda grad: (grad * kept,), y=y)
+    return scaled("dropout", values * kept, scale, (scale,), lambda grad: (grad * kept,))
 
 
 def _norm(
@@ -171,4 +170,4 @@ def _norm(
 
     rows = values.size / max(1, math.prod(shape))
     free = (rows**-0.5 if rows else 1.0,) * len(given)
-    return y, Vjp(name=name, alpha=1.0, beta=(1.0, *free), pull=pull, y=y)
+    return scaled(name, y, 1.0, (1.0, *free), pull)

@@ -16,7 +16,7 @@ import numpy as np
 import numpy.typing as npt
 
 from lowprec.methods.unit_scaling.constraints import Constraint, constrain
-from lowprec.methods.unit_scaling.vjp import Array, Vjp, array, sum_to
+from lowprec.methods.unit_scaling.vjp import Array, Vjp, array, scaled, sum_to
 
 __all__ = ["Product", "conv1d", "embedding", "linear", "matmul", "readout"]
 
@@ -73,8 +73,7 @@ def matmul(
             sum_to(_result(product(x.swapaxes(-1, -2), grad), x, w), w.shape),
         )
 
-    y = alpha * plain
-    return y, Vjp(name="matmul", alpha=alpha, beta=tuple(beta), pull=pull, y=y)
+    return scaled("matmul", plain, alpha, beta, pull)
 
 
 def linear(
@@ -241,9 +240,8 @@ def conv1d(
         inner = dx[..., padding : padding + length].reshape(values.shape)
         return (inner, dw.reshape(taps.shape), *(given.sum(axis=(0, 3)).reshape(outputs) for _ in biases))
 
-    y = alpha * plain
     free = (_root(batch * count),) * (1 + len(biases))
-    return y, Vjp(name="conv1d", alpha=alpha, beta=(beta, *free), pull=pull, y=y)
+    return scaled("conv1d", plain, alpha, (beta, *free), pull)
 
 
 def embedding(indices: npt.ArrayLike, weight: npt.ArrayLike) -> tuple[Array, Vjp]:
@@ -296,9 +294,8 @@ def embedding(indices: npt.ArrayLike, weight: npt.ArrayLike) -> tuple[Array, Vjp
         np.add.at(rows, places, grad)
         return (rows,)
 
-    y = table[places]
     beta = math.sqrt(len(table) / max(1, places.size))
-    return y, Vjp(name="embedding", alpha=1.0, beta=(beta,), pull=pull, y=y)
+    return scaled("embedding", table[places], 1.0, (beta,), pull)
 
 
 # -- what they share ---------------------------------------------------------------------------------
@@ -348,9 +345,8 @@ def _linear(
         dw = _result(product(rows.T, given), values, matrix)
         return (dx, dw, *(given.sum(axis=0) for _ in biases))
 
-    y = (alpha * plain).reshape(*values.shape[:-1], fan_out)
     free = (_root(len(rows)),) * (1 + len(biases))
-    return y, Vjp(name=name, alpha=alpha, beta=(beta, *free), pull=pull, y=y)
+    return scaled(name, plain.reshape(*values.shape[:-1], fan_out), alpha, (beta, *free), pull)
 
 
 def _check_convolution(

@@ -14,7 +14,7 @@ import numpy.typing as npt
 from numpy.lib.array_utils import normalize_axis_tuple
 
 from lowprec.methods.unit_scaling.constraints import Constraint, constrain
-from lowprec.methods.unit_scaling.vjp import Array, Vjp, array, sum_to
+from lowprec.methods.unit_scaling.vjp import Array, Vjp, array, scaled, sum_to
 
 __all__ = ["SplitVjp", "add", "residual_add", "residual_apply", "residual_split", "sum", "weighted_sum"]
 
@@ -46,12 +46,11 @@ def sum(x: npt.ArrayLike, axis: int | tuple[int, ...] | None = None) -> tuple[Ar
     axes = tuple(range(values.ndim)) if axis is None else normalize_axis_tuple(axis, values.ndim)
     count = math.prod(values.shape[place] for place in axes)
     alpha = count**-0.5 if count else 1.0
-    y = np.asarray(alpha * values.sum(axes))
 
     def pull(grad: Array) -> tuple[Array]:
         return (np.broadcast_to(np.expand_dims(grad, axes), values.shape),)
 
-    return y, Vjp(name="sum", alpha=alpha, beta=(1.0,), pull=pull, y=y)
+    return scaled("sum", values.sum(axes), alpha, (1.0,), pull)
 
 
 def weighted_sum(arrays: Sequence[npt.ArrayLike], weights: Sequence[float]) -> tuple[Array, Vjp]:
@@ -93,12 +92,11 @@ def weighted_sum(arrays: Sequence[npt.ArrayLike], weights: Sequence[float]) -> t
     total = factors[0] * operands[0]
     for weight, operand in zip(factors[1:], operands[1:], strict=True):
         total = total + weight * operand
-    y = alpha * total
 
     def pull(grad: Array) -> tuple[Array, ...]:
         return tuple(weight * grad for weight in factors)
 
-    return y, Vjp(name="weighted_sum", alpha=alpha, beta=tuple(1 / weight for weight in factors), pull=pull, y=y)
+    return scaled("weighted_sum", total, alpha, [1 / weight for weight in factors], pull)
 
 
 def add(left: npt.ArrayLike, right: npt.ArrayLike, constraint: Constraint = "gmean") -> tuple[Array, Vjp]:
@@ -139,8 +137,7 @@ def add(left: npt.ArrayLike, right: npt.ArrayLike, constraint: Constraint = "gme
     def pull(grad: Array) -> tuple[Array, Array]:
         return sum_to(grad, x.shape), sum_to(grad, other.shape)
 
-    y = np.asarray(alpha * total)
-    return y, Vjp(name="add", alpha=alpha, beta=tuple(betas), pull=pull, y=y)
+    return scaled("add", total, alpha, betas, pull)
 
 
 # -- residual layers ---------------------------------------------------------------------------------

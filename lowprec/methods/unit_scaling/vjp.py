@@ -14,14 +14,14 @@ from __future__ import annotations
 
 import dataclasses
 import functools
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
 import numpy.typing as npt
 
-__all__ = ["Array", "Vjp", "array", "sum_to", "unscaled"]
+__all__ = ["Array", "Result", "Vjp", "array", "scaled", "sum_to", "unscaled"]
 
 Array = npt.NDArray[Any]
 Result = tuple[Array, "Vjp"]
@@ -51,15 +51,15 @@ class Vjp:
         order of the operation's parameters.
     pull : callable
         The vector-Jacobian product of f without any factor: from the gradient of y to a tuple of gradients.
-    y : array
-        The output; gradients must have its shape, and are taken in its type.
+    plain : array
+        f without any factor: what y is alpha times. Gradients must have its shape, and are taken in its type.
     """
 
     name: str
     alpha: float
     beta: tuple[float, ...]
     pull: Callable[[Array], tuple[Array, ...]] = dataclasses.field(repr=False)
-    y: Array = dataclasses.field(repr=False)
+    plain: Array = dataclasses.field(repr=False)
 
     def __call__(self, grad: npt.ArrayLike = 1.0) -> tuple[Array, ...]:
         """Give the gradients of the operands.
@@ -80,12 +80,12 @@ class Vjp:
             A gradient of another shape.
         """
         given = np.asarray(grad)
-        if given.shape != self.y.shape:
+        if given.shape != self.plain.shape:
             raise ValueError(
-                f"the gradient of {self.name} has shape {given.shape}, and its output has shape {self.y.shape}; give "
-                f"one number for each output"
+                f"the gradient of {self.name} has shape {given.shape}, and its output has shape {self.plain.shape}; "
+                f"give one number for each output"
             )
-        pulled = self.pull(given.astype(self.y.dtype, copy=False))
+        pulled = self.pull(given.astype(self.plain.dtype, copy=False))
         return tuple(factor * each for factor, each in zip(self.beta, pulled, strict=True))
 
 
@@ -105,17 +105,24 @@ def unscaled(operation: Callable[..., Result]) -> Callable[..., Result]:
     Returns
     -------
     ordinary : callable
-        With the same parameters. y is divided by alpha, so it may differ from a direct
-        computation in its last bit.
+        With the same parameters.
     """
 
     @functools.wraps(operation)
     def ordinary(*operands: Any, **settings: Any) -> Result:
-        y, vjp = operation(*operands, **settings)
-        plain = y / vjp.alpha
-        return plain, dataclasses.replace(vjp, y=plain, alpha=1.0, beta=(1.0,) * len(vjp.beta))
+        _, vjp = operation(*operands, **settings)
+        return vjp.plain, dataclasses.replace(vjp, alpha=1.0, beta=(1.0,) * len(vjp.beta))
 
     return ordinary
+
+
+def scaled(
+    name: str, plain: Any, alpha: float, beta: Sequence[float], pull: Callable[[Array], tuple[Array, ...]]
+) -> Result:
+    """What an operation gives, of f and its factors."""
+    values = np.asarray(plain)
+    y = values if alpha == 1 else np.asarray(alpha * values)
+    return y, Vjp(name=name, alpha=alpha, beta=tuple(beta), pull=pull, plain=values)
 
 
 def array(values: npt.ArrayLike, name: str) -> Array:

@@ -218,7 +218,7 @@ def format_report(
         snr=errors.sqnr,
         overflowed=errors.clipped,
         flushed=errors.flushed,
-        subnormal=float(np.count_nonzero(small) / max(1, np.count_nonzero(counted))),
+        subnormal=int(np.count_nonzero(small)) / max(1, int(np.count_nonzero(counted))),
     )
 
 

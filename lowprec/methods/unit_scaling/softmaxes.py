@@ -13,7 +13,7 @@ import numpy.typing as npt
 from lowprec.methods.unit_scaling.constraints import Constraint, constrain
 from lowprec.methods.unit_scaling.factors import attention_scale, softmax_scales
 from lowprec.methods.unit_scaling.products import Product
-from lowprec.methods.unit_scaling.vjp import Array, Vjp, array
+from lowprec.methods.unit_scaling.vjp import Array, Vjp, array, scaled
 
 __all__ = ["attention", "softmax"]
 
@@ -59,12 +59,11 @@ def softmax(
     alpha, beta = constrain(constraint, *softmax_scales(values.shape[axis], mult))
     factor = 1.0 if mult is None else float(mult)
     shares = _shares(factor * values, axis)
-    y = alpha * shares
 
     def pull(grad: Array) -> tuple[Array]:
         return (factor * _shares_pull(shares, grad, axis),)
 
-    return y, Vjp(name="softmax", alpha=alpha, beta=(beta,), pull=pull, y=y)
+    return scaled("softmax", shares, alpha, (beta,), pull)
 
 
 def attention(
@@ -133,7 +132,7 @@ def attention(
     if (seen := _seen(causal, mask, logits.shape)) is not None:
         logits = np.where(seen, logits, -np.inf)
     shares = _shares(logits, -1)
-    y = scale * np.asarray(product(shares, v)).astype(kind, copy=False)
+    plain = np.asarray(product(shares, v)).astype(kind, copy=False)
 
     def pull(grad: Array) -> tuple[Array, Array, Array]:
         dshares = np.asarray(product(grad, v.swapaxes(-1, -2))).astype(kind, copy=False)
@@ -142,7 +141,7 @@ def attention(
         dq, dk, dv = (np.asarray(each).astype(kind, copy=False) for each in found)
         return dq, dk, dv
 
-    return y, Vjp(name="attention", alpha=scale, beta=(scale,) * 3, pull=pull, y=y)
+    return scaled("attention", plain, scale, (scale,) * 3, pull)
 
 
 def _shares(logits: Array, axis: int) -> Array:
