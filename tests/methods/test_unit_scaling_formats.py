@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 import math
 
 import numpy as np
@@ -134,6 +135,12 @@ def test_quantizers_take_other_formats_modes_and_none():
     want, plain = us.linear(*(rounded(each, "bfloat16", rounding="toward_zero") for each in (x, w)))
     assert np.array_equal(y, want)
     assert np.array_equal(vjp(y)[0], plain(y)[0])
+
+
+def test_settings_of_an_operation_may_be_bound_before_it_is_quantized():
+    x, w = normal(3, 4), normal(4, 5)
+    bound = us.quantized(us.unscaled(functools.partial(us.linear, constraint=None)))
+    assert np.array_equal(bound(x, w)[0], us.quantized(us.unscaled(us.linear))(x, w)[0])
 
 
 def test_stochastic_quantizers_draw_anew_at_each_call_and_alike_from_the_same_seed():
@@ -350,6 +357,14 @@ def test_a_tracker_leaves_out_what_has_the_scale_of_the_one_before():
     assert list(tracker.pruned()) == ["x", "far", "other gradient", "no gradient"]
     assert list(tracker.pruned(rtol=2.0**-14)) == ["x", "other gradient", "no gradient"]
     assert len(tracker) == 6
+
+
+def test_a_tracker_follows_a_residual_layer():
+    x = normal(8, 4)
+    tracker = us.ScaleTracker()
+    y, vjp = tracker.follow("y", us.residual_apply(us.tanh, x))
+    assert np.array_equal(vjp(x)[0], us.residual_apply(us.tanh, x)[1](x)[0])
+    assert tracker["y"] == us.TensorScales(us.TensorStatistics.of(y), us.TensorStatistics.of(x))
 
 
 def test_a_tensor_without_values_has_no_scale():

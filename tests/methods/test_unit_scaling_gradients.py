@@ -121,7 +121,7 @@ def test_gradients_are_finite_differences_of_the_unscaled_function_times_beta(na
         assert (vjp.alpha, *vjp.beta) == (1,) * (1 + len(arrays))
 
 
-CONSTRAINED = ["matmul", "linear", "conv1d", "gelu", "silu", "tanh", "glu, silu", "softmax", "add"]
+CONSTRAINED = ["matmul", "linear", "conv1d", "gelu", "silu", "tanh", "glu, silu", "softmax", "add", "sum"]
 
 
 @pytest.mark.parametrize("name", CONSTRAINED)

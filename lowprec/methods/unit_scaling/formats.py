@@ -6,6 +6,7 @@ Every rounding is `lowprec.quantize`. Floor 4.
 from __future__ import annotations
 
 import dataclasses
+import functools
 from collections.abc import Callable
 from typing import Any
 
@@ -148,7 +149,7 @@ def quantized(
     Parameters
     ----------
     operation : callable
-        Any that gives (y, vjp); `unscaled(linear)` too.
+        Any that gives (y, vjp); `unscaled(linear)` and `functools.partial(linear, constraint=None)` too.
     forward, backward : Format, str or None
         None leaves values as they are.
     rounding : Rounding or str, default "nearest_even"
@@ -174,7 +175,9 @@ def quantized(
     ------
     [UNIT_SCALING] section 5 on FP8, and its library, `simulate_format`.
     """
-    inner = getattr(operation, "__wrapped__", operation)
+    inner = operation
+    while isinstance(inner, functools.partial) and not inner.args or hasattr(inner, "__wrapped__"):
+        inner = inner.func if isinstance(inner, functools.partial) else inner.__wrapped__
     count = _OPERANDS.get(inner) if operands is None else operands
     if count is None:
         name = getattr(inner, "__name__", repr(inner))
@@ -184,7 +187,7 @@ def quantized(
     def rounded(values: npt.ArrayLike, fmt: Format | str | None) -> Any:
         if fmt is None:
             return values
-        return quantize(np.asarray(values), fmt, rounding=rounding or "nearest_even", saturation=saturation, rng=source)
+        return quantize(np.asarray(values), fmt, rounding=rounding, saturation=saturation, rng=source)
 
     def around(*given: Any, **settings: Any) -> tuple[Array, Vjp]:
         if len(given) < count:

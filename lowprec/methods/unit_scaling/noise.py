@@ -205,7 +205,7 @@ def format_report(
     target = catalog.format(fmt)
     # A Generator would give each of the two conversions other random integers.
     key = int(rng.integers(0, 1 << 64, dtype=np.uint64)) if isinstance(rng, np.random.Generator) else rng
-    how: dict[str, Any] = {"rounding": rounding or "nearest_even", "saturation": saturation, "rng": key}
+    how: dict[str, Any] = {"rounding": rounding, "saturation": saturation, "rng": key}
     given = np.asarray(values)
     errors = error_report(given, target, **how)
     results = np.abs(np.asarray(quantize(given, target, **how)).astype(np.float64))

@@ -19,10 +19,12 @@ from lowprec.methods.unit_scaling.vjp import Array, Vjp, array, scaled, sum_to
 __all__ = ["SplitVjp", "add", "residual_add", "residual_apply", "residual_split", "sum", "weighted_sum"]
 
 
-def sum(x: npt.ArrayLike, axis: int | tuple[int, ...] | None = None) -> tuple[Array, Vjp]:
+def sum(
+    x: npt.ArrayLike, axis: int | tuple[int, ...] | None = None, constraint: Constraint = "gmean"
+) -> tuple[Array, Vjp]:
     """Sum over axes.
 
-    >>> y, vjp = sum(np.ones((3, 16)), axis=1)
+    >>> y, vjp = sum(np.ones((3, 16)), axis=1, constraint=None)
     >>> y, vjp.alpha, vjp.beta
     (array([4., 4., 4.]), 0.25, (1.0,))
 
@@ -31,12 +33,14 @@ def sum(x: npt.ArrayLike, axis: int | tuple[int, ...] | None = None) -> tuple[Ar
     x : array_like of float, shape (...)
     axis : int or tuple of int, optional
         All of them by default.
+    constraint : str, callable or None
+        Of two factors: of the output, and of the gradient.
 
     Returns
     -------
     y : array of float, without these axes
     vjp : Vjp
-        alpha n**-1/2 of a sum of n, beta 1. No constraint ties them: where that matters, choose another axis to cut.
+        alpha n**-1/2 of a sum of n, beta 1, before the constraint.
 
     Source
     ------
@@ -45,12 +49,12 @@ def sum(x: npt.ArrayLike, axis: int | tuple[int, ...] | None = None) -> tuple[Ar
     values = array(x, "x of sum")
     axes = tuple(range(values.ndim)) if axis is None else normalize_axis_tuple(axis, values.ndim)
     count = math.prod(values.shape[place] for place in axes)
-    alpha = count**-0.5 if count else 1.0
+    alpha, beta = constrain(constraint, count**-0.5 if count else 1.0, 1.0)
 
     def pull(grad: Array) -> tuple[Array]:
         return (np.broadcast_to(np.expand_dims(grad, axes), values.shape),)
 
-    return scaled("sum", values.sum(axes), alpha, (1.0,), pull)
+    return scaled("sum", values.sum(axes), alpha, (beta,), pull)
 
 
 def weighted_sum(arrays: Sequence[npt.ArrayLike], weights: Sequence[float]) -> tuple[Array, Vjp]:
@@ -70,7 +74,8 @@ def weighted_sum(arrays: Sequence[npt.ArrayLike], weights: Sequence[float]) -> t
     -------
     y : array of float, shape (...)
     vjp : Vjp
-        alpha (sum of squared weights)**-1/2; beta 1 / weight, so that each gradient is that of y.
+        alpha (sum of squared weights)**-1/2; beta 1 / weight, so that each gradient is that of y. Nothing
+        ties them: where the arrays meet again, the weights must be applied there, as `residual_split` does.
 
     Raises
     ------

@@ -7,8 +7,9 @@ from __future__ import annotations
 
 import dataclasses
 import math
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass
+from typing import Any, TypeVar, cast
 
 import numpy as np
 import numpy.typing as npt
@@ -16,6 +17,8 @@ import numpy.typing as npt
 from lowprec.methods.unit_scaling.vjp import Array, Vjp
 
 __all__ = ["ScaleTracker", "TensorScales", "TensorStatistics"]
+
+Backward = TypeVar("Backward", bound=Callable[..., Any])
 
 
 @dataclass(frozen=True)
@@ -129,7 +132,7 @@ class ScaleTracker:
         """
         return self._record(name, "backward", grad)
 
-    def follow(self, name: str, result: tuple[Array, Vjp]) -> tuple[Array, Vjp]:
+    def follow(self, name: str, result: tuple[Array, Backward]) -> tuple[Array, Backward]:
         """Record what an operation gives, and, when its vjp is called, the gradient that comes to it.
 
         Parameters
@@ -137,7 +140,7 @@ class ScaleTracker:
         name : str
             Of the output.
         result : pair
-            (y, vjp) of an operation.
+            (y, vjp) of an operation, or of `residual_apply`.
 
         Returns
         -------
@@ -146,7 +149,14 @@ class ScaleTracker:
         """
         y, vjp = result
         self.forward(name, y)
-        return y, dataclasses.replace(vjp, pull=lambda grad: vjp.pull(self.backward(name, grad)))
+        if isinstance(vjp, Vjp):
+            pull = vjp.pull
+            return y, dataclasses.replace(vjp, pull=lambda grad: pull(self.backward(name, grad)))
+
+        def followed(grad: npt.ArrayLike = 1.0) -> Any:
+            return vjp(self.backward(name, grad))
+
+        return y, cast(Backward, followed)
 
     def pruned(self, rtol: float = 2.0**-16) -> ScaleTracker:
         """Leave out tensors whose scale is that of the one before, as after a reshape.
