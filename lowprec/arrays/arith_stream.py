@@ -69,7 +69,8 @@ def way_of(
         return None
     bits = rule.rounding.bits + (rule.rounding.variant == "B")
     short = operation in SHORT and is_near(target) and bits < 20 - target.trailing_bits
-    encoder = lower_encoder(target, rule, not short)
+    native = target == catalog.BINARY32 and rule == DEFAULT
+    encoder = NOTHING if native else lower_encoder(target, rule, not short)
     result = NOTHING if carrier is None else lower_decoder(target, carrier == catalog.BINARY64)
     plain = carrier is None or carrier in (catalog.BINARY32, catalog.BINARY64)
     carry = NOTHING if plain or carrier is None else lower_encoder(carrier, DEFAULT)
@@ -77,16 +78,16 @@ def way_of(
     if encoder is None or result is None or carry is None or len(decoders) < len(sources):
         return None
     first = _shape(decoders[0], DECODER_SHAPE)
-    usual = is_usual(encoder) and all(_shape(decoder, DECODER_SHAPE) == first for decoder in decoders)
+    usual = (native or is_usual(encoder)) and all(_shape(decoder, DECODER_SHAPE) == first for decoder in decoders)
     if not usual:
         decoders, first = [NOTHING], _shape(NOTHING, DECODER_SHAPE)
     ends = ((encoder, ENCODER_SHAPE), (result, DECODER_SHAPE), (carry, ENCODER_SHAPE))
     shapes = tuple(_shape(stage, size) if usual else () for stage, size in ends)
     stages = (*decoders, *decoders[:1] * (3 - len(decoders)), encoder, result, carry)
     return Way(
-        kernel(operation, (first, first, first, *shapes), short),
+        kernel(operation, (first, first, first, *shapes), short, native),
         plan(stages, rule.rounding.downward),
-        bool(encoder[Encoder._fields.index("refuses")]),
+        not native and bool(encoder[Encoder._fields.index("refuses")]),
         not usual,
     )
 

@@ -339,6 +339,24 @@ class Carrier(Format):
         """Carriers are a fixed list in the catalog; nothing to refuse."""
 
 
+@functools.lru_cache(maxsize=4096)
+def _contains(fmt: Format, other: Format) -> bool:
+    """As `Format.contains`, which goes through all binades and is asked for every array that is given."""
+    lacks = (
+        (other.infinity and not fmt.infinity)
+        or (other.has_nan and not fmt.has_nan)
+        or (other.subnormals and not fmt.subnormals)
+        or (other.has_negative_zero and not fmt.has_negative_zero)
+        or (other.sign is not Sign.UNSIGNED and fmt.sign is Sign.UNSIGNED)
+    )
+    if lacks:
+        return False
+    sides = [(fmt.max_magnitude, other.max_magnitude)]
+    if other.sign is not Sign.UNSIGNED:
+        sides.append((fmt._extreme_magnitude, other._extreme_magnitude))
+    return all(fmt._holds(ours, other, theirs) for ours, theirs in sides)
+
+
 def exact_float(significand: int, exponent: int) -> float:
     """The float64 equal to significand * 2**exponent, put together from bits.
 
