@@ -381,21 +381,3 @@ def exact_float(significand: int, exponent: int) -> float:
 
 def _fraction(significand: int, exponent: int) -> Fraction:
     return Fraction(significand << max(exponent, 0), 1 << max(-exponent, 0))
-
-
-@functools.lru_cache(maxsize=4096)
-def _contains(whole: Format, part: Format) -> bool:
-    """Remembered: of formats with wide exponents there are thousands of binades to look at."""
-    lacks = (
-        (part.infinity and not whole.infinity)
-        or (part.has_nan and not whole.has_nan)
-        or (part.subnormals and not whole.subnormals)
-        or (part.has_negative_zero and not whole.has_negative_zero)
-        or (part.sign is not Sign.UNSIGNED and whole.sign is Sign.UNSIGNED)
-    )
-    if lacks:
-        return False
-    sides = [(whole.max_magnitude, part.max_magnitude)]
-    if part.sign is not Sign.UNSIGNED:
-        sides.append((whole._extreme_magnitude, part._extreme_magnitude))
-    return all(whole._holds(ours, part, theirs) for ours, theirs in sides)
