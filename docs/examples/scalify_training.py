@@ -31,7 +31,7 @@ class Run:
     name: str
     loss_scale: float
     losses: list[float] = dataclasses.field(default_factory=list)
-    flushed: list[float] = dataclasses.field(default_factory=list)
+    flushed: list[tuple[float | None, ...]] = dataclasses.field(default_factory=list)
     exponents: list[Any] = dataclasses.field(default_factory=list)
     accuracy: float = 0.0
 
@@ -65,16 +65,18 @@ def gradients(parameters: Any, x: Any, targets: Any, linear: Callable[..., Any],
     run.losses.append(
         -float(np.mean(np.log(np.sum(sp.stop_scaling(shares) * sp.stop_scaling(targets), axis=1) + 1e-30)))
     )
-    if len(run.losses) % 10 == 1 and linear is sp.linear:
-        count(run, [at_logits, at_hidden])
+    if len(run.losses) % 10 == 0 and linear is sp.linear:
+        count(run, at_logits, at_hidden)
     return [at_w1, at_b1, at_w2, at_b2]
 
 
-def count(run: Run, given: list[Any]) -> None:
+def count(run: Run, *given: Any) -> None:
     """Note the exponents of what is cast to E5M2, and how much of it becomes zero."""
-    data = np.concatenate([sp.get_data_scale(g)[0].ravel() for g in given])
-    run.flushed.append(lp.error_report(data, "e5m2", saturation="finite").flushed)
-    run.exponents.append(np.frexp(data[data != 0])[1] - 1)
+    data = [sp.get_data_scale(g)[0] for g in given]
+    run.flushed.append(
+        tuple(lp.error_report(d, "e5m2", saturation="finite").flushed if d.any() else None for d in data)
+    )
+    run.exponents += [np.frexp(d[d != 0])[1] - 1 for d in data]
 
 
 def train(name: str, linear: Callable[..., Any], scaled: bool, loss_scale: float, steps: int) -> Run:
@@ -111,11 +113,12 @@ def experiment(steps: int) -> list[Run]:
 
 def table(runs: list[Run]) -> str:
     """As text, a row for each run."""
-    lines = [f"{'training':<16}  {'loss scale':>10}  {'accuracy':>8}  {'flushed':>8}"]
+    lines = [f"{'training':<16}  {'loss scale':>10}  {'accuracy':>8}  {'flushed at logits':>17}  {'at hidden':>9}"]
     for run in runs:
-        flushed = f"{np.mean(run.flushed):8.1%}" if run.flushed else f"{'-':>8}"
+        shares = run.flushed[-1] if run.flushed else (None, None)
+        logits, hidden = ("-" if share is None else f"{share:.1%}" for share in shares)
         scale = "1" if run.loss_scale == 1 else f"2**{np.log2(run.loss_scale):.0f}"
-        lines.append(f"{run.name:<16}  {scale:>10}  {run.accuracy:8.1%}  {flushed}")
+        lines.append(f"{run.name:<16}  {scale:>10}  {run.accuracy:8.1%}  {logits:>17}  {hidden:>9}")
     return "\n".join(lines)
 
 

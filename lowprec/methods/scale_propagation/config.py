@@ -46,7 +46,7 @@ class Config:
 
     Source
     ------
-    [SCALIFY] 3: scales are rounded down.
+    [SCALIFY] 3.2: scales are rounded down.
     """
 
     scale_rounding: ScaleRounding = "down"

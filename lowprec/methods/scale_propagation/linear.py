@@ -50,7 +50,7 @@ def matmul(x: Any, y: Any, accumulation: Sums | None = None) -> Any:
 
     Source
     ------
-    [SCALIFY] table 1.
+    [SCALIFY] algorithm 3.
     """
     if isinstance(x, ScaledArray) or isinstance(y, ScaledArray):
         return scaled_matmul(x, y, accumulation)
@@ -109,7 +109,7 @@ def linear(
 
     Source
     ------
-    [SCALIFY] 3.5; [FP8].
+    [SCALIFY] appendix A; [FP8].
     """
     sums = accumulation if isinstance(accumulation, tuple) else (accumulation,) * 3  # y, at x, at w
     narrow_x, narrow_w = (cast(given, forward, saturation=saturation) for given in (x, w))

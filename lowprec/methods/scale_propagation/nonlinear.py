@@ -7,7 +7,7 @@ scale stays, for the output is about as large as the input. To first order so is
 
 Gates, slopes and the normalisation are computed in float64, and what comes of them is rounded once.
 
-Floor 4. Source: [SCALIFY] 3.3, on custom rules.
+Floor 4. Source: [SCALIFY] 3.2.1 and appendix C.
 """
 
 from __future__ import annotations

@@ -167,7 +167,7 @@ def best_pow2_scale(values: npt.ArrayLike, fmt: Format | str | npt.DTypeLike) ->
 
     Source
     ------
-    [SCALIFY] 3.1.
+    [SCALIFY] 2, which approximates it by a root mean square of 1.
     """
     target = catalog.format(fmt)
     array = np.asarray(values)

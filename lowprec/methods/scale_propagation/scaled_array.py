@@ -69,7 +69,7 @@ class ScaledArray:
 
     Source
     ------
-    [SCALIFY] 3.
+    [SCALIFY] 2 and 3.1.
     """
 
     data: Array
@@ -352,7 +352,7 @@ def as_scaled(
 
     Source
     ------
-    [SCALIFY] 3.2, on constants.
+    [SCALIFY] 3.4.
     """
     if isinstance(values, ScaledArray):
         return values
@@ -390,7 +390,7 @@ def scaled_scalar(value: Any, fmt: Like = "binary32", *, scale_format: Like | No
 
     Source
     ------
-    [SCALIFY] 3.2, on constants.
+    [SCALIFY] 3.4.
     """
     target = catalog.format(fmt)
     of_scales = current().scale_format if scale_format is None else catalog.format(scale_format)

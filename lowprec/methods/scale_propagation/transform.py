@@ -65,7 +65,7 @@ def set_scaling(x: Any, scale: Any) -> Any:
 
     Source
     ------
-    [SCALIFY] 3.3.
+    [SCALIFY] 3.1.
     """
     if not isinstance(x, ScaledArray):
         return as_scaled(x, number("scale", scale)) if scales_everything() else x
@@ -149,7 +149,7 @@ def dynamic_rescale(x: Any, norm: Norm = "l2") -> Any:
 
     Source
     ------
-    [SCALIFY] 3.4 and its published code.
+    [SCALIFY] 3.3 and its published code.
     """
     if norm not in get_args(Norm):
         raise ValueError(f"norm={norm!r} is unknown; use one of {', '.join(get_args(Norm))}")
@@ -234,7 +234,7 @@ def custom_scale(function: Callable[..., Any]) -> Callable[..., Any]:
 
     Source
     ------
-    [SCALIFY] 3.3.
+    [SCALIFY] 3.2.1.
     """
 
     @functools.wraps(function)

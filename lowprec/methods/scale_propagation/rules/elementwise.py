@@ -1,6 +1,6 @@
 """Rules of operations on elements: sums and products of two, functions of one, choices, comparisons.
 
-Floor 4. Source: [SCALIFY] table 1 and its published code.
+Floor 4. Source: [SCALIFY] 3.2, 3.4 and its published code.
 """
 
 from __future__ import annotations

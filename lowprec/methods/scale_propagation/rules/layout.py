@@ -1,6 +1,6 @@
 """Rules of functions that move elements about: the scale stays, and joined arrays get the largest of theirs.
 
-Floor 4. Source: [SCALIFY] table 1 and its published code.
+Floor 4. Source: [SCALIFY] 3.2, 3.4 and its published code.
 """
 
 from __future__ import annotations
