@@ -263,10 +263,11 @@ def test_a_constrained_matmul_has_unit_variance_where_it_is_asked(constraint, un
 
 
 def test_an_operand_that_is_broadcast_counts_the_products_of_all_copies():
-    """Batches of matrices with one matrix: its gradient is a sum over the batch too."""
-    y, vjp = us.matmul(normal(8, 32, 64), normal(64, 128, seed=3), constraint=None)
-    assert_scale(y, *vjp(normal(*y.shape, seed=4)))
-    assert vjp.beta[1] == (8 * 32) ** -0.5
+    """Batches of matrices with one matrix, on either side: its gradient is a sum over the batch too."""
+    for left, right, side, count in (((8, 32, 64), (64, 128), 1, 8 * 32), ((32, 64), (8, 64, 128), 0, 8 * 128)):
+        y, vjp = us.matmul(normal(*left), normal(*right, seed=3), constraint=None)
+        assert_scale(y, *vjp(normal(*y.shape, seed=4)))
+        assert vjp.beta[side] == count**-0.5
 
 
 @pytest.mark.parametrize("settings", [{}, {"stride": 3}, {"padding": 6}, {"dilation": 2}, {"groups": 16}], ids=str)
@@ -369,6 +370,15 @@ def test_cross_entropy_is_the_ordinary_one_with_a_gradient_of_unit_variance(redu
     each = -np.log(np.take_along_axis(shares, labels[..., None], -1))
     assert float(loss) == pytest.approx(float(each.mean() if reduction == "mean" else each.sum()), rel=1e-12)
     assert_scale(vjp()[0])
+
+
+def test_the_gradient_of_cross_entropy_does_not_depend_on_the_size_of_a_multiplier():
+    """Softmax less one-hot, times s / sqrt(s - 1): the multiplier changes the softmax, and no factor."""
+    logits, labels = normal(8, 5).astype(np.float64), np.arange(8) % 5
+    raised = np.exp(3 * logits)
+    want = (raised / raised.sum(-1, keepdims=True) - np.eye(5)[labels]) * 2.5
+    for reduction in ("mean", "sum"):
+        assert us.cross_entropy(logits, labels, reduction, mult=3.0)[1]()[0] == pytest.approx(want, abs=1e-12)
 
 
 def test_the_gradient_of_cross_entropy_at_the_size_of_a_language_model():

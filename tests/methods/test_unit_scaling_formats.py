@@ -359,6 +359,18 @@ def test_a_tracker_leaves_out_what_has_the_scale_of_the_one_before():
     assert len(tracker) == 6
 
 
+def test_a_tensor_is_compared_with_the_one_before_though_that_was_left_out():
+    """As along a chain of operations, each of which changes little."""
+    tracker = us.ScaleTracker()
+    for step in range(4):
+        tracker.forward(f"step {step}", [1 + step * 2.0**-17])
+    assert list(tracker.pruned()) == ["step 0"]
+
+
+def test_the_mean_of_a_tensor_has_no_sign():
+    assert us.TensorStatistics.of([-3.0, 1.0]) == us.TensorStatistics(2.0, 1.0, 2.0, 3.0, 1.0, 2)
+
+
 def test_a_tracker_follows_a_residual_layer():
     x = normal(8, 4)
     tracker = us.ScaleTracker()

@@ -169,6 +169,8 @@ def test_values_of_operations_are_alpha_times_the_ordinary_ones():
     q, k, v = normal(4, 3), normal(4, 3, seed=1), normal(4, 3, seed=2)
     logits = np.where(np.tri(4) > 0, q @ k.T / 3, -np.inf)
     weights = np.exp(logits) / np.exp(logits).sum(-1, keepdims=True)
+    seen = weights * [[1, 0, 0, 1], [0, 1, 1, 0], [0, 1, 1, 0], [1, 0, 0, 1]]
+    seen /= seen.sum(-1, keepdims=True)
     signal, taps = normal(2, 9), normal(3, 2, 2, seed=1)
     padded = np.pad(signal, ((0, 0), (1, 1)))
     conv = [
@@ -180,6 +182,7 @@ def test_values_of_operations_are_alpha_times_the_ordinary_ones():
         (us.linear(x, w, bias), x @ w + bias),
         (us.readout(x, w, bias), x @ w + bias),
         (us.attention(q, k, v, causal=True), weights @ v),
+        (us.attention(q, k, v, causal=True, mask=np.eye(4, dtype=bool)[::-1] | np.eye(4, dtype=bool)), seen @ v),
         (us.conv1d(signal, taps, stride=2, padding=1, dilation=3), np.array(conv)),
         (
             us.layer_norm(x, w[:, 0], w[:, 1]),
