@@ -133,7 +133,7 @@ def measured(quick: bool) -> tuple[dict[str, list[tuple[float, float]]], list[fl
 
 def table(rows: dict[str, list[tuple[float, float]]], crests: list[float]) -> str:
     """The results as text."""
-    lines = [f"{'channels times':12}" + "".join(f"{factor:>16}" for factor in FACTORS)]
+    lines = [f"{'channels times':14}" + "".join(f"{factor:>16}" for factor in FACTORS)]
     lines += [f"{'crest factor':14}" + "".join(f"{crest:16.1f}" for crest in crests)]
     lines += [f"{'':14}" + f"{'%':>9}{'dB':>7}" * len(FACTORS)]
     for name, results in rows.items():
