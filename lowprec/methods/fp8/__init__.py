@@ -11,5 +11,18 @@ from lowprec.methods.fp8.codes import POLICIES, ScaledCodes, decode, encode, qua
 from lowprec.methods.fp8.products import Gradients, linear, matmul
 from lowprec.methods.fp8.search import BiasSweep, Calibration, bias_sweep, calibrate, sqnr
 
-__all__ = ["POLICIES", "BiasSweep", "Calibration", "Gradients", "ScaledCodes"]
-__all__ += ["bias_sweep", "calibrate", "decode", "encode", "linear", "matmul", "quantize", "sqnr"]
+__all__ = [
+    "POLICIES",
+    "BiasSweep",
+    "Calibration",
+    "Gradients",
+    "ScaledCodes",
+    "bias_sweep",
+    "calibrate",
+    "decode",
+    "encode",
+    "linear",
+    "matmul",
+    "quantize",
+    "sqnr",
+]
