@@ -573,8 +573,10 @@ def test_ctrl_c_ends_at_once_and_the_next_run_goes_on(tmp_path, digest):
     run = f"{reached}; from lowprec.tools import cli; cli.main()"
     program = [sys.executable, "-c", run, *given, *many]
     whole = subprocess.Popen(program, cwd=ROOT, stderr=subprocess.PIPE, stdout=subprocess.PIPE, start_new_session=True)
-    until = time.monotonic() + 60
-    while not list(tmp_path.glob("*.json")) and whole.poll() is None and time.monotonic() < until:
+    kept = sweeping.Keeper(tmp_path)
+    until = time.monotonic() + 120
+    # Of this sweep: the others' steps may be found sooner.
+    while not kept.ranges(sweep_of()) and whole.poll() is None and time.monotonic() < until:
         time.sleep(0.05)
     os.killpg(whole.pid, signal.SIGINT)
     out, said = whole.communicate(timeout=30)
