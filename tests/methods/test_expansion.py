@@ -42,7 +42,7 @@ def is_sum(result, error, x, y):
 
 @pytest.mark.parametrize(("name", "exact", "pairs"), [("e4m3fn", 64_080, 64_080), ("e5m2", 61_382, 61_384)])
 def test_two_sum_is_exact_on_all_pairs_whose_sum_does_not_overflow(name, exact, pairs):
-    """But where a number on the way overflows: two pairs of E5M2. Computed by design/methods with other libraries."""
+    """But where a number on the way overflows: two pairs of E5M2. The counts were made with other libraries first."""
     x, y, fmt = all_pairs(name)
     fits = np.isfinite(lp.add(x, y, fmt))
     good = is_sum(*two_sum(x, y, fmt), x, y) & fits

@@ -222,7 +222,7 @@ def test_second_moments_of_a_constant_gradient():
 
 @pytest.mark.parametrize(("beta2", "twice"), [(0.95, 1.004), (0.99, 0.714), (0.999, 0.305)])
 def test_second_moments_that_are_rounded_twice(beta2, twice):
-    """The design has these, and so has PyTorch: it computes in binary32 and rounds that to bfloat16.
+    """As in PyTorch 2.13, which computes in binary32 and rounds that to bfloat16; there 1.00416, 0.71386 and 0.30458.
 
     What v converges to is where it no longer changes, which depends on ties that the first rounding makes.
     """
@@ -320,7 +320,7 @@ def test_two_parts_lose_nothing(beta2, light, plus):
     ids=str,
 )
 def test_stochastic_rounding_and_kahan_restore_it_too(strategy, edq, loss):
-    """The numbers of the design are those of states in binary32; in bfloat16 v stalls, and the loss is 0.031."""
+    """With states in binary32: in bfloat16 v stalls at this beta2, and the loss is 0.031."""
     found = quadratics(strategy, 0.999)
     assert found["edq of first parts"] == pytest.approx(edq[0], abs=edq[1])
     assert found["loss"] == pytest.approx(loss, abs=0.0005)
