@@ -244,7 +244,7 @@ def add(x: Expansion, y: Expansion) -> Expansion:
     for side in (left, right):
         for level, part in zip(levels, side, strict=False):
             level.append(part)
-    return _collected(levels, fmt, falling=False)
+    return _collected(levels, fmt)
 
 
 def multiply(x: Expansion, y: Expansion) -> Expansion:
@@ -333,10 +333,11 @@ def signed(fmt: Like) -> Format:
 # -- sums on levels ----------------------------------------------------------------------------------
 
 
-def _collected(levels: list[list[Any]], fmt: Format, falling: bool = True) -> Expansion:
-    """What all terms add up to, of as many parts as there are levels, each of which is larger than the next if falling.
+def _collected(levels: list[list[Any]], fmt: Format) -> Expansion:
+    """What all terms add up to, of as many parts as there are levels.
 
-    The sum of two expansions need not be: their first parts may cancel.
+    Of two levels, the second sum has no larger exponent than the first, though first parts may cancel: what is
+    left of them is then a multiple of the last place of the smaller one. So `fast_two_sum` is exact.
     """
     parts: list[Any] = []
     carried: list[Any] = []
@@ -350,14 +351,14 @@ def _collected(levels: list[list[Any]], fmt: Format, falling: bool = True) -> Ex
                 total, error = two_sum(total, term, fmt)
                 carried.append(error)
         parts.append(total)
-    return Expansion._made(_in_order(parts, fmt, falling and len(parts) == 2), fmt)
+    if len(parts) == 2:
+        return Expansion._made(fast_two_sum(parts[0], parts[1], fmt), fmt)
+    return Expansion._made(_in_order(parts, fmt), fmt)
 
 
-def _in_order(parts: Sequence[Any], fmt: Format, falling: bool = False) -> list[Any]:
-    """The same sum, largest first; by the shorter transform where there are two, and the first is no smaller."""
+def _in_order(parts: Sequence[Any], fmt: Format) -> list[Any]:
+    """The same sum, largest first."""
     found = list(parts)
-    if falling:
-        return list(fast_two_sum(found[0], found[1], fmt))
     for _ in range(_PASSES * len(found)):
         for i in reversed(range(len(found) - 1)):
             found[i], found[i + 1] = two_sum(found[i], found[i + 1], fmt)
