@@ -14,7 +14,7 @@ from typing import Any, NamedTuple
 import numpy as np
 import numpy.typing as npt
 
-from lowprec.arrays.checks import Operand
+from lowprec.arrays.checks import Operand, unlocked
 from lowprec.arrays.stream import PAST_FROM
 from lowprec.arrays.threads import SHARED_FROM, share
 from lowprec.kernels.arith_stream import OPERATIONS, SHORT, is_near, kernel, plan
@@ -69,7 +69,8 @@ def way_of(
         return None
     bits = rule.rounding.bits + (rule.rounding.variant == "B")
     short = operation in SHORT and is_near(target) and bits < 20 - target.trailing_bits
-    encoder = lower_encoder(target, rule, not short)
+    native = target == catalog.BINARY32 and rule == DEFAULT
+    encoder = NOTHING if native else lower_encoder(target, rule, not short)
     result = NOTHING if carrier is None else lower_decoder(target, carrier == catalog.BINARY64)
     plain = carrier is None or carrier in (catalog.BINARY32, catalog.BINARY64)
     carry = NOTHING if plain or carrier is None else lower_encoder(carrier, DEFAULT)
@@ -77,16 +78,16 @@ def way_of(
     if encoder is None or result is None or carry is None or len(decoders) < len(sources):
         return None
     first = _shape(decoders[0], DECODER_SHAPE)
-    usual = is_usual(encoder) and all(_shape(decoder, DECODER_SHAPE) == first for decoder in decoders)
+    usual = (native or is_usual(encoder)) and all(_shape(decoder, DECODER_SHAPE) == first for decoder in decoders)
     if not usual:
         decoders, first = [NOTHING], _shape(NOTHING, DECODER_SHAPE)
     ends = ((encoder, ENCODER_SHAPE), (result, DECODER_SHAPE), (carry, ENCODER_SHAPE))
     shapes = tuple(_shape(stage, size) if usual else () for stage, size in ends)
     stages = (*decoders, *decoders[:1] * (3 - len(decoders)), encoder, result, carry)
     return Way(
-        kernel(operation, (first, first, first, *shapes), short),
+        kernel(operation, (first, first, first, *shapes), short, native),
         plan(stages, rule.rounding.downward),
-        bool(encoder[Encoder._fields.index("refuses")]),
+        not native and bool(encoder[Encoder._fields.index("refuses")]),
         not usual,
     )
 
@@ -121,6 +122,7 @@ def run(way: Way, operands: list[Array], out: Array, random: Array) -> int:
 
     They must not lie in its memory: where the processor is not suited, some of it may be written.
     """
+    operands = [unlocked(array) for array in operands]
     if not out.ndim:
         out, operands, random = out.reshape(1), [array.reshape(1) for array in operands], random.reshape(-1)
     if _in_order(out) and all(
@@ -139,8 +141,10 @@ def run(way: Way, operands: list[Array], out: Array, random: Array) -> int:
         casting="equiv",
     ) as parts:  # type: ignore[call-overload]
         for part in parts:
-            words = part[len(operands)] if random.size else _NO_RANDOM
-            status = max(status, _flat(way, list(part[: len(operands)]), part[-1], words))
+            *read, result = part
+            read = [unlocked(array) for array in read]
+            words = read.pop() if random.size else _NO_RANDOM
+            status = max(status, _flat(way, read, result, words))
     return status
 
 

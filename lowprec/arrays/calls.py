@@ -11,7 +11,7 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from lowprec.arrays import stream
-from lowprec.arrays.checks import UNSIGNED, Array, Operand, code_dtype, float_dtype, output, refuse_operands
+from lowprec.arrays.checks import UNSIGNED, Array, Operand, code_dtype, float_dtype, output, refuse_operands, unlocked
 from lowprec.arrays.random import integers_for, is_plain
 from lowprec.arrays.threads import SHARED_FROM
 from lowprec.kernels import convert as general
@@ -44,6 +44,9 @@ _jobs: dict[Hashable, _Job] = {}
 
 #: Of ndarray.flags: one element after the other in C order, at their natural addresses; and writeable.
 _PLAIN, _OUTPUT = 0x101, 0x501
+
+#: What kernels read as it is; of all other types they get the bits.
+_KNOWN = (np.dtype(np.float32), np.dtype(np.float64))
 
 
 def again(
@@ -82,6 +85,7 @@ def _answer(job: _Job, array: Array, out: Any, rng: Any) -> Any:
     result = out if job.write is None else out.view(job.write)
     if job.read is not None:
         array = array.view(job.read)
+    array = unlocked(array)
     if array.ndim > 1:
         array, result = array.reshape(-1), result.reshape(-1)
     if given and job.nan_above is not None and magnitude_above(array, *job.nan_above):
@@ -121,9 +125,7 @@ def convert(
     if random is not None or rng is None or not is_plain(rule.rounding):
         drawn = integers_for(rule.rounding, fmt, shape, random, rng)
         integers, rng = (drawn if rule.rounding.bits else None), None
-    array = operand.array
-    if array.dtype not in (np.float32, np.float64):
-        array = operand.codes
+    array = operand.array if operand.array.dtype.newbyteorder("=") in _KNOWN else operand.codes
     if place is None:
         whole = np.empty(shape, given, order="F" if array.flags.f_contiguous and array.ndim > 1 else "C")
     else:

@@ -29,6 +29,7 @@ __all__ = [
     "output",
     "projection",
     "refuse_operands",
+    "unlocked",
     "values_operand",
 ]
 
@@ -157,7 +158,7 @@ def codes_operand(codes: object, fmt: Format) -> Operand:
     """Codes of a format, checked to be such."""
     array = _as_array(codes)
     if _is_typed(array, fmt):
-        return Operand(array.view(code_dtype(fmt)), fmt, array.view(code_dtype(fmt)), True)
+        return Operand(_codes(array), fmt, array.view(code_dtype(fmt)), True)
     if array.dtype.kind not in "iu":
         if array.size == 0 and array.dtype == np.float64 and not hasattr(codes, "dtype"):
             array = array.astype(code_dtype(fmt))  # an empty list
@@ -177,6 +178,24 @@ def codes_operand(codes: object, fmt: Format) -> Operand:
     if array.dtype.kind == "i" or array.dtype.itemsize * 8 > 32:
         array = array.astype(code_dtype(fmt))
     return Operand(_codes(array), fmt, array, whole)
+
+
+#: Of ndarray.flags.
+_WRITEABLE = 0x400
+
+
+class _Memory:
+    """What NumPy makes an array of: the memory of another, which it holds."""
+
+    def __init__(self, array: Array) -> None:
+        self.held = array
+        place = array.__array_interface__["data"][0]
+        self.__array_interface__ = {**array.__array_interface__, "data": (place, False)}
+
+
+def unlocked(array: Array) -> Array:
+    """The same elements, not marked as read-only: kernels write to no operand, and need not be compiled for both."""
+    return array if array.flags.num & _WRITEABLE else np.asarray(_Memory(array))
 
 
 def _is_typed(array: Array, fmt: Format) -> bool:
@@ -247,7 +266,7 @@ def _from_torch(tensor: Any) -> Any:
 def _codes(array: Array) -> Array:
     """The elements' bit patterns."""
     bits = UNSIGNED[array.dtype.itemsize]
-    return array.view(bits if array.dtype.isnative else bits.newbyteorder())
+    return unlocked(array.view(bits if array.dtype.isnative else bits.newbyteorder()))
 
 
 def _first(wrong: Array) -> tuple[int, ...]:

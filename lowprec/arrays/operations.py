@@ -235,7 +235,9 @@ def _fast(
     single = np.dtype(np.float32)
     if way.in_singles:
         operands = [_as_singles(operand) for operand in operands]
-    arrays = [operand.array if operand.array.dtype == single else operand.codes for operand in operands]
+    arrays = [
+        operand.array if operand.array.dtype.newbyteorder("=") == single else operand.codes for operand in operands
+    ]
     whole = place
     if whole is None or way.refuses or any(np.may_share_memory(whole, array) for array in arrays):
         fortran = len(shape) > 1 and all(array.flags.f_contiguous for array in arrays if array.shape == shape)

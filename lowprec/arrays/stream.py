@@ -15,6 +15,7 @@ from typing import Any, NamedTuple
 import numpy as np
 import numpy.typing as npt
 
+from lowprec.arrays.checks import unlocked
 from lowprec.arrays.random import key_of
 from lowprec.arrays.threads import SHARED_FROM, share
 from lowprec.kernels.stream import REFUSED, UNSUITED, kernel, magnitude_above
@@ -84,7 +85,8 @@ def chosen(words: Array, drawn: bool) -> Callable[..., int]:
 
 def known_to_kernels(array: Array) -> Array:
     """The array, or its bits where it is of a type that numba does not know."""
-    return array if array.dtype.kind == "u" or array.dtype in _FLOATS else array.view(f"u{array.itemsize}")
+    known = array.dtype.kind == "u" or array.dtype in _FLOATS
+    return unlocked(array if known else array.view(f"u{array.itemsize}"))
 
 
 def run(way: Conversion, codes: Array, out: Array, random: Array | None, rng: Any) -> bool:
@@ -93,6 +95,7 @@ def run(way: Conversion, codes: Array, out: Array, random: Array | None, rng: An
     Both as `known_to_kernels` gives them. They may be the same memory, element for element, but must not
     overlap otherwise. `random` holds an integer for each element; else `rng` gives them, or neither.
     """
+    codes = unlocked(codes)
     if not codes.ndim:  # NumPy 2.2 loses what buffered iteration writes to an array without axes
         codes, out = codes.reshape(1), out.reshape(1)
     if codes.flags.aligned and out.flags.aligned and codes.dtype.isnative:
@@ -162,11 +165,12 @@ def _buffered(way: Conversion, codes: Array, out: Array, random: Array | None, r
         operands, flags=flags, op_flags=modes, order="C" if ordered else "K", buffersize=_BUFFER, casting="equiv"
     ) as parts:  # type: ignore[call-overload]
         for part in parts:
+            given = unlocked(part[0])
             if rng is None:
-                got = _convert(way, part[0], part[1], part[2] if ordered else _NO_RANDOM)
+                got = _convert(way, given, part[1], unlocked(part[2]) if ordered else _NO_RANDOM)
             else:
-                got = _draw_from(way, part[0], part[1], rng, done)
-            status, done = max(status, got), done + part[0].size
+                got = _draw_from(way, given, part[1], rng, done)
+            status, done = max(status, got), done + given.size
     return status
 
 

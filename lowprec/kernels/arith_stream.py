@@ -2,7 +2,8 @@
 
 In between stand the processor's own binary64 instructions, on numbers that binary32 holds: a product is
 exact, of a sum the error is known, and quotients and square roots never come close to what rounding
-them twice would change. All this is rounded to odd, and then once to the format.
+them twice would change. All this is rounded to odd, and then once to the format. Results in binary32, to
+nearest, are the processor's own: nothing is left to round.
 
 It rests on subnormal operands that are kept, and on a processor that rounds to nearest. Where a
 process does otherwise, nothing is written, and `arith` does all.
@@ -59,7 +60,7 @@ from lowprec.kernels.stream_params import DECODER, DRAWN, ENCODER, PAST, PROBE, 
 from lowprec.spec.arith import operands_of
 from lowprec.spec.format import Format
 
-__all__ = ["OPERATIONS", "SHORT", "is_near", "kernel", "plan"]
+__all__ = ["NATIVE", "OPERATIONS", "SHORT", "is_near", "kernel", "plan"]
 
 Shape = tuple[int, ...]
 Kernel = Callable[..., int]
@@ -207,6 +208,48 @@ def two_sum(a: Singles, b: Singles) -> tuple[Singles, Singles]:
     return total, (a - (total - other)) + (b - other)
 
 
+# -- results in binary32 -----------------------------------------------------------------------------
+
+
+@inlined
+def add_native(x: Lanes, y: Lanes, z: Lanes, downward: np.uint32) -> Lanes:
+    """The sum x + y."""
+    return as_words(as_singles(x) + as_singles(y))
+
+
+@inlined
+def subtract_native(x: Lanes, y: Lanes, z: Lanes, downward: np.uint32) -> Lanes:
+    """The difference x - y."""
+    return as_words(as_singles(x) - as_singles(y))
+
+
+@inlined
+def multiply_native(x: Lanes, y: Lanes, z: Lanes, downward: np.uint32) -> Lanes:
+    """The product x * y."""
+    return as_words(as_singles(x) * as_singles(y))
+
+
+@inlined
+def divide_native(x: Lanes, y: Lanes, z: Lanes, downward: np.uint32) -> Lanes:
+    """The quotient x / y."""
+    return as_words(as_singles(x) / as_singles(y))
+
+
+@inlined
+def sqrt_native(x: Lanes, y: Lanes, z: Lanes, downward: np.uint32) -> Lanes:
+    """The square root of x."""
+    return as_words(square_root(as_singles(x)))
+
+
+@inlined
+def fma_native(x: Lanes, y: Lanes, z: Lanes, downward: np.uint32) -> Lanes:
+    """The product and sum x * y + z."""
+    return as_words(fused(as_singles(x), as_singles(y), as_singles(z)))
+
+
+# -- which results are right -------------------------------------------------------------------------
+
+
 @inlined
 def is_between(magnitude: Lanes) -> Mask:
     """Whether numbers are neither very small nor as large as infinity, which `to_odd` spoils."""
@@ -217,6 +260,12 @@ def is_between(magnitude: Lanes) -> Mask:
 def any_fit(magnitude: Lanes, x: Lanes, y: Lanes) -> Mask:
     """Whether the upper half of a binary64 number is right as it is: all are, but NaNs' signs."""
     return less(magnitude, _INFINITY + 1)
+
+
+@inlined
+def number_fits(magnitude: Lanes, x: Lanes, y: Lanes) -> Mask:
+    """Whether a binary32 number is right as it is: all are, but NaNs' signs and payloads."""
+    return less(magnitude, _SHORT_INFINITY + 1)
 
 
 @inlined
@@ -276,6 +325,16 @@ SHORT: dict[str, tuple[Any, Any]] = {
     "fma": (fma_short, fma_fits),
 }
 
+#: The same for binary32 itself.
+NATIVE: dict[str, tuple[Any, Any]] = {
+    "add": (add_native, number_fits),
+    "subtract": (subtract_native, number_fits),
+    "multiply": (multiply_native, number_fits),
+    "divide": (divide_native, number_fits),
+    "sqrt": (sqrt_native, number_fits),
+    "fma": (fma_native, number_fits),
+}
+
 
 def is_near(fmt: Format) -> bool:
     """Whether all values of a format, and the gaps between them, lie between 2**-60 and 2**60.
@@ -298,8 +357,8 @@ def nan_signed(word: Lanes, x: Lanes, y: Lanes, z: Lanes, infinity: int, nan: in
 
 
 @functools.cache
-def kernel(operation: str, shapes: tuple[Shape, ...], short: bool) -> Kernel:
-    """The kernel of an operation, for plans of these shapes, and for targets near 1 if `short`.
+def kernel(operation: str, shapes: tuple[Shape, ...], short: bool, native: bool = False) -> Kernel:
+    """The kernel of an operation, for plans of these shapes; for targets near 1 if `short`, for binary32 if `native`.
 
     Called as kernel(x, y, z, steps, out, plan, random), with one-dimensional arrays of one size, and a
     step of 1, or of LANES times the same operand with a step of 0; operands that the operation does not
@@ -307,10 +366,12 @@ def kernel(operation: str, shapes: tuple[Shape, ...], short: bool) -> Kernel:
     """
     x_shape, y_shape, z_shape, target_shape, result_shape, carrier_shape = shapes
     in_doubles = OPERATIONS[operation]
-    operate, fits = SHORT[operation] if short else (in_doubles, any_fit)
-    infinity, nan = (_SHORT_INFINITY, _SHORT_NAN) if short else (_INFINITY, _NAN)
+    operate, fits = SHORT[operation] if short else NATIVE[operation] if native else (in_doubles, any_fit)
+    infinity, nan = (_SHORT_INFINITY, _SHORT_NAN) if short or native else (_INFINITY, _NAN)
     count = operands_of(operation)
-    name = f"_{operation}{'_short' * short}" + "".join("_" + ".".join(map(str, shape)) for shape in shapes)
+    name = f"_{operation}{'_short' * short}{'_native' * native}" + "".join(
+        "_" + ".".join(map(str, shape)) for shape in shapes
+    )
 
     def vectors(
         x: Codes, y: Codes, z: Codes, steps: tuple[int, int, int], out: Codes, plan: Words, random: Words

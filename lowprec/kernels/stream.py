@@ -368,13 +368,9 @@ def kernel(shapes: tuple[Shape, ...], drawn: bool) -> Kernel:
                 out[i] = rest[i - whole]
         return status
 
-    everything = helper(all_elements, f"everything{name}")
     if not drawn:
-
-        def convert(codes: Codes, out: Codes, plan: Words, random: Words) -> int:
-            return everything(codes, out, plan, random)
-
-        return jit(convert, f"convert{name}")
+        return jit(all_elements, f"convert{name}")
+    everything = helper(all_elements, f"everything{name}")
 
     def convert_drawn(codes: Codes, out: Codes, plan: Words, key: np.uint64, first: np.uint64) -> int:
         words, status = np.empty(_TILE, np.uint32), DONE

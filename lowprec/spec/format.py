@@ -16,6 +16,7 @@ from __future__ import annotations
 
 import dataclasses
 import enum
+import functools
 import struct
 from dataclasses import dataclass
 from fractions import Fraction
@@ -295,19 +296,7 @@ class Format:
         >>> binary32.contains(Format(name="e4m3", exponent_bits=4, trailing_bits=3, bias=7))
         True
         """
-        lacks = (
-            (other.infinity and not self.infinity)
-            or (other.has_nan and not self.has_nan)
-            or (other.subnormals and not self.subnormals)
-            or (other.has_negative_zero and not self.has_negative_zero)
-            or (other.sign is not Sign.UNSIGNED and self.sign is Sign.UNSIGNED)
-        )
-        if lacks:
-            return False
-        sides = [(self.max_magnitude, other.max_magnitude)]
-        if other.sign is not Sign.UNSIGNED:
-            sides.append((self._extreme_magnitude, other._extreme_magnitude))
-        return all(self._holds(ours, other, theirs) for ours, theirs in sides)
+        return _contains(self, other)
 
     def _holds(self, ours: int, other: Format, theirs: int) -> bool:
         """Whether the magnitudes of `other` up to `theirs` are values of this format's up to `ours`."""
@@ -348,6 +337,24 @@ class Carrier(Format):
 
     def _check(self) -> None:
         """Carriers are a fixed list in the catalog; nothing to refuse."""
+
+
+@functools.lru_cache(maxsize=4096)
+def _contains(fmt: Format, other: Format) -> bool:
+    """As `Format.contains`, which goes through all binades and is asked for every array that is given."""
+    lacks = (
+        (other.infinity and not fmt.infinity)
+        or (other.has_nan and not fmt.has_nan)
+        or (other.subnormals and not fmt.subnormals)
+        or (other.has_negative_zero and not fmt.has_negative_zero)
+        or (other.sign is not Sign.UNSIGNED and fmt.sign is Sign.UNSIGNED)
+    )
+    if lacks:
+        return False
+    sides = [(fmt.max_magnitude, other.max_magnitude)]
+    if other.sign is not Sign.UNSIGNED:
+        sides.append((fmt._extreme_magnitude, other._extreme_magnitude))
+    return all(fmt._holds(ours, other, theirs) for ours, theirs in sides)
 
 
 def exact_float(significand: int, exponent: int) -> float:

@@ -78,16 +78,18 @@ ODD = (
 
 @pytest.mark.parametrize("name", [*NAMES, *ODD], ids=str)
 def test_kernels_agree_with_the_oracle_in_every_field_and_flag(name):
-    """Codes and flags, compared exactly, for 96 projections a format."""
+    """Codes and flags, compared exactly, for half of 96 projections: another half for each format."""
     fmt = lp.format(name)
-    rng = np.random.default_rng(len(str(name)))
+    rng = np.random.default_rng([*str(name).encode()])
     values = operands(fmt, rng)
     patterns = values.view(np.uint64).tolist()
     facts = [
         (from_float(value), 0 < abs(value) < 2.0**-1022, is_signaling(bits, catalog.BINARY64))
         for value, bits in zip(values.tolist(), patterns, strict=True)
     ]
-    for projection in projections(fmt, rng):
+    every = list(projections(fmt, rng))
+    for place in rng.choice(len(every), len(every) // 2, replace=False):
+        projection = every[place]
         bits = projection.rounding.bits
         random = rng.integers(0, 1 << bits, values.size, dtype=np.uint64).astype(np.uint32) if bits else None
         flags = np.full(values.size, 0xFF, np.uint8)
@@ -109,7 +111,7 @@ def test_kernels_agree_with_the_oracle_in_every_field_and_flag(name):
 def test_cast_flushes_the_subnormals_of_its_source(source):
     """Which operands are subnormal depends on the format that they are codes of."""
     origin = lp.format(source)
-    codes = np.arange(1 << origin.width)
+    codes = np.arange(1 << origin.width)[:: 5 if origin.width > 8 else 1]
     for subnormals in ("flush_operands", "flush_results", "flush_both"):
         projection = Projection(subnormals=subnormals)
         flags = np.zeros(codes.shape, np.uint8)

@@ -62,7 +62,7 @@ def nearer_and_tail(value, fmt):
 @pytest.mark.parametrize("bits", [1, 2, 4, 8])
 @pytest.mark.parametrize("fmt", CATALOG_UP_TO_8, ids=str)
 def test_over_all_random_integers_the_share_is_the_tables(fmt, bits):
-    """Exact counts, no statistics; and the oracle gives the same code for every pair."""
+    """Exact counts, no statistics; and the oracle gives the same code for every pair, of 8 bits for every fifth."""
     values = np.array(list(operands(fmt)))
     integers = np.arange(1 << bits, dtype=np.uint32)
     every = np.repeat(values, integers.size)
@@ -80,8 +80,10 @@ def test_over_all_random_integers_the_share_is_the_tables(fmt, bits):
                 taken = (none == overflow).sum() if overflow != nearer else share(tail, bits, variant)
             assert taken == share(tail, bits, variant), (value, variant)
             assert set(row.tolist()) <= {nearer, min(nearer + 1, fmt.max_magnitude)}
-        want = [oracle.encode(value, fmt, projection, random=r) for value in values.tolist() for r in range(1 << bits)]
-        assert_same_codes(codes, want, fmt, every, projection)
+        pairs = slice(None, None, 5 if bits == 8 else 1)
+        chosen = zip(every[pairs].tolist(), random[pairs].tolist(), strict=True)
+        want = [oracle.encode(value, fmt, projection, random=integer) for value, integer in chosen]
+        assert_same_codes(codes.reshape(-1)[pairs], want, fmt, every[pairs], projection)
 
 
 @pytest.mark.parametrize("bits", [16, 32])

@@ -11,6 +11,7 @@ import pytest
 from hypothesis import given, strategies as st
 
 import lowprec as lp
+from lowprec.arrays import arith_stream, stream
 from lowprec.oracle import convert as oracle
 from lowprec.spec import catalog
 from tests.support import assert_same_bits, assert_same_codes
@@ -101,6 +102,26 @@ def test_read_only_operands_are_read():
     assert codes.flags.writeable
     codes.flags.writeable = False
     assert lp.decode(codes, E4M3FN).flags.writeable
+    assert_same_bits(lp.decode(codes, E4M3FN), lp.quantize(SAMPLE, E4M3FN), SAMPLE, "decode")
+
+
+def test_no_kernel_is_compiled_for_memory_that_is_read_only():
+    """The same serve all: of arrays marked so, and of the pieces in which swapped and strided ones are read."""
+    locked = SAMPLE.copy()
+    locked.flags.writeable = False
+    for values in (locked, SAMPLE[::2], SAMPLE.astype(">f4")):
+        codes = lp.encode(values, E4M3FN)
+        codes.flags.writeable = False
+        lp.decode(codes, E4M3FN)
+        lp.add(values, values, E4M3FN)
+    locked.flags.writeable = True
+    ways = [stream.conversion(catalog.BINARY32, E4M3FN, lp.Projection(), None)]
+    ways += [stream.conversion(E4M3FN, catalog.BINARY32, lp.Projection(), None)]
+    ways += [arith_stream.way_of("add", (catalog.BINARY32,) * 2, E4M3FN, lp.Projection(), catalog.BINARY32)]
+    for way in ways:
+        types = [kind for signature in way.kernel.signatures for kind in signature if hasattr(kind, "layout")]
+        assert types
+        assert all(kind.mutable for kind in types), types
 
 
 @pytest.mark.parametrize("dtype", [">f2", ">f4", ">f8", ">i2", ">i4", ">i8", ">u2", ">u4", ">u8"])

@@ -202,17 +202,18 @@ def test_kernels_of_several_processes_are_not_mixed_up(folder, convert):
 
 def test_all_kernels_have_names_of_their_own():
     """And the functions that they are made of too, in every format of at most 8 bits and every mode."""
-    kernels = set()
+    kernels, drawing = set(), set()
     for fmt in (*CATALOG_UP_TO_8, catalog.BINARY16, catalog.BFLOAT16):
         for rule in (*MODE_PROJECTIONS, lp.Projection(rounding="stochastic(8)")):
             for carrier in (None, catalog.BINARY32, catalog.BFLOAT16):
                 way = stream.conversion(catalog.BINARY32, fmt, rule, carrier)
                 if way is not None:
                     kinds = shapes(way.plan) if specialized(way.plan) else ((),) * 4
-                    kernels |= {way.kernel, kernel(kinds, False), kernel(kinds, True)}
-    parts = {_held(function, "everything") for function in kernels}
+                    kernels |= {way.kernel, kernel(kinds, False)}
+                    drawing.add(kernel(kinds, True))
+    parts = kernels | {_held(function, "everything") for function in drawing}
     loops = {_held(part, "vectors") for part in parts}
-    for functions in (kernels, parts, loops):
+    for functions in (kernels | drawing, parts, loops):
         assert len({function.py_func.__qualname__ for function in functions}) == len(functions) > 20
 
 

@@ -206,7 +206,7 @@ def test_flags_agree_with_what_is_delivered(fmt, mode):
     for magnitude in range(0, fmt.max_magnitude + 3):
         (low, shift), (high, further) = fmt.scaled(magnitude), fmt.scaled(magnitude + 1)
         low, high = low * Fraction(2) ** shift, high * Fraction(2) ** further
-        for eighth in range(8):
+        for eighth in (0, 1, 4, 7):
             for side in (-TINY, 0, TINY):
                 value = low + (high - low) * Fraction(eighth, 8) + side
                 if value <= 0:

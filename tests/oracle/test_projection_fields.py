@@ -205,7 +205,9 @@ def _points(fmt):
     for magnitude in range(fmt.max_magnitude + 1):
         (low, shift), (high, further) = fmt.scaled(magnitude), fmt.scaled(magnitude + 1)
         low, high = low * Fraction(2) ** shift, high * Fraction(2) ** further
-        points += [low + (high - low) * Fraction(eighth, 8) + side for eighth in range(8) for side in (-TINY, 0, TINY)]
+        points += [
+            low + (high - low) * Fraction(eighth, 8) + side for eighth in (0, 1, 4, 7) for side in (-TINY, 0, TINY)
+        ]
     return [sign * point for point in points if point > 0 for sign in (1, -1)]
 
 

@@ -90,8 +90,8 @@ def test_steps_are_what_the_oracle_says_at_every_boundary_and_beside_it(name, ro
 
 
 def test_steps_of_binary16_are_what_the_oracle_says():
-    """One in 40 of 63,000."""
-    assert_steps_are_the_oracle_s(sweep_of("binary16"), 40)
+    """One in 100 of 63,000."""
+    assert_steps_are_the_oracle_s(sweep_of("binary16"), 100)
 
 
 def test_steps_within_a_range_begin_with_its_first_pattern():
@@ -564,15 +564,19 @@ def is_anyone_left(group):
 
 
 def test_ctrl_c_ends_at_once_and_the_next_run_goes_on(tmp_path, digest):
-    """The whole command, with its processes."""
+    """The whole command, with its processes; also where the tests run as a job that Ctrl-C does not reach."""
     ranges = ",".join(map(str, SOME))
     given = ["conform", "--exhaustive", "--target", "e4m3fn", "--workers", "2", "--state", str(tmp_path), "--json"]
     # More than can be done before the signal comes.
     many = ["--target", "e5m2", "--rounding", "all", "--saturation", "all"]
-    program = [sys.executable, "-m", "lowprec.tools.cli", *given, *many]
+    reached = "import signal; signal.signal(signal.SIGINT, signal.default_int_handler)"
+    run = f"{reached}; from lowprec.tools import cli; cli.main()"
+    program = [sys.executable, "-c", run, *given, *many]
     whole = subprocess.Popen(program, cwd=ROOT, stderr=subprocess.PIPE, stdout=subprocess.PIPE, start_new_session=True)
-    until = time.monotonic() + 60
-    while not list(tmp_path.glob("*.json")) and whole.poll() is None and time.monotonic() < until:
+    kept = sweeping.Keeper(tmp_path)
+    until = time.monotonic() + 120
+    # Of this sweep: the others' steps may be found sooner.
+    while not kept.ranges(sweep_of()) and whole.poll() is None and time.monotonic() < until:
         time.sleep(0.05)
     os.killpg(whole.pid, signal.SIGINT)
     out, said = whole.communicate(timeout=30)

@@ -1,0 +1,111 @@
+"""How much of an update reaches the parameter: effective descent quality, and the share that is lost.
+
+Measures are taken in float64.
+
+Floor 4. Source: [COLLAGE].
+"""
+
+from __future__ import annotations
+
+import numpy as np
+import numpy.typing as npt
+
+from lowprec.arrays.checks import Array
+from lowprec.methods.expansion.sums import Expansion
+
+__all__ = ["edq", "effective_update", "lost_fraction"]
+
+Numbers = Expansion | npt.ArrayLike
+
+
+def effective_update(old: Numbers, new: Numbers, *, residuals: bool = True) -> Array:
+    """The change of a parameter: its value after a step, less that before it.
+
+    >>> from lowprec.methods.expansion import Expansion, grow
+    >>> old = Expansion(([1.0, 200.0], [0.0, 0.0]), "bfloat16")
+    >>> new = grow(old, [0.0625, 0.125])
+    >>> effective_update(old, new), effective_update(old, new, residuals=False)
+    (array([0.0625, 0.125 ]), array([0.0625, 0.    ]))
+
+    Parameters
+    ----------
+    old, new : Expansion or array_like, shape (...)
+    residuals : bool
+        Whether all parts of an expansion count, or the first one alone, as in the public code of Collage: that is
+        what a model computes with.
+
+    Returns
+    -------
+    update : array of float64, shape (...)
+    """
+    return _values(new, residuals) - _values(old, residuals)
+
+
+def edq(
+    intended: npt.ArrayLike, old: Numbers, new: Numbers, *, residuals: bool = True, relative: bool = False
+) -> float:
+    """The effective descent quality: how far a step went in the direction that was meant.
+
+    The effective update projected on the intended one D, <D / |D|, effective>; relative to |D|, it is 1 where
+    nothing is lost and 0 where all is.
+
+    >>> edq([3.0, 4.0], [1.0, 2000.0], [4.0, 2000.0]), edq([3.0, 4.0], [1.0, 2000.0], [4.0, 2000.0], relative=True)
+    (1.8, 0.36)
+
+    Parameters
+    ----------
+    intended : array_like, shape (...)
+        Such as ``State.update``.
+    old, new : Expansion or array_like, shape (...)
+        The parameter before and after.
+    residuals : bool
+        As for `effective_update`. Of first parts alone the ratio may exceed 1: they make up for what was lost before.
+    relative : bool
+        Whether to divide by the length of the intended update.
+
+    Returns
+    -------
+    quality : float
+        nan where the intended update is 0.
+
+    Source
+    ------
+    [COLLAGE], effective descent quality.
+    """
+    meant = np.asarray(intended, np.float64).ravel()
+    length = float(np.sqrt(meant @ meant))
+    if not length:
+        return float("nan")
+    along = float(meant @ effective_update(old, new, residuals=residuals).ravel()) / length
+    return along / length if relative else along
+
+
+def lost_fraction(intended: npt.ArrayLike, old: Numbers, new: Numbers, *, residuals: bool = True) -> float:
+    """The share of non-zero updates that changed nothing: lost arithmetic, x + d = x although d is not 0.
+
+    >>> lost_fraction([0.0625, 0.125, 0.0], [1.0, 200.0, 3.0], [1.0625, 200.0, 3.0])
+    0.5
+
+    Parameters
+    ----------
+    intended, old, new, residuals
+        As for `edq`.
+
+    Returns
+    -------
+    share : float
+        From 0 to 1; 0 where no update was meant.
+
+    Source
+    ------
+    [COLLAGE], lost arithmetic.
+    """
+    meant = np.asarray(intended) != 0
+    same = effective_update(old, new, residuals=residuals) == 0
+    return int(np.count_nonzero(meant & same)) / max(1, int(np.count_nonzero(meant)))
+
+
+def _values(numbers: Numbers, residuals: bool) -> Array:
+    if isinstance(numbers, Expansion):
+        return numbers.values() if residuals else numbers.parts[0].astype(np.float64)
+    return np.asarray(numbers, np.float64)

@@ -1,0 +1,222 @@
+"""Operations between products: each one real operation, rounded once into the vector format.
+
+Addition to square root are the verbs of `lowprec`. Powers are correctly rounded too: float64's result
+and its error make an interval, and only where its ends round differently the power is computed to 60
+digits.
+
+Floor 4. Source: [MX] compute flow; [MICROXCALING] for the steps of softmax and layer norm.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+import decimal
+import math
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+
+from lowprec.arrays import arith, convert, dot
+from lowprec.spec import catalog
+from lowprec.spec.accumulation import Accumulation
+from lowprec.spec.accumulations import accumulation as accumulation_of
+from lowprec.spec.format import Format
+from lowprec.spec.projection import DEFAULT, Projection
+
+__all__ = ["Vector"]
+
+Array = npt.NDArray[Any]
+
+#: Far above the error of float64's own powers, which is below 2**-51 of the result.
+_ERROR = 2.0**-50
+
+
+@dataclass(frozen=True)
+class Vector:
+    """A vector unit: operations on values, each rounded once into one format.
+
+    >>> unit = Vector("bfloat16")
+    >>> unit.add([1.0, 256.0], [2.0**-8, 1.0])
+    array([  1., 256.], dtype=float32)
+    >>> unit.softmax([0.0, 1.0, 2.0])
+    array([0.09033203, 0.24511719, 0.66796875], dtype=float32)
+
+    Parameters
+    ----------
+    format : Format or str
+        "bfloat16", "binary32", or another one of at most binary32's range and precision.
+    projection : Projection
+        To nearest even by default. ``lowprec.profiles["microxcaling"].projection("bfloat16")`` rounds ties
+        away. Not stochastic.
+    sums : Accumulation or str
+        How `sum` adds; what it says of the output is replaced by the format. "exact" rounds once.
+    exp_by_exp2 : bool
+        e**x as 2**(x * log2(e)), with the constant and the product rounded.
+    divide_by_inverse : bool
+        x / y as x * (1 / y), with the inverse rounded.
+
+    Raises
+    ------
+    ValueError
+        A format with values that binary32 does not have, or stochastic rounding.
+
+    Notes
+    -----
+    Operands count as they are, whatever type holds them: `round` brings them into the format.
+
+    Source
+    ------
+    [MX] compute flow; the switches are [MICROXCALING]'s vec_use_exp2 and vec_use_recip.
+    """
+
+    format: Format = catalog.BFLOAT16
+    projection: Projection = DEFAULT
+    sums: Accumulation | str = "exact"
+    exp_by_exp2: bool = False
+    divide_by_inverse: bool = False
+
+    def __post_init__(self) -> None:
+        fmt = catalog.format(self.format)
+        if not catalog.BINARY32.contains(fmt):
+            raise ValueError(f"vectors are of formats whose values binary32 has, and {fmt.name!r} has others")
+        if self.projection.rounding.bits:
+            raise ValueError(f"vectors are rounded deterministically, not {self.projection.rounding}")
+        how = dataclasses.replace(accumulation_of(self.sums), output=(fmt, self.projection))
+        object.__setattr__(self, "format", fmt)
+        object.__setattr__(self, "sums", how)
+
+    # -- one rounding -----------------------------------------------------------------------------
+
+    def round(self, x: npt.ArrayLike) -> Array:
+        """Values of the format."""
+        return np.asarray(convert.decode(convert.encode(x, self.format, projection=self.projection), self.format))
+
+    def add(self, x: npt.ArrayLike, y: npt.ArrayLike) -> Array:
+        """The sum x + y."""
+        return np.asarray(arith.add(x, y, self.format, projection=self.projection))
+
+    def subtract(self, x: npt.ArrayLike, y: npt.ArrayLike) -> Array:
+        """The difference x - y."""
+        return np.asarray(arith.subtract(x, y, self.format, projection=self.projection))
+
+    def multiply(self, x: npt.ArrayLike, y: npt.ArrayLike) -> Array:
+        """The product x * y."""
+        return np.asarray(arith.multiply(x, y, self.format, projection=self.projection))
+
+    def divide(self, x: npt.ArrayLike, y: npt.ArrayLike) -> Array:
+        """The quotient x / y; with `divide_by_inverse` two roundings."""
+        if self.divide_by_inverse:
+            return self.multiply(x, self.inverse(y))
+        return np.asarray(arith.divide(x, y, self.format, projection=self.projection))
+
+    def inverse(self, x: npt.ArrayLike) -> Array:
+        """The inverse 1 / x."""
+        return np.asarray(arith.divide(1.0, x, self.format, projection=self.projection))
+
+    def sqrt(self, x: npt.ArrayLike) -> Array:
+        """The square root."""
+        return np.asarray(arith.sqrt(x, self.format, projection=self.projection))
+
+    def exp(self, x: npt.ArrayLike) -> Array:
+        """e**x, correctly rounded; with `exp_by_exp2` three roundings, one of them of a constant.
+
+        >>> Vector("binary32").exp([0.0, 1.0, -float("inf"), 100.0])
+        array([1.       , 2.7182817, 0.       ,       inf], dtype=float32)
+        """
+        if self.exp_by_exp2:
+            return self.exp2(self.multiply(x, self.round(math.log2(math.e))))
+        return self._power(x, 0)
+
+    def exp2(self, x: npt.ArrayLike) -> Array:
+        """2**x, correctly rounded."""
+        return self._power(x, 2)
+
+    def sum(self, x: npt.ArrayLike, axis: int = -1, keepdims: bool = False) -> Array:
+        """The sum along an axis, added as `sums` says."""
+        moved = np.moveaxis(np.asarray(x), axis, -1)
+        total = np.asarray(dot.dot(moved, np.ones(moved.shape[-1], np.float32), self.sums))
+        return np.expand_dims(total, axis) if keepdims else total
+
+    # -- several roundings ------------------------------------------------------------------------
+
+    def mean(self, x: npt.ArrayLike, axis: int = -1, keepdims: bool = False) -> Array:
+        """The sum over the number of values: two roundings."""
+        values = np.asarray(x)
+        return self.divide(self.sum(values, axis, keepdims), values.shape[axis])
+
+    def softmax(self, x: npt.ArrayLike, axis: int = -1) -> Array:
+        """e**(x - max(x)) over the sum of these: four roundings.
+
+        Source: [MICROXCALING] mx/softmax.py.
+        """
+        values = np.asarray(x)
+        powers = self.exp(self.subtract(values, values.max(axis=axis, keepdims=True)))
+        return self.divide(powers, self.sum(powers, axis, keepdims=True))
+
+    def layer_norm(
+        self,
+        x: npt.ArrayLike,
+        weight: npt.ArrayLike | None = None,
+        bias: npt.ArrayLike | None = None,
+        eps: float = 1e-5,
+    ) -> Array:
+        """(x - mean) / sqrt(variance + eps) * weight + bias along the last axis, each step rounded.
+
+        The mean is a sum and a division; so is the variance, of rounded squares. The square root is
+        inverted, and the inverse multiplied.
+
+        >>> Vector("bfloat16").layer_norm([1.0, 2.0, 3.0, 6.0])
+        array([-1.0703125 , -0.53515625,  0.        ,  1.609375  ], dtype=float32)
+
+        Source: [MICROXCALING] mx/norm_utils.py.
+        """
+        centred = self.subtract(x, self.mean(x, keepdims=True))
+        variance = self.mean(self.multiply(centred, centred), keepdims=True)
+        normal = self.multiply(centred, self.inverse(self.sqrt(self.add(variance, eps))))
+        scaled = normal if weight is None else self.multiply(weight, normal)
+        return scaled if bias is None else self.add(scaled, bias)
+
+    # -- powers -----------------------------------------------------------------------------------
+
+    def _power(self, x: npt.ArrayLike, base: int) -> Array:
+        """base**x, of e for base 0."""
+        values = np.asarray(x).astype(np.float64)
+        powers, known = _powers(values, base)
+        margin = np.where(known, 0.0, _ERROR)
+        low, high = (
+            np.asarray(convert.encode(powers * (1 + sign * margin), self.format, projection=self.projection))
+            for sign in (-1, 1)
+        )
+        for place in np.argwhere(low != high):
+            powers[tuple(place)] = _beside_power(float(values[tuple(place)]), base)
+        return self.round(powers)
+
+
+def _powers(values: Array, base: int) -> tuple[Array, Array]:
+    """Float64's powers, positive and finite for finite values, and which are exact."""
+    whole = values == np.floor(values) if base else values == 0
+    known = whole | ~np.isfinite(values)
+    # Beyond these limits powers are out of binary32's range, either way.
+    bounded = np.clip(values, -700.0, 700.0)
+    powers = np.asarray(np.exp2(bounded) if base else np.exp(bounded))
+    powers = np.where(np.isinf(values), np.where(values > 0, np.inf, 0.0), powers)
+    if base:
+        integers = np.where(known & np.isfinite(values), bounded, 0.0).astype(np.int32)
+        powers = np.where(known & np.isfinite(values), np.ldexp(1.0, integers), powers)
+    return powers, known
+
+
+def _beside_power(value: float, base: int) -> float:
+    """A float64 number on the same side as base**value of every number of 52 bits: cut, and its last bit set.
+
+    Such powers are never rational, so a number of 60 digits is beside the same numbers as the power itself.
+    """
+    with decimal.localcontext() as context:
+        context.prec = 60 + max(0, -decimal.Decimal(value).adjusted())
+        exponent = decimal.Decimal(value) * (decimal.Decimal(2).ln() if base else 1)
+        exact = exponent.exp()
+        near = float(exact)
+        below = near if decimal.Decimal(near) < exact else math.nextafter(near, 0.0)
+    return float((np.float64(below).view(np.uint64) | np.uint64(1)).view(np.float64))

@@ -1,0 +1,66 @@
+"""What a ScaledArray is made of, checked. Floor 4."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+
+from lowprec.arrays.checks import Array, values_operand
+from lowprec.arrays.convert import decode, encode
+from lowprec.methods.scale_propagation.config import current
+from lowprec.methods.scale_propagation.rounding import carrier
+from lowprec.spec import catalog
+from lowprec.spec.format import Carrier, Format
+
+__all__ = ["checked_data", "checked_scale", "format_of", "number"]
+
+
+def checked_data(data: Any, fmt: Any) -> tuple[Array, Format]:
+    """Data in the type that carries their format, and the format; refused if it does not have them."""
+    operand = values_operand(data, "data")
+    target = format_of(operand.fmt) if fmt is None else catalog.format(fmt)
+    codes = np.asarray(encode(operand.array, target))
+    made = np.asarray(decode(codes, target, dtype=carrier(target)))
+    wrong = (made != operand.array) & ~((made != made) & (operand.array != operand.array))
+    if wrong.any():
+        first = tuple(int(i) for i in np.unravel_index(int(np.argmax(wrong)), wrong.shape))
+        raise ValueError(
+            f"data have values that {target.name!r} does not have: {int(wrong.sum()):,} of {wrong.size:,}, the first "
+            f"at index {first}: {operand.array[first]}. as_scaled(values, scale, {target.name!r}) rounds them"
+        )
+    return made, target
+
+
+def checked_scale(scale: Any, fmt: Any) -> tuple[Any, Format]:
+    """A scale in the type that carries its format, and the format; refused if it does not have it."""
+    given, known = number("scale", scale), catalog.carrier(getattr(scale, "dtype", None))
+    if fmt is not None:
+        target = catalog.format(fmt)
+    else:
+        target = current().scale_format if known is None or isinstance(known, Carrier) else known
+    if given < 0:
+        raise ValueError(f"scale={given!r} is negative; scales are 0 or more, and the sign is the data's")
+    made = carrier(target).type(given)
+    if np.isfinite(given) and given and decode(encode(given, target), target) != given:
+        raise ValueError(
+            f"scale={given!r} is no value of {target.name!r}; round it first, for instance with pow2_round, or give "
+            f"scale_format="
+        )
+    return made, target
+
+
+def format_of(fmt: Format) -> Format:
+    """The format that values of a type get: their own; binary32, the widest there is, for float64 and integers."""
+    return catalog.BINARY32 if isinstance(fmt, Carrier) else fmt
+
+
+def number(name: str, given: Any) -> float:
+    """A single number, of whatever type holds one."""
+    array = given.to_array() if hasattr(given, "to_array") else np.asarray(given)
+    if array.ndim or array.dtype.kind not in "biufV":
+        raise TypeError(
+            f"{name} must be a single number, not {given!r}; for scales of channels or blocks see lowprec.scale_for "
+            f"and block formats"
+        )
+    return float(array)

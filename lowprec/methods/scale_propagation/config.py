@@ -1,0 +1,136 @@
+"""What scales, sums and results are rounded to: read by every rule, changed for a `with` block.
+
+Floor 4.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import contextvars
+import dataclasses
+from collections.abc import Iterator
+from dataclasses import dataclass
+from typing import Any, Literal, get_args
+
+import numpy as np
+
+from lowprec.spec import catalog
+from lowprec.spec.accumulation import Accumulation
+from lowprec.spec.accumulations import ACCUMULATIONS, accumulation
+from lowprec.spec.format import Format, Sign
+from lowprec.spec.projection import DEFAULT, Projection
+
+__all__ = ["Config", "ScaleRounding", "config", "current", "scales_everything", "scaling_everything"]
+
+ScaleRounding = Literal["down", "up", "nearest", "stochastic"]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Config:
+    """How rules round.
+
+    Parameters
+    ----------
+    scale_rounding : {"down", "up", "nearest", "stochastic"}
+        How a scale becomes a power of two, where a rule says so.
+    scale_format : Format, str or dtype
+        Of the scales that constants and plain arrays get: a format with exponents, such as "binary32",
+        "binary16" or "e8m0fnu". Results of rules have that of their operands.
+    projection : Projection
+        How results become values of the format of the data.
+    dots, sums : Accumulation or str
+        How products of matrices and sums are summed.
+    rng : int or Generator, optional
+        For stochastic rounding of scales or of data. An integer is the seed of a generator, which is
+        drawn from at every rounding.
+
+    Source
+    ------
+    [SCALIFY] 3.2: scales are rounded down.
+    """
+
+    scale_rounding: ScaleRounding = "down"
+    scale_format: Format = catalog.BINARY32
+    projection: Projection = DEFAULT
+    dots: Accumulation = ACCUMULATIONS["fp32_fma"]
+    sums: Accumulation = ACCUMULATIONS["exact"]
+    rng: np.random.Generator | None = None
+
+    def __post_init__(self) -> None:
+        known = get_args(ScaleRounding)
+        if self.scale_rounding not in known:
+            raise ValueError(f"scale_rounding={self.scale_rounding!r} is unknown; use one of {', '.join(known)}")
+        fmt = catalog.format(self.scale_format)
+        if not fmt.exponent_bits or fmt.sign is Sign.TWOS_COMPLEMENT:
+            raise ValueError(
+                f"scale_format={fmt.name!r} has no exponents, and scales are powers of two; use 'binary32', 'e8m0fnu' "
+                f"or another float format"
+            )
+        object.__setattr__(self, "scale_format", fmt)
+        if not isinstance(self.projection, Projection):
+            raise TypeError(f"projection must be a Projection, not {self.projection!r}")
+        object.__setattr__(self, "dots", accumulation(self.dots))
+        object.__setattr__(self, "sums", accumulation(self.sums))
+        if self.rng is not None:
+            object.__setattr__(self, "rng", np.random.default_rng(self.rng))
+
+
+_DEFAULT = Config()
+
+_config = contextvars.ContextVar("config", default=_DEFAULT)
+_everything = contextvars.ContextVar("everything", default=False)
+
+
+def current() -> Config:
+    """The configuration that holds here.
+
+    >>> current().scale_rounding
+    'down'
+    """
+    return _config.get()
+
+
+@contextlib.contextmanager
+def config(**changes: Any) -> Iterator[Config]:
+    """Change how rules round, within a `with` block and for this thread or task alone.
+
+    >>> with config(scale_rounding="nearest", dots="hopper_wgmma_e4m3fn_binary32") as how:
+    ...     how.scale_rounding, current() is how
+    ('nearest', True)
+
+    Parameters
+    ----------
+    **changes
+        Fields of `Config`; the others stay as they are.
+
+    Raises
+    ------
+    TypeError
+        A field that there is none of.
+    ValueError
+        A value that the field does not take.
+    """
+    fields = [field.name for field in dataclasses.fields(Config)]
+    for name in changes:
+        if name not in fields:
+            raise TypeError(f"a configuration has no {name!r}; it has {', '.join(fields)}")
+    token = _config.set(dataclasses.replace(current(), **changes))
+    try:
+        yield current()
+    finally:
+        _config.reset(token)
+
+
+@contextlib.contextmanager
+def scaling_everything() -> Iterator[None]:
+    """Within a function that `scalify` runs."""
+    token = _everything.set(True)
+    try:
+        yield
+    finally:
+        _everything.reset(token)
+
+
+def scales_everything() -> bool:
+    """Whether this is within a function that `scalify` runs."""
+    return _everything.get()

@@ -1,0 +1,240 @@
+"""Powers of two: rounding to them, splitting them off, E8M0 codes, and the best one for a format.
+
+Rounding to a power of two is rounding to a format of one bit of precision, which the library does. POW2
+is E8M0 with more exponents, so that nothing that float64 holds is out of its range.
+
+Floor 4.
+"""
+
+from __future__ import annotations
+
+import math
+from typing import Any, get_args
+
+import numpy as np
+import numpy.typing as npt
+
+from lowprec.arrays.arith import fma, sqrt
+from lowprec.arrays.checks import Array
+from lowprec.arrays.convert import decode, encode, quantize
+from lowprec.arrays.statistics import error_report, scale_for
+from lowprec.methods.scale_propagation.config import ScaleRounding, current
+from lowprec.spec import catalog
+from lowprec.spec.families import power_of_two
+from lowprec.spec.format import Format
+from lowprec.spec.projection import Projection, Saturation
+from lowprec.spec.rounding import AWAY_FROM_ZERO, NEAREST_EVEN, TO_ODD, TOWARD_ZERO, Rounding, stochastic
+
+__all__ = [
+    "best_pow2_scale",
+    "decode_e8m0",
+    "encode_e8m0",
+    "pow2_decompose",
+    "pow2_norm",
+    "pow2_round",
+    "pow2_sqrt",
+]
+
+#: Powers of two from 2**-1023 to 2**1023.
+POW2 = power_of_two("e11m0", 11, source="SCALIFY")
+
+#: Truncated to a power of two; what is negative, zero or too small becomes 2**-127, what is too large 2**127.
+TRUNCATED = Projection(rounding=TOWARD_ZERO, saturation=Saturation.FINITE, negative="zero", zero="smallest")
+
+_ROUNDINGS = {"down": TOWARD_ZERO, "up": AWAY_FROM_ZERO, "nearest": NEAREST_EVEN, "stochastic": stochastic(24)}
+
+
+def pow2_round(
+    values: npt.ArrayLike,
+    mode: ScaleRounding | None = None,
+    *,
+    rng: int | np.random.Generator | None = None,
+) -> Any:
+    """Round to powers of two; zeros, infinities and NaNs stay as they are, and so do signs.
+
+    >>> pow2_round(np.float32([2.1, 0.3, -9.0, 0.0])), pow2_round(np.float32([2.1, 0.3, 4.0]), "up")
+    (array([ 2.  ,  0.25, -8.  ,  0.  ], dtype=float32), array([4. , 0.5, 4. ], dtype=float32))
+
+    Parameters
+    ----------
+    values : array_like of float or integer, shape (...)
+        Dimensionless.
+    mode : {"down", "up", "nearest", "stochastic"}, optional
+        By default that of `config`. "nearest" is to the nearer number: from 1.5 to 2 on up, and at 1.5 to
+        the one whose exponent's code is even. "stochastic" goes up with probability x / 2**k - 1, to 24 bits.
+    rng : int or Generator, optional
+        For "stochastic", by default that of `config`.
+
+    Returns
+    -------
+    powers : array of float, shape (...)
+        float16, bfloat16, float32 and float64 stay what they are, all else is float64. What rounds up
+        beyond the largest power of two of its type is infinite, as in any conversion. Of float64 what is
+        below 2**-1023 becomes that.
+
+    Raises
+    ------
+    ValueError
+        An unknown mode, or a stochastic one without rng.
+    """
+    array = np.asarray(values)
+    ordinary = np.isfinite(array) & (array != 0)
+    powers = _rounded(np.where(ordinary, array, array.dtype.type(1)), mode, rng)
+    given = array.dtype if _is_single(array) else np.dtype(np.float64)
+    with np.errstate(over="ignore"):  # a power of two is exact in each of these types, or beyond its range
+        return np.where(ordinary, np.copysign(powers, array), array).astype(given)[()]
+
+
+def pow2_decompose(values: npt.ArrayLike) -> tuple[Any, Any]:
+    """Split values into scales, the powers of two below them, and significands in [1, 2) with the sign.
+
+    scale * significand is the value. Zeros give (0, 0), infinities (inf, ±inf), NaNs (inf, nan).
+
+    >>> pow2_decompose(np.float16([65504.0, -0.3, 0.0]))
+    (array([3.2768e+04, 2.5000e-01, 0.0000e+00], dtype=float32), array([ 1.999, -1.2  ,  0.   ], dtype=float16))
+
+    Parameters
+    ----------
+    values : array_like of float or integer, shape (...)
+
+    Returns
+    -------
+    scales : array of float32, shape (...)
+        float64 for float64 and integers. Wider than float16, whose smallest subnormals have a scale too.
+    significands : array of the type of values, shape (...)
+    """
+    array = np.asarray(values)
+    array = array if _is_single(array) else array.astype(np.float64)
+    wide = array.astype(np.float64)
+    scales = np.where(np.isfinite(wide), np.abs(pow2_round(wide, "down")), np.inf)
+    ordinary = np.isfinite(wide) & (wide != 0)
+    significands = np.where(ordinary, wide, 1.0) / np.where(ordinary, scales, 1.0)
+    significands = np.where(ordinary, significands, wide)
+    return scales.astype(np.result_type(array.dtype, np.float32))[()], significands.astype(array.dtype)[()]
+
+
+def encode_e8m0(values: npt.ArrayLike) -> Any:
+    """Encode scales as E8M0 codes, truncated to powers of two.
+
+    Negative numbers, zeros and whatever is below 2**-127 have code 0, which is 2**-127; what is above
+    2**127 is 2**127; NaN is 255.
+
+    >>> encode_e8m0([-3.0, 0.0, 0.3, 1.0, 9.0])
+    array([  0,   0, 125, 127, 130], dtype=uint8)
+
+    Source
+    ------
+    [OCPMX]; [SCALIFY], whose code truncates.
+    """
+    return encode(values, catalog.E8M0FNU, projection=TRUNCATED)
+
+
+def decode_e8m0(codes: npt.ArrayLike, dtype: npt.DTypeLike = np.float32) -> Any:
+    """Decode E8M0 codes, exactly; code c is 2**(c - 127), and 255 is NaN.
+
+    >>> decode_e8m0([0, 125, 254]).tolist() == [2.0**-127, 0.25, 2.0**127]
+    True
+    """
+    return decode(codes, catalog.E8M0FNU, dtype=dtype)
+
+
+def best_pow2_scale(values: npt.ArrayLike, fmt: Format | str | npt.DTypeLike) -> Any:
+    """Find the power of two s that maximises the SQNR of s * quantize(values / s, fmt, saturation="finite").
+
+    >>> import lowprec as lp
+    >>> x = np.random.default_rng(0).standard_normal(1000, np.float32)
+    >>> float(best_pow2_scale(x, "e4m3fn")), float(best_pow2_scale(x, "int4"))
+    (0.0078125, 0.5)
+
+    Parameters
+    ----------
+    values : array_like of float or integer, shape (...)
+        NaNs and infinities take no part.
+    fmt : Format, str or dtype
+
+    Returns
+    -------
+    scale : float32
+        A value of E8M0, 2**-127 to 2**127; 1 where no value is other than zero. Of several with the same
+        SQNR the largest, but none above the smallest that clips nothing.
+
+    Notes
+    -----
+    The search begins at the smallest scale that clips nothing. Above it nothing is better: within the
+    range of both, every value that the format has at twice the scale it has at the scale itself. Below it
+    the error of the largest magnitude grows with every step, and the search ends where that alone exceeds
+    the least error found. So the result is the best of all.
+
+    Source
+    ------
+    [SCALIFY] 2, which approximates it by a root mean square of 1.
+    """
+    target = catalog.format(fmt)
+    array = np.asarray(values)
+    scale = float(np.clip(scale_for(array, target, power_of_two=True), 2.0**-127, 2.0**127))
+    finite = np.abs(array[np.isfinite(array)].astype(np.float64))
+    amax, most = float(finite.max(initial=0.0)), max(target.max_finite, -target.min_finite)
+    best, least = scale, math.inf
+    while amax and scale >= 2.0**-127 and max(0.0, amax - scale * most) ** 2 <= least * finite.size:
+        mse = error_report(array, target, scale=scale, saturation="finite").mse
+        if mse < least:
+            best, least = scale, mse
+        scale /= 2
+    return np.float32(best)
+
+
+# -- scales of rules --------------------------------------------------------------------------------
+
+
+def pow2_sqrt(number: float) -> float:
+    """The square root of a positive number, rounded to a power of two as `config` says."""
+    return float(_rounded_sqrt(np.float64(number)))
+
+
+def pow2_norm(x: float, y: float) -> float:
+    """The square root of x*x + y*y, of finite positive numbers of 24 bits, rounded to a power of two.
+
+    Whether it lies below, at or above a border of powers of two is decided on the exact sum: rounded to
+    odd, it stays on its side of every number of fewer bits.
+    """
+    if not x or not y:
+        return float(_rounded(np.asarray(max(x, y)), None, None)) if x or y else 0.0
+    exponent = math.frexp(max(x, y))[1]
+    large, small = math.ldexp(max(x, y), -exponent), math.ldexp(min(x, y), -exponent)
+    total = fma(small, small, large * large, catalog.BINARY32, rounding=TO_ODD)  # 48 bits of large are exact
+    return math.ldexp(float(_rounded_sqrt(total)), exponent)
+
+
+def _rounded_sqrt(number: Any) -> Any:
+    rounding, rng = _how(None, None)
+    return sqrt(number, POW2, rounding=rounding, rng=rng)
+
+
+def _rounded(numbers: Array, mode: ScaleRounding | None, rng: int | np.random.Generator | None) -> Any:
+    rounding, rng = _how(mode, rng)
+    how = Projection(rounding=rounding, saturation=Saturation.FINITE, negative="drop_sign")
+    return quantize(numbers, POW2, projection=how, rng=rng)
+
+
+def _how(
+    mode: ScaleRounding | None, rng: int | np.random.Generator | None
+) -> tuple[Rounding, int | np.random.Generator | None]:
+    mode = current().scale_rounding if mode is None else mode
+    if mode not in _ROUNDINGS:
+        raise ValueError(
+            f"mode={mode!r} of rounding to powers of two is unknown; use one of {', '.join(get_args(ScaleRounding))}"
+        )
+    if mode != "stochastic":
+        return _ROUNDINGS[mode], None
+    rng = current().rng if rng is None else rng
+    if rng is None:
+        raise ValueError(
+            "scales are rounded stochastically, which needs random integers: give rng=, or config(rng=...)"
+        )
+    return _ROUNDINGS[mode], rng
+
+
+def _is_single(array: Array) -> bool:
+    """Whether an array has one of the narrower float types that results are given in."""
+    known = catalog.carrier(array.dtype)
+    return known in (catalog.BINARY16, catalog.BFLOAT16, catalog.BINARY32)

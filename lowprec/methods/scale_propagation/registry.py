@@ -1,0 +1,91 @@
+"""Which rule answers which function: NumPy's, and those that `custom_scale` marks.
+
+Floor 4.
+"""
+
+from __future__ import annotations
+
+import inspect
+from collections.abc import Callable, Iterable
+from typing import Any, TypeVar
+
+__all__ = ["answer", "has_rule", "register_scaled_op"]
+
+Function = Callable[..., Any]
+Rule = TypeVar("Rule", bound=Function)
+
+_rules: dict[Function, Function] = {}
+
+
+def register_scaled_op(*functions: Function) -> Callable[[Rule], Rule]:
+    """Register what a function does with `ScaledArray` arguments.
+
+    The rule takes the function's arguments as they are given, ScaledArrays among them. What else it takes
+    decides which keywords are understood; all others are refused by name.
+
+    >>> import numpy as np
+    >>> from lowprec.methods import scale_propagation as sp
+    >>> @sp.register_scaled_op(np.trapezoid)
+    ... def trapezoid(x, *, dx=1.0):
+    ...     return (np.sum(x) - (x[0] + x[-1]) / 2) * dx
+    >>> float(np.trapezoid(sp.as_scaled(np.float32([1, 2, 3]), 2.0)))
+    4.0
+
+    Parameters
+    ----------
+    *functions : ufunc or function
+        Of NumPy, or made by `custom_scale`.
+
+    Raises
+    ------
+    ValueError
+        A function that has a rule.
+    """
+
+    def register(rule: Rule) -> Rule:
+        for function in functions:
+            if function in _rules:
+                raise ValueError(
+                    f"{_name(function)} has a rule for ScaledArrays: {_name(_rules[function])}. Register rules for "
+                    f"other functions, or mark a function of your own with custom_scale"
+                )
+        for function in functions:
+            _rules[function] = rule
+        return rule
+
+    return register
+
+
+def has_rule(function: Function) -> bool:
+    """Whether a function has a rule for ScaledArrays.
+
+    >>> import numpy as np
+    >>> has_rule(np.add), has_rule(np.cumsum)
+    (True, False)
+    """
+    return function in _rules
+
+
+def answer(function: Function, args: Iterable[Any], keywords: dict[str, Any], method: str = "__call__") -> Any:
+    """What the rule of a function gives, or a TypeError that names the function."""
+    args, name = tuple(args), _name(function) if method == "__call__" else f"{_name(function)}.{method}"
+    rule = _rules.get(function) if method == "__call__" else None
+    if rule is None:
+        known = "register_scaled_op gives it one" if method == "__call__" else "use functions such as numpy.sum"
+        raise TypeError(
+            f"{name} has no rule for ScaledArrays: {known}; stop_scaling(x) gives a plain array, and x.data and "
+            f"x.scale are its two parts"
+        )
+    try:
+        inspect.signature(rule).bind(*args, **keywords)
+    except TypeError as error:
+        taken = ", ".join(inspect.signature(rule).parameters)
+        hint = "; ScaledArrays do not change: write x = x + y" if keywords.get("out") is not None else ""
+        raise TypeError(f"{name} of ScaledArrays takes {taken}: {error}{hint}") from None
+    return rule(*args, **keywords)
+
+
+def _name(function: Function) -> str:
+    """As one writes it: numpy.add, numpy.linalg.norm."""
+    module = getattr(function, "__module__", None) or "numpy"  # old ufuncs name no module
+    return f"{module}.{getattr(function, '__qualname__', function.__name__)}"

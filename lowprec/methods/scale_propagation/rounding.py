@@ -1,0 +1,169 @@
+"""How the data of a result come about: the exact result over its scale, rounded once by the library.
+
+Operands go into the library's operations as values over a scale. Where scales are powers of two these are
+exact, so that the one rounding is the one into the format of the result.
+
+Floor 4.
+"""
+
+from __future__ import annotations
+
+import functools
+import math
+from typing import TYPE_CHECKING, Any
+
+import ml_dtypes
+import numpy as np
+import numpy.typing as npt
+
+from lowprec.arrays import arith
+from lowprec.arrays.checks import Array, float_dtype
+from lowprec.arrays.convert import quantize
+from lowprec.arrays.dot import matmul
+from lowprec.methods.scale_propagation.config import current
+from lowprec.spec import catalog
+from lowprec.spec.accumulation import Accumulation
+from lowprec.spec.format import Format
+
+if TYPE_CHECKING:
+    from lowprec.methods.scale_propagation.scaled_array import ScaledArray
+
+__all__ = [
+    "carrier",
+    "fitting",
+    "holds_no_scale",
+    "operate",
+    "over",
+    "product",
+    "project",
+    "promoted",
+    "quotient",
+    "ratio",
+    "total",
+]
+
+#: Formats that results of operands of unlike formats may have, narrowest first.
+_WIDER = (catalog.BINARY16, catalog.BFLOAT16, catalog.BINARY32)
+
+_SINGLE = catalog.BINARY32
+
+
+# -- data -------------------------------------------------------------------------------------------
+
+
+@functools.lru_cache(maxsize=256)
+def carrier(fmt: Format) -> np.dtype[Any]:
+    """The type that data of a format come in."""
+    if fmt == catalog.BINARY16:
+        return np.dtype(np.float16)
+    return np.dtype(ml_dtypes.bfloat16) if fmt == catalog.BFLOAT16 else float_dtype(fmt)[0]
+
+
+def project(values: npt.ArrayLike, fmt: Format, **options: Any) -> Array:
+    """Values rounded once to a format, as `config` says or as the options do."""
+    array = np.asarray(values)
+    made: Array = np.empty(array.shape, carrier(fmt))
+    quantize(array, fmt, out=made, **(options or _options()))
+    return made
+
+
+def operate(operation: str, *operands: npt.ArrayLike, fmt: Format) -> Array:
+    """The result of an operation of the library, rounded once."""
+    made = getattr(arith, operation)(*operands, fmt, dtype=carrier(fmt), **_options())
+    return np.asarray(made)
+
+
+def quotient(values: Array, divisor: float, fmt: Format) -> Array:
+    """Values of 24 bits over a number, rounded once."""
+    if math.frexp(divisor)[0] != 0.5:
+        return operate("divide", values, divisor, fmt=fmt)
+    with np.errstate(over="ignore", invalid="ignore"):
+        return project(values.astype(np.float64) / divisor, fmt)
+
+
+def product(x: Array, y: Array, how: Accumulation) -> Array:
+    """The product of matrices; of random roundings with the generator of `config`."""
+    rng = current().rng if how.rounds_randomly else None
+    return np.asarray(matmul(x, y, how, rng=rng))
+
+
+def total(data: Array, axes: tuple[int, ...], how: Accumulation) -> Array:
+    """The sums along axes, as an accumulation of products with 1 has them; without the axes."""
+    kept = [axis for axis in range(data.ndim) if axis not in axes]
+    shape = [data.shape[axis] for axis in kept]
+    rows = data.transpose([*kept, *axes]).reshape(
+        math.prod(shape), -1 if data.size else math.prod(data.shape[axis] for axis in axes)
+    )
+    return product(rows, np.ones((rows.shape[1], 1), carrier(_SINGLE)), how).reshape(shape)
+
+
+def _options() -> dict[str, Any]:
+    """Keywords of the library's verbs."""
+    how = current()
+    return {"projection": how.projection, "rng": how.rng if how.projection.rounding.bits else None}
+
+
+# -- values over scales -----------------------------------------------------------------------------
+
+
+def holds_no_scale(x: ScaledArray) -> bool:
+    """Whether the scale is 0, infinite or NaN, so that all values are 0, infinite or NaN: the same at any scale."""
+    return not math.isfinite(x.scale) or x.scale == 0
+
+
+def over(x: ScaledArray, scale: float) -> Array:
+    """The values of x over a scale: exact where both scales are powers of two.
+
+    float64, or float32 where that holds all that the format can give.
+    """
+    if holds_no_scale(x):
+        with np.errstate(invalid="ignore"):  # zero times infinity is NaN, and that is meant
+            return x.data.astype(np.float64) * float(x.scale)
+    if float(x.scale) == scale:
+        return x.data
+    factor, fmt = ratio(float(x.scale), scale), x.format
+    least = fmt.min_subnormal or fmt.min_normal or 1.0
+    narrow = least * factor >= 2.0**-149 and max(fmt.max_finite, -fmt.min_finite) * factor <= _SINGLE.max_finite
+    wide = np.dtype(np.float32 if narrow and math.frexp(factor)[0] == 0.5 and _SINGLE.contains(fmt) else np.float64)
+    with np.errstate(over="ignore", invalid="ignore"):
+        return x.data.astype(wide) * wide.type(factor)
+
+
+def ratio(x: float, y: float) -> float:
+    """The quotient x / y: exact for powers of two, else rounded to 24 bits, so that 24 bits times it are exact.
+
+    0 where y is 0.
+    """
+    if y == 0:
+        return 0.0
+    (x_fraction, x_exponent), (y_fraction, y_exponent) = math.frexp(x), math.frexp(y)
+    fraction = 1.0 if x_fraction == y_fraction else float(arith.divide(x_fraction, y_fraction, _SINGLE))
+    return math.ldexp(fraction, max(-1000, min(1000, x_exponent - y_exponent)))
+
+
+# -- scales -----------------------------------------------------------------------------------------
+
+
+def fitting(scale: float, fmt: Format) -> Any:
+    """The value of a scale's format nearest to a scale, from its smallest to its largest power of two.
+
+    0, infinity and NaN stay. As a scalar of the type that the format's values come in.
+    """
+    given = carrier(fmt).type
+    if scale == 0 or not math.isfinite(scale):
+        return given(scale)
+    near = quantize(np.float64(min(scale, 2.0**fmt.emax)), fmt)
+    return given(near if near else fmt.min_subnormal or fmt.min_normal)
+
+
+def promoted(*formats: Format) -> Format:
+    """The format that has all that the others have: one of them, else the narrowest of 16 bits or binary32.
+
+    >>> promoted(catalog.E4M3FN, catalog.E5M2).name, promoted(catalog.BINARY16, catalog.BFLOAT16).name
+    ('binary16', 'binary32')
+    """
+    for candidate in (*formats, *_WIDER):
+        if all(candidate.contains(fmt) for fmt in formats):
+            return candidate
+    names = " and ".join(repr(fmt.name) for fmt in formats)
+    raise ValueError(f"no format up to 'binary32' has all values of {names}; convert one first, with x.astype(...)")

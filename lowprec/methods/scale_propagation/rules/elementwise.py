@@ -1,0 +1,261 @@
+"""Rules of operations on elements: sums and products of two, functions of one, choices, comparisons.
+
+Floor 4. Source: [SCALIFY] 3.2, 3.4 and its published code.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable
+from typing import Any
+
+import numpy as np
+
+from lowprec.arrays.checks import Array
+from lowprec.methods.scale_propagation.pow2 import pow2_norm
+from lowprec.methods.scale_propagation.registry import register_scaled_op
+from lowprec.methods.scale_propagation.rounding import (
+    fitting,
+    holds_no_scale,
+    operate,
+    over,
+    project,
+    ratio,
+)
+from lowprec.methods.scale_propagation.rules.operands import largest_scale, made, one, operands, settled
+from lowprec.methods.scale_propagation.scaled_array import ScaledArray
+
+__all__ = ["scale_power"]
+
+# -- sums -------------------------------------------------------------------------------------------
+
+
+def _summed(operation: str, x: Any, y: Any) -> ScaledArray:
+    """The scale is the root of the sum of the squared scales, rounded to a power of two."""
+    given = operands(x, y)
+    scales = [0.0 if holds_no_scale(array) else float(array.scale) for array in given.arrays]
+    if not any(scales):
+        scales = [float(array.scale != 0) for array in given.arrays]  # infinities and NaNs are so at 1 too
+    scale = fitting(pow2_norm(*scales), given.scale_format)
+    first, second = (over(array, float(scale)) for array in given.arrays)
+    return made(operate(operation, first, second, fmt=given.fmt), scale, given.fmt, given.scale_format)
+
+
+@register_scaled_op(np.add)
+def add(x: Any, y: Any) -> ScaledArray:
+    """The sum x + y."""
+    return _summed("add", x, y)
+
+
+@register_scaled_op(np.subtract)
+def subtract(x: Any, y: Any) -> ScaledArray:
+    """The difference x - y."""
+    return _summed("subtract", x, y)
+
+
+# -- products ---------------------------------------------------------------------------------------
+
+
+@register_scaled_op(np.multiply)
+def multiply(x: Any, y: Any) -> ScaledArray:
+    """The scale is the product of the scales; zeros of scale 0 stay so."""
+    given = operands(x, y)
+    scale = 0.0
+    if all(array.scale for array in given.arrays):
+        first, second = (settled(array) for array in given.arrays)
+        scale = fitting(float(first.scale) * float(second.scale), given.scale_format)
+        left, right = over(first, ratio(float(scale), float(second.scale))), second.data
+    else:
+        left, right = (over(array, 1.0) for array in given.arrays)
+    data = operate("multiply", left, right, fmt=given.fmt)
+    return made(data, fitting(scale, given.scale_format), given.fmt, given.scale_format)
+
+
+@register_scaled_op(np.divide)
+def divide(x: Any, y: Any) -> ScaledArray:
+    """The scale is the quotient of the scales; zeros of scale 0 stay so."""
+    given = operands(x, y)
+    first, second = given.arrays[0], settled(given.arrays[1])
+    exact = float(first.scale != 0) if holds_no_scale(first) else float(first.scale) / float(second.scale)
+    scale = fitting(exact, given.scale_format)
+    left = over(first, float(scale) * float(second.scale))
+    return made(operate("divide", left, second.data, fmt=given.fmt), scale, given.fmt, given.scale_format)
+
+
+@register_scaled_op(np.square)
+def square(x: ScaledArray) -> ScaledArray:
+    """The product x * x."""
+    return multiply(x, x)
+
+
+@register_scaled_op(np.reciprocal)
+def reciprocal(x: ScaledArray) -> ScaledArray:
+    """1 / x."""
+    return divide(1, x)
+
+
+@register_scaled_op(np.power)
+def power(x: Any, y: Any) -> ScaledArray:
+    """To the power of an integer y the scale is scale**y; to others, 1 as for `exp`."""
+    exponent = None if isinstance(y, ScaledArray) or np.ndim(y) else float(y)
+    if exponent is None or not isinstance(x, ScaledArray) or not exponent.is_integer():
+        return _by_values(np.power, x, y)
+    if exponent == 2:
+        return multiply(x, x)
+    x = settled(x)
+    exact = scale_power(float(x.scale), int(exponent))
+    scale = fitting(exact, x.scale_format)
+    with np.errstate(all="ignore"):
+        # The power of the data is float64's, as in `exp`; then what the scale could not take of its own power.
+        data = np.power(x.data.astype(np.float64), exponent) * ratio(exact, float(scale))
+    return made(project(data, x.format), scale, x.format, x.scale_format)
+
+
+def scale_power(scale: float, exponent: int) -> float:
+    """scale**exponent, kept within float64."""
+    fraction, power = math.frexp(scale)
+    if fraction == 0.5:
+        return math.ldexp(1.0, max(-1000, min(1000, (power - 1) * exponent)))
+    return float(np.clip(np.power(np.float64(scale), exponent), 2.0**-1000, 2.0**1000))
+
+
+@register_scaled_op(np.sqrt)
+def sqrt(x: ScaledArray) -> ScaledArray:
+    """The scale is the root of the scale: no power of two where its exponent is odd."""
+    if holds_no_scale(x):
+        return made(operate("sqrt", over(x, 1.0), fmt=x.format), x.scale, x.format, x.scale_format)
+    scale = fitting(math.sqrt(float(x.scale)), x.scale_format)
+    return made(operate("sqrt", over(x, float(scale) ** 2), fmt=x.format), scale, x.format, x.scale_format)
+
+
+# -- signs ------------------------------------------------------------------------------------------
+
+
+@register_scaled_op(np.negative)
+def negative(x: ScaledArray) -> ScaledArray:
+    """The scale stays."""
+    return made(operate("negative", x.data, fmt=x.format), x.scale, x.format, x.scale_format)
+
+
+@register_scaled_op(np.absolute, np.fabs)
+def absolute(x: ScaledArray) -> ScaledArray:
+    """The scale stays."""
+    return made(operate("absolute", x.data, fmt=x.format), x.scale, x.format, x.scale_format)
+
+
+@register_scaled_op(np.positive)
+def positive(x: ScaledArray) -> ScaledArray:
+    """As it is."""
+    return x
+
+
+@register_scaled_op(np.sign)
+def sign(x: ScaledArray) -> ScaledArray:
+    """The scale is 1."""
+    return made(project(np.sign(over(x, 1.0)), x.format), one(x.scale_format), x.format, x.scale_format)
+
+
+# -- choices ----------------------------------------------------------------------------------------
+
+
+def _chosen(choose: Callable[..., Any], *given: Any) -> ScaledArray:
+    """The largest scale of those that hold one: 0, infinity and NaN are the same at any."""
+    taken = operands(*given)
+    scale = fitting(largest_scale(taken.arrays), taken.scale_format)
+    data = choose(*(over(array, float(scale)) for array in taken.arrays))
+    return made(project(data, taken.fmt), scale, taken.fmt, taken.scale_format)
+
+
+@register_scaled_op(np.maximum)
+def maximum(x: Any, y: Any) -> ScaledArray:
+    """The larger of two, NaN if one is."""
+    return _chosen(np.maximum, x, y)
+
+
+@register_scaled_op(np.minimum)
+def minimum(x: Any, y: Any) -> ScaledArray:
+    """The lesser of two, NaN if one is."""
+    return _chosen(np.minimum, x, y)
+
+
+@register_scaled_op(np.clip)
+def clip(x: Any, a_min: Any = None, a_max: Any = None) -> ScaledArray:
+    """minimum(maximum(x, a_min), a_max)."""
+    x = x if a_min is None else maximum(x, a_min)
+    return x if a_max is None else minimum(x, a_max)
+
+
+@register_scaled_op(np.where)
+def where(condition: Any, x: Any, y: Any) -> ScaledArray:
+    """Elements of x where the condition holds, else of y."""
+    if isinstance(condition, ScaledArray):
+        raise TypeError("numpy.where takes a condition that is no ScaledArray; compare it: numpy.where(x != 0, ...)")
+    return _chosen(lambda first, second: np.where(condition, first, second), x, y)
+
+
+# -- values -----------------------------------------------------------------------------------------
+
+
+def _by_values(function: Callable[..., Array], *given: Any) -> ScaledArray:
+    """The scale is 1, and the data are what the function makes of the values, in float64, rounded once."""
+    taken = operands(*given)
+    with np.errstate(all="ignore"):
+        results = function(*(over(array, 1.0).astype(np.float64) for array in taken.arrays))
+    return made(project(results, taken.fmt), one(taken.scale_format), taken.fmt, taken.scale_format)
+
+
+def _register_by_values(function: np.ufunc) -> None:
+    def rule(*given: Any) -> ScaledArray:
+        return _by_values(function, *given)
+
+    register_scaled_op(function)(rule)
+
+
+_OF_VALUES: tuple[np.ufunc, ...] = (
+    *(np.exp, np.exp2, np.expm1, np.log, np.log2, np.log10, np.log1p, np.logaddexp, np.logaddexp2),
+    *(np.sin, np.cos, np.tan, np.arcsin, np.arccos, np.arctan, np.arctan2),
+    *(np.sinh, np.cosh, np.tanh, np.arcsinh, np.arccosh, np.arctanh, np.cbrt),
+    *(np.rint, np.floor, np.ceil, np.trunc),
+)
+for _function in _OF_VALUES:
+    _register_by_values(_function)
+
+
+# -- comparisons ------------------------------------------------------------------------------------
+
+
+def _register_comparison(function: np.ufunc) -> None:
+    def rule(x: Any, y: Any) -> Any:
+        first, second = (given.to_array() if isinstance(given, ScaledArray) else given for given in (x, y))
+        return function(first, second)
+
+    register_scaled_op(function)(rule)
+
+
+_COMPARISONS: tuple[np.ufunc, ...] = (np.equal, np.not_equal, np.less, np.less_equal, np.greater, np.greater_equal)
+for _function in _COMPARISONS:
+    _register_comparison(_function)
+
+
+@register_scaled_op(np.isfinite)
+def isfinite(x: ScaledArray) -> Any:
+    """Where data and scale are finite."""
+    return np.isfinite(x.data) & np.isfinite(x.scale)
+
+
+@register_scaled_op(np.isnan)
+def isnan(x: ScaledArray) -> Any:
+    """Of the values."""
+    return np.isnan(over(x, 1.0))
+
+
+@register_scaled_op(np.isinf)
+def isinf(x: ScaledArray) -> Any:
+    """Of the values."""
+    return np.isinf(over(x, 1.0))
+
+
+@register_scaled_op(np.signbit)
+def signbit(x: ScaledArray) -> Any:
+    """Of the data."""
+    return np.signbit(x.data)

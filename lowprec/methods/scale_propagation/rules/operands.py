@@ -1,0 +1,78 @@
+"""What rules are given, as ScaledArrays of one scale format. Floor 4."""
+
+from __future__ import annotations
+
+from typing import Any, NamedTuple
+
+import numpy as np
+
+from lowprec.methods.scale_propagation import rounding
+from lowprec.methods.scale_propagation.scaled_array import ScaledArray, as_scaled, scaled_scalar, unchecked
+from lowprec.spec.format import Format
+
+__all__ = ["Operands", "largest_scale", "made", "one", "operands", "settled"]
+
+
+class Operands(NamedTuple):
+    """Operands of a rule, and what its result will have."""
+
+    arrays: tuple[ScaledArray, ...]
+    fmt: Format
+    scale_format: Format
+
+
+def operands(*given: Any) -> Operands:
+    """ScaledArrays of all that is given, at least one of which is one.
+
+    Python numbers, and single numbers and bools that NumPy has no narrower type for, are rounded to the
+    format that the others make; all else has a format of its own, which counts.
+    """
+    scale_format = rounding.promoted(*(x.scale_format for x in given if isinstance(x, ScaledArray)))
+    whole = [x if _is_weak(x) else _own(x, scale_format) for x in given]
+    fmt = rounding.promoted(*(x.format for x in whole if isinstance(x, ScaledArray)))
+    arrays = [x if isinstance(x, ScaledArray) else _weak(x, fmt, scale_format) for x in whole]
+    return Operands(tuple(arrays), fmt, scale_format)
+
+
+def _is_weak(x: Any) -> bool:
+    if isinstance(x, ScaledArray):
+        return False
+    array = np.asarray(x)
+    return array.dtype.kind == "b" or (array.ndim == 0 and (array.dtype.kind in "iu" or array.dtype == np.float64))
+
+
+def _own(x: Any, scale_format: Format) -> ScaledArray:
+    if isinstance(x, ScaledArray):
+        return x
+    array = np.asarray(x)
+    fmt = "binary32" if array.dtype.kind in "iu" else None
+    return as_scaled(array, fmt=fmt, scale_format=scale_format)  # type: ignore[no-any-return]
+
+
+def _weak(x: Any, fmt: Format, scale_format: Format) -> ScaledArray:
+    if np.ndim(x) == 0:
+        return scaled_scalar(x, fmt, scale_format=scale_format)
+    return as_scaled(np.asarray(x), fmt=fmt, scale_format=scale_format)  # type: ignore[no-any-return]
+
+
+def made(data: Any, scale: Any, fmt: Format, scale_format: Format) -> ScaledArray:
+    """A result: the scale is in the type of its format, the data in theirs."""
+    return unchecked(np.asarray(data), scale, fmt, scale_format)
+
+
+def one(scale_format: Format) -> Any:
+    """A scale of 1."""
+    return rounding.carrier(scale_format).type(1)
+
+
+def settled(x: ScaledArray) -> ScaledArray:
+    """The same values at a scale that is neither 0 nor infinite nor NaN."""
+    if not rounding.holds_no_scale(x):
+        return x
+    return unchecked(rounding.project(rounding.over(x, 1.0), x.format), one(x.scale_format), x.format, x.scale_format)
+
+
+def largest_scale(arrays: tuple[ScaledArray, ...]) -> float:
+    """The largest scale of those that hold one; else 0 if all is zero, and 1 for infinities and NaNs."""
+    held = [float(x.scale) for x in arrays if not rounding.holds_no_scale(x)]
+    return max(held, default=float(any(x.scale != 0 for x in arrays)))

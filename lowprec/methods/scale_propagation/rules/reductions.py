@@ -1,0 +1,100 @@
+"""Rules of functions along axes.
+
+Floor 4. Source: [SCALIFY] 3.2, 3.4 and its published code.
+"""
+
+from __future__ import annotations
+
+import math
+from typing import Any
+
+import numpy as np
+from numpy.lib.array_utils import normalize_axis_tuple
+
+from lowprec.methods.scale_propagation.config import current
+from lowprec.methods.scale_propagation.pow2 import pow2_decompose, pow2_sqrt
+from lowprec.methods.scale_propagation.registry import register_scaled_op
+from lowprec.methods.scale_propagation.rounding import fitting, operate, quotient, ratio, total
+from lowprec.methods.scale_propagation.rules.elementwise import scale_power
+from lowprec.methods.scale_propagation.rules.operands import made, settled
+from lowprec.methods.scale_propagation.scaled_array import ScaledArray, unchecked
+
+__all__: list[str] = []
+
+Axis = int | tuple[int, ...] | None
+
+
+def _axes(x: ScaledArray, axis: Axis) -> tuple[tuple[int, ...], int]:
+    """The axes, and how many elements each result has."""
+    axes = tuple(range(x.ndim)) if axis is None else normalize_axis_tuple(axis, x.ndim)
+    return axes, math.prod(x.shape[each] for each in axes)
+
+
+def _kept(x: ScaledArray, axes: tuple[int, ...], keepdims: bool) -> ScaledArray:
+    data = np.expand_dims(x.data, tuple(sorted(axes))) if keepdims else x.data
+    return unchecked(data, x.scale, x.format, x.scale_format)
+
+
+def _summed(x: ScaledArray, axis: Axis, keepdims: bool, root: float, count: float) -> ScaledArray:
+    """The sum over count; the scale is the scale times root."""
+    axes, _ = _axes(x, axis)
+    x = settled(x) if x.scale else x
+    scale = fitting(float(x.scale) * root, x.scale_format)
+    sums = total(x.data, axes, current().sums)
+    divisor = count * float(scale) / float(x.scale) if x.scale else 1.0
+    data = quotient(sums, divisor, x.format)
+    return _kept(made(data, scale, x.format, x.scale_format), axes, keepdims)
+
+
+@register_scaled_op(np.sum)
+def scaled_sum(x: ScaledArray, axis: Axis = None, *, keepdims: bool = False) -> ScaledArray:
+    """The scale grows by the root of the number of terms, rounded to a power of two."""
+    count = _axes(x, axis)[1]
+    return _summed(x, axis, keepdims, pow2_sqrt(count) if count else 1.0, 1.0)
+
+
+@register_scaled_op(np.mean)
+def scaled_mean(x: ScaledArray, axis: Axis = None, *, keepdims: bool = False) -> ScaledArray:
+    """The sum over the number of terms, whose scale is the power of two below it."""
+    count = _axes(x, axis)[1]
+    root = pow2_sqrt(count) / float(pow2_decompose(count)[0]) if count else 1.0
+    return _summed(x, axis, keepdims, root, float(count))
+
+
+@register_scaled_op(np.var)
+def scaled_var(x: ScaledArray, axis: Axis = None, *, keepdims: bool = False) -> ScaledArray:
+    """The mean of the squared differences from the mean."""
+    return scaled_mean(np.square(x - scaled_mean(x, axis, keepdims=True)), axis, keepdims=keepdims)
+
+
+@register_scaled_op(np.std)
+def scaled_std(x: ScaledArray, axis: Axis = None, *, keepdims: bool = False) -> Any:
+    """The root of `var`."""
+    return np.sqrt(scaled_var(x, axis, keepdims=keepdims))
+
+
+@register_scaled_op(np.prod)
+def scaled_prod(x: ScaledArray, axis: Axis = None, *, keepdims: bool = False) -> ScaledArray:
+    """The scale is scale**n of n factors. Data are multiplied one after the other, each product rounded."""
+    axes, count = _axes(x, axis)
+    x = settled(x)
+    kept = [each for each in range(x.ndim) if each not in axes]
+    rows = x.data.transpose([*axes, *kept]).reshape(count, *(x.shape[each] for each in kept))
+    exact = scale_power(float(x.scale), count)
+    scale = fitting(exact, x.scale_format)
+    data = np.full(rows.shape[1:], ratio(exact, float(scale)))
+    for row in rows:
+        data = operate("multiply", data, row, fmt=x.format)
+    return _kept(made(operate("multiply", data, 1, fmt=x.format), scale, x.format, x.scale_format), axes, keepdims)
+
+
+@register_scaled_op(np.max, np.amax)
+def scaled_max(x: ScaledArray, axis: Axis = None, *, keepdims: bool = False) -> ScaledArray:
+    """The scale stays."""
+    return unchecked(np.asarray(np.max(x.data, axis=axis, keepdims=keepdims)), x.scale, x.format, x.scale_format)
+
+
+@register_scaled_op(np.min, np.amin)
+def scaled_min(x: ScaledArray, axis: Axis = None, *, keepdims: bool = False) -> ScaledArray:
+    """The scale stays."""
+    return unchecked(np.asarray(np.min(x.data, axis=axis, keepdims=keepdims)), x.scale, x.format, x.scale_format)

@@ -1,0 +1,407 @@
+"""ScaledArray: data in a format, times one scale; what NumPy functions do with it is in `rules`.
+
+Floor 4.
+
+Notation, beside the paper:
+
+    data     X_d, values of a format; an array of float32, or of float16 or bfloat16 where that is the format
+    scale    X_s, one number, a power of two as far as the rules choose it
+    value    data * scale, the number meant; float64 holds it exactly where the scale is a power of two
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+
+from lowprec.arrays.checks import Array, values_operand
+from lowprec.arrays.convert import encode
+from lowprec.methods.scale_propagation import rounding
+from lowprec.methods.scale_propagation.checks import checked_data, checked_scale, format_of, number
+from lowprec.methods.scale_propagation.config import current
+from lowprec.methods.scale_propagation.pow2 import pow2_decompose
+from lowprec.methods.scale_propagation.registry import answer
+from lowprec.spec import catalog
+from lowprec.spec.format import Format
+
+__all__ = ["ScaledArray", "as_scaled", "scaled_scalar", "unchecked"]
+
+Like = Format | str | npt.DTypeLike
+
+
+@dataclass(frozen=True, eq=False, repr=False, slots=True)
+class ScaledArray:
+    """An array of numbers, each of them data times a scale that all of them share.
+
+    NumPy functions and operators take it as they take arrays. What scale a result has is fixed by a rule
+    for each function, from the scales and shapes of the operands alone; what data it has follows: the exact
+    result over the scale, rounded once to the format.
+
+    >>> x = ScaledArray(np.float32([1.5, -2.0]), 4.0)
+    >>> x @ x
+    ScaledArray(6.25, scale=16.0, format='binary32')
+    >>> ScaledArray(np.float32([1.5, -2.0]), 4.0, "e4m3fn") + 1
+    ScaledArray([ 1.75, -1.75], scale=4.0, format='e4m3fn')
+
+    Parameters
+    ----------
+    data : array_like of float, shape (...)
+        Values of the format. Those of the ml_dtypes types come with theirs.
+    scale : float
+        0 or more, dimensionless; infinity and NaN too. A power of two keeps everything exact. 0 means that
+        all is zero.
+    format : Format, str or dtype, optional
+        By default that of the type of data; "binary32" for lists.
+    scale_format : Format, str or dtype, optional
+        What the scale is a value of: by default that of its type, or what `config` says. 0, infinity and
+        NaN stand beside the values of any format: where they are stored, they need codes of their own.
+
+    Raises
+    ------
+    ValueError
+        Data that the format does not have, a negative scale or one that its format does not have.
+    TypeError
+        A scale that is no single number, or data of a type that is no format.
+
+    Source
+    ------
+    [SCALIFY] 2 and 3.1.
+    """
+
+    data: Array
+    scale: Any = 1.0
+    format: Format = None  # type: ignore[assignment]
+    scale_format: Format = None  # type: ignore[assignment]
+
+    def __post_init__(self) -> None:
+        for name, value in zip(("data", "format"), checked_data(self.data, self.format), strict=True):
+            object.__setattr__(self, name, value)
+        for name, value in zip(("scale", "scale_format"), checked_scale(self.scale, self.scale_format), strict=True):
+            object.__setattr__(self, name, value)
+
+    # -- what it is -----------------------------------------------------------------------------
+
+    @property
+    def shape(self) -> tuple[int, ...]:
+        """Of the data."""
+        return self.data.shape
+
+    @property
+    def ndim(self) -> int:
+        """The number of axes."""
+        return self.data.ndim
+
+    @property
+    def size(self) -> int:
+        """The number of elements."""
+        return self.data.size
+
+    @property
+    def dtype(self) -> np.dtype[Any]:
+        """Of the data, which may hold more than the format."""
+        return self.data.dtype
+
+    @property
+    def codes(self) -> Array:
+        """The codes of the data."""
+        return np.asarray(encode(self.data, self.format))
+
+    def to_array(self, dtype: npt.DTypeLike = np.float64) -> Array:
+        """The values, each rounded once to a type.
+
+        >>> ScaledArray(np.float16([1.5, 2.0]), 2.0**17).to_array()
+        array([196608., 262144.])
+
+        Parameters
+        ----------
+        dtype : dtype
+            float64 is exact where the scale is a power of two; or float32, float16, bfloat16.
+        """
+        values = rounding.over(self, 1.0).astype(np.float64)
+        wanted = np.dtype(dtype)
+        return values if wanted == np.float64 else rounding.project(values, catalog.format(wanted))
+
+    def astype(self, fmt: Like, **options: Any) -> ScaledArray:
+        """The same scale, with data rounded to another format.
+
+        >>> ScaledArray(np.float32([1.1, 500.0]), 4.0).astype("e4m3fn", saturation="finite")
+        ScaledArray([  1.125, 448.   ], scale=4.0, format='e4m3fn')
+
+        Parameters
+        ----------
+        fmt : Format, str or dtype
+        **options
+            As for `lowprec.quantize`; by default the projection of `config`.
+        """
+        target = catalog.format(fmt)
+        return unchecked(rounding.project(self.data, target, **options), self.scale, target, self.scale_format)
+
+    def __repr__(self) -> str:
+        data = np.array2string(
+            self.data.astype(np.float64 if self.data.dtype.kind == "V" else self.dtype),
+            separator=", ",
+            prefix="ScaledArray(",
+        )
+        return f"ScaledArray({data}, scale={float(self.scale)}, format={self.format.name!r})"
+
+    def __len__(self) -> int:
+        return len(self.data)
+
+    def __iter__(self) -> Iterator[ScaledArray]:
+        return (self[index] for index in range(len(self)))
+
+    def __getitem__(self, index: Any) -> ScaledArray:
+        return unchecked(np.asarray(self.data[index]), self.scale, self.format, self.scale_format)
+
+    def __setitem__(self, index: Any, value: Any) -> None:
+        raise TypeError("ScaledArrays do not change: put a new one together with numpy.where or numpy.concatenate")
+
+    def __float__(self) -> float:
+        return float(self.to_array())
+
+    def __bool__(self) -> bool:
+        return bool(self.to_array())
+
+    # -- what NumPy does with it ----------------------------------------------------------------
+
+    def __array_ufunc__(self, ufunc: np.ufunc, method: str, *inputs: Any, **keywords: Any) -> Any:
+        return answer(ufunc, inputs, keywords, method)
+
+    def __array_function__(self, function: Any, types: Any, args: Any, keywords: Any) -> Any:
+        return answer(function, args, keywords)
+
+    def __array__(self, dtype: Any = None, copy: Any = None) -> Array:
+        raise TypeError(
+            "a ScaledArray does not become a plain array by itself, for that would drop its scale unseen: use "
+            "x.to_array() for its values, stop_scaling(x), or x.data and x.scale"
+        )
+
+    def __getattr__(self, name: str) -> Any:
+        if hasattr(np.ndarray, name):
+            raise AttributeError(
+                f"a ScaledArray has no {name!r}: use a function such as numpy.sum, x.data.{name}, or "
+                f"x.to_array().{name}"
+            )
+        raise AttributeError(f"a ScaledArray has no {name!r}")
+
+    def __add__(self, other: Any) -> Any:
+        return np.add(self, other)
+
+    def __radd__(self, other: Any) -> Any:
+        return np.add(other, self)
+
+    def __sub__(self, other: Any) -> Any:
+        return np.subtract(self, other)
+
+    def __rsub__(self, other: Any) -> Any:
+        return np.subtract(other, self)
+
+    def __mul__(self, other: Any) -> Any:
+        return np.multiply(self, other)
+
+    def __rmul__(self, other: Any) -> Any:
+        return np.multiply(other, self)
+
+    def __truediv__(self, other: Any) -> Any:
+        return np.divide(self, other)
+
+    def __rtruediv__(self, other: Any) -> Any:
+        return np.divide(other, self)
+
+    def __matmul__(self, other: Any) -> Any:
+        return np.matmul(self, other)
+
+    def __rmatmul__(self, other: Any) -> Any:
+        return np.matmul(other, self)
+
+    def __pow__(self, other: Any) -> Any:
+        return np.power(self, other)
+
+    def __rpow__(self, other: Any) -> Any:
+        return np.power(other, self)
+
+    def __neg__(self) -> Any:
+        return np.negative(self)
+
+    def __pos__(self) -> Any:
+        return self
+
+    def __abs__(self) -> Any:
+        return np.absolute(self)
+
+    def __eq__(self, other: object) -> Any:
+        return np.equal(self, other)  # type: ignore[call-overload]
+
+    def __ne__(self, other: object) -> Any:
+        return np.not_equal(self, other)  # type: ignore[call-overload]
+
+    def __lt__(self, other: Any) -> Any:
+        return np.less(self, other)
+
+    def __le__(self, other: Any) -> Any:
+        return np.less_equal(self, other)
+
+    def __gt__(self, other: Any) -> Any:
+        return np.greater(self, other)
+
+    def __ge__(self, other: Any) -> Any:
+        return np.greater_equal(self, other)
+
+    # -- methods that arrays have ---------------------------------------------------------------
+
+    @property
+    def T(self) -> ScaledArray:
+        """The transpose."""
+        return self.transpose()
+
+    def transpose(self, *axes: Any) -> ScaledArray:
+        """As of arrays."""
+        return self._moved(self.data.transpose(*axes))
+
+    def reshape(self, *shape: Any) -> ScaledArray:
+        """As of arrays."""
+        return self._moved(self.data.reshape(*shape))
+
+    def ravel(self) -> ScaledArray:
+        """As of arrays."""
+        return self._moved(self.data.ravel())
+
+    def squeeze(self, axis: Any = None) -> ScaledArray:
+        """As of arrays."""
+        return self._moved(self.data.squeeze(axis))
+
+    def copy(self) -> ScaledArray:
+        """With data of its own."""
+        return self._moved(self.data.copy())
+
+    def sum(self, axis: Any = None, *, keepdims: bool = False) -> Any:
+        """As `numpy.sum`."""
+        return np.sum(self, axis=axis, keepdims=keepdims)
+
+    def mean(self, axis: Any = None, *, keepdims: bool = False) -> Any:
+        """As `numpy.mean`."""
+        return np.mean(self, axis=axis, keepdims=keepdims)
+
+    def max(self, axis: Any = None, *, keepdims: bool = False) -> Any:
+        """As `numpy.max`."""
+        return np.max(self, axis=axis, keepdims=keepdims)
+
+    def min(self, axis: Any = None, *, keepdims: bool = False) -> Any:
+        """As `numpy.min`."""
+        return np.min(self, axis=axis, keepdims=keepdims)
+
+    def argmax(self, axis: Any = None) -> Any:
+        """As `numpy.argmax`."""
+        return np.argmax(self, axis=axis)
+
+    def argmin(self, axis: Any = None) -> Any:
+        """As `numpy.argmin`."""
+        return np.argmin(self, axis=axis)
+
+    def _moved(self, data: Array) -> ScaledArray:
+        return unchecked(data, self.scale, self.format, self.scale_format)
+
+
+def unchecked(data: Array, scale: Any, fmt: Format, scale_format: Format) -> ScaledArray:
+    """A ScaledArray of parts that are known to be right."""
+    made = object.__new__(ScaledArray)
+    for name, value in (("data", data), ("scale", scale), ("format", fmt), ("scale_format", scale_format)):
+        object.__setattr__(made, name, value)
+    return made
+
+
+def as_scaled(
+    values: Any,
+    scale: Any = None,
+    fmt: Like | None = None,
+    *,
+    scale_format: Like | None = None,
+) -> Any:
+    """Divide plain values by a scale and round them to a format.
+
+    >>> as_scaled(np.float32([300.0, -1000.0]), 256.0, "e4m3fn")
+    ScaledArray([ 1.125, -4.   ], scale=256.0, format='e4m3fn')
+    >>> as_scaled(3.0), as_scaled(np.zeros(2, np.float32))
+    (ScaledArray(1.5, scale=2.0, format='binary32'), ScaledArray([0., 0.], scale=0.0, format='binary32'))
+
+    Parameters
+    ----------
+    values : array_like of float or integer, shape (...)
+        ScaledArrays come back as they are. So do integers and bools, if neither scale nor fmt is given:
+        labels and masks have no scale.
+    scale : float, optional
+        By default 1; of a single number, and of an array that has one number everywhere, the power of two
+        below that number, so that the data lie in [1, 2). Of zeros 0.
+    fmt : Format, str or dtype, optional
+        Of the data; by default that of the type of the values, and "binary32" for float64, which is none.
+    scale_format : Format, str or dtype, optional
+        By default what `config` says.
+
+    Returns
+    -------
+    scaled : ScaledArray, shape (...)
+
+    Raises
+    ------
+    ValueError
+        A scale that is negative, or that its format does not have.
+
+    Source
+    ------
+    [SCALIFY] 3.4.
+    """
+    if isinstance(values, ScaledArray):
+        return values
+    operand = values_operand(values)
+    array, target = operand.array, format_of(operand.fmt) if fmt is None else catalog.format(fmt)
+    if scale is None and fmt is None and array.dtype.kind in "biu":
+        return values
+    of_scales = current().scale_format if scale_format is None else catalog.format(scale_format)
+    if scale is None and array.size and (array == array.flat[0]).all():
+        one = scaled_scalar(array.flat[0], target, scale_format=of_scales)
+        return unchecked(np.full(array.shape, one.data), one.scale, target, of_scales)
+    given, of_scales = checked_scale(1.0 if scale is None else scale, scale_format)
+    divided = rounding.project(array, target) if given == 1 else None
+    if given == 0:
+        divided = np.zeros(array.shape, rounding.carrier(target))
+    if divided is None:
+        divided = rounding.operate("divide", array, np.float64(given), fmt=target)
+    return unchecked(divided, given, target, of_scales)
+
+
+def scaled_scalar(value: Any, fmt: Like = "binary32", *, scale_format: Like | None = None) -> ScaledArray:
+    """Split a number into a power of two and a significand from 1 to 2, rounded to a format.
+
+    >>> scaled_scalar(-10.0), scaled_scalar(1000.0, "e4m3fn")
+    (ScaledArray(-1.25, scale=8.0, format='binary32'), ScaledArray(1., scale=1024.0, format='e4m3fn'))
+
+    Parameters
+    ----------
+    value : float
+        Infinities have an infinite scale and, where the format has none of them, data of 1 or -1.
+    fmt : Format, str or dtype
+    scale_format : Format, str or dtype, optional
+        By default what `config` says. A power of two that it does not have is that next to it, and the
+        data have the rest.
+
+    Source
+    ------
+    [SCALIFY] 3.4.
+    """
+    target = catalog.format(fmt)
+    of_scales = current().scale_format if scale_format is None else catalog.format(scale_format)
+    given = number("value", value)
+    scale, significand = (float(part) for part in pow2_decompose(np.float64(given)))
+    if np.isinf(given) and not target.infinity:
+        significand = np.copysign(1.0, given)
+    data = rounding.project(significand, target)
+    if abs(float(data)) == 2:
+        scale, data = 2 * scale, data / data.dtype.type(2)
+    fit = rounding.fitting(scale, of_scales)
+    if np.isfinite(scale) and float(fit) != scale:
+        data = rounding.operate("divide", given, float(fit), fmt=target)
+    return unchecked(np.asarray(data), fit, target, of_scales)

@@ -1,0 +1,277 @@
+"""What one does with scales by hand, with arrays of both kinds; and `scalify`.
+
+On plain arrays these change nothing, so that one function serves both.
+
+Floor 4.
+"""
+
+from __future__ import annotations
+
+import functools
+from collections.abc import Callable
+from typing import Any, Literal, get_args
+
+import numpy as np
+import numpy.typing as npt
+
+from lowprec.arrays.arith import divide
+from lowprec.arrays.checks import Array
+from lowprec.arrays.convert import quantize
+from lowprec.methods.scale_propagation.checks import checked_scale, number
+from lowprec.methods.scale_propagation.config import config, current, scales_everything, scaling_everything
+from lowprec.methods.scale_propagation.pow2 import pow2_round, pow2_sqrt
+from lowprec.methods.scale_propagation.registry import answer
+from lowprec.methods.scale_propagation.rounding import carrier, fitting, holds_no_scale, over, product, project, total
+from lowprec.methods.scale_propagation.scaled_array import ScaledArray, as_scaled, unchecked
+from lowprec.spec import catalog
+from lowprec.spec.format import Format
+
+__all__ = [
+    "Norm",
+    "cast",
+    "custom_scale",
+    "dynamic_rescale",
+    "get_data_scale",
+    "on_backward",
+    "on_forward",
+    "rebalance",
+    "scalify",
+    "set_scaling",
+    "stop_scaling",
+]
+
+Norm = Literal["max", "l1", "l2"]
+Pair = tuple[Any, Callable[[Any], Any]]
+
+#: The smallest factor of `dynamic_rescale`: 1e-4 rounded down.
+EPSILON = 2.0**-14
+
+# -- scales -----------------------------------------------------------------------------------------
+
+
+def set_scaling(x: Any, scale: Any) -> Any:
+    """Give the same values another scale.
+
+    >>> set_scaling(ScaledArray(np.float32([3.0, -1.0]), 2.0), 8.0)
+    ScaledArray([ 0.75, -0.25], scale=8.0, format='binary32')
+
+    Parameters
+    ----------
+    x : ScaledArray or array
+        A plain array comes back as it is, but for within functions that `scalify` runs: there it becomes a
+        ScaledArray.
+    scale : float or ScaledArray of a single number
+        0 says that the array is zero: its data become so.
+
+    Source
+    ------
+    [SCALIFY] 3.1.
+    """
+    if not isinstance(x, ScaledArray):
+        return as_scaled(x, number("scale", scale)) if scales_everything() else x
+    given, of_scales = checked_scale(number("scale", scale), x.scale_format)
+    if given == 0:
+        return unchecked(np.zeros(x.shape, x.dtype), given, x.format, of_scales)
+    return unchecked(project(over(x, float(given)), x.format), given, x.format, of_scales)
+
+
+def rebalance(x: Any, factor: Any) -> Any:
+    """Multiply the scale by a factor and divide the data by it; a plain array stays as it is.
+
+    >>> rebalance(ScaledArray(np.float32([3.0, -1.0]), 2.0), 4.0).scale
+    np.float32(8.0)
+    """
+    if not isinstance(x, ScaledArray):
+        return x
+    return set_scaling(x, fitting(float(x.scale) * number("factor", factor), x.scale_format))
+
+
+def get_data_scale(x: Any) -> tuple[Array, Any]:
+    """The data and the scale; of a plain array itself and 1.
+
+    >>> get_data_scale(ScaledArray(np.float32([3.0, -1.0]), 2.0))
+    (array([ 3., -1.], dtype=float32), np.float32(2.0))
+    """
+    if isinstance(x, ScaledArray):
+        return x.data, x.scale
+    return np.asarray(x), carrier(current().scale_format).type(1)
+
+
+def stop_scaling(x: Any, dtype: npt.DTypeLike | None = None) -> Array:
+    """The values as a plain array, in the type of the data or another.
+
+    >>> stop_scaling(ScaledArray(np.float16([1.5]), 2.0**17)), stop_scaling(ScaledArray(np.float16([1.5]), 8.0))
+    (array([inf], dtype=float16), array([12.], dtype=float16))
+
+    Parameters
+    ----------
+    x : ScaledArray or array
+    dtype : dtype, optional
+        Of the result, to which values are rounded once: of ScaledArrays the type and format of the data by
+        default; float32, float16, bfloat16, or float64, which is exact where the scale is a power of two.
+    """
+    if not isinstance(x, ScaledArray):
+        return np.asarray(x, dtype)
+    return x.to_array(dtype) if dtype is not None else project(over(x, 1.0), x.format)
+
+
+def cast(x: Any, fmt: Format | str | npt.DTypeLike, **options: Any) -> Any:
+    """Round the data to a format, or the values of a plain array: `lowprec.quantize`.
+
+    >>> cast(ScaledArray(np.float32([300.0, 1.1]), 4.0), "e4m3fn"), cast(np.float32([300.0, 1.1]), "e4m3fn")
+    (ScaledArray([288.   ,   1.125], scale=4.0, format='e4m3fn'), array([288.   ,   1.125], dtype=float32))
+    """
+    return x.astype(fmt, **options) if isinstance(x, ScaledArray) else quantize(x, fmt, **options)
+
+
+# -- rescaling by statistics ------------------------------------------------------------------------
+
+
+def dynamic_rescale(x: Any, norm: Norm = "l2") -> Any:
+    """Move a statistic of the data into the scale, as a power of two, so that it becomes about 1.
+
+    >>> dynamic_rescale(ScaledArray(np.float16([4.0, -8.0]), 4.0))
+    ScaledArray([ 1., -2.], scale=16.0, format='binary16')
+
+    Parameters
+    ----------
+    x : ScaledArray or array
+        A plain array comes back as it is, and so does one that has no values, no scale of its own (0,
+        infinity), or data that are NaN or infinite.
+    norm : {"max", "l1", "l2"}
+        Of the data: the largest magnitude, the mean of the magnitudes, the root of the mean of the squares.
+        Sums are those of `config`; with "exact" sums what is rounded to a power of two is binary32.
+
+    Notes
+    -----
+    The factor is no smaller than 2**-14, so that zeros keep a scale. For one direction alone see
+    `on_forward` and `on_backward`.
+
+    Source
+    ------
+    [SCALIFY] 3.3 and its published code.
+    """
+    if norm not in get_args(Norm):
+        raise ValueError(f"norm={norm!r} is unknown; use one of {', '.join(get_args(Norm))}")
+    if not isinstance(x, ScaledArray) or not x.size or holds_no_scale(x):
+        return x
+    largest = np.float64(np.abs(x.data).max())
+    if not np.isfinite(largest):
+        return x
+    return rebalance(x, max(_statistic(x.data, largest, norm) if largest else 0.0, EPSILON))
+
+
+def _statistic(data: Array, largest: np.float64, norm: Norm) -> float:
+    """The statistic, rounded to a power of two."""
+    if norm == "max":
+        return float(pow2_round(largest))
+    # Over a power of two of their own, so that no square overflows.
+    unit, how = float(pow2_round(largest, "down")), current().sums
+    row = (data.astype(np.float64) / unit).astype(np.float32).reshape(1, -1)
+    sums = total(np.abs(row), (0, 1), how) if norm == "l1" else product(row, row.T, how)
+    mean = np.float64(divide(sums.reshape(())[()], data.size, catalog.BINARY32))
+    return unit * (float(pow2_round(mean)) if norm == "l1" else pow2_sqrt(float(mean)))
+
+
+def on_forward(function: Callable[..., Any]) -> Callable[..., Pair]:
+    """Apply a function to what goes forward, and leave the gradient that comes back as it is.
+
+    >>> y, pull = on_forward(dynamic_rescale)(ScaledArray(np.float32([4.0, -8.0]), 4.0), "max")
+    >>> float(y.scale), float(pull(ScaledArray(np.float32([4.0, -8.0]), 4.0)).scale)
+    (32.0, 4.0)
+
+    Parameters
+    ----------
+    function : function
+        Of an array of values that changes how they are held, such as `dynamic_rescale` or `cast`.
+
+    Returns
+    -------
+    pair : function
+        Of the same arguments; gives (y, pull), and pull takes the gradient at y to that at x.
+    """
+
+    @functools.wraps(function)
+    def pair(x: Any, *args: Any, **keywords: Any) -> Pair:
+        return function(x, *args, **keywords), lambda gradient: gradient
+
+    return pair
+
+
+def on_backward(function: Callable[..., Any]) -> Callable[..., Pair]:
+    """Apply a function to the gradient that comes back, and leave what goes forward as it is; see `on_forward`.
+
+    >>> y, pull = on_backward(dynamic_rescale)(ScaledArray(np.float32([4.0, -8.0]), 4.0), "max")
+    >>> float(y.scale), float(pull(ScaledArray(np.float32([4.0, -8.0]), 4.0)).scale)
+    (4.0, 32.0)
+    """
+
+    @functools.wraps(function)
+    def pair(x: Any, *args: Any, **keywords: Any) -> Pair:
+        return x, lambda gradient: function(gradient, *args, **keywords)
+
+    return pair
+
+
+# -- functions --------------------------------------------------------------------------------------
+
+
+def custom_scale(function: Callable[..., Any]) -> Callable[..., Any]:
+    """Mark a function as one whose scale is chosen by a rule of its own.
+
+    With plain arrays it is what it is; with a ScaledArray among its arguments the rule that
+    `register_scaled_op` has for it answers.
+
+    >>> from lowprec.methods.scale_propagation import register_scaled_op
+    >>> @custom_scale
+    ... def softplus(x):
+    ...     return np.log1p(np.exp(x))
+    >>> @register_scaled_op(softplus)
+    ... def scaled_softplus(x):
+    ...     return as_scaled(softplus(x.to_array()), x.scale, x.format)
+    >>> softplus(as_scaled(np.float32([0.0, 4.0]), 4.0))
+    ScaledArray([0.1732868, 1.0045375], scale=4.0, format='binary32')
+
+    Source
+    ------
+    [SCALIFY] 3.2.1.
+    """
+
+    @functools.wraps(function)
+    def dispatch(*args: Any, **keywords: Any) -> Any:
+        if any(isinstance(given, ScaledArray) for given in (*args, *keywords.values())):
+            return answer(dispatch, args, keywords)
+        return function(*args, **keywords)
+
+    return dispatch
+
+
+def scalify(function: Callable[..., Any] | None = None, **changes: Any) -> Callable[..., Any]:
+    """Run a function of NumPy code with scales.
+
+    ScaledArrays carry their scales through any NumPy code by themselves. This decorator adds what they
+    cannot: a configuration, and `set_scaling` of plain arrays. With plain arguments and without `set_scaling`
+    the function is what it was.
+
+    >>> @scalify(scale_rounding="up")
+    ... def loss(x, w):
+    ...     return np.mean(np.square(x @ set_scaling(w, 0.5)))
+    >>> loss(as_scaled(np.ones((2, 3), np.float32), 1.0), np.full((3, 2), 0.5, np.float32))
+    ScaledArray(4.5, scale=0.5, format='binary32')
+
+    Parameters
+    ----------
+    function : function
+    **changes
+        Fields of `Config`.
+    """
+    if function is None:
+        return functools.partial(scalify, **changes)
+    wanted = function
+
+    @functools.wraps(wanted)
+    def run(*args: Any, **keywords: Any) -> Any:
+        with config(**changes), scaling_everything():
+            return wanted(*args, **keywords)
+
+    return run

@@ -1,0 +1,227 @@
+"""ScaleTracker: the scale of named tensors and of their gradients.
+
+Floor 4.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+import math
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass
+from typing import Any, TypeVar, cast
+
+import numpy as np
+import numpy.typing as npt
+
+from lowprec.methods.unit_scaling.vjp import Array, Vjp
+
+__all__ = ["ScaleTracker", "TensorScales", "TensorStatistics"]
+
+Backward = TypeVar("Backward", bound=Callable[..., Any])
+
+
+@dataclass(frozen=True)
+class TensorStatistics:
+    """The scale of a tensor.
+
+    Parameters
+    ----------
+    mean_abs, abs_mean : float
+        Mean of the magnitudes; magnitude of the mean.
+    std : float
+        Standard deviation.
+    max_abs, min_abs : float
+        The largest and the smallest magnitude.
+    count : int
+        Values.
+    """
+
+    mean_abs: float
+    abs_mean: float
+    std: float
+    max_abs: float
+    min_abs: float
+    count: int
+
+    @classmethod
+    def of(cls, values: npt.ArrayLike) -> TensorStatistics:
+        """Take them, in float64; nan of no values.
+
+        >>> TensorStatistics.of([3.0, -1.0])
+        TensorStatistics(mean_abs=2.0, abs_mean=1.0, std=2.0, max_abs=3.0, min_abs=1.0, count=2)
+
+        Parameters
+        ----------
+        values : array_like of float, shape (...)
+        """
+        given = np.asarray(values).astype(np.float64)
+        if not given.size:
+            return cls(*(math.nan,) * 5, 0)
+        sizes = np.abs(given)
+        return cls(
+            mean_abs=float(sizes.mean()),
+            abs_mean=abs(float(given.mean())),
+            std=float(given.std()),
+            max_abs=float(sizes.max()),
+            min_abs=float(sizes.min()),
+            count=given.size,
+        )
+
+
+@dataclass(frozen=True)
+class TensorScales:
+    """The scale of a tensor in both passes; str() is "(-> std forward, <- std backward)".
+
+    Parameters
+    ----------
+    forward, backward : TensorStatistics, optional
+        None where it was not recorded.
+    """
+
+    forward: TensorStatistics | None = None
+    backward: TensorStatistics | None = None
+
+    def __str__(self) -> str:
+        forward, backward = ("n/a" if each is None else f"{each.std:.3g}" for each in (self.forward, self.backward))
+        return f"(-> {forward}, <- {backward})"
+
+
+class ScaleTracker:
+    """Records the scales of named tensors; str() is a table, print(tracker.annotated()) a line for each.
+
+    >>> from lowprec.methods import unit_scaling as us
+    >>> tracker = ScaleTracker()
+    >>> rng = np.random.default_rng(0)
+    >>> x = tracker.forward("x", rng.standard_normal((64, 256)))
+    >>> w = tracker.forward("w", rng.standard_normal((256, 1024)))
+    >>> y, vjp = tracker.follow("y", us.linear(x, w))
+    >>> dx, dw = vjp(rng.standard_normal(y.shape))
+    >>> tracker.backward("x", dx).shape, tracker.backward("w", dw).shape
+    ((64, 256), (256, 1024))
+    >>> print(tracker.annotated())
+    x  (-> 0.996, <- 1.42)
+    w  (-> 1, <- 0.998)
+    y  (-> 0.706, <- 1)
+    >>> round(tracker["y"].forward.std, 3)
+    0.706
+
+    Names keep the order in which they first come. A name that comes again has what was recorded last.
+    """
+
+    def __init__(self) -> None:
+        self._tensors: dict[str, TensorScales] = {}
+
+    def forward(self, name: str, values: npt.ArrayLike) -> Array:
+        """Record a tensor, and give it back.
+
+        Parameters
+        ----------
+        name : str
+        values : array_like of float, shape (...)
+        """
+        return self._record(name, "forward", values)
+
+    def backward(self, name: str, grad: npt.ArrayLike) -> Array:
+        """Record the gradient of a tensor, and give it back.
+
+        Parameters
+        ----------
+        name : str
+        grad : array_like of float, shape (...)
+        """
+        return self._record(name, "backward", grad)
+
+    def follow(self, name: str, result: tuple[Array, Backward]) -> tuple[Array, Backward]:
+        """Record what an operation gives, and, when its vjp is called, the gradient that comes to it.
+
+        Parameters
+        ----------
+        name : str
+            Of the output.
+        result : pair
+            (y, vjp) of an operation, or of `residual_apply`.
+
+        Returns
+        -------
+        y, vjp
+            The same.
+        """
+        y, vjp = result
+        self.forward(name, y)
+        if isinstance(vjp, Vjp):
+            pull = vjp.pull
+            return y, dataclasses.replace(vjp, pull=lambda grad: pull(self.backward(name, grad)))
+
+        def followed(grad: npt.ArrayLike = 1.0) -> Any:
+            return vjp(self.backward(name, grad))
+
+        return y, cast(Backward, followed)
+
+    def pruned(self, rtol: float = 2.0**-16) -> ScaleTracker:
+        """Leave out tensors whose scale is that of the one before, as after a reshape.
+
+        Parameters
+        ----------
+        rtol : float
+            By how much the means of magnitudes may differ, in both passes, relative to the larger.
+
+        Returns
+        -------
+        tracker : ScaleTracker
+        """
+        kept = ScaleTracker()
+        last: TensorScales | None = None
+        for name, scales in self._tensors.items():
+            if last is None or not _alike(last, scales, rtol):
+                kept._tensors[name] = scales
+            last = scales
+        return kept
+
+    def annotated(self) -> str:
+        """Give a line for each tensor: its name and (-> std forward, <- std backward)."""
+        longest = max((len(name) for name in self._tensors), default=0)
+        return "\n".join(f"{name:{longest}}  {scales}" for name, scales in self._tensors.items())
+
+    def __getitem__(self, name: str) -> TensorScales:
+        if name not in self._tensors:
+            raise KeyError(f"no tensor {name!r} was recorded; there are {', '.join(self._tensors) or 'none'}")
+        return self._tensors[name]
+
+    def __iter__(self) -> Iterator[str]:
+        return iter(self._tensors)
+
+    def __len__(self) -> int:
+        return len(self._tensors)
+
+    def __str__(self) -> str:
+        titles = [field.name for field in dataclasses.fields(TensorStatistics)]
+        rows = [["tensor", "pass", *titles]]
+        for name, scales in self._tensors.items():
+            for sign, found in (("->", scales.forward), ("<-", scales.backward)):
+                if found is not None:
+                    *floats, count = dataclasses.astuple(found)
+                    rows.append([name, sign, *(f"{each:.3g}" for each in floats), f"{count:,}"])
+        widths = [max(map(len, column)) for column in zip(*rows, strict=True)]
+        lines = []
+        for name, sign, *cells in rows:
+            numbers = (f"{cell:>{width}}" for cell, width in zip(cells, widths[2:], strict=True))
+            lines.append("  ".join([f"{name:{widths[0]}}", f"{sign:{widths[1]}}", *numbers]))
+        return "\n".join(lines)
+
+    def _record(self, name: str, side: str, values: npt.ArrayLike) -> Array:
+        found = np.asarray(values)
+        before = self._tensors.get(name, TensorScales())
+        self._tensors[name] = dataclasses.replace(before, **{side: TensorStatistics.of(found)})
+        return found
+
+
+def _alike(left: TensorScales, right: TensorScales, rtol: float) -> bool:
+    """Whether both passes have the same mean magnitude, or neither has one."""
+    for one, other in ((left.forward, right.forward), (left.backward, right.backward)):
+        if one is None or other is None:
+            if one is not other:
+                return False
+        elif not math.isclose(one.mean_abs, other.mean_abs, rel_tol=rtol):
+            return False
+    return True

@@ -1,0 +1,103 @@
+"""The example of Unit Scaling: its reduced version, held against the page that shows it."""
+
+from __future__ import annotations
+
+import importlib.util
+import re
+import sys
+from pathlib import Path
+
+import pytest
+from click.testing import CliRunner
+
+ROOT = Path(__file__).parents[2]
+
+
+@pytest.fixture(scope="module")
+def example():
+    spec = importlib.util.spec_from_file_location(
+        "unit_scaling_example", ROOT / "docs" / "examples" / "unit_scaling.py"
+    )
+    module = importlib.util.module_from_spec(spec)
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setitem(sys.modules, spec.name, module)
+        spec.loader.exec_module(module)
+        yield module
+
+
+@pytest.fixture(scope="module")
+def printed(example, tmp_path_factory):
+    """What the quick run prints, and its figure."""
+    figure = tmp_path_factory.mktemp("plot") / "figure.png"
+    run = CliRunner().invoke(example.main, ["--quick", "--plot", str(figure)], catch_exceptions=False)
+    assert run.exit_code == 0
+    assert figure.read_bytes()[:4] == b"\x89PNG"
+    return run.output
+
+
+def tables(text):
+    """Each table as rows of cells; titles, which end where a blank line does, are left out."""
+    found = []
+    for block in text.strip("\n").split("\n\n"):
+        lines = block.strip("\n").split("\n")
+        if len(lines) > 1:
+            found.append([re.split(r" {2,}", line.strip()) for line in lines])
+    return found
+
+
+def on_the_page():
+    return tables("\n\n".join(re.findall(r"```text\n(.*?)```", (ROOT / "docs" / "unit-scaling.md").read_text(), re.S)))
+
+
+def test_the_page_shows_these_tables(printed):
+    """Rows and columns; settings where they are no results."""
+    ours, shown = tables(printed), on_the_page()
+    assert len(ours) == len(shown) == 3
+    for got, want in zip(ours, shown, strict=True):
+        assert got[0] == want[0]
+        assert [row[0] for row in got] == [row[0] for row in want]
+        assert {len(row) for row in got} == {len(got[0])} == {len(row) for row in want}
+    assert [row[:3] for row in ours[2]] == [row[:3] for row in shown[2]]
+
+
+def test_signal_to_noise_on_the_page_is_what_is_printed(printed):
+    """No samples, so digit by digit."""
+    assert tables(printed)[1] == on_the_page()[1]
+
+
+@pytest.mark.parametrize("source", ["quick", "page"])
+def test_scales_are_1_where_they_are_said_to_be(source, printed):
+    """Widths differ between the two; ratios of widths do not."""
+    rows = {
+        row[0]: [float(cell) for cell in row[1:]]
+        for row in (tables(printed) if source == "quick" else on_the_page())[0][1:]
+    }
+    for name, (standard, _, mean, mean_back, free, free_back) in rows.items():
+        assert free == pytest.approx(0 if "bias" in name else 1.11 if name == "linear 2" else 1, abs=0.03)
+        assert free_back == pytest.approx(1.11 if name == "weight 2" else 1, abs=0.05)
+        assert mean == 0 if "bias" in name else 0.6 < mean < 1.05
+        assert 0.6 < mean_back < 1.1
+        assert 0 < standard < 1.01
+    assert rows["linear 2"][0] == pytest.approx(0.198, abs=0.01)
+    assert rows["x"][1] == pytest.approx(0.204, abs=0.01)
+    assert rows["bias 2"][1] > 7
+
+
+@pytest.mark.parametrize("source", ["quick", "page"])
+def test_training_in_fp8_needs_a_loss_scale_or_unit_scaling(source, printed):
+    """Errors beside those in binary32: 1.36 times after 15 steps without either, more than 3 times after 100."""
+    rows = (tables(printed) if source == "quick" else on_the_page())[2][1:]
+    standard, flushing, scaled, unit, unit_fp8 = (float(row[3]) for row in rows)
+    shares = [float(row[4].rstrip("%")) / 100 for row in (rows[1], rows[2], rows[4])]
+    assert flushing > (1.15 if source == "quick" else 3) * standard
+    assert scaled < 1.1 * standard
+    assert unit_fp8 < 1.12 * unit
+    assert unit < standard
+    assert shares[0] > 0.5
+    assert max(shares[1:]) < 0.01
+
+
+def test_a_plot_without_matplotlib_says_how_to_get_it(example, monkeypatch):
+    monkeypatch.setitem(sys.modules, "matplotlib", None)
+    with pytest.raises(Exception, match=re.escape('plots need matplotlib: pip install "lowprec[examples]"')):
+        example.plot("figure.png", {})
