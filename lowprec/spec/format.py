@@ -280,12 +280,14 @@ class Format:
         >>> Format(name="binary16", exponent_bits=5, trailing_bits=10, bias=15).eps == 2**-10
         True
         """
-        if not self.exponent_bits:
-            step = self.scaled(0)[1]
-            one = 1 << -step if step <= 0 else None
+        step = self.scaled(0)[1]
+        if self.exponent_bits and self.bias >= (1 if self.subnormals else 0):
+            one = self.bias << self.trailing_bits
+        elif self.subnormals and step <= 0:  # a fixed-point or subnormal number
+            one = 1 << -step
         else:
-            one = self.bias << self.trailing_bits if self.bias >= (1 if self.subnormals else 0) else None
-        if one is None or one + 1 > self.max_magnitude:
+            return None
+        if one + 1 > self.max_magnitude:
             return None
         return exact_float(1, self.scaled(one)[1])
 

@@ -15,7 +15,7 @@ import numpy as np
 from lowprec.spec import catalog
 from lowprec.spec.block import BlockFormat
 from lowprec.spec.format import Format, Sign
-from lowprec.testing.grid import Array, grid_of, values_of
+from lowprec.testing.grid import Array, grid_of, nearest, values_of
 from lowprec.testing.implementation import name_of
 from lowprec.testing.subjects import Floats
 from lowprec.tools.shown import shown_code
@@ -60,7 +60,7 @@ class Blocks:
         raise NotImplementedError
 
     def decode(self, blocks: Encoded) -> Floats:
-        """The values of blocks."""
+        """The values of blocks, in whatever type of floats."""
         raise NotImplementedError
 
     @property
@@ -169,10 +169,11 @@ class OracleBlocks(Blocks):
     def decode(self, blocks: Encoded) -> Floats:
         """By `oracle.block.decode`."""
         from lowprec.oracle.block import decode
-        from lowprec.oracle.exact import to_float
+        from lowprec.oracle.exact import Special, to_float
 
         pairs = zip(blocks.scales.tolist(), blocks.codes.tolist(), strict=True)
-        return np.array([[to_float(v) for v in decode(scale, row, self.fmt, blocks.tensor)] for scale, row in pairs])
+        made = [decode(scale, row, self.fmt, blocks.tensor) for scale, row in pairs]
+        return np.array([[to_float(v) if isinstance(v, Special) else nearest(v) for v in row] for row in made])
 
 
 class OwnBlocks(Blocks):
@@ -213,4 +214,4 @@ class OwnBlocks(Blocks):
                 f"decode of {self.path} gave shape {made.shape} for codes of shape {blocks.codes.shape}; "
                 "give one value for each code"
             )
-        return made.astype(np.float64)
+        return made.astype(np.float64) if made.dtype.kind in "iu" else made

@@ -7,7 +7,8 @@ from __future__ import annotations
 
 import dataclasses
 import functools
-from collections.abc import Callable, Iterator, Sequence
+import itertools
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from typing import Any
 
 import numpy as np
@@ -86,12 +87,16 @@ def check_format(fmt: Format | str | Any, *, samples: int = 256, seed: int = 0) 
     return report_of(fmt, samples=samples, seed=seed).demand()
 
 
-def report_of(fmt: Format | str | Any, *, samples: int = 256, seed: int = 0) -> Report:
+#: Called with the verdicts that there are, None as nobody knows how many there will be, and the last law's name.
+Watch = Callable[[int, None, str], None]
+
+
+def report_of(fmt: Format | str | Any, *, samples: int = 256, seed: int = 0, watch: Watch | None = None) -> Report:
     """What `check_format` finds, without an error where a law does not hold."""
     _check_samples(samples, seed)
     if not isinstance(fmt, Format) and callable(getattr(fmt, "decode", None)) and not isinstance(fmt, str):
         own = Implementation(fmt, samples, seed)
-        return Report(own.name, tuple(verdicts("format", own)))
+        return Report(own.name, _watched(verdicts("format", own), watch))
     try:
         known = catalog.format(fmt)
     except TypeError:
@@ -99,8 +104,18 @@ def report_of(fmt: Format | str | Any, *, samples: int = 256, seed: int = 0) -> 
             f"check_format takes a Format, a name, or an object with decode(codes) and width, not {fmt!r}"
         ) from None
     subjects: tuple[Subject, ...] = (Arrays(known, samples, seed), Arrays(known, flagged=True), Oracle(known))
-    found = [verdict for subject in subjects for verdict in verdicts("format", subject)]
-    return Report(known.name, (*found, *_arithmetic(known, seed)))
+    tried = itertools.chain(*(verdicts("format", subject) for subject in subjects), _arithmetic(known, seed))
+    return Report(known.name, _watched(tried, watch))
+
+
+def _watched(verdicts: Iterable[Verdict], watch: Watch | None) -> tuple[Verdict, ...]:
+    """All of them; each is told of as it is found."""
+    found: list[Verdict] = []
+    for verdict in verdicts:
+        found.append(verdict)
+        if watch is not None:
+            watch(len(found), None, f"{verdict.law.name} ({verdict.path})")
+    return tuple(found)
 
 
 #: The operations that a check of a format tries, and the operands that they take.
@@ -246,7 +261,9 @@ def check_block_format(fmt: BlockFormat | str | Any, *, samples: int = 64, seed:
     return report_of_blocks(fmt, samples=samples, seed=seed).demand()
 
 
-def report_of_blocks(fmt: BlockFormat | str | Any, *, samples: int = 64, seed: int = 0) -> Report:
+def report_of_blocks(
+    fmt: BlockFormat | str | Any, *, samples: int = 64, seed: int = 0, watch: Watch | None = None
+) -> Report:
     """What `check_block_format` finds, without an error where a law does not hold."""
     _check_samples(samples, seed)
     subjects: tuple[Blocks, ...]
@@ -260,7 +277,8 @@ def report_of_blocks(fmt: BlockFormat | str | Any, *, samples: int = 64, seed: i
             "check_block_format takes a BlockFormat, a name, or an object with format and with encode or decode, "
             f"not {fmt!r}"
         )
-    return Report(name, tuple(verdict for subject in subjects for verdict in verdicts("blocks", subject)))
+    tried = itertools.chain.from_iterable(verdicts("blocks", subject) for subject in subjects)
+    return Report(name, _watched(tried, watch))
 
 
 def _check_samples(samples: int, seed: int) -> None:

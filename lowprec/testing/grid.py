@@ -26,7 +26,7 @@ import numpy.typing as npt
 from lowprec.spec.format import Format, Sign
 
 __all__ = ["ABOVE", "BELOW", "EXACT", "TIE", "Grid", "Place", "Places"]
-__all__ += ["code_of", "grid_of", "listed", "nan_code", "values_of"]
+__all__ += ["code_of", "grid_of", "listed", "nan_code", "nearest", "values_of"]
 
 Array = npt.NDArray[Any]
 
@@ -89,7 +89,7 @@ class Places(NamedTuple):
     @classmethod
     def of(cls, numbers: Sequence[float | Fraction], grid: Grid) -> Places:
         """Of finite numbers, exactly."""
-        values = np.array([_near(number) for number in numbers], np.float64)
+        values = np.array([nearest(number) for number in numbers], np.float64)
         negative = np.signbit(values)
         lasts = np.where(negative & (grid.last_negative >= 0), grid.last_negative, grid.last)
         found = [grid.place(abs(Fraction(n)), int(last)) for n, last in zip(numbers, lasts, strict=True)]
@@ -101,7 +101,7 @@ class Places(NamedTuple):
         return Places._make(column[where] for column in self)
 
 
-def _near(number: float | Fraction) -> float:
+def nearest(number: float | Fraction) -> float:
     """The float64 next to a number, of its sign, and no infinity."""
     if isinstance(number, float):
         return number

@@ -14,10 +14,11 @@ __all__ = ["progress"]
 class progress:
     """A progress bar on a terminal, nothing elsewhere.
 
-    As a context it gives a function of what is done, how much there is and what is under way, or None.
+    As a context it gives a function of what is done, how much there is, if that is known, and what is under way, or
+    None.
     """
 
-    def __enter__(self) -> Callable[[int, int, str], None] | None:
+    def __enter__(self) -> Callable[[int, int | None, str], None] | None:
         if not sys.stderr.isatty():
             return None
         from rich.console import Console
@@ -27,7 +28,7 @@ class progress:
         self.bar.start()
         task = self.bar.add_task("", total=None)
 
-        def watch(done: int, total: int, what: str) -> None:
+        def watch(done: int, total: int | None, what: str) -> None:
             self.bar.update(task, completed=done, total=total, description=what)
 
         return watch

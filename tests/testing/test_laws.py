@@ -12,10 +12,14 @@ from lowprec.testing.laws import LAWS, TOPICS
 from tests.mutants import LAWS_PAGE, PAGE, ROOT, planted, with_laws
 from tests.mutations import MUTANTS
 
-FORMATS = tuple(dict.fromkeys(catalog.FORMATS.values()))
+#: Formats of more than 8 bits have forty kernels of their own each: with `pytest -m long`.
+FORMATS = [
+    pytest.param(fmt, id=fmt.name, marks=[pytest.mark.long] if fmt.width > 8 else [])
+    for fmt in dict.fromkeys(catalog.FORMATS.values())
+]
 
 
-@pytest.mark.parametrize("fmt", FORMATS, ids=str)
+@pytest.mark.parametrize("fmt", FORMATS)
 def test_every_format_of_the_catalog_keeps_all_laws(fmt):
     """On arrays, with flags and in the oracle."""
     report = check_format(fmt, samples=0)
@@ -49,9 +53,11 @@ def test_laws_that_do_not_hold_under_a_projection_are_left_out():
 
     def mine(x, y):
         values = lp.decode(x, "e5m2"), lp.decode(y, "e5m2")
-        return lp.multiply(*values, "e5m2", projection=lp.Projection(subnormals="flush_both"))
+        return lp.multiply(*values, "e5m2", projection=lp.Projection(subnormals="flush_results"))
 
-    report = check_operation(mine, "multiply", "e5m2", projection=lp.Projection(subnormals="flush_both"), samples=2000)
+    report = check_operation(
+        mine, "multiply", "e5m2", projection=lp.Projection(subnormals="flush_results"), samples=2000
+    )
     assert {verdict.law.name for verdict in report.verdicts} == {"oracle", "commutativity"}
     with pytest.raises(AssertionError, match="mine breaks the law 'real result'"):
         check_operation(mine, "multiply", "e5m2", samples=2000)
@@ -127,7 +133,7 @@ def test_a_nan_inside_the_finite_range_is_named():
         "    code          0x3  0 011  nan\n"
         "    finite above  0x7  0 111  6.0 = 0x1.8p+2\n"
         "    want          a finite value\n"
-        "  broken too: 'round trip'"
+        "  broken too: 'round trip', 'nearest'"
     )
 
 
@@ -164,7 +170,12 @@ def test_an_encode_says_how_it_saturates():
     """E2m1fn has nothing but numbers; with a NaN on top, numbers past the largest become that by default."""
     fmt = lp.Format(name="small", exponent_bits=2, trailing_bits=1, bias=1, nans=1)
     own = Rounds([*E2M1FN[:-1], np.nan], format=fmt, rounding="nearest_away")
-    own.encode = lambda values: Rounds(E2M1FN[:-1]).encode(np.nan_to_num(values)) | np.where(np.isnan(values), 7, 0)
+
+    def encode(values):
+        made = Rounds(E2M1FN[:-1]).encode(np.nan_to_num(values))
+        return np.where(np.isnan(values), 7 + 8 * np.signbit(values), made)
+
+    own.encode = encode
     assert told(own).startswith("mine breaks the law 'overflow'\n")
     own.saturation = "finite"
     check_format(own)
@@ -174,21 +185,21 @@ def test_a_broken_operation_is_named():
     """With its operands, bit by bit; the smallest ones."""
 
     def careless(x, y):
-        return lp.add(lp.decode(x, "e4m3fn"), lp.decode(y, "e4m3fn"), "e4m3fn", rounding="toward_zero")
+        return lp.add(lp.decode(x, "e3m2fn"), lp.decode(y, "e3m2fn"), "e3m2fn", rounding="toward_zero")
 
     with pytest.raises(AssertionError) as caught:
-        check_operation(careless, "add", "e4m3fn", samples=1 << 16)
+        check_operation(careless, "add", "e3m2fn")
     assert str(caught.value) == (
         "careless breaks the law 'real result'\n"
         "  law     The code is that of the exact real result, rounded and saturated once.\n"
         "  domain  add, subtract, multiply, divide, sqrt, fma, minimum, maximum; finite operands, results other than "
         "0, a projection of rounding and saturation alone\n"
         "  smallest counterexample\n"
-        "    x         0x01  0 0000 001  0.001953125 = 0x1p-9\n"
-        "    y         0x12  0 0010 010  0.0390625 = 0x1.4p-5\n"
-        "    got       0x12  0 0010 010  0.0390625 = 0x1.4p-5\n"
-        "    want      0x13  0 0010 011  0.04296875 = 0x1.6p-5\n"
-        "    rounding  nearest_even, saturation none\n"
+        "    x           0x09  0 010 01  0.625 = 0x1.4p-1\n"
+        "    y           0x01  0 000 01  0.0625 = 0x1p-4\n"
+        "    got         0x09  0 010 01  0.625 = 0x1.4p-1\n"
+        "    want        0x0a  0 010 10  0.75 = 0x1.8p-1\n"
+        "    projection  nearest_even, saturation none, nan max\n"
         "  broken too: 'oracle'"
     )
 
@@ -239,7 +250,7 @@ def test_broken_blocks_are_named():
         (Own([0] * 8, width=40), ValueError, r"width=40 of mine must be the bits of a code, 2 to 16; of more bits"),
         (Own([0] * 8, sign="plus"), ValueError, "sign='plus' of mine is unknown; use one of magnitude, unsigned, tw"),
         (Own([0] * 8, rounding="stochastic(4)"), ValueError, "rounding of mine is stochastic; a check of `encode` nee"),
-        (Own([0] * 8, decode=lambda codes: 0), ValueError, r"decode of mine was given shape \(16,\) and gave shape"),
+        (Own([0] * 8, decode=lambda codes: 0), ValueError, r"decode of mine was given shape \(8,\) and gave shape"),
         (
             Rounds(E2M1FN, encode=lambda values: values),
             ValueError,

@@ -31,11 +31,19 @@ from lowprec.testing.grid import grid_of
 SLOW = {"suppress_health_check": list(HealthCheck), "phases": (Phase.explicit, Phase.reuse, Phase.generate)}
 
 
-@settings(max_examples=30, **SLOW)
+@settings(max_examples=6, **SLOW)
 @given(formats(max_width=6))
-def test_thirty_formats_drawn_at_random_keep_all_laws(fmt):
-    """Formats that nobody has thought of; thirty others under `--hypothesis-profile=lowprec-explore`."""
+def test_formats_drawn_at_random_keep_all_laws(fmt):
+    """Formats that nobody has thought of."""
     check_format(fmt, samples=0)
+
+
+@pytest.mark.long
+@settings(max_examples=30, **SLOW)
+@given(formats())
+def test_thirty_formats_drawn_at_random_keep_all_laws(fmt):
+    """`pytest -m long`; thirty others each time with `--hypothesis-profile=lowprec-explore`."""
+    check_format(fmt)
 
 
 @settings(max_examples=5, **SLOW)
@@ -43,6 +51,14 @@ def test_thirty_formats_drawn_at_random_keep_all_laws(fmt):
 def test_block_formats_drawn_at_random_keep_all_laws(fmt):
     """The catalog's small ones among them."""
     check_block_format(fmt, samples=0)
+
+
+@pytest.mark.long
+@settings(max_examples=30, **SLOW)
+@given(block_formats())
+def test_thirty_block_formats_drawn_at_random_keep_all_laws(fmt):
+    """As above."""
+    check_block_format(fmt)
 
 
 @given(formats(min_width=3, max_width=32, signs=(lp.Sign.UNSIGNED,)))

@@ -6,6 +6,7 @@ Floor 5.
 from __future__ import annotations
 
 import importlib
+from collections.abc import Iterator
 from typing import Any
 
 import numpy as np
@@ -21,12 +22,10 @@ for topic in TOPICS:
     importlib.import_module(f"lowprec.testing.laws.{topic}")
 
 
-def verdicts(about: Topic, subject: Any) -> list[Verdict]:
+def verdicts(about: Topic, subject: Any) -> Iterator[Verdict]:
     """Every law about formats, operations or blocks that says anything about a subject, tried on it."""
-    tried = []
     for law in LAWS.values():
         if law.topic == about and law.applies(subject):
             with np.errstate(all="ignore"):
                 outcome = law.check(subject)
-            tried.append(Verdict(law, subject.path, outcome.tried, outcome.found))
-    return tried
+            yield Verdict(law, subject.path, outcome.tried, outcome.found)

@@ -33,7 +33,7 @@ def _compared(subject: Operation, operands: list[Array], got: Array, want: Array
     place = int(np.argmax(got != want))
     rows = subject.shown_operands(*(int(column[place]) for column in operands))
     rows += [("got", subject.shown(got[place])), ("want", subject.shown(want[place]))]
-    return Outcome.broken(got.size, *rows, ("rounding", str(subject.projection)))
+    return Outcome.broken(got.size, *rows, ("projection", str(subject.projection)))
 
 
 def _exact(name: str, values: list[Fraction]) -> Fraction | None:

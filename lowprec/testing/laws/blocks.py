@@ -73,7 +73,7 @@ def _amax(row: Array) -> Fraction:
 def scale_identity(subject: Blocks) -> Outcome:
     """A decoded value is the element's value times the scale's, times the tensor's, and NaN where one of these is.
 
-    It is judged where that product is a float64.
+    It is judged where the type of the answer has that product.
     """
     scales, codes, tensor = subject.any_codes
     got = subject.decode(subject.any_codes)
@@ -85,7 +85,7 @@ def scale_identity(subject: Blocks) -> Outcome:
             if any(abs(factor) == np.inf for factor in factors):
                 continue
             tried += 1
-            value, want = float(got[row, column]), _product(factors, tensor)
+            value, want = float(got[row, column]), _product(factors, tensor, got.dtype)
             if want is None or value == want or (value != value and want != want):
                 continue
             rows = (
@@ -98,8 +98,8 @@ def scale_identity(subject: Blocks) -> Outcome:
     return Outcome(tried)
 
 
-def _product(factors: tuple[float, float], tensor: Fraction) -> float | None:
-    """The product, None where it is no float64."""
+def _product(factors: tuple[float, float], tensor: Fraction, kind: np.dtype[Any]) -> float | None:
+    """The product, None where a type of floats does not have it."""
     if any(factor != factor for factor in factors):
         return np.nan
     exact = Fraction(factors[0]) * Fraction(factors[1]) * tensor
@@ -107,7 +107,7 @@ def _product(factors: tuple[float, float], tensor: Fraction) -> float | None:
         near = float(exact)
     except OverflowError:
         return None
-    return near if Fraction(near) == exact else None
+    return near if Fraction(near) == exact and float(kind.type(near)) == near else None
 
 
 @law("scale rule", "blocks", f"blocks with a number other than 0; {_PLAIN}", _plain)

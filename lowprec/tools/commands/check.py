@@ -37,6 +37,7 @@ def check_format(fmt: str | None, define: str | None, samples: int, seed: int, a
     from lowprec.spec import catalog
     from lowprec.testing import checks
     from lowprec.testing.laws import LAWS
+    from lowprec.tools.progress import progress
 
     if as_list:
         for law in LAWS.values():
@@ -47,9 +48,12 @@ def check_format(fmt: str | None, define: str | None, samples: int, seed: int, a
             blocks = catalog.block_format(fmt)
         except ValueError as error:
             raise click.UsageError(str(error)) from None
-        report = checks.report_of_blocks(blocks, samples=samples, seed=seed)
+        with progress() as watch:
+            report = checks.report_of_blocks(blocks, samples=samples, seed=seed, watch=watch)
     else:
-        report = checks.report_of(one_format(fmt, define), samples=samples, seed=seed)
+        known = one_format(fmt, define)
+        with progress() as watch:
+            report = checks.report_of(known, samples=samples, seed=seed, watch=watch)
     if as_json:
         click.echo(json.dumps(report.as_json(), indent=1))
     else:
