@@ -1,8 +1,8 @@
 """Planted mutants: each changes one rule in a copy of the package, and the kit alone must find it.
 
-`python -m tests.mutants` runs all of them and fails where one survives; `--only NAME` one of them, `--write`
-puts the list, with the laws that caught each, into docs/mutants.md. It is no part of CI. `--laws` runs none, and
-writes the list of laws into docs/testing-your-format.md.
+`python -m tests.mutants` runs all of them and fails where one survives, or where what they are tried on breaks a law
+without any; `--only NAME` one of them, `--write` puts the list, with the laws that caught each, into docs/mutants.md.
+It is no part of CI. `--laws` runs none, and writes the list of laws into docs/testing-your-format.md.
 """
 
 from __future__ import annotations
@@ -40,6 +40,12 @@ class Fate(NamedTuple):
     seconds: float
 
 
+def controls(mutants: list[Mutant]) -> list[Mutant]:
+    """Mutants that change nothing, one for all that is tried on any: no law may find them."""
+    items = dict.fromkeys((item, mutant.compiled) for mutant in mutants for item in mutant.tried)
+    return [Mutant("control", "", "nothing", "", "", (item,), compiled) for item, compiled in items]
+
+
 def planted(mutant: Mutant, text: str) -> str:
     """A file's text with the mutant in it."""
     assert text.count(mutant.old) == 1, f"{mutant.name}: {text.count(mutant.old)} places in {mutant.file}"
@@ -52,8 +58,9 @@ def run(mutant: Mutant, source: pathlib.Path) -> Fate:
     with tempfile.TemporaryDirectory() as folder:
         place = pathlib.Path(folder)
         shutil.copytree(source / "lowprec", place / "lowprec")
-        path = place / "lowprec" / mutant.file
-        path.write_text(planted(mutant, path.read_text()))
+        if mutant.file:
+            path = place / "lowprec" / mutant.file
+            path.write_text(planted(mutant, path.read_text()))
         environment = {**os.environ, "PYTHONPATH": folder, "LOWPREC_NUM_THREADS": "1", "OPENBLAS_NUM_THREADS": "1"}
         if mutant.compiled:
             environment["LOWPREC_CACHE_DIR"] = str(place / "cache")
@@ -78,7 +85,8 @@ def page(fates: list[Fate]) -> str:
         "# Mutants that the kit kills",
         "",
         "Each row is one deliberate mistake, planted in a copy of the package, the law of `lowprec.testing` that found",
-        "it first, and how many others did on the same subject. Nothing but the kit is asked.",
+        "it first, and how many others did on the same subject. Nothing but the kit is asked. Without a mistake no law",
+        "is broken on any of these subjects.",
         "",
         "Made by `python -m tests.mutants --write`.",
         "",
@@ -143,18 +151,23 @@ def main() -> int:
         source = pathlib.Path(folder)  # so that the tree may be edited meanwhile
         shutil.copytree(ROOT / "lowprec", source / "lowprec", ignore=shutil.ignore_patterns("__pycache__"))
         shutil.copy(ROOT / "tests" / "mutant_driver.py", source)
+        sound = True
+        for fate in pool.map(lambda mutant: run(mutant, source), controls(chosen)):
+            if fate.laws:
+                sound = False
+                print(f"no mutant, but {fate.item} breaks {fate.laws[0]}: {fate.case}", flush=True)
         for fate in pool.map(lambda mutant: run(mutant, source), chosen):
             fates.append(fate)
             said = fate.laws[0] if fate.laws else "SURVIVES"
             print(f"{said:24} {fate.seconds:5.0f}s  {fate.mutant.name}: {fate.item}: {fate.case}", flush=True)
     alive = [fate.mutant.name for fate in fates if not fate.laws]
     print(f"{len(fates) - len(alive)} of {len(fates)} mutants are found; alive: {', '.join(alive) or 'none'}")
-    if asked.write:
+    if asked.write and sound:
         PAGE.write_text(page(fates))
     unbroken = [law for law in LAWS if not any(law in fate.laws for fate in fates)]
     if not asked.only:
         print(f"laws that no mutant breaks: {', '.join(unbroken) or 'none'}")
-    return 1 if alive or (unbroken and not asked.only) else 0
+    return 1 if alive or not sound or (unbroken and not asked.only) else 0
 
 
 if __name__ == "__main__":

@@ -357,12 +357,30 @@ MUTANTS = (
         ("flagged:unsigned",),
     ),
     Mutant(
+        "quantize-projection",
+        "arrays/convert.py",
+        "quantize forgets the projection that it is given",
+        "how = projection_of(target, rounding, saturation, projection, profile)\n"
+        "    if lazy.is_lazy(values):\n        verb = functools.partial(quantize,",
+        "how = projection_of(target, rounding, saturation, None, profile)\n"
+        "    if lazy.is_lazy(values):\n        verb = functools.partial(quantize,",
+        ("arrays:e2m1fn:quantize",),
+    ),
+    Mutant(
+        "block-tail",
+        "kernels/block_stream.py",
+        "where a block is not whole, one code is written for all of its row",
+        "out[start + i * columns + j] = made[i * stride + j]",
+        "out[start + i * columns + j] = made[i * stride]",
+        _BLOCKS,
+    ),
+    Mutant(
         "read-twice",
         C,
         "quantizing reads its results back with the operand's sign lost",
         "kind, negative, significand, exponent = read(code, reader)",
         "kind, _, significand, exponent = read(code, reader)\n        negative = False",
-        ("arrays:e2m1fn:quantize",),
+        _FLAGGED,
     ),
     # -- arithmetic ----------------------------------------------------------------------------------
     Mutant(
@@ -371,7 +389,7 @@ MUTANTS = (
         "a sum forgets what lies far below",
         "return _0, _0, _1\n",
         "return _0, _0, _0\n",
-        ("flagged arithmetic:add binary16", "flagged arithmetic:fma binary16", "flagged arithmetic:add binary32"),
+        ("flagged arithmetic:add binary32 toward_negative", "flagged arithmetic:add binary32 toward_positive"),
     ),
     Mutant(
         "sum-of-opposites",
@@ -792,7 +810,7 @@ MUTANTS = (
         "results are not rounded to odd on the way",
         "return (total - (inexact & ((total ^ error) >> 31))) | inexact",
         "return total",
-        ("arithmetic:add bfloat16", "arithmetic:add binary16", "arithmetic:divide e5m2"),
+        ("arithmetic:add bfloat16 toward_zero", "arithmetic:divide e5m2 toward_zero"),
         True,
     ),
     Mutant(

@@ -122,11 +122,11 @@ class ArrayBlocks(Blocks):
 
     path = "arrays"
 
-    def encode(self, rows: Floats) -> Encoded:
-        """By `lowprec.encode`, of float32."""
+    def encode(self, rows: Floats, kind: str = "float32") -> Encoded:
+        """By `lowprec.encode`, of numbers in a type."""
         from lowprec.arrays.convert import encode
 
-        made = encode(self._laid(rows.astype(np.float32)), self.fmt)
+        made = encode(self._laid(rows.astype(kind)), self.fmt)
         tensor = Fraction(1) if made.tensor_scale is None else Fraction(float(made.tensor_scale))
         return Encoded(made.scales.reshape(-1).astype(np.int64), self._rows(made.codes.astype(np.int64)), tensor)
 

@@ -119,6 +119,27 @@ def test_other_limits_are_what_their_definitions_say(name, extremes):
     assert (fmt.min_finite, fmt.emax, fmt.precision, fmt.emin, fmt.eps) == extremes
 
 
+@pytest.mark.parametrize(
+    ("bias", "trailing_bits", "eps"),
+    [
+        (2, 2, 0.25),
+        (1, 2, 0.25),
+        (0, 2, 0.5),  # 0, 0.5, 1 = 2 * 0.5, 1.5, then normal numbers from 2
+        (-1, 2, 1.0),
+        (-2, 2, None),  # steps of 2
+        (0, 0, None),  # 0, 2, 4
+    ],
+)
+def test_the_ulp_of_1_is_known_where_1_is_subnormal(bias, trailing_bits, eps):
+    """Formats whose smallest normal value is above 1."""
+    fmt = Format(name="f", exponent_bits=3, trailing_bits=trailing_bits, bias=bias)
+    assert fmt.eps == eps
+    if eps is not None:
+        values = [value for code in range(1 << 5) if isinstance(value := decode(code, fmt), Fraction)]
+        assert min(value for value in values if value > 1) - 1 == eps
+    assert Format(name="f", exponent_bits=1, trailing_bits=1, bias=0, sign=Sign.UNSIGNED, nans=2).eps is None
+
+
 def test_twos_complement_has_one_more_value_below_than_above():
     """int8f6's -2 and int8's -128 are values like any other."""
     assert [catalog.FORMATS[name].min_finite for name in ("int2", "int4", "int8", "int8f6")] == [

@@ -10,7 +10,7 @@ from typing import Any
 
 import numpy as np
 
-from lowprec.testing.block import ArrayBlocks, Blocks, OracleBlocks
+from lowprec.testing.block import ArrayBlocks, Blocks, Encoded, OracleBlocks
 from lowprec.testing.grid import Array, grid_of, nan_code, values_of
 from lowprec.testing.law import Outcome, law
 from lowprec.testing.projecting import is_plain, projected
@@ -202,17 +202,27 @@ def zero_block(subject: Blocks) -> Outcome:
     return Outcome.broken(2, *rows, ("want", "scale code 0, and zeros"))
 
 
+def _marks_specials(subject: Blocks) -> bool:
+    """Whether a NaN or an infinity makes a NaN of the block's scale."""
+    return subject.fmt.nan == subject.fmt.infinity == "block" and _has_nan(subject) and is_plain(subject.fmt.scales)
+
+
+def _special_rows(subject: Blocks) -> Array:
+    """A block with a NaN, one with an infinity, and one with -infinity."""
+    rows = np.repeat(subject.rows[2:3], 3, axis=0)
+    rows[0, -1], rows[1, 0], rows[2, subject.size // 2] = np.nan, np.inf, -np.inf
+    return rows
+
+
 @law(
     "special block",
     "blocks",
     "blocks with a NaN or an infinity; nan=block, infinity=block, scales with NaN",
-    lambda s: s.encodes and s.fmt.nan == s.fmt.infinity == "block" and _has_nan(s) and is_plain(s.fmt.scales),
+    lambda s: s.encodes and _marks_specials(s),
 )
 def special_block(subject: Blocks) -> Outcome:
     """A NaN or an infinity anywhere makes the scale NaN and every element code 0."""
-    rows = np.repeat(subject.rows[2:3], 3, axis=0)
-    rows[0, -1], rows[1, 0], rows[2, subject.size // 2] = np.nan, np.inf, -np.inf
-    scales, codes, _ = subject.encode(rows)
+    scales, codes, _ = subject.encode(_special_rows(subject))
     wrong = (scales != nan_code(subject.fmt.scale, False)) | (codes != 0).any(axis=1)
     if not wrong.any():
         return Outcome(3)
@@ -250,6 +260,36 @@ def powers_of_two_scale(subject: Blocks) -> Outcome:
         ("of the double", subject.shown(second.scales[place], subject.fmt.scale)),
     )
     return Outcome.broken(int(judged.sum()), *told)
+
+
+@law(
+    "types of blocks",
+    "blocks",
+    "blocks of finite numbers, and of others where these make a NaN scale; float64 and float32, by lowprec.encode",
+    lambda s: isinstance(s, ArrayBlocks),
+)
+def types_of_blocks(subject: ArrayBlocks) -> Outcome:
+    """Numbers become the same scales and elements in whatever type they come."""
+    rows = subject.rows[: 40 + 2000 // subject.size]
+    if _marks_specials(subject) and subject.fmt.tensor_scale == "none":
+        rows = np.concatenate([rows, _special_rows(subject)])
+    got, want = subject.encode(rows, "float64"), subject.encode(rows)
+    return _compared(subject, rows, got, want)
+
+
+def _compared(subject: Blocks, rows: Array, got: Encoded, want: Encoded) -> Outcome:
+    """Codes of blocks held against others; the first that differs is told."""
+    wrong = np.column_stack([got.scales != want.scales, got.codes != want.codes])
+    if not wrong.any():
+        return Outcome(rows.size)
+    place, column = (int(i) for i in np.argwhere(wrong)[0])
+    told = [("amax", shown_float(float(np.abs(rows[place]).max())))]
+    if column:
+        told += [("value", shown_float(float(rows[place, column - 1])))]
+    codes = [each.codes[place, column - 1] if column else each.scales[place] for each in (got, want)]
+    fmt = subject.fmt.element if column else subject.fmt.scale
+    said = [(label, subject.shown(code, fmt)) for label, code in zip(("got", "want"), codes, strict=True)]
+    return Outcome.broken(rows.size, *told, ("of", "the element" if column else "the scale"), *said)
 
 
 @law(
@@ -292,15 +332,5 @@ def axes_and_tails(subject: Blocks) -> Outcome:
 def blocks_of_the_oracle(subject: Blocks) -> Outcome:
     """Scales and elements are the oracle's."""
     rows = subject.rows[: 40 + 2000 // subject.size]
-    got, want = subject.encode(rows), OracleBlocks(subject.fmt, 0, subject.seed).encode(rows)
-    wrong = np.column_stack([got.scales != want.scales, got.codes != want.codes])
-    if not wrong.any():
-        return Outcome(rows.size)
-    place, column = (int(i) for i in np.argwhere(wrong)[0])
-    told = [("amax", shown_float(float(_amax(rows[place]))))]
-    if column:
-        told += [("value", shown_float(float(rows[place, column - 1])))]
-    codes = [each.codes[place, column - 1] if column else each.scales[place] for each in (got, want)]
-    fmt = subject.fmt.element if column else subject.fmt.scale
-    said = [(label, subject.shown(code, fmt)) for label, code in zip(("got", "want"), codes, strict=True)]
-    return Outcome.broken(rows.size, *told, ("of", "the element" if column else "the scale"), *said)
+    want = OracleBlocks(subject.fmt, 0, subject.seed).encode(rows)
+    return _compared(subject, rows, subject.encode(rows), want)

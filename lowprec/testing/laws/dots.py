@@ -38,7 +38,7 @@ def _vectors(subject: Subject) -> tuple[Floats, Floats]:
     near = values[np.argsort(np.abs(np.abs(values) - 1), kind="stable")[: max(values.size // 3, 2)]]
     rows[:, ::2] = near[random.integers(0, near.size, rows[:, ::2].shape)]
     rows[:, ::3, 1] = rows[:, ::3, 0] * np.array([1, -1])[:, None]  # x0 * y0 + x1 * y1 is 0, if both are values
-    rows[:, :, 2:] *= np.arange(2, _TERMS) < random.integers(2, _TERMS + 1, (count, 1))
+    rows[:, :, 2:] *= np.arange(2, _TERMS) < np.resize(np.arange(_TERMS, 1, -1), (count, 1))  # 6, 5, ... 2 terms
     x, y = np.where(np.isin(rows, values), rows, 0.0) + 0.0
     simple = np.lexsort((np.abs(x).sum(1) + np.abs(y).sum(1), ((x != 0) & (y != 0)).sum(1)))
     return x[simple], y[simple]
