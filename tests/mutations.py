@@ -367,7 +367,7 @@ MUTANTS = (
         ("arrays:e2m1fn:quantize",),
     ),
     Mutant(
-        "block-tail",
+        "block-row",
         "kernels/block_stream.py",
         "where a block is not whole, one code is written for all of its row",
         "out[start + i * columns + j] = made[i * stride + j]",
@@ -810,7 +810,7 @@ MUTANTS = (
         "results are not rounded to odd on the way",
         "return (total - (inexact & ((total ^ error) >> 31))) | inexact",
         "return total",
-        ("arithmetic:add bfloat16 toward_zero", "arithmetic:divide e5m2 toward_zero"),
+        ("arithmetic:add e5m2 toward_zero", "arithmetic:add binary16 toward_zero", "arithmetic:fma e5m2 toward_zero"),
         True,
     ),
     Mutant(
