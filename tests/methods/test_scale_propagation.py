@@ -261,6 +261,21 @@ REFUSED = {
         ValueError,
         "scale=3.0 is no value of 'e8m0fnu'; round it first, for instance with pow2_round, or give scale_format=",
     ),
+    "a scale that float32 rounds": (
+        lambda: sp.as_scaled(np.float32([1, 2]), 0.1),
+        ValueError,
+        "scale=0.1 is no value of 'binary32'; round it first, for instance with pow2_round, or give scale_format=",
+    ),
+    "a scale that float32 makes zero": (
+        lambda: ScaledArray(np.float32([1]), 1e-300),
+        ValueError,
+        "scale=1e-300 is no value of 'binary32'",
+    ),
+    "a scale that float32 makes infinite": (
+        lambda: sp.set_scaling(X, 1e300),
+        ValueError,
+        "scale=1e+300 is no value of 'binary32'",
+    ),
     "scales": (
         lambda: ScaledArray(np.float32([1, 2]), np.float32([1, 2])),
         TypeError,
