@@ -114,6 +114,15 @@ def relu(x: Any) -> Pair:
         Of ScaledArrays with the scale of x.
     pull : function
         Takes the gradient at y to that at x, with its own scale. At 0 the slope is 0.
+
+    Notes
+    -----
+    Infinite values below become 0, so that an infinite scale is moved into the data. A format without infinity has
+    infinite values at an infinite scale alone: it stays, and what is to be 0 is NaN.
+
+    Source
+    ------
+    [SCALIFY] 3.2.1.
     """
     x = np.asarray(x)
     return np.maximum(x, x.dtype.type(0)), lambda gradient: np.where(x > 0, gradient, 0)
@@ -135,6 +144,20 @@ def gelu(x: Any) -> Pair:
 
     >>> gelu(as_scaled(np.float32([-1.0, 2.0]), 2.0, "binary16"))[0]
     ScaledArray([-0.07935,  0.977  ], scale=2.0, format='binary16')
+
+    Parameters
+    ----------
+    x : ScaledArray or array, shape (...)
+        Integers become float64.
+
+    Returns
+    -------
+    y, pull
+        As of `relu`.
+
+    Source
+    ------
+    [SCALIFY] 3.2.1.
     """
     return _plain(x, _normal_share, _gelu_slope)
 
@@ -145,6 +168,20 @@ def silu(x: Any) -> Pair:
 
     >>> silu(as_scaled(np.float32([-1.0, 2.0]), 2.0, "binary16"))[0]
     ScaledArray([-0.1345,  0.881 ], scale=2.0, format='binary16')
+
+    Parameters
+    ----------
+    x : ScaledArray or array, shape (...)
+        Integers become float64.
+
+    Returns
+    -------
+    y, pull
+        As of `relu`.
+
+    Source
+    ------
+    [SCALIFY] 3.2.1.
     """
     return _plain(x, _sigmoid, _silu_slope)
 
@@ -185,6 +222,10 @@ def layer_norm(x: Any, axis: int = -1, eps: float = 1e-5) -> Pair:
     y : ScaledArray or array, shape (...)
     pull : function
         Takes the gradient at y to that at x, whose scale is that at y over the scale of x.
+
+    Source
+    ------
+    [SCALIFY] 3.2.1 and appendix C.
     """
     x = _floats(x)
     y, back = _normalised(x.astype(np.float64), axis, eps)
