@@ -478,6 +478,13 @@ def test_set_scaling_keeps_values():
     assert sp.set_scaling(X, 16.0).scale_format == X.scale_format
 
 
+def test_the_quotient_of_scales_that_are_no_powers_of_two_is_rounded_to_24_bits():
+    """So that data times it are exact in float64, and rounded once."""
+    data = RNG.standard_normal(1000).astype(np.float32)
+    result = sp.set_scaling(ScaledArray(data), 3.0)
+    np.testing.assert_array_equal(result.data, (data * np.float64(np.float32(1) / np.float32(3))).astype(np.float32))
+
+
 def test_on_plain_arrays_nothing_happens():
     """The same object, or the same values and a scale of 1."""
     x = np.float16([1, 2])
