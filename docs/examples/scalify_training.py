@@ -124,8 +124,10 @@ def table(runs: list[Run]) -> str:
 
 def plot(runs: list[Run], path: str) -> None:
     """Losses by step, and where the gradients lie beside what E5M2 has."""
-    import matplotlib.pyplot as plt
-
+    try:
+        import matplotlib.pyplot as plt
+    except ImportError:
+        raise click.ClickException('plots need matplotlib: pip install "lowprec[examples]"') from None
     figure, (left, right) = plt.subplots(1, 2, figsize=(11, 4))
     for run in runs:
         label = f"{run.name}, loss scale {'1' if run.loss_scale == 1 else '2**-6'}"

@@ -120,8 +120,10 @@ RUNS = (
 
 def digits() -> tuple[Any, Any]:
     """Images for training and for testing, shuffled, standardized."""
-    from sklearn.datasets import load_digits
-
+    try:
+        from sklearn.datasets import load_digits
+    except ImportError:
+        raise click.ClickException('the digits are scikit-learn\'s: pip install "lowprec[examples]"') from None
     images = load_digits().data.astype(np.float32)
     images = images[np.random.default_rng(0).permutation(len(images))]
     images = (images - images[:1437].mean()) / images[:1437].std()
@@ -192,8 +194,10 @@ def train(run: Run, steps: int) -> tuple[float, float]:
 
 def training_rows(steps: int) -> Iterable[Sequence[str]]:
     """Each run."""
-    from threadpoolctl import threadpool_limits  # comes with scikit-learn
-
+    try:
+        from threadpoolctl import threadpool_limits  # comes with scikit-learn
+    except ImportError:
+        raise click.ClickException('training needs scikit-learn: pip install "lowprec[examples]"') from None
     yield ["model", "formats", "loss scale", "test error", "flushed"]
     for run in RUNS:
         with threadpool_limits(1):  # products are small: a second thread mostly waits

@@ -421,7 +421,12 @@ def test_split_stops_where_a_value_overflows_or_is_infinite():
         ),
         (
             lambda: Expansion(np.float32(1.0), "bfloat16"), TypeError,
-            "parts of an Expansion must be a sequence of arrays, not float32",
+            "parts of an Expansion must be a sequence of arrays, such as a tuple, not float32",
+        ),
+        (
+            lambda: grow(split([1.0], 1, "bfloat16"), 0.1, check=True), ValueError,
+            "a has numbers that 'bfloat16' does not have: 1 of 1, the first at index (0,): 0.1. Quantize to 'bfloat16' "
+            "first, or use split for a sum of several parts",
         ),
         (
             lambda: split(1.0, 2, "ue4m3"), ValueError,

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import functools
 import math
+import re
 
 import numpy as np
 import pytest
@@ -157,7 +158,10 @@ def test_bytes_for_each_parameter():
     assert bytes_per_parameter("light", "e2m1fn") == 2.5
 
 
-@pytest.mark.parametrize("strategy", STRATEGIES)
+MASTER = Strategy(name="a master copy of two parts", wide="master", parameter=2, update="grow")
+
+
+@pytest.mark.parametrize("strategy", [*STRATEGIES, MASTER], ids=lambda each: getattr(each, "name", each))
 def test_bytes_are_those_of_what_a_state_holds(strategy):
     """Weights count once where they are the parameter's first part; a gradient is as wide as the weights."""
     optimizer = AdamW(strategy=strategy)
@@ -190,6 +194,15 @@ def test_effective_descent_quality_is_a_projection():
     assert expansion.edq(meant, old, old + meant, relative=True) == 1
     assert math.isnan(expansion.edq(np.zeros(3), old, new))
     assert expansion.lost_fraction(np.zeros(3), old, new) == 0
+
+
+@pytest.mark.parametrize("measure", [expansion.edq, expansion.lost_fraction])
+@pytest.mark.parametrize("shapes", [((), (4,), (4,)), ((4,), (4,), ()), ((2,), (3,), (3,))], ids=str)
+def test_measures_are_of_arrays_of_one_shape(measure, shapes):
+    """Broadcast, a share of one update could be 4."""
+    spelled = f"{shapes[0]}, {shapes[1]} and {shapes[2]}"
+    with pytest.raises(ValueError, match=re.escape(f"before and after it must have one shape, not {spelled}")):
+        measure(*map(np.ones, shapes))
 
 
 # -- the second moment -------------------------------------------------------------------------------
@@ -361,7 +374,12 @@ def test_fp8_needs_three_parts_and_a_scale():
             "0.001953125",
         ),
         (lambda: AdamW(scalars="low"), "scalars='low' of AdamW is unknown; use 'wide' or 'format'"),
-        (lambda: AdamW(betas=(0.9, 1.0)), "betas=(0.9, 1.0) of AdamW must be at least 0 and below 1"),
+        (lambda: AdamW(betas=(0.9, 1.0)), "betas=(0.9, 1.0) of AdamW must be two numbers, at least 0 and below 1"),
+        (lambda: AdamW(betas=(0.9,)), "betas=(0.9,) of AdamW must be two numbers, at least 0 and below 1"),
+        (lambda: AdamW(betas=0.9), "betas=0.9 of AdamW must be two numbers, at least 0 and below 1"),
+        (lambda: AdamW(learning_rate=-1), "learning_rate=-1 of AdamW must be a finite number, 0 or more"),
+        (lambda: AdamW(weight_decay=math.nan), "weight_decay=nan of AdamW must be a finite number, 0 or more"),
+        (lambda: AdamW(eps=-1e-8), "eps=-1e-08 of AdamW must be a finite number, 0 or more"),
         (
             lambda: Strategy(name="", parameter=3),
             "update='add' is for parameters of 1 part, not parameter=3",

@@ -261,6 +261,21 @@ REFUSED = {
         ValueError,
         "scale=3.0 is no value of 'e8m0fnu'; round it first, for instance with pow2_round, or give scale_format=",
     ),
+    "a scale that float32 rounds": (
+        lambda: sp.as_scaled(np.float32([1, 2]), 0.1),
+        ValueError,
+        "scale=0.1 is no value of 'binary32'; round it first, for instance with pow2_round, or give scale_format=",
+    ),
+    "a scale that float32 makes zero": (
+        lambda: ScaledArray(np.float32([1]), 1e-300),
+        ValueError,
+        "scale=1e-300 is no value of 'binary32'",
+    ),
+    "a scale that float32 makes infinite": (
+        lambda: sp.set_scaling(X, 1e300),
+        ValueError,
+        "scale=1e+300 is no value of 'binary32'",
+    ),
     "scales": (
         lambda: ScaledArray(np.float32([1, 2]), np.float32([1, 2])),
         TypeError,
@@ -461,6 +476,13 @@ def test_set_scaling_keeps_values():
         assert not nothing.data.any()
     assert sp.set_scaling(ScaledArray(np.float32([1, 2]), 0.0), 4.0).to_array().tolist() == [0, 0]
     assert sp.set_scaling(X, 16.0).scale_format == X.scale_format
+
+
+def test_the_quotient_of_scales_that_are_no_powers_of_two_is_rounded_to_24_bits():
+    """So that data times it are exact in float64, and rounded once."""
+    data = RNG.standard_normal(1000).astype(np.float32)
+    result = sp.set_scaling(ScaledArray(data), 3.0)
+    np.testing.assert_array_equal(result.data, (data * np.float64(np.float32(1) / np.float32(3))).astype(np.float32))
 
 
 def test_on_plain_arrays_nothing_happens():

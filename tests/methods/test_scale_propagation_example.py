@@ -69,3 +69,10 @@ def test_the_page_shows_the_headline():
     assert rows["FP8 without", "2**-6"][0] == pytest.approx(10, abs=2)
     assert float(rows["FP8 without", "1"][1][0].rstrip("%")) == pytest.approx(92, abs=1)
     assert rows["FP8 without", "2**-6"][1] == ["100.0%", "-"]
+
+
+def test_a_plot_without_matplotlib_says_how_to_get_it(example, monkeypatch):
+    """In one line."""
+    monkeypatch.setitem(sys.modules, "matplotlib.pyplot", None)
+    with pytest.raises(Exception, match=re.escape('plots need matplotlib: pip install "lowprec[examples]"')):
+        example.plot([], "plot.png")

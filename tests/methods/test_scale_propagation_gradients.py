@@ -67,11 +67,20 @@ def test_activations_of_plain_arrays_are_what_they_are(function):
 def test_activations_of_infinities_zeros_and_nans(function):
     """0 below, the number itself above, NaN for NaN; slopes of 0 and 1."""
     x = np.float32([-np.inf, -0.0, np.inf, np.nan])
-    for given in (x, ScaledArray(x, 4.0)):
+    signs = np.float32([-1, 0, 1, np.nan])  # infinite by their scale: zero times that is NaN
+    for given, zero in ((x, 0), (ScaledArray(x, 4.0), 0), (ScaledArray(signs, np.inf), np.nan)):
         y, pull = function(given)
         y, back = (v.to_array() if isinstance(v, ScaledArray) else v for v in (y, pull(np.ones(4, np.float32))))
-        np.testing.assert_array_equal(y, [0, 0, np.inf, np.nan])
+        np.testing.assert_array_equal(y, [0, zero, np.inf, np.nan])
         np.testing.assert_array_equal(back[[0, 2]], [0, 1])
+
+
+@pytest.mark.parametrize("function", [sp.gelu, sp.silu, sp.layer_norm], ids=lambda function: function.__name__)
+def test_integers_become_float64(function):
+    """As in NumPy's own functions; their type would cut off all that is behind the point."""
+    (y, pull), (want, back) = function([1, 2, 4]), function([1.0, 2.0, 4.0])
+    np.testing.assert_array_equal(y, want)
+    np.testing.assert_array_equal(pull([1, 0, 2]), back([1.0, 0.0, 2.0]))
 
 
 def test_activations_are_rounded_once_into_the_format():

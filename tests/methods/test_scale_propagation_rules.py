@@ -383,6 +383,7 @@ MOVES = {
     "roll": lambda x: np.roll(x, 2, axis=1),
     "repeat": lambda x: np.repeat(x, 2, axis=0),
     "tile": lambda x: np.tile(x, (2, 1, 1)),
+    "compress": lambda x: np.compress([True, False, True], x, axis=1),
     "take": lambda x: np.take(x, [0, 2, 2], axis=1),
     "slice": lambda x: x[:, ::-1, 1:3],
     "index": lambda x: x[0, 1],
@@ -410,6 +411,21 @@ def test_moving_elements_keeps_scale_and_format(move):
     assert (result.scale, result.format) == (8, x.format)
     np.testing.assert_array_equal(result.data, move(x.data))
     assert result.data.dtype == np.float32
+
+
+def test_functions_of_values_take_them_by_name_too():
+    """Where NumPy's parameters have names."""
+    x = sample("e4m3fn", 6, scale=8.0)
+    assert np.array_equal(a1=x, a2=x.to_array())
+    assert np.allclose(a=x, b=x)
+    assert np.any(a=x == x)
+
+
+def test_joined_arrays_have_no_type_but_their_formats():
+    """NumPy's dtype would make data of another type than the format's."""
+    x = sample("binary32", 6)
+    with pytest.raises(TypeError, match=r"numpy\.hstack of ScaledArrays takes arrays: got an unexpected keyword"):
+        np.hstack([x, x], dtype=np.float16)
 
 
 def test_plain_arrays_join():
@@ -465,6 +481,24 @@ def test_scales_may_be_those_of_e8m0_or_float16():
     assert sp.set_scaling(ScaledArray(np.float32([3.0])), 2.0**100).to_array() == 3
     with sp.config(scale_format="binary16"):
         assert sp.as_scaled(np.float32([1, 2])).scale.dtype == np.float16
+
+
+FILLED = {
+    "pad": lambda x: np.pad(x, 1),
+    "tril": np.tril,
+    "triu": np.triu,
+    "diag": lambda x: np.diag(x[0]),
+    "relu": lambda x: sp.relu(x)[0],
+    "gradient of relu": lambda g: sp.relu(ScaledArray(np.float32([[-1], [1]])))[1](g),
+}
+
+
+@pytest.mark.parametrize("scale", [0.0, 4.0, np.inf])
+@pytest.mark.parametrize("fill", FILLED.values(), ids=FILLED)
+def test_zeros_that_a_function_puts_in_are_zero_at_any_scale(fill, scale):
+    """Infinite scales too, at which a zero of the data would be NaN."""
+    x = ScaledArray(np.float32([[1, -2], [-3, 4]]), scale)
+    np.testing.assert_array_equal(fill(x).to_array(), sp.stop_scaling(fill(x.to_array())))
 
 
 def test_zeros_infinities_and_nans_of_the_scale_are_values():

@@ -101,3 +101,12 @@ def test_a_plot_without_matplotlib_says_how_to_get_it(example, monkeypatch):
     monkeypatch.setitem(sys.modules, "matplotlib", None)
     with pytest.raises(Exception, match=re.escape('plots need matplotlib: pip install "lowprec[examples]"')):
         example.plot("figure.png", {})
+
+
+def test_training_without_scikit_learn_says_how_to_get_it(example, monkeypatch):
+    monkeypatch.setitem(sys.modules, "sklearn.datasets", None)
+    with pytest.raises(Exception, match=re.escape('scikit-learn\'s: pip install "lowprec[examples]"')):
+        example.digits()
+    monkeypatch.setitem(sys.modules, "threadpoolctl", None)
+    with pytest.raises(Exception, match=re.escape('training needs scikit-learn: pip install "lowprec[examples]"')):
+        next(iter(example.training_rows(1)))

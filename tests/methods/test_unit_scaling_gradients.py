@@ -153,6 +153,33 @@ def test_a_residual_layer_has_a_true_gradient(tau):
     assert dw == pytest.approx(us.linear(x, w)[1](grad)[1], rel=1e-12)
 
 
+def test_the_gradient_of_a_weighted_sum_has_the_sign_of_its_weight():
+    """A step against it lowers y, for what is subtracted too."""
+    grads = us.weighted_sum([normal(3), normal(3), normal(3)], [0.5, -2.0, 3.0])[1](np.ones(3))
+    assert [each.tolist() for each in grads] == [[1.0] * 3, [-1.0] * 3, [1.0] * 3]
+
+
+def test_operations_of_nothing_give_nothing():
+    """Sums of no products are 0, and factors that depend on their number 1."""
+    nothing = normal(0, 3)
+    for operation, arrays in (
+        (us.add, (nothing, normal(3))),
+        (us.add, (normal(3), nothing)),
+        (us.linear, (nothing, normal(3, 2), normal(2))),
+        (us.linear, (normal(4, 0), normal(0, 2))),
+        (us.linear, (normal(4, 3), normal(3, 0))),
+        (us.matmul, (normal(0, 2, 3), normal(3, 2))),
+        (us.matmul, (normal(2, 0), normal(0, 2))),
+        (us.conv1d, (normal(0, 2, 5), normal(2, 2, 3))),
+    ):
+        y, vjp = operation(*arrays)
+        assert np.isfinite([vjp.alpha, *vjp.beta]).all()
+        assert not y.any()
+        for grad, each in zip(vjp(np.ones(y.shape)), arrays, strict=True):
+            assert grad.shape == each.shape
+            assert not grad.any()
+
+
 def test_an_ordinary_residual_layer_is_the_weighted_sum():
     """(tau f(x) + x) / sqrt(1 + tau**2); the paper writes sqrt(t) and sqrt(1 - t)."""
     x = normal(5)

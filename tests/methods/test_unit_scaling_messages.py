@@ -82,6 +82,7 @@ REFUSED = [
         "indices of embedding go from -1 to 1, and the table has rows 0 to 1",
     ),
     (lambda: us.softmax(ONE, mult=-1), ValueError, "mult=-1 of softmax must be a positive number"),
+    (lambda: us.softmax(TWO, axis=2), ValueError, "axis 2 is out of bounds for array of dimension 2"),
     (lambda: us.softmax(TWO[:, :0]), ValueError, "softmax needs values along axis=-1, and x has shape (2, 0)"),
     (
         lambda: us.attention(TWO, TWO.T, TWO),
@@ -112,7 +113,12 @@ REFUSED = [
     (
         lambda: us.weighted_sum([ONE, ONE], [1.0, 0.0]),
         ValueError,
-        "weighted_sum of 2 arrays takes as many weights other than 0, not [1.0, 0.0]",
+        "weighted_sum of 2 arrays takes as many finite weights other than 0, not [1.0, 0.0]",
+    ),
+    (
+        lambda: us.weighted_sum([ONE, ONE], [1.0, np.nan]),
+        ValueError,
+        "weighted_sum of 2 arrays takes as many finite weights other than 0, not [1.0, nan]",
     ),
     (
         lambda: us.residual_split(ONE, tau=0),
@@ -129,6 +135,11 @@ REFUSED = [
         lambda: us.layer_norm(TWO, axis=0),
         ValueError,
         "axis=0 of layer_norm must be the last axes of x, which has shape (2, 3)",
+    ),
+    (
+        lambda: us.layer_norm(TWO, eps=-1),
+        ValueError,
+        "eps=-1 of layer_norm must be 0 or more; it is added to a variance",
     ),
     (lambda: us.rms_norm(TWO, ONE), ValueError, "weight of rms_norm must have shape (3,), not (2,)"),
     (
@@ -189,6 +200,22 @@ REFUSED = [
         ValueError,
         "no empirical factors are known of 'tanh'; use 'gelu', 'silu' or 'glu', or derive_scale",
     ),
+    (lambda: us.empirical_scales("gelu", 0), ValueError, "mult=0 of empirical_scales must be a positive number"),
+    (lambda: us.softmax_scales(0), ValueError, "size=0 of softmax_scales must be a positive number"),
+    (lambda: us.attention_scale(8, 0), ValueError, "width=0 of attention_scale must be a positive number"),
+    (lambda: us.log_interpolate(0.5, 0, 1), ValueError, "lower=0 of log_interpolate must be a positive number"),
+    (
+        lambda: us.gmean(-8.0, 2.0),
+        ValueError,
+        "gmean takes one or more factors, which are positive numbers, not (-8.0, 2.0)",
+    ),
+    (lambda: us.hmean(0.0, 1.0), ValueError, "hmean takes one or more factors, which are positive numbers"),
+    (lambda: us.amean(), ValueError, "amean takes one or more factors, which are positive numbers, not ()"),
+    (
+        lambda: us.unscaled(us.residual_split)(ONE),
+        TypeError,
+        "residual_split has no factors to leave out; make the operations unscaled that it is made of",
+    ),
     (
         lambda: us.learning_rate_scale("gain", 4),
         ValueError,
@@ -224,7 +251,13 @@ REFUSED = [
     (
         lambda: us.simulated_rounding(us.E4M3, "even"),
         ValueError,
-        "mode='even' with bits=0 is no rounding of the simulation; use 'stochastic' or 'nearest'",
+        "mode='even' with bits=0 is no rounding of the simulation; use 'nearest', or 'stochastic', which "
+        "alone takes bits",
+    ),
+    (
+        lambda: us.simulated_rounding(us.E4M3, "nearest", 3),
+        ValueError,
+        "mode='nearest' with bits=3 is no rounding of the simulation; use 'nearest', or 'stochastic'",
     ),
     (
         lambda: us.simulated_rounding(us.E4M3, bits=21),

@@ -94,8 +94,10 @@ class Strategy:
         """Bits for each parameter, in a format of that width: parameter, gradient, moments, and a master copy."""
         weights = 32 if self.wide == "all" else width
         states = 32 if self.wide else width
-        master = 32 if self.wide == "master" else 0
-        return weights * (self.parameter + 1) + states * (self.first + self.second) + master
+        moments = states * (self.first + self.second)
+        if self.wide == "master":  # all parts are the master's; the model has one more number
+            return 2 * weights + moments + 32 * self.parameter
+        return weights * (self.parameter + 1) + moments
 
 
 #: The strategies of the paper, and two that it is compared with.
@@ -192,12 +194,12 @@ class AdamW:
 
     Parameters
     ----------
-    learning_rate : float
+    learning_rate : float, 0 or more
     betas : pair of float
         Decay of the first and of the second moment, each at least 0 and below 1.
-    eps : float
+    eps : float, above 0
         Added to the square root of the second moment.
-    weight_decay : float
+    weight_decay : float, 0 or more
         It is part of the update, so that what is lost of one is lost of both and grows likewise ("compact").
     strategy : Strategy or str, default "plus"
         A strategy, or a key of `STRATEGIES`.
@@ -210,12 +212,14 @@ class AdamW:
     stochastic_bits : int
         Random bits for each parameter, where the strategy adds updates with stochastic rounding.
     rng : int
-        The key that these are made from, 0 to 2**64 - 1. Each step has its own.
+        The key that these are made from, 0 to 2**64 - 1. Each step has its own, and arrays of parameters that are
+        not to be rounded alike need optimizers with unlike keys.
 
     Raises
     ------
     ValueError
-        Numbers out of range, an unknown strategy, an eps that is 0 in the format of the states.
+        Numbers out of range, an unknown strategy, an eps that is 0 in the format of the states. What is wrong with
+        stochastic_bits and rng is said by `step`.
 
     Notes
     -----
@@ -243,9 +247,11 @@ class AdamW:
         object.__setattr__(self, "format", signed(self.format))
         if self.scalars not in ("wide", "format"):
             raise ValueError(f"scalars={self.scalars!r} of AdamW is unknown; use 'wide' or 'format'")
-        for beta in self.betas:
-            if not 0 <= beta < 1:
-                raise ValueError(f"betas={self.betas} of AdamW must be at least 0 and below 1")
+        for name in ("learning_rate", "weight_decay", "eps"):
+            if not 0 <= getattr(self, name) < math.inf:
+                raise ValueError(f"{name}={getattr(self, name)!r} of AdamW must be a finite number, 0 or more")
+        if np.shape(self.betas) != (2,) or not all(0 <= beta < 1 for beta in self.betas):
+            raise ValueError(f"betas={self.betas} of AdamW must be two numbers, at least 0 and below 1")
         if not float(quantize(np.float64(self.eps), self.states)) > 0:
             raise ValueError(
                 f"eps={self.eps} of AdamW is 0 in {self.states.name!r}, and would not keep quotients finite; the "
@@ -294,6 +300,11 @@ class AdamW:
         state : State, shape (...)
         gradient : array_like of float, shape (...)
             Of the loss, with respect to ``state.weights``; rounded to their format first.
+
+        Raises
+        ------
+        ValueError
+            A gradient of another shape.
         """
         steps = state.steps + 1
         g = np.asarray(quantize(gradient, self.weights), float_dtype(self.weights)[0])

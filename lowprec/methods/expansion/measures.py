@@ -68,15 +68,20 @@ def edq(
     quality : float
         nan where the intended update is 0.
 
+    Raises
+    ------
+    ValueError
+        Unequal shapes.
+
     Source
     ------
     [COLLAGE], effective descent quality.
     """
-    meant = np.asarray(intended, np.float64).ravel()
+    meant, effective = (each.ravel() for each in _updates(intended, old, new, residuals))
     length = float(np.sqrt(meant @ meant))
     if not length:
         return float("nan")
-    along = float(meant @ effective_update(old, new, residuals=residuals).ravel()) / length
+    along = float(meant @ effective) / length
     return along / length if relative else along
 
 
@@ -96,13 +101,29 @@ def lost_fraction(intended: npt.ArrayLike, old: Numbers, new: Numbers, *, residu
     share : float
         From 0 to 1; 0 where no update was meant.
 
+    Raises
+    ------
+    ValueError
+        Unequal shapes.
+
     Source
     ------
     [COLLAGE], lost arithmetic.
     """
-    meant = np.asarray(intended) != 0
-    same = effective_update(old, new, residuals=residuals) == 0
-    return int(np.count_nonzero(meant & same)) / max(1, int(np.count_nonzero(meant)))
+    meant, effective = _updates(intended, old, new, residuals)
+    lost = np.count_nonzero((meant != 0) & (effective == 0))
+    return int(lost) / max(1, int(np.count_nonzero(meant)))
+
+
+def _updates(intended: npt.ArrayLike, old: Numbers, new: Numbers, residuals: bool) -> tuple[Array, Array]:
+    """The update that was meant, and what became of it."""
+    meant, before, after = np.asarray(intended, np.float64), _values(old, residuals), _values(new, residuals)
+    if not meant.shape == before.shape == after.shape:
+        raise ValueError(
+            f"the intended update and the parameter before and after it must have one shape, not {meant.shape}, "
+            f"{before.shape} and {after.shape}"
+        )
+    return meant, after - before
 
 
 def _values(numbers: Numbers, residuals: bool) -> Array:

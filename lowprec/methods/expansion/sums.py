@@ -53,6 +53,8 @@ class Expansion:
     ------
     ValueError
         No parts, parts of different shapes, numbers that the format does not have, and formats without a sign.
+    TypeError
+        Parts that are no sequence, such as a single array: tuple(array) has its rows.
 
     Source
     ------
@@ -65,7 +67,9 @@ class Expansion:
     def __post_init__(self) -> None:
         fmt = signed(self.format)
         if not isinstance(self.parts, Sequence) or isinstance(self.parts, str):
-            raise TypeError(f"parts of an Expansion must be a sequence of arrays, not {type(self.parts).__name__}")
+            raise TypeError(
+                f"parts of an Expansion must be a sequence of arrays, such as a tuple, not {type(self.parts).__name__}"
+            )
         if not self.parts:
             raise ValueError("an Expansion needs at least one part; zeros are Expansion((numpy.zeros(shape),), format)")
         parts = tuple(values_of(part, fmt, f"part {i}") for i, part in enumerate(self.parts))
@@ -207,6 +211,7 @@ def grow(x: Expansion, a: npt.ArrayLike, *, any_order: bool = False, check: bool
     """
     fmt, a = x.format, _spread(np.asarray(a), x.shape)
     if len(x.parts) == 1:
+        a = values_of(a, fmt, "a") if check else a
         return Expansion._made((arith.add(x.parts[0], a, fmt),), fmt)
     transform = two_sum if any_order else fast_two_sum
     first, carried = transform(x.parts[0], a, fmt, check=check)

@@ -72,8 +72,10 @@ def fast_two_sum(x: npt.ArrayLike, y: npt.ArrayLike, fmt: Like, *, check: bool =
 
     >>> fast_two_sum(200.0, 0.1015625, "bfloat16")
     (np.float32(200.0), np.float32(0.1015625))
-    >>> fast_two_sum(1.0, 2.015625, "bfloat16")  # 3.015625 is meant, and 3.015625 lies between 3.0 and 3.03125
-    (np.float32(3.015625), np.float32(0.0))
+    >>> fast_two_sum(1.0078125, 255.0, "bfloat16")  # the smaller one first: the error, 0.0078125, is not found
+    (np.float32(256.0), np.float32(0.0))
+    >>> two_sum(1.0078125, 255.0, "bfloat16")
+    (np.float32(256.0), np.float32(0.0078125))
 
     Parameters
     ----------

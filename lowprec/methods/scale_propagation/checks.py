@@ -41,13 +41,12 @@ def checked_scale(scale: Any, fmt: Any) -> tuple[Any, Format]:
         target = current().scale_format if known is None or isinstance(known, Carrier) else known
     if given < 0:
         raise ValueError(f"scale={given!r} is negative; scales are 0 or more, and the sign is the data's")
-    made = carrier(target).type(given)
-    if np.isfinite(given) and given and decode(encode(given, target), target) != given:
+    if np.isfinite(given) and given and float(decode(encode(given, target), target)) != given:
         raise ValueError(
             f"scale={given!r} is no value of {target.name!r}; round it first, for instance with pow2_round, or give "
             f"scale_format="
         )
-    return made, target
+    return carrier(target).type(given), target
 
 
 def format_of(fmt: Format) -> Format:

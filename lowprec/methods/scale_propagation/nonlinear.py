@@ -21,7 +21,7 @@ import numpy as np
 from lowprec.arrays.checks import Array
 from lowprec.methods.scale_propagation.registry import register_scaled_op
 from lowprec.methods.scale_propagation.rounding import fitting, operate, over, project
-from lowprec.methods.scale_propagation.rules.operands import one, settled
+from lowprec.methods.scale_propagation.rules.operands import one, settled, taking_zeros, with_data
 from lowprec.methods.scale_propagation.scaled_array import ScaledArray, as_scaled, unchecked
 from lowprec.methods.scale_propagation.transform import custom_scale
 
@@ -62,7 +62,7 @@ def _silu_slope(x: Array) -> Array:
 
 
 def _plain(x: Any, gate: Function, slope: Function) -> Pair:
-    x = np.asarray(x)
+    x = _floats(x)
     wide = x.astype(np.float64)
 
     def pull(gradient: Any) -> Any:
@@ -81,11 +81,14 @@ def _scaled(x: ScaledArray, gate: Function, slope: Function) -> Pair:
 
 
 def _times(x: ScaledArray, factors: Array) -> ScaledArray:
-    return _with_data(x, operate("multiply", _open(x.data, factors), factors, fmt=x.format))
+    x = taking_zeros(x)
+    return with_data(x, operate("multiply", _open(x.data, factors), factors, fmt=x.format))
 
 
-def _with_data(x: ScaledArray, data: Array) -> ScaledArray:
-    return unchecked(data, x.scale, x.format, x.scale_format)
+def _floats(x: Any) -> Array:
+    """A plain array of floats; integers become float64, as in NumPy's functions."""
+    array = np.asarray(x)
+    return array.astype(np.float64) if array.dtype.kind in "biu" else array
 
 
 def _open(x: Array, gate: Array) -> Array:
@@ -111,6 +114,15 @@ def relu(x: Any) -> Pair:
         Of ScaledArrays with the scale of x.
     pull : function
         Takes the gradient at y to that at x, with its own scale. At 0 the slope is 0.
+
+    Notes
+    -----
+    Infinite values below become 0, so that an infinite scale is moved into the data. A format without infinity has
+    infinite values at an infinite scale alone: it stays, and what is to be 0 is NaN.
+
+    Source
+    ------
+    [SCALIFY] 3.2.1.
     """
     x = np.asarray(x)
     return np.maximum(x, x.dtype.type(0)), lambda gradient: np.where(x > 0, gradient, 0)
@@ -119,10 +131,11 @@ def relu(x: Any) -> Pair:
 @register_scaled_op(relu)
 def _scaled_relu(x: ScaledArray) -> Pair:
     def pull(gradient: Any) -> ScaledArray:
-        gradient = as_scaled(gradient)
-        return _with_data(gradient, np.where(x.data > 0, gradient.data, gradient.dtype.type(0)))
+        gradient = taking_zeros(as_scaled(gradient))
+        return with_data(gradient, np.where(x.data > 0, gradient.data, gradient.dtype.type(0)))
 
-    return _with_data(x, np.maximum(x.data, x.dtype.type(0))), pull
+    x = taking_zeros(x)
+    return with_data(x, np.maximum(x.data, x.dtype.type(0))), pull
 
 
 @custom_scale
@@ -131,6 +144,20 @@ def gelu(x: Any) -> Pair:
 
     >>> gelu(as_scaled(np.float32([-1.0, 2.0]), 2.0, "binary16"))[0]
     ScaledArray([-0.07935,  0.977  ], scale=2.0, format='binary16')
+
+    Parameters
+    ----------
+    x : ScaledArray or array, shape (...)
+        Integers become float64.
+
+    Returns
+    -------
+    y, pull
+        As of `relu`.
+
+    Source
+    ------
+    [SCALIFY] 3.2.1.
     """
     return _plain(x, _normal_share, _gelu_slope)
 
@@ -141,6 +168,20 @@ def silu(x: Any) -> Pair:
 
     >>> silu(as_scaled(np.float32([-1.0, 2.0]), 2.0, "binary16"))[0]
     ScaledArray([-0.1345,  0.881 ], scale=2.0, format='binary16')
+
+    Parameters
+    ----------
+    x : ScaledArray or array, shape (...)
+        Integers become float64.
+
+    Returns
+    -------
+    y, pull
+        As of `relu`.
+
+    Source
+    ------
+    [SCALIFY] 3.2.1.
     """
     return _plain(x, _sigmoid, _silu_slope)
 
@@ -181,8 +222,12 @@ def layer_norm(x: Any, axis: int = -1, eps: float = 1e-5) -> Pair:
     y : ScaledArray or array, shape (...)
     pull : function
         Takes the gradient at y to that at x, whose scale is that at y over the scale of x.
+
+    Source
+    ------
+    [SCALIFY] 3.2.1 and appendix C.
     """
-    x = np.asarray(x)
+    x = _floats(x)
     y, back = _normalised(x.astype(np.float64), axis, eps)
     return y.astype(x.dtype), lambda gradient: back(np.asarray(gradient, np.float64)).astype(x.dtype)
 

@@ -76,6 +76,10 @@ def pow2_round(
     ------
     ValueError
         An unknown mode, or a stochastic one without rng.
+
+    Source
+    ------
+    [SCALIFY] 3.2.
     """
     array = np.asarray(values)
     ordinary = np.isfinite(array) & (array != 0)
@@ -102,6 +106,11 @@ def pow2_decompose(values: npt.ArrayLike) -> tuple[Any, Any]:
     scales : array of float32, shape (...)
         float64 for float64 and integers. Wider than float16, whose smallest subnormals have a scale too.
     significands : array of the type of values, shape (...)
+        Below 1 for the subnormals of float64, whose scale is 2**-1023.
+
+    Source
+    ------
+    [SCALIFY] 3.4.
     """
     array = np.asarray(values)
     array = array if _is_single(array) else array.astype(np.float64)
@@ -122,6 +131,14 @@ def encode_e8m0(values: npt.ArrayLike) -> Any:
     >>> encode_e8m0([-3.0, 0.0, 0.3, 1.0, 9.0])
     array([  0,   0, 125, 127, 130], dtype=uint8)
 
+    Parameters
+    ----------
+    values : array_like of float, shape (...)
+
+    Returns
+    -------
+    codes : array of uint8, shape (...)
+
     Source
     ------
     [OCPMX]; [SCALIFY], whose code truncates.
@@ -134,6 +151,20 @@ def decode_e8m0(codes: npt.ArrayLike, dtype: npt.DTypeLike = np.float32) -> Any:
 
     >>> decode_e8m0([0, 125, 254]).tolist() == [2.0**-127, 0.25, 2.0**127]
     True
+
+    Parameters
+    ----------
+    codes : array_like of integer, 0 to 255, shape (...)
+    dtype : dtype
+        Of the result.
+
+    Returns
+    -------
+    scales : array of float, shape (...)
+
+    Source
+    ------
+    [OCPMX].
     """
     return decode(codes, catalog.E8M0FNU, dtype=dtype)
 

@@ -63,6 +63,17 @@ def set_scaling(x: Any, scale: Any) -> Any:
     scale : float or ScaledArray of a single number
         0 says that the array is zero: its data become so.
 
+    Returns
+    -------
+    scaled : ScaledArray or array, shape of x
+
+    Raises
+    ------
+    ValueError
+        A scale that is negative, or that the format of the scales of x does not have.
+    TypeError
+        A scale that is no single number.
+
     Source
     ------
     [SCALIFY] 3.1.
@@ -80,6 +91,25 @@ def rebalance(x: Any, factor: Any) -> Any:
 
     >>> rebalance(ScaledArray(np.float32([3.0, -1.0]), 2.0), 4.0).scale
     np.float32(8.0)
+
+    Parameters
+    ----------
+    x : ScaledArray or array
+    factor : float or ScaledArray of a single number, 0 or more
+        Where the product with the scale is no value of its format, the nearest is taken.
+
+    Returns
+    -------
+    scaled : ScaledArray or array, shape of x
+
+    Raises
+    ------
+    ValueError
+        A negative factor.
+
+    Source
+    ------
+    [SCALIFY] 3.1.
     """
     if not isinstance(x, ScaledArray):
         return x
@@ -91,6 +121,20 @@ def get_data_scale(x: Any) -> tuple[Array, Any]:
 
     >>> get_data_scale(ScaledArray(np.float32([3.0, -1.0]), 2.0))
     (array([ 3., -1.], dtype=float32), np.float32(2.0))
+
+    Parameters
+    ----------
+    x : ScaledArray or array
+
+    Returns
+    -------
+    data : array, shape of x
+    scale : float
+        In the type of its format.
+
+    Source
+    ------
+    [SCALIFY] 3.1.
     """
     if isinstance(x, ScaledArray):
         return x.data, x.scale
@@ -109,6 +153,14 @@ def stop_scaling(x: Any, dtype: npt.DTypeLike | None = None) -> Array:
     dtype : dtype, optional
         Of the result, to which values are rounded once: of ScaledArrays the type and format of the data by
         default; float32, float16, bfloat16, or float64, which is exact where the scale is a power of two.
+
+    Returns
+    -------
+    values : array, shape of x
+
+    Source
+    ------
+    [SCALIFY] 3.1.
     """
     if not isinstance(x, ScaledArray):
         return np.asarray(x, dtype)
@@ -120,6 +172,22 @@ def cast(x: Any, fmt: Format | str | npt.DTypeLike, **options: Any) -> Any:
 
     >>> cast(ScaledArray(np.float32([300.0, 1.1]), 4.0), "e4m3fn"), cast(np.float32([300.0, 1.1]), "e4m3fn")
     (ScaledArray([288.   ,   1.125], scale=4.0, format='e4m3fn'), array([288.   ,   1.125], dtype=float32))
+
+    Parameters
+    ----------
+    x : ScaledArray or array
+    fmt : Format, str or dtype
+    **options
+        As for `lowprec.quantize`; of ScaledArrays the projection of `config` by default.
+
+    Returns
+    -------
+    rounded : ScaledArray or array, shape of x
+
+    Raises
+    ------
+    ValueError
+        What `lowprec.quantize` refuses.
     """
     return x.astype(fmt, **options) if isinstance(x, ScaledArray) else quantize(x, fmt, **options)
 
@@ -141,6 +209,15 @@ def dynamic_rescale(x: Any, norm: Norm = "l2") -> Any:
     norm : {"max", "l1", "l2"}
         Of the data: the largest magnitude, the mean of the magnitudes, the root of the mean of the squares.
         Sums are those of `config`; with "exact" sums what is rounded to a power of two is binary32.
+
+    Returns
+    -------
+    rescaled : ScaledArray or array, shape of x
+
+    Raises
+    ------
+    ValueError
+        An unknown norm.
 
     Notes
     -----
@@ -189,6 +266,10 @@ def on_forward(function: Callable[..., Any]) -> Callable[..., Pair]:
     -------
     pair : function
         Of the same arguments; gives (y, pull), and pull takes the gradient at y to that at x.
+
+    Source
+    ------
+    [SCALIFY] 3.3.
     """
 
     @functools.wraps(function)
@@ -232,6 +313,21 @@ def custom_scale(function: Callable[..., Any]) -> Callable[..., Any]:
     >>> softplus(as_scaled(np.float32([0.0, 4.0]), 4.0))
     ScaledArray([0.1732868, 1.0045375], scale=4.0, format='binary32')
 
+    Parameters
+    ----------
+    function : function
+        Of plain arrays.
+
+    Returns
+    -------
+    dispatch : function
+        Of the same arguments; a ScaledArray is looked for among them, not in lists.
+
+    Raises
+    ------
+    TypeError
+        When it is called with a ScaledArray, and has no rule.
+
     Source
     ------
     [SCALIFY] 3.2.1.
@@ -264,6 +360,15 @@ def scalify(function: Callable[..., Any] | None = None, **changes: Any) -> Calla
     function : function
     **changes
         Fields of `Config`.
+
+    Returns
+    -------
+    run : function
+        Of the same arguments. It raises what `config` raises, for changes that are none.
+
+    Source
+    ------
+    [SCALIFY] 3.4.
     """
     if function is None:
         return functools.partial(scalify, **changes)

@@ -14,7 +14,7 @@ import numpy.typing as npt
 
 from lowprec.methods.unit_scaling.constraints import Constraint, constrain
 from lowprec.methods.unit_scaling.factors import Function, Scales, derive_scale, mean_square
-from lowprec.methods.unit_scaling.vjp import Array, Vjp, array, scaled
+from lowprec.methods.unit_scaling.vjp import Array, Vjp, array, need_positive, scaled
 
 __all__ = ["elementwise", "gelu", "glu", "hardtanh", "relu", "sigmoid", "silu", "tanh"]
 
@@ -347,8 +347,7 @@ _WITH_MULT = ("silu", "gelu")
 
 def _functions(name: str, mult: float) -> tuple[Function, Function]:
     """A function and its derivative, of x alone."""
-    if not 0 < mult < math.inf:
-        raise ValueError(f"mult={mult!r} of {name} must be a positive number")
+    need_positive(name, mult=mult)
     function, derivative = _FUNCTIONS[name]
     if name in _WITH_MULT:
         return functools.partial(function, mult=mult), functools.partial(derivative, mult=mult)

@@ -38,10 +38,16 @@ def gmean(*scales: float) -> float:
     ----------
     scales : float, above 0
 
+    Raises
+    ------
+    ValueError
+        No factors, or one that is not positive.
+
     Source
     ------
     [UNIT_SCALING] section 4.
     """
+    _need_factors("gmean", scales)
     return math.prod(scales) ** (1 / len(scales))
 
 
@@ -54,7 +60,13 @@ def hmean(*scales: float) -> float:
     Parameters
     ----------
     scales : float, above 0
+
+    Raises
+    ------
+    ValueError
+        No factors, or one that is not positive.
     """
+    _need_factors("hmean", scales)
     return 1 / amean(*(1 / scale for scale in scales))
 
 
@@ -66,8 +78,14 @@ def amean(*scales: float) -> float:
 
     Parameters
     ----------
-    scales : float
+    scales : float, above 0
+
+    Raises
+    ------
+    ValueError
+        No factors, or one that is not positive.
     """
+    _need_factors("amean", scales)
     return math.fsum(scales) / len(scales)
 
 
@@ -176,3 +194,8 @@ def constrain(constraint: Constraint, *scales: float) -> tuple[float, ...]:
             f"{', '.join(fitting)}"
         )
     return (function(*scales),) * len(scales)
+
+
+def _need_factors(name: str, scales: tuple[float, ...]) -> None:
+    if not scales or not all(0 < scale < math.inf for scale in scales):
+        raise ValueError(f"{name} takes one or more factors, which are positive numbers, not {scales}")

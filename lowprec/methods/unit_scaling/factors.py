@@ -14,7 +14,7 @@ from typing import NamedTuple
 
 import numpy as np
 
-from lowprec.methods.unit_scaling.vjp import Array
+from lowprec.methods.unit_scaling.vjp import Array, need_positive
 
 __all__ = ["Scales", "attention_scale", "derive_scale", "empirical_scales", "log_interpolate", "softmax_scales"]
 
@@ -124,7 +124,13 @@ def log_interpolate(weight: float, lower: float, upper: float) -> float:
     ----------
     weight : float, from 0 to 1
     lower, upper : float, above 0
+
+    Raises
+    ------
+    ValueError
+        Numbers that are not positive.
     """
+    need_positive("log_interpolate", lower=lower, upper=upper)
     return math.exp(weight * math.log(upper) + (1 - weight) * math.log(lower))
 
 
@@ -150,12 +156,13 @@ def empirical_scales(name: str, mult: float = 1.0) -> Scales:
     Raises
     ------
     ValueError
-        Another name.
+        Another name, or a mult that is no positive number.
 
     Source
     ------
     [UNIT_SCALING] its library, version 0.3.
     """
+    need_positive("empirical_scales", mult=mult)
     near, far = 1 / (1 + 0.25 / mult**2), 1 / (1 + 1 / mult**2)
     if name == "gelu":
         return Scales(log_interpolate(near, 2.0, _RELU.alpha), log_interpolate(near, 2.0, _RELU.beta))
@@ -179,10 +186,16 @@ def softmax_scales(size: int, mult: float | None = None) -> Scales:
         None is the paper's rule. A multiplier of the input asks for the library's: a model
         between flat results, of which the paper's is the limit, and one-hot ones.
 
+    Raises
+    ------
+    ValueError
+        Numbers that are not positive.
+
     Source
     ------
     [UNIT_SCALING] appendix on factors, and its library.
     """
+    need_positive("softmax_scales", size=size, mult=1.0 if mult is None else mult)
     if mult is None:
         return Scales(float(size), float(size))
     weight = 1 / (1 + 4 / mult**2)
@@ -207,10 +220,16 @@ def attention_scale(length: int, width: int, *, causal: bool = False, mult: floa
     mult : float, above 0
         Logits are products of queries and keys times mult / width.
 
+    Raises
+    ------
+    ValueError
+        Numbers that are not positive.
+
     Source
     ------
     [UNIT_SCALING] its library: a model between the mean of all values, and one of them.
     """
+    need_positive("attention_scale", length=length, width=width, mult=mult)
     # Of a single key the logarithm is 0; its value is the result, whatever the logits are.
     seen = math.log(length) if causal and length > 1 else 1.0
     return 1 / log_interpolate(1 / (1 + 4 * width / mult**2), math.sqrt(seen / length), 1.0)

@@ -12,7 +12,7 @@ import math
 import numpy as np
 import numpy.typing as npt
 
-from lowprec.methods.unit_scaling.vjp import Array, Vjp, array, scaled
+from lowprec.methods.unit_scaling.vjp import Array, Vjp, array, need_positive, scaled
 
 __all__ = ["cross_entropy", "mse"]
 
@@ -70,8 +70,7 @@ def cross_entropy(
             f"labels of cross_entropy go from {wanted.min()} to {wanted.max()}, and logits have classes 0 to "
             f"{classes - 1}"
         )
-    if not 0 < mult < math.inf:
-        raise ValueError(f"mult={mult!r} of cross_entropy must be a positive number")
+    need_positive("cross_entropy", mult=mult)
     share = _share(reduction, wanted.size, "cross_entropy")
     below = mult * (values - values.max(axis=-1, keepdims=True))
     logs = below - np.log(np.exp(below).sum(axis=-1, keepdims=True))

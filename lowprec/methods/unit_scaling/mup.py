@@ -104,9 +104,10 @@ def transformer_tau(index: int, layers: int, *, mult: float = 1.0, attention_rat
     layers : int
         Residual layers in all: two in each block.
     mult : float, above 0
-        Standard deviation that all layers add, in units of that of the embedding.
+        What layers add in units of the embedding, as standard deviations: the root mean square of that of all
+        attention layers together and that of all MLP layers together.
     attention_ratio : float, above 0
-        Of attention layers, in units of that of MLP layers.
+        The first of these in units of the second.
 
     Returns
     -------

@@ -51,7 +51,7 @@ def layer_norm(
     Raises
     ------
     ValueError
-        Axes that are not the last ones, or shapes that do not fit.
+        Axes that are not the last ones, shapes that do not fit, or an eps below 0.
 
     Source
     ------
@@ -82,7 +82,7 @@ def rms_norm(
     Raises
     ------
     ValueError
-        Axes that are not the last ones, or shapes that do not fit.
+        Axes that are not the last ones, shapes that do not fit, or an eps below 0.
 
     Source
     ------
@@ -145,6 +145,8 @@ def _norm(
     axes = tuple(sorted(normalize_axis_tuple(axis, values.ndim)))
     if not axes or axes != tuple(range(values.ndim - len(axes), values.ndim)):
         raise ValueError(f"axis={axis!r} of {name} must be the last axes of x, which has shape {values.shape}")
+    if not 0 <= eps < math.inf:
+        raise ValueError(f"eps={eps!r} of {name} must be 0 or more; it is added to a variance")
     shape = values.shape[axes[0] :]
     parts = {"weight": weight, "bias": bias}
     given = {part: array(each, f"{part} of {name}") for part, each in parts.items() if each is not None}

@@ -332,7 +332,8 @@ def _linear(
     if matrix.ndim != 2 or values.ndim < 1 or values.shape[-1] != matrix.shape[0]:
         raise ValueError(f"{name} takes x (..., m) and weight (m, n), not {values.shape} and {matrix.shape}")
     fan_in, fan_out = matrix.shape
-    rows = values.reshape(-1, fan_in)
+    count = math.prod(values.shape[:-1])
+    rows = values.reshape(count, fan_in)
     plain = _result(product(rows, matrix), values, matrix)
     biases = [] if bias is None else [_bias(bias, fan_out, name)]
     for each in biases:
@@ -340,12 +341,12 @@ def _linear(
     alpha, beta = constrain(constraint, max(1, fan_in) ** -power, _root(fan_out))
 
     def pull(grad: Array) -> tuple[Array, ...]:
-        given = grad.reshape(-1, fan_out)
+        given = grad.reshape(count, fan_out)
         dx = _result(product(given, matrix.T), values, matrix).reshape(values.shape)
         dw = _result(product(rows.T, given), values, matrix)
         return (dx, dw, *(given.sum(axis=0) for _ in biases))
 
-    free = (_root(len(rows)),) * (1 + len(biases))
+    free = (_root(count),) * (1 + len(biases))
     return scaled(name, plain.reshape(*values.shape[:-1], fan_out), alpha, (beta, *free), pull)
 
 

@@ -5,15 +5,14 @@ Floor 4.
 
 from __future__ import annotations
 
-import math
-
 import numpy as np
 import numpy.typing as npt
+from numpy.lib.array_utils import normalize_axis_index
 
 from lowprec.methods.unit_scaling.constraints import Constraint, constrain
 from lowprec.methods.unit_scaling.factors import attention_scale, softmax_scales
 from lowprec.methods.unit_scaling.products import Product
-from lowprec.methods.unit_scaling.vjp import Array, Vjp, array, scaled
+from lowprec.methods.unit_scaling.vjp import Array, Vjp, array, need_positive, scaled
 
 __all__ = ["attention", "softmax"]
 
@@ -46,15 +45,15 @@ def softmax(
     Raises
     ------
     ValueError
-        A mult that is no positive number, or nothing along the axis.
+        A mult that is no positive number, an axis that x does not have, or nothing along it.
 
     Source
     ------
     [UNIT_SCALING] appendix on factors, and its library.
     """
     values = array(x, "x of softmax")
-    _check_mult(1.0 if mult is None else mult, "softmax")
-    if values.ndim < 1 or not values.shape[axis]:
+    need_positive("softmax", mult=1.0 if mult is None else mult)
+    if values.ndim < 1 or not values.shape[normalize_axis_index(axis, values.ndim)]:
         raise ValueError(f"softmax needs values along axis={axis}, and x has shape {values.shape}")
     alpha, beta = constrain(constraint, *softmax_scales(values.shape[axis], mult))
     factor = 1.0 if mult is None else float(mult)
@@ -117,7 +116,7 @@ def attention(
     [UNIT_SCALING] its library; logits over d as in [UMUP].
     """
     q, k, v = (array(each, f"{name} of attention") for each, name in ((query, "query"), (key, "key"), (value, "value")))
-    _check_mult(mult, "attention")
+    need_positive("attention", mult=mult)
     fits = min(q.ndim, k.ndim, v.ndim) >= 2 and q.shape[:-2] == k.shape[:-2] == v.shape[:-2]
     if not (fits and q.shape[-1] == k.shape[-1] and k.shape[-2] == v.shape[-2] and k.shape[-2] and k.shape[-1]):
         raise ValueError(
@@ -175,8 +174,3 @@ def _seen(causal: bool, mask: npt.ArrayLike | None, shape: tuple[int, ...]) -> A
     if not seen.any(axis=-1).all():
         raise ValueError("mask of attention leaves a query without any key; leave that query out, or show it itself")
     return seen
-
-
-def _check_mult(mult: float, name: str) -> None:
-    if not 0 < mult < math.inf:
-        raise ValueError(f"mult={mult!r} of {name} must be a positive number")

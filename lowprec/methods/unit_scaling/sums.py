@@ -68,19 +68,20 @@ def weighted_sum(arrays: Sequence[npt.ArrayLike], weights: Sequence[float]) -> t
     ----------
     arrays : sequence of array_like of float, all of shape (...)
     weights : sequence of float
-        Not 0; one for each array.
+        One for each array: finite, and not 0.
 
     Returns
     -------
     y : array of float, shape (...)
     vjp : Vjp
-        alpha (sum of squared weights)**-1/2; beta 1 / weight, so that each gradient is that of y. Nothing
-        ties them: where the arrays meet again, the weights must be applied there, as `residual_split` does.
+        alpha (sum of squared weights)**-1/2; beta 1 / abs(weight), so that each gradient is that of y, or its
+        opposite where the weight is negative. Nothing ties them: where the arrays meet again, the magnitudes of
+        the weights must be applied there, as `residual_split` does.
 
     Raises
     ------
     ValueError
-        No arrays, unequal shapes, another number of weights, or a weight of 0.
+        No arrays, unequal shapes, another number of weights, or one that is 0 or not finite.
 
     Source
     ------
@@ -90,9 +91,11 @@ def weighted_sum(arrays: Sequence[npt.ArrayLike], weights: Sequence[float]) -> t
     shapes = {each.shape for each in operands}
     if len(shapes) != 1:
         raise ValueError(f"weighted_sum takes one or more arrays of one shape, not {sorted(shapes)}")
-    if len(weights) != len(operands) or not all(weights):
-        raise ValueError(f"weighted_sum of {len(operands)} arrays takes as many weights other than 0, not {weights!r}")
     factors = tuple(float(weight) for weight in weights)
+    if len(factors) != len(operands) or not all(0 < abs(weight) < math.inf for weight in factors):
+        raise ValueError(
+            f"weighted_sum of {len(operands)} arrays takes as many finite weights other than 0, not {weights!r}"
+        )
     alpha = 1 / math.sqrt(math.fsum(weight * weight for weight in factors))
     total = factors[0] * operands[0]
     for weight, operand in zip(factors[1:], operands[1:], strict=True):
@@ -101,7 +104,7 @@ def weighted_sum(arrays: Sequence[npt.ArrayLike], weights: Sequence[float]) -> t
     def pull(grad: Array) -> tuple[Array, ...]:
         return tuple(weight * grad for weight in factors)
 
-    return scaled("weighted_sum", total, alpha, [1 / weight for weight in factors], pull)
+    return scaled("weighted_sum", total, alpha, [1 / abs(weight) for weight in factors], pull)
 
 
 def add(left: npt.ArrayLike, right: npt.ArrayLike, constraint: Constraint = "gmean") -> tuple[Array, Vjp]:
@@ -125,6 +128,11 @@ def add(left: npt.ArrayLike, right: npt.ArrayLike, constraint: Constraint = "gme
     vjp : Vjp
         alpha 2**-1/2, beta n**-1/2 for an operand of which each element is used n times, before the constraint.
 
+    Raises
+    ------
+    ValueError
+        Shapes that do not broadcast.
+
     Source
     ------
     [UNIT_SCALING] appendix on factors, and its library.
@@ -132,7 +140,7 @@ def add(left: npt.ArrayLike, right: npt.ArrayLike, constraint: Constraint = "gme
     x, other = array(left, "left of add"), array(right, "right of add")
     total = x + other
     sides = (x, other)
-    betas = [(total.size / side.size) ** -0.5 if side.size else 1.0 for side in sides]
+    betas = [(total.size / side.size) ** -0.5 if total.size else 1.0 for side in sides]
     if x.size == 1 or other.size == 1:
         alpha, *tied = constrain(constraint, 1.0, 1.0, 1.0)
         betas = [beta if side.size == 1 else each for beta, each, side in zip(betas, tied, sides, strict=True)]

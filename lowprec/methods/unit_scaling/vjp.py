@@ -14,6 +14,7 @@ from __future__ import annotations
 
 import dataclasses
 import functools
+import math
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import Any
@@ -21,7 +22,7 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-__all__ = ["Array", "Result", "Vjp", "array", "scaled", "sum_to", "unscaled"]
+__all__ = ["Array", "Result", "Vjp", "array", "need_positive", "scaled", "sum_to", "unscaled"]
 
 Array = npt.NDArray[Any]
 Result = tuple[Array, "Vjp"]
@@ -106,11 +107,19 @@ def unscaled(operation: Callable[..., Result]) -> Callable[..., Result]:
     -------
     ordinary : callable
         With the same parameters.
+
+    Raises
+    ------
+    TypeError
+        When it is called: an operation that gives something else, such as `residual_split` and `residual_apply`.
     """
 
     @functools.wraps(operation)
     def ordinary(*operands: Any, **settings: Any) -> Result:
         _, vjp = operation(*operands, **settings)
+        if not isinstance(vjp, Vjp):
+            name = getattr(operation, "__name__", repr(operation))
+            raise TypeError(f"{name} has no factors to leave out; make the operations unscaled that it is made of")
         return vjp.plain, dataclasses.replace(vjp, alpha=1.0, beta=(1.0,) * len(vjp.beta))
 
     return ordinary
@@ -141,6 +150,13 @@ def array(values: npt.ArrayLike, name: str) -> Array:
     if kind not in (np.float32, np.float64):
         raise TypeError(f"{name} must be real numbers of at most 64 bits, not {given.dtype}")
     return given.astype(kind, copy=False)
+
+
+def need_positive(of: str, **given: float) -> None:
+    """Refuse settings that are no positive numbers."""
+    for name, value in given.items():
+        if not 0 < value < math.inf:
+            raise ValueError(f"{name}={value!r} of {of} must be a positive number")
 
 
 def sum_to(grad: Array, shape: tuple[int, ...]) -> Array:

@@ -13,19 +13,15 @@ from numpy.lib.stride_tricks import sliding_window_view
 
 from lowprec.methods.scale_propagation.registry import register_scaled_op
 from lowprec.methods.scale_propagation.rounding import fitting, over, project
-from lowprec.methods.scale_propagation.rules.operands import largest_scale, made, operands
+from lowprec.methods.scale_propagation.rules.operands import largest_scale, made, operands, taking_zeros, with_data
 from lowprec.methods.scale_propagation.scaled_array import ScaledArray, scaled_scalar, unchecked
 
 __all__: list[str] = []
 
 
-def _with_data(x: ScaledArray, data: Any) -> ScaledArray:
-    return unchecked(np.asarray(data), x.scale, x.format, x.scale_format)
-
-
 def _register_move(function: Callable[..., Any]) -> None:
     def rule(x: ScaledArray, *args: Any, **keywords: Any) -> ScaledArray:
-        return _with_data(x, function(x.data, *args, **keywords))
+        return with_data(x, function(x.data, *args, **keywords))
 
     register_scaled_op(function)(rule)
 
@@ -34,11 +30,29 @@ _MOVES: tuple[Callable[..., Any], ...] = (
     *(np.reshape, np.ravel, np.squeeze, np.expand_dims, np.broadcast_to, np.atleast_1d, np.atleast_2d),
     *(np.transpose, np.swapaxes, np.moveaxis, np.rollaxis, np.matrix_transpose),
     *(np.flip, np.fliplr, np.flipud, np.rot90, np.roll, np.copy),
-    *(np.take, np.take_along_axis, np.compress, np.delete, np.repeat, np.tile, np.diagonal, np.diag),
-    *(np.tril, np.triu, np.sort, sliding_window_view),
+    *(np.take, np.take_along_axis, np.delete, np.repeat, np.tile, np.diagonal, np.sort, sliding_window_view),
 )
 for _function in _MOVES:
     _register_move(_function)
+
+
+@register_scaled_op(np.compress)
+def compress(condition: Any, a: Any, axis: Any = None) -> ScaledArray:
+    """The one function whose condition comes first."""
+    return with_data(a, np.compress(np.asarray(condition), a.data, axis=axis))
+
+
+def _register_with_zeros(function: Callable[..., Any]) -> None:
+    def rule(x: ScaledArray, *args: Any, **keywords: Any) -> ScaledArray:
+        x = taking_zeros(x)
+        return with_data(x, function(x.data, *args, **keywords))
+
+    register_scaled_op(function)(rule)
+
+
+_WITH_ZEROS: tuple[Callable[..., Any], ...] = (np.tril, np.triu, np.diag)
+for _function in _WITH_ZEROS:
+    _register_with_zeros(_function)
 
 
 @register_scaled_op(np.pad)
@@ -50,23 +64,27 @@ def pad(x: ScaledArray, pad_width: Any, mode: Any = "constant", **keywords: Any)
             f"numpy.pad of ScaledArrays takes mode 'constant' with zeros, {', '.join(map(repr, moves))}, not "
             f"mode={mode!r} with {keywords}; for other constants use numpy.concatenate"
         )
-    return _with_data(x, np.pad(x.data, pad_width, mode, **keywords))
+    x = taking_zeros(x) if mode == "constant" else x
+    return with_data(x, np.pad(x.data, pad_width, mode, **keywords))
 
 
 # -- several in, several out ------------------------------------------------------------------------
 
 
 def _register_join(function: Callable[..., Any]) -> None:
-    def rule(arrays: Any, **keywords: Any) -> ScaledArray:
+    def join(arrays: Any, **keywords: Any) -> ScaledArray:
         given = operands(*arrays)
         scale = fitting(largest_scale(given.arrays), given.scale_format)
         data = [project(over(array, float(scale)), given.fmt) for array in given.arrays]
         return made(function(data, **keywords), scale, given.fmt, given.scale_format)
 
     def with_axis(arrays: Any, axis: Any = 0) -> ScaledArray:
-        return rule(arrays, axis=axis)
+        return join(arrays, axis=axis)
 
-    register_scaled_op(function)(with_axis if function in (np.concatenate, np.stack) else rule)
+    def without(arrays: Any) -> ScaledArray:
+        return join(arrays)
+
+    register_scaled_op(function)(with_axis if function in (np.concatenate, np.stack) else without)
 
 
 _JOINS: tuple[Callable[..., Any], ...] = (np.concatenate, np.stack, np.hstack, np.vstack, np.dstack, np.column_stack)
@@ -76,7 +94,7 @@ for _function in _JOINS:
 
 def _register_split(function: Callable[..., Any]) -> None:
     def rule(x: ScaledArray, *args: Any, **keywords: Any) -> list[ScaledArray]:
-        return [_with_data(x, part) for part in function(x.data, *args, **keywords)]
+        return [with_data(x, part) for part in function(x.data, *args, **keywords)]
 
     register_scaled_op(function)(rule)
 
@@ -123,8 +141,11 @@ for _function in _OF_DATA:
 
 
 def _register_of_values(function: Callable[..., Any]) -> None:
+    def plain(x: Any) -> Any:
+        return x.to_array() if isinstance(x, ScaledArray) else x
+
     def rule(*args: Any, **keywords: Any) -> Any:
-        return function(*(x.to_array() if isinstance(x, ScaledArray) else x for x in args), **keywords)
+        return function(*map(plain, args), **{name: plain(x) for name, x in keywords.items()})
 
     register_scaled_op(function)(rule)
 

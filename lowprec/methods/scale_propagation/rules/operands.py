@@ -10,7 +10,7 @@ from lowprec.methods.scale_propagation import rounding
 from lowprec.methods.scale_propagation.scaled_array import ScaledArray, as_scaled, scaled_scalar, unchecked
 from lowprec.spec.format import Format
 
-__all__ = ["Operands", "largest_scale", "made", "one", "operands", "settled"]
+__all__ = ["Operands", "largest_scale", "made", "one", "operands", "settled", "taking_zeros", "with_data"]
 
 
 class Operands(NamedTuple):
@@ -60,6 +60,11 @@ def made(data: Any, scale: Any, fmt: Format, scale_format: Format) -> ScaledArra
     return unchecked(np.asarray(data), scale, fmt, scale_format)
 
 
+def with_data(x: ScaledArray, data: Any) -> ScaledArray:
+    """Other data, at the scale and in the format of x."""
+    return unchecked(np.asarray(data), x.scale, x.format, x.scale_format)
+
+
 def one(scale_format: Format) -> Any:
     """A scale of 1."""
     return rounding.carrier(scale_format).type(1)
@@ -70,6 +75,14 @@ def settled(x: ScaledArray) -> ScaledArray:
     if not rounding.holds_no_scale(x):
         return x
     return unchecked(rounding.project(rounding.over(x, 1.0), x.format), one(x.scale_format), x.format, x.scale_format)
+
+
+def taking_zeros(x: ScaledArray) -> ScaledArray:
+    """The same values, at a scale at which zeros among the data are zero: at an infinite one they would be NaN.
+
+    A format without infinity stays at that scale, for it has infinite values at no other.
+    """
+    return settled(x) if x.scale != 0 and x.format.infinity else x
 
 
 def largest_scale(arrays: tuple[ScaledArray, ...]) -> float:
