@@ -276,6 +276,26 @@ REFUSED = {
         ValueError,
         "scale=1e+300 is no value of 'binary32'",
     ),
+    "setting an infinite scale": (
+        lambda: sp.set_scaling(X, np.inf),
+        ValueError,
+        "scale=inf is not finite: values over it, times it again, would be NaN. Give a finite scale; "
+        "ScaledArray(data, scale) takes data that are meant at such a one",
+    ),
+    "setting a scale that is NaN": (lambda: sp.set_scaling(X, np.nan), ValueError, "scale=nan is not finite: values"),
+    "dividing by an infinite scale": (
+        lambda: sp.as_scaled(np.float32([1, 2]), np.float32(np.inf)),
+        ValueError,
+        "scale=inf is not finite: values over it",
+    ),
+    "dividing by a scale that is NaN": (lambda: sp.as_scaled(1.0, np.nan), ValueError, "scale=nan is not finite"),
+    "an infinite factor": (
+        lambda: sp.rebalance(X, np.inf),
+        ValueError,
+        "factor=inf must be a finite number, 0 or more; set_scaling(x, scale) gives the scale itself",
+    ),
+    "a factor that is NaN": (lambda: sp.rebalance(X, np.nan), ValueError, "factor=nan must be a finite number"),
+    "a negative factor": (lambda: sp.rebalance(X, -2.0), ValueError, "factor=-2.0 must be a finite number, 0 or more"),
     "scales": (
         lambda: ScaledArray(np.float32([1, 2]), np.float32([1, 2])),
         TypeError,
@@ -506,6 +526,10 @@ def test_rebalance_multiplies_the_scale():
     data, scale = sp.get_data_scale(result)
     assert data is result.data
     assert scale is result.scale
+    assert sp.rebalance(X, 1e308).scale == 2.0**127
+    for end in (np.inf, np.nan):  # no factor changes these
+        x = ScaledArray(np.float32([1, -2]), end)
+        np.testing.assert_array_equal(sp.rebalance(x, 4.0).to_array(), x.to_array())
 
 
 @pytest.mark.parametrize("norm", ["max", "l1", "l2"])

@@ -21,7 +21,7 @@ import numpy.typing as npt
 from lowprec.arrays.checks import Array, values_operand
 from lowprec.arrays.convert import encode
 from lowprec.methods.scale_propagation import rounding
-from lowprec.methods.scale_propagation.checks import checked_data, checked_scale, format_of, number
+from lowprec.methods.scale_propagation.checks import checked_data, checked_scale, finite_scale, format_of, number
 from lowprec.methods.scale_propagation.config import current
 from lowprec.methods.scale_propagation.pow2 import pow2_decompose
 from lowprec.methods.scale_propagation.registry import answer
@@ -348,7 +348,7 @@ def as_scaled(
     Raises
     ------
     ValueError
-        A scale that is negative, or that its format does not have.
+        A scale that is negative or not finite, or that its format does not have.
 
     Source
     ------
@@ -364,7 +364,7 @@ def as_scaled(
     if scale is None and array.size and (array == array.flat[0]).all():
         one = scaled_scalar(array.flat[0], target, scale_format=of_scales)
         return unchecked(np.full(array.shape, one.data), one.scale, target, of_scales)
-    given, of_scales = checked_scale(1.0 if scale is None else scale, scale_format)
+    given, of_scales = finite_scale(1.0 if scale is None else scale, scale_format)
     divided = rounding.project(array, target) if given == 1 else None
     if given == 0:
         divided = np.zeros(array.shape, rounding.carrier(target))
