@@ -207,6 +207,22 @@ REFUSED = {
         "write x = x + y",
     ),
     "into a plain array": (lambda: operator.iadd(np.ones((2, 2)), X), TypeError, "write x = x + y"),
+    "floor division": (
+        lambda: X // 2,
+        TypeError,
+        "numpy.floor_divide has no rule for ScaledArrays: register_scaled_op gives it one; stop_scaling(x) gives a "
+        "plain array, and x.data and x.scale are its two parts",
+    ),
+    "floor division of a number": (lambda: 2 // X, TypeError, "numpy.floor_divide has no rule for ScaledArrays"),
+    "a remainder": (lambda: X % 2, TypeError, "numpy.remainder has no rule for ScaledArrays"),
+    "a remainder of a number": (lambda: 2 % X, TypeError, "numpy.remainder has no rule for ScaledArrays"),
+    "both": (lambda: divmod(X, 2), TypeError, "numpy.divmod has no rule for ScaledArrays"),
+    "both of a number": (lambda: divmod(2, X), TypeError, "numpy.divmod has no rule for ScaledArrays"),
+    "bounds of both names": (
+        lambda: np.clip(X, 0, max=1),
+        ValueError,
+        "numpy.clip takes a_min and a_max, or min and max, not some of each",
+    ),
     "a condition": (lambda: np.where(X, 1, X), TypeError, "compare it: numpy.where(x != 0, ...)"),
     "assignment": (
         lambda: operator.setitem(X, 0, 1),

@@ -480,6 +480,19 @@ def test_functions_of_values_take_them_by_name_too():
     assert np.any(a=x == x)
 
 
+def test_bounds_of_clip_have_two_names():
+    """Those of NumPy 2 are min and max."""
+    x = sample("binary32", 12, scale=8.0)
+    for new, old in (
+        (np.clip(x, min=-1.0), np.clip(x, -1.0, None)),
+        (np.clip(x, max=2.0), np.clip(x, None, 2.0)),
+        (np.clip(x, min=-1.0, max=2.0), np.clip(x, a_min=-1.0, a_max=2.0)),
+    ):
+        assert (new.scale, new.data.tobytes()) == (old.scale, old.data.tobytes())
+    np.testing.assert_array_equal(np.clip(x, min=-1.0, max=2.0).to_array(), np.clip(x.to_array(), -1, 2))
+    assert np.clip(np.float32([1, 20]), min=ScaledArray(np.float32(1), 8.0)).to_array().tolist() == [8, 20]
+
+
 def test_joined_arrays_have_no_type_but_their_formats():
     """NumPy's dtype would make data of another type than the format's."""
     x = sample("binary32", 6)

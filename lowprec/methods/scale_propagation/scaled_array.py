@@ -212,6 +212,26 @@ class ScaledArray:
     def __rtruediv__(self, other: Any) -> Any:
         return np.divide(other, self)
 
+    # Of quotients in whole numbers and remainders there is no rule: these say so, and what to do.
+
+    def __floordiv__(self, other: Any) -> Any:
+        return np.floor_divide(self, other)
+
+    def __rfloordiv__(self, other: Any) -> Any:
+        return np.floor_divide(other, self)
+
+    def __mod__(self, other: Any) -> Any:
+        return np.remainder(self, other)
+
+    def __rmod__(self, other: Any) -> Any:
+        return np.remainder(other, self)
+
+    def __divmod__(self, other: Any) -> Any:
+        return np.divmod(self, other)
+
+    def __rdivmod__(self, other: Any) -> Any:
+        return np.divmod(other, self)
+
     def __matmul__(self, other: Any) -> Any:
         return np.matmul(self, other)
 

@@ -199,10 +199,13 @@ def minimum(x: Any, y: Any) -> ScaledArray:
 
 
 @register_scaled_op(np.clip)
-def clip(x: Any, a_min: Any = None, a_max: Any = None) -> ScaledArray:
-    """minimum(maximum(x, a_min), a_max)."""
-    x = x if a_min is None else maximum(x, a_min)
-    return x if a_max is None else minimum(x, a_max)
+def clip(x: Any, a_min: Any = None, a_max: Any = None, *, min: Any = None, max: Any = None) -> ScaledArray:
+    """minimum(maximum(x, a_min), a_max); min and max are other names of the bounds."""
+    if not (a_min is None and a_max is None) and not (min is None and max is None):
+        raise ValueError("numpy.clip takes a_min and a_max, or min and max, not some of each")
+    least, most = (a_min, a_max) if min is None and max is None else (min, max)
+    x = x if least is None else maximum(x, least)
+    return x if most is None else minimum(x, most)
 
 
 @register_scaled_op(np.where)
