@@ -388,6 +388,28 @@ def test_a_rule_may_be_registered_once():
     assert not sp.has_rule(np.nextafter)
 
 
+def test_a_rule_that_is_not_told_its_function_is_refused():
+    """Without its argument the decorator would take the rule for the function."""
+
+    def rule(x):
+        return x
+
+    wanted = (
+        r"register_scaled_op takes the functions that a rule is for, of NumPy or made by custom_scale, not {}: write "
+        r"@register_scaled_op\(numpy\.cumsum\) above the rule"
+    )
+    for call, given in (
+        (lambda: sp.register_scaled_op(rule), r".*\.rule"),
+        (lambda: sp.register_scaled_op(np.cumsum, rule), r".*\.rule"),
+        (lambda: sp.register_scaled_op(), "none"),
+        (lambda: sp.register_scaled_op("cumsum"), "'cumsum'"),
+    ):
+        with pytest.raises(TypeError, match=wanted.format(given)):
+            call()
+    assert not sp.has_rule(rule)
+    assert not sp.has_rule(np.cumsum)
+
+
 def test_functions_of_ones_own_get_scales_by_rules():
     """Plain arrays go to the function, ScaledArrays to the rule, and without one to an error."""
 

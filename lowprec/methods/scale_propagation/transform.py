@@ -22,7 +22,7 @@ from lowprec.arrays.convert import quantize
 from lowprec.methods.scale_propagation.checks import finite_scale, number
 from lowprec.methods.scale_propagation.config import config, current, scales_everything, scaling_everything
 from lowprec.methods.scale_propagation.pow2 import pow2_round, pow2_sqrt
-from lowprec.methods.scale_propagation.registry import answer
+from lowprec.methods.scale_propagation.registry import answer, mark
 from lowprec.methods.scale_propagation.rounding import carrier, fitting, holds_no_scale, over, product, project, total
 from lowprec.methods.scale_propagation.scaled_array import ScaledArray, as_scaled, unchecked
 from lowprec.spec import catalog
@@ -349,6 +349,7 @@ def custom_scale(function: Callable[..., Any]) -> Callable[..., Any]:
             return answer(dispatch, args, keywords)
         return function(*args, **keywords)
 
+    mark(dispatch)
     return dispatch
 
 
