@@ -207,6 +207,22 @@ REFUSED = {
         "write x = x + y",
     ),
     "into a plain array": (lambda: operator.iadd(np.ones((2, 2)), X), TypeError, "write x = x + y"),
+    "floor division": (
+        lambda: X // 2,
+        TypeError,
+        "numpy.floor_divide has no rule for ScaledArrays: register_scaled_op gives it one; stop_scaling(x) gives a "
+        "plain array, and x.data and x.scale are its two parts",
+    ),
+    "floor division of a number": (lambda: 2 // X, TypeError, "numpy.floor_divide has no rule for ScaledArrays"),
+    "a remainder": (lambda: X % 2, TypeError, "numpy.remainder has no rule for ScaledArrays"),
+    "a remainder of a number": (lambda: 2 % X, TypeError, "numpy.remainder has no rule for ScaledArrays"),
+    "both": (lambda: divmod(X, 2), TypeError, "numpy.divmod has no rule for ScaledArrays"),
+    "both of a number": (lambda: divmod(2, X), TypeError, "numpy.divmod has no rule for ScaledArrays"),
+    "bounds of both names": (
+        lambda: np.clip(X, 0, max=1),
+        ValueError,
+        "numpy.clip takes a_min and a_max, or min and max, not some of each",
+    ),
     "a condition": (lambda: np.where(X, 1, X), TypeError, "compare it: numpy.where(x != 0, ...)"),
     "assignment": (
         lambda: operator.setitem(X, 0, 1),
@@ -276,6 +292,26 @@ REFUSED = {
         ValueError,
         "scale=1e+300 is no value of 'binary32'",
     ),
+    "setting an infinite scale": (
+        lambda: sp.set_scaling(X, np.inf),
+        ValueError,
+        "scale=inf is not finite: values over it, times it again, would be NaN. Give a finite scale; "
+        "ScaledArray(data, scale) takes data that are meant at such a one",
+    ),
+    "setting a scale that is NaN": (lambda: sp.set_scaling(X, np.nan), ValueError, "scale=nan is not finite: values"),
+    "dividing by an infinite scale": (
+        lambda: sp.as_scaled(np.float32([1, 2]), np.float32(np.inf)),
+        ValueError,
+        "scale=inf is not finite: values over it",
+    ),
+    "dividing by a scale that is NaN": (lambda: sp.as_scaled(1.0, np.nan), ValueError, "scale=nan is not finite"),
+    "an infinite factor": (
+        lambda: sp.rebalance(X, np.inf),
+        ValueError,
+        "factor=inf must be a finite number, 0 or more; set_scaling(x, scale) gives the scale itself",
+    ),
+    "a factor that is NaN": (lambda: sp.rebalance(X, np.nan), ValueError, "factor=nan must be a finite number"),
+    "a negative factor": (lambda: sp.rebalance(X, -2.0), ValueError, "factor=-2.0 must be a finite number, 0 or more"),
     "scales": (
         lambda: ScaledArray(np.float32([1, 2]), np.float32([1, 2])),
         TypeError,
@@ -350,6 +386,28 @@ def test_a_rule_may_be_registered_once():
     with pytest.raises(ValueError, match=r"numpy\.add has a rule for ScaledArrays"):
         sp.register_scaled_op(np.nextafter, np.add)(heaviside)
     assert not sp.has_rule(np.nextafter)
+
+
+def test_a_rule_that_is_not_told_its_function_is_refused():
+    """Without its argument the decorator would take the rule for the function."""
+
+    def rule(x):
+        return x
+
+    wanted = (
+        r"register_scaled_op takes the functions that a rule is for, of NumPy or made by custom_scale, not {}: write "
+        r"@register_scaled_op\(numpy\.cumsum\) above the rule"
+    )
+    for call, given in (
+        (lambda: sp.register_scaled_op(rule), r".*\.rule"),
+        (lambda: sp.register_scaled_op(np.cumsum, rule), r".*\.rule"),
+        (lambda: sp.register_scaled_op(), "none"),
+        (lambda: sp.register_scaled_op("cumsum"), "'cumsum'"),
+    ):
+        with pytest.raises(TypeError, match=wanted.format(given)):
+            call()
+    assert not sp.has_rule(rule)
+    assert not sp.has_rule(np.cumsum)
 
 
 def test_functions_of_ones_own_get_scales_by_rules():
@@ -506,6 +564,10 @@ def test_rebalance_multiplies_the_scale():
     data, scale = sp.get_data_scale(result)
     assert data is result.data
     assert scale is result.scale
+    assert sp.rebalance(X, 1e308).scale == 2.0**127
+    for end in (np.inf, np.nan):  # no factor changes these
+        x = ScaledArray(np.float32([1, -2]), end)
+        np.testing.assert_array_equal(sp.rebalance(x, 4.0).to_array(), x.to_array())
 
 
 @pytest.mark.parametrize("norm", ["max", "l1", "l2"])

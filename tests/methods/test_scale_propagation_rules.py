@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import itertools
 import math
+import re
 from fractions import Fraction
 
 import numpy as np
@@ -367,6 +368,64 @@ def test_products_along_an_axis_are_rounded_one_after_the_other():
     np.testing.assert_array_equal(result.data, want)
 
 
+@pytest.mark.parametrize(
+    ("name", "exponent", "scales", "end"),
+    [
+        ("binary32", 100, "binary32", 127),
+        ("binary32", -100, "e8m0fnu", -127),
+        ("bfloat16", 100, "binary32", 127),
+        ("bfloat16", -100, "e8m0fnu", -127),
+        ("binary16", 14, "binary16", 15),
+        ("e4m3fn", 6, "e4m3fn", 8),
+        ("e5m2", -6, "e4m3fn", -9),
+        ("int8f6", 3, "e3m2fn", 4),
+    ],
+)
+def test_products_and_powers_that_fit_are_right_however_far_their_scale_is_out_of_range(name, exponent, scales, end):
+    """Of 20 numbers, each of them 1: the scale is one to the 20th, which even float64 does not hold at 2**100."""
+    x = ScaledArray(np.full(20, 2.0**-exponent), 2.0**exponent, name, scale_format=scales)
+    for result in (np.prod(x), x[0] ** 20):
+        assert (result.scale, result.to_array()) == (2.0**end, 1)
+    assert np.prod(x.reshape(10, 2), axis=0).to_array().tolist() == [1, 1]
+
+
+def test_partial_products_need_not_be_in_range_where_the_scale_is_not():
+    """Only the result, which is rounded as its format has it; signs, zeros, infinities and NaNs are as ever."""
+    data = np.float32([1.5 * 2.0**-60, -(2.0**-70), 2.0**70, 1.25 * 2.0**60, 2.0**-90, 2.0**-90])
+    for order in itertools.permutations(range(6)):
+        result = np.prod(ScaledArray(data[list(order)], 2.0**30))
+        assert (result.scale, result.to_array()) == (2.0**127, -1.875)
+    x = ScaledArray(np.float32([[2, -3], [0, -3], [np.inf, -3], [np.inf, 0], [np.nan, 1]]), 2.0**-100)
+    assert np.prod(x, axis=1).data.tolist()[:3] == [-6 * 2.0**-51, 0, -np.inf]
+    assert np.isnan(np.prod(x, axis=1).data[3:]).all()
+    assert np.prod(ScaledArray(np.full((400, 2), 2.0**100), 2.0**100), axis=0).data.tolist() == [np.inf, np.inf]
+    assert np.prod(ScaledArray(np.full(400, 2.0**-100), 2.0**-100)).data == 0
+
+
+def test_powers_of_scales_that_are_no_powers_of_two_have_an_end():
+    """Named, with the way out."""
+    x = ScaledArray(np.full(3000, 0.5, np.float32), 1.5)
+    message = re.escape(
+        "1.5**3000, the power of the scale, is out of the range of float64 even without its power of two; scales that "
+        "are powers of two have no such end: set_scaling(x, pow2_round(x.scale))"
+    )
+    for call in (lambda: np.prod(x), lambda: x**3000):
+        with pytest.raises(ValueError, match=message):
+            call()
+    with pytest.raises(ValueError, match=re.escape("1.5**-3000, the power of the scale")):
+        x**-3000
+    assert np.prod(sp.set_scaling(x, sp.pow2_round(x.scale))).scale == 1
+
+
+def test_high_powers_of_numbers_near_one():
+    """In float64, whatever the power of the scale."""
+    assert (ScaledArray(np.float32([0.99]), 1.0) ** 2000).to_array() == np.float32(np.float64(np.float32(0.99)) ** 2000)
+    for power in (2000, 1e300):
+        assert (ScaledArray(np.float32([1, -1]), 1.0) ** power).data.tolist() == [1, 1]
+        assert (ScaledArray(np.float32([1, 0.25, 0]), 2.0) ** power).data.tolist() == [np.inf, 0, 0]
+    assert (ScaledArray(np.float32([0.5, -0.5]), 2.0, scale_format="e3m2fn") ** 2000).to_array().tolist() == [1, 1]
+
+
 # -- what moves -------------------------------------------------------------------------------------
 
 MOVES = {
@@ -419,6 +478,19 @@ def test_functions_of_values_take_them_by_name_too():
     assert np.array_equal(a1=x, a2=x.to_array())
     assert np.allclose(a=x, b=x)
     assert np.any(a=x == x)
+
+
+def test_bounds_of_clip_have_two_names():
+    """Those of NumPy 2 are min and max."""
+    x = sample("binary32", 12, scale=8.0)
+    for new, old in (
+        (np.clip(x, min=-1.0), np.clip(x, -1.0, None)),
+        (np.clip(x, max=2.0), np.clip(x, None, 2.0)),
+        (np.clip(x, min=-1.0, max=2.0), np.clip(x, a_min=-1.0, a_max=2.0)),
+    ):
+        assert (new.scale, new.data.tobytes()) == (old.scale, old.data.tobytes())
+    np.testing.assert_array_equal(np.clip(x, min=-1.0, max=2.0).to_array(), np.clip(x.to_array(), -1, 2))
+    assert np.clip(np.float32([1, 20]), min=ScaledArray(np.float32(1), 8.0)).to_array().tolist() == [8, 20]
 
 
 def test_joined_arrays_have_no_type_but_their_formats():

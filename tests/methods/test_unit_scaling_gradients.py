@@ -121,6 +121,33 @@ def test_gradients_are_finite_differences_of_the_unscaled_function_times_beta(na
         assert (vjp.alpha, *vjp.beta) == (1,) * (1 + len(arrays))
 
 
+@pytest.mark.parametrize("dtype", [np.float32, np.float64])
+@pytest.mark.parametrize("operation", [us.gelu, us.silu], ids=lambda operation: operation.__name__)
+@pytest.mark.parametrize("mult", [0.5, 1.0])
+def test_far_out_gelu_and_silu_are_0_and_the_operand(operation, mult, dtype):
+    """Infinite numbers and huge ones, in both passes; 0 below comes with the sign of what is nearly 0."""
+    far = dtype([np.inf, np.finfo(dtype).max / 4])
+    above, vjp = operation(far, mult, constraint=None)
+    assert above[0] == np.inf
+    assert above[1] == dtype(vjp.alpha) * far[1]
+    assert (vjp(np.ones(2))[0] == dtype(vjp.beta[0])).all()
+    below, vjp = operation(-far, mult)
+    assert (below == 0).all()
+    assert np.signbit(below).all()
+    assert (vjp(np.ones(2))[0] == 0).all()
+    for number, want in ((-np.inf, 0), (np.nan, np.nan)):  # of a single number too
+        np.testing.assert_array_equal(operation(number, mult)[0], want)
+        np.testing.assert_array_equal(operation(number, mult)[1](1.0)[0], want)
+
+
+@pytest.mark.parametrize("activation", ["gelu", "silu"])
+def test_a_gate_far_below_is_closed(activation):
+    """Of glu: what comes through, and both gradients."""
+    y, vjp = us.glu(np.ones(1), np.array([-np.inf]), activation)
+    assert y == 0
+    assert [float(each[0]) for each in vjp(np.ones(1))] == [0, 0]
+
+
 CONSTRAINED = ["matmul", "linear", "conv1d", "gelu", "silu", "tanh", "glu, silu", "softmax", "add", "sum"]
 
 

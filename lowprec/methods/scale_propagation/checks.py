@@ -13,7 +13,7 @@ from lowprec.methods.scale_propagation.rounding import carrier
 from lowprec.spec import catalog
 from lowprec.spec.format import Carrier, Format
 
-__all__ = ["checked_data", "checked_scale", "format_of", "number"]
+__all__ = ["checked_data", "checked_scale", "finite_scale", "format_of", "number"]
 
 
 def checked_data(data: Any, fmt: Any) -> tuple[Array, Format]:
@@ -47,6 +47,17 @@ def checked_scale(scale: Any, fmt: Any) -> tuple[Any, Format]:
             f"scale_format="
         )
     return carrier(target).type(given), target
+
+
+def finite_scale(scale: Any, fmt: Any) -> tuple[Any, Format]:
+    """A scale that values are divided by, and its format: checked, and refused if it is infinite or NaN."""
+    given, target = checked_scale(scale, fmt)
+    if not np.isfinite(given):
+        raise ValueError(
+            f"scale={float(given)!r} is not finite: values over it, times it again, would be NaN. Give a finite scale; "
+            f"ScaledArray(data, scale) takes data that are meant at such a one"
+        )
+    return given, target
 
 
 def format_of(fmt: Format) -> Format:

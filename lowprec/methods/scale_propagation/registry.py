@@ -9,12 +9,15 @@ import inspect
 from collections.abc import Callable, Iterable
 from typing import Any, TypeVar
 
-__all__ = ["answer", "has_rule", "register_scaled_op"]
+__all__ = ["answer", "has_rule", "mark", "register_scaled_op"]
 
 Function = Callable[..., Any]
 Rule = TypeVar("Rule", bound=Function)
 
 _rules: dict[Function, Function] = {}
+
+#: Functions of Python that look for rules: those that `custom_scale` makes.
+_marked: set[Function] = set()
 
 
 def register_scaled_op(*functions: Function) -> Callable[[Rule], Rule]:
@@ -40,7 +43,16 @@ def register_scaled_op(*functions: Function) -> Callable[[Rule], Rule]:
     ------
     ValueError
         A function that has a rule.
+    TypeError
+        No function, or one that looks for no rule: of Python, and not made by `custom_scale`.
     """
+    strange = [function for function in functions if not _looks_for_rules(function)]
+    if strange or not functions:
+        given = "none" if not functions else _name(strange[0]) if callable(strange[0]) else repr(strange[0])
+        raise TypeError(
+            f"register_scaled_op takes the functions that a rule is for, of NumPy or made by custom_scale, not {given}"
+            f": write @register_scaled_op(numpy.cumsum) above the rule"
+        )
 
     def register(rule: Rule) -> Rule:
         for function in functions:
@@ -54,6 +66,15 @@ def register_scaled_op(*functions: Function) -> Callable[[Rule], Rule]:
         return rule
 
     return register
+
+
+def mark(function: Function) -> None:
+    """Take a function of Python for one that looks for rules."""
+    _marked.add(function)
+
+
+def _looks_for_rules(function: Any) -> bool:
+    return callable(function) and (not inspect.isfunction(function) or function in _marked)
 
 
 def has_rule(function: Function) -> bool:

@@ -21,7 +21,7 @@ import numpy.typing as npt
 from lowprec.arrays.checks import Array, values_operand
 from lowprec.arrays.convert import encode
 from lowprec.methods.scale_propagation import rounding
-from lowprec.methods.scale_propagation.checks import checked_data, checked_scale, format_of, number
+from lowprec.methods.scale_propagation.checks import checked_data, checked_scale, finite_scale, format_of, number
 from lowprec.methods.scale_propagation.config import current
 from lowprec.methods.scale_propagation.pow2 import pow2_decompose
 from lowprec.methods.scale_propagation.registry import answer
@@ -212,6 +212,26 @@ class ScaledArray:
     def __rtruediv__(self, other: Any) -> Any:
         return np.divide(other, self)
 
+    # Of quotients in whole numbers and remainders there is no rule: these say so, and what to do.
+
+    def __floordiv__(self, other: Any) -> Any:
+        return np.floor_divide(self, other)
+
+    def __rfloordiv__(self, other: Any) -> Any:
+        return np.floor_divide(other, self)
+
+    def __mod__(self, other: Any) -> Any:
+        return np.remainder(self, other)
+
+    def __rmod__(self, other: Any) -> Any:
+        return np.remainder(other, self)
+
+    def __divmod__(self, other: Any) -> Any:
+        return np.divmod(self, other)
+
+    def __rdivmod__(self, other: Any) -> Any:
+        return np.divmod(other, self)
+
     def __matmul__(self, other: Any) -> Any:
         return np.matmul(self, other)
 
@@ -348,7 +368,7 @@ def as_scaled(
     Raises
     ------
     ValueError
-        A scale that is negative, or that its format does not have.
+        A scale that is negative or not finite, or that its format does not have.
 
     Source
     ------
@@ -364,7 +384,7 @@ def as_scaled(
     if scale is None and array.size and (array == array.flat[0]).all():
         one = scaled_scalar(array.flat[0], target, scale_format=of_scales)
         return unchecked(np.full(array.shape, one.data), one.scale, target, of_scales)
-    given, of_scales = checked_scale(1.0 if scale is None else scale, scale_format)
+    given, of_scales = finite_scale(1.0 if scale is None else scale, scale_format)
     divided = rounding.project(array, target) if given == 1 else None
     if given == 0:
         divided = np.zeros(array.shape, rounding.carrier(target))

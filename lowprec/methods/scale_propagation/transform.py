@@ -8,6 +8,8 @@ Floor 4.
 from __future__ import annotations
 
 import functools
+import math
+import sys
 from collections.abc import Callable
 from typing import Any, Literal, get_args
 
@@ -17,10 +19,10 @@ import numpy.typing as npt
 from lowprec.arrays.arith import divide
 from lowprec.arrays.checks import Array
 from lowprec.arrays.convert import quantize
-from lowprec.methods.scale_propagation.checks import checked_scale, number
+from lowprec.methods.scale_propagation.checks import finite_scale, number
 from lowprec.methods.scale_propagation.config import config, current, scales_everything, scaling_everything
 from lowprec.methods.scale_propagation.pow2 import pow2_round, pow2_sqrt
-from lowprec.methods.scale_propagation.registry import answer
+from lowprec.methods.scale_propagation.registry import answer, mark
 from lowprec.methods.scale_propagation.rounding import carrier, fitting, holds_no_scale, over, product, project, total
 from lowprec.methods.scale_propagation.scaled_array import ScaledArray, as_scaled, unchecked
 from lowprec.spec import catalog
@@ -70,7 +72,7 @@ def set_scaling(x: Any, scale: Any) -> Any:
     Raises
     ------
     ValueError
-        A scale that is negative, or that the format of the scales of x does not have.
+        A scale that is negative or not finite, or that the format of the scales of x does not have.
     TypeError
         A scale that is no single number.
 
@@ -80,7 +82,7 @@ def set_scaling(x: Any, scale: Any) -> Any:
     """
     if not isinstance(x, ScaledArray):
         return as_scaled(x, number("scale", scale)) if scales_everything() else x
-    given, of_scales = checked_scale(number("scale", scale), x.scale_format)
+    given, of_scales = finite_scale(number("scale", scale), x.scale_format)
     if given == 0:
         return unchecked(np.zeros(x.shape, x.dtype), given, x.format, of_scales)
     return unchecked(project(over(x, float(given)), x.format), given, x.format, of_scales)
@@ -96,7 +98,8 @@ def rebalance(x: Any, factor: Any) -> Any:
     ----------
     x : ScaledArray or array
     factor : float or ScaledArray of a single number, 0 or more
-        Where the product with the scale is no value of its format, the nearest is taken.
+        Where the product with the scale is no value of its format, the nearest is taken. A scale that is infinite
+        or NaN stays.
 
     Returns
     -------
@@ -105,7 +108,7 @@ def rebalance(x: Any, factor: Any) -> Any:
     Raises
     ------
     ValueError
-        A negative factor.
+        A factor that is negative or not finite.
 
     Source
     ------
@@ -113,7 +116,14 @@ def rebalance(x: Any, factor: Any) -> Any:
     """
     if not isinstance(x, ScaledArray):
         return x
-    return set_scaling(x, fitting(float(x.scale) * number("factor", factor), x.scale_format))
+    given = number("factor", factor)
+    if not 0 <= given < math.inf:
+        raise ValueError(
+            f"factor={given!r} must be a finite number, 0 or more; set_scaling(x, scale) gives the scale itself"
+        )
+    if not np.isfinite(x.scale):
+        return x
+    return set_scaling(x, fitting(min(float(x.scale) * given, sys.float_info.max), x.scale_format))
 
 
 def get_data_scale(x: Any) -> tuple[Array, Any]:
@@ -339,6 +349,7 @@ def custom_scale(function: Callable[..., Any]) -> Callable[..., Any]:
             return answer(dispatch, args, keywords)
         return function(*args, **keywords)
 
+    mark(dispatch)
     return dispatch
 
 

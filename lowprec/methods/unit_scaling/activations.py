@@ -276,7 +276,8 @@ def glu(
 
 
 def _sigmoid(x: Array) -> Array:
-    found: Array = np.exp(-np.logaddexp(0, -x))
+    with np.errstate(invalid="ignore"):  # logaddexp warns of NaN
+        found: Array = np.exp(-np.logaddexp(0, -x))
     return found
 
 
@@ -287,25 +288,31 @@ def _cdf(x: Array) -> Array:
 
 
 def _density(x: Array) -> Array:
-    found: Array = np.exp(-x * x / 2) / math.sqrt(2 * math.pi)
+    near = np.clip(x, -40, 40)  # beyond, it is zero
+    found: Array = np.exp(-near * near / 2) / math.sqrt(2 * math.pi)
+    return found
+
+
+def _gated(x: Array, gate: Array) -> Array:
+    """The product x * gate; 0 where the gate is closed, for infinite x too, as the limit is."""
+    found: Array = np.where(gate == 0, np.copysign(x.dtype.type(0), x), x) * gate
     return found
 
 
 def _gelu(x: Array, mult: float) -> Array:
-    return x * _cdf(mult * x)
+    return _gated(x, _cdf(mult * x))
 
 
 def _gelu_slope(x: Array, mult: float) -> Array:
-    return _cdf(mult * x) + mult * x * _density(mult * x)
+    return _cdf(mult * x) + _gated(mult * x, _density(mult * x))
 
 
 def _silu(x: Array, mult: float) -> Array:
-    return x * _sigmoid(mult * x)
+    return _gated(x, _sigmoid(mult * x))
 
 
 def _silu_slope(x: Array, mult: float) -> Array:
-    share = _sigmoid(mult * x)
-    return share * (1 + mult * x * _sigmoid(-mult * x))
+    return _gated(1 + _gated(mult * x, _sigmoid(-mult * x)), _sigmoid(mult * x))
 
 
 def _relu(x: Array) -> Array:

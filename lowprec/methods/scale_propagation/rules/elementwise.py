@@ -24,6 +24,7 @@ from lowprec.methods.scale_propagation.rounding import (
 )
 from lowprec.methods.scale_propagation.rules.operands import largest_scale, made, one, operands, settled
 from lowprec.methods.scale_propagation.scaled_array import ScaledArray
+from lowprec.spec.format import Format
 
 __all__ = ["scale_power"]
 
@@ -103,20 +104,39 @@ def power(x: Any, y: Any) -> ScaledArray:
     if exponent == 2:
         return multiply(x, x)
     x = settled(x)
-    exact = scale_power(float(x.scale), int(exponent))
-    scale = fitting(exact, x.scale_format)
+    scale, rest, more = scale_power(float(x.scale), int(exponent), x.scale_format)
     with np.errstate(all="ignore"):
-        # The power of the data is float64's, as in `exp`; then what the scale could not take of its own power.
-        data = np.power(x.data.astype(np.float64), exponent) * ratio(exact, float(scale))
+        # The power of the data is float64's, as in `exp`, exponents apart; with what the scale could not take.
+        numbers, exponents = _near_one(x.data.astype(np.float64))
+        exponents = np.clip(exponents * exponent + float(more), -3000, 3000).astype(int)
+        data = np.ldexp(np.power(numbers, exponent) * rest, exponents)
     return made(project(data, x.format), scale, x.format, x.scale_format)
 
 
-def scale_power(scale: float, exponent: int) -> float:
-    """scale**exponent, kept within float64."""
-    fraction, power = math.frexp(scale)
-    if fraction == 0.5:
-        return math.ldexp(1.0, max(-1000, min(1000, (power - 1) * exponent)))
-    return float(np.clip(np.power(np.float64(scale), exponent), 2.0**-1000, 2.0**1000))
+def scale_power(scale: float, exponent: int, fmt: Format) -> tuple[Any, float, int]:
+    """The scale of a format nearest to scale**exponent, and what is left of that: a number near 1 and a power of two.
+
+    The power of two is given by its exponent, which may be far beyond float64.
+    """
+    fraction, power = _near_one(np.float64(scale))
+    with np.errstate(over="ignore"):
+        number, more = math.frexp(np.power(fraction, float(exponent)))
+    if not 0 < number < 1:
+        raise ValueError(
+            f"{scale}**{exponent}, the power of the scale, is out of the range of float64 even without its power of "
+            f"two; scales that are powers of two have no such end: set_scaling(x, pow2_round(x.scale))"
+        )
+    more += int(power) * exponent
+    scale = fitting(math.ldexp(number, max(-1000, min(1000, more))), fmt)
+    taken, of_scale = math.frexp(float(scale))
+    return scale, ratio(number, taken), more - of_scale
+
+
+def _near_one(values: Any) -> tuple[Any, Any]:
+    """Numbers of 0.75 to 1.5, whose powers stay in range the longest, and the exponents of two that they leave."""
+    fractions, exponents = np.frexp(values)
+    low = np.abs(fractions) < 0.75
+    return np.where(low, 2 * fractions, fractions), exponents - low
 
 
 @register_scaled_op(np.sqrt)
@@ -179,10 +199,13 @@ def minimum(x: Any, y: Any) -> ScaledArray:
 
 
 @register_scaled_op(np.clip)
-def clip(x: Any, a_min: Any = None, a_max: Any = None) -> ScaledArray:
-    """minimum(maximum(x, a_min), a_max)."""
-    x = x if a_min is None else maximum(x, a_min)
-    return x if a_max is None else minimum(x, a_max)
+def clip(x: Any, a_min: Any = None, a_max: Any = None, *, min: Any = None, max: Any = None) -> ScaledArray:
+    """minimum(maximum(x, a_min), a_max); min and max are other names of the bounds."""
+    if not (a_min is None and a_max is None) and not (min is None and max is None):
+        raise ValueError("numpy.clip takes a_min and a_max, or min and max, not some of each")
+    least, most = (a_min, a_max) if min is None and max is None else (min, max)
+    x = x if least is None else maximum(x, least)
+    return x if most is None else minimum(x, most)
 
 
 @register_scaled_op(np.where)

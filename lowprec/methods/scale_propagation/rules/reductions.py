@@ -11,13 +11,15 @@ from typing import Any
 import numpy as np
 from numpy.lib.array_utils import normalize_axis_tuple
 
+from lowprec.arrays.checks import Array
 from lowprec.methods.scale_propagation.config import current
 from lowprec.methods.scale_propagation.pow2 import pow2_decompose, pow2_sqrt
 from lowprec.methods.scale_propagation.registry import register_scaled_op
-from lowprec.methods.scale_propagation.rounding import fitting, operate, quotient, ratio, total
+from lowprec.methods.scale_propagation.rounding import fitting, operate, project, quotient, total
 from lowprec.methods.scale_propagation.rules.elementwise import scale_power
 from lowprec.methods.scale_propagation.rules.operands import made, settled
 from lowprec.methods.scale_propagation.scaled_array import ScaledArray, unchecked
+from lowprec.spec.format import Format
 
 __all__: list[str] = []
 
@@ -75,17 +77,38 @@ def scaled_std(x: ScaledArray, axis: Axis = None, *, keepdims: bool = False) -> 
 
 @register_scaled_op(np.prod)
 def scaled_prod(x: ScaledArray, axis: Axis = None, *, keepdims: bool = False) -> ScaledArray:
-    """The scale is scale**n of n factors. Data are multiplied one after the other, each product rounded."""
+    """The scale is scale**n of n factors. Data are multiplied one after the other, each product rounded.
+
+    Where the scale stops at an end of its format, the data take the rest, and only the result has to be in range.
+    """
     axes, count = _axes(x, axis)
     x = settled(x)
     kept = [each for each in range(x.ndim) if each not in axes]
     rows = x.data.transpose([*axes, *kept]).reshape(count, *(x.shape[each] for each in kept))
-    exact = scale_power(float(x.scale), count)
-    scale = fitting(exact, x.scale_format)
-    data = np.full(rows.shape[1:], ratio(exact, float(scale)))
+    scale, rest, exponent = scale_power(float(x.scale), count, x.scale_format)
+    if rest != 1 or exponent:
+        data = _product_apart(rows, rest, exponent, x.format)
+    else:
+        data = np.ones(rows.shape[1:])
+        for row in (*rows, 1.0):
+            data = operate("multiply", data, row, fmt=x.format)
+    return _kept(made(data, scale, x.format, x.scale_format), axes, keepdims)
+
+
+def _product_apart(rows: Array, rest: float, exponent: int, fmt: Format) -> Array:
+    """The product of rows, of rest and of 2**exponent; exponents are added apart.
+
+    Partial products are rounded in the upper half of the range of the format, where all have its full precision.
+    """
+    data, exponents = np.frexp(np.full(rows.shape[1:], rest))
+    exponents = exponents + exponent
     for row in rows:
-        data = operate("multiply", data, row, fmt=x.format)
-    return _kept(made(operate("multiply", data, 1, fmt=x.format), scale, x.format, x.scale_format), axes, keepdims)
+        fractions, more = np.frexp(row.astype(np.float64))
+        product = operate("multiply", np.ldexp(data, fmt.emax), fractions, fmt=fmt)
+        data, shift = np.frexp(product.astype(np.float64))
+        exponents = exponents + more + shift - fmt.emax
+    with np.errstate(over="ignore"):
+        return project(np.ldexp(data, np.clip(exponents, -3000, 3000)), fmt)
 
 
 @register_scaled_op(np.max, np.amax)
