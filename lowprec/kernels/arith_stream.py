@@ -39,6 +39,7 @@ from lowprec.kernels.lanes import (
     lesser,
     load,
     not_a_number,
+    padded,
     settle,
     square_root,
 )
@@ -50,7 +51,6 @@ from lowprec.kernels.stream import (
     keeps_subnormals,
     load_decoder,
     load_encoder,
-    padded,
     project,
     put,
     read,
@@ -412,7 +412,7 @@ def kernel(operation: str, shapes: tuple[Shape, ...], short: bool, native: bool 
         if whole > 0:
             status = whole_vectors(x, y, z, steps, out[:whole], plan, random)
         if whole < out.size:
-            rest = np.empty(LANES, out.dtype)
+            rest = padded(out, out.size)
             a = padded(x, whole * steps[0])
             b = padded(y, whole * steps[1])
             c = padded(z, whole * steps[2])

@@ -40,6 +40,7 @@ from lowprec.kernels.lanes import (
     less,
     lesser,
     load,
+    padded,
     settle,
     store,
 )
@@ -49,7 +50,6 @@ from lowprec.kernels.stream import (
     load_decoder,
     load_encoder,
     load_nothing,
-    padded,
     project,
     project_magnitude,
     put,
@@ -171,7 +171,7 @@ def scales_in_lanes(big: Codes, groups: int, step: int, made: Codes, words: Code
                     divisor: np.uint64) -> None:  # fmt: skip
     """The codes of the scales of groups, and what they stand for as binary32 patterns: LANES at a time."""
     source, target = load_decoder(plan, PROBE, ()), load_encoder(plan, PROBE + DECODER, ())
-    few = np.zeros(LANES, np.uint32)
+    few = padded(big, big.size)
     for start in range(0, groups, LANES):
         for i in range(min(LANES, groups - start)):
             few[i] = big[(start + i) * step]

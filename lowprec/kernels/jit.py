@@ -15,8 +15,10 @@ from typing import Any, TypeVar, cast
 import numba
 import numpy as np
 from llvmlite import binding, ir
+from numba.core import cgutils
 from numba.cpython.unsafe.numbers import leading_zeros
 from numba.extending import intrinsic, lower_builtin, models, overload, register_model, type_callable
+from numba.np.arrayobj import populate_array
 
 from lowprec.kernels.cache import DiskCache
 
@@ -32,6 +34,7 @@ __all__ = [
     "ir",
     "jit",
     "memory",
+    "on_stack",
     "word",
 ]
 
@@ -206,6 +209,38 @@ def memory(function: Callable[..., Any], result: VectorType | None, *kinds: Vect
         return lower
 
     return register
+
+
+def on_stack(function: Callable[[Any, int], Any], count: int) -> None:
+    """Make a function of an array give its elements from an index on, and zeros up to `count`, in memory of its own.
+
+    That memory is on the stack, until the function that calls this returns. `np.zeros` and a loop would
+    be six functions more to compile for each kernel, and ask for memory at each call.
+    """
+
+    def check(array: Any, start: Any) -> Any:
+        fits = isinstance(array, types.Array) and isinstance(start, types.Integer)
+        return types.Array(array.dtype, 1, "C") if fits else None
+
+    type_callable(function)(lambda context: _fixed(check, 2))
+
+    def fill(context: Any, builder: Any, signature: Any, values: Any) -> Any:
+        kind = signature.return_type
+        element, start = context.get_data_type(kind.dtype), values[1]
+        memory = ir.ArrayType(element, count)
+        room = cgutils.alloca_once(builder, memory)
+        builder.store(ir.Constant(memory, None), room)
+        first = builder.bitcast(room, element.as_pointer())
+        given = context.make_array(signature.args[0])(context, builder, values[0])
+        left = builder.sub(given.nitems, start)
+        size = context.get_abi_sizeof(element)
+        cgutils.raw_memcpy(builder, first, builder.gep(given.data, [start]), left, size)
+        array = context.make_array(kind)(context, builder)
+        shape, strides = ([context.get_constant(types.intp, number)] for number in (count, size))
+        populate_array(array, data=first, shape=shape, strides=strides, itemsize=strides[0], meminfo=None)
+        return array._getvalue()
+
+    lower_builtin(function, types.Array, types.Integer)(fill)
 
 
 def _fixed(check: Callable[..., Any], count: int) -> Callable[..., Any]:

@@ -18,7 +18,7 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from lowprec.kernels.jit import VectorType, boolean, builtin, ir, memory, nothing, word as number
+from lowprec.kernels.jit import VectorType, boolean, builtin, ir, memory, nothing, on_stack, word as number
 
 __all__ = [
     "LANES",
@@ -49,6 +49,7 @@ __all__ = [
     "negative",
     "not_a_number",
     "one_where",
+    "padded",
     "settle",
     "square_root",
     "store",
@@ -112,6 +113,19 @@ def fill(word: Word) -> Lanes:
 
 
 builtin(fill, _WORDS, _WORDS)(lambda builder, word: word)
+
+
+def padded(array: Codes, start: int) -> Codes:
+    """Memory for a vector, with what is left of an array from `start` on, and zeros.
+
+    At most LANES elements. The memory is gone when the function that asks for it returns.
+    """
+    room = np.zeros(LANES, array.dtype)
+    room[: array.size - start] = array[start:]
+    return room
+
+
+on_stack(padded, LANES)
 
 
 def less(left: Word, right: Word) -> Mask:

@@ -47,6 +47,7 @@ from lowprec.kernels.lanes import (
     negative,
     not_a_number,
     one_where,
+    padded,
     settle,
     store,
     store_past,
@@ -287,15 +288,6 @@ def put(out: Codes, place: int, word: Lanes, past: bool) -> None:
         store(out, place, word)
 
 
-@helper
-def padded(array: Codes, start: int) -> Codes:
-    """A vector of what is left of an array from `start` on, and zeros."""
-    vector = np.zeros(LANES, array.dtype)
-    for i in range(start, array.size):
-        vector[i - start] = array[i]
-    return vector
-
-
 # -- kernels -----------------------------------------------------------------------------------------
 
 #: What a kernel returns: all is written; a NaN was met that has no code; nothing is written, as the
@@ -361,7 +353,7 @@ def kernel(shapes: tuple[Shape, ...], drawn: bool) -> Kernel:
         if whole > 0:
             status = vectors(codes[:whole], out[:whole], plan, random)
         if whole < codes.size:
-            rest = np.empty(LANES, out.dtype)
+            rest = padded(out, out.size)
             words = padded(random, whole) if random.size > 0 else random
             status = max(status, vectors(padded(codes, whole), rest, plan, words))
             for i in range(whole, codes.size):
