@@ -373,9 +373,10 @@ def kernel(operation: str, shapes: tuple[Shape, ...], short: bool, native: bool 
         "_" + ".".join(map(str, shape)) for shape in shapes
     )
 
-    def vectors(
+    def elements(
         x: Codes, y: Codes, z: Codes, steps: tuple[int, int, int], out: Codes, plan: Words, random: Words
     ) -> int:
+        """Whole vectors, then the rest in one that is filled up."""
         x_source, y_source = load_decoder(plan, PROBE, x_shape), load_decoder(plan, _Y, y_shape)
         z_source, target = load_decoder(plan, _Z, z_shape), load_encoder(plan, _TARGET, target_shape)
         result, carrier = load_decoder(plan, _RESULT, result_shape), load_encoder(plan, _CARRIER, carrier_shape)
@@ -383,43 +384,31 @@ def kernel(operation: str, shapes: tuple[Shape, ...], short: bool, native: bool 
             return UNSUITED
         status, random_word, past, downward = DONE, fill(0), plan[PAST] != 0, plan[_DOWNWARD]
         x_step, y_step, z_step = steps
-        for i in range(0, out.size, LANES):
-            a = read(load(x, i * x_step), x_source)
-            b = read(load(y, i * y_step), y_source) if count > 1 else a
-            c = read(load(z, i * z_step), z_source) if count > 2 else b
-            word = operate(a, b, c, downward)
-            if not all_lanes(fits(word & _MAGNITUDE, a, b)):
-                if short:
-                    word = shortened(in_doubles(a, b, c, downward))
-                word = nan_signed(word, a, b, c, infinity, nan)
-                if target.refuses != 0 and any_lane(less(infinity, word & _MAGNITUDE)):
-                    status = REFUSED
-            if target.limits == DRAWN:
-                random_word = load(random, i) << (32 - target.bits)
-            word = read(project(word, random_word, target), result)
-            put(out, i, carried(word, carrier), past)
-        settle()
-        return status
-
-    whole_vectors = helper(vectors, f"operate_vectors{name}")
-
-    def elements(
-        x: Codes, y: Codes, z: Codes, steps: tuple[int, int, int], out: Codes, plan: Words, random: Words
-    ) -> int:
-        """Whole vectors, and the rest in one that is filled up."""
         whole = out.size - out.size % LANES
-        status = DONE
-        if whole > 0:
-            status = whole_vectors(x, y, z, steps, out[:whole], plan, random)
-        if whole < out.size:
-            rest = padded(out, out.size)
-            a = padded(x, whole * steps[0])
-            b = padded(y, whole * steps[1])
-            c = padded(z, whole * steps[2])
-            words = padded(random, whole) if random.size > 0 else random
-            status = max(status, whole_vectors(a, b, c, steps, rest, plan, words))
-            for i in range(whole, out.size):
-                out[i] = rest[i - whole]
+        first, second, third, words, made, size = x, y, z, random, out, whole
+        for part in range(2):
+            if part == 1:
+                first, second = padded(x, whole * x_step), padded(y, whole * y_step)
+                third, words = padded(z, whole * z_step), padded(random, min(whole, random.size))
+                made, size = padded(out, out.size), out.size - whole
+            for i in range(0, size, LANES):
+                a = read(load(first, i * x_step), x_source)
+                b = read(load(second, i * y_step), y_source) if count > 1 else a
+                c = read(load(third, i * z_step), z_source) if count > 2 else b
+                word = operate(a, b, c, downward)
+                if not all_lanes(fits(word & _MAGNITUDE, a, b)):
+                    if short:
+                        word = shortened(in_doubles(a, b, c, downward))
+                    word = nan_signed(word, a, b, c, infinity, nan)
+                    if target.refuses != 0 and any_lane(less(infinity, word & _MAGNITUDE)):
+                        status = REFUSED
+                if target.limits == DRAWN:
+                    random_word = load(words, i) << (32 - target.bits)
+                word = read(project(word, random_word, target), result)
+                put(made, i, carried(word, carrier), past)
+        settle()
+        for i in range(whole, out.size):
+            out[i] = made[i - whole]
         return status
 
     return jit(elements, f"operate{name}")

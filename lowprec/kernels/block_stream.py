@@ -255,6 +255,11 @@ def blank(out: Codes, to: int, stride: int, high: int, wide: int, marks: Codes, 
     return found
 
 
+@inlined
+def never(*given: Any) -> None:
+    """What is not called."""
+
+
 @functools.cache
 def encoder(source_shape: Shape, target_shape: Shape, powers: bool) -> Kernel:
     """The kernel for plans of these shapes, or for all where they are empty, and for scales that are powers of two.
@@ -349,45 +354,12 @@ def encoder(source_shape: Shape, target_shape: Shape, powers: bool) -> Kernel:
                 a = in_columns(word & _MAGNITUDE, by, c, target)
                 put(out, at + c, project_magnitude(word, a, random_word, target), past)
 
-    find_rows, find_columns = helper(find_in_rows, f"find_rows{name}"), helper(find_in_columns, f"find_columns{name}")
-    code_rows, code_columns = helper(encode_rows, f"code_rows{name}"), helper(encode_columns, f"code_columns{name}")
-
-    def tile_in_columns(
-        values: Codes, start: int, stride: int, out: Codes, random: Words, high: int, wide: int, width: int,
-        groups: int, scales: Codes, marks: Codes, first: int, plan: Words, setup: Words, tables: Codes,
-        general: tuple[Params, ...], big: Codes, by: Codes, past: bool,
-    ) -> int:  # fmt: skip
-        """A tile of whole blocks; only `groups` of them have scales. How many are left undone."""
-        find_columns(values, start, stride, high, width, big, plan)
-        largest_of_groups(big, width, wide)
-        found = find_scales(big, by, groups, wide, scales, marks, first, setup, tables, general)
-        code_columns(values, start, stride, out, random, high, width, by, plan, past)
-        if found > 0:
-            found -= blank(out, start, stride, high, wide, marks, first, groups)
-        return found
-
-    columns_of = helper(tile_in_columns, f"tile_in_columns{name}")
-
-    def tile_in_rows(
-        values: Codes, start: int, stride: int, out: Codes, random: Words, high: int, wide: int, width: int,
-        groups: int, scales: Codes, marks: Codes, first: int, plan: Words, setup: Words, tables: Codes,
-        general: tuple[Params, ...], big: Codes, by: Codes, past: bool,
-    ) -> int:  # fmt: skip
-        """The same, along rows where a block is a number of whole vectors."""
-        if high > 1 or wide % LANES != 0:
-            return columns_of(
-                values, start, stride, out, random, high, wide, width, groups, scales, marks, first, plan, setup,
-                tables, general, big, by, past,
-            )  # fmt: skip
-        find_rows(values, start, groups, wide, big, plan)
-        found = find_scales(big, by, groups, 1, scales, marks, first, setup, tables, general)
-        code_rows(values, start, out, random, groups, wide, by, plan, past)
-        if found > 0:
-            found -= blank(out, start, stride, high, wide, marks, first, groups)
-        return found
-
-    # Elsewhere one way through a tile is enough: it is not the fastest, but compiled in half the time.
-    tile_of = helper(tile_in_rows, f"tile_in_rows{name}") if target_shape and powers else columns_of
+    find_columns = helper(find_in_columns, f"find_columns{name}")
+    code_columns = helper(encode_columns, f"code_columns{name}")
+    # Where a block is a number of whole vectors there is a faster way; elsewhere it is left out, and not compiled.
+    in_rows = bool(target_shape) and powers
+    find_rows: Any = helper(find_in_rows, f"find_rows{name}") if in_rows else never
+    code_rows: Any = helper(encode_rows, f"code_rows{name}") if in_rows else never
 
     def all_blocks(
         values: Codes, out: Codes, scales: Codes, marks: Codes, layout: tuple[int, ...], plan: Words, setup: Words,
@@ -402,6 +374,7 @@ def encoder(source_shape: Shape, target_shape: Shape, powers: bool) -> Kernel:
         held, made = np.empty(high * tile, values.dtype), np.empty(high * tile, out.dtype)
         drawn = np.empty(high * tile if random.size > 0 else 0, np.uint32)
         undone, past, nothing = 0, plan[PAST] != 0, tile - tile
+        rows_of_vectors = in_rows and high == 1 and wide % LANES == 0
         for slab in range(outer * down):
             row = (slab // down) * rows + (slab % down) * high
             some = min(high, rows - (slab % down) * high)
@@ -419,10 +392,20 @@ def encoder(source_shape: Shape, target_shape: Shape, powers: bool) -> Kernel:
                             held[i * stride + j] = values[place]
                             if random.size > 0:
                                 drawn[i * stride + j] = random[place]
-                undone += tile_of(
-                    source, at, stride, target, words, high, wide, width if whole else stride, groups, scales, marks,
-                    first, plan, setup, tables, general, big, by, past and whole,
-                )  # fmt: skip
+                size, step = width if whole else stride, wide
+                if rows_of_vectors:
+                    find_rows(source, at, groups, wide, big, plan)
+                    step = 1
+                else:
+                    find_columns(source, at, stride, high, size, big, plan)
+                    largest_of_groups(big, size, wide)
+                found = find_scales(big, by, groups, step, scales, marks, first, setup, tables, general)
+                if rows_of_vectors:
+                    code_rows(source, at, target, words, groups, wide, by, plan, past and whole)
+                else:
+                    code_columns(source, at, stride, target, words, high, size, by, plan, past and whole)
+                if found > 0:
+                    undone += found - blank(target, at, stride, high, wide, marks, first, groups)
                 if not whole:
                     for i in range(some):
                         for j in range(width):

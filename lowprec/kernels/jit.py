@@ -229,11 +229,12 @@ def on_stack(function: Callable[[Any, int], Any], count: int) -> None:
         element, start = context.get_data_type(kind.dtype), values[1]
         memory = ir.ArrayType(element, count)
         room = cgutils.alloca_once(builder, memory)
-        builder.store(ir.Constant(memory, None), room)
+        room.align = 64  # as memory of NumPy's is, at least, where past the caches is written
+        size = context.get_abi_sizeof(element)
+        cgutils.memset(builder, room, context.get_constant(types.intp, count * size), 0)
         first = builder.bitcast(room, element.as_pointer())
         given = context.make_array(signature.args[0])(context, builder, values[0])
         left = builder.sub(given.nitems, start)
-        size = context.get_abi_sizeof(element)
         cgutils.raw_memcpy(builder, first, builder.gep(given.data, [start]), left, size)
         array = context.make_array(kind)(context, builder)
         shape, strides = ([context.get_constant(types.intp, number)] for number in (count, size))

@@ -313,14 +313,23 @@ def kernel(shapes: tuple[Shape, ...], drawn: bool) -> Kernel:
     load_result, read_result = (load_decoder, read) if _changes(result_shape) else nothing
     load_carrier, carry = (load_encoder, carried) if _changes(carrier_shape) else nothing
 
-    def decode_vectors(codes: Codes, out: Codes, plan: Words, random: Words) -> int:
+    def decode_elements(codes: Codes, out: Codes, plan: Words, random: Words) -> int:
+        """Whole vectors, then the rest in one that is filled up."""
         source, past = load_source(plan, PROBE, source_shape), plan[PAST] != 0
-        for i in range(0, codes.size, LANES):
-            put(out, i, read_source(load(codes, i), source), past)
+        whole = codes.size - codes.size % LANES
+        given, made, size = codes, out, whole
+        for part in range(2):
+            if part == 1:
+                given, made, size = padded(codes, whole), padded(out, out.size), codes.size - whole
+            for i in range(0, size, LANES):
+                put(made, i, read_source(load(given, i), source), past)
         settle()
+        for i in range(whole, out.size):
+            out[i] = made[i - whole]
         return DONE
 
-    def project_vectors(codes: Codes, out: Codes, plan: Words, random: Words) -> int:
+    def project_elements(codes: Codes, out: Codes, plan: Words, random: Words) -> int:
+        """The same, of values that are rounded."""
         source = load_source(plan, PROBE, source_shape)
         target = load_encoder(plan, PROBE + DECODER, target_shape)
         result = load_result(plan, PROBE + DECODER + ENCODER, result_shape)
@@ -328,37 +337,31 @@ def kernel(shapes: tuple[Shape, ...], drawn: bool) -> Kernel:
         if not suited(target, plan):
             return UNSUITED
         status, random_word, past = DONE, fill(0), plan[PAST] != 0
-        for i in range(0, codes.size, LANES):
-            word = read_source(load(codes, i), source)
-            if target.limits == DRAWN:
-                random_word = load(random, i)
-                if drawn:
-                    random_word = random_word & (0xFFFFFFFF << (32 - target.bits))
-                else:
-                    random_word = random_word << (32 - target.bits)
-            if target.refuses != 0 and any_lane(less(target.special, word & _MAGNITUDE)):
-                status = REFUSED
-            word = read_result(project(word, random_word, target), result)
-            put(out, i, carry(word, carrier), past)
+        whole = codes.size - codes.size % LANES
+        given, made, words, size = codes, out, random, whole
+        for part in range(2):
+            if part == 1:
+                given, made, size = padded(codes, whole), padded(out, out.size), codes.size - whole
+                words = padded(random, min(whole, random.size))
+            for i in range(0, size, LANES):
+                word = read_source(load(given, i), source)
+                if target.limits == DRAWN:
+                    random_word = load(words, i)
+                    if drawn:
+                        random_word = random_word & (0xFFFFFFFF << (32 - target.bits))
+                    else:
+                        random_word = random_word << (32 - target.bits)
+                if target.refuses != 0 and any_lane(less(target.special, word & _MAGNITUDE)):
+                    status = REFUSED
+                word = read_result(project(word, random_word, target), result)
+                put(made, i, carry(word, carrier), past)
         settle()
+        for i in range(whole, out.size):
+            out[i] = made[i - whole]
         return status
 
     name = "_drawn" * drawn + "".join("_" + ".".join(map(str, shape)) for shape in shapes)
-    vectors = helper(project_vectors if _changes(target_shape) else decode_vectors, f"vectors{name}")
-
-    def all_elements(codes: Codes, out: Codes, plan: Words, random: Words) -> int:
-        """Whole vectors, and the rest in one that is filled up."""
-        whole = codes.size - codes.size % LANES
-        status = DONE
-        if whole > 0:
-            status = vectors(codes[:whole], out[:whole], plan, random)
-        if whole < codes.size:
-            rest = padded(out, out.size)
-            words = padded(random, whole) if random.size > 0 else random
-            status = max(status, vectors(padded(codes, whole), rest, plan, words))
-            for i in range(whole, codes.size):
-                out[i] = rest[i - whole]
-        return status
+    all_elements = project_elements if _changes(target_shape) else decode_elements
 
     if not drawn:
         return jit(all_elements, f"convert{name}")

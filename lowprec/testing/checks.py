@@ -51,7 +51,7 @@ def check_format(fmt: Format | str | Any, *, samples: int = 256, seed: int = 0) 
     >>> class Broken:
     ...     name, width = "broken", 4
     ...     def decode(self, codes):
-    ...         return [[0, 1, 3, 2, 4, 5, 6, 7, 0, -1, -3, -2, -4, -5, -6, -7][code] for code in codes]
+    ...         return [[0, 1, 3, 2, 4, 5, 6, 7, -0.0, -1, -3, -2, -4, -5, -6, -7][code] for code in codes]
     >>> check_format(Broken())
     Traceback (most recent call last):
     AssertionError: broken breaks the law 'increasing'
@@ -161,7 +161,7 @@ def check_operation(
     >>> def mine(x, y):
     ...     return lp.add(lp.decode(x, "e2m1fn"), lp.decode(y, "e2m1fn"), "e2m1fn")
     >>> check_operation(mine, "add", "e2m1fn")
-    <Report of mine: 4 checks, 740 cases, all hold>
+    <Report of mine: 4 checks, 764 cases, all hold>
 
     Parameters
     ----------
