@@ -211,9 +211,8 @@ def test_all_kernels_have_names_of_their_own():
                     kinds = shapes(way.plan) if specialized(way.plan) else ((),) * 4
                     kernels |= {way.kernel, kernel(kinds, False)}
                     drawing.add(kernel(kinds, True))
-    parts = kernels | {_held(function, "everything") for function in drawing}
-    loops = {_held(part, "vectors") for part in parts}
-    for functions in (kernels | drawing, parts, loops):
+    parts = {_held(function, "everything") for function in drawing}
+    for functions in (kernels | drawing, parts):
         assert len({function.py_func.__qualname__ for function in functions}) == len(functions) > 20
 
 
