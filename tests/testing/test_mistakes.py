@@ -7,9 +7,19 @@ from types import SimpleNamespace
 
 import numpy as np
 import pytest
+from hypothesis import given, settings
 
 import lowprec as lp
-from lowprec.testing import check_block_format, check_cast, check_format, check_operation
+from lowprec.testing import (
+    arrays,
+    blocks,
+    check_block_format,
+    check_cast,
+    check_format,
+    check_operation,
+    formats,
+    near_ties,
+)
 
 E2M1FN = np.array([0, 0.5, 1, 1.5, 2, 3, 4, 6])
 BLOCKS = lp.BlockFormat(
@@ -213,4 +223,43 @@ def test_values_of_blocks_that_are_no_real_numbers_are_refused():
 def test_questions_that_cannot_be_asked_are_refused(ask, error, message):
     """Functions, samples and seeds."""
     with pytest.raises(error, match=re.escape(message)):
+        ask()
+
+
+# -- strategies --------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    ("strategy", "told"),
+    [
+        (near_ties("e4m3fn"), r"x=1\.0625,"),
+        (arrays("e4m3fn", (2,), dtype="float32"), r"x=array\(\[.*\], dtype=float32\),"),
+    ],
+)
+def test_failing_examples_are_told_as_values(strategy, told):
+    """That can be put into a test of one's own, and not as what makes them."""
+
+    @settings(database=None, deadline=None, derandomize=True)
+    @given(strategy)
+    def fails(x):
+        assert (abs(x) <= 1).all() if isinstance(x, np.ndarray) else abs(x) <= 1
+
+    with pytest.raises(AssertionError) as caught:
+        fails()
+    assert re.search(told, "".join(caught.value.__notes__))
+
+
+@pytest.mark.parametrize(
+    ("ask", "message"),
+    [
+        (lambda: blocks("mxfp4", count=0), "count=0 must be 1 or more"),
+        (lambda: blocks("nvfp4_2d"), "blocks of 'nvfp4_2d' lie along two axes; draw codes and scales yourself"),
+        (lambda: blocks("e4m3fn"), "unknown block format 'e4m3fn'"),
+        (lambda: formats(signs="unsigned"), "signs='unsigned' must be one or more of magnitude, unsigned, twos_com"),
+        (lambda: formats(signs=()), "signs=() must be one or more of magnitude, unsigned, twos_complement in a tuple"),
+    ],
+)
+def test_strategies_refuse_at_once(ask, message):
+    """And not when they draw."""
+    with pytest.raises(ValueError, match=re.escape(message)):
         ask()
