@@ -5,6 +5,7 @@ Floor 5.
 
 from __future__ import annotations
 
+import operator
 from collections.abc import Sequence
 from typing import Any
 
@@ -17,11 +18,37 @@ from lowprec.arrays.convert import decode, encode
 from lowprec.spec.format import Format
 from lowprec.spec.projection import Projection
 
-__all__ = ["codes_of", "codes_or_values"]
+__all__ = ["check_callable", "check_count", "codes_of", "codes_or_values"]
 
 Array = npt.NDArray[Any]
 
 _FLOATS = (np.float16, np.float32, np.float64, ml_dtypes.bfloat16)
+
+
+def check_callable(asker: str, function: object) -> None:
+    """Refuse what is no function.
+
+    Raises
+    ------
+    TypeError
+    """
+    if not callable(function):
+        raise TypeError(f"{asker} takes a function on arrays first, not {function!r}")
+
+
+def check_count(name: str, number: object, least: int = 0) -> None:
+    """Refuse what is no number of samples, or no seed.
+
+    Raises
+    ------
+    TypeError, ValueError
+    """
+    try:
+        count = operator.index(number)  # type: ignore[arg-type]
+    except TypeError:
+        raise TypeError(f"{name} must be an integer, not {number!r}") from None
+    if count < least:
+        raise ValueError(f"{name} must " + (f"be {least} or more" if least else "not be negative") + f", not {count}")
 
 
 def codes_or_values(made: object, operands: Sequence[Array], fmt: Format, subject: str) -> Array:
@@ -60,7 +87,8 @@ def codes_or_values(made: object, operands: Sequence[Array], fmt: Format, subjec
             )
         return given.astype(codes)
     if given.dtype in _FLOATS:
-        return given.astype(np.float64)
+        with np.errstate(invalid="ignore"):  # a signalling NaN is as good as another
+            return given.astype(np.float64)
     wanted = f"codes as {codes}, " + (f"{own} or " if own is not None else "") + "values as float32 or float64"
     raise TypeError(f"{subject} gave {given.dtype}, which says nothing about {fmt.name}; give {wanted}")
 

@@ -187,14 +187,27 @@ class OwnBlocks(Blocks):
     def encode(self, rows: Floats) -> Encoded:
         """By its own `encode`, of float32 values, a block in each row."""
         with np.errstate(all="ignore"):
-            scales, codes, *tensor = self.given.encode(rows.astype(np.float32))
+            answer = self.given.encode(rows.astype(np.float32))
+        if not isinstance(answer, tuple | list) or len(answer) not in (2, 3):
+            raise TypeError(
+                f"encode of {self.path} gave {type(answer).__name__}; it must give the codes of the scales and of the "
+                "elements, and third the scale of the tensor where there is one"
+            )
+        scales, codes, *tensor = answer
         made = np.asarray(scales), np.asarray(codes)
         wanted = (rows.shape[0],), rows.shape
-        for verb, array, shape in zip(("scales", "codes"), made, wanted, strict=True):
+        formats = self.fmt.scale, self.fmt.element
+        for verb, array, shape, fmt in zip(("scales", "codes"), made, wanted, formats, strict=True):
             if array.shape != shape or array.dtype.kind not in "iu":
                 raise ValueError(
                     f"encode of {self.path} gave {verb} of {array.dtype} and shape {array.shape} for {rows.shape[0]} "
                     f"blocks of {self.size} values; give unsigned integers of shape {shape}"
+                )
+            wrong = (array < 0) | (array >= 1 << fmt.width)
+            if wrong.any():
+                raise ValueError(
+                    f"encode of {self.path} gave {array[wrong][0]} among its {verb}, which is no code of {fmt.name}: "
+                    f"codes have {fmt.width} bits; give unsigned codes"
                 )
         whole = Fraction(float(tensor[0])) if tensor else Fraction(1)
         return Encoded(made[0].astype(np.int64), made[1].astype(np.int64), whole)
@@ -214,4 +227,6 @@ class OwnBlocks(Blocks):
                 f"decode of {self.path} gave shape {made.shape} for codes of shape {blocks.codes.shape}; "
                 "give one value for each code"
             )
+        if made.dtype.kind in "cSUMm":
+            raise TypeError(f"decode of {self.path} gave {made.dtype}; it must give real numbers, floats or integers")
         return made.astype(np.float64) if made.dtype.kind in "iu" else made

@@ -20,7 +20,7 @@ from lowprec.spec.format import Format, Sign
 from lowprec.spec.profiles import Profile
 from lowprec.spec.projection import Projection, Saturation
 from lowprec.spec.rounding import Rounding
-from lowprec.testing.answers import codes_or_values
+from lowprec.testing.answers import check_callable, check_count, codes_or_values
 from lowprec.testing.grid import grid_of
 from lowprec.testing.implementation import name_of
 from lowprec.testing.laws import LAWS
@@ -30,7 +30,7 @@ from lowprec.tools.cases import SOURCES
 from lowprec.tools.conformance import Row, compare
 from lowprec.tools.frameworks.base import Framework
 from lowprec.tools.shown import shown_code
-from lowprec.tools.tasks import Cast
+from lowprec.tools.tasks import Cast, Operands
 
 __all__ = ["check_cast"]
 
@@ -98,13 +98,13 @@ def check_cast(
         Codes that differ: the law that the first breaks, how many there are of each kind, and the smallest input
         of each. The law is left out where the rules ask for more than rounding and saturation.
     TypeError, ValueError
-        An answer of the wrong shape or type, or an integer that is no code.
+        No function; an answer of the wrong shape or type, or an integer that is no code.
     """
     fmt = catalog.format(target)
     if source not in SOURCES:
         raise ValueError(f"unknown source {source!r}; use one of {', '.join(SOURCES)}")
-    if samples < 0:
-        raise ValueError(f"samples must not be negative, not {samples}")
+    check_callable("check_cast", cast)
+    check_count("samples", samples)
     rules = rules_of(fmt, rounding, saturation, projection, profile)
     if rules.rounding.bits:
         raise ValueError(
@@ -118,14 +118,14 @@ def check_cast(
 
     def answer(values: Any) -> Any:
         with np.errstate(all="ignore"):  # it is judged by its codes
-            given = cast(values)
+            given = cast(_copied(values))
         made = codes_or_values(given, [values], fmt, subject)
-        return _one_nan(made, fmt, rules.nan_code) if any_nan else made
+        return _one_nan(made, fmt) if any_nan else made
 
     framework = Framework(
         subject, "lowprec", "", (source,), lambda: (fmt,), lambda values, _: answer(values), projection=rules
     )
-    task = Cast(source, fmt)
+    task = _AnyNan(source, fmt) if any_nan else Cast(source, fmt)
     row = compare(framework, task, answer, task.operands(samples, 0), own=False, flush=False)
     if row.mismatches:
         raise AssertionError(_message(row, fmt, rules))
@@ -176,9 +176,24 @@ def _in_full(answer: str, fmt: Format) -> str:
     return re.sub(r"0x([0-9a-f]+)(?![0-9a-f.p])", lambda code: f"0x{shown_code(int(code[1], 16), fmt)}", answer)
 
 
-def _one_nan(made: npt.NDArray[Any], fmt: Format, code: int | None) -> npt.NDArray[Any]:
-    """Codes with the one NaN that the reference gives."""
-    one = fmt.nan_code if code is None else code
-    if made.dtype.kind == "f" or one is None:
+class _AnyNan(Cast):
+    """A cast whose reference has one NaN, for operands that are NaN and for those that overflow into it."""
+
+    def reference(self, operands: Operands, projection: Projection) -> npt.NDArray[Any]:
+        """The golden codes."""
+        return _one_nan(super().reference(operands, projection), self.target)
+
+
+def _one_nan(made: npt.NDArray[Any], fmt: Format) -> npt.NDArray[Any]:
+    """Codes with one NaN in place of all."""
+    if made.dtype.kind == "f" or fmt.nan_code is None:
         return made
-    return np.where(np.isnan(np.asarray(decode(made, fmt))), made.dtype.type(one), made)
+    return np.where(np.isnan(np.asarray(decode(made, fmt))), made.dtype.type(fmt.nan_code), made)
+
+
+def _copied(values: npt.NDArray[Any]) -> npt.NDArray[Any]:
+    """The inputs for a cast to write on if it likes, as far apart in memory as these."""
+    step = max(1, values.strides[0] // values.itemsize)
+    copy = np.empty(values.size * step, values.dtype)[::step]
+    copy[...] = values
+    return copy

@@ -20,6 +20,7 @@ from lowprec.spec.format import Format
 from lowprec.spec.profiles import Profile
 from lowprec.spec.projection import Projection, Saturation
 from lowprec.spec.rounding import MODES, Rounding
+from lowprec.testing.answers import check_count
 from lowprec.testing.block import ArrayBlocks, Blocks, OracleBlocks, OwnBlocks
 from lowprec.testing.grid import Array
 from lowprec.testing.implementation import Implementation, name_of
@@ -94,6 +95,11 @@ Watch = Callable[[int, None, str], None]
 def report_of(fmt: Format | str | Any, *, samples: int = 256, seed: int = 0, watch: Watch | None = None) -> Report:
     """What `check_format` finds, without an error where a law does not hold."""
     _check_samples(samples, seed)
+    if isinstance(fmt, BlockFormat) or (isinstance(fmt, str) and catalog.is_block(fmt)):
+        name = fmt if isinstance(fmt, str) else fmt.name
+        raise ValueError(f"{name!r} is a block format: check_block_format is for these")
+    if isinstance(fmt, type) and callable(getattr(fmt, "decode", None)):
+        raise TypeError(f"check_format takes an object, not the class {fmt.__name__}; make one: {fmt.__name__}()")
     if not isinstance(fmt, Format) and callable(getattr(fmt, "decode", None)) and not isinstance(fmt, str):
         own = Implementation(fmt, samples, seed)
         return Report(own.name, _watched(verdicts("format", own), watch))
@@ -195,16 +201,17 @@ def check_operation(
         An answer that is neither codes nor values.
     """
     from lowprec.arrays.checks import code_dtype, projection as rules_of
-    from lowprec.testing.answers import codes_of
+    from lowprec.testing.answers import check_callable, codes_of
 
+    check_callable("check_operation", function)
     count = operands_of(operation)
     given = [formats] * count if isinstance(formats, Format | str) else list(formats)
     chosen = tuple(catalog.format(fmt) for fmt in given)
     if len(chosen) != count:
         raise ValueError(f"{operation} takes {count} operands, and {len(chosen)} formats are given; give one for each")
     into = chosen[0] if target is None else catalog.format(target)
-    if samples < 1:
-        raise ValueError(f"samples must be 1 or more, not {samples}")
+    check_count("samples", samples, 1)
+    check_count("seed", seed)
     how = answered(rules_of(into, rounding, saturation, projection, profile), into)
     if how.rounding not in MODES:
         raise ValueError(f"rounding {how.rounding} is not among the deterministic modes that laws are about")
@@ -270,6 +277,8 @@ def report_of_blocks(
     if isinstance(fmt, BlockFormat | str):
         known = catalog.block_format(fmt)
         name, subjects = known.name, (ArrayBlocks(known, samples, seed), OracleBlocks(known, min(samples, 8), seed))
+    elif isinstance(fmt, type) and hasattr(fmt, "format"):
+        raise TypeError(f"check_block_format takes an object, not the class {fmt.__name__}; make one: {fmt.__name__}()")
     elif hasattr(fmt, "format") and any(callable(getattr(fmt, verb, None)) for verb in ("encode", "decode")):
         name, subjects = name_of(fmt), (OwnBlocks(fmt, samples, seed),)
     else:
@@ -282,5 +291,5 @@ def report_of_blocks(
 
 
 def _check_samples(samples: int, seed: int) -> None:
-    if samples < 0 or seed < 0:
-        raise ValueError(f"samples and seed must not be negative, not {samples} and {seed}")
+    check_count("samples", samples)
+    check_count("seed", seed)

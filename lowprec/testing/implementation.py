@@ -39,6 +39,11 @@ class Implementation(Subject):
         self.policies = (saturation(getattr(given, "saturation", Saturation.NONE)),)
         if self.modes[0].bits:
             raise ValueError(f"rounding of {self.name} is stochastic; a check of `encode` needs a deterministic mode")
+        if self.fmt is not None and getattr(given, "width", self.fmt.width) != self.fmt.width:
+            raise ValueError(
+                f"width={given.width!r} of {self.name} is not that of its format {self.fmt.name!r}, whose codes have "
+                f"{self.fmt.width} bits; leave one of them out"
+            )
         if self.fmt is None:
             self._sign = _sign_of(given, self.name)
             self._fields = _fields_of(given, self.name, self._sign)
@@ -94,6 +99,8 @@ class Implementation(Subject):
                 f"decode of {self.name} was given shape {codes.shape} and gave shape {made.shape}; "
                 "it must give one value for each code"
             )
+        if made.dtype.kind in "cSUMm":
+            raise TypeError(f"decode of {self.name} gave {made.dtype}; it must give real numbers, floats or integers")
         return made.astype(np.float64)
 
     def encode(self, values: Array, projection: Projection = DEFAULT, random: Array | None = None) -> Array:
@@ -104,6 +111,13 @@ class Implementation(Subject):
             raise ValueError(
                 f"encode of {self.name} was given shape {values.shape} and gave {made.dtype} of shape {made.shape}; "
                 "it must give one code, an unsigned integer, for each value"
+            )
+        wrong = (made < 0) | (made >= 1 << self.width)
+        if wrong.any():
+            place = int(np.argmax(wrong))
+            raise ValueError(
+                f"encode of {self.name} gave {made[place]} for {values[place]}, which is no code of {self.width} bits; "
+                "it must give unsigned codes"
             )
         return made.astype(np.int64)
 
@@ -124,6 +138,8 @@ def _sign_of(given: Any, name: str) -> Sign:
 
 def _fields_of(given: Any, name: str, sign: Sign) -> tuple[int, ...]:
     width = getattr(given, "width", None)
+    if isinstance(width, np.integer):
+        width = int(width)
     if type(width) is not int or not 2 <= width <= _WIDEST:
         raise ValueError(
             f"width={width!r} of {name} must be the bits of a code, 2 to {_WIDEST}; of more bits, or to be held "

@@ -65,6 +65,8 @@ def formats(*, min_width: int = 2, max_width: int = 12, signs: tuple[Sign, ...] 
     """
     if not 2 <= min_width <= max_width <= 32:
         raise ValueError(f"min_width={min_width} and max_width={max_width} must be in order, from 2 to 32")
+    if isinstance(signs, str) or not signs:
+        raise ValueError(f"signs={signs!r} must be one or more of {', '.join(sign.value for sign in Sign)} in a tuple")
     signs = tuple(Sign(sign) for sign in signs)
     known = [
         fmt
@@ -171,20 +173,22 @@ def near_ties(fmt: Format | str) -> Strategy[float]:
     ----------
     fmt : Format or str
     """
-    known, grid = catalog.format(fmt), grid_of(catalog.format(fmt))
+    return _near_ties(catalog.format(fmt))
+
+
+@st.composite
+def _near_ties(draw: Any, known: Format) -> float:
+    grid = grid_of(known)
 
     def point(magnitude: int, half: bool) -> float:
         """A value, or the middle of it and the next where float64 has that."""
         low, middle = grid.value(magnitude), (grid.value(magnitude) + grid.value(magnitude + 1)) / 2
         return float(middle if half and middle < 2**1023 and Fraction(float(middle)) == middle else low)
 
-    return st.builds(
-        lambda magnitude, half, step, sign: sign * _beside(point(magnitude, half), step),
-        st.one_of(st.integers(0, known.max_magnitude), st.sampled_from(_borders(known))),
-        st.sampled_from((True, False)),
-        st.sampled_from((0, 1, -1)),
-        st.sampled_from((1.0,) if known.sign is Sign.UNSIGNED else (1.0, -1.0)),
-    )
+    magnitude = draw(st.one_of(st.integers(0, known.max_magnitude), st.sampled_from(_borders(known))))
+    half, step = draw(st.sampled_from((True, False))), draw(st.sampled_from((0, 1, -1)))
+    sign: float = draw(st.sampled_from((1.0,) if known.sign is Sign.UNSIGNED else (1.0, -1.0)))
+    return sign * _beside(point(magnitude, half), step)
 
 
 def _beside(value: float, step: int) -> float:
@@ -220,12 +224,14 @@ def arrays(
     drawn = st.one_of(values(known), near_ties(known)) if elements is None else elements
     if kind == np.float64:
         return hnp.arrays(kind, wanted, elements=drawn)
+    return _narrowed(hnp.arrays(np.float64, wanted, elements=drawn), kind)
 
-    def narrowed(array: Any) -> Any:
-        with np.errstate(all="ignore"):
-            return array.astype(kind)
 
-    return hnp.arrays(np.float64, wanted, elements=drawn).map(narrowed)
+@st.composite
+def _narrowed(draw: Any, wide: Strategy[Any], kind: np.dtype[Any]) -> Any:
+    made = draw(wide)
+    with np.errstate(all="ignore"):
+        return made.astype(kind)
 
 
 def projections(*, random: bool = False, others: bool = True) -> Strategy[Projection]:
@@ -292,8 +298,7 @@ def block_formats(*, max_size: int = 32) -> Strategy[BlockFormat]:
     return st.one_of(drawn, st.sampled_from(known)) if known else drawn
 
 
-@st.composite
-def blocks(draw: Any, fmt: BlockFormat | str, *, count: int = 2) -> BlockArray:
+def blocks(fmt: BlockFormat | str, *, count: int = 2) -> Strategy[BlockArray]:
     """Arrays in a block format, of any codes: up to `count` blocks along one axis, the last one perhaps short.
 
     >>> from hypothesis import given
@@ -309,12 +314,19 @@ def blocks(draw: Any, fmt: BlockFormat | str, *, count: int = 2) -> BlockArray:
     count : int
         The most blocks.
     """
+    known = catalog.block_format(fmt)
+    if count < 1:
+        raise ValueError(f"count={count} must be 1 or more")
+    if len(known.sizes) != 1:
+        raise ValueError(f"blocks of {known.name!r} lie along two axes; draw codes and scales yourself")
+    return _blocks(known, count)
+
+
+@st.composite
+def _blocks(draw: Any, known: BlockFormat, count: int) -> BlockArray:
     from lowprec.arrays.block import BlockArray
     from lowprec.arrays.checks import code_dtype
 
-    known = catalog.block_format(fmt)
-    if len(known.sizes) != 1:
-        raise ValueError(f"blocks of {known.name!r} lie along two axes; draw codes and scales yourself")
     size = known.sizes[0]
     length = draw(st.integers(1, count * size))
     made = draw(hnp.arrays(code_dtype(known.element), length, elements=codes(known.element)))
