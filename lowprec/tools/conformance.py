@@ -195,7 +195,7 @@ def compare(
     Unless these are one's `own`, the place and the process's flushing are varied with the sparse cases of the task.
     """
     operands = _part(operands, task.allowed(operands, framework.projection))
-    given = answer(*operands)
+    given = answer(*(side.copy() for side in operands))  # who answers may write on them
     subject = _Subject(framework, task, answer, given.dtype.kind == "f")
     got, want = comparable(given, task.target), subject.reference(operands)
     row = Row(

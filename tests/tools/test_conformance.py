@@ -35,6 +35,16 @@ def test_a_right_cast_has_no_findings():
     assert kinds(lp.encode, "float64") == {}
 
 
+def test_a_cast_that_writes_on_its_operands_is_held_against_what_they_were():
+    """One that clips in place would else pass."""
+
+    def clipped(x, fmt):
+        np.clip(x, -448, 448, out=x)
+        return lp.encode(x, fmt)
+
+    assert kinds(clipped, "float32")["overflow"].value == float.fromhex("0x1.d000020000000p+8").hex()
+
+
 def test_ties_away_are_found_as_ties_and_nothing_else():
     """The classic wrong rounding; the smallest is half the smallest subnormal."""
     found = kinds(lambda x, fmt: lp.encode(x, fmt, rounding="nearest_away"), "float32")
