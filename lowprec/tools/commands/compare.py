@@ -14,6 +14,7 @@ import click
 from lowprec.tools.arguments import AGREE, DIFFER, NOTHING, deliver, format_named, operation_formats, project
 from lowprec.tools.commands.options import OPERATIONS_HELP, define_option, projection_options
 from lowprec.tools.progress import progress
+from lowprec.tools.terminal import say
 
 if TYPE_CHECKING:
     from lowprec.tools.comparison.report import Comparison
@@ -85,7 +86,10 @@ def compare(
         made = [(path, make().encode()) for path, make in ((junit, report.as_junit), (html, report.as_html)) if path]
     except (ValueError, TypeError, OSError, ModuleNotFoundError) as error:
         raise click.UsageError(str(error)) from None
-    click.echo(report.as_json() if as_json else report.as_text())
+    if as_json:
+        deliver(report.as_json() + "\n")
+    else:
+        say(report.as_text())
     for path, content in made:
         deliver(content, path)
     sys.exit(NOTHING if not report.compared else DIFFER if report.mismatches else AGREE)

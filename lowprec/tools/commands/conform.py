@@ -13,6 +13,7 @@ import click
 from lowprec.tools.arguments import AGREE, DIFFER, NOTHING, deliver, frameworks_named, load, target_named
 from lowprec.tools.commands.exhaustive import exhaustive_options
 from lowprec.tools.progress import progress
+from lowprec.tools.terminal import say
 
 __all__ = ["conform"]
 
@@ -105,15 +106,15 @@ def conform(
         content = matrix.page(rows) if markdown else conformance.report(rows) + "\n"
         deliver(content.encode(), output)
     elif against is not None:
-        click.echo("\n".join(stale) or f"{against} says what these do: {', '.join(compared) or 'none'}")
+        say("\n".join(stale) or f"{against} says what these do: {', '.join(compared) or 'none'}")
     else:
         from lowprec.tools import cards
 
         cards.show(conformance.table(rows))
     if not compared:
-        click.echo(f"nothing was compared: {against} is about other versions", err=True)
+        say(f"nothing was compared: {against} is about other versions", err=True)
         sys.exit(NOTHING)
     if not sum(row.tried for row in rows):
-        click.echo("nothing was compared: no framework has such a cast, or there were no values", err=True)
+        say("nothing was compared: no framework has such a cast, or there were no values", err=True)
         sys.exit(NOTHING)
     sys.exit(DIFFER if stale or any(row.unexplained for row in rows) else AGREE)
