@@ -96,9 +96,10 @@ def _failed(why: str, code: int = FAILED) -> int:
 
 def _abandoned(stream: TextIO | None) -> bool:
     """Flush a stream; send what it does not take nowhere, else Python would fail at its end to write it."""
+    if stream is None:
+        return False
     try:
-        if stream is not None:
-            stream.flush()
+        stream.flush()
     except OSError:
         nowhere = os.open(os.devnull, os.O_WRONLY)
         os.dup2(nowhere, stream.fileno())

@@ -82,12 +82,14 @@ def read_digests(folder: Path) -> dict[str, Any]:
         It is none.
     """
     path = folder / "digests.json"
+    if not path.is_file():
+        raise Refused(f"there is no file {str(path)!r}")
     try:
         document = json.loads(path.read_text())
     except (OSError, ValueError, RecursionError) as error:
         raise Refused(f"cannot read {str(path)!r}: {error}") from None
     if not isinstance(document, dict) or document.get("schema") != _SCHEMA:
-        raise Refused(f"{str(path)!r} is not a file of `lowprec golden`: its schema is not {_SCHEMA!r}")
+        raise Refused(f"{str(path)!r} is no file of `lowprec golden`: its schema is not {_SCHEMA!r}")
     return document
 
 

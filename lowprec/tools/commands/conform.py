@@ -12,6 +12,7 @@ import click
 
 from lowprec.tools.arguments import AGREE, DIFFER, NOTHING, deliver, frameworks_named, load, target_named
 from lowprec.tools.commands.exhaustive import exhaustive_options
+from lowprec.tools.commands.options import OUTPUT
 from lowprec.tools.progress import progress
 from lowprec.tools.terminal import say
 
@@ -38,7 +39,7 @@ __all__ = ["conform"]
 @click.option("--seed", default=0, show_default=True, help="Of the random inputs.")
 @click.option("--json", "as_json", is_flag=True, help="Print JSON (schema lowprec.conform/2).")
 @click.option("--markdown", is_flag=True, help="Print the page docs/conformance.md, with the profile of every row.")
-@click.option("-o", "--output", type=click.Path(dir_okay=False, path_type=Path), help="A file for JSON or Markdown.")
+@click.option("-o", "--output", type=OUTPUT, help="A file for JSON or Markdown.")
 @click.option(
     "--against",
     type=click.Path(exists=True, dir_okay=False, path_type=Path),
