@@ -23,6 +23,9 @@ from lowprec.tools.terminal import say
 
 __all__ = ["main"]
 
+#: Characters of an error that are shown.
+_MOST = 5000
+
 
 class _PipeClosed(Exception):
     """A BrokenPipeError, out of reach of click, which exits with 1 for one."""
@@ -55,8 +58,8 @@ class _Lowprec(click.Group):
         except (BrokenPipeError, _PipeClosed):  # whoever reads the output has seen enough
             code = BROKEN_PIPE
         except OSError as error:
-            of = "standard output" if _abandoned(sys.stdout) else error.filename and repr(error.filename)
-            code = _failed(f"{error.strerror or error}{of and f': {of}' or ''}")
+            of = "" if error.filename is None else f": {error.filename!r}"
+            code = _failed(f"{error.strerror or error}{of}")
         except MemoryError:
             code = _failed("there is not enough memory for this input")
         except RecursionError:
@@ -65,8 +68,8 @@ class _Lowprec(click.Group):
             code = _failed("interrupted", INTERRUPTED)
         except Exception:
             code = _failed(traceback.format_exc())
-        for stream in (sys.stdout, sys.stderr):
-            _abandoned(stream)
+        _leave(sys.stdout)
+        _leave(sys.stderr)
         sys.exit(code)
 
 
@@ -81,7 +84,8 @@ def _code_of(run: Callable[[], Any]) -> Any:
     except click.ClickException as error:
         message = io.StringIO()
         error.show(message)
-        say(message.getvalue().removesuffix("\n"), err=True)
+        text = message.getvalue().removesuffix("\n")
+        say(text if len(text) <= _MOST else f"{text[:_MOST]}...", err=True)
         code = error.exit_code
     if sys.stdout is not None:
         sys.stdout.flush()
@@ -94,18 +98,16 @@ def _failed(why: str, code: int = FAILED) -> int:
     return code
 
 
-def _abandoned(stream: TextIO | None) -> bool:
+def _leave(stream: TextIO | None) -> None:
     """Flush a stream; send what it does not take nowhere, else Python would fail at its end to write it."""
     if stream is None:
-        return False
+        return
     try:
         stream.flush()
     except OSError:
         nowhere = os.open(os.devnull, os.O_WRONLY)
         os.dup2(nowhere, stream.fileno())
         os.close(nowhere)
-        return True
-    return False
 
 
 @click.group(cls=_Lowprec, context_settings={"help_option_names": ["-h", "--help"]})

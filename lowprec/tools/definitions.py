@@ -15,8 +15,8 @@ from lowprec.spec.format import Format, Sign
 
 __all__ = ["from_mapping", "from_text", "from_toml"]
 
-#: Bytes of a definition.
-_MOST = 1 << 16
+#: Bytes of a definition. Time grows with the square of what a hostile one has.
+_MOST = 1 << 13
 
 _FIELDS = {field.name: str(field.type) for field in dataclasses.fields(Format)}
 

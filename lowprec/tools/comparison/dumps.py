@@ -27,7 +27,7 @@ import numpy.typing as npt
 from lowprec.arrays.checks import UNSIGNED, _as_array, code_dtype
 from lowprec.arrays.packing import packed_bytes, unpack
 from lowprec.spec.format import Format
-from lowprec.tools.terminal import quoted
+from lowprec.tools.terminal import plain, quoted
 
 __all__ = ["Codes", "Dump", "DumpError", "Held", "Spool", "open_dump"]
 
@@ -64,6 +64,9 @@ class Dump(ABC):
     name: str
     dtype: np.dtype[Any]
     shape: tuple[int, ...]
+
+    def __str__(self) -> str:
+        return plain(self.name)
 
     @property
     def size(self) -> int:
@@ -310,7 +313,8 @@ def _npy(path: Path) -> Dump:
             dtype = np.dtype(f"u{descr[2:]}") if re.fullmatch(r"[<|>=][Vf][1248]", descr) and descr not in (
                 "<f2", "<f4", "<f8", ">f2", ">f4", ">f8") else np.dtype(descr)  # fmt: skip
         except (ValueError, SyntaxError, KeyError, TypeError, struct.error, RecursionError, MemoryError) as error:
-            raise DumpError(f"cannot read {str(path)!r} as an .npy file: {error}") from None
+            why = str(error) or type(error).__name__
+            raise DumpError(f"cannot read {str(path)!r} as an .npy file: {why}") from None
         offset = file.tell()
     if dtype.kind not in "iuf" or dtype.itemsize not in UNSIGNED:
         raise DumpError(f"{str(path)!r} holds {dtype}; only numbers of at most 64 bits are compared")

@@ -41,7 +41,7 @@ def as_html(report: Comparison) -> str:
         f'<html lang="en"><head><meta charset="utf-8"><title>{_text(title)}</title>',
         f"<style>{_STYLE}</style></head><body>",
         f"<h1>{_text(report.question)}</h1>",
-        f"<p>{_text(' and '.join(report.names))}</p>" if report.names else "",
+        f"<p>{_text(' and '.join(map(plain, report.names)))}</p>" if report.names else "",
         f'<p class="{verdict}"><strong>{_text(report.sum())}</strong></p>',
     ]
     if report.ranking:
