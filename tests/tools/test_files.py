@@ -29,6 +29,9 @@ ANOTHER = 54321
 #: What the commands below write.
 TABLE = CliRunner().invoke(main, ["table", "e2m1fn"]).stdout_bytes
 
+#: Of programs that run elsewhere: with the package that is tested.
+ENVIRONMENT = {**os.environ, "PYTHONPATH": str(pathlib.Path(__file__).parents[2])}
+
 
 def mode(path):
     return stat.S_IMODE(path.stat().st_mode)
@@ -100,7 +103,7 @@ def test_a_planted_temporary_name_is_not_followed(tmp_path):
         "main(['table', 'e2m1fn', '-o', 'table.csv'])"
     )
     (tmp_path / "precious").write_text("precious")
-    subprocess.run([sys.executable, "-c", program], cwd=tmp_path, check=True)
+    subprocess.run([sys.executable, "-c", program], cwd=tmp_path, env=ENVIRONMENT, check=True)
     assert (tmp_path / "precious").read_text() == "precious"
     assert (tmp_path / "table.csv").read_bytes() == TABLE
 
@@ -214,13 +217,12 @@ def test_standard_streams_are_written_to_where_they_are(tmp_path, name):
         pytest.skip(f"there is no {name} here")
     (tmp_path / "link").symlink_to("/dev/stdout")
     command = [sys.executable, "-m", "lowprec.tools.cli", "table", "e2m1fn", "-o", name]
-    environment = {**os.environ, "PYTHONPATH": str(pathlib.Path(__file__).parents[2])}
     for kind in ("file", "pipe"):
         with (tmp_path / "all").open("wb") as file:
             file.write(b"before\n")
             file.flush()
             streams = dict.fromkeys(("stdout", "stderr"), file if kind == "file" else subprocess.PIPE)
-            run = subprocess.run(command, cwd=tmp_path, env=environment, check=True, **streams)
+            run = subprocess.run(command, cwd=tmp_path, env=ENVIRONMENT, check=True, **streams)
             file.write((run.stdout or b"") + (run.stderr or b""))
             file.seek(0, os.SEEK_END)
             file.write(b"after\n")
@@ -267,7 +269,8 @@ def test_a_full_disk_leaves_the_old_file(tmp_path):
     )
     assert resource
     (tmp_path / "table.csv").write_text("old")
-    run = subprocess.run([sys.executable, "-c", program], cwd=tmp_path, capture_output=True, text=True, check=False)
+    command = [sys.executable, "-c", program]
+    run = subprocess.run(command, cwd=tmp_path, env=ENVIRONMENT, capture_output=True, text=True, check=False)
     assert run.returncode == 2
     assert run.stderr.endswith("Error: cannot write 'table.csv': File too large\n")
     assert (tmp_path / "table.csv").read_text() == "old"
