@@ -90,6 +90,8 @@ def read_digests(folder: Path) -> dict[str, Any]:
         raise Refused(f"cannot read {str(path)!r}: {error}") from None
     if not isinstance(document, dict) or document.get("schema") != _SCHEMA:
         raise Refused(f"{str(path)!r} is no file of `lowprec golden`: its schema is not {_SCHEMA!r}")
+    if not isinstance(document.get("files", {}), dict):
+        raise Refused(f"{str(path)!r} is no file of `lowprec golden`: its files are no list of names and digests")
     return document
 
 
@@ -153,20 +155,20 @@ def write(folder: Path, watch: Callable[[int, int, str], None] | None = None) ->
                 f"{str(path)!r} is in the way and not listed in digests.json; move it, or choose a new folder"
             )
     stale = [_stale(folder, name, listed[name]) for name in sorted(set(listed) - set(made))]
+    for name in made:
+        (folder / name).parent.mkdir(parents=True, exist_ok=True)
     for name, content in made.items():
-        path = folder / name
-        path.parent.mkdir(parents=True, exist_ok=True)
-        files.write(path, content)
+        files.write(folder / name, content)
     for path in stale:
         path.unlink(missing_ok=True)
     return len(made)
 
 
 def _inside(folder: Path, name: str) -> Path:
-    """Return a file's path; refuse one that is not in the folder, by its name or by links."""
+    """Return the path of a file that is there or can be; refuse one out of the folder, by its name or by links."""
     path = folder / name
-    if not path.resolve().is_relative_to(folder.resolve()) or path.is_dir():
-        raise Refused(f"{name!r} is no file in {str(folder)!r}: it leads out of that folder, or is a folder")
+    if "\0" in name or not path.resolve().is_relative_to(folder.resolve()) or (path.exists() and not path.is_file()):
+        raise Refused(f"{name!r} is no file in {str(folder)!r}: it leads out of that folder, or is a folder or device")
     return path
 
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 import csv
 import hashlib
 import json
+import os
 import shutil
 from pathlib import Path
 
@@ -146,6 +147,31 @@ def test_files_that_it_did_not_write_stay(small):
     assert contents(small) == before
 
 
+@pytest.mark.parametrize("name", ["formats.md", "values/e2m1fn.csv"])
+def test_what_is_no_file_in_the_place_of_one_is_refused(small, name):
+    """A pipe is not waited for, a folder not looked into."""
+    for make in (os.mkfifo, os.mkdir):
+        (small / name).unlink()
+        make(small / name)
+        code, output = run("--write", small)
+        assert code == 2
+        assert f"{name!r} is no file in {str(small)!r}" in output
+        (small / name).rename(small / "moved")
+        (small / "moved").unlink() if make is os.mkfifo else (small / "moved").rmdir()
+        (small / name).touch()
+
+
+def test_a_file_in_the_place_of_a_folder_leaves_everything_as_it_is(small, tmp_path):
+    """With its name."""
+    folder = tmp_path / "mine"
+    folder.mkdir()
+    (folder / "vectors").write_text("mine")
+    code, output = run("--write", folder)
+    assert code == 2
+    assert "vectors" in output
+    assert contents(folder) == {"vectors": b"mine"}
+
+
 @pytest.mark.parametrize("name", ["formats.md", "values/e2m1fn.csv", "digests.json"])
 def test_a_file_in_the_way_is_refused_by_its_name(small, tmp_path, name):
     """One that no digests.json lists; nothing else is written then. The same content is no loss."""
@@ -175,7 +201,16 @@ def test_a_stale_file_that_was_changed_is_refused_by_its_name(small, monkeypatch
 
 
 @pytest.mark.parametrize(
-    "spelled", ["../precious.txt", "values/../../precious.txt", "{outside}/precious.txt", "out/precious.txt", "linked"]
+    "spelled",
+    [
+        "../precious.txt",
+        "values/../../precious.txt",
+        "{outside}/precious.txt",
+        "out/precious.txt",
+        "linked",
+        "values",
+        "a\0b",
+    ],
 )
 def test_a_planted_list_cannot_lead_out_of_the_folder(small, tmp_path, spelled):
     """Not by dots, not as an absolute path, not through links."""
@@ -189,7 +224,7 @@ def test_a_planted_list_cannot_lead_out_of_the_folder(small, tmp_path, spelled):
     before = contents(tmp_path)
     code, output = run("--write", small)
     assert code == 2
-    assert f"{name!r} is no file in {str(small)!r}: it leads out of that folder, or is a folder" in output
+    assert f"{name!r} is no file in {str(small)!r}: it leads out of that folder, or is a folder or device" in output
     assert contents(tmp_path) == before
 
 
@@ -207,7 +242,10 @@ def test_links_do_not_lead_what_is_written_out_of_the_folder(small, tmp_path):
         target.rename(small / name)
 
 
-@pytest.mark.parametrize("text", ["no JSON", "[]", "{}", '{"schema": "mine/1"}', "[" * 100_000])
+@pytest.mark.parametrize(
+    "text",
+    ["no JSON", "[]", "{}", '{"schema": "mine/1"}', '{"schema": "lowprec.digests/1", "files": []}', "[" * 100_000],
+)
 def test_a_digests_file_of_another_kind_is_refused(small, text):
     """It is not ours to replace, and lists nothing."""
     (small / "digests.json").write_text(text)
