@@ -18,6 +18,7 @@ import re
 from dataclasses import dataclass, field
 from typing import Literal, get_args
 
+from lowprec.spec.fields import LARGEST_SIZE, choose, integer, text, truth
 from lowprec.spec.format import Carrier, Format
 from lowprec.spec.projection import Projection
 from lowprec.spec.rounding import NEAREST_EVEN
@@ -43,6 +44,9 @@ Cut = Literal["toward_zero", "floor"]
 Groups = Literal["consecutive", "alternate_pairs"]
 Scales = Literal["none", "products", "groups"]
 AddendPlace = Literal["first", "last"]
+
+#: Beyond the exponents of all sums of products of values, and of their scales.
+_FAR = 1 << 15
 
 #: Hardware whose rule is no set of parameters: functions of these names are in the oracle and the kernels.
 MACHINES = ("cdna2", "cdna2_pairs", "cdna3", "cdna3_fp8")
@@ -78,12 +82,16 @@ class Order:
     inner: InnerOrder = "sequential"
 
     def __post_init__(self) -> None:
-        if self.name not in get_args(OrderName):
-            raise ValueError(f"unknown order {self.name!r}; use one of {', '.join(get_args(OrderName))}")
-        if self.inner not in get_args(InnerOrder):
-            raise ValueError(f"unknown inner order {self.inner!r}; use one of {', '.join(get_args(InnerOrder))}")
-        if type(self.size) is not int or (self.size < 1) == (self.name == "chunked"):
-            raise ValueError(f"size={self.size!r} of order {self.name!r} is out of range; chunked(n) needs n >= 1")
+        choose(self, "an order", name=get_args(OrderName), inner=get_args(InnerOrder))
+        if self.name == "chunked":
+            integer(self, "order 'chunked'", "size", 1, LARGEST_SIZE)
+            return
+        for name, default in (("size", 0), ("inner", "sequential")):
+            if getattr(self, name) != default:
+                raise ValueError(
+                    f"{name}={getattr(self, name)!r} is for order 'chunked', not for {self.name!r}; leave it out"
+                )
+        integer(self, f"order {self.name!r}", "size", 0, 0)
 
     def __str__(self) -> str:
         if self.name != "chunked":
@@ -175,17 +183,16 @@ class Window:
     negative_zero: bool = False
 
     def __post_init__(self) -> None:
-        for name in ("step", "group"):
-            value = getattr(self, name)
-            if type(value) is not int or value < 1:
-                raise ValueError(f"{name}={value!r} of a window is out of range; use 1 or more")
-        bits = self.fraction_bits
-        if bits is not None and (type(bits) is not int or not 1 <= bits <= 48):
-            raise ValueError(f"fraction_bits={bits!r} of a window is out of range; use 1 to 48, or None to keep all")
-        for name, choices in (("cut", Cut), ("groups", Groups), ("scales", Scales)):
-            value = getattr(self, name)
-            if value not in get_args(choices):
-                raise ValueError(f"{name}={value!r} of a window is unknown; use one of {', '.join(get_args(choices))}")
+        most, why = LARGEST_SIZE, ""
+        if self.fraction_bits is not None:
+            integer(self, "a window", "fraction_bits", 1, 48, ", or None to keep all")
+            most = min(most, 1 << (60 - self.fraction_bits))
+            why = f", so that the sum of a step with fraction_bits={self.fraction_bits} has at most 63 bits"
+        integer(self, "a window", "step", 1, most, why)
+        integer(self, "a window", "group", 1, self.step)
+        integer(self, "a window", "lowest_exponent", -_FAR, _FAR)
+        choose(self, "a window", cut=get_args(Cut), groups=get_args(Groups), scales=get_args(Scales))
+        truth(self, "a window", "negative_zero")
         if self.step % self.group or (self.group > 1) != (self.scales == "groups"):
             raise ValueError(
                 f"group={self.group} of a window must divide step={self.step}, and be above 1 for "
@@ -264,6 +271,7 @@ class Accumulation:
     source: str = field(default="", compare=False)
 
     def __post_init__(self) -> None:
+        text(self, "an accumulation", "name", "machine", "source")
         object.__setattr__(self, "order", order(self.order))
         _check_rounded("output", self.output)
         for name in ("product", "total"):
@@ -273,8 +281,7 @@ class Accumulation:
             _check_rounded("accumulator", self.accumulator, accumulates=True)
         elif self.accumulator is not None and not isinstance(self.accumulator, Window):
             raise TypeError(f"accumulator must be (Format, Projection) or a Window, not {self.accumulator!r}")
-        if self.addend not in get_args(AddendPlace):
-            raise ValueError(f"unknown addend {self.addend!r}; use one of {', '.join(get_args(AddendPlace))}")
+        choose(self, "an accumulation", addend=get_args(AddendPlace))
         if self.machine:
             self._check_machine()
         elif self.order == EXACT:

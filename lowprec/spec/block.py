@@ -15,12 +15,14 @@ Notation:
 from __future__ import annotations
 
 import dataclasses
+import operator
 import re
 from dataclasses import dataclass
 from fractions import Fraction
 from typing import Literal, get_args
 
-from lowprec.spec.format import Format
+from lowprec.spec.fields import LARGEST_SIZE, choose, text, truth
+from lowprec.spec.format import Carrier, Format
 from lowprec.spec.projection import Projection, Saturation
 
 __all__ = ["RULES", "BlockFormat", "ScaleRule", "rule"]
@@ -63,10 +65,8 @@ class ScaleRule:
     threshold: Fraction | None = None
 
     def __post_init__(self) -> None:
-        for field, choices in (("divisor", get_args(Divisor)), ("powers", get_args(Powers))):
-            if getattr(self, field) not in choices:
-                given = getattr(self, field)
-                raise ValueError(f"{field}={given!r} of a scale rule is unknown; use one of {', '.join(choices)}")
+        text(self, "a scale rule", "name")
+        choose(self, "a scale rule", divisor=get_args(Divisor), powers=get_args(Powers))
         if self.threshold is not None:
             if self.powers != "nearest":
                 raise ValueError(f"threshold={self.threshold} of a scale rule is for powers='nearest'; leave it out")
@@ -221,19 +221,23 @@ class BlockFormat:
     source: str = dataclasses.field(default="", compare=False)
 
     def __post_init__(self) -> None:
+        text(self, "a block format", "name", "source")
         for name in ("element", "scale"):
             if not isinstance(getattr(self, name), Format):
                 raise TypeError(f"{name} of a block format must be a Format, not {getattr(self, name)!r}")
+            if isinstance(getattr(self, name), Carrier):
+                raise ValueError(
+                    f"{name}={getattr(self, name).name!r} of block format {self.name!r} is a type that values come in, "
+                    f"not a format to encode to; use a Format of at most 32 bits"
+                )
         for name in ("elements", "scales"):
             if not isinstance(getattr(self, name), Projection):
                 raise TypeError(f"{name} of a block format must be a Projection, not {getattr(self, name)!r}")
             if getattr(self, name).via:
                 raise ValueError(f"{name} of block format {self.name!r} goes via other formats; blocks round once")
         object.__setattr__(self, "rule", rule(self.rule))
-        for name, choices in _CHOICES.items():
-            if getattr(self, name) not in choices:
-                given = getattr(self, name)
-                raise ValueError(f"{name}={given!r} of a block format is unknown; use one of {', '.join(choices)}")
+        choose(self, "a block format", **_CHOICES)
+        truth(self, "a block format", "flush_subnormals")
         self._check_sizes()
         for name in ("min_scale", "smallest_divides_as"):
             value = getattr(self, name)
@@ -250,17 +254,18 @@ class BlockFormat:
                     f"{name}={value!r} of block format {self.name!r} has more than 24 significant bits; use a number "
                     f"that binary32 has"
                 )
-        if type(self.flush_subnormals) is not bool:
-            raise TypeError(f"flush_subnormals of a block format must be True or False, not {self.flush_subnormals!r}")
 
     def _check_sizes(self) -> None:
-        pair = isinstance(self.size, (tuple, list))
-        if pair:
-            object.__setattr__(self, "size", tuple(self.size))  # type: ignore[arg-type]
-        if not all(type(size) is int for size in self.sizes):
+        sizes = tuple(self.size) if isinstance(self.size, (tuple, list)) else (self.size,)
+        if not all(hasattr(size, "__index__") and not isinstance(size, bool) for size in sizes):
             raise TypeError(f"size of a block format must be an integer or a pair of them, not {self.size!r}")
-        if len(self.sizes) != 1 + pair or min(self.sizes) < 1:
-            raise ValueError(f"size={self.size!r} of block format {self.name!r} must be 1 or more, or a pair of such")
+        sizes = tuple(int(operator.index(size)) for size in sizes)
+        pair = isinstance(self.size, (tuple, list))
+        object.__setattr__(self, "size", sizes if pair else sizes[0])
+        if len(sizes) != 1 + pair or not all(1 <= size <= LARGEST_SIZE for size in sizes):
+            raise ValueError(
+                f"size={self.size!r} of block format {self.name!r} must be 1 to {LARGEST_SIZE:,}, or a pair of such"
+            )
 
     @property
     def sizes(self) -> tuple[int, ...]:

@@ -13,15 +13,44 @@ import itertools
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, field, replace
 from types import MappingProxyType
+from typing import TypeVar
 
 from lowprec.spec import catalog
 from lowprec.spec.block import BlockFormat
 from lowprec.spec.families import p3109
+from lowprec.spec.fields import text
 from lowprec.spec.format import Format, Sign
 from lowprec.spec.projection import Projection, Saturation
 from lowprec.spec.rounding import AWAY_FROM_ZERO, NEAREST_AWAY, NEAREST_ZERO, stochastic
 
 __all__ = ["PROFILES", "Profile", "profile"]
+
+K = TypeVar("K")
+V = TypeVar("V", covariant=True)
+
+
+class _Table(Mapping[K, V]):
+    """A mapping that nobody can change: what was remembered of it stays true."""
+
+    __slots__ = ("_entries",)
+
+    def __init__(self, entries: Mapping[K, V]) -> None:
+        self._entries = dict(entries)
+
+    def __getitem__(self, fmt: K) -> V:
+        return self._entries[fmt]
+
+    def __iter__(self) -> Iterator[K]:
+        return iter(self._entries)
+
+    def __len__(self) -> int:
+        return len(self._entries)
+
+    def __reduce__(self) -> tuple[type, tuple[dict[K, V]]]:
+        return type(self), (self._entries,)
+
+    def __repr__(self) -> str:
+        return repr(self._entries)
 
 
 @dataclass(frozen=True)
@@ -39,8 +68,9 @@ class Profile:
     versions : str
         The release or document that it was read from or tested against.
     formats : mapping of Format to Projection
+        Copied: later changes to the mapping change nothing here.
     blocks : mapping of BlockFormat to BlockFormat
-        What the catalog's block formats are in this stack.
+        What the catalog's block formats are in this stack. Copied likewise.
     source : str
         Key in docs/references.md.
     """
@@ -50,6 +80,20 @@ class Profile:
     formats: Mapping[Format, Projection] = field(hash=False)
     source: str = ""
     blocks: Mapping[BlockFormat, BlockFormat] = field(hash=False, default_factory=dict)
+
+    def __post_init__(self) -> None:
+        text(self, "a profile", "name", "versions", "source")
+        for name, key, value in (("formats", Format, Projection), ("blocks", BlockFormat, BlockFormat)):
+            given = getattr(self, name)
+            if isinstance(given, (_Table, _P3109)):
+                continue
+            if not isinstance(given, Mapping):
+                raise TypeError(f"{name} of a profile must be a mapping, not {given!r}")
+            for item in given.items():
+                if not (isinstance(item[0], key) and isinstance(item[1], value)):
+                    wanted = f"{key.__name__} to {value.__name__}"
+                    raise TypeError(f"{name} of a profile must map {wanted}, not {item[0]!r} to {item[1]!r}")
+            object.__setattr__(self, name, _Table(given))
 
     def projection(self, fmt: Format) -> Projection:
         """How the stack projects onto a format.
@@ -107,6 +151,9 @@ class _P3109(Mapping[Format, Projection]):
 
     def __len__(self) -> int:
         return sum(1 for _ in self)
+
+    def __repr__(self) -> str:
+        return "_P3109()"
 
 
 _E4M3_E5M2 = (catalog.E4M3FN, catalog.E5M2)
