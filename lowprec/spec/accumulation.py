@@ -19,7 +19,7 @@ from dataclasses import dataclass, field
 from typing import Literal, get_args
 
 from lowprec.spec.fields import LARGEST_SIZE, choose, integer, text, truth
-from lowprec.spec.format import Carrier, Format
+from lowprec.spec.format import Carrier, Format, Sign
 from lowprec.spec.projection import Projection
 from lowprec.spec.rounding import NEAREST_EVEN
 
@@ -198,9 +198,15 @@ class Window:
                 f"group={self.group} of a window must divide step={self.step}, and be above 1 for "
                 f"scales='groups' only, not for {self.scales!r}"
             )
+        if self.scales != "none" and self.fraction_bits is None:
+            raise ValueError(
+                f"scales={self.scales!r} of a window join what aligns its terms, and fraction_bits=None aligns none; "
+                f"give fraction_bits"
+            )
         if self.groups == "alternate_pairs" and self.step % 2:
             raise ValueError(f"step={self.step} of a window of alternate pairs must be even")
         _check_rounded("result", self.result)
+        _check_begins("result", self.result[0], aligns=True)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -329,6 +335,8 @@ class Accumulation:
                 )
             if self.order.name == "chunked" and self.total is None:
                 raise ValueError("chunks of a window need a total: where their sums are added")
+            if self.total is None:
+                _check_begins("output", self.output[0], aligns=True)
 
     def _check_operands(self) -> None:
         if self.operands is not None and (
@@ -360,11 +368,25 @@ class Accumulation:
                 or self.scale[1] < 1
             ):
                 raise TypeError(f"scale of an accumulation must be (Format, size), not {self.scale!r}")
+            self._check_scale(self.scale[0], self.accumulator.scales)
             if self.order.size % self.accumulator.step or self.accumulator.groups != "consecutive":
                 raise ValueError("a window with scales takes consecutive products, and chunks of whole steps")
             group = self.accumulator.group if self.accumulator.scales == "groups" else self.accumulator.step
             if self.scale[1] % group:
                 raise ValueError(f"scale for {self.scale[1]} elements does not fill groups of {group}")
+
+    def _check_scale(self, fmt: Format, scales: Scales) -> None:
+        """Scales are positive numbers; powers of two where their exponents are all that joins a product."""
+        if fmt.sign is not Sign.UNSIGNED or fmt.infinity or isinstance(fmt, Carrier):
+            raise ValueError(
+                f"scale={fmt.name!r} of an accumulation has a sign or an infinity, and a window's scales have none; "
+                f"use a format such as 'e8m0fnu' or 'ue4m3'"
+            )
+        if scales == "products" and (fmt.trailing_bits or fmt.subnormals):
+            raise ValueError(
+                f"scale={fmt.name!r} of an accumulation has more than powers of two, and only exponents of scales join "
+                f"those of products; use a format such as 'e8m0fnu', or scales='groups'"
+            )
 
     @property
     def rounds_randomly(self) -> bool:
@@ -377,6 +399,16 @@ class Accumulation:
         return self.name or "accumulation"
 
 
+def _check_begins(name: str, fmt: Format, *, aligns: bool = False) -> None:
+    """Refuse a running sum in a format without zero, and one that is aligned in a format without exponents."""
+    if not fmt.subnormals:
+        raise ValueError(f"{name}={fmt.name!r} of an accumulation has no zero, which a sum begins with; use another")
+    if aligns and not fmt.exponent_bits:
+        raise ValueError(
+            f"{name}={fmt.name!r} of an accumulation lacks exponents, by which a window aligns; use another"
+        )
+
+
 def _check_rounded(name: str, given: object, *, accumulates: bool = False) -> None:
     """Refuse what is not (Format, Projection); float64 only adds up, to nearest."""
     if (
@@ -387,6 +419,8 @@ def _check_rounded(name: str, given: object, *, accumulates: bool = False) -> No
     ):
         raise TypeError(f"{name} of an accumulation must be (Format, Projection), not {given!r}")
     fmt, how = given
+    if accumulates:
+        _check_begins(name, fmt)
     if isinstance(fmt, Carrier):
         if not accumulates or not fmt.exponent_bits:
             raise ValueError(f"{name} of an accumulation cannot be {fmt.name!r}: it is a type that values come in")

@@ -159,6 +159,19 @@ def test_spellings_that_are_none_are_refused(spelled, kind, message):
             "group=2 of a window must divide step=4, and be above 1 for scales='groups' only, not for 'none'",
         ),
         ({"groups": "alternate_pairs", "step": 3}, "step=3 of a window of alternate pairs must be even"),
+        (
+            {"scales": "products", "fraction_bits": None},
+            "scales='products' of a window join what aligns its terms, and fraction_bits=None aligns none; give "
+            "fraction_bits",
+        ),
+        (
+            {"result": (FORMATS["int8"], Projection(nan="max"))},
+            "result='int8' of an accumulation lacks exponents, by which a window aligns; use another",
+        ),
+        (
+            {"result": (E8M0FNU, Projection())},
+            "result='e8m0fnu' of an accumulation has no zero, which a sum begins with; use another",
+        ),
         ({"result": DOUBLE}, "result of an accumulation cannot be 'binary64': it is a type that values come in"),
     ],
 )
@@ -277,6 +290,27 @@ def test_a_result_is_a_format_and_a_projection():
         (
             {"accumulator": GROUPED, "operands": HALVES, "scale": (E8M0FNU, 24)},
             "scale for 24 elements does not fill groups of 16",
+        ),
+        *(
+            (
+                {"accumulator": window, "operands": HALVES, "scale": (FORMATS[name], 64)},
+                f"scale={name!r} of an accumulation has a sign or an infinity, and a window's scales have none; use a "
+                f"format such as 'e8m0fnu' or 'ue4m3'",
+            )
+            for window, name in ((SCALED, "binary16"), (GROUPED, "e4m3fn"))
+        ),
+        (
+            {"accumulator": SCALED, "operands": HALVES, "scale": (FORMATS["ue4m3"], 32)},
+            "scale='ue4m3' of an accumulation has more than powers of two, and only exponents of scales join those of "
+            "products; use a format such as 'e8m0fnu', or scales='groups'",
+        ),
+        (
+            {"accumulator": STEP, "operands": HALVES, "output": (FORMATS["int8"], Projection(nan="max"))},
+            "output='int8' of an accumulation lacks exponents, by which a window aligns; use another",
+        ),
+        (
+            {"accumulator": (E8M0FNU, Projection())},
+            "accumulator='e8m0fnu' of an accumulation has no zero, which a sum begins with; use another",
         ),
         (
             {"accumulator": SINGLE, "output": DOUBLE},
