@@ -630,7 +630,7 @@ def test_products_of_many_bits_are_rounded_once(element, scale, tensor):
     scales = rng.integers(0, 1 << scale.width, (40, 1)).astype(np.uint32)
     blocks = lp.BlockArray(codes, scales, fmt, tensor_scale=tensor)
     factor = Fraction(1 if tensor is None else float(np.float32(tensor)))
-    want = [oracle.decode(int(one), row.tolist(), fmt, factor) for one, row in zip(scales, codes, strict=True)]
+    want = [oracle.decode(int(one[0]), row.tolist(), fmt, factor) for one, row in zip(scales, codes, strict=True)]
     for dtype, carrier in ((np.float64, catalog.BINARY64), (np.float32, catalog.BINARY32)):
         got = lp.decode(blocks, dtype=dtype)
         expected = [[project(value, carrier) for value in row] for row in want]
