@@ -29,6 +29,7 @@ __all__ = [
     "output",
     "projection",
     "refuse_operands",
+    "typed_codes",
     "unlocked",
     "values_operand",
 ]
@@ -151,14 +152,16 @@ def values_operand(values: object, name: str = "values") -> Operand:
     carrier = catalog.carrier(array.dtype) if array.dtype.kind in "biufV" else None
     if carrier is None:
         raise TypeError(f"{name} must be real numbers of at most 64 bits, not {array.dtype}: {_advice(array.dtype)}")
-    return Operand(_codes(array), carrier, array, True)
+    codes = typed_codes(array, carrier)
+    return Operand(codes, carrier, codes.view(array.dtype) if carrier.width < 8 else array, True)
 
 
 def codes_operand(codes: object, fmt: Format) -> Operand:
     """Codes of a format, checked to be such."""
     array = _as_array(codes)
     if _is_typed(array, fmt):
-        return Operand(_codes(array), fmt, array.view(code_dtype(fmt)), True)
+        codes = typed_codes(array, fmt)
+        return Operand(codes, fmt, codes, True)
     if array.dtype.kind not in "iu":
         if array.size == 0 and array.dtype == np.float64 and not hasattr(codes, "dtype"):
             array = array.astype(code_dtype(fmt))  # an empty list
@@ -177,7 +180,7 @@ def codes_operand(codes: object, fmt: Format) -> Operand:
         )
     if array.dtype.kind == "i" or array.dtype.itemsize * 8 > 32:
         array = array.astype(code_dtype(fmt))
-    return Operand(_codes(array), fmt, array, whole)
+    return Operand(_patterns(array), fmt, array, whole)
 
 
 #: Of ndarray.flags.
@@ -263,7 +266,19 @@ def _from_torch(tensor: Any) -> Any:
     return bits.numpy().view(getattr(ml_dtypes, name))
 
 
-def _codes(array: Array) -> Array:
+def typed_codes(array: Array, fmt: Format) -> Array:
+    """Return the codes of an array in the type of a format, without what else is in their bytes.
+
+    Types of 2, 4 and 6 bits fill a byte each. ml_dtypes writes the sign of an integer to the unused bits
+    (its sums and negatives do), and does not read them; here they count for no type.
+    """
+    codes = _patterns(array)
+    if fmt.width < 8 and codes.size and codes.max() >= 1 << fmt.width:
+        codes = codes & np.uint8((1 << fmt.width) - 1)
+    return codes
+
+
+def _patterns(array: Array) -> Array:
     """The elements' bit patterns."""
     bits = UNSIGNED[array.dtype.itemsize]
     return unlocked(array.view(bits if array.dtype.isnative else bits.newbyteorder()))

@@ -162,7 +162,9 @@ def unordered(x: npt.ArrayLike, y: npt.ArrayLike, fmt: Like, *, flags: Array | N
 def total_order(x: npt.ArrayLike, y: npt.ArrayLike, fmt: Like) -> Any:
     """Whether one code is the other, or comes before it in the order of all: -NaN, -Inf, ... -0, +0 ... +Inf, +NaN.
 
-    Among positive NaNs signaling ones come first, then the lower payload; among negative ones last.
+    Among positive NaNs signaling ones come first, then the lower payload; among negative ones last. NaNs
+    without a sign (of unsigned formats, and of those without -0) all come last, in the order of their codes.
+    So no two codes come before each other.
 
     >>> total_order([0x80, 0x00, 0x7F], [0x00, 0x80, 0x7E], "e4m3fn")
     array([ True, False, False])
@@ -191,7 +193,7 @@ def _place(codes: npt.ArrayLike, fmt: Format) -> Array:
     if fmt.sign is Sign.TWOS_COMPLEMENT:
         return _places(magnitude, negative, fmt)
     if not fmt.has_signed_nan:
-        magnitude = np.where(nan & negative & (magnitude == 0), 1 << fmt.width, magnitude)
+        magnitude = np.where(nan & negative, magnitude | fmt.sign_code, magnitude)
         negative = negative & ~nan
     return np.where(negative, -1 - magnitude, magnitude)
 
