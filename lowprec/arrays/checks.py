@@ -269,8 +269,8 @@ def _from_torch(tensor: Any) -> Any:
 def typed_codes(array: Array, fmt: Format) -> Array:
     """Return the codes of an array in the type of a format, without what else is in their bytes.
 
-    Types of 2, 4 and 6 bits fill a byte each. ml_dtypes writes the sign of an integer to the unused bits
-    (its sums and negatives do), and does not read them; here they count for no type.
+    Elements of 2, 4 and 6 bits take a byte each. ml_dtypes writes zeros to the unused bits, and its `==` does
+    not look at them; views of other bytes have anything there, which counts for nothing here either.
     """
     codes = _patterns(array)
     if fmt.width < 8 and codes.size and codes.max() >= 1 << fmt.width:

@@ -72,7 +72,7 @@ class Order:
     ----------
     name : {"sequential", "pairwise", "chunked", "exact"}
     size : int
-        Of "chunked": 1 or more.
+        Of "chunked": 1 to 2**32.
     inner : {"sequential", "pairwise"}
         Of "chunked".
     """
@@ -146,24 +146,28 @@ class Window:
     Parameters
     ----------
     step : int
-        Products in a step, 1 or more. What is left of K fills part of one.
+        Products in a step, 1 to 2**32; with `fraction_bits` to 2**(60 - fraction_bits), so that sums
+        have 63 bits. What is left of K fills part of one.
     fraction_bits : int or None
         Bits behind the point that alignment keeps, 1 to 48; None keeps all, and the step is one
-        exact sum.
+        exact sum. Below the precision of `result` less 1, every step cuts the running sum too, a step of
+        zeros like any other: there K padded with zeros may have another sum, as it has in hardware.
     result : (Format, Projection)
-        What the sum of a step is rounded to; it is a term of the next step.
+        What the sum of a step is rounded to; it is a term of the next step. A format with exponents
+        and zero.
     lowest_exponent : int
-        e is at least this.
+        e is at least this, -32768 to 32768.
     cut : {"toward_zero", "floor"}
     groups : {"consecutive", "alternate_pairs"}
         Which products make a step: the next ones; or, of each 2 * step, first those whose index has
         bit 1 clear and then the others: 0, 1, 4, 5, 8 and so on.
     scales : {"none", "products", "groups"}
-        Of operands in blocks. "products": the exponents of both scales join each product's.
-        "groups": each `group` products are summed exactly and multiplied by the significands of
-        their scales; the group's exponent is the sum of the scales', and counts unless all its
-        products are zero.
+        Of operands in blocks. "products": the exponents of both scales, which are powers of two, join
+        each product's. "groups": each `group` products are summed exactly and multiplied by the
+        significands of their scales; the group's exponent is the sum of the scales', and counts
+        unless all its products are zero. Both need `fraction_bits`.
     group : int
+        Products in a group; it divides `step`. 1 unless `scales` is "groups".
     negative_zero : bool
         Whether a negative sum that rounds to zero is -0. A sum that is zero is +0.
 
@@ -243,10 +247,11 @@ class Accumulation:
         Whether the running sum (of chunked orders the total) begins as the addend, or the addend is
         added to what the products make, by the projection of the accumulator; of a window that of the
         output, and of chunks that of their total. "first" in pairwise order: it is the first term. The addend is
-        projected to nearest into the format that it is added in; of a window, into the output's.
+        projected into the format that it is added in by that format's own projection, its rounding,
+        saturation and flushing included; of a window, into the output's.
     scale : (Format, int), optional
-        Of operands in blocks: the format of their scales, and how many elements share one. A
-        window with `scales` needs it.
+        Of operands in blocks: the format of their scales, unsigned and without infinity, and how many
+        elements share one. A window with `scales` needs it.
     output : (Format, Projection)
     machine : str
         A key of `MACHINES`, instead of product, order and accumulator; the output and the addend are binary32.

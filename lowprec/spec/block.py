@@ -50,7 +50,8 @@ class ScaleRule:
         What the quotient becomes before the scale's format sees it: itself, or 2**k or 2**(k + 1)
         where it is s * 2**k with 1 <= s < 2. "up": the latter unless s is 1. "even": the latter
         where amax, rounded to the element's precision with ties away from zero, reaches the next
-        binade. "nearest": the latter where s >= `threshold`.
+        binade; k is the quotient's, but that asks the exact amax itself, even where a tensor has a scale
+        or the quotient is computed in binary32. "nearest": the latter where s >= `threshold`.
     threshold : Fraction, optional
         Of "nearest": above 1, below 2; None is the square root of 2, nearest in the logarithm.
 
@@ -149,7 +150,7 @@ class BlockFormat:
     element, scale : Format
         Of the elements' codes, and of one code for each block.
     size : int or pair of int
-        Values of a block along one axis, or along two.
+        Values of a block along one axis, or along two; each 1 to 2**32.
     rule : ScaleRule or str
     tensor_scale : {"none", "divide", "reciprocal"}
         Whether there is a binary32 scale of the whole tensor: its amax over the product of the
@@ -171,8 +172,8 @@ class BlockFormat:
         =============  =====================  ==================
 
         1/t of "reciprocal" is the inverse that t was rounded from, where tensor_scale is "reciprocal"
-        too. What is too large stops at the largest finite number, and so does a number over 0. An
-        exact quotient by a scale of 0 is 0.
+        too. What is too large stops at the largest finite number, and so does a number over 0; 0 over
+        0 is 0, with the sign of an element. An exact quotient by a scale of 0 is 0 likewise.
     min_scale : float
         Quotients below this are raised to it before they are projected.
     smallest_divides_as : float, optional
@@ -180,6 +181,8 @@ class BlockFormat:
         if None.
     zero : {"smallest", "one", "rule"}
         The scale of a block without non-zero finite values: code 0, the code of 1, or what the rule makes of 0.
+        That may be NaN, in a format without zero: then elements are as `nan` says of a block with a NaN,
+        and of code 0 where it says "elements".
     nan : {"block", "scale", "all", "elements"}
         What a block with a NaN becomes: a NaN scale and elements of code 0; a NaN scale and zeros of the
         values' signs, NaN for NaN; a NaN scale and NaN for all elements; or what it is without the NaN,

@@ -673,6 +673,28 @@ def test_nothing_over_nothing_is_nothing():
     assert (got.scales.tolist(), got.codes.tolist()) == ([0], [0, 8])
 
 
+# -- what fields say of each other -------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("arithmetic", ["exact", "product", "reciprocal", "reciprocals"])
+def test_the_rule_even_rounds_the_amax_itself(arithmetic):
+    """1.75 becomes 2, so the scale is the next power of two, though the quotient by 4 * 1.5 is 1.1666 * 2**-2."""
+    fmt = dataclasses.replace(catalog.MXFP4, rule="even", tensor_scale="divide", arithmetic=arithmetic)
+    for amax, code in ((1.75, 126), (math.nextafter(1.75, 0), 125)):
+        got = agrees(np.array([amax, 0.25]), fmt, tensor=given(1.5))
+        assert got.scales.tolist() == [code]
+
+
+@pytest.mark.parametrize(
+    ("nan", "codes"), [("block", [0, 0]), ("scale", [0, 0x80]), ("all", [0x7F, 0x7F]), ("elements", [0, 0])]
+)
+def test_zeros_under_a_nan_scale_are_what_nan_says(nan, codes):
+    """Where the rule makes 0 of them, which the scale's format does not have."""
+    fmt = dataclasses.replace(catalog.MXFP8_E4M3, zero="rule", nan=nan)
+    got = agrees(np.float32([0.0, -0.0]), fmt)
+    assert (got.scales.tolist(), got.codes.tolist()) == ([0xFF], codes)
+
+
 # -- drawn formats ----------------------------------------------------------------------------------
 
 SCALES = (*UP_TO_8, catalog.BINARY16, catalog.BFLOAT16, catalog.TF32, catalog.BINARY32)

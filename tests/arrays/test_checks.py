@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import dataclasses
 import re
 from fractions import Fraction
 
@@ -441,3 +442,40 @@ def test_arrays_of_the_formats_own_type_are_codes(name):
 def test_quantize_keeps_the_type_of_byte_swapped_values(dtype):
     """In the machine's own order."""
     assert lp.quantize(np.array([1.0, 1.03], dtype), "e4m3fn").dtype == np.dtype(dtype).newbyteorder("=")
+
+
+NARROW = ("float4_e2m1fn", "float6_e2m3fn", "float6_e3m2fn", "int4", "uint4", "int2", "uint2")
+
+
+@pytest.mark.parametrize("name", NARROW)
+def test_unused_bits_of_narrow_types_are_no_part_of_codes(name):
+    """They packed into their neighbour and made NaNs of numbers. Every verb, comparison and layout."""
+    fmt, kind = lp.format(name), np.dtype(getattr(ml_dtypes, name))
+    codes = np.arange(64, dtype=np.uint8) & np.uint8((1 << fmt.width) - 1)
+    clean, dirty = codes.view(kind), (codes | np.uint8(0xFF << fmt.width & 0xFF)).view(kind)
+    back = slice(None, None, -1)
+    calls = {
+        "decode": lambda x: lp.decode(x[::2], fmt),
+        "cast": lambda x: lp.cast(x[::2], fmt, "binary16"),
+        "encode": lambda x: lp.encode(x, "e4m3fn"),
+        "quantize": lambda x: lp.quantize(x, "e4m3fn"),
+        "add": lambda x: lp.add(x, x[back], "binary16"),
+        "negative": lambda x: lp.negative(x, "binary16"),
+        "classify": lambda x: lp.classify(x, fmt),
+        "equal": lambda x: lp.equal(x, x[back], fmt),
+        "less": lambda x: lp.less(x, x[back], fmt),
+        "unordered": lambda x: lp.unordered(x, x[back], fmt),
+        "total_order": lambda x: lp.total_order(x, x[back], fmt),
+        "nextafter": lambda x: lp.nextafter(x, x[back], "e4m3fn"),
+        "dot": lambda x: lp.dot(x, x, "fp32_fma"),
+        "blocks": lambda x: lp.encode(x, "mxfp8_e4m3").codes,
+        "error_report": lambda x: np.float64(lp.error_report(x, "e5m2").mse),
+        "scale_for": lambda x: lp.scale_for(x, "e4m3fn"),
+    }
+    if fmt.width > 2:
+        block = dataclasses.replace(lp.block_formats["mxfp4"], element=fmt)
+        scales = np.full(2, 127, np.uint8)
+        calls["packed"] = lambda x: lp.BlockArray(x, scales, block).packed()
+        calls["codes"] = lambda x: lp.BlockArray(x, scales, block).codes
+    for verb, call in calls.items():
+        assert np.asarray(call(dirty)).tobytes() == np.asarray(call(clean)).tobytes(), verb
