@@ -189,7 +189,7 @@ def test_results_of_another_type_are_values(name):
     got = np.array([1, 2], getattr(ml_dtypes, name, name))
     report = lp.compare(np.float32([0.5, 2]), got, "e4m3fn", limit=1)
     assert (report.mismatches, report.compared) == (1, 2)
-    assert "got     3f800000" in report.told()[0]
+    assert "1.0 = 0x1p+0" in report.told()[0]
     assert lp.compare(np.float32([1, 2]), got, "e4m3fn").agrees
 
 
@@ -208,9 +208,9 @@ def test_results_of_a_type_that_lacks_values_of_the_target_are_values(name, targ
 
 def test_values_of_blocks_may_come_in_a_type_of_8_bits():
     """As codes only in that of the elements."""
-    x = np.float32([0.5, 2, 3, -448])
+    x = np.float32([0.5, 2, 3, -416])
     blocks = lp.encode(x, "mxfp8_e4m3")
-    assert lp.compare(x, x.astype(ml_dtypes.float8_e5m2), "mxfp8_e4m3", limit=1).mismatches == 1  # -448
+    assert lp.compare(x, x.astype(ml_dtypes.float8_e5m2), "mxfp8_e4m3", limit=1).mismatches == 1  # -416
     assert lp.compare(x, blocks.codes.view(ml_dtypes.float8_e4m3fn), "mxfp8_e4m3", scales=blocks.scales).agrees
     with pytest.raises(
         ValueError, match="results of type float8_e5m2 are values, which have no scales; leave scales out"
