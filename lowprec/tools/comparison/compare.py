@@ -171,7 +171,7 @@ def compare(
         if blocks["scales"] is not None:
             grid = grid_of(dumps[0].shape, axes_of(fmt, axis, len(dumps[0].shape)), fmt.sizes)
             blocks["scales"] = _shaped(blocks["scales"], grid)
-        if got.dtype.itemsize == 1:  # wider types are what blocks are decoded to
+        if got.dtype.itemsize == 1 and scales is None:  # wider types are what blocks are decoded to
             got = _as_values(got, fmt.element)
         subject = Blocks(dumps[0], fmt, got, any_nan=any_nan, **blocks)
     else:
