@@ -9,12 +9,16 @@ Floor 1. Imports the standard library only.
 from __future__ import annotations
 
 import operator
-from typing import Any
+from collections.abc import Iterator, Mapping
+from typing import Any, TypeVar
 
-__all__ = ["LARGEST_SIZE", "choose", "integer", "text", "truth"]
+__all__ = ["LARGEST_SIZE", "Table", "choose", "integer", "text", "truth"]
 
 #: The most elements of a block, and terms of a chunk or a step: kernels count in 64 bits.
 LARGEST_SIZE = 1 << 32
+
+K = TypeVar("K")
+V = TypeVar("V", covariant=True)
 
 
 def choose(spec: object, owner: str, **fields: tuple[str, ...]) -> None:
@@ -56,3 +60,27 @@ def text(spec: object, owner: str, *names: str) -> None:
 def _set(spec: object, name: str, value: Any) -> None:
     if getattr(spec, name) is not value:
         object.__setattr__(spec, name, value)
+
+
+class Table(Mapping[K, V]):
+    """A mapping that nobody can change: what was remembered of it stays true."""
+
+    __slots__ = ("_entries",)
+
+    def __init__(self, entries: Mapping[K, V]) -> None:
+        self._entries = dict(entries)
+
+    def __getitem__(self, fmt: K) -> V:
+        return self._entries[fmt]
+
+    def __iter__(self) -> Iterator[K]:
+        return iter(self._entries)
+
+    def __len__(self) -> int:
+        return len(self._entries)
+
+    def __reduce__(self) -> tuple[type, tuple[dict[K, V]]]:
+        return type(self), (self._entries,)
+
+    def __repr__(self) -> str:
+        return repr(self._entries)

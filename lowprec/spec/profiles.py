@@ -13,44 +13,16 @@ import itertools
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, field, replace
 from types import MappingProxyType
-from typing import TypeVar
 
 from lowprec.spec import catalog
 from lowprec.spec.block import BlockFormat
 from lowprec.spec.families import p3109
-from lowprec.spec.fields import text
+from lowprec.spec.fields import Table, text
 from lowprec.spec.format import Format, Sign
 from lowprec.spec.projection import Projection, Saturation
 from lowprec.spec.rounding import AWAY_FROM_ZERO, NEAREST_AWAY, NEAREST_ZERO, stochastic
 
 __all__ = ["PROFILES", "Profile", "profile"]
-
-K = TypeVar("K")
-V = TypeVar("V", covariant=True)
-
-
-class _Table(Mapping[K, V]):
-    """A mapping that nobody can change: what was remembered of it stays true."""
-
-    __slots__ = ("_entries",)
-
-    def __init__(self, entries: Mapping[K, V]) -> None:
-        self._entries = dict(entries)
-
-    def __getitem__(self, fmt: K) -> V:
-        return self._entries[fmt]
-
-    def __iter__(self) -> Iterator[K]:
-        return iter(self._entries)
-
-    def __len__(self) -> int:
-        return len(self._entries)
-
-    def __reduce__(self) -> tuple[type, tuple[dict[K, V]]]:
-        return type(self), (self._entries,)
-
-    def __repr__(self) -> str:
-        return repr(self._entries)
 
 
 @dataclass(frozen=True)
@@ -85,7 +57,7 @@ class Profile:
         text(self, "a profile", "name", "versions", "source")
         for name, key, value in (("formats", Format, Projection), ("blocks", BlockFormat, BlockFormat)):
             given = getattr(self, name)
-            if isinstance(given, (_Table, _P3109)):
+            if isinstance(given, (Table, _P3109)):
                 continue
             if not isinstance(given, Mapping):
                 raise TypeError(f"{name} of a profile must be a mapping, not {given!r}")
@@ -93,7 +65,7 @@ class Profile:
                 if not (isinstance(item[0], key) and isinstance(item[1], value)):
                     wanted = f"{key.__name__} to {value.__name__}"
                     raise TypeError(f"{name} of a profile must map {wanted}, not {item[0]!r} to {item[1]!r}")
-            object.__setattr__(self, name, _Table(given))
+            object.__setattr__(self, name, Table(given))
 
     def projection(self, fmt: Format) -> Projection:
         """How the stack projects onto a format.
