@@ -27,6 +27,9 @@ from tests.fuzz.specifications import Draw
 
 Array = npt.NDArray[Any]
 
+#: Seconds after which a failure is small enough.
+LONGEST_SHRINK = 10.0
+
 #: What a printed program needs.
 HEADER = """import ml_dtypes, numpy as np, lowprec as lp
 from fractions import Fraction
@@ -112,12 +115,16 @@ class Failure(NamedTuple):
     what: str
     got: object
     want: object
+    before: tuple[tuple[Call, Way], ...] = ()  #: what was answered before, where it depends on that
+    out: str = ""  #: an array for results, as a program has it
 
     def program(self) -> str:
         """The failure as a program that raises an AssertionError."""
-        lines = [HEADER, *(f"x{n} = {spelled(x)}" for n, x in enumerate(self.call.operands))]
-        for way in self.ways:
-            lines += _asking(self.call, way)
+        lines = [HEADER]
+        for call, ways in (*((call, [way]) for call, way in self.before), (self.call, self.ways)):
+            lines += [f"x{number} = {spelled(x)}" for number, x in enumerate(call.operands)]
+            for way in ways:
+                lines += _asking(call, way, self.out)
         return "\n".join([*lines, f"# {self.what}", f"# got  {_short(self.got)}", f"# want {_short(self.want)}"])
 
 
@@ -157,16 +164,19 @@ def asked(call: Call, way: Way, answer: Answer) -> dict[str, Array] | Refusal:
         keywords["out"] = np.full(result.size, 0xA5A5A5A5A5A5A5A5, np.uint64).view(np.uint8)[
             : result.size * answer.dtype.itemsize
         ].view(answer.dtype).reshape(shape)
-    before = keywords["out"].tobytes() if way.out else b""
+    out = keywords.get("out")
+    if isinstance(out, np.ndarray) and not way.out and out.flags.writeable:
+        out = keywords["out"] = out.copy()
+    before = out.tobytes() if isinstance(out, np.ndarray) else b""
     with warnings.catch_warnings(), np.errstate(all="raise" if way.strict else "warn"):
         warnings.simplefilter("error")
         try:
             given = function(*operands, *call.given, **keywords)
         except Exception as error:
-            if way.out and keywords["out"].tobytes() != before:
+            if isinstance(out, np.ndarray) and out.tobytes() != before:
                 return Refusal("a refusal that writes to out", repr(error))
             return Refusal(type(error).__name__, str(error))
-    if way.out and given is not keywords["out"]:
+    if way.out and given is not out:
         return Refusal("another array than out", type(given).__name__)
     return _parts(given, keywords.get("flags"))
 
@@ -223,7 +233,9 @@ def _run(topic: Topic, call: Call, ways: Sequence[Way]) -> Failure | None:
     for number, way in enumerate(ways):
         wrong = _difference(call, way, answer)
         if wrong is not None:
-            return Failure(call, tuple(ways[: number + 1]), wrong[0], *wrong[1:3])
+            shape = next(iter(answer.parts.values())).shape
+            out = f"np.zeros({shape}, {spelled(answer.dtype)})" if answer.dtype else ""
+            return Failure(call, tuple(ways[: number + 1]), wrong[0], *wrong[1:3], out=out)
         if answer.refused is True or np.any(answer.refused):  # the same way each time
             told = refusals.setdefault(way, asked(call, way, answer))
             again = asked(call, way, answer)
@@ -267,17 +279,29 @@ def check(topic: Topic, call: Call, ways: Sequence[Way]) -> tuple[int, int, Fail
 
 def shrunk(topic: Topic, failure: Failure) -> Failure:
     """The same failure, of fewer elements, fewer ways and fewer fields, where it remains."""
+    before: tuple[tuple[Call, Way], ...] = ()
+
+    began = time.monotonic()
 
     def fails(call: Call, ways: Sequence[Way]) -> Failure | None:
+        if time.monotonic() - began > LONGEST_SHRINK:
+            return None
         forget()
+        for earlier, way in before:
+            _run(topic, earlier, [way])
         found = _run(topic, call, ways)
-        return found if found is not None and _kind(found) == _kind(failure) else None
+        same = found is not None and _kind(found) == _kind(failure)
+        return found._replace(before=before) if same else None  # type: ignore[union-attr]
 
     last = failure.ways[-1]
-    for ways in ((last,), (last, last), failure.ways):
-        if found := fails(failure.call, ways):
+    wanted = failure.before
+    for before in ((), *((one,) for one in wanted[:4]), wanted[-1:], wanted):
+        found = next(filter(None, (fails(failure.call, ways) for ways in ((last,), (last, last), failure.ways))), None)
+        if found is not None:
             failure = found
             break
+    if failure.call.verb.endswith(" "):  # with less it may be no mistake
+        return failure
     for _ in range(2):  # what is simpler may have fewer elements
         for axis in range(max((x.ndim for x in failure.call.operands if isinstance(x, np.ndarray)), default=0)):
             failure = _fewer(failure, axis, fails)
@@ -389,15 +413,14 @@ def spelled(value: object) -> str:
     return repr(value)
 
 
-def _asking(call: Call, way: Way) -> list[str]:
+def _asking(call: Call, way: Way, out: str) -> list[str]:
     operands = []
     for number, x in enumerate(call.operands):
         plain = not isinstance(x, np.ndarray) or way.layout == "x"
         operands.append(f"x{number}" if plain else f"(lambda x: {way.layout})(x{number})")
     keywords = [f"{name}={spelled(value)}" for name, value in call.keywords.items()]
-    keywords += ["flags=flags"] * way.flags + ["out=out"] * way.out
+    keywords += ["flags=flags"] * way.flags + [f"out={out}"] * way.out
     lines = ["flags = np.full(np.shape(x0), 0xA5, np.uint8)"] * way.flags
-    lines += ["out = ...  # of the result's type and shape"] * way.out
     lines += ["np.seterr(all='raise')"] * way.strict
     text = f"{call.verb}({', '.join([*operands, *map(spelled, call.given), *keywords])})"
     return [*lines, f"print({text}{', flags' * way.flags})"]
@@ -416,11 +439,13 @@ def _short(value: object) -> str:
 def run_case(name: str, topic: Topic, seed: int, number: int) -> tuple[int, int, Failure | None]:
     """Calls and elements of one case, and what failed first, as it was found."""
     calls = elements = 0
+    before: list[tuple[Call, Way]] = []
     for call, ways in topic.cases(Draw(seed, name, number)):
         more, compared, failure = check(topic, call, ways)
         calls, elements = calls + more, elements + compared
         if failure is not None:
-            return calls, elements, failure
+            return calls, elements, failure._replace(before=tuple(before))
+        before += [(call, way) for way in dict.fromkeys(ways)]
     return calls, elements, None
 
 

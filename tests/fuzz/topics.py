@@ -5,11 +5,11 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping
 from types import MappingProxyType
 
-from tests.fuzz import arithmetic, blocks, conversions, dots, order
+from tests.fuzz import arithmetic, blocks, conversions, dots, order, refusals
 from lowprec.spec.block import BlockFormat
 from tests.fuzz.runner import Failure, Topic
 
-TOPICS: Mapping[str, Topic] = MappingProxyType({"conversions": conversions.TOPIC, "arithmetic": arithmetic.TOPIC, "order": order.TOPIC,
+TOPICS: Mapping[str, Topic] = MappingProxyType({"conversions": conversions.TOPIC, "arithmetic": arithmetic.TOPIC, "order": order.TOPIC, "refusals": refusals.TOPIC,
         "dots": dots.TOPIC, "blocks": blocks.TOPIC})
 
 
