@@ -14,6 +14,7 @@ from lowprec.oracle import convert as oracle
 from lowprec.oracle.flags import flags as oracle_flags, is_signaling
 from lowprec.oracle.rounding import random_integer
 from lowprec.spec import catalog
+from lowprec.spec.arith import OPERANDS
 from lowprec.spec.format import Format
 from lowprec.spec.layouts import lanes
 from lowprec.spec.profiles import PROFILES
@@ -178,7 +179,8 @@ def ways(draw: Draw, *, flags: bool = True, out: bool = True) -> list[Way]:
 
 def laid(call: Call, found: list[Way]) -> list[Way]:
     """The ways that the operands of a call have: some types have one byte order, and some arrays one element."""
-    swappable = all(x.dtype.isbuiltin == 1 for x in call.operands)
+    of_codes = call.verb not in ("lp.encode", "lp.quantize") and call.verb.removeprefix("lp.") not in OPERANDS
+    swappable = all(x.dtype.isbuiltin == 1 and not (of_codes and x.dtype.kind == "f") for x in call.operands)
     many = all(x.ndim for x in call.operands)
     return [way for way in found if way.layout == "x" or (many and (swappable or "newbyteorder" not in way.layout))]
 
