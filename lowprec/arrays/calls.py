@@ -5,13 +5,14 @@ Floor 3.
 
 from __future__ import annotations
 
+import dataclasses
 from collections.abc import Callable, Hashable
 from typing import Any, NamedTuple
 
 import numpy as np
 
 from lowprec.arrays import stream
-from lowprec.arrays.checks import UNSIGNED, Array, Operand, code_dtype, float_dtype, output, refuse_operands, unlocked
+from lowprec.arrays.checks import UNSIGNED, Array, Operand, code_dtype, nans, output, refuse_operands, unlocked
 from lowprec.arrays.random import integers_for, is_plain
 from lowprec.arrays.threads import SHARED_FROM
 from lowprec.kernels import convert as general
@@ -51,10 +52,11 @@ _KNOWN = (np.dtype(np.float32), np.dtype(np.float64))
 
 def again(
     asked: tuple[object, ...], array: Any, out: Any, flags: object, random: object = None, rng: Any = None
-) -> tuple[Hashable, Any]:
-    """A key for calls that ask the same, and the result if one was answered before and this one needs no thought.
+) -> tuple[tuple[object, ...] | None, Any]:
+    """Return a key for calls that ask the same, and the result if such a call was answered before.
 
-    No key where calls are not to be remembered, no result where this one must be looked at closely.
+    `asked` names every argument but these. No key where calls are not to be remembered, no result
+    where this one must be looked at closely: then nothing is written.
     """
     if type(array) is not np.ndarray or flags is not None or random is not None:
         return None, None
@@ -107,9 +109,12 @@ def convert(
     flags: object,
     out: object,
     carrier: Format | None = None,
-    key: Hashable = None,
+    key: tuple[object, ...] | None = None,
 ) -> Any:
-    """Convert to a format, and back to a type that carries its values if one is named."""
+    """Convert to a format, and back to a type that carries its values if one is named.
+
+    `key`, of `again`, remembers the call for arrays of the same type.
+    """
     shape = operand.array.shape
     place = output(out, given, shape, f"values of {fmt.name!r}" if carrier else repr(fmt.name))
     signals = output(flags, _FLAGS, shape, "what is signaled", name="flags")
@@ -147,7 +152,7 @@ def convert(
     ):
         if len(_jobs) >= 1024:
             _jobs.clear()
-        read = None if array.dtype == operand.array.dtype else array.dtype
+        read = None if array.dtype == key[0] else array.dtype  # of the type that was given
         write = None if result is whole else result.dtype
         stochastic = rule.rounding.bits > 0
         kernel = stream.chosen(way.plan, stochastic)
@@ -164,8 +169,13 @@ def generally(
     place: Array | None,
     signals: Array | None,
     carrier: Format | None,
+    brought: Array | None = None,
 ) -> Any:
-    """By the kernel that knows every format, projection and flag."""
+    """Convert by the kernel that knows every format, projection and flag.
+
+    `brought` says which NaNs, on their way through `rule.via`, are those of operands, whose payloads are
+    kept where that is asked; by default those that are NaNs now.
+    """
     words, shape = lower_target(fmt, rule), operand.array.shape
     codes = np.ascontiguousarray(operand.codes, operand.codes.dtype.newbyteorder("=")).reshape(-1)
     flat, whole = _room(operand, given, place, may_refuse(words))
@@ -174,8 +184,12 @@ def generally(
 
     at, onward = operand.fmt, Projection(nan_payload=rule.nan_payload)
     earlier = np.zeros_like(raised)
+    keeps_payloads = rule.nan_payload != "drop"
+    if brought is None and keeps_payloads and rule.via:
+        brought = nans(codes, at)
     for stop in rule.via:
-        if not stop.contains(at) or (at.has_signed_nan and not stop.has_signed_nan):
+        shorter = keeps_payloads and (stop.payload_bits or 0) < (at.payload_bits or 0)
+        if shorter or not stop.contains(at) or (at.has_signed_nan and not stop.has_signed_nan):
             passed = np.empty(codes.size, code_dtype(stop))
             count, first = general.convert(codes, source, passed, lower_target(stop, onward), _no_random, raised)
             if count:
@@ -183,15 +197,21 @@ def generally(
             codes, source, at = passed, lower_source(stop), stop
             earlier |= raised
 
-    if carrier is None:
-        count, first = general.convert(codes, source, _bits(flat), words, integers, raised)
-    else:
+    def project(codes: Array, out: Array, words: Array, integers: Array, raised: Array) -> tuple[int, int]:
+        if carrier is None:
+            return general.convert(codes, source, out, words, integers, raised)
         last = lower_target(carrier, onward)
-        count, first = general.convert_twice(
-            codes, source, words, lower_source(fmt), _bits(flat), last, integers, raised
-        )
+        return general.convert_twice(codes, source, words, lower_source(fmt), out, last, integers, raised)
+
+    count, first = project(codes, _bits(flat), words, integers, raised)
     if count:
         refuse_operands(operand, fmt, rule, count, first)
+    if brought is not None:
+        (made,) = np.nonzero(nans(codes, at) & ~brought)
+        if made.size:  # NaNs without a payload to keep, which `nan_code` is for
+            fresh, plain = np.empty(made.size, flat.dtype), dataclasses.replace(rule, nan_payload="drop")
+            project(codes[made], _bits(fresh), lower_target(fmt, plain), integers[:0], raised[:0])
+            flat[made] = fresh
     if signals is not None:
         signals[...] = (raised | earlier).reshape(shape)
     return _deliver(whole, place)
@@ -220,11 +240,7 @@ def _same_places(out: Array, codes: Array) -> bool:
 
 def _refuse_nan(operand: Operand, fmt: Format, rule: Projection) -> None:
     """Say which operands are NaN, if any is."""
-    values = operand.array
-    if values.dtype.kind not in "fV":
-        given, carrier = float_dtype(operand.fmt)
-        values = convert(operand, carrier, DEFAULT, given, None, None, None, None)
-    nan = values != values
+    nan = nans(operand.codes, operand.fmt)
     if nan.any():
         refuse_operands(operand, fmt, rule, int(nan.sum()), int(np.argmax(nan)))
 

@@ -26,7 +26,9 @@ __all__ = [
     "codes_operand",
     "dtype",
     "float_dtype",
+    "nans",
     "output",
+    "signaling_nans",
     "projection",
     "refuse_operands",
     "unlocked",
@@ -178,6 +180,26 @@ def codes_operand(codes: object, fmt: Format) -> Operand:
     if array.dtype.kind == "i" or array.dtype.itemsize * 8 > 32:
         array = array.astype(code_dtype(fmt))
     return Operand(_codes(array), fmt, array, whole)
+
+
+def nans(codes: Array, fmt: Format) -> Array:
+    """Say which codes are NaNs. Integers decide it, so that signaling NaNs raise nothing."""
+    if fmt.sign is Sign.TWOS_COMPLEMENT:
+        return np.zeros(codes.shape, bool)
+    # A Python integer keeps the type of the codes, which holds every code of the format.
+    magnitude = codes & ((1 << fmt.width) - 1 - fmt.sign_code)
+    found = magnitude > fmt.max_magnitude + fmt.infinity
+    if not fmt.negative_zero:
+        found |= codes == fmt.sign_code
+    return np.asarray(found)
+
+
+def signaling_nans(codes: Array, fmt: Format) -> Array:
+    """Say which codes are signaling NaNs, which only formats with the NaNs of IEEE 754 have."""
+    t = fmt.trailing_bits
+    if not (t and fmt.infinity and fmt.nans == (1 << t) - 1):
+        return np.zeros(codes.shape, bool)
+    return np.asarray(nans(codes, fmt) & (codes & (1 << (t - 1)) == 0))
 
 
 #: Of ndarray.flags.

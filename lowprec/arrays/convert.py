@@ -111,9 +111,9 @@ def encode(
     ------
     [P3109] Project; [IEEE754] 4.3 and 7.4; for e4m3fn [OFP8].
     """
-    asked = ("encode", fmt, None, rounding, saturation, projection, profile)
+    asked = ("encode", fmt, rounding, saturation, projection, profile, axis, rule, tensor_scale)
     key, done = calls.again(asked, values, out, flags, random, rng)
-    if done is not None and axis is None and rule is None and tensor_scale is None:
+    if done is not None:
         return done
     if catalog.is_block(fmt):
         whole = block.asked(fmt, rule, rounding, saturation, projection, profile)
@@ -243,9 +243,10 @@ def quantize(
     ------
     As for `encode`.
     """
-    asked = ("quantize", fmt, getattr(out, "dtype", None), rounding, saturation, projection, profile)
+    into = getattr(out, "dtype", None)
+    asked = ("quantize", fmt, into, rounding, saturation, projection, profile, axis, rule, tensor_scale)
     key, done = calls.again(asked, values, out, flags, random, rng)
-    if done is not None and axis is None and rule is None and tensor_scale is None:
+    if done is not None:
         return done
     if catalog.is_block(fmt):
         whole = block.asked(fmt, rule, rounding, saturation, projection, profile)

@@ -329,8 +329,6 @@ def _addends(
         )
     if how.order == EXACT:
         begin, codes = operand.fmt, operand.codes
-    elif operand.fmt == begin:
-        codes = operand.codes
     elif isinstance(begin, Carrier):
         codes = np.asarray(calls.convert(operand, begin, rule, np.dtype(np.float64), None, None, None, None)).view(
             np.uint64

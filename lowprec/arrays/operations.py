@@ -19,8 +19,10 @@ from lowprec.arrays.checks import (
     Operand,
     code_dtype,
     float_dtype,
+    nans,
     output,
     projection as projection_of,
+    signaling_nans,
     values_operand,
 )
 from lowprec.arrays.random import integers_for
@@ -285,8 +287,29 @@ def _generally(
         if refused:
             _refuse(operation, operands, shape, start + at, target, first)
     if rule.via:
-        return _onward(codes, raised, target, fmt, rule, integers)
+        brought = _brought(operation, flat, operands, raised, rule)
+        return _onward(codes, raised, target, fmt, rule, integers, brought)
     return codes, raised
+
+
+def _brought(
+    operation: str, flat: list[Array], operands: list[Operand], raised: Array, rule: Projection
+) -> Array | None:
+    """Say which results are a NaN operand, whose payload may be kept; None where payloads are dropped.
+
+    With `signaling_first` an invalid product makes a NaN of its own, whatever quiet one is added to it.
+    """
+    if rule.nan_payload == "drop":
+        return None
+    pairs = list(zip(flat, (operand.fmt for operand in operands), strict=True))
+    if operation in SIGN_ONLY:
+        pairs = pairs[:1]
+    join = np.logical_and if operation.endswith("_number") else np.logical_or
+    nan = join.reduce([nans(codes, fmt) for codes, fmt in pairs]).reshape(-1)
+    if rule.nan_payload == "signaling_first":
+        signaling = np.logical_or.reduce([signaling_nans(codes, fmt) for codes, fmt in pairs]).reshape(-1)
+        nan &= signaling | (raised & Flag.INVALID == 0)
+    return np.asarray(nan)
 
 
 def _operands_only(rule: Projection) -> Any:
@@ -294,14 +317,20 @@ def _operands_only(rule: Projection) -> Any:
 
 
 def _onward(
-    codes: Array, raised: Array, source: Format, fmt: Format, rule: Projection, integers: Array
+    codes: Array,
+    raised: Array,
+    source: Format,
+    fmt: Format,
+    rule: Projection,
+    integers: Array,
+    brought: Array | None,
 ) -> tuple[Array, Array]:
     """From the first format that results pass through on to the others, and to the last."""
     results: Any = "flush_results" if rule.subnormals in ("flush_results", "flush_both") else "keep"
     rest = dataclasses.replace(rule, via=rule.via[1:], subnormals=results)
     made, later = codes.astype(code_dtype(source)), np.zeros(codes.size, np.uint8)
     final = calls.generally(
-        Operand(made, source, made, True), fmt, rest, code_dtype(fmt), integers.reshape(-1), None, later, None
+        Operand(made, source, made, True), fmt, rest, code_dtype(fmt), integers.reshape(-1), None, later, None, brought
     )
     divided, invalid = raised & Flag.DIVIDE_BY_ZERO, (raised | later) & Flag.INVALID
     return final.astype(np.uint64), np.where(divided, divided, np.where(invalid, invalid, raised | later))

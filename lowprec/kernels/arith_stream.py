@@ -40,6 +40,7 @@ from lowprec.kernels.lanes import (
     load,
     not_a_number,
     padded,
+    put_rest,
     settle,
     square_root,
 )
@@ -407,8 +408,7 @@ def kernel(operation: str, shapes: tuple[Shape, ...], short: bool, native: bool 
                 word = read(project(word, random_word, target), result)
                 put(made, i, carried(word, carrier), past)
         settle()
-        for i in range(whole, out.size):
-            out[i] = made[i - whole]
+        put_rest(out, whole, made)
         return status
 
     return jit(elements, f"operate{name}")

@@ -8,6 +8,7 @@ Floor 2b.
 
 from __future__ import annotations
 
+import functools
 import operator
 from collections.abc import Callable
 from typing import Any, TypeVar, cast
@@ -16,6 +17,7 @@ import numba
 import numpy as np
 from llvmlite import binding, ir
 from numba.core import cgutils
+from numba.core.registry import cpu_target
 from numba.cpython.unsafe.numbers import leading_zeros
 from numba.extending import intrinsic, lower_builtin, models, overload, register_model, type_callable
 from numba.np.arrayobj import populate_array
@@ -28,6 +30,7 @@ __all__ = [
     "boolean",
     "builtin",
     "elements",
+    "from_stack",
     "has_half",
     "helper",
     "inlined",
@@ -120,11 +123,24 @@ def _bit_length(word: np.uint64) -> Callable[[np.uint64], np.int64]:
     return count
 
 
+#: Narrows a vector of binary32 numbers to binary16.
+_NARROW = """
+define <8 x half> @narrow(<8 x float> %x) {
+    %narrow = fptrunc <8 x float> %x to <8 x half>
+    ret <8 x half> %narrow
+}
+"""
+
+
+@functools.cache
 def has_half() -> bool:
-    """Whether the processor converts binary32 to 16 bits; where it does not, LLVM would call a library."""
-    return binding.get_process_triple().startswith("aarch64") or bool(
-        binding.get_host_cpu_features().get("f16c", False)
-    )
+    """Whether the processor that kernels are compiled for has instructions that convert binary32 to binary16.
+
+    That need not be the processor at hand ($NUMBA_CPU_NAME), so the code generator is asked. Where there
+    are none it calls a function of a compiler's run-time library, which the process may lack.
+    """
+    target: Any = cpu_target.target_context.codegen()
+    return "__truncsfhf2" not in target._tm.emit_assembly(binding.parse_assembly(_NARROW))
 
 
 # -- types and functions that are LLVM's own ----------------------------------------------------------
@@ -242,6 +258,30 @@ def on_stack(function: Callable[[Any, int], Any], count: int) -> None:
         return array._getvalue()
 
     lower_builtin(function, types.Array, types.Integer)(fill)
+
+
+def from_stack(function: Callable[[Any, int, Any], None]) -> None:
+    """Make a function of (array, start, other) copy the first elements of the other to the array's, from `start` on.
+
+    A copy of memory and no loop: LLVM would turn a loop over fewer elements than a vector has into vectors.
+    """
+
+    def check(array: Any, start: Any, other: Any) -> Any:
+        fits = isinstance(array, types.Array) and isinstance(start, types.Integer)
+        return types.none if fits and isinstance(other, types.Array) and other.dtype == array.dtype else None
+
+    type_callable(function)(lambda context: _fixed(check, 3))
+
+    def copy(context: Any, builder: Any, signature: Any, values: Any) -> Any:
+        array, other = (
+            context.make_array(signature.args[place])(context, builder, values[place]) for place in (0, 2)
+        )
+        size = context.get_abi_sizeof(context.get_data_type(signature.args[0].dtype))
+        left = builder.sub(array.nitems, values[1])
+        cgutils.raw_memcpy(builder, builder.gep(array.data, [values[1]]), other.data, left, size)
+        return context.get_dummy_value()
+
+    lower_builtin(function, types.Array, types.Integer, types.Array)(copy)
 
 
 def _fixed(check: Callable[..., Any], count: int) -> Callable[..., Any]:

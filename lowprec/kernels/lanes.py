@@ -18,7 +18,7 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from lowprec.kernels.jit import VectorType, boolean, builtin, ir, memory, nothing, on_stack, word as number
+from lowprec.kernels.jit import VectorType, boolean, builtin, from_stack, ir, memory, nothing, on_stack, word as number
 
 __all__ = [
     "LANES",
@@ -50,6 +50,7 @@ __all__ = [
     "not_a_number",
     "one_where",
     "padded",
+    "put_rest",
     "settle",
     "square_root",
     "store",
@@ -126,6 +127,14 @@ def padded(array: Codes, start: int) -> Codes:
 
 
 on_stack(padded, LANES)
+
+
+def put_rest(array: Codes, start: int, rest: Codes) -> None:
+    """Store what a padded vector has for the elements from index `start` to the end."""
+    array[start:] = rest[: array.size - start]
+
+
+from_stack(put_rest)
 
 
 def less(left: Word, right: Word) -> Mask:

@@ -225,7 +225,7 @@ def _nan_results(fmt: Format, projection: Projection) -> list[int] | None:
             raise ValueError(
                 f"nan_code={override:#x} of a projection is no code of {fmt.name!r}; use 0 to {(1 << fmt.width) - 1:#x}"
             )
-        signed = fmt.sign is Sign.MAGNITUDE and not override & fmt.sign_code
+        signed = fmt.sign is Sign.MAGNITUDE and (override != 0 or fmt.negative_zero)
         return [override, override | fmt.sign_code if signed else override]
     if fmt.nan_code is None:
         return None

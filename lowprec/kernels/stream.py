@@ -29,7 +29,7 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from lowprec.kernels.jit import elements, helper, inlined, jit
+from lowprec.kernels.jit import elements, has_half, helper, inlined, jit
 from lowprec.kernels.lanes import (
     LANES,
     Lanes,
@@ -48,6 +48,7 @@ from lowprec.kernels.lanes import (
     not_a_number,
     one_where,
     padded,
+    put_rest,
     settle,
     store,
     store_past,
@@ -78,6 +79,9 @@ Kernel = Callable[..., int]
 Codes = npt.NDArray[Any]  #: of unsigned integers or floats, which stand for their bits
 
 _MAGNITUDE, _SIGN_BIT, _INFINITY, _NAN = 0x7FFFFFFF, 0x80000000, 0x7F800000, 0x7FC00000
+
+#: A constant to the compiler, which leaves out the route HALF where no plan takes it.
+_HALVES = has_half()
 
 #: Elements whose random words are drawn at a time: they stay in the nearest cache.
 _TILE = 2048
@@ -179,7 +183,7 @@ def project(word: Lanes, random: Lanes, f: Encoder) -> Lanes:
     if f.route == CUT:
         word = choose(not_a_number(word), (word & _SIGN_BIT) | f.nan << f.shift, word)
         return (word + f.half + ((word >> f.shift) & 1)) >> f.shift
-    if f.route == HALF:
+    if _HALVES and f.route == HALF:
         return narrowed_to_half(choose(not_a_number(word), (word & _SIGN_BIT) | _NAN, word))
     return project_magnitude(word, word & _MAGNITUDE, random, f)
 
@@ -324,8 +328,7 @@ def kernel(shapes: tuple[Shape, ...], drawn: bool) -> Kernel:
             for i in range(0, size, LANES):
                 put(made, i, read_source(load(given, i), source), past)
         settle()
-        for i in range(whole, out.size):
-            out[i] = made[i - whole]
+        put_rest(out, whole, made)
         return DONE
 
     def project_elements(codes: Codes, out: Codes, plan: Words, random: Words) -> int:
@@ -356,8 +359,7 @@ def kernel(shapes: tuple[Shape, ...], drawn: bool) -> Kernel:
                 word = read_result(project(word, random_word, target), result)
                 put(made, i, carry(word, carrier), past)
         settle()
-        for i in range(whole, out.size):
-            out[i] = made[i - whole]
+        put_rest(out, whole, made)
         return status
 
     name = "_drawn" * drawn + "".join("_" + ".".join(map(str, shape)) for shape in shapes)

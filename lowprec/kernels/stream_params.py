@@ -384,7 +384,7 @@ def lower_decoder(fmt: Format, wide: bool = False, quiet: bool = False) -> Words
     t, limits = fmt.trailing_bits, lower_source(fmt)
     source = dict(zip(Source._fields, (int(word) for word in limits), strict=True))
     ieee = fmt.sign is Sign.MAGNITUDE and fmt.infinity and fmt.nans == (1 << t) - 1 and fmt.subnormals
-    cut = ieee and (fmt.exponent_bits, fmt.bias) == (8, 127) and not wide
+    cut = ieee and fmt.negative_zero and (fmt.exponent_bits, fmt.bias) == (8, 127) and not wide
     if cut and t == 23 and not quiet:
         return NOTHING
     smallest = fmt.emin - t

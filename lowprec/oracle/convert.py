@@ -288,9 +288,10 @@ def _zero(negative: bool, fmt: Format, projection: Projection) -> int:
 
 
 def _nan_code(negative: bool, own: int, fmt: Format, projection: Projection) -> int:
-    """The code of a result that is NaN: the format's own, or the projection's, which any sign bit joins."""
+    """The code of a result that is NaN: the format's own, or the projection's, with a sign as any other code."""
     if projection.nan_code is not None:
-        return projection.nan_code | (fmt.sign_code if negative and fmt.sign is Sign.MAGNITUDE else 0)
+        takes_sign = fmt.sign is Sign.MAGNITUDE and (projection.nan_code > 0 or fmt.negative_zero)
+        return projection.nan_code | (fmt.sign_code if negative and takes_sign else 0)
     return own | (fmt.sign_code if negative and fmt.has_signed_nan else 0)
 
 

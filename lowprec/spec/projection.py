@@ -108,7 +108,8 @@ class Projection:
         value, or -0 whatever its sign.
     nan_code : int, optional
         The code, without its sign, to give wherever the result is NaN, instead of the format's own.
-        In a format with a sign it takes the sign that the NaN would have.
+        In a format with a sign it takes the sign of the NaN, as the codes of numbers do: 0 stays 0
+        where there is no negative zero.
     nan_payload : {"drop", "first", "signaling_first"}
         Whether a NaN operand is delivered with its payload, made quiet, where the format has IEEE
         754's NaNs; `nan_code` is then for those that no operand brings. Payloads are aligned at

@@ -17,7 +17,7 @@ from lowprec.oracle.convert import decode
 from lowprec.oracle.dot import dot as oracle
 from lowprec.oracle.exact import from_float
 from lowprec.spec import catalog
-from lowprec.spec.accumulation import EXACT, PAIRWISE, Accumulation, Window, chunked
+from lowprec.spec.accumulation import EXACT, PAIRWISE, SEQUENTIAL, Accumulation, Window, chunked
 from lowprec.spec.accumulations import ACCUMULATIONS, E8M13, accumulation
 from lowprec.spec.block import BlockFormat
 from lowprec.spec.families import ieee
@@ -145,6 +145,32 @@ def test_other_accumulations_agree(how):
             x, y = pairs_of_rows(formats, 4, length, rng)
             agrees(how, formats, x, y)
             agrees(how, formats, x, y, addends(4, rng))
+
+
+ADDEND_RULES = [
+    (catalog.BINARY32, Projection(saturation="finite")),
+    (catalog.BINARY32, Projection(subnormals="flush_results")),
+    (catalog.BINARY16, Projection(saturation="propagate", subnormals="flush_results")),
+    (catalog.BFLOAT16, Projection(rounding="toward_zero", nan_code=0x7FFF, overflow_test="before")),
+]
+
+
+@pytest.mark.parametrize("into", ADDEND_RULES, ids=lambda into: f"{into[0]} {into[1]}")
+@pytest.mark.parametrize("place", ["first", "last"])
+def test_an_addend_is_projected_whatever_type_it_comes_in(into, place):
+    """In the accumulator's own format too: infinite ones saturate, subnormal ones are flushed."""
+    fmt = into[0]
+    numbers = np.array([np.inf, -np.inf, np.nan, -0.0, fmt.min_subnormal, fmt.min_normal, fmt.max_finite, 2.5])
+    x, y = np.full((8, 2), -fmt.max_finite / 2), np.full((8, 2), 0.75)
+    x[3:6] = fmt.min_subnormal
+    x = lp.quantize(x, fmt)
+    for order, total in ((PAIRWISE, None), (SEQUENTIAL, None), (chunked(1), into)):
+        how = Accumulation(name="m", order=order, accumulator=into, total=total, addend=place, output=into)
+        codes = [lp.encode(side, fmt) for side in (x, y)]
+        agrees(how, (fmt, fmt), *codes, numbers)
+        agrees(how, (fmt, fmt), *codes, lp.decode(lp.encode(numbers, fmt), fmt))
+        typed = lp.encode(numbers, fmt).view(lp.dtype(fmt))
+        agrees(how, (fmt, fmt), *codes, typed)
 
 
 def drawn_window(rng):

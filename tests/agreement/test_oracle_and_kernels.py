@@ -20,6 +20,7 @@ import lowprec as lp
 from lowprec.oracle import convert as oracle
 from lowprec.oracle.exact import from_float, to_float
 from lowprec.spec import catalog
+from lowprec.spec.accumulation import Accumulation
 from lowprec.spec.families import finite, fixed, p3109, power_of_two
 from lowprec.spec.format import Format, Sign
 from lowprec.spec.projection import Projection, Saturation
@@ -351,6 +352,26 @@ def test_decode_of_wide_formats_equals_the_oracle_on_borders_and_specials(fmt):
     magnitudes = [*_wide_magnitudes(fmt), *payloads]
     codes = np.array([*magnitudes, *(m | fmt.sign_code for m in magnitudes), *sample])
     _assert_decodes(codes, fmt, np.array([to_float(oracle.decode(int(code), fmt)) for code in codes]))
+
+
+@pytest.mark.parametrize("t", range(24))
+def test_formats_cut_from_binary32_but_without_negative_zero_agree_with_the_oracle(t):
+    """Their sign code is NaN: decoded, quantized, cast, added and multiplied it stays one."""
+    fmt = Format(
+        name="m", exponent_bits=8, trailing_bits=t, bias=127, nans=(1 << t) - 1, infinity=True, negative_zero=False
+    )
+    magnitudes = [*_wide_magnitudes(fmt), fmt.max_magnitude + 1, fmt.max_magnitude + 1 + fmt.nans]
+    codes = np.unique([code for m in magnitudes for code in (m, m | fmt.sign_code)])
+    _assert_decodes(codes, fmt, np.array([to_float(oracle.decode(int(code), fmt)) for code in codes]))
+    target = catalog.BINARY16
+    wanted = [oracle.cast(int(code), fmt, target) for code in codes]
+    assert_same_codes(lp.cast(codes, fmt, target), wanted, target, codes)
+    nan = np.array([math.nan, -math.nan], np.float32)
+    assert np.isnan(lp.quantize(nan, fmt)).all()
+    assert np.isnan(lp.add(nan, np.float32(1), fmt)).all()
+    assert lp.add(nan, np.float32(1), fmt, dtype=f"u{fmt.code_bits // 8}").tolist() == [fmt.sign_code] * 2
+    plain = Accumulation(name="plain", operands=(fmt, fmt), accumulator=(fmt, Projection()), output=(fmt, Projection()))
+    assert np.isnan(lp.dot(nan, np.ones(2, np.float32), plain))
 
 
 def _assert_decodes(codes, fmt, want):

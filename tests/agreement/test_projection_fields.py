@@ -9,6 +9,7 @@ import pytest
 
 import lowprec as lp
 from lowprec.oracle import convert as oracle
+from lowprec.oracle.arith import operate
 from lowprec.oracle.exact import from_float
 from lowprec.oracle.flags import flags as oracle_flags, is_signaling
 from lowprec.spec import catalog
@@ -49,7 +50,7 @@ def projections(fmt, rng):
         saturation = SATURATIONS[rng.integers(3)]
         yield Projection(rounding=mode, subnormals=subnormals, overflow_test=test, saturation=saturation, nan="max")
     for code, sign, negative in itertools.product(
-        (3, 7, 1 << (fmt.width - 1)), ("keep", "drop"), ("nan", "zero", "drop_sign")
+        (0, 3, 7, 1 << (fmt.width - 1)), ("keep", "drop"), ("nan", "zero", "drop_sign")
     ):
         zero = ("nan", "smallest")[rng.integers(2)]
         saturation = SATURATIONS[rng.integers(3)]
@@ -145,3 +146,52 @@ def test_a_three_way_nan_signals_as_the_oracle_says():
     projection = Projection(via=(stop,))
     want = [oracle.cast(code, signed, catalog.E5M2, projection) for code in codes.tolist()]
     assert lp.cast(codes, signed, "e5m2", projection=projection).tolist() == want
+
+
+# -- codes for NaN ----------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("name", ["e4m3fnuz", "e5m2fnuz", "binary8p3se"])
+def test_a_nan_code_of_zero_takes_no_sign_where_there_is_no_negative_zero(name):
+    """The sign bit alone is NaN there. The same code with and without flags, from values and by arithmetic."""
+    rule, values = Projection(nan_code=0), np.array([np.nan, -np.nan])
+    assert lp.encode(values, name, projection=rule).tolist() == [0, 0]
+    assert lp.encode(values, name, projection=rule, flags=np.zeros(2, np.uint8)).tolist() == [0, 0]
+    assert lp.add(values, values, name, projection=rule, dtype=np.uint8).tolist() == [0, 0]
+    signs = Projection(nan_code=0x7F)
+    assert lp.encode(values, name, projection=signs).tolist() == [0x7F, 0xFF]
+
+
+VIA = {
+    "to a narrower one with payloads": ("binary16", (catalog.BINARY32,)),
+    "to a wider one with payloads": ("binary32", (catalog.BFLOAT16,)),
+    "through a format without payloads": ("binary16", (catalog.E4M3FN,)),
+    "through two": ("bfloat16", (catalog.BINARY32, catalog.BINARY16)),
+    "through one that contains the operands but not their payloads": (
+        "bfloat16",
+        (Format(name="one nan", exponent_bits=9, trailing_bits=20, bias=255, nans=1, infinity=True),),
+    ),
+}
+
+
+@pytest.mark.parametrize("policy", ["first", "signaling_first"])
+@pytest.mark.parametrize("way", VIA)
+def test_nans_that_arise_on_the_way_have_the_nan_code(way, policy):
+    """Payloads are kept of NaN operands alone: overflow to NaN, 0/0 and infinity times zero bring none."""
+    name, via = VIA[way]
+    fmt = catalog.format(name)
+    rule = Projection(nan_code=fmt.max_magnitude + 2 | fmt.sign_code, nan_payload=policy, via=via)
+    words = np.array([0, 1, 0x3F80, 0x7F7F, 0xFF7F, 0x7F80, 0xFF80, 0x7F81, 0x7FC3, 0xFFC1, 0xFF85], np.uint16)
+    values = words.view(lp.dtype("bfloat16"))
+    wanted = [oracle.cast(int(code), catalog.BFLOAT16, fmt, rule) for code in words]
+    assert lp.encode(values, fmt, projection=rule).tolist() == wanted
+    operands = [side.reshape(-1) for side in np.meshgrid(words, words)]
+    formats = (catalog.BFLOAT16,) * 3
+    for operation, count in (("divide", 2), ("multiply", 2), ("fma", 3), ("minimum_number", 2), ("copysign", 2)):
+        codes = [*operands, operands[0][::-1].copy()][:count]
+        rows = list(zip(*map(np.ndarray.tolist, codes), strict=True))
+        result = getattr(lp, operation)(
+            *(side.view(lp.dtype("bfloat16")) for side in codes), fmt, projection=rule, dtype=lp.dtype(fmt)
+        )
+        wanted = [operate(operation, row, formats[:count], fmt, rule)[0] for row in rows]
+        assert_same_codes(result.view(f"u{result.itemsize}"), wanted, fmt, rows, rule)

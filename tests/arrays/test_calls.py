@@ -1,0 +1,77 @@
+"""The memo of earlier calls: a second call is answered, or refused, as the first was."""
+
+from __future__ import annotations
+
+import itertools
+
+import ml_dtypes
+import numpy as np
+import pytest
+
+import lowprec as lp
+from lowprec.spec import catalog
+from tests.support import assert_same_bits
+
+X = np.array([0.3, -1.5, 448.0, 1e9, 0.0, -0.0], np.float32)
+
+
+@pytest.mark.parametrize("verb", ["encode", "quantize"])
+@pytest.mark.parametrize("wrong", [{"axis": -1}, {"rule": "floor"}, {"tensor_scale": 1.0}], ids=str)
+def test_a_call_that_is_refused_writes_nothing_after_one_that_is_answered(verb, wrong):
+    """Keywords of blocks have no meaning for single values, and are looked at before the memo is."""
+    function, dtype = getattr(lp, verb), np.uint8 if verb == "encode" else np.float32
+    out = np.zeros(X.shape, dtype)
+    for _ in range(2):
+        function(X, "e4m3fn", out=out)
+    before = out.copy()
+    for _ in range(2):
+        with pytest.raises(ValueError, match="is for block formats, and 'e4m3fn' is none"):
+            function(X[::-1].copy(), "e4m3fn", out=out, **wrong)
+        assert_same_bits(out, before, X, "out")
+
+
+TYPED = [name for name in catalog.FORMATS if catalog.ml_dtypes_name(catalog.format(name))]
+
+
+@pytest.mark.parametrize("name", [*TYPED, "binary16", "binary32", "int8", "uint8"])
+def test_typed_arrays_are_decoded_and_cast_alike_each_time(name):
+    """The first call looks at the type; the later ones must read the same bits."""
+    kind = lp.dtype(name)
+    typed = np.array([0, 1, 1, 0]).astype(kind) if kind.kind in "iu" else np.ones(4).astype(kind)
+    codes = typed.view(f"u{kind.itemsize}")
+    want, target = lp.decode(codes.copy(), name, dtype="float64"), "binary32"
+    casts = lp.cast(codes.copy(), name, target)
+    values = lp.encode(typed.astype(np.float64), "e5m2")
+    for _ in range(3):
+        assert_same_bits(lp.decode(typed, name, dtype="float64"), want, codes, name)
+        assert lp.decode(typed, name).tolist() == want.tolist()
+        assert lp.cast(typed, name, target).tolist() == casts.tolist()
+        assert lp.encode(typed, "e5m2").tolist() == values.tolist()
+        assert lp.add(typed, typed, "binary32").tolist() == (2 * want).tolist()
+    assert lp.decode(codes, name, dtype="float64").tolist() == want.tolist()
+
+
+def test_calls_that_differ_in_one_argument_do_not_answer_each_other():
+    """Each pair of calls in turn, twice: what the second gives does not depend on the first."""
+    calls = {
+        "codes": lambda: lp.encode(X, "e4m3fn"),
+        "float64": lambda: lp.encode(X.astype(np.float64), "e4m3fn"),
+        "bits": lambda: lp.cast(X.view(np.uint32), "binary32", "e4m3fn"),
+        "saturated": lambda: lp.encode(X, "e4m3fn", saturation="finite"),
+        "projection": lambda: lp.encode(X, "e4m3fn", projection=lp.Projection(saturation="finite")),
+        "profile": lambda: lp.encode(X, "e4m3fn", profile="ocp_sat"),
+        "other format": lambda: lp.encode(X, "e5m2"),
+        "values": lambda: lp.quantize(X, "e4m3fn"),
+        "bfloat16": lambda: lp.quantize(X, "e4m3fn", out=np.empty(X.shape, ml_dtypes.bfloat16)),
+        "drawn": lambda: lp.encode(X, "e4m3fn", rounding="stochastic(8)", rng=7),
+        "drawn otherwise": lambda: lp.encode(X, "e4m3fn", rounding="stochastic(8)", rng=8),
+        "flags": lambda: lp.encode(X, "e4m3fn", flags=np.empty(X.shape, np.uint8)),
+        "twice": lambda: lp.add(X, X, "e4m3fn"),
+        "squared": lambda: lp.multiply(X, X, "e4m3fn"),
+    }
+    alone = {name: np.array(call()) for name, call in calls.items()}
+    for first, second in itertools.product(calls, repeat=2):
+        calls[first]()
+        found = np.array(calls[second]())
+        assert found.dtype == alone[second].dtype
+        assert found.tobytes() == alone[second].tobytes(), f"{second} after {first}"
