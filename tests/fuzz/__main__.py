@@ -25,7 +25,6 @@ def main(arguments: list[str] | None = None) -> int:
     parser.add_argument("--case", type=int, help="this one alone")
     parser.add_argument("--failures", type=int, default=1, help="after which a topic ends")
     options = parser.parse_args(arguments)
-    faulthandler.enable()
     names = options.topic or [*TOPICS]
     counts: dict[str, list[Count]] = {name: [] for name in names}
     began, turn = time.monotonic(), min(30.0, options.seconds / len(names))
@@ -53,4 +52,5 @@ def main(arguments: list[str] | None = None) -> int:
 
 
 if __name__ == "__main__":
+    faulthandler.enable()
     sys.exit(main())

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import dataclasses
 from collections.abc import Callable, Iterator, Sequence
 from fractions import Fraction
 from typing import Any
@@ -222,4 +223,48 @@ def cases(draw: Draw) -> Iterator[tuple[Call, Sequence[Way]]]:
     yield call, found
 
 
-TOPIC = Topic(cases, {"lp.dot": products, "lp.matmul": products})
+# -- shrinking --------------------------------------------------------------------------------------
+
+
+def _part(given: Any, axis: int, places: slice) -> Any:
+    """Some places of an axis; of blocks they begin where a block does."""
+    if not isinstance(given, lp.BlockArray):
+        return np.ascontiguousarray(given[(slice(None),) * (axis % given.ndim) + (places,)])
+    axis %= given.codes.ndim
+    size = given.format.sizes[0] if axis in given.axes else 1
+    start, stop, _ = places.indices(given.codes.shape[axis])
+    before = (slice(None),) * axis
+    scales = given.scales[(*before, slice(start // size, -(-stop // size)))]
+    parts = (given.codes[(*before, places)], scales, given.format, given.axes, given.tensor_scale)
+    return lp.BlockArray(*(np.ascontiguousarray(part) if isinstance(part, np.ndarray) else part for part in parts))
+
+
+def smaller(call: Call) -> Iterator[Call]:
+    """One row, one column, and shorter sums."""
+    x, y = call.operands
+    paired, along = call.verb == "lp.dot", -1 if call.verb == "lp.dot" else -2
+    rows, columns, length = x.shape[0], y.shape[0 if paired else 1], x.shape[-1]
+    addend = call.keywords.get("addend")
+
+    def with_addend(axis: int, place: int, count: int) -> dict[str, Any]:
+        whole = isinstance(addend, np.ndarray) and addend.ndim > axis and addend.shape[axis] == count
+        return {**call.keywords, "addend": np.take(addend, [place], axis)} if whole else dict(call.keywords)
+
+    for place in range(rows if rows > 1 and not ("rng" in call.keywords and rows == 1) else 0):
+        one = slice(place, place + 1)
+        operands = (_part(x, 0, one), _part(y, 0, one) if paired else y)
+        yield dataclasses.replace(call, operands=operands, keywords=with_addend(0, place, rows))
+    for place in range(columns if columns > 1 and not paired else 0):
+        operands = (x, _part(y, 1, slice(place, place + 1)))
+        yield dataclasses.replace(call, operands=operands, keywords=with_addend(-1, place, columns))
+    blocks = [side.format.sizes[0] for side in (x, y) if isinstance(side, lp.BlockArray)]
+    step = int(np.lcm.reduce(blocks)) if blocks else 1
+    for start in range(0, length, step):
+        for part in (slice(start, start + step), slice(start + step, None), slice(None, start)):
+            if len(range(length)[part]) < length:
+                yield dataclasses.replace(call, operands=(_part(x, -1, part), _part(y, along, part)))
+    for part in (slice(None, length - 1),) if length > 1 else ():
+        yield dataclasses.replace(call, operands=(_part(x, -1, part), _part(y, along, part)))
+
+
+TOPIC = Topic(cases, {"lp.dot": products, "lp.matmul": products}, smaller=smaller)

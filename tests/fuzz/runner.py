@@ -105,6 +105,7 @@ class Topic(NamedTuple):
     cases: Callable[[Draw], Iterator[tuple[Call, Sequence[Way]]]]
     oracles: Mapping[str, Oracle]
     others: Callable[[Call], Iterator[Call]] = lambda call: iter(())  #: calls that are nearly the same
+    smaller: Callable[[Call], Iterator[Call]] | None = None  #: calls with fewer elements, where they have no results each
 
 
 class Failure(NamedTuple):
@@ -303,9 +304,13 @@ def shrunk(topic: Topic, failure: Failure) -> Failure:
     if failure.call.verb.endswith(" "):  # with less it may be no mistake
         return failure
     for _ in range(2):  # what is simpler may have fewer elements
+        if topic.smaller is not None:
+            failure = _lessened(failure, topic.smaller, fails)
+            failure = _lessened(failure, _with_simpler, fails)
+            continue
         for axis in range(max((x.ndim for x in failure.call.operands if isinstance(x, np.ndarray)), default=0)):
             failure = _fewer(failure, axis, fails)
-        failure = _simpler(failure, fails)
+        failure = _lessened(failure, _with_simpler, fails)
     return failure
 
 
@@ -336,15 +341,14 @@ def _fewer(failure: Failure, axis: int, fails: Callable[..., Failure | None]) ->
             return failure
 
 
-def _simpler(failure: Failure, fails: Callable[..., Failure | None]) -> Failure:
-    """With the defaults of specifications where they fail, too."""
-    tried = True
-    while tried:
-        tried = False
-        for call in _with_simpler(failure.call):
-            if found := fails(call, failure.ways):
-                failure, tried = found, True
-                break
+def _lessened(
+    failure: Failure, smaller: Callable[[Call], Iterator[Call]], fails: Callable[..., Failure | None]
+) -> Failure:
+    """The first smaller call that fails, again and again."""
+    found: Failure | None = failure
+    while found is not None:
+        failure = found
+        found = next(filter(None, (fails(call, failure.ways) for call in smaller(failure.call))), None)
     return failure
 
 
