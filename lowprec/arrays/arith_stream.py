@@ -19,6 +19,7 @@ from lowprec.arrays.stream import PAST_FROM
 from lowprec.arrays.threads import SHARED_FROM, share
 from lowprec.kernels.arith_stream import OPERATIONS, SHORT, is_near, kernel, plan
 from lowprec.kernels.lanes import LANES
+from lowprec.kernels.modes import usual_arithmetic
 from lowprec.kernels.stream_params import (
     DECODER_SHAPE,
     ENCODER_SHAPE,
@@ -107,13 +108,13 @@ def narrowed(operand: Operand) -> Operand:
     if not depends_on_values(operand):
         return operand
     array = operand.array
-    with np.errstate(over="ignore", under="ignore", invalid="ignore"):
+    with usual_arithmetic():
         single = array.astype(np.float32)
         back = single.astype(np.float64)
-    if array.dtype.kind == "f":
-        same = bool(((back == array) | ((back != back) & (array != array))).all())
-    else:
-        same = bool((np.abs(back) <= 1 << 24).all())
+        if array.dtype.kind == "f":
+            same = bool(((back == array) | ((back != back) & (array != array))).all())
+        else:
+            same = bool((np.abs(back) <= 1 << 24).all())
     return Operand(single.view(np.uint32), catalog.BINARY32, single, True) if same else operand
 
 

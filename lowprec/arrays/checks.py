@@ -160,7 +160,7 @@ def codes_operand(codes: object, fmt: Format) -> Operand:
     """Codes of a format, checked to be such."""
     array = _as_array(codes)
     if _is_typed(array, fmt):
-        return Operand(_codes(array), fmt, array.view(code_dtype(fmt)), True)
+        return Operand(_codes(array), fmt, _codes(array), True)
     if array.dtype.kind not in "iu":
         if array.size == 0 and array.dtype == np.float64 and not hasattr(codes, "dtype"):
             array = array.astype(code_dtype(fmt))  # an empty list
@@ -223,7 +223,7 @@ def unlocked(array: Array) -> Array:
 def _is_typed(array: Array, fmt: Format) -> bool:
     """Whether an array is of the very type whose elements are codes of this format."""
     try:
-        return array.dtype == dtype(fmt)
+        return array.dtype.newbyteorder("=") == dtype(fmt)
     except ValueError:
         return False
 

@@ -20,6 +20,7 @@ from lowprec.arrays.random import key_of
 from lowprec.arrays.threads import share_rows
 from lowprec.kernels import dot as general
 from lowprec.kernels.dot_params import begins_in, kind_of, lower_how, lower_stages
+from lowprec.kernels.modes import usual_arithmetic
 from lowprec.kernels.params import lower_source
 from lowprec.spec import catalog
 from lowprec.spec.accumulation import EXACT, Accumulation
@@ -33,6 +34,7 @@ __all__ = ["dot", "matmul"]
 _TOGETHER = 4096
 
 
+@usual_arithmetic()
 def dot(
     x: Factors,
     y: Factors,
@@ -95,6 +97,7 @@ def dot(
     return _run(how, *pair, shape, (1, len(pair[0].codes), 1), True, addend, rng, dtype, out)
 
 
+@usual_arithmetic()
 def matmul(
     x: Factors,
     y: Factors,

@@ -19,15 +19,17 @@ import numpy as np
 import numpy.typing as npt
 from numpy.lib.array_utils import normalize_axis_tuple
 
+from lowprec.arrays.arith import divide
 from lowprec.arrays.block import BlockArray
 from lowprec.arrays.checks import Array, projection as projection_of, values_operand
 from lowprec.arrays.convert import decode, encode, quantize
+from lowprec.kernels.modes import usual_arithmetic
 from lowprec.spec import catalog
 from lowprec.spec.block import BlockFormat, ScaleRule
-from lowprec.spec.format import Format, Sign
+from lowprec.spec.format import Format, Sign, exact_float
 from lowprec.spec.profiles import Profile
 from lowprec.spec.projection import Projection, Saturation
-from lowprec.spec.rounding import Rounding
+from lowprec.spec.rounding import TOWARD_POSITIVE, Rounding
 
 __all__ = ["ErrorReport", "error_report", "scale_for"]
 
@@ -39,14 +41,27 @@ METHODS = ("max", "percentile", "mse")
 #: Values that are worked on at a time.
 _PART = 1 << 18
 #: What "mse" multiplies the scale of "max" by, largest first: eight steps a binade, six binades down.
-_FACTORS = np.array([m / 16 * 2.0**-k for k in range(6) for m in range(16, 8, -1)] + [2.0**-6])
+_FACTORS = np.array([math.ldexp(m, -4 - k) for k in range(6) for m in range(16, 8, -1)] + [1 / 64])
 
-_SMALLEST, _UP = 2.0**-149, np.float32(np.inf)
+_SMALLEST = exact_float(1, -149)
+
+#: The powers of two that float32 has, and infinity.
+_POWERS = Format(
+    name="powers of two",
+    exponent_bits=9,
+    trailing_bits=0,
+    bias=149,
+    sign=Sign.UNSIGNED,
+    nans=234,
+    infinity=True,
+    subnormals=False,
+)
 
 #: For "mse", so that zeros count as what they must become where a format has no zero.
 _TRIAL = Projection(saturation=Saturation.FINITE, zero="smallest")
 
 
+@usual_arithmetic()
 def scale_for(
     values: npt.ArrayLike,
     fmt: Format | str | npt.DTypeLike,
@@ -215,6 +230,7 @@ class ErrorReport:
         return "\n".join(lines)
 
 
+@usual_arithmetic()
 def error_report(
     values: npt.ArrayLike,
     fmt: Format | BlockFormat | str | npt.DTypeLike,
@@ -321,29 +337,9 @@ def _percentiles(rows: Array, percentile: float) -> Doubles:
 
 
 def _smallest_scales(amax: Doubles, fmt: Format, power_of_two: bool) -> Singles:
-    """The smallest float32 numbers s with amax <= s * fmt.max_finite; 1 for an amax of 0, inf if there is none.
-
-    With both as fractions in [1/2, 1), nothing overflows or loses bits below. The quotient is rounded
-    to float64, and rounding keeps order: where it lies between two neighbours of float32, so does the
-    exact quotient, and the upper one is the answer. Where it is a float32 number itself, the exact
-    quotient may lie just above.
-    """
-    fraction, exponent = np.frexp(amax)
-    most, most_exponent = math.frexp(fmt.max_finite)
-    quotient = fraction / most
-    up = quotient.astype(np.float32)
-    up = np.where(up < quotient, np.nextafter(up, _UP), up)
-    # up * most has more than 53 bits where max_finite has more than 29. Its two halves have fewer, and the
-    # difference of neighbours is exact (Sterbenz).
-    high = math.floor(most * 2**24) / 2**24
-    exceeds = fraction - up * np.float64(high) > up * np.float64(most - high)
-    up = np.where(exceeds, np.nextafter(up, _UP), up)
-    if power_of_two:  # quotients lie between 1/2 and 2
-        up = np.where(up <= 1, np.float32(1), np.float32(2))
-    with np.errstate(over="ignore"):
-        wide = np.maximum(np.ldexp(up.astype(np.float64), exponent - most_exponent), _SMALLEST)
-        scales = wide.astype(np.float32)
-        scales = np.where(scales < wide, np.nextafter(scales, _UP), scales)
+    """The smallest float32 numbers s with amax <= s * fmt.max_finite; 1 for an amax of 0, inf if there is none."""
+    target = _POWERS if power_of_two else catalog.BINARY32
+    scales = divide(amax, fmt.max_finite, target, rounding=TOWARD_POSITIVE, dtype=np.float32)
     return np.where(amax == 0, np.float32(1), scales)
 
 
@@ -354,9 +350,8 @@ def _least_errors(rows: Array, fmt: Format, scales: Singles, factors: Doubles) -
     for tile in _tiles(rows.shape, (1, 1), _PART):
         part, finite = _finite(rows[tile])
         for trial, sums in zip(trials[:, tile[0], None], errors[:, tile[0]], strict=True):
-            with np.errstate(over="ignore"):
-                error = part - quantize(part / trial, fmt, projection=_TRIAL).astype(np.float64) * trial
-                error *= error
+            error = part - quantize(part / trial, fmt, projection=_TRIAL).astype(np.float64) * trial
+            error *= error
             error[~finite] = 0
             sums += error.sum(axis=1)
     chosen: Singles = np.take_along_axis(trials, errors.argmin(axis=0)[None], axis=0)[0]
@@ -383,10 +378,9 @@ class _Sums:
         clipped = (values < low) | (values > high)
         masks = (np.ones_like(finite), finite, known, non_zero, clipped, non_zero & (results == 0))
         self.counts += [np.count_nonzero(mask) for mask in masks]
-        with np.errstate(over="ignore", invalid="ignore"):
-            error = np.where(known, results - values, 0.0)
-            signal, noise = np.where(known, values * values, 0.0), error * error
-            self.sums += [signal.sum(), noise.sum(), error.sum()]
+        error = np.where(known, results - values, 0.0)
+        signal, noise = np.where(known, values * values, 0.0), error * error
+        self.sums += [signal.sum(), noise.sum(), error.sum()]
         self.largest = max(self.largest, float(np.abs(error).max()))
         return signal, noise, known, clipped
 
@@ -419,8 +413,7 @@ def _of_singles(array: Array, fmt: Format, how: Projection, scales: Array | None
         given: Array = np.asarray(array[tile])
         part, finite = _finite(given)
         unit = np.float64(1) if scales is None else scales[tile].astype(np.float64)
-        with np.errstate(over="ignore"):
-            given = np.where(finite, given, np.zeros((), given.dtype)) if scales is None else part / scales[tile]
+        given = np.where(finite, given, np.zeros((), given.dtype)) if scales is None else part / scales[tile]
         results = np.asarray(quantize(given, fmt, projection=how, random=random, rng=rng)).astype(np.float64)
         sums.add(part, finite, results * unit, low * unit, high * unit)
     return sums.report(fmt.name)
@@ -474,8 +467,7 @@ def _limits(fmt: Format, how: Projection) -> tuple[float, float]:
 
 def _decibels(signal: Any, noise: Any, counted: Any) -> Any:
     """The ratio in decibels: inf without noise, nan where nothing is counted."""
-    with np.errstate(divide="ignore", invalid="ignore"):
-        ratio = 10 * np.log10(np.asarray(signal, np.float64) / np.asarray(noise, np.float64))
+    ratio = 10 * np.log10(np.asarray(signal, np.float64) / np.asarray(noise, np.float64))
     return np.where(np.equal(counted, 0), np.nan, np.where(np.equal(noise, 0), np.inf, ratio))
 
 

@@ -16,6 +16,7 @@ from lowprec.kernels.dot_sums import How
 from lowprec.kernels.params import Params, lower_source, lower_target
 from lowprec.spec.accumulation import EXACT, PAIRWISE, Accumulation, Rounded, Window
 from lowprec.spec.format import Format
+from lowprec.spec.projection import DEFAULT
 from lowprec.spec.rounding import NEAREST_EVEN
 
 __all__ = ["begins_in", "kind_of", "lower_how", "lower_stages"]
@@ -46,7 +47,8 @@ def lower_stages(accumulation: Accumulation, addend: Format) -> Params:
     """Where products, the addend, sums, sums of chunks and results are kept."""
     accumulator = accumulation.accumulator
     sums = accumulator.result if isinstance(accumulator, Window) else accumulator or accumulation.output
-    begin = (addend, begins_in(accumulation)[1])
+    # An exact sum takes the addend as it is: there is nothing to round.
+    begin = (addend, DEFAULT if accumulation.order == EXACT else begins_in(accumulation)[1])
     product, total = accumulation.product or sums, accumulation.total or sums
     return _frozen(np.array([_stage(place) for place in (product, begin, sums, total, accumulation.output)], np.uint64))
 

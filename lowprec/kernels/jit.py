@@ -10,6 +10,7 @@ from __future__ import annotations
 
 import functools
 import operator
+import os
 from collections.abc import Callable
 from typing import Any, TypeVar, cast
 
@@ -17,6 +18,7 @@ import numba
 import numpy as np
 from llvmlite import binding, ir
 from numba.core import cgutils
+from numba.core.compiler_lock import global_compiler_lock
 from numba.core.registry import cpu_target
 from numba.cpython.unsafe.numbers import leading_zeros
 from numba.extending import intrinsic, lower_builtin, models, overload, register_model, type_callable
@@ -26,10 +28,12 @@ from lowprec.kernels.cache import DiskCache
 
 __all__ = [
     "VectorType",
+    "MODES",
     "bit_length",
     "boolean",
     "builtin",
     "elements",
+    "exchange_modes",
     "from_stack",
     "has_half",
     "helper",
@@ -80,6 +84,23 @@ def _named(function: Callable[..., object], name: str) -> None:
     if name:
         function.__name__ = function.__qualname__ = name
     assert "<locals>" not in function.__qualname__, f"{function.__qualname__} needs a name of its own"
+
+
+# A forked child has the compiler's locks as they are, but not the threads that would release them: a fork
+# waits until no thread compiles. All compilation holds the first lock; an object of LLVM that is deleted,
+# in any thread, holds the second.
+if hasattr(os, "register_at_fork"):
+    _locks = (global_compiler_lock, binding.ffi.lib._lock)
+
+    def _acquire() -> None:
+        for lock in _locks:
+            lock.__enter__()
+
+    def _release() -> None:
+        for lock in reversed(_locks):
+            lock.__exit__(None, None, None)
+
+    os.register_at_fork(before=_acquire, after_in_parent=_release, after_in_child=_release)
 
 
 def elements(array: np.ndarray[Any, Any], places: tuple[int, ...]) -> tuple[Any, ...]:
@@ -141,6 +162,39 @@ def has_half() -> bool:
     """
     target: Any = cpu_target.target_context.codegen()
     return "__truncsfhf2" not in target._tm.emit_assembly(binding.parse_assembly(_NARROW))
+
+
+# -- the processor's modes ----------------------------------------------------------------------------
+
+#: What the register of the usual modes holds: nearest even, no flushing, no traps. None where that is not known.
+MODES: int | None = {"x86_64": 0x1F80, "aarch64": 0, "arm64": 0}.get(binding.get_process_triple().partition("-")[0])
+if numba.config.DISABLE_JIT:
+    MODES = None
+
+
+@intrinsic  # type: ignore[untyped-decorator]
+def exchange_modes(_: Any, modes: Any) -> Any:
+    """Write the register that holds the floating-point modes of this thread, and return what it held."""
+
+    def call(builder: Any, name: str, result: Any, *values: Any) -> Any:
+        kind = ir.FunctionType(result, [value.type for value in values])
+        return builder.call(builder.module.declare_intrinsic(name, (), kind), values)
+
+    def exchange(context: Any, builder: Any, signature: Any, values: Any) -> Any:
+        word, long, none = ir.IntType(32), ir.IntType(64), ir.VoidType()
+        if not MODES:
+            before = call(builder, "llvm.aarch64.get.fpcr", long)
+            call(builder, "llvm.aarch64.set.fpcr", none, values[0])
+            return before
+        room = cgutils.alloca_once(builder, word)  # MXCSR goes through memory
+        place = builder.bitcast(room, ir.IntType(8).as_pointer())
+        call(builder, "llvm.x86.sse.stmxcsr", none, place)
+        before = builder.load(room)
+        builder.store(builder.trunc(values[0], word), room)
+        call(builder, "llvm.x86.sse.ldmxcsr", none, place)
+        return builder.zext(before, long)
+
+    return types.uint64(types.uint64), exchange
 
 
 # -- types and functions that are LLVM's own ----------------------------------------------------------
@@ -273,9 +327,7 @@ def from_stack(function: Callable[[Any, int, Any], None]) -> None:
     type_callable(function)(lambda context: _fixed(check, 3))
 
     def copy(context: Any, builder: Any, signature: Any, values: Any) -> Any:
-        array, other = (
-            context.make_array(signature.args[place])(context, builder, values[place]) for place in (0, 2)
-        )
+        array, other = (context.make_array(signature.args[place])(context, builder, values[place]) for place in (0, 2))
         size = context.get_abi_sizeof(context.get_data_type(signature.args[0].dtype))
         left = builder.sub(array.nitems, values[1])
         cgutils.raw_memcpy(builder, builder.gep(array.data, [values[1]]), other.data, left, size)

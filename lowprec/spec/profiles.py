@@ -17,7 +17,7 @@ from types import MappingProxyType
 from lowprec.spec import catalog
 from lowprec.spec.block import BlockFormat
 from lowprec.spec.families import p3109
-from lowprec.spec.format import Format, Sign
+from lowprec.spec.format import Format, Sign, exact_float
 from lowprec.spec.projection import Projection, Saturation
 from lowprec.spec.rounding import AWAY_FROM_ZERO, NEAREST_AWAY, NEAREST_ZERO, stochastic
 
@@ -292,7 +292,7 @@ def _torchao(rule: str, **fields: object) -> dict[BlockFormat, BlockFormat]:
             rule=rule,  # type: ignore[arg-type]
             elements=replace(_FINITE, nan_code=_TORCHAO_NANS.get(fmt.element)),
             source="TORCHAO",
-            **({"smallest_divides_as": 2.0**-126, "nan": "scale", "infinity": "power"} | fields),  # type: ignore[arg-type]
+            **({"smallest_divides_as": exact_float(1, -126), "nan": "scale", "infinity": "power"} | fields),  # type: ignore[arg-type]
         )
         for fmt in _MXFP
     }
@@ -305,7 +305,7 @@ def _changed(formats: Iterable[BlockFormat], **fields: object) -> dict[BlockForm
 _TORCHAO_NVFP4 = _changed(
     [catalog.NVFP4],
     arithmetic="reciprocals",
-    min_scale=2.0**-6,
+    min_scale=exact_float(1, -6),
     zero="rule",
     nan="all",
     infinity="largest",
@@ -343,7 +343,7 @@ _MODELOPT = {
         scales=_NO_ZERO,
         source="MODELOPT",
     ),
-    **_changed([catalog.NVFP4], arithmetic="product", min_scale=2.0**-9, zero="one", source="MODELOPT"),
+    **_changed([catalog.NVFP4], arithmetic="product", min_scale=exact_float(1, -9), zero="one", source="MODELOPT"),
 }
 
 _MICROXCALING = _changed(

@@ -173,6 +173,14 @@ def test_an_addend_is_projected_whatever_type_it_comes_in(into, place):
         agrees(how, (fmt, fmt), *codes, typed)
 
 
+@pytest.mark.parametrize("dtype", [np.int8, np.int32, np.uint64, np.float16, np.float64])
+def test_an_exact_sum_takes_an_addend_as_it_is(dtype):
+    """The output's rules, which its format may not even have, are for the output."""
+    for into in ((catalog.BFLOAT16, Projection(nan_code=0xFFFF)), (catalog.TF32, Projection(nan="negative_zero"))):
+        how = Accumulation(name="m", order=EXACT, output=into)
+        agrees(how, (catalog.E4M3FN,) * 2, *np.full((2, 3, 2), 0x38), np.array([1, 2, 77], dtype))
+
+
 def drawn_window(rng):
     """Any parameters of a window."""
     step = rng.choice([1, 2, 6, 16])

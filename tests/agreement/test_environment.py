@@ -8,8 +8,12 @@ from __future__ import annotations
 
 import contextlib
 import ctypes
+import json
+import os
 import platform
 import struct
+import subprocess
+import sys
 
 import ml_dtypes
 import numpy as np
@@ -185,6 +189,102 @@ def test_no_verb_changes_its_answer(flags, usual):
     with environment(flags):
         found = _answers()
     assert [key for key in usual if found[key] != usual[key]] == []
+
+
+def _tables():
+    """Numbers that need subnormal scales, and any others."""
+    rng = np.random.default_rng(3)
+    return {
+        "subnormal": np.full(5, 3.67e-40 * 127, np.float32),
+        "smallest": np.array([1, 2, 77], np.uint32).view(np.float32),
+        "float64": rng.normal(size=(7, 40)) * 2.0 ** rng.integers(-160, -100, (7, 1)),
+        "float32": rng.normal(size=(7, 40)).astype(np.float32),
+        "int64": rng.integers(-(1 << 62), 1 << 62, 50),
+    }
+
+
+def _statistics(tables):
+    """Scales and reports, as bytes: nothing that is compared later is a float."""
+    found = {}
+
+    def note(report, *key):
+        numbers = [number for number in report.as_dict().values() if isinstance(number, float)]
+        found[key] = np.array(numbers).tobytes()
+
+    for kind, values in tables.items():
+        for name in ("int8", "e4m3fn", "bfloat16"):
+            for method in ("max", "percentile", "mse"):
+                scales = lp.scale_for(values, name, method)
+                found[kind, name, method] = scales.tobytes()
+                note(lp.error_report(values, name, scale=scales), kind, name, method, "error")
+            found[kind, name, "power"] = lp.scale_for(values, name, axis=0, power_of_two=True).tobytes()
+        note(lp.error_report(values, "mxfp8_e4m3"), kind, "mxfp8_e4m3")
+    return found
+
+
+@pytest.mark.parametrize("flags", ENVIRONMENTS.values(), ids=ENVIRONMENTS)
+def test_scales_and_reports_are_the_same_in_every_environment(flags):
+    """They are computed by NumPy, in the usual modes; afterwards the process has its own again."""
+    tables = _tables()
+    expected, subnormal = _statistics(tables), np.float32(3.67e-40).tobytes()
+    tiny = np.full(64, 1, np.uint32).view(np.float32)
+    with environment(flags):
+        found = _statistics(tables)
+        doubled = set((tiny + tiny).view(np.uint32).tolist())
+    assert [key for key in expected if found[key] != expected[key]] == []
+    assert found["subnormal", "int8", "max"] == subnormal
+    assert doubled == ({0} if flags & (DENORMALS_ARE_ZERO | FLUSH_TO_ZERO) else {2})
+
+
+@pytest.mark.parametrize("flags", ENVIRONMENTS.values(), ids=ENVIRONMENTS)
+def test_subnormal_float64_operands_are_not_taken_for_zeros(flags):
+    """Float64 numbers that float32 holds are narrowed on the way; subnormal ones equal zero under DAZ."""
+    x, y = np.array([5e-324, -1e-310, 0.0, 1.5]), np.array([2.0**1000, -(2.0**1000), 1.0, 2.0])
+
+    def answers():
+        made = [
+            lp.divide(x, x[::-1], "binary32"),
+            lp.multiply(x, y, "binary32"),
+            lp.add(x, x, "e4m3fn"),
+            lp.sqrt(x, "e5m2"),
+        ]
+        made += [lp.dot(x, y, how) for how in ("exact", "fp32_fma", "fp64_sequential")]
+        return [np.asarray(one).tobytes() for one in made]
+
+    expected = answers()
+    assert lp.multiply(x, y, "binary32")[0] == 2.0**-74
+    with environment(flags):
+        assert answers() == expected
+
+
+IMPORT = """
+import ctypes, importlib, json, pkgutil, sys
+ctypes.CDLL("libm.so.6").fesetround(int(sys.argv[1], 16))
+import lowprec as lp
+for module in pkgutil.walk_packages(lp.__path__, "lowprec."):
+    if ".frameworks." not in module.name:
+        importlib.import_module(module.name)
+blocks = {f"{stack} {name}": repr(profile.block(lp.block_formats[name]))
+          for stack, profile in lp.profiles.items() for name in lp.block_formats
+          if lp.block_formats[name] in profile.blocks}
+print(json.dumps([blocks, {name: repr(fmt) for name, fmt in lp.formats.items()}]))
+"""
+
+
+@pytest.mark.parametrize("mode", ["400", "800", "c00"])
+def test_modules_are_compiled_and_imported_in_any_rounding_mode(mode, tmp_path):
+    """Without bytecode from before: constants like 2.0**-6 come from libm's pow, which rounds as it is told."""
+
+    def imported(mode):
+        done = subprocess.run(
+            [sys.executable, "-c", IMPORT, mode],
+            env={**os.environ, "PYTHONPYCACHEPREFIX": str(tmp_path / mode)},
+            capture_output=True, text=True, check=False, timeout=300,
+        )  # fmt: skip
+        assert done.returncode == 0, done.stderr
+        return json.loads(done.stdout)
+
+    assert imported(mode) == imported("0")
 
 
 TINY = Format(name="tiny", exponent_bits=4, trailing_bits=2, bias=1060)  # its values are subnormal float64s

@@ -441,3 +441,14 @@ def test_arrays_of_the_formats_own_type_are_codes(name):
 def test_quantize_keeps_the_type_of_byte_swapped_values(dtype):
     """In the machine's own order."""
     assert lp.quantize(np.array([1.0, 1.03], dtype), "e4m3fn").dtype == np.dtype(dtype).newbyteorder("=")
+
+
+@pytest.mark.parametrize("name", ["binary16", "binary32"])
+def test_typed_arrays_in_the_other_byte_order_are_codes_too(name):
+    """As they are values to `encode`: to every verb that takes codes."""
+    x = np.array([1, 2, -0.5, np.nan], lp.dtype(name))
+    swapped = x.astype(x.dtype.newbyteorder())
+    for _ in range(2):
+        assert lp.decode(swapped, name).tobytes() == lp.decode(x, name).tobytes()
+        assert lp.cast(swapped, name, "e4m3fn").tolist() == lp.cast(x, name, "e4m3fn").tolist()
+    assert lp.equal(swapped, x, name).tolist() == [True, True, True, False]

@@ -13,6 +13,7 @@ import time
 from concurrent.futures import ThreadPoolExecutor
 
 import ml_dtypes
+import numba
 import numpy as np
 import pytest
 
@@ -285,6 +286,7 @@ def test_the_number_of_threads_may_change_while_others_convert(expected):
 
 BEGIN = """
 import atexit, os, signal, sys, threading, time
+import numba
 import numpy as np
 import lowprec as lp
 
@@ -420,3 +422,46 @@ def test_the_environment_variable_is_used_until_a_number_is_set(monkeypatch):
         assert lp.get_threads() == count
         monkeypatch.setenv("LOWPREC_NUM_THREADS", "9")
         assert lp.get_threads() == count
+
+
+FORK_AND_COMPILE = """
+import os, sys, threading, time
+import numba
+import numpy as np
+from lowprec.kernels.jit import jit
+
+def compile_one(name):
+    def add(x):
+        return x[0] + 1
+    jit(add, name)(np.ones(2))
+
+def compile_many():
+    for number in range(1000):
+        compile_one(f"parent_{number}")
+
+compile_one("first")
+threading.Thread(target=compile_many, daemon=True).start()
+for number in range(5):
+    time.sleep(0.05)
+    child = os.fork()
+    if not child:
+        compile_one(f"child_{number}")
+        os._exit(0)
+    until = time.monotonic() + 30
+    while os.waitpid(child, os.WNOHANG) == (0, 0):
+        if time.monotonic() > until:
+            os.kill(child, 9)
+            sys.exit("a child hangs")
+        time.sleep(0.01)
+os._exit(0)
+"""
+
+
+@pytest.mark.skipif(not hasattr(os, "fork") or bool(numba.config.DISABLE_JIT), reason="forks while kernels compile")
+def test_a_child_that_is_forked_while_another_thread_compiles_compiles_too():
+    """The compiler's lock is held by a thread that the child does not have, unless the fork waits for it."""
+    done = subprocess.run(
+        [sys.executable, "-W", "ignore", "-c", FORK_AND_COMPILE],
+        env={**os.environ, "LOWPREC_CACHE_DIR": ""}, capture_output=True, text=True, check=False, timeout=300,
+    )  # fmt: skip
+    assert (done.returncode, done.stderr) == (0, "")

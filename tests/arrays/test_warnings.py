@@ -1,0 +1,100 @@
+"""No verb warns or raises what NumPy signals on the way, whatever the operands are."""
+
+from __future__ import annotations
+
+import contextlib
+import itertools
+
+import ml_dtypes
+import numpy as np
+import pytest
+
+import lowprec as lp
+
+
+def patterns(dtype, *words):
+    """Elements with these bits."""
+    return np.array(words, f"u{np.dtype(dtype).itemsize}").view(dtype)
+
+
+#: Signaling and quiet NaNs, infinities, the smallest and the largest number, zero and 1.
+OPERANDS = {
+    "float32": patterns(np.float32, 0x7F800001, 0xFF800001, 0x7FC00000, 1, 0x7F7FFFFF, 0x7F800000, 0, 0x3F800000),
+    "float64": patterns(
+        np.float64, (0x7FF << 52) + 1, (0xFFF << 52) + 1, 1, (0x7FF << 52) - 1, 0x7FF << 52, 0, 0x3FF << 52
+    ),
+    "float16": patterns(np.float16, 0x7C01, 0xFC01, 0x7E00, 1, 0x7BFF, 0x7C00, 0, 0x3C00),
+    "bfloat16": patterns(ml_dtypes.bfloat16, 0x7F81, 0xFF81, 0x7FC0, 1, 0x7F7F, 0x7F80, 0, 0x3F80),
+    "int64": np.array([0, 1, -1, (1 << 63) - 1, -(1 << 63)]),
+    "bool": np.array([True, False]),
+    "e5m2": np.arange(256, dtype=np.uint8).view(ml_dtypes.float8_e5m2),
+    "e8m0fnu": np.arange(256, dtype=np.uint8).view(ml_dtypes.float8_e8m0fnu),
+    "all NaN": np.full(5, np.nan),
+    "empty": np.zeros(0, np.float32),
+}
+TARGETS = ("e4m3fn", "e2m1fn", "e8m0fnu", "int8", "bfloat16", "binary32")
+
+
+@pytest.fixture(autouse=True)
+def _everything_raises():
+    """As a careful user has it; warnings are errors in all tests."""
+    with np.errstate(all="raise"):
+        yield
+
+
+@contextlib.contextmanager
+def refusals():
+    """NaNs and negative numbers that a format lacks may be refused."""
+    with contextlib.suppress(ValueError):
+        yield
+
+
+@pytest.mark.parametrize("kind", OPERANDS)
+def test_conversions_and_statistics_signal_nothing(kind):
+    """With each projection, with flags and in either order of memory."""
+    x = OPERANDS[kind]
+    for name, how in itertools.product(
+        TARGETS, ({}, {"saturation": "finite"}, {"projection": lp.Projection(nan="max")})
+    ):
+        for given in (x, x[::-1]):
+            with refusals():
+                lp.encode(given, name, **how)
+            with refusals():
+                lp.quantize(given, name, **how)
+            with refusals():
+                lp.encode(given, name, flags=np.zeros(x.shape, np.uint8), **how)
+        with refusals():
+            str(lp.error_report(x, name, **how))
+        with refusals():
+            lp.error_report(x, name, scale=0.5, **how).as_dict()
+    for name, method in itertools.product(TARGETS, ("max", "mse", "percentile")):
+        with refusals():
+            lp.scale_for(x, name, method)
+    for name in ("mxfp4", "mxint8", "nvfp4", "bfp4", "fp8_block_1x128"):
+        with refusals():
+            lp.decode(lp.encode(x, name))
+        with refusals():
+            str(lp.error_report(x, name))
+
+
+@pytest.mark.parametrize("kind", OPERANDS)
+def test_operations_and_products_signal_nothing(kind):
+    """Invalid ones too: `flags=` is where they are told."""
+    x = OPERANDS[kind]
+    for name in ("e4m3fn", "e2m1fn", "bfloat16", "binary32"):
+        for operation in ("add", "divide", "minimum", "remainder"):
+            with refusals():
+                getattr(lp, operation)(x, x[::-1], name)
+        with refusals():
+            lp.fma(x, x[::-1], x, name)
+        with refusals():
+            lp.sqrt(x, name)
+        with refusals():
+            lp.nextafter(x, x[::-1], name)
+        with refusals():
+            lp.ulp(x, name)
+    for how in ("exact", "fp32_fma", "bf16_sequential", "fp64_sequential", "hopper_mma_bfloat16_binary32"):
+        with refusals():
+            lp.dot(x, x, how)
+        with refusals():
+            lp.matmul(np.ones((x.size, 40)), np.ones((40, 3)), how, addend=x[:, None])
