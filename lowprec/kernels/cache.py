@@ -5,17 +5,23 @@ another file it gives the old machine code, and so the old answers. Here the nam
 digest of every source that could matter and of everything that the machine code depends on; what
 it holds is checked against its own digest; and whatever goes wrong, the kernel is compiled.
 
+What is loaded is executed. So files are only loaded that nobody but this user and root can have put
+there: `private` asks who may change the folder and those above it, and `_read` who may change the file.
+
 Floor 2b. docs/decisions/0004.
 """
 
 from __future__ import annotations
 
 import contextlib
+import functools
 import hashlib
+import logging
 import os
 import pathlib
 import pickle
 import platform
+import stat
 import tempfile
 from typing import Any
 
@@ -27,19 +33,103 @@ from numba.core.compiler import CompileResult
 from numba.core.runtime import rtsys
 from numba.core.serialize import dumps
 
-__all__ = ["DiskCache", "directory"]
+__all__ = ["DiskCache", "directory", "private"]
+
+_WAY_OUT = "set LOWPREC_CACHE_DIR to a folder that only you can change, or to nothing for no cache"
 
 #: Settings of numba that change the code it makes.
 _SETTINGS = ("OPT", "LOOP_VECTORIZE", "SLP_VECTORIZE", "BOUNDSCHECK", "DEBUGINFO_DEFAULT", "LLVM_PASS_TIMINGS")
 
 
 def directory() -> pathlib.Path | None:
-    """Where compiled kernels are kept: $LOWPREC_CACHE_DIR, or the user's cache; None where it is set and empty."""
+    """Return the folder of compiled kernels, unchecked: $LOWPREC_CACHE_DIR, or the user's cache.
+
+    None where that variable is set and empty, and where no user's folder is known.
+    """
     chosen = os.environ.get("LOWPREC_CACHE_DIR")
     if chosen is not None:
         return pathlib.Path(chosen) if chosen else None
-    base = os.environ.get("XDG_CACHE_HOME") or os.path.join(os.path.expanduser("~"), ".cache")
-    return pathlib.Path(base) / "lowprec" / "kernels"
+    from platformdirs import user_cache_path
+
+    try:
+        base = user_cache_path("lowprec", appauthor=False)
+    except RuntimeError:  # of newer versions; older ones return a relative path
+        base = pathlib.Path("~")
+    if not base.is_absolute():
+        _tell("no home folder is known, or XDG_CACHE_HOME is a relative path")
+        return None
+    return base / "kernels"
+
+
+def private(folder: pathlib.Path, *, make: bool = False) -> pathlib.Path | None:
+    """Return a folder, with links resolved, if only this user and root can change what it holds; else None.
+
+    Nobody else may own or write it, nor any folder above it, as who renames one of those puts another in its place;
+    above it folders such as /tmp will do, where all may write but nobody rename what is another's. Where ownership is
+    not POSIX's, any folder will do. Says why in the log where it refuses one.
+
+    Parameters
+    ----------
+    folder : Path
+    make : bool
+        Make it, for this user alone, where it does not exist.
+
+    Raises
+    ------
+    OSError
+        It cannot be made or looked at, or is no folder.
+    """
+    place = pathlib.Path(os.path.realpath(folder))
+    while True:
+        missing = []
+        for path in (place, *place.parents):
+            try:
+                info = path.lstat()
+            except FileNotFoundError:
+                missing.append(path)
+                continue
+            if not stat.S_ISDIR(info.st_mode):
+                raise NotADirectoryError(str(path))
+            if _is_foreign(path, info, above=path is not place):
+                return None
+        if not missing:
+            return place
+        if not make:
+            return None
+        with contextlib.suppress(FileExistsError):  # of another process; looked at like any other
+            missing[-1].mkdir(0o700)
+
+
+def _is_foreign(path: pathlib.Path, info: os.stat_result, *, above: bool = False) -> bool:
+    """Return whether others may change a file or folder, and say so in the log."""
+    if not hasattr(os, "geteuid"):
+        return False
+    sticky = above and info.st_mode & stat.S_ISVTX
+    if info.st_uid not in (0, os.geteuid()):
+        _tell(f"{str(path)!r} belongs to user {info.st_uid}, who could put other code there")
+    elif info.st_mode & (stat.S_IWGRP | stat.S_IWOTH) and not sticky:
+        mode = stat.S_IMODE(info.st_mode)
+        _tell(f"others may write {str(path)!r} (mode {mode:04o}) and could put other code there; chmod go-w it")
+    else:
+        return False
+    return True
+
+
+@functools.cache
+def _tell(why: str) -> None:
+    """Log once why nothing is loaded."""
+    logging.getLogger("lowprec").warning("compiled kernels are not kept: %s, or %s", why, _WAY_OUT)
+
+
+def _read(path: pathlib.Path) -> bytes | None:
+    """Return what a file holds that only this user and root can change; None of any other."""
+    # Not through a link; and no waiting for the writer of a pipe.
+    flags = [getattr(os, name, 0) for name in ("O_NOFOLLOW", "O_NONBLOCK", "O_BINARY")]
+    with os.fdopen(os.open(path, os.O_RDONLY | sum(flags)), "rb") as file:
+        info = os.fstat(file.fileno())
+        if not stat.S_ISREG(info.st_mode) or _is_foreign(path, info):
+            return None
+        return file.read()
 
 
 def sources() -> bytes:
@@ -87,21 +177,18 @@ class DiskCache(_Cache):  # type: ignore[misc]
             # All that loaded code needs of numba. What a compilation needs, half a second of imports, may wait.
             rtsys.initialize(target)
             path = self._path(signature, target.codegen())
-            if path is None or not path.is_file():
-                return None
-            stored = path.read_bytes()
-            if hashlib.sha256(stored[32:]).digest() == stored[:32]:
+            stored = None if path is None else _read(path)
+            if stored is not None and hashlib.sha256(stored[32:]).digest() == stored[:32]:
                 return CompileResult._rebuild(target, *pickle.loads(stored[32:]))
         return None
 
     def save_overload(self, signature: Any, compiled: Any) -> None:
         """Keep compiled code: written beside and renamed, so that no one reads half of it."""
         with contextlib.suppress(Exception):
-            path = self._path(signature, compiled.codegen)
+            path = self._path(signature, compiled.codegen, make=True)
             if path is None or compiled.lifted or compiled.library.has_dynamic_globals:
                 return
             data = dumps(compiled._reduce())
-            path.parent.mkdir(parents=True, exist_ok=True)
             with tempfile.NamedTemporaryFile(dir=path.parent, delete=False) as file:
                 beside = pathlib.Path(file.name)
                 try:
@@ -111,9 +198,10 @@ class DiskCache(_Cache):  # type: ignore[misc]
                 finally:
                     beside.unlink(missing_ok=True)
 
-    def _path(self, signature: Any, codegen: Any) -> pathlib.Path | None:
-        folder = directory()
-        if folder is None or not _SOURCES:
+    def _path(self, signature: Any, codegen: Any, *, make: bool = False) -> pathlib.Path | None:
+        chosen = directory()
+        folder = None if chosen is None or not _SOURCES else private(chosen, make=make)
+        if folder is None:
             return None
         key = repr((self._kernel, str(signature), codegen.magic_tuple(), _settings())).encode()
         return folder / hashlib.sha256(_SOURCES + key).hexdigest()

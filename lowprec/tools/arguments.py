@@ -5,12 +5,14 @@ Floor 5. Each function imports what it needs, so that `lowprec --help` does not 
 
 from __future__ import annotations
 
-import os
 import sys
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import click
+
+from lowprec.tools import files
+from lowprec.tools.terminal import say
 
 if TYPE_CHECKING:
     import numpy.typing as npt
@@ -22,8 +24,12 @@ if TYPE_CHECKING:
 
 __all__ = [
     "AGREE",
+    "BROKEN_PIPE",
     "DIFFER",
+    "FAILED",
+    "INTERRUPTED",
     "NOTHING",
+    "NO_CHECKOUT",
     "deliver",
     "format_named",
     "frameworks_named",
@@ -38,8 +44,13 @@ __all__ = [
 #: Formats to show for operations whose operands are not alike.
 _EXAMPLES = {"convert": ("binary32", "e4m3fn"), "scaleb": ("e4m3fn", "int32", "e4m3fn")}
 
-#: Exit codes; bad input and usage are 2, which is click's.
-AGREE, DIFFER, NOTHING = 0, 1, 3
+#: Exit codes; bad input and usage are 2, which is click's. What a signal ends has 128 and its number.
+AGREE, DIFFER, FAILED, NOTHING, INTERRUPTED, BROKEN_PIPE = 0, 1, 2, 3, 130, 141
+
+#: Why a command that works on the golden data refuses to where nothing says which.
+NO_CHECKOUT = (
+    "lowprec does not run from a checkout here, so it has no tables/ of its own; name the folder with --tables"
+)
 
 
 def format_named(name: str, define: str | None = None, *, operand: bool = False, operation: bool = False) -> Format:
@@ -141,17 +152,17 @@ def project(rounding: str, saturation: str) -> Projection:
     return projection
 
 
-def deliver(content: bytes, output: Path | None) -> None:
-    """Print, or write beside the file and rename."""
+def deliver(content: str | bytes, output: Path | None = None) -> None:
+    """Print what is not for people alone, as it is, or write it to a file."""
+    data = content.encode() if isinstance(content, str) else content
     if output is None:
-        click.echo(content, nl=False)
+        click.echo(data, nl=False)
         return
-    beside = output.with_name(f".{output.name}.{os.getpid()}")
     try:
-        beside.write_bytes(content)
-        os.replace(beside, output)
+        files.write(output, data)
+    except BrokenPipeError:
+        raise
     except OSError as error:
-        beside.unlink(missing_ok=True)
         raise click.UsageError(f"cannot write {str(output)!r}: {error.strerror}") from None
 
 
@@ -164,7 +175,7 @@ def frameworks_named(names: tuple[str, ...]) -> list[Framework]:
             raise click.UsageError(f"unknown framework {name!r}; use one of {', '.join(FRAMEWORKS)}")
     for name in names:
         if FRAMEWORKS[name].version is None:
-            click.echo(f"nothing was compared: {name} is not installed; {FRAMEWORKS[name].install}", err=True)
+            say(f"nothing was compared: {name} is not installed; {FRAMEWORKS[name].install}", err=True)
             sys.exit(NOTHING)
     chosen = []
     for framework in FRAMEWORKS.values():
@@ -174,7 +185,7 @@ def frameworks_named(names: tuple[str, ...]) -> list[Framework]:
             framework.targets(), framework.others()
         except Exception as error:  # whatever a broken installation raises when it is imported
             reason = str(error).strip().splitlines()[:1] or [type(error).__name__]
-            click.echo(f"left out: {framework.name} {framework.version} does not run: {reason[0]}", err=True)
+            say(f"left out: {framework.name} {framework.version} does not run: {reason[0]}", err=True)
         else:
             chosen.append(framework)
     return chosen
@@ -187,9 +198,11 @@ def load(path: Path) -> npt.NDArray[Any]:
     from lowprec.tools.cases import SOURCES
 
     try:
-        values = np.load(path, allow_pickle=False)
-    except (ValueError, EOFError, OSError) as error:
-        raise click.UsageError(f"cannot read {str(path)!r} as an .npy file: {error}") from None
+        with path.open("rb") as file:
+            values = np.load(file, allow_pickle=False)
+    except Exception as error:  # of hostile headers NumPy raises much more than ValueError
+        why = str(error) or type(error).__name__
+        raise click.UsageError(f"cannot read {str(path)!r} as an .npy file: {why}") from None
     if not isinstance(values, np.ndarray):
         raise click.UsageError(f"{str(path)!r} holds several arrays; save one with np.save")
     if values.dtype.newbyteorder("=") not in SOURCES.values():

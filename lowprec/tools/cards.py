@@ -13,6 +13,7 @@ from fractions import Fraction
 from typing import Any
 
 from rich.console import Console, Group, RenderableType
+from rich.markup import escape
 from rich.measure import Measurement
 from rich.table import Table
 
@@ -22,6 +23,7 @@ from lowprec.spec import catalog
 from lowprec.spec.format import Format, Sign
 from lowprec.spec.profiles import Profile
 from lowprec.spec.projection import Projection
+from lowprec.tools.terminal import plain
 
 __all__ = ["card", "describe", "differences", "listing", "number", "profile_card", "sentence", "show"]
 
@@ -57,7 +59,7 @@ def card(fmt: Format) -> RenderableType:
     table.add_column()
     for name, value in describe(fmt).items():
         if name != "name":
-            table.add_row(name, _shown(name, value, fmt))
+            table.add_row(name, escape(plain(_shown(name, value, fmt))))
     parts: list[RenderableType] = [f"[bold]{fmt.name}[/bold]  {sentence(fmt)}", "", table]
     if fmt.width <= 8:
         parts += ["", "the value of every code; the row gives its upper bits, the column its lower", _encoding(fmt)]
@@ -217,9 +219,16 @@ def _encoding(fmt: Format) -> Table:
     return table
 
 
+class _Console(Console):
+    """A console that leaves a closed pipe to the command line, instead of exiting with 1."""
+
+    def on_broken_pipe(self) -> None:
+        raise
+
+
 def show(renderable: RenderableType, console: Console | None = None) -> None:
     """Print, as wide as it needs to be: on a narrow terminal lines wrap, and no cell is cut short."""
-    console = console or Console(highlight=False)
+    console = console or _Console(highlight=False)
     wide = console.options.update(width=10_000)
     needed = max(Measurement.get(console, wide, part).maximum for part in _parts(renderable))
     console.width = max(console.width if console.is_terminal else 80, needed)

@@ -15,6 +15,9 @@ from lowprec.spec.format import Format, Sign
 
 __all__ = ["from_mapping", "from_text", "from_toml"]
 
+#: Bytes of a definition. Time grows with the square of what a hostile one has.
+_MOST = 1 << 13
+
 _FIELDS = {field.name: str(field.type) for field in dataclasses.fields(Format)}
 
 
@@ -51,8 +54,14 @@ def from_toml(path: Path) -> Format:
         As for `from_text`, or no TOML.
     """
     try:
-        fields = tomllib.loads(path.read_text(encoding="utf-8"))
-    except (tomllib.TOMLDecodeError, UnicodeDecodeError, OSError) as error:
+        with path.open("rb") as file:
+            text = file.read(_MOST + 1)
+        if len(text) > _MOST:
+            raise ValueError(f"a format is defined in a few lines, and this has more than {_MOST:,} bytes")
+        fields = tomllib.loads(text.decode())
+    except RecursionError:
+        raise ValueError(f"cannot read {str(path)!r} as TOML: it is nested too deeply") from None
+    except (ValueError, OSError) as error:
         raise ValueError(f"cannot read {str(path)!r} as TOML: {error}") from None
     return from_mapping({"name": path.stem, **fields})
 

@@ -8,11 +8,11 @@ Floor 5.
 
 from __future__ import annotations
 
+import contextlib
 import hashlib
 import json
 import os
 import struct
-import tempfile
 from collections.abc import Callable, Iterator
 from concurrent.futures import ProcessPoolExecutor
 from pathlib import Path
@@ -28,14 +28,16 @@ from lowprec.spec import catalog
 from lowprec.spec.format import Format
 from lowprec.spec.projection import Projection, Saturation
 from lowprec.spec.rounding import MODES
-from lowprec.tools import cards, cases
+from lowprec.tools import cards, cases, files
 from lowprec.tools.accumulationcards import accumulation_tables
 from lowprec.tools.blockcards import block_tables
 from lowprec.tools.export import Table
 from lowprec.tools.tabulate import provenance
 from lowprec.tools.vectors import Suite, suite
 
-__all__ = ["Disagreement", "check", "generate", "tables_folder", "write"]
+__all__ = ["Disagreement", "Refused", "check", "generate", "read_digests", "tables_folder", "write"]
+
+_SCHEMA = "lowprec.digests/1"
 
 Array = npt.NDArray[Any]
 
@@ -60,46 +62,124 @@ class Disagreement(AssertionError):
     """The oracle and the kernels differ: no golden file can be made."""
 
 
-def tables_folder() -> Path:
-    """The checkout's tables/, or the one in the current folder."""
-    beside = Path(__file__).parents[2] / "tables"
-    return beside if (beside / "published").is_dir() else Path("tables")
+class Refused(ValueError):
+    """A folder that golden data cannot be written to, or not read from."""
+
+
+def tables_folder() -> Path | None:
+    """Return the tables/ of the checkout that this code runs in; None of an installed package."""
+    checkout = Path(__file__).parents[2]
+    tables = checkout / "tables"
+    return tables if (checkout / "pyproject.toml").is_file() and (tables / "published").is_dir() else None
+
+
+def read_digests(folder: Path) -> dict[str, Any]:
+    """Return digests.json of a folder.
+
+    Raises
+    ------
+    Refused
+        It is none.
+    """
+    path = folder / "digests.json"
+    if not path.is_file():
+        raise Refused(f"there is no file {str(path)!r}")
+    try:
+        document = json.loads(path.read_text())
+    except (OSError, ValueError, RecursionError) as error:
+        raise Refused(f"cannot read {str(path)!r}: {error}") from None
+    if not isinstance(document, dict) or document.get("schema") != _SCHEMA:
+        raise Refused(f"{str(path)!r} is no file of `lowprec golden`: its schema is not {_SCHEMA!r}")
+    if not isinstance(document.get("files", {}), dict):
+        raise Refused(f"{str(path)!r} is no file of `lowprec golden`: its files are no list of names and digests")
+    return document
 
 
 def generate(watch: Callable[[int, int, str], None] | None = None) -> Iterator[tuple[str, bytes]]:
-    """Every golden file: its path below tables/, and its bytes; of digests.json all but its sweeps.
+    """Every golden file: its path below tables/, and its bytes; of digests.json, which comes last, all but its sweeps.
 
     Raises
     ------
     Disagreement
         A kernel gives something else than the oracle.
     """
+    listed = {}
+    for name, content in _listed():
+        listed[name] = hashlib.sha256(content).hexdigest()
+        yield name, content
+    document = {
+        "$schema": "schema/digests.schema.json",
+        "schema": _SCHEMA,
+        "made_by": provenance("lowprec golden --write"),
+        "files": dict(sorted(listed.items())),
+        **_digests(watch),
+    }
+    yield "digests.json", _as_json(document)
+
+
+def _listed() -> Iterator[tuple[str, bytes]]:
+    """The files that digests.json lists."""
     yield "formats.json", _formats_json()
     yield "formats.md", _formats_md()
     yield "blocks.md", _of_lines(block_tables())
     yield "accumulations.md", _of_lines(accumulation_tables())
     for fmt in TABULATED:
         yield f"values/{fmt.name}.csv", _values(fmt)
-    yield "digests.json", _digests(watch)
     for target, rounding, saturation in VECTORS:
         path = f"vectors/convert/binary32_{target}_{rounding}_{saturation}.txt"
         yield path, _vectors(target, rounding, saturation)
 
 
 def write(folder: Path, watch: Callable[[int, int, str], None] | None = None) -> int:
-    """Write every golden file, each beside its place and then renamed; remove those no longer made."""
+    """Write every golden file, and remove those that the folder's digests.json lists and that are no longer made.
+
+    Returns
+    -------
+    int
+        The files written.
+
+    Raises
+    ------
+    Refused
+        A file stands in the way that digests.json does not list, one to remove was changed, or a path leads out of
+        the folder. Nothing is written then.
+    """
     made = dict(generate(watch))
-    made["digests.json"] = _with_sweeps(made["digests.json"], folder)
+    before = read_digests(folder) if (folder / "digests.json").is_file() else {}
+    made["digests.json"] = _with_sweeps(made["digests.json"], before)
+    listed = before.get("files", {})
     for name, content in made.items():
-        path = folder / name
-        path.parent.mkdir(parents=True, exist_ok=True)
-        with tempfile.NamedTemporaryFile(dir=path.parent, delete=False) as beside:
-            beside.write(content)
-        os.chmod(beside.name, 0o644)
-        os.replace(beside.name, path)
-    for stale in _generated(folder) - set(made):
-        (folder / stale).unlink()
+        path = _inside(folder, name)
+        if path.exists() and name not in listed and name != "digests.json" and path.read_bytes() != content:
+            raise Refused(
+                f"{str(path)!r} is in the way and not listed in digests.json; move it, or choose a new folder"
+            )
+    stale = [_stale(folder, name, listed[name]) for name in sorted(set(listed) - set(made))]
+    for name in made:
+        (folder / name).parent.mkdir(parents=True, exist_ok=True)
+    for name, content in made.items():
+        files.write(folder / name, content)
+    for path in stale:
+        path.unlink(missing_ok=True)
     return len(made)
+
+
+def _inside(folder: Path, name: str) -> Path:
+    """Return the path of a file that is there or can be; refuse one out of the folder, by its name or by links."""
+    path = folder / name
+    if "\0" in name or not path.resolve().is_relative_to(folder.resolve()) or (path.exists() and not path.is_file()):
+        raise Refused(f"{name!r} is no file in {str(folder)!r}: it leads out of that folder, or is a folder or device")
+    return path
+
+
+def _stale(folder: Path, name: str, digest: object) -> Path:
+    """Return the path of a file to remove; refuse one that is no longer what was written."""
+    path = _inside(folder, name)
+    if path.exists() and hashlib.sha256(path.read_bytes()).hexdigest() != digest:
+        raise Refused(
+            f"{str(path)!r} is listed in digests.json and no longer made, but was changed; remove it yourself"
+        )
+    return path
 
 
 def check(folder: Path, watch: Callable[[int, int, str], None] | None = None) -> list[str]:
@@ -110,7 +190,8 @@ def check(folder: Path, watch: Callable[[int, int, str], None] | None = None) ->
     for name, want in generate(watch):
         made.add(name)
         if name == "digests.json":
-            want = _with_sweeps(want, folder)
+            with contextlib.suppress(Refused):
+                want = _with_sweeps(want, read_digests(folder))
         if name not in have:
             problems.append(f"{name} is missing")
         elif (got := (folder / name).read_bytes()) != want:
@@ -123,6 +204,10 @@ def _generated(folder: Path) -> set[str]:
     """Files in the places that are generated."""
     places = ("*.json", "*s.md", "values/*", "vectors/**/*")
     return {str(path.relative_to(folder)) for place in places for path in folder.glob(place) if path.is_file()}
+
+
+def _as_json(document: dict[str, Any]) -> bytes:
+    return (json.dumps(document, indent=1) + "\n").encode()
 
 
 def _first_difference(name: str, got: bytes, want: bytes) -> str:
@@ -140,7 +225,7 @@ def _formats_json() -> bytes:
         "made_by": provenance("lowprec golden --write"),
         "formats": [cards.describe(fmt) for fmt in catalog.FORMATS.values()],
     }
-    return (json.dumps(document, indent=1) + "\n").encode()
+    return _as_json(document)
 
 
 def _formats_md() -> bytes:
@@ -164,7 +249,7 @@ def _values(fmt: Format) -> bytes:
     return Table(fmt, command=f"lowprec table {fmt.name} --as csv").render("csv")
 
 
-def _digests(watch: Callable[[int, int, str], None] | None) -> bytes:
+def _digests(watch: Callable[[int, int, str], None] | None) -> dict[str, Any]:
     formats = list(catalog.FORMATS.values())
     digests: dict[str, dict[str, Any]] = {"decode": {}, "encode": {}}
     with ProcessPoolExecutor(max_workers=os.cpu_count()) as pool:
@@ -178,22 +263,12 @@ def _digests(watch: Callable[[int, int, str], None] | None) -> bytes:
                 watch(done + len(wide), len(wide) + len(formats), f"encoding to {fmt.name}")
             _verify_sweep(fmt, sweep)
             digests["encode"][fmt.name] = sweep
-    document = {
-        "$schema": "schema/digests.schema.json",
-        "schema": "lowprec.digests/1",
-        "made_by": provenance("lowprec golden --write"),
-        **digests,
-    }
-    return (json.dumps(document, indent=1) + "\n").encode()
+    return digests
 
 
-def _with_sweeps(content: bytes, folder: Path) -> bytes:
-    """digests.json with the section that `lowprec conform --exhaustive` made, as the folder has it."""
-    try:
-        sweeps = json.loads((folder / "digests.json").read_text())["sweeps"]
-    except (FileNotFoundError, ValueError, KeyError, TypeError):
-        return content
-    return (json.dumps({**json.loads(content), "sweeps": sweeps}, indent=1) + "\n").encode()
+def _with_sweeps(content: bytes, before: dict[str, Any]) -> bytes:
+    """digests.json with the section that `lowprec conform --exhaustive` made, as an earlier one has it."""
+    return _as_json({**json.loads(content), "sweeps": before["sweeps"]}) if "sweeps" in before else content
 
 
 def _decode_digest(fmt: Format) -> dict[str, Any]:

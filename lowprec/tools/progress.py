@@ -22,6 +22,7 @@ class progress:
         if not sys.stderr.isatty():
             return None
         from rich.console import Console
+        from rich.markup import escape
         from rich.progress import Progress
 
         self.bar = Progress(console=Console(stderr=True), transient=True)
@@ -29,7 +30,7 @@ class progress:
         task = self.bar.add_task("", total=None)
 
         def watch(done: int, total: int | None, what: str) -> None:
-            self.bar.update(task, completed=done, total=total, description=what)
+            self.bar.update(task, completed=done, total=total, description=escape(what))
 
         return watch
 

@@ -15,7 +15,6 @@ import json
 import multiprocessing
 import os
 import signal
-import tempfile
 import threading
 import time
 from collections import deque
@@ -28,7 +27,8 @@ from typing import Any, Protocol
 import numpy as np
 
 from lowprec.arrays.checks import code_dtype
-from lowprec.kernels.cache import directory
+from lowprec.kernels.cache import directory, private
+from lowprec.tools import files
 from lowprec.tools.exhaustive import RANGES, SOURCES, Found, Row, Steps, Sweep, steps_of, sweep_range
 
 __all__ = ["Cluster", "Here", "Keeper", "Processes", "SweepError", "Workers", "run", "state_folder", "team"]
@@ -48,11 +48,15 @@ class SweepError(Exception):
 
 
 def state_folder() -> Path | None:
-    """Where ranges are kept unless told otherwise: beside the compiled kernels; None where those are not kept."""
+    """Return where ranges are kept unless told otherwise: beside the compiled kernels; None where those are not."""
     kernels = directory()
     if kernels is None:
         return None
-    return (kernels if os.environ.get("LOWPREC_CACHE_DIR") else kernels.parent) / "sweeps"
+    folder = (kernels if os.environ.get("LOWPREC_CACHE_DIR") else kernels.parent) / "sweeps"
+    try:
+        return private(folder, make=True)
+    except OSError:
+        return folder  # the keeper says why it cannot be used
 
 
 class Keeper:
@@ -111,22 +115,15 @@ class Keeper:
             return read(content)
         except FileNotFoundError:
             return None
-        except (OSError, ValueError, KeyError, TypeError) as error:
+        except (OSError, ValueError, KeyError, TypeError, RecursionError) as error:
             self.damaged.append(f"{path} is damaged, so what it kept is done again: {error}")
             return None
 
     def _store(self, name: str, content: bytes) -> None:
-        """Write beside and rename."""
         if self.folder is None:
             return
-        with self._told(), tempfile.NamedTemporaryFile(dir=self.folder, delete=False) as file:
-            beside = Path(file.name)
-            try:
-                file.write(hashlib.sha256(content).hexdigest().encode() + b"\n" + content)
-                file.close()
-                beside.replace(self.folder / name)
-            finally:
-                beside.unlink(missing_ok=True)
+        with self._told():
+            files.write(self.folder / name, hashlib.sha256(content).hexdigest().encode() + b"\n" + content)
 
     @contextlib.contextmanager
     def _told(self) -> Iterator[None]:

@@ -14,8 +14,10 @@ import pathlib
 import pickle
 import re
 import shutil
+import stat
 import subprocess
 import sys
+import tempfile
 
 import numba
 import numpy as np
@@ -408,3 +410,185 @@ def test_the_folder_is_the_one_that_was_chosen_else_the_users_cache(monkeypatch,
     assert cache.directory() == tmp_path / "xdg" / "lowprec" / "kernels"
     monkeypatch.delenv("XDG_CACHE_HOME")
     assert cache.directory() == pathlib.Path("~/.cache/lowprec/kernels").expanduser()
+
+
+# -- who may have put it there ------------------------------------------------------------------------
+
+posix = pytest.mark.skipif(not hasattr(os, "geteuid"), reason="ownership is POSIX's")
+as_root = pytest.mark.skipif(not hasattr(os, "geteuid") or os.geteuid() != 0, reason="needs root, for two users")
+
+#: Nobody's number.
+ANOTHER = 54321
+
+#: Two kernels: whether they are right, which were loaded, and what was logged.
+LOGGED = """
+import json, logging, os, sys
+logged = []
+handler = logging.Handler()
+handler.emit = lambda record: logged.append([record.name, record.levelname, record.getMessage()])
+logging.getLogger().addHandler(handler)
+from lowprec.kernels.jit import jit
+
+kernels = [jit(lambda x: x, "plus_0"), jit(lambda x: x + 1, "plus_1")]
+right = [kernel(100) for kernel in kernels] == [100, 101]
+print(json.dumps([right, [sum(kernel.stats.cache_hits.values()) for kernel in kernels], logged]))
+"""
+
+EVIL = """
+class Evil:
+    def __reduce__(self):
+        import os
+        return os.mkdir, (planted,)
+"""
+
+
+@pytest.fixture
+def cached(package, tmp_path):
+    """A folder with two kernels, in a private one."""
+    (tmp_path / "home").mkdir(mode=0o700)
+    place = tmp_path / "home" / "kernels"
+    assert Process(package, LOGGED, LOWPREC_CACHE_DIR=place).result() == [True, [0, 0], []]
+    assert Process(package, LOGGED, LOWPREC_CACHE_DIR=place).result() == [True, [1, 1], []]
+    return place
+
+
+def _plant(place, mark):
+    """Put code that makes a folder when it is loaded in the place of every kernel, with the digest that it needs."""
+    space = {"planted": str(mark)}
+    exec(EVIL, space)
+    for path in place.iterdir():
+        path.write_bytes(_sealed(pickle.dumps(space["Evil"]())))
+
+
+@posix
+def test_what_is_made_is_for_this_user_alone(package, tmp_path):
+    """Folders and files, whatever the umask."""
+    place = tmp_path / "a" / "b" / "kernels"
+    assert Process(package, "import os; os.umask(0)\n" + LOGGED, LOWPREC_CACHE_DIR=place).result()[:2] == [True, [0, 0]]
+    modes = [path.stat().st_mode & 0o777 for path in (place, *place.parents[:2], *place.iterdir())]
+    assert modes == [0o700, 0o700, 0o700, 0o600, 0o600]
+
+
+@posix
+@pytest.mark.parametrize("what", ["folder", "file", "parent"])
+def test_what_others_may_write_is_not_loaded(package, cached, tmp_path, what):
+    """Planted code is not executed; one record says why, and what to do."""
+    _plant(cached, tmp_path / "executed")
+    changed = {"folder": [cached], "file": sorted(cached.iterdir()), "parent": [cached.parent]}[what]
+    for path in changed:
+        path.chmod(path.stat().st_mode | stat.S_IWGRP)
+    way_out = "set LOWPREC_CACHE_DIR to a folder that only you can change, or to nothing for no cache"
+    why = "others may write {!r} (mode {:04o}) and could put other code there; chmod go-w it, or {}"
+    said = [why.format(str(path), path.stat().st_mode & 0o7777, way_out) for path in changed]
+    right, loaded, logged = Process(package, LOGGED, LOWPREC_CACHE_DIR=cached).result()
+    assert not (tmp_path / "executed").exists()
+    assert (right, loaded) == (True, [0, 0])
+    assert sorted(logged) == [["lowprec", "WARNING", f"compiled kernels are not kept: {text}"] for text in said]
+
+
+@as_root
+@pytest.mark.parametrize("what", ["folder", "file", "parent"])
+def test_what_another_user_owns_is_not_loaded(package, cached, tmp_path, what):
+    """Not by root either, as in a container whose image another user built."""
+    _plant(cached, tmp_path / "executed")
+    changed = {"folder": [cached], "file": sorted(cached.iterdir()), "parent": [cached.parent]}[what]
+    for path in changed:
+        os.chown(path, ANOTHER, ANOTHER)
+    right, loaded, logged = Process(package, LOGGED, LOWPREC_CACHE_DIR=cached).result()
+    assert not (tmp_path / "executed").exists()
+    assert (right, loaded, len(logged)) == (True, [0, 0], len(changed))
+    for path in changed:
+        assert any(f"{str(path)!r} belongs to user {ANOTHER}, who could" in message for _, _, message in logged)
+    assert all("set LOWPREC_CACHE_DIR to a folder that only you can change" in message for _, _, message in logged)
+
+
+@posix
+def test_what_another_user_owns_is_refused_whoever_runs_this(cached, monkeypatch):
+    """As above, where there is no second user: the system is made to say that one owns it."""
+
+    def foreign(info):
+        return os.stat_result((*info[:4], ANOTHER, *info[5:10]))
+
+    path, lstat = next(cached.iterdir()), pathlib.Path.lstat
+    assert cache.private(cached) == cached
+    assert cache._read(path) == path.read_bytes()
+    for owned in (cached, cached.parent):
+        with monkeypatch.context() as patch:
+            patch.setattr(
+                pathlib.Path, "lstat", lambda at, owned=owned: foreign(lstat(at)) if at == owned else lstat(at)
+            )
+            assert cache.private(cached) is None
+    fstat = os.fstat
+    monkeypatch.setattr(os, "fstat", lambda descriptor: foreign(fstat(descriptor)))
+    assert cache._read(path) is None
+
+
+@as_root
+def test_what_root_made_is_loaded_by_others(cached):
+    """Root can put anything anywhere: an image may hold a cache that its users read."""
+    with tempfile.TemporaryDirectory() as folder:
+        place = shutil.copytree(cached, pathlib.Path(folder) / "kernels")
+        for path in (place.parent, place, *place.iterdir()):
+            path.chmod(0o755)
+        os.seteuid(ANOTHER)
+        try:
+            assert cache.private(place) == place.resolve()
+            assert all(cache._read(path) for path in place.iterdir())
+        finally:
+            os.seteuid(0)
+
+
+@posix
+def test_a_link_in_the_place_of_a_kernel_is_not_followed(package, cached, tmp_path):
+    """Nor is a pipe waited for."""
+    one, other = sorted(cached.iterdir())
+    one.rename(tmp_path / "kernel")
+    one.symlink_to(tmp_path / "kernel")
+    other.unlink()
+    os.mkfifo(other)
+    right, loaded, _ = Process(package, LOGGED, LOWPREC_CACHE_DIR=cached).result()
+    assert (right, loaded) == (True, [0, 0])
+    assert Process(package, LOGGED, LOWPREC_CACHE_DIR=cached).result() == [True, [1, 1], []]
+
+
+@posix
+def test_a_folder_through_a_link_is_asked_for_where_it_is(cached, tmp_path):
+    """And a folder such as /tmp, where nobody renames what is another's, may be above it."""
+    (tmp_path / "link").symlink_to(cached)
+    assert cache.private(tmp_path / "link") == cached
+    cached.parent.chmod(0o1777)
+    assert cache.private(cached) == cached
+    cached.chmod(0o1777)  # but not it: anyone could put kernels there
+    assert cache.private(cached) is None
+    assert cache.private(cached.parent / "none") is None
+    assert cache.private(cached.parent / "none", make=True) == cached.parent / "none"
+
+
+NO_HOME = """
+import pwd
+def unknown(*_):
+    raise KeyError("no such user")
+pwd.getpwuid = unknown
+"""
+
+
+@posix
+@pytest.mark.parametrize(("name", "value"), [("XDG_CACHE_HOME", ""), ("XDG_CACHE_HOME", "cache"), ("HOME", "home")])
+def test_without_a_home_no_kernels_are_loaded_from_the_current_folder(package, tmp_path, monkeypatch, name, value):
+    """`./~/.cache/lowprec/kernels` was: of who unpacks an archive, anyone's."""
+    for variable in ("LOWPREC_CACHE_DIR", "HOME", "XDG_CACHE_HOME"):
+        monkeypatch.delenv(variable, raising=False)
+    run = subprocess.run(
+        [sys.executable, "-c", NO_HOME + LOGGED],
+        cwd=tmp_path,
+        env={**os.environ, "PYTHONPATH": str(package), name: value},
+        capture_output=True,
+        text=True,
+        check=True,
+    )
+    right, loaded, logged = json.loads(run.stdout)
+    assert (right, loaded) == (True, [0, 0])
+    assert [record[:2] for record in logged] == [["lowprec", "WARNING"]]
+    assert "no home folder is known, or XDG_CACHE_HOME is a relative path" in logged[0][2]
+    assert "set LOWPREC_CACHE_DIR" in logged[0][2]
+    assert list(tmp_path.iterdir()) == []

@@ -4,9 +4,11 @@ from __future__ import annotations
 
 import io
 import json
+import os
 import subprocess
 import sys
 
+import click
 import numpy as np
 import pytest
 from click.testing import CliRunner
@@ -360,3 +362,107 @@ def test_stochastic_modes_have_no_vectors():
     result = lowprec("vectors", "convert", "binary32", "e4m3fn", "--rounding", "stochastic(8)")
     assert result.exit_code == 2
     assert "rounding 'stochastic(8)' needs a random integer for each operand" in result.output
+
+
+# -- how commands end that something else ends ---------------------------------------------------------
+
+PROGRAM = [sys.executable, "-m", "lowprec.tools.cli"]
+
+#: Text, a table that rich prints, JSON, bytes, and what click prints itself.
+PRINTING = [
+    ["--help"],
+    ["table", "--help"],
+    ["formats"],
+    ["formats", "--json"],
+    ["table", "binary16"],
+    ["show", "e4m3fn"],
+]
+
+
+@pytest.mark.skipif(not os.path.exists("/dev/full"), reason="there is no full device here")
+@pytest.mark.parametrize("arguments", PRINTING, ids=" ".join)
+def test_a_full_output_ends_with_2_and_one_line(arguments):
+    """It ended in a traceback and 1, which says that some differ. A full place for errors too says nothing."""
+    with open("/dev/full", "wb") as full:
+        run = subprocess.run([*PROGRAM, *arguments], stdout=full, stderr=subprocess.PIPE, text=True, check=False)
+        assert (run.returncode, run.stderr) == (2, "Error: No space left on device\n")
+        run = subprocess.run([*PROGRAM, *arguments], stdout=full, stderr=full, check=False)
+        assert run.returncode == 2
+
+
+@pytest.mark.parametrize("arguments", PRINTING, ids=" ".join)
+def test_a_closed_pipe_ends_quietly(arguments):
+    """With 128 and the signal's number, as other programs; click and rich exit with 1."""
+    read, write = os.pipe()
+    os.close(read)
+    run = subprocess.run([*PROGRAM, *arguments], stdout=write, stderr=subprocess.PIPE, check=False)
+    os.close(write)
+    assert (run.returncode, run.stderr) == (141, b"")
+
+
+@pytest.mark.skipif(os.name == "nt", reason="a shell closes it")
+@pytest.mark.parametrize("arguments", PRINTING, ids=" ".join)
+def test_without_an_output_nothing_is_said(arguments):
+    """As after `>&-`."""
+    command = ["sh", "-c", '"$@" >&-', "sh", *PROGRAM, *arguments]
+    run = subprocess.run(command, stderr=subprocess.PIPE, check=False)
+    assert (run.returncode, run.stderr) == (0, b"")
+
+
+def test_a_full_output_hides_no_difference():
+    """Where the report could not be printed, nothing is said of it."""
+    if not os.path.exists("/dev/full"):
+        pytest.skip("there is no full device here")
+    arguments = ["compare", "-", "convert", "binary32", "e4m3fn", "--no-why"]
+    for words, code in (("3f800000 38", 0), ("3f800000 39", 1)):
+        run = subprocess.run([*PROGRAM, *arguments], input=words, text=True, capture_output=True, check=False)
+        assert run.returncode == code
+        with open("/dev/full", "wb") as full:
+            run = subprocess.run([*PROGRAM, *arguments], input=words, text=True, stdout=full, stderr=full, check=False)
+        assert run.returncode == 2
+
+
+@pytest.mark.parametrize(
+    ("error", "code", "said"),
+    [
+        (KeyboardInterrupt(), 130, "\nError: interrupted\n"),
+        (BrokenPipeError(), 141, ""),
+        (MemoryError(), 2, "Error: there is not enough memory for this input\n"),
+        (RecursionError(), 2, "Error: the input is nested too deeply\n"),
+        (PermissionError(13, "Permission denied", "a\x1b[31m"), 2, "Error: Permission denied: 'a\\x1b[31m'\n"),
+        (OSError("something"), 2, "Error: something\n"),
+        (SystemExit(3), 3, ""),
+        (SystemExit(), 0, ""),
+    ],
+    ids=repr,
+)
+def test_whatever_ends_a_command_has_its_exit_code(monkeypatch, error, code, said):
+    """1 is for differences alone."""
+
+    def fail():
+        raise error
+
+    monkeypatch.setattr(cards, "listing", fail)
+    result = lowprec("formats")
+    assert (result.exit_code, result.stdout, result.stderr) == (code, "", said)
+
+
+@pytest.mark.parametrize("error", [ValueError("defect"), EOFError("defect")], ids=repr)
+def test_a_defect_is_told_in_full_and_ends_with_2(monkeypatch, error):
+    """Not with Python's 1."""
+
+    def fail():
+        raise error
+
+    monkeypatch.setattr(cards, "listing", fail)
+    result = lowprec("formats")
+    assert (result.exit_code, result.stdout) == (2, "")
+    assert "Traceback (most recent call last)" in result.stderr
+    assert "defect" in result.stderr
+
+
+def test_the_command_can_be_called_from_python():
+    """As click's can."""
+    assert main(["show", "e4m3fn"], standalone_mode=False) is None
+    with pytest.raises(click.UsageError):
+        main(["show", "e4m3"], standalone_mode=False)

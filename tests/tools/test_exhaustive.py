@@ -452,6 +452,17 @@ def test_a_folder_that_cannot_be_written_is_named(tmp_path):
     assert (code, said) == (2, [why])
 
 
+@pytest.mark.skipif(not hasattr(os, "geteuid"), reason="ownership is POSIX's")
+def test_what_is_kept_by_default_is_not_believed_where_others_may_write(tmp_path, monkeypatch, caplog):
+    """As compiled kernels are not: who may write there could plant a sweep that agrees."""
+    monkeypatch.setenv("LOWPREC_CACHE_DIR", str(tmp_path / "shared"))
+    assert sweeping.state_folder() == tmp_path / "shared" / "sweeps"
+    assert (tmp_path / "shared" / "sweeps").stat().st_mode & 0o777 == 0o700
+    (tmp_path / "shared").chmod(0o777)
+    assert sweeping.state_folder() is None
+    assert f"others may write {str(tmp_path / 'shared')!r} (mode 0777)" in caplog.text
+
+
 def test_the_report_has_a_row_for_every_sweep(tmp_path):
     """As JSON and as text; every mode and policy."""
     given = [

@@ -10,8 +10,9 @@ from typing import Any
 
 import click
 
-from lowprec.tools.arguments import DIFFER, format_named
+from lowprec.tools.arguments import DIFFER, deliver, format_named
 from lowprec.tools.progress import progress
+from lowprec.tools.terminal import say
 
 __all__ = ["bench"]
 
@@ -47,11 +48,14 @@ def bench(names: tuple[str, ...], budget: float, as_json: bool, **asked: Any) ->
         jobs = bench.plan(formats=formats, **asked)
     except ValueError as error:
         raise click.UsageError(str(error)) from None
-    click.echo(f"{len(jobs)} rows, about {bench.seconds(jobs, budget):.0f} seconds", err=True)
+    say(f"{len(jobs)} rows, about {bench.seconds(jobs, budget):.0f} seconds", err=True)
     try:
         with progress() as watch:
             report = bench.run(jobs, budget=budget, watch=watch)
     except WrongResult as error:
-        click.echo(str(error), err=True)
+        say(str(error), err=True)
         sys.exit(DIFFER)
-    click.echo(report.as_json()) if as_json else cards.show(report.table())
+    if as_json:
+        deliver(report.as_json() + "\n")
+    else:
+        cards.show(report.table())

@@ -11,8 +11,9 @@ from typing import TYPE_CHECKING
 
 import click
 
-from lowprec.tools.arguments import AGREE, DIFFER, NOTHING, one_format
+from lowprec.tools.arguments import AGREE, DIFFER, NOTHING, deliver, one_format
 from lowprec.tools.commands.options import define_option
+from lowprec.tools.terminal import say
 
 if TYPE_CHECKING:
     from lowprec.testing.law import Report
@@ -41,7 +42,7 @@ def check_format(fmt: str | None, define: str | None, samples: int, seed: int, a
 
     if as_list:
         for law in LAWS.values():
-            click.echo(f"{law.name}  [{law.topic}: {law.domain}]\n    {law.statement}")
+            say(f"{law.name}  [{law.topic}: {law.domain}]\n    {law.statement}")
         return
     if fmt is not None and catalog.is_block(fmt):
         try:
@@ -55,7 +56,7 @@ def check_format(fmt: str | None, define: str | None, samples: int, seed: int, a
         with progress() as watch:
             report = checks.report_of(known, samples=samples, seed=seed, watch=watch)
     if as_json:
-        click.echo(json.dumps(report.as_json(), indent=1))
+        deliver(json.dumps(report.as_json(), indent=1) + "\n")
     else:
         _show(report)
     if not report.tried:
@@ -75,4 +76,4 @@ def _show(report: Report) -> None:
     for verdict in report.verdicts:
         table.add_row(verdict.law.name, verdict.path, f"{verdict.tried:,}", "yes" if verdict.holds else "NO")
     cards.show(table)
-    click.echo(f"\n{report}")
+    say(f"\n{report}")

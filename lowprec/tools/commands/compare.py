@@ -12,15 +12,14 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from lowprec.tools.arguments import AGREE, DIFFER, NOTHING, deliver, format_named, operation_formats, project
-from lowprec.tools.commands.options import OPERATIONS_HELP, define_option, projection_options
+from lowprec.tools.commands.options import OPERATIONS_HELP, OUTPUT, define_option, projection_options
 from lowprec.tools.progress import progress
+from lowprec.tools.terminal import say
 
 if TYPE_CHECKING:
     from lowprec.tools.comparison.report import Comparison
 
 __all__ = ["compare"]
-
-_FILE = click.Path(dir_okay=False, path_type=Path)
 
 
 @click.command(epilog=OPERATIONS_HELP)
@@ -43,8 +42,8 @@ _FILE = click.Path(dir_okay=False, path_type=Path)
 @click.option("--all", "everything", is_flag=True, help="Tell every result that differs, not the first 20.")
 @click.option("--no-why", is_flag=True, help="Do not look for the reason.")
 @click.option("--json", "as_json", is_flag=True, help="Print JSON (tables/schema/compare.schema.json).")
-@click.option("--junit", type=_FILE, help="Write a test report too.")
-@click.option("--html", type=_FILE, help="Write a page with plots too.")
+@click.option("--junit", type=OUTPUT, help="Write a test report too.")
+@click.option("--html", type=OUTPUT, help="Write a page with plots too.")
 def compare(
     words: tuple[str, ...],
     as_json: bool,
@@ -85,7 +84,10 @@ def compare(
         made = [(path, make().encode()) for path, make in ((junit, report.as_junit), (html, report.as_html)) if path]
     except (ValueError, TypeError, OSError, ModuleNotFoundError) as error:
         raise click.UsageError(str(error)) from None
-    click.echo(report.as_json() if as_json else report.as_text())
+    if as_json:
+        deliver(report.as_json() + "\n")
+    else:
+        say(report.as_text())
     for path, content in made:
         deliver(content, path)
     sys.exit(NOTHING if not report.compared else DIFFER if report.mismatches else AGREE)

@@ -12,7 +12,9 @@ import click
 
 from lowprec.tools.arguments import AGREE, DIFFER, NOTHING, deliver, frameworks_named, load, target_named
 from lowprec.tools.commands.exhaustive import exhaustive_options
+from lowprec.tools.commands.options import OUTPUT
 from lowprec.tools.progress import progress
+from lowprec.tools.terminal import say
 
 __all__ = ["conform"]
 
@@ -37,7 +39,7 @@ __all__ = ["conform"]
 @click.option("--seed", default=0, show_default=True, help="Of the random inputs.")
 @click.option("--json", "as_json", is_flag=True, help="Print JSON (schema lowprec.conform/2).")
 @click.option("--markdown", is_flag=True, help="Print the page docs/conformance.md, with the profile of every row.")
-@click.option("-o", "--output", type=click.Path(dir_okay=False, path_type=Path), help="A file for JSON or Markdown.")
+@click.option("-o", "--output", type=OUTPUT, help="A file for JSON or Markdown.")
 @click.option(
     "--against",
     type=click.Path(exists=True, dir_okay=False, path_type=Path),
@@ -105,15 +107,15 @@ def conform(
         content = matrix.page(rows) if markdown else conformance.report(rows) + "\n"
         deliver(content.encode(), output)
     elif against is not None:
-        click.echo("\n".join(stale) or f"{against} says what these do: {', '.join(compared) or 'none'}")
+        say("\n".join(stale) or f"{against} says what these do: {', '.join(compared) or 'none'}")
     else:
         from lowprec.tools import cards
 
         cards.show(conformance.table(rows))
     if not compared:
-        click.echo(f"nothing was compared: {against} is about other versions", err=True)
+        say(f"nothing was compared: {against} is about other versions", err=True)
         sys.exit(NOTHING)
     if not sum(row.tried for row in rows):
-        click.echo("nothing was compared: no framework has such a cast, or there were no values", err=True)
+        say("nothing was compared: no framework has such a cast, or there were no values", err=True)
         sys.exit(NOTHING)
     sys.exit(DIFFER if stale or any(row.unexplained for row in rows) else AGREE)

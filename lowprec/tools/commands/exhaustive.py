@@ -16,16 +16,24 @@ from click.core import ParameterSource
 
 from lowprec.spec.projection import NanPolicy, Saturation
 from lowprec.spec.rounding import MODES
-from lowprec.tools.arguments import AGREE, DIFFER, NOTHING, format_named, frameworks_named
+from lowprec.tools.arguments import (
+    AGREE,
+    DIFFER,
+    FAILED,
+    INTERRUPTED,
+    NO_CHECKOUT,
+    NOTHING,
+    deliver,
+    format_named,
+    frameworks_named,
+)
 from lowprec.tools.progress import progress
+from lowprec.tools.terminal import say
 
 if TYPE_CHECKING:
     from lowprec.tools.exhaustive import Row, Sweep
 
 __all__ = ["exhaustive_options"]
-
-#: Exit codes where the sweeps could not be finished, and where Ctrl-C ended them.
-FAILED, INTERRUPTED = 2, 130
 
 #: Arguments of `conform` that a sweep takes too.
 _SHARED = ("frameworks", "targets", "as_json")
@@ -116,7 +124,7 @@ def _sweep(
     modes = [mode.name for mode in MODES] if "all" in roundings else list(dict.fromkeys(roundings))
     policies = [policy.value for policy in Saturation] if "all" in saturations else list(dict.fromkeys(saturations))
     chosen = _ranges(ranges, exhaustive.RANGES)
-    digests = (tables or golden.tables_folder()) / "digests.json"
+    folder = tables or golden.tables_folder()
     if scheduler is not None and workers is not None:
         raise click.UsageError("--workers are processes of this machine, and --scheduler has its own; give one of them")
     try:
@@ -124,30 +132,30 @@ def _sweep(
     except ValueError as error:
         raise click.UsageError(str(error)) from None
     if not sweeps:
-        click.echo("nothing was compared: no framework has such a cast from float32", err=True)
+        say("nothing was compared: no framework has such a cast from float32", err=True)
         sys.exit(NOTHING)
     if action is not None:
-        _check_action(action, sweeps, digests, ranges)
+        _check_action(action, sweeps, folder, ranges)
     try:
         keeper = sweeping.Keeper(state or sweeping.state_folder(), fresh=fresh)
         with progress() as watch:
             team = sweeping.team(scheduler, workers or get_threads())
             rows = sweeping.run(sweeps, team, keeper, ranges=chosen, watch=watch)
     except sweeping.SweepError as error:
-        click.echo(f"Error: {error}", err=True)
+        say(f"Error: {error}", err=True)
         sys.exit(FAILED)
     except KeyboardInterrupt:
-        click.echo("interrupted; the same command goes on from here", err=True)
+        say("interrupted; the same command goes on from here", err=True)
         sys.exit(INTERRUPTED)
     for line in keeper.damaged:
-        click.echo(line, err=True)
+        say(line, err=True)
     if as_json:
-        click.echo(exhaustive.report(rows))
+        deliver(exhaustive.report(rows) + "\n")
     else:
         cards.show(exhaustive.table(rows))
     wrong = any(row.differences for row in rows)
-    if action is not None:
-        wrong = _act(action, rows, digests) or wrong
+    if action is not None and folder is not None:
+        wrong = _act(action, rows, folder / "digests.json") or wrong
     sys.exit(DIFFER if wrong else AGREE)
 
 
@@ -176,9 +184,10 @@ def _ranges(text: str | None, count: int) -> list[int]:
     return sorted(chosen)
 
 
-def _check_action(action: str, sweeps: list[Sweep], digests: Path, ranges: str | None) -> None:
+def _check_action(action: str, sweeps: list[Sweep], tables: Path | None, ranges: str | None) -> None:
     """Refuse before the work what cannot be done after it."""
     from lowprec.spec import catalog
+    from lowprec.tools import golden
     from lowprec.tools.exhaustive import OURS
 
     for sweep in sweeps:
@@ -188,23 +197,26 @@ def _check_action(action: str, sweeps: list[Sweep], digests: Path, ranges: str |
             raise click.UsageError(f"--write keeps formats of the catalog; {sweep.fmt.name!r} is none")
     if ranges is not None:
         raise click.UsageError(f"--{action} takes whole sweeps; leave --ranges out")
-    if not digests.is_file():
-        raise click.UsageError(f"there is no file {str(digests)!r}; name its folder with --tables")
+    if tables is None:
+        raise click.UsageError(NO_CHECKOUT)
+    try:
+        golden.read_digests(tables)
+    except golden.Refused as error:
+        raise click.UsageError(f"{error}; name its folder with --tables") from None
 
 
 def _act(action: str, rows: list[Row], digests: Path) -> bool:
     """Write or check; whether something is wrong."""
     from lowprec.tools import exhaustive
-    from lowprec.tools.arguments import deliver
 
     text = digests.read_text()
     if action == "write":
         right = [row for row in rows if not row.differences]
         deliver(exhaustive.write_digests(right, text).encode(), digests)
-        click.echo(f"{len(right)} digests written to {digests}", err=True)
+        say(f"{len(right)} digests written to {digests}", err=True)
         return False
     problems = list(exhaustive.check_digests(rows, text))
     for line in problems:
-        click.echo(line, err=True)
-    click.echo(f"{len(problems)} digests are wrong" if problems else "the digests are right", err=True)
+        say(line, err=True)
+    say(f"{len(problems)} digests are wrong" if problems else "the digests are right", err=True)
     return bool(problems)

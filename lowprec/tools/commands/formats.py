@@ -13,6 +13,7 @@ import click
 from lowprec.tools.arguments import deliver, names_accumulation, one_format, project
 from lowprec.tools.commands.options import define_option, output_option, projection_options
 from lowprec.tools.tabulate import TABLE_KINDS
+from lowprec.tools.terminal import say
 
 __all__ = ["formats", "show", "table"]
 
@@ -25,10 +26,10 @@ def formats(as_json: bool) -> None:
     from lowprec.tools import blockcards, cards
 
     if as_json:
-        click.echo(json.dumps([cards.describe(fmt) for fmt in FORMATS.values()], indent=1))
+        deliver(json.dumps([cards.describe(fmt) for fmt in FORMATS.values()], indent=1) + "\n")
     else:
         cards.show(cards.listing())
-        click.echo()
+        say("")
         cards.show(blockcards.block_listing())
 
 
@@ -65,7 +66,7 @@ def show(fmt: str | None, define: str | None, profile: str | None, as_json: bool
         return
     known = one_format(fmt, define)
     if as_json:
-        click.echo(json.dumps(cards.describe(known), indent=1))
+        deliver(json.dumps(cards.describe(known), indent=1) + "\n")
     else:
         cards.show(cards.card(known))
 
@@ -82,7 +83,7 @@ def _show_block(name: str, profile: str | None, as_json: bool) -> None:
     except ValueError as error:
         raise click.UsageError(str(error)) from None
     if as_json:
-        click.echo(json.dumps(blockcards.describe_block(shown), indent=1))
+        deliver(json.dumps(blockcards.describe_block(shown), indent=1) + "\n")
     else:
         cards.show(blockcards.block_card(fmt, stack))
 
@@ -98,7 +99,7 @@ def _show_accumulation(name: str, profile: str | None, as_json: bool) -> None:
     except ValueError as error:
         raise click.UsageError(str(error)) from None
     if as_json:
-        click.echo(json.dumps(accumulationcards.describe_accumulation(how), indent=1))
+        deliver(json.dumps(accumulationcards.describe_accumulation(how), indent=1) + "\n")
     else:
         cards.show(accumulationcards.accumulation_card(how))
 

@@ -13,7 +13,7 @@ import click
 
 from lowprec.spec.arith import OPERANDS
 
-__all__ = ["OPERATIONS_HELP", "define_option", "output_option", "projection_options"]
+__all__ = ["OPERATIONS_HELP", "OUTPUT", "define_option", "output_option", "projection_options"]
 
 define_option = click.option(
     "--define",
@@ -21,9 +21,11 @@ define_option = click.option(
     help="A private format: name=, exponent_bits=, trailing_bits=, bias=, sign=, nans=, infinity=, negative_zero=, "
     "subnormals=. Named by its name, or 'private'.",
 )
-output_option = click.option(
-    "-o", "--output", type=click.Path(dir_okay=False, path_type=Path), help="Write to this file, whole or not at all."
-)
+
+#: A file to write, which need not be readable.
+OUTPUT = click.Path(dir_okay=False, readable=False, writable=True, path_type=Path)
+
+output_option = click.option("-o", "--output", type=OUTPUT, help="Write to this file, whole or not at all.")
 
 _rounding = click.option("--rounding", default="nearest_even", show_default=True, metavar="MODE")
 _saturation = click.option("--saturation", default="none", show_default=True, metavar="POLICY")

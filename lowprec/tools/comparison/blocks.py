@@ -69,7 +69,7 @@ class Blocks(Subject):
             raise ValueError(f"there are {got.shape} results of values of shape {self.shape}; they must be equal")
         for dump, what in ((scales, fmt.scale), (None if self.values else got, fmt.element)):
             if dump is not None and dump.dtype.kind not in "iu" and dump.dtype != _own(what):
-                raise ValueError(f"{dump.name} holds {dump.dtype}, which are no codes of {what.name!r}")
+                raise ValueError(f"{dump} holds {dump.dtype}, which are no codes of {what.name!r}")
         if self.values and scales is not None:
             raise ValueError(f"results of type {got.dtype} are values, which have no scales; leave scales out")
         self.unfit = ""

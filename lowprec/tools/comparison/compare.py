@@ -120,7 +120,7 @@ def compare(
     formats = _sources(source, len(dumps))
     for dump in (*dumps, got):
         if dump.dtype.kind not in "iufV" or dump.dtype.itemsize > 8 or catalog.carrier(dump.dtype) is None:
-            raise ValueError(f"{dump.name} holds {dump.dtype}; give codes as integers, or values as float16 to float64")
+            raise ValueError(f"{dump} holds {dump.dtype}; give codes as integers, or values as float16 to float64")
     if operation in DOTS:
         others: dict[str, Any] = {
             "to": to,
@@ -142,9 +142,9 @@ def compare(
         raise ValueError(f"{operation} takes {OPERATIONS[operation].operands} operands, not {len(dumps)}")
     for dump in dumps:
         if dump.size != got.size:
-            raise ValueError(f"{dump.name} has {dump.size:,} elements, but there are {got.size:,} results")
+            raise ValueError(f"{dump} has {dump.size:,} elements, but there are {got.size:,} results")
         if len(dump.shape) > 1 < len(got.shape) and got.shape not in (dump.shape, dump.shape[::-1]):
-            raise ValueError(f"{dump.name} has shape {dump.shape}, but the results have {got.shape}")
+            raise ValueError(f"{dump} has shape {dump.shape}, but the results have {got.shape}")
     read = [_source(dump, fmt) for dump, fmt in zip(dumps, formats, strict=True)]
     blocks: dict[str, Any] = {
         "scales": None if scales is None else _dump(scales, "scales"),
@@ -216,11 +216,11 @@ def _source(dump: Dump, fmt: Format | None) -> Format:
     """The format whose codes an operand's elements are."""
     if fmt is not None:
         if is_values(dump.dtype, fmt) and catalog.carrier(dump.dtype) != fmt:
-            raise ValueError(f"{dump.name} holds {dump.dtype}, which are no codes of {fmt.name!r}; leave source= out")
+            raise ValueError(f"{dump} holds {dump.dtype}, which are no codes of {fmt.name!r}; leave source= out")
         return fmt
     found = catalog.carrier(dump.dtype)
     if found is None:
-        raise ValueError(f"{dump.name} holds {dump.dtype}; operands are real numbers, or codes whose source= is named")
+        raise ValueError(f"{dump} holds {dump.dtype}; operands are real numbers, or codes whose source= is named")
     return found
 
 
@@ -256,7 +256,7 @@ def _rank_formats(values: Dump, source: Format, got: Dump) -> list[Ranked]:
     if values.shape == got.shape and got.dtype.kind not in "iu":
         found += _rank_blocks(values, got)
     if not found:
-        raise ValueError(f"{got.name} holds {got.dtype}, which is neither codes nor values of a format")
+        raise ValueError(f"{got} holds {got.dtype}, which is neither codes nor values of a format")
     return sorted(found, key=lambda ranked: -ranked.share)[:_TOLD]
 
 

@@ -248,18 +248,18 @@ def _factors(side: Dump, fmt: Format | None) -> Array:
     if whole.dtype.kind not in "iu":
         return whole
     if fmt is None:
-        raise ValueError(f"{side.name} holds {whole.dtype}: say of which format its codes are")
+        raise ValueError(f"{side} holds {whole.dtype}: say of which format its codes are")
     return np.asarray(lp.decode(whole, fmt))
 
 
 def _addends(addend: Dump, shape: tuple[int, ...]) -> Array:
     if addend.dtype.kind in "iu":
-        raise ValueError(f"{addend.name} holds {addend.dtype}; an addend is given as values, float16 to float64")
+        raise ValueError(f"{addend} holds {addend.dtype}; an addend is given as values, float16 to float64")
     whole = addend.read(0, addend.size).reshape(addend.shape)
     try:
         return np.broadcast_to(whole, shape)
     except ValueError:
-        raise ValueError(f"{addend.name} of shape {addend.shape} does not broadcast to the results' {shape}") from None
+        raise ValueError(f"{addend} of shape {addend.shape} does not broadcast to the results' {shape}") from None
 
 
 def _shape(verb: str, x: Array, y: Array) -> tuple[int, ...]:

@@ -27,6 +27,7 @@ import numpy.typing as npt
 from lowprec.arrays.checks import UNSIGNED, _as_array, code_dtype
 from lowprec.arrays.packing import packed_bytes, unpack
 from lowprec.spec.format import Format
+from lowprec.tools.terminal import plain, quoted
 
 __all__ = ["Codes", "Dump", "DumpError", "Held", "Spool", "open_dump"]
 
@@ -49,6 +50,9 @@ _TEXT = (".hex", ".mem", ".txt")
 _WORD = re.compile(r"(?:0[xX])?[0-9a-fA-F]+(?:_[0-9a-fA-F]+)*")
 _PIECE, _SCATTERED = 1 << 20, 1 << 11
 
+#: Limits of NumPy's arrays, of NumPy's headers in characters, and of safetensors' headers in bytes.
+_DIMENSIONS, _NPY_HEADER, _SAFETENSORS_HEADER = 64, 10_000, 100_000_000
+
 
 class DumpError(ValueError):
     """A file that cannot be read as it is asked to be; the command line exits with 2."""
@@ -60,6 +64,9 @@ class Dump(ABC):
     name: str
     dtype: np.dtype[Any]
     shape: tuple[int, ...]
+
+    def __str__(self) -> str:
+        return plain(self.name)
 
     @property
     def size(self) -> int:
@@ -295,6 +302,10 @@ def _npy(path: Path) -> Dump:
         try:
             version = np.lib.format.read_magic(file)
             (length,) = struct.unpack("<H", file.read(2)) if version == (1, 0) else struct.unpack("<I", file.read(4))
+            if length > _NPY_HEADER:
+                raise ValueError(
+                    f"its header is said to have {length:,} bytes, and NumPy's have at most {_NPY_HEADER:,}"
+                )
             header = ast.literal_eval(file.read(length).decode("latin1"))
             descr, shape, fortran = header["descr"], _counts(header["shape"]), bool(header["fortran_order"])
             if not isinstance(descr, str):
@@ -302,7 +313,8 @@ def _npy(path: Path) -> Dump:
             dtype = np.dtype(f"u{descr[2:]}") if re.fullmatch(r"[<|>=][Vf][1248]", descr) and descr not in (
                 "<f2", "<f4", "<f8", ">f2", ">f4", ">f8") else np.dtype(descr)  # fmt: skip
         except (ValueError, SyntaxError, KeyError, TypeError, struct.error, RecursionError, MemoryError) as error:
-            raise DumpError(f"cannot read {str(path)!r} as an .npy file: {error}") from None
+            why = str(error) or type(error).__name__
+            raise DumpError(f"cannot read {str(path)!r} as an .npy file: {why}") from None
         offset = file.tell()
     if dtype.kind not in "iuf" or dtype.itemsize not in UNSIGNED:
         raise DumpError(f"{str(path)!r} holds {dtype}; only numbers of at most 64 bits are compared")
@@ -321,16 +333,16 @@ def _safetensors(path: Path, tensor: str) -> Dump:
     if not tensor and len(names) == 1:
         tensor = names[0]
     if tensor not in names:
-        shown = ", ".join(names[:10]) + (", ..." if len(names) > 10 else "")
+        shown = ", ".join(map(quoted, names[:10])) + (", ..." if len(names) > 10 else "")
         which = f"no tensor {tensor!r}" if tensor else f"{len(names)} tensors"
         raise DumpError(f"{str(path)!r} has {which}; name one behind a colon: {shown}")
     entry = header[tensor]
     try:
         kind, shape, (first, last) = entry["dtype"], _counts(entry["shape"]), _counts(entry["data_offsets"])
         if kind not in _SAFETENSORS:
-            raise DumpError(f"tensor {tensor!r} of {str(path)!r} has type {kind}, which is not compared")
+            raise DumpError(f"tensor {tensor!r} of {str(path)!r} has type {quoted(kind)}, which is not compared")
         if last - first != math.prod(shape) * _SAFETENSORS[kind].itemsize:
-            raise ValueError(f"{kind} of shape {list(shape)} does not take bytes {first} to {last}")
+            raise ValueError(f"{kind} of shape {quoted(list(shape))} does not take bytes {first} to {last}")
     except (KeyError, TypeError, ValueError) as error:
         if isinstance(error, DumpError):
             raise
@@ -340,16 +352,18 @@ def _safetensors(path: Path, tensor: str) -> Dump:
 
 def _counts(numbers: Any) -> tuple[int, ...]:
     """A shape, or offsets: integers that are not negative."""
-    if not isinstance(numbers, list | tuple) or not all(type(part) is int and part >= 0 for part in numbers):
-        raise ValueError(f"{numbers!r} are not numbers from 0 on")
+    if not isinstance(numbers, list | tuple) or not all(type(part) is int and 0 <= part < 1 << 63 for part in numbers):
+        raise ValueError(f"{quoted(numbers)} are not numbers from 0 to 2**63 - 1")
+    if len(numbers) > _DIMENSIONS:
+        raise ValueError(f"an array of {len(numbers):,} dimensions is none of NumPy, which has at most {_DIMENSIONS}")
     return tuple(numbers)
 
 
 def _header(path: Path, file: BinaryIO) -> dict[str, Any]:
     try:
         (length,) = struct.unpack("<Q", file.read(8))
-        if length > path.stat().st_size:
-            raise ValueError(f"its header is said to have {length} bytes")
+        if length > min(path.stat().st_size, _SAFETENSORS_HEADER):
+            raise ValueError(f"its header is said to have {length:,} bytes")
         header = json.loads(file.read(length))
         if not isinstance(header, dict):
             raise ValueError("its header is no JSON object")
@@ -382,7 +396,7 @@ def _text(path: Path, fmt: Format) -> Dump:
                 if not what and int(word, 16) >> fmt.width:
                     what = f"no {fmt.width}-bit code of {fmt.name!r}"
                 if what:
-                    raise DumpError(f"line {number} of {str(path)!r} holds {word!r}, which is {what}")
+                    raise DumpError(f"line {number} of {str(path)!r} holds {quoted(word)}, which is {what}")
                 codes.append(int(word, 16))
             spool.append(codes)
             count += len(codes)

@@ -17,6 +17,7 @@ from lowprec.tools.comparison.dumps import DumpError, Spool
 from lowprec.tools.comparison.elementwise import Elementwise
 from lowprec.tools.comparison.judge import Watch, judge
 from lowprec.tools.comparison.report import Comparison
+from lowprec.tools.terminal import quoted
 from lowprec.tools.vectors import OPERATIONS, check_operands
 
 __all__ = ["compare_lines"]
@@ -78,7 +79,7 @@ def compare_lines(
         if not count <= len(words) <= count + 1:
             raise DumpError(
                 f"line {number} has {len(words)} words, but {operation} needs {count} operand(s) and a result: "
-                f"{line.strip()!r}"
+                f"{quoted(line.strip())}"
             )
         codes = [_code(word, fmt, number) for word, fmt in zip(words, formats, strict=False)]
         held.append([*codes, *([-1] if len(codes) == count else []), number])
@@ -99,8 +100,8 @@ def compare_lines(
 
 def _code(word: str, fmt: Format, number: int) -> int:
     if not _HEXADECIMAL.fullmatch(word):
-        raise DumpError(f"line {number} holds {word!r}, which is no hexadecimal number")
+        raise DumpError(f"line {number} holds {quoted(word)}, which is no hexadecimal number")
     code = int(word, 16)
     if code >> fmt.width:
-        raise DumpError(f"line {number} holds {word!r}, which is no {fmt.width}-bit code of {fmt.name!r}")
+        raise DumpError(f"line {number} holds {quoted(word)}, which is no {fmt.width}-bit code of {fmt.name!r}")
     return code

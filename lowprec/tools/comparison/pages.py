@@ -13,6 +13,7 @@ from typing import Any
 
 from lowprec import __version__
 from lowprec.tools.comparison.report import Comparison, binned, by_binade
+from lowprec.tools.terminal import plain, plain_lines
 
 __all__ = ["as_html", "as_junit"]
 
@@ -40,7 +41,7 @@ def as_html(report: Comparison) -> str:
         f'<html lang="en"><head><meta charset="utf-8"><title>{_text(title)}</title>',
         f"<style>{_STYLE}</style></head><body>",
         f"<h1>{_text(report.question)}</h1>",
-        f"<p>{_text(' and '.join(report.names))}</p>" if report.names else "",
+        f"<p>{_text(' and '.join(map(plain, report.names)))}</p>" if report.names else "",
         f'<p class="{verdict}"><strong>{_text(report.sum())}</strong></p>',
     ]
     if report.ranking:
@@ -63,7 +64,7 @@ def as_html(report: Comparison) -> str:
 
 
 def _text(text: object) -> str:
-    return html.escape(str(text))
+    return html.escape(plain_lines(str(text)))
 
 
 def _table(head: tuple[str, ...], rows: Sequence[tuple[Any, ...]]) -> str:
@@ -128,15 +129,15 @@ def as_junit(report: Comparison) -> str:
     _need("junitparser", "a JUnit report")
     from junitparser import Failure, JUnitXml, TestCase, TestSuite
 
-    case = TestCase(report.question, "lowprec.compare")
+    case = TestCase(plain(report.question), "lowprec.compare")
     if not report.agrees:
         failure = Failure(report.sum(), "mismatch" if report.compared else "nothing compared")
-        failure.text = report.as_text()
+        failure.text = plain_lines(report.as_text())
         case.result = [failure]
     suite = TestSuite("lowprec compare")
     suite.add_property("lowprec", __version__)
     if report.names:
-        suite.add_property("compared", ", ".join(report.names))
+        suite.add_property("compared", ", ".join(map(plain, report.names)))
     suite.add_testcase(case)
     found: Any = JUnitXml()
     found.add_testsuite(suite)
