@@ -25,8 +25,11 @@ T = TypeVar("T")
 
 KNOWN_FORMATS = tuple(dict.fromkeys(catalog.FORMATS.values()))
 
-#: Cases one after the other that share what kernels are compiled for.
-ALIKE = 16
+#: Formats that kernels have ways of their own for.
+SHORTCUTS = (catalog.BINARY32, catalog.TF32, catalog.BFLOAT16, catalog.BINARY16, catalog.E5M2, catalog.E8M0FNU)
+
+#: Cases one after the other that share most of what kernels are compiled for.
+ALIKE = 12
 
 
 class Draw(random.Random):
@@ -35,10 +38,16 @@ class Draw(random.Random):
     def __init__(self, seed: int, topic: str, number: int) -> None:
         super().__init__(f"{seed} {topic} {number}")
         self.alike = random.Random(f"{seed} {topic} {number // ALIKE}")
+        self.few = f"{seed} {topic} {number // ALIKE}"
 
     def chance(self, share: float) -> bool:
         """True in this share of cases."""
         return self.random() < share
+
+    def one_of_few(self, what: str, choices: Sequence[T]) -> T:
+        """One of two or three of the choices, the same in cases that are alike."""
+        few = random.Random(f"{self.few} {what}")
+        return self.choice([few.choice(choices) for _ in range(3)])
 
     def often(self, usual: T, others: Sequence[T], share: float = 0.3) -> T:
         """The usual choice, but in a share of cases one of the others."""
@@ -73,7 +82,7 @@ def any_format(draw: Draw, *, widest: int = 32, exponents: bool = False) -> Form
 
 
 def _known(draw: Draw) -> Format:
-    return draw.choice(KNOWN_FORMATS)
+    return draw.one_of_few("format", KNOWN_FORMATS)
 
 
 def _p3109(draw: Draw) -> Format:
@@ -83,7 +92,7 @@ def _p3109(draw: Draw) -> Format:
 
 def _near(draw: Draw) -> Format:
     """What a special case for a usual format may be mistaken for."""
-    fmt = draw.choice(KNOWN_FORMATS)
+    fmt = draw.one_of_few("format", SHORTCUTS if draw.alike.random() < 0.5 else KNOWN_FORMATS)
     changes: dict[str, Callable[[], Any]] = {
         "negative_zero": lambda: not fmt.negative_zero,
         "infinity": lambda: not fmt.infinity,
@@ -94,8 +103,8 @@ def _near(draw: Draw) -> Format:
         "trailing_bits": lambda: max(0, draw.choice((0, fmt.trailing_bits + draw.choice((-2, -1, 1, 2))))),
         "exponent_bits": lambda: max(0, fmt.exponent_bits + draw.choice((-1, 1))),
     }
-    names = draw.sample(sorted(changes), draw.choice((1, 1, 2)))
-    return dataclasses.replace(fmt, name="near", **{name: changes[name]() for name in names})
+    names = {draw.one_of_few("change", sorted(changes)) for _ in range(draw.choice((1, 1, 2)))}
+    return dataclasses.replace(fmt, name="near", **{name: changes[name]() for name in sorted(names)})
 
 
 def _any(draw: Draw) -> Format:
@@ -141,7 +150,7 @@ def any_rounding(draw: Draw, fmt: Format, *, random_share: float = 0.3, bits: in
     if draw.alike.random() >= random_share:
         if draw.chance(0.15):
             return Rounding("drawn", *(draw.choice(tuple(Threshold)) for _ in range(4)))
-        return draw.choice(MODES)
+        return draw.one_of_few("mode", MODES)
     layouts = _layouts(fmt) if bits is None else []
     if layouts and draw.chance(0.3):
         return draw.choice(layouts)
@@ -168,8 +177,8 @@ def any_projection(draw: Draw, fmt: Format, **fixed: Any) -> Projection:
     share = draw.alike.choice((0.0, 0.1, 0.1, 0.6))
     fields: dict[str, Any] = {
         "rounding": any_rounding(draw, fmt),
-        "saturation": draw.choice(tuple(Saturation)),
-        "nan": draw.choice(POLICIES["nan"]),
+        "saturation": draw.one_of_few("saturation", tuple(Saturation)),
+        "nan": draw.one_of_few("nan", POLICIES["nan"]),
         "symmetric": draw.chance(0.3),
         "nan_sign": draw.often("keep", POLICIES["nan_sign"]),
         "negative": draw.often("nan", POLICIES["negative"]),
