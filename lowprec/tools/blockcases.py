@@ -6,6 +6,7 @@ Floor 5.
 from __future__ import annotations
 
 import functools
+import math
 from typing import Any
 
 import numpy as np
@@ -21,7 +22,7 @@ Array = npt.NDArray[Any]
 _LARGEST = np.finfo(np.float32).max
 
 #: Largest magnitudes of tensors whose scale is their 2688th part: near a tie of block scales, and far out.
-_TENSORS = (950.51324, 1e-3, 2.0**-100, float(_LARGEST))
+_TENSORS = (950.51324, 1e-3, math.ldexp(1.0, -100), float(_LARGEST))
 
 
 @functools.lru_cache(maxsize=8)

@@ -30,7 +30,7 @@ __all__ = ["Vector"]
 Array = npt.NDArray[Any]
 
 #: Far above the error of float64's own powers, which is below 2**-51 of the result.
-_ERROR = 2.0**-50
+_ERROR = math.ldexp(1.0, -50)
 
 
 @dataclass(frozen=True)

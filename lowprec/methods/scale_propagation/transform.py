@@ -46,7 +46,7 @@ Norm = Literal["max", "l1", "l2"]
 Pair = tuple[Any, Callable[[Any], Any]]
 
 #: The smallest factor of `dynamic_rescale`: 1e-4 rounded down.
-EPSILON = 2.0**-14
+EPSILON = 1 / 16384
 
 # -- scales -----------------------------------------------------------------------------------------
 

@@ -29,7 +29,7 @@ _TOLERANCE, _HALVINGS = 1e-13, 44
 #: More panels than this at a time means that the function is rough everywhere.
 _MOST = 1 << 14
 #: What a slope on a panel is in doubt by times the panel's width, for a function of size 1 that is rounded to float64.
-_DOUBT = 2.0**-44
+_DOUBT = math.ldexp(1.0, -44)
 #: A standard deviation or slope below this, for a function of size 1, is only its rounding.
 _NONE = 1e-11
 

@@ -158,7 +158,7 @@ class ScaleTracker:
 
         return y, cast(Backward, followed)
 
-    def pruned(self, rtol: float = 2.0**-16) -> ScaleTracker:
+    def pruned(self, rtol: float = 1 / 65536) -> ScaleTracker:
         """Leave out tensors whose scale is that of the one before, as after a reshape.
 
         Parameters
