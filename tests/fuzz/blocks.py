@@ -19,7 +19,7 @@ from lowprec.spec.block import RULES, BlockFormat
 from lowprec.spec.format import Format
 from tests.fuzz.conversions import FLOATS, integers_of
 from tests.fuzz.operands import any_dtype, bits_of, codes, random_words, values
-from tests.fuzz.runner import LAYOUTS, Answer, Call, Topic, Way
+from tests.fuzz.runner import LAYOUTS, OUTPUTS, Answer, Call, Topic, Way
 from tests.fuzz.specifications import Draw, any_block_format
 
 Array = npt.NDArray[Any]
@@ -112,6 +112,19 @@ def decode(call: Call) -> Answer:
     return Answer({"result": result}, kind, refused)
 
 
+def quantize(call: Call) -> Answer:
+    """Values of the blocks of values: float64 for float64, float32 for all others."""
+    made, x = encode(call), call.operands[0]
+    kind = np.dtype(np.float64 if x.dtype == np.float64 else np.float32)
+    if made.refused is True:
+        return Answer({"result": np.zeros(x.shape, f"u{kind.itemsize}")}, kind, True)
+    fmt, tensor = _format(call), made.parts.get("tensor scale")
+    axes = tuple(axis % x.ndim for axis in _axes(call, fmt))
+    scale = None if tensor is None else tensor.view(np.float32)[()]
+    array = lp.BlockArray(made.parts["codes"], made.parts["scales"], fmt, axes, scale)
+    return decode(Call("lp.decode", (array,), (), {"dtype": kind}))
+
+
 def _holds(value: Exact, code: int) -> bool:
     """Whether float64 has a value."""
     return isinstance(value, Special) or oracle_decode(code, catalog.BINARY64) == value
@@ -166,8 +179,10 @@ def _encoding(draw: Draw, fmt: BlockFormat) -> tuple[Call, list[Way]]:
         keywords["random"] = random_words(draw, x.shape, mode.bits)
     layouts = [each for each in LAYOUTS if x.dtype.isbuiltin == 1 or "newbyteorder" not in each]
     named = fmt.name if catalog.BLOCK_FORMATS.get(fmt.name) == fmt else fmt
-    call = Call("lp.encode", (x,), (named,), keywords, counted="rng" in keywords)
-    return call, [Way(), Way(), Way(layout=draw.choice(layouts)), *[Way(strict=True)] * draw.chance(0.2)]
+    verb = draw.choice(("lp.encode", "lp.encode", "lp.quantize"))
+    call = Call(verb, (x,), (named,), keywords, counted="rng" in keywords)
+    found = [Way(), Way(), Way(layout=draw.choice(layouts)), *[Way(strict=True)] * draw.chance(0.2)]
+    return call, [*found, *[Way(out=draw.choice(tuple(OUTPUTS)))] * (verb == "lp.quantize")]
 
 
 def _decoding(draw: Draw, fmt: BlockFormat) -> tuple[Call, list[Way]]:
@@ -185,7 +200,7 @@ def _decoding(draw: Draw, fmt: BlockFormat) -> tuple[Call, list[Way]]:
     array = lp.BlockArray(some(fmt.element, shape), some(fmt.scale, grid), fmt, axes, tensor)
     kind = draw.choice(FLOATS)[0]
     call = Call("lp.decode", (array,), (), {"dtype": kind})  # type: ignore[arg-type]
-    return call, [Way(), Way(), Way(out=True)]
+    return call, [Way(), Way(), Way(out="new")]
 
 
 def cases(draw: Draw) -> Iterator[tuple[Call, Sequence[Way]]]:
@@ -199,4 +214,4 @@ def cases(draw: Draw) -> Iterator[tuple[Call, Sequence[Way]]]:
 
 
 
-TOPIC = Topic(cases, {"lp.encode": encode, "lp.decode": decode})
+TOPIC = Topic(cases, {"lp.encode": encode, "lp.decode": decode, "lp.quantize": quantize})

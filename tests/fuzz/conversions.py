@@ -21,7 +21,7 @@ from lowprec.spec.profiles import PROFILES
 from lowprec.spec.projection import DEFAULT, Projection
 from lowprec.spec.rounding import Rounding
 from tests.fuzz.operands import any_dtype, bits_of, codes, codes_in, random_words, typed, values
-from tests.fuzz.runner import LAYOUTS, Answer, Call, Topic, Way
+from tests.fuzz.runner import LAYOUTS, OUTPUTS, Answer, Call, Topic, Way
 from tests.fuzz.specifications import Draw, any_format, any_projection
 
 Array = npt.NDArray[Any]
@@ -166,16 +166,18 @@ def shaped(draw: Draw, array: Array) -> Array:
     return array[:count].reshape(shape)
 
 
-def ways(draw: Draw, *, flags: bool = True, out: bool = True) -> list[Way]:
+def ways(draw: Draw) -> list[Way]:
     """Plainly twice, in which the second call may be answered from memory; and otherwise."""
-    if flags and draw.alike.random() < 0.3:  # all by the kernel that is never compiled for some formats alone
-        return [Way(flags=True), Way(flags=True, out=out), Way(flags=True, layout=draw.choice(LAYOUTS))]
-    found = [Way(), Way()]
-    found += [Way(flags=True)] * flags
-    found += [Way(out=True), Way(out=True)] * out
-    found.append(Way(layout=draw.choice(LAYOUTS), flags=flags and draw.chance(0.3), out=out and draw.chance(0.3)))
+    if draw.alike.random() < 0.3:  # all by the kernel that is never compiled for some formats alone
+        return [Way(flags=True), Way(flags=True, out="new"), Way(flags=True, layout=draw.choice(LAYOUTS))]
+    found = [Way(), Way(), Way(flags=True)]
+    place = draw.choice(tuple(OUTPUTS))
+    found += [Way(out=place), Way(out=place)]
+    found.append(Way(draw.choice(LAYOUTS), draw.chance(0.3), draw.choice(("", "", "new"))))
     if draw.chance(0.2):
         found.append(Way(strict=True))
+    if draw.chance(0.02):
+        found.append(Way(tiled=5000))
     return found
 
 
@@ -184,7 +186,9 @@ def laid(call: Call, found: list[Way]) -> list[Way]:
     of_codes = call.verb not in ("lp.encode", "lp.quantize") and call.verb.removeprefix("lp.") not in OPERANDS
     swappable = all(x.dtype.isbuiltin == 1 and not (of_codes and x.dtype.kind == "f") for x in call.operands)
     many = all(x.ndim for x in call.operands)
-    return [way for way in found if way.layout == "x" or (many and (swappable or "newbyteorder" not in way.layout))]
+    lists = call.verb != "lp.quantize" and all(x.size and x.dtype in (np.float64, np.int64) for x in call.operands)
+    found = [way for way in found if way.layout == "x" or (many and (swappable or "newbyteorder" not in way.layout))]
+    return [*found, *[Way("x.tolist()")] * lists]
 
 
 def asked_for(draw: Draw, fmt: Format) -> Any:

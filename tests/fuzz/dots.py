@@ -216,7 +216,7 @@ def cases(draw: Draw) -> Iterator[tuple[Call, Sequence[Way]]]:
     if draw.chance(0.7):
         keywords["dtype"] = np.dtype(f"u{how.output[0].code_bits // 8}")
     call = Call(f"lp.{verb}", tuple(operands), (how,), keywords, counted="rng" in keywords or verb == "matmul")
-    found = [Way(), Way(out=True)]
+    found = [Way(), Way(out="new")]
     if not in_blocks:
         swappable = all(x.dtype.isbuiltin == 1 for x in operands)
         found.append(Way(layout=draw.choice([each for each in LAYOUTS if swappable or "newbyteorder" not in each])))

@@ -47,6 +47,14 @@ LAYOUTS = (
     "np.frombuffer(x.tobytes(), x.dtype).reshape(x.shape)",
 )
 
+#: Places for results, as programs make them: new ones, not one after the other, an operand's, one that overlaps it.
+OUTPUTS = {
+    "new": "out = np.full({shape}, 3, {kind})",
+    "strided": "out = np.full({shape} + (2,), 3, {kind})[..., 0]",
+    "same": "out = x0 = x0.copy()",
+    "shifted": "memory = np.concatenate([x0, x0[:1]]); x0, out = memory[:-1], memory[1:]",
+}
+
 _NAMES: dict[str, Any] = {"np": np, "lp": lp, "ml_dtypes": ml_dtypes}
 
 
@@ -76,8 +84,9 @@ class Way(NamedTuple):
 
     layout: str = "x"  #: an expression of each operand
     flags: bool = False
-    out: bool = False
+    out: str = ""  #: a place of `OUTPUTS` for the results
     strict: bool = False  #: with floating-point errors raised, as `np.seterr` can have it
+    tiled: int = 1  #: how often the operands come one after the other
 
 
 class Answer(NamedTuple):
@@ -155,16 +164,16 @@ def asked(call: Call, way: Way, answer: Answer) -> dict[str, Array] | Refusal:
     """What a verb gives, or how it refuses."""
     function = eval(call.verb, _NAMES)
     layout = eval(f"lambda x: {way.layout}", _NAMES)
-    operands = [layout(x) if isinstance(x, np.ndarray) else x for x in call.operands]
-    keywords, result = dict(call.keywords), next(iter(answer.parts.values()))
-    shape = result.shape
+    operands = [layout(_tiled(x, way.tiled)) if isinstance(x, np.ndarray) else x for x in call.operands]
+    keywords = {name: _tiled(value, way.tiled) for name, value in call.keywords.items()}
+    shape = next(iter(answer.parts.values())).shape
+    shape = (shape[0] * way.tiled, *shape[1:]) if way.tiled > 1 else shape
     if way.flags:
         keywords["flags"] = np.full(shape, 0xA5, np.uint8)
     if way.out:
-        assert answer.dtype is not None
-        keywords["out"] = np.full(result.size, 0xA5A5A5A5A5A5A5A5, np.uint64).view(np.uint8)[
-            : result.size * answer.dtype.itemsize
-        ].view(answer.dtype).reshape(shape)
+        memory: dict[str, Any] = {"x0": operands[0]}
+        exec(OUTPUTS[way.out].format(shape=shape, kind=spelled(answer.dtype)), _NAMES, memory)
+        operands[0], keywords["out"] = memory["x0"], memory["out"]
     out = keywords.get("out")
     if isinstance(out, np.ndarray) and not way.out and out.flags.writeable:
         out = keywords["out"] = out.copy()
@@ -180,6 +189,26 @@ def asked(call: Call, way: Way, answer: Answer) -> dict[str, Array] | Refusal:
     if way.out and given is not out:
         return Refusal("another array than out", type(given).__name__)
     return _parts(given, keywords.get("flags"))
+
+
+def _tiled(value: Any, times: int) -> Any:
+    """An array so many times one after the other."""
+    return np.concatenate([value] * times) if times > 1 and isinstance(value, np.ndarray) and value.ndim else value
+
+
+def suits(call: Call, way: Way, answer: Answer) -> bool:
+    """Whether a call can be asked in a way."""
+    if way.tiled > 1 and (call.counted or answer.refused is not False and np.any(answer.refused)):
+        return False
+    x = call.operands[0]
+    if way.tiled > 1 and not all(isinstance(each, np.ndarray) and each.shape == x.shape for each in call.operands):
+        return False
+    if way.tiled > 1 and not x.shape:
+        return False
+    if way.out not in ("same", "shifted"):
+        return not way.out or answer.dtype is not None
+    alike = isinstance(x, np.ndarray) and x.dtype == answer.dtype and way.layout == "x"
+    return alike and x.shape == next(iter(answer.parts.values())).shape and (way.out == "same" or x.ndim == 1)
 
 
 def _parts(given: Any, flags: Array | None) -> dict[str, Array]:
@@ -209,6 +238,7 @@ def _difference(call: Call, way: Way, answer: Answer) -> tuple[str, object, obje
     for name, want in answer.parts.items():
         if name == "flags" and not way.flags:
             continue
+        want = _tiled(want, way.tiled)
         mine = got.get(name)
         if mine is None or mine.shape != want.shape:
             return f"{name}: has another shape", None if mine is None else mine.shape, want.shape, None
@@ -231,11 +261,12 @@ def _run(topic: Topic, call: Call, ways: Sequence[Way]) -> Failure | None:
     except Exception as error:
         return Failure(call, tuple(ways[:1]), "the oracle fails", f"{type(error).__name__}: {error}", "an answer")
     refusals: dict[Way, object] = {}
+    ways = [way for way in ways if suits(call, way, answer)]
     for number, way in enumerate(ways):
         wrong = _difference(call, way, answer)
         if wrong is not None:
             shape = next(iter(answer.parts.values())).shape
-            out = f"np.zeros({shape}, {spelled(answer.dtype)})" if answer.dtype else ""
+            out = OUTPUTS[way.out].format(shape=shape, kind=spelled(answer.dtype)) if way.out else ""
             return Failure(call, tuple(ways[: number + 1]), wrong[0], *wrong[1:3], out=out)
         if answer.refused is True or np.any(answer.refused):  # the same way each time
             told = refusals.setdefault(way, asked(call, way, answer))
@@ -272,7 +303,8 @@ def check(topic: Topic, call: Call, ways: Sequence[Way]) -> tuple[int, int, Fail
         for other in topic.others(call):
             failure = failure or _run(topic, other, ways[:1])
         failure = failure or _run(topic, call, ways[:1])
-    return calls + len(ways) + 1, elements * (len(ways) + 1), failure
+    asked_in = sum(way.tiled for way in ways if suits(call, way, answer)) + 1
+    return calls + len(ways) + 1, elements * asked_in, failure
 
 
 # -- shrinking --------------------------------------------------------------------------------------
@@ -418,13 +450,16 @@ def spelled(value: object) -> str:
 
 
 def _asking(call: Call, way: Way, out: str) -> list[str]:
+    """Lines that ask; `out` is one that makes an array for results."""
     operands = []
     for number, x in enumerate(call.operands):
         plain = not isinstance(x, np.ndarray) or way.layout == "x"
         operands.append(f"x{number}" if plain else f"(lambda x: {way.layout})(x{number})")
     keywords = [f"{name}={spelled(value)}" for name, value in call.keywords.items()]
-    keywords += ["flags=flags"] * way.flags + [f"out={out}"] * way.out
-    lines = ["flags = np.full(np.shape(x0), 0xA5, np.uint8)"] * way.flags
+    keywords += ["flags=flags"] * way.flags + ["out=out"] * bool(way.out)
+    lines = [f"x{n} = np.concatenate([x{n}] * {way.tiled})" for n in range(len(operands)) if way.tiled > 1]
+    lines += ["flags = np.full(np.broadcast_shapes(*map(np.shape, [%s])), 0xA5, np.uint8)" % ", ".join(operands)] * way.flags
+    lines += [out] * bool(way.out)
     lines += ["np.seterr(all='raise')"] * way.strict
     text = f"{call.verb}({', '.join([*operands, *map(spelled, call.given), *keywords])})"
     return [*lines, f"print({text}{', flags' * way.flags})"]

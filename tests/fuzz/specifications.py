@@ -6,6 +6,7 @@ Everything that the constructors accept may come: extreme widths and biases, eve
 from __future__ import annotations
 
 import dataclasses
+import itertools
 import random
 from collections.abc import Callable, Sequence
 from fractions import Fraction
@@ -72,8 +73,10 @@ def any_format(draw: Draw, *, widest: int = 32, exponents: bool = False) -> Form
     kind = draw.alike.choice(("known", "p3109", "near", "near", "any", "any", "any"))
     makers = {"known": _known, "p3109": _p3109, "near": _near, "any": _any}
 
+    kinds = itertools.chain([kind] * 30, itertools.repeat("any"))  # few of a kind may be so narrow
+
     def make() -> Format:
-        fmt = makers[kind](draw)
+        fmt = makers[next(kinds)](draw)
         if fmt.width > widest or (exponents and not fmt.exponent_bits):
             raise ValueError("too wide, or without exponents")
         return fmt
@@ -293,7 +296,7 @@ def _window(draw: Draw, place: Callable[..., tuple[Format, Projection]]) -> dict
     """An accumulation's fields of a window: the accumulator, its order, and its scales."""
     scales = draw.often("none", ("products", "groups"))
     group = draw.choice((2, 4)) if scales == "groups" else 1
-    step = group * draw.choice((1, 2, 3, 4, 8, 16, draw.choice((1 << 20, 1 << 29, 1 << 62))))
+    step = group * (1 << draw.choice((20, 62)) if draw.chance(0.03) else draw.choice((1, 2, 3, 4, 8, 16)))
     window = Window(
         step=step,
         fraction_bits=draw.choice((None, 1, 2, 10, 23, 24, 25, 35, 48, draw.randint(1, 48))),
