@@ -1,0 +1,168 @@
+"""Draw operands: numbers where a conversion can go wrong, in any type that values come in, and codes.
+
+Ties and overflow thresholds with the numbers next to them in the operands' own type, borders of subnormals, extremes,
+zeros, infinities, NaNs of every payload, and any patterns.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+from typing import Any
+
+import ml_dtypes
+import numpy as np
+import numpy.typing as npt
+
+import lowprec as lp
+from lowprec.spec import catalog
+from lowprec.spec.format import Format
+from tests.fuzz.specifications import Draw
+
+Array = npt.NDArray[Any]
+
+FLOATS = tuple(np.dtype(kind) for kind in (np.float16, ml_dtypes.bfloat16, np.float32, np.float64))
+INTEGERS = tuple(np.dtype(f"{kind}{size}") for kind in "iu" for size in (1, 2, 4, 8))
+
+#: Types of single bytes, and of less, that ml_dtypes has.
+SMALL = tuple(np.dtype(getattr(ml_dtypes, name)) for name in ml_dtypes.__all__ if name.startswith(("float", "int", "uint")))
+SMALL = tuple(kind for kind in SMALL if catalog.carrier(kind) is not None and kind not in INTEGERS)
+
+
+def bits_of(array: Array) -> Array:
+    """The bit patterns of an array, as unsigned integers in the byte order of this machine."""
+    array = np.asarray(array)
+    native = array if array.dtype.isnative else array.astype(array.dtype.newbyteorder("="))
+    return np.ascontiguousarray(native).view(f"u{array.dtype.itemsize}").reshape(array.shape)
+
+
+def codes_in(array: Array, fmt: Format) -> Array:
+    """The codes that an array holds: of the type whose elements they are, or integers."""
+    try:
+        typed_so = array.dtype == lp.dtype(fmt)
+    except ValueError:
+        typed_so = False
+    return bits_of(array) if typed_so else array.astype(np.uint64)
+
+
+def any_dtype(draw: Draw) -> np.dtype[Any]:
+    """A type that values come in: mostly float32 and float64."""
+    usual = (np.dtype(np.float32), np.dtype(np.float64))
+    kinds = (usual, usual, usual, FLOATS, INTEGERS, SMALL, (np.dtype(bool),))
+    return draw.alike.choice(draw.alike.choice(kinds))
+
+
+# -- codes ------------------------------------------------------------------------------------------
+
+
+def magnitudes(draw: Draw, fmt: Format, count: int) -> list[int]:
+    """Magnitudes of finite numbers: borders, ends of binades, small ones and any."""
+    last, normal = fmt.max_magnitude, 1 << fmt.trailing_bits
+    borders = {0, 1, 2, normal - 1, normal, normal + 1, 2 * normal - 1, 2 * normal, last - 2, last - 1, last}
+    found = [place for place in sorted(borders) if 0 <= place <= last]
+    while len(found) < count:
+        place = draw.randint(0, last)
+        if draw.chance(0.3):
+            place = (place >> fmt.trailing_bits << fmt.trailing_bits) + draw.choice((-1, 0, 1))
+        elif draw.chance(0.3):
+            place = int(last * draw.random() ** 8)
+        found.append(min(max(place, 0), last))
+    return found[:count] if count >= len(borders) else draw.sample(found, count)
+
+
+def codes(draw: Draw, fmt: Format, count: int) -> Array:
+    """Codes: all of narrow formats, else borders, specials and any, of both signs."""
+    top = (1 << fmt.width) - 1
+    if top < 2 * count and draw.chance(0.5):
+        found = list(range(top + 1))
+    else:
+        found = [m | draw.choice((0, fmt.sign_code)) for m in magnitudes(draw, fmt, count // 2)]
+        past = fmt.max_magnitude + 1
+        special = [past, past + 1, past + 2, top, top & ~fmt.sign_code, fmt.nan_code or 0, fmt.sign_code]
+        found += [m & top | draw.choice((0, fmt.sign_code)) for m in special]
+        found += [draw.randint(0, top) for _ in range(count - len(found))]
+    draw.shuffle(found)
+    return np.array(found[:count], np.uint64).astype(f"u{fmt.code_bits // 8}")
+
+
+# -- values -----------------------------------------------------------------------------------------
+
+
+def values(draw: Draw, kind: np.dtype[Any], formats: Sequence[Format], count: int) -> Array:
+    """Values of a type: near what matters for the formats that they are projected into, specials, any patterns."""
+    if kind == np.bool_:
+        return np.array([draw.chance(0.5) for _ in range(count)])
+    points = [point for fmt in formats for point in near(draw, fmt, count // (2 * len(formats)))]
+    if kind.kind in "iu":
+        return _integers(draw, kind, points, count)
+    with np.errstate(all="ignore"):
+        close = np.array(points, np.float64).astype(kind).view(f"u{kind.itemsize}").astype(np.uint64)
+    steps = np.array([draw.choice((-2, -1, -1, 0, 0, 0, 1, 1, 2)) for _ in points], np.int64).astype(np.uint64)
+    patterns = (close + steps).astype(f"u{kind.itemsize}")
+    known = catalog.carrier(kind)
+    assert known is not None
+    width = known.width
+    special = codes(draw, known, count // 4)
+    some = np.array([draw.getrandbits(width) for _ in range(count // 4)], np.uint64)
+    # Junk in the high bits of types of less than a byte is no value.
+    top = np.uint64((1 << width) - 1)
+    whole = np.concatenate([patterns.astype(np.uint64) & top, special.astype(np.uint64), some])
+    np.random.default_rng(draw.getrandbits(32)).shuffle(whole)
+    return whole[:count].astype(f"u{kind.itemsize}").view(kind)
+
+
+def near(draw: Draw, fmt: Format, count: int) -> list[float]:
+    """Float64s at values and ties of a format, at what its stochastic tails tell apart, and past its largest value."""
+    found = []
+    for place in magnitudes(draw, fmt, count):
+        significand, exponent = fmt.scaled(place)
+        above, scale = fmt.scaled(place + 1)
+        gap = _float(above, scale) - _float(significand, exponent)
+        tail = draw.choice((0.0, 0.0, 0.5, 0.5, 0.5, 0.25, 0.75, 2.0 ** -draw.randint(1, 33), draw.random()))
+        point = _float(significand, exponent) + (0.0 if math.isinf(gap) else gap) * tail
+        found.append(-point if draw.chance(0.45) else point)
+    top = _float(*fmt.scaled(fmt.max_magnitude))
+    found += [draw.choice((-1.0, 1.0)) * min(top * times, 1.7e308) for times in (1.01, 1.5, 2.0, 2.0**40)]
+    return found
+
+
+def _float(significand: int, exponent: int) -> float:
+    """The number, or an infinity where float64 ends."""
+    try:
+        return math.ldexp(significand, exponent)
+    except OverflowError:
+        return math.inf
+
+
+def _integers(draw: Draw, kind: np.dtype[Any], points: list[float], count: int) -> Array:
+    limits = np.iinfo(kind)
+    found = [limits.min, limits.max, limits.max - 1, 0, 1]
+    for point in points:
+        if math.isfinite(point):
+            found.append(int(point) + draw.choice((-1, 0, 0, 1)))
+    found += [draw.randint(limits.min, limits.max) >> draw.randint(0, limits.bits - 1) for _ in range(count // 3)]
+    found = [number for number in found if limits.min <= number <= limits.max]
+    while len(found) < count:
+        found.append(draw.randint(limits.min, limits.max))
+    draw.shuffle(found)
+    return np.array(found[:count], kind)
+
+
+def random_words(draw: Draw, shape: tuple[int, ...], bits: int) -> Array:
+    """Random integers below 2**bits: the ends, and any."""
+    ends = (0, 1, (1 << bits) - 1, (1 << bits) - 2 & ((1 << bits) - 1), 1 << bits - 1)
+    size = math.prod(shape)
+    found = [draw.choice(ends) if draw.chance(0.4) else draw.getrandbits(bits) for _ in range(size)]
+    return np.array(found, np.uint32).reshape(shape)
+
+
+def typed(draw: Draw, array: Array, fmt: Format) -> Array:
+    """Codes as they are, or as the type whose elements they are, where there is one; or in wider integers."""
+    choice = draw.choice(("plain", "plain", "typed", "wide"))
+    if choice == "typed":
+        try:
+            kind = lp.dtype(fmt)
+        except ValueError:
+            return array
+        return array.view(kind)
+    return array.astype(draw.choice(("i8", "u8"))) if choice == "wide" else array

@@ -1,0 +1,146 @@
+"""The fuzzers for a few seconds each; and that they find mistakes, and print programs that show them."""
+
+from __future__ import annotations
+
+import sys
+
+import pytest
+
+import lowprec as lp
+from lowprec.kernels import params
+from lowprec.oracle import convert
+from lowprec.spec.arith import OPERANDS
+from lowprec.spec.rounding import Threshold
+from tests.fuzz.__main__ import main
+from tests.fuzz.runner import forget, fuzz
+from tests.fuzz.topics import KNOWN, TOPICS
+
+#: Seconds of each topic: much of them goes to kernels that are compiled for the first time.
+SECONDS = {"conversions": 5, "arithmetic": 5, "order": 2, "dots": 3, "blocks": 4, "refusals": 3}
+
+
+def test_nothing_is_passed_over():
+    """Known mistakes are mended, not listed."""
+    assert KNOWN == ()
+
+
+@pytest.mark.parametrize("name", TOPICS)
+def test_kernels_agree_with_the_oracle_on_what_is_drawn(name):
+    """For some seconds; `python -m tests.fuzz` goes on."""
+    told = []
+    count = fuzz(name, TOPICS[name], 1, SECONDS[name], told=told.append)
+    assert count.failures == (), "\n".join(told)
+    assert count.elements > 0
+
+
+# -- planted mistakes -------------------------------------------------------------------------------
+
+
+@pytest.fixture
+def planted(monkeypatch):
+    """Plants mistakes; what was lowered before, and with them, is forgotten."""
+
+    def clear():
+        forget()
+        for name, module in list(sys.modules.items()):
+            if name.startswith("lowprec."):
+                for each in vars(module).values():
+                    if hasattr(each, "cache_clear"):
+                        each.cache_clear()
+
+    clear()
+    yield monkeypatch
+    monkeypatch.undo()
+    clear()
+
+
+def found(name, seconds=20):
+    """The first failure of a topic, its program, and what that prints."""
+    told = []
+    count = fuzz(name, TOPICS[name], 0, seconds, told=told.append)
+    assert len(count.failures) == 1, f"not found in {count.cases} cases"
+    assert f"--topic {name} --seed 0 --case {count.failures[0][0]}" in told[1]
+    return count.failures[0][1], told[0]
+
+
+def printed(failure, capsys):
+    """What the program of a failure prints."""
+    capsys.readouterr()
+    exec(failure.program(), {})
+    return capsys.readouterr().out
+
+
+def test_a_tie_that_the_oracle_decides_otherwise_is_found(planted, capsys):
+    """In one element, whose program gives what the kernel gives."""
+    right = convert.is_farther
+
+    def wrong(tail, rounding, *, negative, odd, random=None):
+        return right(tail, rounding, negative=negative, odd=odd ^ (2 * tail == 1), random=random)
+
+    planted.setattr(convert, "is_farther", wrong)
+    failure, text = found("conversions")
+    assert all(x.size == 1 for x in failure.call.operands)
+    assert f"# got  {failure.got:#x}" in text
+    assert printed(failure, capsys)
+
+
+def test_a_tie_that_is_lowered_wrongly_is_found(planted):
+    """One word of a target, one unit in 2**64."""
+    planted.setitem(params._LIMITS, Threshold.HALF_OR_ABOVE, 1 << 63)
+    failure, _ = found("conversions")
+    assert all(x.size == 1 for x in failure.call.operands)
+
+
+@pytest.mark.parametrize(("topic", "verbs"), [("arithmetic", OPERANDS), ("order", ["less"]), ("blocks", ["encode"])])
+def test_a_wrong_last_bit_is_found(planted, topic, verbs):
+    """Of the first result of every call."""
+
+    def spoiled(verb):
+        right = getattr(lp, verb)
+
+        def wrong(*arguments, **keywords):
+            given = right(*arguments, **keywords)
+            parts = given.codes if isinstance(given, lp.BlockArray) else given
+            if parts.shape and parts.size:
+                parts.reshape(-1)[:1].view("u1")[0] ^= 1
+            return given
+
+        return wrong
+
+    for verb in verbs:
+        planted.setattr(lp, verb, spoiled(verb))
+    failure, _ = found(topic)
+    assert failure.call.verb.removeprefix("lp.") in verbs
+
+
+def test_an_answer_that_depends_on_the_call_before_is_found(planted):
+    """A memory of calls that looks at the format alone."""
+    right, before = lp.encode, {}
+
+    def wrong(values, fmt, **keywords):
+        keywords = before.setdefault(str(fmt), {key: keywords[key] for key in keywords if key == "projection"}) | {
+            key: value for key, value in keywords.items() if key != "projection"
+        }
+        return right(values, fmt, **keywords)
+
+    planted.setattr(lp, "encode", wrong)
+    failure, _ = found("conversions")
+    assert failure.call.verb == "lp.encode"
+
+
+def test_an_error_of_the_wrong_kind_is_found(planted):
+    """Instead of a refusal."""
+    right = lp.quantize
+
+    def wrong(values, fmt, **keywords):
+        return {"no such rule": 1}[keywords["rule"]] if "rule" in keywords else right(values, fmt, **keywords)
+
+    planted.setattr(lp, "quantize", wrong)
+    failure, _ = found("refusals")
+    assert failure.call.verb == "lp.quantize "
+
+
+def test_a_case_can_be_asked_again(capsys):
+    """By its topic, seed and number."""
+    assert main(["--topic", "order", "--seed", "3", "--case", "2"]) == 0
+    assert capsys.readouterr().out.startswith("order: 1 cases, ")
