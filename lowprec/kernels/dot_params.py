@@ -47,6 +47,8 @@ def lower_stages(accumulation: Accumulation, addend: Format) -> Params:
     """Where products, the addend, sums, sums of chunks and results are kept."""
     accumulator = accumulation.accumulator
     sums = accumulator.result if isinstance(accumulator, Window) else accumulator or accumulation.output
+    if accumulation.machine:  # it rounds to nearest; the output's rules are for what it makes
+        sums = (accumulation.output[0], DEFAULT)
     # An exact sum takes the addend as it is: there is nothing to round.
     begin = (addend, DEFAULT if accumulation.order == EXACT else begins_in(accumulation)[1])
     product, total = accumulation.product or sums, accumulation.total or sums

@@ -246,9 +246,10 @@ class Accumulation:
     addend : {"first", "last"}
         Whether the running sum (of chunked orders the total) begins as the addend, or the addend is
         added to what the products make, by the projection of the accumulator; of a window that of the
-        output, and of chunks that of their total. "first" in pairwise order: it is the first term. The addend is
-        projected into the format that it is added in by that format's own projection, its rounding,
-        saturation and flushing included; of a window, into the output's.
+        output, and of chunks that of their total. "first" in pairwise order: it is the first term. The addend
+        first goes into the format that it is added in (of a window the output's), in whatever type it comes: to
+        nearest even in every rounding mode, and otherwise by that format's projection, its saturation and
+        flushing included. Order "exact" takes it as it is.
     scale : (Format, int), optional
         Of operands in blocks: the format of their scales, unsigned and without infinity, and how many
         elements share one. A window with `scales` needs it.

@@ -157,7 +157,8 @@ class BlockFormat:
         element's and the scale's largest values, rounded to nearest even; or 1 over the rounded
         inverse of that, all in binary32. 1 for a tensor without non-zero finite values; never 0.
     elements, scales : Projection
-        Of the elements, and of the scales; `finite` saturation by default.
+        Of the elements, and of the scales; `finite` saturation by default. Neither goes `via` other formats,
+        nor keeps payloads of NaNs.
     arithmetic : {"exact", "product", "reciprocal", "reciprocals"}
         How quotients are computed. "exact": as real numbers. The others round each step to binary32,
         nearest even: with amax of a block, d what the rule divides by, t the tensor's scale
@@ -238,6 +239,11 @@ class BlockFormat:
                 raise TypeError(f"{name} of a block format must be a Projection, not {getattr(self, name)!r}")
             if getattr(self, name).via:
                 raise ValueError(f"{name} of block format {self.name!r} goes via other formats; blocks round once")
+            if getattr(self, name).nan_payload != "drop":
+                raise ValueError(
+                    f"{name} of block format {self.name!r} keeps payloads of NaNs, but those of a block are made by "
+                    f"its rules; use nan_payload='drop'"
+                )
         object.__setattr__(self, "rule", rule(self.rule))
         choose(self, "a block format", **_CHOICES)
         truth(self, "a block format", "flush_subnormals")

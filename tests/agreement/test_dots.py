@@ -149,6 +149,20 @@ def test_other_accumulations_agree(how):
             agrees(how, formats, x, y, addends(4, rng))
 
 
+@pytest.mark.parametrize("name", ["cdna2_mfma_bfloat16_binary32", "cdna3_mfma_e4m3fnuz_binary32"])
+@pytest.mark.parametrize("mode", ["to_odd", "toward_positive", "toward_negative"])
+def test_a_machine_rounds_to_nearest_whatever_its_output_asks(name, mode):
+    """Steps are the machine's own, and binary32 is what it makes: the output's mode has nothing left to round."""
+    how = accumulation(name)
+    rule = dataclasses.replace(how.output[1], rounding=mode, subnormals="flush_results")
+    other = dataclasses.replace(how, output=(how.output[0], rule))
+    rng = np.random.default_rng(8)
+    for length in (3, 41):
+        x, y = pairs_of_rows(how.operands, 6, length, rng)
+        agrees(other, how.operands, x, y)
+        agrees(other, how.operands, x, y, addends(6, rng))
+
+
 ADDEND_RULES = [
     (catalog.BINARY32, Projection(saturation="finite")),
     (catalog.BINARY32, Projection(subnormals="flush_results")),

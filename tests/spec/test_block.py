@@ -317,6 +317,13 @@ FIELDS = [
         ValueError,
         "scales of block format 'mine' goes via other formats; blocks round once",
     ),
+    (
+        "elements",
+        Projection(nan_payload="first"),
+        ValueError,
+        "elements of block format 'mine' keeps payloads of NaNs, but those of a block are made by its rules; use "
+        "nan_payload='drop'",
+    ),
     ("min_scale", -1.0, ValueError, "min_scale=-1.0 of block format 'mine' must be finite and 0 or more"),
     ("min_scale", float("inf"), ValueError, "min_scale=inf of block format 'mine' must be finite and 0 or more"),
     ("min_scale", float("nan"), ValueError, "min_scale=nan of block format 'mine' must be finite and 0 or more"),
