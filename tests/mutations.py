@@ -541,8 +541,8 @@ MUTANTS = (
         "block-product",
         B,
         "values are read with half their scale",
-        "product, place = significand * scale, exponent + scale_exponent",
-        "product, place = significand * scale, exponent + scale_exponent - _I(1)",
+        "place = exponent + scale_exponent",
+        "place = exponent + scale_exponent - _I(1)",
         _BLOCKS,
     ),
     Mutant(

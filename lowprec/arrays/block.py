@@ -125,7 +125,7 @@ class BlockArray:
         Parameters
         ----------
         dtype : dtype, optional
-            float32 by default, each product rounded once; float64 holds every product.
+            float32 by default. Each product is rounded to it once, as `decode` says.
         """
         return decode(self, dtype=dtype)
 

@@ -31,7 +31,7 @@ from lowprec.spec.block import BlockFormat
 from lowprec.spec.format import Format, Sign
 from lowprec.spec.projection import DEFAULT
 
-__all__ = ["Tensor", "decode_blocks", "encode_blocks", "exact_single", "grid_of", "tensor_of"]
+__all__ = ["Tensor", "decode_blocks", "encode_blocks", "exact_single", "grid_of", "spread", "tensor_of"]
 
 Words = npt.NDArray[np.uint32]
 Places = npt.NDArray[np.intp]
@@ -49,6 +49,13 @@ def grid_of(shape: tuple[int, ...], axes: tuple[int, ...], sizes: tuple[int, ...
     for axis, size in zip(axes, sizes, strict=True):
         grid[axis] = -(-shape[axis] // size)
     return tuple(grid)
+
+
+def spread(scales: Array, shape: tuple[int, ...], axes: tuple[int, ...], sizes: tuple[int, ...]) -> Array:
+    """Repeat the scales of blocks of these sizes along these axes, for each element of an array of this shape."""
+    for axis, size in zip(axes, sizes, strict=True):
+        scales = np.take(scales, np.arange(shape[axis]) // size, axis)
+    return scales
 
 
 def _flat(codes: Array) -> Array:
@@ -323,8 +330,9 @@ def _parts(
 ) -> Iterable[tuple[Places, Places]]:
     """Blocks by number, some at a time, with the places of their elements: shape (blocks, elements of one).
 
-    Blocks at the end that lack elements have the last one several times.
+    Blocks at the end that lack elements have the last one several times. None has more than its axes are long.
     """
+    sizes = tuple(max(1, min(size, shape[axis])) for size, axis in zip(sizes, axes, strict=True))
     grid, each = grid_of(shape, axes, sizes), math.prod(sizes)
     ids = np.arange(math.prod(grid)) if blocks is None else blocks
     step = max(1, _PART // each)
@@ -383,9 +391,6 @@ def _decode_generally(
     carrier: Format,
     blocks: Places | None,
 ) -> None:
-    bits = fmt.element.precision + fmt.scale.precision + (24 if tensor is not None else 0)
-    if bits > 64:
-        raise ValueError(f"products of {fmt.name!r} have up to {bits} significant bits; lowprec computes with 64")
     flat = result.reshape(-1).view(f"u{result.itemsize}")
     words = lower_tensor(fmt, Fraction(1) if tensor is None else exact_single(tensor), Fraction(1))
     for ids, places in _parts(shape, axes, fmt.sizes, blocks):

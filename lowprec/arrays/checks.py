@@ -31,6 +31,7 @@ __all__ = [
     "signaling_nans",
     "projection",
     "refuse_operands",
+    "typed_codes",
     "unlocked",
     "values_operand",
 ]
@@ -153,14 +154,17 @@ def values_operand(values: object, name: str = "values") -> Operand:
     carrier = catalog.carrier(array.dtype) if array.dtype.kind in "biufV" else None
     if carrier is None:
         raise TypeError(f"{name} must be real numbers of at most 64 bits, not {array.dtype}: {_advice(array.dtype)}")
-    return Operand(_codes(array), carrier, array, True)
+    codes = typed_codes(array, carrier)
+    whole = array.dtype.kind != "b"  # kernels mask the unused bits of other types
+    return Operand(codes, carrier, codes.view(array.dtype) if carrier.width < 8 else array, whole)
 
 
 def codes_operand(codes: object, fmt: Format) -> Operand:
     """Codes of a format, checked to be such."""
     array = _as_array(codes)
     if _is_typed(array, fmt):
-        return Operand(_codes(array), fmt, _codes(array), True)
+        codes = typed_codes(array, fmt)
+        return Operand(codes, fmt, codes, True)
     if array.dtype.kind not in "iu":
         if array.size == 0 and array.dtype == np.float64 and not hasattr(codes, "dtype"):
             array = array.astype(code_dtype(fmt))  # an empty list
@@ -179,7 +183,7 @@ def codes_operand(codes: object, fmt: Format) -> Operand:
         )
     if array.dtype.kind == "i" or array.dtype.itemsize * 8 > 32:
         array = array.astype(code_dtype(fmt))
-    return Operand(_codes(array), fmt, array, whole)
+    return Operand(_patterns(array), fmt, array, whole)
 
 
 def nans(codes: Array, fmt: Format) -> Array:
@@ -199,7 +203,7 @@ def signaling_nans(codes: Array, fmt: Format) -> Array:
     t = fmt.trailing_bits
     if not (t and fmt.infinity and fmt.nans == (1 << t) - 1):
         return np.zeros(codes.shape, bool)
-    return np.asarray(nans(codes, fmt) & (codes & (1 << (t - 1)) == 0))
+    return np.asarray(nans(codes, fmt) & (codes != fmt.sign_code) & (codes & (1 << (t - 1)) == 0))
 
 
 #: Of ndarray.flags.
@@ -285,7 +289,21 @@ def _from_torch(tensor: Any) -> Any:
     return bits.numpy().view(getattr(ml_dtypes, name))
 
 
-def _codes(array: Array) -> Array:
+def typed_codes(array: Array, fmt: Format) -> Array:
+    """Return the codes of an array in the type of a format, without what else is in their bytes.
+
+    Elements of 2, 4 and 6 bits take a byte each. ml_dtypes writes zeros to the unused bits, and its `==` does
+    not look at them; views of other bytes have anything there, which counts for nothing here either.
+    """
+    codes = _patterns(array)
+    if fmt.width < 8 and codes.size and codes.max() >= 1 << fmt.width:
+        if array.dtype.kind == "b":  # any byte but 0 is True
+            return np.asarray(codes != 0).view(np.uint8)
+        codes = codes & np.uint8((1 << fmt.width) - 1)
+    return codes
+
+
+def _patterns(array: Array) -> Array:
     """The elements' bit patterns."""
     bits = UNSIGNED[array.dtype.itemsize]
     return unlocked(array.view(bits if array.dtype.isnative else bits.newbyteorder()))

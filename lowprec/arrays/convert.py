@@ -152,7 +152,8 @@ def decode(
     dtype : dtype, optional
         float16, bfloat16, float32 or float64, as long as it holds every value of the format.
         By default float32 if it does, else float64. Of a BlockArray float32 by default, and every
-        product is rounded to it once, nearest even; float64 holds all of them.
+        product is rounded to it once, nearest even. float64 holds products of up to 53 bits
+        exactly, which those of the catalog's block formats have.
     out : array of that dtype, shape (...), optional
 
     Returns

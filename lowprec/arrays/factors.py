@@ -14,6 +14,7 @@ import numpy.typing as npt
 
 from lowprec.arrays import calls, lazy
 from lowprec.arrays.block import BlockArray
+from lowprec.arrays.block_stream import spread
 from lowprec.arrays.checks import Array, Operand, code_dtype, values_operand
 from lowprec.spec import catalog
 from lowprec.spec.accumulation import Accumulation, Window
@@ -62,7 +63,7 @@ class Rows(NamedTuple):
         if not self.block:
             ones = np.full((len(self.codes), count), 127, np.uint8)
             return self._replace(scales=ones, scale_fmt=catalog.E8M0FNU, block=size)
-        scales = np.ascontiguousarray(np.repeat(self.scales, self.block // size, 1)[:, :count])
+        scales = self.scales[:, np.arange(count) * size // self.block]
         return self._replace(scales=scales, block=size)
 
 
@@ -173,10 +174,9 @@ def _in_blocks(name: str, values: BlockArray, how: Accumulation, side: int, axis
             f"{how} takes no operands in blocks, but {name} is in {fmt.name!r}: use an accumulation that does, such as "
             f"'fp32_fma', or give {name} as values of {fmt.element.name!r}"
         )
-    scales, size = values.scales, fmt.sizes[values.axes.index(along)]
-    for axis, other in zip(values.axes, fmt.sizes, strict=True):
-        if axis != along:  # a tile's scale is that of each of its rows
-            scales = np.repeat(scales, other, axis)[(slice(None),) * axis + (slice(0, values.shape[axis]),)]
+    sizes = dict(zip(values.axes, fmt.sizes, strict=True))
+    size = sizes.pop(along)
+    scales = spread(values.scales, values.shape, tuple(sizes), tuple(sizes.values()))  # a tile's, of each of its rows
     if takes and how.scale != (fmt.scale, size):
         assert how.scale is not None
         raise ValueError(

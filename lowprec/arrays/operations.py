@@ -136,8 +136,9 @@ def _remember(
     carrier: Format | None,
 ) -> None:
     """Keep what was found out, where neither the values nor the results have to be looked at."""
-    if any(arith_stream.depends_on_values(operand) or not operand.array.dtype.isnative for operand in operands):
-        return
+    for operand in operands:
+        if arith_stream.depends_on_values(operand) or not (operand.whole and operand.array.dtype.isnative):
+            return
     way = arith_stream.way_of(operation, tuple(operand.fmt for operand in operands), target, rule, carrier)
     if way is not None and not way.refuses and not way.in_singles:
         if len(_jobs) >= 1024:

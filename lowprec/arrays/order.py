@@ -14,7 +14,17 @@ import numpy as np
 import numpy.typing as npt
 
 from lowprec.arrays import calls, lazy
-from lowprec.arrays.checks import Array, Operand, code_dtype, codes_operand, float_dtype, output, values_operand
+from lowprec.arrays.checks import (
+    Array,
+    Operand,
+    code_dtype,
+    codes_operand,
+    float_dtype,
+    nans,
+    output,
+    signaling_nans,
+    values_operand,
+)
 from lowprec.arrays.convert import decode, encode
 from lowprec.spec import catalog
 from lowprec.spec.arith import Class
@@ -48,25 +58,13 @@ def _parts(codes: npt.ArrayLike, fmt: Format) -> tuple[Array, Array, Array]:
     negative = (wide & fmt.sign_code) != 0
     if fmt.sign is Sign.TWOS_COMPLEMENT:
         return np.where(negative, (1 << fmt.width) - wide, wide), negative, np.zeros(wide.shape, bool)
-    magnitude = wide & ~fmt.sign_code
-    nan = magnitude > fmt.max_magnitude + fmt.infinity
-    if not fmt.negative_zero:
-        nan |= negative & (magnitude == 0)
-    return magnitude, negative, nan
+    return wide & ~fmt.sign_code, negative, nans(wide, fmt)
 
 
 def _places(magnitude: Array, negative: Array, fmt: Format) -> Array:
     """Integers that are ordered as the values are; 0 is zero, and no value where the format has none."""
     place = magnitude + (fmt.sign is Sign.MAGNITUDE and not fmt.subnormals)
     return np.where(negative, -place, place)
-
-
-def _signaling(codes: npt.ArrayLike, fmt: Format) -> Array:
-    magnitude, _, nan = _parts(codes, fmt)
-    t = fmt.trailing_bits
-    if not (t and fmt.infinity and fmt.nans == (1 << t) - 1):
-        return np.zeros(nan.shape, bool)
-    return np.asarray(nan & (magnitude > 0) & ((magnitude >> (t - 1)) & 1 == 0))
 
 
 # -- comparisons ---------------------------------------------------------------------------------------
@@ -82,7 +80,8 @@ def _compared(
     result = np.asarray(relation(_places(*first[:2], known), _places(*second[:2], known)) & ~nan)
     signals = output(flags, np.dtype(np.uint8), result.shape, "what is signaled", name="flags")
     if signals is not None:
-        invalid = (_signaling(x, known) | _signaling(y, known)) if quiet else nan
+        signaling = [signaling_nans(codes_operand(codes, known).codes, known) for codes in (x, y)]
+        invalid = signaling[0] | signaling[1] if quiet else nan
         signals[...] = np.where(invalid, np.uint8(Flag.INVALID), np.uint8(0))
     return result[()] if not result.shape else result
 
@@ -162,7 +161,9 @@ def unordered(x: npt.ArrayLike, y: npt.ArrayLike, fmt: Like, *, flags: Array | N
 def total_order(x: npt.ArrayLike, y: npt.ArrayLike, fmt: Like) -> Any:
     """Whether one code is the other, or comes before it in the order of all: -NaN, -Inf, ... -0, +0 ... +Inf, +NaN.
 
-    Among positive NaNs signaling ones come first, then the lower payload; among negative ones last.
+    Among positive NaNs signaling ones come first, then the lower payload; among negative ones last. NaNs
+    without a sign (of unsigned formats, and of those without -0) all come last, in the order of their codes.
+    So no two codes come before each other.
 
     >>> total_order([0x80, 0x00, 0x7F], [0x00, 0x80, 0x7E], "e4m3fn")
     array([ True, False, False])
@@ -191,7 +192,7 @@ def _place(codes: npt.ArrayLike, fmt: Format) -> Array:
     if fmt.sign is Sign.TWOS_COMPLEMENT:
         return _places(magnitude, negative, fmt)
     if not fmt.has_signed_nan:
-        magnitude = np.where(nan & negative & (magnitude == 0), 1 << fmt.width, magnitude)
+        magnitude = np.where(nan & negative, magnitude | fmt.sign_code, magnitude)
         negative = negative & ~nan
     return np.where(negative, -1 - magnitude, magnitude)
 
@@ -228,7 +229,9 @@ def classify(codes: npt.ArrayLike, fmt: Like) -> Any:
         kind[magnitude == known.infinity_code] = Class.POSITIVE_INFINITY
     kind = np.where(negative, 7 - kind, kind)
     kind = np.where(nan, Class.QUIET_NAN, kind)
-    kind = np.where(_signaling(codes, known), Class.SIGNALING_NAN, kind).astype(np.uint8)
+    kind = np.where(signaling_nans(codes_operand(codes, known).codes, known), Class.SIGNALING_NAN, kind).astype(
+        np.uint8
+    )
     return kind[()] if not kind.shape else kind
 
 

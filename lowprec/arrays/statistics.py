@@ -21,6 +21,7 @@ from numpy.lib.array_utils import normalize_axis_tuple
 
 from lowprec.arrays.arith import divide
 from lowprec.arrays.block import BlockArray
+from lowprec.arrays.block_stream import spread
 from lowprec.arrays.checks import Array, projection as projection_of, values_operand
 from lowprec.arrays.convert import decode, encode, quantize
 from lowprec.kernels.modes import usual_arithmetic
@@ -444,9 +445,7 @@ def _of_blocks(array: Array, blocks: BlockArray) -> ErrorReport:
     for tile in _tiles(array.shape, units, _PART):
         piece = blocks[tile]
         scales = np.asarray(decode(piece.scales, fmt.scale)).astype(np.float64) * tensor
-        for axis, size in sizes.items():
-            scales = np.repeat(scales, size, axis=axis)
-        scales = scales[tuple(slice(length) for length in piece.shape)]
+        scales = spread(scales, piece.shape, blocks.axes, fmt.sizes)
         found = sums.add(*_finite(array[tile]), piece.values(np.float64), low * scales, high * scales)
         place = tuple(slice(item.start // unit, -(-item.stop // unit)) for item, unit in zip(tile, units, strict=True))
         for grid, each in zip(grids, found, strict=True):

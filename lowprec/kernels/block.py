@@ -33,6 +33,7 @@ from lowprec.kernels.block_params import (
 )
 from lowprec.kernels.convert import load_grid, load_source, project, read, split
 from lowprec.kernels.jit import bit_length, helper, inlined, jit
+from lowprec.kernels.numbers import long_product
 from lowprec.kernels.params import REFUSED, Grid, Params, Source
 
 __all__ = ["convert_blocks", "decode_blocks", "tensor_numbers"]
@@ -78,7 +79,7 @@ def above(left: np.uint64, left_exponent: np.int64, right: np.uint64, right_expo
 
 @helper
 def quotient(over: np.uint64, over_exponent: np.int64, by: np.uint64, by_exponent: np.int64) -> Number:
-    """A normalized number over one of at most 48 bits that is not 0, normalized."""
+    """Divide a normalized number by one that is not 0; normalized."""
     if over == _0:
         return _0, _I(0)
     lead, lead_exponent = normalized(by, by_exponent)
@@ -93,6 +94,14 @@ def quotient(over: np.uint64, over_exponent: np.int64, by: np.uint64, by_exponen
     if by << _U(32) == lead:  # one bit, and 32 and 31 more
         word = _TOP | (rest // by) << _U(31)
         rest = (rest % by) << _U(31)
+    elif lead << _U(48) != _0:  # one bit after the other
+        word = _TOP
+        for place in range(62, -1, -1):
+            carry, rest = rest >> _U(63), rest << _1
+            if carry != _0 or rest >= lead:
+                rest -= lead
+                word |= _1 << _U(place)
+        return word | _U(rest != _0), exponent
     else:  # one bit, and 16, 16, 16 and 15 more
         by = lead >> _16
         word = _TOP | (rest // by) << _U(47)
@@ -192,6 +201,7 @@ def wanted_scale(amax: np.uint64, exponent: np.int64, rule: BlockRule, tensor: T
         by, by_exponent = product(by, by_exponent, tensor.scale, tensor.scale_exponent)
         wanted, place = quotient(amax, exponent, by, by_exponent)
     elif rule.arithmetic == _RECIPROCAL:
+        by, by_exponent = single(by, by_exponent)
         by, by_exponent = inverse(by, by_exponent)
         by, by_exponent = product(by, by_exponent, tensor.inverse, tensor.inverse_exponent)
         by, by_exponent = single(by, by_exponent)
@@ -200,12 +210,13 @@ def wanted_scale(amax: np.uint64, exponent: np.int64, rule: BlockRule, tensor: T
         wanted, place = single(wanted, place)
     else:
         wanted, place = single(amax, exponent)
+        by, by_exponent = single(by, by_exponent)
         if rule.arithmetic == _PRODUCT:
             by, by_exponent = product(by, by_exponent, tensor.scale, tensor.scale_exponent)
             by, by_exponent = single(by, by_exponent)
-        if by == _0:
+        if by == _0 and wanted != _0:
             wanted, place = normalized(_MOST, _MOST_EXPONENT)
-        else:
+        else:  # 0 over 0 is 0
             wanted, place = quotient(wanted, place, by, by_exponent)
             wanted, place = single(wanted, place)
         if rule.arithmetic == _RECIPROCALS:
@@ -395,10 +406,7 @@ def decode_blocks(
     out: Codes,
     out_words: Params,
 ) -> None:
-    """Write what the elements of blocks of `size`, one after the other, stand for: a product, rounded once.
-
-    The three significands have at most 64 bits together.
-    """
+    """Write what the elements of blocks of `size`, one after the other, stand for: a product, rounded once."""
     element, shared, grid = load_source(element_words), load_source(scale_words), load_grid(out_words)
     tensor = load_tensor(tensor_words)
     for block in range(scales.size):
@@ -414,8 +422,15 @@ def decode_blocks(
             elif kind == _INFINITE or scale_kind == _INFINITE:
                 zero = (kind == _FINITE and significand == _0) or (scale_kind == _FINITE and scale == _0)
                 kind, negative = (_NAN, False) if zero else (_INFINITE, negative)
-            product, place = significand * scale, exponent + scale_exponent
-            word, _ = project(kind, negative, product, _0, place, _0, grid, out_words)
+            # A significand has up to 32 bits, a scale and the tensor's together up to 56.
+            high, low = long_product(significand, scale)
+            place = exponent + scale_exponent
+            if high == _0:
+                high, low = low, _0
+            else:
+                up = _I(64) - bit_length(high)
+                high, low, place = high << _U(up) | low >> _U(_I(64) - up), low << _U(up), place + _I(64) - up
+            word, _ = project(kind, negative, high, low, place, _0, grid, out_words)
             out[i] = word
 
 

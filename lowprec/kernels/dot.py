@@ -46,16 +46,15 @@ class Rows(NamedTuple):
 
 @helper
 def make_work(length: int, leaves: int, how: Params, key: np.uint64) -> Work:
-    """Room for one output. -1 stands for no product where pairs alternate and the last are missing."""
+    """Allocate what one output needs."""
     places = np.arange(length)
     if how[How.ALTERNATE] != 0:
         both, at = 2 * how[How.WINDOW], 0
-        places = np.full((length + both - 1) // both * both, -1)
         for start in range(0, length, both):
             for odd in range(2):
-                for k in range(both):
+                for k in range(min(both, length - start)):
                     if k >> 1 & 1 == odd:
-                        places[at] = start + k if start + k < length else -1
+                        places[at] = start + k
                         at += 1
     leaf_words, counter = np.zeros((leaves, 4), np.uint64), np.zeros(1, np.uint64)
     return Work(np.zeros(how[How.WORDS], np.uint64), leaf_words, places, counter, key)

@@ -47,6 +47,8 @@ def lower_stages(accumulation: Accumulation, addend: Format) -> Params:
     """Where products, the addend, sums, sums of chunks and results are kept."""
     accumulator = accumulation.accumulator
     sums = accumulator.result if isinstance(accumulator, Window) else accumulator or accumulation.output
+    if accumulation.machine:  # it rounds to nearest; the output's rules are for what it makes
+        sums = (accumulation.output[0], DEFAULT)
     # An exact sum takes the addend as it is: there is nothing to round.
     begin = (addend, DEFAULT if accumulation.order == EXACT else begins_in(accumulation)[1])
     product, total = accumulation.product or sums, accumulation.total or sums
@@ -80,6 +82,8 @@ def lower_how(
     machine, step = _MACHINES[accumulation.machine]
     if accumulation.machine == "cdna3" and x.trailing_bits == 10 and x.exponent_bits == 8:
         step = 4
+    if window is not None and window.scales == "groups" and scales is not None:
+        _check_groups(window, x, y, scales)
     base, words = _room(x, y, scales, addend)
     fields = {
         How.PAIRWISE: 1 if order == PAIRWISE else 2 if order.inner == "pairwise" else 0,
@@ -105,6 +109,20 @@ def lower_how(
         How.STEP: step,
     }
     return _frozen(np.array([int(fields[place]) for place in How], np.int64))
+
+
+def _check_groups(window: Window, x: Format, y: Format, scales: tuple[Format, Format]) -> None:
+    """Refuse groups whose exact sums, and steps whose aligned sums, do not fit in words."""
+    sums = sum(fmt.emax + 1 - _last_bit(fmt) for fmt in (x, y)) + (window.group - 1).bit_length()
+    exact = sums + sum(fmt.precision for fmt in scales)
+    assert window.fraction_bits is not None, "scales need fraction_bits"
+    aligned = x.emax + y.emax + 2 + 2 + window.fraction_bits + (window.step - 1).bit_length() + 1
+    if max(exact, aligned) > 63:
+        raise ValueError(
+            f"sums of {window.group} products of {x.name!r} and {y.name!r} times scales of {scales[0].name!r} and "
+            f"{scales[1].name!r} have up to {exact} bits, and {aligned} once they are aligned; lowprec computes with "
+            f"63. Use narrower formats, a smaller group or step, or fewer fraction_bits"
+        )
 
 
 def _room(x: Format, y: Format, scales: tuple[Format, Format] | None, addend: Format) -> tuple[int, int]:

@@ -293,12 +293,12 @@ def in_windows(
     """A running sum with steps of products. The code is one of `begin` before them, and after them of `sum`."""
     bits, lowest, floor = how[How.FRACTION_BITS], how[How.LOWEST], how[How.FLOOR] != 0
     c = factor_of(code, stages[Stages.BEGIN, SOURCE:])
-    if how[How.ALTERNATE] != 0:
-        stop = start + (stop - start + 2 * how[How.WINDOW] - 1) // (2 * how[How.WINDOW]) * 2 * how[How.WINDOW]
-    for first in range(start, stop, how[How.WINDOW]):
-        last = min(first + how[How.WINDOW], stop)
-        if work.places[first] < 0:  # the other half of the last pairs, which is empty
-            continue
+    alternate, first, last = how[How.ALTERNATE] != 0, start, start
+    while last < stop:
+        first, last = last, min(last + how[How.WINDOW], stop)
+        if alternate and (first - start) % (2 * how[How.WINDOW]) == 0:  # of the pairs that are left, every other one
+            left = min(stop - first, 2 * how[How.WINDOW])
+            last = first + left // 4 * 2 + min(left % 4, 2)
         if how[How.FRACTION_BITS] < 0:
             made = exact_step(x.elements, i, y.elements, j, work.places, first, last, c, work.words, how[How.BASE])
         elif how[How.SCALES] == 2:

@@ -171,8 +171,6 @@ def exact_step(
     state = joined_one(State(False, False, False), c)
     words[:] = _0
     for k in places[start:stop]:
-        if k < 0:
-            continue
         a, b = factor(x, i, k), factor(y, j, k)
         state = joined(state, a, b)
         if a.kind == _FINITE and b.kind == _FINITE:
@@ -207,16 +205,12 @@ def window(
     if c.kind == _FINITE and c.significand != _0:
         largest = max(largest, c.exponent + c.bits)
     for k in places[start:stop]:
-        if k < 0:
-            continue
         a, b = factor(x, i, k), factor(y, j, k)
         state = joined(state, a, b)
         if a.kind == _FINITE and b.kind == _FINITE and a.significand != _0 and b.significand != _0:
             largest = max(largest, a.exponent + a.bits + b.exponent + b.bits + raise_by)
     unit, total = largest - bits, _I(0)
     for k in places[start:stop]:
-        if k < 0:
-            continue
         a, b = factor(x, i, k), factor(y, j, k)
         if a.kind == _FINITE and b.kind == _FINITE and a.significand != _0 and b.significand != _0:
             shift = unit - (a.exponent + b.exponent + raise_by)

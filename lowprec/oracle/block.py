@@ -111,7 +111,7 @@ def encode(
     infinite = any(value in _INFINITIES for value in values)
     policy = fmt.nan if any(blocking) else fmt.infinity if infinite else "elements"
     if policy in ("block", "scale", "all"):
-        return _nan_scale(fmt), _under_nan(values, fmt, words, policy if any(blocking) else "block")
+        return _nan_scale(fmt, scale_random), _under_nan(values, fmt, words, policy if any(blocking) else "block")
     if policy == "largest":
         code = convert.project(Special.INFINITY, fmt.scale, Projection(saturation=Saturation.FINITE))
     elif policy == "power":
@@ -169,8 +169,8 @@ def _quotient(amax: Fraction, fmt: BlockFormat, tensor: TensorScale) -> Fraction
     if fmt.arithmetic == "product":
         return _over(amax, _single(by * tensor.value))
     if fmt.arithmetic == "reciprocal":
-        return _single(amax * _single(tensor.inverse * _single(1 / by)))
-    return _single(_single(amax / by) / tensor.value)
+        return _single(amax * _single(tensor.inverse * _over(Fraction(1), by)))
+    return _single(_over(amax, by) / tensor.value)
 
 
 def _power(wanted: Fraction, amax: Fraction, rule: ScaleRule, element: Format) -> Fraction:
@@ -191,8 +191,8 @@ def _power(wanted: Fraction, amax: Fraction, rule: ScaleRule, element: Format) -
     return below
 
 
-def _nan_scale(fmt: BlockFormat) -> int:
-    return convert.project(Special.NAN, fmt.scale, fmt.scales)
+def _nan_scale(fmt: BlockFormat, random: int | None) -> int:
+    return convert.project(Special.NAN, fmt.scale, fmt.scales, random=random)
 
 
 # -- elements ----------------------------------------------------------------------------------------

@@ -12,7 +12,7 @@ from lowprec.oracle.convert import decode, is_subnormal, project, value_of
 from lowprec.oracle.exact import Exact, Special, is_negative
 from lowprec.oracle.flags import is_signaling
 from lowprec.spec.arith import Class
-from lowprec.spec.format import Format, Sign
+from lowprec.spec.format import Format
 from lowprec.spec.projection import Projection, Saturation
 
 __all__ = ["classify", "compare", "nextafter", "total_order", "ulp"]
@@ -41,7 +41,7 @@ def total_order(x: int, y: int, fmt: Format) -> bool:
     """Whether x comes before y, or is y, in the order of all codes.
 
     -NaN, -Inf, the numbers with -0 before +0, +Inf, +NaN; among positive NaNs signaling ones first,
-    then by payload, and the other way round among negative ones.
+    then by payload, and the other way round among negative ones. NaNs without a sign come last, by code.
 
     Source
     ------
@@ -51,11 +51,9 @@ def total_order(x: int, y: int, fmt: Format) -> bool:
     def key(code: int) -> tuple[int, Fraction, int]:
         value = decode(code, fmt)
         if value in _NANS:
-            negative = value is Special.NEGATIVE_NAN
-            if code == fmt.sign_code and not fmt.negative_zero:
-                return 2, Fraction(1 << fmt.width), 0
-            magnitude = Fraction(code & ~fmt.sign_code if fmt.sign is Sign.MAGNITUDE else code)
-            return (-2, -magnitude, 0) if negative else (2, magnitude, 0)
+            if value is Special.NEGATIVE_NAN:
+                return -2, Fraction(-code), 0
+            return 2, Fraction(code), 0
         return _ENDS.get(value, 0), _finite(value), int(not is_negative(value))  # type: ignore[arg-type]
 
     return key(x) <= key(y)

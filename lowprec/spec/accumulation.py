@@ -18,7 +18,8 @@ import re
 from dataclasses import dataclass, field
 from typing import Literal, get_args
 
-from lowprec.spec.format import Carrier, Format
+from lowprec.spec.fields import LARGEST_SIZE, choose, integer, text, truth
+from lowprec.spec.format import Carrier, Format, Sign
 from lowprec.spec.projection import Projection
 from lowprec.spec.rounding import NEAREST_EVEN
 
@@ -44,6 +45,9 @@ Groups = Literal["consecutive", "alternate_pairs"]
 Scales = Literal["none", "products", "groups"]
 AddendPlace = Literal["first", "last"]
 
+#: Beyond the exponents of all sums of products of values, and of their scales.
+_FAR = 1 << 15
+
 #: Hardware whose rule is no set of parameters: functions of these names are in the oracle and the kernels.
 MACHINES = ("cdna2", "cdna2_pairs", "cdna3", "cdna3_fp8")
 
@@ -68,7 +72,7 @@ class Order:
     ----------
     name : {"sequential", "pairwise", "chunked", "exact"}
     size : int
-        Of "chunked": 1 or more.
+        Of "chunked": 1 to 2**32.
     inner : {"sequential", "pairwise"}
         Of "chunked".
     """
@@ -78,12 +82,16 @@ class Order:
     inner: InnerOrder = "sequential"
 
     def __post_init__(self) -> None:
-        if self.name not in get_args(OrderName):
-            raise ValueError(f"unknown order {self.name!r}; use one of {', '.join(get_args(OrderName))}")
-        if self.inner not in get_args(InnerOrder):
-            raise ValueError(f"unknown inner order {self.inner!r}; use one of {', '.join(get_args(InnerOrder))}")
-        if type(self.size) is not int or (self.size < 1) == (self.name == "chunked"):
-            raise ValueError(f"size={self.size!r} of order {self.name!r} is out of range; chunked(n) needs n >= 1")
+        choose(self, "an order", name=get_args(OrderName), inner=get_args(InnerOrder))
+        if self.name == "chunked":
+            integer(self, "order 'chunked'", "size", 1, LARGEST_SIZE)
+            return
+        for name, default in (("size", 0), ("inner", "sequential")):
+            if getattr(self, name) != default:
+                raise ValueError(
+                    f"{name}={getattr(self, name)!r} is for order 'chunked', not for {self.name!r}; leave it out"
+                )
+        integer(self, f"order {self.name!r}", "size", 0, 0)
 
     def __str__(self) -> str:
         if self.name != "chunked":
@@ -138,24 +146,28 @@ class Window:
     Parameters
     ----------
     step : int
-        Products in a step, 1 or more. What is left of K fills part of one.
+        Products in a step, 1 to 2**32; with `fraction_bits` to 2**(60 - fraction_bits), so that sums
+        have 63 bits. What is left of K fills part of one.
     fraction_bits : int or None
         Bits behind the point that alignment keeps, 1 to 48; None keeps all, and the step is one
-        exact sum.
+        exact sum. Below the precision of `result` less 1, every step cuts the running sum too, a step of
+        zeros like any other: there K padded with zeros may have another sum, as it has in hardware.
     result : (Format, Projection)
-        What the sum of a step is rounded to; it is a term of the next step.
+        What the sum of a step is rounded to; it is a term of the next step. A format with exponents
+        and zero.
     lowest_exponent : int
-        e is at least this.
+        e is at least this, -32768 to 32768.
     cut : {"toward_zero", "floor"}
     groups : {"consecutive", "alternate_pairs"}
         Which products make a step: the next ones; or, of each 2 * step, first those whose index has
         bit 1 clear and then the others: 0, 1, 4, 5, 8 and so on.
     scales : {"none", "products", "groups"}
-        Of operands in blocks. "products": the exponents of both scales join each product's.
-        "groups": each `group` products are summed exactly and multiplied by the significands of
-        their scales; the group's exponent is the sum of the scales', and counts unless all its
-        products are zero.
+        Of operands in blocks. "products": the exponents of both scales, which are powers of two, join
+        each product's. "groups": each `group` products are summed exactly and multiplied by the
+        significands of their scales; the group's exponent is the sum of the scales', and counts
+        unless all its products are zero. Both need `fraction_bits`.
     group : int
+        Products in a group; it divides `step`. 1 unless `scales` is "groups".
     negative_zero : bool
         Whether a negative sum that rounds to zero is -0. A sum that is zero is +0.
 
@@ -175,25 +187,30 @@ class Window:
     negative_zero: bool = False
 
     def __post_init__(self) -> None:
-        for name in ("step", "group"):
-            value = getattr(self, name)
-            if type(value) is not int or value < 1:
-                raise ValueError(f"{name}={value!r} of a window is out of range; use 1 or more")
-        bits = self.fraction_bits
-        if bits is not None and (type(bits) is not int or not 1 <= bits <= 48):
-            raise ValueError(f"fraction_bits={bits!r} of a window is out of range; use 1 to 48, or None to keep all")
-        for name, choices in (("cut", Cut), ("groups", Groups), ("scales", Scales)):
-            value = getattr(self, name)
-            if value not in get_args(choices):
-                raise ValueError(f"{name}={value!r} of a window is unknown; use one of {', '.join(get_args(choices))}")
+        most, why = LARGEST_SIZE, ""
+        if self.fraction_bits is not None:
+            integer(self, "a window", "fraction_bits", 1, 48, ", or None to keep all")
+            most = min(most, 1 << (60 - self.fraction_bits))
+            why = f", so that the sum of a step with fraction_bits={self.fraction_bits} has at most 63 bits"
+        integer(self, "a window", "step", 1, most, why)
+        integer(self, "a window", "group", 1, self.step)
+        integer(self, "a window", "lowest_exponent", -_FAR, _FAR)
+        choose(self, "a window", cut=get_args(Cut), groups=get_args(Groups), scales=get_args(Scales))
+        truth(self, "a window", "negative_zero")
         if self.step % self.group or (self.group > 1) != (self.scales == "groups"):
             raise ValueError(
                 f"group={self.group} of a window must divide step={self.step}, and be above 1 for "
                 f"scales='groups' only, not for {self.scales!r}"
             )
+        if self.scales != "none" and self.fraction_bits is None:
+            raise ValueError(
+                f"scales={self.scales!r} of a window join what aligns its terms, and fraction_bits=None aligns none; "
+                f"give fraction_bits"
+            )
         if self.groups == "alternate_pairs" and self.step % 2:
             raise ValueError(f"step={self.step} of a window of alternate pairs must be even")
         _check_rounded("result", self.result)
+        _check_begins("result", self.result[0], aligns=True)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -229,11 +246,13 @@ class Accumulation:
     addend : {"first", "last"}
         Whether the running sum (of chunked orders the total) begins as the addend, or the addend is
         added to what the products make, by the projection of the accumulator; of a window that of the
-        output, and of chunks that of their total. "first" in pairwise order: it is the first term. The addend is
-        projected to nearest into the format that it is added in; of a window, into the output's.
+        output, and of chunks that of their total. "first" in pairwise order: it is the first term. The addend
+        first goes into the format that it is added in (of a window the output's), in whatever type it comes: to
+        nearest even in every rounding mode, and otherwise by that format's projection, its saturation and
+        flushing included. Order "exact" takes it as it is.
     scale : (Format, int), optional
-        Of operands in blocks: the format of their scales, and how many elements share one. A
-        window with `scales` needs it.
+        Of operands in blocks: the format of their scales, unsigned and without infinity, and how many
+        elements share one. A window with `scales` needs it.
     output : (Format, Projection)
     machine : str
         A key of `MACHINES`, instead of product, order and accumulator; the output and the addend are binary32.
@@ -264,6 +283,7 @@ class Accumulation:
     source: str = field(default="", compare=False)
 
     def __post_init__(self) -> None:
+        text(self, "an accumulation", "name", "machine", "source")
         object.__setattr__(self, "order", order(self.order))
         _check_rounded("output", self.output)
         for name in ("product", "total"):
@@ -273,8 +293,7 @@ class Accumulation:
             _check_rounded("accumulator", self.accumulator, accumulates=True)
         elif self.accumulator is not None and not isinstance(self.accumulator, Window):
             raise TypeError(f"accumulator must be (Format, Projection) or a Window, not {self.accumulator!r}")
-        if self.addend not in get_args(AddendPlace):
-            raise ValueError(f"unknown addend {self.addend!r}; use one of {', '.join(get_args(AddendPlace))}")
+        choose(self, "an accumulation", addend=get_args(AddendPlace))
         if self.machine:
             self._check_machine()
         elif self.order == EXACT:
@@ -322,6 +341,8 @@ class Accumulation:
                 )
             if self.order.name == "chunked" and self.total is None:
                 raise ValueError("chunks of a window need a total: where their sums are added")
+            if self.total is None:
+                _check_begins("output", self.output[0], aligns=True)
 
     def _check_operands(self) -> None:
         if self.operands is not None and (
@@ -353,11 +374,25 @@ class Accumulation:
                 or self.scale[1] < 1
             ):
                 raise TypeError(f"scale of an accumulation must be (Format, size), not {self.scale!r}")
+            self._check_scale(self.scale[0], self.accumulator.scales)
             if self.order.size % self.accumulator.step or self.accumulator.groups != "consecutive":
                 raise ValueError("a window with scales takes consecutive products, and chunks of whole steps")
             group = self.accumulator.group if self.accumulator.scales == "groups" else self.accumulator.step
             if self.scale[1] % group:
                 raise ValueError(f"scale for {self.scale[1]} elements does not fill groups of {group}")
+
+    def _check_scale(self, fmt: Format, scales: Scales) -> None:
+        """Scales are positive numbers; powers of two where their exponents are all that joins a product."""
+        if fmt.sign is not Sign.UNSIGNED or fmt.infinity or isinstance(fmt, Carrier):
+            raise ValueError(
+                f"scale={fmt.name!r} of an accumulation has a sign or an infinity, and a window's scales have none; "
+                f"use a format such as 'e8m0fnu' or 'ue4m3'"
+            )
+        if scales == "products" and (fmt.trailing_bits or fmt.subnormals):
+            raise ValueError(
+                f"scale={fmt.name!r} of an accumulation has more than powers of two, and only exponents of scales join "
+                f"those of products; use a format such as 'e8m0fnu', or scales='groups'"
+            )
 
     @property
     def rounds_randomly(self) -> bool:
@@ -370,6 +405,16 @@ class Accumulation:
         return self.name or "accumulation"
 
 
+def _check_begins(name: str, fmt: Format, *, aligns: bool = False) -> None:
+    """Refuse a running sum in a format without zero, and one that is aligned in a format without exponents."""
+    if not fmt.subnormals:
+        raise ValueError(f"{name}={fmt.name!r} of an accumulation has no zero, which a sum begins with; use another")
+    if aligns and not fmt.exponent_bits:
+        raise ValueError(
+            f"{name}={fmt.name!r} of an accumulation lacks exponents, by which a window aligns; use another"
+        )
+
+
 def _check_rounded(name: str, given: object, *, accumulates: bool = False) -> None:
     """Refuse what is not (Format, Projection); float64 only adds up, to nearest."""
     if (
@@ -380,6 +425,8 @@ def _check_rounded(name: str, given: object, *, accumulates: bool = False) -> No
     ):
         raise TypeError(f"{name} of an accumulation must be (Format, Projection), not {given!r}")
     fmt, how = given
+    if accumulates:
+        _check_begins(name, fmt)
     if isinstance(fmt, Carrier):
         if not accumulates or not fmt.exponent_bits:
             raise ValueError(f"{name} of an accumulation cannot be {fmt.name!r}: it is a type that values come in")

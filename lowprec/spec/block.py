@@ -15,12 +15,14 @@ Notation:
 from __future__ import annotations
 
 import dataclasses
+import operator
 import re
 from dataclasses import dataclass
 from fractions import Fraction
 from typing import Literal, get_args
 
-from lowprec.spec.format import Format
+from lowprec.spec.fields import LARGEST_SIZE, choose, text, truth
+from lowprec.spec.format import Carrier, Format
 from lowprec.spec.projection import Projection, Saturation
 
 __all__ = ["RULES", "BlockFormat", "ScaleRule", "rule"]
@@ -48,7 +50,8 @@ class ScaleRule:
         What the quotient becomes before the scale's format sees it: itself, or 2**k or 2**(k + 1)
         where it is s * 2**k with 1 <= s < 2. "up": the latter unless s is 1. "even": the latter
         where amax, rounded to the element's precision with ties away from zero, reaches the next
-        binade. "nearest": the latter where s >= `threshold`.
+        binade; k is the quotient's, but that asks the exact amax itself, even where a tensor has a scale
+        or the quotient is computed in binary32. "nearest": the latter where s >= `threshold`.
     threshold : Fraction, optional
         Of "nearest": above 1, below 2; None is the square root of 2, nearest in the logarithm.
 
@@ -63,10 +66,8 @@ class ScaleRule:
     threshold: Fraction | None = None
 
     def __post_init__(self) -> None:
-        for field, choices in (("divisor", get_args(Divisor)), ("powers", get_args(Powers))):
-            if getattr(self, field) not in choices:
-                given = getattr(self, field)
-                raise ValueError(f"{field}={given!r} of a scale rule is unknown; use one of {', '.join(choices)}")
+        text(self, "a scale rule", "name")
+        choose(self, "a scale rule", divisor=get_args(Divisor), powers=get_args(Powers))
         if self.threshold is not None:
             if self.powers != "nearest":
                 raise ValueError(f"threshold={self.threshold} of a scale rule is for powers='nearest'; leave it out")
@@ -149,14 +150,15 @@ class BlockFormat:
     element, scale : Format
         Of the elements' codes, and of one code for each block.
     size : int or pair of int
-        Values of a block along one axis, or along two.
+        Values of a block along one axis, or along two; each 1 to 2**32.
     rule : ScaleRule or str
     tensor_scale : {"none", "divide", "reciprocal"}
         Whether there is a binary32 scale of the whole tensor: its amax over the product of the
         element's and the scale's largest values, rounded to nearest even; or 1 over the rounded
         inverse of that, all in binary32. 1 for a tensor without non-zero finite values; never 0.
     elements, scales : Projection
-        Of the elements, and of the scales; `finite` saturation by default.
+        Of the elements, and of the scales; `finite` saturation by default. Neither goes `via` other formats,
+        nor keeps payloads of NaNs.
     arithmetic : {"exact", "product", "reciprocal", "reciprocals"}
         How quotients are computed. "exact": as real numbers. The others round each step to binary32,
         nearest even: with amax of a block, d what the rule divides by, t the tensor's scale
@@ -171,8 +173,8 @@ class BlockFormat:
         =============  =====================  ==================
 
         1/t of "reciprocal" is the inverse that t was rounded from, where tensor_scale is "reciprocal"
-        too. What is too large stops at the largest finite number, and so does a number over 0. An
-        exact quotient by a scale of 0 is 0.
+        too. What is too large stops at the largest finite number, and so does a number over 0; 0 over
+        0 is 0, with the sign of an element. An exact quotient by a scale of 0 is 0 likewise.
     min_scale : float
         Quotients below this are raised to it before they are projected.
     smallest_divides_as : float, optional
@@ -180,6 +182,8 @@ class BlockFormat:
         if None.
     zero : {"smallest", "one", "rule"}
         The scale of a block without non-zero finite values: code 0, the code of 1, or what the rule makes of 0.
+        That may be NaN, in a format without zero: then elements are as `nan` says of a block with a NaN,
+        and of code 0 where it says "elements".
     nan : {"block", "scale", "all", "elements"}
         What a block with a NaN becomes: a NaN scale and elements of code 0; a NaN scale and zeros of the
         values' signs, NaN for NaN; a NaN scale and NaN for all elements; or what it is without the NaN,
@@ -221,19 +225,28 @@ class BlockFormat:
     source: str = dataclasses.field(default="", compare=False)
 
     def __post_init__(self) -> None:
+        text(self, "a block format", "name", "source")
         for name in ("element", "scale"):
             if not isinstance(getattr(self, name), Format):
                 raise TypeError(f"{name} of a block format must be a Format, not {getattr(self, name)!r}")
+            if isinstance(getattr(self, name), Carrier):
+                raise ValueError(
+                    f"{name}={getattr(self, name).name!r} of block format {self.name!r} is a type that values come in, "
+                    f"not a format to encode to; use a Format of at most 32 bits"
+                )
         for name in ("elements", "scales"):
             if not isinstance(getattr(self, name), Projection):
                 raise TypeError(f"{name} of a block format must be a Projection, not {getattr(self, name)!r}")
             if getattr(self, name).via:
                 raise ValueError(f"{name} of block format {self.name!r} goes via other formats; blocks round once")
+            if getattr(self, name).nan_payload != "drop":
+                raise ValueError(
+                    f"{name} of block format {self.name!r} keeps payloads of NaNs, but those of a block are made by "
+                    f"its rules; use nan_payload='drop'"
+                )
         object.__setattr__(self, "rule", rule(self.rule))
-        for name, choices in _CHOICES.items():
-            if getattr(self, name) not in choices:
-                given = getattr(self, name)
-                raise ValueError(f"{name}={given!r} of a block format is unknown; use one of {', '.join(choices)}")
+        choose(self, "a block format", **_CHOICES)
+        truth(self, "a block format", "flush_subnormals")
         self._check_sizes()
         for name in ("min_scale", "smallest_divides_as"):
             value = getattr(self, name)
@@ -250,17 +263,18 @@ class BlockFormat:
                     f"{name}={value!r} of block format {self.name!r} has more than 24 significant bits; use a number "
                     f"that binary32 has"
                 )
-        if type(self.flush_subnormals) is not bool:
-            raise TypeError(f"flush_subnormals of a block format must be True or False, not {self.flush_subnormals!r}")
 
     def _check_sizes(self) -> None:
-        pair = isinstance(self.size, (tuple, list))
-        if pair:
-            object.__setattr__(self, "size", tuple(self.size))  # type: ignore[arg-type]
-        if not all(type(size) is int for size in self.sizes):
+        sizes = tuple(self.size) if isinstance(self.size, (tuple, list)) else (self.size,)
+        if not all(hasattr(size, "__index__") and not isinstance(size, bool) for size in sizes):
             raise TypeError(f"size of a block format must be an integer or a pair of them, not {self.size!r}")
-        if len(self.sizes) != 1 + pair or min(self.sizes) < 1:
-            raise ValueError(f"size={self.size!r} of block format {self.name!r} must be 1 or more, or a pair of such")
+        sizes = tuple(int(operator.index(size)) for size in sizes)
+        pair = isinstance(self.size, (tuple, list))
+        object.__setattr__(self, "size", sizes if pair else sizes[0])
+        if len(sizes) != 1 + pair or not all(1 <= size <= LARGEST_SIZE for size in sizes):
+            raise ValueError(
+                f"size={self.size!r} of block format {self.name!r} must be 1 to {LARGEST_SIZE:,}, or a pair of such"
+            )
 
     @property
     def sizes(self) -> tuple[int, ...]:

@@ -17,6 +17,7 @@ from types import MappingProxyType
 from lowprec.spec import catalog
 from lowprec.spec.block import BlockFormat
 from lowprec.spec.families import p3109
+from lowprec.spec.fields import Table, text
 from lowprec.spec.format import Format, Sign, exact_float
 from lowprec.spec.projection import Projection, Saturation
 from lowprec.spec.rounding import AWAY_FROM_ZERO, NEAREST_AWAY, NEAREST_ZERO, stochastic
@@ -39,8 +40,9 @@ class Profile:
     versions : str
         The release or document that it was read from or tested against.
     formats : mapping of Format to Projection
+        Copied: later changes to the mapping change nothing here.
     blocks : mapping of BlockFormat to BlockFormat
-        What the catalog's block formats are in this stack.
+        What the catalog's block formats are in this stack. Copied likewise.
     source : str
         Key in docs/references.md.
     """
@@ -50,6 +52,20 @@ class Profile:
     formats: Mapping[Format, Projection] = field(hash=False)
     source: str = ""
     blocks: Mapping[BlockFormat, BlockFormat] = field(hash=False, default_factory=dict)
+
+    def __post_init__(self) -> None:
+        text(self, "a profile", "name", "versions", "source")
+        for name, key, value in (("formats", Format, Projection), ("blocks", BlockFormat, BlockFormat)):
+            given = getattr(self, name)
+            if isinstance(given, (Table, _P3109)):
+                continue
+            if not isinstance(given, Mapping):
+                raise TypeError(f"{name} of a profile must be a mapping, not {given!r}")
+            for item in given.items():
+                if not (isinstance(item[0], key) and isinstance(item[1], value)):
+                    wanted = f"{key.__name__} to {value.__name__}"
+                    raise TypeError(f"{name} of a profile must map {wanted}, not {item[0]!r} to {item[1]!r}")
+            object.__setattr__(self, name, Table(given))
 
     def projection(self, fmt: Format) -> Projection:
         """How the stack projects onto a format.
@@ -107,6 +123,9 @@ class _P3109(Mapping[Format, Projection]):
 
     def __len__(self) -> int:
         return sum(1 for _ in self)
+
+    def __repr__(self) -> str:
+        return "_P3109()"
 
 
 _E4M3_E5M2 = (catalog.E4M3FN, catalog.E5M2)

@@ -10,6 +10,7 @@ import enum
 from dataclasses import dataclass
 from typing import Literal, get_args
 
+from lowprec.spec.fields import choose, truth
 from lowprec.spec.format import Carrier, Format
 from lowprec.spec.rounding import MODES, NEAREST_EVEN, Rounding, rounding
 
@@ -156,12 +157,8 @@ class Projection:
     def __post_init__(self) -> None:
         object.__setattr__(self, "rounding", rounding(self.rounding))
         object.__setattr__(self, "saturation", saturation(self.saturation))
-        for name, choices in _CHOICES.items():
-            if getattr(self, name) not in choices:
-                given = getattr(self, name)
-                raise ValueError(f"{name}={given!r} of a projection is unknown; use one of {', '.join(choices)}")
-        if type(self.symmetric) is not bool:
-            raise TypeError(f"symmetric of a projection must be True or False, not {self.symmetric!r}")
+        choose(self, "a projection", **_CHOICES)
+        truth(self, "a projection", "symmetric")
         if self.nan_code is not None and (type(self.nan_code) is not int or self.nan_code < 0):
             raise ValueError(f"nan_code={self.nan_code!r} of a projection must be a code, 0 or more, or None")
         if not isinstance(self.via, (tuple, list)):

@@ -14,6 +14,8 @@ import operator
 import re
 from dataclasses import dataclass
 
+from lowprec.spec.fields import text
+
 __all__ = ["MODES", "VARIANTS", "Rounding", "Threshold", "rounding", "stochastic"]
 
 
@@ -68,6 +70,7 @@ class Rounding:
     variant: str = ""
 
     def __post_init__(self) -> None:
+        text(self, "a rounding mode", "name", "variant")
         for name in ("positive_even", "positive_odd", "negative_even", "negative_odd"):
             if not isinstance(getattr(self, name), Threshold):
                 raise TypeError(f"{name} of a rounding mode must be a Threshold, not {getattr(self, name)!r}")

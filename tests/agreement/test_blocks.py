@@ -17,9 +17,11 @@ import pytest
 
 import lowprec as lp
 from lowprec.oracle import block as oracle
+from lowprec.oracle.convert import project
 from lowprec.oracle.exact import from_float, to_float
 from lowprec.spec import catalog
 from lowprec.spec.block import RULES, BlockFormat, ScaleRule, rule
+from lowprec.spec.format import Format, Sign
 from lowprec.spec.profiles import PROFILES
 from lowprec.spec.projection import Projection
 from lowprec.spec.rounding import MODES
@@ -601,6 +603,96 @@ def test_decode_agrees_on_every_element_under_many_scales(fmt):
             nan = np.isnan(expected.astype(np.float64))
             assert (np.isnan(got.astype(np.float64)) == nan).all()
             assert (got.view(f"u{got.itemsize}")[~nan] == expected.view(f"u{got.itemsize}")[~nan]).all(), (fmt, dtype)
+
+
+# -- wide formats -----------------------------------------------------------------------------------
+
+#: Of at most 32 bits; with the range of binary64, and near its smallest numbers.
+WIDE = (
+    catalog.BINARY32,
+    Format(name="wide", exponent_bits=2, trailing_bits=29, bias=1),
+    Format(name="far", exponent_bits=10, trailing_bits=20, bias=511, nans=1),
+    Format(name="tiny", exponent_bits=10, trailing_bits=20, bias=1030, nans=1),
+)
+WIDE_SCALES = (*WIDE, Format(name="u32", exponent_bits=0, trailing_bits=32, bias=-31, sign=Sign.UNSIGNED))
+
+
+@pytest.mark.parametrize("element", WIDE, ids=str)
+@pytest.mark.parametrize("scale", WIDE_SCALES, ids=str)
+@pytest.mark.parametrize("tensor", [None, 0.7], ids=str)
+def test_products_of_many_bits_are_rounded_once(element, scale, tensor):
+    """Up to 88 bits: those of more than 64 were refused. Overflow and subnormals of the product too."""
+    fmt = BlockFormat(
+        name="wide", element=element, scale=scale, size=4, tensor_scale="none" if tensor is None else "divide"
+    )
+    rng = np.random.default_rng(1)
+    codes = rng.integers(0, 1 << element.width, (40, 4)).astype(np.uint32)
+    scales = rng.integers(0, 1 << scale.width, (40, 1)).astype(np.uint32)
+    blocks = lp.BlockArray(codes, scales, fmt, tensor_scale=tensor)
+    factor = Fraction(1 if tensor is None else float(np.float32(tensor)))
+    want = [oracle.decode(int(one[0]), row.tolist(), fmt, factor) for one, row in zip(scales, codes, strict=True)]
+    for dtype, carrier in ((np.float64, catalog.BINARY64), (np.float32, catalog.BINARY32)):
+        got = lp.decode(blocks, dtype=dtype)
+        expected = [[project(value, carrier) for value in row] for row in want]
+        assert got.view(f"u{got.itemsize}").tolist() == expected
+
+
+@pytest.mark.parametrize("element", [catalog.E4M3FN, WIDE[2]], ids=str)
+@pytest.mark.parametrize("arithmetic", ["exact", "product", "reciprocal", "reciprocals"])
+def test_wide_formats_agree(element, arithmetic):
+    """The largest of an element may be beyond binary32, in which the quotient is computed."""
+    rng = np.random.default_rng(2)
+    for scale, how, tensor in itertools.product(WIDE_SCALES, ("divide", "even"), ("none", "divide", "reciprocal")):
+        fmt = BlockFormat(
+            name="wide", element=element, scale=scale, size=4, rule=how, tensor_scale=tensor, arithmetic=arithmetic,
+            zero="rule", nan="elements", infinity="elements",
+        )  # fmt: skip
+        values = np.ldexp(rng.standard_normal((8, 4)), rng.integers(-160, 160, (8, 1)))
+        values[0] = 0.0
+        one = given(math.ldexp(1 + rng.random(), int(rng.integers(-149, 100))))
+        agrees(values, fmt, tensor=oracle.ONE if tensor == "none" else one)
+
+
+def test_quotients_by_scales_of_more_than_48_bits_are_exact():
+    """Three times the scale, of 28 and 23 bits, is a tie of powers of two: it went away from the even one."""
+    element = catalog.format("e3m0fn")
+    fmt = BlockFormat(name="wide", element=element, scale=WIDE_SCALES[-1], size=2, tensor_scale="divide", rule="divide")
+    for scale, tensor in ((0xC3B0565, 0x5F1D33), ((1 << 28) - 1, (1 << 23) - 1)):
+        got = agrees(np.array([16.0, 3.0]) * scale * tensor, fmt, tensor=given(tensor))
+        assert (int(got.scales[0]), got.codes.tolist()) == (scale, [7, 4])
+
+
+def test_nothing_over_nothing_is_nothing():
+    """An amax that is 0 in binary32, over a divisor that is 0 there: the scale was the largest."""
+    element = Format(name="tiny", exponent_bits=2, trailing_bits=1, bias=140)
+    fmt = BlockFormat(
+        name="tiny", element=element, scale=catalog.BINARY32, size=2, rule="divide", tensor_scale="divide",
+        arithmetic="product", zero="rule",
+    )  # fmt: skip
+    got = agrees(np.array([2.0**-200, -(2.0**-201)]), fmt, tensor=given(2.0**-60))
+    assert (got.scales.tolist(), got.codes.tolist()) == ([0], [0, 8])
+
+
+# -- what fields say of each other -------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("arithmetic", ["exact", "product", "reciprocal", "reciprocals"])
+def test_the_rule_even_rounds_the_amax_itself(arithmetic):
+    """1.75 becomes 2, so the scale is the next power of two, though the quotient by 4 * 1.5 is 1.1666 * 2**-2."""
+    fmt = dataclasses.replace(catalog.MXFP4, rule="even", tensor_scale="divide", arithmetic=arithmetic)
+    for amax, code in ((1.75, 126), (math.nextafter(1.75, 0), 125)):
+        got = agrees(np.array([amax, 0.25]), fmt, tensor=given(1.5))
+        assert got.scales.tolist() == [code]
+
+
+@pytest.mark.parametrize(
+    ("nan", "codes"), [("block", [0, 0]), ("scale", [0, 0x80]), ("all", [0x7F, 0x7F]), ("elements", [0, 0])]
+)
+def test_zeros_under_a_nan_scale_are_what_nan_says(nan, codes):
+    """Where the rule makes 0 of them, which the scale's format does not have."""
+    fmt = dataclasses.replace(catalog.MXFP8_E4M3, zero="rule", nan=nan)
+    got = agrees(np.float32([0.0, -0.0]), fmt)
+    assert (got.scales.tolist(), got.codes.tolist()) == ([0xFF], codes)
 
 
 # -- drawn formats ----------------------------------------------------------------------------------

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import dataclasses
 import random
+import re
+import tracemalloc
 from fractions import Fraction
 
 import numpy as np
@@ -147,6 +149,20 @@ def test_other_accumulations_agree(how):
             agrees(how, formats, x, y, addends(4, rng))
 
 
+@pytest.mark.parametrize("name", ["cdna2_mfma_bfloat16_binary32", "cdna3_mfma_e4m3fnuz_binary32"])
+@pytest.mark.parametrize("mode", ["to_odd", "toward_positive", "toward_negative"])
+def test_a_machine_rounds_to_nearest_whatever_its_output_asks(name, mode):
+    """Steps are the machine's own, and binary32 is what it makes: the output's mode has nothing left to round."""
+    how = accumulation(name)
+    rule = dataclasses.replace(how.output[1], rounding=mode, subnormals="flush_results")
+    other = dataclasses.replace(how, output=(how.output[0], rule))
+    rng = np.random.default_rng(8)
+    for length in (3, 41):
+        x, y = pairs_of_rows(how.operands, 6, length, rng)
+        agrees(other, how.operands, x, y)
+        agrees(other, how.operands, x, y, addends(6, rng))
+
+
 ADDEND_RULES = [
     (catalog.BINARY32, Projection(saturation="finite")),
     (catalog.BINARY32, Projection(subnormals="flush_results")),
@@ -217,6 +233,101 @@ def test_any_windows_agree():
         x, y = pairs_of_rows(formats, 4, draw.choice([1, 5, 33, 40]), rng)
         agrees(how, formats, x, y)
         agrees(how, formats, x, y, addends(4, rng))
+
+
+def test_steps_and_chunks_of_any_length_take_no_more_than_is_there():
+    """A step of 2**30 took gigabytes, one of 2**62 of alternate pairs gave 0 for a sum of 3."""
+    halves, long = (catalog.BINARY16,) * 2, 1 << 30
+    x = np.float16([1, 2, 3, 4, 5, 6, 7])
+    whole = Window(step=long, fraction_bits=24, result=SINGLE)
+    pairs = dataclasses.replace(whole, groups="alternate_pairs")
+    plain = {"accumulator": SINGLE, "output": SINGLE}
+    lp.dot(x, x, Accumulation(operands=halves, accumulator=pairs, output=SINGLE))
+    tracemalloc.start()
+    try:
+        for window in (whole, pairs, dataclasses.replace(pairs, fraction_bits=None, step=1 << 32)):
+            assert lp.dot(x, x, Accumulation(operands=halves, accumulator=window, output=SINGLE)) == 140
+        for order in (chunked(long), chunked(1 << 32, "pairwise")):
+            assert lp.dot(x, x, Accumulation(order=order, **plain)) == 140
+        large = dataclasses.replace(catalog.MXFP4, size=long)
+        blocks = lp.encode([1.0, 2.0, 3.0], large)
+        assert lp.dot(blocks, blocks, "fp32_fma") == 14
+        assert lp.dot(blocks, lp.encode([1.0, 2.0, 3.0], "mxfp4"), "fp32_fma") == 14
+        assert tracemalloc.get_traced_memory()[1] < 1 << 28
+    finally:
+        tracemalloc.stop()
+
+
+@pytest.mark.parametrize("length", range(1, 30))
+def test_alternate_pairs_agree_at_every_length(length):
+    """Steps that are full, in part, or not there."""
+    halves, rng = (catalog.BINARY16,) * 2, np.random.default_rng(length)
+    for step in (2, 4, 6, 10, 1 << 20):
+        window = Window(step=step, fraction_bits=10, result=SINGLE, groups="alternate_pairs")
+        how = Accumulation(operands=halves, accumulator=window, output=SINGLE)
+        agrees(how, halves, *pairs_of_rows(halves, 4, length, rng))
+
+
+def test_the_sum_of_a_long_step_does_not_overflow():
+    """65,536 ones with 48 fraction bits gave 0: such a step is refused. The longest that there is holds."""
+    for bits in (48, 44):
+        step = 1 << (60 - bits)
+        window = Window(step=step, fraction_bits=bits, result=SINGLE)
+        how = Accumulation(operands=(catalog.E4M3FN,) * 2, accumulator=window, output=SINGLE)
+        x = np.full(step, 1.875, np.float32)
+        assert lp.dot(x, x, how) == step * 1.875**2
+        assert lp.dot(x, -x, how) == -step * 1.875**2
+
+
+def test_padding_with_zeros_matters_where_a_window_keeps_fewer_bits_than_its_result():
+    """A step of zeros cuts the running sum again; with all bits of the result kept that changes nothing."""
+    halves, ones, pad = (catalog.BINARY16,) * 2, np.ones(2, np.float16), np.zeros(2, np.float16)
+    x = np.float16([1 + 255 / 256, 1])
+    for bits, padded in ((8, 3 - 2**-7), (9, 3 - 2**-8), (10, 3 - 2**-8)):
+        how = Accumulation(
+            operands=halves,
+            accumulator=Window(step=2, fraction_bits=bits, result=HALF),
+            output=HALF,
+            name=f"{bits} bits",
+        )
+        assert lp.dot(x, ones, how) == 3 - 2**-8
+        assert lp.dot(np.concatenate([x, pad]), np.concatenate([ones, pad]), how) == padded
+        agrees(how, halves, *(np.concatenate([side, pad]).view(np.uint16)[None].astype(np.int64) for side in (x, ones)))
+    rng = np.random.default_rng(9)
+    x, y = (rng.standard_normal((200, 6)).astype(np.float16) for _ in range(2))
+    longer = [np.pad(side, ((0, 0), (0, 5))) for side in (x, y)]
+    assert (lp.dot(x, y, how) == lp.dot(*longer, how)).all()
+
+
+@pytest.mark.parametrize("element", ["e2m1fn", "e4m3fn", "e3m2fn"])
+@pytest.mark.parametrize("scale", ["e8m0fnu", "ue4m3", "ue5m3"])
+def test_any_windows_with_scales_agree(element, scale):
+    """Groups of any elements with any scales, in steps of any width."""
+    element, scale, rng = catalog.format(element), catalog.format(scale), np.random.default_rng(5)
+    near = [scale.max_magnitude // 2 + step for step in range(-3, 4)]
+    blocks = BlockFormat(name="mine", element=element, scale=scale, size=8)
+    for group, bits in ((4, 35), (2, 8), (8, 24)):
+        window = Window(step=8, fraction_bits=bits, result=SINGLE, scales="groups", group=group)
+        how = Accumulation(operands=(element,) * 2, accumulator=window, scale=(scale, 8), output=SINGLE)
+        for scales in (None, near):
+            x, y = (blocks_of(blocks, 4, 20, rng, scales=scales) for _ in range(2))
+            want = [expected_of_blocks(how, x, y, row) for row in range(4)]
+            assert lp.dot(x, y, how, dtype=np.uint32).tolist() == want
+
+
+def test_groups_whose_sums_do_not_fit_are_refused():
+    """Sums of products of e5m2 have 68 bits: they were cut."""
+    element, scale = catalog.E5M2, catalog.E8M0FNU
+    window = Window(step=8, fraction_bits=35, result=SINGLE, scales="groups", group=4)
+    how = Accumulation(operands=(element,) * 2, accumulator=window, scale=(scale, 8), output=SINGLE)
+    blocks = lp.encode(np.ones(8), BlockFormat(name="mine", element=element, scale=scale, size=8))
+    message = (
+        "sums of 4 products of 'e5m2' and 'e5m2' times scales of 'e8m0fnu' and 'e8m0fnu' have up to 68 bits, and 73 "
+        "once they are aligned; lowprec computes with 63. Use narrower formats, a smaller group or step, or fewer "
+        "fraction_bits"
+    )
+    with pytest.raises(ValueError, match=f"^{re.escape(message)}$"):
+        lp.dot(blocks, blocks, how)
 
 
 # -- by vectors -------------------------------------------------------------------------------------

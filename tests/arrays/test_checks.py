@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import dataclasses
 import re
 from fractions import Fraction
 
@@ -452,3 +453,49 @@ def test_typed_arrays_in_the_other_byte_order_are_codes_too(name):
         assert lp.decode(swapped, name).tobytes() == lp.decode(x, name).tobytes()
         assert lp.cast(swapped, name, "e4m3fn").tolist() == lp.cast(x, name, "e4m3fn").tolist()
     assert lp.equal(swapped, x, name).tolist() == [True, True, True, False]
+
+
+NARROW = ("float4_e2m1fn", "float6_e2m3fn", "float6_e3m2fn", "int4", "uint4", "int2", "uint2")
+
+
+@pytest.mark.parametrize("name", NARROW)
+def test_unused_bits_of_narrow_types_are_no_part_of_codes(name):
+    """They packed into their neighbour and made NaNs of numbers. Every verb, comparison and layout."""
+    fmt, kind = lp.format(name), np.dtype(getattr(ml_dtypes, name))
+    codes = np.arange(64, dtype=np.uint8) & np.uint8((1 << fmt.width) - 1)
+    clean, dirty = codes.view(kind), (codes | np.uint8(0xFF << fmt.width & 0xFF)).view(kind)
+    back = slice(None, None, -1)
+    calls = {
+        "decode": lambda x: lp.decode(x, fmt),
+        "cast": lambda x: lp.cast(x, fmt, "binary16"),
+        "encode": lambda x: lp.encode(x, "e4m3fn"),
+        "quantize": lambda x: lp.quantize(x, "e4m3fn"),
+        "add": lambda x: lp.add(x, x[back], "binary16"),
+        "negative": lambda x: lp.negative(x, "binary16"),
+        "classify": lambda x: lp.classify(x, fmt),
+        "equal": lambda x: lp.equal(x, x[back], fmt),
+        "less": lambda x: lp.less(x, x[back], fmt),
+        "unordered": lambda x: lp.unordered(x, x[back], fmt),
+        "total_order": lambda x: lp.total_order(x, x[back], fmt),
+        "nextafter": lambda x: lp.nextafter(x, x[back], "e4m3fn"),
+        "dot": lambda x: lp.dot(x, x, "fp32_fma"),
+        "blocks": lambda x: lp.encode(x, "mxfp8_e4m3").codes,
+        "error_report": lambda x: np.float64(lp.error_report(x, "e5m2").mse),
+        "scale_for": lambda x: lp.scale_for(x, "e4m3fn"),
+    }
+    if fmt.width > 2:
+        block = dataclasses.replace(lp.block_formats["mxfp4"], element=fmt)
+        scales = np.full(2, 127, np.uint8)
+        calls["packed"] = lambda x: lp.BlockArray(x, scales, block).packed()
+        calls["codes"] = lambda x: lp.BlockArray(x, scales, block).codes
+    for verb, call in calls.items():
+        for _ in range(2):
+            assert np.asarray(call(dirty)).tobytes() == np.asarray(call(clean)).tobytes(), verb
+
+
+def test_every_byte_of_a_boolean_but_zero_is_true():
+    """As NumPy has it, for views of other bytes too."""
+    truths = np.array([0, 1, 2, 255], np.uint8).view(bool)
+    for _ in range(2):
+        assert lp.quantize(truths, "e4m3fn").tolist() == [0.0, 1.0, 1.0, 1.0]
+        assert lp.add(truths, truths, "e4m3fn").tolist() == [0.0, 2.0, 2.0, 2.0]

@@ -15,6 +15,7 @@ from lowprec.oracle.convert import decode
 from lowprec.oracle.exact import from_float, to_float
 from lowprec.spec import catalog
 from lowprec.spec.arith import Class
+from lowprec.spec.format import Format, Sign
 from lowprec.spec.projection import Flag
 from tests.support import CATALOG_UP_TO_8
 
@@ -74,6 +75,34 @@ def test_nans_have_an_order_of_their_own():
     )
     assert lp.total_order(ordered[:-1], ordered[1:], "binary16").all()
     assert not lp.total_order(ordered[1:], ordered[:-1], "binary16").any()
+
+
+MANY_NANS = (
+    Format(name="no -0", exponent_bits=2, trailing_bits=2, bias=1, nans=3, infinity=True, negative_zero=False),
+    Format(name="no -0, one NaN more", exponent_bits=3, trailing_bits=1, bias=3, nans=1, negative_zero=False),
+    Format(name="unsigned", exponent_bits=3, trailing_bits=2, bias=3, nans=5, infinity=True, sign=Sign.UNSIGNED),
+    Format(name="signed", exponent_bits=2, trailing_bits=2, bias=1, nans=3, infinity=True),
+)
+
+
+@pytest.mark.parametrize("fmt", [*(fmt for fmt in SMALL if fmt.width <= 8), *MANY_NANS], ids=str)
+def test_the_total_order_puts_every_code_in_its_place(fmt):
+    """Total, antisymmetric and transitive. NaNs whose codes differ in the sign bit alone came before each other."""
+    codes = np.arange(1 << fmt.width)
+    before = lp.total_order(codes[:, None], codes, fmt)
+    assert (before | before.T).all()
+    assert ((before & before.T) == np.eye(codes.size, dtype=bool)).all()
+    assert sorted(before.sum(1).tolist()) == list(range(1, codes.size + 1))
+    if fmt.width <= 6:
+        want = [[oracle.total_order(x, y, fmt) for y in codes.tolist()] for x in codes.tolist()]
+        assert before.tolist() == want
+
+
+def test_nans_without_a_sign_come_last_by_code():
+    """After +Inf."""
+    ordered = [0x0C, 0x0D, 0x0E, 0x0F, 0x10, 0x1D, 0x1E, 0x1F]
+    assert lp.total_order(ordered[:-1], ordered[1:], MANY_NANS[0]).all()
+    assert lp.total_order(0x1C, 0x0C, MANY_NANS[0])  # -Inf before +Inf
 
 
 @pytest.mark.parametrize("fmt", CATALOG_UP_TO_8, ids=str)

@@ -63,7 +63,9 @@ def operation(call: Call) -> Answer:
             refused.append(False)
         made.append(code)
         signals.append(int(raised))
-    result = np.array(made, f"u{target.code_bits // 8}") if carrier is None else carried(made, target, kind, carrier, rule)
+    result = (
+        np.array(made, f"u{target.code_bits // 8}") if carrier is None else carried(made, target, kind, carrier, rule)
+    )
     parts = {"result": result.reshape(shape), "flags": np.array(signals, np.uint8).reshape(shape)}
     return Answer(parts, kind, np.array(refused, bool).reshape(shape))
 
@@ -110,7 +112,9 @@ def _operands(draw: Draw, name: str, formats: Sequence[Format], count: int) -> l
     if name == "scaleb":
         kind = draw.alike.choice([kind for kind in INTEGERS if kind.itemsize < 8] + [np.dtype(np.int64)])
         limits = np.iinfo(kind)
-        powers = [draw.choice((0, 1, draw.randint(-30, 30), draw.randint(-2200, 2200), limits.max)) for _ in range(count)]
+        powers = [
+            draw.choice((0, 1, draw.randint(-30, 30), draw.randint(-2200, 2200), limits.max)) for _ in range(count)
+        ]
         columns[1] = np.array([min(max(p, limits.min), limits.max) for p in powers], kind)
     return columns
 
@@ -151,7 +155,9 @@ def others(call: Call) -> Iterator[Call]:
     """The same by another policy."""
     if isinstance(rule := call.keywords.get("projection"), lp.Projection):
         policy = "finite" if str(rule.saturation) != "finite" else "none"
-        other = dataclasses.replace(call, keywords={**call.keywords, "projection": dataclasses.replace(rule, saturation=policy)})
+        other = dataclasses.replace(
+            call, keywords={**call.keywords, "projection": dataclasses.replace(rule, saturation=policy)}
+        )
         if not np.any(operation(other).refused):
             yield other
 

@@ -107,7 +107,9 @@ def decode(call: Call) -> Answer:
         block = array.codes[box].reshape(-1).tolist()
         found = oracle.decode(int(array.scales[place]), block, fmt, tensor)
         rounded = [project(value, carrier) for value in found]
-        refused |= kind == np.float64 and any(not _holds(value, code) for value, code in zip(found, rounded, strict=True))
+        refused |= kind == np.float64 and any(
+            not _holds(value, code) for value, code in zip(found, rounded, strict=True)
+        )
         result[box] = np.array(rounded, np.uint64).reshape(result[box].shape)
     return Answer({"result": result}, kind, refused)
 
@@ -210,8 +212,6 @@ def cases(draw: Draw) -> Iterator[tuple[Call, Sequence[Way]]]:
         fmt = dataclasses.replace(fmt, size=(8, 16) if len(fmt.sizes) > 1 else 32, name="smaller")
     yield _encoding(draw, fmt)
     yield _decoding(draw, fmt)
-
-
 
 
 TOPIC = Topic(cases, {"lp.encode": encode, "lp.decode": decode, "lp.quantize": quantize})

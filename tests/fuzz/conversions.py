@@ -277,11 +277,11 @@ def others(call: Call) -> Iterator[Call]:
         rule = rule_of(dict(call.keywords), lp.format(call.given[-1]))
         policy = "finite" if str(rule.saturation) != "finite" else "none"
         other = dataclasses.replace(rule, saturation=policy)
-        answer = TOPIC.oracles[call.verb](changed := dataclasses.replace(call, keywords={**call.keywords, "projection": other}))
+        answer = TOPIC.oracles[call.verb](
+            changed := dataclasses.replace(call, keywords={**call.keywords, "projection": other})
+        )
         if not np.any(answer.refused):
             yield changed
 
 
-TOPIC = Topic(
-    cases, {"lp.encode": encode, "lp.decode": decode, "lp.quantize": quantize, "lp.cast": cast}, others
-)
+TOPIC = Topic(cases, {"lp.encode": encode, "lp.decode": decode, "lp.quantize": quantize, "lp.cast": cast}, others)

@@ -187,7 +187,9 @@ def cases(draw: Draw) -> Iterator[tuple[Call, Sequence[Way]]]:
     shapes = ((4, length), (4, length)) if verb == "dot" else ((3, length), (4, length))
     x, y = _rows(draw, formats, max(shapes[0][0], shapes[1][0]), length)
     x, y = x[: shapes[0][0]], y[: shapes[1][0]]
-    in_blocks = how.scale is not None or (not how.machine and not isinstance(how.accumulator, Window) and draw.chance(0.15))
+    in_blocks = how.scale is not None or (
+        not how.machine and not isinstance(how.accumulator, Window) and draw.chance(0.15)
+    )
     keywords: dict[str, Any] = {}
     shape = (4,) if verb == "dot" else (3, 4)
     if draw.chance(0.6):

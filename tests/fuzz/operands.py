@@ -25,7 +25,9 @@ FLOATS = tuple(np.dtype(kind) for kind in (np.float16, ml_dtypes.bfloat16, np.fl
 INTEGERS = tuple(np.dtype(f"{kind}{size}") for kind in "iu" for size in (1, 2, 4, 8))
 
 #: Types of single bytes, and of less, that ml_dtypes has.
-SMALL = tuple(np.dtype(getattr(ml_dtypes, name)) for name in ml_dtypes.__all__ if name.startswith(("float", "int", "uint")))
+SMALL = tuple(
+    np.dtype(getattr(ml_dtypes, name)) for name in ml_dtypes.__all__ if name.startswith(("float", "int", "uint"))
+)
 SMALL = tuple(kind for kind in SMALL if catalog.carrier(kind) is not None and kind not in INTEGERS)
 
 

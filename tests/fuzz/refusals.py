@@ -32,7 +32,18 @@ NO_NUMBERS: tuple[Any, ...] = (
 )  # fmt: skip
 
 #: Things that are no format, no projection, no key of random integers.
-NO_FORMATS: tuple[Any, ...] = (None, 3, "e4m3", "no such format", [], {}, np.dtype("complex64"), object(), "binary64", "")
+NO_FORMATS: tuple[Any, ...] = (
+    None,
+    3,
+    "e4m3",
+    "no such format",
+    [],
+    {},
+    np.dtype("complex64"),
+    object(),
+    "binary64",
+    "",
+)
 NO_RULES: tuple[Any, ...] = ("nearest_even", 3, {}, [], lp.Projection, object())
 NO_MODES: tuple[Any, ...] = ("nearest", 1, [], {}, "stochastic(33)", "stochastic(0)", object(), "stochastic(8, Z)")
 NO_KEYS: tuple[Any, ...] = (-1, 1 << 64, 1.5, "key", [1], True, None)

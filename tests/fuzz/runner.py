@@ -114,7 +114,9 @@ class Topic(NamedTuple):
     cases: Callable[[Draw], Iterator[tuple[Call, Sequence[Way]]]]
     oracles: Mapping[str, Oracle]
     others: Callable[[Call], Iterator[Call]] = lambda call: iter(())  #: calls that are nearly the same
-    smaller: Callable[[Call], Iterator[Call]] | None = None  #: calls with fewer elements, where they have no results each
+    smaller: Callable[[Call], Iterator[Call]] | None = (
+        None  #: calls with fewer elements, where they have no results each
+    )
 
 
 class Failure(NamedTuple):
@@ -361,7 +363,7 @@ def _fewer(failure: Failure, axis: int, fails: Callable[..., Failure | None]) ->
         length = max((x.shape[axis] for x in call.operands if isinstance(x, np.ndarray) and x.ndim > axis), default=0)
         if length <= 1:
             return failure
-        parts = [range(length)[:-(-length // 2)], range(length)[length // 2 :]]
+        parts = [range(length)[: -(-length // 2)], range(length)[length // 2 :]]
         if call.counted:
             parts = [range(length)[: length * share // 8] for share in (1, 2, 4, 6, 7)] + [range(length - 1)]
         elif length <= 64 or failure.what != "is refused":
@@ -390,7 +392,9 @@ def _with_simpler(call: Call) -> Iterator[Call]:
     """Calls with one field of one specification less."""
     for name in call.keywords:
         if name in ("dtype", "axis", "tensor_scale", "rule", "addend"):
-            yield dataclasses.replace(call, keywords={key: value for key, value in call.keywords.items() if key != name})
+            yield dataclasses.replace(
+                call, keywords={key: value for key, value in call.keywords.items() if key != name}
+            )
     for place, value in enumerate(call.given):
         for simpler in _simpler_values(value):
             yield dataclasses.replace(call, given=(*call.given[:place], simpler, *call.given[place + 1 :]))
@@ -460,7 +464,9 @@ def _asking(call: Call, way: Way, out: str) -> list[str]:
     keywords = [f"{name}={spelled(value)}" for name, value in call.keywords.items()]
     keywords += ["flags=flags"] * way.flags + ["out=out"] * bool(way.out)
     lines = [f"x{n} = np.concatenate([x{n}] * {way.tiled})" for n in range(len(operands)) if way.tiled > 1]
-    lines += ["flags = np.full(np.broadcast_shapes(*map(np.shape, [%s])), 0xA5, np.uint8)" % ", ".join(operands)] * way.flags
+    lines += [
+        "flags = np.full(np.broadcast_shapes(*map(np.shape, [%s])), 0xA5, np.uint8)" % ", ".join(operands)
+    ] * way.flags
     lines += [out] * bool(way.out)
     lines += ["np.seterr(all='raise')"] * way.strict
     text = f"{call.verb}({', '.join([*operands, *map(spelled, call.given), *keywords])})"

@@ -511,3 +511,20 @@ def test_zeros_have_the_sign_of_the_product_and_nothing_times_infinity_is_a_numb
 def test_the_tensors_scale_multiplies_too():
     """Exactly."""
     assert decode(0x39, [7, 8, 15], NVFP4, F(3)) == [F(81, 4), NEG_ZERO, F(-81, 4)]
+
+
+# -- what blocks need and drawn ones seldom have --------------------------------------------------------
+
+
+def test_a_nan_scale_is_made_with_random_integers_too():
+    """A stochastic projection of scales takes one for each block, of NaN as of any other."""
+    fmt = dataclasses.replace(MXFP8_E4M3, size=2, scales=Projection(rounding="stochastic(4)"))
+    assert encode([NAN, F(1)], fmt, scale_random=3) == (0xFF, [0, 0])
+
+
+@pytest.mark.parametrize("arithmetic", ["product", "reciprocal", "reciprocals"])
+def test_an_element_whose_largest_value_is_zero_in_binary32_divides_by_it(arithmetic):
+    """A number over 0 is the largest of binary32, which gives the largest scale."""
+    tiny = Format(name="tiny", exponent_bits=0, trailing_bits=3, bias=300)
+    fmt = BlockFormat(name="m", element=tiny, scale=catalog.E8M0FNU, size=3, arithmetic=arithmetic)
+    assert encode([F(1), F(2) ** -100, F(0)], fmt) == (254, [7, 0, 0])

@@ -67,18 +67,31 @@ def test_orders_have_names(spelled, meant):
 @pytest.mark.parametrize(
     ("arguments", "message"),
     [
-        (("tree",), "unknown order 'tree'; use one of sequential, pairwise, chunked, exact"),
-        (("chunked", 4, "exact"), "unknown inner order 'exact'; use one of sequential, pairwise"),
-        (("chunked",), "size=0 of order 'chunked' is out of range; chunked(n) needs n >= 1"),
-        (("chunked", -1), "size=-1 of order 'chunked' is out of range; chunked(n) needs n >= 1"),
-        (("chunked", 4.0), "size=4.0 of order 'chunked' is out of range; chunked(n) needs n >= 1"),
-        (("pairwise", 4), "size=4 of order 'pairwise' is out of range; chunked(n) needs n >= 1"),
+        (("tree",), "name='tree' of an order is unknown; use one of sequential, pairwise, chunked, exact"),
+        ((["exact"],), "name=['exact'] of an order is unknown; use one of sequential, pairwise, chunked, exact"),
+        (("chunked", 4, "exact"), "inner='exact' of an order is unknown; use one of sequential, pairwise"),
+        (("chunked",), "size=0 of order 'chunked' is out of range; use 1 to 4,294,967,296"),
+        (("chunked", -1), "size=-1 of order 'chunked' is out of range; use 1 to 4,294,967,296"),
+        (("chunked", 1 << 62), f"size={1 << 62} of order 'chunked' is out of range; use 1 to 4,294,967,296"),
+        (("pairwise", 4), "size=4 is for order 'chunked', not for 'pairwise'; leave it out"),
+        # In the kernels the sum was pairwise then.
+        (("sequential", 0, "pairwise"), "inner='pairwise' is for order 'chunked', not for 'sequential'; leave it out"),
+        (("exact", 0, "pairwise"), "inner='pairwise' is for order 'chunked', not for 'exact'; leave it out"),
     ],
 )
 def test_orders_that_are_none_are_refused(arguments, message):
     """With what was given."""
     with pytest.raises(ValueError, match=f"^{re.escape(message)}$"):
         Order(*arguments)
+
+
+@pytest.mark.parametrize("size", [4.0, True, "4", None], ids=repr)
+def test_the_size_of_chunks_is_an_integer(size):
+    """Of any integer type."""
+    with pytest.raises(TypeError, match=f"^size of order 'chunked' must be an integer, not {re.escape(repr(size))}$"):
+        Order("chunked", size)
+    with pytest.raises(TypeError, match=r"^size of order 'pairwise' must be an integer, not False$"):
+        Order("pairwise", False)
 
 
 @pytest.mark.parametrize(
@@ -94,7 +107,7 @@ def test_orders_that_are_none_are_refused(arguments, message):
             ValueError,
             "unknown order 'chunked(4, exact)'; use sequential, pairwise, chunked(n), chunked(n, pairwise) or exact",
         ),
-        ("chunked(0)", ValueError, "size=0 of order 'chunked' is out of range; chunked(n) needs n >= 1"),
+        ("chunked(0)", ValueError, "size=0 of order 'chunked' is out of range; use 1 to 4,294,967,296"),
         (4, TypeError, "order must be an Order or a name, not 4"),
     ],
 )
@@ -110,12 +123,26 @@ def test_spellings_that_are_none_are_refused(spelled, kind, message):
 @pytest.mark.parametrize(
     ("changes", "message"),
     [
-        ({"step": 0}, "step=0 of a window is out of range; use 1 or more"),
-        ({"step": True}, "step=True of a window is out of range; use 1 or more"),
-        ({"group": 0}, "group=0 of a window is out of range; use 1 or more"),
+        (
+            {"step": 0, "fraction_bits": 24},
+            "step=0 of a window is out of range; use 1 to 4,294,967,296, so that the sum of a step with "
+            "fraction_bits=24 has at most 63 bits",
+        ),
+        (
+            {"step": 4098, "fraction_bits": 48},
+            "step=4098 of a window is out of range; use 1 to 4,096, so that the sum of a step with fraction_bits=48 "
+            "has at most 63 bits",
+        ),
+        (
+            {"step": 1 << 62, "fraction_bits": None, "groups": "alternate_pairs"},
+            f"step={1 << 62} of a window is out of range; use 1 to 4,294,967,296",
+        ),
+        ({"group": 0}, "group=0 of a window is out of range; use 1 to 4"),
+        ({"group": 8}, "group=8 of a window is out of range; use 1 to 4"),
+        ({"lowest_exponent": -32769}, "lowest_exponent=-32769 of a window is out of range; use -32,768 to 32,768"),
+        ({"lowest_exponent": 1 << 40}, f"lowest_exponent={1 << 40} of a window is out of range; use -32,768 to 32,768"),
         ({"fraction_bits": 0}, "fraction_bits=0 of a window is out of range; use 1 to 48, or None to keep all"),
         ({"fraction_bits": 49}, "fraction_bits=49 of a window is out of range; use 1 to 48, or None to keep all"),
-        ({"fraction_bits": 2.0}, "fraction_bits=2.0 of a window is out of range; use 1 to 48, or None to keep all"),
         ({"cut": "nearest"}, "cut='nearest' of a window is unknown; use one of toward_zero, floor"),
         ({"groups": "halves"}, "groups='halves' of a window is unknown; use one of consecutive, alternate_pairs"),
         ({"scales": "all"}, "scales='all' of a window is unknown; use one of none, products, groups"),
@@ -132,6 +159,19 @@ def test_spellings_that_are_none_are_refused(spelled, kind, message):
             "group=2 of a window must divide step=4, and be above 1 for scales='groups' only, not for 'none'",
         ),
         ({"groups": "alternate_pairs", "step": 3}, "step=3 of a window of alternate pairs must be even"),
+        (
+            {"scales": "products", "fraction_bits": None},
+            "scales='products' of a window join what aligns its terms, and fraction_bits=None aligns none; give "
+            "fraction_bits",
+        ),
+        (
+            {"result": (FORMATS["int8"], Projection(nan="max"))},
+            "result='int8' of an accumulation lacks exponents, by which a window aligns; use another",
+        ),
+        (
+            {"result": (E8M0FNU, Projection())},
+            "result='e8m0fnu' of an accumulation has no zero, which a sum begins with; use another",
+        ),
         ({"result": DOUBLE}, "result of an accumulation cannot be 'binary64': it is a type that values come in"),
     ],
 )
@@ -139,6 +179,22 @@ def test_windows_that_are_none_are_refused(changes, message):
     """With the field at fault."""
     with pytest.raises(ValueError, match=f"^{re.escape(message)}$"):
         dataclasses.replace(STEP, **changes)
+
+
+@pytest.mark.parametrize("field", ["step", "group", "fraction_bits", "lowest_exponent"])
+@pytest.mark.parametrize("value", [True, 0.5, 4.0, "4"], ids=repr)
+def test_integers_of_a_window_are_integers(field, value):
+    """A lowest exponent of 0.5 was taken, and cut off."""
+    with pytest.raises(TypeError, match=f"^{field} of a window must be an integer, not {re.escape(repr(value))}$"):
+        dataclasses.replace(STEP, **{field: value})
+
+
+@pytest.mark.parametrize("value", [0, 1, None, "yes"], ids=repr)
+def test_the_sign_of_a_windows_zero_is_a_bool(value):
+    """Not what is merely true or false."""
+    message = f"negative_zero of a window must be True or False, not {value!r}"
+    with pytest.raises(TypeError, match=f"^{re.escape(message)}$"):
+        dataclasses.replace(STEP, negative_zero=value)
 
 
 def test_a_result_is_a_format_and_a_projection():
@@ -156,7 +212,7 @@ def test_a_result_is_a_format_and_a_projection():
     [
         (
             {"accumulator": SINGLE, "addend": "in_sum"},
-            "unknown addend 'in_sum'; use one of first, last",
+            "addend='in_sum' of an accumulation is unknown; use one of first, last",
         ),
         (
             {"machine": "cdna4", "operands": HALVES},
@@ -234,6 +290,27 @@ def test_a_result_is_a_format_and_a_projection():
         (
             {"accumulator": GROUPED, "operands": HALVES, "scale": (E8M0FNU, 24)},
             "scale for 24 elements does not fill groups of 16",
+        ),
+        *(
+            (
+                {"accumulator": window, "operands": HALVES, "scale": (FORMATS[name], 64)},
+                f"scale={name!r} of an accumulation has a sign or an infinity, and a window's scales have none; use a "
+                f"format such as 'e8m0fnu' or 'ue4m3'",
+            )
+            for window, name in ((SCALED, "binary16"), (GROUPED, "e4m3fn"))
+        ),
+        (
+            {"accumulator": SCALED, "operands": HALVES, "scale": (FORMATS["ue4m3"], 32)},
+            "scale='ue4m3' of an accumulation has more than powers of two, and only exponents of scales join those of "
+            "products; use a format such as 'e8m0fnu', or scales='groups'",
+        ),
+        (
+            {"accumulator": STEP, "operands": HALVES, "output": (FORMATS["int8"], Projection(nan="max"))},
+            "output='int8' of an accumulation lacks exponents, by which a window aligns; use another",
+        ),
+        (
+            {"accumulator": (E8M0FNU, Projection())},
+            "accumulator='e8m0fnu' of an accumulation has no zero, which a sum begins with; use another",
         ),
         (
             {"accumulator": SINGLE, "output": DOUBLE},
@@ -422,7 +499,7 @@ def test_unknown_names_get_those_that_are_close(name, message):
 
 def test_a_promotion_of_nothing_is_refused():
     """As every chunk of nothing."""
-    with pytest.raises(ValueError, match=r"^size=0 of order 'chunked' is out of range; chunked\(n\) needs n >= 1$"):
+    with pytest.raises(ValueError, match=r"^size=0 of order 'chunked' is out of range; use 1 to 4,294,967,296$"):
         accumulation("deepseek_promote(0)")
 
 

@@ -274,12 +274,13 @@ def test_every_choice_of_a_field_is_taken(field):
 @pytest.mark.parametrize(
     ("size", "error", "message"),
     [
-        (0, ValueError, "size=0 of block format 'mine' must be 1 or more, or a pair of such"),
-        (-32, ValueError, "size=-32 of block format 'mine' must be 1 or more, or a pair of such"),
-        ((16, 0), ValueError, "size=(16, 0) of block format 'mine' must be 1 or more, or a pair of such"),
-        ((16,), ValueError, "size=(16,) of block format 'mine' must be 1 or more, or a pair of such"),
-        ((2, 2, 2), ValueError, "size=(2, 2, 2) of block format 'mine' must be 1 or more, or a pair of such"),
-        ((), ValueError, "size=() of block format 'mine' must be 1 or more, or a pair of such"),
+        (0, ValueError, "size=0 of block format 'mine' must be 1 to 4,294,967,296, or a pair of such"),
+        (-32, ValueError, "size=-32 of block format 'mine' must be 1 to 4,294,967,296, or a pair of such"),
+        ((16, 0), ValueError, "size=(16, 0) of block format 'mine' must be 1 to 4,294,967,296, or a pair of such"),
+        (1 << 62, ValueError, f"size={1 << 62} of block format 'mine' must be 1 to 4,294,967,296, or a pair of such"),
+        ((16,), ValueError, "size=(16,) of block format 'mine' must be 1 to 4,294,967,296, or a pair of such"),
+        ((2, 2, 2), ValueError, "size=(2, 2, 2) of block format 'mine' must be 1 to 4,294,967,296, or a pair of such"),
+        ((), ValueError, "size=() of block format 'mine' must be 1 to 4,294,967,296, or a pair of such"),
         (32.0, TypeError, "size of a block format must be an integer or a pair of them, not 32.0"),
         (True, TypeError, "size of a block format must be an integer or a pair of them, not True"),
         ("32", TypeError, "size of a block format must be an integer or a pair of them, not '32'"),
@@ -315,6 +316,13 @@ FIELDS = [
         Projection(via=(BINARY32,)),
         ValueError,
         "scales of block format 'mine' goes via other formats; blocks round once",
+    ),
+    (
+        "elements",
+        Projection(nan_payload="first"),
+        ValueError,
+        "elements of block format 'mine' keeps payloads of NaNs, but those of a block are made by its rules; use "
+        "nan_payload='drop'",
     ),
     ("min_scale", -1.0, ValueError, "min_scale=-1.0 of block format 'mine' must be finite and 0 or more"),
     ("min_scale", float("inf"), ValueError, "min_scale=inf of block format 'mine' must be finite and 0 or more"),
@@ -494,3 +502,25 @@ def test_a_profile_of_ones_own_has_blocks_too():
     mine = Profile("mine", "1", {}, blocks={catalog.MXFP4: dataclasses.replace(MINE, rule="even")})
     assert mine.block("mxfp4").rule is rule("even")
     assert hash(mine) == hash(Profile("mine", "1", {}))
+
+
+def test_the_blocks_of_a_profile_do_not_change_with_the_mapping_that_they_came_in():
+    """It is copied."""
+    mapping = {catalog.MXFP4: dataclasses.replace(MINE, rule="even")}
+    mine = Profile("mine", "1", {}, blocks=mapping)
+    mapping[catalog.MXFP4] = MINE
+    assert mine.block("mxfp4").rule is rule("even")
+    message = f"blocks of a profile must map BlockFormat to BlockFormat, not {catalog.MXFP4!r} to {E4M3FN!r}"
+    with pytest.raises(TypeError, match=f"^{re.escape(message)}$"):
+        Profile("mine", "1", {}, blocks={catalog.MXFP4: E4M3FN})
+
+
+@pytest.mark.parametrize("field", ["element", "scale"])
+def test_types_that_values_come_in_are_no_elements_and_no_scales(field):
+    """binary64 has no codes of at most 32 bits."""
+    message = (
+        f"{field}='binary64' of block format 'mine' is a type that values come in, not a format to encode to; "
+        f"use a Format of at most 32 bits"
+    )
+    with pytest.raises(ValueError, match=f"^{re.escape(message)}$"):
+        dataclasses.replace(MINE, **{field: catalog.BINARY64})

@@ -9,8 +9,10 @@ import math
 import re
 from fractions import Fraction
 
+import numpy as np
 import pytest
 
+import lowprec as lp
 from lowprec.oracle.convert import encode, project
 from lowprec.spec import catalog
 from lowprec.spec.families import p3109
@@ -155,3 +157,35 @@ def test_a_profile_of_ones_own_is_one_statement():
     mine = Profile("mine", "1", {catalog.E4M3FN: Projection(rounding="toward_zero")})
     assert encode(447.0, catalog.E4M3FN, profile(mine).projection(catalog.E4M3FN)) == 0x7D
     assert hash(mine) == hash(Profile("mine", "1", {}))
+
+
+def test_a_profile_does_not_change_with_the_mapping_that_it_came_in():
+    """The verbs remember profiles: they answered by the old mapping after a change, and not always."""
+    mapping = {catalog.E4M3FN: Projection(rounding="toward_zero")}
+    mine = Profile("mine", "1", mapping)
+    values = np.full(3, 447.0, np.float32)
+    assert lp.encode(values, "e4m3fn", profile=mine).tolist() == [0x7D] * 3
+    mapping[catalog.E4M3FN] = Projection(rounding="toward_positive")
+    assert lp.encode(values, "e4m3fn", profile=mine).tolist() == [0x7D] * 3
+    assert lp.encode(values.reshape(3, 1), "e4m3fn", profile=mine).tolist() == [[0x7D]] * 3
+    assert lp.encode(447.0, "e4m3fn", profile=mine) == 0x7D
+    with pytest.raises(TypeError, match="does not support item assignment"):
+        mine.formats[catalog.E4M3FN] = Projection()
+    assert not hasattr(mine.formats, "clear")
+
+
+@pytest.mark.parametrize(
+    ("formats", "message"),
+    [
+        ([catalog.E4M3FN], f"formats of a profile must be a mapping, not {[catalog.E4M3FN]!r}"),
+        ({"e4m3fn": Projection()}, "formats of a profile must map Format to Projection, not 'e4m3fn' to Projection()"),
+        (
+            {catalog.E4M3FN: "finite"},
+            f"formats of a profile must map Format to Projection, not {catalog.E4M3FN!r} to 'finite'",
+        ),
+    ],
+)
+def test_a_profile_maps_formats_to_projections(formats, message):
+    """Names are not looked up."""
+    with pytest.raises(TypeError, match=f"^{re.escape(message)}$"):
+        Profile("mine", "1", formats)

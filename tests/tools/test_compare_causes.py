@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import dataclasses
 
+import ml_dtypes
 import numpy as np
 import pytest
 
@@ -178,6 +179,62 @@ def test_the_type_of_results_says_which_format_they_are_in():
     got = lp.encode(x, "e5m2").view(lp.dtype("e5m2"))
     assert told(lp.compare(x, got, "e4m3fn")) == "e5m2 instead of e4m3fn"
     assert lp.compare(x, got).ranking[0].name == "e5m2"
+
+
+@pytest.mark.parametrize(
+    "name", ["float8_e5m2", "float8_e4m3", "float8_e4m3fnuz", "float16", "bfloat16", "float4_e2m1fn"]
+)
+def test_results_of_another_type_are_values(name):
+    """The bytes of [1, 2] in e5m2 are those of [0.5, 2] in e4m3fn: they agreed."""
+    got = np.array([1, 2], getattr(ml_dtypes, name, name))
+    report = lp.compare(np.float32([0.5, 2]), got, "e4m3fn", limit=1)
+    assert (report.mismatches, report.compared) == (1, 2)
+    assert "1.0 = 0x1p+0" in report.told()[0]
+    assert lp.compare(np.float32([1, 2]), got, "e4m3fn").agrees
+
+
+@pytest.mark.parametrize(
+    ("name", "target"), [("float16", "bfloat16"), ("bfloat16", "binary16"), ("float16", "binary32")]
+)
+def test_results_of_a_type_that_lacks_values_of_the_target_are_values(name, target):
+    """They were refused, or only with a message about float16."""
+    x = np.float32([0.5, 3.0, 2.0**-30, 1 + 2.0**-9])
+    got = x.astype(getattr(ml_dtypes, name, name))
+    want = np.asarray(lp.quantize(x, target)).astype(np.float64)
+    report = lp.compare(x, got, target)
+    assert report.mismatches == np.count_nonzero(got.astype(np.float64) != want)
+    assert report.compared == 4
+
+
+def test_values_of_blocks_may_come_in_a_type_of_8_bits():
+    """As codes only in that of the elements."""
+    x = np.float32([0.5, 2, 3, -416])
+    blocks = lp.encode(x, "mxfp8_e4m3")
+    assert lp.compare(x, x.astype(ml_dtypes.float8_e5m2), "mxfp8_e4m3", limit=1).mismatches == 1  # -416
+    assert lp.compare(x, blocks.codes.view(ml_dtypes.float8_e4m3fn), "mxfp8_e4m3", scales=blocks.scales).agrees
+    with pytest.raises(
+        ValueError, match="results of type float8_e5m2 are values, which have no scales; leave scales out"
+    ):
+        lp.compare(x, blocks.codes.view(ml_dtypes.float8_e5m2), "mxfp8_e4m3", scales=blocks.scales)
+
+
+def test_sums_of_products_in_another_type_are_values():
+    """Of a type that does not hold all that the output's format has."""
+    x = np.float32([0.5, 2])
+    for name in ("float8_e5m2", "float16", "bfloat16"):
+        kind = getattr(ml_dtypes, name, name)
+        for value, agrees in ((4.0, True), (5.0, False)):
+            got = np.array([value], kind)[0]
+            assert lp.compare((x, np.float32([0, 2])), got, operation="dot", accumulation="fp32_fma").agrees == agrees
+
+
+def test_unused_bits_of_narrow_types_count_nowhere():
+    """Of results, and of operands."""
+    x = np.float32([0.5, 2, 3, -6])
+    codes = lp.encode(x, "e2m1fn")
+    dirty = (codes | 0xF0).view(ml_dtypes.float4_e2m1fn)
+    assert lp.compare(x, dirty, "e2m1fn").agrees
+    assert lp.compare(dirty, lp.encode(x, "e4m3fn"), "e4m3fn").agrees
 
 
 @pytest.mark.parametrize("share", [0.0005, 0.01, 0.3])

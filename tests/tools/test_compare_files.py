@@ -277,6 +277,22 @@ def files(tmp_path):
     return tmp_path
 
 
+@pytest.mark.parametrize("name", ["float8_e4m3fn", "float8_e5m2", "bfloat16"])
+def test_operands_whose_type_was_not_saved_need_a_format(tmp_path, name):
+    """They were taken for integers."""
+    x = RNG.standard_normal(24).astype(getattr(ml_dtypes, name))
+    np.save(tmp_path / "x.npy", x)
+    np.save(tmp_path / "y.npy", lp.encode(x, "e4m3fn"))
+    arguments = open_dump(str(tmp_path / "x.npy")), open_dump(str(tmp_path / "y.npy")), "e4m3fn"
+    message = (
+        f"{tmp_path / 'x.npy'} holds elements of {x.itemsize} bytes, whose type NumPy did not save; say of which "
+        f"format they are codes: --from, or source="
+    )
+    with pytest.raises(ValueError, match=f"^{re.escape(message)}$"):
+        lp.compare(*arguments)
+    assert lp.compare(*arguments, source=name).agrees
+
+
 def command(*words):
     return CliRunner().invoke(main, ["compare", *map(str, words)])
 

@@ -360,7 +360,7 @@ class AdamW:
 
     def _scalar(self, value: float, like: Array) -> Array:
         """A scalar for each element of an array, as the policy has scalars."""
-        rounded = _rounded(value, _WIDE if self.scalars == "wide" else self.states)
+        rounded = _rounded(float(value).hex(), _WIDE if self.scalars == "wide" else self.states)
         return np.full(like.shape, rounded)
 
 
@@ -371,6 +371,6 @@ def _expanded(value: float, parts: int, fmt: Format) -> Expansion:
 
 
 @functools.lru_cache(maxsize=1 << 16)
-def _rounded(value: float, fmt: Format) -> Any:
-    """A number of a format, in the type that carries it."""
-    return float_dtype(fmt)[0].type(quantize(np.float64(value), fmt))
+def _rounded(digits: str, fmt: Format) -> Any:
+    """Round a number, given in hexadecimal as 0.0 equals -0.0, to a format; in the type that carries it."""
+    return float_dtype(fmt)[0].type(quantize(np.float64(float.fromhex(digits)), fmt))

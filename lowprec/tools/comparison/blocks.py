@@ -18,7 +18,7 @@ import numpy.typing as npt
 
 import lowprec as lp
 from lowprec.arrays.block import BlockArray, axes_of
-from lowprec.arrays.block_stream import grid_of
+from lowprec.arrays.block_stream import grid_of, spread
 from lowprec.arrays.checks import UNSIGNED
 from lowprec.spec import catalog
 from lowprec.spec.block import RULES, BlockFormat
@@ -141,7 +141,7 @@ class Blocks(Subject):
         if self.scales is not None:
             size = dict(zip(self.axes, self.format.sizes, strict=True)).get(0, 1)
             codes = words_of(self.scales.rows(start // size, -(-stop // size))).astype(np.int64)
-            got |= _spread(codes, got.shape, self.axes, self.format) << _SCALE
+            got |= spread(codes, got.shape, self.axes, self.format.sizes) << _SCALE
         return Batch(slice(start * width, stop * width), got.reshape(-1), self.dump.rows(start, stop))
 
     def sample(self, different: Array, equal: Array) -> Batch:
@@ -201,7 +201,7 @@ class Blocks(Subject):
         codes = blocks.codes.astype(np.int64)
         if self.scales is None:
             return codes[keep]
-        scales = _spread(blocks.scales.astype(np.int64), codes.shape, axes, fmt)
+        scales = spread(blocks.scales.astype(np.int64), codes.shape, axes, fmt.sizes)
         return np.asarray((codes | scales << _SCALE)[keep])
 
     def changes(self) -> Iterator[Change]:
@@ -222,7 +222,7 @@ class Blocks(Subject):
             for size in _SIZES:
                 if size != fmt.size and self.scales is None:
                     yield Change("size", size, f"blocks of {size}, not {fmt.size}")
-            for shift in range(1, fmt.sizes[0]) if self.scales is None else ():
+            for shift in range(1, min(fmt.sizes[0], self.shape[self.axes[0]])) if self.scales is None else ():
                 words = f"blocks shifted: the first has {shift} elements"
                 yield Change("offset", shift, words, 1 if shift & (shift - 1) == 0 else 2)
         yield from self._projections()
@@ -342,13 +342,6 @@ class Blocks(Subject):
             "ulps": distance,
         }
         return Detail(tuple(said), kind, distance, data)
-
-
-def _spread(scales: Array, shape: tuple[int, ...], axes: tuple[int, ...], fmt: BlockFormat) -> Array:
-    """The scale of each element."""
-    for axis, size in zip(axes, fmt.sizes, strict=True):
-        scales = np.repeat(scales, size, axis)
-    return scales[tuple(slice(0, length) for length in shape)]
 
 
 def _operands(dtype: np.dtype[Any]) -> Iterator[Change]:

@@ -14,7 +14,7 @@ import numpy.typing as npt
 
 from lowprec.arrays.block import asked as block_asked, axes_of
 from lowprec.arrays.block_stream import grid_of
-from lowprec.arrays.checks import projection as projection_of
+from lowprec.arrays.checks import keeps_dtype, projection as projection_of
 from lowprec.spec import catalog
 from lowprec.spec.accumulation import Accumulation
 from lowprec.spec.accumulations import ACCUMULATIONS, accumulation as accumulation_of
@@ -26,7 +26,7 @@ from lowprec.spec.rounding import Rounding
 from lowprec.tools.comparison.blocks import Blocks
 from lowprec.tools.comparison.diagnosis import differ
 from lowprec.tools.comparison.dots import Dots, could_be
-from lowprec.tools.comparison.dumps import Codes, Dump, Held
+from lowprec.tools.comparison.dumps import Dump, Held, Values
 from lowprec.tools.comparison.elementwise import Elementwise, is_values
 from lowprec.tools.comparison.judge import Watch, judge
 from lowprec.tools.comparison.report import Comparison, Ranked
@@ -81,7 +81,8 @@ def compare(
     operands : array_like, or tuple of array_like
         What was converted; or the operands of an operation, one array each.
     outputs : array_like, of the operands' shape
-        Codes, as unsigned integers or in the format's own ml_dtypes type; or values, as any other floats.
+        Codes, as integers or in the format's own ml_dtypes type; or values, in any other type, another
+        format's too. What values the target does not have differs.
     to : Format, BlockFormat or str, optional
         Of the results. Where it is left out formats are ranked, and the best is taken.
     operation : str, default "convert"
@@ -170,6 +171,8 @@ def compare(
         if blocks["scales"] is not None:
             grid = grid_of(dumps[0].shape, axes_of(fmt, axis, len(dumps[0].shape)), fmt.sizes)
             blocks["scales"] = _shaped(blocks["scales"], grid)
+        if got.dtype.itemsize == 1 and scales is None:  # wider types are what blocks are decoded to
+            got = _as_values(got, fmt.element)
         subject = Blocks(dumps[0], fmt, got, any_nan=any_nan, **blocks)
     else:
         for name, value in {**blocks, "rule": rule}.items():
@@ -182,7 +185,7 @@ def compare(
                 f"rounding {how.rounding} needs a random integer for each operand; use a deterministic mode"
             )
         check_operands(operation, (*read, target))
-        got = _as_codes(got, target)
+        got = _as_values(got, target)
         subject = Elementwise(operation, dumps, (*read, target), how, got, any_nan=any_nan)
     report = judge(subject, limit=limit, why=why, watch=watch)
     report.ranking, report.names = ranking, (*(dump.name for dump in dumps), got.name)
@@ -198,11 +201,12 @@ def _shaped(dump: Dump, shape: tuple[int, ...]) -> Dump:
     return dump.reshaped(shape) if len(dump.shape) == 1 and dump.size == math.prod(shape) else dump
 
 
-def _as_codes(dump: Dump, target: Format) -> Dump:
-    """Results of another narrow type: codes of its format, which may have been taken for the target's."""
-    own = catalog.carrier(dump.dtype)
-    narrow = own is not None and dump.dtype.kind not in "iu" and own != target and own.width <= 8
-    return Codes(dump) if narrow and target.code_bits == 8 else dump
+def _as_values(dump: Dump, target: Format) -> Dump:
+    """Results of a type that does not hold the values of their format: as values of float32 or float64."""
+    if not is_values(dump.dtype, target) or keeps_dtype(dump.read(0, 0), target):
+        return dump
+    single = catalog.BINARY32.contains(target) and dump.dtype.itemsize < 8
+    return Values(dump, np.dtype(np.float32 if single else np.float64))
 
 
 def _sources(source: Any, count: int) -> list[Format | None]:
@@ -218,6 +222,11 @@ def _source(dump: Dump, fmt: Format | None) -> Format:
         if is_values(dump.dtype, fmt) and catalog.carrier(dump.dtype) != fmt:
             raise ValueError(f"{dump} holds {dump.dtype}, which are no codes of {fmt.name!r}; leave source= out")
         return fmt
+    if dump.unnamed:
+        raise ValueError(
+            f"{dump.name} holds elements of {dump.dtype.itemsize} bytes, whose type NumPy did not save; say of which "
+            f"format they are codes: --from, or source="
+        )
     found = catalog.carrier(dump.dtype)
     if found is None:
         raise ValueError(f"{dump} holds {dump.dtype}; operands are real numbers, or codes whose source= is named")
@@ -301,8 +310,8 @@ def _compare_dots(
     added = None if addend is None else _dump(addend, "addend")
 
     def subject_of(how: Accumulation) -> Dots:
-        pair = (formats[0], formats[1])
-        return Dots(verb, dumps[0], dumps[1], how, got, formats=pair, addend=added, any_nan=any_nan)
+        pair, results = (formats[0], formats[1]), _as_values(got, how.output[0])
+        return Dots(verb, dumps[0], dumps[1], how, results, formats=pair, addend=added, any_nan=any_nan)
 
     ranking: list[Ranked] = []
     if named is None:

@@ -24,12 +24,14 @@ import ml_dtypes
 import numpy as np
 import numpy.typing as npt
 
-from lowprec.arrays.checks import UNSIGNED, _as_array, code_dtype
+from lowprec.arrays.checks import UNSIGNED, _as_array, code_dtype, typed_codes
+from lowprec.arrays.convert import decode
 from lowprec.arrays.packing import packed_bytes, unpack
+from lowprec.spec import catalog
 from lowprec.spec.format import Format
 from lowprec.tools.terminal import plain, quoted
 
-__all__ = ["Codes", "Dump", "DumpError", "Held", "Spool", "open_dump"]
+__all__ = ["Dump", "DumpError", "Held", "Spool", "Values", "open_dump"]
 
 Array = npt.NDArray[Any]
 
@@ -64,6 +66,7 @@ class Dump(ABC):
     name: str
     dtype: np.dtype[Any]
     shape: tuple[int, ...]
+    unnamed: bool = False  #: whether elements are codes of a format that the file does not name
 
     def __str__(self) -> str:
         return plain(self.name)
@@ -110,19 +113,24 @@ class Held(Dump):
         return self._flat[index].astype(self.dtype, copy=False)
 
 
-class Codes(Dump):
-    """Elements as the codes that they are."""
+class Values(Dump):
+    """The values of elements in a wider type."""
 
-    def __init__(self, of: Dump) -> None:
-        self._of, self.name, self.shape, self.dtype = of, of.name, of.shape, UNSIGNED[of.dtype.itemsize]
+    def __init__(self, of: Dump, dtype: np.dtype[Any]) -> None:
+        self._of, self.name, self.shape, self.dtype = of, of.name, of.shape, dtype
 
     def read(self, start: int, stop: int) -> Array:
         """Elements start to stop, in one dimension."""
-        return self._of.read(start, stop).view(self.dtype)
+        return self._widened(self._of.read(start, stop))
 
     def take(self, index: Array) -> Array:
         """The elements at these places."""
-        return self._of.take(index).view(self.dtype)
+        return self._widened(self._of.take(index))
+
+    def _widened(self, elements: Array) -> Array:
+        fmt = catalog.carrier(elements.dtype)
+        assert fmt is not None, "results are real numbers"
+        return np.asarray(decode(typed_codes(elements, fmt), fmt, dtype=self.dtype))
 
 
 class _Filed(Dump):
@@ -310,17 +318,18 @@ def _npy(path: Path) -> Dump:
             descr, shape, fortran = header["descr"], _counts(header["shape"]), bool(header["fortran_order"])
             if not isinstance(descr, str):
                 raise ValueError(f"it holds {len(descr)} fields, and only plain numbers are compared")
-            dtype = np.dtype(f"u{descr[2:]}") if re.fullmatch(r"[<|>=][Vf][1248]", descr) and descr not in (
-                "<f2", "<f4", "<f8", ">f2", ">f4", ">f8") else np.dtype(descr)  # fmt: skip
+            unnamed = bool(re.fullmatch(r"[<|>=](V[1248]|f1)", descr))
+            dtype = np.dtype(f"u{descr[2:]}") if unnamed else np.dtype(descr)
         except (ValueError, SyntaxError, KeyError, TypeError, struct.error, RecursionError, MemoryError) as error:
             why = str(error) or type(error).__name__
             raise DumpError(f"cannot read {str(path)!r} as an .npy file: {why}") from None
         offset = file.tell()
     if dtype.kind not in "iuf" or dtype.itemsize not in UNSIGNED:
         raise DumpError(f"{str(path)!r} holds {dtype}; only numbers of at most 64 bits are compared")
-    dump = _Filed(path, str(path), dtype, shape, offset)
+    dump: Dump = _Filed(path, str(path), dtype, shape, offset)
     if fortran and len(shape) > 1:
-        return Held(dump.read(0, dump.size).reshape(shape, order="F"), str(path))
+        dump = Held(dump.read(0, dump.size).reshape(shape, order="F"), str(path))
+    dump.unnamed = unnamed
     return dump
 
 

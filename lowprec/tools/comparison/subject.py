@@ -16,7 +16,8 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from lowprec.arrays.checks import UNSIGNED
+from lowprec.arrays.checks import UNSIGNED, typed_codes
+from lowprec.spec import catalog
 from lowprec.spec.format import Format
 from lowprec.tools.vectors import is_nan
 
@@ -51,8 +52,9 @@ def excluded(changes: Iterable[Change]) -> set[str]:
 
 
 def words_of(elements: Array) -> Array:
-    """The bit patterns of elements."""
-    return elements.view(UNSIGNED[elements.dtype.itemsize])
+    """The bit patterns of elements; of types that do not fill their bytes the codes."""
+    own = catalog.carrier(elements.dtype) if elements.dtype.kind == "V" else None
+    return elements.view(UNSIGNED[elements.dtype.itemsize]) if own is None else typed_codes(elements, own)
 
 
 @dataclass

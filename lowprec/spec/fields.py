@@ -1,0 +1,86 @@
+"""Checks of a specification's fields: each value becomes the one type that hashes equal, or is refused.
+
+Specifications are keys of caches. A list, a NumPy integer or a member of an enumeration in a field could
+make two equal ones hash differently.
+
+Floor 1. Imports the standard library only.
+"""
+
+from __future__ import annotations
+
+import operator
+from collections.abc import Iterator, Mapping
+from typing import Any, TypeVar
+
+__all__ = ["LARGEST_SIZE", "Table", "choose", "integer", "text", "truth"]
+
+#: The most elements of a block, and terms of a chunk or a step: kernels count in 64 bits.
+LARGEST_SIZE = 1 << 32
+
+K = TypeVar("K")
+V = TypeVar("V", covariant=True)
+
+
+def choose(spec: object, owner: str, **fields: tuple[str, ...]) -> None:
+    """Refuse fields that are none of their choices; `owner` is what messages call the specification."""
+    for name, choices in fields.items():
+        value = getattr(spec, name)
+        if not isinstance(value, str) or value not in choices:
+            raise ValueError(f"{name}={value!r} of {owner} is unknown; use one of {', '.join(choices)}")
+        _set(spec, name, choices[choices.index(value)])
+
+
+def integer(spec: object, owner: str, name: str, least: int, most: int, note: str = "") -> None:
+    """Make a field an int from `least` to `most`; `note` ends the sentence that says so."""
+    value = getattr(spec, name)
+    if isinstance(value, bool) or not hasattr(value, "__index__"):
+        raise TypeError(f"{name} of {owner} must be an integer, not {value!r}")
+    number = int(operator.index(value))
+    if not least <= number <= most:
+        raise ValueError(f"{name}={number} of {owner} is out of range; use {least:,} to {most:,}{note}")
+    _set(spec, name, number)
+
+
+def truth(spec: object, owner: str, *names: str) -> None:
+    """Refuse fields that are neither True nor False."""
+    for name in names:
+        if type(getattr(spec, name)) is not bool:
+            raise TypeError(f"{name} of {owner} must be True or False, not {getattr(spec, name)!r}")
+
+
+def text(spec: object, owner: str, *names: str) -> None:
+    """Make fields plain strings."""
+    for name in names:
+        value = getattr(spec, name)
+        if not isinstance(value, str):
+            raise TypeError(f"{name} of {owner} must be a string, not {value!r}")
+        _set(spec, name, str.__str__(value))
+
+
+def _set(spec: object, name: str, value: Any) -> None:
+    if getattr(spec, name) is not value:
+        object.__setattr__(spec, name, value)
+
+
+class Table(Mapping[K, V]):
+    """A mapping that nobody can change: what was remembered of it stays true."""
+
+    __slots__ = ("_entries",)
+
+    def __init__(self, entries: Mapping[K, V]) -> None:
+        self._entries = dict(entries)
+
+    def __getitem__(self, fmt: K) -> V:
+        return self._entries[fmt]
+
+    def __iter__(self) -> Iterator[K]:
+        return iter(self._entries)
+
+    def __len__(self) -> int:
+        return len(self._entries)
+
+    def __reduce__(self) -> tuple[type, tuple[dict[K, V]]]:
+        return type(self), (self._entries,)
+
+    def __repr__(self) -> str:
+        return repr(self._entries)
