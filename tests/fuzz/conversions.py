@@ -50,6 +50,8 @@ def integers_of(keywords: dict[str, Any], rounding: Rounding, fmt: Format, shape
     plain = rounding.variant in "ABC"
     grouped = (*shape[:-1], -(-shape[-1] // group)) if shape and group > 1 else shape
     words = keywords.get("random")
+    if words is not None and words.shape != grouped:
+        raise ValueError("random integers of another shape")
     if words is None:
         words = lp.random_bits(grouped, keywords["rng"], rounding.bits if plain else 32)
     if plain:

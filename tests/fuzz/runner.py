@@ -290,11 +290,13 @@ def check(topic: Topic, call: Call, ways: Sequence[Way]) -> tuple[int, int, Fail
         failure = _run(topic, call, ways[:1])
         accepted = np.flatnonzero(~answer.refused.reshape(-1))
         shape = answer.refused.shape
-        flat = dataclasses.replace(call, operands=tuple(np.broadcast_to(x, shape).reshape(-1) for x in call.operands))
-        if any(isinstance(value, np.ndarray) and value.ndim > 1 for value in call.keywords.values()):
-            return 1, 0, failure
         if call.counted:
             return 1, 0, failure
+        keywords = {
+            name: value.reshape(-1) if isinstance(value, np.ndarray) else value for name, value in call.keywords.items()
+        }
+        operands = tuple(np.broadcast_to(x, shape).reshape(-1) for x in call.operands)
+        flat = dataclasses.replace(call, operands=operands, keywords=keywords)
         calls, call = 1, flat.at(0, accepted, answer.refused.size)
         elements = accepted.size
     elif answer.refused is True:
