@@ -243,10 +243,12 @@ class _Subject:
         """What the framework answers, comparable."""
         return comparable(self.answer(*operands), self.task.target)
 
-    def finding(self, kind: str, count: int, operands: Operands, got: Iterable[Any], want: Array) -> Finding:
-        """A finding, of the operands of one case and what was answered."""
+    def finding(
+        self, kind: str, count: int, operands: Operands, got: Iterable[Any], want: Array, between: str = " or "
+    ) -> Finding:
+        """A finding, of the operands of one case and what was answered, once or in several ways."""
         target, values = self.task.target, self.values
-        said = " or ".join(shown(answer, target, values) for answer in got)
+        said = between.join(shown(answer, target, values) for answer in got)
         return Finding(kind, count, *self.task.show(operands), said, shown(want[0], target, values))
 
     def differs(self, operands: Operands, got: Array, want: Array) -> Iterator[Finding]:
@@ -312,7 +314,8 @@ class _Subject:
         if here.size:
             smallest = here[[np.argmin(self.task.rank(chosen)[here])]]
             one = _part(chosen, smallest)
-            yield self.finding("flush", here.size, one, flushed[smallest], self.reference(one))
+            answers = [*usual[smallest], *flushed[smallest]]  # flushing may also make a wrong code right
+            yield self.finding("flush", here.size, one, answers, self.reference(one), between=", flushed ")
 
     def best_profile(self, operands: Operands, got: Array) -> tuple[str | None, int]:
         """The profile that gives most of the codes: the framework's own if there are several."""

@@ -252,8 +252,23 @@ def test_a_cast_that_the_flushing_of_the_process_changes_is_found():
 
     found = kinds(product, "float32", catalog.BFLOAT16)
     assert set(found) == {"flush"}
-    assert (found["flush"].got, found["flush"].want) == ("0x0000", "0x0001")
+    assert (found["flush"].got, found["flush"].want) == ("0x0001, flushed 0x0000", "0x0001")
     assert np.array([1], np.uint32).view(np.float32)[0] * np.float32(1) > 0
+
+
+def test_a_code_that_flushing_makes_right_is_shown_with_the_wrong_one():
+    """No subnormal is too small for the code 1, unless it was flushed: then got and want must not be the same."""
+    need_framework("torch")
+
+    def at_least_one(x, fmt):
+        with np.errstate(all="ignore"):
+            kept = (x * x.dtype.type(1)).view(np.uint32) << 1 != 0
+        codes = lp.encode(x, fmt)
+        codes[kept & (codes == 0)] = 1
+        return codes
+
+    found = kinds(at_least_one, "float32", catalog.BFLOAT16)
+    assert (found["flush"].got, found["flush"].want) == ("0x0001, flushed 0x0000", "0x0000")
 
 
 def test_the_reference_does_not_depend_on_flushing():
