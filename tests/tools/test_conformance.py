@@ -239,7 +239,23 @@ def test_a_code_that_depends_on_the_stride_is_found():
     def strided(x, fmt):
         return lp.encode(x, fmt, projection=lp.Projection(nan_sign="keep" if x.strides == (4,) else "drop"))
 
-    assert set(kinds(strided, "float32")) == {"place"}
+    found = kinds(strided, "float32")
+    assert set(found) == {"strided view"}
+    assert (found["strided view"].got, found["strided view"].want) == ("0xff, strided 0x7f", "0xff")
+
+
+def test_a_code_that_depends_on_place_and_stride_is_found_as_both():
+    """NaN has one code alone, another among others and a third in a strided view."""
+
+    def cast(x, fmt):
+        codes = lp.encode(x, fmt)
+        codes[np.isnan(x)] = 0x01 if x.strides != (4,) else 0x02 if x.size > 1 else 0x03
+        return codes
+
+    found = kinds(cast, "float32")
+    assert found["place"].got == "0x02 or 0x03"
+    assert found["strided view"].got == "0x03, strided 0x01"
+    assert found["strided view"].count == found["place"].count
 
 
 def test_a_cast_that_the_flushing_of_the_process_changes_is_found():
