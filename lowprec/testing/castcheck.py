@@ -169,7 +169,9 @@ def _message(row: Row, fmt: Format, rules: Projection) -> str:
         for found in row.findings
     ]
     if any(found.kind == "strided view" for found in row.findings):
-        lines.append(f"  a strided view is an array such as x[::2], whose values do not lie side by side; {_CONTIGUOUS}")
+        lines.append(
+            f"  a strided view is an array such as x[::2], whose values do not lie side by side; {_CONTIGUOUS}"
+        )
     return "\n".join(lines)
 
 

@@ -121,6 +121,9 @@ def main() -> None:
 
 for command in (
     formats.formats,
+    formats.block_formats,
+    formats.accumulations,
+    formats.profiles,
     formats.show,
     formats.table,
     vectors.vectors,
@@ -131,7 +134,3 @@ for command in (
     bench.bench,
 ):
     main.add_command(command)
-
-
-if __name__ == "__main__":
-    main()

@@ -293,8 +293,7 @@ class _Subject:
         many = self.theirs(_part(chosen, np.repeat(each, _REPEATED)))
         alone = [self.theirs(_part(chosen, [place])) for place in each]
         seen = [
-            np.unique(np.concatenate(codes), axis=0)
-            for codes in zip(np.split(many, each.size), alone, strict=True)
+            np.unique(np.concatenate(codes), axis=0) for codes in zip(np.split(many, each.size), alone, strict=True)
         ]
         found = [place for place in each if len(seen[place]) > 1]
         if found:

@@ -366,7 +366,7 @@ def test_stochastic_modes_have_no_vectors():
 
 # -- how commands end that something else ends ---------------------------------------------------------
 
-PROGRAM = [sys.executable, "-m", "lowprec.tools.cli"]
+PROGRAM = [sys.executable, "-m", "lowprec"]
 
 #: Text, a table that rich prints, JSON, bytes, and what click prints itself.
 PRINTING = [

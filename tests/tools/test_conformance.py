@@ -142,7 +142,7 @@ PROMISED = {
     "numpy": [("cast", "float64", "binary32", "flush")],
     "torch": [
         ("cast", "float64", "bfloat16", "place"),
-        ("cast", "float32", "bfloat16", "place"),
+        ("cast", "float32", "bfloat16", "strided view"),
         ("cast", "float16", "e5m2", "NaN"),
         ("cast", "float32", "e8m0fnu", "negative"),
         ("cast", "float32", "e8m0fnu", "zero"),

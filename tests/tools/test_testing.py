@@ -142,7 +142,9 @@ def test_a_cast_that_assumes_contiguity_is_told_that_it_got_a_strided_view():
         check_cast(without_strides, "e4m3fn", samples=0)
     told = str(told.value)
     assert "place: " not in told
-    assert re.search(r"\n  strided view: \d+ inputs; the smallest is .*: got 0x\w\w, strided 0x\w\w, want 0x\w\w\n", told)
+    assert re.search(
+        r"\n  strided view: \d+ inputs; the smallest is .*: got 0x\w\w, strided 0x\w\w, want 0x\w\w\n", told
+    )
     assert told.endswith(
         "\n  a strided view is an array such as x[::2], whose values do not lie side by side; contiguous=True leaves "
         "strided views out"

@@ -13,7 +13,7 @@ import click
 
 from lowprec.spec.arith import OPERANDS
 
-__all__ = ["OPERATIONS_HELP", "OUTPUT", "define_option", "output_option", "projection_options"]
+__all__ = ["OPERATIONS_HELP", "OUTPUT", "define_option", "json_option", "output_option", "projection_options"]
 
 define_option = click.option(
     "--define",
@@ -24,6 +24,8 @@ define_option = click.option(
 
 #: A file to write, which need not be readable.
 OUTPUT = click.Path(dir_okay=False, readable=False, writable=True, path_type=Path)
+
+json_option = click.option("--json", "as_json", is_flag=True, help="Print JSON instead of text.")
 
 output_option = click.option("-o", "--output", type=OUTPUT, help="Write to this file, whole or not at all.")
 
