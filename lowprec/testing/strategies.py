@@ -56,8 +56,9 @@ def _lift_deadline() -> None:
     The first call of a verb compiles a kernel or reads it from the cache: the first example would take too long, fail
     and then not fail again.
     """
-    if settings.default.deadline == timedelta(milliseconds=200):
-        settings.register_profile("lowprec", settings.default, deadline=None)
+    current = settings.default
+    if current is not None and current.deadline == timedelta(milliseconds=200):
+        settings.register_profile("lowprec", current, deadline=None)
         settings.load_profile("lowprec")
 
 

@@ -55,7 +55,8 @@ def accumulation_listing() -> RenderableType:
         table.add_column(name, no_wrap=True)
     for how in ACCUMULATIONS.values():
         x, y = ("any", "any") if how.operands is None else (fmt.name for fmt in how.operands)
-        table.add_row(how.name, x, y, _sum(how), how.output[0].name, "yes" if is_measured(how) else "no")
+        output = "-" if how.output is None else how.output[0].name
+        table.add_row(how.name, x, y, _sum(how), output, _shown(is_measured(how)))
     return table
 
 
@@ -67,7 +68,7 @@ def _sum(how: Accumulation) -> str:
         return "exact"
     if isinstance(how.accumulator, Window):
         return f"steps of {how.accumulator.step}"
-    return f"{how.order} in {how.accumulator[0].name}"
+    return str(how.order) if how.accumulator is None else f"{how.order} in {how.accumulator[0].name}"
 
 
 def accumulation_card(how: Accumulation) -> RenderableType:

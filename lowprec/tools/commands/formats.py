@@ -26,10 +26,13 @@ def _print_json(described: object) -> None:
     deliver(json.dumps(described, indent=1) + "\n")
 
 
-@click.command()
-@click.option("--json", "as_json", is_flag=True, help="Print the formats as JSON; for block formats see block-formats.")
+@click.command(short_help="List the formats and the block formats.")
+@click.option("--json", "as_json", is_flag=True, help="Print JSON instead of text, of the formats only.")
 def formats(as_json: bool) -> None:
-    """List the formats of the catalog, and its block formats."""
+    """List the formats and the block formats.
+
+    `lowprec show NAME` shows one.
+    """
     from lowprec.spec.catalog import FORMATS
     from lowprec.tools import blockcards, cards
 
@@ -41,10 +44,13 @@ def formats(as_json: bool) -> None:
         cards.show(blockcards.block_listing())
 
 
-@click.command("block-formats")
+@click.command("block-formats", short_help="List the block formats.")
 @json_option
 def block_formats(as_json: bool) -> None:
-    """List the block formats of the catalog."""
+    """List the block formats.
+
+    `lowprec show NAME` shows one.
+    """
     from lowprec.spec.catalog import BLOCK_FORMATS
     from lowprec.tools import blockcards, cards
 
@@ -54,12 +60,12 @@ def block_formats(as_json: bool) -> None:
         cards.show(blockcards.block_listing())
 
 
-@click.command()
+@click.command(short_help="List the accumulations of dot products.")
 @json_option
 def accumulations(as_json: bool) -> None:
     """List the accumulations: how hardware and plain loops sum dot products.
 
-    `deepseek_promote(N)`, with any number of products N, is an accumulation too.
+    `lowprec show NAME` tells in words what one does. deepseek_promote(N), which promotes after N products, is one too.
     """
     from lowprec.spec.accumulations import ACCUMULATIONS
     from lowprec.tools import accumulationcards, cards
@@ -70,10 +76,13 @@ def accumulations(as_json: bool) -> None:
         cards.show(accumulationcards.accumulation_listing())
 
 
-@click.command()
+@click.command(short_help="List the profiles of software and hardware.")
 @json_option
 def profiles(as_json: bool) -> None:
-    """List the profiles: what named software and hardware does when it converts."""
+    """List the profiles: how named software and hardware converts.
+
+    `lowprec show NAME` shows one.
+    """
     from lowprec.spec.profiles import PROFILES
     from lowprec.tools import cards
 
@@ -83,10 +92,14 @@ def profiles(as_json: bool) -> None:
         cards.show(cards.profile_listing())
 
 
-@click.command()
+@click.command(short_help="Show a format, block format, accumulation or profile.")
 @click.argument("name", required=False)
 @define_option
-@click.option("--profile", metavar="PROFILE", help="Show what NAME is in this profile; without NAME, the profile.")
+@click.option(
+    "--profile",
+    metavar="PROFILE",
+    help="Show what NAME, a format or block format, is in this profile; without NAME, the profile.",
+)
 @json_option
 def show(name: str | None, define: str | None, profile: str | None, as_json: bool) -> None:
     """Show a format: parameters, limits, special codes and, up to 8 bits, every code's value.
@@ -176,8 +189,8 @@ def _show_accumulation(name: str, profile: str | None, as_json: bool) -> None:
         cards.show(accumulationcards.accumulation_card(how))
 
 
-@click.command()
-@click.argument("fmt", metavar="FORMAT", required=False)
+@click.command(short_help="Export the values of a format, or the thresholds of encoding.")
+@click.argument("fmt", metavar="[FORMAT]", required=False)
 @define_option
 @click.option(
     "--as",
@@ -185,9 +198,14 @@ def _show_accumulation(name: str, profile: str | None, as_json: bool) -> None:
     default="csv",
     show_default=True,
     type=click.Choice(TABLE_KINDS),
-    help="mem is for $readmemh; c a C99 header; sv and vhdl packages.",
+    help="Write this kind of file: md is a Markdown table, mem hexadecimal for $readmemh, c a C99 header, sv and vhdl "
+    "packages.",
 )
-@click.option("--thresholds", is_flag=True, help="The steps of encoding, not the values (csv, json, md, npy, mem).")
+@click.option(
+    "--thresholds",
+    is_flag=True,
+    help="Export the first operand that gives each code, not the value of each code; not as c, sv or vhdl.",
+)
 @projection_options
 @output_option
 def table(
@@ -199,9 +217,9 @@ def table(
     saturation: str,
     output: Path | None,
 ) -> None:
-    """Export a format: the value of every code, or with --thresholds the first operand of every code.
+    """Export a format: the value of every code, or with --thresholds the first operand that gives each code.
 
-    FORMAT is a name, a .toml file with the fields of a private format, or left out with --define.
+    FORMAT is a name, or a .toml file with the parameters of a private format; leave it out with --define.
     """
     from lowprec.tools.export import Table
 
