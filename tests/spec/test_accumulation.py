@@ -489,6 +489,12 @@ def test_promotion_is_in_chunks_of_any_size():
         ),
         ("fp32", "unknown accumulation 'fp32'; did you mean 'fp32_fma'?"),
         ("?", "unknown accumulation '?'; `lowprec.accumulations` lists all"),
+        ("deepseek", "unknown accumulation 'deepseek'; did you mean 'deepseek_promote(128)'?"),
+        (
+            "Hopper",
+            "unknown accumulation 'Hopper'; did you mean 'hopper_mma_binary16_binary32' or "
+            "'hopper_mma_binary16_binary16' or 'hopper_mma_bfloat16_binary32'?",
+        ),
     ],
 )
 def test_unknown_names_get_those_that_are_close(name, message):
