@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import struct
 from collections.abc import Iterator, Sequence
 from typing import Any
 
@@ -12,7 +11,7 @@ import numpy.typing as npt
 import lowprec as lp
 from lowprec.oracle import order as oracle
 from lowprec.oracle.convert import decode
-from lowprec.oracle.exact import Exact, from_float, to_float
+from lowprec.oracle.exact import Exact, to_float
 from lowprec.oracle.flags import is_signaling
 from lowprec.spec import catalog
 from lowprec.spec.format import Format

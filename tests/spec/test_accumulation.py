@@ -32,8 +32,10 @@ from lowprec.spec.catalog import (
     E5M2FNUZ,
     E8M0FNU,
     FORMATS,
+    INT8,
     TF32,
 )
+from lowprec.spec.families import ieee
 from lowprec.spec.projection import Projection
 
 SINGLE, HALF, DOUBLE = (BINARY32, Projection()), (BINARY16, Projection()), (BINARY64, Projection())
@@ -236,6 +238,14 @@ def test_a_result_is_a_format_and_a_projection():
         (
             {"machine": "cdna3", "operands": HALVES, "addend": "last"},
             "machine 'cdna3' has its addend in the sum: use addend='first'",
+        ),
+        *(
+            (
+                {"machine": "cdna3_fp8", "operands": (fmt, HALVES[1])},
+                f"machine 'cdna3_fp8' takes no operands in {fmt.name!r}: its multipliers take floats of at most 11 bits "
+                f"of precision that binary32 holds; use e4m3fnuz, binary16, bfloat16 or the like",
+            )
+            for fmt in (SINGLE[0], ieee("wide", 10, 4), INT8)
         ),
         (
             {"machine": "cdna3", "operands": HALVES, "output": HALF},
