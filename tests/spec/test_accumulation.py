@@ -242,8 +242,8 @@ def test_a_result_is_a_format_and_a_projection():
         *(
             (
                 {"machine": "cdna3_fp8", "operands": (fmt, HALVES[1])},
-                f"machine 'cdna3_fp8' takes no operands in {fmt.name!r}: its multipliers take floats of at most 11 bits "
-                f"of precision that binary32 holds; use e4m3fnuz, binary16, bfloat16 or the like",
+                f"machine 'cdna3_fp8' takes no operands in {fmt.name!r}: its multipliers take floats of at most 11 "
+                f"bits of precision that binary32 holds; use e4m3fnuz, binary16, bfloat16 or the like",
             )
             for fmt in (SINGLE[0], ieee("wide", 10, 4), INT8)
         ),
