@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import struct
 from collections.abc import Iterator, Sequence
 from typing import Any
 
@@ -12,7 +11,7 @@ import numpy.typing as npt
 import lowprec as lp
 from lowprec.oracle import order as oracle
 from lowprec.oracle.convert import decode
-from lowprec.oracle.exact import Exact, from_float, to_float
+from lowprec.oracle.exact import Exact, to_float
 from lowprec.oracle.flags import is_signaling
 from lowprec.spec import catalog
 from lowprec.spec.format import Format
@@ -100,7 +99,7 @@ def nextafter(call: Call) -> Answer:
 def ulp(call: Call) -> Answer:
     """Gaps."""
     x, fmt = call.operands[0], lp.format(call.given[0])
-    kind, carrier = FLOATS[2] if catalog.BINARY32.contains(fmt) else FLOATS[3]
+    kind = FLOATS[2 if catalog.BINARY32.contains(fmt) else 3][0]
     gaps = [oracle.ulp(value, fmt) for value in _exact(x)]
     result = np.array([np.nan if gap is None else to_float(gap) for gap in gaps], np.float64)
     with np.errstate(all="ignore"):

@@ -264,7 +264,8 @@ def any_accumulation(draw: Draw) -> Accumulation:
     def operands(exponents: bool) -> tuple[Format, Format] | None:
         if not exponents and draw.chance(0.6):
             return None
-        return tuple(any_format(draw, exponents=exponents) for _ in range(2))  # type: ignore[return-value]
+        widest = draw.choice((8, 8, 16, 32))  # groups with scales take narrow formats alone
+        return tuple(any_format(draw, widest=widest, exponents=exponents) for _ in range(2))  # type: ignore[return-value]
 
     def make() -> Accumulation:
         fields: dict[str, Any] = {"name": "drawn", "output": place()}
