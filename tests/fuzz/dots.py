@@ -252,7 +252,7 @@ def _part(given: Any, axis: int, places: slice) -> Any:
     size = given.format.sizes[0] if axis in given.axes else 1
     start, stop, _ = places.indices(given.codes.shape[axis])
     before = (slice(None),) * axis
-    scales = given.scales[(*before, slice(start // size, -(-stop // size)))]
+    scales = given.scales[(*before, slice(start // size, -(-stop // size) if start < stop else 0))]
     parts = (given.codes[(*before, places)], scales, given.format, given.axes, given.tensor_scale)
     return lp.BlockArray(*(np.ascontiguousarray(part) if isinstance(part, np.ndarray) else part for part in parts))
 
