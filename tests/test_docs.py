@@ -33,7 +33,7 @@ def test_the_two_commands_are_in_the_readme():
 def test_the_wrong_program_of_the_readme_is_judged_as_shown():
     """The two commands of the pipe, run as one would type them."""
     block = re.search(r"^\$ (lowprec vectors .*?) \| (lowprec compare .*?)$\n(.*?)^```", README, re.M | re.S)
-    first, second = (["-m", "lowprec.tools.cli", *command.split()[1:]] for command in block.groups()[:2])
+    first, second = (["-m", "lowprec", *command.split()[1:]] for command in block.groups()[:2])
     vectors = subprocess.run([sys.executable, *first], capture_output=True, check=True, cwd=ROOT)
     judged = subprocess.run([sys.executable, *second], input=vectors.stdout, capture_output=True, check=False, cwd=ROOT)
     assert judged.returncode == 1

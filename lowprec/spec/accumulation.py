@@ -18,6 +18,7 @@ import re
 from dataclasses import dataclass, field
 from typing import Literal, get_args
 
+from lowprec.spec.catalog import BINARY32
 from lowprec.spec.fields import LARGEST_SIZE, choose, integer, text, truth
 from lowprec.spec.format import Carrier, Format, Sign
 from lowprec.spec.projection import Projection
@@ -313,8 +314,14 @@ class Accumulation:
             raise ValueError(f"machine {self.machine!r} needs operands: it aligns by their exponents")
         if self.addend != "first":
             raise ValueError(f"machine {self.machine!r} has its addend in the sum: use addend='first'")
-        if (self.output[0].exponent_bits, self.output[0].trailing_bits, self.output[0].width) != (8, 23, 32):
+        if self.output[0] != BINARY32:
             raise ValueError(f"machine {self.machine!r} has binary32 results, not {self.output[0].name!r}")
+        for fmt in self.operands:
+            if not fmt.exponent_bits or fmt.precision > 11 or not BINARY32.contains(fmt):
+                raise ValueError(
+                    f"machine {self.machine!r} takes no operands in {fmt.name!r}: its multipliers take floats of at "
+                    f"most 11 bits of precision that binary32 holds; use e4m3fnuz, binary16, bfloat16 or the like"
+                )
 
     def _check_exact(self) -> None:
         if self.accumulator is not None or self.total is not None:

@@ -8,11 +8,9 @@ Floor 1. Imports the standard library only. Source: [MMASIM], [KHATTAK], [FASI],
 
 from __future__ import annotations
 
-import difflib
 import itertools
 import re
 from collections.abc import Iterator, Mapping
-from types import MappingProxyType
 
 from lowprec.spec.accumulation import EXACT, PAIRWISE, Accumulation, Rounded, Window, chunked
 from lowprec.spec.catalog import (
@@ -33,10 +31,11 @@ from lowprec.spec.catalog import (
 )
 from lowprec.spec.families import ieee
 from lowprec.spec.format import Format
+from lowprec.spec.naming import UnknownName, close_names, read_only
 from lowprec.spec.projection import Projection
 from lowprec.spec.rounding import TOWARD_ZERO
 
-__all__ = ["ACCUMULATIONS", "E8M13", "accumulation", "deepseek_promote"]
+__all__ = ["ACCUMULATIONS", "E8M13", "NAMES", "accumulation", "deepseek_promote"]
 
 #: What FP8 tensor cores of Ada and Hopper keep sums in: binary32 without its last ten bits.
 E8M13 = ieee("e8m13", 8, 13, source="MMASIM")
@@ -208,9 +207,10 @@ def _plain() -> Iterator[Accumulation]:
 
 
 #: Every named accumulation, by name.
-ACCUMULATIONS: Mapping[str, Accumulation] = MappingProxyType(
-    {item.name: item for item in itertools.chain(_plain(), _nvidia(), _amd())}
-)
+ACCUMULATIONS: Mapping[str, Accumulation] = read_only("accumulations", itertools.chain(_plain(), _nvidia(), _amd()))
+
+#: What `accumulation` takes: these names, and deepseek_promote with any number of products.
+NAMES = (*ACCUMULATIONS, "deepseek_promote(128)")
 
 
 def deepseek_promote(size: int = 128) -> Accumulation:
@@ -253,6 +253,6 @@ def accumulation(name: Accumulation | str) -> Accumulation:
         return deepseek_promote(int(found[1]))
     if name.strip() in ACCUMULATIONS:
         return ACCUMULATIONS[name.strip()]
-    near = difflib.get_close_matches(name, ACCUMULATIONS, n=3)
+    near = close_names(name, NAMES)
     hint = f"did you mean {' or '.join(map(repr, near))}?" if near else "`lowprec.accumulations` lists all"
-    raise ValueError(f"unknown accumulation {name!r}; {hint}")
+    raise UnknownName(f"unknown accumulation {name!r}; {hint}", near)

@@ -6,14 +6,13 @@ Floor 1. Imports the standard library only.
 from __future__ import annotations
 
 import dataclasses
-import difflib
 import re
 from collections.abc import Mapping
-from types import MappingProxyType
 
 from lowprec.spec.block import DIVIDE, BlockFormat
 from lowprec.spec.families import finite, fixed, fn, fnuz, ieee, p3109, power_of_two
 from lowprec.spec.format import Carrier, Format, Sign
+from lowprec.spec.naming import UnknownName, close_names, read_only
 from lowprec.spec.projection import Projection, Saturation
 
 __all__ = ["BLOCK_FORMATS", "CARRIERS", "FORMATS", "P3109_UP_TO_8"]
@@ -57,8 +56,8 @@ UINT4 = fixed("uint4", 4, signed=False, source="ONNX")
 UINT8 = fixed("uint8", 8, signed=False, source="ONNX")
 
 #: Every named format, by name.
-FORMATS: Mapping[str, Format] = MappingProxyType(
-    {item.name: item for item in list(globals().values()) if isinstance(item, Format)}
+FORMATS: Mapping[str, Format] = read_only(
+    "formats", [item for item in list(globals().values()) if isinstance(item, Format)]
 )
 
 #: The P3109 formats of at most 8 bits; they join tests and tables, not the catalog.
@@ -108,8 +107,8 @@ BFP4 = _shared_exponent("bfp4", SM4F2, "BFP")
 BFP2 = _shared_exponent("bfp2", SM2F0, "BFP")
 
 #: Every named block format, by name.
-BLOCK_FORMATS: Mapping[str, BlockFormat] = MappingProxyType(
-    {item.name: item for item in list(globals().values()) if isinstance(item, BlockFormat)}
+BLOCK_FORMATS: Mapping[str, BlockFormat] = read_only(
+    "block formats", [item for item in list(globals().values()) if isinstance(item, BlockFormat)]
 )
 
 # -- carriers ---------------------------------------------------------------------------------------
@@ -131,11 +130,8 @@ def _integer(width: int, signed: bool) -> Carrier:
 
 
 #: Types that values may come in but are not encoded to, by name.
-CARRIERS: Mapping[str, Carrier] = MappingProxyType(
-    {
-        item.name: item
-        for item in (BINARY64, *(_integer(width, signed) for width in (1, 16, 32, 64) for signed in (True, False)))
-    }
+CARRIERS: Mapping[str, Carrier] = read_only(
+    "carriers", (BINARY64, *(_integer(width, signed) for width in (1, 16, 32, 64) for signed in (True, False)))
 )
 
 # -- names ------------------------------------------------------------------------------------------
@@ -251,9 +247,9 @@ def format(name: object) -> Format:
         raise ValueError(_no_target(spelled))
     if is_block(spelled):
         raise ValueError(f"{name!r} is a block format, whose elements share scales: see lowprec.block_formats")
-    near = difflib.get_close_matches(spelled, [*FORMATS, *_ALIASES], n=3)
+    near = close_names(spelled, [*FORMATS, *_ALIASES]) or close_names(spelled, [*BLOCK_FORMATS, *_BLOCK_ALIASES])
     hint = f"did you mean {' or '.join(repr(item) for item in near)}? " if near else ""
-    raise ValueError(f"unknown format {name!r}; {hint}`lowprec formats` lists all names")
+    raise UnknownName(f"unknown format {name!r}; {hint}`lowprec formats` lists all names", near)
 
 
 def block_format(name: object) -> BlockFormat:
@@ -279,9 +275,10 @@ def block_format(name: object) -> BlockFormat:
         raise ValueError(f"block format {name!r} is ambiguous: use {names}")
     found = BLOCK_FORMATS.get(spelled) or _BLOCK_ALIASES.get(spelled)
     if found is None:
-        near = difflib.get_close_matches(spelled, [*BLOCK_FORMATS, *_BLOCK_ALIASES], n=3)
+        near = close_names(spelled, [*BLOCK_FORMATS, *_BLOCK_ALIASES])
         hint = f"did you mean {' or '.join(repr(item) for item in near)}? " if near else ""
-        raise ValueError(f"unknown block format {name!r}; {hint}`lowprec formats` lists {', '.join(BLOCK_FORMATS)}")
+        names = ", ".join(BLOCK_FORMATS)
+        raise UnknownName(f"unknown block format {name!r}; {hint}`lowprec formats` lists {names}", near)
     return found
 
 

@@ -12,13 +12,13 @@ import contextlib
 import itertools
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, field, replace
-from types import MappingProxyType
 
 from lowprec.spec import catalog
 from lowprec.spec.block import BlockFormat
 from lowprec.spec.families import p3109
 from lowprec.spec.fields import Table, text
 from lowprec.spec.format import Format, Sign, exact_float
+from lowprec.spec.naming import UnknownName, close_names, read_only
 from lowprec.spec.projection import Projection, Saturation
 from lowprec.spec.rounding import AWAY_FROM_ZERO, NEAREST_AWAY, NEAREST_ZERO, stochastic
 
@@ -387,94 +387,90 @@ _OCP = {fmt: fmt for fmt in catalog.BLOCK_FORMATS.values()}
 
 
 #: Every profile, by name.
-PROFILES: Mapping[str, Profile] = MappingProxyType(
-    {
-        item.name: item
-        for item in (
-            Profile("ml_dtypes", "0.5 and 0.6", _ML_DTYPES, "ML_DTYPES"),
-            Profile("numpy", "2", _each((catalog.BINARY16, catalog.BINARY32), _NONE), "NUMPY"),
-            Profile(
-                "torch<2.13",
-                "before 2.13, on CPUs; from its published behaviour, never run",
-                {**_TORCH_213, catalog.E4M3FN: _TWICE},
-                "TORCH",
+PROFILES: Mapping[str, Profile] = read_only(
+    "profiles",
+    (
+        Profile("ml_dtypes", "0.5 and 0.6", _ML_DTYPES, "ML_DTYPES"),
+        Profile("numpy", "2", _each((catalog.BINARY16, catalog.BINARY32), _NONE), "NUMPY"),
+        Profile(
+            "torch<2.13",
+            "before 2.13, on CPUs; from its published behaviour, never run",
+            {**_TORCH_213, catalog.E4M3FN: _TWICE},
+            "TORCH",
+        ),
+        Profile("torch>=2.13", "2.13.0, on CPUs", _TORCH_213, "TORCH"),
+        Profile("jax", "0.10.2, on CPUs", _JAX, "JAX"),
+        Profile("onnx", "1.23.2, reference evaluator: Cast with saturate=1", _ONNX, "ONNX"),
+        Profile("onnx_nosat", "1.23.2, reference evaluator: Cast with saturate=0", _ONNX_NOSAT, "ONNX"),
+        Profile("onnxruntime", "1.31.1, on CPUs: Cast with saturate=1", _ONNXRUNTIME, "ONNXRUNTIME"),
+        Profile("apytypes", "0.5.1, from arrays of NumPy", _APYTYPES, "APYTYPES"),
+        Profile("ocp_sat", "OFP8 1.0", _each(_E4M3_E5M2, _FINITE), "OFP8"),
+        Profile("ocp_ovf", "OFP8 1.0", _each(_E4M3_E5M2, _NONE), "OFP8"),
+        Profile("fp8_paper", "arXiv:2209.05433", _each(_E4M3_E5M2, _PROPAGATE), "FP8"),
+        Profile("cuda_satfinite", "CUDA 13 headers, on the host, from float", _CUDA_SATFINITE, "CUDA"),
+        Profile("cuda_nosat", "CUDA 13 headers, on the host, from float", _CUDA_NOSAT, "CUDA"),
+        Profile("hip_sat", "ROCm clr headers, on the host", _HIP_SAT, "HIP"),
+        Profile("hip_nosat", "ROCm clr headers, on the host", _HIP_NOSAT, "HIP"),
+        Profile(
+            "avx10_2",
+            "AVX10.2, the forms that do not saturate; NaNs but for their payloads; never run",
+            {**_each(_E4M3_E5M2, _NONE), catalog.BFLOAT16: Projection(subnormals="flush_both")},
+            "AVX10",
+        ),
+        Profile("arm_fp8", "FEAT_FP8 with FPMR.OSC = 0 and NSCALE = 0; never run", _ARM, "ARM"),
+        Profile("arm_fp8_sat", "FEAT_FP8 with FPMR.OSC = 1 and NSCALE = 0; never run", _ARM_SAT, "ARM"),
+        Profile("x86", "SSE and AVX: the NaNs of arithmetic, of fma in the order x, y, z; not its flags", _X86, "X86"),
+        Profile("arm", "FPCR.DN = 0: the NaNs of arithmetic; to integers; never run", _ARM_NANS, "ARMFP"),
+        Profile("arm_default_nan", "FPCR.DN = 1: likewise; never run", _ARM_DEFAULT_NAN, "ARMFP"),
+        Profile("riscv", "F and Zfh: the NaNs of arithmetic; to integers; never run", _RISCV, "RISCV"),
+        Profile("p3109", "interim report 4.0, a draft", _P3109(), "P3109", _P3109_BLOCKS),
+        Profile("ocp", "MX 1.0, and what it leaves open as this catalog has it", {}, "OCPMX", _OCP),
+        Profile("torchao_floor", "0.18.0, eager, on CPUs", {}, "TORCHAO", _torchao("floor")),
+        Profile("torchao_ceil", "0.18.0, eager, on CPUs", {}, "TORCHAO", _torchao("ceil")),
+        Profile("torchao_even", "0.18.0, eager, on CPUs", {}, "TORCHAO", _torchao("even")),
+        Profile(
+            "torchao_rceil",
+            "0.18.0, eager, on CPUs, but for the binary32 logarithm that it takes",
+            {},
+            "TORCHAO",
+            _torchao(
+                "rceil",
+                arithmetic="product",
+                scales=_NO_ZERO,
+                smallest_divides_as=1.0,
+                nan="all",
+                infinity="largest",
             ),
-            Profile("torch>=2.13", "2.13.0, on CPUs", _TORCH_213, "TORCH"),
-            Profile("jax", "0.10.2, on CPUs", _JAX, "JAX"),
-            Profile("onnx", "1.23.2, reference evaluator: Cast with saturate=1", _ONNX, "ONNX"),
-            Profile("onnx_nosat", "1.23.2, reference evaluator: Cast with saturate=0", _ONNX_NOSAT, "ONNX"),
-            Profile("onnxruntime", "1.31.1, on CPUs: Cast with saturate=1", _ONNXRUNTIME, "ONNXRUNTIME"),
-            Profile("apytypes", "0.5.1, from arrays of NumPy", _APYTYPES, "APYTYPES"),
-            Profile("ocp_sat", "OFP8 1.0", _each(_E4M3_E5M2, _FINITE), "OFP8"),
-            Profile("ocp_ovf", "OFP8 1.0", _each(_E4M3_E5M2, _NONE), "OFP8"),
-            Profile("fp8_paper", "arXiv:2209.05433", _each(_E4M3_E5M2, _PROPAGATE), "FP8"),
-            Profile("cuda_satfinite", "CUDA 13 headers, on the host, from float", _CUDA_SATFINITE, "CUDA"),
-            Profile("cuda_nosat", "CUDA 13 headers, on the host, from float", _CUDA_NOSAT, "CUDA"),
-            Profile("hip_sat", "ROCm clr headers, on the host", _HIP_SAT, "HIP"),
-            Profile("hip_nosat", "ROCm clr headers, on the host", _HIP_NOSAT, "HIP"),
-            Profile(
-                "avx10_2",
-                "AVX10.2, the forms that do not saturate; NaNs but for their payloads; never run",
-                {**_each(_E4M3_E5M2, _NONE), catalog.BFLOAT16: Projection(subnormals="flush_both")},
-                "AVX10",
-            ),
-            Profile("arm_fp8", "FEAT_FP8 with FPMR.OSC = 0 and NSCALE = 0; never run", _ARM, "ARM"),
-            Profile("arm_fp8_sat", "FEAT_FP8 with FPMR.OSC = 1 and NSCALE = 0; never run", _ARM_SAT, "ARM"),
-            Profile(
-                "x86", "SSE and AVX: the NaNs of arithmetic, of fma in the order x, y, z; not its flags", _X86, "X86"
-            ),
-            Profile("arm", "FPCR.DN = 0: the NaNs of arithmetic; to integers; never run", _ARM_NANS, "ARMFP"),
-            Profile("arm_default_nan", "FPCR.DN = 1: likewise; never run", _ARM_DEFAULT_NAN, "ARMFP"),
-            Profile("riscv", "F and Zfh: the NaNs of arithmetic; to integers; never run", _RISCV, "RISCV"),
-            Profile("p3109", "interim report 4.0, a draft", _P3109(), "P3109", _P3109_BLOCKS),
-            Profile("ocp", "MX 1.0, and what it leaves open as this catalog has it", {}, "OCPMX", _OCP),
-            Profile("torchao_floor", "0.18.0, eager, on CPUs", {}, "TORCHAO", _torchao("floor")),
-            Profile("torchao_ceil", "0.18.0, eager, on CPUs", {}, "TORCHAO", _torchao("ceil")),
-            Profile("torchao_even", "0.18.0, eager, on CPUs", {}, "TORCHAO", _torchao("even")),
-            Profile(
-                "torchao_rceil",
-                "0.18.0, eager, on CPUs, but for the binary32 logarithm that it takes",
-                {},
-                "TORCHAO",
-                _torchao(
-                    "rceil",
-                    arithmetic="product",
-                    scales=_NO_ZERO,
-                    smallest_divides_as=1.0,
-                    nan="all",
-                    infinity="largest",
+        ),
+        Profile("torchao_nvfp4", "0.18.0, eager, on CPUs", {}, "TORCHAO", _TORCHAO_NVFP4),
+        Profile(
+            "transformer_engine",
+            "August 2026: its NVFP4 reference in Python, finite values; MXFP8 from its kernels, never run",
+            {},
+            "TRANSFORMER_ENGINE",
+            _TRANSFORMER_ENGINE,
+        ),
+        Profile("modelopt", "August 2026, finite values", {}, "MODELOPT", _MODELOPT),
+        Profile(
+            "microxcaling",
+            "1.1.0, elements of blocks with round=nearest, the default",
+            {
+                **_each(
+                    (*_E4M3_E5M2, catalog.E2M3FN, catalog.E3M2FN, catalog.E2M1FN),
+                    replace(_PROPAGATE, rounding=NEAREST_AWAY),
                 ),
-            ),
-            Profile("torchao_nvfp4", "0.18.0, eager, on CPUs", {}, "TORCHAO", _TORCHAO_NVFP4),
-            Profile(
-                "transformer_engine",
-                "August 2026: its NVFP4 reference in Python, finite values; MXFP8 from its kernels, never run",
-                {},
-                "TRANSFORMER_ENGINE",
-                _TRANSFORMER_ENGINE,
-            ),
-            Profile("modelopt", "August 2026, finite values", {}, "MODELOPT", _MODELOPT),
-            Profile(
-                "microxcaling",
-                "1.1.0, elements of blocks with round=nearest, the default",
-                {
-                    **_each(
-                        (*_E4M3_E5M2, catalog.E2M3FN, catalog.E3M2FN, catalog.E2M1FN),
-                        replace(_PROPAGATE, rounding=NEAREST_AWAY),
-                    ),
-                    catalog.INT8F6: replace(_PROPAGATE, rounding=NEAREST_AWAY, symmetric=True),
-                },
-                "MICROXCALING",
-                _MICROXCALING,
-            ),
-            Profile(
-                "unit_scaling",
-                "FPFormat.quantise of its public code, the default; its E4M3 and E5M2 have the values of FNUZ",
-                {fmt: _unit_scaling(fmt) for fmt in (catalog.E4M3FNUZ, catalog.E5M2FNUZ)},
-                "UNIT_SCALING",
-            ),
-        )
-    }
+                catalog.INT8F6: replace(_PROPAGATE, rounding=NEAREST_AWAY, symmetric=True),
+            },
+            "MICROXCALING",
+            _MICROXCALING,
+        ),
+        Profile(
+            "unit_scaling",
+            "FPFormat.quantise of its public code, the default; its E4M3 and E5M2 have the values of FNUZ",
+            {fmt: _unit_scaling(fmt) for fmt in (catalog.E4M3FNUZ, catalog.E5M2FNUZ)},
+            "UNIT_SCALING",
+        ),
+    ),
 )
 
 
@@ -489,5 +485,5 @@ def profile(name: Profile | str) -> Profile:
     if not isinstance(name, str):
         raise TypeError(f"profile must be a Profile or a name, not {name!r}")
     if name not in PROFILES:
-        raise ValueError(f"unknown profile {name!r}; use one of {', '.join(PROFILES)}")
+        raise UnknownName(f"unknown profile {name!r}; use one of {', '.join(PROFILES)}", close_names(name, PROFILES))
     return PROFILES[name]

@@ -34,6 +34,9 @@ from lowprec.tools.tasks import Cast, Operands
 
 __all__ = ["check_cast"]
 
+#: The way out for casts that take no strided views.
+_CONTIGUOUS = "contiguous=True leaves strided views out"
+
 
 def check_cast(
     cast: Callable[[Any], Any],
@@ -46,12 +49,14 @@ def check_cast(
     profile: Profile | str | None = None,
     samples: int = 1 << 16,
     any_nan: bool = False,
+    contiguous: bool = False,
 ) -> Row:
     """Hold a cast against the reference on every input that matters, and refuse it where one code differs.
 
     The inputs are those of `lowprec conform`: every value, tie and threshold of the format with its
     neighbours, subnormals, infinities, NaNs, all 16-bit inputs, and random bit patterns. Some come
-    again alone, many times over and spread, since a code must not depend on the place in the array.
+    again alone and many times over, since a code must not depend on the place in the array, and in a
+    strided view such as `x[::2]`, which `contiguous=True` leaves out.
     NaNs are left out where the format has none and the rules refuse them.
 
     >>> import ml_dtypes
@@ -73,7 +78,8 @@ def check_cast(
     Parameters
     ----------
     cast : function
-        Takes an array of the source type, one axis of any length, and gives an array of the same shape: codes
+        Takes an array of the source type, one axis of any length and any stride, and gives an array of the same
+        shape: codes
         as integers, the format's own type (`lowprec.dtype`), or values of the format as floats.
         Values are compared as numbers: zeros by their sign, NaNs all alike.
     target : Format or str
@@ -86,6 +92,8 @@ def check_cast(
         Random inputs beside the cases, for float32 and float64.
     any_nan : bool
         Whether one NaN is as good as another.
+    contiguous : bool
+        Whether the cast is called with contiguous arrays only, for casts that do not take strided views.
 
     Returns
     -------
@@ -117,8 +125,14 @@ def check_cast(
     subject = "the cast" if name == "<lambda>" else name
 
     def answer(values: Any) -> Any:
-        with np.errstate(all="ignore"):  # it is judged by its codes
-            given = cast(_copied(values))
+        copy = _copied(values)
+        try:
+            with np.errstate(all="ignore"):  # it is judged by its codes
+                given = cast(copy)
+        except Exception as error:
+            if not copy.flags.c_contiguous:
+                error.add_note(f"check_cast called it with a strided view (strides {copy.strides}); {_CONTIGUOUS}")
+            raise
         made = codes_or_values(given, [values], fmt, subject)
         return _one_nan(made, fmt) if any_nan else made
 
@@ -126,7 +140,7 @@ def check_cast(
         subject, "lowprec", "", (source,), lambda: (fmt,), lambda values, _: answer(values), projection=rules
     )
     task = _AnyNan(source, fmt) if any_nan else Cast(source, fmt)
-    row = compare(framework, task, answer, task.operands(samples, 0), own=False, flush=False)
+    row = compare(framework, task, answer, task.operands(samples, 0), own=False, flush=False, strided=not contiguous)
     if row.mismatches:
         raise AssertionError(_message(row, fmt, rules))
     return row
@@ -154,13 +168,17 @@ def _message(row: Row, fmt: Format, rules: Projection) -> str:
         f"{found.operand} = {found.value}: got {found.got}, want {found.want}"
         for found in row.findings
     ]
+    if any(found.kind == "strided view" for found in row.findings):
+        lines.append(
+            f"  a strided view is an array such as x[::2], whose values do not lie side by side; {_CONTIGUOUS}"
+        )
     return "\n".join(lines)
 
 
 def _law(row: Row, fmt: Format, rules: Projection) -> str | None:
     """The name of the law about the first difference; None where the rules are others than the laws'."""
     first, dtype = row.findings[0], SOURCES[row.source]
-    if first.kind == "place":
+    if first.kind in ("place", "strided view"):
         return "place"
     if not is_plain(rules):
         return None
@@ -192,8 +210,8 @@ def _one_nan(made: npt.NDArray[Any], fmt: Format) -> npt.NDArray[Any]:
 
 
 def _copied(values: npt.NDArray[Any]) -> npt.NDArray[Any]:
-    """The inputs for a cast to write on if it likes, as far apart in memory as these."""
+    """The inputs for a cast to write on if it likes, as far apart in memory as these, with zeros between."""
     step = max(1, values.strides[0] // values.itemsize)
-    copy = np.empty(values.size * step, values.dtype)[::step]
+    copy = np.zeros(values.size * step, values.dtype)[::step]
     copy[...] = values
     return copy

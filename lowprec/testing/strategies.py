@@ -2,11 +2,14 @@
 
 They say what is valid; what is drawn shrinks toward the simple, and ties and borders come often.
 
+Importing them lifts Hypothesis's own deadline of 200 ms for one example, which a first call that compiles exceeds.
+
 Floor 5.
 """
 
 from __future__ import annotations
 
+from datetime import timedelta
 from fractions import Fraction
 from math import isfinite
 from typing import TYPE_CHECKING, Any
@@ -24,7 +27,7 @@ from lowprec.spec.rounding import MODES, stochastic
 from lowprec.testing.grid import grid_of
 
 try:
-    from hypothesis import strategies as st
+    from hypothesis import settings, strategies as st
     from hypothesis.extra import numpy as hnp
 except ImportError as error:
     raise ImportError('strategies need hypothesis: pip install "lowprec[test]"') from error
@@ -45,6 +48,21 @@ __all__ = [
 ]
 
 Strategy = st.SearchStrategy
+
+
+def _lift_deadline() -> None:
+    """Lift the deadline from Hypothesis's settings in force, unless a user chose one.
+
+    The first call of a verb compiles a kernel or reads it from the cache: the first example would take too long, fail
+    and then not fail again.
+    """
+    current = settings.default
+    if current is not None and current.deadline == timedelta(milliseconds=200):
+        settings.register_profile("lowprec", current, deadline=None)
+        settings.load_profile("lowprec")
+
+
+_lift_deadline()
 
 
 def formats(*, min_width: int = 2, max_width: int = 12, signs: tuple[Sign, ...] = tuple(Sign)) -> Strategy[Format]:

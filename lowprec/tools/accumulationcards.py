@@ -8,7 +8,6 @@ Floor 5.
 from __future__ import annotations
 
 import dataclasses
-import difflib
 import inspect
 from collections.abc import Iterable, Iterator
 from typing import Any
@@ -22,7 +21,14 @@ from lowprec.spec.accumulations import ACCUMULATIONS
 from lowprec.spec.projection import DEFAULT, Projection
 from lowprec.tools.cards import differences
 
-__all__ = ["accumulation_card", "accumulation_tables", "describe_accumulation", "is_like_one", "is_measured", "words"]
+__all__ = [
+    "accumulation_card",
+    "accumulation_listing",
+    "accumulation_tables",
+    "describe_accumulation",
+    "is_measured",
+    "words",
+]
 
 #: Instructions whose published results are reproduced, as the beginnings of names.
 _MEASURED = ("volta_mma_", "ampere_mma_", "ada_mma_", "hopper_mma_", "blackwell_mma_")
@@ -42,13 +48,27 @@ def is_measured(how: Accumulation) -> bool:
     )
 
 
-def is_like_one(name: str) -> bool:
-    """Whether a name is that of an accumulation, or close to one.
+def accumulation_listing() -> RenderableType:
+    """Every accumulation of the catalog, a row each."""
+    table = Table(box=None, pad_edge=False, header_style="bold")
+    for name in ("accumulation", "x", "y", "sum", "output", "measured"):
+        table.add_column(name, no_wrap=True)
+    for how in ACCUMULATIONS.values():
+        x, y = ("any", "any") if how.operands is None else (fmt.name for fmt in how.operands)
+        output = "-" if how.output is None else how.output[0].name
+        table.add_row(how.name, x, y, _sum(how), output, _shown(is_measured(how)))
+    return table
 
-    >>> is_like_one("fp32_fma"), is_like_one("deepseek_promote(64)"), is_like_one("e4m3fm")
-    (True, True, False)
-    """
-    return bool(name in ACCUMULATIONS or name.startswith("deepseek") or difflib.get_close_matches(name, ACCUMULATIONS))
+
+def _sum(how: Accumulation) -> str:
+    """How it sums, in a few words."""
+    if how.machine:
+        return how.machine
+    if how.order == EXACT:
+        return "exact"
+    if isinstance(how.accumulator, Window):
+        return f"steps of {how.accumulator.step}"
+    return str(how.order) if how.accumulator is None else f"{how.order} in {how.accumulator[0].name}"
 
 
 def accumulation_card(how: Accumulation) -> RenderableType:

@@ -5,7 +5,9 @@ Floor 5. Each function imports what it needs, so that `lowprec --help` does not 
 
 from __future__ import annotations
 
+import shlex
 import sys
+from collections.abc import Iterable, Iterator
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -33,8 +35,8 @@ __all__ = [
     "deliver",
     "format_named",
     "frameworks_named",
+    "kind_named",
     "load",
-    "names_accumulation",
     "one_format",
     "operation_formats",
     "project",
@@ -83,19 +85,51 @@ def target_named(name: str) -> Format | BlockFormat:
     return BLOCK_FORMATS[name] if name in BLOCK_FORMATS else format_named(name)
 
 
-def names_accumulation(name: str) -> bool:
-    """Whether a name is an accumulation's, or is no format's and like one."""
-    from lowprec.spec.accumulations import ACCUMULATIONS
-    from lowprec.spec.catalog import format as format_of
-    from lowprec.tools.accumulationcards import is_like_one
+def kind_named(name: str) -> str:
+    """Return whose name it is: a "format", "block format", "accumulation" or "profile".
 
-    if name in ACCUMULATIONS or name.endswith(".toml") or not is_like_one(name):
-        return name in ACCUMULATIONS
-    try:
-        format_of(name)
-    except ValueError:
-        return True
-    return False
+    A name of none of them is refused with all that are close, and how to show them.
+    """
+    from lowprec.spec.accumulations import accumulation
+    from lowprec.spec.catalog import format as format_of, is_block
+    from lowprec.spec.naming import UnknownName
+    from lowprec.spec.profiles import PROFILES
+
+    if is_block(name):
+        return "block format"
+    if name in PROFILES:
+        return "profile"
+    refused: list[UnknownName] = []
+    for kind, of in (("format", format_of), ("accumulation", accumulation)):
+        try:
+            of(name)
+        except UnknownName as error:
+            refused.append(error)
+        except ValueError as error:
+            raise click.UsageError(str(error)) from None
+        else:
+            return kind
+    why = next((error for error in refused if error.near), refused[0])
+    raise click.UsageError("\n".join([str(why), *_hints(name)]))
+
+
+def _hints(name: str) -> Iterator[str]:
+    """The close names of all catalogs, each with the command that shows it, and the commands that list all."""
+    from lowprec.spec.accumulations import NAMES
+    from lowprec.spec.catalog import BLOCK_FORMATS, FORMATS
+    from lowprec.spec.naming import close_names
+    from lowprec.spec.profiles import PROFILES
+
+    catalogs: dict[str, Iterable[str]] = {
+        "format": FORMATS,
+        "block format": BLOCK_FORMATS,
+        "accumulation": NAMES,
+        "profile": PROFILES,
+    }
+    for kind, names in catalogs.items():
+        for near in close_names(name, names):
+            yield f"  lowprec show {shlex.quote(near)}  ({kind})"
+    yield "All names: `lowprec formats`, `lowprec accumulations`, `lowprec profiles`."
 
 
 def one_format(name: str | None, define: str | None) -> Format:

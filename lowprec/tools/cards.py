@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import dataclasses
 import math
+from collections.abc import Iterable
 from fractions import Fraction
 from typing import Any
 
@@ -20,12 +21,17 @@ from rich.table import Table
 from lowprec.oracle.convert import decode, project
 from lowprec.oracle.exact import Exact, Special, to_float
 from lowprec.spec import catalog
+from lowprec.spec.block import BlockFormat
 from lowprec.spec.format import Format, Sign
-from lowprec.spec.profiles import Profile
+from lowprec.spec.profiles import PROFILES, Profile
 from lowprec.spec.projection import Projection
 from lowprec.tools.terminal import plain
 
-__all__ = ["card", "describe", "differences", "listing", "number", "profile_card", "sentence", "show"]
+__all__ = ["card", "describe", "describe_profile", "differences", "listing", "number"]
+__all__ += ["profile_card", "profile_listing", "sentence", "show"]
+
+#: Formats that a row of the list of profiles names.
+_NAMED = 6
 
 
 def listing() -> RenderableType:
@@ -87,6 +93,34 @@ def profile_card(profile: Profile, fmt: Format | None) -> RenderableType:
         codes = [_projected(operand, target, projection) for operand in _telling(target)]
         table.add_row(target.name, *codes, differences(projection))
     return Group(f"[bold]{profile.name}[/bold]  {profile.versions}; source {profile.source}", "", table)
+
+
+def profile_listing() -> RenderableType:
+    """Every profile, a row each."""
+    table = Table(box=None, pad_edge=False, header_style="bold")
+    for name in ("profile", "formats", "block formats", "versions"):
+        table.add_column(name, no_wrap=True)
+    for profile in PROFILES.values():
+        table.add_row(profile.name, _names(profile.formats), _names(profile.blocks), profile.versions)
+    return table
+
+
+def _names(formats: Iterable[Format | BlockFormat]) -> str:
+    names = [fmt.name for fmt in formats]
+    if len(names) > _NAMED:
+        names[_NAMED - 1 :] = [f"and {len(names) - _NAMED + 1} more"]
+    return " ".join(names) or "-"
+
+
+def describe_profile(profile: Profile) -> dict[str, Any]:
+    """Everything a profile says, as plain data in a fixed order: of each projection what is not the default."""
+    return {
+        "name": profile.name,
+        "versions": profile.versions,
+        "formats": {fmt.name: differences(projection) for fmt, projection in profile.formats.items()},
+        "block_formats": [fmt.name for fmt in profile.blocks],
+        "source": profile.source,
+    }
 
 
 def _telling(fmt: Format) -> list[Exact]:

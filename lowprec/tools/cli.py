@@ -113,7 +113,7 @@ def _leave(stream: TextIO | None) -> None:
 @click.group(cls=_Lowprec, context_settings={"help_option_names": ["-h", "--help"]})
 @click.version_option(lowprec.__version__, prog_name="lowprec")
 def main() -> None:
-    """Show what low-precision number formats must give, bit for bit, and who differs.
+    """Show what conversions and arithmetic in low-precision formats must give, bit for bit, and find who differs.
 
     Exit codes: 0 all agree, 1 some differ, 2 bad input or usage, 3 nothing was compared.
     """
@@ -121,6 +121,9 @@ def main() -> None:
 
 for command in (
     formats.formats,
+    formats.block_formats,
+    formats.accumulations,
+    formats.profiles,
     formats.show,
     formats.table,
     vectors.vectors,
@@ -131,7 +134,3 @@ for command in (
     bench.bench,
 ):
     main.add_command(command)
-
-
-if __name__ == "__main__":
-    main()

@@ -1,9 +1,10 @@
 """Conformance: what frameworks answer held against the golden reference, code by code.
 
 Every difference is put into one kind, each a hypothesis about what the framework did that is
-tested on the very input (`tasks.KINDS`). Two more questions are asked of every task: does the code
-depend on the place in the array, and on whether the process flushes subnormals? Divergences that are
-known and explained are a reviewed file, tables/divergences.toml; anything beyond it fails the run.
+tested on the very input (`tasks.KINDS`). Three more questions are asked of every task: does the code
+depend on the place in the array, on the array being a strided view, and on whether the process flushes
+subnormals? Divergences that are known and explained are a reviewed file, tables/divergences.toml; anything
+beyond it fails the run.
 
 Floor 5.
 """
@@ -188,11 +189,13 @@ def compare(
     *,
     own: bool = True,
     flush: bool = True,
+    strided: bool = True,
     profiles: bool = False,
 ) -> Row:
     """Compare one task of a framework with the reference, on given operands.
 
-    Unless these are one's `own`, the place and the process's flushing are varied with the sparse cases of the task.
+    Unless these are one's `own`, the sparse cases of the task are asked again: in other places, with `strided` in
+    strided views, and with `flush` while the process flushes subnormals.
     """
     operands = _part(operands, task.allowed(operands, framework.projection))
     given = answer(*(side.copy() for side in operands))  # who answers may write on them
@@ -206,7 +209,7 @@ def compare(
         varied = task.operands(0, 0, few=True)
         varied = _part(varied, task.allowed(varied, framework.projection))
     found = [
-        *subject.depends_on_place(varied),
+        *subject.depends_on_place(varied, strided),
         *(subject.depends_on_flushing(varied) if flush else ()),
         *subject.differs(operands, got, want),
     ]
@@ -243,10 +246,12 @@ class _Subject:
         """What the framework answers, comparable."""
         return comparable(self.answer(*operands), self.task.target)
 
-    def finding(self, kind: str, count: int, operands: Operands, got: Iterable[Any], want: Array) -> Finding:
-        """A finding, of the operands of one case and what was answered."""
+    def finding(
+        self, kind: str, count: int, operands: Operands, got: Iterable[Any], want: Array, between: str = " or "
+    ) -> Finding:
+        """A finding, of the operands of one case and what was answered, once or in several ways."""
         target, values = self.task.target, self.values
-        said = " or ".join(shown(answer, target, values) for answer in got)
+        said = between.join(shown(answer, target, values) for answer in got)
         return Finding(kind, count, *self.task.show(operands), said, shown(want[0], target, values))
 
     def differs(self, operands: Operands, got: Array, want: Array) -> Iterator[Finding]:
@@ -277,8 +282,8 @@ class _Subject:
         zeros = is_zero(got, self.task.target, self.values) & is_zero(want, self.task.target, self.values)
         return Asked(operands, got, want, again, self.theirs, zeros, "float32" in self.framework.sources)
 
-    def depends_on_place(self, operands: Operands) -> Iterator[Finding]:
-        """Special operands whose code is another alone, or somewhere among others."""
+    def depends_on_place(self, operands: Operands, strided: bool) -> Iterator[Finding]:
+        """Special operands whose code is another alone, somewhere among others, or in a strided view."""
         special, nan = self.task.special(operands), np.isnan(self.task.size(operands))
         places = [_some(special & nan, _SPECIALS // 2), _some(special & ~nan, _SPECIALS // 2)]
         chosen = _part(operands, np.concatenate(places))
@@ -286,16 +291,22 @@ class _Subject:
             return
         each = np.arange(len(chosen[0]))
         many = self.theirs(_part(chosen, np.repeat(each, _REPEATED)))
-        spread = self.theirs(tuple(np.repeat(column, 2, axis=0)[::2] for column in chosen))
-        found = []
-        for place, codes in zip(each, np.split(many, each.size), strict=True):
-            one = _part(chosen, [place])
-            seen = np.unique(np.concatenate([codes, spread[[place]], self.theirs(one)]), axis=0)
-            if len(seen) > 1:
-                found.append((one, seen))
+        alone = [self.theirs(_part(chosen, [place])) for place in each]
+        seen = [
+            np.unique(np.concatenate(codes), axis=0) for codes in zip(np.split(many, each.size), alone, strict=True)
+        ]
+        found = [place for place in each if len(seen[place]) > 1]
         if found:
-            one, seen = found[0]
-            yield self.finding("place", len(found), one, seen, self.reference(one))
+            one = _part(chosen, found[:1])
+            yield self.finding("place", len(found), one, seen[found[0]], self.reference(one))
+        if not strided:
+            return
+        spread = self.theirs(tuple(np.repeat(column, 2, axis=0)[::2] for column in chosen))
+        found = [place for place in each if _differ(seen[place], spread[place]).all()]
+        if found:
+            one = _part(chosen, found[:1])
+            answers = [*alone[found[0]], spread[found[0]]]
+            yield self.finding("strided view", len(found), one, answers, self.reference(one), between=", strided ")
 
     def depends_on_flushing(self, operands: Operands) -> Iterator[Finding]:
         """Operands whose code is another in a process that flushes subnormals to zero."""
@@ -312,7 +323,8 @@ class _Subject:
         if here.size:
             smallest = here[[np.argmin(self.task.rank(chosen)[here])]]
             one = _part(chosen, smallest)
-            yield self.finding("flush", here.size, one, flushed[smallest], self.reference(one))
+            answers = [*usual[smallest], *flushed[smallest]]  # flushing may also make a wrong code right
+            yield self.finding("flush", here.size, one, answers, self.reference(one), between=", flushed ")
 
     def best_profile(self, operands: Operands, got: Array) -> tuple[str | None, int]:
         """The profile that gives most of the codes: the framework's own if there are several."""

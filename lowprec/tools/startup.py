@@ -78,11 +78,11 @@ def contenders(variant: str, peers: Iterable[str], folder: Path) -> Iterator[Con
             if name in _FIRST:
                 yield process(name, "peer", "-c", _FIRST[name])
     elif variant == "conform":
-        yield process("lowprec", "ours", "-m", "lowprec.tools.cli", "conform")
+        yield process("lowprec", "ours", "-m", "lowprec", "conform")
     else:
         file = folder / "answers.txt"
         file.write_bytes(_answers(1_000_000))
-        command = ["-m", "lowprec.tools.cli", "compare", str(file), "convert", "binary32", "e4m3fn"]
+        command = ["-m", "lowprec", "compare", str(file), "convert", "binary32", "e4m3fn"]
         yield process("lowprec", "ours", *command)
 
 

@@ -34,7 +34,8 @@ Operands = tuple[Array, ...]
 
 #: The kinds of difference, in the order in which they are tried, and what each means.
 KINDS = {
-    "place": "the code depends on the place of the operand in the array, or on the array's length or stride",
+    "place": "the code depends on the place of the operand in the array, or on the array's length",
+    "strided view": "the framework gives another code when the array is a strided view, such as x[::2]",
     "flush": "the framework gives another code when the process flushes subnormals to zero",
     "NaN": "an operand is NaN: another code, or another sign",
     "invalid": "the operation has no result: another NaN",

@@ -32,8 +32,10 @@ from lowprec.spec.catalog import (
     E5M2FNUZ,
     E8M0FNU,
     FORMATS,
+    INT8,
     TF32,
 )
+from lowprec.spec.families import ieee
 from lowprec.spec.projection import Projection
 
 SINGLE, HALF, DOUBLE = (BINARY32, Projection()), (BINARY16, Projection()), (BINARY64, Projection())
@@ -236,6 +238,14 @@ def test_a_result_is_a_format_and_a_projection():
         (
             {"machine": "cdna3", "operands": HALVES, "addend": "last"},
             "machine 'cdna3' has its addend in the sum: use addend='first'",
+        ),
+        *(
+            (
+                {"machine": "cdna3_fp8", "operands": (fmt, HALVES[1])},
+                f"machine 'cdna3_fp8' takes no operands in {fmt.name!r}: its multipliers take floats of at most 11 bits "
+                f"of precision that binary32 holds; use e4m3fnuz, binary16, bfloat16 or the like",
+            )
+            for fmt in (SINGLE[0], ieee("wide", 10, 4), INT8)
         ),
         (
             {"machine": "cdna3", "operands": HALVES, "output": HALF},
@@ -489,6 +499,12 @@ def test_promotion_is_in_chunks_of_any_size():
         ),
         ("fp32", "unknown accumulation 'fp32'; did you mean 'fp32_fma'?"),
         ("?", "unknown accumulation '?'; `lowprec.accumulations` lists all"),
+        ("deepseek", "unknown accumulation 'deepseek'; did you mean 'deepseek_promote(128)'?"),
+        (
+            "Hopper",
+            "unknown accumulation 'Hopper'; did you mean 'hopper_mma_binary16_binary32' or "
+            "'hopper_mma_binary16_binary16' or 'hopper_mma_bfloat16_binary32'?",
+        ),
     ],
 )
 def test_unknown_names_get_those_that_are_close(name, message):

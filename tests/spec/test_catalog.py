@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import pickle
 import re
 import types
 
@@ -250,3 +251,33 @@ def test_the_packages_names_are_the_catalogs():
         lp.formats["mine"] = catalog.E4M3FN
     with pytest.raises(AttributeError, match=r"^module 'lowprec' has no attribute 'nonsense'$"):
         _ = lp.nonsense
+
+
+@pytest.mark.parametrize(
+    ("names", "begins", "ends"),
+    [
+        (lp.formats, "<28 formats: 'binary32', 'tf32', 'binary16', ", "'uint8'>"),
+        (lp.block_formats, "<15 block formats: 'mxfp8_e4m3', ", "'bfp2'>"),
+        (lp.accumulations, f"<{len(lp.accumulations)} accumulations: 'fp32_sequential', ", ">"),
+        (lp.profiles, f"<{len(lp.profiles)} profiles: 'ml_dtypes', ", "'unit_scaling'>"),
+        (catalog.CARRIERS, "<9 carriers: 'binary64', ", ">"),
+    ],
+    ids=["formats", "block_formats", "accumulations", "profiles", "carriers"],
+)
+def test_the_repr_of_a_catalog_counts_instead_of_showing_all(names, begins, ends):
+    """That of all accumulations had 233,000 characters."""
+    text = repr(names)
+    assert len(text) < 150
+    assert begins in text
+    assert text.removesuffix(")").endswith(ends)
+    with pytest.raises(TypeError):
+        names["mine"] = None
+    assert dict(names) == {item.name: item for item in names.values()}
+
+
+def test_a_part_of_a_name_finds_block_formats_too():
+    """Where no name is like it; and an error can be sent from a process to another."""
+    with pytest.raises(ValueError, match=r"^unknown format 'nvfp'; did you mean 'nvfp4' or 'nvfp4_2d'\? ") as told:
+        lp.format("nvfp")
+    again = pickle.loads(pickle.dumps(told.value))
+    assert (str(again), again.near) == (str(told.value), ("nvfp4", "nvfp4_2d"))

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import doctest
 import importlib.metadata
 import os
 import subprocess
@@ -66,6 +67,54 @@ def test_one_profile_draws_the_same_every_time_and_one_does_not(tmp_path):
     first, second = drawn("lowprec-explore"), drawn("lowprec-explore")
     assert first != second
     assert int(first.split()[1]) >= 1000
+
+
+def example_of_the_page():
+    """The definition of the format in docs/testing-your-format.md, and the tests under "With Hypothesis"."""
+    page = (ROOT / "docs" / "testing-your-format.md").read_text()
+    section = page.partition("## With Hypothesis")[2].partition("\n## ")[0]
+    first = doctest.DocTestParser().get_examples(page)[:2]
+    tests = [example for example in doctest.DocTestParser().get_examples(section) if example.source[:5] != "test_"]
+    return "\n".join(example.source for example in [*first, *tests])
+
+
+def run_plainly(folder, *options):
+    """A fresh pytest as a user starts it: not as in CI, where Hypothesis has no deadline."""
+    environment = {name: os.environ[name] for name in ("PATH", "HOME", "SYSTEMROOT") if name in os.environ}
+    environment |= {"PYTHONPATH": str(ROOT), "LOWPREC_CACHE_DIR": str(folder / "cache")}
+    command = [sys.executable, "-m", "pytest", "-q", "-p", "no:cacheprovider", *options]
+    return subprocess.run(command, cwd=folder, env=environment, capture_output=True, text=True)
+
+
+def test_the_example_of_the_page_passes_under_plain_pytest_with_cold_and_warm_caches(tmp_path):
+    """The first call compiles, or reads what was compiled: both take longer than Hypothesis's deadline of 200 ms."""
+    (tmp_path / "test_mine.py").write_text(example_of_the_page())
+    for cache in ("cold", "warm"):
+        run = run_plainly(tmp_path)
+        assert "2 passed" in run.stdout, f"{cache}: {run.stdout}"
+
+
+def test_strategies_lift_the_deadline_of_hypothesis_but_not_a_chosen_one(tmp_path):
+    """All else of the profile in force stays."""
+    (tmp_path / "test_mine.py").write_text(
+        "import sys, hypothesis\n"
+        "from datetime import timedelta\n"
+        "settings = hypothesis.settings\n"
+        "def test_lifted():\n"
+        "    settings.register_profile('few', max_examples=7)\n"
+        "    settings.load_profile('few')\n"
+        "    assert settings.default.deadline is not None and 'lowprec.testing.strategies' not in sys.modules\n"
+        "    import lowprec.testing.strategies\n"
+        "    assert (settings.default.deadline, settings.default.max_examples) == (None, 7)\n"
+        "def test_kept():\n"
+        "    settings.register_profile('slow', deadline=500)\n"
+        "    settings.load_profile('slow')\n"
+        "    del sys.modules['lowprec.testing.strategies']\n"
+        "    import lowprec.testing.strategies\n"
+        "    assert settings.default.deadline == timedelta(milliseconds=500)\n"
+    )
+    run = run_plainly(tmp_path)
+    assert "2 passed" in run.stdout, run.stdout
 
 
 def test_importing_testing_loads_nothing_heavy():

@@ -5,6 +5,7 @@ from __future__ import annotations
 import io
 import json
 import os
+import shlex
 import subprocess
 import sys
 
@@ -15,6 +16,7 @@ from click.testing import CliRunner
 from rich.console import Console
 
 from lowprec.spec import catalog
+from lowprec.spec.accumulations import ACCUMULATIONS
 from lowprec.spec.arith import OPERANDS
 from lowprec.spec.profiles import PROFILES
 from lowprec.tools import cards
@@ -52,6 +54,88 @@ def test_show_a_block_format():
         result = lowprec("show", *arguments)
         assert result.exit_code == 2
         assert said in result.stderr
+
+
+@pytest.mark.parametrize(
+    ("command", "names", "has"),
+    [
+        ("block-formats", catalog.BLOCK_FORMATS, {"element", "scale", "rule"}),
+        ("accumulations", ACCUMULATIONS, {"operands", "order", "measured"}),
+        ("profiles", PROFILES, {"versions", "formats", "block_formats", "source"}),
+    ],
+)
+def test_each_catalog_has_a_list(command, names, has):
+    """A row for each name, and the same as JSON."""
+    result = lowprec(command)
+    assert result.exit_code == 0
+    assert [line.split()[0] for line in result.stdout.splitlines()[1:]] == list(names)
+    listed = json.loads(lowprec(command, "--json").stdout)
+    assert [entry["name"] for entry in listed] == list(names)
+    assert has <= set(listed[0])
+
+
+def test_the_lists_say_what_there_is():
+    """A row of each."""
+    rows = {line.split()[0]: line.split()[1:] for line in lowprec("accumulations").stdout.splitlines()}
+    assert rows["hopper_wgmma_e4m3fn_binary32"] == ["e4m3fn", "e4m3fn", "steps", "of", "32", "binary32", "yes"]
+    assert rows["fp32_fma"] == ["any", "any", "sequential", "in", "binary32", "binary32", "no"]
+    rows = {line.split()[0]: line for line in lowprec("profiles").stdout.splitlines()}
+    assert rows["ocp_sat"].split()[1:] == ["e4m3fn", "e5m2", "-", "OFP8", "1.0"]
+    assert " and 449 more " in rows["p3109"]
+    described = {entry["name"]: entry for entry in json.loads(lowprec("profiles", "--json").stdout)}
+    assert described["ocp_sat"]["formats"] == {"e4m3fn": "saturation=finite", "e5m2": "saturation=finite"}
+
+
+@pytest.mark.parametrize(
+    ("name", "lines"),
+    [
+        ("hopper", ["lowprec show hopper_mma_binary16_binary32  (accumulation)"]),
+        ("posit8", ["lowprec show int8  (format)"]),
+        (
+            "nvfp",
+            [
+                "lowprec show nvfp4  (block format)",
+                "lowprec show nvfp4_2d  (block format)",
+                "lowprec show torchao_nvfp4  (profile)",
+            ],
+        ),
+        ("torch", ["lowprec show 'torch<2.13'  (profile)", "lowprec show 'torch>=2.13'  (profile)"]),
+        ("deepseek", ["lowprec show 'deepseek_promote(128)'  (accumulation)"]),
+        ("qqqq", []),
+    ],
+)
+def test_an_unknown_name_is_answered_with_close_names_of_all_catalogs(name, lines):
+    """Each as the command that shows it, which works; and the commands that list all."""
+    result = lowprec("show", name)
+    assert result.exit_code == 2
+    assert f"unknown {'accumulation' if name in ('hopper', 'deepseek') else 'format'} {name!r}" in result.stderr
+    said = [line.strip() for line in result.stderr.splitlines()]
+    assert set(lines) <= set(said)
+    assert said[-1] == "All names: `lowprec formats`, `lowprec accumulations`, `lowprec profiles`."
+    shown = [line for line in said if line.startswith("lowprec show ")]
+    assert bool(shown) == bool(lines)
+    for line in shown:
+        assert lowprec(*shlex.split(line.partition("  (")[0])[1:]).exit_code == 0
+
+
+def test_show_a_profile_by_its_name():
+    """As --profile alone shows it, and as JSON."""
+    assert lowprec("show", "ocp_sat").stdout == lowprec("show", "--profile", "ocp_sat").stdout
+    assert lowprec("show", "ocp_sat").exit_code == 0
+    shown = json.loads(lowprec("show", "ocp_sat", "--json").stdout)
+    assert (shown["name"], shown["formats"]["e5m2"]) == ("ocp_sat", "saturation=finite")
+    result = lowprec("show", "ocp_sat", "--profile", "arm")
+    assert "--profile is of formats, and 'ocp_sat' is a profile; leave it out" in result.stderr
+    assert result.exit_code == 2
+
+
+def test_python_dash_m_is_the_command():
+    """With its exit codes."""
+    run = subprocess.run([sys.executable, "-m", "lowprec", "formats"], capture_output=True, text=True)
+    assert (run.returncode, run.stdout) == (0, lowprec("formats").stdout)
+    run = subprocess.run([sys.executable, "-m", "lowprec", "show", "e4m3"], capture_output=True, text=True)
+    assert (run.returncode, run.stdout) == (2, "")
+    assert "Usage: python -m lowprec show [OPTIONS] [NAME]" in run.stderr
 
 
 def test_show_an_accumulation():
@@ -234,6 +318,41 @@ def test_operands_are_answered_and_the_answers_judged(arguments):
     assert result.output.startswith("line 18:\n")
 
 
+@pytest.mark.parametrize("command", [None, *main.commands])
+def test_help_is_laid_out_for_a_reader(command):
+    """No marker of click's is printed, and no first sentence is cut short in the list of commands."""
+    text = lowprec(*([] if command is None else [command]), "--help").stdout
+    assert "\\" not in text
+    assert "\b" not in text
+    assert not any(line.endswith("...") for line in text.partition("\nCommands:")[2].splitlines())
+
+
+@pytest.mark.parametrize("command", main.commands)
+def test_help_says_of_every_option_what_it_does_or_takes(command):
+    """A phrase in plain words, not a fragment that goes on from the option's name; and the default."""
+    known = {
+        option: option.get_help_record(click.Context(main.commands[command]))
+        for option in main.commands[command].params
+        if isinstance(option, click.Option) and not option.hidden
+    }
+    assert known
+    for option, (name, text) in known.items():
+        assert text, name
+        assert text[0].isupper(), name
+        assert text.partition("  [")[0].endswith("."), name
+        assert text.split()[0] not in ("Of", "Or", "Only", "What", "Which", "A", "The"), name
+        if not option.is_flag and option.flag_value is None and option.default is not None:
+            assert "[default: " in text, name
+
+
+def test_help_of_compare_has_an_example_a_line():
+    """As they are typed, and as wide as a terminal of 80 columns lets them be."""
+    lines = lowprec("compare", "--help").stdout.splitlines()
+    assert "  lowprec compare input.npy output.npy --to e4m3fn" in lines
+    assert "  lowprec compare x.npy y.npy out.npy --operation add --to e4m3fn" in lines
+    assert "  lowprec compare - add e4m3fn e4m3fn e4m3fn" in lines
+
+
 @pytest.mark.parametrize("command", ["vectors", "compare"])
 def test_help_tells_the_operations(command):
     """With an example of one."""
@@ -366,7 +485,7 @@ def test_stochastic_modes_have_no_vectors():
 
 # -- how commands end that something else ends ---------------------------------------------------------
 
-PROGRAM = [sys.executable, "-m", "lowprec.tools.cli"]
+PROGRAM = [sys.executable, "-m", "lowprec"]
 
 #: Text, a table that rich prints, JSON, bytes, and what click prints itself.
 PRINTING = [

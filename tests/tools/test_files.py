@@ -216,7 +216,7 @@ def test_standard_streams_are_written_to_where_they_are(tmp_path, name):
     if not os.path.exists(os.path.dirname(name) or "."):
         pytest.skip(f"there is no {name} here")
     (tmp_path / "link").symlink_to("/dev/stdout")
-    command = [sys.executable, "-m", "lowprec.tools.cli", "table", "e2m1fn", "-o", name]
+    command = [sys.executable, "-m", "lowprec", "table", "e2m1fn", "-o", name]
     for kind in ("file", "pipe"):
         with (tmp_path / "all").open("wb") as file:
             file.write(b"before\n")

@@ -24,6 +24,14 @@ ROWS = [
 ]
 
 
+def test_no_row_of_the_page_gives_what_is_wanted():
+    """Each case that the page shows as a difference is one: `got` says more than `want`."""
+    rows = [line[2:-2].split(" | ") for line in PAGE.read_text().splitlines() if line.startswith("| ")]
+    shown = [(got, want) for *_, got, want, _, _ in (row for row in rows if len(row) == 13)]
+    assert len(shown) > 500
+    assert [(got, want) for got, want in shown if got == want] == []
+
+
 def test_a_page_says_what_differs_why_and_what_reproduces_it():
     """One line for each kind; the reasons below; tasks that agree in a sentence."""
     page = matrix.page(ROWS)

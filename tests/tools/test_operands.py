@@ -176,9 +176,7 @@ def test_the_page_shows_what_the_commands_print(tmp_path):
     environment = {**os.environ, "PYTHONPATH": str(PAGE.parents[1])}
     for part in re.split(r"^\$ ", blocks, flags=re.M)[1:]:
         command, shown = part.split("\n", 1)
-        run = command.replace("python ", f"{sys.executable} ").replace(
-            "lowprec ", f"{sys.executable} -m lowprec.tools.cli "
-        )
+        run = command.replace("python ", f"{sys.executable} ").replace("lowprec ", f"{sys.executable} -m lowprec ")
         done = subprocess.run(["bash", "-c", run], cwd=tmp_path, env=environment, capture_output=True, text=True)
         assert done.stderr == ""
         first, *last = shown.split("...\n")

@@ -130,6 +130,56 @@ def test_a_code_that_depends_on_the_place_is_found():
         check_cast(lanes, "e4m3fn", samples=0)
 
 
+def without_strides(x):
+    """A cast that reads memory from the first value on, as C code does that is given a pointer and a length."""
+    memory = np.ascontiguousarray(x) if x.base is None else x.base[: x.size]
+    return lp.encode(memory, "e4m3fn")
+
+
+def test_a_cast_that_assumes_contiguity_is_told_that_it_got_a_strided_view():
+    """And how to be tried without."""
+    with pytest.raises(AssertionError) as told:
+        check_cast(without_strides, "e4m3fn", samples=0)
+    told = str(told.value)
+    assert "place: " not in told
+    assert re.search(
+        r"\n  strided view: \d+ inputs; the smallest is .*: got 0x\w\w, strided 0x\w\w, want 0x\w\w\n", told
+    )
+    assert told.endswith(
+        "\n  a strided view is an array such as x[::2], whose values do not lie side by side; contiguous=True leaves "
+        "strided views out"
+    )
+    assert check_cast(without_strides, "e4m3fn", samples=0, contiguous=True).mismatches == 0
+
+
+def test_a_cast_that_refuses_strided_views_is_told_the_same():
+    """Its own error comes with a note."""
+
+    def strict(x):
+        if not x.flags.c_contiguous:
+            raise ValueError("not C-contiguous")
+        return lp.encode(x, "e4m3fn")
+
+    with pytest.raises(ValueError, match="not C-contiguous") as told:
+        check_cast(strict, "e4m3fn", samples=0)
+    assert told.value.__notes__ == [
+        "check_cast called it with a strided view (strides (8,)); contiguous=True leaves strided views out"
+    ]
+    assert check_cast(strict, "e4m3fn", samples=0, contiguous=True).mismatches == 0
+
+
+def test_with_contiguous_only_a_code_that_depends_on_the_place_is_still_found():
+    """Only strided views are left out."""
+
+    def lanes(x):
+        codes = lp.encode(x, "e4m3fn")
+        codes[codes.size // 8 * 8 :] &= 0x7F
+        return codes
+
+    with pytest.raises(AssertionError, match="  place: "):
+        check_cast(lanes, "e4m3fn", samples=0, contiguous=True)
+
+
 def test_any_nan_lets_pass_what_only_differs_in_nans():
     """Signs and payloads of NaNs."""
 

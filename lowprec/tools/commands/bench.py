@@ -17,27 +17,53 @@ from lowprec.tools.terminal import say
 __all__ = ["bench"]
 
 
-@click.command()
+@click.command(short_help="Measure the speed beside that of installed libraries.")
 @click.argument("topics", metavar="[TOPIC]...", nargs=-1)
-@click.option("--format", "names", multiple=True, metavar="FORMAT", help="Only this format; may be repeated.")
+@click.option(
+    "--format",
+    "names",
+    multiple=True,
+    metavar="FORMAT",
+    help="Time only this format or block format; may be repeated. Default: as each topic has it.",
+)
 @click.option(
     "--size",
     "sizes",
     multiple=True,
     type=click.IntRange(1, 1 << 28),
-    help="Elements, for matmul rows; may be repeated.",
+    metavar="N",
+    help="Time arrays of N elements, for matmul square matrices of N rows; may be repeated. Default: as each topic has "
+    "it.",
 )
-@click.option("--data", "kinds", multiple=True, help="normal, hard, subnormal or nan; may be repeated.")
 @click.option(
-    "--threads", default=1, show_default=True, type=click.IntRange(min=1), help="Of lowprec, the stream and torch."
+    "--data",
+    "kinds",
+    multiple=True,
+    metavar="KIND",
+    help="Time this kind of data: normal, hard, subnormal or nan; may be repeated. Default: as each topic has it.",
 )
-@click.option("--budget", default=1.0, show_default=True, type=click.FloatRange(min=0), help="Seconds for each row.")
-@click.option("--json", "as_json", is_flag=True, help="Print JSON (schema lowprec.bench/1).")
+@click.option(
+    "--threads",
+    default=1,
+    show_default=True,
+    type=click.IntRange(min=1),
+    metavar="N",
+    help="Run lowprec, torch and the copy of memory with this number of threads.",
+)
+@click.option(
+    "--budget",
+    default=1.0,
+    show_default=True,
+    type=click.FloatRange(min=0),
+    metavar="SECONDS",
+    help="Spend about this time on each row.",
+)
+@click.option("--json", "as_json", is_flag=True, help="Print JSON instead of text (schema lowprec.bench/1).")
 def bench(names: tuple[str, ...], budget: float, as_json: bool, **asked: Any) -> None:
-    """Time conversions beside the best installed peer and beside the movement of as many bytes.
+    """Time conversions beside the fastest installed library that does the same, and beside a copy of as many bytes.
 
-    TOPIC is cast, decode, quantize, modes, stochastic, f64, small, block, arith, matmul, threads or import; without
-    one, all are run. Products of matrices (matmul) stand beside np.matmul.
+    TOPIC is cast, decode, quantize, modes, stochastic, f64, small, block, arith, matmul, threads or import. Default:
+    all of them. Products of matrices (matmul) stand beside np.matmul.
     """
     from lowprec.spec.catalog import block_format, is_block
     from lowprec.tools import bench, cards

@@ -21,19 +21,33 @@ if TYPE_CHECKING:
 __all__ = ["check_format"]
 
 
-@click.command("check-format")
-@click.argument("fmt", metavar="FORMAT", required=False)
+@click.command("check-format", short_help="Check every law of formats on one format.")
+@click.argument("fmt", metavar="[FORMAT]", required=False)
 @define_option
-@click.option("--samples", default=256, show_default=True, type=click.IntRange(0, 1 << 20), help="Random numbers.")
-@click.option("--seed", default=0, show_default=True, type=click.IntRange(0), help="Of the random numbers.")
-@click.option("--json", "as_json", is_flag=True, help="Print JSON (schema lowprec.check/1).")
-@click.option("--laws", "as_list", is_flag=True, help="List all laws, with where they hold, and check nothing.")
+@click.option(
+    "--samples",
+    default=256,
+    show_default=True,
+    type=click.IntRange(0, 1 << 20),
+    metavar="N",
+    help="Try this number of random numbers beside the chosen ones.",
+)
+@click.option(
+    "--seed",
+    default=0,
+    show_default=True,
+    type=click.IntRange(0),
+    metavar="N",
+    help="Draw the random numbers with this seed.",
+)
+@click.option("--json", "as_json", is_flag=True, help="Print JSON instead of text (schema lowprec.check/1).")
+@click.option("--laws", "as_list", is_flag=True, help="List all laws and where they hold, and check nothing.")
 def check_format(fmt: str | None, define: str | None, samples: int, seed: int, as_json: bool, as_list: bool) -> None:
-    """Try every law on a format: what its codes stand for, how it rounds, its arithmetic, order and blocks.
+    """Check every law on a format: what its codes stand for, how it rounds, its arithmetic, order and blocks.
 
-    FORMAT is a name, a P3109 name such as binary8p3se, a .toml file with the fields of a private format, or a
-    block format. Both the kernels and the oracle are tried, against what the parameters alone say.
-    Exit 0: all laws hold; 1: one does not; 2: no format; 3: nothing was tried.
+    FORMAT is a name, a P3109 name such as binary8p3se, a .toml file with the parameters of a private format, or a
+    block format; leave it out with --define. Both the kernels and the oracle are tried, against what the parameters
+    alone say. Exit codes: 0 all laws hold, 1 one does not, 2 bad input or usage, 3 nothing was tried.
     """
     from lowprec.spec import catalog
     from lowprec.testing import checks

@@ -22,28 +22,52 @@ if TYPE_CHECKING:
 __all__ = ["compare"]
 
 
-@click.command(epilog=OPERATIONS_HELP)
+@click.command(short_help="Compare results with what they must be, and find the cause.", epilog=OPERATIONS_HELP)
 @click.argument("words", metavar="INPUT... OUTPUT", nargs=-1, required=True)
-@click.option("--to", metavar="FORMAT", help="Of the results, a block format too; left out, formats are ranked.")
-@click.option("--from", "sources", metavar="FORMAT,...", help="Of operands that are codes.")
-@click.option("--operation", default="convert", show_default=True, help="Or add, fma, ..., dot, matmul.")
-@click.option("--accumulation", metavar="NAME", help="Of dot and matmul; left out, accumulations are ranked.")
-@click.option("--addend", metavar="FILE", help="Of dot and matmul.")
-@click.option("--scales", metavar="FILE", help="Of block formats: the codes of the scales.")
-@click.option("--axis", type=int, help="Of block formats: along which the blocks lie.  [default: the last]")
-@click.option("--tensor-scale", type=float, help="Of block formats that have one.  [default: what the values give]")
-@click.option("--rule", metavar="NAME", help="Of block formats: the scale rule.")
-@click.option("--profile", metavar="NAME", help="What a named stack does, instead of --rounding and --saturation.")
+@click.option("--to", metavar="FORMAT", help="Format or block format of the results. Default: rank all formats.")
+@click.option(
+    "--from",
+    "sources",
+    metavar="FORMAT,...",
+    help="Formats of operands that are codes: one for all operands, or one for each. Default: the types of the files.",
+)
+@click.option(
+    "--operation",
+    default="convert",
+    show_default=True,
+    metavar="NAME",
+    help="Operation that gave the results: one of those listed below, dot or matmul.",
+)
+@click.option("--accumulation", metavar="NAME", help="Accumulation of dot or matmul. Default: rank all accumulations.")
+@click.option("--addend", metavar="FILE", help="File of the addend of dot or matmul. Default: no addend.")
+@click.option("--scales", metavar="FILE", help="File of the scales' codes, for results in a block format.")
+@click.option(
+    "--axis", type=int, metavar="N", help="Axis along which the blocks of a block format lie. Default: the last."
+)
+@click.option(
+    "--tensor-scale",
+    type=float,
+    metavar="NUMBER",
+    help="Scale of the whole tensor, for block formats that have one. Default: computed from the values.",
+)
+@click.option("--rule", metavar="NAME", help="Scale rule, such as floor or rceil. Default: the block format's own.")
+@click.option("--profile", metavar="NAME", help="Judge by this profile instead of --rounding and --saturation.")
 @define_option
 @projection_options
 @click.option(
-    "--nan", type=click.Choice(["exact", "any"]), default="exact", show_default=True, help="Which NaN will do."
+    "--nan",
+    type=click.Choice(["exact", "any"]),
+    default="exact",
+    show_default=True,
+    help="Accept the exact NaN code only, or any NaN, where NaN is right.",
 )
-@click.option("--all", "everything", is_flag=True, help="Tell every result that differs, not the first 20.")
-@click.option("--no-why", is_flag=True, help="Do not look for the reason.")
-@click.option("--json", "as_json", is_flag=True, help="Print JSON (tables/schema/compare.schema.json).")
-@click.option("--junit", type=OUTPUT, help="Write a test report too.")
-@click.option("--html", type=OUTPUT, help="Write a page with plots too.")
+@click.option("--all", "everything", is_flag=True, help="Print every result that differs, not only the first 20.")
+@click.option("--no-why", is_flag=True, help="Do not look for the cause of differences.")
+@click.option(
+    "--json", "as_json", is_flag=True, help="Print JSON instead of text (schema: tables/schema/compare.schema.json)."
+)
+@click.option("--junit", type=OUTPUT, help="Also write a JUnit test report to this file.")
+@click.option("--html", type=OUTPUT, help="Also write an HTML page with plots to this file.")
 def compare(
     words: tuple[str, ...],
     as_json: bool,
@@ -54,7 +78,7 @@ def compare(
     no_why: bool,
     **asked: Any,
 ) -> None:
-    r"""Hold results against what they must be, and say which hypothesis explains what differs.
+    """Compare results with what they must be, and say what explains the differences.
 
     \b
     lowprec compare input.npy output.npy --to e4m3fn
@@ -62,14 +86,17 @@ def compare(
     lowprec compare model.safetensors:w out.npy                (what are these?)
     lowprec compare w.npy codes.npy --to mxfp4 --scales scales.npy
     lowprec compare x.npy y.npy out.npy --operation add --to e4m3fn
-    lowprec compare x.npy y.npy out.npy --operation matmul     (which F, L and order?)
+    lowprec compare x.npy y.npy out.npy --operation matmul     (which accumulation?)
 
     Files are .npy, .safetensors:TENSOR, hexadecimal text (.hex, .txt, .mem), or raw as FILE:TYPE:SHAPE, for instance
     dump.bin:uint8:64,128; FILE:packed is codes of 4 or 6 bits without gaps. They may be larger than memory.
 
-    The second form, lowprec compare -|FILE OPERATION FORMAT..., reads lines of operands and result that a program
-    printed from `lowprec vectors --operands`, and takes the same arguments: lowprec compare - add e4m3fn e4m3fn e4m3fn.
-    """
+    The second form reads lines of operands and result, which a program printed after it read the operands of
+    `lowprec vectors --operands`. Its arguments are a file or - for the standard input, and those of `lowprec vectors`:
+
+    \b
+    lowprec compare - add e4m3fn e4m3fn e4m3fn
+    """  # noqa: D301
     from lowprec.tools.vectors import OPERATIONS
 
     options = {"any_nan": nan == "any", "limit": None if everything else 20, "why": not no_why}

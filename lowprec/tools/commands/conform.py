@@ -19,31 +19,52 @@ from lowprec.tools.terminal import say
 __all__ = ["conform"]
 
 
-@click.command()
+@click.command(short_help="Compare installed frameworks with the reference.")
 @click.argument("frameworks", metavar="[FRAMEWORK]...", nargs=-1)
-@click.option("--source", "sources", multiple=True, metavar="DTYPE", help="Only this source type; may be repeated.")
-@click.option("--target", "targets", multiple=True, metavar="FORMAT", help="Only this target; may be repeated.")
 @click.option(
-    "--operation", "operations", multiple=True, metavar="NAME", help="cast, blocks, add, ...; may be repeated."
+    "--source",
+    "sources",
+    multiple=True,
+    metavar="DTYPE",
+    help="Try only casts from this type, such as float32; may be repeated. Default: all.",
 )
 @click.option(
-    "--values", type=click.Path(exists=True, dir_okay=False, path_type=Path), help="Own data, an .npy file of numbers."
+    "--target",
+    "targets",
+    multiple=True,
+    metavar="FORMAT",
+    help="Try only this format or block format; may be repeated. Default: all.",
+)
+@click.option(
+    "--operation",
+    "operations",
+    multiple=True,
+    metavar="NAME",
+    help="Try only this operation: cast, blocks, add, ...; may be repeated. Default: all.",
+)
+@click.option(
+    "--values",
+    type=click.Path(exists=True, dir_okay=False, path_type=Path),
+    help="Cast the numbers of this .npy file instead of the chosen inputs.",
 )
 @click.option(
     "--samples",
     default=1 << 20,
     show_default=True,
     type=click.IntRange(max=1 << 28),
-    help="Random float32 and float64 inputs for each target.",
+    metavar="N",
+    help="Add this number of random inputs to each cast from float32 and float64.",
 )
-@click.option("--seed", default=0, show_default=True, help="Of the random inputs.")
-@click.option("--json", "as_json", is_flag=True, help="Print JSON (schema lowprec.conform/2).")
-@click.option("--markdown", is_flag=True, help="Print the page docs/conformance.md, with the profile of every row.")
-@click.option("-o", "--output", type=OUTPUT, help="A file for JSON or Markdown.")
+@click.option("--seed", default=0, show_default=True, metavar="N", help="Draw the random inputs with this seed.")
+@click.option("--json", "as_json", is_flag=True, help="Print JSON instead of text (schema lowprec.conform/2).")
+@click.option(
+    "--markdown", is_flag=True, help="Print a Markdown page, as docs/conformance.md is, with the profile of every row."
+)
+@click.option("-o", "--output", type=OUTPUT, help="Write JSON or Markdown to this file instead of printing.")
 @click.option(
     "--against",
     type=click.Path(exists=True, dir_okay=False, path_type=Path),
-    help="Compare a page of --markdown with this run; exit 1 where it says something else.",
+    help="Compare a page written by --markdown with this run; exit 1 if they differ.",
 )
 @exhaustive_options
 def conform(
@@ -59,12 +80,12 @@ def conform(
     output: Path | None,
     against: Path | None,
 ) -> None:
-    """Hold the installed FRAMEWORKS against the golden reference, code by code.
+    """Compare frameworks with the reference, code by code.
 
-    Runs their casts, operations and blocks on all ties, thresholds, borders and specials, on all
-    16-bit inputs and on random bit patterns, under nearest_even and saturation none unless a framework
-    is asked for something else. Exit 0: nothing beyond the known divergences (marked *); 1: something
-    else differs.
+    FRAMEWORK is ml_dtypes, numpy, torch, jax and the like. Default: all that are installed. Their casts, operations
+    and blocks are run on all ties, thresholds, borders and specials, on all 16-bit inputs and on random bit patterns,
+    with nearest_even and saturation none, except for frameworks that have other rules. Exit code 0: all agree but for
+    known divergences (marked *); 1: something else differs.
     """
     from lowprec.spec.arith import OPERANDS
     from lowprec.tools import conformance, matrix

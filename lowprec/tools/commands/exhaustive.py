@@ -27,6 +27,7 @@ from lowprec.tools.arguments import (
     format_named,
     frameworks_named,
 )
+from lowprec.tools.commands.options import MODES_HELP, POLICIES_HELP
 from lowprec.tools.progress import progress
 from lowprec.tools.terminal import say
 
@@ -42,37 +43,58 @@ _OPTIONS = (
     click.option(
         "--exhaustive",
         is_flag=True,
-        help="All 2^32 float32 inputs instead, of the kernels of lowprec itself unless a FRAMEWORK is named, against "
-        "the oracle; known divergences are not excused. The options below go with it; with --json, schema "
+        help="Try all 2^32 float32 inputs and compare with the oracle, without excusing known divergences. FRAMEWORK "
+        "is then lowprec, its own kernels, by default. The options below need it; --json has schema "
         "lowprec.exhaustive/1.",
     ),
     click.option(
-        "--rounding", "roundings", multiple=True, metavar="MODE", help="nearest_even, ..., or all; repeatable."
+        "--rounding",
+        "roundings",
+        multiple=True,
+        metavar="MODE",
+        help=f"Round by this mode: {MODES_HELP}, or all; may be repeated. Default: nearest_even, or the "
+        "framework's own.",
     ),
-    click.option("--saturation", "saturations", multiple=True, metavar="POLICY", help="none, ..., or all; repeatable."),
+    click.option(
+        "--saturation",
+        "saturations",
+        multiple=True,
+        metavar="POLICY",
+        help=f"Treat results beyond the largest value by this policy: {POLICIES_HELP}, or all; may be repeated. "
+        "Default: none, or the framework's own.",
+    ),
     click.option(
         "--nan",
         default="max",
         show_default=True,
         type=click.Choice([policy for policy in get_args(NanPolicy) if policy != "error"]),
-        help="What NaN must become in formats without NaN.",
-    ),
-    click.option("--workers", type=click.IntRange(min=1), help="Processes; by default one for each processor."),
-    click.option(
-        "--scheduler", metavar="ADDRESS", help="Of a Dask cluster to work on instead, such as tcp://host:8786."
+        help="Expect this of NaN in formats without NaN.",
     ),
     click.option(
-        "--state", type=click.Path(file_okay=False, path_type=Path), help="The folder that keeps what is done."
+        "--workers",
+        type=click.IntRange(min=1),
+        metavar="N",
+        help="Work in this number of processes. Default: one for each processor.",
     ),
-    click.option("--fresh", is_flag=True, help="Do all anew, whatever is kept."),
-    click.option("--write", "action", flag_value="write", help="Put the digests into tables/digests.json."),
-    click.option("--check", "action", flag_value="check", help="Compare the digests with tables/digests.json."),
+    click.option(
+        "--scheduler",
+        metavar="ADDRESS",
+        help="Work on the Dask cluster at this address, such as tcp://host:8786, instead of on this machine.",
+    ),
+    click.option(
+        "--state",
+        type=click.Path(file_okay=False, path_type=Path),
+        help="Keep finished parts in this folder. Default: one beside the cache of compiled kernels.",
+    ),
+    click.option("--fresh", is_flag=True, help="Do everything again, also parts that are kept."),
+    click.option("--write", "action", flag_value="write", help="Write the digests into digests.json."),
+    click.option("--check", "action", flag_value="check", help="Compare the digests with those of digests.json."),
     click.option(
         "--tables",
         type=click.Path(file_okay=False, path_type=Path),
-        help="The folder of digests.json; by default the checkout's tables/.",
+        help="Folder of digests.json. Default: tables/ of the checkout that lowprec runs in.",
     ),
-    click.option("--ranges", hidden=True, help="Some of the 256 ranges only, such as 0,60-63."),
+    click.option("--ranges", hidden=True, help="Try only some of the 256 ranges, such as 0,60-63."),
 )
 
 

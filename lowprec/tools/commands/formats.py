@@ -1,4 +1,4 @@
-"""Formats: list them, show one, export one.
+"""Formats, block formats, accumulations and profiles: list them, show one; export a format.
 
 Floor 5.
 """
@@ -7,68 +7,153 @@ from __future__ import annotations
 
 import json
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 import click
 
-from lowprec.tools.arguments import deliver, names_accumulation, one_format, project
-from lowprec.tools.commands.options import define_option, output_option, projection_options
+from lowprec.tools.arguments import deliver, kind_named, one_format, project
+from lowprec.tools.commands.options import define_option, json_option, output_option, projection_options
 from lowprec.tools.tabulate import TABLE_KINDS
 from lowprec.tools.terminal import say
 
-__all__ = ["formats", "show", "table"]
+if TYPE_CHECKING:
+    from lowprec.spec.format import Format
+
+__all__ = ["accumulations", "block_formats", "formats", "profiles", "show", "table"]
 
 
-@click.command()
-@click.option("--json", "as_json", is_flag=True, help="Print JSON.")
+def _print_json(described: object) -> None:
+    deliver(json.dumps(described, indent=1) + "\n")
+
+
+@click.command(short_help="List the formats and the block formats.")
+@click.option("--json", "as_json", is_flag=True, help="Print JSON instead of text, of the formats only.")
 def formats(as_json: bool) -> None:
-    """List the formats of the catalog, and its block formats."""
+    """List the formats and the block formats.
+
+    `lowprec show NAME` shows one.
+    """
     from lowprec.spec.catalog import FORMATS
     from lowprec.tools import blockcards, cards
 
     if as_json:
-        deliver(json.dumps([cards.describe(fmt) for fmt in FORMATS.values()], indent=1) + "\n")
+        _print_json([cards.describe(fmt) for fmt in FORMATS.values()])
     else:
         cards.show(cards.listing())
         say("")
         cards.show(blockcards.block_listing())
 
 
-@click.command()
-@click.argument("fmt", metavar="FORMAT", required=False)
-@define_option
-@click.option("--profile", metavar="NAME", help="Show how a named stack converts to it, or to all of its formats.")
-@click.option("--json", "as_json", is_flag=True, help="Print JSON.")
-def show(fmt: str | None, define: str | None, profile: str | None, as_json: bool) -> None:
-    """Show a format: parameters, limits, special codes and, up to 8 bits, every code's value.
+@click.command("block-formats", short_help="List the block formats.")
+@json_option
+def block_formats(as_json: bool) -> None:
+    """List the block formats.
 
-    FORMAT is a name, an alias, a P3109 name such as binary8p3se, or a .toml file; or a block format; or an
-    accumulation, such as hopper_wgmma_e4m3fn_binary32, which is told in words.
+    `lowprec show NAME` shows one.
     """
-    from lowprec.spec.catalog import is_block
+    from lowprec.spec.catalog import BLOCK_FORMATS
+    from lowprec.tools import blockcards, cards
+
+    if as_json:
+        _print_json([blockcards.describe_block(fmt) for fmt in BLOCK_FORMATS.values()])
+    else:
+        cards.show(blockcards.block_listing())
+
+
+@click.command(short_help="List the accumulations of dot products.")
+@json_option
+def accumulations(as_json: bool) -> None:
+    """List the accumulations: how hardware and plain loops sum dot products.
+
+    `lowprec show NAME` tells in words what one does. deepseek_promote(N), which promotes after N products, is one too.
+    """
+    from lowprec.spec.accumulations import ACCUMULATIONS
+    from lowprec.tools import accumulationcards, cards
+
+    if as_json:
+        _print_json([accumulationcards.describe_accumulation(how) for how in ACCUMULATIONS.values()])
+    else:
+        cards.show(accumulationcards.accumulation_listing())
+
+
+@click.command(short_help="List the profiles of software and hardware.")
+@json_option
+def profiles(as_json: bool) -> None:
+    """List the profiles: how named software and hardware converts.
+
+    `lowprec show NAME` shows one.
+    """
+    from lowprec.spec.profiles import PROFILES
     from lowprec.tools import cards
 
-    if fmt is not None and is_block(fmt):
-        _show_block(fmt, profile, as_json)
-        return
-    if fmt is not None and define is None and names_accumulation(fmt):
-        _show_accumulation(fmt, profile, as_json)
-        return
-    if profile is not None:
-        from lowprec.spec.profiles import profile as profile_of
-
-        if as_json:
-            raise click.UsageError("--json shows a format; leave --profile out")
-        chosen = None if fmt is None and define is None else one_format(fmt, define)
-        try:
-            cards.show(cards.profile_card(profile_of(profile), chosen))
-        except ValueError as error:
-            raise click.UsageError(str(error)) from None
-        return
-    known = one_format(fmt, define)
     if as_json:
-        deliver(json.dumps(cards.describe(known), indent=1) + "\n")
+        _print_json([cards.describe_profile(profile) for profile in PROFILES.values()])
     else:
-        cards.show(cards.card(known))
+        cards.show(cards.profile_listing())
+
+
+@click.command(short_help="Show a format, block format, accumulation or profile.")
+@click.argument("name", required=False)
+@define_option
+@click.option(
+    "--profile",
+    metavar="PROFILE",
+    help="Show what NAME, a format or block format, is in this profile; without NAME, the profile.",
+)
+@json_option
+def show(name: str | None, define: str | None, profile: str | None, as_json: bool) -> None:
+    """Show a format: parameters, limits, special codes and, up to 8 bits, every code's value.
+
+    NAME is a format: its name, an alias, a P3109 name such as binary8p3se, or a .toml file with the parameters of a
+    private format. It may also be a block format, an accumulation, which is told in words, or a profile.
+    """
+    kind = "format"
+    if name is None and define is None and profile is not None:
+        kind, name, profile = "profile", profile, None
+    elif name is not None and define is None and not name.endswith(".toml"):
+        kind = kind_named(name)
+    if kind == "block format" and name is not None:
+        _show_block(name, profile, as_json)
+    elif kind == "accumulation" and name is not None:
+        _show_accumulation(name, profile, as_json)
+    elif kind == "profile" and name is not None:
+        _show_profile(name, profile, as_json)
+    else:
+        _show_format(one_format(name, define), profile, as_json)
+
+
+def _show_format(fmt: Format, profile: str | None, as_json: bool) -> None:
+    from lowprec.spec.profiles import profile as profile_of
+    from lowprec.tools import cards
+
+    if profile is None:
+        if as_json:
+            _print_json(cards.describe(fmt))
+        else:
+            cards.show(cards.card(fmt))
+        return
+    if as_json:
+        raise click.UsageError("--json shows a format; leave --profile out")
+    try:
+        cards.show(cards.profile_card(profile_of(profile), fmt))
+    except ValueError as error:
+        raise click.UsageError(str(error)) from None
+
+
+def _show_profile(name: str, other: str | None, as_json: bool) -> None:
+    from lowprec.spec.profiles import profile as profile_of
+    from lowprec.tools import cards
+
+    if other is not None:
+        raise click.UsageError(f"--profile is of formats, and {name!r} is a profile; leave it out")
+    try:
+        shown = profile_of(name)
+    except ValueError as error:
+        raise click.UsageError(str(error)) from None
+    if as_json:
+        _print_json(cards.describe_profile(shown))
+    else:
+        cards.show(cards.profile_card(shown, None))
 
 
 def _show_block(name: str, profile: str | None, as_json: bool) -> None:
@@ -83,7 +168,7 @@ def _show_block(name: str, profile: str | None, as_json: bool) -> None:
     except ValueError as error:
         raise click.UsageError(str(error)) from None
     if as_json:
-        deliver(json.dumps(blockcards.describe_block(shown), indent=1) + "\n")
+        _print_json(blockcards.describe_block(shown))
     else:
         cards.show(blockcards.block_card(fmt, stack))
 
@@ -99,13 +184,13 @@ def _show_accumulation(name: str, profile: str | None, as_json: bool) -> None:
     except ValueError as error:
         raise click.UsageError(str(error)) from None
     if as_json:
-        deliver(json.dumps(accumulationcards.describe_accumulation(how), indent=1) + "\n")
+        _print_json(accumulationcards.describe_accumulation(how))
     else:
         cards.show(accumulationcards.accumulation_card(how))
 
 
-@click.command()
-@click.argument("fmt", metavar="FORMAT", required=False)
+@click.command(short_help="Export the values of a format, or the thresholds of encoding.")
+@click.argument("fmt", metavar="[FORMAT]", required=False)
 @define_option
 @click.option(
     "--as",
@@ -113,9 +198,14 @@ def _show_accumulation(name: str, profile: str | None, as_json: bool) -> None:
     default="csv",
     show_default=True,
     type=click.Choice(TABLE_KINDS),
-    help="mem is for $readmemh; c a C99 header; sv and vhdl packages.",
+    help="Write this kind of file: md is a Markdown table, mem hexadecimal for $readmemh, c a C99 header, sv and vhdl "
+    "packages.",
 )
-@click.option("--thresholds", is_flag=True, help="The steps of encoding, not the values (csv, json, md, npy, mem).")
+@click.option(
+    "--thresholds",
+    is_flag=True,
+    help="Export the first operand that gives each code, not the value of each code; not as c, sv or vhdl.",
+)
 @projection_options
 @output_option
 def table(
@@ -127,9 +217,9 @@ def table(
     saturation: str,
     output: Path | None,
 ) -> None:
-    """Export a format: the value of every code, or with --thresholds the first operand of every code.
+    """Export a format: the value of every code, or with --thresholds the first operand that gives each code.
 
-    FORMAT is a name, a .toml file with the fields of a private format, or left out with --define.
+    FORMAT is a name, or a .toml file with the parameters of a private format; leave it out with --define.
     """
     from lowprec.tools.export import Table
 

@@ -17,16 +17,21 @@ from lowprec.tools.terminal import say
 __all__ = ["golden"]
 
 
-@click.command()
-@click.option("--write", "action", flag_value="write", help="Make the files anew.")
-@click.option("--check", "action", flag_value="check", help="Compare them byte for byte.")
+@click.command(short_help="Write or check the golden data.")
+@click.option("--write", "action", flag_value="write", help="Generate the files and write them.")
+@click.option(
+    "--check",
+    "action",
+    flag_value="check",
+    help="Generate the files and compare them with those in the folder, byte for byte.",
+)
 @click.option(
     "--tables",
     type=click.Path(file_okay=False, path_type=Path),
-    help="The folder; by default the tables/ of the checkout that lowprec runs in.",
+    help="Folder of the golden data. Default: tables/ of the checkout that lowprec runs in.",
 )
 def golden(action: str | None, tables: Path | None) -> None:
-    """Make or check the golden data: encoding tables, digests and test vectors.
+    """Write or check the golden data: encoding tables, digests and test vectors.
 
     The oracle generates them and the kernels verify them. Exit 1: a file differs, or the two do.
     --write replaces and removes only what the folder's digests.json lists, and refuses where another file is in the

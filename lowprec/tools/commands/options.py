@@ -12,23 +12,40 @@ from typing import Any
 import click
 
 from lowprec.spec.arith import OPERANDS
+from lowprec.spec.projection import Saturation
+from lowprec.spec.rounding import MODES
 
-__all__ = ["OPERATIONS_HELP", "OUTPUT", "define_option", "output_option", "projection_options"]
+__all__ = ["MODES_HELP", "OPERATIONS_HELP", "OUTPUT", "POLICIES_HELP"]
+__all__ += ["define_option", "json_option", "output_option", "projection_options"]
 
 define_option = click.option(
     "--define",
     metavar="KEY=VALUE,...",
-    help="A private format: name=, exponent_bits=, trailing_bits=, bias=, sign=, nans=, infinity=, negative_zero=, "
-    "subnormals=. Named by its name, or 'private'.",
+    help="Define a private format by its parameters, for instance exponent_bits=4,trailing_bits=3,nans=1. Others, by "
+    "default: bias (IEEE's), sign=magnitude (or unsigned, twos_complement), infinity=false, negative_zero=true, "
+    "subnormals=true, name=private.",
 )
 
 #: A file to write, which need not be readable.
 OUTPUT = click.Path(dir_okay=False, readable=False, writable=True, path_type=Path)
 
-output_option = click.option("-o", "--output", type=OUTPUT, help="Write to this file, whole or not at all.")
+json_option = click.option("--json", "as_json", is_flag=True, help="Print JSON instead of text.")
 
-_rounding = click.option("--rounding", default="nearest_even", show_default=True, metavar="MODE")
-_saturation = click.option("--saturation", default="none", show_default=True, metavar="POLICY")
+output_option = click.option("-o", "--output", type=OUTPUT, help="Write to this file instead of printing.")
+
+MODES_HELP = ", ".join(mode.name for mode in MODES)
+POLICIES_HELP = ", ".join(policy.value for policy in Saturation)
+
+_rounding = click.option(
+    "--rounding", default="nearest_even", show_default=True, metavar="MODE", help=f"Round by this mode: {MODES_HELP}."
+)
+_saturation = click.option(
+    "--saturation",
+    default="none",
+    show_default=True,
+    metavar="POLICY",
+    help=f"Treat results beyond the largest value by this policy: {POLICIES_HELP}.",
+)
 
 
 def projection_options(function: Callable[..., Any]) -> Callable[..., Any]:

@@ -16,7 +16,7 @@ from lowprec.tools.tabulate import VECTOR_KINDS
 __all__ = ["vectors"]
 
 
-@click.command(epilog=OPERATIONS_HELP)
+@click.command(short_help="Generate test vectors of an operation.", epilog=OPERATIONS_HELP)
 @click.argument("operation")
 @click.argument("formats", metavar="FORMAT...", nargs=-1, required=True)
 @define_option
@@ -26,11 +26,19 @@ __all__ = ["vectors"]
     default=1024,
     show_default=True,
     type=click.IntRange(max=1 << 24),
-    help="Random operands beside the chosen ones, where not all are tried.",
+    metavar="N",
+    help="Add this number of random operands where not all operands are tried.",
 )
-@click.option("--seed", default=0, show_default=True, help="Of the random operands.")
-@click.option("--as", "kind", default="text", show_default=True, type=click.Choice(VECTOR_KINDS))
-@click.option("--operands", is_flag=True, help="Print operands only, for a program under test to read.")
+@click.option("--seed", default=0, show_default=True, metavar="N", help="Draw the random operands with this seed.")
+@click.option(
+    "--as",
+    "kind",
+    default="text",
+    show_default=True,
+    type=click.Choice(VECTOR_KINDS),
+    help="Write this kind of file: mem is hexadecimal for $readmemh, text what `lowprec compare` reads.",
+)
+@click.option("--operands", is_flag=True, help="Print the operands without results, for a program under test to read.")
 @output_option
 def vectors(
     operation: str,
@@ -44,14 +52,19 @@ def vectors(
     operands: bool,
     output: Path | None,
 ) -> None:
-    """Make test vectors: operands that matter and the code each must give, in hexadecimal.
+    """Generate test vectors: operands that matter and the code each must give, in hexadecimal.
 
-    Give the FORMAT of each operand, then of the result: `lowprec vectors convert binary32 e4m3fn`,
-    `lowprec vectors fma e4m3fn e4m3fn binary32 binary32`. With --operands, a program under test can
-    read them and `lowprec compare - fma e4m3fn e4m3fn binary32 binary32` judge what it prints.
+    Name the FORMAT of each operand, then that of the result:
 
-    Operands of at most 16 bits together are all tried, of wider ones those at ties, at limits and the like.
-    """
+    \b
+    lowprec vectors convert binary32 e4m3fn
+    lowprec vectors fma e4m3fn e4m3fn binary32 binary32
+
+    With --operands only the operands are printed. A program under test reads them and prints each line with its
+    result, and `lowprec compare - OPERATION FORMAT...` judges those lines.
+
+    All operands are tried if they have at most 16 bits together; of wider ones, those at ties, limits and the like.
+    """  # noqa: D301
     from lowprec.tools.vectors import suite
 
     if samples < 0 or seed < 0:
