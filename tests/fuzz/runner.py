@@ -188,7 +188,8 @@ def asked(call: Call, way: Way, answer: Answer) -> dict[str, Array] | Refusal:
         except Exception as error:
             if isinstance(out, np.ndarray) and out.tobytes() != before:
                 return Refusal("a refusal that writes to out", repr(error))
-            return Refusal(type(error).__name__, str(error))
+            kind = next((kind for kind in answer.raises if isinstance(error, kind)), type(error))
+            return Refusal(kind.__name__, str(error))
     if way.out and given is not out:
         return Refusal("another array than out", type(given).__name__)
     return _parts(given, keywords.get("flags"))
