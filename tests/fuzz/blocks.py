@@ -13,7 +13,7 @@ import numpy.typing as npt
 import lowprec as lp
 from lowprec.oracle import block as oracle
 from lowprec.oracle.convert import check, decode as oracle_decode, is_subnormal, project
-from lowprec.oracle.exact import Exact, Special, to_float
+from lowprec.oracle.exact import to_float
 from lowprec.spec import catalog
 from lowprec.spec.block import RULES, BlockFormat
 from lowprec.spec.format import Format
@@ -93,25 +93,22 @@ def encode(call: Call) -> Answer:
 
 
 def decode(call: Call) -> Answer:
-    """Values of blocks: products that are rounded once, and exact in float64 or refused."""
+    """Values of blocks: products that are rounded once, to nearest even."""
     array = call.operands[0]
     kind = np.dtype(call.keywords.get("dtype", np.float32))
     carrier = next(known for name, known in FLOATS if name == kind)
     fmt = array.format
     tensor = Fraction(1) if array.tensor_scale is None else Fraction(float(array.tensor_scale))
     grid, lengths = _boxes(array.shape, array.axes, fmt.sizes)
-    result, refused = np.zeros(array.shape, f"u{kind.itemsize}"), False
+    result = np.zeros(array.shape, f"u{kind.itemsize}")
     assert grid == array.scales.shape
     for place in np.ndindex(grid):
         box = tuple(slice(i * size, (i + 1) * size) for i, size in zip(place, lengths, strict=True))
         block = array.codes[box].reshape(-1).tolist()
         found = oracle.decode(int(array.scales[place]), block, fmt, tensor)
         rounded = [project(value, carrier) for value in found]
-        refused |= kind == np.float64 and any(
-            not _holds(value, code) for value, code in zip(found, rounded, strict=True)
-        )
         result[box] = np.array(rounded, np.uint64).reshape(result[box].shape)
-    return Answer({"result": result}, kind, refused)
+    return Answer({"result": result}, kind)
 
 
 def quantize(call: Call) -> Answer:
@@ -125,11 +122,6 @@ def quantize(call: Call) -> Answer:
     scale = None if tensor is None else tensor.view(np.float32)[()]
     array = lp.BlockArray(made.parts["codes"], made.parts["scales"], fmt, axes, scale)
     return decode(Call("lp.decode", (array,), (), {"dtype": kind}))
-
-
-def _holds(value: Exact, code: int) -> bool:
-    """Whether float64 has a value."""
-    return isinstance(value, Special) or oracle_decode(code, catalog.BINARY64) == value
 
 
 # -- cases ------------------------------------------------------------------------------------------

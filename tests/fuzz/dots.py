@@ -11,11 +11,11 @@ import numpy as np
 import numpy.typing as npt
 
 import lowprec as lp
-from lowprec.oracle.convert import cast, decode
+from lowprec.oracle.convert import cast, check, decode
 from lowprec.oracle.dot import dot as oracle
 from lowprec.oracle.exact import Exact
 from lowprec.spec import catalog
-from lowprec.spec.accumulation import Accumulation, Window
+from lowprec.spec.accumulation import Accumulation, Rounded, Window
 from lowprec.spec.accumulations import accumulation
 from lowprec.spec.block import BlockFormat
 from lowprec.spec.format import Format
@@ -70,10 +70,25 @@ class _Side:
             self.scales = np.repeat(self.scales, self.size // size, -1)[..., :length]
 
 
+def _places(how: Accumulation) -> list[Rounded]:
+    """Where an accumulation rounds."""
+    sums = how.accumulator.result if isinstance(how.accumulator, Window) else how.accumulator
+    return [place for place in (how.product, sums, how.total, how.output) if place is not None]
+
+
+def _suited(how: Accumulation) -> bool:
+    """Whether every projection fits its format."""
+    try:
+        for fmt, rule in _places(how):
+            check(fmt, rule, 0 if rule.rounding.bits else None)
+    except ValueError:
+        return False
+    return True
+
+
 def _integers(how: Accumulation, count: int, row: int, rng: int) -> Callable[[int], int] | None:
     """The random integer of each step of one result."""
-    sums = how.accumulator.result if isinstance(how.accumulator, Window) else how.accumulator
-    bits = max((place[1].rounding.bits for place in (how.total, sums, how.output) if place is not None), default=0)
+    bits = max(place[1].rounding.bits for place in _places(how))
     if not bits:
         return None
     return lambda step: int(lp.random_bits(count, rng, bits, stream=2 + step)[row])
@@ -100,7 +115,7 @@ def products(call: Call) -> Answer:
     starts = None if addend is None else np.broadcast_to(_exact(np.asarray(addend)), shape)
     made = []
     tensor = x.tensor * y.tensor
-    refused = tensor != 1 and addend is not None
+    refused = (tensor != 1 and addend is not None) or not _suited(how)
     for row, place in enumerate(np.ndindex(shape)):
         sides = [_row(side.numbers, shape, place) for side in (x, y)]
         scales = None
@@ -120,7 +135,8 @@ def products(call: Call) -> Answer:
     else:
         keeps = Projection() if how.output[1].nan_code is None else Projection(nan_payload="first")
         result = carried(made, fmt, kind, carrier, keeps)
-    return Answer({"result": result.reshape(shape)}, kind)
+    grouped = isinstance(how.accumulator, Window) and how.accumulator.scales == "groups"
+    return Answer({"result": result.reshape(shape)}, kind, may_refuse="sums of " if grouped else "")
 
 
 def _row(array: npt.NDArray[Any], shape: tuple[int, ...], place: tuple[int, ...]) -> list[Exact]:
@@ -236,7 +252,7 @@ def _part(given: Any, axis: int, places: slice) -> Any:
     size = given.format.sizes[0] if axis in given.axes else 1
     start, stop, _ = places.indices(given.codes.shape[axis])
     before = (slice(None),) * axis
-    scales = given.scales[(*before, slice(start // size, -(-stop // size)))]
+    scales = given.scales[(*before, slice(start // size, -(-stop // size) if start < stop else 0))]
     parts = (given.codes[(*before, places)], scales, given.format, given.axes, given.tensor_scale)
     return lp.BlockArray(*(np.ascontiguousarray(part) if isinstance(part, np.ndarray) else part for part in parts))
 
@@ -249,7 +265,7 @@ def smaller(call: Call) -> Iterator[Call]:
     addend = call.keywords.get("addend")
 
     def with_addend(axis: int, place: int, count: int) -> dict[str, Any]:
-        whole = isinstance(addend, np.ndarray) and addend.ndim > axis and addend.shape[axis] == count
+        whole = isinstance(addend, np.ndarray) and addend.ndim > max(axis, 0) and addend.shape[axis] == count
         return {**call.keywords, "addend": np.take(addend, [place], axis)} if whole else dict(call.keywords)
 
     for place in range(rows if rows > 1 and not ("rng" in call.keywords and rows == 1) else 0):

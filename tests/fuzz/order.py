@@ -99,7 +99,7 @@ def nextafter(call: Call) -> Answer:
 def ulp(call: Call) -> Answer:
     """Gaps."""
     x, fmt = call.operands[0], lp.format(call.given[0])
-    kind, carrier = FLOATS[2] if catalog.BINARY32.contains(fmt) else FLOATS[3]
+    kind = FLOATS[2 if catalog.BINARY32.contains(fmt) else 3][0]
     gaps = [oracle.ulp(value, fmt) for value in _exact(x)]
     result = np.array([np.nan if gap is None else to_float(gap) for gap in gaps], np.float64)
     with np.errstate(all="ignore"):

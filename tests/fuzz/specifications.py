@@ -241,6 +241,9 @@ def any_block_format(draw: Draw) -> BlockFormat:
 
 # -- accumulations ----------------------------------------------------------------------------------
 
+#: Operands that machines have.
+MACHINE_FORMATS = (catalog.BINARY16, catalog.BFLOAT16, catalog.E4M3FNUZ, catalog.E5M2FNUZ, catalog.E4M3FN, catalog.E5M2)
+
 PLACES = (catalog.BINARY32, catalog.BINARY32, catalog.BINARY16, catalog.BFLOAT16, catalog.TF32, catalog.E5M2)
 
 
@@ -264,12 +267,14 @@ def any_accumulation(draw: Draw) -> Accumulation:
     def operands(exponents: bool) -> tuple[Format, Format] | None:
         if not exponents and draw.chance(0.6):
             return None
-        return tuple(any_format(draw, exponents=exponents) for _ in range(2))  # type: ignore[return-value]
+        widest = draw.choice((8, 8, 16, 32))  # groups with scales take narrow formats alone
+        return tuple(any_format(draw, widest=widest, exponents=exponents) for _ in range(2))  # type: ignore[return-value]
 
     def make() -> Accumulation:
         fields: dict[str, Any] = {"name": "drawn", "output": place()}
         if kind == "machine":
-            fields |= {"machine": draw.choice(MACHINES), "operands": operands(True)}
+            pair = draw.choice(MACHINE_FORMATS), draw.choice(MACHINE_FORMATS)
+            fields |= {"machine": draw.choice(MACHINES), "operands": pair}
             fields["output"] = catalog.BINARY32, fields["output"][1]
             return Accumulation(**fields)
         fields |= {"operands": operands(kind == "window")}

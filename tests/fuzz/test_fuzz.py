@@ -11,6 +11,7 @@ from lowprec.kernels import params
 from lowprec.oracle import convert
 from lowprec.spec.arith import OPERANDS
 from lowprec.spec.rounding import Threshold
+from tests.fuzz import runner
 from tests.fuzz.__main__ import main
 from tests.fuzz.runner import forget, fuzz
 from tests.fuzz.topics import KNOWN, TOPICS
@@ -49,6 +50,7 @@ def planted(monkeypatch):
                         each.cache_clear()
 
     clear()
+    monkeypatch.setattr(runner, "LONGEST_SHRINK", 2.0)
     yield monkeypatch
     monkeypatch.undo()
     clear()
