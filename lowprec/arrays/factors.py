@@ -116,7 +116,7 @@ def factors(name: str, values: Factors, how: Accumulation, side: int, axis: int)
     wanted = None if how.operands is None else how.operands[side]
     if _takes_scales(how):
         raise ValueError(f"{how} takes operands in blocks, but {name} is {operand.array.dtype}: {_way_to(how, side)}")
-    if wanted is not None and wanted != operand.fmt:
+    if wanted is not None and (wanted != operand.fmt or how.operand_rounding is not None):
         operand = _as_format(name, operand, wanted, how.operand_rounding)
     return Side(operand.codes, operand.fmt, None, operand.array.shape)
 
@@ -184,7 +184,10 @@ def _in_blocks(name: str, values: BlockArray, how: Accumulation, side: int, axis
             f"has one of {fmt.scale.name!r} for {size}: {_way_to(how, side)}"
         )
     tensor = 1.0 if values.tensor_scale is None else float(values.tensor_scale)
-    return Side(values.codes, fmt.element, Scales(scales, fmt.scale, size, tensor), values.shape)
+    codes = values.codes
+    if wanted is not None and how.operand_rounding is not None:
+        codes = _as_format(name, Operand(codes, wanted, codes, True), wanted, how.operand_rounding).codes
+    return Side(codes, fmt.element, Scales(scales, fmt.scale, size, tensor), values.shape)
 
 
 def _takes_scales(how: Accumulation) -> bool:

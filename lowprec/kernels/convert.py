@@ -225,8 +225,10 @@ def project(
         farther = beyond or takes_farther(tail, magnitude & _1 != _0, random, grid, side)
     if grid.before != _0 and magnitude == side.max_magnitude and tail != _0:
         beyond = farther = True
-    over = beyond or magnitude + _U(farther) > side.max_magnitude
-    if lead < grid.tiny and not over and (flags != _0 or grid.flush != _0):
+    past = magnitude + _U(farther) > side.max_magnitude
+    over = beyond or past
+    # A format may have no normal numbers: then what is tiny may lie beyond its largest number.
+    if lead < grid.tiny and (not over or (grid.flush != _0 and not past)) and (flags != _0 or grid.flush != _0):
         if is_tiny(significand, low, exponent, lead, random, grid, side):
             flags |= _U(flags != _0) * _UNDERFLOW
             if grid.flush != _0:

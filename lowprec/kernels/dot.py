@@ -18,7 +18,7 @@ import numpy.typing as npt
 from lowprec.kernels.dot_sums import How, Operand, Stages, Work, drawn, in_order, precisely, scaled
 from lowprec.kernels.jit import bit_length, helper, inlined, jit
 from lowprec.kernels.machines import cdna2, cdna3
-from lowprec.kernels.numbers import Number
+from lowprec.kernels.numbers import Number, is_nan
 from lowprec.kernels.params import Params
 from lowprec.kernels.stages import DOWNWARD, number_of, placed, summed
 from lowprec.kernels.windows import panel
@@ -30,7 +30,7 @@ Words = npt.NDArray[Any]  #: of uint64
 _U = np.uint64
 _I = np.int64
 _0 = _U(0)
-_FINITE = 0
+_FINITE, _GENERATED = 0, 5
 _ZERO = Number(_FINITE, False, _0, _0, _I(0))
 _CDNA2, _CDNA3_FP8 = 1, 3
 
@@ -120,6 +120,8 @@ def by_machine(
             x.elements, i, y.elements, j, code, how[How.STEP], how[How.MACHINE] == _CDNA3_FP8, stages[Stages.SUM]
         )
         made = number_of(code, stages[Stages.SUM])
+    if is_nan(made):  # the addend's too, where there are no products
+        made = Number(_GENERATED, False, _0, _0, _I(0))
     return placed(made, drawn(stages[Stages.OUTPUT], element, work), stages[Stages.OUTPUT])
 
 

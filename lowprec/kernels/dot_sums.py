@@ -319,7 +319,7 @@ def in_windows(
             made = Number(_INFINITY, made.negative, _0, _0, _I(0))
         code = placed(made, drawn(stages[Stages.SUM], element, work), stages[Stages.SUM])
         c = factor_of(code, stages[Stages.SUM, SOURCE:])
-        if how[How.NEGATIVE_ZERO] == 0 and c.kind == _FINITE and c.significand == _0:
+        if how[How.NEGATIVE_ZERO] == 0 and made.kind == _FINITE and c.kind == _FINITE and c.significand == _0:
             code = placed(_ZERO, _0, stages[Stages.SUM])
             c = factor_of(code, stages[Stages.SUM, SOURCE:])
     return code

@@ -258,16 +258,21 @@ def group_window(
                 state = State(True, state.positive, state.negative)
                 continue
             exponent = a.exponent + a.bits + b.exponent + b.bits
-            products, any_product = _I(0), False
+            products, any_product, of_group = _I(0), False, State(False, False, False)
             for k in range(first, min(first + group, stop)):
                 p, q = factor(x, i, k), factor(y, j, k)
-                state = joined(state, p, q)
+                of_group = joined(of_group, p, q)
                 significand = p.significand * q.significand
                 if p.kind == _FINITE and q.kind == _FINITE and significand != _0:
                     any_product = True
                     size_of = _I(significand << _U(p.exponent + q.exponent - last))
                     products += -size_of if p.negative != q.negative else size_of
-            if not any_product or a.significand == _0 or b.significand == _0:
+            nothing = a.significand == _0 or b.significand == _0
+            invalid = of_group.nan or (nothing and (of_group.positive or of_group.negative))
+            state = State(
+                state.nan or invalid, state.positive or of_group.positive, state.negative or of_group.negative
+            )
+            if not any_product or nothing:
                 continue
             if aligned:
                 negative = bool(products < _I(0))

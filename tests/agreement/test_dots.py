@@ -163,6 +163,33 @@ def test_a_machine_rounds_to_nearest_whatever_its_output_asks(name, mode):
         agrees(other, how.operands, x, y, addends(6, rng))
 
 
+def test_operands_in_the_operands_own_format_are_projected_too():
+    """Where a rounding of operands is named: infinities saturate and subnormal ones are flushed, in blocks too."""
+    rule = Projection(saturation="finite", subnormals="flush_results")
+    half, numbers = catalog.BINARY16, np.array([[np.inf, 1.0, -0.0, 5.96e-8], [np.nan, -np.inf, 2.0, 1e-7]])
+    codes = lp.encode(numbers, half)
+    for order, accumulator in ((EXACT, None), (SEQUENTIAL, SINGLE), (PAIRWISE, SINGLE)):
+        how = Accumulation(
+            name="m", operands=(half, half), operand_rounding=rule, order=order, accumulator=accumulator, output=SINGLE
+        )
+        agrees(how, (half, half), codes, codes[::-1].copy())
+        for values in (numbers, numbers.astype(np.float16)):
+            assert lp.dot(values, np.float16([1, 0.5, 1, 1]), how)[0] == np.float32(65504.5)
+    fmt = BlockFormat(name="b", element=half, scale=catalog.E8M0FNU, size=4)
+    blocks = BlockArray(codes, np.full((2, 1), 127, np.uint8), fmt)
+    how = Accumulation(name="m", operands=(half, half), operand_rounding=rule, order=EXACT, output=SINGLE)
+    ones = BlockArray(lp.encode(np.float32([[1, 0.5, 1, 1]] * 2), half), np.full((2, 1), 127, np.uint8), fmt)
+    assert lp.dot(blocks, ones, how)[0] == np.float32(65504.5)
+
+
+@pytest.mark.parametrize("name", ["cdna2_mfma_bfloat16_binary32", "cdna3_mfma_e4m3fnuz_binary32"])
+def test_a_nan_addend_of_no_products_is_positive(name):
+    """As the NaN of any other sum."""
+    for nan in (np.nan, -np.nan):
+        made = lp.dot(np.zeros((1, 0)), np.zeros((1, 0)), name, addend=np.float32([nan]), dtype=np.uint32)
+        assert made.tolist() == [accumulation(name).output[1].nan_code or 0x7FC00000]
+
+
 ADDEND_RULES = [
     (catalog.BINARY32, Projection(saturation="finite")),
     (catalog.BINARY32, Projection(subnormals="flush_results")),
@@ -313,6 +340,22 @@ def test_any_windows_with_scales_agree(element, scale):
             x, y = (blocks_of(blocks, 4, 20, rng, scales=scales) for _ in range(2))
             want = [expected_of_blocks(how, x, y, row) for row in range(4)]
             assert lp.dot(x, y, how, dtype=np.uint32).tolist() == want
+
+
+def test_an_infinite_group_times_a_scale_of_zero_is_nan():
+    """Infinity times zero; with another scale it is infinite."""
+    window = Window(step=4, fraction_bits=10, result=SINGLE, scales="groups", group=2)
+    small = ieee("small", 3, 2)
+    how = Accumulation(name="m", operands=(small, small), accumulator=window, scale=(catalog.UE4M3, 2), output=SINGLE)
+    fmt = BlockFormat(name="b", element=small, scale=catalog.UE4M3, size=2)
+    elements = lp.encode(np.array([[1.0, -np.inf, 1.0, 1.0]]), small)
+    ones = BlockArray(lp.encode(np.ones((1, 4)), small), np.full((1, 2), 0x38, np.uint8), fmt)
+    for scales, want in (([[0, 0x38]], 0x7FC00000), ([[0x38, 0]], 0xFF800000)):
+        blocks = BlockArray(elements, np.array(scales, np.uint8), fmt)
+        assert lp.dot(blocks, ones, how, dtype=np.uint32).tolist() == [want]
+        x, y = ([decode(int(code), small) for code in side.codes[0]] for side in (blocks, ones))
+        of_blocks = [[decode(int(code), catalog.UE4M3) for code in side.scales[0]] for side in (blocks, ones)]
+        assert oracle(x, y, how, scales=(*of_blocks, 2)) == want
 
 
 def test_groups_whose_sums_do_not_fit_are_refused():

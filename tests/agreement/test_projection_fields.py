@@ -66,6 +66,7 @@ def projections(fmt, rng):
 #: Shapes that no catalog has: finite values that are all subnormal, one value, NaNs beside an infinity and in
 #: the place of -0, no zero but a sign.
 ODD = (
+    Format(name="subnormal, far from normal", exponent_bits=3, trailing_bits=3, bias=0, nans=60),
     Format(name="all subnormal", exponent_bits=1, trailing_bits=3, bias=1, nans=9),
     Format(name="just normal", exponent_bits=1, trailing_bits=3, bias=1, nans=7),
     Format(name="one value", exponent_bits=2, trailing_bits=1, bias=1, nans=6),
