@@ -69,18 +69,12 @@ class BlockRule(NamedTuple):
 
 @functools.lru_cache(maxsize=1024)
 def lower_block(fmt: BlockFormat) -> Params:
-    """What the kernels need beside the formats of elements and scales.
-
-    Raises
-    ------
-    ValueError
-        A number that is no binary32 number.
-    """
+    """What the kernels need beside the formats of elements and scales."""
     by = divisor(fmt.rule, fmt.element)
     smallest = Fraction(0) if fmt.smallest_divides_as is None else Fraction(fmt.smallest_divides_as)
-    by_significand, by_exponent = _number(by, "the divisor of the scale")
-    least, least_exponent = _number(Fraction(fmt.min_scale), "min_scale")
-    smallest_significand, smallest_exponent = _number(smallest, "smallest_divides_as")
+    by_significand, by_exponent = _number(by)
+    least, least_exponent = _number(Fraction(fmt.min_scale))
+    smallest_significand, smallest_exponent = _number(smallest)
     words = BlockRule(
         powers=fmt.rule.powers != "none",
         of_amax=fmt.rule.powers == "even",
@@ -113,7 +107,7 @@ def lower_tensor(fmt: BlockFormat, scale: Fraction, inverse: Fraction) -> Params
     limit = root + (not exact)
     if limit > _ONES:
         limit, exponent = 1 << 63, exponent + 1
-    numbers = *_number(scale, "the tensor's scale"), *_number(inverse, "its inverse")
+    numbers = *_number(scale), *_number(inverse)
     return _array(*numbers, limit, exponent)
 
 
@@ -165,14 +159,13 @@ def up_above(rule: ScaleRule, element: Format) -> int:
     return _ONES
 
 
-def _number(value: Fraction, what: str) -> tuple[int, int]:
-    """Significand and exponent of a number that binary32's precision holds."""
+def _number(value: Fraction) -> tuple[int, int]:
+    """Significand and exponent of a number of a format's precision: kernels multiply two such in 64 bits."""
     significand, exponent = value.numerator, 1 - value.denominator.bit_length()
     if significand:
         zeros = (significand & -significand).bit_length() - 1
         significand, exponent = significand >> zeros, exponent + zeros
-    if significand.bit_length() > 24 or value.denominator & (value.denominator - 1):
-        raise ValueError(f"{what} is {float(value)!r}, which no number of 24 significant bits is; blocks need one")
+    assert significand.bit_length() <= 32, f"{value} has more than 32 significant bits"
     return significand, exponent
 
 

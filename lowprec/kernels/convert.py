@@ -232,7 +232,7 @@ def project(
         if is_tiny(significand, low, exponent, lead, random, grid, side):
             flags |= _U(flags != _0) * _UNDERFLOW
             if grid.flush != _0:
-                return side.rounded_zero, _INEXACT | _UNDERFLOW
+                return side.rounded_zero, _INEXACT | (_OVERFLOW if over else _UNDERFLOW)
     # Codes are ordered by value, so a carry out of the trailing bits into the exponent field is right.
     magnitude += _U(farther)
     if over:

@@ -26,9 +26,9 @@ Params = npt.NDArray[np.uint64]
 #: A Python integer while lowering, np.uint64 in a kernel, np.int64 there for exponents.
 Word = Any
 
-#: Stands in the place of a code where the projection refuses the operand: no code that a kernel makes,
-#: in 32 bits or as binary64, where all ones would be a NaN with a payload.
-REFUSED = (1 << 64) - 1
+#: Stands in the place of a code where the projection refuses the operand: more than 32 bits, and as binary64
+#: a signaling NaN, which no kernel makes of anything.
+REFUSED = 0x7FF0000000000001
 
 
 class Source(NamedTuple):

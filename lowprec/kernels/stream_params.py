@@ -318,7 +318,7 @@ def _simple_ending(fmt: Format, fields: dict[str, int]) -> dict[str, int]:
     sign, pairs = fmt.sign_code, ("infinite", "zero", "rounded_zero", "nan")
     if fmt.sign is not Sign.MAGNITUDE or fields["no_zero"]:
         return {}
-    for name in pairs:
+    for name in pairs[:3] if fields["refuses"] else pairs:
         plus, minus = fields[name], fields[f"{name}_negative"]
         if not (minus == plus | sign or (name.endswith("zero") and minus == plus == 0)):
             return {}

@@ -119,8 +119,9 @@ def _flags(value: Exact, fmt: Format, projection: Projection, random: int | None
     last = largest_magnitude(negative, fmt, projection)
     magnitude = round_magnitude(size, last, negative, fmt, projection, random)
     overflows = magnitude > last or size >= value_of(last + 1, fmt)
-    tiny = is_tiny(size, negative, fmt, projection, random) and not overflows
-    becomes_zero = fmt.subnormals and (magnitude == 0 or tiny and is_flushed(fmt, projection))
+    tiny = is_tiny(size, negative, fmt, projection, random)
+    flushed = tiny and magnitude <= last and is_flushed(fmt, projection)
+    becomes_zero = fmt.subnormals and (magnitude == 0 or flushed)
     if negative and fmt.sign is Sign.UNSIGNED and not becomes_zero:
         return int(Flag.INVALID)
     if overflows:

@@ -316,11 +316,16 @@ class Accumulation:
             raise ValueError(f"machine {self.machine!r} has its addend in the sum: use addend='first'")
         if self.output[0] != BINARY32:
             raise ValueError(f"machine {self.machine!r} has binary32 results, not {self.output[0].name!r}")
+        # Of those with FP8, sums of products cannot overflow.
+        precision, limit, such = (
+            (4, 64, "e4m3fnuz, e5m2fnuz") if "fp8" in self.machine else (11, 128, "binary16, bfloat16")
+        )
         for fmt in self.operands:
-            if not fmt.exponent_bits or fmt.precision > 11 or not BINARY32.contains(fmt):
+            held = fmt.exponent_bits and fmt.precision <= precision and fmt.emax < limit and BINARY32.contains(fmt)
+            if not held:
                 raise ValueError(
                     f"machine {self.machine!r} takes no operands in {fmt.name!r}: its multipliers take floats of at "
-                    f"most 11 bits of precision that binary32 holds; use e4m3fnuz, binary16, bfloat16 or the like"
+                    f"most {precision} bits of precision, below 2**{limit}, that binary32 holds; use {such} or the like"
                 )
 
     def _check_exact(self) -> None:

@@ -31,7 +31,7 @@ from lowprec.spec.catalog import (
 )
 from lowprec.spec.families import ieee
 from lowprec.spec.format import Format
-from lowprec.spec.naming import UnknownName, close_names, read_only
+from lowprec.spec.naming import close_names, read_only
 from lowprec.spec.projection import Projection
 from lowprec.spec.rounding import TOWARD_ZERO
 
@@ -255,4 +255,4 @@ def accumulation(name: Accumulation | str) -> Accumulation:
         return ACCUMULATIONS[name.strip()]
     near = close_names(name, NAMES)
     hint = f"did you mean {' or '.join(map(repr, near))}?" if near else "`lowprec.accumulations` lists all"
-    raise UnknownName(f"unknown accumulation {name!r}; {hint}", near)
+    raise ValueError(f"unknown accumulation {name!r}; {hint}")

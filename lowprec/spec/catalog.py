@@ -12,7 +12,7 @@ from collections.abc import Mapping
 from lowprec.spec.block import DIVIDE, BlockFormat
 from lowprec.spec.families import finite, fixed, fn, fnuz, ieee, p3109, power_of_two
 from lowprec.spec.format import Carrier, Format, Sign
-from lowprec.spec.naming import UnknownName, close_names, read_only
+from lowprec.spec.naming import close_names, read_only
 from lowprec.spec.projection import Projection, Saturation
 
 __all__ = ["BLOCK_FORMATS", "CARRIERS", "FORMATS", "P3109_UP_TO_8"]
@@ -249,7 +249,7 @@ def format(name: object) -> Format:
         raise ValueError(f"{name!r} is a block format, whose elements share scales: see lowprec.block_formats")
     near = close_names(spelled, [*FORMATS, *_ALIASES]) or close_names(spelled, [*BLOCK_FORMATS, *_BLOCK_ALIASES])
     hint = f"did you mean {' or '.join(repr(item) for item in near)}? " if near else ""
-    raise UnknownName(f"unknown format {name!r}; {hint}`lowprec formats` lists all names", near)
+    raise ValueError(f"unknown format {name!r}; {hint}`lowprec formats` lists all names")
 
 
 def block_format(name: object) -> BlockFormat:
@@ -278,7 +278,7 @@ def block_format(name: object) -> BlockFormat:
         near = close_names(spelled, [*BLOCK_FORMATS, *_BLOCK_ALIASES])
         hint = f"did you mean {' or '.join(repr(item) for item in near)}? " if near else ""
         names = ", ".join(BLOCK_FORMATS)
-        raise UnknownName(f"unknown block format {name!r}; {hint}`lowprec formats` lists {names}", near)
+        raise ValueError(f"unknown block format {name!r}; {hint}`lowprec formats` lists {names}")
     return found
 
 

@@ -10,7 +10,7 @@ from collections.abc import Iterable, Mapping
 from types import MappingProxyType
 from typing import TypeVar
 
-__all__ = ["UnknownName", "close_names", "read_only"]
+__all__ = ["close_names", "read_only"]
 
 _Item = TypeVar("_Item")
 
@@ -18,14 +18,6 @@ _Item = TypeVar("_Item")
 _SHOWN = 3
 #: Letters that a part of a name must have to count as close to it.
 _LEAST = 3
-
-
-class UnknownName(ValueError):
-    """A name that a catalog does not have, with those of its names that are close."""
-
-    def __init__(self, message: str, near: Iterable[str] = ()):
-        super().__init__(message)
-        self.near = tuple(near)
 
 
 class _Named(dict[str, _Item]):

@@ -18,7 +18,7 @@ from lowprec.spec.block import BlockFormat
 from lowprec.spec.families import p3109
 from lowprec.spec.fields import Table, text
 from lowprec.spec.format import Format, Sign, exact_float
-from lowprec.spec.naming import UnknownName, close_names, read_only
+from lowprec.spec.naming import read_only
 from lowprec.spec.projection import Projection, Saturation
 from lowprec.spec.rounding import AWAY_FROM_ZERO, NEAREST_AWAY, NEAREST_ZERO, stochastic
 
@@ -485,5 +485,5 @@ def profile(name: Profile | str) -> Profile:
     if not isinstance(name, str):
         raise TypeError(f"profile must be a Profile or a name, not {name!r}")
     if name not in PROFILES:
-        raise UnknownName(f"unknown profile {name!r}; use one of {', '.join(PROFILES)}", close_names(name, PROFILES))
+        raise ValueError(f"unknown profile {name!r}; use one of {', '.join(PROFILES)}")
     return PROFILES[name]

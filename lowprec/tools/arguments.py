@@ -92,25 +92,24 @@ def kind_named(name: str) -> str:
     """
     from lowprec.spec.accumulations import accumulation
     from lowprec.spec.catalog import format as format_of, is_block
-    from lowprec.spec.naming import UnknownName
     from lowprec.spec.profiles import PROFILES
 
     if is_block(name):
         return "block format"
     if name in PROFILES:
         return "profile"
-    refused: list[UnknownName] = []
+    refused: list[str] = []
     for kind, of in (("format", format_of), ("accumulation", accumulation)):
         try:
             of(name)
-        except UnknownName as error:
-            refused.append(error)
         except ValueError as error:
-            raise click.UsageError(str(error)) from None
+            refused.append(str(error))
         else:
             return kind
-    why = next((error for error in refused if error.near), refused[0])
-    raise click.UsageError("\n".join([str(why), *_hints(name)]))
+    if not refused[0].startswith("unknown"):  # an ambiguous name, or P3109's of a format that cannot be
+        raise click.UsageError(refused[0])
+    why = next((error for error in refused if "did you mean" in error), refused[0])
+    raise click.UsageError("\n".join([why, *_hints(name)]))
 
 
 def _hints(name: str) -> Iterator[str]:

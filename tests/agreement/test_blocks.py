@@ -653,6 +653,23 @@ def test_wide_formats_agree(element, arithmetic):
         agrees(values, fmt, tensor=oracle.ONE if tensor == "none" else one)
 
 
+@pytest.mark.parametrize("how", ["floor", "ceil", "even", "rceil", "nearest", "nearest(4/3)", "divide"])
+@pytest.mark.parametrize("element", [WIDE[1], Format(name="wider", exponent_bits=1, trailing_bits=30, bias=3)], ids=str)
+def test_scales_of_elements_of_more_than_24_bits_agree(element, how):
+    """Their largest value is what amax is divided by. At every threshold and next to it, and below."""
+    top, rng = element.max_finite, np.random.default_rng(2)
+    amax = np.array([top, top / 2, top * 1.5, top * 4 / 3, top * np.sqrt(2), top / 3, 1.0, 2.0])
+    amax = np.concatenate([amax, np.nextafter(amax, np.inf), np.nextafter(amax, 0)])
+    values = np.stack([amax, amax * rng.random(amax.size)], axis=1)
+    for scale, arithmetic in itertools.product(("e8m0fnu", "ue4m3", "binary32"), ("exact", "product", "reciprocal")):
+        fmt = BlockFormat(
+            name="m", element=element, scale=catalog.format(scale), size=2, rule=how, arithmetic=arithmetic
+        )
+        blocks = lp.encode(values, fmt)
+        for row, scales, codes in zip(values.tolist(), blocks.scales, blocks.codes, strict=True):
+            assert oracle.encode(list(map(from_float, row)), fmt) == (int(scales[0]), codes.tolist()), (fmt, row)
+
+
 def test_quotients_by_scales_of_more_than_48_bits_are_exact():
     """Three times the scale, of 28 and 23 bits, is a tie of powers of two: it went away from the even one."""
     element = catalog.format("e3m0fn")

@@ -163,6 +163,15 @@ def test_a_nan_code_of_zero_takes_no_sign_where_there_is_no_negative_zero(name):
     assert lp.encode(values, name, projection=signs).tolist() == [0x7F, 0xFF]
 
 
+def test_a_nan_whose_payload_is_all_ones_is_not_refused():
+    """On its way through binary64, where 64 ones are its code."""
+    rule = Projection(nan_payload="first", via=(catalog.BINARY64,))
+    nan = np.array([(1 << 64) - 1], np.uint64).view(np.float64)
+    assert lp.sqrt(nan, "binary16", projection=rule, dtype=np.uint16).tolist() == [0xFFFF]
+    assert lp.add(nan, nan, "binary32", projection=rule, dtype=np.uint32).tolist() == [0xFFFFFFFF]
+    assert lp.encode(nan, "bfloat16", projection=rule).tolist() == [0xFFFF]
+
+
 VIA = {
     "to a narrower one with payloads": ("binary16", (catalog.BINARY32,)),
     "to a wider one with payloads": ("binary32", (catalog.BFLOAT16,)),

@@ -241,11 +241,15 @@ def test_a_result_is_a_format_and_a_projection():
         ),
         *(
             (
-                {"machine": "cdna3_fp8", "operands": (fmt, HALVES[1])},
-                f"machine 'cdna3_fp8' takes no operands in {fmt.name!r}: its multipliers take floats of at most 11 "
-                f"bits of precision that binary32 holds; use e4m3fnuz, binary16, bfloat16 or the like",
+                {"machine": machine, "operands": (fmt, fmt)},
+                f"machine {machine!r} takes no operands in {fmt.name!r}: its multipliers take floats of at most {most} "
+                f"bits of precision, below 2**{limit}, that binary32 holds; use {such} or the like",
             )
-            for fmt in (SINGLE[0], ieee("wide", 10, 4), INT8)
+            for machine, most, limit, such, formats in (
+                ("cdna3_fp8", 4, 64, "e4m3fnuz, e5m2fnuz", (HALVES[0], INT8, ieee("far", 8, 1))),
+                ("cdna3", 11, 128, "binary16, bfloat16", (SINGLE[0], ieee("wide", 10, 4), INT8)),
+            )
+            for fmt in formats
         ),
         (
             {"machine": "cdna3", "operands": HALVES, "output": HALF},

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import pickle
 import re
 import types
 
@@ -276,8 +275,6 @@ def test_the_repr_of_a_catalog_counts_instead_of_showing_all(names, begins, ends
 
 
 def test_a_part_of_a_name_finds_block_formats_too():
-    """Where no name is like it; and an error can be sent from a process to another."""
-    with pytest.raises(ValueError, match=r"^unknown format 'nvfp'; did you mean 'nvfp4' or 'nvfp4_2d'\? ") as told:
+    """Where no name is like it."""
+    with pytest.raises(ValueError, match=r"^unknown format 'nvfp'; did you mean 'nvfp4' or 'nvfp4_2d'\? "):
         lp.format("nvfp")
-    again = pickle.loads(pickle.dumps(told.value))
-    assert (str(again), again.near) == (str(told.value), ("nvfp4", "nvfp4_2d"))
