@@ -357,9 +357,12 @@ def shrunk(topic: Topic, failure: Failure) -> Failure:
 
 
 def _kind(failure: Failure) -> tuple[str, str]:
-    detail = failure.got[0] if isinstance(failure.got, tuple) and failure.got else ""
-    detail = failure.got if isinstance(failure.got, str) else detail
-    return failure.what, str(detail)
+    """What is wrong; of a refusal its first words too, as a smaller call may be refused for something else."""
+    got = failure.got
+    if isinstance(got, tuple) and got:
+        message = str(got[1]) if len(got) > 1 and failure.what == "is refused" else ""
+        return failure.what, " ".join([str(got[0]), *message.split()[:3]])
+    return failure.what, got if isinstance(got, str) else ""
 
 
 def _fewer(failure: Failure, axis: int, fails: Callable[..., Failure | None]) -> Failure:
