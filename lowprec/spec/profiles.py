@@ -402,7 +402,7 @@ PROFILES: Mapping[str, Profile] = read_only(
         Profile("jax", "0.10.2, on CPUs", _JAX, "JAX"),
         Profile("onnx", "1.23.2, reference evaluator: Cast with saturate=1", _ONNX, "ONNX"),
         Profile("onnx_nosat", "1.23.2, reference evaluator: Cast with saturate=0", _ONNX_NOSAT, "ONNX"),
-        Profile("onnxruntime", "1.31.1, on CPUs: Cast with saturate=1", _ONNXRUNTIME, "ONNXRUNTIME"),
+        Profile("onnxruntime", "1.31.1 and 1.32.0, on CPUs: Cast with saturate=1", _ONNXRUNTIME, "ONNXRUNTIME"),
         Profile("apytypes", "0.5.1, from arrays of NumPy", _APYTYPES, "APYTYPES"),
         Profile("ocp_sat", "OFP8 1.0", _each(_E4M3_E5M2, _FINITE), "OFP8"),
         Profile("ocp_ovf", "OFP8 1.0", _each(_E4M3_E5M2, _NONE), "OFP8"),
