@@ -106,8 +106,9 @@ def kind_named(name: str) -> str:
             refused.append(str(error))
         else:
             return kind
-    if not refused[0].startswith("unknown"):  # an ambiguous name, or P3109's of a format that cannot be
-        raise click.UsageError(refused[0])
+    for why in refused:
+        if not why.startswith("unknown"):  # an ambiguous name, or one with numbers that cannot be
+            raise click.UsageError(why)
     why = next((error for error in refused if "did you mean" in error), refused[0])
     raise click.UsageError("\n".join([why, *_hints(name)]))
 
