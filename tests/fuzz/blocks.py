@@ -17,8 +17,8 @@ from lowprec.oracle.exact import to_float
 from lowprec.spec import catalog
 from lowprec.spec.block import RULES, BlockFormat
 from lowprec.spec.format import Format
-from tests.fuzz.conversions import FLOATS, integers_of
-from tests.fuzz.operands import any_dtype, bits_of, codes, random_words, values
+from tests.fuzz.conversions import FLOATS, integers_of, words_for
+from tests.fuzz.operands import any_dtype, bits_of, codes, values
 from tests.fuzz.runner import LAYOUTS, OUTPUTS, Answer, Call, Topic, Way
 from tests.fuzz.specifications import Draw, any_block_format
 
@@ -169,8 +169,7 @@ def _encoding(draw: Draw, fmt: BlockFormat) -> tuple[Call, list[Way]]:
     if fmt.scales.rounding.bits or (fmt.elements.rounding.bits and draw.chance(0.5)):
         keywords["rng"] = draw.getrandbits(64)
     elif fmt.elements.rounding.bits:
-        mode = fmt.elements.rounding
-        keywords["random"] = random_words(draw, x.shape, mode.bits)
+        keywords["random"] = words_for(draw, fmt.elements.rounding, fmt.element, x.shape)
     layouts = [each for each in LAYOUTS if x.dtype.isbuiltin == 1 or "newbyteorder" not in each]
     named = fmt.name if catalog.BLOCK_FORMATS.get(fmt.name) == fmt else fmt
     verb = draw.choice(("lp.encode", "lp.encode", "lp.quantize"))

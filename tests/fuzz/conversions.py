@@ -48,7 +48,7 @@ def integers_of(keywords: dict[str, Any], rounding: Rounding, fmt: Format, shape
         return [None] * count
     group = lanes(rounding, fmt)
     plain = rounding.variant in "ABC"
-    grouped = (*shape[:-1], -(-shape[-1] // group)) if shape and group > 1 else shape
+    grouped = _words_shape(rounding, fmt, shape)
     words = keywords.get("random")
     if words is not None and words.shape != grouped:
         raise ValueError("random integers of another shape")
@@ -217,13 +217,21 @@ def projected(draw: Draw, fmt: Format, shape: tuple[int, ...]) -> dict[str, Any]
         keywords = short if draw.chance(0.15) else {"projection": rule}
     mode = rule_of(keywords, fmt).rounding
     if mode.bits:
-        group, plain = lanes(mode, fmt), mode.variant in "ABC"
-        grouped = (*shape[:-1], -(-shape[-1] // group)) if shape and group > 1 else shape
         if draw.chance(0.5):
             keywords["rng"] = draw.choice((0, 1, (1 << 64) - 1, draw.getrandbits(64)))
         else:
-            keywords["random"] = random_words(draw, grouped, mode.bits if plain else 32)
+            keywords["random"] = words_for(draw, mode, fmt, shape)
     return keywords
+
+
+def words_for(draw: Draw, mode: Rounding, fmt: Format, shape: tuple[int, ...]) -> Array:
+    """Random integers for elements of this shape: one for each, or a word for each group of lanes."""
+    return random_words(draw, _words_shape(mode, fmt, shape), mode.bits if mode.variant in "ABC" else 32)
+
+
+def _words_shape(mode: Rounding, fmt: Format, shape: tuple[int, ...]) -> tuple[int, ...]:
+    group = lanes(mode, fmt)
+    return (*shape[:-1], -(-shape[-1] // group)) if shape and group > 1 else shape
 
 
 def cases(draw: Draw) -> Iterator[tuple[Call, Sequence[Way]]]:
@@ -265,10 +273,7 @@ def resized(draw: Draw, keywords: dict[str, Any], fmt: Format, shape: tuple[int,
     """With random integers for as many elements as there are."""
     if "random" not in keywords:
         return keywords
-    mode = rule_of(keywords, fmt).rounding
-    group, plain = lanes(mode, fmt), mode.variant in "ABC"
-    grouped = (*shape[:-1], -(-shape[-1] // group)) if shape and group > 1 else shape
-    return {**keywords, "random": random_words(draw, grouped, mode.bits if plain else 32)}
+    return {**keywords, "random": words_for(draw, rule_of(keywords, fmt).rounding, fmt, shape)}
 
 
 def others(call: Call) -> Iterator[Call]:
