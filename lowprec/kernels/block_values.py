@@ -111,7 +111,7 @@ def decoder(source_shape: Shape, scaled: bool) -> Kernel:
                 marks[first + group] = UNDONE
                 marked += 1
             by[group * step] = word
-            for i in range(group * step, group * step + step - 1, LANES):
+            for i in range(group * step + 1, group * step + step, LANES):
                 store(by, i, fill(word))
         return marked
 

@@ -605,6 +605,31 @@ def test_decode_agrees_on_every_element_under_many_scales(fmt):
             assert (got.view(f"u{got.itemsize}")[~nan] == expected.view(f"u{got.itemsize}")[~nan]).all(), (fmt, dtype)
 
 
+# -- sizes ------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("scale", ["e8m0fnu", "ue4m3"])
+def test_blocks_of_any_size_are_decoded_by_their_own_scale(scale):
+    """Multiples of a vector's 32 lanes, one more and one less among them, along either axis: with one lane
+    more the last element of a block had the scale that was in memory.
+    """
+    element, scales_of, rng = catalog.E4M3FN, catalog.format(scale), np.random.default_rng(4)
+    for size in (*range(1, 70), 95, 96, 97, 127, 128, 129, 257):
+        fmt = BlockFormat(name="m", element=element, scale=scales_of, size=size)
+        for length in {7, size, size + 1, 3 * size - 1}:
+            codes = rng.integers(0, element.max_magnitude, (3, length)).astype(np.uint8)
+            near = scales_of.max_magnitude // 2 + rng.integers(-4, 5, (3, -(-length // size)))
+            scales = near.astype(np.uint8)
+            # Both factors are numbers of few bits, so that float64 and float32 hold their products.
+            factors = np.repeat(lp.decode(scales, scales_of, dtype="float64"), size, 1)[:, :length]
+            want = lp.decode(codes, element, dtype="float64") * factors
+            for axis in (1, 0):
+                turned = (codes, scales) if axis else (codes.T.copy(), scales.T.copy())
+                blocks = lp.BlockArray(*turned, fmt, axes=(axis,))
+                got = lp.decode(blocks) if axis else lp.decode(blocks).T
+                assert got.tolist() == want.tolist(), (size, length, axis)
+
+
 # -- wide formats -----------------------------------------------------------------------------------
 
 #: Of at most 32 bits; with the range of binary64, and near its smallest numbers.
