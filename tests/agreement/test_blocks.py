@@ -610,8 +610,9 @@ def test_decode_agrees_on_every_element_under_many_scales(fmt):
 
 @pytest.mark.parametrize("scale", ["e8m0fnu", "ue4m3"])
 def test_blocks_of_any_size_are_decoded_by_their_own_scale(scale):
-    """Multiples of a vector's 32 lanes, one more and one less among them, along either axis: with one lane
-    more the last element of a block had the scale that was in memory.
+    """Multiples of a vector's 32 lanes, one more and one less among them, along either axis.
+
+    With one element more than lanes the last one of a block had the scale that happened to be in memory.
     """
     element, scales_of, rng = catalog.E4M3FN, catalog.format(scale), np.random.default_rng(4)
     for size in (*range(1, 70), 95, 96, 97, 127, 128, 129, 257):
