@@ -200,7 +200,7 @@ def joined(seen: Seen, x: Number, how: Params, work: Work) -> Seen:
 
 
 @helper
-def whole(seen: Seen, count: int, downward: bool, how: Params, work: Work) -> Number:
+def whole(seen: Seen, count: Any, downward: bool, how: Params, work: Work) -> Number:
     """An exact sum of so many terms, rounded to odd at 128 bits. A zero is -0 if all terms are negative."""
     if seen.nan.kind != _FINITE:
         return seen.nan
@@ -212,22 +212,48 @@ def whole(seen: Seen, count: int, downward: bool, how: Params, work: Work) -> Nu
 
 
 @helper
+def block_sum(x: Operand, i: int, y: Operand, j: int, block: int, downward: bool, how: Params, work: Work) -> Number:
+    """The exact sum of a block's products, times its scales."""
+    start = block * how[How.BLOCK]
+    stop, seen = min(start + how[How.BLOCK], x.elements.shape[1]), _NOTHING_SEEN
+    work.words[:] = _0
+    for k in range(start, stop):
+        seen = joined(seen, product_at(x, i, y, j, k), how, work)
+    return scaled(whole(seen, stop - start, downward, how, work), scale_at(x, i, y, j, block))
+
+
+@inlined
+def is_nothing(scale: Number) -> bool:
+    """Whether a scale is zero."""
+    return bool(scale.kind == _FINITE and scale.high == _0)
+
+
+@helper
 def precisely(
     given: bool, addend: Number, x: Operand, i: int, y: Operand, j: int, how: Params, downward: bool, work: Work
 ) -> Number:
     """The sum of all products and the addend, times the tensors' scales."""
-    length, seen = x.elements.shape[1], _NOTHING_SEEN
+    length, seen, terms = x.elements.shape[1], _NOTHING_SEEN, _I(given)
+    if how[How.BLOCK] != 0:  # a block times zero is a zero with the sign of its sum, not of its products
+        for block in range((length + how[How.BLOCK] - 1) // how[How.BLOCK]):
+            if is_nothing(scale_at(x, i, y, j, block)):
+                seen = joined(seen, block_sum(x, i, y, j, block, downward, how, work), how, work)
+                terms += _I(1)
     work.words[:] = _0
     for k in range(length):
         made = product_at(x, i, y, j, k)
         if how[How.BLOCK] != 0:
-            made = scaled(made, scale_at(x, i, y, j, k // how[How.BLOCK]))
+            by = scale_at(x, i, y, j, k // how[How.BLOCK])
+            if is_nothing(by):
+                continue
+            made = scaled(made, by)
         seen = joined(seen, made, how, work)
+        terms += _I(1)
     if given:
         seen = joined(seen, addend, how, work)
     if how[How.TENSOR] != 1:
         scale_sum(work.words, _U(how[How.TENSOR]))
-    made = whole(seen, length + given, downward, how, work)
+    made = whole(seen, terms, downward, how, work)
     if made.kind == _FINITE:
         made = Number(_FINITE, made.negative, made.high, made.low, made.exponent + how[How.TENSOR_EXPONENT])
     return made
@@ -239,14 +265,8 @@ def term(x: Operand, i: int, y: Operand, j: int, k: int, how: Params, stages: Wo
     if how[How.BLOCK] == 0:
         made = product_at(x, i, y, j, k)
     else:
-        start = k * how[How.BLOCK]
-        stop = min(start + how[How.BLOCK], x.elements.shape[1])
-        seen, into = _NOTHING_SEEN, Stages.PRODUCT if how[How.ROUNDS_PRODUCTS] != 0 else Stages.SUM
-        work.words[:] = _0
-        for at in range(start, stop):
-            seen = joined(seen, product_at(x, i, y, j, at), how, work)
-        made = whole(seen, stop - start, stages[into, DOWNWARD] != _0, how, work)
-        made = scaled(made, scale_at(x, i, y, j, k))
+        into = Stages.PRODUCT if how[How.ROUNDS_PRODUCTS] != 0 else Stages.SUM
+        made = block_sum(x, i, y, j, k, stages[into, DOWNWARD] != _0, how, work)
     if how[How.ROUNDS_PRODUCTS] != 0:
         return number_of(placed(made, _0, stages[Stages.PRODUCT]), stages[Stages.PRODUCT])
     return made

@@ -358,6 +358,19 @@ def test_an_infinite_group_times_a_scale_of_zero_is_nan():
         assert oracle(x, y, how, scales=(*of_blocks, 2)) == want
 
 
+def test_a_block_times_a_scale_of_zero_is_a_zero_with_the_sign_of_its_sum():
+    """Products of both signs in it: the sum is one term."""
+    fmt = BlockFormat(name="b", element=catalog.E4M3FN, scale=catalog.UE4M3, size=2)
+    ones = BlockArray(np.full((1, 4), 0x38, np.uint8), np.full((1, 2), 0x38, np.uint8), fmt)
+    for values, want in (([1.0, -2.0, 1.0, -2.0], 0x80000000), ([1.0, -2.0, 2.0, -1.0], 0), ([2.0, -1.0] * 2, 0)):
+        blocks = BlockArray(lp.encode(np.float32([values]), "e4m3fn"), np.zeros((1, 2), np.uint8), fmt)
+        x, y = ([decode(int(code), catalog.E4M3FN) for code in side.codes[0]] for side in (blocks, ones))
+        scales = [[decode(int(code), catalog.UE4M3) for code in side.scales[0]] for side in (blocks, ones)]
+        how = accumulation("exact")
+        assert oracle(x, y, how, scales=(*scales, 2)) == want
+        assert lp.dot(blocks, ones, how, dtype=np.uint32).tolist() == [want]
+
+
 def test_groups_whose_sums_do_not_fit_are_refused():
     """Sums of products of e5m2 have 68 bits: they were cut."""
     element, scale = catalog.E5M2, catalog.E8M0FNU
