@@ -15,6 +15,7 @@ import lowprec as lp
 from lowprec.arrays.block import BlockArray
 from lowprec.arrays.checks import code_dtype
 from lowprec.arrays.dot_stream import way_of
+from lowprec.kernels.jit import has_half
 from lowprec.oracle.convert import decode
 from lowprec.oracle.dot import dot as oracle
 from lowprec.oracle.exact import from_float
@@ -433,7 +434,8 @@ def test_vectors_agree(name, fmt):
     how, fmt, rng = accumulation(name), catalog.format(fmt), np.random.default_rng(12)
     if how.operands is not None:
         how = dataclasses.replace(how, operands=(fmt, fmt))
-    assert way_of(how, fmt, fmt) is not None
+    # Sums in binary16 need a processor with its conversions: elsewhere the general kernel makes them.
+    assert way_of(how, fmt, fmt) is not None or (how.output[0] == catalog.BINARY16 and not has_half())
     for length, count, moderate in ((33, 5, True), (64, 34, True), (40, 4, False)):
         x, y = pairs_of_rows((fmt, fmt), count, length, rng)
         if moderate:  # numbers near 1, so that windows do not give up
