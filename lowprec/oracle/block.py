@@ -119,6 +119,8 @@ def encode(
     else:
         code = _scale(amax, fmt, tensor, scale_random)
     divisor = convert.decode(code, fmt.scale)
+    if divisor is Special.NEGATIVE_ZERO:  # what `nan_code` may be, in a format with a sign
+        divisor = Fraction(0)
     if isinstance(divisor, Special):
         return code, _under_nan(values, fmt, words, "block" if fmt.nan == "elements" else fmt.nan)
     smallest = convert.decode(0, fmt.scale)

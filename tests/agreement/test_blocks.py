@@ -738,6 +738,18 @@ def test_zeros_under_a_nan_scale_are_what_nan_says(nan, codes):
     assert (got.scales.tolist(), got.codes.tolist()) == ([0xFF], codes)
 
 
+@pytest.mark.parametrize("arithmetic", ["exact", "product", "reciprocal", "reciprocals"])
+def test_a_scale_of_negative_zero_divides_as_zero(arithmetic):
+    """A `nan_code` may make one of scales that are too large, in a format with a sign."""
+    fmt = BlockFormat(
+        name="m", element=catalog.E2M1FN, scale=catalog.E4M3FN, size=2, rule="divide", arithmetic=arithmetic,
+        scales=Projection(nan_code=0x80),
+    )  # fmt: skip
+    got = agrees(np.float32([1e6, -3.0]), fmt)
+    assert got.scales.tolist() == [0x80]
+    assert got.codes.tolist() == ([0, 8] if arithmetic == "exact" else [7, 15])
+
+
 # -- drawn formats ----------------------------------------------------------------------------------
 
 SCALES = (*UP_TO_8, catalog.BINARY16, catalog.BFLOAT16, catalog.TF32, catalog.BINARY32)
