@@ -8,6 +8,7 @@ the seed, the topic and its number, so that what fails can be asked again.
 from __future__ import annotations
 
 import argparse
+import contextlib
 import faulthandler
 import sys
 import time
@@ -29,21 +30,22 @@ def main(arguments: list[str] | None = None) -> int:
     counts: dict[str, list[Count]] = {name: [] for name in names}
     began, turn = time.monotonic(), min(30.0, options.seconds / len(names))
     ended: set[str] = set()
-    while len(ended) < len(names) and (left := options.seconds - (time.monotonic() - began)) > 0:
-        for name in names:
-            if name in ended or left <= 0:
-                continue
-            first = options.case or sum(count.cases for count in counts[name])
-            most = None if options.case is None else 1
-            failed = sum(len(count.failures) for count in counts[name])
-            count = fuzz(
-                name, TOPICS[name], options.seed, min(turn, left), known=KNOWN, first=first, most=most,
-                stop_at=options.failures - failed, told=lambda text: print(text, flush=True),
-            )  # fmt: skip
-            counts[name].append(count)
-            left = options.seconds - (time.monotonic() - began)
-            if most is not None or failed + len(count.failures) >= options.failures:
-                ended.add(name)
+    with contextlib.suppress(KeyboardInterrupt):  # what was done until then is counted
+        while len(ended) < len(names) and (left := options.seconds - (time.monotonic() - began)) > 0:
+            for name in names:
+                if name in ended or left <= 0:
+                    continue
+                first = options.case or sum(count.cases for count in counts[name])
+                most = None if options.case is None else 1
+                failed = sum(len(count.failures) for count in counts[name])
+                count = fuzz(
+                    name, TOPICS[name], options.seed, min(turn, left), known=KNOWN, first=first, most=most,
+                    stop_at=options.failures - failed, told=lambda text: print(text, flush=True),
+                )  # fmt: skip
+                counts[name].append(count)
+                left = options.seconds - (time.monotonic() - began)
+                if most is not None or failed + len(count.failures) >= options.failures:
+                    ended.add(name)
     for name, each in counts.items():
         cases, calls, elements = (sum(getattr(c, key) for c in each) for key in ("cases", "calls", "elements"))
         failures, seconds = sum(len(c.failures) for c in each), sum(c.seconds for c in each)
