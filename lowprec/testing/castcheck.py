@@ -78,9 +78,8 @@ def check_cast(
     Parameters
     ----------
     cast : function
-        Takes an array of the source type, one axis of any length and any stride, and gives an array of the same
-        shape: codes
-        as integers, the format's own type (`lowprec.dtype`), or values of the format as floats.
+        Takes an array of the source type, one axis of any length and any stride, and gives an array of the
+        same shape: codes as integers, the format's own type (`lowprec.dtype`), or values of the format as floats.
         Values are compared as numbers: zeros by their sign, NaNs all alike.
     target : Format or str
         The format that it should give.
