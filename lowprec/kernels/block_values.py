@@ -148,7 +148,7 @@ def decoder(source_shape: Shape, scaled: bool) -> Kernel:
         if f.exact == 0 and not rounds_to_nearest(plan):
             return UNSUITED
         down, across = -(-rows // high), -(-columns // wide)
-        by = np.empty(tile + LANES, np.uint32)  # the last group's may be more than there are columns
+        by = np.zeros(tile + LANES, np.uint32)  # the last group's may be more than there are columns
         held, made = np.zeros(high * tile, codes.dtype), np.empty(high * tile, out.dtype)
         in_row = high == 1 and wide % LANES == 0
         step, undone, nothing, past = 1 if in_row else wide, 0, tile - tile, plan[PAST] != 0
