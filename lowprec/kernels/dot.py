@@ -57,7 +57,8 @@ def make_work(length: int, leaves: int, how: Params, key: np.uint64) -> Work:
                         places[at] = start + k
                         at += 1
     leaf_words, counter = np.zeros((leaves, 4), np.uint64), np.zeros(1, np.uint64)
-    return Work(np.zeros(how[How.WORDS], np.uint64), leaf_words, places, counter, key)
+    words, spare = np.zeros(how[How.WORDS], np.uint64), np.zeros(how[How.WORDS], np.uint64)
+    return Work(words, spare, leaf_words, places, counter, key)
 
 
 @inlined

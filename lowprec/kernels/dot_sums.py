@@ -98,6 +98,7 @@ class Work(NamedTuple):
     """What one output after the other is made with."""
 
     words: Words  #: of an exact sum
+    spare: Words  #: of another beside it
     leaves: Words  #: numbers in a row, four words each
     places: Words  #: in which order steps take products
     counter: Words  #: roundings so far, of one output
@@ -234,17 +235,17 @@ def precisely(
 ) -> Number:
     """The sum of all products and the addend, times the tensors' scales."""
     length, seen, terms = x.elements.shape[1], _NOTHING_SEEN, _I(given)
-    if how[How.BLOCK] != 0:  # a block times zero is a zero with the sign of its sum, not of its products
-        for block in range((length + how[How.BLOCK] - 1) // how[How.BLOCK]):
-            if is_nothing(scale_at(x, i, y, j, block)):
-                seen = joined(seen, block_sum(x, i, y, j, block, downward, how, work), how, work)
-                terms += _I(1)
+    aside = Work(work.spare, work.spare, work.leaves, work.places, work.counter, work.key)
     work.words[:] = _0
     for k in range(length):
         made = product_at(x, i, y, j, k)
         if how[How.BLOCK] != 0:
-            by = scale_at(x, i, y, j, k // how[How.BLOCK])
-            if is_nothing(by):
+            block = k // how[How.BLOCK]
+            by = scale_at(x, i, y, j, block)
+            if is_nothing(by):  # a block times zero is a zero with the sign of its sum, not of its products
+                if k % how[How.BLOCK] == 0:
+                    seen = joined(seen, block_sum(x, i, y, j, block, downward, how, aside), how, work)
+                    terms += _I(1)
                 continue
             made = scaled(made, by)
         seen = joined(seen, made, how, work)

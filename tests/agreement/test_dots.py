@@ -372,6 +372,21 @@ def test_a_block_times_a_scale_of_zero_is_a_zero_with_the_sign_of_its_sum():
         assert lp.dot(blocks, ones, how, dtype=np.uint32).tolist() == [want]
 
 
+def test_of_two_nans_the_first_counts_also_where_a_block_has_a_scale_of_zero():
+    """Terms are joined in their order: a block of zero scale, whose sum is made by itself, is not the first."""
+    fmt = BlockFormat(name="b", element=catalog.E5M2, scale=catalog.UE4M3, size=1)
+    elements = np.array([[0xFF, 0x3C, 0x7F]], np.uint8)
+    ones = BlockArray(np.full((1, 3), 0x3C, np.uint8), np.full((1, 3), 0x38, np.uint8), fmt)
+    for codes in (elements, elements[:, ::-1]):
+        for scales in ([0x38, 0x38, 0], [0, 0x38, 0x38], [0, 0, 0], [0x38, 0, 0x38]):
+            blocks = BlockArray(codes, np.array([scales], np.uint8), fmt)
+            x, y = ([decode(int(code), catalog.E5M2) for code in side.codes[0]] for side in (blocks, ones))
+            of_blocks = [[decode(int(code), catalog.UE4M3) for code in side.scales[0]] for side in (blocks, ones)]
+            want = oracle(x, y, accumulation("exact"), scales=(*of_blocks, 1))
+            assert want == (0xFFC00000 if codes is elements else 0x7FC00000)
+            assert lp.dot(blocks, ones, "exact", dtype=np.uint32).tolist() == [want]
+
+
 def test_groups_whose_sums_do_not_fit_are_refused():
     """Sums of products of e5m2 have 68 bits: they were cut."""
     element, scale = catalog.E5M2, catalog.E8M0FNU
