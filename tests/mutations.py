@@ -28,10 +28,15 @@ _ARITH = tuple(f"flagged arithmetic:{name} ieee" for name in ("add", "multiply",
 _ORACLE_ARITH = tuple(item.replace("flagged", "oracle") for item in _ARITH)
 _STREAM = ("arrays:e4m3fn", "arrays:e8m0fnu", "arrays:e5m2", "arrays:binary16")
 
-F, P, R = "spec/format.py", "kernels/params.py", "spec/rounding.py"
-C, N = "kernels/convert.py", "kernels/numbers.py"
+F, P, R = "spec/format.py", "kernels/lower/scalar.py", "spec/rounding.py"
+C, N = "kernels/scalar/convert.py", "kernels/scalar/numbers.py"
 OC, OR, OA, OB = "oracle/convert.py", "oracle/rounding.py", "oracle/arith.py", "oracle/block.py"
-B, BP, S, SP = "kernels/block.py", "kernels/block_params.py", "kernels/stream.py", "kernels/stream_params.py"
+B, BP, S, SP = (
+    "kernels/scalar/block.py",
+    "kernels/lower/block.py",
+    "kernels/vector/convert.py",
+    "kernels/lower/vector.py",
+)
 
 MUTANTS = (
     # -- what is meant -------------------------------------------------------------------------------
@@ -368,7 +373,7 @@ MUTANTS = (
     ),
     Mutant(
         "block-row",
-        "kernels/block_stream.py",
+        "kernels/vector/block.py",
         "where a block is not whole, one code is written for all of its row",
         "out[start + i * columns + j] = made[i * stride + j]",
         "out[start + i * columns + j] = made[i * stride]",
@@ -433,7 +438,7 @@ MUTANTS = (
     ),
     Mutant(
         "negate",
-        "kernels/arith.py",
+        "kernels/scalar/arith.py",
         "subtraction adds",
         "return added(x, Number(y.kind, not y.negative, y.high",
         "return added(x, Number(y.kind, y.negative, y.high",
@@ -441,7 +446,7 @@ MUTANTS = (
     ),
     Mutant(
         "fma-rounds-between",
-        "kernels/arith.py",
+        "kernels/scalar/arith.py",
         "fma drops the low word of its product",
         "return added(Number(made.kind, made.negative, made.high, made.low, made.exponent), z",
         "return added(Number(made.kind, made.negative, made.high & _U(0xF000000000000000), _U(0), made.exponent), z",
@@ -450,7 +455,7 @@ MUTANTS = (
     # -- dot products --------------------------------------------------------------------------------
     Mutant(
         "dot-carry",
-        "kernels/exact_sum.py",
+        "kernels/scalar/exact_sum.py",
         "an exact sum loses its carries",
         "words[i] = word - _1 if x.negative else word + _1",
         "words[i] = word",
@@ -458,7 +463,7 @@ MUTANTS = (
     ),
     Mutant(
         "dot-negative",
-        "kernels/exact_sum.py",
+        "kernels/scalar/exact_sum.py",
         "a negative exact sum is off by one",
         "        carry = _1\n        for i in range(words.size):\n            word = ~",
         "        carry = _0\n        for i in range(words.size):\n            word = ~",
@@ -806,7 +811,7 @@ MUTANTS = (
     ),
     Mutant(
         "short-odd",
-        "kernels/arith_stream.py",
+        "kernels/vector/arith.py",
         "results are not rounded to odd on the way",
         "return (total - (inexact & ((total ^ error) >> 31))) | inexact",
         "return total",
@@ -815,7 +820,7 @@ MUTANTS = (
     ),
     Mutant(
         "short-zero",
-        "kernels/arith_stream.py",
+        "kernels/vector/arith.py",
         "-0 of downward sums is lost",
         "word = choose(equal(word, 0), signs & _SIGN, word)",
         "word = word",
@@ -824,7 +829,7 @@ MUTANTS = (
     ),
     Mutant(
         "short-subtract",
-        "kernels/arith_stream.py",
+        "kernels/vector/arith.py",
         "subtraction in vectors adds",
         "return add_short(x, y ^ _SIGN, z, downward)",
         "return add_short(x, y, z, downward)",

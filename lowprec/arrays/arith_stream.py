@@ -17,10 +17,7 @@ import numpy.typing as npt
 from lowprec.arrays.checks import Operand, unlocked
 from lowprec.arrays.stream import PAST_FROM
 from lowprec.arrays.threads import SHARED_FROM, share
-from lowprec.kernels.arith_stream import OPERATIONS, SHORT, is_near, kernel, plan
-from lowprec.kernels.lanes import LANES
-from lowprec.kernels.modes import usual_arithmetic
-from lowprec.kernels.stream_params import (
+from lowprec.kernels.lower.vector import (
     DECODER_SHAPE,
     ENCODER_SHAPE,
     NOTHING,
@@ -30,6 +27,9 @@ from lowprec.kernels.stream_params import (
     lower_encoder,
     past_caches,
 )
+from lowprec.kernels.modes import usual_arithmetic
+from lowprec.kernels.vector.arith import OPERATIONS, SHORT, is_near, kernel, plan
+from lowprec.kernels.vector.ir.lanes import LANES
 from lowprec.spec import catalog
 from lowprec.spec.format import Carrier, Format
 from lowprec.spec.projection import DEFAULT, Projection

@@ -20,12 +20,13 @@ import numpy.typing as npt
 from lowprec.arrays.checks import Array, Operand
 from lowprec.arrays.stream import PAST_FROM
 from lowprec.arrays.threads import ALIGNED, share
-from lowprec.kernels import block as general, block_stream as lanes, block_values
-from lowprec.kernels.block_params import lower_block, lower_tensor
-from lowprec.kernels.block_stream_params import BlockPlan, lower_blocks, lower_products
-from lowprec.kernels.lanes import LANES
-from lowprec.kernels.params import Params, lower_source, lower_target
-from lowprec.kernels.stream_params import anywhere, past_caches, shapes, specialized
+from lowprec.kernels.lower.block import lower_block, lower_tensor
+from lowprec.kernels.lower.scalar import Params, lower_source, lower_target
+from lowprec.kernels.lower.vector import anywhere, past_caches, shapes, specialized
+from lowprec.kernels.lower.vector_block import BlockPlan, lower_blocks, lower_products
+from lowprec.kernels.scalar import block as general
+from lowprec.kernels.vector import block as lanes, block_values
+from lowprec.kernels.vector.ir.lanes import LANES
 from lowprec.spec import catalog
 from lowprec.spec.block import BlockFormat
 from lowprec.spec.format import Format, Sign

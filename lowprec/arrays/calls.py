@@ -15,9 +15,9 @@ from lowprec.arrays import stream
 from lowprec.arrays.checks import UNSIGNED, Array, Operand, code_dtype, nans, output, refuse_operands, unlocked
 from lowprec.arrays.random import integers_for, is_plain
 from lowprec.arrays.threads import SHARED_FROM
-from lowprec.kernels import convert as general
-from lowprec.kernels.params import lower_source, lower_target, may_refuse
-from lowprec.kernels.stream import DONE, magnitude_above
+from lowprec.kernels.lower.scalar import lower_source, lower_target, may_refuse
+from lowprec.kernels.scalar import convert as general
+from lowprec.kernels.vector.convert import DONE, magnitude_above
 from lowprec.spec.format import Format
 from lowprec.spec.projection import DEFAULT, Projection
 

@@ -18,10 +18,10 @@ from lowprec.arrays.factors import Factors, Rows, Side, alike, factors, in_memor
 from lowprec.arrays.operations import result_type
 from lowprec.arrays.random import key_of
 from lowprec.arrays.threads import share_rows
-from lowprec.kernels import dot as general
-from lowprec.kernels.dot_params import begins_in, kind_of, lower_how, lower_stages
+from lowprec.kernels.lower.dot import begins_in, kind_of, lower_how, lower_stages
+from lowprec.kernels.lower.scalar import lower_source
 from lowprec.kernels.modes import usual_arithmetic
-from lowprec.kernels.params import lower_source
+from lowprec.kernels.scalar import dot as general
 from lowprec.spec import catalog
 from lowprec.spec.accumulation import EXACT, Accumulation
 from lowprec.spec.accumulations import accumulation as accumulation_of

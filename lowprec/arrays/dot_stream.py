@@ -15,10 +15,10 @@ import numpy.typing as npt
 from lowprec.arrays import calls
 from lowprec.arrays.checks import Operand
 from lowprec.arrays.threads import share_rows
-from lowprec.kernels.dot_stream import BIAS, panels, plan, running, windows
 from lowprec.kernels.jit import has_half
-from lowprec.kernels.lanes import LANES
-from lowprec.kernels.stream import DONE
+from lowprec.kernels.vector.convert import DONE
+from lowprec.kernels.vector.dot import BIAS, panels, plan, running, windows
+from lowprec.kernels.vector.ir.lanes import LANES
 from lowprec.spec import catalog
 from lowprec.spec.accumulation import EXACT, PAIRWISE, SEQUENTIAL, Accumulation, Rounded, Window
 from lowprec.spec.accumulations import E8M13

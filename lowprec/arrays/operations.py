@@ -27,9 +27,9 @@ from lowprec.arrays.checks import (
 )
 from lowprec.arrays.random import integers_for
 from lowprec.arrays.stream import known_to_kernels
-from lowprec.kernels import arith as general
-from lowprec.kernels.params import lower_source, lower_target
-from lowprec.kernels.stream import DONE
+from lowprec.kernels.lower.scalar import lower_source, lower_target
+from lowprec.kernels.scalar import arith as general
+from lowprec.kernels.vector.convert import DONE
 from lowprec.spec import catalog
 from lowprec.spec.arith import SIGN_ONLY
 from lowprec.spec.format import Format, Sign

@@ -18,8 +18,7 @@ import numpy.typing as npt
 from lowprec.arrays.checks import unlocked
 from lowprec.arrays.random import key_of
 from lowprec.arrays.threads import SHARED_FROM, share
-from lowprec.kernels.stream import REFUSED, UNSUITED, kernel, magnitude_above
-from lowprec.kernels.stream_params import (
+from lowprec.kernels.lower.vector import (
     NOTHING,
     anywhere,
     lower_decoder,
@@ -30,6 +29,7 @@ from lowprec.kernels.stream_params import (
     shapes,
     specialized,
 )
+from lowprec.kernels.vector.convert import REFUSED, UNSUITED, kernel, magnitude_above
 from lowprec.spec import catalog
 from lowprec.spec.format import Format, Sign
 from lowprec.spec.projection import DEFAULT, Projection

@@ -136,8 +136,9 @@ def sources() -> bytes:
     """A digest of all code that a kernel may be made of, and of what compiles it."""
     package = pathlib.Path(__file__).parents[1]
     digest = hashlib.sha256()
-    for path in sorted([*(package / "kernels").glob("*.py"), *(package / "spec").glob("*.py")]):
-        digest.update(path.name.encode() + b"\0" + hashlib.sha256(path.read_bytes()).digest())
+    for path in sorted([*(package / "kernels").rglob("*.py"), *(package / "spec").rglob("*.py")]):
+        name = path.relative_to(package).as_posix()
+        digest.update(name.encode() + b"\0" + hashlib.sha256(path.read_bytes()).digest())
     made_by = (numba.__version__, llvmlite.__version__, np.__version__, platform.python_version())
     digest.update(repr((made_by, _settings())).encode())
     return digest.digest()

@@ -10,7 +10,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
 
-from lowprec.kernels.params import Grid, Side, lower_target
+from lowprec.kernels.lower.scalar import Grid, Side, lower_target
 from lowprec.spec.format import Format
 from lowprec.spec.projection import Projection, Saturation
 from lowprec.spec.rounding import MODES

@@ -13,7 +13,7 @@ REDUCED = """
 import math
 import numpy as np
 import lowprec as lp
-from lowprec.kernels import convert as kernels
+from lowprec.kernels.scalar import convert as kernels
 from lowprec.oracle import convert as oracle
 from lowprec.oracle.exact import to_float
 from lowprec.spec import catalog
@@ -72,7 +72,7 @@ import dataclasses
 from fractions import Fraction
 import numpy as np
 import lowprec as lp
-from lowprec.kernels import block as kernels
+from lowprec.kernels.scalar import block as kernels
 from lowprec.oracle import block as oracle
 from lowprec.oracle.exact import from_float, to_float
 
@@ -115,7 +115,7 @@ import random
 import numpy as np
 from lowprec.arrays.operations import codes_of
 from lowprec.arrays.checks import code_dtype
-from lowprec.kernels import arith as kernels
+from lowprec.kernels.scalar import arith as kernels
 from lowprec.oracle import arith as oracle
 from lowprec.spec import catalog
 from lowprec.spec.arith import OPERANDS

@@ -14,7 +14,7 @@ import pytest
 import lowprec as lp
 from lowprec.arrays import stream
 from lowprec.arrays.checks import code_dtype
-from lowprec.kernels.stream_params import LIMITS, NEAREST, anywhere, lower_encoder, shapes
+from lowprec.kernels.lower.vector import LIMITS, NEAREST, anywhere, lower_encoder, shapes
 from lowprec.spec import catalog
 from lowprec.spec.format import Format, Sign
 from lowprec.spec.projection import Projection

@@ -18,7 +18,7 @@ from hypothesis import given, strategies as st
 import lowprec as lp
 from lowprec.arrays import stream
 from lowprec.arrays.threads import SHARED_FROM
-from lowprec.kernels.lanes import LANES
+from lowprec.kernels.vector.ir.lanes import LANES
 from tests.support import assert_same_bits
 
 #: Elements that are gone through at a time where they do not lie one after the other.

@@ -7,7 +7,7 @@ import sys
 import pytest
 
 import lowprec as lp
-from lowprec.kernels import params
+from lowprec.kernels.lower import scalar as params
 from lowprec.oracle import convert
 from lowprec.spec.arith import OPERANDS
 from lowprec.spec.rounding import Threshold

@@ -28,8 +28,8 @@ import lowprec as lp
 from lowprec.arrays import stream
 from lowprec.kernels import cache
 from lowprec.kernels.jit import jit
-from lowprec.kernels.stream import kernel
-from lowprec.kernels.stream_params import shapes, specialized
+from lowprec.kernels.lower.vector import shapes, specialized
+from lowprec.kernels.vector.convert import kernel
 from lowprec.spec import catalog
 from tests.support import CATALOG_UP_TO_8, MODE_PROJECTIONS, assert_same_codes, both_signs, stepped, value_and_tie
 
@@ -261,7 +261,7 @@ def test_an_edited_helper_is_noticed(folder, another, convert):
 ABOVE = """
 import json, pathlib, sys
 import numpy as np
-from lowprec.kernels.stream import magnitude_above
+from lowprec.kernels.vector.convert import magnitude_above
 
 for path in sys.argv[1:]:  # an edit while this runs, before anything was compiled
     path = pathlib.Path(path)
@@ -283,7 +283,7 @@ def test_an_edit_while_a_process_runs_is_noticed_by_the_next(another, tmp_path):
     The edit is of no function of a kernel but of the instruction that one becomes.
     """
     program, place = ABOVE.format(edit=LESSER), tmp_path / "kernels"
-    lanes = another / "lowprec" / "kernels" / "lanes.py"
+    lanes = another / "lowprec" / "kernels" / "vector" / "ir" / "lanes.py"
     assert Process(another, program, lanes, LOWPREC_CACHE_DIR=place).result() == [True, 0]
     assert lanes.read_text().count(LESSER[1]) == 1
     assert Process(another, program, LOWPREC_CACHE_DIR=place).result() == [False, 0]

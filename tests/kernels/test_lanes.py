@@ -6,9 +6,9 @@ import numba
 import numpy as np
 import pytest
 
-from lowprec.kernels import doubles as doubles_of, lanes
 from lowprec.kernels.jit import has_half
-from lowprec.kernels.lanes import LANES, LONGS
+from lowprec.kernels.vector.ir import doubles as doubles_of, lanes
+from lowprec.kernels.vector.ir.lanes import LANES, LONGS
 
 BORDERS = [0, 1, 2, 31, 0x7F, 0x80, 0xFF, 0x100, 0x7FFF, 0x8000, 0xFFFF, 0x10000, 0x7FFFFF, 0x800000, 0x7F7FFFFF]
 BORDERS += [0x7F800000, 0x7F800001, 0x7FC00000, 0x7FFFFFFF, 0x80000000, 0x80000001, 0xFF800000, 0xFFC00001, 0xFFFFFFFF]

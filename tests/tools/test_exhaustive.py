@@ -332,7 +332,7 @@ def test_state_of_other_sources_is_not_used(tmp_path, counted, monkeypatch):
 def test_an_edited_file_makes_other_sources(tmp_path, monkeypatch):
     """Any file of the package."""
     package = tmp_path / "lowprec"
-    for name in ("tools/exhaustive.py", "kernels/convert.py"):
+    for name in ("tools/exhaustive.py", "kernels/scalar/convert.py"):
         (package / name).parent.mkdir(parents=True)
         (package / name).write_text("x = 1\n")
     monkeypatch.setattr(exhaustive, "__file__", str(package / "tools" / "exhaustive.py"))

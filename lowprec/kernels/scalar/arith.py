@@ -1,7 +1,7 @@
 """Operations of any operands, in integers: an exact number of up to 128 bits, then `convert.project`.
 
 Integers only: neither flush-to-zero nor the rounding mode of the process can change an answer. This
-kernel serves everything; `arith_stream` serves what is usual, fast, and is checked against it.
+kernel serves everything; `vector.arith` serves what is usual, fast, and is checked against it.
 
 Floor 2b. Imports numba through `jit`; never the oracle, which checks it.
 """
@@ -13,10 +13,20 @@ from typing import Any, NamedTuple
 import numpy as np
 import numpy.typing as npt
 
-from lowprec.kernels.convert import load_grid, load_side, load_source, project, split, takes_farther
 from lowprec.kernels.jit import bit_length, helper, inlined, jit
-from lowprec.kernels.numbers import Number, is_larger, is_nan, operand, product, quotient, remainder, square_root, total
-from lowprec.kernels.params import REFUSED, Grid, Params
+from lowprec.kernels.lower.scalar import REFUSED, Grid, Params
+from lowprec.kernels.scalar.convert import load_grid, load_side, load_source, project, split, takes_farther
+from lowprec.kernels.scalar.numbers import (
+    Number,
+    is_larger,
+    is_nan,
+    operand,
+    product,
+    quotient,
+    remainder,
+    square_root,
+    total,
+)
 from lowprec.spec.arith import OPERANDS
 from lowprec.spec.projection import Flag
 

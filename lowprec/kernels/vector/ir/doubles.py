@@ -16,7 +16,7 @@ import numpy as np
 import numpy.typing as npt
 
 from lowprec.kernels.jit import VectorType, builtin, ir, memory
-from lowprec.kernels.lanes import LANES, WORDS, Lanes
+from lowprec.kernels.vector.ir.lanes import LANES, WORDS, Lanes
 
 __all__ = [
     "Doubles",

@@ -14,7 +14,7 @@ import numpy as np
 import numpy.typing as npt
 
 from lowprec.kernels.jit import bit_length, helper
-from lowprec.kernels.numbers import Number, long_product
+from lowprec.kernels.scalar.numbers import Number, long_product
 
 __all__ = ["add_number", "number_of_sum", "scale_sum"]
 

@@ -20,9 +20,23 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from lowprec.kernels import doubles
 from lowprec.kernels.jit import helper, inlined, jit
-from lowprec.kernels.lanes import (
+from lowprec.kernels.lower.vector import DECODER, DRAWN, ENCODER, PAST, PROBE, Words, plan as conversion_plan
+from lowprec.kernels.vector.convert import (
+    DONE,
+    REFUSED,
+    UNSUITED,
+    carried,
+    keeps_subnormals,
+    load_decoder,
+    load_encoder,
+    project,
+    put,
+    read,
+    rounds_to_nearest,
+)
+from lowprec.kernels.vector.ir import doubles
+from lowprec.kernels.vector.ir.lanes import (
     LANES,
     Lanes,
     Mask,
@@ -44,20 +58,6 @@ from lowprec.kernels.lanes import (
     settle,
     square_root,
 )
-from lowprec.kernels.stream import (
-    DONE,
-    REFUSED,
-    UNSUITED,
-    carried,
-    keeps_subnormals,
-    load_decoder,
-    load_encoder,
-    project,
-    put,
-    read,
-    rounds_to_nearest,
-)
-from lowprec.kernels.stream_params import DECODER, DRAWN, ENCODER, PAST, PROBE, Words, plan as conversion_plan
 from lowprec.spec.arith import operands_of
 from lowprec.spec.format import Format
 

@@ -21,12 +21,25 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from lowprec.kernels.block import divisor_of, load_rule, load_tensor, normalized, product, scale_code
-from lowprec.kernels.block_stream_params import NEVER, Setup
-from lowprec.kernels.convert import load_grid, load_source
-from lowprec.kernels.doubles import fill_wide, load_wide, quotients
 from lowprec.kernels.jit import elements, helper, inlined, jit
-from lowprec.kernels.lanes import (
+from lowprec.kernels.lower.scalar import Params
+from lowprec.kernels.lower.vector import DECODER, DRAWN, NEAREST, NONE, PAST, PROBE, Encoder, Words
+from lowprec.kernels.lower.vector_block import NEVER, Setup
+from lowprec.kernels.scalar.block import divisor_of, load_rule, load_tensor, normalized, product, scale_code
+from lowprec.kernels.scalar.convert import load_grid, load_source
+from lowprec.kernels.vector.convert import (
+    left_out,
+    load_decoder,
+    load_encoder,
+    load_nothing,
+    project,
+    project_magnitude,
+    put,
+    read,
+    suited,
+)
+from lowprec.kernels.vector.ir.doubles import fill_wide, load_wide, quotients
+from lowprec.kernels.vector.ir.lanes import (
     LANES,
     Lanes,
     choose,
@@ -44,19 +57,6 @@ from lowprec.kernels.lanes import (
     settle,
     store,
 )
-from lowprec.kernels.params import Params
-from lowprec.kernels.stream import (
-    left_out,
-    load_decoder,
-    load_encoder,
-    load_nothing,
-    project,
-    project_magnitude,
-    put,
-    read,
-    suited,
-)
-from lowprec.kernels.stream_params import DECODER, DRAWN, NEAREST, NONE, PAST, PROBE, Encoder, Words
 
 __all__ = ["UNDONE", "UNSUITED", "encoder", "largest_magnitude"]
 
@@ -277,7 +277,7 @@ def encoder(source_shape: Shape, target_shape: Shape, powers: bool) -> Kernel:
         random           an integer for each element, or empty
 
     Returns how many blocks are left undone, or UNSUITED where nothing is written, as the processor does not
-    round to nearest in this thread: take the plan of `stream_params.anywhere`.
+    round to nearest in this thread: take the plan of `lower.vector.anywhere`.
     """
     known = not source_shape or source_shape[0] != NONE
     load_reader: Any = load_decoder if known else load_nothing

@@ -16,9 +16,9 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from lowprec.kernels.convert import read
 from lowprec.kernels.jit import bit_length, helper, inlined
-from lowprec.kernels.params import Source
+from lowprec.kernels.lower.scalar import Source
+from lowprec.kernels.scalar.convert import read
 from lowprec.spec.projection import Flag
 
 __all__ = [

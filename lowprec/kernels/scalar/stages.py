@@ -7,11 +7,11 @@ from __future__ import annotations
 
 import numpy as np
 
-from lowprec.kernels.arith import added
-from lowprec.kernels.convert import load_grid, load_source, project
 from lowprec.kernels.jit import helper
-from lowprec.kernels.numbers import Number, operand
-from lowprec.kernels.params import Grid, Params, Side, Source
+from lowprec.kernels.lower.scalar import Grid, Params, Side, Source
+from lowprec.kernels.scalar.arith import added
+from lowprec.kernels.scalar.convert import load_grid, load_source, project
+from lowprec.kernels.scalar.numbers import Number, operand
 
 __all__ = ["DOWNWARD", "SOURCE", "Stage", "number_of", "placed", "summed"]
 

@@ -10,11 +10,11 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from lowprec.kernels.arith import multiplied
 from lowprec.kernels.jit import helper, inlined
-from lowprec.kernels.numbers import Number, is_nan, total
-from lowprec.kernels.stages import DOWNWARD, SOURCE, Stage, placed
-from lowprec.kernels.windows import (
+from lowprec.kernels.scalar.arith import multiplied
+from lowprec.kernels.scalar.numbers import Number, is_nan, total
+from lowprec.kernels.scalar.stages import DOWNWARD, SOURCE, Stage, placed
+from lowprec.kernels.scalar.windows import (
     NOTHING,
     Factor,
     Panel,

@@ -1,7 +1,7 @@
 """Blocks of any format: the largest magnitude, the scale, the elements, in integers of 64 bits.
 
 Values are read, and quotients are projected, as `convert` does it; what is added here is division.
-This kernel serves everything; `block_stream` serves what is usual, fast, and is checked against it.
+This kernel serves everything; `vector.block` serves what is usual, fast, and is checked against it.
 
 Floor 2b. Imports numba through `jit`; never the oracle, which checks it.
 
@@ -19,7 +19,8 @@ from typing import Any, NamedTuple
 import numpy as np
 import numpy.typing as npt
 
-from lowprec.kernels.block_params import (
+from lowprec.kernels.jit import bit_length, helper, inlined, jit
+from lowprec.kernels.lower.block import (
     ALL,
     ARITHMETICS,
     BLOCK,
@@ -31,10 +32,9 @@ from lowprec.kernels.block_params import (
     SMALLEST,
     BlockRule,
 )
-from lowprec.kernels.convert import load_grid, load_source, project, read, split
-from lowprec.kernels.jit import bit_length, helper, inlined, jit
-from lowprec.kernels.numbers import long_product
-from lowprec.kernels.params import REFUSED, Grid, Params, Source
+from lowprec.kernels.lower.scalar import REFUSED, Grid, Params, Source
+from lowprec.kernels.scalar.convert import load_grid, load_source, project, read, split
+from lowprec.kernels.scalar.numbers import long_product
 
 __all__ = ["convert_blocks", "decode_blocks", "tensor_numbers"]
 

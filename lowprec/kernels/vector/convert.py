@@ -30,7 +30,25 @@ import numpy as np
 import numpy.typing as npt
 
 from lowprec.kernels.jit import elements, has_half, helper, inlined, jit
-from lowprec.kernels.lanes import (
+from lowprec.kernels.lower.vector import (
+    CUT,
+    DECODER,
+    DRAWN,
+    ENCODER,
+    HALF,
+    NEAREST,
+    NONE,
+    PARITY,
+    PAST,
+    PROBE,
+    SHIFT,
+    SIGN,
+    Decoder,
+    Encoder,
+    Words,
+)
+from lowprec.kernels.random import philox_fill
+from lowprec.kernels.vector.ir.lanes import (
     LANES,
     Lanes,
     any_lane,
@@ -52,24 +70,6 @@ from lowprec.kernels.lanes import (
     settle,
     store,
     store_past,
-)
-from lowprec.kernels.random import philox_fill
-from lowprec.kernels.stream_params import (
-    CUT,
-    DECODER,
-    DRAWN,
-    ENCODER,
-    HALF,
-    NEAREST,
-    NONE,
-    PARITY,
-    PAST,
-    PROBE,
-    SHIFT,
-    SIGN,
-    Decoder,
-    Encoder,
-    Words,
 )
 
 __all__ = ["DONE", "REFUSED", "UNSUITED", "kernel", "magnitude_above"]
@@ -295,7 +295,7 @@ def put(out: Codes, place: int, word: Lanes, past: bool) -> None:
 # -- kernels -----------------------------------------------------------------------------------------
 
 #: What a kernel returns: all is written; a NaN was met that has no code; nothing is written, as the
-#: processor does not round to nearest in this thread: take the plan of `params.anywhere`.
+#: processor does not round to nearest in this thread: take the plan of `lower.vector.anywhere`.
 DONE, REFUSED, UNSUITED = range(3)
 
 

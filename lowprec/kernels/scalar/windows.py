@@ -16,11 +16,11 @@ from typing import Any, NamedTuple
 import numpy as np
 import numpy.typing as npt
 
-from lowprec.kernels.convert import load_source, read
-from lowprec.kernels.exact_sum import add_number, number_of_sum
 from lowprec.kernels.jit import bit_length, helper, inlined
-from lowprec.kernels.numbers import Number
-from lowprec.kernels.params import Params
+from lowprec.kernels.lower.scalar import Params
+from lowprec.kernels.scalar.convert import load_source, read
+from lowprec.kernels.scalar.exact_sum import add_number, number_of_sum
+from lowprec.kernels.scalar.numbers import Number
 
 __all__ = ["Factor", "State", "cut", "exact_step", "factor", "group_window", "in_units", "joined", "settled", "window"]
 

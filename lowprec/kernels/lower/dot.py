@@ -12,8 +12,8 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from lowprec.kernels.dot_sums import How
-from lowprec.kernels.params import Params, lower_source, lower_target
+from lowprec.kernels.lower.scalar import Params, lower_source, lower_target
+from lowprec.kernels.scalar.sums import How
 from lowprec.spec.accumulation import EXACT, PAIRWISE, Accumulation, Rounded, Window
 from lowprec.spec.format import Format
 from lowprec.spec.projection import DEFAULT

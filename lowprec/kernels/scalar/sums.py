@@ -18,14 +18,14 @@ from typing import Any, NamedTuple
 import numpy as np
 import numpy.typing as npt
 
-from lowprec.kernels.arith import multiplied
-from lowprec.kernels.exact_sum import add_number, number_of_sum, scale_sum
 from lowprec.kernels.jit import helper, inlined
-from lowprec.kernels.numbers import Number, long_product
-from lowprec.kernels.params import Grid, Params
+from lowprec.kernels.lower.scalar import Grid, Params
 from lowprec.kernels.random import philox
-from lowprec.kernels.stages import DOWNWARD, SOURCE, Stage, number_of, placed, summed
-from lowprec.kernels.windows import (
+from lowprec.kernels.scalar.arith import multiplied
+from lowprec.kernels.scalar.exact_sum import add_number, number_of_sum, scale_sum
+from lowprec.kernels.scalar.numbers import Number, long_product
+from lowprec.kernels.scalar.stages import DOWNWARD, SOURCE, Stage, number_of, placed, summed
+from lowprec.kernels.scalar.windows import (
     Panel,
     State,
     exact_step,

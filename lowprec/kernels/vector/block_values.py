@@ -1,6 +1,6 @@
 """The values of blocks at the speed of memory: elements are read as `stream` reads them, and multiplied.
 
-An array is gone through in tiles, as `block_stream` does it. What is unusual, such as scales that are
+An array is gone through in tiles, as `block` does it. What is unusual, such as scales that are
 NaN or products beyond binary32's normal numbers, is left to `block`.
 
 Floor 2b. Imports numba through `jit`; never the oracle, which checks it.
@@ -15,10 +15,12 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from lowprec.kernels.block_stream import UNDONE, UNSUITED
-from lowprec.kernels.block_stream_params import NEVER, Factors
 from lowprec.kernels.jit import elements, helper, inlined, jit
-from lowprec.kernels.lanes import (
+from lowprec.kernels.lower.vector import PAST, PROBE, Decoder, Words
+from lowprec.kernels.lower.vector_block import NEVER, Factors
+from lowprec.kernels.vector.block import UNDONE, UNSUITED
+from lowprec.kernels.vector.convert import load_decoder, put, read, rounds_to_nearest
+from lowprec.kernels.vector.ir.lanes import (
     LANES,
     Lanes,
     as_singles,
@@ -32,8 +34,6 @@ from lowprec.kernels.lanes import (
     settle,
     store,
 )
-from lowprec.kernels.stream import load_decoder, put, read, rounds_to_nearest
-from lowprec.kernels.stream_params import PAST, PROBE, Decoder, Words
 
 __all__ = ["decoder"]
 

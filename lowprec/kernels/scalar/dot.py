@@ -1,7 +1,7 @@
 """Dot products in integers: any operands, any order, any accumulator, one output after the other.
 
-What is summed, and how, is in `dot_sums`, `windows` and `machines`. These kernels serve everything;
-`dot_stream` serves what is usual, fast, and is checked against them.
+What is summed, and how, is in `sums`, `windows` and `machines`. These kernels serve everything;
+`vector.dot` serves what is usual, fast, and is checked against them.
 
 Floor 2b. Imports numba through `jit`; never the oracle, which checks it.
 """
@@ -15,13 +15,13 @@ from typing import Any, NamedTuple
 import numpy as np
 import numpy.typing as npt
 
-from lowprec.kernels.dot_sums import How, Operand, Stages, Work, drawn, in_order, precisely, scaled
 from lowprec.kernels.jit import bit_length, helper, inlined, jit
-from lowprec.kernels.machines import cdna2, cdna3
-from lowprec.kernels.numbers import Number, is_nan
-from lowprec.kernels.params import Params
-from lowprec.kernels.stages import DOWNWARD, number_of, placed, summed
-from lowprec.kernels.windows import panel
+from lowprec.kernels.lower.scalar import Params
+from lowprec.kernels.scalar.machines import cdna2, cdna3
+from lowprec.kernels.scalar.numbers import Number, is_nan
+from lowprec.kernels.scalar.stages import DOWNWARD, number_of, placed, summed
+from lowprec.kernels.scalar.sums import How, Operand, Stages, Work, drawn, in_order, precisely, scaled
+from lowprec.kernels.scalar.windows import panel
 
 __all__ = ["KINDS", "Rows", "kernel"]
 

@@ -1,4 +1,4 @@
-"""What the kernels of `block_stream` read, or None where only `block` serves.
+"""What the kernels of `vector.block` read, or None where only `scalar.block` serves.
 
 Floor 2b. Imports spec and NumPy.
 """
@@ -12,9 +12,9 @@ from typing import Any, NamedTuple
 import numpy as np
 import numpy.typing as npt
 
-from lowprec.kernels.block_params import divisor, edge, floor_log2, up_above
-from lowprec.kernels.params import REFUSED, Grid, Side, lower_target
-from lowprec.kernels.stream_params import (
+from lowprec.kernels.lower.block import divisor, edge, floor_log2, up_above
+from lowprec.kernels.lower.scalar import REFUSED, Grid, Side, lower_target
+from lowprec.kernels.lower.vector import (
     LIMITS,
     NEAREST,
     NONE,

@@ -23,7 +23,7 @@ import numpy as np
 import numpy.typing as npt
 
 from lowprec.kernels.jit import bit_length, inlined, jit
-from lowprec.kernels.params import REFUSED, Grid, Params, Side, Source
+from lowprec.kernels.lower.scalar import REFUSED, Grid, Params, Side, Source
 from lowprec.spec.projection import Flag
 
 __all__ = ["convert", "convert_twice"]

@@ -13,7 +13,7 @@ from typing import Any, NamedTuple, get_args
 import numpy as np
 import numpy.typing as npt
 
-from lowprec.kernels.params import Params
+from lowprec.kernels.lower.scalar import Params
 from lowprec.spec.block import Arithmetic, BlockFormat, ScaleRule
 from lowprec.spec.format import Format
 

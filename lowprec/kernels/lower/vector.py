@@ -15,7 +15,7 @@ import numpy as np
 import numpy.typing as npt
 
 from lowprec.kernels.jit import has_half
-from lowprec.kernels.params import REFUSED, Grid, Params, Side, Source, lower_source, lower_target
+from lowprec.kernels.lower.scalar import REFUSED, Grid, Params, Side, Source, lower_source, lower_target
 from lowprec.spec.format import Format, Sign
 from lowprec.spec.projection import Projection
 

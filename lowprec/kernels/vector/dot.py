@@ -19,9 +19,11 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from lowprec.kernels.doubles import cut_short_sum, cut_sum, joined_sum, odd_sum
 from lowprec.kernels.jit import inlined, jit
-from lowprec.kernels.lanes import (
+from lowprec.kernels.lower.vector import PAST, Words, plan as conversion_plan
+from lowprec.kernels.vector.convert import DONE, UNSUITED, keeps_subnormals, rounds_to_nearest
+from lowprec.kernels.vector.ir.doubles import cut_short_sum, cut_sum, joined_sum, odd_sum
+from lowprec.kernels.vector.ir.lanes import (
     LANES,
     Lanes,
     as_singles,
@@ -41,8 +43,6 @@ from lowprec.kernels.lanes import (
     truncated,
     widened_from_half,
 )
-from lowprec.kernels.stream import DONE, UNSUITED, keeps_subnormals, rounds_to_nearest
-from lowprec.kernels.stream_params import PAST, Words, plan as conversion_plan
 
 __all__ = ["ACCUMULATORS", "BIAS", "SINKS", "panels", "plan", "running", "windows"]
 

@@ -1,0 +1,4 @@
+"""Specifications as records of integers, which kernels read.
+
+Floor 2b. Imports spec and NumPy.
+"""
