@@ -9,22 +9,27 @@ import numpy as np
 import pytest
 from click.testing import CliRunner
 from rich.console import Console
+from threadpoolctl import ThreadpoolController
 
 import lowprec as lp
+from benchmarks import peers, run
+from benchmarks.__main__ import main
+from benchmarks.contest import WrongResult, same_floats
+from benchmarks.data import matrices
+from benchmarks.products import accumulation_of, has_product, product_contest
+from benchmarks.report import Report, Row
+from benchmarks.timing import Contender, Timed, interleave
+from benchmarks.topics import TARGETS, TOPICS, Job
 from lowprec.arrays import dot as dots
 from lowprec.spec import catalog
-from lowprec.tools import bench, blas, cards, dotcontests, dotpeers, peers
-from lowprec.tools.benchreport import Job, Report, Row
-from lowprec.tools.cli import main
-from lowprec.tools.contests import WrongResult
-from lowprec.tools.dotcontests import accumulation_of, dot_contest, dot_operands, has_work
-from lowprec.tools.timing import Contender, Timed, interleave
+from lowprec.tools import cards
 
 E4M3FN, E5M2 = catalog.E4M3FN, catalog.E5M2
+VARIANTS, KINDS = TOPICS["matmul"].variants, ("normal", "hard")
 
 
-def lowprec(*arguments):
-    return CliRunner().invoke(main, [str(argument) for argument in ("bench", "matmul", *arguments)])
+def command(*arguments):
+    return CliRunner().invoke(main, [str(argument) for argument in ("matmul", *arguments)])
 
 
 def job(variant, fmt=E4M3FN, size=20, kind="normal"):
@@ -32,7 +37,7 @@ def job(variant, fmt=E4M3FN, size=20, kind="normal"):
 
 
 def product(variant, fmt=E4M3FN, size=20, kind="normal"):
-    return dotpeers.Product(variant, accumulation_of(variant, fmt), *dot_operands(kind, fmt, size), fmt)
+    return peers.Work(variant, matrices(kind, fmt, size), fmt, how=accumulation_of(variant, fmt))
 
 
 def checked(work, found=()):
@@ -45,26 +50,25 @@ def checked(work, found=()):
 
 def test_rows_are_of_formats_that_have_the_accumulation_and_a_type():
     """Hopper has not all of FP8; other data than normal and hard make no row, and no matrix is too large."""
-    rows = bench.plan(["matmul"], formats=[E5M2, catalog.E3M4, catalog.UE4M3, catalog.BINARY64], sizes=[8, 1 << 20])
+    rows = run.plan(["matmul"], formats=[E5M2, catalog.E3M4, catalog.UE4M3, catalog.BINARY64], sizes=[8, 1 << 20])
     assert {row.size for row in rows} == {8}
-    assert [row.variant for row in rows if row.fmt == E5M2] == list(dotcontests.VARIANTS)
-    left = [variant for variant in dotcontests.VARIANTS if "hopper" not in variant]
+    assert [row.variant for row in rows if row.fmt == E5M2] == list(VARIANTS)
+    left = [variant for variant in VARIANTS if "hopper" not in variant]
     assert [row.variant for row in rows if row.fmt == catalog.E3M4] == left
     assert {row.fmt.name for row in rows} == {"e5m2", "e3m4"}
-    assert {row.size for row in bench.plan(["matmul"], sizes=[1 << 20])} == {192, 384, 768}
-    assert not has_work(E4M3FN, "exact", "nan")
-    assert not has_work(catalog.MXFP4, "exact", "normal")
-    assert bench.seconds(rows, 1.0) > len(rows)
+    assert {row.size for row in run.plan(["matmul"], sizes=[1 << 20])} == {192, 384, 768}
+    assert not has_product(E4M3FN, "exact", "nan")
+    assert not has_product(catalog.MXFP4, "exact", "normal")
 
 
 @pytest.mark.usefixtures("core")
 def test_rows_run_to_the_end_with_the_core_dependencies_only():
     """All variants, of codes and of float32, beside np.matmul and the oracle; the JSON has the speed and the share."""
-    result = lowprec("--size", 20, "--budget", 0, "--json")
+    result = command("--size", 20, "--budget", 0, "--json")
     assert result.exit_code == 0, result.output
     found = json.loads(result.stdout)
     assert found["not_found"]["mmasim"] == "not installed"
-    assert [row["variant"] for row in found["rows"]] == list(dotcontests.VARIANTS)
+    assert [row["variant"] for row in found["rows"]] == list(VARIANTS)
     for row in found["rows"]:
         names = {one["name"]: one for one in row["contenders"]}
         slow = {"own Fractions"} if row["variant"] in ("hopper_wgmma codes", "exact codes") else set()
@@ -80,10 +84,13 @@ def test_rows_run_to_the_end_with_the_core_dependencies_only():
 def test_a_product_that_is_wrong_ends_the_run(monkeypatch):
     """With exit code 1."""
     monkeypatch.setattr(dots, "matmul", wrong(0, 0))
-    monkeypatch.setattr(bench, "interleave", None)
-    result = lowprec("--size", 8)
+    monkeypatch.setattr(run, "interleave", None)
+    result = command("--size", 8)
     assert result.exit_code == 1
-    assert "lowprec is wrong and is not timed: matmul fp32_fma codes e4m3fn normal n=8: 1 of" in result.stderr
+    assert (
+        "lowprec is wrong and is not timed: matmul fp32_fma codes e4m3fn normal n=8, without out=: 1 of"
+        in result.stderr
+    )
 
 
 def test_times_of_a_part_are_of_the_whole_in_proportion():
@@ -103,7 +110,7 @@ def test_tables_show_speed_ratios_floors_and_aims():
     """All that has a rate of its own in a line of its own; 120 columns hold it."""
 
     def timed(name, role, seconds, differ=None):
-        return Timed(name, role, False, 1, 1, (seconds,) * 5, differ)
+        return Timed(name, role, False, lambda: None, seconds=(seconds,) * 5, differ=differ)
 
     rows = [
         Row(
@@ -115,14 +122,14 @@ def test_tables_show_speed_ratios_floors_and_aims():
                 timed("VeriFloat", "peer", 0.15, 3),
                 timed("mmasim", "peer", 12.0, 0),
             ),
-            bench.TARGETS,
+            TARGETS,
         )
         for variant in ("fp32_sequential codes", "hopper_wgmma codes")
         for size in (384, 768)
     ]
     machine = {"cpu": "a processor", "cores": 2, "load_before": None, "load_after": None, "python": "3.13"}
     console = Console(width=120, record=True, highlight=False)
-    cards.show(Report(tuple(rows), {"matmul": "products"}, 1.0, machine, {}, {}).table(), console)
+    cards.show(Report(tuple(rows), 1.0, machine, {}, {}).table(), console)
     lines = console.export_text().splitlines()
     assert max(map(len, lines)) <= 120
     title = next(place for place, line in enumerate(lines) if "Gflop/s" in line)
@@ -167,18 +174,20 @@ def wrong(row, column):
 def test_a_wrong_result_is_not_timed(monkeypatch, variant, row, column, by):
     """One of all where there is a loop, one of six places where there is none."""
     monkeypatch.setattr(dots, "matmul", wrong(row, column))
-    message = f"{variant} e4m3fn normal n=20: 1 of {400 if 'NumPy' in by else 6} results are not those of {by}, the "
-    with pytest.raises(WrongResult, match=f"{message}first at row {row}, column {column}: "):
-        checked(dot_contest(job(variant)))
+    said = (
+        f"1 of {400 if 'NumPy' in by else 6} results are not those of {by}, the first at row {row}, column {column}: "
+    )
+    with pytest.raises(WrongResult, match=f"{variant} e4m3fn normal n=20, without out=: {said}"):
+        checked(product_contest(job(variant)))
 
 
 @pytest.mark.parametrize("fmt", [E4M3FN, E5M2, catalog.BFLOAT16, catalog.E2M1FN], ids=str)
-@pytest.mark.parametrize("kind", dotcontests.KINDS)
+@pytest.mark.parametrize("kind", KINDS)
 def test_what_is_timed_is_right(fmt, kind):
     """Loops stand aside where they would round; nothing that is right is refused."""
-    for variant in dotcontests.VARIANTS:
-        if has_work(fmt, variant, kind):
-            kept, _ = checked(dot_contest(job(variant, fmt, 18, kind)))
+    for variant in VARIANTS:
+        if has_product(fmt, variant, kind):
+            kept, _ = checked(product_contest(job(variant, fmt, 18, kind)))
             assert kept[0].name == "lowprec"
 
 
@@ -193,25 +202,26 @@ def test_loops_stand_aside_where_they_are_not_exact():
         ("fp32_fma", catalog.BFLOAT16, "hard", False),
         ("hopper_wgmma", E4M3FN, "normal", False),
     ):
-        found = dot_contest(job(variant, fmt, 20, kind))._witness(np.arange(20))
+        found = product_contest(job(variant, fmt, 20, kind))._looped(np.arange(20))
         assert (found is not None) == has_any, (variant, fmt.name, kind)
 
 
 def test_a_peer_that_gives_other_results_is_counted(core, monkeypatch):
     """In the part that it makes."""
 
-    def ways(given):
+    def ways(work):
+        parts, share = work.corner(5, 1000)
+
         def call():
-            made = np.array(lp.matmul(*(lp.decode(codes, E4M3FN) for codes in given.corner(5, 1000)), "fp32_fma"))
+            made = np.array(lp.matmul(*(lp.decode(codes, E4M3FN) for codes in parts), "fp32_fma"))
             made[1, 1] += 1
             return made
 
-        yield dotpeers.Corner(5, 5, call, np.asarray)
+        yield peers.Way(False, call, np.asarray, share)
 
-    monkeypatch.setitem(dotpeers._WAYS, "planted", ways)
-    found = core | {"planted": peers.Peer("planted", ("numpy",), lambda work: iter(()))}
+    found = core | {"planted": peers.Peer("planted", ("numpy",), ways)}
     monkeypatch.setattr(peers, "find", lambda threads: (found, {}))
-    report = bench.run([job("fp32_fma codes")], budget=0)
+    report = run.run([job("fp32_fma codes")], budget=0)
     planted = report.rows[0].best_peer(False)
     assert (planted.name, planted.differ, planted.share) == ("planted", 1, 1 / 16)
 
@@ -231,55 +241,55 @@ def test_mmasim_gives_the_same_bits():
     """Hopper's FP8, on any data."""
     pytest.importorskip("mmasim")
     for fmt in (E4M3FN, E5M2):
-        for kind in dotcontests.KINDS:
+        for kind in KINDS:
             assert verdict("mmasim", product("hopper_wgmma", fmt, 70, kind)) == [0]
     assert verdict("mmasim", product("exact")) == []
 
 
-def verdict(name, given):
-    """How many results of a peer are not lowprec's, for each of its ways."""
-    native = lp.dtype(given.fmt)
-    ours = lp.matmul(given.x.view(native), given.y.view(native), given.how)
+def verdict(name, work):
+    """Return how many results of a peer are not lowprec's, for each of its ways."""
+    native, peer = lp.dtype(work.fmt), next(peer for peer in peers.PEERS if peer.name == name)
+    ours = lp.matmul(*(codes.view(native) for codes in work.operands), work.how)
     found = []
-    for way in dotpeers.ways(name, given):
+    for way in peer.ways(work):
         made = way.read(way.call())
-        assert made.shape == (way.rows, way.columns)
         assert made.dtype == np.float32
-        found.append(int(dotcontests._differing(made, ours[: way.rows, : way.columns]).sum()))
+        assert made.size == round(ours.size * way.share)
+        found.append(int((~same_floats(made, ours[tuple(map(slice, made.shape))])).sum()))
     return found
 
 
 def test_fractions_are_the_oracles():
     """A corner of the product."""
-    given = product("exact")
-    way = dotpeers.fractions(given)
-    ours = lp.matmul(*(lp.decode(codes, E4M3FN) for codes in (given.x, given.y)), "exact")
-    np.testing.assert_array_equal(way.read(way.call()), ours[: way.rows, : way.columns])
+    work = product("exact")
+    way = peers.fractions(work)
+    ours = lp.matmul(*(lp.decode(codes, E4M3FN) for codes in work.operands), "exact")
+    np.testing.assert_array_equal(way.read(way.call()), ours[:8, :8])
 
 
 # -- threads ----------------------------------------------------------------------------------------
 
 
-def test_products_of_numpy_have_as_many_threads_as_they_are_told(monkeypatch):
+@pytest.mark.usefixtures("core")
+def test_products_of_numpy_have_as_many_threads_as_they_are_told():
     """And as many as before when the run is over."""
-    told = []
-    monkeypatch.setattr(blas, "_libraries", lambda: (blas._Library(told.append, 7),))
-    assert blas.switch(3)
-    bench.run([job("fp32_fma codes", size=4)], budget=0)
-    assert told[0] == 3
-    assert set(told[1:-1]) == {1}
-    assert told[-1] == 7
-    monkeypatch.setattr(blas, "_libraries", lambda: ())
-    report = bench.run([job("fp32_fma codes", size=4)], budget=0)
+    libraries = peers.blas().lib_controllers
+    if not libraries:
+        pytest.skip("the library that makes NumPy's products cannot be told")
+    before = [library.num_threads for library in libraries]
+    with peers.blas().limit(limits=2):
+        peers.switch(1)
+        assert {library.num_threads for library in libraries} == {1}
+        run.run([job("fp32_fma codes", size=4)], budget=0)
+        assert {library.num_threads for library in libraries} == {1}
+    assert [library.num_threads for library in libraries] == before
+
+
+def test_a_library_that_cannot_be_told_its_threads_is_named(monkeypatch):
+    """In a note."""
+    monkeypatch.setattr(peers, "blas", lambda: ThreadpoolController().select(user_api="none"))
+    report = run.run([job("fp32_fma codes", size=4)], budget=0)
     assert any("np.matmul has as many threads as its library likes" in note for note in report.notes)
-
-
-def test_libraries_are_found_where_they_are_loaded(tmp_path):
-    """By name, with and without a list of what is loaded."""
-    maps = tmp_path / "maps"
-    maps.write_text("7f-80 r-xp 0 00:1 7    /usr/lib/lib openblas.so\n80-81 r 0 0 0 /usr/lib/libc.so\n81-82 rw 0\n")
-    assert list(blas._loaded(maps)) == ["/usr/lib/lib openblas.so"]
-    assert all("openblas" in path or "mkl" in path for path in blas._loaded(tmp_path / "absent"))
 
 
 # -- data -------------------------------------------------------------------------------------------
@@ -287,11 +297,11 @@ def test_libraries_are_found_where_they_are_loaded(tmp_path):
 
 def test_operands_are_values_of_the_format_and_reproducible():
     """Finite, of either sign but for unsigned formats, and two different matrices."""
-    for kind in dotcontests.KINDS:
-        x, y = dot_operands(kind, E4M3FN, 50)
+    for kind in KINDS:
+        x, y = matrices(kind, E4M3FN, 50)
         assert np.isfinite(lp.decode(np.stack([x, y]), E4M3FN)).all()
         assert (x != y).any()
-        np.testing.assert_array_equal(x, dot_operands(kind, E4M3FN, 50)[0])
-    assert np.unique(dot_operands("hard", E4M3FN, 50)[0]).size == 254
-    assert (lp.decode(dot_operands("normal", E4M3FN, 50)[0], E4M3FN) < 0).any()
-    assert (lp.decode(dot_operands("normal", catalog.UE4M3, 50)[0], catalog.UE4M3) >= 0).all()
+        np.testing.assert_array_equal(x, matrices(kind, E4M3FN, 50)[0])
+    assert np.unique(matrices("hard", E4M3FN, 50)[0]).size == 254
+    assert (lp.decode(matrices("normal", E4M3FN, 50)[0], E4M3FN) < 0).any()
+    assert (lp.decode(matrices("normal", catalog.UE4M3, 50)[0], catalog.UE4M3) >= 0).all()

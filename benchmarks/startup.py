@@ -1,9 +1,7 @@
-"""Processes from start to end: what importing costs, the first call, and the commands.
+"""Processes from start to end: an import, the first call, and two commands.
 
 The yardstick is an interpreter that does nothing. The kernels of the first calls are kept in a folder
 of their own: filled before the warm ones, empty for the cold ones.
-
-Floor 5.
 """
 
 from __future__ import annotations
@@ -15,23 +13,14 @@ import sys
 from collections.abc import Callable, Iterable, Iterator
 from pathlib import Path
 
+from benchmarks.timing import Contender
 from lowprec.spec import catalog
-from lowprec.tools.timing import Contender
 from lowprec.tools.vectors import suite
 
-__all__ = ["LEAST", "VARIANTS", "contenders"]
+__all__ = ["VARIANTS", "contenders"]
 
-#: What processes do, and about how many seconds a row of them takes.
-VARIANTS = {
-    "import": 15.0,
-    "first encode, warm": 30.0,
-    "first encode, cold": 60.0,
-    "compare 1 MB": 15.0,
-    "conform": 100.0,
-}
-
-#: Rounds that a row takes at least; the longest is run twice, once to warm up.
-LEAST = {variant: 1 if variant == "conform" else 3 for variant in VARIANTS}
+#: What processes do, and in how many rounds at least; the longest is run twice, once to warm up.
+VARIANTS = {"import": 3, "first encode, warm": 3, "first encode, cold": 3, "compare 1 MB": 3, "conform": 1}
 
 _FIRST = {
     "lowprec": 'import numpy, lowprec; lowprec.encode(numpy.ones(1000, "f4"), "e4m3fn")',
@@ -42,16 +31,9 @@ _FIRST = {
 
 
 def contenders(variant: str, peers: Iterable[str], folder: Path) -> Iterator[Contender]:
-    """Those who take part.
+    """Yield the processes of a variant; those peers take part that can be compared.
 
-    Parameters
-    ----------
-    variant : str
-        A key of `VARIANTS`.
-    peers : iterable of str
-        Names of those installed; NumPy, ml_dtypes, torch and JAX take part where it can be compared.
-    folder : Path
-        An empty one, to write to.
+    `folder` is empty, and is written to.
     """
 
     def process(name: str, role: str, *arguments: str, cache: Callable[[], Path] | None = None) -> Contender:
@@ -87,6 +69,6 @@ def contenders(variant: str, peers: Iterable[str], folder: Path) -> Iterator[Con
 
 
 def _answers(size: int) -> bytes:
-    """At most so many bytes of right answers, in whole lines."""
-    made = suite("convert", (catalog.BINARY32, catalog.E4M3FN), samples=size // 12).render("text")
-    return made[: made.rindex(b"\n", 0, size) + 1]
+    """Return at most `size` bytes of right answers, in whole lines."""
+    text = suite("convert", (catalog.BINARY32, catalog.E4M3FN), samples=size // 12).render("text")
+    return text[: text.rindex(b"\n", 0, size) + 1]

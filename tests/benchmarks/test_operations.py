@@ -11,20 +11,22 @@ import pytest
 from click.testing import CliRunner
 
 import lowprec as lp
+from benchmarks import operations, peers, run
+from benchmarks.__main__ import main
+from benchmarks.contest import WrongResult
+from benchmarks.data import KINDS, has_data, operation_operands
+from benchmarks.operations import operation_contest
+from benchmarks.report import Row
+from benchmarks.topics import TOPICS, Job
 from lowprec.arrays import arith
 from lowprec.spec import catalog
-from lowprec.tools import arithcontests, arithpeers, bench, peers
-from lowprec.tools.arithcontests import arith_contest, arith_operands
-from lowprec.tools.benchreport import Job
-from lowprec.tools.cli import main
-from lowprec.tools.contests import KINDS, WrongResult, has_data
 
 E4M3FN = catalog.E4M3FN
 OPERATIONS = ("add", "multiply", "divide", "sqrt", "fma")
 
 
-def lowprec(*arguments):
-    return CliRunner().invoke(main, [str(argument) for argument in ("bench", "arith", *arguments)])
+def command(*arguments):
+    return CliRunner().invoke(main, [str(argument) for argument in ("arith", *arguments)])
 
 
 def job(variant, fmt=E4M3FN, size=500, kind="normal"):
@@ -41,10 +43,10 @@ def checked(work, found=()):
 
 def test_every_operation_has_a_row_of_values_and_one_of_codes():
     """Of codes only where NumPy or ml_dtypes has a type for them, none of integers."""
-    rows = bench.plan(["arith"], sizes=[8])
+    rows = run.plan(["arith"], sizes=[8])
     wanted = [*OPERATIONS, *(f"{operation} codes" for operation in OPERATIONS)]
     assert [(row.variant, row.fmt.name) for row in rows] == list(itertools.product(wanted, ("e4m3fn", "e5m2")))
-    few = bench.plan(["arith"], formats=[catalog.UE4M3, catalog.INT8, catalog.BFLOAT16], sizes=[8])
+    few = run.plan(["arith"], formats=[catalog.UE4M3, catalog.INT8, catalog.BFLOAT16], sizes=[8])
     assert [str(row) for row in few if row.variant.startswith("add")] == [
         "arith add ue4m3 normal n=8",
         "arith add int8 normal n=8",
@@ -56,7 +58,7 @@ def test_every_operation_has_a_row_of_values_and_one_of_codes():
 @pytest.mark.usefixtures("core")
 def test_rows_run_to_the_end_with_the_core_dependencies_only():
     """Values beside quantize, codes beside ml_dtypes; what is not installed is named."""
-    result = lowprec("--size", 65536, "--format", "e4m3fn", "--budget", 0, "--json")
+    result = command("--size", 65536, "--format", "e4m3fn", "--budget", 0, "--json")
     assert result.exit_code == 0, result.output
     found = json.loads(result.stdout)
     assert found["not_found"]["VeriFloat"] == "not installed"
@@ -74,10 +76,10 @@ def test_rows_run_to_the_end_with_the_core_dependencies_only():
 @pytest.mark.usefixtures("core")
 def test_tables_name_the_peer_that_is_absent():
     """As all others."""
-    result = lowprec("--size", 100, "--format", "e4m3fn", "--budget", 0)
+    result = command("--size", 100, "--format", "e4m3fn", "--budget", 0)
     assert result.exit_code == 0
     assert "not found: torch, torchao, jax, gfloat, apytypes, qtorch, CPFloat, VeriFloat" in result.stdout
-    assert "10 rows, about" in result.stderr
+    assert "10 rows" in result.stderr
 
 
 @pytest.mark.parametrize("operands", [1, 2, 3])
@@ -85,7 +87,7 @@ def test_tables_name_the_peer_that_is_absent():
 def test_the_stream_moves_as_many_bytes(operands, dtype):
     """Each is read once and written once, in equally many words."""
     table, out = np.zeros((operands, 64), dtype), np.zeros(64, dtype)
-    pairs = list(arithcontests._moves(table, out))
+    pairs = list(operations.moves(table, out))
     assert all(read.size == written.size for read, written in pairs)
     assert sum(read.nbytes for read, _ in pairs) == table.nbytes
     assert sum(written.nbytes for _, written in pairs) == out.nbytes
@@ -119,7 +121,7 @@ def test_a_wrong_result_is_not_timed(monkeypatch, operation, variant, place, by)
     if operation == "fma":
         place, by = 0, "the oracle"
     monkeypatch.setattr(arith, operation, wrong(operation, place))
-    work = arith_contest(job(operation + variant, size=4096))
+    work = operation_contest(job(operation + variant, size=4096))
     count = "4,096" if by != "the oracle" else "256"
     message = (
         f"lowprec is wrong and is not timed: arith {operation}{variant} e4m3fn normal n=4096, with out=: "
@@ -133,47 +135,46 @@ def test_a_wrong_result_is_not_timed(monkeypatch, operation, variant, place, by)
 def test_a_wrong_result_ends_the_run(monkeypatch):
     """With exit code 1."""
     monkeypatch.setattr(arith, "add", wrong("add", 0))
-    monkeypatch.setattr(bench, "interleave", None)
-    result = lowprec("--size", 100, "--format", "e4m3fn")
+    monkeypatch.setattr(run, "interleave", None)
+    result = command("--size", 100, "--format", "e4m3fn")
     assert result.exit_code == 1
     assert "lowprec is wrong and is not timed: arith add e4m3fn normal n=100" in result.stderr
 
 
-@pytest.mark.parametrize("variant", arithcontests.VARIANTS)
+@pytest.mark.parametrize("variant", TOPICS["arith"].variants)
 @pytest.mark.parametrize("name", ["e4m3fn", "int8"])
 def test_what_is_timed_is_right(name, variant):
     """Formats with and without NaN, and with one sign only: none is refused, whatever the data."""
     fmt = catalog.format(name)
-    for kind in KINDS if arithcontests.has_work(fmt, variant) else ():
+    for kind in KINDS if operations.has_operation(fmt, variant) else ():
         if has_data(fmt, kind):
-            kept, _ = checked(arith_contest(job(variant, fmt, 3000, kind)))
+            kept, _ = checked(operation_contest(job(variant, fmt, 3000, kind)))
             assert kept[0].name == "lowprec"
 
 
 def test_a_peer_that_gives_other_results_has_its_asterisk(core, monkeypatch):
     """Here one that is wrong by one code at two places. Another NaN is no other result."""
 
-    def ways(task):
+    def ways(work):
         def call():
-            made = lp.add(*(operand.view(lp.dtype(E4M3FN)) for operand in task.operands), E4M3FN, dtype=np.uint8)
+            made = lp.add(*(operand.view(lp.dtype(E4M3FN)) for operand in work.operands), E4M3FN, dtype=np.uint8)
             made[:2] ^= 1
             made[2] ^= 0x80
             return made
 
         yield peers.Way(False, call, np.asarray)
 
-    monkeypatch.setitem(arithpeers._WAYS, "planted", ways)
-    found = core | {"planted": peers.Peer("planted", ("numpy",), lambda work: iter(()))}
+    found = core | {"planted": peers.Peer("planted", ("numpy",), ways)}
     operands = np.array([[0x38, 0x39, 0x7F, 0x38], [0x38, 0x38, 0x38, 0x38]], np.uint8)
-    monkeypatch.setattr(arithcontests, "arith_operands", lambda *_, **__: operands)
+    monkeypatch.setattr(operations, "operation_operands", lambda *_, **__: operands)
     monkeypatch.setattr(peers, "find", lambda threads: (found, {}))
-    report = bench.run([job("add codes", size=4)], budget=0)
+    report = run.run([job("add codes", size=4)], budget=0)
     assert {one.name: one.differ for one in report.rows[0].timed if one.role == "peer"} == {
         "ml_dtypes": 0,
         "planted": 2,
     }
     fast = [one for one in report.rows[0].timed if one.name != "ml_dtypes"]
-    row = bench.Row(report.rows[0].job, tuple(fast))
+    row = Row(report.rows[0].job, tuple(fast))
     assert row.best_peer(True).differ == 2
 
 
@@ -189,9 +190,9 @@ def test_peers_do_the_work_that_they_are_timed_at(name, operation):
         pytest.skip(f"{name} is not installed")
     tried = set()
     for fmt in (E4M3FN, catalog.E2M1FN, catalog.BINARY16):
-        table = arith_operands(operation, "normal", fmt, 1000, codes=True)
+        table = operation_operands(operation, "normal", fmt, 1000, codes=True)
         want = getattr(lp, operation)(*table.view(lp.dtype(fmt)), fmt, dtype=table.dtype)
-        for way in arithpeers.ways(name, arithpeers.Task(operation, tuple(table), fmt)):
+        for way in peer.ways(peers.Work(operation, tuple(table), fmt)):
             with np.errstate(all="ignore"):
                 np.testing.assert_array_equal(way.read(way.call()), want)
             tried.add(fmt.name)
@@ -216,7 +217,7 @@ def test_peers_do_the_work_that_they_are_timed_at(name, operation):
 @pytest.mark.parametrize("fmt", [E4M3FN, catalog.E5M2], ids=str)
 def test_normal_operands_give_results_in_range(fmt, operation, codes):
     """Several binades of finite results, not one division by zero, positive roots; 1 in 50 are zero at most."""
-    table = arith_operands(operation, "normal", fmt, 5000, codes=codes)
+    table = operation_operands(operation, "normal", fmt, 5000, codes=codes)
     given = table.view(lp.dtype(fmt)) if codes else table
     made = lp.decode(getattr(lp, operation)(*given, fmt, dtype=np.uint8), fmt)
     assert np.isfinite(made).mean() > 0.99
@@ -227,7 +228,7 @@ def test_normal_operands_give_results_in_range(fmt, operation, codes):
 
 def test_hard_operands_cancel_tie_and_are_special():
     """What a rounding can get wrong."""
-    x, y = arith_operands("add", "hard", E4M3FN, 20_000)
+    x, y = operation_operands("add", "hard", E4M3FN, 20_000)
     with np.errstate(all="ignore"):
         total = x.astype(np.float64) + y.astype(np.float64)
         near = np.abs(total) <= 2.0**-23 * np.abs(x)
@@ -237,14 +238,14 @@ def test_hard_operands_cancel_tie_and_are_special():
     assert (near & (total != 0)).sum() > 100
     tie = lp.decode(np.arange(1, 0x7E, dtype=np.uint8), E4M3FN).astype(np.float64)
     assert np.isin(np.abs(total), (tie[1:] + tie[:-1]) / 2).sum() > 100
-    codes = arith_operands("fma", "hard", E4M3FN, 20_000, codes=True)
+    codes = operation_operands("fma", "hard", E4M3FN, 20_000, codes=True)
     assert all(np.unique(row).size == 256 for row in codes)
 
 
 def test_operands_repeat_and_are_reproducible():
     """Whoever runs it times the same operation."""
-    long = arith_operands("fma", "normal", E4M3FN, (1 << 20) + 5)
+    long = operation_operands("fma", "normal", E4M3FN, (1 << 20) + 5)
     np.testing.assert_array_equal(long[:, -5:], long[:, :5])
     for codes in (False, True):
-        one, other = (arith_operands("add", "hard", E4M3FN, 50, codes=codes) for _ in range(2))
+        one, other = (operation_operands("add", "hard", E4M3FN, 50, codes=codes) for _ in range(2))
         np.testing.assert_array_equal(one, other)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from lowprec.tools import peers, timing
+from benchmarks import peers, timing
 
 
 @pytest.fixture
