@@ -20,9 +20,9 @@ import numpy as np
 
 from lowprec.arrays.checks import Array
 from lowprec.methods.scale_propagation.registry import register_scaled_op
-from lowprec.methods.scale_propagation.rounding import fitting, operate, over, project
-from lowprec.methods.scale_propagation.rules.operands import one, settled, taking_zeros, with_data
-from lowprec.methods.scale_propagation.scaled_array import ScaledArray, as_scaled, unchecked
+from lowprec.methods.scale_propagation.rounding import fitting, operate, project
+from lowprec.methods.scale_propagation.rules.operands import one, settled, taking_zeros
+from lowprec.methods.scale_propagation.scaled_array import ScaledArray, as_scaled, over, with_data
 from lowprec.methods.scale_propagation.transform import custom_scale
 
 __all__ = ["gelu", "layer_norm", "relu", "silu"]
@@ -241,9 +241,9 @@ def _scaled_layer_norm(x: ScaledArray, axis: int = -1, eps: float = 1e-5) -> Pai
         gradient = settled(as_scaled(gradient))
         scale = fitting(float(gradient.scale) / float(x.scale), gradient.scale_format)
         wide = over(gradient, float(scale) * float(x.scale)).astype(np.float64)
-        return unchecked(project(back(wide), gradient.format), scale, gradient.format, gradient.scale_format)
+        return with_data(gradient, project(back(wide), gradient.format), scale)
 
-    return unchecked(project(y, x.format), one(x.scale_format), x.format, x.scale_format), pull
+    return with_data(x, project(y, x.format), one(x.scale_format)), pull
 
 
 def _normalised(x: Array, axis: int, eps: float) -> tuple[Array, Function]:

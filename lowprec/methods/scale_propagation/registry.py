@@ -9,7 +9,7 @@ import inspect
 from collections.abc import Callable, Iterable
 from typing import Any, TypeVar
 
-__all__ = ["answer", "has_rule", "mark", "register_scaled_op"]
+__all__ = ["answer", "has_rule", "mark", "register_each", "register_scaled_op"]
 
 Function = Callable[..., Any]
 Rule = TypeVar("Rule", bound=Function)
@@ -64,6 +64,16 @@ def register_scaled_op(*functions: Function) -> Callable[[Rule], Rule]:
         for function in functions:
             _rules[function] = rule
         return rule
+
+    return register
+
+
+def register_each(*functions: Function) -> Callable[[Callable[[Function], Function]], None]:
+    """Register, for each of several functions, the rule that the decorated function returns for it."""
+
+    def register(rule_of: Callable[[Function], Function]) -> None:
+        for function in functions:
+            register_scaled_op(function)(rule_of(function))
 
     return register
 

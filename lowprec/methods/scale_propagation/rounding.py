@@ -10,7 +10,7 @@ from __future__ import annotations
 
 import functools
 import math
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import ml_dtypes
 import numpy as np
@@ -25,15 +25,10 @@ from lowprec.spec import catalog
 from lowprec.spec.accumulation import Accumulation
 from lowprec.spec.format import Format
 
-if TYPE_CHECKING:
-    from lowprec.methods.scale_propagation.scaled_array import ScaledArray
-
 __all__ = [
     "carrier",
     "fitting",
-    "holds_no_scale",
     "operate",
-    "over",
     "product",
     "project",
     "promoted",
@@ -103,30 +98,7 @@ def _options() -> dict[str, Any]:
     return {"projection": how.projection, "rng": how.rng if how.projection.rounding.bits else None}
 
 
-# -- values over scales -----------------------------------------------------------------------------
-
-
-def holds_no_scale(x: ScaledArray) -> bool:
-    """Whether the scale is 0, infinite or NaN, so that all values are 0, infinite or NaN: the same at any scale."""
-    return not math.isfinite(x.scale) or x.scale == 0
-
-
-def over(x: ScaledArray, scale: float) -> Array:
-    """The values of x over a scale: exact where both scales are powers of two.
-
-    float64, or float32 where that holds all that the format can give.
-    """
-    if holds_no_scale(x):
-        with np.errstate(invalid="ignore"):  # zero times infinity is NaN, and that is meant
-            return x.data.astype(np.float64) * float(x.scale)
-    if float(x.scale) == scale:
-        return x.data
-    factor, fmt = ratio(float(x.scale), scale), x.format
-    least = fmt.min_subnormal or fmt.min_normal or 1.0
-    narrow = least * factor >= 2.0**-149 and max(fmt.max_finite, -fmt.min_finite) * factor <= _SINGLE.max_finite
-    wide = np.dtype(np.float32 if narrow and math.frexp(factor)[0] == 0.5 and _SINGLE.contains(fmt) else np.float64)
-    with np.errstate(over="ignore", invalid="ignore"):
-        return x.data.astype(wide) * wide.type(factor)
+# -- scales -----------------------------------------------------------------------------------------
 
 
 def ratio(x: float, y: float) -> float:
@@ -139,9 +111,6 @@ def ratio(x: float, y: float) -> float:
     (x_fraction, x_exponent), (y_fraction, y_exponent) = math.frexp(x), math.frexp(y)
     fraction = 1.0 if x_fraction == y_fraction else float(arith.divide(x_fraction, y_fraction, _SINGLE))
     return math.ldexp(fraction, max(-1000, min(1000, x_exponent - y_exponent)))
-
-
-# -- scales -----------------------------------------------------------------------------------------
 
 
 def fitting(scale: float, fmt: Format) -> Any:

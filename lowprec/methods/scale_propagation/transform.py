@@ -23,8 +23,8 @@ from lowprec.methods.scale_propagation.checks import finite_scale, number
 from lowprec.methods.scale_propagation.config import config, current, scales_everything, scaling_everything
 from lowprec.methods.scale_propagation.pow2 import pow2_round, pow2_sqrt
 from lowprec.methods.scale_propagation.registry import answer, mark
-from lowprec.methods.scale_propagation.rounding import carrier, fitting, holds_no_scale, over, product, project, total
-from lowprec.methods.scale_propagation.scaled_array import ScaledArray, as_scaled, unchecked
+from lowprec.methods.scale_propagation.rounding import carrier, fitting, product, project, total
+from lowprec.methods.scale_propagation.scaled_array import ScaledArray, as_scaled, holds_no_scale, over, with_data
 from lowprec.spec import catalog
 from lowprec.spec.format import Format
 
@@ -82,10 +82,10 @@ def set_scaling(x: Any, scale: Any) -> Any:
     """
     if not isinstance(x, ScaledArray):
         return as_scaled(x, number("scale", scale)) if scales_everything() else x
-    given, of_scales = finite_scale(number("scale", scale), x.scale_format)
+    given, _ = finite_scale(number("scale", scale), x.scale_format)
     if given == 0:
-        return unchecked(np.zeros(x.shape, x.dtype), given, x.format, of_scales)
-    return unchecked(project(over(x, float(given)), x.format), given, x.format, of_scales)
+        return with_data(x, np.zeros(x.shape, x.dtype), given)
+    return with_data(x, project(over(x, float(given)), x.format), given)
 
 
 def rebalance(x: Any, factor: Any) -> Any:

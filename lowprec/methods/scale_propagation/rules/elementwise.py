@@ -13,17 +13,10 @@ import numpy as np
 
 from lowprec.arrays.checks import Array
 from lowprec.methods.scale_propagation.pow2 import pow2_norm
-from lowprec.methods.scale_propagation.registry import register_scaled_op
-from lowprec.methods.scale_propagation.rounding import (
-    fitting,
-    holds_no_scale,
-    operate,
-    over,
-    project,
-    ratio,
-)
-from lowprec.methods.scale_propagation.rules.operands import largest_scale, made, one, operands, settled
-from lowprec.methods.scale_propagation.scaled_array import ScaledArray
+from lowprec.methods.scale_propagation.registry import register_each, register_scaled_op
+from lowprec.methods.scale_propagation.rounding import fitting, operate, project, ratio
+from lowprec.methods.scale_propagation.rules.operands import largest_scale, one, operands, settled
+from lowprec.methods.scale_propagation.scaled_array import ScaledArray, holds_no_scale, over, with_data
 from lowprec.spec.format import Format
 
 __all__ = ["scale_power"]
@@ -39,7 +32,7 @@ def _summed(operation: str, x: Any, y: Any) -> ScaledArray:
         scales = [float(array.scale != 0) for array in given.arrays]  # infinities and NaNs are so at 1 too
     scale = fitting(pow2_norm(*scales), given.scale_format)
     first, second = (over(array, float(scale)) for array in given.arrays)
-    return made(operate(operation, first, second, fmt=given.fmt), scale, given.fmt, given.scale_format)
+    return given.result(operate(operation, first, second, fmt=given.fmt), scale)
 
 
 @register_scaled_op(np.add)
@@ -69,7 +62,7 @@ def multiply(x: Any, y: Any) -> ScaledArray:
     else:
         left, right = (over(array, 1.0) for array in given.arrays)
     data = operate("multiply", left, right, fmt=given.fmt)
-    return made(data, fitting(scale, given.scale_format), given.fmt, given.scale_format)
+    return given.result(data, fitting(scale, given.scale_format))
 
 
 @register_scaled_op(np.divide)
@@ -80,7 +73,7 @@ def divide(x: Any, y: Any) -> ScaledArray:
     exact = float(first.scale != 0) if holds_no_scale(first) else float(first.scale) / float(second.scale)
     scale = fitting(exact, given.scale_format)
     left = over(first, float(scale) * float(second.scale))
-    return made(operate("divide", left, second.data, fmt=given.fmt), scale, given.fmt, given.scale_format)
+    return given.result(operate("divide", left, second.data, fmt=given.fmt), scale)
 
 
 @register_scaled_op(np.square)
@@ -110,7 +103,7 @@ def power(x: Any, y: Any) -> ScaledArray:
         numbers, exponents = _near_one(x.data.astype(np.float64))
         exponents = np.clip(exponents * exponent + float(more), -3000, 3000).astype(int)
         data = np.ldexp(np.power(numbers, exponent) * rest, exponents)
-    return made(project(data, x.format), scale, x.format, x.scale_format)
+    return with_data(x, project(data, x.format), scale)
 
 
 def scale_power(scale: float, exponent: int, fmt: Format) -> tuple[Any, float, int]:
@@ -143,9 +136,9 @@ def _near_one(values: Any) -> tuple[Any, Any]:
 def sqrt(x: ScaledArray) -> ScaledArray:
     """The scale is the root of the scale: no power of two where its exponent is odd."""
     if holds_no_scale(x):
-        return made(operate("sqrt", over(x, 1.0), fmt=x.format), x.scale, x.format, x.scale_format)
+        return with_data(x, operate("sqrt", over(x, 1.0), fmt=x.format))
     scale = fitting(math.sqrt(float(x.scale)), x.scale_format)
-    return made(operate("sqrt", over(x, float(scale) ** 2), fmt=x.format), scale, x.format, x.scale_format)
+    return with_data(x, operate("sqrt", over(x, float(scale) ** 2), fmt=x.format), scale)
 
 
 # -- signs ------------------------------------------------------------------------------------------
@@ -154,13 +147,13 @@ def sqrt(x: ScaledArray) -> ScaledArray:
 @register_scaled_op(np.negative)
 def negative(x: ScaledArray) -> ScaledArray:
     """The scale stays."""
-    return made(operate("negative", x.data, fmt=x.format), x.scale, x.format, x.scale_format)
+    return with_data(x, operate("negative", x.data, fmt=x.format))
 
 
 @register_scaled_op(np.absolute, np.fabs)
 def absolute(x: ScaledArray) -> ScaledArray:
     """The scale stays."""
-    return made(operate("absolute", x.data, fmt=x.format), x.scale, x.format, x.scale_format)
+    return with_data(x, operate("absolute", x.data, fmt=x.format))
 
 
 @register_scaled_op(np.positive)
@@ -172,7 +165,7 @@ def positive(x: ScaledArray) -> ScaledArray:
 @register_scaled_op(np.sign)
 def sign(x: ScaledArray) -> ScaledArray:
     """The scale is 1."""
-    return made(project(np.sign(over(x, 1.0)), x.format), one(x.scale_format), x.format, x.scale_format)
+    return with_data(x, project(np.sign(over(x, 1.0)), x.format), one(x.scale_format))
 
 
 # -- choices ----------------------------------------------------------------------------------------
@@ -183,7 +176,7 @@ def _chosen(choose: Callable[..., Any], *given: Any) -> ScaledArray:
     taken = operands(*given)
     scale = fitting(largest_scale(taken.arrays), taken.scale_format)
     data = choose(*(over(array, float(scale)) for array in taken.arrays))
-    return made(project(data, taken.fmt), scale, taken.fmt, taken.scale_format)
+    return taken.result(project(data, taken.fmt), scale)
 
 
 @register_scaled_op(np.maximum)
@@ -224,40 +217,32 @@ def _by_values(function: Callable[..., Array], *given: Any) -> ScaledArray:
     taken = operands(*given)
     with np.errstate(all="ignore"):
         results = function(*(over(array, 1.0).astype(np.float64) for array in taken.arrays))
-    return made(project(results, taken.fmt), one(taken.scale_format), taken.fmt, taken.scale_format)
+    return taken.result(project(results, taken.fmt), one(taken.scale_format))
 
 
-def _register_by_values(function: np.ufunc) -> None:
-    def rule(*given: Any) -> ScaledArray:
-        return _by_values(function, *given)
-
-    register_scaled_op(function)(rule)
-
-
-_OF_VALUES: tuple[np.ufunc, ...] = (
+@register_each(
     *(np.exp, np.exp2, np.expm1, np.log, np.log2, np.log10, np.log1p, np.logaddexp, np.logaddexp2),
     *(np.sin, np.cos, np.tan, np.arcsin, np.arccos, np.arctan, np.arctan2),
     *(np.sinh, np.cosh, np.tanh, np.arcsinh, np.arccosh, np.arctanh, np.cbrt),
     *(np.rint, np.floor, np.ceil, np.trunc),
 )
-for _function in _OF_VALUES:
-    _register_by_values(_function)
+def _of_values(function: Callable[..., Any]) -> Callable[..., Any]:
+    def rule(*given: Any) -> ScaledArray:
+        return _by_values(function, *given)
+
+    return rule
 
 
 # -- comparisons ------------------------------------------------------------------------------------
 
 
-def _register_comparison(function: np.ufunc) -> None:
+@register_each(np.equal, np.not_equal, np.less, np.less_equal, np.greater, np.greater_equal)
+def _comparison(function: Callable[..., Any]) -> Callable[..., Any]:
     def rule(x: Any, y: Any) -> Any:
         first, second = (given.to_array() if isinstance(given, ScaledArray) else given for given in (x, y))
         return function(first, second)
 
-    register_scaled_op(function)(rule)
-
-
-_COMPARISONS: tuple[np.ufunc, ...] = (np.equal, np.not_equal, np.less, np.less_equal, np.greater, np.greater_equal)
-for _function in _COMPARISONS:
-    _register_comparison(_function)
+    return rule
 
 
 @register_scaled_op(np.isfinite)

@@ -15,7 +15,7 @@ from lowprec.methods.scale_propagation.config import current
 from lowprec.methods.scale_propagation.pow2 import pow2_sqrt
 from lowprec.methods.scale_propagation.registry import register_scaled_op
 from lowprec.methods.scale_propagation.rounding import fitting, product, quotient
-from lowprec.methods.scale_propagation.rules.operands import Operands, made, operands, settled
+from lowprec.methods.scale_propagation.rules.operands import Operands, operands, settled
 from lowprec.methods.scale_propagation.scaled_array import ScaledArray
 from lowprec.spec.accumulation import Accumulation
 from lowprec.spec.accumulations import accumulation as accumulation_of
@@ -87,4 +87,4 @@ def _divided(given: Operands, how: Accumulation, root: float, sums: Any) -> Scal
     scale = fitting(exact * root, given.scale_format)
     # As tensor cores do it: products of narrow numbers give wide sums.
     fmt = how.output[0] if max(x.format.width for x in given.arrays) < 16 else given.fmt
-    return made(quotient(sums(first.data, second.data), float(scale) / exact, fmt), scale, fmt, given.scale_format)
+    return given.result(quotient(sums(first.data, second.data), float(scale) / exact, fmt), scale, fmt)

@@ -17,8 +17,8 @@ from lowprec.methods.scale_propagation.pow2 import pow2_decompose, pow2_sqrt
 from lowprec.methods.scale_propagation.registry import register_scaled_op
 from lowprec.methods.scale_propagation.rounding import fitting, operate, project, quotient, total
 from lowprec.methods.scale_propagation.rules.elementwise import scale_power
-from lowprec.methods.scale_propagation.rules.operands import made, settled
-from lowprec.methods.scale_propagation.scaled_array import ScaledArray, unchecked
+from lowprec.methods.scale_propagation.rules.operands import settled
+from lowprec.methods.scale_propagation.scaled_array import ScaledArray, with_data
 from lowprec.spec.format import Format
 
 __all__: list[str] = []
@@ -34,7 +34,7 @@ def _axes(x: ScaledArray, axis: Axis) -> tuple[tuple[int, ...], int]:
 
 def _kept(x: ScaledArray, axes: tuple[int, ...], keepdims: bool) -> ScaledArray:
     data = np.expand_dims(x.data, tuple(sorted(axes))) if keepdims else x.data
-    return unchecked(data, x.scale, x.format, x.scale_format)
+    return with_data(x, data)
 
 
 def _summed(x: ScaledArray, axis: Axis, keepdims: bool, root: float, count: float) -> ScaledArray:
@@ -45,7 +45,7 @@ def _summed(x: ScaledArray, axis: Axis, keepdims: bool, root: float, count: floa
     sums = total(x.data, axes, current().sums)
     divisor = count * float(scale) / float(x.scale) if x.scale else 1.0
     data = quotient(sums, divisor, x.format)
-    return _kept(made(data, scale, x.format, x.scale_format), axes, keepdims)
+    return _kept(with_data(x, data, scale), axes, keepdims)
 
 
 @register_scaled_op(np.sum)
@@ -92,7 +92,7 @@ def scaled_prod(x: ScaledArray, axis: Axis = None, *, keepdims: bool = False) ->
         data = np.ones(rows.shape[1:])
         for row in (*rows, 1.0):
             data = operate("multiply", data, row, fmt=x.format)
-    return _kept(made(data, scale, x.format, x.scale_format), axes, keepdims)
+    return _kept(with_data(x, data, scale), axes, keepdims)
 
 
 def _product_apart(rows: Array, rest: float, exponent: int, fmt: Format) -> Array:
@@ -114,10 +114,10 @@ def _product_apart(rows: Array, rest: float, exponent: int, fmt: Format) -> Arra
 @register_scaled_op(np.max, np.amax)
 def scaled_max(x: ScaledArray, axis: Axis = None, *, keepdims: bool = False) -> ScaledArray:
     """The scale stays."""
-    return unchecked(np.asarray(np.max(x.data, axis=axis, keepdims=keepdims)), x.scale, x.format, x.scale_format)
+    return with_data(x, np.max(x.data, axis=axis, keepdims=keepdims))
 
 
 @register_scaled_op(np.min, np.amin)
 def scaled_min(x: ScaledArray, axis: Axis = None, *, keepdims: bool = False) -> ScaledArray:
     """The scale stays."""
-    return unchecked(np.asarray(np.min(x.data, axis=axis, keepdims=keepdims)), x.scale, x.format, x.scale_format)
+    return with_data(x, np.min(x.data, axis=axis, keepdims=keepdims))
