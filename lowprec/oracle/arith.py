@@ -47,12 +47,12 @@ _INVALID = Result(Special.NAN, Flag.INVALID)
 
 
 def _number(value: Exact) -> Fraction:
-    """A finite value; that of either zero is 0."""
+    """Return a finite value; that of either zero is 0."""
     return Fraction(0) if value is Special.NEGATIVE_ZERO else Fraction(value)  # type: ignore[arg-type]
 
 
 def _signed(value: Fraction, negative: bool) -> Exact:
-    """A number, or the zero of that sign."""
+    """Return a number, or the zero of that sign."""
     return Special.NEGATIVE_ZERO if value == 0 and negative else value
 
 
@@ -139,7 +139,7 @@ def _remainder(x: Exact, y: Exact, rounding: Rounding) -> Result:
 
 
 def _order(value: Exact) -> tuple[float, Fraction, int]:
-    """A key that sorts what is no NaN, -0 before +0."""
+    """Return a key that sorts all but NaNs, -0 before +0."""
     if value in _INFINITIES:
         return (-1 if is_negative(value) else 1), Fraction(0), 0
     return 0, _number(value), 0 if is_negative(value) else 1
@@ -226,7 +226,7 @@ def _round_to_integral(x: Exact, rounding: Rounding, random: int | None) -> Resu
 def exact(
     operation: str, values: Sequence[Exact], rounding: Rounding = DEFAULT.rounding, *, random: int | None = None
 ) -> Result:
-    """What an operation gives of exact values, and what it signals before anything is rounded.
+    """Return the result of an operation on exact values, and the flags that it raises before rounding.
 
     The rounding mode says the sign of an exact zero sum, and which integer is taken by
     `round_to_integral`; so does its random integer. A NaN operand is delivered as itself, the first
@@ -242,9 +242,7 @@ def exact(
     ValueError
         Another number of operands, or an unknown operation.
 
-    Source
-    ------
-    [IEEE754] 5.3 to 5.5, 6.3, 7, 9.6; `minimum` orders -0 below +0.
+    Source: [IEEE754] 5.3 to 5.5, 6.3, 7, 9.6; `minimum` orders -0 below +0.
     """
     if len(values) != operands_of(operation):
         raise ValueError(f"{operation} takes {operands_of(operation)} operands, not {len(values)}")
@@ -268,7 +266,7 @@ def operate(
     *,
     random: int | None = None,
 ) -> tuple[int, Flag]:
-    """The code of a result in `target`, and what the operation and its projection signal.
+    """Return the code of a result in `target`, and the flags of the operation and its projection.
 
     An invalid operation signals that alone, and so does a division of a number by zero.
 
@@ -327,7 +325,7 @@ def _nan(
     projection: Projection,
     random: int | None,
 ) -> tuple[int, bool]:
-    """The code of a NaN result, and whether it is signaled that the format has none."""
+    """Return the code of a NaN result, and the flag of a format without NaN."""
     order = [place for place, value in enumerate(values) if value in _NANS]
     if operation == "copysign":
         order = [0]

@@ -104,7 +104,7 @@ SEQUENTIAL, PAIRWISE, EXACT = Order("sequential"), Order("pairwise"), Order("exa
 
 
 def chunked(size: int, inner: InnerOrder = "sequential") -> Order:
-    """The order in which each `size` terms are summed from zero, and then their sums.
+    """Return the order that sums each `size` terms from zero, and then their sums.
 
     >>> chunked(128)
     Order(name='chunked', size=128, inner='sequential')
@@ -113,7 +113,7 @@ def chunked(size: int, inner: InnerOrder = "sequential") -> Order:
 
 
 def order(spelled: Order | str) -> Order:
-    """The order of that name, such as "pairwise" or "chunked(128)", or the order itself.
+    """Return the order of that name, such as "pairwise" or "chunked(128)", or the order itself.
 
     >>> order("pairwise") == PAIRWISE
     True
@@ -172,9 +172,7 @@ class Window:
     negative_zero : bool
         Whether a negative sum that rounds to zero is -0. A sum that is zero is +0.
 
-    Source
-    ------
-    [MMASIM], [KHATTAK], [FASI].
+    Source: [MMASIM], [KHATTAK], [FASI].
     """
 
     step: int
@@ -265,9 +263,7 @@ class Accumulation:
     ValueError
         Parameters that contradict each other; the message names the field.
 
-    Source
-    ------
-    [KHATTAK], [MMASIM] for what hardware does.
+    Source: [KHATTAK], [MMASIM] for what hardware does.
     """
 
     output: Rounded
@@ -394,7 +390,7 @@ class Accumulation:
                 raise ValueError(f"scale for {self.scale[1]} elements does not fill groups of {group}")
 
     def _check_scale(self, fmt: Format, scales: Scales) -> None:
-        """Scales are positive numbers; powers of two where their exponents are all that joins a product."""
+        """Refuse scales that are not positive, or no powers of two where only their exponents are used."""
         if fmt.sign is not Sign.UNSIGNED or fmt.infinity or isinstance(fmt, Carrier):
             raise ValueError(
                 f"scale={fmt.name!r} of an accumulation has a sign or an infinity, and a window's scales have none; "
@@ -418,7 +414,7 @@ class Accumulation:
 
 
 def _check_begins(name: str, fmt: Format, *, aligns: bool = False) -> None:
-    """Refuse a running sum in a format without zero, and one that is aligned in a format without exponents."""
+    """Refuse a running sum in a format without zero, and an aligned one in a format without exponents."""
     if not fmt.subnormals:
         raise ValueError(f"{name}={fmt.name!r} of an accumulation has no zero, which a sum begins with; use another")
     if aligns and not fmt.exponent_bits:
@@ -428,7 +424,7 @@ def _check_begins(name: str, fmt: Format, *, aligns: bool = False) -> None:
 
 
 def _check_rounded(name: str, given: object, *, accumulates: bool = False) -> None:
-    """Refuse what is not (Format, Projection); float64 only adds up, to nearest."""
+    """Refuse all but (Format, Projection); float64 is for sums only, to nearest."""
     if (
         not isinstance(given, tuple)
         or len(given) != 2

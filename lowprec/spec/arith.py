@@ -36,12 +36,12 @@ OPERANDS: Mapping[str, int] = MappingProxyType(
     }
 )
 
-#: Operations that change the sign bit of whatever they are given, and signal nothing. Source: [IEEE754] 5.5.1.
+#: Operations that change the sign bit of any operand, NaNs too, and raise no flags. Source: [IEEE754] 5.5.1.
 SIGN_ONLY = frozenset(("negative", "absolute", "copysign"))
 
 
 def operands_of(operation: str) -> int:
-    """How many operands an operation takes.
+    """Return the number of operands of an operation.
 
     >>> operands_of("fma")
     3

@@ -55,9 +55,7 @@ class ScaleRule:
     threshold : Fraction, optional
         Of "nearest": above 1, below 2; None is the square root of 2, nearest in the logarithm.
 
-    Source
-    ------
-    [OCPMX] 6.3 for floor; [TORCHAO] for ceil, even and rceil; [PTX] cvt.rp for rceil; [P3109] for project.
+    Source: [OCPMX] 6.3 for floor; [TORCHAO] for ceil, even and rceil; [PTX] cvt.rp for rceil; [P3109] for project.
     """
 
     name: str
@@ -96,7 +94,7 @@ _NEAREST_NAME = re.compile(r"nearest\((\d{1,9})/(\d{1,9})\)")
 
 
 def rule(name: ScaleRule | str) -> ScaleRule:
-    """The scale rule of that name, or the rule itself.
+    """Return the scale rule of that name, or the rule itself.
 
     >>> rule("rceil") is RCEIL
     True
@@ -202,9 +200,7 @@ class BlockFormat:
     ValueError
         Parameters that are no block format; the message names the field at fault.
 
-    Source
-    ------
-    [OCPMX] 5 and 6; [NVFP4]; docs/decisions/0009.
+    Source: [OCPMX] 5 and 6; [NVFP4]; docs/decisions/0009.
     """
 
     name: str = dataclasses.field(compare=False)
@@ -283,7 +279,7 @@ class BlockFormat:
 
     @property
     def bits_per_value(self) -> float:
-        """Bits that a value of a full block takes: its code, and its share of the scale, which has whole bytes."""
+        """Bits for each value of a full block: its code, and its share of the scale, which is stored in bytes."""
         values = 1
         for size in self.sizes:
             values *= size

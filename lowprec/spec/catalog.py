@@ -195,7 +195,7 @@ _P3109_NAME = re.compile(r"binary(\d+)p(\d+)([su])([ef])")
 
 
 def ml_dtypes_name(fmt: Format) -> str | None:
-    """The name of the ml_dtypes type with this format's codes, or None.
+    """Return the name of the ml_dtypes type with this format's codes, or None.
 
     >>> ml_dtypes_name(E4M3FN)
     'float8_e4m3fn'
@@ -204,7 +204,7 @@ def ml_dtypes_name(fmt: Format) -> str | None:
 
 
 def format(name: object) -> Format:
-    """The format that a name, an alias or a dtype stands for, or the format itself.
+    """Return the format that a name, an alias or a dtype stands for, or the format itself.
 
     >>> format("float8_e4m3fn") is format("e4m3fn")
     True
@@ -253,7 +253,7 @@ def format(name: object) -> Format:
 
 
 def block_format(name: object) -> BlockFormat:
-    """The block format that a name stands for, or the block format itself.
+    """Return the block format that a name stands for, or the block format itself.
 
     >>> block_format("mxfp4").rule.name
     'floor'
@@ -283,7 +283,7 @@ def block_format(name: object) -> BlockFormat:
 
 
 def is_block(name: object) -> bool:
-    """Whether a name, or what is given for one, means a block format."""
+    """Return whether a name, or an object in its place, means a block format."""
     if not isinstance(name, str):
         return isinstance(name, BlockFormat)
     spelled = name.strip().lower()
@@ -291,7 +291,7 @@ def is_block(name: object) -> bool:
 
 
 def carrier(name: object) -> Format | None:
-    """The format or carrier that values of a dtype are in, or None where there is none.
+    """Return the format or carrier that values of a dtype are in, or None where there is none.
 
     >>> carrier("float64").name, carrier("bfloat16").name, carrier("complex64")
     ('binary64', 'bfloat16', None)
@@ -304,7 +304,7 @@ def carrier(name: object) -> Format | None:
 
 
 def _spelled(name: object) -> str | None:
-    """The lower-case name that a string, a dtype (NumPy's, torch's) or a scalar type goes by."""
+    """Return the lower-case name that a string, a dtype (NumPy's, torch's) or a scalar type goes by."""
     text: object = name
     if isinstance(name, type):
         text = name.__name__

@@ -22,7 +22,7 @@ V = TypeVar("V", covariant=True)
 
 
 def choose(spec: object, owner: str, **fields: tuple[str, ...]) -> None:
-    """Refuse fields that are none of their choices; `owner` is what messages call the specification."""
+    """Refuse fields whose value is not a choice; `owner` is the specification's name in messages."""
     for name, choices in fields.items():
         value = getattr(spec, name)
         if not isinstance(value, str) or value not in choices:
@@ -31,7 +31,7 @@ def choose(spec: object, owner: str, **fields: tuple[str, ...]) -> None:
 
 
 def integer(spec: object, owner: str, name: str, least: int, most: int, note: str = "") -> None:
-    """Make a field an int from `least` to `most`; `note` ends the sentence that says so."""
+    """Convert a field to an int from `least` to `most`; `note` ends the message."""
     value = getattr(spec, name)
     if isinstance(value, bool) or not hasattr(value, "__index__"):
         raise TypeError(f"{name} of {owner} must be an integer, not {value!r}")
@@ -49,7 +49,7 @@ def truth(spec: object, owner: str, *names: str) -> None:
 
 
 def text(spec: object, owner: str, *names: str) -> None:
-    """Make fields plain strings."""
+    """Convert fields to plain strings."""
     for name in names:
         value = getattr(spec, name)
         if not isinstance(value, str):

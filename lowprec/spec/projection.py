@@ -43,7 +43,7 @@ class Saturation(enum.Enum):
 
 
 def saturation(policy: Saturation | str) -> Saturation:
-    """The saturation policy of that name, or the policy itself.
+    """Return the saturation policy of that name, or the policy itself.
 
     >>> saturation("finite")
     Saturation.FINITE

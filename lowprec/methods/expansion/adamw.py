@@ -11,7 +11,7 @@ with rate = learning_rate * sqrt(1 - beta2^t) / (1 - beta1^t) in step t. Each op
 the format of its result, with one rounding. Where m, v or x have several parts, products and sums with them are
 `multiply` and `grow`; what divides and what is divided are the first parts.
 
-Floor 4. Source: [COLLAGE], its algorithm and, for the order of operations, its public code in what that does as
+Floor 4. Source: [COLLAGE], its algorithm; for the order of operations its public code, as far as that does what
 the paper says.
 """
 
@@ -91,7 +91,7 @@ class Strategy:
             )
 
     def bits(self, width: int) -> int:
-        """Bits for each parameter, in a format of that width: parameter, gradient, moments, and a master copy."""
+        """Return the bits for each parameter, with gradient, moments and master copy, for a format's width."""
         weights = 32 if self.wide == "all" else width
         states = 32 if self.wide else width
         moments = states * (self.first + self.second)
@@ -119,7 +119,7 @@ STRATEGIES: Mapping[str, Strategy] = MappingProxyType(
 
 
 def bytes_per_parameter(strategy: Strategy | str, fmt: Like = "bfloat16") -> float:
-    """Bytes that training keeps for each parameter: parameter, gradient, moments, and a master copy.
+    """Return the bytes that training keeps for each parameter: parameter, gradient, moments, master copy.
 
     >>> [bytes_per_parameter(name) for name in ("low", "light", "plus", "fp32_states", "fp32_master")]
     [8.0, 10.0, 12.0, 12.0, 16.0]
@@ -137,15 +137,13 @@ def bytes_per_parameter(strategy: Strategy | str, fmt: Like = "bfloat16") -> flo
     ValueError
         An unknown name.
 
-    Source
-    ------
-    [COLLAGE], the lists of its states.
+    Source: [COLLAGE], the lists of its states.
     """
     return known(strategy).bits(catalog.format(fmt).width) / 8
 
 
 def known(strategy: Strategy | str) -> Strategy:
-    """A strategy by its name, or itself."""
+    """Return a strategy by its name, or itself."""
     if isinstance(strategy, Strategy):
         return strategy
     if strategy not in STRATEGIES:
@@ -227,9 +225,7 @@ class AdamW:
     go with them. Parameters that are kept as s times what they mean need s times the learning rate, and a
     weight decay divided by s.
 
-    Source
-    ------
-    [COLLAGE].
+    Source: [COLLAGE].
     """
 
     learning_rate: float = 1e-3
@@ -279,7 +275,7 @@ class AdamW:
         return _WIDE if self.keeps.wide in ("all", "master") else catalog.format(self.format)
 
     def start(self, values: npt.ArrayLike) -> State:
-        """The state before the first step.
+        """Return the state before the first step.
 
         Parameters
         ----------
@@ -293,7 +289,7 @@ class AdamW:
         return State(parameter, self._weights(parameter), first, second, 0, update)
 
     def step(self, state: State, gradient: npt.ArrayLike) -> State:
-        """The state after one step more.
+        """Take a step, and return the next state.
 
         Parameters
         ----------
@@ -318,7 +314,7 @@ class AdamW:
         return State(parameter, self._weights(parameter), first, second, steps, update)
 
     def _decayed(self, moment: Expansion, beta: float, term: Array) -> Expansion:
-        """The moment times beta, plus the term times 1 - beta."""
+        """Return the moment times beta, plus the term times 1 - beta."""
         fmt, share = moment.format, self._scalar(1 - beta, term)
         if len(moment.parts) == 1:
             kept = arith.multiply(moment.parts[0], self._scalar(beta, term), fmt)
@@ -326,7 +322,7 @@ class AdamW:
         return grow(multiply(moment, _expanded(beta, len(moment.parts), fmt)), arith.multiply(term, share, fmt))
 
     def _update(self, state: State, first: Expansion, second: Expansion, steps: int) -> Array:
-        """What is to be added to the parameter, in the format in which that is done."""
+        """Return the update, in the format in which it is added to the parameter."""
         fmt, (m, v) = self.states, (first.parts[0], second.parts[0])
         rate = self.learning_rate * math.sqrt(1 - self.betas[1] ** steps) / (1 - self.betas[0] ** steps)
         below = arith.add(arith.sqrt(v, fmt), self._scalar(self.eps, v), fmt)
@@ -338,7 +334,7 @@ class AdamW:
         return np.asarray(update if fmt == self.parameters else quantize(update, self.parameters))
 
     def _added(self, state: State, update: Array, steps: int) -> Expansion:
-        """The parameter with the update."""
+        """Add the update to the parameter."""
         x, fmt = state.parameter, self.parameters
         match self.keeps.update:
             case "grow":
@@ -359,18 +355,18 @@ class AdamW:
         return np.asarray(quantize(parameter.parts[0], self.weights))
 
     def _scalar(self, value: float, like: Array) -> Array:
-        """A scalar for each element of an array, as the policy has scalars."""
+        """Return a scalar for each element of an array, in binary32 or the format as `scalars` says."""
         rounded = _rounded(float(value).hex(), _WIDE if self.scalars == "wide" else self.states)
         return np.full(like.shape, rounded)
 
 
 @functools.lru_cache(maxsize=256)
 def _expanded(value: float, parts: int, fmt: Format) -> Expansion:
-    """A constant in several parts."""
+    """Expand a constant to several parts."""
     return split(value, parts, fmt)
 
 
 @functools.lru_cache(maxsize=1 << 16)
 def _rounded(digits: str, fmt: Format) -> Any:
-    """Round a number, given in hexadecimal as 0.0 equals -0.0, to a format; in the type that carries it."""
+    """Round a number to a format, in the type that carries it; hexadecimal, for 0.0 equals -0.0 as a key."""
     return float_dtype(fmt)[0].type(quantize(np.float64(float.fromhex(digits)), fmt))

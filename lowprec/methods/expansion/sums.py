@@ -56,9 +56,7 @@ class Expansion:
     TypeError
         Parts that are no sequence, such as a single array: tuple(array) has its rows.
 
-    Source
-    ------
-    [COLLAGE].
+    Source: [COLLAGE].
     """
 
     parts: Parts
@@ -82,7 +80,7 @@ class Expansion:
 
     @classmethod
     def _made(cls, parts: Sequence[Any], fmt: Format) -> Expansion:
-        """Of parts that need not be checked, as they were made here."""
+        """Construct without validation."""
         self = object.__new__(cls)
         self.__dict__.update(parts=tuple(np.asarray(part) for part in parts), format=fmt)
         return self
@@ -98,7 +96,7 @@ class Expansion:
         return self.parts[0].size
 
     def values(self) -> Array:
-        """The numbers, as float64: the parts added up, the last ones first.
+        """Return the numbers as float64: the parts added up, the last ones first.
 
         Exact where a number has at most 53 bits from its first to its last.
         """
@@ -136,9 +134,7 @@ def split(values: npt.ArrayLike, parts: int, fmt: Like) -> Expansion:
     ValueError
         No parts, a format without a sign, and a NaN that the format has no code for.
 
-    Source
-    ------
-    [COLLAGE], where constants such as beta2 are expanded so.
+    Source: [COLLAGE], where constants such as beta2 are expanded so.
     """
     known = signed(fmt)
     if type(parts) is not int or parts < 1:
@@ -154,7 +150,7 @@ def split(values: npt.ArrayLike, parts: int, fmt: Like) -> Expansion:
 
 
 def renormalise(x: Expansion) -> Expansion:
-    """The same sum, with parts in order: each is what it and the next one add up to, rounded.
+    """Return the same sum with parts in order: each is the rounded sum of itself and the next one.
 
     >>> renormalise(Expansion((0.00390625, 1.0, 2.0), "bfloat16")).parts
     (array(3., dtype=float32), array(0.00390625, dtype=float32), array(0., dtype=float32))
@@ -169,15 +165,13 @@ def renormalise(x: Expansion) -> Expansion:
     expansion : Expansion, shape (...)
         Of as many parts and, unless a sum overflows, of the same value.
 
-    Source
-    ------
-    [SHEWCHUK]; [PRIEST].
+    Source: [SHEWCHUK]; [PRIEST].
     """
     return Expansion._made(_in_order(x.parts, x.format), x.format)
 
 
 def grow(x: Expansion, a: npt.ArrayLike, *, any_order: bool = False, check: bool = False) -> Expansion:
-    """The sum of an expansion and one number of its format: Grow.
+    """Add one number to an expansion of its format: Grow.
 
     >>> one = Expansion((1.0, 0.0), "bfloat16")
     >>> grow(one, 0.00099945068359375).parts
@@ -205,9 +199,7 @@ def grow(x: Expansion, a: npt.ArrayLike, *, any_order: bool = False, check: bool
     ValueError
         A shape that does not broadcast to that of x; with `check`, what `fast_two_sum` or `two_sum` refuses.
 
-    Source
-    ------
-    [COLLAGE] Grow.
+    Source: [COLLAGE] Grow.
     """
     fmt, a = x.format, _spread(np.asarray(a), x.shape)
     if len(x.parts) == 1:
@@ -220,7 +212,7 @@ def grow(x: Expansion, a: npt.ArrayLike, *, any_order: bool = False, check: bool
 
 
 def add(x: Expansion, y: Expansion) -> Expansion:
-    """The sum of two expansions.
+    """Add two expansions.
 
     >>> add(split(0.9, 2, "bfloat16"), split(0.1, 2, "bfloat16")).values()
     np.float64(1.0)
@@ -240,9 +232,7 @@ def add(x: Expansion, y: Expansion) -> Expansion:
     ValueError
         Two formats, or shapes that do not broadcast.
 
-    Source
-    ------
-    [COLLAGE]; [PRIEST].
+    Source: [COLLAGE]; [PRIEST].
     """
     fmt, (left, right) = _alike(x, y)
     levels: list[list[Any]] = [[] for _ in range(max(len(left), len(right)))]
@@ -253,7 +243,7 @@ def add(x: Expansion, y: Expansion) -> Expansion:
 
 
 def multiply(x: Expansion, y: Expansion) -> Expansion:
-    """The product of two expansions: Mul.
+    """Multiply two expansions: Mul.
 
     >>> decayed = multiply(Expansion((1.0, 0.0), "bfloat16"), split(0.999, 2, "bfloat16"))
     >>> decayed.values()
@@ -279,9 +269,7 @@ def multiply(x: Expansion, y: Expansion) -> Expansion:
     Products of parts are exact, by `two_prod`, but for the smallest that still count, which are rounded. Of
     two parts each: p = x1 y1, and its error plus (x2 y1 + x1 y2).
 
-    Source
-    ------
-    [COLLAGE] Mul.
+    Source: [COLLAGE] Mul.
     """
     fmt, (left, right) = _alike(x, y)
     count = max(len(left), len(right))
@@ -299,7 +287,7 @@ def multiply(x: Expansion, y: Expansion) -> Expansion:
 
 
 def scale(x: Expansion, c: npt.ArrayLike) -> Expansion:
-    """The product of an expansion and one number of its format.
+    """Multiply an expansion by one number of its format.
 
     >>> scale(split(0.9, 2, "bfloat16"), 3.0).values()
     np.float64(2.70001220703125)
@@ -320,15 +308,13 @@ def scale(x: Expansion, c: npt.ArrayLike) -> Expansion:
     ValueError
         Numbers that the format does not have, or shapes that do not broadcast.
 
-    Source
-    ------
-    [COLLAGE]; [SHEWCHUK].
+    Source: [COLLAGE]; [SHEWCHUK].
     """
     return multiply(x, Expansion((np.asarray(c),), x.format))
 
 
 def signed(fmt: Like) -> Format:
-    """A format for parts, which have both signs."""
+    """Return a format; refuse unsigned ones, as parts have both signs."""
     known = catalog.format(fmt)
     if known.sign is Sign.UNSIGNED:
         raise ValueError(f"{known.name!r} is unsigned, and parts of an expansion have both signs; use a signed format")
@@ -339,7 +325,7 @@ def signed(fmt: Like) -> Format:
 
 
 def _collected(levels: list[list[Any]], fmt: Format) -> Expansion:
-    """What all terms add up to, of as many parts as there are levels.
+    """Add up all terms to as many parts as there are levels.
 
     Of two levels, the second sum has no larger exponent than the first, though first parts may cancel: what is
     left of them is then a multiple of the last place of the smaller one. So `fast_two_sum` is exact.
@@ -362,7 +348,7 @@ def _collected(levels: list[list[Any]], fmt: Format) -> Expansion:
 
 
 def _in_order(parts: Sequence[Any], fmt: Format) -> list[Any]:
-    """The same sum, largest first."""
+    """Return the same sum, largest part first."""
     found = list(parts)
     for _ in range(_PASSES * len(found)):
         for i in reversed(range(len(found) - 1)):
@@ -373,13 +359,13 @@ def _in_order(parts: Sequence[Any], fmt: Format) -> list[Any]:
 
 
 def _holds(part: Any, after: Any, fmt: Format) -> bool:
-    """Whether a part is the sum of itself and the next one, rounded; NaN is."""
+    """Return whether a part is the sum of itself and the next one, rounded; NaN is."""
     total = arith.add(part, after, fmt)
     return bool(((total == part) | (total != total)).all())
 
 
 def _alike(x: Expansion, y: Expansion) -> tuple[Format, tuple[Parts, Parts]]:
-    """The format of two expansions, and their parts in one shape."""
+    """Return the format of two expansions, and their parts in one shape."""
     if x.format != y.format:
         raise ValueError(
             f"expansions in {x.format.name!r} and {y.format.name!r} have no common format; "
@@ -391,7 +377,7 @@ def _alike(x: Expansion, y: Expansion) -> tuple[Format, tuple[Parts, Parts]]:
 
 
 def _spread(values: Array, shape: tuple[int, ...]) -> Array:
-    """Values in a shape, one after the other, which operations go through fastest."""
+    """Broadcast values to a shape, contiguous, which is fastest."""
     if values.shape == shape:
         return values
     return np.ascontiguousarray(np.broadcast_to(values, shape)).reshape(shape)

@@ -87,7 +87,7 @@ class ScaledCodes:
         return ScaledCodes(self.codes.swapaxes(-1, -2), scale, self.format)
 
     def values(self, dtype: npt.DTypeLike = np.float32) -> Array:
-        """The values, as `decode` gives them."""
+        """Decode to values, as `decode` does."""
         return decode(self, dtype)
 
     def __repr__(self) -> str:
@@ -147,9 +147,7 @@ def encode(
     -----
     Quotients are exact real numbers: unlike ``lowprec.encode(values / scale)`` this rounds once.
 
-    Source
-    ------
-    [FP8] 2; [OFP8] for the policies "sat" and "ovf".
+    Source: [FP8] 2; [OFP8] for the policies "sat" and "ovf".
     """
     target = catalog.format(fmt)
     how = Projection(rounding=rounding, saturation=_policy(policy), symmetric=True)  # type: ignore[arg-type]
@@ -163,7 +161,7 @@ def encode(
 
 
 def decode(codes: ScaledCodes, dtype: npt.DTypeLike = np.float32) -> Array:
-    """Decode scaled codes to values: the code's own, times the scale.
+    """Decode scaled codes: the code's value times the scale.
 
     >>> decode(encode([0.1, 448.0]))
     array([1.015625e-01, 4.480000e+02], dtype=float32)
@@ -216,7 +214,7 @@ def _policy(name: str) -> Saturation:
 
 
 def _scales(scale: npt.ArrayLike) -> Array:
-    """Scales as float32; a number that it does not have is refused, not rounded."""
+    """Return scales as float32; refuse numbers that it lacks."""
     given = np.asarray(scale)
     scales = given.astype(np.float32)
     if not (np.isfinite(scales) & (scales > 0)).all():

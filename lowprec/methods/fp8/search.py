@@ -74,9 +74,7 @@ def calibrate(
     found : Calibration
         The first of the best, in the order max, percentiles, mse.
 
-    Source
-    ------
-    [FP8] 4.2: for activations the best of the three.
+    Source: [FP8] 4.2: for activations the best of the three.
     """
     trials = {"max": ("max", 100.0)}
     trials |= {f"percentile {each:g}": ("percentile", each) for each in percentiles}
@@ -125,7 +123,7 @@ class BiasSweep:
 def bias_sweep(
     tensors: Iterable[npt.ArrayLike], fmt: Like = "e4m3fn", biases: Iterable[int] = range(3, 16)
 ) -> BiasSweep:
-    """Hold one exponent bias for all tensors against a scale for each.
+    """Compare one exponent bias for all tensors with a scale for each.
 
     >>> import numpy as np
     >>> normal = np.random.default_rng(0).standard_normal(4096)
@@ -147,9 +145,7 @@ def bias_sweep(
     -------
     sweep : BiasSweep
 
-    Source
-    ------
-    [FP8] 4.3, figure 2.
+    Source: [FP8] 4.3, figure 2.
     """
     arrays, target, tried = [np.asarray(tensor) for tensor in tensors], catalog.format(fmt), tuple(biases)
     formats = [dataclasses.replace(target, name=f"{target.name} with bias {bias}", bias=bias) for bias in tried]
@@ -164,7 +160,7 @@ def bias_sweep(
 
 
 def sqnr(values: npt.ArrayLike, results: npt.ArrayLike) -> float:
-    """Signal to quantisation noise in decibels: 10 * log10(sum of squares / sum of squared errors), in float64.
+    """Return the signal to quantisation noise in decibels, computed in float64.
 
     >>> round(sqnr([3.0, 4.0], [3.0, 3.5]), 6)
     20.0

@@ -44,9 +44,7 @@ class Config:
         For stochastic rounding of scales or of data. An integer is the seed of a generator, which is
         drawn from at every rounding.
 
-    Source
-    ------
-    [SCALIFY] 3.2: scales are rounded down.
+    Source: [SCALIFY] 3.2: scales are rounded down.
     """
 
     scale_rounding: ScaleRounding = "down"
@@ -82,7 +80,7 @@ _everything = contextvars.ContextVar("everything", default=False)
 
 
 def current() -> Config:
-    """The configuration that holds here.
+    """Return the configuration of this thread or task.
 
     >>> current().scale_rounding
     'down'
@@ -123,7 +121,7 @@ def config(**changes: Any) -> Iterator[Config]:
 
 @contextlib.contextmanager
 def scaling_everything() -> Iterator[None]:
-    """Within a function that `scalify` runs."""
+    """Let `scales_everything` be true within a block: in functions that `scalify` runs."""
     token = _everything.set(True)
     try:
         yield
@@ -132,5 +130,5 @@ def scaling_everything() -> Iterator[None]:
 
 
 def scales_everything() -> bool:
-    """Whether this is within a function that `scalify` runs."""
+    """Return whether the caller is within a function that `scalify` runs."""
     return _everything.get()

@@ -1,4 +1,4 @@
-"""Functions whose scale is chosen by rules of their own: activations and a normalisation, with their gradients.
+"""Activations and a normalisation with rules of their own for scales, and with their gradients.
 
 Each gives (y, pull), where pull takes the gradient at y to that at x.
 
@@ -38,7 +38,7 @@ _erf = np.frompyfunc(math.erf, 1, 1)
 
 
 def _normal_share(x: Array) -> Array:
-    """The share of a standard normal variable below x."""
+    """Return the share of a standard normal variable below x."""
     share: Array = (1 + np.asarray(_erf(x / math.sqrt(2)), np.float64)) / 2
     return share
 
@@ -86,19 +86,19 @@ def _times(x: ScaledArray, factors: Array) -> ScaledArray:
 
 
 def _floats(x: Any) -> Array:
-    """A plain array of floats; integers become float64, as in NumPy's functions."""
+    """Return a plain array of floats; integers become float64, as in NumPy's functions."""
     array = np.asarray(x)
     return array.astype(np.float64) if array.dtype.kind in "biu" else array
 
 
 def _open(x: Array, gate: Array) -> Array:
-    """x, but 0 where the gate is closed: infinite numbers do not get through."""
+    """Return x, but 0 where the gate is 0, even for an infinite x."""
     return np.where(gate == 0, x.dtype.type(0), x)
 
 
 @custom_scale
 def relu(x: Any) -> Pair:
-    """The operand where it is positive, else 0.
+    """Return the operand where it is positive, else 0, and the gradient's pull.
 
     >>> y, pull = relu(as_scaled(np.float32([-3.0, 5.0]), 4.0))
     >>> y, pull(as_scaled(np.float32([2.0, 2.0]), 0.25))
@@ -120,9 +120,7 @@ def relu(x: Any) -> Pair:
     Infinite values below become 0, so that an infinite scale is moved into the data. A format without infinity has
     infinite values at an infinite scale alone: it stays, and what is to be 0 is NaN.
 
-    Source
-    ------
-    [SCALIFY] 3.2.1.
+    Source: [SCALIFY] 3.2.1.
     """
     x = np.asarray(x)
     return np.maximum(x, x.dtype.type(0)), lambda gradient: np.where(x > 0, gradient, 0)
@@ -140,7 +138,7 @@ def _scaled_relu(x: ScaledArray) -> Pair:
 
 @custom_scale
 def gelu(x: Any) -> Pair:
-    """The operand times the share of a standard normal variable below it; see `relu`.
+    """Multiply the operand by the share of a standard normal variable below it; see `relu`.
 
     >>> gelu(as_scaled(np.float32([-1.0, 2.0]), 2.0, "binary16"))[0]
     ScaledArray([-0.07935,  0.977  ], scale=2.0, format='binary16')
@@ -155,16 +153,14 @@ def gelu(x: Any) -> Pair:
     y, pull
         As of `relu`.
 
-    Source
-    ------
-    [SCALIFY] 3.2.1.
+    Source: [SCALIFY] 3.2.1.
     """
     return _plain(x, _normal_share, _gelu_slope)
 
 
 @custom_scale
 def silu(x: Any) -> Pair:
-    """The operand times the logistic function of it; see `relu`.
+    """Multiply the operand by the logistic function of it; see `relu`.
 
     >>> silu(as_scaled(np.float32([-1.0, 2.0]), 2.0, "binary16"))[0]
     ScaledArray([-0.1345,  0.881 ], scale=2.0, format='binary16')
@@ -179,9 +175,7 @@ def silu(x: Any) -> Pair:
     y, pull
         As of `relu`.
 
-    Source
-    ------
-    [SCALIFY] 3.2.1.
+    Source: [SCALIFY] 3.2.1.
     """
     return _plain(x, _sigmoid, _silu_slope)
 
@@ -223,9 +217,7 @@ def layer_norm(x: Any, axis: int = -1, eps: float = 1e-5) -> Pair:
     pull : function
         Takes the gradient at y to that at x, whose scale is that at y over the scale of x.
 
-    Source
-    ------
-    [SCALIFY] 3.2.1 and appendix C.
+    Source: [SCALIFY] 3.2.1 and appendix C.
     """
     x = _floats(x)
     y, back = _normalised(x.astype(np.float64), axis, eps)
@@ -247,7 +239,7 @@ def _scaled_layer_norm(x: ScaledArray, axis: int = -1, eps: float = 1e-5) -> Pai
 
 
 def _normalised(x: Array, axis: int, eps: float) -> tuple[Array, Function]:
-    """The normalised array, and what takes its gradient back to x."""
+    """Return the normalised array, and the function from its gradient to that of x."""
     with np.errstate(invalid="ignore", divide="ignore"):
         centred = x - x.mean(axis, keepdims=True)
         inverse = 1 / np.sqrt(np.square(centred).mean(axis, keepdims=True) + eps)

@@ -77,9 +77,7 @@ def pow2_round(
     ValueError
         An unknown mode, or a stochastic one without rng.
 
-    Source
-    ------
-    [SCALIFY] 3.2.
+    Source: [SCALIFY] 3.2.
     """
     array = np.asarray(values)
     ordinary = np.isfinite(array) & (array != 0)
@@ -108,9 +106,7 @@ def pow2_decompose(values: npt.ArrayLike) -> tuple[Any, Any]:
     significands : array of the type of values, shape (...)
         Below 1 for the subnormals of float64, whose scale is 2**-1023.
 
-    Source
-    ------
-    [SCALIFY] 3.4.
+    Source: [SCALIFY] 3.4.
     """
     array = np.asarray(values)
     array = array if _is_single(array) else array.astype(np.float64)
@@ -139,9 +135,7 @@ def encode_e8m0(values: npt.ArrayLike) -> Any:
     -------
     codes : array of uint8, shape (...)
 
-    Source
-    ------
-    [OCPMX]; [SCALIFY], whose code truncates.
+    Source: [OCPMX]; [SCALIFY], whose code truncates.
     """
     return encode(values, catalog.E8M0FNU, projection=TRUNCATED)
 
@@ -162,9 +156,7 @@ def decode_e8m0(codes: npt.ArrayLike, dtype: npt.DTypeLike = np.float32) -> Any:
     -------
     scales : array of float, shape (...)
 
-    Source
-    ------
-    [OCPMX].
+    Source: [OCPMX].
     """
     return decode(codes, catalog.E8M0FNU, dtype=dtype)
 
@@ -196,9 +188,7 @@ def best_pow2_scale(values: npt.ArrayLike, fmt: Format | str | npt.DTypeLike) ->
     the error of the largest magnitude grows with every step, and the search ends where that alone exceeds
     the least error found. So the result is the best of all.
 
-    Source
-    ------
-    [SCALIFY] 2, which approximates it by a root mean square of 1.
+    Source: [SCALIFY] 2, which approximates it by a root mean square of 1.
     """
     target = catalog.format(fmt)
     array = np.asarray(values)
@@ -218,12 +208,12 @@ def best_pow2_scale(values: npt.ArrayLike, fmt: Format | str | npt.DTypeLike) ->
 
 
 def pow2_sqrt(number: float) -> float:
-    """The square root of a positive number, rounded to a power of two as `config` says."""
+    """Return the square root of a positive number, rounded to a power of two as `config` says."""
     return float(_rounded_sqrt(np.float64(number)))
 
 
 def pow2_norm(x: float, y: float) -> float:
-    """The square root of x*x + y*y, of finite positive numbers of 24 bits, rounded to a power of two.
+    """Return the square root of x*x + y*y, of finite positive numbers of 24 bits, rounded to a power of two.
 
     Whether it lies below, at or above a border of powers of two is decided on the exact sum: rounded to
     odd, it stays on its side of every number of fewer bits.
@@ -266,6 +256,6 @@ def _how(
 
 
 def _is_single(array: Array) -> bool:
-    """Whether an array has one of the narrower float types that results are given in."""
+    """Return whether an array has one of the narrower float types that results are given in."""
     known = catalog.carrier(array.dtype)
     return known in (catalog.BINARY16, catalog.BFLOAT16, catalog.BINARY32)

@@ -79,7 +79,7 @@ def register_each(*functions: Function) -> Callable[[Callable[[Function], Functi
 
 
 def mark(function: Function) -> None:
-    """Take a function of Python for one that looks for rules."""
+    """Mark a Python function as one that looks for rules."""
     _marked.add(function)
 
 
@@ -88,7 +88,7 @@ def _looks_for_rules(function: Any) -> bool:
 
 
 def has_rule(function: Function) -> bool:
-    """Whether a function has a rule for ScaledArrays.
+    """Return whether a function has a rule for ScaledArrays.
 
     >>> import numpy as np
     >>> has_rule(np.add), has_rule(np.cumsum)
@@ -98,7 +98,7 @@ def has_rule(function: Function) -> bool:
 
 
 def answer(function: Function, args: Iterable[Any], keywords: dict[str, Any], method: str = "__call__") -> Any:
-    """What the rule of a function gives, or a TypeError that names the function."""
+    """Apply the rule of a function; raise a TypeError that names the function where it has none."""
     args, name = tuple(args), _name(function) if method == "__call__" else f"{_name(function)}.{method}"
     rule = _rules.get(function) if method == "__call__" else None
     if rule is None:
@@ -117,6 +117,6 @@ def answer(function: Function, args: Iterable[Any], keywords: dict[str, Any], me
 
 
 def _name(function: Function) -> str:
-    """As one writes it: numpy.add, numpy.linalg.norm."""
+    """Return a function's name with its module: numpy.add, numpy.linalg.norm."""
     module = getattr(function, "__module__", None) or "numpy"  # old ufuncs name no module
     return f"{module}.{getattr(function, '__qualname__', function.__name__)}"

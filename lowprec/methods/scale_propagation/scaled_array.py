@@ -69,9 +69,7 @@ class ScaledArray(NDArrayOperatorsMixin):
     TypeError
         A scale that is no single number, or data of a type that is no format.
 
-    Source
-    ------
-    [SCALIFY] 2 and 3.1.
+    Source: [SCALIFY] 2 and 3.1.
     """
 
     data: Array
@@ -113,7 +111,7 @@ class ScaledArray(NDArrayOperatorsMixin):
         return np.asarray(encode(self.data, self.format))
 
     def to_array(self, dtype: npt.DTypeLike = np.float64) -> Array:
-        """The values, each rounded once to a type.
+        """Return the values as an array, each rounded once to a type.
 
         >>> ScaledArray(np.float16([1.5, 2.0]), 2.0**17).to_array()
         array([196608., 262144.])
@@ -128,7 +126,7 @@ class ScaledArray(NDArrayOperatorsMixin):
         return values if wanted == np.float64 else rounding.project(values, catalog.format(wanted))
 
     def astype(self, fmt: Like, **options: Any) -> ScaledArray:
-        """The same scale, with data rounded to another format.
+        """Round the data to another format, at the same scale.
 
         >>> ScaledArray(np.float32([1.1, 500.0]), 4.0).astype("e4m3fn", saturation="finite")
         ScaledArray([  1.125, 448.   ], scale=4.0, format='e4m3fn')
@@ -209,47 +207,47 @@ class ScaledArray(NDArrayOperatorsMixin):
         return self.transpose()
 
     def transpose(self, *axes: Any) -> ScaledArray:
-        """As of arrays."""
+        """Return the transpose, as of arrays."""
         return with_data(self, self.data.transpose(*axes))
 
     def reshape(self, *shape: Any) -> ScaledArray:
-        """As of arrays."""
+        """Reshape, as arrays do."""
         return with_data(self, self.data.reshape(*shape))
 
     def ravel(self) -> ScaledArray:
-        """As of arrays."""
+        """Flatten, as arrays do."""
         return with_data(self, self.data.ravel())
 
     def squeeze(self, axis: Any = None) -> ScaledArray:
-        """As of arrays."""
+        """Remove axes of length 1, as arrays do."""
         return with_data(self, self.data.squeeze(axis))
 
     def copy(self) -> ScaledArray:
-        """With data of its own."""
+        """Return a copy of the data at the same scale."""
         return with_data(self, self.data.copy())
 
     def sum(self, axis: Any = None, *, keepdims: bool = False) -> Any:
-        """As `numpy.sum`."""
+        """Apply `numpy.sum`."""
         return np.sum(self, axis=axis, keepdims=keepdims)
 
     def mean(self, axis: Any = None, *, keepdims: bool = False) -> Any:
-        """As `numpy.mean`."""
+        """Apply `numpy.mean`."""
         return np.mean(self, axis=axis, keepdims=keepdims)
 
     def max(self, axis: Any = None, *, keepdims: bool = False) -> Any:
-        """As `numpy.max`."""
+        """Apply `numpy.max`."""
         return np.max(self, axis=axis, keepdims=keepdims)
 
     def min(self, axis: Any = None, *, keepdims: bool = False) -> Any:
-        """As `numpy.min`."""
+        """Apply `numpy.min`."""
         return np.min(self, axis=axis, keepdims=keepdims)
 
     def argmax(self, axis: Any = None) -> Any:
-        """As `numpy.argmax`."""
+        """Apply `numpy.argmax`."""
         return np.argmax(self, axis=axis)
 
     def argmin(self, axis: Any = None) -> Any:
-        """As `numpy.argmin`."""
+        """Apply `numpy.argmin`."""
         return np.argmin(self, axis=axis)
 
 
@@ -326,9 +324,7 @@ def as_scaled(
     ValueError
         A scale that is negative or not finite, or that its format does not have.
 
-    Source
-    ------
-    [SCALIFY] 3.4.
+    Source: [SCALIFY] 3.4.
     """
     if isinstance(values, ScaledArray):
         return values
@@ -364,9 +360,7 @@ def scaled_scalar(value: Any, fmt: Like = "binary32", *, scale_format: Like | No
         By default what `config` says. A power of two that it does not have is that next to it, and the
         data have the rest.
 
-    Source
-    ------
-    [SCALIFY] 3.4.
+    Source: [SCALIFY] 3.4.
     """
     target = catalog.format(fmt)
     of_scales = current().scale_format if scale_format is None else catalog.format(scale_format)

@@ -52,7 +52,7 @@ EPSILON = 1 / 16384
 
 
 def set_scaling(x: Any, scale: Any) -> Any:
-    """Give the same values another scale.
+    """Return the same values at another scale.
 
     >>> set_scaling(ScaledArray(np.float32([3.0, -1.0]), 2.0), 8.0)
     ScaledArray([ 0.75, -0.25], scale=8.0, format='binary32')
@@ -76,9 +76,7 @@ def set_scaling(x: Any, scale: Any) -> Any:
     TypeError
         A scale that is no single number.
 
-    Source
-    ------
-    [SCALIFY] 3.1.
+    Source: [SCALIFY] 3.1.
     """
     if not isinstance(x, ScaledArray):
         return as_scaled(x, number("scale", scale)) if scales_everything() else x
@@ -110,9 +108,7 @@ def rebalance(x: Any, factor: Any) -> Any:
     ValueError
         A factor that is negative or not finite.
 
-    Source
-    ------
-    [SCALIFY] 3.1.
+    Source: [SCALIFY] 3.1.
     """
     if not isinstance(x, ScaledArray):
         return x
@@ -127,7 +123,7 @@ def rebalance(x: Any, factor: Any) -> Any:
 
 
 def get_data_scale(x: Any) -> tuple[Array, Any]:
-    """The data and the scale; of a plain array itself and 1.
+    """Return the data and the scale; of a plain array itself and 1.
 
     >>> get_data_scale(ScaledArray(np.float32([3.0, -1.0]), 2.0))
     (array([ 3., -1.], dtype=float32), np.float32(2.0))
@@ -142,9 +138,7 @@ def get_data_scale(x: Any) -> tuple[Array, Any]:
     scale : float
         In the type of its format.
 
-    Source
-    ------
-    [SCALIFY] 3.1.
+    Source: [SCALIFY] 3.1.
     """
     if isinstance(x, ScaledArray):
         return x.data, x.scale
@@ -152,7 +146,7 @@ def get_data_scale(x: Any) -> tuple[Array, Any]:
 
 
 def stop_scaling(x: Any, dtype: npt.DTypeLike | None = None) -> Array:
-    """The values as a plain array, in the type of the data or another.
+    """Return the values as a plain array, in the type of the data or another.
 
     >>> stop_scaling(ScaledArray(np.float16([1.5]), 2.0**17)), stop_scaling(ScaledArray(np.float16([1.5]), 8.0))
     (array([inf], dtype=float16), array([12.], dtype=float16))
@@ -168,9 +162,7 @@ def stop_scaling(x: Any, dtype: npt.DTypeLike | None = None) -> Array:
     -------
     values : array, shape of x
 
-    Source
-    ------
-    [SCALIFY] 3.1.
+    Source: [SCALIFY] 3.1.
     """
     if not isinstance(x, ScaledArray):
         return np.asarray(x, dtype)
@@ -234,9 +226,7 @@ def dynamic_rescale(x: Any, norm: Norm = "l2") -> Any:
     The factor is no smaller than 2**-14, so that zeros keep a scale. For one direction alone see
     `on_forward` and `on_backward`.
 
-    Source
-    ------
-    [SCALIFY] 3.3 and its published code.
+    Source: [SCALIFY] 3.3 and its published code.
     """
     if norm not in get_args(Norm):
         raise ValueError(f"norm={norm!r} is unknown; use one of {', '.join(get_args(Norm))}")
@@ -249,7 +239,7 @@ def dynamic_rescale(x: Any, norm: Norm = "l2") -> Any:
 
 
 def _statistic(data: Array, largest: np.float64, norm: Norm) -> float:
-    """The statistic, rounded to a power of two."""
+    """Compute the statistic, rounded to a power of two."""
     if norm == "max":
         return float(pow2_round(largest))
     # Over a power of two of their own, so that no square overflows.
@@ -261,7 +251,7 @@ def _statistic(data: Array, largest: np.float64, norm: Norm) -> float:
 
 
 def on_forward(function: Callable[..., Any]) -> Callable[..., Pair]:
-    """Apply a function to what goes forward, and leave the gradient that comes back as it is.
+    """Apply a function in the forward pass alone; the gradient passes unchanged.
 
     >>> y, pull = on_forward(dynamic_rescale)(ScaledArray(np.float32([4.0, -8.0]), 4.0), "max")
     >>> float(y.scale), float(pull(ScaledArray(np.float32([4.0, -8.0]), 4.0)).scale)
@@ -277,9 +267,7 @@ def on_forward(function: Callable[..., Any]) -> Callable[..., Pair]:
     pair : function
         Of the same arguments; gives (y, pull), and pull takes the gradient at y to that at x.
 
-    Source
-    ------
-    [SCALIFY] 3.3.
+    Source: [SCALIFY] 3.3.
     """
 
     @functools.wraps(function)
@@ -290,7 +278,7 @@ def on_forward(function: Callable[..., Any]) -> Callable[..., Pair]:
 
 
 def on_backward(function: Callable[..., Any]) -> Callable[..., Pair]:
-    """Apply a function to the gradient that comes back, and leave what goes forward as it is; see `on_forward`.
+    """Apply a function to the gradient in the backward pass alone; see `on_forward`.
 
     >>> y, pull = on_backward(dynamic_rescale)(ScaledArray(np.float32([4.0, -8.0]), 4.0), "max")
     >>> float(y.scale), float(pull(ScaledArray(np.float32([4.0, -8.0]), 4.0)).scale)
@@ -338,9 +326,7 @@ def custom_scale(function: Callable[..., Any]) -> Callable[..., Any]:
     TypeError
         When it is called with a ScaledArray, and has no rule.
 
-    Source
-    ------
-    [SCALIFY] 3.2.1.
+    Source: [SCALIFY] 3.2.1.
     """
 
     @functools.wraps(function)
@@ -377,9 +363,7 @@ def scalify(function: Callable[..., Any] | None = None, **changes: Any) -> Calla
     run : function
         Of the same arguments. It raises what `config` raises, for changes that are none.
 
-    Source
-    ------
-    [SCALIFY] 3.4.
+    Source: [SCALIFY] 3.4.
     """
     if function is None:
         return functools.partial(scalify, **changes)

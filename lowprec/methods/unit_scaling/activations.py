@@ -78,9 +78,7 @@ def relu(x: npt.ArrayLike, constraint: Constraint = "gmean") -> tuple[Array, Vjp
     vjp : Vjp
         alpha sqrt(2 / (1 - 1/pi)), beta sqrt(2), before the constraint.
 
-    Source
-    ------
-    [UNIT_SCALING] appendix on factors.
+    Source: [UNIT_SCALING] appendix on factors.
     """
     return _named("relu", x, constraint)
 
@@ -102,9 +100,7 @@ def hardtanh(x: npt.ArrayLike, constraint: Constraint = "gmean") -> tuple[Array,
     vjp : Vjp
         alpha 1.3920, beta 1.2103, before the constraint.
 
-    Source
-    ------
-    [UNIT_SCALING] appendix on factors.
+    Source: [UNIT_SCALING] appendix on factors.
     """
     return _named("hardtanh", x, constraint)
 
@@ -127,9 +123,7 @@ def tanh(x: npt.ArrayLike, constraint: Constraint = "gmean") -> tuple[Array, Vjp
     vjp : Vjp
         alpha 1.5925, beta 1.4674, before the constraint.
 
-    Source
-    ------
-    [UNIT_SCALING] appendix on factors.
+    Source: [UNIT_SCALING] appendix on factors.
     """
     return _named("tanh", x, constraint)
 
@@ -151,9 +145,7 @@ def sigmoid(x: npt.ArrayLike, constraint: Constraint = "gmean") -> tuple[Array, 
     vjp : Vjp
         alpha 4.8013, beta 4.7226, before the constraint.
 
-    Source
-    ------
-    [UNIT_SCALING] appendix on factors.
+    Source: [UNIT_SCALING] appendix on factors.
     """
     return _named("sigmoid", x, constraint)
 
@@ -182,9 +174,7 @@ def gelu(x: npt.ArrayLike, mult: float = 1.0, constraint: Constraint = "gmean") 
     ValueError
         A mult that is no positive number.
 
-    Source
-    ------
-    [UNIT_SCALING] appendix on factors; mult as in its library, whose factors are `empirical_scales`.
+    Source: [UNIT_SCALING] appendix on factors; mult as in its library, whose factors are `empirical_scales`.
     """
     return _named("gelu", x, constraint, mult)
 
@@ -213,9 +203,7 @@ def silu(x: npt.ArrayLike, mult: float = 1.0, constraint: Constraint = "gmean") 
     ValueError
         A mult that is no positive number.
 
-    Source
-    ------
-    [UNIT_SCALING] appendix on factors; mult as in its library, whose factors are `empirical_scales`.
+    Source: [UNIT_SCALING] appendix on factors; mult as in its library, whose factors are `empirical_scales`.
     """
     return _named("silu", x, constraint, mult)
 
@@ -253,9 +241,7 @@ def glu(
     ValueError
         Unequal shapes, an unknown activation, or a mult that does not fit it.
 
-    Source
-    ------
-    [UNIT_SCALING] its library has silu; the factors are integrals, as for other functions.
+    Source: [UNIT_SCALING] its library has silu; the factors are integrals, as for other functions.
     """
     if activation not in _FUNCTIONS:
         raise ValueError(f"unknown activation {activation!r} of glu; use one of {', '.join(_FUNCTIONS)}")
@@ -282,7 +268,7 @@ def _sigmoid(x: Array) -> Array:
 
 
 def _cdf(x: Array) -> Array:
-    """The distribution function of normal values, in float64 by the C library's erfc; small ones to full precision."""
+    """Return the normal distribution function, by the C library's erfc, precise for small results too."""
     found: Array = np.asarray(_ERFC(-x.astype(np.float64) / math.sqrt(2)), np.float64) / 2
     return found.astype(x.dtype)
 
@@ -294,7 +280,7 @@ def _density(x: Array) -> Array:
 
 
 def _gated(x: Array, gate: Array) -> Array:
-    """The product x * gate; 0 where the gate is closed, for infinite x too, as the limit is."""
+    """Return x * gate; 0 where the gate is 0, for infinite x too, as the limit is."""
     found: Array = np.where(gate == 0, np.copysign(x.dtype.type(0), x), x) * gate
     return found
 
@@ -353,7 +339,7 @@ _WITH_MULT = ("silu", "gelu")
 
 
 def _functions(name: str, mult: float) -> tuple[Function, Function]:
-    """A function and its derivative, of x alone."""
+    """Return a function and its derivative, of x alone."""
     need_positive(name, mult=mult)
     function, derivative = _FUNCTIONS[name]
     if name in _WITH_MULT:
@@ -381,7 +367,7 @@ def _named(name: str, x: npt.ArrayLike, constraint: Constraint, mult: float = 1.
 def _apply(
     name: str, x: npt.ArrayLike, function: Function, derivative: Function, scales: Scales, constraint: Constraint
 ) -> tuple[Array, Vjp]:
-    """An elementwise function with its factors."""
+    """Apply an elementwise function with its factors."""
     values = array(x, f"x of {name}")
     alpha, beta = constrain(constraint, *scales)
     return scaled(name, function(values), alpha, (beta,), lambda grad: (grad * derivative(values),))

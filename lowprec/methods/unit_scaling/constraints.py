@@ -29,7 +29,7 @@ Constraint = str | Callable[..., float] | None
 
 
 def gmean(*scales: float) -> float:
-    """Give the geometric mean: the paper's rule, and the default here.
+    """Return the geometric mean: the paper's rule, and the default here.
 
     >>> gmean(8.0, 2.0)
     4.0
@@ -43,16 +43,14 @@ def gmean(*scales: float) -> float:
     ValueError
         No factors, or one that is not positive.
 
-    Source
-    ------
-    [UNIT_SCALING] section 4.
+    Source: [UNIT_SCALING] section 4.
     """
     _need_factors("gmean", scales)
     return math.prod(scales) ** (1 / len(scales))
 
 
 def hmean(*scales: float) -> float:
-    """Give the harmonic mean; of squared factors it is the rule of Glorot's initialisation.
+    """Return the harmonic mean; of squared factors it is the rule of Glorot's initialisation.
 
     >>> hmean(8.0, 2.0)
     3.2
@@ -71,7 +69,7 @@ def hmean(*scales: float) -> float:
 
 
 def amean(*scales: float) -> float:
-    """Give the arithmetic mean.
+    """Return the arithmetic mean.
 
     >>> amean(8.0, 2.0)
     5.0
@@ -90,7 +88,7 @@ def amean(*scales: float) -> float:
 
 
 def to_output_scale(output: float, *grads: float) -> float:
-    """Give the output's: y has unit variance, gradients have what follows.
+    """Return the output's factor: y has unit variance, gradients follow.
 
     >>> to_output_scale(2.0, 3.0, 4.0)
     2.0
@@ -104,7 +102,7 @@ def to_output_scale(output: float, *grads: float) -> float:
 
 
 def to_grad_input_scale(output: float, grad_input: float) -> float:
-    """Give the gradient's, of an operation with one: it has unit variance, y has what follows.
+    """Return the gradient's factor, of an operation with one: it has unit variance, y follows.
 
     >>> to_grad_input_scale(2.0, 3.0)
     3.0
@@ -117,7 +115,7 @@ def to_grad_input_scale(output: float, grad_input: float) -> float:
 
 
 def to_left_grad_scale(output: float, left: float, right: float) -> float:
-    """Give that of the left operand's gradient.
+    """Return the factor of the left operand's gradient.
 
     >>> to_left_grad_scale(2.0, 3.0, 4.0)
     3.0
@@ -130,7 +128,7 @@ def to_left_grad_scale(output: float, left: float, right: float) -> float:
 
 
 def to_right_grad_scale(output: float, left: float, right: float) -> float:
-    """Give that of the right operand's gradient.
+    """Return the factor of the right operand's gradient.
 
     >>> to_right_grad_scale(2.0, 3.0, 4.0)
     4.0

@@ -37,7 +37,7 @@ _NODES, _WEIGHTS = np.polynomial.legendre.leggauss(12)
 
 
 def _derivative_on_nodes() -> Array:
-    """The matrix that takes a polynomial's values at the nodes to its derivative's, by barycentric weights."""
+    """Return the matrix from a polynomial's values at the nodes to its derivative's."""
     apart = _NODES[:, None] - _NODES + np.eye(_NODES.size)
     weights = 1 / apart.prod(axis=1)
     matrix: Array = weights / weights[:, None] / apart
@@ -85,9 +85,7 @@ def derive_scale(function: Function, derivative: Function | None = None) -> Scal
         A function without variance or slope, with values that are not finite within 14 standard deviations,
         or with jumps.
 
-    Source
-    ------
-    [UNIT_SCALING] appendix on factors; Gauss-Legendre quadrature on panels that are halved where they must be.
+    Source: [UNIT_SCALING] appendix on factors; Gauss-Legendre quadrature on panels that are halved as needed.
     """
 
     def values(x: Array, width: Array) -> Array:
@@ -110,7 +108,7 @@ def derive_scale(function: Function, derivative: Function | None = None) -> Scal
 
 
 def mean_square(function: Function) -> float:
-    """The mean square of an elementwise function of standard normal values."""
+    """Return the mean square of an elementwise function of standard normal values."""
     return _expectation(lambda x, width: np.square(np.asarray(function(x), np.float64)))
 
 
@@ -139,7 +137,7 @@ _RELU = Scales(math.sqrt(2 / (1 - 1 / math.pi)), math.sqrt(2))
 
 
 def empirical_scales(name: str, mult: float = 1.0) -> Scales:
-    """Give the factors that the authors' library has for gelu, silu and glu: models in closed form.
+    """Return the factors that the authors' library has for gelu, silu and glu: models in closed form.
 
     They interpolate between x / 2 and relu. `gelu`, `silu` and `glu` here take integrals instead,
     and these are within 4 % of them, whatever the multiplier.
@@ -158,9 +156,7 @@ def empirical_scales(name: str, mult: float = 1.0) -> Scales:
     ValueError
         Another name, or a mult that is no positive number.
 
-    Source
-    ------
-    [UNIT_SCALING] its library, version 0.3.
+    Source: [UNIT_SCALING] its library, version 0.3.
     """
     need_positive("empirical_scales", mult=mult)
     near, far = 1 / (1 + 0.25 / mult**2), 1 / (1 + 1 / mult**2)
@@ -174,7 +170,7 @@ def empirical_scales(name: str, mult: float = 1.0) -> Scales:
 
 
 def softmax_scales(size: int, mult: float | None = None) -> Scales:
-    """Give the factors of softmax over so many values.
+    """Return the factors of softmax over so many values.
 
     >>> softmax_scales(64)
     Scales(alpha=64.0, beta=64.0)
@@ -191,9 +187,7 @@ def softmax_scales(size: int, mult: float | None = None) -> Scales:
     ValueError
         Numbers that are not positive.
 
-    Source
-    ------
-    [UNIT_SCALING] appendix on factors, and its library.
+    Source: [UNIT_SCALING] appendix on factors, and its library.
     """
     need_positive("softmax_scales", size=size, mult=1.0 if mult is None else mult)
     if mult is None:
@@ -205,7 +199,7 @@ def softmax_scales(size: int, mult: float | None = None) -> Scales:
 
 
 def attention_scale(length: int, width: int, *, causal: bool = False, mult: float = 1.0) -> float:
-    """Give the one factor of attention in both passes.
+    """Return the one factor of attention in both passes.
 
     >>> round(attention_scale(64, 64), 3)
     7.936
@@ -225,9 +219,7 @@ def attention_scale(length: int, width: int, *, causal: bool = False, mult: floa
     ValueError
         Numbers that are not positive.
 
-    Source
-    ------
-    [UNIT_SCALING] its library: a model between the mean of all values, and one of them.
+    Source: [UNIT_SCALING] its library: a model between the mean of all values, and one of them.
     """
     need_positive("attention_scale", length=length, width=width, mult=mult)
     # Of a single key the logarithm is 0; its value is the result, whatever the logits are.
@@ -236,7 +228,7 @@ def attention_scale(length: int, width: int, *, causal: bool = False, mult: floa
 
 
 def _expectation(integrand: Callable[[Array, Array], Array], size: float = 0.0) -> float:
-    """The mean over standard normal values of a function of nodes (panels, 12) and widths (panels, 1).
+    """Return the mean over standard normal values of a function of nodes (panels, 12) and widths (panels, 1).
 
     Of squares, with the size of what was rounded to float64 before.
     """

@@ -48,9 +48,7 @@ def simulated(exponent_bits: int, trailing_bits: int) -> Format:
     ValueError
         No exponent bits, or more bits than a `Format` may have.
 
-    Source
-    ------
-    [UNIT_SCALING] its library, `FPFormat`; the bias is that of [FNUZ].
+    Source: [UNIT_SCALING] its library, `FPFormat`; the bias is that of [FNUZ].
     """
     if exponent_bits < 1:
         raise ValueError(f"exponent_bits={exponent_bits!r} of a simulated format must be 1 or more")
@@ -64,7 +62,7 @@ def simulated(exponent_bits: int, trailing_bits: int) -> Format:
 
 
 def simulated_rounding(fmt: Format | str, mode: str = "stochastic", bits: int = 0) -> Rounding:
-    """Give a rounding of the authors' library, as one of `lowprec`.
+    """Return a rounding of the authors' library, as one of `lowprec`.
 
     >>> str(simulated_rounding(E4M3)), str(simulated_rounding(E4M3, bits=13)), str(simulated_rounding(E4M3, "nearest"))
     ('stochastic(20, A)', 'stochastic(13, B)', 'nearest_zero')
@@ -92,9 +90,7 @@ def simulated_rounding(fmt: Format | str, mode: str = "stochastic", bits: int = 
     The library also rounds what is subnormal in its scaled binary32 before it rounds stochastically;
     the profile `unit_scaling` has that too, for e4m3fnuz and e5m2fnuz.
 
-    Source
-    ------
-    [UNIT_SCALING] its library, `FPFormat.quantise`.
+    Source: [UNIT_SCALING] its library, `FPFormat.quantise`.
     """
     target = catalog.format(fmt)
     every = 23 - target.trailing_bits
@@ -172,9 +168,7 @@ def quantized(
     ValueError
         An operation that is not known, without `operands`; and what `lowprec.quantize` refuses.
 
-    Source
-    ------
-    [UNIT_SCALING] section 5 on FP8, and its library, `simulate_format`.
+    Source: [UNIT_SCALING] section 5 on FP8, and its library, `simulate_format`.
     """
     inner = operation
     while isinstance(inner, functools.partial) and not inner.args or hasattr(inner, "__wrapped__"):

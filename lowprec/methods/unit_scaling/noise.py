@@ -32,7 +32,7 @@ _TOGETHER = 1 << 16
 
 
 def snr(values: npt.ArrayLike, results: npt.ArrayLike) -> float:
-    """Give the signal-to-noise ratio of results in decibels.
+    """Return the signal-to-noise ratio of results in decibels.
 
     >>> round(snr([1.0, 2.0], [1.0, 2.2]), 2)
     20.97
@@ -61,7 +61,7 @@ def snr(values: npt.ArrayLike, results: npt.ArrayLike) -> float:
 
 
 def snr_curve(fmt: Format | str | npt.DTypeLike, sigmas: npt.ArrayLike) -> Any:
-    """Give the signal-to-noise ratio of normal values in a format, for each standard deviation, exactly.
+    """Return the signal-to-noise ratio of normal values in a format, for each standard deviation, exactly.
 
     Rounding is to nearest (ties have no probability), and saturates. The noise is the sum over all codes
     of the integral of (x - value)**2 over the interval that is rounded to the code: no samples.
@@ -85,9 +85,7 @@ def snr_curve(fmt: Format | str | npt.DTypeLike, sigmas: npt.ArrayLike) -> Any:
     ValueError
         A wider format, one without sign, or a sigma that is no positive number.
 
-    Source
-    ------
-    [UNIT_SCALING] figure 2. That figure's script clips significands where they must carry into the next
+    Source: [UNIT_SCALING] figure 2. That figure's script clips significands where they must carry into the next
     binade, and reads 30.99 dB at E4M3's plateau, where it is 31.52.
     """
     values, borders = _intervals(catalog.format(fmt))
@@ -226,7 +224,7 @@ def format_report(
 
 
 def _intervals(fmt: Format) -> tuple[Array, Array]:
-    """The finite values of a format in order, and the borders between what is rounded to each."""
+    """Return the finite values of a format in order, and the borders between what is rounded to each."""
     if fmt.width > _WIDEST:
         raise ValueError(
             f"{fmt.name!r} has codes of {fmt.width} bits, and all are gone through; use a format of at most {_WIDEST}"
@@ -241,7 +239,7 @@ def _intervals(fmt: Format) -> tuple[Array, Array]:
 
 
 def _ratio(values: Array, borders: Array, sigma: float) -> float:
-    """The curve at one point."""
+    """Return the curve at one point."""
     # Of a format that is symmetric half of the line is enough.
     symmetric = np.array_equal(values, -values[::-1])
     edges = np.clip(borders / sigma, 0.0 if symmetric else -_FAR, _FAR)
@@ -263,7 +261,7 @@ def _ratio(values: Array, borders: Array, sigma: float) -> float:
 
 
 def _crossing(at: Any, outside: float, inside: float, level: float) -> float:
-    """By bisection: the power of two whose exponent lies where the curve crosses a level."""
+    """Find, by bisection, the power of two at whose exponent the curve crosses a level."""
     while abs(outside - inside) > 2.0**-12:
         middle = (outside + inside) / 2
         outside, inside = (outside, middle) if at(middle) >= level else (middle, inside)

@@ -53,9 +53,7 @@ def layer_norm(
     ValueError
         Axes that are not the last ones, shapes that do not fit, or an eps below 0.
 
-    Source
-    ------
-    [UNIT_SCALING] appendix on factors.
+    Source: [UNIT_SCALING] appendix on factors.
     """
     return _norm("layer_norm", x, weight, bias, axis, eps, centered=True)
 
@@ -84,9 +82,7 @@ def rms_norm(
     ValueError
         Axes that are not the last ones, shapes that do not fit, or an eps below 0.
 
-    Source
-    ------
-    [UNIT_SCALING] its library.
+    Source: [UNIT_SCALING] its library.
     """
     return _norm("rms_norm", x, weight, None, axis, eps, centered=False)
 
@@ -118,9 +114,7 @@ def dropout(x: npt.ArrayLike, p: float = 0.5, *, rng: int | np.random.Generator)
     ValueError
         Another p.
 
-    Source
-    ------
-    [UNIT_SCALING] appendix on factors.
+    Source: [UNIT_SCALING] appendix on factors.
     """
     values = array(x, "x of dropout")
     if not 0 <= p < 1:
@@ -140,7 +134,7 @@ def _norm(
     *,
     centered: bool,
 ) -> tuple[Array, Vjp]:
-    """Both normalizations."""
+    """Apply either normalization."""
     values = array(x, f"x of {name}")
     axes = tuple(sorted(normalize_axis_tuple(axis, values.ndim)))
     if not axes or axes != tuple(range(values.ndim - len(axes), values.ndim)):

@@ -53,9 +53,7 @@ def matmul(
     ValueError
         Operands of fewer than two dimensions, or shapes that do not fit.
 
-    Source
-    ------
-    [UNIT_SCALING] appendix on factors.
+    Source: [UNIT_SCALING] appendix on factors.
     """
     x, w = array(left, "left of matmul"), array(right, "right of matmul")
     if min(x.ndim, w.ndim) < 2:
@@ -117,9 +115,7 @@ def linear(
     ValueError
         Shapes that do not fit.
 
-    Source
-    ------
-    [UNIT_SCALING] appendix on factors.
+    Source: [UNIT_SCALING] appendix on factors.
     """
     return _linear("linear", 0.5, x, weight, bias, constraint, product)
 
@@ -155,9 +151,7 @@ def readout(
     ValueError
         Shapes that do not fit.
 
-    Source
-    ------
-    [UMUP] table 2.
+    Source: [UMUP] table 2.
     """
     return _linear("readout", 1.0, x, weight, bias, constraint, product)
 
@@ -207,9 +201,7 @@ def conv1d(
     Next to the ends inputs reach fewer outputs, and zeros of the padding have no variance: gradients
     and outputs there are smaller.
 
-    Source
-    ------
-    [UNIT_SCALING] its library.
+    Source: [UNIT_SCALING] its library.
     """
     values, taps = array(x, "x of conv1d"), array(weight, "weight of conv1d")
     _check_convolution(values.shape, taps.shape, stride, padding, dilation, groups)
@@ -274,9 +266,7 @@ def embedding(indices: npt.ArrayLike, weight: npt.ArrayLike) -> tuple[Array, Vjp
     TypeError
         Indices that are no integers.
 
-    Source
-    ------
-    [UNIT_SCALING] appendix on factors.
+    Source: [UNIT_SCALING] appendix on factors.
     """
     places, table = np.asarray(indices), array(weight, "weight of embedding")
     if places.dtype.kind not in "iu":
@@ -302,12 +292,12 @@ def embedding(indices: npt.ArrayLike, weight: npt.ArrayLike) -> tuple[Array, Vjp
 
 
 def _root(count: float) -> float:
-    """The factor of a sum of so many independent products; of an empty one 1."""
+    """Return the factor of a sum of so many independent products; of an empty one 1."""
     return count**-0.5 if count else 1.0
 
 
 def _result(values: Any, *operands: Array) -> Array:
-    """What a product gave, in the type of its operands."""
+    """Return the result of a product in the type of its operands."""
     return np.asarray(values).astype(np.result_type(*operands), copy=False)
 
 
@@ -327,7 +317,7 @@ def _linear(
     constraint: Constraint,
     product: Product,
 ) -> tuple[Array, Vjp]:
-    """A linear layer whose alpha is its fan-in to this negative power."""
+    """Apply a linear layer whose alpha is fan_in**-power."""
     values, matrix = array(x, f"x of {name}"), array(weight, f"weight of {name}")
     if matrix.ndim != 2 or values.ndim < 1 or values.shape[-1] != matrix.shape[0]:
         raise ValueError(f"{name} takes x (..., m) and weight (m, n), not {values.shape} and {matrix.shape}")
@@ -353,7 +343,7 @@ def _linear(
 def _check_convolution(
     shape: tuple[int, ...], taps: tuple[int, ...], stride: int, padding: int, dilation: int, groups: int
 ) -> None:
-    """Refuse what is no convolution."""
+    """Refuse shapes and settings that do not fit."""
     for name, given, least in (("stride", stride, 1), ("padding", padding, 0), ("dilation", dilation, 1)):
         if given < least:
             raise ValueError(f"{name}={given!r} of conv1d must be {least} or more")

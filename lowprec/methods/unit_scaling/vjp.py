@@ -63,7 +63,7 @@ class Vjp:
     plain: Array = dataclasses.field(repr=False)
 
     def __call__(self, grad: npt.ArrayLike = 1.0) -> tuple[Array, ...]:
-        """Give the gradients of the operands.
+        """Return the gradients of the operands.
 
         Parameters
         ----------
@@ -91,7 +91,7 @@ class Vjp:
 
 
 def unscaled(operation: Callable[..., Result]) -> Callable[..., Result]:
-    """Make an operation the ordinary one, as it is without Unit Scaling: all factors are 1.
+    """Return an operation without Unit Scaling: all factors are 1.
 
     >>> from lowprec.methods import unit_scaling as us
     >>> y, vjp = us.unscaled(us.matmul)(np.ones((2, 4)), np.ones((4, 16)))
@@ -128,14 +128,14 @@ def unscaled(operation: Callable[..., Result]) -> Callable[..., Result]:
 def scaled(
     name: str, plain: Any, alpha: float, beta: Sequence[float], pull: Callable[[Array], tuple[Array, ...]]
 ) -> Result:
-    """What an operation gives, of f and its factors."""
+    """Return (y, vjp) of an operation from f and its factors."""
     values = np.asarray(plain)
     y = values if alpha == 1 else np.asarray(alpha * values)
     return y, Vjp(name=name, alpha=alpha, beta=tuple(beta), pull=pull, plain=values)
 
 
 def array(values: npt.ArrayLike, name: str) -> Array:
-    """An operand as an array of float32 or float64: narrower floats and integers are widened, exactly.
+    """Return an operand as float32 or float64: narrower floats and integers are widened exactly.
 
     Raises
     ------

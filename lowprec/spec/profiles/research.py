@@ -32,7 +32,7 @@ _APYTYPES = {
 
 
 def _unit_scaling(fmt: Format) -> Projection:
-    """Scaled in binary32 so that the format's subnormals are binary32's, then its last bits are drawn and cut off.
+    """Return the projection of `FPFormat.quantise`: scale so that subnormals are binary32's, draw, cut.
 
     The values are the FNUZ formats': one binade more than OCP's, and nothing special. Binary32's
     subnormals round once on their own: `via` is binary32 with the format's bias.

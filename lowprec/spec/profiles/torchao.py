@@ -19,7 +19,7 @@ _TORCHAO_NANS = {catalog.E5M2: 0x7F, catalog.E2M3FN: 0x0C, catalog.E3M2FN: 0x0E,
 
 
 def _torchao(rule: str, **fields: object) -> dict[BlockFormat, BlockFormat]:
-    """Elements are divided by the scale as a normal binary32 number, which code 0 is not."""
+    """Return block formats whose elements are divided by the scale as a normal binary32 number."""
     return {
         fmt: replace(
             fmt,

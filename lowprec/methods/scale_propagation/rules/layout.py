@@ -34,7 +34,7 @@ def _move(function: Callable[..., Any]) -> Callable[..., Any]:
 
 @register_scaled_op(np.compress)
 def compress(condition: Any, a: Any, axis: Any = None) -> ScaledArray:
-    """The one function whose condition comes first."""
+    """Return selected elements. This is the one function whose condition comes first."""
     return with_data(a, np.compress(np.asarray(condition), a.data, axis=axis))
 
 
@@ -49,7 +49,7 @@ def _move_with_zeros(function: Callable[..., Any]) -> Callable[..., Any]:
 
 @register_scaled_op(np.pad)
 def pad(x: ScaledArray, pad_width: Any, mode: Any = "constant", **keywords: Any) -> ScaledArray:
-    """With zeros, or with elements of x: the modes that compute nothing."""
+    """Pad with zeros, or with elements of x: the modes that compute nothing."""
     moves = ("edge", "reflect", "symmetric", "wrap")
     if mode not in ("constant", *moves) or np.any(keywords.get("constant_values", 0)) or "reflect_type" in keywords:
         raise ValueError(
@@ -93,20 +93,20 @@ def _split(function: Callable[..., Any]) -> Callable[..., Any]:
 
 @register_scaled_op(np.full_like)
 def full_like(x: ScaledArray, fill_value: Any, *, shape: Any = None) -> ScaledArray:
-    """A constant, with the power of two below it as its scale; 0 for 0."""
+    """Return a constant, with the power of two below it as its scale, or 0 for 0."""
     one = scaled_scalar(fill_value, x.format, scale_format=x.scale_format)
     return with_data(x, np.full(x.shape if shape is None else shape, one.data), one.scale)
 
 
 @register_scaled_op(np.zeros_like)
 def zeros_like(x: ScaledArray, *, shape: Any = None) -> ScaledArray:
-    """Zeros of scale 0."""
+    """Return zeros of scale 0."""
     return full_like(x, 0.0, shape=shape)
 
 
 @register_scaled_op(np.ones_like)
 def ones_like(x: ScaledArray, *, shape: Any = None) -> ScaledArray:
-    """Ones of scale 1."""
+    """Return ones of scale 1."""
     return full_like(x, 1.0, shape=shape)
 
 

@@ -34,7 +34,7 @@ class Operands(NamedTuple):
 
 
 def operands(*given: Any) -> Operands:
-    """ScaledArrays of all that is given, at least one of which is one.
+    """Convert operands, at least one of which is a ScaledArray, to ScaledArrays of one scale format.
 
     Python numbers, and single numbers and bools that NumPy has no narrower type for, are rounded to the
     format that the others make; all else has a format of its own, which counts.
@@ -68,19 +68,19 @@ def _weak(x: Any, fmt: Format, scale_format: Format) -> ScaledArray:
 
 
 def one(scale_format: Format) -> Any:
-    """A scale of 1."""
+    """Return a scale of 1."""
     return rounding.carrier(scale_format).type(1)
 
 
 def settled(x: ScaledArray) -> ScaledArray:
-    """The same values at a scale that is neither 0 nor infinite nor NaN."""
+    """Return the same values at a scale that is neither 0 nor infinite nor NaN."""
     if not holds_no_scale(x):
         return x
     return with_data(x, rounding.project(over(x, 1.0), x.format), one(x.scale_format))
 
 
 def taking_zeros(x: ScaledArray) -> ScaledArray:
-    """The same values, at a scale at which zeros among the data are zero: at an infinite one they would be NaN.
+    """Return the same values at a scale that is not infinite, where zeros of the data would be NaN.
 
     A format without infinity stays at that scale, for it has infinite values at no other.
     """
@@ -88,6 +88,6 @@ def taking_zeros(x: ScaledArray) -> ScaledArray:
 
 
 def largest_scale(arrays: tuple[ScaledArray, ...]) -> float:
-    """The largest scale of those that hold one; else 0 if all is zero, and 1 for infinities and NaNs."""
+    """Return the largest finite scale above 0; without one, 0 if all is zero, 1 for infinities and NaNs."""
     held = [float(x.scale) for x in arrays if not holds_no_scale(x)]
     return max(held, default=float(any(x.scale != 0 for x in arrays)))
