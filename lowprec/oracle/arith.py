@@ -237,10 +237,7 @@ def exact(
     >>> exact("multiply", (Special.INFINITY, Fraction(0)))
     Result(value=Special.NAN, signals=<Flag.INVALID: 16>)
 
-    Raises
-    ------
-    ValueError
-        Another number of operands, or an unknown operation.
+    Raises ValueError: another number of operands, or an unknown operation.
 
     Source: [IEEE754] 5.3 to 5.5, 6.3, 7, 9.6; `minimum` orders -0 below +0.
     """
@@ -283,10 +280,7 @@ def operate(
     target, projection, random
         As of `project`.
 
-    Raises
-    ------
-    ValueError
-        A result that the format lacks and the projection refuses.
+    Raises ValueError: a result that the format lacks and the projection refuses.
     """
     check(target, projection, random)
     flushing = projection.subnormals in ("flush_operands", "flush_both")

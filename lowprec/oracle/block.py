@@ -92,10 +92,7 @@ def encode(
     subnormal_operands : sequence of bool, optional
         Which values are subnormals of the type that they come in.
 
-    Raises
-    ------
-    ValueError
-        A NaN where the format has none, or what `convert.project` refuses.
+    Raises ValueError: a NaN where the format has none, or what `convert.project` refuses.
     """
     words = random or [None] * len(values)
     flushes = fmt.elements.subnormals in ("flush_operands", "flush_both")

@@ -31,10 +31,7 @@ def decode(code: int, fmt: Format) -> Exact:
     >>> decode(0x7E, E4M3FN), decode(0xFF, E4M3FN)
     (Fraction(448, 1), Special.NEGATIVE_NAN)
 
-    Raises
-    ------
-    ValueError
-        No code of the format.
+    Raises ValueError: no code of the format.
     """
     if not 0 <= code < 1 << fmt.width:
         raise ValueError(f"{code} is no code of {fmt.name!r}, whose codes are 0 to {(1 << fmt.width) - 1}")
@@ -128,11 +125,8 @@ def project(
     subnormal_operand : bool
         The operand is a subnormal of the type that it comes in, which `flush_operands` asks.
 
-    Raises
-    ------
-    ValueError
-        A NaN, or a negative number, that the format lacks and the projection refuses; a random
-        integer that the mode does not take; a `nan_code` that is no code of the format.
+    Raises ValueError: a NaN, or a negative number, that the format lacks and the projection refuses; a
+    random integer that the mode does not take; a `nan_code` that is no code of the format.
 
     Source: [P3109] Project; docs/decisions/0002 for what the standards leave open.
     """
@@ -400,10 +394,7 @@ def steps(fmt: Format, projection: Projection = DEFAULT) -> tuple[Steps, Steps]:
     >>> positive[0][1:4], positive[1][1:4]
     ([0.25000000000000006, 0.75, 1.2500000000000002], [1, 2, 3])
 
-    Raises
-    ------
-    ValueError
-        A stochastic mode, which is no function of the operand.
+    Raises ValueError: a stochastic mode, which is no function of the operand.
     """
     if projection.rounding.bits:
         raise ValueError(f"{projection.rounding} has no steps: its codes depend on random integers too")

@@ -63,11 +63,8 @@ def dot(
         Of a stochastic accumulation: the random integer of a rounding. Roundings of sums are counted
         from 0 in the order in which sums are made, that of the output comes last.
 
-    Raises
-    ------
-    ValueError
-        Other lengths, operands that are no values of their formats, scales that the accumulation does
-        not take or lacks, no random integers, or what `convert.project` refuses.
+    Raises ValueError: other lengths, operands that are no values of their formats, scales that the
+    accumulation does not take or lacks, no random integers, or what `convert.project` refuses.
 
     Source: [IEEE754] for sums and products; the docstrings of `Accumulation` and `Window` for all else.
     """

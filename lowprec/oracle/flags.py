@@ -79,10 +79,7 @@ def flags(
     signaling : bool
         The operand is a signaling NaN.
 
-    Raises
-    ------
-    ValueError
-        A random integer or a `nan_code` that `project` refuses.
+    Raises ValueError: a random integer or a `nan_code` that `project` refuses.
 
     Source: [IEEE754] 7; tininess is detected after rounding.
     """

@@ -81,10 +81,8 @@ def random_integer(word: int, lane: int, rounding: Rounding, fmt: Format) -> int
         A stochastic mode.
     fmt : Format
 
-    Raises
-    ------
-    ValueError
-        A deterministic mode, no 32-bit word, no lane of the group, or a variant that does not fit.
+    Raises ValueError: a deterministic mode, no 32-bit word, no lane of the group, or a variant that does
+    not fit.
 
     Source: [PTX] cvt; [RDNA4]; [HIP]; [AVX10].
     """

@@ -258,10 +258,7 @@ class Accumulation:
     source : str
         A key of docs/references.md.
 
-    Raises
-    ------
-    ValueError
-        Parameters that contradict each other; the message names the field.
+    Raises ValueError: parameters that contradict each other; the message names the field.
 
     Source: [KHATTAK], [MMASIM] for what hardware does.
     """

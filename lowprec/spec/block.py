@@ -195,10 +195,7 @@ class BlockFormat:
     source : str
         Key in docs/references.md.
 
-    Raises
-    ------
-    ValueError
-        Parameters that are no block format; the message names the field at fault.
+    Raises ValueError: parameters that are no block format; the message names the field at fault.
 
     Source: [OCPMX] 5 and 6; [NVFP4]; docs/decisions/0009.
     """

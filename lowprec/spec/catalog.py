@@ -217,12 +217,8 @@ def format(name: object) -> Format:
         Case does not matter. P3109 names (binary<K>p<P><s|u><e|f>) are made on demand. A dtype
         of NumPy, ml_dtypes or torch stands for its own format.
 
-    Raises
-    ------
-    ValueError
-        An unknown or ambiguous name; the message names what was probably meant.
-    TypeError
-        Something that is neither.
+    Raises ValueError: an unknown or ambiguous name; the message names what was probably meant. TypeError:
+    something that is neither.
     """
     if isinstance(name, Carrier):
         raise ValueError(_no_target(name.name))
@@ -258,12 +254,7 @@ def block_format(name: object) -> BlockFormat:
     >>> block_format("mxfp4").rule.name
     'floor'
 
-    Raises
-    ------
-    ValueError
-        An unknown or ambiguous name.
-    TypeError
-        Something that is neither.
+    Raises ValueError: an unknown or ambiguous name. TypeError: something that is neither.
     """
     if isinstance(name, BlockFormat):
         return name

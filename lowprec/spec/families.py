@@ -86,10 +86,7 @@ def p3109(width: int, precision: int, *, signed: bool = True, extended: bool = T
     signed, extended : bool
         Extended formats have infinities.
 
-    Raises
-    ------
-    ValueError
-        Outside those ranges, or values that float64 does not hold.
+    Raises ValueError: outside those ranges, or values that float64 does not hold.
 
     Source: [P3109] draft 4.0, section 4.
 

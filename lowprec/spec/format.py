@@ -68,10 +68,7 @@ class Format:
     source : str
         Key in docs/references.md.
 
-    Raises
-    ------
-    ValueError
-        The parameters are no format; the message names the field at fault.
+    Raises ValueError: the parameters are no format; the message names the field at fault.
 
     Source: [IEEE754] 3.3, [OFP8], [OCPMX], [P3109].
     """

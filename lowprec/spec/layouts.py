@@ -37,10 +37,7 @@ def lanes(rounding: Rounding, fmt: Format) -> int:
     >>> lanes(stochastic(16, "ptx_rs"), catalog.E4M3FN), lanes(stochastic(8), catalog.E4M3FN)
     (4, 1)
 
-    Raises
-    ------
-    ValueError
-        A layout or a number of bits that the format does not have.
+    Raises ValueError: a layout or a number of bits that the format does not have.
     """
     check_layout(rounding, fmt)
     if rounding.variant != "ptx_rs":

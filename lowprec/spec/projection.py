@@ -135,10 +135,7 @@ class Projection:
         Formats that the value is rounded to first, one after the other, to nearest even; operations
         are done in the first of them.
 
-    Raises
-    ------
-    ValueError
-        A value that the field does not take.
+    Raises ValueError: a value that the field does not take.
     """
 
     rounding: Rounding = NEAREST_EVEN

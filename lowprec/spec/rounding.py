@@ -160,10 +160,7 @@ def stochastic(bits: int, variant: str = "A") -> Rounding:
         1 to 32.
     variant : str
 
-    Raises
-    ------
-    ValueError
-        Another number of bits or an unknown variant.
+    Raises ValueError: another number of bits or an unknown variant.
 
     Source: [P3109] StochasticA, StochasticB, StochasticC; [PTX] cvt; [RDNA4]; [HIP]; [AVX10].
     """

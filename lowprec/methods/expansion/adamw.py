@@ -60,10 +60,7 @@ class Strategy:
         An addition to nearest; with stochastic rounding; with the error of the last one added to the update
         first, which is then the parameter's second part; or `grow`.
 
-    Raises
-    ------
-    ValueError
-        Parts that the update does not use.
+    Raises ValueError: parts that the update does not use.
     """
 
     name: str
@@ -132,10 +129,7 @@ def bytes_per_parameter(strategy: Strategy | str, fmt: Like = "bfloat16") -> flo
         A strategy, or a key of `STRATEGIES`.
     fmt : Format, str or dtype
 
-    Raises
-    ------
-    ValueError
-        An unknown name.
+    Raises ValueError: an unknown name.
 
     Source: [COLLAGE], the lists of its states.
     """
@@ -213,11 +207,8 @@ class AdamW:
         The key that these are made from, 0 to 2**64 - 1. Each step has its own, and arrays of parameters that are
         not to be rounded alike need optimizers with unlike keys.
 
-    Raises
-    ------
-    ValueError
-        Numbers out of range, an unknown strategy, an eps that is 0 in the format of the states. What is wrong with
-        stochastic_bits and rng is said by `step`.
+    Raises ValueError: numbers out of range, an unknown strategy, an eps that is 0 in the format of the
+    states. What is wrong with stochastic_bits and rng is said by `step`.
 
     Notes
     -----
@@ -297,10 +288,7 @@ class AdamW:
         gradient : array_like of float, shape (...)
             Of the loss, with respect to ``state.weights``; rounded to their format first.
 
-        Raises
-        ------
-        ValueError
-            A gradient of another shape.
+        Raises ValueError: a gradient of another shape.
         """
         steps = state.steps + 1
         g = np.asarray(quantize(gradient, self.weights), float_dtype(self.weights)[0])

@@ -68,10 +68,7 @@ def edq(
     quality : float
         nan where the intended update is 0.
 
-    Raises
-    ------
-    ValueError
-        Unequal shapes.
+    Raises ValueError: unequal shapes.
 
     Source: [COLLAGE], effective descent quality.
     """
@@ -99,10 +96,7 @@ def lost_fraction(intended: npt.ArrayLike, old: Numbers, new: Numbers, *, residu
     share : float
         From 0 to 1; 0 where no update was meant.
 
-    Raises
-    ------
-    ValueError
-        Unequal shapes.
+    Raises ValueError: unequal shapes.
 
     Source: [COLLAGE], lost arithmetic.
     """

@@ -49,12 +49,9 @@ class Expansion:
         Values of the format. `split` makes them of any numbers, `renormalise` puts them in order.
     format : Format, str or dtype
 
-    Raises
-    ------
-    ValueError
-        No parts, parts of different shapes, numbers that the format does not have, and formats without a sign.
-    TypeError
-        Parts that are no sequence, such as a single array: tuple(array) has its rows.
+    Raises ValueError: no parts, parts of different shapes, numbers that the format does not have, and
+    formats without a sign. TypeError: parts that are no sequence, such as a single array: tuple(array)
+    has its rows.
 
     Source: [COLLAGE].
     """
@@ -129,10 +126,7 @@ def split(values: npt.ArrayLike, parts: int, fmt: Like) -> Expansion:
     expansion : Expansion, shape (...)
         What is left in the end is at most half an ulp of the last part, or of the format's smallest numbers.
 
-    Raises
-    ------
-    ValueError
-        No parts, a format without a sign, and a NaN that the format has no code for.
+    Raises ValueError: no parts, a format without a sign, and a NaN that the format has no code for.
 
     Source: [COLLAGE], where constants such as beta2 are expanded so.
     """
@@ -194,10 +188,8 @@ def grow(x: Expansion, a: npt.ArrayLike, *, any_order: bool = False, check: bool
     expansion : Expansion, shape (...)
         Of as many parts: what does not fit the last one is lost.
 
-    Raises
-    ------
-    ValueError
-        A shape that does not broadcast to that of x; with `check`, what `fast_two_sum` or `two_sum` refuses.
+    Raises ValueError: a shape that does not broadcast to that of x; with `check`, what `fast_two_sum` or
+    `two_sum` refuses.
 
     Source: [COLLAGE] Grow.
     """
@@ -227,10 +219,7 @@ def add(x: Expansion, y: Expansion) -> Expansion:
     expansion : Expansion, shape (...)
         Of as many parts as the longer one.
 
-    Raises
-    ------
-    ValueError
-        Two formats, or shapes that do not broadcast.
+    Raises ValueError: two formats, or shapes that do not broadcast.
 
     Source: [COLLAGE]; [PRIEST].
     """
@@ -259,10 +248,7 @@ def multiply(x: Expansion, y: Expansion) -> Expansion:
     expansion : Expansion, shape (...)
         Of as many parts as the longer one.
 
-    Raises
-    ------
-    ValueError
-        Two formats, or shapes that do not broadcast.
+    Raises ValueError: two formats, or shapes that do not broadcast.
 
     Notes
     -----
@@ -303,10 +289,7 @@ def scale(x: Expansion, c: npt.ArrayLike) -> Expansion:
     expansion : Expansion, shape (...)
         Of as many parts as x.
 
-    Raises
-    ------
-    ValueError
-        Numbers that the format does not have, or shapes that do not broadcast.
+    Raises ValueError: numbers that the format does not have, or shapes that do not broadcast.
 
     Source: [COLLAGE]; [SHEWCHUK].
     """

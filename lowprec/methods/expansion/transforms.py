@@ -46,10 +46,8 @@ def two_sum(x: npt.ArrayLike, y: npt.ArrayLike, fmt: Like, *, check: bool = Fals
     sum, error : array of float, shape (...)
         The sum rounded to nearest; sum + error is x + y.
 
-    Raises
-    ------
-    ValueError
-        With `check`: numbers that the format does not have, or a sum on the way that overflows.
+    Raises ValueError: with `check`: numbers that the format does not have, or a sum on the way that
+    overflows.
 
     Source: [KNUTH] 4.2.2, theorem B.
     """
@@ -86,10 +84,7 @@ def fast_two_sum(x: npt.ArrayLike, y: npt.ArrayLike, fmt: Like, *, check: bool =
     -------
     sum, error : array of float, shape (...)
 
-    Raises
-    ------
-    ValueError
-        With `check`: as for `two_sum`, and an x that is smaller than its y.
+    Raises ValueError: with `check`: as for `two_sum`, and an x that is smaller than its y.
 
     Source: [DEKKER]; [COLLAGE].
     """
@@ -127,11 +122,8 @@ def two_prod(x: npt.ArrayLike, y: npt.ArrayLike, fmt: Like, *, check: bool = Fal
     -------
     product, error : array of float, shape (...)
 
-    Raises
-    ------
-    ValueError
-        With `check`: numbers that the format does not have, a product that overflows, and exponents that
-        are too small together.
+    Raises ValueError: with `check`: numbers that the format does not have, a product that overflows, and
+    exponents that are too small together.
 
     Source: [COLLAGE]; [BOLDO_ERRORS] for what the exponents must fulfil.
     """

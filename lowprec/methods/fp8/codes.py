@@ -52,10 +52,8 @@ class ScaledCodes:
         Above 0: one for everything, or one for each channel.
     format : Format, str or dtype
 
-    Raises
-    ------
-    ValueError
-        Scales that are not positive float32 numbers, or do not broadcast to the shape of the codes.
+    Raises ValueError: scales that are not positive float32 numbers, or do not broadcast to the shape of
+    the codes.
     """
 
     codes: Array
@@ -138,10 +136,7 @@ def encode(
     -------
     codes : ScaledCodes
 
-    Raises
-    ------
-    ValueError
-        An unknown policy, and what `lowprec.scale_for` and `lowprec.encode` refuse.
+    Raises ValueError: an unknown policy, and what `lowprec.scale_for` and `lowprec.encode` refuse.
 
     Notes
     -----
@@ -176,10 +171,7 @@ def decode(codes: ScaledCodes, dtype: npt.DTypeLike = np.float32) -> Array:
     -------
     values : array of float32 or float64, shape (...)
 
-    Raises
-    ------
-    TypeError
-        Another dtype.
+    Raises TypeError: another dtype.
     """
     wanted = np.dtype(dtype)
     if wanted not in (np.float32, np.float64):

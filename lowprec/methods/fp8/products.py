@@ -58,10 +58,7 @@ def matmul(
     -------
     values : array of float, shape (..., M, N)
 
-    Raises
-    ------
-    ValueError
-        Scales that differ along K, and what `lowprec.matmul` refuses.
+    Raises ValueError: scales that differ along K, and what `lowprec.matmul` refuses.
 
     Source: [FP8] 2: wider sums, unscaled once for each dot product.
     """
@@ -122,10 +119,7 @@ def linear(
         From the gradient of y, an array, which is encoded in E5M2, or ScaledCodes, to those of x, w and the
         bias. The last is the sum of the gradient as it was given, exact and rounded once.
 
-    Raises
-    ------
-    ValueError
-        As for `matmul`.
+    Raises ValueError: as for `matmul`.
 
     Source: [FP8] 2 and 3.
     """

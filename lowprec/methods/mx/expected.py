@@ -44,10 +44,7 @@ def expected_sqnr(element: Format | str | npt.DTypeLike, crest: float, overshoot
     -------
     decibels : float
 
-    Raises
-    ------
-    ValueError
-        A crest factor or an overshoot out of range.
+    Raises ValueError: a crest factor or an overshoot out of range.
 
     Source: [INTFP]: 4.78 + 6.02 * bits - 20 * log10(overshoot * crest) for integers, and
     13.80 + 6.02 * trailing bits for floats of ample range.

@@ -75,10 +75,7 @@ def matmul(
     -------
     values : array of float, shape (..., M, N)
 
-    Raises
-    ------
-    ValueError
-        What `lowprec.encode` and `lowprec.matmul` refuse.
+    Raises ValueError: what `lowprec.encode` and `lowprec.matmul` refuse.
 
     Source: [OCPMX] 6.1, 6.2; [MX] compute flow.
     """
@@ -109,10 +106,7 @@ class Roles:
     grad_for_x, grad_for_w : BlockFormat, Format or str, optional
         Of the output's gradient in those of the input and the weight; as x by default, and as the other.
 
-    Raises
-    ------
-    ValueError
-        A name that stands for no format.
+    Raises ValueError: a name that stands for no format.
     """
 
     x: Like = "mxfp8_e4m3"
@@ -179,10 +173,7 @@ def linear(
         From the gradient of y, shape (..., out), to those of x, w and the bias. They are those of the
         layer without its roundings. The bias's is the sum of the gradient, exact and rounded once.
 
-    Raises
-    ------
-    ValueError
-        As for `matmul`.
+    Raises ValueError: as for `matmul`.
 
     Notes
     -----

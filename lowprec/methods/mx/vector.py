@@ -57,10 +57,7 @@ class Vector:
     divide_by_inverse : bool
         x / y as x * (1 / y), with the inverse rounded.
 
-    Raises
-    ------
-    ValueError
-        A format with values that binary32 does not have, or stochastic rounding.
+    Raises ValueError: a format with values that binary32 does not have, or stochastic rounding.
 
     Notes
     -----

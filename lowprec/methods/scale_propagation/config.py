@@ -101,12 +101,7 @@ def config(**changes: Any) -> Iterator[Config]:
     **changes
         Fields of `Config`; the others stay as they are.
 
-    Raises
-    ------
-    TypeError
-        A field that there is none of.
-    ValueError
-        A value that the field does not take.
+    Raises TypeError: a field that there is none of. ValueError: a value that the field does not take.
     """
     fields = [field.name for field in dataclasses.fields(Config)]
     for name in changes:

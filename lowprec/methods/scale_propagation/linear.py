@@ -48,10 +48,7 @@ def matmul(x: Any, y: Any, accumulation: Sums | None = None) -> Any:
         The scale is the product of the scales and of the root of K, rounded to a power of two. Where the
         formats of x and y are narrower than 16 bits, the format is that of the accumulation's output.
 
-    Raises
-    ------
-    ValueError
-        Shapes that do not fit, or an unknown accumulation.
+    Raises ValueError: shapes that do not fit, or an unknown accumulation.
 
     Source: [SCALIFY] algorithm 3.
     """
@@ -105,10 +102,7 @@ def linear(
     pull : function
         Takes the gradient at y to those at x, w and bias; None for no bias.
 
-    Raises
-    ------
-    ValueError
-        Shapes that do not fit, and what `lowprec.quantize` refuses.
+    Raises ValueError: shapes that do not fit, and what `lowprec.quantize` refuses.
 
     Notes
     -----

@@ -72,10 +72,7 @@ def pow2_round(
         beyond the largest power of two of its type is infinite, as in any conversion. Of float64 what is
         below 2**-1023 becomes that.
 
-    Raises
-    ------
-    ValueError
-        An unknown mode, or a stochastic one without rng.
+    Raises ValueError: an unknown mode, or a stochastic one without rng.
 
     Source: [SCALIFY] 3.2.
     """

@@ -39,12 +39,8 @@ def register_scaled_op(*functions: Function) -> Callable[[Rule], Rule]:
     *functions : ufunc or function
         Of NumPy, or made by `custom_scale`.
 
-    Raises
-    ------
-    ValueError
-        A function that has a rule.
-    TypeError
-        No function, or one that looks for no rule: of Python, and not made by `custom_scale`.
+    Raises ValueError: a function that has a rule. TypeError: no function, or one that looks for no rule:
+    of Python, and not made by `custom_scale`.
     """
     strange = [function for function in functions if not _looks_for_rules(function)]
     if strange or not functions:

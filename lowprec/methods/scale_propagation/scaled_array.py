@@ -62,12 +62,8 @@ class ScaledArray(NDArrayOperatorsMixin):
         What the scale is a value of: by default that of its type, or what `config` says. 0, infinity and
         NaN stand beside the values of any format: where they are stored, they need codes of their own.
 
-    Raises
-    ------
-    ValueError
-        Data that the format does not have, a negative scale or one that its format does not have.
-    TypeError
-        A scale that is no single number, or data of a type that is no format.
+    Raises ValueError: data that the format does not have, a negative scale or one that its format does
+    not have. TypeError: a scale that is no single number, or data of a type that is no format.
 
     Source: [SCALIFY] 2 and 3.1.
     """
@@ -319,10 +315,7 @@ def as_scaled(
     -------
     scaled : ScaledArray, shape (...)
 
-    Raises
-    ------
-    ValueError
-        A scale that is negative or not finite, or that its format does not have.
+    Raises ValueError: a scale that is negative or not finite, or that its format does not have.
 
     Source: [SCALIFY] 3.4.
     """

@@ -69,12 +69,8 @@ def set_scaling(x: Any, scale: Any) -> Any:
     -------
     scaled : ScaledArray or array, shape of x
 
-    Raises
-    ------
-    ValueError
-        A scale that is negative or not finite, or that the format of the scales of x does not have.
-    TypeError
-        A scale that is no single number.
+    Raises ValueError: a scale that is negative or not finite, or that the format of the scales of x does
+    not have. TypeError: a scale that is no single number.
 
     Source: [SCALIFY] 3.1.
     """
@@ -103,10 +99,7 @@ def rebalance(x: Any, factor: Any) -> Any:
     -------
     scaled : ScaledArray or array, shape of x
 
-    Raises
-    ------
-    ValueError
-        A factor that is negative or not finite.
+    Raises ValueError: a factor that is negative or not finite.
 
     Source: [SCALIFY] 3.1.
     """
@@ -186,10 +179,7 @@ def cast(x: Any, fmt: Format | str | npt.DTypeLike, **options: Any) -> Any:
     -------
     rounded : ScaledArray or array, shape of x
 
-    Raises
-    ------
-    ValueError
-        What `lowprec.quantize` refuses.
+    Raises ValueError: what `lowprec.quantize` refuses.
     """
     return x.astype(fmt, **options) if isinstance(x, ScaledArray) else quantize(x, fmt, **options)
 
@@ -216,10 +206,7 @@ def dynamic_rescale(x: Any, norm: Norm = "l2") -> Any:
     -------
     rescaled : ScaledArray or array, shape of x
 
-    Raises
-    ------
-    ValueError
-        An unknown norm.
+    Raises ValueError: an unknown norm.
 
     Notes
     -----
@@ -321,10 +308,7 @@ def custom_scale(function: Callable[..., Any]) -> Callable[..., Any]:
     dispatch : function
         Of the same arguments; a ScaledArray is looked for among them, not in lists.
 
-    Raises
-    ------
-    TypeError
-        When it is called with a ScaledArray, and has no rule.
+    Raises TypeError: when it is called with a ScaledArray, and has no rule.
 
     Source: [SCALIFY] 3.2.1.
     """

@@ -45,10 +45,7 @@ def elementwise(
     operation : callable
         Of x and `constraint`, as `tanh` is.
 
-    Raises
-    ------
-    ValueError
-        What `derive_scale` refuses.
+    Raises ValueError: what `derive_scale` refuses.
     """
     known = derive_scale(function, derivative) if scales is None else Scales(*scales)
     called = name if name is not None else str(getattr(function, "__name__", "the function"))
@@ -169,10 +166,7 @@ def gelu(x: npt.ArrayLike, mult: float = 1.0, constraint: Constraint = "gmean") 
     vjp : Vjp
         For mult=1: alpha 1.7009, beta 1.4811, before the constraint.
 
-    Raises
-    ------
-    ValueError
-        A mult that is no positive number.
+    Raises ValueError: a mult that is no positive number.
 
     Source: [UNIT_SCALING] appendix on factors; mult as in its library, whose factors are `empirical_scales`.
     """
@@ -198,10 +192,7 @@ def silu(x: npt.ArrayLike, mult: float = 1.0, constraint: Constraint = "gmean") 
     vjp : Vjp
         For mult=1: alpha 1.7872, beta 1.6233, before the constraint.
 
-    Raises
-    ------
-    ValueError
-        A mult that is no positive number.
+    Raises ValueError: a mult that is no positive number.
 
     Source: [UNIT_SCALING] appendix on factors; mult as in its library, whose factors are `empirical_scales`.
     """
@@ -236,10 +227,7 @@ def glu(
     vjp : Vjp
         alpha and the beta of x are 1 / rms of the activation, that of the gate 1 / rms of its slope.
 
-    Raises
-    ------
-    ValueError
-        Unequal shapes, an unknown activation, or a mult that does not fit it.
+    Raises ValueError: unequal shapes, an unknown activation, or a mult that does not fit it.
 
     Source: [UNIT_SCALING] its library has silu; the factors are integrals, as for other functions.
     """

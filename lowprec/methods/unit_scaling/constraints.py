@@ -34,14 +34,7 @@ def gmean(*scales: float) -> float:
     >>> gmean(8.0, 2.0)
     4.0
 
-    Parameters
-    ----------
-    scales : float, above 0
-
-    Raises
-    ------
-    ValueError
-        No factors, or one that is not positive.
+    Raises ValueError: no factors, or one that is not positive.
 
     Source: [UNIT_SCALING] section 4.
     """
@@ -55,14 +48,7 @@ def hmean(*scales: float) -> float:
     >>> hmean(8.0, 2.0)
     3.2
 
-    Parameters
-    ----------
-    scales : float, above 0
-
-    Raises
-    ------
-    ValueError
-        No factors, or one that is not positive.
+    Raises ValueError: no factors, or one that is not positive.
     """
     _need_factors("hmean", scales)
     return 1 / amean(*(1 / scale for scale in scales))
@@ -74,14 +60,7 @@ def amean(*scales: float) -> float:
     >>> amean(8.0, 2.0)
     5.0
 
-    Parameters
-    ----------
-    scales : float, above 0
-
-    Raises
-    ------
-    ValueError
-        No factors, or one that is not positive.
+    Raises ValueError: no factors, or one that is not positive.
     """
     _need_factors("amean", scales)
     return math.fsum(scales) / len(scales)
@@ -92,11 +71,6 @@ def to_output_scale(output: float, *grads: float) -> float:
 
     >>> to_output_scale(2.0, 3.0, 4.0)
     2.0
-
-    Parameters
-    ----------
-    output, grads : float
-        The factors of the output and of each gradient.
     """
     return output
 
@@ -106,10 +80,6 @@ def to_grad_input_scale(output: float, grad_input: float) -> float:
 
     >>> to_grad_input_scale(2.0, 3.0)
     3.0
-
-    Parameters
-    ----------
-    output, grad_input : float
     """
     return grad_input
 
@@ -119,10 +89,6 @@ def to_left_grad_scale(output: float, left: float, right: float) -> float:
 
     >>> to_left_grad_scale(2.0, 3.0, 4.0)
     3.0
-
-    Parameters
-    ----------
-    output, left, right : float
     """
     return left
 
@@ -132,10 +98,6 @@ def to_right_grad_scale(output: float, left: float, right: float) -> float:
 
     >>> to_right_grad_scale(2.0, 3.0, 4.0)
     4.0
-
-    Parameters
-    ----------
-    output, left, right : float
     """
     return right
 
@@ -173,10 +135,7 @@ def constrain(constraint: Constraint, *scales: float) -> tuple[float, ...]:
     -------
     scales : tuple of float
 
-    Raises
-    ------
-    ValueError
-        An unknown name, or one that is for another number of factors.
+    Raises ValueError: an unknown name, or one that is for another number of factors.
     """
     if constraint is None:
         return scales

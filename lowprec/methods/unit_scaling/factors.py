@@ -79,11 +79,8 @@ def derive_scale(function: Function, derivative: Function | None = None) -> Scal
     alpha, beta : float
         1 / std(f(z)) and 1 / sqrt(mean(f'(z)**2)) of standard normal z, to about 12 digits.
 
-    Raises
-    ------
-    ValueError
-        A function without variance or slope, with values that are not finite within 14 standard deviations,
-        or with jumps.
+    Raises ValueError: a function without variance or slope, with values that are not finite within 14
+    standard deviations, or with jumps.
 
     Source: [UNIT_SCALING] appendix on factors; Gauss-Legendre quadrature on panels that are halved as needed.
     """
@@ -123,10 +120,7 @@ def log_interpolate(weight: float, lower: float, upper: float) -> float:
     weight : float, from 0 to 1
     lower, upper : float, above 0
 
-    Raises
-    ------
-    ValueError
-        Numbers that are not positive.
+    Raises ValueError: numbers that are not positive.
     """
     need_positive("log_interpolate", lower=lower, upper=upper)
     return math.exp(weight * math.log(upper) + (1 - weight) * math.log(lower))
@@ -151,10 +145,7 @@ def empirical_scales(name: str, mult: float = 1.0) -> Scales:
     mult : float, above 0
         What the input is multiplied by, within the function.
 
-    Raises
-    ------
-    ValueError
-        Another name, or a mult that is no positive number.
+    Raises ValueError: another name, or a mult that is no positive number.
 
     Source: [UNIT_SCALING] its library, version 0.3.
     """
@@ -182,10 +173,7 @@ def softmax_scales(size: int, mult: float | None = None) -> Scales:
         None is the paper's rule. A multiplier of the input asks for the library's: a model
         between flat results, of which the paper's is the limit, and one-hot ones.
 
-    Raises
-    ------
-    ValueError
-        Numbers that are not positive.
+    Raises ValueError: numbers that are not positive.
 
     Source: [UNIT_SCALING] appendix on factors, and its library.
     """
@@ -214,10 +202,7 @@ def attention_scale(length: int, width: int, *, causal: bool = False, mult: floa
     mult : float, above 0
         Logits are products of queries and keys times mult / width.
 
-    Raises
-    ------
-    ValueError
-        Numbers that are not positive.
+    Raises ValueError: numbers that are not positive.
 
     Source: [UNIT_SCALING] its library: a model between the mean of all values, and one of them.
     """

@@ -43,10 +43,7 @@ def simulated(exponent_bits: int, trailing_bits: int) -> Format:
     fmt : Format
         Named "e4m3_simulated" and so on; saturation="finite" is meant with it.
 
-    Raises
-    ------
-    ValueError
-        No exponent bits, or more bits than a `Format` may have.
+    Raises ValueError: no exponent bits, or more bits than a `Format` may have.
 
     Source: [UNIT_SCALING] its library, `FPFormat`; the bias is that of [FNUZ].
     """
@@ -80,10 +77,7 @@ def simulated_rounding(fmt: Format | str, mode: str = "stochastic", bits: int = 
     -------
     rounding : Rounding
 
-    Raises
-    ------
-    ValueError
-        An unknown mode, bits of "nearest", or more bits than there are.
+    Raises ValueError: an unknown mode, bits of "nearest", or more bits than there are.
 
     Notes
     -----
@@ -163,10 +157,8 @@ def quantized(
     operation : callable
         With the same parameters, but the operands that are quantized are given by position.
 
-    Raises
-    ------
-    ValueError
-        An operation that is not known, without `operands`; and what `lowprec.quantize` refuses.
+    Raises ValueError: an operation that is not known, without `operands`; and what `lowprec.quantize`
+    refuses.
 
     Source: [UNIT_SCALING] section 5 on FP8, and its library, `simulate_format`.
     """

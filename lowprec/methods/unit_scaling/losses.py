@@ -43,13 +43,8 @@ def cross_entropy(
         alpha 1. The gradient is s / sqrt(s - 1) times that of the sum for mult=1, whatever the reduction
         and mult: beta is that, over mult, and times the number of labels for the mean.
 
-    Raises
-    ------
-    ValueError
-        Shapes that do not fit, fewer than two classes, a label that is none, an unknown reduction, or a mult
-        that is no positive number.
-    TypeError
-        Labels that are no integers.
+    Raises ValueError: shapes that do not fit, fewer than two classes, a label that is none, an unknown
+    reduction, or a mult that is no positive number. TypeError: labels that are no integers.
 
     Source: [UNIT_SCALING] appendix on factors, and its library.
     """
@@ -102,10 +97,7 @@ def mse(x: npt.ArrayLike, target: npt.ArrayLike, reduction: str = "mean") -> tup
     vjp : Vjp
         alpha 1. Both gradients are 8**-1/2 times those of the sum: beta is that, and for the mean times x.size.
 
-    Raises
-    ------
-    ValueError
-        Unequal shapes, no values, or an unknown reduction.
+    Raises ValueError: unequal shapes, no values, or an unknown reduction.
 
     Source: [UNIT_SCALING] appendix on factors, and its library.
     """

@@ -42,10 +42,7 @@ def learning_rate_scale(
         fan_in**-1/2 for weights and 1 for others; of SGD behind a constrained readout fan_in**1/2 for weights,
         fan_in for bias and norm, and 1 for outputs; in a stack times depth**-1/2.
 
-    Raises
-    ------
-    ValueError
-        An unknown kind or constraint, or numbers below 1.
+    Raises ValueError: an unknown kind or constraint, or numbers below 1.
 
     Source: [UMUP] table 2, and the library's `optim`.
     """
@@ -73,10 +70,7 @@ def weight_decay(decay: float, learning_rate: float) -> float:
     learning_rate : float, above 0
         Of this parameter, with its scale.
 
-    Raises
-    ------
-    ValueError
-        A learning rate that is no positive number.
+    Raises ValueError: a learning rate that is no positive number.
 
     Source: [UMUP] section on independent weight decay.
     """
@@ -110,10 +104,7 @@ def transformer_tau(index: int, layers: int, *, mult: float = 1.0, attention_rat
     tau : float
         For `residual_apply`.
 
-    Raises
-    ------
-    ValueError
-        An index that there is not, or numbers that are not positive.
+    Raises ValueError: an index that there is not, or numbers that are not positive.
 
     Source: [UMUP] appendix on the residual scheme.
     """

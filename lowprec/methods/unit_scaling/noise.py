@@ -46,10 +46,7 @@ def snr(values: npt.ArrayLike, results: npt.ArrayLike) -> float:
     ratio : float
         10 * log10(sum of squared values / sum of squared errors); inf where there is no error.
 
-    Raises
-    ------
-    ValueError
-        Unequal shapes, or values that are all zero.
+    Raises ValueError: unequal shapes, or values that are all zero.
     """
     given, found = np.asarray(values, np.float64), np.asarray(results, np.float64)
     if given.shape != found.shape:
@@ -80,10 +77,7 @@ def snr_curve(fmt: Format | str | npt.DTypeLike, sigmas: npt.ArrayLike) -> Any:
     ratios : array of float64, shape (...)
         In decibels. A float for a float.
 
-    Raises
-    ------
-    ValueError
-        A wider format, one without sign, or a sigma that is no positive number.
+    Raises ValueError: a wider format, one without sign, or a sigma that is no positive number.
 
     Source: [UNIT_SCALING] figure 2. That figure's script clips significands where they must carry into the next
     binade, and reads 30.99 dB at E4M3's plateau, where it is 31.52.
@@ -116,10 +110,7 @@ def plateau(fmt: Format | str | npt.DTypeLike, drop: float = 3.0) -> tuple[float
         Where the curve first comes up to the best ratio less `drop`, and where it goes below again; exponents
         are found to 2**-12.
 
-    Raises
-    ------
-    ValueError
-        What `snr_curve` refuses, or a drop that is not positive.
+    Raises ValueError: what `snr_curve` refuses, or a drop that is not positive.
     """
     if not 0 < drop < math.inf:
         raise ValueError(f"drop={drop!r} must be a positive number of decibels")
@@ -191,10 +182,7 @@ def format_report(
     -------
     report : FormatReport
 
-    Raises
-    ------
-    ValueError
-        What `lowprec.quantize` refuses.
+    Raises ValueError: what `lowprec.quantize` refuses.
 
     See Also
     --------

@@ -48,10 +48,7 @@ def layer_norm(
     vjp : Vjp
         alpha 1; beta 1 for x, and for weight and bias n**-1/2, with n normalized rows.
 
-    Raises
-    ------
-    ValueError
-        Axes that are not the last ones, shapes that do not fit, or an eps below 0.
+    Raises ValueError: axes that are not the last ones, shapes that do not fit, or an eps below 0.
 
     Source: [UNIT_SCALING] appendix on factors.
     """
@@ -77,10 +74,7 @@ def rms_norm(
     vjp : Vjp
         As for `layer_norm`.
 
-    Raises
-    ------
-    ValueError
-        Axes that are not the last ones, shapes that do not fit, or an eps below 0.
+    Raises ValueError: axes that are not the last ones, shapes that do not fit, or an eps below 0.
 
     Source: [UNIT_SCALING] its library.
     """
@@ -109,10 +103,7 @@ def dropout(x: npt.ArrayLike, p: float = 0.5, *, rng: int | np.random.Generator)
     vjp : Vjp
         alpha and beta sqrt(1 - p), of ordinary dropout, which divides by 1 - p.
 
-    Raises
-    ------
-    ValueError
-        Another p.
+    Raises ValueError: another p.
 
     Source: [UNIT_SCALING] appendix on factors.
     """

@@ -48,10 +48,7 @@ def matmul(
         alpha m**-1/2, beta n**-1/2 and b**-1/2, before the constraint; an operand that was broadcast
         counts the products of all its copies.
 
-    Raises
-    ------
-    ValueError
-        Operands of fewer than two dimensions, or shapes that do not fit.
+    Raises ValueError: operands of fewer than two dimensions, or shapes that do not fit.
 
     Source: [UNIT_SCALING] appendix on factors.
     """
@@ -110,10 +107,7 @@ def linear(
         alpha m**-1/2, beta n**-1/2, before the constraint; for weight and bias b**-1/2, with the number
         b of rows of x.
 
-    Raises
-    ------
-    ValueError
-        Shapes that do not fit.
+    Raises ValueError: shapes that do not fit.
 
     Source: [UNIT_SCALING] appendix on factors.
     """
@@ -146,10 +140,7 @@ def readout(
     vjp : Vjp
         alpha 1 / m; the others as those of `linear`.
 
-    Raises
-    ------
-    ValueError
-        Shapes that do not fit.
+    Raises ValueError: shapes that do not fit.
 
     Source: [UMUP] table 2.
     """
@@ -191,10 +182,7 @@ def conv1d(
         alpha (channels / groups * size)**-1/2 and beta (outputs / groups * size / stride)**-1/2, before the
         constraint; for weight and bias (outputs along the axis, times those in front)**-1/2.
 
-    Raises
-    ------
-    ValueError
-        Shapes, or settings, that do not fit.
+    Raises ValueError: shapes, or settings, that do not fit.
 
     Notes
     -----
@@ -259,12 +247,8 @@ def embedding(indices: npt.ArrayLike, weight: npt.ArrayLike) -> tuple[Array, Vjp
     vjp : Vjp
         alpha 1, and for the table sqrt(vocabulary / indices.size).
 
-    Raises
-    ------
-    ValueError
-        A table that is no matrix, or an index that it does not have.
-    TypeError
-        Indices that are no integers.
+    Raises ValueError: a table that is no matrix, or an index that it does not have. TypeError: indices
+    that are no integers.
 
     Source: [UNIT_SCALING] appendix on factors.
     """

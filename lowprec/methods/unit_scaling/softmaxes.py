@@ -42,10 +42,8 @@ def softmax(
     vjp : Vjp
         alpha and beta both the number of values along the axis; with mult those of `softmax_scales`.
 
-    Raises
-    ------
-    ValueError
-        A mult that is no positive number, an axis that x does not have, or nothing along it.
+    Raises ValueError: a mult that is no positive number, an axis that x does not have, or nothing along
+    it.
 
     Source: [UNIT_SCALING] appendix on factors, and its library.
     """
@@ -104,10 +102,8 @@ def attention(
         alpha and all three beta are `attention_scale`. Gradients of value have about unit variance; those
         of query and key are smaller, about d**-1/2.
 
-    Raises
-    ------
-    ValueError
-        Shapes that do not fit, a query that sees no key, or a mult that is no positive number.
+    Raises ValueError: shapes that do not fit, a query that sees no key, or a mult that is no positive
+    number.
 
     Source: [UNIT_SCALING] its library; logits over d as in [UMUP].
     """

@@ -76,10 +76,8 @@ def weighted_sum(arrays: Sequence[npt.ArrayLike], weights: Sequence[float]) -> t
         opposite where the weight is negative. Nothing ties them: where the arrays meet again, the magnitudes of
         the weights must be applied there, as `residual_split` does.
 
-    Raises
-    ------
-    ValueError
-        No arrays, unequal shapes, another number of weights, or one that is 0 or not finite.
+    Raises ValueError: no arrays, unequal shapes, another number of weights, or one that is 0 or not
+    finite.
 
     Source: [UNIT_SCALING] appendix on factors.
     """
@@ -124,10 +122,7 @@ def add(left: npt.ArrayLike, right: npt.ArrayLike, constraint: Constraint = "gme
     vjp : Vjp
         alpha 2**-1/2, beta n**-1/2 for an operand of which each element is used n times, before the constraint.
 
-    Raises
-    ------
-    ValueError
-        Shapes that do not broadcast.
+    Raises ValueError: shapes that do not broadcast.
 
     Source: [UNIT_SCALING] appendix on factors, and its library.
     """
@@ -202,10 +197,7 @@ def residual_split(x: npt.ArrayLike, tau: float = 1.0) -> tuple[tuple[Array, Arr
         Both are x.
     vjp : SplitVjp
 
-    Raises
-    ------
-    ValueError
-        A tau that is no positive number.
+    Raises ValueError: a tau that is no positive number.
 
     Source: [UNIT_SCALING] section 4, with weights sqrt(1 - t) and sqrt(t): tau is sqrt(t / (1 - t)).
     """
@@ -232,10 +224,7 @@ def residual_add(branch: npt.ArrayLike, skip: npt.ArrayLike, tau: float = 1.0) -
     vjp : Vjp
         alpha 1. Both gradients are that of y: the weights come later, in `residual_split`.
 
-    Raises
-    ------
-    ValueError
-        Unequal shapes, or a tau that is no positive number.
+    Raises ValueError: unequal shapes, or a tau that is no positive number.
 
     Source: [UNIT_SCALING] section 4.
     """

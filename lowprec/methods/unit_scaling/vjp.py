@@ -75,10 +75,7 @@ class Vjp:
         grads : tuple of array
             One for each operand that has a gradient, of its shape.
 
-        Raises
-        ------
-        ValueError
-            A gradient of another shape.
+        Raises ValueError: a gradient of another shape.
         """
         given = np.asarray(grad)
         if given.shape != self.plain.shape:
@@ -108,10 +105,8 @@ def unscaled(operation: Callable[..., Result]) -> Callable[..., Result]:
     ordinary : callable
         With the same parameters.
 
-    Raises
-    ------
-    TypeError
-        When it is called: an operation that gives something else, such as `residual_split` and `residual_apply`.
+    Raises TypeError: when it is called: an operation that gives something else, such as `residual_split`
+    and `residual_apply`.
     """
 
     @functools.wraps(operation)
@@ -137,10 +132,7 @@ def scaled(
 def array(values: npt.ArrayLike, name: str) -> Array:
     """Return an operand as float32 or float64: narrower floats and integers are widened exactly.
 
-    Raises
-    ------
-    TypeError
-        Values that are no real numbers.
+    Raises TypeError: values that are no real numbers.
     """
     given = np.asarray(values)
     try:

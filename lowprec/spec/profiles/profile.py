@@ -84,10 +84,7 @@ class Profile:
     def projection(self, fmt: Format) -> Projection:
         """Return how the stack projects onto a format.
 
-        Raises
-        ------
-        ValueError
-            A format that it does not have.
+        Raises ValueError: a format that it does not have.
         """
         fmt = catalog.format(fmt)
         if fmt not in self.formats:
@@ -98,10 +95,7 @@ class Profile:
     def block(self, fmt: BlockFormat) -> BlockFormat:
         """Return what a block format is in this stack.
 
-        Raises
-        ------
-        ValueError
-            A block format that it does not have.
+        Raises ValueError: a block format that it does not have.
         """
         fmt = catalog.block_format(fmt)
         if fmt not in self.blocks:
