@@ -67,6 +67,14 @@ def test_floors_import_only_floors_below_them(path):
         assert outside <= set(sys.stdlib_module_names)
 
 
+def test_methods_stand_alone():
+    """Nothing imports a published method, not even another one: each can be taken out without the rest."""
+    for path in MODULES:
+        home = path.relative_to(PACKAGE).parts[:2]
+        imported = {name.split(".")[2] for name in _imports(path) if name.startswith("lowprec.methods.")}
+        assert imported <= ({home[1]} if home[0] == "methods" else set()), _name(path)
+
+
 #: Imports that close a circle of files, and are still there: importer and imported. This list may only become shorter.
 CIRCLES = {("lowprec.tools.comparison.report", "lowprec.tools.comparison.pages")}
 

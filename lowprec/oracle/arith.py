@@ -1,8 +1,7 @@
 """Operations by definition: a real number from real numbers, then one projection.
 
-Square roots are the only results that no fraction is. They are given by a fraction between the same
-two neighbours of a grid so fine that no format's values and no threshold of a rounding mode lie
-inside its gaps.
+Square roots are the only irrational results. A fraction stands for each: one between the same two
+neighbours of a grid so fine that no format's values and no threshold of a rounding mode lie inside its gaps.
 
 Floor 2a. Imports spec and the standard library.
 """
@@ -28,13 +27,13 @@ __all__ = ["Result", "exact", "operate"]
 _NANS = (Special.NAN, Special.NEGATIVE_NAN)
 _INFINITIES = (Special.INFINITY, Special.NEGATIVE_INFINITY)
 
-#: Places behind the point of the grid for square roots. Formats have values from 2**-1074 on, roots
-#: of those are 2**-537 and more, and 32 random bits ask for 34 places below a value's last.
+#: Fraction bits of the grid for square roots. Formats have values from 2**-1074 on, whose roots are
+#: 2**-537 and more, and 32 random bits need 34 bits below a value's last.
 _PLACES = 1200
 
 
 class Result(NamedTuple):
-    """What an operation gives before it is projected."""
+    """The result of an operation before projection, and the flags that it has raised."""
 
     value: Exact
     signals: Flag = Flag(0)
@@ -179,7 +178,7 @@ def _scaleb(x: Exact, n: Exact, rounding: Rounding) -> Result:
     power = _number(n)
     if power.denominator != 1:
         raise ValueError(f"scaleb scales by whole powers of two, not by 2**{power}")
-    # Beyond these all is too large, or too small, for any format.
+    # Beyond these powers every result is too large or too small for any format.
     return Result(scale(x, max(min(int(power), 1 << 13), -(1 << 13))))
 
 
@@ -228,9 +227,8 @@ def exact(
 ) -> Result:
     """Return the result of an operation on exact values, and the flags that it raises before rounding.
 
-    The rounding mode says the sign of an exact zero sum, and which integer is taken by
-    `round_to_integral`; so does its random integer. A NaN operand is delivered as itself, the first
-    if there are several.
+    The rounding mode decides the sign of an exact zero sum and, with its random integer, the result of
+    `round_to_integral`. The first NaN operand is delivered as it is.
 
     >>> exact("divide", (Fraction(1), Fraction(3)))
     Result(value=Fraction(1, 3), signals=<Flag: 0>)
@@ -265,7 +263,7 @@ def operate(
 ) -> tuple[int, Flag]:
     """Return the code of a result in `target`, and the flags of the operation and its projection.
 
-    An invalid operation signals that alone, and so does a division of a number by zero.
+    Invalid is raised alone, and so is the division of a number by zero.
 
     >>> from lowprec.spec.catalog import E4M3FN
     >>> operate("add", (0x38, 0x3A), (E4M3FN, E4M3FN), E4M3FN)  # 1 + 1.25

@@ -1,6 +1,6 @@
 """Dot products by definition: exact terms, their sums in the order that is asked for, each projected.
 
-Windows are in `window`, hardware that is no set of parameters in `machines`.
+Windows are in `window`, hardware that no parameters describe in `machines`.
 
 Floor 2a. Imports spec and the standard library.
 """
@@ -58,10 +58,10 @@ def dot(
         The scales of x and of y, and how many elements share one. Each block's exact sum of products
         times its scales is one term; a window with `scales` has a rule of its own.
     tensor : Fraction
-        What the sum is multiplied by before it becomes the output: the product of the tensors' scales.
+        The product of the tensors' scales: the factor of the sum before it is rounded to the output.
     random : function, optional
-        Of a stochastic accumulation: the random integer of a rounding. Roundings of sums are counted
-        from 0 in the order in which sums are made, that of the output comes last.
+        Of a stochastic accumulation: from the number of a rounding to its random integer. Roundings of
+        sums are numbered from 0 in the order of the sums; that of the output comes last.
 
     Raises ValueError: other lengths, operands that are no values of their formats, scales that the
     accumulation does not take or lacks, no random integers, or what `convert.project` refuses.

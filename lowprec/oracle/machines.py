@@ -1,14 +1,14 @@
-"""Hardware whose dot products are no set of parameters, each by a function of its own.
+"""Hardware that no parameters describe: a function for each.
 
-All take operands, their formats and a binary32 addend, and give a binary32 value. What is left of a
-step's length is filled with zeros.
+All take operands, their formats and a binary32 addend, and return a binary32 value. The last step is
+padded with zeros.
 
 Floor 2a. Imports spec and the standard library.
 
 Notation:
 
     c       the running sum, which begins as the addend
-    dot     what the products of a step make, before c joins them
+    dot     the sum of a step's products, before c is added
 """
 
 from __future__ import annotations
@@ -36,7 +36,7 @@ def _single(value: Exact) -> Exact:
 
 
 def _padded_steps(x: Sequence[Exact], y: Sequence[Exact], size: int) -> Iterator[list[Pair]]:
-    """Return the factors of each step."""
+    """Yield the factors of each step, the last one padded with zeros."""
     for first in range(0, len(x), size):
         pairs = list(zip(x[first : first + size], y[first : first + size], strict=True))
         zero: Exact = Fraction(0)
@@ -162,7 +162,7 @@ def cdna3(x: Sequence[Exact], y: Sequence[Exact], formats: Formats, addend: Exac
 
     Products are cut toward zero 24 bits behind the point of their largest exponent e and summed. With
     E the larger of e and the exponent of c, that sum is cut downwards 32 bits behind the point of E,
-    c 24 bits, and what both make 31 bits behind its own leading bit; then it is rounded to nearest.
+    c 24 bits, and their sum 31 bits behind its own leading bit; then it is rounded to nearest.
 
     Source: [MMASIM].
     """

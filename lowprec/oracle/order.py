@@ -1,4 +1,4 @@
-"""Comparisons, neighbours and classes by definition: what codes stand for decides.
+"""Comparisons, neighbours and classes by definition: by the values of codes.
 
 Floor 2a. Imports spec and the standard library.
 """
@@ -60,8 +60,8 @@ def total_order(x: int, y: int, fmt: Format) -> bool:
 def nextafter(x: Exact, y: Exact, fmt: Format) -> int | None:
     """Return the code of the value next to x in the direction of y; None where there is none, as of NaN.
 
-    Of a number between two values the one on that side; of y itself what y is rounded to. Beyond the
-    extreme value lies infinity, or nothing: then it is the extreme value. Zero has the sign of x.
+    Between two values it is the one on that side; where x equals y it is y, rounded. Next to the extreme
+    value is infinity or, in formats without one, the extreme value itself. Zero has the sign of x.
 
     >>> from lowprec.spec.catalog import E4M3FN
     >>> nextafter(Fraction(1), Fraction(2), E4M3FN), nextafter(Fraction(448), Special.INFINITY, E4M3FN)
@@ -92,7 +92,7 @@ def ulp(x: Exact, fmt: Format) -> Fraction | None:
     """Return the gap from the magnitude at or below x to the next, past the largest on the continued grid.
 
     Below the smallest value it is the gap above that, past the largest the one above the largest. None
-    of what is no number.
+    for infinities and NaNs.
 
     >>> from lowprec.spec.catalog import E4M3FN
     >>> ulp(Fraction(3, 2), E4M3FN), ulp(Fraction(0), E4M3FN)

@@ -1,4 +1,4 @@
-"""The catalog of accumulations: what named hardware and plain loops do.
+"""The catalog of accumulations: those of named hardware and of plain loops.
 
 Hardware is named <architecture>_<instruction>_<operand>[_<operand>]_<output>[_<scale>_<scales>], where
 the number of scales is that of one instruction's K, as in PTX's scale_vec.
@@ -45,7 +45,7 @@ _SINGLE, _HALF, _BFLOAT = (BINARY32, _NEAREST), (BINARY16, _NEAREST), (BFLOAT16,
 
 
 def _canonical(fmt: Format, how: Projection = _NEAREST) -> Rounded:
-    """Return the projection whose NaN is one code, all ones but for the sign."""
+    """Return a format with a projection whose NaN is one code, all ones but for the sign."""
     code = fmt.sign_code - 1
     return fmt, Projection(rounding=how.rounding, nan_code=code, nan_sign="drop")
 

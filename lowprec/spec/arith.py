@@ -1,6 +1,6 @@
 """Operations: their names, and how many operands each takes.
 
-An operation is exact: it gives a real number, an infinity or NaN. One projection makes a code of it.
+An operation is exact: its result is a real number, an infinity or NaN. One projection encodes it.
 
 Floor 1. Imports the standard library only.
 """
@@ -52,7 +52,7 @@ def operands_of(operation: str) -> int:
 
 
 class Class(enum.IntEnum):
-    """What kind of number a code is. Source: [IEEE754] 5.7.2; numbered as in RISC-V's fclass."""
+    """The classes of codes. Source: [IEEE754] 5.7.2; numbered as in RISC-V's fclass."""
 
     NEGATIVE_INFINITY = 0
     NEGATIVE_NORMAL = 1

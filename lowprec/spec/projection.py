@@ -18,7 +18,7 @@ __all__ = ["DEFAULT", "Flag", "Projection", "Saturation", "saturation"]
 
 
 class Saturation(enum.Enum):
-    """What becomes of a finite overflow and of an infinite operand.
+    """A policy for finite overflow and infinite operands.
 
     ============= ==================================== ====================================
     policy        finite overflow                      infinite operand
@@ -60,7 +60,7 @@ def saturation(policy: Saturation | str) -> Saturation:
 
 
 class Flag(enum.IntFlag):
-    """What a conversion signals, in the order of RISC-V and TestFloat; for `flags=`.
+    """Exception flags of a conversion, in the order of RISC-V and TestFloat; for `flags=`.
 
     Source: [IEEE754] 7; tininess is detected after rounding.
     """

@@ -1,4 +1,4 @@
-"""What a ScaledArray is made of, checked. Floor 4."""
+"""Checks of the data and the scale of a ScaledArray. Floor 4."""
 
 from __future__ import annotations
 

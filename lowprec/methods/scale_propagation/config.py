@@ -1,4 +1,4 @@
-"""What scales, sums and results are rounded to: read by every rule, changed for a `with` block.
+"""The configuration of all rules: how scales, sums and results are rounded; a `with` block changes it.
 
 Floor 4.
 """

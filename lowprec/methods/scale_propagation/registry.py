@@ -1,4 +1,4 @@
-"""Which rule answers which function: NumPy's, and those that `custom_scale` marks.
+"""The rules of functions: of NumPy's, and of those that `custom_scale` marks.
 
 Floor 4.
 """
@@ -16,15 +16,15 @@ Rule = TypeVar("Rule", bound=Function)
 
 _rules: dict[Function, Function] = {}
 
-#: Functions of Python that look for rules: those that `custom_scale` makes.
+#: Python functions that look for rules: those that `custom_scale` returns.
 _marked: set[Function] = set()
 
 
 def register_scaled_op(*functions: Function) -> Callable[[Rule], Rule]:
     """Register what a function does with `ScaledArray` arguments.
 
-    The rule takes the function's arguments as they are given, ScaledArrays among them. What else it takes
-    decides which keywords are understood; all others are refused by name.
+    The rule is called with the function's arguments, ScaledArrays among them. Keywords that its signature
+    lacks are refused by name.
 
     >>> import numpy as np
     >>> from lowprec.methods import scale_propagation as sp

@@ -1,7 +1,7 @@
-"""How the data of a result come about: the exact result over its scale, rounded once by the library.
+"""The data of a result: the exact result over its scale, rounded once by the library.
 
-Operands go into the library's operations as values over a scale. Where scales are powers of two these are
-exact, so that the one rounding is the one into the format of the result.
+Operands of the library's operations are values over a scale. Where scales are powers of two these are
+exact, so that the only rounding is that to the format of the result.
 
 Floor 4.
 """

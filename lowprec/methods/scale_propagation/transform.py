@@ -1,6 +1,6 @@
-"""What one does with scales by hand, with arrays of both kinds; and `scalify`.
+"""Change scales by hand, and run functions with scales (`scalify`).
 
-On plain arrays these change nothing, so that one function serves both.
+Plain arrays pass unchanged, so that one function serves both kinds.
 
 Floor 4.
 """
@@ -60,7 +60,7 @@ def set_scaling(x: Any, scale: Any) -> Any:
     Parameters
     ----------
     x : ScaledArray or array
-        A plain array comes back as it is, but for within functions that `scalify` runs: there it becomes a
+        A plain array is returned as it is, except within functions that `scalify` runs: there it becomes a
         ScaledArray.
     scale : float or ScaledArray of a single number
         0 says that the array is zero: its data become so.
@@ -92,8 +92,7 @@ def rebalance(x: Any, factor: Any) -> Any:
     ----------
     x : ScaledArray or array
     factor : float or ScaledArray of a single number, 0 or more
-        Where the product with the scale is no value of its format, the nearest is taken. A scale that is infinite
-        or NaN stays.
+        The product with the scale is rounded to the scale's format. An infinite or NaN scale stays.
 
     Returns
     -------
@@ -196,8 +195,8 @@ def dynamic_rescale(x: Any, norm: Norm = "l2") -> Any:
     Parameters
     ----------
     x : ScaledArray or array
-        A plain array comes back as it is, and so does one that has no values, no scale of its own (0,
-        infinity), or data that are NaN or infinite.
+        Returned as it is: a plain array, one without values, one at scale 0 or infinity, and one whose data
+        are NaN or infinite.
     norm : {"max", "l1", "l2"}
         Of the data: the largest magnitude, the mean of the magnitudes, the root of the mean of the squares.
         Sums are those of `config`; with "exact" sums what is rounded to a power of two is binary32.
@@ -285,8 +284,8 @@ def on_backward(function: Callable[..., Any]) -> Callable[..., Pair]:
 def custom_scale(function: Callable[..., Any]) -> Callable[..., Any]:
     """Mark a function as one whose scale is chosen by a rule of its own.
 
-    With plain arrays it is what it is; with a ScaledArray among its arguments the rule that
-    `register_scaled_op` has for it answers.
+    With plain arrays the function runs unchanged; with a ScaledArray among its arguments the rule that
+    `register_scaled_op` has for it runs instead.
 
     >>> from lowprec.methods.scale_propagation import register_scaled_op
     >>> @custom_scale
@@ -326,9 +325,9 @@ def custom_scale(function: Callable[..., Any]) -> Callable[..., Any]:
 def scalify(function: Callable[..., Any] | None = None, **changes: Any) -> Callable[..., Any]:
     """Run a function of NumPy code with scales.
 
-    ScaledArrays carry their scales through any NumPy code by themselves. This decorator adds what they
-    cannot: a configuration, and `set_scaling` of plain arrays. With plain arguments and without `set_scaling`
-    the function is what it was.
+    ScaledArrays carry their scales through any NumPy code by themselves. This decorator adds a
+    configuration, and `set_scaling` of plain arrays. With plain arguments and without `set_scaling`
+    the function runs unchanged.
 
     >>> @scalify(scale_rounding="up")
     ... def loss(x, w):

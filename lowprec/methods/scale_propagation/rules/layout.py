@@ -1,4 +1,4 @@
-"""Rules of functions that move elements about: the scale stays, and joined arrays get the largest of theirs.
+"""Rules of functions that move elements: the scale stays, and joined arrays get their largest scale.
 
 Floor 4. Source: [SCALIFY] 3.2, 3.4 and its published code.
 """
@@ -60,7 +60,7 @@ def pad(x: ScaledArray, pad_width: Any, mode: Any = "constant", **keywords: Any)
     return with_data(x, np.pad(x.data, pad_width, mode, **keywords))
 
 
-# -- several in, several out ------------------------------------------------------------------------
+# -- joining and splitting --------------------------------------------------------------------------
 
 
 @register_each(np.concatenate, np.stack, np.hstack, np.vstack, np.dstack, np.column_stack)
@@ -110,7 +110,7 @@ def ones_like(x: ScaledArray, *, shape: Any = None) -> ScaledArray:
     return full_like(x, 1.0, shape=shape)
 
 
-# -- what has no scale ------------------------------------------------------------------------------
+# -- results without scale----------------------------------------------------------------------------
 
 
 @register_each(np.shape, np.ndim, np.size, np.argmax, np.argmin, np.argsort)

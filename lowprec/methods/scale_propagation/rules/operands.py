@@ -1,4 +1,4 @@
-"""What rules are given, as ScaledArrays of one scale format. Floor 4."""
+"""Operands of rules, as ScaledArrays of one scale format. Floor 4."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ __all__ = ["Operands", "largest_scale", "one", "operands", "settled", "taking_ze
 
 
 class Operands(NamedTuple):
-    """Operands of a rule, and what its result will have."""
+    """Operands of a rule, and the formats of its result."""
 
     arrays: tuple[ScaledArray, ...]
     fmt: Format
@@ -37,7 +37,7 @@ def operands(*given: Any) -> Operands:
     """Convert operands, at least one of which is a ScaledArray, to ScaledArrays of one scale format.
 
     Python numbers, and single numbers and bools that NumPy has no narrower type for, are rounded to the
-    format that the others make; all else has a format of its own, which counts.
+    common format of the others; all other operands have a format of their own.
     """
     scale_format = rounding.promoted(*(x.scale_format for x in given if isinstance(x, ScaledArray)))
     whole = [x if _is_weak(x) else _own(x, scale_format) for x in given]
