@@ -238,17 +238,7 @@ def multiply(x: Expansion, y: Expansion) -> Expansion:
     >>> decayed.values()
     np.float64(0.9990005493164062)
 
-    Parameters
-    ----------
-    x, y : Expansion, shapes that broadcast to (...)
-        In one format.
-
-    Returns
-    -------
-    expansion : Expansion, shape (...)
-        Of as many parts as the longer one.
-
-    Raises ValueError: two formats, or shapes that do not broadcast.
+    Operands and results are those of `add`.
 
     Notes
     -----

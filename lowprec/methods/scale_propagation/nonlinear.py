@@ -143,15 +143,7 @@ def gelu(x: Any) -> Pair:
     >>> gelu(as_scaled(np.float32([-1.0, 2.0]), 2.0, "binary16"))[0]
     ScaledArray([-0.07935,  0.977  ], scale=2.0, format='binary16')
 
-    Parameters
-    ----------
-    x : ScaledArray or array, shape (...)
-        Integers become float64.
-
-    Returns
-    -------
-    y, pull
-        As of `relu`.
+    Integers become float64; parameters and results are those of `relu`.
 
     Source: [SCALIFY] 3.2.1.
     """
@@ -165,15 +157,7 @@ def silu(x: Any) -> Pair:
     >>> silu(as_scaled(np.float32([-1.0, 2.0]), 2.0, "binary16"))[0]
     ScaledArray([-0.1345,  0.881 ], scale=2.0, format='binary16')
 
-    Parameters
-    ----------
-    x : ScaledArray or array, shape (...)
-        Integers become float64.
-
-    Returns
-    -------
-    y, pull
-        As of `relu`.
+    Integers become float64; parameters and results are those of `relu`.
 
     Source: [SCALIFY] 3.2.1.
     """

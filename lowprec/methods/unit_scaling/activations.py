@@ -86,16 +86,7 @@ def hardtanh(x: npt.ArrayLike, constraint: Constraint = "gmean") -> tuple[Array,
     >>> hardtanh([-2.0, 0.5], constraint="to_grad_input_scale")[0].round(4)
     array([-1.2103,  0.6051])
 
-    Parameters
-    ----------
-    x, constraint
-        As for `relu`.
-
-    Returns
-    -------
-    y : array of float, shape (...)
-    vjp : Vjp
-        alpha 1.3920, beta 1.2103, before the constraint.
+    Parameters and results are those of `relu`; alpha 1.3920, beta 1.2103, before the constraint.
 
     Source: [UNIT_SCALING] appendix on factors.
     """
@@ -109,16 +100,7 @@ def tanh(x: npt.ArrayLike, constraint: Constraint = "gmean") -> tuple[Array, Vjp
     >>> vjp.alpha == vjp.beta[0], round(vjp.alpha, 4)
     (True, 1.5287)
 
-    Parameters
-    ----------
-    x, constraint
-        As for `relu`.
-
-    Returns
-    -------
-    y : array of float, shape (...)
-    vjp : Vjp
-        alpha 1.5925, beta 1.4674, before the constraint.
+    Parameters and results are those of `relu`; alpha 1.5925, beta 1.4674, before the constraint.
 
     Source: [UNIT_SCALING] appendix on factors.
     """
@@ -131,16 +113,7 @@ def sigmoid(x: npt.ArrayLike, constraint: Constraint = "gmean") -> tuple[Array, 
     >>> sigmoid([0.0], constraint=None)[0].round(4)
     array([2.4007])
 
-    Parameters
-    ----------
-    x, constraint
-        As for `relu`.
-
-    Returns
-    -------
-    y : array of float, shape (...)
-    vjp : Vjp
-        alpha 4.8013, beta 4.7226, before the constraint.
+    Parameters and results are those of `relu`; alpha 4.8013, beta 4.7226, before the constraint.
 
     Source: [UNIT_SCALING] appendix on factors.
     """
@@ -153,18 +126,8 @@ def gelu(x: npt.ArrayLike, mult: float = 1.0, constraint: Constraint = "gmean") 
     >>> round(gelu([1.0])[1].alpha, 4)
     1.5872
 
-    Parameters
-    ----------
-    x, constraint
-        As for `relu`.
-    mult : float, above 0
-        Small ones make it x / 2, large ones relu.
-
-    Returns
-    -------
-    y : array of float, shape (...)
-    vjp : Vjp
-        For mult=1: alpha 1.7009, beta 1.4811, before the constraint.
+    Parameters and results are those of `relu`. A small mult makes it x / 2, a large one relu.
+    For mult=1: alpha 1.7009, beta 1.4811, before the constraint.
 
     Raises ValueError: a mult that is no positive number.
 
@@ -179,18 +142,8 @@ def silu(x: npt.ArrayLike, mult: float = 1.0, constraint: Constraint = "gmean") 
     >>> round(silu([1.0])[1].alpha, 4)
     1.7033
 
-    Parameters
-    ----------
-    x, constraint
-        As for `relu`.
-    mult : float, above 0
-        Small ones make it x / 2, large ones relu.
-
-    Returns
-    -------
-    y : array of float, shape (...)
-    vjp : Vjp
-        For mult=1: alpha 1.7872, beta 1.6233, before the constraint.
+    Parameters and results are those of `relu`. A small mult makes it x / 2, a large one relu.
+    For mult=1: alpha 1.7872, beta 1.6233, before the constraint.
 
     Raises ValueError: a mult that is no positive number.
 

@@ -63,18 +63,7 @@ def rms_norm(
     >>> rms_norm([[3.0, 4.0]])[0].round(4)
     array([[0.8485, 1.1314]])
 
-    Parameters
-    ----------
-    x, weight, axis, eps
-        As for `layer_norm`.
-
-    Returns
-    -------
-    y : array of float, shape (...)
-    vjp : Vjp
-        As for `layer_norm`.
-
-    Raises ValueError: axes that are not the last ones, shapes that do not fit, or an eps below 0.
+    Parameters and results are those of `layer_norm`, without a bias.
 
     Source: [UNIT_SCALING] its library.
     """
