@@ -18,7 +18,7 @@ import click
 
 import lowprec
 from lowprec.tools.arguments import BROKEN_PIPE, FAILED, INTERRUPTED
-from lowprec.tools.commands import bench, check, compare, conform, formats, golden, vectors
+from lowprec.tools.commands import bench, check, compare, conform, formats, golden, vectors, warm
 from lowprec.tools.terminal import say
 
 __all__ = ["main"]
@@ -132,5 +132,6 @@ for command in (
     conform.conform,
     check.check_format,
     bench.bench,
+    warm.warm,
 ):
     main.add_command(command)
