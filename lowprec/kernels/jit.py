@@ -24,6 +24,7 @@ from numba.cpython.unsafe.numbers import leading_zeros
 from numba.extending import intrinsic, lower_builtin, models, overload, register_model, type_callable
 from numba.np.arrayobj import populate_array
 
+from lowprec.kernels import compiling  # noqa: F401 - it watches numba compile
 from lowprec.kernels.cache import DiskCache
 
 __all__ = [
