@@ -16,6 +16,7 @@ import numpy as np
 import numpy.typing as npt
 
 from lowprec.kernels.jit import bit_length, helper, inlined, jit
+from lowprec.kernels.lower.kinds import FINITE, GENERATED
 from lowprec.kernels.lower.scalar import Params
 from lowprec.kernels.scalar.machines import cdna2, cdna3
 from lowprec.kernels.scalar.numbers import Number, is_nan
@@ -30,8 +31,7 @@ Words = npt.NDArray[Any]  #: of uint64
 _U = np.uint64
 _I = np.int64
 _0 = _U(0)
-_FINITE, _GENERATED = 0, 5
-_ZERO = Number(_FINITE, False, _0, _0, _I(0))
+_ZERO = Number(FINITE, False, _0, _0, _I(0))
 _CDNA2, _CDNA3_FP8 = 1, 3
 
 
@@ -65,7 +65,7 @@ def make_work(length: int, leaves: int, how: Params, key: np.uint64) -> Work:
 def stretched(x: Number, how: Params) -> Number:
     """A sum times the scales of the tensors."""
     up = _I(64) - bit_length(_U(how[How.TENSOR]))
-    return scaled(x, Number(_FINITE, False, _U(how[How.TENSOR]) << _U(up), _0, how[How.TENSOR_EXPONENT] - up))
+    return scaled(x, Number(FINITE, False, _U(how[How.TENSOR]) << _U(up), _0, how[How.TENSOR_EXPONENT] - up))
 
 
 # -- one output, by each kind of accumulation --------------------------------------------------------
@@ -122,7 +122,7 @@ def by_machine(
         )
         made = number_of(code, stages[Stages.SUM])
     if is_nan(made):  # the addend's too, where there are no products
-        made = Number(_GENERATED, False, _0, _0, _I(0))
+        made = Number(GENERATED, False, _0, _0, _I(0))
     return placed(made, drawn(stages[Stages.OUTPUT], element, work), stages[Stages.OUTPUT])
 
 

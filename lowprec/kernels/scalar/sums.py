@@ -19,11 +19,13 @@ import numpy as np
 import numpy.typing as npt
 
 from lowprec.kernels.jit import helper, inlined
+from lowprec.kernels.lower.kinds import FINITE, GENERATED, INFINITY, NAN
 from lowprec.kernels.lower.scalar import Grid, Params
 from lowprec.kernels.random import philox
 from lowprec.kernels.scalar.arith import multiplied
 from lowprec.kernels.scalar.exact_sum import add_number, number_of_sum, scale_sum
-from lowprec.kernels.scalar.numbers import Number, long_product
+from lowprec.kernels.scalar.numbers import Number, long_product, shifted_up
+from lowprec.kernels.scalar.rounding import odd
 from lowprec.kernels.scalar.stages import DOWNWARD, SOURCE, Stage, number_of, placed, summed
 from lowprec.kernels.scalar.windows import (
     Panel,
@@ -43,12 +45,11 @@ Words = npt.NDArray[Any]  #: of uint64
 
 _U = np.uint64
 _I = np.int64
-_0, _1, _2, _3, _32, _63 = _U(0), _U(1), _U(2), _U(3), _U(32), _U(63)
+_0, _1, _2, _3, _32, _TOP = _U(0), _U(1), _U(2), _U(3), _U(32), _U(1 << 63)
 _LOW = _U(0xFFFFFFFF)
 _BITS = Grid._fields.index("bits")
-_FINITE, _INFINITY, _NAN, _GENERATED = 0, 1, 2, 5
 
-_ZERO = Number(_FINITE, False, _0, _0, _I(0))
+_ZERO = Number(FINITE, False, _0, _0, _I(0))
 
 
 class Operand(NamedTuple):
@@ -115,7 +116,7 @@ def leaf(leaves: Words, i: int) -> Number:
 @helper
 def put(leaves: Words, i: int, x: Number) -> None:
     """Set the number at a place."""
-    leaves[i, 0] = _U(min(x.kind, _NAN)) << _1 | _U(x.negative)
+    leaves[i, 0] = _U(min(x.kind, NAN)) << _1 | _U(x.negative)
     leaves[i, 1], leaves[i, 2], leaves[i, 3] = x.high, x.low, _U(x.exponent)
 
 
@@ -139,8 +140,8 @@ def drawn(stage: Stage, element: np.uint64, work: Work) -> np.uint64:
 @helper
 def times(x: Number, y: Number) -> Number:
     """The product of two numbers of 64 bits, without rounding."""
-    if x.kind >= _NAN or y.kind >= _NAN:
-        return x if x.kind >= _NAN and (x.kind != _GENERATED or y.kind < _NAN) else y
+    if x.kind >= NAN or y.kind >= NAN:
+        return x if x.kind >= NAN and (x.kind != GENERATED or y.kind < NAN) else y
     made = multiplied(x, y)
     return Number(made.kind, made.negative, made.high, made.low, made.exponent)
 
@@ -148,17 +149,16 @@ def times(x: Number, y: Number) -> Number:
 @helper
 def scaled(x: Number, y: Number) -> Number:
     """The product of a number of 128 bits and one of 64, rounded to odd at 128."""
-    if x.kind != _FINITE or y.kind != _FINITE or x.low == _0 or y.high == _0:
+    if x.kind != FINITE or y.kind != FINITE or x.low == _0 or y.high == _0:
         return times(x, y)
     carry, low = long_product(x.low, y.high)
     high, middle = long_product(x.high, y.high)
     middle += carry
     high += _U(middle < carry)
     exponent = x.exponent + y.exponent + _I(64)
-    if high >> _63 == _0:
-        high, middle, low = high << _1 | middle >> _63, middle << _1 | low >> _63, low << _1
-        exponent -= _I(1)
-    return Number(_FINITE, x.negative != y.negative, high, middle | _U(low != _0), exponent)
+    up = _I(high < _TOP)
+    high, middle, low = shifted_up(high, middle, low, up)
+    return Number(FINITE, x.negative != y.negative, high, odd(middle, low != _0), exponent - up)
 
 
 @helper
@@ -191,11 +191,11 @@ _NOTHING_SEEN = Seen(State(False, False, False), _ZERO, _I(0))
 def joined(seen: Seen, x: Number, how: Params, work: Work) -> Seen:
     """An exact sum with one more term. The first NaN counts, unless an operation generated it."""
     state, nan = seen.state, seen.nan
-    if x.kind >= _NAN and (nan.kind == _FINITE or (nan.kind == _GENERATED and x.kind != _GENERATED)):
+    if x.kind >= NAN and (nan.kind == FINITE or (nan.kind == GENERATED and x.kind != GENERATED)):
         nan = x
-    if x.kind == _INFINITY:
+    if x.kind == INFINITY:
         state = State(state.nan, state.positive or not x.negative, state.negative or x.negative)
-    if x.kind == _FINITE:
+    if x.kind == FINITE:
         add_number(work.words, how[How.BASE], x)
     return Seen(state, nan, seen.negatives + _I(x.negative))
 
@@ -203,12 +203,12 @@ def joined(seen: Seen, x: Number, how: Params, work: Work) -> Seen:
 @helper
 def whole(seen: Seen, count: Any, downward: bool, how: Params, work: Work) -> Number:
     """An exact sum of so many terms, rounded to odd at 128 bits. A zero is -0 if all terms are negative."""
-    if seen.nan.kind != _FINITE:
+    if seen.nan.kind != FINITE:
         return seen.nan
     total = number_of_sum(work.words, how[How.BASE])
     if total.high == _0:
         negative = seen.negatives > 0 and (seen.negatives == count or downward)
-        total = Number(_FINITE, negative, _0, _0, _I(0))
+        total = Number(FINITE, negative, _0, _0, _I(0))
     return settled(seen.state, total)
 
 
@@ -226,7 +226,7 @@ def block_sum(x: Operand, i: int, y: Operand, j: int, block: int, downward: bool
 @inlined
 def is_nothing(scale: Number) -> bool:
     """Whether a scale is zero."""
-    return bool(scale.kind == _FINITE and scale.high == _0)
+    return bool(scale.kind == FINITE and scale.high == _0)
 
 
 @helper
@@ -255,8 +255,8 @@ def precisely(
     if how[How.TENSOR] != 1:
         scale_sum(work.words, _U(how[How.TENSOR]))
     made = whole(seen, terms, downward, how, work)
-    if made.kind == _FINITE:
-        made = Number(_FINITE, made.negative, made.high, made.low, made.exponent + how[How.TENSOR_EXPONENT])
+    if made.kind == FINITE:
+        made = Number(FINITE, made.negative, made.high, made.low, made.exponent + how[How.TENSOR_EXPONENT])
     return made
 
 
@@ -332,15 +332,15 @@ def in_windows(
             if how[How.SCALES] == 1:
                 a, b = factor(x.scales, i, first // how[How.BLOCK]), factor(y.scales, j, first // how[How.BLOCK])
                 raised = a.exponent + a.bits + b.exponent + b.bits
-                poisoned = a.kind != _FINITE or b.kind != _FINITE
+                poisoned = a.kind != FINITE or b.kind != FINITE
             made = window(
                 x.elements, i, y.elements, j, work.places, first, last, c, raised, bits, lowest, floor, poisoned
             )
-        if made.kind == _FINITE and made.high != _0 and made.exponent + _I(63) >= how[How.TOP]:
-            made = Number(_INFINITY, made.negative, _0, _0, _I(0))
+        if made.kind == FINITE and made.high != _0 and made.exponent + _I(63) >= how[How.TOP]:
+            made = Number(INFINITY, made.negative, _0, _0, _I(0))
         code = placed(made, drawn(stages[Stages.SUM], element, work), stages[Stages.SUM])
         c = factor_of(code, stages[Stages.SUM, SOURCE:])
-        if how[How.NEGATIVE_ZERO] == 0 and made.kind == _FINITE and c.kind == _FINITE and c.significand == _0:
+        if how[How.NEGATIVE_ZERO] == 0 and made.kind == FINITE and c.kind == FINITE and c.significand == _0:
             code = placed(_ZERO, _0, stages[Stages.SUM])
             c = factor_of(code, stages[Stages.SUM, SOURCE:])
     return code

@@ -21,11 +21,13 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from lowprec.kernels.jit import elements, helper, inlined, jit
+from lowprec.kernels.jit import helper, inlined, jit, load_record
+from lowprec.kernels.lower.block import BlockRule, Tensor
+from lowprec.kernels.lower.kinds import FINITE
 from lowprec.kernels.lower.scalar import Params
 from lowprec.kernels.lower.vector import DECODER, DRAWN, NEAREST, NONE, PAST, PROBE, Encoder, Words
 from lowprec.kernels.lower.vector_block import NEVER, Setup
-from lowprec.kernels.scalar.block import divisor_of, load_rule, load_tensor, normalized, product, scale_code
+from lowprec.kernels.scalar.block import divisor_of, normalized, product, scale_code
 from lowprec.kernels.scalar.convert import load_grid, load_source
 from lowprec.kernels.vector.convert import (
     left_out,
@@ -38,7 +40,6 @@ from lowprec.kernels.vector.convert import (
     read,
     suited,
 )
-from lowprec.kernels.vector.ir.doubles import fill_wide, load_wide, quotients
 from lowprec.kernels.vector.ir.lanes import (
     LANES,
     Lanes,
@@ -46,6 +47,7 @@ from lowprec.kernels.vector.ir.lanes import (
     equal,
     fetch,
     fill,
+    fill_wide,
     first_lane,
     greater,
     greatest,
@@ -53,10 +55,12 @@ from lowprec.kernels.vector.ir.lanes import (
     less,
     lesser,
     load,
+    load_wide,
     padded,
     settle,
     store,
 )
+from lowprec.kernels.vector.rounding import load_odd, quotients
 
 __all__ = ["UNDONE", "UNSUITED", "encoder", "largest_magnitude"]
 
@@ -71,7 +75,6 @@ NOT_MARKED, UNDONE, BLANK = range(3)
 UNSUITED = 1 << 62
 
 _MAGNITUDE, _INFINITY = 0x7FFFFFFF, 0x7F800000
-_SETUP = tuple(range(len(Setup._fields)))
 _U, _I = np.uint64, np.int64
 _ONE = np.uint64(1023 << 52)
 
@@ -141,7 +144,7 @@ def scales_of_powers(
     number; so is, for all its columns or for its number, what `by` gets: what to take off, and in its
     second half from which word on. `tables` has a row of codes and one of what to take off, by exponent.
     """
-    s = Setup(*elements(setup, _SETUP))
+    s = load_record(Setup, setup, 0)
     marked = 0
     for group in range(groups):
         amax, mark, off = big[group * step], UNDONE, np.uint32(0)
@@ -187,8 +190,8 @@ def scales_of_numbers(
     tables: Codes, general: tuple[Params, ...],
 ) -> int:  # fmt: skip
     """As `scales_of_powers`, for scales that are any numbers: binary64 patterns divide the columns."""
-    s = Setup(*elements(setup, _SETUP))
-    rule, tensor = load_rule(general[0]), load_tensor(general[1])
+    s = load_record(Setup, setup, 0)
+    rule, tensor = load_record(BlockRule, general[0], 0), load_record(Tensor, general[1], 0)
     grid, source = load_grid(general[2]), load_source(general[3])
     lowest = _I(np.int32(s.lowest))
     made = np.empty(groups + LANES if s.lanes != 0 else 0, np.uint32)
@@ -212,7 +215,7 @@ def scales_of_numbers(
                 significand, exponent = single_of(amax)
                 code = scale_code(significand, exponent, _U(0), rule, tensor, grid, general[2])
                 kind, significand, exponent = divisor_of(code, source, rule, tensor)
-                normal = kind == 0 and significand != _U(0)
+                normal = kind == FINITE and significand != _U(0)
             # A number below 2**lowest has an exponent of at most lowest - 63, from bit 63 on.
             if normal and exponent > lowest - _I(63):
                 scales[first + group], mark = code, NOT_MARKED
@@ -293,9 +296,9 @@ def encoder(source_shape: Shape, target_shape: Shape, powers: bool) -> Kernel:
         source = load_reader(plan, PROBE, source_shape)
         for group in range(groups):
             at = start + group * wide
-            most = read_values(load(values, at), source) & _MAGNITUDE
+            most = read_values(load_odd(values, at), source) & _MAGNITUDE
             for i in range(at + LANES, at + wide, LANES):
-                most = greater(most, read_values(load(values, i), source) & _MAGNITUDE)
+                most = greater(most, read_values(load_odd(values, i), source) & _MAGNITUDE)
             big[group] = first_lane(greatest(most))
 
     def find_in_columns(values: Codes, start: int, stride: int, high: int, width: int, big: Codes, plan: Words) -> None:
@@ -306,16 +309,16 @@ def encoder(source_shape: Shape, target_shape: Shape, powers: bool) -> Kernel:
         for row in range(0, even, 4):  # each row from one end to the other, as memory likes it
             at = start + row * stride
             for c in range(0, width, LANES):
-                a = read_values(load(values, at + c), source) & _MAGNITUDE
-                b = read_values(load(values, at + c + stride), source) & _MAGNITUDE
+                a = read_values(load_odd(values, at + c), source) & _MAGNITUDE
+                b = read_values(load_odd(values, at + c + stride), source) & _MAGNITUDE
                 most = greater(load(big, c), greater(a, b))
-                a = read_values(load(values, at + c + 2 * stride), source) & _MAGNITUDE
-                b = read_values(load(values, at + c + 3 * stride), source) & _MAGNITUDE
+                a = read_values(load_odd(values, at + c + 2 * stride), source) & _MAGNITUDE
+                b = read_values(load_odd(values, at + c + 3 * stride), source) & _MAGNITUDE
                 store(big, c, greater(most, greater(a, b)))
         for row in range(even, high):
             at = start + row * stride
             for c in range(0, width, LANES):
-                a = read_values(load(values, at + c), source) & _MAGNITUDE
+                a = read_values(load_odd(values, at + c), source) & _MAGNITUDE
                 store(big, c, greater(load(big, c), a))
 
     def encode_rows(
@@ -330,7 +333,7 @@ def encoder(source_shape: Shape, target_shape: Shape, powers: bool) -> Kernel:
         for group in range(groups):
             for i in range(group * wide, group * wide + wide, LANES):
                 fetch(values, start + ahead + i)
-                word = read_values(load(values, start + i), source)
+                word = read_values(load_odd(values, start + i), source)
                 if target.limits == DRAWN:
                     random_word = load(random, start + i) << (32 - target.bits)
                 a = shifted_in_row(word & _MAGNITUDE, by, group, target)
@@ -348,7 +351,7 @@ def encoder(source_shape: Shape, target_shape: Shape, powers: bool) -> Kernel:
             at = start + row * stride
             for c in range(0, width, LANES):
                 fetch(values, at + c + width)
-                word = read_values(load(values, at + c), source)
+                word = read_values(load_odd(values, at + c), source)
                 if target.limits == DRAWN:
                     random_word = load(random, at + c) << (32 - target.bits)
                 a = in_columns(word & _MAGNITUDE, by, c, target)
@@ -422,8 +425,8 @@ def largest_magnitude(codes: Codes, mask: np.uint32, limit: np.uint32) -> int:
     largest = fill(0)
     whole = codes.size - codes.size % LANES
     for i in range(0, whole, LANES):
-        magnitude = load(codes, i) & mask
+        magnitude = load_odd(codes, i) & mask
         largest = greater(largest, choose(less(limit, magnitude), 0, magnitude))
-    magnitude = load(padded(codes, whole), 0) & mask
+    magnitude = load_odd(padded(codes, whole), 0) & mask
     largest = greater(largest, choose(less(limit, magnitude), 0, magnitude))
     return int(first_lane(greatest(largest)))
