@@ -25,6 +25,7 @@ __all__ = [
     "LARGEST",
     "ONE",
     "POWER",
+    "RULE",
     "SCALE",
     "SMALLEST",
     "BlockRule",
@@ -126,7 +127,7 @@ def divisor(rule: ScaleRule, element: Format) -> Fraction:
         return Fraction(1)
     significand, exponent = element.scaled(element.max_magnitude)
     largest = significand * Fraction(2) ** exponent
-    return largest if rule.divisor == "maximum" else Fraction(2) ** floor_log2(largest)
+    return {"maximum": largest, "binade": Fraction(2) ** floor_log2(largest)}[rule.divisor]
 
 
 def edge(rule: ScaleRule, element: Format, bits: int, tensor: Fraction = Fraction(1)) -> tuple[int, bool, int]:
@@ -165,7 +166,9 @@ def up_above(rule: ScaleRule, element: Format) -> int:
             return (math.isqrt(2 << 126) | 1) - 1
         whole, rest = divmod(rule.threshold.numerator << 63, rule.threshold.denominator)
         return (whole | bool(rest)) - 1
-    return _ONES
+    if rule.powers in ("down", "none"):
+        return _ONES
+    raise ValueError(f"powers={rule.powers!r} of a scale rule has no limit")
 
 
 def _number(value: Fraction) -> tuple[int, int]:

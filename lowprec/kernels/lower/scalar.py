@@ -17,7 +17,7 @@ import numpy.typing as npt
 
 from lowprec.spec.format import Format, Sign
 from lowprec.spec.projection import Flag, Projection, Saturation
-from lowprec.spec.rounding import Threshold
+from lowprec.spec.rounding import VARIANTS, Threshold
 
 __all__ = [
     "REFUSED",
@@ -104,6 +104,9 @@ class Side(NamedTuple):
 
 _ONES = (1 << 64) - 1
 
+#: Stochastic variants with a rule of their own; of the others only the random words are made otherwise.
+_VARIANTS = {"": 0, **dict.fromkeys(VARIANTS, 0), "B": 1, "C": 2}
+
 _LIMITS = {
     Threshold.ANY: 0,
     Threshold.HALF_OR_ABOVE: (1 << 63) - 1,
@@ -173,7 +176,7 @@ def lower_target(fmt: Format, projection: Projection) -> Params:
         flush=projection.subnormals in ("flush_results", "flush_both"),
         before=projection.overflow_test == "before",
         bits=projection.rounding.bits,
-        variant={"B": 1, "C": 2}.get(projection.rounding.variant, 0),
+        variant=_VARIANTS[projection.rounding.variant],
         payload=fmt.payload_bits or 0 if kept else 0,
     )
     unsigned = [False, fmt.sign is Sign.UNSIGNED]

@@ -51,7 +51,7 @@ _INEXACT, _DIVIDED, _INVALID = (_U(flag) for flag in (Flag.INEXACT, Flag.DIVIDE_
 KNOWN = {name: number for number, name in enumerate(OPERANDS)}
 _ADD, _SUBTRACT, _MULTIPLY, _DIVIDE = (KNOWN[name] for name in ("add", "subtract", "multiply", "divide"))
 _SQRT, _FMA, _REMAINDER, _SCALEB, _LOGB = (KNOWN[name] for name in ("sqrt", "fma", "remainder", "scaleb", "logb"))
-_MINIMUM = KNOWN["minimum"]
+_MINIMUM, _MAXIMUM, _ROUND = KNOWN["minimum"], KNOWN["maximum"], KNOWN["round_to_integral"]
 _MINIMUM_NUMBER, _MAXIMUM_NUMBER = KNOWN["minimum_number"], KNOWN["maximum_number"]
 _NEGATIVE, _ABSOLUTE, _COPYSIGN = (KNOWN[name] for name in ("negative", "absolute", "copysign"))
 
@@ -148,7 +148,9 @@ def of_one(operation: int, x: Number, random: np.uint64, grid: Grid, words: Para
         size = _U(exponent if exponent > _I(0) else -exponent)
         up = _I(64) - bit_length(size)
         return Outcome(FINITE, exponent < _I(0), size << _U(up), _0, -up, _0)
-    if x.kind == INFINITY or x.high == _0 or x.exponent >= _I(0):  # round_to_integral
+    if operation != _ROUND:
+        raise ValueError("an operation of one operand without a kernel")
+    if x.kind == INFINITY or x.high == _0 or x.exponent >= _I(0):
         return outcome(x, _0)
     kept, tail = split(x.high, _0, -x.exponent)
     kept += _U(takes_farther(tail, kept & _1, random, grid, load_side(words, x.negative)))
@@ -183,6 +185,8 @@ def of_two(operation: int, x: Number, y: Number, downward: bool) -> Outcome:
             size = _I(y.high >> _U(min(-y.exponent, _I(63))))
         return Outcome(FINITE, x.negative, x.high, x.low, x.exponent + (-size if y.negative else size), _0)
     lower = operation == _MINIMUM or operation == _MINIMUM_NUMBER
+    if not lower and operation != _MAXIMUM and operation != _MAXIMUM_NUMBER:
+        raise ValueError("an operation of two operands without a kernel")
     return outcome(x if comes_first(x, y) == lower else y, _0)
 
 

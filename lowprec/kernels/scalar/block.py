@@ -28,6 +28,7 @@ from lowprec.kernels.lower.block import (
     LARGEST,
     ONE,
     POWER,
+    RULE,
     SCALE,
     SMALLEST,
     BlockRule,
@@ -144,6 +145,16 @@ def inverse(by: np.uint64, by_exponent: np.int64) -> Number:
 
 
 # -- scales ------------------------------------------------------------------------------------------
+
+
+@inlined
+def load_rule(words: Params) -> BlockRule:
+    """Load the rule of a block format, whose policies all have a branch here."""
+    rule = load_record(BlockRule, words, 0)
+    known = rule.arithmetic < _U(len(ARITHMETICS)) and rule.zero <= _U(RULE)
+    if not known or rule.nan > _U(LARGEST) or rule.infinity > _U(LARGEST):
+        raise ValueError("a policy of blocks without a kernel")
+    return rule
 
 
 @helper
@@ -282,7 +293,7 @@ def convert_blocks(
     """
     source, scale_source = load_source(source_words), load_source(scale_source_words)
     grid, scale_grid = load_grid(element_words), load_grid(scale_words)
-    rule, tensor = load_record(BlockRule, rule_words, 0), load_record(Tensor, tensor_words, 0)
+    rule, tensor = load_rule(rule_words), load_record(Tensor, tensor_words, 0)
     refused, first, refused_scales, first_scale = 0, -1, 0, -1
     for block in range(scales.size):
         start = block * size

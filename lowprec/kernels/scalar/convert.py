@@ -138,6 +138,8 @@ def project(
             return side.zero, side.zero_invalid | _INEXACT
         if kind == GENERATED:
             return side.nan, _INVALID
+        if kind != NAN and kind != SIGNALING:
+            raise ValueError("a kind of operand without a branch")
         return side.carried | cut_payload(significand, grid.payload), side.nan_invalid if kind == NAN else _INVALID
     if significand == _0:
         return side.zero, side.zero_invalid

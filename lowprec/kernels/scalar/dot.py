@@ -16,12 +16,13 @@ import numpy as np
 import numpy.typing as npt
 
 from lowprec.kernels.jit import bit_length, helper, inlined, jit
+from lowprec.kernels.lower.dot import DOWNWARD, How, Machine, Stages
 from lowprec.kernels.lower.kinds import FINITE, GENERATED
 from lowprec.kernels.lower.scalar import Params
 from lowprec.kernels.scalar.machines import cdna2, cdna3
 from lowprec.kernels.scalar.numbers import Number, is_nan
-from lowprec.kernels.scalar.stages import DOWNWARD, number_of, placed, summed
-from lowprec.kernels.scalar.sums import How, Operand, Stages, Work, drawn, in_order, precisely, scaled
+from lowprec.kernels.scalar.stages import number_of, placed, summed
+from lowprec.kernels.scalar.sums import Operand, Work, drawn, in_order, precisely, scaled
 from lowprec.kernels.scalar.windows import panel
 
 __all__ = ["KINDS", "Rows", "kernel"]
@@ -32,7 +33,6 @@ _U = np.uint64
 _I = np.int64
 _0 = _U(0)
 _ZERO = Number(FINITE, False, _0, _0, _I(0))
-_CDNA2, _CDNA3_FP8 = 1, 3
 
 
 class Rows(NamedTuple):
@@ -113,12 +113,14 @@ def by_machine(
     element: np.uint64, work: Work,
 ) -> np.uint64:  # fmt: skip
     """As a matrix core does."""
-    code = addend if given else _0
-    if how[How.MACHINE] == _CDNA2:
+    code, machine = addend if given else _0, how[How.MACHINE]
+    if machine == Machine.CDNA2:
         made = cdna2(x.elements, i, y.elements, j, code, how[How.STEP], stages[Stages.SUM])
+    elif machine != Machine.CDNA3 and machine != Machine.CDNA3_FP8:
+        raise ValueError("a machine without a kernel")
     else:
         code = cdna3(
-            x.elements, i, y.elements, j, code, how[How.STEP], how[How.MACHINE] == _CDNA3_FP8, stages[Stages.SUM]
+            x.elements, i, y.elements, j, code, how[How.STEP], machine == Machine.CDNA3_FP8, stages[Stages.SUM]
         )
         made = number_of(code, stages[Stages.SUM])
     if is_nan(made):  # the addend's too, where there are no products

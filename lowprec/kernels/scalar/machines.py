@@ -11,11 +11,12 @@ import numpy as np
 import numpy.typing as npt
 
 from lowprec.kernels.jit import helper, inlined
+from lowprec.kernels.lower.dot import DOWNWARD, SOURCE
 from lowprec.kernels.lower.kinds import FINITE, GENERATED, INFINITY, NAN
 from lowprec.kernels.scalar.arith import multiplied
 from lowprec.kernels.scalar.numbers import Number, is_nan, total
 from lowprec.kernels.scalar.rounding import cut, floored
-from lowprec.kernels.scalar.stages import DOWNWARD, SOURCE, Stage, placed
+from lowprec.kernels.scalar.stages import Stage, placed
 from lowprec.kernels.scalar.windows import (
     NOTHING,
     Factor,

@@ -8,23 +8,19 @@ from __future__ import annotations
 import numpy as np
 
 from lowprec.kernels.jit import helper
+from lowprec.kernels.lower.dot import DOWNWARD, SOURCE
 from lowprec.kernels.lower.kinds import GENERATED, NAN
-from lowprec.kernels.lower.scalar import Grid, Params, Side, Source
+from lowprec.kernels.lower.scalar import Params
 from lowprec.kernels.scalar.arith import added
 from lowprec.kernels.scalar.convert import load_grid, load_source, project
 from lowprec.kernels.scalar.numbers import Number, operand
 
-__all__ = ["DOWNWARD", "SOURCE", "Stage", "number_of", "placed", "summed"]
+__all__ = ["Stage", "number_of", "placed", "summed"]
 
 Stage = Params  #: words of a target, those that read its codes, and DOWNWARD
 
 _U = np.uint64
 _0 = _U(0)
-
-
-#: Where in a stage's words the source begins, and whether exact zero sums are -0.
-SOURCE = len(Grid._fields) + 2 * len(Side._fields)
-DOWNWARD = SOURCE + len(Source._fields)
 
 
 @helper

@@ -12,13 +12,13 @@ Notation, beside that of `numbers`:
 
 from __future__ import annotations
 
-import enum
 from typing import Any, NamedTuple
 
 import numpy as np
 import numpy.typing as npt
 
-from lowprec.kernels.jit import helper, inlined
+from lowprec.kernels.jit import helper, inlined, load_record
+from lowprec.kernels.lower.dot import DOWNWARD, SOURCE, How, Scales, Stages
 from lowprec.kernels.lower.kinds import FINITE, GENERATED, INFINITY, NAN
 from lowprec.kernels.lower.scalar import Grid, Params
 from lowprec.kernels.random import philox
@@ -26,7 +26,7 @@ from lowprec.kernels.scalar.arith import multiplied
 from lowprec.kernels.scalar.exact_sum import add_number, number_of_sum, scale_sum
 from lowprec.kernels.scalar.numbers import Number, long_product, shifted_up
 from lowprec.kernels.scalar.rounding import odd
-from lowprec.kernels.scalar.stages import DOWNWARD, SOURCE, Stage, number_of, placed, summed
+from lowprec.kernels.scalar.stages import Stage, number_of, placed, summed
 from lowprec.kernels.scalar.windows import (
     Panel,
     State,
@@ -39,7 +39,7 @@ from lowprec.kernels.scalar.windows import (
     window,
 )
 
-__all__ = ["How", "Operand", "Stages", "Work", "drawn", "in_order", "precisely", "scaled"]
+__all__ = ["Operand", "Work", "drawn", "in_order", "precisely", "scaled"]
 
 Words = npt.NDArray[Any]  #: of uint64
 
@@ -47,7 +47,6 @@ _U = np.uint64
 _I = np.int64
 _0, _1, _2, _3, _32, _TOP = _U(0), _U(1), _U(2), _U(3), _U(32), _U(1 << 63)
 _LOW = _U(0xFFFFFFFF)
-_BITS = Grid._fields.index("bits")
 
 _ZERO = Number(FINITE, False, _0, _0, _I(0))
 
@@ -57,42 +56,6 @@ class Operand(NamedTuple):
 
     elements: Panel
     scales: Panel
-
-
-class How(enum.IntEnum):
-    """An accumulation as integers: what stands where in their array."""
-
-    PAIRWISE = 0  #: 1, or 2 within chunks only
-    CHUNK = 1  #: 0 where there are none
-    ADDEND_LAST = 2
-    ROUNDS_PRODUCTS = 3
-    WINDOW = 4  #: products in a step, or 0
-    FRACTION_BITS = 5  #: -1 keeps all
-    LOWEST = 6
-    FLOOR = 7
-    ALTERNATE = 8
-    SCALES = 9  #: of a window: 0 none, 1 of products, 2 of groups
-    GROUP = 10
-    NEGATIVE_ZERO = 11
-    BLOCK = 12  #: elements that share a scale, or 0
-    LAST = 13  #: the exponent of the last bit of the smallest product of elements
-    BASE = 14  #: of exact sums
-    WORDS = 15
-    TENSOR = 16  #: what the sum is multiplied by, an integer times a power of two
-    TENSOR_EXPONENT = 17
-    TOP = 18  #: sums of 2**TOP and more are infinite in a window's result
-    MACHINE = 19  #: 0 none, 1 CDNA2, 2 CDNA3, 3 CDNA3 with FP8
-    STEP = 20  #: of a machine
-
-
-class Stages(enum.IntEnum):
-    """Where products, the addend, sums, the sums of chunks and results are kept: rows of an array."""
-
-    PRODUCT = 0
-    BEGIN = 1
-    SUM = 2
-    TOTAL = 3
-    OUTPUT = 4
 
 
 class Work(NamedTuple):
@@ -123,7 +86,7 @@ def put(leaves: Words, i: int, x: Number) -> None:
 @helper
 def drawn(stage: Stage, element: np.uint64, work: Work) -> np.uint64:
     """The random integer of the next rounding, if it is stochastic."""
-    bits, step = stage[_BITS], work.counter[0]
+    bits, step = load_record(Grid, stage, 0).bits, work.counter[0]
     work.counter[0] = step + _1
     if bits == _0:
         return _0
@@ -322,14 +285,14 @@ def in_windows(
             last = first + left // 4 * 2 + min(left % 4, 2)
         if how[How.FRACTION_BITS] < 0:
             made = exact_step(x.elements, i, y.elements, j, work.places, first, last, c, work.words, how[How.BASE])
-        elif how[How.SCALES] == 2:
+        elif how[How.SCALES] == Scales.GROUPS:
             made = group_window(
                 x.elements, i, y.elements, j, x.scales, y.scales, how[How.BLOCK], how[How.LAST], first, last,
                 how[How.GROUP], c, bits, lowest, floor,
             )  # fmt: skip
         else:
             raised, poisoned = _I(0), False
-            if how[How.SCALES] == 1:
+            if how[How.SCALES] == Scales.PRODUCTS:
                 a, b = factor(x.scales, i, first // how[How.BLOCK]), factor(y.scales, j, first // how[How.BLOCK])
                 raised = a.exponent + a.bits + b.exponent + b.bits
                 poisoned = a.kind != FINITE or b.kind != FINITE

@@ -22,12 +22,12 @@ import numpy as np
 import numpy.typing as npt
 
 from lowprec.kernels.jit import helper, inlined, jit, load_record
-from lowprec.kernels.lower.block import BlockRule, Tensor
+from lowprec.kernels.lower.block import Tensor
 from lowprec.kernels.lower.kinds import FINITE
 from lowprec.kernels.lower.scalar import Params
 from lowprec.kernels.lower.vector import DECODER, DRAWN, NEAREST, NONE, PAST, PROBE, Encoder, Words
 from lowprec.kernels.lower.vector_block import NEVER, Setup
-from lowprec.kernels.scalar.block import divisor_of, normalized, product, scale_code
+from lowprec.kernels.scalar.block import divisor_of, load_rule, normalized, product, scale_code
 from lowprec.kernels.scalar.convert import load_grid, load_source
 from lowprec.kernels.vector.convert import (
     left_out,
@@ -191,7 +191,7 @@ def scales_of_numbers(
 ) -> int:  # fmt: skip
     """As `scales_of_powers`, for scales that are any numbers: binary64 patterns divide the columns."""
     s = load_record(Setup, setup, 0)
-    rule, tensor = load_record(BlockRule, general[0], 0), load_record(Tensor, general[1], 0)
+    rule, tensor = load_rule(general[0]), load_record(Tensor, general[1], 0)
     grid, source = load_grid(general[2]), load_source(general[3])
     lowest = _I(np.int32(s.lowest))
     made = np.empty(groups + LANES if s.lanes != 0 else 0, np.uint32)

@@ -197,14 +197,20 @@ def keeps_subnormals(plan: Words, zero: np.uint32) -> bool:
 
 @inlined
 def load_decoder(plan: Words, place: int, shape: Shape) -> Decoder:
-    """The words of a format, in locals; those of its shape as constants, where they are known."""
-    return Decoder(*(shape + elements(plan[place:], _DECODER)[len(shape) :]))
+    """Load a format; the words of its shape are constants where they are known."""
+    f = Decoder(*(shape + elements(plan[place:], _DECODER)[len(shape) :]))
+    if f.route > SHIFT or f.specials > 2:
+        raise ValueError("a way to read codes without a kernel")
+    return f
 
 
 @inlined
 def load_encoder(plan: Words, place: int, shape: Shape) -> Encoder:
-    """The words of a target, in locals; those of its shape as constants, where they are known."""
-    return Encoder(*(shape + elements(plan[place:], _ENCODER)[len(shape) :]))
+    """Load a target; the words of its shape are constants where they are known."""
+    f = Encoder(*(shape + elements(plan[place:], _ENCODER)[len(shape) :]))
+    if f.route > HALF or f.limits > DRAWN or (f.route == HALF and not _HALVES):
+        raise ValueError("a way to round without a kernel")
+    return f
 
 
 @inlined
