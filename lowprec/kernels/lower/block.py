@@ -74,7 +74,7 @@ class Tensor(NamedTuple):
     scale_exponent: Signed
     inverse: Word
     inverse_exponent: Signed
-    limit: Word  #: of a normalized amax, where it has the exponent `lift`
+    above: Word  #: the limit of a normalized amax, where it has the exponent `lift`
     lift: Signed
 
 
@@ -118,7 +118,7 @@ def lower_tensor(fmt: BlockFormat, scale: Fraction, inverse: Fraction) -> Params
     limit = root + (not exact)
     if limit > _ONES:
         limit, exponent = 1 << 63, exponent + 1
-    return _array(*Tensor(*_number(scale), *_number(inverse), limit, exponent))
+    return _array(*Tensor(*_number(scale), *_number(inverse), limit - 1, exponent))
 
 
 def divisor(rule: ScaleRule, element: Format) -> Fraction:

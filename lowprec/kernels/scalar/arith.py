@@ -28,7 +28,7 @@ from lowprec.kernels.scalar.numbers import (
     square_root,
     total,
 )
-from lowprec.kernels.scalar.rounding import split, takes_farther
+from lowprec.kernels.scalar.rounding import cut, split, takes_farther
 from lowprec.spec.arith import OPERANDS
 from lowprec.spec.projection import Flag
 
@@ -182,7 +182,7 @@ def of_two(operation: int, x: Number, y: Number, downward: bool) -> Outcome:
         # A whole number, whose size is what is left of 64 bits above its last.
         size = _I(_FAR)
         if y.high == _0 or y.exponent <= _I(-51):
-            size = _I(y.high >> _U(min(-y.exponent, _I(63))))
+            size = cut(False, y.high, min(-y.exponent, _I(63)), False)
         return Outcome(FINITE, x.negative, x.high, x.low, x.exponent + (-size if y.negative else size), _0)
     lower = operation == _MINIMUM or operation == _MINIMUM_NUMBER
     if not lower and operation != _MAXIMUM and operation != _MAXIMUM_NUMBER:

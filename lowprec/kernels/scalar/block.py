@@ -38,7 +38,7 @@ from lowprec.kernels.lower.kinds import FINITE, INFINITY, NAN, SIGNALING
 from lowprec.kernels.lower.scalar import REFUSED, Grid, Params, Source
 from lowprec.kernels.scalar.convert import load_grid, load_source, project, read
 from lowprec.kernels.scalar.numbers import long_product, shifted_up
-from lowprec.kernels.scalar.rounding import odd, to_nearest_even
+from lowprec.kernels.scalar.rounding import odd, to_nearest_even, to_power
 
 __all__ = ["convert_blocks", "decode_blocks", "tensor_numbers"]
 
@@ -161,7 +161,7 @@ def load_rule(words: Params) -> BlockRule:
 def wanted_scale(amax: np.uint64, exponent: np.int64, rule: BlockRule, tensor: Tensor) -> Number:
     """The scale that a block of this amax, normalized and not 0, asks for, before its format sees it."""
     if rule.by_limit != _0:
-        return _TOP, exponent - tensor.lift + _I(amax >= tensor.limit)
+        return _TOP, to_power(amax, exponent - tensor.lift, tensor.above)
     by, by_exponent = rule.divisor, rule.divisor_exponent
     if rule.arithmetic == _EXACT:
         by, by_exponent = product(by, by_exponent, tensor.scale, tensor.scale_exponent)
@@ -189,7 +189,7 @@ def wanted_scale(amax: np.uint64, exponent: np.int64, rule: BlockRule, tensor: T
             wanted, place = quotient(wanted, place, tensor.scale, tensor.scale_exponent)
             wanted, place = single(wanted, place)
     if rule.powers != _0 and wanted != _0:
-        place += _I((amax if rule.of_amax != _0 else wanted) > rule.up_above)
+        place = to_power(amax if rule.of_amax != _0 else wanted, place, rule.up_above)
         wanted = _TOP
     return wanted, place
 

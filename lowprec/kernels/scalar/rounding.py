@@ -29,6 +29,7 @@ __all__ = [
     "split",
     "takes_farther",
     "to_nearest_even",
+    "to_power",
 ]
 
 _U = np.uint64
@@ -100,6 +101,12 @@ def floored(size: np.int64, shift: np.int64) -> np.int64:
     if shift <= _I(0):
         return size << -shift
     return size >> min(shift, _I(63))
+
+
+@inlined
+def to_power(significand: np.uint64, exponent: np.int64, above: np.uint64) -> np.int64:
+    """The exponent of a power of two for a normalized number: the next one where its significand is above a limit."""
+    return exponent + _I(significand > above)
 
 
 # -- to odd ------------------------------------------------------------------------------------------

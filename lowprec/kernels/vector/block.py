@@ -60,7 +60,7 @@ from lowprec.kernels.vector.ir.lanes import (
     settle,
     store,
 )
-from lowprec.kernels.vector.rounding import load_odd, quotients
+from lowprec.kernels.vector.rounding import load_odd, power_field, quotients
 
 __all__ = ["UNDONE", "UNSUITED", "encoder", "largest_magnitude"]
 
@@ -152,7 +152,7 @@ def scales_of_powers(
             if s.nan != NEVER:
                 scales[first + group], mark = s.nan, BLANK
         elif amax >= s.least:
-            place = (amax + s.carry) >> s.fraction
+            place = power_field(amax, s.carry, s.fraction)
             code, off = tables[0, place], tables[1, place]
             if code != NEVER:
                 scales[first + group], mark = code, NOT_MARKED

@@ -17,6 +17,8 @@ Notation:
 
 from __future__ import annotations
 
+import numpy as np
+
 from lowprec.kernels.jit import inlined
 from lowprec.kernels.lower.vector import DRAWN, PARITY, SIGN, Encoder
 from lowprec.kernels.vector.ir.lanes import (
@@ -62,6 +64,7 @@ __all__ = [
     "nearest",
     "nearest_even",
     "odd_sum",
+    "power_field",
     "product_to_odd",
     "quotient_to_odd",
     "quotients",
@@ -137,6 +140,12 @@ def limited(word: Lanes, a: Lanes, random: Lanes, f: Encoder) -> Lanes:
     if f.no_zero != 0:
         magnitude = greater(magnitude, f.hidden) - f.hidden
     return magnitude
+
+
+@inlined
+def power_field(word: np.uint32, carry: np.uint32, fraction: np.uint32) -> np.uint32:
+    """The exponent field of a power of two for a word: the next one from where `carry` makes it so."""
+    return (word + carry) >> fraction
 
 
 # -- to odd, and to fewer bits on the way ------------------------------------------------------------
