@@ -20,7 +20,7 @@ from lowprec.kernels.scalar.stages import Stage, placed
 from lowprec.kernels.scalar.windows import (
     NOTHING,
     Factor,
-    Panel,
+    Row,
     State,
     factor,
     factor_of,
@@ -94,18 +94,18 @@ def multiplied_flushed(x: Factor, y: Factor, stage: Stage) -> Number:
 
 
 @helper
-def cdna2(x: Panel, i: int, y: Panel, j: int, addend: np.uint64, step: int, stage: Stage) -> Number:
+def cdna2(x: Row, y: Row, addend: np.uint64, step: int, stage: Stage) -> Number:
     """Sums of `step` products, 2 or 4, in pairs, one after the other added to the addend."""
     nothing = Number(FINITE, False, _0, _0, _I(0))
-    c, length = flushed(factor_of(addend, stage[SOURCE:])), x.shape[1]
+    c, length = flushed(factor_of(addend, stage[SOURCE:])), x.shape[0]
     for start in range(0, length, step):
         halves = nothing
         for half in range(start, start + step, 2):
             first = second = nothing
             if half < length:
-                first = multiplied_flushed(factor(x, i, half), factor(y, j, half), stage)
+                first = multiplied_flushed(factor(x, half), factor(y, half), stage)
             if half + 1 < length:
-                second = multiplied_flushed(factor(x, i, half + 1), factor(y, j, half + 1), stage)
+                second = multiplied_flushed(factor(x, half + 1), factor(y, half + 1), stage)
             pair = added(first, second, stage)
             halves = pair if half == start else added(halves, pair, stage)
         c = added(c, halves, stage)
@@ -116,13 +116,11 @@ def cdna2(x: Panel, i: int, y: Panel, j: int, addend: np.uint64, step: int, stag
 
 
 @helper
-def aligned(
-    x: Panel, i: int, y: Panel, j: int, start: int, stop: int, stride: np.int64, fp8: bool
-) -> tuple[np.int64, np.int64, State]:
+def aligned(x: Row, y: Row, start: int, stop: int, stride: np.int64, fp8: bool) -> tuple[np.int64, np.int64, State]:
     """The sum of each `stride`-th product in units of 2**(largest exponent - _PRODUCT_BITS), and that exponent."""
     state, largest = State(False, False, False), _I(NOTHING)
     for k in range(start, stop, stride):
-        a, b = factor(x, i, k), factor(y, j, k)
+        a, b = factor(x, k), factor(y, k)
         state = joined(state, a, b)
         if a.kind == FINITE and b.kind == FINITE and not is_zero(a) and not is_zero(b):
             exponent = a.exponent + a.bits + b.exponent + b.bits
@@ -133,7 +131,7 @@ def aligned(
                 state = State(state.nan, state.positive or not minus, state.negative or minus)
     unit, sum_ = largest - _I(_PRODUCT_BITS), _I(0)
     for k in range(start, stop, stride):
-        a, b = factor(x, i, k), factor(y, j, k)
+        a, b = factor(x, k), factor(y, k)
         if a.kind == FINITE and b.kind == FINITE and not is_zero(a) and not is_zero(b):
             shift = unit - (a.exponent + b.exponent)
             sum_ += cut(a.negative != b.negative, a.significand * b.significand, shift, False)
@@ -141,19 +139,19 @@ def aligned(
 
 
 @helper
-def cdna3(x: Panel, i: int, y: Panel, j: int, addend: np.uint64, step: int, fp8: bool, stage: Stage) -> np.uint64:
+def cdna3(x: Row, y: Row, addend: np.uint64, step: int, fp8: bool, stage: Stage) -> np.uint64:
     """The code of steps one after the other: products, then their sum and the running one."""
-    code, length = addend, x.shape[1]
+    code, length = addend, x.shape[0]
     for start in range(0, length, step):
         stop = min(start + step, length)
         if fp8:
-            even, even_exponent, state = aligned(x, i, y, j, start, stop, _I(2), fp8)
-            odd, odd_exponent, other = aligned(x, i, y, j, start + 1, stop, _I(2), fp8)
+            even, even_exponent, state = aligned(x, y, start, stop, _I(2), fp8)
+            odd, odd_exponent, other = aligned(x, y, start + 1, stop, _I(2), fp8)
             state = State(state.nan or other.nan, state.positive or other.positive, state.negative or other.negative)
             exponent = max(even_exponent, odd_exponent)
             products = floored(even, exponent - even_exponent) + floored(odd, exponent - odd_exponent)
         else:
-            products, exponent, state = aligned(x, i, y, j, start, stop, _I(1), fp8)
+            products, exponent, state = aligned(x, y, start, stop, _I(1), fp8)
         c = factor_of(code, stage[SOURCE:])
         state = joined_one(state, c)
         c_exponent = c.exponent + c.bits

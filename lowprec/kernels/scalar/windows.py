@@ -17,6 +17,7 @@ import numpy as np
 import numpy.typing as npt
 
 from lowprec.kernels.jit import bit_length, helper, inlined
+from lowprec.kernels.lower.dot import How
 from lowprec.kernels.lower.kinds import FINITE, GENERATED, INFINITY
 from lowprec.kernels.lower.scalar import Params
 from lowprec.kernels.scalar.convert import load_source, read
@@ -24,10 +25,22 @@ from lowprec.kernels.scalar.exact_sum import add_number, number_of_sum
 from lowprec.kernels.scalar.numbers import Number
 from lowprec.kernels.scalar.rounding import cut
 
-__all__ = ["Factor", "State", "exact_step", "factor", "group_window", "in_units", "joined", "settled", "window"]
+__all__ = [
+    "Factor",
+    "Operand",
+    "State",
+    "exact_step",
+    "factor",
+    "group_window",
+    "in_units",
+    "joined",
+    "settled",
+    "window",
+]
 
 Words = npt.NDArray[Any]  #: of uint64
 Panel = npt.NDArray[Any]  #: of uint64, shape (rows, K, 2)
+Row = npt.NDArray[Any]  #: of a panel
 Word = Any
 
 _U = np.uint64
@@ -46,6 +59,13 @@ class Factor(NamedTuple):
     significand: Word
     exponent: Word  #: of the last bit
     bits: Word  #: behind the point of a normal number
+
+
+class Operand(NamedTuple):
+    """One side of the products: a row of elements, and one of their scales if they are in blocks."""
+
+    elements: Row
+    scales: Row
 
 
 class State(NamedTuple):
@@ -77,11 +97,11 @@ def panel(codes: Words, words: Params) -> Panel:
 
 
 @inlined
-def factor(x: Panel, i: int, k: int) -> Factor:
-    """An operand of a panel."""
-    mark = x[i, k, 1]
+def factor(x: Row, k: int) -> Factor:
+    """An operand of a row."""
+    mark = x[k, 1]
     kind, bits = _I(mark >> _1 & _U(0x7F)), _I(mark >> _U(8) & _U(0xFF))
-    return Factor(kind, mark & _1 != _0, x[i, k, 0], _I(mark) >> _I(16), bits)
+    return Factor(kind, mark & _1 != _0, x[k, 0], _I(mark) >> _I(16), bits)
 
 
 @inlined
@@ -152,14 +172,12 @@ def normalized(x: Factor, y: Factor) -> Number:
 
 
 @helper
-def exact_step(
-    x: Panel, i: int, y: Panel, j: int, places: Words, start: int, stop: int, c: Factor, words: Words, base: np.int64
-) -> Number:
+def exact_step(x: Row, y: Row, places: Words, start: int, stop: int, c: Factor, words: Words, base: np.int64) -> Number:
     """The sum of the products at some places and c, of which nothing is cut. Its bits lie above the words' base."""
     state = joined_one(State(False, False, False), c)
     words[:] = _0
     for k in places[start:stop]:
-        a, b = factor(x, i, k), factor(y, j, k)
+        a, b = factor(x, k), factor(y, k)
         state = joined(state, a, b)
         if a.kind == FINITE and b.kind == FINITE:
             add_number(words, base, normalized(a, b))
@@ -170,36 +188,24 @@ def exact_step(
 
 @helper
 def window(
-    x: Panel,
-    i: int,
-    y: Panel,
-    j: int,
-    places: npt.NDArray[np.int64],
-    start: int,
-    stop: int,
-    c: Factor,
-    raise_by: np.int64,
-    bits: np.int64,
-    lowest: np.int64,
-    floor: bool,
-    poisoned: bool,
+    x: Row, y: Row, places: Words, start: int, stop: int, c: Factor, raise_by: np.int64, poisoned: bool, how: Params
 ) -> Number:
     """One step: the sum of the products at some places and c, aligned and cut.
 
     `raise_by` is what joins the exponent of each product, and `poisoned` whether a scale is NaN.
     """
     state = joined_one(State(poisoned, False, False), c)
-    largest = lowest
+    bits, largest, floor = how[How.FRACTION_BITS], how[How.LOWEST], how[How.FLOOR] != 0
     if c.kind == FINITE and c.significand != _0:
         largest = max(largest, c.exponent + c.bits)
     for k in places[start:stop]:
-        a, b = factor(x, i, k), factor(y, j, k)
+        a, b = factor(x, k), factor(y, k)
         state = joined(state, a, b)
         if a.kind == FINITE and b.kind == FINITE and a.significand != _0 and b.significand != _0:
             largest = max(largest, a.exponent + a.bits + b.exponent + b.bits + raise_by)
     unit, total = largest - bits, _I(0)
     for k in places[start:stop]:
-        a, b = factor(x, i, k), factor(y, j, k)
+        a, b = factor(x, k), factor(y, k)
         if a.kind == FINITE and b.kind == FINITE and a.significand != _0 and b.significand != _0:
             shift = unit - (a.exponent + b.exponent + raise_by)
             total += cut(a.negative != b.negative, a.significand * b.significand, shift, floor)
@@ -209,29 +215,11 @@ def window(
 
 
 @helper
-def group_window(
-    x: Panel,
-    i: int,
-    y: Panel,
-    j: int,
-    x_scales: Panel,
-    y_scales: Panel,
-    size: int,
-    last: np.int64,
-    start: int,
-    stop: int,
-    group: int,
-    c: Factor,
-    bits: np.int64,
-    lowest: np.int64,
-    floor: bool,
-) -> Number:
-    """One step whose products come in groups: exact sums, aligned by the exponents of their scales.
-
-    `last` is the exponent of the last bit of the smallest product: of its units a group's sum has so many.
-    """
+def group_window(x: Operand, y: Operand, start: int, stop: int, c: Factor, how: Params) -> Number:
+    """One step whose products come in groups: exact sums, aligned by the exponents of their scales."""
     state = joined_one(State(False, False, False), c)
-    largest = lowest
+    bits, largest, floor = how[How.FRACTION_BITS], how[How.LOWEST], how[How.FLOOR] != 0
+    group, size, last = how[How.GROUP], how[How.BLOCK], how[How.LAST]
     if c.kind == FINITE and c.significand != _0:
         largest = max(largest, c.exponent + c.bits)
     total = unit = _I(0)
@@ -241,14 +229,14 @@ def group_window(
             if c.kind == FINITE and c.significand != _0:
                 total = cut(c.negative, c.significand, unit - c.exponent, floor)
         for first in range(start, stop, group):
-            a, b = factor(x_scales, i, first // size), factor(y_scales, j, first // size)
+            a, b = factor(x.scales, first // size), factor(y.scales, first // size)
             if a.kind != FINITE or b.kind != FINITE:
                 state = State(True, state.positive, state.negative)
                 continue
             exponent = a.exponent + a.bits + b.exponent + b.bits
             products, any_product, of_group = _I(0), False, State(False, False, False)
             for k in range(first, min(first + group, stop)):
-                p, q = factor(x, i, k), factor(y, j, k)
+                p, q = factor(x.elements, k), factor(y.elements, k)
                 of_group = joined(of_group, p, q)
                 significand = p.significand * q.significand
                 if p.kind == FINITE and q.kind == FINITE and significand != _0:
