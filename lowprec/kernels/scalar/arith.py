@@ -59,6 +59,15 @@ _NEGATIVE, _ABSOLUTE, _COPYSIGN = (KNOWN[name] for name in ("negative", "absolut
 _FAR = 1 << 13
 
 
+class Operands(NamedTuple):
+    """The operands of an operation; those beyond `count` are the first once more."""
+
+    count: Word
+    x: Number
+    y: Number
+    z: Number
+
+
 class Outcome(NamedTuple):
     """A result, and the flags of the operation itself."""
 
@@ -191,8 +200,9 @@ def of_two(operation: int, x: Number, y: Number, downward: bool) -> Outcome:
 
 
 @helper
-def delivered(x: Number, y: Number, z: Number, count: int, signaling_first: bool) -> Number:
+def delivered(operands: Operands, signaling_first: bool) -> Number:
     """The NaN that is the result: the first, or the first signaling one; some operand is one."""
+    count, x, y, z = operands
     if signaling_first:
         if count == 3 and z.kind == SIGNALING:
             return z
@@ -212,10 +222,7 @@ def delivered(x: Number, y: Number, z: Number, count: int, signaling_first: bool
 @helper
 def result_of(
     operation: int,
-    count: int,
-    x: Number,
-    y: Number,
-    z: Number,
+    operands: Operands,
     downward: bool,
     signaling_first: bool,
     random: np.uint64,
@@ -223,6 +230,7 @@ def result_of(
     words: Params,
 ) -> Outcome:
     """What an operation gives, before it is projected."""
+    count, x, y, z = operands
     if operation == _NEGATIVE or operation == _ABSOLUTE or operation == _COPYSIGN:
         negative = (not x.negative) if operation == _NEGATIVE else (operation == _COPYSIGN and y.negative)
         return Outcome(NAN if is_nan(x) else x.kind, negative, x.high, x.low, x.exponent, _0)
@@ -236,7 +244,7 @@ def result_of(
             if signaling_first and not signals:
                 return special(GENERATED, False, _INVALID)
             raised = _INVALID
-        first = delivered(x, y, z, count, signaling_first)
+        first = delivered(operands, signaling_first)
         return Outcome(NAN, first.negative, first.high, _0, _I(0), raised)
     if operation == _FMA:
         made = multiplied(x, y)
@@ -283,7 +291,7 @@ def operate(
             z, flushed = operand(zs[i], z_source)
             tiny |= flushed
         word = _U(random[i]) if random.size > 0 else _0
-        made = result_of(operation, count, x, y, z, downward, signaling_first, word, grid, target_words)
+        made = result_of(operation, Operands(count, x, y, z), downward, signaling_first, word, grid, target_words)
         code, raised = project(made.kind, made.negative, made.high, made.low, made.exponent, word, grid, target_words)
         if code == _REFUSED:
             refused += 1

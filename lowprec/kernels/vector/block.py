@@ -135,7 +135,7 @@ def largest_of_groups(big: Codes, width: int, wide: int) -> None:
 
 @helper
 def scales_of_powers(
-    big: Codes, by: Codes, groups: int, step: int, scales: Codes, marks: Codes, first: int, setup: Words,
+    big: Codes, by: Codes, groups: int, step: int, scales: Codes, marks: Codes, setup: Words,
     tables: Codes, general: tuple[Params, ...],
 ) -> int:  # fmt: skip
     """The scale of each group of columns, and what to take off its exponent fields; how many are marked.
@@ -150,21 +150,21 @@ def scales_of_powers(
         amax, mark, off = big[group * step], UNDONE, np.uint32(0)
         if amax >= s.infinity:
             if s.nan != NEVER:
-                scales[first + group], mark = s.nan, BLANK
+                scales[group], mark = s.nan, BLANK
         elif amax >= s.least:
             place = power_field(amax, s.carry, s.fraction)
             code, off = tables[0, place], tables[1, place]
             if code != NEVER:
-                scales[first + group], mark = code, NOT_MARKED
+                scales[group], mark = code, NOT_MARKED
         elif amax == 0 and s.zero != NEVER:
-            scales[first + group], mark = s.zero, NOT_MARKED
+            scales[group], mark = s.zero, NOT_MARKED
         lowest = np.uint32(1) << s.fraction
         normal = lowest if off >> np.uint32(31) != 0 else off + lowest
         for i in range(group * step, group * step + step):
             by[i] = off
             by[by.size // 2 + i] = normal
         if mark != NOT_MARKED:
-            marks[first + group] = mark
+            marks[group] = mark
             marked += 1
     return marked
 
@@ -186,7 +186,7 @@ def scales_in_lanes(big: Codes, groups: int, step: int, made: Codes, words: Code
 
 @helper
 def scales_of_numbers(
-    big: Codes, by: Codes, groups: int, step: int, scales: Codes, marks: Codes, first: int, setup: Words,
+    big: Codes, by: Codes, groups: int, step: int, scales: Codes, marks: Codes, setup: Words,
     tables: Codes, general: tuple[Params, ...],
 ) -> int:  # fmt: skip
     """As `scales_of_powers`, for scales that are any numbers: binary64 patterns divide the columns."""
@@ -204,7 +204,7 @@ def scales_of_numbers(
         amax, mark, divisor = big[group * step], UNDONE, _ONE
         if amax >= s.infinity:
             if s.nan != NEVER:
-                scales[first + group], mark = s.nan, BLANK
+                scales[group], mark = s.nan, BLANK
         elif amax >= s.least:
             if s.lanes != 0:
                 code, word = _U(made[group]), words[group]
@@ -218,14 +218,14 @@ def scales_of_numbers(
                 normal = kind == FINITE and significand != _U(0)
             # A number below 2**lowest has an exponent of at most lowest - 63, from bit 63 on.
             if normal and exponent > lowest - _I(63):
-                scales[first + group], mark = code, NOT_MARKED
+                scales[group], mark = code, NOT_MARKED
                 divisor = as_double(significand, exponent)
         elif amax == 0 and s.zero != NEVER:
-            scales[first + group], mark = s.zero, NOT_MARKED
+            scales[group], mark = s.zero, NOT_MARKED
         for i in range(group * step, group * step + step):
             by[i] = divisor
         if mark != NOT_MARKED:
-            marks[first + group] = mark
+            marks[group] = mark
             marked += 1
     return marked
 
@@ -245,15 +245,15 @@ def as_double(significand: np.uint64, exponent: np.int64) -> np.uint64:
 
 
 @helper
-def blank(out: Codes, to: int, stride: int, high: int, wide: int, marks: Codes, first: int, groups: int) -> int:
+def blank(out: Codes, stride: int, high: int, wide: int, marks: Codes, groups: int) -> int:
     """Zeros in the blocks whose scale is NaN, which need nothing else; how many there are."""
     found = 0
     for group in range(groups):
-        if marks[first + group] == BLANK:
-            marks[first + group] = NOT_MARKED
+        if marks[group] == BLANK:
+            marks[group] = NOT_MARKED
             found += 1
             for row in range(high):
-                for i in range(to + row * stride + group * wide, to + row * stride + group * wide + wide):
+                for i in range(row * stride + group * wide, row * stride + group * wide + wide):
                     out[i] = 0
     return found
 
@@ -340,15 +340,15 @@ def encoder(source_shape: Shape, target_shape: Shape, powers: bool) -> Kernel:
                 put(out, start + i, project_magnitude(word, a, random_word, target), past)
 
     def encode_columns(
-        values: Codes, start: int, stride: int, out: Codes, random: Words, high: int, width: int, by: Codes,
-        plan: Words, past: bool,
+        values: Codes, stride: int, out: Codes, random: Words, high: int, width: int, by: Codes, plan: Words,
+        past: bool,
     ) -> None:  # fmt: skip
         """The codes of a tile, each column divided by what it has. Meanwhile memory brings the next tile."""
         source = load_reader(plan, PROBE, source_shape)
         target = load_encoder(plan, PROBE + DECODER, target_shape)
         random_word = fill(0)
         for row in range(high):
-            at = start + row * stride
+            at = row * stride
             for c in range(0, width, LANES):
                 fetch(values, at + c + width)
                 word = read_values(load_odd(values, at + c), source)
@@ -402,13 +402,13 @@ def encoder(source_shape: Shape, target_shape: Shape, powers: bool) -> Kernel:
                 else:
                     find_columns(source, at, stride, high, size, big, plan)
                     largest_of_groups(big, size, wide)
-                found = find_scales(big, by, groups, step, scales, marks, first, setup, tables, general)
+                found = find_scales(big, by, groups, step, scales[first:], marks[first:], setup, tables, general)
                 if rows_of_vectors:
                     code_rows(source, at, target, words, groups, wide, by, plan, past and whole)
                 else:
-                    code_columns(source, at, stride, target, words, high, size, by, plan, past and whole)
+                    code_columns(source[at:], stride, target[at:], words[at:], high, size, by, plan, past and whole)
                 if found > 0:
-                    undone += found - blank(target, at, stride, high, wide, marks, first, groups)
+                    undone += found - blank(target[at:], stride, high, wide, marks[first:], groups)
                 if not whole:
                     for i in range(some):
                         for j in range(width):

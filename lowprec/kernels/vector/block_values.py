@@ -128,14 +128,14 @@ def decoder(source_shape: Shape, scaled: bool) -> Kernel:
                 put(out, start + i, ended(times(read(code, source), scale, tensor), code, source), past)
 
     def values_of_columns(
-        codes: Codes, start: int, stride: int, out: Codes, high: int, width: int, by: Codes, plan: Words,
-        tensor: np.uint32, past: bool,
+        codes: Codes, stride: int, out: Codes, high: int, width: int, by: Codes, plan: Words, tensor: np.uint32,
+        past: bool,
     ) -> None:  # fmt: skip
         source = load_decoder(plan, PROBE, shape)
         for row in range(high):
             for c in range(row * stride, row * stride + width, LANES):
-                code, scale = load(codes, start + c), load(by, c - row * stride)
-                put(out, start + c, ended(times(read(code, source), scale, tensor), code, source), past)
+                code, scale = load(codes, c), load(by, c - row * stride)
+                put(out, c, ended(times(read(code, source), scale, tensor), code, source), past)
 
     find = helper(find_factors, f"find_factors{name}")
     in_rows, in_columns = helper(values_of_rows, f"value_rows{name}"), helper(values_of_columns, f"value_columns{name}")
@@ -169,9 +169,8 @@ def decoder(source_shape: Shape, scaled: bool) -> Kernel:
                 if in_row:
                     in_rows(source, at, target, groups, wide, by, plan, f.tensor, past and whole)
                 else:
-                    in_columns(
-                        source, at, stride, target, some, width if whole else stride, by, plan, f.tensor, past and whole
-                    )
+                    size = width if whole else stride
+                    in_columns(source[at:], stride, target[at:], some, size, by, plan, f.tensor, past and whole)
                 if not whole:
                     for i in range(some):
                         for j in range(width):
