@@ -3,7 +3,7 @@
 `check_format`, `check_block_format`, `check_operation` and `check_cast` try everything at once and need
 nothing else. The strategies are Hypothesis's: `pip install "lowprec[test]"`.
 
-Floor 5. Names are imported when they are first used.
+Names are imported when they are first used.
 """
 
 from __future__ import annotations

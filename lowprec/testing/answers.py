@@ -1,7 +1,4 @@
-"""What someone's function may answer with: codes as integers, a format's own type, or values as floats.
-
-Floor 5.
-"""
+"""What someone's function may answer with: codes as integers, a format's own type, or values as floats."""
 
 from __future__ import annotations
 

@@ -1,7 +1,4 @@
-"""What laws of blocks are tried on: block formats by the verbs, by the oracle, or of someone's own.
-
-Floor 5.
-"""
+"""What laws of blocks are tried on: block formats by the verbs, by the oracle, or of someone's own."""
 
 from __future__ import annotations
 
@@ -18,7 +15,7 @@ from lowprec.spec.format import Format, Sign
 from lowprec.testing.grid import Array, grid_of, nearest, values_of
 from lowprec.testing.implementation import name_of
 from lowprec.testing.subjects import Floats
-from lowprec.tools.shown import shown_code
+from lowprec.verify.shown import shown_code
 
 __all__ = ["ArrayBlocks", "Blocks", "Encoded", "OracleBlocks", "OwnBlocks"]
 

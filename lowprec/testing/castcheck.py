@@ -1,7 +1,4 @@
-"""Checking a cast: anyone's function held against the reference, and which law it breaks.
-
-Floor 5.
-"""
+"""Checking a cast: anyone's function held against the reference, and which law it breaks."""
 
 from __future__ import annotations
 
@@ -26,11 +23,11 @@ from lowprec.testing.implementation import name_of
 from lowprec.testing.laws import LAWS
 from lowprec.testing.laws.rounding import law_at
 from lowprec.testing.projecting import is_plain
-from lowprec.tools.cases import SOURCES
-from lowprec.tools.conformance import Row, compare
-from lowprec.tools.frameworks.base import Framework
-from lowprec.tools.shown import shown_code
-from lowprec.tools.tasks import Cast, Operands
+from lowprec.verify.conformance import Row, compare
+from lowprec.verify.frameworks.base import Framework
+from lowprec.verify.inputs.conversions import SOURCES
+from lowprec.verify.shown import shown_code
+from lowprec.verify.tasks import Cast, Operands
 
 __all__ = ["check_cast"]
 

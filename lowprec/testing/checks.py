@@ -1,7 +1,4 @@
-"""Checking formats, operations and block formats: every law that says anything about them, tried at once.
-
-Floor 5.
-"""
+"""Checking formats, operations and block formats: every law that says anything about them, tried at once."""
 
 from __future__ import annotations
 

@@ -3,8 +3,6 @@
 This is the kit's own reading of a `Format`, in integers. It uses neither the properties of `Format`, nor the
 oracle, nor a kernel, so that all of them can be judged by it.
 
-Floor 5.
-
 Notation:
 
     magnitude    a code without its sign; magnitudes 0, 1, 2, ... stand for growing values

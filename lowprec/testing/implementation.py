@@ -1,7 +1,4 @@
-"""Someone's own implementation of a format, as laws see it.
-
-Floor 5.
-"""
+"""Someone's own implementation of a format, as laws see it."""
 
 from __future__ import annotations
 

@@ -1,6 +1,6 @@
 """What a law is, what comes of trying one, and how a counterexample is told.
 
-Floor 5. Imports the standard library only.
+Imports the standard library only.
 """
 
 from __future__ import annotations

@@ -1,7 +1,4 @@
-"""What laws of arithmetic are tried on: operations on codes, by the verbs, by the oracle, or of someone's own.
-
-Floor 5.
-"""
+"""What laws of arithmetic are tried on: operations on codes, by the verbs, by the oracle, or of someone's own."""
 
 from __future__ import annotations
 
@@ -17,8 +14,8 @@ from lowprec.spec.format import Format, Sign
 from lowprec.spec.projection import Projection
 from lowprec.testing.grid import EXACT, Array, grid_of, values_of
 from lowprec.testing.subjects import Floats
-from lowprec.tools.operands import operands
-from lowprec.tools.shown import shown_code
+from lowprec.verify.inputs.operands import operands
+from lowprec.verify.shown import shown_code
 
 __all__ = ["Call", "Operation", "answered", "of_arrays", "of_oracle"]
 

@@ -1,8 +1,6 @@
 """What a projection makes of a real number: the kit's own reading, by places on the grid.
 
 A mode is said here by real numbers, one expression each, and not by the thresholds of `Rounding`.
-
-Floor 5.
 """
 
 from __future__ import annotations

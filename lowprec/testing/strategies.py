@@ -3,8 +3,6 @@
 They say what is valid; what is drawn shrinks toward the simple, and ties and borders come often.
 
 Importing them lifts Hypothesis's own deadline of 200 ms for one example, which a first call that compiles exceeds.
-
-Floor 5.
 """
 
 from __future__ import annotations

@@ -1,7 +1,4 @@
-"""What laws of formats are tried on: the verbs on arrays, and the oracle; and with which codes and numbers.
-
-Floor 5.
-"""
+"""What laws of formats are tried on: the verbs on arrays, and the oracle; and with which codes and numbers."""
 
 from __future__ import annotations
 
@@ -18,8 +15,8 @@ from lowprec.spec.format import Format, Sign
 from lowprec.spec.projection import DEFAULT, Projection, Saturation
 from lowprec.spec.rounding import MODES, Rounding
 from lowprec.testing.grid import Array, Grid, Places, grid_of
-from lowprec.tools.cases import magnitudes, sample
-from lowprec.tools.shown import shown_float, split
+from lowprec.verify.inputs.conversions import magnitudes, sample
+from lowprec.verify.shown import shown_float, split
 
 __all__ = ["Arrays", "Floats", "Oracle", "Subject", "is_verbs"]
 

@@ -33,10 +33,10 @@ from lowprec.spec.block import BlockFormat
 from lowprec.spec.format import Format, Sign
 from lowprec.tools import arithpeers, peers
 from lowprec.tools.benchreport import Job
-from lowprec.tools.conformance import known_divergences
 from lowprec.tools.contests import WrongResult, judged, operands
 from lowprec.tools.timing import Contender
-from lowprec.tools.vectors import is_nan
+from lowprec.verify.conformance import known_divergences
+from lowprec.verify.operations import is_nan
 
 __all__ = ["VARIANTS", "ArithContest", "arith_contest", "arith_operands", "has_work"]
 

@@ -18,8 +18,8 @@ import numpy.typing as npt
 
 from lowprec.arrays.checks import dtype
 from lowprec.spec.format import Format, Sign
-from lowprec.tools.frameworks import FRAMEWORKS
 from lowprec.tools.peers import Way
+from lowprec.verify.frameworks import FRAMEWORKS
 
 __all__ = ["Task", "verifloat_format", "ways"]
 

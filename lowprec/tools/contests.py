@@ -28,11 +28,12 @@ from lowprec.spec import catalog
 from lowprec.spec.block import BlockFormat
 from lowprec.spec.format import Format, Sign
 from lowprec.spec.projection import Projection
-from lowprec.tools import cases, peers
+from lowprec.tools import peers
 from lowprec.tools.benchreport import Job
-from lowprec.tools.conformance import known_divergences
 from lowprec.tools.timing import Contender
-from lowprec.tools.vectors import is_nan
+from lowprec.verify.conformance import known_divergences
+from lowprec.verify.inputs import conversions
+from lowprec.verify.operations import is_nan
 
 __all__ = ["KINDS", "Contest", "WrongResult", "contest", "has_data", "judged", "operands"]
 
@@ -100,13 +101,17 @@ def operands(kind: str, fmt: Format, size: int, seed: int = 0) -> Array:
     if kind == "normal":
         values = np.ldexp(rng.standard_normal(few, np.float32), rng.integers(-8, 7, few, np.int32))
     elif kind == "hard":
-        choices = [cases.sample("float32", few, seed), rng.choice(_telling(fmt), few), rng.choice(_specials(fmt), few)]
+        choices = [
+            conversions.sample("float32", few, seed),
+            rng.choice(_telling(fmt), few),
+            rng.choice(_specials(fmt), few),
+        ]
         values = np.choose(rng.choice(3, few, p=(1 / 2, 3 / 8, 1 / 8)), choices)
     elif kind == "subnormal":
         step, end = fmt.min_subnormal or 0.0, fmt.min_normal or 0.0
         values = rng.choice([-1.0, 1.0], few) * rng.uniform(0.75 * step, end - 0.75 * step, few)
     else:
-        values = (cases.sample("float32", few, seed).view(np.uint32) | np.uint32(0x7F800001)).view(np.float32)
+        values = (conversions.sample("float32", few, seed).view(np.uint32) | np.uint32(0x7F800001)).view(np.float32)
     if not fmt.has_nan:
         values = np.where(np.isnan(values), np.float32(1), values)
     if fmt.sign is Sign.UNSIGNED:
@@ -116,7 +121,7 @@ def operands(kind: str, fmt: Format, size: int, seed: int = 0) -> Array:
 
 @functools.lru_cache(maxsize=4)
 def _telling(fmt: Format) -> Array:
-    return cases.inputs(fmt, "float32")
+    return conversions.inputs(fmt, "float32")
 
 
 def _specials(fmt: Format) -> Array:

@@ -29,7 +29,7 @@ from lowprec.arrays.threads import get_threads, set_threads
 from lowprec.spec.catalog import E2M1FN, MXFP4, MXFP6_E2M3, MXFP6_E3M2, MXFP8_E4M3, MXFP8_E5M2, NVFP4
 from lowprec.spec.format import Sign
 from lowprec.tools import blas
-from lowprec.tools.frameworks import FRAMEWORKS
+from lowprec.verify.frameworks import FRAMEWORKS
 
 __all__ = ["PEERS", "Peer", "Way", "Work", "find", "said", "switch"]
 

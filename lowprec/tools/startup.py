@@ -15,9 +15,9 @@ import sys
 from collections.abc import Callable, Iterable, Iterator
 from pathlib import Path
 
+from lowprec.export.vectors import suite
 from lowprec.spec import catalog
 from lowprec.tools.timing import Contender
-from lowprec.tools.vectors import suite
 
 __all__ = ["LEAST", "VARIANTS", "contenders"]
 

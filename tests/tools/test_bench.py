@@ -12,14 +12,15 @@ from click.testing import CliRunner
 from rich.console import Console
 
 import lowprec as lp
+from lowprec.cli.main import main
+from lowprec.export import cards
 from lowprec.oracle.convert import decode as decode_exactly
 from lowprec.spec import catalog
-from lowprec.tools import bench, cards, contests, peers, startup, timing
+from lowprec.tools import bench, contests, peers, startup, timing
 from lowprec.tools.benchreport import Job, Report, Row, Target
-from lowprec.tools.cli import main
-from lowprec.tools.comparison.lines import compare_lines
 from lowprec.tools.contests import operands
 from lowprec.tools.timing import Contender, Timed, interleave
+from lowprec.verify.lines import compare_lines
 
 E4M3FN = catalog.E4M3FN
 

@@ -12,11 +12,11 @@ from click.testing import CliRunner
 
 import lowprec as lp
 from lowprec.arrays import arith
+from lowprec.cli.main import main
 from lowprec.spec import catalog
 from lowprec.tools import arithcontests, arithpeers, bench, peers
 from lowprec.tools.arithcontests import arith_contest, arith_operands
 from lowprec.tools.benchreport import Job
-from lowprec.tools.cli import main
 from lowprec.tools.contests import KINDS, WrongResult, has_data
 
 E4M3FN = catalog.E4M3FN

@@ -12,10 +12,11 @@ from rich.console import Console
 
 import lowprec as lp
 from lowprec.arrays import dot as dots
+from lowprec.cli.main import main
+from lowprec.export import cards
 from lowprec.spec import catalog
-from lowprec.tools import bench, blas, cards, dotcontests, dotpeers, peers
+from lowprec.tools import bench, blas, dotcontests, dotpeers, peers
 from lowprec.tools.benchreport import Job, Report, Row
-from lowprec.tools.cli import main
 from lowprec.tools.contests import WrongResult
 from lowprec.tools.dotcontests import accumulation_of, dot_contest, dot_operands, has_work
 from lowprec.tools.timing import Contender, Timed, interleave

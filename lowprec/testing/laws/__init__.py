@@ -1,7 +1,4 @@
-"""The laws, by topic. Importing this enters all of them into `lowprec.testing.law.LAWS`.
-
-Floor 5.
-"""
+"""The laws, by topic. Importing this enters all of them into `lowprec.testing.law.LAWS`."""
 
 from __future__ import annotations
 

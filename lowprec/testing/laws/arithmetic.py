@@ -2,8 +2,6 @@
 
 Results are computed here in fractions, and a square root is judged by squares; neither the oracle nor a
 kernel is asked, but by the law that compares with the oracle.
-
-Floor 5.
 """
 
 from __future__ import annotations

@@ -1,7 +1,4 @@
-"""Laws of blocks: a value is its scale times its element, and the scale is what the rule says of real numbers.
-
-Floor 5.
-"""
+"""Laws of blocks: a value is its scale times its element, and the scale is what the rule says of real numbers."""
 
 from __future__ import annotations
 
@@ -14,7 +11,7 @@ from lowprec.testing.block import ArrayBlocks, Blocks, Encoded, OracleBlocks
 from lowprec.testing.grid import Array, grid_of, nan_code, values_of
 from lowprec.testing.law import Outcome, law
 from lowprec.testing.projecting import is_plain, projected
-from lowprec.tools.shown import shown_float
+from lowprec.verify.shown import shown_float
 
 __all__: list[str] = []
 

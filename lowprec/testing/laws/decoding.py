@@ -1,7 +1,4 @@
-"""Laws of decoding: which number a code stands for.
-
-Floor 5.
-"""
+"""Laws of decoding: which number a code stands for."""
 
 from __future__ import annotations
 
@@ -15,7 +12,7 @@ from lowprec.spec.projection import Saturation
 from lowprec.testing.grid import EXACT, Array, values_of
 from lowprec.testing.law import Outcome, law
 from lowprec.testing.subjects import Subject, is_verbs
-from lowprec.tools.shown import shown_float
+from lowprec.verify.shown import shown_float
 
 __all__ = ["same"]
 

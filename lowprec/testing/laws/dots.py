@@ -1,7 +1,4 @@
-"""Laws of dot products, in the orders that rest on nothing but exact sums and one rounding.
-
-Floor 5.
-"""
+"""Laws of dot products, in the orders that rest on nothing but exact sums and one rounding."""
 
 from __future__ import annotations
 
@@ -16,7 +13,7 @@ from lowprec.testing.grid import Array, values_of
 from lowprec.testing.law import Outcome, law
 from lowprec.testing.projecting import projected
 from lowprec.testing.subjects import Floats, Oracle, Subject, is_verbs
-from lowprec.tools.shown import shown_float
+from lowprec.verify.shown import shown_float
 
 __all__: list[str] = []
 

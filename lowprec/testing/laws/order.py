@@ -1,7 +1,4 @@
-"""Laws of order: comparisons, classes and neighbours, by the verbs on arrays and by the oracle.
-
-Floor 5.
-"""
+"""Laws of order: comparisons, classes and neighbours, by the verbs on arrays and by the oracle."""
 
 from __future__ import annotations
 
@@ -17,7 +14,7 @@ from lowprec.spec.format import Format, Sign
 from lowprec.testing.grid import Array, values_of
 from lowprec.testing.law import Outcome, law
 from lowprec.testing.subjects import Floats, Oracle, Subject, is_verbs
-from lowprec.tools.shown import shown_float
+from lowprec.verify.shown import shown_float
 
 __all__: list[str] = []
 

@@ -1,8 +1,6 @@
 """Laws of rounding: which of the two neighbours of a number its code stands for, and what lies past the largest.
 
 Where a number lies is found in fractions, on the grid that the parameters of the format describe.
-
-Floor 5.
 """
 
 from __future__ import annotations
@@ -19,7 +17,7 @@ from lowprec.testing.grid import ABOVE, BELOW, EXACT, TIE, Array, Grid, Places, 
 from lowprec.testing.law import Outcome, law
 from lowprec.testing.projecting import beyond_codes, farther
 from lowprec.testing.subjects import Subject
-from lowprec.tools.shown import shown_float
+from lowprec.verify.shown import shown_float
 
 __all__ = ["codes_at", "compared", "inside", "law_at"]
 

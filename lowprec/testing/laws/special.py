@@ -1,7 +1,4 @@
-"""Laws of what is no ordinary number: zeros, NaNs, negative numbers without sign; and of flags and flushing.
-
-Floor 5.
-"""
+"""Laws of what is no ordinary number: zeros, NaNs, negative numbers without sign; and of flags and flushing."""
 
 from __future__ import annotations
 
@@ -17,7 +14,7 @@ from lowprec.testing.law import Outcome, law
 from lowprec.testing.laws.rounding import codes_at, compared, inside
 from lowprec.testing.projecting import farther
 from lowprec.testing.subjects import Subject
-from lowprec.tools.shown import shown_float
+from lowprec.verify.shown import shown_float
 
 __all__: list[str] = []
 

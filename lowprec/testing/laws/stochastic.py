@@ -1,7 +1,4 @@
-"""Laws of stochastic rounding: over all random integers at once, so that nothing is left to chance.
-
-Floor 5.
-"""
+"""Laws of stochastic rounding: over all random integers at once, so that nothing is left to chance."""
 
 from __future__ import annotations
 
@@ -15,7 +12,7 @@ from lowprec.testing.grid import Array, Places
 from lowprec.testing.law import Outcome, law
 from lowprec.testing.laws.rounding import codes_at
 from lowprec.testing.subjects import Subject
-from lowprec.tools.shown import shown_float
+from lowprec.verify.shown import shown_float
 
 __all__: list[str] = []
 

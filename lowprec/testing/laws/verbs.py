@@ -1,7 +1,4 @@
-"""Laws between the verbs, and of what must not matter: the type, the place and the way that a value comes in.
-
-Floor 5.
-"""
+"""Laws between the verbs, and of what must not matter: the type, the place and the way that a value comes in."""
 
 from __future__ import annotations
 
@@ -20,8 +17,8 @@ from lowprec.testing.law import Outcome, law
 from lowprec.testing.laws.decoding import same
 from lowprec.testing.laws.rounding import compared, inside
 from lowprec.testing.subjects import Subject, is_verbs
-from lowprec.tools.cases import inputs
-from lowprec.tools.shown import shown_float
+from lowprec.verify.inputs.conversions import inputs
+from lowprec.verify.shown import shown_float
 
 __all__: list[str] = []
 

@@ -10,9 +10,9 @@ from typing import Any
 
 import click
 
-from lowprec.tools.arguments import DIFFER, deliver, format_named
-from lowprec.tools.progress import progress
-from lowprec.tools.terminal import say
+from lowprec.cli.arguments import DIFFER, deliver, format_named
+from lowprec.cli.progress import progress
+from lowprec.cli.terminal import say
 
 __all__ = ["bench"]
 
@@ -65,8 +65,9 @@ def bench(names: tuple[str, ...], budget: float, as_json: bool, **asked: Any) ->
     TOPIC is cast, decode, quantize, modes, stochastic, f64, small, block, arith, matmul, threads or import. Default:
     all of them. Products of matrices (matmul) stand beside np.matmul.
     """
+    from lowprec.export import cards
     from lowprec.spec.catalog import block_format, is_block
-    from lowprec.tools import bench, cards
+    from lowprec.tools import bench
     from lowprec.tools.contests import WrongResult
 
     try:

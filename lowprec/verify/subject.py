@@ -1,0 +1,147 @@
+"""What is compared: answers in pieces, what they must be, and what else they might be.
+
+A subject asks one question, such as "these values in e4m3fn". A `Change` is one respect in which whoever
+answered may have understood it otherwise; a hypothesis is some changes together.
+"""
+
+from __future__ import annotations
+
+from abc import ABC, abstractmethod
+from collections.abc import Iterable, Iterator
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+
+from lowprec.arrays.checks import UNSIGNED, typed_codes
+from lowprec.spec import catalog
+from lowprec.spec.format import Format
+from lowprec.verify.operations import is_nan
+
+__all__ = ["Array", "Batch", "Change", "Changes", "Detail", "Subject", "excluded", "words_of"]
+
+Array = npt.NDArray[Any]
+
+
+@dataclass(frozen=True)
+class Change:
+    """One respect in which a question may have been understood otherwise."""
+
+    field: str  #: of two changes of one field only one holds
+    value: Any
+    words: str
+    cost: int = 1  #: of hypotheses that explain as much, the cheaper is told first
+
+
+Changes = tuple[Change, ...]
+
+#: What a change settles altogether, so that nothing of it is changed besides.
+_WHOLE = {"profile": ("rounding", "saturation", "subnormals", "via", "nan", "overflow_test", "rule", "element")}
+
+
+def excluded(changes: Iterable[Change]) -> set[str]:
+    """The fields that these changes settle."""
+    fields = {change.field for change in changes}
+    for field in list(fields):
+        fields.update(_WHOLE.get(field, ()))
+    fields.update(whole for whole, parts in _WHOLE.items() if fields & set(parts))
+    return fields
+
+
+def words_of(elements: Array) -> Array:
+    """The bit patterns of elements; of types that do not fill their bytes the codes."""
+    own = catalog.carrier(elements.dtype) if elements.dtype.kind == "V" else None
+    return elements.view(UNSIGNED[elements.dtype.itemsize]) if own is None else typed_codes(elements, own)
+
+
+@dataclass
+class Batch:
+    """A piece of what is compared."""
+
+    index: Array | slice  #: places of the results, of all that are compared
+    got: Array  #: what was answered, one-dimensional
+    given: Any  #: what was asked of
+
+    @property
+    def places(self) -> Array:
+        """The places of the results, one by one."""
+        if isinstance(self.index, slice):
+            return np.arange(self.index.start, self.index.stop)
+        return self.index
+
+
+@dataclass(frozen=True)
+class Detail:
+    """A mismatch as it is told: pairs of a name and what stands behind it, and a last line."""
+
+    lines: tuple[tuple[str, str], ...]
+    situation: str
+    distance: int | None
+    data: dict[str, Any]
+
+
+class Subject(ABC):
+    """Results that are held against what they must be."""
+
+    target: Format  #: of the codes that are counted and shown
+    size: int  #: results
+    any_nan: bool = False
+
+    @abstractmethod
+    def question(self) -> str:
+        """What was asked, in words."""
+
+    @abstractmethod
+    def facts(self) -> dict[str, Any]:
+        """What was asked, as data."""
+
+    @abstractmethod
+    def batches(self) -> Iterator[Batch]:
+        """All of it, in pieces."""
+
+    @abstractmethod
+    def sample(self, different: Array, equal: Array) -> Batch:
+        """A piece that holds these places, or many of them."""
+
+    @abstractmethod
+    def answer(self, batch: Batch, changes: Changes = ()) -> Array:
+        """What the results must be; or would be, if some things were otherwise: -1 where nothing can be said."""
+
+    @abstractmethod
+    def changes(self) -> Iterator[Change]:
+        """Everything that might be otherwise."""
+
+    @abstractmethod
+    def codes(self, answers: Array) -> Array:
+        """Codes of the target that answers stand for; -1 for those that stand for none."""
+
+    situation_names: tuple[str, ...]  #: what the numbers of situations stand for
+
+    @abstractmethod
+    def situations(self, batch: Batch, where: Array, want: Array) -> npt.NDArray[np.uint8]:
+        """Where exact results lie between the values of the target, as indices into `situation_names`."""
+
+    @abstractmethod
+    def numbers(self, batch: Batch, where: Array, want: Array) -> npt.NDArray[np.float64]:
+        """Operands of conversions, else the results that are right: their binades are counted."""
+
+    def nans(self, answers: Array) -> npt.NDArray[np.bool_]:
+        """Which answers are NaN."""
+        codes = self.codes(answers)
+        return np.asarray((codes >= 0) & is_nan(np.maximum(codes, 0), self.target))
+
+    @abstractmethod
+    def detail(self, batch: Batch, place: int, want: int) -> Detail:
+        """A mismatch, told in full."""
+
+    def asked(self, batch: Batch) -> Array | None:
+        """Which results are compared; None: all."""
+        return None
+
+    def random(self, batch: Batch) -> tuple[Array, Array, Array] | None:
+        """The two answers that each exact result lies between, and how far it has come from the first to the second.
+
+        None where that is not known.
+        """
+        return None

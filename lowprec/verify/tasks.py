@@ -1,0 +1,422 @@
+"""Tasks that the reference and a framework both do: operands in, codes out.
+
+There are three: a cast, an operation, and blocks with their scales. Each says which operands matter,
+what the reference answers, and what a difference can be: its kinds are hypotheses about what a
+framework did, tested on the very operands.
+"""
+
+from __future__ import annotations
+
+import itertools
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Any, NamedTuple
+
+import numpy as np
+import numpy.typing as npt
+
+from lowprec.arrays.checks import code_dtype, codes_operand
+from lowprec.arrays.convert import decode, encode
+from lowprec.arrays.operations import codes_of
+from lowprec.spec import catalog
+from lowprec.spec.block import BlockFormat
+from lowprec.spec.format import Format, Sign
+from lowprec.spec.projection import Projection
+from lowprec.verify.inputs import conversions
+from lowprec.verify.inputs.blocks import blocks as blocks_that_matter
+from lowprec.verify.inputs.operands import operands as operands_that_matter
+
+__all__ = ["KINDS", "Arithmetic", "Blocks", "Cast", "Case", "Task", "comparable", "numbers"]
+
+Array = npt.NDArray[Any]
+Operands = tuple[Array, ...]
+
+#: The kinds of difference, in the order in which they are tried, and what each means.
+KINDS = {
+    "place": "the code depends on the place of the operand in the array, or on the array's length",
+    "strided view": "the framework gives another code when the array is a strided view, such as x[::2]",
+    "flush": "the framework gives another code when the process flushes subnormals to zero",
+    "NaN": "an operand is NaN: another code, or another sign",
+    "invalid": "the operation has no result: another NaN",
+    "special block": "the block holds a NaN or an infinity: another scale or other codes",
+    "zero block": "all of the block is zero: another scale or other codes",
+    "scale": "another scale",
+    "element": "the block has the reference's scale, but an element another code",
+    "zero": "the operand, or the exact result, is a zero: another sign, or what stands for zero in a format without it",
+    "sign of zero": "a number that is none becomes a zero of the other sign",
+    "negative": "the operand is negative and the format unsigned",
+    "double rounding": "the framework gives what it gives for the operand, or the exact result, rounded to "
+    "binary32 (64-bit integers: or to binary64) first, and that rounding reaches or crosses a tie",
+    "tie": "the exact result lies half-way between two values: the framework took the other one",
+    "subnormal operand": "an operand is a subnormal of its own type or of binary32",
+    "overflow": "the exact result lies beyond the largest finite value, or is infinite",
+    "subnormal result": "the exact result lies among the format's subnormals",
+    "direction": "the exact result lies between two values: the framework took the one farther away",
+    "top binade": "the result lies in the binade that IEEE 754 would spend on infinities and NaNs",
+    "other": "none of these",
+}
+
+
+class Case(NamedTuple):
+    """What is shown of one case."""
+
+    operand: str  #: bits in hexadecimal, one word for each operand; integers are decimal
+    value: str
+    got: str
+    want: str
+
+
+class Asked(NamedTuple):
+    """Cases that differ, and ways to ask again about them."""
+
+    operands: Operands
+    got: Array
+    want: Array
+    again: Callable[..., Array]  #: the reference's answers under other rules of a projection
+    theirs: Callable[[Operands], Array]  #: the framework's answer to other operands
+    zeros: Array  #: where both answers are zeros
+    reads_float32: bool = False
+
+
+@dataclass(frozen=True)
+class Cast:
+    """Values of a type, to codes of a format."""
+
+    source: str
+    target: Format
+    operation = "cast"
+
+    def operands(self, samples: int, seed: int, few: bool = False) -> Operands:
+        """All that matter; unless `few`, random float32 and float64 as well."""
+        chosen = conversions.inputs(self.target, self.source, sparse=few)
+        if self.source in ("float32", "float64") and not few:
+            chosen = np.concatenate([chosen, conversions.sample(self.source, samples, seed)])
+        return (chosen,)
+
+    def allowed(self, operands: Operands, projection: Projection) -> Array:
+        """The cases that have an answer: no NaN where the format has none."""
+        (values,) = operands
+        refused = self.target.nan_code is None and projection.nan == "error" and values.dtype.kind not in "iu"
+        return ~np.isnan(numbers(values)) if refused else np.ones(values.shape, bool)
+
+    def reference(self, operands: Operands, projection: Projection) -> Array:
+        """The golden codes."""
+        return np.asarray(encode(operands[0], self.target, projection=projection))
+
+    def size(self, operands: Operands) -> Array:
+        """The magnitude."""
+        return np.abs(numbers(operands[0]))
+
+    def rank(self, operands: Operands) -> Array:
+        """By which the smallest case is chosen; NaN counts as smallest of all."""
+        return self.size(operands)
+
+    def special(self, operands: Operands) -> Array:
+        """NaNs, infinities, zeros, subnormals, and what overflows."""
+        size = self.size(operands)
+        return ~(size < self.target.max_finite) | (size < _small(operands[0].dtype))
+
+    def tiny(self, operands: Operands) -> Array:
+        """What flushing could concern: subnormal operands and results, of binary32 among them."""
+        least = max(_small(operands[0].dtype), float(self.target.min_normal or 0))
+        return (self.size(operands) < least) & (self.size(operands) > 0)
+
+    def rounds_twice(self, asked: Asked) -> bool:
+        """Whether most operands get what they would get by rounding twice, of those for which that matters."""
+        for codes in self.narrowed(asked):
+            matters = codes != asked.want
+            if 2 * (asked.got == codes)[matters].sum() > matters.sum():
+                return True
+        return False
+
+    def kinds(self, asked: Asked) -> dict[str, Array]:
+        """Where each kind of difference may be."""
+        (values,) = asked.operands
+        size = numbers(values)
+        nan = np.isnan(size)
+        return {
+            "NaN": nan,
+            "zero": size == 0,
+            "sign of zero": asked.zeros,
+            "negative": (size < 0) & (self.target.sign is Sign.UNSIGNED),
+            "double rounding": ~nan & np.any([asked.got == codes for codes in self.narrowed(asked)], axis=0),
+            "subnormal operand": np.abs(size) < _small(values.dtype),
+            **_of_results(size, asked, self.target),
+        }
+
+    def narrowed(self, asked: Asked) -> list[Array]:
+        """What the framework gives for the operands rounded to binary32, and integers to binary64, first.
+
+        Where that changes nothing, or does no harm, it is what the reference gives for the operands themselves.
+        """
+        (values,) = asked.operands
+        values = np.where(np.isnan(numbers(values)), np.zeros(1, values.dtype), values)
+        single = np.asarray(encode(values, "binary32")).view(np.float32)
+        exact = np.asarray(encode(values, "binary32", rounding="toward_zero")).view(np.float32) == np.asarray(
+            encode(values, "binary32", rounding="away_from_zero")
+        ).view(np.float32)
+        with np.errstate(all="ignore"):
+            made: list[Operands] = [(single, single if asked.reads_float32 else single.astype(values.dtype), exact)]
+            if values.dtype == np.int64:
+                double = values.astype(np.float64)
+                made.append((double, double, np.abs(double) <= 2.0**53))
+        return [
+            np.where(exact | ~self._harmed(asked, narrow), asked.want, asked.theirs((given,)))
+            for narrow, given, exact in made
+        ]
+
+    def _harmed(self, asked: Asked, narrow: Array) -> Array:
+        """Where values that were rounded before have another golden code than the operands, or are ties."""
+        return np.asarray((asked.again(operands=(narrow,)) != asked.want) | _is_tie(asked, operands=(narrow,)))
+
+    def show(self, operands: Operands) -> tuple[str, str]:
+        """One case: bits and value."""
+        return _shown_value(operands[0].reshape(-1)[0])
+
+
+#: How operations are done in float64, near enough to see where a result lies.
+_IN_FLOAT64: dict[str, Callable[..., Array]] = {
+    "add": np.add,
+    "subtract": np.subtract,
+    "multiply": np.multiply,
+    "divide": np.divide,
+    "sqrt": np.sqrt,
+}
+
+
+@dataclass(frozen=True)
+class Arithmetic:
+    """An operation on codes of a format, to codes of the same format."""
+
+    operation: str
+    target: Format
+
+    @property
+    def source(self) -> str:
+        """The operands' format."""
+        return self.target.name
+
+    def operands(self, samples: int, seed: int, few: bool = False) -> Operands:
+        """All pairs of 8-bit codes and all 16-bit codes; of others those that matter and some random ones."""
+        formats = (self.target,) * (1 if self.operation == "sqrt" else 2)
+        return tuple(operands_that_matter(self.operation, (*formats, self.target), min(samples, 1 << 14), seed))
+
+    def allowed(self, operands: Operands, projection: Projection) -> Array:
+        """The cases that have an answer: no NaN where the format has none."""
+        if self.target.nan_code is not None or projection.nan != "error":
+            return np.ones(operands[0].shape, bool)
+        return ~np.isnan(self._results(operands))
+
+    def reference(self, operands: Operands, projection: Projection) -> Array:
+        """The golden codes."""
+        given = [codes_operand(codes, self.target) for codes in operands]
+        flags = np.zeros(operands[0].shape, np.uint8)  # asked for flags, the general kernel answers
+        return np.asarray(
+            codes_of(self.operation, given, self.target, projection, code_dtype(self.target), flags=flags)
+        )
+
+    def _values(self, operands: Operands) -> list[Array]:
+        return [np.asarray(decode(codes, self.target, dtype="float64")) for codes in operands]
+
+    def _results(self, operands: Operands) -> Array:
+        with np.errstate(all="ignore"):
+            return _IN_FLOAT64[self.operation](*self._values(operands))
+
+    def size(self, operands: Operands) -> Array:
+        """The sum of the operands' sizes."""
+        return np.asarray(sum(np.abs(values) for values in self._values(operands)))
+
+    def rank(self, operands: Operands) -> Array:
+        """By which the smallest case is chosen; NaN counts as smallest of all."""
+        return self.size(operands)
+
+    def special(self, operands: Operands) -> Array:
+        """Results that are NaN, infinite or zero."""
+        size = np.abs(self._results(operands))
+        return np.asarray(~(size < self.target.max_finite) | (size == 0))
+
+    def tiny(self, operands: Operands) -> Array:
+        """What flushing could concern: subnormal operands and results."""
+        least = max(float(self.target.min_normal or 0), 2.0**-126)
+        sizes = [np.abs(values) for values in (*self._values(operands), self._results(operands))]
+        return np.asarray(np.any([(size > 0) & (size < least) for size in sizes], axis=0))
+
+    def kinds(self, asked: Asked) -> dict[str, Array]:
+        """Where each kind of difference may be."""
+        values, size = self._values(asked.operands), self._results(asked.operands)
+        small = [(column != 0) & (np.abs(column) < float(self.target.min_normal or 0)) for column in values]
+        twice = asked.again(via=(catalog.BINARY32,))
+        return {
+            "NaN": np.any([np.isnan(column) for column in values], axis=0),
+            "invalid": np.isnan(size),
+            "zero": size == 0,
+            "sign of zero": asked.zeros,
+            "double rounding": (twice == asked.got) & (twice != asked.want),
+            "subnormal operand": np.any(small, axis=0) & (asked.again(subnormals="flush_operands") == asked.got),
+            **_of_results(size, asked, self.target),
+        }
+
+    def show(self, operands: Operands) -> tuple[str, str]:
+        """One case: codes and values."""
+        codes = [column.reshape(-1) for column in operands]
+        values = [float(column[0]) for column in self._values(tuple(codes))]
+        return " ".join(_hex(code[0], self.target) for code in codes), " ".join(value.hex() for value in values)
+
+
+@dataclass(frozen=True)
+class Blocks:
+    """Blocks of values, to the code of each one's scale and then those of its elements.
+
+    Operands are blocks, and where the format has a scale of the tensor that scale for each of them.
+    """
+
+    source: str
+    target: BlockFormat
+    operation = "blocks"
+
+    def operands(self, samples: int, seed: int, few: bool = False) -> Operands:
+        """Blocks at all borders of scales and elements."""
+        blocks, *scales = blocks_that_matter(self.target, seed)
+        return (blocks.astype(conversions.SOURCES[self.source]), *scales)
+
+    def allowed(self, operands: Operands, projection: Projection) -> Array:
+        """All cases: blocks answer for NaNs themselves."""
+        return np.ones(len(operands[0]), bool)
+
+    def reference(self, operands: Operands, projection: Projection) -> Array:
+        """The golden codes; what a projection says of elements is the block format's own."""
+        return self.under(operands, {})
+
+    def under(self, operands: Operands, options: dict[str, Any]) -> Array:
+        """The codes under a profile or another scale rule."""
+        blocks, *scales = operands
+        made = np.empty((len(blocks), 1 + blocks.shape[1]), np.uint8)
+        for scale in np.unique(scales) if scales else [None]:
+            here = np.s_[:] if scale is None else scales[0] == scale
+            given: dict[str, Any] = {} if scale is None else {"tensor_scale": scale}
+            part = encode(blocks[here], self.target, axis=-1, **given, **options)
+            made[here] = np.concatenate([part.scales.reshape(-1, 1), part.codes], axis=1)
+        return made
+
+    def size(self, operands: Operands) -> Array:
+        """The largest magnitude."""
+        return np.asarray(np.abs(numbers(operands[0])).max(axis=-1))
+
+    def rank(self, operands: Operands) -> Array:
+        """Blocks of fewer numbers come first, then those of smaller ones."""
+        count = (operands[0] != 0).sum(axis=-1)
+        ranks = np.empty(len(count), np.int64)
+        ranks[np.lexsort([self.size(operands), count])] = np.arange(len(count))
+        return ranks
+
+    def special(self, operands: Operands) -> Array:
+        """Blocks of zeros, and with NaNs or infinities."""
+        return np.asarray(~np.isfinite(self.size(operands)) | (self.size(operands) == 0))
+
+    def tiny(self, operands: Operands) -> Array:
+        """Blocks of binary32's subnormals."""
+        return (self.size(operands) > 0) & (self.size(operands) < 2.0**-126)
+
+    def kinds(self, asked: Asked) -> dict[str, Array]:
+        """Where each kind of difference may be."""
+        size = self.size(asked.operands)
+        scale = asked.got[:, 0] != asked.want[:, 0]
+        return {"special block": ~np.isfinite(size), "zero block": size == 0, "scale": scale, "element": ~scale}
+
+    def show(self, operands: Operands) -> tuple[str, str]:
+        """One case: the block, and the tensor's scale, with which the block's scale is multiplied."""
+        block, *scales = operands
+        bits, values = zip(*(_shown_value(value) for value in block.reshape(-1)), strict=True)
+        ends = [_shown_value(scale.reshape(-1)[0]) for scale in scales]
+        operand, value = ([_runs(list(words)), *(end[i] for end in ends)] for i, words in enumerate((bits, values)))
+        return " times ".join(operand), " times ".join(value)
+
+
+Task = Cast | Arithmetic | Blocks
+
+
+def comparable(answer: Array, target: Format | BlockFormat) -> Array:
+    """Answers that are equal where the bits are: codes as they are, values as those of float64 with one NaN."""
+    if answer.dtype.kind in "iu":
+        return answer
+    wide = numbers(answer)
+    return np.where(np.isnan(wide), np.nan, wide).view(np.uint64)
+
+
+def is_zero(answer: Array, target: Format | BlockFormat, values: bool) -> Array:
+    """Where comparable answers are zeros of either sign."""
+    if values:
+        return np.asarray(answer << np.uint64(1) == 0)
+    if isinstance(target, BlockFormat) or not target.subnormals or not target.negative_zero:
+        return np.zeros(len(answer), bool)
+    return np.asarray(answer & ~answer.dtype.type(target.sign_code) == 0)
+
+
+def as_values(codes: Array, target: Format) -> Array:
+    """The codes' values, comparable."""
+    return comparable(np.asarray(decode(codes, target, dtype="float64")), target)
+
+
+def shown(answer: Array, target: Format | BlockFormat, values: bool) -> str:
+    """An answer: the code in hexadecimal, the value, or the scale's code and the elements'."""
+    if isinstance(target, BlockFormat):
+        scale, *elements = answer.tolist()
+        return f"{_hex(scale, target.scale)}: {_runs([_hex(code, target.element) for code in elements])}"
+    if values:
+        number = float(np.asarray(answer).view(np.float64)[()])
+        return "nan" if np.isnan(number) else number.hex()
+    return _hex(answer, target)
+
+
+def _runs(words: list[str]) -> str:
+    """Words in a line; the same several times is said once."""
+    runs = [(word, len(list(same))) for word, same in itertools.groupby(words)]
+    return " ".join(word if count == 1 else f"{word}*{count}" for word, count in runs)
+
+
+def _hex(code: Any, fmt: Format) -> str:
+    return f"{int(code):#0{2 - (-fmt.width // 4)}x}"
+
+
+def _shown_value(value: Any) -> tuple[str, str]:
+    """The bits of a number, and its value; integers are decimal."""
+    if value.dtype.kind in "iu":
+        return str(int(value)), str(int(value))
+    bits = f"{int(value.view(f'u{value.dtype.itemsize}')):#0{2 + 2 * value.dtype.itemsize}x}"
+    return bits, bits if np.isnan(numbers(value)) else float(value).hex()
+
+
+def numbers(values: Array) -> npt.NDArray[np.float64]:
+    """As float64; of large integers only the size matters here."""
+    with np.errstate(invalid="ignore"):
+        return np.asarray(values.astype(np.float64))
+
+
+def _small(dtype: np.dtype[Any]) -> float:
+    """Below which values are subnormal in their own type or in binary32."""
+    carrier = catalog.carrier(dtype)
+    return max((carrier and carrier.min_normal) or 0.0, 2.0**-126)
+
+
+def _is_tie(asked: Asked, **changes: Any) -> Array:
+    """Only at a tie do the nearest modes differ."""
+    away, toward = (asked.again(rounding=mode, **changes) for mode in ("nearest_away", "nearest_zero"))
+    return np.asarray(away != toward)
+
+
+def _of_results(size: Array, asked: Asked, target: Format) -> dict[str, Array]:
+    """Kinds that the place of the exact result among the format's values tells."""
+    near = [asked.again(rounding=mode) for mode in ("toward_zero", "away_from_zero")]
+    beside = ~np.isnan(size) & np.any([asked.got == codes for codes in near], axis=0)
+    top = np.zeros(size.shape, bool)
+    if not target.infinity and target.exponent_bits:
+        below = ((1 << target.exponent_bits) - 1 << target.trailing_bits) - 1
+        significand, exponent = target.scaled(max(below, 0))
+        top = np.abs(size) > np.ldexp(float(significand), exponent)
+    return {
+        "tie": beside & _is_tie(asked),
+        "overflow": np.abs(size) > target.max_finite,
+        "subnormal result": np.abs(size) < (target.min_normal or 0),
+        "direction": beside,
+        "top binade": top,
+    }
