@@ -29,7 +29,7 @@ from lowprec.spec.projection import NanPolicy, Saturation
 from lowprec.spec.rounding import MODES
 
 if TYPE_CHECKING:
-    from lowprec.verify.exhaustive import Row, Sweep
+    from lowprec.verify.exhaustive import Sweep, Swept
 
 __all__ = ["exhaustive_options"]
 
@@ -225,7 +225,7 @@ def _check_action(action: str, sweeps: list[Sweep], tables: Path | None, ranges:
         raise click.UsageError(f"{error}; name its folder with --tables") from None
 
 
-def _act(action: str, rows: list[Row], digests: Path) -> bool:
+def _act(action: str, rows: list[Swept], digests: Path) -> bool:
     """Write or check; whether something is wrong."""
     from lowprec.verify import exhaustive
 

@@ -111,8 +111,7 @@ def _pair(operation: str, source: str, target: str) -> str:
 
 def _cells(finding: Finding, reasons: list[str]) -> list[str]:
     reason = str(1 + reasons.index(finding.known)) if finding.known else "not known"
-    words = (finding.operand, finding.value, finding.got, finding.want)
-    return [finding.kind, f"{finding.count:,}", *(f"`{word}`" for word in words), reason]
+    return [finding.kind, f"{finding.count:,}", *(f"`{text}`" for _, text in finding.smallest.rows), reason]
 
 
 def _line(cells: list[str]) -> str:

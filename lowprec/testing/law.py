@@ -10,20 +10,11 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any, Literal
 
-__all__ = ["LAWS", "Counterexample", "Law", "Outcome", "Report", "Topic", "Verdict", "law"]
+from lowprec.verify.difference import Difference
+
+__all__ = ["LAWS", "Law", "Outcome", "Report", "Topic", "Verdict", "law"]
 
 Topic = Literal["format", "operation", "blocks"]
-
-
-@dataclass(frozen=True, slots=True)
-class Counterexample:
-    """Where a law does not hold: what was given, what came of it, what should have; a label and a text each."""
-
-    rows: tuple[tuple[str, str], ...]
-
-    def __str__(self) -> str:
-        size = max(len(label) for label, _ in self.rows)
-        return "\n".join(f"    {label:{size}}  {text}" for label, text in self.rows)
 
 
 @dataclass(frozen=True, slots=True)
@@ -31,12 +22,12 @@ class Outcome:
     """What trying a law gives: how many cases, and the smallest of them that breaks it."""
 
     tried: int
-    found: Counterexample | None = None
+    found: Difference | None = None
 
     @classmethod
     def broken(cls, tried: int, *rows: tuple[str, str]) -> Outcome:
         """Broken by a case, told in rows."""
-        return cls(tried, Counterexample(rows))
+        return cls(tried, Difference(rows))
 
 
 @dataclass(frozen=True, slots=True)
@@ -95,13 +86,13 @@ class Verdict:
         Whose answers were tried: "arrays", "arrays with flags", "oracle", or the name of someone's own.
     tried : int
         Cases.
-    found : Counterexample or None
+    found : Difference or None
     """
 
     law: Law
     path: str
     tried: int
-    found: Counterexample | None
+    found: Difference | None
 
     @property
     def holds(self) -> bool:

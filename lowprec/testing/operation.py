@@ -14,16 +14,17 @@ from lowprec.spec.format import Format, Sign
 from lowprec.spec.projection import Projection
 from lowprec.testing.grid import EXACT, Array, grid_of, values_of
 from lowprec.testing.subjects import Floats
+from lowprec.verify import oracle_arrays
 from lowprec.verify.inputs.operands import operands
 from lowprec.verify.shown import shown_code
 
-__all__ = ["Call", "Operation", "answered", "of_arrays", "of_oracle"]
+__all__ = ["Call", "OperationSubject", "answered", "of_arrays", "of_oracle"]
 
 #: An operation by its name, on an array of int64 codes for each operand, to such codes.
 Call = Callable[[str, list[Array]], Array]
 
 
-class Operation:
+class OperationSubject:
     """An operation, as laws see it.
 
     Parameters
@@ -148,7 +149,7 @@ def of_arrays(
     seed: int,
     *,
     flagged: bool = False,
-) -> Operation:
+) -> OperationSubject:
     """An operation of lowprec on arrays; or as another kernel does it, which answers where flags are asked for."""
     how, path = answered(projection, target), "arrays with flags" if flagged else "arrays"
 
@@ -162,24 +163,20 @@ def of_arrays(
         options: dict[str, Any] = {"projection": how, "flags": signals, "dtype": code_dtype(target)}
         return np.asarray(getattr(lowprec, name)(*values, target, **options)).astype(np.int64)
 
-    return Operation(name, formats, target, how, path, call, samples, seed)
+    return OperationSubject(name, formats, target, how, path, call, samples, seed)
 
 
 def of_oracle(
     name: str, formats: tuple[Format, ...], target: Format, projection: Projection, samples: int, seed: int
-) -> Operation:
+) -> OperationSubject:
     """An operation of the oracle."""
     how = answered(projection, target)
     call = _by_oracle(formats, target, how)
-    return Operation(name, formats, target, how, "oracle", call, samples, seed, oracle=True)
+    return OperationSubject(name, formats, target, how, "oracle", call, samples, seed, oracle=True)
 
 
 def _by_oracle(formats: tuple[Format, ...], target: Format, projection: Projection) -> Call:
     def call(name: str, codes: list[Array]) -> Array:
-        from lowprec.oracle.arith import operate
-
-        rows = zip(*(column.tolist() for column in codes), strict=True)
-        made = [operate(name, row, formats[: len(row)], target, projection)[0] for row in rows]
-        return np.array(made, np.int64)
+        return oracle_arrays.operate(name, codes, formats, target, projection)
 
     return call

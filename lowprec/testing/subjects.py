@@ -8,13 +8,11 @@ from collections.abc import Sequence
 import numpy as np
 import numpy.typing as npt
 
-from lowprec.oracle import convert as oracle
-from lowprec.oracle.exact import from_float, to_float
-from lowprec.oracle.flags import flags as oracle_flags
 from lowprec.spec.format import Format, Sign
 from lowprec.spec.projection import DEFAULT, Projection, Saturation
 from lowprec.spec.rounding import MODES, Rounding
 from lowprec.testing.grid import Array, Grid, Places, grid_of
+from lowprec.verify import oracle_arrays
 from lowprec.verify.inputs.conversions import magnitudes, sample
 from lowprec.verify.shown import shown_float, split
 
@@ -252,19 +250,17 @@ class Oracle(Subject):
 
     def decode(self, codes: Array) -> Floats:
         """By `oracle.decode`."""
-        return np.array([to_float(oracle.decode(code, self.format)) for code in codes.tolist()], np.float64)
+        return oracle_arrays.decode(codes, self.format)
 
     def encode(self, values: Array, projection: Projection = DEFAULT, random: Array | None = None) -> Array:
         """By `oracle.encode`."""
-        words: Sequence[int | None] = [None] * values.size if random is None else random.tolist()
-        pairs = zip(values.astype(np.float64).tolist(), words, strict=True)
-        codes = [oracle.encode(value, self.format, projection, random=word) for value, word in pairs]
-        return np.array(codes, np.int64)
+        return oracle_arrays.encode(values, self.format, projection, random=random)
 
     def flags(self, values: Array, projection: Projection = DEFAULT) -> Array:
         """By `oracle.flags`."""
-        signals = [oracle_flags(from_float(value), self.format, projection) for value in values.tolist()]
-        return np.array(signals, np.int64)
+        signals = np.zeros(values.shape, np.uint8)
+        oracle_arrays.encode(values, self.format, projection, flags=signals)
+        return signals.astype(np.int64)
 
 
 def is_verbs(subject: Subject) -> bool:

@@ -20,15 +20,14 @@ from lowprec.spec.format import Format
 from lowprec.spec.profiles import Profile
 from lowprec.spec.projection import Projection, Saturation
 from lowprec.spec.rounding import Rounding
-from lowprec.verify.blocks import Blocks
 from lowprec.verify.comparison import Comparison, Ranked
-from lowprec.verify.diagnosis import differ
-from lowprec.verify.dots import Dots, could_be
 from lowprec.verify.dumps import Dump, Held, Values
-from lowprec.verify.elementwise import Elementwise, is_values
 from lowprec.verify.judge import Watch, judge
 from lowprec.verify.operations import OPERATIONS, check_operands
-from lowprec.verify.subject import Batch, Subject
+from lowprec.verify.question import Batch, Question, differ
+from lowprec.verify.questions.blocks import BlockQuestion
+from lowprec.verify.questions.dots import DotQuestion, could_be
+from lowprec.verify.questions.elements import ElementQuestion, is_values
 
 __all__ = ["DOTS", "compare"]
 
@@ -155,7 +154,7 @@ def compare(
             raise ValueError(f"say which format the results of {operation} are in: to=")
         ranking = _rank_formats(dumps[0], read[0], got)
         to = ranking[0].name
-    subject: Subject
+    question: Question
     if catalog.is_block(to):
         if operation != "convert":
             raise ValueError(
@@ -170,7 +169,7 @@ def compare(
             blocks["scales"] = _shaped(blocks["scales"], grid)
         if got.dtype.itemsize == 1 and scales is None:  # wider types are what blocks are decoded to
             got = _as_values(got, fmt.element)
-        subject = Blocks(dumps[0], fmt, got, any_nan=any_nan, **blocks)
+        question = BlockQuestion(dumps[0], fmt, got, any_nan=any_nan, **blocks)
     else:
         for name, value in {**blocks, "rule": rule}.items():
             if value is not None:
@@ -183,8 +182,8 @@ def compare(
             )
         check_operands(operation, (*read, target))
         got = _as_values(got, target)
-        subject = Elementwise(operation, dumps, (*read, target), how, got, any_nan=any_nan)
-    report = judge(subject, limit=limit, why=why, watch=watch)
+        question = ElementQuestion(operation, dumps, (*read, target), how, got, any_nan=any_nan)
+    report = judge(question, limit=limit, why=why, watch=watch)
     report.ranking, report.names = ranking, (*(dump.name for dump in dumps), got.name)
     return report
 
@@ -253,8 +252,8 @@ def _rank_formats(values: Dump, source: Format, got: Dump) -> list[Ranked]:
         for policy in ("none", "finite"):
             rule = Projection(saturation=policy)  # type: ignore[arg-type]
             try:
-                subject = Elementwise("convert", [part], (source, fmt), rule, results, any_nan=True)
-                shares.append(_share(subject))
+                question = ElementQuestion("convert", [part], (source, fmt), rule, results, any_nan=True)
+                shares.append(_share(question))
             except ValueError:  # such as values that the type of the results does not hold
                 continue
         if shares:
@@ -270,19 +269,19 @@ def _rank_blocks(values: Dump, got: Dump) -> list[Ranked]:
     found = []
     for fmt in catalog.BLOCK_FORMATS.values():
         try:
-            subject = Blocks(values, fmt, got)
-            batch = next(subject.batches())
-            share = float(np.mean(~differ(subject, batch.got, subject.answer(batch))))
+            question = BlockQuestion(values, fmt, got)
+            batch = next(question.batches())
+            share = float(np.mean(~differ(question, batch.got, question.answer(batch))))
         except (ValueError, StopIteration):
             continue
         found.append(Ranked(fmt.name, share, batch.got.size))
     return found
 
 
-def _share(subject: Subject) -> float:
+def _share(question: Question) -> float:
     right = total = 0
-    for batch in subject.batches():
-        wrong = differ(subject, batch.got, subject.answer(batch))
+    for batch in question.batches():
+        wrong = differ(question, batch.got, question.answer(batch))
         right, total = right + int(np.count_nonzero(~wrong)), total + wrong.size
     return right / total if total else 0.0
 
@@ -306,23 +305,23 @@ def _compare_dots(
         raise ValueError(f"{verb} takes 2 operands, not {len(dumps)}; an addend is addend=")
     added = None if addend is None else _dump(addend, "addend")
 
-    def subject_of(how: Accumulation) -> Dots:
+    def question_of(how: Accumulation) -> DotQuestion:
         pair, results = (formats[0], formats[1]), _as_values(got, how.output[0])
-        return Dots(verb, dumps[0], dumps[1], how, results, formats=pair, addend=added, any_nan=any_nan)
+        return DotQuestion(verb, dumps[0], dumps[1], how, results, formats=pair, addend=added, any_nan=any_nan)
 
     ranking: list[Ranked] = []
     if named is None:
-        ranking = _rank_accumulations(subject_of, got)
+        ranking = _rank_accumulations(question_of, got)
         named = ranking[0].name
-    report = judge(subject_of(accumulation_of(named)), limit=limit, why=why, watch=watch)
+    report = judge(question_of(accumulation_of(named)), limit=limit, why=why, watch=watch)
     report.ranking, report.names = ranking, (*(dump.name for dump in dumps), got.name)
     return report
 
 
-def _rank_accumulations(subject_of: Any, got: Dump) -> list[Ranked]:
+def _rank_accumulations(question_of: Any, got: Dump) -> list[Ranked]:
     found = catalog.carrier(got.dtype)
     target = catalog.BINARY32 if found is None else found
-    first: Dots = subject_of(ACCUMULATIONS["exact"])
+    first: DotQuestion = question_of(ACCUMULATIONS["exact"])
     if not first.size:
         raise ValueError("there are no results to rank accumulations by; name one")
     places = np.random.default_rng(0).permutation(first.size)[:4096]
@@ -330,8 +329,8 @@ def _rank_accumulations(subject_of: Any, got: Dump) -> list[Ranked]:
     ranking = []
     for name in could_be(first.x, first.y, target):
         try:
-            subject: Dots = subject_of(ACCUMULATIONS[name])
-            share = float(np.mean(~differ(subject, batch.got, subject.answer(batch))))
+            question: DotQuestion = question_of(ACCUMULATIONS[name])
+            share = float(np.mean(~differ(question, batch.got, question.answer(batch))))
         except ValueError:  # such as factors that it refuses
             continue
         ranking.append(Ranked(name, share, batch.got.size))

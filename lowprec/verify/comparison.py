@@ -3,17 +3,16 @@
 from __future__ import annotations
 
 import json
-from collections import Counter
 from collections.abc import Iterable
 from dataclasses import dataclass, field
 from typing import Any
 
 from lowprec import __version__
 from lowprec.verify.diagnosis import Cause, Diagnosis
-from lowprec.verify.subject import Detail
-from lowprec.verify.tally import Tally
+from lowprec.verify.difference import Difference
+from lowprec.verify.tally import Tally, binned, by_binade
 
-__all__ = ["SCHEMA", "Comparison", "Ranked", "binned", "by_binade"]
+__all__ = ["SCHEMA", "Comparison", "Ranked"]
 
 SCHEMA = "lowprec.compare/2"
 
@@ -49,7 +48,7 @@ class Comparison:
     compared, mismatches, left_out, unanswered : int
         Results. Left out are those of NaN operands where the format has no NaN; without an answer
         are lines of text that end before it.
-    details : list of Detail
+    details : list of Difference
         The first mismatches, told in full.
     tally : Tally
         Counts of mismatches by distance, class, binade and rounding situation.
@@ -65,7 +64,7 @@ class Comparison:
     mismatches: int = 0
     left_out: int = 0
     unanswered: int = 0
-    details: list[Detail] = field(default_factory=list)
+    details: list[Difference] = field(default_factory=list)
     tally: Tally = field(default_factory=Tally)
     diagnosis: Diagnosis | None = None
     ranking: list[Ranked] = field(default_factory=list)
@@ -111,13 +110,11 @@ class Comparison:
         """The first mismatches, each in full."""
         return [self._explain(detail) for detail in self.details]
 
-    def _explain(self, detail: Detail) -> str:
+    def _explain(self, detail: Difference) -> str:
         data = detail.data
         at = f"line {data['line']}" if "line" in data else f"index {data['index']}"
         at += f" {tuple(data['at'])}" if "at" in data else ""
-        width = max(len(name) for name, _ in detail.lines)
-        lines = [f"    {name:<{width}} {what}" for name, what in detail.lines]
-        return "\n".join([f"{at}:", *lines, f"    {'':<{width}} {_last_line(detail)}"])
+        return f"{at}:\n{detail.text(1, _last_line(detail))}"
 
     def _counts(self) -> list[str]:
         tally = self.tally
@@ -236,7 +233,7 @@ class Comparison:
 # -- pieces of text ----------------------------------------------------------------------------------
 
 
-def _last_line(detail: Detail) -> str:
+def _last_line(detail: Difference) -> str:
     if detail.distance is None:
         return detail.situation
     ulps = abs(detail.distance)
@@ -248,26 +245,8 @@ def _last_line(detail: Detail) -> str:
     return f"{detail.situation}; {far}"
 
 
-def binned(distances: Counter[int]) -> list[tuple[int, int, int]]:
-    """Distances in bins: each by itself up to 4 either way, then up to powers of two."""
-    bins: Counter[tuple[int, int]] = Counter()
-    for distance, count in distances.items():
-        far = abs(distance)
-        if far <= 4:
-            bins[distance, distance] += count
-            continue
-        low, high = 1 << (far - 1).bit_length() - 1, 1 << (far - 1).bit_length()
-        bins[(low + 1, high) if distance > 0 else (-high, -low - 1)] += count
-    return [(low, high, count) for (low, high), count in sorted(bins.items())]
-
-
 def _ulps(low: int, high: int) -> str:
     return f"{low:+,}" if low == high and low else "0, the other zero" if not low else f"{low:+,} to {high:+,}"
-
-
-def by_binade(binades: Counter[Any]) -> list[tuple[Any, int]]:
-    """Binades in order, then zeros, infinities and NaNs."""
-    return sorted(binades.items(), key=lambda pair: (isinstance(pair[0], str), pair[0]))
 
 
 def _binade(key: Any) -> str:

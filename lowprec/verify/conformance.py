@@ -17,17 +17,22 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 from rich.console import Group, RenderableType
+from rich.markup import escape
 from rich.table import Table
 
 from lowprec import __version__
 from lowprec.spec.block import BlockFormat
 from lowprec.spec.format import Format
-from lowprec.spec.profiles import PROFILES
+from lowprec.spec.profiles import PROFILES, Profile
 from lowprec.spec.projection import Projection
+from lowprec.verify.difference import Difference
 from lowprec.verify.divergences import Divergence, known_divergences
 from lowprec.verify.environment import flushing
 from lowprec.verify.frameworks.base import Answer, Framework
-from lowprec.verify.tasks import KINDS, Asked, Blocks, Cast, Operands, Task, as_values, comparable, is_zero, shown
+from lowprec.verify.judge import judge
+from lowprec.verify.question import Change, Changes, Question, differ
+from lowprec.verify.questions.elements import ElementQuestion
+from lowprec.verify.tasks import KINDS, Asked, Blocks, Cast, Operands, Task, comparable, is_zero, shown
 
 __all__ = [
     "KINDS",
@@ -58,20 +63,12 @@ class Finding:
 
     kind: str
     count: int
-    operand: str  #: bits in hexadecimal
-    value: str
-    got: str
-    want: str
+    smallest: Difference  #: its operand's bits in hexadecimal, its value, got and want
     known: str | None = None  #: why, from the reviewed file
 
     def as_json(self) -> dict[str, Any]:
         """As plain data, in a fixed order."""
-        return {
-            "kind": self.kind,
-            "count": self.count,
-            "smallest": {"operand": self.operand, "value": self.value, "got": self.got, "want": self.want},
-            "known": self.known,
-        }
+        return {"kind": self.kind, "count": self.count, "smallest": dict(self.smallest.rows), "known": self.known}
 
 
 @dataclass(frozen=True)
@@ -87,6 +84,7 @@ class Row:
     operation: str = "cast"
     profile: str | None = None  #: the one that reproduces most of what was tried, if that was asked for
     reproduced: int = 0  #: how many inputs that is
+    causes: tuple[str, ...] = ()  #: hypotheses that explain differences beyond the known ones, the best first
 
     @property
     def mismatches(self) -> int:
@@ -189,27 +187,26 @@ def compare(
     flush: bool = True,
     strided: bool = True,
     profiles: bool = False,
+    why: bool = True,
 ) -> Row:
     """Compare one task of a framework with the reference, on given operands.
 
     Unless these are one's `own`, the sparse cases of the task are asked again: in other places, with `strided` in
-    strided views, and with `flush` while the process flushes subnormals.
+    strided views, and with `flush` while the process flushes subnormals. With `why` the cause is looked for of
+    differences that are not known.
     """
-    operands = _part(operands, task.allowed(operands, framework.projection))
-    given = answer(*(side.copy() for side in operands))  # who answers may write on them
-    subject = _Subject(framework, task, answer, given.dtype.kind == "f")
-    got, want = comparable(given, task.target), subject.reference(operands)
+    asking = _Asking(framework, task, answer)
+    operands = asking.answerable(operands)
+    given = asking.ask(tuple(side.copy() for side in operands))  # who answers may write on them
+    want = asking.right(operands)
     row = Row(
         framework.name, framework.version or "", task.source, task.target.name, len(want), operation=task.operation
     )
-    varied = operands
-    if not own:
-        varied = task.operands(0, 0, few=True)
-        varied = _part(varied, task.allowed(varied, framework.projection))
+    varied = operands if own else asking.answerable(task.operands(0, 0, few=True))
     found = [
-        *subject.depends_on_place(varied, strided),
-        *(subject.depends_on_flushing(varied) if flush else ()),
-        *subject.differs(operands, got, want),
+        *asking.depends_on_place(varied, strided),
+        *(asking.depends_on_flushing(varied) if flush else ()),
+        *asking.differs(operands, given, want),
     ]
     row = replace(
         row,
@@ -218,43 +215,76 @@ def compare(
             for finding in found
         ),
     )
+    if row.unexplained and why:
+        row = replace(row, causes=asking.causes(operands, given))
     if profiles and row.mismatches:
-        name, reproduced = subject.best_profile(operands, got)
+        name, reproduced = asking.best_profile(operands, given)
         row = replace(row, profile=name, reproduced=reproduced)
     return row
 
 
-@dataclass
-class _Subject:
-    """A framework's answer to one task, and the reference's in the same form."""
+class _Asking:
+    """A framework asked one task: its answers, and the right ones in the same form.
 
-    framework: Framework
-    task: Task
-    answer: Answer
-    values: bool  #: whether the framework answers with values, not codes
+    Answers are codes, bits of values, or rows of codes of blocks.
+    """
 
-    def reference(self, operands: Operands, projection: Projection | None = None) -> Array:
-        """What the reference answers, comparable."""
-        return self._like_theirs(self.task.reference(operands, projection or self.framework.projection))
+    def __init__(self, framework: Framework, task: Task, answer: Answer) -> None:
+        self.framework, self.task, self.answer = framework, task, answer
+        self.dtype: np.dtype[Any] = np.dtype(np.uint8)  #: of the answers, from the first on
 
-    def _like_theirs(self, codes: Array) -> Array:
-        return as_values(codes, self.task.target) if self.values else codes  # type: ignore[arg-type]
+    def ask(self, operands: Operands) -> Array:
+        """Return what the framework answers."""
+        given = self.answer(*operands)
+        self.dtype = given.dtype if given.dtype.kind in "iu" else np.dtype(np.float64)
+        return comparable(given)
 
-    def theirs(self, operands: Operands) -> Array:
-        """What the framework answers, comparable."""
-        return comparable(self.answer(*operands), self.task.target)
+    def question(self, operands: Operands, projection: Projection, given: Array | None = None) -> Question:
+        """Return the question about operands, with answers such as were given, or these."""
+        if isinstance(self.task, Blocks):
+            return self.task.question(operands, given)
+        results = np.zeros(operands[0].shape, self.dtype) if given is None else given.view(self.dtype)
+        return self.task.question(operands, projection, results)
+
+    def answerable(self, operands: Operands) -> Operands:
+        """Return the cases that have an answer: no NaN where the format has none."""
+        if isinstance(self.task, Blocks):
+            return operands
+        question = self.task.question(operands, self.framework.projection)
+        kept = question.compared(question.piece(0, question.size))
+        return operands if kept is None else _part(operands, kept)
+
+    def right(self, operands: Operands, changes: Changes = ()) -> Array:
+        """Return the right answers, or those under changes."""
+        if isinstance(self.task, Blocks):
+            return self.task.answers(operands, changes)
+        question = self.question(operands, self.framework.projection)
+        assert isinstance(question, ElementQuestion)
+        return self._like_theirs(question.answer(question.piece(0, question.size), changes))
+
+    def _like_theirs(self, answers: Array) -> Array:
+        return comparable(answers.view(self.dtype)) if self.dtype.kind == "f" else answers
+
+    def differ(self, operands: Operands, got: Array, want: Array) -> Array:
+        """Return where answers differ."""
+        if got.ndim > 1:
+            return np.asarray((got != want).any(axis=-1))
+        return differ(self.question(operands, self.framework.projection), got, want)
 
     def finding(
         self, kind: str, count: int, operands: Operands, got: Iterable[Any], want: Array, between: str = " or "
     ) -> Finding:
-        """A finding, of the operands of one case and what was answered, once or in several ways."""
-        target, values = self.task.target, self.values
-        said = between.join(shown(answer, target, values) for answer in got)
-        return Finding(kind, count, *self.task.show(operands), said, shown(want[0], target, values))
+        """Return a finding, of the operands of one case and what was answered, once or in several ways."""
+        said = between.join(shown(answer, self.task.target, self.dtype) for answer in got)
+        bits, value = self.task.show(operands)
+        right = shown(want[0], self.task.target, self.dtype)
+        return Finding(
+            kind, count, Difference((("operand", bits), ("value", value), ("got", said), ("want", right)), kind)
+        )
 
     def differs(self, operands: Operands, got: Array, want: Array) -> Iterator[Finding]:
-        """What differs from the reference, by kind."""
-        different = np.flatnonzero(_differ(got, want))
+        """Yield what differs from the reference, by kind."""
+        different = np.flatnonzero(self.differ(operands, got, want))
         if not different.size:
             return
         tests = self.task.kinds(self.asked(_part(operands, different), got[different], want[different]))
@@ -272,89 +302,112 @@ class _Subject:
                 yield self.finding(kind, here.size, _part(operands, one), got[one], want[one])
 
     def asked(self, operands: Operands, got: Array, want: Array) -> Asked:
-        """Cases, and ways to ask again about them."""
+        """Return cases, and ways to ask again about them."""
 
-        def again(operands: Operands = operands, **changes: Any) -> Array:
-            return self.reference(operands, replace(self.framework.projection, **changes))
+        def again(operands: Operands = operands, **fields: Any) -> Array:
+            return self.right(operands, tuple(Change(field, value, "") for field, value in fields.items()))
 
-        zeros = is_zero(got, self.task.target, self.values) & is_zero(want, self.task.target, self.values)
-        return Asked(operands, got, want, again, self.theirs, zeros, "float32" in self.framework.sources)
+        values = self.dtype.kind == "f"
+        zeros = is_zero(got, self.task.target, values) & is_zero(want, self.task.target, values)
+        return Asked(operands, got, want, again, self.ask, zeros, "float32" in self.framework.sources)
 
     def depends_on_place(self, operands: Operands, strided: bool) -> Iterator[Finding]:
-        """Special operands whose code is another alone, somewhere among others, or in a strided view."""
+        """Yield special operands whose code is another alone, somewhere among others, or in a strided view."""
         special, nan = self.task.special(operands), np.isnan(self.task.size(operands))
         places = [_some(special & nan, _SPECIALS // 2), _some(special & ~nan, _SPECIALS // 2)]
         chosen = _part(operands, np.concatenate(places))
         if not len(chosen[0]):
             return
         each = np.arange(len(chosen[0]))
-        many = self.theirs(_part(chosen, np.repeat(each, _REPEATED)))
-        alone = [self.theirs(_part(chosen, [place])) for place in each]
+        many = self.ask(_part(chosen, np.repeat(each, _REPEATED)))
+        alone = [self.ask(_part(chosen, [place])) for place in each]
         seen = [
             np.unique(np.concatenate(codes), axis=0) for codes in zip(np.split(many, each.size), alone, strict=True)
         ]
         found = [place for place in each if len(seen[place]) > 1]
         if found:
             one = _part(chosen, found[:1])
-            yield self.finding("place", len(found), one, seen[found[0]], self.reference(one))
+            yield self.finding("place", len(found), one, seen[found[0]], self.right(one))
         if not strided:
             return
-        spread = self.theirs(tuple(np.repeat(column, 2, axis=0)[::2] for column in chosen))
-        found = [place for place in each if _differ(seen[place], spread[place]).all()]
+        spread = self.ask(tuple(np.repeat(column, 2, axis=0)[::2] for column in chosen))
+        found = [place for place in each if not _among(spread[place], seen[place])]
         if found:
             one = _part(chosen, found[:1])
             answers = [*alone[found[0]], spread[found[0]]]
-            yield self.finding("strided view", len(found), one, answers, self.reference(one), between=", strided ")
+            yield self.finding("strided view", len(found), one, answers, self.right(one), between=", strided ")
 
     def depends_on_flushing(self, operands: Operands) -> Iterator[Finding]:
-        """Operands whose code is another in a process that flushes subnormals to zero."""
+        """Yield operands whose code is another in a process that flushes subnormals to zero."""
         chosen = _part(operands, _some(self.task.tiny(operands), _TINY // 8 if self.framework.few else _TINY))
         if not len(chosen[0]):
             return
-        usual = self.theirs(chosen)
+        usual = self.ask(chosen)
         with flushing() as flushes:
             if not flushes:
                 return
             given = self.answer(*chosen)
-        flushed = comparable(given, self.task.target)
-        here = np.flatnonzero(_differ(flushed, usual))
+        flushed = comparable(given)
+        here = np.flatnonzero((flushed != usual).reshape(len(usual), -1).any(axis=1))
         if here.size:
             smallest = here[[np.argmin(self.task.rank(chosen)[here])]]
             one = _part(chosen, smallest)
             answers = [*usual[smallest], *flushed[smallest]]  # flushing may also make a wrong code right
-            yield self.finding("flush", here.size, one, answers, self.reference(one), between=", flushed ")
+            yield self.finding("flush", here.size, one, answers, self.right(one), between=", flushed ")
+
+    def causes(self, operands: Operands, given: Array) -> tuple[str, ...]:
+        """Return the causes of differences, the best first, as `lowprec.compare` finds them.
+
+        Of blocks whose tensors have a scale those of the first tensor are looked at.
+        """
+        if isinstance(self.task, Blocks) and len(operands) > 1:
+            first = operands[1] == operands[1][0]
+            operands, given = _part(operands, first), given[first]
+        report = judge(self.question(operands, self.framework.projection, given), limit=0)
+        return tuple(
+            f"{cause.words}: {cause.explained:,} of {report.mismatches:,}"
+            for cause in (report.diagnosis.causes if report.diagnosis else ())
+        )
 
     def best_profile(self, operands: Operands, got: Array) -> tuple[str | None, int]:
-        """The profile that gives most of the codes: the framework's own if there are several."""
+        """Return the profile that gives most of the codes: the framework's own if there are several."""
         best: tuple[str | None, int] = (None, 0)
         exact = [name for name in PROFILES if name == self.framework.name]
         alike = [name for name in reversed([*PROFILES]) if name.startswith(self.framework.name)]
         for name in dict.fromkeys([*exact, *alike, *PROFILES]):
-            profile = PROFILES[name]
             try:
-                if isinstance(self.task, Blocks):
-                    codes = self.task.under(operands, {"profile": name})
-                elif profile.projection(self.task.target).rounding.bits:
-                    continue
-                else:
-                    codes = self._like_theirs(self.task.reference(operands, profile.projection(self.task.target)))
+                codes = self._under(PROFILES[name], operands)
             except ValueError:  # it has no such format, or refuses an operand
                 continue
-            same = len(got) - int(_differ(codes, got).sum())
+            if codes is None:
+                continue
+            same = len(got) - int(self.differ(operands, codes, got).sum())
             if same > best[1]:
                 best = name, same
             if same == len(got):
                 break
         return best
 
+    def _under(self, profile: Profile, operands: Operands) -> Array | None:
+        """Return the answers under a profile; None where it rounds stochastically, or has none for some operand."""
+        if isinstance(self.task, Blocks):
+            return self.task.answers(operands, (Change("profile", profile, ""),))
+        rule = profile.projection(self.task.target)
+        if rule.rounding.bits:
+            return None
+        question = self.question(operands, rule)
+        assert isinstance(question, ElementQuestion)
+        batch = question.piece(0, question.size)
+        compared = question.compared(batch)
+        return None if compared is not None and not compared.all() else self._like_theirs(question.answer(batch))
+
 
 def _part(operands: Operands, where: Any) -> Operands:
     return tuple(column[where] for column in operands)
 
 
-def _differ(got: Array, want: Array) -> Array:
-    different = np.asarray(got != want)
-    return np.asarray(different.any(axis=-1)) if different.ndim > 1 else different
+def _among(answer: Array, seen: Array) -> bool:
+    return bool((seen == answer).reshape(len(seen), -1).all(axis=1).any())
 
 
 def _some(where: Array, most: int) -> Array:
@@ -391,9 +444,10 @@ def table(rows: Iterable[Row]) -> RenderableType:
     for row in rows:
         found = [
             f"{finding.kind}{'*' if finding.known else ''} {finding.count:,}: "
-            f"{finding.value} [{finding.got}, want {finding.want}]".replace("[", r"\[")
+            + escape("{value} [{got}, want {want}]".format(**dict(finding.smallest.rows)))
             for finding in row.findings
         ]
+        found += [f"explained by {escape(cause)}" for cause in row.causes[:1]]
         style = "red" if row.unexplained else None
         grid.add_row(
             f"{row.framework} {row.version}",

@@ -14,9 +14,9 @@ import numpy as np
 import numpy.typing as npt
 
 from lowprec.verify.chance import random_bits_of
-from lowprec.verify.subject import Array, Batch, Changes, Subject, excluded
+from lowprec.verify.question import Array, Batch, Changes, Question, differ, excluded
 
-__all__ = ["Cause", "Diagnosis", "Sample", "diagnose", "differ"]
+__all__ = ["Cause", "Diagnosis", "Sample", "diagnose"]
 
 #: Mismatches and matches of a sample, hypotheses that are taken further, and changes together at most.
 _MISMATCHES, _MATCHES, _BEAM, _DEPTH = 1 << 14, 1 << 14, 6, 3
@@ -60,15 +60,6 @@ class Diagnosis:
     situations: dict[str, int] = field(default_factory=dict)  #: of those that the first leaves, in the sample
 
 
-def differ(subject: Subject, got: Array, want: Array) -> npt.NDArray[np.bool_]:
-    """Where results are not what they must be."""
-    wrong = got != want
-    if subject.any_nan and wrong.any():
-        places = np.flatnonzero(wrong)
-        wrong[places[subject.nans(got[places]) & subject.nans(want[places])]] = False
-    return np.asarray(wrong)
-
-
 class Sample:
     """Places of mismatches and of matches, each as likely as any other of its kind."""
 
@@ -108,39 +99,39 @@ class _Drawn:
         return np.sort(self._held)
 
 
-def diagnose(subject: Subject, sample: Sample, mismatches: int) -> Diagnosis:
-    """The hypotheses that explain the mismatches of a subject, from a sample and then on all of it."""
-    trial = _Trial(subject, subject.sample(*sample.places()))
+def diagnose(question: Question, sample: Sample, mismatches: int) -> Diagnosis:
+    """The hypotheses that explain the mismatches of a question, from a sample and then on all of it."""
+    trial = _Trial(question, question.sample(*sample.places()))
     finalists = [_Finalist(changes) for changes in trial.finalists()]
-    chance = chances(subject, mismatches)
+    chance = chances(question, mismatches)
     judged: list[_Finalist] = [*finalists, *([] if chance is None else [_Chance(chance)])]
     if judged:
-        _on_everything(subject, judged)
+        _on_everything(question, judged)
     causes = _ranked([one.cause for one in finalists], mismatches)
     if chance is not None and chance.net > max(0, causes[0].net if causes else 0):
         causes = [chance, *causes]
     if causes and causes[0].changes and 0 < causes[0].net < mismatches:
-        causes = _completed(subject, causes, mismatches)
+        causes = _completed(question, causes, mismatches)
     # Beside one that explains everything the others are worth nothing.
     causes = causes[:1] if causes and causes[0].net == mismatches else causes[:_TOLD]
     left = mismatches - (causes[0].explained if causes else 0)
     return Diagnosis(causes, left, trial.left(causes[0].changes) if causes and left else {})
 
 
-def _completed(subject: Subject, causes: list[Cause], mismatches: int) -> list[Cause]:
+def _completed(question: Question, causes: list[Cause], mismatches: int) -> list[Cause]:
     """The first cause with a change that explains what it leaves, where one does, in front of the others.
 
     What is left may be too rare to be in the sample: it is collected from all of the results.
     """
     first, rest = causes[0], Sample()
-    for batch, wrong, right in _judged(subject):
-        agree = ~differ(subject, batch.got, subject.answer(batch, first.changes))
+    for batch, wrong, right in _judged(question):
+        agree = ~differ(question, batch.got, question.answer(batch, first.changes))
         chosen = (wrong | right) & ~(wrong & agree)
         rest.add(batch.places[chosen], wrong[chosen])
-    trial = _Trial(subject, subject.sample(*rest.places()))
+    trial = _Trial(question, question.sample(*rest.places()))
     trial.wrong &= ~trial.agrees(first.changes)
     settled, best = excluded(first.changes), (0, first.changes)
-    for change in subject.changes():
+    for change in question.changes():
         if change.field not in settled:
             changes = (*first.changes, change)
             best = max(best, (trial.net(changes), changes), key=lambda pair: pair[0])
@@ -148,24 +139,24 @@ def _completed(subject: Subject, causes: list[Cause], mismatches: int) -> list[C
     if best[0] < left and (left < _MANY or 2 * best[0] < left):
         return causes
     finalist = _Finalist(best[1])
-    _on_everything(subject, [finalist])
+    _on_everything(question, [finalist])
     return [finalist.cause, *causes] if finalist.cause.net > first.net else causes
 
 
 class _Trial:
     """Hypotheses on a sample."""
 
-    def __init__(self, subject: Subject, batch: Batch) -> None:
-        self.subject, self.batch = subject, batch
-        self.want = subject.answer(batch)
-        asked = subject.asked(batch)
+    def __init__(self, question: Question, batch: Batch) -> None:
+        self.question, self.batch = question, batch
+        self.want = question.answer(batch)
+        asked = question.compared(batch)
         self.asked = np.ones(batch.got.size, bool) if asked is None else asked
-        self.wrong = differ(subject, batch.got, self.want) & self.asked
+        self.wrong = differ(question, batch.got, self.want) & self.asked
         self.right = ~self.wrong & self.asked
 
     def agrees(self, changes: Changes) -> npt.NDArray[np.bool_]:
         """Where results are what a hypothesis gives."""
-        return _agrees(self.subject, self.batch, changes)
+        return _agrees(self.question, self.batch, changes)
 
     def net(self, changes: Changes) -> int:
         """What is explained less what is contradicted."""
@@ -181,7 +172,7 @@ class _Trial:
 
     def search(self) -> tuple[list[Changes], dict[Changes, int]]:
         """Hypotheses that explain something, the best first, and what each explains, net."""
-        singles: list[Changes] = [(change,) for change in self.subject.changes()]
+        singles: list[Changes] = [(change,) for change in self.question.changes()]
         scores: dict[Changes, int] = {changes: self.net(changes) for changes in singles}
         all_wrong, best = int(np.count_nonzero(self.wrong)), 0
         beam = singles
@@ -211,23 +202,23 @@ class _Trial:
     def left(self, changes: Changes) -> dict[str, int]:
         """Where the mismatches lie that a hypothesis does not explain."""
         left = ~self.agrees(changes) & self.wrong
-        counts = np.bincount(self.subject.situations(self.batch, left, self.want[left]))
-        named = zip(self.subject.situation_names, counts.tolist(), strict=False)
+        counts = np.bincount(self.question.situations(self.batch, left, self.want[left]))
+        named = zip(self.question.situation_names, counts.tolist(), strict=False)
         return {name: count for name, count in sorted(named, key=lambda pair: -pair[1]) if count}
 
 
-def chances(subject: Subject, mismatches: int) -> Cause | None:
+def chances(question: Question, mismatches: int) -> Cause | None:
     """Stochastic rounding, if results lie on either side as it would have them, rather than by mistake."""
-    if not subject.size:
+    if not question.size:
         return None
-    places = np.random.default_rng(1).integers(0, subject.size, 2 * _MATCHES)
-    batch = subject.sample(np.sort(places), places[:0])
-    sides = subject.random(batch)
+    places = np.random.default_rng(1).integers(0, question.size, 2 * _MATCHES)
+    batch = question.sample(np.sort(places), places[:0])
+    sides = question.random(batch)
     if sides is None:
         return None
     (down, up, far), got = sides, batch.got
     inside = (down != up) & (far > 0) & (far < 1)
-    is_up, is_down = ~differ(subject, got, up), ~differ(subject, got, down)
+    is_up, is_down = ~differ(question, got, up), ~differ(question, got, down)
     faithful = inside & (is_up | is_down)
     if np.count_nonzero(faithful) < 0.98 * np.count_nonzero(inside):
         return None
@@ -242,12 +233,12 @@ def _rank(changes: Changes, scores: dict[Changes, int]) -> tuple[int, int]:
     return -scores[changes], sum(change.cost for change in changes)
 
 
-def _agrees(subject: Subject, batch: Batch, changes: Changes) -> npt.NDArray[np.bool_]:
+def _agrees(question: Question, batch: Batch, changes: Changes) -> npt.NDArray[np.bool_]:
     try:
-        made = subject.answer(batch, changes)
+        made = question.answer(batch, changes)
     except ValueError:  # such as a profile that refuses an operand
         return np.zeros(batch.got.size, bool)
-    return ~differ(subject, batch.got, made)
+    return ~differ(question, batch.got, made)
 
 
 class _Finalist:
@@ -256,9 +247,9 @@ class _Finalist:
     def __init__(self, changes: Changes) -> None:
         self.cause = Cause("; and ".join(change.words for change in changes), changes=changes)
 
-    def add(self, subject: Subject, batch: Batch, wrong: Array, right: Array) -> None:
+    def add(self, question: Question, batch: Batch, wrong: Array, right: Array) -> None:
         """Count a piece."""
-        agree = _agrees(subject, batch, self.cause.changes)
+        agree = _agrees(question, batch, self.cause.changes)
         self.cause.explained += int(np.count_nonzero(agree & wrong))
         self.cause.contradicted += int(np.count_nonzero(~agree & right))
 
@@ -269,26 +260,26 @@ class _Chance(_Finalist):
     def __init__(self, cause: Cause) -> None:
         self.cause = cause
 
-    def add(self, subject: Subject, batch: Batch, wrong: Array, right: Array) -> None:
+    def add(self, question: Question, batch: Batch, wrong: Array, right: Array) -> None:
         """Count a piece."""
-        sides = subject.random(batch)
+        sides = question.random(batch)
         assert sides is not None
-        agree = ~differ(subject, batch.got, sides[0]) | ~differ(subject, batch.got, sides[1])
+        agree = ~differ(question, batch.got, sides[0]) | ~differ(question, batch.got, sides[1])
         self.cause.explained += int(np.count_nonzero(agree & wrong))
 
 
-def _judged(subject: Subject) -> Iterator[tuple[Batch, Array, Array]]:
+def _judged(question: Question) -> Iterator[tuple[Batch, Array, Array]]:
     """All pieces, with their mismatches and matches."""
-    for batch in subject.batches():
-        wrong = differ(subject, batch.got, subject.answer(batch))
-        asked = subject.asked(batch)
+    for batch in question.batches():
+        wrong = differ(question, batch.got, question.answer(batch))
+        asked = question.compared(batch)
         yield (batch, wrong, ~wrong) if asked is None else (batch, wrong & asked, ~wrong & asked)
 
 
-def _on_everything(subject: Subject, judged: list[_Finalist]) -> None:
-    for batch, wrong, right in _judged(subject):
+def _on_everything(question: Question, judged: list[_Finalist]) -> None:
+    for batch, wrong, right in _judged(question):
         for hypothesis in judged:
-            hypothesis.add(subject, batch, wrong, right)
+            hypothesis.add(question, batch, wrong, right)
 
 
 def _ranked(causes: list[Cause], mismatches: int) -> list[Cause]:

@@ -33,11 +33,11 @@ from lowprec.spec import catalog
 from lowprec.spec.format import Format
 from lowprec.spec.projection import DEFAULT, NanPolicy, Projection, Saturation
 from lowprec.spec.rounding import Rounding
-from lowprec.verify.elementwise import on_grid
 from lowprec.verify.frameworks import FRAMEWORKS
+from lowprec.verify.question import words_of
+from lowprec.verify.questions.elements import on_grid
 from lowprec.verify.shown import hex_code
 from lowprec.verify.steps import binary32_steps
-from lowprec.verify.subject import words_of
 
 __all__ = [
     "CHUNK",
@@ -47,7 +47,7 @@ __all__ = [
     "SIZE",
     "SOURCES",
     "Found",
-    "Row",
+    "Swept",
     "Steps",
     "Sweep",
     "check_digests",
@@ -315,7 +315,7 @@ def _codes(made: Array, values: Array, sweep: Sweep) -> Array:
 
 
 @dataclass(frozen=True)
-class Row:
+class Swept:
     """One sweep, or some ranges of it."""
 
     sweep: Sweep
@@ -377,7 +377,7 @@ class Row:
         }
 
 
-def report(rows: Iterable[Row]) -> str:
+def report(rows: Iterable[Swept]) -> str:
     """The rows as JSON: schema lowprec.exhaustive/1, keys in a fixed order."""
     found = [row.as_json() for row in rows]
     document = {
@@ -390,7 +390,7 @@ def report(rows: Iterable[Row]) -> str:
     return json.dumps(document, indent=1)
 
 
-def table(rows: Iterable[Row]) -> RenderableType:
+def table(rows: Iterable[Swept]) -> RenderableType:
     """The rows as a table to read, with a line that sums them up."""
     rows = list(rows)
     grid = Table(box=None, pad_edge=False, header_style="bold")
@@ -422,7 +422,7 @@ def table(rows: Iterable[Row]) -> RenderableType:
 # -- committed digests ------------------------------------------------------------------------------
 
 
-def entry(row: Row) -> tuple[str, dict[str, Any]]:
+def entry(row: Swept) -> tuple[str, dict[str, Any]]:
     """What tables/digests.json keeps of a sweep of our own kernels: its name there, and its fields."""
     fmt, how = row.sweep.fmt, row.sweep.projection
     name, options = f"{how.rounding}/{how.saturation}", f"--rounding {how.rounding} --saturation {how.saturation}"
@@ -437,7 +437,7 @@ def entry(row: Row) -> tuple[str, dict[str, Any]]:
     }
 
 
-def write_digests(rows: Iterable[Row], text: str) -> str:
+def write_digests(rows: Iterable[Swept], text: str) -> str:
     """digests.json with the digests of these rows in it."""
     document = json.loads(text)
     sweeps = document.setdefault("sweeps", {})
@@ -448,7 +448,7 @@ def write_digests(rows: Iterable[Row], text: str) -> str:
     return json.dumps(document, indent=1) + "\n"
 
 
-def check_digests(rows: Iterable[Row], text: str) -> Iterator[str]:
+def check_digests(rows: Iterable[Swept], text: str) -> Iterator[str]:
     """What digests.json has otherwise than these rows, a line each."""
     committed = json.loads(text).get("sweeps", {})
     for row in rows:

@@ -1,4 +1,4 @@
-"""A subject judged: all results compared, what differs counted and told, and the reason looked for."""
+"""A question judged: all results compared, what differs counted and told, and the reason looked for."""
 
 from __future__ import annotations
 
@@ -7,8 +7,8 @@ from collections.abc import Callable
 import numpy as np
 
 from lowprec.verify.comparison import Comparison
-from lowprec.verify.diagnosis import Sample, diagnose, differ
-from lowprec.verify.subject import Subject
+from lowprec.verify.diagnosis import Sample, diagnose
+from lowprec.verify.question import Question, differ
 
 __all__ = ["Watch", "judge"]
 
@@ -16,13 +16,13 @@ Watch = Callable[[int, int, str], None]
 
 
 def judge(
-    subject: Subject, *, limit: int | None = 20, why: bool = True, unit: str = "result", watch: Watch | None = None
+    question: Question, *, limit: int | None = 20, why: bool = True, unit: str = "result", watch: Watch | None = None
 ) -> Comparison:
-    """Compare all results of a subject, count and tell what differs, and look for the reason.
+    """Compare all results of a question, count and tell what differs, and look for the reason.
 
     Parameters
     ----------
-    subject : Subject
+    question : Question
     limit : int, optional
         Mismatches to tell in full; None tells all.
     why : bool
@@ -32,15 +32,15 @@ def judge(
     watch : function, optional
         Called with the results done, the results in all, and what is under way.
     """
-    report = Comparison(subject.question(), subject.facts(), unit=unit)
+    report = Comparison(question.words(), question.facts(), unit=unit)
     sample, done = Sample(), 0
-    for batch in subject.batches():
+    for batch in question.batches():
         if watch is not None:
-            watch(done, subject.size, "comparing")
-        want = subject.answer(batch)
-        wrong = differ(subject, batch.got, want)
+            watch(done, question.size, "comparing")
+        want = question.answer(batch)
+        wrong = differ(question, batch.got, want)
         done += wrong.size
-        places, asked = batch.places, subject.asked(batch)
+        places, asked = batch.places, question.compared(batch)
         if asked is not None:
             report.left_out += int(np.count_nonzero(~asked))
             wrong &= asked
@@ -53,12 +53,12 @@ def judge(
         report.mismatches += int(np.count_nonzero(wrong))
         if unit == "line":
             report.unanswered += int(np.count_nonzero(batch.got < 0))
-        report.tally.add(subject, batch, wrong, want)
+        report.tally.add(question, batch, wrong, want)
         room = None if limit is None else max(limit - len(report.details), 0)
         for place in np.flatnonzero(wrong)[:room]:
-            report.details.append(subject.detail(batch, int(place), int(want[place])))
+            report.details.append(question.difference(batch, int(place), int(want[place])))
     if why and report.mismatches:
         if watch is not None:
-            watch(done, subject.size, "looking for the reason")
-        report.diagnosis = diagnose(subject, sample, report.mismatches)
+            watch(done, question.size, "looking for the reason")
+        report.diagnosis = diagnose(question, sample, report.mismatches)
     return report

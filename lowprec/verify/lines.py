@@ -13,9 +13,9 @@ from lowprec.spec.format import Format
 from lowprec.spec.projection import DEFAULT, Projection
 from lowprec.verify.comparison import Comparison
 from lowprec.verify.dumps import DumpError, Spool
-from lowprec.verify.elementwise import Elementwise
 from lowprec.verify.judge import Watch, judge
 from lowprec.verify.operations import OPERATIONS, check_operands
+from lowprec.verify.questions.elements import ElementQuestion
 from lowprec.verify.shown import quoted
 
 __all__ = ["compare_lines"]
@@ -84,7 +84,7 @@ def compare_lines(
         if len(held) >= 1 << 16:
             keep()
     keep()
-    subject = Elementwise(
+    question = ElementQuestion(
         operation,
         [spool.dump() for spool in columns],
         formats,
@@ -93,7 +93,7 @@ def compare_lines(
         any_nan=any_nan,
         labels=numbers.dump(),
     )
-    return judge(subject, limit=limit, why=why, unit="line", watch=watch)
+    return judge(question, limit=limit, why=why, unit="line", watch=watch)
 
 
 def _code(word: str, fmt: Format, number: int) -> int:

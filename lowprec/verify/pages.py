@@ -9,11 +9,14 @@ import html
 import importlib
 import io
 from collections.abc import Sequence
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from lowprec import __version__
-from lowprec.verify.comparison import Comparison, binned, by_binade
 from lowprec.verify.shown import plain, plain_lines
+from lowprec.verify.tally import binned, by_binade
+
+if TYPE_CHECKING:
+    from lowprec.verify.comparison import Comparison
 
 __all__ = ["as_html", "as_junit"]
 

@@ -27,7 +27,7 @@ import numpy as np
 from lowprec.arrays.checks import code_dtype
 from lowprec.kernels.cache import directory, private
 from lowprec.verify import files
-from lowprec.verify.exhaustive import RANGES, SOURCES, Found, Row, Steps, Sweep, steps_of, sweep_range
+from lowprec.verify.exhaustive import RANGES, SOURCES, Found, Steps, Sweep, Swept, steps_of, sweep_range
 
 __all__ = ["Cluster", "Here", "Keeper", "Processes", "SweepError", "Workers", "run", "state_folder", "team"]
 
@@ -382,7 +382,7 @@ def run(
     *,
     ranges: Sequence[int] = range(RANGES),
     watch: Callable[[int, int, str], None] | None = None,
-) -> list[Row]:
+) -> list[Swept]:
     """Do what is not done of these sweeps, and report on all of them.
 
     Whatever ends this, what is done by then is kept, and the workers are closed.
@@ -450,7 +450,7 @@ def run(
             last.callback(workers.close)
             for job in jobs:
                 last.callback(job.save)
-    return [Row(job.sweep, tuple(job.all[index] for index in ranges), job.kept) for job in jobs]
+    return [Swept(job.sweep, tuple(job.all[index] for index in ranges), job.kept) for job in jobs]
 
 
 def _begin_job(job: _Job, tasks: deque[tuple[_Job, int | None]]) -> None:

@@ -12,9 +12,9 @@ import numpy.typing as npt
 from lowprec.arrays.order import classify
 from lowprec.spec.format import Format, Sign
 from lowprec.verify.operations import is_nan
-from lowprec.verify.subject import Batch, Subject
+from lowprec.verify.question import Batch, Question
 
-__all__ = ["Tally", "distances"]
+__all__ = ["Tally", "binned", "by_binade", "distances"]
 
 Array = npt.NDArray[Any]
 
@@ -63,10 +63,10 @@ class Tally:
     binades: Counter[Any] = field(default_factory=Counter)
     situations: Counter[str] = field(default_factory=Counter)
 
-    def add(self, subject: Subject, batch: Batch, where: Array, want: Array) -> None:
+    def add(self, question: Question, batch: Batch, where: Array, want: Array) -> None:
         """Count the mismatches at some places of a batch."""
-        fmt = subject.target
-        got, right = subject.codes(batch.got[where]), subject.codes(want[where])
+        fmt = question.target
+        got, right = question.codes(batch.got[where]), question.codes(want[where])
         known = (got >= 0) & (right >= 0)
         nan = is_nan(np.where(known, got, 0), fmt) | is_nan(np.where(known, right, 0), fmt)
         counted = known & ~nan
@@ -77,10 +77,10 @@ class Tally:
         pairs = np.bincount(_kinds(got, fmt) * len(_CLASSES) + _kinds(right, fmt))
         for pair in np.flatnonzero(pairs):
             self.classes[_CLASSES[pair // len(_CLASSES)], _CLASSES[pair % len(_CLASSES)]] += int(pairs[pair])
-        self._binades(subject.numbers(batch, where, want[where]))
-        counts = np.bincount(subject.situations(batch, where, want[where]))
+        self._binades(question.numbers(batch, where, want[where]))
+        counts = np.bincount(question.situations(batch, where, want[where]))
         for number in np.flatnonzero(counts):
-            self.situations[subject.situation_names[number]] += int(counts[number])
+            self.situations[question.situation_names[number]] += int(counts[number])
 
     def _distances(self, found: Array) -> None:
         if not found.size:
@@ -110,3 +110,21 @@ class Tally:
 def _kinds(codes: Array, fmt: Format) -> Array:
     unsigned = np.where(codes < 0, 0, codes).astype(np.uint32)
     return np.where(codes < 0, _NO_CODE, classify(unsigned, fmt).astype(np.int64))
+
+
+def binned(distances: Counter[int]) -> list[tuple[int, int, int]]:
+    """Distances in bins: each by itself up to 4 either way, then up to powers of two."""
+    bins: Counter[tuple[int, int]] = Counter()
+    for distance, count in distances.items():
+        far = abs(distance)
+        if far <= 4:
+            bins[distance, distance] += count
+            continue
+        low, high = 1 << (far - 1).bit_length() - 1, 1 << (far - 1).bit_length()
+        bins[(low + 1, high) if distance > 0 else (-high, -low - 1)] += count
+    return [(low, high, count) for (low, high), count in sorted(bins.items())]
+
+
+def by_binade(binades: Counter[Any]) -> list[tuple[Any, int]]:
+    """Binades in order, then zeros, infinities and NaNs."""
+    return sorted(binades.items(), key=lambda pair: (isinstance(pair[0], str), pair[0]))

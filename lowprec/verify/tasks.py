@@ -1,7 +1,7 @@
 """Tasks that the reference and a framework both do: operands in, codes out.
 
-There are three: a cast, an operation, and blocks with their scales. Each says which operands matter,
-what the reference answers, and what a difference can be: its kinds are hypotheses about what a
+There are three: a cast, an operation, and blocks with their scales. Each says which operands matter, which
+`Question` asks for the right answers, and what a difference can be: its kinds are hypotheses about what a
 framework did, tested on the very operands.
 """
 
@@ -15,18 +15,34 @@ from typing import Any, NamedTuple
 import numpy as np
 import numpy.typing as npt
 
-from lowprec.arrays.checks import code_dtype, codes_operand
+from lowprec.arrays.checks import code_dtype
 from lowprec.arrays.convert import decode, encode
-from lowprec.arrays.operations import codes_of
 from lowprec.spec import catalog
 from lowprec.spec.block import BlockFormat
 from lowprec.spec.format import Format, Sign
 from lowprec.spec.projection import Projection
+from lowprec.verify.dumps import Held
 from lowprec.verify.inputs import conversions
 from lowprec.verify.inputs.blocks import blocks as blocks_that_matter
 from lowprec.verify.inputs.operands import operands as operands_that_matter
+from lowprec.verify.question import Changes
+from lowprec.verify.questions.blocks import BlockQuestion
+from lowprec.verify.questions.elements import ElementQuestion
+from lowprec.verify.shown import hex_code
 
-__all__ = ["KINDS", "Arithmetic", "Blocks", "Cast", "Case", "Task", "comparable", "numbers"]
+__all__ = [
+    "KINDS",
+    "Arithmetic",
+    "Asked",
+    "Blocks",
+    "Cast",
+    "Operands",
+    "Task",
+    "comparable",
+    "is_zero",
+    "numbers",
+    "shown",
+]
 
 Array = npt.NDArray[Any]
 Operands = tuple[Array, ...]
@@ -57,22 +73,13 @@ KINDS = {
 }
 
 
-class Case(NamedTuple):
-    """What is shown of one case."""
-
-    operand: str  #: bits in hexadecimal, one word for each operand; integers are decimal
-    value: str
-    got: str
-    want: str
-
-
 class Asked(NamedTuple):
     """Cases that differ, and ways to ask again about them."""
 
     operands: Operands
     got: Array
     want: Array
-    again: Callable[..., Array]  #: the reference's answers under other rules of a projection
+    again: Callable[..., Array]  #: the right answers under other rules of a projection
     theirs: Callable[[Operands], Array]  #: the framework's answer to other operands
     zeros: Array  #: where both answers are zeros
     reads_float32: bool = False
@@ -84,6 +91,7 @@ class Cast:
 
     source: str
     target: Format
+    any_nan: bool = False
     operation = "cast"
 
     def operands(self, samples: int, seed: int, few: bool = False) -> Operands:
@@ -93,15 +101,9 @@ class Cast:
             chosen = np.concatenate([chosen, conversions.sample(self.source, samples, seed)])
         return (chosen,)
 
-    def allowed(self, operands: Operands, projection: Projection) -> Array:
-        """The cases that have an answer: no NaN where the format has none."""
-        (values,) = operands
-        refused = self.target.nan_code is None and projection.nan == "error" and values.dtype.kind not in "iu"
-        return ~np.isnan(numbers(values)) if refused else np.ones(values.shape, bool)
-
-    def reference(self, operands: Operands, projection: Projection) -> Array:
-        """The golden codes."""
-        return np.asarray(encode(operands[0], self.target, projection=projection))
+    def question(self, operands: Operands, projection: Projection, got: Array | None = None) -> ElementQuestion:
+        """Return the question about these operands."""
+        return _elements("convert", operands, (_carrier(operands[0]), self.target), projection, got, self.any_nan)
 
     def size(self, operands: Operands) -> Array:
         """The magnitude."""
@@ -201,19 +203,10 @@ class Arithmetic:
         formats = (self.target,) * (1 if self.operation == "sqrt" else 2)
         return tuple(operands_that_matter(self.operation, (*formats, self.target), min(samples, 1 << 14), seed))
 
-    def allowed(self, operands: Operands, projection: Projection) -> Array:
-        """The cases that have an answer: no NaN where the format has none."""
-        if self.target.nan_code is not None or projection.nan != "error":
-            return np.ones(operands[0].shape, bool)
-        return ~np.isnan(self._results(operands))
-
-    def reference(self, operands: Operands, projection: Projection) -> Array:
-        """The golden codes."""
-        given = [codes_operand(codes, self.target) for codes in operands]
-        flags = np.zeros(operands[0].shape, np.uint8)  # asked for flags, the general kernel answers
-        return np.asarray(
-            codes_of(self.operation, given, self.target, projection, code_dtype(self.target), flags=flags)
-        )
+    def question(self, operands: Operands, projection: Projection, got: Array | None = None) -> ElementQuestion:
+        """Return the question about these operands."""
+        formats = (self.target,) * (len(operands) + 1)
+        return _elements(self.operation, operands, formats, projection, got)
 
     def _values(self, operands: Operands) -> list[Array]:
         return [np.asarray(decode(codes, self.target, dtype="float64")) for codes in operands]
@@ -260,7 +253,8 @@ class Arithmetic:
         """One case: codes and values."""
         codes = [column.reshape(-1) for column in operands]
         values = [float(column[0]) for column in self._values(tuple(codes))]
-        return " ".join(_hex(code[0], self.target) for code in codes), " ".join(value.hex() for value in values)
+        bits = " ".join(hex_code(int(code[0]), self.target) for code in codes)
+        return bits, " ".join(value.hex() for value in values)
 
 
 @dataclass(frozen=True)
@@ -279,23 +273,27 @@ class Blocks:
         blocks, *scales = blocks_that_matter(self.target, seed)
         return (blocks.astype(conversions.SOURCES[self.source]), *scales)
 
-    def allowed(self, operands: Operands, projection: Projection) -> Array:
-        """All cases: blocks answer for NaNs themselves."""
-        return np.ones(len(operands[0]), bool)
+    def question(self, operands: Operands, got: Array | None = None) -> BlockQuestion:
+        """Return the question about these blocks, which share the scale of the tensor."""
+        blocks, *scales = operands
+        rows = np.zeros((len(blocks), 1 + blocks.shape[1]), np.uint8) if got is None else got
+        return BlockQuestion(
+            Held(blocks),
+            self.target,
+            Held(np.ascontiguousarray(rows[:, 1:])),
+            scales=Held(np.ascontiguousarray(rows[:, :1])),
+            axis=-1,
+            tensor_scale=scales[0][0] if scales else None,
+        )
 
-    def reference(self, operands: Operands, projection: Projection) -> Array:
-        """The golden codes; what a projection says of elements is the block format's own."""
-        return self.under(operands, {})
-
-    def under(self, operands: Operands, options: dict[str, Any]) -> Array:
-        """The codes under a profile or another scale rule."""
+    def answers(self, operands: Operands, changes: Changes = ()) -> Array:
+        """Return the right codes, or those under changes, of the scale and the elements of each block in a row."""
         blocks, *scales = operands
         made = np.empty((len(blocks), 1 + blocks.shape[1]), np.uint8)
-        for scale in np.unique(scales) if scales else [None]:
-            here = np.s_[:] if scale is None else scales[0] == scale
-            given: dict[str, Any] = {} if scale is None else {"tensor_scale": scale}
-            part = encode(blocks[here], self.target, axis=-1, **given, **options)
-            made[here] = np.concatenate([part.scales.reshape(-1, 1), part.codes], axis=1)
+        for scale in np.unique(scales[0]) if scales else [None]:
+            here = np.ones(len(blocks), bool) if scale is None else scales[0] == scale
+            question = self.question(tuple(column[here] for column in operands))
+            made[here] = question.rows_of(question.answer(question.piece(0, question.shape[0]), changes))
         return made
 
     def size(self, operands: Operands) -> Array:
@@ -335,47 +333,57 @@ class Blocks:
 Task = Cast | Arithmetic | Blocks
 
 
-def comparable(answer: Array, target: Format | BlockFormat) -> Array:
-    """Answers that are equal where the bits are: codes as they are, values as those of float64 with one NaN."""
-    if answer.dtype.kind in "iu":
-        return answer
-    wide = numbers(answer)
+def _elements(
+    operation: str,
+    operands: Operands,
+    formats: tuple[Format, ...],
+    projection: Projection,
+    got: Array | None,
+    any_nan: bool = False,
+) -> ElementQuestion:
+    results = np.zeros(operands[0].shape, code_dtype(formats[-1])) if got is None else got
+    dumps = [Held(column) for column in operands]
+    return ElementQuestion(operation, dumps, formats, projection, Held(results), any_nan=any_nan)
+
+
+def _carrier(values: Array) -> Format:
+    found = catalog.carrier(values.dtype)
+    assert found is not None
+    return found
+
+
+def comparable(answers: Array) -> Array:
+    """Return codes as they are; of values the bits as float64, with one NaN."""
+    if answers.dtype.kind in "iu":
+        return answers
+    wide = numbers(answers)
     return np.where(np.isnan(wide), np.nan, wide).view(np.uint64)
 
 
 def is_zero(answer: Array, target: Format | BlockFormat, values: bool) -> Array:
-    """Where comparable answers are zeros of either sign."""
+    """Return where answers, as codes or bits of values, are zeros of either sign."""
     if values:
-        return np.asarray(answer << np.uint64(1) == 0)
+        return np.asarray(answer << answer.dtype.type(1) == 0)
     if isinstance(target, BlockFormat) or not target.subnormals or not target.negative_zero:
         return np.zeros(len(answer), bool)
     return np.asarray(answer & ~answer.dtype.type(target.sign_code) == 0)
 
 
-def as_values(codes: Array, target: Format) -> Array:
-    """The codes' values, comparable."""
-    return comparable(np.asarray(decode(codes, target, dtype="float64")), target)
-
-
-def shown(answer: Array, target: Format | BlockFormat, values: bool) -> str:
-    """An answer: the code in hexadecimal, the value, or the scale's code and the elements'."""
+def shown(answer: Array, target: Format | BlockFormat, dtype: np.dtype[Any]) -> str:
+    """Return an answer as text: the code in hexadecimal, the value, or the scale's code and the elements'."""
     if isinstance(target, BlockFormat):
         scale, *elements = answer.tolist()
-        return f"{_hex(scale, target.scale)}: {_runs([_hex(code, target.element) for code in elements])}"
-    if values:
-        number = float(np.asarray(answer).view(np.float64)[()])
+        return f"{hex_code(scale, target.scale)}: {_runs([hex_code(code, target.element) for code in elements])}"
+    if dtype.kind == "f":
+        number = float(np.asarray(answer).view(dtype)[()])
         return "nan" if np.isnan(number) else number.hex()
-    return _hex(answer, target)
+    return hex_code(int(answer), target)
 
 
 def _runs(words: list[str]) -> str:
     """Words in a line; the same several times is said once."""
     runs = [(word, len(list(same))) for word, same in itertools.groupby(words)]
     return " ".join(word if count == 1 else f"{word}*{count}" for word, count in runs)
-
-
-def _hex(code: Any, fmt: Format) -> str:
-    return f"{int(code):#0{2 - (-fmt.width // 4)}x}"
 
 
 def _shown_value(value: Any) -> tuple[str, str]:

@@ -11,12 +11,14 @@ from click.testing import CliRunner
 from lowprec.cli.main import main
 from lowprec.export import conformance_page
 from lowprec.verify.conformance import Finding, Row, known_divergences, run
+from lowprec.verify.difference import Difference
 from lowprec.verify.frameworks import FRAMEWORKS
 from lowprec.verify.tasks import KINDS
 
 PAGE = pathlib.Path(__file__).parents[2] / "docs" / "conformance.md"
 
-TIE = Finding("tie", 3, "0x1", "0x1.0p+0", "0x02", "0x01", "ties go up")
+SMALLEST = Difference((("operand", "0x1"), ("value", "0x1.0p+0"), ("got", "0x02"), ("want", "0x01")))
+TIE = Finding("tie", 3, SMALLEST, "ties go up")
 ROWS = [
     Row("numpy", "9.9", "float32", "binary16", 1000),
     Row("numpy", "9.9", "float64", "binary16", 2000, (TIE,), profile="jax", reproduced=1999),

@@ -16,8 +16,9 @@ from click.testing import CliRunner
 import lowprec as lp
 from lowprec.cli.main import main
 from lowprec.spec import catalog
-from lowprec.verify import compare as comparing, elementwise, pages
+from lowprec.verify import compare as comparing, pages
 from lowprec.verify.dumps import Dump, DumpError, Held, Spool, open_dump
+from lowprec.verify.questions import elements
 
 ROOT = pathlib.Path(__file__).parents[2]
 E4M3FN, E2M1FN, E3M2FN = catalog.E4M3FN, catalog.E2M1FN, catalog.E3M2FN
@@ -253,7 +254,7 @@ class Watched(Dump):
 
 def test_a_comparison_never_holds_more_than_a_piece():
     """Of ten pieces, with mismatches in each; what a pair of dumps of 3 GB takes is in docs/compare.md."""
-    size = 10 * elementwise._PIECE + 77
+    size = 10 * elements._PIECE + 77
     x = Watched(size, lambda index: (index % 65521).astype(np.float32), np.float32)
     got = Watched(
         size, lambda index: lp.encode((index % 65521).astype(np.float32), "e5m2", rounding="toward_zero"), "u1"
@@ -261,7 +262,7 @@ def test_a_comparison_never_holds_more_than_a_piece():
     report = comparing.compare(x, got, "e5m2")
     assert (report.compared, report.cause.explained) == (size, report.mismatches)
     assert report.cause.words.startswith("truncation")
-    assert max(x.most, got.most) == elementwise._PIECE
+    assert max(x.most, got.most) == elements._PIECE
 
 
 # -- the report ----------------------------------------------------------------------------------------

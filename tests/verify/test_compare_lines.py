@@ -12,8 +12,8 @@ from lowprec.spec import catalog
 from lowprec.spec.projection import Projection
 from lowprec.verify.dumps import DumpError
 from lowprec.verify.lines import compare_lines as check_lines
+from lowprec.verify.questions.situations import situation
 from lowprec.verify.shown import fields
-from lowprec.verify.situations import situation
 
 FORMATS = (catalog.BINARY32, catalog.E4M3FN)
 

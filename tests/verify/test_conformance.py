@@ -50,15 +50,15 @@ def test_ties_away_are_found_as_ties_and_nothing_else():
     """The classic wrong rounding; the smallest is half the smallest subnormal."""
     found = kinds(lambda x, fmt: lp.encode(x, fmt, rounding="nearest_away"), "float32")
     assert set(found) == {"tie"}
-    assert found["tie"].value == (2.0**-10).hex()
-    assert (found["tie"].got, found["tie"].want) == ("0x01", "0x00")
+    assert found["tie"].smallest["value"] == (2.0**-10).hex()
+    assert got_and_want(found["tie"]) == ("0x01", "0x00")
 
 
 def test_saturation_is_found_as_overflow():
     """464 is a tie and goes to 448 either way; everything above differs."""
     found = kinds(lambda x, fmt: lp.encode(x, fmt, saturation="finite"), "float32")
     assert set(found) == {"overflow"}
-    assert float.fromhex(found["overflow"].value) == np.nextafter(np.float32(464), np.float32(np.inf))
+    assert float.fromhex(found["overflow"].smallest["value"]) == np.nextafter(np.float32(464), np.float32(np.inf))
 
 
 def test_rounding_to_binary32_first_is_found_as_double_rounding():
@@ -69,7 +69,7 @@ def test_rounding_to_binary32_first_is_found_as_double_rounding():
 
     found = kinds(twice, "float64")
     assert set(found) == {"double rounding"}
-    assert found["double rounding"].operand == "0x3f50000000000001"
+    assert found["double rounding"].smallest["operand"] == "0x3f50000000000001"
 
 
 def test_flushed_subnormals_dropped_nan_signs_and_lost_signs_of_zero_are_told_apart():
@@ -84,8 +84,8 @@ def test_flushed_subnormals_dropped_nan_signs_and_lost_signs_of_zero_are_told_ap
 
     found = kinds(flush, "float32")
     assert {"NaN", "zero", "subnormal result"} <= set(found) <= {"NaN", "zero", "subnormal result", "tie"}
-    assert found["zero"].operand == "0x80000000"
-    assert float.fromhex(found["subnormal result"].value) < 2.0**-6
+    assert found["zero"].smallest["operand"] == "0x80000000"
+    assert float.fromhex(found["subnormal result"].smallest["value"]) < 2.0**-6
 
 
 def test_a_wrong_code_in_the_middle_is_other():
@@ -103,7 +103,7 @@ def test_a_directed_rounding_is_found_as_a_direction():
     """ONNX's default for e8m0fnu is round up; a neighbour is one thing, a code further off another."""
     found = kinds(lambda x, fmt: lp.encode(x, fmt, rounding="away_from_zero", saturation="finite"), "float32")
     assert set(found) == {"direction", "overflow", "subnormal operand", "subnormal result", "tie"}
-    assert float.fromhex(found["direction"].value) == np.nextafter(np.float32(2.0**-6), np.float32(1))
+    assert float.fromhex(found["direction"].smallest["value"]) == np.nextafter(np.float32(2.0**-6), np.float32(1))
 
 
 def test_negative_values_of_unsigned_formats_have_their_own_kind():
@@ -230,8 +230,8 @@ def test_a_code_that_depends_on_the_place_is_found():
         return made
 
     found = kinds(lanes, "float32")
-    assert found["place"].got == "0x7f or 0xff"
-    assert found["place"].want == "0xff"
+    assert found["place"].smallest["got"] == "0x7f or 0xff"
+    assert found["place"].smallest["want"] == "0xff"
 
 
 def test_a_code_that_depends_on_the_stride_is_found():
@@ -242,7 +242,10 @@ def test_a_code_that_depends_on_the_stride_is_found():
 
     found = kinds(strided, "float32")
     assert set(found) == {"strided view"}
-    assert (found["strided view"].got, found["strided view"].want) == ("0xff, strided 0x7f", "0xff")
+    assert got_and_want(found["strided view"]) == (
+        "0xff, strided 0x7f",
+        "0xff",
+    )
 
 
 def test_a_code_that_depends_on_place_and_stride_is_found_as_both():
@@ -254,8 +257,8 @@ def test_a_code_that_depends_on_place_and_stride_is_found_as_both():
         return codes
 
     found = kinds(cast, "float32")
-    assert found["place"].got == "0x02 or 0x03"
-    assert found["strided view"].got == "0x03, strided 0x01"
+    assert found["place"].smallest["got"] == "0x02 or 0x03"
+    assert found["strided view"].smallest["got"] == "0x03, strided 0x01"
     assert found["strided view"].count == found["place"].count
 
 
@@ -269,7 +272,7 @@ def test_a_cast_that_the_flushing_of_the_process_changes_is_found():
 
     found = kinds(product, "float32", catalog.BFLOAT16)
     assert set(found) == {"flush"}
-    assert (found["flush"].got, found["flush"].want) == ("0x0001, flushed 0x0000", "0x0001")
+    assert got_and_want(found["flush"]) == ("0x0001, flushed 0x0000", "0x0001")
     assert np.array([1], np.uint32).view(np.float32)[0] * np.float32(1) > 0
 
 
@@ -285,7 +288,7 @@ def test_a_code_that_flushing_makes_right_is_shown_with_the_wrong_one():
         return codes
 
     found = kinds(at_least_one, "float32", catalog.BFLOAT16)
-    assert (found["flush"].got, found["flush"].want) == ("0x0001, flushed 0x0000", "0x0000")
+    assert got_and_want(found["flush"]) == ("0x0001, flushed 0x0000", "0x0000")
 
 
 def test_the_reference_does_not_depend_on_flushing():
@@ -318,7 +321,7 @@ def test_operations_are_told_apart_by_their_exact_results():
     assert operates(reference()) == {}
     away = operates(reference(rounding="nearest_away"))
     assert set(away) == {"tie"}
-    assert away["tie"].operand == "0x10 0x10"  # 2**-5 times itself
+    assert away["tie"].smallest["operand"] == "0x10 0x10"  # 2**-5 times itself
     assert set(operates(reference(saturation="finite"))) == {"overflow"}
     assert set(operates(reference(nan_sign="drop"))) == {"NaN"}
 
@@ -364,7 +367,7 @@ def test_scales_and_elements_of_blocks_are_told_apart():
     assert block_kinds(blocks_of()) == {}
     scales = block_kinds(blocks_of(rule="ceil"))
     assert set(scales) == {"scale"}
-    assert scales["scale"].operand.endswith(" 0x00000000*31")
+    assert scales["scale"].smallest["operand"].endswith(" 0x00000000*31")
     assert "element" in block_kinds(blocks_of(profile="microxcaling"))
     assert {"special block"} <= set(block_kinds(blocks_of(profile="torchao_floor")))
 
@@ -379,7 +382,10 @@ def test_zero_blocks_have_their_own_kind():
 
     found = block_kinds(one)
     assert set(found) == {"zero block"}
-    assert (found["zero block"].got, found["zero block"].want) == ("0x7f: 0x0*32", "0x00: 0x0*32")
+    assert got_and_want(found["zero block"]) == (
+        "0x7f: 0x0*32",
+        "0x00: 0x0*32",
+    )
 
 
 def test_blocks_with_a_tensor_scale_show_it():
@@ -387,7 +393,7 @@ def test_blocks_with_a_tensor_scale_show_it():
     task = Blocks("float32", catalog.NVFP4)
     found = block_kinds(lambda *operands: task.under(operands, {"profile": "torchao_nvfp4"}), task)
     assert set(found) == {"scale", "element", "zero block", "special block"}
-    assert found["zero block"].operand == "0x00000000*16 times 0x3f800000"
+    assert found["zero block"].smallest["operand"] == "0x00000000*16 times 0x3f800000"
 
 
 def test_values_are_held_against_values():
@@ -399,7 +405,7 @@ def test_values_are_held_against_values():
 
     found = kinds(values, "float32")
     assert set(found) == {"zero", "sign of zero"}
-    assert (found["sign of zero"].got, found["sign of zero"].want) == ("0x0.0p+0", "-0x0.0p+0")
+    assert got_and_want(found["sign of zero"]) == ("0x0.0p+0", "-0x0.0p+0")
 
 
 def test_a_framework_is_held_against_what_it_is_asked_for():
@@ -447,11 +453,17 @@ def test_every_known_divergence_is_still_seen_with_its_smallest_input(entry, row
             continue
         place = tuple(entry.smallest[key] for key in ("operation", "source", "target"))
         [finding] = [finding for row, finding in seen if (row.operation, row.source, row.target) == place]
-        assert (finding.operand, finding.got, finding.want) == tuple(
+        assert (finding.smallest["operand"], *got_and_want(finding)) == tuple(
             entry.smallest[key] for key in ("operand", "got", "want")
         )
         if entry.operations == ("cast",) and finding.kind not in ("NaN", "place", "tie", "subnormal operand"):
-            assert abs(number(finding.value)) == min(abs(number(other.value)) for _, other in seen)
+            assert abs(number(finding.smallest["value"])) == min(
+                abs(number(other.smallest["value"])) for _, other in seen
+            )
+
+
+def got_and_want(finding):
+    return finding.smallest["got"], finding.smallest["want"]
 
 
 def number(text):

@@ -13,6 +13,7 @@ from lowprec.testing.grid import Array, values_of
 from lowprec.testing.law import Outcome, law
 from lowprec.testing.projecting import projected
 from lowprec.testing.subjects import Floats, Oracle, Subject, is_verbs
+from lowprec.verify import oracle_arrays
 from lowprec.verify.shown import shown_float
 
 __all__: list[str] = []
@@ -47,12 +48,7 @@ def _dots(subject: Subject, x: Array, y: Array, how: Accumulation) -> Floats:
         from lowprec.arrays.dot import dot
 
         return np.asarray(dot(x, y, how)).astype(np.float64)
-    from lowprec.oracle.dot import dot as exact_dot
-    from lowprec.oracle.exact import from_float
-
-    pairs = zip(x.tolist(), y.tolist(), strict=True)
-    codes = [exact_dot([from_float(v) for v in left], [from_float(v) for v in right], how) for left, right in pairs]
-    return values_of(np.array(codes), how.output[0])
+    return values_of(oracle_arrays.dot(x, y, how), how.output[0])
 
 
 def _rounded(number: Fraction, subject: Subject, how: Projection) -> float:

@@ -1,4 +1,4 @@
-"""Dot products and products of matrices, as a subject of comparison."""
+"""Dot products and products of matrices, as a question of comparison."""
 
 from __future__ import annotations
 
@@ -18,14 +18,15 @@ from lowprec.spec.accumulations import ACCUMULATIONS, E8M13
 from lowprec.spec.format import Format
 from lowprec.spec.projection import Projection
 from lowprec.spec.rounding import rounding
+from lowprec.verify.difference import Difference
 from lowprec.verify.dumps import Dump
-from lowprec.verify.elementwise import as_doubles, carried, is_values, on_grid
-from lowprec.verify.misreadings import ROUNDINGS
+from lowprec.verify.question import Array, Batch, Change, Changes, Question, words_of
+from lowprec.verify.questions.causes import ROUNDINGS
+from lowprec.verify.questions.elements import as_doubles, carried, is_values, on_grid
 from lowprec.verify.shown import hex_of, shown_code, shown_value
-from lowprec.verify.subject import Array, Batch, Change, Changes, Detail, Subject, words_of
 from lowprec.verify.tally import distances
 
-__all__ = ["Dots", "could_be"]
+__all__ = ["DotQuestion", "could_be"]
 
 #: Products of a piece, rows and columns of a sample, and outputs of one.
 _PIECE, _SIDE, _OUTPUTS = 1 << 25, 64, 1 << 12
@@ -34,7 +35,7 @@ _STEPS = (1, 2, 4, 8, 16, 32, 64, 128)
 _CHUNKS = (4, 8, 16, 32, 64, 128, 256, 512)
 
 
-class Dots(Subject):
+class DotQuestion(Question):
     """Sums of products by an accumulation."""
 
     def __init__(
@@ -75,7 +76,7 @@ class Dots(Subject):
         self.values = is_values(got.dtype, self.target)
         self.any_nan = any_nan or self.values
 
-    def question(self) -> str:
+    def words(self) -> str:
         """What was asked, in words."""
         return f"{self.verb} by {self.how.name or 'an accumulation'}, K = {self.x.shape[-1]}"
 
@@ -179,7 +180,7 @@ class Dots(Subject):
         """The right results."""
         return as_doubles(self.codes(want).astype(code_dtype(self.target)), self.target)
 
-    def detail(self, batch: Batch, place: int, want: int) -> Detail:
+    def difference(self, batch: Batch, place: int, want: int) -> Difference:
         """A mismatch, told in full."""
         got = int(batch.got[place])
         at = int(batch.places[place])
@@ -201,7 +202,7 @@ class Dots(Subject):
             "situation": "sums",
             "ulps": distance,
         }
-        return Detail(tuple(said), "sums", distance, data)
+        return Difference(tuple(said), "sums", distance, data)
 
     def _exact(self, at: int) -> Fraction | None:
         """The sum of the products, without any rounding."""

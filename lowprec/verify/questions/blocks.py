@@ -1,4 +1,4 @@
-"""Arrays in blocks that share a scale, as a subject of comparison.
+"""Arrays in blocks that share a scale, as a question of comparison.
 
 An answer is the code of an element and, where scales were given, that of its block's scale above it; or a value.
 """
@@ -24,13 +24,14 @@ from lowprec.spec.format import Format
 from lowprec.spec.profiles import PROFILES
 from lowprec.spec.projection import Projection
 from lowprec.spec.rounding import MODES
+from lowprec.verify.difference import Difference
 from lowprec.verify.dumps import Dump
-from lowprec.verify.misreadings import ROUNDINGS, SATURATIONS
+from lowprec.verify.question import Array, Batch, Change, Changes, Question, words_of
+from lowprec.verify.questions.causes import ROUNDINGS, SATURATIONS
 from lowprec.verify.shown import hex_of, shown_code
-from lowprec.verify.subject import Array, Batch, Change, Changes, Detail, Subject, words_of
 from lowprec.verify.tally import distances
 
-__all__ = ["Blocks"]
+__all__ = ["BlockQuestion"]
 
 _PIECE = 1 << 19
 #: A scale's code stands above the code of the element.
@@ -42,7 +43,7 @@ _UNDER = ("elements under the right scale", "elements of another scale", "elemen
 _SIZES = (8, 16, 32, 64, 128)
 
 
-class Blocks(Subject):
+class BlockQuestion(Question):
     """Values in a block format: codes with or without scales, or values again."""
 
     situation_names = _UNDER
@@ -112,7 +113,7 @@ class Blocks(Subject):
 
     # -- what was asked -------------------------------------------------------------------------
 
-    def question(self) -> str:
+    def words(self) -> str:
         """What was asked, in words."""
         along = " and ".join(str(axis) for axis in self.axes)
         return f"{self.dump.dtype} to {self.format.name} along axis {along}, {self.format.rule} scales{self.unfit}"
@@ -131,9 +132,10 @@ class Blocks(Subject):
     def batches(self) -> Iterator[Batch]:
         """All of it, in pieces."""
         for start in range(0, self.shape[0], self._step):
-            yield self._rows(start, min(start + self._step, self.shape[0]))
+            yield self.piece(start, min(start + self._step, self.shape[0]))
 
-    def _rows(self, start: int, stop: int) -> Batch:
+    def piece(self, start: int, stop: int) -> Batch:
+        """Return the results of parts along the first axis."""
         width = math.prod(self.shape[1:])
         got = words_of(self.received.rows(start, stop)).astype(np.int64)
         if self.scales is not None:
@@ -142,11 +144,16 @@ class Blocks(Subject):
             got |= spread(codes, got.shape, self.axes, self.format.sizes) << _SCALE
         return Batch(slice(start * width, stop * width), got.reshape(-1), self.dump.rows(start, stop))
 
+    def rows_of(self, answers: Array) -> Array:
+        """Return answers with scales as rows of codes: the scale's, then the elements' of its block."""
+        rows = answers.reshape(-1, math.prod(self.format.sizes))
+        return np.concatenate([rows[:, :1] >> _SCALE, rows & (1 << _SCALE) - 1], axis=1)
+
     def sample(self, different: Array, equal: Array) -> Batch:
         """The piece with the mismatch in the middle of all."""
         width = max(math.prod(self.shape[1:]), 1)
         first = int(different[different.size // 2]) // width // self._step * self._step if different.size else 0
-        return self._rows(first, min(first + self._step, self.shape[0]))
+        return self.piece(first, min(first + self._step, self.shape[0]))
 
     # -- answers --------------------------------------------------------------------------------
 
@@ -307,7 +314,7 @@ class Blocks(Subject):
         codes = (answers & (1 << _SCALE) - 1).astype(blocks.codes.dtype).reshape(blocks.shape)
         return np.asarray(dataclasses.replace(blocks, codes=codes).values(np.float64)).reshape(-1)
 
-    def detail(self, batch: Batch, place: int, want: int) -> Detail:
+    def difference(self, batch: Batch, place: int, want: int) -> Difference:
         """A mismatch, told in full."""
         got, value = int(batch.got[place]), batch.given.reshape(-1)[place]
         assert isinstance(batch.index, slice)
@@ -318,7 +325,7 @@ class Blocks(Subject):
             carrier = _carrier(self.received.dtype)
             said += [(name, shown_code(code, carrier)) for name, code in (("got", got), ("want", want))]
             data |= {"operands": [repr(float(value))], "got": hex_of(got, carrier), "want": hex_of(want, carrier)}
-            return Detail(tuple(said), "values", None, data | {"situation": "values", "ulps": None})
+            return Difference(tuple(said), "values", None, data | {"situation": "values", "ulps": None})
         codes = [code & (1 << _SCALE) - 1 for code in (got, want)]
         said += [(name, shown_code(code, self.target)) for name, code in zip(("got", "want"), codes, strict=True)]
         kind, distance = "elements", None
@@ -339,7 +346,7 @@ class Blocks(Subject):
             "situation": kind,
             "ulps": distance,
         }
-        return Detail(tuple(said), kind, distance, data)
+        return Difference(tuple(said), kind, distance, data)
 
 
 def _operands(dtype: np.dtype[Any]) -> Iterator[Change]:

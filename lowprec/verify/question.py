@@ -1,7 +1,7 @@
-"""What is compared: answers in pieces, what they must be, and what else they might be.
+"""A question, such as "these values in e4m3fn", with the answers that were given, in pieces.
 
-A subject asks one question, such as "these values in e4m3fn". A `Change` is one respect in which whoever
-answered may have understood it otherwise; a hypothesis is some changes together.
+It knows the right answers, and those to the question with some changes: a `Change` is one respect in which whoever
+answered may have understood it otherwise, and a hypothesis about the cause of differences is some changes together.
 """
 
 from __future__ import annotations
@@ -17,9 +17,10 @@ import numpy.typing as npt
 from lowprec.arrays.checks import UNSIGNED, typed_codes
 from lowprec.spec import catalog
 from lowprec.spec.format import Format
+from lowprec.verify.difference import Difference
 from lowprec.verify.operations import is_nan
 
-__all__ = ["Array", "Batch", "Change", "Changes", "Detail", "Subject", "excluded", "words_of"]
+__all__ = ["Array", "Batch", "Change", "Changes", "Question", "differ", "excluded", "words_of"]
 
 Array = npt.NDArray[Any]
 
@@ -71,25 +72,18 @@ class Batch:
         return self.index
 
 
-@dataclass(frozen=True)
-class Detail:
-    """A mismatch as it is told: pairs of a name and what stands behind it, and a last line."""
+class Question(ABC):
+    """What was asked (the operation, formats, projection and operands, how NaNs count) and the results given.
 
-    lines: tuple[tuple[str, str], ...]
-    situation: str
-    distance: int | None
-    data: dict[str, Any]
-
-
-class Subject(ABC):
-    """Results that are held against what they must be."""
+    `answer` says what the results must be, and with changes what they would be.
+    """
 
     target: Format  #: of the codes that are counted and shown
     size: int  #: results
-    any_nan: bool = False
+    any_nan: bool = False  #: whether any NaN is right where a NaN is
 
     @abstractmethod
-    def question(self) -> str:
+    def words(self) -> str:
         """What was asked, in words."""
 
     @abstractmethod
@@ -132,10 +126,10 @@ class Subject(ABC):
         return np.asarray((codes >= 0) & is_nan(np.maximum(codes, 0), self.target))
 
     @abstractmethod
-    def detail(self, batch: Batch, place: int, want: int) -> Detail:
+    def difference(self, batch: Batch, place: int, want: int) -> Difference:
         """A mismatch, told in full."""
 
-    def asked(self, batch: Batch) -> Array | None:
+    def compared(self, batch: Batch) -> Array | None:
         """Which results are compared; None: all."""
         return None
 
@@ -145,3 +139,12 @@ class Subject(ABC):
         None where that is not known.
         """
         return None
+
+
+def differ(question: Question, got: Array, want: Array) -> npt.NDArray[np.bool_]:
+    """Return where results are not what they must be."""
+    wrong = got != want
+    if question.any_nan and wrong.any():
+        places = np.flatnonzero(wrong)
+        wrong[places[question.nans(got[places]) & question.nans(want[places])]] = False
+    return np.asarray(wrong)

@@ -1,9 +1,9 @@
-"""Conversions and operations, element by element, as a subject of comparison."""
+"""Conversions and operations, element by element, as a question of comparison."""
 
 from __future__ import annotations
 
 import dataclasses
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from typing import Any
 
 import numpy as np
@@ -14,15 +14,16 @@ from lowprec.arrays.convert import decode, encode
 from lowprec.spec import catalog
 from lowprec.spec.format import Carrier, Format
 from lowprec.spec.projection import Projection
-from lowprec.verify import misreadings
+from lowprec.verify.difference import Difference
 from lowprec.verify.dumps import Dump
 from lowprec.verify.operations import OPERATIONS, is_nan, operand_names
+from lowprec.verify.question import Array, Batch, Change, Changes, Question, words_of
+from lowprec.verify.questions import causes
+from lowprec.verify.questions.situations import exact_value, names_of, neighbours, situation, situations
 from lowprec.verify.shown import hex_of, shown_code, shown_value
-from lowprec.verify.situations import exact_value, names_of, neighbours, situation, situations
-from lowprec.verify.subject import Array, Batch, Change, Changes, Detail, Subject, words_of
 from lowprec.verify.tally import distances
 
-__all__ = ["Elementwise", "as_doubles", "carried", "is_values", "on_grid"]
+__all__ = ["ElementQuestion", "as_doubles", "carried", "is_values", "on_grid"]
 
 _PIECE = 1 << 19
 
@@ -43,13 +44,13 @@ def carried(codes: Array, fmt: Format, dtype: np.dtype[Any]) -> Array:
     return made.view(UNSIGNED[dtype.itemsize])
 
 
-class Elementwise(Subject):
+class ElementQuestion(Question):
     """Results of a conversion or an operation on elements."""
 
     def __init__(
         self,
         operation: str,
-        operands: list[Dump],
+        operands: Sequence[Dump],
         formats: tuple[Format, ...],
         projection: Projection,
         got: Dump,
@@ -69,7 +70,7 @@ class Elementwise(Subject):
 
     # -- what was asked -------------------------------------------------------------------------
 
-    def question(self) -> str:
+    def words(self) -> str:
         """What was asked, in words."""
         names = [fmt.name for fmt in self.formats]
         what = f"{names[0]} to {names[1]}" if self.operation == "convert" else f"{self.operation} of "
@@ -89,9 +90,12 @@ class Elementwise(Subject):
     def batches(self) -> Iterator[Batch]:
         """All of it, in pieces."""
         for start in range(0, self.size, _PIECE):
-            stop = min(start + _PIECE, self.size)
-            got = self._got(self.received.read(start, stop))
-            yield Batch(slice(start, stop), got, [words_of(dump.read(start, stop)) for dump in self.operands])
+            yield self.piece(start, min(start + _PIECE, self.size))
+
+    def piece(self, start: int, stop: int) -> Batch:
+        """Return the results from one place up to another."""
+        got = self._got(self.received.read(start, stop))
+        return Batch(slice(start, stop), got, [words_of(dump.read(start, stop)) for dump in self.operands])
 
     def sample(self, different: Array, equal: Array) -> Batch:
         """A piece that holds these places."""
@@ -106,7 +110,7 @@ class Elementwise(Subject):
             return results  # a line without a result is -1
         return words_of(results)
 
-    def asked(self, batch: Batch) -> Array | None:
+    def compared(self, batch: Batch) -> Array | None:
         """Which results are compared: not those of NaN, where the format has none and nothing says what to do."""
         if not self.leaves_out:
             return None
@@ -146,13 +150,13 @@ class Elementwise(Subject):
 
     def changes(self) -> Iterator[Change]:
         """Everything that might be otherwise."""
-        yield from misreadings.projections(self.target, self.projection, self.formats[:-1])
-        yield from misreadings.formats(self.target, None if self.values else self.received.dtype)
-        yield from misreadings.profiles(self.target, self.projection)
-        yield from misreadings.operands(self.operation, self.formats)
-        yield from misreadings.places(self.size, self.operands[0].shape, self.target)
+        yield from causes.projections(self.target, self.projection, self.formats[:-1])
+        yield from causes.formats(self.target, None if self.values else self.received.dtype)
+        yield from causes.profiles(self.target, self.projection)
+        yield from causes.operands(self.operation, self.formats)
+        yield from causes.places(self.size, self.operands[0].shape, self.target)
         if not self.values:
-            yield from misreadings.codes(self.target)
+            yield from causes.codes(self.target)
 
     # -- what is counted and told ---------------------------------------------------------------
 
@@ -187,7 +191,7 @@ class Elementwise(Subject):
             down, up = (carried(codes, self.target, self.received.dtype) for codes in (down, up))
         return down, up, far
 
-    def detail(self, batch: Batch, place: int, want: int) -> Detail:
+    def difference(self, batch: Batch, place: int, want: int) -> Difference:
         """A mismatch, told in full."""
         operands, got = [int(given[place]) for given in batch.given], int(batch.got[place])
         sources, names = self.formats[:-1], operand_names(len(batch.given))
@@ -218,7 +222,7 @@ class Elementwise(Subject):
             "situation": kind,
             "ulps": None if distance is None else int(distance),
         }
-        return Detail(tuple(said), kind, data["ulps"], data)
+        return Difference(tuple(said), kind, data["ulps"], data)
 
 
 def as_doubles(codes: Array, fmt: Format) -> npt.NDArray[np.float64]:

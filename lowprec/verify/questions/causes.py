@@ -20,7 +20,7 @@ from lowprec.spec.format import Carrier, Format, Sign
 from lowprec.spec.profiles import PROFILES
 from lowprec.spec.projection import Projection
 from lowprec.spec.rounding import MODES
-from lowprec.verify.subject import Change
+from lowprec.verify.question import Change
 
 __all__ = ["ROUNDINGS", "SATURATIONS", "codes", "formats", "operands", "places", "profiles", "projections"]
 
