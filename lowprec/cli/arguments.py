@@ -5,6 +5,7 @@ Each function imports what it needs, so that `lowprec --help` does not wait for 
 
 from __future__ import annotations
 
+import contextlib
 import shlex
 import sys
 from collections.abc import Iterable, Iterator
@@ -41,6 +42,7 @@ __all__ = [
     "operation_formats",
     "project",
     "target_named",
+    "usage_errors",
 ]
 
 #: Formats to show for operations whose operands are not alike.
@@ -55,12 +57,21 @@ NO_CHECKOUT = (
 )
 
 
+@contextlib.contextmanager
+def usage_errors(kinds: tuple[type[Exception], ...] = (ValueError,)) -> Iterator[None]:
+    """Turn exceptions into a usage error: the reason, and exit code 2."""
+    try:
+        yield
+    except kinds as error:
+        raise click.UsageError(str(error)) from None
+
+
 def format_named(name: str, define: str | None = None, *, operand: bool = False, operation: bool = False) -> Format:
     """A format by name, by file, or the one that --define defines."""
     from lowprec.cli import definitions
     from lowprec.spec.catalog import format as format_of
 
-    try:
+    with usage_errors():
         if define is not None:
             defined = definitions.from_text(define)
             if name == defined.name:
@@ -74,8 +85,6 @@ def format_named(name: str, define: str | None = None, *, operand: bool = False,
 
             return operand_format(name)
         return format_of(name)
-    except ValueError as error:
-        raise click.UsageError(str(error)) from None
 
 
 def target_named(name: str) -> Format | BlockFormat:
@@ -140,10 +149,8 @@ def one_format(name: str | None, define: str | None) -> Format:
         return format_named(name, define)
     if define is None:
         raise click.UsageError("name a FORMAT, or define one with --define exponent_bits=...,trailing_bits=...")
-    try:
+    with usage_errors():
         return definitions.from_text(define)
-    except ValueError as error:
-        raise click.UsageError(str(error)) from None
 
 
 def operation_formats(operation: str, names: tuple[str, ...], define: str | None) -> tuple[Format, ...]:
@@ -164,10 +171,8 @@ def operation_formats(operation: str, names: tuple[str, ...], define: str | None
     )
     if define is not None and one_format(None, define).name not in names:
         raise click.UsageError(f"--define defines {one_format(None, define).name!r}, which is not among the formats")
-    try:
+    with usage_errors():
         check_operands(operation, chosen)
-    except ValueError as error:
-        raise click.UsageError(str(error)) from None
     return chosen
 
 
@@ -175,10 +180,8 @@ def project(rounding: str, saturation: str) -> Projection:
     """The projection of these names, of a deterministic mode."""
     from lowprec.spec.projection import Projection
 
-    try:
+    with usage_errors():
         projection = Projection(rounding=rounding, saturation=saturation)  # type: ignore[arg-type]
-    except ValueError as error:
-        raise click.UsageError(str(error)) from None
     if projection.rounding.bits:
         raise click.UsageError(
             f"rounding {rounding!r} needs a random integer for each operand; use a deterministic mode"

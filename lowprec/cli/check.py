@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 
 import click
 
-from lowprec.cli.arguments import AGREE, DIFFER, NOTHING, deliver, one_format
+from lowprec.cli.arguments import AGREE, DIFFER, NOTHING, deliver, one_format, usage_errors
 from lowprec.cli.options import define_option
 from lowprec.cli.terminal import say
 
@@ -56,10 +56,8 @@ def check_format(fmt: str | None, define: str | None, samples: int, seed: int, a
             say(f"{law.name}  [{law.topic}: {law.domain}]\n    {law.statement}")
         return
     if fmt is not None and catalog.is_block(fmt):
-        try:
+        with usage_errors():
             blocks = catalog.block_format(fmt)
-        except ValueError as error:
-            raise click.UsageError(str(error)) from None
         with progress() as watch:
             report = checks.report_of_blocks(blocks, samples=samples, seed=seed, watch=watch)
     else:
@@ -77,13 +75,9 @@ def check_format(fmt: str | None, define: str | None, samples: int, seed: int, a
 
 def _show(report: Report) -> None:
     """A row for each law, then what is broken in full."""
-    from rich.table import Table
-
     from lowprec.export import cards
 
-    table = Table(box=None, pad_edge=False, header_style="bold")
-    for name in ("law", "of", "cases", "holds"):
-        table.add_column(name, justify="right" if name == "cases" else "left", no_wrap=True)
+    table = cards.columns("law", "of", "cases", "holds", right=("cases",))
     for verdict in report.verdicts:
         table.add_row(verdict.law.name, verdict.path, f"{verdict.tried:,}", "yes" if verdict.holds else "NO")
     cards.show(table)

@@ -8,7 +8,16 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from lowprec.cli.arguments import AGREE, DIFFER, NOTHING, deliver, format_named, operation_formats, project
+from lowprec.cli.arguments import (
+    AGREE,
+    DIFFER,
+    NOTHING,
+    deliver,
+    format_named,
+    operation_formats,
+    project,
+    usage_errors,
+)
 from lowprec.cli.options import OPERATIONS_HELP, OUTPUT, define_option, projection_options
 from lowprec.cli.progress import progress
 from lowprec.cli.terminal import say
@@ -97,7 +106,7 @@ def compare(
     from lowprec.verify.operations import OPERATIONS
 
     options = {"any_nan": nan == "any", "limit": None if everything else 20, "why": not no_why}
-    try:
+    with usage_errors((ValueError, TypeError, OSError, ModuleNotFoundError)):
         with progress() as watch:
             # The second word is an operation, or was meant as one: it is no file's name.
             plain = len(words) > 1 and not set(".:/") & set(words[1]) and not Path(words[1]).exists()
@@ -106,8 +115,6 @@ def compare(
             else:
                 report = _files(words, asked, watch=watch, **options)
         made = [(path, make().encode()) for path, make in ((junit, report.as_junit), (html, report.as_html)) if path]
-    except (ValueError, TypeError, OSError, ModuleNotFoundError) as error:
-        raise click.UsageError(str(error)) from None
     if as_json:
         deliver(report.as_json() + "\n")
     else:

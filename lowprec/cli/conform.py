@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import sys
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 import click
 
@@ -12,6 +13,9 @@ from lowprec.cli.exhaustive import exhaustive_options
 from lowprec.cli.options import OUTPUT
 from lowprec.cli.progress import progress
 from lowprec.cli.terminal import say
+
+if TYPE_CHECKING:
+    from lowprec.verify.conformance import Row
 
 __all__ = ["conform"]
 
@@ -128,9 +132,7 @@ def conform(
     elif against is not None:
         say("\n".join(stale) or f"{against} says what these do: {', '.join(compared) or 'none'}")
     else:
-        from lowprec.export import cards
-
-        cards.show(conformance.table(rows))
+        _show(rows)
     if not compared:
         say(f"nothing was compared: {against} is about other versions", err=True)
         sys.exit(NOTHING)
@@ -138,3 +140,39 @@ def conform(
         say("nothing was compared: no framework has such a cast, or there were no values", err=True)
         sys.exit(NOTHING)
     sys.exit(DIFFER if stale or any(row.unexplained for row in rows) else AGREE)
+
+
+def _show(rows: list[Row]) -> None:
+    """Print the rows as a table, the reasons of known divergences, and a line that sums them up."""
+    from rich.console import Group
+    from rich.markup import escape
+
+    from lowprec.export import cards
+
+    kinds = "of what kind (* known): count, smallest operand, got, want"
+    numbers = ("tried", "differ")
+    grid = cards.columns("framework", "operation", "source", "target", *numbers, kinds, right=numbers, fold=(kinds,))
+    for row in rows:
+        found = [
+            f"{finding.kind}{'*' if finding.known else ''} {finding.count:,}: "
+            + escape("{value} [{got}, want {want}]".format(**dict(finding.smallest.rows)))
+            for finding in row.findings
+        ]
+        grid.add_row(
+            f"{row.framework} {row.version}",
+            row.operation,
+            row.source,
+            row.target,
+            f"{row.tried:,}",
+            f"{row.mismatches:,}" if row.mismatches else "-",
+            "\n".join([*found, *(f"explained by {escape(cause)}" for cause in row.causes[:1])]),
+            style="red" if row.unexplained else None,
+        )
+    reasons = dict.fromkeys(finding.known for row in rows for finding in row.findings if finding.known)
+    tried, differ = sum(row.tried for row in rows), sum(row.mismatches for row in rows)
+    beyond = sum(row.unexplained for row in rows)
+    summary = (
+        f"{len(rows)} tasks, {tried:,} inputs: {differ:,} differ from the reference, "
+        f"{beyond:,} of them beyond the known divergences"
+    )
+    cards.show(Group(grid, "", *(f"* {reason}" for reason in reasons), "", summary))

@@ -21,6 +21,7 @@ from lowprec.cli.arguments import (
     deliver,
     format_named,
     frameworks_named,
+    usage_errors,
 )
 from lowprec.cli.options import MODES_HELP, POLICIES_HELP
 from lowprec.cli.progress import progress
@@ -29,6 +30,8 @@ from lowprec.spec.projection import NanPolicy, Saturation
 from lowprec.spec.rounding import MODES
 
 if TYPE_CHECKING:
+    from rich.console import RenderableType
+
     from lowprec.verify.exhaustive import Sweep, Swept
 
 __all__ = ["exhaustive_options"]
@@ -147,10 +150,8 @@ def _sweep(
     folder = tables or golden.tables_folder()
     if scheduler is not None and workers is not None:
         raise click.UsageError("--workers are processes of this machine, and --scheduler has its own; give one of them")
-    try:
+    with usage_errors():
         sweeps = exhaustive.plan(subjects, formats, modes, policies, nan)
-    except ValueError as error:
-        raise click.UsageError(str(error)) from None
     if not sweeps:
         say("nothing was compared: no framework has such a cast from float32", err=True)
         sys.exit(NOTHING)
@@ -172,7 +173,7 @@ def _sweep(
     if as_json:
         deliver(exhaustive.report(rows) + "\n")
     else:
-        cards.show(exhaustive.table(rows))
+        cards.show(_table(rows))
     wrong = any(row.differences for row in rows)
     if action is not None and folder is not None:
         wrong = _act(action, rows, folder / "digests.json") or wrong
@@ -240,3 +241,31 @@ def _act(action: str, rows: list[Swept], digests: Path) -> bool:
         say(line, err=True)
     say(f"{len(problems)} digests are wrong" if problems else "the digests are right", err=True)
     return bool(problems)
+
+
+def _table(rows: list[Swept]) -> RenderableType:
+    """Return the sweeps as a table to read, with a line that sums them up."""
+    from rich.console import Group
+    from rich.markup import escape
+
+    from lowprec.export import cards
+
+    smallest, numbers = "smallest operand that differs, got, want", ("inputs", "differ", "seconds")
+    grid = cards.columns("subject", "format", "projection", *numbers, "sha256", smallest, right=numbers)
+    for row in rows:
+        least = row.smallest
+        grid.add_row(
+            f"{row.sweep.subject} {row.sweep.version}",
+            row.sweep.fmt.name,
+            str(row.sweep.projection),
+            f"{row.inputs:,}",
+            f"{row.differences:,}" if row.differences else "-",
+            f"{row.seconds:.1f}",
+            row.sha256[:16],
+            escape("{operand} {value} [{got}, want {want}]".format(**dict(least.rows))) if least else "",
+            style="red" if row.differences else None,
+        )
+    inputs, differ = sum(row.inputs for row in rows), sum(row.differences for row in rows)
+    kept, ranges = sum(row.kept for row in rows), sum(len(row.found) for row in rows)
+    again = f"; {kept:,} of {ranges:,} ranges were done by an earlier run" if kept else ""
+    return Group(grid, "", f"{len(rows)} sweeps, {inputs:,} inputs: {differ:,} differ from the oracle{again}")

@@ -3,24 +3,36 @@
 from __future__ import annotations
 
 import json
+from collections.abc import Callable
 from pathlib import Path
 from typing import TYPE_CHECKING
 
 import click
 
-from lowprec.cli.arguments import deliver, kind_named, one_format, project
+from lowprec.cli.arguments import deliver, kind_named, one_format, project, usage_errors
 from lowprec.cli.options import define_option, json_option, output_option, projection_options
 from lowprec.cli.terminal import say
 from lowprec.export.tabulate import TABLE_KINDS
 
 if TYPE_CHECKING:
+    from rich.console import RenderableType
+
     from lowprec.spec.format import Format
 
 __all__ = ["accumulations", "block_formats", "formats", "profiles", "show", "table"]
 
 
-def _print_json(described: object) -> None:
-    deliver(json.dumps(described, indent=1) + "\n")
+def _print(as_json: bool, described: Callable[[], object], *shown: Callable[[], RenderableType]) -> None:
+    """Print JSON, or cards and lists with an empty line between them."""
+    from lowprec.export import cards
+
+    if as_json:
+        deliver(json.dumps(described(), indent=1) + "\n")
+        return
+    for place, renderable in enumerate(shown):
+        if place:
+            say("")
+        cards.show(renderable())
 
 
 @click.command(short_help="List the formats and the block formats.")
@@ -33,12 +45,7 @@ def formats(as_json: bool) -> None:
     from lowprec.export import block_cards, cards
     from lowprec.spec.catalog import FORMATS
 
-    if as_json:
-        _print_json([cards.describe(fmt) for fmt in FORMATS.values()])
-    else:
-        cards.show(cards.listing())
-        say("")
-        cards.show(block_cards.block_listing())
+    _print(as_json, lambda: [*map(cards.describe, FORMATS.values())], cards.listing, block_cards.block_listing)
 
 
 @click.command("block-formats", short_help="List the block formats.")
@@ -48,13 +55,10 @@ def block_formats(as_json: bool) -> None:
 
     `lowprec show NAME` shows one.
     """
-    from lowprec.export import block_cards, cards
+    from lowprec.export.block_cards import block_listing, describe_block
     from lowprec.spec.catalog import BLOCK_FORMATS
 
-    if as_json:
-        _print_json([block_cards.describe_block(fmt) for fmt in BLOCK_FORMATS.values()])
-    else:
-        cards.show(block_cards.block_listing())
+    _print(as_json, lambda: [*map(describe_block, BLOCK_FORMATS.values())], block_listing)
 
 
 @click.command(short_help="List the accumulations of dot products.")
@@ -64,13 +68,10 @@ def accumulations(as_json: bool) -> None:
 
     `lowprec show NAME` tells in words what one does. deepseek_promote(N), which promotes after N products, is one too.
     """
-    from lowprec.export import accumulation_cards, cards
+    from lowprec.export.accumulation_cards import accumulation_listing, describe_accumulation
     from lowprec.spec.accumulations import ACCUMULATIONS
 
-    if as_json:
-        _print_json([accumulation_cards.describe_accumulation(how) for how in ACCUMULATIONS.values()])
-    else:
-        cards.show(accumulation_cards.accumulation_listing())
+    _print(as_json, lambda: [*map(describe_accumulation, ACCUMULATIONS.values())], accumulation_listing)
 
 
 @click.command(short_help="List the profiles of software and hardware.")
@@ -83,10 +84,7 @@ def profiles(as_json: bool) -> None:
     from lowprec.export import cards
     from lowprec.spec.profiles import PROFILES
 
-    if as_json:
-        _print_json([cards.describe_profile(profile) for profile in PROFILES.values()])
-    else:
-        cards.show(cards.profile_listing())
+    _print(as_json, lambda: [*map(cards.describe_profile, PROFILES.values())], cards.profile_listing)
 
 
 @click.command(short_help="Show a format, block format, accumulation or profile.")
@@ -109,81 +107,55 @@ def show(name: str | None, define: str | None, profile: str | None, as_json: boo
         kind, name, profile = "profile", profile, None
     elif name is not None and define is None and not name.endswith(".toml"):
         kind = kind_named(name)
-    if kind == "block format" and name is not None:
-        _show_block(name, profile, as_json)
-    elif kind == "accumulation" and name is not None:
-        _show_accumulation(name, profile, as_json)
-    elif kind == "profile" and name is not None:
-        _show_profile(name, profile, as_json)
-    else:
-        _show_format(one_format(name, define), profile, as_json)
+    with usage_errors():
+        if kind == "format":
+            _show_format(one_format(name, define), profile, as_json)
+        elif kind == "block format":
+            _show_block(str(name), profile, as_json)
+        elif profile is not None:
+            a = "an" if kind == "accumulation" else "a"
+            raise ValueError(f"--profile is of formats, and {name!r} is {a} {kind}; leave it out")
+        elif kind == "accumulation":
+            _show_accumulation(str(name), as_json)
+        else:
+            _show_profile(str(name), as_json)
 
 
 def _show_format(fmt: Format, profile: str | None, as_json: bool) -> None:
     from lowprec.export import cards
     from lowprec.spec.profiles import profile as profile_of
 
-    if profile is None:
-        if as_json:
-            _print_json(cards.describe(fmt))
-        else:
-            cards.show(cards.card(fmt))
-        return
-    if as_json:
-        raise click.UsageError("--json shows a format; leave --profile out")
-    try:
-        cards.show(cards.profile_card(profile_of(profile), fmt))
-    except ValueError as error:
-        raise click.UsageError(str(error)) from None
+    if profile is not None and as_json:
+        raise ValueError("--json shows a format; leave --profile out")
+    shown = cards.card(fmt) if profile is None else cards.profile_card(profile_of(profile), fmt)
+    _print(as_json, lambda: cards.describe(fmt), lambda: shown)
 
 
-def _show_profile(name: str, other: str | None, as_json: bool) -> None:
+def _show_profile(name: str, as_json: bool) -> None:
     from lowprec.export import cards
-    from lowprec.spec.profiles import profile as profile_of
+    from lowprec.spec.profiles import profile
 
-    if other is not None:
-        raise click.UsageError(f"--profile is of formats, and {name!r} is a profile; leave it out")
-    try:
-        shown = profile_of(name)
-    except ValueError as error:
-        raise click.UsageError(str(error)) from None
-    if as_json:
-        _print_json(cards.describe_profile(shown))
-    else:
-        cards.show(cards.profile_card(shown, None))
+    shown = profile(name)
+    _print(as_json, lambda: cards.describe_profile(shown), lambda: cards.profile_card(shown, None))
 
 
 def _show_block(name: str, profile: str | None, as_json: bool) -> None:
-    from lowprec.export import block_cards, cards
+    from lowprec.export.block_cards import block_card, describe_block
     from lowprec.spec.catalog import block_format
     from lowprec.spec.profiles import profile as profile_of
 
-    try:
-        fmt = block_format(name)
-        stack = None if profile is None else profile_of(profile)
-        shown = fmt if stack is None else stack.block(fmt)
-    except ValueError as error:
-        raise click.UsageError(str(error)) from None
-    if as_json:
-        _print_json(block_cards.describe_block(shown))
-    else:
-        cards.show(block_cards.block_card(fmt, stack))
+    fmt = block_format(name)
+    stack = None if profile is None else profile_of(profile)
+    shown = fmt if stack is None else stack.block(fmt)
+    _print(as_json, lambda: describe_block(shown), lambda: block_card(fmt, stack))
 
 
-def _show_accumulation(name: str, profile: str | None, as_json: bool) -> None:
-    from lowprec.export import accumulation_cards, cards
+def _show_accumulation(name: str, as_json: bool) -> None:
+    from lowprec.export.accumulation_cards import accumulation_card, describe_accumulation
     from lowprec.spec.accumulations import accumulation
 
-    if profile is not None:
-        raise click.UsageError(f"--profile is of formats, and {name!r} is an accumulation; leave it out")
-    try:
-        how = accumulation(name)
-    except ValueError as error:
-        raise click.UsageError(str(error)) from None
-    if as_json:
-        _print_json(accumulation_cards.describe_accumulation(how))
-    else:
-        cards.show(accumulation_cards.accumulation_card(how))
+    how = accumulation(name)
+    _print(as_json, lambda: describe_accumulation(how), lambda: accumulation_card(how))
 
 
 @click.command(short_help="Export the values of a format, or the thresholds of encoding.")
@@ -226,8 +198,6 @@ def table(
     words = ["lowprec table", fmt or f"--define {define}", f"--as {kind}", *(["--thresholds"] if thresholds else [])]
     if thresholds or kind in ("sv", "vhdl"):
         words.append(f"--rounding {rounding} --saturation {saturation}")
-    try:
+    with usage_errors():
         content = Table(known, projection, thresholds, " ".join(words)).render(kind)
-    except ValueError as error:
-        raise click.UsageError(str(error)) from None
     deliver(content, output)

@@ -7,13 +7,13 @@ from __future__ import annotations
 
 import dataclasses
 import inspect
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterator
 from typing import Any
 
 from rich.console import Group, RenderableType
-from rich.table import Table
 
-from lowprec.export.cards import differences
+from lowprec.export.cards import columns, differences, facts, text_of
+from lowprec.export.markdown import head, row
 from lowprec.oracle import machines
 from lowprec.spec.accumulation import EXACT, Accumulation, Rounded, Window
 from lowprec.spec.accumulations import ACCUMULATIONS
@@ -48,9 +48,7 @@ def is_measured(how: Accumulation) -> bool:
 
 def accumulation_listing() -> RenderableType:
     """Every accumulation of the catalog, a row each."""
-    table = Table(box=None, pad_edge=False, header_style="bold")
-    for name in ("accumulation", "x", "y", "sum", "output", "measured"):
-        table.add_column(name, no_wrap=True)
+    table = columns("accumulation", "x", "y", "sum", "output", "measured")
     for how in ACCUMULATIONS.values():
         x, y = ("any", "any") if how.operands is None else (fmt.name for fmt in how.operands)
         output = "-" if how.output is None else how.output[0].name
@@ -71,17 +69,16 @@ def _sum(how: Accumulation) -> str:
 
 def accumulation_card(how: Accumulation) -> RenderableType:
     """What there is to say of one accumulation: in words, and every parameter."""
-    table = Table(box=None, show_header=False, pad_edge=False)
-    table.add_column(style="bold", no_wrap=True)
-    table.add_column()
+    return Group(f"[bold]{how.name}[/bold]", *words(how), "", facts(_facts(how)))
+
+
+def _facts(how: Accumulation) -> Iterator[tuple[str, str]]:
     for name, value in describe_accumulation(how).items():
         if name == "accumulator" and isinstance(value, dict):
-            table.add_row(name, "window")
-            for field, part in value.items():
-                table.add_row(f"  {field}", _shown(part))
+            yield name, "window"
+            yield from ((f"  {field}", _shown(part)) for field, part in value.items())
         elif name not in ("name", "words"):
-            table.add_row(name, _shown(value))
-    return Group(f"[bold]{how.name}[/bold]", *words(how), "", table)
+            yield name, _shown(value)
 
 
 def describe_accumulation(how: Accumulation) -> dict[str, Any]:
@@ -128,11 +125,7 @@ def _projection(how: Projection) -> str:
 
 
 def _shown(value: Any) -> str:
-    if isinstance(value, bool):
-        return "yes" if value else "no"
-    if isinstance(value, list):
-        return ", ".join(map(str, value))
-    return "-" if value is None or value == "" else str(value)
+    return ", ".join(map(str, value)) if isinstance(value, list) else text_of(value)
 
 
 # -- words ------------------------------------------------------------------------------------------
@@ -252,10 +245,10 @@ def accumulation_tables() -> Iterator[str]:
     plain = [how for how in items if not how.machine and not isinstance(how.accumulator, Window)]
     yield from ("# Accumulations", "", "`lowprec show NAME` says in words what one is; docs/dot-products.md explains.")
     yield from ("", "## Sums in a plain accumulator", "")
-    yield from _rows(("accumulation", "products", "order", "accumulator", "output"))
+    yield from head("accumulation", "products", "order", "accumulator", "output")
     for how in plain:
         accumulator = None if isinstance(how.accumulator, Window) else how.accumulator
-        yield _row(
+        yield row(
             f"`{how.name}`", _place(how.product) or "exact", how.order, _place(accumulator) or "-", _place(how.output)
         )
     yield from ("", "## Steps of hardware", "")
@@ -265,16 +258,16 @@ def accumulation_tables() -> Iterator[str]:
     )
     yield ""
     titles = ("accumulation", "x", "y", "scales", "step", "bits", "lowest", "result of a step", "chunks", "output")
-    yield from _rows((*titles, "measured", "source"))
+    yield from head(*titles, "measured", "source")
     for how in items:
         if isinstance(how.accumulator, Window):
-            yield _row(*_of_steps(how, how.accumulator))
+            yield row(*_of_steps(how, how.accumulator))
     yield from ("", "## Machines", "")
-    yield from _rows(("accumulation", "x", "y", "machine", "output", "source"))
+    yield from head("accumulation", "x", "y", "machine", "output", "source")
     for how in items:
         if how.machine and how.operands is not None:
             x, y = (fmt.name for fmt in how.operands)
-            yield _row(f"`{how.name}`", x, y, how.machine, _place(how.output), how.source)
+            yield row(f"`{how.name}`", x, y, how.machine, _place(how.output), how.source)
     for name in sorted({how.machine for how in items if how.machine}):
         yield from ("", f"### {name}", "", *_of_machine(name).rstrip().splitlines())
 
@@ -292,14 +285,3 @@ def _of_steps(how: Accumulation, window: Window) -> Iterator[object]:
     yield f"{_place(window.result)}{', -0' * window.negative_zero}"
     yield f"{how.order.size}, in {_place(how.total)}" if how.order.name == "chunked" else ""
     yield from (_place(how.output), "yes" if is_measured(how) else "", how.source)
-
-
-def _row(*cells: object) -> str:
-    return f"| {' | '.join(map(str, cells))} |"
-
-
-def _rows(titles: Iterable[str]) -> Iterator[str]:
-    """The head of a table."""
-    titles = tuple(titles)
-    yield _row(*titles)
-    yield f"|{'---|' * len(titles)}"

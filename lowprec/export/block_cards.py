@@ -10,9 +10,9 @@ from collections.abc import Iterator
 from typing import Any
 
 from rich.console import Group, RenderableType
-from rich.table import Table
 
-from lowprec.export.cards import differences, number
+from lowprec.export.cards import columns, facts, text_of
+from lowprec.export.markdown import head, row
 from lowprec.spec import catalog
 from lowprec.spec.block import BlockFormat
 from lowprec.spec.profiles import PROFILES, Profile
@@ -38,9 +38,8 @@ def describe_block(fmt: BlockFormat) -> dict[str, Any]:
 
 def block_listing() -> RenderableType:
     """Every block format of the catalog, a row each."""
-    table = Table(box=None, pad_edge=False, header_style="bold")
-    for name in ("block format", "element", "scale", "size", "bits", "rule", "tensor scale"):
-        table.add_column(name, justify="right" if name in ("size", "bits") else "left", no_wrap=True)
+    names = ("block format", "element", "scale", "size", "bits", "rule", "tensor scale")
+    table = columns(*names, right=("size", "bits"))
     for fmt in catalog.BLOCK_FORMATS.values():
         table.add_row(fmt.name, *_parts(fmt), str(fmt.rule), fmt.tensor_scale)
     return table
@@ -49,12 +48,7 @@ def block_listing() -> RenderableType:
 def block_card(fmt: BlockFormat, profile: Profile | None = None) -> RenderableType:
     """What there is to say of one block format, or of what it is in a profile."""
     shown = fmt if profile is None else profile.block(fmt)
-    table = Table(box=None, show_header=False, pad_edge=False)
-    table.add_column(style="bold", no_wrap=True)
-    table.add_column()
-    for name, value in describe_block(shown).items():
-        if name != "name":
-            table.add_row(name, _shown(value))
+    table = facts((name, _shown(value)) for name, value in describe_block(shown).items() if name != "name")
     title = f"[bold]{shown.name}[/bold]  {_sentence(shown)}"
     if profile is not None:
         return Group(title, f"as {profile.name} has it: {profile.versions}", "", table)
@@ -66,9 +60,9 @@ def block_tables() -> Iterator[str]:
     """The catalog's block formats and the policies of every profile, as lines of Markdown."""
     yield "# Block formats"
     yield ""
-    yield from _rows(("block format", "element", "scale", "size", "bits a value", "rule", "tensor scale", "source"))
+    yield from head("block format", "element", "scale", "size", "bits a value", "rule", "tensor scale", "source")
     for fmt in catalog.BLOCK_FORMATS.values():
-        yield _row(f"`{fmt.name}`", *_parts(fmt), str(fmt.rule), fmt.tensor_scale, fmt.source)
+        yield row(f"`{fmt.name}`", *_parts(fmt), str(fmt.rule), fmt.tensor_scale, fmt.source)
     yield ""
     yield "# What profiles make of them"
     yield ""
@@ -79,11 +73,11 @@ def block_tables() -> Iterator[str]:
         yield ""
         yield f"## {fmt.name}"
         yield ""
-        yield from _rows(("policy", "catalog, `ocp`", *(f"`{name}`" for name in known)))
+        yield from head("policy", "catalog, `ocp`", *(f"`{name}`" for name in known))
         for name in names:
             ours = getattr(fmt, name)
             theirs = [getattr(other, name) for other in known.values()]
-            yield _row(f"`{name}`", _text(ours), *("" if value == ours else _text(value) for value in theirs))
+            yield row(f"`{name}`", text_of(ours), *("" if value == ours else text_of(value) for value in theirs))
 
 
 def _policies() -> list[dataclasses.Field[Any]]:
@@ -103,28 +97,8 @@ def _sentence(fmt: BlockFormat) -> str:
 
 def _plain(value: Any) -> Any:
     """A value of a field as plain data."""
-    return value if value is None or isinstance(value, (str, bool, float)) else _text(value)
-
-
-def _text(value: Any) -> str:
-    if isinstance(value, bool):
-        return "yes" if value else "no"
-    if isinstance(value, float):
-        return number(value)
-    if dataclasses.is_dataclass(value) and hasattr(value, "saturation"):
-        return differences(value) or "-"  # type: ignore[arg-type]
-    return "-" if value is None else str(value)
+    return value if value is None or isinstance(value, (str, bool, float)) else text_of(value)
 
 
 def _shown(value: Any) -> str:
-    return "x".join(map(str, value)) if isinstance(value, list) else _text(value)
-
-
-def _row(*cells: str) -> str:
-    return f"| {' | '.join(cells)} |"
-
-
-def _rows(titles: tuple[str, ...]) -> Iterator[str]:
-    """The head of a table."""
-    yield _row(*titles)
-    yield f"|{'---|' * len(titles)}"
+    return "x".join(map(str, value)) if isinstance(value, list) else text_of(value)

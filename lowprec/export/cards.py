@@ -6,8 +6,7 @@ Needs neither numba nor NumPy: what it shows comes from the parameters and the o
 from __future__ import annotations
 
 import dataclasses
-import math
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from fractions import Fraction
 from typing import Any
 
@@ -23,47 +22,60 @@ from lowprec.spec.block import BlockFormat
 from lowprec.spec.format import Format, Sign
 from lowprec.spec.profiles import PROFILES, Profile
 from lowprec.spec.projection import Projection
-from lowprec.verify.shown import plain
+from lowprec.verify.shown import hex_code, hex_of, number, plain
 
-__all__ = ["card", "describe", "describe_profile", "differences", "listing", "number"]
-__all__ += ["profile_card", "profile_listing", "sentence", "show"]
+__all__ = ["card", "columns", "describe", "describe_profile", "differences", "facts", "listing"]
+__all__ += ["profile_card", "profile_listing", "sentence", "show", "text_of"]
 
 #: Formats that a row of the list of profiles names.
 _NAMED = 6
 
 
-def listing() -> RenderableType:
-    """Every format of the catalog, a row each."""
+def columns(*names: str, right: Sequence[str] = (), fold: Sequence[str] = ()) -> Table:
+    """Return an empty table with these headings; columns stand to the left unless named, and fold if named."""
     table = Table(box=None, pad_edge=False, header_style="bold")
-    for name in ("format", "bits", "e", "t", "bias"):
-        table.add_column(name, justify="left" if name == "format" else "right", no_wrap=True)
-    for name in ("max_finite", "min_normal", "min_subnormal", "Inf", "NaN", "-0"):
-        table.add_column(name, justify="right", no_wrap=True)
+    for name in names:
+        kept = name not in fold
+        table.add_column(name, justify="right" if name in right else "left", no_wrap=kept, overflow="fold")
+    return table
+
+
+def facts(described: Iterable[tuple[str, str]]) -> Table:
+    """Return a table of names and what they are."""
+    table = Table(box=None, show_header=False, pad_edge=False)
+    table.add_column(style="bold", no_wrap=True)
+    table.add_column()
+    for name, value in described:
+        table.add_row(name, escape(plain(value)))
+    return table
+
+
+def text_of(value: Any) -> str:
+    """Return a field's value as cards and pages show it."""
+    if isinstance(value, bool):
+        return "yes" if value else "no"
+    if isinstance(value, float):
+        return number(value)
+    if isinstance(value, Projection):
+        return differences(value) or "-"
+    return "-" if value is None or value == "" else str(value)
+
+
+def listing() -> RenderableType:
+    """Return every format of the catalog, a row each."""
+    names = ("bits", "e", "t", "bias", "max_finite", "min_normal", "min_subnormal", "Inf", "NaN", "-0")
+    table = columns("format", *names, right=names)
     for fmt in catalog.FORMATS.values():
-        table.add_row(
-            fmt.name,
-            str(fmt.width),
-            str(fmt.exponent_bits),
-            str(fmt.trailing_bits),
-            str(fmt.bias),
-            number(fmt.max_finite),
-            number(fmt.min_normal),
-            number(fmt.min_subnormal),
-            _code(fmt.infinity_code, fmt),
-            _code(fmt.nan_code, fmt),
-            "yes" if fmt.has_negative_zero else "no",
-        )
+        sizes = (fmt.width, fmt.exponent_bits, fmt.trailing_bits, fmt.bias)
+        limits = (fmt.max_finite, fmt.min_normal, fmt.min_subnormal)
+        specials = (_code(fmt.infinity_code, fmt), _code(fmt.nan_code, fmt), text_of(fmt.has_negative_zero))
+        table.add_row(fmt.name, *map(str, sizes), *map(number, limits), *specials)
     return table
 
 
 def card(fmt: Format) -> RenderableType:
     """What there is to say of one format; up to 8 bits with its whole encoding."""
-    table = Table(box=None, show_header=False, pad_edge=False)
-    table.add_column(style="bold", no_wrap=True)
-    table.add_column()
-    for name, value in describe(fmt).items():
-        if name != "name":
-            table.add_row(name, escape(plain(_shown(name, value, fmt))))
+    table = facts((name, _shown(name, value, fmt)) for name, value in describe(fmt).items() if name != "name")
     parts: list[RenderableType] = [f"[bold]{fmt.name}[/bold]  {sentence(fmt)}", "", table]
     if fmt.width <= 8:
         parts += ["", "the value of every code; the row gives its upper bits, the column its lower", _encoding(fmt)]
@@ -73,19 +85,8 @@ def card(fmt: Format) -> RenderableType:
 def profile_card(profile: Profile, fmt: Format | None) -> RenderableType:
     """What a profile does: the projection of each of its formats, or for one also what telling operands become."""
     chosen = list(profile.formats) if fmt is None else [fmt]
-    table = Table(box=None, pad_edge=False, header_style="bold")
-    for name in (
-        "format",
-        "overflow",
-        "+Inf",
-        "-Inf",
-        "NaN",
-        "-NaN",
-        "0",
-        "-0",
-        "projection (what is not the default)",
-    ):
-        table.add_column(name, no_wrap=name != "projection (what is not the default)")
+    rest = "projection (what is not the default)"
+    table = columns("format", "overflow", "+Inf", "-Inf", "NaN", "-NaN", "0", "-0", rest, fold=(rest,))
     for target in chosen:
         projection = profile.projection(target)
         codes = [_projected(operand, target, projection) for operand in _telling(target)]
@@ -95,9 +96,7 @@ def profile_card(profile: Profile, fmt: Format | None) -> RenderableType:
 
 def profile_listing() -> RenderableType:
     """Every profile, a row each."""
-    table = Table(box=None, pad_edge=False, header_style="bold")
-    for name in ("profile", "formats", "block formats", "versions"):
-        table.add_column(name, no_wrap=True)
+    table = columns("profile", "formats", "block formats", "versions")
     for profile in PROFILES.values():
         table.add_row(profile.name, _names(profile.formats), _names(profile.blocks), profile.versions)
     return table
@@ -121,18 +120,11 @@ def describe_profile(profile: Profile) -> dict[str, Any]:
     }
 
 
-def _telling(fmt: Format) -> list[Exact]:
+def _telling(fmt: Format) -> tuple[Exact, ...]:
     """Operands that tell stacks apart."""
-    large = Fraction(fmt.max_finite) * 4
-    return [
-        large,
-        Special.INFINITY,
-        Special.NEGATIVE_INFINITY,
-        Special.NAN,
-        Special.NEGATIVE_NAN,
-        Fraction(0),
-        Special.NEGATIVE_ZERO,
-    ]
+    nans = (Special.NAN, Special.NEGATIVE_NAN)
+    infinities = (Special.INFINITY, Special.NEGATIVE_INFINITY)
+    return (Fraction(fmt.max_finite) * 4, *infinities, *nans, Fraction(0), Special.NEGATIVE_ZERO)
 
 
 def differences(projection: Projection) -> str:
@@ -186,20 +178,6 @@ def describe(fmt: Format) -> dict[str, Any]:
     }
 
 
-def number(value: float | None) -> str:
-    """A value as people write it: a power of two as such, others in decimal.
-
-    >>> number(2.0**-9), number(448.0), number(None)
-    ('2^-9', '448', '-')
-    """
-    if value is None:
-        return "-"
-    fraction, exponent = math.frexp(value)
-    if abs(fraction) == 0.5 and not 1 <= abs(value) <= 256:
-        return f"{'-' if value < 0 else ''}2^{exponent - 1}"
-    return repr(value).removesuffix(".0")
-
-
 def sentence(fmt: Format) -> str:
     """One sentence from the parameters."""
     kind = {Sign.MAGNITUDE: "signed", Sign.UNSIGNED: "unsigned", Sign.TWOS_COMPLEMENT: "two's complement"}[fmt.sign]
@@ -223,16 +201,13 @@ def sentence(fmt: Format) -> str:
 def _shown(name: str, value: Any, fmt: Format) -> str:
     if name.endswith("_code"):
         return _code(value, fmt)
-    if isinstance(value, bool):
-        return "yes" if value else "no"
-    if isinstance(value, float):
-        exact = number(value)
-        return f"{exact} = {value!r}" if exact.lstrip("-").startswith("2^") else exact
-    return "-" if value is None or value == "" else str(value)
+    if isinstance(value, float) and (exact := number(value)).lstrip("-").startswith("2^"):
+        return f"{exact} = {value!r}"
+    return text_of(value)
 
 
 def _code(code: int | None, fmt: Format) -> str:
-    return "-" if code is None else f"{code:#0{2 - (-fmt.width // 4)}x}"
+    return "-" if code is None else hex_code(code, fmt)
 
 
 def _encoding(fmt: Format) -> Table:
@@ -241,11 +216,10 @@ def _encoding(fmt: Format) -> Table:
     table.add_column("", style="dim", no_wrap=True)
     for column in range(1 << low):
         table.add_column(f"{column:x}", justify="right", no_wrap=True)
-    digits = -(-fmt.width // 4)
     for row in range(0, 1 << fmt.width, 1 << low):
         values = [decode(code, fmt) for code in range(row, row + (1 << low))]
         table.add_row(
-            f"{row:0{digits}x}",
+            hex_of(row, fmt),
             *(value.value if isinstance(value, Special) else number(to_float(value)) for value in values),
         )
     return table

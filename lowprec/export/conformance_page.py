@@ -9,6 +9,7 @@ from __future__ import annotations
 import itertools
 from collections.abc import Iterable
 
+from lowprec.export import markdown
 from lowprec.verify.conformance import Finding, Row
 from lowprec.verify.environment import flushing
 from lowprec.verify.frameworks import FRAMEWORKS
@@ -48,12 +49,8 @@ def page(rows: Iterable[Row]) -> str:
 
 
 def _summary(rows: list[Row]) -> list[str]:
-    lines = [
-        _line(
-            "framework, version, asked for, tasks, inputs, differ, tasks that agree, kinds of difference".split(", ")
-        ),
-        "|---|---|---|--:|--:|--:|--:|---|",
-    ]
+    numbers = ("tasks", "inputs", "differ", "tasks that agree")
+    lines = [*markdown.head("framework", "version", "asked for", *numbers, "kinds of difference", right=numbers)]
     for name, group in itertools.groupby(rows, lambda row: row.framework):
         mine = list(group)
         kinds = {finding.kind for row in mine for finding in row.findings}
@@ -85,16 +82,14 @@ def _section(name: str, rows: list[Row]) -> list[str]:
         tried = sum(row.tried for row in tasks)
         lines += [f"{operation}: as the reference on all of {tried:,} inputs: {pairs}.", ""]
     if differ:
-        lines += [
-            _line("operation source target inputs differ kind count operand value got want reason profile".split()),
-            "|---|---|---|--:|--:|---|--:|---|---|---|---|--:|---|",
-        ]
+        titles = "operation source target inputs differ kind count operand value got want reason profile".split()
+        lines += markdown.head(*titles, right=("inputs", "differ", "count", "reason"))
     for row in differ:
-        head = [row.operation, row.source, row.target, f"{row.tried:,}", f"{row.mismatches:,}"]
+        task = [row.operation, row.source, row.target, f"{row.tried:,}", f"{row.mismatches:,}"]
         profile = _profile(row)
         for finding in row.findings:
-            lines.append(_line([*head, *_cells(finding, reasons), profile]))
-            head, profile = [""] * 5, ""
+            lines.append(markdown.row(*task, *_cells(finding, reasons), profile))
+            task, profile = [""] * 5, ""
     if differ:
         lines += ["", *(f"{number}. {reason}" for number, reason in enumerate(reasons, 1)), ""]
     return lines
@@ -112,10 +107,6 @@ def _pair(operation: str, source: str, target: str) -> str:
 def _cells(finding: Finding, reasons: list[str]) -> list[str]:
     reason = str(1 + reasons.index(finding.known)) if finding.known else "not known"
     return [finding.kind, f"{finding.count:,}", *(f"`{text}`" for _, text in finding.smallest.rows), reason]
-
-
-def _line(cells: list[str]) -> str:
-    return f"| {' | '.join(cells)} |"
 
 
 def _profile(row: Row) -> str:

@@ -34,6 +34,7 @@ from lowprec.spec.projection import Projection, Saturation
 from lowprec.spec.rounding import MODES
 from lowprec.verify import files
 from lowprec.verify.inputs import conversions
+from lowprec.verify.shown import number
 
 __all__ = ["Disagreement", "Refused", "check", "generate", "read_digests", "tables_folder", "write"]
 
@@ -212,9 +213,9 @@ def _as_json(document: dict[str, Any]) -> bytes:
 
 def _first_difference(name: str, got: bytes, want: bytes) -> str:
     ours, theirs = want.decode().splitlines(), got.decode(errors="replace").splitlines()
-    for number, (right, wrong) in enumerate(zip(ours, theirs, strict=False), 1):
+    for line, (right, wrong) in enumerate(zip(ours, theirs, strict=False), 1):
         if right != wrong:
-            return f"{name} differs at line {number}: has {wrong!r}, must have {right!r}"
+            return f"{name} differs at line {line}: has {wrong!r}, must have {right!r}"
     return f"{name} has {len(theirs)} lines, must have {len(ours)}; or other line ends"
 
 
@@ -232,7 +233,7 @@ def _formats_md() -> bytes:
     lines = [f"<!-- {provenance('lowprec golden --write')} -->", "", "# The formats of the catalog", ""]
     lines += ["| format | what it is | max_finite | min_normal | min_subnormal | source |", "|---|---|---|---|---|---|"]
     for fmt in catalog.FORMATS.values():
-        limits = (cards.number(value) for value in (fmt.max_finite, fmt.min_normal, fmt.min_subnormal))
+        limits = (number(value) for value in (fmt.max_finite, fmt.min_normal, fmt.min_subnormal))
         lines.append(f"| `{fmt.name}` | {cards.sentence(fmt)} | {' | '.join(limits)} | {fmt.source} |")
     return ("\n".join(lines) + "\n").encode()
 

@@ -10,10 +10,11 @@ import ml_dtypes
 import numpy as np
 import numpy.typing as npt
 
-from lowprec.arrays.checks import code_dtype, dtype
+from lowprec.arrays.checks import code_dtype
 from lowprec.arrays.convert import decode, encode
 from lowprec.spec.format import Format
 from lowprec.spec.projection import Projection
+from lowprec.verify.operations import own_dtype
 
 __all__ = ["check_callable", "check_count", "codes_of", "codes_or_values"]
 
@@ -72,7 +73,7 @@ def codes_or_values(made: object, operands: Sequence[Array], fmt: Format, subjec
             f"{subject} was given {asked.dtype} of shape {asked.shape} and gave shape {given.shape}; "
             "it must give one code or value for each input"
         )
-    codes, own = code_dtype(fmt), _type_of(fmt)
+    codes, own = code_dtype(fmt), own_dtype(fmt)
     if own is not None and given.dtype == own and own.kind not in "iu":
         return given.view(codes)
     if given.dtype.kind in "iu":
@@ -108,10 +109,3 @@ def codes_of(made: object, operands: Sequence[Array], fmt: Format, subject: str)
 def _first(wrong: Array, given: Array, operands: Sequence[Array]) -> str:
     place = int(np.argmax(wrong))
     return f"{given[place]} for {', '.join(str(column[place]) for column in operands)}"
-
-
-def _type_of(fmt: Format) -> np.dtype[Any] | None:
-    try:
-        return dtype(fmt)
-    except ValueError:
-        return None

@@ -6,7 +6,7 @@ Imports the standard library only.
 from __future__ import annotations
 
 import inspect
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from dataclasses import dataclass
 from typing import Any, Literal
 
@@ -57,22 +57,33 @@ class Law:
     applies: Callable[[Any], bool]
 
 
+Check = Callable[[Any], Outcome | Iterable[Outcome]]
+
 #: Every law by name, in the order of documents and tables. `lowprec.testing.laws` fills it.
 LAWS: dict[str, Law] = {}
 
 
 def law(
     name: str, topic: Topic, domain: str, applies: Callable[[Any], bool] = lambda subject: True
-) -> Callable[[Callable[[Any], Outcome]], Callable[[Any], Outcome]]:
-    """Make a function a law; its docstring is the statement."""
+) -> Callable[[Check], Check]:
+    """Make a function a law; its docstring is the statement, its outcomes are tried until one is broken."""
 
-    def enter(check: Callable[[Any], Outcome]) -> Callable[[Any], Outcome]:
+    def enter(check: Check) -> Check:
         assert name not in LAWS, f"two laws are called {name!r}"
         statement = " ".join((inspect.getdoc(check) or "").split())
-        LAWS[name] = Law(name, topic, domain, statement, check, applies)
+        LAWS[name] = Law(name, topic, domain, statement, lambda subject: _joined(check(subject)), applies)
         return check
 
     return enter
+
+
+def _joined(outcomes: Outcome | Iterable[Outcome]) -> Outcome:
+    tried = 0
+    for outcome in [outcomes] if isinstance(outcomes, Outcome) else outcomes:
+        tried += outcome.tried
+        if outcome.found:
+            return Outcome(tried, outcome.found)
+    return Outcome(tried)
 
 
 @dataclass(frozen=True, slots=True)

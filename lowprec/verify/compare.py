@@ -23,11 +23,11 @@ from lowprec.spec.rounding import Rounding
 from lowprec.verify.comparison import Comparison, Ranked
 from lowprec.verify.dumps import Dump, Held, Values
 from lowprec.verify.judge import Watch, judge
-from lowprec.verify.operations import OPERATIONS, check_operands
+from lowprec.verify.operations import OPERATIONS, check_operands, is_values
 from lowprec.verify.question import Batch, Question, differ
 from lowprec.verify.questions.blocks import BlockQuestion
 from lowprec.verify.questions.dots import DotQuestion, could_be
-from lowprec.verify.questions.elements import ElementQuestion, is_values
+from lowprec.verify.questions.elements import ElementQuestion
 
 __all__ = ["DOTS", "compare"]
 

@@ -16,9 +16,6 @@ from typing import Any
 
 import numpy as np
 import numpy.typing as npt
-from rich.console import Group, RenderableType
-from rich.markup import escape
-from rich.table import Table
 
 from lowprec import __version__
 from lowprec.spec.block import BlockFormat
@@ -44,7 +41,6 @@ __all__ = [
     "known_divergences",
     "report",
     "run",
-    "table",
 ]
 
 Array = npt.NDArray[Any]
@@ -430,40 +426,3 @@ def report(rows: Iterable[Row]) -> str:
         },
         indent=1,
     )
-
-
-def table(rows: Iterable[Row]) -> RenderableType:
-    """The rows as a table to read, with a line that sums them up."""
-    rows = list(rows)
-    grid = Table(box=None, pad_edge=False, header_style="bold")
-    for name in ("framework", "operation", "source", "target"):
-        grid.add_column(name, no_wrap=True)
-    for name in ("tried", "differ"):
-        grid.add_column(name, justify="right", no_wrap=True)
-    grid.add_column("of what kind (* known): count, smallest operand, got, want", overflow="fold")
-    for row in rows:
-        found = [
-            f"{finding.kind}{'*' if finding.known else ''} {finding.count:,}: "
-            + escape("{value} [{got}, want {want}]".format(**dict(finding.smallest.rows)))
-            for finding in row.findings
-        ]
-        found += [f"explained by {escape(cause)}" for cause in row.causes[:1]]
-        style = "red" if row.unexplained else None
-        grid.add_row(
-            f"{row.framework} {row.version}",
-            row.operation,
-            row.source,
-            row.target,
-            f"{row.tried:,}",
-            f"{row.mismatches:,}" if row.mismatches else "-",
-            "\n".join(found),
-            style=style,
-        )
-    reasons = dict.fromkeys(finding.known for row in rows for finding in row.findings if finding.known)
-    tried, differ = sum(row.tried for row in rows), sum(row.mismatches for row in rows)
-    beyond = sum(row.unexplained for row in rows)
-    summary = (
-        f"{len(rows)} tasks, {tried:,} inputs: {differ:,} differ from the reference, "
-        f"{beyond:,} of them beyond the known divergences"
-    )
-    return Group(grid, "", *(f"* {reason}" for reason in reasons), "", summary)

@@ -21,8 +21,6 @@ from typing import Any
 
 import numpy as np
 import numpy.typing as npt
-from rich.console import Group, RenderableType
-from rich.table import Table
 
 from lowprec import __version__
 from lowprec.arrays.checks import code_dtype
@@ -33,6 +31,7 @@ from lowprec.spec import catalog
 from lowprec.spec.format import Format
 from lowprec.spec.projection import DEFAULT, NanPolicy, Projection, Saturation
 from lowprec.spec.rounding import Rounding
+from lowprec.verify.difference import Difference
 from lowprec.verify.frameworks import FRAMEWORKS
 from lowprec.verify.question import words_of
 from lowprec.verify.questions.elements import on_grid
@@ -55,7 +54,6 @@ __all__ = [
     "report",
     "steps_of",
     "sweep_range",
-    "table",
     "version_of",
     "write_digests",
 ]
@@ -333,19 +331,16 @@ class Swept:
         return sum(found.differences for found in self.found)
 
     @property
-    def smallest(self) -> dict[str, str] | None:
-        """The first pattern that differs, as text."""
+    def smallest(self) -> Difference | None:
+        """The first pattern that differs."""
         first = next((found.smallest for found in self.found if found.smallest), None)
         if first is None:
             return None
         operand, got, want = first
         value = np.array(operand, np.uint32).view(np.float32)
-        return {
-            "operand": f"{operand:#010x}",
-            "value": ("-nan" if operand >> 31 else "nan") if np.isnan(value) else float(value).hex(),
-            "got": hex_code(got, self.sweep.fmt),
-            "want": hex_code(want, self.sweep.fmt),
-        }
+        shown = ("-nan" if operand >> 31 else "nan") if np.isnan(value) else float(value).hex()
+        codes = (("got", hex_code(got, self.sweep.fmt)), ("want", hex_code(want, self.sweep.fmt)))
+        return Difference((("operand", f"{operand:#010x}"), ("value", shown), *codes))
 
     @property
     def sha256(self) -> str:
@@ -369,7 +364,7 @@ class Swept:
             "nan": None if self.sweep.fmt.has_nan else how.nan,
             "inputs": self.inputs,
             "differences": self.differences,
-            "smallest": self.smallest,
+            "smallest": self.smallest and dict(self.smallest.rows),
             "sha256": self.sha256,
             "seconds": round(self.seconds, 3),
             "ranges": len(self.found),
@@ -388,35 +383,6 @@ def report(rows: Iterable[Swept]) -> str:
         "rows": found,
     }
     return json.dumps(document, indent=1)
-
-
-def table(rows: Iterable[Swept]) -> RenderableType:
-    """The rows as a table to read, with a line that sums them up."""
-    rows = list(rows)
-    grid = Table(box=None, pad_edge=False, header_style="bold")
-    for name in ("subject", "format", "projection"):
-        grid.add_column(name, no_wrap=True)
-    for name in ("inputs", "differ", "seconds"):
-        grid.add_column(name, justify="right", no_wrap=True)
-    grid.add_column("sha256", no_wrap=True)
-    grid.add_column("smallest operand that differs, got, want", no_wrap=True)
-    for row in rows:
-        least = row.smallest
-        grid.add_row(
-            f"{row.sweep.subject} {row.sweep.version}",
-            row.sweep.fmt.name,
-            str(row.sweep.projection),
-            f"{row.inputs:,}",
-            f"{row.differences:,}" if row.differences else "-",
-            f"{row.seconds:.1f}",
-            row.sha256[:16],
-            f"{least['operand']} {least['value']} \\[{least['got']}, want {least['want']}]" if least else "",
-            style="red" if row.differences else None,
-        )
-    inputs, differ = sum(row.inputs for row in rows), sum(row.differences for row in rows)
-    kept, ranges = sum(row.kept for row in rows), sum(len(row.found) for row in rows)
-    again = f"; {kept:,} of {ranges:,} ranges were done by an earlier run" if kept else ""
-    return Group(grid, "", f"{len(rows)} sweeps, {inputs:,} inputs: {differ:,} differ from the oracle{again}")
 
 
 # -- committed digests ------------------------------------------------------------------------------

@@ -13,8 +13,8 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from lowprec.arrays.checks import code_dtype, codes_operand
-from lowprec.arrays.convert import cast, encode
+from lowprec.arrays.checks import code_dtype, codes_operand, dtype
+from lowprec.arrays.convert import cast, decode, encode
 from lowprec.arrays.operations import codes_of
 from lowprec.spec import catalog
 from lowprec.spec.arith import OPERANDS
@@ -23,7 +23,8 @@ from lowprec.spec.projection import Projection
 from lowprec.verify.inputs import conversions
 from lowprec.verify.inputs.operands import operands as operands_that_matter
 
-__all__ = ["OPERATIONS", "Operation", "check_operands", "is_nan", "operand_format", "operand_names"]
+__all__ = ["OPERATIONS", "Operation", "as_doubles", "carrier_of", "check_operands", "is_nan", "is_values"]
+__all__ += ["operand_format", "operand_names", "own_dtype"]
 
 Array = npt.NDArray[Any]
 
@@ -138,3 +139,30 @@ def _dtype(fmt: Format) -> np.dtype[Any]:
 
 def _codes(values: Array) -> Array:
     return values.view(f"u{values.dtype.itemsize}")
+
+
+def own_dtype(fmt: Format) -> np.dtype[Any] | None:
+    """Return the type of NumPy or ml_dtypes for a format, or None."""
+    try:
+        return dtype(fmt)
+    except ValueError:
+        return None
+
+
+def is_values(kind: np.dtype[Any], target: Format) -> bool:
+    """Return whether results of a type are values, not codes of a format: floats, but for the format's own type."""
+    return kind.kind not in "iub" and kind != own_dtype(target)
+
+
+def as_doubles(codes: Array, fmt: Format) -> npt.NDArray[np.float64]:
+    """Return the values of codes; of integers of 64 bits the nearest float64."""
+    if isinstance(fmt, Carrier):
+        return np.asarray(codes.view(_dtype(fmt)).astype(np.float64))
+    return np.asarray(decode(codes, fmt, dtype=np.float64))
+
+
+def carrier_of(kind: np.dtype[Any]) -> Format:
+    """Return the format of a type of numbers."""
+    found = catalog.carrier(kind)
+    assert found is not None
+    return found

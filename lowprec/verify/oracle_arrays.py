@@ -75,7 +75,7 @@ def cast(
     >>> from lowprec.spec.catalog import E4M3FN, E5M2
     >>> signals = np.zeros(2, np.uint8)
     >>> cast(np.array([0x7E, 0x39]), E4M3FN, E5M2, flags=signals), signals
-    (array([95, 60]), array([1, 1], dtype=uint8))
+    (array([95, 60]), array([0, 1], dtype=uint8))
     """
     given, words = codes.reshape(-1).tolist(), _words(random, codes.size)
     made = [

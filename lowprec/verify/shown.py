@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 import struct
 from collections.abc import Iterable
 from fractions import Fraction
@@ -25,6 +26,7 @@ __all__ = [
     "shown_value",
     "split",
     "widths",
+    "number",
 ]
 
 
@@ -166,3 +168,17 @@ def hex_digits(fmt: Format) -> int:
 def hex_code(code: int, fmt: Format) -> str:
     """A code as 0x and all its digits."""
     return f"{code:#0{2 + hex_digits(fmt)}x}"
+
+
+def number(value: float | None) -> str:
+    """A value as people write it: a power of two as such, others in decimal.
+
+    >>> number(2.0**-9), number(448.0), number(None)
+    ('2^-9', '448', '-')
+    """
+    if value is None:
+        return "-"
+    fraction, exponent = math.frexp(value)
+    if abs(fraction) == 0.5 and not 1 <= abs(value) <= 256:
+        return f"{'-' if value < 0 else ''}2^{exponent - 1}"
+    return repr(value).removesuffix(".0")

@@ -25,6 +25,7 @@ from lowprec.verify.dumps import Held
 from lowprec.verify.inputs import conversions
 from lowprec.verify.inputs.blocks import blocks as blocks_that_matter
 from lowprec.verify.inputs.operands import operands as operands_that_matter
+from lowprec.verify.operations import carrier_of
 from lowprec.verify.question import Changes
 from lowprec.verify.questions.blocks import BlockQuestion
 from lowprec.verify.questions.elements import ElementQuestion
@@ -103,7 +104,9 @@ class Cast:
 
     def question(self, operands: Operands, projection: Projection, got: Array | None = None) -> ElementQuestion:
         """Return the question about these operands."""
-        return _elements("convert", operands, (_carrier(operands[0]), self.target), projection, got, self.any_nan)
+        return _elements(
+            "convert", operands, (carrier_of(operands[0].dtype), self.target), projection, got, self.any_nan
+        )
 
     def size(self, operands: Operands) -> Array:
         """The magnitude."""
@@ -344,12 +347,6 @@ def _elements(
     results = np.zeros(operands[0].shape, code_dtype(formats[-1])) if got is None else got
     dumps = [Held(column) for column in operands]
     return ElementQuestion(operation, dumps, formats, projection, Held(results), any_nan=any_nan)
-
-
-def _carrier(values: Array) -> Format:
-    found = catalog.carrier(values.dtype)
-    assert found is not None
-    return found
 
 
 def comparable(answers: Array) -> Array:

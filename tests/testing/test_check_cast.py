@@ -107,7 +107,8 @@ def test_a_difference_is_told_in_full():
         "    got    0x01  0 0000 001  0.001953125 = 0x1p-9\n"
         "    want   0x00  0 0000 000  0.0\n"
         "  128 of 8,768 inputs differ\n"
-        "  tie: 128 inputs; the smallest is 0x3a800000 = 0x1.0000000000000p-10: got 0x01, want 0x00"
+        "  tie: 128 inputs; the smallest is 0x3a800000 = 0x1.0000000000000p-10: got 0x01, want 0x00\n"
+        "  explained by ties away from zero (nearest_away instead of nearest_even): 128 of 128"
     )
 
 

@@ -419,7 +419,7 @@ def test_products_of_any_shapes_are_compared(monkeypatch, verb, left, right):
         report = lp.compare((x, y), wrong, operation=verb, accumulation="fp32_fma", addend=0.5)
         assert report.mismatches == 1
         exact = np.asarray(getattr(lp, verb)(x, y, "exact", addend=0.5, dtype=np.float64)).reshape(-1)[-1]
-        assert report.details[0].lines[0][1].startswith(repr(float(exact))[:6])
+        assert report.details[0].rows[0][1].startswith(repr(float(exact))[:6])
     assert lp.compare((x, y), got, operation=verb, addend=0.5).ranking[0].share == 1.0
 
 

@@ -7,6 +7,7 @@ kernel is asked, but by the law that compares with the oracle.
 from __future__ import annotations
 
 import math
+from collections.abc import Iterator
 from fractions import Fraction
 
 import numpy as np
@@ -134,21 +135,16 @@ def _neutral(subject: OperationSubject) -> int | None:
     "fma of finite x and y; all of one format that has 0 and 1, and by what knows multiply and add too",
     lambda s: s.name == "fma" and s.siblings and s.uniform and s.zero is not None and s.one is not None,
 )
-def fma_identities(subject: OperationSubject) -> Outcome:
+def fma_identities(subject: OperationSubject) -> Iterator[Outcome]:
     """fma(x, y, 0) is x * y but for the sign of zero, and fma(x, 1, y) is x + y."""
     finite = np.isfinite(subject.values[0]) & np.isfinite(subject.values[1])
     x, y = subject.operands[0][finite], subject.operands[1][finite]
     one, zero = np.full(x.size, subject.one), np.full(x.size, subject.zero)
-    tried = 0
     for name, operands in (("multiply", [x, y, zero]), ("add", [x, one, y])):
         got, want = subject.call(*operands), subject.call(x, y, name=name)
         left, right = values_of(got, subject.target), values_of(want, subject.target)
         alike = ((left == 0) & (right == 0)) | (np.isnan(left) & np.isnan(right))
-        outcome = _compared(subject, operands, np.where(alike, want, got), want)
-        tried += outcome.tried
-        if outcome.found:
-            return Outcome(tried, outcome.found)
-    return Outcome(tried)
+        yield _compared(subject, operands, np.where(alike, want, got), want)
 
 
 @law(

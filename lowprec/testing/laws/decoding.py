@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from fractions import Fraction
-from typing import Any
 
 import numpy as np
 
@@ -12,6 +11,7 @@ from lowprec.spec.projection import Saturation
 from lowprec.testing.grid import EXACT, Array, values_of
 from lowprec.testing.law import Outcome, law
 from lowprec.testing.subjects import Subject, is_verbs
+from lowprec.verify.operations import own_dtype
 from lowprec.verify.shown import shown_float
 
 __all__ = ["same"]
@@ -127,24 +127,15 @@ def round_trip(subject: Subject) -> Outcome:
     return Outcome.broken(codes.size, *rows, ("want", "the code itself"))
 
 
-def _type_of(subject: Subject) -> np.dtype[Any] | None:
-    from lowprec.arrays.checks import dtype
-
-    try:
-        return dtype(subject.format)
-    except ValueError:
-        return None
-
-
 @law(
     "published type",
     "format",
     "every code; formats that NumPy or ml_dtypes has a type for",
-    lambda s: s.known and _type_of(s) is not None,
+    lambda s: s.known and own_dtype(s.format) is not None,
 )
 def published_type(subject: Subject) -> Outcome:
     """A code stands for what that type makes of it."""
-    codes, own = subject.codes, _type_of(subject)
+    codes, own = subject.codes, own_dtype(subject.format)
     assert own is not None
     if own.kind in "iu" or own.name.startswith(("int", "uint")):  # narrow ones are stored with their sign extended
         top = 1 << (subject.width - 1)

@@ -5,7 +5,7 @@ Where a number lies is found in fractions, on the grid that the parameters of th
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from fractions import Fraction
 
 import numpy as np
@@ -101,7 +101,7 @@ def to_odd(subject: Subject) -> Outcome:
 
 
 @law("overflow", "format", "numbers past the largest value, every mode and policy", lambda s: s.known and s.encodes)
-def overflow(subject: Subject) -> Outcome:
+def overflow(subject: Subject) -> Iterator[Outcome]:
     """The mode decides as between the largest value and the next of the continued grid, farther on as above the middle.
 
     The nearer one is the largest value; the farther one is infinity, else NaN, else the largest value under saturation
@@ -110,17 +110,12 @@ def overflow(subject: Subject) -> Outcome:
     fmt, grid, places = subject.format, subject.grid, subject.places
     places = places.take((places.magnitude == places.last) & (places.kind != EXACT))
     inner = code_of(places.magnitude, places.negative, fmt)
-    tried = 0
     for mode in subject.modes:
         over = farther(mode.name, places)  # far past the largest, a number lies above every half
         for policy in subject.policies:
             want = np.where(over, beyond_codes(places.negative, fmt, grid, policy, infinite=False), inner)
             how = Projection(rounding=mode, saturation=policy)
-            outcome = compared(subject, places.values, subject.encode(places.values, how), want, _said(how))
-            tried += outcome.tried
-            if outcome.found:
-                return Outcome(tried, outcome.found)
-    return Outcome(tried)
+            yield compared(subject, places.values, subject.encode(places.values, how), want, _said(how))
 
 
 @law(
@@ -129,18 +124,14 @@ def overflow(subject: Subject) -> Outcome:
     "infinite operands, every mode and policy; of unsigned formats the positive one",
     lambda s: s.known and s.encodes,
 )
-def infinities(subject: Subject) -> Outcome:
+def infinities(subject: Subject) -> Iterator[Outcome]:
     """An infinite operand becomes infinity, else NaN, else the largest value; under saturation finite that at once."""
-    values, tried = np.array([np.inf, -np.inf][: 1 if subject.sign is Sign.UNSIGNED else 2]), 0
+    values = np.array([np.inf, -np.inf][: 1 if subject.sign is Sign.UNSIGNED else 2])
     for mode in subject.modes:
         for policy in subject.policies:
             how = Projection(rounding=mode, saturation=policy)
             want = beyond_codes(np.signbit(values), subject.format, subject.grid, policy, infinite=True)
-            outcome = compared(subject, values, subject.encode(values, how), want, _said(how))
-            tried += outcome.tried
-            if outcome.found:
-                return Outcome(tried, outcome.found)
-    return Outcome(tried)
+            yield compared(subject, values, subject.encode(values, how), want, _said(how))
 
 
 def _said(how: Projection) -> tuple[str, str]:

@@ -5,21 +5,12 @@ from __future__ import annotations
 import numpy as np
 
 from lowprec.arrays.checks import code_dtype
-from lowprec.spec import catalog
 from lowprec.spec.format import Format
-from lowprec.verify.frameworks.base import Array, Framework
+from lowprec.verify.frameworks.base import Array, Framework, formats
 
 __all__ = ["FRAMEWORKS"]
 
-_FORMATS = (
-    catalog.BINARY32,
-    catalog.BINARY16,
-    catalog.BFLOAT16,
-    catalog.TF32,
-    catalog.E5M2,
-    catalog.FLOAT8_E4M3,
-    catalog.E3M4,
-)
+_FORMATS = formats("binary32 binary16 bfloat16 tf32 e5m2 float8_e4m3 e3m4")
 
 
 def _cast(values: Array, fmt: Format) -> Array:

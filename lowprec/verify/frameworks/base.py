@@ -16,7 +16,7 @@ from lowprec.spec.format import Format
 from lowprec.spec.projection import DEFAULT, Projection
 from lowprec.verify.tasks import Arithmetic, Cast, Task
 
-__all__ = ["Answer", "Array", "Framework", "arithmetic", "astype", "none", "ufunc"]
+__all__ = ["Answer", "Array", "Framework", "arithmetic", "astype", "formats", "none", "ufunc"]
 
 Array = npt.NDArray[Any]
 
@@ -90,6 +90,11 @@ class Framework:
             if catalog.carrier(source) != target
         }
         return casts | dict(self.others())
+
+
+def formats(names: str) -> tuple[Format, ...]:
+    """Return the formats of these names."""
+    return tuple(map(catalog.format, names.split()))
 
 
 def astype(values: Array, fmt: Format) -> Array:

@@ -8,29 +8,15 @@ from typing import Any
 import numpy as np
 
 from lowprec.arrays.checks import code_dtype
-from lowprec.spec import catalog
 from lowprec.spec.format import Format, Sign
 from lowprec.spec.projection import Projection
-from lowprec.verify.frameworks.base import Array, Framework
+from lowprec.verify.frameworks.base import Array, Framework, formats
 
 __all__ = ["FRAMEWORKS"]
 
-_FORMATS = (
-    catalog.BINARY16,
-    catalog.BFLOAT16,
-    catalog.E5M2,
-    catalog.E4M3FN,
-    catalog.FLOAT8_E4M3,
-    catalog.E3M4,
-    catalog.E4M3FNUZ,
-    catalog.E5M2FNUZ,
-    catalog.E4M3B11FNUZ,
-    catalog.E2M3FN,
-    catalog.E3M2FN,
-    catalog.E2M1FN,
-    catalog.E8M0FNU,
-    catalog.format("binary8p3se"),
-    catalog.format("binary8p4sf"),
+_FORMATS = formats(
+    "binary16 bfloat16 e5m2 e4m3fn float8_e4m3 e3m4 e4m3fnuz e5m2fnuz e4m3b11fnuz e2m3fn "
+    "e3m2fn e2m1fn e8m0fnu binary8p3se binary8p4sf"
 )
 
 

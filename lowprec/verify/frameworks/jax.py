@@ -5,27 +5,15 @@ from __future__ import annotations
 import numpy as np
 
 from lowprec.arrays.checks import code_dtype, dtype
-from lowprec.spec import catalog
 from lowprec.spec.format import Format
-from lowprec.verify.frameworks.base import Array, Framework
+from lowprec.verify.frameworks.base import Array, Framework, formats
 from lowprec.verify.inputs.conversions import SOURCES
 
 __all__ = ["FRAMEWORKS"]
 
 #: jax.numpy also names 6-bit types, but XLA has them on no CPU: "Invalid XLA PrimitiveType".
-_FORMATS = (
-    catalog.BINARY32,
-    catalog.BINARY16,
-    catalog.BFLOAT16,
-    catalog.E5M2,
-    catalog.E4M3FN,
-    catalog.FLOAT8_E4M3,
-    catalog.E3M4,
-    catalog.E4M3FNUZ,
-    catalog.E5M2FNUZ,
-    catalog.E4M3B11FNUZ,
-    catalog.E8M0FNU,
-    catalog.E2M1FN,
+_FORMATS = formats(
+    "binary32 binary16 bfloat16 e5m2 e4m3fn float8_e4m3 e3m4 e4m3fnuz e5m2fnuz e4m3b11fnuz e8m0fnu e2m1fn"
 )
 
 

@@ -4,14 +4,13 @@ from __future__ import annotations
 
 import numpy as np
 
-from lowprec.spec import catalog
 from lowprec.spec.format import Format
-from lowprec.verify.frameworks.base import Array, Framework
+from lowprec.verify.frameworks.base import Array, Framework, formats
 
 __all__ = ["FRAMEWORKS"]
 
 #: What its own names mean: half, bf16, fp32, fp8-e5m2 (q52) and fp8-e4m3 (q43).
-_FORMATS = (catalog.BINARY32, catalog.BINARY16, catalog.BFLOAT16, catalog.E5M2, catalog.E4M3FN, catalog.FLOAT8_E4M3)
+_FORMATS = formats("binary32 binary16 bfloat16 e5m2 e4m3fn float8_e4m3")
 
 
 def _cast(values: Array, fmt: Format) -> Array:

@@ -7,23 +7,13 @@ from __future__ import annotations
 
 import numpy as np
 
-from lowprec.spec import catalog
 from lowprec.spec.format import Format
-from lowprec.verify.frameworks.base import Array, Framework
+from lowprec.verify.frameworks.base import Array, Framework, formats
 from lowprec.verify.frameworks.torch import tensor
 
 __all__ = ["FRAMEWORKS"]
 
-_FORMATS = (
-    catalog.BINARY16,
-    catalog.BFLOAT16,
-    catalog.E5M2,
-    catalog.E4M3FN,
-    catalog.E3M4,
-    catalog.E2M3FN,
-    catalog.E3M2FN,
-    catalog.E2M1FN,
-)
+_FORMATS = formats("binary16 bfloat16 e5m2 e4m3fn e3m4 e2m3fn e3m2fn e2m1fn")
 
 
 def _targets() -> tuple[Format, ...]:

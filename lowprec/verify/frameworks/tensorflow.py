@@ -7,14 +7,13 @@ import os
 import numpy as np
 
 from lowprec.arrays.checks import code_dtype, dtype
-from lowprec.spec import catalog
 from lowprec.spec.format import Format
-from lowprec.verify.frameworks.base import Array, Framework
+from lowprec.verify.frameworks.base import Array, Framework, formats
 
 __all__ = ["FRAMEWORKS"]
 
 #: It names three more 8-bit types and casts nothing to them.
-_FORMATS = (catalog.BINARY32, catalog.BINARY16, catalog.BFLOAT16, catalog.E5M2, catalog.E4M3FN)
+_FORMATS = formats("binary32 binary16 bfloat16 e5m2 e4m3fn")
 
 
 def _cast(values: Array, fmt: Format) -> Array:

@@ -20,12 +20,12 @@ from lowprec.arrays.block_stream import grid_of, spread
 from lowprec.arrays.checks import UNSIGNED
 from lowprec.spec import catalog
 from lowprec.spec.block import RULES, BlockFormat
-from lowprec.spec.format import Format
 from lowprec.spec.profiles import PROFILES
 from lowprec.spec.projection import Projection
 from lowprec.spec.rounding import MODES
 from lowprec.verify.difference import Difference
 from lowprec.verify.dumps import Dump
+from lowprec.verify.operations import carrier_of, own_dtype
 from lowprec.verify.question import Array, Batch, Change, Changes, Question, words_of
 from lowprec.verify.questions.causes import ROUNDINGS, SATURATIONS
 from lowprec.verify.shown import hex_of, shown_code
@@ -62,12 +62,12 @@ class BlockQuestion(Question):
         self.dump, self.format, self.received, self.scales = values, fmt, got, scales
         self.shape, self.size, self.target = values.shape, values.size, fmt.element
         self.axes = axes_of(fmt, axis, len(self.shape))
-        self.values = got.dtype.kind not in "iu" and got.dtype != _own(fmt.element)
+        self.values = got.dtype.kind not in "iu" and got.dtype != own_dtype(fmt.element)
         self.any_nan = any_nan or self.values
         if got.shape != self.shape:
             raise ValueError(f"there are {got.shape} results of values of shape {self.shape}; they must be equal")
         for dump, what in ((scales, fmt.scale), (None if self.values else got, fmt.element)):
-            if dump is not None and dump.dtype.kind not in "iu" and dump.dtype != _own(what):
+            if dump is not None and dump.dtype.kind not in "iu" and dump.dtype != own_dtype(what):
                 raise ValueError(f"{dump} holds {dump.dtype}, which are no codes of {what.name!r}")
         if self.values and scales is not None:
             raise ValueError(f"results of type {got.dtype} are values, which have no scales; leave scales out")
@@ -322,7 +322,7 @@ class BlockQuestion(Question):
         said = [("value", f"{float(value)!r}")]
         data: dict[str, Any] = {"index": at, "at": [int(part) for part in np.unravel_index(at, self.told)]}
         if self.values:
-            carrier = _carrier(self.received.dtype)
+            carrier = carrier_of(self.received.dtype)
             said += [(name, shown_code(code, carrier)) for name, code in (("got", got), ("want", want))]
             data |= {"operands": [repr(float(value))], "got": hex_of(got, carrier), "want": hex_of(want, carrier)}
             return Difference(tuple(said), "values", None, data | {"situation": "values", "ulps": None})
@@ -368,21 +368,8 @@ def _cut(values: Array) -> Array:
     return np.asarray(values.view(np.uint32) & np.uint32(0xFFFF0000)).view(np.float32)
 
 
-def _own(fmt: Format) -> np.dtype[Any] | None:
-    try:
-        return lp.dtype(fmt)
-    except ValueError:
-        return None
-
-
 def _grid(shape: tuple[int, ...], axis: int, fmt: BlockFormat) -> tuple[int, ...] | None:
     return grid_of(shape, (axis,), fmt.sizes) if len(fmt.sizes) == 1 else None
-
-
-def _carrier(dtype: np.dtype[Any]) -> Format:
-    found = catalog.carrier(dtype)
-    assert found is not None
-    return found
 
 
 def _mode(name: str) -> Any:

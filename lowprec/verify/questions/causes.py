@@ -20,6 +20,7 @@ from lowprec.spec.format import Carrier, Format, Sign
 from lowprec.spec.profiles import PROFILES
 from lowprec.spec.projection import Projection
 from lowprec.spec.rounding import MODES
+from lowprec.verify.operations import as_doubles
 from lowprec.verify.question import Change
 
 __all__ = ["ROUNDINGS", "SATURATIONS", "codes", "formats", "operands", "places", "profiles", "projections"]
@@ -157,15 +158,9 @@ def _cut(given: list[Array], sources: tuple[Format, ...], name: str) -> Operands
     return [np.asarray(encode(numbers, to, rounding="toward_zero"))], (to,)
 
 
-def _doubles(codes: Array, source: Format) -> Array:
-    if isinstance(source, Carrier):
-        return codes.view(np.dtype({"binary64": "float64"}.get(source.name, source.name))).astype(np.float64)
-    return np.asarray(decode(codes, source, dtype=np.float64))
-
-
 def _scaled(given: list[Array], sources: tuple[Format, ...], power: int) -> Operands:
     with np.errstate(all="ignore"):
-        numbers = np.ldexp(_doubles(given[0], sources[0]), power)
+        numbers = np.ldexp(as_doubles(given[0], sources[0]), power)
     return [numbers.view(np.uint64)], (catalog.BINARY64,)
 
 

@@ -20,9 +20,10 @@ from lowprec.spec.projection import Projection
 from lowprec.spec.rounding import rounding
 from lowprec.verify.difference import Difference
 from lowprec.verify.dumps import Dump
+from lowprec.verify.operations import as_doubles, is_values
 from lowprec.verify.question import Array, Batch, Change, Changes, Question, words_of
 from lowprec.verify.questions.causes import ROUNDINGS
-from lowprec.verify.questions.elements import as_doubles, carried, is_values, on_grid
+from lowprec.verify.questions.elements import carried, on_grid
 from lowprec.verify.shown import hex_of, shown_code, shown_value
 from lowprec.verify.tally import distances
 

@@ -9,33 +9,23 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from lowprec.arrays.checks import UNSIGNED, code_dtype, dtype as dtype_of
+from lowprec.arrays.checks import UNSIGNED, code_dtype
 from lowprec.arrays.convert import decode, encode
 from lowprec.spec import catalog
-from lowprec.spec.format import Carrier, Format
+from lowprec.spec.format import Format
 from lowprec.spec.projection import Projection
 from lowprec.verify.difference import Difference
 from lowprec.verify.dumps import Dump
-from lowprec.verify.operations import OPERATIONS, is_nan, operand_names
+from lowprec.verify.operations import OPERATIONS, as_doubles, carrier_of, is_nan, is_values, operand_names
 from lowprec.verify.question import Array, Batch, Change, Changes, Question, words_of
 from lowprec.verify.questions import causes
 from lowprec.verify.questions.situations import exact_value, names_of, neighbours, situation, situations
 from lowprec.verify.shown import hex_of, shown_code, shown_value
 from lowprec.verify.tally import distances
 
-__all__ = ["ElementQuestion", "as_doubles", "carried", "is_values", "on_grid"]
+__all__ = ["ElementQuestion", "carried", "on_grid"]
 
 _PIECE = 1 << 19
-
-
-def is_values(dtype: np.dtype[Any], target: Format) -> bool:
-    """Whether results of a type are values, not codes of a format: floats, but for the format's own type."""
-    if dtype.kind in "iub":
-        return False
-    try:
-        return dtype != dtype_of(target)
-    except ValueError:
-        return True
 
 
 def carried(codes: Array, fmt: Format, dtype: np.dtype[Any]) -> Array:
@@ -225,18 +215,9 @@ class ElementQuestion(Question):
         return Difference(tuple(said), kind, data["ulps"], data)
 
 
-def as_doubles(codes: Array, fmt: Format) -> npt.NDArray[np.float64]:
-    """The values of codes; of integers of 64 bits the nearest float64."""
-    if isinstance(fmt, Carrier):
-        name = {"binary64": "float64"}.get(fmt.name, fmt.name)
-        return np.asarray(codes.view(np.dtype(name)).astype(np.float64))
-    return np.asarray(decode(codes, fmt, dtype=np.float64))
-
-
 def on_grid(patterns: Array, dtype: np.dtype[Any], target: Format) -> Array:
     """Codes of values that a format has, -1 for others."""
-    source = catalog.carrier(dtype)
-    assert source is not None
+    source = carrier_of(dtype)
     rule = Projection(nan="max" if target.nan_code is None else "error")
     codes = np.asarray(encode(patterns.view(dtype), target, projection=rule))
     nan = is_nan(patterns, source)
