@@ -33,8 +33,8 @@ from lowprec.spec.projection import DEFAULT, NanPolicy, Projection, Saturation
 from lowprec.spec.rounding import Rounding
 from lowprec.verify.difference import Difference
 from lowprec.verify.frameworks import FRAMEWORKS
+from lowprec.verify.operations import on_grid
 from lowprec.verify.question import words_of
-from lowprec.verify.questions.elements import on_grid
 from lowprec.verify.shown import hex_code
 from lowprec.verify.steps import binary32_steps
 

@@ -13,18 +13,18 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from lowprec.arrays.checks import code_dtype, codes_operand, dtype
+from lowprec.arrays.checks import UNSIGNED, code_dtype, codes_operand, dtype
 from lowprec.arrays.convert import cast, decode, encode
 from lowprec.arrays.operations import codes_of
 from lowprec.spec import catalog
 from lowprec.spec.arith import OPERANDS
-from lowprec.spec.format import Carrier, Format
+from lowprec.spec.format import Carrier, Format, Sign
 from lowprec.spec.projection import Projection
 from lowprec.verify.inputs import conversions
 from lowprec.verify.inputs.operands import operands as operands_that_matter
 
-__all__ = ["OPERATIONS", "Operation", "as_doubles", "carrier_of", "check_operands", "is_nan", "is_values"]
-__all__ += ["operand_format", "operand_names", "own_dtype"]
+__all__ = ["OPERATIONS", "Operation", "as_doubles", "carried", "carrier_of", "check_operands", "distances"]
+__all__ += ["is_nan", "is_values", "on_grid", "operand_format", "operand_names", "own_dtype"]
 
 Array = npt.NDArray[Any]
 
@@ -166,3 +166,36 @@ def carrier_of(kind: np.dtype[Any]) -> Format:
     found = catalog.carrier(kind)
     assert found is not None
     return found
+
+
+def carried(codes: Array, fmt: Format, kind: np.dtype[Any]) -> Array:
+    """The bit patterns of values of a type that codes stand for."""
+    return np.asarray(decode(codes, fmt, dtype=kind)).view(UNSIGNED[kind.itemsize])
+
+
+def on_grid(patterns: Array, kind: np.dtype[Any], target: Format) -> Array:
+    """Codes of values that a format has, -1 for others."""
+    source = carrier_of(kind)
+    rule = Projection(nan="max" if target.nan_code is None else "error")
+    codes = np.asarray(encode(patterns.view(kind), target, projection=rule))
+    nan = is_nan(patterns, source)
+    same = np.where(nan, target.nan_code is not None, carried(codes, target, kind) == patterns)
+    return np.where(same, codes.astype(np.int64), -1)
+
+
+def distances(got: Array, want: Array, fmt: Format) -> Array:
+    """By how many codes, in the order of values, results lie above what is right; both zeros are one.
+
+    >>> from lowprec.spec.catalog import E4M3FN
+    >>> distances(np.array([0x39, 0x80, 0xB8]), np.array([0x38, 0x00, 0x38]), E4M3FN)
+    array([   1,    0, -112])
+    """
+    return _place(got, fmt) - _place(want, fmt)
+
+
+def _place(codes: Array, fmt: Format) -> Array:
+    wide = codes.astype(np.int64)
+    negative = (wide & fmt.sign_code) != 0
+    if fmt.sign is Sign.TWOS_COMPLEMENT:
+        return np.where(negative, wide - (1 << fmt.width), wide)
+    return np.where(negative, -(wide & ~fmt.sign_code), wide)

@@ -18,7 +18,9 @@ from lowprec.arrays.checks import UNSIGNED, typed_codes
 from lowprec.spec import catalog
 from lowprec.spec.format import Format
 from lowprec.verify.difference import Difference
-from lowprec.verify.operations import is_nan
+from lowprec.verify.dumps import Dump
+from lowprec.verify.operations import carrier_of, distances, is_nan, on_grid
+from lowprec.verify.shown import hex_of, shown_code
 
 __all__ = ["Array", "Batch", "Change", "Changes", "Question", "differ", "excluded", "words_of"]
 
@@ -80,6 +82,8 @@ class Question(ABC):
 
     target: Format  #: of the codes that are counted and shown
     size: int  #: results
+    received: Dump  #: the results
+    values: bool  #: whether they are values, not codes
     any_nan: bool = False  #: whether any NaN is right where a NaN is
 
     @abstractmethod
@@ -106,9 +110,13 @@ class Question(ABC):
     def changes(self) -> Iterator[Change]:
         """Everything that might be otherwise."""
 
-    @abstractmethod
     def codes(self, answers: Array) -> Array:
         """Codes of the target that answers stand for; -1 for those that stand for none."""
+        wide = answers.astype(np.int64)
+        if not self.values:
+            return np.where(wide < 1 << self.target.width, wide, -1)
+        dtype = self.received.dtype
+        return on_grid(answers.astype(UNSIGNED[dtype.itemsize]), dtype, self.target)
 
     situation_names: tuple[str, ...]  #: what the numbers of situations stand for
 
@@ -128,6 +136,20 @@ class Question(ABC):
     @abstractmethod
     def difference(self, batch: Batch, place: int, want: int) -> Difference:
         """A mismatch, told in full."""
+
+    def differing(
+        self, said: list[tuple[str, str]], data: dict[str, Any], got: int, want: int, situation: str
+    ) -> Difference:
+        """Return a difference: what was asked, then what came of it and what should have."""
+        meant = self.codes(np.array([got, want]))
+        distance = None if min(meant) < 0 else int(distances(meant[:1], meant[1:], self.target)[0])
+        shown_as = carrier_of(self.received.dtype) if self.values else self.target
+        came = "nothing" if got == -1 else shown_code(got, shown_as)
+        if self.values and meant[0] < 0 <= meant[1]:
+            came = f"{came}, which {self.target.name} does not have"
+        rows = (*said, ("got", came), ("want", shown_code(want, shown_as)))
+        codes = {"got": None if got == -1 else hex_of(got, shown_as), "want": hex_of(want, shown_as)}
+        return Difference(rows, situation, distance, data | codes | {"situation": situation, "ulps": distance})
 
     def compared(self, batch: Batch) -> Array | None:
         """Which results are compared; None: all."""

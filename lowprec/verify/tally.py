@@ -11,10 +11,10 @@ import numpy.typing as npt
 
 from lowprec.arrays.order import classify
 from lowprec.spec.format import Format, Sign
-from lowprec.verify.operations import is_nan
+from lowprec.verify.operations import distances, is_nan
 from lowprec.verify.question import Batch, Question
 
-__all__ = ["Tally", "binned", "by_binade", "distances"]
+__all__ = ["Tally", "binned", "by_binade"]
 
 Array = npt.NDArray[Any]
 
@@ -32,24 +32,6 @@ _CLASSES = (
     "no code",
 )
 _NO_CODE = 10
-
-
-def distances(got: Array, want: Array, fmt: Format) -> Array:
-    """By how many codes, in the order of values, results lie above what is right; both zeros are one.
-
-    >>> from lowprec.spec.catalog import E4M3FN
-    >>> distances(np.array([0x39, 0x80, 0xB8]), np.array([0x38, 0x00, 0x38]), E4M3FN)
-    array([   1,    0, -112])
-    """
-    return _place(got, fmt) - _place(want, fmt)
-
-
-def _place(codes: Array, fmt: Format) -> Array:
-    wide = codes.astype(np.int64)
-    negative = (wide & fmt.sign_code) != 0
-    if fmt.sign is Sign.TWOS_COMPLEMENT:
-        return np.where(negative, wide - (1 << fmt.width), wide)
-    return np.where(negative, -(wide & ~fmt.sign_code), wide)
 
 
 @dataclass

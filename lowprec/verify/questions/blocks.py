@@ -25,11 +25,10 @@ from lowprec.spec.projection import Projection
 from lowprec.spec.rounding import MODES
 from lowprec.verify.difference import Difference
 from lowprec.verify.dumps import Dump
-from lowprec.verify.operations import carrier_of, own_dtype
+from lowprec.verify.operations import distances, own_dtype
 from lowprec.verify.question import Array, Batch, Change, Changes, Question, words_of
 from lowprec.verify.questions.causes import ROUNDINGS, SATURATIONS
 from lowprec.verify.shown import hex_of, shown_code
-from lowprec.verify.tally import distances
 
 __all__ = ["BlockQuestion"]
 
@@ -322,10 +321,7 @@ class BlockQuestion(Question):
         said = [("value", f"{float(value)!r}")]
         data: dict[str, Any] = {"index": at, "at": [int(part) for part in np.unravel_index(at, self.told)]}
         if self.values:
-            carrier = carrier_of(self.received.dtype)
-            said += [(name, shown_code(code, carrier)) for name, code in (("got", got), ("want", want))]
-            data |= {"operands": [repr(float(value))], "got": hex_of(got, carrier), "want": hex_of(want, carrier)}
-            return Difference(tuple(said), "values", None, data | {"situation": "values", "ulps": None})
+            return self.differing(said, data | {"operands": [repr(float(value))]}, got, want, "values")
         codes = [code & (1 << _SCALE) - 1 for code in (got, want)]
         said += [(name, shown_code(code, self.target)) for name, code in zip(("got", "want"), codes, strict=True)]
         kind, distance = "elements", None

@@ -11,7 +11,7 @@ import numpy as np
 import numpy.typing as npt
 
 import lowprec as lp
-from lowprec.arrays.checks import UNSIGNED, code_dtype
+from lowprec.arrays.checks import code_dtype
 from lowprec.spec import catalog
 from lowprec.spec.accumulation import PAIRWISE, SEQUENTIAL, Accumulation, Window, chunked
 from lowprec.spec.accumulations import ACCUMULATIONS, E8M13
@@ -20,12 +20,10 @@ from lowprec.spec.projection import Projection
 from lowprec.spec.rounding import rounding
 from lowprec.verify.difference import Difference
 from lowprec.verify.dumps import Dump
-from lowprec.verify.operations import as_doubles, is_values
+from lowprec.verify.operations import as_doubles, carried, is_values
 from lowprec.verify.question import Array, Batch, Change, Changes, Question, words_of
 from lowprec.verify.questions.causes import ROUNDINGS
-from lowprec.verify.questions.elements import carried, on_grid
-from lowprec.verify.shown import hex_of, shown_code, shown_value
-from lowprec.verify.tally import distances
+from lowprec.verify.shown import shown_value
 
 __all__ = ["DotQuestion", "could_be"]
 
@@ -164,13 +162,6 @@ class DotQuestion(Question):
 
     # -- what is counted and told ---------------------------------------------------------------
 
-    def codes(self, answers: Array) -> Array:
-        """Codes of the target that answers stand for; -1 for those that stand for none."""
-        if not self.values:
-            return np.where(answers.astype(np.int64) < 1 << self.target.width, answers.astype(np.int64), -1)
-        patterns = answers.astype(UNSIGNED[self.received.dtype.itemsize])
-        return on_grid(patterns, self.received.dtype, self.target)
-
     situation_names = ("sums",)
 
     def situations(self, batch: Batch, where: Array, want: Array) -> npt.NDArray[np.uint8]:
@@ -186,24 +177,10 @@ class DotQuestion(Question):
         got = int(batch.got[place])
         at = int(batch.places[place])
         where = tuple(int(part) for part in np.unravel_index(at, self.shape)) if self.shape else ()
-        carrier = catalog.carrier(self.received.dtype) if self.values else None
-        shown_as = self.target if carrier is None else carrier
         value = self._exact(at)
         said = [("exact", "NaN or infinite" if value is None else shown_value(value))]
-        said += [("got", shown_code(got, shown_as)), ("want", shown_code(want, shown_as))]
-        meant = self.codes(np.array([got, want]))
-        distance = None if min(meant) < 0 else int(distances(meant[:1], meant[1:], self.target)[0])
-        data = {
-            "index": at,
-            "at": list(where),
-            "operands": [],
-            "exact": said[0][1],
-            "got": hex_of(got, shown_as),
-            "want": hex_of(want, shown_as),
-            "situation": "sums",
-            "ulps": distance,
-        }
-        return Difference(tuple(said), "sums", distance, data)
+        data = {"index": at, "at": list(where), "operands": [], "exact": said[0][1]}
+        return self.differing(said, data, got, want, "sums")
 
     def _exact(self, at: int) -> Fraction | None:
         """The sum of the products, without any rounding."""

@@ -9,29 +9,21 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from lowprec.arrays.checks import UNSIGNED, code_dtype
-from lowprec.arrays.convert import decode, encode
-from lowprec.spec import catalog
+from lowprec.arrays.checks import code_dtype
+from lowprec.arrays.convert import decode
 from lowprec.spec.format import Format
 from lowprec.spec.projection import Projection
 from lowprec.verify.difference import Difference
 from lowprec.verify.dumps import Dump
-from lowprec.verify.operations import OPERATIONS, as_doubles, carrier_of, is_nan, is_values, operand_names
+from lowprec.verify.operations import OPERATIONS, as_doubles, carried, is_nan, is_values, operand_names
 from lowprec.verify.question import Array, Batch, Change, Changes, Question, words_of
 from lowprec.verify.questions import causes
 from lowprec.verify.questions.situations import exact_value, names_of, neighbours, situation, situations
 from lowprec.verify.shown import hex_of, shown_code, shown_value
-from lowprec.verify.tally import distances
 
-__all__ = ["ElementQuestion", "carried", "on_grid"]
+__all__ = ["ElementQuestion"]
 
 _PIECE = 1 << 19
-
-
-def carried(codes: Array, fmt: Format, dtype: np.dtype[Any]) -> Array:
-    """The bit patterns of values of a type that codes stand for."""
-    made = np.asarray(decode(codes, fmt, dtype=dtype))
-    return made.view(UNSIGNED[dtype.itemsize])
 
 
 class ElementQuestion(Question):
@@ -150,14 +142,6 @@ class ElementQuestion(Question):
 
     # -- what is counted and told ---------------------------------------------------------------
 
-    def codes(self, answers: Array) -> Array:
-        """Codes of the target that answers stand for; -1 for those that stand for none."""
-        if not self.values:
-            wide = answers.astype(np.int64)
-            return np.where(wide < 1 << self.target.width, wide, -1)
-        patterns = answers.astype(UNSIGNED[self.received.dtype.itemsize])
-        return on_grid(patterns, self.received.dtype, self.target)
-
     def situations(self, batch: Batch, where: Array, want: Array) -> npt.NDArray[np.uint8]:
         """Where exact results lie between the values of the target."""
         return situations(self.operation, [given[where] for given in batch.given], self.formats, self.projection)
@@ -189,37 +173,12 @@ class ElementQuestion(Question):
         value = exact_value(operands, self.operation, self.formats, self.projection)
         if self.operation != "convert":
             said.append(("exact", shown_value(value)))
-        meant = self.codes(np.array([got, want]))
-        distance = None if min(meant) < 0 else distances(meant[:1], meant[1:], self.target)[0]
-        carrier = catalog.carrier(self.received.dtype) if self.values else None
-        shown_as = self.target if carrier is None else carrier
-        said.append(("got", "nothing" if got == -1 else shown_code(got, shown_as)))
-        if self.values and meant[0] < 0:
-            said[-1] = ("got", f"{said[-1][1]}, which {self.target.name} does not have")
-        said.append(("want", shown_code(want, shown_as)))
         kind = situation(operands, self.operation, self.formats, self.projection)
-        at = int(batch.index.start + place if isinstance(batch.index, slice) else batch.index[place])
+        at = int(batch.places[place])
         data: dict[str, Any] = {"index": at}
         if self.labels is not None:
             data["line"] = int(self.labels.read(at, at + 1)[0])
         elif len(self.shape) > 1:
             data["at"] = [int(part) for part in np.unravel_index(at, self.shape)]
-        data |= {
-            "operands": [hex_of(code, fmt) for code, fmt in zip(operands, sources, strict=True)],
-            "exact": shown_value(value),
-            "got": None if got == -1 else hex_of(got, shown_as),
-            "want": hex_of(want, shown_as),
-            "situation": kind,
-            "ulps": None if distance is None else int(distance),
-        }
-        return Difference(tuple(said), kind, data["ulps"], data)
-
-
-def on_grid(patterns: Array, dtype: np.dtype[Any], target: Format) -> Array:
-    """Codes of values that a format has, -1 for others."""
-    source = carrier_of(dtype)
-    rule = Projection(nan="max" if target.nan_code is None else "error")
-    codes = np.asarray(encode(patterns.view(dtype), target, projection=rule))
-    nan = is_nan(patterns, source)
-    same = np.where(nan, target.nan_code is not None, carried(codes, target, dtype) == patterns)
-    return np.where(same, codes.astype(np.int64), -1)
+        data["operands"] = [hex_of(code, fmt) for code, fmt in zip(operands, sources, strict=True)]
+        return self.differing(said, data | {"exact": shown_value(value)}, got, want, kind)
