@@ -67,7 +67,7 @@ def usage_errors(kinds: tuple[type[Exception], ...] = (ValueError,)) -> Iterator
 
 
 def format_named(name: str, define: str | None = None, *, operand: bool = False, operation: bool = False) -> Format:
-    """A format by name, by file, or the one that --define defines."""
+    """Return a format by name, by file, or the one that --define defines."""
     from lowprec.cli import definitions
     from lowprec.spec.catalog import format as format_of
 
@@ -88,7 +88,7 @@ def format_named(name: str, define: str | None = None, *, operand: bool = False,
 
 
 def target_named(name: str) -> Format | BlockFormat:
-    """A format or block format by name, or a format by file."""
+    """Return a format or block format by name, or a format by file."""
     from lowprec.spec.catalog import BLOCK_FORMATS
 
     return BLOCK_FORMATS[name] if name in BLOCK_FORMATS else format_named(name)
@@ -123,7 +123,7 @@ def kind_named(name: str) -> str:
 
 
 def _hints(name: str) -> Iterator[str]:
-    """The close names of all catalogs, each with the command that shows it, and the commands that list all."""
+    """Yield the close names of all catalogs, each with the command that shows it, and the commands that list all."""
     from lowprec.spec.accumulations import NAMES
     from lowprec.spec.catalog import BLOCK_FORMATS, FORMATS
     from lowprec.spec.naming import close_names
@@ -142,7 +142,7 @@ def _hints(name: str) -> Iterator[str]:
 
 
 def one_format(name: str | None, define: str | None) -> Format:
-    """The format that is named, or the one that --define defines."""
+    """Return the format that is named, or the one that --define defines."""
     from lowprec.cli import definitions
 
     if name is not None:
@@ -154,7 +154,7 @@ def one_format(name: str | None, define: str | None) -> Format:
 
 
 def operation_formats(operation: str, names: tuple[str, ...], define: str | None) -> tuple[Format, ...]:
-    """The formats of an operation's operands and of its result."""
+    """Return the formats of an operation's operands and of its result."""
     from lowprec.verify.operations import OPERATIONS, check_operands
 
     if operation not in OPERATIONS:
@@ -177,7 +177,7 @@ def operation_formats(operation: str, names: tuple[str, ...], define: str | None
 
 
 def project(rounding: str, saturation: str) -> Projection:
-    """The projection of these names, of a deterministic mode."""
+    """Return the projection of these names, of a deterministic mode."""
     from lowprec.spec.projection import Projection
 
     with usage_errors():
@@ -204,7 +204,7 @@ def deliver(content: str | bytes, output: Path | None = None) -> None:
 
 
 def frameworks_named(names: tuple[str, ...]) -> list[Framework]:
-    """The installed frameworks of these names, or all of them."""
+    """Return the installed frameworks of these names, or all of them."""
     from lowprec.verify.frameworks import FRAMEWORKS
 
     for name in names:
@@ -229,7 +229,7 @@ def frameworks_named(names: tuple[str, ...]) -> list[Framework]:
 
 
 def load(path: Path) -> npt.NDArray[Any]:
-    """Values from an .npy file of one of the source types."""
+    """Return values from an .npy file of one of the source types."""
     import numpy as np
 
     from lowprec.verify.inputs.conversions import SOURCES

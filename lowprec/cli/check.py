@@ -74,7 +74,7 @@ def check_format(fmt: str | None, define: str | None, samples: int, seed: int, a
 
 
 def _show(report: Report) -> None:
-    """A row for each law, then what is broken in full."""
+    """Print a row for each law, then what is broken in full."""
     from lowprec.export import cards
 
     table = cards.columns("law", "of", "cases", "holds", right=("cases",))

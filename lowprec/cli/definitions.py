@@ -19,7 +19,7 @@ _FIELDS = {field.name: str(field.type) for field in dataclasses.fields(Format)}
 
 
 def from_text(text: str) -> Format:
-    """A format from `key=value` pairs, separated by commas.
+    """Return a format from `key=value` pairs, separated by commas.
 
     Keys are the fields of `Format`. The bias is IEEE's where it is not given.
 
@@ -43,7 +43,7 @@ def from_text(text: str) -> Format:
 
 
 def from_toml(path: Path) -> Format:
-    """A format from a TOML file whose keys are the fields of `Format`.
+    """Return a format from a TOML file whose keys are the fields of `Format`.
 
     Raises
     ------
@@ -64,7 +64,7 @@ def from_toml(path: Path) -> Format:
 
 
 def from_mapping(fields: Mapping[str, Any]) -> Format:
-    """A format from its fields; `sign` by name, `bias` and `name` optional."""
+    """Return a format from its fields; `sign` by name, `bias` and `name` optional."""
     given = {"name": "private", **fields}
     unknown = sorted(set(given) - set(_FIELDS))
     if unknown:

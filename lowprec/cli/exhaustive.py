@@ -181,7 +181,7 @@ def _sweep(
 
 
 def _subjects(names: tuple[str, ...]) -> list[str]:
-    """Ours and those of installed frameworks."""
+    """Return the names of subjects: our kernels and installed frameworks."""
     from lowprec.verify.exhaustive import OURS
     from lowprec.verify.frameworks import FRAMEWORKS
 

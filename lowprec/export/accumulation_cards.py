@@ -33,7 +33,7 @@ _MEASURED = ("volta_mma_", "ampere_mma_", "ada_mma_", "hopper_mma_", "blackwell_
 
 
 def is_measured(how: Accumulation) -> bool:
-    """Whether results measured on hardware are published, and are those of this accumulation.
+    """Return whether results measured on hardware are published, and are those of this accumulation.
 
     >>> is_measured(ACCUMULATIONS["ada_mma_e4m3fn_binary32"]), is_measured(ACCUMULATIONS["cdna3_mfma_tf32_binary32"])
     (True, False)
@@ -47,7 +47,7 @@ def is_measured(how: Accumulation) -> bool:
 
 
 def accumulation_listing() -> RenderableType:
-    """Every accumulation of the catalog, a row each."""
+    """Return every accumulation of the catalog, a row each."""
     table = columns("accumulation", "x", "y", "sum", "output", "measured")
     for how in ACCUMULATIONS.values():
         x, y = ("any", "any") if how.operands is None else (fmt.name for fmt in how.operands)
@@ -57,7 +57,7 @@ def accumulation_listing() -> RenderableType:
 
 
 def _sum(how: Accumulation) -> str:
-    """How it sums, in a few words."""
+    """Return how it sums, in a few words."""
     if how.machine:
         return how.machine
     if how.order == EXACT:
@@ -68,7 +68,7 @@ def _sum(how: Accumulation) -> str:
 
 
 def accumulation_card(how: Accumulation) -> RenderableType:
-    """What there is to say of one accumulation: in words, and every parameter."""
+    """Return what there is to say of one accumulation: in words, and every parameter."""
     return Group(f"[bold]{how.name}[/bold]", *words(how), "", facts(_facts(how)))
 
 
@@ -82,7 +82,7 @@ def _facts(how: Accumulation) -> Iterator[tuple[str, str]]:
 
 
 def describe_accumulation(how: Accumulation) -> dict[str, Any]:
-    """Every field as plain data in a fixed order; what is said in words too."""
+    """Return every field as plain data in a fixed order; what is said in words too."""
     window = how.accumulator
     return {
         "name": how.name,
@@ -108,14 +108,14 @@ def _window(window: Window) -> dict[str, Any]:
 
 
 def _place(place: Rounded | None) -> str | None:
-    """Where numbers are kept: 'binary32, toward_zero, NaN 0x7fffffff'."""
+    """Return where numbers are kept: 'binary32, toward_zero, NaN 0x7fffffff'."""
     if place is None:
         return None
     return f"{place[0].name}, {_projection(place[1])}"
 
 
 def _projection(how: Projection) -> str:
-    """The rounding, and what else is not the default; the NaN that all become as a code."""
+    """Return the rounding, and what else is not the default; the NaN that all become as a code."""
     canonical = how.nan_code is not None and how.nan_sign == "drop"
     other = dataclasses.replace(how, rounding=DEFAULT.rounding)
     if canonical:
@@ -132,7 +132,7 @@ def _shown(value: Any) -> str:
 
 
 def words(how: Accumulation) -> Iterator[str]:
-    """What an accumulation does, a sentence for each of its parts.
+    """Yield what an accumulation does, a sentence for each of its parts.
 
     >>> for sentence in words(ACCUMULATIONS["fp32_fma"]):
     ...     print(sentence)
@@ -177,12 +177,12 @@ def _operands(how: Accumulation) -> str:
 
 
 def _of_machine(name: str) -> str:
-    """What the oracle's function says of itself."""
+    """Return what the oracle's function says of itself."""
     return (inspect.getdoc(machines.RUN[name]) or "").partition("\nSource\n")[0]
 
 
 def _steps(window: Window) -> Iterator[str]:
-    """Of a window."""
+    """Say what the steps of a window do."""
     if window.groups == "alternate_pairs":
         yield (
             f"Of each {2 * window.step} products, those whose index has bit 1 clear make a step with the running sum, "
@@ -207,7 +207,7 @@ def _steps(window: Window) -> Iterator[str]:
 
 
 def _sums(how: Accumulation) -> Iterator[str]:
-    """Of a plain accumulator."""
+    """Say what sums in a plain accumulator do."""
     yield "Products are exact." if how.product is None else f"Products are rounded to {_place(how.product)}."
     inner = how.order.inner if how.order.name == "chunked" else how.order.name
     assert not isinstance(how.accumulator, Window), "a window has steps"
@@ -240,7 +240,7 @@ def _addend(how: Accumulation) -> str:
 
 
 def accumulation_tables() -> Iterator[str]:
-    """Every named accumulation, as lines of Markdown."""
+    """Yield every named accumulation, as lines of Markdown."""
     items = ACCUMULATIONS.values()
     plain = [how for how in items if not how.machine and not isinstance(how.accumulator, Window)]
     yield from ("# Accumulations", "", "`lowprec show NAME` says in words what one is; docs/dot-products.md explains.")
@@ -273,7 +273,7 @@ def accumulation_tables() -> Iterator[str]:
 
 
 def _of_steps(how: Accumulation, window: Window) -> Iterator[object]:
-    """The cells of a row."""
+    """Yield the cells of a row."""
     assert how.operands is not None, "a window has operands"
     yield f"`{how.name}`"
     yield from (fmt.name for fmt in how.operands)

@@ -24,7 +24,7 @@ _PARTS = ("name", "element", "scale", "size", "source")
 
 
 def describe_block(fmt: BlockFormat) -> dict[str, Any]:
-    """Every field, formats and projections by name, as plain data in a fixed order."""
+    """Return every field, formats and projections by name, as plain data in a fixed order."""
     return {
         "name": fmt.name,
         "element": fmt.element.name,
@@ -37,7 +37,7 @@ def describe_block(fmt: BlockFormat) -> dict[str, Any]:
 
 
 def block_listing() -> RenderableType:
-    """Every block format of the catalog, a row each."""
+    """Return every block format of the catalog, a row each."""
     names = ("block format", "element", "scale", "size", "bits", "rule", "tensor scale")
     table = columns(*names, right=("size", "bits"))
     for fmt in catalog.BLOCK_FORMATS.values():
@@ -46,7 +46,7 @@ def block_listing() -> RenderableType:
 
 
 def block_card(fmt: BlockFormat, profile: Profile | None = None) -> RenderableType:
-    """What there is to say of one block format, or of what it is in a profile."""
+    """Return what there is to say of one block format, or of what it is in a profile."""
     shown = fmt if profile is None else profile.block(fmt)
     table = facts((name, _shown(value)) for name, value in describe_block(shown).items() if name != "name")
     title = f"[bold]{shown.name}[/bold]  {_sentence(shown)}"
@@ -57,7 +57,7 @@ def block_card(fmt: BlockFormat, profile: Profile | None = None) -> RenderableTy
 
 
 def block_tables() -> Iterator[str]:
-    """The catalog's block formats and the policies of every profile, as lines of Markdown."""
+    """Yield the catalog's block formats and the policies of every profile, as lines of Markdown."""
     yield "# Block formats"
     yield ""
     yield from head("block format", "element", "scale", "size", "bits a value", "rule", "tensor scale", "source")
@@ -96,7 +96,7 @@ def _sentence(fmt: BlockFormat) -> str:
 
 
 def _plain(value: Any) -> Any:
-    """A value of a field as plain data."""
+    """Return a value of a field as plain data."""
     return value if value is None or isinstance(value, (str, bool, float)) else text_of(value)
 
 

@@ -18,7 +18,7 @@ __all__ = ["c_header", "identifier"]
 
 
 def c_header(fmt: Format, provenance: str) -> str:
-    """The header's text, for a format of at most 16 bits."""
+    """Return the header's text, for a format of at most 16 bits."""
     name = f"lowprec_{identifier(fmt.name)}"
     value_name, values = value_words(fmt)
     value_bits = 32 if value_name == "binary32" else 64
@@ -88,7 +88,7 @@ def _words(words: list[int], digits: int) -> str:
 
 
 def identifier(name: str) -> str:
-    """A format's name as C, SystemVerilog and VHDL take it.
+    """Return a format's name as C, SystemVerilog and VHDL take it.
 
     >>> identifier("my format-2")
     'my_format_2'

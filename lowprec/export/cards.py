@@ -74,7 +74,7 @@ def listing() -> RenderableType:
 
 
 def card(fmt: Format) -> RenderableType:
-    """What there is to say of one format; up to 8 bits with its whole encoding."""
+    """Return what there is to say of one format; up to 8 bits with its whole encoding."""
     table = facts((name, _shown(name, value, fmt)) for name, value in describe(fmt).items() if name != "name")
     parts: list[RenderableType] = [f"[bold]{fmt.name}[/bold]  {sentence(fmt)}", "", table]
     if fmt.width <= 8:
@@ -83,7 +83,7 @@ def card(fmt: Format) -> RenderableType:
 
 
 def profile_card(profile: Profile, fmt: Format | None) -> RenderableType:
-    """What a profile does: the projection of each of its formats, or for one also what telling operands become."""
+    """Return what a profile does: the projection of each of its formats, and what telling operands become."""
     chosen = list(profile.formats) if fmt is None else [fmt]
     rest = "projection (what is not the default)"
     table = columns("format", "overflow", "+Inf", "-Inf", "NaN", "-NaN", "0", "-0", rest, fold=(rest,))
@@ -95,7 +95,7 @@ def profile_card(profile: Profile, fmt: Format | None) -> RenderableType:
 
 
 def profile_listing() -> RenderableType:
-    """Every profile, a row each."""
+    """Return every profile, a row each."""
     table = columns("profile", "formats", "block formats", "versions")
     for profile in PROFILES.values():
         table.add_row(profile.name, _names(profile.formats), _names(profile.blocks), profile.versions)
@@ -110,7 +110,7 @@ def _names(formats: Iterable[Format | BlockFormat]) -> str:
 
 
 def describe_profile(profile: Profile) -> dict[str, Any]:
-    """Everything a profile says, as plain data in a fixed order: of each projection what is not the default."""
+    """Return a profile as plain data in a fixed order: of each projection what is not the default."""
     return {
         "name": profile.name,
         "versions": profile.versions,
@@ -121,14 +121,14 @@ def describe_profile(profile: Profile) -> dict[str, Any]:
 
 
 def _telling(fmt: Format) -> tuple[Exact, ...]:
-    """Operands that tell stacks apart."""
+    """Return operands that tell stacks apart."""
     nans = (Special.NAN, Special.NEGATIVE_NAN)
     infinities = (Special.INFINITY, Special.NEGATIVE_INFINITY)
     return (Fraction(fmt.max_finite) * 4, *infinities, *nans, Fraction(0), Special.NEGATIVE_ZERO)
 
 
 def differences(projection: Projection) -> str:
-    """The fields of a projection that are not the default, formats by name.
+    """Return the fields of a projection that are not the default, formats by name.
 
     >>> differences(Projection(rounding="to_odd"))
     'rounding=to_odd'
@@ -151,7 +151,7 @@ def _projected(operand: Exact, fmt: Format, projection: Projection) -> str:
 
 
 def describe(fmt: Format) -> dict[str, Any]:
-    """Parameters and everything derived from them, as plain data in a fixed order."""
+    """Return parameters and everything derived from them, as plain data in a fixed order."""
     return {
         "name": fmt.name,
         "width": fmt.width,
@@ -179,7 +179,7 @@ def describe(fmt: Format) -> dict[str, Any]:
 
 
 def sentence(fmt: Format) -> str:
-    """One sentence from the parameters."""
+    """Return one sentence from the parameters."""
     kind = {Sign.MAGNITUDE: "signed", Sign.UNSIGNED: "unsigned", Sign.TWOS_COMPLEMENT: "two's complement"}[fmt.sign]
     if fmt.exponent_bits:
         what = f"{kind} floating point, {fmt.width} bits: {fmt.exponent_bits} exponent, {fmt.trailing_bits} trailing"

@@ -40,7 +40,7 @@ numbers of reasons are those below the table.
 
 
 def page(rows: Iterable[Row]) -> str:
-    """The whole page."""
+    """Return the whole page."""
     rows = list(rows)
     sections = [_section(name, list(group)) for name, group in itertools.groupby(rows, lambda row: row.framework)]
     kinds = ["## Kinds of difference", "", "In the order in which they are tried; the first that holds counts.", ""]
@@ -63,7 +63,7 @@ def _summary(rows: list[Row]) -> list[str]:
 
 
 def _asked(name: str) -> str:
-    """What a framework, and so the reference, is asked for."""
+    """Return what a framework, and so the reference, is asked for."""
     framework = FRAMEWORKS[name]
     if framework.sources:
         return str(framework.projection)
@@ -100,7 +100,7 @@ def _task(row: Row) -> str:
 
 
 def _pair(operation: str, source: str, target: str) -> str:
-    """Operands of an operation have its result's format."""
+    """Name source and target, or the target alone: an operation's operands have its result's format."""
     return f"{source} to {target}" if operation in ("cast", "blocks") else target
 
 
@@ -120,7 +120,7 @@ def _profile(row: Row) -> str:
 
 
 def changes(page: str, rows: Iterable[Row]) -> tuple[list[str], list[str]]:
-    """Where a page says something else than these rows, a line for each; and the frameworks that were compared.
+    """Return where a page says something else than these rows, a line for each; and the frameworks that were compared.
 
     Frameworks that are not among the rows, or have another version on the page, are left out, and so is
     what needs subnormals to be flushed where that cannot be done.
@@ -146,7 +146,7 @@ def changes(page: str, rows: Iterable[Row]) -> tuple[list[str], list[str]]:
 
 
 def _read(page: str, name: str) -> list[str]:
-    """The lines of a framework's section."""
+    """Return the lines of a framework's section."""
     lines = page.splitlines()
     if f"## {name}" not in lines:
         return []
@@ -156,7 +156,7 @@ def _read(page: str, name: str) -> list[str]:
 
 
 def _claims(section: list[str]) -> tuple[dict[tuple[str, str], str], set[str]]:
-    """What a section says of each task and kind of difference, or of the task alone; and all of its tasks."""
+    """Return what a section says of each task and kind of difference, or of the task alone; and all of its tasks."""
     claims: dict[tuple[str, str], str] = {}
     tasks: set[str] = set()
     task = ""

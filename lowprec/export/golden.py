@@ -97,7 +97,7 @@ def read_digests(folder: Path) -> dict[str, Any]:
 
 
 def generate(watch: Callable[[int, int, str], None] | None = None) -> Iterator[tuple[str, bytes]]:
-    """Every golden file: its path below tables/, and its bytes; of digests.json, which comes last, all but its sweeps.
+    """Yield the path below tables/ and the bytes of every golden file; digests.json comes last, without its sweeps.
 
     Raises
     ------
@@ -119,7 +119,7 @@ def generate(watch: Callable[[int, int, str], None] | None = None) -> Iterator[t
 
 
 def _listed() -> Iterator[tuple[str, bytes]]:
-    """The files that digests.json lists."""
+    """Yield the files that digests.json lists."""
     yield "formats.json", _formats_json()
     yield "formats.md", _formats_md()
     yield "blocks.md", _of_lines(block_tables())
@@ -184,7 +184,7 @@ def _stale(folder: Path, name: str, digest: object) -> Path:
 
 
 def check(folder: Path, watch: Callable[[int, int, str], None] | None = None) -> list[str]:
-    """What is wrong with the golden files of a folder, a line each; empty if nothing is."""
+    """Return what is wrong with the golden files of a folder, a line each; empty if nothing is."""
     problems = []
     have = _generated(folder)
     made = set()
@@ -202,7 +202,7 @@ def check(folder: Path, watch: Callable[[int, int, str], None] | None = None) ->
 
 
 def _generated(folder: Path) -> set[str]:
-    """Files in the places that are generated."""
+    """Return the files in the places that are generated."""
     places = ("*.json", "*s.md", "values/*", "vectors/**/*")
     return {str(path.relative_to(folder)) for place in places for path in folder.glob(place) if path.is_file()}
 
@@ -239,7 +239,7 @@ def _formats_md() -> bytes:
 
 
 def _of_lines(lines: Iterator[str]) -> bytes:
-    """A page of Markdown."""
+    """Return a page of Markdown."""
     return ("\n".join([f"<!-- {provenance('lowprec golden --write')} -->", "", *lines]) + "\n").encode()
 
 
@@ -268,12 +268,12 @@ def _digests(watch: Callable[[int, int, str], None] | None) -> dict[str, Any]:
 
 
 def _with_sweeps(content: bytes, before: dict[str, Any]) -> bytes:
-    """digests.json with the section that `lowprec conform --exhaustive` made, as an earlier one has it."""
+    """Return digests.json with the section of `lowprec conform --exhaustive` from an earlier one."""
     return _as_json({**json.loads(content), "sweeps": before["sweeps"]}) if "sweeps" in before else content
 
 
 def _decode_digest(fmt: Format) -> dict[str, Any]:
-    """SHA-256 of the values of all codes, as little-endian binary64."""
+    """Return the SHA-256 of the values of all codes, as little-endian binary64."""
     digest = hashlib.sha256()
     for start in range(0, 1 << fmt.width, 1 << 14):
         codes = range(start, min(start + (1 << 14), 1 << fmt.width))
@@ -286,7 +286,7 @@ def _decode_digest(fmt: Format) -> dict[str, Any]:
 
 
 def sweep_operands(fmt: Format) -> Array:
-    """The binary32 operands of a format's encode sweep: its sparse cases, without NaNs where it has none."""
+    """Return the binary32 operands of a format's encode sweep: its sparse cases, without NaNs where it has none."""
     operands = conversions.inputs(fmt, np.float32, sparse=True)
     return operands if fmt.nan_code is not None else operands[~np.isnan(operands)]
 
@@ -298,7 +298,7 @@ def _projections() -> Iterator[tuple[str, Projection]]:
 
 
 def _oracle_sweep(fmt: Format) -> dict[str, Any]:
-    """SHA-256 of the codes of a fixed set of operands, for every rounding and saturation."""
+    """Return the SHA-256 of the codes of a fixed set of operands, for every rounding and saturation."""
     operands = sweep_operands(fmt)
     exact = [oracle.decode(bits, catalog.BINARY32) for bits in operands.view(np.uint32).tolist()]
     size = fmt.code_bits // 8
@@ -324,7 +324,7 @@ def _verify_sweep(fmt: Format, sweep: dict[str, Any]) -> None:
 
 
 def _vectors(target: str, rounding: str, saturation: str) -> bytes:
-    """Vectors whose results are the oracle's."""
+    """Return vectors whose results are the oracle's."""
     formats = (catalog.BINARY32, catalog.format(target))
     projection = Projection(rounding=rounding, saturation=saturation)  # type: ignore[arg-type]
     options = f"--rounding {rounding} --saturation {saturation}"

@@ -18,7 +18,7 @@ __all__ = ["systemverilog", "vhdl"]
 
 
 def systemverilog(fmt: Format, projection: Projection, provenance: str) -> str:
-    """The package's text."""
+    """Return the package's text."""
     name = f"lowprec_{identifier(fmt.name)}"
     kind, values = value_words(fmt)
     bits = 32 if kind == "binary32" else 64
@@ -77,7 +77,7 @@ endpackage
 
 
 def vhdl(fmt: Format, projection: Projection, provenance: str) -> str:
-    """The package's text, VHDL-93 with numeric_std."""
+    """Return the package's text, VHDL-93 with numeric_std."""
     name = f"lowprec_{identifier(fmt.name)}"
     kind, values = value_words(fmt)
     bits = 32 if kind == "binary32" else 64

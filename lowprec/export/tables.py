@@ -34,7 +34,7 @@ class Table:
     command: str = ""
 
     def render(self, kind: str) -> bytes:
-        """The file's bytes.
+        """Return the file's bytes.
 
         Raises
         ------

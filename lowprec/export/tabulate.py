@@ -33,12 +33,12 @@ VECTOR_KINDS = ("text", "csv", "jsonl", "mem", "npy")
 
 
 def provenance(command: str) -> str:
-    """Where a generated file comes from."""
+    """Return where a generated file comes from."""
     return f"lowprec {__version__}: {command}" if command else f"lowprec {__version__}"
 
 
 def classify(code: int, fmt: Format) -> str:
-    """The class of a code: zero, subnormal, normal, infinity or nan; fixed point is normal."""
+    """Return the class of a code: zero, subnormal, normal, infinity or nan; fixed point is normal."""
     value = decode(code, fmt)
     if value in (Special.NAN, Special.NEGATIVE_NAN):
         return "nan"
@@ -52,20 +52,20 @@ def classify(code: int, fmt: Format) -> str:
 
 
 def rows(fmt: Format) -> Iterator[tuple[int, str, float]]:
-    """Every code of a format in order, with its class and value."""
+    """Yield every code of a format in order, with its class and value."""
     for code in range(1 << fmt.width):
         yield code, classify(code, fmt), to_float(decode(code, fmt))
 
 
 def thresholds(fmt: Format, projection: Projection) -> Iterator[tuple[str, float, int]]:
-    """Sign, first magnitude and code of every step of a projection."""
+    """Yield the sign, first magnitude and code of every step of a projection."""
     for sign, (magnitudes, codes) in zip("+-", steps(fmt, projection), strict=True):
         for magnitude, code in zip(magnitudes, codes, strict=True):
             yield sign, magnitude, code
 
 
 def value_words(fmt: Format) -> tuple[str, list[int]]:
-    """The value of every code as binary32 bits where that holds them all, else as binary64 bits."""
+    """Return the value of every code as binary32 bits where that holds them all, else as binary64 bits."""
     values = [value for _, _, value in rows(fmt)]
     if catalog.BINARY32.contains(fmt):
         # NaNs by hand: packing one as binary32 may set or lose payload bits.
@@ -74,7 +74,7 @@ def value_words(fmt: Format) -> tuple[str, list[int]]:
 
 
 def nan_codes(fmt: Format) -> list[int]:
-    """What +NaN and -NaN become in files of formats: the NaN, else the extreme finite value."""
+    """Return what +NaN and -NaN become in files of formats: the NaN, else the extreme finite value."""
     return [project(nan, fmt, Projection(nan="max")) for nan in (Special.NAN, Special.NEGATIVE_NAN)]
 
 

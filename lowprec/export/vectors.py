@@ -42,7 +42,7 @@ class Suite:
     command: str = ""
 
     def render(self, kind: str) -> bytes:
-        """The suite as a file."""
+        """Return the suite as a file."""
         makers: dict[str, Callable[[], str | bytes]] = {
             "text": self._text,
             "csv": self._csv,
@@ -54,7 +54,7 @@ class Suite:
         return made if isinstance(made, bytes) else made.encode()
 
     def operand_lines(self) -> str:
-        """Operands alone, a case a line: what a program under test reads."""
+        """Return the operands alone, a case a line: what a program under test reads."""
         return "".join(f"{' '.join(line[:-1])}\n" for line in self._lines())
 
     def _lines(self) -> Iterator[list[str]]:
@@ -127,7 +127,7 @@ def suite(
     seed: int = 0,
     command: str = "",
 ) -> Suite:
-    """The vectors of an operation.
+    """Return the vectors of an operation.
 
     Operands of at most 16 bits together are all tried; of wider ones those that `cases.inputs` chooses
     for conversions and `operands.operands` for the others, then `samples` random ones.

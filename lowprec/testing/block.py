@@ -47,11 +47,11 @@ class BlockSubject:
         self.fmt, self.samples, self.seed = fmt, samples, seed
 
     def encode(self, rows: Floats) -> BlockCodes:
-        """The codes of blocks."""
+        """Return the codes of blocks."""
         raise NotImplementedError
 
     def decode(self, blocks: BlockCodes) -> Floats:
-        """The values of blocks, in whatever type of floats."""
+        """Return the values of blocks, in whatever type of floats."""
         raise NotImplementedError
 
     @property
@@ -104,7 +104,7 @@ class BlockSubject:
         return values_of(self.encoded.scales, self.fmt.scale)
 
     def shown(self, code: int, fmt: Format) -> str:
-        """A code of an element or a scale."""
+        """Return a code of an element or a scale."""
         return f"0x{shown_code(int(code), fmt)}"
 
 
@@ -114,7 +114,7 @@ class ArrayBlocks(BlockSubject):
     path = "arrays"
 
     def encode(self, rows: Floats, kind: str = "float32") -> BlockCodes:
-        """By `lowprec.encode`, of numbers in a type."""
+        """Encode by `lowprec.encode`, from numbers of a type."""
         from lowprec.arrays.convert import encode
 
         made = encode(self._laid(rows.astype(kind)), self.fmt)
@@ -122,7 +122,7 @@ class ArrayBlocks(BlockSubject):
         return BlockCodes(made.scales.reshape(-1).astype(np.int64), self._rows(made.codes.astype(np.int64)), tensor)
 
     def decode(self, blocks: BlockCodes) -> Floats:
-        """By `lowprec.decode`."""
+        """Decode by `lowprec.decode`."""
         from lowprec.arrays.block import BlockArray
         from lowprec.arrays.checks import code_dtype
         from lowprec.arrays.convert import decode
@@ -134,7 +134,7 @@ class ArrayBlocks(BlockSubject):
         return self._rows(np.asarray(decode(array, dtype="float64")))
 
     def _laid(self, rows: Array) -> Array:
-        """BlockSubject in an array: one after the other along an axis, or tiles below each other."""
+        """Return blocks in an array: one after the other along an axis, or tiles below each other."""
         return rows.reshape(-1, self.fmt.sizes[-1]) if len(self.fmt.sizes) == 2 else rows.ravel()
 
     def _rows(self, laid: Array) -> Array:
@@ -148,11 +148,11 @@ class OracleBlocks(BlockSubject):
     slow = True
 
     def encode(self, rows: Floats) -> BlockCodes:
-        """By `oracle.block.encode`."""
+        """Encode by `oracle.block.encode`."""
         return oracle_arrays.encode_blocks(rows, self.fmt)
 
     def decode(self, blocks: BlockCodes) -> Floats:
-        """By `oracle.block.decode`."""
+        """Decode by `oracle.block.decode`."""
         return oracle_arrays.decode_blocks(blocks, self.fmt)
 
 
@@ -165,7 +165,7 @@ class OwnBlocks(BlockSubject):
         self.encodes, self.decodes = (callable(getattr(given, verb, None)) for verb in ("encode", "decode"))
 
     def encode(self, rows: Floats) -> BlockCodes:
-        """By its own `encode`, of float32 values, a block in each row."""
+        """Encode by its own `encode`, from float32 values, a block in each row."""
         with np.errstate(all="ignore"):
             answer = self.given.encode(rows.astype(np.float32))
         if not isinstance(answer, tuple | list) or len(answer) not in (2, 3):
@@ -193,7 +193,7 @@ class OwnBlocks(BlockSubject):
         return BlockCodes(made[0].astype(np.int64), made[1].astype(np.int64), whole)
 
     def decode(self, blocks: BlockCodes) -> Floats:
-        """By its own `decode`, of codes of scales and of elements, a block in each row."""
+        """Decode by its own `decode`, from codes of scales and of elements, a block in each row."""
         from lowprec.arrays.checks import code_dtype
 
         given: list[Any] = [blocks.scales.astype(code_dtype(self.fmt.scale))]

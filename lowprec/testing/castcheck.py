@@ -144,7 +144,7 @@ def check_cast(
 
 
 def _message(row: Row, fmt: Format, rules: Projection) -> str:
-    """The law that the first difference breaks, its smallest counterexample, and how much differs of which kind."""
+    """Return the message: the law that is broken, its smallest counterexample, and how much differs of which kind."""
     first, name = row.findings[0].smallest, _law(row, fmt, rules)
     lines = [f"{row.framework} from {row.source} differs from {fmt.name} ({rules})"]
     if name is not None:
@@ -174,7 +174,7 @@ def _message(row: Row, fmt: Format, rules: Projection) -> str:
 
 
 def _law(row: Row, fmt: Format, rules: Projection) -> str | None:
-    """The name of the law about the first difference; None where the rules are others than the laws'."""
+    """Return the name of the law about the first difference; None where the rules are others than the laws'."""
     first, dtype = row.findings[0].smallest, SOURCES[row.source]
     if row.findings[0].kind in ("place", "strided view"):
         return "place"
@@ -188,19 +188,19 @@ def _law(row: Row, fmt: Format, rules: Projection) -> str | None:
 
 
 def _in_full(answer: str, fmt: Format) -> str:
-    """Codes with their bits and values; values as they are."""
+    """Return codes with their bits and values; values as they are."""
     return re.sub(r"0x([0-9a-f]+)(?![0-9a-f.p])", lambda code: f"0x{shown_code(int(code[1], 16), fmt)}", answer)
 
 
 def _one_nan(made: npt.NDArray[Any], fmt: Format) -> npt.NDArray[Any]:
-    """Codes with one NaN in place of all."""
+    """Return codes with one NaN in place of all."""
     if made.dtype.kind == "f" or fmt.nan_code is None:
         return made
     return np.where(np.isnan(np.asarray(decode(made, fmt))), made.dtype.type(fmt.nan_code), made)
 
 
 def _copied(values: npt.NDArray[Any]) -> npt.NDArray[Any]:
-    """The inputs for a cast to write on if it likes, as far apart in memory as these, with zeros between."""
+    """Return the inputs for a cast to write on if it likes, as far apart in memory as these, with zeros between."""
     step = max(1, values.strides[0] // values.itemsize)
     copy = np.zeros(values.size * step, values.dtype)[::step]
     copy[...] = values

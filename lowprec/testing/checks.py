@@ -91,7 +91,7 @@ Watch = Callable[[int, None, str], None]
 
 
 def report_of(fmt: Format | str | Any, *, samples: int = 256, seed: int = 0, watch: Watch | None = None) -> Report:
-    """What `check_format` finds, without an error where a law does not hold."""
+    """Return what `check_format` finds, without an error where a law does not hold."""
     _check_samples(samples, seed)
     if isinstance(fmt, BlockFormat) or (isinstance(fmt, str) and catalog.is_block(fmt)):
         name = fmt if isinstance(fmt, str) else fmt.name
@@ -113,7 +113,7 @@ def report_of(fmt: Format | str | Any, *, samples: int = 256, seed: int = 0, wat
 
 
 def _watched(verdicts: Iterable[Verdict], watch: Watch | None) -> tuple[Verdict, ...]:
-    """All of them; each is told of as it is found."""
+    """Collect verdicts, telling `watch` of each as it is found."""
     found: list[Verdict] = []
     for verdict in verdicts:
         found.append(verdict)
@@ -127,7 +127,7 @@ _OPERATIONS = {"add": 2, "subtract": 2, "multiply": 2, "divide": 2, "sqrt": 1, "
 
 
 def _arithmetic(fmt: Format, seed: int) -> Iterator[Verdict]:
-    """The laws of arithmetic on operations in one format, a verdict for each law and path."""
+    """Yield the laws of arithmetic on operations in one format, a verdict for each law and path."""
     makers = (of_arrays, functools.partial(of_arrays, flagged=True), of_oracle)
     for make in makers:
         merged: dict[str, Verdict] = {}
@@ -142,7 +142,7 @@ def _arithmetic(fmt: Format, seed: int) -> Iterator[Verdict]:
 
 
 def _of(found: Difference | None, name: str) -> Difference | None:
-    """A counterexample that says of which operation it is."""
+    """Return a counterexample that says of which operation it is."""
     return None if found is None else Difference((("operation", name), *found.rows))
 
 
@@ -269,7 +269,7 @@ def check_block_format(fmt: BlockFormat | str | Any, *, samples: int = 64, seed:
 def report_of_blocks(
     fmt: BlockFormat | str | Any, *, samples: int = 64, seed: int = 0, watch: Watch | None = None
 ) -> Report:
-    """What `check_block_format` finds, without an error where a law does not hold."""
+    """Return what `check_block_format` finds, without an error where a law does not hold."""
     _check_samples(samples, seed)
     subjects: tuple[BlockSubject, ...]
     if isinstance(fmt, BlockFormat | str):

@@ -5,6 +5,7 @@ Imports the standard library only.
 
 from __future__ import annotations
 
+import functools
 import inspect
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass
@@ -26,7 +27,7 @@ class Outcome:
 
     @classmethod
     def broken(cls, tried: int, *rows: tuple[str, str]) -> Outcome:
-        """Broken by a case, told in rows."""
+        """Return the outcome of a law that a case breaks, told in rows."""
         return cls(tried, Difference(rows))
 
 
@@ -71,7 +72,12 @@ def law(
     def enter(check: Check) -> Check:
         assert name not in LAWS, f"two laws are called {name!r}"
         statement = " ".join((inspect.getdoc(check) or "").split())
-        LAWS[name] = Law(name, topic, domain, statement, lambda subject: _joined(check(subject)), applies)
+
+        @functools.wraps(check)
+        def tried(subject: Any) -> Outcome:
+            return _joined(check(subject))
+
+        LAWS[name] = Law(name, topic, domain, statement, tried, applies)
         return check
 
     return enter
@@ -143,7 +149,7 @@ class Report:
         return self
 
     def __str__(self) -> str:
-        """The first broken law in full, and the names of the others."""
+        """Return the first broken law in full, and the names of the others."""
         if not self.broken:
             return f"{self.subject} keeps all {len({v.law.name for v in self.verdicts})} laws in {self.tried:,} cases"
         first = self.broken[0]
@@ -164,7 +170,7 @@ class Report:
         return f"<Report of {self.subject}: {len(self.verdicts)} checks, {self.tried:,} cases, {said}>"
 
     def as_json(self) -> dict[str, Any]:
-        """Plain data, as `lowprec check-format --json` prints it."""
+        """Return plain data, as `lowprec check-format --json` prints it."""
         return {
             "schema": "lowprec.check/1",
             "subject": self.subject,
@@ -186,5 +192,5 @@ class Report:
 
 
 def _told(verdict: Verdict, subject: str) -> str:
-    """A law's name, and on which path it is broken where there are several."""
+    """Return a law's name, and on which path it is broken where there are several."""
     return f"'{verdict.law.name}'" + (f" ({verdict.path})" if verdict.path != subject else "")

@@ -67,7 +67,7 @@ class OperationSubject:
         self.operands = _chosen(name, formats, target, samples, seed)
 
     def call(self, *codes: Array, name: str | None = None) -> Array:
-        """The codes that it gives for codes; or that a sibling gives."""
+        """Return the codes that it gives for codes; or that a sibling gives."""
         return self._call(name or self.name, list(codes))
 
     @functools.cached_property
@@ -86,7 +86,7 @@ class OperationSubject:
         return _by_oracle(self.formats, self.target, self.projection)(self.name, self.operands)
 
     def is_nan(self, codes: Array) -> Array:
-        """Whether codes of the result are NaNs."""
+        """Return whether codes of the result are NaNs."""
         found: Array = np.isnan(values_of(codes, self.target))
         return found
 
@@ -114,17 +114,17 @@ class OperationSubject:
         return 1 << (fmt.exponent_bits + fmt.trailing_bits) if signed else None
 
     def shown(self, code: int) -> str:
-        """A code of the result."""
+        """Return a code of the result."""
         return f"0x{shown_code(int(code), self.target)}"
 
     def shown_operands(self, *codes: int) -> list[tuple[str, str]]:
-        """Codes of operands, under the names x, y and z."""
+        """Return codes of operands, under the names x, y and z."""
         pairs = zip("xyz", codes, self.formats, strict=False)
         return [(label, f"0x{shown_code(int(code), fmt)}") for label, code, fmt in pairs]
 
 
 def _chosen(name: str, formats: tuple[Format, ...], target: Format, samples: int, seed: int) -> list[Array]:
-    """Operands, the simplest first: all combinations where they are few, else special and random ones."""
+    """Return operands, the simplest first: all combinations where they are few, else special and random ones."""
     codes = [column.astype(np.int64) for column in operands(name, (*formats, target), max(samples, 4), seed)]
     if codes[0].size > 2 * samples:
         keep = np.random.default_rng(seed).permutation(codes[0].size)[:samples]
@@ -135,7 +135,7 @@ def _chosen(name: str, formats: tuple[Format, ...], target: Format, samples: int
 
 
 def answered(projection: Projection, target: Format) -> Projection:
-    """The projection, but that NaNs without a code become the largest value where it would refuse them."""
+    """Return the projection, but that NaNs without a code become the largest value where it would refuse them."""
     refuses = not target.has_nan and projection.nan_code is None and projection.nan == "error"
     return dataclasses.replace(projection, nan="max") if refuses else projection
 
@@ -150,7 +150,7 @@ def of_arrays(
     *,
     flagged: bool = False,
 ) -> OperationSubject:
-    """An operation of lowprec on arrays; or as another kernel does it, which answers where flags are asked for."""
+    """Return an operation of lowprec on arrays; with `flagged` the scalar kernel answers, as it does for flags."""
     how, path = answered(projection, target), "arrays with flags" if flagged else "arrays"
 
     def call(name: str, codes: list[Array]) -> Array:
@@ -169,7 +169,7 @@ def of_arrays(
 def of_oracle(
     name: str, formats: tuple[Format, ...], target: Format, projection: Projection, samples: int, seed: int
 ) -> OperationSubject:
-    """An operation of the oracle."""
+    """Return an operation of the oracle."""
     how = answered(projection, target)
     call = _by_oracle(formats, target, how)
     return OperationSubject(name, formats, target, how, "oracle", call, samples, seed, oracle=True)

@@ -46,23 +46,23 @@ class Subject:
     # -- what is tried -------------------------------------------------------------------------------
 
     def decode(self, codes: Array) -> Floats:
-        """The values of codes."""
+        """Return the values of codes."""
         raise NotImplementedError
 
     def encode(self, values: Array, projection: Projection = DEFAULT, random: Array | None = None) -> Array:
-        """The codes of values."""
+        """Return the codes of values."""
         raise NotImplementedError
 
     def flags(self, values: Array, projection: Projection = DEFAULT) -> Array:
-        """What encoding signals."""
+        """Return what encoding signals."""
         raise NotImplementedError
 
     def quantize(self, values: Array, projection: Projection = DEFAULT) -> Floats:
-        """The values that values are rounded to."""
+        """Return the values that values are rounded to."""
         return self.decode(self.encode(values, projection))
 
     def like(self, fmt: Format) -> Subject:
-        """The same implementation, of another format."""
+        """Return the same implementation, of another format."""
         return type(self)(fmt, self.samples, self.seed)
 
     # -- what is known of it -------------------------------------------------------------------------
@@ -133,7 +133,7 @@ class Subject:
         return chosen[np.argsort(np.abs(chosen), kind="stable")]
 
     def _points(self) -> Floats:
-        """Values and ties with the numbers next to them and with every bit of a tail, far ones, and random ones."""
+        """Return values and ties with the numbers next to them and every bit of a tail, far ones and random ones."""
         near = self._around(self._near)
         bits = [near - 1, near, near + 1]
         if not self.slow:
@@ -147,7 +147,7 @@ class Subject:
         return np.concatenate([sizes, -sizes, self._drawn()])
 
     def _around(self, places: Sequence[int]) -> Array:
-        """Bits of the values of magnitudes, and of the ties above them."""
+        """Return the bits of the values of magnitudes, and of the ties above them."""
         grid = self.grid
         numbers = [(grid.number(m), _middle(grid, m)) for m in places]
         return np.array(numbers).ravel().view(np.int64)
@@ -171,7 +171,7 @@ class Subject:
         return sorted({place for place in (1, 2, last // 2, last // 2 + 1, last - 1, last) if 0 <= place <= last})
 
     def _drawn(self) -> Floats:
-        """Random numbers in the range of the format, and random patterns."""
+        """Return random numbers in the range of the format, and random patterns."""
         if not self.samples:
             return np.empty(0)
         within = self.samples // 2
@@ -187,7 +187,7 @@ class Subject:
     # -- words ---------------------------------------------------------------------------------------
 
     def shown(self, code: int) -> str:
-        """A code, its fields, and the value that it is decoded to."""
+        """Return a code, its fields, and the value that it is decoded to."""
         if not 0 <= code < 1 << self.width:
             return f"{code}, no code of {self.width} bits"
         value = float(self.decode(np.array([code]))[0])
@@ -206,17 +206,17 @@ class Arrays(Subject):
         self.path = "arrays with flags" if flagged else "arrays"
 
     def like(self, fmt: Format) -> Subject:
-        """The same verbs, of another format."""
+        """Return the same verbs, of another format."""
         return Arrays(fmt, self.samples, self.seed, flagged=self.flagged)
 
     def decode(self, codes: Array) -> Floats:
-        """By `lowprec.decode`."""
+        """Decode by `lowprec.decode`."""
         from lowprec.arrays.convert import decode
 
         return np.asarray(decode(codes, self.format, dtype="float64", flags=self._room(codes)))
 
     def encode(self, values: Array, projection: Projection = DEFAULT, random: Array | None = None) -> Array:
-        """By `lowprec.encode`."""
+        """Encode by `lowprec.encode`."""
         from lowprec.arrays.convert import encode
 
         words = None if random is None else random.astype(np.uint32)
@@ -224,7 +224,7 @@ class Arrays(Subject):
         return np.asarray(made).astype(np.int64)
 
     def flags(self, values: Array, projection: Projection = DEFAULT) -> Array:
-        """By `flags=` of `lowprec.encode`."""
+        """Return the flags that `lowprec.encode` writes."""
         from lowprec.arrays.convert import encode
 
         signals = np.zeros(values.shape, np.uint8)
@@ -232,7 +232,7 @@ class Arrays(Subject):
         return signals.astype(np.int64)
 
     def quantize(self, values: Array, projection: Projection = DEFAULT) -> Floats:
-        """By `lowprec.quantize`."""
+        """Quantize by `lowprec.quantize`."""
         from lowprec.arrays.convert import quantize
 
         made = quantize(values, self.format, projection=projection, flags=self._room(values))
@@ -249,27 +249,27 @@ class Oracle(Subject):
     slow = few = True
 
     def decode(self, codes: Array) -> Floats:
-        """By `oracle.decode`."""
+        """Decode by the oracle."""
         return oracle_arrays.decode(codes, self.format)
 
     def encode(self, values: Array, projection: Projection = DEFAULT, random: Array | None = None) -> Array:
-        """By `oracle.encode`."""
+        """Encode by the oracle."""
         return oracle_arrays.encode(values, self.format, projection, random=random)
 
     def flags(self, values: Array, projection: Projection = DEFAULT) -> Array:
-        """By `oracle.flags`."""
+        """Return the oracle's flags."""
         signals = np.zeros(values.shape, np.uint8)
         oracle_arrays.encode(values, self.format, projection, flags=signals)
         return signals.astype(np.int64)
 
 
 def is_verbs(subject: Subject) -> bool:
-    """Whether it is the verbs on arrays, by the kernels that answer where no flags are asked for."""
+    """Return whether it is the verbs on arrays, by the kernels that answer where no flags are asked for."""
     return isinstance(subject, Arrays) and not subject.flagged
 
 
 def _middle(grid: Grid, magnitude: int) -> float:
-    """The tie above a magnitude, or the float64 next to it."""
+    """Return the tie above a magnitude, or the float64 next to it."""
     try:
         return float((grid.value(magnitude) + grid.value(magnitude + 1)) / 2)
     except OverflowError:

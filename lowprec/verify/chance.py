@@ -18,7 +18,7 @@ _MARGIN = 12.0
 
 
 def random_bits_of(tails: npt.NDArray[np.float64], farther: npt.NDArray[np.bool_]) -> int | None:
-    """Random bits of stochastic rounding, 0 for too many to be told; None where it is none.
+    """Return random bits of stochastic rounding, 0 for too many to be told; None where it is none.
 
     >>> tails = np.linspace(0.01, 0.99, 999)
     >>> drawn = np.random.default_rng(0).random(999)
@@ -57,7 +57,7 @@ def random_bits_of(tails: npt.NDArray[np.float64], farther: npt.NDArray[np.bool_
 
 
 def _coins(count: int, size: int) -> float:
-    """The logarithm of the likelihood of so many among all, by a share of their own."""
+    """Return the logarithm of the likelihood of so many among all, by a share of their own."""
     share = np.clip(count / size, 1e-12, 1 - 1e-12)
     return float(count * np.log(share) + (size - count) * np.log1p(-share))
 
@@ -68,7 +68,7 @@ def _likelihood(chance: npt.NDArray[np.float64], farther: npt.NDArray[np.bool_])
 
 
 def _is_calibrated(chance: npt.NDArray[np.float64], farther: npt.NDArray[np.bool_]) -> bool:
-    """Whether the farther neighbour was taken as often as it should have been, wherever the tails lie."""
+    """Return whether the farther neighbour was taken as often as it should have been, wherever the tails lie."""
     places = np.minimum((chance * 8).astype(np.int64), 7)
     expected, seen = np.bincount(places, chance, 8), np.bincount(places, farther, 8)
     spread = np.sqrt(np.bincount(places, chance * (1 - chance), 8))

@@ -193,12 +193,12 @@ def _dump(given: object, name: str) -> Dump:
 
 
 def _shaped(dump: Dump, shape: tuple[int, ...]) -> Dump:
-    """Elements in one dimension, in the shape that they must have."""
+    """Return elements of one dimension in the shape that they must have."""
     return dump.reshaped(shape) if len(dump.shape) == 1 and dump.size == math.prod(shape) else dump
 
 
 def _as_values(dump: Dump, target: Format) -> Dump:
-    """Results of a type that does not hold the values of their format: as values of float32 or float64."""
+    """Return results of a type that lacks values of their format as float32 or float64."""
     if not is_values(dump.dtype, target) or keeps_dtype(dump.read(0, 0), target):
         return dump
     single = catalog.BINARY32.contains(target) and dump.dtype.itemsize < 8
@@ -213,7 +213,7 @@ def _sources(source: Any, count: int) -> list[Format | None]:
 
 
 def _source(dump: Dump, fmt: Format | None) -> Format:
-    """The format whose codes an operand's elements are."""
+    """Return the format whose codes an operand's elements are."""
     if fmt is not None:
         if is_values(dump.dtype, fmt) and catalog.carrier(dump.dtype) != fmt:
             raise ValueError(f"{dump} holds {dump.dtype}, which are no codes of {fmt.name!r}; leave source= out")
@@ -233,7 +233,7 @@ def _source(dump: Dump, fmt: Format | None) -> Format:
 
 
 def _rank_formats(values: Dump, source: Format, got: Dump) -> list[Ranked]:
-    """Formats by the share of results that they give, with or without saturation."""
+    """Rank formats by the share of results that they give, with or without saturation."""
     places = np.unique(np.random.default_rng(0).integers(0, got.size, _RANKED_ON)) if got.size else np.empty(0, int)
     part, results = Held(values.take(places), values.name), Held(got.take(places), got.name)
     found: list[Ranked] = []

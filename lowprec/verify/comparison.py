@@ -90,7 +90,7 @@ class Comparison:
     # -- text -----------------------------------------------------------------------------------
 
     def as_text(self) -> str:
-        """For people: the ranking, the first mismatches, the counts, the diagnosis and the sum."""
+        """Return the ranking, the first mismatches, the counts, the diagnosis and the sum as text."""
         parts = [*self._ranking(), *self.told()]
         if self.mismatches > len(self.details):
             parts += [f"... and {self.mismatches - len(self.details):,} more"] if self.details else []
@@ -107,7 +107,7 @@ class Comparison:
         return [*head, *(f"    {ranked.name:<{width}} {_percent(ranked.share)}" for ranked in self.ranking), ""]
 
     def told(self) -> list[str]:
-        """The first mismatches, each in full."""
+        """Return the first mismatches, each in full."""
         return [self._explain(detail) for detail in self.details]
 
     def _explain(self, detail: Difference) -> str:
@@ -134,7 +134,7 @@ class Comparison:
         return [*parts, ""] if parts else []
 
     def sum(self) -> str:
-        """One line: how many differ, and where they lie."""
+        """Return one line: how many differ, and where they lie."""
         unit = self.unit
         if not self.compared:
             return "nothing was compared" + (
@@ -173,7 +173,7 @@ class Comparison:
     # -- data -----------------------------------------------------------------------------------
 
     def as_dict(self) -> dict[str, Any]:
-        """As plain data, in a fixed order; `as_json` has it in text."""
+        """Return plain data, in a fixed order; `as_json` has it in text."""
         return {
             "schema": SCHEMA,
             "lowprec": __version__,
@@ -214,17 +214,17 @@ class Comparison:
         }
 
     def as_json(self) -> str:
-        """For machines: tables/schema/compare.schema.json."""
+        """Return JSON of the schema tables/schema/compare.schema.json."""
         return json.dumps(self.as_dict(), indent=1)
 
     def as_html(self) -> str:
-        """A page with plots, all in one file; needs `pip install "lowprec[report]"`."""
+        """Return a page with plots, all in one file; needs `pip install "lowprec[report]"`."""
         from lowprec.verify.pages import as_html
 
         return as_html(self)
 
     def as_junit(self) -> str:
-        """A test report in JUnit's XML; needs `pip install "lowprec[report]"`."""
+        """Return a test report in JUnit's XML; needs `pip install "lowprec[report]"`."""
         from lowprec.verify.pages import as_junit
 
         return as_junit(self)
@@ -266,7 +266,7 @@ def _table(title: str, rows: Iterable[tuple[str, int]]) -> list[str]:
 
 
 def _percent(share: float) -> str:
-    """With as many digits as it takes not to say 100 % of what is less.
+    """Return a share as text, with as many digits as it takes not to say 100 % of what is less.
 
     >>> _percent(1.0), _percent(0.5), _percent(0.99999)
     ('100%', '50%', '99.999%')

@@ -63,7 +63,7 @@ class Finding:
     known: str | None = None  #: why, from the reviewed file
 
     def as_json(self) -> dict[str, Any]:
-        """As plain data, in a fixed order."""
+        """Return plain data, in a fixed order."""
         return {"kind": self.kind, "count": self.count, "smallest": dict(self.smallest.rows), "known": self.known}
 
 
@@ -93,7 +93,7 @@ class Row:
         return sum(finding.count for finding in self.findings if finding.known is None)
 
     def as_json(self) -> dict[str, Any]:
-        """As plain data, in a fixed order."""
+        """Return plain data, in a fixed order."""
         return {
             "framework": self.framework,
             "version": self.version,
@@ -407,13 +407,13 @@ def _among(answer: Array, seen: Array) -> bool:
 
 
 def _some(where: Array, most: int) -> Array:
-    """Places, evenly, of at most so many."""
+    """Return places, evenly, of at most so many."""
     places = np.flatnonzero(where)
     return places if places.size <= most else places[np.linspace(0, places.size - 1, most).astype(np.int64)]
 
 
 def report(rows: Iterable[Row]) -> str:
-    """The rows as JSON: schema lowprec.conform/2, keys in a fixed order."""
+    """Return the rows as JSON: schema lowprec.conform/2, keys in a fixed order."""
     found = [row.as_json() for row in rows]
     return json.dumps(
         {

@@ -74,7 +74,7 @@ class Sample:
         self._equal.add(places, keys, ~wrong)
 
     def places(self) -> tuple[Array, Array]:
-        """Mismatches and matches, ascending."""
+        """Return the places of mismatches and of matches, ascending."""
         return self._different.places(), self._equal.places()
 
 
@@ -100,7 +100,7 @@ class _Drawn:
 
 
 def diagnose(question: Question, sample: Sample, mismatches: int) -> Diagnosis:
-    """The hypotheses that explain the mismatches of a question, from a sample and then on all of it."""
+    """Return the hypotheses that explain the mismatches of a question, from a sample and then on all of it."""
     trial = _Trial(question, question.sample(*sample.places()))
     finalists = [_Finalist(changes) for changes in trial.finalists()]
     chance = chances(question, mismatches)
@@ -119,7 +119,7 @@ def diagnose(question: Question, sample: Sample, mismatches: int) -> Diagnosis:
 
 
 def _completed(question: Question, causes: list[Cause], mismatches: int) -> list[Cause]:
-    """The first cause with a change that explains what it leaves, where one does, in front of the others.
+    """Return the first cause with a change that explains what it leaves, where one does, in front of the others.
 
     What is left may be too rare to be in the sample: it is collected from all of the results.
     """
@@ -155,23 +155,23 @@ class _Trial:
         self.right = ~self.wrong & self.asked
 
     def agrees(self, changes: Changes) -> npt.NDArray[np.bool_]:
-        """Where results are what a hypothesis gives."""
+        """Return where results are what a hypothesis gives."""
         return _agrees(self.question, self.batch, changes)
 
     def net(self, changes: Changes) -> int:
-        """What is explained less what is contradicted."""
+        """Return what is explained less what is contradicted."""
         agree = self.agrees(changes)
         return int(np.count_nonzero(agree & self.wrong)) - int(np.count_nonzero(~agree & self.right))
 
     def finalists(self) -> list[Changes]:
-        """The best hypotheses, and all that are as good as the first."""
+        """Return the best hypotheses, and all that are as good as the first."""
         found, scores = self.search()
         best = scores[found[0]] if found else 0
         ties = sum(scores[changes] == best for changes in found)
         return found[: min(max(ties, _FINALISTS), _MOST)]
 
     def search(self) -> tuple[list[Changes], dict[Changes, int]]:
-        """Hypotheses that explain something, the best first, and what each explains, net."""
+        """Return the hypotheses that explain something, the best first, and what each explains, net."""
         singles: list[Changes] = [(change,) for change in self.question.changes()]
         scores: dict[Changes, int] = {changes: self.net(changes) for changes in singles}
         all_wrong, best = int(np.count_nonzero(self.wrong)), 0
@@ -200,7 +200,7 @@ class _Trial:
                 yield (*changes, more)
 
     def left(self, changes: Changes) -> dict[str, int]:
-        """Where the mismatches lie that a hypothesis does not explain."""
+        """Return where the mismatches lie that a hypothesis does not explain."""
         left = ~self.agrees(changes) & self.wrong
         counts = np.bincount(self.question.situations(self.batch, left, self.want[left]))
         named = zip(self.question.situation_names, counts.tolist(), strict=False)
@@ -208,7 +208,7 @@ class _Trial:
 
 
 def chances(question: Question, mismatches: int) -> Cause | None:
-    """Stochastic rounding, if results lie on either side as it would have them, rather than by mistake."""
+    """Return stochastic rounding as a cause, if results lie on either side as often as it would have them."""
     if not question.size:
         return None
     places = np.random.default_rng(1).integers(0, question.size, 2 * _MATCHES)
@@ -248,7 +248,7 @@ class _Finalist:
         self.cause = Cause("; and ".join(change.words for change in changes), changes=changes)
 
     def add(self, question: Question, batch: Batch, wrong: Array, right: Array) -> None:
-        """Count a piece."""
+        """Count what the hypothesis explains and contradicts in a piece."""
         agree = _agrees(question, batch, self.cause.changes)
         self.cause.explained += int(np.count_nonzero(agree & wrong))
         self.cause.contradicted += int(np.count_nonzero(~agree & right))
@@ -261,7 +261,7 @@ class _Chance(_Finalist):
         self.cause = cause
 
     def add(self, question: Question, batch: Batch, wrong: Array, right: Array) -> None:
-        """Count a piece."""
+        """Count what the hypothesis explains and contradicts in a piece."""
         sides = question.random(batch)
         assert sides is not None
         agree = ~differ(question, batch.got, sides[0]) | ~differ(question, batch.got, sides[1])
@@ -269,7 +269,7 @@ class _Chance(_Finalist):
 
 
 def _judged(question: Question) -> Iterator[tuple[Batch, Array, Array]]:
-    """All pieces, with their mismatches and matches."""
+    """Yield all pieces, with their mismatches and matches."""
     for batch in question.batches():
         wrong = differ(question, batch.got, question.answer(batch))
         asked = question.compared(batch)
@@ -283,7 +283,7 @@ def _on_everything(question: Question, judged: list[_Finalist]) -> None:
 
 
 def _ranked(causes: list[Cause], mismatches: int) -> list[Cause]:
-    """Causes that explain enough, the best first; those that explain the same, under the simplest."""
+    """Rank the causes that explain enough; those that explain the same come under the simplest."""
     kept: list[Cause] = []
     least = mismatches if mismatches < _MANY else max(_MANY // 2, _LEAST * mismatches)
     for cause in sorted(causes, key=lambda cause: (-cause.net, cause.cost)):

@@ -30,7 +30,7 @@ class Divergence:
     smallest: dict[str, str] = field(hash=False)  #: of the first framework
 
     def covers(self, row: Any, kind: str) -> bool:
-        """Whether a finding of this kind in this row is this divergence."""
+        """Return whether a finding of this kind in this row is this divergence."""
         return (
             row.framework in self.frameworks
             and kind == self.kind
@@ -41,12 +41,12 @@ class Divergence:
         )
 
     def concerns(self, version: str) -> bool:
-        """Whether it is about a version."""
+        """Return whether it is about a version."""
         return any(f"{version}.".startswith(f"{prefix}.") for prefix in self.versions)
 
 
 def known_divergences(path: Path | None = None) -> tuple[Divergence, ...]:
-    """The reviewed file of divergences, read and checked.
+    """Return the reviewed file of divergences, read and checked.
 
     Raises
     ------

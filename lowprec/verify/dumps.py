@@ -76,20 +76,20 @@ class Dump(ABC):
 
     @abstractmethod
     def read(self, start: int, stop: int) -> Array:
-        """Elements start to stop, in one dimension."""
+        """Return elements start to stop, in one dimension."""
 
     @abstractmethod
     def take(self, index: Array) -> Array:
-        """The elements at these places."""
+        """Return the elements at these places."""
 
     def reshaped(self, shape: tuple[int, ...]) -> Dump:
-        """The same elements in another shape."""
+        """Return the same elements in another shape."""
         other = copy.copy(self)
         other.shape = shape
         return other
 
     def rows(self, start: int, stop: int) -> Array:
-        """Parts start to stop along the first axis, in their shape."""
+        """Return parts start to stop along the first axis, in their shape."""
         width = math.prod(self.shape[1:])
         return self.read(start * width, stop * width).reshape(-1, *self.shape[1:])
 
@@ -103,11 +103,11 @@ class Held(Dump):
         self._flat = array.reshape(-1)
 
     def read(self, start: int, stop: int) -> Array:
-        """Elements start to stop, in one dimension."""
+        """Return elements start to stop, in one dimension."""
         return self._flat[start:stop].astype(self.dtype, copy=False)
 
     def take(self, index: Array) -> Array:
-        """The elements at these places."""
+        """Return the elements at these places."""
         return self._flat[index].astype(self.dtype, copy=False)
 
 
@@ -118,11 +118,11 @@ class Values(Dump):
         self._of, self.name, self.shape, self.dtype = of, of.name, of.shape, dtype
 
     def read(self, start: int, stop: int) -> Array:
-        """Elements start to stop, in one dimension."""
+        """Return elements start to stop, in one dimension."""
         return self._widened(self._of.read(start, stop))
 
     def take(self, index: Array) -> Array:
-        """The elements at these places."""
+        """Return the elements at these places."""
         return self._widened(self._of.take(index))
 
     def _widened(self, elements: Array) -> Array:
@@ -145,7 +145,7 @@ class _Filed(Dump):
             raise DumpError(f"{name!r} has {have:,} bytes of data, but {_spelled(shape)} of {dtype} takes {need:,}")
 
     def read(self, start: int, stop: int) -> Array:
-        """Elements start to stop, in one dimension."""
+        """Return elements start to stop, in one dimension."""
         stop = min(stop, self.size)
         offset = self._offset + start * self._stored.itemsize
         # As integers: NumPy's own reading of types that are not its own is slow.
@@ -153,7 +153,7 @@ class _Filed(Dump):
         return words.view(self._stored).astype(self.dtype, copy=False)
 
     def take(self, index: Array) -> Array:
-        """The elements at these places."""
+        """Return the elements at these places."""
         if not index.size:
             return self.read(0, 0)
         first, last = int(index.min()), int(index.max())
@@ -188,14 +188,14 @@ class _Packed(Dump):
             )
 
     def read(self, start: int, stop: int) -> Array:
-        """Elements start to stop, in one dimension."""
+        """Return elements start to stop, in one dimension."""
         stop = min(stop, self.size)
         first, last = start // self._codes, -(-stop // self._codes)
         packed = self._of.read(first * self._bytes, last * self._bytes)
         return unpack(packed, self._fmt)[start - first * self._codes :][: stop - start]
 
     def take(self, index: Array) -> Array:
-        """The elements at these places."""
+        """Return the elements at these places."""
         if not index.size:
             return np.empty(0, self.dtype)
         groups = index // self._codes
@@ -205,7 +205,7 @@ class _Packed(Dump):
 
 
 def open_dump(spelled: str, fmt: Format | None = None, shape: tuple[int, ...] | None = None) -> Dump:
-    """The array that a word of the command line names.
+    """Return the array that a word of the command line names.
 
     ================================  ==========================================================
     `values.npy`                      an array that NumPy saved, ml_dtypes' types too
@@ -248,7 +248,7 @@ def open_dump(spelled: str, fmt: Format | None = None, shape: tuple[int, ...] | 
 
 
 def _split(spelled: str) -> tuple[Any, ...]:
-    """A path that is there, and the words behind it."""
+    """Return a path that is there, and the words behind it."""
     parts = spelled.split(":")
     for count in range(len(parts), 0, -1):
         path = Path(":".join(parts[:count]))
@@ -303,7 +303,7 @@ def _type(name: str) -> np.dtype[Any]:
 
 
 def _npy(path: Path) -> Dump:
-    """NumPy cannot load all that it saves of ml_dtypes: such types are read as the codes that they are."""
+    """Open an .npy file; types of ml_dtypes, which NumPy saves without their name, are read as codes."""
     with path.open("rb") as file:
         try:
             version = np.lib.format.read_magic(file)
@@ -332,7 +332,7 @@ def _npy(path: Path) -> Dump:
 
 
 def _safetensors(path: Path, tensor: str) -> Dump:
-    """A tensor by the file's header; the library gives NumPy no 8-bit floats."""
+    """Return a tensor by the file's header; the library gives NumPy no 8-bit floats."""
     with path.open("rb") as file:
         header = _header(path, file)
         start = file.tell()
@@ -358,7 +358,7 @@ def _safetensors(path: Path, tensor: str) -> Dump:
 
 
 def _counts(numbers: Any) -> tuple[int, ...]:
-    """A shape, or offsets: integers that are not negative."""
+    """Return a shape, or offsets: integers that are not negative."""
     if not isinstance(numbers, list | tuple) or not all(type(part) is int and 0 <= part < 1 << 63 for part in numbers):
         raise ValueError(f"{quoted(numbers)} are not numbers from 0 to 2**63 - 1")
     if len(numbers) > _DIMENSIONS:
@@ -380,7 +380,7 @@ def _header(path: Path, file: BinaryIO) -> dict[str, Any]:
 
 
 def _text(path: Path, fmt: Format) -> Dump:
-    """Codes in hexadecimal, put beside each other in a temporary file."""
+    """Return codes in hexadecimal, put beside each other in a temporary file."""
     spool, count, inside = Spool(code_dtype(fmt), str(path)), 0, False
     with path.open(encoding="utf-8", errors="replace") as lines:
         for number, line in enumerate(lines, 1):
@@ -421,7 +421,7 @@ class Spool:
         self._count = self._pending = 0
 
     def append(self, numbers: npt.ArrayLike) -> None:
-        """Some more of them."""
+        """Append numbers."""
         self._held.append(np.asarray(numbers, self._dtype))
         self._count += self._held[-1].size
         self._pending += self._held[-1].size
@@ -434,7 +434,7 @@ class Spool:
         self._held, self._pending = [], 0
 
     def dump(self) -> Dump:
-        """All of them. The file goes when nobody reads it any more."""
+        """Return all of them. The file goes when nobody reads it any more."""
         self._write()
         dump = _Filed(self._path, self._name, self._dtype, (self._count,))
         dump.keep = self

@@ -78,7 +78,7 @@ FORMATS = tuple(fmt for fmt in catalog.FORMATS.values() if fmt.width <= 16)
 
 
 def _sources() -> str:
-    """A digest of the package's source files, and of the versions of what they are run with."""
+    """Return a digest of the package's source files, and of the versions of what they are run with."""
     package = Path(__file__).parents[1]
     digest = hashlib.sha256()
     for path in sorted(package.rglob("*.py")):
@@ -107,7 +107,7 @@ class Sweep:
         return f"{self.subject} to {self.fmt.name}, {self.projection}"
 
     def identity(self) -> dict[str, Any]:
-        """All that a range's result depends on, as plain data."""
+        """Return all that a range's result depends on, as plain data."""
         return {
             "subject": self.subject,
             "version": self.version,
@@ -120,7 +120,7 @@ class Sweep:
 
 
 def version_of(subject: str) -> str:
-    """The version of a framework, or our own; empty where it is not installed."""
+    """Return the version of a framework, or our own; empty where it is not installed."""
     return __version__ if subject == OURS else FRAMEWORKS[subject].version or ""
 
 
@@ -135,7 +135,7 @@ def plan(
     saturations: Sequence[Saturation | str] = (),
     nan: NanPolicy = "max",
 ) -> list[Sweep]:
-    """The sweeps that are asked for, of the formats that each subject has.
+    """Return the sweeps that are asked for, of the formats that each subject has.
 
     >>> [str(sweep) for sweep in plan(["lowprec"], [catalog.E4M3FN, catalog.E2M1FN])]
     ['lowprec to e4m3fn, nearest_even, saturation none', 'lowprec to e2m1fn, nearest_even, saturation none, nan max']
@@ -198,7 +198,7 @@ class Steps:
     codes: Array
 
     def within(self, index: int) -> Steps:
-        """Those of a range, counted from its first pattern."""
+        """Return the steps within a range, counted from its first pattern."""
         first = index * SIZE
         low = int(np.searchsorted(self.firsts, first, "right")) - 1
         high = int(np.searchsorted(self.firsts, first + SIZE, "left"))
@@ -206,7 +206,7 @@ class Steps:
 
 
 def steps_of(sweep: Sweep, sources: str | None = None) -> Steps:
-    """What the oracle says of a sweep; NaNs have a step for each sign."""
+    """Return what the oracle says of a sweep; NaNs have a step for each sign."""
     _same_code(sources)
     firsts: list[int] = []
     codes: list[int] = []
@@ -294,7 +294,7 @@ def _same_code(sources: str | None) -> None:
 
 
 def _cast(sweep: Sweep) -> Callable[[Array], Array]:
-    """The cast under test, of float32 to codes in an array that the next call may use again."""
+    """Return the cast under test, of float32 to codes in an array that the next call may use again."""
     if sweep.subject == OURS:
         codes = np.empty(CHUNK, code_dtype(sweep.fmt))
         return functools.partial(encode, fmt=sweep.fmt, projection=sweep.projection, out=codes)
@@ -303,7 +303,7 @@ def _cast(sweep: Sweep) -> Callable[[Array], Array]:
 
 
 def _codes(made: Array, values: Array, sweep: Sweep) -> Array:
-    """Codes as they are; of values theirs, all ones in 32 bits for what is none of the format. NaNs are alike there."""
+    """Return codes; of values their codes, or all ones in 32 bits where the format lacks them. Any NaN matches any."""
     if made.dtype.kind in "iu":
         return np.ascontiguousarray(made)
     codes = on_grid(words_of(np.ascontiguousarray(made)), made.dtype, sweep.fmt)
@@ -353,7 +353,7 @@ class Swept:
         return sum(found.seconds for found in self.found)
 
     def as_json(self) -> dict[str, Any]:
-        """As plain data, in a fixed order."""
+        """Return plain data, in a fixed order."""
         how = self.sweep.projection
         return {
             "subject": self.sweep.subject,
@@ -373,7 +373,7 @@ class Swept:
 
 
 def report(rows: Iterable[Swept]) -> str:
-    """The rows as JSON: schema lowprec.exhaustive/1, keys in a fixed order."""
+    """Return the rows as JSON: schema lowprec.exhaustive/1, keys in a fixed order."""
     found = [row.as_json() for row in rows]
     document = {
         "schema": "lowprec.exhaustive/1",
@@ -389,7 +389,7 @@ def report(rows: Iterable[Swept]) -> str:
 
 
 def entry(row: Swept) -> tuple[str, dict[str, Any]]:
-    """What tables/digests.json keeps of a sweep of our own kernels: its name there, and its fields."""
+    """Return what tables/digests.json keeps of a sweep of our own kernels: its name there, and its fields."""
     fmt, how = row.sweep.fmt, row.sweep.projection
     name, options = f"{how.rounding}/{how.saturation}", f"--rounding {how.rounding} --saturation {how.saturation}"
     if not fmt.has_nan:
@@ -404,7 +404,7 @@ def entry(row: Swept) -> tuple[str, dict[str, Any]]:
 
 
 def write_digests(rows: Iterable[Swept], text: str) -> str:
-    """digests.json with the digests of these rows in it."""
+    """Return digests.json with the digests of these rows in it."""
     document = json.loads(text)
     sweeps = document.setdefault("sweeps", {})
     for row in rows:
@@ -415,7 +415,7 @@ def write_digests(rows: Iterable[Swept], text: str) -> str:
 
 
 def check_digests(rows: Iterable[Swept], text: str) -> Iterator[str]:
-    """What digests.json has otherwise than these rows, a line each."""
+    """Yield what digests.json has otherwise than these rows, a line each."""
     committed = json.loads(text).get("sweeps", {})
     for row in rows:
         name, fields = entry(row)

@@ -41,7 +41,7 @@ class Operation:
 
 
 def operand_format(name: str) -> Format:
-    """A format or carrier by name: operands may be binary64 or 64-bit integers, results may not."""
+    """Return a format or carrier by name: operands may be binary64 or 64-bit integers, results may not."""
     return catalog.carrier(name) or catalog.format(name)
 
 
@@ -82,7 +82,7 @@ def _operate(name: str, operands: list[Array], formats: tuple[Format, ...], proj
 
 
 def _nan_results(name: str, operands: list[Array], formats: tuple[Format, ...], projection: Projection) -> Array:
-    """Which results are NaN before the last rounding: binary32 has a NaN and gives it for nothing else."""
+    """Return which results are NaN before the last rounding: binary32 has a NaN and gives it for nothing else."""
     widest = Projection(subnormals=projection.subnormals, via=projection.via)
     codes = _operate(name, operands, (*formats[:-1], catalog.BINARY32), widest)
     return is_nan(codes, catalog.BINARY32)
@@ -114,7 +114,7 @@ def check_operands(operation: str, formats: tuple[Format, ...]) -> None:
 
 
 def is_nan(codes: Array, fmt: Format) -> Array:
-    """Which codes of a format are NaNs."""
+    """Return which codes of a format are NaNs."""
     wide = codes.astype(np.uint64)
     magnitude = wide & np.uint64(~fmt.sign_code & (1 << fmt.width) - 1)
     above = np.uint64(min(fmt.max_magnitude + fmt.infinity, (1 << 64) - 1))
@@ -123,7 +123,7 @@ def is_nan(codes: Array, fmt: Format) -> Array:
 
 
 def operand_names(count: int) -> list[str]:
-    """What the columns of operands are called.
+    """Return what the columns of operands are called.
 
     >>> operand_names(2)
     ['operand1', 'operand2']
@@ -132,7 +132,7 @@ def operand_names(count: int) -> list[str]:
 
 
 def _dtype(fmt: Format) -> np.dtype[Any]:
-    """The NumPy type of a source wider than 16 bits."""
+    """Return the NumPy type of a source wider than 16 bits."""
     names = {"binary32": "float32", "binary64": "float64"}
     return np.dtype(names.get(fmt.name, fmt.name))
 
@@ -169,12 +169,12 @@ def carrier_of(kind: np.dtype[Any]) -> Format:
 
 
 def carried(codes: Array, fmt: Format, kind: np.dtype[Any]) -> Array:
-    """The bit patterns of values of a type that codes stand for."""
+    """Return the bit patterns of values of a type that codes stand for."""
     return np.asarray(decode(codes, fmt, dtype=kind)).view(UNSIGNED[kind.itemsize])
 
 
 def on_grid(patterns: Array, kind: np.dtype[Any], target: Format) -> Array:
-    """Codes of values that a format has, -1 for others."""
+    """Return codes of values that a format has, -1 for others."""
     source = carrier_of(kind)
     rule = Projection(nan="max" if target.nan_code is None else "error")
     codes = np.asarray(encode(patterns.view(kind), target, projection=rule))
@@ -184,7 +184,7 @@ def on_grid(patterns: Array, kind: np.dtype[Any], target: Format) -> Array:
 
 
 def distances(got: Array, want: Array, fmt: Format) -> Array:
-    """By how many codes, in the order of values, results lie above what is right; both zeros are one.
+    """Return by how many codes, in the order of values, results lie above what is right; both zeros count as one.
 
     >>> from lowprec.spec.catalog import E4M3FN
     >>> distances(np.array([0x39, 0x80, 0xB8]), np.array([0x38, 0x00, 0x38]), E4M3FN)

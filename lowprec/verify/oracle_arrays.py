@@ -153,7 +153,7 @@ def _exact_rows(rows: Array) -> list[list[Exact]]:
 
 
 def _nearest(value: Exact) -> float:
-    """The float64 next to a value, of its sign; no infinity but of an infinity."""
+    """Return the float64 next to a value, of its sign; no infinity but of an infinity."""
     if isinstance(value, Special):
         return to_float(value)
     try:

@@ -31,7 +31,7 @@ code, pre { font: 13px/1.4 ui-monospace, monospace } pre { background: #f4f5f7; 
 
 
 def as_html(report: Comparison) -> str:
-    """One page with everything in it, its plots too; nothing is loaded from elsewhere.
+    """Return one page with everything in it, its plots too; nothing is loaded from elsewhere.
 
     >>> import lowprec as lp
     >>> as_html(lp.compare([1.0], lp.encode([1.0], "e5m2"), "e5m2")).splitlines()[0]
@@ -87,7 +87,7 @@ def _confusion(report: Comparison) -> str:
 
 
 def _plots(report: Comparison) -> str:
-    """Bars of distances, binades and situations, as one drawing."""
+    """Return bars of distances, binades and situations as one SVG drawing."""
     _need("matplotlib", "the plots of an HTML page")
     from matplotlib.figure import Figure
 
@@ -123,7 +123,7 @@ def _plots(report: Comparison) -> str:
 
 
 def as_junit(report: Comparison) -> str:
-    """A test report with one case, which fails where something differs, or where nothing was compared.
+    """Return a test report with one case, which fails where something differs, or where nothing was compared.
 
     >>> import lowprec as lp
     >>> 'failures="0"' in as_junit(lp.compare([1.0], lp.encode([1.0], "e5m2"), "e5m2"))

@@ -44,7 +44,7 @@ _WHOLE = {"profile": ("rounding", "saturation", "subnormals", "via", "nan", "ove
 
 
 def excluded(changes: Iterable[Change]) -> set[str]:
-    """The fields that these changes settle."""
+    """Return the fields that these changes settle."""
     fields = {change.field for change in changes}
     for field in list(fields):
         fields.update(_WHOLE.get(field, ()))
@@ -53,7 +53,7 @@ def excluded(changes: Iterable[Change]) -> set[str]:
 
 
 def words_of(elements: Array) -> Array:
-    """The bit patterns of elements; of types that do not fill their bytes the codes."""
+    """Return the bit patterns of elements; of types that do not fill their bytes the codes."""
     own = catalog.carrier(elements.dtype) if elements.dtype.kind == "V" else None
     return elements.view(UNSIGNED[elements.dtype.itemsize]) if own is None else typed_codes(elements, own)
 
@@ -88,30 +88,30 @@ class Question(ABC):
 
     @abstractmethod
     def words(self) -> str:
-        """What was asked, in words."""
+        """Return what was asked, in words."""
 
     @abstractmethod
     def facts(self) -> dict[str, Any]:
-        """What was asked, as data."""
+        """Return what was asked, as data."""
 
     @abstractmethod
     def batches(self) -> Iterator[Batch]:
-        """All of it, in pieces."""
+        """Return all of it, in pieces."""
 
     @abstractmethod
     def sample(self, different: Array, equal: Array) -> Batch:
-        """A piece that holds these places, or many of them."""
+        """Return a piece that holds these places, or many of them."""
 
     @abstractmethod
     def answer(self, batch: Batch, changes: Changes = ()) -> Array:
-        """What the results must be; or would be, if some things were otherwise: -1 where nothing can be said."""
+        """Return what the results must be; or would be, if some things were otherwise: -1 where nothing can be said."""
 
     @abstractmethod
     def changes(self) -> Iterator[Change]:
-        """Everything that might be otherwise."""
+        """Yield every respect in which the question may have been understood otherwise."""
 
     def codes(self, answers: Array) -> Array:
-        """Codes of the target that answers stand for; -1 for those that stand for none."""
+        """Return codes of the target that answers stand for; -1 for those that stand for none."""
         wide = answers.astype(np.int64)
         if not self.values:
             return np.where(wide < 1 << self.target.width, wide, -1)
@@ -122,20 +122,20 @@ class Question(ABC):
 
     @abstractmethod
     def situations(self, batch: Batch, where: Array, want: Array) -> npt.NDArray[np.uint8]:
-        """Where exact results lie between the values of the target, as indices into `situation_names`."""
+        """Return where exact results lie between the values of the target, as indices into `situation_names`."""
 
     @abstractmethod
     def numbers(self, batch: Batch, where: Array, want: Array) -> npt.NDArray[np.float64]:
-        """Operands of conversions, else the results that are right: their binades are counted."""
+        """Return operands of conversions, else the right results: their binades are counted."""
 
     def nans(self, answers: Array) -> npt.NDArray[np.bool_]:
-        """Which answers are NaN."""
+        """Return which answers are NaN."""
         codes = self.codes(answers)
         return np.asarray((codes >= 0) & is_nan(np.maximum(codes, 0), self.target))
 
     @abstractmethod
     def difference(self, batch: Batch, place: int, want: int) -> Difference:
-        """A mismatch, told in full."""
+        """Return a mismatch, told in full."""
 
     def differing(
         self, said: list[tuple[str, str]], data: dict[str, Any], got: int, want: int, situation: str
@@ -152,11 +152,11 @@ class Question(ABC):
         return Difference(rows, situation, distance, data | codes | {"situation": situation, "ulps": distance})
 
     def compared(self, batch: Batch) -> Array | None:
-        """Which results are compared; None: all."""
+        """Return which results are compared; None: all."""
         return None
 
     def random(self, batch: Batch) -> tuple[Array, Array, Array] | None:
-        """The two answers that each exact result lies between, and how far it has come from the first to the second.
+        """Return the two answers next to each exact result, and how far it lies from the first to the second.
 
         None where that is not known.
         """

@@ -31,7 +31,7 @@ __all__ = [
 
 
 def split(code: int, widths: Iterable[int]) -> str:
-    """A code's bits, split into fields of these widths from the top.
+    """Return a code's bits, split into fields of these widths from the top.
 
     >>> split(0x7E, (1, 4, 3))
     '0 1111 110'
@@ -45,12 +45,12 @@ def split(code: int, widths: Iterable[int]) -> str:
 
 
 def widths(fmt: Format) -> tuple[int, int, int]:
-    """Bits of a code's sign, exponent field and trailing bits."""
+    """Return the widths of a code's sign, exponent field and trailing bits."""
     return fmt.width - fmt.exponent_bits - fmt.trailing_bits, fmt.exponent_bits, fmt.trailing_bits
 
 
 def fields(code: int, fmt: Format) -> str:
-    """A code's bits, split into sign, exponent field and trailing bits.
+    """Return a code's bits, split into sign, exponent field and trailing bits.
 
     >>> from lowprec.spec.catalog import E4M3FN
     >>> fields(0x7E, E4M3FN)
@@ -60,12 +60,12 @@ def fields(code: int, fmt: Format) -> str:
 
 
 def hex_of(code: int, fmt: Format) -> str:
-    """A code in hexadecimal, with all its digits."""
+    """Return a code in hexadecimal, with all its digits."""
     return f"{code:0{hex_digits(fmt)}x}"
 
 
 def shown_float(value: float) -> str:
-    """A float64 in decimal, and in hexadecimal where that says more.
+    """Return a float64 in decimal, and in hexadecimal where that says more.
 
     >>> shown_float(0.1015625), shown_float(-0.0), shown_float(float("nan"))
     ('0.1015625 = 0x1.ap-4', '-0.0', 'nan')
@@ -76,7 +76,7 @@ def shown_float(value: float) -> str:
 
 
 def shown_value(value: Exact) -> str:
-    """A number as `shown_float` has it; an integer of many digits, and what is no float64, as a fraction.
+    """Return a number as `shown_float` has it; an integer of many digits, and what is no float64, as a fraction.
 
     >>> shown_value(Fraction(17, 16)), shown_value(Fraction(1, 3))
     ('1.0625 = 0x1.1p+0', '1/3, about 0.3333333333333333')
@@ -95,7 +95,7 @@ def shown_value(value: Exact) -> str:
 
 
 def shown_code(code: int, fmt: Format) -> str:
-    """A code with its bits and its value; a number that is no code as what it is.
+    """Return a code with its bits and its value; a number that is no code as what it is.
 
     >>> from lowprec.spec.catalog import E4M3FN
     >>> shown_code(0x39, E4M3FN)
@@ -141,12 +141,12 @@ def quoted(value: object) -> str:
 
 
 def decimal(value: float) -> str:
-    """The shortest decimal that is this float; NaNs with their sign."""
+    """Return the shortest decimal that is this float; NaNs with their sign."""
     return hex_float(value) if value != value else repr(value)
 
 
 def hex_float(value: float) -> str:
-    """A float without loss, in C's notation; NaNs with their sign.
+    """Return a float without loss, in C's notation; NaNs with their sign.
 
     >>> hex_float(0.1015625), hex_float(float("-inf"))
     ('0x1.ap-4', '-inf')
@@ -161,17 +161,17 @@ def hex_float(value: float) -> str:
 
 
 def hex_digits(fmt: Format) -> int:
-    """Hexadecimal digits of a code."""
+    """Return the number of hexadecimal digits of a code."""
     return -(-fmt.width // 4)
 
 
 def hex_code(code: int, fmt: Format) -> str:
-    """A code as 0x and all its digits."""
+    """Return a code as 0x and all its digits."""
     return f"{code:#0{2 + hex_digits(fmt)}x}"
 
 
 def number(value: float | None) -> str:
-    """A value as people write it: a power of two as such, others in decimal.
+    """Return a value as people write it: a power of two as such, others in decimal.
 
     >>> number(2.0**-9), number(448.0), number(None)
     ('2^-9', '448', '-')

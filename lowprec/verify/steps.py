@@ -29,7 +29,7 @@ def binary32_steps(fmt: Format, projection: Projection) -> list[tuple[list[int],
 
 
 def _ceil32(value: float) -> int:
-    """Bits of the smallest binary32 that is not below a float64 that is not negative."""
+    """Return the bits of the smallest binary32 that is not below a float64 that is not negative."""
     (bits,) = struct.unpack("<Q", struct.pack("<d", value))
     if bits >= 0x7FF0000000000000:
         return 0x7F800000

@@ -84,7 +84,7 @@ class Keeper:
                 folder.mkdir(parents=True, exist_ok=True)
 
     def ranges(self, sweep: Sweep) -> dict[int, Found]:
-        """Those of a sweep that are done."""
+        """Return the ranges of a sweep that are done."""
         return self._load(f"{_digest(sweep.identity())}.json", lambda content: _ranges(content, sweep)) or {}
 
     def keep_ranges(self, sweep: Sweep, found: Iterable[Found]) -> None:
@@ -94,7 +94,7 @@ class Keeper:
         self._store(f"{_digest(sweep.identity())}.json", json.dumps(content, indent=None).encode())
 
     def steps(self, sweep: Sweep) -> Steps | None:
-        """The steps of a sweep, whoever its subject is."""
+        """Return the steps of a sweep, whoever its subject is."""
         kept: Steps | None = self._load(_steps_file(sweep), lambda content: _steps(content, sweep))
         return kept
 
@@ -199,11 +199,11 @@ class Here:
         return future
 
     def wait(self, pending: Iterable[Future[Any]]) -> set[Future[Any]]:
-        """All of them have ended."""
+        """Return all of them have ended."""
         return set(pending)
 
     def renew(self) -> None:
-        """Nothing to do."""
+        """Do nothing."""
 
     close = renew
 
@@ -233,7 +233,7 @@ class Processes:
             return future
 
     def wait(self, pending: Iterable[Future[Any]]) -> set[Future[Any]]:
-        """Some; all of them where a process has died."""
+        """Return some; all of them where a process has died."""
         pending = set(pending)
         done, _ = wait(pending, return_when=FIRST_COMPLETED)
         if any(isinstance(future.exception(), BrokenProcessPool) for future in done):
@@ -241,7 +241,7 @@ class Processes:
         return done
 
     def renew(self) -> None:
-        """A new pool."""
+        """Start a new pool."""
         # A forked child would have the threads' locks of this process, and not the threads.
         spawn = multiprocessing.get_context("spawn")
         self._pool: Executor = ProcessPoolExecutor(self._count, mp_context=spawn, initializer=_begin)
@@ -262,7 +262,7 @@ class Processes:
 
 @contextlib.contextmanager
 def _ctrl_c_held() -> Iterator[None]:
-    """Processes that are started here do not get Ctrl-C, from their first moment; this one gets it afterwards."""
+    """Hold Ctrl-C back from processes that are started here; this process gets it afterwards."""
     if not hasattr(signal, "pthread_sigmask"):  # Windows
         yield
         return
@@ -274,7 +274,7 @@ def _ctrl_c_held() -> Iterator[None]:
 
 
 def _begin() -> None:
-    """A worker uses one thread, leaves Ctrl-C to the command, and ends when that ends."""
+    """Set a worker up: one thread, no Ctrl-C, and an end when the command ends."""
     os.environ["OMP_NUM_THREADS"] = "1"  # read by frameworks when they are imported
     signal.signal(signal.SIGINT, signal.SIG_IGN)
     parent = multiprocessing.parent_process()
@@ -328,11 +328,11 @@ class Cluster:
         return self._executor.submit(function, *given)
 
     def wait(self, pending: Iterable[Future[Any]]) -> set[Future[Any]]:
-        """Some."""
+        """Return some."""
         return wait(set(pending), return_when=FIRST_COMPLETED).done
 
     def renew(self) -> None:
-        """The cluster does that itself."""
+        """Do nothing: the cluster replaces its workers."""
 
     def close(self) -> None:
         """Take back what is not done."""
@@ -341,7 +341,7 @@ class Cluster:
 
 
 def team(scheduler: str | None, count: int) -> Workers:
-    """The workers of a scheduler, or so many processes of this machine."""
+    """Return the workers of a scheduler, or so many processes of this machine."""
     if scheduler is not None:
         return Cluster(scheduler)
     return Here() if count == 1 else Processes(count)
@@ -362,7 +362,7 @@ class _Job:
         self.saved, self.unsaved = time.monotonic(), 0
 
     def take(self, found: Found) -> None:
-        """Another range is done."""
+        """Take a range that is done."""
         self.all[found.index] = found
         self.unsaved += 1
         if self.unsaved == len(self.missing) or time.monotonic() - self.saved > _PAUSE:

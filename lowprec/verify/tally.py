@@ -78,7 +78,7 @@ class Tally:
             self.distances[value] += count
 
     def _binades(self, numbers: npt.NDArray[np.float64]) -> None:
-        """By the exponent of the power of two at or below each magnitude; words for zeros, infinities and NaNs."""
+        """Count numbers by the exponent of the power of two at or below each; zeros, infinities and NaNs by words."""
         finite = np.isfinite(numbers) & (numbers != 0)
         others = {"zero": numbers == 0, "infinite": np.isinf(numbers), "NaN": np.isnan(numbers)}
         for name, where in others.items():
@@ -95,7 +95,7 @@ def _kinds(codes: Array, fmt: Format) -> Array:
 
 
 def binned(distances: Counter[int]) -> list[tuple[int, int, int]]:
-    """Distances in bins: each by itself up to 4 either way, then up to powers of two."""
+    """Return distances in bins: each by itself up to 4 either way, then up to powers of two."""
     bins: Counter[tuple[int, int]] = Counter()
     for distance, count in distances.items():
         far = abs(distance)
@@ -108,5 +108,5 @@ def binned(distances: Counter[int]) -> list[tuple[int, int, int]]:
 
 
 def by_binade(binades: Counter[Any]) -> list[tuple[Any, int]]:
-    """Binades in order, then zeros, infinities and NaNs."""
+    """Return binades in order, then zeros, infinities and NaNs."""
     return sorted(binades.items(), key=lambda pair: (isinstance(pair[0], str), pair[0]))

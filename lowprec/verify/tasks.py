@@ -96,7 +96,7 @@ class Cast:
     operation = "cast"
 
     def operands(self, samples: int, seed: int, few: bool = False) -> Operands:
-        """All that matter; unless `few`, random float32 and float64 as well."""
+        """Return all that matter; unless `few`, random float32 and float64 as well."""
         chosen = conversions.inputs(self.target, self.source, sparse=few)
         if self.source in ("float32", "float64") and not few:
             chosen = np.concatenate([chosen, conversions.sample(self.source, samples, seed)])
@@ -109,25 +109,25 @@ class Cast:
         )
 
     def size(self, operands: Operands) -> Array:
-        """The magnitude."""
+        """Return the magnitude."""
         return np.abs(numbers(operands[0]))
 
     def rank(self, operands: Operands) -> Array:
-        """By which the smallest case is chosen; NaN counts as smallest of all."""
+        """Return the number by which the smallest case is chosen; NaN counts as smallest of all."""
         return self.size(operands)
 
     def special(self, operands: Operands) -> Array:
-        """NaNs, infinities, zeros, subnormals, and what overflows."""
+        """Return where NaNs, infinities, zeros, subnormals and numbers that overflow are."""
         size = self.size(operands)
         return ~(size < self.target.max_finite) | (size < _small(operands[0].dtype))
 
     def tiny(self, operands: Operands) -> Array:
-        """What flushing could concern: subnormal operands and results, of binary32 among them."""
+        """Return what flushing could concern: subnormal operands and results, of binary32 among them."""
         least = max(_small(operands[0].dtype), float(self.target.min_normal or 0))
         return (self.size(operands) < least) & (self.size(operands) > 0)
 
     def rounds_twice(self, asked: Asked) -> bool:
-        """Whether most operands get what they would get by rounding twice, of those for which that matters."""
+        """Return whether most operands get what they would get by rounding twice, of those for which that matters."""
         for codes in self.narrowed(asked):
             matters = codes != asked.want
             if 2 * (asked.got == codes)[matters].sum() > matters.sum():
@@ -135,7 +135,7 @@ class Cast:
         return False
 
     def kinds(self, asked: Asked) -> dict[str, Array]:
-        """Where each kind of difference may be."""
+        """Return where each kind of difference may be."""
         (values,) = asked.operands
         size = numbers(values)
         nan = np.isnan(size)
@@ -150,7 +150,7 @@ class Cast:
         }
 
     def narrowed(self, asked: Asked) -> list[Array]:
-        """What the framework gives for the operands rounded to binary32, and integers to binary64, first.
+        """Return what the framework gives for the operands rounded to binary32, and integers to binary64, first.
 
         Where that changes nothing, or does no harm, it is what the reference gives for the operands themselves.
         """
@@ -171,11 +171,11 @@ class Cast:
         ]
 
     def _harmed(self, asked: Asked, narrow: Array) -> Array:
-        """Where values that were rounded before have another golden code than the operands, or are ties."""
+        """Return where values that were rounded before have another golden code than the operands, or are ties."""
         return np.asarray((asked.again(operands=(narrow,)) != asked.want) | _is_tie(asked, operands=(narrow,)))
 
     def show(self, operands: Operands) -> tuple[str, str]:
-        """One case: bits and value."""
+        """Return one case: bits and value."""
         return _shown_value(operands[0].reshape(-1)[0])
 
 
@@ -202,7 +202,7 @@ class Arithmetic:
         return self.target.name
 
     def operands(self, samples: int, seed: int, few: bool = False) -> Operands:
-        """All pairs of 8-bit codes and all 16-bit codes; of others those that matter and some random ones."""
+        """Return all pairs of 8-bit codes and all 16-bit codes; of others those that matter and some random ones."""
         formats = (self.target,) * (1 if self.operation == "sqrt" else 2)
         return tuple(operands_that_matter(self.operation, (*formats, self.target), min(samples, 1 << 14), seed))
 
@@ -219,26 +219,26 @@ class Arithmetic:
             return _IN_FLOAT64[self.operation](*self._values(operands))
 
     def size(self, operands: Operands) -> Array:
-        """The sum of the operands' sizes."""
+        """Return the sum of the operands' sizes."""
         return np.asarray(sum(np.abs(values) for values in self._values(operands)))
 
     def rank(self, operands: Operands) -> Array:
-        """By which the smallest case is chosen; NaN counts as smallest of all."""
+        """Return the number by which the smallest case is chosen; NaN counts as smallest of all."""
         return self.size(operands)
 
     def special(self, operands: Operands) -> Array:
-        """Results that are NaN, infinite or zero."""
+        """Return where results are NaN, infinite or zero."""
         size = np.abs(self._results(operands))
         return np.asarray(~(size < self.target.max_finite) | (size == 0))
 
     def tiny(self, operands: Operands) -> Array:
-        """What flushing could concern: subnormal operands and results."""
+        """Return what flushing could concern: subnormal operands and results."""
         least = max(float(self.target.min_normal or 0), 2.0**-126)
         sizes = [np.abs(values) for values in (*self._values(operands), self._results(operands))]
         return np.asarray(np.any([(size > 0) & (size < least) for size in sizes], axis=0))
 
     def kinds(self, asked: Asked) -> dict[str, Array]:
-        """Where each kind of difference may be."""
+        """Return where each kind of difference may be."""
         values, size = self._values(asked.operands), self._results(asked.operands)
         small = [(column != 0) & (np.abs(column) < float(self.target.min_normal or 0)) for column in values]
         twice = asked.again(via=(catalog.BINARY32,))
@@ -253,7 +253,7 @@ class Arithmetic:
         }
 
     def show(self, operands: Operands) -> tuple[str, str]:
-        """One case: codes and values."""
+        """Return one case: codes and values."""
         codes = [column.reshape(-1) for column in operands]
         values = [float(column[0]) for column in self._values(tuple(codes))]
         bits = " ".join(hex_code(int(code[0]), self.target) for code in codes)
@@ -272,7 +272,7 @@ class Blocks:
     operation = "blocks"
 
     def operands(self, samples: int, seed: int, few: bool = False) -> Operands:
-        """Blocks at all borders of scales and elements."""
+        """Return blocks at all borders of scales and elements."""
         blocks, *scales = blocks_that_matter(self.target, seed)
         return (blocks.astype(conversions.SOURCES[self.source]), *scales)
 
@@ -300,32 +300,32 @@ class Blocks:
         return made
 
     def size(self, operands: Operands) -> Array:
-        """The largest magnitude."""
+        """Return the largest magnitude."""
         return np.asarray(np.abs(numbers(operands[0])).max(axis=-1))
 
     def rank(self, operands: Operands) -> Array:
-        """Blocks of fewer numbers come first, then those of smaller ones."""
+        """Return the order of blocks: those of fewer numbers first, then those of smaller ones."""
         count = (operands[0] != 0).sum(axis=-1)
         ranks = np.empty(len(count), np.int64)
         ranks[np.lexsort([self.size(operands), count])] = np.arange(len(count))
         return ranks
 
     def special(self, operands: Operands) -> Array:
-        """Blocks of zeros, and with NaNs or infinities."""
+        """Return where blocks are zero, or have NaNs or infinities."""
         return np.asarray(~np.isfinite(self.size(operands)) | (self.size(operands) == 0))
 
     def tiny(self, operands: Operands) -> Array:
-        """Blocks of binary32's subnormals."""
+        """Return where blocks have subnormals of binary32 only."""
         return (self.size(operands) > 0) & (self.size(operands) < 2.0**-126)
 
     def kinds(self, asked: Asked) -> dict[str, Array]:
-        """Where each kind of difference may be."""
+        """Return where each kind of difference may be."""
         size = self.size(asked.operands)
         scale = asked.got[:, 0] != asked.want[:, 0]
         return {"special block": ~np.isfinite(size), "zero block": size == 0, "scale": scale, "element": ~scale}
 
     def show(self, operands: Operands) -> tuple[str, str]:
-        """One case: the block, and the tensor's scale, with which the block's scale is multiplied."""
+        """Return one case: the block, and the tensor's scale, with which the block's scale is multiplied."""
         block, *scales = operands
         bits, values = zip(*(_shown_value(value) for value in block.reshape(-1)), strict=True)
         ends = [_shown_value(scale.reshape(-1)[0]) for scale in scales]
@@ -378,13 +378,13 @@ def shown(answer: Array, target: Format | BlockFormat, dtype: np.dtype[Any]) -> 
 
 
 def _runs(words: list[str]) -> str:
-    """Words in a line; the same several times is said once."""
+    """Join words; a word that repeats is said once, with its count."""
     runs = [(word, len(list(same))) for word, same in itertools.groupby(words)]
     return " ".join(word if count == 1 else f"{word}*{count}" for word, count in runs)
 
 
 def _shown_value(value: Any) -> tuple[str, str]:
-    """The bits of a number, and its value; integers are decimal."""
+    """Return the bits of a number, and its value; integers are decimal."""
     if value.dtype.kind in "iu":
         return str(int(value)), str(int(value))
     bits = f"{int(value.view(f'u{value.dtype.itemsize}')):#0{2 + 2 * value.dtype.itemsize}x}"
@@ -392,25 +392,25 @@ def _shown_value(value: Any) -> tuple[str, str]:
 
 
 def numbers(values: Array) -> npt.NDArray[np.float64]:
-    """As float64; of large integers only the size matters here."""
+    """Return numbers as float64; large integers are rounded, since only their size matters here."""
     with np.errstate(invalid="ignore"):
         return np.asarray(values.astype(np.float64))
 
 
 def _small(dtype: np.dtype[Any]) -> float:
-    """Below which values are subnormal in their own type or in binary32."""
+    """Return the number below which values are subnormal in their own type or in binary32."""
     carrier = catalog.carrier(dtype)
     return max((carrier and carrier.min_normal) or 0.0, 2.0**-126)
 
 
 def _is_tie(asked: Asked, **changes: Any) -> Array:
-    """Only at a tie do the nearest modes differ."""
+    """Return where exact results are ties: only there the nearest modes differ."""
     away, toward = (asked.again(rounding=mode, **changes) for mode in ("nearest_away", "nearest_zero"))
     return np.asarray(away != toward)
 
 
 def _of_results(size: Array, asked: Asked, target: Format) -> dict[str, Array]:
-    """Kinds that the place of the exact result among the format's values tells."""
+    """Return where kinds hold that follow from the place of the exact result among the format's values."""
     near = [asked.again(rounding=mode) for mode in ("toward_zero", "away_from_zero")]
     beside = ~np.isnan(size) & np.any([asked.got == codes for codes in near], axis=0)
     top = np.zeros(size.shape, bool)

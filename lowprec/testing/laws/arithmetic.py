@@ -26,7 +26,7 @@ _NEUTRAL = ("add", "subtract", "multiply", "divide")
 
 
 def _compared(subject: OperationSubject, operands: list[Array], got: Array, want: Array) -> Outcome:
-    """Codes held against those that are wanted; the first case that differs is told."""
+    """Compare codes with those that are wanted; the first case that differs is told."""
     if (got == want).all():
         return Outcome(got.size)
     place = int(np.argmax(got != want))
@@ -36,7 +36,7 @@ def _compared(subject: OperationSubject, operands: list[Array], got: Array, want
 
 
 def _exact(name: str, values: list[Fraction]) -> Fraction | None:
-    """The real result of finite operands; None where there is none, or a zero, whose sign is another matter."""
+    """Return the real result of finite operands; None where there is none, or a zero, whose sign is another matter."""
     x, y, z = (*values, Fraction(0), Fraction(0))[:3]
     if name == "divide":
         result = x / y if y else None
@@ -52,7 +52,7 @@ def _exact(name: str, values: list[Fraction]) -> Fraction | None:
 
 
 def _root(x: Fraction) -> Fraction:
-    """The square root, or a fraction so near that no format has a number or a tie between them.
+    """Return the square root, or a fraction so near that no format has a number or a tie between them.
 
     It is cut to multiples of 2**-1300, and where that changes it, half a step is added: values and ties of a
     format, whose last places are 2**-1075 or above, are multiples of the step, and none lies within one.
@@ -121,7 +121,7 @@ def identities(subject: OperationSubject) -> Outcome:
 
 
 def _neutral(subject: OperationSubject) -> int | None:
-    """The code of the second operand that changes nothing, if there is one."""
+    """Return the code of the second operand that changes nothing, if there is one."""
     if subject.name in ("multiply", "divide"):
         return subject.one
     if subject.name == "subtract" or subject.negative_zero is None:

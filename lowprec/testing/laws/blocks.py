@@ -21,7 +21,7 @@ _EACH, _ALL = 64, 4000
 
 
 def _plain(subject: BlockSubject) -> bool:
-    """Whether scales and elements are exact quotients, projected once, without exceptions."""
+    """Return whether scales and elements are exact quotients, projected once, without exceptions."""
     fmt = subject.fmt
     usual = fmt.arithmetic == "exact" and not fmt.min_scale and fmt.smallest_divides_as is None
     usual = usual and not fmt.flush_subnormals and is_plain(fmt.elements) and is_plain(fmt.scales)
@@ -36,13 +36,13 @@ def _two_to(power: int) -> Fraction:
 
 
 def _floor_log2(value: Fraction) -> int:
-    """The k with 2**k <= value < 2**(k + 1)."""
+    """Return the k with 2**k <= value < 2**(k + 1)."""
     k = value.numerator.bit_length() - value.denominator.bit_length()
     return k if _two_to(k) <= value else k - 1
 
 
 def _wanted(amax: Fraction, subject: BlockSubject) -> Fraction:
-    """The scale that a rule asks for, before the scale's format sees it."""
+    """Return the scale that a rule asks for, before the scale's format sees it."""
     fmt, rule = subject.fmt, subject.fmt.rule
     top = grid_of(fmt.element).value(grid_of(fmt.element).last)
     divisor = {"binade": _two_to(_floor_log2(top)), "maximum": top, "one": Fraction(1)}[rule.divisor]
@@ -97,7 +97,7 @@ def scale_identity(subject: BlockSubject) -> Outcome:
 
 
 def _product(factors: tuple[float, float], tensor: Fraction, kind: np.dtype[Any]) -> float | None:
-    """The product, None where a type of floats does not have it."""
+    """Return the product, None where a type of floats does not have it."""
     if any(factor != factor for factor in factors):
         return np.nan
     exact = Fraction(factors[0]) * Fraction(factors[1]) * tensor
@@ -201,12 +201,12 @@ def zero_block(subject: BlockSubject) -> Outcome:
 
 
 def _marks_specials(subject: BlockSubject) -> bool:
-    """Whether a NaN or an infinity makes a NaN of the block's scale."""
+    """Return whether a NaN or an infinity makes a NaN of the block's scale."""
     return subject.fmt.nan == subject.fmt.infinity == "block" and _has_nan(subject) and is_plain(subject.fmt.scales)
 
 
 def _special_rows(subject: BlockSubject) -> Array:
-    """A block with a NaN, one with an infinity, and one with -infinity."""
+    """Return a block with a NaN, one with an infinity, and one with -infinity."""
     rows = np.repeat(subject.rows[2:3], 3, axis=0)
     rows[0, -1], rows[1, 0], rows[2, subject.size // 2] = np.nan, np.inf, -np.inf
     return rows
@@ -276,7 +276,7 @@ def types_of_blocks(subject: ArrayBlocks) -> Outcome:
 
 
 def _compared(subject: BlockSubject, rows: Array, got: BlockCodes, want: BlockCodes) -> Outcome:
-    """Codes of blocks held against others; the first that differs is told."""
+    """Compare the codes of blocks with others; the first that differs is told."""
     wrong = np.column_stack([got.scales != want.scales, got.codes != want.codes])
     if not wrong.any():
         return Outcome(rows.size)

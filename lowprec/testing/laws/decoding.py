@@ -18,18 +18,18 @@ __all__ = ["same"]
 
 
 def same(x: Array, y: Array) -> Array:
-    """Whether floats are equal, zeros by their sign and NaNs all alike."""
+    """Return whether floats are equal, zeros by their sign and NaNs all alike."""
     right: Array = ((x == y) & (np.signbit(x) == np.signbit(y))) | (np.isnan(x) & np.isnan(y))
     return right
 
 
 def _half(subject: Subject) -> int:
-    """How many codes have a clear sign bit."""
+    """Return how many codes have a clear sign bit."""
     return 1 << (subject.width - (subject.sign is not Sign.UNSIGNED))
 
 
 def _magnitudes(subject: Subject) -> Array:
-    """Codes with a clear sign bit, ascending."""
+    """Return codes with a clear sign bit, ascending."""
     codes: Array = subject.codes[subject.codes < _half(subject)]
     return codes
 

@@ -22,13 +22,13 @@ _TERMS = 6
 
 
 def _has_dot(subject: Subject) -> bool:
-    """Signed formats with a zero, by the verbs or the oracle."""
+    """Return whether it is the verbs or the oracle, of a signed format with a zero."""
     known = is_verbs(subject) or isinstance(subject, Oracle)
     return known and subject.sign is not Sign.UNSIGNED and subject.format.subnormals
 
 
 def _vectors(subject: Subject) -> tuple[Floats, Floats]:
-    """Rows of finite values, the simplest first: numbers near 1, any numbers, and some whose products cancel."""
+    """Return rows of finite values, the simplest first: near 1, any, and some whose products cancel."""
     random, count = np.random.default_rng(subject.seed), 8 if subject.slow else 24
     values = values_of(subject.codes, subject.format)
     values = values[np.isfinite(values)]
@@ -43,7 +43,7 @@ def _vectors(subject: Subject) -> tuple[Floats, Floats]:
 
 
 def _dots(subject: Subject, x: Array, y: Array, how: Accumulation) -> Floats:
-    """The dot products of rows."""
+    """Return the dot products of rows."""
     if is_verbs(subject):
         from lowprec.arrays.dot import dot
 
@@ -52,12 +52,12 @@ def _dots(subject: Subject, x: Array, y: Array, how: Accumulation) -> Floats:
 
 
 def _rounded(number: Fraction, subject: Subject, how: Projection) -> float:
-    """A number, rounded into the format by the kit's own reading."""
+    """Return a number, rounded into the format by the kit's own reading."""
     return float(values_of(projected([number], subject.format, how), subject.format)[0]) if number else 0.0
 
 
 def _compared(x: Array, y: Array, got: Array, want: list[float]) -> Outcome:
-    """Dot products held against what they should be; 0 without its sign, which orders of addition are about."""
+    """Compare dot products with what they should be; 0 without its sign, which depends on the order of addition."""
     wrong = got != np.array(want)
     if not wrong.any():
         return Outcome(got.size)

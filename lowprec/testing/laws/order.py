@@ -24,7 +24,7 @@ def _has_order(subject: Subject) -> bool:
 
 
 def _some(subject: Subject, count: int) -> Array:
-    """Codes spread over all, with both ends of each part."""
+    """Return codes spread over all, with both ends of each part."""
     codes = subject.codes
     if codes.size <= count:
         return codes
@@ -68,7 +68,7 @@ def total_order(subject: Subject) -> Outcome:
 
 
 def _key(code: int, value: float, fmt: Format) -> tuple[int, float, int]:
-    """What orders codes: which of the three parts, the value, and the sign of zero or the place of a NaN."""
+    """Return what orders codes: which of the three parts, the value, and the sign of zero or the place of a NaN."""
     if value == value:
         return 0, value, int(not np.signbit(value))
     signed = fmt.sign is Sign.MAGNITUDE and code >> (fmt.width - 1)
@@ -160,6 +160,6 @@ def neighbours(subject: Subject) -> Outcome:
 
 
 def _next(values: Floats, toward: Special, subject: Subject) -> Floats:
-    """The values next to others, by the oracle; NaN where it says that there is none."""
+    """Return the values next to others, by the oracle; NaN where it says that there is none."""
     codes = [oracle.nextafter(Fraction(value), toward, subject.format) for value in values.tolist()]
     return np.array([np.nan if code is None else to_float(decode(code, subject.format)) for code in codes])

@@ -27,13 +27,13 @@ _KINDS = {EXACT: "a value of the format", BELOW: "below the tie", TIE: "the tie"
 
 
 def inside(places: Places) -> Array:
-    """Numbers between two values of the format, or at one; none below a smallest one above 0."""
+    """Return where numbers lie between two values of the format, or at one; not below a smallest one above 0."""
     kept: Array = (places.magnitude >= 0) & ((places.magnitude < places.last) | (places.kind == EXACT)) & ~places.beyond
     return kept
 
 
 def codes_at(subject: Subject, places: Places, up: Array) -> Array:
-    """The codes of the magnitudes that numbers lie at or above, or where `up` of the next."""
+    """Return the codes of the magnitudes that numbers lie at or above, or where `up` of the next."""
     magnitude = places.magnitude + up
     if subject.known:
         return code_of(magnitude, places.negative, subject.format)
@@ -43,7 +43,7 @@ def codes_at(subject: Subject, places: Places, up: Array) -> Array:
 
 
 def compared(subject: Subject, values: Array, got: Array, want: Array, *more: tuple[str, str]) -> Outcome:
-    """Codes held against those that are wanted; the first value whose codes differ is told."""
+    """Compare codes with those that are wanted; the first value whose codes differ is told."""
     if (got == want).all():
         return Outcome(got.size)
     place = int(np.argmax(got != want))
@@ -60,7 +60,7 @@ def _rounds(subject: Subject, names: Sequence[str]) -> bool:
 
 
 def _judged(subject: Subject, names: Sequence[str], wanted: str) -> Outcome:
-    """Numbers in range under some modes: the code must be that of the neighbour that the mode takes."""
+    """Try numbers in range under some modes: the code must be that of the neighbour that the mode takes."""
     places = subject.places.take(inside(subject.places) & (subject.points != 0))
     tried = 0
     for mode in _tried(subject, names):
@@ -171,7 +171,7 @@ def monotone(subject: Subject) -> Outcome:
 
 
 def law_at(value: float | int, grid: Grid, *, unsigned: bool, mode: str) -> str:
-    """The name of the law that says what a number becomes, by where it lies.
+    """Return the name of the law that says what a number becomes, by where it lies.
 
     >>> from lowprec.spec.catalog import E4M3FN
     >>> from lowprec.testing.grid import grid_of

@@ -21,7 +21,7 @@ __all__: list[str] = []
 
 
 def _in_every_mode(subject: Subject, values: Array, want: Array, rest: Projection = DEFAULT) -> Iterator[Outcome]:
-    """Values whose codes are the same in every mode."""
+    """Yield values whose codes are the same in every mode."""
     for mode in subject.modes:
         how = dataclasses.replace(rest, rounding=mode)
         yield compared(subject, values, subject.encode(values, how), want, ("rounding", mode.name))
@@ -124,7 +124,7 @@ def flags(subject: Subject) -> Outcome:
 
 
 def _tiny(subject: Subject, places: Places, mode: str) -> Array:
-    """Whether numbers, rounded to as many bits as a normal value has, stay below the smallest normal value."""
+    """Return whether numbers, rounded to as many bits as a normal value has, stay below the smallest normal value."""
     fmt, grid = subject.format, subject.grid
     if not fmt.exponent_bits or not fmt.subnormals:
         return np.zeros(places.values.size, bool)

@@ -28,7 +28,7 @@ _MIRROR = {"toward_positive": "toward_negative", "toward_negative": "toward_posi
 
 
 def _differs(tried: int, values: Array, wrong: Array, *columns: tuple[str, Any]) -> Outcome:
-    """Told in rows of a label and a text or numbers, where any value is wrong."""
+    """Return the outcome for some values, told in rows of a label and a text or numbers."""
     if not wrong.any():
         return Outcome(tried)
     place = int(np.argmax(wrong))
@@ -169,7 +169,7 @@ def odd_then_even(subject: Subject) -> Iterator[Outcome]:
 
 
 def _finer(fmt: Format) -> Format | None:
-    """The format with two more trailing bits and nothing but numbers, or None where there is none."""
+    """Return the format with two more trailing bits and nothing but numbers, or None where there is none."""
     more = {"trailing_bits": fmt.trailing_bits + 2, "nans": 0, "infinity": False, "negative_zero": True}
     try:
         return dataclasses.replace(fmt, name="finer", **more)  # type: ignore[arg-type]

@@ -25,7 +25,7 @@ Answer = Callable[..., Array]
 
 
 def none() -> dict[Task, Answer]:
-    """No tasks but casts."""
+    """Return no tasks: a framework that only casts."""
     return {}
 
 
@@ -78,7 +78,7 @@ class Framework:
         return version
 
     def tasks(self) -> dict[Task, Answer]:
-        """All that it can do, casts first."""
+        """Return all that it can do, casts first."""
 
         def caster(target: Format) -> Answer:
             return lambda values: self.cast(values, target)
@@ -98,13 +98,13 @@ def formats(names: str) -> tuple[Format, ...]:
 
 
 def astype(values: Array, fmt: Format) -> Array:
-    """NumPy's cast, to its own types and those of ml_dtypes."""
+    """Cast as NumPy does, to its own types and those of ml_dtypes."""
     with np.errstate(all="ignore"):
         return values.astype(dtype(fmt)).view(code_dtype(fmt))
 
 
 def ufunc(operation: str, fmt: Format, *operands: Array) -> Array:
-    """NumPy's function of that name, on its own types and those of ml_dtypes."""
+    """Compute by NumPy's function of that name, on its own types and those of ml_dtypes."""
     with np.errstate(all="ignore"):
         made = getattr(np, operation)(*(codes.view(dtype(fmt)) for codes in operands))
     return np.asarray(made).view(code_dtype(fmt))
@@ -113,7 +113,7 @@ def ufunc(operation: str, fmt: Format, *operands: Array) -> Array:
 def arithmetic(
     operations: Iterable[str], formats: Iterable[Format], function: Callable[..., Array]
 ) -> dict[Task, Answer]:
-    """The tasks that one function of an operation, a format and codes does."""
+    """Return the tasks that one function of an operation, a format and codes does."""
 
     def answer(operation: str, fmt: Format) -> Answer:
         return lambda *operands: function(operation, fmt, *operands)

@@ -39,7 +39,7 @@ def _info(fmt: Format) -> Any:
 
 
 def _given(fmt: Format, mode: str) -> tuple[Any, bool]:
-    """The mode, and whether to saturate: formats with neither infinity nor NaN must."""
+    """Return the mode, and whether to saturate: formats with neither infinity nor NaN must."""
     import gfloat
 
     return getattr(gfloat.RoundMode, mode), not (fmt.infinity or fmt.has_nan)

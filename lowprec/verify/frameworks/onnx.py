@@ -35,7 +35,7 @@ def _targets() -> tuple[Format, ...]:
 
 
 def cast_model(source: np.dtype[Any], fmt: Format, saturate: bool, opset: int | None = None, **options: Any) -> Any:
-    """A model of one Cast, of the newest operator set or the given one."""
+    """Return a model of one Cast, of the newest operator set or the given one."""
     import onnx
     from onnx import TensorProto, helper
 

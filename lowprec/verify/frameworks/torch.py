@@ -37,7 +37,7 @@ def _type(name: str) -> Any:
 
 
 def tensor(values: Array) -> Any:
-    """A tensor on the array's memory."""
+    """Return a tensor on the array's memory."""
     import torch
 
     if values.dtype == ml_dtypes.bfloat16:  # NumPy's own bridge knows no bfloat16

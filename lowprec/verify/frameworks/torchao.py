@@ -29,7 +29,7 @@ _ELEMENTS = {
 
 @functools.cache
 def _prototype() -> tuple[Any, Any, Any]:
-    """Its functions; what it logs while it looks for GPUs is not shown."""
+    """Import its functions; what it logs while it looks for GPUs is not shown."""
     logging.disable(logging.WARNING)
     try:
         from torchao.prototype.mx_formats.config import ScaleCalculationMode
@@ -41,7 +41,7 @@ def _prototype() -> tuple[Any, Any, Any]:
 
 
 def _rows(parts: tuple[Any, Any], shape: tuple[int, ...]) -> Array:
-    """The scale's code and then the elements', one block in each row."""
+    """Return the scale's code and then the elements', one block in each row."""
     import torch
 
     scales, codes = (part.view(torch.uint8).numpy() for part in parts)

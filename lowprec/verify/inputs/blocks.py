@@ -24,7 +24,7 @@ _TENSORS = (950.51324, 1e-3, math.ldexp(1.0, -100), float(_LARGEST))
 
 @functools.lru_cache(maxsize=8)
 def blocks(fmt: BlockFormat, seed: int = 0) -> tuple[Array, ...]:
-    """Blocks of float32; of a format with a scale of the tensor, that scale for each of them too.
+    """Return blocks of float32, and for a format with a scale of the tensor that scale for each block.
 
     Every amax comes alone, with one element, and in a full block. An element is a value or a tie of its
     format times a scale that the block may have, or a number next to it. Last come blocks of zeros and
@@ -46,7 +46,7 @@ def blocks(fmt: BlockFormat, seed: int = 0) -> tuple[Array, ...]:
 
 
 def _powers_of_two(fmt: BlockFormat) -> tuple[Array, Array]:
-    """Around each border of a scale rule, in each of binary32's binades; and the scale there, or one beside it."""
+    """Return amaxes around each border of a scale rule in each binade of binary32, with scales there or next to it."""
     largest, precision = fmt.element.max_finite, fmt.element.precision
     binade = np.floor(np.log2(largest))
     borders = np.array([1.0, largest / 2.0**binade, 2 - 2.0**-precision, np.sqrt(2), 1.2])
@@ -60,7 +60,7 @@ def _powers_of_two(fmt: BlockFormat) -> tuple[Array, Array]:
 
 
 def _small_floats(fmt: BlockFormat, scale: np.float32) -> tuple[Array, Array]:
-    """Around each value and tie of the scales' format, and beyond; and the scale there."""
+    """Return amaxes around each value and tie of the scales' format and beyond, with the scales there."""
     grid = _ties(np.arange(1 << fmt.scale.width, dtype=np.uint8), fmt.scale)
     points = np.concatenate([grid, [464.0, 480.0, 1000.0, 2.0**-12, 2.0**-30]]) * fmt.element.max_finite
     points = np.minimum(points * float(scale), float(_LARGEST)).astype(np.float32)
@@ -71,14 +71,14 @@ def _small_floats(fmt: BlockFormat, scale: np.float32) -> tuple[Array, Array]:
 
 
 def _ties(codes: Array, fmt: Any) -> Array:
-    """The finite magnitudes of codes, and the midpoints between them."""
+    """Return the finite magnitudes of codes, and the midpoints between them."""
     values = np.asarray(decode(codes[codes < 1 << fmt.width], fmt, dtype="float64"))
     grid = np.unique(np.abs(values[np.isfinite(values)]))
     return np.concatenate([grid, (grid[:-1] + grid[1:]) / 2])
 
 
 def _stepped(values: Array, steps: Array) -> Array:
-    """float32 magnitudes so many representable numbers further; none below 0, none infinite."""
+    """Return the float32 magnitudes some steps further; none below 0, none infinite."""
     bits = values.view(np.int32) + steps.astype(np.int32)
     return np.clip(bits, 0, _LARGEST.view(np.int32)).astype(np.int32).view(np.float32)
 
@@ -102,7 +102,7 @@ def _filled(fmt: BlockFormat, amaxes: Array, units: Array, seed: int) -> Array:
 
 
 def _specials(fmt: BlockFormat) -> Array:
-    """Zeros of either sign; infinities, NaNs and both beside ordinary numbers. NaNs have no payload."""
+    """Return blocks of zeros of either sign, and of infinities and NaNs without payload beside other numbers."""
     nan, infinity = float("nan"), float("inf")
     ends = [[], [nan], [-nan], [infinity], [-infinity, infinity]]
     made = np.zeros((1 + len(ends), fmt.sizes[-1]), np.float32)

@@ -34,7 +34,7 @@ _TRAILING_BITS = {4: 23, 8: 52}
 
 
 def inputs(fmt: Format, source: npt.DTypeLike, *, sparse: bool = False) -> Array:
-    """Every input of a type that matters for a format, in ascending order of its bits.
+    """Return every input of a type that matters for a format, in ascending order of its bits.
 
     16-bit types: all of their values. float32 and float64: every value, tie and overflow
     threshold of the format with the two neighbours on either side, both signs; at two neighbouring
@@ -93,7 +93,7 @@ def inputs(fmt: Format, source: npt.DTypeLike, *, sparse: bool = False) -> Array
 
 
 def sample(source: npt.DTypeLike, size: int, seed: int = 0) -> Array:
-    """Random bit patterns of a float type: every exponent, and NaNs, as likely as any.
+    """Return random bit patterns of a float type: every exponent, and NaNs, as likely as any.
 
     >>> sample("float32", 3).dtype
     dtype('float32')
@@ -104,7 +104,7 @@ def sample(source: npt.DTypeLike, size: int, seed: int = 0) -> Array:
 
 
 def magnitudes(fmt: Format, *, sparse: bool = False) -> Array:
-    """Magnitudes worth looking at: all up to 16 bits, else the ends of every binade.
+    """Return magnitudes worth looking at: all up to 16 bits, else the ends of every binade.
 
     >>> from lowprec.spec.catalog import E2M1FN
     >>> magnitudes(E2M1FN)
@@ -124,7 +124,7 @@ def magnitudes(fmt: Format, *, sparse: bool = False) -> Array:
 
 
 def _two_of_each_binade(fmt: Format) -> Array:
-    """An even and an odd magnitude of 32 binades at most, the ends among them, and the last two."""
+    """Return an even and an odd magnitude of 32 binades at most, the ends among them, and the last two."""
     last = fmt.max_magnitude
     starts = np.arange(0, last + 1, 1 << fmt.trailing_bits if fmt.exponent_bits else 1 << 3, dtype=np.int64)
     if starts.size > 32:
@@ -133,7 +133,7 @@ def _two_of_each_binade(fmt: Format) -> Array:
 
 
 def _points(fmt: Format, here: Array) -> npt.NDArray[np.float64]:
-    """The values of magnitudes and the ties above them, as float64."""
+    """Return the values of magnitudes and the ties above them, as float64."""
     low, high = _values(here, fmt), _values(here + 1, fmt)
     with np.errstate(over="ignore"):
         return np.unique(np.concatenate([low, low + (high - low) / 2, high]))
@@ -146,7 +146,7 @@ def _values(magnitude: Array, fmt: Format) -> npt.NDArray[np.float64]:
 
 
 def _specials(dtype: np.dtype[Any]) -> Array:
-    """Bit patterns without sign: zero, subnormals, powers of two, limits, infinity, NaNs."""
+    """Return bit patterns without sign: zero, subnormals, powers of two, limits, infinity, NaNs."""
     size = 8 * dtype.itemsize
     trailing = _TRAILING_BITS[dtype.itemsize]
     infinity = int(np.array(np.inf, dtype).view(f"u{dtype.itemsize}"))

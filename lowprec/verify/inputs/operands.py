@@ -28,7 +28,7 @@ _FEW = 16
 
 
 def operands(operation: str, formats: tuple[Format, ...], samples: int, seed: int) -> list[Array]:
-    """Codes of each operand, a case at each index.
+    """Return codes of each operand, a case at each index.
 
     >>> from lowprec.spec.catalog import BINARY16, E2M1FN
     >>> [codes.size for codes in operands("add", (E2M1FN, E2M1FN, E2M1FN), 10, 0)]
@@ -63,7 +63,7 @@ def operands(operation: str, formats: tuple[Format, ...], samples: int, seed: in
 
 
 def combinations(columns: list[Array]) -> list[Array]:
-    """Every element of a column with every one of the others.
+    """Return every element of a column with every one of the others.
 
     >>> combinations([np.array([1, 2]), np.array([3, 4])])
     [array([1, 1, 2, 2]), array([3, 4, 3, 4])]
@@ -72,7 +72,7 @@ def combinations(columns: list[Array]) -> list[Array]:
 
 
 def special_codes(fmt: Format, *, few: bool = False) -> Array:
-    """Zeros, the ends of the subnormals and of the normals, one, infinities and NaNs; or a `few` of these.
+    """Return zeros, the ends of the subnormals and of the normals, one, infinities and NaNs; or a `few` of these.
 
     The numbers next to one and next to the largest are among them, and a signaling NaN.
 
@@ -107,7 +107,7 @@ def _patterns(fmt: Format, size: int, random: np.random.Generator) -> Array:
 
 
 def _moved(columns: list[Array], sources: list[Format], random: np.random.Generator) -> list[Array]:
-    """Half of the cases with one operand, whichever, one code up or down."""
+    """Return the operands, in half of the cases one of them moved one code up or down."""
     size = columns[0].size
     which = random.integers(0, 2 * len(columns), size)
     step = random.choice(np.array([-1, 1]), size)

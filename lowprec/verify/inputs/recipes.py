@@ -30,7 +30,7 @@ _NEAREST = Projection(saturation="finite", nan="max", negative="drop_sign", zero
 
 
 def nearest(values: Array, fmt: Format) -> Array:
-    """The codes nearest to values, at most the extreme finite ones; of NaNs those of zero."""
+    """Return the codes nearest to values, at most the extreme finite ones; of NaNs those of zero."""
     values = np.where(np.isnan(values), 0.0, values)
     if fmt == catalog.BINARY64:
         return values.view(np.uint64)
@@ -44,7 +44,7 @@ def nearest(values: Array, fmt: Format) -> Array:
 
 
 def _sizes(magnitudes: Array, fmt: Format) -> Array:
-    """The values of magnitudes, on the grid continued past the largest."""
+    """Return the values of magnitudes, on the grid continued past the largest."""
     if not fmt.exponent_bits:
         return np.asarray(np.ldexp(magnitudes.astype(np.float64), fmt.scaled(0)[1]))
     magnitudes = magnitudes.astype(np.int64)
@@ -55,7 +55,7 @@ def _sizes(magnitudes: Array, fmt: Format) -> Array:
 
 
 def _values(codes: Array, fmt: Format) -> Array:
-    """What codes stand for that are finite."""
+    """Return what codes stand for that are finite."""
     codes, sign = codes.astype(np.uint64), np.uint64(fmt.sign_code)
     negative = codes & sign != 0
     if fmt.sign is Sign.TWOS_COMPLEMENT:
@@ -65,7 +65,7 @@ def _values(codes: Array, fmt: Format) -> Array:
 
 
 def narrowed(codes: Array, fmt: Format) -> Array:
-    """Codes in the type that holds them, without what lies above their bits."""
+    """Return codes in the type that holds them, without what lies above their bits."""
     return (codes & np.uint64((1 << fmt.width) - 1)).astype(code_dtype(fmt))
 
 
@@ -98,51 +98,51 @@ class Aim:
             self.point *= self.sign()
 
     def sign(self) -> Array:
-        """1 or -1."""
+        """Return 1 or -1 for each case."""
         return self.random.choice(np.array([-1.0, 1.0]), self.size)
 
     def integer(self, low: Array | int, high: Array | int) -> Array:
-        """An integer from `low` to `high`, or `low` where that is the larger one."""
+        """Return an integer from `low` to `high`, or `low` where that is the larger one."""
         return self.random.integers(low, np.maximum(low, high), self.size, endpoint=True)
 
     def odd(self, bits: Array | int, *, full: bool = False) -> Array:
-        """An odd integer of at most so many bits, or of exactly so many; at most 53."""
+        """Return an odd integer of at most so many bits, or of exactly so many; at most 53."""
         bits = np.clip(bits, 1, 53)
         below = np.left_shift(1, bits)
         number = self.random.integers(0, 1 << 53, self.size) & (below - 1) | 1
         return np.asarray(number | below >> 1 if full else number)
 
     def short(self, place: int) -> Array:
-        """An odd integer that an operand can hold, of any number of bits, with a sign."""
+        """Return an odd integer that an operand can hold, of any number of bits, with a sign."""
         return self.odd(self.integer(1, self.sources[place].precision)) * self.sign()
 
     def held(self, place: int, values: Array) -> Array:
-        """The nearest values that an operand can have."""
+        """Return the nearest values that an operand can have."""
         return _values(nearest(values, self.sources[place]), self.sources[place])
 
     def any(self, place: int) -> Array:
-        """A finite value of an operand, every code as likely as any."""
+        """Return a finite value of an operand, every code as likely as any."""
         source = self.sources[place]
         codes = self.random.integers(0, source.max_magnitude, self.size, dtype=np.uint64, endpoint=True)
         return _sizes(codes, source) * self.sign()
 
     def ends(self, place: int) -> tuple[int, int]:
-        """Exponents of the last bit of an operand's smallest and largest value."""
+        """Return the exponents of the last bit of an operand's smallest and largest value."""
         source = self.sources[place]
         return source.scaled(0)[1], source.scaled(source.max_magnitude)[1]
 
     def power(self, place: int, low: Array | int = -(1 << 20), high: Array | int = 1 << 20) -> Array:
-        """An exponent for the last bit of an operand, if possible from `low` to `high`."""
+        """Return an exponent for the last bit of an operand, if possible from `low` to `high`."""
         first, last = self.ends(place)
         return self.integer(np.maximum(first, low), np.minimum(last, high))
 
     def shared(self, total: Array) -> Array:
-        """An exponent for the second operand that leaves the first one an exponent too, both making `total`."""
+        """Return an exponent for the second operand that leaves the first one an exponent too, both making `total`."""
         low, high = self.ends(0)
         return self.power(1, total - high, total - low)
 
     def ahead(self, total: Array) -> Array:
-        """An exponent for the second operand such that the first one can have one larger by `total`."""
+        """Return an exponent for the second operand such that the first one can have one larger by `total`."""
         low, high = self.ends(0)
         return self.power(1, low - total, high - total)
 
@@ -151,12 +151,12 @@ Recipe = Callable[[Aim], tuple[Array, ...]]
 
 
 def _exponent(values: Array) -> Array:
-    """The exponent of the first bit."""
+    """Return the exponent of the first bit."""
     return np.asarray(np.frexp(values)[1].astype(np.int64) - 1)
 
 
 def _inverse(odd: Array) -> Array:
-    """The inverse modulo 2**64. An odd number is its own modulo 8, and each step doubles the right bits."""
+    """Return the inverse modulo 2**64. An odd number is its own modulo 8, and each step doubles the right bits."""
     inverse = odd.copy()
     for _ in range(5):
         inverse *= np.uint64(2) - odd * inverse
@@ -167,7 +167,7 @@ def _inverse(odd: Array) -> Array:
 
 
 def _sum(aim: Aim) -> tuple[Array, ...]:
-    """One operand a multiple of half a gap, or far smaller; the other the rest of the way to the point."""
+    """Return one operand a multiple of half a gap, or far smaller; the other the rest of the way to the point."""
     far = aim.integer(0, 60) * aim.integer(0, 1)
     second = np.ldexp(aim.short(1) * aim.half, -far)
     return aim.point - second, second
@@ -189,13 +189,13 @@ def _equal(aim: Aim) -> tuple[Array, ...]:
 
 
 def _product(aim: Aim, first: Array, second: Array, total: Array) -> tuple[Array, Array]:
-    """Integers as operands, whose product counts units of 2**total."""
+    """Return operands from integers whose product counts units of 2**total."""
     power = aim.shared(total)
     return np.ldexp(first * aim.sign(), total - power), np.ldexp(second * aim.sign(), power)
 
 
 def _short_product(aim: Aim) -> tuple[Array, ...]:
-    """Two odd integers with as many bits together as the point has in halves of its gap: ties."""
+    """Return two odd integers with as many bits together as the point has in halves of its gap: ties."""
     bits = _exponent(aim.point / aim.half) + 1
     first = np.minimum(aim.integer(1, bits - 1), aim.sources[0].precision)
     rest = np.clip(bits - first + aim.integer(0, 1), 1, aim.sources[1].precision)
@@ -203,14 +203,14 @@ def _short_product(aim: Aim) -> tuple[Array, ...]:
 
 
 def _factor(aim: Aim) -> tuple[Array, ...]:
-    """A number, and what makes the point of it."""
+    """Return a number, and what makes the point of it."""
     power = aim.shared(_exponent(aim.point) - aim.sources[0].precision)
     second = np.ldexp(aim.short(1), power)
     return aim.point / aim.held(1, second), second
 
 
 def _product_beside_tie(aim: Aim) -> tuple[Array, ...]:
-    """Full significands whose product lies one unit of its last place beside a tie, or beside a value.
+    """Return full significands whose product lies one unit of its last place beside a tie or a value.
 
     With the second of them odd, the first one's last bits follow from those wanted of the product.
     """
@@ -228,7 +228,7 @@ def _product_beside_tie(aim: Aim) -> tuple[Array, ...]:
 
 
 def _short_quotient(aim: Aim) -> tuple[Array, ...]:
-    """The point times a short number: the quotient is exact where the product is."""
+    """Return the point times a short number: the quotient is exact where the product is."""
     spare = aim.sources[0].precision - _exponent(aim.point / aim.half)
     bits = aim.integer(1, np.where(spare > 0, spare, aim.sources[1].precision))
     second = np.ldexp(aim.odd(bits) * aim.sign(), aim.ahead(_exponent(aim.half)))
@@ -236,7 +236,7 @@ def _short_quotient(aim: Aim) -> tuple[Array, ...]:
 
 
 def _quotient_beside_tie(aim: Aim) -> tuple[Array, ...]:
-    """First significands x = (p * y + r) / 2**k with a small r: the quotient x / y lies beside the tie p."""
+    """Return significands x = (p * y + r) / 2**k and y with a small r: the quotient x / y lies beside the tie p."""
     first, second, bits = (source.precision for source in (*aim.sources[:2], aim.target))
     bits += 1
     if first < second or second + bits > 62:
@@ -250,14 +250,14 @@ def _quotient_beside_tie(aim: Aim) -> tuple[Array, ...]:
 
 
 def _square(aim: Aim) -> tuple[Array, ...]:
-    """The point's square, or one of the same digits where an operand has no such exponent."""
+    """Return the point's square, or one of the same digits where an operand has no such exponent."""
     square, even = aim.point * aim.point, aim.power(0) // 2 * 2
     inside = (square >= abs(aim.held(0, square)) / 2) & (square <= abs(aim.held(0, square)) * 2)
     return (np.where(inside, square, np.ldexp((aim.point / aim.half) ** 2, even - aim.target.precision)),)
 
 
 def _root_beside_tie(aim: Aim) -> tuple[Array, ...]:
-    """Significands x = (p * p - r) / 2**k with a small r: the square root lies beside the tie p.
+    """Return significands x = (p * p - r) / 2**k with a small r: the square root lies beside the tie p.
 
     An r that is 1 modulo 8 has a root modulo 2**k. It is found bit by bit, and k - 1 of its bits are enough.
     """
@@ -278,7 +278,7 @@ def _root_beside_tie(aim: Aim) -> tuple[Array, ...]:
 
 
 def _fused_sum(aim: Aim) -> tuple[Array, ...]:
-    """A product that is a multiple of half a gap, or far smaller; the addend the rest of the way."""
+    """Return a product that is a multiple of half a gap, or far smaller; the addend the rest of the way."""
     far = aim.integer(0, 60) * aim.integer(0, 1)
     total = _exponent(aim.half) - far
     first, second = _product(aim, aim.short(0), aim.short(1), total)
@@ -286,31 +286,31 @@ def _fused_sum(aim: Aim) -> tuple[Array, ...]:
 
 
 def _fused_tie(aim: Aim) -> tuple[Array, ...]:
-    """A product at a tie, and an addend so small that it only says on which side of it."""
+    """Return a product at a tie, and an addend so small that it only says on which side of it."""
     small = np.ldexp(aim.short(2) * aim.half, -aim.integer(24, 60))
     return *_short_product(aim), small * aim.integer(0, 3)
 
 
 def _fused_tie_beside(aim: Aim) -> tuple[Array, ...]:
-    """A product beside a tie, and a small addend."""
+    """Return a product beside a tie, and a small addend."""
     small = np.ldexp(aim.short(2) * aim.half, -aim.integer(1, 60))
     return *_product_beside_tie(aim), small
 
 
 def _fused_opposite(aim: Aim) -> tuple[Array, ...]:
-    """The nearest addend to the negative product: what is left is the product's rounding error."""
+    """Return the nearest addend to the negative product: what is left is the product's rounding error."""
     first, second = (aim.held(place, values) for place, values in enumerate(_factor(aim)))
     return first, second, -(first * second)
 
 
 def _multiple_and_half(aim: Aim) -> tuple[Array, ...]:
-    """A half-integer times a short number: the quotient is rounded to the even integer."""
+    """Return a half-integer times a short number: the quotient is rounded to the even integer."""
     second, power = aim.short(1), aim.power(1)
     return np.ldexp(aim.short(0) * second, power - 1), np.ldexp(second, power)
 
 
 def _multiple_and_point(aim: Aim) -> tuple[Array, ...]:
-    """A multiple and the point, so that the remainder is the point."""
+    """Return a multiple and the point, so that the remainder is the point."""
     second = aim.held(1, aim.point * aim.integer(2, 8))
     return aim.point + second * aim.short(0), second
 
@@ -320,7 +320,7 @@ def _point(aim: Aim) -> tuple[Array, ...]:
 
 
 def _point_twice(aim: Aim) -> tuple[Array, ...]:
-    """Of equal or of unlike signs."""
+    """Return the point twice, of equal or of unlike signs."""
     return aim.point, aim.point * aim.sign()
 
 
@@ -333,12 +333,12 @@ def _any_and_point(aim: Aim) -> tuple[Array, ...]:
 
 
 def _quarters(aim: Aim) -> tuple[Array, ...]:
-    """Integers, halves and quarters."""
+    """Return integers, halves and quarters."""
     return (np.ldexp(aim.short(0), aim.integer(-2, 0)),)
 
 
 def _scaled(aim: Aim) -> tuple[Array, ...]:
-    """The point, divided by a power of two that leaves an exponent of the first operand."""
+    """Return the point, divided by a power of two that leaves an exponent of the first operand."""
     powers = aim.held(1, _exponent(aim.half) - aim.power(0))
     return np.ldexp(aim.point, -powers.astype(np.int64)), powers
 

@@ -85,7 +85,7 @@ class BlockQuestion(Question):
         self._unroll()
 
     def _unroll(self) -> None:
-        """One long row is taken as many, each of whole blocks, so that it is read in pieces."""
+        """Reshape one long row to rows of whole blocks, so that it is read in pieces."""
         unit = math.lcm(max(_SIZES), *self.format.sizes)
         if len(self.axes) != 1 or self.size != self.shape[self.axes[0]] or self.size <= unit or self.size % unit:
             return
@@ -104,7 +104,7 @@ class BlockQuestion(Question):
         return found.astype(self.dump.dtype)
 
     def _tensor_scale(self, fmt: BlockFormat, change: Any = None) -> float:
-        """The scale of the whole tensor, which its largest magnitude gives."""
+        """Return the scale of the whole tensor, which its largest magnitude gives."""
         amax = self._largest.reshape((1,) * len(fmt.sizes))
         one = lp.encode(amax if change is None else change(amax), fmt)
         assert one.tensor_scale is not None
@@ -113,12 +113,12 @@ class BlockQuestion(Question):
     # -- what was asked -------------------------------------------------------------------------
 
     def words(self) -> str:
-        """What was asked, in words."""
+        """Return what was asked, in words."""
         along = " and ".join(str(axis) for axis in self.axes)
         return f"{self.dump.dtype} to {self.format.name} along axis {along}, {self.format.rule} scales{self.unfit}"
 
     def facts(self) -> dict[str, Any]:
-        """What was asked, as data."""
+        """Return what was asked, as data."""
         return {"operation": "blocks", "formats": [str(self.dump.dtype), self.format.name], "axes": list(self.axes)}
 
     @property
@@ -129,7 +129,7 @@ class BlockQuestion(Question):
         return max(_PIECE // width // unit, 1) * unit
 
     def batches(self) -> Iterator[Batch]:
-        """All of it, in pieces."""
+        """Yield all of it, in pieces."""
         for start in range(0, self.shape[0], self._step):
             yield self.piece(start, min(start + self._step, self.shape[0]))
 
@@ -149,7 +149,7 @@ class BlockQuestion(Question):
         return np.concatenate([rows[:, :1] >> _SCALE, rows & (1 << _SCALE) - 1], axis=1)
 
     def sample(self, different: Array, equal: Array) -> Batch:
-        """The piece with the mismatch in the middle of all."""
+        """Return the piece with the mismatch in the middle of all."""
         width = max(math.prod(self.shape[1:]), 1)
         first = int(different[different.size // 2]) // width // self._step * self._step if different.size else 0
         return self.piece(first, min(first + self._step, self.shape[0]))
@@ -157,7 +157,7 @@ class BlockQuestion(Question):
     # -- answers --------------------------------------------------------------------------------
 
     def answer(self, batch: Batch, changes: Changes = ()) -> Array:
-        """What the results must be, or would be."""
+        """Return what the results must be, or would be."""
         fields = {change.field: change.value for change in changes}
         fmt, axes, tensor, values = self.format, self.axes, self.tensor_scale, batch.given
         if "profile" in fields:
@@ -209,7 +209,7 @@ class BlockQuestion(Question):
         return np.asarray((codes | scales << _SCALE)[keep])
 
     def changes(self) -> Iterator[Change]:
-        """Everything that might be otherwise."""
+        """Yield other rules, axes, sizes, projections, profiles and elements."""
         fmt = self.format
         for rule in RULES:
             if rule != fmt.rule:
@@ -271,14 +271,14 @@ class BlockQuestion(Question):
     # -- what is counted and told ---------------------------------------------------------------
 
     def nans(self, answers: Array) -> npt.NDArray[np.bool_]:
-        """Which answers are NaN; values have no codes here."""
+        """Return which answers are NaN; values have no codes here."""
         if not self.values:
             return super().nans(answers)
         dtype = self.received.dtype
         return np.isnan(answers.astype(UNSIGNED[dtype.itemsize]).view(dtype).astype(np.float64))
 
     def codes(self, answers: Array) -> Array:
-        """Codes of the elements; of values there are none to be had without their scales."""
+        """Return codes of the elements; of values there are none to be had without their scales."""
         wide = answers.astype(np.int64)
         if self.values:
             return np.full(wide.shape, -1)
@@ -286,17 +286,17 @@ class BlockQuestion(Question):
         return np.where(codes < 1 << self.target.width, codes, -1)
 
     def situations(self, batch: Batch, where: Array, want: Array) -> npt.NDArray[np.uint8]:
-        """Whether the scale differs, or the element under the scale that it must have."""
+        """Return whether the scale differs, or the element under the scale that it must have."""
         if self.scales is None:
             return np.full(int(np.count_nonzero(where)), 2 + self.values, np.uint8)
         return np.asarray(batch.got[where] >> _SCALE != want >> _SCALE, np.uint8)
 
     def numbers(self, batch: Batch, where: Array, want: Array) -> npt.NDArray[np.float64]:
-        """The values."""
+        """Return the values."""
         return np.asarray(batch.given.reshape(-1)[where].astype(np.float64))
 
     def random(self, batch: Batch) -> tuple[Array, Array, Array] | None:
-        """The neighbours of each element, and how far it lies from the lower to the upper in magnitude."""
+        """Return the neighbours of each element, and how far it lies from the lower to the upper in magnitude."""
         down, up = (
             self.answer(batch, (Change("rounding", _mode(name), ""),)) for name in ("toward_zero", "away_from_zero")
         )
@@ -314,7 +314,7 @@ class BlockQuestion(Question):
         return np.asarray(dataclasses.replace(blocks, codes=codes).values(np.float64)).reshape(-1)
 
     def difference(self, batch: Batch, place: int, want: int) -> Difference:
-        """A mismatch, told in full."""
+        """Return a mismatch, told in full."""
         got, value = int(batch.got[place]), batch.given.reshape(-1)[place]
         assert isinstance(batch.index, slice)
         at = batch.index.start + place
@@ -346,7 +346,7 @@ class BlockQuestion(Question):
 
 
 def _operands(dtype: np.dtype[Any]) -> Iterator[Change]:
-    """Values that went through a narrower type before they were encoded."""
+    """Yield values that went through a narrower type before they were encoded."""
     if dtype.kind != "f":
         return
     for name in ("binary32", "binary16", "bfloat16"):
@@ -373,7 +373,7 @@ def _mode(name: str) -> Any:
 
 
 def _pairs(made: Array) -> Array:
-    """Neighbours along the last axis exchanged."""
+    """Exchange neighbours along the last axis."""
     flat = made.reshape(-1)
     whole = flat.size // 2 * 2
     pairs = flat[:whole].reshape(-1, 2)[:, ::-1].reshape(-1)

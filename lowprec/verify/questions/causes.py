@@ -70,7 +70,7 @@ _ZERO = {"smallest": "zero becomes the smallest value", "nan": "zero becomes NaN
 
 
 def projections(target: Format, asked: Projection, sources: tuple[Format, ...]) -> Iterator[Change]:
-    """Another rounding, saturation, treatment of subnormals and the like."""
+    """Yield another rounding, saturation, treatment of subnormals and the like."""
     for mode in MODES:
         if mode != asked.rounding:
             yield Change("rounding", mode, f"{ROUNDINGS[str(mode)]} ({mode} instead of {asked.rounding})")
@@ -100,7 +100,7 @@ def projections(target: Format, asked: Projection, sources: tuple[Format, ...]) 
 
 
 def formats(target: Format, received: np.dtype[Any] | None) -> Iterator[Change]:
-    """Another format, of codes as wide; of values any."""
+    """Yield another format, of codes as wide; of values any."""
     known = {fmt: 1 for fmt in catalog.FORMATS.values()}
     if target.width <= 8:
         known |= {fmt: 2 for fmt in catalog.P3109_UP_TO_8 if fmt not in known}
@@ -111,7 +111,7 @@ def formats(target: Format, received: np.dtype[Any] | None) -> Iterator[Change]:
 
 
 def profiles(target: Format, asked: Projection) -> Iterator[Change]:
-    """Named stacks."""
+    """Yield the profiles that treat the target otherwise."""
     for name, profile in PROFILES.items():
         if target in profile.formats:
             rule = profile.projection(target)
@@ -125,7 +125,7 @@ Operands = tuple[list[Array], tuple[Format, ...]]
 
 
 def operands(operation: str, sources: tuple[Format, ...]) -> Iterator[Change]:
-    """Operands that were changed, or not taken in their order."""
+    """Yield operands that were changed, or taken in another order."""
     first, target = sources[0], sources[-1]
     if operation == "convert":
         floats = not isinstance(first, Carrier) or first.exponent_bits > 0
@@ -182,7 +182,7 @@ Place = Callable[[Array, tuple[int, ...]], tuple[Array, Array]]
 
 
 def places(size: int, shape: tuple[int, ...], target: Format) -> Iterator[Change]:
-    """Results at other places than their operands."""
+    """Yield results at other places than their operands."""
     names = {
         1: "swapped nibbles: the two codes of a byte" if target.width == 4 else "neighbours swapped in pairs",
         3: "the order of four reversed (bytes of 32-bit words)",
@@ -229,7 +229,7 @@ def _reversed(index: Array, shape: tuple[int, ...]) -> tuple[Array, Array]:
 
 
 def codes(target: Format) -> Iterator[Change]:
-    """Right results, written otherwise."""
+    """Yield right results that were written otherwise."""
     yield Change("received", _nothing, "zeros everywhere, as if nothing had been written", 0)
     if target.width == 8:
         yield Change("received", _nibbles_swapped, "swapped nibbles: the halves of each byte")

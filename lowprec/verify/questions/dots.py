@@ -76,15 +76,15 @@ class DotQuestion(Question):
         self.any_nan = any_nan or self.values
 
     def words(self) -> str:
-        """What was asked, in words."""
+        """Return what was asked, in words."""
         return f"{self.verb} by {self.how.name or 'an accumulation'}, K = {self.x.shape[-1]}"
 
     def facts(self) -> dict[str, Any]:
-        """What was asked, as data."""
+        """Return what was asked, as data."""
         return {"operation": self.verb, "formats": [self.target.name], "accumulation": self.how.name or str(self.how)}
 
     def batches(self) -> Iterator[Batch]:
-        """All of it, in pieces of whole rows."""
+        """Yield all of it, in pieces of whole rows."""
         length = max(self.x.shape[-1], 1)
         if self.verb == "dot":
             step = max(_PIECE // length, 1)
@@ -101,7 +101,7 @@ class DotQuestion(Question):
                 yield self._batch(slice(first + start * n, first + stop * n), (number, slice(start, stop)), np.s_[:])
 
     def _batch(self, index: Array | slice, rows: Any, columns: Any) -> Batch:
-        """The results at some places: of rows of x, and columns of y."""
+        """Return the results at some places: of rows of x, and columns of y."""
         read = isinstance(index, slice)
         got = words_of(self.received.read(index.start, index.stop) if read else self.received.take(index))  # type: ignore[union-attr, arg-type]
         if self.verb == "dot":
@@ -111,7 +111,7 @@ class DotQuestion(Question):
         return Batch(index, got, (self.x[number][chosen], self.y[number][:, columns], addend))
 
     def sample(self, different: Array, equal: Array) -> Batch:
-        """Rows and columns of the matrix with most mismatches, those with mismatches first; or some results."""
+        """Return rows and columns of the matrix with most mismatches, those with mismatches first; or some results."""
         if self.verb == "dot":
             half = _OUTPUTS // 2
             index = np.unique(np.concatenate([different[:half], equal[:half]]))
@@ -131,7 +131,7 @@ class DotQuestion(Question):
     # -- answers --------------------------------------------------------------------------------
 
     def answer(self, batch: Batch, changes: Changes = ()) -> Array:
-        """What the results must be, or would be."""
+        """Return what the results must be, or would be."""
         how, (x, y, addend) = self.how, batch.given
         for change in changes:
             if change.field != "backward":
@@ -144,7 +144,7 @@ class DotQuestion(Question):
         return carried(codes, target, self.received.dtype) if self.values else codes
 
     def changes(self) -> Iterator[Change]:
-        """Everything that might be otherwise."""
+        """Yield other accumulations, orders and outputs."""
         how = self.how
         if isinstance(how.accumulator, Window):
             yield from _windows(how, how.accumulator)
@@ -165,15 +165,15 @@ class DotQuestion(Question):
     situation_names = ("sums",)
 
     def situations(self, batch: Batch, where: Array, want: Array) -> npt.NDArray[np.uint8]:
-        """Nothing is known of sums, which are rounded many times."""
+        """Return one situation for all: sums are rounded many times."""
         return np.zeros(int(np.count_nonzero(where)), np.uint8)
 
     def numbers(self, batch: Batch, where: Array, want: Array) -> npt.NDArray[np.float64]:
-        """The right results."""
+        """Return the right results."""
         return as_doubles(self.codes(want).astype(code_dtype(self.target)), self.target)
 
     def difference(self, batch: Batch, place: int, want: int) -> Difference:
-        """A mismatch, told in full."""
+        """Return a mismatch, told in full."""
         got = int(batch.got[place])
         at = int(batch.places[place])
         where = tuple(int(part) for part in np.unravel_index(at, self.shape)) if self.shape else ()
@@ -183,7 +183,7 @@ class DotQuestion(Question):
         return self.differing(said, data, got, want, "sums")
 
     def _exact(self, at: int) -> Fraction | None:
-        """The sum of the products, without any rounding."""
+        """Return the sum of the products, without any rounding."""
         if self.verb == "dot":
             x, y = self.x[at], self.y[at]
         else:
@@ -198,7 +198,7 @@ class DotQuestion(Question):
 
 
 def could_be(x: Array, y: Array, target: Format) -> Iterator[str]:
-    """The names of accumulations that take such factors and give such results."""
+    """Yield the names of accumulations that take such factors and give such results."""
     has: dict[tuple[int, Format], bool] = {}
 
     def holds(number: int, side: Array, fmt: Format) -> bool:

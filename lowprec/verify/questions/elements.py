@@ -53,7 +53,7 @@ class ElementQuestion(Question):
     # -- what was asked -------------------------------------------------------------------------
 
     def words(self) -> str:
-        """What was asked, in words."""
+        """Return what was asked, in words."""
         names = [fmt.name for fmt in self.formats]
         what = f"{names[0]} to {names[1]}" if self.operation == "convert" else f"{self.operation} of "
         if self.operation != "convert":
@@ -61,7 +61,7 @@ class ElementQuestion(Question):
         return f"{what}, {self.projection}"
 
     def facts(self) -> dict[str, Any]:
-        """What was asked, as data."""
+        """Return what was asked, as data."""
         return {
             "operation": self.operation,
             "formats": [fmt.name for fmt in self.formats],
@@ -70,7 +70,7 @@ class ElementQuestion(Question):
         }
 
     def batches(self) -> Iterator[Batch]:
-        """All of it, in pieces."""
+        """Yield all of it, in pieces."""
         for start in range(0, self.size, _PIECE):
             yield self.piece(start, min(start + _PIECE, self.size))
 
@@ -80,7 +80,7 @@ class ElementQuestion(Question):
         return Batch(slice(start, stop), got, [words_of(dump.read(start, stop)) for dump in self.operands])
 
     def sample(self, different: Array, equal: Array) -> Batch:
-        """A piece that holds these places."""
+        """Return a piece that holds these places."""
         index = np.unique(np.concatenate([different, equal]))
         return Batch(index, self._got(self.received.take(index)), self._at(index))
 
@@ -93,7 +93,7 @@ class ElementQuestion(Question):
         return words_of(results)
 
     def compared(self, batch: Batch) -> Array | None:
-        """Which results are compared: not those of NaN, where the format has none and nothing says what to do."""
+        """Return which results are compared: not NaNs that the format lacks, where the projection refuses them."""
         if not self.leaves_out:
             return None
         if self.operation == "convert":
@@ -103,7 +103,7 @@ class ElementQuestion(Question):
     # -- answers --------------------------------------------------------------------------------
 
     def answer(self, batch: Batch, changes: Changes = ()) -> Array:
-        """What the results must be, or would be."""
+        """Return what the results must be, or would be."""
         fields = {change.field: change.value for change in changes}
         operands, sources, target = batch.given, self.formats[:-1], fields.get("format", self.target)
         outside = None
@@ -131,7 +131,7 @@ class ElementQuestion(Question):
         return codes if outside is None else np.where(outside, -1, codes.astype(np.int64))
 
     def changes(self) -> Iterator[Change]:
-        """Everything that might be otherwise."""
+        """Yield other projections, formats, profiles, operands, places and codes."""
         yield from causes.projections(self.target, self.projection, self.formats[:-1])
         yield from causes.formats(self.target, None if self.values else self.received.dtype)
         yield from causes.profiles(self.target, self.projection)
@@ -143,17 +143,17 @@ class ElementQuestion(Question):
     # -- what is counted and told ---------------------------------------------------------------
 
     def situations(self, batch: Batch, where: Array, want: Array) -> npt.NDArray[np.uint8]:
-        """Where exact results lie between the values of the target."""
+        """Return where exact results lie between the values of the target."""
         return situations(self.operation, [given[where] for given in batch.given], self.formats, self.projection)
 
     def numbers(self, batch: Batch, where: Array, want: Array) -> npt.NDArray[np.float64]:
-        """The operand of a conversion, the right result of an operation."""
+        """Return the operand of a conversion, the right result of an operation."""
         if self.operation == "convert":
             return as_doubles(batch.given[0][where], self.formats[0])
         return as_doubles(self.codes(want).astype(code_dtype(self.target)), self.target)
 
     def random(self, batch: Batch) -> tuple[Array, Array, Array] | None:
-        """The neighbours of each result, and how far it lies from the lower to the upper in magnitude."""
+        """Return the neighbours of each result, and how far it lies from the lower to the upper in magnitude."""
         if self.operation != "convert" or self.projection.via:
             return None
         down, up = neighbours(self.operation, batch.given, self.formats, self._rule)
@@ -166,7 +166,7 @@ class ElementQuestion(Question):
         return down, up, far
 
     def difference(self, batch: Batch, place: int, want: int) -> Difference:
-        """A mismatch, told in full."""
+        """Return a mismatch, told in full."""
         operands, got = [int(given[place]) for given in batch.given], int(batch.got[place])
         sources, names = self.formats[:-1], operand_names(len(batch.given))
         said = [(name, shown_code(code, fmt)) for name, code, fmt in zip(names, operands, sources, strict=True)]

@@ -36,7 +36,7 @@ _ONE_BY_ONE = 4096
 
 
 def exact_value(operands: list[int], operation: str, formats: tuple[Format, ...], projection: Projection) -> Exact:
-    """The result before it is projected: the operand itself, or the operation's exact result."""
+    """Return the result before it is projected: the operand itself, or the operation's exact result."""
     values = [decode(code, fmt) for code, fmt in zip(operands, formats, strict=False)]
     if operation == "convert":
         return values[0]
@@ -48,7 +48,7 @@ def _rounding(projection: Projection) -> Rounding:
 
 
 def situation(operands: list[int], operation: str, formats: tuple[Format, ...], projection: Projection) -> str:
-    """Where the exact result lies between the values of its format.
+    """Return where the exact result lies between the values of its format.
 
     >>> from lowprec.spec.catalog import BINARY32, E4M3FN
     >>> situation([0x3F880000], "convert", (BINARY32, E4M3FN), DEFAULT)
@@ -73,7 +73,7 @@ def situation(operands: list[int], operation: str, formats: tuple[Format, ...], 
 
 
 def _place(value: Exact, target: Format, what: str) -> str:
-    """Where a value lies between those of a format."""
+    """Return where a value lies between those of a format."""
     if value in _NANS:
         return f"NaN {what}"
     if value in _INFINITIES:
@@ -97,7 +97,7 @@ def _tail(tail: Fraction) -> str:
 def neighbours(
     operation: str, operands: list[Array], formats: tuple[Format, ...], projection: Projection
 ) -> tuple[Array, Array]:
-    """The codes that results round to toward zero and away from it, by the rest of a projection."""
+    """Return the codes that results round to toward zero and away from it, by the rest of a projection."""
     compute = OPERATIONS[operation].compute
     down, up = (
         compute(operands, formats, dataclasses.replace(projection, rounding=rounding(name)))
@@ -107,7 +107,7 @@ def neighbours(
 
 
 def names_of(operation: str) -> tuple[str, ...]:
-    """What the numbers that `situations` gives stand for."""
+    """Return what the numbers that `situations` gives stand for."""
     what = "operand" if operation == "convert" else "result"
     tails = [f"{tail} a tie" for tail in ("below", "at", "above")]
     found = ["exact", *tails, *(tail + _PAST for tail in tails), _BEYOND]
@@ -161,7 +161,7 @@ def situations(
 
 @functools.cache
 def _continued(target: Format) -> Format | None:
-    """The format's grid, signed, with at least as many values again after the largest; None where there is no room."""
+    """Return the format with a sign and at least as many values again past the largest; None if it does not fit."""
     if target.width > 30 or (target.exponent_bits and not target.subnormals):
         return None
     if not target.exponent_bits:
@@ -186,7 +186,7 @@ def _one_by_one(
     found: npt.NDArray[np.uint8],
     where: Array,
 ) -> npt.NDArray[np.uint8]:
-    """By the oracle, for some thousands of cases."""
+    """Ask the oracle, for some thousands of cases."""
     names, places = names_of(operation), np.flatnonzero(where)
     for place in places[:_ONE_BY_ONE]:
         codes = [int(column[place]) for column in operands]
