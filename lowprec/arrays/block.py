@@ -400,7 +400,7 @@ def _tensor_scale(fmt: BlockFormat, given: object, computed: bool = False) -> np
     if array.ndim or array.dtype.kind not in "iuf":
         raise TypeError(f"tensor_scale must be a number, not {given!r}")
     # By its bits: the process may take subnormals for zeros.
-    code = convert(values_operand(array), catalog.BINARY32, DEFAULT, np.dtype(np.uint32), None, None, None, None)
+    code = convert(values_operand(array), catalog.BINARY32, DEFAULT, np.dtype(np.uint32))
     if not 0 < int(code) <= catalog.BINARY32.max_magnitude:
         raise ValueError(f"tensor_scale={given!r} must be one positive number that float32 holds")
     return np.uint32(code).view(np.float32)

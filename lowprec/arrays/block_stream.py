@@ -18,8 +18,8 @@ import numpy as np
 import numpy.typing as npt
 
 from lowprec.arrays.checks import Array, Operand
-from lowprec.arrays.stream import PAST_FROM
 from lowprec.arrays.threads import ALIGNED, share
+from lowprec.arrays.traverse import PAST_FROM
 from lowprec.kernels.lower.block import lower_block, lower_tensor
 from lowprec.kernels.lower.scalar import Params, lower_source, lower_target
 from lowprec.kernels.lower.vector import anywhere, past_caches, shapes, specialized

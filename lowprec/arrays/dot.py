@@ -190,7 +190,7 @@ def _run(
     else:
         keeps = DEFAULT if how.output[1].nan_code is None else Projection(nan_payload="first")
         result = np.asarray(
-            calls.convert(Operand(made, fmt, made, True), carrier, keeps, given, None, None, None, None)
+            calls.convert(Operand(made, fmt, made, True), carrier, keeps, given)
         )
     if place is None:
         return result if shape else result[()]
@@ -278,7 +278,7 @@ def _as_output(words: Array, how: Accumulation) -> Array:
     fmt, rule = how.output
     if words.dtype == np.float64:
         doubles = Operand(words.view(np.uint64), catalog.BINARY64, words, True)
-        return np.asarray(calls.convert(doubles, fmt, rule, code_dtype(fmt), None, None, None, None))
+        return np.asarray(calls.convert(doubles, fmt, rule, code_dtype(fmt)))
     if fmt == catalog.BINARY32 and rule.saturation is Saturation.NONE and rule.subnormals == "keep":
         return words
     given = np.ascontiguousarray(words)
@@ -287,12 +287,7 @@ def _as_output(words: Array, how: Accumulation) -> Array:
         Operand(given, catalog.BINARY32, given.view(np.float32), True),
         fmt,
         rule,
-        code_dtype(fmt),
-        None,
-        None,
-        None,
-        None,
-    )
+        code_dtype(fmt))
     return np.asarray(codes)
 
 
@@ -333,11 +328,11 @@ def _addends(
     if how.order == EXACT:
         begin, codes = operand.fmt, operand.codes
     elif isinstance(begin, Carrier):
-        codes = np.asarray(calls.convert(operand, begin, rule, np.dtype(np.float64), None, None, None, None)).view(
+        codes = np.asarray(calls.convert(operand, begin, rule, np.dtype(np.float64))).view(
             np.uint64
         )
     else:
-        codes = np.asarray(calls.convert(operand, begin, rule, code_dtype(begin), None, None, None, None))
+        codes = np.asarray(calls.convert(operand, begin, rule, code_dtype(begin)))
     return begin, np.ascontiguousarray(np.broadcast_to(codes, shape)).astype(np.uint64).reshape(layout)
 
 

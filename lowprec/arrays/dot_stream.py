@@ -127,8 +127,7 @@ def singles(codes: Array, fmt: Format) -> Array:
     if fmt == catalog.BINARY32:
         return codes.view(np.uint32)
     made = calls.convert(
-        Operand(codes, fmt, codes, True), catalog.BINARY32, DEFAULT, np.dtype(np.float32), None, None, None, None
-    )
+        Operand(codes, fmt, codes, True), catalog.BINARY32, DEFAULT, np.dtype(np.float32))
     return np.asarray(made).view(np.uint32)
 
 

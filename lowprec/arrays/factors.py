@@ -134,12 +134,12 @@ def in_memory(name: str, values: object) -> Operand:
 def _as_format(name: str, operand: Operand, fmt: Format, how: Projection | None) -> Operand:
     """The same values as codes of a format; those that it does not have are refused, or projected."""
     rule = how or Projection(nan="error" if fmt.has_nan else "max")
-    made = np.asarray(calls.convert(operand, fmt, rule, code_dtype(fmt), None, None, None, None))
+    made = np.asarray(calls.convert(operand, fmt, rule, code_dtype(fmt)))
     codes = Operand(made, fmt, made, True)
     if how is None:
         inexact = np.zeros(made.shape, np.uint8) if operand.array.dtype.kind in "iu" else None
         array, back = (
-            np.asarray(calls.convert(each, catalog.BINARY64, DEFAULT, _DOUBLE, None, None, flags, None))
+            np.asarray(calls.convert(each, catalog.BINARY64, DEFAULT, _DOUBLE, flags=flags))
             for each, flags in ((operand, inexact), (codes, None))
         )
         wrong = (back != array) & ~(np.isnan(back) & np.isnan(array))

@@ -1,0 +1,206 @@
+"""Programs of the vector engine: what fits 32-bit words, in SIMD lanes.
+
+Floor 2b. Imports the vector kernels; never the oracle, which checks them.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+import functools
+from collections.abc import Callable
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+
+from lowprec.kernels import engine
+from lowprec.kernels.lower.vector import (
+    DECODER_SHAPE,
+    ENCODER_SHAPE,
+    NOTHING,
+    Encoder,
+    anywhere,
+    is_usual,
+    lower_decoder,
+    lower_encoder,
+    past_caches,
+    plan as conversion_plan,
+    refuses,
+    shapes,
+    specialized,
+)
+from lowprec.kernels.lower.words import DOUBLE, SINGLE
+from lowprec.kernels.request import CONVERT, Elementwise, Request
+from lowprec.kernels.vector.convert import UNSUITED, kernel
+from lowprec.kernels.vector.ir.lanes import LANES
+from lowprec.spec.format import Format
+from lowprec.spec.projection import DEFAULT
+
+__all__ = ["Conversion", "Operation", "chosen", "lower"]
+
+Codes = npt.NDArray[Any]
+Plan = npt.NDArray[np.uint32]
+Kernel = Callable[..., int]
+
+
+def lower(request: Request) -> Any:
+    """Return the program of a request, or None where its words are too wide or a rule needs another engine."""
+    if isinstance(request, Elementwise) and not request.flags:
+        return _conversion(request) if request.operation == CONVERT else _operation(request)
+    return None
+
+
+def chosen(plan: Plan, drawn: bool) -> Kernel:
+    """Return the kernel for a plan, which draws its random integers or reads them."""
+    return kernel(shapes(plan) if specialized(plan) else ((),) * 4, drawn)
+
+
+#: Steps of operands that have an element for each result.
+_ALL = (1, 1, 1)
+
+
+def _conversion(request: Elementwise) -> Conversion | None:
+    (source,), target, rule, carrier = request.sources, request.target, request.projection, request.carrier
+    wide = source == DOUBLE
+    whole = (target == SINGLE or target == DOUBLE) and carrier is None
+    if whole and (rule != DEFAULT or wide):
+        return None
+    first = NOTHING if wide else lower_decoder(source, target == DOUBLE, quiet=whole)
+    stages = [first, NOTHING if whole else lower_encoder(target, rule, wide), NOTHING, NOTHING]
+    if carrier is not None:
+        stages[2] = lower_decoder(target, carrier == DOUBLE)
+        if not (carrier == SINGLE or carrier == DOUBLE):
+            stages[3] = lower_encoder(carrier, DEFAULT)
+    if any(stage is None for stage in stages):
+        return None
+    return Conversion(conversion_plan(*stages))  # type: ignore[arg-type]
+
+
+class Conversion:
+    """Codes to codes of a target, and on to a type that carries its values."""
+
+    draws = in_place = True
+
+    def __init__(self, plan: Plan) -> None:
+        self._plan, self._kernel = plan, chosen(plan, False)
+        self.refuses = refuses(plan)
+
+    @functools.cached_property
+    def _past(self) -> Plan:
+        """The plan that writes results past the caches."""
+        return past_caches(self._plan)
+
+    @functools.cached_property
+    def _drawing(self) -> Kernel:
+        """The kernel that draws its random integers."""
+        return chosen(self._plan, True)
+
+    def run(self, operands: list[Codes], out: Codes, flags: Codes, random: Codes, past: bool = False) -> int:
+        """Write results; see `engine.ElementwiseProgram`. Codes and results may be the same memory."""
+        plan = self._past if past else self._plan
+        status = self._kernel(operands[0], out, plan, random)
+        if status == UNSUITED:
+            plan = anywhere(plan)
+            status = chosen(plan, False)(operands[0], out, plan, random)
+        return status
+
+    def draw(self, operands: list[Codes], out: Codes, key: int, first: int, past: bool = False) -> int:
+        """Write results rounded by random integers from number `first` on."""
+        return self._drawing(operands[0], out, self._past if past else self._plan, np.uint64(key), np.uint64(first))
+
+
+def _operation(request: Elementwise) -> Operation | None:
+    from lowprec.kernels.vector import arith
+
+    operation, sources, target = request.operation, request.sources, request.target
+    rule, carrier = request.projection, request.carrier
+    if operation not in arith.OPERATIONS or any(source == DOUBLE for source in sources):
+        return None
+    if rule.nan_payload == "signaling_first":  # vectors know only the first NaN operand
+        return None
+    bits = rule.rounding.bits + (rule.rounding.variant == "B")
+    short = operation in arith.SHORT and arith.is_near(target) and bits < 20 - target.trailing_bits
+    native = target == SINGLE and rule == DEFAULT
+    encoder = NOTHING if native else lower_encoder(target, rule, not short)
+    result = NOTHING if carrier is None else lower_decoder(target, carrier == DOUBLE)
+    plain = carrier is None or carrier == SINGLE or carrier == DOUBLE
+    carry = NOTHING if plain or carrier is None else lower_encoder(carrier, DEFAULT)
+    decoders = [decoder for source in sources if (decoder := lower_decoder(source)) is not None]
+    if encoder is None or result is None or carry is None or len(decoders) < len(sources):
+        return None
+    first = _shape(decoders[0], DECODER_SHAPE)
+    usual = (native or is_usual(encoder)) and all(_shape(decoder, DECODER_SHAPE) == first for decoder in decoders)
+    readers: list[Conversion | None] = []
+    if not usual:  # one kernel serves them all: it is given binary32 numbers
+        readers = [None if source == SINGLE else _reader(source) for source in sources]
+        decoders, first = [NOTHING], _shape(NOTHING, DECODER_SHAPE)
+    ends = ((encoder, ENCODER_SHAPE), (result, DECODER_SHAPE), (carry, ENCODER_SHAPE))
+    shapes_of_ends = tuple(_shape(stage, size) if usual else () for stage, size in ends)
+    stages = (*decoders, *decoders[:1] * (3 - len(decoders)), encoder, result, carry)
+    return Operation(
+        request,
+        arith.kernel(operation, (first, first, first, *shapes_of_ends), short, native),
+        arith.plan(stages, rule.rounding.downward),
+        not native and bool(encoder[Encoder._fields.index("refuses")]),
+        readers,
+    )
+
+
+def _reader(source: Format) -> Conversion:
+    reader = _conversion(Elementwise(CONVERT, (source,), SINGLE, DEFAULT))
+    assert reader is not None, "a format with a decoder"
+    return reader
+
+
+class Operation:
+    """An operation of operands that are binary32 numbers, or become such."""
+
+    draws = in_place = False
+
+    def __init__(
+        self, request: Elementwise, kernel: Kernel, plan: Plan, refuses: bool, readers: list[Conversion | None]
+    ) -> None:
+        self._request, self._kernel, self._plan, self._readers = request, kernel, plan, readers
+        self.refuses = refuses
+
+    @functools.cached_property
+    def _past(self) -> Plan:
+        """The plan that writes results past the caches."""
+        return past_caches(self._plan)
+
+    def run(self, operands: list[Codes], out: Codes, flags: Codes, random: Codes, past: bool = False) -> int:
+        """Write results; see `engine.ElementwiseProgram`. They must not lie in the operands' memory."""
+        x, y, z = (*operands, *operands[:1] * (3 - len(operands)))
+        steps = _ALL
+        if self._readers or any(codes.size != out.size for codes in operands):
+            (x, y, z), steps = self._prepared(operands, out.size)
+        plan = self._past if past else self._plan
+        status: int = self._kernel(x, y, z, steps, out, plan, random)
+        if status == UNSUITED:
+            scalar = engine.lower(dataclasses.replace(self._request, backend="scalar"))
+            status = scalar.run(operands, out, flags, random)
+        return status
+
+
+    def _prepared(self, operands: list[Codes], size: int) -> tuple[list[Codes], tuple[int, int, int]]:
+        """Operands as the kernel reads them: three of them, in binary32 if it must, and single ones repeated."""
+        if self._readers:
+            operands = [_as_singles(*pair) for pair in zip(operands, self._readers, strict=True)]
+        steps = [0 if codes.size == 1 != size else 1 for codes in operands]
+        read = [codes if step else np.repeat(codes, LANES) for codes, step in zip(operands, steps, strict=True)]
+        others = 3 - len(read)
+        return [*read, *read[:1] * others], (*steps, *steps[:1] * others)  # type: ignore[return-value]
+
+
+def _as_singles(codes: Codes, reader: Conversion | None) -> Codes:
+    """The same values as patterns of binary32."""
+    if reader is None:
+        return codes
+    words = np.empty(codes.size, np.uint32)
+    reader.run([codes], words, codes[:0], words[:0])
+    return words
+
+
+def _shape(stage: Plan, size: int) -> tuple[int, ...]:
+    return tuple(int(word) for word in stage[:size])
+
