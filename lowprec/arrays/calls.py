@@ -284,5 +284,5 @@ def _refuse(
     refusal = program.attempt([unlocked(array) for array in flat], results, _NO_FLAGS, random)
     assert refusal is not None, "another engine refused what the scalar one does not"
     if operation == CONVERT:
-        refuse_operands(operands[0], refusal.fmt, refusal.projection, refusal.count, refusal.first)
+        refuse_operands(operands[0], refusal.fmt, refusal.projection, refusal.refused, refusal.first)
     refuse_results(operation, operands, shape, refusal.first, refusal.fmt, refusal.projection)

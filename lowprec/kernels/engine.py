@@ -18,8 +18,10 @@ from __future__ import annotations
 
 import functools
 import importlib
+from fractions import Fraction
 from typing import Any, NamedTuple, Protocol
 
+import numpy as np
 import numpy.typing as npt
 
 from lowprec.kernels.request import Request
@@ -46,7 +48,7 @@ DONE, REFUSED = 0, 1
 class Refusal(NamedTuple):
     """Which results have no code."""
 
-    count: int
+    refused: int  #: how many
     first: int  #: the place of the first
     fmt: Format  #: that has none for them
     projection: Projection
@@ -71,6 +73,37 @@ class ElementwiseProgram(Protocol):
     def draw(self, operands: list[Codes], out: Codes, key: int, first: int, past: bool = False) -> int:
         """As `run`, with the random integers of `lowprec.random_bits` from number `first` on, a multiple of 4."""
         ...
+
+
+class BlockRefusal(NamedTuple):
+    """The first element, and the first block whose scale, has no code; -1 where there is none."""
+
+    element: int
+    scale: int
+
+
+class Tensor(NamedTuple):
+    """The scale of a whole tensor in blocks, 1 where there is none, and the inverse that some rules compute with."""
+
+    value: np.float32 | None
+    scale: Fraction
+    inverse: Fraction
+    words: Codes  #: both, lowered
+
+
+class Rows(NamedTuple):
+    """One side of dot products: rows of codes with K along the last axis, and of the scales of blocks along K."""
+
+    codes: Codes
+    fmt: Format
+    scales: Codes | None = None
+    scale_fmt: Format | None = None
+    block: int = 0  #: elements that share a scale
+    tensor: float = 1.0
+
+    def at(self, rows: Any) -> Rows:
+        """Some of the rows."""
+        return self._replace(codes=self.codes[rows], scales=None if self.scales is None else self.scales[rows])
 
 
 @functools.lru_cache(maxsize=4096)

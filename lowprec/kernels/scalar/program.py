@@ -6,22 +6,26 @@ Floor 2b. Imports the scalar kernels; never the oracle, which checks them.
 from __future__ import annotations
 
 import dataclasses
+from fractions import Fraction
 from typing import Any
 
 import numpy as np
 import numpy.typing as npt
 
 from lowprec.kernels.codes import code_dtype, nans, signaling_nans
-from lowprec.kernels.engine import DONE, REFUSED, Refusal
+from lowprec.kernels.engine import DONE, REFUSED, BlockRefusal, Refusal, Rows, Tensor
+from lowprec.kernels.lower.block import lower_block, lower_tensor
+from lowprec.kernels.lower.dot import kind_of, lower_how, lower_stages
 from lowprec.kernels.lower.scalar import lower_source, lower_target, may_refuse
-from lowprec.kernels.request import CONVERT, Elementwise, Request
+from lowprec.kernels.request import CONVERT, BlockDecoding, BlockEncoding, Dot, Elementwise, Request
 from lowprec.kernels.scalar.arith import KNOWN, operate
 from lowprec.kernels.scalar.convert import convert, convert_twice
 from lowprec.spec.arith import SIGN_ONLY
+from lowprec.spec.block import BlockFormat
 from lowprec.spec.format import Format
 from lowprec.spec.projection import DEFAULT, Flag, Projection
 
-__all__ = ["Conversion", "Operation", "lower"]
+__all__ = ["BlockDecoder", "BlockEncoder", "Conversion", "Dots", "Operation", "lower"]
 
 Codes = npt.NDArray[Any]
 
@@ -38,6 +42,12 @@ def lower(request: Request) -> Any:
         if request.operation == CONVERT:
             return Conversion(request.sources[0], request.target, rule, carrier)
         return Operation(request.operation, request.sources, request.target, rule, carrier)
+    if isinstance(request, BlockEncoding):
+        return BlockEncoder(request.source, request.format)
+    if isinstance(request, BlockDecoding):
+        return BlockDecoder(request)
+    if isinstance(request, Dot):
+        return Dots(request)
     raise TypeError(f"no scalar program for a {type(request).__name__}")
 
 
@@ -124,9 +134,7 @@ class Operation(_Program):
         self._target, self._first = target, rule
         if rule.via:
             self._target = rule.via[0]
-            self._first = Projection(
-                nan_payload=rule.nan_payload, subnormals="flush_operands" if flushes else "keep"
-            )
+            self._first = Projection(nan_payload=rule.nan_payload, subnormals="flush_operands" if flushes else "keep")
             results = rule.subnormals in ("flush_results", "flush_both")
             rest = dataclasses.replace(rule, via=rule.via[1:], subnormals="flush_results" if results else "keep")
             self._onward = Conversion(self._target, target, rest, None)
@@ -204,3 +212,86 @@ def _wide(codes: Codes, part: slice, size: int) -> Codes:
     if codes.size == size:
         return codes[part].astype(np.uint64)
     return np.full(part.stop - part.start, codes[0], np.uint64)
+
+
+class BlockEncoder:
+    """Values in blocks of any format, element after element and block after block."""
+
+    partial = False
+
+    def __init__(self, source: Format, fmt: BlockFormat) -> None:
+        self._source = lower_source(source, fmt.elements.subnormals in ("flush_operands", "flush_both"))
+        self._element, self._scale = lower_target(fmt.element, fmt.elements), lower_target(fmt.scale, fmt.scales)
+        self._scale_source, self._rule = lower_source(fmt.scale), lower_block(fmt)
+
+    def run(
+        self, values: Codes, codes: Codes, scales: Codes, tensor: Tensor, random: Codes, scale_random: Codes
+    ) -> BlockRefusal | None:
+        """Write the codes and the scales of whole blocks, or say what is refused; see `engine.BlockProgram`."""
+        from lowprec.kernels.scalar.block import convert_blocks
+
+        refused, first, refused_scales, first_scale = convert_blocks(
+            values, self._source, values.size // scales.size, codes, self._element, scales, self._scale,
+            self._scale_source, self._rule, tensor.words, random, scale_random,
+        )  # fmt: skip
+        return BlockRefusal(first if refused else -1, first_scale) if refused or refused_scales else None
+
+
+class BlockDecoder:
+    """The values of blocks of any format."""
+
+    partial = False
+
+    def __init__(self, request: BlockDecoding) -> None:
+        fmt, scale = request.format, Fraction(1) if request.tensor is None else request.tensor
+        self._element, self._scale = lower_source(fmt.element), lower_source(fmt.scale)
+        self._tensor, self._target = lower_tensor(fmt, scale, Fraction(1)), lower_target(request.carrier, DEFAULT)
+
+    def run(self, codes: Codes, scales: Codes, out: Codes) -> None:
+        """Write the values of whole blocks."""
+        from lowprec.kernels.scalar.block import decode_blocks
+
+        decode_blocks(
+            codes, self._element, codes.size // scales.size, scales, self._scale, self._tensor, out, self._target
+        )
+
+
+class Dots:
+    """Dot products of rows, one output after the other."""
+
+    partial = False
+
+    def __init__(self, request: Dot) -> None:
+        from lowprec.kernels.scalar import dot
+
+        how = request.accumulation
+        self._how = lower_how(
+            how, request.x, request.y, request.addend, request.scales, request.block, _integer(request.tensor)
+        )
+        self._stages, self._kernel = lower_stages(how, request.addend), dot.kernel(kind_of(how))
+        scales = request.scales or (request.x, request.y)  # not read where there are none
+        self._sources = [
+            (lower_source(fmt), lower_source(of)) for fmt, of in zip((request.x, request.y), scales, strict=True)
+        ]
+
+    def run(self, x: Rows, y: Rows, addends: Codes, out: Codes, key: int, first: int, paired: bool) -> None:
+        """Write the codes of all dot products; see `engine.DotProgram`."""
+        from lowprec.kernels.scalar import dot
+
+        sides = [
+            dot.Rows(rows.codes.astype(np.uint64), source, _scales_of(rows), scale_source)
+            for rows, (source, scale_source) in zip((x, y), self._sources, strict=True)
+        ]
+        self._kernel(*sides, addends, out, self._how, self._stages, np.uint64(key), np.uint64(first), paired)
+
+
+def _scales_of(rows: Rows) -> Codes:
+    """Codes of scales as 64-bit words: none of operands that are in no blocks."""
+    return np.zeros((len(rows.codes), 0), np.uint64) if rows.scales is None else rows.scales.astype(np.uint64)
+
+
+def _integer(number: Fraction) -> tuple[int, int]:
+    """A positive dyadic number as an integer times a power of two. The integer is 1 for the number 1 only."""
+    power = (number.numerator & -number.numerator).bit_length() - number.denominator.bit_length()
+    integer = int(number / Fraction(2) ** power)
+    return (2, power - 1) if integer == 1 and power else (integer, power)

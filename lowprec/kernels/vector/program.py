@@ -8,12 +8,16 @@ from __future__ import annotations
 import dataclasses
 import functools
 from collections.abc import Callable
+from fractions import Fraction
 from typing import Any
 
 import numpy as np
 import numpy.typing as npt
 
 from lowprec.kernels import engine
+from lowprec.kernels.engine import Tensor
+from lowprec.kernels.lower.block import lower_block
+from lowprec.kernels.lower.scalar import lower_source, lower_target
 from lowprec.kernels.lower.vector import (
     DECODER_SHAPE,
     ENCODER_SHAPE,
@@ -29,17 +33,21 @@ from lowprec.kernels.lower.vector import (
     shapes,
     specialized,
 )
+from lowprec.kernels.lower.vector_block import BlockPlan, Products, lower_blocks, lower_products
 from lowprec.kernels.lower.words import DOUBLE, SINGLE
-from lowprec.kernels.request import CONVERT, Elementwise, Request
+from lowprec.kernels.request import CONVERT, BlockDecoding, BlockEncoding, Dot, Elementwise, Request
+from lowprec.kernels.vector import block, block_values
 from lowprec.kernels.vector.convert import UNSUITED, kernel
 from lowprec.kernels.vector.ir.lanes import LANES
+from lowprec.spec.block import BlockFormat
 from lowprec.spec.format import Format
 from lowprec.spec.projection import DEFAULT
 
-__all__ = ["Conversion", "Operation", "chosen", "lower"]
+__all__ = ["BlockDecoder", "BlockEncoder", "Conversion", "Operation", "chosen", "lower"]
 
 Codes = npt.NDArray[Any]
 Plan = npt.NDArray[np.uint32]
+Layout = tuple[int, ...]
 Kernel = Callable[..., int]
 
 
@@ -47,6 +55,14 @@ def lower(request: Request) -> Any:
     """Return the program of a request, or None where its words are too wide or a rule needs another engine."""
     if isinstance(request, Elementwise) and not request.flags:
         return _conversion(request) if request.operation == CONVERT else _operation(request)
+    if isinstance(request, BlockEncoding):
+        return _block_encoder(request)
+    if isinstance(request, BlockDecoding):
+        return _block_decoder(request)
+    if isinstance(request, Dot):
+        from lowprec.kernels.vector import dot_program
+
+        return dot_program.lower(request)
     return None
 
 
@@ -181,7 +197,6 @@ class Operation:
             status = scalar.run(operands, out, flags, random)
         return status
 
-
     def _prepared(self, operands: list[Codes], size: int) -> tuple[list[Codes], tuple[int, int, int]]:
         """Operands as the kernel reads them: three of them, in binary32 if it must, and single ones repeated."""
         if self._readers:
@@ -201,6 +216,68 @@ def _as_singles(codes: Codes, reader: Conversion | None) -> Codes:
     return words
 
 
+def _block_encoder(request: BlockEncoding) -> BlockEncoder | None:
+    plan = lower_blocks(request.source, request.format, request.source == DOUBLE, request.tensor)
+    return None if plan is None else BlockEncoder(request.format, plan)
+
+
+class BlockEncoder:
+    """Values in blocks; what it cannot be exact for it leaves, and marks."""
+
+    partial = True
+
+    def __init__(self, fmt: BlockFormat, plan: BlockPlan) -> None:
+        self._general = lower_block(fmt), lower_target(fmt.scale, fmt.scales), lower_source(fmt.scale)
+        self._lowered, self._kernel = plan, self._chosen(plan, plan.plan)
+
+    @staticmethod
+    def _chosen(lowered: BlockPlan, plan: Plan) -> Kernel:
+        source, target = shapes(plan)[:2] if lowered.usual else ((), ())
+        return block.encoder(source, target, lowered.powers)
+
+    def run(
+        self, values: Codes, codes: Codes, scales: Codes, marks: Codes, layout: Layout, tensor: Tensor,
+        random: Codes, past: bool,
+    ) -> int:  # fmt: skip
+        """Write codes and scales; return how many blocks are left, which are marked."""
+        lowered, plan = self._lowered, self._lowered.plan
+        if past:
+            plan = past_caches(plan)
+        rule, target, source = self._general
+        others = lowered.setup, lowered.tables, (rule, tensor.words, target, source), random
+        undone = self._kernel(values, codes, scales, marks, layout, plan, *others)
+        if undone >= block.UNSUITED:
+            marks[:], plan = 0, anywhere(plan)
+            undone = self._chosen(lowered, plan)(values, codes, scales, marks, layout, plan, *others)
+        return undone
+
+
+def _block_decoder(request: BlockDecoding) -> BlockDecoder | None:
+    scale = Fraction(1) if request.tensor is None else request.tensor
+    scaled = request.tensor is not None
+    products = lower_products(request.format, scale, scaled) if request.carrier == SINGLE else None
+    return None if products is None else BlockDecoder(products, scaled)
+
+
+class BlockDecoder:
+    """The values of blocks as binary32; what it cannot be exact for it leaves, and marks."""
+
+    partial = True
+
+    def __init__(self, products: Products, scaled: bool) -> None:
+        shape = shapes(products.plan)[0] if specialized(products.plan) else ()
+        self._products, self._kernel = products, block_values.decoder(shape, scaled)
+
+    def run(self, codes: Codes, out: Codes, scales: Codes, marks: Codes, layout: Layout, past: bool) -> int:
+        """Write values; return how many blocks are left, which are marked."""
+        plan, factors = self._products
+        plan = past_caches(plan) if past else plan
+        undone = self._kernel(codes, out, scales, marks, layout, plan, factors)
+        if undone >= block.UNSUITED:
+            marks[:] = 1
+            undone = marks.size
+        return undone
+
+
 def _shape(stage: Plan, size: int) -> tuple[int, ...]:
     return tuple(int(word) for word in stage[:size])
-
