@@ -22,7 +22,7 @@ from fractions import Fraction
 from typing import Literal, get_args
 
 from lowprec.spec.fields import LARGEST_SIZE, choose, text, truth
-from lowprec.spec.format import Carrier, Format
+from lowprec.spec.format import Carrier, Format, Sign
 from lowprec.spec.projection import Projection, Saturation
 
 __all__ = ["RULES", "BlockFormat", "ScaleRule", "rule"]
@@ -158,7 +158,7 @@ class BlockFormat:
         inverse of that, all in binary32. 1 for a tensor without non-zero finite values; never 0.
     elements, scales : Projection
         Of the elements, and of the scales; `finite` saturation by default. Neither goes `via` other formats,
-        nor keeps payloads of NaNs.
+        nor keeps payloads of NaNs; the `nan_code` of scales is no negative number.
     arithmetic : {"exact", "product", "reciprocal", "reciprocals"}
         How quotients are computed. "exact": as real numbers. The others round each step to binary32,
         nearest even: with amax of a block, d what the rule divides by, t the tensor's scale
@@ -244,6 +244,11 @@ class BlockFormat:
                     f"{name} of block format {self.name!r} keeps payloads of NaNs, but those of a block are made by "
                     f"its rules; use nan_payload='drop'"
                 )
+        if _is_negative_number(self.scales.nan_code, self.scale):
+            raise ValueError(
+                f"scales of block format {self.name!r} have nan_code={self.scales.nan_code}, a negative number of "
+                f"{self.scale.name!r}, but no scale is negative; use a NaN's code or that of a positive number"
+            )
         object.__setattr__(self, "rule", rule(self.rule))
         choose(self, "a block format", **_CHOICES)
         truth(self, "a block format", "flush_subnormals")
@@ -300,3 +305,12 @@ class BlockFormat:
                 known = isinstance(value, ScaleRule) and value == _BY_NAME.get(value.name)
                 said.append(f"{field.name}={str(value)!r}" if known else f"{field.name}={value!r}")
         return f"BlockFormat({', '.join(said)})"
+
+
+def _is_negative_number(code: int | None, fmt: Format) -> bool:
+    """Whether a code stands for a number below zero, infinity included."""
+    if code is None or not code & fmt.sign_code:
+        return False
+    if fmt.sign is Sign.TWOS_COMPLEMENT:
+        return True
+    return 0 < code & ~fmt.sign_code <= fmt.max_magnitude + fmt.infinity

@@ -264,6 +264,25 @@ def test_a_value_that_a_field_does_not_take_is_refused_with_those_that_it_does(f
         dataclasses.replace(MINE, **{field: given})
 
 
+def test_a_scale_that_would_be_negative_instead_of_nan_is_refused():
+    """Positive numbers and NaNs of either sign are taken, for formats with and without -0."""
+    for scale, wrong, right in (
+        (catalog.E4M3FNUZ, (0x81, 0xFF), (0x80, 0x7F, 0)),
+        (catalog.E5M2, (0x81, 0xFC), (0xFE, 0x7C, 0x80)),
+        (catalog.INT8, (0x80, 0xFF), (0x7F,)),
+        (catalog.UE4M3, (), (0x7E, 0x7F)),
+    ):
+        for code in right:
+            dataclasses.replace(MINE, scale=scale, scales=Projection(nan_code=code))
+        for code in wrong:
+            message = (
+                f"scales of block format 'mine' have nan_code={code}, a negative number of {scale.name!r}, but no "
+                f"scale is negative; use a NaN's code or that of a positive number"
+            )
+            with pytest.raises(ValueError, match=f"^{re.escape(message)}$"):
+                dataclasses.replace(MINE, scale=scale, scales=Projection(nan_code=code))
+
+
 @pytest.mark.parametrize("field", CHOICES)
 def test_every_choice_of_a_field_is_taken(field):
     """And is kept as it was given."""
