@@ -162,6 +162,8 @@ def elementwise(
     signals = output(flags, _FLAGS, shape, "what is signaled", name="flags")
     if place is not None and signals is not None and np.may_share_memory(place, signals):
         raise ValueError("out and flags share memory; give each an array of its own")
+    if not all(_is_known(operand, operation) for operand in operands):
+        key = None
     program, operands = _program(operation, operands, fmt, rule, carrier, signals is not None, backend)
     integers, seed = _random(program, rule, fmt, shape, random, rng)
 
@@ -173,7 +175,7 @@ def elementwise(
         _refuse(operation, operands, fmt, rule, carrier, shape, integers, seed)
     if raised is not signals and signals is not None:
         signals[...] = raised
-    if key is not None and integers is None and all(_is_known(each, operation) for each in operands):
+    if key is not None and integers is None:
         types = key[1:]  # type: ignore[index]
         reads = tuple(None if array.dtype == kind else array.dtype for array, kind in zip(arrays, types, strict=True))
         writes = traverse.bits_of(results).dtype

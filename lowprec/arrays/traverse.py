@@ -51,6 +51,7 @@ def run(
         out, operands = out.reshape(1), [array.reshape(1) for array in operands]
         flags, random = (None if array is None else array.reshape(1) for array in (flags, random))
     others = [array for array in (flags, random) if array is not None]
+    operands = [array.astype(array.dtype.newbyteorder("=")) if array.size == 1 else array for array in operands]
     full = [array for array in operands if array.size != 1 or out.size == 1]
     everything = [*full, out, *others]
     if all(array.shape == out.shape and array.flags.aligned and array.dtype.isnative for array in everything):

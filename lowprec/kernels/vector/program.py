@@ -98,23 +98,23 @@ class Conversion:
     draws = in_place = True
 
     def __init__(self, plan: Plan) -> None:
-        self._plan, self._kernel = plan, chosen(plan, False)
+        self.plan, self.kernel = plan, chosen(plan, False)
         self.refuses = refuses(plan)
 
     @functools.cached_property
     def _past(self) -> Plan:
         """The plan that writes results past the caches."""
-        return past_caches(self._plan)
+        return past_caches(self.plan)
 
     @functools.cached_property
     def _drawing(self) -> Kernel:
         """The kernel that draws its random integers."""
-        return chosen(self._plan, True)
+        return chosen(self.plan, True)
 
     def run(self, operands: list[Codes], out: Codes, flags: Codes, random: Codes, past: bool = False) -> int:
         """Write results; see `engine.ElementwiseProgram`. Codes and results may be the same memory."""
-        plan = self._past if past else self._plan
-        status = self._kernel(operands[0], out, plan, random)
+        plan = self._past if past else self.plan
+        status = self.kernel(operands[0], out, plan, random)
         if status == UNSUITED:
             plan = anywhere(plan)
             status = chosen(plan, False)(operands[0], out, plan, random)
@@ -122,7 +122,7 @@ class Conversion:
 
     def draw(self, operands: list[Codes], out: Codes, key: int, first: int, past: bool = False) -> int:
         """Write results rounded by random integers from number `first` on."""
-        return self._drawing(operands[0], out, self._past if past else self._plan, np.uint64(key), np.uint64(first))
+        return self._drawing(operands[0], out, self._past if past else self.plan, np.uint64(key), np.uint64(first))
 
 
 def _operation(request: Elementwise) -> Operation | None:
@@ -176,13 +176,13 @@ class Operation:
     def __init__(
         self, request: Elementwise, kernel: Kernel, plan: Plan, refuses: bool, readers: list[Conversion | None]
     ) -> None:
-        self._request, self._kernel, self._plan, self._readers = request, kernel, plan, readers
+        self._request, self.kernel, self.plan, self._readers = request, kernel, plan, readers
         self.refuses = refuses
 
     @functools.cached_property
     def _past(self) -> Plan:
         """The plan that writes results past the caches."""
-        return past_caches(self._plan)
+        return past_caches(self.plan)
 
     def run(self, operands: list[Codes], out: Codes, flags: Codes, random: Codes, past: bool = False) -> int:
         """Write results; see `engine.ElementwiseProgram`. They must not lie in the operands' memory."""
@@ -190,8 +190,8 @@ class Operation:
         steps = _ALL
         if self._readers or any(codes.size != out.size for codes in operands):
             (x, y, z), steps = self._prepared(operands, out.size)
-        plan = self._past if past else self._plan
-        status: int = self._kernel(x, y, z, steps, out, plan, random)
+        plan = self._past if past else self.plan
+        status: int = self.kernel(x, y, z, steps, out, plan, random)
         if status == UNSUITED:
             scalar = engine.lower(dataclasses.replace(self._request, backend="scalar"))
             status = scalar.run(operands, out, flags, random)
@@ -228,7 +228,7 @@ class BlockEncoder:
 
     def __init__(self, fmt: BlockFormat, plan: BlockPlan) -> None:
         self._general = lower_block(fmt), lower_target(fmt.scale, fmt.scales), lower_source(fmt.scale)
-        self._lowered, self._kernel = plan, self._chosen(plan, plan.plan)
+        self._lowered, self.kernel = plan, self._chosen(plan, plan.plan)
 
     @staticmethod
     def _chosen(lowered: BlockPlan, plan: Plan) -> Kernel:
@@ -245,7 +245,7 @@ class BlockEncoder:
             plan = past_caches(plan)
         rule, target, source = self._general
         others = lowered.setup, lowered.tables, (rule, tensor.words, target, source), random
-        undone = self._kernel(values, codes, scales, marks, layout, plan, *others)
+        undone = self.kernel(values, codes, scales, marks, layout, plan, *others)
         if undone >= block.UNSUITED:
             marks[:], plan = 0, anywhere(plan)
             undone = self._chosen(lowered, plan)(values, codes, scales, marks, layout, plan, *others)
@@ -266,13 +266,13 @@ class BlockDecoder:
 
     def __init__(self, products: Products, scaled: bool) -> None:
         shape = shapes(products.plan)[0] if specialized(products.plan) else ()
-        self._products, self._kernel = products, block_values.decoder(shape, scaled)
+        self._products, self.kernel = products, block_values.decoder(shape, scaled)
 
     def run(self, codes: Codes, out: Codes, scales: Codes, marks: Codes, layout: Layout, past: bool) -> int:
         """Write values; return how many blocks are left, which are marked."""
         plan, factors = self._products
         plan = past_caches(plan) if past else plan
-        undone = self._kernel(codes, out, scales, marks, layout, plan, factors)
+        undone = self.kernel(codes, out, scales, marks, layout, plan, factors)
         if undone >= block.UNSUITED:
             marks[:] = 1
             undone = marks.size
