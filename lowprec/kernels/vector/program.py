@@ -37,7 +37,7 @@ from lowprec.kernels.lower.vector_block import BlockPlan, Products, lower_blocks
 from lowprec.kernels.lower.words import DOUBLE, SINGLE
 from lowprec.kernels.request import CONVERT, BlockDecoding, BlockEncoding, Dot, Elementwise, Request
 from lowprec.kernels.vector import block, block_values
-from lowprec.kernels.vector.convert import UNSUITED, kernel
+from lowprec.kernels.vector.convert import DONE, UNSUITED, kernel
 from lowprec.kernels.vector.ir.lanes import LANES
 from lowprec.spec.block import BlockFormat
 from lowprec.spec.format import Format
@@ -192,7 +192,7 @@ class Operation:
             (x, y, z), steps = self._prepared(operands, out.size)
         plan = self._past if past else self.plan
         status: int = self.kernel(x, y, z, steps, out, plan, random)
-        if status == UNSUITED:
+        if status != DONE:  # unsuited to the thread's rounding mode, or a NaN, maybe of lanes past the end
             scalar = engine.lower(dataclasses.replace(self._request, backend="scalar"))
             status = scalar.run(operands, out, flags, random)
         return status
