@@ -1,34 +1,35 @@
-"""Dot products at the speed of vectors: which kernel serves an accumulation, and what it leaves to the general one.
+"""Programs of the vector engine for dot products: which kernel serves an accumulation, and what it leaves.
 
-Floor 3.
+Floor 2b. Imports the vector kernels; never the oracle, which checks them.
 """
 
 from __future__ import annotations
 
 import dataclasses
-import functools
+from collections.abc import Callable
 from typing import Any, NamedTuple
 
 import numpy as np
 import numpy.typing as npt
 
-from lowprec.arrays import calls
-from lowprec.arrays.checks import Operand
-from lowprec.arrays.threads import share_rows
+from lowprec.kernels import engine
+from lowprec.kernels.codes import code_dtype
+from lowprec.kernels.engine import Rows
 from lowprec.kernels.jit import has_half
+from lowprec.kernels.lower.words import BRAIN, CUT_SINGLE, DOUBLE, HALF, POWERS, SINGLE
+from lowprec.kernels.request import CONVERT, Dot, Elementwise
 from lowprec.kernels.vector.convert import DONE
 from lowprec.kernels.vector.dot import BIAS, panels, plan, running, windows
 from lowprec.kernels.vector.ir.lanes import LANES
-from lowprec.spec import catalog
 from lowprec.spec.accumulation import EXACT, PAIRWISE, SEQUENTIAL, Accumulation, Rounded, Window
-from lowprec.spec.accumulations import E8M13
 from lowprec.spec.format import Carrier, Format
-from lowprec.spec.projection import DEFAULT, Projection
+from lowprec.spec.projection import DEFAULT, Projection, Saturation
 from lowprec.spec.rounding import NEAREST_EVEN, TOWARD_ZERO
 
-__all__ = ["Done", "Way", "run", "singles", "way_of"]
+__all__ = ["Dots", "lower"]
 
 Array = npt.NDArray[Any]
+Share = Callable[[Callable[[int, int], int], int, int], int]
 
 #: Exponents of products that a window's vectors hold.
 _LOWEST, _HIGHEST = -60, 100
@@ -46,18 +47,23 @@ class Way(NamedTuple):
 
 
 class Done(NamedTuple):
-    """The sums, as patterns of binary32 or as binary64 numbers, and where the general kernel must say."""
+    """The sums, as patterns of binary32 or as binary64 numbers, and where the scalar engine must say."""
 
     words: Array
     doubts: Array
 
 
-@functools.lru_cache(maxsize=256)
-def way_of(how: Accumulation, x: Format, y: Format) -> Way | None:
-    """The kernel that may serve an accumulation of operands in these formats, or none."""
+def lower(request: Dot) -> Dots | None:
+    """Return the program of a request, or None where no kernel serves the accumulation of such operands."""
+    way = _way(request) if request.tensor == 1 and not request.accumulation.output[1].rounding.bits else None
+    return None if way is None or (request.block and not way.sink) else Dots(request, way)
+
+
+def _way(request: Dot) -> Way | None:
+    how, x, y = request.accumulation, request.x, request.y
     if isinstance(x, Carrier) or isinstance(y, Carrier) or how.machine or how.order == PAIRWISE:
         return None
-    if how.addend != "first" or not (catalog.BINARY32.contains(x) and catalog.BINARY32.contains(y)):
+    if how.addend != "first" or not (SINGLE.contains(x) and SINGLE.contains(y)):
         return None
     if how.order == EXACT:
         return Way(exact=True)
@@ -66,31 +72,31 @@ def way_of(how: Accumulation, x: Format, y: Format) -> Way | None:
     if how.scale is not None or how.order != SEQUENTIAL or how.accumulator is None or not _is_plain(how.accumulator):
         return None
     fmt, rounded = how.accumulator[0], how.product is not None
-    if fmt == catalog.BINARY32 and (not rounded or (how.product is not None and how.product == (fmt, DEFAULT))):
+    if fmt == SINGLE and (not rounded or (how.product is not None and how.product == (fmt, DEFAULT))):
         return Way(running="multiply_and_add" if rounded else "fma")
-    if fmt == catalog.BFLOAT16 and not rounded:
+    if fmt == BRAIN and not rounded:
         return Way(running="short", bits=fmt.precision)
-    if fmt == catalog.BINARY16 and not rounded and has_half():
+    if fmt == HALF and not rounded and has_half():
         return Way(running="half", bits=fmt.precision)
     return None
 
 
 def _window(how: Accumulation, window: Window, bits: int) -> Way | None:
     fmt, rule = window.result
-    sinks = {catalog.BINARY32: "single", E8M13: "short", catalog.BINARY16: "half"}
+    sinks = {SINGLE: "single", CUT_SINGLE: "short", HALF: "half"}
     if fmt not in sinks and window.step == how.order.size:
         return _direct(how, window, bits)
-    mode = NEAREST_EVEN if fmt == catalog.BINARY16 else TOWARD_ZERO
+    mode = NEAREST_EVEN if fmt == HALF else TOWARD_ZERO
     if (
         fmt not in sinks
         or rule.rounding != mode
         or not _is_plain((fmt, dataclasses.replace(rule, rounding=NEAREST_EVEN)))
     ):
         return None
-    if not _fits(window, bits) or (fmt == catalog.BINARY16 and not has_half()):
+    if not _fits(window, bits) or (fmt == HALF and not has_half()):
         return None
     # The addend comes in the output's format, whose exponents it has in the first step.
-    added = catalog.BINARY16 if fmt == catalog.BINARY16 else catalog.BINARY32
+    added = HALF if fmt == HALF else SINGLE
     if how.total is None:
         return Way(sink=sinks[fmt]) if how.output[0] == added else None
     if how.total[0] != added or not _is_plain(how.total) or how.order.size % window.step:
@@ -104,7 +110,7 @@ def _direct(how: Accumulation, window: Window, bits: int) -> Way | None:
     wide = 26 <= fmt.precision <= 50 and fmt.exponent_bits > 0 and fmt.subnormals
     if not _fits(window, bits) or not _is_plain(window.result) or not wide or window.groups != "consecutive":
         return None
-    if how.total is None or how.total[0] != catalog.BINARY32 or not _is_plain(how.total):
+    if how.total is None or how.total[0] != SINGLE or not _is_plain(how.total):
         return None
     return Way(sink="nearest", chunk=window.step, lost=53 - fmt.precision)
 
@@ -122,49 +128,91 @@ def _is_plain(place: Rounded) -> bool:
     return rule == Projection(nan_code=rule.nan_code, nan_sign=rule.nan_sign, nan=rule.nan)
 
 
-def singles(codes: Array, fmt: Format) -> Array:
-    """The values of rows of codes, as patterns of binary32."""
-    if fmt == catalog.BINARY32:
-        return codes.view(np.uint32)
-    made = calls.convert(
-        Operand(codes, fmt, codes, True), catalog.BINARY32, DEFAULT, np.dtype(np.float32), None, None, None, None
-    )
-    return np.asarray(made).view(np.uint32)
+class Dots:
+    """Dot products by vectors of columns; where an output is in doubt, or operands do not suit, it is left."""
 
+    partial = True
 
-def run(
-    way: Way,
-    how: Accumulation,
-    sides: list[Array],
-    raised: list[Array | None],
-    formats: tuple[Format, Format],
-    addends: Array,
-) -> Done | None:
-    """All sums of rows of two sides, shape (rows of x, rows of y); None where vectors cannot say.
+    def __init__(self, request: Dot, way: Way) -> None:
+        self._way, self._how, self._begin = way, request.accumulation, request.addend
+        self._formats, self._scales = (request.x, request.y), request.scales
 
-    Both are patterns of binary32, and so are addends, which may be empty. `raised` are the exponents of
-    scales, for each element, where an accumulation has such.
-    """
-    x, y = sides
-    m, n, width = x.shape[0], y.shape[0], -(-y.shape[0] // LANES) * LANES
-    if not m or not n or not x.shape[1]:
-        return None
-    if way.exact:
-        return None if addends.size else _in_doubles(x, y)
-    starts = np.zeros((m, width), np.uint32)
-    if addends.size:
-        starts[:, :n] = addends
-    if way.running and sum(map(_precision, sides, formats)) > way.bits:
-        return None
-    if way.running:
-        done = _running(way, _quiet(x), _quiet(y), starts)
-    else:
-        assert isinstance(how.accumulator, Window)
-        scaled = how.accumulator.scales != "none"
-        if scaled and any(side is None for side in raised):
+    def run(self, x: Rows, y: Rows, addends: Array, out: Array, share: Share) -> Array | None:
+        """Write the codes of the products of all rows of x and y; return which outputs are left, or None for all.
+
+        `addends` are codes of the shape of `out`, or none. `share(part, rows, cost)` calls part(start, stop) for
+        ranges of rows, each as expensive as `cost` elements.
+        """
+        begin = self._begin
+        if addends.size and isinstance(begin, Carrier):
             return None
-        done = _windows(way, how.accumulator, x, y, raised, formats, starts)
-    return None if done is None else Done(done.words[:, :n], done.doubts[:, :n])
+        sides = [_singles(rows.codes, fmt) for rows, fmt in zip((x, y), self._formats, strict=True)]
+        raised = [_raised(rows) if self._scales else None for rows in (x, y)]
+        starts = _singles(addends.astype(code_dtype(begin)), begin) if addends.size else addends
+        done = self._sums(sides, raised, starts, share)
+        if done is None:
+            return None
+        out[...] = _as_output(done.words, self._how)
+        return done.doubts
+
+    def _sums(self, sides: list[Array], raised: list[Array | None], addends: Array, share: Share) -> Done | None:
+        """All sums of rows of two sides, shape (rows of x, rows of y); None where vectors cannot say.
+
+        Both are patterns of binary32, and so are addends, which may be empty. `raised` are the exponents of
+        scales, for each element, where an accumulation has such.
+        """
+        x, y = sides
+        way, m, n, width = self._way, x.shape[0], y.shape[0], -(-y.shape[0] // LANES) * LANES
+        if not m or not n or not x.shape[1]:
+            return None
+        if way.exact:
+            return None if addends.size else _in_doubles(x, y)
+        starts = np.zeros((m, width), np.uint32)
+        if addends.size:
+            starts[:, :n] = addends
+        if way.running and sum(map(_precision, sides, self._formats)) > way.bits:
+            return None
+        if way.running:
+            done = _running(way, _quiet(x), _quiet(y), starts, share)
+        else:
+            window = self._how.accumulator
+            assert isinstance(window, Window)
+            if window.scales != "none" and any(side is None for side in raised):
+                return None
+            done = _windows(way, window, x, y, raised, self._formats, starts, share)
+        return None if done is None else Done(done.words[:, :n], done.doubts[:, :n])
+
+
+def _converted(codes: Array, source: Format, target: Format, rule: Projection) -> Array:
+    """Codes of one format as those of another."""
+    program = engine.lower(Elementwise(CONVERT, (source,), target, rule))
+    flat, out = np.ascontiguousarray(codes).reshape(-1), np.empty(codes.size, code_dtype(target))
+    program.run([flat], out, np.empty(0, np.uint8), np.empty(0, np.uint32))
+    return out.reshape(codes.shape)
+
+
+def _singles(codes: Array, fmt: Format) -> Array:
+    """The values of rows of codes, as patterns of binary32."""
+    return codes.view(np.uint32) if fmt == SINGLE else _converted(codes, fmt, SINGLE, DEFAULT)
+
+
+def _raised(side: Rows) -> Array | None:
+    """The exponents of the scales, of each element; None where a scale is NaN, or no power of two."""
+    if side.scales is None or side.scale_fmt != POWERS or (side.scales == POWERS.nan_code).any():
+        return None
+    exponents = side.scales.astype(np.int32) - POWERS.bias
+    return exponents[:, np.arange(side.codes.shape[1]) // side.block]
+
+
+def _as_output(words: Array, how: Accumulation) -> Array:
+    """Codes of the output, of sums as patterns of binary32 or as binary64 numbers."""
+    fmt, rule = how.output
+    if words.dtype == np.float64:
+        return _converted(words.view(np.uint64), DOUBLE, fmt, rule)
+    if fmt == SINGLE and rule.saturation is Saturation.NONE and rule.subnormals == "keep":
+        return words
+    rule = dataclasses.replace(rule, nan="max") if fmt.nan_code is None else rule
+    return _converted(words, SINGLE, fmt, rule)
 
 
 def _precision(words: Array, fmt: Format) -> int:
@@ -181,7 +229,7 @@ def _quiet(words: Array) -> Array:
     return np.where(nan, np.uint32(0x7FC00000), words) if nan.any() else words
 
 
-def _running(way: Way, x: Array, y: Array, starts: Array) -> Done | None:
+def _running(way: Way, x: Array, y: Array, starts: Array, share: Share) -> Done | None:
     kernel, columns, out, how = running(way.running), panels(y), np.empty_like(starts), plan()
     starts = _quiet(starts)
 
@@ -189,7 +237,7 @@ def _running(way: Way, x: Array, y: Array, starts: Array) -> Done | None:
         rows = slice(start, stop)
         return kernel(x[rows], columns, starts[rows], out[rows], how) if start < stop else DONE
 
-    if share_rows(part, len(x), starts.shape[1] * x.shape[1] // 4) != DONE:
+    if share(part, len(x), starts.shape[1] * x.shape[1] // 4) != DONE:
         return None
     return Done(out, np.isnan(out.view(np.float32)))
 
@@ -227,6 +275,7 @@ def _windows(
     raised: list[Array | None],
     formats: tuple[Format, Format],
     starts: Array,
+    share: Share,
 ) -> Done | None:
     left, right = (_prepared(side, up, fmt) for side, up, fmt in zip((x, y), raised, formats, strict=True))
     if left is None or right is None:
@@ -254,7 +303,7 @@ def _windows(
             way.chunk, window.fraction_bits, max(window.lowest_exponent, _LOWEST - 100), way.lost, how,
         )  # fmt: skip
 
-    if share_rows(part, len(x), starts.shape[1] * x.shape[1]) != DONE:
+    if share(part, len(x), starts.shape[1] * x.shape[1]) != DONE:
         return None
     return Done(out, doubts != 0)
 
