@@ -106,7 +106,7 @@ class Projection:
     saturation : Saturation or str
     nan : {"error", "zero", "max", "negative_zero"}
         What a NaN operand becomes in a format without NaN: a ValueError, zero, the extreme finite
-        value, or -0 whatever its sign.
+        value, or -0 for either sign.
     nan_code : int, optional
         The code, without its sign, to give wherever the result is NaN, instead of the format's own.
         In a format with a sign it takes the sign of the NaN, as the codes of numbers do: 0 stays 0
