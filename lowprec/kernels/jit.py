@@ -1,4 +1,4 @@
-"""How kernels are compiled: the one place that names numba.
+"""How kernels are compiled.
 
 `nogil`, so that threads run side by side. Never `fastmath`: it lets the compiler change results.
 Compiled kernels are kept on disk by `cache`.
@@ -9,10 +9,9 @@ Floor 2b.
 from __future__ import annotations
 
 import functools
-import operator
 import os
 from collections.abc import Callable
-from typing import Any, TypeVar, cast
+from typing import Annotated, Any, TypeVar, cast, get_origin, get_type_hints
 
 import numba
 import numpy as np
@@ -21,39 +20,20 @@ from numba.core import cgutils
 from numba.core.compiler_lock import global_compiler_lock
 from numba.core.registry import cpu_target
 from numba.cpython.unsafe.numbers import leading_zeros
-from numba.extending import intrinsic, lower_builtin, models, overload, register_model, type_callable
-from numba.np.arrayobj import populate_array
+from numba.extending import intrinsic, overload
 
+from lowprec.kernels import compiling  # noqa: F401 - it watches numba compile
 from lowprec.kernels.cache import DiskCache
 
-__all__ = [
-    "VectorType",
-    "MODES",
-    "bit_length",
-    "boolean",
-    "builtin",
-    "elements",
-    "exchange_modes",
-    "from_stack",
-    "has_half",
-    "helper",
-    "inlined",
-    "ir",
-    "jit",
-    "memory",
-    "on_stack",
-    "word",
-]
+__all__ = ["MODES", "bit_length", "elements", "exchange_modes", "has_half", "helper", "inlined", "jit", "load_record"]
 
 F = TypeVar("F", bound=Callable[..., object])
+R = TypeVar("R", bound=tuple[Any, ...])
 
 types: Any = numba.types
 
 #: Nothing calls these but kernels: no way in from outside needs to be compiled.
 _INTERNAL = {"nogil": True, "no_cpython_wrapper": True, "no_cfunc_wrapper": True}
-
-#: The types of a truth value, of a number of 32 bits, and of what returns nothing.
-boolean, word, nothing = types.boolean, types.uint32, types.none
 
 
 def jit(function: F, name: str = "") -> F:
@@ -129,6 +109,47 @@ def _loads(_: Any, array: Any, places: Any) -> Any:
     return kind(array, places), load
 
 
+def load_record(kind: type[R], words: np.ndarray[Any, Any], start: int) -> R:
+    """Load a NamedTuple from an array, from index `start` on; `Signed` fields as signed integers."""
+    signed, number = _signed(kind), np.dtype(f"i{words.itemsize}").type
+    return kind(*(number(words[start + i]) if minus else words[start + i] for i, minus in enumerate(signed)))
+
+
+@overload(load_record, inline="always")  # type: ignore[untyped-decorator]
+def _load_record(kind: Any, words: Any, start: Any) -> Callable[..., Any]:
+    def take(kind: Any, words: Any, start: Any) -> Any:
+        return _load_fields(kind, words, start)
+
+    return take
+
+
+@intrinsic  # type: ignore[untyped-decorator]
+def _load_fields(_: Any, kind: Any, words: Any, start: Any) -> Any:
+    """As many loads, without a loop."""
+    word = words.dtype
+    fields = [types.Integer.from_bitwidth(word.bitwidth, minus) for minus in _signed(kind.instance_class)]
+    record = types.BaseTuple.from_types(fields, kind.instance_class)
+
+    def load(context: Any, builder: Any, signature: Any, values: Any) -> Any:
+        array = context.make_array(signature.args[1])(context, builder, values[1])
+        first = context.cast(builder, values[2], signature.args[2], types.intp)
+        loaded = []
+        for i in range(len(fields)):
+            place = builder.add(first, context.get_constant(types.intp, i))
+            pointer = cgutils.get_item_pointer(context, builder, words, array, [place])
+            loaded.append(builder.load(pointer))
+        return context.make_tuple(builder, record, loaded)
+
+    return record(kind, words, start), load
+
+
+@functools.cache
+def _signed(kind: type) -> tuple[bool, ...]:
+    """Whether each field of a NamedTuple is annotated as `Signed`."""
+    hints = get_type_hints(kind, include_extras=True)
+    return tuple(get_origin(hints[name]) is Annotated for name in kind._fields)  # type: ignore[attr-defined]
+
+
 def bit_length(word: np.uint64) -> np.int64:
     """Bits of a word up to its leading one, 0 for 0."""
     return np.int64(int(word).bit_length())
@@ -195,174 +216,3 @@ def exchange_modes(_: Any, modes: Any) -> Any:
         return builder.zext(before, long)
 
     return types.uint64(types.uint64), exchange
-
-
-# -- types and functions that are LLVM's own ----------------------------------------------------------
-
-
-class VectorType(types.Type):  # type: ignore[misc]
-    """The type of `count` numbers that one operation changes together: an LLVM vector."""
-
-    def __init__(self, name: str, element: Any, count: int) -> None:
-        """Elements are an LLVM type."""
-        self.element, self.count = element, count
-        super().__init__(name=f"{name}x{count}")
-
-    @property
-    def llvm(self) -> Any:
-        """The LLVM type."""
-        return ir.VectorType(self.element, self.count)
-
-    def constant(self, *values: int) -> Any:
-        """One value for each element, or the same one for all."""
-        return ir.Constant(self.llvm, list(values) if len(values) > 1 else list(values) * self.count)
-
-
-@register_model(VectorType)
-class _VectorModel(models.PrimitiveModel):  # type: ignore[misc]
-    def __init__(self, manager: Any, kind: VectorType) -> None:
-        super().__init__(manager, kind, kind.llvm)
-
-
-def builtin(function: Callable[..., Any], result: Any, *kinds: VectorType) -> Callable[[F], F]:
-    """Decorate what makes the LLVM instructions of a function of vectors: (builder, *values) -> value.
-
-    A number stands for a vector of it. Operators ask for one vector at least.
-    """
-
-    def check(*given: Any) -> Any:
-        fits = len(given) == len(kinds) and all(
-            have == want or isinstance(have, types.Integer) for have, want in zip(given, kinds, strict=True)
-        )
-        vectors = any(isinstance(have, VectorType) for have in given)
-        return result if fits and (vectors or function.__module__ != operator.__name__) else None
-
-    def register(lower: F) -> F:
-        type_callable(function)(lambda context: _fixed(check, len(kinds)))
-
-        def implement(context: Any, builder: Any, signature: Any, values: Any) -> Any:
-            return lower(builder, *map(_spread, [builder] * len(kinds), signature.args, values, kinds))
-
-        lower_builtin(function, *kinds)(implement)
-        if len(kinds) == 2:
-            lower_builtin(function, kinds[0], types.Integer)(implement)
-            lower_builtin(function, types.Integer, kinds[1])(implement)
-        elif len(kinds) == 1:
-            lower_builtin(function, types.Integer)(implement)
-        elif len(kinds) == 3:
-            lower_builtin(function, kinds[0], types.Integer, kinds[2])(implement)
-            lower_builtin(function, kinds[0], kinds[1], types.Integer)(implement)
-            lower_builtin(function, kinds[0], types.Integer, types.Integer)(implement)
-        return lower
-
-    return register
-
-
-def memory(function: Callable[..., Any], result: VectorType | None, *kinds: VectorType) -> Callable[[F], F]:
-    """Decorate what reads or writes an array from an index on: (builder, pointer, element, *values) -> value."""
-
-    def check(array: Any, start: Any, *given: Any) -> Any:
-        if isinstance(array, types.Array) and isinstance(start, types.Integer) and given == kinds:
-            return types.none if result is None else result
-        return None
-
-    def register(lower: F) -> F:
-        type_callable(function)(lambda context: _fixed(check, 2 + len(kinds)))
-
-        def implement(context: Any, builder: Any, signature: Any, values: Any) -> Any:
-            array = context.make_array(signature.args[0])(context, builder, values[0])
-            element = ir.IntType(signature.args[0].dtype.bitwidth)
-            value = lower(builder, builder.gep(array.data, [values[1]]), element, *values[2:])
-            return context.get_dummy_value() if result is None else value
-
-        lower_builtin(function, types.Array, types.Integer, *kinds)(implement)
-        return lower
-
-    return register
-
-
-def on_stack(function: Callable[[Any, int], Any], count: int) -> None:
-    """Make a function of an array give its elements from an index on, and zeros up to `count`, in memory of its own.
-
-    That memory is on the stack, until the function that calls this returns. `np.zeros` and a loop would
-    be six functions more to compile for each kernel, and ask for memory at each call.
-    """
-
-    def check(array: Any, start: Any) -> Any:
-        fits = isinstance(array, types.Array) and isinstance(start, types.Integer)
-        return types.Array(array.dtype, 1, "C") if fits else None
-
-    type_callable(function)(lambda context: _fixed(check, 2))
-
-    def fill(context: Any, builder: Any, signature: Any, values: Any) -> Any:
-        kind = signature.return_type
-        element, start = context.get_data_type(kind.dtype), values[1]
-        memory = ir.ArrayType(element, count)
-        room = cgutils.alloca_once(builder, memory)
-        room.align = 64  # as memory of NumPy's is, at least, where past the caches is written
-        size = context.get_abi_sizeof(element)
-        cgutils.memset(builder, room, context.get_constant(types.intp, count * size), 0)
-        first = builder.bitcast(room, element.as_pointer())
-        given = context.make_array(signature.args[0])(context, builder, values[0])
-        left = builder.sub(given.nitems, start)
-        cgutils.raw_memcpy(builder, first, builder.gep(given.data, [start]), left, size)
-        array = context.make_array(kind)(context, builder)
-        shape, strides = ([context.get_constant(types.intp, number)] for number in (count, size))
-        populate_array(array, data=first, shape=shape, strides=strides, itemsize=strides[0], meminfo=None)
-        return array._getvalue()
-
-    lower_builtin(function, types.Array, types.Integer)(fill)
-
-
-def from_stack(function: Callable[[Any, int, Any], None]) -> None:
-    """Make a function of (array, start, other) copy the first elements of the other to the array's, from `start` on.
-
-    A copy of memory and no loop: LLVM would turn a loop over fewer elements than a vector has into vectors.
-    """
-
-    def check(array: Any, start: Any, other: Any) -> Any:
-        fits = isinstance(array, types.Array) and isinstance(start, types.Integer)
-        return types.none if fits and isinstance(other, types.Array) and other.dtype == array.dtype else None
-
-    type_callable(function)(lambda context: _fixed(check, 3))
-
-    def copy(context: Any, builder: Any, signature: Any, values: Any) -> Any:
-        array, other = (context.make_array(signature.args[place])(context, builder, values[place]) for place in (0, 2))
-        size = context.get_abi_sizeof(context.get_data_type(signature.args[0].dtype))
-        left = builder.sub(array.nitems, values[1])
-        cgutils.raw_memcpy(builder, builder.gep(array.data, [values[1]]), other.data, left, size)
-        return context.get_dummy_value()
-
-    lower_builtin(function, types.Array, types.Integer, types.Array)(copy)
-
-
-def _fixed(check: Callable[..., Any], count: int) -> Callable[..., Any]:
-    """`check` with a fixed number of parameters, which numba wants to see."""
-    shapes: tuple[Callable[..., Any], ...] = (
-        lambda: check(),
-        lambda a: check(a),
-        lambda a, b: check(a, b),
-        lambda a, b, c: check(a, b, c),
-        lambda a, b, c, d: check(a, b, c, d),
-        lambda a, b, c, d, e: check(a, b, c, d, e),
-        lambda a, b, c, d, e, f: check(a, b, c, d, e, f),
-    )
-    return shapes[count]
-
-
-def _spread(builder: Any, given: Any, value: Any, kind: VectorType) -> Any:
-    """A number in every lane, cut to the lane's bits; a vector as it is."""
-    if isinstance(given, VectorType):
-        return value
-    width = kind.element.width
-    if isinstance(value, ir.Constant) and isinstance(value.constant, int):
-        return kind.constant(value.constant & ((1 << width) - 1))
-    if given.bitwidth > width:
-        value = builder.trunc(value, kind.element)
-    elif given.bitwidth < width:
-        value = builder.zext(value, kind.element)
-    undefined = ir.Constant(kind.llvm, ir.Undefined)
-    first = builder.insert_element(undefined, value, ir.Constant(ir.IntType(32), 0))
-    return builder.shuffle_vector(
-        first, undefined, ir.Constant(ir.VectorType(ir.IntType(32), kind.count), [0] * kind.count)
-    )

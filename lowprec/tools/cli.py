@@ -18,7 +18,7 @@ import click
 
 import lowprec
 from lowprec.tools.arguments import BROKEN_PIPE, FAILED, INTERRUPTED
-from lowprec.tools.commands import check, compare, conform, formats, golden, vectors
+from lowprec.tools.commands import check, compare, conform, formats, golden, vectors, warm
 from lowprec.tools.terminal import say
 
 __all__ = ["main"]
@@ -131,5 +131,6 @@ for command in (
     golden.golden,
     conform.conform,
     check.check_format,
+    warm.warm,
 ):
     main.add_command(command)

@@ -7,7 +7,7 @@ import numpy as np
 import pytest
 
 from lowprec.kernels.jit import has_half
-from lowprec.kernels.vector.ir import doubles as doubles_of, lanes
+from lowprec.kernels.vector.ir import lanes, rounding
 from lowprec.kernels.vector.ir.lanes import LANES, LONGS
 
 BORDERS = [0, 1, 2, 31, 0x7F, 0x80, 0xFF, 0x100, 0x7FFF, 0x8000, 0xFFFF, 0x10000, 0x7FFFFF, 0x800000, 0x7F7FFFFF]
@@ -69,7 +69,7 @@ def test_operators_and_functions(kernel, seed):
 
 def halves(a, out):
     """Rounded to 16 bits by the processor."""
-    lanes.store(out, 0, lanes.narrowed_to_half(lanes.load(a, 0)))
+    lanes.store(out, 0, rounding.narrowed_to_half(lanes.load(a, 0)))
 
 
 def sums(a, b, out):
@@ -91,7 +91,7 @@ def test_the_processors_own_rounding():
 
 def through(a, out):
     """From one size of element to another."""
-    lanes.store(out, 0, lanes.load(a, 0))
+    lanes.store(out, 0, rounding.load_odd(a, 0))
 
 
 @pytest.mark.parametrize("read", ["u1", "u2", "u4", "u8"])
@@ -105,7 +105,7 @@ def test_elements_of_every_size(read, written):
     _compare(through, elements, np.zeros(LANES, written))
     if read == "u8":
         folded = [int(word) >> 32 | (int(word) & 0xFFFFFFFF != 0) for word in elements]
-        assert lanes.load(elements, 0).tolist() == folded
+        assert rounding.load_odd(elements, 0).tolist() == folded
 
 
 def test_binary32_is_widened_to_binary64():
@@ -191,8 +191,8 @@ def test_the_greatest_is_found_in_every_lane():
 def over_doubles(a, doubles, number, out):
     """Normal numbers over others, each by its own and all by one."""
     x = lanes.load(a, 0)
-    each = doubles_of.quotients(x, doubles_of.load_wide(doubles, 0))
-    lanes.store(out, 0, each ^ (doubles_of.quotients(x, doubles_of.fill_wide(number)) << 1))
+    each = rounding.quotients(x, lanes.load_wide(doubles, 0))
+    lanes.store(out, 0, each ^ (rounding.quotients(x, lanes.fill_wide(number)) << 1))
 
 
 @pytest.mark.parametrize("seed", range(6))

@@ -8,12 +8,12 @@ from __future__ import annotations
 import functools
 import math
 from fractions import Fraction
-from typing import Any, NamedTuple, get_args
+from typing import NamedTuple, get_args
 
 import numpy as np
 import numpy.typing as npt
 
-from lowprec.kernels.lower.scalar import Params
+from lowprec.kernels.lower.scalar import Params, Signed, Word
 from lowprec.spec.block import Arithmetic, BlockFormat, ScaleRule
 from lowprec.spec.format import Format
 
@@ -25,13 +25,13 @@ __all__ = [
     "LARGEST",
     "ONE",
     "POWER",
+    "RULE",
     "SCALE",
     "SMALLEST",
     "BlockRule",
+    "Tensor",
 ]
 __all__ += ["divisor", "edge", "floor_log2", "lower_block", "lower_tensor", "up_above"]
-
-Word = Any
 
 #: What a block becomes that holds a NaN or an infinity.
 BLOCK, SCALE, ALL, ELEMENTS, POWER, LARGEST = range(6)
@@ -47,7 +47,7 @@ _ONES = (1 << 64) - 1
 
 
 class BlockRule(NamedTuple):
-    """How scales and elements follow from values. A number is a significand of at most 24 bits and its exponent."""
+    """How scales and elements follow from values. A number is a significand with bit 63 set, or 0, and its exponent."""
 
     powers: Word  #: 1 where the quotient becomes a power of two
     of_amax: Word  #: 1 where amax decides which one, not the quotient
@@ -59,12 +59,23 @@ class BlockRule(NamedTuple):
     infinity: Word
     flush: Word  #: 1 where blocks of amax below 2**-126 count as zeros
     divisor: Word  #: what amax is divided by, before the tensor's scale
-    divisor_exponent: Word
+    divisor_exponent: Signed
     least: Word  #: quotients below are raised to it
-    least_exponent: Word
+    least_exponent: Signed
     smallest: Word  #: what divides elements where the scale's code is 0; 0 for that scale itself
-    smallest_exponent: Word
+    smallest_exponent: Signed
     largest: Word  #: the code of the largest scale
+
+
+class Tensor(NamedTuple):
+    """The scale of a tensor, and its inverse: numbers."""
+
+    scale: Word
+    scale_exponent: Signed
+    inverse: Word
+    inverse_exponent: Signed
+    above: Word  #: the limit of a normalized amax, where it has the exponent `lift`
+    lift: Signed
 
 
 @functools.lru_cache(maxsize=1024)
@@ -107,8 +118,7 @@ def lower_tensor(fmt: BlockFormat, scale: Fraction, inverse: Fraction) -> Params
     limit = root + (not exact)
     if limit > _ONES:
         limit, exponent = 1 << 63, exponent + 1
-    numbers = *_number(scale), *_number(inverse)
-    return _array(*numbers, limit, exponent)
+    return _array(*Tensor(*_number(scale), *_number(inverse), limit - 1, exponent))
 
 
 def divisor(rule: ScaleRule, element: Format) -> Fraction:
@@ -117,7 +127,7 @@ def divisor(rule: ScaleRule, element: Format) -> Fraction:
         return Fraction(1)
     significand, exponent = element.scaled(element.max_magnitude)
     largest = significand * Fraction(2) ** exponent
-    return largest if rule.divisor == "maximum" else Fraction(2) ** floor_log2(largest)
+    return {"maximum": largest, "binade": Fraction(2) ** floor_log2(largest)}[rule.divisor]
 
 
 def edge(rule: ScaleRule, element: Format, bits: int, tensor: Fraction = Fraction(1)) -> tuple[int, bool, int]:
@@ -156,17 +166,21 @@ def up_above(rule: ScaleRule, element: Format) -> int:
             return (math.isqrt(2 << 126) | 1) - 1
         whole, rest = divmod(rule.threshold.numerator << 63, rule.threshold.denominator)
         return (whole | bool(rest)) - 1
-    return _ONES
+    if rule.powers in ("down", "none"):
+        return _ONES
+    raise ValueError(f"powers={rule.powers!r} of a scale rule has no limit")
 
 
 def _number(value: Fraction) -> tuple[int, int]:
-    """Significand and exponent of a number of a format's precision: kernels multiply two such in 64 bits."""
+    """The normalized significand and the exponent of a number that is a multiple of a power of two."""
     significand, exponent = value.numerator, 1 - value.denominator.bit_length()
-    if significand:
-        zeros = (significand & -significand).bit_length() - 1
-        significand, exponent = significand >> zeros, exponent + zeros
-    assert significand.bit_length() <= 32, f"{value} has more than 32 significant bits"
-    return significand, exponent
+    if not significand:
+        return 0, 0
+    up = 64 - significand.bit_length()
+    normalized = significand << up if up > 0 else significand >> -up
+    exact = significand.bit_length() - (significand & -significand).bit_length() < 32
+    assert exact, f"{value} has more than 32 significant bits"
+    return normalized, exponent - up
 
 
 def _array(*words: int) -> Params:

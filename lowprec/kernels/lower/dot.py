@@ -6,23 +6,98 @@ Floor 2b. Imports spec and NumPy.
 from __future__ import annotations
 
 import dataclasses
+import enum
 import functools
 from typing import Any
 
 import numpy as np
 import numpy.typing as npt
 
-from lowprec.kernels.lower.scalar import Params, lower_source, lower_target
-from lowprec.kernels.scalar.sums import How
+from lowprec.kernels.lower.scalar import Grid, Params, Side, Source, lower_source, lower_target
 from lowprec.spec.accumulation import EXACT, PAIRWISE, Accumulation, Rounded, Window
 from lowprec.spec.format import Format
 from lowprec.spec.projection import DEFAULT
 from lowprec.spec.rounding import NEAREST_EVEN
 
-__all__ = ["begins_in", "kind_of", "lower_how", "lower_stages"]
+__all__ = [
+    "DOWNWARD",
+    "SOURCE",
+    "How",
+    "Machine",
+    "Scales",
+    "Stages",
+    "begins_in",
+    "kind_of",
+    "lower_how",
+    "lower_stages",
+]
 
-#: Machines by name: their numbers, and the products of a step.
-_MACHINES = {"": (0, 0), "cdna2": (1, 4), "cdna2_pairs": (1, 2), "cdna3": (2, 8), "cdna3_fp8": (3, 16)}
+#: Where in a stage's words the source begins, and whether exact zero sums are -0.
+SOURCE = len(Grid._fields) + 2 * len(Side._fields)
+DOWNWARD = SOURCE + len(Source._fields)
+
+
+class Machine(enum.IntEnum):
+    """Matrix cores that have kernels of their own."""
+
+    NONE = 0
+    CDNA2 = 1
+    CDNA3 = 2
+    CDNA3_FP8 = 3
+
+
+class Scales(enum.IntEnum):
+    """What the scales of operands join in a window."""
+
+    NONE = 0
+    PRODUCTS = 1
+    GROUPS = 2
+
+
+class How(enum.IntEnum):
+    """An accumulation as integers: what stands where in their array."""
+
+    PAIRWISE = 0  #: 1, or 2 within chunks only
+    CHUNK = 1  #: 0 where there are none
+    ADDEND_LAST = 2
+    ROUNDS_PRODUCTS = 3
+    WINDOW = 4  #: products in a step, or 0
+    FRACTION_BITS = 5  #: -1 keeps all
+    LOWEST = 6
+    FLOOR = 7
+    ALTERNATE = 8
+    SCALES = 9  #: of a window: see `Scales`
+    GROUP = 10
+    NEGATIVE_ZERO = 11
+    BLOCK = 12  #: elements that share a scale, or 0
+    LAST = 13  #: the exponent of the last bit of the smallest product of elements
+    BASE = 14  #: of exact sums
+    WORDS = 15
+    TENSOR = 16  #: what the sum is multiplied by, an integer times a power of two
+    TENSOR_EXPONENT = 17
+    TOP = 18  #: sums of 2**TOP and more are infinite in a window's result
+    MACHINE = 19  #: see `Machine`
+    STEP = 20  #: of a machine
+
+
+class Stages(enum.IntEnum):
+    """Where products, the addend, sums, the sums of chunks and results are kept: rows of an array."""
+
+    PRODUCT = 0
+    BEGIN = 1
+    SUM = 2
+    TOTAL = 3
+    OUTPUT = 4
+
+
+#: Machines by name, and the products of a step.
+_MACHINES = {
+    "": (Machine.NONE, 0),
+    "cdna2": (Machine.CDNA2, 4),
+    "cdna2_pairs": (Machine.CDNA2, 2),
+    "cdna3": (Machine.CDNA3, 8),
+    "cdna3_fp8": (Machine.CDNA3_FP8, 16),
+}
 
 
 def begins_in(accumulation: Accumulation) -> Rounded:
@@ -95,7 +170,7 @@ def lower_how(
         How.LOWEST: window.lowest_exponent if window else 0,
         How.FLOOR: window is not None and window.cut == "floor",
         How.ALTERNATE: window is not None and window.groups == "alternate_pairs",
-        How.SCALES: ("none", "products", "groups").index(window.scales) if window else 0,
+        How.SCALES: Scales[window.scales.upper()] if window else Scales.NONE,
         How.GROUP: window.group if window else 1,
         How.NEGATIVE_ZERO: window is not None and window.negative_zero,
         How.BLOCK: block,

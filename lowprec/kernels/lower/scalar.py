@@ -10,21 +10,33 @@ from __future__ import annotations
 
 import dataclasses
 import functools
-from typing import Any, NamedTuple
+from typing import Annotated, Any, NamedTuple
 
 import numpy as np
 import numpy.typing as npt
 
 from lowprec.spec.format import Format, Sign
 from lowprec.spec.projection import Flag, Projection, Saturation
-from lowprec.spec.rounding import Threshold
+from lowprec.spec.rounding import VARIANTS, Threshold
 
-__all__ = ["REFUSED", "Grid", "Params", "Side", "Source", "lower_source", "lower_target", "may_refuse"]
+__all__ = [
+    "REFUSED",
+    "Grid",
+    "Params",
+    "Side",
+    "Signed",
+    "Source",
+    "lower_source",
+    "lower_target",
+    "may_refuse",
+    "parts",
+]
 
 Params = npt.NDArray[np.uint64]
 
-#: A Python integer while lowering, np.uint64 in a kernel, np.int64 there for exponents.
+#: A Python integer while lowering; a word of an array, as an unsigned or a signed integer, in a kernel.
 Word = Any
+Signed = Annotated[Any, "signed"]
 
 #: Stands in the place of a code where the projection refuses the operand: more than 32 bits, and as binary64
 #: a signaling NaN, which no kernel makes of anything.
@@ -32,7 +44,7 @@ REFUSED = 0x7FF0000000000001
 
 
 class Source(NamedTuple):
-    """How to read a code: 64-bit words, in the order of the array. Exponents are signed."""
+    """How to read a code: 64-bit words, in the order of the array."""
 
     mask: Word  #: of the code's bits
     sign: Word  #: the sign's bit, or 0
@@ -46,20 +58,20 @@ class Source(NamedTuple):
     trailing_mask: Word  #: all ones where there is no exponent field
     field_mask: Word  #: 0 where there is no exponent field
     lowest: Word  #: the lowest exponent field that has a leading one
-    exponent: Word  #: of the last bit of the significand is this plus the field
+    exponent: Signed  #: of the last bit of the significand is this plus the field
     flush: Word  #: 1 where subnormal operands become zeros
     payload: Word  #: bits of a NaN below its quiet bit, where it has such
 
 
 class Grid(NamedTuple):
-    """Which values a target has: the first words of its array. Exponents are signed."""
+    """Which values a target has: the first words of its array."""
 
     mask: Word  #: of the code's bits
     trailing_bits: Word
     hidden: Word  #: what to take off where the lowest exponent field has a leading one too, else 0
-    emin: Word
-    top: Word  #: values of a larger exponent lie beyond every finite code and its tie
-    tiny: Word  #: the exponent below which values may be tiny: emin, or none
+    emin: Signed
+    top: Signed  #: values of a larger exponent lie beyond every finite code and its tie
+    tiny: Signed  #: the exponent below which values may be tiny: emin, or none
     flush: Word  #: 1 where tiny results become zeros
     before: Word  #: 1 where overflow is judged on the operand
     bits: Word  #: random bits, 0 for deterministic modes
@@ -91,6 +103,9 @@ class Side(NamedTuple):
 
 
 _ONES = (1 << 64) - 1
+
+#: Stochastic variants with a rule of their own; of the others only the random words are made otherwise.
+_VARIANTS = {"": 0, **dict.fromkeys(VARIANTS, 0), "B": 1, "C": 2}
 
 _LIMITS = {
     Threshold.ANY: 0,
@@ -161,7 +176,7 @@ def lower_target(fmt: Format, projection: Projection) -> Params:
         flush=projection.subnormals in ("flush_results", "flush_both"),
         before=projection.overflow_test == "before",
         bits=projection.rounding.bits,
-        variant={"B": 1, "C": 2}.get(projection.rounding.variant, 0),
+        variant=_VARIANTS[projection.rounding.variant],
         payload=fmt.payload_bits or 0 if kept else 0,
     )
     unsigned = [False, fmt.sign is Sign.UNSIGNED]
@@ -188,11 +203,16 @@ def lower_target(fmt: Format, projection: Projection) -> Params:
     return _array(*grid, *sides[0], *sides[1])
 
 
+def parts(target: Params) -> tuple[Grid, tuple[Side, Side]]:
+    """Split the words of a target into its grid and its sides, for + and for -. Exponents stay words."""
+    words = [int(word) for word in target]
+    first, second = len(Grid._fields), len(Grid._fields) + len(Side._fields)
+    return Grid(*words[:first]), (Side(*words[first:second]), Side(*words[second:]))
+
+
 def may_refuse(target: Params) -> bool:
-    """Whether any operand is refused, so that results must be looked through for it."""
-    sides = target[len(Grid._fields) :].reshape(2, len(Side._fields))
-    codes = [Side._fields.index(name) for name in ("base", "overflow", "infinity", "nan")]
-    return bool((sides[:, codes] == np.uint64(REFUSED)).any())
+    """Return whether any operand is refused, so that results must be looked through for it."""
+    return any(REFUSED in (side.base, side.overflow, side.infinity, side.nan) for side in parts(target)[1])
 
 
 def _array(*words: int | np.integer[Any]) -> Params:

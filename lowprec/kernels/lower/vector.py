@@ -9,13 +9,13 @@ Floor 2b. Imports spec and NumPy.
 from __future__ import annotations
 
 import functools
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 import numpy as np
 import numpy.typing as npt
 
 from lowprec.kernels.jit import has_half
-from lowprec.kernels.lower.scalar import REFUSED, Grid, Params, Side, Source, lower_source, lower_target
+from lowprec.kernels.lower.scalar import REFUSED, Grid, Side, Source, Word, lower_source, lower_target, parts
 from lowprec.spec.format import Format, Sign
 from lowprec.spec.projection import Projection
 
@@ -34,7 +34,6 @@ __all__ += [
 ]
 
 Words = npt.NDArray[np.uint32]
-Word = Any
 
 #: Routes: how an encoder rounds, how a decoder reads. NONE where there is nothing to do.
 NONE, LIMITS, NEAREST, CUT, HALF = range(5)
@@ -158,9 +157,14 @@ def past_caches(plan: Words) -> Words:
     return other
 
 
+def target_of(plan: Words) -> Encoder:
+    """The target of a plan, by name."""
+    return Encoder(*plan[PROBE + DECODER : PROBE + DECODER + ENCODER].tolist())
+
+
 def refuses(plan: Words) -> bool:
     """Whether NaN operands are refused."""
-    return bool(plan[PROBE + DECODER + Encoder._fields.index("refuses")])
+    return bool(target_of(plan).refuses)
 
 
 def anywhere(plan: Words) -> Words:
@@ -180,13 +184,13 @@ def specialized(plan: Words) -> bool:
         odd = not read["subnormals"] or read["not_a_zero"] or read["complement"]
         return read["route"] != FIELDS or not odd
 
-    simple = target[Encoder._fields.index("simple")] == 1
-    return plain(source) and plain(result) and (simple or target[0] == NONE) and carrier[0] in (NONE, CUT, HALF)
+    simple = target_of(plan).simple == 1 or target[0] == NONE
+    return plain(source) and plain(result) and simple and carrier[0] in (NONE, CUT, HALF)
 
 
 def is_usual(encoder: Words) -> bool:
     """Whether a target rounds to nearest, ties to even, and needs no more than a sign bit for negative numbers."""
-    words = Encoder(*(int(word) for word in encoder))
+    words = Encoder(*encoder.tolist())
     return words.simple == 1 and words.limits == PARITY and [words.even, words.odd] == _TO_NEAREST
 
 
@@ -207,21 +211,21 @@ def lower_encoder(fmt: Format, projection: Projection, wide: bool = False) -> Wo
     rounding, refused signs, payloads, too many random bits for the tail that there is, or a format too wide.
     """
     fraction, bias = (20, 1023) if wide else (23, 127)
-    grid, sides = _parts(lower_target(fmt, projection))
+    grid, sides = parts(lower_target(fmt, projection))
     rounding, t = projection.rounding, fmt.trailing_bits
-    random_bits = rounding.bits + (grid["variant"] == 1)
+    random_bits = rounding.bits + (grid.variant == 1)
     lowest = fmt.emin + bias
     if (
         projection.via
-        or grid["flush"]
+        or grid.flush
         or projection.subnormals != "keep"
-        or grid["before"]
+        or grid.before
         or (projection.nan_payload != "drop" and fmt.payload_bits is not None)
-        or grid["variant"] == 2
+        or grid.variant == 2
         or random_bits > (fraction - t - 1 if wide else 32)
         or t > (18 if wide else 22)
         or lowest < 0
-        or any(side[name] == REFUSED for side in sides for name in ("base", "overflow", "infinity"))
+        or any(REFUSED in (side.base, side.overflow, side.infinity) for side in sides)
     ):
         return None
     deeper = lowest == 0
@@ -229,7 +233,7 @@ def lower_encoder(fmt: Format, projection: Projection, wide: bool = False) -> Wo
         lowest = 1
         bias += 1
     shift = fraction - t
-    limits = [[side[name] >> 33 for name in ("limit_even", "limit_odd")] for side in sides]
+    limits = [[side.limit_even >> 33, side.limit_odd >> 33] for side in sides]
     beyond = [_beyond(side, grid, rounding.bits > 0) for side in sides]
     complement = fmt.sign is Sign.TWOS_COMPLEMENT
     fields: dict[str, int] = {
@@ -246,7 +250,7 @@ def lower_encoder(fmt: Format, projection: Projection, wide: bool = False) -> Wo
         "one_bit": t == 0,
         "limits": _dependence(limits, rounding.bits),
         "near": lowest + shift <= 32 + fraction + 1,
-        "hidden": grid["hidden"],
+        "hidden": grid.hidden,
         "first_normal": 0 if lowest == 1 else lowest << fraction,
         "half": (1 << (shift - 1)) - 1 - ((lowest - 1) << fraction),
         "magic": 0,
@@ -260,26 +264,26 @@ def lower_encoder(fmt: Format, projection: Projection, wide: bool = False) -> Wo
         "positive_zero": 0,
         "infinity": 0,
         "infinity_differs": 0,
-        "nan": sides[0]["nan"],
-        "nan_negative": sides[1]["nan"],
-        "mask": grid["mask"],
-        "largest": sides[0]["max_magnitude"],
-        "largest_negative": sides[1]["max_magnitude"],
+        "nan": sides[0].nan,
+        "nan_negative": sides[1].nan,
+        "mask": grid.mask,
+        "largest": sides[0].max_magnitude,
+        "largest_negative": sides[1].max_magnitude,
         "flip": _ONES if complement else 0,
-        "base_negative": sides[1]["base"] + complement,
-        "step_negative": _ONES if sides[1]["step"] else 0,
+        "base_negative": sides[1].base + complement,
+        "step_negative": _ONES if sides[1].step else 0,
         "beyond": beyond[0],
         "beyond_negative": beyond[1],
-        "infinite": sides[0]["infinity"],
-        "infinite_negative": sides[1]["infinity"],
-        "zero": sides[0]["zero"],
-        "zero_negative": sides[1]["zero"],
-        "rounded_zero": sides[0]["rounded_zero"],
-        "rounded_zero_negative": sides[1]["rounded_zero"],
+        "infinite": sides[0].infinity,
+        "infinite_negative": sides[1].infinity,
+        "zero": sides[0].zero,
+        "zero_negative": sides[1].zero,
+        "rounded_zero": sides[0].rounded_zero,
+        "rounded_zero_negative": sides[1].rounded_zero,
         "bits": rounding.bits,
         # All ones but the highest bit, and for variant B the bit below the integer.
-        "random_turn": (_ONES >> 1) ^ (1 << (31 - rounding.bits) if grid["variant"] == 1 else 0),
-        "refuses": sides[0]["nan"] == REFUSED,
+        "random_turn": (_ONES >> 1) ^ (1 << (31 - rounding.bits) if grid.variant == 1 else 0),
+        "refuses": sides[0].nan == REFUSED,
     }
     fields |= _simple_ending(fmt, fields)
     fields |= _route(fmt, fields)
@@ -295,22 +299,12 @@ def _dependence(limits: list[list[int]], bits: int) -> int:
     return SIGN if (even, even_negative) == (odd, odd_negative) else BOTH
 
 
-def _parts(target: Params) -> tuple[dict[str, int], list[dict[str, int]]]:
-    """The named words of a lowered target: its grid, and both sides."""
-    words = [int(word) for word in target]
-    grid, sides = words[: len(Grid._fields)], words[len(Grid._fields) :]
-    half = len(Side._fields)
-    return dict(zip(Grid._fields, grid, strict=True)), [
-        dict(zip(Side._fields, part, strict=True)) for part in (sides[:half], sides[half:])
-    ]
-
-
-def _beyond(side: dict[str, int], grid: dict[str, int], stochastic: bool) -> int:
+def _beyond(side: Side, grid: Grid, stochastic: bool) -> int:
     """The code of what lies above the largest magnitude: that one, where its threshold is never crossed."""
-    last = side["max_magnitude"]
-    if not stochastic and side["limit_odd" if last & 1 else "limit_even"] == _NEVER:
-        return (side["base"] + side["step"] * last) & grid["mask"]
-    return side["overflow"]
+    last = side.max_magnitude
+    if not stochastic and (side.limit_odd if last & 1 else side.limit_even) == _NEVER:
+        return int((side.base + side.step * last) & grid.mask)
+    return int(side.overflow)
 
 
 def _simple_ending(fmt: Format, fields: dict[str, int]) -> dict[str, int]:
@@ -382,7 +376,7 @@ def lower_decoder(fmt: Format, wide: bool = False, quiet: bool = False) -> Words
     number with such a last place.
     """
     t, limits = fmt.trailing_bits, lower_source(fmt)
-    source = dict(zip(Source._fields, (int(word) for word in limits), strict=True))
+    source = Source(*limits.tolist())
     ieee = fmt.sign is Sign.MAGNITUDE and fmt.infinity and fmt.nans == (1 << t) - 1 and fmt.subnormals
     cut = ieee and fmt.negative_zero and (fmt.exponent_bits, fmt.bias) == (8, 127) and not wide
     if cut and t == 23 and not quiet:
@@ -398,7 +392,7 @@ def lower_decoder(fmt: Format, wide: bool = False, quiet: bool = False) -> Words
         Decoder(
             route=SHIFT if cut else FIELDS,
             subnormals=fmt.subnormals,
-            mask=(1 << fmt.width) - 1 if fmt.sign is Sign.TWOS_COMPLEMENT else source["mask"] & ~source["sign"],
+            mask=(1 << fmt.width) - 1 if fmt.sign is Sign.TWOS_COMPLEMENT else source.mask & ~source.sign,
             sign=fmt.sign_code,
             sign_shift=31 - (fmt.width - 1),
             complement=fmt.sign is Sign.TWOS_COMPLEMENT,
@@ -408,7 +402,7 @@ def lower_decoder(fmt: Format, wide: bool = False, quiet: bool = False) -> Words
             first=first,
             magic=(23 + smallest + 127) << 23 if fmt.subnormals and not cut else 0,
             specials=0
-            if fmt.sign is Sign.TWOS_COMPLEMENT or source["max_magnitude"] == source["mask"] & ~source["sign"]
+            if fmt.sign is Sign.TWOS_COMPLEMENT or source.max_magnitude == source.mask & ~source.sign
             else 1 + fmt.infinity,
             largest=fmt.max_magnitude,
             infinity=_ONES if fmt.infinity_code is None else fmt.infinity_code,

@@ -7,13 +7,13 @@ from __future__ import annotations
 
 import functools
 from fractions import Fraction
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 import numpy as np
 import numpy.typing as npt
 
 from lowprec.kernels.lower.block import divisor, edge, floor_log2, up_above
-from lowprec.kernels.lower.scalar import REFUSED, Grid, Side, lower_target
+from lowprec.kernels.lower.scalar import REFUSED, Word, lower_target, parts
 from lowprec.kernels.lower.vector import (
     LIMITS,
     NEAREST,
@@ -32,8 +32,6 @@ from lowprec.spec.format import Format
 from lowprec.spec.rounding import NEAREST_EVEN, Threshold
 
 __all__ = ["NEVER", "BlockPlan", "Factors", "Products", "Setup", "lower_blocks", "lower_products"]
-
-Word = Any
 
 #: Instead of a code: the blocks that it would be for are left to `block`.
 NEVER = 0xFFFFFFFF
@@ -105,8 +103,7 @@ def lower_blocks(source: Format, fmt: BlockFormat, wide: bool, tensor: bool) -> 
     encoder = lower_encoder(fmt.element, fmt.elements, wide or not powers)
     if reader is None or encoder is None or encoder[0] not in (LIMITS, NEAREST):
         return None
-    encoder = encoder.copy()
-    encoder[Encoder._fields.index("refuses")] = 1  # no NaN gets that far
+    encoder = np.array(Encoder(*encoder.tolist())._replace(refuses=1), np.uint32)  # no NaN gets that far
     fraction, bias = (20, 1023) if wide else (23, 127)
     tables: npt.NDArray[np.uint32] = NOTHING
     carry, scales = 0, None
@@ -250,8 +247,7 @@ def _zero(fmt: BlockFormat) -> int:
 
 def _nan(fmt: BlockFormat) -> int:
     """The scale of blocks with a NaN or an infinity, where their elements are of code 0."""
-    sides = lower_target(fmt.scale, fmt.scales)[len(Grid._fields) :]
-    code = int(sides[Side._fields.index("nan")])
+    code = parts(lower_target(fmt.scale, fmt.scales))[1][0].nan
     return code if fmt.nan == fmt.infinity == "block" and code != REFUSED else NEVER
 
 

@@ -14,8 +14,9 @@ import numpy as np
 import numpy.typing as npt
 
 from lowprec.kernels.jit import bit_length, helper, inlined, jit
+from lowprec.kernels.lower.kinds import FINITE, GENERATED, INFINITY, NAN, SIGNALING
 from lowprec.kernels.lower.scalar import REFUSED, Grid, Params
-from lowprec.kernels.scalar.convert import load_grid, load_side, load_source, project, split, takes_farther
+from lowprec.kernels.scalar.convert import load_grid, load_side, load_source, project
 from lowprec.kernels.scalar.numbers import (
     Number,
     is_larger,
@@ -27,6 +28,7 @@ from lowprec.kernels.scalar.numbers import (
     square_root,
     total,
 )
+from lowprec.kernels.scalar.rounding import cut, split, takes_farther
 from lowprec.spec.arith import OPERANDS
 from lowprec.spec.projection import Flag
 
@@ -43,19 +45,27 @@ _0, _1, _2, _32, _63, _64 = _U(0), _U(1), _U(2), _U(32), _U(63), _U(64)
 _TOP = _U(1 << 63)
 _HALF = _U(0xFFFFFFFF)
 _REFUSED = _U(REFUSED)
-_FINITE, _INFINITY, _NAN, _SIGNALING, _FLUSHED, _GENERATED = 0, 1, 2, 3, 4, 5
 _INEXACT, _DIVIDED, _INVALID = (_U(flag) for flag in (Flag.INEXACT, Flag.DIVIDE_BY_ZERO, Flag.INVALID))
 
 #: The number by which a kernel knows an operation.
 KNOWN = {name: number for number, name in enumerate(OPERANDS)}
 _ADD, _SUBTRACT, _MULTIPLY, _DIVIDE = (KNOWN[name] for name in ("add", "subtract", "multiply", "divide"))
 _SQRT, _FMA, _REMAINDER, _SCALEB, _LOGB = (KNOWN[name] for name in ("sqrt", "fma", "remainder", "scaleb", "logb"))
-_MINIMUM = KNOWN["minimum"]
+_MINIMUM, _MAXIMUM, _ROUND = KNOWN["minimum"], KNOWN["maximum"], KNOWN["round_to_integral"]
 _MINIMUM_NUMBER, _MAXIMUM_NUMBER = KNOWN["minimum_number"], KNOWN["maximum_number"]
 _NEGATIVE, _ABSOLUTE, _COPYSIGN = (KNOWN[name] for name in ("negative", "absolute", "copysign"))
 
 #: Beyond these powers of two all is too large, or too small, for any format.
 _FAR = 1 << 13
+
+
+class Operands(NamedTuple):
+    """The operands of an operation; those beyond `count` are the first once more."""
+
+    count: Word
+    x: Number
+    y: Number
+    z: Number
 
 
 class Outcome(NamedTuple):
@@ -87,20 +97,20 @@ def special(kind: int, negative: bool, raised: np.uint64) -> Outcome:
 @inlined
 def added(x: Number, y: Number, downward: bool) -> Outcome:
     """The sum x + y, without NaNs."""
-    if x.kind == _INFINITY or y.kind == _INFINITY:
+    if x.kind == INFINITY or y.kind == INFINITY:
         if x.kind == y.kind and x.negative != y.negative:
-            return special(_GENERATED, False, _INVALID)
-        return outcome(x if x.kind == _INFINITY else y, _0)
+            return special(GENERATED, False, _INVALID)
+        return outcome(x if x.kind == INFINITY else y, _0)
     return outcome(total(x, y, downward), _0)
 
 
 @inlined
 def multiplied(x: Number, y: Number) -> Outcome:
     """The product x * y, without NaNs."""
-    if x.kind == _INFINITY or y.kind == _INFINITY:
-        if (x.kind == _FINITE and x.high == _0) or (y.kind == _FINITE and y.high == _0):
-            return special(_GENERATED, False, _INVALID)
-        return special(_INFINITY, x.negative != y.negative, _0)
+    if x.kind == INFINITY or y.kind == INFINITY:
+        if (x.kind == FINITE and x.high == _0) or (y.kind == FINITE and y.high == _0):
+            return special(GENERATED, False, _INVALID)
+        return special(INFINITY, x.negative != y.negative, _0)
     return outcome(product(x, y), _0)
 
 
@@ -108,12 +118,12 @@ def multiplied(x: Number, y: Number) -> Outcome:
 def divided(x: Number, y: Number) -> Outcome:
     """The quotient x / y, without NaNs."""
     negative = x.negative != y.negative
-    if x.kind == _INFINITY:
-        return special(_GENERATED, False, _INVALID) if y.kind == _INFINITY else special(_INFINITY, negative, _0)
-    if y.kind == _INFINITY:
-        return special(_FINITE, negative, _0)
+    if x.kind == INFINITY:
+        return special(GENERATED, False, _INVALID) if y.kind == INFINITY else special(INFINITY, negative, _0)
+    if y.kind == INFINITY:
+        return special(FINITE, negative, _0)
     if y.high == _0:
-        return special(_GENERATED, False, _INVALID) if x.high == _0 else special(_INFINITY, negative, _DIVIDED)
+        return special(GENERATED, False, _INVALID) if x.high == _0 else special(INFINITY, negative, _DIVIDED)
     return outcome(quotient(x, y), _0)
 
 
@@ -123,7 +133,7 @@ def comes_first(x: Number, y: Number) -> bool:
     if x.negative != y.negative:
         return bool(x.negative)
     if x.kind != y.kind:
-        return bool((y.kind == _INFINITY) != x.negative)
+        return bool((y.kind == INFINITY) != x.negative)
     return bool(is_larger(x, y) if x.negative else is_larger(y, x))
 
 
@@ -131,31 +141,33 @@ def comes_first(x: Number, y: Number) -> bool:
 def of_one(operation: int, x: Number, random: np.uint64, grid: Grid, words: Params) -> Outcome:
     """An operation of one operand that is no NaN."""
     if operation == _SQRT:
-        if x.kind == _FINITE and x.high == _0:
+        if x.kind == FINITE and x.high == _0:
             return outcome(x, _0)
         if x.negative:
-            return special(_GENERATED, False, _INVALID)
-        return outcome(x, _0) if x.kind == _INFINITY else outcome(square_root(x), _0)
+            return special(GENERATED, False, _INVALID)
+        return outcome(x, _0) if x.kind == INFINITY else outcome(square_root(x), _0)
     if operation == _LOGB:
-        if x.kind == _INFINITY:
-            return special(_INFINITY, False, _0)
+        if x.kind == INFINITY:
+            return special(INFINITY, False, _0)
         if x.high == _0:
-            return special(_INFINITY, True, _DIVIDED)
+            return special(INFINITY, True, _DIVIDED)
         exponent = x.exponent + _I(63)
         if exponent == _I(0):
-            return special(_FINITE, False, _0)
+            return special(FINITE, False, _0)
         size = _U(exponent if exponent > _I(0) else -exponent)
         up = _I(64) - bit_length(size)
-        return Outcome(_FINITE, exponent < _I(0), size << _U(up), _0, -up, _0)
-    if x.kind == _INFINITY or x.high == _0 or x.exponent >= _I(0):  # round_to_integral
+        return Outcome(FINITE, exponent < _I(0), size << _U(up), _0, -up, _0)
+    if operation != _ROUND:
+        raise ValueError("an operation of one operand without a kernel")
+    if x.kind == INFINITY or x.high == _0 or x.exponent >= _I(0):
         return outcome(x, _0)
     kept, tail = split(x.high, _0, -x.exponent)
-    kept += _U(takes_farther(tail, kept & _1 != _0, random, grid, load_side(words, x.negative)))
+    kept += _U(takes_farther(tail, kept & _1, random, grid, load_side(words, x.negative)))
     raised = _U(tail != _0) * _INEXACT
     if kept == _0:
-        return special(_FINITE, x.negative, raised)
+        return special(FINITE, x.negative, raised)
     up = _I(64) - bit_length(kept)
-    return Outcome(_FINITE, x.negative, kept << _U(up), _0, -up, raised)
+    return Outcome(FINITE, x.negative, kept << _U(up), _0, -up, raised)
 
 
 @helper
@@ -170,32 +182,35 @@ def of_two(operation: int, x: Number, y: Number, downward: bool) -> Outcome:
     if operation == _DIVIDE:
         return divided(x, y)
     if operation == _REMAINDER:
-        if x.kind == _INFINITY or (y.kind == _FINITE and y.high == _0):
-            return special(_GENERATED, False, _INVALID)
-        return outcome(x, _0) if y.kind == _INFINITY else outcome(remainder(x, y), _0)
+        if x.kind == INFINITY or (y.kind == FINITE and y.high == _0):
+            return special(GENERATED, False, _INVALID)
+        return outcome(x, _0) if y.kind == INFINITY else outcome(remainder(x, y), _0)
     if operation == _SCALEB:
-        if x.kind == _INFINITY or x.high == _0:
+        if x.kind == INFINITY or x.high == _0:
             return outcome(x, _0)
         # A whole number, whose size is what is left of 64 bits above its last.
         size = _I(_FAR)
         if y.high == _0 or y.exponent <= _I(-51):
-            size = _I(y.high >> _U(min(-y.exponent, _I(63))))
-        return Outcome(_FINITE, x.negative, x.high, x.low, x.exponent + (-size if y.negative else size), _0)
+            size = cut(False, y.high, min(-y.exponent, _I(63)), False)
+        return Outcome(FINITE, x.negative, x.high, x.low, x.exponent + (-size if y.negative else size), _0)
     lower = operation == _MINIMUM or operation == _MINIMUM_NUMBER
+    if not lower and operation != _MAXIMUM and operation != _MAXIMUM_NUMBER:
+        raise ValueError("an operation of two operands without a kernel")
     return outcome(x if comes_first(x, y) == lower else y, _0)
 
 
 @helper
-def delivered(x: Number, y: Number, z: Number, count: int, signaling_first: bool) -> Number:
+def delivered(operands: Operands, signaling_first: bool) -> Number:
     """The NaN that is the result: the first, or the first signaling one; some operand is one."""
+    count, x, y, z = operands
     if signaling_first:
-        if count == 3 and z.kind == _SIGNALING:
+        if count == 3 and z.kind == SIGNALING:
             return z
-        if x.kind == _SIGNALING:
+        if x.kind == SIGNALING:
             return x
-        if count > 1 and y.kind == _SIGNALING:
+        if count > 1 and y.kind == SIGNALING:
             return y
-        if count == 3 and z.kind == _NAN:
+        if count == 3 and z.kind == NAN:
             return z
     if is_nan(x):
         return x
@@ -207,10 +222,7 @@ def delivered(x: Number, y: Number, z: Number, count: int, signaling_first: bool
 @helper
 def result_of(
     operation: int,
-    count: int,
-    x: Number,
-    y: Number,
-    z: Number,
+    operands: Operands,
     downward: bool,
     signaling_first: bool,
     random: np.uint64,
@@ -218,24 +230,25 @@ def result_of(
     words: Params,
 ) -> Outcome:
     """What an operation gives, before it is projected."""
+    count, x, y, z = operands
     if operation == _NEGATIVE or operation == _ABSOLUTE or operation == _COPYSIGN:
         negative = (not x.negative) if operation == _NEGATIVE else (operation == _COPYSIGN and y.negative)
-        return Outcome(_NAN if is_nan(x) else x.kind, negative, x.high, x.low, x.exponent, _0)
+        return Outcome(NAN if is_nan(x) else x.kind, negative, x.high, x.low, x.exponent, _0)
     nan = is_nan(x) or (count > 1 and is_nan(y)) or (count > 2 and is_nan(z))
     if nan:
-        signals = x.kind == _SIGNALING or (count > 1 and y.kind == _SIGNALING) or (count > 2 and z.kind == _SIGNALING)
+        signals = x.kind == SIGNALING or (count > 1 and y.kind == SIGNALING) or (count > 2 and z.kind == SIGNALING)
         raised = _U(signals) * _INVALID
         if (operation == _MINIMUM_NUMBER or operation == _MAXIMUM_NUMBER) and not (is_nan(x) and is_nan(y)):
             return outcome(y if is_nan(x) else x, raised)
-        if operation == _FMA and not is_nan(x) and not is_nan(y) and multiplied(x, y).kind == _GENERATED:
+        if operation == _FMA and not is_nan(x) and not is_nan(y) and multiplied(x, y).kind == GENERATED:
             if signaling_first and not signals:
-                return special(_GENERATED, False, _INVALID)
+                return special(GENERATED, False, _INVALID)
             raised = _INVALID
-        first = delivered(x, y, z, count, signaling_first)
-        return Outcome(_NAN, first.negative, first.high, _0, _I(0), raised)
+        first = delivered(operands, signaling_first)
+        return Outcome(NAN, first.negative, first.high, _0, _I(0), raised)
     if operation == _FMA:
         made = multiplied(x, y)
-        if made.kind == _GENERATED:
+        if made.kind == GENERATED:
             return made
         return added(Number(made.kind, made.negative, made.high, made.low, made.exponent), z, downward)
     if count == 2:
@@ -278,7 +291,7 @@ def operate(
             z, flushed = operand(zs[i], z_source)
             tiny |= flushed
         word = _U(random[i]) if random.size > 0 else _0
-        made = result_of(operation, count, x, y, z, downward, signaling_first, word, grid, target_words)
+        made = result_of(operation, Operands(count, x, y, z), downward, signaling_first, word, grid, target_words)
         code, raised = project(made.kind, made.negative, made.high, made.low, made.exponent, word, grid, target_words)
         if code == _REFUSED:
             refused += 1
@@ -286,7 +299,7 @@ def operate(
                 first = i
             continue
         out[i] = code
-        if made.kind < _NAN:
+        if made.kind < NAN:
             raised |= tiny
         raised = raised | made.raised
         if made.raised == _DIVIDED:

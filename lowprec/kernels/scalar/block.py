@@ -14,12 +14,12 @@ Notation, beside that of `convert`:
 
 from __future__ import annotations
 
-from typing import Any, NamedTuple
+from typing import Any
 
 import numpy as np
 import numpy.typing as npt
 
-from lowprec.kernels.jit import bit_length, helper, inlined, jit
+from lowprec.kernels.jit import bit_length, helper, inlined, jit, load_record
 from lowprec.kernels.lower.block import (
     ALL,
     ARITHMETICS,
@@ -28,20 +28,23 @@ from lowprec.kernels.lower.block import (
     LARGEST,
     ONE,
     POWER,
+    RULE,
     SCALE,
     SMALLEST,
     BlockRule,
+    Tensor,
 )
+from lowprec.kernels.lower.kinds import FINITE, INFINITY, NAN, SIGNALING
 from lowprec.kernels.lower.scalar import REFUSED, Grid, Params, Source
-from lowprec.kernels.scalar.convert import load_grid, load_source, project, read, split
-from lowprec.kernels.scalar.numbers import long_product
+from lowprec.kernels.scalar.convert import load_grid, load_source, project, read
+from lowprec.kernels.scalar.numbers import long_product, shifted_up
+from lowprec.kernels.scalar.rounding import odd, to_nearest_even, to_power
 
 __all__ = ["convert_blocks", "decode_blocks", "tensor_numbers"]
 
 Codes = npt.NDArray[np.unsignedinteger[Any]]
 Words = npt.NDArray[np.uint32]
 Number = tuple[np.uint64, np.int64]
-Word = Any
 
 _U = np.uint64
 _I = np.int64
@@ -49,7 +52,6 @@ _0, _1, _16 = _U(0), _U(1), _U(16)
 _TOP = _U(1 << 63)
 _REFUSED = _U(REFUSED)
 
-_FINITE, _INFINITE, _NAN, _SIGNALING = 0, 1, 2, 3
 _EXACT, _PRODUCT, _RECIPROCAL, _RECIPROCALS = (_U(place) for place in range(len(ARITHMETICS)))
 
 #: The largest binary32 number, the power of two after it, and the exponent of the smallest.
@@ -101,7 +103,7 @@ def quotient(over: np.uint64, over_exponent: np.int64, by: np.uint64, by_exponen
             if carry != _0 or rest >= lead:
                 rest -= lead
                 word |= _1 << _U(place)
-        return word | _U(rest != _0), exponent
+        return odd(word, rest != _0), exponent
     else:  # one bit, and 16, 16, 16 and 15 more
         by = lead >> _16
         word = _TOP | (rest // by) << _U(47)
@@ -111,7 +113,7 @@ def quotient(over: np.uint64, over_exponent: np.int64, by: np.uint64, by_exponen
         word |= (rest // by) << _U(15)
         rest = (rest % by) << _U(15)
     word |= rest // by
-    return word | _U(rest % by != _0), exponent
+    return odd(word, rest % by != _0), exponent
 
 
 @helper
@@ -121,8 +123,7 @@ def single(significand: np.uint64, exponent: np.int64) -> Number:
         return _0, _I(0)
     significand, exponent = normalized(significand, exponent)
     place = max(exponent + _I(40), _SMALLEST)
-    kept, tail = split(significand, _0, place - exponent)
-    kept += _U(tail > _TOP or (tail == _TOP and kept & _1 != _0))
+    kept = to_nearest_even(significand, place - exponent)
     if place + bit_length(kept) > _POWER:
         kept, place = _MOST, _MOST_EXPONENT
     return normalized(kept, place)
@@ -146,56 +147,21 @@ def inverse(by: np.uint64, by_exponent: np.int64) -> Number:
 # -- scales ------------------------------------------------------------------------------------------
 
 
-class Tensor(NamedTuple):
-    """The scale of a tensor, and its inverse: numbers."""
-
-    scale: Word
-    scale_exponent: Word
-    inverse: Word
-    inverse_exponent: Word
-    limit: Word  #: of a normalized amax, where it has the exponent `lift`
-    lift: Word
-
-
-@inlined
-def load_tensor(words: Params) -> Tensor:
-    """The words of a tensor's scale, in locals, normalized."""
-    scale, scale_exponent = normalized(words[0], _I(words[1]))
-    inverted, inverted_exponent = normalized(words[2], _I(words[3]))
-    return Tensor(scale, scale_exponent, inverted, inverted_exponent, words[4], _I(words[5]))
-
-
 @inlined
 def load_rule(words: Params) -> BlockRule:
-    """The words of a block format, in locals; numbers normalized."""
-    divisor, divisor_exponent = normalized(words[9], _I(words[10]))
-    least, least_exponent = normalized(words[11], _I(words[12]))
-    smallest, smallest_exponent = normalized(words[13], _I(words[14]))
-    return BlockRule(
-        words[0],
-        words[1],
-        words[2],
-        words[3],
-        words[4],
-        words[5],
-        words[6],
-        words[7],
-        words[8],
-        divisor,
-        divisor_exponent,
-        least,
-        least_exponent,
-        smallest,
-        smallest_exponent,
-        words[15],
-    )
+    """Load the rule of a block format, whose policies all have a branch here."""
+    rule = load_record(BlockRule, words, 0)
+    known = rule.arithmetic < _U(len(ARITHMETICS)) and rule.zero <= _U(RULE)
+    if not known or rule.nan > _U(LARGEST) or rule.infinity > _U(LARGEST):
+        raise ValueError("a policy of blocks without a kernel")
+    return rule
 
 
 @helper
 def wanted_scale(amax: np.uint64, exponent: np.int64, rule: BlockRule, tensor: Tensor) -> Number:
     """The scale that a block of this amax, normalized and not 0, asks for, before its format sees it."""
     if rule.by_limit != _0:
-        return _TOP, exponent - tensor.lift + _I(amax >= tensor.limit)
+        return _TOP, to_power(amax, exponent - tensor.lift, tensor.above)
     by, by_exponent = rule.divisor, rule.divisor_exponent
     if rule.arithmetic == _EXACT:
         by, by_exponent = product(by, by_exponent, tensor.scale, tensor.scale_exponent)
@@ -223,7 +189,7 @@ def wanted_scale(amax: np.uint64, exponent: np.int64, rule: BlockRule, tensor: T
             wanted, place = quotient(wanted, place, tensor.scale, tensor.scale_exponent)
             wanted, place = single(wanted, place)
     if rule.powers != _0 and wanted != _0:
-        place += _I((amax if rule.of_amax != _0 else wanted) > rule.up_above)
+        place = to_power(amax if rule.of_amax != _0 else wanted, place, rule.up_above)
         wanted = _TOP
     return wanted, place
 
@@ -249,7 +215,7 @@ def scale_code(
             wanted, place = wanted_scale(amax, exponent, rule, tensor)
         if above(rule.least, rule.least_exponent, wanted, place):
             wanted, place = rule.least, rule.least_exponent
-    code, _ = project(_FINITE, False, wanted, _0, place, random, grid, words)
+    code, _ = project(FINITE, False, wanted, _0, place, random, grid, words)
     return code
 
 
@@ -257,7 +223,7 @@ def scale_code(
 def divisor_of(code: np.uint64, source: Source, rule: BlockRule, tensor: Tensor) -> tuple[int, np.uint64, np.int64]:
     """The class of a scale, and what its elements are divided by; or multiplied with, where it is an inverse."""
     kind, _, significand, exponent = read(code, source)
-    if kind != _FINITE:
+    if kind != FINITE:
         return kind, _0, _I(0)
     significand, exponent = normalized(significand, exponent)
     if code == _0 and rule.smallest != _0:
@@ -327,19 +293,19 @@ def convert_blocks(
     """
     source, scale_source = load_source(source_words), load_source(scale_source_words)
     grid, scale_grid = load_grid(element_words), load_grid(scale_words)
-    rule, tensor = load_rule(rule_words), load_tensor(tensor_words)
+    rule, tensor = load_rule(rule_words), load_record(Tensor, tensor_words, 0)
     refused, first, refused_scales, first_scale = 0, -1, 0, -1
     for block in range(scales.size):
         start = block * size
         amax, place, nan, infinite = _0, _I(0), False, False
         for i in range(start, start + size):
             kind, negative, significand, exponent = read(_U(codes[i]), source)
-            if kind == _FINITE:
+            if kind == FINITE:
                 significand, exponent = normalized(significand, exponent)
                 if above(significand, exponent, amax, place):
                     amax, place = significand, exponent
-            nan |= kind == _NAN or kind == _SIGNALING
-            infinite |= kind == _INFINITE
+            nan |= kind == NAN or kind == SIGNALING
+            infinite |= kind == INFINITY
         tiny = rule.flush != _0 and place < _LEAST_NORMAL
         if tiny:
             amax = _0
@@ -351,7 +317,7 @@ def convert_blocks(
             policy = rule.infinity
         word = _U(scale_random[block]) if scale_random.size > 0 else _0
         if policy == _U(BLOCK) or policy == _U(SCALE) or policy == _U(ALL):
-            code, _ = project(_NAN, False, _0, _0, _I(0), word, scale_grid, scale_words)
+            code, _ = project(NAN, False, _0, _0, _I(0), word, scale_grid, scale_words)
         elif policy == _U(LARGEST):
             code = rule.largest
         elif policy == _U(POWER):
@@ -366,24 +332,24 @@ def convert_blocks(
         scales[block] = code
 
         by_kind, by, by_exponent = divisor_of(code, scale_source, rule, tensor)
-        if by_kind != _FINITE and policy != _U(BLOCK) and policy != _U(SCALE) and policy != _U(ALL):
+        if by_kind != FINITE and policy != _U(BLOCK) and policy != _U(SCALE) and policy != _U(ALL):
             policy = _U(BLOCK) if rule.nan == _U(ELEMENTS) else rule.nan
-        without = by_kind != _FINITE or policy == _U(BLOCK) or policy == _U(SCALE) or policy == _U(ALL)
+        without = by_kind != FINITE or policy == _U(BLOCK) or policy == _U(SCALE) or policy == _U(ALL)
         if without and policy == _U(BLOCK):
             for i in range(start, start + size):
                 out[i] = 0
             continue
         for i in range(start, start + size):
             kind, negative, significand, exponent = read(_U(codes[i]), source)
-            if kind == _FINITE and significand != _0:
+            if kind == FINITE and significand != _0:
                 if tiny:
                     significand = _0
                 elif not without:
                     significand, exponent = divided(significand, exponent, by, by_exponent, rule.arithmetic)
             if without and policy == _U(ALL):
-                kind, negative, significand = _NAN, False, _0
-            elif without and kind != _NAN and kind != _SIGNALING:
-                kind, significand = _FINITE, _0
+                kind, negative, significand = NAN, False, _0
+            elif without and kind != NAN and kind != SIGNALING:
+                kind, significand = FINITE, _0
             word = _U(random[i]) if random.size > 0 else _0
             code, _ = project(kind, negative, significand, _0, exponent, word, grid, element_words)
             if code == _REFUSED:
@@ -408,7 +374,7 @@ def decode_blocks(
 ) -> None:
     """Write what the elements of blocks of `size`, one after the other, stand for: a product, rounded once."""
     element, shared, grid = load_source(element_words), load_source(scale_words), load_grid(out_words)
-    tensor = load_tensor(tensor_words)
+    tensor = load_record(Tensor, tensor_words, 0)
     for block in range(scales.size):
         scale_kind, scale_negative, scale, scale_exponent = read(_U(scales[block]), shared)
         significant = tensor.scale >> trailing_zeros(tensor.scale)
@@ -417,11 +383,11 @@ def decode_blocks(
         for i in range(block * size, block * size + size):
             kind, negative, significand, exponent = read(_U(codes[i]), element)
             negative = negative != scale_negative
-            if kind >= _NAN or scale_kind >= _NAN:
-                kind, negative = _NAN, False
-            elif kind == _INFINITE or scale_kind == _INFINITE:
-                zero = (kind == _FINITE and significand == _0) or (scale_kind == _FINITE and scale == _0)
-                kind, negative = (_NAN, False) if zero else (_INFINITE, negative)
+            if kind >= NAN or scale_kind >= NAN:
+                kind, negative = NAN, False
+            elif kind == INFINITY or scale_kind == INFINITY:
+                zero = (kind == FINITE and significand == _0) or (scale_kind == FINITE and scale == _0)
+                kind, negative = (NAN, False) if zero else (INFINITY, negative)
             # A significand has up to 32 bits, a scale and the tensor's together up to 56.
             high, low = long_product(significand, scale)
             place = exponent + scale_exponent
@@ -429,7 +395,8 @@ def decode_blocks(
                 high, low = low, _0
             else:
                 up = _I(64) - bit_length(high)
-                high, low, place = high << _U(up) | low >> _U(_I(64) - up), low << _U(up), place + _I(64) - up
+                high, low, _ = shifted_up(high, low, _0, up)
+                place += _I(64) - up
             word, _ = project(kind, negative, high, low, place, _0, grid, out_words)
             out[i] = word
 

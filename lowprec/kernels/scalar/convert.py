@@ -1,4 +1,4 @@
-"""Read a code, round, make a code: the only place among the kernels where a bit is discarded.
+"""Read a code, round, make a code: the scalar kernel of conversions, and of whatever ends in a code.
 
 One loop serves every verb. Encoding reads binary32 or integers and makes codes; decoding reads
 codes and makes binary32 or binary64, where nothing is left to round; a cast reads one format and
@@ -12,7 +12,7 @@ Notation, beside IEEE 754-2019 clause 3.3 and the P3109 draft's RoundToPrecision
 
     significand    integer below 2**64, exponent: of its last bit
     magnitude      the code without its sign; consecutive magnitudes are consecutive values
-    tail           what rounding discards, in units of 2**-64 of the gap, never rounded down to 0
+    tail           what rounding discards, as in `rounding`
 """
 
 from __future__ import annotations
@@ -22,8 +22,10 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from lowprec.kernels.jit import bit_length, inlined, jit
+from lowprec.kernels.jit import bit_length, inlined, jit, load_record
+from lowprec.kernels.lower.kinds import FINITE, FLUSHED, GENERATED, INFINITY, NAN, SIGNALING
 from lowprec.kernels.lower.scalar import REFUSED, Grid, Params, Side, Source
+from lowprec.kernels.scalar.rounding import cut_payload, limit_of, split, takes_farther
 from lowprec.spec.projection import Flag
 
 __all__ = ["convert", "convert_twice"]
@@ -34,14 +36,11 @@ Flags = npt.NDArray[np.uint8]
 
 _U = np.uint64
 _I = np.int64
-_0, _1, _63, _64 = _U(0), _U(1), _U(63), _U(64)
-_HALF = _U(1 << 63)
+_0, _1, _63 = _U(0), _U(1), _U(63)
 _ONES = _U(0xFFFFFFFFFFFFFFFF)
 _REFUSED = _U(REFUSED)
 
 _SIDES, _SIDE = len(Grid._fields), len(Side._fields)
-#: Classes. A NaN is generated where no operand is one.
-_FINITE, _INFINITY, _NAN, _SIGNALING, _FLUSHED, _GENERATED = 0, 1, 2, 3, 4, 5
 _INEXACT, _UNDERFLOW, _OVERFLOW, _INVALID = (
     _U(flag) for flag in (Flag.INEXACT, Flag.UNDERFLOW, Flag.OVERFLOW, Flag.INVALID)
 )
@@ -50,64 +49,19 @@ _INEXACT, _UNDERFLOW, _OVERFLOW, _INVALID = (
 @inlined
 def load_source(words: Params) -> Source:
     """The words of a source, in locals."""
-    return Source(
-        words[0],
-        words[1],
-        words[2],
-        words[3],
-        words[4],
-        words[5],
-        words[6],
-        words[7],
-        words[8],
-        words[9],
-        words[10],
-        words[11],
-        _I(words[12]),
-        words[13],
-        words[14],
-    )
+    return load_record(Source, words, 0)
 
 
 @inlined
 def load_grid(words: Params) -> Grid:
     """The grid of a target, in locals."""
-    return Grid(
-        words[0],
-        words[1],
-        words[2],
-        _I(words[3]),
-        _I(words[4]),
-        _I(words[5]),
-        words[6],
-        words[7],
-        words[8],
-        words[9],
-        words[10],
-    )
+    return load_record(Grid, words, 0)
 
 
 @inlined
 def load_side(words: Params, negative: bool) -> Side:
     """What a target does with one sign. No branch: half of all operands would be guessed wrong."""
-    i = _SIDES + (_SIDE if negative else 0)
-    return Side(
-        words[i],
-        words[i + 1],
-        words[i + 2],
-        words[i + 3],
-        words[i + 4],
-        words[i + 5],
-        words[i + 6],
-        words[i + 7],
-        words[i + 8],
-        words[i + 9],
-        words[i + 10],
-        words[i + 11],
-        words[i + 12],
-        words[i + 13],
-        words[i + 14],
-    )
+    return load_record(Side, words, _SIDES + (_SIDE if negative else 0))
 
 
 @inlined
@@ -118,13 +72,13 @@ def read(code: np.uint64, source: Source) -> tuple[int, bool, np.uint64, np.int6
     magnitude = code & ~source.sign
     if negative:
         if magnitude == _0 and source.not_a_zero != _0:
-            return _NAN, False, _0, _I(0)
+            return NAN, False, _0, _I(0)
         if source.complement != _0:
             magnitude = (_0 - code) & source.mask
     if magnitude > source.max_magnitude:
         if magnitude == source.infinity:
-            return _INFINITY, negative, _0, _I(0)
-        kind = _NAN if magnitude & source.quiet != _0 else _SIGNALING
+            return INFINITY, negative, _0, _I(0)
+        kind = NAN if magnitude & source.quiet != _0 else SIGNALING
         payload = (magnitude << _1) << (_63 - source.payload)
         return kind, negative and source.keeps_nan_sign != _0, payload, _I(0)
     field = (magnitude >> source.trailing_bits) & source.field_mask
@@ -133,24 +87,9 @@ def read(code: np.uint64, source: Source) -> tuple[int, bool, np.uint64, np.int6
         significand |= _1 << source.trailing_bits
     else:
         if source.flush != _0 and significand != _0:
-            return _FLUSHED, negative, _0, _I(0)
+            return FLUSHED, negative, _0, _I(0)
         field = source.lowest
-    return _FINITE, negative, significand, source.exponent + _I(field)
-
-
-@inlined
-def takes_farther(tail: np.uint64, odd: bool, random: np.uint64, grid: Grid, side: Side) -> bool:
-    """Whether the farther code is taken, for a tail below one gap."""
-    if grid.bits == _0:
-        return tail > (side.limit_odd if odd else side.limit_even)
-    whole = _1 << grid.bits
-    if grid.variant == _1:
-        return (tail >> (_63 - grid.bits)) + _U(2) * random + _1 >= _U(2) * whole
-    share = tail >> (_64 - grid.bits)
-    if grid.variant == _U(2):
-        rest = tail << grid.bits
-        share += _U(rest > _HALF or (rest == _HALF and share & _1 != _0))
-    return share + random >= whole
+    return FINITE, negative, significand, source.exponent + _I(field)
 
 
 @inlined
@@ -172,7 +111,7 @@ def is_tiny(
     if kept != highest:
         return True
     # On the continued grid the code is kept - 2**trailing_bits: even where there are no trailing bits.
-    odd = grid.trailing_bits != _0
+    odd = _U(grid.trailing_bits != _0)
     return not takes_farther(tail, odd, random, grid, side)
 
 
@@ -192,16 +131,16 @@ def project(
     `low` are 64 bits more of a significand that fills 64, the last one set if any follow; else 0.
     """
     side = load_side(words, negative)
-    if kind != _FINITE:
-        if kind == _INFINITY:
+    if kind != FINITE:
+        if kind == INFINITY:
             return side.infinity, side.infinity_invalid
-        if kind == _FLUSHED:
+        if kind == FLUSHED:
             return side.zero, side.zero_invalid | _INEXACT
-        if kind == _GENERATED:
+        if kind == GENERATED:
             return side.nan, _INVALID
-        return side.carried | (significand >> _1) >> (
-            _63 - grid.payload
-        ), side.nan_invalid if kind == _NAN else _INVALID
+        if kind != NAN and kind != SIGNALING:
+            raise ValueError("a kind of operand without a branch")
+        return side.carried | cut_payload(significand, grid.payload), side.nan_invalid if kind == NAN else _INVALID
     if significand == _0:
         return side.zero, side.zero_invalid
 
@@ -218,11 +157,9 @@ def project(
     if below:
         flags = _INEXACT | _UNDERFLOW
     if grid.bits == _0:
-        # Without a branch: which way to round is anyone's guess.
-        odd = magnitude & _1
-        farther = tail > ((side.limit_odd & (_0 - odd)) | (side.limit_even & (odd - _1)))
+        farther = bool(tail > limit_of(magnitude & _1, side))
     else:
-        farther = beyond or takes_farther(tail, magnitude & _1 != _0, random, grid, side)
+        farther = beyond or takes_farther(tail, magnitude & _1, random, grid, side)
     if grid.before != _0 and magnitude == side.max_magnitude and tail != _0:
         beyond = farther = True
     past = magnitude + _U(farther) > side.max_magnitude
@@ -250,21 +187,6 @@ def project(
 def instead(invalid: np.uint64, flags: np.uint64) -> np.uint64:
     """INVALID where the operation is invalid: IEEE 754 signals nothing beside it."""
     return invalid if invalid != _0 else flags
-
-
-@inlined
-def split(significand: np.uint64, low: np.uint64, shift: np.int64) -> tuple[np.uint64, np.uint64]:
-    """What lies above and what lies below a bit `shift` places up; the latter in units of 2**-64."""
-    if shift <= _I(0):  # never of a significand that fills 64 bits
-        return significand << _U(-shift), _0
-    if shift < _I(64):
-        tail = significand << _U(_I(64) - shift) | low >> _U(shift)
-        return significand >> _U(shift), tail | _U(low << _U(_I(64) - shift) != _0)
-    below = _U(min(shift - _I(64), _I(63)))
-    tail = significand >> below
-    if tail << below != significand or low != _0:
-        tail |= _1
-    return _0, tail
 
 
 @inlined

@@ -16,12 +16,14 @@ import numpy as np
 import numpy.typing as npt
 
 from lowprec.kernels.jit import bit_length, helper, inlined, jit
+from lowprec.kernels.lower.dot import DOWNWARD, How, Machine, Stages
+from lowprec.kernels.lower.kinds import FINITE, GENERATED
 from lowprec.kernels.lower.scalar import Params
 from lowprec.kernels.scalar.machines import cdna2, cdna3
 from lowprec.kernels.scalar.numbers import Number, is_nan
-from lowprec.kernels.scalar.stages import DOWNWARD, number_of, placed, summed
-from lowprec.kernels.scalar.sums import How, Operand, Stages, Work, drawn, in_order, precisely, scaled
-from lowprec.kernels.scalar.windows import panel
+from lowprec.kernels.scalar.stages import number_of, placed, summed
+from lowprec.kernels.scalar.sums import Dot, Work, drawn, in_order, precisely, scaled
+from lowprec.kernels.scalar.windows import Operand, panel
 
 __all__ = ["KINDS", "Rows", "kernel"]
 
@@ -30,9 +32,7 @@ Words = npt.NDArray[Any]  #: of uint64
 _U = np.uint64
 _I = np.int64
 _0 = _U(0)
-_FINITE, _GENERATED = 0, 5
-_ZERO = Number(_FINITE, False, _0, _0, _I(0))
-_CDNA2, _CDNA3_FP8 = 1, 3
+_ZERO = Number(FINITE, False, _0, _0, _I(0))
 
 
 class Rows(NamedTuple):
@@ -65,65 +65,52 @@ def make_work(length: int, leaves: int, how: Params, key: np.uint64) -> Work:
 def stretched(x: Number, how: Params) -> Number:
     """A sum times the scales of the tensors."""
     up = _I(64) - bit_length(_U(how[How.TENSOR]))
-    return scaled(x, Number(_FINITE, False, _U(how[How.TENSOR]) << _U(up), _0, how[How.TENSOR_EXPONENT] - up))
+    return scaled(x, Number(FINITE, False, _U(how[How.TENSOR]) << _U(up), _0, how[How.TENSOR_EXPONENT] - up))
 
 
 # -- one output, by each kind of accumulation --------------------------------------------------------
 
 
 @helper
-def by_sums(
-    given: bool, addend: np.uint64, x: Operand, i: int, y: Operand, j: int, terms: int, how: Params, stages: Words,
-    element: np.uint64, work: Work,
-) -> np.uint64:  # fmt: skip
+def by_sums(given: bool, addend: np.uint64, dot: Dot, terms: int) -> np.uint64:
     """In an accumulator, or in windows."""
+    how, stages, output = dot.how, dot.stages, dot.stages[Stages.OUTPUT]
     number, last = number_of(addend, stages[Stages.BEGIN]) if given else _ZERO, how[How.ADDEND_LAST] != 0
-    made = in_order(given and not last, number, x, i, y, j, terms, how, stages, element, work)
+    made = in_order(given and not last, number, dot, terms)
     if last:
-        end = (
-            stages[Stages.TOTAL]
-            if how[How.CHUNK] != 0
-            else stages[Stages.OUTPUT]
-            if how[How.WINDOW] != 0
-            else stages[Stages.SUM]
-        )
-        code = summed(made, number, drawn(end, element, work), end)
+        end = stages[Stages.TOTAL] if how[How.CHUNK] != 0 else output if how[How.WINDOW] != 0 else stages[Stages.SUM]
+        code = summed(made, number, drawn(end, dot.element, dot.work), end)
         if how[How.WINDOW] != 0 and how[How.CHUNK] == 0:
             return code
         made = number_of(code, end)
     if how[How.TENSOR] != 1:
         made = stretched(made, how)
-    return placed(made, drawn(stages[Stages.OUTPUT], element, work), stages[Stages.OUTPUT])
+    return placed(made, drawn(output, dot.element, dot.work), output)
 
 
 @helper
-def by_exact_sum(
-    given: bool, addend: np.uint64, x: Operand, i: int, y: Operand, j: int, terms: int, how: Params, stages: Words,
-    element: np.uint64, work: Work,
-) -> np.uint64:  # fmt: skip
+def by_exact_sum(given: bool, addend: np.uint64, dot: Dot, terms: int) -> np.uint64:
     """All at once."""
-    number = number_of(addend, stages[Stages.BEGIN]) if given else _ZERO
-    made = precisely(given, number, x, i, y, j, how, stages[Stages.OUTPUT, DOWNWARD] != _0, work)
-    return placed(made, drawn(stages[Stages.OUTPUT], element, work), stages[Stages.OUTPUT])
+    output = dot.stages[Stages.OUTPUT]
+    number = number_of(addend, dot.stages[Stages.BEGIN]) if given else _ZERO
+    made = precisely(given, number, dot, output[DOWNWARD] != _0)
+    return placed(made, drawn(output, dot.element, dot.work), output)
 
 
 @helper
-def by_machine(
-    given: bool, addend: np.uint64, x: Operand, i: int, y: Operand, j: int, terms: int, how: Params, stages: Words,
-    element: np.uint64, work: Work,
-) -> np.uint64:  # fmt: skip
+def by_machine(given: bool, addend: np.uint64, dot: Dot, terms: int) -> np.uint64:
     """As a matrix core does."""
-    code = addend if given else _0
-    if how[How.MACHINE] == _CDNA2:
-        made = cdna2(x.elements, i, y.elements, j, code, how[How.STEP], stages[Stages.SUM])
+    x, y, stage, output = dot.x.elements, dot.y.elements, dot.stages[Stages.SUM], dot.stages[Stages.OUTPUT]
+    code, machine, step = addend if given else _0, dot.how[How.MACHINE], dot.how[How.STEP]
+    if machine == Machine.CDNA2:
+        made = cdna2(x, y, code, step, stage)
+    elif machine == Machine.CDNA3 or machine == Machine.CDNA3_FP8:
+        made = number_of(cdna3(x, y, code, step, machine == Machine.CDNA3_FP8, stage), stage)
     else:
-        code = cdna3(
-            x.elements, i, y.elements, j, code, how[How.STEP], how[How.MACHINE] == _CDNA3_FP8, stages[Stages.SUM]
-        )
-        made = number_of(code, stages[Stages.SUM])
+        raise ValueError("a machine without a kernel")
     if is_nan(made):  # the addend's too, where there are no products
-        made = Number(_GENERATED, False, _0, _0, _I(0))
-    return placed(made, drawn(stages[Stages.OUTPUT], element, work), stages[Stages.OUTPUT])
+        made = Number(GENERATED, False, _0, _0, _I(0))
+    return placed(made, drawn(output, dot.element, dot.work), output)
 
 
 #: What makes an output, by the kind of accumulation. Each is a kernel of its own, as it takes seconds to compile.
@@ -146,8 +133,8 @@ def kernel(kind: str) -> Callable[..., None]:
         xs: Rows, ys: Rows, addends: Words, out: Words, how: Params, stages: Words, key: np.uint64, first: np.uint64,
         paired: bool,
     ) -> None:  # fmt: skip
-        x = Operand(panel(xs.codes, xs.source), panel(xs.scales, xs.scale_source))
-        y = Operand(panel(ys.codes, ys.source), panel(ys.scales, ys.scale_source))
+        x, x_scales = panel(xs.codes, xs.source), panel(xs.scales, xs.scale_source)
+        y, y_scales = panel(ys.codes, ys.source), panel(ys.scales, ys.scale_source)
         length, given, addend = xs.codes.shape[1], addends.size > 0, _0
         terms = (
             length if how[How.BLOCK] == 0 or how[How.WINDOW] != 0 else (length + how[How.BLOCK] - 1) // how[How.BLOCK]
@@ -159,6 +146,7 @@ def kernel(kind: str) -> Callable[..., None]:
                 element, work.counter[0] = first + _U(i * out.shape[1] + column), _0
                 if given:
                     addend = addends[i, column]
-                out[i, column] = one(given, addend, x, i, y, j, terms, how, stages, element, work)
+                dot = Dot(Operand(x[i], x_scales[i]), Operand(y[j], y_scales[j]), how, stages, element, work)
+                out[i, column] = one(given, addend, dot, terms)
 
     return jit(dots, f"dots_{kind}")

@@ -14,7 +14,9 @@ import numpy as np
 import numpy.typing as npt
 
 from lowprec.kernels.jit import bit_length, helper
-from lowprec.kernels.scalar.numbers import Number, long_product
+from lowprec.kernels.lower.kinds import FINITE
+from lowprec.kernels.scalar.numbers import Number, long_product, shifted_up
+from lowprec.kernels.scalar.rounding import odd
 
 __all__ = ["add_number", "number_of_sum", "scale_sum"]
 
@@ -31,11 +33,8 @@ def add_number(words: Words, base: np.int64, x: Number) -> None:
     if x.high == _0:
         return
     place = x.exponent - _I(64) - base
-    up = _U(place & _I(63))
-    low, middle, high = x.low, x.high, _0
-    if up != _0:
-        down = _U(64) - up
-        low, middle, high = x.low << up, x.high << up | x.low >> down, x.high >> down
+    up = place & _I(63)
+    high, middle, low = shifted_up(_0, x.high, x.low, up)
     i, carry = place >> _I(6), _0
     if place < _I(0):  # what lies below the base is zero
         low = _0
@@ -81,15 +80,13 @@ def number_of_sum(words: Words, base: np.int64) -> Number:
     while top >= 0 and words[top] == _0:
         top -= 1
     if top < 0:
-        return Number(0, False, _0, _0, _I(0))
+        return Number(FINITE, False, _0, _0, _I(0))
     high = words[top]
     low = words[top - 1] if top > 0 else _0
     rest = words[top - 2] if top > 1 else _0
     up = _I(64) - bit_length(high)
-    if up > _I(0):
-        left, down = _U(up), _U(_I(64) - up)
-        high, low, rest = high << left | low >> down, low << left | rest >> down, rest << left
+    high, low, rest = shifted_up(high, low, rest, up)
     lost = rest != _0
     for i in range(top - 2):
         lost = lost or words[i] != _0
-    return Number(0, negative, high, low | _U(lost), base + _I(64 * top) - up)
+    return Number(FINITE, negative, high, odd(low, lost), base + _I(64 * top) - up)

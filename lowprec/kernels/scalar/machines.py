@@ -11,15 +11,17 @@ import numpy as np
 import numpy.typing as npt
 
 from lowprec.kernels.jit import helper, inlined
+from lowprec.kernels.lower.dot import DOWNWARD, SOURCE
+from lowprec.kernels.lower.kinds import FINITE, GENERATED, INFINITY, NAN
 from lowprec.kernels.scalar.arith import multiplied
 from lowprec.kernels.scalar.numbers import Number, is_nan, total
-from lowprec.kernels.scalar.stages import DOWNWARD, SOURCE, Stage, placed
+from lowprec.kernels.scalar.rounding import cut, floored
+from lowprec.kernels.scalar.stages import Stage, placed
 from lowprec.kernels.scalar.windows import (
     NOTHING,
     Factor,
-    Panel,
+    Row,
     State,
-    cut,
     factor,
     factor_of,
     in_units,
@@ -36,8 +38,7 @@ Words = npt.NDArray[Any]  #: of uint64
 
 _U = np.uint64
 _I = np.int64
-_0 = _U(0)
-_FINITE, _INFINITY, _NAN, _GENERATED = 0, 1, 2, 5
+_0, _1 = _U(0), _U(1)
 
 #: Of binary32: the exponent of its normal numbers' smallest, and of what is beyond its largest.
 _EMIN, _BEYOND = -126, 128
@@ -52,32 +53,32 @@ _PRODUCT_BITS, _SUM_BITS = 24, 31
 @inlined
 def is_subnormal(x: Factor) -> bool:
     """Whether an operand has no leading one; zeros have none."""
-    return bool(x.kind == _FINITE and x.significand >> _U(x.bits) == _0)
+    return bool(x.kind == FINITE and x.significand < _1 << _U(x.bits))
 
 
 @helper
 def kept(x: Number, stage: Stage) -> Number:
     """A number rounded to binary32, and a zero of its sign where that is subnormal."""
     made = factor_of(placed(x, _0, stage), stage[SOURCE:])
-    return Number(_FINITE, made.negative, _0, _0, _I(0)) if is_subnormal(made) else number(made)
+    return Number(FINITE, made.negative, _0, _0, _I(0)) if is_subnormal(made) else number(made)
 
 
 @helper
 def added(x: Number, y: Number, stage: Stage) -> Number:
     """The sum of two numbers, as binary32."""
     if is_nan(x) or is_nan(y):
-        return Number(_NAN, False, _0, _0, _I(0))
-    if x.kind == _INFINITY or y.kind == _INFINITY:
+        return Number(NAN, False, _0, _0, _I(0))
+    if x.kind == INFINITY or y.kind == INFINITY:
         if x.kind == y.kind and x.negative != y.negative:
-            return Number(_NAN, False, _0, _0, _I(0))
-        return x if x.kind == _INFINITY else y
+            return Number(NAN, False, _0, _0, _I(0))
+        return x if x.kind == INFINITY else y
     return kept(total(x, y, stage[DOWNWARD] != _0), stage)
 
 
 @inlined
 def flushed(x: Factor) -> Number:
     """An operand; subnormal ones, and -0, are +0."""
-    return Number(_FINITE, False, _0, _0, _I(0)) if is_subnormal(x) else number(x)
+    return Number(FINITE, False, _0, _0, _I(0)) if is_subnormal(x) else number(x)
 
 
 @helper
@@ -85,26 +86,26 @@ def multiplied_flushed(x: Factor, y: Factor, stage: Stage) -> Number:
     """The product of two operands, as binary32."""
     p, q = flushed(x), flushed(y)
     if is_nan(p) or is_nan(q):
-        return Number(_NAN, False, _0, _0, _I(0))
+        return Number(NAN, False, _0, _0, _I(0))
     made = multiplied(p, q)
-    if made.kind == _GENERATED:
-        return Number(_NAN, False, _0, _0, _I(0))
+    if made.kind == GENERATED:
+        return Number(NAN, False, _0, _0, _I(0))
     return kept(Number(made.kind, made.negative, made.high, made.low, made.exponent), stage)
 
 
 @helper
-def cdna2(x: Panel, i: int, y: Panel, j: int, addend: np.uint64, step: int, stage: Stage) -> Number:
+def cdna2(x: Row, y: Row, addend: np.uint64, step: int, stage: Stage) -> Number:
     """Sums of `step` products, 2 or 4, in pairs, one after the other added to the addend."""
-    nothing = Number(_FINITE, False, _0, _0, _I(0))
-    c, length = flushed(factor_of(addend, stage[SOURCE:])), x.shape[1]
+    nothing = Number(FINITE, False, _0, _0, _I(0))
+    c, length = flushed(factor_of(addend, stage[SOURCE:])), x.shape[0]
     for start in range(0, length, step):
         halves = nothing
         for half in range(start, start + step, 2):
             first = second = nothing
             if half < length:
-                first = multiplied_flushed(factor(x, i, half), factor(y, j, half), stage)
+                first = multiplied_flushed(factor(x, half), factor(y, half), stage)
             if half + 1 < length:
-                second = multiplied_flushed(factor(x, i, half + 1), factor(y, j, half + 1), stage)
+                second = multiplied_flushed(factor(x, half + 1), factor(y, half + 1), stage)
             pair = added(first, second, stage)
             halves = pair if half == start else added(halves, pair, stage)
         c = added(c, halves, stage)
@@ -115,58 +116,48 @@ def cdna2(x: Panel, i: int, y: Panel, j: int, addend: np.uint64, step: int, stag
 
 
 @helper
-def aligned(
-    x: Panel, i: int, y: Panel, j: int, start: int, stop: int, stride: np.int64, fp8: bool
-) -> tuple[np.int64, np.int64, State]:
+def aligned(x: Row, y: Row, start: int, stop: int, stride: np.int64, fp8: bool) -> tuple[np.int64, np.int64, State]:
     """The sum of each `stride`-th product in units of 2**(largest exponent - _PRODUCT_BITS), and that exponent."""
     state, largest = State(False, False, False), _I(NOTHING)
     for k in range(start, stop, stride):
-        a, b = factor(x, i, k), factor(y, j, k)
+        a, b = factor(x, k), factor(y, k)
         state = joined(state, a, b)
-        if a.kind == _FINITE and b.kind == _FINITE and not is_zero(a) and not is_zero(b):
+        if a.kind == FINITE and b.kind == FINITE and not is_zero(a) and not is_zero(b):
             exponent = a.exponent + a.bits + b.exponent + b.bits
             largest = max(largest, exponent)
-            over = (a.significand * b.significand) >> _U(a.bits + b.bits + _I(1)) != _0
+            over = a.significand * b.significand >= _1 << _U(a.bits + b.bits + _I(1))
             if not fp8 and exponent + _I(over) >= _I(_BEYOND):
                 minus = a.negative != b.negative
                 state = State(state.nan, state.positive or not minus, state.negative or minus)
     unit, sum_ = largest - _I(_PRODUCT_BITS), _I(0)
     for k in range(start, stop, stride):
-        a, b = factor(x, i, k), factor(y, j, k)
-        if a.kind == _FINITE and b.kind == _FINITE and not is_zero(a) and not is_zero(b):
+        a, b = factor(x, k), factor(y, k)
+        if a.kind == FINITE and b.kind == FINITE and not is_zero(a) and not is_zero(b):
             shift = unit - (a.exponent + b.exponent)
             sum_ += cut(a.negative != b.negative, a.significand * b.significand, shift, False)
     return sum_, largest, state
 
 
-@inlined
-def lowered(size: np.int64, shift: np.int64) -> np.int64:
-    """An integer in larger units, 2**shift of them, rounded down; in smaller ones where the shift is negative."""
-    if shift <= _I(0):
-        return size << -shift
-    return size >> min(shift, _I(63))
-
-
 @helper
-def cdna3(x: Panel, i: int, y: Panel, j: int, addend: np.uint64, step: int, fp8: bool, stage: Stage) -> np.uint64:
+def cdna3(x: Row, y: Row, addend: np.uint64, step: int, fp8: bool, stage: Stage) -> np.uint64:
     """The code of steps one after the other: products, then their sum and the running one."""
-    code, length = addend, x.shape[1]
+    code, length = addend, x.shape[0]
     for start in range(0, length, step):
         stop = min(start + step, length)
         if fp8:
-            even, even_exponent, state = aligned(x, i, y, j, start, stop, _I(2), fp8)
-            odd, odd_exponent, other = aligned(x, i, y, j, start + 1, stop, _I(2), fp8)
+            even, even_exponent, state = aligned(x, y, start, stop, _I(2), fp8)
+            odd, odd_exponent, other = aligned(x, y, start + 1, stop, _I(2), fp8)
             state = State(state.nan or other.nan, state.positive or other.positive, state.negative or other.negative)
             exponent = max(even_exponent, odd_exponent)
-            products = lowered(even, exponent - even_exponent) + lowered(odd, exponent - odd_exponent)
+            products = floored(even, exponent - even_exponent) + floored(odd, exponent - odd_exponent)
         else:
-            products, exponent, state = aligned(x, i, y, j, start, stop, _I(1), fp8)
+            products, exponent, state = aligned(x, y, start, stop, _I(1), fp8)
         c = factor_of(code, stage[SOURCE:])
         state = joined_one(state, c)
         c_exponent = c.exponent + c.bits
         both = max(exponent, c_exponent)
-        sum_ = lowered(products, (both - _I(_SUM_BITS + 1)) - (exponent - _I(_PRODUCT_BITS)))
-        if c.kind == _FINITE and not (fp8 and c_exponent < both - _I(_PRODUCT_BITS + 1)):
+        sum_ = floored(products, (both - _I(_SUM_BITS + 1)) - (exponent - _I(_PRODUCT_BITS)))
+        if c.kind == FINITE and not (fp8 and c_exponent < both - _I(_PRODUCT_BITS + 1)):
             size = cut(c.negative, c.significand, both - _I(_PRODUCT_BITS) - c.exponent, True)
             sum_ += size << _I(_SUM_BITS + 1 - _PRODUCT_BITS)
         made = in_units(sum_, both - _I(_SUM_BITS + 1))

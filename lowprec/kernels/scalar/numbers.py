@@ -17,8 +17,10 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from lowprec.kernels.jit import bit_length, helper, inlined
+from lowprec.kernels.lower.kinds import FINITE, FLUSHED, NAN, SIGNALING
 from lowprec.kernels.lower.scalar import Source
 from lowprec.kernels.scalar.convert import read
+from lowprec.kernels.scalar.rounding import halved, odd, shifted_down
 from lowprec.spec.projection import Flag
 
 __all__ = [
@@ -30,6 +32,7 @@ __all__ = [
     "product",
     "quotient",
     "remainder",
+    "shifted_up",
     "square_root",
     "total",
 ]
@@ -41,7 +44,6 @@ _I = np.int64
 _0, _1, _2, _32, _63, _64 = _U(0), _U(1), _U(2), _U(32), _U(63), _U(64)
 _TOP = _U(1 << 63)
 _HALF = _U(0xFFFFFFFF)
-_FINITE, _NAN, _SIGNALING, _FLUSHED = 0, 2, 3, 4
 _INEXACT = _U(Flag.INEXACT)
 
 
@@ -58,16 +60,16 @@ class Number(NamedTuple):
 @inlined
 def is_nan(x: Number) -> bool:
     """Whether an operand is a NaN of either kind."""
-    return bool(x.kind == _NAN or x.kind == _SIGNALING)
+    return bool(x.kind == NAN or x.kind == SIGNALING)
 
 
 @inlined
 def operand(code: np.uint64, source: Source) -> tuple[Number, np.uint64]:
     """What a code stands for, normalized, and whether it was flushed to zero, as flags."""
     kind, negative, significand, exponent = read(code, source)
-    if kind == _FLUSHED:
-        return Number(_FINITE, negative, _0, _0, _I(0)), _INEXACT
-    if kind != _FINITE or significand == _0:
+    if kind == FLUSHED:
+        return Number(FINITE, negative, _0, _0, _I(0)), _INEXACT
+    if kind != FINITE or significand == _0:
         return Number(kind, negative, significand, _0, _I(0)), _0
     up = _I(64) - bit_length(significand)
     return Number(kind, negative, significand << _U(up), _0, exponent - up), _0
@@ -83,24 +85,15 @@ def is_larger(x: Number, y: Number) -> bool:
     return bool(x.high > y.high or (x.high == y.high and x.low > y.low))
 
 
-@helper
-def shifted_down(high: np.uint64, low: np.uint64, shift: np.int64) -> tuple[np.uint64, np.uint64, np.uint64]:
-    """Three words of a number shifted down, the last bit set where anything is lost."""
-    if shift == _I(0):
-        return high, low, _0
-    if shift < _I(64):
-        up, down = _U(_I(64) - shift), _U(shift)
-        return high >> down, high << up | low >> down, low << up
-    if shift == _I(64):
-        return _0, high, low
-    if shift < _I(128):
-        up, down = _U(_I(128) - shift), _U(shift - _I(64))
-        return _0, high >> down, high << up | low >> down | _U(low << up != _0)
-    if shift < _I(192):
-        down = _U(shift - _I(128))
-        third = high >> down
-        return _0, _0, third | _U(third << down != high or low != _0)
-    return _0, _0, _1
+@inlined
+def shifted_up(
+    high: np.uint64, low: np.uint64, third: np.uint64, up: np.int64
+) -> tuple[np.uint64, np.uint64, np.uint64]:
+    """Shift three words up by less than 64 bits, of which the first is not full: nothing is lost."""
+    if up <= _I(0):
+        return high, low, third
+    left, down = _U(up), _U(_I(64) - up)
+    return high << left | low >> down, low << left | third >> down, third << left
 
 
 @helper
@@ -110,7 +103,7 @@ def total(x: Number, y: Number, downward: bool) -> Number:
         x, y = y, x
     if x.high == _0:
         negative = (x.negative or y.negative) if downward else (x.negative and y.negative)
-        return Number(_FINITE, negative, _0, _0, _I(0))
+        return Number(FINITE, negative, _0, _0, _I(0))
     if y.high == _0:
         return x
     first, second, third = shifted_down(y.high, y.low, x.exponent - y.exponent)
@@ -122,9 +115,9 @@ def total(x: Number, y: Number, downward: bool) -> Number:
         high += carry
         over = over or (carry != _0 and high == _0)
         if over:
-            lost = _U(third != _0) | (low & _1)
-            return Number(_FINITE, x.negative, high >> _1 | _TOP, low >> _1 | high << _63 | lost, x.exponent + _I(1))
-        return Number(_FINITE, x.negative, high, low | _U(third != _0), x.exponent)
+            high, low = halved(high, odd(low, third != _0))
+            return Number(FINITE, x.negative, high, low, x.exponent + _I(1))
+        return Number(FINITE, x.negative, high, odd(low, third != _0), x.exponent)
     borrow = _U(third != _0)
     third = _0 - third
     low = x.low - second
@@ -137,14 +130,10 @@ def total(x: Number, y: Number, downward: bool) -> Number:
         if high == _0:
             high, low, third, exponent = low, third, _0, exponent - _I(64)
     if high == _0:
-        return Number(_FINITE, downward, _0, _0, _I(0))
+        return Number(FINITE, downward, _0, _0, _I(0))
     up = _I(64) - bit_length(high)
-    if up > _I(0):
-        left, down = _U(up), _U(_I(64) - up)
-        high = high << left | low >> down
-        low = low << left | third >> down
-        third = third << left
-    return Number(_FINITE, x.negative, high, low | _U(third != _0), exponent - up)
+    high, low, third = shifted_up(high, low, third, up)
+    return Number(FINITE, x.negative, high, odd(low, third != _0), exponent - up)
 
 
 @inlined
@@ -161,12 +150,13 @@ def product(x: Number, y: Number) -> Number:
     """The product of finite numbers of 64 bits."""
     negative = x.negative != y.negative
     if x.high == _0 or y.high == _0:
-        return Number(_FINITE, negative, _0, _0, _I(0))
+        return Number(FINITE, negative, _0, _0, _I(0))
     high, low = long_product(x.high, y.high)
     exponent = x.exponent + y.exponent + _I(64)
     if high < _TOP:
-        high, low, exponent = high << _1 | low >> _63, low << _1, exponent - _I(1)
-    return Number(_FINITE, negative, high, low, exponent)
+        high, low, _ = shifted_up(high, low, _0, _I(1))
+        exponent -= _I(1)
+    return Number(FINITE, negative, high, low, exponent)
 
 
 @helper
@@ -192,14 +182,15 @@ def quotient(x: Number, y: Number) -> Number:
     """A number of 64 bits over one that is not 0. What 64 bits leave is above 2**-64, so `low` tells of it."""
     negative = x.negative != y.negative
     if x.high == _0:
-        return Number(_FINITE, negative, _0, _0, _I(0))
+        return Number(FINITE, negative, _0, _0, _I(0))
     whole = x.high >= y.high
     high, rest = digits(x.high - y.high if whole else x.high, y.high)
     low, _ = digits(rest, y.high)
     exponent = x.exponent - y.exponent - _I(64)
     if whole:
-        high, low, exponent = high >> _1 | _TOP, high << _63 | low >> _1 | low & _1, exponent + _I(1)
-    return Number(_FINITE, negative, high, low, exponent)
+        high, low = halved(high, low)
+        exponent += _I(1)
+    return Number(FINITE, negative, high, low, exponent)
 
 
 @helper
@@ -218,8 +209,8 @@ def square_root(x: Number) -> Number:
             rest -= trial
             root |= _1
     high, exponent = root_high << _U(56) | root >> _U(8), (x.exponent + _I(down) - _I(64)) >> _I(1)
-    low = root << _U(56) | _U(rest_high != _0 or rest != _0)
-    return Number(_FINITE, False, high, low, exponent)
+    low = odd(root << _U(56), rest_high != _0 or rest != _0)
+    return Number(FINITE, False, high, low, exponent)
 
 
 @helper
@@ -227,24 +218,24 @@ def remainder(x: Number, y: Number) -> Number:
     """What x is beside the nearest whole multiple of y, the even one of two; y is not 0."""
     if x.high == _0 or x.exponent < y.exponent - _I(1):
         return x
-    odd, rest = False, x.high
+    uneven, rest = False, x.high
     if x.exponent == y.exponent - _I(1):  # below y: nearest to 0 or to y
         if x.high <= y.high:
             return x
-        return total(x, Number(_FINITE, not x.negative, y.high, _0, y.exponent), False)
+        return total(x, Number(FINITE, not x.negative, y.high, _0, y.exponent), False)
     if rest >= y.high:
-        odd, rest = True, rest - y.high
+        uneven, rest = True, rest - y.high
     for _ in range(x.exponent - y.exponent):
         over = rest >= _TOP
         rest = rest << _1
-        odd = over or rest >= y.high
-        if odd:
+        uneven = over or rest >= y.high
+        if uneven:
             rest -= y.high
     if rest == _0:
-        return Number(_FINITE, x.negative, _0, _0, _I(0))
+        return Number(FINITE, x.negative, _0, _0, _I(0))
     negative = x.negative
     twice_over = rest >= _TOP or rest << _1 > y.high
-    if twice_over or (rest << _1 == y.high and odd):
+    if twice_over or (rest << _1 == y.high and uneven):
         negative, rest = not negative, y.high - rest
     up = _I(64) - bit_length(rest)
-    return Number(_FINITE, negative, rest << _U(up), _0, y.exponent - up)
+    return Number(FINITE, negative, rest << _U(up), _0, y.exponent - up)

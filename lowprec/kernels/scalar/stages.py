@@ -8,23 +8,19 @@ from __future__ import annotations
 import numpy as np
 
 from lowprec.kernels.jit import helper
-from lowprec.kernels.lower.scalar import Grid, Params, Side, Source
+from lowprec.kernels.lower.dot import DOWNWARD, SOURCE
+from lowprec.kernels.lower.kinds import GENERATED, NAN
+from lowprec.kernels.lower.scalar import Params
 from lowprec.kernels.scalar.arith import added
 from lowprec.kernels.scalar.convert import load_grid, load_source, project
 from lowprec.kernels.scalar.numbers import Number, operand
 
-__all__ = ["DOWNWARD", "SOURCE", "Stage", "number_of", "placed", "summed"]
+__all__ = ["Stage", "number_of", "placed", "summed"]
 
 Stage = Params  #: words of a target, those that read its codes, and DOWNWARD
 
 _U = np.uint64
 _0 = _U(0)
-_NAN, _GENERATED = 2, 5  #: all classes from the first on are NaNs
-
-
-#: Where in a stage's words the source begins, and whether exact zero sums are -0.
-SOURCE = len(Grid._fields) + 2 * len(Side._fields)
-DOWNWARD = SOURCE + len(Source._fields)
 
 
 @helper
@@ -44,8 +40,8 @@ def number_of(code: np.uint64, stage: Stage) -> Number:
 @helper
 def summed(x: Number, y: Number, random: np.uint64, stage: Stage) -> np.uint64:
     """The code of a sum. Of two NaNs it is the first, unless an operation generated that."""
-    if x.kind >= _NAN or y.kind >= _NAN:
-        first = x.kind >= _NAN and (x.kind != _GENERATED or y.kind < _NAN)
+    if x.kind >= NAN or y.kind >= NAN:
+        first = x.kind >= NAN and (x.kind != GENERATED or y.kind < NAN)
         return placed(x if first else y, random, stage)
     made = added(x, y, stage[DOWNWARD] != _0)
     return placed(Number(made.kind, made.negative, made.high, made.low, made.exponent), random, stage)

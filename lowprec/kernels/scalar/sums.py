@@ -12,21 +12,24 @@ Notation, beside that of `numbers`:
 
 from __future__ import annotations
 
-import enum
 from typing import Any, NamedTuple
 
 import numpy as np
 import numpy.typing as npt
 
-from lowprec.kernels.jit import helper, inlined
+from lowprec.kernels.jit import helper, inlined, load_record
+from lowprec.kernels.lower.dot import DOWNWARD, SOURCE, How, Scales, Stages
+from lowprec.kernels.lower.kinds import FINITE, GENERATED, INFINITY, NAN
 from lowprec.kernels.lower.scalar import Grid, Params
 from lowprec.kernels.random import philox
 from lowprec.kernels.scalar.arith import multiplied
 from lowprec.kernels.scalar.exact_sum import add_number, number_of_sum, scale_sum
-from lowprec.kernels.scalar.numbers import Number, long_product
-from lowprec.kernels.scalar.stages import DOWNWARD, SOURCE, Stage, number_of, placed, summed
+from lowprec.kernels.scalar.numbers import Number, long_product, shifted_up
+from lowprec.kernels.scalar.rounding import odd
+from lowprec.kernels.scalar.stages import Stage, number_of, placed, summed
 from lowprec.kernels.scalar.windows import (
-    Panel,
+    Operand,
+    Row,
     State,
     exact_step,
     factor,
@@ -37,61 +40,16 @@ from lowprec.kernels.scalar.windows import (
     window,
 )
 
-__all__ = ["How", "Operand", "Stages", "Work", "drawn", "in_order", "precisely", "scaled"]
+__all__ = ["Dot", "Work", "drawn", "in_order", "precisely", "scaled"]
 
 Words = npt.NDArray[Any]  #: of uint64
 
 _U = np.uint64
 _I = np.int64
-_0, _1, _2, _3, _32, _63 = _U(0), _U(1), _U(2), _U(3), _U(32), _U(63)
+_0, _1, _2, _3, _32, _TOP = _U(0), _U(1), _U(2), _U(3), _U(32), _U(1 << 63)
 _LOW = _U(0xFFFFFFFF)
-_BITS = Grid._fields.index("bits")
-_FINITE, _INFINITY, _NAN, _GENERATED = 0, 1, 2, 5
 
-_ZERO = Number(_FINITE, False, _0, _0, _I(0))
-
-
-class Operand(NamedTuple):
-    """One side of the products, read: the elements, and their scales if they are in blocks."""
-
-    elements: Panel
-    scales: Panel
-
-
-class How(enum.IntEnum):
-    """An accumulation as integers: what stands where in their array."""
-
-    PAIRWISE = 0  #: 1, or 2 within chunks only
-    CHUNK = 1  #: 0 where there are none
-    ADDEND_LAST = 2
-    ROUNDS_PRODUCTS = 3
-    WINDOW = 4  #: products in a step, or 0
-    FRACTION_BITS = 5  #: -1 keeps all
-    LOWEST = 6
-    FLOOR = 7
-    ALTERNATE = 8
-    SCALES = 9  #: of a window: 0 none, 1 of products, 2 of groups
-    GROUP = 10
-    NEGATIVE_ZERO = 11
-    BLOCK = 12  #: elements that share a scale, or 0
-    LAST = 13  #: the exponent of the last bit of the smallest product of elements
-    BASE = 14  #: of exact sums
-    WORDS = 15
-    TENSOR = 16  #: what the sum is multiplied by, an integer times a power of two
-    TENSOR_EXPONENT = 17
-    TOP = 18  #: sums of 2**TOP and more are infinite in a window's result
-    MACHINE = 19  #: 0 none, 1 CDNA2, 2 CDNA3, 3 CDNA3 with FP8
-    STEP = 20  #: of a machine
-
-
-class Stages(enum.IntEnum):
-    """Where products, the addend, sums, the sums of chunks and results are kept: rows of an array."""
-
-    PRODUCT = 0
-    BEGIN = 1
-    SUM = 2
-    TOTAL = 3
-    OUTPUT = 4
+_ZERO = Number(FINITE, False, _0, _0, _I(0))
 
 
 class Work(NamedTuple):
@@ -105,6 +63,17 @@ class Work(NamedTuple):
     key: np.uint64
 
 
+class Dot(NamedTuple):
+    """One output: what is summed, how, and with what."""
+
+    x: Operand
+    y: Operand
+    how: Params  #: see `How`
+    stages: Words  #: see `Stages`
+    element: Any  #: the number of the output, on which random integers depend
+    work: Work
+
+
 @inlined
 def leaf(leaves: Words, i: int) -> Number:
     """The number at a place."""
@@ -115,21 +84,21 @@ def leaf(leaves: Words, i: int) -> Number:
 @helper
 def put(leaves: Words, i: int, x: Number) -> None:
     """Set the number at a place."""
-    leaves[i, 0] = _U(min(x.kind, _NAN)) << _1 | _U(x.negative)
+    leaves[i, 0] = _U(min(x.kind, NAN)) << _1 | _U(x.negative)
     leaves[i, 1], leaves[i, 2], leaves[i, 3] = x.high, x.low, _U(x.exponent)
 
 
 @helper
 def drawn(stage: Stage, element: np.uint64, work: Work) -> np.uint64:
     """The random integer of the next rounding, if it is stochastic."""
-    bits, step = stage[_BITS], work.counter[0]
+    bits, step = load_record(Grid, stage, 0).bits, work.counter[0]
     work.counter[0] = step + _1
     if bits == _0:
         return _0
     block, key = element >> _2, work.key
     w0, w1, w2, w3 = philox(block & _LOW, block >> _32, step + _2, _0, key & _LOW, key >> _32)
-    lane = element & _3
-    word = w0 if lane == _0 else w1 if lane == _1 else w2 if lane == _2 else w3
+    at = element & _3
+    word = w0 if at == _0 else w1 if at == _1 else w2 if at == _2 else w3
     return word >> (_32 - bits)
 
 
@@ -139,8 +108,8 @@ def drawn(stage: Stage, element: np.uint64, work: Work) -> np.uint64:
 @helper
 def times(x: Number, y: Number) -> Number:
     """The product of two numbers of 64 bits, without rounding."""
-    if x.kind >= _NAN or y.kind >= _NAN:
-        return x if x.kind >= _NAN and (x.kind != _GENERATED or y.kind < _NAN) else y
+    if x.kind >= NAN or y.kind >= NAN:
+        return x if x.kind >= NAN and (x.kind != GENERATED or y.kind < NAN) else y
     made = multiplied(x, y)
     return Number(made.kind, made.negative, made.high, made.low, made.exponent)
 
@@ -148,29 +117,22 @@ def times(x: Number, y: Number) -> Number:
 @helper
 def scaled(x: Number, y: Number) -> Number:
     """The product of a number of 128 bits and one of 64, rounded to odd at 128."""
-    if x.kind != _FINITE or y.kind != _FINITE or x.low == _0 or y.high == _0:
+    if x.kind != FINITE or y.kind != FINITE or x.low == _0 or y.high == _0:
         return times(x, y)
     carry, low = long_product(x.low, y.high)
     high, middle = long_product(x.high, y.high)
     middle += carry
     high += _U(middle < carry)
     exponent = x.exponent + y.exponent + _I(64)
-    if high >> _63 == _0:
-        high, middle, low = high << _1 | middle >> _63, middle << _1 | low >> _63, low << _1
-        exponent -= _I(1)
-    return Number(_FINITE, x.negative != y.negative, high, middle | _U(low != _0), exponent)
+    up = _I(high < _TOP)
+    high, middle, low = shifted_up(high, middle, low, up)
+    return Number(FINITE, x.negative != y.negative, high, odd(middle, low != _0), exponent - up)
 
 
 @helper
-def product_at(x: Operand, i: int, y: Operand, j: int, k: int) -> Number:
-    """The product of two elements."""
-    return times(number(factor(x.elements, i, k)), number(factor(y.elements, j, k)))
-
-
-@helper
-def scale_at(x: Operand, i: int, y: Operand, j: int, block: int) -> Number:
-    """The product of the scales of two blocks."""
-    return times(number(factor(x.scales, i, block)), number(factor(y.scales, j, block)))
+def product_at(x: Row, y: Row, k: int) -> Number:
+    """The product of two elements, or of the scales of two blocks."""
+    return times(number(factor(x, k)), number(factor(y, k)))
 
 
 # -- exact sums --------------------------------------------------------------------------------------
@@ -188,86 +150,85 @@ _NOTHING_SEEN = Seen(State(False, False, False), _ZERO, _I(0))
 
 
 @helper
-def joined(seen: Seen, x: Number, how: Params, work: Work) -> Seen:
+def joined(seen: Seen, x: Number, words: Words, base: np.int64) -> Seen:
     """An exact sum with one more term. The first NaN counts, unless an operation generated it."""
     state, nan = seen.state, seen.nan
-    if x.kind >= _NAN and (nan.kind == _FINITE or (nan.kind == _GENERATED and x.kind != _GENERATED)):
+    if x.kind >= NAN and (nan.kind == FINITE or (nan.kind == GENERATED and x.kind != GENERATED)):
         nan = x
-    if x.kind == _INFINITY:
+    if x.kind == INFINITY:
         state = State(state.nan, state.positive or not x.negative, state.negative or x.negative)
-    if x.kind == _FINITE:
-        add_number(work.words, how[How.BASE], x)
+    if x.kind == FINITE:
+        add_number(words, base, x)
     return Seen(state, nan, seen.negatives + _I(x.negative))
 
 
 @helper
-def whole(seen: Seen, count: Any, downward: bool, how: Params, work: Work) -> Number:
+def whole(seen: Seen, count: Any, downward: bool, words: Words, base: np.int64) -> Number:
     """An exact sum of so many terms, rounded to odd at 128 bits. A zero is -0 if all terms are negative."""
-    if seen.nan.kind != _FINITE:
+    if seen.nan.kind != FINITE:
         return seen.nan
-    total = number_of_sum(work.words, how[How.BASE])
+    total = number_of_sum(words, base)
     if total.high == _0:
         negative = seen.negatives > 0 and (seen.negatives == count or downward)
-        total = Number(_FINITE, negative, _0, _0, _I(0))
+        total = Number(FINITE, negative, _0, _0, _I(0))
     return settled(seen.state, total)
 
 
 @helper
-def block_sum(x: Operand, i: int, y: Operand, j: int, block: int, downward: bool, how: Params, work: Work) -> Number:
+def block_sum(dot: Dot, block: int, downward: bool, words: Words) -> Number:
     """The exact sum of a block's products, times its scales."""
-    start = block * how[How.BLOCK]
-    stop, seen = min(start + how[How.BLOCK], x.elements.shape[1]), _NOTHING_SEEN
-    work.words[:] = _0
+    start, base = block * dot.how[How.BLOCK], dot.how[How.BASE]
+    x, y, seen = dot.x.elements, dot.y.elements, _NOTHING_SEEN
+    stop = min(start + dot.how[How.BLOCK], x.shape[0])
+    words[:] = _0
     for k in range(start, stop):
-        seen = joined(seen, product_at(x, i, y, j, k), how, work)
-    return scaled(whole(seen, stop - start, downward, how, work), scale_at(x, i, y, j, block))
+        seen = joined(seen, product_at(x, y, k), words, base)
+    return scaled(whole(seen, stop - start, downward, words, base), product_at(dot.x.scales, dot.y.scales, block))
 
 
 @inlined
 def is_nothing(scale: Number) -> bool:
     """Whether a scale is zero."""
-    return bool(scale.kind == _FINITE and scale.high == _0)
+    return bool(scale.kind == FINITE and scale.high == _0)
 
 
 @helper
-def precisely(
-    given: bool, addend: Number, x: Operand, i: int, y: Operand, j: int, how: Params, downward: bool, work: Work
-) -> Number:
+def precisely(given: bool, addend: Number, dot: Dot, downward: bool) -> Number:
     """The sum of all products and the addend, times the tensors' scales."""
-    length, seen, terms = x.elements.shape[1], _NOTHING_SEEN, _I(given)
-    aside = Work(work.spare, work.spare, work.leaves, work.places, work.counter, work.key)
-    work.words[:] = _0
-    for k in range(length):
-        made = product_at(x, i, y, j, k)
+    x, y, seen, terms = dot.x.elements, dot.y.elements, _NOTHING_SEEN, _I(given)
+    how, words, base = dot.how, dot.work.words, dot.how[How.BASE]
+    words[:] = _0
+    for k in range(x.shape[0]):
+        made = product_at(x, y, k)
         if how[How.BLOCK] != 0:
             block = k // how[How.BLOCK]
-            by = scale_at(x, i, y, j, block)
+            by = product_at(dot.x.scales, dot.y.scales, block)
             if is_nothing(by):  # a block times zero is a zero with the sign of its sum, not of its products
                 if k % how[How.BLOCK] == 0:
-                    seen = joined(seen, block_sum(x, i, y, j, block, downward, how, aside), how, work)
+                    seen = joined(seen, block_sum(dot, block, downward, dot.work.spare), words, base)
                     terms += _I(1)
                 continue
             made = scaled(made, by)
-        seen = joined(seen, made, how, work)
+        seen = joined(seen, made, words, base)
         terms += _I(1)
     if given:
-        seen = joined(seen, addend, how, work)
+        seen = joined(seen, addend, words, base)
     if how[How.TENSOR] != 1:
-        scale_sum(work.words, _U(how[How.TENSOR]))
-    made = whole(seen, terms, downward, how, work)
-    if made.kind == _FINITE:
-        made = Number(_FINITE, made.negative, made.high, made.low, made.exponent + how[How.TENSOR_EXPONENT])
+        scale_sum(words, _U(how[How.TENSOR]))
+    made = whole(seen, terms, downward, words, base)
+    if made.kind == FINITE:
+        made = Number(FINITE, made.negative, made.high, made.low, made.exponent + how[How.TENSOR_EXPONENT])
     return made
 
 
-@helper
-def term(x: Operand, i: int, y: Operand, j: int, k: int, how: Params, stages: Words, work: Work) -> Number:
-    """A term, rounded if products are."""
+@inlined
+def term(x: Row, y: Row, k: int, how: Params, stages: Words, dot: Dot) -> Number:
+    """A term, rounded if products are. Elements, and what else is read of `dot`, are given beside it, for speed."""
     if how[How.BLOCK] == 0:
-        made = product_at(x, i, y, j, k)
+        made = product_at(x, y, k)
     else:
         into = Stages.PRODUCT if how[How.ROUNDS_PRODUCTS] != 0 else Stages.SUM
-        made = block_sum(x, i, y, j, k, stages[into, DOWNWARD] != _0, how, work)
+        made = block_sum(dot, k, stages[into, DOWNWARD] != _0, dot.work.words)
     if how[How.ROUNDS_PRODUCTS] != 0:
         return number_of(placed(made, _0, stages[Stages.PRODUCT]), stages[Stages.PRODUCT])
     return made
@@ -277,43 +238,40 @@ def term(x: Operand, i: int, y: Operand, j: int, k: int, how: Params, stages: Wo
 
 
 @helper
-def in_sequence(
-    code: np.uint64, x: Operand, i: int, y: Operand, j: int, start: int, stop: int, how: Params, stages: Words,
-    element: np.uint64, work: Work,
-) -> np.uint64:  # fmt: skip
+def in_sequence(code: np.uint64, dot: Dot, start: int, stop: int) -> np.uint64:
     """A running sum with terms, one after the other. A term's NaN comes before the sum's, unless it was rounded."""
+    x, y, how, stages, work = dot.x.elements, dot.y.elements, dot.how, dot.stages, dot.work
+    stage = stages[Stages.SUM]
     for k in range(start, stop):
-        made, total = term(x, i, y, j, k, how, stages, work), number_of(code, stages[Stages.SUM])
+        made, total = term(x, y, k, how, stages, dot), number_of(code, stage)
         if how[How.ROUNDS_PRODUCTS] != 0:
             made, total = total, made
-        code = summed(made, total, drawn(stages[Stages.SUM], element, work), stages[Stages.SUM])
+        code = summed(made, total, drawn(stage, dot.element, work), stage)
     return code
 
 
 @helper
-def in_pairs(count: int, stages: Words, element: np.uint64, work: Work) -> Number:
+def in_pairs(count: int, dot: Dot) -> Number:
     """The sum of so many leaves: neighbours, then neighbours of their sums. They are used up."""
     if count == 0:
         return _ZERO
+    work, leaves, stage = dot.work, dot.work.leaves, dot.stages[Stages.SUM]
     while count > 1:
         for i in range(count // 2):
-            word = drawn(stages[Stages.SUM], element, work)
-            code = summed(leaf(work.leaves, 2 * i), leaf(work.leaves, 2 * i + 1), word, stages[Stages.SUM])
-            put(work.leaves, i, number_of(code, stages[Stages.SUM]))
+            code = summed(leaf(leaves, 2 * i), leaf(leaves, 2 * i + 1), drawn(stage, dot.element, work), stage)
+            put(leaves, i, number_of(code, stage))
         if count % 2:
-            put(work.leaves, count // 2, leaf(work.leaves, count - 1))
+            put(leaves, count // 2, leaf(leaves, count - 1))
         count -= count // 2
-    return leaf(work.leaves, 0)
+    return leaf(leaves, 0)
 
 
 @helper
-def in_windows(
-    code: np.uint64, x: Operand, i: int, y: Operand, j: int, start: int, stop: int, how: Params, stages: Words,
-    element: np.uint64, work: Work,
-) -> np.uint64:  # fmt: skip
+def in_windows(code: np.uint64, dot: Dot, start: int, stop: int) -> np.uint64:
     """A running sum with steps of products. The code is one of `begin` before them, and after them of `sum`."""
-    bits, lowest, floor = how[How.FRACTION_BITS], how[How.LOWEST], how[How.FLOOR] != 0
-    c = factor_of(code, stages[Stages.BEGIN, SOURCE:])
+    x, y, how, work, stage = dot.x, dot.y, dot.how, dot.work, dot.stages[Stages.SUM]
+    places = work.places
+    c = factor_of(code, dot.stages[Stages.BEGIN, SOURCE:])
     alternate, first, last = how[How.ALTERNATE] != 0, start, start
     while last < stop:
         first, last = last, min(last + how[How.WINDOW], stop)
@@ -321,77 +279,64 @@ def in_windows(
             left = min(stop - first, 2 * how[How.WINDOW])
             last = first + left // 4 * 2 + min(left % 4, 2)
         if how[How.FRACTION_BITS] < 0:
-            made = exact_step(x.elements, i, y.elements, j, work.places, first, last, c, work.words, how[How.BASE])
-        elif how[How.SCALES] == 2:
-            made = group_window(
-                x.elements, i, y.elements, j, x.scales, y.scales, how[How.BLOCK], how[How.LAST], first, last,
-                how[How.GROUP], c, bits, lowest, floor,
-            )  # fmt: skip
+            made = exact_step(x.elements, y.elements, places, first, last, c, work.words, how[How.BASE])
+        elif how[How.SCALES] == Scales.GROUPS:
+            made = group_window(x, y, first, last, c, how)
         else:
             raised, poisoned = _I(0), False
-            if how[How.SCALES] == 1:
-                a, b = factor(x.scales, i, first // how[How.BLOCK]), factor(y.scales, j, first // how[How.BLOCK])
+            if how[How.SCALES] == Scales.PRODUCTS:
+                a, b = factor(x.scales, first // how[How.BLOCK]), factor(y.scales, first // how[How.BLOCK])
                 raised = a.exponent + a.bits + b.exponent + b.bits
-                poisoned = a.kind != _FINITE or b.kind != _FINITE
-            made = window(
-                x.elements, i, y.elements, j, work.places, first, last, c, raised, bits, lowest, floor, poisoned
-            )
-        if made.kind == _FINITE and made.high != _0 and made.exponent + _I(63) >= how[How.TOP]:
-            made = Number(_INFINITY, made.negative, _0, _0, _I(0))
-        code = placed(made, drawn(stages[Stages.SUM], element, work), stages[Stages.SUM])
-        c = factor_of(code, stages[Stages.SUM, SOURCE:])
-        if how[How.NEGATIVE_ZERO] == 0 and made.kind == _FINITE and c.kind == _FINITE and c.significand == _0:
-            code = placed(_ZERO, _0, stages[Stages.SUM])
-            c = factor_of(code, stages[Stages.SUM, SOURCE:])
+                poisoned = a.kind != FINITE or b.kind != FINITE
+            made = window(x.elements, y.elements, places, first, last, c, raised, poisoned, how)
+        if made.kind == FINITE and made.high != _0 and made.exponent + _I(63) >= how[How.TOP]:
+            made = Number(INFINITY, made.negative, _0, _0, _I(0))
+        code = placed(made, drawn(stage, dot.element, work), stage)
+        c = factor_of(code, stage[SOURCE:])
+        if how[How.NEGATIVE_ZERO] == 0 and made.kind == FINITE and c.kind == FINITE and c.significand == _0:
+            code = placed(_ZERO, _0, stage)
+            c = factor_of(code, stage[SOURCE:])
     return code
 
 
 @helper
-def part_of(
-    start: Number, x: Operand, i: int, y: Operand, j: int, first: int, stop: int, how: Params, stages: Words,
-    element: np.uint64, work: Work,
-) -> Number:  # fmt: skip
+def part_of(start: Number, dot: Dot, first: int, stop: int) -> Number:
     """A number with some terms, in sequence or in steps."""
-    if how[How.WINDOW] != 0:
-        code = placed(start, _0, stages[Stages.BEGIN])
+    begin, stage = dot.stages[Stages.BEGIN], dot.stages[Stages.SUM]
+    if dot.how[How.WINDOW] != 0:
+        code = placed(start, _0, begin)
         if first == stop:
-            return number_of(code, stages[Stages.BEGIN])
-        code = in_windows(code, x, i, y, j, first, stop, how, stages, element, work)
+            return number_of(code, begin)
+        code = in_windows(code, dot, first, stop)
     else:
-        code = in_sequence(placed(start, _0, stages[Stages.SUM]), x, i, y, j, first, stop, how, stages, element, work)
-    return number_of(code, stages[Stages.SUM])
+        code = in_sequence(placed(start, _0, stage), dot, first, stop)
+    return number_of(code, stage)
 
 
 @helper
-def in_order(
-    given: bool, addend: Number, x: Operand, i: int, y: Operand, j: int, terms: int, how: Params, stages: Words,
-    element: np.uint64, work: Work,
-) -> Number:  # fmt: skip
+def in_order(given: bool, addend: Number, dot: Dot, terms: int) -> Number:
     """The sum in sequence, in pairs, or of chunks; with the addend at first, if there is one."""
+    x, y, how, stages, leaves = dot.x.elements, dot.y.elements, dot.how, dot.stages, dot.work.leaves
+    total = stages[Stages.TOTAL]
     if how[How.CHUNK] == 0 and how[How.PAIRWISE] == 0:
-        return part_of(addend if given else _ZERO, x, i, y, j, 0 * terms, terms, how, stages, element, work)
+        return part_of(addend if given else _ZERO, dot, 0 * terms, terms)
     if how[How.CHUNK] == 0:
         count = 0
         if given:
-            put(work.leaves, count, addend)
+            put(leaves, count, addend)
             count += 1
         for k in range(terms):
-            put(work.leaves, count, term(x, i, y, j, k, how, stages, work))
+            put(leaves, count, term(x, y, k, how, stages, dot))
             count += 1
-        return in_pairs(count, stages, element, work)
-    code = placed(addend if given else _ZERO, _0, stages[Stages.TOTAL])
+        return in_pairs(count, dot)
+    code = placed(addend if given else _ZERO, _0, total)
     for start in range(0, terms, how[How.CHUNK]):
         stop = min(start + how[How.CHUNK], terms)
         if how[How.PAIRWISE] != 0:
             for k in range(start, stop):
-                put(work.leaves, k - start, term(x, i, y, j, k, how, stages, work))
-            made = in_pairs(stop - start, stages, element, work)
+                put(leaves, k - start, term(x, y, k, how, stages, dot))
+            made = in_pairs(stop - start, dot)
         else:
-            made = part_of(_ZERO, x, i, y, j, start, stop, how, stages, element, work)
-        code = summed(
-            number_of(code, stages[Stages.TOTAL]),
-            made,
-            drawn(stages[Stages.TOTAL], element, work),
-            stages[Stages.TOTAL],
-        )
-    return number_of(code, stages[Stages.TOTAL])
+            made = part_of(_ZERO, dot, start, stop)
+        code = summed(number_of(code, total), made, drawn(total, dot.element, dot.work), total)
+    return number_of(code, total)

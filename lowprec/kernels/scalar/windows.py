@@ -17,21 +17,35 @@ import numpy as np
 import numpy.typing as npt
 
 from lowprec.kernels.jit import bit_length, helper, inlined
+from lowprec.kernels.lower.dot import How
+from lowprec.kernels.lower.kinds import FINITE, GENERATED, INFINITY
 from lowprec.kernels.lower.scalar import Params
 from lowprec.kernels.scalar.convert import load_source, read
 from lowprec.kernels.scalar.exact_sum import add_number, number_of_sum
 from lowprec.kernels.scalar.numbers import Number
+from lowprec.kernels.scalar.rounding import cut
 
-__all__ = ["Factor", "State", "cut", "exact_step", "factor", "group_window", "in_units", "joined", "settled", "window"]
+__all__ = [
+    "Factor",
+    "Operand",
+    "State",
+    "exact_step",
+    "factor",
+    "group_window",
+    "in_units",
+    "joined",
+    "settled",
+    "window",
+]
 
 Words = npt.NDArray[Any]  #: of uint64
 Panel = npt.NDArray[Any]  #: of uint64, shape (rows, K, 2)
+Row = npt.NDArray[Any]  #: of a panel
 Word = Any
 
 _U = np.uint64
 _I = np.int64
 _0, _1 = _U(0), _U(1)
-_FINITE, _INFINITY, _NAN, _SIGNALING, _GENERATED = 0, 1, 2, 3, 5
 
 #: The exponent of what is zero: below every other.
 NOTHING = -(1 << 20)
@@ -45,6 +59,13 @@ class Factor(NamedTuple):
     significand: Word
     exponent: Word  #: of the last bit
     bits: Word  #: behind the point of a normal number
+
+
+class Operand(NamedTuple):
+    """One side of the products: a row of elements, and one of their scales if they are in blocks."""
+
+    elements: Row
+    scales: Row
 
 
 class State(NamedTuple):
@@ -76,34 +97,34 @@ def panel(codes: Words, words: Params) -> Panel:
 
 
 @inlined
-def factor(x: Panel, i: int, k: int) -> Factor:
-    """An operand of a panel."""
-    mark = x[i, k, 1]
+def factor(x: Row, k: int) -> Factor:
+    """An operand of a row."""
+    mark = x[k, 1]
     kind, bits = _I(mark >> _1 & _U(0x7F)), _I(mark >> _U(8) & _U(0xFF))
-    return Factor(kind, mark & _1 != _0, x[i, k, 0], _I(mark) >> _I(16), bits)
+    return Factor(kind, mark & _1 != _0, x[k, 0], _I(mark) >> _I(16), bits)
 
 
 @inlined
 def number(x: Factor) -> Number:
     """An operand as a number: normalized."""
-    if x.kind != _FINITE or x.significand == _0:
+    if x.kind != FINITE or x.significand == _0:
         return Number(x.kind, x.negative, _0, _0, _I(0))
     up = _I(64) - bit_length(x.significand)
-    return Number(_FINITE, x.negative, x.significand << _U(up), _0, x.exponent - up)
+    return Number(FINITE, x.negative, x.significand << _U(up), _0, x.exponent - up)
 
 
 @inlined
 def is_zero(x: Factor) -> bool:
     """Whether an operand is a zero."""
-    return bool(x.kind == _FINITE and x.significand == _0)
+    return bool(x.kind == FINITE and x.significand == _0)
 
 
 @inlined
 def joined(state: State, x: Factor, y: Factor) -> State:
     """What is not finite so far, with a product."""
-    if x.kind == _FINITE and y.kind == _FINITE:
+    if x.kind == FINITE and y.kind == FINITE:
         return state
-    infinite = x.kind <= _INFINITY and y.kind <= _INFINITY
+    infinite = x.kind <= INFINITY and y.kind <= INFINITY
     if not infinite or is_zero(x) or is_zero(y):
         return State(True, state.positive, state.negative)
     minus = x.negative != y.negative
@@ -113,9 +134,9 @@ def joined(state: State, x: Factor, y: Factor) -> State:
 @inlined
 def joined_one(state: State, x: Factor) -> State:
     """What is not finite so far, with a term."""
-    if x.kind == _FINITE:
+    if x.kind == FINITE:
         return state
-    if x.kind != _INFINITY:
+    if x.kind != INFINITY:
         return State(True, state.positive, state.negative)
     return State(state.nan, state.positive or not x.negative, state.negative or x.negative)
 
@@ -124,33 +145,20 @@ def joined_one(state: State, x: Factor) -> State:
 def settled(state: State, total: Number) -> Number:
     """A sum, or what became of it where terms were not finite."""
     if state.nan or (state.positive and state.negative):
-        return Number(_GENERATED, False, _0, _0, _I(0))
+        return Number(GENERATED, False, _0, _0, _I(0))
     if state.positive or state.negative:
-        return Number(_INFINITY, state.negative, _0, _0, _I(0))
+        return Number(INFINITY, state.negative, _0, _0, _I(0))
     return total
-
-
-@inlined
-def cut(negative: bool, significand: np.uint64, shift: np.int64, floor: bool) -> np.int64:
-    """A significand in units of its bit `shift`, with a sign: toward zero, or down."""
-    if shift <= _I(0):
-        size = _I(significand << _U(-shift))
-    elif shift >= _I(64):
-        size = _I(negative and floor and significand != _0)
-    else:
-        kept = significand >> _U(shift)
-        size = _I(kept) + _I(negative and floor and kept << _U(shift) != significand)
-    return -size if negative else size
 
 
 @inlined
 def in_units(total: np.int64, exponent: np.int64) -> Number:
     """A sum of units as a number; +0 if it is zero."""
     if total == _I(0):
-        return Number(_FINITE, False, _0, _0, _I(0))
+        return Number(FINITE, False, _0, _0, _I(0))
     size = _U(-total if total < _I(0) else total)
     up = _I(64) - bit_length(size)
-    return Number(_FINITE, total < _I(0), size << _U(up), _0, exponent - up)
+    return Number(FINITE, total < _I(0), size << _U(up), _0, exponent - up)
 
 
 @inlined
@@ -158,112 +166,80 @@ def normalized(x: Factor, y: Factor) -> Number:
     """The product of finite factors of at most 32 bits."""
     significand = x.significand * y.significand
     if significand == _0:
-        return Number(_FINITE, False, _0, _0, _I(0))
+        return Number(FINITE, False, _0, _0, _I(0))
     up = _I(64) - bit_length(significand)
-    return Number(_FINITE, x.negative != y.negative, significand << _U(up), _0, x.exponent + y.exponent - up)
+    return Number(FINITE, x.negative != y.negative, significand << _U(up), _0, x.exponent + y.exponent - up)
 
 
 @helper
-def exact_step(
-    x: Panel, i: int, y: Panel, j: int, places: Words, start: int, stop: int, c: Factor, words: Words, base: np.int64
-) -> Number:
+def exact_step(x: Row, y: Row, places: Words, start: int, stop: int, c: Factor, words: Words, base: np.int64) -> Number:
     """The sum of the products at some places and c, of which nothing is cut. Its bits lie above the words' base."""
     state = joined_one(State(False, False, False), c)
     words[:] = _0
     for k in places[start:stop]:
-        a, b = factor(x, i, k), factor(y, j, k)
+        a, b = factor(x, k), factor(y, k)
         state = joined(state, a, b)
-        if a.kind == _FINITE and b.kind == _FINITE:
+        if a.kind == FINITE and b.kind == FINITE:
             add_number(words, base, normalized(a, b))
-    if c.kind == _FINITE:
-        add_number(words, base, normalized(c, Factor(_FINITE, False, _1, _I(0), _I(0))))
+    if c.kind == FINITE:
+        add_number(words, base, normalized(c, Factor(FINITE, False, _1, _I(0), _I(0))))
     return settled(state, number_of_sum(words, base))
 
 
 @helper
 def window(
-    x: Panel,
-    i: int,
-    y: Panel,
-    j: int,
-    places: npt.NDArray[np.int64],
-    start: int,
-    stop: int,
-    c: Factor,
-    raise_by: np.int64,
-    bits: np.int64,
-    lowest: np.int64,
-    floor: bool,
-    poisoned: bool,
+    x: Row, y: Row, places: Words, start: int, stop: int, c: Factor, raise_by: np.int64, poisoned: bool, how: Params
 ) -> Number:
     """One step: the sum of the products at some places and c, aligned and cut.
 
     `raise_by` is what joins the exponent of each product, and `poisoned` whether a scale is NaN.
     """
     state = joined_one(State(poisoned, False, False), c)
-    largest = lowest
-    if c.kind == _FINITE and c.significand != _0:
+    bits, largest, floor = how[How.FRACTION_BITS], how[How.LOWEST], how[How.FLOOR] != 0
+    if c.kind == FINITE and c.significand != _0:
         largest = max(largest, c.exponent + c.bits)
     for k in places[start:stop]:
-        a, b = factor(x, i, k), factor(y, j, k)
+        a, b = factor(x, k), factor(y, k)
         state = joined(state, a, b)
-        if a.kind == _FINITE and b.kind == _FINITE and a.significand != _0 and b.significand != _0:
+        if a.kind == FINITE and b.kind == FINITE and a.significand != _0 and b.significand != _0:
             largest = max(largest, a.exponent + a.bits + b.exponent + b.bits + raise_by)
     unit, total = largest - bits, _I(0)
     for k in places[start:stop]:
-        a, b = factor(x, i, k), factor(y, j, k)
-        if a.kind == _FINITE and b.kind == _FINITE and a.significand != _0 and b.significand != _0:
+        a, b = factor(x, k), factor(y, k)
+        if a.kind == FINITE and b.kind == FINITE and a.significand != _0 and b.significand != _0:
             shift = unit - (a.exponent + b.exponent + raise_by)
             total += cut(a.negative != b.negative, a.significand * b.significand, shift, floor)
-    if c.kind == _FINITE and c.significand != _0:
+    if c.kind == FINITE and c.significand != _0:
         total += cut(c.negative, c.significand, unit - c.exponent, floor)
     return settled(state, in_units(total, unit))
 
 
 @helper
-def group_window(
-    x: Panel,
-    i: int,
-    y: Panel,
-    j: int,
-    x_scales: Panel,
-    y_scales: Panel,
-    size: int,
-    last: np.int64,
-    start: int,
-    stop: int,
-    group: int,
-    c: Factor,
-    bits: np.int64,
-    lowest: np.int64,
-    floor: bool,
-) -> Number:
-    """One step whose products come in groups: exact sums, aligned by the exponents of their scales.
-
-    `last` is the exponent of the last bit of the smallest product: of its units a group's sum has so many.
-    """
+def group_window(x: Operand, y: Operand, start: int, stop: int, c: Factor, how: Params) -> Number:
+    """One step whose products come in groups: exact sums, aligned by the exponents of their scales."""
     state = joined_one(State(False, False, False), c)
-    largest = lowest
-    if c.kind == _FINITE and c.significand != _0:
+    bits, largest, floor = how[How.FRACTION_BITS], how[How.LOWEST], how[How.FLOOR] != 0
+    group, size, last = how[How.GROUP], how[How.BLOCK], how[How.LAST]
+    if c.kind == FINITE and c.significand != _0:
         largest = max(largest, c.exponent + c.bits)
     total = unit = _I(0)
     for aligned in range(2):
         if aligned:
             unit = largest - bits
-            if c.kind == _FINITE and c.significand != _0:
+            if c.kind == FINITE and c.significand != _0:
                 total = cut(c.negative, c.significand, unit - c.exponent, floor)
         for first in range(start, stop, group):
-            a, b = factor(x_scales, i, first // size), factor(y_scales, j, first // size)
-            if a.kind != _FINITE or b.kind != _FINITE:
+            a, b = factor(x.scales, first // size), factor(y.scales, first // size)
+            if a.kind != FINITE or b.kind != FINITE:
                 state = State(True, state.positive, state.negative)
                 continue
             exponent = a.exponent + a.bits + b.exponent + b.bits
             products, any_product, of_group = _I(0), False, State(False, False, False)
             for k in range(first, min(first + group, stop)):
-                p, q = factor(x, i, k), factor(y, j, k)
+                p, q = factor(x.elements, k), factor(y.elements, k)
                 of_group = joined(of_group, p, q)
                 significand = p.significand * q.significand
-                if p.kind == _FINITE and q.kind == _FINITE and significand != _0:
+                if p.kind == FINITE and q.kind == FINITE and significand != _0:
                     any_product = True
                     size_of = _I(significand << _U(p.exponent + q.exponent - last))
                     products += -size_of if p.negative != q.negative else size_of

@@ -35,7 +35,6 @@ from lowprec.kernels.vector.convert import (
     read,
     rounds_to_nearest,
 )
-from lowprec.kernels.vector.ir import doubles
 from lowprec.kernels.vector.ir.lanes import (
     LANES,
     Lanes,
@@ -50,13 +49,23 @@ from lowprec.kernels.vector.ir.lanes import (
     fill,
     fused,
     less,
-    lesser,
     load,
     not_a_number,
     padded,
     put_rest,
     settle,
     square_root,
+)
+from lowprec.kernels.vector.rounding import (
+    LARGEST,
+    SMALL,
+    fma_to_odd,
+    product_to_odd,
+    quotient_to_odd,
+    root_to_odd,
+    shortened,
+    sum_to_odd,
+    to_odd,
 )
 from lowprec.spec.arith import operands_of
 from lowprec.spec.format import Format
@@ -72,8 +81,8 @@ _MAGNITUDE, _SIGN = 0x7FFFFFFF, 0x80000000
 #: Upper halves of binary64 numbers. NaNs are above infinity.
 _INFINITY, _NAN = 0x7FF00000, 0x7FF80000
 
-#: Binary32 numbers: the largest finite one, which is odd, and 2**-100.
-_SHORT_INFINITY, _SHORT_NAN, _LARGEST, _SMALL = 0x7F800000, 0x7FC00000, 0x7F7FFFFF, 27 << 23
+#: Binary32 numbers.
+_SHORT_INFINITY, _SHORT_NAN = 0x7F800000, 0x7FC00000
 
 #: Where stages stand in a plan: three operands, the target, its results read back, the type that carries them.
 _Y, _Z = PROBE + DECODER, PROBE + 2 * DECODER
@@ -107,7 +116,7 @@ def zero_signed(word: Lanes, signs: Lanes, downward: np.uint32) -> Lanes:
 @inlined
 def add(x: Lanes, y: Lanes, z: Lanes, downward: np.uint32) -> Lanes:
     """The sum x + y."""
-    return zero_signed(doubles.summed(x, y), x | y, downward)
+    return zero_signed(sum_to_odd(x, y), x | y, downward)
 
 
 @inlined
@@ -119,35 +128,28 @@ def subtract(x: Lanes, y: Lanes, z: Lanes, downward: np.uint32) -> Lanes:
 @inlined
 def multiply(x: Lanes, y: Lanes, z: Lanes, downward: np.uint32) -> Lanes:
     """The product x * y."""
-    return doubles.multiplied(x, y)
+    return product_to_odd(x, y)
 
 
 @inlined
 def divide(x: Lanes, y: Lanes, z: Lanes, downward: np.uint32) -> Lanes:
     """The quotient x / y."""
-    return doubles.divided(x, y)
+    return quotient_to_odd(x, y)
 
 
 @inlined
 def sqrt(x: Lanes, y: Lanes, z: Lanes, downward: np.uint32) -> Lanes:
     """The square root of x."""
-    return doubles.rooted(x)
+    return root_to_odd(x)
 
 
 @inlined
 def fma(x: Lanes, y: Lanes, z: Lanes, downward: np.uint32) -> Lanes:
     """The product and sum x * y + z."""
-    return zero_signed(doubles.fused(x, y, z), (x ^ y) | z, downward)
+    return zero_signed(fma_to_odd(x, y, z), (x ^ y) | z, downward)
 
 
 # -- results as binary32 numbers, rounded to odd -----------------------------------------------------
-
-
-@inlined
-def to_odd(total: Lanes, error: Lanes) -> Lanes:
-    """A number that was rounded to nearest, and what it was rounded by: the odd one of two neighbours."""
-    inexact = lesser(error & _MAGNITUDE, 1)
-    return (total - (inexact & ((total ^ error) >> 31))) | inexact
 
 
 @inlined
@@ -254,7 +256,7 @@ def fma_native(x: Lanes, y: Lanes, z: Lanes, downward: np.uint32) -> Lanes:
 @inlined
 def is_between(magnitude: Lanes) -> Mask:
     """Whether numbers are neither very small nor as large as infinity, which `to_odd` spoils."""
-    return less(_SMALL, magnitude) & less(magnitude, _LARGEST)
+    return less(SMALL, magnitude) & less(magnitude, LARGEST)
 
 
 @inlined
@@ -272,7 +274,7 @@ def number_fits(magnitude: Lanes, x: Lanes, y: Lanes) -> Mask:
 @inlined
 def sum_fits(magnitude: Lanes, x: Lanes, y: Lanes) -> Mask:
     """Whether a sum of binary32 numbers, rounded to odd, is right as it is."""
-    return less(magnitude, _LARGEST)
+    return less(magnitude, LARGEST)
 
 
 @inlined
@@ -284,25 +286,13 @@ def product_fits(magnitude: Lanes, x: Lanes, y: Lanes) -> Mask:
 @inlined
 def rest_fits(magnitude: Lanes, x: Lanes, y: Lanes) -> Mask:
     """The same of quotients and square roots, of which what is left of x must not be subnormal."""
-    return is_between(magnitude) & less(_SMALL, x & _MAGNITUDE)
+    return is_between(magnitude) & less(SMALL, x & _MAGNITUDE)
 
 
 @inlined
 def fma_fits(magnitude: Lanes, x: Lanes, y: Lanes) -> Mask:
     """The same of a product and a sum."""
-    return is_between(magnitude) & less(_SMALL, as_words(as_singles(x) * as_singles(y)) & _MAGNITUDE)
-
-
-@inlined
-def shortened(word: Lanes) -> Lanes:
-    """Upper halves of binary64 numbers as binary32 ones; what is very large or small stays so, and is odd."""
-    magnitude = word & _MAGNITUDE
-    short = (magnitude - (896 << 20)) << 3
-    short = choose(less(magnitude, 923 << 20), choose(equal(magnitude, 0), 0, _SMALL | 1), short)
-    large = choose(
-        less(magnitude, _INFINITY), _LARGEST, choose(equal(magnitude, _INFINITY), _SHORT_INFINITY, _SHORT_NAN)
-    )
-    return choose(less(magnitude, 1150 << 20), short, large) | (word & _SIGN)
+    return is_between(magnitude) & less(SMALL, as_words(as_singles(x) * as_singles(y)) & _MAGNITUDE)
 
 
 #: Operations by name.

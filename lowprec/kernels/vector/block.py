@@ -21,11 +21,13 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from lowprec.kernels.jit import elements, helper, inlined, jit
+from lowprec.kernels.jit import helper, inlined, jit, load_record
+from lowprec.kernels.lower.block import Tensor
+from lowprec.kernels.lower.kinds import FINITE
 from lowprec.kernels.lower.scalar import Params
 from lowprec.kernels.lower.vector import DECODER, DRAWN, NEAREST, NONE, PAST, PROBE, Encoder, Words
 from lowprec.kernels.lower.vector_block import NEVER, Setup
-from lowprec.kernels.scalar.block import divisor_of, load_rule, load_tensor, normalized, product, scale_code
+from lowprec.kernels.scalar.block import divisor_of, load_rule, normalized, product, scale_code
 from lowprec.kernels.scalar.convert import load_grid, load_source
 from lowprec.kernels.vector.convert import (
     left_out,
@@ -38,7 +40,6 @@ from lowprec.kernels.vector.convert import (
     read,
     suited,
 )
-from lowprec.kernels.vector.ir.doubles import fill_wide, load_wide, quotients
 from lowprec.kernels.vector.ir.lanes import (
     LANES,
     Lanes,
@@ -46,6 +47,7 @@ from lowprec.kernels.vector.ir.lanes import (
     equal,
     fetch,
     fill,
+    fill_wide,
     first_lane,
     greater,
     greatest,
@@ -53,10 +55,12 @@ from lowprec.kernels.vector.ir.lanes import (
     less,
     lesser,
     load,
+    load_wide,
     padded,
     settle,
     store,
 )
+from lowprec.kernels.vector.rounding import load_odd, power_field, quotients
 
 __all__ = ["UNDONE", "UNSUITED", "encoder", "largest_magnitude"]
 
@@ -71,7 +75,6 @@ NOT_MARKED, UNDONE, BLANK = range(3)
 UNSUITED = 1 << 62
 
 _MAGNITUDE, _INFINITY = 0x7FFFFFFF, 0x7F800000
-_SETUP = tuple(range(len(Setup._fields)))
 _U, _I = np.uint64, np.int64
 _ONE = np.uint64(1023 << 52)
 
@@ -132,7 +135,7 @@ def largest_of_groups(big: Codes, width: int, wide: int) -> None:
 
 @helper
 def scales_of_powers(
-    big: Codes, by: Codes, groups: int, step: int, scales: Codes, marks: Codes, first: int, setup: Words,
+    big: Codes, by: Codes, groups: int, step: int, scales: Codes, marks: Codes, setup: Words,
     tables: Codes, general: tuple[Params, ...],
 ) -> int:  # fmt: skip
     """The scale of each group of columns, and what to take off its exponent fields; how many are marked.
@@ -141,27 +144,27 @@ def scales_of_powers(
     number; so is, for all its columns or for its number, what `by` gets: what to take off, and in its
     second half from which word on. `tables` has a row of codes and one of what to take off, by exponent.
     """
-    s = Setup(*elements(setup, _SETUP))
+    s = load_record(Setup, setup, 0)
     marked = 0
     for group in range(groups):
         amax, mark, off = big[group * step], UNDONE, np.uint32(0)
         if amax >= s.infinity:
             if s.nan != NEVER:
-                scales[first + group], mark = s.nan, BLANK
+                scales[group], mark = s.nan, BLANK
         elif amax >= s.least:
-            place = (amax + s.carry) >> s.fraction
+            place = power_field(amax, s.carry, s.fraction)
             code, off = tables[0, place], tables[1, place]
             if code != NEVER:
-                scales[first + group], mark = code, NOT_MARKED
+                scales[group], mark = code, NOT_MARKED
         elif amax == 0 and s.zero != NEVER:
-            scales[first + group], mark = s.zero, NOT_MARKED
+            scales[group], mark = s.zero, NOT_MARKED
         lowest = np.uint32(1) << s.fraction
         normal = lowest if off >> np.uint32(31) != 0 else off + lowest
         for i in range(group * step, group * step + step):
             by[i] = off
             by[by.size // 2 + i] = normal
         if mark != NOT_MARKED:
-            marks[first + group] = mark
+            marks[group] = mark
             marked += 1
     return marked
 
@@ -183,12 +186,12 @@ def scales_in_lanes(big: Codes, groups: int, step: int, made: Codes, words: Code
 
 @helper
 def scales_of_numbers(
-    big: Codes, by: Codes, groups: int, step: int, scales: Codes, marks: Codes, first: int, setup: Words,
+    big: Codes, by: Codes, groups: int, step: int, scales: Codes, marks: Codes, setup: Words,
     tables: Codes, general: tuple[Params, ...],
 ) -> int:  # fmt: skip
     """As `scales_of_powers`, for scales that are any numbers: binary64 patterns divide the columns."""
-    s = Setup(*elements(setup, _SETUP))
-    rule, tensor = load_rule(general[0]), load_tensor(general[1])
+    s = load_record(Setup, setup, 0)
+    rule, tensor = load_rule(general[0]), load_record(Tensor, general[1], 0)
     grid, source = load_grid(general[2]), load_source(general[3])
     lowest = _I(np.int32(s.lowest))
     made = np.empty(groups + LANES if s.lanes != 0 else 0, np.uint32)
@@ -201,7 +204,7 @@ def scales_of_numbers(
         amax, mark, divisor = big[group * step], UNDONE, _ONE
         if amax >= s.infinity:
             if s.nan != NEVER:
-                scales[first + group], mark = s.nan, BLANK
+                scales[group], mark = s.nan, BLANK
         elif amax >= s.least:
             if s.lanes != 0:
                 code, word = _U(made[group]), words[group]
@@ -212,17 +215,17 @@ def scales_of_numbers(
                 significand, exponent = single_of(amax)
                 code = scale_code(significand, exponent, _U(0), rule, tensor, grid, general[2])
                 kind, significand, exponent = divisor_of(code, source, rule, tensor)
-                normal = kind == 0 and significand != _U(0)
+                normal = kind == FINITE and significand != _U(0)
             # A number below 2**lowest has an exponent of at most lowest - 63, from bit 63 on.
             if normal and exponent > lowest - _I(63):
-                scales[first + group], mark = code, NOT_MARKED
+                scales[group], mark = code, NOT_MARKED
                 divisor = as_double(significand, exponent)
         elif amax == 0 and s.zero != NEVER:
-            scales[first + group], mark = s.zero, NOT_MARKED
+            scales[group], mark = s.zero, NOT_MARKED
         for i in range(group * step, group * step + step):
             by[i] = divisor
         if mark != NOT_MARKED:
-            marks[first + group] = mark
+            marks[group] = mark
             marked += 1
     return marked
 
@@ -242,15 +245,15 @@ def as_double(significand: np.uint64, exponent: np.int64) -> np.uint64:
 
 
 @helper
-def blank(out: Codes, to: int, stride: int, high: int, wide: int, marks: Codes, first: int, groups: int) -> int:
+def blank(out: Codes, stride: int, high: int, wide: int, marks: Codes, groups: int) -> int:
     """Zeros in the blocks whose scale is NaN, which need nothing else; how many there are."""
     found = 0
     for group in range(groups):
-        if marks[first + group] == BLANK:
-            marks[first + group] = NOT_MARKED
+        if marks[group] == BLANK:
+            marks[group] = NOT_MARKED
             found += 1
             for row in range(high):
-                for i in range(to + row * stride + group * wide, to + row * stride + group * wide + wide):
+                for i in range(row * stride + group * wide, row * stride + group * wide + wide):
                     out[i] = 0
     return found
 
@@ -293,9 +296,9 @@ def encoder(source_shape: Shape, target_shape: Shape, powers: bool) -> Kernel:
         source = load_reader(plan, PROBE, source_shape)
         for group in range(groups):
             at = start + group * wide
-            most = read_values(load(values, at), source) & _MAGNITUDE
+            most = read_values(load_odd(values, at), source) & _MAGNITUDE
             for i in range(at + LANES, at + wide, LANES):
-                most = greater(most, read_values(load(values, i), source) & _MAGNITUDE)
+                most = greater(most, read_values(load_odd(values, i), source) & _MAGNITUDE)
             big[group] = first_lane(greatest(most))
 
     def find_in_columns(values: Codes, start: int, stride: int, high: int, width: int, big: Codes, plan: Words) -> None:
@@ -306,16 +309,16 @@ def encoder(source_shape: Shape, target_shape: Shape, powers: bool) -> Kernel:
         for row in range(0, even, 4):  # each row from one end to the other, as memory likes it
             at = start + row * stride
             for c in range(0, width, LANES):
-                a = read_values(load(values, at + c), source) & _MAGNITUDE
-                b = read_values(load(values, at + c + stride), source) & _MAGNITUDE
+                a = read_values(load_odd(values, at + c), source) & _MAGNITUDE
+                b = read_values(load_odd(values, at + c + stride), source) & _MAGNITUDE
                 most = greater(load(big, c), greater(a, b))
-                a = read_values(load(values, at + c + 2 * stride), source) & _MAGNITUDE
-                b = read_values(load(values, at + c + 3 * stride), source) & _MAGNITUDE
+                a = read_values(load_odd(values, at + c + 2 * stride), source) & _MAGNITUDE
+                b = read_values(load_odd(values, at + c + 3 * stride), source) & _MAGNITUDE
                 store(big, c, greater(most, greater(a, b)))
         for row in range(even, high):
             at = start + row * stride
             for c in range(0, width, LANES):
-                a = read_values(load(values, at + c), source) & _MAGNITUDE
+                a = read_values(load_odd(values, at + c), source) & _MAGNITUDE
                 store(big, c, greater(load(big, c), a))
 
     def encode_rows(
@@ -330,25 +333,25 @@ def encoder(source_shape: Shape, target_shape: Shape, powers: bool) -> Kernel:
         for group in range(groups):
             for i in range(group * wide, group * wide + wide, LANES):
                 fetch(values, start + ahead + i)
-                word = read_values(load(values, start + i), source)
+                word = read_values(load_odd(values, start + i), source)
                 if target.limits == DRAWN:
                     random_word = load(random, start + i) << (32 - target.bits)
                 a = shifted_in_row(word & _MAGNITUDE, by, group, target)
                 put(out, start + i, project_magnitude(word, a, random_word, target), past)
 
     def encode_columns(
-        values: Codes, start: int, stride: int, out: Codes, random: Words, high: int, width: int, by: Codes,
-        plan: Words, past: bool,
+        values: Codes, stride: int, out: Codes, random: Words, high: int, width: int, by: Codes, plan: Words,
+        past: bool,
     ) -> None:  # fmt: skip
         """The codes of a tile, each column divided by what it has. Meanwhile memory brings the next tile."""
         source = load_reader(plan, PROBE, source_shape)
         target = load_encoder(plan, PROBE + DECODER, target_shape)
         random_word = fill(0)
         for row in range(high):
-            at = start + row * stride
+            at = row * stride
             for c in range(0, width, LANES):
                 fetch(values, at + c + width)
-                word = read_values(load(values, at + c), source)
+                word = read_values(load_odd(values, at + c), source)
                 if target.limits == DRAWN:
                     random_word = load(random, at + c) << (32 - target.bits)
                 a = in_columns(word & _MAGNITUDE, by, c, target)
@@ -399,13 +402,13 @@ def encoder(source_shape: Shape, target_shape: Shape, powers: bool) -> Kernel:
                 else:
                     find_columns(source, at, stride, high, size, big, plan)
                     largest_of_groups(big, size, wide)
-                found = find_scales(big, by, groups, step, scales, marks, first, setup, tables, general)
+                found = find_scales(big, by, groups, step, scales[first:], marks[first:], setup, tables, general)
                 if rows_of_vectors:
                     code_rows(source, at, target, words, groups, wide, by, plan, past and whole)
                 else:
-                    code_columns(source, at, stride, target, words, high, size, by, plan, past and whole)
+                    code_columns(source[at:], stride, target[at:], words[at:], high, size, by, plan, past and whole)
                 if found > 0:
-                    undone += found - blank(target, at, stride, high, wide, marks, first, groups)
+                    undone += found - blank(target[at:], stride, high, wide, marks[first:], groups)
                 if not whole:
                     for i in range(some):
                         for j in range(width):
@@ -422,8 +425,8 @@ def largest_magnitude(codes: Codes, mask: np.uint32, limit: np.uint32) -> int:
     largest = fill(0)
     whole = codes.size - codes.size % LANES
     for i in range(0, whole, LANES):
-        magnitude = load(codes, i) & mask
+        magnitude = load_odd(codes, i) & mask
         largest = greater(largest, choose(less(limit, magnitude), 0, magnitude))
-    magnitude = load(padded(codes, whole), 0) & mask
+    magnitude = load_odd(padded(codes, whole), 0) & mask
     largest = greater(largest, choose(less(limit, magnitude), 0, magnitude))
     return int(first_lane(greatest(largest)))

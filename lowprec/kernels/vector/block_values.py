@@ -15,7 +15,7 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from lowprec.kernels.jit import elements, helper, inlined, jit
+from lowprec.kernels.jit import helper, inlined, jit, load_record
 from lowprec.kernels.lower.vector import PAST, PROBE, Decoder, Words
 from lowprec.kernels.lower.vector_block import NEVER, Factors
 from lowprec.kernels.vector.block import UNDONE, UNSUITED
@@ -45,7 +45,7 @@ _NAN = 0x7FC00000
 
 #: How many codes ahead memory is asked for them.
 _AHEAD = 4096
-_FACTORS = tuple(range(len(Factors._fields)))
+_FACTORS = len(Factors._fields)
 
 
 @inlined
@@ -99,12 +99,12 @@ def decoder(source_shape: Shape, scaled: bool) -> Kernel:
 
     def find_factors(scales: Codes, first: int, groups: int, step: int, by: Codes, marks: Codes, factors: Words) -> int:
         """The scale of each group as a binary32 pattern, once or for all its columns; how many are marked."""
-        f = Factors(*elements(factors, _FACTORS))
+        f = load_record(Factors, factors, 0)
         marked = 0
         for group in range(groups):
             code = np.uint32(scales[first + group])
-            if factors.size > len(_FACTORS):
-                word = factors[np.uint32(len(_FACTORS)) + code]
+            if factors.size > _FACTORS:
+                word = factors[np.uint32(_FACTORS) + code]
             else:
                 word = code if f.lowest <= code and code <= f.highest else np.uint32(NEVER)
             if word == NEVER:
@@ -128,14 +128,14 @@ def decoder(source_shape: Shape, scaled: bool) -> Kernel:
                 put(out, start + i, ended(times(read(code, source), scale, tensor), code, source), past)
 
     def values_of_columns(
-        codes: Codes, start: int, stride: int, out: Codes, high: int, width: int, by: Codes, plan: Words,
-        tensor: np.uint32, past: bool,
+        codes: Codes, stride: int, out: Codes, high: int, width: int, by: Codes, plan: Words, tensor: np.uint32,
+        past: bool,
     ) -> None:  # fmt: skip
         source = load_decoder(plan, PROBE, shape)
         for row in range(high):
             for c in range(row * stride, row * stride + width, LANES):
-                code, scale = load(codes, start + c), load(by, c - row * stride)
-                put(out, start + c, ended(times(read(code, source), scale, tensor), code, source), past)
+                code, scale = load(codes, c), load(by, c - row * stride)
+                put(out, c, ended(times(read(code, source), scale, tensor), code, source), past)
 
     find = helper(find_factors, f"find_factors{name}")
     in_rows, in_columns = helper(values_of_rows, f"value_rows{name}"), helper(values_of_columns, f"value_columns{name}")
@@ -144,7 +144,7 @@ def decoder(source_shape: Shape, scaled: bool) -> Kernel:
         codes: Codes, out: Codes, scales: Codes, marks: Codes, layout: tuple[int, ...], plan: Words, factors: Words
     ) -> int:
         outer, rows, columns, high, wide, tile, unit = layout
-        f = Factors(*elements(factors, _FACTORS))
+        f = load_record(Factors, factors, 0)
         if f.exact == 0 and not rounds_to_nearest(plan):
             return UNSUITED
         down, across = -(-rows // high), -(-columns // wide)
@@ -169,9 +169,8 @@ def decoder(source_shape: Shape, scaled: bool) -> Kernel:
                 if in_row:
                     in_rows(source, at, target, groups, wide, by, plan, f.tensor, past and whole)
                 else:
-                    in_columns(
-                        source, at, stride, target, some, width if whole else stride, by, plan, f.tensor, past and whole
-                    )
+                    size = width if whole else stride
+                    in_columns(source[at:], stride, target[at:], some, size, by, plan, f.tensor, past and whole)
                 if not whole:
                     for i in range(some):
                         for j in range(width):

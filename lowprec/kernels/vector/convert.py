@@ -16,8 +16,6 @@ Notation:
 
     word        a binary32 pattern, or the upper half of a binary64 pattern rounded to odd
     magnitude   the code without its sign; consecutive magnitudes are consecutive values
-    tail        what rounding discards, in units of 2**-31 of the gap, below the parity in bit 31;
-                where the parity does not matter, in units of 2**-32
 """
 
 from __future__ import annotations
@@ -42,7 +40,6 @@ from lowprec.kernels.lower.vector import (
     PAST,
     PROBE,
     SHIFT,
-    SIGN,
     Decoder,
     Encoder,
     Words,
@@ -61,16 +58,15 @@ from lowprec.kernels.vector.ir.lanes import (
     less,
     lesser,
     load,
-    narrowed_to_half,
     negative,
     not_a_number,
-    one_where,
     padded,
     put_rest,
     settle,
     store,
     store_past,
 )
+from lowprec.kernels.vector.rounding import limited, load_odd, narrowed_to_half, nearest, nearest_even
 
 __all__ = ["DONE", "REFUSED", "UNSUITED", "kernel", "magnitude_above"]
 
@@ -123,56 +119,7 @@ def read(code: Lanes, f: Decoder) -> Lanes:
     return word | sign
 
 
-# -- rounding ----------------------------------------------------------------------------------------
-
-
-@inlined
-def nearest(a: Lanes, f: Encoder) -> Lanes:
-    """Magnitudes, to nearest with ties to even, of the words' magnitudes."""
-    normal = (a + f.half + ((a >> f.shift) & 1)) >> f.shift
-    # One addition rounds to the place of the smallest subnormal; a carry makes the smallest normal.
-    small = as_words(as_singles(a) + as_singles(fill(f.magic))) - f.magic
-    return choose(less(a, f.first_normal), small, normal)
-
-
-@inlined
-def limited(word: Lanes, a: Lanes, random: Lanes, f: Encoder) -> Lanes:
-    """Magnitudes: the farther one where the tail is above a limit, of the mode or drawn."""
-    if f.deeper != 0:
-        a = choose(less(a, 1 << f.fraction), a + a, a + (1 << f.fraction))
-    field = a >> f.fraction
-    if f.near != 0:
-        field = greater(field, 1)
-    significand = (a & ((1 << f.fraction) - 1)) | lesser(a, 1 << f.fraction)
-    binade = greater(field, f.lowest)
-    lost = binade - field + f.shift
-    if f.limits == DRAWN:
-        # In units of 2**-32 the tail fills a word; up where it is above 2**32 - 1 - R, with the
-        # integer R in the upper bits of `random`. The highest bits are turned to compare as signed.
-        shift = lesser(lost, 32)
-        significand = significand >> lesser(lost - shift, 31)
-        tail = (significand << (32 - shift)) ^ _SIGN_BIT
-        limit = random ^ f.random_turn
-        shift = lesser(shift, 31)
-    else:
-        # Below 2**-7 of a gap all tails but zero are alike to a mode, and `shift` may stop at 31.
-        shift = lesser(lost, 31)
-        tail = significand << (31 - shift)
-        if f.one_bit != 0:
-            tail = tail ^ ((binade + f.lowest + f.hidden) << 31)
-        if f.limits == PARITY:
-            limit = choose(negative(tail), f.odd, f.even)
-        elif f.limits == SIGN:
-            limit = choose(negative(word), f.even_negative, f.even)
-            tail = tail & _MAGNITUDE
-        else:
-            even = choose(negative(word), f.even_negative, f.even)
-            limit = choose(negative(tail), choose(negative(word), f.odd_negative, f.odd), even)
-    up = one_where(less(limit, tail))
-    magnitude = (significand >> shift) + up + (binade << f.trailing_bits) - f.rebase
-    if f.no_zero != 0:
-        magnitude = greater(magnitude, f.hidden) - f.hidden
-    return magnitude
+# -- rounding and encoding ---------------------------------------------------------------------------
 
 
 @inlined
@@ -182,7 +129,7 @@ def project(word: Lanes, random: Lanes, f: Encoder) -> Lanes:
         return word
     if f.route == CUT:
         word = choose(not_a_number(word), (word & _SIGN_BIT) | f.nan << f.shift, word)
-        return (word + f.half + ((word >> f.shift) & 1)) >> f.shift
+        return nearest_even(word, f.half, f.shift)
     if _HALVES and f.route == HALF:
         return narrowed_to_half(choose(not_a_number(word), (word & _SIGN_BIT) | _NAN, word))
     return project_magnitude(word, word & _MAGNITUDE, random, f)
@@ -250,14 +197,20 @@ def keeps_subnormals(plan: Words, zero: np.uint32) -> bool:
 
 @inlined
 def load_decoder(plan: Words, place: int, shape: Shape) -> Decoder:
-    """The words of a format, in locals; those of its shape as constants, where they are known."""
-    return Decoder(*(shape + elements(plan[place:], _DECODER)[len(shape) :]))
+    """Load a format; the words of its shape are constants where they are known."""
+    f = Decoder(*(shape + elements(plan[place:], _DECODER)[len(shape) :]))
+    if f.route > SHIFT or f.specials > 2:
+        raise ValueError("a way to read codes without a kernel")
+    return f
 
 
 @inlined
 def load_encoder(plan: Words, place: int, shape: Shape) -> Encoder:
-    """The words of a target, in locals; those of its shape as constants, where they are known."""
-    return Encoder(*(shape + elements(plan[place:], _ENCODER)[len(shape) :]))
+    """Load a target; the words of its shape are constants where they are known."""
+    f = Encoder(*(shape + elements(plan[place:], _ENCODER)[len(shape) :]))
+    if f.route > HALF or f.limits > DRAWN or (f.route == HALF and not _HALVES):
+        raise ValueError("a way to round without a kernel")
+    return f
 
 
 @inlined
@@ -326,7 +279,7 @@ def kernel(shapes: tuple[Shape, ...], drawn: bool) -> Kernel:
             if part == 1:
                 given, made, size = padded(codes, whole), padded(out, out.size), codes.size - whole
             for i in range(0, size, LANES):
-                put(made, i, read_source(load(given, i), source), past)
+                put(made, i, read_source(load_odd(given, i), source), past)
         settle()
         put_rest(out, whole, made)
         return DONE
@@ -347,7 +300,7 @@ def kernel(shapes: tuple[Shape, ...], drawn: bool) -> Kernel:
                 given, made, size = padded(codes, whole), padded(out, out.size), codes.size - whole
                 words = padded(random, min(whole, random.size))
             for i in range(0, size, LANES):
-                word = read_source(load(given, i), source)
+                word = read_source(load_odd(given, i), source)
                 if target.limits == DRAWN:
                     random_word = load(words, i)
                     if drawn:
@@ -386,8 +339,8 @@ def magnitude_above(codes: Codes, limit: np.uint32, mask: np.uint32) -> bool:
     largest = fill(0)
     whole = codes.size - codes.size % LANES
     for i in range(0, whole, LANES):
-        largest = greater(largest, load(codes, i) & mask)
-    largest = greater(largest, load(padded(codes, whole), 0) & mask)
+        largest = greater(largest, load_odd(codes, i) & mask)
+    largest = greater(largest, load_odd(padded(codes, whole), 0) & mask)
     return any_lane(less(limit, largest))
 
 

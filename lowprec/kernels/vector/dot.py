@@ -22,7 +22,6 @@ import numpy.typing as npt
 from lowprec.kernels.jit import inlined, jit
 from lowprec.kernels.lower.vector import PAST, Words, plan as conversion_plan
 from lowprec.kernels.vector.convert import DONE, UNSUITED, keeps_subnormals, rounds_to_nearest
-from lowprec.kernels.vector.ir.doubles import cut_short_sum, cut_sum, joined_sum, odd_sum
 from lowprec.kernels.vector.ir.lanes import (
     LANES,
     Lanes,
@@ -36,12 +35,19 @@ from lowprec.kernels.vector.ir.lanes import (
     less,
     lesser,
     load,
-    narrowed_to_half,
     one_where,
     settle,
     store,
-    truncated,
     widened_from_half,
+)
+from lowprec.kernels.vector.rounding import (
+    cut_short_sum,
+    cut_sum,
+    joined_sum,
+    narrowed_to_half,
+    odd_sum,
+    to_short,
+    truncated,
 )
 
 __all__ = ["ACCUMULATORS", "BIAS", "SINKS", "panels", "plan", "running", "windows"]
@@ -81,8 +87,7 @@ def multiply_and_add(total: Lanes, x: Lanes, y: Lanes) -> Lanes:
 @inlined
 def fuse_to_short(total: Lanes, x: Lanes, y: Lanes) -> Lanes:
     """As `fuse`, and then to 8 bits: as once, where products have no more (docs/decisions/0011)."""
-    word = fuse(total, x, y)
-    return (word + 0x7FFF + ((word >> 16) & 1)) & 0xFFFF0000
+    return to_short(fuse(total, x, y))
 
 
 @inlined
@@ -138,18 +143,6 @@ def running(accumulator: str) -> Kernel:
 
 
 @inlined
-def to_single(first: Lanes, second: Lanes, third: Lanes, field: Lanes) -> Lanes:
-    """A sum of units in binary32, toward zero."""
-    return cut_sum(first, second, third, field)
-
-
-@inlined
-def to_short(first: Lanes, second: Lanes, third: Lanes, field: Lanes) -> Lanes:
-    """A sum of units in 14 bits, toward zero."""
-    return cut_short_sum(first, second, third, field)
-
-
-@inlined
 def to_half(first: Lanes, second: Lanes, third: Lanes, field: Lanes) -> Lanes:
     """A sum of units in binary16, to nearest; +0 for -0."""
     half = narrowed_to_half(odd_sum(first, second, third, field))
@@ -168,12 +161,12 @@ def add_halves(total: Lanes, part: Lanes) -> Lanes:
     return widened_from_half(narrowed_to_half(add_singles(total, part)))
 
 
-#: What a step's sum becomes, the exponent field of the smallest normal number there, and how chunks are added.
+#: What rounds a step's sum, the exponent field of the smallest normal number there, and how chunks are added.
 SINKS: dict[str, tuple[Any, int, Any]] = {
-    "single": (to_single, 1, add_singles),
-    "short": (to_short, 1, add_singles),
+    "single": (cut_sum, 1, add_singles),
+    "short": (cut_short_sum, 1, add_singles),
     "half": (to_half, 113, add_halves),
-    "nearest": (to_single, 1, add_singles),
+    "nearest": (cut_sum, 1, add_singles),
 }
 
 

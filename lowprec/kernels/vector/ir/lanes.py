@@ -18,15 +18,29 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from lowprec.kernels.jit import VectorType, boolean, builtin, from_stack, ir, memory, nothing, on_stack, word as number
+from lowprec.kernels.vector.ir.language import (
+    VectorType,
+    boolean,
+    builtin,
+    from_stack,
+    ir,
+    memory,
+    nothing,
+    on_stack,
+    word as number,
+)
 
 __all__ = [
     "LANES",
     "LONGS",
+    "SINGLES",
+    "WIDES",
     "WORDS",
     "Lanes",
     "Mask",
     "Singles",
+    "Wides",
+    "Word",
     "all_lanes",
     "any_lane",
     "as_singles",
@@ -35,6 +49,7 @@ __all__ = [
     "equal",
     "fetch",
     "fill",
+    "fill_wide",
     "first_lane",
     "fused",
     "greater",
@@ -44,8 +59,9 @@ __all__ = [
     "lesser",
     "less",
     "load",
+    "load_lowered",
+    "load_wide",
     "long_range",
-    "narrowed_to_half",
     "negative",
     "not_a_number",
     "one_where",
@@ -55,7 +71,6 @@ __all__ = [
     "square_root",
     "store",
     "store_past",
-    "truncated",
     "widened_from_half",
 ]
 
@@ -66,7 +81,8 @@ LANES = 32
 LONGS = 8
 
 Lanes = npt.NDArray[Any]  #: of uint32
-Longs = npt.NDArray[Any]  #: of uint64
+Longs = npt.NDArray[Any]  #: of uint64, LONGS of them
+Wides = npt.NDArray[Any]  #: of uint64, LANES of them
 Singles = npt.NDArray[np.float32]
 Mask = npt.NDArray[np.bool_]
 Codes = npt.NDArray[Any]  #: of unsigned integers or floats, which stand for their bits
@@ -75,8 +91,9 @@ Word = Any  #: Lanes, or one number for all of them
 _WORD = ir.IntType(32)
 WORDS = _WORDS = VectorType("words", _WORD, LANES)
 _MASK = VectorType("mask", ir.IntType(1), LANES)
-_SINGLES = VectorType("singles", ir.FloatType(), LANES)
+SINGLES = _SINGLES = VectorType("singles", ir.FloatType(), LANES)
 _LONGS = VectorType("longs", ir.IntType(64), LONGS)
+WIDES = VectorType("wides", ir.IntType(64), LANES)
 
 
 # -- operators: as between unsigned words ------------------------------------------------------------
@@ -114,6 +131,14 @@ def fill(word: Word) -> Lanes:
 
 
 builtin(fill, _WORDS, _WORDS)(lambda builder, word: word)
+
+
+def fill_wide(number: np.uint64) -> Wides:
+    """The same number of 64 bits in every lane."""
+    return np.full(LANES, number, np.uint64)
+
+
+builtin(fill_wide, WIDES, WIDES)(lambda builder, number: number)
 
 
 def padded(array: Codes, start: int) -> Codes:
@@ -259,18 +284,6 @@ def as_words(single: Singles) -> Lanes:
 builtin(as_words, _WORDS, _SINGLES)(lambda builder, single: builder.bitcast(single, _WORDS.llvm))
 
 
-def narrowed_to_half(word: Lanes) -> Lanes:
-    """The patterns of binary32 numbers rounded to 16 bits by the processor, in its own rounding mode."""
-    with np.errstate(over="ignore", invalid="ignore", under="ignore"):
-        return as_singles(word).astype(np.float16).view(np.uint16).astype(np.uint32)
-
-
-@builtin(narrowed_to_half, _WORDS, _WORDS)
-def _narrowed_to_half(builder: Any, word: Any) -> Any:
-    half = builder.fptrunc(builder.bitcast(word, _SINGLES.llvm), ir.VectorType(ir.HalfType(), LANES))
-    return builder.zext(builder.bitcast(half, ir.VectorType(ir.IntType(16), LANES)), _WORDS.llvm)
-
-
 def widened_from_half(word: Lanes) -> Lanes:
     """Binary16 patterns as binary32 ones, by the processor."""
     return word.astype(np.uint16).view(np.float16).astype(np.float32).view(np.uint32)
@@ -281,15 +294,6 @@ def _widened_from_half(builder: Any, word: Any) -> Any:
     half = builder.trunc(word, ir.VectorType(ir.IntType(16), LANES))
     half = builder.bitcast(half, ir.VectorType(ir.HalfType(), LANES))
     return builder.bitcast(builder.fpext(half, _SINGLES.llvm), _WORDS.llvm)
-
-
-def truncated(single: Singles) -> Lanes:
-    """Binary32 numbers below 2**31 as signed integers, toward zero; of others anything."""
-    with np.errstate(invalid="ignore"):
-        return np.trunc(single).astype(np.int64).astype(np.uint32)
-
-
-builtin(truncated, _WORDS, _SINGLES)(lambda builder, single: builder.fptosi(single, _WORDS.llvm))
 
 
 def any_lane(mask: Mask) -> bool:
@@ -357,27 +361,30 @@ def _first_lane(builder: Any, word: Any) -> Any:
 
 
 def load(array: Codes, start: int) -> Lanes:
-    """The bits of LANES elements of 8, 16 or 32 bits, from index `start` on; nothing checks the bounds.
-
-    Of elements of 64 bits the upper halves, the last bit set where anything lies below it: a number
-    rounded to odd, of which rounding to at least two places fewer gives what it gives of the whole.
-    """
-    part = array[start : start + LANES].view(f"u{array.itemsize}")
-    if array.itemsize < 8:
-        return part.astype(np.uint32)
-    return (part >> np.uint64(32)).astype(np.uint32) | ((part & np.uint64(0xFFFFFFFF)) != 0)
+    """The bits of LANES elements of 8, 16 or 32 bits, from index `start` on; nothing checks the bounds."""
+    assert array.itemsize < 8, "elements of 64 bits are for load_odd, which rounds them"
+    return array[start : start + LANES].view(f"u{array.itemsize}").astype(np.uint32)
 
 
 @memory(load, _WORDS)
-def _load(builder: Any, pointer: Any, element: Any) -> Any:
-    vector = ir.VectorType(element, LANES)
-    loaded = builder.load(builder.bitcast(pointer, vector.as_pointer()))
+def load_lowered(builder: Any, pointer: Any, element: Any) -> Any:
+    """The instructions of `load`."""
+    assert element.width < 64, "elements of 64 bits are for load_odd, which rounds them"
+    loaded = builder.load(builder.bitcast(pointer, ir.VectorType(element, LANES).as_pointer()))
     loaded.align = 1
-    if element.width < 64:
-        return builder.zext(loaded, _WORDS.llvm) if element.width < 32 else loaded
-    upper = builder.trunc(builder.lshr(loaded, ir.Constant(vector, [32] * LANES)), _WORDS.llvm)
-    below = builder.icmp_unsigned("!=", builder.trunc(loaded, _WORDS.llvm), _WORDS.constant(0))
-    return builder.or_(upper, builder.zext(below, _WORDS.llvm))
+    return builder.zext(loaded, _WORDS.llvm) if element.width < 32 else loaded
+
+
+def load_wide(array: npt.NDArray[np.uint64], start: int) -> Wides:
+    """LANES elements of 64 bits, from index `start` on; nothing checks the bounds."""
+    return array[start : start + LANES].copy()
+
+
+@memory(load_wide, WIDES)
+def _load_wide(builder: Any, pointer: Any, element: Any) -> Any:
+    loaded = builder.load(builder.bitcast(pointer, WIDES.llvm.as_pointer()))
+    loaded.align = 8
+    return loaded
 
 
 def fetch(array: Codes, start: int) -> None:

@@ -1,0 +1,209 @@
+"""Bits of a significand are discarded in the rounding modules alone, and every dispatch ends in a branch that fails.
+
+The first is read off the source: whatever can discard low bits (a shift down, a mask of high bits, an instruction
+or a NumPy call that narrows) is in a rounding module, or in a function named here with the reason why nothing is lost.
+"""
+
+from __future__ import annotations
+
+import ast
+import os
+import pathlib
+import subprocess
+import sys
+
+import pytest
+
+ROOT = pathlib.Path(__file__).parents[2]
+KERNELS = ROOT / "lowprec" / "kernels"
+ROUNDING = ("scalar/rounding.py", "vector/rounding.py", "vector/ir/rounding.py")
+MODULES = sorted(
+    path.relative_to(KERNELS).as_posix() for room in ("scalar", "vector") for path in (KERNELS / room).rglob("*.py")
+)
+
+#: Methods of LLVM's builder, and functions of NumPy, whose result may lack low bits.
+NARROWING = {"lshr", "ashr", "fptrunc", "fptosi", "fptoui", "sdiv", "udiv", "rint", "round", "floor", "ceil", "trunc"}
+NARROWING |= {"right_shift", "floor_divide", "astype", "frexp", "narrowed_to_half", "truncated"}
+
+#: Functions that shift down or narrow, and why no bit of a significand is lost.
+EXACT = {
+    "scalar/block.py:quotient": "digits of a quotient, whose remainder is kept; halves of a divisor that are zeros",
+    "scalar/block.py:product": "normalized factors of 40 and 24 bits: what goes are zeros",
+    "scalar/block.py:decode_blocks": "zeros below the last bit that is set",
+    "scalar/convert.py:read": "the exponent field of a code",
+    "scalar/dot.py:make_work": "the place of a product",
+    "scalar/exact_sum.py:add_number": "the word that a place is in",
+    "scalar/exact_sum.py:number_of_sum": "the sign of a sum",
+    "scalar/numbers.py:shifted_up": "bits that go up into the next word",
+    "scalar/numbers.py:long_product": "halves of words, all of which are used",
+    "scalar/numbers.py:digits": "halves of a divisor, both of which are used",
+    "scalar/numbers.py:square_root": "72 digits, of which the upper word has 64; half of an even exponent",
+    "scalar/sums.py:leaf": "the kind of a number, beside its sign",
+    "scalar/sums.py:drawn": "random words and places",
+    "scalar/windows.py:factor": "a word of a panel: kind, sign, exponent",
+    "vector/block.py:scales_of_powers": "whether an exponent is negative",
+    "vector/block.py:single_of": "the exponent field of a binary32 number",
+    "vector/block.py:as_double": "at most 53 bits, of which the upper is left out as binary64 has it",
+    "vector/convert.py:keeps_subnormals": "a constant of the plan",
+    "vector/dot.py:rows": "exponent fields; the products of a window are scaled to units before `truncated` cuts them",
+    "vector/dot.py:to_half": "calls the rounding module",
+    "vector/dot.py:fuse_to_half": "calls the rounding module",
+    "vector/dot.py:add_halves": "calls the rounding module",
+    "vector/convert.py:project": "calls the rounding module",
+    "vector/ir/lanes.py:fused": "the meaning in NumPy of one instruction, the processor's own",
+    "vector/ir/lanes.py:one_where": "a mask as words",
+    "vector/ir/lanes.py:widened_from_half": "16 bits of a word, and a wider number",
+    "vector/ir/lanes.py:_widened_from_half": "16 bits of a word",
+    "vector/ir/lanes.py:load": "a wider word",
+    "vector/ir/lanes.py:store": "the code in a word's low bits, or a wider number",
+    "vector/ir/lanes.py:_store": "the code in a word's low bits",
+    "vector/ir/lanes.py:interleaved": "low halves, of random words",
+    "vector/ir/language.py:_spread": "a number that lanes take, of as many bits as they have",
+}
+
+
+def _discards(node):
+    """Whether a node of a syntax tree may discard low bits."""
+    if isinstance(node, ast.BinOp | ast.AugAssign):
+        if isinstance(node.op, ast.RShift):
+            return True
+        masks = [node.right, node.left] if isinstance(node, ast.BinOp) else [node.value]
+        return isinstance(node.op, ast.BitAnd) and any(
+            isinstance(mask, ast.Constant) and isinstance(mask.value, int) and mask.value > 1 and not mask.value & 1
+            for mask in masks
+        )
+    if isinstance(node, ast.Call):
+        called = node.func
+        name = called.attr if isinstance(called, ast.Attribute) else called.id if isinstance(called, ast.Name) else ""
+        return name in NARROWING
+    return False
+
+
+def discarding(source, module):
+    """The functions of a module that may discard low bits, as module:function; what is outside of functions too."""
+    found = set()
+
+    def visit(node, name):
+        if isinstance(node, ast.FunctionDef):
+            name = node.name
+        if _discards(node):
+            found.add(f"{module}:{name}")
+        for child in ast.iter_child_nodes(node):
+            visit(child, name)
+
+    visit(ast.parse(source), "")
+    return found
+
+
+def test_bits_are_discarded_in_the_rounding_modules_alone():
+    """And in no function that is not listed; nor is one listed that has no need of it."""
+    others = [module for module in MODULES if module not in ROUNDING]
+    found = set().union(*(discarding((KERNELS / module).read_text(), module) for module in others))
+    assert found == set(EXACT)
+
+
+@pytest.mark.parametrize(
+    "line",
+    [
+        "return significand >> _1",
+        "significand >>= _1",
+        "return word & 0xFFFF0000",
+        "return builder.lshr(wide, one)",
+        "return builder.fptrunc(wide, single)",
+        "return wide.astype(np.float32)",
+        "return narrowed_to_half(word)",
+    ],
+)
+@pytest.mark.parametrize("module", ["scalar/numbers.py", "vector/arith.py"])
+def test_a_function_that_discards_bits_is_found(module, line):
+    """Planted at the end of a module that has no business with it."""
+    planted = f"{(KERNELS / module).read_text()}\n\ndef planted(significand):\n    {line}\n"
+    assert discarding(planted, module) - set(EXACT) == {f"{module}:planted"}
+
+
+def test_only_the_vector_rounding_module_imports_primitives_that_round():
+    """All others get them from there, where they are described."""
+    name = "lowprec.kernels.vector.ir.rounding"
+    importing = {module for module in MODULES if f"from {name} import" in (KERNELS / module).read_text()}
+    assert importing == {"vector/rounding.py"}
+
+
+UNKNOWN = """
+import numpy as np
+from lowprec.kernels.lower import block as blocks, dot as dots, vector as plans
+from lowprec.kernels.lower.kinds import Kind
+from lowprec.kernels.lower.scalar import lower_source, lower_target
+from lowprec.kernels.scalar import arith, block, convert, dot
+from lowprec.kernels.vector import convert as vectors
+from lowprec.spec import accumulations, block as specs, catalog
+from lowprec.spec.projection import DEFAULT
+
+np.seterr(all="ignore")
+source, target = lower_source(catalog.E5M2), lower_target(catalog.E5M2, DEFAULT)
+codes, none = np.ones(1, np.uint64), np.zeros(0, np.uint32)
+
+
+def operation(count):
+    flags = np.zeros(1, np.uint8)
+    arith.operate(len(arith.KNOWN), count, codes, source, codes, source, codes, source, codes.copy(), target, False,
+                  False, none, flags)
+
+
+def kind():
+    convert.project(len(Kind), False, codes[0], codes[0], np.int64(0), codes[0], convert.load_grid(target), target)
+
+
+def route(place, value):
+    words = plans.plan(plans.lower_decoder(catalog.BINARY32), plans.lower_encoder(catalog.E4M3FN, DEFAULT)).copy()
+    words[place] = value
+    vectors.kernel(plans.shapes(words), False)(np.ones(40, np.uint32), np.zeros(40, np.uint8), words, none)
+
+
+def policy(name, value):
+    fmt = catalog.block_format("nvfp4")
+    rule = blocks.lower_block(fmt).copy()
+    rule[blocks.BlockRule._fields.index(name)] = value
+    block.load_rule(rule)
+
+
+def machine():
+    how = accumulations.accumulation("cdna2_mfma_binary16_binary32")
+    words = dots.lower_how(how, catalog.BINARY16, catalog.BINARY16, catalog.BINARY32).copy()
+    words[dots.How.MACHINE] = len(dots.Machine)
+    half = lower_source(catalog.BINARY16)
+    rows = dot.Rows(codes.reshape(1, 1), half, np.zeros((1, 0), np.uint64), half)
+    dot.kernel("machine")(rows, rows, np.zeros((0, 0), np.uint64), codes.reshape(1, 1).copy(), words,
+                          dots.lower_stages(how, catalog.BINARY32), np.uint64(0), np.uint64(0), False)
+
+
+target_at = plans.PROBE + plans.DECODER
+tries = [
+    lambda: operation(1), lambda: operation(2), lambda: operation(3), kind, machine,
+    lambda: route(target_at, plans.HALF + 1),
+    lambda: route(target_at + plans.Encoder._fields.index("limits"), plans.DRAWN + 1),
+    lambda: route(plans.PROBE, plans.SHIFT + 1),
+    lambda: policy("arithmetic", len(blocks.ARITHMETICS)), lambda: policy("zero", blocks.RULE + 1),
+    lambda: policy("nan", blocks.LARGEST + 1), lambda: policy("infinity", blocks.LARGEST + 1),
+]
+failed = 0
+for attempt in tries:
+    try:
+        attempt()
+    except ValueError as error:
+        failed += "without a" in str(error)
+print(failed, "of", len(tries))
+"""
+
+
+def test_what_a_kernel_does_not_know_fails():
+    """An operation, a kind, a route, a limit, a policy, a machine, each with the number after the last; uncompiled."""
+    run = subprocess.run(
+        [sys.executable, "-c", UNKNOWN],
+        cwd=ROOT,
+        env={**os.environ, "NUMBA_DISABLE_JIT": "1", "PYTHONPATH": str(ROOT)},
+        capture_output=True,
+        text=True,
+        check=False,
+    )
+    assert run.returncode == 0, run.stderr
+    assert run.stdout.strip() == "12 of 12"
