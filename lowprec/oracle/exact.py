@@ -19,7 +19,7 @@ __all__ = ["Exact", "Special", "from_float", "is_negative", "to_float"]
 
 
 class Special(enum.Enum):
-    """What a code or an operand can stand for beside a number."""
+    """The values of codes and operands that are not Fractions."""
 
     NEGATIVE_ZERO = "-0"
     INFINITY = "+Inf"

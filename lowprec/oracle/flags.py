@@ -58,7 +58,7 @@ def flags(
     inexact   a finite operand that is not delivered as it is, and every overflow
     underflow an inexact result that is tiny after rounding, or below the smallest of a format without zero
     overflow  a finite operand that, rounded with an unbounded exponent, exceeds the extreme finite value,
-              whatever is delivered for it
+              for every result
     invalid   a signaling NaN, and an operand that the format has no counterpart for: a NaN, an infinity,
               a zero, or a negative number that does not round to zero; it is signalled alone
     ========= ==========================================================================================

@@ -141,7 +141,7 @@ class Window:
     all terms that are not zero the largest exponent e counts. Each term is cut to a multiple of
     2**(e - fraction_bits); the sum of the cut terms is exact, and is rounded once.
 
-    An infinite product or two that differ, zero times infinity and NaN give what they do in IEEE 754.
+    Infinite products, zero times infinity and NaNs follow IEEE 754.
     A sum of 2**(emax + 1) or more, with the emax of the result's format, is infinite in every mode.
 
     Parameters

@@ -239,7 +239,7 @@ def accumulation(name: Accumulation | str) -> Accumulation:
     >>> accumulation("hopper_wgmma_e4m3fn_binary32").accumulator.fraction_bits
     13
 
-    Raises ValueError: a name that there is none of; the message names those that are close.
+    Raises ValueError: an unknown name; the message has close ones.
     """
     if isinstance(name, Accumulation):
         return name

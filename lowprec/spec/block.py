@@ -21,7 +21,7 @@ from dataclasses import dataclass
 from fractions import Fraction
 from typing import Literal, get_args
 
-from lowprec.spec.fields import LARGEST_SIZE, choose, text, truth
+from lowprec.spec.fields import LARGEST_SIZE, choose, described, text, truth
 from lowprec.spec.format import Carrier, Format, Sign
 from lowprec.spec.projection import Projection, Saturation
 
@@ -291,13 +291,7 @@ class BlockFormat:
         return self.name
 
     def __repr__(self) -> str:
-        said = []
-        for field in dataclasses.fields(self):
-            value = getattr(self, field.name)
-            if field.default is dataclasses.MISSING or value != field.default:
-                known = isinstance(value, ScaleRule) and value == _BY_NAME.get(value.name)
-                said.append(f"{field.name}={str(value)!r}" if known else f"{field.name}={value!r}")
-        return f"BlockFormat({', '.join(said)})"
+        return described(self, lambda value: isinstance(value, ScaleRule) and value == _BY_NAME.get(value.name))
 
 
 def _is_negative_number(code: int | None, fmt: Format) -> bool:

@@ -217,7 +217,7 @@ def format(name: object) -> Format:
         Case does not matter. P3109 names (binary<K>p<P><s|u><e|f>) are made on demand. A dtype
         of NumPy, ml_dtypes or torch stands for its own format.
 
-    Raises ValueError: an unknown or ambiguous name; the message names what was probably meant. TypeError:
+    Raises ValueError: an unknown or ambiguous name; the message suggests names. TypeError:
     something that is neither.
     """
     if isinstance(name, Carrier):

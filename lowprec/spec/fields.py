@@ -8,17 +8,28 @@ Floor 1. Imports the standard library only.
 
 from __future__ import annotations
 
+import dataclasses
 import operator
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from typing import Any, TypeVar
 
-__all__ = ["LARGEST_SIZE", "Table", "choose", "integer", "text", "truth"]
+__all__ = ["LARGEST_SIZE", "Table", "choose", "described", "integer", "text", "truth"]
 
 #: The most elements of a block, and terms of a chunk or a step: kernels count in 64 bits.
 LARGEST_SIZE = 1 << 32
 
 K = TypeVar("K")
 V = TypeVar("V", covariant=True)
+
+
+def described(spec: Any, is_named: Callable[[Any], bool] = lambda value: False) -> str:
+    """Return the call that constructs a specification, without defaults; named values by their names."""
+    fields = [
+        f"{field.name}={(str(value) if is_named(value) else value)!r}"
+        for field in dataclasses.fields(spec)
+        if (value := getattr(spec, field.name)) != field.default
+    ]
+    return f"{type(spec).__name__}({', '.join(fields)})"
 
 
 def choose(spec: object, owner: str, **fields: tuple[str, ...]) -> None:

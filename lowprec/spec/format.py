@@ -21,6 +21,8 @@ import struct
 from dataclasses import dataclass
 from fractions import Fraction
 
+from lowprec.spec.fields import described
+
 __all__ = ["Carrier", "Format", "Sign", "exact_float"]
 
 
@@ -316,12 +318,7 @@ class Format:
         return self.name
 
     def __repr__(self) -> str:
-        said = [
-            f"{field.name}={getattr(self, field.name)!r}"
-            for field in dataclasses.fields(self)
-            if field.default is dataclasses.MISSING or getattr(self, field.name) != field.default
-        ]
-        return f"{type(self).__name__}({', '.join(said)})"
+        return described(self)
 
 
 class Carrier(Format):

@@ -93,7 +93,7 @@ def look_up(table: Codes, codes: Codes, out: Codes) -> None:
 
 
 @jit
-def look_up_pairs(table: Codes, x: Codes, y: Codes, steps: tuple[int, int], single: bool, out: Codes) -> None:
+def look_up_pairs(table: Codes, x: Codes, y: Codes, steps: tuple[int, ...], single: bool, out: Codes) -> None:
     """Write the entry of each pair of codes of 8 bits; a step of 0 takes the same code for all."""
     for i in range(out.size):
         place = np.int64(y[i * steps[1]])

@@ -1,4 +1,4 @@
-"""AdamW on NumPy arrays, with parameters and states in the formats and parts that a strategy says.
+"""AdamW on NumPy arrays; a strategy gives the formats and parts of parameters and states.
 
 A step, elementwise, with gradient g, first moment m, second moment v and parameter x:
 
@@ -9,7 +9,7 @@ A step, elementwise, with gradient g, first moment m, second moment v and parame
 
 with rate = learning_rate * sqrt(1 - beta2^t) / (1 - beta1^t) in step t. Each operation is one of `lowprec`, in
 the format of its result, with one rounding. Where m, v or x have several parts, products and sums with them are
-`multiply` and `grow`; what divides and what is divided are the first parts.
+`multiply` and `grow`; quotients are of first parts.
 
 Floor 4. Source: [COLLAGE], its algorithm; for the order of operations its public code, as far as that does what
 the paper says.
@@ -44,7 +44,7 @@ _WIDE = catalog.BINARY32
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Strategy:
-    """What an optimizer keeps, in which of two formats, and how an update is added to a parameter.
+    """The numbers that an optimizer keeps, their formats, and the way of adding an update to a parameter.
 
     >>> Strategy(name="three parts", parameter=3, second=2, update="grow").bits(8)
     56
@@ -147,7 +147,7 @@ def known(strategy: Strategy | str) -> Strategy:
 
 @dataclass(frozen=True, eq=False)
 class State:
-    """What an optimizer knows of an array of parameters after a number of steps.
+    """The state of an optimizer for an array of parameters after a number of steps.
 
     Parameters
     ----------
@@ -158,7 +158,7 @@ class State:
         The moments m and v.
     steps : int
     update : array of float, shape (...)
-        What the last step was to add to the parameter, in the format in which it was added; zeros at first.
+        The update of the last step, in the format in which it was added; zeros at first.
     """
 
     parameter: Expansion
@@ -192,11 +192,11 @@ class AdamW:
     eps : float, above 0
         Added to the square root of the second moment.
     weight_decay : float, 0 or more
-        It is part of the update, so that what is lost of one is lost of both and grows likewise ("compact").
+        Part of the update, with which it is rounded and accumulated ("compact").
     strategy : Strategy or str, default "plus"
         A strategy, or a key of `STRATEGIES`.
     format : Format, str or dtype, default "bfloat16"
-        Of whatever the strategy does not have in binary32.
+        Of all numbers that the strategy does not have in binary32.
     scalars : {"wide", "format"}
         Whether scalars (betas, 1 - beta, the rate, eps) and the square of the gradient are in binary32, as
         PyTorch has them, or in the format of the states. Of a moment in several parts its beta is an expansion
@@ -204,17 +204,17 @@ class AdamW:
     stochastic_bits : int
         Random bits for each parameter, where the strategy adds updates with stochastic rounding.
     rng : int
-        The key that these are made from, 0 to 2**64 - 1. Each step has its own, and arrays of parameters that are
-        not to be rounded alike need optimizers with unlike keys.
+        The key of the random bits, 0 to 2**64 - 1. Each step has bits of its own; arrays of parameters need
+        optimizers with different keys, or are rounded alike.
 
     Raises ValueError: numbers out of range, an unknown strategy, an eps that is 0 in the format of the
-    states. What is wrong with stochastic_bits and rng is said by `step`.
+    states. `step` checks stochastic_bits and rng.
 
     Notes
     -----
     Gradients may be multiplied by any power of two, to lie in the range of a narrow format; only eps has to
-    go with them. Parameters that are kept as s times what they mean need s times the learning rate, and a
-    weight decay divided by s.
+    go with them. Parameters that are kept scaled by s need s times the learning rate, and a weight decay
+    divided by s.
 
     Source: [COLLAGE].
     """

@@ -1,4 +1,4 @@
-"""How much of an update reaches the parameter: effective descent quality, and the share that is lost.
+"""The effect of an update on the parameter: effective descent quality, and the share that is lost.
 
 Measures are taken in float64.
 
@@ -59,7 +59,7 @@ def edq(
     old, new : Expansion or array_like, shape (...)
         The parameter before and after.
     residuals : bool
-        As for `effective_update`. Of first parts alone the ratio may exceed 1: they make up for what was lost before.
+        As for `effective_update`. Of first parts alone the ratio may exceed 1: they recover earlier losses.
     relative : bool
         Whether to divide by the length of the intended update.
 

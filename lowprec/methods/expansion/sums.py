@@ -1,10 +1,10 @@
 """Expansions: numbers as unevaluated sums of several numbers of one low-precision format, largest first.
 
 The parts are values of the format; so are all results on the way, each rounded once by an operation of
-`lowprec`. A sum of n parts is computed on n levels: what a sum on one level was rounded by is an addend on the
-next, and what the last one was rounded by is lost. Then it is renormalised.
+`lowprec`. A sum of n parts is computed on n levels: the rounding error of a sum on one level is an addend on
+the next, and that of the last one is lost. Then it is renormalised.
 
-Of two parts, these are the operations that [COLLAGE] has: Grow, Mul, and what they are made of.
+Of two parts, these are the operations of [COLLAGE]: Grow, Mul, and their components.
 
 Floor 4. Source: [COLLAGE]; [SHEWCHUK] and [PRIEST] for expansions of any length.
 """
@@ -89,7 +89,7 @@ class Expansion:
 
     @property
     def size(self) -> int:
-        """How many numbers there are."""
+        """The number of numbers."""
         return self.parts[0].size
 
     def values(self) -> Array:
@@ -138,7 +138,7 @@ def split(values: npt.ArrayLike, parts: int, fmt: Like) -> Expansion:
     for _ in range(parts):
         part = np.asarray(quantize(left, known), np.float64)
         found.append(np.asarray(part, carrier))
-        # Exact: both are multiples of the last place of what is left, and the difference is not larger than that.
+        # Exact: both are multiples of the last place of the rest, and the difference is not larger than the rest.
         left = np.where(np.isfinite(part), left - np.where(np.isfinite(part), part, 0), 0)
     return Expansion._made(found, known)
 
@@ -300,8 +300,8 @@ def signed(fmt: Like) -> Format:
 def _collected(levels: list[list[Any]], fmt: Format) -> Expansion:
     """Add up all terms to as many parts as there are levels.
 
-    Of two levels, the second sum has no larger exponent than the first, though first parts may cancel: what is
-    left of them is then a multiple of the last place of the smaller one. So `fast_two_sum` is exact.
+    Of two levels, the second sum has no larger exponent than the first, though first parts may cancel: their
+    sum is then a multiple of the last place of the smaller one. So `fast_two_sum` is exact.
     """
     parts: list[Any] = []
     carried: list[Any] = []

@@ -1,8 +1,8 @@
-"""Error-free transforms: a sum or a product, and exactly what it was rounded by, in one format.
+"""Error-free transforms: a sum or a product and its exact rounding error, in one format.
 
 Each step is an operation of `lowprec` with one rounding, to nearest. That the error is a number of the
-format is a theorem; it needs subnormals, results that do not overflow, and what a function says. With
-``check=True`` all that is looked at, and a ValueError names the operands that do not fulfil it.
+format is a theorem; it needs subnormals, results that do not overflow, and the conditions of each function.
+``check=True`` checks them all, and a ValueError names the operands that break one.
 
 Floor 4. Source: [KNUTH] 4.2.2 for `two_sum`; [DEKKER] for `fast_two_sum`; [COLLAGE] for their use.
 """

@@ -1,4 +1,4 @@
-"""How scales and biases are found, and what they cost.
+"""Searches for scales and biases, and their errors.
 
 Floor 4. Source: [FP8] 4.2 and 4.3.
 """
@@ -93,7 +93,7 @@ def calibrate(
 
 @dataclass(frozen=True, eq=False)
 class BiasSweep:
-    """What each exponent bias, and a scale for each tensor, makes of tensors: SQNR in decibels.
+    """The SQNR of tensors in decibels, with each exponent bias and with a scale for each tensor.
 
     Parameters
     ----------
@@ -168,7 +168,7 @@ def sqnr(values: npt.ArrayLike, results: npt.ArrayLike) -> float:
     Parameters
     ----------
     values, results : array_like of float, shapes (...)
-        The signal, and what became of it.
+        The signal, and its quantised form.
 
     Returns
     -------

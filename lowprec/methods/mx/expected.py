@@ -1,4 +1,4 @@
-"""What signal-to-noise ratio a block of normal values has, by theory.
+"""The signal-to-noise ratio of a block of normal values, by theory.
 
 Floor 4. Source: [INTFP].
 

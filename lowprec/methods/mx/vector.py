@@ -61,7 +61,7 @@ class Vector:
 
     Notes
     -----
-    Operands count as they are, whatever type holds them: `round` brings them into the format.
+    Operands are used as they are, in any type: `round` brings them into the format.
 
     Source: [MX] compute flow; the switches are [MICROXCALING]'s vec_use_exp2 and vec_use_recip.
     """

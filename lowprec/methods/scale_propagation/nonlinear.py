@@ -5,7 +5,7 @@ Each gives (y, pull), where pull takes the gradient at y to that at x.
 An activation is x times a gate that depends on the value: the data are the data times the gate, and the
 scale stays, for the output is about as large as the input. To first order so is the gradient.
 
-Gates, slopes and the normalisation are computed in float64, and what comes of them is rounded once.
+Gates, slopes and the normalisation are computed in float64, and their results rounded once.
 
 Floor 4. Source: [SCALIFY] 3.2.1 and appendix C.
 """
@@ -117,8 +117,8 @@ def relu(x: Any) -> Pair:
 
     Notes
     -----
-    Infinite values below become 0, so that an infinite scale is moved into the data. A format without infinity has
-    infinite values at an infinite scale alone: it stays, and what is to be 0 is NaN.
+    -inf becomes 0, which an infinite scale would turn into NaN: the data take the infinity and the scale
+    becomes 1. A format without infinity cannot do so: the scale stays, and these results are NaN.
 
     Source: [SCALIFY] 3.2.1.
     """
@@ -181,8 +181,8 @@ def _scaled_silu(x: ScaledArray) -> Pair:
 def layer_norm(x: Any, axis: int = -1, eps: float = 1e-5) -> Pair:
     """Subtract the mean along an axis, and divide by the root of the variance plus eps.
 
-    Of ScaledArrays the data are normalised: the scale is no longer seen, and that of the result is 1. So eps
-    is added to the variance of the data, whatever the scale, and small values are not drowned in it.
+    Of ScaledArrays the data are normalised: the scale has no influence, and that of the result is 1. So eps
+    is added to the variance of the data, and does not swamp that of small values.
 
     >>> y, pull = layer_norm(as_scaled(np.float32([[1e-6, 3e-6]]), 2.0**-20), eps=0.0)
     >>> y

@@ -38,7 +38,7 @@ __all__ = [
 #: Powers of two from 2**-1023 to 2**1023.
 POW2 = power_of_two("e11m0", 11, source="SCALIFY")
 
-#: Truncated to a power of two; what is negative, zero or too small becomes 2**-127, what is too large 2**127.
+#: Truncation to a power of two; negative, zero and small numbers become 2**-127, large ones 2**127.
 TRUNCATED = Projection(rounding=TOWARD_ZERO, saturation=Saturation.FINITE, negative="zero", zero="smallest")
 
 _ROUNDINGS = {"down": TOWARD_ZERO, "up": AWAY_FROM_ZERO, "nearest": NEAREST_EVEN, "stochastic": stochastic(24)}
@@ -68,9 +68,8 @@ def pow2_round(
     Returns
     -------
     powers : array of float, shape (...)
-        float16, bfloat16, float32 and float64 stay what they are, all else is float64. What rounds up
-        beyond the largest power of two of its type is infinite, as in any conversion. Of float64 what is
-        below 2**-1023 becomes that.
+        Of the type of values where that is float16, bfloat16 or float32, else float64. Results beyond the
+        largest power of two of the type are infinite; in float64 the smallest is 2**-1023.
 
     Raises ValueError: an unknown mode, or a stochastic one without rng.
 
@@ -118,8 +117,8 @@ def pow2_decompose(values: npt.ArrayLike) -> tuple[Any, Any]:
 def encode_e8m0(values: npt.ArrayLike) -> Any:
     """Encode scales as E8M0 codes, truncated to powers of two.
 
-    Negative numbers, zeros and whatever is below 2**-127 have code 0, which is 2**-127; what is above
-    2**127 is 2**127; NaN is 255.
+    Numbers below 2**-127, zeros and negative ones have code 0, which is 2**-127; those above 2**127 have
+    the code of 2**127; NaN is 255.
 
     >>> encode_e8m0([-3.0, 0.0, 0.3, 1.0, 9.0])
     array([  0,   0, 125, 127, 130], dtype=uint8)

@@ -199,7 +199,7 @@ def dynamic_rescale(x: Any, norm: Norm = "l2") -> Any:
         are NaN or infinite.
     norm : {"max", "l1", "l2"}
         Of the data: the largest magnitude, the mean of the magnitudes, the root of the mean of the squares.
-        Sums are those of `config`; with "exact" sums what is rounded to a power of two is binary32.
+        Sums are those of `config`; with "exact" sums the statistic is binary32 before it is rounded to a power of two.
 
     Returns
     -------

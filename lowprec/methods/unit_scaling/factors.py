@@ -134,7 +134,7 @@ def empirical_scales(name: str, mult: float = 1.0) -> Scales:
     """Return the factors that the authors' library has for gelu, silu and glu: models in closed form.
 
     They interpolate between x / 2 and relu. `gelu`, `silu` and `glu` here take integrals instead,
-    and these are within 4 % of them, whatever the multiplier.
+    and these factors are within 4 % of theirs for every multiplier.
 
     >>> round(empirical_scales("gelu").alpha, 4)
     1.7668
@@ -207,7 +207,7 @@ def attention_scale(length: int, width: int, *, causal: bool = False, mult: floa
     Source: [UNIT_SCALING] its library: a model between the mean of all values, and one of them.
     """
     need_positive("attention_scale", length=length, width=width, mult=mult)
-    # Of a single key the logarithm is 0; its value is the result, whatever the logits are.
+    # Of a single key the logarithm is 0; its value is the result for all logits.
     seen = math.log(length) if causal and length > 1 else 1.0
     return 1 / log_interpolate(1 / (1 + 4 * width / mult**2), math.sqrt(seen / length), 1.0)
 
@@ -215,7 +215,7 @@ def attention_scale(length: int, width: int, *, causal: bool = False, mult: floa
 def _expectation(integrand: Callable[[Array, Array], Array], size: float = 0.0) -> float:
     """Return the mean over standard normal values of a function of nodes (panels, 12) and widths (panels, 1).
 
-    Of squares, with the size of what was rounded to float64 before.
+    Of squares, `size` is the size of the float64 numbers whose rounding errors they contain.
     """
 
     def integrate(low: Array, width: Array) -> Array:

@@ -81,8 +81,8 @@ def simulated_rounding(fmt: Format | str, mode: str = "stochastic", bits: int = 
 
     Notes
     -----
-    The library also rounds what is subnormal in its scaled binary32 before it rounds stochastically;
-    the profile `unit_scaling` has that too, for e4m3fnuz and e5m2fnuz.
+    The library also rounds subnormals of its scaled binary32 before it rounds stochastically; so does the
+    profile `unit_scaling`, for e4m3fnuz and e5m2fnuz.
 
     Source: [UNIT_SCALING] its library, `FPFormat.quantise`.
     """

@@ -1,4 +1,4 @@
-"""What a format makes of values: of normal ones at any scale, exactly, and of any that are given.
+"""Rounding errors of a format: of normal values at any scale, exactly, and of arrays.
 
 Floor 4. Notation: sigma is the standard deviation of the values; signal to noise is mean(x**2) / mean((q - x)**2).
 """
@@ -129,7 +129,7 @@ def plateau(fmt: Format | str | npt.DTypeLike, drop: float = 3.0) -> tuple[float
 
 @dataclass(frozen=True)
 class FormatReport:
-    """What a format does to values; str() is one line.
+    """The errors of a format on an array; str() is one line.
 
     Parameters
     ----------
@@ -166,7 +166,7 @@ def format_report(
     saturation: str = "finite",
     rng: int | np.random.Generator | None = None,
 ) -> FormatReport:
-    """Measure what a format does to values, as the scale of a tensor decides it.
+    """Measure the errors of a format on an array, which depend on its scale.
 
     >>> print(format_report(np.linspace(-300, 300, 1001) / 8192, "e4m3fn"))
     e4m3fn: 30.10 dB, 0.0% overflowed, 2.6% flushed, 37.2% subnormal

@@ -272,7 +272,7 @@ def embedding(indices: npt.ArrayLike, weight: npt.ArrayLike) -> tuple[Array, Vjp
     return scaled("embedding", table[places], 1.0, (beta,), pull)
 
 
-# -- what they share ---------------------------------------------------------------------------------
+# -- shared helpers ----------------------------------------------------------------------------------
 
 
 def _root(count: float) -> float:

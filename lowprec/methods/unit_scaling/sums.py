@@ -253,8 +253,8 @@ def residual_apply(
     -------
     y : array of float, shape of x
     vjp : callable
-        From the gradient of y to those of x and of whatever else the branch's vjp gives. The gradient of x
-        is true where the branch's is; those of the branch's weights lack the factor of the branch.
+        From the gradient of y to those of x and of the branch's other operands. The gradient of x is true
+        where the branch's is; those of the branch's weights lack the factor of the branch.
 
     Source: [UNIT_SCALING] section 4.
     """

@@ -106,7 +106,7 @@ class ScaleTracker:
     >>> round(tracker["y"].forward.std, 3)
     0.706
 
-    Names keep the order in which they first come. A name that comes again has what was recorded last.
+    Names keep the order of their first record; a new record of a name replaces the old one.
     """
 
     def __init__(self) -> None:

@@ -1,4 +1,4 @@
-"""What an operation gives: y, and the vector-Jacobian product that knows the factors of both passes.
+"""Results of operations: y, and a vector-Jacobian product with the factors of both passes.
 
 An operation of Unit Scaling is an ordinary function f with a factor in each direction:
 

@@ -56,7 +56,7 @@ class Profile:
     formats : mapping of Format to Projection
         Copied: later changes to the mapping change nothing here.
     blocks : mapping of BlockFormat to BlockFormat
-        What the catalog's block formats are in this stack. Copied likewise.
+        From the catalog's block formats to those of this stack. Copied too.
     source : str
         Key in docs/references.md.
     """
