@@ -133,8 +133,7 @@ def lower(request: Request) -> Any:
 #: What engines serve that do not serve everything.
 _LIMITS = {
     "vector": "it takes formats that fit 32-bit words, rules that need no flags, and no payloads of NaN operands",
-    "table": "it takes one operand of at most 16 bits or two of at most 8, rounds to no random integers, and has "
-    "no table where some results are refused",
+    "table": "it takes one operand of at most 16 bits or two of at most 8, and no random integers",
 }
 
 

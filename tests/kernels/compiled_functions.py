@@ -11,8 +11,9 @@ import json
 import numba
 import numpy as np
 
-from lowprec.arrays import stream
+from lowprec.kernels.engine import lower
 from lowprec.kernels.random import philox_fill
+from lowprec.kernels.request import CONVERT, Elementwise
 from lowprec.spec import catalog
 from lowprec.spec.projection import Projection
 
@@ -40,15 +41,10 @@ def assembly_of(function, *arguments):
     return text
 
 
-def _array_type(fmt):
-    """The type of the arrays that kernels get."""
-    return np.dtype(np.float32) if fmt == catalog.BINARY32 else np.dtype(f"u{fmt.code_bits // 8}")
-
-
 def conversion(source, target, rule, carrier):
     """The assembly of the kernel that serves a conversion."""
-    way = stream.conversion(source, target, rule, carrier)
-    codes, out = (np.zeros(64, _array_type(fmt)) for fmt in (source, carrier or target))
+    way = lower(Elementwise(CONVERT, (source,), target, rule, carrier))
+    codes, out = (np.zeros(64, f"u{fmt.code_bits // 8}") for fmt in (source, carrier or target))
     return assembly_of(way.kernel, codes, out, way.plan, np.zeros(0, np.uint32))
 
 

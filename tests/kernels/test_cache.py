@@ -25,10 +25,11 @@ import pytest
 from llvmlite.binding import get_host_cpu_name
 
 import lowprec as lp
-from lowprec.arrays import stream
 from lowprec.kernels import cache
 from lowprec.kernels.jit import jit
 from lowprec.kernels.lower.vector import shapes, specialized
+from lowprec.kernels.request import CONVERT, Elementwise
+from lowprec.kernels.vector import program as vector
 from lowprec.kernels.vector.convert import kernel
 from lowprec.spec import catalog
 from tests.support import CATALOG_UP_TO_8, MODE_PROJECTIONS, assert_same_codes, both_signs, stepped, value_and_tie
@@ -41,14 +42,16 @@ CONVERT = """
 import json, sys
 import numpy as np
 import lowprec as lp
-from lowprec.arrays import stream
+from lowprec.kernels.engine import lower
+from lowprec.kernels.request import CONVERT, Elementwise
 from lowprec.spec import catalog
 
 values, found, kernels = np.load(sys.argv[1]), {}, set()
 for job in sys.argv[2:]:
     name, mode = job.split()
     found[job] = lp.encode(values, name, rounding=mode).tolist()
-    kernels.add(stream.conversion(catalog.BINARY32, lp.format(name), lp.Projection(rounding=mode), None).kernel)
+    request = Elementwise(CONVERT, (catalog.BINARY32,), lp.format(name), lp.Projection(rounding=mode))
+    kernels.add(lower(request).kernel)
 found["package"] = lp.__file__
 found["loaded"] = sum(sum(kernel.stats.cache_hits.values()) for kernel in kernels)
 found["compiled"] = sum(sum(kernel.stats.cache_misses.values()) for kernel in kernels)
@@ -209,7 +212,7 @@ def test_all_kernels_have_names_of_their_own():
     for fmt in (*CATALOG_UP_TO_8, catalog.BINARY16, catalog.BFLOAT16):
         for rule in (*MODE_PROJECTIONS, lp.Projection(rounding="stochastic(8)")):
             for carrier in (None, catalog.BINARY32, catalog.BFLOAT16):
-                way = stream.conversion(catalog.BINARY32, fmt, rule, carrier)
+                way = vector.lower(Elementwise(CONVERT, (catalog.BINARY32,), fmt, rule, carrier))
                 if way is not None:
                     kinds = shapes(way.plan) if specialized(way.plan) else ((),) * 4
                     kernels |= {way.kernel, kernel(kinds, False)}

@@ -1,0 +1,205 @@
+"""Every engine that can be asked by name gives the same bits; the oracle shares no algorithm with the others."""
+
+from __future__ import annotations
+
+import logging
+import re
+import sys
+import types
+
+import ml_dtypes
+import numpy as np
+import pytest
+
+import lowprec as lp
+from lowprec.kernels import engine
+from lowprec.kernels.request import CONVERT, BlockDecoding, BlockEncoding, Dot, Elementwise
+from lowprec.spec import catalog
+from lowprec.spec.accumulations import accumulation
+from lowprec.spec.projection import Projection
+
+SINGLES = np.array(
+    [
+        0.0,
+        -0.0,
+        1.0,
+        -1.0625,
+        1.1875,
+        448.0,
+        464.0,
+        -465.0,
+        2.0**-10,
+        3 * 2.0**-10,
+        1e-45,
+        3e38,
+        np.inf,
+        -np.inf,
+        np.nan,
+    ],
+    np.float32,
+)
+BYTES = np.arange(256, dtype=np.uint8)
+PROJECTIONS = (
+    Projection(),
+    Projection(rounding="to_odd", saturation="finite"),
+    Projection(rounding="toward_negative", subnormals="flush_both", nan_code=0x7F),
+)
+
+
+def bits(array):
+    """Elements as unsigned integers."""
+    return np.asarray(array).view(f"u{np.asarray(array).itemsize}")
+
+
+@pytest.mark.parametrize("rule", PROJECTIONS, ids=str)
+def test_conversions_are_the_same_on_every_engine(rule):
+    """Codes, values and flags; of all codes, and of numbers at ties and limits."""
+    for backend in ("oracle", "scalar", "vector")[: 2 + (rule.subnormals == "keep")]:
+        for verb in (lp.encode, lp.quantize):
+            got = verb(SINGLES, "e4m3fn", projection=rule, backend=backend)
+            assert (bits(got) == bits(verb(SINGLES, "e4m3fn", projection=rule))).all(), (backend, verb.__name__)
+    for backend in ("oracle", "scalar", "table"):
+        flags, own = np.zeros(256, np.uint8), np.zeros(256, np.uint8)
+        got = lp.cast(BYTES, "e5m2", "e4m3fn", projection=rule, flags=flags, backend=backend)
+        assert (got == lp.cast(BYTES, "e5m2", "e4m3fn", projection=rule, flags=own)).all(), backend
+        assert (flags == own).all(), backend
+        assert (bits(lp.decode(BYTES, "e4m3fn", backend=backend)) == bits(lp.decode(BYTES, "e4m3fn"))).all()
+
+
+@pytest.mark.parametrize("operation", ["add", "divide", "minimum_number", "remainder", "fma", "logb"])
+def test_operations_are_the_same_on_every_engine(operation):
+    """Of all pairs of e3m2fn's codes and some triples; with flags."""
+    codes = np.arange(64, dtype=np.uint8).view(ml_dtypes.float6_e3m2fn)
+    count = {"fma": 3, "logb": 1}.get(operation, 2)
+    operands = np.meshgrid(codes, codes)[:2] if count > 1 else [codes]
+    operands = [*operands, operands[0][::-1]][:count]
+    backends = ["oracle", "scalar"] + ["table"] * (count < 3)
+    results = []
+    for backend in backends:
+        flags = np.zeros(operands[0].shape, np.uint8)
+        values = getattr(lp, operation)(*operands, "e4m3fn", flags=flags, backend=backend)
+        results.append((bits(values).tolist(), flags.tolist()))
+    assert all(result == results[0] for result in results)
+    if operation in ("add", "divide", "fma"):
+        plain = getattr(lp, operation)(*operands, "e4m3fn", backend="vector")
+        assert bits(plain).tolist() == results[0][0]
+
+
+@pytest.mark.parametrize("name", ["mxfp4", "nvfp4", "mxint8", "bfp4", "fp8_block_1x128"])
+def test_blocks_are_the_same_on_every_engine(name):
+    """Codes, scales, the tensor's scale and values; a block of its own for each special."""
+    rng = np.random.default_rng(5)
+    x = rng.normal(size=(6, 70)).astype(np.float32) * np.float32(2.0) ** rng.integers(-20, 20, (6, 1))
+    x[1, :3], x[2, 40] = (np.inf, -np.inf, 1.0), 1e-42
+    want = lp.encode(x, name)
+    for backend in ("oracle", "scalar", "vector"):
+        got = lp.encode(x, name, backend=backend)
+        assert (got.codes == want.codes).all()
+        assert (got.scales == want.scales).all()
+        assert got.tensor_scale == want.tensor_scale
+        if backend != "vector":  # which rounds no products of three factors, nor scales of more than 8 bits
+            assert (bits(lp.decode(got, backend=backend)) == bits(lp.decode(want))).all()
+
+
+@pytest.mark.parametrize("name", ["exact", "fp32_fma", "fp32_pairwise", "hopper_wgmma_e4m3fn_binary32"])
+def test_products_are_the_same_on_every_engine(name):
+    """Of matrices of values of e4m3fn."""
+    rng = np.random.default_rng(6)
+    x, y = (lp.quantize(np.float32(rng.normal(size=shape)), "e4m3fn") for shape in ((5, 37), (37, 4)))
+    want = lp.matmul(x, y, name)
+    for backend in ("oracle", "scalar") + ("vector",) * (name != "fp32_pairwise"):
+        assert (bits(lp.matmul(x, y, name, backend=backend)) == bits(want)).all(), backend
+    addend = np.float32([[1.0, -np.inf, 2.0**-30, 0.0]])
+    pairs = [lp.matmul(x, y, name, addend=addend, backend=backend) for backend in ("oracle", None)]
+    assert (bits(pairs[0]) == bits(pairs[1])).all()
+
+
+def test_random_integers_are_the_same_on_every_engine():
+    """Those of `rng=` belong to places, whoever draws them."""
+    x = np.linspace(-3, 3, 41, dtype=np.float32)
+    want = lp.encode(x, "e4m3fn", rounding="stochastic(8)", rng=7)
+    for backend in ("oracle", "scalar", "vector"):
+        assert (lp.encode(x, "e4m3fn", rounding="stochastic(8)", rng=7, backend=backend) == want).all()
+    rule = Projection(rounding="stochastic(9)")
+    how = lp.Accumulation(accumulator=(catalog.BFLOAT16, rule), output=(catalog.BFLOAT16, rule))
+    rows = np.random.default_rng(2).normal(size=(3, 9)).astype(np.float32)
+    drawn = [bits(lp.matmul(rows, rows.T, how, rng=5, backend=backend)).tolist() for backend in ("oracle", "scalar")]
+    assert drawn[0] == drawn[1]
+
+
+def test_a_table_is_made_for_long_arrays_and_gives_what_the_scalar_engine_gives():
+    """A short array does not pay for one; operands of one element go with all."""
+    request = Elementwise("minimum", (catalog.E4M3FN, catalog.E5M2), catalog.E4M3FN, Projection(), None, True)
+    program = engine.lower(request)
+    assert type(program).__module__ == engine.ENGINES["table"]
+    rng = np.random.default_rng(1)
+    for size in (9, 1 << 16):
+        x, y = rng.integers(0, 256, size, np.uint8), rng.integers(0, 256, size, np.uint8)
+        for operands in ([x, y], [x[:1], y], [x, y[:1]]):
+            results = []
+            for each in (program, engine.lower(Elementwise(*_fields(request), backend="scalar"))):
+                out, flags = np.zeros(size, np.uint8), np.zeros(size, np.uint8)
+                assert each.run(operands, out, flags, np.empty(0, np.uint32)) == engine.DONE
+                results.append((out.tolist(), flags.tolist()))
+            assert results[0] == results[1]
+    assert program._tables is not None
+
+
+def _fields(request):
+    return request.operation, request.sources, request.target, request.projection, request.carrier, request.flags
+
+
+def test_an_engine_that_does_not_serve_a_request_is_refused():
+    """By what it serves, and which do."""
+    message = (
+        "backend='table' does not serve this request: it takes one operand of at most 16 bits or two of at most 8, and "
+        "no random integers; use 'scalar' or 'oracle', which serve everything, or leave backend out"
+    )
+    with pytest.raises(ValueError, match=f"^{re.escape(message)}$"):
+        lp.encode(SINGLES, "e4m3fn", backend="table")
+    with pytest.raises(ValueError, match=r"^backend='vector' does not serve this request: "):
+        lp.encode(SINGLES, "e4m3fn", flags=np.zeros(SINGLES.shape, np.uint8), backend="vector")
+    message = "unknown backend 'fast'; use one of 'vector', 'table', 'scalar', 'oracle', or None for the fastest that is exact"
+    for call in (
+        lambda: lp.encode(SINGLES, "e4m3fn", backend="fast"),
+        lambda: lp.decode(BYTES, "e4m3fn", backend="fast"),
+        lambda: lp.add(SINGLES, SINGLES, "e4m3fn", backend="fast"),
+        lambda: lp.matmul(SINGLES, SINGLES, "exact", backend="fast"),
+        lambda: lp.decode(lp.encode(SINGLES[:3], "mxfp4"), backend="fast"),
+        lambda: lp.encode(SINGLES[:3], "mxfp4", backend="fast"),
+    ):
+        with pytest.raises(ValueError, match=f"^{re.escape(message)}$"):
+            call()
+
+
+def test_requests_are_equal_by_value_and_cannot_be_changed():
+    """So that a program is lowered once; what is no request is refused."""
+    one, other = (Elementwise(CONVERT, (catalog.BINARY32,), lp.format(name), Projection()) for name in ("e5m2", "E5M2"))
+    assert one == other
+    assert hash(one) == hash(other)
+    assert engine.lower(one) is engine.lower(other)
+    assert one != Elementwise(CONVERT, (catalog.BINARY32,), lp.format("e5m2"), Projection(), backend="scalar")
+    with pytest.raises(AttributeError):
+        one.flags = True
+    with pytest.raises(ValueError, match=r"^add takes 2 operands, not 1$"):
+        Elementwise("add", (catalog.BINARY32,), catalog.E5M2, Projection())
+    with pytest.raises(ValueError, match=r"^unknown operation 'plus'"):
+        Elementwise("plus", (catalog.BINARY32,) * 2, catalog.E5M2, Projection())
+    assert hash(BlockEncoding(catalog.BINARY32, catalog.block_format("mxfp4"), False)) is not None
+    assert hash(BlockDecoding(catalog.block_format("mxfp4"), None, catalog.BINARY32)) is not None
+    assert hash(Dot(accumulation("exact"), catalog.E5M2, catalog.E5M2, catalog.BINARY32)) is not None
+
+
+def test_an_engine_is_a_module_with_a_name(monkeypatch, caplog):
+    """One that only logs, and leaves every request to the next: nothing else is touched."""
+
+    def lower(request):
+        logging.getLogger("lowprec").warning("asked for %s", request.operation)
+
+    monkeypatch.setitem(sys.modules, "an_engine_that_logs", types.SimpleNamespace(lower=lower))
+    monkeypatch.setattr(engine, "ENGINES", {"log": "an_engine_that_logs", **engine.ENGINES})
+    engine.lower.cache_clear()
+    request = Elementwise(CONVERT, (catalog.BINARY32,), catalog.E3M4, Projection())
+    assert type(engine.lower(request)).__module__ == engine.ENGINES["vector"]
+    assert caplog.messages == ["asked for convert"]
+    engine.lower.cache_clear()
