@@ -9,9 +9,9 @@ import click
 
 from benchmarks.contest import WrongResult
 from benchmarks.run import plan, run
+from lowprec.cli.arguments import DIFFER, format_named
+from lowprec.export import cards
 from lowprec.spec.catalog import block_format, is_block
-from lowprec.tools import cards
-from lowprec.tools.arguments import DIFFER, format_named
 
 __all__ = ["main"]
 

@@ -15,7 +15,7 @@ from lowprec.arrays.convert import decode, encode
 from lowprec.spec.arith import operands_of
 from lowprec.spec.block import BlockFormat
 from lowprec.spec.format import Format, Sign
-from lowprec.tools import cases
+from lowprec.verify.inputs import conversions as cases
 
 __all__ = ["KINDS", "has_data", "matrices", "operation_operands", "values"]
 

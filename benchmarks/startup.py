@@ -14,8 +14,8 @@ from collections.abc import Callable, Iterable, Iterator
 from pathlib import Path
 
 from benchmarks.timing import Contender
+from lowprec.export.vectors import suite
 from lowprec.spec import catalog
-from lowprec.tools.vectors import suite
 
 __all__ = ["VARIANTS", "contenders"]
 

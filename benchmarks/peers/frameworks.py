@@ -15,7 +15,7 @@ import numpy.typing as npt
 from benchmarks.peers.work import CONVERSIONS, OPERATIONS, Way, Work, native
 from lowprec.arrays.checks import code_dtype, dtype
 from lowprec.spec.catalog import E2M1FN, MXFP4, MXFP6_E2M3, MXFP6_E3M2, MXFP8_E4M3, MXFP8_E5M2, NVFP4
-from lowprec.tools.frameworks import FRAMEWORKS
+from lowprec.verify.frameworks import FRAMEWORKS
 
 __all__ = ["jax", "numpy", "start_jax", "torch", "torchao"]
 

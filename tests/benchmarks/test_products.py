@@ -21,8 +21,8 @@ from benchmarks.report import Report, Row
 from benchmarks.timing import Contender, Timed, interleave
 from benchmarks.topics import TARGETS, TOPICS, Job
 from lowprec.arrays import dot as dots
+from lowprec.export import cards
 from lowprec.spec import catalog
-from lowprec.tools import cards
 
 E4M3FN, E5M2 = catalog.E4M3FN, catalog.E5M2
 VARIANTS, KINDS = TOPICS["matmul"].variants, ("normal", "hard")

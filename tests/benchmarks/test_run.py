@@ -20,10 +20,10 @@ from benchmarks.data import values as data
 from benchmarks.report import Report, Row
 from benchmarks.timing import Contender, Timed, interleave
 from benchmarks.topics import TARGETS, TOPICS, Job, Target
+from lowprec.export import cards
 from lowprec.oracle.convert import decode as decode_exactly
 from lowprec.spec import catalog
-from lowprec.tools import cards
-from lowprec.tools.comparison.lines import compare_lines
+from lowprec.verify.lines import compare_lines
 
 E4M3FN = catalog.E4M3FN
 
