@@ -69,6 +69,7 @@ COMING = {
     "arrays/traverse.py",
     "kernels/engine.py",
     "kernels/request.py",
+    "kernels/table/",
     "kernels/table/program.py",
     "kernels/vector/program.py",
 }
