@@ -92,12 +92,12 @@ def test_blocks_are_the_same_on_every_engine(name):
     x = rng.normal(size=(6, 70)).astype(np.float32) * np.float32(2.0) ** rng.integers(-20, 20, (6, 1))
     x[1, :3], x[2, 40] = (np.inf, -np.inf, 1.0), 1e-42
     want = lp.encode(x, name)
-    for backend in ("oracle", "scalar", "vector"):
+    for backend in ("oracle", "scalar", "vector")[: 3 - (name == "fp8_block_1x128")]:
         got = lp.encode(x, name, backend=backend)
         assert (got.codes == want.codes).all()
         assert (got.scales == want.scales).all()
         assert got.tensor_scale == want.tensor_scale
-        if backend != "vector":  # which rounds no products of three factors, nor scales of more than 8 bits
+        if backend != "vector" or want.tensor_scale is None:
             assert (bits(lp.decode(got, backend=backend)) == bits(lp.decode(want))).all()
 
 
@@ -159,7 +159,8 @@ def test_an_engine_that_does_not_serve_a_request_is_refused():
         lp.encode(SINGLES, "e4m3fn", backend="table")
     with pytest.raises(ValueError, match=r"^backend='vector' does not serve this request: "):
         lp.encode(SINGLES, "e4m3fn", flags=np.zeros(SINGLES.shape, np.uint8), backend="vector")
-    message = "unknown backend 'fast'; use one of 'vector', 'table', 'scalar', 'oracle', or None for the fastest that is exact"
+    names = "'vector', 'table', 'scalar', 'oracle'"
+    message = f"unknown backend 'fast'; use one of {names}, or None for the fastest that is exact"
     for call in (
         lambda: lp.encode(SINGLES, "e4m3fn", backend="fast"),
         lambda: lp.decode(BYTES, "e4m3fn", backend="fast"),

@@ -28,7 +28,7 @@ import lowprec as lp
 from lowprec.kernels import cache
 from lowprec.kernels.jit import jit
 from lowprec.kernels.lower.vector import shapes, specialized
-from lowprec.kernels.request import CONVERT, Elementwise
+from lowprec.kernels.request import Elementwise
 from lowprec.kernels.vector import program as vector
 from lowprec.kernels.vector.convert import kernel
 from lowprec.spec import catalog
@@ -212,7 +212,7 @@ def test_all_kernels_have_names_of_their_own():
     for fmt in (*CATALOG_UP_TO_8, catalog.BINARY16, catalog.BFLOAT16):
         for rule in (*MODE_PROJECTIONS, lp.Projection(rounding="stochastic(8)")):
             for carrier in (None, catalog.BINARY32, catalog.BFLOAT16):
-                way = vector.lower(Elementwise(CONVERT, (catalog.BINARY32,), fmt, rule, carrier))
+                way = vector.lower(Elementwise("convert", (catalog.BINARY32,), fmt, rule, carrier))
                 if way is not None:
                     kinds = shapes(way.plan) if specialized(way.plan) else ((),) * 4
                     kernels |= {way.kernel, kernel(kinds, False)}
