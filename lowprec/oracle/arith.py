@@ -18,6 +18,7 @@ from lowprec.oracle.exact import Exact, Special, is_negative, scale
 from lowprec.oracle.flags import flags as conversion_flags, is_signaling
 from lowprec.oracle.rounding import is_farther
 from lowprec.spec.arith import SIGN_ONLY, operands_of
+from lowprec.spec.catalog import BINARY64
 from lowprec.spec.format import Format
 from lowprec.spec.projection import DEFAULT, Flag, Projection
 from lowprec.spec.rounding import Rounding
@@ -331,10 +332,10 @@ def _nan(
     if not order:
         return project(Special.NAN, target, projection, random=random), missing
     code, source = codes[order[0]], formats[order[0]]
-    if operation in SIGN_ONLY and source.has_signed_nan:
+    if operation in SIGN_ONLY:
+        if not source.has_signed_nan:  # the result is a NaN operand all the same, with a sign that binary64 has
+            code, source = nan_of(code, source, BINARY64, Projection(nan_payload="first")), BINARY64
         code = code & ~source.sign_code | (source.sign_code if is_negative(result.value) else 0)
-    elif operation in SIGN_ONLY:
-        return project(result.value, target, projection, random=random), missing
     for stop in projection.via:
         code, source = nan_of(code, source, stop, Projection(nan_payload=projection.nan_payload)), stop
     return nan_of(code, source, target, projection), missing
