@@ -1,4 +1,4 @@
-"""Accumulations, lowered to the integers that `dot` reads.
+"""Lower accumulations to the integers that `scalar.dot` reads.
 
 Floor 2b. Imports spec and NumPy.
 """
