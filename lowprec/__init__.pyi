@@ -47,8 +47,8 @@ from lowprec.spec.format import Format as Format, Sign as Sign
 from lowprec.spec.profiles import Profile as Profile
 from lowprec.spec.projection import Flag as Flag, Projection as Projection, Saturation as Saturation
 from lowprec.spec.rounding import Rounding as Rounding, Threshold as Threshold, stochastic as stochastic
-from lowprec.tools.comparison.compare import compare as compare
-from lowprec.tools.comparison.report import Comparison as Comparison
+from lowprec.verify.compare import compare as compare
+from lowprec.verify.comparison import Comparison as Comparison
 
 __version__: str
 accumulations: Mapping[str, Accumulation]

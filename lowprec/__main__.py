@@ -1,6 +1,6 @@
 """`python -m lowprec`: the command line, as `lowprec` is."""
 
-from lowprec.tools.cli import main
+from lowprec.cli.main import main
 
 if __name__ == "__main__":
     main()

@@ -11,7 +11,7 @@ from typing import NoReturn
 
 import pytest
 
-from lowprec.tools.frameworks import FRAMEWORKS
+from lowprec.verify.frameworks import FRAMEWORKS
 
 INSTALL = {
     "gcc": "apt-get install gcc",

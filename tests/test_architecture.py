@@ -18,6 +18,7 @@ from lowprec.spec import catalog
 ROOT = pathlib.Path(__file__).parents[1]
 PACKAGE = ROOT / "lowprec"
 MODULES = sorted(PACKAGE.rglob("*.py"))
+FLOORS = {path.parent.name for path in PACKAGE.glob("*/__init__.py")}
 KERNELS = sorted((PACKAGE / "kernels").rglob("*.py"))
 
 
@@ -49,6 +50,7 @@ def test_only_the_kernels_import_numba():
     """Whoever else wanted speed would hide arithmetic where no oracle looks."""
     assert {_name(path) for path in MODULES if any(name.split(".")[0] == "numba" for name in _imports(path))} == {
         "lowprec/kernels/cache.py",
+        "lowprec/kernels/compiling.py",
         "lowprec/kernels/jit.py",
         "lowprec/kernels/vector/ir/language.py",
     }
@@ -58,13 +60,81 @@ def test_only_the_kernels_import_numba():
 def test_floors_import_only_floors_below_them(path):
     """The import contracts of pyproject.toml, in short, so that a plain test run has them too."""
     floors = {"spec": (), "oracle": ("spec",), "kernels": ("spec",), "arrays": ("spec", "kernels")}
+    floors["verify"] = ("arrays", "kernels", "oracle", "spec")
+    floors["testing"] = floors["export"] = ("verify", *floors["verify"])
     floor = path.relative_to(PACKAGE).parts[0]
     if floor in floors:
         ours = {name.split(".")[1] for name in _imports(path) if name.startswith("lowprec.")}
-        assert ours <= {floor, *floors[floor]}
+        assert ours & FLOORS <= {floor, *floors[floor]}
     if floor in ("spec", "oracle"):
         outside = {name.split(".")[0] for name in _imports(path)} - {"lowprec"}
         assert outside <= set(sys.stdlib_module_names)
+
+
+def test_methods_stand_alone():
+    """Nothing imports a published method, not even another one: each can be taken out without the rest."""
+    for path in MODULES:
+        home = path.relative_to(PACKAGE).parts[:2]
+        imported = {name.split(".")[2] for name in _imports(path) if name.startswith("lowprec.methods.")}
+        assert imported <= ({home[1]} if home[0] == "methods" else set()), _name(path)
+
+
+def _module(path):
+    return ".".join(path.relative_to(ROOT).with_suffix("").parts).removesuffix(".__init__")
+
+
+def _arrows():
+    """The modules that each module imports, anywhere in its file but for type checkers alone."""
+    names = {_module(path): path for path in MODULES}
+    arrows = {}
+    for name, path in names.items():
+        tree = ast.parse(path.read_text())
+        typing = [
+            node for node in ast.walk(tree) if isinstance(node, ast.If) and ast.unparse(node.test) == "TYPE_CHECKING"
+        ]
+        unseen = {id(inner) for node in typing for inner in ast.walk(node)}
+        found = set()
+        for node in ast.walk(tree):
+            if isinstance(node, ast.ImportFrom) and id(node) not in unseen:
+                wholes = [f"{node.module}.{alias.name}" for alias in node.names]
+                found |= {name if name in names else node.module for name in wholes}
+            elif isinstance(node, ast.Import) and id(node) not in unseen:
+                found |= {alias.name for alias in node.names}
+        arrows[name] = found & set(names) - {name, "lowprec"}
+    return arrows
+
+
+def test_no_files_import_each_other_in_a_circle():
+    """Neither at import nor later: what a function imports counts too."""
+    arrows, circles = _arrows(), []
+    for name in arrows:
+        reached, waiting = set(), [name]
+        while waiting:
+            new = arrows[waiting.pop()] - reached
+            reached |= new
+            waiting += new
+        if name in reached:
+            circles.append(name)
+    assert circles == []
+
+
+def test_a_circle_would_be_seen():
+    """The arrows are those of the sources: verify's comparison reaches its pages, and these type checkers alone."""
+    arrows = _arrows()
+    assert "lowprec.verify.pages" in arrows["lowprec.verify.comparison"]
+    assert "lowprec.verify.comparison" not in arrows["lowprec.verify.pages"]
+
+
+def test_a_class_of_the_tools_has_a_name_of_its_own():
+    """One name means one thing in verify, testing, export and cli."""
+    homes = {}
+    for path in MODULES:
+        if path.relative_to(PACKAGE).parts[0] in ("verify", "testing", "export", "cli"):
+            for node in ast.walk(ast.parse(path.read_text())):
+                if isinstance(node, ast.ClassDef):
+                    homes.setdefault(node.name, []).append(_name(path))
+    assert len(homes) > 40
+    assert {name: where for name, where in homes.items() if len(where) > 1} == {}
 
 
 @pytest.mark.parametrize("path", KERNELS, ids=_name)

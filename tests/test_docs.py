@@ -1,4 +1,4 @@
-"""Every example that people are shown is run."""
+"""Every example that people are shown is run, and every path and link leads somewhere."""
 
 from __future__ import annotations
 
@@ -12,30 +12,98 @@ import pytest
 
 ROOT = Path(__file__).parents[1]
 README = (ROOT / "README.md").read_text()
-PAGES = [ROOT / "README.md", *sorted((ROOT / "docs").rglob("*.md"))]
+PAGES = [*sorted(ROOT.glob("*.md")), ROOT / "tables" / "README.md", *sorted((ROOT / "docs").rglob("*.md"))]
+EXAMPLES = [page for page in PAGES if ">>>" in page.read_text()]
+
+#: Words of the README at most, code included.
+MOST_WORDS = 900
 
 
-@pytest.mark.parametrize("page", [page for page in PAGES if ">>>" in page.read_text()], ids=lambda page: page.name)
+@pytest.mark.parametrize("page", EXAMPLES, ids=lambda page: page.name)
 def test_examples_give_what_the_page_says(page):
     """Doctest reads Markdown as it is."""
-    failures, tried = doctest.testfile(str(page), module_relative=False, optionflags=doctest.NORMALIZE_WHITESPACE)
+    loosely = doctest.NORMALIZE_WHITESPACE
+    failures, tried = doctest.testfile(str(page), module_relative=False, optionflags=loosely)
     assert tried
     assert not failures
 
 
 def test_the_two_commands_are_in_the_readme():
     """The CI script takes them from there."""
-    text = (ROOT / "README.md").read_text()
-    assert "$ pip install . && lowprec conform\n" in text
-    assert '$ pip install -e ".[test]" && pytest\n' in text
+    assert "$ pip install . && lowprec conform\n" in README
+    assert '$ pip install -e ".[test]" && pytest\n' in README
 
 
-def test_the_wrong_program_of_the_readme_is_judged_as_shown():
+def test_the_readme_is_short():
+    """What is longer goes to a page."""
+    assert len(README.split()) <= MOST_WORDS
+
+
+def _anchors(page: Path) -> set[str]:
+    """Return the names by which GitHub links to the headings of a page."""
+    headings = re.findall(r"^#+ (.+)$", page.read_text(), re.M)
+    return {re.sub(r"[^\w\- ]", "", heading.lower()).replace(" ", "-") for heading in headings}
+
+
+@pytest.mark.parametrize("page", PAGES, ids=lambda page: str(page.relative_to(ROOT)))
+def test_links_lead_somewhere(page):
+    """Files exist, and headings where a link names one."""
+    for target in re.findall(r"\]\(([^)\s]+)\)", page.read_text()):
+        if re.match(r"https?:", target):
+            continue
+        name, _, anchor = target.partition("#")
+        place = (page.parent / name).resolve() if name else page
+        assert place.exists(), target
+        assert not anchor or anchor in _anchors(place), target
+
+
+def test_every_page_is_in_the_index():
+    """Nobody finds a page that nothing names."""
+    index = (ROOT / "docs" / "index.md").read_text()
+    missing = [page.name for page in (ROOT / "docs").glob("*.md") if f"({page.name})" not in index]
+    assert missing == ["index.md"]
+
+
+#: Paths that the pages name ahead of the change that brings them.
+COMING = {
+    "arrays/traverse.py",
+    "benchmarks/",
+    "cli/",
+    "cli/main.py",
+    "export/",
+    "kernels/engine.py",
+    "kernels/request.py",
+    "kernels/scalar/rounding.py",
+    "kernels/table/program.py",
+    "kernels/vector/ir/rounding.py",
+    "kernels/vector/program.py",
+    "kernels/vector/rounding.py",
+    "spec/profiles/",
+    "tests/kernels/test_rounding.py",
+    "verify/",
+    "verify/frameworks/",
+    "verify/questions/causes.py",
+}
+
+
+@pytest.mark.parametrize("name", ["ARCHITECTURE.md", "CONTRIBUTING.md"])
+def test_paths_that_are_named_exist(name):
+    """Paths in backticks, from the root or from the package."""
+    text = (ROOT / name).read_text()
+    paths = set(re.findall(r"`((?:[\w.]+/)+[\w.]*|[\w/]+\.(?:py|pyi|md|toml|json))`", text))
+    assert len(paths) > 10
+    known = {path for path in paths if (ROOT / path).exists() or (ROOT / "lowprec" / path).exists()}
+    assert sorted(paths - known - COMING) == []
+
+
+def test_the_wrong_program_is_judged_as_shown():
     """The two commands of the pipe, run as one would type them."""
-    block = re.search(r"^\$ (lowprec vectors .*?) \| (lowprec compare .*?)$\n(.*?)^```", README, re.M | re.S)
+    text = (ROOT / "docs" / "command-line.md").read_text()
+    block = re.search(r"^\$ (lowprec vectors .*?) \| (lowprec compare .*?)$\n(.*?)^```", text, re.M | re.S)
     first, second = (["-m", "lowprec", *command.split()[1:]] for command in block.groups()[:2])
     vectors = subprocess.run([sys.executable, *first], capture_output=True, check=True, cwd=ROOT)
-    judged = subprocess.run([sys.executable, *second], input=vectors.stdout, capture_output=True, check=False, cwd=ROOT)
+    command = [sys.executable, *second]
+    judged = subprocess.run(command, input=vectors.stdout, capture_output=True, check=False, cwd=ROOT)
     assert judged.returncode == 1
     head, tail = block[3].split("...\n")
     printed = judged.stdout.decode()

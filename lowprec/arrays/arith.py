@@ -50,7 +50,7 @@ def add(x: npt.ArrayLike, y: npt.ArrayLike, fmt: Like, **options: Unpack[Options
         As for `encode`: every value counts as it is, whatever type holds it.
     fmt : Format, str or dtype
         Of the results. It may be another than that of the operands.
-    rounding, saturation, projection, profile, random, rng, flags
+    rounding, saturation, projection, profile, random, rng, flags, backend
         As for `encode`, `random` and `flags` in the shape of the result.
     dtype : dtype, optional
         As for `decode`; or the type of the format's codes, `lowprec.dtype(fmt)` or an unsigned

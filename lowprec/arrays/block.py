@@ -30,6 +30,7 @@ from lowprec.arrays.checks import (
 )
 from lowprec.arrays.packing import pack, packed_bytes, swizzle, unpack as unpack_codes, unswizzle
 from lowprec.arrays.random import integers_for, key_of, random_bits
+from lowprec.kernels.request import Backend
 from lowprec.spec import catalog
 from lowprec.spec.block import BlockFormat, ScaleRule, rule as rule_of
 from lowprec.spec.profiles import Profile, profile as profile_of
@@ -262,9 +263,10 @@ def encode(
     tensor_scale: float | None = None,
     random: object = None,
     rng: object = None,
+    backend: Backend | None = None,
 ) -> BlockArray:
     """Values in blocks: `lowprec.encode` with a block format comes here."""
-    return _encode(values_operand(values), fmt, axis, tensor_scale, random, rng)
+    return _encode(values_operand(values), fmt, axis, tensor_scale, random, rng, backend)
 
 
 def _encode(
@@ -274,19 +276,25 @@ def _encode(
     tensor_scale: float | None,
     random: object,
     rng: object,
+    backend: Backend | None,
 ) -> BlockArray:
     shape = operand.array.shape
     axes = axes_of(fmt, axis, len(shape))
     grid = grid_of(shape, axes, fmt.sizes)
     given = None if fmt.tensor_scale == "none" and tensor_scale is None else _tensor_scale(fmt, tensor_scale, True)
-    tensor = tensor_of(operand, fmt, given)
+    tensor = tensor_of(operand, fmt, given, backend)
     words, scale_words = _random(fmt, shape, grid, random, rng)
     codes, scales = np.empty(shape, code_dtype(fmt.element)), np.empty(grid, code_dtype(fmt.scale))
-    encode_blocks(operand, fmt, axes, tensor, codes, scales, words, scale_words)
+    encode_blocks(operand, fmt, axes, tensor, codes, scales, words, scale_words, backend)
     return BlockArray._made(codes, scales, fmt, axes, tensor.value)
 
 
-def decode(blocks: BlockArray, dtype: npt.DTypeLike | None = None, out: Array | None = None) -> Array:
+def decode(
+    blocks: BlockArray,
+    dtype: npt.DTypeLike | None = None,
+    out: Array | None = None,
+    backend: Backend | None = None,
+) -> Array:
     """The values of a BlockArray: `lowprec.decode` of one comes here."""
     fmt = blocks.format
     wanted = np.dtype(np.float32 if dtype is None else dtype)
@@ -297,7 +305,7 @@ def decode(blocks: BlockArray, dtype: npt.DTypeLike | None = None, out: Array | 
     direct = place is not None and place.flags.c_contiguous and place.flags.aligned
     direct = direct and not any(np.may_share_memory(place, part) for part in (blocks.codes, blocks.scales))
     result = place if place is not None and direct else np.empty(blocks.shape, wanted)
-    decode_blocks(blocks.codes, blocks.scales, fmt, blocks.axes, blocks.tensor_scale, result, carrier)
+    decode_blocks(blocks.codes, blocks.scales, fmt, blocks.axes, blocks.tensor_scale, result, carrier, backend)
     if place is None or direct:
         return result
     place[...] = result
@@ -312,12 +320,13 @@ def quantize(
     random: object = None,
     rng: object = None,
     out: Array | None = None,
+    backend: Backend | None = None,
 ) -> Array:
     """Values rounded to those of blocks: `lowprec.quantize` with a block format comes here."""
     operand = values_operand(values)
     kept = np.dtype(np.float64 if operand.fmt == catalog.BINARY64 and hasattr(values, "dtype") else np.float32)
     output(out, kept, operand.array.shape, f"values of {fmt.name!r}")
-    return decode(_encode(operand, fmt, axis, tensor_scale, random, rng), kept, out)
+    return decode(_encode(operand, fmt, axis, tensor_scale, random, rng, backend), kept, out, backend)
 
 
 # -- arguments ---------------------------------------------------------------------------------------
@@ -400,7 +409,7 @@ def _tensor_scale(fmt: BlockFormat, given: object, computed: bool = False) -> np
     if array.ndim or array.dtype.kind not in "iuf":
         raise TypeError(f"tensor_scale must be a number, not {given!r}")
     # By its bits: the process may take subnormals for zeros.
-    code = convert(values_operand(array), catalog.BINARY32, DEFAULT, np.dtype(np.uint32), None, None, None, None)
+    code = convert(values_operand(array), catalog.BINARY32, DEFAULT, np.dtype(np.uint32))
     if not 0 < int(code) <= catalog.BINARY32.max_magnitude:
         raise ValueError(f"tensor_scale={given!r} must be one positive number that float32 holds")
     return np.uint32(code).view(np.float32)

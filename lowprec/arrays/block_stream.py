@@ -1,13 +1,14 @@
-"""Arrays of blocks through the kernels: which ones serve a call, and how an array is gone through.
+"""Programs over arrays in blocks.
 
-The kernels in lanes do what they can, and say which blocks they left; the general one does those,
-or everything. Results do not depend on it.
+A partial program, as those of the vector engine are, marks the blocks that it leaves; the scalar engine does
+those. Results do not depend on it.
 
 Floor 3.
 """
 
 from __future__ import annotations
 
+import dataclasses
 import functools
 import math
 from collections.abc import Callable, Iterable
@@ -18,19 +19,18 @@ import numpy as np
 import numpy.typing as npt
 
 from lowprec.arrays.checks import Array, Operand
-from lowprec.arrays.stream import PAST_FROM
 from lowprec.arrays.threads import ALIGNED, share
-from lowprec.kernels.lower.block import lower_block, lower_tensor
-from lowprec.kernels.lower.scalar import Params, lower_source, lower_target
-from lowprec.kernels.lower.vector import anywhere, past_caches, shapes, specialized
-from lowprec.kernels.lower.vector_block import BlockPlan, lower_blocks, lower_products
-from lowprec.kernels.scalar import block as general
-from lowprec.kernels.vector import block as lanes, block_values
+from lowprec.arrays.traverse import PAST_FROM
+from lowprec.kernels import engine
+from lowprec.kernels.engine import Tensor
+from lowprec.kernels.lower.block import lower_tensor
+from lowprec.kernels.request import Backend, BlockDecoding, BlockEncoding
+from lowprec.kernels.scalar.block import tensor_numbers
+from lowprec.kernels.vector.block import largest_magnitude
 from lowprec.kernels.vector.ir.lanes import LANES
 from lowprec.spec import catalog
 from lowprec.spec.block import BlockFormat
 from lowprec.spec.format import Format, Sign
-from lowprec.spec.projection import DEFAULT
 
 __all__ = ["Tensor", "decode_blocks", "encode_blocks", "exact_single", "grid_of", "spread", "tensor_of"]
 
@@ -67,26 +67,21 @@ def _flat(codes: Array) -> Array:
 # -- the scale of a tensor ---------------------------------------------------------------------------
 
 
-class Tensor(NamedTuple):
-    """The scale of a whole tensor: as it is kept, and as kernels take it."""
-
-    value: np.float32 | None
-    words: Params
-
-
-def tensor_of(operand: Operand, fmt: BlockFormat, given: np.float32 | None) -> Tensor:
+def tensor_of(operand: Operand, fmt: BlockFormat, given: np.float32 | None, backend: Backend | None) -> Tensor:
     """The scale that is given, or that follows from the values."""
-    if fmt.tensor_scale == "none":
-        return Tensor(None, lower_tensor(fmt, Fraction(1), Fraction(1)))
-    if given is not None:
+    value, scale, inverse = given, Fraction(1), Fraction(1)
+    if backend == "oracle":
+        program = engine.lower(BlockEncoding(operand.fmt, fmt, fmt.tensor_scale != "none", backend=backend))
+        scale, inverse = program.tensor_scale(operand.codes, None if given is None else exact_single(given))
+    elif given is not None:
         scale = exact_single(given)
-        return Tensor(given, lower_tensor(fmt, scale, _numbers(scale, Fraction(1), True)[1]))
-    amax = _amax(operand)
-    if not amax:
-        return Tensor(np.float32(1), lower_tensor(fmt, Fraction(1), Fraction(1)))
-    most = Fraction(fmt.element.max_finite) * Fraction(fmt.scale.max_finite)
-    scale, inverse = _numbers(amax, most, fmt.tensor_scale == "reciprocal")
-    return Tensor(_single(scale), lower_tensor(fmt, scale, inverse))
+        inverse = _numbers(scale, Fraction(1), True)[1]
+    elif fmt.tensor_scale != "none" and (amax := _amax(operand)):
+        most = Fraction(fmt.element.max_finite) * Fraction(fmt.scale.max_finite)
+        scale, inverse = _numbers(amax, most, fmt.tensor_scale == "reciprocal")
+    if value is None and fmt.tensor_scale != "none":
+        value = _single(scale)
+    return Tensor(value, scale, inverse, lower_tensor(fmt, scale, inverse))
 
 
 def exact_single(value: np.float32) -> Fraction:
@@ -106,7 +101,7 @@ def _single(value: Fraction) -> np.float32:
 def _numbers(amax: Fraction, most: Fraction, by_inverse: bool) -> tuple[Fraction, Fraction]:
     """The scale and its inverse."""
     (over, place), (by, by_place) = _scaled(amax), _scaled(most)
-    made = general.tensor_numbers(np.uint64(over), np.int64(place), np.uint64(by), np.int64(by_place), by_inverse)
+    made = tensor_numbers(np.uint64(over), np.int64(place), np.uint64(by), np.int64(by_place), by_inverse)
     scale, scale_exponent, inverse, inverse_exponent = map(int, made)
     return scale * Fraction(2) ** scale_exponent, inverse * Fraction(2) ** inverse_exponent
 
@@ -129,7 +124,7 @@ def _amax(operand: Operand) -> Fraction:
     elif mask < 1 << 31 and fmt.subnormals:
         flat = _flat(codes)
         limits = np.uint32(mask), np.uint32(fmt.max_magnitude)
-        largest = share(lambda i, j: lanes.largest_magnitude(flat[i:j], *limits), flat.size)
+        largest = share(lambda i, j: largest_magnitude(flat[i:j], *limits), flat.size)
     else:
         magnitudes = codes & codes.dtype.type(mask)
         finite = magnitudes <= fmt.max_magnitude
@@ -152,17 +147,42 @@ def encode_blocks(
     scales: Array,
     random: Words,
     scale_random: Words,
+    backend: Backend | None,
 ) -> None:
     """Write the codes of values, and those of their scales, to new arrays."""
-    way = None if scale_random.size else _way(operand.fmt, fmt, tensor.value is not None)
-    layout = None if way is None or not codes.size else _layout(codes.shape, axes, fmt.sizes)
-    if way is None or layout is None:
-        _encode_generally(operand, fmt, axes, tensor, codes, scales, random, scale_random, None)
-        return
-    marks = np.zeros(scales.size, np.uint8)
-    values = _flat(operand.codes)
-    if _encode_in_lanes(way, values, layout, tensor, codes, scales, marks, random):
-        _encode_generally(operand, fmt, axes, tensor, codes, scales, random, scale_random, np.flatnonzero(marks))
+    program = engine.lower(BlockEncoding(operand.fmt, fmt, tensor.value is not None, backend=backend))
+    layout = _layout(codes.shape, axes, fmt.sizes) if program.partial and codes.size else None
+    values, blocks = _flat(operand.codes), None
+    if layout is not None:
+        out, flat_scales, marks = codes.reshape(-1), scales.reshape(-1), np.zeros(scales.size, np.uint8)
+        past = out.nbytes >= PAST_FROM and _aligned(out, layout)
+
+        def part(part: _Layout, elements: slice, blocks: slice) -> int:
+            undone: int = program.run(
+                values[elements], out[elements], flat_scales[blocks], marks[blocks], part, tensor,
+                random[elements], past,
+            )  # fmt: skip
+            return undone
+
+        if not _shared(part, layout, values.size):
+            return
+        blocks = np.flatnonzero(marks)
+    if program.partial:
+        program = engine.lower(BlockEncoding(operand.fmt, fmt, tensor.value is not None, backend="scalar"))
+    flat, flat_scales = codes.reshape(-1), scales.reshape(-1)
+    for ids, places in _parts(codes.shape, axes, fmt.sizes, blocks):
+        made, made_scales = np.zeros(places.size, codes.dtype), np.zeros(ids.size, scales.dtype)
+        refusal = program.run(
+            values[places].reshape(-1), made, made_scales, tensor,
+            random[places].reshape(-1) if random.size else random,
+            scale_random[ids] if scale_random.size else scale_random,
+        )  # fmt: skip
+        if refusal is not None and refusal.element >= 0:
+            _refuse(operand, fmt, int(places.reshape(-1)[refusal.element]))
+        if refusal is not None:
+            _refuse_scale(fmt, int(ids[refusal.scale]), scales.shape)
+        flat[places.reshape(-1)] = made
+        flat_scales[ids] = made_scales
 
 
 class _Layout(NamedTuple):
@@ -199,56 +219,6 @@ def _layout(shape: tuple[int, ...], axes: tuple[int, ...], sizes: tuple[int, ...
     return _Layout(outer, rows, columns, high, wide, tile, unit)
 
 
-class _Way(NamedTuple):
-    """A kernel, and what it reads but the tensor's scale."""
-
-    kernel: Callable[..., int]
-    plan: BlockPlan
-    rule: Params
-    target: Params
-    source: Params
-
-
-@functools.lru_cache(maxsize=1024)
-def _way(source: Format, fmt: BlockFormat, tensor: bool) -> _Way | None:
-    """How the kernels in lanes encode values of a format, or None where they do not."""
-    plan = lower_blocks(source, fmt, source == catalog.BINARY64, tensor)
-    if plan is None:
-        return None
-    words = lower_block(fmt), lower_target(fmt.scale, fmt.scales), lower_source(fmt.scale)
-    return _Way(_encoder(plan, plan.plan), plan, *words)
-
-
-def _encoder(way: BlockPlan, plan: Words) -> Callable[..., int]:
-    source, target = shapes(plan)[:2] if way.usual else ((), ())
-    return lanes.encoder(source, target, way.powers)
-
-
-def _encode_in_lanes(
-    way: _Way, values: Array, layout: _Layout, tensor: Tensor, codes: Array, scales: Array, marks: Array, random: Words
-) -> int:
-    """How many blocks are left undone, and marked."""
-    plan, out, flat_scales = way.plan.plan, codes.reshape(-1), scales.reshape(-1)
-    if out.nbytes >= PAST_FROM and _aligned(out, layout):
-        plan = past_caches(plan)
-    words = way.rule, tensor.words, way.target, way.source
-
-    def encode_with(run: Callable[..., int], plan: Words) -> int:
-        def part(part: _Layout, elements: slice, blocks: slice) -> int:
-            return run(
-                values[elements], out[elements], flat_scales[blocks], marks[blocks], part,
-                plan, way.plan.setup, way.plan.tables, words, random[elements],
-            )  # fmt: skip
-
-        return _shared(part, layout, values.size)
-
-    undone = encode_with(way.kernel, plan)
-    if undone >= lanes.UNSUITED:
-        plan, marks[:] = anywhere(plan), 0
-        undone = encode_with(_encoder(way.plan, plan), plan)
-    return undone
-
-
 def _aligned(out: Array, layout: _Layout) -> bool:
     """Whether every tile begins where memory can be written past the caches."""
     whole = layout.outer * layout.rows == 1
@@ -281,16 +251,6 @@ def _shared(part: Callable[[_Layout, slice, slice], int], layout: _Layout, size:
 # -- decoding ----------------------------------------------------------------------------------------
 
 
-@functools.lru_cache(maxsize=1024)
-def _way_back(fmt: BlockFormat, tensor: Fraction, scaled: bool) -> tuple[Callable[..., int], Words, Words] | None:
-    """The kernel that decodes blocks to float32, and what it reads; None where the general one does."""
-    products = lower_products(fmt, tensor, scaled)
-    if products is None:
-        return None
-    shape = shapes(products.plan)[0] if specialized(products.plan) else ()
-    return block_values.decoder(shape, scaled), products.plan, products.factors
-
-
 def decode_blocks(
     codes: Array,
     scales: Array,
@@ -299,31 +259,37 @@ def decode_blocks(
     tensor: np.float32 | None,
     result: Array,
     carrier: Format,
+    backend: Backend | None,
 ) -> None:
     """Write the values of blocks to a contiguous array of a type with this format."""
     if not codes.size:
         return
-    flat_codes, flat_scales = _flat(codes), _flat(scales)
-    layout = _layout(codes.shape, axes, fmt.sizes) if carrier == catalog.BINARY32 else None
-    scale = Fraction(1) if tensor is None else exact_single(tensor)
-    way = None if layout is None else _way_back(fmt, scale, tensor is not None)
-    if layout is None or way is None:
-        _decode_generally(flat_codes, flat_scales, codes.shape, fmt, axes, tensor, result, carrier, None)
-        return
-    out, marks, (run, plan, factors) = result.reshape(-1).view(np.uint32), np.zeros(flat_scales.size, np.uint8), way
-    if out.nbytes >= PAST_FROM and _aligned(out, layout):
-        plan = past_caches(plan)
+    flat_codes, flat_scales, out = _flat(codes), _flat(scales), result.reshape(-1).view(f"u{result.itemsize}")
+    request = BlockDecoding(fmt, None if tensor is None else exact_single(tensor), carrier, backend=backend)
+    program, blocks = engine.lower(request), None
+    layout = _layout(codes.shape, axes, fmt.sizes) if program.partial else None
+    if layout is not None:
+        marks = np.zeros(flat_scales.size, np.uint8)
+        past = out.nbytes >= PAST_FROM and _aligned(out, layout)
 
-    def part(part: _Layout, elements: slice, blocks: slice) -> int:
-        return run(flat_codes[elements], out[elements], flat_scales[blocks], marks[blocks], part, plan, factors)
+        def part(part: _Layout, elements: slice, blocks: slice) -> int:
+            undone: int = program.run(
+                flat_codes[elements], out[elements], flat_scales[blocks], marks[blocks], part, past
+            )
+            return undone
 
-    undone = _shared(part, layout, out.size)
-    if undone:
-        some = None if undone >= lanes.UNSUITED else np.flatnonzero(marks)
-        _decode_generally(flat_codes, flat_scales, codes.shape, fmt, axes, tensor, result, carrier, some)
+        if not _shared(part, layout, out.size):
+            return
+        blocks = np.flatnonzero(marks)
+    if program.partial:
+        program = engine.lower(dataclasses.replace(request, backend="scalar"))
+    for ids, places in _parts(codes.shape, axes, fmt.sizes, blocks):
+        values = np.empty(places.size, out.dtype)
+        program.run(flat_codes[places].reshape(-1), flat_scales[ids], values)
+        out[places.reshape(-1)] = values
 
 
-# -- the general kernel ------------------------------------------------------------------------------
+# -- blocks by number ----------------------------------------------------------------------------------
 
 
 def _parts(
@@ -347,60 +313,6 @@ def _parts(
                 first = np.minimum(first[:, None] * size + np.arange(size), shape[axis] - 1)
             places = places + (first * stride).reshape(along)
         yield some, places.reshape(some.size, each)
-
-
-def _encode_generally(
-    operand: Operand,
-    fmt: BlockFormat,
-    axes: tuple[int, ...],
-    tensor: Tensor,
-    codes: Array,
-    scales: Array,
-    random: Words,
-    scale_random: Words,
-    blocks: Places | None,
-) -> None:
-    """Blocks, all or those of these numbers, by the kernel that knows every format and policy."""
-    given = _flat(operand.codes)
-    flat, flat_scales = codes.reshape(-1), scales.reshape(-1)
-    source = lower_source(operand.fmt, fmt.elements.subnormals in ("flush_operands", "flush_both"))
-    element_words, scale_words = lower_target(fmt.element, fmt.elements), lower_target(fmt.scale, fmt.scales)
-    scale_source, rule = lower_source(fmt.scale), lower_block(fmt)
-    for ids, places in _parts(codes.shape, axes, fmt.sizes, blocks):
-        made, made_scales = np.zeros(places.size, codes.dtype), np.zeros(ids.size, scales.dtype)
-        refused, first, refused_scales, first_scale = general.convert_blocks(
-            given[places].reshape(-1), source, places.shape[1], made, element_words, made_scales, scale_words,
-            scale_source, rule, tensor.words, random[places].reshape(-1) if random.size else random,
-            scale_random[ids] if scale_random.size else scale_random,
-        )  # fmt: skip
-        if refused:
-            _refuse(operand, fmt, int(places.reshape(-1)[first]))
-        if refused_scales:
-            _refuse_scale(fmt, int(ids[first_scale]), scales.shape)
-        flat[places.reshape(-1)] = made
-        flat_scales[ids] = made_scales
-
-
-def _decode_generally(
-    codes: Array,
-    scales: Array,
-    shape: tuple[int, ...],
-    fmt: BlockFormat,
-    axes: tuple[int, ...],
-    tensor: np.float32 | None,
-    result: Array,
-    carrier: Format,
-    blocks: Places | None,
-) -> None:
-    flat = result.reshape(-1).view(f"u{result.itemsize}")
-    words = lower_tensor(fmt, Fraction(1) if tensor is None else exact_single(tensor), Fraction(1))
-    for ids, places in _parts(shape, axes, fmt.sizes, blocks):
-        part = np.empty(places.size, flat.dtype)
-        general.decode_blocks(
-            codes[places].reshape(-1), lower_source(fmt.element), places.shape[1], scales[ids],
-            lower_source(fmt.scale), words, part, lower_target(carrier, DEFAULT),
-        )  # fmt: skip
-        flat[places.reshape(-1)] = part
 
 
 def _refuse(operand: Operand, fmt: BlockFormat, first: int) -> None:

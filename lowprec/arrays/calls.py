@@ -1,4 +1,6 @@
-"""How the verbs are answered: by what answered such a call before, by `stream`, or by the general kernel.
+"""How calls are answered: arguments become a request, a request a program, and the program runs.
+
+A call that differs from an earlier one in the values of its arrays alone takes the program from the memo.
 
 Floor 3.
 """
@@ -6,227 +8,249 @@ Floor 3.
 from __future__ import annotations
 
 import dataclasses
-from collections.abc import Callable, Hashable
+from collections.abc import Hashable, Sequence
 from typing import Any, NamedTuple
 
 import numpy as np
 
-from lowprec.arrays import stream
-from lowprec.arrays.checks import UNSIGNED, Array, Operand, code_dtype, nans, output, refuse_operands, unlocked
-from lowprec.arrays.random import integers_for, is_plain
+from lowprec.arrays import traverse
+from lowprec.arrays.checks import (
+    Array,
+    Operand,
+    code_dtype,
+    narrowed,
+    output,
+    refuse_operands,
+    refuse_results,
+    unlocked,
+    values_depend,
+)
+from lowprec.arrays.random import integers_for, is_plain, key_of
 from lowprec.arrays.threads import SHARED_FROM
-from lowprec.kernels.lower.scalar import lower_source, lower_target, may_refuse
-from lowprec.kernels.scalar import convert as general
-from lowprec.kernels.vector.convert import DONE, magnitude_above
+from lowprec.kernels import engine
+from lowprec.kernels.engine import DONE, ElementwiseProgram
+from lowprec.kernels.request import CONVERT, Backend, Elementwise
 from lowprec.spec.format import Format
-from lowprec.spec.projection import DEFAULT, Projection
+from lowprec.spec.projection import Projection
 
-__all__ = ["again", "convert", "generally"]
+__all__ = ["again", "convert", "elementwise"]
 
-_no_random = np.empty(0, np.uint32)
-_first = np.uint64(0)
 _FLAGS = np.dtype(np.uint8)
-
-
-class _Job(NamedTuple):
-    """What a call comes down to once its arguments are understood."""
-
-    kernel: Callable[..., int]
-    plan: Array
-    read: np.dtype[Any] | None  #: the type to view operands as, if another
-    given: np.dtype[Any]
-    write: np.dtype[Any] | None  #: the type to view results as, if another
-    stochastic: bool
-    nan_above: tuple[np.uint32, np.uint32] | None  #: what tells operands that may be refused, see `magnitude_above`
-
-
-#: Calls of the past. On small arrays most of a call's time is to find out what is asked.
-_jobs: dict[Hashable, _Job] = {}
+_NO_RANDOM, _NO_FLAGS = np.empty(0, np.uint32), np.empty(0, np.uint8)
 
 #: Of ndarray.flags: one element after the other in C order, at their natural addresses; and writeable.
-_PLAIN, _OUTPUT = 0x101, 0x501
+_PLAIN, _WRITEABLE, _OUTPUT = 0x101, 0x400, 0x501
 
-#: What kernels read as it is; of all other types they get the bits.
-_KNOWN = (np.dtype(np.float32), np.dtype(np.float64))
+
+# -- the memo ----------------------------------------------------------------------------------------
+
+
+class _Known(NamedTuple):
+    """What a call comes down to once its arguments are understood."""
+
+    program: ElementwiseProgram
+    reads: tuple[np.dtype[Any] | None, ...]  #: the types to view operands as, if others
+    given: np.dtype[Any]
+    writes: np.dtype[Any] | None  #: the type to view results as, if another
+    stochastic: bool
+
+
+#: Earlier calls by all their arguments and the types of their arrays. On small arrays most of a call's time
+#: is to find out what is asked.
+_known: dict[Hashable, _Known] = {}
 
 
 def again(
-    asked: tuple[object, ...], array: Any, out: Any, flags: object, random: object = None, rng: Any = None
+    asked: tuple[object, ...], arrays: tuple[Any, ...], out: Any, flags: object, random: object, rng: Any
 ) -> tuple[tuple[object, ...] | None, Any]:
     """Return a key for calls that ask the same, and the result if such a call was answered before.
 
     `asked` names every argument but these. No key where calls are not to be remembered, no result
     where this one must be looked at closely: then nothing is written.
     """
-    if type(array) is not np.ndarray or flags is not None or random is not None:
+    if flags is not None or random is not None:
         return None, None
-    key = (array.dtype, *asked)
+    types = []
+    for array in arrays:
+        if type(array) is not np.ndarray:
+            return None, None
+        types.append(array.dtype)
+    key = (asked, *types)
     try:
-        job = _jobs.get(key)
+        known = _known.get(key)
     except TypeError:  # what cannot be hashed is refused by name later
         return None, None
-    return key, None if job is None else _answer(job, array, out, rng)
+    return key, None if known is None else _answer(known, arrays, out, rng)
 
 
-def _answer(job: _Job, array: Array, out: Any, rng: Any) -> Any:
-    if array.flags.num & _PLAIN != _PLAIN or not array.ndim or array.size >= SHARED_FROM:
+def _answer(known: _Known, arrays: tuple[Array, ...], out: Any, rng: Any) -> Any:
+    program, reads, given, writes, stochastic = known
+    shape = arrays[0].shape
+    if not shape or arrays[0].size >= SHARED_FROM:
         return None
-    if job.stochastic != (rng is not None) or (job.stochastic and not (type(rng) is int and 0 <= rng < 1 << 64)):
+    if stochastic != (rng is not None) or (stochastic and not (type(rng) is int and 0 <= rng < 1 << 64)):
         return None
-    given = out is not None
+    operands = []
+    for array, kind in zip(arrays, reads, strict=True):
+        flags = array.flags.num
+        if flags & _PLAIN != _PLAIN or array.shape != shape:
+            return None
+        if kind is not None:
+            array = array.view(kind)
+        operands.append(array if flags & _WRITEABLE else unlocked(array))
     if out is None:
-        out = np.empty(array.shape, job.given)
+        out = np.empty(shape, given)
     elif (
-        type(out) is not np.ndarray
-        or out.dtype != job.given
-        or out.shape != array.shape
+        program.refuses
+        or type(out) is not np.ndarray
+        or out.dtype != given
+        or out.shape != shape
         or out.flags.num & _OUTPUT != _OUTPUT
-        or np.may_share_memory(out, array)
+        or any(np.may_share_memory(out, array) for array in arrays)
     ):
         return None
-    result = out if job.write is None else out.view(job.write)
-    if job.read is not None:
-        array = array.view(job.read)
-    array = unlocked(array)
-    if array.ndim > 1:
-        array, result = array.reshape(-1), result.reshape(-1)
-    if given and job.nan_above is not None and magnitude_above(array, *job.nan_above):
-        return None
-    if job.stochastic:
-        status = job.kernel(array, result, job.plan, np.uint64(rng), _first)
+    results = out if writes is None else out.view(writes)
+    if len(shape) > 1:
+        operands, results = [array.reshape(-1) for array in operands], results.reshape(-1)
+    if stochastic:
+        status = program.draw(operands, results, rng, 0)
     else:
-        status = job.kernel(array, result, job.plan, _no_random)
+        status = program.run(operands, results, _NO_FLAGS, _NO_RANDOM)
     return out if status == DONE else None
 
 
+def _remember(key: Hashable, known: _Known) -> None:
+    if len(_known) >= 1024:
+        _known.clear()
+    _known[key] = known
+
+
+# -- answers -----------------------------------------------------------------------------------------
+
+
 def convert(
-    operand: Operand,
+    operand: Operand, fmt: Format, rule: Projection, given: np.dtype[Any], carrier: Format | None = None,
+    **options: Any,
+) -> Any:  # fmt: skip
+    """Convert to a format, and on to a type that carries its values if one is named; options as of `elementwise`."""
+    what = f"values of {fmt.name!r}" if carrier else repr(fmt.name)
+    return elementwise(CONVERT, [operand], fmt, rule, given, carrier, what=what, **options)
+
+
+def elementwise(
+    operation: str,
+    operands: Sequence[Operand],
     fmt: Format,
     rule: Projection,
     given: np.dtype[Any],
-    random: object,
-    rng: object,
-    flags: object,
-    out: object,
-    carrier: Format | None = None,
-    key: tuple[object, ...] | None = None,
+    carrier: Format | None,
+    *,
+    what: str,
+    random: object = None,
+    rng: object = None,
+    flags: object = None,
+    out: object = None,
+    backend: Backend | None = None,
+    key: Hashable = None,
 ) -> Any:
-    """Convert to a format, and back to a type that carries its values if one is named.
+    """Return an operation's results: codes of a format, or values in a type that carries them.
 
-    `key`, of `again`, remembers the call for arrays of the same type.
+    `what` are the results, for messages; `key`, of `again`, remembers the call for arrays of the same types.
     """
-    shape = operand.array.shape
-    place = output(out, given, shape, f"values of {fmt.name!r}" if carrier else repr(fmt.name))
+    shape = _broadcast(operation, operands)
+    place = output(out, given, shape, what)
     signals = output(flags, _FLAGS, shape, "what is signaled", name="flags")
     if place is not None and signals is not None and np.may_share_memory(place, signals):
         raise ValueError("out and flags share memory; give each an array of its own")
-    way = stream.conversion(operand.fmt, fmt, rule, carrier) if signals is None else None
-    if way is None:
-        return generally(
-            operand, fmt, rule, given, integers_for(rule.rounding, fmt, shape, random, rng), place, signals, carrier
-        )
+    if not all(_is_known(operand, operation) for operand in operands):
+        key = None
+    program, operands = _program(operation, operands, fmt, rule, carrier, signals is not None, backend)
+    integers, seed = _random(program, rule, fmt, shape, random, rng)
 
-    integers = None
-    if random is not None or rng is None or not is_plain(rule.rounding):
-        drawn = integers_for(rule.rounding, fmt, shape, random, rng)
-        integers, rng = (drawn if rule.rounding.bits else None), None
-    array = operand.array if operand.array.dtype.newbyteorder("=") in _KNOWN else operand.codes
+    arrays = [operand.codes for operand in operands]
+    results = _room(program, place, arrays, shape, given)
+    raised = signals if not program.refuses or signals is None else np.empty(shape, np.uint8)
+    status = traverse.run(program, arrays, traverse.bits_of(results), raised, integers, seed)
+    if status != DONE:
+        _refuse(operation, operands, fmt, rule, carrier, shape, integers, seed)
+    if raised is not signals and signals is not None:
+        signals[...] = raised
+    if key is not None and integers is None:
+        types = key[1:]  # type: ignore[index]
+        reads = tuple(None if array.dtype == kind else array.dtype for array, kind in zip(arrays, types, strict=True))
+        writes = traverse.bits_of(results).dtype
+        _remember(key, _Known(program, reads, given, None if writes == given else writes, seed is not None))
     if place is None:
-        whole = np.empty(shape, given, order="F" if array.flags.f_contiguous and array.ndim > 1 else "C")
-    else:
-        whole = place
-        if np.may_share_memory(place, array) and not _same_places(place, array):
-            array = array.copy()
-        if way.refuses and stream.has_nan(operand.fmt, array):  # before anything is written
-            _refuse_nan(operand, fmt, rule)
-    result = stream.known_to_kernels(whole)
-    if stream.run(way, array, result, integers, rng):
-        _refuse_nan(operand, fmt, rule)
-    nan_above = stream.nan_above(operand.fmt, array) if way.refuses else None
-    if (
-        key is not None
-        and operand.whole
-        and array.dtype.isnative
-        and integers is None
-        and not (way.refuses and operand.fmt.has_nan and nan_above is None)
-    ):
-        if len(_jobs) >= 1024:
-            _jobs.clear()
-        read = None if array.dtype == key[0] else array.dtype  # of the type that was given
-        write = None if result is whole else result.dtype
-        stochastic = rule.rounding.bits > 0
-        kernel = stream.chosen(way.plan, stochastic)
-        _jobs[key] = _Job(kernel, way.plan, read, given, write, stochastic, nan_above)
-    return whole[()] if place is None and not shape else whole
+        return results if shape else results[()]
+    if place is not results:
+        place[...] = results
+    return place
 
 
-def generally(
-    operand: Operand,
+def _is_known(operand: Operand, operation: str) -> bool:
+    """Whether all arrays of this operand's type are read alike."""
+    return operand.whole and operand.codes.dtype.isnative and (operation == CONVERT or not values_depend(operand))
+
+
+def _broadcast(operation: str, operands: Sequence[Operand]) -> tuple[int, ...]:
+    if len(operands) == 1:
+        return operands[0].array.shape
+    try:
+        return np.broadcast_shapes(*(operand.array.shape for operand in operands))
+    except ValueError:
+        shapes = " and ".join(str(operand.array.shape) for operand in operands)
+        raise ValueError(f"{operation} takes operands that broadcast together, not of shapes {shapes}") from None
+
+
+def _program(
+    operation: str,
+    operands: Sequence[Operand],
     fmt: Format,
     rule: Projection,
-    given: np.dtype[Any],
-    integers: Array,
-    place: Array | None,
-    signals: Array | None,
     carrier: Format | None,
-    brought: Array | None = None,
-) -> Any:
-    """Convert by the kernel that knows every format, projection and flag.
+    flags: bool,
+    backend: Backend | None,
+) -> tuple[ElementwiseProgram, Sequence[Operand]]:
+    """Return the program for operands, and these: in binary32 where they are numbers of it and that is faster."""
+    sources = tuple(operand.fmt for operand in operands)
+    request = Elementwise(operation, sources, fmt, rule, carrier, flags, backend=backend)
+    if operation != CONVERT and backend in (None, "vector") and any(values_depend(each) for each in operands):
+        narrow = [narrowed(operand) for operand in operands]
+        other = dataclasses.replace(request, sources=tuple(operand.fmt for operand in narrow), backend=None)
+        program: ElementwiseProgram = engine.lower(other)
+        if type(program).__module__ == engine.ENGINES["vector"]:
+            return program, narrow
+    return engine.lower(request), operands
 
-    `brought` says which NaNs, on their way through `rule.via`, are those of operands, whose payloads are
-    kept where that is asked; by default those that are NaNs now.
+
+def _random(
+    program: ElementwiseProgram, rule: Projection, fmt: Format, shape: tuple[int, ...], random: object, rng: object
+) -> tuple[Array | None, int | None]:
+    """Return the random integers of each element, or the key that the program draws them from, or neither."""
+    if program.draws and random is None and rng is not None and is_plain(rule.rounding) and rule.rounding.bits:
+        return None, key_of(rng)
+    integers = integers_for(rule.rounding, fmt, shape, random, rng)
+    return (integers.reshape(shape) if rule.rounding.bits else None), None
+
+
+def _room(
+    program: ElementwiseProgram,
+    place: Array | None,
+    arrays: list[Array],
+    shape: tuple[int, ...],
+    given: np.dtype[Any],
+) -> Array:
+    """Return the array to write to: `out` itself, but where a refusal would leave it half written.
+
+    Nor where it overlaps an operand that is still to be read.
     """
-    words, shape = lower_target(fmt, rule), operand.array.shape
-    codes = np.ascontiguousarray(operand.codes, operand.codes.dtype.newbyteorder("=")).reshape(-1)
-    flat, whole = _room(operand, given, place, may_refuse(words))
-    raised = np.zeros(0 if signals is None else codes.size, np.uint8)
-    source = lower_source(operand.fmt, rule.subnormals in ("flush_operands", "flush_both"))
-
-    at, onward = operand.fmt, Projection(nan_payload=rule.nan_payload)
-    earlier = np.zeros_like(raised)
-    keeps_payloads = rule.nan_payload != "drop"
-    if brought is None and keeps_payloads and rule.via:
-        brought = nans(codes, at)
-    for stop in rule.via:
-        shorter = keeps_payloads and (stop.payload_bits or 0) < (at.payload_bits or 0)
-        if shorter or not stop.contains(at) or (at.has_signed_nan and not stop.has_signed_nan):
-            passed = np.empty(codes.size, code_dtype(stop))
-            count, first = general.convert(codes, source, passed, lower_target(stop, onward), _no_random, raised)
-            if count:
-                refuse_operands(operand, stop, DEFAULT, count, first)
-            codes, source, at = passed, lower_source(stop), stop
-            earlier |= raised
-
-    def project(codes: Array, out: Array, words: Array, integers: Array, raised: Array) -> tuple[int, int]:
-        if carrier is None:
-            return general.convert(codes, source, out, words, integers, raised)
-        last = lower_target(carrier, onward)
-        return general.convert_twice(codes, source, words, lower_source(fmt), out, last, integers, raised)
-
-    count, first = project(codes, _bits(flat), words, integers, raised)
-    if count:
-        refuse_operands(operand, fmt, rule, count, first)
-    if brought is not None:
-        (made,) = np.nonzero(nans(codes, at) & ~brought)
-        if made.size:  # NaNs without a payload to keep, which `nan_code` is for
-            fresh, plain = np.empty(made.size, flat.dtype), dataclasses.replace(rule, nan_payload="drop")
-            project(codes[made], _bits(fresh), lower_target(fmt, plain), integers[:0], raised[:0])
-            flat[made] = fresh
-    if signals is not None:
-        signals[...] = (raised | earlier).reshape(shape)
-    return _deliver(whole, place)
-
-
-def _room(operand: Operand, given: np.dtype[Any], place: Array | None, careful: bool) -> tuple[Array, Array]:
-    """Where the kernel writes, flat and in shape: `out` itself if that is safe, else a new array.
-
-    Not where a refusal would leave it half written, nor where it overlaps what is still to be read.
-    """
-    direct = place is not None and place.flags.c_contiguous and not careful
-    if place is not None and direct and not np.may_share_memory(place, operand.array):
-        return place.reshape(-1), place
-    whole = np.empty(operand.array.shape, given)
-    return whole.reshape(-1), whole
+    if place is not None and not program.refuses:
+        in_place = program.in_place and _same_places(place, arrays[0])
+        if in_place or not any(np.may_share_memory(place, array) for array in arrays):
+            return place
+    fortran = len(shape) > 1 and all(array.flags.f_contiguous for array in arrays if array.shape == shape)
+    fortran = fortran and any(array.shape == shape and not array.flags.c_contiguous for array in arrays)
+    return np.empty(shape, given, order="F" if fortran else "C")
 
 
 def _same_places(out: Array, codes: Array) -> bool:
@@ -238,20 +262,29 @@ def _same_places(out: Array, codes: Array) -> bool:
     )
 
 
-def _refuse_nan(operand: Operand, fmt: Format, rule: Projection) -> None:
-    """Say which operands are NaN, if any is."""
-    nan = nans(operand.codes, operand.fmt)
-    if nan.any():
-        refuse_operands(operand, fmt, rule, int(nan.sum()), int(np.argmax(nan)))
-
-
-def _bits(array: Array) -> Array:
-    return array.view(UNSIGNED[array.dtype.itemsize])
-
-
-def _deliver(whole: Array, place: Array | None) -> Any:
-    if place is None:
-        return whole[()] if whole.ndim == 0 else whole
-    if place is not whole:
-        place[...] = whole
-    return place
+def _refuse(
+    operation: str,
+    operands: Sequence[Operand],
+    fmt: Format,
+    rule: Projection,
+    carrier: Format | None,
+    shape: tuple[int, ...],
+    integers: Array | None,
+    seed: int | None,
+) -> None:
+    """Say which operands are refused, as the scalar engine finds them in the order of elements."""
+    sources = tuple(operand.fmt for operand in operands)
+    program = engine.lower(Elementwise(operation, sources, fmt, rule, carrier, backend="scalar"))
+    if seed is not None:
+        integers = integers_for(rule.rounding, fmt, shape, None, seed)
+    flat = [
+        np.ascontiguousarray(np.broadcast_to(operand.codes, shape), operand.codes.dtype.newbyteorder("=")).reshape(-1)
+        for operand in operands
+    ]
+    results = np.empty(flat[0].size, code_dtype(carrier or fmt))
+    random = _NO_RANDOM if integers is None else integers.reshape(-1)
+    refusal = program.attempt([unlocked(array) for array in flat], results, _NO_FLAGS, random)
+    assert refusal is not None, "another engine refused what the scalar one does not"
+    if operation == CONVERT:
+        refuse_operands(operands[0], refusal.fmt, refusal.projection, refusal.refused, refusal.first)
+    refuse_results(operation, operands, shape, refusal.first, refusal.fmt, refusal.projection)

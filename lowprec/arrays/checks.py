@@ -6,14 +6,17 @@ Floor 3.
 from __future__ import annotations
 
 import sys
+from collections.abc import Sequence
 from typing import Any, NamedTuple
 
 import ml_dtypes
 import numpy as np
 import numpy.typing as npt
 
+from lowprec.kernels.codes import code_dtype, nans, signaling_nans
+from lowprec.kernels.modes import usual_arithmetic
 from lowprec.spec import catalog
-from lowprec.spec.format import Format, Sign
+from lowprec.spec.format import Carrier, Format, Sign
 from lowprec.spec.profiles import Profile, profile as profile_of
 from lowprec.spec.projection import DEFAULT, Projection, Saturation
 from lowprec.spec.rounding import Rounding
@@ -26,13 +29,17 @@ __all__ = [
     "codes_operand",
     "dtype",
     "float_dtype",
+    "keeps_dtype",
     "nans",
+    "narrowed",
     "output",
     "projection",
     "refuse_operands",
+    "refuse_results",
     "signaling_nans",
     "typed_codes",
     "unlocked",
+    "values_depend",
     "values_operand",
 ]
 
@@ -88,11 +95,6 @@ def dtype(fmt: Format | str) -> np.dtype[Any]:
         )
     found: np.dtype[Any] = np.dtype(getattr(ml_dtypes, name))
     return found
-
-
-def code_dtype(fmt: Format) -> np.dtype[np.unsignedinteger[Any]]:
-    """The narrowest unsigned integer that holds a code."""
-    return np.dtype(f"u{fmt.code_bits // 8}")
 
 
 def float_dtype(fmt: Format, asked: object = None) -> tuple[np.dtype[Any], Format]:
@@ -159,6 +161,27 @@ def values_operand(values: object, name: str = "values") -> Operand:
     return Operand(codes, carrier, codes.view(array.dtype) if carrier.width < 8 else array, whole)
 
 
+def values_depend(operand: Operand) -> bool:
+    """Whether values decide in which format operations read them: float64 and integers may be binary32 numbers."""
+    kinds = "f" if operand.fmt.exponent_bits else "iu"
+    return isinstance(operand.fmt, Carrier) and operand.array.dtype.itemsize >= 4 and operand.array.dtype.kind in kinds
+
+
+def narrowed(operand: Operand) -> Operand:
+    """Return the same values as float32 if `values_depend` and they all are such, else the operand."""
+    if not values_depend(operand):
+        return operand
+    array = operand.array
+    with usual_arithmetic():
+        single = array.astype(np.float32)
+        back = single.astype(np.float64)
+        if array.dtype.kind == "f":
+            same = bool(((back == array) | ((back != back) & (array != array))).all())
+        else:
+            same = bool((np.abs(back) <= 1 << 24).all())
+    return Operand(single.view(np.uint32), catalog.BINARY32, single, True) if same else operand
+
+
 def codes_operand(codes: object, fmt: Format) -> Operand:
     """Codes of a format, checked to be such."""
     array = _as_array(codes)
@@ -184,26 +207,6 @@ def codes_operand(codes: object, fmt: Format) -> Operand:
     if array.dtype.kind == "i" or array.dtype.itemsize * 8 > 32:
         array = array.astype(code_dtype(fmt))
     return Operand(_patterns(array), fmt, array, whole)
-
-
-def nans(codes: Array, fmt: Format) -> Array:
-    """Say which codes are NaNs. Integers decide it, so that signaling NaNs raise nothing."""
-    if fmt.sign is Sign.TWOS_COMPLEMENT:
-        return np.zeros(codes.shape, bool)
-    # A Python integer keeps the type of the codes, which holds every code of the format.
-    magnitude = codes & ((1 << fmt.width) - 1 - fmt.sign_code)
-    found = magnitude > fmt.max_magnitude + fmt.infinity
-    if not fmt.negative_zero:
-        found |= codes == fmt.sign_code
-    return np.asarray(found)
-
-
-def signaling_nans(codes: Array, fmt: Format) -> Array:
-    """Say which codes are signaling NaNs, which only formats with the NaNs of IEEE 754 have."""
-    t = fmt.trailing_bits
-    if not (t and fmt.infinity and fmt.nans == (1 << t) - 1):
-        return np.zeros(codes.shape, bool)
-    return np.asarray(nans(codes, fmt) & (codes != fmt.sign_code) & (codes & (1 << (t - 1)) == 0))
 
 
 #: Of ndarray.flags.
@@ -262,6 +265,23 @@ def refuse_operands(operand: Operand, fmt: Format, rule: Projection, count: int,
         f"cannot encode {what} values as {fmt.name!r}, which {' and '.join(lacks)}: {count:,} of {size:,} "
         f"{'is' if count == 1 else 'are'} {what}, the first at index {place}. Replace them, say what becomes of them "
         f"with Projection({', '.join(fields)}), or use another format such as 'e4m3fn'"
+    )
+
+
+def refuse_results(
+    operation: str, operands: Sequence[Operand], shape: tuple[int, ...], first: int, fmt: Format, rule: Projection
+) -> None:
+    """Say of which operands the result has no code, and what to do about it."""
+    place = tuple(int(i) for i in np.unravel_index(first, shape))
+    given = ", ".join(str(np.broadcast_to(operand.array, shape)[place]) for operand in operands)
+    lacks = "has no NaN code" if fmt.nan_code is None else "is unsigned"
+    field = "nan=..." if fmt.nan_code is None else "negative=..."
+    if fmt.nan_code is None and fmt.sign is Sign.UNSIGNED and rule.negative == "error":
+        lacks, field = "has no NaN code and is unsigned", "nan=..., negative=..."
+    raise ValueError(
+        f"{operation} of {given} at index {place} has a result that {fmt.name!r} has no code for, which {lacks}. "
+        f"Replace such operands, say what becomes of it with Projection({field}), or use another format such as "
+        f"'e4m3fn'"
     )
 
 

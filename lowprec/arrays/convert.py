@@ -22,6 +22,8 @@ from lowprec.arrays.checks import (
     projection as projection_of,
     values_operand,
 )
+from lowprec.kernels.engine import check_backend
+from lowprec.kernels.request import Backend
 from lowprec.spec import catalog
 from lowprec.spec.block import BlockFormat, ScaleRule
 from lowprec.spec.format import Format
@@ -49,6 +51,7 @@ def encode(
     axis: int | tuple[int, ...] | None = None,
     rule: ScaleRule | str | None = None,
     tensor_scale: float | None = None,
+    backend: Backend | None = None,
 ) -> Any:
     """Encode real values as codes of a format, or in blocks that share a scale.
 
@@ -93,6 +96,9 @@ def encode(
         format says. The shorthands above are for the elements.
     tensor_scale : float, optional
         Of block formats that have one: instead of the one that follows from the values.
+    backend : {"vector", "table", "scalar", "oracle"}, optional
+        The engine that must answer, by default the fastest that is exact. All give the same bits: "oracle"
+        computes in fractions, slowly, and shares no algorithm with the others.
 
     Returns
     -------
@@ -111,21 +117,25 @@ def encode(
     ------
     [P3109] Project; [IEEE754] 4.3 and 7.4; for e4m3fn [OFP8].
     """
-    asked = ("encode", fmt, rounding, saturation, projection, profile, axis, rule, tensor_scale)
-    key, done = calls.again(asked, values, out, flags, random, rng)
+    asked = ("encode", fmt, rounding, saturation, projection, profile, axis, rule, tensor_scale, backend)
+    key, done = calls.again(asked, (values,), out, flags, random, rng)
     if done is not None:
         return done
+    check_backend(backend)
     if catalog.is_block(fmt):
         whole = block.asked(fmt, rule, rounding, saturation, projection, profile)
         _only_blocks(whole, values, flags, out)
-        return block.encode(values, whole, axis, tensor_scale, random, rng)
+        return block.encode(values, whole, axis, tensor_scale, random, rng, backend)
     _no_blocks(fmt, axis, rule, tensor_scale)
     target = catalog.format(fmt)
     how = projection_of(target, rounding, saturation, projection, profile)
     if lazy.is_lazy(values):
-        verb = functools.partial(encode, fmt=target, projection=how)
+        verb = functools.partial(encode, fmt=target, projection=how, backend=backend)
         return lazy.apply(verb, values, fmt=target, rule=how, random=random, rng=rng, flags=flags, out=out)
-    return calls.convert(values_operand(values), target, how, code_dtype(target), random, rng, flags, out, key=key)
+    return calls.convert(
+        values_operand(values), target, how, code_dtype(target), random=random, rng=rng, flags=flags, out=out,
+        backend=backend, key=key,
+    )  # fmt: skip
 
 
 def decode(
@@ -135,6 +145,7 @@ def decode(
     dtype: npt.DTypeLike | None = None,
     flags: Array | None = None,
     out: Array | None = None,
+    backend: Backend | None = None,
 ) -> Any:
     """Decode codes of a format to the values that they stand for, exactly.
 
@@ -155,6 +166,8 @@ def decode(
         product is rounded to it once, nearest even. float64 holds products of up to 53 bits
         exactly, which those of the catalog's block formats have.
     out : array of that dtype, shape (...), optional
+    flags, backend
+        As for `encode`.
 
     Returns
     -------
@@ -174,28 +187,30 @@ def decode(
         if fmt is not None and not (catalog.is_block(fmt) and catalog.block_format(fmt) == codes.format):
             raise ValueError(f"these are blocks of {codes.format.name!r}, not of {str(fmt)!r}; leave the format out")
         _only_blocks(codes.format, codes, flags, None)
-        return block.decode(codes, dtype, out)
+        check_backend(backend)
+        return block.decode(codes, dtype, out, backend)
     if fmt is None:
         raise TypeError("decode needs the format of codes: decode(codes, format); only a BlockArray brings its own")
     if catalog.is_block(fmt):
         raise TypeError(
             f"codes of {str(fmt)!r} need their scales: decode(BlockArray(codes, scales, {str(fmt)!r}, axes=...))"
         )
-    asked = ("decode", fmt, getattr(out, "dtype", None) if dtype is None else dtype)
-    key, done = calls.again(asked, codes, out, flags)
+    asked = ("decode", fmt, getattr(out, "dtype", None) if dtype is None else dtype, backend)
+    key, done = calls.again(asked, (codes,), out, flags, None, None)
     if done is not None:
         return done
+    check_backend(backend)
     source = catalog.format(fmt)
     if lazy.is_lazy(codes):
         return lazy.apply(
-            lambda chunk, **_: decode(chunk, source, dtype=dtype),
+            lambda chunk, **_: decode(chunk, source, dtype=dtype, backend=backend),
             codes, fmt=source, rule=DEFAULT, random=None, rng=None, flags=flags, out=out,
         )  # fmt: skip
     operand = codes_operand(codes, source)
     if dtype is None and isinstance(out, np.ndarray):
         dtype = out.dtype
     given, carrier = float_dtype(source, dtype)
-    return calls.convert(operand, carrier, DEFAULT, given, None, None, flags, out, key=key)
+    return calls.convert(operand, carrier, DEFAULT, given, flags=flags, out=out, backend=backend, key=key)
 
 
 def quantize(
@@ -213,6 +228,7 @@ def quantize(
     axis: int | tuple[int, ...] | None = None,
     rule: ScaleRule | str | None = None,
     tensor_scale: float | None = None,
+    backend: Backend | None = None,
 ) -> Any:
     """Round real values to values that a format has: decode of encode.
 
@@ -223,7 +239,7 @@ def quantize(
 
     Parameters
     ----------
-    values, fmt, rounding, saturation, projection, profile, random, rng, flags, axis, rule, tensor_scale
+    values, fmt, rounding, saturation, projection, profile, random, rng, flags, axis, rule, tensor_scale, backend
         As for `encode`.
     out : array of float, shape (...), optional
         May be `values` itself. Untouched if the call fails.
@@ -245,19 +261,20 @@ def quantize(
     As for `encode`.
     """
     into = getattr(out, "dtype", None)
-    asked = ("quantize", fmt, into, rounding, saturation, projection, profile, axis, rule, tensor_scale)
-    key, done = calls.again(asked, values, out, flags, random, rng)
+    asked = ("quantize", fmt, into, rounding, saturation, projection, profile, axis, rule, tensor_scale, backend)
+    key, done = calls.again(asked, (values,), out, flags, random, rng)
     if done is not None:
         return done
+    check_backend(backend)
     if catalog.is_block(fmt):
         whole = block.asked(fmt, rule, rounding, saturation, projection, profile)
         _only_blocks(whole, values, flags, None)
-        return block.quantize(values, whole, axis, tensor_scale, random, rng, out)
+        return block.quantize(values, whole, axis, tensor_scale, random, rng, out, backend)
     _no_blocks(fmt, axis, rule, tensor_scale)
     target = catalog.format(fmt)
     how = projection_of(target, rounding, saturation, projection, profile)
     if lazy.is_lazy(values):
-        verb = functools.partial(quantize, fmt=target, projection=how)
+        verb = functools.partial(quantize, fmt=target, projection=how, backend=backend)
         return lazy.apply(verb, values, fmt=target, rule=how, random=random, rng=rng, flags=flags, out=out)
     operand = values_operand(values)
     if isinstance(out, np.ndarray):
@@ -266,7 +283,9 @@ def quantize(
         kept = hasattr(values, "dtype") and keeps_dtype(operand.array, target)
         wanted = operand.array.dtype.newbyteorder("=") if kept else None
     given, carrier = float_dtype(target, wanted)
-    return calls.convert(operand, target, how, given, random, rng, flags, out, carrier, key)
+    return calls.convert(
+        operand, target, how, given, carrier, random=random, rng=rng, flags=flags, out=out, backend=backend, key=key
+    )
 
 
 def cast(
@@ -282,6 +301,7 @@ def cast(
     rng: int | np.random.Generator | None = None,
     flags: Array | None = None,
     out: Array | None = None,
+    backend: Backend | None = None,
 ) -> Any:
     """Convert codes of one format to codes of another, rounding once.
 
@@ -293,7 +313,7 @@ def cast(
     codes : array_like of integer, shape (...)
         As for `decode`.
     source, target : Format, str or dtype
-    rounding, saturation, projection, profile, random, rng, flags, out
+    rounding, saturation, projection, profile, random, rng, flags, out, backend
         As for `encode`.
 
     Returns
@@ -309,16 +329,20 @@ def cast(
     ------
     As for `encode`.
     """
-    asked = ("cast", target, source, rounding, saturation, projection, profile)
-    key, done = calls.again(asked, codes, out, flags, random, rng)
+    asked = ("cast", target, source, rounding, saturation, projection, profile, backend)
+    key, done = calls.again(asked, (codes,), out, flags, random, rng)
     if done is not None:
         return done
+    check_backend(backend)
     origin, goal = catalog.format(source), catalog.format(target)
     rule = projection_of(goal, rounding, saturation, projection, profile)
     if lazy.is_lazy(codes):
-        verb = functools.partial(cast, source=origin, target=goal, projection=rule)
+        verb = functools.partial(cast, source=origin, target=goal, projection=rule, backend=backend)
         return lazy.apply(verb, codes, fmt=goal, rule=rule, random=random, rng=rng, flags=flags, out=out)
-    return calls.convert(codes_operand(codes, origin), goal, rule, code_dtype(goal), random, rng, flags, out, key=key)
+    return calls.convert(
+        codes_operand(codes, origin), goal, rule, code_dtype(goal), random=random, rng=rng, flags=flags, out=out,
+        backend=backend, key=key,
+    )  # fmt: skip
 
 
 def _only_blocks(fmt: BlockFormat, values: object, flags: object, out: object) -> None:

@@ -12,21 +12,21 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from lowprec.arrays import calls, dot_stream
+from lowprec.arrays import calls
 from lowprec.arrays.checks import Array, Operand, code_dtype, output
-from lowprec.arrays.factors import Factors, Rows, Side, alike, factors, in_memory
+from lowprec.arrays.factors import Factors, Side, alike, factors, in_memory, part_of
 from lowprec.arrays.operations import result_type
 from lowprec.arrays.random import key_of
 from lowprec.arrays.threads import share_rows
-from lowprec.kernels.lower.dot import begins_in, kind_of, lower_how, lower_stages
-from lowprec.kernels.lower.scalar import lower_source
+from lowprec.kernels import engine
+from lowprec.kernels.engine import Rows, check_backend
+from lowprec.kernels.lower.dot import begins_in
 from lowprec.kernels.modes import usual_arithmetic
-from lowprec.kernels.scalar import dot as general
-from lowprec.spec import catalog
+from lowprec.kernels.request import Backend, Dot
 from lowprec.spec.accumulation import EXACT, Accumulation
 from lowprec.spec.accumulations import accumulation as accumulation_of
 from lowprec.spec.format import Carrier, Format
-from lowprec.spec.projection import DEFAULT, Projection, Saturation
+from lowprec.spec.projection import DEFAULT, Projection
 
 __all__ = ["dot", "matmul"]
 
@@ -44,6 +44,7 @@ def dot(
     rng: int | np.random.Generator | None = None,
     dtype: npt.DTypeLike | None = None,
     out: Array | None = None,
+    backend: Backend | None = None,
 ) -> Any:
     """The dot products along the last axes of x and y, summed as an accumulation says.
 
@@ -68,6 +69,8 @@ def dot(
         As for `add`: of values, or of the output format's codes.
     out : array of such a type, shape (...), optional
         Untouched if the call fails.
+    backend
+        As for `encode`.
 
     Returns
     -------
@@ -94,7 +97,7 @@ def dot(
     _check_shapes("dot", left, right, -1)
     shape = _broadcast("dot", left, right, left.shape[:-1], right.shape[:-1])
     pair = (left.rows((*shape, left.shape[-1])), right.rows((*shape, left.shape[-1])))
-    return _run(how, *pair, shape, (1, len(pair[0].codes), 1), True, addend, rng, dtype, out)
+    return _run(how, *pair, shape, (1, len(pair[0].codes), 1), True, addend, rng, dtype, out, backend)
 
 
 @usual_arithmetic()
@@ -107,6 +110,7 @@ def matmul(
     rng: int | np.random.Generator | None = None,
     dtype: npt.DTypeLike | None = None,
     out: Array | None = None,
+    backend: Backend | None = None,
 ) -> Any:
     """The product of matrices, each element summed as an accumulation says; see `dot`.
 
@@ -123,7 +127,7 @@ def matmul(
     y : array_like or BlockArray, shape (..., K, N)
         Axes in front of the last two broadcast; one dimension is a row of x, a column of y, as for
         `numpy.matmul`. Blocks lie along K in both.
-    accumulation, rng, dtype, out
+    accumulation, rng, dtype, out, backend
         As for `dot`.
     addend : array_like, shape that broadcasts to (..., M, N), optional
 
@@ -148,7 +152,7 @@ def matmul(
     count = int(np.prod(outer, dtype=np.int64))
     shape = (*outer, *(() if row else (m,)), *(() if column else (n,)))
     pair = left.rows((*outer, m, length)), right.rows((*outer, n, length))
-    return _run(how, *pair, shape, (count, m, n), False, addend, rng, dtype, out)
+    return _run(how, *pair, shape, (count, m, n), False, addend, rng, dtype, out, backend)
 
 
 # -- the run ----------------------------------------------------------------------------------------
@@ -165,8 +169,10 @@ def _run(
     rng: object,
     dtype: object,
     out: object,
+    backend: Backend | None,
 ) -> Any:
     """All outputs: `layout` is how many matrices, and their rows and columns."""
+    check_backend(backend)
     fmt = how.output[0]
     given, carrier = result_type(fmt, getattr(out, "dtype", None) if dtype is None else np.dtype(dtype))  # type: ignore[call-overload]
     place = output(out, given, shape, f"values of {fmt.name!r}")
@@ -179,128 +185,61 @@ def _run(
             "an addend cannot join a product with tensor scales, which multiply the sum; add it to the result"
         )
     codes = np.zeros(layout, np.uint64)
-    job = _Job(how, x, y, begin, tensor, key)
+    scales = None if x.scale_fmt is None or y.scale_fmt is None else (x.scale_fmt, y.scale_fmt)
+    request = Dot(how, x.fmt, y.fmt, begin, scales, x.block, tensor, backend=backend)
     for number in range(layout[0]):
-        left, right = x.part(number, layout[0]), y.part(number, layout[0])
-        if paired or not _by_vectors(job, left, right, addends[number], codes[number]):
-            _generally(job, left, right, addends[number], codes[number], number, paired)
+        left, right = part_of(x, number, layout[0]), part_of(y, number, layout[0])
+        _one(request, left, right, addends[number], codes[number], key, number, paired)
     made = codes.reshape(shape).astype(code_dtype(fmt))
     if carrier is None:
         result = made.view(given)
     else:
         keeps = DEFAULT if how.output[1].nan_code is None else Projection(nan_payload="first")
-        result = np.asarray(
-            calls.convert(Operand(made, fmt, made, True), carrier, keeps, given, None, None, None, None)
-        )
+        result = np.asarray(calls.convert(Operand(made, fmt, made, True), carrier, keeps, given))
     if place is None:
         return result if shape else result[()]
     place[...] = result
     return place
 
 
-class _Job:
-    """What all matrices of a call have in common."""
-
-    def __init__(self, how: Accumulation, x: Rows, y: Rows, begin: Format, tensor: Fraction, key: int) -> None:
-        self.how, self.begin, self.key = how, begin, np.uint64(key)
-        self.way = dot_stream.way_of(how, x.fmt, y.fmt) if tensor == 1 else None
-        self.formats = x.fmt, y.fmt
-        self.scaled = bool(x.block)
-        scales = None if x.scale_fmt is None or y.scale_fmt is None else (x.scale_fmt, y.scale_fmt)
-        self.words = lower_how(how, *self.formats, begin, scales, x.block, _integer(tensor))
-        self.stages = lower_stages(how, begin)
-        self.kernel = general.kernel(kind_of(how))
-
-
-def _generally(job: _Job, x: Rows, y: Rows, addends: Array, out: Array, number: int = 0, paired: bool = False) -> None:
-    """One matrix by the kernel that serves everything, in ranges of its rows."""
-    rows, columns = out.shape
-    left, right = _operand(x), _operand(y)
-
-    def part(start: int, stop: int) -> int:
-        if start < stop:
-            first = np.uint64((number * rows + start) * columns)
-            ours = left._replace(codes=left.codes[start:stop], scales=left.scales[start:stop])
-            theirs = right
-            if paired:
-                theirs = right._replace(codes=right.codes[start:stop], scales=right.scales[start:stop])
-            given = addends[start:stop] if addends.size else addends
-            job.kernel(ours, theirs, given, out[start:stop], job.words, job.stages, job.key, first, paired)
-        return 0
-
-    # A row costs its products: threads are worth it from some thousands of those on.
-    share_rows(part, rows, columns * max(x.codes.shape[1], 1))
-
-
-def _operand(rows: Rows) -> general.Rows:
-    """Rows as the general kernel takes them."""
-    scales = rows.scales if rows.block else np.zeros((len(rows.codes), 0), np.uint64)
-    source, scale_source = lower_source(rows.fmt), lower_source(rows.scale_fmt or catalog.E8M0FNU)
-    return general.Rows(rows.codes.astype(np.uint64), source, scales.astype(np.uint64), scale_source)
-
-
-def _by_vectors(job: _Job, x: Rows, y: Rows, addends: Array, out: Array) -> bool:
-    """One matrix by vectors, and what they leave by the general kernel; whether they could."""
-    if job.way is None or (job.scaled and not job.way.sink) or job.how.output[1].rounding.bits:
-        return False
-    words = [dot_stream.singles(side.codes, side.fmt) for side in (x, y)]
-    raised = [_raised(side) if job.scaled else None for side in (x, y)]
-    starts = addends
-    if addends.size:
-        if isinstance(job.begin, Carrier):
-            return False
-        starts = dot_stream.singles(addends.astype(code_dtype(job.begin)), job.begin)
-    done = dot_stream.run(job.way, job.how, words, raised, job.formats, starts)
-    if done is None:
-        return False
-    out[...] = _as_output(done.words, job.how)
-    left = np.argwhere(done.doubts) if done.doubts.any() else ()
+def _one(
+    request: Dot, x: Rows, y: Rows, addends: Array, out: Array, key: int, number: int, paired: bool
+) -> None:  # fmt: skip
+    """One matrix: by the program of the request, and what that leaves by the scalar one."""
+    program = engine.lower(request)
+    if not program.partial:
+        _in_rows(program, x, y, addends, out, key, number, paired)
+        return
+    scalar = engine.lower(dataclasses.replace(request, backend="scalar"))
+    doubts = None if paired else program.run(x, y, addends, out, share_rows)
+    if doubts is None:
+        _in_rows(scalar, x, y, addends, out, key, number, paired)
+        return
+    left = np.argwhere(doubts) if doubts.any() else ()
     for start in range(0, len(left), _TOGETHER):
         i, j = np.transpose(left[start : start + _TOGETHER])
         made = np.zeros((len(i), 1), np.uint64)
         given = addends[i, j][:, None] if addends.size else addends
-        _generally(job, x.at(i), y.at(j), given, made, paired=True)
+        _in_rows(scalar, x.at(i), y.at(j), given, made, key, 0, True)
         out[i, j] = made[:, 0]
-    return True
 
 
-def _raised(side: Rows) -> Array | None:
-    """The exponents of the scales, of each element; None where a scale is NaN."""
-    assert side.scale_fmt is not None
-    if side.scale_fmt != catalog.E8M0FNU or (side.scales == catalog.E8M0FNU.nan_code).any():
-        return None
-    exponents = side.scales.astype(np.int32) - catalog.E8M0FNU.bias
-    return exponents[:, np.arange(side.codes.shape[1]) // side.block]
+def _in_rows(
+    program: Any, x: Rows, y: Rows, addends: Array, out: Array, key: int, number: int, paired: bool
+) -> None:  # fmt: skip
+    """One matrix by a program that serves every row, in ranges of them."""
+    rows, columns = out.shape
 
+    def part(start: int, stop: int) -> int:
+        if start < stop:
+            some = slice(start, stop)
+            theirs = y.at(some) if paired else y
+            given = addends[some] if addends.size else addends
+            program.run(x.at(some), theirs, given, out[some], key, (number * rows + start) * columns, paired)
+        return 0
 
-def _as_output(words: Array, how: Accumulation) -> Array:
-    """Codes of the output, of sums as patterns of binary32."""
-    fmt, rule = how.output
-    if words.dtype == np.float64:
-        doubles = Operand(words.view(np.uint64), catalog.BINARY64, words, True)
-        return np.asarray(calls.convert(doubles, fmt, rule, code_dtype(fmt), None, None, None, None))
-    if fmt == catalog.BINARY32 and rule.saturation is Saturation.NONE and rule.subnormals == "keep":
-        return words
-    given = np.ascontiguousarray(words)
-    rule = dataclasses.replace(rule, nan="max") if fmt.nan_code is None else rule
-    codes = calls.convert(
-        Operand(given, catalog.BINARY32, given.view(np.float32), True),
-        fmt,
-        rule,
-        code_dtype(fmt),
-        None,
-        None,
-        None,
-        None,
-    )
-    return np.asarray(codes)
-
-
-def _integer(number: Fraction) -> tuple[int, int]:
-    """A positive dyadic number as an integer times a power of two. The integer is 1 for the number 1 only."""
-    power = (number.numerator & -number.numerator).bit_length() - number.denominator.bit_length()
-    integer = int(number / Fraction(2) ** power)
-    return (2, power - 1) if integer == 1 and power else (integer, power)
+    # A row costs its products: threads are worth it from some thousands of those on.
+    share_rows(part, rows, columns * max(x.codes.shape[1], 1))
 
 
 def _key(how: Accumulation, rng: object) -> int:
@@ -333,11 +272,9 @@ def _addends(
     if how.order == EXACT:
         begin, codes = operand.fmt, operand.codes
     elif isinstance(begin, Carrier):
-        codes = np.asarray(calls.convert(operand, begin, rule, np.dtype(np.float64), None, None, None, None)).view(
-            np.uint64
-        )
+        codes = np.asarray(calls.convert(operand, begin, rule, np.dtype(np.float64))).view(np.uint64)
     else:
-        codes = np.asarray(calls.convert(operand, begin, rule, code_dtype(begin), None, None, None, None))
+        codes = np.asarray(calls.convert(operand, begin, rule, code_dtype(begin)))
     return begin, np.ascontiguousarray(np.broadcast_to(codes, shape)).astype(np.uint64).reshape(layout)
 
 

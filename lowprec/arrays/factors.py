@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 import numpy as np
 import numpy.typing as npt
@@ -16,12 +16,13 @@ from lowprec.arrays import calls, lazy
 from lowprec.arrays.block import BlockArray
 from lowprec.arrays.block_stream import spread
 from lowprec.arrays.checks import Array, Operand, code_dtype, values_operand
+from lowprec.kernels.engine import Rows
 from lowprec.spec import catalog
 from lowprec.spec.accumulation import Accumulation, Window
 from lowprec.spec.format import Format
 from lowprec.spec.projection import DEFAULT, Projection
 
-__all__ = ["Factors", "Rows", "Side", "alike", "factors", "in_memory"]
+__all__ = ["Factors", "Side", "alike", "factors", "in_memory", "part_of"]
 
 Factors = npt.ArrayLike | BlockArray
 
@@ -37,34 +38,19 @@ class Scales(NamedTuple):
     tensor: float
 
 
-class Rows(NamedTuple):
-    """One side, as a kernel takes it: rows of codes, and of scales."""
+def part_of(rows: Rows, number: int, count: int) -> Rows:
+    """The rows of one of so many matrices."""
+    each = len(rows.codes) // count
+    return rows.at(slice(number * each, (number + 1) * each))
 
-    codes: Array
-    fmt: Format
-    scales: Array
-    scale_fmt: Format | None
-    block: int
-    tensor: float
 
-    def part(self, number: int, count: int) -> Rows:
-        """The rows of one of so many matrices."""
-        each = len(self.codes) // count
-        rows = slice(number * each, (number + 1) * each)
-        return self.at(rows)
-
-    def at(self, rows: Any) -> Rows:
-        """Some rows."""
-        return self._replace(codes=self.codes[rows], scales=self.scales[rows] if self.block else self.scales)
-
-    def cut(self, size: int) -> Rows:
-        """In smaller blocks; what is in none has scales of 1."""
-        count = -(-self.codes.shape[1] // size)
-        if not self.block:
-            ones = np.full((len(self.codes), count), 127, np.uint8)
-            return self._replace(scales=ones, scale_fmt=catalog.E8M0FNU, block=size)
-        scales = self.scales[:, np.arange(count) * size // self.block]
-        return self._replace(scales=scales, block=size)
+def _cut(rows: Rows, size: int) -> Rows:
+    """In smaller blocks; what is in none has scales of 1."""
+    count = -(-rows.codes.shape[1] // size)
+    if rows.scales is None:
+        ones = np.full((len(rows.codes), count), catalog.E8M0FNU.bias, np.uint8)
+        return rows._replace(scales=ones, scale_fmt=catalog.E8M0FNU, block=size)
+    return rows._replace(scales=rows.scales[:, np.arange(count) * size // rows.block], block=size)
 
 
 class Side(NamedTuple):
@@ -96,7 +82,7 @@ class Side(NamedTuple):
         """The codes in this shape, as rows."""
         codes = _flat(self.codes, shape)
         if self.scales is None:
-            return Rows(codes, self.fmt, np.empty((0, 0), np.uint8), None, 0, 1.0)
+            return Rows(codes, self.fmt)
         scales = _flat(self.scales.codes, (*shape[:-1], self.scales.codes.shape[-1]))
         return Rows(codes, self.fmt, scales, self.scales.fmt, self.scales.block, self.scales.tensor)
 
@@ -134,12 +120,12 @@ def in_memory(name: str, values: object) -> Operand:
 def _as_format(name: str, operand: Operand, fmt: Format, how: Projection | None) -> Operand:
     """The same values as codes of a format; those that it does not have are refused, or projected."""
     rule = how or Projection(nan="error" if fmt.has_nan else "max")
-    made = np.asarray(calls.convert(operand, fmt, rule, code_dtype(fmt), None, None, None, None))
+    made = np.asarray(calls.convert(operand, fmt, rule, code_dtype(fmt)))
     codes = Operand(made, fmt, made, True)
     if how is None:
         inexact = np.zeros(made.shape, np.uint8) if operand.array.dtype.kind in "iu" else None
         array, back = (
-            np.asarray(calls.convert(each, catalog.BINARY64, DEFAULT, _DOUBLE, None, None, flags, None))
+            np.asarray(calls.convert(each, catalog.BINARY64, DEFAULT, _DOUBLE, flags=flags))
             for each, flags in ((operand, inexact), (codes, None))
         )
         wrong = (back != array) & ~(np.isnan(back) & np.isnan(array))
@@ -209,4 +195,4 @@ def alike(x: Rows, y: Rows) -> tuple[Rows, Rows]:
     if not x.block and not y.block:
         return x, y
     size = math.gcd(x.block, y.block)
-    return x.cut(size), y.cut(size)
+    return _cut(x, size), _cut(y, size)

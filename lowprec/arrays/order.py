@@ -351,7 +351,7 @@ def ulp(x: npt.ArrayLike, fmt: Like) -> Any:
     gap = np.where(field == 0x7FF, np.nan, gap)
     given, carrier = float_dtype(known)
     operand = Operand(gap.view(np.uint64), catalog.BINARY64, gap, True)
-    return calls.convert(operand, carrier, DEFAULT, given, None, None, None, None)
+    return calls.convert(operand, carrier, DEFAULT, given)
 
 
 def _doubles(values: npt.ArrayLike) -> Array:
@@ -366,5 +366,5 @@ def _doubles(values: npt.ArrayLike) -> Array:
         if (np.abs(wide) >= 1 << 53).any():
             raise ValueError("integers of more than 53 bits are not compared with values: float64 does not hold them")
         return wide
-    exact = calls.convert(operand, catalog.BINARY64, DEFAULT, np.dtype(np.float64), None, None, None, None)
+    exact = calls.convert(operand, catalog.BINARY64, DEFAULT, np.dtype(np.float64))
     return np.asarray(exact)

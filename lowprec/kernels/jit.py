@@ -22,6 +22,7 @@ from numba.core.registry import cpu_target
 from numba.cpython.unsafe.numbers import leading_zeros
 from numba.extending import intrinsic, overload
 
+from lowprec.kernels import compiling  # noqa: F401 - it watches numba compile
 from lowprec.kernels.cache import DiskCache
 
 __all__ = ["MODES", "bit_length", "elements", "exchange_modes", "has_half", "helper", "inlined", "jit", "load_record"]

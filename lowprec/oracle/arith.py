@@ -1,8 +1,7 @@
 """Operations by definition: a real number from real numbers, then one projection.
 
-Square roots are the only results that no fraction is. They are given by a fraction between the same
-two neighbours of a grid so fine that no format's values and no threshold of a rounding mode lie
-inside its gaps.
+Square roots are the only irrational results. A fraction stands for each: one between the same two
+neighbours of a grid so fine that no format's values and no threshold of a rounding mode lie inside its gaps.
 
 Floor 2a. Imports spec and the standard library.
 """
@@ -28,13 +27,13 @@ __all__ = ["Result", "exact", "operate"]
 _NANS = (Special.NAN, Special.NEGATIVE_NAN)
 _INFINITIES = (Special.INFINITY, Special.NEGATIVE_INFINITY)
 
-#: Places behind the point of the grid for square roots. Formats have values from 2**-1074 on, roots
-#: of those are 2**-537 and more, and 32 random bits ask for 34 places below a value's last.
+#: Fraction bits of the grid for square roots. Formats have values from 2**-1074 on, whose roots are
+#: 2**-537 and more, and 32 random bits need 34 bits below a value's last.
 _PLACES = 1200
 
 
 class Result(NamedTuple):
-    """What an operation gives before it is projected."""
+    """The result of an operation before projection, and the flags that it has raised."""
 
     value: Exact
     signals: Flag = Flag(0)
@@ -47,12 +46,12 @@ _INVALID = Result(Special.NAN, Flag.INVALID)
 
 
 def _number(value: Exact) -> Fraction:
-    """A finite value; that of either zero is 0."""
+    """Return a finite value; that of either zero is 0."""
     return Fraction(0) if value is Special.NEGATIVE_ZERO else Fraction(value)  # type: ignore[arg-type]
 
 
 def _signed(value: Fraction, negative: bool) -> Exact:
-    """A number, or the zero of that sign."""
+    """Return a number, or the zero of that sign."""
     return Special.NEGATIVE_ZERO if value == 0 and negative else value
 
 
@@ -139,7 +138,7 @@ def _remainder(x: Exact, y: Exact, rounding: Rounding) -> Result:
 
 
 def _order(value: Exact) -> tuple[float, Fraction, int]:
-    """A key that sorts what is no NaN, -0 before +0."""
+    """Return a key that sorts all but NaNs, -0 before +0."""
     if value in _INFINITIES:
         return (-1 if is_negative(value) else 1), Fraction(0), 0
     return 0, _number(value), 0 if is_negative(value) else 1
@@ -179,7 +178,7 @@ def _scaleb(x: Exact, n: Exact, rounding: Rounding) -> Result:
     power = _number(n)
     if power.denominator != 1:
         raise ValueError(f"scaleb scales by whole powers of two, not by 2**{power}")
-    # Beyond these all is too large, or too small, for any format.
+    # Beyond these powers every result is too large or too small for any format.
     return Result(scale(x, max(min(int(power), 1 << 13), -(1 << 13))))
 
 
@@ -226,25 +225,19 @@ def _round_to_integral(x: Exact, rounding: Rounding, random: int | None) -> Resu
 def exact(
     operation: str, values: Sequence[Exact], rounding: Rounding = DEFAULT.rounding, *, random: int | None = None
 ) -> Result:
-    """What an operation gives of exact values, and what it signals before anything is rounded.
+    """Return the result of an operation on exact values, and the flags that it raises before rounding.
 
-    The rounding mode says the sign of an exact zero sum, and which integer is taken by
-    `round_to_integral`; so does its random integer. A NaN operand is delivered as itself, the first
-    if there are several.
+    The rounding mode decides the sign of an exact zero sum and, with its random integer, the result of
+    `round_to_integral`. The first NaN operand is delivered as it is.
 
     >>> exact("divide", (Fraction(1), Fraction(3)))
     Result(value=Fraction(1, 3), signals=<Flag: 0>)
     >>> exact("multiply", (Special.INFINITY, Fraction(0)))
     Result(value=Special.NAN, signals=<Flag.INVALID: 16>)
 
-    Raises
-    ------
-    ValueError
-        Another number of operands, or an unknown operation.
+    Raises ValueError: another number of operands, or an unknown operation.
 
-    Source
-    ------
-    [IEEE754] 5.3 to 5.5, 6.3, 7, 9.6; `minimum` orders -0 below +0.
+    Source: [IEEE754] 5.3 to 5.5, 6.3, 7, 9.6; `minimum` orders -0 below +0.
     """
     if len(values) != operands_of(operation):
         raise ValueError(f"{operation} takes {operands_of(operation)} operands, not {len(values)}")
@@ -268,9 +261,9 @@ def operate(
     *,
     random: int | None = None,
 ) -> tuple[int, Flag]:
-    """The code of a result in `target`, and what the operation and its projection signal.
+    """Return the code of a result in `target`, and the flags of the operation and its projection.
 
-    An invalid operation signals that alone, and so does a division of a number by zero.
+    Invalid is raised alone, and so is the division of a number by zero.
 
     >>> from lowprec.spec.catalog import E4M3FN
     >>> operate("add", (0x38, 0x3A), (E4M3FN, E4M3FN), E4M3FN)  # 1 + 1.25
@@ -285,10 +278,7 @@ def operate(
     target, projection, random
         As of `project`.
 
-    Raises
-    ------
-    ValueError
-        A result that the format lacks and the projection refuses.
+    Raises ValueError: a result that the format lacks and the projection refuses.
     """
     check(target, projection, random)
     flushing = projection.subnormals in ("flush_operands", "flush_both")
@@ -327,7 +317,7 @@ def _nan(
     projection: Projection,
     random: int | None,
 ) -> tuple[int, bool]:
-    """The code of a NaN result, and whether it is signaled that the format has none."""
+    """Return the code of a NaN result, and the flag of a format without NaN."""
     order = [place for place, value in enumerate(values) if value in _NANS]
     if operation == "copysign":
         order = [0]

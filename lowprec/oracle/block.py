@@ -33,7 +33,7 @@ class TensorScale(NamedTuple):
 
     @classmethod
     def given(cls, value: Fraction) -> TensorScale:
-        """A scale that does not follow from the tensor."""
+        """Return a scale that does not follow from the tensor."""
         return cls(value, _single(1 / value))
 
 
@@ -41,7 +41,7 @@ ONE = TensorScale(Fraction(1), Fraction(1))
 
 
 def tensor_scale(values: Sequence[Exact], fmt: BlockFormat) -> TensorScale:
-    """The scale of a tensor with these values.
+    """Return the scale of a tensor with these values.
 
     >>> from dataclasses import replace
     >>> from lowprec.spec.block import BlockFormat
@@ -74,7 +74,7 @@ def encode(
     scale_random: int | None = None,
     subnormal_operands: Sequence[bool] | None = None,
 ) -> tuple[int, list[int]]:
-    """The code of a block's scale, and those of its elements.
+    """Return the code of a block's scale, and those of its elements.
 
     >>> from lowprec.spec.block import BlockFormat
     >>> from lowprec.spec.catalog import E2M1FN, E8M0FNU
@@ -92,10 +92,7 @@ def encode(
     subnormal_operands : sequence of bool, optional
         Which values are subnormals of the type that they come in.
 
-    Raises
-    ------
-    ValueError
-        A NaN where the format has none, or what `convert.project` refuses.
+    Raises ValueError: a NaN where the format has none, or what `convert.project` refuses.
     """
     words = random or [None] * len(values)
     flushes = fmt.elements.subnormals in ("flush_operands", "flush_both")
@@ -133,7 +130,7 @@ def encode(
 
 
 def decode(scale: int, codes: Sequence[int], fmt: BlockFormat, tensor: Fraction = Fraction(1)) -> list[Exact]:
-    """The values of a block.
+    """Return the values of a block.
 
     >>> from lowprec.spec.block import BlockFormat
     >>> from lowprec.spec.catalog import E2M1FN, E8M0FNU
@@ -150,7 +147,7 @@ def decode(scale: int, codes: Sequence[int], fmt: BlockFormat, tensor: Fraction 
 
 
 def _scale(amax: Fraction, fmt: BlockFormat, tensor: TensorScale, random: int | None) -> int:
-    """The code of a block's scale."""
+    """Return the code of a block's scale."""
     if amax == 0 and fmt.zero == "smallest":
         return 0
     if amax == 0 and fmt.zero == "one":
@@ -162,7 +159,7 @@ def _scale(amax: Fraction, fmt: BlockFormat, tensor: TensorScale, random: int | 
 
 
 def _quotient(amax: Fraction, fmt: BlockFormat, tensor: TensorScale) -> Fraction:
-    """What the rule makes of an amax, before it becomes a power of two."""
+    """Apply the rule to an amax, before rounding to a power of two."""
     largest = _largest(fmt.element)
     by = {"one": Fraction(1), "maximum": largest, "binade": _two_to(_floor_log2(largest))}[fmt.rule.divisor]
     if fmt.arithmetic == "exact":
@@ -176,7 +173,7 @@ def _quotient(amax: Fraction, fmt: BlockFormat, tensor: TensorScale) -> Fraction
 
 
 def _power(wanted: Fraction, amax: Fraction, rule: ScaleRule, element: Format) -> Fraction:
-    """The power of two that a rule makes of a quotient."""
+    """Round a quotient to a power of two as the rule says."""
     below = _two_to(_floor_log2(wanted))
     if rule.powers == "up":
         return below if wanted == below else 2 * below
@@ -201,7 +198,7 @@ def _nan_scale(fmt: BlockFormat, random: int | None) -> int:
 
 
 def _divided(value: Exact, scale: Fraction, tensor: TensorScale, fmt: BlockFormat) -> Exact:
-    """A value over the scales."""
+    """Divide a value by the scales."""
     if isinstance(value, Special):
         return value
     if fmt.arithmetic == "exact":
@@ -218,7 +215,7 @@ def _divided(value: Exact, scale: Fraction, tensor: TensorScale, fmt: BlockForma
 
 
 def _under_nan(values: Sequence[Exact], fmt: BlockFormat, random: Sequence[int | None], policy: str) -> list[int]:
-    """The elements where the scale is NaN."""
+    """Return the elements of a block whose scale is NaN."""
     if policy == "block":
         return [0] * len(values)
     left: list[Exact] = [Special.NAN] * len(values)
@@ -233,7 +230,7 @@ def _under_nan(values: Sequence[Exact], fmt: BlockFormat, random: Sequence[int |
 
 
 def _amax(values: Sequence[Exact]) -> Fraction:
-    """The largest magnitude among finite values."""
+    """Return the largest magnitude among finite values."""
     return max((abs(value) for value in values if not isinstance(value, Special)), default=Fraction(0))
 
 
@@ -242,13 +239,13 @@ def _largest(fmt: Format) -> Fraction:
 
 
 def _single(value: Fraction) -> Fraction:
-    """Rounded to binary32, nearest even; what is too large stops at the largest finite number."""
+    """Round to binary32, nearest even, and saturate at the largest finite number."""
     result = convert.decode(convert.project(value, BINARY32, _SINGLE), BINARY32)
     return Fraction(0) if isinstance(result, Special) else result
 
 
 def _over(value: Fraction, by: Fraction) -> Fraction:
-    """A quotient in binary32, where a number over zero is the largest."""
+    """Divide in binary32; a number over zero is the largest."""
     if by:
         return _single(value / by)
     return Fraction((value > 0) - (value < 0)) * _largest(BINARY32)
@@ -259,7 +256,7 @@ def _zero_like(value: Exact) -> Exact:
 
 
 def _product(element: Exact, scale: Exact) -> Exact:
-    """Element times scale, as IEEE 754 has it for what is no number."""
+    """Multiply element and scale; infinities and NaNs as in IEEE 754."""
     negative = is_negative(element) != is_negative(scale)
     if element in _NANS or scale in _NANS:
         return Special.NAN
@@ -274,7 +271,7 @@ def _product(element: Exact, scale: Exact) -> Exact:
 
 
 def _floor_log2(value: Fraction) -> int:
-    """The integer k with 2**k <= value < 2**(k + 1)."""
+    """Return the integer k with 2**k <= value < 2**(k + 1)."""
     k = value.numerator.bit_length() - value.denominator.bit_length()
     return k if _two_to(k) <= value else k - 1
 

@@ -25,16 +25,13 @@ __all__ = ["cast", "decode", "encode", "is_subnormal", "position", "project", "s
 
 
 def decode(code: int, fmt: Format) -> Exact:
-    """The number that a code stands for.
+    """Return the number that a code stands for.
 
     >>> from lowprec.spec.catalog import E4M3FN
     >>> decode(0x7E, E4M3FN), decode(0xFF, E4M3FN)
     (Fraction(448, 1), Special.NEGATIVE_NAN)
 
-    Raises
-    ------
-    ValueError
-        No code of the format.
+    Raises ValueError: no code of the format.
     """
     if not 0 <= code < 1 << fmt.width:
         raise ValueError(f"{code} is no code of {fmt.name!r}, whose codes are 0 to {(1 << fmt.width) - 1}")
@@ -55,7 +52,7 @@ def decode(code: int, fmt: Format) -> Exact:
 
 
 def value_of(magnitude: int, fmt: Format) -> Fraction:
-    """The value of a magnitude, on the grid continued past the largest."""
+    """Return the value of a magnitude, on the grid continued past the largest."""
     significand, exponent = fmt.scaled(magnitude)
     return scale(Fraction(significand), exponent)
 
@@ -84,18 +81,18 @@ class _Grid(Sequence[int]):
         return value
 
     def below(self, size: Fraction) -> int:
-        """The last magnitude whose value is not above a positive number, -1 where there is none."""
+        """Return the last magnitude whose value is not above a positive number, -1 where there is none."""
         numerator, denominator = self._in_steps(size)
         return bisect_right(self, numerator // denominator) - 1
 
     def tail(self, size: Fraction, nearer: int) -> Fraction:
-        """How far a number lies above a magnitude's value, in units of the gap to the next."""
+        """Return the distance of a number above a magnitude's value, in units of the gap to the next."""
         numerator, denominator = self._in_steps(size)
         low, high = self[nearer], self[nearer + 1]
         return Fraction(numerator - low * denominator, denominator * (high - low))
 
     def _in_steps(self, size: Fraction) -> tuple[int, int]:
-        """A number in units of the smallest step, as numerator and denominator."""
+        """Return a number in units of the smallest step, as numerator and denominator."""
         return size.numerator << max(-self.step, 0), size.denominator << max(self.step, 0)
 
 
@@ -110,7 +107,7 @@ def project(
     random: int | None = None,
     subnormal_operand: bool = False,
 ) -> int:
-    """The code of a real number: round, then saturate, then encode.
+    """Return the code of a real number: round, then saturate, then encode.
 
     >>> from lowprec.spec.catalog import E4M3FN
     >>> project(Fraction(464), E4M3FN), project(Fraction(465), E4M3FN)
@@ -128,15 +125,10 @@ def project(
     subnormal_operand : bool
         The operand is a subnormal of the type that it comes in, which `flush_operands` asks.
 
-    Raises
-    ------
-    ValueError
-        A NaN, or a negative number, that the format lacks and the projection refuses; a random
-        integer that the mode does not take; a `nan_code` that is no code of the format.
+    Raises ValueError: a NaN, or a negative number, that the format lacks and the projection refuses; a
+    random integer that the mode does not take; a `nan_code` that is no code of the format.
 
-    Source
-    ------
-    [P3109] Project; docs/decisions/0002 for what the standards leave open.
+    Source: [P3109] Project; docs/decisions/0002 for what the standards leave open.
     """
     check(fmt, projection, random)
     check_operand(value)
@@ -167,7 +159,7 @@ def project(
 
 
 def check(fmt: Format, projection: Projection, random: int | None) -> None:
-    """Refuse what no operand could make right: a random integer or a NaN code that does not fit."""
+    """Refuse a random integer or a NaN code that does not fit, whatever the operand."""
     check_random(random, projection.rounding, fmt)
     if projection.nan_code is not None and projection.nan_code >= 1 << fmt.width:
         raise ValueError(
@@ -181,7 +173,7 @@ def check(fmt: Format, projection: Projection, random: int | None) -> None:
 
 
 def check_operand(value: object) -> None:
-    """Refuse what is no exact number: a float would be judged by what its own arithmetic makes of it."""
+    """Refuse all but exact numbers: a float would bring its own arithmetic."""
     if isinstance(value, bool) or not isinstance(value, (Fraction, int, Special)):
         raise TypeError(
             f"the oracle takes a Fraction, an integer or a Special, not {value!r}; for a float use "
@@ -190,7 +182,7 @@ def check_operand(value: object) -> None:
 
 
 def flushed_operand(value: Exact, projection: Projection, subnormal_operand: bool) -> Exact:
-    """The operand, or the zero of its sign where it is a subnormal and subnormal operands are flushed."""
+    """Return the operand, or the zero of its sign if it is a subnormal that is flushed."""
     if subnormal_operand and projection.subnormals in ("flush_operands", "flush_both"):
         return Special.NEGATIVE_ZERO if is_negative(value) else Fraction(0)
     return value
@@ -199,7 +191,7 @@ def flushed_operand(value: Exact, projection: Projection, subnormal_operand: boo
 def round_magnitude(
     size: Fraction, last: int, negative: bool, fmt: Format, projection: Projection, random: int | None
 ) -> int:
-    """The magnitude that the mode takes for a positive number, `last` + 1 where it overflows."""
+    """Return the magnitude that the mode takes for a positive number, `last` + 1 where it overflows."""
     grid = _grid(fmt, last)
     if projection.overflow_test == "before" and size > value_of(last, fmt):
         return last + 1
@@ -212,12 +204,12 @@ def round_magnitude(
 
 
 def is_flushed(fmt: Format, projection: Projection) -> bool:
-    """Whether tiny results become zeros: fixed point has none, and a format without zero nothing to flush to."""
+    """Return whether tiny results are flushed; fixed point and formats without zero flush nothing."""
     return projection.subnormals in ("flush_results", "flush_both") and fmt.exponent_bits > 0 and fmt.subnormals
 
 
 def is_tiny(size: Fraction, negative: bool, fmt: Format, projection: Projection, random: int | None) -> bool:
-    """Whether a positive number, rounded with an unbounded exponent, lies below the smallest normal value.
+    """Return whether a positive number, rounded with an unbounded exponent, is below the normal range.
 
     Only the last gap below it can round up to it, and there the gap is half the one above it. In a
     format without zero all is tiny that lies below the smallest value.
@@ -236,13 +228,13 @@ def is_tiny(size: Fraction, negative: bool, fmt: Format, projection: Projection,
 
 
 def largest_magnitude(negative: bool, fmt: Format, projection: Projection) -> int:
-    """The largest finite magnitude on this side of zero."""
+    """Return the largest finite magnitude on this side of zero."""
     one_more = negative and fmt.sign is Sign.TWOS_COMPLEMENT and not projection.symmetric
     return fmt.max_magnitude + one_more
 
 
 def _signed(magnitude: int, negative: bool, fmt: Format, projection: Projection) -> int:
-    """The code of a finite magnitude with a sign, or what stands for it where there is none."""
+    """Return the code of a finite magnitude with a sign, or its substitute where there is none."""
     if not negative:
         return magnitude
     if fmt.sign is Sign.TWOS_COMPLEMENT:
@@ -267,7 +259,7 @@ def _negative_of_unsigned(magnitude: int, fmt: Format, projection: Projection) -
 
 
 def _beyond(negative: bool, fmt: Format, projection: Projection) -> int:
-    """Infinity if there is one, else NaN, else the extreme finite value; of unsigned formats, by policy."""
+    """Return infinity if there is one, else NaN, else the extreme finite value; unsigned: by policy."""
     if negative and fmt.sign is Sign.UNSIGNED and projection.negative != "drop_sign":
         return _negative_of_unsigned(0, fmt, projection)
     sign = fmt.sign_code if negative else 0
@@ -288,7 +280,7 @@ def _zero(negative: bool, fmt: Format, projection: Projection) -> int:
 
 
 def _nan_code(negative: bool, own: int, fmt: Format, projection: Projection) -> int:
-    """The code of a result that is NaN: the format's own, or the projection's, with a sign as any other code."""
+    """Return the code of a NaN result: the format's own or the projection's, with a sign as any code."""
     if projection.nan_code is not None:
         takes_sign = fmt.sign is Sign.MAGNITUDE and (projection.nan_code > 0 or fmt.negative_zero)
         return projection.nan_code | (fmt.sign_code if negative and takes_sign else 0)
@@ -310,7 +302,7 @@ def _nan(negative: bool, fmt: Format, projection: Projection) -> int:
 
 
 def position(size: Fraction, fmt: Format) -> tuple[Fraction | None, bool]:
-    """Where a positive number lies: the tail above the nearest code below it, and whether that is the last.
+    """Return the tail of a positive number above the code below it, and whether that code is the last.
 
     The tail is None below the smallest value of a format without zero, and from the next code of
     the continued grid on.
@@ -328,7 +320,7 @@ def position(size: Fraction, fmt: Format) -> tuple[Fraction | None, bool]:
 
 
 def encode(value: float, fmt: Format, projection: Projection = DEFAULT, *, random: int | None = None) -> int:
-    """The code of a float64.
+    """Return the code of a float64.
 
     >>> from lowprec.spec.catalog import E4M3FN
     >>> encode(0.1, E4M3FN)
@@ -341,7 +333,7 @@ def encode(value: float, fmt: Format, projection: Projection = DEFAULT, *, rando
 def cast(
     code: int, source: Format, target: Format, projection: Projection = DEFAULT, *, random: int | None = None
 ) -> int:
-    """The code in `target` of what a code of `source` stands for.
+    """Convert a code of `source` to `target`.
 
     >>> from lowprec.spec.catalog import E4M3FN, E5M2
     >>> cast(0x7E, E4M3FN, E5M2)
@@ -358,7 +350,7 @@ def cast(
 
 
 def nan_of(code: int, source: Format, target: Format, projection: Projection) -> int:
-    """The code in `target` of a NaN operand, with its payload if the projection keeps that."""
+    """Return the code in `target` of a NaN operand, with its payload if the projection keeps that."""
     negative = decode(code, source) is Special.NEGATIVE_NAN
     if projection.nan_payload == "drop" or target.payload_bits is None:
         return _nan(negative, target, projection)
@@ -371,7 +363,7 @@ def nan_of(code: int, source: Format, target: Format, projection: Projection) ->
 
 
 def is_subnormal(code: int, fmt: Format) -> bool:
-    """Whether a code is a subnormal; fixed-point formats have none.
+    """Return whether a code is a subnormal; fixed-point formats have none.
 
     >>> from lowprec.spec.catalog import E4M3FN, INT8
     >>> is_subnormal(0x07, E4M3FN), is_subnormal(0x08, E4M3FN), is_subnormal(0x07, INT8)
@@ -381,7 +373,7 @@ def is_subnormal(code: int, fmt: Format) -> bool:
 
 
 def _is_subnormal(value: Exact, fmt: Format) -> bool:
-    """The same of what a code stands for."""
+    """Return whether a decoded number is a subnormal."""
     if not fmt.exponent_bits or not fmt.subnormals or isinstance(value, Special):
         return False
     return 0 < abs(value) < value_of(1 << fmt.trailing_bits, fmt)
@@ -391,7 +383,7 @@ Steps = tuple[list[float], list[int]]
 
 
 def steps(fmt: Format, projection: Projection = DEFAULT) -> tuple[Steps, Steps]:
-    """A deterministic projection as a step function of float64 operands, for + and for -.
+    """Return a deterministic projection as a step function of float64 operands, for + and for -.
 
     Each is a pair of lists: magnitudes, ascending from 0 to Inf, and codes. An operand of that
     sign has the code of the last magnitude that is not larger: each magnitude is the first
@@ -402,10 +394,7 @@ def steps(fmt: Format, projection: Projection = DEFAULT) -> tuple[Steps, Steps]:
     >>> positive[0][1:4], positive[1][1:4]
     ([0.25000000000000006, 0.75, 1.2500000000000002], [1, 2, 3])
 
-    Raises
-    ------
-    ValueError
-        A stochastic mode, which is no function of the operand.
+    Raises ValueError: a stochastic mode, which is no function of the operand.
     """
     if projection.rounding.bits:
         raise ValueError(f"{projection.rounding} has no steps: its codes depend on random integers too")
@@ -441,7 +430,7 @@ def _steps(fmt: Format, projection: Projection, *, negative: bool) -> Steps:
 
 @functools.lru_cache(maxsize=512)
 def _pivots(fmt: Format, last: int, via: tuple[Format, ...]) -> tuple[int, ...]:
-    """Bit patterns of float64 magnitudes around which steps are to be looked for, with both ends."""
+    """Return bit patterns of float64 magnitudes around which to search for steps, with both ends."""
     infinity, first_normal = 0x7FF << 52, 1 << 52
     points: set[Fraction] = set()
     for magnitude in range(last + 1):
@@ -463,7 +452,7 @@ def _pivots(fmt: Format, last: int, via: tuple[Format, ...]) -> tuple[int, ...]:
 
 
 def _floor_bits(value: Fraction) -> int:
-    """Bits of the largest float64 that is not larger than a value below 2**1024, which is not negative."""
+    """Return the bits of the largest float64 not above a value from 0 to below 2**1024."""
     if value == 0:
         return 0
     lead = value.numerator.bit_length() - value.denominator.bit_length()

@@ -1,6 +1,6 @@
 """Dot products by definition: exact terms, their sums in the order that is asked for, each projected.
 
-Windows are in `window`, hardware that is no set of parameters in `machines`.
+Windows are in `window`, hardware that no parameters describe in `machines`.
 
 Floor 2a. Imports spec and the standard library.
 """
@@ -40,7 +40,7 @@ def dot(
     tensor: Fraction = _ONE,
     random: Callable[[int], int] | None = None,
 ) -> int:
-    """The code of a dot product in the accumulation's output.
+    """Return the code of a dot product in the accumulation's output.
 
     >>> from lowprec.spec.accumulations import accumulation
     >>> one, tiny = Fraction(1), Fraction(1, 1 << 24)
@@ -58,20 +58,15 @@ def dot(
         The scales of x and of y, and how many elements share one. Each block's exact sum of products
         times its scales is one term; a window with `scales` has a rule of its own.
     tensor : Fraction
-        What the sum is multiplied by before it becomes the output: the product of the tensors' scales.
+        The product of the tensors' scales: the factor of the sum before it is rounded to the output.
     random : function, optional
-        Of a stochastic accumulation: the random integer of a rounding. Roundings of sums are counted
-        from 0 in the order in which sums are made, that of the output comes last.
+        Of a stochastic accumulation: from the number of a rounding to its random integer. Roundings of
+        sums are numbered from 0 in the order of the sums; that of the output comes last.
 
-    Raises
-    ------
-    ValueError
-        Other lengths, operands that are no values of their formats, scales that the accumulation does
-        not take or lacks, no random integers, or what `convert.project` refuses.
+    Raises ValueError: other lengths, operands that are no values of their formats, scales that the
+    accumulation does not take or lacks, no random integers, or what `convert.project` refuses.
 
-    Source
-    ------
-    [IEEE754] for sums and products; the docstrings of `Accumulation` and `Window` for all else.
+    Source: [IEEE754] for sums and products; the docstrings of `Accumulation` and `Window` for all else.
     """
     if len(x) != len(y):
         raise ValueError(f"x has {len(x)} elements and y has {len(y)}; a dot product needs as many of both")
@@ -111,11 +106,11 @@ class _Sums:
         return project(value, *into, random=integer)
 
     def result(self, value: Exact, into: Rounded) -> int:
-        """The code of the output, of a sum."""
+        """Return the code of a sum in the output's format."""
         return self.code(value if self.tensor == 1 else product(value, self.tensor).value, into)
 
     def value(self, value: Exact, into: Rounded) -> Exact:
-        """What the code stands for."""
+        """Decode a code of the output."""
         return decode(self.code(value, into), into[0])
 
     def sum(self, terms: Sequence[Term], into: Rounded) -> Exact:
@@ -123,12 +118,12 @@ class _Sums:
 
 
 def _mode(into: Rounded) -> Rounding:
-    """The rounding mode that says the sign of a zero sum: operations are done in the first format on the way."""
+    """Return the rounding mode that decides the sign of a zero sum: that of the first format on the way."""
     return DEFAULT.rounding if into[1].via else into[1].rounding
 
 
 def _nearest(value: Exact | None, into: Rounded) -> Exact:
-    """The addend where it is added: to nearest, and otherwise as sums get there."""
+    """Round the addend to where it is added, to nearest and otherwise as sums are."""
     fmt, how = into
     return _ZERO if value is None else decode(project(value, fmt, replace(how, rounding=NEAREST_EVEN)), fmt)
 
@@ -137,7 +132,7 @@ def _nearest(value: Exact | None, into: Rounded) -> Exact:
 
 
 def _operands(name: str, values: Sequence[Exact], fmt: Format, how: Projection | None) -> list[Exact]:
-    """The factors, values of the format: projected into it, or refused if they are not."""
+    """Return the factors as values of the format: project them, or refuse others."""
     if how is not None:
         return [decode(project(value, fmt, how), fmt) for value in values]
     for place, value in enumerate(values):
@@ -184,14 +179,14 @@ def _check_scales(length: int, accumulation: Accumulation, scales: Scales | None
 
 
 def _into(accumulation: Accumulation) -> Rounded:
-    """Where terms go to, which says the sign of those that are zero sums."""
+    """Return the format and projection of terms, which decides the sign of zero sums."""
     if accumulation.product is not None:
         return accumulation.product
     return accumulation.accumulator if isinstance(accumulation.accumulator, tuple) else accumulation.output
 
 
 def _rounded(term: Term, accumulation: Accumulation) -> Term:
-    """The term, in the format of products if they have one: then it yields, as an operand that comes second."""
+    """Round the term to the format of products, if they have one: its NaN then yields to that of a sum."""
     if accumulation.product is None:
         return term
     fmt, how = accumulation.product
@@ -203,7 +198,7 @@ def _products(x: Sequence[Exact], y: Sequence[Exact], accumulation: Accumulation
 
 
 def _blocks(x: Sequence[Exact], y: Sequence[Exact], scales: Scales, accumulation: Accumulation) -> list[Term]:
-    """Each block's exact sum of products, times its scales."""
+    """Return each block's exact sum of products, times its scales."""
     x_scales, y_scales, size = scales
     terms = []
     for block, both in enumerate(zip(x_scales, y_scales, strict=True)):
@@ -224,7 +219,7 @@ def _sequential(terms: Sequence[Term], start: Exact, into: Rounded, sums: _Sums)
 
 
 def _pairwise(terms: Sequence[Term], into: Rounded, sums: _Sums) -> Exact:
-    """Level by level; a term that no other is added to stays as it is."""
+    """Sum level by level; a term without a partner stays as it is."""
     level = [term.value for term in terms] or [_ZERO]
     while len(level) > 1:
         pairs = [[Term(value) for value in level[first : first + 2]] for first in range(0, len(level), 2)]
@@ -233,12 +228,12 @@ def _pairwise(terms: Sequence[Term], into: Rounded, sums: _Sums) -> Exact:
 
 
 def _by_order(terms: Sequence[Term], order: InnerOrder, into: Rounded, sums: _Sums) -> Exact:
-    """From zero."""
+    """Sum in the accumulation's order, from zero."""
     return _pairwise(terms, into, sums) if order == "pairwise" else _sequential(terms, _ZERO, into, sums)
 
 
 def _by_sums(terms: Sequence[Term], accumulation: Accumulation, addend: Exact | None, sums: _Sums) -> int:
-    """In a plain accumulator."""
+    """Sum in a plain accumulator."""
     accumulator, order, first = accumulation.accumulator, accumulation.order, accumulation.addend == "first"
     assert isinstance(accumulator, tuple), "an accumulation has an accumulator"
     into = accumulation.total or accumulator
@@ -265,7 +260,7 @@ def _by_window(
     scales: Scales | None,
     sums: _Sums,
 ) -> int:
-    """In steps of hardware, all in sequence or within chunks."""
+    """Sum in steps of hardware, all in sequence or within chunks."""
     accumulator, order, into = accumulation.accumulator, accumulation.order, accumulation.total
     assert isinstance(accumulator, Window), "chosen by it"
     assert accumulation.operands is not None, "a window has operands"

@@ -19,7 +19,7 @@ __all__ = ["Exact", "Special", "from_float", "is_negative", "to_float"]
 
 
 class Special(enum.Enum):
-    """What a code or an operand can stand for beside a number."""
+    """The values of codes and operands that are not Fractions."""
 
     NEGATIVE_ZERO = "-0"
     INFINITY = "+Inf"
@@ -37,12 +37,12 @@ _NEGATIVE = (Special.NEGATIVE_ZERO, Special.NEGATIVE_INFINITY, Special.NEGATIVE_
 
 
 def is_negative(value: Exact) -> bool:
-    """Whether the sign is minus, that of -0 and of NaNs included."""
+    """Return whether the sign is minus, that of -0 and of NaNs included."""
     return value in _NEGATIVE if isinstance(value, Special) else value.numerator < 0
 
 
 def from_float(value: float) -> Exact:
-    """What a float64 stands for, read from its bits.
+    """Return the exact value of a float64, read from its bits.
 
     >>> from_float(0.75), from_float(-0.0)
     (Fraction(3, 4), Special.NEGATIVE_ZERO)
@@ -61,12 +61,12 @@ def from_float(value: float) -> Exact:
 
 
 def scale(value: Fraction, exponent: int) -> Fraction:
-    """Value * 2**exponent."""
+    """Return value * 2**exponent."""
     return Fraction(value.numerator << max(exponent, 0), value.denominator << max(-exponent, 0))
 
 
 def to_float(value: Exact) -> float:
-    """The float64 that is this value; every value of a format is one.
+    """Return the float64 that equals a value; every value of a format is one.
 
     >>> to_float(Fraction(3, 4)), to_float(Special.NEGATIVE_ZERO)
     (0.75, -0.0)

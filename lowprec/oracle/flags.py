@@ -25,15 +25,13 @@ __all__ = ["flags", "is_signaling"]
 
 
 def is_signaling(code: int, fmt: Format) -> bool:
-    """Whether a code is a signaling NaN: one whose quiet bit is clear, in a format with IEEE 754's NaNs.
+    """Return whether a code is a signaling NaN: quiet bit clear, in a format with IEEE 754's NaNs.
 
     >>> from lowprec.spec.catalog import BINARY16, E4M3FN
     >>> is_signaling(0x7C01, BINARY16), is_signaling(0x7E00, BINARY16), is_signaling(0x7F, E4M3FN)
     (True, False, False)
 
-    Source
-    ------
-    [IEEE754] 6.2.1.
+    Source: [IEEE754] 6.2.1.
     """
     if not fmt.infinity or fmt.trailing_bits < 1 or fmt.nans != (1 << fmt.trailing_bits) - 1:
         return False
@@ -52,7 +50,7 @@ def flags(
     subnormal_operand: bool = False,
     signaling: bool = False,
 ) -> int:
-    """What the conversion of a number signals, as bits of `Flag`.
+    """Return the flags that the conversion of a number raises, as bits of `Flag`.
 
     ========= ==========================================================================================
     flag      signalled for
@@ -60,7 +58,7 @@ def flags(
     inexact   a finite operand that is not delivered as it is, and every overflow
     underflow an inexact result that is tiny after rounding, or below the smallest of a format without zero
     overflow  a finite operand that, rounded with an unbounded exponent, exceeds the extreme finite value,
-              whatever is delivered for it
+              for every result
     invalid   a signaling NaN, and an operand that the format has no counterpart for: a NaN, an infinity,
               a zero, or a negative number that does not round to zero; it is signalled alone
     ========= ==========================================================================================
@@ -81,14 +79,9 @@ def flags(
     signaling : bool
         The operand is a signaling NaN.
 
-    Raises
-    ------
-    ValueError
-        A random integer or a `nan_code` that `project` refuses.
+    Raises ValueError: a random integer or a `nan_code` that `project` refuses.
 
-    Source
-    ------
-    [IEEE754] 7; tininess is detected after rounding.
+    Source: [IEEE754] 7; tininess is detected after rounding.
     """
     check(fmt, projection, random)
     check_operand(value)
@@ -105,7 +98,7 @@ def flags(
 
 
 def _flags(value: Exact, fmt: Format, projection: Projection, random: int | None) -> int:
-    """What the last stage signals, its operand given."""
+    """Return the flags of the last stage."""
     negative = is_negative(value)
     if isinstance(value, Special) and value is not Special.NEGATIVE_ZERO:
         if value in (Special.NAN, Special.NEGATIVE_NAN):

@@ -1,4 +1,4 @@
-"""Comparisons, neighbours and classes by definition: what codes stand for decides.
+"""Comparisons, neighbours and classes by definition: by the values of codes.
 
 Floor 2a. Imports spec and the standard library.
 """
@@ -22,7 +22,7 @@ _ENDS = {Special.NEGATIVE_INFINITY: -1, Special.INFINITY: 1}
 
 
 def compare(x: Exact, y: Exact) -> int | None:
-    """-1, 0 or 1 where x is less than, equal to or greater than y; None where they are unordered.
+    """Return -1, 0 or 1 where x is less than, equal to or greater than y; None where they are unordered.
 
     >>> compare(Special.NEGATIVE_ZERO, Fraction(0)), compare(Special.NAN, Fraction(0))
     (0, None)
@@ -38,14 +38,12 @@ def _finite(value: Exact) -> Fraction:
 
 
 def total_order(x: int, y: int, fmt: Format) -> bool:
-    """Whether x comes before y, or is y, in the order of all codes.
+    """Return whether x comes before y, or is y, in the order of all codes.
 
     -NaN, -Inf, the numbers with -0 before +0, +Inf, +NaN; among positive NaNs signaling ones first,
     then by payload, and the other way round among negative ones. NaNs without a sign come last, by code.
 
-    Source
-    ------
-    [IEEE754] 5.10.
+    Source: [IEEE754] 5.10.
     """
 
     def key(code: int) -> tuple[int, Fraction, int]:
@@ -60,10 +58,10 @@ def total_order(x: int, y: int, fmt: Format) -> bool:
 
 
 def nextafter(x: Exact, y: Exact, fmt: Format) -> int | None:
-    """The code of the value next to x in the direction of y; None where there is none, as of NaN.
+    """Return the code of the value next to x in the direction of y; None where there is none, as of NaN.
 
-    Of a number between two values the one on that side; of y itself what y is rounded to. Beyond the
-    extreme value lies infinity, or nothing: then it is the extreme value. Zero has the sign of x.
+    Between two values it is the one on that side; where x equals y it is y, rounded. Next to the extreme
+    value is infinity or, in formats without one, the extreme value itself. Zero has the sign of x.
 
     >>> from lowprec.spec.catalog import E4M3FN
     >>> nextafter(Fraction(1), Fraction(2), E4M3FN), nextafter(Fraction(448), Special.INFINITY, E4M3FN)
@@ -91,10 +89,10 @@ def nextafter(x: Exact, y: Exact, fmt: Format) -> int | None:
 
 
 def ulp(x: Exact, fmt: Format) -> Fraction | None:
-    """The gap from the magnitude at or below x to the next, which the continued grid has for the largest too.
+    """Return the gap from the magnitude at or below x to the next, past the largest on the continued grid.
 
     Below the smallest value it is the gap above that, past the largest the one above the largest. None
-    of what is no number.
+    for infinities and NaNs.
 
     >>> from lowprec.spec.catalog import E4M3FN
     >>> ulp(Fraction(3, 2), E4M3FN), ulp(Fraction(0), E4M3FN)
@@ -108,15 +106,13 @@ def ulp(x: Exact, fmt: Format) -> Fraction | None:
 
 
 def classify(code: int, fmt: Format) -> Class:
-    """What kind of number a code is.
+    """Return the class of a code's number.
 
     >>> from lowprec.spec.catalog import BINARY16
     >>> classify(0x0001, BINARY16), classify(0xFC00, BINARY16)
     (<Class.POSITIVE_SUBNORMAL: 5>, <Class.NEGATIVE_INFINITY: 0>)
 
-    Source
-    ------
-    [IEEE754] 5.7.2.
+    Source: [IEEE754] 5.7.2.
     """
     value = decode(code, fmt)
     if value in _NANS:

@@ -15,7 +15,7 @@ __all__ = ["check_random", "is_farther", "random_integer"]
 
 
 def is_farther(tail: Fraction, rounding: Rounding, *, negative: bool, odd: bool, random: int | None = None) -> bool:
-    """Whether the mode takes the neighbour farther from zero.
+    """Return whether the mode takes the neighbour farther from zero.
 
     >>> from lowprec.spec.rounding import NEAREST_EVEN, stochastic
     >>> is_farther(Fraction(1, 2), NEAREST_EVEN, negative=False, odd=True)
@@ -63,7 +63,7 @@ def check_random(random: int | None, rounding: Rounding, fmt: Format) -> None:
 
 
 def random_integer(word: int, lane: int, rounding: Rounding, fmt: Format) -> int:
-    """The random integer that an element takes out of its 32-bit word.
+    """Return the random integer that an element takes from its 32-bit word.
 
     >>> from lowprec.spec import catalog
     >>> from lowprec.spec.rounding import stochastic
@@ -81,14 +81,10 @@ def random_integer(word: int, lane: int, rounding: Rounding, fmt: Format) -> int
         A stochastic mode.
     fmt : Format
 
-    Raises
-    ------
-    ValueError
-        A deterministic mode, no 32-bit word, no lane of the group, or a variant that does not fit.
+    Raises ValueError: a deterministic mode, no 32-bit word, no lane of the group, or a variant that does
+    not fit.
 
-    Source
-    ------
-    [PTX] cvt; [RDNA4]; [HIP]; [AVX10].
+    Source: [PTX] cvt; [RDNA4]; [HIP]; [AVX10].
     """
     if rounding.bits == 0:
         raise ValueError(f"{rounding} is deterministic and takes no random word")

@@ -23,14 +23,14 @@ _INFINITIES = (Special.INFINITY, Special.NEGATIVE_INFINITY)
 
 
 class Term(NamedTuple):
-    """What is added. As a NaN, it may yield to the NaN of another operand: what an invalid product gives does."""
+    """A term of a sum. A NaN may yield to the NaN of another operand, as that of an invalid product does."""
 
     value: Exact
     yields: bool = False
 
 
 def is_finite(value: Exact) -> bool:
-    """Whether a value is a number: a Fraction or -0."""
+    """Return whether a value is a number: a Fraction or -0."""
     return value not in _NANS and value not in _INFINITIES
 
 
@@ -38,7 +38,7 @@ def is_finite(value: Exact) -> bool:
 
 
 def product(x: Exact, y: Exact) -> Term:
-    """The exact product.
+    """Return the exact product.
 
     >>> product(Fraction(3), Fraction(1, 4)), product(Fraction(0), Special.INFINITY)
     (Term(value=Fraction(3, 4), yields=False), Term(value=Special.NAN, yields=True))
@@ -48,7 +48,7 @@ def product(x: Exact, y: Exact) -> Term:
 
 
 def scaled(term: Term, scales: Iterable[Exact]) -> Term:
-    """The term times its scales, exact; a NaN among them comes after that of the term, unless that yields."""
+    """Return the exact product of a term and its scales; a NaN of the term comes first, unless it yields."""
     for factor in scales:
         if factor in _NANS and (term.yields or term.value not in _NANS):
             term = Term(factor)
@@ -59,7 +59,7 @@ def scaled(term: Term, scales: Iterable[Exact]) -> Term:
 
 
 def total(terms: Sequence[Term], rounding: Rounding = DEFAULT.rounding) -> Term:
-    """The infinitely precise sum; of two terms, what `add` and, of a product and another term, `fma` give.
+    """Return the infinitely precise sum; of two terms as `add`, of a product and a term as `fma`.
 
     A NaN is the first that does not yield, else the first. Zeros of one sign have that sign as their
     sum; the rounding mode says the sign of every other sum that is zero. Without terms it is +0.
@@ -67,9 +67,7 @@ def total(terms: Sequence[Term], rounding: Rounding = DEFAULT.rounding) -> Term:
     >>> total([Term(Fraction(1)), Term(Fraction(1, 3)), Term(Fraction(-4, 3))])
     Term(value=Fraction(0, 1), yields=False)
 
-    Source
-    ------
-    [IEEE754] 6.3, 7.2.
+    Source: [IEEE754] 6.3, 7.2.
     """
     nans = [term for term in terms if term.value in _NANS]
     if nans:
@@ -89,7 +87,7 @@ def total(terms: Sequence[Term], rounding: Rounding = DEFAULT.rounding) -> Term:
 
 
 def lead(value: Fraction) -> int:
-    """The exponent of a number that is not zero: floor(log2(abs(value))).
+    """Return the exponent of a number that is not zero: floor(log2(abs(value))).
 
     >>> [lead(Fraction(value)) for value in (1, -3, "1/3")]
     [0, 1, -2]
@@ -100,7 +98,7 @@ def lead(value: Fraction) -> int:
 
 
 def exponent_of(value: Exact, fmt: Format) -> int | None:
-    """The exponent that a format writes a number with; None for a zero, which counts nowhere, and what is no number.
+    """Return the exponent that a format writes a number with; None for zeros, infinities and NaNs.
 
     >>> from lowprec.spec.catalog import BINARY16
     >>> exponent_of(Fraction(3), BINARY16), exponent_of(Fraction(1, 1 << 20), BINARY16)
@@ -112,7 +110,7 @@ def exponent_of(value: Exact, fmt: Format) -> int | None:
 
 
 def cut(value: Fraction, place: int, how: Cut = "toward_zero") -> Fraction:
-    """The next multiple of 2**place, towards zero or below.
+    """Round to a multiple of 2**place, towards zero or down.
 
     >>> cut(Fraction(-7, 2), 0), cut(Fraction(-7, 2), 0, "floor")
     (Fraction(-3, 1), Fraction(-4, 1))

@@ -30,21 +30,21 @@ class Factors(NamedTuple):
     scale_format: Format | None = None
 
     def product(self, place: int) -> Exact:
-        """That of two elements, without their scales."""
+        """Return the product of two elements, without their scales."""
         return product(self.x[place], self.y[place]).value
 
     def exponent(self, place: int) -> int | None:
-        """The sum of the exponents of two elements."""
+        """Return the sum of the exponents of two elements."""
         return _sum_of_exponents([(self.x[place], self.formats[0]), (self.y[place], self.formats[1])])
 
     def scales_of(self, place: int) -> list[Exact]:
-        """The two scales that an element's product has, or none."""
+        """Return the two scales that an element's product has, or none."""
         if self.scales is None:
             return []
         return [of_one[place // self.scales[2]] for of_one in self.scales[:2]]
 
     def scale_exponent(self, place: int) -> int | None:
-        """The sum of the exponents of both scales."""
+        """Return the sum of the exponents of both scales."""
         return _sum_of_exponents([(value, self.scale_format) for value in self.scales_of(place)])
 
 
@@ -56,11 +56,9 @@ class _Aligned(NamedTuple):
 
 
 def run(places: Sequence[int], factors: Factors, window: Window, start: Exact, fmt: Format, project: Project) -> Exact:
-    """The sum of the products at these places and of `start`, a value of `fmt`, step after step.
+    """Return the sum of the products at these places and of `start`, a value of `fmt`, step after step.
 
-    Source
-    ------
-    [MMASIM], [KHATTAK], [FASI].
+    Source: [MMASIM], [KHATTAK], [FASI].
     """
     running = start
     for step in _steps(places, window):
@@ -71,7 +69,7 @@ def run(places: Sequence[int], factors: Factors, window: Window, start: Exact, f
 
 
 def _steps(places: Sequence[int], window: Window) -> list[Sequence[int]]:
-    """The places of each step; none is empty."""
+    """Return the places of each step; none is empty."""
     if window.groups == "consecutive":
         return [places[first : first + window.step] for first in range(0, len(places), window.step)]
     steps: list[Sequence[int]] = []
@@ -82,7 +80,7 @@ def _steps(places: Sequence[int], window: Window) -> list[Sequence[int]]:
 
 
 def _terms(places: Sequence[int], factors: Factors, window: Window) -> list[_Aligned]:
-    """What a step adds to the running sum: products, or sums of groups of them."""
+    """Return the terms that a step adds to the running sum: products, or sums of groups of them."""
     if window.scales == "groups":
         groups = [places[first : first + window.group] for first in range(0, len(places), window.group)]
         return [_group(group, factors) for group in groups]
@@ -97,7 +95,7 @@ def _terms(places: Sequence[int], factors: Factors, window: Window) -> list[_Ali
 
 
 def _group(places: Sequence[int], factors: Factors) -> _Aligned:
-    """The exact sum of products times their scales; it counts even where products cancel."""
+    """Return the exact sum of products times their scales; its exponent counts even where products cancel."""
     products = [factors.product(place) for place in places]
     value = scaled(total([Term(each) for each in products]), factors.scales_of(places[0])).value
     counts = any(factors.exponent(place) is not None for place in places)
@@ -125,5 +123,5 @@ def _sum_of_exponents(factors: Sequence[tuple[Exact, Format | None]]) -> int | N
 
 
 def _added(exponents: Sequence[int | None]) -> int | None:
-    """Their sum, or None if any of them counts nowhere."""
+    """Return the sum of exponents, or None if any is None."""
     return None if None in exponents else sum(exponent for exponent in exponents if exponent is not None)

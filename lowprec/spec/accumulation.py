@@ -1,6 +1,6 @@
 """The accumulation: how the products of a dot product are summed, as parameters.
 
-Products are exact or rounded; they are added in an order, into an accumulator; what is summed becomes
+Products are exact or rounded; they are added in an order, into an accumulator; the sum is rounded to
 the output. Every rounding is a projection. Hardware that adds several products at once is a `Window`.
 
 Floor 1. Imports the standard library only.
@@ -8,8 +8,8 @@ Floor 1. Imports the standard library only.
 Notation:
 
     K           the length of the dot product
-    term        what is added: a product, or the exact sum of a block's products times its scales
-    rounded     (Format, Projection): where numbers are kept, and how they get there
+    term        an operand of the sum: a product, or the exact sum of a block's products times its scales
+    rounded     (Format, Projection): the format of numbers, and how they are rounded to it
 """
 
 from __future__ import annotations
@@ -49,13 +49,13 @@ AddendPlace = Literal["first", "last"]
 #: Beyond the exponents of all sums of products of values, and of their scales.
 _FAR = 1 << 15
 
-#: Hardware whose rule is no set of parameters: functions of these names are in the oracle and the kernels.
+#: Hardware that no parameters describe: the oracle and the kernels have a function for each.
 MACHINES = ("cdna2", "cdna2_pairs", "cdna3", "cdna3_fp8")
 
 
 @dataclass(frozen=True, slots=True)
 class Order:
-    """In which order terms are added.
+    """The order in which terms are added.
 
     ============= =============================================================================
     name          the sum
@@ -104,7 +104,7 @@ SEQUENTIAL, PAIRWISE, EXACT = Order("sequential"), Order("pairwise"), Order("exa
 
 
 def chunked(size: int, inner: InnerOrder = "sequential") -> Order:
-    """The order in which each `size` terms are summed from zero, and then their sums.
+    """Return the order that sums each `size` terms from zero, and then their sums.
 
     >>> chunked(128)
     Order(name='chunked', size=128, inner='sequential')
@@ -113,7 +113,7 @@ def chunked(size: int, inner: InnerOrder = "sequential") -> Order:
 
 
 def order(spelled: Order | str) -> Order:
-    """The order of that name, such as "pairwise" or "chunked(128)", or the order itself.
+    """Return the order of that name, such as "pairwise" or "chunked(128)", or the order itself.
 
     >>> order("pairwise") == PAIRWISE
     True
@@ -139,16 +139,16 @@ class Window:
     The significands of products are exact and not normalized: a product's exponent is the sum of
     those of its factors, and a subnormal factor has the exponent of the smallest normal number. Of
     all terms that are not zero the largest exponent e counts. Each term is cut to a multiple of
-    2**(e - fraction_bits); the sum of what is left is exact, and then rounded once.
+    2**(e - fraction_bits); the sum of the cut terms is exact, and is rounded once.
 
-    An infinite product or two that differ, zero times infinity and NaN give what they do in IEEE 754.
+    Infinite products, zero times infinity and NaNs follow IEEE 754.
     A sum of 2**(emax + 1) or more, with the emax of the result's format, is infinite in every mode.
 
     Parameters
     ----------
     step : int
         Products in a step, 1 to 2**32; with `fraction_bits` to 2**(60 - fraction_bits), so that sums
-        have 63 bits. What is left of K fills part of one.
+        have 63 bits. The last step may be shorter.
     fraction_bits : int or None
         Bits behind the point that alignment keeps, 1 to 48; None keeps all, and the step is one
         exact sum. Below the precision of `result` less 1, every step cuts the running sum too, a step of
@@ -172,9 +172,7 @@ class Window:
     negative_zero : bool
         Whether a negative sum that rounds to zero is -0. A sum that is zero is +0.
 
-    Source
-    ------
-    [MMASIM], [KHATTAK], [FASI].
+    Source: [MMASIM], [KHATTAK], [FASI].
     """
 
     step: int
@@ -216,7 +214,7 @@ class Window:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Accumulation:
-    """How a dot product is made of its products.
+    """How the products of a dot product are summed.
 
     Terms are added to a running sum that begins as the addend, or as +0. Each sum is projected into the
     accumulator; the last one into the output.
@@ -231,12 +229,12 @@ class Accumulation:
     name : str
         Not compared, like source.
     operands : (Format, Format), optional
-        What the factors must be values of: other values are refused. A window needs them, for it
-        aligns by the operands' exponents.
+        The formats of the factors: other values are refused. A window needs them, for it aligns by
+        the operands' exponents.
     operand_rounding : Projection, optional
         How factors are projected into `operands` instead of being refused.
     product : (Format, Projection), optional
-        What each product is rounded to; by default it is exact, which makes every step a fused
+        The format of products; by default they are exact, so that every step is a fused
         multiplication and addition.
     order : Order or str, default "sequential"
     accumulator : (Format, Projection) or Window, optional
@@ -246,9 +244,9 @@ class Accumulation:
         Of chunked orders: where the sums of chunks are added; by default the accumulator.
     addend : {"first", "last"}
         Whether the running sum (of chunked orders the total) begins as the addend, or the addend is
-        added to what the products make, by the projection of the accumulator; of a window that of the
+        added to the sum of the products, by the projection of the accumulator; of a window that of the
         output, and of chunks that of their total. "first" in pairwise order: it is the first term. The addend
-        first goes into the format that it is added in (of a window the output's), in whatever type it comes: to
+        is first rounded to the format that it is added in (of a window the output's), whatever its type: to
         nearest even in every rounding mode, and otherwise by that format's projection, its saturation and
         flushing included. Order "exact" takes it as it is.
     scale : (Format, int), optional
@@ -260,14 +258,9 @@ class Accumulation:
     source : str
         A key of docs/references.md.
 
-    Raises
-    ------
-    ValueError
-        Parameters that contradict each other; the message names the field.
+    Raises ValueError: parameters that contradict each other; the message names the field.
 
-    Source
-    ------
-    [KHATTAK], [MMASIM] for what hardware does.
+    Source: [KHATTAK], [MMASIM] for what hardware does.
     """
 
     output: Rounded
@@ -394,7 +387,7 @@ class Accumulation:
                 raise ValueError(f"scale for {self.scale[1]} elements does not fill groups of {group}")
 
     def _check_scale(self, fmt: Format, scales: Scales) -> None:
-        """Scales are positive numbers; powers of two where their exponents are all that joins a product."""
+        """Refuse scales that are not positive, or no powers of two where only their exponents are used."""
         if fmt.sign is not Sign.UNSIGNED or fmt.infinity or isinstance(fmt, Carrier):
             raise ValueError(
                 f"scale={fmt.name!r} of an accumulation has a sign or an infinity, and a window's scales have none; "
@@ -418,7 +411,7 @@ class Accumulation:
 
 
 def _check_begins(name: str, fmt: Format, *, aligns: bool = False) -> None:
-    """Refuse a running sum in a format without zero, and one that is aligned in a format without exponents."""
+    """Refuse a running sum in a format without zero, and an aligned one in a format without exponents."""
     if not fmt.subnormals:
         raise ValueError(f"{name}={fmt.name!r} of an accumulation has no zero, which a sum begins with; use another")
     if aligns and not fmt.exponent_bits:
@@ -428,7 +421,7 @@ def _check_begins(name: str, fmt: Format, *, aligns: bool = False) -> None:
 
 
 def _check_rounded(name: str, given: object, *, accumulates: bool = False) -> None:
-    """Refuse what is not (Format, Projection); float64 only adds up, to nearest."""
+    """Refuse all but (Format, Projection); float64 is for sums only, to nearest."""
     if (
         not isinstance(given, tuple)
         or len(given) != 2

@@ -1,4 +1,4 @@
-"""The catalog of accumulations: what named hardware and plain loops do.
+"""The catalog of accumulations: those of named hardware and of plain loops.
 
 Hardware is named <architecture>_<instruction>_<operand>[_<operand>]_<output>[_<scale>_<scales>], where
 the number of scales is that of one instruction's K, as in PTX's scale_vec.
@@ -45,7 +45,7 @@ _SINGLE, _HALF, _BFLOAT = (BINARY32, _NEAREST), (BINARY16, _NEAREST), (BFLOAT16,
 
 
 def _canonical(fmt: Format, how: Projection = _NEAREST) -> Rounded:
-    """NaN is one code, all ones but for the sign."""
+    """Return a format with a projection whose NaN is one code, all ones but for the sign."""
     code = fmt.sign_code - 1
     return fmt, Projection(rounding=how.rounding, nan_code=code, nan_sign="drop")
 
@@ -76,7 +76,7 @@ def _name(machine: str, operands: tuple[Format, Format], output: Format) -> str:
 def _tensor_core(
     machine: str, operands: tuple[Format, Format], output: Format, step: int, bits: int, generation: int = 0
 ) -> Accumulation:
-    """One whose steps are windows; `generation` is the fraction bits of its 16-bit products."""
+    """Return a sum in windows; `generation` is the fraction bits of 16-bit products."""
     wide = output == BINARY32
     result = _BINARY16 if not wide else _E8M13 if bits == 13 else _BINARY32
     lowest = _LOWEST[generation or bits][0 if wide else 1]
@@ -91,7 +91,7 @@ def _tensor_core(
 
 
 def _sixteen_bits(machine: str, step: int, bits: int, *, bfloat: bool = True) -> Iterator[Accumulation]:
-    """Products of binary16, bfloat16 and tf32: all that the architectures before FP8 have."""
+    """Yield those of binary16, bfloat16 and tf32: all that the architectures before FP8 have."""
     for output in (BINARY32, BINARY16):
         yield _tensor_core(machine, (BINARY16, BINARY16), output, step, bits)
     if bfloat:
@@ -108,7 +108,7 @@ def _all_pairs(
 
 
 def _emulated(machine: str, output: Format) -> Iterator[Accumulation]:
-    """mma.sync of FP8 where the tensor core has none of it: sums of 32 products, to which the addend comes."""
+    """Yield mma.sync of FP8 where the tensor core lacks it: sums of 32 products, then the addend."""
     for operands in _pairs(FP8):
         half = output == BINARY16
         yield Accumulation(
@@ -129,7 +129,7 @@ def _emulated(machine: str, output: Format) -> Iterator[Accumulation]:
 
 
 def _scaled(machine: str) -> Iterator[Accumulation]:
-    """Operands in blocks, of Blackwell."""
+    """Yield those of operands in blocks, of Blackwell."""
     for operands in _pairs(F8F6F4):
         yield Accumulation(
             name=_name(machine, operands, BINARY32) + "_e8m0fnu_1",
@@ -214,7 +214,7 @@ NAMES = (*ACCUMULATIONS, "deepseek_promote(128)")
 
 
 def deepseek_promote(size: int = 128) -> Accumulation:
-    """FP8 sums of Hopper, `size` products at a time, added up in binary32.
+    """Return FP8 sums of Hopper, `size` products at a time, added up in binary32.
 
     >>> deepseek_promote(128).order
     Order(name='chunked', size=128, inner='sequential')
@@ -234,15 +234,12 @@ def deepseek_promote(size: int = 128) -> Accumulation:
 
 
 def accumulation(name: Accumulation | str) -> Accumulation:
-    """The accumulation of that name, or the accumulation itself.
+    """Return the accumulation of that name, or the accumulation itself.
 
     >>> accumulation("hopper_wgmma_e4m3fn_binary32").accumulator.fraction_bits
     13
 
-    Raises
-    ------
-    ValueError
-        A name that there is none of; the message names those that are close.
+    Raises ValueError: an unknown name; the message has close ones.
     """
     if isinstance(name, Accumulation):
         return name

@@ -1,6 +1,6 @@
 """Operations: their names, and how many operands each takes.
 
-An operation is exact: it gives a real number, an infinity or NaN. One projection makes a code of it.
+An operation is exact: its result is a real number, an infinity or NaN. One projection encodes it.
 
 Floor 1. Imports the standard library only.
 """
@@ -36,12 +36,12 @@ OPERANDS: Mapping[str, int] = MappingProxyType(
     }
 )
 
-#: Operations that change the sign bit of whatever they are given, and signal nothing. Source: [IEEE754] 5.5.1.
+#: Operations that change the sign bit of any operand, NaNs too, and raise no flags. Source: [IEEE754] 5.5.1.
 SIGN_ONLY = frozenset(("negative", "absolute", "copysign"))
 
 
 def operands_of(operation: str) -> int:
-    """How many operands an operation takes.
+    """Return the number of operands of an operation.
 
     >>> operands_of("fma")
     3
@@ -52,7 +52,7 @@ def operands_of(operation: str) -> int:
 
 
 class Class(enum.IntEnum):
-    """What kind of number a code is. Source: [IEEE754] 5.7.2; numbered as in RISC-V's fclass."""
+    """The classes of codes. Source: [IEEE754] 5.7.2; numbered as in RISC-V's fclass."""
 
     NEGATIVE_INFINITY = 0
     NEGATIVE_NORMAL = 1

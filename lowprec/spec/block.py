@@ -1,8 +1,8 @@
 """The block format: elements that share a scale, as parameters.
 
 A block is a group of neighbours along one axis, or a tile of two. Its scale follows from its largest
-magnitude by a rule; the elements are the values divided by the scale. What stacks do differently
-beyond that is a field here, so that a stack's blocks are a `BlockFormat` and nothing else.
+magnitude by a rule; the elements are the values divided by the scale. Other differences between stacks are fields
+too, so that a `BlockFormat` describes a stack's blocks completely.
 
 Floor 1. Imports the standard library only.
 
@@ -21,7 +21,7 @@ from dataclasses import dataclass
 from fractions import Fraction
 from typing import Literal, get_args
 
-from lowprec.spec.fields import LARGEST_SIZE, choose, text, truth
+from lowprec.spec.fields import LARGEST_SIZE, choose, described, text, truth
 from lowprec.spec.format import Carrier, Format, Sign
 from lowprec.spec.projection import Projection, Saturation
 
@@ -44,7 +44,7 @@ class ScaleRule:
     ----------
     name : str
     divisor : {"binade", "maximum", "one"}
-        What amax is divided by: the power of two at or below the element's largest value, that
+        The divisor of amax: the power of two at or below the element's largest value, that
         value itself, or 1.
     powers : {"none", "down", "up", "even", "nearest"}
         What the quotient becomes before the scale's format sees it: itself, or 2**k or 2**(k + 1)
@@ -55,9 +55,8 @@ class ScaleRule:
     threshold : Fraction, optional
         Of "nearest": above 1, below 2; None is the square root of 2, nearest in the logarithm.
 
-    Source
-    ------
-    [OCPMX] 6.3 for floor; [TORCHAO] for ceil, even and rceil; [PTX] cvt.rp for rceil; [P3109] for project.
+    Source: [OCPMX] 6.3 for floor; [TORCHAO] for ceil, even and rceil; [PTX] cvt.rp for rceil; [P3109] for
+    project.
     """
 
     name: str
@@ -96,7 +95,7 @@ _NEAREST_NAME = re.compile(r"nearest\((\d{1,9})/(\d{1,9})\)")
 
 
 def rule(name: ScaleRule | str) -> ScaleRule:
-    """The scale rule of that name, or the rule itself.
+    """Return the scale rule of that name, or the rule itself.
 
     >>> rule("rceil") is RCEIL
     True
@@ -178,10 +177,9 @@ class BlockFormat:
     min_scale : float
         Quotients below this are raised to it before they are projected.
     smallest_divides_as : float, optional
-        What elements are divided by where the scale is its format's smallest value; by that value,
-        if None.
+        The divisor of elements where the scale is its format's smallest value; None: that value.
     zero : {"smallest", "one", "rule"}
-        The scale of a block without non-zero finite values: code 0, the code of 1, or what the rule makes of 0.
+        The scale of a block without non-zero finite values: code 0, the code of 1, or the rule's for 0.
         That may be NaN, in a format without zero: then elements are as `nan` says of a block with a NaN,
         and of code 0 where it says "elements".
     nan : {"block", "scale", "all", "elements"}
@@ -197,14 +195,9 @@ class BlockFormat:
     source : str
         Key in docs/references.md.
 
-    Raises
-    ------
-    ValueError
-        Parameters that are no block format; the message names the field at fault.
+    Raises ValueError: parameters that are no block format; the message names the field at fault.
 
-    Source
-    ------
-    [OCPMX] 5 and 6; [NVFP4]; docs/decisions/0009.
+    Source: [OCPMX] 5 and 6; [NVFP4]; docs/decisions/0009.
     """
 
     name: str = dataclasses.field(compare=False)
@@ -288,7 +281,7 @@ class BlockFormat:
 
     @property
     def bits_per_value(self) -> float:
-        """Bits that a value of a full block takes: its code, and its share of the scale, which has whole bytes."""
+        """Bits for each value of a full block: its code, and its share of the bytes of the scale."""
         values = 1
         for size in self.sizes:
             values *= size
@@ -298,13 +291,7 @@ class BlockFormat:
         return self.name
 
     def __repr__(self) -> str:
-        said = []
-        for field in dataclasses.fields(self):
-            value = getattr(self, field.name)
-            if field.default is dataclasses.MISSING or value != field.default:
-                known = isinstance(value, ScaleRule) and value == _BY_NAME.get(value.name)
-                said.append(f"{field.name}={str(value)!r}" if known else f"{field.name}={value!r}")
-        return f"BlockFormat({', '.join(said)})"
+        return described(self, lambda value: isinstance(value, ScaleRule) and value == _BY_NAME.get(value.name))
 
 
 def _is_negative_number(code: int | None, fmt: Format) -> bool:

@@ -195,7 +195,7 @@ _P3109_NAME = re.compile(r"binary(\d+)p(\d+)([su])([ef])")
 
 
 def ml_dtypes_name(fmt: Format) -> str | None:
-    """The name of the ml_dtypes type with this format's codes, or None.
+    """Return the name of the ml_dtypes type with this format's codes, or None.
 
     >>> ml_dtypes_name(E4M3FN)
     'float8_e4m3fn'
@@ -204,7 +204,7 @@ def ml_dtypes_name(fmt: Format) -> str | None:
 
 
 def format(name: object) -> Format:
-    """The format that a name, an alias or a dtype stands for, or the format itself.
+    """Return the format that a name, an alias or a dtype stands for, or the format itself.
 
     >>> format("float8_e4m3fn") is format("e4m3fn")
     True
@@ -217,12 +217,8 @@ def format(name: object) -> Format:
         Case does not matter. P3109 names (binary<K>p<P><s|u><e|f>) are made on demand. A dtype
         of NumPy, ml_dtypes or torch stands for its own format.
 
-    Raises
-    ------
-    ValueError
-        An unknown or ambiguous name; the message names what was probably meant.
-    TypeError
-        Something that is neither.
+    Raises ValueError: an unknown or ambiguous name; the message suggests names. TypeError:
+    something that is neither.
     """
     if isinstance(name, Carrier):
         raise ValueError(_no_target(name.name))
@@ -253,17 +249,12 @@ def format(name: object) -> Format:
 
 
 def block_format(name: object) -> BlockFormat:
-    """The block format that a name stands for, or the block format itself.
+    """Return the block format that a name stands for, or the block format itself.
 
     >>> block_format("mxfp4").rule.name
     'floor'
 
-    Raises
-    ------
-    ValueError
-        An unknown or ambiguous name.
-    TypeError
-        Something that is neither.
+    Raises ValueError: an unknown or ambiguous name. TypeError: something that is neither.
     """
     if isinstance(name, BlockFormat):
         return name
@@ -283,7 +274,7 @@ def block_format(name: object) -> BlockFormat:
 
 
 def is_block(name: object) -> bool:
-    """Whether a name, or what is given for one, means a block format."""
+    """Return whether a name, or an object in its place, means a block format."""
     if not isinstance(name, str):
         return isinstance(name, BlockFormat)
     spelled = name.strip().lower()
@@ -291,7 +282,7 @@ def is_block(name: object) -> bool:
 
 
 def carrier(name: object) -> Format | None:
-    """The format or carrier that values of a dtype are in, or None where there is none.
+    """Return the format or carrier that values of a dtype are in, or None where there is none.
 
     >>> carrier("float64").name, carrier("bfloat16").name, carrier("complex64")
     ('binary64', 'bfloat16', None)
@@ -304,7 +295,7 @@ def carrier(name: object) -> Format | None:
 
 
 def _spelled(name: object) -> str | None:
-    """The lower-case name that a string, a dtype (NumPy's, torch's) or a scalar type goes by."""
+    """Return the lower-case name that a string, a dtype (NumPy's, torch's) or a scalar type goes by."""
     text: object = name
     if isinstance(name, type):
         text = name.__name__

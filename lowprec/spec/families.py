@@ -11,7 +11,7 @@ __all__ = ["fixed", "finite", "fn", "fnuz", "ieee", "p3109", "power_of_two"]
 
 
 def ieee(name: str, exponent_bits: int, trailing_bits: int, *, source: str = "IEEE754") -> Format:
-    """An IEEE 754 interchange format: infinities, and NaNs in the rest of the top binade.
+    """Return an IEEE 754 interchange format: infinities, and NaNs in the rest of the top binade.
 
     >>> ieee("binary16", 5, 10).max_finite
     65504.0
@@ -28,7 +28,7 @@ def ieee(name: str, exponent_bits: int, trailing_bits: int, *, source: str = "IE
 
 
 def fn(name: str, exponent_bits: int, trailing_bits: int, *, source: str = "OFP8") -> Format:
-    """A finite format with one NaN at the top of each sign: "fn" of e4m3fn.
+    """Return a finite format with one NaN at the top of each sign: "fn" of e4m3fn.
 
     >>> fn("e4m3fn", 4, 3).max_finite
     448.0
@@ -44,7 +44,7 @@ def fn(name: str, exponent_bits: int, trailing_bits: int, *, source: str = "OFP8
 
 
 def fnuz(name: str, exponent_bits: int, trailing_bits: int, *, bias: int | None = None, source: str = "FNUZ") -> Format:
-    """A finite format whose one NaN has the code of -0; its bias is one more than IEEE's.
+    """Return a finite format whose one NaN has the code of -0; its bias is one more than IEEE's.
 
     >>> fnuz("e4m3fnuz", 4, 3).max_finite
     240.0
@@ -60,7 +60,7 @@ def fnuz(name: str, exponent_bits: int, trailing_bits: int, *, bias: int | None 
 
 
 def finite(name: str, exponent_bits: int, trailing_bits: int, *, source: str = "OCPMX") -> Format:
-    """A format where every code is a number.
+    """Return a format where every code is a number.
 
     >>> finite("e2m1fn", 2, 1).max_finite
     6.0
@@ -75,7 +75,7 @@ def finite(name: str, exponent_bits: int, trailing_bits: int, *, source: str = "
 
 
 def p3109(width: int, precision: int, *, signed: bool = True, extended: bool = True) -> Format:
-    """A format of the IEEE P3109 draft, named as it names them.
+    """Return a format of the IEEE P3109 draft, named as it names them.
 
     Parameters
     ----------
@@ -86,14 +86,9 @@ def p3109(width: int, precision: int, *, signed: bool = True, extended: bool = T
     signed, extended : bool
         Extended formats have infinities.
 
-    Raises
-    ------
-    ValueError
-        Outside those ranges, or values that float64 does not hold.
+    Raises ValueError: outside those ranges, or values that float64 does not hold.
 
-    Source
-    ------
-    [P3109] draft 4.0, section 4.
+    Source: [P3109] draft 4.0, section 4.
 
     >>> p3109(8, 3).name, p3109(8, 3).max_finite
     ('binary8p3se', 49152.0)
@@ -117,7 +112,7 @@ def p3109(width: int, precision: int, *, signed: bool = True, extended: bool = T
 
 
 def power_of_two(name: str, exponent_bits: int, *, source: str = "OCPMX") -> Format:
-    """An unsigned format of powers of two and one NaN, without zero: a block's scale.
+    """Return an unsigned format of powers of two and one NaN, without zero: a block's scale.
 
     >>> power_of_two("e8m0fnu", 8).max_finite == 2.0**127
     True
@@ -135,7 +130,7 @@ def power_of_two(name: str, exponent_bits: int, *, source: str = "OCPMX") -> For
 
 
 def fixed(name: str, width: int, fraction_bits: int = 0, *, signed: bool = True, source: str = "OCPMX") -> Format:
-    """An integer format, or fixed point: two's complement (or unsigned) times 2**-fraction_bits.
+    """Return an integer format, or fixed point: two's complement (or unsigned) times 2**-fraction_bits.
 
     >>> fixed("int8f6", 8, 6).max_finite
     1.984375
@@ -152,5 +147,5 @@ def fixed(name: str, width: int, fraction_bits: int = 0, *, signed: bool = True,
 
 
 def _half_range(exponent_bits: int) -> int:
-    """IEEE's bias: 2**(w - 1) - 1."""
+    """Return IEEE's bias, 2**(w - 1) - 1."""
     return (1 << exponent_bits >> 1) - 1

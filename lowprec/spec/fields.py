@@ -8,11 +8,12 @@ Floor 1. Imports the standard library only.
 
 from __future__ import annotations
 
+import dataclasses
 import operator
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from typing import Any, TypeVar
 
-__all__ = ["LARGEST_SIZE", "Table", "choose", "integer", "text", "truth"]
+__all__ = ["LARGEST_SIZE", "Table", "choose", "described", "integer", "text", "truth"]
 
 #: The most elements of a block, and terms of a chunk or a step: kernels count in 64 bits.
 LARGEST_SIZE = 1 << 32
@@ -21,8 +22,18 @@ K = TypeVar("K")
 V = TypeVar("V", covariant=True)
 
 
+def described(spec: Any, is_named: Callable[[Any], bool] = lambda value: False) -> str:
+    """Return the call that constructs a specification, without defaults; named values by their names."""
+    fields = [
+        f"{field.name}={(str(value) if is_named(value) else value)!r}"
+        for field in dataclasses.fields(spec)
+        if (value := getattr(spec, field.name)) != field.default
+    ]
+    return f"{type(spec).__name__}({', '.join(fields)})"
+
+
 def choose(spec: object, owner: str, **fields: tuple[str, ...]) -> None:
-    """Refuse fields that are none of their choices; `owner` is what messages call the specification."""
+    """Refuse fields whose value is not a choice; `owner` is the specification's name in messages."""
     for name, choices in fields.items():
         value = getattr(spec, name)
         if not isinstance(value, str) or value not in choices:
@@ -31,7 +42,7 @@ def choose(spec: object, owner: str, **fields: tuple[str, ...]) -> None:
 
 
 def integer(spec: object, owner: str, name: str, least: int, most: int, note: str = "") -> None:
-    """Make a field an int from `least` to `most`; `note` ends the sentence that says so."""
+    """Convert a field to an int from `least` to `most`; `note` ends the message."""
     value = getattr(spec, name)
     if isinstance(value, bool) or not hasattr(value, "__index__"):
         raise TypeError(f"{name} of {owner} must be an integer, not {value!r}")
@@ -49,7 +60,7 @@ def truth(spec: object, owner: str, *names: str) -> None:
 
 
 def text(spec: object, owner: str, *names: str) -> None:
-    """Make fields plain strings."""
+    """Convert fields to plain strings."""
     for name in names:
         value = getattr(spec, name)
         if not isinstance(value, str):

@@ -21,6 +21,8 @@ import struct
 from dataclasses import dataclass
 from fractions import Fraction
 
+from lowprec.spec.fields import described
+
 __all__ = ["Carrier", "Format", "Sign", "exact_float"]
 
 
@@ -68,14 +70,9 @@ class Format:
     source : str
         Key in docs/references.md.
 
-    Raises
-    ------
-    ValueError
-        The parameters are no format; the message names the field at fault.
+    Raises ValueError: the parameters are no format; the message names the field at fault.
 
-    Source
-    ------
-    [IEEE754] 3.3, [OFP8], [OCPMX], [P3109].
+    Source: [IEEE754] 3.3, [OFP8], [OCPMX], [P3109].
     """
 
     name: str = dataclasses.field(compare=False)
@@ -99,7 +96,7 @@ class Format:
         self._check()
 
     def _check(self) -> None:
-        """Refuse parameters that are no format; `Carrier` waives this."""
+        """Refuse parameters that make no format; `Carrier` waives this."""
 
         def refuse(field: str, why: str) -> None:
             raise ValueError(f"{field}={getattr(self, field)!r} of format {self.name!r} {why}")
@@ -207,7 +204,7 @@ class Format:
     # -- values ---------------------------------------------------------------------------------
 
     def scaled(self, magnitude: int) -> tuple[int, int]:
-        """Significand and exponent of a magnitude: its value is significand * 2**exponent.
+        """Return significand and exponent of a magnitude: its value is significand * 2**exponent.
 
         The rule is continued past `max_finite` as if the exponent were unbounded, which is
         what overflow is judged on.
@@ -292,7 +289,7 @@ class Format:
         return exact_float(1, self.scaled(one)[1])
 
     def contains(self, other: Format) -> bool:
-        """Whether all that `other` has is in this format too: numbers, signed zeros, infinities, NaN.
+        """Return whether this format has all that `other` has: numbers, signed zeros, infinities, NaN.
 
         >>> binary32 = Format(name="binary32", exponent_bits=8, trailing_bits=23, bias=127)
         >>> binary32.contains(Format(name="e4m3", exponent_bits=4, trailing_bits=3, bias=7))
@@ -301,7 +298,7 @@ class Format:
         return _contains(self, other)
 
     def _holds(self, ours: int, other: Format, theirs: int) -> bool:
-        """Whether the magnitudes of `other` up to `theirs` are values of this format's up to `ours`."""
+        """Return whether magnitudes of `other` up to `theirs` are values of this format up to `ours`."""
         first = 1 if other.subnormals else 0
         while first <= theirs:
             significand, exponent = other.scaled(first)
@@ -321,12 +318,7 @@ class Format:
         return self.name
 
     def __repr__(self) -> str:
-        said = [
-            f"{field.name}={getattr(self, field.name)!r}"
-            for field in dataclasses.fields(self)
-            if field.default is dataclasses.MISSING or getattr(self, field.name) != field.default
-        ]
-        return f"{type(self).__name__}({', '.join(said)})"
+        return described(self)
 
 
 class Carrier(Format):
@@ -338,12 +330,12 @@ class Carrier(Format):
     __slots__ = ()
 
     def _check(self) -> None:
-        """Carriers are a fixed list in the catalog; nothing to refuse."""
+        """Refuse nothing: carriers are a fixed list in the catalog."""
 
 
 @functools.lru_cache(maxsize=4096)
 def _contains(fmt: Format, other: Format) -> bool:
-    """As `Format.contains`, which goes through all binades and is asked for every array that is given."""
+    """Memoise `Format.contains`, which goes through all binades and is called for every array."""
     lacks = (
         (other.infinity and not fmt.infinity)
         or (other.has_nan and not fmt.has_nan)
@@ -360,7 +352,7 @@ def _contains(fmt: Format, other: Format) -> bool:
 
 
 def exact_float(significand: int, exponent: int) -> float:
-    """The float64 equal to significand * 2**exponent, put together from bits.
+    """Return the float64 equal to significand * 2**exponent, assembled from bits.
 
     No floating-point instruction is used, so a process that flushes subnormals gets the same
     answer. The number must be a float64.

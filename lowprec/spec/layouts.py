@@ -31,16 +31,13 @@ _BITS: Mapping[str, Mapping[Format, int]] = {"ptx_rs": _PTX_RS, "avx10_2": _AVX1
 
 
 def lanes(rounding: Rounding, fmt: Format) -> int:
-    """How many neighbouring elements along the last axis share a random word.
+    """Return the number of neighbouring elements along the last axis that share a random word.
 
     >>> from lowprec.spec.rounding import stochastic
     >>> lanes(stochastic(16, "ptx_rs"), catalog.E4M3FN), lanes(stochastic(8), catalog.E4M3FN)
     (4, 1)
 
-    Raises
-    ------
-    ValueError
-        A layout or a number of bits that the format does not have.
+    Raises ValueError: a layout or a number of bits that the format does not have.
     """
     check_layout(rounding, fmt)
     if rounding.variant != "ptx_rs":

@@ -10,7 +10,7 @@ import enum
 from dataclasses import dataclass
 from typing import Literal, get_args
 
-from lowprec.spec.fields import choose, truth
+from lowprec.spec.fields import choose, described, truth
 from lowprec.spec.format import Carrier, Format
 from lowprec.spec.rounding import MODES, NEAREST_EVEN, Rounding, rounding
 
@@ -18,7 +18,7 @@ __all__ = ["DEFAULT", "Flag", "Projection", "Saturation", "saturation"]
 
 
 class Saturation(enum.Enum):
-    """What becomes of a finite overflow and of an infinite operand.
+    """A policy for finite overflow and infinite operands.
 
     ============= ==================================== ====================================
     policy        finite overflow                      infinite operand
@@ -43,7 +43,7 @@ class Saturation(enum.Enum):
 
 
 def saturation(policy: Saturation | str) -> Saturation:
-    """The saturation policy of that name, or the policy itself.
+    """Return the saturation policy of that name, or the policy itself.
 
     >>> saturation("finite")
     Saturation.FINITE
@@ -60,7 +60,7 @@ def saturation(policy: Saturation | str) -> Saturation:
 
 
 class Flag(enum.IntFlag):
-    """What a conversion signals, in the order of RISC-V and TestFloat; for `flags=`.
+    """Exception flags of a conversion, in the order of RISC-V and TestFloat; for `flags=`.
 
     Source: [IEEE754] 7; tininess is detected after rounding.
     """
@@ -106,7 +106,7 @@ class Projection:
     saturation : Saturation or str
     nan : {"error", "zero", "max", "negative_zero"}
         What a NaN operand becomes in a format without NaN: a ValueError, zero, the extreme finite
-        value, or -0 whatever its sign.
+        value, or -0 for either sign.
     nan_code : int, optional
         The code, without its sign, to give wherever the result is NaN, instead of the format's own.
         In a format with a sign it takes the sign of the NaN, as the codes of numbers do: 0 stays 0
@@ -135,10 +135,7 @@ class Projection:
         Formats that the value is rounded to first, one after the other, to nearest even; operations
         are done in the first of them.
 
-    Raises
-    ------
-    ValueError
-        A value that the field does not take.
+    Raises ValueError: a value that the field does not take.
     """
 
     rounding: Rounding = NEAREST_EVEN
@@ -178,15 +175,9 @@ class Projection:
         return ", ".join(said)
 
     def __repr__(self) -> str:
-        said = []
-        for field in dataclasses.fields(self):
-            value = getattr(self, field.name)
-            if value != field.default:
-                named = value in MODES or isinstance(value, Saturation)
-                named = named or (isinstance(value, Rounding) and value.bits > 0)
-                spelled = str(value) if named else value
-                said.append(f"{field.name}={spelled!r}")
-        return f"Projection({', '.join(said)})"
+        stochastic = isinstance(self.rounding, Rounding) and self.rounding.bits > 0
+        names = (*MODES, *Saturation, *([self.rounding] if stochastic else []))
+        return described(self, lambda value: value in names)
 
 
 DEFAULT = Projection()

@@ -56,9 +56,7 @@ class Rounding:
     variant : str
         Of a stochastic mode: see `stochastic`.
 
-    Source
-    ------
-    [IEEE754] 4.3; [P3109] RoundToPrecision.
+    Source: [IEEE754] 4.3; [P3109] RoundToPrecision.
     """
 
     name: str
@@ -83,7 +81,7 @@ class Rounding:
             raise ValueError(f"variant={self.variant!r} of stochastic rounding is unknown; use one of {known}")
 
     def threshold(self, *, negative: bool, odd: bool) -> Threshold:
-        """The threshold for a value of this sign whose nearer code has this parity."""
+        """Return the threshold for a value of this sign whose nearer code has this parity."""
         if negative:
             return self.negative_odd if odd else self.negative_even
         return self.positive_odd if odd else self.positive_even
@@ -127,7 +125,7 @@ _STOCHASTIC_NAME = re.compile(r"stochastic\((\d+)(?:, *(\w+))?\)")
 
 
 def stochastic(bits: int, variant: str = "A") -> Rounding:
-    """The stochastic rounding mode with this many random bits.
+    """Return the stochastic rounding mode with this many random bits.
 
     With the tail eta and a random integer R below 2**bits, the farther code is taken iff
 
@@ -162,14 +160,9 @@ def stochastic(bits: int, variant: str = "A") -> Rounding:
         1 to 32.
     variant : str
 
-    Raises
-    ------
-    ValueError
-        Another number of bits or an unknown variant.
+    Raises ValueError: another number of bits or an unknown variant.
 
-    Source
-    ------
-    [P3109] StochasticA, StochasticB, StochasticC; [PTX] cvt; [RDNA4]; [HIP]; [AVX10].
+    Source: [P3109] StochasticA, StochasticB, StochasticC; [PTX] cvt; [RDNA4]; [HIP]; [AVX10].
     """
     if not hasattr(bits, "__index__") or isinstance(bits, bool):
         raise TypeError(f"bits of stochastic rounding must be an integer, not {bits!r}")
@@ -183,7 +176,7 @@ _BY_NAME = {mode.name: mode for mode in MODES}
 
 
 def rounding(mode: Rounding | str) -> Rounding:
-    """The rounding mode of that name, or the mode itself.
+    """Return the rounding mode of that name, or the mode itself.
 
     >>> rounding("to_odd") is TO_ODD
     True

@@ -1,7 +1,4 @@
-"""What someone's function may answer with: codes as integers, a format's own type, or values as floats.
-
-Floor 5.
-"""
+"""What someone's function may answer with: codes as integers, a format's own type, or values as floats."""
 
 from __future__ import annotations
 
@@ -13,10 +10,11 @@ import ml_dtypes
 import numpy as np
 import numpy.typing as npt
 
-from lowprec.arrays.checks import code_dtype, dtype
+from lowprec.arrays.checks import code_dtype
 from lowprec.arrays.convert import decode, encode
 from lowprec.spec.format import Format
 from lowprec.spec.projection import Projection
+from lowprec.verify.operations import own_dtype
 
 __all__ = ["check_callable", "check_count", "codes_of", "codes_or_values"]
 
@@ -52,7 +50,7 @@ def check_count(name: str, number: object, least: int = 0) -> None:
 
 
 def codes_or_values(made: object, operands: Sequence[Array], fmt: Format, subject: str) -> Array:
-    """An answer as codes in their narrowest type, or as values in float64.
+    """Return an answer as codes in their narrowest type, or as values in float64.
 
     Parameters
     ----------
@@ -75,7 +73,7 @@ def codes_or_values(made: object, operands: Sequence[Array], fmt: Format, subjec
             f"{subject} was given {asked.dtype} of shape {asked.shape} and gave shape {given.shape}; "
             "it must give one code or value for each input"
         )
-    codes, own = code_dtype(fmt), _type_of(fmt)
+    codes, own = code_dtype(fmt), own_dtype(fmt)
     if own is not None and given.dtype == own and own.kind not in "iu":
         return given.view(codes)
     if given.dtype.kind in "iu":
@@ -94,7 +92,7 @@ def codes_or_values(made: object, operands: Sequence[Array], fmt: Format, subjec
 
 
 def codes_of(made: object, operands: Sequence[Array], fmt: Format, subject: str) -> Array:
-    """An answer as codes in int64; as for `codes_or_values`, and floats must be values of the format."""
+    """Return an answer as codes in int64; as for `codes_or_values`, and floats must be values of the format."""
     given = codes_or_values(made, operands, fmt, subject)
     if given.dtype.kind != "f":
         return given.astype(np.int64)
@@ -111,10 +109,3 @@ def codes_of(made: object, operands: Sequence[Array], fmt: Format, subject: str)
 def _first(wrong: Array, given: Array, operands: Sequence[Array]) -> str:
     place = int(np.argmax(wrong))
     return f"{given[place]} for {', '.join(str(column[place]) for column in operands)}"
-
-
-def _type_of(fmt: Format) -> np.dtype[Any] | None:
-    try:
-        return dtype(fmt)
-    except ValueError:
-        return None

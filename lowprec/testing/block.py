@@ -1,26 +1,25 @@
-"""What laws of blocks are tried on: block formats by the verbs, by the oracle, or of someone's own.
-
-Floor 5.
-"""
+"""What laws of blocks are tried on: block formats by the verbs, by the oracle, or of someone's own."""
 
 from __future__ import annotations
 
 import functools
 import math
 from fractions import Fraction
-from typing import Any, NamedTuple
+from typing import Any
 
 import numpy as np
 
 from lowprec.spec import catalog
 from lowprec.spec.block import BlockFormat
 from lowprec.spec.format import Format, Sign
-from lowprec.testing.grid import Array, grid_of, nearest, values_of
+from lowprec.testing.grid import Array, grid_of, values_of
 from lowprec.testing.implementation import name_of
 from lowprec.testing.subjects import Floats
-from lowprec.tools.shown import shown_code
+from lowprec.verify import oracle_arrays
+from lowprec.verify.oracle_arrays import BlockCodes
+from lowprec.verify.shown import shown_code
 
-__all__ = ["ArrayBlocks", "Blocks", "Encoded", "OracleBlocks", "OwnBlocks"]
+__all__ = ["ArrayBlocks", "BlockSubject", "OracleBlocks", "OwnBlocks"]
 
 #: Of one: amax is tried at these and next to them, beside the largest element, its half, and so on.
 _MARKS = (1.0, 1.2, 4 / 3, 2**0.5, 1.5, 1.75, 1.99)
@@ -30,15 +29,7 @@ _POWERS = (0, 1, -1, 7, -20, 60, -60, 100, -110, 119, -126)
 _LARGE = 256
 
 
-class Encoded(NamedTuple):
-    """Blocks in codes: a scale's for each, elements' in rows, and the scale of the tensor, 1 where there is none."""
-
-    scales: Array
-    codes: Array
-    tensor: Fraction = Fraction(1)
-
-
-class Blocks:
+class BlockSubject:
     """An implementation of a block format, as laws see it: a block is a row of values.
 
     Parameters
@@ -55,12 +46,12 @@ class Blocks:
     def __init__(self, fmt: BlockFormat, samples: int, seed: int) -> None:
         self.fmt, self.samples, self.seed = fmt, samples, seed
 
-    def encode(self, rows: Floats) -> Encoded:
-        """The codes of blocks."""
+    def encode(self, rows: Floats) -> BlockCodes:
+        """Return the codes of blocks."""
         raise NotImplementedError
 
-    def decode(self, blocks: Encoded) -> Floats:
-        """The values of blocks, in whatever type of floats."""
+    def decode(self, blocks: BlockCodes) -> Floats:
+        """Return the values of blocks, in whatever type of floats."""
         raise NotImplementedError
 
     @property
@@ -93,19 +84,19 @@ class Blocks:
         return rows if self.signed else np.abs(rows)
 
     @functools.cached_property
-    def encoded(self) -> Encoded:
+    def encoded(self) -> BlockCodes:
         """The codes of `rows`."""
         return self.encode(self.rows)
 
     @functools.cached_property
-    def any_codes(self) -> Encoded:
+    def any_codes(self) -> BlockCodes:
         """Blocks of any codes: every scale of at most 8 bits, or as many random ones, and random elements."""
         random, scale, element = np.random.default_rng(self.seed), self.fmt.scale, self.fmt.element
         count = 4 if self.size > _LARGE else 24 if self.slow else 256
         scales = np.arange(1 << scale.width) if scale.width <= 8 else random.integers(0, 1 << scale.width, count)
         scales = scales[:: -(-scales.size // count)]
         codes = random.integers(0, 1 << element.width, (scales.size, self.size))
-        return Encoded(scales, codes, Fraction(1) if self.fmt.tensor_scale == "none" else Fraction(3, 4))
+        return BlockCodes(scales, codes, Fraction(1) if self.fmt.tensor_scale == "none" else Fraction(3, 4))
 
     @functools.cached_property
     def scale_values(self) -> Floats:
@@ -113,25 +104,25 @@ class Blocks:
         return values_of(self.encoded.scales, self.fmt.scale)
 
     def shown(self, code: int, fmt: Format) -> str:
-        """A code of an element or a scale."""
+        """Return a code of an element or a scale."""
         return f"0x{shown_code(int(code), fmt)}"
 
 
-class ArrayBlocks(Blocks):
+class ArrayBlocks(BlockSubject):
     """The verbs of lowprec on arrays."""
 
     path = "arrays"
 
-    def encode(self, rows: Floats, kind: str = "float32") -> Encoded:
-        """By `lowprec.encode`, of numbers in a type."""
+    def encode(self, rows: Floats, kind: str = "float32") -> BlockCodes:
+        """Encode by `lowprec.encode`, from numbers of a type."""
         from lowprec.arrays.convert import encode
 
         made = encode(self._laid(rows.astype(kind)), self.fmt)
         tensor = Fraction(1) if made.tensor_scale is None else Fraction(float(made.tensor_scale))
-        return Encoded(made.scales.reshape(-1).astype(np.int64), self._rows(made.codes.astype(np.int64)), tensor)
+        return BlockCodes(made.scales.reshape(-1).astype(np.int64), self._rows(made.codes.astype(np.int64)), tensor)
 
-    def decode(self, blocks: Encoded) -> Floats:
-        """By `lowprec.decode`."""
+    def decode(self, blocks: BlockCodes) -> Floats:
+        """Decode by `lowprec.decode`."""
         from lowprec.arrays.block import BlockArray
         from lowprec.arrays.checks import code_dtype
         from lowprec.arrays.convert import decode
@@ -143,40 +134,29 @@ class ArrayBlocks(Blocks):
         return self._rows(np.asarray(decode(array, dtype="float64")))
 
     def _laid(self, rows: Array) -> Array:
-        """Blocks in an array: one after the other along an axis, or tiles below each other."""
+        """Return blocks in an array: one after the other along an axis, or tiles below each other."""
         return rows.reshape(-1, self.fmt.sizes[-1]) if len(self.fmt.sizes) == 2 else rows.ravel()
 
     def _rows(self, laid: Array) -> Array:
         return laid.reshape(-1, self.size)
 
 
-class OracleBlocks(Blocks):
+class OracleBlocks(BlockSubject):
     """The oracle, one block after the other."""
 
     path = "oracle"
     slow = True
 
-    def encode(self, rows: Floats) -> Encoded:
-        """By `oracle.block.encode`."""
-        from lowprec.oracle.block import encode, tensor_scale
-        from lowprec.oracle.exact import from_float
+    def encode(self, rows: Floats) -> BlockCodes:
+        """Encode by `oracle.block.encode`."""
+        return oracle_arrays.encode_blocks(rows, self.fmt)
 
-        exact = [[from_float(value) for value in row] for row in rows.tolist()]
-        tensor = tensor_scale([value for row in exact for value in row], self.fmt)
-        made = [encode(row, self.fmt, tensor) for row in exact]
-        return Encoded(np.array([scale for scale, _ in made]), np.array([codes for _, codes in made]), tensor.value)
-
-    def decode(self, blocks: Encoded) -> Floats:
-        """By `oracle.block.decode`."""
-        from lowprec.oracle.block import decode
-        from lowprec.oracle.exact import Special, to_float
-
-        pairs = zip(blocks.scales.tolist(), blocks.codes.tolist(), strict=True)
-        made = [decode(scale, row, self.fmt, blocks.tensor) for scale, row in pairs]
-        return np.array([[to_float(v) if isinstance(v, Special) else nearest(v) for v in row] for row in made])
+    def decode(self, blocks: BlockCodes) -> Floats:
+        """Decode by `oracle.block.decode`."""
+        return oracle_arrays.decode_blocks(blocks, self.fmt)
 
 
-class OwnBlocks(Blocks):
+class OwnBlocks(BlockSubject):
     """Someone's own: an object with the `format` that it is meant to be, and `encode`, `decode` or both."""
 
     def __init__(self, given: Any, samples: int, seed: int) -> None:
@@ -184,8 +164,8 @@ class OwnBlocks(Blocks):
         self.given, self.path = given, name_of(given)
         self.encodes, self.decodes = (callable(getattr(given, verb, None)) for verb in ("encode", "decode"))
 
-    def encode(self, rows: Floats) -> Encoded:
-        """By its own `encode`, of float32 values, a block in each row."""
+    def encode(self, rows: Floats) -> BlockCodes:
+        """Encode by its own `encode`, from float32 values, a block in each row."""
         with np.errstate(all="ignore"):
             answer = self.given.encode(rows.astype(np.float32))
         if not isinstance(answer, tuple | list) or len(answer) not in (2, 3):
@@ -210,10 +190,10 @@ class OwnBlocks(Blocks):
                     f"codes have {fmt.width} bits; give unsigned codes"
                 )
         whole = Fraction(float(tensor[0])) if tensor else Fraction(1)
-        return Encoded(made[0].astype(np.int64), made[1].astype(np.int64), whole)
+        return BlockCodes(made[0].astype(np.int64), made[1].astype(np.int64), whole)
 
-    def decode(self, blocks: Encoded) -> Floats:
-        """By its own `decode`, of codes of scales and of elements, a block in each row."""
+    def decode(self, blocks: BlockCodes) -> Floats:
+        """Decode by its own `decode`, from codes of scales and of elements, a block in each row."""
         from lowprec.arrays.checks import code_dtype
 
         given: list[Any] = [blocks.scales.astype(code_dtype(self.fmt.scale))]

@@ -1,7 +1,4 @@
-"""Checking a cast: anyone's function held against the reference, and which law it breaks.
-
-Floor 5.
-"""
+"""Checking a cast: anyone's function held against the reference, and which law it breaks."""
 
 from __future__ import annotations
 
@@ -26,11 +23,11 @@ from lowprec.testing.implementation import name_of
 from lowprec.testing.laws import LAWS
 from lowprec.testing.laws.rounding import law_at
 from lowprec.testing.projecting import is_plain
-from lowprec.tools.cases import SOURCES
-from lowprec.tools.conformance import Row, compare
-from lowprec.tools.frameworks.base import Framework
-from lowprec.tools.shown import shown_code
-from lowprec.tools.tasks import Cast, Operands
+from lowprec.verify.conformance import Row, compare
+from lowprec.verify.frameworks.base import Framework
+from lowprec.verify.inputs.conversions import SOURCES
+from lowprec.verify.shown import shown_code
+from lowprec.verify.tasks import Cast
 
 __all__ = ["check_cast"]
 
@@ -74,6 +71,7 @@ def check_cast(
         want   0x01  0 0000 001  0.001953125 = 0x1p-9
       2,344 of 20,568 inputs differ
       double rounding: 2,344 inputs; the smallest is 0x3f50000000000001 = 0x1.0000000000001p-10: got 0x00, want 0x01
+      explained by double rounding: to binary32 first, then to e4m3fn: 2,344 of 2,344
 
     Parameters
     ----------
@@ -138,7 +136,7 @@ def check_cast(
     framework = Framework(
         subject, "lowprec", "", (source,), lambda: (fmt,), lambda values, _: answer(values), projection=rules
     )
-    task = _AnyNan(source, fmt) if any_nan else Cast(source, fmt)
+    task = Cast(source, fmt, any_nan)
     row = compare(framework, task, answer, task.operands(samples, 0), own=False, flush=False, strided=not contiguous)
     if row.mismatches:
         raise AssertionError(_message(row, fmt, rules))
@@ -146,8 +144,8 @@ def check_cast(
 
 
 def _message(row: Row, fmt: Format, rules: Projection) -> str:
-    """The law that the first difference breaks, its smallest counterexample, and how much differs of which kind."""
-    first, name = row.findings[0], _law(row, fmt, rules)
+    """Return the message: the law that is broken, its smallest counterexample, and how much differs of which kind."""
+    first, name = row.findings[0].smallest, _law(row, fmt, rules)
     lines = [f"{row.framework} from {row.source} differs from {fmt.name} ({rules})"]
     if name is not None:
         lines = [
@@ -157,16 +155,17 @@ def _message(row: Row, fmt: Format, rules: Projection) -> str:
         ]
     lines += [
         "  smallest counterexample",
-        f"    value  {first.operand} = {first.value}",
-        f"    got    {_in_full(first.got, fmt)}",
-        f"    want   {_in_full(first.want, fmt)}",
+        f"    value  {first['operand']} = {first['value']}",
+        f"    got    {_in_full(first['got'], fmt)}",
+        f"    want   {_in_full(first['want'], fmt)}",
         f"  {row.mismatches:,} of {row.tried:,} inputs differ",
     ]
     lines += [
         f"  {found.kind}: {found.count:,} {'input' if found.count == 1 else 'inputs'}; the smallest is "
-        f"{found.operand} = {found.value}: got {found.got}, want {found.want}"
+        "{operand} = {value}: got {got}, want {want}".format(**dict(found.smallest.rows))
         for found in row.findings
     ]
+    lines += [f"  explained by {cause}" for cause in row.causes[:1]]
     if any(found.kind == "strided view" for found in row.findings):
         lines.append(
             f"  a strided view is an array such as x[::2], whose values do not lie side by side; {_CONTIGUOUS}"
@@ -175,41 +174,33 @@ def _message(row: Row, fmt: Format, rules: Projection) -> str:
 
 
 def _law(row: Row, fmt: Format, rules: Projection) -> str | None:
-    """The name of the law about the first difference; None where the rules are others than the laws'."""
-    first, dtype = row.findings[0], SOURCES[row.source]
-    if first.kind in ("place", "strided view"):
+    """Return the name of the law about the first difference; None where the rules are others than the laws'."""
+    first, dtype = row.findings[0].smallest, SOURCES[row.source]
+    if row.findings[0].kind in ("place", "strided view"):
         return "place"
     if not is_plain(rules):
         return None
     if dtype.kind == "i":
-        value: float = int(first.operand)
+        value: float = int(first["operand"])
     else:
-        value = float(np.array(int(first.operand, 16), f"u{dtype.itemsize}").view(dtype))
+        value = float(np.array(int(first["operand"], 16), f"u{dtype.itemsize}").view(dtype))
     return law_at(value, grid_of(fmt), unsigned=fmt.sign is Sign.UNSIGNED, mode=rules.rounding.name)
 
 
 def _in_full(answer: str, fmt: Format) -> str:
-    """Codes with their bits and values; values as they are."""
+    """Return codes with their bits and values; values as they are."""
     return re.sub(r"0x([0-9a-f]+)(?![0-9a-f.p])", lambda code: f"0x{shown_code(int(code[1], 16), fmt)}", answer)
 
 
-class _AnyNan(Cast):
-    """A cast whose reference has one NaN, for operands that are NaN and for those that overflow into it."""
-
-    def reference(self, operands: Operands, projection: Projection) -> npt.NDArray[Any]:
-        """The golden codes."""
-        return _one_nan(super().reference(operands, projection), self.target)
-
-
 def _one_nan(made: npt.NDArray[Any], fmt: Format) -> npt.NDArray[Any]:
-    """Codes with one NaN in place of all."""
+    """Return codes with one NaN in place of all."""
     if made.dtype.kind == "f" or fmt.nan_code is None:
         return made
     return np.where(np.isnan(np.asarray(decode(made, fmt))), made.dtype.type(fmt.nan_code), made)
 
 
 def _copied(values: npt.NDArray[Any]) -> npt.NDArray[Any]:
-    """The inputs for a cast to write on if it likes, as far apart in memory as these, with zeros between."""
+    """Return the inputs for a cast to write on if it likes, as far apart in memory as these, with zeros between."""
     step = max(1, values.strides[0] // values.itemsize)
     copy = np.zeros(values.size * step, values.dtype)[::step]
     copy[...] = values

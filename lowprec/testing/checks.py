@@ -1,7 +1,4 @@
-"""Checking formats, operations and block formats: every law that says anything about them, tried at once.
-
-Floor 5.
-"""
+"""Checking formats, operations and block formats: every law that says anything about them, tried at once."""
 
 from __future__ import annotations
 
@@ -21,13 +18,14 @@ from lowprec.spec.profiles import Profile
 from lowprec.spec.projection import Projection, Saturation
 from lowprec.spec.rounding import MODES, Rounding
 from lowprec.testing.answers import check_count
-from lowprec.testing.block import ArrayBlocks, Blocks, OracleBlocks, OwnBlocks
+from lowprec.testing.block import ArrayBlocks, BlockSubject, OracleBlocks, OwnBlocks
 from lowprec.testing.grid import Array
 from lowprec.testing.implementation import Implementation, name_of
-from lowprec.testing.law import Counterexample, Report, Verdict
+from lowprec.testing.law import Report, Verdict
 from lowprec.testing.laws import verdicts
-from lowprec.testing.operation import Operation, answered, of_arrays, of_oracle
+from lowprec.testing.operation import OperationSubject, answered, of_arrays, of_oracle
 from lowprec.testing.subjects import Arrays, Oracle, Subject
+from lowprec.verify.difference import Difference
 
 __all__ = ["check_block_format", "check_format", "check_operation", "report_of", "report_of_blocks"]
 
@@ -93,7 +91,7 @@ Watch = Callable[[int, None, str], None]
 
 
 def report_of(fmt: Format | str | Any, *, samples: int = 256, seed: int = 0, watch: Watch | None = None) -> Report:
-    """What `check_format` finds, without an error where a law does not hold."""
+    """Return what `check_format` finds, without an error where a law does not hold."""
     _check_samples(samples, seed)
     if isinstance(fmt, BlockFormat) or (isinstance(fmt, str) and catalog.is_block(fmt)):
         name = fmt if isinstance(fmt, str) else fmt.name
@@ -115,7 +113,7 @@ def report_of(fmt: Format | str | Any, *, samples: int = 256, seed: int = 0, wat
 
 
 def _watched(verdicts: Iterable[Verdict], watch: Watch | None) -> tuple[Verdict, ...]:
-    """All of them; each is told of as it is found."""
+    """Collect verdicts, telling `watch` of each as it is found."""
     found: list[Verdict] = []
     for verdict in verdicts:
         found.append(verdict)
@@ -129,7 +127,7 @@ _OPERATIONS = {"add": 2, "subtract": 2, "multiply": 2, "divide": 2, "sqrt": 1, "
 
 
 def _arithmetic(fmt: Format, seed: int) -> Iterator[Verdict]:
-    """The laws of arithmetic on operations in one format, a verdict for each law and path."""
+    """Yield the laws of arithmetic on operations in one format, a verdict for each law and path."""
     makers = (of_arrays, functools.partial(of_arrays, flagged=True), of_oracle)
     for make in makers:
         merged: dict[str, Verdict] = {}
@@ -143,9 +141,9 @@ def _arithmetic(fmt: Format, seed: int) -> Iterator[Verdict]:
         yield from merged.values()
 
 
-def _of(found: Counterexample | None, name: str) -> Counterexample | None:
-    """A counterexample that says of which operation it is."""
-    return None if found is None else Counterexample((("operation", name), *found.rows))
+def _of(found: Difference | None, name: str) -> Difference | None:
+    """Return a counterexample that says of which operation it is."""
+    return None if found is None else Difference((("operation", name), *found.rows))
 
 
 def check_operation(
@@ -222,7 +220,7 @@ def check_operation(
         with np.errstate(all="ignore"):
             return codes_of(function(*typed), typed, into, name)
 
-    own = Operation(operation, chosen, into, how, name, call, samples, seed, siblings=False)
+    own = OperationSubject(operation, chosen, into, how, name, call, samples, seed, siblings=False)
     return Report(name, tuple(verdicts("operation", own))).demand()
 
 
@@ -240,7 +238,7 @@ def check_block_format(fmt: BlockFormat | str | Any, *, samples: int = 64, seed:
     <Report of mine: ... checks, ... cases, all hold>
 
     An implementation of your own is any object with the `format` that it is meant to be, and with `encode`,
-    `decode` or both. Blocks are rows: `encode` takes float32 values of shape (n, size) and gives codes of the
+    `decode` or both. BlockSubject are rows: `encode` takes float32 values of shape (n, size) and gives codes of the
     scales, shape (n,), and of the elements, shape (n, size); `decode` takes these and gives values. Where there
     is a scale of the whole tensor, it comes third.
 
@@ -271,9 +269,9 @@ def check_block_format(fmt: BlockFormat | str | Any, *, samples: int = 64, seed:
 def report_of_blocks(
     fmt: BlockFormat | str | Any, *, samples: int = 64, seed: int = 0, watch: Watch | None = None
 ) -> Report:
-    """What `check_block_format` finds, without an error where a law does not hold."""
+    """Return what `check_block_format` finds, without an error where a law does not hold."""
     _check_samples(samples, seed)
-    subjects: tuple[Blocks, ...]
+    subjects: tuple[BlockSubject, ...]
     if isinstance(fmt, BlockFormat | str):
         known = catalog.block_format(fmt)
         name, subjects = known.name, (ArrayBlocks(known, samples, seed), OracleBlocks(known, min(samples, 8), seed))

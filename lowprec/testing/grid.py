@@ -3,8 +3,6 @@
 This is the kit's own reading of a `Format`, in integers. It uses neither the properties of `Format`, nor the
 oracle, nor a kernel, so that all of them can be judged by it.
 
-Floor 5.
-
 Notation:
 
     magnitude    a code without its sign; magnitudes 0, 1, 2, ... stand for growing values
@@ -50,19 +48,19 @@ class Grid(NamedTuple):
     units: Callable[[int], int]  #: the value of a magnitude in units
 
     def value(self, magnitude: int) -> Fraction:
-        """The value of a magnitude."""
+        """Return the value of a magnitude."""
         units = self.units(magnitude)
         return Fraction(units << self.unit) if self.unit >= 0 else Fraction(units, 1 << -self.unit)
 
     def number(self, magnitude: int) -> float:
-        """The same as a float64; infinity past the largest."""
+        """Return the same as a float64; infinity past the largest."""
         try:
             return float(self.value(magnitude))
         except OverflowError:
             return np.inf
 
     def place(self, size: Fraction, last: int | None = None) -> Place:
-        """Where a number that is not negative lies; `last` is the largest magnitude on its side."""
+        """Return where a number that is not negative lies; `last` is the largest magnitude on its side."""
         end = self.last if last is None else last
         numerator, denominator = size.numerator << max(-self.unit, 0), size.denominator << max(self.unit, 0)
         magnitude = bisect_right(range(end + 2), numerator // denominator, key=self.units) - 1
@@ -88,7 +86,7 @@ class Places(NamedTuple):
 
     @classmethod
     def of(cls, numbers: Sequence[float | Fraction], grid: Grid) -> Places:
-        """Of finite numbers, exactly."""
+        """Find the places of finite numbers, exactly."""
         values = np.array([nearest(number) for number in numbers], np.float64)
         negative = np.signbit(values)
         lasts = np.where(negative & (grid.last_negative >= 0), grid.last_negative, grid.last)
@@ -97,12 +95,12 @@ class Places(NamedTuple):
         return cls(values, negative, columns[0], columns[1], columns[2].astype(bool), lasts)
 
     def take(self, where: Array) -> Places:
-        """Only those that are marked."""
+        """Return only those that are marked."""
         return Places._make(column[where] for column in self)
 
 
 def nearest(number: float | Fraction) -> float:
-    """The float64 next to a number, of its sign, and no infinity."""
+    """Return the float64 next to a number, of its sign, and no infinity."""
     if isinstance(number, float):
         return number
     try:
@@ -112,7 +110,7 @@ def nearest(number: float | Fraction) -> float:
 
 
 def grid_of(fmt: Format) -> Grid:
-    """The grid that the parameters of a format describe.
+    """Return the grid that the parameters of a format describe.
 
     >>> from lowprec.spec.catalog import E4M3FN
     >>> grid = grid_of(E4M3FN)
@@ -136,7 +134,7 @@ def grid_of(fmt: Format) -> Grid:
 
 
 def listed(values: Sequence[Fraction]) -> Grid:
-    """The grid of values that are listed, from magnitude 0 on, continued by a gap as wide as the last.
+    """Return the grid of values that are listed, from magnitude 0 on, continued by a gap as wide as the last.
 
     >>> grid = listed([Fraction(0), Fraction(1, 2), Fraction(2)])
     >>> grid.place(Fraction(5, 4)), grid.value(3)
@@ -153,7 +151,7 @@ def listed(values: Sequence[Fraction]) -> Grid:
 
 
 def values_of(codes: Array, fmt: Format) -> npt.NDArray[np.float64]:
-    """The values of codes, NaNs with their signs.
+    """Return the values of codes, NaNs with their signs.
 
     >>> from lowprec.spec.catalog import E4M3FNUZ
     >>> values_of(np.array([0x7F, 0x80, 0xFF]), E4M3FNUZ)
@@ -165,7 +163,7 @@ def values_of(codes: Array, fmt: Format) -> npt.NDArray[np.float64]:
 
 @functools.lru_cache(maxsize=64)
 def _table(fmt: Format) -> npt.NDArray[np.float64]:
-    """Of a format of at most 16 bits, the value of every code."""
+    """Return the value of every code of a format of at most 16 bits."""
     return _values(np.arange(1 << fmt.width), fmt)
 
 
@@ -187,7 +185,7 @@ def _values(codes: Array, fmt: Format) -> npt.NDArray[np.float64]:
 
 
 def code_of(magnitude: Array, negative: Array, fmt: Format) -> Array:
-    """The codes of finite magnitudes with signs; NaN's, else 0, of what an unsigned format cannot sign."""
+    """Return the codes of finite magnitudes with signs; NaN's, else 0, of what an unsigned format cannot sign."""
     size = 2 ** (fmt.exponent_bits + fmt.trailing_bits)
     if fmt.sign is Sign.TWOS_COMPLEMENT:
         return np.where(negative, -magnitude % (2 * size), magnitude)
@@ -199,7 +197,7 @@ def code_of(magnitude: Array, negative: Array, fmt: Format) -> Array:
 
 
 def nan_code(fmt: Format, negative: bool) -> int:
-    """The code of NaN with a sign: quiet as in IEEE 754 where NaNs are those, else the top one."""
+    """Return the code of NaN with a sign: quiet as in IEEE 754 where NaNs are those, else the top one."""
     size = 1 << (fmt.exponent_bits + fmt.trailing_bits)
     if not fmt.negative_zero:
         return size

@@ -1,7 +1,4 @@
-"""Someone's own implementation of a format, as laws see it.
-
-Floor 5.
-"""
+"""Someone's own implementation of a format, as laws see it."""
 
 from __future__ import annotations
 
@@ -81,7 +78,7 @@ class Implementation(Subject):
         return kept
 
     def _points(self) -> Floats:
-        """As of a format; else its values, ties and what lies next to them, up to the largest."""
+        """Return the points of its format; else its values, ties and the floats next to them, up to the largest."""
         if self.known:
             return super()._points()
         values = self._finite
@@ -91,7 +88,7 @@ class Implementation(Subject):
         return np.concatenate([near, -near])
 
     def decode(self, codes: Array) -> Floats:
-        """By its own `decode`, of unsigned codes."""
+        """Decode by its own `decode`, from unsigned codes."""
         size = max(8, 1 << (self.width - 1).bit_length())
         made = np.asarray(self.given.decode(codes.astype(f"u{size // 8}")))
         if made.shape != codes.shape:
@@ -104,7 +101,7 @@ class Implementation(Subject):
         return made.astype(np.float64)
 
     def encode(self, values: Array, projection: Projection = DEFAULT, random: Array | None = None) -> Array:
-        """By its own `encode`, of float64 values."""
+        """Encode by its own `encode`, from float64 values."""
         with np.errstate(all="ignore"):
             made = np.asarray(self.given.encode(values))
         if made.shape != values.shape or made.dtype.kind not in "iu":
@@ -123,7 +120,7 @@ class Implementation(Subject):
 
 
 def name_of(given: Any) -> str:
-    """What someone's object or function is called in reports."""
+    """Return what someone's object or function is called in reports."""
     return str(getattr(given, "name", None) or getattr(given, "__name__", type(given).__name__))
 
 

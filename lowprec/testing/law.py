@@ -1,29 +1,21 @@
 """What a law is, what comes of trying one, and how a counterexample is told.
 
-Floor 5. Imports the standard library only.
+Imports the standard library only.
 """
 
 from __future__ import annotations
 
+import functools
 import inspect
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from dataclasses import dataclass
 from typing import Any, Literal
 
-__all__ = ["LAWS", "Counterexample", "Law", "Outcome", "Report", "Topic", "Verdict", "law"]
+from lowprec.verify.difference import Difference
+
+__all__ = ["LAWS", "Law", "Outcome", "Report", "Topic", "Verdict", "law"]
 
 Topic = Literal["format", "operation", "blocks"]
-
-
-@dataclass(frozen=True, slots=True)
-class Counterexample:
-    """Where a law does not hold: what was given, what came of it, what should have; a label and a text each."""
-
-    rows: tuple[tuple[str, str], ...]
-
-    def __str__(self) -> str:
-        size = max(len(label) for label, _ in self.rows)
-        return "\n".join(f"    {label:{size}}  {text}" for label, text in self.rows)
 
 
 @dataclass(frozen=True, slots=True)
@@ -31,12 +23,12 @@ class Outcome:
     """What trying a law gives: how many cases, and the smallest of them that breaks it."""
 
     tried: int
-    found: Counterexample | None = None
+    found: Difference | None = None
 
     @classmethod
     def broken(cls, tried: int, *rows: tuple[str, str]) -> Outcome:
-        """Broken by a case, told in rows."""
-        return cls(tried, Counterexample(rows))
+        """Return the outcome of a law that a case breaks, told in rows."""
+        return cls(tried, Difference(rows))
 
 
 @dataclass(frozen=True, slots=True)
@@ -66,22 +58,38 @@ class Law:
     applies: Callable[[Any], bool]
 
 
+Check = Callable[[Any], Outcome | Iterable[Outcome]]
+
 #: Every law by name, in the order of documents and tables. `lowprec.testing.laws` fills it.
 LAWS: dict[str, Law] = {}
 
 
 def law(
     name: str, topic: Topic, domain: str, applies: Callable[[Any], bool] = lambda subject: True
-) -> Callable[[Callable[[Any], Outcome]], Callable[[Any], Outcome]]:
-    """Make a function a law; its docstring is the statement."""
+) -> Callable[[Check], Check]:
+    """Make a function a law; its docstring is the statement, its outcomes are tried until one is broken."""
 
-    def enter(check: Callable[[Any], Outcome]) -> Callable[[Any], Outcome]:
+    def enter(check: Check) -> Check:
         assert name not in LAWS, f"two laws are called {name!r}"
         statement = " ".join((inspect.getdoc(check) or "").split())
-        LAWS[name] = Law(name, topic, domain, statement, check, applies)
+
+        @functools.wraps(check)
+        def tried(subject: Any) -> Outcome:
+            return _joined(check(subject))
+
+        LAWS[name] = Law(name, topic, domain, statement, tried, applies)
         return check
 
     return enter
+
+
+def _joined(outcomes: Outcome | Iterable[Outcome]) -> Outcome:
+    tried = 0
+    for outcome in [outcomes] if isinstance(outcomes, Outcome) else outcomes:
+        tried += outcome.tried
+        if outcome.found:
+            return Outcome(tried, outcome.found)
+    return Outcome(tried)
 
 
 @dataclass(frozen=True, slots=True)
@@ -95,13 +103,13 @@ class Verdict:
         Whose answers were tried: "arrays", "arrays with flags", "oracle", or the name of someone's own.
     tried : int
         Cases.
-    found : Counterexample or None
+    found : Difference or None
     """
 
     law: Law
     path: str
     tried: int
-    found: Counterexample | None
+    found: Difference | None
 
     @property
     def holds(self) -> bool:
@@ -141,7 +149,7 @@ class Report:
         return self
 
     def __str__(self) -> str:
-        """The first broken law in full, and the names of the others."""
+        """Return the first broken law in full, and the names of the others."""
         if not self.broken:
             return f"{self.subject} keeps all {len({v.law.name for v in self.verdicts})} laws in {self.tried:,} cases"
         first = self.broken[0]
@@ -162,7 +170,7 @@ class Report:
         return f"<Report of {self.subject}: {len(self.verdicts)} checks, {self.tried:,} cases, {said}>"
 
     def as_json(self) -> dict[str, Any]:
-        """Plain data, as `lowprec check-format --json` prints it."""
+        """Return plain data, as `lowprec check-format --json` prints it."""
         return {
             "schema": "lowprec.check/1",
             "subject": self.subject,
@@ -184,5 +192,5 @@ class Report:
 
 
 def _told(verdict: Verdict, subject: str) -> str:
-    """A law's name, and on which path it is broken where there are several."""
+    """Return a law's name, and on which path it is broken where there are several."""
     return f"'{verdict.law.name}'" + (f" ({verdict.path})" if verdict.path != subject else "")

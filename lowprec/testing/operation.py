@@ -1,7 +1,4 @@
-"""What laws of arithmetic are tried on: operations on codes, by the verbs, by the oracle, or of someone's own.
-
-Floor 5.
-"""
+"""What laws of arithmetic are tried on: operations on codes, by the verbs, by the oracle, or of someone's own."""
 
 from __future__ import annotations
 
@@ -17,16 +14,17 @@ from lowprec.spec.format import Format, Sign
 from lowprec.spec.projection import Projection
 from lowprec.testing.grid import EXACT, Array, grid_of, values_of
 from lowprec.testing.subjects import Floats
-from lowprec.tools.operands import operands
-from lowprec.tools.shown import shown_code
+from lowprec.verify import oracle_arrays
+from lowprec.verify.inputs.operands import operands
+from lowprec.verify.shown import shown_code
 
-__all__ = ["Call", "Operation", "answered", "of_arrays", "of_oracle"]
+__all__ = ["Call", "OperationSubject", "answered", "of_arrays", "of_oracle"]
 
 #: An operation by its name, on an array of int64 codes for each operand, to such codes.
 Call = Callable[[str, list[Array]], Array]
 
 
-class Operation:
+class OperationSubject:
     """An operation, as laws see it.
 
     Parameters
@@ -69,7 +67,7 @@ class Operation:
         self.operands = _chosen(name, formats, target, samples, seed)
 
     def call(self, *codes: Array, name: str | None = None) -> Array:
-        """The codes that it gives for codes; or that a sibling gives."""
+        """Return the codes that it gives for codes; or that a sibling gives."""
         return self._call(name or self.name, list(codes))
 
     @functools.cached_property
@@ -88,7 +86,7 @@ class Operation:
         return _by_oracle(self.formats, self.target, self.projection)(self.name, self.operands)
 
     def is_nan(self, codes: Array) -> Array:
-        """Whether codes of the result are NaNs."""
+        """Return whether codes of the result are NaNs."""
         found: Array = np.isnan(values_of(codes, self.target))
         return found
 
@@ -116,17 +114,17 @@ class Operation:
         return 1 << (fmt.exponent_bits + fmt.trailing_bits) if signed else None
 
     def shown(self, code: int) -> str:
-        """A code of the result."""
+        """Return a code of the result."""
         return f"0x{shown_code(int(code), self.target)}"
 
     def shown_operands(self, *codes: int) -> list[tuple[str, str]]:
-        """Codes of operands, under the names x, y and z."""
+        """Return codes of operands, under the names x, y and z."""
         pairs = zip("xyz", codes, self.formats, strict=False)
         return [(label, f"0x{shown_code(int(code), fmt)}") for label, code, fmt in pairs]
 
 
 def _chosen(name: str, formats: tuple[Format, ...], target: Format, samples: int, seed: int) -> list[Array]:
-    """Operands, the simplest first: all combinations where they are few, else special and random ones."""
+    """Return operands, the simplest first: all combinations where they are few, else special and random ones."""
     codes = [column.astype(np.int64) for column in operands(name, (*formats, target), max(samples, 4), seed)]
     if codes[0].size > 2 * samples:
         keep = np.random.default_rng(seed).permutation(codes[0].size)[:samples]
@@ -137,7 +135,7 @@ def _chosen(name: str, formats: tuple[Format, ...], target: Format, samples: int
 
 
 def answered(projection: Projection, target: Format) -> Projection:
-    """The projection, but that NaNs without a code become the largest value where it would refuse them."""
+    """Return the projection, but that NaNs without a code become the largest value where it would refuse them."""
     refuses = not target.has_nan and projection.nan_code is None and projection.nan == "error"
     return dataclasses.replace(projection, nan="max") if refuses else projection
 
@@ -151,8 +149,8 @@ def of_arrays(
     seed: int,
     *,
     flagged: bool = False,
-) -> Operation:
-    """An operation of lowprec on arrays; or as another kernel does it, which answers where flags are asked for."""
+) -> OperationSubject:
+    """Return an operation of lowprec on arrays; with `flagged` the scalar kernel answers, as it does for flags."""
     how, path = answered(projection, target), "arrays with flags" if flagged else "arrays"
 
     def call(name: str, codes: list[Array]) -> Array:
@@ -165,24 +163,20 @@ def of_arrays(
         options: dict[str, Any] = {"projection": how, "flags": signals, "dtype": code_dtype(target)}
         return np.asarray(getattr(lowprec, name)(*values, target, **options)).astype(np.int64)
 
-    return Operation(name, formats, target, how, path, call, samples, seed)
+    return OperationSubject(name, formats, target, how, path, call, samples, seed)
 
 
 def of_oracle(
     name: str, formats: tuple[Format, ...], target: Format, projection: Projection, samples: int, seed: int
-) -> Operation:
-    """An operation of the oracle."""
+) -> OperationSubject:
+    """Return an operation of the oracle."""
     how = answered(projection, target)
     call = _by_oracle(formats, target, how)
-    return Operation(name, formats, target, how, "oracle", call, samples, seed, oracle=True)
+    return OperationSubject(name, formats, target, how, "oracle", call, samples, seed, oracle=True)
 
 
 def _by_oracle(formats: tuple[Format, ...], target: Format, projection: Projection) -> Call:
     def call(name: str, codes: list[Array]) -> Array:
-        from lowprec.oracle.arith import operate
-
-        rows = zip(*(column.tolist() for column in codes), strict=True)
-        made = [operate(name, row, formats[: len(row)], target, projection)[0] for row in rows]
-        return np.array(made, np.int64)
+        return oracle_arrays.operate(name, codes, formats, target, projection)
 
     return call

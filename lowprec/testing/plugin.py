@@ -3,7 +3,7 @@
 `lowprec_check` gives the checks by short names. The profile `lowprec-ci` draws the same examples every
 time, `lowprec-explore` other ones, and more of them: `pytest --hypothesis-profile=lowprec-explore`.
 
-Floor 5. Imported wherever pytest runs, so it imports nothing until it is asked.
+Imported wherever pytest runs, so it imports nothing until it is asked.
 """
 
 from __future__ import annotations

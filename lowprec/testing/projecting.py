@@ -1,8 +1,6 @@
 """What a projection makes of a real number: the kit's own reading, by places on the grid.
 
 A mode is said here by real numbers, one expression each, and not by the thresholds of `Rounding`.
-
-Floor 5.
 """
 
 from __future__ import annotations
@@ -22,7 +20,7 @@ __all__ = ["beyond_codes", "farther", "is_plain", "projected"]
 
 
 def farther(mode: str, places: Places) -> Array:
-    """Whether a deterministic mode takes the neighbour farther from zero."""
+    """Return whether a deterministic mode takes the neighbour farther from zero."""
     odd = places.magnitude % 2 == 1
     ties = {"nearest_even": odd, "nearest_away": np.ones_like(odd), "nearest_zero": np.zeros_like(odd)}
     if mode in ties:
@@ -40,7 +38,7 @@ def farther(mode: str, places: Places) -> Array:
 
 
 def beyond_codes(negative: Array, fmt: Format, grid: Grid, policy: Saturation, *, infinite: bool) -> Array:
-    """What numbers that overflow become, or, if `infinite`, infinite operands; of unsigned formats positive ones."""
+    """Return the codes of numbers that overflow, or of `infinite` operands; of unsigned formats positive ones."""
     ends = np.where(negative & (grid.last_negative >= 0), grid.last_negative, grid.last)
     extreme = code_of(ends, negative, fmt)
     if policy is Saturation.FINITE or (policy is Saturation.PROPAGATE and not infinite):
@@ -53,7 +51,7 @@ def beyond_codes(negative: Array, fmt: Format, grid: Grid, policy: Saturation, *
 
 
 def projected(numbers: Sequence[Fraction], fmt: Format, projection: Projection) -> Array:
-    """The codes of real numbers other than 0, under a projection that `is_plain`."""
+    """Return the codes of real numbers other than 0, under a projection that `is_plain`."""
     grid = grid_of(fmt)
     if projection.symmetric and fmt.sign is Sign.TWOS_COMPLEMENT:
         grid = grid._replace(last_negative=grid.last)
@@ -65,7 +63,7 @@ def projected(numbers: Sequence[Fraction], fmt: Format, projection: Projection) 
 
 
 def is_plain(projection: Projection) -> bool:
-    """Whether a projection rounds and saturates numbers other than 0, and does nothing else to them."""
+    """Return whether a projection rounds and saturates numbers other than 0, and does nothing else to them."""
     others = {"nan": "error", "nan_payload": "drop", "nan_sign": "keep", "zero": "nan"}
     numbers = {"rounding": DEFAULT.rounding, "saturation": DEFAULT.saturation, "symmetric": False}
     return projection.rounding in MODES and dataclasses.replace(projection, **others, **numbers) == DEFAULT  # type: ignore[arg-type]

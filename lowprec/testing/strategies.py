@@ -3,8 +3,6 @@
 They say what is valid; what is drawn shrinks toward the simple, and ties and borders come often.
 
 Importing them lifts Hypothesis's own deadline of 200 ms for one example, which a first call that compiles exceeds.
-
-Floor 5.
 """
 
 from __future__ import annotations
@@ -125,7 +123,7 @@ def _formats(draw: Any, min_width: int, max_width: int, signs: tuple[Sign, ...])
 
 
 def codes(fmt: Format | str, *, finite: bool = False) -> Strategy[int]:
-    """Codes of a format, as integers: simple ones are small; zeros, ends and specials come often.
+    """Return codes of a format, as integers: simple ones are small; zeros, ends and specials come often.
 
     >>> from hypothesis import given
     >>> @given(codes("e2m1fn", finite=True))
@@ -148,7 +146,7 @@ def codes(fmt: Format | str, *, finite: bool = False) -> Strategy[int]:
 
 
 def _borders(fmt: Format) -> list[int]:
-    """Magnitudes at the ends of the subnormals, of the normals, and of all."""
+    """Return magnitudes at the ends of the subnormals, of the normals, and of all."""
     normal, last = 1 << fmt.trailing_bits, fmt.max_magnitude
     return sorted({magnitude for magnitude in (0, 1, normal - 1, normal, last - 1, last) if 0 <= magnitude <= last})
 
@@ -158,7 +156,7 @@ def _value(code: int, fmt: Format) -> float:
 
 
 def values(fmt: Format | str, *, finite: bool = True) -> Strategy[float]:
-    """Values of a format, as Python floats.
+    """Return values of a format, as Python floats.
 
     >>> from hypothesis import given
     >>> @given(values("e2m1fn"))
@@ -199,7 +197,7 @@ def _near_ties(draw: Any, known: Format) -> float:
     grid = grid_of(known)
 
     def point(magnitude: int, half: bool) -> float:
-        """A value, or the middle of it and the next where float64 has that."""
+        """Return a value, or the middle of it and the next where float64 has that."""
         low, middle = grid.value(magnitude), (grid.value(magnitude) + grid.value(magnitude + 1)) / 2
         return float(middle if half and middle < 2**1023 and Fraction(float(middle)) == middle else low)
 
@@ -210,7 +208,7 @@ def _near_ties(draw: Any, known: Format) -> float:
 
 
 def _beside(value: float, step: int) -> float:
-    """A float64 next to one that is not negative."""
+    """Return a float64 next to one that is not negative."""
     bits = int(np.float64(value).view(np.int64)) + step
     return float(np.int64(max(bits, 0)).view(np.float64))
 

@@ -1,7 +1,4 @@
-"""What laws of formats are tried on: the verbs on arrays, and the oracle; and with which codes and numbers.
-
-Floor 5.
-"""
+"""What laws of formats are tried on: the verbs on arrays, and the oracle; and with which codes and numbers."""
 
 from __future__ import annotations
 
@@ -11,15 +8,13 @@ from collections.abc import Sequence
 import numpy as np
 import numpy.typing as npt
 
-from lowprec.oracle import convert as oracle
-from lowprec.oracle.exact import from_float, to_float
-from lowprec.oracle.flags import flags as oracle_flags
 from lowprec.spec.format import Format, Sign
 from lowprec.spec.projection import DEFAULT, Projection, Saturation
 from lowprec.spec.rounding import MODES, Rounding
 from lowprec.testing.grid import Array, Grid, Places, grid_of
-from lowprec.tools.cases import magnitudes, sample
-from lowprec.tools.shown import shown_float, split
+from lowprec.verify import oracle_arrays
+from lowprec.verify.inputs.conversions import magnitudes, sample
+from lowprec.verify.shown import shown_float, split
 
 __all__ = ["Arrays", "Floats", "Oracle", "Subject", "is_verbs"]
 
@@ -51,23 +46,23 @@ class Subject:
     # -- what is tried -------------------------------------------------------------------------------
 
     def decode(self, codes: Array) -> Floats:
-        """The values of codes."""
+        """Return the values of codes."""
         raise NotImplementedError
 
     def encode(self, values: Array, projection: Projection = DEFAULT, random: Array | None = None) -> Array:
-        """The codes of values."""
+        """Return the codes of values."""
         raise NotImplementedError
 
     def flags(self, values: Array, projection: Projection = DEFAULT) -> Array:
-        """What encoding signals."""
+        """Return what encoding signals."""
         raise NotImplementedError
 
     def quantize(self, values: Array, projection: Projection = DEFAULT) -> Floats:
-        """The values that values are rounded to."""
+        """Return the values that values are rounded to."""
         return self.decode(self.encode(values, projection))
 
     def like(self, fmt: Format) -> Subject:
-        """The same implementation, of another format."""
+        """Return the same implementation, of another format."""
         return type(self)(fmt, self.samples, self.seed)
 
     # -- what is known of it -------------------------------------------------------------------------
@@ -138,7 +133,7 @@ class Subject:
         return chosen[np.argsort(np.abs(chosen), kind="stable")]
 
     def _points(self) -> Floats:
-        """Values and ties with the numbers next to them and with every bit of a tail, far ones, and random ones."""
+        """Return values and ties with the numbers next to them and every bit of a tail, far ones and random ones."""
         near = self._around(self._near)
         bits = [near - 1, near, near + 1]
         if not self.slow:
@@ -152,7 +147,7 @@ class Subject:
         return np.concatenate([sizes, -sizes, self._drawn()])
 
     def _around(self, places: Sequence[int]) -> Array:
-        """Bits of the values of magnitudes, and of the ties above them."""
+        """Return the bits of the values of magnitudes, and of the ties above them."""
         grid = self.grid
         numbers = [(grid.number(m), _middle(grid, m)) for m in places]
         return np.array(numbers).ravel().view(np.int64)
@@ -176,7 +171,7 @@ class Subject:
         return sorted({place for place in (1, 2, last // 2, last // 2 + 1, last - 1, last) if 0 <= place <= last})
 
     def _drawn(self) -> Floats:
-        """Random numbers in the range of the format, and random patterns."""
+        """Return random numbers in the range of the format, and random patterns."""
         if not self.samples:
             return np.empty(0)
         within = self.samples // 2
@@ -192,7 +187,7 @@ class Subject:
     # -- words ---------------------------------------------------------------------------------------
 
     def shown(self, code: int) -> str:
-        """A code, its fields, and the value that it is decoded to."""
+        """Return a code, its fields, and the value that it is decoded to."""
         if not 0 <= code < 1 << self.width:
             return f"{code}, no code of {self.width} bits"
         value = float(self.decode(np.array([code]))[0])
@@ -211,17 +206,17 @@ class Arrays(Subject):
         self.path = "arrays with flags" if flagged else "arrays"
 
     def like(self, fmt: Format) -> Subject:
-        """The same verbs, of another format."""
+        """Return the same verbs, of another format."""
         return Arrays(fmt, self.samples, self.seed, flagged=self.flagged)
 
     def decode(self, codes: Array) -> Floats:
-        """By `lowprec.decode`."""
+        """Decode by `lowprec.decode`."""
         from lowprec.arrays.convert import decode
 
         return np.asarray(decode(codes, self.format, dtype="float64", flags=self._room(codes)))
 
     def encode(self, values: Array, projection: Projection = DEFAULT, random: Array | None = None) -> Array:
-        """By `lowprec.encode`."""
+        """Encode by `lowprec.encode`."""
         from lowprec.arrays.convert import encode
 
         words = None if random is None else random.astype(np.uint32)
@@ -229,7 +224,7 @@ class Arrays(Subject):
         return np.asarray(made).astype(np.int64)
 
     def flags(self, values: Array, projection: Projection = DEFAULT) -> Array:
-        """By `flags=` of `lowprec.encode`."""
+        """Return the flags that `lowprec.encode` writes."""
         from lowprec.arrays.convert import encode
 
         signals = np.zeros(values.shape, np.uint8)
@@ -237,7 +232,7 @@ class Arrays(Subject):
         return signals.astype(np.int64)
 
     def quantize(self, values: Array, projection: Projection = DEFAULT) -> Floats:
-        """By `lowprec.quantize`."""
+        """Quantize by `lowprec.quantize`."""
         from lowprec.arrays.convert import quantize
 
         made = quantize(values, self.format, projection=projection, flags=self._room(values))
@@ -254,29 +249,27 @@ class Oracle(Subject):
     slow = few = True
 
     def decode(self, codes: Array) -> Floats:
-        """By `oracle.decode`."""
-        return np.array([to_float(oracle.decode(code, self.format)) for code in codes.tolist()], np.float64)
+        """Decode by the oracle."""
+        return oracle_arrays.decode(codes, self.format)
 
     def encode(self, values: Array, projection: Projection = DEFAULT, random: Array | None = None) -> Array:
-        """By `oracle.encode`."""
-        words: Sequence[int | None] = [None] * values.size if random is None else random.tolist()
-        pairs = zip(values.astype(np.float64).tolist(), words, strict=True)
-        codes = [oracle.encode(value, self.format, projection, random=word) for value, word in pairs]
-        return np.array(codes, np.int64)
+        """Encode by the oracle."""
+        return oracle_arrays.encode(values, self.format, projection, random=random)
 
     def flags(self, values: Array, projection: Projection = DEFAULT) -> Array:
-        """By `oracle.flags`."""
-        signals = [oracle_flags(from_float(value), self.format, projection) for value in values.tolist()]
-        return np.array(signals, np.int64)
+        """Return the oracle's flags."""
+        signals = np.zeros(values.shape, np.uint8)
+        oracle_arrays.encode(values, self.format, projection, flags=signals)
+        return signals.astype(np.int64)
 
 
 def is_verbs(subject: Subject) -> bool:
-    """Whether it is the verbs on arrays, by the kernels that answer where no flags are asked for."""
+    """Return whether it is the verbs on arrays, by the kernels that answer where no flags are asked for."""
     return isinstance(subject, Arrays) and not subject.flagged
 
 
 def _middle(grid: Grid, magnitude: int) -> float:
-    """The tie above a magnitude, or the float64 next to it."""
+    """Return the tie above a magnitude, or the float64 next to it."""
     try:
         return float((grid.value(magnitude) + grid.value(magnitude + 1)) / 2)
     except OverflowError:

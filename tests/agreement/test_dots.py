@@ -14,8 +14,10 @@ import pytest
 import lowprec as lp
 from lowprec.arrays.block import BlockArray
 from lowprec.arrays.checks import code_dtype
-from lowprec.arrays.dot_stream import way_of
 from lowprec.kernels.jit import has_half
+from lowprec.kernels.lower.dot import begins_in
+from lowprec.kernels.request import Dot
+from lowprec.kernels.vector import program as vector
 from lowprec.oracle.convert import decode
 from lowprec.oracle.dot import dot as oracle
 from lowprec.oracle.exact import from_float
@@ -450,7 +452,8 @@ def test_vectors_agree(name, fmt):
     if how.operands is not None:
         how = dataclasses.replace(how, operands=(fmt, fmt))
     # Sums in binary16 need a processor with its conversions: elsewhere the general kernel makes them.
-    assert way_of(how, fmt, fmt) is not None or (how.output[0] == catalog.BINARY16 and not has_half())
+    served = vector.lower(Dot(how, fmt, fmt, begins_in(how)[0])) is not None
+    assert served or (how.output[0] == catalog.BINARY16 and not has_half())
     for length, count, moderate in ((33, 5, True), (64, 34, True), (40, 4, False)):
         x, y = pairs_of_rows((fmt, fmt), count, length, rng)
         if moderate:  # numbers near 1, so that windows do not give up
@@ -491,7 +494,7 @@ def test_an_addend_has_the_exponents_of_the_output():
     """Where that is not the format that steps are rounded to, vectors do not say."""
     for name, output in (("hopper_mma_binary16_binary16", SINGLE), ("hopper_mma_binary16_binary32", HALF)):
         how = dataclasses.replace(accumulation(name), output=output)
-        assert way_of(how, catalog.BINARY16, catalog.BINARY16) is None
+        assert vector.lower(Dot(how, catalog.BINARY16, catalog.BINARY16, begins_in(how)[0])) is None
         x, y = np.float32([[2.0**-12, 2.0**-20]]), np.float32([[2.0**-13], [2.0**-22]])
         for addend in (2.0**-23, 3 * 2.0**-24, 2.0**-20):
             got = lp.matmul(x, y, how, addend=addend).item()

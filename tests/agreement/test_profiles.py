@@ -20,8 +20,8 @@ from lowprec.spec import catalog
 from lowprec.spec.format import Format, Sign
 from lowprec.spec.profiles import PROFILES
 from lowprec.spec.rounding import stochastic
-from lowprec.tools import cases
-from lowprec.tools.frameworks import FRAMEWORKS
+from lowprec.verify.frameworks import FRAMEWORKS
+from lowprec.verify.inputs import conversions
 from tests.programs import need_framework
 from tests.support import assert_same_codes
 
@@ -217,7 +217,7 @@ def test_a_profile_gives_the_library_codes(library):
         for source in FRAMEWORKS[library].sources:
             if catalog.carrier(source) == fmt:
                 continue
-            values = cases.inputs(fmt, source)
+            values = conversions.inputs(fmt, source)
             theirs = FRAMEWORKS[library].cast(values, fmt).copy()
             ours = lp.encode(values, fmt, profile=LIBRARIES[library])
             for entry in DIFFERENCES:
@@ -284,7 +284,9 @@ def test_hip_rounds_stochastically_as_published(name, hip):
 def test_unit_scaling_draws_the_bits_that_it_cuts_off(fmt, exponent_bits):
     """Scaled down in float32 until the format's subnormals are float32's, then added and masked: its own steps."""
     trailing_bits = 7 - exponent_bits
-    values = np.concatenate([cases.inputs(catalog.format(fmt), "float32"), cases.sample("float32", 1 << 18)])
+    values = np.concatenate(
+        [conversions.inputs(catalog.format(fmt), "float32"), conversions.sample("float32", 1 << 18)]
+    )
     values = values[~np.isnan(values)]
     random = np.random.default_rng(5).integers(0, 1 << (23 - trailing_bits), values.size, dtype=np.uint32)
     largest, down = catalog.format(fmt).max_finite, np.float32(2.0 ** (127 - 2 ** (exponent_bits - 1)))
@@ -330,7 +332,7 @@ def test_p3109_clamps_in_the_finite_domain_and_has_no_negative_unsigned_values()
 @pytest.mark.parametrize("fmt", PROFILES["p3109"].formats, ids=str)
 def test_p3109_differs_from_the_defaults_in_nothing_else(fmt):
     """All 65,536 bfloat16 numbers, infinities and NaNs among them."""
-    values = cases.inputs(fmt, "bfloat16")
+    values = conversions.inputs(fmt, "bfloat16")
     want = lp.encode(values, fmt, saturation="none" if fmt.infinity else "finite")
     if fmt.sign is Sign.UNSIGNED:
         want[_numbers(values) < 0] = 0

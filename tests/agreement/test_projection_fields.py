@@ -16,7 +16,7 @@ from lowprec.spec import catalog
 from lowprec.spec.format import Format
 from lowprec.spec.projection import Projection
 from lowprec.spec.rounding import MODES, stochastic
-from lowprec.tools import cases
+from lowprec.verify.inputs import conversions
 from tests.support import assert_same_bits, assert_same_codes
 
 NAMES = (
@@ -28,7 +28,7 @@ SATURATIONS = ("none", "finite", "propagate")
 
 def operands(fmt, rng):
     """Cases thinned at random, every fifth value of the format, the border of tininess, specials of float64."""
-    few = rng.choice(cases.inputs(fmt, np.float64, sparse=True), 120, replace=False)
+    few = rng.choice(conversions.inputs(fmt, np.float64, sparse=True), 120, replace=False)
     values = lp.decode(np.arange(1 << fmt.width), fmt, dtype=np.float64)[::5]
     border = np.zeros(0)
     if fmt.min_normal is not None:

@@ -12,9 +12,10 @@ import numpy as np
 import pytest
 
 import lowprec as lp
-from lowprec.arrays import stream
 from lowprec.arrays.checks import code_dtype
 from lowprec.kernels.lower.vector import LIMITS, NEAREST, anywhere, lower_encoder, shapes
+from lowprec.kernels.request import CONVERT, Elementwise
+from lowprec.kernels.vector import program as vector
 from lowprec.spec import catalog
 from lowprec.spec.format import Format, Sign
 from lowprec.spec.projection import Projection
@@ -56,7 +57,7 @@ def _as(patterns, name):
 
 
 def _general(verb, values, fmt, **options):
-    return verb(values, fmt, flags=np.zeros(np.shape(values), np.uint8), **options)
+    return verb(values, fmt, backend="scalar", **options)
 
 
 def _both(values, fmt, projection, **options):
@@ -70,7 +71,7 @@ def _both(values, fmt, projection, **options):
         else:
             assert_same_bits(got, want, values.view(f"u{values.itemsize}"), f"{fmt}, {projection}")
         source = catalog.carrier(values.dtype)
-        served.append(stream.conversion(source, fmt, projection, None) is not None)
+        served.append(vector.lower(Elementwise(CONVERT, (source,), fmt, projection)) is not None)
     return served
 
 
@@ -230,13 +231,13 @@ def test_routes_that_use_the_processors_rounding_have_one_that_does_not():
     for name in ("e4m3fn", "e5m2", "binary16", "e2m1fn"):
         fmt = lp.format(name)
         patterns = _spread(fmt, catalog.BINARY32)
-        way = stream.conversion(catalog.BINARY32, fmt, Projection(), None)
-        other = anywhere(way.plan)
-        assert shapes(way.plan)[1][0] != LIMITS
+        plan = vector.lower(Elementwise(CONVERT, (catalog.BINARY32,), fmt, Projection())).plan
+        other = anywhere(plan)
+        assert shapes(plan)[1][0] != LIMITS
         assert shapes(other)[1][0] == LIMITS
         want = lp.encode(patterns.view(np.float32), fmt)
         got = np.empty_like(want)
-        stream.chosen(other, False)(patterns, got, other, np.empty(0, np.uint32))
+        vector.chosen(other, False)(patterns, got, other, np.empty(0, np.uint32))
         assert_same_codes(got, want, fmt, patterns)
 
 

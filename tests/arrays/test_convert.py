@@ -11,7 +11,8 @@ import pytest
 from hypothesis import given, strategies as st
 
 import lowprec as lp
-from lowprec.arrays import arith_stream, stream
+from lowprec.kernels.engine import lower
+from lowprec.kernels.request import CONVERT, Elementwise
 from lowprec.oracle import convert as oracle
 from lowprec.spec import catalog
 from tests.support import assert_same_bits, assert_same_codes
@@ -115,10 +116,11 @@ def test_no_kernel_is_compiled_for_memory_that_is_read_only():
         lp.decode(codes, E4M3FN)
         lp.add(values, values, E4M3FN)
     locked.flags.writeable = True
-    ways = [stream.conversion(catalog.BINARY32, E4M3FN, lp.Projection(), None)]
-    ways += [stream.conversion(E4M3FN, catalog.BINARY32, lp.Projection(), None)]
-    ways += [arith_stream.way_of("add", (catalog.BINARY32,) * 2, E4M3FN, lp.Projection(), catalog.BINARY32)]
-    for way in ways:
+    single, rule = catalog.BINARY32, lp.Projection()
+    requests = [Elementwise(CONVERT, (single,), E4M3FN, rule), Elementwise(CONVERT, (E4M3FN,), single, rule)]
+    requests += [Elementwise("add", (single,) * 2, E4M3FN, rule, single)]
+    for request in requests:
+        way = lower(request)
         types = [kind for signature in way.kernel.signatures for kind in signature if hasattr(kind, "layout")]
         assert types
         assert all(kind.mutable for kind in types), types

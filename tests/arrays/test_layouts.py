@@ -16,13 +16,13 @@ import pytest
 from hypothesis import given, strategies as st
 
 import lowprec as lp
-from lowprec.arrays import stream
+from lowprec.arrays import traverse
 from lowprec.arrays.threads import SHARED_FROM
 from lowprec.kernels.vector.ir.lanes import LANES
 from tests.support import assert_same_bits
 
 #: Elements that are gone through at a time where they do not lie one after the other.
-BUFFER = stream._BUFFER
+BUFFER = traverse.BUFFER
 
 SIZES = (0, 1, 2, LANES - 1, LANES, LANES + 1, 3 * LANES + 5, BUFFER - 1, BUFFER, BUFFER + 1, 2 * BUFFER + LANES + 3)
 SHAPES = (
@@ -297,7 +297,7 @@ def test_an_element_that_is_broadcast_is_converted_wherever_it_appears(name):
 @pytest.mark.parametrize("name", ["encode", "encode_bfloat16", "decode", "decode_wide", "quantize", "cast"])
 def test_results_that_are_stored_past_the_caches_are_the_same(name, monkeypatch):
     """As if they were large, to every address: such stores must not be misaligned."""
-    monkeypatch.setattr(stream, "PAST_FROM", 1)
+    monkeypatch.setattr(traverse, "PAST_FROM", 1)
     _, call = VERBS[name]
     for size in SIZES:
         operand, want = _plain(name, (size,))

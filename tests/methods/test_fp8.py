@@ -1,7 +1,7 @@
 """FP8: the numbers of the paper and of its recipe, and scaled codes against exact arithmetic.
 
 Elsewhere: casts to both formats against all float32 inputs, `lowprec conform --exhaustive` and its digests
-(tests/tools/test_exhaustive.py); limits of all formats, tests/spec/test_format.py; the three policies as profiles,
+(tests/verify/test_exhaustive.py); limits of all formats, tests/spec/test_format.py; the three policies as profiles,
 tests/spec/test_profiles.py; random integers of all formats, tests/agreement/test_stochastic.py; scale_for,
 tests/arrays/test_statistics.py.
 """

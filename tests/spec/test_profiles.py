@@ -152,6 +152,13 @@ def test_unknown_profiles_and_formats_are_refused_with_what_there_is():
         PROFILES["p3109"].projection(catalog.E4M3FN)
 
 
+def test_a_profile_is_shown_by_its_name_and_versions():
+    """All its projections are thousands of characters: `lowprec show` prints them."""
+    assert repr(lp.profiles["jax"]) == "<profile 'jax': 0.10.2, on CPUs>"
+    assert str(lp.profiles["jax"]) == "jax"
+    assert all(len(repr(item)) < 160 for item in lp.profiles.values())
+
+
 def test_a_profile_of_ones_own_is_one_statement():
     """A name, versions, and a projection for each format."""
     mine = Profile("mine", "1", {catalog.E4M3FN: Projection(rounding="toward_zero")})

@@ -8,9 +8,9 @@ import re
 import pytest
 from click.testing import CliRunner
 
+from lowprec.cli.main import main
 from lowprec.testing import checks
 from lowprec.testing.laws import LAWS
-from lowprec.tools.cli import main
 from tests.testing.test_laws import Own
 
 

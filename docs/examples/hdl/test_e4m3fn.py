@@ -18,7 +18,7 @@ from cocotb_tools.check_results import get_results
 from cocotb_tools.runner import get_runner
 
 import lowprec as lp
-from lowprec.tools.cases import inputs
+from lowprec.verify.inputs.conversions import inputs
 
 HERE = Path(__file__).resolve().parent
 

@@ -4,8 +4,8 @@ Training in bfloat16 alone stalls: an update that is smaller than half a last pl
 nothing. Collage keeps the parameter as an unevaluated sum of two bfloat16 numbers, in place of a copy in
 binary32. Here that is done in any format, with any number of parts, bit for bit.
 
-`transforms` has sums and products with what they were rounded by, `sums` numbers of several parts, `adamw` the
-optimizer with the strategies of the paper and those it is compared with, `measures` what of an update arrives.
+`transforms` has sums and products with their rounding errors, `sums` numbers of several parts, `adamw` the
+optimizer with the strategies of the paper and those it is compared with, `measures` the effect of an update.
 
 Floor 4. Source: [COLLAGE].
 """

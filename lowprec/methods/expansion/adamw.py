@@ -1,4 +1,4 @@
-"""AdamW on NumPy arrays, with parameters and states in the formats and parts that a strategy says.
+"""AdamW on NumPy arrays; a strategy gives the formats and parts of parameters and states.
 
 A step, elementwise, with gradient g, first moment m, second moment v and parameter x:
 
@@ -9,9 +9,9 @@ A step, elementwise, with gradient g, first moment m, second moment v and parame
 
 with rate = learning_rate * sqrt(1 - beta2^t) / (1 - beta1^t) in step t. Each operation is one of `lowprec`, in
 the format of its result, with one rounding. Where m, v or x have several parts, products and sums with them are
-`multiply` and `grow`; what divides and what is divided are the first parts.
+`multiply` and `grow`; quotients are of first parts.
 
-Floor 4. Source: [COLLAGE], its algorithm and, for the order of operations, its public code in what that does as
+Floor 4. Source: [COLLAGE], its algorithm; for the order of operations its public code, as far as that does what
 the paper says.
 """
 
@@ -44,7 +44,7 @@ _WIDE = catalog.BINARY32
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Strategy:
-    """What an optimizer keeps, in which of two formats, and how an update is added to a parameter.
+    """The numbers that an optimizer keeps, their formats, and the way of adding an update to a parameter.
 
     >>> Strategy(name="three parts", parameter=3, second=2, update="grow").bits(8)
     56
@@ -60,10 +60,7 @@ class Strategy:
         An addition to nearest; with stochastic rounding; with the error of the last one added to the update
         first, which is then the parameter's second part; or `grow`.
 
-    Raises
-    ------
-    ValueError
-        Parts that the update does not use.
+    Raises ValueError: parts that the update does not use.
     """
 
     name: str
@@ -91,7 +88,7 @@ class Strategy:
             )
 
     def bits(self, width: int) -> int:
-        """Bits for each parameter, in a format of that width: parameter, gradient, moments, and a master copy."""
+        """Return the bits for each parameter, with gradient, moments and master copy, for a format's width."""
         weights = 32 if self.wide == "all" else width
         states = 32 if self.wide else width
         moments = states * (self.first + self.second)
@@ -119,7 +116,7 @@ STRATEGIES: Mapping[str, Strategy] = MappingProxyType(
 
 
 def bytes_per_parameter(strategy: Strategy | str, fmt: Like = "bfloat16") -> float:
-    """Bytes that training keeps for each parameter: parameter, gradient, moments, and a master copy.
+    """Return the bytes that training keeps for each parameter: parameter, gradient, moments, master copy.
 
     >>> [bytes_per_parameter(name) for name in ("low", "light", "plus", "fp32_states", "fp32_master")]
     [8.0, 10.0, 12.0, 12.0, 16.0]
@@ -132,20 +129,15 @@ def bytes_per_parameter(strategy: Strategy | str, fmt: Like = "bfloat16") -> flo
         A strategy, or a key of `STRATEGIES`.
     fmt : Format, str or dtype
 
-    Raises
-    ------
-    ValueError
-        An unknown name.
+    Raises ValueError: an unknown name.
 
-    Source
-    ------
-    [COLLAGE], the lists of its states.
+    Source: [COLLAGE], the lists of its states.
     """
     return known(strategy).bits(catalog.format(fmt).width) / 8
 
 
 def known(strategy: Strategy | str) -> Strategy:
-    """A strategy by its name, or itself."""
+    """Return a strategy by its name, or itself."""
     if isinstance(strategy, Strategy):
         return strategy
     if strategy not in STRATEGIES:
@@ -155,7 +147,7 @@ def known(strategy: Strategy | str) -> Strategy:
 
 @dataclass(frozen=True, eq=False)
 class State:
-    """What an optimizer knows of an array of parameters after a number of steps.
+    """The state of an optimizer for an array of parameters after a number of steps.
 
     Parameters
     ----------
@@ -166,7 +158,7 @@ class State:
         The moments m and v.
     steps : int
     update : array of float, shape (...)
-        What the last step was to add to the parameter, in the format in which it was added; zeros at first.
+        The update of the last step, in the format in which it was added; zeros at first.
     """
 
     parameter: Expansion
@@ -200,11 +192,11 @@ class AdamW:
     eps : float, above 0
         Added to the square root of the second moment.
     weight_decay : float, 0 or more
-        It is part of the update, so that what is lost of one is lost of both and grows likewise ("compact").
+        Part of the update, with which it is rounded and accumulated ("compact").
     strategy : Strategy or str, default "plus"
         A strategy, or a key of `STRATEGIES`.
     format : Format, str or dtype, default "bfloat16"
-        Of whatever the strategy does not have in binary32.
+        Of all numbers that the strategy does not have in binary32.
     scalars : {"wide", "format"}
         Whether scalars (betas, 1 - beta, the rate, eps) and the square of the gradient are in binary32, as
         PyTorch has them, or in the format of the states. Of a moment in several parts its beta is an expansion
@@ -212,24 +204,19 @@ class AdamW:
     stochastic_bits : int
         Random bits for each parameter, where the strategy adds updates with stochastic rounding.
     rng : int
-        The key that these are made from, 0 to 2**64 - 1. Each step has its own, and arrays of parameters that are
-        not to be rounded alike need optimizers with unlike keys.
+        The key of the random bits, 0 to 2**64 - 1. Each step has bits of its own; arrays of parameters need
+        optimizers with different keys, or are rounded alike.
 
-    Raises
-    ------
-    ValueError
-        Numbers out of range, an unknown strategy, an eps that is 0 in the format of the states. What is wrong with
-        stochastic_bits and rng is said by `step`.
+    Raises ValueError: numbers out of range, an unknown strategy, an eps that is 0 in the format of the
+    states. `step` checks stochastic_bits and rng.
 
     Notes
     -----
     Gradients may be multiplied by any power of two, to lie in the range of a narrow format; only eps has to
-    go with them. Parameters that are kept as s times what they mean need s times the learning rate, and a
-    weight decay divided by s.
+    go with them. Parameters that are kept scaled by s need s times the learning rate, and a weight decay
+    divided by s.
 
-    Source
-    ------
-    [COLLAGE].
+    Source: [COLLAGE].
     """
 
     learning_rate: float = 1e-3
@@ -279,7 +266,7 @@ class AdamW:
         return _WIDE if self.keeps.wide in ("all", "master") else catalog.format(self.format)
 
     def start(self, values: npt.ArrayLike) -> State:
-        """The state before the first step.
+        """Return the state before the first step.
 
         Parameters
         ----------
@@ -293,7 +280,7 @@ class AdamW:
         return State(parameter, self._weights(parameter), first, second, 0, update)
 
     def step(self, state: State, gradient: npt.ArrayLike) -> State:
-        """The state after one step more.
+        """Take a step, and return the next state.
 
         Parameters
         ----------
@@ -301,10 +288,7 @@ class AdamW:
         gradient : array_like of float, shape (...)
             Of the loss, with respect to ``state.weights``; rounded to their format first.
 
-        Raises
-        ------
-        ValueError
-            A gradient of another shape.
+        Raises ValueError: a gradient of another shape.
         """
         steps = state.steps + 1
         g = np.asarray(quantize(gradient, self.weights), float_dtype(self.weights)[0])
@@ -318,7 +302,7 @@ class AdamW:
         return State(parameter, self._weights(parameter), first, second, steps, update)
 
     def _decayed(self, moment: Expansion, beta: float, term: Array) -> Expansion:
-        """The moment times beta, plus the term times 1 - beta."""
+        """Return the moment times beta, plus the term times 1 - beta."""
         fmt, share = moment.format, self._scalar(1 - beta, term)
         if len(moment.parts) == 1:
             kept = arith.multiply(moment.parts[0], self._scalar(beta, term), fmt)
@@ -326,7 +310,7 @@ class AdamW:
         return grow(multiply(moment, _expanded(beta, len(moment.parts), fmt)), arith.multiply(term, share, fmt))
 
     def _update(self, state: State, first: Expansion, second: Expansion, steps: int) -> Array:
-        """What is to be added to the parameter, in the format in which that is done."""
+        """Return the update, in the format in which it is added to the parameter."""
         fmt, (m, v) = self.states, (first.parts[0], second.parts[0])
         rate = self.learning_rate * math.sqrt(1 - self.betas[1] ** steps) / (1 - self.betas[0] ** steps)
         below = arith.add(arith.sqrt(v, fmt), self._scalar(self.eps, v), fmt)
@@ -338,7 +322,7 @@ class AdamW:
         return np.asarray(update if fmt == self.parameters else quantize(update, self.parameters))
 
     def _added(self, state: State, update: Array, steps: int) -> Expansion:
-        """The parameter with the update."""
+        """Add the update to the parameter."""
         x, fmt = state.parameter, self.parameters
         match self.keeps.update:
             case "grow":
@@ -359,18 +343,18 @@ class AdamW:
         return np.asarray(quantize(parameter.parts[0], self.weights))
 
     def _scalar(self, value: float, like: Array) -> Array:
-        """A scalar for each element of an array, as the policy has scalars."""
+        """Return a scalar for each element of an array, in binary32 or the format as `scalars` says."""
         rounded = _rounded(float(value).hex(), _WIDE if self.scalars == "wide" else self.states)
         return np.full(like.shape, rounded)
 
 
 @functools.lru_cache(maxsize=256)
 def _expanded(value: float, parts: int, fmt: Format) -> Expansion:
-    """A constant in several parts."""
+    """Expand a constant to several parts."""
     return split(value, parts, fmt)
 
 
 @functools.lru_cache(maxsize=1 << 16)
 def _rounded(digits: str, fmt: Format) -> Any:
-    """Round a number, given in hexadecimal as 0.0 equals -0.0, to a format; in the type that carries it."""
+    """Round a number to a format, in the type that carries it; hexadecimal, for 0.0 equals -0.0 as a key."""
     return float_dtype(fmt)[0].type(quantize(np.float64(float.fromhex(digits)), fmt))

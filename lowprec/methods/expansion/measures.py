@@ -1,4 +1,4 @@
-"""How much of an update reaches the parameter: effective descent quality, and the share that is lost.
+"""The effect of an update on the parameter: effective descent quality, and the share that is lost.
 
 Measures are taken in float64.
 
@@ -19,7 +19,7 @@ Numbers = Expansion | npt.ArrayLike
 
 
 def effective_update(old: Numbers, new: Numbers, *, residuals: bool = True) -> Array:
-    """The change of a parameter: its value after a step, less that before it.
+    """Return the change of a parameter: its value after a step, less that before it.
 
     >>> from lowprec.methods.expansion import Expansion, grow
     >>> old = Expansion(([1.0, 200.0], [0.0, 0.0]), "bfloat16")
@@ -44,7 +44,7 @@ def effective_update(old: Numbers, new: Numbers, *, residuals: bool = True) -> A
 def edq(
     intended: npt.ArrayLike, old: Numbers, new: Numbers, *, residuals: bool = True, relative: bool = False
 ) -> float:
-    """The effective descent quality: how far a step went in the direction that was meant.
+    """Return the effective descent quality: how far a step went in the direction of the update.
 
     The effective update projected on the intended one D, <D / |D|, effective>; relative to |D|, it is 1 where
     nothing is lost and 0 where all is.
@@ -59,7 +59,7 @@ def edq(
     old, new : Expansion or array_like, shape (...)
         The parameter before and after.
     residuals : bool
-        As for `effective_update`. Of first parts alone the ratio may exceed 1: they make up for what was lost before.
+        As for `effective_update`. Of first parts alone the ratio may exceed 1: they recover earlier losses.
     relative : bool
         Whether to divide by the length of the intended update.
 
@@ -68,14 +68,9 @@ def edq(
     quality : float
         nan where the intended update is 0.
 
-    Raises
-    ------
-    ValueError
-        Unequal shapes.
+    Raises ValueError: unequal shapes.
 
-    Source
-    ------
-    [COLLAGE], effective descent quality.
+    Source: [COLLAGE], effective descent quality.
     """
     meant, effective = (each.ravel() for each in _updates(intended, old, new, residuals))
     length = float(np.sqrt(meant @ meant))
@@ -86,7 +81,7 @@ def edq(
 
 
 def lost_fraction(intended: npt.ArrayLike, old: Numbers, new: Numbers, *, residuals: bool = True) -> float:
-    """The share of non-zero updates that changed nothing: lost arithmetic, x + d = x although d is not 0.
+    """Return the share of non-zero updates that changed nothing: x + d = x although d is not 0.
 
     >>> lost_fraction([0.0625, 0.125, 0.0], [1.0, 200.0, 3.0], [1.0625, 200.0, 3.0])
     0.5
@@ -101,14 +96,9 @@ def lost_fraction(intended: npt.ArrayLike, old: Numbers, new: Numbers, *, residu
     share : float
         From 0 to 1; 0 where no update was meant.
 
-    Raises
-    ------
-    ValueError
-        Unequal shapes.
+    Raises ValueError: unequal shapes.
 
-    Source
-    ------
-    [COLLAGE], lost arithmetic.
+    Source: [COLLAGE], lost arithmetic.
     """
     meant, effective = _updates(intended, old, new, residuals)
     lost = np.count_nonzero((meant != 0) & (effective == 0))
@@ -116,7 +106,7 @@ def lost_fraction(intended: npt.ArrayLike, old: Numbers, new: Numbers, *, residu
 
 
 def _updates(intended: npt.ArrayLike, old: Numbers, new: Numbers, residuals: bool) -> tuple[Array, Array]:
-    """The update that was meant, and what became of it."""
+    """Return the update, and the change that it made."""
     meant, before, after = np.asarray(intended, np.float64), _values(old, residuals), _values(new, residuals)
     if not meant.shape == before.shape == after.shape:
         raise ValueError(

@@ -1,10 +1,10 @@
 """Expansions: numbers as unevaluated sums of several numbers of one low-precision format, largest first.
 
 The parts are values of the format; so are all results on the way, each rounded once by an operation of
-`lowprec`. A sum of n parts is computed on n levels: what a sum on one level was rounded by is an addend on the
-next, and what the last one was rounded by is lost. Then it is renormalised.
+`lowprec`. A sum of n parts is computed on n levels: the rounding error of a sum on one level is an addend on
+the next, and that of the last one is lost. Then it is renormalised.
 
-Of two parts, these are the operations that [COLLAGE] has: Grow, Mul, and what they are made of.
+Of two parts, these are the operations of [COLLAGE]: Grow, Mul, and their components.
 
 Floor 4. Source: [COLLAGE]; [SHEWCHUK] and [PRIEST] for expansions of any length.
 """
@@ -49,16 +49,11 @@ class Expansion:
         Values of the format. `split` makes them of any numbers, `renormalise` puts them in order.
     format : Format, str or dtype
 
-    Raises
-    ------
-    ValueError
-        No parts, parts of different shapes, numbers that the format does not have, and formats without a sign.
-    TypeError
-        Parts that are no sequence, such as a single array: tuple(array) has its rows.
+    Raises ValueError: no parts, parts of different shapes, numbers that the format does not have, and
+    formats without a sign. TypeError: parts that are no sequence, such as a single array: tuple(array)
+    has its rows.
 
-    Source
-    ------
-    [COLLAGE].
+    Source: [COLLAGE].
     """
 
     parts: Parts
@@ -82,7 +77,7 @@ class Expansion:
 
     @classmethod
     def _made(cls, parts: Sequence[Any], fmt: Format) -> Expansion:
-        """Of parts that need not be checked, as they were made here."""
+        """Construct without validation."""
         self = object.__new__(cls)
         self.__dict__.update(parts=tuple(np.asarray(part) for part in parts), format=fmt)
         return self
@@ -94,11 +89,11 @@ class Expansion:
 
     @property
     def size(self) -> int:
-        """How many numbers there are."""
+        """The number of numbers."""
         return self.parts[0].size
 
     def values(self) -> Array:
-        """The numbers, as float64: the parts added up, the last ones first.
+        """Return the numbers as float64: the parts added up, the last ones first.
 
         Exact where a number has at most 53 bits from its first to its last.
         """
@@ -131,14 +126,9 @@ def split(values: npt.ArrayLike, parts: int, fmt: Like) -> Expansion:
     expansion : Expansion, shape (...)
         What is left in the end is at most half an ulp of the last part, or of the format's smallest numbers.
 
-    Raises
-    ------
-    ValueError
-        No parts, a format without a sign, and a NaN that the format has no code for.
+    Raises ValueError: no parts, a format without a sign, and a NaN that the format has no code for.
 
-    Source
-    ------
-    [COLLAGE], where constants such as beta2 are expanded so.
+    Source: [COLLAGE], where constants such as beta2 are expanded so.
     """
     known = signed(fmt)
     if type(parts) is not int or parts < 1:
@@ -148,13 +138,13 @@ def split(values: npt.ArrayLike, parts: int, fmt: Like) -> Expansion:
     for _ in range(parts):
         part = np.asarray(quantize(left, known), np.float64)
         found.append(np.asarray(part, carrier))
-        # Exact: both are multiples of the last place of what is left, and the difference is not larger than that.
+        # Exact: both are multiples of the last place of the rest, and the difference is not larger than the rest.
         left = np.where(np.isfinite(part), left - np.where(np.isfinite(part), part, 0), 0)
     return Expansion._made(found, known)
 
 
 def renormalise(x: Expansion) -> Expansion:
-    """The same sum, with parts in order: each is what it and the next one add up to, rounded.
+    """Return the same sum with parts in order: each is the rounded sum of itself and the next one.
 
     >>> renormalise(Expansion((0.00390625, 1.0, 2.0), "bfloat16")).parts
     (array(3., dtype=float32), array(0.00390625, dtype=float32), array(0., dtype=float32))
@@ -169,15 +159,13 @@ def renormalise(x: Expansion) -> Expansion:
     expansion : Expansion, shape (...)
         Of as many parts and, unless a sum overflows, of the same value.
 
-    Source
-    ------
-    [SHEWCHUK]; [PRIEST].
+    Source: [SHEWCHUK]; [PRIEST].
     """
     return Expansion._made(_in_order(x.parts, x.format), x.format)
 
 
 def grow(x: Expansion, a: npt.ArrayLike, *, any_order: bool = False, check: bool = False) -> Expansion:
-    """The sum of an expansion and one number of its format: Grow.
+    """Add one number to an expansion of its format: Grow.
 
     >>> one = Expansion((1.0, 0.0), "bfloat16")
     >>> grow(one, 0.00099945068359375).parts
@@ -200,14 +188,10 @@ def grow(x: Expansion, a: npt.ArrayLike, *, any_order: bool = False, check: bool
     expansion : Expansion, shape (...)
         Of as many parts: what does not fit the last one is lost.
 
-    Raises
-    ------
-    ValueError
-        A shape that does not broadcast to that of x; with `check`, what `fast_two_sum` or `two_sum` refuses.
+    Raises ValueError: a shape that does not broadcast to that of x; with `check`, what `fast_two_sum` or
+    `two_sum` refuses.
 
-    Source
-    ------
-    [COLLAGE] Grow.
+    Source: [COLLAGE] Grow.
     """
     fmt, a = x.format, _spread(np.asarray(a), x.shape)
     if len(x.parts) == 1:
@@ -220,7 +204,7 @@ def grow(x: Expansion, a: npt.ArrayLike, *, any_order: bool = False, check: bool
 
 
 def add(x: Expansion, y: Expansion) -> Expansion:
-    """The sum of two expansions.
+    """Add two expansions.
 
     >>> add(split(0.9, 2, "bfloat16"), split(0.1, 2, "bfloat16")).values()
     np.float64(1.0)
@@ -235,14 +219,9 @@ def add(x: Expansion, y: Expansion) -> Expansion:
     expansion : Expansion, shape (...)
         Of as many parts as the longer one.
 
-    Raises
-    ------
-    ValueError
-        Two formats, or shapes that do not broadcast.
+    Raises ValueError: two formats, or shapes that do not broadcast.
 
-    Source
-    ------
-    [COLLAGE]; [PRIEST].
+    Source: [COLLAGE]; [PRIEST].
     """
     fmt, (left, right) = _alike(x, y)
     levels: list[list[Any]] = [[] for _ in range(max(len(left), len(right)))]
@@ -253,35 +232,20 @@ def add(x: Expansion, y: Expansion) -> Expansion:
 
 
 def multiply(x: Expansion, y: Expansion) -> Expansion:
-    """The product of two expansions: Mul.
+    """Multiply two expansions: Mul.
 
     >>> decayed = multiply(Expansion((1.0, 0.0), "bfloat16"), split(0.999, 2, "bfloat16"))
     >>> decayed.values()
     np.float64(0.9990005493164062)
 
-    Parameters
-    ----------
-    x, y : Expansion, shapes that broadcast to (...)
-        In one format.
-
-    Returns
-    -------
-    expansion : Expansion, shape (...)
-        Of as many parts as the longer one.
-
-    Raises
-    ------
-    ValueError
-        Two formats, or shapes that do not broadcast.
+    Operands and results are those of `add`.
 
     Notes
     -----
     Products of parts are exact, by `two_prod`, but for the smallest that still count, which are rounded. Of
     two parts each: p = x1 y1, and its error plus (x2 y1 + x1 y2).
 
-    Source
-    ------
-    [COLLAGE] Mul.
+    Source: [COLLAGE] Mul.
     """
     fmt, (left, right) = _alike(x, y)
     count = max(len(left), len(right))
@@ -299,7 +263,7 @@ def multiply(x: Expansion, y: Expansion) -> Expansion:
 
 
 def scale(x: Expansion, c: npt.ArrayLike) -> Expansion:
-    """The product of an expansion and one number of its format.
+    """Multiply an expansion by one number of its format.
 
     >>> scale(split(0.9, 2, "bfloat16"), 3.0).values()
     np.float64(2.70001220703125)
@@ -315,20 +279,15 @@ def scale(x: Expansion, c: npt.ArrayLike) -> Expansion:
     expansion : Expansion, shape (...)
         Of as many parts as x.
 
-    Raises
-    ------
-    ValueError
-        Numbers that the format does not have, or shapes that do not broadcast.
+    Raises ValueError: numbers that the format does not have, or shapes that do not broadcast.
 
-    Source
-    ------
-    [COLLAGE]; [SHEWCHUK].
+    Source: [COLLAGE]; [SHEWCHUK].
     """
     return multiply(x, Expansion((np.asarray(c),), x.format))
 
 
 def signed(fmt: Like) -> Format:
-    """A format for parts, which have both signs."""
+    """Return a format; refuse unsigned ones, as parts have both signs."""
     known = catalog.format(fmt)
     if known.sign is Sign.UNSIGNED:
         raise ValueError(f"{known.name!r} is unsigned, and parts of an expansion have both signs; use a signed format")
@@ -339,10 +298,10 @@ def signed(fmt: Like) -> Format:
 
 
 def _collected(levels: list[list[Any]], fmt: Format) -> Expansion:
-    """What all terms add up to, of as many parts as there are levels.
+    """Add up all terms to as many parts as there are levels.
 
-    Of two levels, the second sum has no larger exponent than the first, though first parts may cancel: what is
-    left of them is then a multiple of the last place of the smaller one. So `fast_two_sum` is exact.
+    Of two levels, the second sum has no larger exponent than the first, though first parts may cancel: their
+    sum is then a multiple of the last place of the smaller one. So `fast_two_sum` is exact.
     """
     parts: list[Any] = []
     carried: list[Any] = []
@@ -362,7 +321,7 @@ def _collected(levels: list[list[Any]], fmt: Format) -> Expansion:
 
 
 def _in_order(parts: Sequence[Any], fmt: Format) -> list[Any]:
-    """The same sum, largest first."""
+    """Return the same sum, largest part first."""
     found = list(parts)
     for _ in range(_PASSES * len(found)):
         for i in reversed(range(len(found) - 1)):
@@ -373,13 +332,13 @@ def _in_order(parts: Sequence[Any], fmt: Format) -> list[Any]:
 
 
 def _holds(part: Any, after: Any, fmt: Format) -> bool:
-    """Whether a part is the sum of itself and the next one, rounded; NaN is."""
+    """Return whether a part is the sum of itself and the next one, rounded; NaN is."""
     total = arith.add(part, after, fmt)
     return bool(((total == part) | (total != total)).all())
 
 
 def _alike(x: Expansion, y: Expansion) -> tuple[Format, tuple[Parts, Parts]]:
-    """The format of two expansions, and their parts in one shape."""
+    """Return the format of two expansions, and their parts in one shape."""
     if x.format != y.format:
         raise ValueError(
             f"expansions in {x.format.name!r} and {y.format.name!r} have no common format; "
@@ -391,7 +350,7 @@ def _alike(x: Expansion, y: Expansion) -> tuple[Format, tuple[Parts, Parts]]:
 
 
 def _spread(values: Array, shape: tuple[int, ...]) -> Array:
-    """Values in a shape, one after the other, which operations go through fastest."""
+    """Broadcast values to a shape, contiguous, which is fastest."""
     if values.shape == shape:
         return values
     return np.ascontiguousarray(np.broadcast_to(values, shape)).reshape(shape)

@@ -1,8 +1,8 @@
-"""Error-free transforms: a sum or a product, and exactly what it was rounded by, in one format.
+"""Error-free transforms: a sum or a product and its exact rounding error, in one format.
 
 Each step is an operation of `lowprec` with one rounding, to nearest. That the error is a number of the
-format is a theorem; it needs subnormals, results that do not overflow, and what a function says. With
-``check=True`` all that is looked at, and a ValueError names the operands that do not fulfil it.
+format is a theorem; it needs subnormals, results that do not overflow, and the conditions of each function.
+``check=True`` checks them all, and a ValueError names the operands that break one.
 
 Floor 4. Source: [KNUTH] 4.2.2 for `two_sum`; [DEKKER] for `fast_two_sum`; [COLLAGE] for their use.
 """
@@ -26,7 +26,7 @@ Like = Format | str | npt.DTypeLike
 
 
 def two_sum(x: npt.ArrayLike, y: npt.ArrayLike, fmt: Like, *, check: bool = False) -> tuple[Any, Any]:
-    """The sum x + y and what it was rounded by, whichever of the two is larger: six operations.
+    """Return x + y and its rounding error, whichever of the two is larger: six operations.
 
     >>> two_sum(200.0, 0.1015625, "bfloat16")
     (np.float32(200.0), np.float32(0.1015625))
@@ -46,14 +46,10 @@ def two_sum(x: npt.ArrayLike, y: npt.ArrayLike, fmt: Like, *, check: bool = Fals
     sum, error : array of float, shape (...)
         The sum rounded to nearest; sum + error is x + y.
 
-    Raises
-    ------
-    ValueError
-        With `check`: numbers that the format does not have, or a sum on the way that overflows.
+    Raises ValueError: with `check`: numbers that the format does not have, or a sum on the way that
+    overflows.
 
-    Source
-    ------
-    [KNUTH] 4.2.2, theorem B.
+    Source: [KNUTH] 4.2.2, theorem B.
     """
     known = catalog.format(fmt)
     if check:
@@ -68,7 +64,7 @@ def two_sum(x: npt.ArrayLike, y: npt.ArrayLike, fmt: Like, *, check: bool = Fals
 
 
 def fast_two_sum(x: npt.ArrayLike, y: npt.ArrayLike, fmt: Like, *, check: bool = False) -> tuple[Any, Any]:
-    """The sum x + y and what it was rounded by, where abs(x) >= abs(y): three operations.
+    """Return x + y and its rounding error, where abs(x) >= abs(y): three operations.
 
     >>> fast_two_sum(200.0, 0.1015625, "bfloat16")
     (np.float32(200.0), np.float32(0.1015625))
@@ -88,14 +84,9 @@ def fast_two_sum(x: npt.ArrayLike, y: npt.ArrayLike, fmt: Like, *, check: bool =
     -------
     sum, error : array of float, shape (...)
 
-    Raises
-    ------
-    ValueError
-        With `check`: as for `two_sum`, and an x that is smaller than its y.
+    Raises ValueError: with `check`: as for `two_sum`, and an x that is smaller than its y.
 
-    Source
-    ------
-    [DEKKER]; [COLLAGE].
+    Source: [DEKKER]; [COLLAGE].
     """
     known = catalog.format(fmt)
     if check:
@@ -113,7 +104,7 @@ def fast_two_sum(x: npt.ArrayLike, y: npt.ArrayLike, fmt: Like, *, check: bool =
 
 
 def two_prod(x: npt.ArrayLike, y: npt.ArrayLike, fmt: Like, *, check: bool = False) -> tuple[Any, Any]:
-    """The product x * y and what it was rounded by: a product and an `fma`.
+    """Return x * y and its rounding error: a product and an `fma`.
 
     >>> two_prod(1.0078125, 1.0078125, "bfloat16")
     (np.float32(1.015625), np.float32(6.1035156e-05))
@@ -131,15 +122,10 @@ def two_prod(x: npt.ArrayLike, y: npt.ArrayLike, fmt: Like, *, check: bool = Fal
     -------
     product, error : array of float, shape (...)
 
-    Raises
-    ------
-    ValueError
-        With `check`: numbers that the format does not have, a product that overflows, and exponents that
-        are too small together.
+    Raises ValueError: with `check`: numbers that the format does not have, a product that overflows, and
+    exponents that are too small together.
 
-    Source
-    ------
-    [COLLAGE]; [BOLDO_ERRORS] for what the exponents must fulfil.
+    Source: [COLLAGE]; [BOLDO_ERRORS] for what the exponents must fulfil.
     """
     known = catalog.format(fmt)
     if check:
@@ -160,7 +146,7 @@ def two_prod(x: npt.ArrayLike, y: npt.ArrayLike, fmt: Like, *, check: bool = Fal
 
 
 def values_of(numbers: npt.ArrayLike, fmt: Format, name: str) -> Array:
-    """Numbers as an array of the type that carries a format's values; refused if it does not have one of them."""
+    """Return numbers in the type that carries a format's values; refuse those that the format lacks."""
     given = np.asarray(numbers)
     values = np.asarray(quantize(given, fmt))
     wrong = (values != given) & ((values == values) | (given == given))
@@ -174,7 +160,7 @@ def values_of(numbers: npt.ArrayLike, fmt: Format, name: str) -> Array:
 
 
 def _checked(x: npt.ArrayLike, y: npt.ArrayLike, fmt: Format) -> tuple[Array, Array]:
-    """Operands in a format for which there are error-free transforms."""
+    """Return operands as values of the format; refuse formats without error-free transforms."""
     if not fmt.subnormals:
         raise ValueError(
             f"{fmt.name!r} has no subnormals, so that what a result was rounded by may be no number of it; use "
@@ -184,7 +170,7 @@ def _checked(x: npt.ArrayLike, y: npt.ArrayLike, fmt: Format) -> tuple[Array, Ar
 
 
 def _need(holds: Array, x: npt.ArrayLike, y: npt.ArrayLike, rule: str, remedy: str) -> None:
-    """Refuse operands for which a rule does not hold, and say which they are."""
+    """Refuse operands for which a rule does not hold, and name the first."""
     wrong = ~np.asarray(holds)
     if not wrong.any():
         return

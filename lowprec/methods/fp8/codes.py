@@ -52,10 +52,8 @@ class ScaledCodes:
         Above 0: one for everything, or one for each channel.
     format : Format, str or dtype
 
-    Raises
-    ------
-    ValueError
-        Scales that are not positive float32 numbers, or do not broadcast to the shape of the codes.
+    Raises ValueError: scales that are not positive float32 numbers, or do not broadcast to the shape of
+    the codes.
     """
 
     codes: Array
@@ -87,7 +85,7 @@ class ScaledCodes:
         return ScaledCodes(self.codes.swapaxes(-1, -2), scale, self.format)
 
     def values(self, dtype: npt.DTypeLike = np.float32) -> Array:
-        """The values, as `decode` gives them."""
+        """Decode to values, as `decode` does."""
         return decode(self, dtype)
 
     def __repr__(self) -> str:
@@ -138,18 +136,13 @@ def encode(
     -------
     codes : ScaledCodes
 
-    Raises
-    ------
-    ValueError
-        An unknown policy, and what `lowprec.scale_for` and `lowprec.encode` refuse.
+    Raises ValueError: an unknown policy, and what `lowprec.scale_for` and `lowprec.encode` refuse.
 
     Notes
     -----
     Quotients are exact real numbers: unlike ``lowprec.encode(values / scale)`` this rounds once.
 
-    Source
-    ------
-    [FP8] 2; [OFP8] for the policies "sat" and "ovf".
+    Source: [FP8] 2; [OFP8] for the policies "sat" and "ovf".
     """
     target = catalog.format(fmt)
     how = Projection(rounding=rounding, saturation=_policy(policy), symmetric=True)  # type: ignore[arg-type]
@@ -163,7 +156,7 @@ def encode(
 
 
 def decode(codes: ScaledCodes, dtype: npt.DTypeLike = np.float32) -> Array:
-    """Decode scaled codes to values: the code's own, times the scale.
+    """Decode scaled codes: the code's value times the scale.
 
     >>> decode(encode([0.1, 448.0]))
     array([1.015625e-01, 4.480000e+02], dtype=float32)
@@ -178,10 +171,7 @@ def decode(codes: ScaledCodes, dtype: npt.DTypeLike = np.float32) -> Array:
     -------
     values : array of float32 or float64, shape (...)
 
-    Raises
-    ------
-    TypeError
-        Another dtype.
+    Raises TypeError: another dtype.
     """
     wanted = np.dtype(dtype)
     if wanted not in (np.float32, np.float64):
@@ -216,7 +206,7 @@ def _policy(name: str) -> Saturation:
 
 
 def _scales(scale: npt.ArrayLike) -> Array:
-    """Scales as float32; a number that it does not have is refused, not rounded."""
+    """Return scales as float32; refuse numbers that it lacks."""
     given = np.asarray(scale)
     scales = given.astype(np.float32)
     if not (np.isfinite(scales) & (scales > 0)).all():

@@ -33,7 +33,7 @@ def matmul(
     accumulation: Accumulation | str = "fp32_fma",
     output: Like = "binary32",
 ) -> Array:
-    """The product of matrices of codes, summed as an accumulation says and multiplied by the scales once.
+    """Multiply matrices of codes, summing as an accumulation says, and multiply the sums by the scales once.
 
     >>> import numpy as np
     >>> x, y = encode([[1.0, 7.0]]), encode([[3.0], [3.5]])
@@ -58,14 +58,9 @@ def matmul(
     -------
     values : array of float, shape (..., M, N)
 
-    Raises
-    ------
-    ValueError
-        Scales that differ along K, and what `lowprec.matmul` refuses.
+    Raises ValueError: scales that differ along K, and what `lowprec.matmul` refuses.
 
-    Source
-    ------
-    [FP8] 2: wider sums, unscaled once for each dot product.
+    Source: [FP8] 2: wider sums, unscaled once for each dot product.
     """
     left, right = _coded(x), _coded(y)
     for name, side, along in (("x", left, -1), ("y", right, -2)):
@@ -94,7 +89,7 @@ def linear(
     backward_accumulation: Accumulation | str | None = None,
     output: Like = "binary32",
 ) -> tuple[Array, Gradients]:
-    """A linear layer x @ w.T + bias in FP8: E4M3 forward, E5M2 for the gradient of its output.
+    """Apply a linear layer x @ w.T + bias in FP8: E4M3 forward, E5M2 for the gradient of its output.
 
     >>> y, gradients = linear([[1.0, 7.0]], [[3.0, 3.5], [0.5, 1.0]], bias=[1.0, 2.0])
     >>> y
@@ -124,14 +119,9 @@ def linear(
         From the gradient of y, an array, which is encoded in E5M2, or ScaledCodes, to those of x, w and the
         bias. The last is the sum of the gradient as it was given, exact and rounded once.
 
-    Raises
-    ------
-    ValueError
-        As for `matmul`.
+    Raises ValueError: as for `matmul`.
 
-    Source
-    ------
-    [FP8] 2 and 3.
+    Source: [FP8] 2 and 3.
     """
     left, weights = _coded(x), _coded(w)
     rows = _matrix(left)
@@ -155,7 +145,7 @@ def _coded(values: npt.ArrayLike | ScaledCodes, fmt: str = "e4m3fn") -> ScaledCo
 
 
 def _matrix(codes: ScaledCodes) -> ScaledCodes:
-    """With all axes but the last as one."""
+    """Join all axes but the last."""
     if codes.codes.ndim == 2:
         return codes
     scale = codes.scale.reshape(()) if codes.scale.size == 1 else codes.scale
@@ -165,6 +155,6 @@ def _matrix(codes: ScaledCodes) -> ScaledCodes:
 
 
 def _total(values: Array, output: Like) -> Array:
-    """The sums along the first axis, exact and rounded once."""
+    """Sum along the first axis, exactly and rounded once."""
     exact = dataclasses.replace(accumulation_of("exact"), output=(catalog.format(output), Projection()))
     return np.asarray(dot.dot(values.T, np.ones(len(values), np.float32), exact))

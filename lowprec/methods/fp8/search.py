@@ -1,4 +1,4 @@
-"""How scales and biases are found, and what they cost.
+"""Searches for scales and biases, and their errors.
 
 Floor 4. Source: [FP8] 4.2 and 4.3.
 """
@@ -74,9 +74,7 @@ def calibrate(
     found : Calibration
         The first of the best, in the order max, percentiles, mse.
 
-    Source
-    ------
-    [FP8] 4.2: for activations the best of the three.
+    Source: [FP8] 4.2: for activations the best of the three.
     """
     trials = {"max": ("max", 100.0)}
     trials |= {f"percentile {each:g}": ("percentile", each) for each in percentiles}
@@ -95,7 +93,7 @@ def calibrate(
 
 @dataclass(frozen=True, eq=False)
 class BiasSweep:
-    """What each exponent bias, and a scale for each tensor, makes of tensors: SQNR in decibels.
+    """The SQNR of tensors in decibels, with each exponent bias and with a scale for each tensor.
 
     Parameters
     ----------
@@ -125,7 +123,7 @@ class BiasSweep:
 def bias_sweep(
     tensors: Iterable[npt.ArrayLike], fmt: Like = "e4m3fn", biases: Iterable[int] = range(3, 16)
 ) -> BiasSweep:
-    """Hold one exponent bias for all tensors against a scale for each.
+    """Compare one exponent bias for all tensors with a scale for each.
 
     >>> import numpy as np
     >>> normal = np.random.default_rng(0).standard_normal(4096)
@@ -147,9 +145,7 @@ def bias_sweep(
     -------
     sweep : BiasSweep
 
-    Source
-    ------
-    [FP8] 4.3, figure 2.
+    Source: [FP8] 4.3, figure 2.
     """
     arrays, target, tried = [np.asarray(tensor) for tensor in tensors], catalog.format(fmt), tuple(biases)
     formats = [dataclasses.replace(target, name=f"{target.name} with bias {bias}", bias=bias) for bias in tried]
@@ -164,7 +160,7 @@ def bias_sweep(
 
 
 def sqnr(values: npt.ArrayLike, results: npt.ArrayLike) -> float:
-    """Signal to quantisation noise in decibels: 10 * log10(sum of squares / sum of squared errors), in float64.
+    """Return the signal to quantisation noise in decibels, computed in float64.
 
     >>> round(sqnr([3.0, 4.0], [3.0, 3.5]), 6)
     20.0
@@ -172,7 +168,7 @@ def sqnr(values: npt.ArrayLike, results: npt.ArrayLike) -> float:
     Parameters
     ----------
     values, results : array_like of float, shapes (...)
-        The signal, and what became of it.
+        The signal, and its quantised form.
 
     Returns
     -------

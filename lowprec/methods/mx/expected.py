@@ -1,4 +1,4 @@
-"""What signal-to-noise ratio a block of normal values has, by theory.
+"""The signal-to-noise ratio of a block of normal values, by theory.
 
 Floor 4. Source: [INTFP].
 
@@ -21,7 +21,7 @@ __all__ = ["expected_sqnr"]
 
 
 def expected_sqnr(element: Format | str | npt.DTypeLike, crest: float, overshoot: float = 1.5) -> float:
-    """The SQNR of normal values in blocks, in decibels, from the crest factor alone.
+    """Predict the SQNR of normal values in blocks, in decibels, from the crest factor alone.
 
     Errors are taken as uniform between neighbours: of integers everywhere, of floats in each binade, and
     below the smallest normal number. Nothing is clipped.
@@ -44,14 +44,9 @@ def expected_sqnr(element: Format | str | npt.DTypeLike, crest: float, overshoot
     -------
     decibels : float
 
-    Raises
-    ------
-    ValueError
-        A crest factor or an overshoot out of range.
+    Raises ValueError: a crest factor or an overshoot out of range.
 
-    Source
-    ------
-    [INTFP]: 4.78 + 6.02 * bits - 20 * log10(overshoot * crest) for integers, and
+    Source: [INTFP]: 4.78 + 6.02 * bits - 20 * log10(overshoot * crest) for integers, and
     13.80 + 6.02 * trailing bits for floats of ample range.
     """
     fmt = catalog.format(element)

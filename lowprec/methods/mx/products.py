@@ -44,7 +44,7 @@ def matmul(
     output: Output = "binary32",
     profile: Profile | str | None = None,
 ) -> Array:
-    """The product of two matrices, both of them encoded in blocks along K.
+    """Multiply two matrices, both encoded in blocks along K.
 
     >>> import numpy as np
     >>> x, y = np.full((2, 64), 1.1, np.float32), np.eye(64, 3, dtype=np.float32)
@@ -75,14 +75,9 @@ def matmul(
     -------
     values : array of float, shape (..., M, N)
 
-    Raises
-    ------
-    ValueError
-        What `lowprec.encode` and `lowprec.matmul` refuse.
+    Raises ValueError: what `lowprec.encode` and `lowprec.matmul` refuse.
 
-    Source
-    ------
-    [OCPMX] 6.1, 6.2; [MX] compute flow.
+    Source: [OCPMX] 6.1, 6.2; [MX] compute flow.
     """
     for name, operand in (("x", x), ("y", y)):
         if np.ndim(operand.codes if isinstance(operand, BlockArray) else operand) < 2:
@@ -111,10 +106,7 @@ class Roles:
     grad_for_x, grad_for_w : BlockFormat, Format or str, optional
         Of the output's gradient in those of the input and the weight; as x by default, and as the other.
 
-    Raises
-    ------
-    ValueError
-        A name that stands for no format.
+    Raises ValueError: a name that stands for no format.
     """
 
     x: Like = "mxfp8_e4m3"
@@ -148,7 +140,7 @@ def linear(
     output: Output = "binary32",
     profile: Profile | str | None = None,
 ) -> tuple[Array, Gradients]:
-    """A linear layer x @ w.T + bias whose three products, forward and backward, are of blocks.
+    """Apply a linear layer x @ w.T + bias whose three products, forward and backward, are of blocks.
 
     >>> import numpy as np
     >>> x, w = np.ones((2, 4), np.float32), np.full((3, 4), 0.5, np.float32)
@@ -181,10 +173,7 @@ def linear(
         From the gradient of y, shape (..., out), to those of x, w and the bias. They are those of the
         layer without its roundings. The bias's is the sum of the gradient, exact and rounded once.
 
-    Raises
-    ------
-    ValueError
-        As for `matmul`.
+    Raises ValueError: as for `matmul`.
 
     Notes
     -----
@@ -198,9 +187,7 @@ def linear(
 
     Axes in front of the last of x are one batch.
 
-    Source
-    ------
-    [MX] compute flow, figure 2.
+    Source: [MX] compute flow, figure 2.
     """
     known: Any = roles if isinstance(roles, Roles) else Roles(x=roles)
     values, weights = np.asarray(x), np.asarray(w)
@@ -225,7 +212,7 @@ def linear(
 def _along(
     values: npt.ArrayLike | BlockArray, fmt: Like, axis: int, profile: Profile | str | None
 ) -> Array | BlockArray:
-    """Values in blocks along an axis, or rounded one by one."""
+    """Encode values in blocks along an axis, or round them one by one."""
     if isinstance(values, BlockArray):
         return values
     if catalog.is_block(fmt):
@@ -237,7 +224,7 @@ def _along(
 def _multiplied(
     x: Array | BlockArray, y: Array | BlockArray, accumulation: Accumulation | str, output: Output
 ) -> Array:
-    """The product, rounded to the output at the end of its accumulation."""
+    """Multiply, rounding to the output at the end of the accumulation."""
     how, (fmt, projection) = accumulation_of(accumulation), _rounded(output)
     if fmt == how.output[0] and not isinstance(output, tuple):
         return np.asarray(dot.matmul(x, y, how))
@@ -247,7 +234,7 @@ def _multiplied(
 
 
 def _rounded(output: Output) -> Rounded:
-    """A format, and how its numbers are made."""
+    """Return the format and the projection of an output."""
     if isinstance(output, tuple):
         return catalog.format(output[0]), output[1]
     return catalog.format(output), DEFAULT

@@ -57,18 +57,13 @@ class Vector:
     divide_by_inverse : bool
         x / y as x * (1 / y), with the inverse rounded.
 
-    Raises
-    ------
-    ValueError
-        A format with values that binary32 does not have, or stochastic rounding.
+    Raises ValueError: a format with values that binary32 does not have, or stochastic rounding.
 
     Notes
     -----
-    Operands count as they are, whatever type holds them: `round` brings them into the format.
+    Operands are used as they are, in any type: `round` brings them into the format.
 
-    Source
-    ------
-    [MX] compute flow; the switches are [MICROXCALING]'s vec_use_exp2 and vec_use_recip.
+    Source: [MX] compute flow; the switches are [MICROXCALING]'s vec_use_exp2 and vec_use_recip.
     """
 
     format: Format = catalog.BFLOAT16
@@ -90,37 +85,37 @@ class Vector:
     # -- one rounding -----------------------------------------------------------------------------
 
     def round(self, x: npt.ArrayLike) -> Array:
-        """Values of the format."""
+        """Round to values of the format."""
         return np.asarray(convert.decode(convert.encode(x, self.format, projection=self.projection), self.format))
 
     def add(self, x: npt.ArrayLike, y: npt.ArrayLike) -> Array:
-        """The sum x + y."""
+        """Return x + y."""
         return np.asarray(arith.add(x, y, self.format, projection=self.projection))
 
     def subtract(self, x: npt.ArrayLike, y: npt.ArrayLike) -> Array:
-        """The difference x - y."""
+        """Return x - y."""
         return np.asarray(arith.subtract(x, y, self.format, projection=self.projection))
 
     def multiply(self, x: npt.ArrayLike, y: npt.ArrayLike) -> Array:
-        """The product x * y."""
+        """Return x * y."""
         return np.asarray(arith.multiply(x, y, self.format, projection=self.projection))
 
     def divide(self, x: npt.ArrayLike, y: npt.ArrayLike) -> Array:
-        """The quotient x / y; with `divide_by_inverse` two roundings."""
+        """Return x / y; with `divide_by_inverse` two roundings."""
         if self.divide_by_inverse:
             return self.multiply(x, self.inverse(y))
         return np.asarray(arith.divide(x, y, self.format, projection=self.projection))
 
     def inverse(self, x: npt.ArrayLike) -> Array:
-        """The inverse 1 / x."""
+        """Return 1 / x."""
         return np.asarray(arith.divide(1.0, x, self.format, projection=self.projection))
 
     def sqrt(self, x: npt.ArrayLike) -> Array:
-        """The square root."""
+        """Return the square root."""
         return np.asarray(arith.sqrt(x, self.format, projection=self.projection))
 
     def exp(self, x: npt.ArrayLike) -> Array:
-        """e**x, correctly rounded; with `exp_by_exp2` three roundings, one of them of a constant.
+        """Return e**x, correctly rounded; with `exp_by_exp2` three roundings, one of them of a constant.
 
         >>> Vector("binary32").exp([0.0, 1.0, -float("inf"), 100.0])
         array([1.       , 2.7182817, 0.       ,       inf], dtype=float32)
@@ -130,11 +125,11 @@ class Vector:
         return self._power(x, 0)
 
     def exp2(self, x: npt.ArrayLike) -> Array:
-        """2**x, correctly rounded."""
+        """Return 2**x, correctly rounded."""
         return self._power(x, 2)
 
     def sum(self, x: npt.ArrayLike, axis: int = -1, keepdims: bool = False) -> Array:
-        """The sum along an axis, added as `sums` says."""
+        """Sum along an axis, as `sums` says."""
         moved = np.moveaxis(np.asarray(x), axis, -1)
         total = np.asarray(dot.dot(moved, np.ones(moved.shape[-1], np.float32), self.sums))
         return np.expand_dims(total, axis) if keepdims else total
@@ -142,12 +137,12 @@ class Vector:
     # -- several roundings ------------------------------------------------------------------------
 
     def mean(self, x: npt.ArrayLike, axis: int = -1, keepdims: bool = False) -> Array:
-        """The sum over the number of values: two roundings."""
+        """Divide the sum by the number of values: two roundings."""
         values = np.asarray(x)
         return self.divide(self.sum(values, axis, keepdims), values.shape[axis])
 
     def softmax(self, x: npt.ArrayLike, axis: int = -1) -> Array:
-        """e**(x - max(x)) over the sum of these: four roundings.
+        """Return e**(x - max(x)) over the sum of these: four roundings.
 
         Source: [MICROXCALING] mx/softmax.py.
         """
@@ -162,7 +157,7 @@ class Vector:
         bias: npt.ArrayLike | None = None,
         eps: float = 1e-5,
     ) -> Array:
-        """(x - mean) / sqrt(variance + eps) * weight + bias along the last axis, each step rounded.
+        """Return (x - mean) / sqrt(variance + eps) * weight + bias along the last axis, each step rounded.
 
         The mean is a sum and a division; so is the variance, of rounded squares. The square root is
         inverted, and the inverse multiplied.
@@ -181,7 +176,7 @@ class Vector:
     # -- powers -----------------------------------------------------------------------------------
 
     def _power(self, x: npt.ArrayLike, base: int) -> Array:
-        """base**x, of e for base 0."""
+        """Return base**x, of e for base 0."""
         values = np.asarray(x).astype(np.float64)
         powers, known = _powers(values, base)
         margin = np.where(known, 0.0, _ERROR)
@@ -195,7 +190,7 @@ class Vector:
 
 
 def _powers(values: Array, base: int) -> tuple[Array, Array]:
-    """Float64's powers, positive and finite for finite values, and which are exact."""
+    """Return float64's powers, positive and finite for finite values, and which are exact."""
     whole = values == np.floor(values) if base else values == 0
     known = whole | ~np.isfinite(values)
     # Beyond these limits powers are out of binary32's range, either way.
@@ -209,7 +204,7 @@ def _powers(values: Array, base: int) -> tuple[Array, Array]:
 
 
 def _beside_power(value: float, base: int) -> float:
-    """A float64 number on the same side as base**value of every number of 52 bits: cut, and its last bit set.
+    """Return base**value in float64, rounded to odd: it rounds to fewer bits as the power does.
 
     Such powers are never rational, so a number of 60 digits is beside the same numbers as the power itself.
     """

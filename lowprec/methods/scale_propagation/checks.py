@@ -1,4 +1,4 @@
-"""What a ScaledArray is made of, checked. Floor 4."""
+"""Checks of the data and the scale of a ScaledArray. Floor 4."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ __all__ = ["checked_data", "checked_scale", "finite_scale", "format_of", "number
 
 
 def checked_data(data: Any, fmt: Any) -> tuple[Array, Format]:
-    """Data in the type that carries their format, and the format; refused if it does not have them."""
+    """Return data in the type that carries their format, and the format; refuse values that it lacks."""
     operand = values_operand(data, "data")
     target = format_of(operand.fmt) if fmt is None else catalog.format(fmt)
     codes = np.asarray(encode(operand.array, target))
@@ -33,7 +33,7 @@ def checked_data(data: Any, fmt: Any) -> tuple[Array, Format]:
 
 
 def checked_scale(scale: Any, fmt: Any) -> tuple[Any, Format]:
-    """A scale in the type that carries its format, and the format; refused if it does not have it."""
+    """Return a scale in the type that carries its format, and the format; refuse one that it lacks."""
     given, known = number("scale", scale), catalog.carrier(getattr(scale, "dtype", None))
     if fmt is not None:
         target = catalog.format(fmt)
@@ -50,7 +50,7 @@ def checked_scale(scale: Any, fmt: Any) -> tuple[Any, Format]:
 
 
 def finite_scale(scale: Any, fmt: Any) -> tuple[Any, Format]:
-    """A scale that values are divided by, and its format: checked, and refused if it is infinite or NaN."""
+    """Apply `checked_scale`, and refuse infinity and NaN: values are divided by this scale."""
     given, target = checked_scale(scale, fmt)
     if not np.isfinite(given):
         raise ValueError(
@@ -61,12 +61,12 @@ def finite_scale(scale: Any, fmt: Any) -> tuple[Any, Format]:
 
 
 def format_of(fmt: Format) -> Format:
-    """The format that values of a type get: their own; binary32, the widest there is, for float64 and integers."""
+    """Return the format of values of a type: their own; binary32, the widest, for float64 and integers."""
     return catalog.BINARY32 if isinstance(fmt, Carrier) else fmt
 
 
 def number(name: str, given: Any) -> float:
-    """A single number, of whatever type holds one."""
+    """Return a single number, of any type that holds one, as a float."""
     array = given.to_array() if hasattr(given, "to_array") else np.asarray(given)
     if array.ndim or array.dtype.kind not in "biufV":
         raise TypeError(

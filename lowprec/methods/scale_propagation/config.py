@@ -1,4 +1,4 @@
-"""What scales, sums and results are rounded to: read by every rule, changed for a `with` block.
+"""The configuration of all rules: how scales, sums and results are rounded; a `with` block changes it.
 
 Floor 4.
 """
@@ -44,9 +44,7 @@ class Config:
         For stochastic rounding of scales or of data. An integer is the seed of a generator, which is
         drawn from at every rounding.
 
-    Source
-    ------
-    [SCALIFY] 3.2: scales are rounded down.
+    Source: [SCALIFY] 3.2: scales are rounded down.
     """
 
     scale_rounding: ScaleRounding = "down"
@@ -82,7 +80,7 @@ _everything = contextvars.ContextVar("everything", default=False)
 
 
 def current() -> Config:
-    """The configuration that holds here.
+    """Return the configuration of this thread or task.
 
     >>> current().scale_rounding
     'down'
@@ -103,12 +101,7 @@ def config(**changes: Any) -> Iterator[Config]:
     **changes
         Fields of `Config`; the others stay as they are.
 
-    Raises
-    ------
-    TypeError
-        A field that there is none of.
-    ValueError
-        A value that the field does not take.
+    Raises TypeError: a field that there is none of. ValueError: a value that the field does not take.
     """
     fields = [field.name for field in dataclasses.fields(Config)]
     for name in changes:
@@ -123,7 +116,7 @@ def config(**changes: Any) -> Iterator[Config]:
 
 @contextlib.contextmanager
 def scaling_everything() -> Iterator[None]:
-    """Within a function that `scalify` runs."""
+    """Let `scales_everything` be true within a block: in functions that `scalify` runs."""
     token = _everything.set(True)
     try:
         yield
@@ -132,5 +125,5 @@ def scaling_everything() -> Iterator[None]:
 
 
 def scales_everything() -> bool:
-    """Whether this is within a function that `scalify` runs."""
+    """Return whether the caller is within a function that `scalify` runs."""
     return _everything.get()

@@ -27,7 +27,7 @@ Sums = Accumulation | str
 
 
 def matmul(x: Any, y: Any, accumulation: Sums | None = None) -> Any:
-    """The product of matrices, summed as an accumulation says: x @ y with a say in how.
+    """Multiply matrices, x @ y, summing as an accumulation says.
 
     >>> a = ScaledArray(np.float32([[1.5, 2.0]]), 2.0, "e4m3fn")
     >>> b = ScaledArray(np.float32([[0.5], [1.0]]), 0.25, "e5m2")
@@ -48,14 +48,9 @@ def matmul(x: Any, y: Any, accumulation: Sums | None = None) -> Any:
         The scale is the product of the scales and of the root of K, rounded to a power of two. Where the
         formats of x and y are narrower than 16 bits, the format is that of the accumulation's output.
 
-    Raises
-    ------
-    ValueError
-        Shapes that do not fit, or an unknown accumulation.
+    Raises ValueError: shapes that do not fit, or an unknown accumulation.
 
-    Source
-    ------
-    [SCALIFY] algorithm 3.
+    Source: [SCALIFY] algorithm 3.
     """
     if isinstance(x, ScaledArray) or isinstance(y, ScaledArray):
         return scaled_matmul(x, y, accumulation)
@@ -72,7 +67,7 @@ def linear(
     saturation: Saturation | str = "finite",
     accumulation: Sums | tuple[Sums, Sums, Sums] | None = None,
 ) -> tuple[Any, Callable[[Any], tuple[Any, Any, Any]]]:
-    """A linear layer in FP8: x @ w + bias, and its gradient.
+    """Apply a linear layer in FP8, x @ w + bias, and return its output and its gradient.
 
     Forward, x and w are cast to one format, multiplied into a wide result, and the bias is added to that.
     Backward, the gradient of the product is cast to the other format and multiplied with what x and w were
@@ -107,19 +102,14 @@ def linear(
     pull : function
         Takes the gradient at y to those at x, w and bias; None for no bias.
 
-    Raises
-    ------
-    ValueError
-        Shapes that do not fit, and what `lowprec.quantize` refuses.
+    Raises ValueError: shapes that do not fit, and what `lowprec.quantize` refuses.
 
     Notes
     -----
     With plain arrays this is FP8 at a scale of 1. With ScaledArrays the casts are of the data; to bring
     these into the range of the format is the business of `dynamic_rescale`.
 
-    Source
-    ------
-    [SCALIFY] appendix A; [FP8].
+    Source: [SCALIFY] appendix A; [FP8].
     """
     sums = accumulation if isinstance(accumulation, tuple) else (accumulation,) * 3  # y, at x, at w
     narrow_x, narrow_w = (cast(given, forward, saturation=saturation) for given in (x, w))
@@ -136,5 +126,5 @@ def linear(
 
 
 def _rows(x: Any) -> Any:
-    """All axes but the last as one."""
+    """Join all axes but the last."""
     return x.reshape(-1, x.shape[-1])

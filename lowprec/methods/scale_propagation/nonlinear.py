@@ -1,11 +1,11 @@
-"""Functions whose scale is chosen by rules of their own: activations and a normalisation, with their gradients.
+"""Activations and a normalisation with rules of their own for scales, and with their gradients.
 
 Each gives (y, pull), where pull takes the gradient at y to that at x.
 
 An activation is x times a gate that depends on the value: the data are the data times the gate, and the
 scale stays, for the output is about as large as the input. To first order so is the gradient.
 
-Gates, slopes and the normalisation are computed in float64, and what comes of them is rounded once.
+Gates, slopes and the normalisation are computed in float64, and their results rounded once.
 
 Floor 4. Source: [SCALIFY] 3.2.1 and appendix C.
 """
@@ -20,9 +20,9 @@ import numpy as np
 
 from lowprec.arrays.checks import Array
 from lowprec.methods.scale_propagation.registry import register_scaled_op
-from lowprec.methods.scale_propagation.rounding import fitting, operate, over, project
-from lowprec.methods.scale_propagation.rules.operands import one, settled, taking_zeros, with_data
-from lowprec.methods.scale_propagation.scaled_array import ScaledArray, as_scaled, unchecked
+from lowprec.methods.scale_propagation.rounding import fitting, operate, project
+from lowprec.methods.scale_propagation.rules.operands import one, settled, taking_zeros
+from lowprec.methods.scale_propagation.scaled_array import ScaledArray, as_scaled, over, with_data
 from lowprec.methods.scale_propagation.transform import custom_scale
 
 __all__ = ["gelu", "layer_norm", "relu", "silu"]
@@ -38,7 +38,7 @@ _erf = np.frompyfunc(math.erf, 1, 1)
 
 
 def _normal_share(x: Array) -> Array:
-    """The share of a standard normal variable below x."""
+    """Return the share of a standard normal variable below x."""
     share: Array = (1 + np.asarray(_erf(x / math.sqrt(2)), np.float64)) / 2
     return share
 
@@ -86,19 +86,19 @@ def _times(x: ScaledArray, factors: Array) -> ScaledArray:
 
 
 def _floats(x: Any) -> Array:
-    """A plain array of floats; integers become float64, as in NumPy's functions."""
+    """Return a plain array of floats; integers become float64, as in NumPy's functions."""
     array = np.asarray(x)
     return array.astype(np.float64) if array.dtype.kind in "biu" else array
 
 
 def _open(x: Array, gate: Array) -> Array:
-    """x, but 0 where the gate is closed: infinite numbers do not get through."""
+    """Return x, but 0 where the gate is 0, even for an infinite x."""
     return np.where(gate == 0, x.dtype.type(0), x)
 
 
 @custom_scale
 def relu(x: Any) -> Pair:
-    """The operand where it is positive, else 0.
+    """Return the operand where it is positive, else 0, and the gradient's pull.
 
     >>> y, pull = relu(as_scaled(np.float32([-3.0, 5.0]), 4.0))
     >>> y, pull(as_scaled(np.float32([2.0, 2.0]), 0.25))
@@ -117,12 +117,10 @@ def relu(x: Any) -> Pair:
 
     Notes
     -----
-    Infinite values below become 0, so that an infinite scale is moved into the data. A format without infinity has
-    infinite values at an infinite scale alone: it stays, and what is to be 0 is NaN.
+    -inf becomes 0, which an infinite scale would turn into NaN: the data take the infinity and the scale
+    becomes 1. A format without infinity cannot do so: the scale stays, and these results are NaN.
 
-    Source
-    ------
-    [SCALIFY] 3.2.1.
+    Source: [SCALIFY] 3.2.1.
     """
     x = np.asarray(x)
     return np.maximum(x, x.dtype.type(0)), lambda gradient: np.where(x > 0, gradient, 0)
@@ -140,48 +138,28 @@ def _scaled_relu(x: ScaledArray) -> Pair:
 
 @custom_scale
 def gelu(x: Any) -> Pair:
-    """The operand times the share of a standard normal variable below it; see `relu`.
+    """Multiply the operand by the share of a standard normal variable below it; see `relu`.
 
     >>> gelu(as_scaled(np.float32([-1.0, 2.0]), 2.0, "binary16"))[0]
     ScaledArray([-0.07935,  0.977  ], scale=2.0, format='binary16')
 
-    Parameters
-    ----------
-    x : ScaledArray or array, shape (...)
-        Integers become float64.
+    Integers become float64; parameters and results are those of `relu`.
 
-    Returns
-    -------
-    y, pull
-        As of `relu`.
-
-    Source
-    ------
-    [SCALIFY] 3.2.1.
+    Source: [SCALIFY] 3.2.1.
     """
     return _plain(x, _normal_share, _gelu_slope)
 
 
 @custom_scale
 def silu(x: Any) -> Pair:
-    """The operand times the logistic function of it; see `relu`.
+    """Multiply the operand by the logistic function of it; see `relu`.
 
     >>> silu(as_scaled(np.float32([-1.0, 2.0]), 2.0, "binary16"))[0]
     ScaledArray([-0.1345,  0.881 ], scale=2.0, format='binary16')
 
-    Parameters
-    ----------
-    x : ScaledArray or array, shape (...)
-        Integers become float64.
+    Integers become float64; parameters and results are those of `relu`.
 
-    Returns
-    -------
-    y, pull
-        As of `relu`.
-
-    Source
-    ------
-    [SCALIFY] 3.2.1.
+    Source: [SCALIFY] 3.2.1.
     """
     return _plain(x, _sigmoid, _silu_slope)
 
@@ -203,8 +181,8 @@ def _scaled_silu(x: ScaledArray) -> Pair:
 def layer_norm(x: Any, axis: int = -1, eps: float = 1e-5) -> Pair:
     """Subtract the mean along an axis, and divide by the root of the variance plus eps.
 
-    Of ScaledArrays the data are normalised: the scale is no longer seen, and that of the result is 1. So eps
-    is added to the variance of the data, whatever the scale, and small values are not drowned in it.
+    Of ScaledArrays the data are normalised: the scale has no influence, and that of the result is 1. So eps
+    is added to the variance of the data, and does not swamp that of small values.
 
     >>> y, pull = layer_norm(as_scaled(np.float32([[1e-6, 3e-6]]), 2.0**-20), eps=0.0)
     >>> y
@@ -223,9 +201,7 @@ def layer_norm(x: Any, axis: int = -1, eps: float = 1e-5) -> Pair:
     pull : function
         Takes the gradient at y to that at x, whose scale is that at y over the scale of x.
 
-    Source
-    ------
-    [SCALIFY] 3.2.1 and appendix C.
+    Source: [SCALIFY] 3.2.1 and appendix C.
     """
     x = _floats(x)
     y, back = _normalised(x.astype(np.float64), axis, eps)
@@ -241,13 +217,13 @@ def _scaled_layer_norm(x: ScaledArray, axis: int = -1, eps: float = 1e-5) -> Pai
         gradient = settled(as_scaled(gradient))
         scale = fitting(float(gradient.scale) / float(x.scale), gradient.scale_format)
         wide = over(gradient, float(scale) * float(x.scale)).astype(np.float64)
-        return unchecked(project(back(wide), gradient.format), scale, gradient.format, gradient.scale_format)
+        return with_data(gradient, project(back(wide), gradient.format), scale)
 
-    return unchecked(project(y, x.format), one(x.scale_format), x.format, x.scale_format), pull
+    return with_data(x, project(y, x.format), one(x.scale_format)), pull
 
 
 def _normalised(x: Array, axis: int, eps: float) -> tuple[Array, Function]:
-    """The normalised array, and what takes its gradient back to x."""
+    """Return the normalised array, and the function from its gradient to that of x."""
     with np.errstate(invalid="ignore", divide="ignore"):
         centred = x - x.mean(axis, keepdims=True)
         inverse = 1 / np.sqrt(np.square(centred).mean(axis, keepdims=True) + eps)

@@ -38,7 +38,7 @@ __all__ = [
 #: Powers of two from 2**-1023 to 2**1023.
 POW2 = power_of_two("e11m0", 11, source="SCALIFY")
 
-#: Truncated to a power of two; what is negative, zero or too small becomes 2**-127, what is too large 2**127.
+#: Truncation to a power of two; negative, zero and small numbers become 2**-127, large ones 2**127.
 TRUNCATED = Projection(rounding=TOWARD_ZERO, saturation=Saturation.FINITE, negative="zero", zero="smallest")
 
 _ROUNDINGS = {"down": TOWARD_ZERO, "up": AWAY_FROM_ZERO, "nearest": NEAREST_EVEN, "stochastic": stochastic(24)}
@@ -68,18 +68,12 @@ def pow2_round(
     Returns
     -------
     powers : array of float, shape (...)
-        float16, bfloat16, float32 and float64 stay what they are, all else is float64. What rounds up
-        beyond the largest power of two of its type is infinite, as in any conversion. Of float64 what is
-        below 2**-1023 becomes that.
+        Of the type of values where that is float16, bfloat16 or float32, else float64. Results beyond the
+        largest power of two of the type are infinite; in float64 the smallest is 2**-1023.
 
-    Raises
-    ------
-    ValueError
-        An unknown mode, or a stochastic one without rng.
+    Raises ValueError: an unknown mode, or a stochastic one without rng.
 
-    Source
-    ------
-    [SCALIFY] 3.2.
+    Source: [SCALIFY] 3.2.
     """
     array = np.asarray(values)
     ordinary = np.isfinite(array) & (array != 0)
@@ -108,9 +102,7 @@ def pow2_decompose(values: npt.ArrayLike) -> tuple[Any, Any]:
     significands : array of the type of values, shape (...)
         Below 1 for the subnormals of float64, whose scale is 2**-1023.
 
-    Source
-    ------
-    [SCALIFY] 3.4.
+    Source: [SCALIFY] 3.4.
     """
     array = np.asarray(values)
     array = array if _is_single(array) else array.astype(np.float64)
@@ -125,8 +117,8 @@ def pow2_decompose(values: npt.ArrayLike) -> tuple[Any, Any]:
 def encode_e8m0(values: npt.ArrayLike) -> Any:
     """Encode scales as E8M0 codes, truncated to powers of two.
 
-    Negative numbers, zeros and whatever is below 2**-127 have code 0, which is 2**-127; what is above
-    2**127 is 2**127; NaN is 255.
+    Numbers below 2**-127, zeros and negative ones have code 0, which is 2**-127; those above 2**127 have
+    the code of 2**127; NaN is 255.
 
     >>> encode_e8m0([-3.0, 0.0, 0.3, 1.0, 9.0])
     array([  0,   0, 125, 127, 130], dtype=uint8)
@@ -139,9 +131,7 @@ def encode_e8m0(values: npt.ArrayLike) -> Any:
     -------
     codes : array of uint8, shape (...)
 
-    Source
-    ------
-    [OCPMX]; [SCALIFY], whose code truncates.
+    Source: [OCPMX]; [SCALIFY], whose code truncates.
     """
     return encode(values, catalog.E8M0FNU, projection=TRUNCATED)
 
@@ -162,9 +152,7 @@ def decode_e8m0(codes: npt.ArrayLike, dtype: npt.DTypeLike = np.float32) -> Any:
     -------
     scales : array of float, shape (...)
 
-    Source
-    ------
-    [OCPMX].
+    Source: [OCPMX].
     """
     return decode(codes, catalog.E8M0FNU, dtype=dtype)
 
@@ -196,9 +184,7 @@ def best_pow2_scale(values: npt.ArrayLike, fmt: Format | str | npt.DTypeLike) ->
     the error of the largest magnitude grows with every step, and the search ends where that alone exceeds
     the least error found. So the result is the best of all.
 
-    Source
-    ------
-    [SCALIFY] 2, which approximates it by a root mean square of 1.
+    Source: [SCALIFY] 2, which approximates it by a root mean square of 1.
     """
     target = catalog.format(fmt)
     array = np.asarray(values)
@@ -218,12 +204,12 @@ def best_pow2_scale(values: npt.ArrayLike, fmt: Format | str | npt.DTypeLike) ->
 
 
 def pow2_sqrt(number: float) -> float:
-    """The square root of a positive number, rounded to a power of two as `config` says."""
+    """Return the square root of a positive number, rounded to a power of two as `config` says."""
     return float(_rounded_sqrt(np.float64(number)))
 
 
 def pow2_norm(x: float, y: float) -> float:
-    """The square root of x*x + y*y, of finite positive numbers of 24 bits, rounded to a power of two.
+    """Return the square root of x*x + y*y, of finite positive numbers of 24 bits, rounded to a power of two.
 
     Whether it lies below, at or above a border of powers of two is decided on the exact sum: rounded to
     odd, it stays on its side of every number of fewer bits.
@@ -266,6 +252,6 @@ def _how(
 
 
 def _is_single(array: Array) -> bool:
-    """Whether an array has one of the narrower float types that results are given in."""
+    """Return whether an array has one of the narrower float types that results are given in."""
     known = catalog.carrier(array.dtype)
     return known in (catalog.BINARY16, catalog.BFLOAT16, catalog.BINARY32)

@@ -1,4 +1,4 @@
-"""Which rule answers which function: NumPy's, and those that `custom_scale` marks.
+"""The rules of functions: of NumPy's, and of those that `custom_scale` marks.
 
 Floor 4.
 """
@@ -9,22 +9,22 @@ import inspect
 from collections.abc import Callable, Iterable
 from typing import Any, TypeVar
 
-__all__ = ["answer", "has_rule", "mark", "register_scaled_op"]
+__all__ = ["answer", "has_rule", "mark", "register_each", "register_scaled_op"]
 
 Function = Callable[..., Any]
 Rule = TypeVar("Rule", bound=Function)
 
 _rules: dict[Function, Function] = {}
 
-#: Functions of Python that look for rules: those that `custom_scale` makes.
+#: Python functions that look for rules: those that `custom_scale` returns.
 _marked: set[Function] = set()
 
 
 def register_scaled_op(*functions: Function) -> Callable[[Rule], Rule]:
     """Register what a function does with `ScaledArray` arguments.
 
-    The rule takes the function's arguments as they are given, ScaledArrays among them. What else it takes
-    decides which keywords are understood; all others are refused by name.
+    The rule is called with the function's arguments, ScaledArrays among them. Keywords that its signature
+    lacks are refused by name.
 
     >>> import numpy as np
     >>> from lowprec.methods import scale_propagation as sp
@@ -39,12 +39,8 @@ def register_scaled_op(*functions: Function) -> Callable[[Rule], Rule]:
     *functions : ufunc or function
         Of NumPy, or made by `custom_scale`.
 
-    Raises
-    ------
-    ValueError
-        A function that has a rule.
-    TypeError
-        No function, or one that looks for no rule: of Python, and not made by `custom_scale`.
+    Raises ValueError: a function that has a rule. TypeError: no function, or one that looks for no rule:
+    of Python, and not made by `custom_scale`.
     """
     strange = [function for function in functions if not _looks_for_rules(function)]
     if strange or not functions:
@@ -68,8 +64,18 @@ def register_scaled_op(*functions: Function) -> Callable[[Rule], Rule]:
     return register
 
 
+def register_each(*functions: Function) -> Callable[[Callable[[Function], Function]], None]:
+    """Register, for each of several functions, the rule that the decorated function returns for it."""
+
+    def register(rule_of: Callable[[Function], Function]) -> None:
+        for function in functions:
+            register_scaled_op(function)(rule_of(function))
+
+    return register
+
+
 def mark(function: Function) -> None:
-    """Take a function of Python for one that looks for rules."""
+    """Mark a Python function as one that looks for rules."""
     _marked.add(function)
 
 
@@ -78,7 +84,7 @@ def _looks_for_rules(function: Any) -> bool:
 
 
 def has_rule(function: Function) -> bool:
-    """Whether a function has a rule for ScaledArrays.
+    """Return whether a function has a rule for ScaledArrays.
 
     >>> import numpy as np
     >>> has_rule(np.add), has_rule(np.cumsum)
@@ -88,7 +94,7 @@ def has_rule(function: Function) -> bool:
 
 
 def answer(function: Function, args: Iterable[Any], keywords: dict[str, Any], method: str = "__call__") -> Any:
-    """What the rule of a function gives, or a TypeError that names the function."""
+    """Apply the rule of a function; raise a TypeError that names the function where it has none."""
     args, name = tuple(args), _name(function) if method == "__call__" else f"{_name(function)}.{method}"
     rule = _rules.get(function) if method == "__call__" else None
     if rule is None:
@@ -107,6 +113,6 @@ def answer(function: Function, args: Iterable[Any], keywords: dict[str, Any], me
 
 
 def _name(function: Function) -> str:
-    """As one writes it: numpy.add, numpy.linalg.norm."""
+    """Return a function's name with its module: numpy.add, numpy.linalg.norm."""
     module = getattr(function, "__module__", None) or "numpy"  # old ufuncs name no module
     return f"{module}.{getattr(function, '__qualname__', function.__name__)}"

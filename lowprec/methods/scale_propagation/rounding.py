@@ -1,7 +1,7 @@
-"""How the data of a result come about: the exact result over its scale, rounded once by the library.
+"""The data of a result: the exact result over its scale, rounded once by the library.
 
-Operands go into the library's operations as values over a scale. Where scales are powers of two these are
-exact, so that the one rounding is the one into the format of the result.
+Operands of the library's operations are values over a scale. Where scales are powers of two these are
+exact, so that the only rounding is that to the format of the result.
 
 Floor 4.
 """
@@ -10,7 +10,7 @@ from __future__ import annotations
 
 import functools
 import math
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import ml_dtypes
 import numpy as np
@@ -25,15 +25,10 @@ from lowprec.spec import catalog
 from lowprec.spec.accumulation import Accumulation
 from lowprec.spec.format import Format
 
-if TYPE_CHECKING:
-    from lowprec.methods.scale_propagation.scaled_array import ScaledArray
-
 __all__ = [
     "carrier",
     "fitting",
-    "holds_no_scale",
     "operate",
-    "over",
     "product",
     "project",
     "promoted",
@@ -53,14 +48,14 @@ _SINGLE = catalog.BINARY32
 
 @functools.lru_cache(maxsize=256)
 def carrier(fmt: Format) -> np.dtype[Any]:
-    """The type that data of a format come in."""
+    """Return the type that data of a format come in."""
     if fmt == catalog.BINARY16:
         return np.dtype(np.float16)
     return np.dtype(ml_dtypes.bfloat16) if fmt == catalog.BFLOAT16 else float_dtype(fmt)[0]
 
 
 def project(values: npt.ArrayLike, fmt: Format, **options: Any) -> Array:
-    """Values rounded once to a format, as `config` says or as the options do."""
+    """Round values once to a format, as `config` or the options say."""
     array = np.asarray(values)
     made: Array = np.empty(array.shape, carrier(fmt))
     quantize(array, fmt, out=made, **(options or _options()))
@@ -68,13 +63,13 @@ def project(values: npt.ArrayLike, fmt: Format, **options: Any) -> Array:
 
 
 def operate(operation: str, *operands: npt.ArrayLike, fmt: Format) -> Array:
-    """The result of an operation of the library, rounded once."""
+    """Apply an operation of the library, rounded once."""
     made = getattr(arith, operation)(*operands, fmt, dtype=carrier(fmt), **_options())
     return np.asarray(made)
 
 
 def quotient(values: Array, divisor: float, fmt: Format) -> Array:
-    """Values of 24 bits over a number, rounded once."""
+    """Divide values of 24 bits by a number, rounded once."""
     if math.frexp(divisor)[0] != 0.5:
         return operate("divide", values, divisor, fmt=fmt)
     with np.errstate(over="ignore", invalid="ignore"):
@@ -82,13 +77,13 @@ def quotient(values: Array, divisor: float, fmt: Format) -> Array:
 
 
 def product(x: Array, y: Array, how: Accumulation) -> Array:
-    """The product of matrices; of random roundings with the generator of `config`."""
+    """Multiply matrices; random roundings take the generator of `config`."""
     rng = current().rng if how.rounds_randomly else None
     return np.asarray(matmul(x, y, how, rng=rng))
 
 
 def total(data: Array, axes: tuple[int, ...], how: Accumulation) -> Array:
-    """The sums along axes, as an accumulation of products with 1 has them; without the axes."""
+    """Sum along axes, as an accumulation sums products with 1."""
     kept = [axis for axis in range(data.ndim) if axis not in axes]
     shape = [data.shape[axis] for axis in kept]
     rows = data.transpose([*kept, *axes]).reshape(
@@ -98,39 +93,16 @@ def total(data: Array, axes: tuple[int, ...], how: Accumulation) -> Array:
 
 
 def _options() -> dict[str, Any]:
-    """Keywords of the library's verbs."""
+    """Return the keywords of the library's verbs."""
     how = current()
     return {"projection": how.projection, "rng": how.rng if how.projection.rounding.bits else None}
 
 
-# -- values over scales -----------------------------------------------------------------------------
-
-
-def holds_no_scale(x: ScaledArray) -> bool:
-    """Whether the scale is 0, infinite or NaN, so that all values are 0, infinite or NaN: the same at any scale."""
-    return not math.isfinite(x.scale) or x.scale == 0
-
-
-def over(x: ScaledArray, scale: float) -> Array:
-    """The values of x over a scale: exact where both scales are powers of two.
-
-    float64, or float32 where that holds all that the format can give.
-    """
-    if holds_no_scale(x):
-        with np.errstate(invalid="ignore"):  # zero times infinity is NaN, and that is meant
-            return x.data.astype(np.float64) * float(x.scale)
-    if float(x.scale) == scale:
-        return x.data
-    factor, fmt = ratio(float(x.scale), scale), x.format
-    least = fmt.min_subnormal or fmt.min_normal or 1.0
-    narrow = least * factor >= 2.0**-149 and max(fmt.max_finite, -fmt.min_finite) * factor <= _SINGLE.max_finite
-    wide = np.dtype(np.float32 if narrow and math.frexp(factor)[0] == 0.5 and _SINGLE.contains(fmt) else np.float64)
-    with np.errstate(over="ignore", invalid="ignore"):
-        return x.data.astype(wide) * wide.type(factor)
+# -- scales -----------------------------------------------------------------------------------------
 
 
 def ratio(x: float, y: float) -> float:
-    """The quotient x / y: exact for powers of two, else rounded to 24 bits, so that 24 bits times it are exact.
+    """Return x / y: exact for powers of two, else rounded to 24 bits, so that 24 bits times it are exact.
 
     0 where y is 0.
     """
@@ -141,11 +113,8 @@ def ratio(x: float, y: float) -> float:
     return math.ldexp(fraction, max(-1000, min(1000, x_exponent - y_exponent)))
 
 
-# -- scales -----------------------------------------------------------------------------------------
-
-
 def fitting(scale: float, fmt: Format) -> Any:
-    """The value of a scale's format nearest to a scale, from its smallest to its largest power of two.
+    """Round a scale to its format, between the format's smallest and largest powers of two.
 
     0, infinity and NaN stay. As a scalar of the type that the format's values come in.
     """
@@ -157,7 +126,7 @@ def fitting(scale: float, fmt: Format) -> Any:
 
 
 def promoted(*formats: Format) -> Format:
-    """The format that has all that the others have: one of them, else the narrowest of 16 bits or binary32.
+    """Return a format that contains all the others: one of them, else one of 16 bits or binary32.
 
     >>> promoted(catalog.E4M3FN, catalog.E5M2).name, promoted(catalog.BINARY16, catalog.BFLOAT16).name
     ('binary16', 'binary32')

@@ -11,12 +11,14 @@ Notation, beside the paper:
 
 from __future__ import annotations
 
+import math
 from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
 import numpy.typing as npt
+from numpy.lib.mixins import NDArrayOperatorsMixin
 
 from lowprec.arrays.checks import Array, values_operand
 from lowprec.arrays.convert import encode
@@ -28,13 +30,13 @@ from lowprec.methods.scale_propagation.registry import answer
 from lowprec.spec import catalog
 from lowprec.spec.format import Format
 
-__all__ = ["ScaledArray", "as_scaled", "scaled_scalar", "unchecked"]
+__all__ = ["ScaledArray", "as_scaled", "holds_no_scale", "over", "scaled_scalar", "unchecked", "with_data"]
 
 Like = Format | str | npt.DTypeLike
 
 
 @dataclass(frozen=True, eq=False, repr=False, slots=True)
-class ScaledArray:
+class ScaledArray(NDArrayOperatorsMixin):
     """An array of numbers, each of them data times a scale that all of them share.
 
     NumPy functions and operators take it as they take arrays. What scale a result has is fixed by a rule
@@ -60,16 +62,10 @@ class ScaledArray:
         What the scale is a value of: by default that of its type, or what `config` says. 0, infinity and
         NaN stand beside the values of any format: where they are stored, they need codes of their own.
 
-    Raises
-    ------
-    ValueError
-        Data that the format does not have, a negative scale or one that its format does not have.
-    TypeError
-        A scale that is no single number, or data of a type that is no format.
+    Raises ValueError: data that the format does not have, a negative scale or one that its format does
+    not have. TypeError: a scale that is no single number, or data of a type that is no format.
 
-    Source
-    ------
-    [SCALIFY] 2 and 3.1.
+    Source: [SCALIFY] 2 and 3.1.
     """
 
     data: Array
@@ -111,7 +107,7 @@ class ScaledArray:
         return np.asarray(encode(self.data, self.format))
 
     def to_array(self, dtype: npt.DTypeLike = np.float64) -> Array:
-        """The values, each rounded once to a type.
+        """Return the values as an array, each rounded once to a type.
 
         >>> ScaledArray(np.float16([1.5, 2.0]), 2.0**17).to_array()
         array([196608., 262144.])
@@ -121,12 +117,12 @@ class ScaledArray:
         dtype : dtype
             float64 is exact where the scale is a power of two; or float32, float16, bfloat16.
         """
-        values = rounding.over(self, 1.0).astype(np.float64)
+        values = over(self, 1.0).astype(np.float64)
         wanted = np.dtype(dtype)
         return values if wanted == np.float64 else rounding.project(values, catalog.format(wanted))
 
     def astype(self, fmt: Like, **options: Any) -> ScaledArray:
-        """The same scale, with data rounded to another format.
+        """Round the data to another format, at the same scale.
 
         >>> ScaledArray(np.float32([1.1, 500.0]), 4.0).astype("e4m3fn", saturation="finite")
         ScaledArray([  1.125, 448.   ], scale=4.0, format='e4m3fn')
@@ -155,7 +151,7 @@ class ScaledArray:
         return (self[index] for index in range(len(self)))
 
     def __getitem__(self, index: Any) -> ScaledArray:
-        return unchecked(np.asarray(self.data[index]), self.scale, self.format, self.scale_format)
+        return with_data(self, self.data[index])
 
     def __setitem__(self, index: Any, value: Any) -> None:
         raise TypeError("ScaledArrays do not change: put a new one together with numpy.where or numpy.concatenate")
@@ -188,88 +184,16 @@ class ScaledArray:
             )
         raise AttributeError(f"a ScaledArray has no {name!r}")
 
-    def __add__(self, other: Any) -> Any:
-        return np.add(self, other)
+    # The operators are those of NDArrayOperatorsMixin; in place they bind the name to a new array.
 
-    def __radd__(self, other: Any) -> Any:
-        return np.add(other, self)
-
-    def __sub__(self, other: Any) -> Any:
-        return np.subtract(self, other)
-
-    def __rsub__(self, other: Any) -> Any:
-        return np.subtract(other, self)
-
-    def __mul__(self, other: Any) -> Any:
-        return np.multiply(self, other)
-
-    def __rmul__(self, other: Any) -> Any:
-        return np.multiply(other, self)
-
-    def __truediv__(self, other: Any) -> Any:
-        return np.divide(self, other)
-
-    def __rtruediv__(self, other: Any) -> Any:
-        return np.divide(other, self)
-
-    # Of quotients in whole numbers and remainders there is no rule: these say so, and what to do.
-
-    def __floordiv__(self, other: Any) -> Any:
-        return np.floor_divide(self, other)
-
-    def __rfloordiv__(self, other: Any) -> Any:
-        return np.floor_divide(other, self)
-
-    def __mod__(self, other: Any) -> Any:
-        return np.remainder(self, other)
-
-    def __rmod__(self, other: Any) -> Any:
-        return np.remainder(other, self)
-
-    def __divmod__(self, other: Any) -> Any:
-        return np.divmod(self, other)
-
-    def __rdivmod__(self, other: Any) -> Any:
-        return np.divmod(other, self)
-
-    def __matmul__(self, other: Any) -> Any:
-        return np.matmul(self, other)
-
-    def __rmatmul__(self, other: Any) -> Any:
-        return np.matmul(other, self)
-
-    def __pow__(self, other: Any) -> Any:
-        return np.power(self, other)
-
-    def __rpow__(self, other: Any) -> Any:
-        return np.power(other, self)
-
-    def __neg__(self) -> Any:
-        return np.negative(self)
-
-    def __pos__(self) -> Any:
-        return self
-
-    def __abs__(self) -> Any:
-        return np.absolute(self)
-
-    def __eq__(self, other: object) -> Any:
-        return np.equal(self, other)  # type: ignore[call-overload]
-
-    def __ne__(self, other: object) -> Any:
-        return np.not_equal(self, other)  # type: ignore[call-overload]
-
-    def __lt__(self, other: Any) -> Any:
-        return np.less(self, other)
-
-    def __le__(self, other: Any) -> Any:
-        return np.less_equal(self, other)
-
-    def __gt__(self, other: Any) -> Any:
-        return np.greater(self, other)
-
-    def __ge__(self, other: Any) -> Any:
-        return np.greater_equal(self, other)
+    __iadd__ = NDArrayOperatorsMixin.__add__
+    __isub__ = NDArrayOperatorsMixin.__sub__
+    __imul__ = NDArrayOperatorsMixin.__mul__
+    __itruediv__ = NDArrayOperatorsMixin.__truediv__
+    __ifloordiv__ = NDArrayOperatorsMixin.__floordiv__
+    __imod__ = NDArrayOperatorsMixin.__mod__
+    __imatmul__ = NDArrayOperatorsMixin.__matmul__
+    __ipow__ = NDArrayOperatorsMixin.__pow__
 
     # -- methods that arrays have ---------------------------------------------------------------
 
@@ -279,59 +203,85 @@ class ScaledArray:
         return self.transpose()
 
     def transpose(self, *axes: Any) -> ScaledArray:
-        """As of arrays."""
-        return self._moved(self.data.transpose(*axes))
+        """Return the transpose, as of arrays."""
+        return with_data(self, self.data.transpose(*axes))
 
     def reshape(self, *shape: Any) -> ScaledArray:
-        """As of arrays."""
-        return self._moved(self.data.reshape(*shape))
+        """Reshape, as arrays do."""
+        return with_data(self, self.data.reshape(*shape))
 
     def ravel(self) -> ScaledArray:
-        """As of arrays."""
-        return self._moved(self.data.ravel())
+        """Flatten, as arrays do."""
+        return with_data(self, self.data.ravel())
 
     def squeeze(self, axis: Any = None) -> ScaledArray:
-        """As of arrays."""
-        return self._moved(self.data.squeeze(axis))
+        """Remove axes of length 1, as arrays do."""
+        return with_data(self, self.data.squeeze(axis))
 
     def copy(self) -> ScaledArray:
-        """With data of its own."""
-        return self._moved(self.data.copy())
+        """Return a copy of the data at the same scale."""
+        return with_data(self, self.data.copy())
 
     def sum(self, axis: Any = None, *, keepdims: bool = False) -> Any:
-        """As `numpy.sum`."""
+        """Apply `numpy.sum`."""
         return np.sum(self, axis=axis, keepdims=keepdims)
 
     def mean(self, axis: Any = None, *, keepdims: bool = False) -> Any:
-        """As `numpy.mean`."""
+        """Apply `numpy.mean`."""
         return np.mean(self, axis=axis, keepdims=keepdims)
 
     def max(self, axis: Any = None, *, keepdims: bool = False) -> Any:
-        """As `numpy.max`."""
+        """Apply `numpy.max`."""
         return np.max(self, axis=axis, keepdims=keepdims)
 
     def min(self, axis: Any = None, *, keepdims: bool = False) -> Any:
-        """As `numpy.min`."""
+        """Apply `numpy.min`."""
         return np.min(self, axis=axis, keepdims=keepdims)
 
     def argmax(self, axis: Any = None) -> Any:
-        """As `numpy.argmax`."""
+        """Apply `numpy.argmax`."""
         return np.argmax(self, axis=axis)
 
     def argmin(self, axis: Any = None) -> Any:
-        """As `numpy.argmin`."""
+        """Apply `numpy.argmin`."""
         return np.argmin(self, axis=axis)
-
-    def _moved(self, data: Array) -> ScaledArray:
-        return unchecked(data, self.scale, self.format, self.scale_format)
 
 
 def unchecked(data: Array, scale: Any, fmt: Format, scale_format: Format) -> ScaledArray:
-    """A ScaledArray of parts that are known to be right."""
-    made = object.__new__(ScaledArray)
-    for name, value in (("data", data), ("scale", scale), ("format", fmt), ("scale_format", scale_format)):
-        object.__setattr__(made, name, value)
-    return made
+    """Construct a ScaledArray without validation."""
+    result = object.__new__(ScaledArray)
+    parts = {"data": np.asarray(data), "scale": scale, "format": fmt, "scale_format": scale_format}
+    for name, value in parts.items():
+        object.__setattr__(result, name, value)
+    return result
+
+
+def with_data(x: ScaledArray, data: Any, scale: Any = None) -> ScaledArray:
+    """Return other data in the formats of x, at its scale or another."""
+    return unchecked(data, x.scale if scale is None else scale, x.format, x.scale_format)
+
+
+def holds_no_scale(x: ScaledArray) -> bool:
+    """Return whether the scale is 0, infinite or NaN, so that all values are: the same at any scale."""
+    return not math.isfinite(x.scale) or x.scale == 0
+
+
+def over(x: ScaledArray, scale: float) -> Array:
+    """Divide the values of x by a scale: exactly where both scales are powers of two.
+
+    float64, or float32 where that holds all that the format can give.
+    """
+    if holds_no_scale(x):
+        with np.errstate(invalid="ignore"):  # zero times infinity is NaN
+            return x.data.astype(np.float64) * float(x.scale)
+    if float(x.scale) == scale:
+        return x.data
+    factor, fmt, single = rounding.ratio(float(x.scale), scale), x.format, catalog.BINARY32
+    least = fmt.min_subnormal or fmt.min_normal or 1.0
+    narrow = least * factor >= 2.0**-149 and max(fmt.max_finite, -fmt.min_finite) * factor <= single.max_finite
+    wide = np.dtype(np.float32 if narrow and math.frexp(factor)[0] == 0.5 and single.contains(fmt) else np.float64)
+    with np.errstate(over="ignore", invalid="ignore"):
+        return x.data.astype(wide) * wide.type(factor)
 
 
 def as_scaled(
@@ -365,14 +315,9 @@ def as_scaled(
     -------
     scaled : ScaledArray, shape (...)
 
-    Raises
-    ------
-    ValueError
-        A scale that is negative or not finite, or that its format does not have.
+    Raises ValueError: a scale that is negative or not finite, or that its format does not have.
 
-    Source
-    ------
-    [SCALIFY] 3.4.
+    Source: [SCALIFY] 3.4.
     """
     if isinstance(values, ScaledArray):
         return values
@@ -408,9 +353,7 @@ def scaled_scalar(value: Any, fmt: Like = "binary32", *, scale_format: Like | No
         By default what `config` says. A power of two that it does not have is that next to it, and the
         data have the rest.
 
-    Source
-    ------
-    [SCALIFY] 3.4.
+    Source: [SCALIFY] 3.4.
     """
     target = catalog.format(fmt)
     of_scales = current().scale_format if scale_format is None else catalog.format(scale_format)
@@ -424,4 +367,4 @@ def scaled_scalar(value: Any, fmt: Like = "binary32", *, scale_format: Like | No
     fit = rounding.fitting(scale, of_scales)
     if np.isfinite(scale) and float(fit) != scale:
         data = rounding.operate("divide", given, float(fit), fmt=target)
-    return unchecked(np.asarray(data), fit, target, of_scales)
+    return unchecked(data, fit, target, of_scales)

@@ -1,6 +1,6 @@
-"""What one does with scales by hand, with arrays of both kinds; and `scalify`.
+"""Change scales by hand, and run functions with scales (`scalify`).
 
-On plain arrays these change nothing, so that one function serves both.
+Plain arrays pass unchanged, so that one function serves both kinds.
 
 Floor 4.
 """
@@ -23,8 +23,8 @@ from lowprec.methods.scale_propagation.checks import finite_scale, number
 from lowprec.methods.scale_propagation.config import config, current, scales_everything, scaling_everything
 from lowprec.methods.scale_propagation.pow2 import pow2_round, pow2_sqrt
 from lowprec.methods.scale_propagation.registry import answer, mark
-from lowprec.methods.scale_propagation.rounding import carrier, fitting, holds_no_scale, over, product, project, total
-from lowprec.methods.scale_propagation.scaled_array import ScaledArray, as_scaled, unchecked
+from lowprec.methods.scale_propagation.rounding import carrier, fitting, product, project, total
+from lowprec.methods.scale_propagation.scaled_array import ScaledArray, as_scaled, holds_no_scale, over, with_data
 from lowprec.spec import catalog
 from lowprec.spec.format import Format
 
@@ -52,7 +52,7 @@ EPSILON = 1 / 16384
 
 
 def set_scaling(x: Any, scale: Any) -> Any:
-    """Give the same values another scale.
+    """Return the same values at another scale.
 
     >>> set_scaling(ScaledArray(np.float32([3.0, -1.0]), 2.0), 8.0)
     ScaledArray([ 0.75, -0.25], scale=8.0, format='binary32')
@@ -60,7 +60,7 @@ def set_scaling(x: Any, scale: Any) -> Any:
     Parameters
     ----------
     x : ScaledArray or array
-        A plain array comes back as it is, but for within functions that `scalify` runs: there it becomes a
+        A plain array is returned as it is, except within functions that `scalify` runs: there it becomes a
         ScaledArray.
     scale : float or ScaledArray of a single number
         0 says that the array is zero: its data become so.
@@ -69,23 +69,17 @@ def set_scaling(x: Any, scale: Any) -> Any:
     -------
     scaled : ScaledArray or array, shape of x
 
-    Raises
-    ------
-    ValueError
-        A scale that is negative or not finite, or that the format of the scales of x does not have.
-    TypeError
-        A scale that is no single number.
+    Raises ValueError: a scale that is negative or not finite, or that the format of the scales of x does
+    not have. TypeError: a scale that is no single number.
 
-    Source
-    ------
-    [SCALIFY] 3.1.
+    Source: [SCALIFY] 3.1.
     """
     if not isinstance(x, ScaledArray):
         return as_scaled(x, number("scale", scale)) if scales_everything() else x
-    given, of_scales = finite_scale(number("scale", scale), x.scale_format)
+    given, _ = finite_scale(number("scale", scale), x.scale_format)
     if given == 0:
-        return unchecked(np.zeros(x.shape, x.dtype), given, x.format, of_scales)
-    return unchecked(project(over(x, float(given)), x.format), given, x.format, of_scales)
+        return with_data(x, np.zeros(x.shape, x.dtype), given)
+    return with_data(x, project(over(x, float(given)), x.format), given)
 
 
 def rebalance(x: Any, factor: Any) -> Any:
@@ -98,21 +92,15 @@ def rebalance(x: Any, factor: Any) -> Any:
     ----------
     x : ScaledArray or array
     factor : float or ScaledArray of a single number, 0 or more
-        Where the product with the scale is no value of its format, the nearest is taken. A scale that is infinite
-        or NaN stays.
+        The product with the scale is rounded to the scale's format. An infinite or NaN scale stays.
 
     Returns
     -------
     scaled : ScaledArray or array, shape of x
 
-    Raises
-    ------
-    ValueError
-        A factor that is negative or not finite.
+    Raises ValueError: a factor that is negative or not finite.
 
-    Source
-    ------
-    [SCALIFY] 3.1.
+    Source: [SCALIFY] 3.1.
     """
     if not isinstance(x, ScaledArray):
         return x
@@ -127,7 +115,7 @@ def rebalance(x: Any, factor: Any) -> Any:
 
 
 def get_data_scale(x: Any) -> tuple[Array, Any]:
-    """The data and the scale; of a plain array itself and 1.
+    """Return the data and the scale; of a plain array itself and 1.
 
     >>> get_data_scale(ScaledArray(np.float32([3.0, -1.0]), 2.0))
     (array([ 3., -1.], dtype=float32), np.float32(2.0))
@@ -142,9 +130,7 @@ def get_data_scale(x: Any) -> tuple[Array, Any]:
     scale : float
         In the type of its format.
 
-    Source
-    ------
-    [SCALIFY] 3.1.
+    Source: [SCALIFY] 3.1.
     """
     if isinstance(x, ScaledArray):
         return x.data, x.scale
@@ -152,7 +138,7 @@ def get_data_scale(x: Any) -> tuple[Array, Any]:
 
 
 def stop_scaling(x: Any, dtype: npt.DTypeLike | None = None) -> Array:
-    """The values as a plain array, in the type of the data or another.
+    """Return the values as a plain array, in the type of the data or another.
 
     >>> stop_scaling(ScaledArray(np.float16([1.5]), 2.0**17)), stop_scaling(ScaledArray(np.float16([1.5]), 8.0))
     (array([inf], dtype=float16), array([12.], dtype=float16))
@@ -168,9 +154,7 @@ def stop_scaling(x: Any, dtype: npt.DTypeLike | None = None) -> Array:
     -------
     values : array, shape of x
 
-    Source
-    ------
-    [SCALIFY] 3.1.
+    Source: [SCALIFY] 3.1.
     """
     if not isinstance(x, ScaledArray):
         return np.asarray(x, dtype)
@@ -194,10 +178,7 @@ def cast(x: Any, fmt: Format | str | npt.DTypeLike, **options: Any) -> Any:
     -------
     rounded : ScaledArray or array, shape of x
 
-    Raises
-    ------
-    ValueError
-        What `lowprec.quantize` refuses.
+    Raises ValueError: what `lowprec.quantize` refuses.
     """
     return x.astype(fmt, **options) if isinstance(x, ScaledArray) else quantize(x, fmt, **options)
 
@@ -214,29 +195,24 @@ def dynamic_rescale(x: Any, norm: Norm = "l2") -> Any:
     Parameters
     ----------
     x : ScaledArray or array
-        A plain array comes back as it is, and so does one that has no values, no scale of its own (0,
-        infinity), or data that are NaN or infinite.
+        Returned as it is: a plain array, one without values, one at scale 0 or infinity, and one whose data
+        are NaN or infinite.
     norm : {"max", "l1", "l2"}
         Of the data: the largest magnitude, the mean of the magnitudes, the root of the mean of the squares.
-        Sums are those of `config`; with "exact" sums what is rounded to a power of two is binary32.
+        Sums are those of `config`; with "exact" sums the statistic is binary32 before it is rounded to a power of two.
 
     Returns
     -------
     rescaled : ScaledArray or array, shape of x
 
-    Raises
-    ------
-    ValueError
-        An unknown norm.
+    Raises ValueError: an unknown norm.
 
     Notes
     -----
     The factor is no smaller than 2**-14, so that zeros keep a scale. For one direction alone see
     `on_forward` and `on_backward`.
 
-    Source
-    ------
-    [SCALIFY] 3.3 and its published code.
+    Source: [SCALIFY] 3.3 and its published code.
     """
     if norm not in get_args(Norm):
         raise ValueError(f"norm={norm!r} is unknown; use one of {', '.join(get_args(Norm))}")
@@ -249,7 +225,7 @@ def dynamic_rescale(x: Any, norm: Norm = "l2") -> Any:
 
 
 def _statistic(data: Array, largest: np.float64, norm: Norm) -> float:
-    """The statistic, rounded to a power of two."""
+    """Compute the statistic, rounded to a power of two."""
     if norm == "max":
         return float(pow2_round(largest))
     # Over a power of two of their own, so that no square overflows.
@@ -261,7 +237,7 @@ def _statistic(data: Array, largest: np.float64, norm: Norm) -> float:
 
 
 def on_forward(function: Callable[..., Any]) -> Callable[..., Pair]:
-    """Apply a function to what goes forward, and leave the gradient that comes back as it is.
+    """Apply a function in the forward pass alone; the gradient passes unchanged.
 
     >>> y, pull = on_forward(dynamic_rescale)(ScaledArray(np.float32([4.0, -8.0]), 4.0), "max")
     >>> float(y.scale), float(pull(ScaledArray(np.float32([4.0, -8.0]), 4.0)).scale)
@@ -277,9 +253,7 @@ def on_forward(function: Callable[..., Any]) -> Callable[..., Pair]:
     pair : function
         Of the same arguments; gives (y, pull), and pull takes the gradient at y to that at x.
 
-    Source
-    ------
-    [SCALIFY] 3.3.
+    Source: [SCALIFY] 3.3.
     """
 
     @functools.wraps(function)
@@ -290,7 +264,7 @@ def on_forward(function: Callable[..., Any]) -> Callable[..., Pair]:
 
 
 def on_backward(function: Callable[..., Any]) -> Callable[..., Pair]:
-    """Apply a function to the gradient that comes back, and leave what goes forward as it is; see `on_forward`.
+    """Apply a function to the gradient in the backward pass alone; see `on_forward`.
 
     >>> y, pull = on_backward(dynamic_rescale)(ScaledArray(np.float32([4.0, -8.0]), 4.0), "max")
     >>> float(y.scale), float(pull(ScaledArray(np.float32([4.0, -8.0]), 4.0)).scale)
@@ -310,8 +284,8 @@ def on_backward(function: Callable[..., Any]) -> Callable[..., Pair]:
 def custom_scale(function: Callable[..., Any]) -> Callable[..., Any]:
     """Mark a function as one whose scale is chosen by a rule of its own.
 
-    With plain arrays it is what it is; with a ScaledArray among its arguments the rule that
-    `register_scaled_op` has for it answers.
+    With plain arrays the function runs unchanged; with a ScaledArray among its arguments the rule that
+    `register_scaled_op` has for it runs instead.
 
     >>> from lowprec.methods.scale_propagation import register_scaled_op
     >>> @custom_scale
@@ -333,14 +307,9 @@ def custom_scale(function: Callable[..., Any]) -> Callable[..., Any]:
     dispatch : function
         Of the same arguments; a ScaledArray is looked for among them, not in lists.
 
-    Raises
-    ------
-    TypeError
-        When it is called with a ScaledArray, and has no rule.
+    Raises TypeError: when it is called with a ScaledArray, and has no rule.
 
-    Source
-    ------
-    [SCALIFY] 3.2.1.
+    Source: [SCALIFY] 3.2.1.
     """
 
     @functools.wraps(function)
@@ -356,9 +325,9 @@ def custom_scale(function: Callable[..., Any]) -> Callable[..., Any]:
 def scalify(function: Callable[..., Any] | None = None, **changes: Any) -> Callable[..., Any]:
     """Run a function of NumPy code with scales.
 
-    ScaledArrays carry their scales through any NumPy code by themselves. This decorator adds what they
-    cannot: a configuration, and `set_scaling` of plain arrays. With plain arguments and without `set_scaling`
-    the function is what it was.
+    ScaledArrays carry their scales through any NumPy code by themselves. This decorator adds a
+    configuration, and `set_scaling` of plain arrays. With plain arguments and without `set_scaling`
+    the function runs unchanged.
 
     >>> @scalify(scale_rounding="up")
     ... def loss(x, w):
@@ -377,9 +346,7 @@ def scalify(function: Callable[..., Any] | None = None, **changes: Any) -> Calla
     run : function
         Of the same arguments. It raises what `config` raises, for changes that are none.
 
-    Source
-    ------
-    [SCALIFY] 3.4.
+    Source: [SCALIFY] 3.4.
     """
     if function is None:
         return functools.partial(scalify, **changes)

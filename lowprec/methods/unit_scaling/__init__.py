@@ -5,7 +5,7 @@
 Each operation gives (y, vjp): its output, and the function from the gradient of y to the gradients of
 its operands. `vjp.alpha` and `vjp.beta` are the factors, constants that follow from shapes alone.
 
-Arithmetic is NumPy's, in float32 or float64; what is rounded to a format is rounded by `lowprec.quantize`.
+Arithmetic is NumPy's, in float32 or float64; `lowprec.quantize` does all rounding to formats.
 
 Floor 4. Source: [UNIT_SCALING], [UMUP].
 """

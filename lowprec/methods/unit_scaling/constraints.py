@@ -29,115 +29,75 @@ Constraint = str | Callable[..., float] | None
 
 
 def gmean(*scales: float) -> float:
-    """Give the geometric mean: the paper's rule, and the default here.
+    """Return the geometric mean: the paper's rule, and the default here.
 
     >>> gmean(8.0, 2.0)
     4.0
 
-    Parameters
-    ----------
-    scales : float, above 0
+    Raises ValueError: no factors, or one that is not positive.
 
-    Raises
-    ------
-    ValueError
-        No factors, or one that is not positive.
-
-    Source
-    ------
-    [UNIT_SCALING] section 4.
+    Source: [UNIT_SCALING] section 4.
     """
     _need_factors("gmean", scales)
     return math.prod(scales) ** (1 / len(scales))
 
 
 def hmean(*scales: float) -> float:
-    """Give the harmonic mean; of squared factors it is the rule of Glorot's initialisation.
+    """Return the harmonic mean; of squared factors it is the rule of Glorot's initialisation.
 
     >>> hmean(8.0, 2.0)
     3.2
 
-    Parameters
-    ----------
-    scales : float, above 0
-
-    Raises
-    ------
-    ValueError
-        No factors, or one that is not positive.
+    Raises ValueError: no factors, or one that is not positive.
     """
     _need_factors("hmean", scales)
     return 1 / amean(*(1 / scale for scale in scales))
 
 
 def amean(*scales: float) -> float:
-    """Give the arithmetic mean.
+    """Return the arithmetic mean.
 
     >>> amean(8.0, 2.0)
     5.0
 
-    Parameters
-    ----------
-    scales : float, above 0
-
-    Raises
-    ------
-    ValueError
-        No factors, or one that is not positive.
+    Raises ValueError: no factors, or one that is not positive.
     """
     _need_factors("amean", scales)
     return math.fsum(scales) / len(scales)
 
 
 def to_output_scale(output: float, *grads: float) -> float:
-    """Give the output's: y has unit variance, gradients have what follows.
+    """Return the output's factor: y has unit variance, gradients follow.
 
     >>> to_output_scale(2.0, 3.0, 4.0)
     2.0
-
-    Parameters
-    ----------
-    output, grads : float
-        The factors of the output and of each gradient.
     """
     return output
 
 
 def to_grad_input_scale(output: float, grad_input: float) -> float:
-    """Give the gradient's, of an operation with one: it has unit variance, y has what follows.
+    """Return the gradient's factor, of an operation with one: it has unit variance, y follows.
 
     >>> to_grad_input_scale(2.0, 3.0)
     3.0
-
-    Parameters
-    ----------
-    output, grad_input : float
     """
     return grad_input
 
 
 def to_left_grad_scale(output: float, left: float, right: float) -> float:
-    """Give that of the left operand's gradient.
+    """Return the factor of the left operand's gradient.
 
     >>> to_left_grad_scale(2.0, 3.0, 4.0)
     3.0
-
-    Parameters
-    ----------
-    output, left, right : float
     """
     return left
 
 
 def to_right_grad_scale(output: float, left: float, right: float) -> float:
-    """Give that of the right operand's gradient.
+    """Return the factor of the right operand's gradient.
 
     >>> to_right_grad_scale(2.0, 3.0, 4.0)
     4.0
-
-    Parameters
-    ----------
-    output, left, right : float
     """
     return right
 
@@ -175,10 +135,7 @@ def constrain(constraint: Constraint, *scales: float) -> tuple[float, ...]:
     -------
     scales : tuple of float
 
-    Raises
-    ------
-    ValueError
-        An unknown name, or one that is for another number of factors.
+    Raises ValueError: an unknown name, or one that is for another number of factors.
     """
     if constraint is None:
         return scales

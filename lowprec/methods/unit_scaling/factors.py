@@ -37,7 +37,7 @@ _NODES, _WEIGHTS = np.polynomial.legendre.leggauss(12)
 
 
 def _derivative_on_nodes() -> Array:
-    """The matrix that takes a polynomial's values at the nodes to its derivative's, by barycentric weights."""
+    """Return the matrix from a polynomial's values at the nodes to its derivative's."""
     apart = _NODES[:, None] - _NODES + np.eye(_NODES.size)
     weights = 1 / apart.prod(axis=1)
     matrix: Array = weights / weights[:, None] / apart
@@ -79,15 +79,10 @@ def derive_scale(function: Function, derivative: Function | None = None) -> Scal
     alpha, beta : float
         1 / std(f(z)) and 1 / sqrt(mean(f'(z)**2)) of standard normal z, to about 12 digits.
 
-    Raises
-    ------
-    ValueError
-        A function without variance or slope, with values that are not finite within 14 standard deviations,
-        or with jumps.
+    Raises ValueError: a function without variance or slope, with values that are not finite within 14
+    standard deviations, or with jumps.
 
-    Source
-    ------
-    [UNIT_SCALING] appendix on factors; Gauss-Legendre quadrature on panels that are halved where they must be.
+    Source: [UNIT_SCALING] appendix on factors; Gauss-Legendre quadrature on panels that are halved as needed.
     """
 
     def values(x: Array, width: Array) -> Array:
@@ -110,7 +105,7 @@ def derive_scale(function: Function, derivative: Function | None = None) -> Scal
 
 
 def mean_square(function: Function) -> float:
-    """The mean square of an elementwise function of standard normal values."""
+    """Return the mean square of an elementwise function of standard normal values."""
     return _expectation(lambda x, width: np.square(np.asarray(function(x), np.float64)))
 
 
@@ -125,10 +120,7 @@ def log_interpolate(weight: float, lower: float, upper: float) -> float:
     weight : float, from 0 to 1
     lower, upper : float, above 0
 
-    Raises
-    ------
-    ValueError
-        Numbers that are not positive.
+    Raises ValueError: numbers that are not positive.
     """
     need_positive("log_interpolate", lower=lower, upper=upper)
     return math.exp(weight * math.log(upper) + (1 - weight) * math.log(lower))
@@ -139,10 +131,10 @@ _RELU = Scales(math.sqrt(2 / (1 - 1 / math.pi)), math.sqrt(2))
 
 
 def empirical_scales(name: str, mult: float = 1.0) -> Scales:
-    """Give the factors that the authors' library has for gelu, silu and glu: models in closed form.
+    """Return the factors that the authors' library has for gelu, silu and glu: models in closed form.
 
     They interpolate between x / 2 and relu. `gelu`, `silu` and `glu` here take integrals instead,
-    and these are within 4 % of them, whatever the multiplier.
+    and these factors are within 4 % of theirs for every multiplier.
 
     >>> round(empirical_scales("gelu").alpha, 4)
     1.7668
@@ -153,14 +145,9 @@ def empirical_scales(name: str, mult: float = 1.0) -> Scales:
     mult : float, above 0
         What the input is multiplied by, within the function.
 
-    Raises
-    ------
-    ValueError
-        Another name, or a mult that is no positive number.
+    Raises ValueError: another name, or a mult that is no positive number.
 
-    Source
-    ------
-    [UNIT_SCALING] its library, version 0.3.
+    Source: [UNIT_SCALING] its library, version 0.3.
     """
     need_positive("empirical_scales", mult=mult)
     near, far = 1 / (1 + 0.25 / mult**2), 1 / (1 + 1 / mult**2)
@@ -174,7 +161,7 @@ def empirical_scales(name: str, mult: float = 1.0) -> Scales:
 
 
 def softmax_scales(size: int, mult: float | None = None) -> Scales:
-    """Give the factors of softmax over so many values.
+    """Return the factors of softmax over so many values.
 
     >>> softmax_scales(64)
     Scales(alpha=64.0, beta=64.0)
@@ -186,14 +173,9 @@ def softmax_scales(size: int, mult: float | None = None) -> Scales:
         None is the paper's rule. A multiplier of the input asks for the library's: a model
         between flat results, of which the paper's is the limit, and one-hot ones.
 
-    Raises
-    ------
-    ValueError
-        Numbers that are not positive.
+    Raises ValueError: numbers that are not positive.
 
-    Source
-    ------
-    [UNIT_SCALING] appendix on factors, and its library.
+    Source: [UNIT_SCALING] appendix on factors, and its library.
     """
     need_positive("softmax_scales", size=size, mult=1.0 if mult is None else mult)
     if mult is None:
@@ -205,7 +187,7 @@ def softmax_scales(size: int, mult: float | None = None) -> Scales:
 
 
 def attention_scale(length: int, width: int, *, causal: bool = False, mult: float = 1.0) -> float:
-    """Give the one factor of attention in both passes.
+    """Return the one factor of attention in both passes.
 
     >>> round(attention_scale(64, 64), 3)
     7.936
@@ -220,25 +202,20 @@ def attention_scale(length: int, width: int, *, causal: bool = False, mult: floa
     mult : float, above 0
         Logits are products of queries and keys times mult / width.
 
-    Raises
-    ------
-    ValueError
-        Numbers that are not positive.
+    Raises ValueError: numbers that are not positive.
 
-    Source
-    ------
-    [UNIT_SCALING] its library: a model between the mean of all values, and one of them.
+    Source: [UNIT_SCALING] its library: a model between the mean of all values, and one of them.
     """
     need_positive("attention_scale", length=length, width=width, mult=mult)
-    # Of a single key the logarithm is 0; its value is the result, whatever the logits are.
+    # Of a single key the logarithm is 0; its value is the result for all logits.
     seen = math.log(length) if causal and length > 1 else 1.0
     return 1 / log_interpolate(1 / (1 + 4 * width / mult**2), math.sqrt(seen / length), 1.0)
 
 
 def _expectation(integrand: Callable[[Array, Array], Array], size: float = 0.0) -> float:
-    """The mean over standard normal values of a function of nodes (panels, 12) and widths (panels, 1).
+    """Return the mean over standard normal values of a function of nodes (panels, 12) and widths (panels, 1).
 
-    Of squares, with the size of what was rounded to float64 before.
+    Of squares, `size` is the size of the float64 numbers whose rounding errors they contain.
     """
 
     def integrate(low: Array, width: Array) -> Array:

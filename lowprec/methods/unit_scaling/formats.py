@@ -43,14 +43,9 @@ def simulated(exponent_bits: int, trailing_bits: int) -> Format:
     fmt : Format
         Named "e4m3_simulated" and so on; saturation="finite" is meant with it.
 
-    Raises
-    ------
-    ValueError
-        No exponent bits, or more bits than a `Format` may have.
+    Raises ValueError: no exponent bits, or more bits than a `Format` may have.
 
-    Source
-    ------
-    [UNIT_SCALING] its library, `FPFormat`; the bias is that of [FNUZ].
+    Source: [UNIT_SCALING] its library, `FPFormat`; the bias is that of [FNUZ].
     """
     if exponent_bits < 1:
         raise ValueError(f"exponent_bits={exponent_bits!r} of a simulated format must be 1 or more")
@@ -64,7 +59,7 @@ def simulated(exponent_bits: int, trailing_bits: int) -> Format:
 
 
 def simulated_rounding(fmt: Format | str, mode: str = "stochastic", bits: int = 0) -> Rounding:
-    """Give a rounding of the authors' library, as one of `lowprec`.
+    """Return a rounding of the authors' library, as one of `lowprec`.
 
     >>> str(simulated_rounding(E4M3)), str(simulated_rounding(E4M3, bits=13)), str(simulated_rounding(E4M3, "nearest"))
     ('stochastic(20, A)', 'stochastic(13, B)', 'nearest_zero')
@@ -82,19 +77,14 @@ def simulated_rounding(fmt: Format | str, mode: str = "stochastic", bits: int = 
     -------
     rounding : Rounding
 
-    Raises
-    ------
-    ValueError
-        An unknown mode, bits of "nearest", or more bits than there are.
+    Raises ValueError: an unknown mode, bits of "nearest", or more bits than there are.
 
     Notes
     -----
-    The library also rounds what is subnormal in its scaled binary32 before it rounds stochastically;
-    the profile `unit_scaling` has that too, for e4m3fnuz and e5m2fnuz.
+    The library also rounds subnormals of its scaled binary32 before it rounds stochastically; so does the
+    profile `unit_scaling`, for e4m3fnuz and e5m2fnuz.
 
-    Source
-    ------
-    [UNIT_SCALING] its library, `FPFormat.quantise`.
+    Source: [UNIT_SCALING] its library, `FPFormat.quantise`.
     """
     target = catalog.format(fmt)
     every = 23 - target.trailing_bits
@@ -167,14 +157,10 @@ def quantized(
     operation : callable
         With the same parameters, but the operands that are quantized are given by position.
 
-    Raises
-    ------
-    ValueError
-        An operation that is not known, without `operands`; and what `lowprec.quantize` refuses.
+    Raises ValueError: an operation that is not known, without `operands`; and what `lowprec.quantize`
+    refuses.
 
-    Source
-    ------
-    [UNIT_SCALING] section 5 on FP8, and its library, `simulate_format`.
+    Source: [UNIT_SCALING] section 5 on FP8, and its library, `simulate_format`.
     """
     inner = operation
     while isinstance(inner, functools.partial) and not inner.args or hasattr(inner, "__wrapped__"):

@@ -20,7 +20,7 @@ __all__ = ["cross_entropy", "mse"]
 def cross_entropy(
     logits: npt.ArrayLike, labels: npt.ArrayLike, reduction: str = "mean", mult: float = 1.0
 ) -> tuple[Array, Vjp]:
-    """Give the cross-entropy of softmax(mult * logits) and labels.
+    """Return the cross-entropy of softmax(mult * logits) and labels.
 
     >>> loss, vjp = cross_entropy(np.zeros((3, 5)), [0, 1, 2])
     >>> round(float(loss), 4), vjp.alpha, vjp.beta
@@ -43,17 +43,10 @@ def cross_entropy(
         alpha 1. The gradient is s / sqrt(s - 1) times that of the sum for mult=1, whatever the reduction
         and mult: beta is that, over mult, and times the number of labels for the mean.
 
-    Raises
-    ------
-    ValueError
-        Shapes that do not fit, fewer than two classes, a label that is none, an unknown reduction, or a mult
-        that is no positive number.
-    TypeError
-        Labels that are no integers.
+    Raises ValueError: shapes that do not fit, fewer than two classes, a label that is none, an unknown
+    reduction, or a mult that is no positive number. TypeError: labels that are no integers.
 
-    Source
-    ------
-    [UNIT_SCALING] appendix on factors, and its library.
+    Source: [UNIT_SCALING] appendix on factors, and its library.
     """
     values, wanted = array(logits, "logits of cross_entropy"), np.asarray(labels)
     if wanted.dtype.kind not in "iu":
@@ -87,7 +80,7 @@ def cross_entropy(
 
 
 def mse(x: npt.ArrayLike, target: npt.ArrayLike, reduction: str = "mean") -> tuple[Array, Vjp]:
-    """Give the squared error.
+    """Return the squared error.
 
     >>> loss, vjp = mse([1.0, 2.0], [1.0, 4.0], reduction="sum")
     >>> loss, [round(beta, 4) for beta in vjp.beta]
@@ -104,14 +97,9 @@ def mse(x: npt.ArrayLike, target: npt.ArrayLike, reduction: str = "mean") -> tup
     vjp : Vjp
         alpha 1. Both gradients are 8**-1/2 times those of the sum: beta is that, and for the mean times x.size.
 
-    Raises
-    ------
-    ValueError
-        Unequal shapes, no values, or an unknown reduction.
+    Raises ValueError: unequal shapes, no values, or an unknown reduction.
 
-    Source
-    ------
-    [UNIT_SCALING] appendix on factors, and its library.
+    Source: [UNIT_SCALING] appendix on factors, and its library.
     """
     values, wanted = array(x, "x of mse"), array(target, "target of mse")
     if values.shape != wanted.shape or not values.size:
@@ -128,7 +116,7 @@ def mse(x: npt.ArrayLike, target: npt.ArrayLike, reduction: str = "mean") -> tup
 
 
 def _share(reduction: str, count: int, name: str) -> float:
-    """What the sum is multiplied by."""
+    """Return the factor of the sum."""
     if reduction not in ("mean", "sum"):
         raise ValueError(f"unknown reduction {reduction!r} of {name}; use 'mean' or 'sum'")
     return 1 / count if reduction == "mean" else 1.0

@@ -18,7 +18,7 @@ KINDS = ("weight", "bias", "norm", "output")
 def learning_rate_scale(
     kind: str, fan_in: int, depth: int | None = None, *, readout_constraint: str | None = None
 ) -> float:
-    """Give what the learning rate of a parameter is multiplied by.
+    """Return the factor of the learning rate of a parameter.
 
     >>> learning_rate_scale("weight", 1024), learning_rate_scale("weight", 1024, depth=16)
     (0.03125, 0.0078125)
@@ -42,14 +42,9 @@ def learning_rate_scale(
         fan_in**-1/2 for weights and 1 for others; of SGD behind a constrained readout fan_in**1/2 for weights,
         fan_in for bias and norm, and 1 for outputs; in a stack times depth**-1/2.
 
-    Raises
-    ------
-    ValueError
-        An unknown kind or constraint, or numbers below 1.
+    Raises ValueError: an unknown kind or constraint, or numbers below 1.
 
-    Source
-    ------
-    [UMUP] table 2, and the library's `optim`.
+    Source: [UMUP] table 2, and the library's `optim`.
     """
     if kind not in KINDS:
         raise ValueError(f"unknown kind {kind!r} of parameter; use one of {', '.join(KINDS)}")
@@ -63,7 +58,7 @@ def learning_rate_scale(
 
 
 def weight_decay(decay: float, learning_rate: float) -> float:
-    """Give the decay to ask of an optimizer that multiplies it by the learning rate, so that it does not depend on it.
+    """Return the decay for an optimizer that multiplies it by the learning rate, which cancels that.
 
     >>> weight_decay(2**-13, 0.25)
     0.00048828125
@@ -75,14 +70,9 @@ def weight_decay(decay: float, learning_rate: float) -> float:
     learning_rate : float, above 0
         Of this parameter, with its scale.
 
-    Raises
-    ------
-    ValueError
-        A learning rate that is no positive number.
+    Raises ValueError: a learning rate that is no positive number.
 
-    Source
-    ------
-    [UMUP] section on independent weight decay.
+    Source: [UMUP] section on independent weight decay.
     """
     if not 0 < learning_rate < math.inf:
         raise ValueError(f"learning_rate={learning_rate!r} must be a positive number to have decay independent of it")
@@ -90,7 +80,7 @@ def weight_decay(decay: float, learning_rate: float) -> float:
 
 
 def transformer_tau(index: int, layers: int, *, mult: float = 1.0, attention_ratio: float = 1.0) -> float:
-    """Give tau of a residual layer of a transformer, whose attention and MLP layers take turns.
+    """Return tau of a residual layer of a transformer, whose attention and MLP layers take turns.
 
     Every attention layer adds the same to the result, and so does every MLP layer.
 
@@ -114,14 +104,9 @@ def transformer_tau(index: int, layers: int, *, mult: float = 1.0, attention_rat
     tau : float
         For `residual_apply`.
 
-    Raises
-    ------
-    ValueError
-        An index that there is not, or numbers that are not positive.
+    Raises ValueError: an index that there is not, or numbers that are not positive.
 
-    Source
-    ------
-    [UMUP] appendix on the residual scheme.
+    Source: [UMUP] appendix on the residual scheme.
     """
     if not 0 <= index < layers:
         raise ValueError(f"index={index!r} of a residual layer must lie from 0 to layers - 1, which is {layers - 1}")

@@ -1,4 +1,4 @@
-"""What a format makes of values: of normal ones at any scale, exactly, and of any that are given.
+"""Rounding errors of a format: of normal values at any scale, exactly, and of arrays.
 
 Floor 4. Notation: sigma is the standard deviation of the values; signal to noise is mean(x**2) / mean((q - x)**2).
 """
@@ -32,7 +32,7 @@ _TOGETHER = 1 << 16
 
 
 def snr(values: npt.ArrayLike, results: npt.ArrayLike) -> float:
-    """Give the signal-to-noise ratio of results in decibels.
+    """Return the signal-to-noise ratio of results in decibels.
 
     >>> round(snr([1.0, 2.0], [1.0, 2.2]), 2)
     20.97
@@ -46,10 +46,7 @@ def snr(values: npt.ArrayLike, results: npt.ArrayLike) -> float:
     ratio : float
         10 * log10(sum of squared values / sum of squared errors); inf where there is no error.
 
-    Raises
-    ------
-    ValueError
-        Unequal shapes, or values that are all zero.
+    Raises ValueError: unequal shapes, or values that are all zero.
     """
     given, found = np.asarray(values, np.float64), np.asarray(results, np.float64)
     if given.shape != found.shape:
@@ -61,7 +58,7 @@ def snr(values: npt.ArrayLike, results: npt.ArrayLike) -> float:
 
 
 def snr_curve(fmt: Format | str | npt.DTypeLike, sigmas: npt.ArrayLike) -> Any:
-    """Give the signal-to-noise ratio of normal values in a format, for each standard deviation, exactly.
+    """Return the signal-to-noise ratio of normal values in a format, for each standard deviation, exactly.
 
     Rounding is to nearest (ties have no probability), and saturates. The noise is the sum over all codes
     of the integral of (x - value)**2 over the interval that is rounded to the code: no samples.
@@ -80,14 +77,9 @@ def snr_curve(fmt: Format | str | npt.DTypeLike, sigmas: npt.ArrayLike) -> Any:
     ratios : array of float64, shape (...)
         In decibels. A float for a float.
 
-    Raises
-    ------
-    ValueError
-        A wider format, one without sign, or a sigma that is no positive number.
+    Raises ValueError: a wider format, one without sign, or a sigma that is no positive number.
 
-    Source
-    ------
-    [UNIT_SCALING] figure 2. That figure's script clips significands where they must carry into the next
+    Source: [UNIT_SCALING] figure 2. That figure's script clips significands where they must carry into the next
     binade, and reads 30.99 dB at E4M3's plateau, where it is 31.52.
     """
     values, borders = _intervals(catalog.format(fmt))
@@ -118,10 +110,7 @@ def plateau(fmt: Format | str | npt.DTypeLike, drop: float = 3.0) -> tuple[float
         Where the curve first comes up to the best ratio less `drop`, and where it goes below again; exponents
         are found to 2**-12.
 
-    Raises
-    ------
-    ValueError
-        What `snr_curve` refuses, or a drop that is not positive.
+    Raises ValueError: what `snr_curve` refuses, or a drop that is not positive.
     """
     if not 0 < drop < math.inf:
         raise ValueError(f"drop={drop!r} must be a positive number of decibels")
@@ -140,7 +129,7 @@ def plateau(fmt: Format | str | npt.DTypeLike, drop: float = 3.0) -> tuple[float
 
 @dataclass(frozen=True)
 class FormatReport:
-    """What a format does to values; str() is one line.
+    """The errors of a format on an array; str() is one line.
 
     Parameters
     ----------
@@ -177,7 +166,7 @@ def format_report(
     saturation: str = "finite",
     rng: int | np.random.Generator | None = None,
 ) -> FormatReport:
-    """Measure what a format does to values, as the scale of a tensor decides it.
+    """Measure the errors of a format on an array, which depend on its scale.
 
     >>> print(format_report(np.linspace(-300, 300, 1001) / 8192, "e4m3fn"))
     e4m3fn: 30.10 dB, 0.0% overflowed, 2.6% flushed, 37.2% subnormal
@@ -193,10 +182,7 @@ def format_report(
     -------
     report : FormatReport
 
-    Raises
-    ------
-    ValueError
-        What `lowprec.quantize` refuses.
+    Raises ValueError: what `lowprec.quantize` refuses.
 
     See Also
     --------
@@ -226,7 +212,7 @@ def format_report(
 
 
 def _intervals(fmt: Format) -> tuple[Array, Array]:
-    """The finite values of a format in order, and the borders between what is rounded to each."""
+    """Return the finite values of a format in order, and the borders between what is rounded to each."""
     if fmt.width > _WIDEST:
         raise ValueError(
             f"{fmt.name!r} has codes of {fmt.width} bits, and all are gone through; use a format of at most {_WIDEST}"
@@ -241,7 +227,7 @@ def _intervals(fmt: Format) -> tuple[Array, Array]:
 
 
 def _ratio(values: Array, borders: Array, sigma: float) -> float:
-    """The curve at one point."""
+    """Return the curve at one point."""
     # Of a format that is symmetric half of the line is enough.
     symmetric = np.array_equal(values, -values[::-1])
     edges = np.clip(borders / sigma, 0.0 if symmetric else -_FAR, _FAR)
@@ -263,7 +249,7 @@ def _ratio(values: Array, borders: Array, sigma: float) -> float:
 
 
 def _crossing(at: Any, outside: float, inside: float, level: float) -> float:
-    """By bisection: the power of two whose exponent lies where the curve crosses a level."""
+    """Find, by bisection, the power of two at whose exponent the curve crosses a level."""
     while abs(outside - inside) > 2.0**-12:
         middle = (outside + inside) / 2
         outside, inside = (outside, middle) if at(middle) >= level else (middle, inside)

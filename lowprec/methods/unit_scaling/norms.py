@@ -48,14 +48,9 @@ def layer_norm(
     vjp : Vjp
         alpha 1; beta 1 for x, and for weight and bias n**-1/2, with n normalized rows.
 
-    Raises
-    ------
-    ValueError
-        Axes that are not the last ones, shapes that do not fit, or an eps below 0.
+    Raises ValueError: axes that are not the last ones, shapes that do not fit, or an eps below 0.
 
-    Source
-    ------
-    [UNIT_SCALING] appendix on factors.
+    Source: [UNIT_SCALING] appendix on factors.
     """
     return _norm("layer_norm", x, weight, bias, axis, eps, centered=True)
 
@@ -68,25 +63,9 @@ def rms_norm(
     >>> rms_norm([[3.0, 4.0]])[0].round(4)
     array([[0.8485, 1.1314]])
 
-    Parameters
-    ----------
-    x, weight, axis, eps
-        As for `layer_norm`.
+    Parameters and results are those of `layer_norm`, without a bias.
 
-    Returns
-    -------
-    y : array of float, shape (...)
-    vjp : Vjp
-        As for `layer_norm`.
-
-    Raises
-    ------
-    ValueError
-        Axes that are not the last ones, shapes that do not fit, or an eps below 0.
-
-    Source
-    ------
-    [UNIT_SCALING] its library.
+    Source: [UNIT_SCALING] its library.
     """
     return _norm("rms_norm", x, weight, None, axis, eps, centered=False)
 
@@ -113,14 +92,9 @@ def dropout(x: npt.ArrayLike, p: float = 0.5, *, rng: int | np.random.Generator)
     vjp : Vjp
         alpha and beta sqrt(1 - p), of ordinary dropout, which divides by 1 - p.
 
-    Raises
-    ------
-    ValueError
-        Another p.
+    Raises ValueError: another p.
 
-    Source
-    ------
-    [UNIT_SCALING] appendix on factors.
+    Source: [UNIT_SCALING] appendix on factors.
     """
     values = array(x, "x of dropout")
     if not 0 <= p < 1:
@@ -140,7 +114,7 @@ def _norm(
     *,
     centered: bool,
 ) -> tuple[Array, Vjp]:
-    """Both normalizations."""
+    """Apply either normalization."""
     values = array(x, f"x of {name}")
     axes = tuple(sorted(normalize_axis_tuple(axis, values.ndim)))
     if not axes or axes != tuple(range(values.ndim - len(axes), values.ndim)):

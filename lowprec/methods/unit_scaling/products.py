@@ -48,14 +48,9 @@ def matmul(
         alpha m**-1/2, beta n**-1/2 and b**-1/2, before the constraint; an operand that was broadcast
         counts the products of all its copies.
 
-    Raises
-    ------
-    ValueError
-        Operands of fewer than two dimensions, or shapes that do not fit.
+    Raises ValueError: operands of fewer than two dimensions, or shapes that do not fit.
 
-    Source
-    ------
-    [UNIT_SCALING] appendix on factors.
+    Source: [UNIT_SCALING] appendix on factors.
     """
     x, w = array(left, "left of matmul"), array(right, "right of matmul")
     if min(x.ndim, w.ndim) < 2:
@@ -112,14 +107,9 @@ def linear(
         alpha m**-1/2, beta n**-1/2, before the constraint; for weight and bias b**-1/2, with the number
         b of rows of x.
 
-    Raises
-    ------
-    ValueError
-        Shapes that do not fit.
+    Raises ValueError: shapes that do not fit.
 
-    Source
-    ------
-    [UNIT_SCALING] appendix on factors.
+    Source: [UNIT_SCALING] appendix on factors.
     """
     return _linear("linear", 0.5, x, weight, bias, constraint, product)
 
@@ -150,14 +140,9 @@ def readout(
     vjp : Vjp
         alpha 1 / m; the others as those of `linear`.
 
-    Raises
-    ------
-    ValueError
-        Shapes that do not fit.
+    Raises ValueError: shapes that do not fit.
 
-    Source
-    ------
-    [UMUP] table 2.
+    Source: [UMUP] table 2.
     """
     return _linear("readout", 1.0, x, weight, bias, constraint, product)
 
@@ -197,19 +182,14 @@ def conv1d(
         alpha (channels / groups * size)**-1/2 and beta (outputs / groups * size / stride)**-1/2, before the
         constraint; for weight and bias (outputs along the axis, times those in front)**-1/2.
 
-    Raises
-    ------
-    ValueError
-        Shapes, or settings, that do not fit.
+    Raises ValueError: shapes, or settings, that do not fit.
 
     Notes
     -----
     Next to the ends inputs reach fewer outputs, and zeros of the padding have no variance: gradients
     and outputs there are smaller.
 
-    Source
-    ------
-    [UNIT_SCALING] its library.
+    Source: [UNIT_SCALING] its library.
     """
     values, taps = array(x, "x of conv1d"), array(weight, "weight of conv1d")
     _check_convolution(values.shape, taps.shape, stride, padding, dilation, groups)
@@ -267,16 +247,10 @@ def embedding(indices: npt.ArrayLike, weight: npt.ArrayLike) -> tuple[Array, Vjp
     vjp : Vjp
         alpha 1, and for the table sqrt(vocabulary / indices.size).
 
-    Raises
-    ------
-    ValueError
-        A table that is no matrix, or an index that it does not have.
-    TypeError
-        Indices that are no integers.
+    Raises ValueError: a table that is no matrix, or an index that it does not have. TypeError: indices
+    that are no integers.
 
-    Source
-    ------
-    [UNIT_SCALING] appendix on factors.
+    Source: [UNIT_SCALING] appendix on factors.
     """
     places, table = np.asarray(indices), array(weight, "weight of embedding")
     if places.dtype.kind not in "iu":
@@ -298,16 +272,16 @@ def embedding(indices: npt.ArrayLike, weight: npt.ArrayLike) -> tuple[Array, Vjp
     return scaled("embedding", table[places], 1.0, (beta,), pull)
 
 
-# -- what they share ---------------------------------------------------------------------------------
+# -- shared helpers ----------------------------------------------------------------------------------
 
 
 def _root(count: float) -> float:
-    """The factor of a sum of so many independent products; of an empty one 1."""
+    """Return the factor of a sum of so many independent products; of an empty one 1."""
     return count**-0.5 if count else 1.0
 
 
 def _result(values: Any, *operands: Array) -> Array:
-    """What a product gave, in the type of its operands."""
+    """Return the result of a product in the type of its operands."""
     return np.asarray(values).astype(np.result_type(*operands), copy=False)
 
 
@@ -327,7 +301,7 @@ def _linear(
     constraint: Constraint,
     product: Product,
 ) -> tuple[Array, Vjp]:
-    """A linear layer whose alpha is its fan-in to this negative power."""
+    """Apply a linear layer whose alpha is fan_in**-power."""
     values, matrix = array(x, f"x of {name}"), array(weight, f"weight of {name}")
     if matrix.ndim != 2 or values.ndim < 1 or values.shape[-1] != matrix.shape[0]:
         raise ValueError(f"{name} takes x (..., m) and weight (m, n), not {values.shape} and {matrix.shape}")
@@ -353,7 +327,7 @@ def _linear(
 def _check_convolution(
     shape: tuple[int, ...], taps: tuple[int, ...], stride: int, padding: int, dilation: int, groups: int
 ) -> None:
-    """Refuse what is no convolution."""
+    """Refuse shapes and settings that do not fit."""
     for name, given, least in (("stride", stride, 1), ("padding", padding, 0), ("dilation", dilation, 1)):
         if given < least:
             raise ValueError(f"{name}={given!r} of conv1d must be {least} or more")

@@ -42,14 +42,10 @@ def softmax(
     vjp : Vjp
         alpha and beta both the number of values along the axis; with mult those of `softmax_scales`.
 
-    Raises
-    ------
-    ValueError
-        A mult that is no positive number, an axis that x does not have, or nothing along it.
+    Raises ValueError: a mult that is no positive number, an axis that x does not have, or nothing along
+    it.
 
-    Source
-    ------
-    [UNIT_SCALING] appendix on factors, and its library.
+    Source: [UNIT_SCALING] appendix on factors, and its library.
     """
     values = array(x, "x of softmax")
     need_positive("softmax", mult=1.0 if mult is None else mult)
@@ -106,14 +102,10 @@ def attention(
         alpha and all three beta are `attention_scale`. Gradients of value have about unit variance; those
         of query and key are smaller, about d**-1/2.
 
-    Raises
-    ------
-    ValueError
-        Shapes that do not fit, a query that sees no key, or a mult that is no positive number.
+    Raises ValueError: shapes that do not fit, a query that sees no key, or a mult that is no positive
+    number.
 
-    Source
-    ------
-    [UNIT_SCALING] its library; logits over d as in [UMUP].
+    Source: [UNIT_SCALING] its library; logits over d as in [UMUP].
     """
     q, k, v = (array(each, f"{name} of attention") for each, name in ((query, "query"), (key, "key"), (value, "value")))
     need_positive("attention", mult=mult)
@@ -144,20 +136,20 @@ def attention(
 
 
 def _shares(logits: Array, axis: int) -> Array:
-    """Softmax, unscaled."""
+    """Compute softmax, unscaled."""
     raised = np.exp(logits - logits.max(axis=axis, keepdims=True))
     shares: Array = raised / raised.sum(axis=axis, keepdims=True)
     return shares
 
 
 def _shares_pull(shares: Array, grad: Array, axis: int) -> Array:
-    """The vector-Jacobian product of softmax."""
+    """Compute the vector-Jacobian product of softmax."""
     weighted: Array = shares * (grad - (shares * grad).sum(axis=axis, keepdims=True))
     return weighted
 
 
 def _seen(causal: bool, mask: npt.ArrayLike | None, shape: tuple[int, ...]) -> Array | None:
-    """Which keys each query sees; None if all."""
+    """Return which keys each query sees; None if all."""
     if mask is None and not causal:
         return None
     seen = np.tri(shape[-2], shape[-1]).astype(bool) if causal else np.ones(shape[-2:], bool)

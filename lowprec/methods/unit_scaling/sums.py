@@ -42,9 +42,7 @@ def sum(
     vjp : Vjp
         alpha n**-1/2 of a sum of n, beta 1, before the constraint.
 
-    Source
-    ------
-    [UNIT_SCALING] appendix on factors.
+    Source: [UNIT_SCALING] appendix on factors.
     """
     values = array(x, "x of sum")
     axes = tuple(range(values.ndim)) if axis is None else normalize_axis_tuple(axis, values.ndim)
@@ -78,14 +76,10 @@ def weighted_sum(arrays: Sequence[npt.ArrayLike], weights: Sequence[float]) -> t
         opposite where the weight is negative. Nothing ties them: where the arrays meet again, the magnitudes of
         the weights must be applied there, as `residual_split` does.
 
-    Raises
-    ------
-    ValueError
-        No arrays, unequal shapes, another number of weights, or one that is 0 or not finite.
+    Raises ValueError: no arrays, unequal shapes, another number of weights, or one that is 0 or not
+    finite.
 
-    Source
-    ------
-    [UNIT_SCALING] appendix on factors.
+    Source: [UNIT_SCALING] appendix on factors.
     """
     operands = [array(each, "arrays of weighted_sum") for each in arrays]
     shapes = {each.shape for each in operands}
@@ -128,14 +122,9 @@ def add(left: npt.ArrayLike, right: npt.ArrayLike, constraint: Constraint = "gme
     vjp : Vjp
         alpha 2**-1/2, beta n**-1/2 for an operand of which each element is used n times, before the constraint.
 
-    Raises
-    ------
-    ValueError
-        Shapes that do not broadcast.
+    Raises ValueError: shapes that do not broadcast.
 
-    Source
-    ------
-    [UNIT_SCALING] appendix on factors, and its library.
+    Source: [UNIT_SCALING] appendix on factors, and its library.
     """
     x, other = array(left, "left of add"), array(right, "right of add")
     total = x + other
@@ -172,7 +161,7 @@ class SplitVjp:
     beta: tuple[float, float]
 
     def __call__(self, branch: npt.ArrayLike, skip: npt.ArrayLike) -> tuple[Array]:
-        """Give the gradient of x.
+        """Return the gradient of x.
 
         Parameters
         ----------
@@ -208,14 +197,9 @@ def residual_split(x: npt.ArrayLike, tau: float = 1.0) -> tuple[tuple[Array, Arr
         Both are x.
     vjp : SplitVjp
 
-    Raises
-    ------
-    ValueError
-        A tau that is no positive number.
+    Raises ValueError: a tau that is no positive number.
 
-    Source
-    ------
-    [UNIT_SCALING] section 4, with weights sqrt(1 - t) and sqrt(t): tau is sqrt(t / (1 - t)).
+    Source: [UNIT_SCALING] section 4, with weights sqrt(1 - t) and sqrt(t): tau is sqrt(t / (1 - t)).
     """
     values = array(x, "x of residual_split")
     return (values, values), SplitVjp(alpha=1.0, beta=_shares(tau))
@@ -240,14 +224,9 @@ def residual_add(branch: npt.ArrayLike, skip: npt.ArrayLike, tau: float = 1.0) -
     vjp : Vjp
         alpha 1. Both gradients are that of y: the weights come later, in `residual_split`.
 
-    Raises
-    ------
-    ValueError
-        Unequal shapes, or a tau that is no positive number.
+    Raises ValueError: unequal shapes, or a tau that is no positive number.
 
-    Source
-    ------
-    [UNIT_SCALING] section 4.
+    Source: [UNIT_SCALING] section 4.
     """
     return weighted_sum([branch, skip], _shares(tau))
 
@@ -274,12 +253,10 @@ def residual_apply(
     -------
     y : array of float, shape of x
     vjp : callable
-        From the gradient of y to those of x and of whatever else the branch's vjp gives. The gradient of x
-        is true where the branch's is; those of the branch's weights lack the factor of the branch.
+        From the gradient of y to those of x and of the branch's other operands. The gradient of x is true
+        where the branch's is; those of the branch's weights lack the factor of the branch.
 
-    Source
-    ------
-    [UNIT_SCALING] section 4.
+    Source: [UNIT_SCALING] section 4.
     """
     (branch, skip), split = residual_split(x, tau)
     end, inner = function(branch)
@@ -294,7 +271,7 @@ def residual_apply(
 
 
 def _shares(tau: float) -> tuple[float, float]:
-    """The weights of branch and skip connection."""
+    """Return the weights of branch and skip connection."""
     if not 0 < tau < math.inf:
         raise ValueError(f"tau={tau!r} of a residual layer must be a positive number; without a branch leave it out")
     whole = math.hypot(1.0, tau)

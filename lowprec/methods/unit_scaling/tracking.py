@@ -46,7 +46,7 @@ class TensorStatistics:
 
     @classmethod
     def of(cls, values: npt.ArrayLike) -> TensorStatistics:
-        """Take them, in float64; nan of no values.
+        """Measure an array, in float64; nan of no values.
 
         >>> TensorStatistics.of([3.0, -1.0])
         TensorStatistics(mean_abs=2.0, abs_mean=1.0, std=2.0, max_abs=3.0, min_abs=1.0, count=2)
@@ -106,7 +106,7 @@ class ScaleTracker:
     >>> round(tracker["y"].forward.std, 3)
     0.706
 
-    Names keep the order in which they first come. A name that comes again has what was recorded last.
+    Names keep the order of their first record; a new record of a name replaces the old one.
     """
 
     def __init__(self) -> None:
@@ -179,7 +179,7 @@ class ScaleTracker:
         return kept
 
     def annotated(self) -> str:
-        """Give a line for each tensor: its name and (-> std forward, <- std backward)."""
+        """Return a line for each tensor: its name and (-> std forward, <- std backward)."""
         longest = max((len(name) for name in self._tensors), default=0)
         return "\n".join(f"{name:{longest}}  {scales}" for name, scales in self._tensors.items())
 
@@ -217,7 +217,7 @@ class ScaleTracker:
 
 
 def _alike(left: TensorScales, right: TensorScales, rtol: float) -> bool:
-    """Whether both passes have the same mean magnitude, or neither has one."""
+    """Return whether both passes have the same mean magnitude, or neither has one."""
     for one, other in ((left.forward, right.forward), (left.backward, right.backward)):
         if one is None or other is None:
             if one is not other:

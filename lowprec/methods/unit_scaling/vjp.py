@@ -1,4 +1,4 @@
-"""What an operation gives: y, and the vector-Jacobian product that knows the factors of both passes.
+"""Results of operations: y, and a vector-Jacobian product with the factors of both passes.
 
 An operation of Unit Scaling is an ordinary function f with a factor in each direction:
 
@@ -63,7 +63,7 @@ class Vjp:
     plain: Array = dataclasses.field(repr=False)
 
     def __call__(self, grad: npt.ArrayLike = 1.0) -> tuple[Array, ...]:
-        """Give the gradients of the operands.
+        """Return the gradients of the operands.
 
         Parameters
         ----------
@@ -75,10 +75,7 @@ class Vjp:
         grads : tuple of array
             One for each operand that has a gradient, of its shape.
 
-        Raises
-        ------
-        ValueError
-            A gradient of another shape.
+        Raises ValueError: a gradient of another shape.
         """
         given = np.asarray(grad)
         if given.shape != self.plain.shape:
@@ -91,7 +88,7 @@ class Vjp:
 
 
 def unscaled(operation: Callable[..., Result]) -> Callable[..., Result]:
-    """Make an operation the ordinary one, as it is without Unit Scaling: all factors are 1.
+    """Return an operation without Unit Scaling: all factors are 1.
 
     >>> from lowprec.methods import unit_scaling as us
     >>> y, vjp = us.unscaled(us.matmul)(np.ones((2, 4)), np.ones((4, 16)))
@@ -108,10 +105,8 @@ def unscaled(operation: Callable[..., Result]) -> Callable[..., Result]:
     ordinary : callable
         With the same parameters.
 
-    Raises
-    ------
-    TypeError
-        When it is called: an operation that gives something else, such as `residual_split` and `residual_apply`.
+    Raises TypeError: when it is called: an operation that gives something else, such as `residual_split`
+    and `residual_apply`.
     """
 
     @functools.wraps(operation)
@@ -128,19 +123,16 @@ def unscaled(operation: Callable[..., Result]) -> Callable[..., Result]:
 def scaled(
     name: str, plain: Any, alpha: float, beta: Sequence[float], pull: Callable[[Array], tuple[Array, ...]]
 ) -> Result:
-    """What an operation gives, of f and its factors."""
+    """Return (y, vjp) of an operation from f and its factors."""
     values = np.asarray(plain)
     y = values if alpha == 1 else np.asarray(alpha * values)
     return y, Vjp(name=name, alpha=alpha, beta=tuple(beta), pull=pull, plain=values)
 
 
 def array(values: npt.ArrayLike, name: str) -> Array:
-    """An operand as an array of float32 or float64: narrower floats and integers are widened, exactly.
+    """Return an operand as float32 or float64: narrower floats and integers are widened exactly.
 
-    Raises
-    ------
-    TypeError
-        Values that are no real numbers.
+    Raises TypeError: values that are no real numbers.
     """
     given = np.asarray(values)
     try:

@@ -1,7 +1,4 @@
-"""The laws, by topic. Importing this enters all of them into `lowprec.testing.law.LAWS`.
-
-Floor 5.
-"""
+"""The laws, by topic. Importing this enters all of them into `lowprec.testing.law.LAWS`."""
 
 from __future__ import annotations
 
@@ -23,7 +20,7 @@ for topic in TOPICS:
 
 
 def verdicts(about: Topic, subject: Any) -> Iterator[Verdict]:
-    """Every law about formats, operations or blocks that says anything about a subject, tried on it."""
+    """Yield every law about formats, operations or blocks that says anything about a subject, tried on it."""
     for law in LAWS.values():
         if law.topic == about and law.applies(subject):
             with np.errstate(all="ignore"):

@@ -2,13 +2,12 @@
 
 Results are computed here in fractions, and a square root is judged by squares; neither the oracle nor a
 kernel is asked, but by the law that compares with the oracle.
-
-Floor 5.
 """
 
 from __future__ import annotations
 
 import math
+from collections.abc import Iterator
 from fractions import Fraction
 
 import numpy as np
@@ -16,7 +15,7 @@ import numpy as np
 from lowprec.spec.format import Sign
 from lowprec.testing.grid import Array, values_of
 from lowprec.testing.law import Outcome, law
-from lowprec.testing.operation import Operation
+from lowprec.testing.operation import OperationSubject
 from lowprec.testing.projecting import is_plain, projected
 
 __all__: list[str] = []
@@ -26,8 +25,8 @@ _COMMUTE = ("add", "multiply", "minimum", "maximum", "minimum_number", "maximum_
 _NEUTRAL = ("add", "subtract", "multiply", "divide")
 
 
-def _compared(subject: Operation, operands: list[Array], got: Array, want: Array) -> Outcome:
-    """Codes held against those that are wanted; the first case that differs is told."""
+def _compared(subject: OperationSubject, operands: list[Array], got: Array, want: Array) -> Outcome:
+    """Compare codes with those that are wanted; the first case that differs is told."""
     if (got == want).all():
         return Outcome(got.size)
     place = int(np.argmax(got != want))
@@ -37,7 +36,7 @@ def _compared(subject: Operation, operands: list[Array], got: Array, want: Array
 
 
 def _exact(name: str, values: list[Fraction]) -> Fraction | None:
-    """The real result of finite operands; None where there is none, or a zero, whose sign is another matter."""
+    """Return the real result of finite operands; None where there is none, or a zero, whose sign is another matter."""
     x, y, z = (*values, Fraction(0), Fraction(0))[:3]
     if name == "divide":
         result = x / y if y else None
@@ -53,7 +52,7 @@ def _exact(name: str, values: list[Fraction]) -> Fraction | None:
 
 
 def _root(x: Fraction) -> Fraction:
-    """The square root, or a fraction so near that no format has a number or a tie between them.
+    """Return the square root, or a fraction so near that no format has a number or a tie between them.
 
     It is cut to multiples of 2**-1300, and where that changes it, half a step is added: values and ties of a
     format, whose last places are 2**-1075 or above, are multiples of the step, and none lies within one.
@@ -69,7 +68,7 @@ def _root(x: Fraction) -> Fraction:
     f"{', '.join(_REAL)}; finite operands, results other than 0, a projection of rounding and saturation alone",
     lambda s: s.name in _REAL and is_plain(s.projection),
 )
-def real_result(subject: Operation) -> Outcome:
+def real_result(subject: OperationSubject) -> Outcome:
     """The code is that of the exact real result, rounded and saturated once."""
     numbers, places = [], []
     for place, row in enumerate(zip(*(values.tolist() for values in subject.values), strict=True)):
@@ -83,7 +82,7 @@ def real_result(subject: Operation) -> Outcome:
 
 
 @law("oracle", "operation", "every case; not the oracle itself", lambda s: not s.oracle)
-def agrees_with_the_oracle(subject: Operation) -> Outcome:
+def agrees_with_the_oracle(subject: OperationSubject) -> Outcome:
     """The code is the oracle's, for infinities, NaNs and zeros too; where that is a NaN, it is one."""
     want = subject.oracle_results
     alike = subject.is_nan(want) & subject.is_nan(subject.results)
@@ -96,7 +95,7 @@ def agrees_with_the_oracle(subject: Operation) -> Outcome:
     f"{', '.join(_COMMUTE)}; the first two operands of one format",
     lambda s: s.name in _COMMUTE and s.formats[0] == s.formats[1],
 )
-def commutativity(subject: Operation) -> Outcome:
+def commutativity(subject: OperationSubject) -> Outcome:
     """The first two operands may change places: the code is the same, or both are NaNs."""
     x, y, *rest = subject.operands
     turned = subject.call(y, x, *rest)
@@ -110,7 +109,7 @@ def commutativity(subject: Operation) -> Outcome:
     f"{', '.join(_NEUTRAL)}; all of one format, a projection of rounding and saturation alone",
     lambda s: s.name in _NEUTRAL and s.uniform and is_plain(s.projection) and _neutral(s) is not None,
 )
-def identities(subject: Operation) -> Outcome:
+def identities(subject: OperationSubject) -> Outcome:
     """A finite number other than 0 is not changed by x + (-0), x - 0, x * 1 and x / 1."""
     codes = np.unique(subject.operands[0])
     values = values_of(codes, subject.target)
@@ -121,8 +120,8 @@ def identities(subject: Operation) -> Outcome:
     return _compared(subject, [codes, neutral], subject.call(codes, neutral), codes)
 
 
-def _neutral(subject: Operation) -> int | None:
-    """The code of the second operand that changes nothing, if there is one."""
+def _neutral(subject: OperationSubject) -> int | None:
+    """Return the code of the second operand that changes nothing, if there is one."""
     if subject.name in ("multiply", "divide"):
         return subject.one
     if subject.name == "subtract" or subject.negative_zero is None:
@@ -136,21 +135,16 @@ def _neutral(subject: Operation) -> int | None:
     "fma of finite x and y; all of one format that has 0 and 1, and by what knows multiply and add too",
     lambda s: s.name == "fma" and s.siblings and s.uniform and s.zero is not None and s.one is not None,
 )
-def fma_identities(subject: Operation) -> Outcome:
+def fma_identities(subject: OperationSubject) -> Iterator[Outcome]:
     """fma(x, y, 0) is x * y but for the sign of zero, and fma(x, 1, y) is x + y."""
     finite = np.isfinite(subject.values[0]) & np.isfinite(subject.values[1])
     x, y = subject.operands[0][finite], subject.operands[1][finite]
     one, zero = np.full(x.size, subject.one), np.full(x.size, subject.zero)
-    tried = 0
     for name, operands in (("multiply", [x, y, zero]), ("add", [x, one, y])):
         got, want = subject.call(*operands), subject.call(x, y, name=name)
         left, right = values_of(got, subject.target), values_of(want, subject.target)
         alike = ((left == 0) & (right == 0)) | (np.isnan(left) & np.isnan(right))
-        outcome = _compared(subject, operands, np.where(alike, want, got), want)
-        tried += outcome.tried
-        if outcome.found:
-            return Outcome(tried, outcome.found)
-    return Outcome(tried)
+        yield _compared(subject, operands, np.where(alike, want, got), want)
 
 
 @law(
@@ -159,7 +153,7 @@ def fma_identities(subject: Operation) -> Outcome:
     "subtract of finite numbers of one format; results with a zero",
     lambda s: s.name == "subtract" and s.formats[0] == s.formats[1] and s.zero is not None,
 )
-def opposites(subject: Operation) -> Outcome:
+def opposites(subject: OperationSubject) -> Outcome:
     """A number less itself is +0, or -0 where rounding goes toward_negative and there is one."""
     codes = np.unique(subject.operands[0])
     codes = codes[np.isfinite(values_of(codes, subject.formats[0]))]

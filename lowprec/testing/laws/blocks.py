@@ -1,7 +1,4 @@
-"""Laws of blocks: a value is its scale times its element, and the scale is what the rule says of real numbers.
-
-Floor 5.
-"""
+"""Laws of blocks: a value is its scale times its element, and the scale is what the rule says of real numbers."""
 
 from __future__ import annotations
 
@@ -10,11 +7,12 @@ from typing import Any
 
 import numpy as np
 
-from lowprec.testing.block import ArrayBlocks, Blocks, Encoded, OracleBlocks
+from lowprec.testing.block import ArrayBlocks, BlockSubject, OracleBlocks
 from lowprec.testing.grid import Array, grid_of, nan_code, values_of
 from lowprec.testing.law import Outcome, law
 from lowprec.testing.projecting import is_plain, projected
-from lowprec.tools.shown import shown_float
+from lowprec.verify.oracle_arrays import BlockCodes
+from lowprec.verify.shown import shown_float
 
 __all__: list[str] = []
 
@@ -22,8 +20,8 @@ __all__: list[str] = []
 _EACH, _ALL = 64, 4000
 
 
-def _plain(subject: Blocks) -> bool:
-    """Whether scales and elements are exact quotients, projected once, without exceptions."""
+def _plain(subject: BlockSubject) -> bool:
+    """Return whether scales and elements are exact quotients, projected once, without exceptions."""
     fmt = subject.fmt
     usual = fmt.arithmetic == "exact" and not fmt.min_scale and fmt.smallest_divides_as is None
     usual = usual and not fmt.flush_subnormals and is_plain(fmt.elements) and is_plain(fmt.scales)
@@ -38,13 +36,13 @@ def _two_to(power: int) -> Fraction:
 
 
 def _floor_log2(value: Fraction) -> int:
-    """The k with 2**k <= value < 2**(k + 1)."""
+    """Return the k with 2**k <= value < 2**(k + 1)."""
     k = value.numerator.bit_length() - value.denominator.bit_length()
     return k if _two_to(k) <= value else k - 1
 
 
-def _wanted(amax: Fraction, subject: Blocks) -> Fraction:
-    """The scale that a rule asks for, before the scale's format sees it."""
+def _wanted(amax: Fraction, subject: BlockSubject) -> Fraction:
+    """Return the scale that a rule asks for, before the scale's format sees it."""
     fmt, rule = subject.fmt, subject.fmt.rule
     top = grid_of(fmt.element).value(grid_of(fmt.element).last)
     divisor = {"binade": _two_to(_floor_log2(top)), "maximum": top, "one": Fraction(1)}[rule.divisor]
@@ -70,7 +68,7 @@ def _amax(row: Array) -> Fraction:
 
 
 @law("scale identity", "blocks", "any codes of finite scales and elements, and NaNs", lambda s: s.decodes)
-def scale_identity(subject: Blocks) -> Outcome:
+def scale_identity(subject: BlockSubject) -> Outcome:
     """A decoded value is the element's value times the scale's, times the tensor's, and NaN where one of these is.
 
     It is judged where the type of the answer has that product.
@@ -99,7 +97,7 @@ def scale_identity(subject: Blocks) -> Outcome:
 
 
 def _product(factors: tuple[float, float], tensor: Fraction, kind: np.dtype[Any]) -> float | None:
-    """The product, None where a type of floats does not have it."""
+    """Return the product, None where a type of floats does not have it."""
     if any(factor != factor for factor in factors):
         return np.nan
     exact = Fraction(factors[0]) * Fraction(factors[1]) * tensor
@@ -111,7 +109,7 @@ def _product(factors: tuple[float, float], tensor: Fraction, kind: np.dtype[Any]
 
 
 @law("scale rule", "blocks", f"blocks with a number other than 0; {_PLAIN}", _plain)
-def scale_rule(subject: Blocks) -> Outcome:
+def scale_rule(subject: BlockSubject) -> Outcome:
     """The scale is what the rule says of the block's largest magnitude, in real numbers, projected.
 
     The quotient is amax over the tensor's scale and over the element's largest value, its binade or 1. It is the scale
@@ -135,7 +133,7 @@ def scale_rule(subject: Blocks) -> Outcome:
 
 
 @law("elements", "blocks", f"numbers other than 0 of blocks whose scale is finite and not 0; {_PLAIN}", _plain)
-def elements(subject: Blocks) -> Outcome:
+def elements(subject: BlockSubject) -> Outcome:
     """An element is the value over its block's scale, and over the tensor's, projected once."""
     scales, codes, tensor = subject.encoded
     shared = subject.scale_values
@@ -170,7 +168,7 @@ def elements(subject: Blocks) -> Outcome:
     f"rules ceil and rceil; blocks whose scale is neither 0 nor its format's largest; {_PLAIN}",
     lambda s: _plain(s) and s.fmt.rule.powers == "up",
 )
-def nothing_clips(subject: Blocks) -> Outcome:
+def nothing_clips(subject: BlockSubject) -> Outcome:
     """No value over its scales exceeds the element's largest value."""
     top, largest = (grid_of(fmt).value(grid_of(fmt).last) for fmt in (subject.fmt.element, subject.fmt.scale))
     tried = 0
@@ -190,7 +188,7 @@ def nothing_clips(subject: Blocks) -> Outcome:
     "blocks of +0 and of -0; zero=smallest, elements that have a zero",
     lambda s: s.encodes and s.fmt.zero == "smallest" and s.fmt.element.subnormals,
 )
-def zero_block(subject: Blocks) -> Outcome:
+def zero_block(subject: BlockSubject) -> Outcome:
     """A block of zeros has scale code 0 and elements that are zeros."""
     scales, codes, _ = subject.encode(subject.rows[:2])
     wrong = (scales != 0) | (values_of(codes, subject.fmt.element) != 0).any(axis=1)
@@ -202,13 +200,13 @@ def zero_block(subject: Blocks) -> Outcome:
     return Outcome.broken(2, *rows, ("want", "scale code 0, and zeros"))
 
 
-def _marks_specials(subject: Blocks) -> bool:
-    """Whether a NaN or an infinity makes a NaN of the block's scale."""
+def _marks_specials(subject: BlockSubject) -> bool:
+    """Return whether a NaN or an infinity makes a NaN of the block's scale."""
     return subject.fmt.nan == subject.fmt.infinity == "block" and _has_nan(subject) and is_plain(subject.fmt.scales)
 
 
-def _special_rows(subject: Blocks) -> Array:
-    """A block with a NaN, one with an infinity, and one with -infinity."""
+def _special_rows(subject: BlockSubject) -> Array:
+    """Return a block with a NaN, one with an infinity, and one with -infinity."""
     rows = np.repeat(subject.rows[2:3], 3, axis=0)
     rows[0, -1], rows[1, 0], rows[2, subject.size // 2] = np.nan, np.inf, -np.inf
     return rows
@@ -220,7 +218,7 @@ def _special_rows(subject: Blocks) -> Array:
     "blocks with a NaN or an infinity; nan=block, infinity=block, scales with NaN",
     lambda s: s.encodes and _marks_specials(s),
 )
-def special_block(subject: Blocks) -> Outcome:
+def special_block(subject: BlockSubject) -> Outcome:
     """A NaN or an infinity anywhere makes the scale NaN and every element code 0."""
     scales, codes, _ = subject.encode(_special_rows(subject))
     wrong = (scales != nan_code(subject.fmt.scale, False)) | (codes != 0).any(axis=1)
@@ -232,7 +230,7 @@ def special_block(subject: Blocks) -> Outcome:
     return Outcome.broken(3, *told, ("want", "a NaN scale and element codes 0"))
 
 
-def _has_nan(subject: Blocks) -> bool:
+def _has_nan(subject: BlockSubject) -> bool:
     return subject.fmt.scale.nans > 0 or not subject.fmt.scale.negative_zero
 
 
@@ -242,7 +240,7 @@ def _has_nan(subject: Blocks) -> bool:
     f"rules of powers of two into scales without trailing bits, not the lowest or the largest; {_PLAIN}",
     lambda s: _plain(s) and s.fmt.rule.powers != "none" and not s.fmt.scale.trailing_bits,
 )
-def powers_of_two_scale(subject: Blocks) -> Outcome:
+def powers_of_two_scale(subject: BlockSubject) -> Outcome:
     """Doubling all values of a block changes its scale's code by one and no element."""
     amax = np.abs(subject.rows).max(axis=1)
     rows = subject.rows[(amax > 2.0**-90) & (amax < 2.0**90)]
@@ -277,8 +275,8 @@ def types_of_blocks(subject: ArrayBlocks) -> Outcome:
     return _compared(subject, rows, got, want)
 
 
-def _compared(subject: Blocks, rows: Array, got: Encoded, want: Encoded) -> Outcome:
-    """Codes of blocks held against others; the first that differs is told."""
+def _compared(subject: BlockSubject, rows: Array, got: BlockCodes, want: BlockCodes) -> Outcome:
+    """Compare the codes of blocks with others; the first that differs is told."""
     wrong = np.column_stack([got.scales != want.scales, got.codes != want.codes])
     if not wrong.any():
         return Outcome(rows.size)
@@ -298,7 +296,7 @@ def _compared(subject: Blocks, rows: Array, got: Encoded, want: Encoded) -> Outc
     "blocks along one axis, by lowprec.encode",
     lambda s: isinstance(s, ArrayBlocks) and len(s.fmt.sizes) == 1,
 )
-def axes_and_tails(subject: Blocks) -> Outcome:
+def axes_and_tails(subject: BlockSubject) -> Outcome:
     """Blocks along axis 0 of the transposed array are the same, and a tail leaves the blocks before it as they are."""
     from lowprec.arrays.convert import encode
 
@@ -329,7 +327,7 @@ def axes_and_tails(subject: Blocks) -> Outcome:
     "blocks of at most 256 values; not the oracle itself",
     lambda s: s.encodes and s.size <= 256 and not isinstance(s, OracleBlocks),
 )
-def blocks_of_the_oracle(subject: Blocks) -> Outcome:
+def blocks_of_the_oracle(subject: BlockSubject) -> Outcome:
     """Scales and elements are the oracle's."""
     rows = subject.rows[: 40 + 2000 // subject.size]
     want = OracleBlocks(subject.fmt, 0, subject.seed).encode(rows)

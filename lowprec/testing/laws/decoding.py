@@ -1,12 +1,8 @@
-"""Laws of decoding: which number a code stands for.
-
-Floor 5.
-"""
+"""Laws of decoding: which number a code stands for."""
 
 from __future__ import annotations
 
 from fractions import Fraction
-from typing import Any
 
 import numpy as np
 
@@ -15,24 +11,25 @@ from lowprec.spec.projection import Saturation
 from lowprec.testing.grid import EXACT, Array, values_of
 from lowprec.testing.law import Outcome, law
 from lowprec.testing.subjects import Subject, is_verbs
-from lowprec.tools.shown import shown_float
+from lowprec.verify.operations import own_dtype
+from lowprec.verify.shown import shown_float
 
 __all__ = ["same"]
 
 
 def same(x: Array, y: Array) -> Array:
-    """Whether floats are equal, zeros by their sign and NaNs all alike."""
+    """Return whether floats are equal, zeros by their sign and NaNs all alike."""
     right: Array = ((x == y) & (np.signbit(x) == np.signbit(y))) | (np.isnan(x) & np.isnan(y))
     return right
 
 
 def _half(subject: Subject) -> int:
-    """How many codes have a clear sign bit."""
+    """Return how many codes have a clear sign bit."""
     return 1 << (subject.width - (subject.sign is not Sign.UNSIGNED))
 
 
 def _magnitudes(subject: Subject) -> Array:
-    """Codes with a clear sign bit, ascending."""
+    """Return codes with a clear sign bit, ascending."""
     codes: Array = subject.codes[subject.codes < _half(subject)]
     return codes
 
@@ -130,24 +127,15 @@ def round_trip(subject: Subject) -> Outcome:
     return Outcome.broken(codes.size, *rows, ("want", "the code itself"))
 
 
-def _type_of(subject: Subject) -> np.dtype[Any] | None:
-    from lowprec.arrays.checks import dtype
-
-    try:
-        return dtype(subject.format)
-    except ValueError:
-        return None
-
-
 @law(
     "published type",
     "format",
     "every code; formats that NumPy or ml_dtypes has a type for",
-    lambda s: s.known and _type_of(s) is not None,
+    lambda s: s.known and own_dtype(s.format) is not None,
 )
 def published_type(subject: Subject) -> Outcome:
     """A code stands for what that type makes of it."""
-    codes, own = subject.codes, _type_of(subject)
+    codes, own = subject.codes, own_dtype(subject.format)
     assert own is not None
     if own.kind in "iu" or own.name.startswith(("int", "uint")):  # narrow ones are stored with their sign extended
         top = 1 << (subject.width - 1)

@@ -1,7 +1,4 @@
-"""Laws of dot products, in the orders that rest on nothing but exact sums and one rounding.
-
-Floor 5.
-"""
+"""Laws of dot products, in the orders that rest on nothing but exact sums and one rounding."""
 
 from __future__ import annotations
 
@@ -16,7 +13,8 @@ from lowprec.testing.grid import Array, values_of
 from lowprec.testing.law import Outcome, law
 from lowprec.testing.projecting import projected
 from lowprec.testing.subjects import Floats, Oracle, Subject, is_verbs
-from lowprec.tools.shown import shown_float
+from lowprec.verify import oracle_arrays
+from lowprec.verify.shown import shown_float
 
 __all__: list[str] = []
 
@@ -24,13 +22,13 @@ _TERMS = 6
 
 
 def _has_dot(subject: Subject) -> bool:
-    """Signed formats with a zero, by the verbs or the oracle."""
+    """Return whether it is the verbs or the oracle, of a signed format with a zero."""
     known = is_verbs(subject) or isinstance(subject, Oracle)
     return known and subject.sign is not Sign.UNSIGNED and subject.format.subnormals
 
 
 def _vectors(subject: Subject) -> tuple[Floats, Floats]:
-    """Rows of finite values, the simplest first: numbers near 1, any numbers, and some whose products cancel."""
+    """Return rows of finite values, the simplest first: near 1, any, and some whose products cancel."""
     random, count = np.random.default_rng(subject.seed), 8 if subject.slow else 24
     values = values_of(subject.codes, subject.format)
     values = values[np.isfinite(values)]
@@ -45,26 +43,21 @@ def _vectors(subject: Subject) -> tuple[Floats, Floats]:
 
 
 def _dots(subject: Subject, x: Array, y: Array, how: Accumulation) -> Floats:
-    """The dot products of rows."""
+    """Return the dot products of rows."""
     if is_verbs(subject):
         from lowprec.arrays.dot import dot
 
         return np.asarray(dot(x, y, how)).astype(np.float64)
-    from lowprec.oracle.dot import dot as exact_dot
-    from lowprec.oracle.exact import from_float
-
-    pairs = zip(x.tolist(), y.tolist(), strict=True)
-    codes = [exact_dot([from_float(v) for v in left], [from_float(v) for v in right], how) for left, right in pairs]
-    return values_of(np.array(codes), how.output[0])
+    return values_of(oracle_arrays.dot(x, y, how), how.output[0])
 
 
 def _rounded(number: Fraction, subject: Subject, how: Projection) -> float:
-    """A number, rounded into the format by the kit's own reading."""
+    """Return a number, rounded into the format by the kit's own reading."""
     return float(values_of(projected([number], subject.format, how), subject.format)[0]) if number else 0.0
 
 
 def _compared(x: Array, y: Array, got: Array, want: list[float]) -> Outcome:
-    """Dot products held against what they should be; 0 without its sign, which orders of addition are about."""
+    """Compare dot products with what they should be; 0 without its sign, which depends on the order of addition."""
     wrong = got != np.array(want)
     if not wrong.any():
         return Outcome(got.size)

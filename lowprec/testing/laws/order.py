@@ -1,7 +1,4 @@
-"""Laws of order: comparisons, classes and neighbours, by the verbs on arrays and by the oracle.
-
-Floor 5.
-"""
+"""Laws of order: comparisons, classes and neighbours, by the verbs on arrays and by the oracle."""
 
 from __future__ import annotations
 
@@ -17,7 +14,7 @@ from lowprec.spec.format import Format, Sign
 from lowprec.testing.grid import Array, values_of
 from lowprec.testing.law import Outcome, law
 from lowprec.testing.subjects import Floats, Oracle, Subject, is_verbs
-from lowprec.tools.shown import shown_float
+from lowprec.verify.shown import shown_float
 
 __all__: list[str] = []
 
@@ -27,7 +24,7 @@ def _has_order(subject: Subject) -> bool:
 
 
 def _some(subject: Subject, count: int) -> Array:
-    """Codes spread over all, with both ends of each part."""
+    """Return codes spread over all, with both ends of each part."""
     codes = subject.codes
     if codes.size <= count:
         return codes
@@ -71,7 +68,7 @@ def total_order(subject: Subject) -> Outcome:
 
 
 def _key(code: int, value: float, fmt: Format) -> tuple[int, float, int]:
-    """What orders codes: which of the three parts, the value, and the sign of zero or the place of a NaN."""
+    """Return what orders codes: which of the three parts, the value, and the sign of zero or the place of a NaN."""
     if value == value:
         return 0, value, int(not np.signbit(value))
     signed = fmt.sign is Sign.MAGNITUDE and code >> (fmt.width - 1)
@@ -163,6 +160,6 @@ def neighbours(subject: Subject) -> Outcome:
 
 
 def _next(values: Floats, toward: Special, subject: Subject) -> Floats:
-    """The values next to others, by the oracle; NaN where it says that there is none."""
+    """Return the values next to others, by the oracle; NaN where it says that there is none."""
     codes = [oracle.nextafter(Fraction(value), toward, subject.format) for value in values.tolist()]
     return np.array([np.nan if code is None else to_float(decode(code, subject.format)) for code in codes])

@@ -1,13 +1,11 @@
 """Laws of rounding: which of the two neighbours of a number its code stands for, and what lies past the largest.
 
 Where a number lies is found in fractions, on the grid that the parameters of the format describe.
-
-Floor 5.
 """
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from fractions import Fraction
 
 import numpy as np
@@ -19,7 +17,7 @@ from lowprec.testing.grid import ABOVE, BELOW, EXACT, TIE, Array, Grid, Places, 
 from lowprec.testing.law import Outcome, law
 from lowprec.testing.projecting import beyond_codes, farther
 from lowprec.testing.subjects import Subject
-from lowprec.tools.shown import shown_float
+from lowprec.verify.shown import shown_float
 
 __all__ = ["codes_at", "compared", "inside", "law_at"]
 
@@ -29,13 +27,13 @@ _KINDS = {EXACT: "a value of the format", BELOW: "below the tie", TIE: "the tie"
 
 
 def inside(places: Places) -> Array:
-    """Numbers between two values of the format, or at one; none below a smallest one above 0."""
+    """Return where numbers lie between two values of the format, or at one; not below a smallest one above 0."""
     kept: Array = (places.magnitude >= 0) & ((places.magnitude < places.last) | (places.kind == EXACT)) & ~places.beyond
     return kept
 
 
 def codes_at(subject: Subject, places: Places, up: Array) -> Array:
-    """The codes of the magnitudes that numbers lie at or above, or where `up` of the next."""
+    """Return the codes of the magnitudes that numbers lie at or above, or where `up` of the next."""
     magnitude = places.magnitude + up
     if subject.known:
         return code_of(magnitude, places.negative, subject.format)
@@ -45,7 +43,7 @@ def codes_at(subject: Subject, places: Places, up: Array) -> Array:
 
 
 def compared(subject: Subject, values: Array, got: Array, want: Array, *more: tuple[str, str]) -> Outcome:
-    """Codes held against those that are wanted; the first value whose codes differ is told."""
+    """Compare codes with those that are wanted; the first value whose codes differ is told."""
     if (got == want).all():
         return Outcome(got.size)
     place = int(np.argmax(got != want))
@@ -62,7 +60,7 @@ def _rounds(subject: Subject, names: Sequence[str]) -> bool:
 
 
 def _judged(subject: Subject, names: Sequence[str], wanted: str) -> Outcome:
-    """Numbers in range under some modes: the code must be that of the neighbour that the mode takes."""
+    """Try numbers in range under some modes: the code must be that of the neighbour that the mode takes."""
     places = subject.places.take(inside(subject.places) & (subject.points != 0))
     tried = 0
     for mode in _tried(subject, names):
@@ -103,7 +101,7 @@ def to_odd(subject: Subject) -> Outcome:
 
 
 @law("overflow", "format", "numbers past the largest value, every mode and policy", lambda s: s.known and s.encodes)
-def overflow(subject: Subject) -> Outcome:
+def overflow(subject: Subject) -> Iterator[Outcome]:
     """The mode decides as between the largest value and the next of the continued grid, farther on as above the middle.
 
     The nearer one is the largest value; the farther one is infinity, else NaN, else the largest value under saturation
@@ -112,17 +110,12 @@ def overflow(subject: Subject) -> Outcome:
     fmt, grid, places = subject.format, subject.grid, subject.places
     places = places.take((places.magnitude == places.last) & (places.kind != EXACT))
     inner = code_of(places.magnitude, places.negative, fmt)
-    tried = 0
     for mode in subject.modes:
         over = farther(mode.name, places)  # far past the largest, a number lies above every half
         for policy in subject.policies:
             want = np.where(over, beyond_codes(places.negative, fmt, grid, policy, infinite=False), inner)
             how = Projection(rounding=mode, saturation=policy)
-            outcome = compared(subject, places.values, subject.encode(places.values, how), want, _said(how))
-            tried += outcome.tried
-            if outcome.found:
-                return Outcome(tried, outcome.found)
-    return Outcome(tried)
+            yield compared(subject, places.values, subject.encode(places.values, how), want, _said(how))
 
 
 @law(
@@ -131,18 +124,14 @@ def overflow(subject: Subject) -> Outcome:
     "infinite operands, every mode and policy; of unsigned formats the positive one",
     lambda s: s.known and s.encodes,
 )
-def infinities(subject: Subject) -> Outcome:
+def infinities(subject: Subject) -> Iterator[Outcome]:
     """An infinite operand becomes infinity, else NaN, else the largest value; under saturation finite that at once."""
-    values, tried = np.array([np.inf, -np.inf][: 1 if subject.sign is Sign.UNSIGNED else 2]), 0
+    values = np.array([np.inf, -np.inf][: 1 if subject.sign is Sign.UNSIGNED else 2])
     for mode in subject.modes:
         for policy in subject.policies:
             how = Projection(rounding=mode, saturation=policy)
             want = beyond_codes(np.signbit(values), subject.format, subject.grid, policy, infinite=True)
-            outcome = compared(subject, values, subject.encode(values, how), want, _said(how))
-            tried += outcome.tried
-            if outcome.found:
-                return Outcome(tried, outcome.found)
-    return Outcome(tried)
+            yield compared(subject, values, subject.encode(values, how), want, _said(how))
 
 
 def _said(how: Projection) -> tuple[str, str]:
@@ -182,7 +171,7 @@ def monotone(subject: Subject) -> Outcome:
 
 
 def law_at(value: float | int, grid: Grid, *, unsigned: bool, mode: str) -> str:
-    """The name of the law that says what a number becomes, by where it lies.
+    """Return the name of the law that says what a number becomes, by where it lies.
 
     >>> from lowprec.spec.catalog import E4M3FN
     >>> from lowprec.testing.grid import grid_of

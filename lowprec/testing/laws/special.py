@@ -1,11 +1,9 @@
-"""Laws of what is no ordinary number: zeros, NaNs, negative numbers without sign; and of flags and flushing.
-
-Floor 5.
-"""
+"""Laws of what is no ordinary number: zeros, NaNs, negative numbers without sign; and of flags and flushing."""
 
 from __future__ import annotations
 
 import dataclasses
+from collections.abc import Iterator
 from fractions import Fraction
 
 import numpy as np
@@ -17,25 +15,20 @@ from lowprec.testing.law import Outcome, law
 from lowprec.testing.laws.rounding import codes_at, compared, inside
 from lowprec.testing.projecting import farther
 from lowprec.testing.subjects import Subject
-from lowprec.tools.shown import shown_float
+from lowprec.verify.shown import shown_float
 
 __all__: list[str] = []
 
 
-def _in_every_mode(subject: Subject, values: Array, want: Array, rest: Projection = DEFAULT) -> Outcome:
-    """Values whose codes are the same in every mode."""
-    tried = 0
+def _in_every_mode(subject: Subject, values: Array, want: Array, rest: Projection = DEFAULT) -> Iterator[Outcome]:
+    """Yield values whose codes are the same in every mode."""
     for mode in subject.modes:
         how = dataclasses.replace(rest, rounding=mode)
-        outcome = compared(subject, values, subject.encode(values, how), want, ("rounding", mode.name))
-        tried += outcome.tried
-        if outcome.found:
-            return Outcome(tried, outcome.found)
-    return Outcome(tried)
+        yield compared(subject, values, subject.encode(values, how), want, ("rounding", mode.name))
 
 
 @law("zeros", "format", "+0 and -0, every mode", lambda s: s.known and s.encodes)
-def zeros(subject: Subject) -> Outcome:
+def zeros(subject: Subject) -> Iterator[Outcome]:
     """Zero becomes zero, with its sign where the format has that; NaN, else the smallest, where there is no zero."""
     fmt, signs = subject.format, np.array([False, True])
     if fmt.subnormals or not fmt.nans:
@@ -51,7 +44,7 @@ def zeros(subject: Subject) -> Outcome:
     "NaNs of both signs, every mode",
     lambda s: s.known and s.encodes and (s.projects or s.format.nans > 0 or not s.format.negative_zero),
 )
-def nans(subject: Subject) -> Outcome:
+def nans(subject: Subject) -> Outcome | Iterator[Outcome]:
     """NaN becomes the format's quiet NaN, with its sign where that has one; lowprec refuses it where there is none."""
     fmt, values = subject.format, np.array([np.nan, -np.nan])
     if fmt.nans or not fmt.negative_zero:
@@ -70,7 +63,7 @@ def nans(subject: Subject) -> Outcome:
     "formats without zero, numbers below their smallest, every mode",
     lambda s: s.known and s.encodes and not s.format.subnormals,
 )
-def below_the_smallest(subject: Subject) -> Outcome:
+def below_the_smallest(subject: Subject) -> Iterator[Outcome]:
     """A number below the smallest value becomes that value, with its sign."""
     places = subject.places.take((subject.places.magnitude < 0) & (subject.points != 0))
     return _in_every_mode(
@@ -84,10 +77,10 @@ def below_the_smallest(subject: Subject) -> Outcome:
     "unsigned formats; negative numbers and -infinity, every mode and policy",
     lambda s: s.known and s.encodes and s.sign is Sign.UNSIGNED,
 )
-def negative_numbers(subject: Subject) -> Outcome:
+def negative_numbers(subject: Subject) -> Iterator[Outcome]:
     """A negative number that does not round to 0 becomes NaN, or magnitude 0 where there is no NaN."""
     values = -subject.points[subject.points != 0]
-    places, tried = Places.of(values.tolist(), subject.grid), 0
+    places = Places.of(values.tolist(), subject.grid)
     for mode in subject.modes:
         up = farther(mode.name, places)
         want = code_of(np.maximum(places.magnitude + up, 0), places.negative, subject.format)
@@ -96,11 +89,7 @@ def negative_numbers(subject: Subject) -> Outcome:
             how = Projection(rounding=mode, saturation=policy)
             got = subject.encode(np.append(values, -np.inf), how)
             said = ("projection", str(how))
-            outcome = compared(subject, np.append(values, -np.inf), got, np.append(want, infinite), said)
-            tried += outcome.tried
-            if outcome.found:
-                return Outcome(tried, outcome.found)
-    return Outcome(tried)
+            yield compared(subject, np.append(values, -np.inf), got, np.append(want, infinite), said)
 
 
 # -- what is signalled, and what is flushed ------------------------------------------------------------
@@ -135,7 +124,7 @@ def flags(subject: Subject) -> Outcome:
 
 
 def _tiny(subject: Subject, places: Places, mode: str) -> Array:
-    """Whether numbers, rounded to as many bits as a normal value has, stay below the smallest normal value."""
+    """Return whether numbers, rounded to as many bits as a normal value has, stay below the smallest normal value."""
     fmt, grid = subject.format, subject.grid
     if not fmt.exponent_bits or not fmt.subnormals:
         return np.zeros(places.values.size, bool)
@@ -165,19 +154,15 @@ def _named(signals: int) -> str:
     "numbers in range, every mode, subnormals flush_results; floating point with zero",
     lambda s: s.projects and s.format.exponent_bits > 0 and s.format.subnormals,
 )
-def flushing(subject: Subject) -> Outcome:
+def flushing(subject: Subject) -> Iterator[Outcome]:
     """Results that are tiny, as underflow has it, become zeros of their sign, and nothing else changes."""
-    places, tried = subject.places.take(inside(subject.places)), 0
+    places = subject.places.take(inside(subject.places))
     zero = code_of(np.zeros_like(places.magnitude), places.negative, subject.format)
     for mode in subject.modes:
         usual = codes_at(subject, places, farther(mode.name, places))
         want = np.where(_tiny(subject, places, mode.name), zero, usual)
         how = Projection(rounding=mode, subnormals="flush_results")
-        outcome = compared(subject, places.values, subject.encode(places.values, how), want, ("projection", str(how)))
-        tried += outcome.tried
-        if outcome.found:
-            return Outcome(tried, outcome.found)
-    return Outcome(tried)
+        yield compared(subject, places.values, subject.encode(places.values, how), want, ("projection", str(how)))
 
 
 @law(

@@ -1,7 +1,4 @@
-"""Laws of stochastic rounding: over all random integers at once, so that nothing is left to chance.
-
-Floor 5.
-"""
+"""Laws of stochastic rounding: over all random integers at once, so that nothing is left to chance."""
 
 from __future__ import annotations
 
@@ -15,7 +12,7 @@ from lowprec.testing.grid import Array, Places
 from lowprec.testing.law import Outcome, law
 from lowprec.testing.laws.rounding import codes_at
 from lowprec.testing.subjects import Subject
-from lowprec.tools.shown import shown_float
+from lowprec.verify.shown import shown_float
 
 __all__: list[str] = []
 
@@ -24,7 +21,7 @@ _ALL = 1 << _BITS
 
 
 def _places(subject: Subject, parts: int) -> Places:
-    """Numbers of both signs at every multiple of a part of some gaps, and where they lie."""
+    """Return numbers of both signs at every multiple of a part of some gaps, and where they lie."""
     grid = subject.grid
     few = {0, grid.last - 1} if subject.slow else {0, 1, 2, grid.last // 2, grid.last - 2, grid.last - 1}
     numbers = []
@@ -42,7 +39,7 @@ def _is_float(number: Fraction) -> bool:
 
 
 def _drawn(subject: Subject, places: Places, variant: str) -> Array:
-    """The codes of numbers under all random integers, a row for each number."""
+    """Return the codes of numbers under all random integers, a row for each number."""
     values, random = np.repeat(places.values, _ALL), np.tile(np.arange(_ALL), places.values.size)
     return subject.encode(values, Projection(rounding=stochastic(_BITS, variant)), random).reshape(-1, _ALL)
 
@@ -97,7 +94,7 @@ def shares(subject: Subject) -> Outcome:
 
 
 def _tails(subject: Subject, places: Places) -> list[Fraction]:
-    """How far numbers lie above the magnitude at or below them, in parts of 2**-bits of the gap."""
+    """Return how far numbers lie above the magnitude at or below them, in parts of 2**-bits of the gap."""
     grid, tails = subject.grid, []
     for value, magnitude in zip(places.values.tolist(), places.magnitude.tolist(), strict=True):
         low, high = grid.value(magnitude), grid.value(magnitude + 1)
@@ -106,7 +103,7 @@ def _tails(subject: Subject, places: Places) -> list[Fraction]:
 
 
 def _count(tail: Fraction, variant: str) -> int:
-    """How many of the random integers take the farther code."""
+    """Return how many of the random integers take the farther code."""
     if variant == "C":
         return round(tail)
     return int(tail + Fraction(1, 2)) if variant == "B" else int(tail)

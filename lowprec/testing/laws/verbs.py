@@ -1,11 +1,9 @@
-"""Laws between the verbs, and of what must not matter: the type, the place and the way that a value comes in.
-
-Floor 5.
-"""
+"""Laws between the verbs, and of what must not matter: the type, the place and the way that a value comes in."""
 
 from __future__ import annotations
 
 import dataclasses
+from collections.abc import Iterator
 from typing import Any
 
 import ml_dtypes
@@ -20,8 +18,8 @@ from lowprec.testing.law import Outcome, law
 from lowprec.testing.laws.decoding import same
 from lowprec.testing.laws.rounding import compared, inside
 from lowprec.testing.subjects import Subject, is_verbs
-from lowprec.tools.cases import inputs
-from lowprec.tools.shown import shown_float
+from lowprec.verify.inputs.conversions import inputs
+from lowprec.verify.shown import shown_float
 
 __all__: list[str] = []
 
@@ -30,7 +28,7 @@ _MIRROR = {"toward_positive": "toward_negative", "toward_negative": "toward_posi
 
 
 def _differs(tried: int, values: Array, wrong: Array, *columns: tuple[str, Any]) -> Outcome:
-    """Told in rows of a label and a text or numbers, where any value is wrong."""
+    """Return the outcome for some values, told in rows of a label and a text or numbers."""
     if not wrong.any():
         return Outcome(tried)
     place = int(np.argmax(wrong))
@@ -40,47 +38,36 @@ def _differs(tried: int, values: Array, wrong: Array, *columns: tuple[str, Any])
 
 
 @law("idempotence", "format", "finite numbers, every mode, saturation finite", lambda s: s.projects)
-def idempotence(subject: Subject) -> Outcome:
+def idempotence(subject: Subject) -> Iterator[Outcome]:
     """What has been quantized is not changed by quantizing it again."""
-    tried = 0
     for mode in subject.modes:
         how = Projection(rounding=mode, saturation=Saturation.FINITE, zero="smallest")
         once = subject.quantize(subject.points, how)
         kept = ~np.isnan(once)
         again = subject.quantize(once[kept], how)
-        tried += again.size
         wrong = ~same(again, once[kept])
         said = (("rounding", mode.name), ("once", once[kept]), ("twice", again))
-        outcome = _differs(tried, subject.points[kept], wrong, *said)
-        if outcome.found:
-            return outcome
-    return Outcome(tried)
+        yield _differs(again.size, subject.points[kept], wrong, *said)
 
 
 @law("quantize", "format", "finite numbers in float64 and float32, every mode", is_verbs)
-def quantize_is_decode_of_encode(subject: Subject) -> Outcome:
+def quantize_is_decode_of_encode(subject: Subject) -> Iterator[Outcome]:
     """Quantize gives the values of the codes that encode gives."""
     narrow = inputs(subject.format, np.float32, sparse=True)
-    tried = 0
     for values in (subject.points, narrow[np.isfinite(narrow)]):
         for mode in subject.modes:
             how = Projection(rounding=mode)
             got, want = subject.quantize(values, how), subject.decode(subject.encode(values, how))
-            tried += got.size
             said = (("type", str(values.dtype)), ("rounding", mode.name), ("got", got), ("want", want))
-            outcome = _differs(tried, values, ~same(got, want), *said)
-            if outcome.found:
-                return outcome
-    return Outcome(tried)
+            yield _differs(got.size, values, ~same(got, want), *said)
 
 
 @law("types", "format", "finite values of narrower floats, and integers below 2**53", is_verbs)
-def types(subject: Subject) -> Outcome:
+def types(subject: Subject) -> Iterator[Outcome]:
     """A number gets one code, whatever type it comes in: that of the float64 that it is.
 
     Every mode for float32 and integers, nearest_even and toward_positive for 16-bit floats.
     """
-    tried = 0
     for kind in _TYPES:
         values = inputs(subject.format, kind, sparse=True)
         wide = values.astype(np.float64)
@@ -91,17 +78,12 @@ def types(subject: Subject) -> Outcome:
         for mode in [mode for mode in subject.modes if not short or mode.name in ("nearest_even", "toward_positive")]:
             how = Projection(rounding=mode)
             said = (("type", str(values.dtype)), ("rounding", mode.name))
-            outcome = compared(subject, wide, subject.encode(values, how), subject.encode(wide, how), *said)
-            tried += outcome.tried
-            if outcome.found:
-                return Outcome(tried, outcome.found)
-    return Outcome(tried)
+            yield compared(subject, wide, subject.encode(values, how), subject.encode(wide, how), *said)
 
 
 @law("place", "format", "finite numbers in float64 and float32; alone, shifted, reversed, spread, with flags", is_verbs)
-def place_does_not_matter(subject: Subject) -> Outcome:
+def place_does_not_matter(subject: Subject) -> Iterator[Outcome]:
     """A code depends on its value alone: not on its place in the array, nor on strides, nor on flags."""
-    tried = 0
     for kind in (np.float64, np.float32):
         values = subject.points.astype(kind)
         values = values[np.isfinite(values)]
@@ -117,11 +99,7 @@ def place_does_not_matter(subject: Subject) -> Outcome:
             ("with flags", values, _with_flags(subject, values), whole),
         )
         for name, numbers, got, want in ways:
-            outcome = compared(subject, numbers, got, want, ("type", str(values.dtype)), ("how", name))
-            tried += outcome.tried
-            if outcome.found:
-                return Outcome(tried, outcome.found)
-    return Outcome(tried)
+            yield compared(subject, numbers, got, want, ("type", str(values.dtype)), ("how", name))
 
 
 def _with_flags(subject: Subject, values: Array) -> Array:
@@ -178,25 +156,20 @@ def _in_binary32(subject: Subject) -> bool:
     "finite numbers in range; formats that can have two more trailing bits",
     lambda s: s.projects and _finer(s.format) is not None,
 )
-def odd_then_even(subject: Subject) -> Outcome:
+def odd_then_even(subject: Subject) -> Iterator[Outcome]:
     """Rounding to odd with two more bits, and then to nearest, rounds as once to nearest: even, away and zero."""
     finer = _finer(subject.format)
     assert finer is not None
     values = subject.places.take(inside(subject.places)).values
     first = subject.like(finer).quantize(values, Projection(rounding=TO_ODD, saturation=Saturation.FINITE))
-    tried = 0
     for mode in ("nearest_even", "nearest_away", "nearest_zero"):
         how = Projection(rounding=mode)  # type: ignore[arg-type]
         got, want = subject.encode(first, how), subject.encode(values, how)
-        outcome = compared(subject, values, got, want, ("rounding", mode))
-        tried += outcome.tried
-        if outcome.found:
-            return Outcome(tried, outcome.found)
-    return Outcome(tried)
+        yield compared(subject, values, got, want, ("rounding", mode))
 
 
 def _finer(fmt: Format) -> Format | None:
-    """The format with two more trailing bits and nothing but numbers, or None where there is none."""
+    """Return the format with two more trailing bits and nothing but numbers, or None where there is none."""
     more = {"trailing_bits": fmt.trailing_bits + 2, "nans": 0, "infinity": False, "negative_zero": True}
     try:
         return dataclasses.replace(fmt, name="finer", **more)  # type: ignore[arg-type]
@@ -210,23 +183,18 @@ def _finer(fmt: Format) -> Format | None:
     "floating point with trailing bits; numbers from the smallest normal value to half of the largest, every mode",
     lambda s: s.projects and s.format.exponent_bits > 0 and s.format.trailing_bits > 0,
 )
-def powers_of_two(subject: Subject) -> Outcome:
+def powers_of_two(subject: Subject) -> Iterator[Outcome]:
     """Quantizing twice a number gives twice what quantizing the number gives, if that is in range."""
     grid, fmt = subject.grid, subject.format
     low, top = grid.number(1 << fmt.trailing_bits if fmt.subnormals else 0), grid.number(grid.last)
     sizes = np.abs(subject.points)
     values = subject.points[(sizes >= low) & (sizes <= top / 2)]
-    tried = 0
     for mode in subject.modes:
         how = Projection(rounding=mode, saturation=Saturation.PROPAGATE)
         once, twice = subject.quantize(values, how), subject.quantize(values * 2, how)
         wrong = (twice != 2 * once) & (2 * np.abs(once) <= top)
-        tried += values.size
         said = (("rounding", mode.name), ("becomes", once), ("its double", twice), ("want", 2 * once))
-        outcome = _differs(tried, values, wrong, *said)
-        if outcome.found:
-            return outcome
-    return Outcome(tried)
+        yield _differs(values.size, values, wrong, *said)
 
 
 @law(
@@ -235,17 +203,12 @@ def powers_of_two(subject: Subject) -> Outcome:
     "signed formats; numbers above 0 and below the largest value, every mode",
     lambda s: s.projects and s.sign is not Sign.UNSIGNED,
 )
-def sign_symmetry(subject: Subject) -> Outcome:
+def sign_symmetry(subject: Subject) -> Iterator[Outcome]:
     """The negative of a number becomes the negative of what the number becomes, in the mirrored mode."""
     places = subject.places.take(inside(subject.places))
     values = places.values[(places.values > 0) & (places.magnitude < subject.grid.last)]
-    tried = 0
     for mode in subject.modes:
         mirrored = _MIRROR.get(mode.name, mode.name)
         got = subject.quantize(-values, Projection(rounding=mirrored))  # type: ignore[arg-type]
         want = -subject.quantize(values, Projection(rounding=mode))
-        tried += values.size
-        outcome = _differs(tried, -values, got != want, ("rounding", mirrored), ("got", got), ("want", want))
-        if outcome.found:
-            return outcome
-    return Outcome(tried)
+        yield _differs(values.size, -values, got != want, ("rounding", mirrored), ("got", got), ("want", want))

@@ -1,4 +1,4 @@
-"""The rules: what scale the result of each NumPy function has, and so what data.
+"""The rules: the scale of the result of each NumPy function, from which its data follow.
 
 Importing this registers them. Floor 4.
 """

@@ -13,17 +13,10 @@ import numpy as np
 
 from lowprec.arrays.checks import Array
 from lowprec.methods.scale_propagation.pow2 import pow2_norm
-from lowprec.methods.scale_propagation.registry import register_scaled_op
-from lowprec.methods.scale_propagation.rounding import (
-    fitting,
-    holds_no_scale,
-    operate,
-    over,
-    project,
-    ratio,
-)
-from lowprec.methods.scale_propagation.rules.operands import largest_scale, made, one, operands, settled
-from lowprec.methods.scale_propagation.scaled_array import ScaledArray
+from lowprec.methods.scale_propagation.registry import register_each, register_scaled_op
+from lowprec.methods.scale_propagation.rounding import fitting, operate, project, ratio
+from lowprec.methods.scale_propagation.rules.operands import largest_scale, one, operands, settled
+from lowprec.methods.scale_propagation.scaled_array import ScaledArray, holds_no_scale, over, with_data
 from lowprec.spec.format import Format
 
 __all__ = ["scale_power"]
@@ -32,25 +25,25 @@ __all__ = ["scale_power"]
 
 
 def _summed(operation: str, x: Any, y: Any) -> ScaledArray:
-    """The scale is the root of the sum of the squared scales, rounded to a power of two."""
+    """Add or subtract; the scale is the root of the sum of the squared scales, as a power of two."""
     given = operands(x, y)
     scales = [0.0 if holds_no_scale(array) else float(array.scale) for array in given.arrays]
     if not any(scales):
         scales = [float(array.scale != 0) for array in given.arrays]  # infinities and NaNs are so at 1 too
     scale = fitting(pow2_norm(*scales), given.scale_format)
     first, second = (over(array, float(scale)) for array in given.arrays)
-    return made(operate(operation, first, second, fmt=given.fmt), scale, given.fmt, given.scale_format)
+    return given.result(operate(operation, first, second, fmt=given.fmt), scale)
 
 
 @register_scaled_op(np.add)
 def add(x: Any, y: Any) -> ScaledArray:
-    """The sum x + y."""
+    """Return x + y."""
     return _summed("add", x, y)
 
 
 @register_scaled_op(np.subtract)
 def subtract(x: Any, y: Any) -> ScaledArray:
-    """The difference x - y."""
+    """Return x - y."""
     return _summed("subtract", x, y)
 
 
@@ -59,7 +52,7 @@ def subtract(x: Any, y: Any) -> ScaledArray:
 
 @register_scaled_op(np.multiply)
 def multiply(x: Any, y: Any) -> ScaledArray:
-    """The scale is the product of the scales; zeros of scale 0 stay so."""
+    """Return x * y; the scale is the product of the scales, and zeros of scale 0 stay so."""
     given = operands(x, y)
     scale = 0.0
     if all(array.scale for array in given.arrays):
@@ -69,35 +62,35 @@ def multiply(x: Any, y: Any) -> ScaledArray:
     else:
         left, right = (over(array, 1.0) for array in given.arrays)
     data = operate("multiply", left, right, fmt=given.fmt)
-    return made(data, fitting(scale, given.scale_format), given.fmt, given.scale_format)
+    return given.result(data, fitting(scale, given.scale_format))
 
 
 @register_scaled_op(np.divide)
 def divide(x: Any, y: Any) -> ScaledArray:
-    """The scale is the quotient of the scales; zeros of scale 0 stay so."""
+    """Return x / y; the scale is the quotient of the scales, and zeros of scale 0 stay so."""
     given = operands(x, y)
     first, second = given.arrays[0], settled(given.arrays[1])
     exact = float(first.scale != 0) if holds_no_scale(first) else float(first.scale) / float(second.scale)
     scale = fitting(exact, given.scale_format)
     left = over(first, float(scale) * float(second.scale))
-    return made(operate("divide", left, second.data, fmt=given.fmt), scale, given.fmt, given.scale_format)
+    return given.result(operate("divide", left, second.data, fmt=given.fmt), scale)
 
 
 @register_scaled_op(np.square)
 def square(x: ScaledArray) -> ScaledArray:
-    """The product x * x."""
+    """Return x * x."""
     return multiply(x, x)
 
 
 @register_scaled_op(np.reciprocal)
 def reciprocal(x: ScaledArray) -> ScaledArray:
-    """1 / x."""
+    """Return 1 / x."""
     return divide(1, x)
 
 
 @register_scaled_op(np.power)
 def power(x: Any, y: Any) -> ScaledArray:
-    """To the power of an integer y the scale is scale**y; to others, 1 as for `exp`."""
+    """Return x**y; the scale is scale**y for an integer y, else 1 as for `exp`."""
     exponent = None if isinstance(y, ScaledArray) or np.ndim(y) else float(y)
     if exponent is None or not isinstance(x, ScaledArray) or not exponent.is_integer():
         return _by_values(np.power, x, y)
@@ -110,11 +103,11 @@ def power(x: Any, y: Any) -> ScaledArray:
         numbers, exponents = _near_one(x.data.astype(np.float64))
         exponents = np.clip(exponents * exponent + float(more), -3000, 3000).astype(int)
         data = np.ldexp(np.power(numbers, exponent) * rest, exponents)
-    return made(project(data, x.format), scale, x.format, x.scale_format)
+    return with_data(x, project(data, x.format), scale)
 
 
 def scale_power(scale: float, exponent: int, fmt: Format) -> tuple[Any, float, int]:
-    """The scale of a format nearest to scale**exponent, and what is left of that: a number near 1 and a power of two.
+    """Round scale**exponent to a format; return that, and the rest as a number near 1 and a power of two.
 
     The power of two is given by its exponent, which may be far beyond float64.
     """
@@ -133,7 +126,7 @@ def scale_power(scale: float, exponent: int, fmt: Format) -> tuple[Any, float, i
 
 
 def _near_one(values: Any) -> tuple[Any, Any]:
-    """Numbers of 0.75 to 1.5, whose powers stay in range the longest, and the exponents of two that they leave."""
+    """Split into numbers of 0.75 to 1.5, whose powers stay in range the longest, and exponents of two."""
     fractions, exponents = np.frexp(values)
     low = np.abs(fractions) < 0.75
     return np.where(low, 2 * fractions, fractions), exponents - low
@@ -141,11 +134,11 @@ def _near_one(values: Any) -> tuple[Any, Any]:
 
 @register_scaled_op(np.sqrt)
 def sqrt(x: ScaledArray) -> ScaledArray:
-    """The scale is the root of the scale: no power of two where its exponent is odd."""
+    """Return the square root; so is the scale, no power of two where its exponent is odd."""
     if holds_no_scale(x):
-        return made(operate("sqrt", over(x, 1.0), fmt=x.format), x.scale, x.format, x.scale_format)
+        return with_data(x, operate("sqrt", over(x, 1.0), fmt=x.format))
     scale = fitting(math.sqrt(float(x.scale)), x.scale_format)
-    return made(operate("sqrt", over(x, float(scale) ** 2), fmt=x.format), scale, x.format, x.scale_format)
+    return with_data(x, operate("sqrt", over(x, float(scale) ** 2), fmt=x.format), scale)
 
 
 # -- signs ------------------------------------------------------------------------------------------
@@ -153,54 +146,54 @@ def sqrt(x: ScaledArray) -> ScaledArray:
 
 @register_scaled_op(np.negative)
 def negative(x: ScaledArray) -> ScaledArray:
-    """The scale stays."""
-    return made(operate("negative", x.data, fmt=x.format), x.scale, x.format, x.scale_format)
+    """Negate; the scale stays."""
+    return with_data(x, operate("negative", x.data, fmt=x.format))
 
 
 @register_scaled_op(np.absolute, np.fabs)
 def absolute(x: ScaledArray) -> ScaledArray:
-    """The scale stays."""
-    return made(operate("absolute", x.data, fmt=x.format), x.scale, x.format, x.scale_format)
+    """Return magnitudes; the scale stays."""
+    return with_data(x, operate("absolute", x.data, fmt=x.format))
 
 
 @register_scaled_op(np.positive)
 def positive(x: ScaledArray) -> ScaledArray:
-    """As it is."""
+    """Return the operand as it is."""
     return x
 
 
 @register_scaled_op(np.sign)
 def sign(x: ScaledArray) -> ScaledArray:
-    """The scale is 1."""
-    return made(project(np.sign(over(x, 1.0)), x.format), one(x.scale_format), x.format, x.scale_format)
+    """Return the sign; the scale is 1."""
+    return with_data(x, project(np.sign(over(x, 1.0)), x.format), one(x.scale_format))
 
 
 # -- choices ----------------------------------------------------------------------------------------
 
 
 def _chosen(choose: Callable[..., Any], *given: Any) -> ScaledArray:
-    """The largest scale of those that hold one: 0, infinity and NaN are the same at any."""
+    """Choose among elements, at the largest scale that is not 0, infinite or NaN."""
     taken = operands(*given)
     scale = fitting(largest_scale(taken.arrays), taken.scale_format)
     data = choose(*(over(array, float(scale)) for array in taken.arrays))
-    return made(project(data, taken.fmt), scale, taken.fmt, taken.scale_format)
+    return taken.result(project(data, taken.fmt), scale)
 
 
 @register_scaled_op(np.maximum)
 def maximum(x: Any, y: Any) -> ScaledArray:
-    """The larger of two, NaN if one is."""
+    """Return the larger of two, NaN if one is."""
     return _chosen(np.maximum, x, y)
 
 
 @register_scaled_op(np.minimum)
 def minimum(x: Any, y: Any) -> ScaledArray:
-    """The lesser of two, NaN if one is."""
+    """Return the lesser of two, NaN if one is."""
     return _chosen(np.minimum, x, y)
 
 
 @register_scaled_op(np.clip)
 def clip(x: Any, a_min: Any = None, a_max: Any = None, *, min: Any = None, max: Any = None) -> ScaledArray:
-    """minimum(maximum(x, a_min), a_max); min and max are other names of the bounds."""
+    """Return minimum(maximum(x, a_min), a_max); min and max are other names of the bounds."""
     if not (a_min is None and a_max is None) and not (min is None and max is None):
         raise ValueError("numpy.clip takes a_min and a_max, or min and max, not some of each")
     least, most = (a_min, a_max) if min is None and max is None else (min, max)
@@ -210,7 +203,7 @@ def clip(x: Any, a_min: Any = None, a_max: Any = None, *, min: Any = None, max: 
 
 @register_scaled_op(np.where)
 def where(condition: Any, x: Any, y: Any) -> ScaledArray:
-    """Elements of x where the condition holds, else of y."""
+    """Return elements of x where the condition holds, else of y."""
     if isinstance(condition, ScaledArray):
         raise TypeError("numpy.where takes a condition that is no ScaledArray; compare it: numpy.where(x != 0, ...)")
     return _chosen(lambda first, second: np.where(condition, first, second), x, y)
@@ -220,65 +213,57 @@ def where(condition: Any, x: Any, y: Any) -> ScaledArray:
 
 
 def _by_values(function: Callable[..., Array], *given: Any) -> ScaledArray:
-    """The scale is 1, and the data are what the function makes of the values, in float64, rounded once."""
+    """Apply a function to the values in float64 and round its results once; the scale is 1."""
     taken = operands(*given)
     with np.errstate(all="ignore"):
         results = function(*(over(array, 1.0).astype(np.float64) for array in taken.arrays))
-    return made(project(results, taken.fmt), one(taken.scale_format), taken.fmt, taken.scale_format)
+    return taken.result(project(results, taken.fmt), one(taken.scale_format))
 
 
-def _register_by_values(function: np.ufunc) -> None:
-    def rule(*given: Any) -> ScaledArray:
-        return _by_values(function, *given)
-
-    register_scaled_op(function)(rule)
-
-
-_OF_VALUES: tuple[np.ufunc, ...] = (
+@register_each(
     *(np.exp, np.exp2, np.expm1, np.log, np.log2, np.log10, np.log1p, np.logaddexp, np.logaddexp2),
     *(np.sin, np.cos, np.tan, np.arcsin, np.arccos, np.arctan, np.arctan2),
     *(np.sinh, np.cosh, np.tanh, np.arcsinh, np.arccosh, np.arctanh, np.cbrt),
     *(np.rint, np.floor, np.ceil, np.trunc),
 )
-for _function in _OF_VALUES:
-    _register_by_values(_function)
+def _of_values(function: Callable[..., Any]) -> Callable[..., Any]:
+    def rule(*given: Any) -> ScaledArray:
+        return _by_values(function, *given)
+
+    return rule
 
 
 # -- comparisons ------------------------------------------------------------------------------------
 
 
-def _register_comparison(function: np.ufunc) -> None:
+@register_each(np.equal, np.not_equal, np.less, np.less_equal, np.greater, np.greater_equal)
+def _comparison(function: Callable[..., Any]) -> Callable[..., Any]:
     def rule(x: Any, y: Any) -> Any:
         first, second = (given.to_array() if isinstance(given, ScaledArray) else given for given in (x, y))
         return function(first, second)
 
-    register_scaled_op(function)(rule)
-
-
-_COMPARISONS: tuple[np.ufunc, ...] = (np.equal, np.not_equal, np.less, np.less_equal, np.greater, np.greater_equal)
-for _function in _COMPARISONS:
-    _register_comparison(_function)
+    return rule
 
 
 @register_scaled_op(np.isfinite)
 def isfinite(x: ScaledArray) -> Any:
-    """Where data and scale are finite."""
+    """Return where data and scale are finite."""
     return np.isfinite(x.data) & np.isfinite(x.scale)
 
 
 @register_scaled_op(np.isnan)
 def isnan(x: ScaledArray) -> Any:
-    """Of the values."""
+    """Apply `numpy.isnan` to the values."""
     return np.isnan(over(x, 1.0))
 
 
 @register_scaled_op(np.isinf)
 def isinf(x: ScaledArray) -> Any:
-    """Of the values."""
+    """Apply `numpy.isinf` to the values."""
     return np.isinf(over(x, 1.0))
 
 
 @register_scaled_op(np.signbit)
 def signbit(x: ScaledArray) -> Any:
-    """Of the data."""
+    """Apply `numpy.signbit` to the data."""
     return np.signbit(x.data)

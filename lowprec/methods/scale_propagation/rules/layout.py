@@ -1,4 +1,4 @@
-"""Rules of functions that move elements about: the scale stays, and joined arrays get the largest of theirs.
+"""Rules of functions that move elements: the scale stays, and joined arrays get their largest scale.
 
 Floor 4. Source: [SCALIFY] 3.2, 3.4 and its published code.
 """
@@ -11,53 +11,45 @@ from typing import Any
 import numpy as np
 from numpy.lib.stride_tricks import sliding_window_view
 
-from lowprec.methods.scale_propagation.registry import register_scaled_op
-from lowprec.methods.scale_propagation.rounding import fitting, over, project
-from lowprec.methods.scale_propagation.rules.operands import largest_scale, made, operands, taking_zeros, with_data
-from lowprec.methods.scale_propagation.scaled_array import ScaledArray, scaled_scalar, unchecked
+from lowprec.methods.scale_propagation.registry import register_each, register_scaled_op
+from lowprec.methods.scale_propagation.rounding import fitting, project
+from lowprec.methods.scale_propagation.rules.operands import largest_scale, operands, taking_zeros
+from lowprec.methods.scale_propagation.scaled_array import ScaledArray, over, scaled_scalar, with_data
 
 __all__: list[str] = []
 
 
-def _register_move(function: Callable[..., Any]) -> None:
-    def rule(x: ScaledArray, *args: Any, **keywords: Any) -> ScaledArray:
-        return with_data(x, function(x.data, *args, **keywords))
-
-    register_scaled_op(function)(rule)
-
-
-_MOVES: tuple[Callable[..., Any], ...] = (
+@register_each(
     *(np.reshape, np.ravel, np.squeeze, np.expand_dims, np.broadcast_to, np.atleast_1d, np.atleast_2d),
     *(np.transpose, np.swapaxes, np.moveaxis, np.rollaxis, np.matrix_transpose),
     *(np.flip, np.fliplr, np.flipud, np.rot90, np.roll, np.copy),
     *(np.take, np.take_along_axis, np.delete, np.repeat, np.tile, np.diagonal, np.sort, sliding_window_view),
 )
-for _function in _MOVES:
-    _register_move(_function)
+def _move(function: Callable[..., Any]) -> Callable[..., Any]:
+    def rule(x: ScaledArray, *args: Any, **keywords: Any) -> ScaledArray:
+        return with_data(x, function(x.data, *args, **keywords))
+
+    return rule
 
 
 @register_scaled_op(np.compress)
 def compress(condition: Any, a: Any, axis: Any = None) -> ScaledArray:
-    """The one function whose condition comes first."""
+    """Return selected elements. This is the one function whose condition comes first."""
     return with_data(a, np.compress(np.asarray(condition), a.data, axis=axis))
 
 
-def _register_with_zeros(function: Callable[..., Any]) -> None:
+@register_each(np.tril, np.triu, np.diag)
+def _move_with_zeros(function: Callable[..., Any]) -> Callable[..., Any]:
     def rule(x: ScaledArray, *args: Any, **keywords: Any) -> ScaledArray:
         x = taking_zeros(x)
         return with_data(x, function(x.data, *args, **keywords))
 
-    register_scaled_op(function)(rule)
-
-
-_WITH_ZEROS: tuple[Callable[..., Any], ...] = (np.tril, np.triu, np.diag)
-for _function in _WITH_ZEROS:
-    _register_with_zeros(_function)
+    return rule
 
 
 @register_scaled_op(np.pad)
 def pad(x: ScaledArray, pad_width: Any, mode: Any = "constant", **keywords: Any) -> ScaledArray:
-    """With zeros, or with elements of x: the modes that compute nothing."""
+    """Pad with zeros, or with elements of x: the modes that compute nothing."""
     moves = ("edge", "reflect", "symmetric", "wrap")
     if mode not in ("constant", *moves) or np.any(keywords.get("constant_values", 0)) or "reflect_type" in keywords:
         raise ValueError(
@@ -68,15 +60,16 @@ def pad(x: ScaledArray, pad_width: Any, mode: Any = "constant", **keywords: Any)
     return with_data(x, np.pad(x.data, pad_width, mode, **keywords))
 
 
-# -- several in, several out ------------------------------------------------------------------------
+# -- joining and splitting --------------------------------------------------------------------------
 
 
-def _register_join(function: Callable[..., Any]) -> None:
+@register_each(np.concatenate, np.stack, np.hstack, np.vstack, np.dstack, np.column_stack)
+def _join(function: Callable[..., Any]) -> Callable[..., Any]:
     def join(arrays: Any, **keywords: Any) -> ScaledArray:
         given = operands(*arrays)
         scale = fitting(largest_scale(given.arrays), given.scale_format)
         data = [project(over(array, float(scale)), given.fmt) for array in given.arrays]
-        return made(function(data, **keywords), scale, given.fmt, given.scale_format)
+        return given.result(function(data, **keywords), scale)
 
     def with_axis(arrays: Any, axis: Any = 0) -> ScaledArray:
         return join(arrays, axis=axis)
@@ -84,74 +77,56 @@ def _register_join(function: Callable[..., Any]) -> None:
     def without(arrays: Any) -> ScaledArray:
         return join(arrays)
 
-    register_scaled_op(function)(with_axis if function in (np.concatenate, np.stack) else without)
+    return with_axis if function in (np.concatenate, np.stack) else without
 
 
-_JOINS: tuple[Callable[..., Any], ...] = (np.concatenate, np.stack, np.hstack, np.vstack, np.dstack, np.column_stack)
-for _function in _JOINS:
-    _register_join(_function)
-
-
-def _register_split(function: Callable[..., Any]) -> None:
+@register_each(np.split, np.array_split, np.hsplit, np.vsplit, np.dsplit)
+def _split(function: Callable[..., Any]) -> Callable[..., Any]:
     def rule(x: ScaledArray, *args: Any, **keywords: Any) -> list[ScaledArray]:
         return [with_data(x, part) for part in function(x.data, *args, **keywords)]
 
-    register_scaled_op(function)(rule)
+    return rule
 
-
-_SPLITS: tuple[Callable[..., Any], ...] = (np.split, np.array_split, np.hsplit, np.vsplit, np.dsplit)
-for _function in _SPLITS:
-    _register_split(_function)
 
 # -- constants of the same shape --------------------------------------------------------------------
 
 
 @register_scaled_op(np.full_like)
 def full_like(x: ScaledArray, fill_value: Any, *, shape: Any = None) -> ScaledArray:
-    """A constant, with the power of two below it as its scale; 0 for 0."""
+    """Return a constant, with the power of two below it as its scale, or 0 for 0."""
     one = scaled_scalar(fill_value, x.format, scale_format=x.scale_format)
-    return unchecked(np.full(x.shape if shape is None else shape, one.data), one.scale, x.format, x.scale_format)
+    return with_data(x, np.full(x.shape if shape is None else shape, one.data), one.scale)
 
 
 @register_scaled_op(np.zeros_like)
 def zeros_like(x: ScaledArray, *, shape: Any = None) -> ScaledArray:
-    """Zeros of scale 0."""
+    """Return zeros of scale 0."""
     return full_like(x, 0.0, shape=shape)
 
 
 @register_scaled_op(np.ones_like)
 def ones_like(x: ScaledArray, *, shape: Any = None) -> ScaledArray:
-    """Ones of scale 1."""
+    """Return ones of scale 1."""
     return full_like(x, 1.0, shape=shape)
 
 
-# -- what has no scale ------------------------------------------------------------------------------
+# -- results without scale----------------------------------------------------------------------------
 
 
-def _register_of_data(function: Callable[..., Any]) -> None:
+@register_each(np.shape, np.ndim, np.size, np.argmax, np.argmin, np.argsort)
+def _of_data(function: Callable[..., Any]) -> Callable[..., Any]:
     def rule(x: ScaledArray, *args: Any, **keywords: Any) -> Any:
         return function(x.data, *args, **keywords)
 
-    register_scaled_op(function)(rule)
+    return rule
 
 
-_OF_DATA: tuple[Callable[..., Any], ...] = (np.shape, np.ndim, np.size, np.argmax, np.argmin, np.argsort)
-for _function in _OF_DATA:
-    _register_of_data(_function)
-
-
-def _register_of_values(function: Callable[..., Any]) -> None:
+@register_each(np.array_equal, np.allclose, np.isclose, np.count_nonzero, np.nonzero, np.any, np.all)
+def _of_values(function: Callable[..., Any]) -> Callable[..., Any]:
     def plain(x: Any) -> Any:
         return x.to_array() if isinstance(x, ScaledArray) else x
 
     def rule(*args: Any, **keywords: Any) -> Any:
         return function(*map(plain, args), **{name: plain(x) for name, x in keywords.items()})
 
-    register_scaled_op(function)(rule)
-
-
-_OF_VALUES: tuple[Callable[..., Any], ...] = (
-    *(np.array_equal, np.allclose, np.isclose, np.count_nonzero, np.nonzero, np.any, np.all),
-)
-for _function in _OF_VALUES:
-    _register_of_values(_function)
+    return rule

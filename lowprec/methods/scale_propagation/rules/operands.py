@@ -1,4 +1,4 @@
-"""What rules are given, as ScaledArrays of one scale format. Floor 4."""
+"""Operands of rules, as ScaledArrays of one scale format. Floor 4."""
 
 from __future__ import annotations
 
@@ -7,25 +7,37 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from lowprec.methods.scale_propagation import rounding
-from lowprec.methods.scale_propagation.scaled_array import ScaledArray, as_scaled, scaled_scalar, unchecked
+from lowprec.methods.scale_propagation.scaled_array import (
+    ScaledArray,
+    as_scaled,
+    holds_no_scale,
+    over,
+    scaled_scalar,
+    unchecked,
+    with_data,
+)
 from lowprec.spec.format import Format
 
-__all__ = ["Operands", "largest_scale", "made", "one", "operands", "settled", "taking_zeros", "with_data"]
+__all__ = ["Operands", "largest_scale", "one", "operands", "settled", "taking_zeros"]
 
 
 class Operands(NamedTuple):
-    """Operands of a rule, and what its result will have."""
+    """Operands of a rule, and the formats of its result."""
 
     arrays: tuple[ScaledArray, ...]
     fmt: Format
     scale_format: Format
 
+    def result(self, data: Any, scale: Any, fmt: Format | None = None) -> ScaledArray:
+        """Return a result in the common formats, or in another one of its data."""
+        return unchecked(data, scale, fmt or self.fmt, self.scale_format)
+
 
 def operands(*given: Any) -> Operands:
-    """ScaledArrays of all that is given, at least one of which is one.
+    """Convert operands, at least one of which is a ScaledArray, to ScaledArrays of one scale format.
 
     Python numbers, and single numbers and bools that NumPy has no narrower type for, are rounded to the
-    format that the others make; all else has a format of its own, which counts.
+    common format of the others; all other operands have a format of their own.
     """
     scale_format = rounding.promoted(*(x.scale_format for x in given if isinstance(x, ScaledArray)))
     whole = [x if _is_weak(x) else _own(x, scale_format) for x in given]
@@ -55,30 +67,20 @@ def _weak(x: Any, fmt: Format, scale_format: Format) -> ScaledArray:
     return as_scaled(np.asarray(x), fmt=fmt, scale_format=scale_format)  # type: ignore[no-any-return]
 
 
-def made(data: Any, scale: Any, fmt: Format, scale_format: Format) -> ScaledArray:
-    """A result: the scale is in the type of its format, the data in theirs."""
-    return unchecked(np.asarray(data), scale, fmt, scale_format)
-
-
-def with_data(x: ScaledArray, data: Any) -> ScaledArray:
-    """Other data, at the scale and in the format of x."""
-    return unchecked(np.asarray(data), x.scale, x.format, x.scale_format)
-
-
 def one(scale_format: Format) -> Any:
-    """A scale of 1."""
+    """Return a scale of 1."""
     return rounding.carrier(scale_format).type(1)
 
 
 def settled(x: ScaledArray) -> ScaledArray:
-    """The same values at a scale that is neither 0 nor infinite nor NaN."""
-    if not rounding.holds_no_scale(x):
+    """Return the same values at a scale that is neither 0 nor infinite nor NaN."""
+    if not holds_no_scale(x):
         return x
-    return unchecked(rounding.project(rounding.over(x, 1.0), x.format), one(x.scale_format), x.format, x.scale_format)
+    return with_data(x, rounding.project(over(x, 1.0), x.format), one(x.scale_format))
 
 
 def taking_zeros(x: ScaledArray) -> ScaledArray:
-    """The same values, at a scale at which zeros among the data are zero: at an infinite one they would be NaN.
+    """Return the same values at a scale that is not infinite, where zeros of the data would be NaN.
 
     A format without infinity stays at that scale, for it has infinite values at no other.
     """
@@ -86,6 +88,6 @@ def taking_zeros(x: ScaledArray) -> ScaledArray:
 
 
 def largest_scale(arrays: tuple[ScaledArray, ...]) -> float:
-    """The largest scale of those that hold one; else 0 if all is zero, and 1 for infinities and NaNs."""
-    held = [float(x.scale) for x in arrays if not rounding.holds_no_scale(x)]
+    """Return the largest finite scale above 0; without one, 0 if all is zero, 1 for infinities and NaNs."""
+    held = [float(x.scale) for x in arrays if not holds_no_scale(x)]
     return max(held, default=float(any(x.scale != 0 for x in arrays)))

@@ -15,7 +15,7 @@ from lowprec.methods.scale_propagation.config import current
 from lowprec.methods.scale_propagation.pow2 import pow2_sqrt
 from lowprec.methods.scale_propagation.registry import register_scaled_op
 from lowprec.methods.scale_propagation.rounding import fitting, product, quotient
-from lowprec.methods.scale_propagation.rules.operands import Operands, made, operands, settled
+from lowprec.methods.scale_propagation.rules.operands import Operands, operands, settled
 from lowprec.methods.scale_propagation.scaled_array import ScaledArray
 from lowprec.spec.accumulation import Accumulation
 from lowprec.spec.accumulations import accumulation as accumulation_of
@@ -24,7 +24,7 @@ __all__ = ["scaled_matmul"]
 
 
 def scaled_matmul(x: Any, y: Any, accumulation: Accumulation | str | None = None) -> ScaledArray:
-    """The product of matrices; the scale is the product of the scales and of the root of K, a power of two.
+    """Multiply matrices; the scale is the product of the scales and of the root of K, as a power of two.
 
     See `lowprec.methods.scale_propagation.matmul`.
     """
@@ -36,13 +36,13 @@ def scaled_matmul(x: Any, y: Any, accumulation: Accumulation | str | None = None
 
 @register_scaled_op(np.matmul)
 def matmul(x: Any, y: Any) -> ScaledArray:
-    """The product x @ y."""
+    """Return x @ y."""
     return scaled_matmul(x, y)
 
 
 @register_scaled_op(np.dot)
 def dot(x: Any, y: Any) -> Any:
-    """The product x @ y, of at most two axes; of single numbers x * y."""
+    """Return x @ y, of at most two axes; of single numbers x * y."""
     if np.ndim(x) == 0 or np.ndim(y) == 0:
         return np.multiply(x, y)
     if np.ndim(x) > 2 or np.ndim(y) > 2:
@@ -54,13 +54,13 @@ def dot(x: Any, y: Any) -> Any:
 
 @register_scaled_op(np.outer)
 def outer(x: Any, y: Any) -> Any:
-    """The products of all pairs."""
+    """Return the products of all pairs."""
     return np.multiply(np.ravel(x)[:, None], np.ravel(y)[None, :])
 
 
 @register_scaled_op(np.convolve)
 def convolve(a: Any, v: Any, mode: str = "full") -> ScaledArray:
-    """The scale is the product of the scales, however many terms there are: a gap of the published rules."""
+    """Convolve; the scale is the product of the scales, for the published rules have none for sums here."""
     given = operands(a, v)
     if any(array.ndim != 1 or not array.size for array in given.arrays) or mode not in ("full", "same", "valid"):
         raise ValueError(
@@ -81,10 +81,10 @@ def convolve(a: Any, v: Any, mode: str = "full") -> ScaledArray:
 
 
 def _divided(given: Operands, how: Accumulation, root: float, sums: Any) -> ScaledArray:
-    """Sums of products of the data, over the root, in the format of the result."""
+    """Divide sums of products of the data by the root, in the format of the result."""
     first, second = (settled(x) for x in given.arrays)
     exact = float(first.scale) * float(second.scale)
     scale = fitting(exact * root, given.scale_format)
     # As tensor cores do it: products of narrow numbers give wide sums.
     fmt = how.output[0] if max(x.format.width for x in given.arrays) < 16 else given.fmt
-    return made(quotient(sums(first.data, second.data), float(scale) / exact, fmt), scale, fmt, given.scale_format)
+    return given.result(quotient(sums(first.data, second.data), float(scale) / exact, fmt), scale, fmt)

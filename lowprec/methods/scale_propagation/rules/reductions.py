@@ -17,8 +17,8 @@ from lowprec.methods.scale_propagation.pow2 import pow2_decompose, pow2_sqrt
 from lowprec.methods.scale_propagation.registry import register_scaled_op
 from lowprec.methods.scale_propagation.rounding import fitting, operate, project, quotient, total
 from lowprec.methods.scale_propagation.rules.elementwise import scale_power
-from lowprec.methods.scale_propagation.rules.operands import made, settled
-from lowprec.methods.scale_propagation.scaled_array import ScaledArray, unchecked
+from lowprec.methods.scale_propagation.rules.operands import settled
+from lowprec.methods.scale_propagation.scaled_array import ScaledArray, with_data
 from lowprec.spec.format import Format
 
 __all__: list[str] = []
@@ -27,37 +27,37 @@ Axis = int | tuple[int, ...] | None
 
 
 def _axes(x: ScaledArray, axis: Axis) -> tuple[tuple[int, ...], int]:
-    """The axes, and how many elements each result has."""
+    """Return the axes, and the number of elements that each result sums."""
     axes = tuple(range(x.ndim)) if axis is None else normalize_axis_tuple(axis, x.ndim)
     return axes, math.prod(x.shape[each] for each in axes)
 
 
 def _kept(x: ScaledArray, axes: tuple[int, ...], keepdims: bool) -> ScaledArray:
     data = np.expand_dims(x.data, tuple(sorted(axes))) if keepdims else x.data
-    return unchecked(data, x.scale, x.format, x.scale_format)
+    return with_data(x, data)
 
 
 def _summed(x: ScaledArray, axis: Axis, keepdims: bool, root: float, count: float) -> ScaledArray:
-    """The sum over count; the scale is the scale times root."""
+    """Divide the sum by a count; the scale is that of x times the root."""
     axes, _ = _axes(x, axis)
     x = settled(x) if x.scale else x
     scale = fitting(float(x.scale) * root, x.scale_format)
     sums = total(x.data, axes, current().sums)
     divisor = count * float(scale) / float(x.scale) if x.scale else 1.0
     data = quotient(sums, divisor, x.format)
-    return _kept(made(data, scale, x.format, x.scale_format), axes, keepdims)
+    return _kept(with_data(x, data, scale), axes, keepdims)
 
 
 @register_scaled_op(np.sum)
 def scaled_sum(x: ScaledArray, axis: Axis = None, *, keepdims: bool = False) -> ScaledArray:
-    """The scale grows by the root of the number of terms, rounded to a power of two."""
+    """Sum; the scale grows by the root of the number of terms, as a power of two."""
     count = _axes(x, axis)[1]
     return _summed(x, axis, keepdims, pow2_sqrt(count) if count else 1.0, 1.0)
 
 
 @register_scaled_op(np.mean)
 def scaled_mean(x: ScaledArray, axis: Axis = None, *, keepdims: bool = False) -> ScaledArray:
-    """The sum over the number of terms, whose scale is the power of two below it."""
+    """Divide the sum by the number of terms; the scale is divided by the power of two below that number."""
     count = _axes(x, axis)[1]
     root = pow2_sqrt(count) / float(pow2_decompose(count)[0]) if count else 1.0
     return _summed(x, axis, keepdims, root, float(count))
@@ -65,19 +65,19 @@ def scaled_mean(x: ScaledArray, axis: Axis = None, *, keepdims: bool = False) ->
 
 @register_scaled_op(np.var)
 def scaled_var(x: ScaledArray, axis: Axis = None, *, keepdims: bool = False) -> ScaledArray:
-    """The mean of the squared differences from the mean."""
+    """Return the mean of the squared differences from the mean."""
     return scaled_mean(np.square(x - scaled_mean(x, axis, keepdims=True)), axis, keepdims=keepdims)
 
 
 @register_scaled_op(np.std)
 def scaled_std(x: ScaledArray, axis: Axis = None, *, keepdims: bool = False) -> Any:
-    """The root of `var`."""
+    """Return the root of `var`."""
     return np.sqrt(scaled_var(x, axis, keepdims=keepdims))
 
 
 @register_scaled_op(np.prod)
 def scaled_prod(x: ScaledArray, axis: Axis = None, *, keepdims: bool = False) -> ScaledArray:
-    """The scale is scale**n of n factors. Data are multiplied one after the other, each product rounded.
+    """Multiply one after the other, each product rounded; the scale is scale**n of n factors.
 
     Where the scale stops at an end of its format, the data take the rest, and only the result has to be in range.
     """
@@ -92,11 +92,11 @@ def scaled_prod(x: ScaledArray, axis: Axis = None, *, keepdims: bool = False) ->
         data = np.ones(rows.shape[1:])
         for row in (*rows, 1.0):
             data = operate("multiply", data, row, fmt=x.format)
-    return _kept(made(data, scale, x.format, x.scale_format), axes, keepdims)
+    return _kept(with_data(x, data, scale), axes, keepdims)
 
 
 def _product_apart(rows: Array, rest: float, exponent: int, fmt: Format) -> Array:
-    """The product of rows, of rest and of 2**exponent; exponents are added apart.
+    """Multiply rows, rest and 2**exponent, with exponents added separately.
 
     Partial products are rounded in the upper half of the range of the format, where all have its full precision.
     """
@@ -113,11 +113,11 @@ def _product_apart(rows: Array, rest: float, exponent: int, fmt: Format) -> Arra
 
 @register_scaled_op(np.max, np.amax)
 def scaled_max(x: ScaledArray, axis: Axis = None, *, keepdims: bool = False) -> ScaledArray:
-    """The scale stays."""
-    return unchecked(np.asarray(np.max(x.data, axis=axis, keepdims=keepdims)), x.scale, x.format, x.scale_format)
+    """Return the largest element; the scale stays."""
+    return with_data(x, np.max(x.data, axis=axis, keepdims=keepdims))
 
 
 @register_scaled_op(np.min, np.amin)
 def scaled_min(x: ScaledArray, axis: Axis = None, *, keepdims: bool = False) -> ScaledArray:
-    """The scale stays."""
-    return unchecked(np.asarray(np.min(x.data, axis=axis, keepdims=keepdims)), x.scale, x.format, x.scale_format)
+    """Return the smallest element; the scale stays."""
+    return with_data(x, np.min(x.data, axis=axis, keepdims=keepdims))

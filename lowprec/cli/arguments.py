@@ -1,0 +1,250 @@
+"""What the commands are given, made into what they work on; bad input ends with its reason and code 2.
+
+Each function imports what it needs, so that `lowprec --help` does not wait for numba.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import shlex
+import sys
+from collections.abc import Iterable, Iterator
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import click
+
+from lowprec.cli.terminal import say
+from lowprec.verify import files
+
+if TYPE_CHECKING:
+    import numpy.typing as npt
+
+    from lowprec.spec.block import BlockFormat
+    from lowprec.spec.format import Format
+    from lowprec.spec.projection import Projection
+    from lowprec.verify.frameworks import Framework
+
+__all__ = [
+    "AGREE",
+    "BROKEN_PIPE",
+    "DIFFER",
+    "FAILED",
+    "INTERRUPTED",
+    "NOTHING",
+    "NO_CHECKOUT",
+    "deliver",
+    "format_named",
+    "frameworks_named",
+    "kind_named",
+    "load",
+    "one_format",
+    "operation_formats",
+    "project",
+    "target_named",
+    "usage_errors",
+]
+
+#: Formats to show for operations whose operands are not alike.
+_EXAMPLES = {"convert": ("binary32", "e4m3fn"), "scaleb": ("e4m3fn", "int32", "e4m3fn")}
+
+#: Exit codes; bad input and usage are 2, which is click's. What a signal ends has 128 and its number.
+AGREE, DIFFER, FAILED, NOTHING, INTERRUPTED, BROKEN_PIPE = 0, 1, 2, 3, 130, 141
+
+#: Why a command that works on the golden data refuses to where nothing says which.
+NO_CHECKOUT = (
+    "lowprec does not run from a checkout here, so it has no tables/ of its own; name the folder with --tables"
+)
+
+
+@contextlib.contextmanager
+def usage_errors(kinds: tuple[type[Exception], ...] = (ValueError,)) -> Iterator[None]:
+    """Turn exceptions into a usage error: the reason, and exit code 2."""
+    try:
+        yield
+    except kinds as error:
+        raise click.UsageError(str(error)) from None
+
+
+def format_named(name: str, define: str | None = None, *, operand: bool = False, operation: bool = False) -> Format:
+    """Return a format by name, by file, or the one that --define defines."""
+    from lowprec.cli import definitions
+    from lowprec.spec.catalog import format as format_of
+
+    with usage_errors():
+        if define is not None:
+            defined = definitions.from_text(define)
+            if name == defined.name:
+                return defined
+            if not operation:
+                raise ValueError(f"--define defines {defined.name!r}, but {name!r} is asked for; leave one of them out")
+        if name.endswith(".toml"):
+            return definitions.from_toml(Path(name))
+        if operand:
+            from lowprec.verify.operations import operand_format
+
+            return operand_format(name)
+        return format_of(name)
+
+
+def target_named(name: str) -> Format | BlockFormat:
+    """Return a format or block format by name, or a format by file."""
+    from lowprec.spec.catalog import BLOCK_FORMATS
+
+    return BLOCK_FORMATS[name] if name in BLOCK_FORMATS else format_named(name)
+
+
+def kind_named(name: str) -> str:
+    """Return whose name it is: a "format", "block format", "accumulation" or "profile".
+
+    A name of none of them is refused with all that are close, and how to show them.
+    """
+    from lowprec.spec.accumulations import accumulation
+    from lowprec.spec.catalog import format as format_of, is_block
+    from lowprec.spec.profiles import PROFILES
+
+    if is_block(name):
+        return "block format"
+    if name in PROFILES:
+        return "profile"
+    refused: list[str] = []
+    for kind, of in (("format", format_of), ("accumulation", accumulation)):
+        try:
+            of(name)
+        except ValueError as error:
+            refused.append(str(error))
+        else:
+            return kind
+    for why in refused:
+        if not why.startswith("unknown"):  # an ambiguous name, or one with numbers that cannot be
+            raise click.UsageError(why)
+    why = next((error for error in refused if "did you mean" in error), refused[0])
+    raise click.UsageError("\n".join([why, *_hints(name)]))
+
+
+def _hints(name: str) -> Iterator[str]:
+    """Yield the close names of all catalogs, each with the command that shows it, and the commands that list all."""
+    from lowprec.spec.accumulations import NAMES
+    from lowprec.spec.catalog import BLOCK_FORMATS, FORMATS
+    from lowprec.spec.naming import close_names
+    from lowprec.spec.profiles import PROFILES
+
+    catalogs: dict[str, Iterable[str]] = {
+        "format": FORMATS,
+        "block format": BLOCK_FORMATS,
+        "accumulation": NAMES,
+        "profile": PROFILES,
+    }
+    for kind, names in catalogs.items():
+        for near in close_names(name, names):
+            yield f"  lowprec show {shlex.quote(near)}  ({kind})"
+    yield "All names: `lowprec formats`, `lowprec accumulations`, `lowprec profiles`."
+
+
+def one_format(name: str | None, define: str | None) -> Format:
+    """Return the format that is named, or the one that --define defines."""
+    from lowprec.cli import definitions
+
+    if name is not None:
+        return format_named(name, define)
+    if define is None:
+        raise click.UsageError("name a FORMAT, or define one with --define exponent_bits=...,trailing_bits=...")
+    with usage_errors():
+        return definitions.from_text(define)
+
+
+def operation_formats(operation: str, names: tuple[str, ...], define: str | None) -> tuple[Format, ...]:
+    """Return the formats of an operation's operands and of its result."""
+    from lowprec.verify.operations import OPERATIONS, check_operands
+
+    if operation not in OPERATIONS:
+        raise click.UsageError(f"unknown operation {operation!r}; use one of {', '.join(OPERATIONS)}")
+    wanted = OPERATIONS[operation].operands + 1
+    if len(names) != wanted:
+        example = " ".join(_EXAMPLES.get(operation, ("e4m3fn",) * wanted))
+        raise click.UsageError(
+            f"{operation} takes {wanted} formats, of each operand and of the result, not {len(names)} "
+            f"({' '.join(names)}); for instance {operation} {example}"
+        )
+    chosen = tuple(
+        format_named(name, define, operand=place < wanted - 1, operation=True) for place, name in enumerate(names)
+    )
+    if define is not None and one_format(None, define).name not in names:
+        raise click.UsageError(f"--define defines {one_format(None, define).name!r}, which is not among the formats")
+    with usage_errors():
+        check_operands(operation, chosen)
+    return chosen
+
+
+def project(rounding: str, saturation: str) -> Projection:
+    """Return the projection of these names, of a deterministic mode."""
+    from lowprec.spec.projection import Projection
+
+    with usage_errors():
+        projection = Projection(rounding=rounding, saturation=saturation)  # type: ignore[arg-type]
+    if projection.rounding.bits:
+        raise click.UsageError(
+            f"rounding {rounding!r} needs a random integer for each operand; use a deterministic mode"
+        )
+    return projection
+
+
+def deliver(content: str | bytes, output: Path | None = None) -> None:
+    """Print what is not for people alone, as it is, or write it to a file."""
+    data = content.encode() if isinstance(content, str) else content
+    if output is None:
+        click.echo(data, nl=False)
+        return
+    try:
+        files.write(output, data)
+    except BrokenPipeError:
+        raise
+    except OSError as error:
+        raise click.UsageError(f"cannot write {str(output)!r}: {error.strerror}") from None
+
+
+def frameworks_named(names: tuple[str, ...]) -> list[Framework]:
+    """Return the installed frameworks of these names, or all of them."""
+    from lowprec.verify.frameworks import FRAMEWORKS
+
+    for name in names:
+        if name not in FRAMEWORKS:
+            raise click.UsageError(f"unknown framework {name!r}; use one of {', '.join(FRAMEWORKS)}")
+    for name in names:
+        if FRAMEWORKS[name].version is None:
+            say(f"nothing was compared: {name} is not installed; {FRAMEWORKS[name].install}", err=True)
+            sys.exit(NOTHING)
+    chosen = []
+    for framework in FRAMEWORKS.values():
+        if framework.version is None or (names and framework.name not in names):
+            continue
+        try:
+            framework.targets(), framework.others()
+        except Exception as error:  # whatever a broken installation raises when it is imported
+            reason = str(error).strip().splitlines()[:1] or [type(error).__name__]
+            say(f"left out: {framework.name} {framework.version} does not run: {reason[0]}", err=True)
+        else:
+            chosen.append(framework)
+    return chosen
+
+
+def load(path: Path) -> npt.NDArray[Any]:
+    """Return values from an .npy file of one of the source types."""
+    import numpy as np
+
+    from lowprec.verify.inputs.conversions import SOURCES
+
+    try:
+        with path.open("rb") as file:
+            values = np.load(file, allow_pickle=False)
+    except Exception as error:  # of hostile headers NumPy raises much more than ValueError
+        why = str(error) or type(error).__name__
+        raise click.UsageError(f"cannot read {str(path)!r} as an .npy file: {why}") from None
+    if not isinstance(values, np.ndarray):
+        raise click.UsageError(f"{str(path)!r} holds several arrays; save one with np.save")
+    if values.dtype.newbyteorder("=") not in SOURCES.values():
+        raise click.UsageError(
+            f"{str(path)!r} holds {values.dtype}; own data must be one of {', '.join(SOURCES)} "
+            f"(np.save loses ml_dtypes types: save bfloat16 as float32)"
+        )
+    return values.astype(values.dtype.newbyteorder("="))

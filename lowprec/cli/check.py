@@ -1,0 +1,84 @@
+"""Formats held against the laws."""
+
+from __future__ import annotations
+
+import json
+import sys
+from typing import TYPE_CHECKING
+
+import click
+
+from lowprec.cli.arguments import AGREE, DIFFER, NOTHING, deliver, one_format, usage_errors
+from lowprec.cli.options import define_option
+from lowprec.cli.terminal import say
+
+if TYPE_CHECKING:
+    from lowprec.testing.law import Report
+
+__all__ = ["check_format"]
+
+
+@click.command("check-format", short_help="Check every law of formats on one format.")
+@click.argument("fmt", metavar="[FORMAT]", required=False)
+@define_option
+@click.option(
+    "--samples",
+    default=256,
+    show_default=True,
+    type=click.IntRange(0, 1 << 20),
+    metavar="N",
+    help="Try this number of random numbers beside the chosen ones.",
+)
+@click.option(
+    "--seed",
+    default=0,
+    show_default=True,
+    type=click.IntRange(0),
+    metavar="N",
+    help="Draw the random numbers with this seed.",
+)
+@click.option("--json", "as_json", is_flag=True, help="Print JSON instead of text (schema lowprec.check/1).")
+@click.option("--laws", "as_list", is_flag=True, help="List all laws and where they hold, and check nothing.")
+def check_format(fmt: str | None, define: str | None, samples: int, seed: int, as_json: bool, as_list: bool) -> None:
+    """Check every law on a format: what its codes stand for, how it rounds, its arithmetic, order and blocks.
+
+    FORMAT is a name, a P3109 name such as binary8p3se, a .toml file with the parameters of a private format, or a
+    block format; leave it out with --define. Both the kernels and the oracle are tried, against what the parameters
+    alone say. Exit codes: 0 all laws hold, 1 one does not, 2 bad input or usage, 3 nothing was tried.
+    """
+    from lowprec.cli.progress import progress
+    from lowprec.spec import catalog
+    from lowprec.testing import checks
+    from lowprec.testing.laws import LAWS
+
+    if as_list:
+        for law in LAWS.values():
+            say(f"{law.name}  [{law.topic}: {law.domain}]\n    {law.statement}")
+        return
+    if fmt is not None and catalog.is_block(fmt):
+        with usage_errors():
+            blocks = catalog.block_format(fmt)
+        with progress() as watch:
+            report = checks.report_of_blocks(blocks, samples=samples, seed=seed, watch=watch)
+    else:
+        known = one_format(fmt, define)
+        with progress() as watch:
+            report = checks.report_of(known, samples=samples, seed=seed, watch=watch)
+    if as_json:
+        deliver(json.dumps(report.as_json(), indent=1) + "\n")
+    else:
+        _show(report)
+    if not report.tried:
+        sys.exit(NOTHING)
+    sys.exit(DIFFER if report.broken else AGREE)
+
+
+def _show(report: Report) -> None:
+    """Print a row for each law, then what is broken in full."""
+    from lowprec.export import cards
+
+    table = cards.columns("law", "of", "cases", "holds", right=("cases",))
+    for verdict in report.verdicts:
+        table.add_row(verdict.law.name, verdict.path, f"{verdict.tried:,}", "yes" if verdict.holds else "NO")
+    cards.show(table)
+    say(f"\n{report}")

@@ -1,0 +1,207 @@
+"""Outputs held against the reference."""
+
+from __future__ import annotations
+
+import sys
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import click
+
+from lowprec.cli.arguments import (
+    AGREE,
+    DIFFER,
+    NOTHING,
+    deliver,
+    format_named,
+    operation_formats,
+    project,
+    usage_errors,
+)
+from lowprec.cli.options import OPERATIONS_HELP, OUTPUT, define_option, projection_options
+from lowprec.cli.progress import progress
+from lowprec.cli.terminal import say
+
+if TYPE_CHECKING:
+    from lowprec.verify.comparison import Comparison
+
+__all__ = ["compare"]
+
+
+@click.command(short_help="Compare results with what they must be, and find the cause.", epilog=OPERATIONS_HELP)
+@click.argument("words", metavar="INPUT... OUTPUT", nargs=-1, required=True)
+@click.option("--to", metavar="FORMAT", help="Format or block format of the results. Default: rank all formats.")
+@click.option(
+    "--from",
+    "sources",
+    metavar="FORMAT,...",
+    help="Formats of operands that are codes: one for all operands, or one for each. Default: the types of the files.",
+)
+@click.option(
+    "--operation",
+    default="convert",
+    show_default=True,
+    metavar="NAME",
+    help="Operation that gave the results: one of those listed below, dot or matmul.",
+)
+@click.option("--accumulation", metavar="NAME", help="Accumulation of dot or matmul. Default: rank all accumulations.")
+@click.option("--addend", metavar="FILE", help="File of the addend of dot or matmul. Default: no addend.")
+@click.option("--scales", metavar="FILE", help="File of the scales' codes, for results in a block format.")
+@click.option(
+    "--axis", type=int, metavar="N", help="Axis along which the blocks of a block format lie. Default: the last."
+)
+@click.option(
+    "--tensor-scale",
+    type=float,
+    metavar="NUMBER",
+    help="Scale of the whole tensor, for block formats that have one. Default: computed from the values.",
+)
+@click.option("--rule", metavar="NAME", help="Scale rule, such as floor or rceil. Default: the block format's own.")
+@click.option("--profile", metavar="NAME", help="Judge by this profile instead of --rounding and --saturation.")
+@define_option
+@projection_options
+@click.option(
+    "--nan",
+    type=click.Choice(["exact", "any"]),
+    default="exact",
+    show_default=True,
+    help="Accept the exact NaN code only, or any NaN, where NaN is right.",
+)
+@click.option("--all", "everything", is_flag=True, help="Print every result that differs, not only the first 20.")
+@click.option("--no-why", is_flag=True, help="Do not look for the cause of differences.")
+@click.option(
+    "--json", "as_json", is_flag=True, help="Print JSON instead of text (schema: tables/schema/compare.schema.json)."
+)
+@click.option("--junit", type=OUTPUT, help="Also write a JUnit test report to this file.")
+@click.option("--html", type=OUTPUT, help="Also write an HTML page with plots to this file.")
+def compare(
+    words: tuple[str, ...],
+    as_json: bool,
+    junit: Path | None,
+    html: Path | None,
+    nan: str,
+    everything: bool,
+    no_why: bool,
+    **asked: Any,
+) -> None:
+    """Compare results with what they must be, and say what explains the differences.
+
+    \b
+    lowprec compare input.npy output.npy --to e4m3fn
+    lowprec compare x.bin:float32 codes.hex --to e4m3fn --saturation finite
+    lowprec compare model.safetensors:w out.npy                (what are these?)
+    lowprec compare w.npy codes.npy --to mxfp4 --scales scales.npy
+    lowprec compare x.npy y.npy out.npy --operation add --to e4m3fn
+    lowprec compare x.npy y.npy out.npy --operation matmul     (which accumulation?)
+
+    Files are .npy, .safetensors:TENSOR, hexadecimal text (.hex, .txt, .mem), or raw as FILE:TYPE:SHAPE, for instance
+    dump.bin:uint8:64,128; FILE:packed is codes of 4 or 6 bits without gaps. They may be larger than memory.
+
+    The second form reads lines of operands and result, which a program printed after it read the operands of
+    `lowprec vectors --operands`. Its arguments are a file or - for the standard input, and those of `lowprec vectors`:
+
+    \b
+    lowprec compare - add e4m3fn e4m3fn e4m3fn
+    """  # noqa: D301
+    from lowprec.verify.operations import OPERATIONS
+
+    options = {"any_nan": nan == "any", "limit": None if everything else 20, "why": not no_why}
+    with usage_errors((ValueError, TypeError, OSError, ModuleNotFoundError)):
+        with progress() as watch:
+            # The second word is an operation, or was meant as one: it is no file's name.
+            plain = len(words) > 1 and not set(".:/") & set(words[1]) and not Path(words[1]).exists()
+            if len(words) > 2 and (words[0] == "-" or words[1] in OPERATIONS or plain):
+                report = _lines(words, asked, watch=watch, **options)
+            else:
+                report = _files(words, asked, watch=watch, **options)
+        made = [(path, make().encode()) for path, make in ((junit, report.as_junit), (html, report.as_html)) if path]
+    if as_json:
+        deliver(report.as_json() + "\n")
+    else:
+        say(report.as_text())
+    for path, content in made:
+        deliver(content, path)
+    sys.exit(NOTHING if not report.compared else DIFFER if report.mismatches else AGREE)
+
+
+def _lines(words: tuple[str, ...], asked: dict[str, Any], **options: Any) -> Comparison:
+    from lowprec.verify.lines import compare_lines
+
+    path, operation, *names = words
+    _refuse(asked, ("to", "sources", "accumulation", "addend", "scales", "axis", "tensor_scale", "rule"))
+    formats = operation_formats(operation, tuple(names), asked["define"])
+    if asked["profile"] is not None:
+        from lowprec.spec.profiles import profile
+
+        projection = profile(asked["profile"]).projection(formats[-1])
+    else:
+        projection = project(asked["rounding"], asked["saturation"])
+    try:
+        lines = click.open_file(path, encoding="utf-8", errors="replace")
+    except OSError as error:
+        raise click.UsageError(f"cannot read {path!r}: {error.strerror}") from None
+    with lines:
+        return compare_lines(lines, operation, formats, projection, **options)
+
+
+def _refuse(asked: dict[str, Any], names: tuple[str, ...]) -> None:
+    for name in names:
+        if asked[name] is not None:
+            spelled = {"sources": "from"}.get(name, name).replace("_", "-")
+            raise click.UsageError(f"--{spelled} is for files of arrays; lines name their formats behind the operation")
+
+
+def _files(words: tuple[str, ...], asked: dict[str, Any], **options: Any) -> Comparison:
+    from lowprec.spec import catalog
+    from lowprec.verify.compare import compare as compare_arrays
+    from lowprec.verify.dumps import open_dump
+    from lowprec.verify.operations import operand_format
+
+    if len(words) < 2:
+        raise click.UsageError("give the INPUT and the OUTPUT: two files, or more for an operation")
+    define, name = asked["define"], asked["to"]
+    target: Any = None
+    if name is not None:
+        target = catalog.block_format(name) if catalog.is_block(name) else format_named(name, define)
+    element = getattr(target, "element", target)
+    sources = None if asked["sources"] is None else asked["sources"].split(",")
+    if sources is not None and len(sources) not in (1, len(words) - 1):
+        raise click.UsageError(f"--from names {len(sources)} formats for {len(words) - 1} operands")
+    known = [
+        None if sources is None else operand_format(sources[min(i, len(sources) - 1)]) for i in range(len(words) - 1)
+    ]
+    operands = [open_dump(word, fmt) for word, fmt in zip(words, known, strict=False)]
+    output = open_dump(words[-1], element, operands[0].shape if asked["operation"] == "convert" else None)
+    scales = None
+    if asked["scales"] is not None:
+        scales = open_dump(asked["scales"], getattr(target, "scale", None))
+    plain = asked["rounding"] == "nearest_even" and asked["saturation"] == "none"
+    how: dict[str, Any] = {"profile": asked["profile"]} if asked["profile"] is not None else {}
+    if not plain and how:
+        raise click.UsageError("--profile and --rounding or --saturation both say how to convert; give one of them")
+    if not plain:
+        rule = project(asked["rounding"], asked["saturation"])
+        how = {"rounding": rule.rounding, "saturation": rule.saturation}
+    return compare_arrays(
+        tuple(operands) if asked["operation"] != "convert" else _only(operands),
+        output,
+        target,
+        operation=asked["operation"],
+        source=known if sources is not None else None,
+        accumulation=asked["accumulation"],
+        addend=None if asked["addend"] is None else open_dump(asked["addend"]),
+        scales=scales,
+        axis=asked["axis"],
+        tensor_scale=asked["tensor_scale"],
+        rule=asked["rule"],
+        **how,
+        **options,
+    )
+
+
+def _only(operands: list[Any]) -> Any:
+    if len(operands) != 1:
+        raise click.UsageError(
+            f"a conversion has one INPUT and one OUTPUT, not {len(operands) + 1} files; name the --operation of several"
+        )
+    return operands[0]

@@ -1,0 +1,62 @@
+"""The golden data."""
+
+from __future__ import annotations
+
+import sys
+from pathlib import Path
+
+import click
+
+from lowprec.cli.arguments import AGREE, DIFFER, NO_CHECKOUT
+from lowprec.cli.progress import progress
+from lowprec.cli.terminal import say
+
+__all__ = ["golden"]
+
+
+@click.command(short_help="Write or check the golden data.")
+@click.option("--write", "action", flag_value="write", help="Generate the files and write them.")
+@click.option(
+    "--check",
+    "action",
+    flag_value="check",
+    help="Generate the files and compare them with those in the folder, byte for byte.",
+)
+@click.option(
+    "--tables",
+    type=click.Path(file_okay=False, path_type=Path),
+    help="Folder of the golden data. Default: tables/ of the checkout that lowprec runs in.",
+)
+def golden(action: str | None, tables: Path | None) -> None:
+    """Write or check the golden data: encoding tables, digests and test vectors.
+
+    The oracle generates them and the kernels verify them. Exit 1: a file differs, or the two do.
+    --write replaces and removes only what the folder's digests.json lists, and refuses where another file is in the
+    way.
+    """
+    from lowprec.export import golden as data
+
+    if action is None:
+        raise click.UsageError("say --write or --check")
+    folder = tables or data.tables_folder()
+    if folder is None:
+        raise click.UsageError(NO_CHECKOUT)
+    if action == "check" and not folder.is_dir():
+        raise click.UsageError(f"there is no folder {str(folder)!r}; give the checkout's with --tables")
+    try:
+        if action == "write":
+            say(f"golden data goes to {str(folder.resolve())!r}", err=True)
+        with progress() as watch:
+            if action == "write":
+                say(f"{data.write(folder, watch)} files written to {str(folder.resolve())!r}")
+                return
+            problems = data.check(folder, watch)
+    except data.Refused as error:
+        raise click.UsageError(str(error)) from None
+    except data.Disagreement as error:
+        say(str(error), err=True)
+        sys.exit(DIFFER)
+    for problem in problems:
+        say(problem)
+    say(f"{len(problems)} golden files are wrong" if problems else "the golden files are right")
+    sys.exit(DIFFER if problems else AGREE)

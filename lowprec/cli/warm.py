@@ -1,0 +1,126 @@
+"""Compile kernels in advance.
+
+Floor 5.
+"""
+
+from __future__ import annotations
+
+import time
+from typing import TYPE_CHECKING, Any
+
+import click
+
+from lowprec.cli.arguments import format_named, kind_named
+from lowprec.cli.progress import progress
+from lowprec.cli.terminal import say
+
+if TYPE_CHECKING:
+    from lowprec.cli.warming import Specification
+    from lowprec.kernels.compiling import Compiled
+
+__all__ = ["warm"]
+
+
+@click.command(short_help="Compile kernels in advance, for containers and CI.")
+@click.argument("names", metavar="[NAME]...", nargs=-1)
+@click.option(
+    "--all",
+    "everything",
+    is_flag=True,
+    help="Warm all that has a name: formats, block formats and accumulations.",
+)
+@click.option(
+    "--verb",
+    "verbs",
+    multiple=True,
+    metavar="VERB",
+    help="Warm this verb: encode, decode, quantize, cast (from each NAME to each other), an operation such as "
+    "add, dot or matmul; may be repeated. Default: encode, decode and quantize; of accumulations dot and matmul.",
+)
+@click.option(
+    "--type",
+    "types",
+    multiple=True,
+    default=("float32",),
+    show_default=True,
+    metavar="TYPE",
+    help="Take values of this type of NumPy or ml_dtypes; may be repeated.",
+)
+@click.option(
+    "--rounding",
+    "roundings",
+    multiple=True,
+    default=("nearest_even",),
+    show_default=True,
+    metavar="MODE",
+    help="Round by this mode, 'stochastic(16)' for instance; may be repeated.",
+)
+@click.option("--flags", is_flag=True, help="Ask for the flags of each result too.")
+@click.option("--list", "listed", is_flag=True, help="List each kernel that was compiled, with its time.")
+def warm(names: tuple[str, ...], everything: bool, listed: bool, **asked: Any) -> None:
+    """Compile what calls on NAMEs need, and keep it on disk, so that no later process waits for it.
+
+    NAME is a format, a block format, an accumulation, or a .toml file with the parameters of a private
+    format. Kernels that are on disk are not compiled again: with LOWPREC_CACHE_DIR set to nothing, --list times
+    all of them.
+    """
+    if everything == bool(names):
+        raise click.UsageError("name formats, block formats or accumulations, or say --all")
+    from lowprec.cli.warming import calls
+    from lowprec.kernels.cache import directory
+    from lowprec.kernels.compiling import COMPILED
+
+    try:
+        found = calls(_everything() if everything else [_named(name) for name in names], **asked)
+    except ValueError as error:
+        raise click.UsageError(str(error)) from None
+    began, before = time.perf_counter(), len(COMPILED)
+    with progress() as watch:
+        for done, call in enumerate(found):
+            if watch:
+                watch(done, len(found), call.words)
+            try:
+                call.run()
+            except (TypeError, ValueError) as error:
+                raise click.UsageError(f"{call.words}: {error}") from None
+    compiled = COMPILED[before:]
+    if listed:
+        _list(compiled)
+    where = directory()
+    say(
+        f"{len(found)} calls in {time.perf_counter() - began:.1f} s: {len(compiled)} kernels compiled in "
+        f"{sum(kernel.seconds for kernel in compiled):.1f} s, "
+        + ("and not kept, as LOWPREC_CACHE_DIR is empty" if where is None else f"kept in {str(where)!r}")
+    )
+
+
+def _everything() -> list[Specification]:
+    from lowprec.spec.accumulations import ACCUMULATIONS
+    from lowprec.spec.catalog import BLOCK_FORMATS, FORMATS
+
+    return [*FORMATS.values(), *BLOCK_FORMATS.values(), *ACCUMULATIONS.values()]
+
+
+def _named(name: str) -> Specification:
+    from lowprec.spec.accumulations import accumulation
+    from lowprec.spec.catalog import block_format
+
+    kind = "format" if name.endswith(".toml") else kind_named(name)
+    if kind == "profile":
+        raise click.UsageError(f"{name!r} is a profile; name the formats that it converts to")
+    if kind == "block format":
+        return block_format(name)
+    return accumulation(name) if kind == "accumulation" else format_named(name)
+
+
+def _list(compiled: list[Compiled]) -> None:
+    from rich.table import Table
+
+    from lowprec.export import cards
+
+    table = Table(box=None, pad_edge=False, header_style="bold")
+    table.add_column("seconds", justify="right")
+    table.add_column("kernel", overflow="fold")
+    for kernel in sorted(compiled, key=lambda kernel: -kernel.seconds):
+        table.add_row(f"{kernel.seconds:.2f}", kernel.kernel)
+    cards.show(table)

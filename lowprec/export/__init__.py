@@ -1,0 +1,1 @@
+"""What the reference knows, as files: tables, vectors, C, HDL, golden data, and cards to read."""

@@ -1,0 +1,287 @@
+"""Accumulations as text: a card for one in words, and tables of all.
+
+Needs neither numba nor NumPy.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+import inspect
+from collections.abc import Iterator
+from typing import Any
+
+from rich.console import Group, RenderableType
+
+from lowprec.export.cards import columns, differences, facts, text_of
+from lowprec.export.markdown import head, row
+from lowprec.oracle import machines
+from lowprec.spec.accumulation import EXACT, Accumulation, Rounded, Window
+from lowprec.spec.accumulations import ACCUMULATIONS
+from lowprec.spec.projection import DEFAULT, Projection
+
+__all__ = [
+    "accumulation_card",
+    "accumulation_listing",
+    "accumulation_tables",
+    "describe_accumulation",
+    "is_measured",
+    "words",
+]
+
+#: Instructions whose published results are reproduced, as the beginnings of names.
+_MEASURED = ("volta_mma_", "ampere_mma_", "ada_mma_", "hopper_mma_", "blackwell_mma_")
+
+
+def is_measured(how: Accumulation) -> bool:
+    """Return whether results measured on hardware are published, and are those of this accumulation.
+
+    >>> is_measured(ACCUMULATIONS["ada_mma_e4m3fn_binary32"]), is_measured(ACCUMULATIONS["cdna3_mfma_tf32_binary32"])
+    (True, False)
+    """
+    if how.operands is None or how.operands[0] != how.operands[1]:
+        return False
+    return how.name.startswith(_MEASURED) or how.name in (
+        "hopper_wgmma_e4m3fn_binary32",
+        "hopper_wgmma_e5m2_binary32",
+    )
+
+
+def accumulation_listing() -> RenderableType:
+    """Return every accumulation of the catalog, a row each."""
+    table = columns("accumulation", "x", "y", "sum", "output", "measured")
+    for how in ACCUMULATIONS.values():
+        x, y = ("any", "any") if how.operands is None else (fmt.name for fmt in how.operands)
+        output = "-" if how.output is None else how.output[0].name
+        table.add_row(how.name, x, y, _sum(how), output, _shown(is_measured(how)))
+    return table
+
+
+def _sum(how: Accumulation) -> str:
+    """Return how it sums, in a few words."""
+    if how.machine:
+        return how.machine
+    if how.order == EXACT:
+        return "exact"
+    if isinstance(how.accumulator, Window):
+        return f"steps of {how.accumulator.step}"
+    return str(how.order) if how.accumulator is None else f"{how.order} in {how.accumulator[0].name}"
+
+
+def accumulation_card(how: Accumulation) -> RenderableType:
+    """Return what there is to say of one accumulation: in words, and every parameter."""
+    return Group(f"[bold]{how.name}[/bold]", *words(how), "", facts(_facts(how)))
+
+
+def _facts(how: Accumulation) -> Iterator[tuple[str, str]]:
+    for name, value in describe_accumulation(how).items():
+        if name == "accumulator" and isinstance(value, dict):
+            yield name, "window"
+            yield from ((f"  {field}", _shown(part)) for field, part in value.items())
+        elif name not in ("name", "words"):
+            yield name, _shown(value)
+
+
+def describe_accumulation(how: Accumulation) -> dict[str, Any]:
+    """Return every field as plain data in a fixed order; what is said in words too."""
+    window = how.accumulator
+    return {
+        "name": how.name,
+        "words": list(words(how)),
+        "operands": None if how.operands is None else [fmt.name for fmt in how.operands],
+        "operand_rounding": None if how.operand_rounding is None else _projection(how.operand_rounding),
+        "product": _place(how.product),
+        "order": str(how.order),
+        "accumulator": _window(window) if isinstance(window, Window) else _place(window),
+        "total": _place(how.total),
+        "addend": how.addend,
+        "scale": None if how.scale is None else [how.scale[0].name, how.scale[1]],
+        "output": _place(how.output),
+        "machine": how.machine,
+        "measured": is_measured(how),
+        "source": how.source,
+    }
+
+
+def _window(window: Window) -> dict[str, Any]:
+    values = {field.name: getattr(window, field.name) for field in dataclasses.fields(Window)}
+    return {**values, "result": _place(window.result)}
+
+
+def _place(place: Rounded | None) -> str | None:
+    """Return where numbers are kept: 'binary32, toward_zero, NaN 0x7fffffff'."""
+    if place is None:
+        return None
+    return f"{place[0].name}, {_projection(place[1])}"
+
+
+def _projection(how: Projection) -> str:
+    """Return the rounding, and what else is not the default; the NaN that all become as a code."""
+    canonical = how.nan_code is not None and how.nan_sign == "drop"
+    other = dataclasses.replace(how, rounding=DEFAULT.rounding)
+    if canonical:
+        other = dataclasses.replace(other, nan_code=None, nan_sign=DEFAULT.nan_sign)
+    said = [str(how.rounding), f"NaN {how.nan_code:#x}" if canonical else "", differences(other)]
+    return ", ".join(part for part in said if part)
+
+
+def _shown(value: Any) -> str:
+    return ", ".join(map(str, value)) if isinstance(value, list) else text_of(value)
+
+
+# -- words ------------------------------------------------------------------------------------------
+
+
+def words(how: Accumulation) -> Iterator[str]:
+    """Yield what an accumulation does, a sentence for each of its parts.
+
+    >>> for sentence in words(ACCUMULATIONS["fp32_fma"]):
+    ...     print(sentence)
+    x and y have any values.
+    Products are exact.
+    They are added one after the other, each sum in binary32, nearest_even.
+    The sum begins as the addend, or as +0.
+    The result is binary32, nearest_even.
+    """
+    yield _operands(how)
+    if how.machine:
+        said = _of_machine(how.machine)
+        yield "c is the running sum."
+        yield " ".join(said.split())
+        for other in machines.RUN:
+            if f"`{other}`" in said:
+                yield f"{other}: {' '.join(_of_machine(other).split())}"
+    elif how.order == EXACT:
+        yield "Products are exact, and so is their sum."
+    elif isinstance(how.accumulator, Window):
+        yield from _steps(how.accumulator)
+        yield from _chunks(how)
+    else:
+        yield from _sums(how)
+        yield from _chunks(how)
+    yield _addend(how)
+    yield f"The result is {_place(how.output)}."
+    if how.rounds_randomly:
+        yield "Some of it is rounded stochastically: it needs rng."
+
+
+def _operands(how: Accumulation) -> str:
+    if how.operands is None:
+        return "x and y have any values."
+    x, y = (fmt.name for fmt in how.operands)
+    which = f"x and y are {x}" if x == y else f"x is {x} and y is {y}"
+    if how.scale is not None:
+        which += f", in blocks of {how.scale[1]} with a scale in {how.scale[0].name}"
+    if how.operand_rounding is not None:
+        return f"{which}; other values are rounded to it, {_projection(how.operand_rounding)}."
+    return f"{which}; other values are refused."
+
+
+def _of_machine(name: str) -> str:
+    """Return what the oracle's function says of itself."""
+    return (inspect.getdoc(machines.RUN[name]) or "").partition("\nSource\n")[0]
+
+
+def _steps(window: Window) -> Iterator[str]:
+    """Say what the steps of a window do."""
+    if window.groups == "alternate_pairs":
+        yield (
+            f"Of each {2 * window.step} products, those whose index has bit 1 clear make a step with the running sum, "
+            f"and then the others."
+        )
+    else:
+        yield f"Each {window.step} products make a step with the running sum."
+    if window.scales == "products":
+        yield "The exponents of both scales join each product's."
+    elif window.scales == "groups":
+        yield (
+            f"Each {window.group} products are summed exactly and multiplied by both scales, whose exponents count as "
+            f"that of the sum."
+        )
+    if window.fraction_bits is not None:
+        way = "toward zero" if window.cut == "toward_zero" else "downwards"
+        least = f", which is at least {window.lowest_exponent}" if window.lowest_exponent > -4096 else ""
+        yield f"All are cut {way} {window.fraction_bits} bits behind the point of the largest exponent{least}."
+    yield f"Their sum is exact, and then rounded to {_place(window.result)}."
+    if window.negative_zero:
+        yield "A negative sum that rounds to zero is -0."
+
+
+def _sums(how: Accumulation) -> Iterator[str]:
+    """Say what sums in a plain accumulator do."""
+    yield "Products are exact." if how.product is None else f"Products are rounded to {_place(how.product)}."
+    inner = how.order.inner if how.order.name == "chunked" else how.order.name
+    assert not isinstance(how.accumulator, Window), "a window has steps"
+    into = f"each sum in {_place(how.accumulator)}"
+    if inner == "pairwise":
+        yield f"Neighbours are added, then neighbours of their sums, and so on, {into}."
+    else:
+        yield f"They are added one after the other, {into}."
+
+
+def _chunks(how: Accumulation) -> Iterator[str]:
+    if how.order.name == "chunked":
+        into = how.total or how.accumulator
+        assert not isinstance(into, Window), "chunks of a window have a total"
+        yield f"Each {how.order.size} products are so summed from zero; these sums are added in {_place(into)}."
+
+
+def _addend(how: Accumulation) -> str:
+    if how.addend == "last":
+        return "The addend is added at the end."
+    if how.order == EXACT:
+        return "The addend is one more term."
+    if how.order.name == "pairwise":
+        return "The addend is the first term, if there is one."
+    of_what = "sum of those sums" if how.order.name == "chunked" else "sum"
+    return f"The {of_what} begins as the addend, or as +0."
+
+
+# -- tables -----------------------------------------------------------------------------------------
+
+
+def accumulation_tables() -> Iterator[str]:
+    """Yield every named accumulation, as lines of Markdown."""
+    items = ACCUMULATIONS.values()
+    plain = [how for how in items if not how.machine and not isinstance(how.accumulator, Window)]
+    yield from ("# Accumulations", "", "`lowprec show NAME` says in words what one is; docs/dot-products.md explains.")
+    yield from ("", "## Sums in a plain accumulator", "")
+    yield from head("accumulation", "products", "order", "accumulator", "output")
+    for how in plain:
+        accumulator = None if isinstance(how.accumulator, Window) else how.accumulator
+        yield row(
+            f"`{how.name}`", _place(how.product) or "exact", how.order, _place(accumulator) or "-", _place(how.output)
+        )
+    yield from ("", "## Steps of hardware", "")
+    yield (
+        "*Bits*: what alignment keeps behind the point of the largest exponent, which counts as *lowest* at least. "
+        "*Measured*: published results of the hardware are reproduced."
+    )
+    yield ""
+    titles = ("accumulation", "x", "y", "scales", "step", "bits", "lowest", "result of a step", "chunks", "output")
+    yield from head(*titles, "measured", "source")
+    for how in items:
+        if isinstance(how.accumulator, Window):
+            yield row(*_of_steps(how, how.accumulator))
+    yield from ("", "## Machines", "")
+    yield from head("accumulation", "x", "y", "machine", "output", "source")
+    for how in items:
+        if how.machine and how.operands is not None:
+            x, y = (fmt.name for fmt in how.operands)
+            yield row(f"`{how.name}`", x, y, how.machine, _place(how.output), how.source)
+    for name in sorted({how.machine for how in items if how.machine}):
+        yield from ("", f"### {name}", "", *_of_machine(name).rstrip().splitlines())
+
+
+def _of_steps(how: Accumulation, window: Window) -> Iterator[object]:
+    """Yield the cells of a row."""
+    assert how.operands is not None, "a window has operands"
+    yield f"`{how.name}`"
+    yield from (fmt.name for fmt in how.operands)
+    scales = "" if how.scale is None else f"{how.scale[0].name} for {how.scale[1]}"
+    yield f"{scales}, groups of {window.group}" if window.scales == "groups" else scales
+    yield f"{window.step}, alternate pairs" if window.groups == "alternate_pairs" else window.step
+    yield "all" if window.fraction_bits is None else window.fraction_bits
+    yield window.lowest_exponent if window.lowest_exponent > -4096 else ""
+    yield f"{_place(window.result)}{', -0' * window.negative_zero}"
+    yield f"{how.order.size}, in {_place(how.total)}" if how.order.name == "chunked" else ""
+    yield from (_place(how.output), "yes" if is_measured(how) else "", how.source)

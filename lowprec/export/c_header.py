@@ -1,0 +1,251 @@
+"""A format as a C99 header: decode table and integer-only encode in every mode.
+
+The header has no dependency but stdint.h, allocates nothing and uses no floating point. Its codes
+and limits are those that the kernels read, so that no policy is written a second time.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+
+from lowprec.export.tabulate import value_words
+from lowprec.kernels.lower.scalar import Grid, Side, lower_target
+from lowprec.spec.format import Format
+from lowprec.spec.projection import Projection, Saturation
+from lowprec.spec.rounding import MODES
+
+__all__ = ["c_header", "identifier"]
+
+
+def c_header(fmt: Format, provenance: str) -> str:
+    """Return the header's text, for a format of at most 16 bits."""
+    name = f"lowprec_{identifier(fmt.name)}"
+    value_name, values = value_words(fmt)
+    value_bits = 32 if value_name == "binary32" else 64
+    grid, _ = _lowered(fmt, Projection(nan="max"))
+    sides = {policy: _lowered(fmt, Projection(nan="max", saturation=policy))[1] for policy in Saturation}
+    plain = sides[Saturation.NONE]
+    nan_note = "" if fmt.has_nan else f" {fmt.name} has no NaN: a NaN becomes the extreme finite value of its sign."
+    return _TEMPLATE.format(
+        provenance=provenance,
+        fmt=fmt.name,
+        nan_note=nan_note,
+        guard=f"{name.upper()}_H",
+        name=name,
+        code=f"uint{fmt.code_bits}_t",
+        value=f"uint{value_bits}_t",
+        value_name=value_name,
+        count=1 << fmt.width,
+        values=_words(values, value_bits // 4),
+        rounding=",\n    ".join(f"LOWPREC_{mode.name.upper()}" for mode in MODES),
+        saturation=",\n    ".join(f"LOWPREC_SATURATE_{policy.name}" for policy in Saturation),
+        limits=",\n    ".join(_limits(fmt, mode.name) for mode in MODES),
+        mask=f"{grid.mask:#x}u",
+        trailing_bits=grid.trailing_bits,
+        hidden=_HIDDEN.format(hidden=f"{grid.hidden:#x}u") if grid.hidden else "",
+        emin=_signed(grid.emin),
+        top=_signed(grid.top),
+        last=_pair(side.max_magnitude for side in plain),
+        base=_pair(side.base for side in plain),
+        step=_pair(side.step & 0xFFFFFFFF for side in plain),
+        rounded_zero=_pair(side.rounded_zero for side in plain),
+        zero=_pair(side.zero for side in plain),
+        nan=_pair(side.nan for side in plain),
+        overflow=_policies(sides.values(), "overflow"),
+        infinity=_policies(sides.values(), "infinity"),
+    )
+
+
+def _lowered(fmt: Format, projection: Projection) -> tuple[Grid, Sequence[Side]]:
+    words = [int(word) for word in lower_target(fmt, projection)]
+    grid, size = Grid(*words[: len(Grid._fields)]), len(Side._fields)
+    first = len(Grid._fields)
+    return grid, [Side(*words[first : first + size]), Side(*words[first + size : first + 2 * size])]
+
+
+def _limits(fmt: Format, mode: str) -> str:
+    _, sides = _lowered(fmt, Projection(nan="max", rounding=mode))  # type: ignore[arg-type]
+    rows = (f"{{UINT64_C({side.limit_even:#x}), UINT64_C({side.limit_odd:#x})}}" for side in sides)
+    return f"{{{', '.join(rows)}}} /* {mode} */"
+
+
+def _pair(codes: Iterable[int]) -> str:
+    return "{" + ", ".join(f"{code:#x}u" for code in codes) + "}"
+
+
+def _policies(sides: Iterable[Sequence[Side]], field: str) -> str:
+    return "{" + ", ".join(_pair(getattr(side, field) for side in pair) for pair in sides) + "}"
+
+
+def _signed(word: int) -> int:
+    return word - (1 << 64) if word >> 63 else word
+
+
+def _words(words: list[int], digits: int) -> str:
+    suffix = "u" if digits <= 8 else "ull"
+    texts = [f"0x{word:0{digits}x}{suffix}" for word in words]
+    return ",\n    ".join(", ".join(texts[i : i + 8]) for i in range(0, len(texts), 8))
+
+
+def identifier(name: str) -> str:
+    """Return a format's name as C, SystemVerilog and VHDL take it.
+
+    >>> identifier("my format-2")
+    'my_format_2'
+    """
+    text = "".join(letter if letter.isalnum() and letter.isascii() else "_" for letter in name)
+    return text if text and not text[0].isdigit() else f"f{text}"
+
+
+_HIDDEN = """\
+        if (kept < {hidden}) {{
+            /* Below the smallest value of a format without zero. */
+            magnitude = {hidden};
+            tail = 0;
+        }}
+        magnitude -= {hidden};
+"""
+
+_TEMPLATE = """\
+/* {provenance}
+
+   Decode and encode {fmt}, bit for bit as lowprec does: no heap, no floating point.{nan_note} */
+
+#ifndef {guard}
+#define {guard}
+
+#include <stdint.h>
+
+#ifndef LOWPREC_MODES
+#define LOWPREC_MODES
+
+typedef enum {{
+    {rounding}
+}} lowprec_rounding;
+
+typedef enum {{
+    {saturation}
+}} lowprec_saturation;
+
+/* By mode, sign and parity of the nearer code: the farther code is taken where the tail, in units
+   of 2^-64 of the gap between the two, is above the limit. */
+static const uint64_t lowprec_limits[8][2][2] = {{
+    {limits}
+}};
+
+#endif
+
+/* The value of every code, as {value_name} bits. */
+static const {value} {name}_values[{count}] = {{
+    {values}
+}};
+
+static inline {value} {name}_decode({code} code)
+{{
+    return {name}_values[code & {mask}];
+}}
+
+/* The code of (-1)^negative * significand * 2^exponent; significand is not zero. */
+static inline {code} {name}_round(
+    int negative, uint64_t significand, int exponent, lowprec_rounding rounding, lowprec_saturation saturation)
+{{
+    static const uint32_t last[2] = {last};
+    static const uint32_t base[2] = {base};
+    static const uint32_t step[2] = {step};
+    static const uint32_t rounded_zero[2] = {rounded_zero};
+    static const uint32_t overflow[3][2] = {overflow};
+    uint64_t magnitude = last[negative];
+    uint64_t tail = UINT64_MAX;
+    int lead = exponent - 1;
+    uint64_t rest;
+
+    for (rest = significand; rest != 0; rest >>= 1)
+        lead++;
+    if (lead <= {top}) {{
+        /* The nearest code not farther from zero, on the grid continued past the largest value. */
+        int binade = lead > {emin} ? lead : {emin};
+        int shift;
+        uint64_t kept;
+        shift = binade - {trailing_bits} - exponent;
+        if (shift <= 0) {{
+            kept = significand << -shift;
+            tail = 0;
+        }} else if (shift < 64) {{
+            kept = significand >> shift;
+            tail = significand << (64 - shift);
+        }} else {{
+            int below = shift - 64 < 63 ? shift - 64 : 63;
+            kept = 0;
+            tail = significand >> below;
+            if (tail << below != significand)
+                tail |= 1;
+        }}
+        magnitude = kept + ((uint64_t)(binade - ({emin})) << {trailing_bits});
+{hidden}        if (magnitude > last[negative]) {{
+            magnitude = last[negative];
+            tail = UINT64_MAX;
+        }}
+    }}
+    if (tail > lowprec_limits[rounding][negative][magnitude & 1])
+        magnitude++;
+    if (magnitude > last[negative])
+        return ({code})overflow[saturation][negative];
+    if (magnitude == 0)
+        return ({code})rounded_zero[negative];
+    return ({code})((base[negative] + step[negative] * (uint32_t)magnitude) & {mask});
+}}
+
+static inline {code} {name}_special(int negative, int kind, lowprec_saturation saturation)
+{{
+    static const uint32_t zero[2] = {zero};
+    static const uint32_t nan[2] = {nan};
+    static const uint32_t infinity[3][2] = {infinity};
+
+    return ({code})(kind == 0 ? zero[negative] : kind == 1 ? infinity[saturation][negative] : nan[negative]);
+}}
+
+/* The code of a binary32, given as its bits. */
+static inline {code} {name}_encode(
+    uint32_t binary32, lowprec_rounding rounding, lowprec_saturation saturation)
+{{
+    int negative = (int)(binary32 >> 31);
+    int field = (int)(binary32 >> 23 & 0xff);
+    uint32_t trailing = binary32 & 0x7fffff;
+
+    if (field == 0xff)
+        return {name}_special(negative, trailing ? 2 : 1, saturation);
+    if (field == 0 && trailing == 0)
+        return {name}_special(negative, 0, saturation);
+    if (field == 0)
+        return {name}_round(negative, trailing, -149, rounding, saturation);
+    return {name}_round(negative, trailing | 0x800000, field - 150, rounding, saturation);
+}}
+
+/* The code of a binary64, given as its bits: rounded once. */
+static inline {code} {name}_encode64(
+    uint64_t binary64, lowprec_rounding rounding, lowprec_saturation saturation)
+{{
+    int negative = (int)(binary64 >> 63);
+    int field = (int)(binary64 >> 52 & 0x7ff);
+    uint64_t trailing = binary64 & UINT64_C(0xfffffffffffff);
+
+    if (field == 0x7ff)
+        return {name}_special(negative, trailing ? 2 : 1, saturation);
+    if (field == 0 && trailing == 0)
+        return {name}_special(negative, 0, saturation);
+    if (field == 0)
+        return {name}_round(negative, trailing, -1074, rounding, saturation);
+    return {name}_round(negative, trailing | UINT64_C(0x10000000000000), field - 1075, rounding, saturation);
+}}
+
+#ifdef LOWPREC_DPI
+/* What the SystemVerilog package imports. */
+uint32_t {name}_dpi(uint32_t binary32, int32_t rounding, int32_t saturation);
+uint32_t {name}_dpi(uint32_t binary32, int32_t rounding, int32_t saturation)
+{{
+    return {name}_encode(binary32, (lowprec_rounding)rounding, (lowprec_saturation)saturation);
+}}
+#endif
+
+#endif
+"""

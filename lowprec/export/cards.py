@@ -1,0 +1,245 @@
+"""Formats as text: the list, and a card for one with its limits, special codes and encoding.
+
+Needs neither numba nor NumPy: what it shows comes from the parameters and the oracle.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+from collections.abc import Iterable, Sequence
+from fractions import Fraction
+from typing import Any
+
+from rich.console import Console, Group, RenderableType
+from rich.markup import escape
+from rich.measure import Measurement
+from rich.table import Table
+
+from lowprec.oracle.convert import decode, project
+from lowprec.oracle.exact import Exact, Special, to_float
+from lowprec.spec import catalog
+from lowprec.spec.block import BlockFormat
+from lowprec.spec.format import Format, Sign
+from lowprec.spec.profiles import PROFILES, Profile
+from lowprec.spec.projection import Projection
+from lowprec.verify.shown import hex_code, hex_of, number, plain
+
+__all__ = ["card", "columns", "describe", "describe_profile", "differences", "facts", "listing"]
+__all__ += ["profile_card", "profile_listing", "sentence", "show", "text_of"]
+
+#: Formats that a row of the list of profiles names.
+_NAMED = 6
+
+
+def columns(*names: str, right: Sequence[str] = (), fold: Sequence[str] = ()) -> Table:
+    """Return an empty table with these headings; columns stand to the left unless named, and fold if named."""
+    table = Table(box=None, pad_edge=False, header_style="bold")
+    for name in names:
+        kept = name not in fold
+        table.add_column(name, justify="right" if name in right else "left", no_wrap=kept, overflow="fold")
+    return table
+
+
+def facts(described: Iterable[tuple[str, str]]) -> Table:
+    """Return a table of names and what they are."""
+    table = Table(box=None, show_header=False, pad_edge=False)
+    table.add_column(style="bold", no_wrap=True)
+    table.add_column()
+    for name, value in described:
+        table.add_row(name, escape(plain(value)))
+    return table
+
+
+def text_of(value: Any) -> str:
+    """Return a field's value as cards and pages show it."""
+    if isinstance(value, bool):
+        return "yes" if value else "no"
+    if isinstance(value, float):
+        return number(value)
+    if isinstance(value, Projection):
+        return differences(value) or "-"
+    return "-" if value is None or value == "" else str(value)
+
+
+def listing() -> RenderableType:
+    """Return every format of the catalog, a row each."""
+    names = ("bits", "e", "t", "bias", "max_finite", "min_normal", "min_subnormal", "Inf", "NaN", "-0")
+    table = columns("format", *names, right=names)
+    for fmt in catalog.FORMATS.values():
+        sizes = (fmt.width, fmt.exponent_bits, fmt.trailing_bits, fmt.bias)
+        limits = (fmt.max_finite, fmt.min_normal, fmt.min_subnormal)
+        specials = (_code(fmt.infinity_code, fmt), _code(fmt.nan_code, fmt), text_of(fmt.has_negative_zero))
+        table.add_row(fmt.name, *map(str, sizes), *map(number, limits), *specials)
+    return table
+
+
+def card(fmt: Format) -> RenderableType:
+    """Return what there is to say of one format; up to 8 bits with its whole encoding."""
+    table = facts((name, _shown(name, value, fmt)) for name, value in describe(fmt).items() if name != "name")
+    parts: list[RenderableType] = [f"[bold]{fmt.name}[/bold]  {sentence(fmt)}", "", table]
+    if fmt.width <= 8:
+        parts += ["", "the value of every code; the row gives its upper bits, the column its lower", _encoding(fmt)]
+    return Group(*parts)
+
+
+def profile_card(profile: Profile, fmt: Format | None) -> RenderableType:
+    """Return what a profile does: the projection of each of its formats, and what telling operands become."""
+    chosen = list(profile.formats) if fmt is None else [fmt]
+    rest = "projection (what is not the default)"
+    table = columns("format", "overflow", "+Inf", "-Inf", "NaN", "-NaN", "0", "-0", rest, fold=(rest,))
+    for target in chosen:
+        projection = profile.projection(target)
+        codes = [_projected(operand, target, projection) for operand in _telling(target)]
+        table.add_row(target.name, *codes, differences(projection))
+    return Group(f"[bold]{profile.name}[/bold]  {profile.versions}; source {profile.source}", "", table)
+
+
+def profile_listing() -> RenderableType:
+    """Return every profile, a row each."""
+    table = columns("profile", "formats", "block formats", "versions")
+    for profile in PROFILES.values():
+        table.add_row(profile.name, _names(profile.formats), _names(profile.blocks), profile.versions)
+    return table
+
+
+def _names(formats: Iterable[Format | BlockFormat]) -> str:
+    names = [fmt.name for fmt in formats]
+    if len(names) > _NAMED:
+        names[_NAMED - 1 :] = [f"and {len(names) - _NAMED + 1} more"]
+    return " ".join(names) or "-"
+
+
+def describe_profile(profile: Profile) -> dict[str, Any]:
+    """Return a profile as plain data in a fixed order: of each projection what is not the default."""
+    return {
+        "name": profile.name,
+        "versions": profile.versions,
+        "formats": {fmt.name: differences(projection) for fmt, projection in profile.formats.items()},
+        "block_formats": [fmt.name for fmt in profile.blocks],
+        "source": profile.source,
+    }
+
+
+def _telling(fmt: Format) -> tuple[Exact, ...]:
+    """Return operands that tell stacks apart."""
+    nans = (Special.NAN, Special.NEGATIVE_NAN)
+    infinities = (Special.INFINITY, Special.NEGATIVE_INFINITY)
+    return (Fraction(fmt.max_finite) * 4, *infinities, *nans, Fraction(0), Special.NEGATIVE_ZERO)
+
+
+def differences(projection: Projection) -> str:
+    """Return the fields of a projection that are not the default, formats by name.
+
+    >>> differences(Projection(rounding="to_odd"))
+    'rounding=to_odd'
+    """
+    said = []
+    for field in dataclasses.fields(projection):
+        value = getattr(projection, field.name)
+        if value != field.default:
+            shown = " ".join(stop.name for stop in value) if field.name == "via" else str(value)
+            said.append(f"{field.name}={shown}")
+    return ", ".join(said)
+
+
+def _projected(operand: Exact, fmt: Format, projection: Projection) -> str:
+    random = 0 if projection.rounding.bits else None
+    try:
+        return _code(project(operand, fmt, projection, random=random), fmt)
+    except ValueError:
+        return "refused"
+
+
+def describe(fmt: Format) -> dict[str, Any]:
+    """Return parameters and everything derived from them, as plain data in a fixed order."""
+    return {
+        "name": fmt.name,
+        "width": fmt.width,
+        "exponent_bits": fmt.exponent_bits,
+        "trailing_bits": fmt.trailing_bits,
+        "precision": fmt.precision,
+        "bias": fmt.bias,
+        "emin": fmt.emin if fmt.exponent_bits else None,
+        "emax": fmt.emax,
+        "sign": fmt.sign.value,
+        "infinity_code": fmt.infinity_code,
+        "nan_code": fmt.nan_code,
+        "nans": fmt.nans if fmt.negative_zero else 1,
+        "negative_zero": fmt.has_negative_zero,
+        "subnormals": fmt.subnormals and fmt.trailing_bits > 0 and fmt.exponent_bits > 0,
+        "max_finite": fmt.max_finite,
+        "min_finite": fmt.min_finite,
+        "min_normal": fmt.min_normal,
+        "min_subnormal": fmt.min_subnormal,
+        "eps": fmt.eps,
+        "code_bits": fmt.code_bits,
+        "ml_dtypes": catalog.ml_dtypes_name(fmt),
+        "source": fmt.source,
+    }
+
+
+def sentence(fmt: Format) -> str:
+    """Return one sentence from the parameters."""
+    kind = {Sign.MAGNITUDE: "signed", Sign.UNSIGNED: "unsigned", Sign.TWOS_COMPLEMENT: "two's complement"}[fmt.sign]
+    if fmt.exponent_bits:
+        what = f"{kind} floating point, {fmt.width} bits: {fmt.exponent_bits} exponent, {fmt.trailing_bits} trailing"
+    else:
+        step = fmt.scaled(0)[1]
+        what = f"{kind} {'integer' if step == 0 else f'fixed point in steps of 2^{step}'}, {fmt.width} bits"
+    infinity = "infinities" if fmt.infinity and fmt.sign is Sign.MAGNITUDE else "an infinity" if fmt.infinity else ""
+    if not fmt.negative_zero:
+        nan = "one NaN in the place of -0"
+    elif fmt.has_nan:
+        nan = f"{fmt.nans} NaN{'s' if fmt.nans > 1 else ''}{' of each sign' if fmt.sign is Sign.MAGNITUDE else ''}"
+    else:
+        nan = ""
+    specials = " and ".join(part for part in (infinity, nan) if part) or "no specials"
+    zero = "" if fmt.subnormals else "; no zero"
+    return f"{what}; {specials}{zero}"
+
+
+def _shown(name: str, value: Any, fmt: Format) -> str:
+    if name.endswith("_code"):
+        return _code(value, fmt)
+    if isinstance(value, float) and (exact := number(value)).lstrip("-").startswith("2^"):
+        return f"{exact} = {value!r}"
+    return text_of(value)
+
+
+def _code(code: int | None, fmt: Format) -> str:
+    return "-" if code is None else hex_code(code, fmt)
+
+
+def _encoding(fmt: Format) -> Table:
+    low = min(fmt.width, 3)
+    table = Table(box=None, pad_edge=False, header_style="dim")
+    table.add_column("", style="dim", no_wrap=True)
+    for column in range(1 << low):
+        table.add_column(f"{column:x}", justify="right", no_wrap=True)
+    for row in range(0, 1 << fmt.width, 1 << low):
+        values = [decode(code, fmt) for code in range(row, row + (1 << low))]
+        table.add_row(
+            hex_of(row, fmt),
+            *(value.value if isinstance(value, Special) else number(to_float(value)) for value in values),
+        )
+    return table
+
+
+class _Console(Console):
+    """A console that leaves a closed pipe to the command line, instead of exiting with 1."""
+
+    def on_broken_pipe(self) -> None:
+        raise
+
+
+def show(renderable: RenderableType, console: Console | None = None) -> None:
+    """Print, as wide as it needs to be: on a narrow terminal lines wrap, and no cell is cut short."""
+    console = console or _Console(highlight=False)
+    wide = console.options.update(width=10_000)
+    needed = max(Measurement.get(console, wide, part).maximum for part in _parts(renderable))
+    console.width = max(console.width if console.is_terminal else 80, needed)
+    console.print(renderable, soft_wrap=not console.is_terminal)
+
+
+def _parts(renderable: RenderableType) -> list[RenderableType]:
+    return list(renderable.renderables) if isinstance(renderable, Group) else [renderable]

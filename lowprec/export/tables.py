@@ -1,0 +1,153 @@
+"""Tables of a format, as files that other tools read: decode tables and encode thresholds.
+
+What a table says comes from the oracle. Formats of at most 16 bits; those for hardware languages
+at most 8, where a table is what a designer wants.
+"""
+
+from __future__ import annotations
+
+import io
+import json
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Any
+
+from lowprec import __version__
+from lowprec.export import cards, hdl
+from lowprec.export.c_header import c_header
+from lowprec.export.tabulate import provenance, rows, thresholds, value_words
+from lowprec.spec.format import Format
+from lowprec.spec.projection import DEFAULT, Projection
+from lowprec.verify.shown import decimal, hex_code, hex_digits, hex_float
+from lowprec.verify.steps import binary32_steps
+
+__all__ = ["Table"]
+
+
+@dataclass(frozen=True)
+class Table:
+    """What to export: a format, the projection for encode thresholds, and the command that asked."""
+
+    fmt: Format
+    projection: Projection = DEFAULT
+    thresholds: bool = False
+    command: str = ""
+
+    def render(self, kind: str) -> bytes:
+        """Return the file's bytes.
+
+        Raises
+        ------
+        ValueError
+            A format too wide for this kind of file.
+        """
+        limit = 8 if kind in ("sv", "vhdl") else 16
+        if self.fmt.width > limit:
+            raise ValueError(
+                f"{self.fmt.name!r} has {self.fmt.width}-bit codes; tables as {kind} are for at most {limit} bits"
+                f"{', as csv, json, md, npy, mem or c for 16' if limit == 8 else ''}"
+            )
+        makers: dict[str, Callable[[Table], str | bytes]] = {
+            "csv": _csv,
+            "json": _json,
+            "md": _markdown,
+            "npy": _npy,
+            "mem": _mem,
+            "c": lambda table: c_header(table.fmt, provenance(table.command)),
+            "sv": lambda table: hdl.systemverilog(table.fmt, table.projection, provenance(table.command)),
+            "vhdl": lambda table: hdl.vhdl(table.fmt, table.projection, provenance(table.command)),
+        }
+        made = makers[kind](self)
+        return made if isinstance(made, bytes) else made.encode()
+
+
+def _csv(table: Table) -> str:
+    lines = [f"# {provenance(table.command)}"]
+    if table.thresholds:
+        lines.append(f"# {table.projection}; an operand of this sign has the code of the last magnitude not above it")
+        lines.append("sign,magnitude,code,decimal")
+        lines += [
+            f"{sign},{hex_float(magnitude)},{hex_code(code, table.fmt)},{decimal(magnitude)}"
+            for sign, magnitude, code in thresholds(table.fmt, table.projection)
+        ]
+    else:
+        lines.append("code,class,value,decimal")
+        lines += [
+            f"{hex_code(code, table.fmt)},{kind},{hex_float(value)},{decimal(value)}"
+            for code, kind, value in rows(table.fmt)
+        ]
+    return "\n".join(lines) + "\n"
+
+
+def _json(table: Table) -> str:
+    document: dict[str, Any] = {
+        "schema": "lowprec.table/1",
+        "lowprec": __version__,
+        "command": table.command,
+        "format": cards.describe(table.fmt),
+    }
+    if table.thresholds:
+        document["projection"] = {
+            "rounding": str(table.projection.rounding),
+            "saturation": str(table.projection.saturation),
+        }
+        document["thresholds"] = [
+            {"sign": sign, "magnitude": hex_float(magnitude), "code": code}
+            for sign, magnitude, code in thresholds(table.fmt, table.projection)
+        ]
+    else:
+        document["codes"] = [
+            {"code": code, "class": kind, "value": hex_float(value), "decimal": decimal(value)}
+            for code, kind, value in rows(table.fmt)
+        ]
+    return json.dumps(document, indent=1) + "\n"
+
+
+def _markdown(table: Table) -> str:
+    lines = [f"<!-- {provenance(table.command)} -->", ""]
+    if table.thresholds:
+        lines += [f"# {table.fmt.name}: encode thresholds, {table.projection}", ""]
+        lines += ["| sign | first magnitude | decimal | code |", "|---|---|---|---|"]
+        lines += [
+            f"| {sign} | {hex_float(magnitude)} | {decimal(magnitude)} | {hex_code(code, table.fmt)} |"
+            for sign, magnitude, code in thresholds(table.fmt, table.projection)
+        ]
+    else:
+        lines += [f"# {table.fmt.name}: the value of every code", ""]
+        lines += ["| code | class | value | decimal |", "|---|---|---|---|"]
+        lines += [
+            f"| {hex_code(code, table.fmt)} | {kind} | {hex_float(value)} | {decimal(value)} |"
+            for code, kind, value in rows(table.fmt)
+        ]
+    return "\n".join(lines) + "\n"
+
+
+def _npy(table: Table) -> bytes:
+    import numpy as np
+
+    if table.thresholds:
+        fields = np.dtype([("negative", "?"), ("magnitude", "<f8"), ("code", f"<u{table.fmt.code_bits // 8}")])
+        array = np.array(
+            [(sign == "-", size, code) for sign, size, code in thresholds(table.fmt, table.projection)], dtype=fields
+        )
+    else:
+        array = np.array([value for _, _, value in rows(table.fmt)], dtype="<f8")
+    buffer = io.BytesIO()
+    np.save(buffer, array)
+    return buffer.getvalue()
+
+
+def _mem(table: Table) -> str:
+    lines = [f"// {provenance(table.command)}"]
+    if table.thresholds:
+        code_digits = hex_digits(table.fmt)
+        lines.append(f"// {table.projection}; a word is the first binary32 magnitude (8 digits), then its code")
+        for sign, (magnitudes, codes) in zip("+-", binary32_steps(table.fmt, table.projection), strict=True):
+            lines.append(f"// operands of sign {sign}: {len(codes)} words")
+            lines += [f"{m:08x}{code:0{code_digits}x}" for m, code in zip(magnitudes, codes, strict=True)]
+    else:
+        name, words = value_words(table.fmt)
+        lines.append(f"// the value of code 0, 1, 2, ... as {name}")
+        digits = 8 if name == "binary32" else 16
+        lines += [f"{word:0{digits}x}" for word in words]
+    return "\n".join(lines) + "\n"

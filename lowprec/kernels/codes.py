@@ -1,0 +1,45 @@
+"""Codes of a format in arrays: the type that holds them, and which of them are NaNs.
+
+Integers decide it, so that a signaling NaN raises nothing and the modes of the process change nothing.
+
+Floor 2b. Imports spec and NumPy.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+
+from lowprec.spec.format import Format, Sign
+
+__all__ = ["code_dtype", "nans", "signaling_nans"]
+
+Codes = npt.NDArray[Any]
+Truth = npt.NDArray[np.bool_]
+
+
+def code_dtype(fmt: Format) -> np.dtype[np.unsignedinteger[Any]]:
+    """Return the narrowest unsigned integer type that holds a code."""
+    return np.dtype(f"u{fmt.code_bits // 8}")
+
+
+def nans(codes: Codes, fmt: Format) -> Truth:
+    """Say which codes are NaNs."""
+    if fmt.sign is Sign.TWOS_COMPLEMENT:
+        return np.zeros(codes.shape, bool)
+    # A Python integer keeps the type of the codes, which holds every code of the format.
+    magnitude = codes & ((1 << fmt.width) - 1 - fmt.sign_code)
+    found = magnitude > fmt.max_magnitude + fmt.infinity
+    if not fmt.negative_zero:
+        found |= codes == fmt.sign_code
+    return np.asarray(found)
+
+
+def signaling_nans(codes: Codes, fmt: Format) -> Truth:
+    """Say which codes are signaling NaNs, which only formats with the NaNs of IEEE 754 have."""
+    t = fmt.trailing_bits
+    if not (t and fmt.infinity and fmt.nans == (1 << t) - 1):
+        return np.zeros(codes.shape, bool)
+    return np.asarray(nans(codes, fmt) & (codes != fmt.sign_code) & (codes & (1 << (t - 1)) == 0))

@@ -1,0 +1,73 @@
+"""What was compiled in this process, and for how long; and the log record where a call had to wait for it.
+
+Floor 2b.
+"""
+
+from __future__ import annotations
+
+import logging
+import time
+from typing import Any, NamedTuple
+
+from numba.core import event
+
+from lowprec.kernels.cache import DiskCache, directory
+
+__all__ = ["COMPILED", "Compiled"]
+
+#: Seconds of compiling from which on a call says why it takes so long.
+_PATIENCE = 1.0
+
+_WAIT = "a call waits for kernels to be compiled, which lowprec does %s; `lowprec warm` does it in advance"
+
+
+class Compiled(NamedTuple):
+    """A kernel that was compiled."""
+
+    kernel: str
+    types: str  #: of its arguments
+    seconds: float  #: with the helpers that were compiled on the way
+
+
+#: Kernels that were compiled, not loaded from disk, in order of completion.
+COMPILED: list[Compiled] = []
+
+
+class _Watch(event.Listener):  # type: ignore[misc]
+    """Time kernels while numba compiles; only one thread does at any time.
+
+    The helpers of a kernel are compiled within it. Each of them is an occasion to say that it takes a while.
+    """
+
+    _began: tuple[Any, float] | None = None
+    _told = False
+
+    def on_start(self, event: Any) -> None:
+        """Note the time, if this is a kernel of ours."""
+        dispatcher = event.data["dispatcher"]
+        if self._began is not None:
+            self._tell()
+        elif isinstance(dispatcher._cache, DiskCache):
+            self._began = dispatcher, time.perf_counter()
+
+    def on_end(self, event: Any) -> None:
+        """Keep a record of a kernel."""
+        if self._began is None:
+            return
+        self._tell()
+        dispatcher, began = self._began
+        if event.data["dispatcher"] is dispatcher:
+            self._began = None
+            types = ", ".join(map(str, event.data["args"]))
+            COMPILED.append(Compiled(dispatcher.py_func.__qualname__, types, time.perf_counter() - began))
+
+    def _tell(self) -> None:
+        if self._told or self._began is None or time.perf_counter() - self._began[1] < _PATIENCE:
+            return
+        _Watch._told = True
+        folder = directory()
+        where = "again in each process" if folder is None else f"once, and keeps them in {str(folder)!r}"
+        logging.getLogger("lowprec").info(_WAIT, where)
+
+
+event.register("numba:compile", _Watch())

@@ -1,0 +1,149 @@
+"""The seam between the verbs and the kernels: a request is lowered to a program of the fastest engine that is exact.
+
+    vector  32-bit words in SIMD lanes; what fits them, at memory speed
+    table   results of the scalar engine, looked up: one operand of at most 16 bits, or two of at most 8
+    scalar  one element at a time in integers; everything
+    oracle  exact fractions in pure Python, slow; everything
+
+A program runs on flat arrays of unsigned integers and answers what the request asks, bit for bit the same
+whichever engine it is of. It can refuse only what the data alone can tell, such as a NaN without a code.
+
+An engine is a module with a function ``lower(request)`` that returns a program, or None where the engine
+does not serve the request. Modules are imported when they are first asked, by their name in `ENGINES`.
+
+Floor 2b. Imports spec and NumPy; engines bring the rest.
+"""
+
+from __future__ import annotations
+
+import functools
+import importlib
+from fractions import Fraction
+from typing import Any, NamedTuple, Protocol
+
+import numpy as np
+import numpy.typing as npt
+
+from lowprec.kernels.request import Request
+from lowprec.spec.format import Format
+from lowprec.spec.projection import Projection
+
+__all__ = ["DONE", "ENGINES", "REFUSED", "ElementwiseProgram", "Refusal", "check_backend", "lower"]
+
+Codes = npt.NDArray[Any]
+
+#: Engines by name, in the order in which they are asked; each the name of a module.
+ENGINES = {
+    "vector": "lowprec.kernels.vector.program",
+    "table": "lowprec.kernels.table.program",
+    "scalar": "lowprec.kernels.scalar.program",
+    "oracle": "lowprec.verify.oracle_backend",
+}
+
+#: What `run` returns: every result is written; or some operand has a result without a code, and what is
+#: written is of no use.
+DONE, REFUSED = 0, 1
+
+
+class Refusal(NamedTuple):
+    """Which results have no code."""
+
+    refused: int  #: how many
+    first: int  #: the place of the first
+    fmt: Format  #: that has none for them
+    projection: Projection
+
+
+class ElementwiseProgram(Protocol):
+    """What an engine lowers an `Elementwise` request to."""
+
+    refuses: bool  #: whether some operands may be refused
+    draws: bool  #: whether it has `draw`
+    in_place: bool  #: whether results may be written over operands
+
+    def run(self, operands: list[Codes], out: Codes, flags: Codes, random: Codes, past: bool = False) -> int:
+        """Write a result for each element, and its flags; return DONE or REFUSED.
+
+        Arrays are one-dimensional, contiguous and of unsigned integers: of the size of `out`, but operands of one
+        element are for all. `flags` and `random` are empty where they are not asked for. `past` says that `out`
+        shall be written past the caches: it is large, and begins at a multiple of 16 bytes.
+        """
+        ...
+
+    def draw(self, operands: list[Codes], out: Codes, key: int, first: int, past: bool = False) -> int:
+        """As `run`, with the random integers of `lowprec.random_bits` from number `first` on, a multiple of 4."""
+        ...
+
+
+class BlockRefusal(NamedTuple):
+    """The first element, and the first block whose scale, has no code; -1 where there is none."""
+
+    element: int
+    scale: int
+
+
+class Tensor(NamedTuple):
+    """The scale of a whole tensor in blocks, 1 where there is none, and the inverse that some rules compute with."""
+
+    value: np.float32 | None
+    scale: Fraction
+    inverse: Fraction
+    words: Codes  #: both, lowered
+
+
+class Rows(NamedTuple):
+    """One side of dot products: rows of codes with K along the last axis, and of the scales of blocks along K."""
+
+    codes: Codes
+    fmt: Format
+    scales: Codes | None = None
+    scale_fmt: Format | None = None
+    block: int = 0  #: elements that share a scale
+    tensor: float = 1.0
+
+    def at(self, rows: Any) -> Rows:
+        """Some of the rows."""
+        return self._replace(codes=self.codes[rows], scales=None if self.scales is None else self.scales[rows])
+
+
+@functools.lru_cache(maxsize=4096)
+def lower(request: Request) -> Any:
+    """Return the program of the engine that the request names, or of the first that serves it.
+
+    Raises
+    ------
+    ValueError
+        An engine that does not serve the request.
+    """
+    if request.backend is not None:
+        program = _engine(request.backend).lower(request)
+        if program is None:
+            raise ValueError(
+                f"backend={request.backend!r} does not serve this request: {_LIMITS[request.backend]}; "
+                f"use 'scalar' or 'oracle', which serve everything, or leave backend out"
+            )
+        return program
+    for name in ENGINES:
+        program = _engine(name).lower(request)
+        if program is not None:
+            return program
+    raise AssertionError("the scalar engine serves every request")
+
+
+#: What engines serve that do not serve everything.
+_LIMITS = {
+    "vector": "it takes formats that fit 32-bit words, rules that need no flags, and no payloads of NaN operands",
+    "table": "it takes one operand of at most 16 bits or two of at most 8, rounds to no random integers, and has "
+    "no table where some results are refused",
+}
+
+
+def _engine(name: str) -> Any:
+    return importlib.import_module(ENGINES[name])
+
+
+def check_backend(backend: object) -> None:
+    """Refuse what names no engine."""
+    if backend is not None and (not isinstance(backend, str) or backend not in ENGINES):
+        names = ", ".join(map(repr, ENGINES))
+        raise ValueError(f"unknown backend {backend!r}; use one of {names}, or None for the fastest that is exact")

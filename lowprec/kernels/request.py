@@ -1,0 +1,157 @@
+"""Requests: what is asked of an engine, in full. Equal requests have equal answers.
+
+A request holds specifications only, no arrays: how an array lies in memory, and how many threads go
+through it, changes no answer. It is checked when it is made, cannot be changed, and hashes by value,
+so that `engine.lower` can keep the program that it was lowered to.
+
+Floor 2b. Imports spec.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+from dataclasses import dataclass
+from fractions import Fraction
+from typing import Literal
+
+from lowprec.spec.accumulation import Accumulation
+from lowprec.spec.arith import operands_of
+from lowprec.spec.block import BlockFormat
+from lowprec.spec.format import Format
+from lowprec.spec.projection import Projection
+
+__all__ = ["CONVERT", "Backend", "BlockDecoding", "BlockEncoding", "Dot", "Elementwise", "Request"]
+
+#: The engines by name; see `lowprec.kernels.engine`.
+Backend = Literal["vector", "table", "scalar", "oracle"]
+
+#: The operation of the four verbs: the value of the operand itself.
+CONVERT = "convert"
+
+
+@dataclass(frozen=True)
+class Request:
+    """What all requests have in common.
+
+    Parameters
+    ----------
+    backend : str, optional
+        The engine that must answer; by default the fastest that is exact.
+    """
+
+    backend: Backend | None = dataclasses.field(default=None, kw_only=True)
+
+    def __hash__(self) -> int:
+        """Computed once: requests are looked up at every call."""
+        known: int | None = self.__dict__.get("_hash")
+        if known is None:
+            fields = tuple(getattr(self, field.name) for field in dataclasses.fields(self))
+            known = hash((type(self), fields))
+            object.__setattr__(self, "_hash", known)
+        return known
+
+
+@dataclass(frozen=True)
+class Elementwise(Request):
+    """An operation on each element: the exact result is projected once, and given back in a type that carries it.
+
+    Parameters
+    ----------
+    operation : str
+        `CONVERT` or a key of `lowprec.spec.arith.OPERANDS`.
+    sources : tuple of Format
+        The format of each operand; a carrier, such as binary64 or int32, where operands are values.
+    target : Format
+    projection : Projection
+    carrier : Format, optional
+        The floating-point type that results are given in; None for codes of the target.
+    flags : bool
+        Whether the flags of each result are asked for.
+    """
+
+    operation: str
+    sources: tuple[Format, ...]
+    target: Format
+    projection: Projection
+    carrier: Format | None = None
+    flags: bool = False
+
+    __hash__ = Request.__hash__
+
+    def __post_init__(self) -> None:
+        wanted = 1 if self.operation == CONVERT else operands_of(self.operation)
+        if len(self.sources) != wanted:
+            raise ValueError(f"{self.operation} takes {wanted} operands, not {len(self.sources)}")
+        if self.carrier is not None and not self.carrier.contains(self.target):
+            raise ValueError(f"{self.carrier.name!r} does not hold every value of {self.target.name!r}")
+
+
+@dataclass(frozen=True)
+class BlockEncoding(Request):
+    """Values into blocks: a scale from each block's largest magnitude, and the elements divided by it.
+
+    Parameters
+    ----------
+    source : Format
+        Of the values, or the carrier that they come in.
+    format : BlockFormat
+        With its rule, and the projections of elements and scales.
+    tensor : bool
+        Whether the whole tensor has a scale.
+    """
+
+    source: Format
+    format: BlockFormat
+    tensor: bool
+
+    __hash__ = Request.__hash__
+
+
+@dataclass(frozen=True)
+class BlockDecoding(Request):
+    """Blocks into values: elements times the scale of their block and that of the tensor, rounded once.
+
+    Parameters
+    ----------
+    format : BlockFormat
+    tensor : Fraction, optional
+        The scale of the whole tensor.
+    carrier : Format
+        The floating-point type of the values.
+    """
+
+    format: BlockFormat
+    tensor: Fraction | None
+    carrier: Format
+
+    __hash__ = Request.__hash__
+
+
+@dataclass(frozen=True)
+class Dot(Request):
+    """Dot products: the sum of products of two rows, as an accumulation makes it.
+
+    Parameters
+    ----------
+    accumulation : Accumulation
+    x, y : Format
+        Of the operands.
+    addend : Format
+        In which addends come; see `lowprec.kernels.lower.dot.begins_in`.
+    scales : (Format, Format), optional
+        Of the scales of operands in blocks.
+    block : int
+        Elements that share a scale; 0 where there are none.
+    tensor : Fraction
+        What sums are multiplied by: the product of the tensors' scales.
+    """
+
+    accumulation: Accumulation
+    x: Format
+    y: Format
+    addend: Format
+    scales: tuple[Format, Format] | None = None
+    block: int = 0
+    tensor: Fraction = Fraction(1)
+
+    __hash__ = Request.__hash__

@@ -1,0 +1,297 @@
+"""Programs of the scalar engine: every request, one element at a time, in integers.
+
+Floor 2b. Imports the scalar kernels; never the oracle, which checks them.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+from fractions import Fraction
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+
+from lowprec.kernels.codes import code_dtype, nans, signaling_nans
+from lowprec.kernels.engine import DONE, REFUSED, BlockRefusal, Refusal, Rows, Tensor
+from lowprec.kernels.lower.block import lower_block, lower_tensor
+from lowprec.kernels.lower.dot import kind_of, lower_how, lower_stages
+from lowprec.kernels.lower.scalar import lower_source, lower_target, may_refuse
+from lowprec.kernels.request import CONVERT, BlockDecoding, BlockEncoding, Dot, Elementwise, Request
+from lowprec.kernels.scalar.arith import KNOWN, operate
+from lowprec.kernels.scalar.convert import convert, convert_twice
+from lowprec.spec.arith import SIGN_ONLY
+from lowprec.spec.block import BlockFormat
+from lowprec.spec.format import Format
+from lowprec.spec.projection import DEFAULT, Flag, Projection
+
+__all__ = ["BlockDecoder", "BlockEncoder", "Conversion", "Dots", "Operation", "lower"]
+
+Codes = npt.NDArray[Any]
+
+#: Elements that an operation is given at a time, as 64-bit words.
+_PART = 1 << 15
+
+_NO_RANDOM, _NO_FLAGS = np.empty(0, np.uint32), np.empty(0, np.uint8)
+
+
+def lower(request: Request) -> Any:
+    """Return the program of a request: every one has one."""
+    if isinstance(request, Elementwise):
+        rule, carrier = request.projection, request.carrier
+        if request.operation == CONVERT:
+            return Conversion(request.sources[0], request.target, rule, carrier)
+        return Operation(request.operation, request.sources, request.target, rule, carrier)
+    if isinstance(request, BlockEncoding):
+        return BlockEncoder(request.source, request.format)
+    if isinstance(request, BlockDecoding):
+        return BlockDecoder(request)
+    if isinstance(request, Dot):
+        return Dots(request)
+    raise TypeError(f"no scalar program for a {type(request).__name__}")
+
+
+class _Program:
+    """What programs of elements have in common: they refuse, and draw no random integers themselves."""
+
+    draws = in_place = False
+    refuses: bool
+
+    def attempt(self, operands: list[Codes], out: Codes, flags: Codes, random: Codes) -> Refusal | None:
+        """Write results and flags, or say which operands are refused."""
+        raise NotImplementedError
+
+    def run(self, operands: list[Codes], out: Codes, flags: Codes, random: Codes, past: bool = False) -> int:
+        """Write results and flags; see `engine.ElementwiseProgram`."""
+        return DONE if self.attempt(operands, out, flags, random) is None else REFUSED
+
+
+class Conversion(_Program):
+    """Codes to codes of a target, through the formats of `Projection.via`, and on to a type that carries them."""
+
+    def __init__(self, source: Format, target: Format, rule: Projection, carrier: Format | None) -> None:
+        self.source, self.target, self.rule = source, target, rule
+        self._keeps_payloads = rule.nan_payload != "drop"
+        onward = Projection(nan_payload=rule.nan_payload)
+        read, at = lower_source(source, rule.subnormals in ("flush_operands", "flush_both")), source
+        self._stops = []
+        for stop in rule.via:
+            shorter = self._keeps_payloads and (stop.payload_bits or 0) < (at.payload_bits or 0)
+            if shorter or not stop.contains(at) or (at.has_signed_nan and not stop.has_signed_nan):
+                self._stops.append((read, stop, lower_target(stop, onward)))
+                read, at = lower_source(stop), stop
+        self._read, self._last, self._words = read, at, lower_target(target, rule)
+        self._carry = None if carrier is None else (lower_source(target), lower_target(carrier, onward))
+        self.refuses = any(may_refuse(words) for words in (self._words, *(stop[2] for stop in self._stops)))
+
+    def attempt(
+        self, operands: list[Codes], out: Codes, flags: Codes, random: Codes, brought: Codes | None = None
+    ) -> Refusal | None:
+        """Write results and flags, or say which operands are refused.
+
+        `brought` says which NaNs, on their way through `via`, are those of operands, whose payloads are kept
+        where that is asked; by default those that are NaNs now.
+        """
+        (codes,) = operands
+        if brought is None and self._keeps_payloads and self.rule.via:
+            brought = nans(codes, self.source)
+        earlier = np.zeros_like(flags)
+        for read, stop, words in self._stops:
+            passed = np.empty(codes.size, code_dtype(stop))
+            count, first = convert(codes, read, passed, words, _NO_RANDOM, flags)
+            if count:
+                return Refusal(count, first, stop, DEFAULT)
+            codes = passed
+            earlier |= flags
+        count, first = self._project(codes, out, self._words, random, flags)
+        if count:
+            return Refusal(count, first, self.target, self.rule)
+        if brought is not None:
+            (arisen,) = np.nonzero(nans(codes, self._last) & ~brought)
+            if arisen.size:  # NaNs without a payload to keep, which `nan_code` is for
+                results = np.empty(arisen.size, out.dtype)
+                plain = lower_target(self.target, dataclasses.replace(self.rule, nan_payload="drop"))
+                self._project(codes[arisen], results, plain, random[:0], flags[:0])
+                out[arisen] = results
+        flags |= earlier
+        return None
+
+    def _project(self, codes: Codes, out: Codes, words: Codes, random: Codes, flags: Codes) -> tuple[int, int]:
+        if self._carry is None:
+            return convert(codes, self._read, out, words, random, flags)
+        return convert_twice(codes, self._read, words, self._carry[0], out, self._carry[1], random, flags)
+
+
+class Operation(_Program):
+    """An operation of any operands; through `Projection.via` and to a carrier as conversions go on."""
+
+    def __init__(
+        self, operation: str, sources: tuple[Format, ...], target: Format, rule: Projection, carrier: Format | None
+    ) -> None:
+        self.operation, self.sources, self.rule = operation, sources, rule
+        flushes = rule.subnormals in ("flush_operands", "flush_both")
+        self._onward = self._carry = None
+        self._target, self._first = target, rule
+        if rule.via:
+            self._target = rule.via[0]
+            self._first = Projection(nan_payload=rule.nan_payload, subnormals="flush_operands" if flushes else "keep")
+            results = rule.subnormals in ("flush_results", "flush_both")
+            rest = dataclasses.replace(rule, via=rule.via[1:], subnormals="flush_results" if results else "keep")
+            self._onward = Conversion(self._target, target, rest, None)
+        if carrier is not None:
+            self._carry = Conversion(target, carrier, Projection(nan_payload=rule.nan_payload), None)
+        reads = [lower_source(source, flushes and operation not in SIGN_ONLY) for source in sources]
+        self._reads = [*reads, *reads[:1] * (3 - len(reads))]
+        self._words, self._codes = lower_target(self._target, self._first), code_dtype(target)
+        self.refuses = may_refuse(self._words) or (self._onward is not None and self._onward.refuses)
+
+    def attempt(self, operands: list[Codes], out: Codes, flags: Codes, random: Codes) -> Refusal | None:
+        """Write results and flags, or say which results have no code."""
+        codes, raised = np.zeros(out.size, np.uint64), np.zeros(out.size, np.uint8)
+        refusal = self._operate(operands, codes, raised, random[:0] if self._onward else random)
+        if refusal is not None:
+            return refusal
+        if self._onward is not None:
+            passed, later = codes.astype(code_dtype(self._target)), np.zeros_like(raised)
+            codes = np.empty(out.size, self._codes)
+            refusal = self._onward.attempt([passed], codes, later, random, self._brought(operands, raised))
+            if refusal is not None:
+                return refusal
+            divided, invalid = raised & Flag.DIVIDE_BY_ZERO, (raised | later) & Flag.INVALID
+            raised = np.where(divided, divided, np.where(invalid, invalid, raised | later))
+        if self._carry is None:
+            out[:] = codes
+        else:
+            self._carry.attempt([codes.astype(self._codes)], out, _NO_FLAGS, _NO_RANDOM)
+        if flags.size:
+            flags[:] = raised
+        return None
+
+    def _operate(self, operands: list[Codes], codes: Codes, raised: Codes, random: Codes) -> Refusal | None:
+        count, signaling_first = len(operands), self.rule.nan_payload == "signaling_first"
+        for start in range(0, codes.size, _PART):
+            part = slice(start, min(start + _PART, codes.size))
+            given = [_wide(operand, part, codes.size) for operand in operands]
+            x, y, z = (*given, *given[:1] * (3 - count))
+            refused, first = operate(
+                KNOWN[self.operation], count, x, self._reads[0], y, self._reads[1], z, self._reads[2], codes[part],
+                self._words, self._first.rounding.downward, signaling_first, random[part], raised[part],
+            )  # fmt: skip
+            if refused:
+                return Refusal(refused, start + first, self._target, self._first)
+        return None
+
+    def _brought(self, operands: list[Codes], raised: Codes) -> Codes | None:
+        """Say which results are a NaN operand, whose payload may be kept; None where payloads are dropped.
+
+        With `signaling_first` an invalid product makes a NaN of its own, whatever quiet one is added to it.
+        """
+        if self.rule.nan_payload == "drop":
+            return None
+        pairs = list(zip(operands, self.sources, strict=True))
+        if self.operation in SIGN_ONLY:
+            pairs = pairs[:1]
+        join = np.logical_and if self.operation.endswith("_number") else np.logical_or
+        nan = np.broadcast_to(_joined(join, [nans(codes, fmt) for codes, fmt in pairs]), raised.shape)
+        if self.rule.nan_payload == "signaling_first":
+            signaling = _joined(np.logical_or, [signaling_nans(codes, fmt) for codes, fmt in pairs])
+            nan = nan & (signaling | (raised & Flag.INVALID == 0))
+        return np.asarray(nan)
+
+
+def _joined(join: Any, parts: list[Codes]) -> Codes:
+    """All parts joined, some of which may have one element for all."""
+    found = parts[0]
+    for part in parts[1:]:
+        found = join(found, part)
+    return np.asarray(found)
+
+
+def _wide(codes: Codes, part: slice, size: int) -> Codes:
+    """Part of an operand as 64-bit words; one element for all is repeated."""
+    if codes.size == size:
+        return codes[part].astype(np.uint64)
+    return np.full(part.stop - part.start, codes[0], np.uint64)
+
+
+class BlockEncoder:
+    """Values in blocks of any format, element after element and block after block."""
+
+    partial = False
+
+    def __init__(self, source: Format, fmt: BlockFormat) -> None:
+        self._source = lower_source(source, fmt.elements.subnormals in ("flush_operands", "flush_both"))
+        self._element, self._scale = lower_target(fmt.element, fmt.elements), lower_target(fmt.scale, fmt.scales)
+        self._scale_source, self._rule = lower_source(fmt.scale), lower_block(fmt)
+
+    def run(
+        self, values: Codes, codes: Codes, scales: Codes, tensor: Tensor, random: Codes, scale_random: Codes
+    ) -> BlockRefusal | None:
+        """Write the codes and the scales of whole blocks, or say what is refused; see `engine.BlockProgram`."""
+        from lowprec.kernels.scalar.block import convert_blocks
+
+        refused, first, refused_scales, first_scale = convert_blocks(
+            values, self._source, values.size // scales.size, codes, self._element, scales, self._scale,
+            self._scale_source, self._rule, tensor.words, random, scale_random,
+        )  # fmt: skip
+        return BlockRefusal(first if refused else -1, first_scale) if refused or refused_scales else None
+
+
+class BlockDecoder:
+    """The values of blocks of any format."""
+
+    partial = False
+
+    def __init__(self, request: BlockDecoding) -> None:
+        fmt, scale = request.format, Fraction(1) if request.tensor is None else request.tensor
+        self._element, self._scale = lower_source(fmt.element), lower_source(fmt.scale)
+        self._tensor, self._target = lower_tensor(fmt, scale, Fraction(1)), lower_target(request.carrier, DEFAULT)
+
+    def run(self, codes: Codes, scales: Codes, out: Codes) -> None:
+        """Write the values of whole blocks."""
+        from lowprec.kernels.scalar.block import decode_blocks
+
+        decode_blocks(
+            codes, self._element, codes.size // scales.size, scales, self._scale, self._tensor, out, self._target
+        )
+
+
+class Dots:
+    """Dot products of rows, one output after the other."""
+
+    partial = False
+
+    def __init__(self, request: Dot) -> None:
+        from lowprec.kernels.scalar import dot
+
+        how = request.accumulation
+        self._how = lower_how(
+            how, request.x, request.y, request.addend, request.scales, request.block, _integer(request.tensor)
+        )
+        self._stages, self._kernel = lower_stages(how, request.addend), dot.kernel(kind_of(how))
+        scales = request.scales or (request.x, request.y)  # not read where there are none
+        self._sources = [
+            (lower_source(fmt), lower_source(of)) for fmt, of in zip((request.x, request.y), scales, strict=True)
+        ]
+
+    def run(self, x: Rows, y: Rows, addends: Codes, out: Codes, key: int, first: int, paired: bool) -> None:
+        """Write the codes of all dot products; see `engine.DotProgram`."""
+        from lowprec.kernels.scalar import dot
+
+        sides = [
+            dot.Rows(rows.codes.astype(np.uint64), source, _scales_of(rows), scale_source)
+            for rows, (source, scale_source) in zip((x, y), self._sources, strict=True)
+        ]
+        self._kernel(*sides, addends, out, self._how, self._stages, np.uint64(key), np.uint64(first), paired)
+
+
+def _scales_of(rows: Rows) -> Codes:
+    """Codes of scales as 64-bit words: none of operands that are in no blocks."""
+    return np.zeros((len(rows.codes), 0), np.uint64) if rows.scales is None else rows.scales.astype(np.uint64)
+
+
+def _integer(number: Fraction) -> tuple[int, int]:
+    """A positive dyadic number as an integer times a power of two. The integer is 1 for the number 1 only."""
+    power = (number.numerator & -number.numerator).bit_length() - number.denominator.bit_length()
+    integer = int(number / Fraction(2) ** power)
+    return (2, power - 1) if integer == 1 and power else (integer, power)

@@ -1,0 +1,102 @@
+"""Programs of the table engine: one operand of at most 16 bits, or two of at most 8.
+
+A table holds the result and the flags of every pattern of the operands, as the scalar program makes them.
+It is made when the first array comes that is long enough to pay for it.
+
+Floor 2b. Imports numba through `jit`; never the oracle, which checks it.
+"""
+
+from __future__ import annotations
+
+import threading
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+
+from lowprec.kernels.codes import code_dtype
+from lowprec.kernels.engine import DONE
+from lowprec.kernels.jit import jit
+from lowprec.kernels.request import Elementwise, Request
+from lowprec.kernels.scalar import program as scalar
+
+__all__ = ["Table", "lower"]
+
+Codes = npt.NDArray[Any]
+
+#: Bits of all operands together.
+_MOST = 16
+
+#: A table is made for arrays of at least so many of its entries.
+_SHARE = 4
+
+_NO_RANDOM, _NO_FLAGS = np.empty(0, np.uint32), np.empty(0, np.uint8)
+
+
+def lower(request: Request) -> Table | None:
+    """Return a program that looks results up, or None where the operands have too many patterns."""
+    if not isinstance(request, Elementwise) or request.projection.rounding.bits:
+        return None
+    bits = sum(source.code_bits for source in request.sources)
+    return Table(request, bits) if bits <= _MOST else None
+
+
+class Table:
+    """A program that looks results up; see `engine.ElementwiseProgram`."""
+
+    draws = in_place = False
+
+    def __init__(self, request: Elementwise, bits: int) -> None:
+        self._scalar = scalar.lower(request)
+        self._types = [code_dtype(source) for source in request.sources]
+        self._size, self._asked = 1 << bits, request.backend == "table"
+        self._result = code_dtype(request.carrier or request.target)
+        self._tables: tuple[Codes, Codes] | None = None
+        self._whole = True  # until some pattern turns out to be refused
+        self._lock = threading.Lock()
+        self.refuses: bool = self._scalar.refuses
+
+    def run(self, operands: list[Codes], out: Codes, flags: Codes, random: Codes, past: bool = False) -> int:
+        """Look up a result for each element, and its flags."""
+        tables = self._made() if self._asked or out.size * _SHARE >= self._size else None
+        if tables is None:
+            status: int = self._scalar.run(operands, out, flags, random)
+            return status
+        x, y = (operands * 2)[:2]
+        steps = tuple(0 if operand.size == 1 != out.size else 1 for operand in (x, y))
+        for table, results in zip(tables, (out, flags), strict=True):
+            if results.size and len(operands) == 1 and steps[0]:
+                look_up(table, x, results)
+            elif results.size:
+                look_up_pairs(table, x, y, steps, len(operands) == 1, results)
+        return DONE
+
+    def _made(self) -> tuple[Codes, Codes] | None:
+        """The results and the flags of all patterns, or None where some pattern is refused."""
+        with self._lock:
+            if self._tables is None and self._whole:
+                patterns = np.arange(self._size, dtype=np.uint32)
+                operands = [patterns.astype(self._types[-1])]
+                if len(self._types) == 2:
+                    operands = [(patterns >> np.uint32(8)).astype(self._types[0]), *operands]
+                results, flags = np.empty(self._size, self._result), np.empty(self._size, np.uint8)
+                self._whole = self._scalar.attempt(operands, results, flags, _NO_RANDOM) is None
+                self._tables = (results, flags) if self._whole else None
+        return self._tables
+
+
+@jit
+def look_up(table: Codes, codes: Codes, out: Codes) -> None:
+    """Write the entry of each code."""
+    for i in range(out.size):
+        out[i] = table[np.int64(codes[i])]
+
+
+@jit
+def look_up_pairs(table: Codes, x: Codes, y: Codes, steps: tuple[int, ...], single: bool, out: Codes) -> None:
+    """Write the entry of each pair of codes of 8 bits; a step of 0 takes the same code for all."""
+    for i in range(out.size):
+        place = np.int64(y[i * steps[1]])
+        if not single:
+            place += np.int64(x[i * steps[0]]) << np.int64(8)
+        out[i] = table[place]

@@ -1,0 +1,283 @@
+"""Programs of the vector engine: what fits 32-bit words, in SIMD lanes.
+
+Floor 2b. Imports the vector kernels; never the oracle, which checks them.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+import functools
+from collections.abc import Callable
+from fractions import Fraction
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+
+from lowprec.kernels import engine
+from lowprec.kernels.engine import Tensor
+from lowprec.kernels.lower.block import lower_block
+from lowprec.kernels.lower.scalar import lower_source, lower_target
+from lowprec.kernels.lower.vector import (
+    DECODER_SHAPE,
+    ENCODER_SHAPE,
+    NOTHING,
+    Encoder,
+    anywhere,
+    is_usual,
+    lower_decoder,
+    lower_encoder,
+    past_caches,
+    plan as conversion_plan,
+    refuses,
+    shapes,
+    specialized,
+)
+from lowprec.kernels.lower.vector_block import BlockPlan, Products, lower_blocks, lower_products
+from lowprec.kernels.lower.words import DOUBLE, SINGLE
+from lowprec.kernels.request import CONVERT, BlockDecoding, BlockEncoding, Dot, Elementwise, Request
+from lowprec.kernels.vector import block, block_values
+from lowprec.kernels.vector.convert import DONE, UNSUITED, kernel
+from lowprec.kernels.vector.ir.lanes import LANES
+from lowprec.spec.block import BlockFormat
+from lowprec.spec.format import Format
+from lowprec.spec.projection import DEFAULT
+
+__all__ = ["BlockDecoder", "BlockEncoder", "Conversion", "Operation", "chosen", "lower"]
+
+Codes = npt.NDArray[Any]
+Plan = npt.NDArray[np.uint32]
+Layout = tuple[int, ...]
+Kernel = Callable[..., int]
+
+
+def lower(request: Request) -> Any:
+    """Return the program of a request, or None where its words are too wide or a rule needs another engine."""
+    if isinstance(request, Elementwise) and not request.flags:
+        return _conversion(request) if request.operation == CONVERT else _operation(request)
+    if isinstance(request, BlockEncoding):
+        return _block_encoder(request)
+    if isinstance(request, BlockDecoding):
+        return _block_decoder(request)
+    if isinstance(request, Dot):
+        from lowprec.kernels.vector import dot_program
+
+        return dot_program.lower(request)
+    return None
+
+
+def chosen(plan: Plan, drawn: bool) -> Kernel:
+    """Return the kernel for a plan, which draws its random integers or reads them."""
+    return kernel(shapes(plan) if specialized(plan) else ((),) * 4, drawn)
+
+
+#: Steps of operands that have an element for each result.
+_ALL = (1, 1, 1)
+
+
+def _conversion(request: Elementwise) -> Conversion | None:
+    (source,), target, rule, carrier = request.sources, request.target, request.projection, request.carrier
+    wide = source == DOUBLE
+    whole = (target == SINGLE or target == DOUBLE) and carrier is None
+    if whole and (rule != DEFAULT or wide):
+        return None
+    first = NOTHING if wide else lower_decoder(source, target == DOUBLE, quiet=whole)
+    stages = [first, NOTHING if whole else lower_encoder(target, rule, wide), NOTHING, NOTHING]
+    if carrier is not None:
+        stages[2] = lower_decoder(target, carrier == DOUBLE)
+        if not (carrier == SINGLE or carrier == DOUBLE):
+            stages[3] = lower_encoder(carrier, DEFAULT)
+    if any(stage is None for stage in stages):
+        return None
+    return Conversion(conversion_plan(*stages))  # type: ignore[arg-type]
+
+
+class Conversion:
+    """Codes to codes of a target, and on to a type that carries its values."""
+
+    draws = in_place = True
+
+    def __init__(self, plan: Plan) -> None:
+        self.plan, self.kernel = plan, chosen(plan, False)
+        self.refuses = refuses(plan)
+
+    @functools.cached_property
+    def _past(self) -> Plan:
+        """The plan that writes results past the caches."""
+        return past_caches(self.plan)
+
+    @functools.cached_property
+    def _drawing(self) -> Kernel:
+        """The kernel that draws its random integers."""
+        return chosen(self.plan, True)
+
+    def run(self, operands: list[Codes], out: Codes, flags: Codes, random: Codes, past: bool = False) -> int:
+        """Write results; see `engine.ElementwiseProgram`. Codes and results may be the same memory."""
+        plan = self._past if past else self.plan
+        status = self.kernel(operands[0], out, plan, random)
+        if status == UNSUITED:
+            plan = anywhere(plan)
+            status = chosen(plan, False)(operands[0], out, plan, random)
+        return status
+
+    def draw(self, operands: list[Codes], out: Codes, key: int, first: int, past: bool = False) -> int:
+        """Write results rounded by random integers from number `first` on."""
+        return self._drawing(operands[0], out, self._past if past else self.plan, np.uint64(key), np.uint64(first))
+
+
+def _operation(request: Elementwise) -> Operation | None:
+    from lowprec.kernels.vector import arith
+
+    operation, sources, target = request.operation, request.sources, request.target
+    rule, carrier = request.projection, request.carrier
+    if operation not in arith.OPERATIONS or any(source == DOUBLE for source in sources):
+        return None
+    if rule.nan_payload == "signaling_first":  # vectors know only the first NaN operand
+        return None
+    bits = rule.rounding.bits + (rule.rounding.variant == "B")
+    short = operation in arith.SHORT and arith.is_near(target) and bits < 20 - target.trailing_bits
+    native = target == SINGLE and rule == DEFAULT
+    encoder = NOTHING if native else lower_encoder(target, rule, not short)
+    result = NOTHING if carrier is None else lower_decoder(target, carrier == DOUBLE)
+    plain = carrier is None or carrier == SINGLE or carrier == DOUBLE
+    carry = NOTHING if plain or carrier is None else lower_encoder(carrier, DEFAULT)
+    decoders = [decoder for source in sources if (decoder := lower_decoder(source)) is not None]
+    if encoder is None or result is None or carry is None or len(decoders) < len(sources):
+        return None
+    first = _shape(decoders[0], DECODER_SHAPE)
+    usual = (native or is_usual(encoder)) and all(_shape(decoder, DECODER_SHAPE) == first for decoder in decoders)
+    readers: list[Conversion | None] = []
+    if not usual:  # one kernel serves them all: it is given binary32 numbers
+        readers = [None if source == SINGLE else _reader(source) for source in sources]
+        decoders, first = [NOTHING], _shape(NOTHING, DECODER_SHAPE)
+    ends = ((encoder, ENCODER_SHAPE), (result, DECODER_SHAPE), (carry, ENCODER_SHAPE))
+    shapes_of_ends = tuple(_shape(stage, size) if usual else () for stage, size in ends)
+    stages = (*decoders, *decoders[:1] * (3 - len(decoders)), encoder, result, carry)
+    return Operation(
+        request,
+        arith.kernel(operation, (first, first, first, *shapes_of_ends), short, native),
+        arith.plan(stages, rule.rounding.downward),
+        not native and bool(encoder[Encoder._fields.index("refuses")]),
+        readers,
+    )
+
+
+def _reader(source: Format) -> Conversion:
+    reader = _conversion(Elementwise(CONVERT, (source,), SINGLE, DEFAULT))
+    assert reader is not None, "a format with a decoder"
+    return reader
+
+
+class Operation:
+    """An operation of operands that are binary32 numbers, or become such."""
+
+    draws = in_place = False
+
+    def __init__(
+        self, request: Elementwise, kernel: Kernel, plan: Plan, refuses: bool, readers: list[Conversion | None]
+    ) -> None:
+        self._request, self.kernel, self.plan, self._readers = request, kernel, plan, readers
+        self.refuses = refuses
+
+    @functools.cached_property
+    def _past(self) -> Plan:
+        """The plan that writes results past the caches."""
+        return past_caches(self.plan)
+
+    def run(self, operands: list[Codes], out: Codes, flags: Codes, random: Codes, past: bool = False) -> int:
+        """Write results; see `engine.ElementwiseProgram`. They must not lie in the operands' memory."""
+        x, y, z = (*operands, *operands[:1] * (3 - len(operands)))
+        steps = _ALL
+        if self._readers or any(codes.size != out.size for codes in operands):
+            (x, y, z), steps = self._prepared(operands, out.size)
+        plan = self._past if past else self.plan
+        status: int = self.kernel(x, y, z, steps, out, plan, random)
+        if status != DONE:  # unsuited to the thread's rounding mode, or a NaN, maybe of lanes past the end
+            scalar = engine.lower(dataclasses.replace(self._request, backend="scalar"))
+            status = scalar.run(operands, out, flags, random)
+        return status
+
+    def _prepared(self, operands: list[Codes], size: int) -> tuple[list[Codes], tuple[int, int, int]]:
+        """Operands as the kernel reads them: three of them, in binary32 if it must, and single ones repeated."""
+        if self._readers:
+            operands = [_as_singles(*pair) for pair in zip(operands, self._readers, strict=True)]
+        steps = [0 if codes.size == 1 != size else 1 for codes in operands]
+        read = [codes if step else np.repeat(codes, LANES) for codes, step in zip(operands, steps, strict=True)]
+        others = 3 - len(read)
+        return [*read, *read[:1] * others], (*steps, *steps[:1] * others)  # type: ignore[return-value]
+
+
+def _as_singles(codes: Codes, reader: Conversion | None) -> Codes:
+    """The same values as patterns of binary32."""
+    if reader is None:
+        return codes
+    words = np.empty(codes.size, np.uint32)
+    reader.run([codes], words, codes[:0], words[:0])
+    return words
+
+
+def _block_encoder(request: BlockEncoding) -> BlockEncoder | None:
+    plan = lower_blocks(request.source, request.format, request.source == DOUBLE, request.tensor)
+    return None if plan is None else BlockEncoder(request.format, plan)
+
+
+class BlockEncoder:
+    """Values in blocks; what it cannot be exact for it leaves, and marks."""
+
+    partial = True
+
+    def __init__(self, fmt: BlockFormat, plan: BlockPlan) -> None:
+        self._general = lower_block(fmt), lower_target(fmt.scale, fmt.scales), lower_source(fmt.scale)
+        self._lowered, self.kernel = plan, self._chosen(plan, plan.plan)
+
+    @staticmethod
+    def _chosen(lowered: BlockPlan, plan: Plan) -> Kernel:
+        source, target = shapes(plan)[:2] if lowered.usual else ((), ())
+        return block.encoder(source, target, lowered.powers)
+
+    def run(
+        self, values: Codes, codes: Codes, scales: Codes, marks: Codes, layout: Layout, tensor: Tensor,
+        random: Codes, past: bool,
+    ) -> int:  # fmt: skip
+        """Write codes and scales; return how many blocks are left, which are marked."""
+        lowered, plan = self._lowered, self._lowered.plan
+        if past:
+            plan = past_caches(plan)
+        rule, target, source = self._general
+        others = lowered.setup, lowered.tables, (rule, tensor.words, target, source), random
+        undone = self.kernel(values, codes, scales, marks, layout, plan, *others)
+        if undone >= block.UNSUITED:
+            marks[:], plan = 0, anywhere(plan)
+            undone = self._chosen(lowered, plan)(values, codes, scales, marks, layout, plan, *others)
+        return undone
+
+
+def _block_decoder(request: BlockDecoding) -> BlockDecoder | None:
+    scale = Fraction(1) if request.tensor is None else request.tensor
+    scaled = request.tensor is not None
+    products = lower_products(request.format, scale, scaled) if request.carrier == SINGLE else None
+    return None if products is None else BlockDecoder(products, scaled)
+
+
+class BlockDecoder:
+    """The values of blocks as binary32; what it cannot be exact for it leaves, and marks."""
+
+    partial = True
+
+    def __init__(self, products: Products, scaled: bool) -> None:
+        shape = shapes(products.plan)[0] if specialized(products.plan) else ()
+        self._products, self.kernel = products, block_values.decoder(shape, scaled)
+
+    def run(self, codes: Codes, out: Codes, scales: Codes, marks: Codes, layout: Layout, past: bool) -> int:
+        """Write values; return how many blocks are left, which are marked."""
+        plan, factors = self._products
+        plan = past_caches(plan) if past else plan
+        undone = self.kernel(codes, out, scales, marks, layout, plan, factors)
+        if undone >= block.UNSUITED:
+            marks[:] = 1
+            undone = marks.size
+        return undone
+
+
+def _shape(stage: Plan, size: int) -> tuple[int, ...]:
+    return tuple(int(word) for word in stage[:size])

@@ -1,0 +1,53 @@
+"""Profiles: what a named stack does, as a projection for each of its formats; a file for each vendor.
+
+A profile of a library is checked against that library, one of hardware against published data
+where there is some; docs/references.md has the sources.
+
+Floor 1. Imports the standard library only.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+
+from lowprec.spec.naming import read_only
+from lowprec.spec.profiles import amd, arm, frameworks, nvidia, research, riscv, standards, torchao, x86
+from lowprec.spec.profiles.profile import Profile
+
+__all__ = ["PROFILES", "Profile", "profile"]
+
+#: Every profile, by name. Where several explain a difference, a diagnosis names the first.
+PROFILES: Mapping[str, Profile] = read_only(
+    "profiles",
+    (
+        *frameworks.CASTS,
+        *research.CASTS,
+        *standards.CASTS,
+        *nvidia.CASTS,
+        *amd.CASTS,
+        *x86.CASTS,
+        *arm.CASTS,
+        *x86.ARITHMETIC,
+        *arm.ARITHMETIC,
+        *riscv.ARITHMETIC,
+        *standards.BLOCKS,
+        *torchao.BLOCKS,
+        *nvidia.BLOCKS,
+        *research.BLOCKS,
+    ),
+)
+
+
+def profile(name: Profile | str) -> Profile:
+    """Return the profile of that name, or the profile itself.
+
+    >>> profile("ocp_ovf").source
+    'OFP8'
+    """
+    if isinstance(name, Profile):
+        return name
+    if not isinstance(name, str):
+        raise TypeError(f"profile must be a Profile or a name, not {name!r}")
+    if name not in PROFILES:
+        raise ValueError(f"unknown profile {name!r}; use one of {', '.join(PROFILES)}")
+    return PROFILES[name]

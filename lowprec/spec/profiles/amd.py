@@ -1,0 +1,26 @@
+"""AMD: the headers of HIP.
+
+Floor 1. Imports the standard library only.
+"""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+from lowprec.spec import catalog
+from lowprec.spec.profiles.profile import E4M3_E5M2, FINITE, OCP_AND_FNUZ, Profile, each
+from lowprec.spec.projection import Projection
+
+__all__ = ["CASTS"]
+
+# A NaN of the FNUZ formats has no sign of its own, but 7F and FF, the extreme values, have.
+_HIP_SAT = each(OCP_AND_FNUZ, replace(FINITE, nan_code=0x7F))
+_HIP_NOSAT = {
+    **each(E4M3_E5M2, Projection(nan_code=0x7F, overflow_test="before")),
+    **each((catalog.E4M3FNUZ, catalog.E5M2FNUZ), Projection(overflow_test="before")),
+}
+
+CASTS = (
+    Profile("hip_sat", "ROCm clr headers, on the host", _HIP_SAT, "HIP"),
+    Profile("hip_nosat", "ROCm clr headers, on the host", _HIP_NOSAT, "HIP"),
+)

@@ -1,4 +1,0 @@
-"""Outputs held against the reference: what differs, where, and why.
-
-Floor 5.
-"""

@@ -1,0 +1,339 @@
+"""`lowprec.compare`: results held against what they must be."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+
+from lowprec.arrays.block import asked as block_asked, axes_of
+from lowprec.arrays.block_stream import grid_of
+from lowprec.arrays.checks import keeps_dtype, projection as projection_of
+from lowprec.spec import catalog
+from lowprec.spec.accumulation import Accumulation
+from lowprec.spec.accumulations import ACCUMULATIONS, accumulation as accumulation_of
+from lowprec.spec.block import BlockFormat, ScaleRule
+from lowprec.spec.format import Format
+from lowprec.spec.profiles import Profile
+from lowprec.spec.projection import Projection, Saturation
+from lowprec.spec.rounding import Rounding
+from lowprec.verify.comparison import Comparison, Ranked
+from lowprec.verify.dumps import Dump, Held, Values
+from lowprec.verify.judge import Watch, judge
+from lowprec.verify.operations import OPERATIONS, check_operands, is_values
+from lowprec.verify.question import Batch, Question, differ
+from lowprec.verify.questions.blocks import BlockQuestion
+from lowprec.verify.questions.dots import DotQuestion, could_be
+from lowprec.verify.questions.elements import ElementQuestion
+
+__all__ = ["DOTS", "compare"]
+
+#: Operations that sum products by an accumulation.
+DOTS = ("dot", "matmul")
+
+#: Results on which formats and accumulations are ranked, and how many of these are told.
+_RANKED_ON, _TOLD = 1 << 15, 8
+
+
+def compare(
+    operands: npt.ArrayLike | Dump | tuple[Any, ...] | list[Any],
+    outputs: npt.ArrayLike | Dump,
+    to: Format | BlockFormat | str | None = None,
+    *,
+    operation: str = "convert",
+    source: Format | str | Sequence[Format | str | None] | None = None,
+    accumulation: Accumulation | str | None = None,
+    addend: npt.ArrayLike | Dump | None = None,
+    scales: npt.ArrayLike | Dump | None = None,
+    axis: int | tuple[int, ...] | None = None,
+    tensor_scale: float | None = None,
+    rounding: Rounding | str | None = None,
+    saturation: Saturation | str | None = None,
+    projection: Projection | None = None,
+    profile: Profile | str | None = None,
+    rule: ScaleRule | str | None = None,
+    any_nan: bool = False,
+    limit: int | None = 20,
+    why: bool = True,
+    watch: Watch | None = None,
+) -> Comparison:
+    """Hold results against what they must be: what differs, where, and the hypothesis that explains it.
+
+    >>> import numpy as np, lowprec as lp
+    >>> x = np.linspace(0.0, 2.0, 1025, dtype=np.float32)
+    >>> report = compare(x, lp.encode(x, "e4m3fn", rounding="nearest_away"), "e4m3fn", limit=0)
+    >>> print(report.sum())
+    24 of 1,025 results differ (2.34%): 24 at a tie
+    >>> report.cause.words
+    'ties away from zero (nearest_away instead of nearest_even)'
+    >>> compare(x, lp.encode(x, "e5m2")).ranking[0].name           # what are these codes?
+    'e5m2'
+
+    Parameters
+    ----------
+    operands : array_like, or tuple of array_like
+        What was converted; or the operands of an operation, one array each.
+    outputs : array_like, of the operands' shape
+        Codes, as integers or in the format's own ml_dtypes type; or values, in any other type, another
+        format's too. What values the target does not have differs.
+    to : Format, BlockFormat or str, optional
+        Of the results. Where it is left out formats are ranked, and the best is taken.
+    operation : str, default "convert"
+        Or an operation such as "add", "dot" or "matmul".
+    source : Format, str or a sequence of them, optional
+        Of operands that are given as codes.
+    accumulation : Accumulation or str, optional
+        Of "dot" and "matmul". Where it is left out those are ranked whose factors and results fit.
+    addend : array_like, optional
+        Of "dot" and "matmul".
+    scales : array_like, optional
+        Of block formats: the codes of scales, as in `BlockArray`. Without them elements alone are compared.
+    axis, tensor_scale, rounding, saturation, projection, profile, rule
+        As for `lowprec.encode`.
+    any_nan : bool
+        Take any NaN where a NaN is right. Of values any NaN will do in any case.
+    limit : int or None
+        Mismatches that are told in full; None tells all.
+    why : bool
+        Whether to look for the reason.
+    watch : function, optional
+        Called with the results done, the results in all, and what is under way.
+
+    Returns
+    -------
+    report : Comparison
+        `report.agrees`, `report.cause`, `str(report)`, `report.as_json()`, `report.as_html()`, ...
+
+    Raises
+    ------
+    ValueError
+        Arrays that do not fit each other or what was asked.
+    """
+    given = operands if isinstance(operands, tuple | list) and operation != "convert" else (operands,)
+    dumps, got = [_dump(item, f"operand {place}") for place, item in enumerate(given, 1)], _dump(outputs, "outputs")
+    formats = _sources(source, len(dumps))
+    for dump in (*dumps, got):
+        if dump.dtype.kind not in "iufV" or dump.dtype.itemsize > 8 or catalog.carrier(dump.dtype) is None:
+            raise ValueError(f"{dump} holds {dump.dtype}; give codes as integers, or values as float16 to float64")
+    if operation in DOTS:
+        others: dict[str, Any] = {
+            "to": to,
+            "scales": scales,
+            "axis": axis,
+            "tensor_scale": tensor_scale,
+            "rounding": rounding,
+        }
+        others |= {"saturation": saturation, "projection": projection, "profile": profile, "rule": rule}
+        for name, value in others.items():
+            if value is not None:
+                raise ValueError(f"{name}= says nothing about {operation}, which goes by accumulation=; leave it out")
+        return _compare_dots(operation, dumps, formats, got, accumulation, addend, any_nan, limit, why, watch)
+    if operation not in OPERATIONS:
+        raise ValueError(f"unknown operation {operation!r}; use one of {', '.join((*OPERATIONS, *DOTS))}")
+    if accumulation is not None or addend is not None:
+        raise ValueError(f"accumulation= and addend= are for {' and '.join(DOTS)}, not for {operation!r}")
+    if len(dumps) != OPERATIONS[operation].operands:
+        raise ValueError(f"{operation} takes {OPERATIONS[operation].operands} operands, not {len(dumps)}")
+    for dump in dumps:
+        if dump.size != got.size:
+            raise ValueError(f"{dump} has {dump.size:,} elements, but there are {got.size:,} results")
+        if len(dump.shape) > 1 < len(got.shape) and got.shape not in (dump.shape, dump.shape[::-1]):
+            raise ValueError(f"{dump} has shape {dump.shape}, but the results have {got.shape}")
+    read = [_source(dump, fmt) for dump, fmt in zip(dumps, formats, strict=True)]
+    blocks: dict[str, Any] = {
+        "scales": None if scales is None else _dump(scales, "scales"),
+        "axis": axis,
+        "tensor_scale": tensor_scale,
+    }
+    ranking: list[Ranked] = []
+    if to is None:
+        if operation != "convert":
+            raise ValueError(f"say which format the results of {operation} are in: to=")
+        ranking = _rank_formats(dumps[0], read[0], got)
+        to = ranking[0].name
+    question: Question
+    if catalog.is_block(to):
+        if operation != "convert":
+            raise ValueError(
+                f"results of {operation} are no blocks; name the format of single results, not {str(to)!r}"
+            )
+        fmt = block_asked(to, rule, rounding, saturation, projection, profile)
+        if formats[0] is not None:
+            raise ValueError("source= is of codes; blocks are made of values")
+        got = _shaped(got, dumps[0].shape)
+        if blocks["scales"] is not None:
+            grid = grid_of(dumps[0].shape, axes_of(fmt, axis, len(dumps[0].shape)), fmt.sizes)
+            blocks["scales"] = _shaped(blocks["scales"], grid)
+        if got.dtype.itemsize == 1 and scales is None:  # wider types are what blocks are decoded to
+            got = _as_values(got, fmt.element)
+        question = BlockQuestion(dumps[0], fmt, got, any_nan=any_nan, **blocks)
+    else:
+        for name, value in {**blocks, "rule": rule}.items():
+            if value is not None:
+                raise ValueError(f"{name}= is for block formats, and {str(to)!r} is none")
+        target = catalog.format(to)
+        how = projection_of(target, rounding, saturation, projection, profile)
+        if how.rounding.bits:
+            raise ValueError(
+                f"rounding {how.rounding} needs a random integer for each operand; use a deterministic mode"
+            )
+        check_operands(operation, (*read, target))
+        got = _as_values(got, target)
+        question = ElementQuestion(operation, dumps, (*read, target), how, got, any_nan=any_nan)
+    report = judge(question, limit=limit, why=why, watch=watch)
+    report.ranking, report.names = ranking, (*(dump.name for dump in dumps), got.name)
+    return report
+
+
+def _dump(given: object, name: str) -> Dump:
+    return given if isinstance(given, Dump) else Held(given, name)
+
+
+def _shaped(dump: Dump, shape: tuple[int, ...]) -> Dump:
+    """Return elements of one dimension in the shape that they must have."""
+    return dump.reshaped(shape) if len(dump.shape) == 1 and dump.size == math.prod(shape) else dump
+
+
+def _as_values(dump: Dump, target: Format) -> Dump:
+    """Return results of a type that lacks values of their format as float32 or float64."""
+    if not is_values(dump.dtype, target) or keeps_dtype(dump.read(0, 0), target):
+        return dump
+    single = catalog.BINARY32.contains(target) and dump.dtype.itemsize < 8
+    return Values(dump, np.dtype(np.float32 if single else np.float64))
+
+
+def _sources(source: Any, count: int) -> list[Format | None]:
+    spelled = [source] * count if source is None or isinstance(source, str | Format) else list(source)
+    if len(spelled) != count:
+        raise ValueError(f"source= names {len(spelled)} formats for {count} operands")
+    return [None if fmt is None else catalog.carrier(fmt) or catalog.format(fmt) for fmt in spelled]
+
+
+def _source(dump: Dump, fmt: Format | None) -> Format:
+    """Return the format whose codes an operand's elements are."""
+    if fmt is not None:
+        if is_values(dump.dtype, fmt) and catalog.carrier(dump.dtype) != fmt:
+            raise ValueError(f"{dump} holds {dump.dtype}, which are no codes of {fmt.name!r}; leave source= out")
+        return fmt
+    if dump.unnamed:
+        raise ValueError(
+            f"{dump.name} holds elements of {dump.dtype.itemsize} bytes, whose type NumPy did not save; say of which "
+            f"format they are codes: --from, or source="
+        )
+    found = catalog.carrier(dump.dtype)
+    if found is None:
+        raise ValueError(f"{dump} holds {dump.dtype}; operands are real numbers, or codes whose source= is named")
+    return found
+
+
+# -- what is it? -------------------------------------------------------------------------------------
+
+
+def _rank_formats(values: Dump, source: Format, got: Dump) -> list[Ranked]:
+    """Rank formats by the share of results that they give, with or without saturation."""
+    places = np.unique(np.random.default_rng(0).integers(0, got.size, _RANKED_ON)) if got.size else np.empty(0, int)
+    part, results = Held(values.take(places), values.name), Held(got.take(places), got.name)
+    found: list[Ranked] = []
+    own = catalog.carrier(got.dtype) if got.dtype.kind not in "iu" else None
+    if own is not None and own.width <= 8:
+        return [Ranked(own.name, 1.0, places.size)]  # the type says it
+    codes = results.read(0, results.size) if got.dtype.kind in "iu" else np.zeros(0, np.int64)
+    largest = int(codes.max(initial=0))
+    for fmt in catalog.FORMATS.values():
+        if not is_values(got.dtype, fmt):
+            wide = got.dtype.itemsize * 8
+            # Codes in a wider type than they need are told by the largest of them.
+            if largest >> fmt.width or (got.dtype.kind == "u" and wide <= 16 and wide != fmt.code_bits):
+                continue
+        shares = []
+        for policy in ("none", "finite"):
+            rule = Projection(saturation=policy)  # type: ignore[arg-type]
+            try:
+                question = ElementQuestion("convert", [part], (source, fmt), rule, results, any_nan=True)
+                shares.append(_share(question))
+            except ValueError:  # such as values that the type of the results does not hold
+                continue
+        if shares:
+            found.append(Ranked(fmt.name, max(shares), places.size))
+    if values.shape == got.shape and got.dtype.kind not in "iu":
+        found += _rank_blocks(values, got)
+    if not found:
+        raise ValueError(f"{got} holds {got.dtype}, which is neither codes nor values of a format")
+    return sorted(found, key=lambda ranked: -ranked.share)[:_TOLD]
+
+
+def _rank_blocks(values: Dump, got: Dump) -> list[Ranked]:
+    found = []
+    for fmt in catalog.BLOCK_FORMATS.values():
+        try:
+            question = BlockQuestion(values, fmt, got)
+            batch = next(question.batches())
+            share = float(np.mean(~differ(question, batch.got, question.answer(batch))))
+        except (ValueError, StopIteration):
+            continue
+        found.append(Ranked(fmt.name, share, batch.got.size))
+    return found
+
+
+def _share(question: Question) -> float:
+    right = total = 0
+    for batch in question.batches():
+        wrong = differ(question, batch.got, question.answer(batch))
+        right, total = right + int(np.count_nonzero(~wrong)), total + wrong.size
+    return right / total if total else 0.0
+
+
+# -- dot products ------------------------------------------------------------------------------------
+
+
+def _compare_dots(
+    verb: str,
+    dumps: list[Dump],
+    formats: list[Format | None],
+    got: Dump,
+    named: Accumulation | str | None,
+    addend: object,
+    any_nan: bool,
+    limit: int | None,
+    why: bool,
+    watch: Watch | None,
+) -> Comparison:
+    if len(dumps) != 2:
+        raise ValueError(f"{verb} takes 2 operands, not {len(dumps)}; an addend is addend=")
+    added = None if addend is None else _dump(addend, "addend")
+
+    def question_of(how: Accumulation) -> DotQuestion:
+        pair, results = (formats[0], formats[1]), _as_values(got, how.output[0])
+        return DotQuestion(verb, dumps[0], dumps[1], how, results, formats=pair, addend=added, any_nan=any_nan)
+
+    ranking: list[Ranked] = []
+    if named is None:
+        ranking = _rank_accumulations(question_of, got)
+        named = ranking[0].name
+    report = judge(question_of(accumulation_of(named)), limit=limit, why=why, watch=watch)
+    report.ranking, report.names = ranking, (*(dump.name for dump in dumps), got.name)
+    return report
+
+
+def _rank_accumulations(question_of: Any, got: Dump) -> list[Ranked]:
+    found = catalog.carrier(got.dtype)
+    target = catalog.BINARY32 if found is None else found
+    first: DotQuestion = question_of(ACCUMULATIONS["exact"])
+    if not first.size:
+        raise ValueError("there are no results to rank accumulations by; name one")
+    places = np.random.default_rng(0).permutation(first.size)[:4096]
+    batch: Batch = first.sample(places, places[:0])
+    ranking = []
+    for name in could_be(first.x, first.y, target):
+        try:
+            question: DotQuestion = question_of(ACCUMULATIONS[name])
+            share = float(np.mean(~differ(question, batch.got, question.answer(batch))))
+        except ValueError:  # such as factors that it refuses
+            continue
+        ranking.append(Ranked(name, share, batch.got.size))
+    if not ranking:
+        raise ValueError(f"no named accumulation takes such factors and gives {target.name!r}; name one, or make one")
+    return sorted(ranking, key=lambda ranked: -ranked.share)[:_TOLD]

@@ -1,0 +1,297 @@
+"""Why results differ: the changes to the question that explain most of the mismatches.
+
+A hypothesis explains a mismatch if the result is what the hypothesis gives, and contradicts a match if it
+gives something else there. What counts is what it explains less what it contradicts. Single changes are
+tried on a sample, the best of them together with each other change, and the best of all on everything.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator
+from dataclasses import dataclass, field
+
+import numpy as np
+import numpy.typing as npt
+
+from lowprec.verify.chance import random_bits_of
+from lowprec.verify.question import Array, Batch, Changes, Question, differ, excluded
+
+__all__ = ["Cause", "Diagnosis", "Sample", "diagnose"]
+
+#: Mismatches and matches of a sample, hypotheses that are taken further, and changes together at most.
+_MISMATCHES, _MATCHES, _BEAM, _DEPTH = 1 << 14, 1 << 14, 6, 3
+#: Hypotheses that are tried on everything; more, where more are as good as the best.
+_FINALISTS, _MOST = 8, 32
+#: Of fewer mismatches than these a cause must explain all.
+_MANY = 8
+#: Causes that are told, where none explains everything.
+_TOLD = 3
+#: A cause explains at least this share of the mismatches, net.
+_LEAST = 0.1
+
+
+@dataclass
+class Cause:
+    """A hypothesis, and how much it explains."""
+
+    words: str
+    explained: int = 0
+    contradicted: int = 0
+    changes: Changes = ()
+    same: list[str] = field(default_factory=list)  #: hypotheses that explain the very same
+
+    @property
+    def net(self) -> int:
+        """What it explains less what it contradicts."""
+        return self.explained - self.contradicted
+
+    @property
+    def cost(self) -> int:
+        """The lower, the simpler."""
+        return sum(change.cost for change in self.changes)
+
+
+@dataclass
+class Diagnosis:
+    """The causes that were found, the best first, and the mismatches that the first leaves unexplained."""
+
+    causes: list[Cause]
+    unexplained: int
+    situations: dict[str, int] = field(default_factory=dict)  #: of those that the first leaves, in the sample
+
+
+class Sample:
+    """Places of mismatches and of matches, each as likely as any other of its kind."""
+
+    def __init__(self) -> None:
+        self._random = np.random.default_rng(0)
+        self._different, self._equal = _Drawn(_MISMATCHES), _Drawn(_MATCHES)
+
+    def add(self, places: Array, wrong: Array) -> None:
+        """What a batch has to offer: places, and which of them are mismatches."""
+        keys = self._random.random(places.size, np.float32)
+        self._different.add(places, keys, wrong)
+        self._equal.add(places, keys, ~wrong)
+
+    def places(self) -> tuple[Array, Array]:
+        """Return the places of mismatches and of matches, ascending."""
+        return self._different.places(), self._equal.places()
+
+
+class _Drawn:
+    """As many places as wanted, those with the lowest keys."""
+
+    def __init__(self, wanted: int) -> None:
+        self._wanted, self._held, self._keys = wanted, np.empty(0, np.int64), np.empty(0, np.float32)
+        self._limit = 2.0
+
+    def add(self, places: Array, keys: Array, where: Array) -> None:
+        found = np.flatnonzero(where & (keys < self._limit))
+        if not found.size:
+            return
+        self._held, self._keys = np.append(self._held, places[found]), np.append(self._keys, keys[found])
+        if self._keys.size > self._wanted:
+            lowest = np.argpartition(self._keys, self._wanted)[: self._wanted]
+            self._held, self._keys = self._held[lowest], self._keys[lowest]
+            self._limit = float(self._keys.max())
+
+    def places(self) -> Array:
+        return np.sort(self._held)
+
+
+def diagnose(question: Question, sample: Sample, mismatches: int) -> Diagnosis:
+    """Return the hypotheses that explain the mismatches of a question, from a sample and then on all of it."""
+    trial = _Trial(question, question.sample(*sample.places()))
+    finalists = [_Finalist(changes) for changes in trial.finalists()]
+    chance = chances(question, mismatches)
+    judged: list[_Finalist] = [*finalists, *([] if chance is None else [_Chance(chance)])]
+    if judged:
+        _on_everything(question, judged)
+    causes = _ranked([one.cause for one in finalists], mismatches)
+    if chance is not None and chance.net > max(0, causes[0].net if causes else 0):
+        causes = [chance, *causes]
+    if causes and causes[0].changes and 0 < causes[0].net < mismatches:
+        causes = _completed(question, causes, mismatches)
+    # Beside one that explains everything the others are worth nothing.
+    causes = causes[:1] if causes and causes[0].net == mismatches else causes[:_TOLD]
+    left = mismatches - (causes[0].explained if causes else 0)
+    return Diagnosis(causes, left, trial.left(causes[0].changes) if causes and left else {})
+
+
+def _completed(question: Question, causes: list[Cause], mismatches: int) -> list[Cause]:
+    """Return the first cause with a change that explains what it leaves, where one does, in front of the others.
+
+    What is left may be too rare to be in the sample: it is collected from all of the results.
+    """
+    first, rest = causes[0], Sample()
+    for batch, wrong, right in _judged(question):
+        agree = ~differ(question, batch.got, question.answer(batch, first.changes))
+        chosen = (wrong | right) & ~(wrong & agree)
+        rest.add(batch.places[chosen], wrong[chosen])
+    trial = _Trial(question, question.sample(*rest.places()))
+    trial.wrong &= ~trial.agrees(first.changes)
+    settled, best = excluded(first.changes), (0, first.changes)
+    for change in question.changes():
+        if change.field not in settled:
+            changes = (*first.changes, change)
+            best = max(best, (trial.net(changes), changes), key=lambda pair: pair[0])
+    left = int(np.count_nonzero(trial.wrong))
+    if best[0] < left and (left < _MANY or 2 * best[0] < left):
+        return causes
+    finalist = _Finalist(best[1])
+    _on_everything(question, [finalist])
+    return [finalist.cause, *causes] if finalist.cause.net > first.net else causes
+
+
+class _Trial:
+    """Hypotheses on a sample."""
+
+    def __init__(self, question: Question, batch: Batch) -> None:
+        self.question, self.batch = question, batch
+        self.want = question.answer(batch)
+        asked = question.compared(batch)
+        self.asked = np.ones(batch.got.size, bool) if asked is None else asked
+        self.wrong = differ(question, batch.got, self.want) & self.asked
+        self.right = ~self.wrong & self.asked
+
+    def agrees(self, changes: Changes) -> npt.NDArray[np.bool_]:
+        """Return where results are what a hypothesis gives."""
+        return _agrees(self.question, self.batch, changes)
+
+    def net(self, changes: Changes) -> int:
+        """Return what is explained less what is contradicted."""
+        agree = self.agrees(changes)
+        return int(np.count_nonzero(agree & self.wrong)) - int(np.count_nonzero(~agree & self.right))
+
+    def finalists(self) -> list[Changes]:
+        """Return the best hypotheses, and all that are as good as the first."""
+        found, scores = self.search()
+        best = scores[found[0]] if found else 0
+        ties = sum(scores[changes] == best for changes in found)
+        return found[: min(max(ties, _FINALISTS), _MOST)]
+
+    def search(self) -> tuple[list[Changes], dict[Changes, int]]:
+        """Return the hypotheses that explain something, the best first, and what each explains, net."""
+        singles: list[Changes] = [(change,) for change in self.question.changes()]
+        scores: dict[Changes, int] = {changes: self.net(changes) for changes in singles}
+        all_wrong, best = int(np.count_nonzero(self.wrong)), 0
+        beam = singles
+        for depth in range(1, _DEPTH + 1):
+            beam = sorted((changes for changes in beam if scores[changes] > 0), key=lambda c: _rank(c, scores))[:_BEAM]
+            reached = max((scores[changes] for changes in beam), default=0)
+            if depth == _DEPTH or reached == all_wrong or reached <= best:
+                break
+            best = reached
+            # Two changes in either order are one hypothesis.
+            beam = list({frozenset(more): more for changes in beam for more in self._with(changes, singles)}.values())
+            for changes in beam:
+                score = self.net(changes)
+                # A second change must explain what the first alone did not.
+                simpler = max(scores.get(changes[:-1], 0), scores.get(changes[-1:], 0))
+                scores[changes] = score if score > simpler + max(2, all_wrong // 5000) else 0
+        positive = [changes for changes, score in scores.items() if score > 0]
+        return sorted(positive, key=lambda changes: _rank(changes, scores)), scores
+
+    @staticmethod
+    def _with(changes: Changes, singles: Iterable[Changes]) -> Iterator[Changes]:
+        settled = excluded(changes)
+        for (more,) in singles:
+            if more.field not in settled:
+                yield (*changes, more)
+
+    def left(self, changes: Changes) -> dict[str, int]:
+        """Return where the mismatches lie that a hypothesis does not explain."""
+        left = ~self.agrees(changes) & self.wrong
+        counts = np.bincount(self.question.situations(self.batch, left, self.want[left]))
+        named = zip(self.question.situation_names, counts.tolist(), strict=False)
+        return {name: count for name, count in sorted(named, key=lambda pair: -pair[1]) if count}
+
+
+def chances(question: Question, mismatches: int) -> Cause | None:
+    """Return stochastic rounding as a cause, if results lie on either side as often as it would have them."""
+    if not question.size:
+        return None
+    places = np.random.default_rng(1).integers(0, question.size, 2 * _MATCHES)
+    batch = question.sample(np.sort(places), places[:0])
+    sides = question.random(batch)
+    if sides is None:
+        return None
+    (down, up, far), got = sides, batch.got
+    inside = (down != up) & (far > 0) & (far < 1)
+    is_up, is_down = ~differ(question, got, up), ~differ(question, got, down)
+    faithful = inside & (is_up | is_down)
+    if np.count_nonzero(faithful) < 0.98 * np.count_nonzero(inside):
+        return None
+    bits = random_bits_of(far[faithful], is_up[faithful])
+    if bits is None:
+        return None
+    which = f" with {bits} random bit{'s' * (bits > 1)}" if bits else ""
+    return Cause(f"stochastic rounding{which}: each result is a neighbour, taken as often as it is near")
+
+
+def _rank(changes: Changes, scores: dict[Changes, int]) -> tuple[int, int]:
+    return -scores[changes], sum(change.cost for change in changes)
+
+
+def _agrees(question: Question, batch: Batch, changes: Changes) -> npt.NDArray[np.bool_]:
+    try:
+        made = question.answer(batch, changes)
+    except ValueError:  # such as a profile that refuses an operand
+        return np.zeros(batch.got.size, bool)
+    return ~differ(question, batch.got, made)
+
+
+class _Finalist:
+    """A hypothesis tried on everything."""
+
+    def __init__(self, changes: Changes) -> None:
+        self.cause = Cause("; and ".join(change.words for change in changes), changes=changes)
+
+    def add(self, question: Question, batch: Batch, wrong: Array, right: Array) -> None:
+        """Count what the hypothesis explains and contradicts in a piece."""
+        agree = _agrees(question, batch, self.cause.changes)
+        self.cause.explained += int(np.count_nonzero(agree & wrong))
+        self.cause.contradicted += int(np.count_nonzero(~agree & right))
+
+
+class _Chance(_Finalist):
+    """Stochastic rounding tried on everything."""
+
+    def __init__(self, cause: Cause) -> None:
+        self.cause = cause
+
+    def add(self, question: Question, batch: Batch, wrong: Array, right: Array) -> None:
+        """Count what the hypothesis explains and contradicts in a piece."""
+        sides = question.random(batch)
+        assert sides is not None
+        agree = ~differ(question, batch.got, sides[0]) | ~differ(question, batch.got, sides[1])
+        self.cause.explained += int(np.count_nonzero(agree & wrong))
+
+
+def _judged(question: Question) -> Iterator[tuple[Batch, Array, Array]]:
+    """Yield all pieces, with their mismatches and matches."""
+    for batch in question.batches():
+        wrong = differ(question, batch.got, question.answer(batch))
+        asked = question.compared(batch)
+        yield (batch, wrong, ~wrong) if asked is None else (batch, wrong & asked, ~wrong & asked)
+
+
+def _on_everything(question: Question, judged: list[_Finalist]) -> None:
+    for batch, wrong, right in _judged(question):
+        for hypothesis in judged:
+            hypothesis.add(question, batch, wrong, right)
+
+
+def _ranked(causes: list[Cause], mismatches: int) -> list[Cause]:
+    """Rank the causes that explain enough; those that explain the same come under the simplest."""
+    kept: list[Cause] = []
+    least = mismatches if mismatches < _MANY else max(_MANY // 2, _LEAST * mismatches)
+    for cause in sorted(causes, key=lambda cause: (-cause.net, cause.cost)):
+        if cause.net < least:
+            continue
+        twin = next((k for k in kept if (k.explained, k.contradicted) == (cause.explained, cause.contradicted)), None)
+        if twin is not None:
+            twin.same.append(cause.words)
+        else:
+            kept.append(cause)
+    return kept

@@ -1,0 +1,36 @@
+"""One result that is not what it must be, as it is told to people and to machines. Needs the standard library only."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from typing import Any
+
+__all__ = ["Difference"]
+
+
+@dataclass(frozen=True)
+class Difference:
+    """What was asked, what came of it and what should have: a label and a text each.
+
+    >>> print(Difference((("value", "1.0625"), ("got", "0x39"), ("want", "0x38")), "at a tie", 1))
+        value  1.0625
+        got    0x39
+        want   0x38
+    """
+
+    rows: tuple[tuple[str, str], ...]
+    situation: str = ""  #: where the exact result lies between the values of its format
+    distance: int | None = None  #: by how many codes the result lies above what is right
+    data: dict[str, Any] = field(default_factory=dict, compare=False)  #: the same for machines
+
+    def __getitem__(self, label: str) -> str:
+        return dict(self.rows)[label]
+
+    def __str__(self) -> str:
+        return self.text()
+
+    def text(self, gap: int = 2, last: str | None = None) -> str:
+        """Return a line for each row, texts below each other, and under the texts a last line."""
+        width = max(len(label) for label, _ in self.rows) + gap
+        rows = self.rows if last is None else (*self.rows, ("", last))
+        return "\n".join(f"    {label:{width}}{text}" for label, text in rows)

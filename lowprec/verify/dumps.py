@@ -1,0 +1,449 @@
+"""Arrays that are compared, in memory or in files larger than memory.
+
+A dump is read in pieces, in the order of C, and taken from at single places.
+"""
+
+from __future__ import annotations
+
+import ast
+import copy
+import json
+import math
+import re
+import shutil
+import struct
+import tempfile
+import weakref
+from abc import ABC, abstractmethod
+from pathlib import Path
+from typing import Any, BinaryIO
+
+import ml_dtypes
+import numpy as np
+import numpy.typing as npt
+
+from lowprec.arrays.checks import UNSIGNED, _as_array, code_dtype, typed_codes
+from lowprec.arrays.convert import decode
+from lowprec.arrays.packing import packed_bytes, unpack
+from lowprec.spec import catalog
+from lowprec.spec.format import Format
+from lowprec.verify.shown import plain, quoted
+
+__all__ = ["Dump", "DumpError", "Held", "Spool", "Values", "open_dump"]
+
+Array = npt.NDArray[Any]
+
+#: Names in safetensors' headers.
+_SAFETENSORS = {
+    "F64": np.dtype(np.float64),
+    "F32": np.dtype(np.float32),
+    "F16": np.dtype(np.float16),
+    "BF16": np.dtype(ml_dtypes.bfloat16),
+    "F8_E4M3": np.dtype(ml_dtypes.float8_e4m3fn),
+    "F8_E5M2": np.dtype(ml_dtypes.float8_e5m2),
+    "F8_E4M3FNUZ": np.dtype(ml_dtypes.float8_e4m3fnuz),
+    "F8_E5M2FNUZ": np.dtype(ml_dtypes.float8_e5m2fnuz),
+    "F8_E8M0": np.dtype(ml_dtypes.float8_e8m0fnu),
+    **{f"{kind}{bits}": np.dtype(f"{kind.lower()}{bits // 8}") for kind in "IU" for bits in (8, 16, 32, 64)},
+}
+_TEXT = (".hex", ".mem", ".txt")
+_WORD = re.compile(r"(?:0[xX])?[0-9a-fA-F]+(?:_[0-9a-fA-F]+)*")
+_PIECE, _SCATTERED = 1 << 20, 1 << 11
+
+#: Limits of NumPy's arrays, of NumPy's headers in characters, and of safetensors' headers in bytes.
+_DIMENSIONS, _NPY_HEADER, _SAFETENSORS_HEADER = 64, 10_000, 100_000_000
+
+
+class DumpError(ValueError):
+    """A file that cannot be read as it is asked to be; the command line exits with 2."""
+
+
+class Dump(ABC):
+    """An array: `dtype`, `shape`, and its elements in the order of C."""
+
+    name: str
+    dtype: np.dtype[Any]
+    shape: tuple[int, ...]
+    unnamed: bool = False  #: whether elements are codes of a format that the file does not name
+
+    def __str__(self) -> str:
+        return plain(self.name)
+
+    @property
+    def size(self) -> int:
+        """Elements."""
+        return math.prod(self.shape)
+
+    @abstractmethod
+    def read(self, start: int, stop: int) -> Array:
+        """Return elements start to stop, in one dimension."""
+
+    @abstractmethod
+    def take(self, index: Array) -> Array:
+        """Return the elements at these places."""
+
+    def reshaped(self, shape: tuple[int, ...]) -> Dump:
+        """Return the same elements in another shape."""
+        other = copy.copy(self)
+        other.shape = shape
+        return other
+
+    def rows(self, start: int, stop: int) -> Array:
+        """Return parts start to stop along the first axis, in their shape."""
+        width = math.prod(self.shape[1:])
+        return self.read(start * width, stop * width).reshape(-1, *self.shape[1:])
+
+
+class Held(Dump):
+    """An array in memory."""
+
+    def __init__(self, values: object, name: str = "array") -> None:
+        array = _as_array(values)
+        self.name, self.shape, self.dtype = name, array.shape, array.dtype.newbyteorder("=")
+        self._flat = array.reshape(-1)
+
+    def read(self, start: int, stop: int) -> Array:
+        """Return elements start to stop, in one dimension."""
+        return self._flat[start:stop].astype(self.dtype, copy=False)
+
+    def take(self, index: Array) -> Array:
+        """Return the elements at these places."""
+        return self._flat[index].astype(self.dtype, copy=False)
+
+
+class Values(Dump):
+    """The values of elements in a wider type."""
+
+    def __init__(self, of: Dump, dtype: np.dtype[Any]) -> None:
+        self._of, self.name, self.shape, self.dtype = of, of.name, of.shape, dtype
+
+    def read(self, start: int, stop: int) -> Array:
+        """Return elements start to stop, in one dimension."""
+        return self._widened(self._of.read(start, stop))
+
+    def take(self, index: Array) -> Array:
+        """Return the elements at these places."""
+        return self._widened(self._of.take(index))
+
+    def _widened(self, elements: Array) -> Array:
+        fmt = catalog.carrier(elements.dtype)
+        assert fmt is not None, "results are real numbers"
+        return np.asarray(decode(typed_codes(elements, fmt), fmt, dtype=self.dtype))
+
+
+class _Filed(Dump):
+    """An array in a file from some byte on."""
+
+    keep: object = None  #: what must live as long as this
+
+    def __init__(self, path: Path, name: str, dtype: np.dtype[Any], shape: tuple[int, ...], offset: int = 0) -> None:
+        self.name, self.shape, self._stored = name, shape, dtype
+        self.dtype = dtype.newbyteorder("=")
+        self._path, self._offset = path, offset
+        have, need = path.stat().st_size - offset, math.prod(shape) * dtype.itemsize
+        if have < need:
+            raise DumpError(f"{name!r} has {have:,} bytes of data, but {_spelled(shape)} of {dtype} takes {need:,}")
+
+    def read(self, start: int, stop: int) -> Array:
+        """Return elements start to stop, in one dimension."""
+        stop = min(stop, self.size)
+        offset = self._offset + start * self._stored.itemsize
+        # As integers: NumPy's own reading of types that are not its own is slow.
+        words = np.fromfile(self._path, _word(self._stored), max(stop - start, 0), offset=offset)
+        return words.view(self._stored).astype(self.dtype, copy=False)
+
+    def take(self, index: Array) -> Array:
+        """Return the elements at these places."""
+        if not index.size:
+            return self.read(0, 0)
+        first, last = int(index.min()), int(index.max())
+        if last - first < 4 * index.size:
+            return np.asarray(self.read(first, last + 1)[index - first])
+        # A few at a time, so that the pages around them, which are mapped too, do not pile up.
+        found = np.empty(index.size, _word(self._stored))
+        for start in range(0, index.size, _SCATTERED):
+            words = np.memmap(self._path, found.dtype, "r", self._offset, (self.size,))
+            found[start : start + _SCATTERED] = words[index[start : start + _SCATTERED]]
+            del words
+        return found.view(self._stored).astype(self.dtype, copy=False)
+
+
+class _Packed(Dump):
+    """Codes without gaps, as the codes that they are."""
+
+    def __init__(self, of: Dump, fmt: Format, shape: tuple[int, ...] | None) -> None:
+        self._of, self._fmt, self.name, self.dtype = of, fmt, of.name, code_dtype(fmt)
+        self._codes, self._bytes = (2, 1) if fmt.width == 4 else (4, 3) if fmt.width == 6 else (4, 1)
+        length = of.shape[-1] // self._bytes * self._codes
+        self.shape = (*of.shape[:-1], length) if shape is None else shape
+        if shape is not None and math.prod(shape[:-1]) * packed_bytes(shape[-1], fmt) != of.size:
+            need = math.prod(shape[:-1]) * packed_bytes(shape[-1], fmt)
+            raise DumpError(
+                f"{self.name!r} has {of.size:,} bytes, but {_spelled(shape)} of {fmt.name!r} takes {need:,}"
+            )
+        if self.shape[-1] % self._codes and math.prod(self.shape[:-1]) > 1:
+            raise DumpError(
+                f"rows of {self.shape[-1]} codes of {fmt.name!r} do not fill their bytes; unpack them with "
+                f"BlockArray.unpack, or give rows of a multiple of {self._codes}"
+            )
+
+    def read(self, start: int, stop: int) -> Array:
+        """Return elements start to stop, in one dimension."""
+        stop = min(stop, self.size)
+        first, last = start // self._codes, -(-stop // self._codes)
+        packed = self._of.read(first * self._bytes, last * self._bytes)
+        return unpack(packed, self._fmt)[start - first * self._codes :][: stop - start]
+
+    def take(self, index: Array) -> Array:
+        """Return the elements at these places."""
+        if not index.size:
+            return np.empty(0, self.dtype)
+        groups = index // self._codes
+        places = (groups[:, None] * self._bytes + np.arange(self._bytes)).reshape(-1)
+        codes = unpack(self._of.take(places).reshape(-1, self._bytes), self._fmt)
+        return np.asarray(codes[np.arange(index.size), index % self._codes])
+
+
+def open_dump(spelled: str, fmt: Format | None = None, shape: tuple[int, ...] | None = None) -> Dump:
+    """Return the array that a word of the command line names.
+
+    ================================  ==========================================================
+    `values.npy`                      an array that NumPy saved, ml_dtypes' types too
+    `model.safetensors:layer.weight`  a tensor of a file
+    `dump.bin:float32:1024,768`       bytes as they are, little-endian, in a type and, if it is not
+                                      one-dimensional, a shape
+    `dump.bin:packed:64,128`          codes of 2, 4 or 6 bits without gaps
+    `codes.hex`, `.mem`, `.txt`       codes in hexadecimal, with comments behind // or #
+    ================================  ==========================================================
+
+    Parameters
+    ----------
+    spelled : str
+    fmt : Format, optional
+        Of the codes, where the file says none: text and packed codes need it.
+    shape : tuple of int, optional
+        Of packed codes whose file does not say how many there are.
+
+    Raises
+    ------
+    DumpError
+        A file that is not there, or not what it is said to be.
+    """
+    path, *words = _split(spelled)
+    if path.suffix == ".npy":
+        dump: Dump = _npy(path)
+    elif path.suffix == ".safetensors":
+        dump, words = _safetensors(path, ":".join(words)), []
+    elif path.suffix in _TEXT:
+        if fmt is None:
+            raise DumpError(f"{str(path)!r} holds codes in hexadecimal: say of which format")
+        dump = _text(path, fmt)
+    else:
+        return _raw(path, words, fmt, shape)
+    if words == ["packed"]:
+        return _packed(dump, fmt, shape)
+    if words:
+        raise DumpError(f"{spelled!r}: only raw files and packed codes take a type, not {':'.join(words)!r}")
+    return dump
+
+
+def _split(spelled: str) -> tuple[Any, ...]:
+    """Return a path that is there, and the words behind it."""
+    parts = spelled.split(":")
+    for count in range(len(parts), 0, -1):
+        path = Path(":".join(parts[:count]))
+        if path.is_file():
+            return path, *parts[count:]
+    raise DumpError(f"there is no file {parts[0]!r}")
+
+
+def _raw(path: Path, words: list[str], fmt: Format | None, shape: tuple[int, ...] | None) -> Dump:
+    if not 1 <= len(words) <= 2:
+        raise DumpError(
+            f"{str(path)!r} does not say what it holds; give its type and shape, for instance "
+            f"'{path}:float32:1024,768', or save an .npy file"
+        )
+    if len(words) == 2:
+        try:
+            shape = _counts([int(part) for part in re.split("[,x]", words[1])])
+        except ValueError:
+            raise DumpError(f"{words[1]!r} is no shape of {str(path)!r}; give for instance 1024,768") from None
+    size = path.stat().st_size
+    if words[0] == "packed":
+        return _packed(_Filed(path, str(path), np.dtype(np.uint8), (size,)), fmt, shape)
+    dtype = _type(words[0])
+    if shape is None or len(words) == 1:
+        if size % dtype.itemsize:
+            raise DumpError(f"{str(path)!r} has {size:,} bytes, which is no multiple of {dtype}'s {dtype.itemsize}")
+        shape = (size // dtype.itemsize,)
+    dump = _Filed(path, str(path), dtype.newbyteorder("<"), shape)
+    if dump.size * dtype.itemsize != size:
+        taken = dump.size * dtype.itemsize
+        raise DumpError(f"{str(path)!r} has {size:,} bytes, but {_spelled(shape)} of {dtype} takes {taken:,}")
+    return dump
+
+
+def _packed(dump: Dump, fmt: Format | None, shape: tuple[int, ...] | None) -> Dump:
+    if fmt is None or fmt.width not in (2, 4, 6):
+        given = "none is named" if fmt is None else f"{fmt.name!r} has {fmt.width}"
+        raise DumpError(f"{dump.name!r}: packed codes have 2, 4 or 6 bits, and {given}")
+    if dump.dtype.itemsize != 1:
+        raise DumpError(f"{dump.name!r}: packed codes are bytes, not {dump.dtype}")
+    return _Packed(dump, fmt, shape)
+
+
+def _type(name: str) -> np.dtype[Any]:
+    try:
+        found = np.dtype(getattr(ml_dtypes, name, name))
+        if found.kind not in "iufV" or found.itemsize not in UNSIGNED:
+            raise TypeError
+        return found
+    except TypeError:
+        raise DumpError(f"{name!r} is no type; use one of NumPy or ml_dtypes, such as float32 or uint8") from None
+
+
+def _npy(path: Path) -> Dump:
+    """Open an .npy file; types of ml_dtypes, which NumPy saves without their name, are read as codes."""
+    with path.open("rb") as file:
+        try:
+            version = np.lib.format.read_magic(file)
+            (length,) = struct.unpack("<H", file.read(2)) if version == (1, 0) else struct.unpack("<I", file.read(4))
+            if length > _NPY_HEADER:
+                raise ValueError(
+                    f"its header is said to have {length:,} bytes, and NumPy's have at most {_NPY_HEADER:,}"
+                )
+            header = ast.literal_eval(file.read(length).decode("latin1"))
+            descr, shape, fortran = header["descr"], _counts(header["shape"]), bool(header["fortran_order"])
+            if not isinstance(descr, str):
+                raise ValueError(f"it holds {len(descr)} fields, and only plain numbers are compared")
+            unnamed = bool(re.fullmatch(r"[<|>=](V[1248]|f1)", descr))
+            dtype = np.dtype(f"u{descr[2:]}") if unnamed else np.dtype(descr)
+        except (ValueError, SyntaxError, KeyError, TypeError, struct.error, RecursionError, MemoryError) as error:
+            why = str(error) or type(error).__name__
+            raise DumpError(f"cannot read {str(path)!r} as an .npy file: {why}") from None
+        offset = file.tell()
+    if dtype.kind not in "iuf" or dtype.itemsize not in UNSIGNED:
+        raise DumpError(f"{str(path)!r} holds {dtype}; only numbers of at most 64 bits are compared")
+    dump: Dump = _Filed(path, str(path), dtype, shape, offset)
+    if fortran and len(shape) > 1:
+        dump = Held(dump.read(0, dump.size).reshape(shape, order="F"), str(path))
+    dump.unnamed = unnamed
+    return dump
+
+
+def _safetensors(path: Path, tensor: str) -> Dump:
+    """Return a tensor by the file's header; the library gives NumPy no 8-bit floats."""
+    with path.open("rb") as file:
+        header = _header(path, file)
+        start = file.tell()
+    names = [name for name in header if name != "__metadata__"]
+    if not tensor and len(names) == 1:
+        tensor = names[0]
+    if tensor not in names:
+        shown = ", ".join(map(quoted, names[:10])) + (", ..." if len(names) > 10 else "")
+        which = f"no tensor {tensor!r}" if tensor else f"{len(names)} tensors"
+        raise DumpError(f"{str(path)!r} has {which}; name one behind a colon: {shown}")
+    entry = header[tensor]
+    try:
+        kind, shape, (first, last) = entry["dtype"], _counts(entry["shape"]), _counts(entry["data_offsets"])
+        if kind not in _SAFETENSORS:
+            raise DumpError(f"tensor {tensor!r} of {str(path)!r} has type {quoted(kind)}, which is not compared")
+        if last - first != math.prod(shape) * _SAFETENSORS[kind].itemsize:
+            raise ValueError(f"{kind} of shape {quoted(list(shape))} does not take bytes {first} to {last}")
+    except (KeyError, TypeError, ValueError) as error:
+        if isinstance(error, DumpError):
+            raise
+        raise DumpError(f"cannot read tensor {tensor!r} of {str(path)!r}: {error}") from None
+    return _Filed(path, f"{path}:{tensor}", _SAFETENSORS[kind], shape, start + first)
+
+
+def _counts(numbers: Any) -> tuple[int, ...]:
+    """Return a shape, or offsets: integers that are not negative."""
+    if not isinstance(numbers, list | tuple) or not all(type(part) is int and 0 <= part < 1 << 63 for part in numbers):
+        raise ValueError(f"{quoted(numbers)} are not numbers from 0 to 2**63 - 1")
+    if len(numbers) > _DIMENSIONS:
+        raise ValueError(f"an array of {len(numbers):,} dimensions is none of NumPy, which has at most {_DIMENSIONS}")
+    return tuple(numbers)
+
+
+def _header(path: Path, file: BinaryIO) -> dict[str, Any]:
+    try:
+        (length,) = struct.unpack("<Q", file.read(8))
+        if length > min(path.stat().st_size, _SAFETENSORS_HEADER):
+            raise ValueError(f"its header is said to have {length:,} bytes")
+        header = json.loads(file.read(length))
+        if not isinstance(header, dict):
+            raise ValueError("its header is no JSON object")
+    except (struct.error, ValueError, RecursionError) as error:
+        raise DumpError(f"cannot read {str(path)!r} as a safetensors file: {error}") from None
+    return header
+
+
+def _text(path: Path, fmt: Format) -> Dump:
+    """Return codes in hexadecimal, put beside each other in a temporary file."""
+    spool, count, inside = Spool(code_dtype(fmt), str(path)), 0, False
+    with path.open(encoding="utf-8", errors="replace") as lines:
+        for number, line in enumerate(lines, 1):
+            # What stands between /* and */, and what follows // or #, is no code.
+            parts = re.split(r"(/\*|\*/)", line)
+            kept = []
+            for part in parts:
+                if part in ("/*", "*/"):
+                    inside = part == "/*"
+                elif not inside:
+                    kept.append(part)
+            words = re.split(r"//|#", " ".join(kept), maxsplit=1)[0].split()
+            codes: list[int] = []
+            for word in words:
+                what = "" if _WORD.fullmatch(word.removeprefix("@")) else "no hexadecimal number"
+                if word.startswith("@") and not what:
+                    if int(word[1:], 16) == count + len(codes):
+                        continue
+                    what = f"an address other than that of the next code, {count + len(codes):x}"
+                if not what and int(word, 16) >> fmt.width:
+                    what = f"no {fmt.width}-bit code of {fmt.name!r}"
+                if what:
+                    raise DumpError(f"line {number} of {str(path)!r} holds {quoted(word)}, which is {what}")
+                codes.append(int(word, 16))
+            spool.append(codes)
+            count += len(codes)
+    return spool.dump()
+
+
+class Spool:
+    """Numbers that come one after the other, kept in a temporary file."""
+
+    def __init__(self, dtype: npt.DTypeLike, name: str) -> None:
+        folder = tempfile.mkdtemp(prefix="lowprec-")
+        weakref.finalize(self, shutil.rmtree, folder, ignore_errors=True)
+        self._path, self._dtype, self._name = Path(folder) / "spool", np.dtype(dtype), name
+        self._held: list[Array] = []
+        self._count = self._pending = 0
+
+    def append(self, numbers: npt.ArrayLike) -> None:
+        """Append numbers."""
+        self._held.append(np.asarray(numbers, self._dtype))
+        self._count += self._held[-1].size
+        self._pending += self._held[-1].size
+        if self._pending > _PIECE:
+            self._write()
+
+    def _write(self) -> None:
+        with self._path.open("ab") as file:
+            np.concatenate([np.empty(0, self._dtype), *self._held]).tofile(file)
+        self._held, self._pending = [], 0
+
+    def dump(self) -> Dump:
+        """Return all of them. The file goes when nobody reads it any more."""
+        self._write()
+        dump = _Filed(self._path, self._name, self._dtype, (self._count,))
+        dump.keep = self
+        return dump
+
+
+def _word(dtype: np.dtype[Any]) -> np.dtype[Any]:
+    return UNSIGNED[dtype.itemsize] if dtype.kind in "Vf" and dtype.isnative else dtype
+
+
+def _spelled(shape: tuple[int, ...]) -> str:
+    return f"an array of shape {'x'.join(map(str, shape))}"

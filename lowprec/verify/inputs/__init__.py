@@ -1,0 +1,1 @@
+"""The inputs that matter: where an implementation can go wrong."""

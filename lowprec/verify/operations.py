@@ -1,0 +1,201 @@
+"""The operations that implementations are asked for: conversions and arithmetic on codes.
+
+Each says which operands matter, what the results are, and which of them are NaN.
+"""
+
+from __future__ import annotations
+
+import functools
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+
+from lowprec.arrays.checks import UNSIGNED, code_dtype, codes_operand, dtype
+from lowprec.arrays.convert import cast, decode, encode
+from lowprec.arrays.operations import codes_of
+from lowprec.spec import catalog
+from lowprec.spec.arith import OPERANDS
+from lowprec.spec.format import Carrier, Format, Sign
+from lowprec.spec.projection import Projection
+from lowprec.verify.inputs import conversions
+from lowprec.verify.inputs.operands import operands as operands_that_matter
+
+__all__ = ["OPERATIONS", "Operation", "as_doubles", "carried", "carrier_of", "check_operands", "distances"]
+__all__ += ["is_nan", "is_values", "on_grid", "operand_format", "operand_names", "own_dtype"]
+
+Array = npt.NDArray[Any]
+
+
+@dataclass(frozen=True)
+class Operation:
+    """What a program under test computes: `operands` codes in, one code out."""
+
+    name: str
+    operands: int
+    choose: Callable[[tuple[Format, ...], int, int], list[Array]]
+    compute: Callable[[list[Array], tuple[Format, ...], Projection], Array]
+    gives_nan: Callable[[list[Array], tuple[Format, ...], Projection], Array]
+
+
+def operand_format(name: str) -> Format:
+    """Return a format or carrier by name: operands may be binary64 or 64-bit integers, results may not."""
+    return catalog.carrier(name) or catalog.format(name)
+
+
+def _choose(formats: tuple[Format, ...], samples: int, seed: int) -> list[Array]:
+    source, target = formats
+    if source.width <= 16:
+        return [np.arange(1 << source.width, dtype=code_dtype(source))]
+    if isinstance(source, Carrier) or source == catalog.BINARY32:
+        chosen = _codes(conversions.inputs(target, _dtype(source)))
+        return [np.concatenate([chosen, _codes(conversions.sample(_dtype(source), samples, seed))])]
+    # Any other wide format: the codes on either side of what matters in float64, and its own borders.
+    points = conversions.inputs(target, "float64")
+    points = points[~np.isnan(points)]
+    sides = [encode(points, source, rounding=mode) for mode in ("toward_zero", "away_from_zero")]
+    borders = conversions.magnitudes(source).astype(code_dtype(source))
+    random = np.random.default_rng(seed).integers(0, 1 << source.width, samples, dtype=code_dtype(source))
+    signed = borders | borders.dtype.type(source.sign_code)
+    return [np.concatenate([np.unique(np.concatenate([*sides, borders, signed])), random])]
+
+
+def _convert(operands: list[Array], formats: tuple[Format, ...], projection: Projection) -> Array:
+    source, target = formats
+    if isinstance(source, Carrier):
+        return np.asarray(encode(operands[0].view(_dtype(source)), target, projection=projection))
+    return np.asarray(cast(operands[0], source, target, projection=projection))
+
+
+def _nan_operands(operands: list[Array], formats: tuple[Format, ...], projection: Projection) -> Array:
+    return is_nan(operands[0], formats[0])
+
+
+def _operate(name: str, operands: list[Array], formats: tuple[Format, ...], projection: Projection) -> Array:
+    *sources, target = formats
+    given = [codes_operand(codes, source) for codes, source in zip(operands, sources, strict=True)]
+    # Asked for flags, the general kernel answers: it reads codes alone, and never takes them for values.
+    flags = np.zeros(operands[0].shape, np.uint8)
+    return np.asarray(codes_of(name, given, target, projection, code_dtype(target), flags=flags))
+
+
+def _nan_results(name: str, operands: list[Array], formats: tuple[Format, ...], projection: Projection) -> Array:
+    """Return which results are NaN before the last rounding: binary32 has a NaN and gives it for nothing else."""
+    widest = Projection(subnormals=projection.subnormals, via=projection.via)
+    codes = _operate(name, operands, (*formats[:-1], catalog.BINARY32), widest)
+    return is_nan(codes, catalog.BINARY32)
+
+
+def _operation(name: str, count: int) -> Operation:
+    choose = functools.partial(operands_that_matter, name)
+    return Operation(name, count, choose, functools.partial(_operate, name), functools.partial(_nan_results, name))
+
+
+#: What there are vectors of, by name.
+OPERATIONS = {
+    "convert": Operation("convert", 1, _choose, _convert, _nan_operands),
+    **{name: _operation(name, count) for name, count in OPERANDS.items()},
+}
+
+
+def check_operands(operation: str, formats: tuple[Format, ...]) -> None:
+    """Refuse operands that an operation does not take: `scaleb` has an integer as its second.
+
+    >>> from lowprec.spec.catalog import BINARY16, INT8
+    >>> check_operands("scaleb", (BINARY16, INT8, BINARY16))
+    """
+    if operation == "scaleb" and (formats[1].exponent_bits or formats[1].scaled(0)[1]):
+        raise ValueError(
+            f"scaleb takes an integer as its second operand, the power of two, not {formats[1].name!r}; "
+            f"use a format such as 'int8' or 'int32'"
+        )
+
+
+def is_nan(codes: Array, fmt: Format) -> Array:
+    """Return which codes of a format are NaNs."""
+    wide = codes.astype(np.uint64)
+    magnitude = wide & np.uint64(~fmt.sign_code & (1 << fmt.width) - 1)
+    above = np.uint64(min(fmt.max_magnitude + fmt.infinity, (1 << 64) - 1))
+    nan = (magnitude > above) & (fmt.nans > 0)
+    return np.asarray(nan if fmt.negative_zero else nan | (wide == np.uint64(fmt.sign_code)))
+
+
+def operand_names(count: int) -> list[str]:
+    """Return what the columns of operands are called.
+
+    >>> operand_names(2)
+    ['operand1', 'operand2']
+    """
+    return ["operand"] if count == 1 else [f"operand{number}" for number in range(1, count + 1)]
+
+
+def _dtype(fmt: Format) -> np.dtype[Any]:
+    """Return the NumPy type of a source wider than 16 bits."""
+    names = {"binary32": "float32", "binary64": "float64"}
+    return np.dtype(names.get(fmt.name, fmt.name))
+
+
+def _codes(values: Array) -> Array:
+    return values.view(f"u{values.dtype.itemsize}")
+
+
+def own_dtype(fmt: Format) -> np.dtype[Any] | None:
+    """Return the type of NumPy or ml_dtypes for a format, or None."""
+    try:
+        return dtype(fmt)
+    except ValueError:
+        return None
+
+
+def is_values(kind: np.dtype[Any], target: Format) -> bool:
+    """Return whether results of a type are values, not codes of a format: floats, but for the format's own type."""
+    return kind.kind not in "iub" and kind != own_dtype(target)
+
+
+def as_doubles(codes: Array, fmt: Format) -> npt.NDArray[np.float64]:
+    """Return the values of codes; of integers of 64 bits the nearest float64."""
+    if isinstance(fmt, Carrier):
+        return np.asarray(codes.view(_dtype(fmt)).astype(np.float64))
+    return np.asarray(decode(codes, fmt, dtype=np.float64))
+
+
+def carrier_of(kind: np.dtype[Any]) -> Format:
+    """Return the format of a type of numbers."""
+    found = catalog.carrier(kind)
+    assert found is not None
+    return found
+
+
+def carried(codes: Array, fmt: Format, kind: np.dtype[Any]) -> Array:
+    """Return the bit patterns of values of a type that codes stand for."""
+    return np.asarray(decode(codes, fmt, dtype=kind)).view(UNSIGNED[kind.itemsize])
+
+
+def on_grid(patterns: Array, kind: np.dtype[Any], target: Format) -> Array:
+    """Return codes of values that a format has, -1 for others."""
+    source = carrier_of(kind)
+    rule = Projection(nan="max" if target.nan_code is None else "error")
+    codes = np.asarray(encode(patterns.view(kind), target, projection=rule))
+    nan = is_nan(patterns, source)
+    same = np.where(nan, target.nan_code is not None, carried(codes, target, kind) == patterns)
+    return np.where(same, codes.astype(np.int64), -1)
+
+
+def distances(got: Array, want: Array, fmt: Format) -> Array:
+    """Return by how many codes, in the order of values, results lie above what is right; both zeros count as one.
+
+    >>> from lowprec.spec.catalog import E4M3FN
+    >>> distances(np.array([0x39, 0x80, 0xB8]), np.array([0x38, 0x00, 0x38]), E4M3FN)
+    array([   1,    0, -112])
+    """
+    return _place(got, fmt) - _place(want, fmt)
+
+
+def _place(codes: Array, fmt: Format) -> Array:
+    wide = codes.astype(np.int64)
+    negative = (wide & fmt.sign_code) != 0
+    if fmt.sign is Sign.TWOS_COMPLEMENT:
+        return np.where(negative, wide - (1 << fmt.width), wide)
+    return np.where(negative, -(wide & ~fmt.sign_code), wide)

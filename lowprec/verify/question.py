@@ -1,0 +1,172 @@
+"""A question, such as "these values in e4m3fn", with the answers that were given, in pieces.
+
+It knows the right answers, and those to the question with some changes: a `Change` is one respect in which whoever
+answered may have understood it otherwise, and a hypothesis about the cause of differences is some changes together.
+"""
+
+from __future__ import annotations
+
+from abc import ABC, abstractmethod
+from collections.abc import Iterable, Iterator
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+
+from lowprec.arrays.checks import UNSIGNED, typed_codes
+from lowprec.spec import catalog
+from lowprec.spec.format import Format
+from lowprec.verify.difference import Difference
+from lowprec.verify.dumps import Dump
+from lowprec.verify.operations import carrier_of, distances, is_nan, on_grid
+from lowprec.verify.shown import hex_of, shown_code
+
+__all__ = ["Array", "Batch", "Change", "Changes", "Question", "differ", "excluded", "words_of"]
+
+Array = npt.NDArray[Any]
+
+
+@dataclass(frozen=True)
+class Change:
+    """One respect in which a question may have been understood otherwise."""
+
+    field: str  #: of two changes of one field only one holds
+    value: Any
+    words: str
+    cost: int = 1  #: of hypotheses that explain as much, the cheaper is told first
+
+
+Changes = tuple[Change, ...]
+
+#: What a change settles altogether, so that nothing of it is changed besides.
+_WHOLE = {"profile": ("rounding", "saturation", "subnormals", "via", "nan", "overflow_test", "rule", "element")}
+
+
+def excluded(changes: Iterable[Change]) -> set[str]:
+    """Return the fields that these changes settle."""
+    fields = {change.field for change in changes}
+    for field in list(fields):
+        fields.update(_WHOLE.get(field, ()))
+    fields.update(whole for whole, parts in _WHOLE.items() if fields & set(parts))
+    return fields
+
+
+def words_of(elements: Array) -> Array:
+    """Return the bit patterns of elements; of types that do not fill their bytes the codes."""
+    own = catalog.carrier(elements.dtype) if elements.dtype.kind == "V" else None
+    return elements.view(UNSIGNED[elements.dtype.itemsize]) if own is None else typed_codes(elements, own)
+
+
+@dataclass
+class Batch:
+    """A piece of what is compared."""
+
+    index: Array | slice  #: places of the results, of all that are compared
+    got: Array  #: what was answered, one-dimensional
+    given: Any  #: what was asked of
+
+    @property
+    def places(self) -> Array:
+        """The places of the results, one by one."""
+        if isinstance(self.index, slice):
+            return np.arange(self.index.start, self.index.stop)
+        return self.index
+
+
+class Question(ABC):
+    """What was asked (the operation, formats, projection and operands, how NaNs count) and the results given.
+
+    `answer` says what the results must be, and with changes what they would be.
+    """
+
+    target: Format  #: of the codes that are counted and shown
+    size: int  #: results
+    received: Dump  #: the results
+    values: bool  #: whether they are values, not codes
+    any_nan: bool = False  #: whether any NaN is right where a NaN is
+
+    @abstractmethod
+    def words(self) -> str:
+        """Return what was asked, in words."""
+
+    @abstractmethod
+    def facts(self) -> dict[str, Any]:
+        """Return what was asked, as data."""
+
+    @abstractmethod
+    def batches(self) -> Iterator[Batch]:
+        """Return all of it, in pieces."""
+
+    @abstractmethod
+    def sample(self, different: Array, equal: Array) -> Batch:
+        """Return a piece that holds these places, or many of them."""
+
+    @abstractmethod
+    def answer(self, batch: Batch, changes: Changes = ()) -> Array:
+        """Return what the results must be; or would be, if some things were otherwise: -1 where nothing can be said."""
+
+    @abstractmethod
+    def changes(self) -> Iterator[Change]:
+        """Yield every respect in which the question may have been understood otherwise."""
+
+    def codes(self, answers: Array) -> Array:
+        """Return codes of the target that answers stand for; -1 for those that stand for none."""
+        wide = answers.astype(np.int64)
+        if not self.values:
+            return np.where(wide < 1 << self.target.width, wide, -1)
+        dtype = self.received.dtype
+        return on_grid(answers.astype(UNSIGNED[dtype.itemsize]), dtype, self.target)
+
+    situation_names: tuple[str, ...]  #: what the numbers of situations stand for
+
+    @abstractmethod
+    def situations(self, batch: Batch, where: Array, want: Array) -> npt.NDArray[np.uint8]:
+        """Return where exact results lie between the values of the target, as indices into `situation_names`."""
+
+    @abstractmethod
+    def numbers(self, batch: Batch, where: Array, want: Array) -> npt.NDArray[np.float64]:
+        """Return operands of conversions, else the right results: their binades are counted."""
+
+    def nans(self, answers: Array) -> npt.NDArray[np.bool_]:
+        """Return which answers are NaN."""
+        codes = self.codes(answers)
+        return np.asarray((codes >= 0) & is_nan(np.maximum(codes, 0), self.target))
+
+    @abstractmethod
+    def difference(self, batch: Batch, place: int, want: int) -> Difference:
+        """Return a mismatch, told in full."""
+
+    def differing(
+        self, said: list[tuple[str, str]], data: dict[str, Any], got: int, want: int, situation: str
+    ) -> Difference:
+        """Return a difference: what was asked, then what came of it and what should have."""
+        meant = self.codes(np.array([got, want]))
+        distance = None if min(meant) < 0 else int(distances(meant[:1], meant[1:], self.target)[0])
+        shown_as = carrier_of(self.received.dtype) if self.values else self.target
+        came = "nothing" if got == -1 else shown_code(got, shown_as)
+        if self.values and meant[0] < 0 <= meant[1]:
+            came = f"{came}, which {self.target.name} does not have"
+        rows = (*said, ("got", came), ("want", shown_code(want, shown_as)))
+        codes = {"got": None if got == -1 else hex_of(got, shown_as), "want": hex_of(want, shown_as)}
+        return Difference(rows, situation, distance, data | codes | {"situation": situation, "ulps": distance})
+
+    def compared(self, batch: Batch) -> Array | None:
+        """Return which results are compared; None: all."""
+        return None
+
+    def random(self, batch: Batch) -> tuple[Array, Array, Array] | None:
+        """Return the two answers next to each exact result, and how far it lies from the first to the second.
+
+        None where that is not known.
+        """
+        return None
+
+
+def differ(question: Question, got: Array, want: Array) -> npt.NDArray[np.bool_]:
+    """Return where results are not what they must be."""
+    wrong = got != want
+    if question.any_nan and wrong.any():
+        places = np.flatnonzero(wrong)
+        wrong[places[question.nans(got[places]) & question.nans(want[places])]] = False
+    return np.asarray(wrong)

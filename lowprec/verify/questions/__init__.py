@@ -1,0 +1,1 @@
+"""The questions that a comparison can ask: of elements, of blocks and of dot products."""

@@ -1,0 +1,380 @@
+"""Arrays in blocks that share a scale, as a question of comparison.
+
+An answer is the code of an element and, where scales were given, that of its block's scale above it; or a value.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+import functools
+import math
+from collections.abc import Iterator
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+
+import lowprec as lp
+from lowprec.arrays.block import BlockArray, axes_of
+from lowprec.arrays.block_stream import grid_of, spread
+from lowprec.arrays.checks import UNSIGNED
+from lowprec.spec import catalog
+from lowprec.spec.block import RULES, BlockFormat
+from lowprec.spec.profiles import PROFILES
+from lowprec.spec.projection import Projection
+from lowprec.spec.rounding import MODES
+from lowprec.verify.difference import Difference
+from lowprec.verify.dumps import Dump
+from lowprec.verify.operations import distances, own_dtype
+from lowprec.verify.question import Array, Batch, Change, Changes, Question, words_of
+from lowprec.verify.questions.causes import ROUNDINGS, SATURATIONS
+from lowprec.verify.shown import hex_of, shown_code
+
+__all__ = ["BlockQuestion"]
+
+_PIECE = 1 << 19
+#: A scale's code stands above the code of the element.
+_SCALE = 32
+#: Where a mismatch lies, if scales were given.
+_UNDER = ("elements under the right scale", "elements of another scale", "elements", "values")
+
+#: Sizes of blocks that stacks use.
+_SIZES = (8, 16, 32, 64, 128)
+
+
+class BlockQuestion(Question):
+    """Values in a block format: codes with or without scales, or values again."""
+
+    situation_names = _UNDER
+
+    def __init__(
+        self,
+        values: Dump,
+        fmt: BlockFormat,
+        got: Dump,
+        *,
+        scales: Dump | None = None,
+        axis: int | tuple[int, ...] | None = None,
+        tensor_scale: float | None = None,
+        any_nan: bool = False,
+    ) -> None:
+        self.dump, self.format, self.received, self.scales = values, fmt, got, scales
+        self.shape, self.size, self.target = values.shape, values.size, fmt.element
+        self.axes = axes_of(fmt, axis, len(self.shape))
+        self.values = got.dtype.kind not in "iu" and got.dtype != own_dtype(fmt.element)
+        self.any_nan = any_nan or self.values
+        if got.shape != self.shape:
+            raise ValueError(f"there are {got.shape} results of values of shape {self.shape}; they must be equal")
+        for dump, what in ((scales, fmt.scale), (None if self.values else got, fmt.element)):
+            if dump is not None and dump.dtype.kind not in "iu" and dump.dtype != own_dtype(what):
+                raise ValueError(f"{dump} holds {dump.dtype}, which are no codes of {what.name!r}")
+        if self.values and scales is not None:
+            raise ValueError(f"results of type {got.dtype} are values, which have no scales; leave scales out")
+        self.unfit = ""
+        if scales is not None and scales.shape != (grid := grid_of(self.shape, self.axes, fmt.sizes)):
+            fits = [axis for axis in range(len(self.shape)) if scales.shape == _grid(self.shape, axis, fmt)]
+            if not fits:
+                raise ValueError(f"scales have shape {scales.shape}, but blocks of {fmt.name!r} here need {grid}")
+            # Told, and the elements compared: a wrong axis is something to be found.
+            self.unfit = f"; scales of shape {scales.shape} are those of axis {fits[0]}, and left out"
+            self.scales = None
+        self.tensor_scale = tensor_scale
+        if fmt.tensor_scale != "none" and tensor_scale is None:
+            self.tensor_scale = self._tensor_scale(fmt)
+        self.told = self.shape
+        self._unroll()
+
+    def _unroll(self) -> None:
+        """Reshape one long row to rows of whole blocks, so that it is read in pieces."""
+        unit = math.lcm(max(_SIZES), *self.format.sizes)
+        if len(self.axes) != 1 or self.size != self.shape[self.axes[0]] or self.size <= unit or self.size % unit:
+            return
+        self.shape, self.axes = (self.size // unit, unit), (1,)
+        self.dump, self.received = self.dump.reshaped(self.shape), self.received.reshaped(self.shape)
+        if self.scales is not None:
+            self.scales = self.scales.reshaped((self.size // unit, unit // self.format.sizes[0]))
+
+    @functools.cached_property
+    def _largest(self) -> Array:
+        """The largest magnitude of all, in the values' type."""
+        found = np.zeros((), self.dump.dtype)
+        for start in range(0, self.size, _PIECE):
+            part = np.abs(self.dump.read(start, start + _PIECE))
+            found = np.maximum(found, np.max(part[np.isfinite(part.astype(np.float64))], initial=0))
+        return found.astype(self.dump.dtype)
+
+    def _tensor_scale(self, fmt: BlockFormat, change: Any = None) -> float:
+        """Return the scale of the whole tensor, which its largest magnitude gives."""
+        amax = self._largest.reshape((1,) * len(fmt.sizes))
+        one = lp.encode(amax if change is None else change(amax), fmt)
+        assert one.tensor_scale is not None
+        return float(one.tensor_scale)
+
+    # -- what was asked -------------------------------------------------------------------------
+
+    def words(self) -> str:
+        """Return what was asked, in words."""
+        along = " and ".join(str(axis) for axis in self.axes)
+        return f"{self.dump.dtype} to {self.format.name} along axis {along}, {self.format.rule} scales{self.unfit}"
+
+    def facts(self) -> dict[str, Any]:
+        """Return what was asked, as data."""
+        return {"operation": "blocks", "formats": [str(self.dump.dtype), self.format.name], "axes": list(self.axes)}
+
+    @property
+    def _step(self) -> int:
+        """Parts along the first axis in a piece: whole blocks of every size, where blocks lie along it."""
+        width = max(math.prod(self.shape[1:]), 1)
+        unit = math.lcm(max(_SIZES), *self.format.sizes) if 0 in self.axes else 1
+        return max(_PIECE // width // unit, 1) * unit
+
+    def batches(self) -> Iterator[Batch]:
+        """Yield all of it, in pieces."""
+        for start in range(0, self.shape[0], self._step):
+            yield self.piece(start, min(start + self._step, self.shape[0]))
+
+    def piece(self, start: int, stop: int) -> Batch:
+        """Return the results of parts along the first axis."""
+        width = math.prod(self.shape[1:])
+        got = words_of(self.received.rows(start, stop)).astype(np.int64)
+        if self.scales is not None:
+            size = dict(zip(self.axes, self.format.sizes, strict=True)).get(0, 1)
+            codes = words_of(self.scales.rows(start // size, -(-stop // size))).astype(np.int64)
+            got |= spread(codes, got.shape, self.axes, self.format.sizes) << _SCALE
+        return Batch(slice(start * width, stop * width), got.reshape(-1), self.dump.rows(start, stop))
+
+    def rows_of(self, answers: Array) -> Array:
+        """Return answers with scales as rows of codes: the scale's, then the elements' of its block."""
+        rows = answers.reshape(-1, math.prod(self.format.sizes))
+        return np.concatenate([rows[:, :1] >> _SCALE, rows & (1 << _SCALE) - 1], axis=1)
+
+    def sample(self, different: Array, equal: Array) -> Batch:
+        """Return the piece with the mismatch in the middle of all."""
+        width = max(math.prod(self.shape[1:]), 1)
+        first = int(different[different.size // 2]) // width // self._step * self._step if different.size else 0
+        return self.piece(first, min(first + self._step, self.shape[0]))
+
+    # -- answers --------------------------------------------------------------------------------
+
+    def answer(self, batch: Batch, changes: Changes = ()) -> Array:
+        """Return what the results must be, or would be."""
+        fields = {change.field: change.value for change in changes}
+        fmt, axes, tensor, values = self.format, self.axes, self.tensor_scale, batch.given
+        if "profile" in fields:
+            fmt = fields["profile"].block(fmt)
+        whole = {field.name for field in dataclasses.fields(BlockFormat)}
+        fmt = dataclasses.replace(fmt, **{key: value for key, value in fields.items() if key in whole})
+        rule = {key: fields[key] for key in ("rounding", "saturation", "subnormals", "symmetric") if key in fields}
+        if rule:
+            fmt = dataclasses.replace(fmt, elements=dataclasses.replace(fmt.elements, **rule))
+        if "scale_rounding" in fields:
+            scales = dataclasses.replace(fmt.scales, rounding=fields["scale_rounding"])
+            fmt = dataclasses.replace(fmt, scales=scales)
+        axes = fields.get("axis", axes)
+        if fmt.tensor_scale == "none":
+            tensor = None
+        elif fmt.tensor_scale != self.format.tensor_scale or tensor is None:
+            tensor = self._tensor_scale(fmt)
+        tensor = fields.get("one_scale", tensor)
+        if "transposed" in fields:
+            columns = batch.places.reshape(values.shape) % self.shape[1]
+            rows = batch.places.reshape(values.shape) // self.shape[1]
+            values = self.dump.take((columns * self.shape[1] + rows).reshape(-1)).reshape(values.shape)
+        if "operand" in fields:
+            values = fields["operand"](values)
+            tensor = self._tensor_scale(fmt, fields["operand"]) if tensor is not None else None
+        shift = fields.get("offset", 0)
+        made = self._encoded(values, fmt, axes, tensor, shift)
+        if "exchanged" in fields:
+            made = _pairs(made)
+        return made.reshape(-1)
+
+    def _encoded(
+        self, values: Array, fmt: BlockFormat, axes: tuple[int, ...], tensor: float | None, shift: int
+    ) -> Array:
+        keep = tuple(slice(None) for _ in values.shape)
+        if shift:  # blocks begin so much later: in front of the first there are zeros
+            pads = [(0, 0)] * values.ndim
+            pads[axes[-1]] = (fmt.sizes[-1] - shift, 0)
+            values = np.pad(values, pads)
+            keep = tuple(slice(pad, None) for pad, _ in pads)
+        blocks: BlockArray = lp.encode(values, fmt, axis=axes, tensor_scale=tensor)
+        if self.values:
+            made = np.asarray(blocks.values(self.received.dtype))
+            return made.view(UNSIGNED[made.dtype.itemsize])[keep].astype(np.int64)
+        codes = blocks.codes.astype(np.int64)
+        if self.scales is None:
+            return codes[keep]
+        scales = spread(blocks.scales.astype(np.int64), codes.shape, axes, fmt.sizes)
+        return np.asarray((codes | scales << _SCALE)[keep])
+
+    def changes(self) -> Iterator[Change]:
+        """Yield other rules, axes, sizes, projections, profiles and elements."""
+        fmt = self.format
+        for rule in RULES:
+            if rule != fmt.rule:
+                yield Change("rule", rule, f"scale rule {rule.name!r} instead of {fmt.rule.name!r}")
+        for axis in range(len(self.shape)) if len(self.axes) == 1 else ():
+            if axis != self.axes[0]:
+                yield Change("axis", (axis,), f"blocks along axis {axis}, not {self.axes[0]}")
+        if len(self.axes) == 2:
+            yield Change("axis", self.axes[::-1], "the two axes of blocks exchanged")
+        if len(self.shape) == 2 and self.shape[0] == self.shape[1] > 1:
+            yield Change("transposed", True, "transposed: rows and columns exchanged")
+        yield from _operands(self.dump.dtype)
+        if len(self.axes) == 1:
+            for size in _SIZES:
+                if size != fmt.size and self.scales is None:
+                    yield Change("size", size, f"blocks of {size}, not {fmt.size}")
+            for shift in range(1, min(fmt.sizes[0], self.shape[self.axes[0]])) if self.scales is None else ():
+                words = f"blocks shifted: the first has {shift} elements"
+                yield Change("offset", shift, words, 1 if shift & (shift - 1) == 0 else 2)
+        yield from self._projections()
+        for name, profile in PROFILES.items():
+            if fmt in profile.blocks and profile.block(fmt) != fmt:
+                yield Change("profile", profile, f"what profile {name!r} does", 2)
+        for other in catalog.FORMATS.values():
+            if other != fmt.element and (self.values or other.width == fmt.element.width):
+                yield Change("element", other, f"elements in {other.name} instead of {fmt.element.name}")
+        if not self.values:
+            halves = fmt.element.width == 4
+            yield Change(
+                "exchanged",
+                True,
+                "swapped nibbles: the two codes of a byte" if halves else "neighbours swapped in pairs",
+            )
+
+    def _projections(self) -> Iterator[Change]:
+        fmt = self.format
+        for mode in MODES:
+            if mode != fmt.elements.rounding:
+                yield Change("rounding", mode, f"elements: {ROUNDINGS[str(mode)]}")
+            if mode != fmt.scales.rounding and fmt.rule.powers == "none":
+                yield Change("scale_rounding", mode, f"scales: {ROUNDINGS[str(mode)]}")
+        for policy, words in SATURATIONS.items():
+            if policy != str(fmt.elements.saturation):
+                yield Change("saturation", policy, f"elements: {words}")
+        yield Change("subnormals", "flush_results", "elements: subnormal results become zeros")
+        if fmt.element.sign.value == "twos_complement":
+            yield Change("symmetric", not fmt.elements.symmetric, "the most negative code is left out")
+        for arithmetic in ("exact", "product", "reciprocal", "reciprocals"):
+            if arithmetic != fmt.arithmetic:
+                yield Change(
+                    "arithmetic", arithmetic, f"{arithmetic!r} arithmetic of quotients, not {fmt.arithmetic!r}"
+                )
+        if fmt.tensor_scale != "none":
+            yield Change("one_scale", 1.0, "no scale of the whole tensor: it is 1")
+            for how in ("divide", "reciprocal"):
+                if how != fmt.tensor_scale:
+                    yield Change("tensor_scale", how, f"the tensor's scale by {how!r}")
+
+    # -- what is counted and told ---------------------------------------------------------------
+
+    def nans(self, answers: Array) -> npt.NDArray[np.bool_]:
+        """Return which answers are NaN; values have no codes here."""
+        if not self.values:
+            return super().nans(answers)
+        dtype = self.received.dtype
+        return np.isnan(answers.astype(UNSIGNED[dtype.itemsize]).view(dtype).astype(np.float64))
+
+    def codes(self, answers: Array) -> Array:
+        """Return codes of the elements; of values there are none to be had without their scales."""
+        wide = answers.astype(np.int64)
+        if self.values:
+            return np.full(wide.shape, -1)
+        codes = wide & (1 << _SCALE) - 1
+        return np.where(codes < 1 << self.target.width, codes, -1)
+
+    def situations(self, batch: Batch, where: Array, want: Array) -> npt.NDArray[np.uint8]:
+        """Return whether the scale differs, or the element under the scale that it must have."""
+        if self.scales is None:
+            return np.full(int(np.count_nonzero(where)), 2 + self.values, np.uint8)
+        return np.asarray(batch.got[where] >> _SCALE != want >> _SCALE, np.uint8)
+
+    def numbers(self, batch: Batch, where: Array, want: Array) -> npt.NDArray[np.float64]:
+        """Return the values."""
+        return np.asarray(batch.given.reshape(-1)[where].astype(np.float64))
+
+    def random(self, batch: Batch) -> tuple[Array, Array, Array] | None:
+        """Return the neighbours of each element, and how far it lies from the lower to the upper in magnitude."""
+        down, up = (
+            self.answer(batch, (Change("rounding", _mode(name), ""),)) for name in ("toward_zero", "away_from_zero")
+        )
+        ends = [self._values(answers, batch) for answers in (down, up)]
+        with np.errstate(all="ignore"):
+            far = (batch.given.reshape(-1).astype(np.float64) - ends[0]) / (ends[1] - ends[0])
+        return down, up, far
+
+    def _values(self, answers: Array, batch: Batch) -> npt.NDArray[np.float64]:
+        if self.values:
+            dtype = self.received.dtype
+            return np.asarray(answers.astype(UNSIGNED[dtype.itemsize]).view(dtype).astype(np.float64))
+        blocks: BlockArray = lp.encode(batch.given, self.format, axis=self.axes, tensor_scale=self.tensor_scale)
+        codes = (answers & (1 << _SCALE) - 1).astype(blocks.codes.dtype).reshape(blocks.shape)
+        return np.asarray(dataclasses.replace(blocks, codes=codes).values(np.float64)).reshape(-1)
+
+    def difference(self, batch: Batch, place: int, want: int) -> Difference:
+        """Return a mismatch, told in full."""
+        got, value = int(batch.got[place]), batch.given.reshape(-1)[place]
+        assert isinstance(batch.index, slice)
+        at = batch.index.start + place
+        said = [("value", f"{float(value)!r}")]
+        data: dict[str, Any] = {"index": at, "at": [int(part) for part in np.unravel_index(at, self.told)]}
+        if self.values:
+            return self.differing(said, data | {"operands": [repr(float(value))]}, got, want, "values")
+        codes = [code & (1 << _SCALE) - 1 for code in (got, want)]
+        said += [(name, shown_code(code, self.target)) for name, code in zip(("got", "want"), codes, strict=True)]
+        kind, distance = "elements", None
+        scales = [got >> _SCALE, want >> _SCALE]
+        if self.scales is not None:
+            same = scales[0] == scales[1]
+            kind = _UNDER[not same]
+            names = ("scale, got", "scale, want") if not same else ("scale",)
+            said += [(name, shown_code(code, self.format.scale)) for name, code in zip(names, scales, strict=False)]
+        if scales[0] == scales[1] and codes[0] < 1 << self.target.width:
+            distance = int(distances(np.array(codes[:1]), np.array(codes[1:]), self.target)[0])
+        data |= {
+            "operands": [repr(float(value))],
+            "got": f"{codes[0]:x}",
+            "want": hex_of(codes[1], self.target),
+            "scale_got": hex_of(scales[0], self.format.scale) if self.scales is not None else None,
+            "scale_want": hex_of(scales[1], self.format.scale) if self.scales is not None else None,
+            "situation": kind,
+            "ulps": distance,
+        }
+        return Difference(tuple(said), kind, distance, data)
+
+
+def _operands(dtype: np.dtype[Any]) -> Iterator[Change]:
+    """Yield values that went through a narrower type before they were encoded."""
+    if dtype.kind != "f":
+        return
+    for name in ("binary32", "binary16", "bfloat16"):
+        if catalog.format(name).width < 8 * dtype.itemsize:
+            yield Change("operand", functools.partial(_through, name=name), f"values rounded to {name} first")
+    if dtype == np.float32:
+        yield Change("operand", _cut, "values cut off to bfloat16 first, not rounded")
+
+
+def _through(values: Array, name: str) -> Array:
+    return np.asarray(lp.quantize(values, name))
+
+
+def _cut(values: Array) -> Array:
+    return np.asarray(values.view(np.uint32) & np.uint32(0xFFFF0000)).view(np.float32)
+
+
+def _grid(shape: tuple[int, ...], axis: int, fmt: BlockFormat) -> tuple[int, ...] | None:
+    return grid_of(shape, (axis,), fmt.sizes) if len(fmt.sizes) == 1 else None
+
+
+def _mode(name: str) -> Any:
+    return Projection(rounding=name).rounding  # type: ignore[arg-type]
+
+
+def _pairs(made: Array) -> Array:
+    """Exchange neighbours along the last axis."""
+    flat = made.reshape(-1)
+    whole = flat.size // 2 * 2
+    pairs = flat[:whole].reshape(-1, 2)[:, ::-1].reshape(-1)
+    return np.concatenate([pairs, flat[whole:]]).reshape(made.shape)

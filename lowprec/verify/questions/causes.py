@@ -1,0 +1,280 @@
+"""What else an answer might be: the changes that a diagnosis tries.
+
+Each is something that implementations are known to do. The order is that in which hypotheses are told
+that explain as much as each other at the same cost.
+"""
+
+from __future__ import annotations
+
+import functools
+from collections.abc import Callable, Iterator
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+
+from lowprec.arrays.checks import code_dtype
+from lowprec.arrays.convert import decode, encode
+from lowprec.spec import catalog
+from lowprec.spec.format import Carrier, Format, Sign
+from lowprec.spec.profiles import PROFILES
+from lowprec.spec.projection import Projection
+from lowprec.spec.rounding import MODES
+from lowprec.verify.operations import as_doubles
+from lowprec.verify.question import Change
+
+__all__ = ["ROUNDINGS", "SATURATIONS", "codes", "formats", "operands", "places", "profiles", "projections"]
+
+Array = npt.NDArray[Any]
+
+#: What a rounding mode is called where it was not asked for.
+ROUNDINGS = {
+    "nearest_even": "ties to even",
+    "nearest_away": "ties away from zero",
+    "nearest_zero": "ties toward zero",
+    "toward_zero": "truncation: rounded toward zero",
+    "toward_positive": "rounded up, toward +infinity",
+    "toward_negative": "rounded down, toward -infinity",
+    "away_from_zero": "rounded away from zero",
+    "to_odd": "rounded to odd",
+}
+SATURATIONS = {
+    "none": "overflow becomes infinity, or NaN where there is none",
+    "finite": "saturation: overflow becomes the largest finite value",
+    "propagate": "saturation of finite values; infinities stay infinite",
+}
+_SUBNORMALS = {
+    "keep": "subnormals kept",
+    "flush_results": "flush to zero: subnormal results become zeros",
+    "flush_operands": "subnormal operands count as zeros",
+    "flush_both": "subnormal operands and results become zeros",
+}
+_REST = {
+    "overflow_test": {
+        "before": "overflow judged before rounding",
+        "after": "overflow judged after rounding",
+    },
+    "nan_sign": {"drop": "the signs of NaNs dropped", "keep": "the signs of NaNs kept"},
+    "nan_payload": {
+        "first": "the payloads of NaNs kept",
+        "signaling_first": "the payloads of NaNs kept, the first signaling one's",
+        "drop": "the payloads of NaNs dropped",
+    },
+}
+_NEGATIVE = {
+    "nan": "negative values become NaN, or 0 where there is none",
+    "zero": "negative values become zero",
+    "drop_sign": "the signs of negative values dropped",
+}
+_ZERO = {"smallest": "zero becomes the smallest value", "nan": "zero becomes NaN"}
+
+
+def projections(target: Format, asked: Projection, sources: tuple[Format, ...]) -> Iterator[Change]:
+    """Yield another rounding, saturation, treatment of subnormals and the like."""
+    for mode in MODES:
+        if mode != asked.rounding:
+            yield Change("rounding", mode, f"{ROUNDINGS[str(mode)]} ({mode} instead of {asked.rounding})")
+    tables = {"saturation": SATURATIONS, "subnormals": _SUBNORMALS, **_REST}
+    if target.sign is Sign.UNSIGNED:
+        tables["negative"] = _NEGATIVE
+    if target.exponent_bits and not target.subnormals:  # there is no zero
+        tables["zero"] = _ZERO
+    for field, words in tables.items():
+        for value, said in words.items():
+            if value != str(getattr(asked, field)):
+                yield Change(field, value, said)
+    if target.nans > 1:
+        first = target.max_magnitude + target.infinity + 1
+        last = first + target.nans - 1
+        for code in dict.fromkeys((last, first, last - 1, first | 1 << max(target.trailing_bits - 1, 0))):
+            if first <= code <= last and code not in (asked.nan_code, target.nan_code):
+                yield Change("nan_code", code, f"NaN is {code:#x}")
+    if target.sign is Sign.TWOS_COMPLEMENT:
+        yield Change("symmetric", not asked.symmetric, "the most negative code is left out")
+    for stop in (catalog.BINARY32, catalog.BINARY16, catalog.BFLOAT16, catalog.TF32, catalog.E4M3FN, catalog.E5M2):
+        if stop == target or (stop,) == asked.via or (len(sources) == 1 and stop.contains(sources[0])):
+            continue
+        yield Change("via", (stop,), f"double rounding: to {stop.name} first, then to {target.name}")
+    if asked.via:
+        yield Change("via", (), "rounded once")
+
+
+def formats(target: Format, received: np.dtype[Any] | None) -> Iterator[Change]:
+    """Yield another format, of codes as wide; of values any."""
+    known = {fmt: 1 for fmt in catalog.FORMATS.values()}
+    if target.width <= 8:
+        known |= {fmt: 2 for fmt in catalog.P3109_UP_TO_8 if fmt not in known}
+    for fmt, cost in known.items():
+        alike = fmt.width == target.width if received is not None else fmt.width <= 16
+        if fmt != target and alike:
+            yield Change("format", fmt, f"{fmt.name} instead of {target.name}", cost)
+
+
+def profiles(target: Format, asked: Projection) -> Iterator[Change]:
+    """Yield the profiles that treat the target otherwise."""
+    for name, profile in PROFILES.items():
+        if target in profile.formats:
+            rule = profile.projection(target)
+            if rule != asked and not rule.rounding.bits:
+                yield Change("profile", profile, f"what profile {name!r} does", 2)
+
+
+# -- operands ----------------------------------------------------------------------------------------
+
+Operands = tuple[list[Array], tuple[Format, ...]]
+
+
+def operands(operation: str, sources: tuple[Format, ...]) -> Iterator[Change]:
+    """Yield operands that were changed, or taken in another order."""
+    first, target = sources[0], sources[-1]
+    if operation == "convert":
+        floats = not isinstance(first, Carrier) or first.exponent_bits > 0
+        if floats:
+            for name, width in (("bfloat16", 16), ("binary32", 32)):
+                if first.width > width and first.exponent_bits and catalog.format(name).contains(target):
+                    cut = functools.partial(_cut, name=name)
+                    yield Change("operand", cut, f"operands cut off to {name} first, not rounded", 1)
+            for power in (-1, 1, -2, 2, -3, 3, -4, 4, -7, 7, -8, 8):
+                scaled = functools.partial(_scaled, power=power)
+                yield Change("operand", scaled, f"a bias or scale off by {-power}: operands times 2**{power}", 2)
+        if first.sign is Sign.MAGNITUDE:
+            yield Change("operand", _negated, "signs inverted", 2)
+            yield Change("operand", _absolute, "signs dropped", 2)
+    if operation == "fma":
+        for fmt in dict.fromkeys((target, catalog.BINARY32, catalog.BFLOAT16, catalog.BINARY16)):
+            yield Change("unfused", fmt, f"not fused: the product is rounded to {fmt.name}, then the sum")
+    if operation in ("subtract", "divide", "remainder", "copysign", "nextafter"):
+        yield Change("operand", _swapped, "operands in the other order")
+
+
+def _cut(given: list[Array], sources: tuple[Format, ...], name: str) -> Operands:
+    to = catalog.format(name)
+    # Codes, not values: a cut NaN may be an infinity, as it is where bits are dropped.
+    source = sources[0]
+    if source.exponent_bits == to.exponent_bits:
+        dropped = given[0].dtype.type(source.trailing_bits - to.trailing_bits)
+        return [given[0] >> dropped << dropped], sources
+    numbers = given[0].view(np.float64) if source.width == 64 else np.asarray(decode(given[0], source))
+    return [np.asarray(encode(numbers, to, rounding="toward_zero"))], (to,)
+
+
+def _scaled(given: list[Array], sources: tuple[Format, ...], power: int) -> Operands:
+    with np.errstate(all="ignore"):
+        numbers = np.ldexp(as_doubles(given[0], sources[0]), power)
+    return [numbers.view(np.uint64)], (catalog.BINARY64,)
+
+
+def _negated(given: list[Array], sources: tuple[Format, ...]) -> Operands:
+    return [given[0] ^ given[0].dtype.type(sources[0].sign_code)], sources
+
+
+def _absolute(given: list[Array], sources: tuple[Format, ...]) -> Operands:
+    return [given[0] & given[0].dtype.type(sources[0].sign_code - 1)], sources
+
+
+def _swapped(given: list[Array], sources: tuple[Format, ...]) -> Operands:
+    return [given[1], given[0], *given[2:]], (sources[1], sources[0], *sources[2:])
+
+
+# -- places ------------------------------------------------------------------------------------------
+
+Place = Callable[[Array, tuple[int, ...]], tuple[Array, Array]]
+
+
+def places(size: int, shape: tuple[int, ...], target: Format) -> Iterator[Change]:
+    """Yield results at other places than their operands."""
+    names = {
+        1: "swapped nibbles: the two codes of a byte" if target.width == 4 else "neighbours swapped in pairs",
+        3: "the order of four reversed (bytes of 32-bit words)",
+        7: "the order of eight reversed",
+    }
+    for bits, words in names.items():
+        if size > bits:
+            yield Change("place", functools.partial(_exchanged, bits=bits), words)
+    if len(shape) > 1 and min(shape[-2:]) > 1:
+        yield Change("place", _transposed, "transposed: rows and columns exchanged")
+    for step in (1, 2, 4, 8, 16, 32, 64, 128):
+        for by in (step, -step):
+            if size > step:
+                words = f"shifted by {step} to the {'right' if by > 0 else 'left'}"
+                yield Change("place", functools.partial(_shifted, by=by), words)
+    if size > 1:
+        yield Change("place", _reversed, "in reverse order")
+
+
+def _exchanged(index: Array, shape: tuple[int, ...], bits: int) -> tuple[Array, Array]:
+    size = int(np.prod(shape))
+    moved = index ^ bits
+    return np.minimum(moved, size - 1), moved >= size
+
+
+def _shifted(index: Array, shape: tuple[int, ...], by: int) -> tuple[Array, Array]:
+    size = int(np.prod(shape))
+    moved = index - by
+    return np.clip(moved, 0, size - 1), (moved < 0) | (moved >= size)
+
+
+def _transposed(index: Array, shape: tuple[int, ...]) -> tuple[Array, Array]:
+    rows, columns = shape[-2:]
+    matrix, inside = np.divmod(index, rows * columns)
+    row, column = np.divmod(inside, rows)  # of the transposed matrix, which has as many rows as this has columns
+    return matrix * (rows * columns) + column * columns + row, np.zeros(index.shape, bool)
+
+
+def _reversed(index: Array, shape: tuple[int, ...]) -> tuple[Array, Array]:
+    return int(np.prod(shape)) - 1 - index, np.zeros(index.shape, bool)
+
+
+# -- codes -------------------------------------------------------------------------------------------
+
+
+def codes(target: Format) -> Iterator[Change]:
+    """Yield right results that were written otherwise."""
+    yield Change("received", _nothing, "zeros everywhere, as if nothing had been written", 0)
+    if target.width == 8:
+        yield Change("received", _nibbles_swapped, "swapped nibbles: the halves of each byte")
+    if target.width in (16, 32):
+        yield Change("received", _bytes_swapped, "swapped bytes: the other byte order")
+    if code_dtype(target).itemsize * 8 != target.width:
+        yield Change("received", _left, "codes at the upper end of their bytes")
+    yield Change("received", _bits_reversed, "bits in reverse order")
+    if target.sign is Sign.MAGNITUDE:
+        yield Change("received", _sign_inverted, "signs inverted")
+        yield Change("received", _sign_dropped, "signs dropped")
+        yield Change("received", _clipped, "negative results become zero, as a ReLU makes them")
+
+
+def _nothing(made: Array, target: Format) -> Array:
+    return np.zeros_like(made)
+
+
+def _nibbles_swapped(made: Array, target: Format) -> Array:
+    return (made << 4 | made >> 4).astype(made.dtype)
+
+
+def _bytes_swapped(made: Array, target: Format) -> Array:
+    return made.byteswap()
+
+
+def _left(made: Array, target: Format) -> Array:
+    return np.asarray(made.astype(np.int64) << (8 * code_dtype(target).itemsize - target.width))
+
+
+def _bits_reversed(made: Array, target: Format) -> Array:
+    found = np.zeros(made.shape, np.int64)
+    for bit in range(target.width):
+        found |= (made.astype(np.int64) >> bit & 1) << (target.width - 1 - bit)
+    return found
+
+
+def _sign_inverted(made: Array, target: Format) -> Array:
+    return np.asarray(made.astype(np.int64) ^ target.sign_code)
+
+
+def _sign_dropped(made: Array, target: Format) -> Array:
+    return np.asarray(made.astype(np.int64) & ~target.sign_code)
+
+
+def _clipped(made: Array, target: Format) -> Array:
+    wide = made.astype(np.int64)
+    return np.where(wide & target.sign_code, 0, wide)

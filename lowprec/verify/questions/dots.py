@@ -1,0 +1,345 @@
+"""Dot products and products of matrices, as a question of comparison."""
+
+from __future__ import annotations
+
+import dataclasses
+from collections.abc import Callable, Iterator
+from fractions import Fraction
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+
+import lowprec as lp
+from lowprec.arrays.checks import code_dtype
+from lowprec.spec import catalog
+from lowprec.spec.accumulation import PAIRWISE, SEQUENTIAL, Accumulation, Window, chunked
+from lowprec.spec.accumulations import ACCUMULATIONS, E8M13
+from lowprec.spec.format import Format
+from lowprec.spec.projection import Projection
+from lowprec.spec.rounding import rounding
+from lowprec.verify.difference import Difference
+from lowprec.verify.dumps import Dump
+from lowprec.verify.operations import as_doubles, carried, is_values
+from lowprec.verify.question import Array, Batch, Change, Changes, Question, words_of
+from lowprec.verify.questions.causes import ROUNDINGS
+from lowprec.verify.shown import shown_value
+
+__all__ = ["DotQuestion", "could_be"]
+
+#: Products of a piece, rows and columns of a sample, and outputs of one.
+_PIECE, _SIDE, _OUTPUTS = 1 << 25, 64, 1 << 12
+
+_STEPS = (1, 2, 4, 8, 16, 32, 64, 128)
+_CHUNKS = (4, 8, 16, 32, 64, 128, 256, 512)
+
+
+class DotQuestion(Question):
+    """Sums of products by an accumulation."""
+
+    def __init__(
+        self,
+        verb: str,
+        x: Dump,
+        y: Dump,
+        how: Accumulation,
+        got: Dump,
+        *,
+        formats: tuple[Format | None, Format | None] = (None, None),
+        addend: Dump | None = None,
+        any_nan: bool = False,
+    ) -> None:
+        self.verb, self.how, self.received, self.target = verb, how, got, how.output[0]
+        operands = how.operands or formats
+        for said, meant in zip(formats, operands, strict=True):
+            if said is not None and said != meant:
+                raise ValueError(f"accumulation {how.name!r} takes {meant}, not source={said.name!r}")
+        left, right = (_factors(side, fmt) for side, fmt in zip((x, y), operands, strict=True))
+        shape = _shape(verb, left, right)
+        if got.shape != shape:
+            raise ValueError(f"{verb} of shapes {x.shape} and {y.shape} has results of shape {shape}, not {got.shape}")
+        self.shape, self.size, length = shape, got.size, left.shape[-1]
+        # One layout inside: rows against rows, or matrices against matrices.
+        if verb == "dot":
+            self.x, self.y = (np.broadcast_to(side, (*shape, length)).reshape(-1, length) for side in (left, right))
+            inner: tuple[int, ...] = (got.size,)
+        else:
+            left = left[None] if left.ndim == 1 else left
+            right = right[:, None] if right.ndim == 1 else right
+            outer = np.broadcast_shapes(left.shape[:-2], right.shape[:-2])
+            self.x = np.broadcast_to(left, (*outer, *left.shape[-2:])).reshape(-1, *left.shape[-2:])
+            self.y = np.broadcast_to(right, (*outer, *right.shape[-2:])).reshape(-1, *right.shape[-2:])
+            inner = (len(self.x), left.shape[-2], right.shape[-1])
+        self.addend = None if addend is None else _addends(addend, shape).reshape(inner)
+        self.inner = inner
+        self.values = is_values(got.dtype, self.target)
+        self.any_nan = any_nan or self.values
+
+    def words(self) -> str:
+        """Return what was asked, in words."""
+        return f"{self.verb} by {self.how.name or 'an accumulation'}, K = {self.x.shape[-1]}"
+
+    def facts(self) -> dict[str, Any]:
+        """Return what was asked, as data."""
+        return {"operation": self.verb, "formats": [self.target.name], "accumulation": self.how.name or str(self.how)}
+
+    def batches(self) -> Iterator[Batch]:
+        """Yield all of it, in pieces of whole rows."""
+        length = max(self.x.shape[-1], 1)
+        if self.verb == "dot":
+            step = max(_PIECE // length, 1)
+            for start in range(0, self.size, step):
+                rows = slice(start, min(start + step, self.size))
+                yield self._batch(rows, rows, np.s_[:])
+            return
+        matrices, m, n = self.inner
+        step = max(_PIECE // max(n * length, 1), 1)
+        for number in range(matrices):
+            for start in range(0, m if n else 0, step):
+                stop = min(start + step, m)
+                first = number * m * n
+                yield self._batch(slice(first + start * n, first + stop * n), (number, slice(start, stop)), np.s_[:])
+
+    def _batch(self, index: Array | slice, rows: Any, columns: Any) -> Batch:
+        """Return the results at some places: of rows of x, and columns of y."""
+        read = isinstance(index, slice)
+        got = words_of(self.received.read(index.start, index.stop) if read else self.received.take(index))  # type: ignore[union-attr, arg-type]
+        if self.verb == "dot":
+            return Batch(index, got, (self.x[rows], self.y[rows], None if self.addend is None else self.addend[rows]))
+        number, chosen = rows
+        addend = None if self.addend is None else self.addend[number][chosen][:, columns]
+        return Batch(index, got, (self.x[number][chosen], self.y[number][:, columns], addend))
+
+    def sample(self, different: Array, equal: Array) -> Batch:
+        """Return rows and columns of the matrix with most mismatches, those with mismatches first; or some results."""
+        if self.verb == "dot":
+            half = _OUTPUTS // 2
+            index = np.unique(np.concatenate([different[:half], equal[:half]]))
+            return self._batch(index, index, np.s_[:])
+        _, m, n = self.inner
+        places = different if different.size else equal
+        number = int(np.argmax(np.bincount(places // (m * n)))) if places.size else 0
+        here = [side[side // (m * n) == number] % (m * n) for side in (different, equal)]
+        chosen = []
+        for part in (0, 1):
+            found = np.concatenate([np.divmod(side, n)[part] for side in here])
+            _, first = np.unique(found, return_index=True)
+            chosen.append(np.sort(found[np.sort(first)][:_SIDE]))
+        index = (number * m * n + chosen[0][:, None] * n + chosen[1]).reshape(-1)
+        return self._batch(index, (number, chosen[0]), chosen[1])
+
+    # -- answers --------------------------------------------------------------------------------
+
+    def answer(self, batch: Batch, changes: Changes = ()) -> Array:
+        """Return what the results must be, or would be."""
+        how, (x, y, addend) = self.how, batch.given
+        for change in changes:
+            if change.field != "backward":
+                how = change.value(how)
+        if any(change.field == "backward" for change in changes):
+            x, y = x[..., ::-1], (y[..., ::-1] if self.verb == "dot" else y[::-1])
+        verb: Callable[..., Any] = lp.dot if self.verb == "dot" else lp.matmul
+        target = how.output[0]
+        codes = np.asarray(verb(x, y, how, addend=addend, dtype=code_dtype(target))).reshape(-1)
+        return carried(codes, target, self.received.dtype) if self.values else codes
+
+    def changes(self) -> Iterator[Change]:
+        """Yield other accumulations, orders and outputs."""
+        how = self.how
+        if isinstance(how.accumulator, Window):
+            yield from _windows(how, how.accumulator)
+        elif how.accumulator is not None:
+            yield from _sums(how)
+        for name in could_be(self.x, self.y, self.target):
+            if ACCUMULATIONS[name] != how:
+                yield Change("named", _named(name), f"accumulation {name!r}", 2)
+        if how.order.name != "exact":
+            yield Change("backward", None, "the products in reverse order", 2)
+        mode = how.output[1].rounding
+        for name in ("nearest_even", "toward_zero", "nearest_away"):
+            if name != str(mode):
+                yield Change("output", _output(name), f"output: {ROUNDINGS[name]}", 2)
+
+    # -- what is counted and told ---------------------------------------------------------------
+
+    situation_names = ("sums",)
+
+    def situations(self, batch: Batch, where: Array, want: Array) -> npt.NDArray[np.uint8]:
+        """Return one situation for all: sums are rounded many times."""
+        return np.zeros(int(np.count_nonzero(where)), np.uint8)
+
+    def numbers(self, batch: Batch, where: Array, want: Array) -> npt.NDArray[np.float64]:
+        """Return the right results."""
+        return as_doubles(self.codes(want).astype(code_dtype(self.target)), self.target)
+
+    def difference(self, batch: Batch, place: int, want: int) -> Difference:
+        """Return a mismatch, told in full."""
+        got = int(batch.got[place])
+        at = int(batch.places[place])
+        where = tuple(int(part) for part in np.unravel_index(at, self.shape)) if self.shape else ()
+        value = self._exact(at)
+        said = [("exact", "NaN or infinite" if value is None else shown_value(value))]
+        data = {"index": at, "at": list(where), "operands": [], "exact": said[0][1]}
+        return self.differing(said, data, got, want, "sums")
+
+    def _exact(self, at: int) -> Fraction | None:
+        """Return the sum of the products, without any rounding."""
+        if self.verb == "dot":
+            x, y = self.x[at], self.y[at]
+        else:
+            number, row, column = np.unravel_index(at, self.inner)
+            x, y = self.x[number, row], self.y[number, :, column]
+        terms = [np.asarray(side, np.float64) for side in (x, y)]
+        first = 0.0 if self.addend is None else float(self.addend.reshape(-1)[at])
+        if not (np.isfinite(terms[0]).all() and np.isfinite(terms[1]).all() and np.isfinite(first)):
+            return None
+        products = (Fraction(a) * Fraction(b) for a, b in zip(terms[0].tolist(), terms[1].tolist(), strict=True))
+        return sum(products, Fraction(first))
+
+
+def could_be(x: Array, y: Array, target: Format) -> Iterator[str]:
+    """Yield the names of accumulations that take such factors and give such results."""
+    has: dict[tuple[int, Format], bool] = {}
+
+    def holds(number: int, side: Array, fmt: Format) -> bool:
+        if (number, fmt) not in has:
+            # By bits: a format without -0 does not hold it.
+            given = side.reshape(-1).astype(np.float64)
+            rule = Projection(nan="max", negative="zero")
+            back = np.asarray(lp.decode(lp.encode(given, fmt, projection=rule), fmt, dtype=np.float64))
+            has[number, fmt] = bool(((back.view(np.uint64) == given.view(np.uint64)) | np.isnan(given)).all())
+        return has[number, fmt]
+
+    for name, how in ACCUMULATIONS.items():
+        if how.output[0] != target or how.scale is not None:
+            continue
+        if how.operands is None or all(
+            holds(number, side, fmt) for number, (side, fmt) in enumerate(zip((x, y), how.operands, strict=True))
+        ):
+            yield name
+
+
+def _factors(side: Dump, fmt: Format | None) -> Array:
+    whole = side.read(0, side.size).reshape(side.shape)
+    if whole.dtype.kind not in "iu":
+        return whole
+    if fmt is None:
+        raise ValueError(f"{side} holds {whole.dtype}: say of which format its codes are")
+    return np.asarray(lp.decode(whole, fmt))
+
+
+def _addends(addend: Dump, shape: tuple[int, ...]) -> Array:
+    if addend.dtype.kind in "iu":
+        raise ValueError(f"{addend} holds {addend.dtype}; an addend is given as values, float16 to float64")
+    whole = addend.read(0, addend.size).reshape(addend.shape)
+    try:
+        return np.broadcast_to(whole, shape)
+    except ValueError:
+        raise ValueError(f"{addend} of shape {addend.shape} does not broadcast to the results' {shape}") from None
+
+
+def _shape(verb: str, x: Array, y: Array) -> tuple[int, ...]:
+    if not x.ndim or not y.ndim or x.shape[-1] != y.shape[-1 if verb == "dot" else max(-2, -y.ndim)]:
+        raise ValueError(f"{verb} of shapes {x.shape} and {y.shape}: both need the same K")
+    try:
+        if verb == "dot":
+            return np.broadcast_shapes(x.shape[:-1], y.shape[:-1])
+        outer = np.broadcast_shapes(x.shape[:-2], y.shape[:-2])
+    except ValueError:
+        raise ValueError(f"{verb} of shapes {x.shape} and {y.shape}: the axes in front do not broadcast") from None
+    return (*outer, *x.shape[-2:-1], *(y.shape[-1:] if y.ndim > 1 else ()))
+
+
+# -- changes -----------------------------------------------------------------------------------------
+
+How = Callable[[Accumulation], Accumulation]
+
+
+def _named(name: str) -> How:
+    return lambda how: ACCUMULATIONS[name]
+
+
+def _field(**fields: Any) -> How:
+    return lambda how: dataclasses.replace(how, **fields)
+
+
+def _window(**fields: Any) -> How:
+    def changed(how: Accumulation) -> Accumulation:
+        if not isinstance(how.accumulator, Window):
+            raise ValueError("no window")
+        return dataclasses.replace(how, accumulator=dataclasses.replace(how.accumulator, **fields))
+
+    return changed
+
+
+def _result(**fields: Any) -> How:
+    def changed(how: Accumulation) -> Accumulation:
+        if not isinstance(how.accumulator, Window):
+            raise ValueError("no window")
+        fmt, rule = how.accumulator.result
+        fmt, rule = fields.get("fmt", fmt), dataclasses.replace(rule, rounding=fields.get("rounding", rule.rounding))
+        return _window(result=(fmt, rule))(how)
+
+    return changed
+
+
+def _output(name: str) -> How:
+    def changed(how: Accumulation) -> Accumulation:
+        return dataclasses.replace(
+            how, output=(how.output[0], dataclasses.replace(how.output[1], rounding=rounding(name)))
+        )
+
+    return changed
+
+
+def _windows(how: Accumulation, window: Window) -> Iterator[Change]:
+    for bits in range(1, 49):
+        if bits != window.fraction_bits:
+            words = f"F = {bits} instead of {window.fraction_bits}: fraction bits that alignment keeps"
+            yield Change("fraction_bits", _window(fraction_bits=bits), words)
+    if window.fraction_bits is not None:
+        yield Change("fraction_bits", _window(fraction_bits=None), "steps summed exactly: nothing cut by alignment")
+    for step in _STEPS:
+        if step != window.step:
+            words = f"L = {step} instead of {window.step}: products in a step"
+            yield Change("step", _window(step=step), words)
+    for name in ("toward_zero", "nearest_even", "nearest_away"):
+        if name != str(window.result[1].rounding):
+            yield Change("result_rounding", _result(rounding=rounding(name)), f"sums of steps: {ROUNDINGS[name]}")
+    for fmt in (catalog.BINARY32, E8M13, catalog.BINARY16, catalog.BFLOAT16):
+        if fmt != window.result[0]:
+            yield Change("result", _result(fmt=fmt), f"sums of steps in {fmt.name}, not {window.result[0].name}")
+    for cut in ("toward_zero", "floor"):
+        if cut != window.cut:
+            yield Change("cut", _window(cut=cut), f"terms cut {cut.replace('_', ' ')}")
+    for groups in ("consecutive", "alternate_pairs"):
+        if groups != window.groups:
+            yield Change("groups", _window(groups=groups), f"steps of {groups.replace('_', ' ')} products")
+    for size in _CHUNKS:
+        total = (catalog.BINARY32, Projection())
+        words = f"sums of {size} products added up in binary32"
+        if size != how.order.size:
+            yield Change("order", _field(order=chunked(size), total=total), words)
+    if how.order.name == "chunked":
+        yield Change("order", _field(order=SEQUENTIAL, total=None), "one running sum, without chunks")
+
+
+def _sums(how: Accumulation) -> Iterator[Change]:
+    assert isinstance(how.accumulator, tuple)
+    fmt, rule = how.accumulator
+    for order in (SEQUENTIAL, PAIRWISE, *(chunked(size) for size in _CHUNKS)):
+        if order != how.order:
+            yield Change("order", _field(order=order, total=None), f"order {order} instead of {how.order}")
+    for other in (catalog.BINARY64, catalog.BINARY32, E8M13, catalog.BFLOAT16, catalog.BINARY16):
+        if other != fmt:
+            words = f"accumulated in {other.name}, not {fmt.name}"
+            yield Change("accumulator", _field(accumulator=(other, Projection())), words)
+    for name in ("toward_zero", "nearest_even", "nearest_away"):
+        if name != str(rule.rounding):
+            changed = (fmt, dataclasses.replace(rule, rounding=rounding(name)))
+            yield Change("accumulator", _field(accumulator=changed), f"sums: {ROUNDINGS[name]}")
+    if how.product is not None:
+        yield Change("product", _field(product=None), "products not rounded (fused multiplication and addition)")
+    for other in (catalog.BINARY32, catalog.BFLOAT16, catalog.BINARY16):
+        if how.product is None or how.product[0] != other:
+            yield Change("product", _field(product=(other, Projection())), f"products rounded to {other.name}")

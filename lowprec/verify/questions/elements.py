@@ -1,0 +1,184 @@
+"""Conversions and operations, element by element, as a question of comparison."""
+
+from __future__ import annotations
+
+import dataclasses
+from collections.abc import Iterator, Sequence
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+
+from lowprec.arrays.checks import code_dtype
+from lowprec.arrays.convert import decode
+from lowprec.spec.format import Format
+from lowprec.spec.projection import Projection
+from lowprec.verify.difference import Difference
+from lowprec.verify.dumps import Dump
+from lowprec.verify.operations import OPERATIONS, as_doubles, carried, is_nan, is_values, operand_names
+from lowprec.verify.question import Array, Batch, Change, Changes, Question, words_of
+from lowprec.verify.questions import causes
+from lowprec.verify.questions.situations import exact_value, names_of, neighbours, situation, situations
+from lowprec.verify.shown import hex_of, shown_code, shown_value
+
+__all__ = ["ElementQuestion"]
+
+_PIECE = 1 << 19
+
+
+class ElementQuestion(Question):
+    """Results of a conversion or an operation on elements."""
+
+    def __init__(
+        self,
+        operation: str,
+        operands: Sequence[Dump],
+        formats: tuple[Format, ...],
+        projection: Projection,
+        got: Dump,
+        *,
+        any_nan: bool = False,
+        labels: Dump | None = None,
+    ) -> None:
+        self.operation, self.operands, self.formats, self.projection = operation, operands, formats, projection
+        self.target, self.received, self.labels = formats[-1], got, labels
+        self.values = is_values(got.dtype, self.target)
+        self.any_nan = any_nan or self.values
+        self.size, self.shape = got.size, got.shape
+        nanless = self.target.nan_code is None and projection.nan_code is None and projection.nan == "error"
+        self.leaves_out = nanless
+        self.situation_names = names_of(operation)
+        self._rule = dataclasses.replace(projection, nan="zero") if nanless else projection
+
+    # -- what was asked -------------------------------------------------------------------------
+
+    def words(self) -> str:
+        """Return what was asked, in words."""
+        names = [fmt.name for fmt in self.formats]
+        what = f"{names[0]} to {names[1]}" if self.operation == "convert" else f"{self.operation} of "
+        if self.operation != "convert":
+            what += f"{', '.join(names[:-1])} into {names[-1]}"
+        return f"{what}, {self.projection}"
+
+    def facts(self) -> dict[str, Any]:
+        """Return what was asked, as data."""
+        return {
+            "operation": self.operation,
+            "formats": [fmt.name for fmt in self.formats],
+            "rounding": str(self.projection.rounding),
+            "saturation": str(self.projection.saturation),
+        }
+
+    def batches(self) -> Iterator[Batch]:
+        """Yield all of it, in pieces."""
+        for start in range(0, self.size, _PIECE):
+            yield self.piece(start, min(start + _PIECE, self.size))
+
+    def piece(self, start: int, stop: int) -> Batch:
+        """Return the results from one place up to another."""
+        got = self._got(self.received.read(start, stop))
+        return Batch(slice(start, stop), got, [words_of(dump.read(start, stop)) for dump in self.operands])
+
+    def sample(self, different: Array, equal: Array) -> Batch:
+        """Return a piece that holds these places."""
+        index = np.unique(np.concatenate([different, equal]))
+        return Batch(index, self._got(self.received.take(index)), self._at(index))
+
+    def _at(self, index: Array) -> list[Array]:
+        return [words_of(dump.take(index)) for dump in self.operands]
+
+    def _got(self, results: Array) -> Array:
+        if results.dtype.kind == "i" and results.dtype.itemsize > code_dtype(self.target).itemsize:
+            return results  # a line without a result is -1
+        return words_of(results)
+
+    def compared(self, batch: Batch) -> Array | None:
+        """Return which results are compared: not NaNs that the format lacks, where the projection refuses them."""
+        if not self.leaves_out:
+            return None
+        if self.operation == "convert":
+            return ~is_nan(batch.given[0], self.formats[0])
+        return ~OPERATIONS[self.operation].gives_nan(batch.given, self.formats, self._rule)
+
+    # -- answers --------------------------------------------------------------------------------
+
+    def answer(self, batch: Batch, changes: Changes = ()) -> Array:
+        """Return what the results must be, or would be."""
+        fields = {change.field: change.value for change in changes}
+        operands, sources, target = batch.given, self.formats[:-1], fields.get("format", self.target)
+        outside = None
+        if "place" in fields:
+            index, outside = fields["place"](batch.places, self.operands[0].shape)
+            operands = self._at(index)
+        if "operand" in fields:
+            operands, sources = fields["operand"](operands, sources)
+        rule = self._rule
+        if "profile" in fields:
+            rule = fields["profile"].projection(target)
+        named = {field.name for field in dataclasses.fields(Projection)}
+        rule = dataclasses.replace(rule, **{key: value for key, value in fields.items() if key in named})
+        if target.nan_code is None and rule.nan_code is None and rule.nan == "error":
+            rule = dataclasses.replace(rule, nan="max")
+        operation = self.operation
+        if "unfused" in fields:
+            *factors, addend = operands
+            product = OPERATIONS["multiply"].compute(factors, (*sources[:2], fields["unfused"]), rule)
+            operation, operands, sources = "add", [product, addend], (fields["unfused"], sources[2])
+        codes = OPERATIONS[operation].compute(operands, (*sources, target), rule)
+        codes = carried(codes, target, self.received.dtype) if self.values else codes
+        if "received" in fields:
+            codes = fields["received"](codes, target)
+        return codes if outside is None else np.where(outside, -1, codes.astype(np.int64))
+
+    def changes(self) -> Iterator[Change]:
+        """Yield other projections, formats, profiles, operands, places and codes."""
+        yield from causes.projections(self.target, self.projection, self.formats[:-1])
+        yield from causes.formats(self.target, None if self.values else self.received.dtype)
+        yield from causes.profiles(self.target, self.projection)
+        yield from causes.operands(self.operation, self.formats)
+        yield from causes.places(self.size, self.operands[0].shape, self.target)
+        if not self.values:
+            yield from causes.codes(self.target)
+
+    # -- what is counted and told ---------------------------------------------------------------
+
+    def situations(self, batch: Batch, where: Array, want: Array) -> npt.NDArray[np.uint8]:
+        """Return where exact results lie between the values of the target."""
+        return situations(self.operation, [given[where] for given in batch.given], self.formats, self.projection)
+
+    def numbers(self, batch: Batch, where: Array, want: Array) -> npt.NDArray[np.float64]:
+        """Return the operand of a conversion, the right result of an operation."""
+        if self.operation == "convert":
+            return as_doubles(batch.given[0][where], self.formats[0])
+        return as_doubles(self.codes(want).astype(code_dtype(self.target)), self.target)
+
+    def random(self, batch: Batch) -> tuple[Array, Array, Array] | None:
+        """Return the neighbours of each result, and how far it lies from the lower to the upper in magnitude."""
+        if self.operation != "convert" or self.projection.via:
+            return None
+        down, up = neighbours(self.operation, batch.given, self.formats, self._rule)
+        ends = [np.asarray(decode(codes, self.target, dtype=np.float64)) for codes in (down, up)]
+        numbers = as_doubles(batch.given[0], self.formats[0])
+        with np.errstate(all="ignore"):
+            far = (numbers - ends[0]) / (ends[1] - ends[0])
+        if self.values:
+            down, up = (carried(codes, self.target, self.received.dtype) for codes in (down, up))
+        return down, up, far
+
+    def difference(self, batch: Batch, place: int, want: int) -> Difference:
+        """Return a mismatch, told in full."""
+        operands, got = [int(given[place]) for given in batch.given], int(batch.got[place])
+        sources, names = self.formats[:-1], operand_names(len(batch.given))
+        said = [(name, shown_code(code, fmt)) for name, code, fmt in zip(names, operands, sources, strict=True)]
+        value = exact_value(operands, self.operation, self.formats, self.projection)
+        if self.operation != "convert":
+            said.append(("exact", shown_value(value)))
+        kind = situation(operands, self.operation, self.formats, self.projection)
+        at = int(batch.places[place])
+        data: dict[str, Any] = {"index": at}
+        if self.labels is not None:
+            data["line"] = int(self.labels.read(at, at + 1)[0])
+        elif len(self.shape) > 1:
+            data["at"] = [int(part) for part in np.unravel_index(at, self.shape)]
+        data["operands"] = [hex_of(code, fmt) for code, fmt in zip(operands, sources, strict=True)]
+        return self.differing(said, data | {"exact": shown_value(value)}, got, want, kind)

@@ -1,0 +1,195 @@
+"""Where exact results lie between the values of their format: of whole arrays, and of one case.
+
+Of arrays by how the kernels round, of one case by the oracle; each is tested against the other.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+import functools
+from fractions import Fraction
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+
+from lowprec.oracle.arith import exact
+from lowprec.oracle.convert import decode, position
+from lowprec.oracle.exact import Exact, Special
+from lowprec.spec.format import Format, Sign
+from lowprec.spec.projection import DEFAULT, Flag, Projection
+from lowprec.spec.rounding import Rounding, rounding
+from lowprec.verify.operations import OPERATIONS, is_nan
+
+__all__ = ["exact_value", "names_of", "neighbours", "situation", "situations"]
+
+Array = npt.NDArray[Any]
+
+_NANS = (Special.NAN, Special.NEGATIVE_NAN)
+_INFINITIES = (Special.INFINITY, Special.NEGATIVE_INFINITY)
+_PAST, _BEYOND = ", past the largest value", "beyond the next value after the largest"
+#: Cases that the oracle looks at one by one, where the kernels do not say.
+_ONE_BY_ONE = 4096
+
+
+# -- of one case -------------------------------------------------------------------------------------
+
+
+def exact_value(operands: list[int], operation: str, formats: tuple[Format, ...], projection: Projection) -> Exact:
+    """Return the result before it is projected: the operand itself, or the operation's exact result."""
+    values = [decode(code, fmt) for code, fmt in zip(operands, formats, strict=False)]
+    if operation == "convert":
+        return values[0]
+    return exact(operation, values, _rounding(projection)).value
+
+
+def _rounding(projection: Projection) -> Rounding:
+    return DEFAULT.rounding if projection.via else projection.rounding
+
+
+def situation(operands: list[int], operation: str, formats: tuple[Format, ...], projection: Projection) -> str:
+    """Return where the exact result lies between the values of its format.
+
+    >>> from lowprec.spec.catalog import BINARY32, E4M3FN
+    >>> situation([0x3F880000], "convert", (BINARY32, E4M3FN), DEFAULT)
+    'at a tie'
+    >>> situation([0x38, 0x18], "add", (E4M3FN, E4M3FN, E4M3FN), DEFAULT)  # 1 + 2**-4
+    'at a tie'
+    >>> situation([0x38, 0x00], "divide", (E4M3FN, E4M3FN, E4M3FN), DEFAULT)
+    'division by zero'
+    """
+    values = [decode(code, fmt) for code, fmt in zip(operands, formats, strict=False)]
+    if operation == "convert":
+        return _place(values[0], formats[-1], "operand")
+    result = exact(operation, values, _rounding(projection))
+    if result.value in _NANS:
+        return "NaN operand" if any(value in _NANS for value in values) else "invalid operation"
+    if result.signals & Flag.DIVIDE_BY_ZERO:
+        return "division by zero"
+    if operation == "round_to_integral" and result.value != values[0]:
+        assert isinstance(values[0], Fraction)
+        return f"{_tail(abs(values[0]) % 1)} between integers"
+    return _place(result.value, formats[-1], "result")
+
+
+def _place(value: Exact, target: Format, what: str) -> str:
+    """Return where a value lies between those of a format."""
+    if value in _NANS:
+        return f"NaN {what}"
+    if value in _INFINITIES:
+        return f"infinite {what}"
+    if isinstance(value, Special) or value == 0:
+        return f"zero {what}"
+    tail, last = position(abs(value), target)
+    if tail is None:
+        return _BEYOND if last else "below the smallest value"
+    return f"{_tail(tail)}{_PAST}" if last and tail else _tail(tail)
+
+
+def _tail(tail: Fraction) -> str:
+    half = Fraction(1, 2)
+    return "exact" if not tail else "at a tie" if tail == half else "below a tie" if tail < half else "above a tie"
+
+
+# -- of arrays ---------------------------------------------------------------------------------------
+
+
+def neighbours(
+    operation: str, operands: list[Array], formats: tuple[Format, ...], projection: Projection
+) -> tuple[Array, Array]:
+    """Return the codes that results round to toward zero and away from it, by the rest of a projection."""
+    compute = OPERATIONS[operation].compute
+    down, up = (
+        compute(operands, formats, dataclasses.replace(projection, rounding=rounding(name)))
+        for name in ("toward_zero", "away_from_zero")
+    )
+    return down, up
+
+
+def names_of(operation: str) -> tuple[str, ...]:
+    """Return what the numbers that `situations` gives stand for."""
+    what = "operand" if operation == "convert" else "result"
+    tails = [f"{tail} a tie" for tail in ("below", "at", "above")]
+    found = ["exact", *tails, *(tail + _PAST for tail in tails), _BEYOND]
+    found += [f"infinite {what}", f"zero {what}", "NaN operand", "invalid operation", "division by zero"]
+    found += [f"{tail} between integers" for tail in tails]
+    return (*found, "below the smallest value", f"exact{_PAST}", "not looked at")
+
+
+_EXACT, _BELOW, _TIE, _ABOVE, _PASSED, _OVER, _INFINITE, _ZERO, _NAN, _INVALID = 0, 1, 2, 3, 3, 7, 8, 9, 10, 11
+
+
+def situations(
+    operation: str, operands: list[Array], formats: tuple[Format, ...], projection: Projection
+) -> npt.NDArray[np.uint8]:
+    """`situation` of each case, from codes of operands, as indices into `names_of`.
+
+    >>> from lowprec.spec.catalog import BINARY32, E4M3FN
+    >>> found = situations("convert", [np.uint32([0x3F880000, 0x3F880001])], (BINARY32, E4M3FN), DEFAULT)
+    >>> [names_of("convert")[number] for number in found]
+    ['at a tie', 'above a tie']
+    """
+    *sources, target = formats
+    size = operands[0].size
+    wide = _continued(target)
+    if wide is None:
+        return _one_by_one(operation, operands, formats, projection, np.zeros(size, np.uint8), np.ones(size, bool))
+    rounded = {}
+    for name in ("toward_zero", "away_from_zero", "nearest_zero", "nearest_away"):
+        rounded[name] = OPERATIONS[operation].compute(operands, (*sources, wide), Projection(rounding=rounding(name)))
+    down, up, near = rounded["toward_zero"], rounded["away_from_zero"], rounded["nearest_zero"]
+    below, above = down & (wide.sign_code - 1), up & (wide.sign_code - 1)
+    found = np.where(near == down, np.uint8(_BELOW), np.uint8(_ABOVE))
+    found[near != rounded["nearest_away"]] = _TIE
+    found[above > target.max_magnitude] += _PASSED
+    found[down == up] = _EXACT
+    found[below > target.max_magnitude] = _OVER
+    infinite = below == wide.max_magnitude + 1
+    found[infinite] = _INFINITE
+    found[above == 0] = _ZERO
+    nan = is_nan(down, wide)
+    found[nan] = _NAN
+    if operation == "convert":
+        return found
+    nans = [is_nan(codes, source) for codes, source in zip(operands, sources, strict=True)]
+    found[nan & ~np.any(nans, axis=0)] = _INVALID
+    unsure = infinite if operation == "divide" else np.zeros(size, bool)
+    if operation in ("round_to_integral", "scaleb", "logb"):  # the rounding mode is part of the operation, or nearly
+        unsure = ~nan
+    return _one_by_one(operation, operands, formats, projection, found, unsure)
+
+
+@functools.cache
+def _continued(target: Format) -> Format | None:
+    """Return the format with a sign and at least as many values again past the largest; None if it does not fit."""
+    if target.width > 30 or (target.exponent_bits and not target.subnormals):
+        return None
+    if not target.exponent_bits:
+        bits, bias = target.trailing_bits + 2, target.bias - 2
+        return Format(name="continued", exponent_bits=0, trailing_bits=bits, bias=bias, nans=1, infinity=True)
+    return Format(
+        name="continued",
+        exponent_bits=target.exponent_bits + 1,
+        trailing_bits=target.trailing_bits,
+        bias=target.bias,
+        nans=1,
+        infinity=True,
+        sign=Sign.MAGNITUDE,
+    )
+
+
+def _one_by_one(
+    operation: str,
+    operands: list[Array],
+    formats: tuple[Format, ...],
+    projection: Projection,
+    found: npt.NDArray[np.uint8],
+    where: Array,
+) -> npt.NDArray[np.uint8]:
+    """Ask the oracle, for some thousands of cases."""
+    names, places = names_of(operation), np.flatnonzero(where)
+    for place in places[:_ONE_BY_ONE]:
+        codes = [int(column[place]) for column in operands]
+        found[place] = names.index(situation(codes, operation, formats, projection))
+    found[places[_ONE_BY_ONE:]] = len(names) - 1
+    return found

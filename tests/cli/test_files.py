@@ -1,0 +1,306 @@
+"""Files that a user names: whole or not at all, and nothing else is touched.
+
+No device is written to here: pipes and links of the test's own stand for what is no regular file.
+"""
+
+from __future__ import annotations
+
+import errno
+import os
+import pathlib
+import socket
+import stat
+import subprocess
+import sys
+import threading
+
+import pytest
+from click.testing import CliRunner
+
+from lowprec.cli.main import main
+from lowprec.verify import files
+
+pytestmark = pytest.mark.skipif(not hasattr(os, "geteuid"), reason="links, pipes and modes are POSIX's")
+as_root = pytest.mark.skipif(not hasattr(os, "geteuid") or os.geteuid() != 0, reason="needs root, for two users")
+
+#: Nobody's number.
+ANOTHER = 54321
+
+#: What the commands below write.
+TABLE = CliRunner().invoke(main, ["table", "e2m1fn"]).stdout_bytes
+
+#: Of programs that run elsewhere: with the package that is tested.
+ENVIRONMENT = {**os.environ, "PYTHONPATH": str(pathlib.Path(__file__).parents[2])}
+
+
+def mode(path):
+    return stat.S_IMODE(path.stat().st_mode)
+
+
+def table(path, code=0):
+    """Let `lowprec table` write to a path; what it said."""
+    result = CliRunner().invoke(main, ["table", "e2m1fn", "-o", str(path)])
+    assert result.exit_code == code, result.output
+    return result.output
+
+
+def names(folder):
+    return sorted(path.name for path in folder.iterdir())
+
+
+@pytest.mark.parametrize("umask", [0o022, 0o077, 0o002])
+def test_a_new_file_has_the_mode_that_the_umask_leaves(tmp_path, umask):
+    """As one that a shell writes."""
+    before = os.umask(umask)
+    try:
+        table(tmp_path / "table.csv")
+    finally:
+        os.umask(before)
+    assert (tmp_path / "table.csv").read_bytes() == TABLE
+    assert mode(tmp_path / "table.csv") == 0o666 & ~umask
+    assert names(tmp_path) == ["table.csv"]
+
+
+@pytest.mark.parametrize("kept", [0o600, 0o644, 0o660, 0o755, 0o200])
+def test_a_file_that_is_replaced_keeps_its_mode(tmp_path, kept):
+    """A private file stays private: 0600 became 0644."""
+    path = tmp_path / "table.csv"
+    path.write_text("old")
+    path.chmod(kept)
+    table(path)
+    assert mode(path) == kept
+    path.chmod(0o600)
+    assert path.read_bytes() == TABLE
+
+
+def test_the_file_beside_is_private_from_its_first_moment(tmp_path, monkeypatch):
+    """Its name cannot be guessed, it is made with O_EXCL, and it is closed to others where the file is."""
+    path, opened, plain_open = tmp_path / "table.csv", [], os.open
+    path.write_text("old")
+    path.chmod(0o600)
+
+    def watched(at, flags, *given, **options):
+        if flags & os.O_CREAT and pathlib.Path(at).parent == tmp_path:
+            opened.append((pathlib.Path(at).name, flags, *given))
+        return plain_open(at, flags, *given, **options)
+
+    monkeypatch.setattr(os, "open", watched)
+    table(path)
+    table(path)
+    (first, flags, given), (second, *_) = opened
+    assert flags & os.O_EXCL
+    assert given == 0o600
+    assert first != second
+    assert len(first) >= 32
+    assert str(os.getpid()) not in (first, second)
+
+
+def test_a_planted_temporary_name_is_not_followed(tmp_path):
+    """The name was the file's and the process's number: a link there had its target overwritten."""
+    program = (
+        "import os, sys; from lowprec.cli.main import main\n"
+        "os.symlink('precious', f'.table.csv.{os.getpid()}')\n"
+        "main(['table', 'e2m1fn', '-o', 'table.csv'])"
+    )
+    (tmp_path / "precious").write_text("precious")
+    subprocess.run([sys.executable, "-c", program], cwd=tmp_path, env=ENVIRONMENT, check=True)
+    assert (tmp_path / "precious").read_text() == "precious"
+    assert (tmp_path / "table.csv").read_bytes() == TABLE
+
+
+@as_root
+def test_a_file_that_is_replaced_keeps_its_owner(tmp_path):
+    """Where root writes."""
+    path = tmp_path / "table.csv"
+    path.write_text("old")
+    os.chown(path, ANOTHER, ANOTHER + 1)
+    path.chmod(0o640)
+    table(path)
+    assert (path.stat().st_uid, path.stat().st_gid, mode(path)) == (ANOTHER, ANOTHER + 1, 0o640)
+
+
+def test_a_group_that_cannot_be_kept_gives_no_rights_to_another(tmp_path, monkeypatch):
+    """As for who is not root, and not of the group."""
+    path = tmp_path / "table.csv"
+    path.write_text("old")
+    path.chmod(0o664)
+    fstat = os.fstat
+    monkeypatch.setattr(
+        os,
+        "fstat",
+        lambda descriptor: os.stat_result((*fstat(descriptor)[:4], ANOTHER, ANOTHER, *fstat(descriptor)[6:])),
+    )
+
+    def refused(*_):
+        raise PermissionError
+
+    monkeypatch.setattr(os, "fchown", refused)
+    files.write(path, b"new")
+    assert (path.read_bytes(), mode(path)) == (b"new", 0o604)
+
+
+def test_a_link_is_followed_to_its_target(tmp_path):
+    """Also one to a link, one to a file that is not there yet, and one through a folder's link."""
+    (tmp_path / "folder").mkdir()
+    (tmp_path / "link").symlink_to("second")
+    (tmp_path / "second").symlink_to(tmp_path / "folder" / "table.csv")
+    (tmp_path / "way").symlink_to("folder")
+    for path in (tmp_path / "link", tmp_path / "link", tmp_path / "way" / "table.csv"):
+        table(path)
+        assert (tmp_path / "folder" / "table.csv").read_bytes() == TABLE
+        (tmp_path / "folder" / "table.csv").write_text("old")
+    assert (tmp_path / "link").is_symlink()
+    assert (tmp_path / "second").is_symlink()
+    assert names(tmp_path / "folder") == ["table.csv"]
+
+
+def test_a_circle_of_links_is_refused(tmp_path):
+    """And stays as it is."""
+    (tmp_path / "a").symlink_to("b")
+    (tmp_path / "b").symlink_to("a")
+    assert f"cannot write {str(tmp_path / 'a')!r}: {os.strerror(errno.ELOOP)}" in table(tmp_path / "a", 2)
+    assert (tmp_path / "a").is_symlink()
+
+
+@as_root
+def test_another_users_link_in_a_folder_that_all_may_write_is_refused(tmp_path):
+    """Such a folder is /tmp: Linux itself follows no such link, and its target would be overwritten."""
+    (tmp_path / "shared").mkdir()
+    (tmp_path / "shared").chmod(0o1777)
+    (tmp_path / "precious").write_text("precious")
+    link = tmp_path / "shared" / "table.csv"
+    link.symlink_to(tmp_path / "precious")
+    os.chown(link, ANOTHER, ANOTHER, follow_symlinks=False)
+    said = table(link, 2)
+    assert f"cannot write {str(link)!r}: it is another user's link, in a folder that all may write" in said
+    assert (tmp_path / "precious").read_text() == "precious"
+    os.chown(link, os.geteuid(), -1, follow_symlinks=False)
+    table(link)
+    assert (tmp_path / "precious").read_bytes() == TABLE
+
+
+@pytest.mark.parametrize("linked", [False, True], ids=["pipe", "link to a pipe"])
+def test_a_pipe_is_written_through(tmp_path, linked):
+    """It was replaced by a regular file, as a device was."""
+    os.mkfifo(tmp_path / "pipe")
+    path = tmp_path / "pipe"
+    if linked:
+        path = tmp_path / "link"
+        path.symlink_to("pipe")
+    read = []
+    reader = threading.Thread(target=lambda: read.append((tmp_path / "pipe").read_bytes()), daemon=True)
+    reader.start()
+    table(path)
+    reader.join(60)
+    assert read == [TABLE]
+    assert stat.S_ISFIFO((tmp_path / "pipe").stat().st_mode)
+
+
+def test_a_socket_and_a_folder_are_refused_and_stay(tmp_path, monkeypatch):
+    """Neither can be opened to be written."""
+    (tmp_path / "folder").mkdir()
+    with socket.socket(socket.AF_UNIX) as listening:
+        monkeypatch.chdir(tmp_path)  # a socket's path must be short
+        listening.bind("socket")
+        with pytest.raises(OSError, match=os.strerror(errno.ENXIO)):
+            files.write(pathlib.Path("socket"), b"")
+        assert stat.S_ISSOCK(pathlib.Path("socket").stat().st_mode)
+    with pytest.raises(IsADirectoryError):
+        files.write(tmp_path / "folder", b"")
+    assert names(tmp_path) == ["folder", "socket"]
+
+
+@pytest.mark.parametrize("name", ["/dev/stdout", "/dev/fd/1", "/proc/self/fd/1", "link", "/dev/stderr"])
+def test_standard_streams_are_written_to_where_they_are(tmp_path, name):
+    """Behind what was written, and before what will be: a file that a shell opened is not replaced."""
+    if not os.path.exists(os.path.dirname(name) or "."):
+        pytest.skip(f"there is no {name} here")
+    (tmp_path / "link").symlink_to("/dev/stdout")
+    command = [sys.executable, "-m", "lowprec", "table", "e2m1fn", "-o", name]
+    for kind in ("file", "pipe"):
+        with (tmp_path / "all").open("wb") as file:
+            file.write(b"before\n")
+            file.flush()
+            streams = dict.fromkeys(("stdout", "stderr"), file if kind == "file" else subprocess.PIPE)
+            run = subprocess.run(command, cwd=tmp_path, env=ENVIRONMENT, check=True, **streams)
+            file.write((run.stdout or b"") + (run.stderr or b""))
+            file.seek(0, os.SEEK_END)
+            file.write(b"after\n")
+        assert (tmp_path / "all").read_bytes() == b"before\n" + TABLE + b"after\n"
+        assert names(tmp_path) == ["all", "link"]
+
+
+def test_a_file_that_may_not_be_written_is_not_replaced(tmp_path, monkeypatch):
+    """Though its folder would allow it. Root may write all, so the system is made to deny it."""
+    path = tmp_path / "table.csv"
+    path.write_text("old")
+    path.chmod(0o400)
+    monkeypatch.setattr(os, "access", lambda *_: False)
+    with pytest.raises(PermissionError, match="permission denied"):
+        files.write(path, b"new")
+    assert "is not writable" in table(path, 2)
+    assert path.read_text() == "old"
+
+
+@pytest.mark.parametrize("step", ["write", "rename"])
+@pytest.mark.parametrize("error", [OSError(errno.ENOSPC, "No space left on device"), KeyboardInterrupt()], ids=str)
+def test_what_fails_leaves_the_old_file_and_nothing_beside_it(tmp_path, monkeypatch, step, error):
+    """A disk that is full, and Ctrl-C."""
+    path = tmp_path / "table.csv"
+    path.write_text("old")
+
+    def fail(*_, **__):
+        raise error
+
+    monkeypatch.setattr(os, "replace" if step == "rename" else "fchmod", fail)
+    with pytest.raises(type(error)):
+        files.write(path, b"new")
+    assert path.read_text() == "old"
+    assert names(tmp_path) == ["table.csv"]
+
+
+def test_a_full_disk_leaves_the_old_file(tmp_path):
+    """A limit on the size of files makes a write beyond it fail, as a full disk does."""
+    resource = pytest.importorskip("resource")
+    program = (
+        "import resource, signal, sys; from lowprec.cli.main import main\n"
+        "resource.setrlimit(resource.RLIMIT_FSIZE, (100, resource.RLIM_INFINITY))\n"
+        "main(['table', 'e4m3fn', '-o', 'table.csv'])"
+    )
+    assert resource
+    (tmp_path / "table.csv").write_text("old")
+    command = [sys.executable, "-c", program]
+    run = subprocess.run(command, cwd=tmp_path, env=ENVIRONMENT, capture_output=True, text=True, check=False)
+    assert run.returncode == 2
+    assert run.stderr.endswith("Error: cannot write 'table.csv': File too large\n")
+    assert (tmp_path / "table.csv").read_text() == "old"
+    assert names(tmp_path) == ["table.csv"]
+
+
+OTHERS = [
+    ["table", "e2m1fn", "--thresholds", "-o", "{}"],
+    ["vectors", "convert", "e4m3fn", "e2m1fn", "-o", "{}"],
+    ["conform", "numpy", "--operation", "sqrt", "--target", "binary16", "--json", "-o", "{}"],
+    ["compare", "x.npy", "codes.npy", "--to", "e4m3fn", "--junit", "{}"],
+    ["compare", "x.npy", "codes.npy", "--to", "e4m3fn", "--html", "{}"],
+]
+
+
+@pytest.mark.parametrize("arguments", OTHERS, ids=lambda words: " ".join(words[:1] + words[-2:-1]))
+def test_every_option_that_names_a_file_writes_it_so(tmp_path, monkeypatch, arguments):
+    """Through a link, into a file whose mode stays."""
+    import numpy as np
+
+    import lowprec as lp
+
+    monkeypatch.chdir(tmp_path)
+    np.save("x.npy", np.float32([1, 2]))
+    np.save("codes.npy", lp.encode(np.float32([1, 2]), "e4m3fn"))
+    pathlib.Path("target").write_text("old")
+    pathlib.Path("target").chmod(0o600)
+    pathlib.Path("link").symlink_to("target")
+    result = CliRunner().invoke(main, [word.format("link") for word in arguments])
+    assert result.exit_code in (0, 1), result.output
+    assert pathlib.Path("link").is_symlink()
+    assert pathlib.Path("target").stat().st_size > 100
+    assert mode(pathlib.Path("target")) == 0o600

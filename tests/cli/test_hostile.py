@@ -1,0 +1,237 @@
+"""Files and names made to harm who reads them: refused at once, in one printable message, with exit code 2."""
+
+from __future__ import annotations
+
+import ast
+import html
+import json
+import os
+import pathlib
+import struct
+import time
+import xml.etree.ElementTree as ET
+
+import numpy as np
+import pytest
+from click.testing import CliRunner
+
+import lowprec as lp
+from lowprec.cli.main import main
+from lowprec.verify.dumps import Held
+from lowprec.verify.shown import plain, quoted
+
+#: A window title, a colour, a change of direction, an 8-bit control, a line of one's own, a lone surrogate.
+EVIL = "w\x1b]0;title\x07\x1b[31m\u202e\x9b2J\n4 results agree\r\x00\x7f\udc80\ufffe"
+SHOWN = r"w\x1b]0;title\x07\x1b[31m\u202e\x9b2J\n4 results agree\r\x00\x7f\udc80\ufffe"
+
+PACKAGE = pathlib.Path(__file__).parents[2] / "lowprec"
+WRITERS = [
+    path for room in ("verify", "testing", "export", "cli", "tools") for path in sorted((PACKAGE / room).rglob("*.py"))
+]
+
+
+def lowprec(*words):
+    return CliRunner().invoke(main, [str(word) for word in words])
+
+
+def is_harmless(text):
+    """Whether a terminal only shows it."""
+    return all(line.isprintable() for line in text.split("\n"))
+
+
+def refused(*words):
+    """What a command says that ends with 2, in less than a second and a few lines."""
+    before = time.perf_counter()
+    result = lowprec(*words)
+    took = time.perf_counter() - before
+    assert result.exit_code == 2, result.output
+    assert isinstance(result.exception, SystemExit)
+    assert is_harmless(result.output)
+    assert len(result.output) < 6000
+    assert took < 1
+    return result.stderr
+
+
+@pytest.fixture
+def folder(tmp_path, monkeypatch):
+    """The current one, with four codes of e4m3fn."""
+    monkeypatch.chdir(tmp_path)
+    np.save("codes.npy", lp.encode(np.arange(4.0), "e4m3fn"))
+    lowprec("compare", "codes.npy", "codes.npy", "--to", "e4m3fn")  # imports and kernels are not timed
+    return tmp_path
+
+
+def safetensors(name, header):
+    """A file of that header, text or data, and 32 bytes."""
+    content = header if isinstance(header, bytes) else json.dumps(header).encode()
+    pathlib.Path(name).write_bytes(struct.pack("<Q", len(content)) + content + bytes(32))
+
+
+def entry(**fields):
+    return {"dtype": "F32", "shape": [4], "data_offsets": [0, 16], **fields}
+
+
+def test_what_is_plain_is_shown_as_it_is():
+    """Controls are not, nor a line end in a name."""
+    assert plain("layer.0.weight ± → é 字") == "layer.0.weight ± → é 字"
+    assert plain(EVIL) == SHOWN
+    assert quoted("it's") == '"it\'s"'
+    assert is_harmless(quoted(EVIL))
+
+
+HEADERS = {
+    "200,000 dimensions": {"a": entry(shape=[3] * 200_000)},
+    "200,000 dimensions that are large": {"a": entry(shape=[1 << 62] * 200_000)},
+    "200,000 empty dimensions": {"a": entry(shape=[0] + [3] * 200_000)},
+    "100,000 offsets": {"a": entry(data_offsets=list(range(100_000)))},
+    "a type of 100,000 words": {"a": entry(dtype=["F32"] * 100_000)},
+    "a long type": {"a": entry(dtype="F" * 1_000_000)},
+    "a dimension of 4,000 digits": b'{"a":{"dtype":"F32","shape":[' + b"9" * 4000 + b'],"data_offsets":[0,16]}}',
+    "a dimension of 2,000,000 digits": b'{"a":{"dtype":"F32","shape":[' + b"9" * 2_000_000 + b"]}}",
+    "nested lists": b"[" * 2_000_000,
+    "nested objects": b'{"a":' * 400_000,
+    "many tensors": {f"{number}{EVIL}": entry() for number in range(10_000)},
+    "long names": {f"{number}" + "n" * 500_000: entry() for number in range(2)},
+    "one long name, which is no float": {"n" * 1_000_000: entry(dtype="I32", shape=[8], data_offsets=[0, 32])},
+}
+
+
+@pytest.mark.parametrize("header", HEADERS.values(), ids=HEADERS)
+def test_absurd_headers_of_safetensors_are_refused_at_once(folder, header):
+    """200,000 dimensions took half a minute."""
+    safetensors("hostile.safetensors", header)
+    said = refused("compare", "hostile.safetensors", "codes.npy", "--to", "e4m3fn", "--from", "e4m3fn")
+    assert "hostile.safetensors" in said
+
+
+def npy(header, version=b"\1\0"):
+    """An .npy file with that header."""
+    return b"\x93NUMPY" + version + struct.pack("<H" if version == b"\1\0" else "<I", len(header)) + header + bytes(16)
+
+
+NPY = {
+    "nested": npy(b"(" * 60_000),
+    "nested, short": npy(b"(" * 9000),
+    "signs": npy(b"-" * 9000),
+    "long": npy(b"[" * 3_000_000, b"\2\0"),
+    "4,000 dimensions": npy(b"{'descr':'<f4','fortran_order':False,'shape':(" + b"9," * 4000 + b")}"),
+    "a large array": npy(b"{'descr':'<f4','fortran_order':False,'shape':(" + b"9" * 19 + b",)}"),
+    "escapes": npy(b"{'descr':'\x1b]0;t\x07','fortran_order':False,'shape':(4,)}"),
+    "an archive": b"PK\3\4" + bytes(100),
+    "nothing": b"",
+}
+
+
+@pytest.mark.parametrize("content", NPY.values(), ids=NPY)
+def test_absurd_headers_of_npy_are_refused_at_once(folder, content):
+    """By `compare`, and by `conform --values`."""
+    pathlib.Path("hostile.npy").write_bytes(content)
+    assert "hostile.npy" in refused("compare", "hostile.npy", "codes.npy", "--to", "e4m3fn")
+    assert "hostile.npy" in refused("conform", "numpy", "--values", "hostile.npy")
+
+
+def test_absurd_words_are_cut_short(folder):
+    """In hexadecimal text, lines of answers, shapes and options."""
+    for content in ("z" * 1_000_000, "1" * 1_000_000, f"00 {EVIL[:20]}"):
+        pathlib.Path("hostile.hex").write_text(content)
+        assert "'hostile.hex' holds '" in refused(
+            "compare", "hostile.hex", "codes.npy", "--to", "e4m3fn", "--from", "e4m3fn"
+        )
+        assert "line 1 " in refused("compare", "hostile.hex", "convert", "e4m3fn", "e5m2")
+    pathlib.Path("raw.bin").write_bytes(bytes(4))
+    assert "is no shape of 'raw.bin'" in refused(
+        "compare", f"raw.bin:uint8:{'1,' * 70}1", "codes.npy", "--to", "e4m3fn"
+    )
+    for words in (("show", EVIL.replace("\0", "")), ("show", "e4m3fn", f"--{EVIL[:20]}"), (EVIL[:20],)):
+        assert r"\x1b]0;title\x07" in refused(*words)
+
+
+TOML = {
+    "lists": "a=" + "[" * 4000,
+    "tables": "a=" + "{a=" * 2000,
+    "dots": "a" + ".a" * 4000 + "=1",
+    "more than a definition": "#" * 10_000_000,
+    "long numbers": f"exponent_bits={'9' * 4000}\ntrailing_bits=3\n",
+    "longer numbers": f"exponent_bits={'9' * 5000}\ntrailing_bits=3\n",
+    "a bias without end": f"exponent_bits=4\ntrailing_bits=3\nbias={'9' * 4000}\n",
+    "a name": 'name="\\u001b]0;t\\u0007"\nexponent_bits=4\ntrailing_bits=3\n',
+    "a field": '"\\u001b]0;t\\u0007"=4\nexponent_bits=4\ntrailing_bits=3\n',
+    "a sign": 'sign="\\u001b]0;t\\u0007"\nexponent_bits=4\ntrailing_bits=3\n',
+}
+
+
+@pytest.mark.parametrize("command", ["show", "table", "check-format"])
+@pytest.mark.parametrize("text", TOML.values(), ids=TOML)
+def test_absurd_definitions_are_refused_at_once(folder, text, command):
+    """Deep nesting ended in a RecursionError, with the code of "some differ"."""
+    pathlib.Path("hostile.toml").write_text(text)
+    assert "Error: " in refused(command, "hostile.toml")
+
+
+def test_a_source_with_escapes_or_markup_is_shown_as_it_is(folder):
+    """On the card of a format."""
+    text = 'exponent_bits=4\ntrailing_bits=3\nsource="[/x][red]\\u001b]0;t\\u0007"\n'
+    pathlib.Path("mine.toml").write_text(text)
+    result = lowprec("show", "mine.toml")
+    assert result.exit_code == 0
+    assert is_harmless(result.output)
+    assert r"[/x][red]\x1b]0;t\x07" in result.output
+
+
+@pytest.mark.skipif(os.name == "nt", reason="such names are POSIX's")
+def test_names_of_files_and_tensors_are_shown_escaped(folder):
+    """An OSC reached the terminal; a line end in a name could add a line of one's own."""
+    name = f"{EVIL.replace(chr(0), '')}.npy"
+    shown = plain(name)
+    np.save(name, np.zeros(4, np.float32))
+    assert f"Error: {shown} holds float32" in refused(
+        "compare", name, "codes.npy", "--to", "e4m3fn", "--from", "e4m3fn"
+    )
+    safetensors("two.safetensors", {EVIL.replace("\udc80", ""): entry(), "b": entry()})
+    assert repr(EVIL.replace("\udc80", ""))[:60] in refused("compare", "two.safetensors", "codes.npy", "--to", "e4m3fn")
+    safetensors("type.safetensors", {"a": entry(dtype=EVIL)})
+    assert repr(EVIL)[:60] in refused("compare", "type.safetensors", "codes.npy", "--to", "e4m3fn")
+    for words in (["table", "e2m1fn", "-o", f"none/{name}"], ["golden", "--check", "--tables", name + "d"]):
+        refused(*words)
+
+
+@pytest.mark.parametrize("same", [True, False], ids=["agrees", "differs"])
+def test_reports_are_well_formed_whatever_the_names(folder, same):
+    """JUnit holds no control character, and neither does the page; both say the name."""
+    pytest.importorskip("junitparser")
+    pytest.importorskip("matplotlib")
+    values = np.arange(4, dtype=np.float32)
+    codes = lp.encode(values if same else values + 1, "e4m3fn")
+    report = lp.compare(Held(values, EVIL), Held(codes, "<&>\"']]>"), "e4m3fn")
+    tree = ET.fromstring(report.as_junit())
+    (compared,) = [item.get("value") for item in tree.iter("property") if item.get("name") == "compared"]
+    assert compared == f"{SHOWN}, <&>\"']]>"
+    page = report.as_html()
+    assert f"{html.escape(SHOWN)} and &lt;&amp;&gt;" in page
+    assert is_harmless(page)
+    assert is_harmless(report.as_text())
+    assert json.loads(report.as_json())["names"][0] == EVIL  # data is as it is
+
+
+def test_junit_of_a_tensor_with_a_hostile_name_is_well_formed(folder):
+    """Through the command, to a file."""
+    pytest.importorskip("junitparser")
+    name = EVIL.replace("\udc80", "")
+    safetensors("model.safetensors", {name: entry()})
+    result = lowprec("compare", "model.safetensors", "codes.npy", "--to", "e4m3fn", "--junit", "report.xml")
+    assert result.exit_code == 1
+    assert is_harmless(result.output)
+    assert plain(name) in ET.parse("report.xml").getroot().find(".//property[@name='compared']").get("value")
+
+
+@pytest.mark.parametrize("path", WRITERS, ids=lambda path: path.relative_to(PACKAGE).as_posix())
+def test_all_that_is_printed_and_written_goes_through_one_function(path):
+    """`say` escapes; `deliver` prints what is not for people alone; `files.write` writes."""
+    allowed = {"terminal.py": {"click.echo"}, "arguments.py": {"click.echo"}, "files.py": {"os.replace"}}
+    forbidden = {"print", "click.echo", "click.secho", "os.replace", ".write_text", ".write_bytes", ".rename"}
+    tree, found = ast.parse(path.read_text()), set()
+    for node in ast.walk(tree):
+        if isinstance(node, ast.Call):
+            name = ast.unparse(node.func)
+            found |= {name, name[name.rfind(".") :]} & forbidden
+    assert found - allowed.get(path.name, set()) <= ({".write_bytes"} if path.name == "startup.py" else set())

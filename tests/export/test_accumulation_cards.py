@@ -1,0 +1,115 @@
+"""Accumulations in words: every parameter is said, and what is measured is what is tested against."""
+
+from __future__ import annotations
+
+import json
+
+import pytest
+
+from lowprec.export.accumulation_cards import accumulation_tables, describe_accumulation, is_measured, words
+from lowprec.spec import catalog
+from lowprec.spec.accumulation import Accumulation, Window, chunked
+from lowprec.spec.accumulations import ACCUMULATIONS, accumulation
+from lowprec.spec.projection import Projection
+from tests.agreement.test_published_dots import SETS, measured
+
+SINGLE, DRAWN = (catalog.BINARY32, Projection()), (catalog.BFLOAT16, Projection(rounding="stochastic(8)"))
+
+
+def test_measured_are_those_whose_published_results_are_tested():
+    """And no others."""
+    assert {how.name for how in ACCUMULATIONS.values() if is_measured(how)} == {measured(name).name for name in SETS}
+
+
+@pytest.mark.parametrize(
+    ("name", "sentences"),
+    [
+        (
+            "fp32_pairwise",
+            [
+                "x and y have any values.",
+                "Products are rounded to binary32, nearest_even.",
+                "Neighbours are added, then neighbours of their sums, and so on, each sum in binary32, nearest_even.",
+                "The addend is the first term, if there is one.",
+                "The result is binary32, nearest_even.",
+            ],
+        ),
+        (
+            "hopper_mma_e5m2_e4m3fn_binary16",
+            [
+                "x is e5m2 and y is e4m3fn; other values are refused.",
+                "Of each 32 products, those whose index has bit 1 clear make a step with the running sum, and then the "
+                "others.",
+                "All are cut toward zero 25 bits behind the point of the largest exponent, which is at least -21.",
+                "Their sum is exact, and then rounded to binary16, nearest_even, NaN 0x7fff.",
+                "Each 32 products are so summed from zero; these sums are added in binary16, nearest_even, NaN 0x7fff.",
+                "The sum of those sums begins as the addend, or as +0.",
+                "The result is binary16, nearest_even, NaN 0x7fff.",
+            ],
+        ),
+        (
+            "blackwell_tcgen05_e2m1fn_binary32_ue4m3_4",
+            [
+                "x and y are e2m1fn, in blocks of 16 with a scale in ue4m3; other values are refused.",
+                "Each 64 products make a step with the running sum.",
+                "Each 16 products are summed exactly and multiplied by both scales, whose exponents count as that of "
+                "the sum.",
+                "All are cut toward zero 35 bits behind the point of the largest exponent, which is at least -139.",
+            ],
+        ),
+        (
+            "cdna1_mfma_bfloat16_binary32",
+            [
+                "Each 2 products make a step with the running sum.",
+                "Their sum is exact, and then rounded to binary32, nearest_even, NaN 0x7fffffff.",
+                "A negative sum that rounds to zero is -0.",
+            ],
+        ),
+        ("ampere_mma_tf32_binary32", ["x and y are tf32; other values are rounded to it, toward_zero."]),
+        ("blackwell_tcgen05_e5m2_binary32_e8m0fnu_1", ["The exponents of both scales join each product's."]),
+        ("exact", ["Products are exact, and so is their sum.", "The addend is one more term."]),
+        ("cdna2_mfma_bfloat16_binary32", ["As `cdna2`, two products at a time: c + (p0 + p1)."]),
+    ],
+)
+def test_words_say_what_the_parameters_are(name, sentences):
+    """One after the other."""
+    said = list(words(accumulation(name)))
+    start = said.index(sentences[0])
+    assert said[start : start + len(sentences)] == sentences
+
+
+def test_machines_that_are_like_others_say_these_too():
+    """A reader needs no source."""
+    said = list(words(accumulation("cdna3_mfma_e4m3fnuz_binary32")))
+    assert any(sentence.startswith("cdna3: Eight products at a time, four of tf32") for sentence in said)
+
+
+def test_what_no_named_accumulation_has_is_said_too():
+    """An addend that comes last, stochastic sums, cuts downwards."""
+    floor = Window(step=4, fraction_bits=20, result=SINGLE, cut="floor")
+    how = Accumulation(
+        operands=(catalog.E5M2, catalog.E5M2), accumulator=floor, order=chunked(8), total=DRAWN, addend="last",
+        output=SINGLE,
+    )  # fmt: skip
+    assert list(words(how))[2:] == [
+        "All are cut downwards 20 bits behind the point of the largest exponent.",
+        "Their sum is exact, and then rounded to binary32, nearest_even.",
+        "Each 8 products are so summed from zero; these sums are added in bfloat16, stochastic(8, A).",
+        "The addend is added at the end.",
+        "The result is binary32, nearest_even.",
+        "Some of it is rounded stochastically: it needs rng.",
+    ]
+
+
+def test_two_accumulations_are_never_told_alike():
+    """Unless they are equal; the description is plain data."""
+    told = {}
+    for how in ACCUMULATIONS.values():
+        described = json.dumps({**describe_accumulation(how), "name": "", "measured": "", "source": ""})
+        assert told.setdefault(described, how) == how
+
+
+def test_tables_have_a_row_for_each():
+    """In the order of the catalog within each table."""
+    rows = [line.split("`")[1] for line in accumulation_tables() if line.startswith("| `")]
+    assert sorted(rows) == sorted(ACCUMULATIONS)
