@@ -2,7 +2,8 @@
 
 Run by `tests.mutants` with the changed package on the path. What is tried is a list of items, in order, until one
 breaks a law: `arrays:e2m1fn`, `oracle blocks:rceil`, `flagged arithmetic:add e5m2`; `arrays:e2m1fn:types` tries one
-law alone.
+law alone. `dots:fp32_fma e4m3fn` holds matrix products of an accumulation against the oracle, `values:rceil` blocks
+read as float32 against the same as float64.
 """
 
 from __future__ import annotations
@@ -58,7 +59,51 @@ def subjects():
         "arithmetic": lambda name: arithmetic(operation.of_arrays, name),
         "flagged arithmetic": lambda name: arithmetic(functools.partial(operation.of_arrays, flagged=True), name),
         "oracle arithmetic": lambda name: arithmetic(operation.of_oracle, name),
+        "dots": lambda name: ("others", dots(name)),
+        "values": lambda name: ("others", values(blocks(name))),
     }
+
+
+def dots(name):
+    """Compare matrix products of an accumulation with the oracle's: rows of any numbers, and of numbers near 1."""
+    import numpy as np
+
+    import lowprec as lp
+    from lowprec.oracle.convert import decode
+    from lowprec.oracle.dot import dot
+    from lowprec.oracle.exact import from_float
+    from lowprec.spec import catalog
+    from lowprec.spec.accumulations import accumulation
+
+    how, fmt = accumulation(name.split()[0]), catalog.format(name.split()[1])
+    rng = np.random.default_rng(0)
+    for near in (False, True):
+        x, y = rng.integers(0, 1 << fmt.width, (2, 4, 19))
+        if near:
+            x, y = (lp.encode(rng.normal(size=(4, 19)), fmt).astype(np.int64) for _ in range(2))
+        x, y = (np.where((side & ~fmt.sign_code) > fmt.max_magnitude, 1, side) for side in (x, y))
+        x, y = (np.where(side == (0 if fmt.negative_zero else fmt.sign_code), 1, side) for side in (x, y))
+        addend = np.ldexp(rng.normal(size=(4, 4)), rng.integers(-4, 12, (4, 4))).astype(np.float32)
+        left, right = (lp.decode(side, fmt) for side in (x, y))
+        made = lp.matmul(left, right.T, how, addend=addend, dtype=f"u{how.output[0].code_bits // 8}")
+        exact = [[[decode(int(code), fmt) for code in row] for row in side] for side in (x, y)]
+        for (i, j), got in np.ndenumerate(made):
+            want = dot(exact[0][i], exact[1][j], how, from_float(float(addend[i, j])))
+            if int(got) != want:
+                yield "agrees with the oracle", {"x": x[i].tolist(), "got": hex(int(got)), "want": hex(want)}
+                return
+
+
+def values(fmt):
+    """Compare blocks decoded to binary32 with the same in binary64."""
+    import numpy as np
+
+    import lowprec as lp
+
+    blocks = lp.encode(np.random.default_rng(0).normal(size=(8, 64)), fmt)
+    got, want = lp.decode(blocks), lp.decode(blocks, dtype="float64")
+    if (got != want).any():
+        yield "decodes alike", {"got": str(got[got != want][0]), "want": str(want[got != want][0])}
 
 
 def broken(about, subject, only):
@@ -67,6 +112,9 @@ def broken(about, subject, only):
 
     from lowprec.testing.laws import LAWS
 
+    if about == "others":
+        with np.errstate(all="ignore"):
+            yield from subject
     for law in LAWS.values():
         late = law.name in LATE and not only and os.environ.get("NUMBA_DISABLE_JIT")
         if law.topic != about or law.name != (only or law.name) or late:

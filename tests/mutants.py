@@ -1,7 +1,8 @@
 """Planted mutants: each changes one rule in a copy of the package, and the kit alone must find it.
 
 `python -m tests.mutants` runs all of them and fails where one survives, or where what they are tried on breaks a law
-without any; `--only NAME` one of them, `--write` puts the list, with the laws that caught each, into docs/mutants.md.
+without any; `--only NAME` one of them, `--write` puts the list, with the laws that caught each, into docs/mutants.md;
+with both the rows of those alone.
 It is no part of CI. `--laws` runs none, and writes the list of laws into docs/testing-your-format.md.
 """
 
@@ -85,8 +86,8 @@ def page(fates: list[Fate]) -> str:
         "# Mutants that the kit kills",
         "",
         "Each row is one deliberate mistake, planted in a copy of the package, the law of `lowprec.testing` that found",
-        "it first, and how many others did on the same subject. Nothing but the kit is asked. Without a mistake no law",
-        "is broken on any of these subjects.",
+        "it first, and how many others did on the same subject. Nothing but the kit is asked, and the oracle where no",
+        "law tells what an accumulation is. Without a mistake no law is broken on any of these subjects.",
         "",
         "Made by `python -m tests.mutants --write`.",
         "",
@@ -116,6 +117,17 @@ def page(fates: list[Fate]) -> str:
     return "\n".join(lines) + "\n"
 
 
+def updated(text: str, fates: list[Fate]) -> str:
+    """docs/mutants.md with the rows of some mutants put in: the others', and the list by law, stay as they are."""
+    told = {line.split(" | ")[0].removeprefix("| "): line for line in page(fates).splitlines() if " | `" in line}
+    rows = {line.split(" | ")[0].removeprefix("| "): line for line in text.splitlines() if " | `" in line} | told
+    head, _ = page([]).split("0 of 0 mutants")
+    heading = "\n| mutant | file | what is changed | law | others | on |\n|---|---|---|---|---|---|\n"
+    listed = [rows[mutant.name] for mutant in MUTANTS if mutant.name in rows]
+    found = f"{sum('**' not in row for row in listed)} of {len(listed)} mutants are found.\n"
+    return head + found + heading + "\n".join(listed) + "\n\n## Every law" + text.split("\n## Every law")[1]
+
+
 def listed_laws() -> str:
     """The laws as a table, from the code."""
     lines = ["| law | about | where | statement |", "|---|---|---|---|"]
@@ -141,8 +153,6 @@ def main() -> int:
     if asked.laws:
         LAWS_PAGE.write_text(with_laws(LAWS_PAGE.read_text()))
         return 0
-    if asked.write and asked.only:
-        parser.error("--write is for all mutants; leave out --only")
     chosen = [mutant for mutant in MUTANTS if not asked.only or mutant.name in asked.only]
     if not chosen:
         parser.error(f"no such mutant; there are {', '.join(mutant.name for mutant in MUTANTS)}")
@@ -163,7 +173,7 @@ def main() -> int:
     alive = [fate.mutant.name for fate in fates if not fate.laws]
     print(f"{len(fates) - len(alive)} of {len(fates)} mutants are found; alive: {', '.join(alive) or 'none'}")
     if asked.write and sound:
-        PAGE.write_text(page(fates))
+        PAGE.write_text(updated(PAGE.read_text(), fates) if asked.only else page(fates))
     unbroken = [law for law in LAWS if not any(law in fate.laws for fate in fates)]
     if not asked.only:
         print(f"laws that no mutant breaks: {', '.join(unbroken) or 'none'}")

@@ -39,6 +39,9 @@ B, BP, S, SP = (
     "kernels/lower/vector.py",
 )
 
+_CDNA3 = ("dots:cdna3_mfma_e4m3fnuz_binary32 e4m3fnuz", "dots:cdna3_mfma_binary16_binary32 binary16")
+_WIDE_ARITH = ("arithmetic:add bfloat16 away_from_zero",)
+
 MUTANTS = (
     # -- what is meant -------------------------------------------------------------------------------
     Mutant(
@@ -836,5 +839,112 @@ MUTANTS = (
         "return add_short(x, y, z, downward)",
         ("arithmetic:subtract e4m3fn",),
         True,
+    ),
+    # -- dot products, and what rounds on the way ----------------------------------------------------
+    Mutant(
+        "cut-down",
+        RS,
+        "negative terms are cut toward zero where they go down",
+        "size = _I(kept) + _I(negative and floor and kept << _U(shift) != significand)",
+        "size = _I(kept)",
+        _CDNA3,
+    ),
+    Mutant(
+        "sums-toward-zero",
+        RS,
+        "sums of a step are cut toward zero",
+        "return size >> min(shift, _I(63))",
+        "return -(-size >> min(shift, _I(63))) if size < _I(0) else size >> min(shift, _I(63))",
+        _CDNA3,
+    ),
+    Mutant(
+        "machine-bits",
+        "kernels/scalar/machines.py",
+        "CDNA3 keeps a bit less of a step's sum",
+        "_PRODUCT_BITS, _SUM_BITS = 24, 31",
+        "_PRODUCT_BITS, _SUM_BITS = 24, 23",
+        _CDNA3,
+    ),
+    Mutant(
+        "machine-pairs",
+        "kernels/scalar/machines.py",
+        "CDNA2 forgets the first of each two pairs",
+        "halves = pair if half == start else added(halves, pair, stage)",
+        "halves = pair",
+        ("dots:cdna2_mfma_binary16_binary32 binary16",),
+    ),
+    Mutant(
+        "pairs-left-over",
+        "kernels/scalar/sums.py",
+        "of an odd number of leaves the first is taken twice",
+        "put(leaves, count // 2, leaf(leaves, count - 1))",
+        "put(leaves, count // 2, leaf(leaves, 0))",
+        ("dots:fp32_pairwise binary16",),
+    ),
+    Mutant(
+        "window-unit",
+        "kernels/scalar/windows.py",
+        "products are aligned to half of what they are",
+        "shift = unit - (a.exponent + b.exponent + raise_by)",
+        "shift = unit - (a.exponent + b.exponent + raise_by) + _I(1)",
+        ("dots:hopper_wgmma_bfloat16_binary32 bfloat16",),
+    ),
+    Mutant(
+        "vector-window-sum",
+        "kernels/vector/dot.py",
+        "the running sum does not count where terms are aligned",
+        "largest = greater(largest, of_sum)",
+        "largest = greater(largest, fill(0))",
+        ("dots:hopper_wgmma_e4m3fn_binary32 e4m3fn",),
+    ),
+    Mutant(
+        "vector-fma",
+        "kernels/vector/dot.py",
+        "the running sum begins from zero",
+        "a, b, c = load(starts, i * width + j),",
+        "a, b, c = fill(0),",
+        ("dots:fp32_fma e4m3fn",),
+    ),
+    Mutant(
+        "short-ties",
+        RV,
+        "running sums in bfloat16 round half up",
+        "return nearest_even(word, 0x7FFF, 16) << 16",
+        "return ((word + 0x8000) >> 16) << 16",
+        ("dots:bf16_sequential e2m1fn", "dots:bf16_sequential e4m3fn"),
+    ),
+    Mutant(
+        "fold-python",
+        RI,
+        "upper halves of binary64 numbers are cut, without the compiler",
+        "return (pattern >> np.uint64(32)).astype(np.uint32) | ((pattern & _LOW) != 0)",
+        "return (pattern >> np.uint64(32)).astype(np.uint32)",
+        _WIDE_ARITH,
+    ),
+    Mutant(
+        "fold-compiled",
+        RI,
+        "upper halves of binary64 numbers are cut, with the compiler",
+        "builder.add(builder.and_(pattern, low), low))  # carries",
+        "builder.and_(pattern, low))  # carries",
+        _WIDE_ARITH,
+        True,
+    ),
+    Mutant(
+        "cut-compiled",
+        RI,
+        "sums of a window lose a bit less",
+        "(cut_short_sum, 39)):",
+        "(cut_short_sum, 38)):",
+        ("dots:hopper_wgmma_e4m3fn_binary32 e4m3fn",),
+        True,
+    ),
+    Mutant(
+        "values-without-scale",
+        "kernels/vector/block_values.py",
+        "elements are multiplied by themselves",
+        "return as_words(as_singles(word) * as_singles(scale))",
+        "return as_words(as_singles(word) * as_singles(word))",
+        ("values:rceil",),
     ),
 )

@@ -216,3 +216,40 @@ def test_products():
     rng = np.random.default_rng(0)
     a, b = (rng.integers(0x20000000, 0x50000000, LANES, dtype=np.uint32) for _ in range(2))
     _compare(products, a, b, np.zeros(LANES, np.uint32))
+
+
+def to_odd(a, b, c, out):
+    """Sums, products, quotients and roots in binary64, rounded to odd; and those of binary32."""
+    x, y, z = lanes.load(a, 0), lanes.load(b, 0), lanes.load(c, 0)
+    lanes.store(out, 0, rounding.sum_to_odd(x, y))
+    lanes.store(out, 32, rounding.product_to_odd(x, y))
+    lanes.store(out, 64, rounding.fma_to_odd(x, y, z))
+    lanes.store(out, 96, rounding.quotient_to_odd(x, y))
+    lanes.store(out, 128, rounding.root_to_odd(x & 0x7FFFFFFF))
+    singles, root = lanes.as_singles(x), lanes.square_root(lanes.as_singles(x & 0x7FFFFFFF))
+    fused = lanes.fused(singles, lanes.as_singles(y), lanes.as_singles(z))
+    lanes.store(out, 160, lanes.as_words(fused) ^ (lanes.as_words(root) << 1))
+
+
+def units(a, b, c, field, lost, out):
+    """Sums of signed integers times powers of two: cut, to odd, joined to a number; and numbers cut to integers."""
+    x, y, z = lanes.load(a, 0), lanes.load(b, 0), lanes.load(c, 0)
+    power, few = lanes.load(field, 0), lanes.load(lost, 0)
+    lanes.store(out, 0, rounding.cut_sum(x, y, z, power))
+    lanes.store(out, 32, rounding.cut_short_sum(x, y, z, power))
+    lanes.store(out, 64, rounding.odd_sum(x, y, z, power))
+    number = rounding.cut_sum(z, x, y, power)
+    lanes.store(out, 96, rounding.joined_sum(number, x, y, power, few))
+    lanes.store(out, 128, rounding.truncated(lanes.as_singles(rounding.cut_sum(x, x & 0, x & 0, (x & 0) + 1010))))
+
+
+@pytest.mark.parametrize("seed", range(4))
+def test_primitives_that_round(seed):
+    """Numbers of exponents so far apart that most results are inexact, and some are not."""
+    rng = np.random.default_rng(seed)
+    numbers = np.ldexp(rng.normal(size=(3, LANES)), rng.integers(-40, 40, (3, LANES))).astype(np.float32)
+    numbers[1, :8] = np.float32(2.0) ** rng.integers(-60, 60, 8)
+    _compare(to_odd, *numbers.view(np.uint32), np.zeros(6 * LANES, np.uint32))
+    integers = rng.integers(-(1 << 30), 1 << 30, (3, LANES)) >> rng.integers(0, 30, (3, LANES))
+    fields, lost = rng.integers(950, 1050, LANES, np.uint32), rng.integers(3, 28, LANES, np.uint32)
+    _compare(units, *integers.astype(np.uint32), fields, lost, np.zeros(5 * LANES, np.uint32))

@@ -1,4 +1,4 @@
-"""Block formats, lowered to the integers that the kernels of blocks read.
+"""Lower block formats to the integers that `scalar.block` reads.
 
 Floor 2b. Imports spec and NumPy.
 """

@@ -1,4 +1,4 @@
-"""Accumulations, lowered to the integers that `dot` reads.
+"""Lower accumulations to the integers that `scalar.dot` reads.
 
 Floor 2b. Imports spec and NumPy.
 """
@@ -8,7 +8,7 @@ from __future__ import annotations
 import dataclasses
 import enum
 import functools
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 import numpy.typing as npt
@@ -54,40 +54,48 @@ class Scales(enum.IntEnum):
     GROUPS = 2
 
 
-class How(enum.IntEnum):
+class _How(NamedTuple):
     """An accumulation as integers: what stands where in their array."""
 
-    PAIRWISE = 0  #: 1, or 2 within chunks only
-    CHUNK = 1  #: 0 where there are none
-    ADDEND_LAST = 2
-    ROUNDS_PRODUCTS = 3
-    WINDOW = 4  #: products in a step, or 0
-    FRACTION_BITS = 5  #: -1 keeps all
-    LOWEST = 6
-    FLOOR = 7
-    ALTERNATE = 8
-    SCALES = 9  #: of a window: see `Scales`
-    GROUP = 10
-    NEGATIVE_ZERO = 11
-    BLOCK = 12  #: elements that share a scale, or 0
-    LAST = 13  #: the exponent of the last bit of the smallest product of elements
-    BASE = 14  #: of exact sums
-    WORDS = 15
-    TENSOR = 16  #: what the sum is multiplied by, an integer times a power of two
-    TENSOR_EXPONENT = 17
-    TOP = 18  #: sums of 2**TOP and more are infinite in a window's result
-    MACHINE = 19  #: see `Machine`
-    STEP = 20  #: of a machine
+    PAIRWISE: int  #: 1, or 2 within chunks only
+    CHUNK: int  #: 0 where there are none
+    ADDEND_LAST: int
+    ROUNDS_PRODUCTS: int
+    WINDOW: int  #: products in a step, or 0
+    FRACTION_BITS: int  #: -1 keeps all
+    LOWEST: int
+    FLOOR: int
+    ALTERNATE: int
+    SCALES: int  #: of a window: see `Scales`
+    GROUP: int
+    NEGATIVE_ZERO: int
+    BLOCK: int  #: elements that share a scale, or 0
+    LAST: int  #: the exponent of the last bit of the smallest product of elements
+    BASE: int  #: of exact sums
+    WORDS: int
+    TENSOR: int  #: what the sum is multiplied by, an integer times a power of two
+    TENSOR_EXPONENT: int
+    TOP: int  #: sums of 2**TOP and more are infinite in a window's result
+    MACHINE: int  #: see `Machine`
+    STEP: int  #: of a machine
 
 
-class Stages(enum.IntEnum):
+#: The places: a tuple, as not every numba takes members of an enum as an index.
+How = _How(*range(len(_How._fields)))
+
+
+class _Stages(NamedTuple):
     """Where products, the addend, sums, the sums of chunks and results are kept: rows of an array."""
 
-    PRODUCT = 0
-    BEGIN = 1
-    SUM = 2
-    TOTAL = 3
-    OUTPUT = 4
+    PRODUCT: int
+    BEGIN: int
+    SUM: int
+    TOTAL: int
+    OUTPUT: int
+
+
+#: Likewise.
+Stages = _Stages(*range(len(_Stages._fields)))
 
 
 #: Machines by name, and the products of a step.

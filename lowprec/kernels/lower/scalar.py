@@ -1,4 +1,4 @@
-"""Formats and projections, lowered to the integers that kernels read.
+"""Lower formats and projections to the integers that kernels read.
 
 All policy is decided here, once for a format and a projection, and becomes a code or a limit in a
 small array. The kernels know no policy and no format.

@@ -1,7 +1,7 @@
-"""What the kernels of `stream` read: formats in 32-bit words, or None where only `convert` serves them.
+"""Lower formats and projections to 32-bit words for the vector kernels, or to None where only scalar ones serve.
 
-Nothing is decided here. The codes and limits are those of `params`, the policy's one home, turned
-into the constants of the loops in lanes, and the loop is chosen that needs the fewest of them.
+Nothing is decided here. The codes and limits are those of `lower.scalar`, the policy's one home, turned
+into the constants of vector loops, and the route is chosen that needs the fewest of them.
 
 Floor 2b. Imports spec and NumPy.
 """
@@ -65,7 +65,7 @@ class Encoder(NamedTuple):
     trailing_bits: Word
     lowest: Word  #: the operand's exponent field of the smallest normal result
     rebase: Word  #: what to subtract from a field shifted down by the trailing bits
-    hidden: Word  #: as in `params.Grid`
+    hidden: Word  #: as in `lower.scalar.Grid`
     first_normal: Word  #: nearest: the operand that is the smallest normal result
     half: Word  #: nearest: one below half of what is lost, with the exponent's change of bias
     magic: Word  #: nearest: a number whose last place is the target's smallest subnormal
@@ -207,7 +207,7 @@ def shapes(plan: Words) -> tuple[tuple[int, ...], ...]:
 def lower_encoder(fmt: Format, projection: Projection, wide: bool = False) -> Words | None:
     """The words of a target for binary32 operands, or for binary64 ones folded into 32 bits.
 
-    None where the loops in lanes cannot be exact: double rounding, flushing, overflow judged before
+    None where vectors cannot be exact: double rounding, flushing, overflow judged before
     rounding, refused signs, payloads, too many random bits for the tail that there is, or a format too wide.
     """
     fraction, bias = (20, 1023) if wide else (23, 127)

@@ -1,4 +1,4 @@
-"""What the kernels of `vector.block` read, or None where only `scalar.block` serves.
+"""Lower block formats for `vector.block`, or to None where only `scalar.block` serves.
 
 Floor 2b. Imports spec and NumPy.
 """
@@ -47,7 +47,7 @@ class Setup(NamedTuple):
     zero: Word  #: the scale of a block of zeros, or NEVER
     nan: Word  #: the scale of a block with NaN or infinity, whose elements are of code 0, or NEVER
     lowest: Word  #: the least exponent of a divisor whose results are normal, or small beyond doubt
-    lanes: Word  #: 1 where scales that are no powers of two are made in lanes, by the plan in the tables
+    by_vectors: Word  #: 1 where scales that are no powers of two are made by vectors, by the plan in the tables
     raised: Word  #: then what quotients are raised to, as the upper half of a binary64 number
 
 
@@ -81,7 +81,7 @@ class Products(NamedTuple):
 def lower_blocks(source: Format, fmt: BlockFormat, wide: bool, tensor: bool) -> BlockPlan | None:
     """The plan for values of a format, folded from binary64 or not, and blocks with a tensor's scale or not.
 
-    None where the kernels in lanes cannot be exact, or cannot follow a policy.
+    None where vectors cannot be exact, or cannot follow a policy.
     """
     powers = fmt.rule.powers != "none"
     rounding = fmt.elements.rounding
@@ -129,7 +129,7 @@ def lower_blocks(source: Format, fmt: BlockFormat, wide: bool, tensor: bool) -> 
         zero=_zero(fmt),
         nan=_nan(fmt),
         lowest=1 - bias - smallest,
-        lanes=scales is not None,
+        by_vectors=scales is not None,
         raised=int(np.float64(fmt.min_scale).view(np.uint64)) >> 32,
     )
     words = np.array([word & NEVER for word in setup], np.uint32)
@@ -231,7 +231,7 @@ def _tables(fmt: BlockFormat, fraction: int, bias: int, lift: int) -> npt.NDArra
 
 
 def _scale_plan(fmt: BlockFormat, tensor: bool) -> Words | None:
-    """The plan of a decoder and an encoder of scales, or None where lanes cannot be exact."""
+    """The plan of a decoder and an encoder of scales, or None where vectors cannot be exact."""
     reader, encoder = lower_decoder(fmt.scale), lower_encoder(fmt.scale, fmt.scales, True)
     bits = fmt.element.precision + 24 * tensor + fmt.scale.precision + 2
     whole = int(np.float64(fmt.min_scale).view(np.uint64)) & NEVER == 0 and fmt.smallest_divides_as is None

@@ -2,7 +2,7 @@
 
 One loop serves every verb. Encoding reads binary32 or integers and makes codes; decoding reads
 codes and makes binary32 or binary64, where nothing is left to round; a cast reads one format and
-makes another. Formats and projections arrive as integers (`params`), so a new one compiles nothing.
+makes another. Formats and projections arrive as integers (`lower.scalar`), so a new one compiles nothing.
 
 Integers only: neither flush-to-zero nor the rounding mode of the process can change an answer.
 

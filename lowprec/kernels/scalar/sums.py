@@ -1,6 +1,7 @@
 """Sums of the terms of a dot product, in integers: in sequence, in pairs, in chunks, and exact ones.
 
-The running sum is a code of the accumulator; every sum goes through `convert.project`.
+The running sum is a code of the accumulator; every sum goes through `convert.project`, and what
+an exact sum loses marks its last bit (`rounding.odd`).
 
 Floor 2b. Imports numba through `jit`; never the oracle, which checks it.
 

@@ -1,4 +1,4 @@
-"""Operations at the speed of memory: operands are read, and results rounded and encoded, as `stream` does it.
+"""Operations by vectors: operands are read, and results rounded and encoded, as `convert` does it.
 
 In between stand the processor's own binary64 instructions, on numbers that binary32 holds: a product is
 exact, of a sum the error is known, and quotients and square roots never come close to what rounding
@@ -6,7 +6,7 @@ them twice would change. All this is rounded to odd, and then once to the format
 nearest, are the processor's own: nothing is left to round.
 
 It rests on subnormal operands that are kept, and on a processor that rounds to nearest. Where a
-process does otherwise, nothing is written, and `arith` does all.
+process does otherwise, nothing is written, and `scalar.arith` does all.
 
 Floor 2b. Imports numba through `jit`; never the oracle, which checks it.
 """

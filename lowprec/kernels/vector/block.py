@@ -2,11 +2,11 @@
 
 An array is gone through in tiles that the nearest caches hold: rows by columns, so that blocks lie
 along a row, along a column, or across both. A tile is read for its largest magnitudes, one for each
-block; each becomes a scale; then the tile is read again, and its elements are encoded as `stream`
+block; each becomes a scale; then the tile is read again, and its elements are encoded as `convert`
 does it. Where a scale is a power of two, elements are divided by a subtraction from their exponent
 fields, where it is not, in binary64.
 
-What is unusual is left to `block`, which checks all this too: such blocks are marked, and nothing
+What is unusual is left to `scalar.block`, which checks all this too: such blocks are marked, and nothing
 is promised about what was written there.
 
 Floor 2b. Imports numba through `jit`; never the oracle, which checks it.
@@ -170,7 +170,7 @@ def scales_of_powers(
 
 
 @helper
-def scales_in_lanes(big: Codes, groups: int, step: int, made: Codes, words: Codes, raised: np.uint32, plan: Words,
+def scales_by_vectors(big: Codes, groups: int, step: int, made: Codes, words: Codes, raised: np.uint32, plan: Words,
                     divisor: np.uint64) -> None:  # fmt: skip
     """The codes of the scales of groups, and what they stand for as binary32 patterns: LANES at a time."""
     source, target = load_decoder(plan, PROBE, ()), load_encoder(plan, PROBE + DECODER, ())
@@ -194,11 +194,11 @@ def scales_of_numbers(
     rule, tensor = load_rule(general[0]), load_record(Tensor, general[1], 0)
     grid, source = load_grid(general[2]), load_source(general[3])
     lowest = _I(np.int32(s.lowest))
-    made = np.empty(groups + LANES if s.lanes != 0 else 0, np.uint32)
+    made = np.empty(groups + LANES if s.by_vectors != 0 else 0, np.uint32)
     words = np.empty(made.size, np.uint32)
-    if s.lanes != 0:
+    if s.by_vectors != 0:
         over, exponent = product(rule.divisor, rule.divisor_exponent, tensor.scale, tensor.scale_exponent)
-        scales_in_lanes(big, groups, step, made, words, s.raised, tables, as_double(over, exponent))
+        scales_by_vectors(big, groups, step, made, words, s.raised, tables, as_double(over, exponent))
     marked = 0
     for group in range(groups):
         amax, mark, divisor = big[group * step], UNDONE, _ONE
@@ -206,7 +206,7 @@ def scales_of_numbers(
             if s.nan != NEVER:
                 scales[group], mark = s.nan, BLANK
         elif amax >= s.least:
-            if s.lanes != 0:
+            if s.by_vectors != 0:
                 code, word = _U(made[group]), words[group]
                 normal = word >= np.uint32(1 << 23) and word < np.uint32(_INFINITY)
                 significand, exponent = single_of(word)

@@ -1,14 +1,13 @@
-"""The conversions of `convert` at the speed of memory, for whatever fits 32-bit words.
+"""Conversions by vectors, for whatever fits 32-bit words.
 
 A vector of operands goes through the stages that a verb asks for: read codes as binary32, round and
 encode, read the result back, encode it for the type that carries it. Formats and projections
-arrive as integers. What branches depend on is the same for every element, and comes first in them:
-their shape. Usual shapes have kernels in which it is constant, compiled when they are first seen; all
-others share one.
+arrive as integers. A plan's first words, its *shape*, decide every branch. Usual shapes have kernels in
+which they are compile-time constants, compiled when they are first seen; all others share one.
 
 What is exact here rests on integers, but for two routes that use the processor's own addition or
 conversion, and they are taken only where it rounds to nearest and no operand nor result is
-subnormal. Whatever cannot be served so is left to `convert`, which checks all this too.
+subnormal. Whatever cannot be served so is left to `scalar.convert`, which checks all this too.
 
 Floor 2b. Imports numba through `jit`; never the oracle, which checks it.
 

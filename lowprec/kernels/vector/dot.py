@@ -2,7 +2,7 @@
 
 Running sums in binary32, bfloat16 and binary16, and windows of hardware. Operands come as panels of
 binary32 numbers, and of their exponents where windows need them. What a vector cannot say (NaN, and
-in windows whatever is very small or large) is marked, and done by `dot`.
+in windows whatever is very small or large) is marked, and done by `scalar.dot`.
 
 It rests on subnormal operands that are kept, and on a processor that rounds to nearest. Where a
 process does otherwise, nothing is written.

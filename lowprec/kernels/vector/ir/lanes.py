@@ -445,7 +445,7 @@ def _store_past(builder: Any, pointer: Any, element: Any, word: Any) -> None:
 
 
 def settle() -> None:
-    """What was stored past the caches is there for all that comes after."""
+    """Fence after non-temporal stores."""
 
 
 @builtin(settle, nothing)
