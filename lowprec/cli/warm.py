@@ -1,7 +1,4 @@
-"""Compile kernels in advance.
-
-Floor 5.
-"""
+"""Compile kernels in advance."""
 
 from __future__ import annotations
 
@@ -114,13 +111,9 @@ def _named(name: str) -> Specification:
 
 
 def _list(compiled: list[Compiled]) -> None:
-    from rich.table import Table
-
     from lowprec.export import cards
 
-    table = Table(box=None, pad_edge=False, header_style="bold")
-    table.add_column("seconds", justify="right")
-    table.add_column("kernel", overflow="fold")
+    table = cards.columns("seconds", "kernel", right=("seconds",), fold=("kernel",))
     for kernel in sorted(compiled, key=lambda kernel: -kernel.seconds):
         table.add_row(f"{kernel.seconds:.2f}", kernel.kernel)
     cards.show(table)

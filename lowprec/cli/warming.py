@@ -1,7 +1,4 @@
-"""Compile kernels before they are needed, by making the calls that need them on a few numbers.
-
-Floor 5.
-"""
+"""Compile kernels before they are needed, by making the calls that need them on a few numbers."""
 
 from __future__ import annotations
 

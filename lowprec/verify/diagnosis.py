@@ -103,7 +103,7 @@ def diagnose(question: Question, sample: Sample, mismatches: int) -> Diagnosis:
     """Return the hypotheses that explain the mismatches of a question, from a sample and then on all of it."""
     trial = _Trial(question, question.sample(*sample.places()))
     finalists = [_Finalist(changes) for changes in trial.finalists()]
-    chance = chances(question, mismatches)
+    chance = chances(question)
     judged: list[_Finalist] = [*finalists, *([] if chance is None else [_Chance(chance)])]
     if judged:
         _on_everything(question, judged)
@@ -111,14 +111,14 @@ def diagnose(question: Question, sample: Sample, mismatches: int) -> Diagnosis:
     if chance is not None and chance.net > max(0, causes[0].net if causes else 0):
         causes = [chance, *causes]
     if causes and causes[0].changes and 0 < causes[0].net < mismatches:
-        causes = _completed(question, causes, mismatches)
+        causes = _completed(question, causes)
     # Beside one that explains everything the others are worth nothing.
     causes = causes[:1] if causes and causes[0].net == mismatches else causes[:_TOLD]
     left = mismatches - (causes[0].explained if causes else 0)
     return Diagnosis(causes, left, trial.left(causes[0].changes) if causes and left else {})
 
 
-def _completed(question: Question, causes: list[Cause], mismatches: int) -> list[Cause]:
+def _completed(question: Question, causes: list[Cause]) -> list[Cause]:
     """Return the first cause with a change that explains what it leaves, where one does, in front of the others.
 
     What is left may be too rare to be in the sample: it is collected from all of the results.
@@ -207,7 +207,7 @@ class _Trial:
         return {name: count for name, count in sorted(named, key=lambda pair: -pair[1]) if count}
 
 
-def chances(question: Question, mismatches: int) -> Cause | None:
+def chances(question: Question) -> Cause | None:
     """Return stochastic rounding as a cause, if results lie on either side as often as it would have them."""
     if not question.size:
         return None
