@@ -211,7 +211,7 @@ def test_all_kernels_have_names_of_their_own():
     kernels, drawing = set(), set()
     for fmt in (*CATALOG_UP_TO_8, catalog.BINARY16, catalog.BFLOAT16):
         for rule in (*MODE_PROJECTIONS, lp.Projection(rounding="stochastic(8)")):
-            for carrier in (None, catalog.BINARY32, catalog.BFLOAT16):
+            for carrier in (None, catalog.BINARY32, *[catalog.BFLOAT16] * catalog.BFLOAT16.contains(fmt)):
                 way = vector.lower(Elementwise("convert", (catalog.BINARY32,), fmt, rule, carrier))
                 if way is not None:
                     kinds = shapes(way.plan) if specialized(way.plan) else ((),) * 4
@@ -250,9 +250,9 @@ def test_code_for_another_processor_is_not_loaded(package, tmp_path):
 def test_an_edited_helper_is_noticed(folder, another, convert):
     """Half up instead of half to even in `nearest`; a copy without the edit loads the kernel, as is tested above."""
     _edit(
-        another / "lowprec" / "kernels" / "vector" / "convert.py",
-        "(a + f.half + ((a >> f.shift) & 1))",
-        "(a + f.half + 1)",
+        another / "lowprec" / "kernels" / "vector" / "rounding.py",
+        "(word + half + ((word >> shift) & 1))",
+        "(word + half + 1)",
     )
     found = convert(folder, NEAREST, package=another).result()
     assert (found["loaded"], found["compiled"]) == (0, 1)
