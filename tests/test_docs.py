@@ -64,24 +64,13 @@ def test_every_page_is_in_the_index():
     assert missing == ["index.md"]
 
 
-#: Paths that the pages name ahead of the change that brings them.
-COMING = {
-    "arrays/traverse.py",
-    "kernels/engine.py",
-    "kernels/request.py",
-    "kernels/table/",
-    "kernels/table/program.py",
-    "kernels/vector/program.py",
-}
-
-
 @pytest.mark.parametrize("name", ["ARCHITECTURE.md", "CONTRIBUTING.md"])
 def test_paths_that_are_named_exist(name):
     """Paths in backticks, from the root or from the package."""
     text = (ROOT / name).read_text()
     paths = set(re.findall(r"`((?:[\w.]+/)+[\w.]*|[\w/]+\.(?:py|pyi|md|toml|json))`", text))
     assert len(paths) > 10
-    assert [path for path in sorted(paths - COMING) if _file(path) is None] == []
+    assert [path for path in sorted(paths) if _file(path) is None] == []
 
 
 def _file(path: str) -> Path | None:
