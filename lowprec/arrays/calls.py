@@ -70,12 +70,10 @@ def again(
     """
     if flags is not None or random is not None:
         return None, None
-    types = []
     for array in arrays:
         if type(array) is not np.ndarray:
             return None, None
-        types.append(array.dtype)
-    key = (asked, *types)
+    key = (asked, arrays[0].dtype) if len(arrays) == 1 else (asked, *[array.dtype for array in arrays])
     try:
         known = _known.get(key)
     except TypeError:  # what cannot be hashed is refused by name later
@@ -90,14 +88,15 @@ def _answer(known: _Known, arrays: tuple[Array, ...], out: Any, rng: Any) -> Any
         return None
     if stochastic != (rng is not None) or (stochastic and not (type(rng) is int and 0 <= rng < 1 << 64)):
         return None
-    operands = []
-    for array, kind in zip(arrays, reads, strict=True):
+    operands = list(arrays)
+    for i, array in enumerate(arrays):
         flags = array.flags.num
         if flags & _PLAIN != _PLAIN or array.shape != shape:
             return None
-        if kind is not None:
-            array = array.view(kind)
-        operands.append(array if flags & _WRITEABLE else unlocked(array))
+        if reads[i] is not None:
+            operands[i] = array.view(reads[i])
+        if not flags & _WRITEABLE:
+            operands[i] = unlocked(operands[i])
     if out is None:
         out = np.empty(shape, given)
     elif (
