@@ -728,8 +728,8 @@ MUTANTS = (
         "cast-reads-target",
         "arrays/convert.py",
         "a cast reads its operand as codes of the target",
-        "return calls.convert(codes_operand(codes, origin), goal, rule",
-        "return calls.convert(codes_operand(codes, goal), goal, rule",
+        "codes_operand(codes, origin), goal, rule",
+        "codes_operand(codes, goal), goal, rule",
         ("arrays:e2m1fn:cast", "arrays:e2m1fn:lossless widening"),
     ),
     Mutant(
