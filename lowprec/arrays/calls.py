@@ -93,8 +93,8 @@ def _answer(known: _Known, arrays: tuple[Array, ...], out: Any, rng: Any) -> Any
         flags = array.flags.num
         if flags & _PLAIN != _PLAIN or array.shape != shape:
             return None
-        if reads[i] is not None:
-            operands[i] = array.view(reads[i])
+        if (kind := reads[i]) is not None:
+            operands[i] = array.view(kind)
         if not flags & _WRITEABLE:
             operands[i] = unlocked(operands[i])
     if out is None:

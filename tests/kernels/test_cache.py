@@ -248,7 +248,7 @@ def test_code_for_another_processor_is_not_loaded(package, tmp_path):
 
 
 def test_an_edited_helper_is_noticed(folder, another, convert):
-    """Half up instead of half to even in `nearest_even`; a copy without the edit loads the kernel, as is tested above."""
+    """Half up instead of half to even in `nearest_even`; a copy without it loads the kernel, as is tested above."""
     _edit(
         another / "lowprec" / "kernels" / "vector" / "rounding.py",
         "(word + half + ((word >> shift) & 1))",
