@@ -1,14 +1,14 @@
-"""Hardware that no parameters describe: a function for each.
+"""Hardware whose dot products are no set of parameters, each by a function of its own.
 
-All take operands, their formats and a binary32 addend, and return a binary32 value. The last step is
-padded with zeros.
+All take operands, their formats and a binary32 addend, and give a binary32 value. What is left of a
+step's length is filled with zeros.
 
 Floor 2a. Imports spec and the standard library.
 
 Notation:
 
     c       the running sum, which begins as the addend
-    dot     the sum of a step's products, before c is added
+    dot     what the products of a step make, before c joins them
 """
 
 from __future__ import annotations
@@ -36,7 +36,7 @@ def _single(value: Exact) -> Exact:
 
 
 def _padded_steps(x: Sequence[Exact], y: Sequence[Exact], size: int) -> Iterator[list[Pair]]:
-    """Yield the factors of each step, the last one padded with zeros."""
+    """The factors of each step."""
     for first in range(0, len(x), size):
         pairs = list(zip(x[first : first + size], y[first : first + size], strict=True))
         zero: Exact = Fraction(0)
@@ -47,17 +47,17 @@ def _padded_steps(x: Sequence[Exact], y: Sequence[Exact], size: int) -> Iterator
 
 
 def _is_small(value: Exact, fmt: Format) -> bool:
-    """Return whether a number is a subnormal or a zero, of either sign."""
+    """Whether a number is a subnormal or a zero, of either sign."""
     return is_finite(value) and (isinstance(value, Special) or abs(value) < scale(Fraction(1), fmt.emin))
 
 
 def _flushed(value: Exact, fmt: Format) -> Exact:
-    """Return an operand, or +0 where it is that small."""
+    """An operand, or +0 where it is that small."""
     return Fraction(0) if _is_small(value, fmt) else value
 
 
 def _single_or_zero(value: Exact) -> Exact:
-    """Return the binary32 value of a result, or the zero of its sign where it is that small."""
+    """The binary32 value of a result, or the zero of its sign where it is that small."""
     rounded = _single(value)
     if not _is_small(rounded, BINARY32):
         return rounded
@@ -69,7 +69,7 @@ def _plus(x: Exact, y: Exact) -> Exact:
 
 
 def _tree(x: Sequence[Exact], y: Sequence[Exact], formats: Formats, addend: Exact, size: int) -> Exact:
-    """Add binary32 products, neighbours first, and their sum to c; subnormals are zeros everywhere."""
+    """Binary32 products, neighbours added first, and then their sum to c; subnormals are zeros everywhere."""
     x, y = ([_flushed(value, fmt) for value in values] for values, fmt in zip((x, y), formats, strict=True))
     c = _flushed(addend, BINARY32)
     for pairs in _padded_steps(x, y, size):
@@ -81,19 +81,23 @@ def _tree(x: Sequence[Exact], y: Sequence[Exact], formats: Formats, addend: Exac
 
 
 def cdna2(x: Sequence[Exact], y: Sequence[Exact], formats: Formats, addend: Exact) -> Exact:
-    """Sum four products at a time: c + ((p0 + p1) + (p2 + p3)), all in binary32 without subnormals.
+    """Four products at a time: c + ((p0 + p1) + (p2 + p3)), all in binary32 without subnormals.
 
     An operand, or addend, that is subnormal or -0 is +0; a subnormal result is the zero of its sign.
 
-    Source: [MMASIM].
+    Source
+    ------
+    [MMASIM].
     """
     return _tree(x, y, formats, addend, 4)
 
 
 def cdna2_pairs(x: Sequence[Exact], y: Sequence[Exact], formats: Formats, addend: Exact) -> Exact:
-    """Sum as `cdna2`, two products at a time: c + (p0 + p1).
+    """As `cdna2`, two products at a time: c + (p0 + p1).
 
-    Source: [MMASIM].
+    Source
+    ------
+    [MMASIM].
     """
     return _tree(x, y, formats, addend, 2)
 
@@ -102,7 +106,7 @@ def cdna2_pairs(x: Sequence[Exact], y: Sequence[Exact], formats: Formats, addend
 
 
 def _product(pair: Pair) -> Exact:
-    """Return the exact product, infinite from 2**128 on."""
+    """Exact; from 2**128 on it is infinite."""
     value = product(*pair).value
     if isinstance(value, Fraction) and abs(value) >= scale(Fraction(1), 128):
         return Special.NEGATIVE_INFINITY if value < 0 else Special.INFINITY
@@ -110,13 +114,13 @@ def _product(pair: Pair) -> Exact:
 
 
 def _exponent(pair: Pair, formats: Formats) -> int | None:
-    """Return the sum of the exponents of two factors, or None if one is zero."""
+    """The sum of the exponents of two factors, or None if one is zero."""
     ours, theirs = (exponent_of(value, fmt) for value, fmt in zip(pair, formats, strict=True))
     return None if ours is None or theirs is None else ours + theirs
 
 
 def _aligned(pairs: Sequence[Pair], formats: Formats) -> tuple[Fraction, int | None]:
-    """Return the sum of products, cut to 24 fraction bits at their largest exponent, and that exponent."""
+    """The sum of products, each cut to 24 bits behind the point at their largest exponent, and that exponent."""
     exponents = [_exponent(pair, formats) for pair in pairs]
     largest = max((exponent for exponent in exponents if exponent is not None), default=None)
     if largest is None:
@@ -126,7 +130,7 @@ def _aligned(pairs: Sequence[Pair], formats: Formats) -> tuple[Fraction, int | N
 
 
 def _joined(dot: Fraction, dot_exponent: int | None, c: Exact, *, drops: bool) -> Exact:
-    """Add a step's dot product and c in binary32, both cut downwards; c far below may be dropped."""
+    """The binary32 sum of a step's dot product and c, both cut downwards; c may be dropped where it is far below."""
     number = Fraction(0) if isinstance(c, Special) else c
     own = exponent_of(c, BINARY32)
     own = BINARY32.emin if own is None else own
@@ -146,7 +150,7 @@ def _steps_of_cdna3(
     size: int,
     step: Callable[[Sequence[Pair], Exact], Exact],
 ) -> Exact:
-    """Sum step after step; a step with infinities or NaNs follows IEEE 754's rules."""
+    """One step after the other; what is not finite in one is decided by IEEE 754's rules."""
     c = addend
     for pairs in _padded_steps(x, y, size):
         plain = total([*(Term(_product(pair)) for pair in pairs), Term(c)]).value
@@ -158,13 +162,15 @@ def _steps_of_cdna3(
 
 
 def cdna3(x: Sequence[Exact], y: Sequence[Exact], formats: Formats, addend: Exact) -> Exact:
-    """Sum eight products at a time, four of tf32: aligned among themselves first, and then with c.
+    """Eight products at a time, four of tf32: aligned among themselves first, and then with c.
 
     Products are cut toward zero 24 bits behind the point of their largest exponent e and summed. With
     E the larger of e and the exponent of c, that sum is cut downwards 32 bits behind the point of E,
-    c 24 bits, and their sum 31 bits behind its own leading bit; then it is rounded to nearest.
+    c 24 bits, and what both make 31 bits behind its own leading bit; then it is rounded to nearest.
 
-    Source: [MMASIM].
+    Source
+    ------
+    [MMASIM].
     """
 
     def step(pairs: Sequence[Pair], c: Exact) -> Exact:
@@ -175,12 +181,14 @@ def cdna3(x: Sequence[Exact], y: Sequence[Exact], formats: Formats, addend: Exac
 
 
 def cdna3_fp8(x: Sequence[Exact], y: Sequence[Exact], formats: Formats, addend: Exact) -> Exact:
-    """Sum sixteen products at a time, those of even and of odd places aligned separately.
+    """Sixteen products at a time, those of even and of odd places aligned apart.
 
     The two sums are cut downwards 24 bits behind the point of the larger exponent of both, added, and
     then joined with c as in `cdna3`; but a c whose exponent is more than 25 below E counts as zero.
 
-    Source: [MMASIM].
+    Source
+    ------
+    [MMASIM].
     """
 
     def step(pairs: Sequence[Pair], c: Exact) -> Exact:

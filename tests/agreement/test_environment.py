@@ -262,11 +262,11 @@ import ctypes, importlib, json, pkgutil, sys
 import numpy as np
 ctypes.CDLL("libm.so.6").fesetround(int(sys.argv[1], 16))
 import lowprec as lp
-constants = {}
+constants, others = {}, ("methods", "verify", "export", "cli")
 for module in pkgutil.walk_packages(lp.__path__, "lowprec."):
     if ".frameworks." not in module.name:
         found = vars(importlib.import_module(module.name))
-        for name, value in found.items() if module.name.split(".")[1] not in ("methods", "tools") else ():
+        for name, value in found.items() if module.name.split(".")[1] not in others else ():
             if isinstance(value, float):
                 constants[f"{module.name}.{name}"] = value.hex()
             elif isinstance(value, np.ndarray):
