@@ -33,7 +33,7 @@ from lowprec.kernels.request import CONVERT, Backend, Elementwise
 from lowprec.spec.format import Format
 from lowprec.spec.projection import Projection
 
-__all__ = ["again", "convert", "elementwise"]
+__all__ = ["again", "convert", "elementwise", "thorough"]
 
 _FLAGS = np.dtype(np.uint8)
 _NO_RANDOM, _NO_FLAGS = np.empty(0, np.uint32), np.empty(0, np.uint8)
@@ -84,7 +84,7 @@ def again(
 def _answer(known: _Known, arrays: tuple[Array, ...], out: Any, rng: Any) -> Any:
     program, reads, given, writes, stochastic = known
     shape = arrays[0].shape
-    if not shape or arrays[0].size >= SHARED_FROM:
+    if not shape:
         return None
     if stochastic != (rng is not None) or (stochastic and not (type(rng) is int and 0 <= rng < 1 << 64)):
         return None
@@ -111,7 +111,9 @@ def _answer(known: _Known, arrays: tuple[Array, ...], out: Any, rng: Any) -> Any
     results = out if writes is None else out.view(writes)
     if len(shape) > 1:
         operands, results = [array.reshape(-1) for array in operands], results.reshape(-1)
-    if stochastic:
+    if results.size >= SHARED_FROM:
+        status = traverse.run(program, operands, results, key=rng)
+    elif stochastic:
         status = program.draw(operands, results, rng, 0)
     else:
         status = program.run(operands, results, _NO_FLAGS, _NO_RANDOM)
@@ -134,6 +136,11 @@ def convert(
     """Convert to a format, and on to a type that carries its values if one is named; options as of `elementwise`."""
     what = f"values of {fmt.name!r}" if carrier else repr(fmt.name)
     return elementwise(CONVERT, [operand], fmt, rule, given, carrier, what=what, **options)
+
+
+def thorough(backend: Backend | None) -> Backend | None:
+    """Return the engine for conversions on the way of another request: the oracle's are the oracle's too."""
+    return backend if backend == "oracle" else None
 
 
 def elementwise(
@@ -163,10 +170,9 @@ def elementwise(
         raise ValueError("out and flags share memory; give each an array of its own")
     if not all(_is_known(operand, operation) for operand in operands):
         key = None
-    program, operands = _program(operation, operands, fmt, rule, carrier, signals is not None, backend)
+    program, arrays = _program(operation, operands, fmt, rule, carrier, signals is not None, backend)
     integers, seed = _random(program, rule, fmt, shape, random, rng)
 
-    arrays = [operand.codes for operand in operands]
     results = _room(program, place, arrays, shape, given)
     raised = signals if not program.refuses or signals is None else np.empty(shape, np.uint8)
     status = traverse.run(program, arrays, traverse.bits_of(results), raised, integers, seed)
@@ -209,17 +215,17 @@ def _program(
     carrier: Format | None,
     flags: bool,
     backend: Backend | None,
-) -> tuple[ElementwiseProgram, Sequence[Operand]]:
-    """Return the program for operands, and these: in binary32 where they are numbers of it and that is faster."""
+) -> tuple[ElementwiseProgram, list[Array]]:
+    """Return the program, and the operands' codes: of binary32 where all are numbers of it and vectors take those."""
     sources = tuple(operand.fmt for operand in operands)
     request = Elementwise(operation, sources, fmt, rule, carrier, flags, backend=backend)
     if operation != CONVERT and backend in (None, "vector") and any(values_depend(each) for each in operands):
         narrow = [narrowed(operand) for operand in operands]
-        other = dataclasses.replace(request, sources=tuple(operand.fmt for operand in narrow), backend=None)
-        program: ElementwiseProgram = engine.lower(other)
-        if type(program).__module__ == engine.ENGINES["vector"]:
-            return program, narrow
-    return engine.lower(request), operands
+        other = dataclasses.replace(request, sources=tuple(operand.fmt for operand in narrow))
+        program: ElementwiseProgram | None = engine.lower_by("vector", other)
+        if program is not None:
+            return program, [operand.codes for operand in narrow]
+    return engine.lower(request), [operand.codes for operand in operands]
 
 
 def _random(

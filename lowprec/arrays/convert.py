@@ -98,7 +98,8 @@ def encode(
         Of block formats that have one: instead of the one that follows from the values.
     backend : {"vector", "table", "scalar", "oracle"}, optional
         The engine that must answer, by default the fastest that is exact. All give the same bits: "oracle"
-        computes in fractions, slowly, and shares no algorithm with the others.
+        computes in fractions, slowly, and shares no algorithm with the others. What the vector engine cannot
+        be exact for, such as blocks of subnormal numbers, it leaves to the scalar one.
 
     Returns
     -------

@@ -92,8 +92,9 @@ def dot(
     ------
     [IEEE754] 9.4 for what may differ; docs/dot-products.md.
     """
+    check_backend(backend)
     how = accumulation_of(accumulation)
-    left, right = factors("x", x, how, 0, -1), factors("y", y, how, 1, -1)
+    left, right = factors("x", x, how, 0, -1, backend), factors("y", y, how, 1, -1, backend)
     _check_shapes("dot", left, right, -1)
     shape = _broadcast("dot", left, right, left.shape[:-1], right.shape[:-1])
     pair = (left.rows((*shape, left.shape[-1])), right.rows((*shape, left.shape[-1])))
@@ -140,8 +141,9 @@ def matmul(
     ValueError
         As for `dot`.
     """
+    check_backend(backend)
     how = accumulation_of(accumulation)
-    left, right = factors("x", x, how, 0, -1), factors("y", y, how, 1, -2)
+    left, right = factors("x", x, how, 0, -1, backend), factors("y", y, how, 1, -2, backend)
     _check_shapes("matmul", left, right, max(-2, -len(right.shape)))
     row, column = len(left.shape) == 1, len(right.shape) == 1
     left = left.expanded(0) if row else left
@@ -172,12 +174,11 @@ def _run(
     backend: Backend | None,
 ) -> Any:
     """All outputs: `layout` is how many matrices, and their rows and columns."""
-    check_backend(backend)
     fmt = how.output[0]
     given, carrier = result_type(fmt, getattr(out, "dtype", None) if dtype is None else np.dtype(dtype))  # type: ignore[call-overload]
     place = output(out, given, shape, f"values of {fmt.name!r}")
     key = _key(how, rng)
-    begin, addends = _addends(how, addend, shape, layout)
+    begin, addends = _addends(how, addend, shape, layout, calls.thorough(backend))
     x, y = alike(x, y)
     tensor = Fraction(x.tensor) * Fraction(y.tensor)
     if tensor != 1 and addend is not None:
@@ -195,7 +196,9 @@ def _run(
         result = made.view(given)
     else:
         keeps = DEFAULT if how.output[1].nan_code is None else Projection(nan_payload="first")
-        result = np.asarray(calls.convert(Operand(made, fmt, made, True), carrier, keeps, given))
+        result = np.asarray(
+            calls.convert(Operand(made, fmt, made, True), carrier, keeps, given, backend=calls.thorough(backend))
+        )
     if place is None:
         return result if shape else result[()]
     place[...] = result
@@ -253,7 +256,11 @@ def _key(how: Accumulation, rng: object) -> int:
 
 
 def _addends(
-    how: Accumulation, addend: object, shape: tuple[int, ...], layout: tuple[int, int, int]
+    how: Accumulation,
+    addend: object,
+    shape: tuple[int, ...],
+    layout: tuple[int, int, int],
+    backend: Backend | None,
 ) -> tuple[Format, Array]:
     """The addends as codes, and of which format: that in which the sum begins, or their own if it is exact."""
     begin, rule = begins_in(how)
@@ -272,9 +279,9 @@ def _addends(
     if how.order == EXACT:
         begin, codes = operand.fmt, operand.codes
     elif isinstance(begin, Carrier):
-        codes = np.asarray(calls.convert(operand, begin, rule, np.dtype(np.float64))).view(np.uint64)
+        codes = np.asarray(calls.convert(operand, begin, rule, np.dtype(np.float64), backend=backend)).view(np.uint64)
     else:
-        codes = np.asarray(calls.convert(operand, begin, rule, code_dtype(begin)))
+        codes = np.asarray(calls.convert(operand, begin, rule, code_dtype(begin), backend=backend))
     return begin, np.ascontiguousarray(np.broadcast_to(codes, shape)).astype(np.uint64).reshape(layout)
 
 

@@ -17,6 +17,7 @@ from lowprec.arrays.block import BlockArray
 from lowprec.arrays.block_stream import spread
 from lowprec.arrays.checks import Array, Operand, code_dtype, values_operand
 from lowprec.kernels.engine import Rows
+from lowprec.kernels.request import Backend
 from lowprec.spec import catalog
 from lowprec.spec.accumulation import Accumulation, Window
 from lowprec.spec.format import Format
@@ -94,16 +95,18 @@ def _flat(array: Array, shape: tuple[int, ...]) -> Array:
     return rows
 
 
-def factors(name: str, values: Factors, how: Accumulation, side: int, axis: int) -> Side:
+def factors(
+    name: str, values: Factors, how: Accumulation, side: int, axis: int, backend: Backend | None = None
+) -> Side:
     """One side of the products, as codes of the format that they come in, or are asked to be of; K is an axis."""
     if isinstance(values, BlockArray):
-        return _in_blocks(name, values, how, side, axis)
+        return _in_blocks(name, values, how, side, axis, backend)
     operand = in_memory(name, values)
     wanted = None if how.operands is None else how.operands[side]
     if _takes_scales(how):
         raise ValueError(f"{how} takes operands in blocks, but {name} is {operand.array.dtype}: {_way_to(how, side)}")
     if wanted is not None and (wanted != operand.fmt or how.operand_rounding is not None):
-        operand = _as_format(name, operand, wanted, how.operand_rounding)
+        operand = _as_format(name, operand, wanted, how.operand_rounding, backend)
     return Side(operand.codes, operand.fmt, None, operand.array.shape)
 
 
@@ -117,10 +120,10 @@ def in_memory(name: str, values: object) -> Operand:
     return values_operand(values, name)
 
 
-def _as_format(name: str, operand: Operand, fmt: Format, how: Projection | None) -> Operand:
+def _as_format(name: str, operand: Operand, fmt: Format, how: Projection | None, backend: Backend | None) -> Operand:
     """The same values as codes of a format; those that it does not have are refused, or projected."""
     rule = how or Projection(nan="error" if fmt.has_nan else "max")
-    made = np.asarray(calls.convert(operand, fmt, rule, code_dtype(fmt)))
+    made = np.asarray(calls.convert(operand, fmt, rule, code_dtype(fmt), backend=calls.thorough(backend)))
     codes = Operand(made, fmt, made, True)
     if how is None:
         inexact = np.zeros(made.shape, np.uint8) if operand.array.dtype.kind in "iu" else None
@@ -141,7 +144,7 @@ def _as_format(name: str, operand: Operand, fmt: Format, how: Projection | None)
     return codes
 
 
-def _in_blocks(name: str, values: BlockArray, how: Accumulation, side: int, axis: int) -> Side:
+def _in_blocks(name: str, values: BlockArray, how: Accumulation, side: int, axis: int, backend: Backend | None) -> Side:
     """Operands in blocks: elements, and the scales of their rows."""
     fmt, ndim = values.format, values.codes.ndim
     along = max(ndim + axis, 0)
@@ -172,7 +175,7 @@ def _in_blocks(name: str, values: BlockArray, how: Accumulation, side: int, axis
     tensor = 1.0 if values.tensor_scale is None else float(values.tensor_scale)
     codes = values.codes
     if wanted is not None and how.operand_rounding is not None:
-        codes = _as_format(name, Operand(codes, wanted, codes, True), wanted, how.operand_rounding).codes
+        codes = _as_format(name, Operand(codes, wanted, codes, True), wanted, how.operand_rounding, backend).codes
     return Side(codes, fmt.element, Scales(scales, fmt.scale, size, tensor), values.shape)
 
 

@@ -9,7 +9,8 @@ A program runs on flat arrays of unsigned integers and answers what the request 
 whichever engine it is of. It can refuse only what the data alone can tell, such as a NaN without a code.
 
 An engine is a module with a function ``lower(request)`` that returns a program, or None where the engine
-does not serve the request. Modules are imported when they are first asked, by their name in `ENGINES`.
+does not serve the request; then its `SERVES` says in words what it takes. Modules are imported when they are
+first asked, by their name in `ENGINES`.
 
 Floor 2b. Imports spec and NumPy; engines bring the rest.
 """
@@ -28,7 +29,7 @@ from lowprec.kernels.request import Request
 from lowprec.spec.format import Format
 from lowprec.spec.projection import Projection
 
-__all__ = ["DONE", "ENGINES", "REFUSED", "ElementwiseProgram", "Refusal", "check_backend", "lower"]
+__all__ = ["DONE", "ENGINES", "REFUSED", "ElementwiseProgram", "Refusal", "check_backend", "lower", "lower_by"]
 
 Codes = npt.NDArray[Any]
 
@@ -106,7 +107,6 @@ class Rows(NamedTuple):
         return self._replace(codes=self.codes[rows], scales=None if self.scales is None else self.scales[rows])
 
 
-@functools.lru_cache(maxsize=4096)
 def lower(request: Request) -> Any:
     """Return the program of the engine that the request names, or of the first that serves it.
 
@@ -115,30 +115,21 @@ def lower(request: Request) -> Any:
     ValueError
         An engine that does not serve the request.
     """
-    if request.backend is not None:
-        program = _engine(request.backend).lower(request)
-        if program is None:
-            raise ValueError(
-                f"backend={request.backend!r} does not serve this request: {_LIMITS[request.backend]}; "
-                f"use 'scalar' or 'oracle', which serve everything, or leave backend out"
-            )
-        return program
-    for name in ENGINES:
-        program = _engine(name).lower(request)
+    for name in ENGINES if request.backend is None else [request.backend]:
+        program = lower_by(name, request)
         if program is not None:
             return program
-    raise AssertionError("the scalar engine serves every request")
+    serves = importlib.import_module(ENGINES[str(request.backend)]).SERVES
+    raise ValueError(
+        f"backend={request.backend!r} does not serve this request: it takes {serves}; use 'scalar' or 'oracle', which "
+        f"serve everything, or leave backend out"
+    )
 
 
-#: What engines serve that do not serve everything.
-_LIMITS = {
-    "vector": "it takes formats that fit 32-bit words, rules that need no flags, and no payloads of NaN operands",
-    "table": "it takes one operand of at most 16 bits or two of at most 8, and no random integers",
-}
-
-
-def _engine(name: str) -> Any:
-    return importlib.import_module(ENGINES[name])
+@functools.lru_cache(maxsize=1024)
+def lower_by(name: str, request: Request) -> Any:
+    """Return the program of the engine of that name, or None where it does not serve the request."""
+    return importlib.import_module(ENGINES[name]).lower(request)
 
 
 def check_backend(backend: object) -> None:

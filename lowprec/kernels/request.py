@@ -42,7 +42,7 @@ class Request:
     backend: Backend | None = dataclasses.field(default=None, kw_only=True)
 
     def __hash__(self) -> int:
-        """Computed once: requests are looked up at every call."""
+        """Return the hash of all fields, computed once; kinds name it again, or `dataclass` would make them one."""
         known: int | None = self.__dict__.get("_hash")
         if known is None:
             fields = tuple(getattr(self, field.name) for field in dataclasses.fields(self))

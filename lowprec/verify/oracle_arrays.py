@@ -1,6 +1,7 @@
 """The oracle on arrays of codes, one number after the other.
 
-Codes come in arrays of any integer type and any shape; results are int64 codes of the operands' shape. `flags=`
+Codes come in arrays of any integer type and any shape; results are codes of the operands' shape, in int64, or in
+uint64 where the target has 64 bits. `flags=`
 is, as for the verbs, an array of uint8 of that shape, which is written; `random=` has an integer for each rounding
 of a stochastic mode. Nothing here computes: it only calls `lowprec.oracle`.
 """
@@ -27,7 +28,7 @@ from lowprec.spec.projection import DEFAULT, Projection
 __all__ = ["BlockCodes", "cast", "decode", "decode_blocks", "dot", "encode", "encode_blocks", "operate"]
 
 Array = npt.NDArray[Any]
-Codes = npt.NDArray[np.int64]
+Codes = npt.NDArray[Any]
 
 
 class BlockCodes(NamedTuple):
@@ -94,7 +95,7 @@ def cast(
             for code, word in zip(given, words, strict=True)
         ]
         flags[...] = np.array(signals, np.uint8).reshape(codes.shape)
-    return np.array(made, np.int64).reshape(codes.shape)
+    return _codes(made, target).reshape(codes.shape)
 
 
 def operate(
@@ -120,7 +121,7 @@ def operate(
     ]
     if flags is not None:
         flags[...] = np.array([int(signals) for _, signals in made], np.uint8).reshape(flags.shape)
-    return np.array([code for code, _ in made], np.int64).reshape(operands[0].shape)
+    return _codes([code for code, _ in made], target).reshape(operands[0].shape)
 
 
 def encode_blocks(rows: Array, fmt: BlockFormat, tensor: block.TensorScale | None = None) -> BlockCodes:
@@ -160,6 +161,10 @@ def _nearest(value: Exact) -> float:
         return float(value) or (-0.0 if value < 0 else 0.0)
     except OverflowError:
         return -np.finfo(float).max if value < 0 else np.finfo(float).max
+
+
+def _codes(made: list[int], fmt: Format) -> Codes:
+    return np.array(made, np.int64 if fmt.width < 64 else np.uint64)
 
 
 def _words(random: Array | None, size: int) -> Sequence[int | None]:

@@ -6,6 +6,7 @@ The engine is looked up by its name there, so that nothing below imports the ora
 
 from __future__ import annotations
 
+import dataclasses
 from collections.abc import Callable, Iterable
 from fractions import Fraction
 from typing import Any
@@ -14,16 +15,17 @@ import numpy as np
 import numpy.typing as npt
 
 from lowprec.arrays.random import random_bits
+from lowprec.kernels import engine
 from lowprec.kernels.engine import DONE, REFUSED, BlockRefusal, Rows, Tensor
 from lowprec.kernels.request import CONVERT, BlockDecoding, BlockEncoding, Dot, Elementwise, Request
-from lowprec.oracle import arith, block, convert
+from lowprec.oracle import block, convert
 from lowprec.oracle.dot import dot
 from lowprec.oracle.exact import Exact
-from lowprec.oracle.flags import flags as signals_of, is_signaling
 from lowprec.spec.accumulation import Accumulation, Window
 from lowprec.spec.catalog import E8M0FNU
 from lowprec.spec.format import Format
 from lowprec.spec.projection import Projection
+from lowprec.verify import oracle_arrays
 
 __all__ = ["lower"]
 
@@ -57,34 +59,18 @@ class _Elements:
 
     def run(self, operands: list[Codes], out: Codes, flags: Codes, random: Codes, past: bool = False) -> int:
         """Write results and flags."""
-        rows = zip(*(np.broadcast_to(codes, out.shape).tolist() for codes in operands), strict=True)
+        request, given = self._request, [np.broadcast_to(codes, out.shape) for codes in operands]
+        target, rule = request.target, request.projection
+        options: dict[str, Any] = {"random": random if random.size else None, "flags": flags if flags.size else None}
         try:
-            made = [self._one(row, word) for row, word in zip(rows, _words(random, out.size), strict=True)]
+            if request.operation == CONVERT:
+                made = oracle_arrays.cast(given[0], request.sources[0], target, rule, **options)
+            else:
+                made = oracle_arrays.operate(request.operation, given, request.sources, target, rule, **options)
         except ValueError:
             return REFUSED
-        out[:] = np.array([code for code, _ in made], np.uint64)
-        if flags.size:
-            flags[:] = [signals for _, signals in made]
+        out[:] = made if request.carrier is None else oracle_arrays.cast(made, target, request.carrier, self._onward)
         return DONE
-
-    def _one(self, row: tuple[int, ...], word: int | None) -> tuple[int, int]:
-        request = self._request
-        target, rule = request.target, request.projection
-        if request.operation == CONVERT:
-            (code,), (source,) = row, request.sources
-            signals = self._signals(code, source, word) if request.flags else 0
-            code = convert.cast(code, source, target, rule, random=word)
-        else:
-            code, signals = arith.operate(request.operation, row, request.sources, target, rule, random=word)
-        if request.carrier is not None:
-            code = convert.cast(code, target, request.carrier, self._onward)
-        return code, int(signals)
-
-    def _signals(self, code: int, source: Format, word: int | None) -> int:
-        return signals_of(
-            convert.decode(code, source), self._request.target, self._request.projection, random=word,
-            subnormal_operand=convert.is_subnormal(code, source), signaling=is_signaling(code, source),
-        )  # fmt: skip
 
 
 class _BlockEncoder:
@@ -93,7 +79,7 @@ class _BlockEncoder:
     partial = False
 
     def __init__(self, request: BlockEncoding) -> None:
-        self._source, self._fmt = request.source, request.format
+        self._request, self._source, self._fmt = request, request.source, request.format
 
     def tensor_scale(self, codes: Codes, given: Fraction | None) -> tuple[Fraction, Fraction]:
         """Return the scale of a tensor with these values, or the one that is given, and its inverse."""
@@ -119,8 +105,10 @@ class _BlockEncoder:
                     exact, self._fmt, shared, random=words[part], scale_random=scale_words[place],
                     subnormal_operands=small,
                 )  # fmt: skip
-            except ValueError:
-                return BlockRefusal(-1, place)
+            except ValueError:  # the scalar engine says what has no code
+                scalar = engine.lower(dataclasses.replace(self._request, backend="scalar"))
+                refusal: BlockRefusal = scalar.run(values, codes, scales, tensor, random, scale_random)
+                return refusal
             scales[place], codes[part] = scale, made
         return None
 

@@ -5,6 +5,7 @@ Floor 2b. Imports the scalar kernels; never the oracle, which checks them.
 
 from __future__ import annotations
 
+import abc
 import dataclasses
 from fractions import Fraction
 from typing import Any
@@ -51,15 +52,15 @@ def lower(request: Request) -> Any:
     raise TypeError(f"no scalar program for a {type(request).__name__}")
 
 
-class _Program:
+class _Program(abc.ABC):
     """What programs of elements have in common: they refuse, and draw no random integers themselves."""
 
     draws = in_place = False
     refuses: bool
 
+    @abc.abstractmethod
     def attempt(self, operands: list[Codes], out: Codes, flags: Codes, random: Codes) -> Refusal | None:
         """Write results and flags, or say which operands are refused."""
-        raise NotImplementedError
 
     def run(self, operands: list[Codes], out: Codes, flags: Codes, random: Codes, past: bool = False) -> int:
         """Write results and flags; see `engine.ElementwiseProgram`."""
@@ -227,7 +228,7 @@ class BlockEncoder:
     def run(
         self, values: Codes, codes: Codes, scales: Codes, tensor: Tensor, random: Codes, scale_random: Codes
     ) -> BlockRefusal | None:
-        """Write the codes and the scales of whole blocks, or say what is refused; see `engine.BlockProgram`."""
+        """Write the codes and the scales of whole blocks, or say what is refused."""
         from lowprec.kernels.scalar.block import convert_blocks
 
         refused, first, refused_scales, first_scale = convert_blocks(
@@ -275,7 +276,7 @@ class Dots:
         ]
 
     def run(self, x: Rows, y: Rows, addends: Codes, out: Codes, key: int, first: int, paired: bool) -> None:
-        """Write the codes of all dot products; see `engine.DotProgram`."""
+        """Write the codes of all dot products."""
         from lowprec.kernels.scalar import dot
 
         sides = [

@@ -8,7 +8,6 @@ Floor 2b. Imports numba through `jit`; never the oracle, which checks it.
 
 from __future__ import annotations
 
-import threading
 from typing import Any
 
 import numpy as np
@@ -20,9 +19,12 @@ from lowprec.kernels.jit import jit
 from lowprec.kernels.request import Elementwise, Request
 from lowprec.kernels.scalar import program as scalar
 
-__all__ = ["Table", "lower"]
+__all__ = ["SERVES", "Table", "lower"]
 
 Codes = npt.NDArray[Any]
+
+#: For messages.
+SERVES = "one operand of at most 16 bits or two of at most 8, and no random integers"
 
 #: Bits of all operands together.
 _MOST = 16
@@ -53,7 +55,6 @@ class Table:
         self._result = code_dtype(request.carrier or request.target)
         self._tables: tuple[Codes, Codes] | None = None
         self._whole = True  # until some pattern turns out to be refused
-        self._lock = threading.Lock()
         self.refuses: bool = self._scalar.refuses
 
     def run(self, operands: list[Codes], out: Codes, flags: Codes, random: Codes, past: bool = False) -> int:
@@ -72,16 +73,20 @@ class Table:
         return DONE
 
     def _made(self) -> tuple[Codes, Codes] | None:
-        """The results and the flags of all patterns, or None where some pattern is refused."""
-        with self._lock:
-            if self._tables is None and self._whole:
-                patterns = np.arange(self._size, dtype=np.uint32)
-                operands = [patterns.astype(self._types[-1])]
-                if len(self._types) == 2:
-                    operands = [(patterns >> np.uint32(8)).astype(self._types[0]), *operands]
-                results, flags = np.empty(self._size, self._result), np.empty(self._size, np.uint8)
-                self._whole = self._scalar.attempt(operands, results, flags, _NO_RANDOM) is None
-                self._tables = (results, flags) if self._whole else None
+        """The results and the flags of all patterns, or None where some pattern is refused.
+
+        Two threads may both make them, which are the same: a lock would outlive a fork.
+        """
+        if self._tables is None and self._whole:
+            patterns = np.arange(self._size, dtype=np.uint32)
+            operands = [patterns.astype(self._types[-1])]
+            if len(self._types) == 2:
+                operands = [(patterns >> np.uint32(8)).astype(self._types[0]), *operands]
+            results, flags = np.empty(self._size, self._result), np.empty(self._size, np.uint8)
+            if self._scalar.attempt(operands, results, flags, _NO_RANDOM) is None:
+                self._tables = results, flags
+            else:
+                self._whole = False
         return self._tables
 
 

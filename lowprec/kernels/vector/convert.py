@@ -53,7 +53,6 @@ from lowprec.kernels.vector.ir.lanes import (
     choose,
     equal,
     fill,
-    greater,
     less,
     lesser,
     load,
@@ -67,7 +66,7 @@ from lowprec.kernels.vector.ir.lanes import (
 )
 from lowprec.kernels.vector.rounding import limited, load_odd, narrowed_to_half, nearest, nearest_even
 
-__all__ = ["DONE", "REFUSED", "UNSUITED", "kernel", "magnitude_above"]
+__all__ = ["DONE", "REFUSED", "UNSUITED", "kernel"]
 
 Shape = tuple[int, ...]
 Kernel = Callable[..., int]
@@ -330,17 +329,6 @@ def kernel(shapes: tuple[Shape, ...], drawn: bool) -> Kernel:
         return status
 
     return jit(convert_drawn, f"convert{name}")
-
-
-@jit
-def magnitude_above(codes: Codes, limit: np.uint32, mask: np.uint32) -> bool:
-    """Whether any code without its sign, or the upper half of one, folded, is above a limit."""
-    largest = fill(0)
-    whole = codes.size - codes.size % LANES
-    for i in range(0, whole, LANES):
-        largest = greater(largest, load_odd(codes, i) & mask)
-    largest = greater(largest, load_odd(padded(codes, whole), 0) & mask)
-    return any_lane(less(limit, largest))
 
 
 def _changes(shape: Shape) -> bool:

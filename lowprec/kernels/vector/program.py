@@ -43,12 +43,15 @@ from lowprec.spec.block import BlockFormat
 from lowprec.spec.format import Format
 from lowprec.spec.projection import DEFAULT
 
-__all__ = ["BlockDecoder", "BlockEncoder", "Conversion", "Operation", "chosen", "lower"]
+__all__ = ["SERVES", "BlockDecoder", "BlockEncoder", "Conversion", "Operation", "chosen", "lower"]
 
 Codes = npt.NDArray[Any]
 Plan = npt.NDArray[np.uint32]
 Layout = tuple[int, ...]
 Kernel = Callable[..., int]
+
+#: For messages.
+SERVES = "formats that fit 32-bit words, and rules without flags or payloads of NaN operands"
 
 
 def lower(request: Request) -> Any:
