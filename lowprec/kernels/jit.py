@@ -24,6 +24,7 @@ from numba.extending import intrinsic, overload
 
 from lowprec.kernels import compiling  # noqa: F401 - it watches numba compile
 from lowprec.kernels.cache import DiskCache
+from lowprec.kernels.parts import KernelCompiler, PartCompiler
 
 __all__ = ["MODES", "bit_length", "elements", "exchange_modes", "has_half", "helper", "inlined", "jit", "load_record"]
 
@@ -33,7 +34,7 @@ R = TypeVar("R", bound=tuple[Any, ...])
 types: Any = numba.types
 
 #: Nothing calls these but kernels: no way in from outside needs to be compiled.
-_INTERNAL = {"nogil": True, "no_cpython_wrapper": True, "no_cfunc_wrapper": True}
+_INTERNAL = {"nogil": True, "no_cpython_wrapper": True, "no_cfunc_wrapper": True, "pipeline_class": PartCompiler}
 
 
 def jit(function: F, name: str = "") -> F:
@@ -42,7 +43,7 @@ def jit(function: F, name: str = "") -> F:
     A kernel that closes over constants must be given a name that tells it from all others.
     """
     _named(function, name)
-    compiled = numba.njit(nogil=True, no_cfunc_wrapper=True)(function)
+    compiled = numba.njit(nogil=True, no_cfunc_wrapper=True, pipeline_class=KernelCompiler)(function)
     if compiled is not function:  # it is where compilation is switched off
         compiled._cache = DiskCache(f"{function.__module__}.{function.__qualname__}")
     return cast(F, compiled)
