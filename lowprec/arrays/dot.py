@@ -262,7 +262,7 @@ def _addends(
     layout: tuple[int, int, int],
     backend: Backend | None,
 ) -> tuple[Format, Array]:
-    """The addends as codes, and of which format: that in which the sum begins, or their own if it is exact."""
+    """The addends as codes, and of which format: that in which the sum begins; their own for exact sums and the oracle."""
     begin, rule = begins_in(how)
     if addend is None:
         return begin, np.empty((layout[0], 0, 0), np.uint64)
@@ -276,7 +276,7 @@ def _addends(
             f"addend of shape {operand.array.shape} does not broadcast to the result's shape {shape}; give one number, "
             f"or one for each result"
         )
-    if how.order == EXACT:
+    if how.order == EXACT or backend == "oracle":
         begin, codes = operand.fmt, operand.codes
     elif isinstance(begin, Carrier):
         codes = np.asarray(calls.convert(operand, begin, rule, np.dtype(np.float64), backend=backend)).view(np.uint64)

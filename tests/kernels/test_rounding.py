@@ -36,7 +36,7 @@ EXACT = {
     "scalar/block.py:product": "normalized factors of 40 and 24 bits: what goes are zeros",
     "scalar/block.py:decode_blocks": "zeros below the last bit that is set",
     "scalar/convert.py:read": "the exponent field of a code",
-    "scalar/dot.py:make_work": "the place of a product",
+    "scalar/dot.py:work_of": "the place of a product",
     "scalar/exact_sum.py:add_number": "the word that a place is in",
     "scalar/exact_sum.py:number_of_sum": "the sign of a sum",
     "scalar/numbers.py:shifted_up": "bits that go up into the next word",
@@ -178,7 +178,7 @@ def machine():
     half = lower_source(catalog.BINARY16)
     rows = dot.Rows(codes.reshape(1, 1), half, np.zeros((1, 0), np.uint64), half)
     dot.kernel("machine")(rows, rows, np.zeros((0, 0), np.uint64), codes.reshape(1, 1).copy(), words,
-                          dots.lower_stages(how, catalog.BINARY32), np.uint64(0), np.uint64(0), False)
+                          dots.lower_stages(how, catalog.BINARY32), dot.work_of(words, 1, 1, 0), np.uint64(0), False)
 
 
 target_at = plans.PROBE + plans.DECODER

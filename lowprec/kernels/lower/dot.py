@@ -14,7 +14,7 @@ import numpy as np
 import numpy.typing as npt
 
 from lowprec.kernels.lower.scalar import Grid, Params, Side, Source, lower_source, lower_target
-from lowprec.spec.accumulation import EXACT, PAIRWISE, Accumulation, Rounded, Window
+from lowprec.spec.accumulation import EXACT, PAIRWISE, SEQUENTIAL, Accumulation, Rounded, Window
 from lowprec.spec.format import Format
 from lowprec.spec.projection import DEFAULT
 from lowprec.spec.rounding import NEAREST_EVEN
@@ -120,9 +120,12 @@ def begins_in(accumulation: Accumulation) -> Rounded:
     return fmt, dataclasses.replace(how, rounding=NEAREST_EVEN)
 
 
-def kind_of(accumulation: Accumulation) -> str:
-    """The key of `dot.KINDS`."""
-    return "machine" if accumulation.machine else "exact" if accumulation.order == EXACT else "sums"
+def kind_of(accumulation: Accumulation, block: int) -> str:
+    """The key of `dot.KINDS`, for operands in blocks of so many elements, or 0."""
+    if accumulation.machine or accumulation.order == EXACT:
+        return "machine" if accumulation.machine else "exact"
+    plain = accumulation.order == SEQUENTIAL and not block and not isinstance(accumulation.accumulator, Window)
+    return "sequence" if plain else "sums"
 
 
 @functools.lru_cache(maxsize=256)

@@ -22,10 +22,10 @@ from lowprec.kernels.lower.scalar import Params
 from lowprec.kernels.scalar.machines import cdna2, cdna3
 from lowprec.kernels.scalar.numbers import Number, is_nan
 from lowprec.kernels.scalar.stages import number_of, placed, summed
-from lowprec.kernels.scalar.sums import Dot, Work, drawn, in_order, precisely, scaled
+from lowprec.kernels.scalar.sums import Dot, Work, begun, drawn, elements_in_sequence, in_order, precisely, scaled
 from lowprec.kernels.scalar.windows import Operand, panel
 
-__all__ = ["KINDS", "Rows", "kernel"]
+__all__ = ["KINDS", "Rows", "kernel", "work_of"]
 
 Words = npt.NDArray[Any]  #: of uint64
 
@@ -44,21 +44,14 @@ class Rows(NamedTuple):
     scale_source: Params
 
 
-@helper
-def make_work(length: int, leaves: int, how: Params, key: np.uint64) -> Work:
-    """Allocate what one output needs."""
-    places = np.arange(length)
-    if how[How.ALTERNATE] != 0:
-        both, at = 2 * how[How.WINDOW], 0
-        for start in range(0, length, both):
-            for odd in range(2):
-                for k in range(min(both, length - start)):
-                    if k >> 1 & 1 == odd:
-                        places[at] = start + k
-                        at += 1
-    leaf_words, counter = np.zeros((leaves, 4), np.uint64), np.zeros(1, np.uint64)
-    words, spare = np.zeros(how[How.WORDS], np.uint64), np.zeros(how[How.WORDS], np.uint64)
-    return Work(words, spare, leaf_words, places, counter, key)
+def work_of(how: Params, length: int, terms: int, key: int) -> Work:
+    """Allocate what the outputs of one call need, one after the other."""
+    places = np.arange(length, dtype=np.int64)
+    if how[How.ALTERNATE]:  # first the even pairs of two steps, then the odd ones
+        both = 2 * int(how[How.WINDOW])
+        places = places[np.lexsort((places % both >> 1 & 1, places // both))]
+    words = np.zeros((2, int(how[How.WORDS])), np.uint64)
+    return Work(*words, np.zeros((terms + 1, 4), np.uint64), places, np.zeros(1, np.uint64), np.uint64(key))
 
 
 @inlined
@@ -72,13 +65,26 @@ def stretched(x: Number, how: Params) -> Number:
 
 
 @helper
+def by_sequence(given: bool, addend: np.uint64, dot: Dot, terms: int) -> np.uint64:
+    """In an accumulator, one product after the other."""
+    stages, first = dot.stages, dot.how[How.ADDEND_LAST] == 0
+    stage, output = stages[Stages.SUM], stages[Stages.OUTPUT]
+    code = elements_in_sequence(begun(given and first, addend, dot), dot, 0 * terms, terms)
+    if not first:
+        number = number_of(begun(given, addend, dot), stages[Stages.BEGIN])
+        code = summed(number_of(code, stage), number, drawn(stage, dot.element, dot.work), stage)
+    return placed(number_of(code, stage), drawn(output, dot.element, dot.work), output)
+
+
+@helper
 def by_sums(given: bool, addend: np.uint64, dot: Dot, terms: int) -> np.uint64:
     """In an accumulator, or in windows."""
     how, stages, output = dot.how, dot.stages, dot.stages[Stages.OUTPUT]
-    number, last = number_of(addend, stages[Stages.BEGIN]) if given else _ZERO, how[How.ADDEND_LAST] != 0
-    made = in_order(given and not last, number, dot, terms)
+    last = how[How.ADDEND_LAST] != 0
+    made = in_order(given and not last, addend, dot, terms)
     if last:
         end = stages[Stages.TOTAL] if how[How.CHUNK] != 0 else output if how[How.WINDOW] != 0 else stages[Stages.SUM]
+        number = number_of(begun(given, addend, dot), stages[Stages.BEGIN])
         code = summed(made, number, drawn(end, dot.element, dot.work), end)
         if how[How.WINDOW] != 0 and how[How.CHUNK] == 0:
             return code
@@ -114,32 +120,28 @@ def by_machine(given: bool, addend: np.uint64, dot: Dot, terms: int) -> np.uint6
 
 
 #: What makes an output, by the kind of accumulation. Each is a kernel of its own, as it takes seconds to compile.
-KINDS: dict[str, Any] = {"sums": by_sums, "exact": by_exact_sum, "machine": by_machine}
+KINDS: dict[str, Any] = {"sequence": by_sequence, "sums": by_sums, "exact": by_exact_sum, "machine": by_machine}
 
 
 @functools.cache
 def kernel(kind: str) -> Callable[..., None]:
     """The kernel of a kind of accumulation.
 
-    Called as kernel(x, y, addends, out, how, stages, key, first, paired) with `Rows`, it writes to `out`
+    Called as kernel(x, y, addends, out, how, stages, work, first, paired) with `Rows`, it writes to `out`
     the codes of all dot products of the rows of x and those of y; if `paired`, of each and its own.
     `out` has shape (rows of x, rows of y), or (rows, 1). `addends` is empty or has the shape of `out`:
-    codes of `stages[Stages.BEGIN]`, where the running sum begins. `first` is the number of the first output,
-    on which random integers depend.
+    codes of `stages[Stages.BEGIN]`, where the running sum begins. `work` is of `work_of`, `first` the number of
+    the first output, on which random integers depend.
     """
     one = KINDS[kind]
 
     def dots(
-        xs: Rows, ys: Rows, addends: Words, out: Words, how: Params, stages: Words, key: np.uint64, first: np.uint64,
+        xs: Rows, ys: Rows, addends: Words, out: Words, how: Params, stages: Words, work: Work, first: np.uint64,
         paired: bool,
     ) -> None:  # fmt: skip
         x, x_scales = panel(xs.codes, xs.source), panel(xs.scales, xs.scale_source)
         y, y_scales = panel(ys.codes, ys.source), panel(ys.scales, ys.scale_source)
-        length, given, addend = xs.codes.shape[1], addends.size > 0, _0
-        terms = (
-            length if how[How.BLOCK] == 0 or how[How.WINDOW] != 0 else (length + how[How.BLOCK] - 1) // how[How.BLOCK]
-        )
-        work = make_work(length, terms + 1, how, key)
+        given, addend, terms = addends.size > 0, _0, work.leaves.shape[0] - 1
         for i in range(out.shape[0]):
             for column in range(out.shape[1]):
                 j = i if paired else column

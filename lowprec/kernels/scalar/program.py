@@ -21,6 +21,7 @@ from lowprec.kernels.lower.scalar import lower_source, lower_target, may_refuse
 from lowprec.kernels.request import CONVERT, BlockDecoding, BlockEncoding, Dot, Elementwise, Request
 from lowprec.kernels.scalar.arith import KNOWN, operate
 from lowprec.kernels.scalar.convert import convert, convert_twice
+from lowprec.spec.accumulation import Window
 from lowprec.spec.arith import SIGN_ONLY
 from lowprec.spec.block import BlockFormat
 from lowprec.spec.format import Format
@@ -269,7 +270,8 @@ class Dots:
         self._how = lower_how(
             how, request.x, request.y, request.addend, request.scales, request.block, _integer(request.tensor)
         )
-        self._stages, self._kernel = lower_stages(how, request.addend), dot.kernel(kind_of(how))
+        self._block = 0 if request.block == 0 or isinstance(how.accumulator, Window) else request.block
+        self._stages, self._kernel = lower_stages(how, request.addend), dot.kernel(kind_of(how, request.block))
         scales = request.scales or (request.x, request.y)  # not read where there are none
         self._sources = [
             (lower_source(fmt), lower_source(of)) for fmt, of in zip((request.x, request.y), scales, strict=True)
@@ -283,7 +285,9 @@ class Dots:
             dot.Rows(rows.codes.astype(np.uint64), source, _scales_of(rows), scale_source)
             for rows, (source, scale_source) in zip((x, y), self._sources, strict=True)
         ]
-        self._kernel(*sides, addends, out, self._how, self._stages, np.uint64(key), np.uint64(first), paired)
+        length = x.codes.shape[1]
+        work = dot.work_of(self._how, length, -(-length // self._block) if self._block else length, key)
+        self._kernel(*sides, addends, out, self._how, self._stages, work, np.uint64(first), paired)
 
 
 def _scales_of(rows: Rows) -> Codes:

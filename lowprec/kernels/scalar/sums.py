@@ -41,7 +41,7 @@ from lowprec.kernels.scalar.windows import (
     window,
 )
 
-__all__ = ["Dot", "Work", "drawn", "in_order", "precisely", "scaled"]
+__all__ = ["Dot", "Work", "begun", "drawn", "elements_in_sequence", "in_order", "precisely", "scaled"]
 
 Words = npt.NDArray[Any]  #: of uint64
 
@@ -223,32 +223,48 @@ def precisely(given: bool, addend: Number, dot: Dot, downward: bool) -> Number:
 
 
 @inlined
-def term(x: Row, y: Row, k: int, how: Params, stages: Words, dot: Dot) -> Number:
-    """A term, rounded if products are. Elements, and what else is read of `dot`, are given beside it, for speed."""
-    if how[How.BLOCK] == 0:
-        made = product_at(x, y, k)
-    else:
-        into = Stages.PRODUCT if how[How.ROUNDS_PRODUCTS] != 0 else Stages.SUM
-        made = block_sum(dot, k, stages[into, DOWNWARD] != _0, dot.work.words)
-    if how[How.ROUNDS_PRODUCTS] != 0:
-        return number_of(placed(made, _0, stages[Stages.PRODUCT]), stages[Stages.PRODUCT])
+def term_at(dot: Dot, k: int) -> Number:
+    """The product of two elements, or of two blocks."""
+    if dot.how[How.BLOCK] == 0:
+        return product_at(dot.x.elements, dot.y.elements, k)
+    into = Stages.PRODUCT if dot.how[How.ROUNDS_PRODUCTS] != 0 else Stages.SUM
+    return block_sum(dot, k, dot.stages[into, DOWNWARD] != _0, dot.work.words)
+
+
+@inlined
+def element_at(dot: Dot, k: int) -> Number:
+    """The product of two elements."""
+    return product_at(dot.x.elements, dot.y.elements, k)
+
+
+@inlined
+def as_added(made: Number, dot: Dot) -> Number:
+    """A term, rounded if products are."""
+    if dot.how[How.ROUNDS_PRODUCTS] != 0:
+        return number_of(placed(made, _0, dot.stages[Stages.PRODUCT]), dot.stages[Stages.PRODUCT])
     return made
 
 
 # -- orders ------------------------------------------------------------------------------------------
 
 
-@helper
-def in_sequence(code: np.uint64, dot: Dot, start: int, stop: int) -> np.uint64:
-    """A running sum with terms, one after the other. A term's NaN comes before the sum's, unless it was rounded."""
-    x, y, how, stages, work = dot.x.elements, dot.y.elements, dot.how, dot.stages, dot.work
-    stage = stages[Stages.SUM]
-    for k in range(start, stop):
-        made, total = term(x, y, k, how, stages, dot), number_of(code, stage)
-        if how[How.ROUNDS_PRODUCTS] != 0:
-            made, total = total, made
-        code = summed(made, total, drawn(stage, dot.element, work), stage)
-    return code
+def _sequence(of: Any) -> Any:
+    def in_sequence(code: np.uint64, dot: Dot, start: int, stop: int) -> np.uint64:
+        """A running sum with terms, one after the other. A term's NaN comes before the sum's, unless it was rounded."""
+        how, stage, work = dot.how, dot.stages[Stages.SUM], dot.work
+        for k in range(start, stop):
+            made, total = as_added(of(dot, k), dot), number_of(code, stage)
+            if how[How.ROUNDS_PRODUCTS] != 0:
+                made, total = total, made
+            code = summed(made, total, drawn(stage, dot.element, work), stage)
+        return code
+
+    return in_sequence
+
+
+#: Running sums of any terms, and of elements that are in no blocks.
+terms_in_sequence = helper(_sequence(term_at), "terms_in_sequence")
+elements_in_sequence = helper(_sequence(element_at), "elements_in_sequence")
 
 
 @helper
@@ -300,44 +316,49 @@ def in_windows(code: np.uint64, dot: Dot, start: int, stop: int) -> np.uint64:
     return code
 
 
+@inlined
+def begun(given: bool, addend: np.uint64, dot: Dot) -> np.uint64:
+    """What the running sum begins with: the addend's code, if there is one, or zero's."""
+    return addend if given else placed(_ZERO, _0, dot.stages[Stages.BEGIN])
+
+
 @helper
-def part_of(start: Number, dot: Dot, first: int, stop: int) -> Number:
-    """A number with some terms, in sequence or in steps."""
-    begin, stage = dot.stages[Stages.BEGIN], dot.stages[Stages.SUM]
-    if dot.how[How.WINDOW] != 0:
-        code = placed(start, _0, begin)
-        if first == stop:
-            return number_of(code, begin)
-        code = in_windows(code, dot, first, stop)
+def part_of(code: np.uint64, dot: Dot, first: int, stop: int) -> Number:
+    """A running sum with some terms, in sequence or in steps. Steps begin in BEGIN's format, other sums in SUM's."""
+    if dot.how[How.WINDOW] == 0:
+        code = terms_in_sequence(code, dot, first, stop)
+    elif first == stop:
+        return number_of(code, dot.stages[Stages.BEGIN])
     else:
-        code = in_sequence(placed(start, _0, stage), dot, first, stop)
-    return number_of(code, stage)
+        code = in_windows(code, dot, first, stop)
+    return number_of(code, dot.stages[Stages.SUM])
 
 
 @helper
-def in_order(given: bool, addend: Number, dot: Dot, terms: int) -> Number:
+def in_order(given: bool, addend: np.uint64, dot: Dot, terms: int) -> Number:
     """The sum in sequence, in pairs, or of chunks; with the addend at first, if there is one."""
-    x, y, how, stages, leaves = dot.x.elements, dot.y.elements, dot.how, dot.stages, dot.work.leaves
-    total = stages[Stages.TOTAL]
+    how, stages, leaves = dot.how, dot.stages, dot.work.leaves
+    begin, total = stages[Stages.BEGIN], stages[Stages.TOTAL]
     if how[How.CHUNK] == 0 and how[How.PAIRWISE] == 0:
-        return part_of(addend if given else _ZERO, dot, 0 * terms, terms)
+        return part_of(begun(given, addend, dot), dot, 0 * terms, terms)
     if how[How.CHUNK] == 0:
         count = 0
         if given:
-            put(leaves, count, addend)
+            put(leaves, count, number_of(addend, begin))
             count += 1
         for k in range(terms):
-            put(leaves, count, term(x, y, k, how, stages, dot))
+            put(leaves, count, as_added(term_at(dot, k), dot))
             count += 1
         return in_pairs(count, dot)
-    code = placed(addend if given else _ZERO, _0, total)
+    code = begun(given, addend, dot)
     for start in range(0, terms, how[How.CHUNK]):
         stop = min(start + how[How.CHUNK], terms)
         if how[How.PAIRWISE] != 0:
             for k in range(start, stop):
-                put(leaves, k - start, term(x, y, k, how, stages, dot))
+                put(leaves, k - start, as_added(term_at(dot, k), dot))
             made = in_pairs(stop - start, dot)
         else:
-            made = part_of(_ZERO, dot, start, stop)
+            nothing = placed(_ZERO, _0, begin if how[How.WINDOW] != 0 else stages[Stages.SUM])
+            made = part_of(nothing, dot, start, stop)
         code = summed(number_of(code, total), made, drawn(total, dot.element, dot.work), total)
     return number_of(code, total)
