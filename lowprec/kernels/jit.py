@@ -19,8 +19,7 @@ from llvmlite import binding, ir
 from numba.core import cgutils
 from numba.core.compiler_lock import global_compiler_lock
 from numba.core.registry import cpu_target
-from numba.cpython.unsafe.numbers import leading_zeros
-from numba.extending import intrinsic, overload
+from numba.extending import intrinsic, lower_builtin, type_callable
 
 from lowprec.kernels import compiling  # noqa: F401 - it watches numba compile
 from lowprec.kernels.cache import DiskCache
@@ -89,25 +88,21 @@ def elements(array: np.ndarray[Any, Any], places: tuple[int, ...]) -> tuple[Any,
     return tuple(array[place] for place in places)
 
 
-@overload(elements, inline="always")  # type: ignore[untyped-decorator]
-def _elements(array: Any, places: Any) -> Callable[..., Any]:
-    def take(array: Any, places: Any) -> Any:
-        return _loads(array, places)
+@type_callable(elements)  # type: ignore[untyped-decorator]
+def _type_elements(_: Any) -> Callable[..., Any]:
+    def typer(array: Any, places: Any) -> Any:
+        return types.UniTuple(array.dtype, places.count)
 
-    return take
+    return typer
 
 
-@intrinsic  # type: ignore[untyped-decorator]
-def _loads(_: Any, array: Any, places: Any) -> Any:
+@lower_builtin(elements, types.Any, types.Any)  # type: ignore[untyped-decorator]
+def _lower_elements(context: Any, builder: Any, signature: Any, values: Any) -> Any:
     """As many loads, without a loop."""
-    kind = types.UniTuple(array.dtype, places.count)
-
-    def load(context: Any, builder: Any, signature: Any, values: Any) -> Any:
-        first = context.make_array(signature.args[0])(context, builder, values[0]).data
-        pointers = [builder.gep(first, [ir.Constant(ir.IntType(64), place)]) for place in range(kind.count)]
-        return context.make_tuple(builder, kind, [builder.load(pointer) for pointer in pointers])
-
-    return kind(array, places), load
+    kind = signature.return_type
+    first = context.make_array(signature.args[0])(context, builder, values[0]).data
+    pointers = [builder.gep(first, [ir.Constant(ir.IntType(64), place)]) for place in range(kind.count)]
+    return context.make_tuple(builder, kind, [builder.load(pointer) for pointer in pointers])
 
 
 def load_record(kind: type[R], words: np.ndarray[Any, Any], start: int) -> R:
@@ -116,32 +111,26 @@ def load_record(kind: type[R], words: np.ndarray[Any, Any], start: int) -> R:
     return kind(*(number(words[start + i]) if minus else words[start + i] for i, minus in enumerate(signed)))
 
 
-@overload(load_record, inline="always")  # type: ignore[untyped-decorator]
-def _load_record(kind: Any, words: Any, start: Any) -> Callable[..., Any]:
-    def take(kind: Any, words: Any, start: Any) -> Any:
-        return _load_fields(kind, words, start)
+@type_callable(load_record)  # type: ignore[untyped-decorator]
+def _type_load_record(_: Any) -> Callable[..., Any]:
+    def typer(kind: Any, words: Any, start: Any) -> Any:
+        fields = [types.Integer.from_bitwidth(words.dtype.bitwidth, minus) for minus in _signed(kind.instance_class)]
+        return types.BaseTuple.from_types(fields, kind.instance_class)
 
-    return take
+    return typer
 
 
-@intrinsic  # type: ignore[untyped-decorator]
-def _load_fields(_: Any, kind: Any, words: Any, start: Any) -> Any:
+@lower_builtin(load_record, types.Any, types.Any, types.Any)  # type: ignore[untyped-decorator]
+def _lower_load_record(context: Any, builder: Any, signature: Any, values: Any) -> Any:
     """As many loads, without a loop."""
-    word = words.dtype
-    fields = [types.Integer.from_bitwidth(word.bitwidth, minus) for minus in _signed(kind.instance_class)]
-    record = types.BaseTuple.from_types(fields, kind.instance_class)
-
-    def load(context: Any, builder: Any, signature: Any, values: Any) -> Any:
-        array = context.make_array(signature.args[1])(context, builder, values[1])
-        first = context.cast(builder, values[2], signature.args[2], types.intp)
-        loaded = []
-        for i in range(len(fields)):
-            place = builder.add(first, context.get_constant(types.intp, i))
-            pointer = cgutils.get_item_pointer(context, builder, words, array, [place])
-            loaded.append(builder.load(pointer))
-        return context.make_tuple(builder, record, loaded)
-
-    return record(kind, words, start), load
+    _, words, start = signature.args
+    array = context.make_array(words)(context, builder, values[1])
+    first = context.cast(builder, values[2], start, types.intp)
+    loaded = []
+    for i in range(len(signature.return_type)):
+        place = builder.add(first, context.get_constant(types.intp, i))
+        loaded.append(builder.load(cgutils.get_item_pointer(context, builder, words, array, [place])))
+    return context.make_tuple(builder, signature.return_type, loaded)
 
 
 @functools.cache
@@ -156,14 +145,15 @@ def bit_length(word: np.uint64) -> np.int64:
     return np.int64(int(word).bit_length())
 
 
-@overload(bit_length, inline="always")  # type: ignore[untyped-decorator]
-def _bit_length(word: np.uint64) -> Callable[[np.uint64], np.int64]:
-    """In compiled code, from one instruction."""
+@type_callable(bit_length)  # type: ignore[untyped-decorator]
+def _type_bit_length(_: Any) -> Callable[..., Any]:
+    return lambda word: types.int64(types.uint64)
 
-    def count(word: np.uint64) -> np.int64:
-        return np.int64(64) - np.int64(leading_zeros(word))
 
-    return count
+@lower_builtin(bit_length, types.uint64)  # type: ignore[untyped-decorator]
+def _lower_bit_length(context: Any, builder: Any, signature: Any, values: Any) -> Any:
+    zeros = builder.ctlz(values[0], ir.Constant(ir.IntType(1), 0))
+    return builder.sub(ir.Constant(ir.IntType(64), 64), zeros)
 
 
 #: Narrows a vector of binary32 numbers to binary16.
