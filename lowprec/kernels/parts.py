@@ -11,7 +11,6 @@ from __future__ import annotations
 
 from typing import Any
 
-import numba
 from numba import _dynfunc
 from numba.core.codegen import JITCodeLibrary
 from numba.core.compiler import CompilerBase, DefaultPassBuilder

@@ -26,6 +26,7 @@ from lowprec.spec.accumulation import EXACT, PAIRWISE, SEQUENTIAL, Accumulation,
 from lowprec.spec.accumulations import ACCUMULATIONS, E8M13, accumulation
 from lowprec.spec.block import BlockFormat
 from lowprec.spec.families import ieee
+from lowprec.spec.format import Format
 from lowprec.spec.projection import Projection
 from lowprec.spec.rounding import MODES, stochastic
 
@@ -217,6 +218,16 @@ def test_an_addend_is_projected_whatever_type_it_comes_in(into, place):
         agrees(how, (fmt, fmt), *codes, lp.decode(lp.encode(numbers, fmt), fmt))
         typed = lp.encode(numbers, fmt).view(lp.dtype(fmt))
         agrees(how, (fmt, fmt), *codes, typed)
+
+
+@pytest.mark.parametrize("order", [SEQUENTIAL, PAIRWISE, chunked(2)])
+@pytest.mark.parametrize("backend", [None, "oracle"])
+def test_an_addend_is_projected_once(order, backend):
+    """A number that overflows to a negative NaN stays one; a second projection would drop the sign, as of operands."""
+    fmt = Format(name="m", exponent_bits=4, trailing_bits=3, bias=7, nans=1)
+    how = Accumulation(name="m", order=order, accumulator=(fmt, Projection(nan_sign="drop")), output=SINGLE)
+    made = lp.dot(np.zeros((2, 0)), np.zeros((2, 0)), how, addend=[-1e9, -np.nan], dtype=np.uint32, backend=backend)
+    assert [f"{code:08x}" for code in made] == ["ffc00000", "7fc00000"]
 
 
 @pytest.mark.parametrize("dtype", [np.int8, np.int32, np.uint64, np.float16, np.float64])

@@ -247,3 +247,14 @@ def test_formats_whose_results_could_be_flushed_never_take_those_routes():
         words = lower_encoder(fmt, Projection(nan="max"))
         if words is not None and words[0] == NEAREST:
             assert fmt.emin - fmt.trailing_bits > -126
+
+
+def test_unsigned_codes_of_32_bits_are_left_to_the_scalar_engine():
+    """Vectors compare magnitudes as signed numbers: those of 32 bits would be below all others."""
+    fmt = Format(
+        name="m", exponent_bits=11, trailing_bits=21, bias=-7, sign=Sign.UNSIGNED, nans=2**32 - 3, infinity=True
+    )
+    codes = np.array([0, 1, 2, 3, 2**31 - 1, 2**31, 2**32 - 1], np.uint32)
+    got = lp.decode(codes, fmt).view(np.uint32).tolist()
+    assert got == [0, 0x39000000, 0x7F800000, *[0x7FC00000] * 4]
+    assert got == lp.decode(codes, fmt, backend="oracle").view(np.uint32).tolist()

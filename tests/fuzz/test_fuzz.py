@@ -56,7 +56,7 @@ def planted(monkeypatch):
     clear()
 
 
-def found(name, seconds=20):
+def found(name, seconds=300):
     """The first failure of a topic, its program, and what that prints."""
     told = []
     count = fuzz(name, TOPICS[name], 0, seconds, told=told.append)

@@ -370,10 +370,10 @@ def lower_decoder(fmt: Format, wide: bool = False, quiet: bool = False) -> Words
 
     Then NaNs keep their payload, unless they shall be made quiet.
 
-    None where binary32 does not hold all its values, or only as subnormal numbers, which the
-    processor may be told to flush; those of formats that are cut from binary32 are shifted, unless
-    they shall be widened. None too where the format's subnormals are so large that binary32 has no
-    number with such a last place.
+    None where binary32 does not hold all its values, or only as subnormal numbers, which the processor
+    may be told to flush; those of formats that are cut from binary32 are shifted, unless they shall be
+    widened. None too where the format's subnormals are so large that binary32 has no number with such a
+    last place, and where magnitudes have 32 bits, as vectors compare signed numbers.
     """
     t, limits = fmt.trailing_bits, lower_source(fmt)
     source = Source(*limits.tolist())
@@ -381,6 +381,8 @@ def lower_decoder(fmt: Format, wide: bool = False, quiet: bool = False) -> Words
     cut = ieee and fmt.negative_zero and (fmt.exponent_bits, fmt.bias) == (8, 127) and not wide
     if cut and t == 23 and not quiet:
         return NOTHING
+    if source.mask & ~source.sign >= 1 << 31:
+        return None
     smallest = fmt.emin - t
     lone = not fmt.subnormals and t == 0 and fmt.emin == -127 and not wide  # 2**-127, a word of its own
     if not cut and (t > 22 or fmt.emax > 127 or (smallest < -126 and not lone)):

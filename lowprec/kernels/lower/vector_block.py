@@ -47,14 +47,13 @@ class Setup(NamedTuple):
     zero: Word  #: the scale of a block of zeros, or NEVER
     nan: Word  #: the scale of a block with NaN or infinity, whose elements are of code 0, or NEVER
     lowest: Word  #: the least exponent of a divisor whose results are normal, or small beyond doubt
-    by_vectors: Word  #: 1 where scales that are no powers of two are made by vectors, by the plan in the tables
-    raised: Word  #: then what quotients are raised to, as the upper half of a binary64 number
+    raised: Word  #: what quotients are raised to where scales are made by vectors, as the upper half of binary64
 
 
 class BlockPlan(NamedTuple):
     """What a kernel needs for a block format and a type of values."""
 
-    powers: bool
+    scales: str  #: "powers" of two, other numbers by "vectors" (the tables are a plan), or "numbers" one by one
     usual: bool  #: whether it has a kernel of its own, in which what branches depend on is constant
     plan: Words
     setup: Words
@@ -129,13 +128,13 @@ def lower_blocks(source: Format, fmt: BlockFormat, wide: bool, tensor: bool) -> 
         zero=_zero(fmt),
         nan=_nan(fmt),
         lowest=1 - bias - smallest,
-        by_vectors=scales is not None,
         raised=int(np.float64(fmt.min_scale).view(np.uint64)) >> 32,
     )
     words = np.array([word & NEVER for word in setup], np.uint32)
     whole = plan(reader, encoder)
     usual = reader[0] in (NONE, SHIFT) and not wide and rounding == NEAREST_EVEN and specialized(whole)
-    return BlockPlan(powers, usual, whole, words, tables)
+    by = "powers" if powers else "numbers" if scales is None else "vectors"
+    return BlockPlan(by, usual, whole, words, tables)
 
 
 @functools.lru_cache(maxsize=1024)

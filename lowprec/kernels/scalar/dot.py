@@ -50,8 +50,8 @@ def work_of(how: Params, length: int, terms: int, key: int) -> Work:
     if how[How.ALTERNATE]:  # first the even pairs of two steps, then the odd ones
         both = 2 * int(how[How.WINDOW])
         places = places[np.lexsort((places % both >> 1 & 1, places // both))]
-    words = np.zeros((2, int(how[How.WORDS])), np.uint64)
-    return Work(*words, np.zeros((terms + 1, 4), np.uint64), places, np.zeros(1, np.uint64), np.uint64(key))
+    words, spare = np.zeros((2, int(how[How.WORDS])), np.uint64)
+    return Work(words, spare, np.zeros((terms + 1, 4), np.uint64), places, np.zeros(1, np.uint64), np.uint64(key))
 
 
 @inlined

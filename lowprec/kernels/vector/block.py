@@ -170,64 +170,85 @@ def scales_of_powers(
 
 
 @helper
-def scales_by_vectors(big: Codes, groups: int, step: int, made: Codes, words: Codes, raised: np.uint32, plan: Words,
-                    divisor: np.uint64) -> None:  # fmt: skip
-    """The codes of the scales of groups, and what they stand for as binary32 patterns: LANES at a time."""
-    source, target = load_decoder(plan, PROBE, ()), load_encoder(plan, PROBE + DECODER, ())
-    few = padded(big, big.size)
+def scales_by_vectors(
+    big: Codes, groups: int, step: int, made: Codes, over: Codes, s: Setup, tables: Codes, general: tuple[Params, ...]
+) -> None:  # fmt: skip
+    """The code of the scale of each group, and what elements are divided by as a binary64 pattern: LANES at a time.
+
+    The pattern is 0 where the group is left to `scalar.block`. `tables` is the plan of a decoder and an encoder.
+    """
+    rule, tensor = load_rule(general[0]), load_record(Tensor, general[1], 0)
+    divisor = as_double(*product(rule.divisor, rule.divisor_exponent, tensor.scale, tensor.scale_exponent))
+    source, target = load_decoder(tables, PROBE, ()), load_encoder(tables, PROBE + DECODER, ())
+    few, words = padded(big, big.size), padded(big, big.size)
     for start in range(0, groups, LANES):
         for i in range(min(LANES, groups - start)):
             few[i] = big[(start + i) * step]
-        wanted = greater(quotients(greater(load(few, 0), 1 << 23), fill_wide(divisor)), raised)
+        wanted = greater(quotients(greater(load(few, 0), 1 << 23), fill_wide(divisor)), s.raised)
         code = project(wanted, fill(0), target)
         store(made, start, code)
-        store(words, start, read(code, source))
+        store(words, 0, read(code, source))
+        for i in range(min(LANES, groups - start)):
+            word, over[start + i] = words[i], 0
+            if word >= np.uint32(1 << 23) and word < np.uint32(_INFINITY):
+                significand, exponent = single_of(word)
+                significand, exponent = product(significand, exponent, tensor.scale, tensor.scale_exponent)
+                over[start + i] = divisor_pattern(significand, exponent, s)
 
 
 @helper
-def scales_of_numbers(
-    big: Codes, by: Codes, groups: int, step: int, scales: Codes, marks: Codes, setup: Words,
-    tables: Codes, general: tuple[Params, ...],
-) -> int:  # fmt: skip
-    """As `scales_of_powers`, for scales that are any numbers: binary64 patterns divide the columns."""
-    s = load_record(Setup, setup, 0)
+def scales_one_by_one(
+    big: Codes, groups: int, step: int, made: Codes, over: Codes, s: Setup, tables: Codes, general: tuple[Params, ...]
+) -> None:  # fmt: skip
+    """As `scales_by_vectors`, for all rules."""
     rule, tensor = load_rule(general[0]), load_record(Tensor, general[1], 0)
     grid, source = load_grid(general[2]), load_source(general[3])
-    lowest = _I(np.int32(s.lowest))
-    made = np.empty(groups + LANES if s.by_vectors != 0 else 0, np.uint32)
-    words = np.empty(made.size, np.uint32)
-    if s.by_vectors != 0:
-        over, exponent = product(rule.divisor, rule.divisor_exponent, tensor.scale, tensor.scale_exponent)
-        scales_by_vectors(big, groups, step, made, words, s.raised, tables, as_double(over, exponent))
-    marked = 0
     for group in range(groups):
-        amax, mark, divisor = big[group * step], UNDONE, _ONE
-        if amax >= s.infinity:
-            if s.nan != NEVER:
-                scales[group], mark = s.nan, BLANK
-        elif amax >= s.least:
-            if s.by_vectors != 0:
-                code, word = _U(made[group]), words[group]
-                normal = word >= np.uint32(1 << 23) and word < np.uint32(_INFINITY)
-                significand, exponent = single_of(word)
-                significand, exponent = product(significand, exponent, tensor.scale, tensor.scale_exponent)
-            else:
-                significand, exponent = single_of(amax)
-                code = scale_code(significand, exponent, _U(0), rule, tensor, grid, general[2])
-                kind, significand, exponent = divisor_of(code, source, rule, tensor)
-                normal = kind == FINITE and significand != _U(0)
-            # A number below 2**lowest has an exponent of at most lowest - 63, from bit 63 on.
-            if normal and exponent > lowest - _I(63):
-                scales[group], mark = code, NOT_MARKED
-                divisor = as_double(significand, exponent)
-        elif amax == 0 and s.zero != NEVER:
-            scales[group], mark = s.zero, NOT_MARKED
-        for i in range(group * step, group * step + step):
-            by[i] = divisor
-        if mark != NOT_MARKED:
-            marks[group] = mark
-            marked += 1
-    return marked
+        amax, over[group] = big[group * step], 0
+        if s.least <= amax and amax < s.infinity:
+            significand, exponent = single_of(amax)
+            code = scale_code(significand, exponent, _U(0), rule, tensor, grid, general[2])
+            kind, significand, exponent = divisor_of(code, source, rule, tensor)
+            if kind == FINITE and significand != _U(0):
+                made[group], over[group] = code, divisor_pattern(significand, exponent, s)
+
+
+def _scales_of_numbers(find: Any) -> Any:
+    def scales_of_numbers(
+        big: Codes, by: Codes, groups: int, step: int, scales: Codes, marks: Codes, setup: Words,
+        tables: Codes, general: tuple[Params, ...],
+    ) -> int:  # fmt: skip
+        """As `scales_of_powers`, for scales that are any numbers: binary64 patterns divide the columns."""
+        s = load_record(Setup, setup, 0)
+        made, over = np.empty(groups + LANES, np.uint32), np.empty(groups, np.uint64)
+        find(big, groups, step, made, over, s, tables, general)
+        marked = 0
+        for group in range(groups):
+            amax, mark, divisor = big[group * step], UNDONE, _ONE
+            if amax >= s.infinity:
+                if s.nan != NEVER:
+                    scales[group], mark = s.nan, BLANK
+            elif amax >= s.least:
+                if over[group] != _U(0):
+                    scales[group], mark, divisor = made[group], NOT_MARKED, over[group]
+            elif amax == 0 and s.zero != NEVER:
+                scales[group], mark = s.zero, NOT_MARKED
+            for i in range(group * step, group * step + step):
+                by[i] = divisor
+            if mark != NOT_MARKED:
+                marks[group] = mark
+                marked += 1
+        return marked
+
+    return scales_of_numbers
+
+
+#: How scales are found, by the name in a `BlockPlan`.
+_FINDERS = {
+    "powers": scales_of_powers,
+    "vectors": helper(_scales_of_numbers(scales_by_vectors), "scales_of_vectors"),
+    "numbers": helper(_scales_of_numbers(scales_one_by_one), "scales_of_numbers"),
+}
 
 
 @inlined
@@ -242,6 +263,13 @@ def as_double(significand: np.uint64, exponent: np.int64) -> np.uint64:
     """The pattern of a number of at most 53 bits that is normal in binary64."""
     significand, exponent = normalized(significand, exponent)
     return _U(exponent + _I(63 + 1023)) << _U(52) | (significand << _U(1)) >> _U(12)
+
+
+@inlined
+def divisor_pattern(significand: np.uint64, exponent: np.int64, s: Setup) -> np.uint64:
+    """The binary64 pattern of a divisor, normalized, or 0 where quotients could be too small to be told apart."""
+    # A number below 2**lowest has an exponent of at most lowest - 63, from bit 63 on.
+    return as_double(significand, exponent) if exponent > _I(np.int32(s.lowest)) - _I(63) else _U(0)
 
 
 @helper
@@ -264,8 +292,8 @@ def never(*given: Any) -> None:
 
 
 @functools.cache
-def encoder(source_shape: Shape, target_shape: Shape, powers: bool) -> Kernel:
-    """The kernel for plans of these shapes, or for all where they are empty, and for scales that are powers of two.
+def encoder(source_shape: Shape, target_shape: Shape, scales_by: str) -> Kernel:
+    """The kernel for plans of these shapes, or for all where they are empty, and for scales of `BlockPlan.scales`.
 
     Called as encode(values, out, scales, marks, layout, plan, setup, tables, general, random), with
 
@@ -275,7 +303,7 @@ def encoder(source_shape: Shape, target_shape: Shape, powers: bool) -> Kernel:
                          the smallest one: multiples of LANES and of a block's columns
         plan             of a decoder and an encoder
         setup            see `Setup`
-        tables           see `scales_of_powers`
+        tables           see `scales_of_powers` and `scales_by_vectors`
         general          arrays that `block` reads: rule, tensor, target of scales, source of scales
         random           an integer for each element, or empty
 
@@ -285,11 +313,9 @@ def encoder(source_shape: Shape, target_shape: Shape, powers: bool) -> Kernel:
     known = not source_shape or source_shape[0] != NONE
     load_reader: Any = load_decoder if known else load_nothing
     read_values: Any = read if known else left_out
-    find_scales: Any = scales_of_powers if powers else scales_of_numbers
+    find_scales, powers = _FINDERS[scales_by], scales_by == "powers"
     in_columns: Any = shifted_in_columns if powers else divided_in_columns
-    name = f"_{'powers' if powers else 'numbers'}" + "".join(
-        "_" + ".".join(map(str, shape)) for shape in (source_shape, target_shape)
-    )
+    name = f"_{scales_by}" + "".join("_" + ".".join(map(str, shape)) for shape in (source_shape, target_shape))
 
     def find_in_rows(values: Codes, start: int, groups: int, wide: int, big: Codes, plan: Words) -> None:
         """The largest magnitude of each group of a row, by number."""

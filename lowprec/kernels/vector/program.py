@@ -236,7 +236,7 @@ class BlockEncoder:
     @staticmethod
     def _chosen(lowered: BlockPlan, plan: Plan) -> Kernel:
         source, target = shapes(plan)[:2] if lowered.usual else ((), ())
-        return block.encoder(source, target, lowered.powers)
+        return block.encoder(source, target, lowered.scales)
 
     def run(
         self, values: Codes, codes: Codes, scales: Codes, marks: Codes, layout: Layout, tensor: Tensor,
