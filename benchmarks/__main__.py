@@ -62,8 +62,8 @@ def main(names: tuple[str, ...], budget: float, as_json: bool, **asked: Any) -> 
     """Time lowprec beside the fastest installed library that does the same, and beside a copy of as many bytes.
 
     TOPIC is cast, decode, quantize, modes, stochastic, f64, small, block, arith, matmul, threads or import.
-    Default: all of them. Products of matrices (matmul) stand beside np.matmul. Exit code 1: a result of lowprec
-    is wrong, and is not timed.
+    Default: all of them. Products of matrices (matmul) stand beside np.matmul. Exit code 1: a result of
+    lowprec is wrong, and is not timed.
     """
     try:
         formats = [block_format(name) if is_block(name) else format_named(name) for name in names]

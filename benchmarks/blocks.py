@@ -70,7 +70,9 @@ class BlockContest(Contest):
         yield Contender("own plain cast", "own", False, plain, None, self.job.threads)
         if self.axis == 0:
             yield self._encoding("own last axis", "own", -1)
-        yield from self.streams(functools.partial(move, words), np.empty(words.shape, f"u{element.code_bits // 8}"))
+        yield from self.streams(
+            functools.partial(move, words), np.empty(words.shape, f"u{element.code_bits // 8}")
+        )
         if self.axis in (-1, None):
             work = peers.Work("blocks", (values,), self.fmt, threads=self.job.threads)
             yield from self.others([peer for peer in found if peer.name == "torchao"], work)
@@ -100,7 +102,9 @@ class BlockContest(Contest):
             got_scale, got = int(blocks.scales[at]), blocks.codes[key].reshape(-1).tolist()
             wrong = f"lowprec is wrong and is not timed: {self.job}: block {at}"
             if (got_scale, got) != (want_scale, want):
-                raise WrongResult(f"{wrong} has scale {got_scale} and codes {got}, want {want_scale} and {want}")
+                raise WrongResult(
+                    f"{wrong} has scale {got_scale} and codes {got}, want {want_scale} and {want}"
+                )
             values = [to_float(value) for value in oracle.decode(want_scale, want, fmt, tensor.value)]
             with np.errstate(over="ignore"):
                 wanted = np.array(values).astype(np.float32)

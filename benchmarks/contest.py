@@ -57,7 +57,13 @@ class Contest(ABC):
         return True
 
     def both(
-        self, name: str, role: str, call: Callable[..., Any], out: Array, read: Any = np.asarray, threads: int = 0
+        self,
+        name: str,
+        role: str,
+        call: Callable[..., Any],
+        out: Array,
+        read: Any = np.asarray,
+        threads: int = 0,
     ) -> Iterator[Contender]:
         """Yield a call twice: into memory of the caller, and into new memory."""
         threads = threads or self.job.threads
@@ -131,7 +137,9 @@ class Contest(ABC):
             differ.append(number)
         return kept, differ
 
-    def _confirm(self, contender: Contender, result: Array, by: str, places: Array | None, want: Array) -> None:
+    def _confirm(
+        self, contender: Contender, result: Array, by: str, places: Array | None, want: Array
+    ) -> None:
         flat = result.reshape(-1)
         got = flat if places is None else flat[places]
         wrong = np.flatnonzero(self.differing(got, want))
@@ -139,9 +147,9 @@ class Contest(ABC):
             first = int(wrong[0])
             place = first if places is None else int(places[first])
             raise WrongResult(
-                f"lowprec is wrong and is not timed: {self.job}, {'with out=' if contender.out else 'without out='}: "
-                f"{wrong.size:,} of {got.size:,} results are not those of {by}, the first at {self.where(place)} "
-                f"{got[first]}, want {want[first]}"
+                f"lowprec is wrong and is not timed: {self.job}, "
+                f"{'with out=' if contender.out else 'without out='}: {wrong.size:,} of {got.size:,} results "
+                f"are not those of {by}, the first at {self.where(place)} {got[first]}, want {want[first]}"
             )
 
 

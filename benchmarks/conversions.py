@@ -94,7 +94,9 @@ class Conversion(Contest):
         if job.work == "cast" and job.kind == "hard":
             yield from self._verb("own normal", "own", values("normal", self.fmt, job.size), self.keywords)
         words = self.source.view(f"u{self.source.itemsize}")
-        yield from self.streams(functools.partial(move, words), np.empty(words.shape, f"u{self.result_type.itemsize}"))
+        yield from self.streams(
+            functools.partial(move, words), np.empty(words.shape, f"u{self.result_type.itemsize}")
+        )
         if self.verb is quantize and job.threads == 1:
             copy = functools.partial(np.copyto, np.empty_like(self.source), self.source)
             yield Contender("np.copyto", "yardstick", True, copy)
@@ -130,7 +132,10 @@ class Conversion(Contest):
                 random = random_bits(self.source.shape, self.keywords["rng"], 32)
             words = [None] * places.size if random is None else random[places].tolist()
             exact = map(from_float, there.astype(np.float64).tolist())
-            codes = [oracle.project(value, fmt, rule, random=word) for value, word in zip(exact, words, strict=True)]
+            codes = [
+                oracle.project(value, fmt, rule, random=word)
+                for value, word in zip(exact, words, strict=True)
+            ]
         if self.verb is not encode:
             codes = [to_float(oracle.decode(code, fmt)) for code in codes]
         return np.array(codes, self.result_type)

@@ -58,7 +58,11 @@ def values(kind: str, fmt: Format, size: int, seed: int = 0) -> Array:
     if kind == "normal":
         made = np.ldexp(rng.standard_normal(few, np.float32), rng.integers(-8, 7, few, np.int32))
     elif kind == "hard":
-        choices = [cases.sample("float32", few, seed), rng.choice(_telling(fmt), few), rng.choice(_specials(fmt), few)]
+        choices = [
+            cases.sample("float32", few, seed),
+            rng.choice(_telling(fmt), few),
+            rng.choice(_specials(fmt), few),
+        ]
         made = np.choose(rng.choice(3, few, p=(1 / 2, 3 / 8, 1 / 8)), choices)
     elif kind == "subnormal":
         step, end = fmt.min_subnormal or 0.0, fmt.min_normal or 0.0
@@ -79,7 +83,9 @@ def _telling(fmt: Format) -> Array:
 
 def _specials(fmt: Format) -> Array:
     with np.errstate(over="ignore"):
-        above = np.array([fmt.max_finite, 1.5 * fmt.max_finite, np.nan, np.inf, 0.0, 1e-39, 2.0**-149]).astype("f4")
+        above = np.array(
+            [fmt.max_finite, 1.5 * fmt.max_finite, np.nan, np.inf, 0.0, 1e-39, 2.0**-149]
+        ).astype("f4")
     return np.concatenate([above, -above])
 
 
@@ -150,7 +156,9 @@ def _hard(operation: str, fmt: Format, size: int, rng: np.random.Generator) -> A
     table = np.stack([values("hard", fmt, size, seed) for seed in range(count)])
     goal = np.where(rng.random(size) < 1 / 4, np.float32(0), values("hard", fmt, size, count))
     with np.errstate(all="ignore"):
-        last = _LAST[operation](goal, *table[:-1]).view(np.int32) + rng.choice(np.array([-1, 0, 0, 1], np.int32), size)
+        last = _LAST[operation](goal, *table[:-1]).view(np.int32) + rng.choice(
+            np.array([-1, 0, 0, 1], np.int32), size
+        )
     table[-1] = np.where(rng.random(size) < 1 / 2, last.view(np.float32), table[-1])
     return table
 
@@ -166,5 +174,7 @@ def matrices(kind: str, fmt: Format, size: int) -> tuple[Array, Array]:
         known = known[np.isfinite(np.asarray(decode(known, fmt)))]
         return rng.choice(known, (size, size)), rng.choice(known, (size, size))
     normal = rng.standard_normal((2, size, size), np.float32)
-    codes = np.asarray(encode(np.abs(normal) if fmt.sign is Sign.UNSIGNED else normal, fmt, saturation="finite"))
+    codes = np.asarray(
+        encode(np.abs(normal) if fmt.sign is Sign.UNSIGNED else normal, fmt, saturation="finite")
+    )
     return codes[0], codes[1]

@@ -91,7 +91,9 @@ class OperationContest(Contest):
         fmt = self.fmt.name if self.fmt.name in catalog.FORMATS else self.fmt
         out = np.empty(self.job.size, self.native)
         keywords = {"dtype": self.native} if self.on_codes else {}
-        call = functools.partial(getattr(arith, self.operation), *self.table.view(self.native), fmt, **keywords)
+        call = functools.partial(
+            getattr(arith, self.operation), *self.table.view(self.native), fmt, **keywords
+        )
         yield from self.both("lowprec", "ours", call, out, self._read)
         if not self.on_codes:
             yield from self.both("own quantize", "own", functools.partial(quantize, self.table[0], fmt), out)

@@ -114,7 +114,9 @@ class ProductContest(Contest):
         how = self.how.name if self.how.name in ACCUMULATIONS else self.how
         call = functools.partial(dots.matmul, x, y, how)
         yield Contender("lowprec", "ours", False, call, np.asarray, threads)
-        yield Contender("np.matmul", "yardstick", False, functools.partial(np.matmul, *self._values), None, threads)
+        yield Contender(
+            "np.matmul", "yardstick", False, functools.partial(np.matmul, *self._values), None, threads
+        )
         if self.on_codes:
             if work.verb in ("exact", "hopper_wgmma"):
                 way = peers.fractions(work)
@@ -154,7 +156,12 @@ class ProductContest(Contest):
         loop = _LOOPS.get(self.work.verb)
         fmt, largest = self.work.fmt, float(np.abs(x).max()) * float(np.abs(y).max())
         unit = math.ldexp(fmt.min_normal or 0.0, -fmt.trailing_bits) ** 2
-        exact = unit >= 2.0**-126 and len(y) * largest < 2.0**53 * unit and largest < 2.0**100 and fmt.precision <= 12
+        exact = (
+            unit >= 2.0**-126
+            and len(y) * largest < 2.0**53 * unit
+            and largest < 2.0**100
+            and fmt.precision <= 12
+        )
         looped = loop(x, y, unit) if loop is not None and exact else None
         return None if looped is None else looped.reshape(-1)
 

@@ -60,7 +60,9 @@ class Row:
     def gflops(self) -> float | None:
         """Additions and multiplications in a nanosecond, of products of matrices."""
         ours = self.ours(False)
-        return None if self.job.topic != "matmul" or ours is None else 2 * self.job.size**3 / ours.median / 1e9
+        return (
+            None if self.job.topic != "matmul" or ours is None else 2 * self.job.size**3 / ours.median / 1e9
+        )
 
     def judged(self) -> list[tuple[Target, float, str]]:
         """Return each target whose rival took part, its ratio, and "ok", "short" or "too noisy"."""
@@ -143,7 +145,8 @@ class Report:
         for topic in dict.fromkeys(row.job.topic for row in self.rows):
             parts += [*_table(topic, [row for row in self.rows if row.job.topic == topic]), ""]
         lines = [
-            "Ratios say how many times as fast as another lowprec is, in given memory (out=) and in new memory (new).",
+            "Ratios say how many times as fast as another lowprec is, in given memory (out=) and in new "
+            "memory (new).",
             "peer*: on these data it gives other results. noise: the spread of the yardstick; above "
             f"{NOISE_LIMIT:.0%} a row says nothing.",
         ]
@@ -153,16 +156,20 @@ class Report:
                 "counts. A floor is followed by its aim."
             )
         if self.missing:
-            absent = (name if why == "not installed" else f"{name} ({why})" for name, why in self.missing.items())
+            absent = (
+                name if why == "not installed" else f"{name} ({why})" for name, why in self.missing.items()
+            )
             lines.append("not found: " + ", ".join(absent))
         before, after = (
-            " ".join(f"{one:.2f}" for one in self.machine[f"load_{when}"] or ()) for when in ("before", "after")
+            " ".join(f"{one:.2f}" for one in self.machine[f"load_{when}"] or ())
+            for when in ("before", "after")
         )
         lines += [
             *self.notes,
             f"{self.machine['cpu']}, {self.machine['cores']} cores; load before {before}, after {after}",
             ", ".join(
-                f"{name} {version}" for name, version in {"Python": self.machine["python"], **self.versions}.items()
+                f"{name} {version}"
+                for name, version in {"Python": self.machine["python"], **self.versions}.items()
             ),
         ]
         return Group(*parts, *(escape(part) for line in lines for part in textwrap.wrap(line, 118)))
@@ -178,7 +185,9 @@ def _table(topic: str, rows: Sequence[Row]) -> list[RenderableType]:
             "n": [_size(row.job.size) for row in rows],
             "threads": [str(row.job.threads) for row in rows],
         }
-    same = [f"{name} {words[0]}".strip() for name, words in labels.items() if len(set(words)) == 1 and words[0]]
+    same = [
+        f"{name} {words[0]}".strip() for name, words in labels.items() if len(set(words)) == 1 and words[0]
+    ]
     labels = {name: words for name, words in labels.items() if len(set(words)) > 1}
     columns = [_columns(row, all(other.ours(True) for other in rows)) for row in rows]
     grid = Table(box=None, pad_edge=False, header_style="bold")

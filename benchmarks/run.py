@@ -78,7 +78,9 @@ def plan(
             rows = itertools.product(topic.variants, wanted or usual, fitting, kinds or topic.kinds, counts)
         jobs += [Job(name, *row) for row in rows if _has_row(name, *row[:2], row[3])]
     if not jobs:
-        raise ValueError("there is nothing to time: the formats have no such data, or there is one processor only")
+        raise ValueError(
+            "there is nothing to time: the formats have no such data, or there is one processor only"
+        )
     return jobs
 
 
@@ -106,18 +108,24 @@ def run(jobs: Sequence[Job], *, budget: float = 1.0) -> Report:
     with warnings.catch_warnings(), np.errstate(all="ignore"), peers.blas().limit(limits=first):
         warnings.simplefilter("ignore")
         try:
-            for job in track(jobs, "benchmarks", console=console, transient=True, disable=not console.is_terminal):
+            for job in track(
+                jobs, "benchmarks", console=console, transient=True, disable=not console.is_terminal
+            ):
                 if job.topic == "import":
                     rows.append(_processes(job, list(found), budget))
                     continue
                 able = [peer for peer in found.values() if peer.name != "jax" or job.threads == first]
                 if len(able) < len(found):
-                    notes["jax started with another number of threads: it takes no part where that differs"] = None
+                    notes[
+                        "jax started with another number of threads: it takes no part where that differs"
+                    ] = None
                 rows.append(_row(job, able, budget, notes))
         finally:
             set_threads(threads)
     if any(job.topic == "matmul" for job in jobs) and not peers.blas().lib_controllers:
-        notes["np.matmul has as many threads as its library likes, which could not be told how many to use"] = None
+        notes[
+            "np.matmul has as many threads as its library likes, which could not be told how many to use"
+        ] = None
     versions = {peer.name: peer.version or "" for peer in found.values()}
     return Report(tuple(rows), budget, machine(before), versions, missing, tuple(notes))
 

@@ -39,9 +39,13 @@ def contenders(variant: str, peers: Iterable[str], folder: Path) -> Iterator[Con
     def process(name: str, role: str, *arguments: str, cache: Callable[[], Path] | None = None) -> Contender:
         def call() -> None:
             kept = {} if cache is None else {"LOWPREC_CACHE_DIR": str(cache())}
-            ran = subprocess.run([sys.executable, *arguments], env=os.environ | kept, capture_output=True, check=False)
+            ran = subprocess.run(
+                [sys.executable, *arguments], env=os.environ | kept, capture_output=True, check=False
+            )
             if ran.returncode not in ((0, 1) if variant == "conform" else (0,)):  # 1: a framework differs
-                raise RuntimeError(f"{name}, {variant}: exit code {ran.returncode}: {ran.stderr.decode()[-500:]}")
+                raise RuntimeError(
+                    f"{name}, {variant}: exit code {ran.returncode}: {ran.stderr.decode()[-500:]}"
+                )
 
         return Contender(name, role, False, call)
 

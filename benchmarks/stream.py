@@ -31,7 +31,9 @@ def move(source: Array, out: Array) -> None:
     >>> codes
     array([1, 7], dtype=uint8)
     """
-    loop: Callable[[Array, Array], Any] = _upper_bytes if (source.itemsize, out.itemsize) == (4, 1) else _low_bits
+    loop: Callable[[Array, Array], Any] = (
+        _upper_bytes if (source.itemsize, out.itemsize) == (4, 1) else _low_bits
+    )
     share(lambda start, stop: loop(source[start:stop], out[start:stop]) or 0, source.size)
 
 

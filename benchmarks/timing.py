@@ -144,14 +144,19 @@ def spread(seconds: Sequence[float]) -> float:
     return (high - low) / middle
 
 
-def fastest(timed: Iterable[Timed], *, out: bool, name: str | None = None, role: str | None = None) -> Timed | None:
+def fastest(
+    timed: Iterable[Timed], *, out: bool, name: str | None = None, role: str | None = None
+) -> Timed | None:
     """Return the fastest contender of a name and a role into memory of the caller (`out`), or into new memory.
 
-    Like is compared with like, but for memory of the caller a peer may do whatever it can: some only allocate.
+    Like is compared with like, but for memory of the caller a peer may do whatever it can: some only
+    allocate.
     """
     rivals = [
         one
         for one in timed
-        if name in (None, one.name) and role in (None, one.role) and (one.out == out or (out and one.role == "peer"))
+        if name in (None, one.name)
+        and role in (None, one.role)
+        and (one.out == out or (out and one.role == "peer"))
     ]
     return min(rivals, key=lambda one: one.median, default=None)

@@ -37,7 +37,9 @@ class Job:
         if self.topic == "import":
             return f"{self.topic}: {self.variant}"
         shared = f"{self.threads} threads" if self.threads > 1 else ""
-        return " ".join(filter(None, (self.topic, self.variant, self.fmt.name, self.kind, f"n={self.size}", shared)))
+        return " ".join(
+            filter(None, (self.topic, self.variant, self.fmt.name, self.kind, f"n={self.size}", shared))
+        )
 
     @property
     def work(self) -> str:
@@ -79,7 +81,9 @@ TOPICS = {
     ),
     "decode": Topic("codes to float32", ("e4m3fn", "e5m2", "bfloat16", "binary16")),
     "quantize": Topic("float32 to values of the format in float32", ("e4m3fn", "e2m1fn", "bfloat16")),
-    "modes": Topic("float32 to codes, the other rounding modes", variants=tuple(mode.name for mode in MODES[1:])),
+    "modes": Topic(
+        "float32 to codes, the other rounding modes", variants=tuple(mode.name for mode in MODES[1:])
+    ),
     "stochastic": Topic("float32 to codes, stochastic(32)", variants=("rng", "random")),
     "f64": Topic("float64 to codes, nearest_even", ("e4m3fn", "bfloat16", "binary16")),
     "small": Topic("float32 to codes, nearest_even: what a call costs", ("e4m3fn",), (1, 10, 100, 1000)),
@@ -101,7 +105,10 @@ TOPICS = {
         variants=(*(f"{name} codes" for name in _PRODUCTS), *_PRODUCTS[:4]),
     ),
     "threads": Topic(
-        "several threads beside one", ("e4m3fn",), (_16M,), variants=("cast", "decode", "quantize", "stochastic")
+        "several threads beside one",
+        ("e4m3fn",),
+        (_16M,),
+        variants=("cast", "decode", "quantize", "stochastic"),
     ),
     "import": Topic("processes, from start to end", ("e4m3fn",), (0,), variants=tuple(startup.VARIANTS)),
 }
@@ -163,7 +170,16 @@ TARGETS = (
     Target("arith", "VeriFloat", 10, _FP8, _BOTH, out=False, variants=("add codes", "multiply codes")),
     Target("arith", "VeriFloat", 100, _FP8, (_64K,), out=False, variants=("sqrt codes", "fma codes")),
     *(
-        Target("matmul", "np.matmul", floor, _FP8, (384, 768), out=False, variants=(name, f"{name} codes"), aim=aim)
+        Target(
+            "matmul",
+            "np.matmul",
+            floor,
+            _FP8,
+            (384, 768),
+            out=False,
+            variants=(name, f"{name} codes"),
+            aim=aim,
+        )
         for name, floor, aim in (
             ("fp32_fma", 0.2, 0.7),
             ("fp32_sequential", 0.2, 0.7),

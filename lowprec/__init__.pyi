@@ -37,7 +37,11 @@ from lowprec.arrays.order import (
     unordered as unordered,
 )
 from lowprec.arrays.random import random_bits as random_bits
-from lowprec.arrays.statistics import ErrorReport as ErrorReport, error_report as error_report, scale_for as scale_for
+from lowprec.arrays.statistics import (
+    ErrorReport as ErrorReport,
+    error_report as error_report,
+    scale_for as scale_for,
+)
 from lowprec.arrays.threads import get_threads as get_threads, set_threads as set_threads
 from lowprec.spec.accumulation import Accumulation as Accumulation, Order as Order, Window as Window
 from lowprec.spec.arith import Class as Class

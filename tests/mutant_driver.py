@@ -1,9 +1,9 @@
 """Tries the kit on a package with a mistake in it, and prints as JSON which laws found it.
 
-Run by `tests.mutants` with the changed package on the path. What is tried is a list of items, in order, until one
-breaks a law: `arrays:e2m1fn`, `oracle blocks:rceil`, `flagged arithmetic:add e5m2`; `arrays:e2m1fn:types` tries one
-law alone. `dots:fp32_fma e4m3fn` holds matrix products of an accumulation against the oracle, `values:rceil` blocks
-read as float32 against the same as float64.
+Run by `tests.mutants` with the changed package on the path. What is tried is a list of items, in order, until
+one breaks a law: `arrays:e2m1fn`, `oracle blocks:rceil`, `flagged arithmetic:add e5m2`; `arrays:e2m1fn:types`
+tries one law alone. `dots:fp32_fma e4m3fn` holds matrix products of an accumulation against the oracle,
+`values:rceil` blocks read as float32 against the same as float64.
 """
 
 from __future__ import annotations
@@ -29,7 +29,9 @@ def subjects():
     from lowprec.testing import block, operation
     from lowprec.testing.subjects import Arrays, Oracle
 
-    unsigned = lp.Format(name="unsigned", exponent_bits=2, trailing_bits=2, bias=1, sign=lp.Sign.UNSIGNED, nans=1)
+    unsigned = lp.Format(
+        name="unsigned", exponent_bits=2, trailing_bits=2, bias=1, sign=lp.Sign.UNSIGNED, nans=1
+    )
     known = {
         "ieee": lambda: families.ieee("ieee", 3, 2),
         "fnuz": lambda: families.fnuz("fnuz", 2, 2),
@@ -57,7 +59,9 @@ def subjects():
         "arrays blocks": lambda name: ("blocks", block.ArrayBlocks(blocks(name), 4, 0)),
         "oracle blocks": lambda name: ("blocks", block.OracleBlocks(blocks(name), 4, 0)),
         "arithmetic": lambda name: arithmetic(operation.of_arrays, name),
-        "flagged arithmetic": lambda name: arithmetic(functools.partial(operation.of_arrays, flagged=True), name),
+        "flagged arithmetic": lambda name: arithmetic(
+            functools.partial(operation.of_arrays, flagged=True), name
+        ),
         "oracle arithmetic": lambda name: arithmetic(operation.of_oracle, name),
         "dots": lambda name: ("others", dots(name)),
         "values": lambda name: ("others", values(blocks(name))),

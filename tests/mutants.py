@@ -1,8 +1,8 @@
 """Planted mutants: each changes one rule in a copy of the package, and the kit alone must find it.
 
-`python -m tests.mutants` runs all of them and fails where one survives, or where what they are tried on breaks a law
-without any; `--only NAME` one of them, `--write` puts the list, with the laws that caught each, into docs/mutants.md;
-with both the rows of those alone.
+`python -m tests.mutants` runs all of them and fails where one survives, or where what they are tried on
+breaks a law without any; `--only NAME` one of them, `--write` puts the list, with the laws that caught each,
+into docs/mutants.md; with both the rows of those alone.
 It is no part of CI. `--laws` runs none, and writes the list of laws into docs/testing-your-format.md.
 """
 
@@ -62,7 +62,12 @@ def run(mutant: Mutant, source: pathlib.Path) -> Fate:
         if mutant.file:
             path = place / "lowprec" / mutant.file
             path.write_text(planted(mutant, path.read_text()))
-        environment = {**os.environ, "PYTHONPATH": folder, "LOWPREC_NUM_THREADS": "1", "OPENBLAS_NUM_THREADS": "1"}
+        environment = {
+            **os.environ,
+            "PYTHONPATH": folder,
+            "LOWPREC_NUM_THREADS": "1",
+            "OPENBLAS_NUM_THREADS": "1",
+        }
         if mutant.compiled:
             environment["LOWPREC_CACHE_DIR"] = str(place / "cache")
         else:
@@ -70,9 +75,15 @@ def run(mutant: Mutant, source: pathlib.Path) -> Fate:
         shutil.copy(source / "mutant_driver.py", place)  # the package beside it is the one that it imports
         command = [sys.executable, str(place / "mutant_driver.py"), json.dumps(mutant.tried)]
         try:
-            done = subprocess.run(command, cwd=folder, env=environment, capture_output=True, text=True, timeout=_LIMIT)
+            done = subprocess.run(
+                command, cwd=folder, env=environment, capture_output=True, text=True, timeout=_LIMIT
+            )
             lines = done.stdout.strip().splitlines()
-            found = json.loads(lines[-1]) if lines else {"item": "", "laws": [["crash", {"error": done.stderr[-200:]}]]}
+            found = (
+                json.loads(lines[-1])
+                if lines
+                else {"item": "", "laws": [["crash", {"error": done.stderr[-200:]}]]}
+            )
         except subprocess.TimeoutExpired:
             found = {"item": "", "laws": [["no end", {"error": f"after {_LIMIT} s"}]]}
     names = tuple(name for name, _ in found["laws"])
@@ -85,8 +96,10 @@ def page(fates: list[Fate]) -> str:
     lines = [
         "# Mutants that the kit kills",
         "",
-        "Each row is one deliberate mistake, planted in a copy of the package, the law of `lowprec.testing` that found",
-        "it first, and how many others did on the same subject. Nothing but the kit is asked, and the oracle where no",
+        "Each row is one deliberate mistake, planted in a copy of the package, the law of `lowprec.testing` "
+        "that found",
+        "it first, and how many others did on the same subject. Nothing but the kit is asked, and the oracle "
+        "where no",
         "law tells what an accumulation is. Without a mistake no law is broken on any of these subjects.",
         "",
         "Made by `python -m tests.mutants --write`.",
@@ -119,8 +132,12 @@ def page(fates: list[Fate]) -> str:
 
 def updated(text: str, fates: list[Fate]) -> str:
     """docs/mutants.md with the rows of some mutants put in: the others', and the list by law, stay as they are."""
-    told = {line.split(" | ")[0].removeprefix("| "): line for line in page(fates).splitlines() if " | `" in line}
-    rows = {line.split(" | ")[0].removeprefix("| "): line for line in text.splitlines() if " | `" in line} | told
+    told = {
+        line.split(" | ")[0].removeprefix("| "): line for line in page(fates).splitlines() if " | `" in line
+    }
+    rows = {
+        line.split(" | ")[0].removeprefix("| "): line for line in text.splitlines() if " | `" in line
+    } | told
     head, _ = page([]).split("0 of 0 mutants")
     heading = "\n| mutant | file | what is changed | law | others | on |\n|---|---|---|---|---|---|\n"
     listed = [rows[mutant.name] for mutant in MUTANTS if mutant.name in rows]
@@ -148,7 +165,9 @@ def main() -> int:
     parser.add_argument("--only", action="append", help="this mutant; may be repeated")
     parser.add_argument("--write", action="store_true", help="write docs/mutants.md")
     parser.add_argument("--jobs", type=int, default=2)
-    parser.add_argument("--laws", action="store_true", help="write the list of laws into docs/testing-your-format.md")
+    parser.add_argument(
+        "--laws", action="store_true", help="write the list of laws into docs/testing-your-format.md"
+    )
     asked = parser.parse_args()
     if asked.laws:
         LAWS_PAGE.write_text(with_laws(LAWS_PAGE.read_text()))

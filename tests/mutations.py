@@ -21,10 +21,16 @@ class Mutant(NamedTuple):
 
 _FLAGGED = tuple(f"flagged:{name}" for name in ("e2m1fn", "ieee", "fnuz", "unsigned", "int4", "powers"))
 _FORMATS = tuple(f"arrays:{name}" for name in ("e2m1fn", "ieee", "fnuz", "unsigned", "int4", "powers"))
-_ORACLE = tuple(f"oracle:{name}" for name in ("e2m1fn", "ieee", "fnuz", "unsigned", "ieee_unsigned", "int4", "powers"))
+_ORACLE = tuple(
+    f"oracle:{name}" for name in ("e2m1fn", "ieee", "fnuz", "unsigned", "ieee_unsigned", "int4", "powers")
+)
 _BLOCKS = tuple(f"arrays blocks:{rule}" for rule in ("floor", "rceil", "even", "nearest", "ceil", "divide"))
-_ORACLE_BLOCKS = tuple(f"oracle blocks:{rule}" for rule in ("floor", "rceil", "even", "nearest", "ceil", "divide"))
-_ARITH = tuple(f"flagged arithmetic:{name} ieee" for name in ("add", "multiply", "divide", "sqrt", "fma", "subtract"))
+_ORACLE_BLOCKS = tuple(
+    f"oracle blocks:{rule}" for rule in ("floor", "rceil", "even", "nearest", "ceil", "divide")
+)
+_ARITH = tuple(
+    f"flagged arithmetic:{name} ieee" for name in ("add", "multiply", "divide", "sqrt", "fma", "subtract")
+)
 _ORACLE_ARITH = tuple(item.replace("flagged", "oracle") for item in _ARITH)
 _STREAM = ("arrays:e4m3fn", "arrays:e8m0fnu", "arrays:e5m2", "arrays:binary16")
 
@@ -398,7 +404,10 @@ MUTANTS = (
         "a sum forgets what lies far below",
         "return _0, _0, _1\n",
         "return _0, _0, _0\n",
-        ("flagged arithmetic:add binary32 toward_negative", "flagged arithmetic:add binary32 toward_positive"),
+        (
+            "flagged arithmetic:add binary32 toward_negative",
+            "flagged arithmetic:add binary32 toward_positive",
+        ),
     ),
     Mutant(
         "sum-of-opposites",
@@ -453,7 +462,8 @@ MUTANTS = (
         "kernels/scalar/arith.py",
         "fma drops the low word of its product",
         "return added(Number(made.kind, made.negative, made.high, made.low, made.exponent), z",
-        "return added(Number(made.kind, made.negative, made.high & _U(0xF000000000000000), _U(0), made.exponent), z",
+        "return added(Number(made.kind, made.negative, made.high & _U(0xF000000000000000), _U(0), "
+        "made.exponent), z",
         _ARITH[4:],
     ),
     # -- dot products --------------------------------------------------------------------------------
@@ -819,7 +829,11 @@ MUTANTS = (
         "results are not rounded to odd on the way",
         "return (total - (inexact & ((total ^ error) >> 31))) | inexact",
         "return total",
-        ("arithmetic:add e5m2 toward_zero", "arithmetic:add binary16 toward_zero", "arithmetic:fma e5m2 toward_zero"),
+        (
+            "arithmetic:add e5m2 toward_zero",
+            "arithmetic:add binary16 toward_zero",
+            "arithmetic:fma e5m2 toward_zero",
+        ),
         True,
     ),
     Mutant(

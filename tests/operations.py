@@ -43,7 +43,9 @@ class Expected:
             self._exact[key] = [
                 (
                     oracle.exact(
-                        self.operation, [known[code] for known, code in zip(self._values, row, strict=True)], mode
+                        self.operation,
+                        [known[code] for known, code in zip(self._values, row, strict=True)],
+                        mode,
                     ),
                     any(code in known for known, code in zip(self._signaling, row, strict=True)),
                 )
@@ -62,9 +64,12 @@ class Expected:
         keys = self.exact(projection.rounding)
         first = dict(zip(reversed(keys), reversed(self.rows), strict=True))
         found = {
-            key: oracle.operate(self.operation, row, self.formats, target, projection) for key, row in first.items()
+            key: oracle.operate(self.operation, row, self.formats, target, projection)
+            for key, row in first.items()
         }
-        return np.array([found[key][0] for key in keys]), np.array([int(found[key][1]) for key in keys], np.uint8)
+        return np.array([found[key][0] for key in keys]), np.array(
+            [int(found[key][1]) for key in keys], np.uint8
+        )
 
 
 def operand(codes: np.ndarray, fmt: Format) -> Operand:
@@ -89,7 +94,9 @@ def agrees(expected: Expected, columns: Columns, target: Format, projection: Pro
     for got in (general, fast):
         assert_same_codes(got, want, target, expected.rows, projection)
     wrong = np.flatnonzero(flags != signals)[:1]
-    assert wrong.size == 0, f"{expected.operation} of {expected.rows[wrong[0]]}: {flags[wrong]}, not {signals[wrong]}"
+    assert wrong.size == 0, (
+        f"{expected.operation} of {expected.rows[wrong[0]]}: {flags[wrong]}, not {signals[wrong]}"
+    )
 
 
 def policy(fmt: Format, **fields: object) -> Projection:
@@ -121,14 +128,25 @@ def chosen(operation: str, fmt: Format, count: int, seed: int) -> list[np.ndarra
         columns[1][few] ^= rng.integers(0, 2, columns[1][few].size) << max(fmt.trailing_bits - 2, 0)
     if operands == 3:  # an addend next to what the product is
         third = slice(0, count // 2)
-        values = [lp.decode(column[third].astype(code_dtype(fmt)), fmt, dtype="float64") for column in columns[:2]]
+        values = [
+            lp.decode(column[third].astype(code_dtype(fmt)), fmt, dtype="float64") for column in columns[:2]
+        ]
         with np.errstate(all="ignore"):
             product = lp.encode(-values[0] * values[1], fmt).astype(np.int64)
         columns[2][third] = (
             product ^ rng.integers(0, 3, product.size) ^ (rng.integers(0, 2, product.size) * fmt.sign_code)
         )
     normal, last = 1 << fmt.trailing_bits, (1 << fmt.width) - 1 & ~fmt.sign_code
-    special = [0, 1, normal - 1, normal, fmt.max_magnitude, fmt.max_magnitude + 1, fmt.max_magnitude + 2, last]
+    special = [
+        0,
+        1,
+        normal - 1,
+        normal,
+        fmt.max_magnitude,
+        fmt.max_magnitude + 1,
+        fmt.max_magnitude + 2,
+        last,
+    ]
     special = [magnitude for magnitude in special if magnitude <= last]
     for column in columns:
         column[-count // 12 :] = (

@@ -63,7 +63,9 @@ def _missing(kind: str, what: str, install: str) -> NoReturn:
 
 def run(*command: object, **options) -> subprocess.CompletedProcess:
     """Run a program to its end and keep what it says."""
-    return subprocess.run([str(word) for word in command], capture_output=True, check=False, timeout=300, **options)
+    return subprocess.run(
+        [str(word) for word in command], capture_output=True, check=False, timeout=300, **options
+    )
 
 
 def succeed(*command: object, **options) -> bytes:

@@ -18,7 +18,9 @@ from lowprec.spec.projection import Projection
 from lowprec.spec.rounding import MODES
 
 #: Every catalog format of at most 8 bits and the P3109 formats up to there, equal ones once: 142.
-UP_TO_8 = tuple(dict.fromkeys([*(fmt for fmt in catalog.FORMATS.values() if fmt.width <= 8), *catalog.P3109_UP_TO_8]))
+UP_TO_8 = tuple(
+    dict.fromkeys([*(fmt for fmt in catalog.FORMATS.values() if fmt.width <= 8), *catalog.P3109_UP_TO_8])
+)
 
 #: The catalog's alone, aliases of the same codes once.
 CATALOG_UP_TO_8 = tuple(dict.fromkeys(fmt for fmt in catalog.FORMATS.values() if fmt.width <= 8))
@@ -69,7 +71,9 @@ def assert_same_codes(
     )
 
 
-def assert_same_bits(got: np.ndarray, want: np.ndarray, inputs: Sequence[Any] | np.ndarray, what: str) -> None:
+def assert_same_bits(
+    got: np.ndarray, want: np.ndarray, inputs: Sequence[Any] | np.ndarray, what: str
+) -> None:
     """All floats have equal bits, so that -0 and the sign of NaN count."""
     assert got.dtype == want.dtype, f"{what}: {got.dtype}, not {want.dtype}"
     assert got.shape == want.shape, f"{what}: {got.shape}, not {want.shape}"

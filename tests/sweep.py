@@ -6,9 +6,9 @@
 
 and in the same way `blocks` and `arith`. All float32 inputs of casts are `lowprec conform --exhaustive`.
 
-**wide**: for binary16, bfloat16 and tf32, each tie between two neighbouring magnitudes (between the largest and
-the next of the continued grid too) and the float64 on either side of it, of both signs, in the eight modes,
-without saturation. Each of these inputs goes through `oracle.convert.project`; the kernel must agree.
+**wide**: for binary16, bfloat16 and tf32, each tie between two neighbouring magnitudes (between the largest
+and the next of the continued grid too) and the float64 on either side of it, of both signs, in the eight
+modes, without saturation. Each of these inputs goes through `oracle.convert.project`; the kernel must agree.
 
 The digest is the SHA-256 of the oracle's codes as little-endian uint32, ordered by mode (as in
 `spec.rounding.MODES`), sign (+ first), magnitude, then below, at and above the tie.
@@ -84,7 +84,8 @@ def part(task: tuple[str, int, bool]) -> tuple[bytes, list[str]]:
     got = lp.encode(np.array(values), fmt, projection=projection).astype("<u4")
     wrong = np.flatnonzero(got != want)
     return want.tobytes(), [
-        f"{name}, {projection}: {values[i].hex()} gives {int(got[i]):#x}, not {int(want[i]):#x}" for i in wrong
+        f"{name}, {projection}: {values[i].hex()} gives {int(got[i]):#x}, not {int(want[i]):#x}"
+        for i in wrong
     ]
 
 
@@ -116,7 +117,9 @@ def wide(processes: int) -> tuple[dict[str, dict[str, object]], int]:
 @functools.cache
 def midpoints(element: lp.Format) -> tuple[np.ndarray, int]:
     """Values and the ties above them, ascending, below the end of the top binade; and the place where that begins."""
-    points = [point for magnitude in range(element.max_magnitude + 2) for point in value_and_tie(magnitude, element)]
+    points = [
+        point for magnitude in range(element.max_magnitude + 2) for point in value_and_tie(magnitude, element)
+    ]
     points = np.array([point for point in points if point < 2.0 ** (element.emax + 1)])
     return points, int(np.searchsorted(points, 2.0**element.emax))
 
@@ -125,7 +128,9 @@ def midpoint_blocks(fmt: lp.BlockFormat, batch: int, count: int = BATCH) -> np.n
     """Blocks of binary32, in rows: each times a power of two, so that amax lies anywhere from 2**-149 on."""
     points, top = midpoints(fmt.element)
     shape = (count, *fmt.sizes)
-    choice, change, place = (lp.random_bits(shape, batch, 32, stream=stream).astype(np.int64) for stream in range(3))
+    choice, change, place = (
+        lp.random_bits(shape, batch, 32, stream=stream).astype(np.int64) for stream in range(3)
+    )
     index = choice % points.size
     peak = (np.arange(count), place[:, 0] % fmt.sizes[0])
     index[peak] = top + choice[peak] % (points.size - top)
@@ -170,8 +175,8 @@ def blocks(processes: int) -> tuple[dict[str, dict[str, object]], int]:
             found[name] = {"inputs": BATCHES * BATCH, "sha256": digest.hexdigest()}
             all_differences += differences
             print(
-                f"{name}: {BATCHES * BATCH:,} blocks, {differences:,} differences, sha256 {digest.hexdigest()}, "
-                f"{time.monotonic() - started:.0f} s",
+                f"{name}: {BATCHES * BATCH:,} blocks, {differences:,} differences, sha256 "
+                f"{digest.hexdigest()}, {time.monotonic() - started:.0f} s",
                 flush=True,
             )
     return found, all_differences
@@ -198,7 +203,9 @@ def arith(processes: int) -> tuple[dict[str, dict[str, object]], int]:
 
 def main() -> int:
     """Exit status 0 where all agrees, 1 where something differs."""
-    parser = argparse.ArgumentParser(prog="python -m tests.sweep", description="What is too long for the test suite.")
+    parser = argparse.ArgumentParser(
+        prog="python -m tests.sweep", description="What is too long for the test suite."
+    )
     parser.add_argument("what", choices=["wide", "blocks", "arith"])
     parser.add_argument("--processes", type=int, default=2)
     action = parser.add_mutually_exclusive_group()

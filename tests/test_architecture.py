@@ -42,13 +42,17 @@ def _imports(path):
 def test_importing_the_package_or_the_oracle_loads_neither_numpy_nor_numba(modules):
     """In a fresh interpreter; a format looked up by name needs them no more."""
     program = f"import sys, {modules}; print(sorted({{'numba', 'numpy', 'ml_dtypes'}} & set(sys.modules)))"
-    run = subprocess.run([sys.executable, "-c", program], cwd=ROOT, capture_output=True, text=True, check=True)
+    run = subprocess.run(
+        [sys.executable, "-c", program], cwd=ROOT, capture_output=True, text=True, check=True
+    )
     assert run.stdout.strip() == "[]"
 
 
 def test_only_the_kernels_import_numba():
     """Whoever else wanted speed would hide arithmetic where no oracle looks."""
-    assert {_name(path) for path in MODULES if any(name.split(".")[0] == "numba" for name in _imports(path))} == {
+    assert {
+        _name(path) for path in MODULES if any(name.split(".")[0] == "numba" for name in _imports(path))
+    } == {
         "lowprec/kernels/cache.py",
         "lowprec/kernels/compiling.py",
         "lowprec/kernels/jit.py",
@@ -90,7 +94,9 @@ def _arrows():
     for name, path in names.items():
         tree = ast.parse(path.read_text())
         typing = [
-            node for node in ast.walk(tree) if isinstance(node, ast.If) and ast.unparse(node.test) == "TYPE_CHECKING"
+            node
+            for node in ast.walk(tree)
+            if isinstance(node, ast.If) and ast.unparse(node.test) == "TYPE_CHECKING"
         ]
         unseen = {id(inner) for node in typing for inner in ast.walk(node)}
         found = set()
@@ -155,7 +161,10 @@ def test_no_kernel_is_compiled_with_fastmath(path):
 @pytest.mark.parametrize("path", KERNELS, ids=_name)
 def test_kernels_know_no_format(path):
     """Formats reach them as integers: no name of one is in their code, as an identifier or a string."""
-    names = {fmt.name.lower() for fmt in catalog.FORMATS.values()} - {"int8", "uint8"}  # these are NumPy's types too
+    names = {fmt.name.lower() for fmt in catalog.FORMATS.values()} - {
+        "int8",
+        "uint8",
+    }  # these are NumPy's types too
     tree = ast.parse(path.read_text())
     docstrings = {id(node.value) for node in ast.walk(tree) if isinstance(node, ast.Expr)}
     used = set()
@@ -171,14 +180,32 @@ def test_kernels_know_no_format(path):
 
 
 @pytest.mark.parametrize(
-    "name", ["scalar/convert", "scalar/rounding", "lower/scalar", "vector/convert", "vector/rounding", "lower/vector"]
+    "name",
+    [
+        "scalar/convert",
+        "scalar/rounding",
+        "lower/scalar",
+        "vector/convert",
+        "vector/rounding",
+        "lower/vector",
+    ],
 )
 def test_conversion_computes_no_floats(name):
     """No float literal, no float type, no division: the environment of the process has nothing to act on."""
     tree = ast.parse((PACKAGE / "kernels" / f"{name}.py").read_text())
-    floats = [node.value for node in ast.walk(tree) if isinstance(node, ast.Constant) and isinstance(node.value, float)]
-    types = [node.attr for node in ast.walk(tree) if isinstance(node, ast.Attribute) and node.attr.startswith("float")]
-    divisions = [node for node in ast.walk(tree) if isinstance(node, ast.BinOp) and isinstance(node.op, ast.Div)]
+    floats = [
+        node.value
+        for node in ast.walk(tree)
+        if isinstance(node, ast.Constant) and isinstance(node.value, float)
+    ]
+    types = [
+        node.attr
+        for node in ast.walk(tree)
+        if isinstance(node, ast.Attribute) and node.attr.startswith("float")
+    ]
+    divisions = [
+        node for node in ast.walk(tree) if isinstance(node, ast.BinOp) and isinstance(node.op, ast.Div)
+    ]
     assert floats == types == divisions == []
 
 

@@ -87,7 +87,10 @@ def test_functions_that_are_named_with_their_file_are_in_it():
     for name, path in sorted(pairs):
         file = _file(path)
         assert file is not None, path
-        assert re.search(rf"^(def {name}\(|class {name}\b|{name}\b.* = )", file.read_text(), re.M), (name, path)
+        assert re.search(rf"^(def {name}\(|class {name}\b|{name}\b.* = )", file.read_text(), re.M), (
+            name,
+            path,
+        )
 
 
 def test_the_wrong_program_is_judged_as_shown():

@@ -161,8 +161,13 @@ def jax(work: Work) -> Iterator[Way]:
             return values.astype(np.float32)
         return values.astype(kind) if verb == "encode" else values.astype(kind).astype(np.float32)
 
-    with jax.enable_x64(True), jax.default_device(jax.devices("cpu")[0]):  # else float64 would come in as float32
-        arrays = work.operands if verb in ("encode", "quantize") else [codes.view(kind) for codes in work.operands]
+    with (
+        jax.enable_x64(True),
+        jax.default_device(jax.devices("cpu")[0]),
+    ):  # else float64 would come in as float32
+        arrays = (
+            work.operands if verb in ("encode", "quantize") else [codes.view(kind) for codes in work.operands]
+        )
         given = [jax.numpy.asarray(array) for array in arrays]
         compiled = jax.jit(function or convert)
         compiled(*given)

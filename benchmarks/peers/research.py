@@ -93,7 +93,9 @@ def apytypes(work: Work) -> Iterator[Way]:
     if verb == "encode":
         call = functools.partial(kind.from_array, work.operands[0], *fields)
     else:
-        call = functools.partial(_OPERATORS[verb], *(kind.from_bits(operand, *fields) for operand in work.operands))
+        call = functools.partial(
+            _OPERATORS[verb], *(kind.from_bits(operand, *fields) for operand in work.operands)
+        )
     yield Way(False, call, lambda made: np.asarray(made.to_bits()).astype(codes))
 
 
@@ -150,7 +152,9 @@ def cpfloat(work: Work) -> Iterator[Way]:
     library = ctypes.CDLL(os.environ["CPFLOAT_LIBRARY"])
     function = library.cpfloatf_sequential if work.threads == 1 else library.cpfloatf_parallel
     made = np.empty_like(source)
-    options = _Options(b"", fmt.precision, fmt.emin, fmt.emax, 1, int(fmt.infinity), mode, 0, int(fmt.subnormals))
+    options = _Options(
+        b"", fmt.precision, fmt.emin, fmt.emax, 1, int(fmt.infinity), mode, 0, int(fmt.subnormals)
+    )
     pointers = [array.ctypes.data_as(ctypes.c_void_p) for array in (made, source)]
     call = functools.partial(function, *pointers, ctypes.c_size_t(source.size), ctypes.byref(options))
     yield Way(True, call, lambda _: made)
@@ -227,7 +231,8 @@ def _is_like_ieee(fmt: Format) -> bool:
 def mmasim(work: Work) -> Iterator[Way]:
     """Multiply by the operation that is WGMMA of Hopper, 64 rows and columns and any K.
 
-    `mmasim.nv_ptx` has it by name, but compiles an extension that this operation does not use when it is imported.
+    `mmasim.nv_ptx` has it by name, but compiles an extension that this operation does not use when it is
+    imported.
     """
     names = {"e4m3fn": ("e4m3", "float8_e4m3fn"), "e5m2": ("e5m2", "float8_e5m2")}
     if work.verb != "hopper_wgmma" or work.fmt.name not in names:
@@ -251,6 +256,8 @@ def fractions(work: Work) -> Way:
         rows = [[decode_exactly(code, work.fmt) for code in row] for row in x.tolist()]
         columns = [[decode_exactly(code, work.fmt) for code in column] for column in y.T.tolist()]
         codes = [[oracle.dot(row, column, how) for column in columns] for row in rows]
-        return np.array([[to_float(decode_exactly(code, output)) for code in row] for row in codes], np.float32)
+        return np.array(
+            [[to_float(decode_exactly(code, output)) for code in row] for row in codes], np.float32
+        )
 
     return Way(False, call, np.asarray, share)

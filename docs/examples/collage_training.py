@@ -1,19 +1,21 @@
 """Training in bfloat16 and in FP8 alone, and what sums of two or three parts restore.
 
-Collage (arXiv 2405.03637) on two tasks that take seconds: independent quadratics, and the digits of scikit-learn.
+Collage (arXiv 2405.03637) on two tasks that take seconds: independent quadratics, and the digits of
+scikit-learn.
 
     python docs/examples/collage_training.py [--quick] [--plot figure.png]
 
-Weights, gradients and everything that AdamW keeps are in the low format; a model computes in binary32 with the first
-parts of the weights. A row names the format and the parts of parameter + first moment + second moment, or a strategy:
+Weights, gradients and everything that AdamW keeps are in the low format; a model computes in binary32 with
+the first parts of the weights. A row names the format and the parts of parameter + first moment + second
+moment, or a strategy:
 
     bytes   for each parameter: its parts, a gradient, both moments
     EDQ     how far steps go in the direction meant, 1 where nothing is lost; all parts counted
     lost    the share of non-zero updates that change nothing; and that do not change the first part
     zero    the share of updates that are 0 in the format before they are added
 
-In FP8 parameters are kept divided by a scale, 1/64 unless the row says another, and gradients multiplied by a power
-of two, so that both lie in the range of the format.
+In FP8 parameters are kept divided by a scale, 1/64 unless the row says another, and gradients multiplied by a
+power of two, so that both lie in the range of the format.
 """
 
 from __future__ import annotations
@@ -83,7 +85,9 @@ def digits(steps: int) -> Task:
     try:
         from sklearn.datasets import load_digits
     except ImportError:
-        raise click.ClickException('the digits are scikit-learn\'s: pip install "lowprec[examples]"') from None
+        raise click.ClickException(
+            'the digits are scikit-learn\'s: pip install "lowprec[examples]"'
+        ) from None
     data = load_digits()
     order = np.random.default_rng(0).permutation(len(data.target))
     pictures, labels = (data.data[order] / 16).astype(np.float32), data.target[order]
@@ -120,7 +124,8 @@ def digits(steps: int) -> Task:
 
     rng = np.random.default_rng(2)
     first, second = (
-        rng.standard_normal(rows * columns) * np.sqrt(2 / rows) for rows, columns in ((64, HIDDEN), (HIDDEN, CLASSES))
+        rng.standard_normal(rows * columns) * np.sqrt(2 / rows)
+        for rows, columns in ((64, HIDDEN), (HIDDEN, CLASSES))
     )
     start = np.concatenate([first, np.zeros(HIDDEN), second, np.zeros(CLASSES)]).astype(np.float32)
     return Task(start, gradient, loss, accuracy, learning_rate=2e-4, steps=steps)

@@ -1,10 +1,11 @@
 """Post-training quantisation of a network with outliers: 8-bit integers, FP8 and MX side by side.
 
-A perceptron learns scikit-learn's digits in float. A few of its hidden channels are then multiplied by a factor,
-and divided by it again in the next layer: the network computes what it did, but now its activations have outliers,
-as those of large transformers do. All of its products are then done in each format:
+A perceptron learns scikit-learn's digits in float. A few of its hidden channels are then multiplied by a
+factor, and divided by it again in the next layer: the network computes what it did, but now its activations
+have outliers, as those of large transformers do. All of its products are then done in each format:
 
-    integers and FP8    weights with a scale for each output channel, of the largest value; activations with one
+    integers and FP8    weights with a scale for each output channel, of the largest value; activations with
+    one
                         scale, by the best of three ways on images of the training set
     MX                  both in blocks of 32 along the sum, nothing to calibrate
 
@@ -26,7 +27,8 @@ import lowprec as lp
 from lowprec.methods import fp8, mx
 
 Array = npt.NDArray[np.float32]
-#: From activations (images, in), a weight (out, in) and the number of its layer to their product (images, out).
+#: From activations (images, in), a weight (out, in) and the number of its layer to their product (images,
+#: out).
 Product = Callable[[Array, Array, int], Array]
 
 SCALED = ("int8", "e4m3fn", "e5m2")
@@ -77,12 +79,16 @@ def in_blocks(fmt: str) -> Product:
 def scaled(network: Network, fmt: str, images: Array) -> Product:
     """Products of scaled codes, with the way of finding the scales of activations that is best on some images."""
     seen: list[Array] = []
-    wanted = network.outputs(images, lambda values, weight, _: (seen.append(values), in_float(values, weight, 0))[1])
+    wanted = network.outputs(
+        images, lambda values, weight, _: (seen.append(values), in_float(values, weight, 0))[1]
+    )
     weights = [fp8.encode(weight, fmt, axis=0).T for weight in network.weights]
 
     def product(method: str) -> Product:
         scales = [lp.scale_for(values, fmt, method) for values in seen]
-        return lambda values, _, layer: fp8.matmul(fp8.encode(values, fmt, scale=scales[layer]), weights[layer])
+        return lambda values, _, layer: fp8.matmul(
+            fp8.encode(values, fmt, scale=scales[layer]), weights[layer]
+        )
 
     products = [product(method) for method in METHODS]
     return max(products, key=lambda each: fp8.sqnr(wanted, network.outputs(images, each)))
@@ -127,7 +133,9 @@ def measured(quick: bool) -> tuple[dict[str, list[tuple[float, float]]], list[fl
         products |= {fmt: in_blocks(fmt) for fmt in BLOCKS}
         for name, product in products.items():
             outputs = outlying.outputs(images, product)
-            rows[name].append((100 * float((outputs.argmax(axis=1) == digits).mean()), fp8.sqnr(wanted, outputs)))
+            rows[name].append(
+                (100 * float((outputs.argmax(axis=1) == digits).mean()), fp8.sqnr(wanted, outputs))
+            )
     return rows, crests
 
 
@@ -137,7 +145,9 @@ def table(rows: dict[str, list[tuple[float, float]]], crests: list[float]) -> st
     lines += [f"{'crest factor':14}" + "".join(f"{crest:16.1f}" for crest in crests)]
     lines += [f"{'':14}" + f"{'%':>9}{'dB':>7}" * len(FACTORS)]
     for name, results in rows.items():
-        cells = "".join(f"{accuracy:9.1f}{'' if name == 'float' else f'{ratio:.1f}':>7}" for accuracy, ratio in results)
+        cells = "".join(
+            f"{accuracy:9.1f}{'' if name == 'float' else f'{ratio:.1f}':>7}" for accuracy, ratio in results
+        )
         lines.append(f"{name:14}{cells}".rstrip())
     return "\n".join(lines)
 
@@ -167,7 +177,9 @@ def draw(rows: dict[str, list[tuple[float, float]]], crests: list[float], path: 
 
 
 @click.command()
-@click.option("--quick", is_flag=True, help="A network trained less, and fewer images: seconds instead of a minute.")
+@click.option(
+    "--quick", is_flag=True, help="A network trained less, and fewer images: seconds instead of a minute."
+)
 @click.option("--plot", type=click.Path(dir_okay=False), help="Write the figure to this file.")
 def main(quick: bool, plot: str | None) -> None:
     """Hold int8, FP8 and MX against each other on a network with outliers."""

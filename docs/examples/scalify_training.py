@@ -1,7 +1,7 @@
 """Training in FP8 that survives a loss scale of 2**-6, by scale propagation; without scales it falls to chance.
 
-Ten Gaussian clusters in 64 dimensions, a perceptron 64-128-10, plain stochastic gradient descent. One function
-computes the gradients of all runs: what differs is whether the arrays that go in carry scales.
+Ten Gaussian clusters in 64 dimensions, a perceptron 64-128-10, plain stochastic gradient descent. One
+function computes the gradients of all runs: what differs is whether the arrays that go in carry scales.
 
     python docs/examples/scalify_training.py [--quick] [--plot FILE]
 """
@@ -86,7 +86,9 @@ def train(name: str, linear: Callable[..., Any], scaled: bool, loss_scale: float
     points, labels = samples(rng, centres, 4 * BATCH)
     shapes = ((INPUTS, HIDDEN), (HIDDEN,), (HIDDEN, CLASSES), (CLASSES,))
     parameters: Any = [
-        (rng.standard_normal(shape) / shape[0] ** 0.5 if len(shape) == 2 else np.zeros(shape)).astype(np.float32)
+        (rng.standard_normal(shape) / shape[0] ** 0.5 if len(shape) == 2 else np.zeros(shape)).astype(
+            np.float32
+        )
         for shape in shapes
     ]
     if scaled:
@@ -105,15 +107,23 @@ def train(name: str, linear: Callable[..., Any], scaled: bool, loss_scale: float
 
 def experiment(steps: int) -> list[Run]:
     """Every row of the table."""
-    ways = (("float32", plain_linear, False), ("FP8 with scales", sp.linear, True), ("FP8 without", sp.linear, False))
+    ways = (
+        ("float32", plain_linear, False),
+        ("FP8 with scales", sp.linear, True),
+        ("FP8 without", sp.linear, False),
+    )
     return [
-        train(name, linear, scaled, loss_scale, steps) for name, linear, scaled in ways for loss_scale in (1.0, SMALL)
+        train(name, linear, scaled, loss_scale, steps)
+        for name, linear, scaled in ways
+        for loss_scale in (1.0, SMALL)
     ]
 
 
 def table(runs: list[Run]) -> str:
     """As text, a row for each run."""
-    lines = [f"{'training':<16}  {'loss scale':>10}  {'accuracy':>8}  {'flushed at logits':>17}  {'at hidden':>9}"]
+    lines = [
+        f"{'training':<16}  {'loss scale':>10}  {'accuracy':>8}  {'flushed at logits':>17}  {'at hidden':>9}"
+    ]
     for run in runs:
         shares = run.flushed[-1] if run.flushed else (None, None)
         logits, hidden = ("-" if share is None else f"{share:.1%}" for share in shares)
@@ -139,7 +149,9 @@ def plot(runs: list[Run], path: str) -> None:
             share = np.full(exponents.size, 1 / exponents.size)
             right.hist(exponents, bins, weights=share, histtype="step", linestyle=line, label=label)
     left.set(xlabel="step", ylabel="loss", yscale="log")
-    right.axvline(lp.format("e5m2").scaled(1)[1], color="black", linestyle=":", label="the smallest number of E5M2")
+    right.axvline(
+        lp.format("e5m2").scaled(1)[1], color="black", linestyle=":", label="the smallest number of E5M2"
+    )
     right.set(xlabel="exponent of the gradient that is cast", ylabel="share")
     left.legend(fontsize="small")
     right.legend(fontsize="small", loc="upper right")
@@ -150,7 +162,9 @@ def plot(runs: list[Run], path: str) -> None:
 @click.command()
 @click.option("--steps", default=300, show_default=True, help="Steps of each run.")
 @click.option("--quick", is_flag=True, help="12 steps: seconds, and less accuracy.")
-@click.option("--plot", "path", type=click.Path(dir_okay=False), help="Draw losses and gradients into this file.")
+@click.option(
+    "--plot", "path", type=click.Path(dir_okay=False), help="Draw losses and gradients into this file."
+)
 def main(steps: int, quick: bool, path: str | None) -> None:
     """Train the same network in float32, and in FP8 with and without scales."""
     runs = experiment(12 if quick else steps)

@@ -123,7 +123,9 @@ def digits() -> tuple[Any, Any]:
     try:
         from sklearn.datasets import load_digits
     except ImportError:
-        raise click.ClickException('the digits are scikit-learn\'s: pip install "lowprec[examples]"') from None
+        raise click.ClickException(
+            'the digits are scikit-learn\'s: pip install "lowprec[examples]"'
+        ) from None
     images = load_digits().data.astype(np.float32)
     images = images[np.random.default_rng(0).permutation(len(images))]
     images = (images - images[:1437].mean()) / images[:1437].std()
@@ -138,16 +140,21 @@ class Autoencoder:
         kind = (lambda operation: operation) if unit else us.unscaled
         product = (lambda operation: us.quantized(kind(operation))) if run.fp8 else kind
         last = len(SIZES) - 2
-        self.layers = [product(us.readout if unit and place == last else us.linear) for place in range(last + 1)]
+        self.layers = [
+            product(us.readout if unit and place == last else us.linear) for place in range(last + 1)
+        ]
         self.relu, self.loss = kind(us.relu), kind(us.mse)
         pairs = list(itertools.pairwise(SIZES))
         self.weights = [
-            rng.standard_normal(pair, np.float32) * np.float32(1 if unit else (2 / pair[0]) ** 0.5) for pair in pairs
+            rng.standard_normal(pair, np.float32) * np.float32(1 if unit else (2 / pair[0]) ** 0.5)
+            for pair in pairs
         ]
         self.rates = [1.0] * len(pairs)
         if unit:
             kinds = ["weight"] * last + ["output"]
-            self.rates = [us.learning_rate_scale(each, pair[0]) for each, pair in zip(kinds, pairs, strict=True)]
+            self.rates = [
+                us.learning_rate_scale(each, pair[0]) for each, pair in zip(kinds, pairs, strict=True)
+            ]
 
     def forward(self, x: Any) -> tuple[Any, list[Any]]:
         """The output, and the backward passes in order."""
@@ -189,7 +196,9 @@ def train(run: Run, steps: int) -> tuple[float, float]:
             size = np.sqrt(square / np.float32(1 - 0.99**step)) + np.float32(1e-30)
             weight -= np.float32(run.learning_rate * rate / (1 - 0.9**step)) * mean / size
     y, _ = model.forward(noisy_tests)
-    return float(np.square(y - tests).mean() / np.square(tests - images.mean(axis=0)).mean()), float(np.mean(flushed))
+    return float(np.square(y - tests).mean() / np.square(tests - images.mean(axis=0)).mean()), float(
+        np.mean(flushed)
+    )
 
 
 def training_rows(steps: int) -> Iterable[Sequence[str]]:
@@ -216,7 +225,10 @@ def show(title: str, rows: Iterable[Sequence[str]]) -> None:
     widths = [max(map(len, column)) for column in zip(*cells, strict=True)]
     click.echo(f"{title}\n")
     for first, *others in cells:
-        line = [f"{first:{widths[0]}}", *(f"{each:>{size}}" for each, size in zip(others, widths[1:], strict=True))]
+        line = [
+            f"{first:{widths[0]}}",
+            *(f"{each:>{size}}" for each, size in zip(others, widths[1:], strict=True)),
+        ]
         click.echo("  ".join(line).rstrip())
     click.echo()
 
@@ -263,7 +275,9 @@ def main(quick: bool, figure: str | None) -> None:
     trackers = all_scales(width, batch)
     title = f"Standard deviations forward (->) and backward (<-), width {width}, batch {batch}"
     show(title, scales_rows(trackers))
-    show("Signal to noise of normal values in dB, by their standard deviation; plateau in binades", snr_rows())
+    show(
+        "Signal to noise of normal values in dB, by their standard deviation; plateau in binades", snr_rows()
+    )
     show(f"A denoising autoencoder after {steps} steps of Adam", training_rows(steps))
     if figure is not None:
         plot(figure, trackers)

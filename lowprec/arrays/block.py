@@ -82,7 +82,12 @@ class BlockArray:
 
     @classmethod
     def _made(
-        cls, codes: Array, scales: Array, fmt: BlockFormat, axes: tuple[int, ...], tensor_scale: np.float32 | None
+        cls,
+        codes: Array,
+        scales: Array,
+        fmt: BlockFormat,
+        axes: tuple[int, ...],
+        tensor_scale: np.float32 | None,
     ) -> BlockArray:
         """Of parts that need not be checked, as they were made here."""
         self = object.__new__(cls)
@@ -91,13 +96,16 @@ class BlockArray:
 
     def __post_init__(self) -> None:
         fmt = catalog.block_format(self.format)
-        codes, scales = codes_operand(self.codes, fmt.element).codes, codes_operand(self.scales, fmt.scale).codes
+        codes, scales = (
+            codes_operand(self.codes, fmt.element).codes,
+            codes_operand(self.scales, fmt.scale).codes,
+        )
         axes = axes_of(fmt, self.axes if self.axes != () else None, codes.ndim)
         wanted = grid_of(codes.shape, axes, fmt.sizes)
         if scales.shape != wanted:
             raise ValueError(
-                f"scales of {fmt.name!r} have shape {scales.shape}, but codes of shape {codes.shape} in blocks of "
-                f"{_spelled_sizes(fmt)} along {_spelled_axes(axes)} need {wanted}"
+                f"scales of {fmt.name!r} have shape {scales.shape}, but codes of shape {codes.shape} in "
+                f"blocks of {_spelled_sizes(fmt)} along {_spelled_axes(axes)} need {wanted}"
             )
         for name, value in (("format", fmt), ("codes", codes), ("scales", scales), ("axes", axes)):
             object.__setattr__(self, name, value)
@@ -157,7 +165,9 @@ class BlockArray:
         elements, blocks = [], []
         for axis, item in enumerate(keys):
             if not isinstance(item, slice) and (isinstance(item, bool) or not hasattr(item, "__index__")):
-                raise TypeError(f"a BlockArray is indexed by integers and slices, not by {item!r}; use .values()[...]")
+                raise TypeError(
+                    f"a BlockArray is indexed by integers and slices, not by {item!r}; use .values()[...]"
+                )
             elements.append(item)
             blocks.append(self._blocks(axis, item, sizes[axis]) if axis in sizes else item)
         gone = [axis for axis, item in enumerate(keys) if not isinstance(item, slice)]
@@ -171,12 +181,15 @@ class BlockArray:
         length = self.shape[axis]
         if not isinstance(item, slice):
             raise IndexError(
-                f"index {item} along axis {axis} would take one element out of a block of {size}; use .values()[...]"
+                f"index {item} along axis {axis} would take one element out of a block of {size}; use "
+                ".values()[...]"
             )
         start, stop, step = item.indices(length)
         stop = max(start, stop)
         if step != 1 or start % size or (stop % size and stop != length):
-            spelled = ":".join("" if part is None else str(part) for part in (item.start, item.stop, item.step))
+            spelled = ":".join(
+                "" if part is None else str(part) for part in (item.start, item.stop, item.step)
+            )
             raise IndexError(
                 f"{spelled.removesuffix(':')} along axis {axis} cuts through blocks of {size}: "
                 f"begin and end at multiples of {size}, in steps of 1, or use .values()[...]"
@@ -246,7 +259,10 @@ class BlockArray:
 
     def __repr__(self) -> str:
         count = self.scales.size
-        parts = [f"shape {self.shape}", f"{count:,} block{'' if count == 1 else 's'} of {_spelled_sizes(self.format)}"]
+        parts = [
+            f"shape {self.shape}",
+            f"{count:,} block{'' if count == 1 else 's'} of {_spelled_sizes(self.format)}",
+        ]
         parts[-1] += f" along {_spelled_axes(self.axes)}"
         if self.tensor_scale is not None:
             parts.append(f"tensor scale {float(self.tensor_scale):.9g}")
@@ -281,7 +297,11 @@ def _encode(
     shape = operand.array.shape
     axes = axes_of(fmt, axis, len(shape))
     grid = grid_of(shape, axes, fmt.sizes)
-    given = None if fmt.tensor_scale == "none" and tensor_scale is None else _tensor_scale(fmt, tensor_scale, True)
+    given = (
+        None
+        if fmt.tensor_scale == "none" and tensor_scale is None
+        else _tensor_scale(fmt, tensor_scale, True)
+    )
     tensor = tensor_of(operand, fmt, given, backend)
     words, scale_words = _random(fmt, shape, grid, random, rng)
     codes, scales = np.empty(shape, code_dtype(fmt.element)), np.empty(grid, code_dtype(fmt.scale))
@@ -305,7 +325,9 @@ def decode(
     direct = place is not None and place.flags.c_contiguous and place.flags.aligned
     direct = direct and not any(np.may_share_memory(place, part) for part in (blocks.codes, blocks.scales))
     result = place if place is not None and direct else np.empty(blocks.shape, wanted)
-    decode_blocks(blocks.codes, blocks.scales, fmt, blocks.axes, blocks.tensor_scale, result, carrier, backend)
+    decode_blocks(
+        blocks.codes, blocks.scales, fmt, blocks.axes, blocks.tensor_scale, result, carrier, backend
+    )
     if place is None or direct:
         return result
     place[...] = result
@@ -324,7 +346,9 @@ def quantize(
 ) -> Array:
     """Values rounded to those of blocks: `lowprec.quantize` with a block format comes here."""
     operand = values_operand(values)
-    kept = np.dtype(np.float64 if operand.fmt == catalog.BINARY64 and hasattr(values, "dtype") else np.float32)
+    kept = np.dtype(
+        np.float64 if operand.fmt == catalog.BINARY64 and hasattr(values, "dtype") else np.float32
+    )
     output(out, kept, operand.array.shape, f"values of {fmt.name!r}")
     return decode(_encode(operand, fmt, axis, tensor_scale, random, rng, backend), kept, out, backend)
 
@@ -347,8 +371,8 @@ def asked(
         others = [f"{key}=" for key, value in given.items() if value is not None]
         if others:
             raise ValueError(
-                f"profile={str(profile)!r} and {' and '.join(others)} both say what {fmt.name!r} is; give one of them, "
-                f"for instance dataclasses.replace(lowprec.profiles[{str(profile)!r}].block({fmt.name!r}), ...)"
+                f"profile={str(profile)!r} and {' and '.join(others)} both say what {fmt.name!r} is; give "
+                f"one of them, for instance dataclasses.replace(lowprec.profiles[{str(profile)!r}].block({fmt.name!r}), ...)"
             )
         return profile_of(profile).block(fmt)
     if rule is not None:
@@ -373,10 +397,14 @@ def axes_of(fmt: BlockFormat, axis: int | Iterable[int] | None, ndim: int) -> tu
             raise TypeError(f"axis must be an integer or a tuple of them, not {axis!r}")
         axes = tuple(map(operator.index, items))
     if len(axes) != count:
-        raise ValueError(f"blocks of {fmt.name!r} lie along {_count_axes(count)}, and axis={axis!r} names {len(axes)}")
+        raise ValueError(
+            f"blocks of {fmt.name!r} lie along {_count_axes(count)}, and axis={axis!r} names {len(axes)}"
+        )
     if any(not -ndim <= item < ndim for item in axes):
         said = "the last of them" if axis is None else f"axis={axis!r}"
-        raise ValueError(f"blocks of {fmt.name!r} need {_count_axes(count)}: {said} is not in an array with {ndim}")
+        raise ValueError(
+            f"blocks of {fmt.name!r} need {_count_axes(count)}: {said} is not in an array with {ndim}"
+        )
     axes = tuple(item % ndim for item in axes)
     if len(set(axes)) != count:
         raise ValueError(f"axis={axis!r} names an axis twice; blocks of {fmt.name!r} lie along two")
@@ -399,12 +427,16 @@ def _tensor_scale(fmt: BlockFormat, given: object, computed: bool = False) -> np
     """A tensor's scale as it is given, checked; none, where it shall be computed."""
     if fmt.tensor_scale == "none":
         if given is not None:
-            raise ValueError(f"tensor_scale={given!r} is for formats that have one, and {fmt.name!r} has none")
+            raise ValueError(
+                f"tensor_scale={given!r} is for formats that have one, and {fmt.name!r} has none"
+            )
         return None
     if given is None and computed:
         return None
     if given is None:
-        raise ValueError(f"{fmt.name!r} has a scale of the whole tensor; give tensor_scale=, 1.0 if there is none")
+        raise ValueError(
+            f"{fmt.name!r} has a scale of the whole tensor; give tensor_scale=, 1.0 if there is none"
+        )
     array = np.asarray(given)
     if array.ndim or array.dtype.kind not in "iuf":
         raise TypeError(f"tensor_scale must be a number, not {given!r}")
@@ -423,7 +455,9 @@ def _random(
     scale_words = _NO_RANDOM
     if scales.bits:
         if rng is None:
-            raise ValueError(f"scales of {fmt.name!r} are rounded by {scales} and need rng=; random= is for elements")
+            raise ValueError(
+                f"scales of {fmt.name!r} are rounded by {scales} and need rng=; random= is for elements"
+            )
         rng = key_of(rng)
         scale_words = random_bits(grid, rng, scales.bits, stream=1).reshape(-1)
         rng = rng if elements.bits else None

@@ -67,7 +67,9 @@ def _flat(codes: Array) -> Array:
 # -- the scale of a tensor ---------------------------------------------------------------------------
 
 
-def tensor_of(operand: Operand, fmt: BlockFormat, given: np.float32 | None, backend: Backend | None) -> Tensor:
+def tensor_of(
+    operand: Operand, fmt: BlockFormat, given: np.float32 | None, backend: Backend | None
+) -> Tensor:
     """The scale that is given, or that follows from the values."""
     value, scale, inverse = given, Fraction(1), Fraction(1)
     if backend == "oracle":
@@ -297,7 +299,8 @@ def _parts(
 ) -> Iterable[tuple[Places, Places]]:
     """Blocks by number, some at a time, with the places of their elements: shape (blocks, elements of one).
 
-    Blocks at the end that lack elements have the last one several times. None has more than its axes are long.
+    Blocks at the end that lack elements have the last one several times. None has more than its axes are
+    long.
     """
     sizes = tuple(max(1, min(size, shape[axis])) for size, axis in zip(sizes, axes, strict=True))
     grid, each = grid_of(shape, axes, sizes), math.prod(sizes)
@@ -319,15 +322,15 @@ def _refuse(operand: Operand, fmt: BlockFormat, first: int) -> None:
     place = tuple(int(i) for i in np.unravel_index(first, operand.array.shape))
     raise ValueError(
         f"cannot encode the value {operand.array[place]} at index {place} as an element of {fmt.name!r}: "
-        f"{fmt.element.name!r} has no code for it. Replace it, or say what becomes of it with the block format's "
-        f"nan= or elements="
+        f"{fmt.element.name!r} has no code for it. Replace it, or say what becomes of it with the block "
+        f"format's nan= or elements="
     )
 
 
 def _refuse_scale(fmt: BlockFormat, block: int, grid: tuple[int, ...]) -> None:
     place = tuple(int(i) for i in np.unravel_index(block, grid))
     raise ValueError(
-        f"cannot encode NaN or infinite values in blocks of {fmt.name!r}, whose scales ({fmt.scale.name!r}) have no "
-        f"NaN code; the first such block is {place}. Replace them, or say what becomes of them with the block format's "
-        f"nan= and infinity="
+        f"cannot encode NaN or infinite values in blocks of {fmt.name!r}, whose scales ({fmt.scale.name!r}) "
+        f"have no NaN code; the first such block is {place}. Replace them, or say what becomes of them with "
+        f"the block format's nan= and infinity="
     )

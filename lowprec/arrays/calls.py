@@ -182,7 +182,9 @@ def elementwise(
         signals[...] = raised
     if key is not None and integers is None:
         types = key[1:]  # type: ignore[index]
-        reads = tuple(None if array.dtype == kind else array.dtype for array, kind in zip(arrays, types, strict=True))
+        reads = tuple(
+            None if array.dtype == kind else array.dtype for array, kind in zip(arrays, types, strict=True)
+        )
         writes = traverse.bits_of(results).dtype
         _remember(key, _Known(program, reads, given, None if writes == given else writes, seed is not None))
     if place is None:
@@ -194,7 +196,11 @@ def elementwise(
 
 def _is_known(operand: Operand, operation: str) -> bool:
     """Whether all arrays of this operand's type are read alike."""
-    return operand.whole and operand.codes.dtype.isnative and (operation == CONVERT or not values_depend(operand))
+    return (
+        operand.whole
+        and operand.codes.dtype.isnative
+        and (operation == CONVERT or not values_depend(operand))
+    )
 
 
 def _broadcast(operation: str, operands: Sequence[Operand]) -> tuple[int, ...]:
@@ -204,7 +210,9 @@ def _broadcast(operation: str, operands: Sequence[Operand]) -> tuple[int, ...]:
         return np.broadcast_shapes(*(operand.array.shape for operand in operands))
     except ValueError:
         shapes = " and ".join(str(operand.array.shape) for operand in operands)
-        raise ValueError(f"{operation} takes operands that broadcast together, not of shapes {shapes}") from None
+        raise ValueError(
+            f"{operation} takes operands that broadcast together, not of shapes {shapes}"
+        ) from None
 
 
 def _program(
@@ -229,10 +237,21 @@ def _program(
 
 
 def _random(
-    program: ElementwiseProgram, rule: Projection, fmt: Format, shape: tuple[int, ...], random: object, rng: object
+    program: ElementwiseProgram,
+    rule: Projection,
+    fmt: Format,
+    shape: tuple[int, ...],
+    random: object,
+    rng: object,
 ) -> tuple[Array | None, int | None]:
     """Return the random integers of each element, or the key that the program draws them from, or neither."""
-    if program.draws and random is None and rng is not None and is_plain(rule.rounding) and rule.rounding.bits:
+    if (
+        program.draws
+        and random is None
+        and rng is not None
+        and is_plain(rule.rounding)
+        and rule.rounding.bits
+    ):
         return None, key_of(rng)
     integers = integers_for(rule.rounding, fmt, shape, random, rng)
     return (integers.reshape(shape) if rule.rounding.bits else None), None
@@ -283,7 +302,9 @@ def _refuse(
     if seed is not None:
         integers = integers_for(rule.rounding, fmt, shape, None, seed)
     flat = [
-        np.ascontiguousarray(np.broadcast_to(operand.codes, shape), operand.codes.dtype.newbyteorder("=")).reshape(-1)
+        np.ascontiguousarray(
+            np.broadcast_to(operand.codes, shape), operand.codes.dtype.newbyteorder("=")
+        ).reshape(-1)
         for operand in operands
     ]
     results = np.empty(flat[0].size, code_dtype(carrier or fmt))

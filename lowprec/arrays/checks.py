@@ -90,8 +90,8 @@ def dtype(fmt: Format | str) -> np.dtype[Any]:
     name = catalog.ml_dtypes_name(fmt)
     if name is None or not hasattr(ml_dtypes, name):
         raise ValueError(
-            f"neither NumPy nor ml_dtypes {ml_dtypes.__version__} has a type for {fmt.name!r}; keep its codes as "
-            f"{code_dtype(fmt)}"
+            f"neither NumPy nor ml_dtypes {ml_dtypes.__version__} has a type for {fmt.name!r}; keep its "
+            f"codes as {code_dtype(fmt)}"
         )
     found: np.dtype[Any] = np.dtype(getattr(ml_dtypes, name))
     return found
@@ -155,7 +155,9 @@ def values_operand(values: object, name: str = "values") -> Operand:
     array = _as_array(values)
     carrier = catalog.carrier(array.dtype) if array.dtype.kind in "biufV" else None
     if carrier is None:
-        raise TypeError(f"{name} must be real numbers of at most 64 bits, not {array.dtype}: {_advice(array.dtype)}")
+        raise TypeError(
+            f"{name} must be real numbers of at most 64 bits, not {array.dtype}: {_advice(array.dtype)}"
+        )
     codes = typed_codes(array, carrier)
     whole = array.dtype.kind != "b"  # kernels mask the unused bits of other types
     return Operand(codes, carrier, codes.view(array.dtype) if carrier.width < 8 else array, whole)
@@ -164,7 +166,11 @@ def values_operand(values: object, name: str = "values") -> Operand:
 def values_depend(operand: Operand) -> bool:
     """Whether values decide in which format operations read them: float64 and integers may be binary32 numbers."""
     kinds = "f" if operand.fmt.exponent_bits else "iu"
-    return isinstance(operand.fmt, Carrier) and operand.array.dtype.itemsize >= 4 and operand.array.dtype.kind in kinds
+    return (
+        isinstance(operand.fmt, Carrier)
+        and operand.array.dtype.itemsize >= 4
+        and operand.array.dtype.kind in kinds
+    )
 
 
 def narrowed(operand: Operand) -> Operand:
@@ -201,8 +207,8 @@ def codes_operand(codes: object, fmt: Format) -> Operand:
     if array.size and not whole and (array.min() < 0 or array.max() > largest):
         wrong = (array < 0) | (array > largest)
         raise ValueError(
-            f"codes of {fmt.name!r} are 0 to {largest}: {_count(wrong)}, which is {int(array[_first(wrong)])}. "
-            f"Mask the unused bits, or name the format that they are codes of"
+            f"codes of {fmt.name!r} are 0 to {largest}: {_count(wrong)}, which is "
+            f"{int(array[_first(wrong)])}. Mask the unused bits, or name the format that they are codes of"
         )
     if array.dtype.kind == "i" or array.dtype.itemsize * 8 > 32:
         array = array.astype(code_dtype(fmt))
@@ -235,7 +241,9 @@ def _is_typed(array: Array, fmt: Format) -> bool:
         return False
 
 
-def output(out: object, wanted: np.dtype[Any], shape: tuple[int, ...], what: str, *, name: str = "out") -> Array | None:
+def output(
+    out: object, wanted: np.dtype[Any], shape: tuple[int, ...], what: str, *, name: str = "out"
+) -> Array | None:
     """The array given to write to, checked, or None."""
     if out is None:
         return None
@@ -246,7 +254,9 @@ def output(out: object, wanted: np.dtype[Any], shape: tuple[int, ...], what: str
         hint = f"; give {name}.view({wanted.name!r})" if viewable else ""
         raise TypeError(f"{name} must be an array of {wanted} for {what}, not of {out.dtype}{hint}")
     if out.shape != shape:
-        raise ValueError(f"{name} has shape {out.shape}, but the result has shape {shape}; they must be equal")
+        raise ValueError(
+            f"{name} has shape {out.shape}, but the result has shape {shape}; they must be equal"
+        )
     if not out.flags.writeable:
         raise ValueError(f"{name} is read-only; give an array that can be written")
     return out
@@ -263,13 +273,18 @@ def refuse_operands(operand: Operand, fmt: Format, rule: Projection, count: int,
     place = tuple(int(i) for i in np.unravel_index(first, operand.array.shape))
     raise ValueError(
         f"cannot encode {what} values as {fmt.name!r}, which {' and '.join(lacks)}: {count:,} of {size:,} "
-        f"{'is' if count == 1 else 'are'} {what}, the first at index {place}. Replace them, say what becomes of them "
-        f"with Projection({', '.join(fields)}), or use another format such as 'e4m3fn'"
+        f"{'is' if count == 1 else 'are'} {what}, the first at index {place}. Replace them, say what becomes "
+        f"of them with Projection({', '.join(fields)}), or use another format such as 'e4m3fn'"
     )
 
 
 def refuse_results(
-    operation: str, operands: Sequence[Operand], shape: tuple[int, ...], first: int, fmt: Format, rule: Projection
+    operation: str,
+    operands: Sequence[Operand],
+    shape: tuple[int, ...],
+    first: int,
+    fmt: Format,
+    rule: Projection,
 ) -> None:
     """Say of which operands the result has no code, and what to do about it."""
     place = tuple(int(i) for i in np.unravel_index(first, shape))
@@ -279,9 +294,9 @@ def refuse_results(
     if fmt.nan_code is None and fmt.sign is Sign.UNSIGNED and rule.negative == "error":
         lacks, field = "has no NaN code and is unsigned", "nan=..., negative=..."
     raise ValueError(
-        f"{operation} of {given} at index {place} has a result that {fmt.name!r} has no code for, which {lacks}. "
-        f"Replace such operands, say what becomes of it with Projection({field}), or use another format such as "
-        f"'e4m3fn'"
+        f"{operation} of {given} at index {place} has a result that {fmt.name!r} has no code for, which "
+        f"{lacks}. Replace such operands, say what becomes of it with Projection({field}), or use another "
+        f"format such as 'e4m3fn'"
     )
 
 

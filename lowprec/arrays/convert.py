@@ -186,15 +186,20 @@ def decode(
     """
     if isinstance(codes, BlockArray):
         if fmt is not None and not (catalog.is_block(fmt) and catalog.block_format(fmt) == codes.format):
-            raise ValueError(f"these are blocks of {codes.format.name!r}, not of {str(fmt)!r}; leave the format out")
+            raise ValueError(
+                f"these are blocks of {codes.format.name!r}, not of {str(fmt)!r}; leave the format out"
+            )
         _only_blocks(codes.format, codes, flags, None)
         check_backend(backend)
         return block.decode(codes, dtype, out, backend)
     if fmt is None:
-        raise TypeError("decode needs the format of codes: decode(codes, format); only a BlockArray brings its own")
+        raise TypeError(
+            "decode needs the format of codes: decode(codes, format); only a BlockArray brings its own"
+        )
     if catalog.is_block(fmt):
         raise TypeError(
-            f"codes of {str(fmt)!r} need their scales: decode(BlockArray(codes, scales, {str(fmt)!r}, axes=...))"
+            f"codes of {str(fmt)!r} need their scales: decode(BlockArray(codes, scales, {str(fmt)!r}, "
+            "axes=...))"
         )
     asked = ("decode", fmt, getattr(out, "dtype", None) if dtype is None else dtype, backend)
     key, done = calls.again(asked, (codes,), out, flags, None, None)
@@ -240,7 +245,8 @@ def quantize(
 
     Parameters
     ----------
-    values, fmt, rounding, saturation, projection, profile, random, rng, flags, axis, rule, tensor_scale, backend
+    values, fmt, rounding, saturation, projection, profile, random, rng, flags, axis, rule, tensor_scale,
+    backend
         As for `encode`.
     out : array of float, shape (...), optional
         May be `values` itself. Untouched if the call fails.
@@ -262,7 +268,19 @@ def quantize(
     As for `encode`.
     """
     into = getattr(out, "dtype", None)
-    asked = ("quantize", fmt, into, rounding, saturation, projection, profile, axis, rule, tensor_scale, backend)
+    asked = (
+        "quantize",
+        fmt,
+        into,
+        rounding,
+        saturation,
+        projection,
+        profile,
+        axis,
+        rule,
+        tensor_scale,
+        backend,
+    )
     key, done = calls.again(asked, (values,), out, flags, random, rng)
     if done is not None:
         return done
@@ -285,7 +303,17 @@ def quantize(
         wanted = operand.array.dtype.newbyteorder("=") if kept else None
     given, carrier = float_dtype(target, wanted)
     return calls.convert(
-        operand, target, how, given, carrier, random=random, rng=rng, flags=flags, out=out, backend=backend, key=key
+        operand,
+        target,
+        how,
+        given,
+        carrier,
+        random=random,
+        rng=rng,
+        flags=flags,
+        out=out,
+        backend=backend,
+        key=key,
     )
 
 
@@ -350,12 +378,14 @@ def _only_blocks(fmt: BlockFormat, values: object, flags: object, out: object) -
     """Refuse what blocks do not take."""
     if lazy.is_lazy(values):
         raise TypeError(
-            f"blocks of {fmt.name!r} are made of NumPy arrays: compute the {type(values).__name__} first, or use its "
-            f"map_blocks with chunks that end where blocks do"
+            f"blocks of {fmt.name!r} are made of NumPy arrays: compute the {type(values).__name__} first, or "
+            f"use its map_blocks with chunks that end where blocks do"
         )
     for name, given in (("flags", flags), ("out", out)):
         if given is not None:
-            raise ValueError(f"{name}= is for formats of single values, and {fmt.name!r} has blocks; leave it out")
+            raise ValueError(
+                f"{name}= is for formats of single values, and {fmt.name!r} has blocks; leave it out"
+            )
 
 
 def _no_blocks(fmt: object, axis: object, rule: object, tensor_scale: object) -> None:
@@ -363,5 +393,6 @@ def _no_blocks(fmt: object, axis: object, rule: object, tensor_scale: object) ->
     for name, given in (("axis", axis), ("rule", rule), ("tensor_scale", tensor_scale)):
         if given is not None:
             raise ValueError(
-                f"{name}= is for block formats, and {str(fmt)!r} is none; those are {', '.join(catalog.BLOCK_FORMATS)}"
+                f"{name}= is for block formats, and {str(fmt)!r} is none; those are "
+                f"{', '.join(catalog.BLOCK_FORMATS)}"
             )

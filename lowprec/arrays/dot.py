@@ -197,7 +197,9 @@ def _run(
     else:
         keeps = DEFAULT if how.output[1].nan_code is None else Projection(nan_payload="first")
         result = np.asarray(
-            calls.convert(Operand(made, fmt, made, True), carrier, keeps, given, backend=calls.thorough(backend))
+            calls.convert(
+                Operand(made, fmt, made, True), carrier, keeps, given, backend=calls.thorough(backend)
+            )
         )
     if place is None:
         return result if shape else result[()]
@@ -248,7 +250,9 @@ def _in_rows(
 def _key(how: Accumulation, rng: object) -> int:
     if how.rounds_randomly:
         if rng is None:
-            raise ValueError(f"{how} rounds stochastically: give rng=, an integer or a numpy.random.Generator")
+            raise ValueError(
+                f"{how} rounds stochastically: give rng=, an integer or a numpy.random.Generator"
+            )
         return key_of(rng)
     if rng is not None:
         raise ValueError(f"rng= is of no use: nothing of {how} is rounded stochastically; leave it out")
@@ -273,13 +277,15 @@ def _addends(
         broadcast = ()
     if broadcast != shape:
         raise ValueError(
-            f"addend of shape {operand.array.shape} does not broadcast to the result's shape {shape}; give one number, "
-            f"or one for each result"
+            f"addend of shape {operand.array.shape} does not broadcast to the result's shape {shape}; give "
+            f"one number, or one for each result"
         )
     if how.order == EXACT or backend == "oracle":
         begin, codes = operand.fmt, operand.codes
     elif isinstance(begin, Carrier):
-        codes = np.asarray(calls.convert(operand, begin, rule, np.dtype(np.float64), backend=backend)).view(np.uint64)
+        codes = np.asarray(calls.convert(operand, begin, rule, np.dtype(np.float64), backend=backend)).view(
+            np.uint64
+        )
     else:
         codes = np.asarray(calls.convert(operand, begin, rule, code_dtype(begin), backend=backend))
     return begin, np.ascontiguousarray(np.broadcast_to(codes, shape)).astype(np.uint64).reshape(layout)
@@ -288,19 +294,23 @@ def _addends(
 def _check_shapes(verb: str, x: Side, y: Side, axis: int) -> None:
     """Both have a K, and it is as long; it is this axis of y, and the last of x."""
     if not x.shape or not y.shape:
-        raise ValueError(f"{verb} of shapes {x.given} and {y.given}: a single number has no K; use multiply or fma")
+        raise ValueError(
+            f"{verb} of shapes {x.given} and {y.given}: a single number has no K; use multiply or fma"
+        )
     if x.shape[-1] != y.shape[axis]:
         raise ValueError(
-            f"{verb} of shapes {x.given} and {y.given}: x has {x.shape[-1]} elements along K, y has {y.shape[axis]}; "
-            f"they must be equal"
+            f"{verb} of shapes {x.given} and {y.given}: x has {x.shape[-1]} elements along K, y has "
+            f"{y.shape[axis]}; they must be equal"
         )
 
 
-def _broadcast(verb: str, x: Side, y: Side, outer_x: tuple[int, ...], outer_y: tuple[int, ...]) -> tuple[int, ...]:
+def _broadcast(
+    verb: str, x: Side, y: Side, outer_x: tuple[int, ...], outer_y: tuple[int, ...]
+) -> tuple[int, ...]:
     try:
         return np.broadcast_shapes(outer_x, outer_y)
     except ValueError:
         raise ValueError(
-            f"{verb} of shapes {x.given} and {y.given}: the axes in front, {outer_x} and {outer_y}, do not broadcast; "
-            f"make them equal, or 1"
+            f"{verb} of shapes {x.given} and {y.given}: the axes in front, {outer_x} and {outer_y}, do not "
+            f"broadcast; make them equal, or 1"
         ) from None

@@ -104,7 +104,9 @@ def factors(
     operand = in_memory(name, values)
     wanted = None if how.operands is None else how.operands[side]
     if _takes_scales(how):
-        raise ValueError(f"{how} takes operands in blocks, but {name} is {operand.array.dtype}: {_way_to(how, side)}")
+        raise ValueError(
+            f"{how} takes operands in blocks, but {name} is {operand.array.dtype}: {_way_to(how, side)}"
+        )
     if wanted is not None and (wanted != operand.fmt or how.operand_rounding is not None):
         operand = _as_format(name, operand, wanted, how.operand_rounding, backend)
     return Side(operand.codes, operand.fmt, None, operand.array.shape)
@@ -115,12 +117,15 @@ def in_memory(name: str, values: object) -> Operand:
     if lazy.is_lazy(values):
         package = type(values).__module__.partition(".")[0]
         raise TypeError(
-            f"{name} must be an array in memory, not {type(values).__name__} of {package}: give np.asarray({name})"
+            f"{name} must be an array in memory, not {type(values).__name__} of {package}: give "
+            f"np.asarray({name})"
         )
     return values_operand(values, name)
 
 
-def _as_format(name: str, operand: Operand, fmt: Format, how: Projection | None, backend: Backend | None) -> Operand:
+def _as_format(
+    name: str, operand: Operand, fmt: Format, how: Projection | None, backend: Backend | None
+) -> Operand:
     """The same values as codes of a format; those that it does not have are refused, or projected."""
     rule = how or Projection(nan="error" if fmt.has_nan else "max")
     made = np.asarray(calls.convert(operand, fmt, rule, code_dtype(fmt), backend=calls.thorough(backend)))
@@ -138,19 +143,22 @@ def _as_format(name: str, operand: Operand, fmt: Format, how: Projection | None,
         if wrong.any():
             place = tuple(int(i) for i in np.unravel_index(int(np.argmax(wrong)), made.shape))
             raise ValueError(
-                f"{name} has values that {fmt.name!r} does not have: {int(wrong.sum()):,} of {wrong.size:,}, the first "
-                f"at index {place}: {operand.array[place]}. Quantize {name} to {fmt.name!r} first"
+                f"{name} has values that {fmt.name!r} does not have: {int(wrong.sum()):,} of {wrong.size:,}, "
+                f"the first at index {place}: {operand.array[place]}. Quantize {name} to {fmt.name!r} first"
             )
     return codes
 
 
-def _in_blocks(name: str, values: BlockArray, how: Accumulation, side: int, axis: int, backend: Backend | None) -> Side:
+def _in_blocks(
+    name: str, values: BlockArray, how: Accumulation, side: int, axis: int, backend: Backend | None
+) -> Side:
     """Operands in blocks: elements, and the scales of their rows."""
     fmt, ndim = values.format, values.codes.ndim
     along = max(ndim + axis, 0)
     if along not in values.axes:
         raise ValueError(
-            f"blocks of {name} lie along axis {values.axes[-1]}, but K is axis {along}: encode with axis={along}"
+            f"blocks of {name} lie along axis {values.axes[-1]}, but K is axis {along}: encode with "
+            f"axis={along}"
         )
     wanted = None if how.operands is None else how.operands[side]
     if wanted is not None and wanted != fmt.element:
@@ -160,22 +168,26 @@ def _in_blocks(name: str, values: BlockArray, how: Accumulation, side: int, axis
     takes = _takes_scales(how)
     if not takes and (how.machine or isinstance(how.accumulator, Window)):
         raise ValueError(
-            f"{how} takes no operands in blocks, but {name} is in {fmt.name!r}: use an accumulation that does, such as "
-            f"'fp32_fma', or give {name} as values of {fmt.element.name!r}"
+            f"{how} takes no operands in blocks, but {name} is in {fmt.name!r}: use an accumulation that "
+            f"does, such as 'fp32_fma', or give {name} as values of {fmt.element.name!r}"
         )
     sizes = dict(zip(values.axes, fmt.sizes, strict=True))
     size = sizes.pop(along)
-    scales = spread(values.scales, values.shape, tuple(sizes), tuple(sizes.values()))  # a tile's, of each of its rows
+    scales = spread(
+        values.scales, values.shape, tuple(sizes), tuple(sizes.values())
+    )  # a tile's, of each of its rows
     if takes and how.scale != (fmt.scale, size):
         assert how.scale is not None
         raise ValueError(
-            f"{how} takes one scale of {how.scale[0].name!r} for {how.scale[1]} elements, but {name} in {fmt.name!r} "
-            f"has one of {fmt.scale.name!r} for {size}: {_way_to(how, side)}"
+            f"{how} takes one scale of {how.scale[0].name!r} for {how.scale[1]} elements, but {name} in "
+            f"{fmt.name!r} has one of {fmt.scale.name!r} for {size}: {_way_to(how, side)}"
         )
     tensor = 1.0 if values.tensor_scale is None else float(values.tensor_scale)
     codes = values.codes
     if wanted is not None and how.operand_rounding is not None:
-        codes = _as_format(name, Operand(codes, wanted, codes, True), wanted, how.operand_rounding, backend).codes
+        codes = _as_format(
+            name, Operand(codes, wanted, codes, True), wanted, how.operand_rounding, backend
+        ).codes
     return Side(codes, fmt.element, Scales(scales, fmt.scale, size, tensor), values.shape)
 
 
@@ -188,9 +200,15 @@ def _way_to(how: Accumulation, side: int) -> str:
     assert how.operands is not None, "a window has operands"
     assert how.scale is not None, "and this one scales"
     parts = (how.operands[side], how.scale[0], (how.scale[1],))
-    known = [each.name for each in catalog.BLOCK_FORMATS.values() if (each.element, each.scale, each.sizes) == parts]
+    known = [
+        each.name
+        for each in catalog.BLOCK_FORMATS.values()
+        if (each.element, each.scale, each.sizes) == parts
+    ]
     like = f", such as {known[0]!r}" if known else ""
-    return f"`encode` it in blocks of {parts[2][0]} of {parts[0].name!r} with scales of {parts[1].name!r}{like}"
+    return (
+        f"`encode` it in blocks of {parts[2][0]} of {parts[0].name!r} with scales of {parts[1].name!r}{like}"
+    )
 
 
 def alike(x: Rows, y: Rows) -> tuple[Rows, Rows]:

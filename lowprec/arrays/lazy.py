@@ -53,12 +53,14 @@ def apply(
     package = next(_package(values) for values in operands if is_lazy(values))
     for name, given in (("out", out), ("flags", flags)):
         if given is not None:
-            raise ValueError(f"{name}= is for NumPy arrays; a {package} array is converted lazily: leave it out")
+            raise ValueError(
+                f"{name}= is for NumPy arrays; a {package} array is converted lazily: leave it out"
+            )
     for values in operands:
         if is_lazy(values) and not (hasattr(values, "dtype") and hasattr(values, "shape")):
             raise TypeError(
-                f"{type(values).__name__} of {_package(values)} is no array; use .map for the arrays of a Dataset, and "
-                f"dask.array for delayed values"
+                f"{type(values).__name__} of {_package(values)} is no array; use .map for the arrays of a "
+                f"Dataset, and dask.array for delayed values"
             )
     options = {"random": getattr(random, "data", random) if package == "xarray" else random, "rng": rng}
     if any(_package(values) == "xarray" for values in operands):
@@ -111,7 +113,9 @@ def _apply_dask(
         if words.shape != values.shape:
             raise ValueError(f"random has shape {words.shape}, but needs {values.shape}")
         words = words.rechunk(values.chunks)
-        return da.map_blocks(lambda *chunks: verb(*chunks[:-1], random=chunks[-1]), *operands, words, **options)
+        return da.map_blocks(
+            lambda *chunks: verb(*chunks[:-1], random=chunks[-1]), *operands, words, **options
+        )
     if any(n != n for n in values.shape):
         raise ValueError(
             "rng= needs the place of every chunk, and their sizes are unknown; call .compute_chunk_sizes()"

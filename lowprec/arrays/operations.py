@@ -12,7 +12,14 @@ import numpy as np
 import numpy.typing as npt
 
 from lowprec.arrays import calls, lazy
-from lowprec.arrays.checks import Array, Operand, code_dtype, float_dtype, projection as projection_of, values_operand
+from lowprec.arrays.checks import (
+    Array,
+    Operand,
+    code_dtype,
+    float_dtype,
+    projection as projection_of,
+    values_operand,
+)
 from lowprec.kernels.engine import check_backend
 from lowprec.kernels.request import Backend
 from lowprec.spec import catalog
@@ -65,8 +72,8 @@ def operate(
         )
     if catalog.is_block(fmt):
         raise TypeError(
-            f"{operation} gives single values, and {str(fmt)!r} has blocks: operate into a format such as 'binary32', "
-            f"then encode"
+            f"{operation} gives single values, and {str(fmt)!r} has blocks: operate into a format such as "
+            f"'binary32', then encode"
         )
     into = getattr(out, "dtype", None)
     asked = (operation, fmt, rounding, saturation, projection, profile, dtype, into, backend)
@@ -77,11 +84,15 @@ def operate(
     target = catalog.format(fmt)
     how = projection_of(target, rounding, saturation, projection, profile)
     if any(lazy.is_lazy(given) for given in values):
-        verb = functools.partial(_operate_on, operation, fmt=target, projection=how, dtype=dtype, backend=backend)
+        verb = functools.partial(
+            _operate_on, operation, fmt=target, projection=how, dtype=dtype, backend=backend
+        )
         return lazy.apply(verb, *values, fmt=target, rule=how, random=random, rng=rng, flags=flags, out=out)
     operands = [values_operand(given) for given in values]
     if operation == "scaleb" and operands[1].fmt.exponent_bits and operands[1].array.size:
-        raise TypeError(f"scaleb takes integers as powers of two, not {operands[1].array.dtype}; use .astype('int32')")
+        raise TypeError(
+            f"scaleb takes integers as powers of two, not {operands[1].array.dtype}; use .astype('int32')"
+        )
     given, carrier = result_type(target, into if dtype is None else np.dtype(dtype))
     return codes_of(operation, operands, target, how, given, carrier, random, rng, flags, out, backend, key)
 
@@ -93,7 +104,11 @@ def _operate_on(operation: str, *values: Any, **keywords: Any) -> Any:
 @functools.lru_cache(maxsize=1024)
 def result_type(fmt: Format, wanted: np.dtype[Any] | None) -> tuple[np.dtype[Any], Format | None]:
     """The type of results, and its format; none where results are codes."""
-    if wanted is not None and wanted.isnative and (wanted == code_dtype(fmt) or catalog.carrier(wanted) == fmt):
+    if (
+        wanted is not None
+        and wanted.isnative
+        and (wanted == code_dtype(fmt) or catalog.carrier(wanted) == fmt)
+    ):
         return wanted, None
     given, carrier = float_dtype(fmt, wanted)
     return given, None if carrier == fmt else carrier

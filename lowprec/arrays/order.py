@@ -71,7 +71,12 @@ def _places(magnitude: Array, negative: Array, fmt: Format) -> Array:
 
 
 def _compared(
-    x: npt.ArrayLike, y: npt.ArrayLike, fmt: Like, relation: Callable[[Array, Array], Array], quiet: bool, flags: object
+    x: npt.ArrayLike,
+    y: npt.ArrayLike,
+    fmt: Like,
+    relation: Callable[[Array, Array], Array],
+    quiet: bool,
+    flags: object,
 ) -> Any:
     """A relation of ordered codes; false where either is NaN, which is signaled unless it is quiet."""
     known = catalog.format(fmt)
@@ -229,9 +234,9 @@ def classify(codes: npt.ArrayLike, fmt: Like) -> Any:
         kind[magnitude == known.infinity_code] = Class.POSITIVE_INFINITY
     kind = np.where(negative, 7 - kind, kind)
     kind = np.where(nan, Class.QUIET_NAN, kind)
-    kind = np.where(signaling_nans(codes_operand(codes, known).codes, known), Class.SIGNALING_NAN, kind).astype(
-        np.uint8
-    )
+    kind = np.where(
+        signaling_nans(codes_operand(codes, known).codes, known), Class.SIGNALING_NAN, kind
+    ).astype(np.uint8)
     return kind[()] if not kind.shape else kind
 
 
@@ -278,7 +283,9 @@ def nextafter(x: npt.ArrayLike, y: npt.ArrayLike, fmt: Like) -> Any:
     # All are on their side of x, but where x lies beyond the extreme value: that is the result then.
     least, last = _extremes(known)
     low, high = (_places(*_parts(codes, known)[:2], known) for codes in (below, above))
-    low_place, high_place = (_place_of(np.asarray(decode(codes, known, dtype="float64"))) for codes in (below, above))
+    low_place, high_place = (
+        _place_of(np.asarray(decode(codes, known, dtype="float64"))) for codes in (below, above)
+    )
     upper = np.where(low_place > place, low, low + 1)
     lower = np.where(high_place < place, high, high - 1)
     if known.sign is Sign.MAGNITUDE and not known.subnormals:  # there is no zero to stop at
@@ -313,7 +320,9 @@ def _code(place: Array, negative: Array, fmt: Format) -> Array:
     if fmt.sign is not Sign.MAGNITUDE:
         return (place & ((1 << fmt.width) - 1)).astype(code_dtype(fmt))
     minus = (place < 0) | ((place == 0) & negative & fmt.has_negative_zero)
-    return ((np.abs(place) - (not fmt.subnormals)) | np.where(minus, fmt.sign_code, 0)).astype(code_dtype(fmt))
+    return ((np.abs(place) - (not fmt.subnormals)) | np.where(minus, fmt.sign_code, 0)).astype(
+        code_dtype(fmt)
+    )
 
 
 def ulp(x: npt.ArrayLike, fmt: Like) -> Any:
@@ -358,13 +367,16 @@ def _doubles(values: npt.ArrayLike) -> Array:
     """Values as float64, which must hold them."""
     if lazy.is_lazy(values):
         raise TypeError(
-            f"neighbours are found of NumPy arrays: compute the {type(values).__name__} first, or use its map_blocks"
+            f"neighbours are found of NumPy arrays: compute the {type(values).__name__} first, or use its "
+            "map_blocks"
         )
     operand = values_operand(values)
     if operand.array.dtype.kind in "iu" and operand.array.dtype.itemsize > 4:
         wide = operand.array.astype(np.float64)
         if (np.abs(wide) >= 1 << 53).any():
-            raise ValueError("integers of more than 53 bits are not compared with values: float64 does not hold them")
+            raise ValueError(
+                "integers of more than 53 bits are not compared with values: float64 does not hold them"
+            )
         return wide
     exact = calls.convert(operand, catalog.BINARY64, DEFAULT, np.dtype(np.float64))
     return np.asarray(exact)

@@ -57,7 +57,11 @@ def pack(codes: Array, fmt: Format, axis: int = -1) -> Array:
         packed = bits.astype(np.uint8)
     else:
         a, b, c, d = (whole[..., place::4] for place in range(4))
-        trio = (a | b << np.uint8(6), b >> np.uint8(2) | c << np.uint8(4), c >> np.uint8(4) | d << np.uint8(2))
+        trio = (
+            a | b << np.uint8(6),
+            b >> np.uint8(2) | c << np.uint8(4),
+            c >> np.uint8(4) | d << np.uint8(2),
+        )
         packed = np.stack(trio, axis=-1).reshape(*moved.shape[:-1], -1)
     return np.ascontiguousarray(np.moveaxis(packed, -1, axis))
 
@@ -97,7 +101,9 @@ def unpack(packed: npt.ArrayLike, fmt: Format, axis: int = -1, size: int | None 
     group, taken = _group(fmt)
     if group == 1:
         if size is not None and size != array.shape[axis]:
-            raise ValueError(f"there are {array.shape[axis]} codes of {fmt.name!r} along axis {axis}, not size={size}")
+            raise ValueError(
+                f"there are {array.shape[axis]} codes of {fmt.name!r} along axis {axis}, not size={size}"
+            )
         return array
     if array.dtype not in (np.uint8, np.int8):
         raise TypeError(f"packed codes of {fmt.name!r} must be an array of uint8, not of {array.dtype}")
@@ -118,7 +124,12 @@ def unpack(packed: npt.ArrayLike, fmt: Format, axis: int = -1, size: int | None 
         codes = moved[..., None] >> shifts & mask
     else:
         a, b, c = (moved.reshape(*moved.shape[:-1], -1, 3)[..., place] for place in range(3))
-        fields = (a, a >> np.uint8(6) | b << np.uint8(2), b >> np.uint8(4) | c << np.uint8(4), c >> np.uint8(2))
+        fields = (
+            a,
+            a >> np.uint8(6) | b << np.uint8(2),
+            b >> np.uint8(4) | c << np.uint8(4),
+            c >> np.uint8(2),
+        )
         codes = np.stack([field & mask for field in fields], axis=-1)
     flat = codes.reshape(*moved.shape[:-1], most)[..., :length]
     return np.ascontiguousarray(np.moveaxis(flat, -1, axis)).astype(code_dtype(fmt))

@@ -80,7 +80,9 @@ def random_bits(
         raise ValueError(f"stream={stream} is out of range; use 0 to 2**32 - 1")
     if len(start) != len(box) or len(whole) != len(box):
         raise ValueError(f"shape={box}, origin={start} and within={whole} must have as many dimensions")
-    if any(low < 0 or size < 0 or low + size > limit for low, size, limit in zip(start, box, whole, strict=True)):
+    if any(
+        low < 0 or size < 0 or low + size > limit for low, size, limit in zip(start, box, whole, strict=True)
+    ):
         raise ValueError(f"a box of shape={box} at origin={start} does not lie within={whole}")
     if math.prod(whole) >= 1 << 64:
         raise ValueError(f"within={whole} has 2**64 elements or more, whose places do not fit 64 bits")
@@ -91,8 +93,13 @@ def random_bits(
         if box == whole or not box:
             starts, length = np.zeros(1, np.uint64), out.size
         else:
-            firsts = [np.uint64(low) + np.arange(size, dtype=np.uint64) for low, size in zip(start, box, strict=True)]
-            terms = [first * np.uint64(stride) for first, stride in zip(firsts[:-1], strides[:-1], strict=True)]
+            firsts = [
+                np.uint64(low) + np.arange(size, dtype=np.uint64)
+                for low, size in zip(start, box, strict=True)
+            ]
+            terms = [
+                first * np.uint64(stride) for first, stride in zip(firsts[:-1], strides[:-1], strict=True)
+            ]
             grids = np.meshgrid(*terms, indexing="ij") if terms else []
             base = sum(grids, np.zeros(box[:-1], np.uint64)) + firsts[-1][0]
             starts, length = np.ascontiguousarray(base).reshape(-1), box[-1]
@@ -139,7 +146,9 @@ def integers_for(
     if not rounding.bits:
         for name, given in (("random", random), ("rng", rng)):
             if given is not None:
-                raise ValueError(f"{name}= is for stochastic rounding, and rounding {rounding} is not; leave it out")
+                raise ValueError(
+                    f"{name}= is for stochastic rounding, and rounding {rounding} is not; leave it out"
+                )
         return np.empty(0, np.uint32)
     if (random is None) == (rng is None):
         how = "both" if random is not None else "neither"
@@ -157,12 +166,16 @@ def integers_for(
 def _given(random: object, shape: tuple[int, ...], bits: int, group: int) -> Words:
     words = np.asarray(random)
     if words.dtype.kind not in "iu":
-        raise TypeError(f"random must be an array of integers, not of {words.dtype}; lowprec.random_bits makes them")
+        raise TypeError(
+            f"random must be an array of integers, not of {words.dtype}; lowprec.random_bits makes them"
+        )
     if words.shape != shape:
         share = f": {group} elements along the last axis share a word" if group > 1 else ""
         raise ValueError(f"random has shape {words.shape}, but needs {shape}{share}")
     if words.size and (int(words.min()) < 0 or int(words.max()) >> bits):
-        raise ValueError(f"random must lie in 0 to 2**{bits} - 1, not {int(words.min())} to {int(words.max())}")
+        raise ValueError(
+            f"random must lie in 0 to 2**{bits} - 1, not {int(words.min())} to {int(words.max())}"
+        )
     return words.astype(np.uint32)
 
 

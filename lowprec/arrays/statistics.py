@@ -142,8 +142,8 @@ def scale_for(
     scales = _smallest_scales(amax, target, power_of_two)
     if not np.isfinite(scales).all():
         raise ValueError(
-            f"values up to {amax.max():.9g} need a scale for {target.name!r} that float32 does not hold; divide them "
-            f"by a power of two first, or use a format with a larger range"
+            f"values up to {amax.max():.9g} need a scale for {target.name!r} that float32 does not hold; "
+            f"divide them by a power of two first, or use a format with a larger range"
         )
     if method == "mse":
         scales = _least_errors(rows, target, scales, _FACTORS[::8] if power_of_two else _FACTORS)
@@ -213,7 +213,11 @@ class ErrorReport:
         return found | dict.fromkeys(odd)
 
     def __str__(self) -> str:
-        blocks = "" if self.by_block is None else f" in {self.by_block.size:,} block{'s' * (self.by_block.size != 1)}"
+        blocks = (
+            ""
+            if self.by_block is None
+            else f" in {self.by_block.size:,} block{'s' * (self.by_block.size != 1)}"
+        )
         worst = "" if self.worst_block is None else f"; of the worst block {self.worst_block:.2f} dB"
         of_blocks = "" if self.clipped_blocks is None else f", in {self.clipped_blocks:.1%} of blocks"
         lines = [
@@ -227,7 +231,9 @@ class ErrorReport:
             f"  zeros          {self.zeros:.1%}",
         ]
         if self.non_finite or self.lost:
-            lines.append(f"  left out       {self.non_finite:,} NaN or infinite, {self.lost:,} that became so")
+            lines.append(
+                f"  left out       {self.non_finite:,} NaN or infinite, {self.lost:,} that became so"
+            )
         return "\n".join(lines)
 
 
@@ -289,7 +295,9 @@ def error_report(
     array = values_operand(values).array
     if catalog.is_block(fmt):
         if scale is not None:
-            raise ValueError(f"scale= is for formats of single values, and {str(fmt)!r} has scales of its blocks")
+            raise ValueError(
+                f"scale= is for formats of single values, and {str(fmt)!r} has scales of its blocks"
+            )
         blocks = encode(
             array, fmt, axis=axis, rule=rule, tensor_scale=tensor_scale, rounding=rounding, saturation=saturation,
             projection=projection, profile=profile, random=random, rng=rng,
@@ -318,8 +326,8 @@ def _largest(rows: Array, fmt: Format) -> Doubles:
         amax[tile[0]] = np.maximum(amax[tile[0]], np.abs(part).max(axis=1))
     if negative and fmt.sign is Sign.UNSIGNED:
         raise ValueError(
-            f"{fmt.name!r} is unsigned, and {negative:,} of {rows.size:,} values are negative: subtract a zero point "
-            f"first, or use a signed format"
+            f"{fmt.name!r} is unsigned, and {negative:,} of {rows.size:,} values are negative: subtract a "
+            f"zero point first, or use a signed format"
         )
     return amax
 
@@ -405,7 +413,9 @@ class _Sums:
         )
 
 
-def _of_singles(array: Array, fmt: Format, how: Projection, scales: Array | None, random: Any, rng: Any) -> ErrorReport:
+def _of_singles(
+    array: Array, fmt: Format, how: Projection, scales: Array | None, random: Any, rng: Any
+) -> ErrorReport:
     """The report on a format of single values."""
     low, high = _limits(fmt, how)
     sums = _Sums()
@@ -430,7 +440,9 @@ def _given_scales(scale: npt.ArrayLike | None, shape: tuple[int, ...]) -> Array 
     try:
         return np.broadcast_to(scales, shape)
     except ValueError:
-        raise ValueError(f"scale of shape {scales.shape} does not broadcast to values of shape {shape}") from None
+        raise ValueError(
+            f"scale of shape {scales.shape} does not broadcast to values of shape {shape}"
+        ) from None
 
 
 def _of_blocks(array: Array, blocks: BlockArray) -> ErrorReport:
@@ -447,7 +459,9 @@ def _of_blocks(array: Array, blocks: BlockArray) -> ErrorReport:
         scales = np.asarray(decode(piece.scales, fmt.scale)).astype(np.float64) * tensor
         scales = spread(scales, piece.shape, blocks.axes, fmt.sizes)
         found = sums.add(*_finite(array[tile]), piece.values(np.float64), low * scales, high * scales)
-        place = tuple(slice(item.start // unit, -(-item.stop // unit)) for item, unit in zip(tile, units, strict=True))
+        place = tuple(
+            slice(item.start // unit, -(-item.stop // unit)) for item, unit in zip(tile, units, strict=True)
+        )
         for grid, each in zip(grids, found, strict=True):
             total = each.astype(np.float64)
             for axis, size in sizes.items():

@@ -39,7 +39,9 @@ def get_threads() -> int:
     if _threads is None:
         asked = os.environ.get("LOWPREC_NUM_THREADS", "")
         if asked and not (asked.isdecimal() and int(asked) >= 1):
-            raise ValueError(f"LOWPREC_NUM_THREADS={asked!r} is no number of threads; set it to 1 or more, or unset it")
+            raise ValueError(
+                f"LOWPREC_NUM_THREADS={asked!r} is no number of threads; set it to 1 or more, or unset it"
+            )
         _threads = int(asked) if asked else _processors()
     return _threads
 

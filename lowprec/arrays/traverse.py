@@ -43,15 +43,17 @@ def run(
 ) -> int:
     """Run a program for every element of `out`, to which operands broadcast; return DONE or REFUSED.
 
-    All are arrays of unsigned integers, as `bits_of` gives them. Operands may be the memory of `out`, element for
-    element, where the program converts; they must not overlap otherwise. `flags` and `random` have the shape of `out`;
-    `key` stands for random integers that the program draws.
+    All are arrays of unsigned integers, as `bits_of` gives them. Operands may be the memory of `out`, element
+    for element, where the program converts; they must not overlap otherwise. `flags` and `random` have the
+    shape of `out`; `key` stands for random integers that the program draws.
     """
     if not out.ndim:  # NumPy 2.2 loses what buffered iteration writes to an array without axes
         out, operands = out.reshape(1), [array.reshape(1) for array in operands]
         flags, random = (None if array is None else array.reshape(1) for array in (flags, random))
     others = [array for array in (flags, random) if array is not None]
-    operands = [array.astype(array.dtype.newbyteorder("=")) if array.size == 1 else array for array in operands]
+    operands = [
+        array.astype(array.dtype.newbyteorder("=")) if array.size == 1 else array for array in operands
+    ]
     full = [array for array in operands if array.size != 1 or out.size == 1]
     everything = [*full, out, *others]
     if all(array.shape == out.shape and array.flags.aligned and array.dtype.isnative for array in everything):

@@ -52,9 +52,7 @@ _EXAMPLES = {"convert": ("binary32", "e4m3fn"), "scaleb": ("e4m3fn", "int32", "e
 AGREE, DIFFER, FAILED, NOTHING, INTERRUPTED, BROKEN_PIPE = 0, 1, 2, 3, 130, 141
 
 #: Why a command that works on the golden data refuses to where nothing says which.
-NO_CHECKOUT = (
-    "lowprec does not run from a checkout here, so it has no tables/ of its own; name the folder with --tables"
-)
+NO_CHECKOUT = "lowprec does not run from a checkout here, so it has no tables/ of its own; name the folder with --tables"
 
 
 @contextlib.contextmanager
@@ -66,7 +64,9 @@ def usage_errors(kinds: tuple[type[Exception], ...] = (ValueError,)) -> Iterator
         raise click.UsageError(str(error)) from None
 
 
-def format_named(name: str, define: str | None = None, *, operand: bool = False, operation: bool = False) -> Format:
+def format_named(
+    name: str, define: str | None = None, *, operand: bool = False, operation: bool = False
+) -> Format:
     """Return a format by name, by file, or the one that --define defines."""
     from lowprec.cli import definitions
     from lowprec.spec.catalog import format as format_of
@@ -77,7 +77,9 @@ def format_named(name: str, define: str | None = None, *, operand: bool = False,
             if name == defined.name:
                 return defined
             if not operation:
-                raise ValueError(f"--define defines {defined.name!r}, but {name!r} is asked for; leave one of them out")
+                raise ValueError(
+                    f"--define defines {defined.name!r}, but {name!r} is asked for; leave one of them out"
+                )
         if name.endswith(".toml"):
             return definitions.from_toml(Path(name))
         if operand:
@@ -148,7 +150,9 @@ def one_format(name: str | None, define: str | None) -> Format:
     if name is not None:
         return format_named(name, define)
     if define is None:
-        raise click.UsageError("name a FORMAT, or define one with --define exponent_bits=...,trailing_bits=...")
+        raise click.UsageError(
+            "name a FORMAT, or define one with --define exponent_bits=...,trailing_bits=..."
+        )
     with usage_errors():
         return definitions.from_text(define)
 
@@ -167,10 +171,13 @@ def operation_formats(operation: str, names: tuple[str, ...], define: str | None
             f"({' '.join(names)}); for instance {operation} {example}"
         )
     chosen = tuple(
-        format_named(name, define, operand=place < wanted - 1, operation=True) for place, name in enumerate(names)
+        format_named(name, define, operand=place < wanted - 1, operation=True)
+        for place, name in enumerate(names)
     )
     if define is not None and one_format(None, define).name not in names:
-        raise click.UsageError(f"--define defines {one_format(None, define).name!r}, which is not among the formats")
+        raise click.UsageError(
+            f"--define defines {one_format(None, define).name!r}, which is not among the formats"
+        )
     with usage_errors():
         check_operands(operation, chosen)
     return chosen

@@ -39,12 +39,15 @@ __all__ = ["check_format"]
 )
 @click.option("--json", "as_json", is_flag=True, help="Print JSON instead of text (schema lowprec.check/1).")
 @click.option("--laws", "as_list", is_flag=True, help="List all laws and where they hold, and check nothing.")
-def check_format(fmt: str | None, define: str | None, samples: int, seed: int, as_json: bool, as_list: bool) -> None:
+def check_format(
+    fmt: str | None, define: str | None, samples: int, seed: int, as_json: bool, as_list: bool
+) -> None:
     """Check every law on a format: what its codes stand for, how it rounds, its arithmetic, order and blocks.
 
-    FORMAT is a name, a P3109 name such as binary8p3se, a .toml file with the parameters of a private format, or a
-    block format; leave it out with --define. Both the kernels and the oracle are tried, against what the parameters
-    alone say. Exit codes: 0 all laws hold, 1 one does not, 2 bad input or usage, 3 nothing was tried.
+    FORMAT is a name, a P3109 name such as binary8p3se, a .toml file with the parameters of a private format,
+    or a block format; leave it out with --define. Both the kernels and the oracle are tried, against what the
+    parameters alone say. Exit codes: 0 all laws hold, 1 one does not, 2 bad input or usage, 3 nothing was
+    tried.
     """
     from lowprec.cli.progress import progress
     from lowprec.spec import catalog

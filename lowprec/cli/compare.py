@@ -28,9 +28,13 @@ if TYPE_CHECKING:
 __all__ = ["compare"]
 
 
-@click.command(short_help="Compare results with what they must be, and find the cause.", epilog=OPERATIONS_HELP)
+@click.command(
+    short_help="Compare results with what they must be, and find the cause.", epilog=OPERATIONS_HELP
+)
 @click.argument("words", metavar="INPUT... OUTPUT", nargs=-1, required=True)
-@click.option("--to", metavar="FORMAT", help="Format or block format of the results. Default: rank all formats.")
+@click.option(
+    "--to", metavar="FORMAT", help="Format or block format of the results. Default: rank all formats."
+)
 @click.option(
     "--from",
     "sources",
@@ -44,11 +48,16 @@ __all__ = ["compare"]
     metavar="NAME",
     help="Operation that gave the results: one of those listed below, dot or matmul.",
 )
-@click.option("--accumulation", metavar="NAME", help="Accumulation of dot or matmul. Default: rank all accumulations.")
+@click.option(
+    "--accumulation", metavar="NAME", help="Accumulation of dot or matmul. Default: rank all accumulations."
+)
 @click.option("--addend", metavar="FILE", help="File of the addend of dot or matmul. Default: no addend.")
 @click.option("--scales", metavar="FILE", help="File of the scales' codes, for results in a block format.")
 @click.option(
-    "--axis", type=int, metavar="N", help="Axis along which the blocks of a block format lie. Default: the last."
+    "--axis",
+    type=int,
+    metavar="N",
+    help="Axis along which the blocks of a block format lie. Default: the last.",
 )
 @click.option(
     "--tensor-scale",
@@ -56,8 +65,12 @@ __all__ = ["compare"]
     metavar="NUMBER",
     help="Scale of the whole tensor, for block formats that have one. Default: computed from the values.",
 )
-@click.option("--rule", metavar="NAME", help="Scale rule, such as floor or rceil. Default: the block format's own.")
-@click.option("--profile", metavar="NAME", help="Judge by this profile instead of --rounding and --saturation.")
+@click.option(
+    "--rule", metavar="NAME", help="Scale rule, such as floor or rceil. Default: the block format's own."
+)
+@click.option(
+    "--profile", metavar="NAME", help="Judge by this profile instead of --rounding and --saturation."
+)
 @define_option
 @projection_options
 @click.option(
@@ -67,10 +80,15 @@ __all__ = ["compare"]
     show_default=True,
     help="Accept the exact NaN code only, or any NaN, where NaN is right.",
 )
-@click.option("--all", "everything", is_flag=True, help="Print every result that differs, not only the first 20.")
+@click.option(
+    "--all", "everything", is_flag=True, help="Print every result that differs, not only the first 20."
+)
 @click.option("--no-why", is_flag=True, help="Do not look for the cause of differences.")
 @click.option(
-    "--json", "as_json", is_flag=True, help="Print JSON instead of text (schema: tables/schema/compare.schema.json)."
+    "--json",
+    "as_json",
+    is_flag=True,
+    help="Print JSON instead of text (schema: tables/schema/compare.schema.json).",
 )
 @click.option("--junit", type=OUTPUT, help="Also write a JUnit test report to this file.")
 @click.option("--html", type=OUTPUT, help="Also write an HTML page with plots to this file.")
@@ -94,11 +112,13 @@ def compare(
     lowprec compare x.npy y.npy out.npy --operation add --to e4m3fn
     lowprec compare x.npy y.npy out.npy --operation matmul     (which accumulation?)
 
-    Files are .npy, .safetensors:TENSOR, hexadecimal text (.hex, .txt, .mem), or raw as FILE:TYPE:SHAPE, for instance
-    dump.bin:uint8:64,128; FILE:packed is codes of 4 or 6 bits without gaps. They may be larger than memory.
+    Files are .npy, .safetensors:TENSOR, hexadecimal text (.hex, .txt, .mem), or raw as FILE:TYPE:SHAPE, for
+    instance dump.bin:uint8:64,128; FILE:packed is codes of 4 or 6 bits without gaps. They may be larger than
+    memory.
 
     The second form reads lines of operands and result, which a program printed after it read the operands of
-    `lowprec vectors --operands`. Its arguments are a file or - for the standard input, and those of `lowprec vectors`:
+    `lowprec vectors --operands`. Its arguments are a file or - for the standard input, and those of `lowprec
+    vectors`:
 
     \b
     lowprec compare - add e4m3fn e4m3fn e4m3fn
@@ -114,7 +134,11 @@ def compare(
                 report = _lines(words, asked, watch=watch, **options)
             else:
                 report = _files(words, asked, watch=watch, **options)
-        made = [(path, make().encode()) for path, make in ((junit, report.as_junit), (html, report.as_html)) if path]
+        made = [
+            (path, make().encode())
+            for path, make in ((junit, report.as_junit), (html, report.as_html))
+            if path
+        ]
     if as_json:
         deliver(report.as_json() + "\n")
     else:
@@ -148,7 +172,9 @@ def _refuse(asked: dict[str, Any], names: tuple[str, ...]) -> None:
     for name in names:
         if asked[name] is not None:
             spelled = {"sources": "from"}.get(name, name).replace("_", "-")
-            raise click.UsageError(f"--{spelled} is for files of arrays; lines name their formats behind the operation")
+            raise click.UsageError(
+                f"--{spelled} is for files of arrays; lines name their formats behind the operation"
+            )
 
 
 def _files(words: tuple[str, ...], asked: dict[str, Any], **options: Any) -> Comparison:
@@ -168,7 +194,8 @@ def _files(words: tuple[str, ...], asked: dict[str, Any], **options: Any) -> Com
     if sources is not None and len(sources) not in (1, len(words) - 1):
         raise click.UsageError(f"--from names {len(sources)} formats for {len(words) - 1} operands")
     known = [
-        None if sources is None else operand_format(sources[min(i, len(sources) - 1)]) for i in range(len(words) - 1)
+        None if sources is None else operand_format(sources[min(i, len(sources) - 1)])
+        for i in range(len(words) - 1)
     ]
     operands = [open_dump(word, fmt) for word, fmt in zip(words, known, strict=False)]
     output = open_dump(words[-1], element, operands[0].shape if asked["operation"] == "convert" else None)
@@ -178,7 +205,9 @@ def _files(words: tuple[str, ...], asked: dict[str, Any], **options: Any) -> Com
     plain = asked["rounding"] == "nearest_even" and asked["saturation"] == "none"
     how: dict[str, Any] = {"profile": asked["profile"]} if asked["profile"] is not None else {}
     if not plain and how:
-        raise click.UsageError("--profile and --rounding or --saturation both say how to convert; give one of them")
+        raise click.UsageError(
+            "--profile and --rounding or --saturation both say how to convert; give one of them"
+        )
     if not plain:
         rule = project(asked["rounding"], asked["saturation"])
         how = {"rounding": rule.rounding, "saturation": rule.saturation}
@@ -202,6 +231,7 @@ def _files(words: tuple[str, ...], asked: dict[str, Any], **options: Any) -> Com
 def _only(operands: list[Any]) -> Any:
     if len(operands) != 1:
         raise click.UsageError(
-            f"a conversion has one INPUT and one OUTPUT, not {len(operands) + 1} files; name the --operation of several"
+            f"a conversion has one INPUT and one OUTPUT, not {len(operands) + 1} files; name the --operation "
+            "of several"
         )
     return operands[0]

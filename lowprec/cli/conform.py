@@ -56,10 +56,16 @@ __all__ = ["conform"]
     metavar="N",
     help="Add this number of random inputs to each cast from float32 and float64.",
 )
-@click.option("--seed", default=0, show_default=True, metavar="N", help="Draw the random inputs with this seed.")
-@click.option("--json", "as_json", is_flag=True, help="Print JSON instead of text (schema lowprec.conform/2).")
 @click.option(
-    "--markdown", is_flag=True, help="Print a Markdown page, as docs/conformance.md is, with the profile of every row."
+    "--seed", default=0, show_default=True, metavar="N", help="Draw the random inputs with this seed."
+)
+@click.option(
+    "--json", "as_json", is_flag=True, help="Print JSON instead of text (schema lowprec.conform/2)."
+)
+@click.option(
+    "--markdown",
+    is_flag=True,
+    help="Print a Markdown page, as docs/conformance.md is, with the profile of every row.",
 )
 @click.option("-o", "--output", type=OUTPUT, help="Write JSON or Markdown to this file instead of printing.")
 @click.option(
@@ -83,10 +89,10 @@ def conform(
 ) -> None:
     """Compare frameworks with the reference, code by code.
 
-    FRAMEWORK is ml_dtypes, numpy, torch, jax and the like. Default: all that are installed. Their casts, operations
-    and blocks are run on all ties, thresholds, borders and specials, on all 16-bit inputs and on random bit patterns,
-    with nearest_even and saturation none, except for frameworks that have other rules. Exit code 0: all agree but for
-    known divergences (marked *); 1: something else differs.
+    FRAMEWORK is ml_dtypes, numpy, torch, jax and the like. Default: all that are installed. Their casts,
+    operations and blocks are run on all ties, thresholds, borders and specials, on all 16-bit inputs and on
+    random bit patterns, with nearest_even and saturation none, except for frameworks that have other rules.
+    Exit code 0: all agree but for known divergences (marked *); 1: something else differs.
     """
     from lowprec.export import conformance_page
     from lowprec.spec.arith import OPERANDS
@@ -151,7 +157,9 @@ def _show(rows: list[Row]) -> None:
 
     kinds = "of what kind (* known): count, smallest operand, got, want"
     numbers = ("tried", "differ")
-    grid = cards.columns("framework", "operation", "source", "target", *numbers, kinds, right=numbers, fold=(kinds,))
+    grid = cards.columns(
+        "framework", "operation", "source", "target", *numbers, kinds, right=numbers, fold=(kinds,)
+    )
     for row in rows:
         found = [
             f"{finding.kind}{'*' if finding.known else ''} {finding.count:,}: "

@@ -88,7 +88,9 @@ _OPTIONS = (
     ),
     click.option("--fresh", is_flag=True, help="Do everything again, also parts that are kept."),
     click.option("--write", "action", flag_value="write", help="Write the digests into digests.json."),
-    click.option("--check", "action", flag_value="check", help="Compare the digests with those of digests.json."),
+    click.option(
+        "--check", "action", flag_value="check", help="Compare the digests with those of digests.json."
+    ),
     click.option(
         "--tables",
         type=click.Path(file_okay=False, path_type=Path),
@@ -108,7 +110,9 @@ def exhaustive_options(command: Callable[..., None]) -> Callable[..., None]:
         for parameter in context.command.params:
             chosen = context.get_parameter_source(parameter.name or "") is ParameterSource.COMMANDLINE
             if chosen and exhaustive and parameter.name in set(given) - {*_SHARED}:
-                raise click.UsageError(f"{parameter.opts[0]} does not go with --exhaustive, which tries every float32")
+                raise click.UsageError(
+                    f"{parameter.opts[0]} does not go with --exhaustive, which tries every float32"
+                )
             if chosen and not exhaustive and parameter.name in _ours:
                 raise click.UsageError(f"{parameter.opts[0]} goes with --exhaustive only")
         if exhaustive:
@@ -145,11 +149,15 @@ def _sweep(
     subjects = _subjects(frameworks)
     formats = list(dict.fromkeys(format_named(target) for target in targets)) or None
     modes = [mode.name for mode in MODES] if "all" in roundings else list(dict.fromkeys(roundings))
-    policies = [policy.value for policy in Saturation] if "all" in saturations else list(dict.fromkeys(saturations))
+    policies = (
+        [policy.value for policy in Saturation] if "all" in saturations else list(dict.fromkeys(saturations))
+    )
     chosen = _ranges(ranges, exhaustive.RANGES)
     folder = tables or golden.tables_folder()
     if scheduler is not None and workers is not None:
-        raise click.UsageError("--workers are processes of this machine, and --scheduler has its own; give one of them")
+        raise click.UsageError(
+            "--workers are processes of this machine, and --scheduler has its own; give one of them"
+        )
     with usage_errors():
         sweeps = exhaustive.plan(subjects, formats, modes, policies, nan)
     if not sweeps:
@@ -213,7 +221,9 @@ def _check_action(action: str, sweeps: list[Sweep], tables: Path | None, ranges:
 
     for sweep in sweeps:
         if sweep.subject != OURS:
-            raise click.UsageError(f"--{action} is for the digests of {OURS}'s own kernels; leave {sweep.subject} out")
+            raise click.UsageError(
+                f"--{action} is for the digests of {OURS}'s own kernels; leave {sweep.subject} out"
+            )
         if action == "write" and catalog.FORMATS.get(sweep.fmt.name) != sweep.fmt:
             raise click.UsageError(f"--write keeps formats of the catalog; {sweep.fmt.name!r} is none")
     if ranges is not None:

@@ -45,7 +45,9 @@ def formats(as_json: bool) -> None:
     from lowprec.export import block_cards, cards
     from lowprec.spec.catalog import FORMATS
 
-    _print(as_json, lambda: [*map(cards.describe, FORMATS.values())], cards.listing, block_cards.block_listing)
+    _print(
+        as_json, lambda: [*map(cards.describe, FORMATS.values())], cards.listing, block_cards.block_listing
+    )
 
 
 @click.command("block-formats", short_help="List the block formats.")
@@ -66,7 +68,8 @@ def block_formats(as_json: bool) -> None:
 def accumulations(as_json: bool) -> None:
     """List the accumulations: how hardware and plain loops sum dot products.
 
-    `lowprec show NAME` tells in words what one does. deepseek_promote(N), which promotes after N products, is one too.
+    `lowprec show NAME` tells in words what one does. deepseek_promote(N), which promotes after N products, is
+    one too.
     """
     from lowprec.export.accumulation_cards import accumulation_listing, describe_accumulation
     from lowprec.spec.accumulations import ACCUMULATIONS
@@ -99,8 +102,9 @@ def profiles(as_json: bool) -> None:
 def show(name: str | None, define: str | None, profile: str | None, as_json: bool) -> None:
     """Show a format: parameters, limits, special codes and, up to 8 bits, every code's value.
 
-    NAME is a format: its name, an alias, a P3109 name such as binary8p3se, or a .toml file with the parameters of a
-    private format. It may also be a block format, an accumulation, which is told in words, or a profile.
+    NAME is a format: its name, an alias, a P3109 name such as binary8p3se, or a .toml file with the
+    parameters of a private format. It may also be a block format, an accumulation, which is told in words, or
+    a profile.
     """
     kind = "format"
     if name is None and define is None and profile is not None:
@@ -195,7 +199,12 @@ def table(
     if thresholds and kind in ("c", "sv", "vhdl"):
         raise click.UsageError(f"--thresholds is for csv, json, md, npy and mem: {kind} files encode already")
     known, projection = one_format(fmt, define), project(rounding, saturation)
-    words = ["lowprec table", fmt or f"--define {define}", f"--as {kind}", *(["--thresholds"] if thresholds else [])]
+    words = [
+        "lowprec table",
+        fmt or f"--define {define}",
+        f"--as {kind}",
+        *(["--thresholds"] if thresholds else []),
+    ]
     if thresholds or kind in ("sv", "vhdl"):
         words.append(f"--rounding {rounding} --saturation {saturation}")
     with usage_errors():

@@ -31,8 +31,8 @@ def golden(action: str | None, tables: Path | None) -> None:
     """Write or check the golden data: encoding tables, digests and test vectors.
 
     The oracle generates them and the kernels verify them. Exit 1: a file differs, or the two do.
-    --write replaces and removes only what the folder's digests.json lists, and refuses where another file is in the
-    way.
+    --write replaces and removes only what the folder's digests.json lists, and refuses where another file is
+    in the way.
     """
     from lowprec.export import golden as data
 

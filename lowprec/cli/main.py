@@ -48,7 +48,9 @@ class _Lowprec(click.Group):
         except BrokenPipeError:
             raise _PipeClosed from None
 
-    def main(self, args: Sequence[str] | None = None, *more: Any, standalone_mode: bool = True, **options: Any) -> Any:
+    def main(
+        self, args: Sequence[str] | None = None, *more: Any, standalone_mode: bool = True, **options: Any
+    ) -> Any:
         """Run a command and exit, or with standalone_mode=False as click does."""
         run = functools.partial(super().main, args, *more, standalone_mode=False, **options)
         if not standalone_mode:

@@ -19,8 +19,8 @@ define_option = click.option(
     "--define",
     metavar="KEY=VALUE,...",
     help="Define a private format by its parameters, for instance exponent_bits=4,trailing_bits=3,nans=1. Others, by "
-    "default: bias (IEEE's), sign=magnitude (or unsigned, twos_complement), infinity=false, negative_zero=true, "
-    "subnormals=true, name=private.",
+    "default: bias (IEEE's), sign=magnitude (or unsigned, twos_complement), infinity=false, "
+    "negative_zero=true, subnormals=true, name=private.",
 )
 
 #: A file to write, which need not be readable.
@@ -34,7 +34,11 @@ MODES_HELP = ", ".join(mode.name for mode in MODES)
 POLICIES_HELP = ", ".join(policy.value for policy in Saturation)
 
 _rounding = click.option(
-    "--rounding", default="nearest_even", show_default=True, metavar="MODE", help=f"Round by this mode: {MODES_HELP}."
+    "--rounding",
+    default="nearest_even",
+    show_default=True,
+    metavar="MODE",
+    help=f"Round by this mode: {MODES_HELP}.",
 )
 _saturation = click.option(
     "--saturation",

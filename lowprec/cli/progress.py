@@ -11,8 +11,8 @@ __all__ = ["progress"]
 class progress:
     """A progress bar on a terminal, nothing elsewhere.
 
-    As a context it gives a function of what is done, how much there is, if that is known, and what is under way, or
-    None.
+    As a context it gives a function of what is done, how much there is, if that is known, and what is under
+    way, or None.
     """
 
     def __enter__(self) -> Callable[[int, int | None, str], None] | None:

@@ -26,7 +26,9 @@ __all__ = ["vectors"]
     metavar="N",
     help="Add this number of random operands where not all operands are tried.",
 )
-@click.option("--seed", default=0, show_default=True, metavar="N", help="Draw the random operands with this seed.")
+@click.option(
+    "--seed", default=0, show_default=True, metavar="N", help="Draw the random operands with this seed."
+)
 @click.option(
     "--as",
     "kind",
@@ -35,7 +37,9 @@ __all__ = ["vectors"]
     type=click.Choice(VECTOR_KINDS),
     help="Write this kind of file: mem is hexadecimal for $readmemh, text what `lowprec compare` reads.",
 )
-@click.option("--operands", is_flag=True, help="Print the operands without results, for a program under test to read.")
+@click.option(
+    "--operands", is_flag=True, help="Print the operands without results, for a program under test to read."
+)
 @output_option
 def vectors(
     operation: str,
@@ -57,10 +61,11 @@ def vectors(
     lowprec vectors convert binary32 e4m3fn
     lowprec vectors fma e4m3fn e4m3fn binary32 binary32
 
-    With --operands only the operands are printed. A program under test reads them and prints each line with its
-    result, and `lowprec compare - OPERATION FORMAT...` judges those lines.
+    With --operands only the operands are printed. A program under test reads them and prints each line with
+    its result, and `lowprec compare - OPERATION FORMAT...` judges those lines.
 
-    All operands are tried if they have at most 16 bits together; of wider ones, those at ties, limits and the like.
+    All operands are tried if they have at most 16 bits together; of wider ones, those at ties, limits and the
+    like.
     """  # noqa: D301
     from lowprec.export.vectors import suite
 
@@ -71,5 +76,7 @@ def vectors(
     chosen = operation_formats(operation, formats, define)
     words = ["lowprec vectors", operation, *formats, *([f"--define {define}"] if define else [])]
     words += [f"--rounding {rounding} --saturation {saturation} --samples {samples} --seed {seed}"]
-    made = suite(operation, chosen, project(rounding, saturation), samples=samples, seed=seed, command=" ".join(words))
+    made = suite(
+        operation, chosen, project(rounding, saturation), samples=samples, seed=seed, command=" ".join(words)
+    )
     deliver(made.operand_lines().encode() if operands else made.render(kind), output)

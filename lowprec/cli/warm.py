@@ -32,7 +32,8 @@ __all__ = ["warm"]
     multiple=True,
     metavar="VERB",
     help="Warm this verb: encode, decode, quantize, cast (from each NAME to each other), an operation such as "
-    "add, dot or matmul; may be repeated. Default: encode, decode and quantize; of accumulations dot and matmul.",
+    "add, dot or matmul; may be repeated. Default: encode, decode and quantize; of accumulations dot and "
+    "matmul.",
 )
 @click.option(
     "--type",
@@ -58,8 +59,8 @@ def warm(names: tuple[str, ...], everything: bool, listed: bool, **asked: Any) -
     """Compile what calls on NAMEs need, and keep it on disk, so that no later process waits for it.
 
     NAME is a format, a block format, an accumulation, or a .toml file with the parameters of a private
-    format. Kernels that are on disk are not compiled again: with LOWPREC_CACHE_DIR set to nothing, --list times
-    all of them.
+    format. Kernels that are on disk are not compiled again: with LOWPREC_CACHE_DIR set to nothing, --list
+    times all of them.
     """
     if everything == bool(names):
         raise click.UsageError("name formats, block formats or accumulations, or say --all")

@@ -185,8 +185,8 @@ def _steps(window: Window) -> Iterator[str]:
     """Say what the steps of a window do."""
     if window.groups == "alternate_pairs":
         yield (
-            f"Of each {2 * window.step} products, those whose index has bit 1 clear make a step with the running sum, "
-            f"and then the others."
+            f"Of each {2 * window.step} products, those whose index has bit 1 clear make a step with the "
+            f"running sum, and then the others."
         )
     else:
         yield f"Each {window.step} products make a step with the running sum."
@@ -194,8 +194,8 @@ def _steps(window: Window) -> Iterator[str]:
         yield "The exponents of both scales join each product's."
     elif window.scales == "groups":
         yield (
-            f"Each {window.group} products are summed exactly and multiplied by both scales, whose exponents count as "
-            f"that of the sum."
+            f"Each {window.group} products are summed exactly and multiplied by both scales, whose exponents "
+            f"count as that of the sum."
         )
     if window.fraction_bits is not None:
         way = "toward zero" if window.cut == "toward_zero" else "downwards"
@@ -243,21 +243,40 @@ def accumulation_tables() -> Iterator[str]:
     """Yield every named accumulation, as lines of Markdown."""
     items = ACCUMULATIONS.values()
     plain = [how for how in items if not how.machine and not isinstance(how.accumulator, Window)]
-    yield from ("# Accumulations", "", "`lowprec show NAME` says in words what one is; docs/dot-products.md explains.")
+    yield from (
+        "# Accumulations",
+        "",
+        "`lowprec show NAME` says in words what one is; docs/dot-products.md explains.",
+    )
     yield from ("", "## Sums in a plain accumulator", "")
     yield from head("accumulation", "products", "order", "accumulator", "output")
     for how in plain:
         accumulator = None if isinstance(how.accumulator, Window) else how.accumulator
         yield row(
-            f"`{how.name}`", _place(how.product) or "exact", how.order, _place(accumulator) or "-", _place(how.output)
+            f"`{how.name}`",
+            _place(how.product) or "exact",
+            how.order,
+            _place(accumulator) or "-",
+            _place(how.output),
         )
     yield from ("", "## Steps of hardware", "")
     yield (
-        "*Bits*: what alignment keeps behind the point of the largest exponent, which counts as *lowest* at least. "
-        "*Measured*: published results of the hardware are reproduced."
+        "*Bits*: what alignment keeps behind the point of the largest exponent, which counts as *lowest* at "
+        "least. *Measured*: published results of the hardware are reproduced."
     )
     yield ""
-    titles = ("accumulation", "x", "y", "scales", "step", "bits", "lowest", "result of a step", "chunks", "output")
+    titles = (
+        "accumulation",
+        "x",
+        "y",
+        "scales",
+        "step",
+        "bits",
+        "lowest",
+        "result of a step",
+        "chunks",
+        "output",
+    )
     yield from head(*titles, "measured", "source")
     for how in items:
         if isinstance(how.accumulator, Window):

@@ -60,7 +60,9 @@ def block_tables() -> Iterator[str]:
     """Yield the catalog's block formats and the policies of every profile, as lines of Markdown."""
     yield "# Block formats"
     yield ""
-    yield from head("block format", "element", "scale", "size", "bits a value", "rule", "tensor scale", "source")
+    yield from head(
+        "block format", "element", "scale", "size", "bits a value", "rule", "tensor scale", "source"
+    )
     for fmt in catalog.BLOCK_FORMATS.values():
         yield row(f"`{fmt.name}`", *_parts(fmt), str(fmt.rule), fmt.tensor_scale, fmt.source)
     yield ""
@@ -69,7 +71,9 @@ def block_tables() -> Iterator[str]:
     yield "Every policy, as the catalog has it and as each profile has it; an empty cell is as the catalog has it."
     names = [field.name for field in _policies()]
     for fmt in catalog.BLOCK_FORMATS.values():
-        known = {name: each.blocks[fmt] for name, each in PROFILES.items() if fmt in each.blocks and name != "ocp"}
+        known = {
+            name: each.blocks[fmt] for name, each in PROFILES.items() if fmt in each.blocks and name != "ocp"
+        }
         yield ""
         yield f"## {fmt.name}"
         yield ""
@@ -77,7 +81,9 @@ def block_tables() -> Iterator[str]:
         for name in names:
             ours = getattr(fmt, name)
             theirs = [getattr(other, name) for other in known.values()]
-            yield row(f"`{name}`", text_of(ours), *("" if value == ours else text_of(value) for value in theirs))
+            yield row(
+                f"`{name}`", text_of(ours), *("" if value == ours else text_of(value) for value in theirs)
+            )
 
 
 def _policies() -> list[dataclasses.Field[Any]]:
@@ -90,7 +96,9 @@ def _parts(fmt: BlockFormat) -> tuple[str, ...]:
 
 
 def _sentence(fmt: BlockFormat) -> str:
-    where = f"of {fmt.sizes[0]} along an axis" if len(fmt.sizes) == 1 else f"of {'x'.join(map(str, fmt.sizes))}"
+    where = (
+        f"of {fmt.sizes[0]} along an axis" if len(fmt.sizes) == 1 else f"of {'x'.join(map(str, fmt.sizes))}"
+    )
     tensor = "" if fmt.tensor_scale == "none" else ", and a scale of the whole tensor"
     return f"blocks {where}: {fmt.element.name} elements, a scale in {fmt.scale.name}{tensor}"
 

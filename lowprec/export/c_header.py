@@ -25,7 +25,9 @@ def c_header(fmt: Format, provenance: str) -> str:
     grid, _ = _lowered(fmt, Projection(nan="max"))
     sides = {policy: _lowered(fmt, Projection(nan="max", saturation=policy))[1] for policy in Saturation}
     plain = sides[Saturation.NONE]
-    nan_note = "" if fmt.has_nan else f" {fmt.name} has no NaN: a NaN becomes the extreme finite value of its sign."
+    nan_note = (
+        "" if fmt.has_nan else f" {fmt.name} has no NaN: a NaN becomes the extreme finite value of its sign."
+    )
     return _TEMPLATE.format(
         provenance=provenance,
         fmt=fmt.name,

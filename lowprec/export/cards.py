@@ -78,7 +78,11 @@ def card(fmt: Format) -> RenderableType:
     table = facts((name, _shown(name, value, fmt)) for name, value in describe(fmt).items() if name != "name")
     parts: list[RenderableType] = [f"[bold]{fmt.name}[/bold]  {sentence(fmt)}", "", table]
     if fmt.width <= 8:
-        parts += ["", "the value of every code; the row gives its upper bits, the column its lower", _encoding(fmt)]
+        parts += [
+            "",
+            "the value of every code; the row gives its upper bits, the column its lower",
+            _encoding(fmt),
+        ]
     return Group(*parts)
 
 
@@ -180,13 +184,17 @@ def describe(fmt: Format) -> dict[str, Any]:
 
 def sentence(fmt: Format) -> str:
     """Return one sentence from the parameters."""
-    kind = {Sign.MAGNITUDE: "signed", Sign.UNSIGNED: "unsigned", Sign.TWOS_COMPLEMENT: "two's complement"}[fmt.sign]
+    kind = {Sign.MAGNITUDE: "signed", Sign.UNSIGNED: "unsigned", Sign.TWOS_COMPLEMENT: "two's complement"}[
+        fmt.sign
+    ]
     if fmt.exponent_bits:
         what = f"{kind} floating point, {fmt.width} bits: {fmt.exponent_bits} exponent, {fmt.trailing_bits} trailing"
     else:
         step = fmt.scaled(0)[1]
         what = f"{kind} {'integer' if step == 0 else f'fixed point in steps of 2^{step}'}, {fmt.width} bits"
-    infinity = "infinities" if fmt.infinity and fmt.sign is Sign.MAGNITUDE else "an infinity" if fmt.infinity else ""
+    infinity = (
+        "infinities" if fmt.infinity and fmt.sign is Sign.MAGNITUDE else "an infinity" if fmt.infinity else ""
+    )
     if not fmt.negative_zero:
         nan = "one NaN in the place of -0"
     elif fmt.has_nan:

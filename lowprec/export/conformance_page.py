@@ -42,22 +42,35 @@ numbers of reasons are those below the table.
 def page(rows: Iterable[Row]) -> str:
     """Return the whole page."""
     rows = list(rows)
-    sections = [_section(name, list(group)) for name, group in itertools.groupby(rows, lambda row: row.framework)]
-    kinds = ["## Kinds of difference", "", "In the order in which they are tried; the first that holds counts.", ""]
+    sections = [
+        _section(name, list(group)) for name, group in itertools.groupby(rows, lambda row: row.framework)
+    ]
+    kinds = [
+        "## Kinds of difference",
+        "",
+        "In the order in which they are tried; the first that holds counts.",
+        "",
+    ]
     kinds += [f"- **{kind}**: {meaning}." for kind, meaning in KINDS.items()]
-    return "\n".join([_INTRODUCTION, *_summary(rows), "", *kinds, "", *itertools.chain(*sections)]).rstrip() + "\n"
+    return (
+        "\n".join([_INTRODUCTION, *_summary(rows), "", *kinds, "", *itertools.chain(*sections)]).rstrip()
+        + "\n"
+    )
 
 
 def _summary(rows: list[Row]) -> list[str]:
     numbers = ("tasks", "inputs", "differ", "tasks that agree")
-    lines = [*markdown.head("framework", "version", "asked for", *numbers, "kinds of difference", right=numbers)]
+    lines = [
+        *markdown.head("framework", "version", "asked for", *numbers, "kinds of difference", right=numbers)
+    ]
     for name, group in itertools.groupby(rows, lambda row: row.framework):
         mine = list(group)
         kinds = {finding.kind for row in mine for finding in row.findings}
         lines.append(
             f"| [{name}](#{name}) | {mine[0].version} | {_asked(name)} | {len(mine)} "
             f"| {sum(row.tried for row in mine):,} | {sum(row.mismatches for row in mine):,} "
-            f"| {sum(not row.findings for row in mine)} | {', '.join(kind for kind in KINDS if kind in kinds) or '-'} |"
+            f"| {sum(not row.findings for row in mine)} | "
+            f"{', '.join(kind for kind in KINDS if kind in kinds) or '-'} |"
         )
     return lines
 
@@ -75,14 +88,21 @@ def _section(name: str, rows: list[Row]) -> list[str]:
     reasons = list(dict.fromkeys(finding.known for row in rows for finding in row.findings if finding.known))
     agree = [row for row in rows if not row.findings]
     differ = [row for row in rows if row.findings]
-    lines = [f"## {name}", "", f"{FRAMEWORKS[name].package} {rows[0].version}: `{FRAMEWORKS[name].install}`.", ""]
+    lines = [
+        f"## {name}",
+        "",
+        f"{FRAMEWORKS[name].package} {rows[0].version}: `{FRAMEWORKS[name].install}`.",
+        "",
+    ]
     for operation, group in itertools.groupby(agree, lambda row: row.operation):
         tasks = list(group)
         pairs = ", ".join(_task(row) for row in tasks)
         tried = sum(row.tried for row in tasks)
         lines += [f"{operation}: as the reference on all of {tried:,} inputs: {pairs}.", ""]
     if differ:
-        titles = "operation source target inputs differ kind count operand value got want reason profile".split()
+        titles = (
+            "operation source target inputs differ kind count operand value got want reason profile".split()
+        )
         lines += markdown.head(*titles, right=("inputs", "differ", "count", "reason"))
     for row in differ:
         task = [row.operation, row.source, row.target, f"{row.tried:,}", f"{row.mismatches:,}"]
@@ -151,7 +171,9 @@ def _read(page: str, name: str) -> list[str]:
     if f"## {name}" not in lines:
         return []
     start = lines.index(f"## {name}")
-    end = next((place for place in range(start + 1, len(lines)) if lines[place].startswith("## ")), len(lines))
+    end = next(
+        (place for place in range(start + 1, len(lines)) if lines[place].startswith("## ")), len(lines)
+    )
     return lines[start:end]
 
 

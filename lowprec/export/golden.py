@@ -53,7 +53,10 @@ VECTORS = tuple(
         ("e4m3fn", "nearest_even", "finite"),
         ("e5m2", "nearest_even", "none"),
         ("e5m2", "nearest_even", "finite"),
-        *((name, "nearest_even", "none") for name in ("e4m3fnuz", "e5m2fnuz", "e8m0fnu", "int8f6", "binary8p3se")),
+        *(
+            (name, "nearest_even", "none")
+            for name in ("e4m3fnuz", "e5m2fnuz", "e8m0fnu", "int8f6", "binary8p3se")
+        ),
         *((name, "nearest_even", "finite") for name in ("e2m3fn", "e3m2fn", "e2m1fn", "ue4m3")),
     )
 )
@@ -92,7 +95,9 @@ def read_digests(folder: Path) -> dict[str, Any]:
     if not isinstance(document, dict) or document.get("schema") != _SCHEMA:
         raise Refused(f"{str(path)!r} is no file of `lowprec golden`: its schema is not {_SCHEMA!r}")
     if not isinstance(document.get("files", {}), dict):
-        raise Refused(f"{str(path)!r} is no file of `lowprec golden`: its files are no list of names and digests")
+        raise Refused(
+            f"{str(path)!r} is no file of `lowprec golden`: its files are no list of names and digests"
+        )
     return document
 
 
@@ -142,8 +147,8 @@ def write(folder: Path, watch: Callable[[int, int, str], None] | None = None) ->
     Raises
     ------
     Refused
-        A file stands in the way that digests.json does not list, one to remove was changed, or a path leads out of
-        the folder. Nothing is written then.
+        A file stands in the way that digests.json does not list, one to remove was changed, or a path leads
+        out of the folder. Nothing is written then.
     """
     made = dict(generate(watch))
     before = read_digests(folder) if (folder / "digests.json").is_file() else {}
@@ -168,8 +173,14 @@ def write(folder: Path, watch: Callable[[int, int, str], None] | None = None) ->
 def _inside(folder: Path, name: str) -> Path:
     """Return the path of a file that is there or can be; refuse one out of the folder, by its name or by links."""
     path = folder / name
-    if "\0" in name or not path.resolve().is_relative_to(folder.resolve()) or (path.exists() and not path.is_file()):
-        raise Refused(f"{name!r} is no file in {str(folder)!r}: it leads out of that folder, or is a folder or device")
+    if (
+        "\0" in name
+        or not path.resolve().is_relative_to(folder.resolve())
+        or (path.exists() and not path.is_file())
+    ):
+        raise Refused(
+            f"{name!r} is no file in {str(folder)!r}: it leads out of that folder, or is a folder or device"
+        )
     return path
 
 
@@ -204,7 +215,9 @@ def check(folder: Path, watch: Callable[[int, int, str], None] | None = None) ->
 def _generated(folder: Path) -> set[str]:
     """Return the files in the places that are generated."""
     places = ("*.json", "*s.md", "values/*", "vectors/**/*")
-    return {str(path.relative_to(folder)) for place in places for path in folder.glob(place) if path.is_file()}
+    return {
+        str(path.relative_to(folder)) for place in places for path in folder.glob(place) if path.is_file()
+    }
 
 
 def _as_json(document: dict[str, Any]) -> bytes:
@@ -231,7 +244,10 @@ def _formats_json() -> bytes:
 
 def _formats_md() -> bytes:
     lines = [f"<!-- {provenance('lowprec golden --write')} -->", "", "# The formats of the catalog", ""]
-    lines += ["| format | what it is | max_finite | min_normal | min_subnormal | source |", "|---|---|---|---|---|---|"]
+    lines += [
+        "| format | what it is | max_finite | min_normal | min_subnormal | source |",
+        "|---|---|---|---|---|---|",
+    ]
     for fmt in catalog.FORMATS.values():
         limits = (number(value) for value in (fmt.max_finite, fmt.min_normal, fmt.min_subnormal))
         lines.append(f"| `{fmt.name}` | {cards.sentence(fmt)} | {' | '.join(limits)} | {fmt.source} |")
@@ -333,9 +349,9 @@ def _vectors(target: str, rounding: str, saturation: str) -> bytes:
     codes = [oracle.cast(code, *formats, projection) for code in made.operands[0].tolist()]
     results = np.array(codes, dtype=made.results.dtype)
     _must_agree(results, made.results, f"converting binary32 to {target} under {projection}")
-    return Suite(made.operation, formats, projection, made.operands, results, made.left_out, made.command).render(
-        "text"
-    )
+    return Suite(
+        made.operation, formats, projection, made.operands, results, made.left_out, made.command
+    ).render("text")
 
 
 def _bits(values: Array) -> Array:

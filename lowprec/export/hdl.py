@@ -24,7 +24,8 @@ def systemverilog(fmt: Format, projection: Projection, provenance: str) -> str:
     bits = 32 if kind == "binary32" else 64
     w = fmt.width
     cases = "\n".join(
-        f"            {w}'h{code:x}: decode = {bits}'h{word:0{bits // 4}x};" for code, word in enumerate(values)
+        f"            {w}'h{code:x}: decode = {bits}'h{word:0{bits // 4}x};"
+        for code, word in enumerate(values)
     )
     chains = []
     for magnitudes, codes in binary32_steps(fmt, projection):
@@ -35,7 +36,9 @@ def systemverilog(fmt: Format, projection: Projection, provenance: str) -> str:
         ]
         chains.append("\n".join(lines))
     nans = nan_codes(fmt)
-    modes = "\n".join(f"    localparam int {mode.name.upper()} = {number};" for number, mode in enumerate(MODES))
+    modes = "\n".join(
+        f"    localparam int {mode.name.upper()} = {number};" for number, mode in enumerate(MODES)
+    )
     return f"""\
 // {provenance}
 // {fmt.name}: the value of every code as {kind} bits; encode binary32 under {projection}.

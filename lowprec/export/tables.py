@@ -44,8 +44,8 @@ class Table:
         limit = 8 if kind in ("sv", "vhdl") else 16
         if self.fmt.width > limit:
             raise ValueError(
-                f"{self.fmt.name!r} has {self.fmt.width}-bit codes; tables as {kind} are for at most {limit} bits"
-                f"{', as csv, json, md, npy, mem or c for 16' if limit == 8 else ''}"
+                f"{self.fmt.name!r} has {self.fmt.width}-bit codes; tables as {kind} are for at most {limit} "
+                f"bits{', as csv, json, md, npy, mem or c for 16' if limit == 8 else ''}"
             )
         makers: dict[str, Callable[[Table], str | bytes]] = {
             "csv": _csv,
@@ -64,7 +64,9 @@ class Table:
 def _csv(table: Table) -> str:
     lines = [f"# {provenance(table.command)}"]
     if table.thresholds:
-        lines.append(f"# {table.projection}; an operand of this sign has the code of the last magnitude not above it")
+        lines.append(
+            f"# {table.projection}; an operand of this sign has the code of the last magnitude not above it"
+        )
         lines.append("sign,magnitude,code,decimal")
         lines += [
             f"{sign},{hex_float(magnitude)},{hex_code(code, table.fmt)},{decimal(magnitude)}"
@@ -126,9 +128,12 @@ def _npy(table: Table) -> bytes:
     import numpy as np
 
     if table.thresholds:
-        fields = np.dtype([("negative", "?"), ("magnitude", "<f8"), ("code", f"<u{table.fmt.code_bits // 8}")])
+        fields = np.dtype(
+            [("negative", "?"), ("magnitude", "<f8"), ("code", f"<u{table.fmt.code_bits // 8}")]
+        )
         array = np.array(
-            [(sign == "-", size, code) for sign, size, code in thresholds(table.fmt, table.projection)], dtype=fields
+            [(sign == "-", size, code) for sign, size, code in thresholds(table.fmt, table.projection)],
+            dtype=fields,
         )
     else:
         array = np.array([value for _, _, value in rows(table.fmt)], dtype="<f8")
@@ -141,7 +146,9 @@ def _mem(table: Table) -> str:
     lines = [f"// {provenance(table.command)}"]
     if table.thresholds:
         code_digits = hex_digits(table.fmt)
-        lines.append(f"// {table.projection}; a word is the first binary32 magnitude (8 digits), then its code")
+        lines.append(
+            f"// {table.projection}; a word is the first binary32 magnitude (8 digits), then its code"
+        )
         for sign, (magnitudes, codes) in zip("+-", binary32_steps(table.fmt, table.projection), strict=True):
             lines.append(f"// operands of sign {sign}: {len(codes)} words")
             lines += [f"{m:08x}{code:0{code_digits}x}" for m, code in zip(magnitudes, codes, strict=True)]

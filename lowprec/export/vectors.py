@@ -59,7 +59,8 @@ class Suite:
 
     def _lines(self) -> Iterator[list[str]]:
         columns = [
-            _hex_column(codes, fmt) for codes, fmt in zip((*self.operands, self.results), self.formats, strict=True)
+            _hex_column(codes, fmt)
+            for codes, fmt in zip((*self.operands, self.results), self.formats, strict=True)
         ]
         for line in zip(*columns, strict=True):
             yield list(line)
@@ -68,7 +69,8 @@ class Suite:
         names = [fmt.name for fmt in self.formats]
         lines = [
             provenance(self.command),
-            f"{self.operation.name} {' '.join(names[:-1])} to {names[-1]}, {self.projection}; codes in hexadecimal",
+            f"{self.operation.name} {' '.join(names[:-1])} to {names[-1]}, {self.projection}; codes in "
+            "hexadecimal",
             f"{self.results.size} cases: {'operand ' * self.operation.operands}result",
         ]
         if self.left_out:
@@ -97,7 +99,10 @@ class Suite:
             "cases": int(self.results.size),
         }
         names = [*operand_names(self.operation.operands), "result"]
-        lines = [json.dumps(header), *(json.dumps(dict(zip(names, line, strict=True))) for line in self._lines())]
+        lines = [
+            json.dumps(header),
+            *(json.dumps(dict(zip(names, line, strict=True))) for line in self._lines()),
+        ]
         return "\n".join(lines) + "\n"
 
     def _mem(self) -> str:
@@ -109,7 +114,9 @@ class Suite:
         columns = (*self.operands, self.results)
         table = np.empty(
             self.results.size,
-            dtype=[(name, column.dtype.newbyteorder("<")) for name, column in zip(names, columns, strict=True)],
+            dtype=[
+                (name, column.dtype.newbyteorder("<")) for name, column in zip(names, columns, strict=True)
+            ],
         )
         for name, column in zip(names, columns, strict=True):
             table[name] = column

@@ -38,7 +38,14 @@ __all__ = ["DiskCache", "directory", "private"]
 _WAY_OUT = "set LOWPREC_CACHE_DIR to a folder that only you can change, or to nothing for no cache"
 
 #: Settings of numba that change the code it makes.
-_SETTINGS = ("OPT", "LOOP_VECTORIZE", "SLP_VECTORIZE", "BOUNDSCHECK", "DEBUGINFO_DEFAULT", "LLVM_PASS_TIMINGS")
+_SETTINGS = (
+    "OPT",
+    "LOOP_VECTORIZE",
+    "SLP_VECTORIZE",
+    "BOUNDSCHECK",
+    "DEBUGINFO_DEFAULT",
+    "LLVM_PASS_TIMINGS",
+)
 
 
 def directory() -> pathlib.Path | None:
@@ -64,9 +71,9 @@ def directory() -> pathlib.Path | None:
 def private(folder: pathlib.Path, *, make: bool = False) -> pathlib.Path | None:
     """Return a folder, with links resolved, if only this user and root can change what it holds; else None.
 
-    Nobody else may own or write it, nor any folder above it, as who renames one of those puts another in its place;
-    above it folders such as /tmp will do, where all may write but nobody rename what is another's. Where ownership is
-    not POSIX's, any folder will do. Says why in the log where it refuses one.
+    Nobody else may own or write it, nor any folder above it, as who renames one of those puts another in its
+    place; above it folders such as /tmp will do, where all may write but nobody rename what is another's.
+    Where ownership is not POSIX's, any folder will do. Says why in the log where it refuses one.
 
     Parameters
     ----------
@@ -109,7 +116,9 @@ def _is_foreign(path: pathlib.Path, info: os.stat_result, *, above: bool = False
         _tell(f"{str(path)!r} belongs to user {info.st_uid}, who could put other code there")
     elif info.st_mode & (stat.S_IWGRP | stat.S_IWOTH) and not sticky:
         mode = stat.S_IMODE(info.st_mode)
-        _tell(f"others may write {str(path)!r} (mode {mode:04o}) and could put other code there; chmod go-w it")
+        _tell(
+            f"others may write {str(path)!r} (mode {mode:04o}) and could put other code there; chmod go-w it"
+        )
     else:
         return False
     return True
@@ -175,7 +184,8 @@ class DiskCache(_Cache):  # type: ignore[misc]
     def load_overload(self, signature: Any, target: Any) -> Any:
         """Compiled code for these argument types, or None."""
         with contextlib.suppress(Exception):
-            # All that loaded code needs of numba. What a compilation needs, half a second of imports, may wait.
+            # All that loaded code needs of numba. What a compilation needs, half a second of imports, may
+            # wait.
             rtsys.initialize(target)
             path = self._path(signature, target.codegen())
             stored = None if path is None else _read(path)

@@ -29,7 +29,16 @@ from lowprec.kernels.request import Request
 from lowprec.spec.format import Format
 from lowprec.spec.projection import Projection
 
-__all__ = ["DONE", "ENGINES", "REFUSED", "ElementwiseProgram", "Refusal", "check_backend", "lower", "lower_by"]
+__all__ = [
+    "DONE",
+    "ENGINES",
+    "REFUSED",
+    "ElementwiseProgram",
+    "Refusal",
+    "check_backend",
+    "lower",
+    "lower_by",
+]
 
 Codes = npt.NDArray[Any]
 
@@ -65,9 +74,9 @@ class ElementwiseProgram(Protocol):
     def run(self, operands: list[Codes], out: Codes, flags: Codes, random: Codes, past: bool = False) -> int:
         """Write a result for each element, and its flags; return DONE or REFUSED.
 
-        Arrays are one-dimensional, contiguous and of unsigned integers: of the size of `out`, but operands of one
-        element are for all. `flags` and `random` are empty where they are not asked for. `past` says that `out`
-        shall be written past the caches: it is large, and begins at a multiple of 16 bytes.
+        Arrays are one-dimensional, contiguous and of unsigned integers: of the size of `out`, but operands of
+        one element are for all. `flags` and `random` are empty where they are not asked for. `past` says that
+        `out` shall be written past the caches: it is large, and begins at a multiple of 16 bytes.
         """
         ...
 
@@ -104,7 +113,9 @@ class Rows(NamedTuple):
 
     def at(self, rows: Any) -> Rows:
         """Some of the rows."""
-        return self._replace(codes=self.codes[rows], scales=None if self.scales is None else self.scales[rows])
+        return self._replace(
+            codes=self.codes[rows], scales=None if self.scales is None else self.scales[rows]
+        )
 
 
 def lower(request: Request) -> Any:
@@ -121,8 +132,8 @@ def lower(request: Request) -> Any:
             return program
     serves = importlib.import_module(ENGINES[str(request.backend)]).SERVES
     raise ValueError(
-        f"backend={request.backend!r} does not serve this request: it takes {serves}; use 'scalar' or 'oracle', which "
-        f"serve everything, or leave backend out"
+        f"backend={request.backend!r} does not serve this request: it takes {serves}; use 'scalar' or "
+        f"'oracle', which serve everything, or leave backend out"
     )
 
 
@@ -136,4 +147,6 @@ def check_backend(backend: object) -> None:
     """Refuse what names no engine."""
     if backend is not None and (not isinstance(backend, str) or backend not in ENGINES):
         names = ", ".join(map(repr, ENGINES))
-        raise ValueError(f"unknown backend {backend!r}; use one of {names}, or None for the fastest that is exact")
+        raise ValueError(
+            f"unknown backend {backend!r}; use one of {names}, or None for the fastest that is exact"
+        )

@@ -25,7 +25,17 @@ from lowprec.kernels import compiling  # noqa: F401 - it watches numba compile
 from lowprec.kernels.cache import DiskCache
 from lowprec.kernels.parts import KernelCompiler, PartCompiler
 
-__all__ = ["MODES", "bit_length", "elements", "exchange_modes", "has_half", "helper", "inlined", "jit", "load_record"]
+__all__ = [
+    "MODES",
+    "bit_length",
+    "elements",
+    "exchange_modes",
+    "has_half",
+    "helper",
+    "inlined",
+    "jit",
+    "load_record",
+]
 
 F = TypeVar("F", bound=Callable[..., object])
 R = TypeVar("R", bound=tuple[Any, ...])
@@ -33,7 +43,12 @@ R = TypeVar("R", bound=tuple[Any, ...])
 types: Any = numba.types
 
 #: Nothing calls these but kernels: no way in from outside needs to be compiled.
-_INTERNAL = {"nogil": True, "no_cpython_wrapper": True, "no_cfunc_wrapper": True, "pipeline_class": PartCompiler}
+_INTERNAL = {
+    "nogil": True,
+    "no_cpython_wrapper": True,
+    "no_cfunc_wrapper": True,
+    "pipeline_class": PartCompiler,
+}
 
 
 def jit(function: F, name: str = "") -> F:
@@ -114,7 +129,9 @@ def load_record(kind: type[R], words: np.ndarray[Any, Any], start: int) -> R:
 @type_callable(load_record)  # type: ignore[untyped-decorator]
 def _type_load_record(_: Any) -> Callable[..., Any]:
     def typer(kind: Any, words: Any, start: Any) -> Any:
-        fields = [types.Integer.from_bitwidth(words.dtype.bitwidth, minus) for minus in _signed(kind.instance_class)]
+        fields = [
+            types.Integer.from_bitwidth(words.dtype.bitwidth, minus) for minus in _signed(kind.instance_class)
+        ]
         return types.BaseTuple.from_types(fields, kind.instance_class)
 
     return typer
@@ -178,8 +195,11 @@ def has_half() -> bool:
 
 # -- the processor's modes ----------------------------------------------------------------------------
 
-#: What the register of the usual modes holds: nearest even, no flushing, no traps. None where that is not known.
-MODES: int | None = {"x86_64": 0x1F80, "aarch64": 0, "arm64": 0}.get(binding.get_process_triple().partition("-")[0])
+#: What the register of the usual modes holds: nearest even, no flushing, no traps. None where that is not
+#: known.
+MODES: int | None = {"x86_64": 0x1F80, "aarch64": 0, "arm64": 0}.get(
+    binding.get_process_triple().partition("-")[0]
+)
 if numba.config.DISABLE_JIT:
     MODES = None
 

@@ -76,7 +76,9 @@ class _LowerKernel(NativeLowering):  # type: ignore[misc]
 
 def _pipeline(state: Any, lowering: type) -> list[Any]:
     passes = DefaultPassBuilder.define_nopython_pipeline(state)
-    passes.passes = [(lowering, text) if kind is NativeLowering else (kind, text) for kind, text in passes.passes]
+    passes.passes = [
+        (lowering, text) if kind is NativeLowering else (kind, text) for kind, text in passes.passes
+    ]
     passes._finalized = False
     passes.finalize()
     return [passes]

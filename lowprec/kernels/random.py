@@ -39,7 +39,12 @@ def philox(
 
 @jit
 def philox_runs(
-    out: npt.NDArray[np.uint32], starts: npt.NDArray[np.uint64], length: int, key: np.uint64, stream: int, bits: int
+    out: npt.NDArray[np.uint32],
+    starts: npt.NDArray[np.uint64],
+    length: int,
+    key: np.uint64,
+    stream: int,
+    bits: int,
 ) -> None:
     """Fill `out` with runs of `length` words, each from word starts[r] of the stream on: their top `bits` bits.
 

@@ -220,11 +220,17 @@ def _round_to_integral(x: Exact, rounding: Rounding, random: int | None) -> Resu
     whole = size.numerator // size.denominator
     farther = is_farther(size - whole, rounding, negative=negative, odd=whole % 2 == 1, random=random)
     rounded = Fraction(whole + farther)
-    return Result(_signed(-rounded if negative else rounded, negative), Flag(0) if rounded == size else Flag.INEXACT)
+    return Result(
+        _signed(-rounded if negative else rounded, negative), Flag(0) if rounded == size else Flag.INEXACT
+    )
 
 
 def exact(
-    operation: str, values: Sequence[Exact], rounding: Rounding = DEFAULT.rounding, *, random: int | None = None
+    operation: str,
+    values: Sequence[Exact],
+    rounding: Rounding = DEFAULT.rounding,
+    *,
+    random: int | None = None,
 ) -> Result:
     """Return the result of an operation on exact values, and the flags that it raises before rounding.
 
@@ -304,7 +310,9 @@ def operate(
     signals |= Flag(conversion_flags(value, target, projection, random=random))
     if result.signals & Flag.DIVIDE_BY_ZERO:
         signals = Flag.DIVIDE_BY_ZERO
-    return project(value, target, projection, random=random), Flag.INVALID if signals & Flag.INVALID else signals
+    return project(
+        value, target, projection, random=random
+    ), Flag.INVALID if signals & Flag.INVALID else signals
 
 
 def _nan(
@@ -333,7 +341,9 @@ def _nan(
         return project(Special.NAN, target, projection, random=random), missing
     code, source = codes[order[0]], formats[order[0]]
     if operation in SIGN_ONLY:
-        if not source.has_signed_nan:  # the result is a NaN operand all the same, with a sign that binary64 has
+        if (
+            not source.has_signed_nan
+        ):  # the result is a NaN operand all the same, with a sign that binary64 has
             code, source = nan_of(code, source, BINARY64, Projection(nan_payload="first")), BINARY64
         code = code & ~source.sign_code | (source.sign_code if is_negative(result.value) else 0)
     for stop in projection.via:

@@ -98,7 +98,8 @@ def encode(
     flushes = fmt.elements.subnormals in ("flush_operands", "flush_both")
     if flushes and subnormal_operands is not None:
         values = [
-            _zero_like(value) if small else value for value, small in zip(values, subnormal_operands, strict=True)
+            _zero_like(value) if small else value
+            for value, small in zip(values, subnormal_operands, strict=True)
         ]
     amax = _amax(values)
     if fmt.flush_subnormals and amax < times_power(Fraction(1), -126):
@@ -108,7 +109,9 @@ def encode(
     infinite = any(value in _INFINITIES for value in values)
     policy = fmt.nan if any(blocking) else fmt.infinity if infinite else "elements"
     if policy in ("block", "scale", "all"):
-        return _nan_scale(fmt, scale_random), _under_nan(values, fmt, words, policy if any(blocking) else "block")
+        return _nan_scale(fmt, scale_random), _under_nan(
+            values, fmt, words, policy if any(blocking) else "block"
+        )
     if policy == "largest":
         code = convert.project(Special.INFINITY, fmt.scale, Projection(saturation=Saturation.FINITE))
     elif policy == "power":
@@ -214,7 +217,9 @@ def _divided(value: Exact, scale: Fraction, tensor: TensorScale, fmt: BlockForma
     return result or _zero_like(value)
 
 
-def _under_nan(values: Sequence[Exact], fmt: BlockFormat, random: Sequence[int | None], policy: str) -> list[int]:
+def _under_nan(
+    values: Sequence[Exact], fmt: BlockFormat, random: Sequence[int | None], policy: str
+) -> list[int]:
     """Return the elements of a block whose scale is NaN."""
     if policy == "block":
         return [0] * len(values)
@@ -222,7 +227,8 @@ def _under_nan(values: Sequence[Exact], fmt: BlockFormat, random: Sequence[int |
     if policy == "scale":
         left = [value if value in _NANS else _zero_like(value) for value in values]
     return [
-        convert.project(value, fmt.element, fmt.elements, random=word) for value, word in zip(left, random, strict=True)
+        convert.project(value, fmt.element, fmt.elements, random=word)
+        for value, word in zip(left, random, strict=True)
     ]
 
 

@@ -205,7 +205,9 @@ def round_magnitude(
 
 def is_flushed(fmt: Format, projection: Projection) -> bool:
     """Return whether tiny results are flushed; fixed point and formats without zero flush nothing."""
-    return projection.subnormals in ("flush_results", "flush_both") and fmt.exponent_bits > 0 and fmt.subnormals
+    return (
+        projection.subnormals in ("flush_results", "flush_both") and fmt.exponent_bits > 0 and fmt.subnormals
+    )
 
 
 def is_tiny(size: Fraction, negative: bool, fmt: Format, projection: Projection, random: int | None) -> bool:
@@ -296,7 +298,10 @@ def _nan(negative: bool, fmt: Format, projection: Projection) -> int:
         raise ValueError(f"NaN has no code in {fmt.name!r}")
     if projection.nan == "max":
         return _signed(
-            largest_magnitude(negative, fmt, projection), negative and fmt.sign is not Sign.UNSIGNED, fmt, projection
+            largest_magnitude(negative, fmt, projection),
+            negative and fmt.sign is not Sign.UNSIGNED,
+            fmt,
+            projection,
         )
     return _zero(negative, fmt, projection) if projection.nan == "zero" else fmt.sign_code
 

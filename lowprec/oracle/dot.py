@@ -160,10 +160,13 @@ def _check_scales(length: int, accumulation: Accumulation, scales: Scales | None
             raise ValueError(f"scales are missing; {accumulation} takes operands in blocks")
         return
     if accumulation.machine or (isinstance(accumulator, Window) and rule == "none"):
-        raise ValueError(f"{accumulation} takes no scales; multiply the elements by them, or take another accumulation")
+        raise ValueError(
+            f"{accumulation} takes no scales; multiply the elements by them, or take another accumulation"
+        )
     if accumulation.scale is not None and accumulation.scale[1] != scales[2]:
         raise ValueError(
-            f"{accumulation} has one scale for {accumulation.scale[1]} elements, not for {scales[2]}; use such blocks"
+            f"{accumulation} has one scale for {accumulation.scale[1]} elements, not for {scales[2]}; use "
+            "such blocks"
         )
     if scales[2] < 1:
         raise ValueError(f"a block of {scales[2]} elements has no scale; use 1 or more")
@@ -244,7 +247,9 @@ def _by_sums(terms: Sequence[Term], accumulation: Accumulation, addend: Exact | 
             part = _by_order(terms[chunk : chunk + order.size], order.inner, accumulator, sums)
             running = sums.sum([Term(running), Term(part)], into)
     elif order.name == "pairwise":
-        running = _pairwise([*([Term(start)] if first and addend is not None else []), *terms], accumulator, sums)
+        running = _pairwise(
+            [*([Term(start)] if first and addend is not None else []), *terms], accumulator, sums
+        )
     else:
         running = _sequential(terms, start if first else _ZERO, accumulator, sums)
     if not first:
@@ -269,7 +274,9 @@ def _by_window(
     output, first = accumulation.output, accumulation.addend == "first"
     if into is None:
         start = _nearest(addend, output)
-        running = window.run(range(len(x)), factors, accumulator, start if first else _ZERO, output[0], sums.value)
+        running = window.run(
+            range(len(x)), factors, accumulator, start if first else _ZERO, output[0], sums.value
+        )
         if first:
             return sums.result(running, output)
         return sums.code(total([Term(running), Term(start)], _mode(output)).value, output)
@@ -284,7 +291,9 @@ def _by_window(
     return sums.result(running, output)
 
 
-def _by_machine(x: Sequence[Exact], y: Sequence[Exact], accumulation: Accumulation, addend: Exact | None) -> Exact:
+def _by_machine(
+    x: Sequence[Exact], y: Sequence[Exact], accumulation: Accumulation, addend: Exact | None
+) -> Exact:
     assert accumulation.operands is not None, "a machine has operands"
     start = _nearest(addend, accumulation.output)
     result = machines.RUN[accumulation.machine](x, y, accumulation.operands, start)

@@ -126,7 +126,9 @@ def _aligned(pairs: Sequence[Pair], formats: Formats) -> tuple[Fraction, int | N
     if largest is None:
         return Fraction(0), None
     products = [product(*pair).value for pair in pairs]
-    return sum((cut(value, largest - 24) for value in products if isinstance(value, Fraction)), Fraction(0)), largest
+    return sum(
+        (cut(value, largest - 24) for value in products if isinstance(value, Fraction)), Fraction(0)
+    ), largest
 
 
 def _joined(dot: Fraction, dot_exponent: int | None, c: Exact, *, drops: bool) -> Exact:

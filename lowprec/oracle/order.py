@@ -101,7 +101,9 @@ def ulp(x: Exact, fmt: Format) -> Fraction | None:
     if isinstance(x, Special) and x is not Special.NEGATIVE_ZERO:
         return None
     size = abs(_finite(x))
-    magnitude = max(bisect_right(range(fmt.max_magnitude + 1), size, key=lambda place: value_of(place, fmt)) - 1, 0)
+    magnitude = max(
+        bisect_right(range(fmt.max_magnitude + 1), size, key=lambda place: value_of(place, fmt)) - 1, 0
+    )
     return value_of(magnitude + 1, fmt) - value_of(magnitude, fmt)
 
 

@@ -14,7 +14,9 @@ from lowprec.spec.rounding import Rounding, Threshold
 __all__ = ["check_random", "is_farther", "random_integer"]
 
 
-def is_farther(tail: Fraction, rounding: Rounding, *, negative: bool, odd: bool, random: int | None = None) -> bool:
+def is_farther(
+    tail: Fraction, rounding: Rounding, *, negative: bool, odd: bool, random: int | None = None
+) -> bool:
     """Return whether the mode takes the neighbour farther from zero.
 
     >>> from lowprec.spec.rounding import NEAREST_EVEN, stochastic
@@ -57,9 +59,13 @@ def check_random(random: int | None, rounding: Rounding, fmt: Format) -> None:
         if random is not None:
             raise ValueError(f"random={random} is given, but {rounding} is deterministic; leave it out")
     elif random is None:
-        raise ValueError(f"random is missing; {rounding} needs an integer from 0 to {(1 << rounding.bits) - 1}")
+        raise ValueError(
+            f"random is missing; {rounding} needs an integer from 0 to {(1 << rounding.bits) - 1}"
+        )
     elif not 0 <= random < 1 << rounding.bits:
-        raise ValueError(f"random={random} of {rounding} is out of range; use 0 to {(1 << rounding.bits) - 1}")
+        raise ValueError(
+            f"random={random} of {rounding} is out of range; use 0 to {(1 << rounding.bits) - 1}"
+        )
 
 
 def random_integer(word: int, lane: int, rounding: Rounding, fmt: Format) -> int:

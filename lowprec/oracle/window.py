@@ -55,7 +55,9 @@ class _Aligned(NamedTuple):
     exponent: int | None
 
 
-def run(places: Sequence[int], factors: Factors, window: Window, start: Exact, fmt: Format, project: Project) -> Exact:
+def run(
+    places: Sequence[int], factors: Factors, window: Window, start: Exact, fmt: Format, project: Project
+) -> Exact:
     """Return the sum of the products at these places and of `start`, a value of `fmt`, step after step.
 
     Source: [MMASIM], [KHATTAK], [FASI].
@@ -109,7 +111,9 @@ def _step(terms: Sequence[_Aligned], window: Window, project: Project) -> Exact:
         return project(Special.NAN if nan else exact, window.result)
     numbers = [term.value for term in terms if isinstance(term.value, Fraction)]
     if window.fraction_bits is not None:
-        exponent = max([window.lowest_exponent, *(term.exponent for term in terms if term.exponent is not None)])
+        exponent = max(
+            [window.lowest_exponent, *(term.exponent for term in terms if term.exponent is not None)]
+        )
         numbers = [cut(number, exponent - window.fraction_bits, window.cut) for number in numbers]
     number = sum(numbers, Fraction(0))
     if abs(number) >= scale(Fraction(1), window.result[0].emax + 1):

@@ -90,7 +90,8 @@ class Order:
         for name, default in (("size", 0), ("inner", "sequential")):
             if getattr(self, name) != default:
                 raise ValueError(
-                    f"{name}={getattr(self, name)!r} is for order 'chunked', not for {self.name!r}; leave it out"
+                    f"{name}={getattr(self, name)!r} is for order 'chunked', not for {self.name!r}; leave it "
+                    "out"
                 )
         integer(self, f"order {self.name!r}", "size", 0, 0)
 
@@ -203,8 +204,8 @@ class Window:
             )
         if self.scales != "none" and self.fraction_bits is None:
             raise ValueError(
-                f"scales={self.scales!r} of a window join what aligns its terms, and fraction_bits=None aligns none; "
-                f"give fraction_bits"
+                f"scales={self.scales!r} of a window join what aligns its terms, and fraction_bits=None "
+                f"aligns none; give fraction_bits"
             )
         if self.groups == "alternate_pairs" and self.step % 2:
             raise ValueError(f"step={self.step} of a window of alternate pairs must be even")
@@ -254,7 +255,8 @@ class Accumulation:
         elements share one. A window with `scales` needs it.
     output : (Format, Projection)
     machine : str
-        A key of `MACHINES`, instead of product, order and accumulator; the output and the addend are binary32.
+        A key of `MACHINES`, instead of product, order and accumulator; the output and the addend are
+        binary32.
     source : str
         A key of docs/references.md.
 
@@ -301,7 +303,8 @@ class Accumulation:
             raise ValueError(f"unknown machine {self.machine!r}; use one of {', '.join(MACHINES)}")
         if self.product or self.accumulator or self.total or self.scale or self.order != SEQUENTIAL:
             raise ValueError(
-                f"machine {self.machine!r} takes no product, order, accumulator, total or scale: it is all of that"
+                f"machine {self.machine!r} takes no product, order, accumulator, total or scale: it is all "
+                "of that"
             )
         if self.operands is None:
             raise ValueError(f"machine {self.machine!r} needs operands: it aligns by their exponents")
@@ -314,16 +317,24 @@ class Accumulation:
             (4, 64, "e4m3fnuz, e5m2fnuz") if "fp8" in self.machine else (11, 128, "binary16, bfloat16")
         )
         for fmt in self.operands:
-            held = fmt.exponent_bits and fmt.precision <= precision and fmt.emax < limit and BINARY32.contains(fmt)
+            held = (
+                fmt.exponent_bits
+                and fmt.precision <= precision
+                and fmt.emax < limit
+                and BINARY32.contains(fmt)
+            )
             if not held:
                 raise ValueError(
-                    f"machine {self.machine!r} takes no operands in {fmt.name!r}: its multipliers take floats of at "
-                    f"most {precision} bits of precision, below 2**{limit}, that binary32 holds; use {such} or the like"
+                    f"machine {self.machine!r} takes no operands in {fmt.name!r}: its multipliers take "
+                    f"floats of at most {precision} bits of precision, below 2**{limit}, that binary32 "
+                    f"holds; use {such} or the like"
                 )
 
     def _check_exact(self) -> None:
         if self.accumulator is not None or self.total is not None:
-            raise ValueError("order 'exact' has no accumulator and no total: its sum is rounded once, to the output")
+            raise ValueError(
+                "order 'exact' has no accumulator and no total: its sum is rounded once, to the output"
+            )
         if self.addend != "first":
             raise ValueError("order 'exact' has its addend in the sum: use addend='first'")
 
@@ -390,13 +401,13 @@ class Accumulation:
         """Refuse scales that are not positive, or no powers of two where only their exponents are used."""
         if fmt.sign is not Sign.UNSIGNED or fmt.infinity or isinstance(fmt, Carrier):
             raise ValueError(
-                f"scale={fmt.name!r} of an accumulation has a sign or an infinity, and a window's scales have none; "
-                f"use a format such as 'e8m0fnu' or 'ue4m3'"
+                f"scale={fmt.name!r} of an accumulation has a sign or an infinity, and a window's scales "
+                f"have none; use a format such as 'e8m0fnu' or 'ue4m3'"
             )
         if scales == "products" and (fmt.trailing_bits or fmt.subnormals):
             raise ValueError(
-                f"scale={fmt.name!r} of an accumulation has more than powers of two, and only exponents of scales join "
-                f"those of products; use a format such as 'e8m0fnu', or scales='groups'"
+                f"scale={fmt.name!r} of an accumulation has more than powers of two, and only exponents of "
+                f"scales join those of products; use a format such as 'e8m0fnu', or scales='groups'"
             )
 
     @property
@@ -413,7 +424,9 @@ class Accumulation:
 def _check_begins(name: str, fmt: Format, *, aligns: bool = False) -> None:
     """Refuse a running sum in a format without zero, and an aligned one in a format without exponents."""
     if not fmt.subnormals:
-        raise ValueError(f"{name}={fmt.name!r} of an accumulation has no zero, which a sum begins with; use another")
+        raise ValueError(
+            f"{name}={fmt.name!r} of an accumulation has no zero, which a sum begins with; use another"
+        )
     if aligns and not fmt.exponent_bits:
         raise ValueError(
             f"{name}={fmt.name!r} of an accumulation lacks exponents, by which a window aligns; use another"
@@ -434,7 +447,9 @@ def _check_rounded(name: str, given: object, *, accumulates: bool = False) -> No
         _check_begins(name, fmt)
     if isinstance(fmt, Carrier):
         if not accumulates or not fmt.exponent_bits:
-            raise ValueError(f"{name} of an accumulation cannot be {fmt.name!r}: it is a type that values come in")
+            raise ValueError(
+                f"{name} of an accumulation cannot be {fmt.name!r}: it is a type that values come in"
+            )
         if how.rounding != NEAREST_EVEN or how != Projection():
             raise ValueError(f"{name} in {fmt.name!r} is rounded as the processor does: use Projection()")
     elif fmt.nan_code is None and how.nan == "error":

@@ -134,7 +134,9 @@ def _scaled(machine: str) -> Iterator[Accumulation]:
         yield Accumulation(
             name=_name(machine, operands, BINARY32) + "_e8m0fnu_1",
             operands=operands,
-            accumulator=Window(step=32, fraction_bits=25, result=_BINARY32, lowest_exponent=-133, scales="products"),
+            accumulator=Window(
+                step=32, fraction_bits=25, result=_BINARY32, lowest_exponent=-133, scales="products"
+            ),
             scale=(E8M0FNU, 32),
             output=_canonical(BINARY32),
             source="MMASIM",
@@ -199,7 +201,9 @@ def _amd() -> Iterator[Accumulation]:
 def _plain() -> Iterator[Accumulation]:
     yield Accumulation(name="fp32_sequential", product=_SINGLE, accumulator=_SINGLE, output=_SINGLE)
     yield Accumulation(name="fp32_fma", accumulator=_SINGLE, output=_SINGLE)
-    yield Accumulation(name="fp32_pairwise", product=_SINGLE, order=PAIRWISE, accumulator=_SINGLE, output=_SINGLE)
+    yield Accumulation(
+        name="fp32_pairwise", product=_SINGLE, order=PAIRWISE, accumulator=_SINGLE, output=_SINGLE
+    )
     yield Accumulation(name="fp16_sequential", accumulator=_HALF, output=_HALF)
     yield Accumulation(name="bf16_sequential", accumulator=_BFLOAT, output=_BFLOAT)
     yield Accumulation(name="fp64_sequential", accumulator=(BINARY64, _NEAREST), output=_SINGLE)
@@ -207,7 +211,9 @@ def _plain() -> Iterator[Accumulation]:
 
 
 #: Every named accumulation, by name.
-ACCUMULATIONS: Mapping[str, Accumulation] = read_only("accumulations", itertools.chain(_plain(), _nvidia(), _amd()))
+ACCUMULATIONS: Mapping[str, Accumulation] = read_only(
+    "accumulations", itertools.chain(_plain(), _nvidia(), _amd())
+)
 
 #: What `accumulation` takes: these names, and deepseek_promote with any number of products.
 NAMES = (*ACCUMULATIONS, "deepseek_promote(128)")

@@ -1,8 +1,8 @@
 """The block format: elements that share a scale, as parameters.
 
 A block is a group of neighbours along one axis, or a tile of two. Its scale follows from its largest
-magnitude by a rule; the elements are the values divided by the scale. Other differences between stacks are fields
-too, so that a `BlockFormat` describes a stack's blocks completely.
+magnitude by a rule; the elements are the values divided by the scale. Other differences between stacks are
+fields too, so that a `BlockFormat` describes a stack's blocks completely.
 
 Floor 1. Imports the standard library only.
 
@@ -69,7 +69,9 @@ class ScaleRule:
         choose(self, "a scale rule", divisor=get_args(Divisor), powers=get_args(Powers))
         if self.threshold is not None:
             if self.powers != "nearest":
-                raise ValueError(f"threshold={self.threshold} of a scale rule is for powers='nearest'; leave it out")
+                raise ValueError(
+                    f"threshold={self.threshold} of a scale rule is for powers='nearest'; leave it out"
+                )
             if not isinstance(self.threshold, Fraction):
                 raise TypeError(f"threshold of a scale rule must be a Fraction, not {self.threshold!r}")
             if not 1 < self.threshold < 2:
@@ -108,7 +110,9 @@ def rule(name: ScaleRule | str) -> ScaleRule:
         threshold = Fraction(int(match[1]), int(match[2]))
         return ScaleRule(f"nearest({threshold})", "maximum", "nearest", threshold)
     if name not in _BY_NAME:
-        raise ValueError(f"unknown scale rule {name!r}; use one of {', '.join(_BY_NAME)} or nearest(<fraction>)")
+        raise ValueError(
+            f"unknown scale rule {name!r}; use one of {', '.join(_BY_NAME)} or nearest(<fraction>)"
+        )
     return _BY_NAME[name]
 
 
@@ -224,23 +228,26 @@ class BlockFormat:
                 raise TypeError(f"{name} of a block format must be a Format, not {getattr(self, name)!r}")
             if isinstance(getattr(self, name), Carrier):
                 raise ValueError(
-                    f"{name}={getattr(self, name).name!r} of block format {self.name!r} is a type that values come in, "
-                    f"not a format to encode to; use a Format of at most 32 bits"
+                    f"{name}={getattr(self, name).name!r} of block format {self.name!r} is a type that "
+                    f"values come in, not a format to encode to; use a Format of at most 32 bits"
                 )
         for name in ("elements", "scales"):
             if not isinstance(getattr(self, name), Projection):
                 raise TypeError(f"{name} of a block format must be a Projection, not {getattr(self, name)!r}")
             if getattr(self, name).via:
-                raise ValueError(f"{name} of block format {self.name!r} goes via other formats; blocks round once")
+                raise ValueError(
+                    f"{name} of block format {self.name!r} goes via other formats; blocks round once"
+                )
             if getattr(self, name).nan_payload != "drop":
                 raise ValueError(
-                    f"{name} of block format {self.name!r} keeps payloads of NaNs, but those of a block are made by "
-                    f"its rules; use nan_payload='drop'"
+                    f"{name} of block format {self.name!r} keeps payloads of NaNs, but those of a block are "
+                    f"made by its rules; use nan_payload='drop'"
                 )
         if _is_negative_number(self.scales.nan_code, self.scale):
             raise ValueError(
-                f"scales of block format {self.name!r} have nan_code={self.scales.nan_code}, a negative number of "
-                f"{self.scale.name!r}, but no scale is negative; use a NaN's code or that of a positive number"
+                f"scales of block format {self.name!r} have nan_code={self.scales.nan_code}, a negative "
+                f"number of {self.scale.name!r}, but no scale is negative; use a NaN's code or that of a "
+                "positive number"
             )
         object.__setattr__(self, "rule", rule(self.rule))
         choose(self, "a block format", **_CHOICES)
@@ -258,8 +265,8 @@ class BlockFormat:
             odd = value.as_integer_ratio()[0]
             if (odd // (odd & -odd or 1)).bit_length() > 24:
                 raise ValueError(
-                    f"{name}={value!r} of block format {self.name!r} has more than 24 significant bits; use a number "
-                    f"that binary32 has"
+                    f"{name}={value!r} of block format {self.name!r} has more than 24 significant bits; use "
+                    f"a number that binary32 has"
                 )
 
     def _check_sizes(self) -> None:
@@ -271,7 +278,8 @@ class BlockFormat:
         object.__setattr__(self, "size", sizes if pair else sizes[0])
         if len(sizes) != 1 + pair or not all(1 <= size <= LARGEST_SIZE for size in sizes):
             raise ValueError(
-                f"size={self.size!r} of block format {self.name!r} must be 1 to {LARGEST_SIZE:,}, or a pair of such"
+                f"size={self.size!r} of block format {self.name!r} must be 1 to {LARGEST_SIZE:,}, or a pair "
+                "of such"
             )
 
     @property
@@ -291,7 +299,9 @@ class BlockFormat:
         return self.name
 
     def __repr__(self) -> str:
-        return described(self, lambda value: isinstance(value, ScaleRule) and value == _BY_NAME.get(value.name))
+        return described(
+            self, lambda value: isinstance(value, ScaleRule) and value == _BY_NAME.get(value.name)
+        )
 
 
 def _is_negative_number(code: int | None, fmt: Format) -> bool:

@@ -41,7 +41,9 @@ E3M0FN = finite("e3m0fn", 3, 0, source="P3109")
 UE4M3 = Format(
     name="ue4m3", exponent_bits=4, trailing_bits=3, bias=7, sign=Sign.UNSIGNED, nans=1, source="PTX"
 )  # NVFP4's scale, stored in a byte
-UE5M3 = Format(name="ue5m3", exponent_bits=5, trailing_bits=3, bias=15, sign=Sign.UNSIGNED, nans=1, source="GFX1250")
+UE5M3 = Format(
+    name="ue5m3", exponent_bits=5, trailing_bits=3, bias=15, sign=Sign.UNSIGNED, nans=1, source="GFX1250"
+)
 E8M0FNU = power_of_two("e8m0fnu", 8)
 
 INT8F6 = fixed("int8f6", 8, 6)  # the element of MXINT8
@@ -91,7 +93,13 @@ NVFP4 = BlockFormat(
 NVFP4_2D = dataclasses.replace(NVFP4, name="nvfp4_2d", size=(16, 16))
 
 FP8_BLOCK_1X128 = BlockFormat(
-    name="fp8_block_1x128", element=E4M3FN, scale=BINARY32, size=128, rule=DIVIDE, zero="one", source="DEEPSEEK"
+    name="fp8_block_1x128",
+    element=E4M3FN,
+    scale=BINARY32,
+    size=128,
+    rule=DIVIDE,
+    zero="one",
+    source="DEEPSEEK",
 )
 FP8_BLOCK_128X128 = dataclasses.replace(FP8_BLOCK_1X128, name="fp8_block_128x128", size=(128, 128))
 
@@ -114,7 +122,13 @@ BLOCK_FORMATS: Mapping[str, BlockFormat] = read_only(
 # -- carriers ---------------------------------------------------------------------------------------
 
 BINARY64 = Carrier(
-    name="binary64", exponent_bits=11, trailing_bits=52, bias=1023, nans=(1 << 52) - 1, infinity=True, source="IEEE754"
+    name="binary64",
+    exponent_bits=11,
+    trailing_bits=52,
+    bias=1023,
+    nans=(1 << 52) - 1,
+    infinity=True,
+    source="IEEE754",
 )
 
 
@@ -131,7 +145,8 @@ def _integer(width: int, signed: bool) -> Carrier:
 
 #: Types that values may come in but are not encoded to, by name.
 CARRIERS: Mapping[str, Carrier] = read_only(
-    "carriers", (BINARY64, *(_integer(width, signed) for width in (1, 16, 32, 64) for signed in (True, False)))
+    "carriers",
+    (BINARY64, *(_integer(width, signed) for width in (1, 16, 32, 64) for signed in (True, False))),
 )
 
 # -- names ------------------------------------------------------------------------------------------
@@ -242,8 +257,12 @@ def format(name: object) -> Format:
     if spelled in CARRIERS or spelled in _CARRIER_ALIASES:
         raise ValueError(_no_target(spelled))
     if is_block(spelled):
-        raise ValueError(f"{name!r} is a block format, whose elements share scales: see lowprec.block_formats")
-    near = close_names(spelled, [*FORMATS, *_ALIASES]) or close_names(spelled, [*BLOCK_FORMATS, *_BLOCK_ALIASES])
+        raise ValueError(
+            f"{name!r} is a block format, whose elements share scales: see lowprec.block_formats"
+        )
+    near = close_names(spelled, [*FORMATS, *_ALIASES]) or close_names(
+        spelled, [*BLOCK_FORMATS, *_BLOCK_ALIASES]
+    )
     hint = f"did you mean {' or '.join(repr(item) for item in near)}? " if near else ""
     raise ValueError(f"unknown format {name!r}; {hint}`lowprec formats` lists all names")
 
@@ -308,6 +327,7 @@ def _spelled(name: object) -> str | None:
 
 def _no_target(name: str) -> str:
     return (
-        f"{name!r} is a type that values come in, not a format to encode to: lowprec carries values in float64 and "
-        f"codes in at most 32 bits. Use 'binary32' or narrower; for integers, `lowprec.spec.families.fixed`"
+        f"{name!r} is a type that values come in, not a format to encode to: lowprec carries values in "
+        "float64 and codes in at most 32 bits. Use 'binary32' or narrower; for integers, "
+        "`lowprec.spec.families.fixed`"
     )

@@ -43,7 +43,9 @@ def fn(name: str, exponent_bits: int, trailing_bits: int, *, source: str = "OFP8
     )
 
 
-def fnuz(name: str, exponent_bits: int, trailing_bits: int, *, bias: int | None = None, source: str = "FNUZ") -> Format:
+def fnuz(
+    name: str, exponent_bits: int, trailing_bits: int, *, bias: int | None = None, source: str = "FNUZ"
+) -> Format:
     """Return a finite format whose one NaN has the code of -0; its bias is one more than IEEE's.
 
     >>> fnuz("e4m3fnuz", 4, 3).max_finite
@@ -97,7 +99,9 @@ def p3109(width: int, precision: int, *, signed: bool = True, extended: bool = T
     if not 3 <= width <= 16:
         raise ValueError(f"width={width} of P3109 format {name!r} is out of range; use 3 to 16")
     if not 1 <= precision <= width - signed:
-        raise ValueError(f"precision={precision} of P3109 format {name!r} is out of range; use 1 to {width - signed}")
+        raise ValueError(
+            f"precision={precision} of P3109 format {name!r} is out of range; use 1 to {width - signed}"
+        )
     return Format(
         name=name,
         exponent_bits=width - precision + (not signed),
@@ -129,7 +133,9 @@ def power_of_two(name: str, exponent_bits: int, *, source: str = "OCPMX") -> For
     )
 
 
-def fixed(name: str, width: int, fraction_bits: int = 0, *, signed: bool = True, source: str = "OCPMX") -> Format:
+def fixed(
+    name: str, width: int, fraction_bits: int = 0, *, signed: bool = True, source: str = "OCPMX"
+) -> Format:
     """Return an integer format, or fixed point: two's complement (or unsigned) times 2**-fraction_bits.
 
     >>> fixed("int8f6", 8, 6).max_finite

@@ -92,7 +92,9 @@ class Format:
             wanted = {"int": int, "bool": bool, "str": str, "Sign": Sign}[str(field.type)]
             if type(value) is not wanted:
                 hint = "; lowprec.Sign has UNSIGNED, MAGNITUDE and TWOS_COMPLEMENT" if wanted is Sign else ""
-                raise TypeError(f"{field.name} of a format must be of type {wanted.__name__}, not {value!r}{hint}")
+                raise TypeError(
+                    f"{field.name} of a format must be of type {wanted.__name__}, not {value!r}{hint}"
+                )
         self._check()
 
     def _check(self) -> None:
@@ -103,17 +105,22 @@ class Format:
 
         if not self.name.isprintable() or any(letter in "*[]\\" for letter in self.name):
             # Names go into headers, packages and tables, where these would end a comment or begin a markup.
-            raise ValueError(f"name={self.name!r} of a format must be printable and without * [ ] \\; choose another")
+            raise ValueError(
+                f"name={self.name!r} of a format must be printable and without * [ ] \\; choose another"
+            )
         for field in ("exponent_bits", "trailing_bits", "nans"):
             if getattr(self, field) < 0:
                 refuse(field, "is negative; it counts bits or codes. Use 0 or more")
         if not 2 <= self.width <= 32:
             refuse(
-                "exponent_bits", f"with trailing_bits={self.trailing_bits} makes {self.width} bits in all; use 2 to 32"
+                "exponent_bits",
+                f"with trailing_bits={self.trailing_bits} makes {self.width} bits in all; use 2 to 32",
             )
         if self.sign is Sign.TWOS_COMPLEMENT:
             if self.exponent_bits:
-                refuse("exponent_bits", "cannot be in two's complement; use Sign.MAGNITUDE, or exponent_bits=0")
+                refuse(
+                    "exponent_bits", "cannot be in two's complement; use Sign.MAGNITUDE, or exponent_bits=0"
+                )
             if self.nans:
                 refuse("nans", "cannot be in two's complement, where every code is a number; use 0")
             if self.infinity:
@@ -125,7 +132,8 @@ class Format:
                 refuse("subnormals", "leaves no values where exponent_bits=0; use True")
             if not self.negative_zero:
                 refuse(
-                    "subnormals", "leaves no zero whose sign negative_zero=False could spend; use True for one of them"
+                    "subnormals",
+                    "leaves no zero whose sign negative_zero=False could spend; use True for one of them",
                 )
         if self.max_magnitude < (1 if self.subnormals else 0):
             refuse("nans", f"with infinity={self.infinity} leaves no finite non-zero code; use fewer")
@@ -133,13 +141,14 @@ class Format:
         step = self.scaled(0)[1]
         if step < -1074:
             raise ValueError(
-                f"the smallest step of {self.name!r} is 2**{step}, below float64's 2**-1074, and lowprec carries "
-                f"values in float64. Reduce exponent_bits={self.exponent_bits} or bias={self.bias}"
+                f"the smallest step of {self.name!r} is 2**{step}, below float64's 2**-1074, and lowprec "
+                f"carries values in float64. Reduce exponent_bits={self.exponent_bits} or bias={self.bias}"
             )
         if self._emax_of(self._extreme_magnitude) > 1023:
             raise ValueError(
-                f"the largest value of {self.name!r} is at least 2**1024, above float64's range, and lowprec carries "
-                f"values in float64. Reduce exponent_bits={self.exponent_bits} or increase bias={self.bias}"
+                f"the largest value of {self.name!r} is at least 2**1024, above float64's range, and lowprec "
+                f"carries values in float64. Reduce exponent_bits={self.exponent_bits} or increase "
+                f"bias={self.bias}"
             )
 
     # -- codes ----------------------------------------------------------------------------------

@@ -61,4 +61,6 @@ def check_layout(rounding: Rounding, fmt: Format) -> None:
             f"variant={variant!r} with bits={rounding.bits} has no conversion to {fmt.name!r}; it has {has}"
         )
     if rounding.bits != wanted:
-        raise ValueError(f"variant={variant!r} with bits={rounding.bits} does not fit {fmt.name!r}; use bits={wanted}")
+        raise ValueError(
+            f"variant={variant!r} with bits={rounding.bits} does not fit {fmt.name!r}; use bits={wanted}"
+        )

@@ -171,7 +171,9 @@ class Projection:
         for field in dataclasses.fields(self)[1:]:
             value = getattr(self, field.name)
             if field.name == "saturation" or value != field.default:
-                said.append(f"{field.name} {' and '.join(fmt.name for fmt in value) if field.name == 'via' else value}")
+                said.append(
+                    f"{field.name} {' and '.join(fmt.name for fmt in value) if field.name == 'via' else value}"
+                )
         return ", ".join(said)
 
     def __repr__(self) -> str:

@@ -75,10 +75,14 @@ class Rounding:
         if type(self.bits) is not int:
             raise TypeError(f"bits of stochastic rounding must be an integer, not {self.bits!r}")
         if not 0 <= self.bits <= 32:
-            raise ValueError(f"bits={self.bits} of a rounding mode is out of range; use 1 to 32, or 0 without variant")
+            raise ValueError(
+                f"bits={self.bits} of a rounding mode is out of range; use 1 to 32, or 0 without variant"
+            )
         if self.variant not in (VARIANTS if self.bits else ("",)):
             known = ", ".join(VARIANTS) if self.bits else "none where bits=0"
-            raise ValueError(f"variant={self.variant!r} of stochastic rounding is unknown; use one of {known}")
+            raise ValueError(
+                f"variant={self.variant!r} of stochastic rounding is unknown; use one of {known}"
+            )
 
     def threshold(self, *, negative: bool, odd: bool) -> Threshold:
         """Return the threshold for a value of this sign whose nearer code has this parity."""

@@ -46,7 +46,9 @@ def check_count(name: str, number: object, least: int = 0) -> None:
     except TypeError:
         raise TypeError(f"{name} must be an integer, not {number!r}") from None
     if count < least:
-        raise ValueError(f"{name} must " + (f"be {least} or more" if least else "not be negative") + f", not {count}")
+        raise ValueError(
+            f"{name} must " + (f"be {least} or more" if least else "not be negative") + f", not {count}"
+        )
 
 
 def codes_or_values(made: object, operands: Sequence[Array], fmt: Format, subject: str) -> Array:
@@ -80,14 +82,16 @@ def codes_or_values(made: object, operands: Sequence[Array], fmt: Format, subjec
         wrong = (given < 0) | (given >= 1 << fmt.width)
         if wrong.any():
             raise ValueError(
-                f"{subject} gave {_first(wrong, given, operands)}, which is no code of {fmt.name}: codes have "
-                f"{fmt.width} bits; give unsigned codes, or values as floats"
+                f"{subject} gave {_first(wrong, given, operands)}, which is no code of {fmt.name}: codes "
+                f"have {fmt.width} bits; give unsigned codes, or values as floats"
             )
         return given.astype(codes)
     if given.dtype in _FLOATS:
         with np.errstate(invalid="ignore"):  # a signalling NaN is as good as another
             return given.astype(np.float64)
-    wanted = f"codes as {codes}, " + (f"{own} or " if own is not None else "") + "values as float32 or float64"
+    wanted = (
+        f"codes as {codes}, " + (f"{own} or " if own is not None else "") + "values as float32 or float64"
+    )
     raise TypeError(f"{subject} gave {given.dtype}, which says nothing about {fmt.name}; give {wanted}")
 
 

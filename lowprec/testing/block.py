@@ -70,15 +70,21 @@ class BlockSubject:
         random = np.random.default_rng(self.seed)
         top = grid_of(self.fmt.element).number(grid_of(self.fmt.element).last)
         marks = np.array([*_MARKS, top, top / 2, top * 1.5, top * 1.25], np.float32)
-        near = np.concatenate([marks, np.nextafter(marks, np.float32(np.inf)), np.nextafter(marks, np.float32(0))])
+        near = np.concatenate(
+            [marks, np.nextafter(marks, np.float32(np.inf)), np.nextafter(marks, np.float32(0))]
+        )
         powers = _POWERS[: 2 if self.size > _LARGE else 3 if self.slow else None]
         drawn = np.exp2(random.uniform(-140, 120, self.samples)).astype(np.float32)
         amax = np.concatenate([*(near * np.float32(2.0) ** power for power in powers), drawn])
         most = None if self.size <= _LARGE else 2 if self.slow else 12
         amax = amax[np.isfinite(amax) & (amax > 0)][:most]
-        shares = random.uniform(-1, 1, (amax.size, self.size)) * np.exp2(random.integers(-6, 1, (amax.size, self.size)))
+        shares = random.uniform(-1, 1, (amax.size, self.size)) * np.exp2(
+            random.integers(-6, 1, (amax.size, self.size))
+        )
         rows = (shares * amax[:, None]).astype(np.float32)
-        rows[np.arange(amax.size), random.integers(0, self.size, amax.size)] = amax * random.choice([-1, 1], amax.size)
+        rows[np.arange(amax.size), random.integers(0, self.size, amax.size)] = amax * random.choice(
+            [-1, 1], amax.size
+        )
         zeros = np.zeros((2, self.size), np.float32) * np.array([[1], [-1]], np.float32)
         rows = np.concatenate([zeros, rows]).astype(np.float64)
         return rows if self.signed else np.abs(rows)
@@ -93,7 +99,9 @@ class BlockSubject:
         """Blocks of any codes: every scale of at most 8 bits, or as many random ones, and random elements."""
         random, scale, element = np.random.default_rng(self.seed), self.fmt.scale, self.fmt.element
         count = 4 if self.size > _LARGE else 24 if self.slow else 256
-        scales = np.arange(1 << scale.width) if scale.width <= 8 else random.integers(0, 1 << scale.width, count)
+        scales = (
+            np.arange(1 << scale.width) if scale.width <= 8 else random.integers(0, 1 << scale.width, count)
+        )
         scales = scales[:: -(-scales.size // count)]
         codes = random.integers(0, 1 << element.width, (scales.size, self.size))
         return BlockCodes(scales, codes, Fraction(1) if self.fmt.tensor_scale == "none" else Fraction(3, 4))
@@ -119,7 +127,9 @@ class ArrayBlocks(BlockSubject):
 
         made = encode(self._laid(rows.astype(kind)), self.fmt)
         tensor = Fraction(1) if made.tensor_scale is None else Fraction(float(made.tensor_scale))
-        return BlockCodes(made.scales.reshape(-1).astype(np.int64), self._rows(made.codes.astype(np.int64)), tensor)
+        return BlockCodes(
+            made.scales.reshape(-1).astype(np.int64), self._rows(made.codes.astype(np.int64)), tensor
+        )
 
     def decode(self, blocks: BlockCodes) -> Floats:
         """Decode by `lowprec.decode`."""
@@ -170,8 +180,8 @@ class OwnBlocks(BlockSubject):
             answer = self.given.encode(rows.astype(np.float32))
         if not isinstance(answer, tuple | list) or len(answer) not in (2, 3):
             raise TypeError(
-                f"encode of {self.path} gave {type(answer).__name__}; it must give the codes of the scales and of the "
-                "elements, and third the scale of the tensor where there is one"
+                f"encode of {self.path} gave {type(answer).__name__}; it must give the codes of the scales "
+                "and of the elements, and third the scale of the tensor where there is one"
             )
         scales, codes, *tensor = answer
         made = np.asarray(scales), np.asarray(codes)
@@ -180,14 +190,14 @@ class OwnBlocks(BlockSubject):
         for verb, array, shape, fmt in zip(("scales", "codes"), made, wanted, formats, strict=True):
             if array.shape != shape or array.dtype.kind not in "iu":
                 raise ValueError(
-                    f"encode of {self.path} gave {verb} of {array.dtype} and shape {array.shape} for {rows.shape[0]} "
-                    f"blocks of {self.size} values; give unsigned integers of shape {shape}"
+                    f"encode of {self.path} gave {verb} of {array.dtype} and shape {array.shape} for "
+                    f"{rows.shape[0]} blocks of {self.size} values; give unsigned integers of shape {shape}"
                 )
             wrong = (array < 0) | (array >= 1 << fmt.width)
             if wrong.any():
                 raise ValueError(
-                    f"encode of {self.path} gave {array[wrong][0]} among its {verb}, which is no code of {fmt.name}: "
-                    f"codes have {fmt.width} bits; give unsigned codes"
+                    f"encode of {self.path} gave {array[wrong][0]} among its {verb}, which is no code of "
+                    f"{fmt.name}: codes have {fmt.width} bits; give unsigned codes"
                 )
         whole = Fraction(float(tensor[0])) if tensor else Fraction(1)
         return BlockCodes(made[0].astype(np.int64), made[1].astype(np.int64), whole)
@@ -208,5 +218,7 @@ class OwnBlocks(BlockSubject):
                 "give one value for each code"
             )
         if made.dtype.kind in "cSUMm":
-            raise TypeError(f"decode of {self.path} gave {made.dtype}; it must give real numbers, floats or integers")
+            raise TypeError(
+                f"decode of {self.path} gave {made.dtype}; it must give real numbers, floats or integers"
+            )
         return made.astype(np.float64) if made.dtype.kind in "iu" else made

@@ -62,7 +62,8 @@ def check_cast(
     >>> check_cast(lambda x: x.astype(ml_dtypes.float8_e4m3fn), "e4m3fn", source="float64", samples=0)
     Traceback (most recent call last):
     AssertionError: the cast from float64 breaks the law 'nearest' of e4m3fn (nearest_even, saturation none)
-      law     No value of the format is closer; ties go to the even code, away from zero or toward zero, as the
+      law     No value of the format is closer; ties go to the even code, away from zero or toward zero, as
+      the
               mode says.
       domain  numbers in range; nearest modes
       smallest counterexample
@@ -70,15 +71,15 @@ def check_cast(
         got    0x00  0 0000 000  0.0
         want   0x01  0 0000 001  0.001953125 = 0x1p-9
       2,344 of 20,568 inputs differ
-      double rounding: 2,344 inputs; the smallest is 0x3f50000000000001 = 0x1.0000000000001p-10: got 0x00, want 0x01
-      explained by double rounding: to binary32 first, then to e4m3fn: 2,344 of 2,344
+      double rounding: 2,344 inputs; the smallest is 0x3f50000000000001 = 0x1.0000000000001p-10: got 0x00,
+      want 0x01 explained by double rounding: to binary32 first, then to e4m3fn: 2,344 of 2,344
 
     Parameters
     ----------
     cast : function
         Takes an array of the source type, one axis of any length and any stride, and gives an array of the
-        same shape: codes as integers, the format's own type (`lowprec.dtype`), or values of the format as floats.
-        Values are compared as numbers: zeros by their sign, NaNs all alike.
+        same shape: codes as integers, the format's own type (`lowprec.dtype`), or values of the format as
+        floats. Values are compared as numbers: zeros by their sign, NaNs all alike.
     target : Format or str
         The format that it should give.
     source : {"float32", "float16", "bfloat16", "float64", "int32", "int64"}
@@ -100,8 +101,8 @@ def check_cast(
     Raises
     ------
     AssertionError
-        Codes that differ: the law that the first breaks, how many there are of each kind, and the smallest input
-        of each. The law is left out where the rules ask for more than rounding and saturation.
+        Codes that differ: the law that the first breaks, how many there are of each kind, and the smallest
+        input of each. The law is left out where the rules ask for more than rounding and saturation.
     TypeError, ValueError
         No function; an answer of the wrong shape or type, or an integer that is no code.
     """
@@ -128,7 +129,9 @@ def check_cast(
                 given = cast(copy)
         except Exception as error:
             if not copy.flags.c_contiguous:
-                error.add_note(f"check_cast called it with a strided view (strides {copy.strides}); {_CONTIGUOUS}")
+                error.add_note(
+                    f"check_cast called it with a strided view (strides {copy.strides}); {_CONTIGUOUS}"
+                )
             raise
         made = codes_or_values(given, [values], fmt, subject)
         return _one_nan(made, fmt) if any_nan else made
@@ -137,7 +140,9 @@ def check_cast(
         subject, "lowprec", "", (source,), lambda: (fmt,), lambda values, _: answer(values), projection=rules
     )
     task = Cast(source, fmt, any_nan)
-    row = compare(framework, task, answer, task.operands(samples, 0), own=False, flush=False, strided=not contiguous)
+    row = compare(
+        framework, task, answer, task.operands(samples, 0), own=False, flush=False, strided=not contiguous
+    )
     if row.mismatches:
         raise AssertionError(_message(row, fmt, rules))
     return row
@@ -168,7 +173,8 @@ def _message(row: Row, fmt: Format, rules: Projection) -> str:
     lines += [f"  explained by {cause}" for cause in row.causes[:1]]
     if any(found.kind == "strided view" for found in row.findings):
         lines.append(
-            f"  a strided view is an array such as x[::2], whose values do not lie side by side; {_CONTIGUOUS}"
+            "  a strided view is an array such as x[::2], whose values do not lie side by side; "
+            f"{_CONTIGUOUS}"
         )
     return "\n".join(lines)
 
@@ -189,7 +195,9 @@ def _law(row: Row, fmt: Format, rules: Projection) -> str | None:
 
 def _in_full(answer: str, fmt: Format) -> str:
     """Return codes with their bits and values; values as they are."""
-    return re.sub(r"0x([0-9a-f]+)(?![0-9a-f.p])", lambda code: f"0x{shown_code(int(code[1], 16), fmt)}", answer)
+    return re.sub(
+        r"0x([0-9a-f]+)(?![0-9a-f.p])", lambda code: f"0x{shown_code(int(code[1], 16), fmt)}", answer
+    )
 
 
 def _one_nan(made: npt.NDArray[Any], fmt: Format) -> npt.NDArray[Any]:

@@ -77,7 +77,8 @@ def check_format(fmt: Format | str | Any, *, samples: int = 256, seed: int = 0) 
     Raises
     ------
     AssertionError
-        A law that does not hold: its name and statement, the smallest counterexample, its code, bits and value.
+        A law that does not hold: its name and statement, the smallest counterexample, its code, bits and
+        value.
     ValueError
         No format; or an implementation that does not say its width, or that answers in another shape.
     TypeError
@@ -86,18 +87,23 @@ def check_format(fmt: Format | str | Any, *, samples: int = 256, seed: int = 0) 
     return report_of(fmt, samples=samples, seed=seed).demand()
 
 
-#: Called with the verdicts that there are, None as nobody knows how many there will be, and the last law's name.
+#: Called with the verdicts that there are, None as nobody knows how many there will be, and the last law's
+#: name.
 Watch = Callable[[int, None, str], None]
 
 
-def report_of(fmt: Format | str | Any, *, samples: int = 256, seed: int = 0, watch: Watch | None = None) -> Report:
+def report_of(
+    fmt: Format | str | Any, *, samples: int = 256, seed: int = 0, watch: Watch | None = None
+) -> Report:
     """Return what `check_format` finds, without an error where a law does not hold."""
     _check_samples(samples, seed)
     if isinstance(fmt, BlockFormat) or (isinstance(fmt, str) and catalog.is_block(fmt)):
         name = fmt if isinstance(fmt, str) else fmt.name
         raise ValueError(f"{name!r} is a block format: check_block_format is for these")
     if isinstance(fmt, type) and callable(getattr(fmt, "decode", None)):
-        raise TypeError(f"check_format takes an object, not the class {fmt.__name__}; make one: {fmt.__name__}()")
+        raise TypeError(
+            f"check_format takes an object, not the class {fmt.__name__}; make one: {fmt.__name__}()"
+        )
     if not isinstance(fmt, Format) and callable(getattr(fmt, "decode", None)) and not isinstance(fmt, str):
         own = Implementation(fmt, samples, seed)
         return Report(own.name, _watched(verdicts("format", own), watch))
@@ -206,7 +212,9 @@ def check_operation(
     given = [formats] * count if isinstance(formats, Format | str) else list(formats)
     chosen = tuple(catalog.format(fmt) for fmt in given)
     if len(chosen) != count:
-        raise ValueError(f"{operation} takes {count} operands, and {len(chosen)} formats are given; give one for each")
+        raise ValueError(
+            f"{operation} takes {count} operands, and {len(chosen)} formats are given; give one for each"
+        )
     into = chosen[0] if target is None else catalog.format(target)
     check_count("samples", samples, 1)
     check_count("seed", seed)
@@ -227,8 +235,9 @@ def check_operation(
 def check_block_format(fmt: BlockFormat | str | Any, *, samples: int = 64, seed: int = 0) -> Report:
     """Try every law of blocks on a block format, or on an implementation of one, and refuse it where one does not hold.
 
-    Of a `BlockFormat` the verbs on arrays and the oracle are tried, on blocks whose largest values lie at every
-    border of the scale rules, on random ones, and on any codes. `check_format` is for its elements and its scale.
+    Of a `BlockFormat` the verbs on arrays and the oracle are tried, on blocks whose largest values lie at
+    every border of the scale rules, on random ones, and on any codes. `check_format` is for its elements and
+    its scale.
 
     >>> import lowprec as lp
     >>> mine = lp.BlockFormat(
@@ -238,9 +247,9 @@ def check_block_format(fmt: BlockFormat | str | Any, *, samples: int = 64, seed:
     <Report of mine: ... checks, ... cases, all hold>
 
     An implementation of your own is any object with the `format` that it is meant to be, and with `encode`,
-    `decode` or both. BlockSubject are rows: `encode` takes float32 values of shape (n, size) and gives codes of the
-    scales, shape (n,), and of the elements, shape (n, size); `decode` takes these and gives values. Where there
-    is a scale of the whole tensor, it comes third.
+    `decode` or both. BlockSubject are rows: `encode` takes float32 values of shape (n, size) and gives codes
+    of the scales, shape (n,), and of the elements, shape (n, size); `decode` takes these and gives values.
+    Where there is a scale of the whole tensor, it comes third.
 
     Parameters
     ----------
@@ -274,15 +283,20 @@ def report_of_blocks(
     subjects: tuple[BlockSubject, ...]
     if isinstance(fmt, BlockFormat | str):
         known = catalog.block_format(fmt)
-        name, subjects = known.name, (ArrayBlocks(known, samples, seed), OracleBlocks(known, min(samples, 8), seed))
+        name, subjects = (
+            known.name,
+            (ArrayBlocks(known, samples, seed), OracleBlocks(known, min(samples, 8), seed)),
+        )
     elif isinstance(fmt, type) and hasattr(fmt, "format"):
-        raise TypeError(f"check_block_format takes an object, not the class {fmt.__name__}; make one: {fmt.__name__}()")
+        raise TypeError(
+            f"check_block_format takes an object, not the class {fmt.__name__}; make one: {fmt.__name__}()"
+        )
     elif hasattr(fmt, "format") and any(callable(getattr(fmt, verb, None)) for verb in ("encode", "decode")):
         name, subjects = name_of(fmt), (OwnBlocks(fmt, samples, seed),)
     else:
         raise TypeError(
-            "check_block_format takes a BlockFormat, a name, or an object with format and with encode or decode, "
-            f"not {fmt!r}"
+            "check_block_format takes a BlockFormat, a name, or an object with format and with encode or "
+            f"decode, not {fmt!r}"
         )
     tried = itertools.chain.from_iterable(verdicts("blocks", subject) for subject in subjects)
     return Report(name, _watched(tried, watch))

@@ -34,7 +34,9 @@ EXACT, BELOW, TIE, ABOVE = range(4)
 class Place(NamedTuple):
     """Where a number that is not negative lies."""
 
-    magnitude: int  #: at or below it, at most the largest; -1 below the smallest value of a format without zero
+    magnitude: (
+        int  #: at or below it, at most the largest; -1 below the smallest value of a format without zero
+    )
     kind: int
     beyond: bool  #: at the magnitude after the largest, on the grid continued by one, or farther
 

@@ -35,11 +35,13 @@ class Implementation(Subject):
         self.modes = (rounding(getattr(given, "rounding", NEAREST_EVEN)),)
         self.policies = (saturation(getattr(given, "saturation", Saturation.NONE)),)
         if self.modes[0].bits:
-            raise ValueError(f"rounding of {self.name} is stochastic; a check of `encode` needs a deterministic mode")
+            raise ValueError(
+                f"rounding of {self.name} is stochastic; a check of `encode` needs a deterministic mode"
+            )
         if self.fmt is not None and getattr(given, "width", self.fmt.width) != self.fmt.width:
             raise ValueError(
-                f"width={given.width!r} of {self.name} is not that of its format {self.fmt.name!r}, whose codes have "
-                f"{self.fmt.width} bits; leave one of them out"
+                f"width={given.width!r} of {self.name} is not that of its format {self.fmt.name!r}, whose "
+                f"codes have {self.fmt.width} bits; leave one of them out"
             )
         if self.fmt is None:
             self._sign = _sign_of(given, self.name)
@@ -68,7 +70,9 @@ class Implementation(Subject):
     @property
     def placed(self) -> bool:
         """Whether numbers have places among its values: not where these are not in order."""
-        return self.known or bool(self._finite.size > 1 and self._finite[0] >= 0 and (np.diff(self._finite) > 0).all())
+        return self.known or bool(
+            self._finite.size > 1 and self._finite[0] >= 0 and (np.diff(self._finite) > 0).all()
+        )
 
     @functools.cached_property
     def _finite(self) -> Floats:
@@ -97,7 +101,9 @@ class Implementation(Subject):
                 "it must give one value for each code"
             )
         if made.dtype.kind in "cSUMm":
-            raise TypeError(f"decode of {self.name} gave {made.dtype}; it must give real numbers, floats or integers")
+            raise TypeError(
+                f"decode of {self.name} gave {made.dtype}; it must give real numbers, floats or integers"
+            )
         return made.astype(np.float64)
 
     def encode(self, values: Array, projection: Projection = DEFAULT, random: Array | None = None) -> Array:
@@ -106,15 +112,15 @@ class Implementation(Subject):
             made = np.asarray(self.given.encode(values))
         if made.shape != values.shape or made.dtype.kind not in "iu":
             raise ValueError(
-                f"encode of {self.name} was given shape {values.shape} and gave {made.dtype} of shape {made.shape}; "
-                "it must give one code, an unsigned integer, for each value"
+                f"encode of {self.name} was given shape {values.shape} and gave {made.dtype} of shape "
+                f"{made.shape}; it must give one code, an unsigned integer, for each value"
             )
         wrong = (made < 0) | (made >= 1 << self.width)
         if wrong.any():
             place = int(np.argmax(wrong))
             raise ValueError(
-                f"encode of {self.name} gave {made[place]} for {values[place]}, which is no code of {self.width} bits; "
-                "it must give unsigned codes"
+                f"encode of {self.name} gave {made[place]} for {values[place]}, which is no code of "
+                f"{self.width} bits; it must give unsigned codes"
             )
         return made.astype(np.int64)
 
@@ -139,7 +145,7 @@ def _fields_of(given: Any, name: str, sign: Sign) -> tuple[int, ...]:
         width = int(width)
     if type(width) is not int or not 2 <= width <= _WIDEST:
         raise ValueError(
-            f"width={width!r} of {name} must be the bits of a code, 2 to {_WIDEST}; of more bits, or to be held "
-            "against parameters, give it an attribute format=lowprec.Format(...)"
+            f"width={width!r} of {name} must be the bits of a code, 2 to {_WIDEST}; of more bits, or to be "
+            "held against parameters, give it an attribute format=lowprec.Format(...)"
         )
     return (width,) if sign is Sign.UNSIGNED else (1, width - 1)

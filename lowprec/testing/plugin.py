@@ -35,7 +35,9 @@ def register_profiles() -> None:
     from hypothesis import settings
 
     settings.register_profile("lowprec-ci", derandomize=True, deadline=None, database=None)
-    settings.register_profile("lowprec-explore", derandomize=False, deadline=None, max_examples=1000, print_blob=True)
+    settings.register_profile(
+        "lowprec-explore", derandomize=False, deadline=None, max_examples=1000, print_blob=True
+    )
 
 
 @pytest.hookimpl(tryfirst=True)

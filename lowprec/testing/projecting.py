@@ -59,7 +59,9 @@ def projected(numbers: Sequence[Fraction], fmt: Format, projection: Projection) 
     up = farther(projection.rounding.name, places)
     codes = code_of(np.maximum(places.magnitude + up, 0), places.negative, fmt)
     over = up & (places.magnitude == places.last) & ~(places.negative & (fmt.sign is Sign.UNSIGNED))
-    return np.where(over, beyond_codes(places.negative, fmt, grid, projection.saturation, infinite=False), codes)
+    return np.where(
+        over, beyond_codes(places.negative, fmt, grid, projection.saturation, infinite=False), codes
+    )
 
 
 def is_plain(projection: Projection) -> bool:

@@ -2,7 +2,8 @@
 
 They say what is valid; what is drawn shrinks toward the simple, and ties and borders come often.
 
-Importing them lifts Hypothesis's own deadline of 200 ms for one example, which a first call that compiles exceeds.
+Importing them lifts Hypothesis's own deadline of 200 ms for one example, which a first call that compiles
+exceeds.
 """
 
 from __future__ import annotations
@@ -51,8 +52,8 @@ Strategy = st.SearchStrategy
 def _lift_deadline() -> None:
     """Lift the deadline from Hypothesis's settings in force, unless a user chose one.
 
-    The first call of a verb compiles a kernel or reads it from the cache: the first example would take too long, fail
-    and then not fail again.
+    The first call of a verb compiles a kernel or reads it from the cache: the first example would take too
+    long, fail and then not fail again.
     """
     current = settings.default
     if current is not None and current.deadline == timedelta(milliseconds=200):
@@ -63,7 +64,9 @@ def _lift_deadline() -> None:
 _lift_deadline()
 
 
-def formats(*, min_width: int = 2, max_width: int = 12, signs: tuple[Sign, ...] = tuple(Sign)) -> Strategy[Format]:
+def formats(
+    *, min_width: int = 2, max_width: int = 12, signs: tuple[Sign, ...] = tuple(Sign)
+) -> Strategy[Format]:
     """Formats: of the catalog, and any parameters that make one.
 
     >>> from hypothesis import given
@@ -82,7 +85,9 @@ def formats(*, min_width: int = 2, max_width: int = 12, signs: tuple[Sign, ...] 
     if not 2 <= min_width <= max_width <= 32:
         raise ValueError(f"min_width={min_width} and max_width={max_width} must be in order, from 2 to 32")
     if isinstance(signs, str) or not signs:
-        raise ValueError(f"signs={signs!r} must be one or more of {', '.join(sign.value for sign in Sign)} in a tuple")
+        raise ValueError(
+            f"signs={signs!r} must be one or more of {', '.join(sign.value for sign in Sign)} in a tuple"
+        )
     signs = tuple(Sign(sign) for sign in signs)
     known = [
         fmt
@@ -104,7 +109,9 @@ def _formats(draw: Any, min_width: int, max_width: int, signs: tuple[Sign, ...])
     negative_zero = sign is not Sign.MAGNITUDE or not subnormals or draw(st.booleans())
     infinity = not whole and bits > 1 and draw(st.booleans())
     spare = 0 if whole else 2**bits - infinity - 1 - subnormals  # but for one number other than 0
-    nans = min(draw(st.one_of(st.integers(0, 1), st.just(2**trailing_bits - 1), st.integers(0, 2**bits))), spare)
+    nans = min(
+        draw(st.one_of(st.integers(0, 1), st.just(2**trailing_bits - 1), st.integers(0, 2**bits))), spare
+    )
     # Every value is a multiple of 2**-1074 below 2**1024.
     least, most = max(2**exponent_bits - 1, 1) - 1022, 1074 - trailing_bits + subnormals
     usual = (1 << exponent_bits >> 1) - 1 if exponent_bits else 1 - trailing_bits
@@ -148,7 +155,9 @@ def codes(fmt: Format | str, *, finite: bool = False) -> Strategy[int]:
 def _borders(fmt: Format) -> list[int]:
     """Return magnitudes at the ends of the subnormals, of the normals, and of all."""
     normal, last = 1 << fmt.trailing_bits, fmt.max_magnitude
-    return sorted({magnitude for magnitude in (0, 1, normal - 1, normal, last - 1, last) if 0 <= magnitude <= last})
+    return sorted(
+        {magnitude for magnitude in (0, 1, normal - 1, normal, last - 1, last) if 0 <= magnitude <= last}
+    )
 
 
 def _value(code: int, fmt: Format) -> float:
@@ -310,7 +319,9 @@ def block_formats(*, max_size: int = 32) -> Strategy[BlockFormat]:
         tensor_scale=st.sampled_from(("none", "divide", "reciprocal")),
         zero=st.sampled_from(("smallest", "one", "rule")),
     )
-    known = [fmt for fmt in catalog.BLOCK_FORMATS.values() if len(fmt.sizes) == 1 and fmt.sizes[0] <= max_size]
+    known = [
+        fmt for fmt in catalog.BLOCK_FORMATS.values() if len(fmt.sizes) == 1 and fmt.sizes[0] <= max_size
+    ]
     return st.one_of(drawn, st.sampled_from(known)) if known else drawn
 
 
@@ -367,7 +378,11 @@ def accumulations(*, operands: tuple[Format, Format] | None = None) -> Strategy[
         What the factors are values of. Windows must know, and take them as e4m3fn where nothing is said.
     """
     single = (catalog.BINARY32, Projection())
-    places = [single, (catalog.BINARY16, Projection()), (catalog.BFLOAT16, Projection(rounding="toward_zero"))]  # type: ignore[arg-type]
+    places = [
+        single,
+        (catalog.BINARY16, Projection()),
+        (catalog.BFLOAT16, Projection(rounding="toward_zero")),
+    ]  # type: ignore[arg-type]
     rounded = st.sampled_from(places)
     pair = operands or (catalog.E4M3FN, catalog.E4M3FN)
     exact = st.builds(Accumulation, output=rounded, order=st.just("exact"), operands=st.just(operands))
@@ -377,7 +392,8 @@ def accumulations(*, operands: tuple[Format, Format] | None = None) -> Strategy[
         accumulator=rounded,
         product=st.one_of(st.none(), rounded),
         order=st.one_of(
-            st.sampled_from(("sequential", "pairwise")), st.integers(1, 64).map(lambda size: f"chunked({size})")
+            st.sampled_from(("sequential", "pairwise")),
+            st.integers(1, 64).map(lambda size: f"chunked({size})"),
         ),
         addend=st.sampled_from(("first", "last")),
         operands=st.just(operands),

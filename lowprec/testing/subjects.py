@@ -120,7 +120,9 @@ class Subject:
         ends = magnitudes(self.format, sparse=self.slow)
         specials = np.arange(self.grid.last - 8, self.grid.last + 9)
         drawn = np.random.default_rng(self.seed).integers(0, top, 64 if self.slow else 1024)
-        codes = np.concatenate([ends, specials, ends | top // 2, specials | top // 2, drawn, top - 1 - np.arange(16)])
+        codes = np.concatenate(
+            [ends, specials, ends | top // 2, specials | top // 2, drawn, top - 1 - np.arange(16)]
+        )
         return np.unique(codes[(codes >= 0) & (codes < top)])
 
     @functools.cached_property
@@ -168,7 +170,9 @@ class Subject:
     def _walked(self) -> list[int]:
         """Two magnitudes of a low, a middle and the highest binade."""
         last = self.grid.last
-        return sorted({place for place in (1, 2, last // 2, last // 2 + 1, last - 1, last) if 0 <= place <= last})
+        return sorted(
+            {place for place in (1, 2, last // 2, last // 2 + 1, last - 1, last) if 0 <= place <= last}
+        )
 
     def _drawn(self) -> Floats:
         """Return random numbers in the range of the format, and random patterns."""
@@ -197,7 +201,8 @@ class Subject:
 class Arrays(Subject):
     """The verbs of lowprec on arrays.
 
-    With `flagged` they are asked for flags, and then the one kernel that knows every format and projection answers.
+    With `flagged` they are asked for flags, and then the one kernel that knows every format and projection
+    answers.
     """
 
     def __init__(self, fmt: Format, samples: int = 0, seed: int = 0, *, flagged: bool = False) -> None:

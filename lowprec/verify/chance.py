@@ -36,8 +36,8 @@ def random_bits_of(tails: npt.NDArray[np.float64], farther: npt.NDArray[np.bool_
 
     Notes
     -----
-    P(farther) is floor(t * 2**bits) / 2**bits for variant A of P3109, and for B and C the multiple of 2**-bits that
-    t is rounded to.
+    P(farther) is floor(t * 2**bits) / 2**bits for variant A of P3109, and for B and C the multiple of
+    2**-bits that t is rounded to.
     """
     if not tails.size:
         return None

@@ -113,11 +113,16 @@ def compare(
         Arrays that do not fit each other or what was asked.
     """
     given = operands if isinstance(operands, tuple | list) and operation != "convert" else (operands,)
-    dumps, got = [_dump(item, f"operand {place}") for place, item in enumerate(given, 1)], _dump(outputs, "outputs")
+    dumps, got = (
+        [_dump(item, f"operand {place}") for place, item in enumerate(given, 1)],
+        _dump(outputs, "outputs"),
+    )
     formats = _sources(source, len(dumps))
     for dump in (*dumps, got):
         if dump.dtype.kind not in "iufV" or dump.dtype.itemsize > 8 or catalog.carrier(dump.dtype) is None:
-            raise ValueError(f"{dump} holds {dump.dtype}; give codes as integers, or values as float16 to float64")
+            raise ValueError(
+                f"{dump} holds {dump.dtype}; give codes as integers, or values as float16 to float64"
+            )
     if operation in DOTS:
         others: dict[str, Any] = {
             "to": to,
@@ -129,7 +134,9 @@ def compare(
         others |= {"saturation": saturation, "projection": projection, "profile": profile, "rule": rule}
         for name, value in others.items():
             if value is not None:
-                raise ValueError(f"{name}= says nothing about {operation}, which goes by accumulation=; leave it out")
+                raise ValueError(
+                    f"{name}= says nothing about {operation}, which goes by accumulation=; leave it out"
+                )
         return _compare_dots(operation, dumps, formats, got, accumulation, addend, any_nan, limit, why, watch)
     if operation not in OPERATIONS:
         raise ValueError(f"unknown operation {operation!r}; use one of {', '.join((*OPERATIONS, *DOTS))}")
@@ -216,16 +223,20 @@ def _source(dump: Dump, fmt: Format | None) -> Format:
     """Return the format whose codes an operand's elements are."""
     if fmt is not None:
         if is_values(dump.dtype, fmt) and catalog.carrier(dump.dtype) != fmt:
-            raise ValueError(f"{dump} holds {dump.dtype}, which are no codes of {fmt.name!r}; leave source= out")
+            raise ValueError(
+                f"{dump} holds {dump.dtype}, which are no codes of {fmt.name!r}; leave source= out"
+            )
         return fmt
     if dump.unnamed:
         raise ValueError(
-            f"{dump.name} holds elements of {dump.dtype.itemsize} bytes, whose type NumPy did not save; say of which "
-            f"format they are codes: --from, or source="
+            f"{dump.name} holds elements of {dump.dtype.itemsize} bytes, whose type NumPy did not save; say "
+            f"of which format they are codes: --from, or source="
         )
     found = catalog.carrier(dump.dtype)
     if found is None:
-        raise ValueError(f"{dump} holds {dump.dtype}; operands are real numbers, or codes whose source= is named")
+        raise ValueError(
+            f"{dump} holds {dump.dtype}; operands are real numbers, or codes whose source= is named"
+        )
     return found
 
 
@@ -234,7 +245,11 @@ def _source(dump: Dump, fmt: Format | None) -> Format:
 
 def _rank_formats(values: Dump, source: Format, got: Dump) -> list[Ranked]:
     """Rank formats by the share of results that they give, with or without saturation."""
-    places = np.unique(np.random.default_rng(0).integers(0, got.size, _RANKED_ON)) if got.size else np.empty(0, int)
+    places = (
+        np.unique(np.random.default_rng(0).integers(0, got.size, _RANKED_ON))
+        if got.size
+        else np.empty(0, int)
+    )
     part, results = Held(values.take(places), values.name), Held(got.take(places), got.name)
     found: list[Ranked] = []
     own = catalog.carrier(got.dtype) if got.dtype.kind not in "iu" else None
@@ -307,7 +322,9 @@ def _compare_dots(
 
     def question_of(how: Accumulation) -> DotQuestion:
         pair, results = (formats[0], formats[1]), _as_values(got, how.output[0])
-        return DotQuestion(verb, dumps[0], dumps[1], how, results, formats=pair, addend=added, any_nan=any_nan)
+        return DotQuestion(
+            verb, dumps[0], dumps[1], how, results, formats=pair, addend=added, any_nan=any_nan
+        )
 
     ranking: list[Ranked] = []
     if named is None:
@@ -335,5 +352,7 @@ def _rank_accumulations(question_of: Any, got: Dump) -> list[Ranked]:
             continue
         ranking.append(Ranked(name, share, batch.got.size))
     if not ranking:
-        raise ValueError(f"no named accumulation takes such factors and gives {target.name!r}; name one, or make one")
+        raise ValueError(
+            f"no named accumulation takes such factors and gives {target.name!r}; name one, or make one"
+        )
     return sorted(ranking, key=lambda ranked: -ranked.share)[:_TOLD]

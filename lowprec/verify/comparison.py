@@ -104,7 +104,11 @@ class Comparison:
             return []
         width = max(len(ranked.name) for ranked in self.ranking)
         head = [f"which it is, by the share of {self.ranking[0].of:,} {self.unit}s that each gives:"]
-        return [*head, *(f"    {ranked.name:<{width}} {_percent(ranked.share)}" for ranked in self.ranking), ""]
+        return [
+            *head,
+            *(f"    {ranked.name:<{width}} {_percent(ranked.share)}" for ranked in self.ranking),
+            "",
+        ]
 
     def told(self) -> list[str]:
         """Return the first mismatches, each in full."""
@@ -140,7 +144,11 @@ class Comparison:
             return "nothing was compared" + (
                 f": {self.left_out:,} results that are NaN left out" if self.left_out else ""
             )
-        out = f"; {self.left_out:,} left out, whose result is NaN, which the format has not" if self.left_out else ""
+        out = (
+            f"; {self.left_out:,} left out, whose result is NaN, which the format has not"
+            if self.left_out
+            else ""
+        )
         if not self.mismatches:
             return f"{self.compared:,} {unit}{'s agree' if self.compared > 1 else ' agrees'}{out}"
         kinds = ", ".join(f"{count:,} {kind}" for kind, count in self.tally.situations.most_common(_ROWS))
@@ -154,7 +162,10 @@ class Comparison:
             return []
         causes, total = self.diagnosis.causes, self.mismatches
         if not causes:
-            return ["unexplained: no hypothesis explains a tenth of the mismatches without contradicting as much else"]
+            return [
+                "unexplained: no hypothesis explains a tenth of the mismatches without contradicting as much "
+                "else"
+            ]
         parts = []
         for number, cause in enumerate(causes):
             lead = "or by" if number else "explained by" if total >= _FEW else "may be"
@@ -189,7 +200,8 @@ class Comparison:
             "distances": {str(key): count for key, count in sorted(self.tally.distances.items())},
             "no_distance": self.tally.no_distance,
             "classes": [
-                {"got": got, "want": want, "count": count} for (got, want), count in self.tally.classes.most_common()
+                {"got": got, "want": want, "count": count}
+                for (got, want), count in self.tally.classes.most_common()
             ],
             "sign_alone": self.tally.signs,
             "binades": {str(key): count for key, count in by_binade(self.tally.binades)},
@@ -246,7 +258,9 @@ def _last_line(detail: Difference) -> str:
 
 
 def _ulps(low: int, high: int) -> str:
-    return f"{low:+,}" if low == high and low else "0, the other zero" if not low else f"{low:+,} to {high:+,}"
+    return (
+        f"{low:+,}" if low == high and low else "0, the other zero" if not low else f"{low:+,} to {high:+,}"
+    )
 
 
 def _binade(key: Any) -> str:
@@ -273,5 +287,7 @@ def _percent(share: float) -> str:
     """
     if share in (0.0, 1.0):
         return f"{share:.0%}"
-    shown = next(text for digits in (3, 5, 7, 9, 12) if (text := f"{100 * share:.{digits}g}") != "100" or digits == 12)
+    shown = next(
+        text for digits in (3, 5, 7, 9, 12) if (text := f"{100 * share:.{digits}g}") != "100" or digits == 12
+    )
     return f"{shown}%"

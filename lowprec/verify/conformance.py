@@ -64,7 +64,12 @@ class Finding:
 
     def as_json(self) -> dict[str, Any]:
         """Return plain data, in a fixed order."""
-        return {"kind": self.kind, "count": self.count, "smallest": dict(self.smallest.rows), "known": self.known}
+        return {
+            "kind": self.kind,
+            "count": self.count,
+            "smallest": dict(self.smallest.rows),
+            "known": self.known,
+        }
 
 
 @dataclass(frozen=True)
@@ -156,7 +161,9 @@ def run(
     for done, (framework, task, answer) in enumerate(jobs):
         if watch is not None:
             watch(done, len(jobs), f"{framework.name} {task.operation} {task.source} to {task.target.name}")
-        operands = (values.reshape(-1),) if values is not None else task.operands(samples, seed, framework.few)
+        operands = (
+            (values.reshape(-1),) if values is not None else task.operands(samples, seed, framework.few)
+        )
         yield compare(framework, task, answer, operands, known, own=values is not None, profiles=profiles)
 
 
@@ -187,16 +194,21 @@ def compare(
 ) -> Row:
     """Compare one task of a framework with the reference, on given operands.
 
-    Unless these are one's `own`, the sparse cases of the task are asked again: in other places, with `strided` in
-    strided views, and with `flush` while the process flushes subnormals. With `why` the cause is looked for of
-    differences that are not known.
+    Unless these are one's `own`, the sparse cases of the task are asked again: in other places, with
+    `strided` in strided views, and with `flush` while the process flushes subnormals. With `why` the cause is
+    looked for of differences that are not known.
     """
     asking = _Asking(framework, task, answer)
     operands = asking.answerable(operands)
     given = asking.ask(tuple(side.copy() for side in operands))  # who answers may write on them
     want = asking.right(operands)
     row = Row(
-        framework.name, framework.version or "", task.source, task.target.name, len(want), operation=task.operation
+        framework.name,
+        framework.version or "",
+        task.source,
+        task.target.name,
+        len(want),
+        operation=task.operation,
     )
     varied = operands if own else asking.answerable(task.operands(0, 0, few=True))
     found = [
@@ -207,7 +219,9 @@ def compare(
     row = replace(
         row,
         findings=tuple(
-            replace(finding, known=next((entry.why for entry in known if entry.covers(row, finding.kind)), None))
+            replace(
+                finding, known=next((entry.why for entry in known if entry.covers(row, finding.kind)), None)
+            )
             for finding in found
         ),
     )
@@ -268,14 +282,22 @@ class _Asking:
         return differ(self.question(operands, self.framework.projection), got, want)
 
     def finding(
-        self, kind: str, count: int, operands: Operands, got: Iterable[Any], want: Array, between: str = " or "
+        self,
+        kind: str,
+        count: int,
+        operands: Operands,
+        got: Iterable[Any],
+        want: Array,
+        between: str = " or ",
     ) -> Finding:
         """Return a finding, of the operands of one case and what was answered, once or in several ways."""
         said = between.join(shown(answer, self.task.target, self.dtype) for answer in got)
         bits, value = self.task.show(operands)
         right = shown(want[0], self.task.target, self.dtype)
         return Finding(
-            kind, count, Difference((("operand", bits), ("value", value), ("got", said), ("want", right)), kind)
+            kind,
+            count,
+            Difference((("operand", bits), ("value", value), ("got", said), ("want", right)), kind),
         )
 
     def differs(self, operands: Operands, got: Array, want: Array) -> Iterator[Finding]:
@@ -318,7 +340,8 @@ class _Asking:
         many = self.ask(_part(chosen, np.repeat(each, _REPEATED)))
         alone = [self.ask(_part(chosen, [place])) for place in each]
         seen = [
-            np.unique(np.concatenate(codes), axis=0) for codes in zip(np.split(many, each.size), alone, strict=True)
+            np.unique(np.concatenate(codes), axis=0)
+            for codes in zip(np.split(many, each.size), alone, strict=True)
         ]
         found = [place for place in each if len(seen[place]) > 1]
         if found:
@@ -331,7 +354,9 @@ class _Asking:
         if found:
             one = _part(chosen, found[:1])
             answers = [*alone[found[0]], spread[found[0]]]
-            yield self.finding("strided view", len(found), one, answers, self.right(one), between=", strided ")
+            yield self.finding(
+                "strided view", len(found), one, answers, self.right(one), between=", strided "
+            )
 
     def depends_on_flushing(self, operands: Operands) -> Iterator[Finding]:
         """Yield operands whose code is another in a process that flushes subnormals to zero."""
@@ -395,7 +420,9 @@ class _Asking:
         assert isinstance(question, ElementQuestion)
         batch = question.piece(0, question.size)
         compared = question.compared(batch)
-        return None if compared is not None and not compared.all() else self._like_theirs(question.answer(batch))
+        return (
+            None if compared is not None and not compared.all() else self._like_theirs(question.answer(batch))
+        )
 
 
 def _part(operands: Operands, where: Any) -> Operands:

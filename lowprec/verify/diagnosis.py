@@ -177,13 +177,17 @@ class _Trial:
         all_wrong, best = int(np.count_nonzero(self.wrong)), 0
         beam = singles
         for depth in range(1, _DEPTH + 1):
-            beam = sorted((changes for changes in beam if scores[changes] > 0), key=lambda c: _rank(c, scores))[:_BEAM]
+            beam = sorted(
+                (changes for changes in beam if scores[changes] > 0), key=lambda c: _rank(c, scores)
+            )[:_BEAM]
             reached = max((scores[changes] for changes in beam), default=0)
             if depth == _DEPTH or reached == all_wrong or reached <= best:
                 break
             best = reached
             # Two changes in either order are one hypothesis.
-            beam = list({frozenset(more): more for changes in beam for more in self._with(changes, singles)}.values())
+            beam = list(
+                {frozenset(more): more for changes in beam for more in self._with(changes, singles)}.values()
+            )
             for changes in beam:
                 score = self.net(changes)
                 # A second change must explain what the first alone did not.
@@ -289,7 +293,9 @@ def _ranked(causes: list[Cause], mismatches: int) -> list[Cause]:
     for cause in sorted(causes, key=lambda cause: (-cause.net, cause.cost)):
         if cause.net < least:
             continue
-        twin = next((k for k in kept if (k.explained, k.contradicted) == (cause.explained, cause.contradicted)), None)
+        twin = next(
+            (k for k in kept if (k.explained, k.contradicted) == (cause.explained, cause.contradicted)), None
+        )
         if twin is not None:
             twin.same.append(cause.words)
         else:

@@ -67,8 +67,14 @@ def known_divergences(path: Path | None = None) -> tuple[Divergence, ...]:
             raise ValueError(f"divergence {number} has missing or unknown fields: {', '.join(wrong)}")
         for name in _LISTS:
             given = entry[name]
-            if not isinstance(given, list) or not given or not all(isinstance(item, str) and item for item in given):
-                raise ValueError(f"divergence {number} has {name} = {given!r}; it must be a list of names, not empty")
+            if (
+                not isinstance(given, list)
+                or not given
+                or not all(isinstance(item, str) and item for item in given)
+            ):
+                raise ValueError(
+                    f"divergence {number} has {name} = {given!r}; it must be a list of names, not empty"
+                )
         if entry["kind"] not in KINDS or entry["kind"] == "other":
             raise ValueError(f"divergence {number} has kind {entry['kind']!r}, which explains nothing")
         if not entry["why"]:

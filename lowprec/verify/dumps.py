@@ -136,13 +136,17 @@ class _Filed(Dump):
 
     keep: object = None  #: what must live as long as this
 
-    def __init__(self, path: Path, name: str, dtype: np.dtype[Any], shape: tuple[int, ...], offset: int = 0) -> None:
+    def __init__(
+        self, path: Path, name: str, dtype: np.dtype[Any], shape: tuple[int, ...], offset: int = 0
+    ) -> None:
         self.name, self.shape, self._stored = name, shape, dtype
         self.dtype = dtype.newbyteorder("=")
         self._path, self._offset = path, offset
         have, need = path.stat().st_size - offset, math.prod(shape) * dtype.itemsize
         if have < need:
-            raise DumpError(f"{name!r} has {have:,} bytes of data, but {_spelled(shape)} of {dtype} takes {need:,}")
+            raise DumpError(
+                f"{name!r} has {have:,} bytes of data, but {_spelled(shape)} of {dtype} takes {need:,}"
+            )
 
     def read(self, start: int, stop: int) -> Array:
         """Return elements start to stop, in one dimension."""
@@ -267,14 +271,18 @@ def _raw(path: Path, words: list[str], fmt: Format | None, shape: tuple[int, ...
         try:
             shape = _counts([int(part) for part in re.split("[,x]", words[1])])
         except ValueError:
-            raise DumpError(f"{words[1]!r} is no shape of {str(path)!r}; give for instance 1024,768") from None
+            raise DumpError(
+                f"{words[1]!r} is no shape of {str(path)!r}; give for instance 1024,768"
+            ) from None
     size = path.stat().st_size
     if words[0] == "packed":
         return _packed(_Filed(path, str(path), np.dtype(np.uint8), (size,)), fmt, shape)
     dtype = _type(words[0])
     if shape is None or len(words) == 1:
         if size % dtype.itemsize:
-            raise DumpError(f"{str(path)!r} has {size:,} bytes, which is no multiple of {dtype}'s {dtype.itemsize}")
+            raise DumpError(
+                f"{str(path)!r} has {size:,} bytes, which is no multiple of {dtype}'s {dtype.itemsize}"
+            )
         shape = (size // dtype.itemsize,)
     dump = _Filed(path, str(path), dtype.newbyteorder("<"), shape)
     if dump.size * dtype.itemsize != size:
@@ -299,7 +307,9 @@ def _type(name: str) -> np.dtype[Any]:
             raise TypeError
         return found
     except TypeError:
-        raise DumpError(f"{name!r} is no type; use one of NumPy or ml_dtypes, such as float32 or uint8") from None
+        raise DumpError(
+            f"{name!r} is no type; use one of NumPy or ml_dtypes, such as float32 or uint8"
+        ) from None
 
 
 def _npy(path: Path) -> Dump:
@@ -307,7 +317,9 @@ def _npy(path: Path) -> Dump:
     with path.open("rb") as file:
         try:
             version = np.lib.format.read_magic(file)
-            (length,) = struct.unpack("<H", file.read(2)) if version == (1, 0) else struct.unpack("<I", file.read(4))
+            (length,) = (
+                struct.unpack("<H", file.read(2)) if version == (1, 0) else struct.unpack("<I", file.read(4))
+            )
             if length > _NPY_HEADER:
                 raise ValueError(
                     f"its header is said to have {length:,} bytes, and NumPy's have at most {_NPY_HEADER:,}"
@@ -318,7 +330,15 @@ def _npy(path: Path) -> Dump:
                 raise ValueError(f"it holds {len(descr)} fields, and only plain numbers are compared")
             unnamed = bool(re.fullmatch(r"[<|>=](V[1248]|f1)", descr))
             dtype = np.dtype(f"u{descr[2:]}") if unnamed else np.dtype(descr)
-        except (ValueError, SyntaxError, KeyError, TypeError, struct.error, RecursionError, MemoryError) as error:
+        except (
+            ValueError,
+            SyntaxError,
+            KeyError,
+            TypeError,
+            struct.error,
+            RecursionError,
+            MemoryError,
+        ) as error:
             why = str(error) or type(error).__name__
             raise DumpError(f"cannot read {str(path)!r} as an .npy file: {why}") from None
         offset = file.tell()
@@ -347,7 +367,9 @@ def _safetensors(path: Path, tensor: str) -> Dump:
     try:
         kind, shape, (first, last) = entry["dtype"], _counts(entry["shape"]), _counts(entry["data_offsets"])
         if kind not in _SAFETENSORS:
-            raise DumpError(f"tensor {tensor!r} of {str(path)!r} has type {quoted(kind)}, which is not compared")
+            raise DumpError(
+                f"tensor {tensor!r} of {str(path)!r} has type {quoted(kind)}, which is not compared"
+            )
         if last - first != math.prod(shape) * _SAFETENSORS[kind].itemsize:
             raise ValueError(f"{kind} of shape {quoted(list(shape))} does not take bytes {first} to {last}")
     except (KeyError, TypeError, ValueError) as error:
@@ -359,10 +381,14 @@ def _safetensors(path: Path, tensor: str) -> Dump:
 
 def _counts(numbers: Any) -> tuple[int, ...]:
     """Return a shape, or offsets: integers that are not negative."""
-    if not isinstance(numbers, list | tuple) or not all(type(part) is int and 0 <= part < 1 << 63 for part in numbers):
+    if not isinstance(numbers, list | tuple) or not all(
+        type(part) is int and 0 <= part < 1 << 63 for part in numbers
+    ):
         raise ValueError(f"{quoted(numbers)} are not numbers from 0 to 2**63 - 1")
     if len(numbers) > _DIMENSIONS:
-        raise ValueError(f"an array of {len(numbers):,} dimensions is none of NumPy, which has at most {_DIMENSIONS}")
+        raise ValueError(
+            f"an array of {len(numbers):,} dimensions is none of NumPy, which has at most {_DIMENSIONS}"
+        )
     return tuple(numbers)
 
 

@@ -15,7 +15,8 @@ __all__ = ["flushing"]
 def flushing() -> Iterator[bool]:
     """Let this thread flush subnormals to zero, operands and results, as torch.set_flush_denormal does.
 
-    Gives whether it does: not without torch, nor on processors where torch cannot. Afterwards all is as before.
+    Gives whether it does: not without torch, nor on processors where torch cannot. Afterwards all is as
+    before.
 
     >>> with flushing() as set_:
     ...     halved = np.float32(1e-38) / np.float32(2)

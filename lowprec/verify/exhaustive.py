@@ -138,7 +138,8 @@ def plan(
     """Return the sweeps that are asked for, of the formats that each subject has.
 
     >>> [str(sweep) for sweep in plan(["lowprec"], [catalog.E4M3FN, catalog.E2M1FN])]
-    ['lowprec to e4m3fn, nearest_even, saturation none', 'lowprec to e2m1fn, nearest_even, saturation none, nan max']
+    ['lowprec to e4m3fn, nearest_even, saturation none', 'lowprec to e2m1fn, nearest_even, saturation none,
+    nan max']
 
     Parameters
     ----------
@@ -169,8 +170,8 @@ def plan(
         for fmt in chosen:
             if fmt.width > 16:
                 raise ValueError(
-                    f"{fmt.name!r} has {fmt.width} bits, and steps for every code; exhaustive sweeps go to formats "
-                    f"of at most 16 bits"
+                    f"{fmt.name!r} has {fmt.width} bits, and steps for every code; exhaustive sweeps go to "
+                    f"formats of at most 16 bits"
                 )
             if has is not None and fmt not in has:
                 continue
@@ -182,8 +183,8 @@ def plan(
                 )
                 if how.rounding.bits:
                     raise ValueError(
-                        f"rounding {str(how.rounding)!r} needs a random integer for each operand, so no step function "
-                        f"says what it must give; use a deterministic mode"
+                        f"rounding {str(how.rounding)!r} needs a random integer for each operand, so no step "
+                        f"function says what it must give; use a deterministic mode"
                     )
                 project(Special.NAN, fmt, how)  # refuses a projection that the format does not take
                 sweeps.append(Sweep(subject, version_of(subject), fmt, how))
@@ -267,14 +268,18 @@ def sweep_range(sweep: Sweep, index: int, steps: Steps, sources: str | None = No
         low = int(np.searchsorted(steps.firsts, begin, "right")) - 1
         high = int(np.searchsorted(steps.firsts, begin + CHUNK, "left"))
         if high - low > 1:
-            want[:] = np.repeat(steps.codes[low:high], np.diff(np.clip(ends[low : high + 1], begin, begin + CHUNK)))
+            want[:] = np.repeat(
+                steps.codes[low:high], np.diff(np.clip(ends[low : high + 1], begin, begin + CHUNK))
+            )
             filled = None
         elif filled != steps.codes[low]:
             filled = steps.codes[low]
             want.fill(filled)
         right = want.astype(np.uint32) if got.dtype == np.uint32 else want  # codes of values, or none
         if got.dtype != right.dtype or got.shape != right.shape:
-            raise RuntimeError(f"{sweep} gave {got.dtype} of shape {got.shape}, not {want.dtype} of {want.shape}")
+            raise RuntimeError(
+                f"{sweep} gave {got.dtype} of shape {got.shape}, not {want.dtype} of {want.shape}"
+            )
         if not (got.view(np.uint64) == right.view(np.uint64)).all():
             wrong = np.flatnonzero(got != right)
             differences += wrong.size
@@ -288,8 +293,8 @@ def sweep_range(sweep: Sweep, index: int, steps: Steps, sources: str | None = No
 def _same_code(sources: str | None) -> None:
     if sources is not None and sources != SOURCES:
         raise RuntimeError(
-            f"{platform.node()} runs other sources of lowprec, or other versions of Python, NumPy, numba or ml_dtypes, "
-            f"than the command; install the same everywhere"
+            f"{platform.node()} runs other sources of lowprec, or other versions of Python, NumPy, numba or "
+            f"ml_dtypes, than the command; install the same everywhere"
         )
 
 
@@ -391,7 +396,10 @@ def report(rows: Iterable[Swept]) -> str:
 def entry(row: Swept) -> tuple[str, dict[str, Any]]:
     """Return what tables/digests.json keeps of a sweep of our own kernels: its name there, and its fields."""
     fmt, how = row.sweep.fmt, row.sweep.projection
-    name, options = f"{how.rounding}/{how.saturation}", f"--rounding {how.rounding} --saturation {how.saturation}"
+    name, options = (
+        f"{how.rounding}/{how.saturation}",
+        f"--rounding {how.rounding} --saturation {how.saturation}",
+    )
     if not fmt.has_nan:
         name, options = f"{name}/nan_{how.nan}", f"{options} --nan {how.nan}"
     return name, {

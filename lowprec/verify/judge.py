@@ -16,7 +16,12 @@ Watch = Callable[[int, int, str], None]
 
 
 def judge(
-    question: Question, *, limit: int | None = 20, why: bool = True, unit: str = "result", watch: Watch | None = None
+    question: Question,
+    *,
+    limit: int | None = 20,
+    why: bool = True,
+    unit: str = "result",
+    watch: Watch | None = None,
 ) -> Comparison:
     """Compare all results of a question, count and tell what differs, and look for the reason.
 

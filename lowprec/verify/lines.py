@@ -1,6 +1,7 @@
 """Lines of operands and result that a program printed, as columns to compare.
 
-Every result is computed from the operands of its own line, so a program that only echoes its input cannot pass.
+Every result is computed from the operands of its own line, so a program that only echoes its input cannot
+pass.
 """
 
 from __future__ import annotations
@@ -76,8 +77,8 @@ def compare_lines(
             continue
         if not count <= len(words) <= count + 1:
             raise DumpError(
-                f"line {number} has {len(words)} words, but {operation} needs {count} operand(s) and a result: "
-                f"{quoted(line.strip())}"
+                f"line {number} has {len(words)} words, but {operation} needs {count} operand(s) and a "
+                f"result: {quoted(line.strip())}"
             )
         codes = [_code(word, fmt, number) for word, fmt in zip(words, formats, strict=False)]
         held.append([*codes, *([-1] if len(codes) == count else []), number])
@@ -101,5 +102,7 @@ def _code(word: str, fmt: Format, number: int) -> int:
         raise DumpError(f"line {number} holds {quoted(word)}, which is no hexadecimal number")
     code = int(word, 16)
     if code >> fmt.width:
-        raise DumpError(f"line {number} holds {quoted(word)}, which is no {fmt.width}-bit code of {fmt.name!r}")
+        raise DumpError(
+            f"line {number} holds {quoted(word)}, which is no {fmt.width}-bit code of {fmt.name!r}"
+        )
     return code

@@ -81,7 +81,9 @@ def _operate(name: str, operands: list[Array], formats: tuple[Format, ...], proj
     return np.asarray(codes_of(name, given, target, projection, code_dtype(target), flags=flags))
 
 
-def _nan_results(name: str, operands: list[Array], formats: tuple[Format, ...], projection: Projection) -> Array:
+def _nan_results(
+    name: str, operands: list[Array], formats: tuple[Format, ...], projection: Projection
+) -> Array:
     """Return which results are NaN before the last rounding: binary32 has a NaN and gives it for nothing else."""
     widest = Projection(subnormals=projection.subnormals, via=projection.via)
     codes = _operate(name, operands, (*formats[:-1], catalog.BINARY32), widest)
@@ -90,7 +92,9 @@ def _nan_results(name: str, operands: list[Array], formats: tuple[Format, ...], 
 
 def _operation(name: str, count: int) -> Operation:
     choose = functools.partial(operands_that_matter, name)
-    return Operation(name, count, choose, functools.partial(_operate, name), functools.partial(_nan_results, name))
+    return Operation(
+        name, count, choose, functools.partial(_operate, name), functools.partial(_nan_results, name)
+    )
 
 
 #: What there are vectors of, by name.

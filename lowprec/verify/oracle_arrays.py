@@ -1,9 +1,9 @@
 """The oracle on arrays of codes, one number after the other.
 
-Codes come in arrays of any integer type and any shape; results are codes of the operands' shape, in int64, or in
-uint64 where the target has 64 bits. `flags=`
-is, as for the verbs, an array of uint8 of that shape, which is written; `random=` has an integer for each rounding
-of a stochastic mode. Nothing here computes: it only calls `lowprec.oracle`.
+Codes come in arrays of any integer type and any shape; results are codes of the operands' shape, in int64, or
+in uint64 where the target has 64 bits. `flags=`
+is, as for the verbs, an array of uint8 of that shape, which is written; `random=` has an integer for each
+rounding of a stochastic mode. Nothing here computes: it only calls `lowprec.oracle`.
 """
 
 from __future__ import annotations
@@ -59,7 +59,9 @@ def encode(
     flags: Array | None = None,
 ) -> Codes:
     """Return the codes of floats, which are taken as float64."""
-    return cast(values.astype(np.float64).view(np.uint64), BINARY64, fmt, projection, random=random, flags=flags)
+    return cast(
+        values.astype(np.float64).view(np.uint64), BINARY64, fmt, projection, random=random, flags=flags
+    )
 
 
 def cast(
@@ -80,7 +82,8 @@ def cast(
     """
     given, words = codes.reshape(-1).tolist(), _words(random, codes.size)
     made = [
-        convert.cast(code, source, target, projection, random=word) for code, word in zip(given, words, strict=True)
+        convert.cast(code, source, target, projection, random=word)
+        for code, word in zip(given, words, strict=True)
     ]
     if flags is not None:
         signals = [
@@ -129,7 +132,9 @@ def encode_blocks(rows: Array, fmt: BlockFormat, tensor: block.TensorScale | Non
     exact = _exact_rows(rows)
     shared = block.tensor_scale([value for row in exact for value in row], fmt) if tensor is None else tensor
     made = [block.encode(row, fmt, shared) for row in exact]
-    return BlockCodes(np.array([scale for scale, _ in made]), np.array([codes for _, codes in made]), shared.value)
+    return BlockCodes(
+        np.array([scale for scale, _ in made]), np.array([codes for _, codes in made]), shared.value
+    )
 
 
 def decode_blocks(blocks: BlockCodes, fmt: BlockFormat) -> npt.NDArray[np.float64]:
@@ -141,7 +146,9 @@ def decode_blocks(blocks: BlockCodes, fmt: BlockFormat) -> npt.NDArray[np.float6
 
 def dot(x: Array, y: Array, accumulation: Accumulation, addend: Array | None = None) -> Codes:
     """Return the codes, in the accumulation's output, of the dot products of rows of floats."""
-    added: Sequence[Exact | None] = [None] * len(x) if addend is None else [from_float(v) for v in addend.tolist()]
+    added: Sequence[Exact | None] = (
+        [None] * len(x) if addend is None else [from_float(v) for v in addend.tolist()]
+    )
     made = [
         dot_of(left, right, accumulation, first)
         for left, right, first in zip(_exact_rows(x), _exact_rows(y), added, strict=True)

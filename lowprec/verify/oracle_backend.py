@@ -1,7 +1,7 @@
 """The oracle as an engine: ``backend="oracle"`` of the verbs.
 
-Programs as `lowprec.kernels.engine` describes them, which ask `lowprec.oracle` for one number after the other.
-The engine is looked up by its name there, so that nothing below imports the oracle.
+Programs as `lowprec.kernels.engine` describes them, which ask `lowprec.oracle` for one number after the
+other. The engine is looked up by its name there, so that nothing below imports the oracle.
 """
 
 from __future__ import annotations
@@ -61,15 +61,24 @@ class _Elements:
         """Write results and flags."""
         request, given = self._request, [np.broadcast_to(codes, out.shape) for codes in operands]
         target, rule = request.target, request.projection
-        options: dict[str, Any] = {"random": random if random.size else None, "flags": flags if flags.size else None}
+        options: dict[str, Any] = {
+            "random": random if random.size else None,
+            "flags": flags if flags.size else None,
+        }
         try:
             if request.operation == CONVERT:
                 made = oracle_arrays.cast(given[0], request.sources[0], target, rule, **options)
             else:
-                made = oracle_arrays.operate(request.operation, given, request.sources, target, rule, **options)
+                made = oracle_arrays.operate(
+                    request.operation, given, request.sources, target, rule, **options
+                )
         except ValueError:
             return REFUSED
-        out[:] = made if request.carrier is None else oracle_arrays.cast(made, target, request.carrier, self._onward)
+        out[:] = (
+            made
+            if request.carrier is None
+            else oracle_arrays.cast(made, target, request.carrier, self._onward)
+        )
         return DONE
 
 

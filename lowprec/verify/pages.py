@@ -75,7 +75,8 @@ def _table(head: tuple[str, ...], rows: Sequence[tuple[Any, ...]]) -> str:
     for row in rows:
         cells.append(
             "".join(
-                f'<td class="n">{cell:,}</td>' if isinstance(cell, int) else f"<td>{_text(cell)}</td>" for cell in row
+                f'<td class="n">{cell:,}</td>' if isinstance(cell, int) else f"<td>{_text(cell)}</td>"
+                for cell in row
             )
         )
     return f"<table>{''.join(f'<tr>{row}</tr>' for row in cells)}</table>"
@@ -93,18 +94,24 @@ def _plots(report: Comparison) -> str:
 
     tally = report.tally
     distances = [
-        (f"{low:+d}" if low == high else f"{low:+d}..{high:+d}", count) for low, high, count in binned(tally.distances)
+        (f"{low:+d}" if low == high else f"{low:+d}..{high:+d}", count)
+        for low, high, count in binned(tally.distances)
     ]
     if tally.no_distance:
         distances.append(("none", tally.no_distance))
     drawn = {
         "distance, in codes": distances,
-        "binade": [(f"2^{key}" if not isinstance(key, str) else key, count) for key, count in by_binade(tally.binades)],
+        "binade": [
+            (f"2^{key}" if not isinstance(key, str) else key, count)
+            for key, count in by_binade(tally.binades)
+        ],
         "rounding situation": tally.situations.most_common(),
     }
     drawn = {title: bars for title, bars in drawn.items() if bars}
     figure = Figure(figsize=(11, 3.2 * len(drawn)), layout="constrained")
-    for axes, (title, bars) in zip(figure.subplots(len(drawn), 1, squeeze=False)[:, 0], drawn.items(), strict=True):
+    for axes, (title, bars) in zip(
+        figure.subplots(len(drawn), 1, squeeze=False)[:, 0], drawn.items(), strict=True
+    ):
         names, counts = zip(*bars, strict=True)
         if title == "rounding situation":
             axes.barh(range(len(names)), counts, color="#4464ad")

@@ -1,7 +1,8 @@
 """A question, such as "these values in e4m3fn", with the answers that were given, in pieces.
 
-It knows the right answers, and those to the question with some changes: a `Change` is one respect in which whoever
-answered may have understood it otherwise, and a hypothesis about the cause of differences is some changes together.
+It knows the right answers, and those to the question with some changes: a `Change` is one respect in which
+whoever answered may have understood it otherwise, and a hypothesis about the cause of differences is some
+changes together.
 """
 
 from __future__ import annotations
@@ -40,7 +41,9 @@ class Change:
 Changes = tuple[Change, ...]
 
 #: What a change settles altogether, so that nothing of it is changed besides.
-_WHOLE = {"profile": ("rounding", "saturation", "subnormals", "via", "nan", "overflow_test", "rule", "element")}
+_WHOLE = {
+    "profile": ("rounding", "saturation", "subnormals", "via", "nan", "overflow_test", "rule", "element")
+}
 
 
 def excluded(changes: Iterable[Change]) -> set[str]:
@@ -149,7 +152,9 @@ class Question(ABC):
             came = f"{came}, which {self.target.name} does not have"
         rows = (*said, ("got", came), ("want", shown_code(want, shown_as)))
         codes = {"got": None if got == -1 else hex_of(got, shown_as), "want": hex_of(want, shown_as)}
-        return Difference(rows, situation, distance, data | codes | {"situation": situation, "ulps": distance})
+        return Difference(
+            rows, situation, distance, data | codes | {"situation": situation, "ulps": distance}
+        )
 
     def compared(self, batch: Batch) -> Array | None:
         """Return which results are compared; None: all."""

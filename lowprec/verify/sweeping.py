@@ -100,7 +100,9 @@ class Keeper:
 
     def keep_steps(self, sweep: Sweep, steps: Steps) -> None:
         """Keep the steps of a sweep."""
-        self._store(_steps_file(sweep), steps.firsts.astype("<u4").tobytes() + steps.codes.astype("<u4").tobytes())
+        self._store(
+            _steps_file(sweep), steps.firsts.astype("<u4").tobytes() + steps.codes.astype("<u4").tobytes()
+        )
 
     def _load(self, name: str, read: Callable[[bytes], Any]) -> Any:
         if self.folder is None or self.fresh:
@@ -128,9 +130,7 @@ class Keeper:
         try:
             yield
         except OSError as error:
-            why = (
-                f"cannot keep what is done in {str(self.folder)!r}: {error.strerror}; name another folder with --state"
-            )
+            why = f"cannot keep what is done in {str(self.folder)!r}: {error.strerror}; name another folder with --state"
             raise SweepError(why) from None
 
 

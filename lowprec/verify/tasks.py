@@ -102,7 +102,9 @@ class Cast:
             chosen = np.concatenate([chosen, conversions.sample(self.source, samples, seed)])
         return (chosen,)
 
-    def question(self, operands: Operands, projection: Projection, got: Array | None = None) -> ElementQuestion:
+    def question(
+        self, operands: Operands, projection: Projection, got: Array | None = None
+    ) -> ElementQuestion:
         """Return the question about these operands."""
         return _elements(
             "convert", operands, (carrier_of(operands[0].dtype), self.target), projection, got, self.any_nan
@@ -152,7 +154,8 @@ class Cast:
     def narrowed(self, asked: Asked) -> list[Array]:
         """Return what the framework gives for the operands rounded to binary32, and integers to binary64, first.
 
-        Where that changes nothing, or does no harm, it is what the reference gives for the operands themselves.
+        Where that changes nothing, or does no harm, it is what the reference gives for the operands
+        themselves.
         """
         (values,) = asked.operands
         values = np.where(np.isnan(numbers(values)), np.zeros(1, values.dtype), values)
@@ -161,7 +164,9 @@ class Cast:
             encode(values, "binary32", rounding="away_from_zero")
         ).view(np.float32)
         with np.errstate(all="ignore"):
-            made: list[Operands] = [(single, single if asked.reads_float32 else single.astype(values.dtype), exact)]
+            made: list[Operands] = [
+                (single, single if asked.reads_float32 else single.astype(values.dtype), exact)
+            ]
             if values.dtype == np.int64:
                 double = values.astype(np.float64)
                 made.append((double, double, np.abs(double) <= 2.0**53))
@@ -172,7 +177,9 @@ class Cast:
 
     def _harmed(self, asked: Asked, narrow: Array) -> Array:
         """Return where values that were rounded before have another golden code than the operands, or are ties."""
-        return np.asarray((asked.again(operands=(narrow,)) != asked.want) | _is_tie(asked, operands=(narrow,)))
+        return np.asarray(
+            (asked.again(operands=(narrow,)) != asked.want) | _is_tie(asked, operands=(narrow,))
+        )
 
     def show(self, operands: Operands) -> tuple[str, str]:
         """Return one case: bits and value."""
@@ -204,9 +211,13 @@ class Arithmetic:
     def operands(self, samples: int, seed: int, few: bool = False) -> Operands:
         """Return all pairs of 8-bit codes and all 16-bit codes; of others those that matter and some random ones."""
         formats = (self.target,) * (1 if self.operation == "sqrt" else 2)
-        return tuple(operands_that_matter(self.operation, (*formats, self.target), min(samples, 1 << 14), seed))
+        return tuple(
+            operands_that_matter(self.operation, (*formats, self.target), min(samples, 1 << 14), seed)
+        )
 
-    def question(self, operands: Operands, projection: Projection, got: Array | None = None) -> ElementQuestion:
+    def question(
+        self, operands: Operands, projection: Projection, got: Array | None = None
+    ) -> ElementQuestion:
         """Return the question about these operands."""
         formats = (self.target,) * (len(operands) + 1)
         return _elements(self.operation, operands, formats, projection, got)
@@ -248,7 +259,8 @@ class Arithmetic:
             "zero": size == 0,
             "sign of zero": asked.zeros,
             "double rounding": (twice == asked.got) & (twice != asked.want),
-            "subnormal operand": np.any(small, axis=0) & (asked.again(subnormals="flush_operands") == asked.got),
+            "subnormal operand": np.any(small, axis=0)
+            & (asked.again(subnormals="flush_operands") == asked.got),
             **_of_results(size, asked, self.target),
         }
 
@@ -322,14 +334,21 @@ class Blocks:
         """Return where each kind of difference may be."""
         size = self.size(asked.operands)
         scale = asked.got[:, 0] != asked.want[:, 0]
-        return {"special block": ~np.isfinite(size), "zero block": size == 0, "scale": scale, "element": ~scale}
+        return {
+            "special block": ~np.isfinite(size),
+            "zero block": size == 0,
+            "scale": scale,
+            "element": ~scale,
+        }
 
     def show(self, operands: Operands) -> tuple[str, str]:
         """Return one case: the block, and the tensor's scale, with which the block's scale is multiplied."""
         block, *scales = operands
         bits, values = zip(*(_shown_value(value) for value in block.reshape(-1)), strict=True)
         ends = [_shown_value(scale.reshape(-1)[0]) for scale in scales]
-        operand, value = ([_runs(list(words)), *(end[i] for end in ends)] for i, words in enumerate((bits, values)))
+        operand, value = (
+            [_runs(list(words)), *(end[i] for end in ends)] for i, words in enumerate((bits, values))
+        )
         return " times ".join(operand), " times ".join(value)
 
 
@@ -370,7 +389,9 @@ def shown(answer: Array, target: Format | BlockFormat, dtype: np.dtype[Any]) -> 
     """Return an answer as text: the code in hexadecimal, the value, or the scale's code and the elements'."""
     if isinstance(target, BlockFormat):
         scale, *elements = answer.tolist()
-        return f"{hex_code(scale, target.scale)}: {_runs([hex_code(code, target.element) for code in elements])}"
+        return (
+            f"{hex_code(scale, target.scale)}: {_runs([hex_code(code, target.element) for code in elements])}"
+        )
     if dtype.kind == "f":
         number = float(np.asarray(answer).view(dtype)[()])
         return "nan" if np.isnan(number) else number.hex()

@@ -61,7 +61,9 @@ def test_all_triples_agree():
     for mode, saturation in itertools.product(MODES, ("none", "finite", "propagate")):
         codes = expected.codes(fmt, policy(fmt, rounding=mode, saturation=saturation))
         operands = [operand(column, fmt) for column in columns]
-        got = codes_of("fma", operands, fmt, policy(fmt, rounding=mode, saturation=saturation), code_dtype(fmt))
+        got = codes_of(
+            "fma", operands, fmt, policy(fmt, rounding=mode, saturation=saturation), code_dtype(fmt)
+        )
         assert_same_codes(got, codes, fmt, expected.rows)
     for name in ("e4m3fnuz", "int4", "uint4", "e8m0fnu", "bfloat16", "binary32"):
         target = catalog.format(name)
@@ -77,8 +79,8 @@ def test_all_triples_agree():
 def test_chosen_and_random_operands_of_wide_formats_agree(operation, name):
     """To nearest, and fewer in all modes; into the format itself and into narrow ones.
 
-    A kernel reads, operates and writes in three steps that know nothing of each other: each operation reads all
-    three formats and writes all targets, but does not go from each to each.
+    A kernel reads, operates and writes in three steps that know nothing of each other: each operation reads
+    all three formats and writes all targets, but does not go from each to each.
     """
     fmt = catalog.format(name)
     columns = chosen(operation, fmt, 1200, 0)
@@ -142,17 +144,23 @@ def nearly_cancelled(target):
         for steps, up in itertools.product((-3, -2, -1, 0, 1, 2, 3), (1, -1)):
             addend = (z.view(np.int32) + steps).view(np.float32)
             columns.append((np.float32(up * float(x)), np.float32(y), np.float32(up * addend)))
-    return [np.array(column, np.float32).view(np.uint32).astype(np.int64) for column in zip(*columns, strict=True)]
+    return [
+        np.array(column, np.float32).view(np.uint32).astype(np.int64) for column in zip(*columns, strict=True)
+    ]
 
 
 def near_ties(operation, target):
     """Operands of binary32, as columns of codes."""
     rng = np.random.default_rng(7)
     magnitudes = rng.integers(0, target.max_magnitude, 40)
-    ties = np.array([float(sum(map(fraction, (m, m + 1), (target, target))) / 2) for m in magnitudes.tolist()])
+    ties = np.array(
+        [float(sum(map(fraction, (m, m + 1), (target, target))) / 2) for m in magnitudes.tolist()]
+    )
     ties *= rng.choice([-1, 1], ties.size)
     # At the tie, and a hair above and below it, of very different sizes.
-    hair = np.concatenate([[0.0], *([s * 2.0**-e] for s in (1, -1) for e in (1, 10, 23, 24, 25, 40, 60, 90, 140))])
+    hair = np.concatenate(
+        [[0.0], *([s * 2.0**-e] for s in (1, -1) for e in (1, 10, 23, 24, 25, 40, 60, 90, 140))]
+    )
     base, off = (grid.reshape(-1) for grid in np.meshgrid(ties, hair))
     with np.errstate(all="ignore"):
         return [
@@ -174,7 +182,9 @@ def tied(operation, base, off, rng):
     other = rng.choice(
         [1.0, -3.0, 1 + 2.0**-23, -1 - 2.0**-23, 2.0**-20 * 0xABCDEF, -float(0xFEDCBB), 2.0**60], base.size
     )
-    exact = base * other if operation == "divide" else base / other if operation == "multiply" else base * base
+    exact = (
+        base * other if operation == "divide" else base / other if operation == "multiply" else base * base
+    )
     beside = (exact * (1 + np.sign(off) * 2.0**-23)).astype(np.float32).astype(np.float64)
     return (beside,) if operation == "sqrt" else (beside, other)
 
@@ -188,7 +198,10 @@ def fraction(magnitude, fmt):
 # -- anything ---------------------------------------------------------------------------------------
 
 SOME = [
-    *(catalog.format(name) for name in ("e4m3fn", "e5m2", "e4m3fnuz", "e2m1fn", "e3m2fn", "binary16", "bfloat16")),
+    *(
+        catalog.format(name)
+        for name in ("e4m3fn", "e5m2", "e4m3fnuz", "e2m1fn", "e3m2fn", "binary16", "bfloat16")
+    ),
     *(
         catalog.format(name)
         for name in ("binary32", "e8m0fnu", "ue4m3", "int8", "uint4", "tf32", "binary5p1se", "int8f6")
@@ -196,7 +209,12 @@ SOME = [
     fixed("u32", 32, signed=False),
     fixed("q16", 32, 16),
 ]
-CARRIERS = [catalog.BINARY64, catalog.CARRIERS["int64"], catalog.CARRIERS["uint64"], catalog.CARRIERS["int16"]]
+CARRIERS = [
+    catalog.BINARY64,
+    catalog.CARRIERS["int64"],
+    catalog.CARRIERS["uint64"],
+    catalog.CARRIERS["int16"],
+]
 ROUNDINGS = [
     *MODES,
     stochastic(32),
@@ -260,8 +278,16 @@ def test_any_operands_formats_and_projections_agree(operation):
         got = codes_of(operation, operands, target, projection, code_dtype(target), flags=flags, **drawn)
         fast = codes_of(operation, operands, target, projection, code_dtype(target), **drawn)
         for row, integer, code, other, flag in zip(rows, integers.tolist(), got, fast, flags, strict=True):
-            want = oracle.operate(operation, row, formats, target, projection, random=integer if bits else None)
-            assert (int(code), int(flag)) == (want[0], int(want[1])), (operation, row, formats, target, projection)
+            want = oracle.operate(
+                operation, row, formats, target, projection, random=integer if bits else None
+            )
+            assert (int(code), int(flag)) == (want[0], int(want[1])), (
+                operation,
+                row,
+                formats,
+                target,
+                projection,
+            )
             assert int(other) == want[0], (operation, row, formats, target, projection)
 
 
@@ -272,7 +298,12 @@ def test_stochastic_results_agree(operation, variant):
     fmt = catalog.BINARY16
     columns = chosen(operation, fmt, 600, 3)
     operands = [operand(column, fmt) for column in columns]
-    for target, bits in ((catalog.E4M3FN, 10), (catalog.E5M2, 16), (catalog.BFLOAT16, 8), (catalog.BINARY32, 32)):
+    for target, bits in (
+        (catalog.E4M3FN, 10),
+        (catalog.E5M2, 16),
+        (catalog.BFLOAT16, 8),
+        (catalog.BINARY32, 32),
+    ):
         projection = Projection(rounding=stochastic(bits, variant))
         integers = np.random.default_rng(5).integers(0, 1 << bits, columns[0].size, dtype=np.uint32)
         integers[::5], integers[1::5] = 0, (1 << bits) - 1
@@ -306,14 +337,21 @@ def test_float64_operands_at_their_limits_are_exact():
         ("sqrt", (1 + 2.0**-52,), "bfloat16", {"rounding": "toward_positive"}),
         ("fma", (1 + 2.0**-30, 1 - 2.0**-30, -1.0), "binary32", {}),
         ("fma", (1 + 2.0**-52, 1 + 2.0**-52, -(1 + 2.0**-51)), "binary32", {}),
-        ("fma", (1.7976931348623157e308, 2.0, -1.7976931348623157e308), "binary32", {"rounding": "toward_zero"}),
+        (
+            "fma",
+            (1.7976931348623157e308, 2.0, -1.7976931348623157e308),
+            "binary32",
+            {"rounding": "toward_zero"},
+        ),
         ("remainder", (1.7976931348623157e308, hair * 3), "binary32", {}),
     ]
     for operation, values, name, options in cases:
         target = catalog.format(name)
         got = getattr(lp, operation)(*values, target, dtype=code_dtype(target), **options)
         codes = [int(np.float64(value).view(np.uint64)) for value in values]
-        want, _ = oracle.operate(operation, codes, [catalog.BINARY64] * len(codes), target, Projection(**options))
+        want, _ = oracle.operate(
+            operation, codes, [catalog.BINARY64] * len(codes), target, Projection(**options)
+        )
         assert int(got) == want, (operation, values, name, options)
 
 
@@ -325,7 +363,10 @@ def test_integers_are_exact_operands():
     for mode in MODES:
         got = lp.fma(x, y, z, "binary32", rounding=mode, dtype="uint32")
         rows = list(zip(x.tolist(), y.tolist(), z.tolist(), strict=True))
-        want = [oracle.operate("fma", row, [kind] * 3, catalog.BINARY32, Projection(rounding=mode))[0] for row in rows]
+        want = [
+            oracle.operate("fma", row, [kind] * 3, catalog.BINARY32, Projection(rounding=mode))[0]
+            for row in rows
+        ]
         assert got.tolist() == want
 
 
@@ -337,9 +378,14 @@ def test_numpy_agrees_on_its_own_types(dtype):
     """binary16 and binary32, nearest_even, on random bit patterns; a NaN stands for any."""
     rng, bits = np.random.default_rng(11), np.dtype(dtype).itemsize * 8
     fmt = catalog.format(np.dtype(dtype))
-    x, y = (rng.integers(0, 1 << bits, 100_000, dtype=np.uint64).astype(f"u{bits // 8}").view(dtype) for _ in range(2))
+    x, y = (
+        rng.integers(0, 1 << bits, 100_000, dtype=np.uint64).astype(f"u{bits // 8}").view(dtype)
+        for _ in range(2)
+    )
     y[::2] = (
-        x.view(f"u{bits // 8}")[::2] ^ (1 << (bits - 1)) ^ rng.integers(0, 64, x[::2].size).astype(f"u{bits // 8}")
+        x.view(f"u{bits // 8}")[::2]
+        ^ (1 << (bits - 1))
+        ^ rng.integers(0, 64, x[::2].size).astype(f"u{bits // 8}")
     ).view(dtype)
     with np.errstate(all="ignore"):
         for operation in ("add", "subtract", "multiply", "divide", "sqrt"):
@@ -409,7 +455,15 @@ def test_integers_are_those_of_arm_and_risc_v():
     values = [np.nan, -np.nan, np.inf, -np.inf, 1e9, -3.0, 2.5]
     assert lp.encode(values, "uint8", profile="arm").tolist() == [0, 0, 255, 0, 255, 0, 2]
     assert lp.encode(values, "uint8", profile="riscv").tolist() == [255, 255, 255, 0, 255, 0, 2]
-    assert lp.encode(values, "int8", profile="riscv").view(np.int8).tolist() == [127, 127, 127, -128, 127, -3, 2]
+    assert lp.encode(values, "int8", profile="riscv").view(np.int8).tolist() == [
+        127,
+        127,
+        127,
+        -128,
+        127,
+        -3,
+        2,
+    ]
 
 
 @pytest.mark.parametrize("name", ["float8_e4m3fn", "float8_e5m2", "float8_e4m3fnuz", "bfloat16"])

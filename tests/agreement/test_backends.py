@@ -19,7 +19,23 @@ from lowprec.spec.accumulations import accumulation
 from lowprec.spec.projection import Projection
 
 SINGLES = np.float32(
-    [0, -0.0, 1, -1.0625, 1.1875, 448, 464, -465, 2.0**-10, 3 * 2.0**-10, 1e-45, 3e38, np.inf, -np.inf, np.nan]
+    [
+        0,
+        -0.0,
+        1,
+        -1.0625,
+        1.1875,
+        448,
+        464,
+        -465,
+        2.0**-10,
+        3 * 2.0**-10,
+        1e-45,
+        3e38,
+        np.inf,
+        -np.inf,
+        np.nan,
+    ]
 )
 BYTES = np.arange(256, dtype=np.uint8)
 PROJECTIONS = (
@@ -40,7 +56,10 @@ def test_conversions_are_the_same_on_every_engine(rule):
     for backend in ("oracle", "scalar", "vector")[: 2 + (rule.subnormals == "keep")]:
         for verb in (lp.encode, lp.quantize):
             got = verb(SINGLES, "e4m3fn", projection=rule, backend=backend)
-            assert (bits(got) == bits(verb(SINGLES, "e4m3fn", projection=rule))).all(), (backend, verb.__name__)
+            assert (bits(got) == bits(verb(SINGLES, "e4m3fn", projection=rule))).all(), (
+                backend,
+                verb.__name__,
+            )
     for backend in ("oracle", "scalar", "table"):
         flags, own = np.zeros(256, np.uint8), np.zeros(256, np.uint8)
         got = lp.cast(BYTES, "e5m2", "e4m3fn", projection=rule, flags=flags, backend=backend)
@@ -105,7 +124,10 @@ def test_random_integers_are_the_same_on_every_engine():
     rule = Projection(rounding="stochastic(9)")
     how = lp.Accumulation(accumulator=(catalog.BFLOAT16, rule), output=(catalog.BFLOAT16, rule))
     rows = np.random.default_rng(2).normal(size=(3, 9)).astype(np.float32)
-    drawn = [bits(lp.matmul(rows, rows.T, how, rng=5, backend=backend)).tolist() for backend in ("oracle", "scalar")]
+    drawn = [
+        bits(lp.matmul(rows, rows.T, how, rng=5, backend=backend)).tolist()
+        for backend in ("oracle", "scalar")
+    ]
     assert drawn[0] == drawn[1]
 
 
@@ -128,14 +150,22 @@ def test_a_table_is_made_for_long_arrays_and_gives_what_the_scalar_engine_gives(
 
 
 def _fields(request):
-    return request.operation, request.sources, request.target, request.projection, request.carrier, request.flags
+    return (
+        request.operation,
+        request.sources,
+        request.target,
+        request.projection,
+        request.carrier,
+        request.flags,
+    )
 
 
 def test_an_engine_that_does_not_serve_a_request_is_refused():
     """By what it serves, and which do."""
     message = (
-        "backend='table' does not serve this request: it takes one operand of at most 16 bits or two of at most 8, and "
-        "no random integers; use 'scalar' or 'oracle', which serve everything, or leave backend out"
+        "backend='table' does not serve this request: it takes one operand of at most 16 bits or two of at "
+        "most 8, and no random integers; use 'scalar' or 'oracle', which serve everything, or leave backend "
+        "out"
     )
     with pytest.raises(ValueError, match=f"^{re.escape(message)}$"):
         lp.encode(SINGLES, "e4m3fn", backend="table")
@@ -163,7 +193,9 @@ def test_refusals_read_the_same_on_every_engine():
         lambda backend: lp.divide(x, y, "e2m1fn", backend=backend),
         lambda backend: lp.encode(
             np.float32([1, np.nan]),
-            lp.BlockFormat(name="mine", element=catalog.E2M1FN, scale=catalog.E8M0FNU, size=2, nan="elements"),
+            lp.BlockFormat(
+                name="mine", element=catalog.E2M1FN, scale=catalog.E8M0FNU, size=2, nan="elements"
+            ),
             backend=backend,
         ),
         lambda backend: lp.encode(
@@ -173,7 +205,8 @@ def test_refusals_read_the_same_on_every_engine():
         ),
     )
     starts = (
-        "cannot encode NaN values as 'e2m1fn', which has no NaN code: 2 of 3 are NaN, the first at index (1,).",
+        "cannot encode NaN values as 'e2m1fn', which has no NaN code: 2 of 3 are NaN, the first at index "
+        "(1,).",
         "divide of 0, 0 at index (1, 1) has a result that 'e2m1fn' has no code for, which has no NaN code.",
         "cannot encode the value nan at index (1,) as an element of 'mine': 'e2m1fn' has no code for it.",
         "cannot encode NaN or infinite values in blocks of 'mine', whose scales ('e2m3fn') have no NaN code;",
@@ -198,7 +231,9 @@ def test_a_large_call_is_answered_from_the_memo_too():
 
 def test_requests_are_equal_by_value_and_cannot_be_changed():
     """So that a program is lowered once; what is no request is refused."""
-    one, other = (Elementwise(CONVERT, (catalog.BINARY32,), lp.format(name), Projection()) for name in ("e5m2", "E5M2"))
+    one, other = (
+        Elementwise(CONVERT, (catalog.BINARY32,), lp.format(name), Projection()) for name in ("e5m2", "E5M2")
+    )
     assert one == other
     assert hash(one) == hash(other)
     assert engine.lower(one) is engine.lower(other)
@@ -227,7 +262,9 @@ def test_an_engine_is_a_module_with_a_name(monkeypatch, caplog):
     request = Elementwise(CONVERT, (catalog.BINARY32,), catalog.E3M4, Projection())
     assert type(engine.lower(request)).__module__ == engine.ENGINES["vector"]
     assert caplog.messages == ["asked for convert"]
-    with pytest.raises(ValueError, match=r"^backend='log' does not serve this request: it takes nothing; use 'scalar'"):
+    with pytest.raises(
+        ValueError, match=r"^backend='log' does not serve this request: it takes nothing; use 'scalar'"
+    ):
         lp.encode([1.0], "e3m4", backend="log")
     engine.lower_by.cache_clear()
 
@@ -242,7 +279,9 @@ def test_a_nan_whose_sign_an_operation_changes_is_still_an_operand(operation):
         for payload in ("drop", "first", "signaling_first"):
             rule = Projection(nan_code=nan_code, nan_payload=payload)
             got, want = (
-                bits(getattr(lp, operation)(typed, *others, "binary32", projection=rule, backend=backend)).tolist()
+                bits(
+                    getattr(lp, operation)(typed, *others, "binary32", projection=rule, backend=backend)
+                ).tolist()
                 for backend in ("scalar", "oracle")
             )
             assert got == want, (name, payload)

@@ -81,9 +81,9 @@ def _assert_same_blocks(blocks: lp.BlockArray, scales: Array, codes: Array, valu
     row, column = first = tuple(int(i) for i in np.argwhere(wrong)[0])
     lanes = np.s_[row, column * size : (column + 1) * size]
     raise AssertionError(
-        f"{int(wrong.sum()):,} of {wrong.size:,} blocks of {blocks.format.name} differ, the first is {first} of amax "
-        f"{float(np.abs(values[lanes]).max()).hex()}: scale {blocks.scales[first]:02x}, not {scales[first]:02x}\n"
-        f"    values {[float(value).hex() for value in values[lanes]]}\n"
+        f"{int(wrong.sum()):,} of {wrong.size:,} blocks of {blocks.format.name} differ, the first is {first} "
+        f"of amax {float(np.abs(values[lanes]).max()).hex()}: scale {blocks.scales[first]:02x}, not "
+        f"{scales[first]:02x}\n    values {[float(value).hex() for value in values[lanes]]}\n"
         f"    got    {blocks.codes[lanes].tolist()}\n"
         f"    want   {codes[lanes].tolist()}"
     )
@@ -143,7 +143,9 @@ def _mx_blocks(fmt: BlockFormat) -> Array:
     lower = np.random.default_rng(1).integers(-1, 2, amaxes.size)
     zeros = np.zeros((2, 32), f32)
     zeros[1, 1::2] = -0.0
-    return np.concatenate([_blocks(fmt, amaxes, np.ldexp(1.0, np.maximum(exponents + lower, -127)), 2), zeros])
+    return np.concatenate(
+        [_blocks(fmt, amaxes, np.ldexp(1.0, np.maximum(exponents + lower, -127)), 2), zeros]
+    )
 
 
 # -- torchao, MX ----------------------------------------------------------------------------------------
@@ -186,7 +188,8 @@ def test_torchao_makes_the_blocks_of_its_profile(mode, fmt, source, torchao):
 def test_torchao_loses_what_its_binary32_logarithm_does_not_see(fmt, source, torchao):
     """RCEIL: scales are one too low where the quotient is a few last places above a power of two, and only there.
 
-    That never is a quotient of a bfloat16. What is then too large is clamped; all other blocks are the profile's.
+    That never is a quotient of a bfloat16. What is then too large is clamped; all other blocks are the
+    profile's.
     """
     values = _in(source, _mx_blocks(fmt))
     scales, codes = torchao.mx(values, fmt, "rceil")
@@ -198,7 +201,9 @@ def test_torchao_loses_what_its_binary32_logarithm_does_not_see(fmt, source, tor
     lower = values[wide].astype(np.float64) / np.ldexp(1.0, scales[wide].astype(int) - 127)
     assert np.array_equal(codes[wide], lp.encode(lower, fmt.element, saturation="finite"))
     same = ~lost.reshape(-1)
-    _assert_same_blocks(lp.BlockArray(blocks.codes[same], blocks.scales[same], fmt), scales[same], codes[same], values)
+    _assert_same_blocks(
+        lp.BlockArray(blocks.codes[same], blocks.scales[same], fmt), scales[same], codes[same], values
+    )
 
 
 #: Of one block: 1, -1, 3.3, a tiny number, zeros of both signs, and what is special.
@@ -224,8 +229,8 @@ def _special(name: str, size: int) -> Array:
 def test_torchao_has_the_specials_of_its_profile(mode, fmt, name, torchao):
     """The NaNs have no payload: in formats without NaN torchao rounds a payload as if it were a number's.
 
-    Next to a NaN an infinity is divided by one; the sign of such a NaN is the processor's choice, and the profile has
-    a zero there.
+    Next to a NaN an infinity is divided by one; the sign of such a NaN is the processor's choice, and the
+    profile has a zero there.
     """
     values = _special(name, 32)
     scales, codes = torchao.mx(values, fmt, mode)
@@ -240,7 +245,9 @@ def test_torchao_has_the_specials_of_its_profile(mode, fmt, name, torchao):
 # -- NVFP4 ----------------------------------------------------------------------------------------------
 
 SCALES = lp.decode(np.arange(127, dtype=np.uint8), "ue4m3", dtype="f8")
-SCALE_TIES = np.concatenate([SCALES, (SCALES[:-1] + SCALES[1:]) / 2, [464.0, 480.0, 1000.0, 2.0**-12, 2.0**-30]])
+SCALE_TIES = np.concatenate(
+    [SCALES, (SCALES[:-1] + SCALES[1:]) / 2, [464.0, 480.0, 1000.0, 2.0**-12, 2.0**-30]]
+)
 
 #: Largest magnitudes of tensors: any, those of the documents, whole powers of two and the ends of binary32.
 TENSORS = [950.51324, 2688.0, 1.0, 6.0, 1e-3, 3.7e5, 1.2345e-20, 7.7e30, 2.0**-100, 2.0**127, LARGEST]
@@ -251,7 +258,9 @@ def _nvfp4_blocks(most: float, scale: float, seed: int = 3) -> Array:
     amaxes = np.concatenate([[most], 6 * SCALE_TIES * float(scale)])
     amaxes = np.minimum(amaxes, float(LARGEST)).astype(f32)
     amaxes = np.minimum(_stepped(amaxes[:, None], np.arange(-4, 5)), f32(most)).reshape(-1)
-    units = lp.quantize(amaxes.astype(f32) / (6 * np.float64(scale)), "ue4m3", saturation="finite") * np.float64(scale)
+    units = lp.quantize(
+        amaxes.astype(f32) / (6 * np.float64(scale)), "ue4m3", saturation="finite"
+    ) * np.float64(scale)
     return _blocks(catalog.NVFP4, amaxes, units, seed)
 
 
@@ -260,7 +269,9 @@ def test_torchao_makes_nvfp4_blocks_without_a_tensor_scale(torchao):
     values = np.concatenate([_nvfp4_blocks(LARGEST, 1.0, seed) for seed in range(9)])
     assert len(values) > 20000
     scales, codes = torchao.nvfp4(values)
-    _assert_same_blocks(lp.encode(values, "nvfp4", profile="torchao_nvfp4", tensor_scale=1.0), scales, codes, values)
+    _assert_same_blocks(
+        lp.encode(values, "nvfp4", profile="torchao_nvfp4", tensor_scale=1.0), scales, codes, values
+    )
     assert set(scales.reshape(-1).tolist()) == set(range(8, 127))
 
 
@@ -421,7 +432,9 @@ def test_mx_blocks_are_those_of_modelopt_s_own_steps(fmt):
         assert (codes[values == 0] == 8).all()
         codes[values == 0] = np.where(np.signbit(values[values == 0]), 8, 0)
     same = ~lost.reshape(-1)
-    _assert_same_blocks(lp.BlockArray(blocks.codes[same], blocks.scales[same], fmt), scales[same], codes[same], values)
+    _assert_same_blocks(
+        lp.BlockArray(blocks.codes[same], blocks.scales[same], fmt), scales[same], codes[same], values
+    )
 
 
 # -- gfloat ---------------------------------------------------------------------------------------------
@@ -434,7 +447,9 @@ def gfloat():
     from gfloat import formats
     from gfloat.block import compute_scale_amax, encode_block
 
-    known = dict(zip(MX, ("mxfp8_e4m3", "mxfp8_e5m2", "mxfp6_e2m3", "mxfp6_e3m2", "mxfp4_e2m1", "mxint8"), strict=True))
+    known = dict(
+        zip(MX, ("mxfp8_e4m3", "mxfp8_e5m2", "mxfp6_e2m3", "mxfp6_e3m2", "mxfp4_e2m1", "mxint8"), strict=True)
+    )
 
     def encode(values, fmt):
         info = getattr(formats, f"format_info_{known[fmt]}")

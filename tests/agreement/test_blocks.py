@@ -43,7 +43,9 @@ def exact(value):
 
 def numbers(values: np.ndarray) -> list:
     """An array's, each once."""
-    return [exact(value) for value in np.unique(values.reshape(-1).view(f"u{values.itemsize}")).view(values.dtype)]
+    return [
+        exact(value) for value in np.unique(values.reshape(-1).view(f"u{values.itemsize}")).view(values.dtype)
+    ]
 
 
 def made(values, fmt, axes=None, tensor=None, random=None, scale_random=None):
@@ -138,12 +140,18 @@ def limits(fmt: BlockFormat, tensor: Fraction = Fraction(1)) -> list[Fraction]:
         "even": 2 - two_to(-fmt.element.precision),
         "nearest": fmt.rule.threshold or Fraction(math.isqrt(2 << 120), 1 << 60),
     }[fmt.rule.powers]
-    return [within * divisor * two_to(exponent) for exponent in (-140, -127, -126, -3, -2, -1, 0, 1, 2, 5, 100, 118)]
+    return [
+        within * divisor * two_to(exponent)
+        for exponent in (-140, -127, -126, -3, -2, -1, 0, 1, 2, 5, 100, 118)
+    ]
 
 
 def amaxes(fmt: BlockFormat, dtype: type, tensor: Fraction = Fraction(1)) -> np.ndarray:
     """Limits and powers of two with the floats on either side, subnormals, and both ends of what there is."""
-    powers = [two_to(exponent) for exponent in (-149, -140, -127, -126, -125, -10, -1, 0, 1, 2, 7, 8, 9, 15, 120, 127)]
+    powers = [
+        two_to(exponent)
+        for exponent in (-149, -140, -127, -126, -125, -10, -1, 0, 1, 2, 7, 8, 9, 15, 120, 127)
+    ]
     ends = [two_to(128) - two_to(104), two_to(-148), 3 * two_to(-149), two_to(-150)]
     if dtype is np.float64:
         ends += [two_to(128), two_to(200), two_to(1023), two_to(-160), two_to(-300), two_to(-1074)]
@@ -233,7 +241,9 @@ SCALE_PROJECTIONS = [
 def test_scales_are_projected_in_every_mode(scale):
     """Powers of two and others, around the limits; a format with infinities is one of them."""
     for how, projection in itertools.product(("rceil", "divide"), SCALE_PROJECTIONS):
-        known = dataclasses.replace(catalog.MXFP8_E4M3, scale=catalog.format(scale), rule=how, scales=projection)
+        known = dataclasses.replace(
+            catalog.MXFP8_E4M3, scale=catalog.format(scale), rule=how, scales=projection
+        )
         inside = [two_to(exponent) for exponent in range(-9, 3)]
         tops = np.array([*map(float, limits(known)[:24]), *(448 * float(power) for power in inside), 1e38])
         agrees(rows(tops[tops < 2.0**127].astype(np.float32), known), known)
@@ -248,10 +258,14 @@ def test_the_scale_of_a_tensor_follows_from_its_largest_finite_value(fmt):
     for kind, arithmetic in itertools.product(
         ("divide", "reciprocal"), ("exact", "product", "reciprocal", "reciprocals")
     ):
-        other = dataclasses.replace(fmt, size=16, tensor_scale=kind, arithmetic=arithmetic, infinity="largest")
+        other = dataclasses.replace(
+            fmt, size=16, tensor_scale=kind, arithmetic=arithmetic, infinity="largest"
+        )
         for top in tops:
             for value in (np.nextafter(top, 1e-300), top, np.nextafter(top, np.inf)):
-                values = value * np.array([[0.5, -1, 0.01, -np.inf, 0.3, 0.0], [0.2, 0.4, 0.001, 0.7, -0.0, 1e-5]])
+                values = value * np.array(
+                    [[0.5, -1, 0.01, -np.inf, 0.3, 0.0], [0.2, 0.4, 0.001, 0.7, -0.0, 1e-5]]
+                )
                 agrees(values, other)
                 with np.errstate(over="ignore"):
                     agrees(values.astype(np.float32), other)
@@ -292,10 +306,14 @@ def test_elements_over_scales_that_are_no_powers_of_two_are_rounded_once(name):
     """Values that are ties of elements times rounded scales, and the floats next to them."""
     fmt = dataclasses.replace(catalog.block_format(name), size=16)
     words = lp.random_bits((3, 70, 32), 5, 32).astype(np.int64)
-    ties = np.array([value_and_tie(magnitude, fmt.element)[1] for magnitude in range(fmt.element.max_magnitude)])
+    ties = np.array(
+        [value_and_tie(magnitude, fmt.element)[1] for magnitude in range(fmt.element.max_magnitude)]
+    )
     for dtype, scale in itertools.product((np.float32, np.float64), (1.0, 0.3, 1e-30)):
         tensor = given(scale) if fmt.tensor_scale != "none" else oracle.ONE
-        tops = (1 + words[0, :, 0] % 1000 / 1000).astype(dtype) * dtype(fmt.element.max_finite * float(tensor.value))
+        tops = (1 + words[0, :, 0] % 1000 / 1000).astype(dtype) * dtype(
+            fmt.element.max_finite * float(tensor.value)
+        )
         scales = made(tops[:, None], fmt, tensor=tensor)[1][:, 0]
         by = lp.decode(scales, fmt.scale, dtype="float64") * float(tensor.value)
         values = (ties[words[1] % ties.size] * by[:, None]).astype(dtype)
@@ -335,7 +353,9 @@ def special_rows(length: int, period: int) -> np.ndarray:
     """A block each, in the last block of a row; the first one, if that is another, has one of the others."""
     values = np.zeros((len(SPECIAL_BLOCKS), length))
     start = (length - 1) // period * period
-    for row, block, other in zip(values, SPECIAL_BLOCKS, SPECIAL_BLOCKS[7:] + SPECIAL_BLOCKS[:7], strict=True):
+    for row, block, other in zip(
+        values, SPECIAL_BLOCKS, SPECIAL_BLOCKS[7:] + SPECIAL_BLOCKS[:7], strict=True
+    ):
         if start:
             row[: len(other)] = other
         row[start:][: len(block)] = block[: length - start]
@@ -392,7 +412,9 @@ def test_clamps_of_small_scales_agree(name, least, smallest):
         )
         for divisor in (4, 6):
             tops = np.float32([0.3, 2.0**-6, 2.0**-9, 2.0**-10, 2.0**-127, 2.0**-126]) * np.float32(divisor)
-            tops = np.concatenate([np.nextafter(tops, np.float32(0)), tops, np.nextafter(tops, np.float32(1)), [0]])
+            tops = np.concatenate(
+                [np.nextafter(tops, np.float32(0)), tops, np.nextafter(tops, np.float32(1)), [0]]
+            )
             agrees(rows(tops.astype(np.float32), fmt), fmt, tensor=oracle.ONE)
 
 
@@ -465,7 +487,9 @@ def test_stochastic_scales_agree_with_the_second_stream(name):
     """Scales alone, and both; along the first axis too."""
     known = catalog.block_format(name)
     values = (np.random.default_rng(3).standard_normal((50, 34)) * 5).astype(np.float32)
-    for elements, bits in itertools.product((known.elements, Projection(rounding="stochastic(6)")), (1, 4, 32)):
+    for elements, bits in itertools.product(
+        (known.elements, Projection(rounding="stochastic(6)")), (1, 4, 32)
+    ):
         scales = Projection(rounding=lp.stochastic(bits), saturation="finite")
         fmt = dataclasses.replace(known, size=16, rule="divide", elements=elements, scales=scales)
         for axes in ((-1,), (0,)):
@@ -494,7 +518,11 @@ def test_blocks_lie_along_any_axis(name):
     """Of three dimensions; two axes in either order."""
     fmt = catalog.block_format(name)
     fmt = dataclasses.replace(fmt, size=(4, 16)) if len(fmt.sizes) > 1 else fmt
-    every = [(0,), (1,), (2,), (-1,), (-2,)] if len(fmt.sizes) == 1 else [(0, 1), (1, 2), (2, 1), (-3, -1), (2, 0)]
+    every = (
+        [(0,), (1,), (2,), (-1,), (-2,)]
+        if len(fmt.sizes) == 1
+        else [(0, 1), (1, 2), (2, 1), (-3, -1), (2, 0)]
+    )
     for axes in every:
         agrees(VALUES, fmt, axes=axes)
 
@@ -593,16 +621,24 @@ def test_decode_agrees_on_every_element_under_many_scales(fmt):
     for scale in (1.0, 0.3, 2.0**-149, 3e38) if fmt.tensor_scale != "none" else (None,):
         tensor = Fraction(1) if scale is None else Fraction(float(np.float32(scale)))
         blocks = lp.BlockArray(
-            np.tile(codes, (len(shared), 1)).astype(np.uint8), np.array(shared)[:, None], smaller, tensor_scale=scale
+            np.tile(codes, (len(shared), 1)).astype(np.uint8),
+            np.array(shared)[:, None],
+            smaller,
+            tensor_scale=scale,
         )
-        want = [[to_float(value) for value in oracle.decode(code, codes.tolist(), fmt, tensor)] for code in shared]
+        want = [
+            [to_float(value) for value in oracle.decode(code, codes.tolist(), fmt, tensor)] for code in shared
+        ]
         for dtype in (np.float64, np.float32, np.float16, ml_dtypes.bfloat16):
             got = lp.decode(blocks, dtype=dtype)
             with np.errstate(all="ignore"):
                 expected = np.array(want).astype(dtype)
             nan = np.isnan(expected.astype(np.float64))
             assert (np.isnan(got.astype(np.float64)) == nan).all()
-            assert (got.view(f"u{got.itemsize}")[~nan] == expected.view(f"u{got.itemsize}")[~nan]).all(), (fmt, dtype)
+            assert (got.view(f"u{got.itemsize}")[~nan] == expected.view(f"u{got.itemsize}")[~nan]).all(), (
+                fmt,
+                dtype,
+            )
 
 
 # -- sizes ------------------------------------------------------------------------------------------
@@ -656,7 +692,9 @@ def test_products_of_many_bits_are_rounded_once(element, scale, tensor):
     scales = rng.integers(0, 1 << scale.width, (40, 1)).astype(np.uint32)
     blocks = lp.BlockArray(codes, scales, fmt, tensor_scale=tensor)
     factor = Fraction(1 if tensor is None else float(np.float32(tensor)))
-    want = [oracle.decode(int(one[0]), row.tolist(), fmt, factor) for one, row in zip(scales, codes, strict=True)]
+    want = [
+        oracle.decode(int(one[0]), row.tolist(), fmt, factor) for one, row in zip(scales, codes, strict=True)
+    ]
     for dtype, carrier in ((np.float64, catalog.BINARY64), (np.float32, catalog.BINARY32)):
         got = lp.decode(blocks, dtype=dtype)
         expected = [[project(value, carrier) for value in row] for row in want]
@@ -668,7 +706,9 @@ def test_products_of_many_bits_are_rounded_once(element, scale, tensor):
 def test_wide_formats_agree(element, arithmetic):
     """The largest of an element may be beyond binary32, in which the quotient is computed."""
     rng = np.random.default_rng(2)
-    for scale, how, tensor in itertools.product(WIDE_SCALES, ("divide", "even"), ("none", "divide", "reciprocal")):
+    for scale, how, tensor in itertools.product(
+        WIDE_SCALES, ("divide", "even"), ("none", "divide", "reciprocal")
+    ):
         fmt = BlockFormat(
             name="wide", element=element, scale=scale, size=4, rule=how, tensor_scale=tensor, arithmetic=arithmetic,
             zero="rule", nan="elements", infinity="elements",
@@ -680,26 +720,35 @@ def test_wide_formats_agree(element, arithmetic):
 
 
 @pytest.mark.parametrize("how", ["floor", "ceil", "even", "rceil", "nearest", "nearest(4/3)", "divide"])
-@pytest.mark.parametrize("element", [WIDE[1], Format(name="wider", exponent_bits=1, trailing_bits=30, bias=3)], ids=str)
+@pytest.mark.parametrize(
+    "element", [WIDE[1], Format(name="wider", exponent_bits=1, trailing_bits=30, bias=3)], ids=str
+)
 def test_scales_of_elements_of_more_than_24_bits_agree(element, how):
     """Their largest value is what amax is divided by. At every threshold and next to it, and below."""
     top, rng = element.max_finite, np.random.default_rng(2)
     amax = np.array([top, top / 2, top * 1.5, top * 4 / 3, top * np.sqrt(2), top / 3, 1.0, 2.0])
     amax = np.concatenate([amax, np.nextafter(amax, np.inf), np.nextafter(amax, 0)])
     values = np.stack([amax, amax * rng.random(amax.size)], axis=1)
-    for scale, arithmetic in itertools.product(("e8m0fnu", "ue4m3", "binary32"), ("exact", "product", "reciprocal")):
+    for scale, arithmetic in itertools.product(
+        ("e8m0fnu", "ue4m3", "binary32"), ("exact", "product", "reciprocal")
+    ):
         fmt = BlockFormat(
             name="m", element=element, scale=catalog.format(scale), size=2, rule=how, arithmetic=arithmetic
         )
         blocks = lp.encode(values, fmt)
         for row, scales, codes in zip(values.tolist(), blocks.scales, blocks.codes, strict=True):
-            assert oracle.encode(list(map(from_float, row)), fmt) == (int(scales[0]), codes.tolist()), (fmt, row)
+            assert oracle.encode(list(map(from_float, row)), fmt) == (int(scales[0]), codes.tolist()), (
+                fmt,
+                row,
+            )
 
 
 def test_quotients_by_scales_of_more_than_48_bits_are_exact():
     """Three times the scale, of 28 and 23 bits, is a tie of powers of two: it went away from the even one."""
     element = catalog.format("e3m0fn")
-    fmt = BlockFormat(name="wide", element=element, scale=WIDE_SCALES[-1], size=2, tensor_scale="divide", rule="divide")
+    fmt = BlockFormat(
+        name="wide", element=element, scale=WIDE_SCALES[-1], size=2, tensor_scale="divide", rule="divide"
+    )
     for scale, tensor in ((0xC3B0565, 0x5F1D33), ((1 << 28) - 1, (1 << 23) - 1)):
         got = agrees(np.array([16.0, 3.0]) * scale * tensor, fmt, tensor=given(tensor))
         assert (int(got.scales[0]), got.codes.tolist()) == (scale, [7, 4])
@@ -797,7 +846,9 @@ def drawn_values(rng: np.random.Generator) -> np.ndarray:
     """Rows about one power of two each, with zeros, and now and then a NaN or an infinity."""
     exponents = rng.integers(-150, 126, (6, 1)) if rng.integers(2) else rng.integers(-6, 6, (6, 1))
     values = np.ldexp(rng.integers(-64, 65, (6, 35)) / 32, exponents + rng.integers(-6, 1, (6, 35)))
-    values = np.where(rng.random((6, 35)) < 0.3, rng.standard_normal((6, 35)) * np.ldexp(1.0, exponents), values)
+    values = np.where(
+        rng.random((6, 35)) < 0.3, rng.standard_normal((6, 35)) * np.ldexp(1.0, exponents), values
+    )
     special = rng.random((6, 35))
     values[special < 0.008] = np.nan
     values[special > 0.992] = -np.inf

@@ -120,8 +120,13 @@ def other_accumulations():
     for mode in MODES:
         rounded = (catalog.E5M2, Projection(rounding=mode))
         yield Accumulation(name=f"e5m2 {mode}", accumulator=rounded, output=rounded)
-        narrow = (catalog.BINARY16, Projection(rounding=mode, saturation="finite", subnormals="flush_results"))
-        yield Accumulation(name=f"chunks {mode}", order=chunked(3), accumulator=narrow, total=SINGLE, output=narrow)
+        narrow = (
+            catalog.BINARY16,
+            Projection(rounding=mode, saturation="finite", subnormals="flush_results"),
+        )
+        yield Accumulation(
+            name=f"chunks {mode}", order=chunked(3), accumulator=narrow, total=SINGLE, output=narrow
+        )
         yield Accumulation(name=f"exact {mode}", order=EXACT, output=rounded)
     for inner in ("sequential", "pairwise"):
         yield Accumulation(
@@ -138,8 +143,12 @@ def other_accumulations():
     for variant in ("A", "B", "C"):
         drawn = (catalog.BFLOAT16, Projection(rounding=stochastic(9, variant)))
         yield Accumulation(name=f"stochastic {variant}", accumulator=drawn, output=SINGLE)
-        yield Accumulation(name=f"stochastic pairs {variant}", order=PAIRWISE, accumulator=drawn, output=drawn)
-        yield Accumulation(name=f"stochastic chunks {variant}", order=chunked(4), accumulator=drawn, output=SINGLE)
+        yield Accumulation(
+            name=f"stochastic pairs {variant}", order=PAIRWISE, accumulator=drawn, output=drawn
+        )
+        yield Accumulation(
+            name=f"stochastic chunks {variant}", order=chunked(4), accumulator=drawn, output=SINGLE
+        )
 
 
 @pytest.mark.parametrize("how", list(other_accumulations()), ids=str)
@@ -174,7 +183,12 @@ def test_operands_in_the_operands_own_format_are_projected_too():
     codes = lp.encode(numbers, half)
     for order, accumulator in ((EXACT, None), (SEQUENTIAL, SINGLE), (PAIRWISE, SINGLE)):
         how = Accumulation(
-            name="m", operands=(half, half), operand_rounding=rule, order=order, accumulator=accumulator, output=SINGLE
+            name="m",
+            operands=(half, half),
+            operand_rounding=rule,
+            order=order,
+            accumulator=accumulator,
+            output=SINGLE,
         )
         agrees(how, (half, half), codes, codes[::-1].copy())
         for values in (numbers, numbers.astype(np.float16)):
@@ -207,7 +221,9 @@ ADDEND_RULES = [
 def test_an_addend_is_projected_whatever_type_it_comes_in(into, place):
     """In the accumulator's own format too: infinite ones saturate, subnormal ones are flushed."""
     fmt = into[0]
-    numbers = np.array([np.inf, -np.inf, np.nan, -0.0, fmt.min_subnormal, fmt.min_normal, fmt.max_finite, 2.5])
+    numbers = np.array(
+        [np.inf, -np.inf, np.nan, -0.0, fmt.min_subnormal, fmt.min_normal, fmt.max_finite, 2.5]
+    )
     x, y = np.full((8, 2), -fmt.max_finite / 2), np.full((8, 2), 0.75)
     x[3:6] = fmt.min_subnormal
     x = lp.quantize(x, fmt)
@@ -226,14 +242,19 @@ def test_an_addend_is_projected_once(order, backend):
     """A number that overflows to a negative NaN stays one; a second projection would drop the sign, as of operands."""
     fmt = Format(name="m", exponent_bits=4, trailing_bits=3, bias=7, nans=1)
     how = Accumulation(name="m", order=order, accumulator=(fmt, Projection(nan_sign="drop")), output=SINGLE)
-    made = lp.dot(np.zeros((2, 0)), np.zeros((2, 0)), how, addend=[-1e9, -np.nan], dtype=np.uint32, backend=backend)
+    made = lp.dot(
+        np.zeros((2, 0)), np.zeros((2, 0)), how, addend=[-1e9, -np.nan], dtype=np.uint32, backend=backend
+    )
     assert [f"{code:08x}" for code in made] == ["ffc00000", "7fc00000"]
 
 
 @pytest.mark.parametrize("dtype", [np.int8, np.int32, np.uint64, np.float16, np.float64])
 def test_an_exact_sum_takes_an_addend_as_it_is(dtype):
     """The output's rules, which its format may not even have, are for the output."""
-    for into in ((catalog.BFLOAT16, Projection(nan_code=0xFFFF)), (catalog.TF32, Projection(nan="negative_zero"))):
+    for into in (
+        (catalog.BFLOAT16, Projection(nan_code=0xFFFF)),
+        (catalog.TF32, Projection(nan="negative_zero")),
+    ):
         how = Accumulation(name="m", order=EXACT, output=into)
         agrees(how, (catalog.E4M3FN,) * 2, *np.full((2, 3, 2), 0x38), np.array([1, 2, 77], dtype))
 
@@ -242,7 +263,12 @@ def drawn_window(rng):
     """Any parameters of a window."""
     step = rng.choice([1, 2, 6, 16])
     result = rng.choice(
-        [SINGLE, HALF, (E8M13, Projection(rounding="toward_zero")), (catalog.BFLOAT16, Projection(rounding="to_odd"))]
+        [
+            SINGLE,
+            HALF,
+            (E8M13, Projection(rounding="toward_zero")),
+            (catalog.BFLOAT16, Projection(rounding="to_odd")),
+        ]
     )
     return Window(
         step=step,
@@ -258,7 +284,9 @@ def drawn_window(rng):
 def test_any_windows_agree():
     """Parameters that no hardware has, chunks, and an addend that comes last."""
     draw, rng = random.Random(1), np.random.default_rng(1)
-    some = [catalog.format(name) for name in ("e4m3fn", "e5m2fnuz", "binary16", "bfloat16", "e3m2fn", "ue5m3")]
+    some = [
+        catalog.format(name) for name in ("e4m3fn", "e5m2fnuz", "binary16", "bfloat16", "e3m2fn", "ue5m3")
+    ]
     for number in range(60):
         window, formats = drawn_window(draw), (draw.choice(some), draw.choice(some))
         chunk = draw.choice([0, 2 * window.step, 6 * window.step])
@@ -333,7 +361,11 @@ def test_padding_with_zeros_matters_where_a_window_keeps_fewer_bits_than_its_res
         )
         assert lp.dot(x, ones, how) == 3 - 2**-8
         assert lp.dot(np.concatenate([x, pad]), np.concatenate([ones, pad]), how) == padded
-        agrees(how, halves, *(np.concatenate([side, pad]).view(np.uint16)[None].astype(np.int64) for side in (x, ones)))
+        agrees(
+            how,
+            halves,
+            *(np.concatenate([side, pad]).view(np.uint16)[None].astype(np.int64) for side in (x, ones)),
+        )
     rng = np.random.default_rng(9)
     x, y = (rng.standard_normal((200, 6)).astype(np.float16) for _ in range(2))
     longer = [np.pad(side, ((0, 0), (0, 5))) for side in (x, y)]
@@ -360,7 +392,9 @@ def test_an_infinite_group_times_a_scale_of_zero_is_nan():
     """Infinity times zero; with another scale it is infinite."""
     window = Window(step=4, fraction_bits=10, result=SINGLE, scales="groups", group=2)
     small = ieee("small", 3, 2)
-    how = Accumulation(name="m", operands=(small, small), accumulator=window, scale=(catalog.UE4M3, 2), output=SINGLE)
+    how = Accumulation(
+        name="m", operands=(small, small), accumulator=window, scale=(catalog.UE4M3, 2), output=SINGLE
+    )
     fmt = BlockFormat(name="b", element=small, scale=catalog.UE4M3, size=2)
     elements = lp.encode(np.array([[1.0, -np.inf, 1.0, 1.0]]), small)
     ones = BlockArray(lp.encode(np.ones((1, 4)), small), np.full((1, 2), 0x38, np.uint8), fmt)
@@ -376,7 +410,11 @@ def test_a_block_times_a_scale_of_zero_is_a_zero_with_the_sign_of_its_sum():
     """Products of both signs in it: the sum is one term."""
     fmt = BlockFormat(name="b", element=catalog.E4M3FN, scale=catalog.UE4M3, size=2)
     ones = BlockArray(np.full((1, 4), 0x38, np.uint8), np.full((1, 2), 0x38, np.uint8), fmt)
-    for values, want in (([1.0, -2.0, 1.0, -2.0], 0x80000000), ([1.0, -2.0, 2.0, -1.0], 0), ([2.0, -1.0] * 2, 0)):
+    for values, want in (
+        ([1.0, -2.0, 1.0, -2.0], 0x80000000),
+        ([1.0, -2.0, 2.0, -1.0], 0),
+        ([2.0, -1.0] * 2, 0),
+    ):
         blocks = BlockArray(lp.encode(np.float32([values]), "e4m3fn"), np.zeros((1, 2), np.uint8), fmt)
         x, y = ([decode(int(code), catalog.E4M3FN) for code in side.codes[0]] for side in (blocks, ones))
         scales = [[decode(int(code), catalog.UE4M3) for code in side.scales[0]] for side in (blocks, ones)]
@@ -394,7 +432,9 @@ def test_of_two_nans_the_first_counts_also_where_a_block_has_a_scale_of_zero():
         for scales in ([0x38, 0x38, 0], [0, 0x38, 0x38], [0, 0, 0], [0x38, 0, 0x38]):
             blocks = BlockArray(codes, np.array([scales], np.uint8), fmt)
             x, y = ([decode(int(code), catalog.E5M2) for code in side.codes[0]] for side in (blocks, ones))
-            of_blocks = [[decode(int(code), catalog.UE4M3) for code in side.scales[0]] for side in (blocks, ones)]
+            of_blocks = [
+                [decode(int(code), catalog.UE4M3) for code in side.scales[0]] for side in (blocks, ones)
+            ]
             want = oracle(x, y, accumulation("exact"), scales=(*of_blocks, 1))
             assert want == (0xFFC00000 if codes is elements else 0x7FC00000)
             assert lp.dot(blocks, ones, "exact", dtype=np.uint32).tolist() == [want]
@@ -407,9 +447,9 @@ def test_groups_whose_sums_do_not_fit_are_refused():
     how = Accumulation(operands=(element,) * 2, accumulator=window, scale=(scale, 8), output=SINGLE)
     blocks = lp.encode(np.ones(8), BlockFormat(name="mine", element=element, scale=scale, size=8))
     message = (
-        "sums of 4 products of 'e5m2' and 'e5m2' times scales of 'e8m0fnu' and 'e8m0fnu' have up to 68 bits, and 73 "
-        "once they are aligned; lowprec computes with 63. Use narrower formats, a smaller group or step, or fewer "
-        "fraction_bits"
+        "sums of 4 products of 'e5m2' and 'e5m2' times scales of 'e8m0fnu' and 'e8m0fnu' have up to 68 bits, "
+        "and 73 once they are aligned; lowprec computes with 63. Use narrower formats, a smaller group or "
+        "step, or fewer fraction_bits"
     )
     with pytest.raises(ValueError, match=f"^{re.escape(message)}$"):
         lp.dot(blocks, blocks, how)
@@ -474,7 +514,10 @@ def test_vectors_agree(name, fmt):
             start = None if addend is None else addend.reshape(count, count)
             kind = code_dtype(how.output[0])
             got = lp.matmul(values[0], values[1].T, how, addend=start, dtype=kind)
-            pairs = [array.reshape(-1, length) for array in np.broadcast_arrays(values[0][:, None], values[1][None])]
+            pairs = [
+                array.reshape(-1, length)
+                for array in np.broadcast_arrays(values[0][:, None], values[1][None])
+            ]
             general = lp.dot(*pairs, how, addend=None if start is None else start.reshape(-1), dtype=kind)
             assert got.reshape(-1).tolist() == general.tolist()
 
@@ -496,7 +539,9 @@ def test_windows_by_vectors_keep_what_decides(name, x, y, addend, want):
     start, how = np.float32([[addend]]), accumulation(name)
     got = lp.matmul(np.float32([x]), np.float32([y]).T, how, addend=start)
     general = lp.dot(np.float32(x), np.float32(y), how, addend=addend)
-    exact = oracle([from_float(float(a)) for a in x], [from_float(float(b)) for b in y], how, from_float(float(addend)))
+    exact = oracle(
+        [from_float(float(a)) for a in x], [from_float(float(b)) for b in y], how, from_float(float(addend))
+    )
     assert got.item() == general == want
     assert decode(exact, how.output[0]) == want
 
@@ -547,10 +592,13 @@ def test_exact_sums_are_those_of_fractions(names):
     got = lp.dot(x, y, dataclasses.replace(accumulation("exact"), output=(catalog.TF32, Projection())))
     for row in range(3):
         total = sum(
-            (Fraction(a) * Fraction(b) for a, b in zip(x[row].tolist(), y[row].tolist(), strict=True)), Fraction(0)
+            (Fraction(a) * Fraction(b) for a, b in zip(x[row].tolist(), y[row].tolist(), strict=True)),
+            Fraction(0),
         )
         want = oracle(
-            [from_float(a) for a in x[row].tolist()], [from_float(b) for b in y[row].tolist()], accumulation("exact")
+            [from_float(a) for a in x[row].tolist()],
+            [from_float(b) for b in y[row].tolist()],
+            accumulation("exact"),
         )
         assert lp.dot(x[row], y[row], "exact").view(np.uint32) == want
         assert got[row] == lp.quantize(float(total), "tf32") or abs(total) < Fraction(1, 1 << 1000)
@@ -564,7 +612,9 @@ def blocks_of(fmt, count, length, rng, *, scales=None):
     codes = rows(fmt.element, count, length, rng)
     size = -(-length // fmt.sizes[0])
     drawn = (
-        rng.integers(0, 1 << fmt.scale.width, (count, size)) if scales is None else rng.choice(scales, (count, size))
+        rng.integers(0, 1 << fmt.scale.width, (count, size))
+        if scales is None
+        else rng.choice(scales, (count, size))
     )
     return BlockArray(codes, drawn, fmt, 1, 1.5 if fmt.tensor_scale != "none" else None)
 

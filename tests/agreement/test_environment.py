@@ -59,7 +59,17 @@ def environment(flags):
         libm.fesetenv(before)
 
 
-TARGETS = ("binary32", "tf32", "binary16", "bfloat16", "e4m3fn", "e5m2fnuz", "e8m0fnu", "int8f6", "binary8p1se")
+TARGETS = (
+    "binary32",
+    "tf32",
+    "binary16",
+    "bfloat16",
+    "e4m3fn",
+    "e5m2fnuz",
+    "e8m0fnu",
+    "int8f6",
+    "binary8p1se",
+)
 
 
 def _patterns(width):
@@ -143,7 +153,10 @@ def _answers():
                 for axis in (0, 1):
                     blocks = lp.encode(table, name, axis=axis, rule=rule, tensor_scale=tensor_scale)
                     key = (name, rule, kind, axis)
-                    found["elements", *key], found["scales", *key] = blocks.codes.tobytes(), blocks.scales.tobytes()
+                    found["elements", *key], found["scales", *key] = (
+                        blocks.codes.tobytes(),
+                        blocks.scales.tobytes(),
+                    )
                     found["values", *key] = lp.decode(blocks).tobytes()
                     found["values64", *key] = lp.decode(blocks, dtype="float64").tobytes()
     for kind in ("float32", "float64"):
@@ -153,7 +166,9 @@ def _answers():
             for name in ("binary32", "bfloat16", "e4m3fn"):
                 result = getattr(lp, operation)(x, *others[: count - 1], name)
                 found[operation, kind, name] = result.tobytes()
-        found["order", kind] = lp.nextafter(x, others[0], "binary32").tobytes() + lp.ulp(x, "binary32").tobytes()
+        found["order", kind] = (
+            lp.nextafter(x, others[0], "binary32").tobytes() + lp.ulp(x, "binary32").tobytes()
+        )
     found["tensor scale"] = lp.encode(OPERANDS["float32"][:64], "nvfp4").tensor_scale.tobytes()
     return found
 
@@ -337,4 +352,6 @@ def test_formats_of_subnormal_float64s_work_in_every_environment(flags):
         back = lp.encode(values, TINY)
     assert values.dtype == np.float64
     assert back.tolist() == codes.tolist()
-    assert values.tobytes() == b"".join(struct.pack("<d", to_float(oracle.decode(int(code), TINY))) for code in codes)
+    assert values.tobytes() == b"".join(
+        struct.pack("<d", to_float(oracle.decode(int(code), TINY))) for code in codes
+    )

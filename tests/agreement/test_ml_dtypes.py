@@ -21,7 +21,9 @@ from tests.support import assert_same_bits, assert_same_codes, both_signs, value
 FORMATS = tuple(
     fmt
     for fmt in catalog.FORMATS.values()
-    if (name := catalog.ml_dtypes_name(fmt)) and name.startswith(("float", "bfloat")) and hasattr(ml_dtypes, name)
+    if (name := catalog.ml_dtypes_name(fmt))
+    and name.startswith(("float", "bfloat"))
+    and hasattr(ml_dtypes, name)
 )
 
 CHUNK = 1 << 20

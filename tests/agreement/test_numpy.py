@@ -27,9 +27,13 @@ def _assert_as_numpy(values, fmt, dtype):
 
 def test_float32_to_binary16_agrees_around_every_value_and_tie():
     """All 31,744 magnitudes, both signs, float32 neighbours: where rounding is decided."""
-    points = np.array([point for m in range(BINARY16.max_magnitude + 2) for point in value_and_tie(m, BINARY16)])
+    points = np.array(
+        [point for m in range(BINARY16.max_magnitude + 2) for point in value_and_tie(m, BINARY16)]
+    )
     bits = np.unique(points.astype(np.float32)).view(np.int32)
-    around = np.unique(np.concatenate([bits - 1, bits, bits + 1, np.arange(256), 0x7F800000 - np.arange(256)]))
+    around = np.unique(
+        np.concatenate([bits - 1, bits, bits + 1, np.arange(256), 0x7F800000 - np.arange(256)])
+    )
     around = around[(around >= 0) & (around <= 0x7F800000)]
     _assert_as_numpy(both_signs(around.astype(np.int32).view(np.float32)), BINARY16, np.float16)
 
@@ -62,7 +66,9 @@ def test_float64_to_binary32_agrees_on_random_patterns_near_its_range():
 def test_a_float_type_encodes_to_its_own_bits(fmt, dtype):
     """Both ends of every binade; a value of the format is not rounded."""
     ends = [
-        m for start in range(0, fmt.max_magnitude + 2, 1 << fmt.trailing_bits) for m in (start - 1, start, start + 1)
+        m
+        for start in range(0, fmt.max_magnitude + 2, 1 << fmt.trailing_bits)
+        for m in (start - 1, start, start + 1)
     ]
     magnitudes = np.array([m for m in ends if 0 <= m <= fmt.max_magnitude + 1])
     codes = np.concatenate([magnitudes, magnitudes | fmt.sign_code]).astype(f"u{fmt.code_bits // 8}")
@@ -75,7 +81,9 @@ def test_decode_of_binary16_is_numpys_widening():
     numbers = codes[~np.isnan(codes.view(np.float16))]
     for dtype in (np.float32, np.float64):
         got = lp.decode(numbers, BINARY16, dtype=dtype)
-        assert_same_bits(got, numbers.view(np.float16).astype(dtype), numbers, f"binary16 as {dtype.__name__}")
+        assert_same_bits(
+            got, numbers.view(np.float16).astype(dtype), numbers, f"binary16 as {dtype.__name__}"
+        )
 
 
 def test_integers_to_binary32_agree():
@@ -89,18 +97,25 @@ def test_integers_to_binary32_agree():
         limits = np.iinfo(dtype)
         signed = sorted(found | {-value for value in found} | {limits.min, limits.max})
         values = np.array([value for value in signed if limits.min <= value <= limits.max], dtype)
-        assert_same_codes(lp.encode(values, BINARY32), values.astype(np.float32).view(np.uint32), BINARY32, values)
+        assert_same_codes(
+            lp.encode(values, BINARY32), values.astype(np.float32).view(np.uint32), BINARY32, values
+        )
 
 
 @pytest.mark.parametrize("operation", ["add", "subtract", "multiply", "divide", "sqrt", "fma"])
 def test_operations_of_binary32_agree_with_the_general_kernel(operation):
     """To nearest they are the processor's own; with flags they are integers. Random patterns, and all of specials."""
     rng = np.random.default_rng(20260628)
-    specials = np.uint32([0, 1, 0x7FFFFF, 0x800000, 0x3F800000, 0x7F7FFFFF, 0x7F800000, 0x7FC00001, 0x7F800001])
+    specials = np.uint32(
+        [0, 1, 0x7FFFFF, 0x800000, 0x3F800000, 0x7F7FFFFF, 0x7F800000, 0x7FC00001, 0x7F800001]
+    )
     specials = np.concatenate([specials, specials | np.uint32(1 << 31)])
     patterns = [rng.integers(0, 1 << 32, 1 << 15, dtype=np.uint32) for _ in range(3)]
     pairs = np.meshgrid(specials, specials, specials)
-    x, y, z = (np.concatenate([row, pair.ravel()]).view(np.float32) for row, pair in zip(patterns, pairs, strict=True))
+    x, y, z = (
+        np.concatenate([row, pair.ravel()]).view(np.float32)
+        for row, pair in zip(patterns, pairs, strict=True)
+    )
     operands = {"sqrt": (x,), "fma": (x, y, z)}.get(operation, (x, y))
     got = getattr(lp, operation)(*operands, BINARY32)
     want = getattr(lp, operation)(*operands, BINARY32, flags=np.zeros(x.size, np.uint8))

@@ -280,9 +280,13 @@ def test_integers_are_rounded_once_as_the_oracle_does(fmt):
         want = {value: oracle.project(Fraction(value), fmt, projection) for value in integers}
         for dtype in (np.int64, np.uint64, np.int32, np.uint32, np.int16, np.int8, np.uint8):
             limits = np.iinfo(dtype)
-            values = [value for value in integers if limits.min <= value <= limits.max] + [limits.min, limits.max]
+            values = [value for value in integers if limits.min <= value <= limits.max] + [
+                limits.min,
+                limits.max,
+            ]
             expected = [
-                want.get(v, None) if v in want else oracle.project(Fraction(v), fmt, projection) for v in values
+                want.get(v, None) if v in want else oracle.project(Fraction(v), fmt, projection)
+                for v in values
             ]
             got = lp.encode(np.array(values, dtype), fmt, projection=projection)
             assert_same_codes(got, expected, fmt, values, projection)
@@ -337,7 +341,9 @@ def test_decode_equals_the_oracle_on_every_code(fmt):
     if fmt.width > 8 and fmt not in (catalog.BINARY16, catalog.BFLOAT16):
         near, step = np.arange(-3, 4), 1 << max(fmt.trailing_bits, fmt.width - 6)
         starts = np.append(np.arange(0, 1 << fmt.width, step), fmt.sign_code + fmt.max_magnitude)
-        kept = np.concatenate([codes[:: codes.size // 500 | 1], np.add.outer(starts, near).reshape(-1), codes[-8:]])
+        kept = np.concatenate(
+            [codes[:: codes.size // 500 | 1], np.add.outer(starts, near).reshape(-1), codes[-8:]]
+        )
         codes = np.unique(kept % (1 << fmt.width))
     want = np.array([to_float(oracle.decode(code, fmt)) for code in codes.tolist()])
     _assert_decodes(codes, fmt, want)
@@ -358,7 +364,13 @@ def test_decode_of_wide_formats_equals_the_oracle_on_borders_and_specials(fmt):
 def test_formats_cut_from_binary32_but_without_negative_zero_agree_with_the_oracle(t):
     """Their sign code is NaN: decoded, quantized, cast, added and multiplied it stays one."""
     fmt = Format(
-        name="m", exponent_bits=8, trailing_bits=t, bias=127, nans=(1 << t) - 1, infinity=True, negative_zero=False
+        name="m",
+        exponent_bits=8,
+        trailing_bits=t,
+        bias=127,
+        nans=(1 << t) - 1,
+        infinity=True,
+        negative_zero=False,
     )
     magnitudes = [*_wide_magnitudes(fmt), fmt.max_magnitude + 1, fmt.max_magnitude + 1 + fmt.nans]
     codes = np.unique([code for m in magnitudes for code in (m, m | fmt.sign_code)])
@@ -370,7 +382,9 @@ def test_formats_cut_from_binary32_but_without_negative_zero_agree_with_the_orac
     assert np.isnan(lp.quantize(nan, fmt)).all()
     assert np.isnan(lp.add(nan, np.float32(1), fmt)).all()
     assert lp.add(nan, np.float32(1), fmt, dtype=f"u{fmt.code_bits // 8}").tolist() == [fmt.sign_code] * 2
-    plain = Accumulation(name="plain", operands=(fmt, fmt), accumulator=(fmt, Projection()), output=(fmt, Projection()))
+    plain = Accumulation(
+        name="plain", operands=(fmt, fmt), accumulator=(fmt, Projection()), output=(fmt, Projection())
+    )
     assert np.isnan(lp.dot(nan, np.ones(2, np.float32), plain))
 
 
@@ -378,7 +392,9 @@ def _assert_decodes(codes, fmt, want):
     # A NaN of the oracle is a sign and nothing else; as a float64 it is the quiet one without payload.
     assert_same_bits(lp.decode(codes, fmt, dtype="float64"), want, codes, f"{fmt} as float64")
     if catalog.BINARY32.contains(fmt):
-        assert_same_bits(lp.decode(codes, fmt, dtype="float32"), want.astype(np.float32), codes, f"{fmt} as float32")
+        assert_same_bits(
+            lp.decode(codes, fmt, dtype="float32"), want.astype(np.float32), codes, f"{fmt} as float32"
+        )
         assert lp.decode(codes, fmt).dtype == np.float32
     else:
         assert lp.decode(codes, fmt).dtype == np.float64
@@ -407,10 +423,14 @@ def test_cast_agrees_with_the_oracle_between_all_pairs_of_small_formats(source):
     codes, numbers = np.arange(1 << source.width), ~np.isnan(values)
     for target in UP_TO_8:
         got = lp.cast(codes[numbers], source, target)
-        assert_same_codes(got, stepped(values[numbers], target, projection), target, codes[numbers], projection)
+        assert_same_codes(
+            got, stepped(values[numbers], target, projection), target, codes[numbers], projection
+        )
         if target.has_nan and not numbers.all():
             want = projected(values[~numbers], target, projection)
-            assert_same_codes(lp.cast(codes[~numbers], source, target), want, target, codes[~numbers], projection)
+            assert_same_codes(
+                lp.cast(codes[~numbers], source, target), want, target, codes[~numbers], projection
+            )
 
 
 @pytest.mark.parametrize("source", CATALOG_UP_TO_8, ids=str)
@@ -422,7 +442,9 @@ def test_cast_agrees_with_the_oracles_cast_in_a_directed_mode_and_to_odd(source)
         projection = Projection(rounding=mode, saturation="propagate", nan="max" if lacks_zero else "zero")
         codes = range(1 << source.width)
         want = [oracle.cast(code, source, target, projection) for code in codes]
-        assert_same_codes(lp.cast(codes, source, target, projection=projection), want, target, codes, projection)
+        assert_same_codes(
+            lp.cast(codes, source, target, projection=projection), want, target, codes, projection
+        )
 
 
 @pytest.mark.parametrize("fmt", UP_TO_8, ids=str)

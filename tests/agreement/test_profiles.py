@@ -53,7 +53,9 @@ class Difference:
     def concerns(self, library: str, target: Format, source: str) -> bool:
         """Whether it is about such a cast."""
         return (
-            library in self.libraries.split() and target.name in self.targets.split() and source in self.sources.split()
+            library in self.libraries.split()
+            and target.name in self.targets.split()
+            and source in self.sources.split()
         )
 
 
@@ -115,7 +117,8 @@ DIFFERENCES = (
         "torch",
         "bfloat16",
         "float32 float64",
-        "whole vectors (AVX2 and up) make ffff of every NaN; single elements, the last of an array among them, 7fc0",
+        "whole vectors (AVX2 and up) make ffff of every NaN; single elements, the last of an array among "
+        "them, 7fc0",
         _nan,
         _gives(0x7FC0, 0xFFFF),
         always=False,
@@ -156,7 +159,8 @@ DIFFERENCES = (
         "jax",
         "e8m0fnu",
         "bfloat16 float32 float64",
-        "everything between 2**-127 and 2**-126 becomes 2**-126, float64 that is less than 2**-149 above 2**-127 too",
+        "everything between 2**-127 and 2**-126 becomes 2**-126, float64 that is less than 2**-149 above "
+        "2**-127 too",
         lambda values: (_numbers(values) > 2.0**-127) & (_numbers(values) < 2.0**-126),
         _gives(1),
     ),
@@ -224,7 +228,13 @@ def test_a_profile_gives_the_library_codes(library):
                 if entry.concerns(library, fmt, source):
                     here = np.flatnonzero(entry.where(values))
                     accepted = entry.accepts(values[here], theirs[here], fmt)
-                    assert accepted.all(), (fmt, source, entry.why, values[here][~accepted], theirs[here][~accepted])
+                    assert accepted.all(), (
+                        fmt,
+                        source,
+                        entry.why,
+                        values[here][~accepted],
+                        theirs[here][~accepted],
+                    )
                     if (theirs[here] != ours[here]).any():
                         unseen.discard(entry)
                     theirs[here] = ours[here]
@@ -322,8 +332,24 @@ def test_microxcaling_rounds_ties_away_and_clamps():
 def test_p3109_clamps_in_the_finite_domain_and_has_no_negative_unsigned_values():
     """The two rules that differ from the defaults; infinities and NaN elsewhere as ever."""
     specials = [1e9, np.inf, -1e9, -np.inf, np.nan, -0.0, -1.0]
-    assert lp.encode(specials, "binary8p4sf", profile="p3109").tolist() == [0x7F, 0x7F, 0xFF, 0xFF, 0x80, 0, 0xC0]
-    assert lp.encode(specials, "binary8p3se", profile="p3109").tolist() == [0x7F, 0x7F, 0xFF, 0xFF, 0x80, 0, 0xC0]
+    assert lp.encode(specials, "binary8p4sf", profile="p3109").tolist() == [
+        0x7F,
+        0x7F,
+        0xFF,
+        0xFF,
+        0x80,
+        0,
+        0xC0,
+    ]
+    assert lp.encode(specials, "binary8p3se", profile="p3109").tolist() == [
+        0x7F,
+        0x7F,
+        0xFF,
+        0xFF,
+        0x80,
+        0,
+        0xC0,
+    ]
     assert lp.encode(specials, "binary8p4uf", profile="p3109").tolist() == [0xFE, 0xFE, 0, 0, 0xFF, 0, 0]
     assert lp.encode(specials, "binary8p4ue", profile="p3109").tolist() == [0xFE, 0xFE, 0, 0, 0xFF, 0, 0]
     assert lp.encode(specials, "binary8p4ue").tolist() == [0xFE, 0xFE, 0xFF, 0xFF, 0xFF, 0, 0xFF]

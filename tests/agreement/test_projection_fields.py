@@ -36,7 +36,9 @@ def operands(fmt, rng):
         near = fmt.min_normal - step * np.array([0, 0.125, 0.25, 0.375, 0.5, 0.75, 1])
         border = np.concatenate([near, np.nextafter(near, 0), np.nextafter(near, 1), -near])
     last = fmt.max_finite
-    top = np.array([last, np.nextafter(last, 0), np.nextafter(last, np.inf), -last, -np.nextafter(last, np.inf)])
+    top = np.array(
+        [last, np.nextafter(last, 0), np.nextafter(last, np.inf), -last, -np.nextafter(last, np.inf)]
+    )
     special = np.array([0.0, -0.0, np.inf, -np.inf, np.nan, -np.nan, 5e-324, -1e-310, 2.0**-1022, 1e300])
     signaling = np.array([0x7FF0000000000001, 0xFFF0000000000001], np.uint64).view(np.float64)
     return np.concatenate([few, values, border, top, special, signaling])
@@ -48,7 +50,9 @@ def projections(fmt, rng):
         MODES, ("keep", "flush_results", "flush_operands", "flush_both"), ("after", "before")
     ):
         saturation = SATURATIONS[rng.integers(3)]
-        yield Projection(rounding=mode, subnormals=subnormals, overflow_test=test, saturation=saturation, nan="max")
+        yield Projection(
+            rounding=mode, subnormals=subnormals, overflow_test=test, saturation=saturation, nan="max"
+        )
     for code, sign, negative in itertools.product(
         (0, 3, 7, 1 << (fmt.width - 1)), ("keep", "drop"), ("nan", "zero", "drop_sign")
     ):
@@ -56,11 +60,15 @@ def projections(fmt, rng):
         saturation = SATURATIONS[rng.integers(3)]
         yield Projection(nan_code=code, nan_sign=sign, negative=negative, zero=zero, saturation=saturation)
     yield Projection(via=(catalog.BINARY32,), nan="max")
-    yield Projection(via=(catalog.BINARY32, catalog.BINARY16), nan="max", rounding="to_odd", subnormals="flush_both")
+    yield Projection(
+        via=(catalog.BINARY32, catalog.BINARY16), nan="max", rounding="to_odd", subnormals="flush_both"
+    )
     for bits, variant in itertools.product((1, 4, 16, 32), "ABC"):
         subnormals = ("keep", "flush_results")[rng.integers(2)]
         saturation = SATURATIONS[rng.integers(3)]
-        yield Projection(rounding=stochastic(bits, variant), subnormals=subnormals, saturation=saturation, nan="max")
+        yield Projection(
+            rounding=stochastic(bits, variant), subnormals=subnormals, saturation=saturation, nan="max"
+        )
 
 
 #: Shapes that no catalog has: finite values that are all subnormal, one value, NaNs beside an infinity and in
@@ -71,7 +79,13 @@ ODD = (
     Format(name="just normal", exponent_bits=1, trailing_bits=3, bias=1, nans=7),
     Format(name="one value", exponent_bits=2, trailing_bits=1, bias=1, nans=6),
     Format(
-        name="three kinds of NaN", exponent_bits=2, trailing_bits=1, bias=1, nans=1, infinity=True, negative_zero=False
+        name="three kinds of NaN",
+        exponent_bits=2,
+        trailing_bits=1,
+        bias=1,
+        nans=1,
+        infinity=True,
+        negative_zero=False,
     ),
     Format(name="signed without zero", exponent_bits=3, trailing_bits=2, bias=3, nans=1, subnormals=False),
     Format(name="sign and magnitude", exponent_bits=0, trailing_bits=5, bias=-4),
@@ -139,7 +153,10 @@ def test_a_three_way_nan_signals_as_the_oracle_says():
     three = ODD[3]
     flags = np.zeros(16, np.uint8)
     lp.cast(np.arange(16), three, "e5m2", flags=flags)
-    want = [oracle_flags(oracle.decode(c, three), catalog.E5M2, signaling=is_signaling(c, three)) for c in range(16)]
+    want = [
+        oracle_flags(oracle.decode(c, three), catalog.E5M2, signaling=is_signaling(c, three))
+        for c in range(16)
+    ]
     assert flags.tolist() == want
     signed = ODD[4]
     stop = Format(name="stop", exponent_bits=8, trailing_bits=10, bias=127, negative_zero=False)
@@ -191,13 +208,21 @@ def test_nans_that_arise_on_the_way_have_the_nan_code(way, policy):
     name, via = VIA[way]
     fmt = catalog.format(name)
     rule = Projection(nan_code=fmt.max_magnitude + 2 | fmt.sign_code, nan_payload=policy, via=via)
-    words = np.array([0, 1, 0x3F80, 0x7F7F, 0xFF7F, 0x7F80, 0xFF80, 0x7F81, 0x7FC3, 0xFFC1, 0xFF85], np.uint16)
+    words = np.array(
+        [0, 1, 0x3F80, 0x7F7F, 0xFF7F, 0x7F80, 0xFF80, 0x7F81, 0x7FC3, 0xFFC1, 0xFF85], np.uint16
+    )
     values = words.view(lp.dtype("bfloat16"))
     wanted = [oracle.cast(int(code), catalog.BFLOAT16, fmt, rule) for code in words]
     assert lp.encode(values, fmt, projection=rule).tolist() == wanted
     operands = [side.reshape(-1) for side in np.meshgrid(words, words)]
     formats = (catalog.BFLOAT16,) * 3
-    for operation, count in (("divide", 2), ("multiply", 2), ("fma", 3), ("minimum_number", 2), ("copysign", 2)):
+    for operation, count in (
+        ("divide", 2),
+        ("multiply", 2),
+        ("fma", 3),
+        ("minimum_number", 2),
+        ("copysign", 2),
+    ):
         codes = [*operands, operands[0][::-1].copy()][:count]
         rows = list(zip(*map(np.ndarray.tolist, codes), strict=True))
         result = getattr(lp, operation)(

@@ -95,12 +95,16 @@ def test_the_kernels_give_what_was_measured(name):
     """Every row, by the general kernel; and as an element of a product of matrices, which vectors make."""
     machine, operands, output = name.split(".")
     x, y, c = (PUBLISHED[f"{machine}.{operands}.{part}"] for part in "abc")
-    x, y = (codes.view("f4") if operands == "tf32" else lp.decode(codes, FORMATS[operands]) for codes in (x, y))
+    x, y = (
+        codes.view("f4") if operands == "tf32" else lp.decode(codes, FORMATS[operands]) for codes in (x, y)
+    )
     addend = np.zeros(len(c), "f4") if "wgmma" in measured(name).name else c.view("f4")
     kind = "u4" if output == "d_fp32" else "u2"
     got = lp.dot(x, y, measured(name), addend=addend, dtype=kind)
     assert got.tolist() == PUBLISHED[name].tolist()
-    whole = lp.matmul(x[:40], y[:40].T, measured(name), addend=np.broadcast_to(addend[:40], (40, 40)).T, dtype=kind)
+    whole = lp.matmul(
+        x[:40], y[:40].T, measured(name), addend=np.broadcast_to(addend[:40], (40, 40)).T, dtype=kind
+    )
     assert np.diagonal(whole).tolist() == PUBLISHED[name][:40].tolist()
 
 
@@ -154,7 +158,9 @@ def test_an_addend_that_joins_the_first_step_is_seen(name):
     assert not agrees(name, dataclasses.replace(how, order="sequential", total=None))
 
 
-@pytest.mark.parametrize("name", [name for name in SETS if measured(name).accumulator.groups == "alternate_pairs"])
+@pytest.mark.parametrize(
+    "name", [name for name in SETS if measured(name).accumulator.groups == "alternate_pairs"]
+)
 def test_steps_of_consecutive_products_are_seen(name):
     """Where a step takes every other pair."""
     assert not agrees(name, with_window(measured(name), groups="consecutive"))

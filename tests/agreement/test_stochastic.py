@@ -19,7 +19,14 @@ from lowprec.spec.rounding import stochastic
 from tests.support import CATALOG_UP_TO_8, assert_same_codes
 
 #: Tails that no number of bits up to 32 holds, that all hold, next to both ends, and ties.
-TAILS = (Fraction(1, 3), Fraction(1, 2), Fraction(1, 512), Fraction(511, 512), Fraction(5, 16), Fraction(3, 1 << 30))
+TAILS = (
+    Fraction(1, 3),
+    Fraction(1, 2),
+    Fraction(1, 512),
+    Fraction(511, 512),
+    Fraction(5, 16),
+    Fraction(3, 1 << 30),
+)
 
 
 def operands(fmt):
@@ -29,12 +36,16 @@ def operands(fmt):
     chosen = dict.fromkeys([*starts, fmt.max_magnitude - 1, fmt.max_magnitude])
     step = 2 if len(starts) < 40 else len(TAILS)  # of hundreds of binades one tail each
     for number, magnitude in enumerate(chosen):
-        low, high = (Fraction(s) * Fraction(2) ** e for s, e in (fmt.scaled(magnitude), fmt.scaled(magnitude + 1)))
+        low, high = (
+            Fraction(s) * Fraction(2) ** e for s, e in (fmt.scaled(magnitude), fmt.scaled(magnitude + 1))
+        )
         for tail in TAILS[number % step :: step]:
             yield float(low + tail * (high - low))
     if fmt.subnormals:
         for far in (1, 7, 30, 60):
-            yield float(Fraction(fmt.scaled(1)[0]) * Fraction(2) ** (fmt.scaled(1)[1] - far) * Fraction(4097, 4096))
+            yield float(
+                Fraction(fmt.scaled(1)[0]) * Fraction(2) ** (fmt.scaled(1)[1] - far) * Fraction(4097, 4096)
+            )
 
 
 def share(tail, bits, variant):
@@ -69,13 +80,17 @@ def test_over_all_random_integers_the_share_is_the_tables(fmt, bits):
     random = np.tile(integers, values.size)
     for variant in "ABC":
         projection = Projection(rounding=stochastic(bits, variant), saturation="finite")
-        codes = lp.encode(every, fmt, projection=projection, random=random).reshape(values.size, integers.size)
+        codes = lp.encode(every, fmt, projection=projection, random=random).reshape(
+            values.size, integers.size
+        )
         for value, row in zip(values.tolist(), codes, strict=True):
             nearer, tail = nearer_and_tail(value, fmt)
             taken = (row != nearer).sum()
             if nearer == fmt.max_magnitude:  # it overflows, and saturates to where it was
                 assert taken == 0
-                none = lp.encode(np.full(integers.size, value), fmt, rounding=projection.rounding, random=integers)
+                none = lp.encode(
+                    np.full(integers.size, value), fmt, rounding=projection.rounding, random=integers
+                )
                 overflow = oracle.project(Fraction(value) * 4, fmt)
                 taken = (none == overflow).sum() if overflow != nearer else share(tail, bits, variant)
             assert taken == share(tail, bits, variant), (value, variant)
@@ -102,7 +117,11 @@ def test_wide_random_integers_turn_at_the_boundary(fmt, bits):
         projection = Projection(rounding=stochastic(bits, variant))
         first = []
         for value in values.tolist():
-            _, tail = nearer_and_tail(value, fmt) if fmt.width <= 8 else (0, oracle.position(Fraction(value), fmt)[0])
+            _, tail = (
+                nearer_and_tail(value, fmt)
+                if fmt.width <= 8
+                else (0, oracle.position(Fraction(value), fmt)[0])
+            )
             first.append((1 << bits) - share(tail, bits, variant))
         for offset in (0, -1):
             random = np.array([min(max(r + offset, 0), (1 << bits) - 1) for r in first], np.uint32)
@@ -134,7 +153,9 @@ def test_exact_values_never_move(fmt, variant):
     for bits in (1, 8, 32):
         for r in (0, (1 << bits) - 1):
             random = np.full(codes.shape, r, np.uint32)
-            again = lp.cast(codes, fmt, fmt, rounding=stochastic(bits, variant), random=random, projection=None)
+            again = lp.cast(
+                codes, fmt, fmt, rounding=stochastic(bits, variant), random=random, projection=None
+            )
             numbers = ~np.isnan(values) & np.isfinite(values)
             assert (again[numbers] == codes[numbers]).all()
 
@@ -161,7 +182,9 @@ def test_hardware_layouts_cut_words_as_the_oracle_does(variant, bits, name, colu
     fmt, mode = lp.format(name), stochastic(bits, variant)
     rng = np.random.default_rng(columns)
     group = {"ptx_rs": 4 if fmt.width <= 8 else 2}.get(variant, 1)
-    values = (rng.standard_normal((50, columns)) * 2.0 ** rng.integers(-12, 4, (50, columns))).astype(np.float32)
+    values = (rng.standard_normal((50, columns)) * 2.0 ** rng.integers(-12, 4, (50, columns))).astype(
+        np.float32
+    )
     words = rng.integers(0, 1 << 32, (50, -(-columns // group)), dtype=np.uint32)
     saturating = Projection(rounding=mode, saturation="finite")
     codes = lp.encode(values, fmt, projection=saturating, random=words)
@@ -180,12 +203,17 @@ def test_hardware_layouts_cut_words_as_the_oracle_does(variant, bits, name, colu
 
 def test_lanes_of_the_ptx_instruction_are_as_measured():
     """One word, four lanes a, b, e, f: b and f take half-words as they are, a and e with their bits reversed."""
-    value = np.full(4, 1 + 2.0**-3 * 2.0**-16, np.float32)  # rounds up for the largest of 16-bit integers alone
+    value = np.full(
+        4, 1 + 2.0**-3 * 2.0**-16, np.float32
+    )  # rounds up for the largest of 16-bit integers alone
     taken = [
         lp.encode(value, "e4m3fn", rounding="stochastic(16, ptx_rs)", random=np.array([word], np.uint32)) - 56
         for word in (0xFFFF0000, 0x0000FFFF, 0xFFFE0000, 0x00007FFF)
     ]
     assert [row.tolist() for row in taken] == [[1, 1, 0, 0], [0, 0, 1, 1], [0, 0, 0, 0], [0, 0, 0, 0]]
     half = np.full(4, 1 + 2.0**-3 * 2.0**-1, np.float32)  # rounds up where the top bit of the integer is set
-    top = lp.encode(half, "e4m3fn", rounding="stochastic(16, ptx_rs)", random=np.array([0x80000001], np.uint32)) - 56
+    top = (
+        lp.encode(half, "e4m3fn", rounding="stochastic(16, ptx_rs)", random=np.array([0x80000001], np.uint32))
+        - 56
+    )
     assert top.tolist() == [0, 1, 1, 0]

@@ -36,10 +36,16 @@ def _spread(fmt, source, count=400, seed=1):
     rng = np.random.default_rng([seed, fmt.width, fmt.trailing_bits])
     with np.errstate(all="ignore"):
         last = fmt.max_magnitude
-        magnitudes = np.unique(np.concatenate([np.arange(0, min(last, 40) + 1), np.linspace(0, last, 60).astype(int)]))
+        magnitudes = np.unique(
+            np.concatenate([np.arange(0, min(last, 40) + 1), np.linspace(0, last, 60).astype(int)])
+        )
         values = np.array([float(fmt.scaled(int(m))[0]) * 2.0 ** fmt.scaled(int(m))[1] for m in magnitudes])
-        values = np.concatenate([values, (values[1:] + values[:-1]) / 2, values * 1.5, values[-1:] * [2, 4, 8]])
-        named = values.astype(np.dtype(getattr(ml_dtypes, source.name, {32: "f4", 64: "f8", 16: "f2"}[width])))
+        values = np.concatenate(
+            [values, (values[1:] + values[:-1]) / 2, values * 1.5, values[-1:] * [2, 4, 8]]
+        )
+        named = values.astype(
+            np.dtype(getattr(ml_dtypes, source.name, {32: "f4", 64: "f8", 16: "f2"}[width]))
+        )
     near = named.view(f"u{width // 8}").astype(object)
     limit = 1 << (width - 1)
     steps = [0, 1, -1, 2, -2, 1 << (t // 2), 1 << max(t - fmt.trailing_bits - 1, 0)]
@@ -88,7 +94,9 @@ def test_all_small_formats_in_all_modes(source):
     assert served > 0.9 * len(formats) * len(MODES)
 
 
-@pytest.mark.parametrize("name", ["binary16", "bfloat16", "tf32", "binary12p5se", "binary16p9ue", "int8f6", "uint8"])
+@pytest.mark.parametrize(
+    "name", ["binary16", "bfloat16", "tf32", "binary12p5se", "binary16p9ue", "int8f6", "uint8"]
+)
 @pytest.mark.parametrize("source", ["float32", "float64"])
 def test_wider_formats(name, source):
     """Those that have routes of their own, and those whose codes fill a word."""
@@ -124,7 +132,9 @@ def test_stochastic_rounding_with_any_number_of_bits(name, variant):
 def test_random_integers_that_decide_over_subnormal_operands(bias):
     """Tails that begin far below the last place: the integer that just takes them up, and one less."""
     fmt = Format(name="low", exponent_bits=7, trailing_bits=3, bias=bias)
-    patterns = np.array([1, 2, 3, 5, 1 << 10, (1 << 22) + 1, (1 << 23) - 1, 1 << 23, (1 << 23) + 5], np.uint32)
+    patterns = np.array(
+        [1, 2, 3, 5, 1 << 10, (1 << 22) + 1, (1 << 23) - 1, 1 << 23, (1 << 23) + 5], np.uint32
+    )
     smallest = fmt.emin - fmt.trailing_bits
     shares = [(int(bits) << 32 >> smallest + 149) for bits in patterns]  # in units of 2**-32
     values = patterns.view(np.float32)
@@ -167,7 +177,9 @@ def test_decoding_every_code(dtype):
 def _drawn_format(draw):
     """A format of any kind, the odd ones among them."""
     while True:
-        exponent_bits, trailing_bits = draw.choice([(0, 7), (8, 7), (8, 10), (1, 2), (11, 3)] * 1 + [None] * 9) or (
+        exponent_bits, trailing_bits = draw.choice(
+            [(0, 7), (8, 7), (8, 10), (1, 2), (11, 3)] * 1 + [None] * 9
+        ) or (
             draw.randint(0, 9),
             draw.randint(0, 12),
         )
@@ -190,7 +202,9 @@ def _drawn_format(draw):
 
 def _drawn_projection(draw, fmt):
     while True:
-        rounding = draw.choice(MODES) if draw.random() < 0.7 else stochastic(draw.randint(1, 32), draw.choice("AB"))
+        rounding = (
+            draw.choice(MODES) if draw.random() < 0.7 else stochastic(draw.randint(1, 32), draw.choice("AB"))
+        )
         projection = Projection(
             rounding=rounding,
             saturation=draw.choice(["none", "finite", "propagate"]),
@@ -222,7 +236,9 @@ def test_drawn_formats_and_projections(seed):
         options = {}
         if projection.rounding.bits:
             top = (1 << projection.rounding.bits) - 1
-            options["random"] = np.random.default_rng(seed).integers(0, top, values.shape, np.uint32, endpoint=True)
+            options["random"] = np.random.default_rng(seed).integers(
+                0, top, values.shape, np.uint32, endpoint=True
+            )
         _both(values, fmt, projection, **options)
 
 
@@ -252,7 +268,13 @@ def test_formats_whose_results_could_be_flushed_never_take_those_routes():
 def test_unsigned_codes_of_32_bits_are_left_to_the_scalar_engine():
     """Vectors compare magnitudes as signed numbers: those of 32 bits would be below all others."""
     fmt = Format(
-        name="m", exponent_bits=11, trailing_bits=21, bias=-7, sign=Sign.UNSIGNED, nans=2**32 - 3, infinity=True
+        name="m",
+        exponent_bits=11,
+        trailing_bits=21,
+        bias=-7,
+        sign=Sign.UNSIGNED,
+        nans=2**32 - 3,
+        infinity=True,
     )
     codes = np.array([0, 1, 2, 3, 2**31 - 1, 2**31, 2**32 - 1], np.uint32)
     got = lp.decode(codes, fmt).view(np.uint32).tolist()

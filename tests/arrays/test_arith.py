@@ -32,7 +32,9 @@ WANT = projected(X.astype(np.float64) + Y)
 
 def same(got, want):
     """Equal bits, in an array of that type and shape."""
-    assert_same_bits(np.asarray(got).reshape(-1), np.asarray(want).reshape(-1), range(np.size(want)), "values")
+    assert_same_bits(
+        np.asarray(got).reshape(-1), np.asarray(want).reshape(-1), range(np.size(want)), "values"
+    )
     assert np.shape(got) == np.shape(want)
 
 
@@ -50,7 +52,15 @@ def test_every_operation_is_public():
 
 @pytest.mark.parametrize(
     ("first", "second"),
-    [((6, 50), ()), ((), (6, 50)), ((6, 50), (50,)), ((6, 1), (1, 50)), ((3, 1, 4), (5, 1)), ((0, 3), (3,)), ((), ())],
+    [
+        ((6, 50), ()),
+        ((), (6, 50)),
+        ((6, 50), (50,)),
+        ((6, 1), (1, 50)),
+        ((3, 1, 4), (5, 1)),
+        ((0, 3), (3,)),
+        ((), ()),
+    ],
     ids=str,
 )
 @pytest.mark.parametrize("flags", [False, True])
@@ -78,7 +88,13 @@ def test_scalars_give_scalars():
 
 @pytest.mark.parametrize(
     "lay",
-    [np.asfortranarray, lambda a: a[::-1], lambda a: np.repeat(a, 2, 1)[:, ::2], lambda a: a.astype(">f4"), np.array],
+    [
+        np.asfortranarray,
+        lambda a: a[::-1],
+        lambda a: np.repeat(a, 2, 1)[:, ::2],
+        lambda a: a.astype(">f4"),
+        np.array,
+    ],
     ids=["fortran", "reversed", "strided", "big-endian", "plain"],
 )
 def test_operands_may_lie_anywhere(lay):
@@ -113,7 +129,9 @@ def test_threads_change_nothing():
 # -- types ------------------------------------------------------------------------------------------
 
 
-@pytest.mark.parametrize("dtype", [np.float16, np.float32, np.float64, ml_dtypes.bfloat16, ml_dtypes.float8_e5m2])
+@pytest.mark.parametrize(
+    "dtype", [np.float16, np.float32, np.float64, ml_dtypes.bfloat16, ml_dtypes.float8_e5m2]
+)
 def test_values_of_every_type_are_themselves(dtype):
     """Also beside another; a float64 that float32 does not hold is not rounded to it first."""
     x, y = X.astype(dtype), Y.astype(dtype)
@@ -163,7 +181,9 @@ def test_results_are_values_or_codes(dtype, given):
 def test_default_types_are_those_of_decode():
     """float32 where it holds the format."""
     assert lp.add(X, Y, "binary32").dtype == np.float32
-    assert lp.add(X, Y, lp.Format(name="wide", exponent_bits=10, trailing_bits=5, bias=511)).dtype == np.float64
+    assert (
+        lp.add(X, Y, lp.Format(name="wide", exponent_bits=10, trailing_bits=5, bias=511)).dtype == np.float64
+    )
 
 
 @pytest.mark.parametrize("name", ["torch", "jax"])
@@ -228,12 +248,18 @@ REFUSED = [
     (ValueError, {"random": np.zeros(X.shape, np.uint32)}, "random= is for stochastic rounding"),
     (ValueError, {"rounding": "stochastic(8)"}, r"needs random= or rng="),
     (ValueError, {"rounding": "to_odd", "profile": "ocp_sat"}, "both say how to convert"),
-    (TypeError, {"fmt": "mxfp4"}, "add gives single values, and 'mxfp4' has blocks: operate into a format such as"),
+    (
+        TypeError,
+        {"fmt": "mxfp4"},
+        "add gives single values, and 'mxfp4' has blocks: operate into a format such as",
+    ),
     (ValueError, {"fmt": "e4m3"}, "e4m3fn"),
 ]
 
 
-@pytest.mark.parametrize(("error", "options", "message"), REFUSED, ids=[str(number) for number in range(len(REFUSED))])
+@pytest.mark.parametrize(
+    ("error", "options", "message"), REFUSED, ids=[str(number) for number in range(len(REFUSED))]
+)
 def test_what_operations_do_not_take_is_refused(error, options, message):
     """With the name of what was given, and a way out."""
     options = {"fmt": "e4m3fn", **options}
@@ -260,7 +286,9 @@ def test_results_without_a_code_are_refused_and_nothing_is_written(flags):
     assert out.tolist() == [7] * 4
     zeros = Projection(nan="zero")
     assert lp.divide([1, 2, 0, 3], [1, 0, 0, 4], "e2m1fn", projection=zeros).tolist() == [1, 6, 0, 1]
-    with pytest.raises(ValueError, match=r"subtract of 1, 2 at index \(\).*'uint4'.*is unsigned.*negative=\.\.\."):
+    with pytest.raises(
+        ValueError, match=r"subtract of 1, 2 at index \(\).*'uint4'.*is unsigned.*negative=\.\.\."
+    ):
         lp.subtract(1, 2, "uint4", projection=Projection(negative="error"))
 
 
@@ -278,7 +306,12 @@ def test_random_integers_are_those_of_the_results():
     signals = np.zeros(X.shape, np.uint8)
     same(lp.add(X, Y, "e4m3fn", rounding=rounding, rng=5, flags=signals), want)
     row = lp.add(X, Y[0], "e4m3fn", rounding=rounding, rng=5)
-    same(row, lp.quantize(X.astype(np.float64) + Y[0], "e4m3fn", rounding=rounding, random=drawn).astype(np.float32))
+    same(
+        row,
+        lp.quantize(X.astype(np.float64) + Y[0], "e4m3fn", rounding=rounding, random=drawn).astype(
+            np.float32
+        ),
+    )
     layout = lp.stochastic(16, "ptx_rs")
     words = lp.random_bits((6, 13), 5, 32)
     want = lp.quantize(exact, "e4m3fn", rounding=layout, random=words, saturation="finite").astype(np.float32)
@@ -296,7 +329,9 @@ def test_a_generator_is_drawn_from_once():
 # -- lazy arrays ------------------------------------------------------------------------------------
 
 
-@pytest.mark.parametrize("options", [{}, {"rounding": "stochastic(8)", "rng": 5}], ids=["nearest_even", "stochastic"])
+@pytest.mark.parametrize(
+    "options", [{}, {"rounding": "stochastic(8)", "rng": 5}], ids=["nearest_even", "stochastic"]
+)
 def test_dask_arrays_are_operated_on_lazily(options):
     """With each other, with NumPy arrays and with numbers; the chunks change nothing."""
     want, scaled = lp.add(X, Y, "e4m3fn", **options), lp.multiply(X, 1.5, "e4m3fn", **options)
@@ -324,7 +359,9 @@ def test_xarray_keeps_names():
 
 def test_lazy_arrays_take_no_out():
     """Nor flags."""
-    with pytest.raises(ValueError, match="out= is for NumPy arrays; a dask array is converted lazily: leave it out"):
+    with pytest.raises(
+        ValueError, match="out= is for NumPy arrays; a dask array is converted lazily: leave it out"
+    ):
         lp.add(X, dask.array.from_array(Y), "e4m3fn", out=np.empty(X.shape, np.float32))
 
 
@@ -384,7 +421,9 @@ def test_the_first_signaling_nan_counts_where_only_its_sign_is_left():
     quiet, signaling = (np.uint32([code]).view(np.float32) for code in (0xFFC00000, 0x7F800001))
     how = Projection(nan_payload="signaling_first")
     assert lp.add(quiet, signaling, "e4m3fn", projection=how, dtype=np.uint8) == 0x7F
-    assert lp.fma(np.float32([0]), np.float32([np.inf]), quiet, "e4m3fn", projection=how, dtype=np.uint8) == 0x7F
+    assert (
+        lp.fma(np.float32([0]), np.float32([np.inf]), quiet, "e4m3fn", projection=how, dtype=np.uint8) == 0x7F
+    )
     assert lp.add(quiet, signaling, "e4m3fn", dtype=np.uint8) == 0xFF
 
 
@@ -400,5 +439,7 @@ def test_results_are_of_native_byte_order():
 
 def test_unknown_keywords_are_named():
     """With those that there are."""
-    with pytest.raises(TypeError, match=r"add has no keyword 'round'; it has rounding, saturation, projection"):
+    with pytest.raises(
+        TypeError, match=r"add has no keyword 'round'; it has rounding, saturation, projection"
+    ):
         lp.add(X, Y, "e4m3fn", round="to_odd")

@@ -49,12 +49,16 @@ def test_a_block_array_takes_what_codes_may_be():
     assert blocks.codes.dtype == blocks.scales.dtype == np.uint8
     assert blocks.values().tolist() == [[448, 2.0**-9, 0]]
     typed = lp.BlockArray(
-        np.array([[448, 2.0**-9, 0]], ml_dtypes.float8_e4m3fn), np.array([[1]], ml_dtypes.float8_e8m0fnu), "mxfp8_e4m3"
+        np.array([[448, 2.0**-9, 0]], ml_dtypes.float8_e4m3fn),
+        np.array([[1]], ml_dtypes.float8_e8m0fnu),
+        "mxfp8_e4m3",
     )
     _same(blocks, typed)
 
 
-@pytest.mark.parametrize(("axes", "want"), [((), (1,)), (-1, (1,)), (1, (1,)), ([-1], (1,)), (0, (0,)), ((-2,), (0,))])
+@pytest.mark.parametrize(
+    ("axes", "want"), [((), (1,)), (-1, (1,)), (1, (1,)), ([-1], (1,)), (0, (0,)), ((-2,), (0,))]
+)
 def test_axes_are_counted_from_the_front(axes, want):
     """The last by default."""
     scales = np.full((2, 1) if want == (1,) else (1, 3), 127, np.uint8)
@@ -69,14 +73,14 @@ WRONG_PARTS = [
     (ValueError, (ZEROS, 127, "mxfp4"),
      "scales of 'mxfp4' have shape (), but codes of shape (32,) in blocks of 32 along axis 0 need (1,)"),
     (ValueError, (ZEROS.reshape(2, 16), [[56, 56]], "nvfp4_2d", (), 1.0),
-     "scales of 'nvfp4_2d' have shape (1, 2), but codes of shape (2, 16) in blocks of 16x16 along axes 0 and 1 need "
-     "(1, 1)"),
+     "scales of 'nvfp4_2d' have shape (1, 2), but codes of shape (2, 16) in blocks of 16x16 along axes 0 and "
+     "1 need (1, 1)"),
     (ValueError, (ZEROS + 16, [127], "mxfp4"),
-     "codes of 'e2m1fn' are 0 to 15: 32 of 32 are not, the first at index (0,), which is 16. Mask the unused bits, or "
-     "name the format that they are codes of"),
+     "codes of 'e2m1fn' are 0 to 15: 32 of 32 are not, the first at index (0,), which is 16. Mask the unused "
+     "bits, or name the format that they are codes of"),
     (ValueError, (ZEROS, [300], "mxfp4"),
-     "codes of 'e8m0fnu' are 0 to 255: 1 of 1 is not, the first at index (0,), which is 300. Mask the unused bits, or "
-     "name the format that they are codes of"),
+     "codes of 'e8m0fnu' are 0 to 255: 1 of 1 is not, the first at index (0,), which is 300. Mask the unused "
+     "bits, or name the format that they are codes of"),
     (TypeError, (ZEROS.astype(float), [127], "mxfp4"),
      "codes of 'e2m1fn' must be integers, not float64: `encode` makes codes from values"),
     (TypeError, (ZEROS, [127.0], "mxfp4"),
@@ -142,7 +146,9 @@ def test_its_bytes_are_those_of_packed_codes_and_scales(fmt):
     """Of 32 values: blocks of 33, 25 and 17 bytes in MX; NVFP4 has two of 9, and four for the tensor."""
     blocks = lp.encode(np.ones((1, 32), np.float32), fmt)
     assert blocks.nbytes == SIZES[fmt.name]
-    assert blocks.nbytes == blocks.packed().nbytes + blocks.scales.nbytes + 4 * (blocks.tensor_scale is not None)
+    assert blocks.nbytes == blocks.packed().nbytes + blocks.scales.nbytes + 4 * (
+        blocks.tensor_scale is not None
+    )
 
 
 def test_its_text_says_what_it_is():
@@ -151,9 +157,13 @@ def test_its_text_says_what_it_is():
         repr(lp.encode(SAMPLE, "mxfp4"))
         == "BlockArray of mxfp4, shape (6, 100), 24 blocks of 32 along axis 1, 324 bytes"
     )
-    assert repr(lp.encode([1.0], "mxint8")) == "BlockArray of mxint8, shape (1,), 1 block of 32 along axis 0, 2 bytes"
+    assert (
+        repr(lp.encode([1.0], "mxint8"))
+        == "BlockArray of mxint8, shape (1,), 1 block of 32 along axis 0, 2 bytes"
+    )
     assert repr(lp.encode(np.full((32, 48), 2688.0), "nvfp4_2d")) == (
-        "BlockArray of nvfp4_2d, shape (32, 48), 6 blocks of 16x16 along axes 0 and 1, tensor scale 1, 778 bytes"
+        "BlockArray of nvfp4_2d, shape (32, 48), 6 blocks of 16x16 along axes 0 and 1, tensor scale 1, 778 "
+        "bytes"
     )
     assert repr(lp.encode(np.ones((4096, 64), np.float32), "mxfp4", axis=0)) == (
         "BlockArray of mxfp4, shape (4096, 64), 8,192 blocks of 32 along axis 0, 139,264 bytes"
@@ -174,7 +184,9 @@ def _products(blocks):
 
 
 @pytest.mark.parametrize("axis", [0, 1, 2, -1])
-@pytest.mark.parametrize("fmt", ["mxfp8_e5m2", "mxfp6_e2m3", "mxfp4", "mxint8", "nvfp4", "bfp4", "fp8_block_1x128"])
+@pytest.mark.parametrize(
+    "fmt", ["mxfp8_e5m2", "mxfp6_e2m3", "mxfp4", "mxint8", "nvfp4", "bfp4", "fp8_block_1x128"]
+)
 def test_values_are_elements_times_scales(fmt, axis):
     """Along each axis, with blocks that are not full."""
     values = np.random.default_rng(2).standard_normal((3, 37, 150)) * 1e-3
@@ -228,7 +240,9 @@ def test_products_are_rounded_once():
         wide = blocks.values("f8")
         assert np.array_equal(wide, _products(blocks))
         with np.errstate(over="ignore"):
-            assert_same_bits(blocks.values().ravel(), wide.astype(np.float32).ravel(), wide.ravel(), str(tensor))
+            assert_same_bits(
+                blocks.values().ravel(), wide.astype(np.float32).ravel(), wide.ravel(), str(tensor)
+            )
 
 
 def test_a_nan_scale_makes_every_value_nan():
@@ -448,7 +462,9 @@ LAYOUTS = {
     "spaced": np.repeat(SAMPLE, 2, axis=1)[:, ::2],
     "other_byte_order": SAMPLE.astype(">f4"),
     "float64": SAMPLE.astype(np.float64),
-    "misaligned": np.frombuffer(b"\0" + SAMPLE.tobytes(), np.uint8)[1:].view(np.float32).reshape(SAMPLE.shape),
+    "misaligned": np.frombuffer(b"\0" + SAMPLE.tobytes(), np.uint8)[1:]
+    .view(np.float32)
+    .reshape(SAMPLE.shape),
     "lists": SAMPLE.tolist(),
 }
 
@@ -461,7 +477,9 @@ def test_values_may_lie_anywhere(layout, axis):
         _same(lp.encode(layout, fmt, axis=axis), lp.encode(SAMPLE, fmt, axis=axis))
 
 
-@pytest.mark.parametrize("dtype", [np.float16, ml_dtypes.bfloat16, np.int8, np.uint16, ml_dtypes.float8_e5m2, np.int64])
+@pytest.mark.parametrize(
+    "dtype", [np.float16, ml_dtypes.bfloat16, np.int8, np.uint16, ml_dtypes.float8_e5m2, np.int64]
+)
 def test_values_of_every_type_are_themselves(dtype):
     """As they are in float64."""
     values = np.random.default_rng(5).integers(0, 100, (3, 40)).astype(dtype)
@@ -480,7 +498,11 @@ def test_torch_tensors_are_arrays(name):
 
 def test_arrays_without_elements_have_no_blocks():
     """Lists, and either axis; the scale of such a tensor is 1."""
-    for values, axis, scales in [([], 0, (0,)), (np.empty((0, 64)), 1, (0, 2)), (np.empty((3, 0)), 1, (3, 0))]:
+    for values, axis, scales in [
+        ([], 0, (0,)),
+        (np.empty((0, 64)), 1, (0, 2)),
+        (np.empty((3, 0)), 1, (3, 0)),
+    ]:
         blocks = lp.encode(values, "mxfp4", axis=axis)
         assert blocks.scales.shape == scales
         assert blocks.values().shape == np.shape(values)
@@ -506,7 +528,9 @@ def test_a_rule_is_named_beside_the_format(largest, scales):
 
 def test_a_threshold_is_part_of_a_rule_s_name():
     """7.8 is 1.3 times 6: above the threshold 5/4 and below 4/3 and the square root of 2."""
-    scales = [lp.encode([7.8], "mxfp4", rule=name).scales[0] for name in ("nearest", "nearest(5/4)", "nearest(4/3)")]
+    scales = [
+        lp.encode([7.8], "mxfp4", rule=name).scales[0] for name in ("nearest", "nearest(5/4)", "nearest(4/3)")
+    ]
     assert scales == [127, 128, 127]
 
 
@@ -555,7 +579,9 @@ def test_elements_are_rounded_stochastically():
         _same(blocks, lp.encode(values, "mxfp4", rounding=rounding, random=random, axis=axis))
         want = lp.encode(
             values
-            / lp.decode(blocks.scales, "e8m0fnu").repeat(32, axis=axis).take(range(values.shape[axis]), axis=axis),
+            / lp.decode(blocks.scales, "e8m0fnu")
+            .repeat(32, axis=axis)
+            .take(range(values.shape[axis]), axis=axis),
             "e2m1fn",
             rounding=rounding,
             random=random,
@@ -702,8 +728,8 @@ REFUSED = [
     (TypeError, (np.ma.masked_array(SAMPLE), "mxfp4"), {},
      "a masked array would lose its mask; give .filled(...), or .data and put the mask back afterwards"),
     (TypeError, (SAMPLE.astype(complex), "mxfp4"), {},
-     "values must be real numbers of at most 64 bits, not complex128: convert the real and the imaginary part by "
-     "themselves"),
+     "values must be real numbers of at most 64 bits, not complex128: convert the real and the imaginary "
+     "part by themselves"),
     (ValueError, (SAMPLE, "mxfp8"), {}, "block format 'mxfp8' is ambiguous: use 'mxfp8_e4m3' or 'mxfp8_e5m2'"),
     *((ValueError, (SAMPLE, "e4m3fn"), {name: given},
        f"{name}= is for block formats, and 'e4m3fn' is none; those are {NAMES}")
@@ -723,7 +749,9 @@ def test_what_blocks_do_not_take_is_refused(error, values, given, message, verb)
 
 def test_encode_makes_a_new_block_array():
     """So there is no place to put it."""
-    refused(ValueError, f"out= {SINGLE}", lambda: lp.encode(SAMPLE, "mxfp4", out=np.zeros((6, 100), np.uint8)))
+    refused(
+        ValueError, f"out= {SINGLE}", lambda: lp.encode(SAMPLE, "mxfp4", out=np.zeros((6, 100), np.uint8))
+    )
 
 
 def test_a_value_that_blocks_have_no_code_for_is_refused_with_its_place():
@@ -732,8 +760,8 @@ def test_a_value_that_blocks_have_no_code_for_is_refused_with_its_place():
     values[1, 66] = np.nan
     refused(
         ValueError,
-        "cannot encode the value nan at index (1, 66) as an element of 'mxint8': 'int8f6' has no code for it. Replace "
-        "it, or say what becomes of it with the block format's nan= or elements=",
+        "cannot encode the value nan at index (1, 66) as an element of 'mxint8': 'int8f6' has no code for "
+        "it. Replace it, or say what becomes of it with the block format's nan= or elements=",
         lambda: lp.encode(values, "mxint8", profile="p3109"),
     )
     every = dataclasses.replace(catalog.E8M0FNU, name="e8m0fu", nans=0)  # every code is a number
@@ -741,8 +769,8 @@ def test_a_value_that_blocks_have_no_code_for_is_refused_with_its_place():
         values[1, 66] = special
         refused(
             ValueError,
-            "cannot encode NaN or infinite values in blocks of 'msfp12', whose scales ('e8m0fu') have no NaN code; the "
-            "first such block is (1, 4). Replace them, or say what becomes of them with the block format's nan= and "
-            "infinity=",
+            "cannot encode NaN or infinite values in blocks of 'msfp12', whose scales ('e8m0fu') have no NaN "
+            "code; the first such block is (1, 4). Replace them, or say what becomes of them with the block "
+            "format's nan= and infinity=",
             lambda: lp.encode(values, dataclasses.replace(catalog.MSFP12, scale=every)),
         )

@@ -34,8 +34,8 @@ AMBIGUOUS = (
     "'e4m3fnuz' (one NaN, max 240)"
 )
 CARRIER = (
-    "is a type that values come in, not a format to encode to: lowprec carries values in float64 and codes in at most "
-    "32 bits. Use 'binary32' or narrower; for integers, `lowprec.spec.families.fixed`"
+    "is a type that values come in, not a format to encode to: lowprec carries values in float64 and codes "
+    "in at most 32 bits. Use 'binary32' or narrower; for integers, `lowprec.spec.families.fixed`"
 )
 
 
@@ -54,9 +54,7 @@ CARRIER = (
 def test_every_verb_refuses_names_that_are_no_formats(verb):
     """The catalog's own words reach the user from every place where a format is named."""
     refused(ValueError, f"format 'e4m3' {AMBIGUOUS}", lambda: verb("e4m3"))
-    unknown = (
-        "unknown format 'e4m3fm'; did you mean 'e4m3fn' or 'ue4m3' or 'e4m3fnuz'? `lowprec formats` lists all names"
-    )
+    unknown = "unknown format 'e4m3fm'; did you mean 'e4m3fn' or 'ue4m3' or 'e4m3fnuz'? `lowprec formats` lists all names"
     refused(ValueError, unknown, lambda: verb("e4m3fm"))
     refused(ValueError, f"'float64' {CARRIER}", lambda: verb(np.float64))
     refused(TypeError, "a format must be a Format, a name or a dtype, not 3", lambda: verb(3))
@@ -70,14 +68,16 @@ def test_nan_into_a_format_without_nan_is_refused_with_its_place(verb):
     """How many of how many, and the index in the array's own shape."""
     refused(
         ValueError,
-        "cannot encode NaN values as 'e2m1fn', which has no NaN code: 2 of 34 are NaN, the first at index (0, 16). "
-        "Replace them, say what becomes of them with Projection(nan=...), or use another format such as 'e4m3fn'",
+        "cannot encode NaN values as 'e2m1fn', which has no NaN code: 2 of 34 are NaN, the first at index "
+        "(0, 16). Replace them, say what becomes of them with Projection(nan=...), or use another format "
+        "such as 'e4m3fn'",
         lambda: verb(NANS, "e2m1fn"),
     )
     refused(
         ValueError,
-        "cannot encode NaN values as 'int8', which has no NaN code: 1 of 4,096 is NaN, the first at index (4095,). "
-        "Replace them, say what becomes of them with Projection(nan=...), or use another format such as 'e4m3fn'",
+        "cannot encode NaN values as 'int8', which has no NaN code: 1 of 4,096 is NaN, the first at index "
+        "(4095,). Replace them, say what becomes of them with Projection(nan=...), or use another format "
+        "such as 'e4m3fn'",
         lambda: verb(np.concatenate([np.zeros(4095), [np.nan]]), "int8"),
     )
 
@@ -94,8 +94,9 @@ def test_a_cast_from_nan_to_a_format_without_it_is_refused():
     """The codes are counted as values are."""
     refused(
         ValueError,
-        "cannot encode NaN values as 'e2m1fn', which has no NaN code: 1 of 2 is NaN, the first at index (1,). "
-        "Replace them, say what becomes of them with Projection(nan=...), or use another format such as 'e4m3fn'",
+        "cannot encode NaN values as 'e2m1fn', which has no NaN code: 1 of 2 is NaN, the first at index "
+        "(1,). Replace them, say what becomes of them with Projection(nan=...), or use another format such "
+        "as 'e4m3fn'",
         lambda: lp.cast([1, 127], "e4m3fn", "e2m1fn"),
     )
 
@@ -104,15 +105,16 @@ def test_negative_values_are_refused_where_the_projection_says_so():
     """Alone, and where NaN is refused as well."""
     refused(
         ValueError,
-        "cannot encode negative values as 'ue4m3', which is unsigned: 1 of 2 is negative, the first at index (1,). "
-        "Replace them, say what becomes of them with Projection(negative=...), or use another format such as 'e4m3fn'",
+        "cannot encode negative values as 'ue4m3', which is unsigned: 1 of 2 is negative, the first at index "
+        "(1,). Replace them, say what becomes of them with Projection(negative=...), or use another format "
+        "such as 'e4m3fn'",
         lambda: lp.encode([np.nan, -1], "ue4m3", projection=NEGATIVE_ERROR),
     )
     refused(
         ValueError,
-        "cannot encode NaN or negative values as 'uint8', which has no NaN code and is unsigned: 2 of 3 are NaN or "
-        "negative, the first at index (1,). Replace them, say what becomes of them with Projection(nan=..., "
-        "negative=...), or use another format such as 'e4m3fn'",
+        "cannot encode NaN or negative values as 'uint8', which has no NaN code and is unsigned: 2 of 3 are "
+        "NaN or negative, the first at index (1,). Replace them, say what becomes of them with "
+        "Projection(nan=..., negative=...), or use another format such as 'e4m3fn'",
         lambda: lp.encode([1.0, -1.0, -np.inf], "uint8", projection=NEGATIVE_ERROR),
     )
 
@@ -126,7 +128,9 @@ def test_a_policy_that_a_format_cannot_serve_is_refused_whatever_the_values():
     )
 
 
-OBJECTS = "object: give floats or integers of at most 64 bits; lowprec.oracle.convert.project takes any Fraction"
+OBJECTS = (
+    "object: give floats or integers of at most 64 bits; lowprec.oracle.convert.project takes any Fraction"
+)
 
 # -- codes ------------------------------------------------------------------------------------------
 
@@ -218,7 +222,11 @@ def test_codes_that_are_no_integers_are_refused(verb, codes, given):
 )
 def test_values_that_are_no_real_numbers_are_refused(verb, values, said):
     """Each kind with advice that fits it."""
-    refused(TypeError, f"values must be real numbers of at most 64 bits, not {said}", lambda: verb(values, "e4m3fn"))
+    refused(
+        TypeError,
+        f"values must be real numbers of at most 64 bits, not {said}",
+        lambda: verb(values, "e4m3fn"),
+    )
 
 
 @pytest.mark.skipif(np.dtype(np.longdouble).itemsize <= 8, reason="here a longdouble is a float64")
@@ -238,8 +246,8 @@ def test_complex_types_of_ml_dtypes_are_refused(name):
     """They are of NumPy's kind V, as its real types are."""
     refused(
         TypeError,
-        f"values must be real numbers of at most 64 bits, not {name}: convert the real and the imaginary part by "
-        "themselves",
+        f"values must be real numbers of at most 64 bits, not {name}: convert the real and the imaginary "
+        "part by themselves",
         lambda: lp.encode(np.zeros(2, getattr(ml_dtypes, name)), "e4m3fn"),
     )
 
@@ -247,7 +255,9 @@ def test_complex_types_of_ml_dtypes_are_refused(name):
 @pytest.mark.parametrize("verb", [lp.encode, lp.quantize, lp.decode])
 def test_ragged_lists_are_refused(verb):
     """NumPy's own explanation is passed on, as a TypeError."""
-    with pytest.raises(TypeError, match=r"^cannot make an array of list: setting an array element with a sequence\. "):
+    with pytest.raises(
+        TypeError, match=r"^cannot make an array of list: setting an array element with a sequence\. "
+    ):
         verb([[1], [1, 2]], "e4m3fn")
 
 
@@ -356,8 +366,8 @@ def test_contradictory_and_unknown_rules_are_refused(verb):
     )
     refused(
         ValueError,
-        "unknown rounding 'up'; use one of nearest_even, nearest_away, nearest_zero, toward_zero, toward_positive, "
-        "toward_negative, away_from_zero, to_odd or stochastic(<bits>)",
+        "unknown rounding 'up'; use one of nearest_even, nearest_away, nearest_zero, toward_zero, "
+        "toward_positive, toward_negative, away_from_zero, to_odd or stochastic(<bits>)",
         lambda: verb(rounding="up"),
     )
     refused(
@@ -375,7 +385,12 @@ def test_contradictory_and_unknown_rules_are_refused(verb):
 def test_a_format_without_a_type_in_numpy_or_ml_dtypes_is_refused():
     """What to keep its codes as is said instead."""
     version = ml_dtypes.__version__
-    for name, code in (("tf32", "uint32"), ("ue4m3", "uint8"), ("binary9p3se", "uint16"), ("e3m0fn", "uint8")):
+    for name, code in (
+        ("tf32", "uint32"),
+        ("ue4m3", "uint8"),
+        ("binary9p3se", "uint16"),
+        ("e3m0fn", "uint8"),
+    ):
         message = f"neither NumPy nor ml_dtypes {version} has a type for {name!r}; keep its codes as {code}"
         refused(ValueError, message, lambda name=name, message=message: lp.dtype(name))
 
@@ -412,7 +427,9 @@ def test_a_format_equal_to_a_known_one_has_its_type():
 
 def test_masked_arrays_are_refused():
     """The mask would be lost without a word."""
-    message = "a masked array would lose its mask; give .filled(...), or .data and put the mask back afterwards"
+    message = (
+        "a masked array would lose its mask; give .filled(...), or .data and put the mask back afterwards"
+    )
     refused(TypeError, message, lambda: lp.encode(np.ma.masked_array([1.0, 2.0], [True, False]), "e4m3fn"))
 
 
@@ -430,7 +447,9 @@ def test_out_and_flags_that_share_memory_are_refused():
     refused(ValueError, message, lambda: lp.encode([1.0, 2.0], "e4m3fn", out=buffer[:2], flags=buffer[1:]))
 
 
-@pytest.mark.parametrize("name", ["int8", "uint8", "binary16", "binary32", "bfloat16", "int4", "e4m3fn", "e2m1fn"])
+@pytest.mark.parametrize(
+    "name", ["int8", "uint8", "binary16", "binary32", "bfloat16", "int4", "e4m3fn", "e2m1fn"]
+)
 def test_arrays_of_the_formats_own_type_are_codes(name):
     """What lp.dtype gives is understood again, negative numbers included."""
     codes = lp.encode([1.0, -1.0, 0.0] if name != "uint8" else [1.0, 2.0, 200.0], name)

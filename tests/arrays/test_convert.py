@@ -63,7 +63,12 @@ def test_the_other_verbs_keep_shapes_and_order_too(layout):
     strided = np.empty((*codes.shape, 2), np.uint8)[..., 0]
     strided[...] = codes
     values = lp.decode(strided, E4M3FN)
-    assert values.shape == lp.quantize(layout, E4M3FN).shape == lp.cast(strided, E4M3FN, "e5m2").shape == layout.shape
+    assert (
+        values.shape
+        == lp.quantize(layout, E4M3FN).shape
+        == lp.cast(strided, E4M3FN, "e5m2").shape
+        == layout.shape
+    )
     one_by_one = np.array([lp.decode(int(code), E4M3FN) for code in flat], np.float32)
     assert_same_bits(np.atleast_1d(values).ravel(), one_by_one, flat, "decode")
     assert_same_bits(np.atleast_1d(lp.quantize(layout, E4M3FN)).ravel(), one_by_one, flat, "quantize")
@@ -71,7 +76,9 @@ def test_the_other_verbs_keep_shapes_and_order_too(layout):
     assert_same_codes(lp.cast(strided, E4M3FN, "e5m2"), want, catalog.E5M2, flat)
 
 
-@pytest.mark.parametrize("scalar", [3.3, 3, True, np.float32(3.3), np.int8(3), np.array(3.3), ml_dtypes.bfloat16(3.3)])
+@pytest.mark.parametrize(
+    "scalar", [3.3, 3, True, np.float32(3.3), np.int8(3), np.array(3.3), ml_dtypes.bfloat16(3.3)]
+)
 def test_a_scalar_gives_a_scalar(scalar):
     """Zero-dimensional in, NumPy scalar out, from all verbs."""
     code = lp.encode(scalar, E4M3FN)
@@ -151,7 +158,9 @@ def test_codes_come_in_any_integer_type(dtype):
 # -- source types -----------------------------------------------------------------------------------
 
 ML_DTYPES_FLOATS = [name for name in dir(ml_dtypes) if name.startswith(("float", "bfloat"))]
-ML_DTYPES_INTEGERS = [name for name in ("int1", "uint1", "int2", "uint2", "int4", "uint4") if hasattr(ml_dtypes, name)]
+ML_DTYPES_INTEGERS = [
+    name for name in ("int1", "uint1", "int2", "uint2", "int4", "uint4") if hasattr(ml_dtypes, name)
+]
 
 
 @pytest.mark.parametrize("name", ML_DTYPES_FLOATS)
@@ -187,10 +196,14 @@ def test_unused_high_bits_of_narrow_types_do_not_count(name):
     clean = (everything & np.uint8((1 << bits) - 1)).view(typed.dtype)
     assert np.array_equal(lp.encode(typed, "binary32"), lp.encode(clean, "binary32"))
     if name.startswith("float"):
-        assert_same_bits(lp.encode(clean, "binary32").view(np.float32), clean.astype(np.float32), everything, name)
+        assert_same_bits(
+            lp.encode(clean, "binary32").view(np.float32), clean.astype(np.float32), everything, name
+        )
 
 
-@pytest.mark.parametrize("dtype", [np.int8, np.int16, np.int32, np.int64, np.uint8, np.uint16, np.uint32, np.uint64])
+@pytest.mark.parametrize(
+    "dtype", [np.int8, np.int16, np.int32, np.int64, np.uint8, np.uint16, np.uint32, np.uint64]
+)
 def test_values_come_in_every_integer_width(dtype):
     """The ends of the type, zero and one, and what surrounds a tie; each is what Fraction says."""
     limits = np.iinfo(dtype)
@@ -243,7 +256,14 @@ def test_wide_operands_are_rounded_once(operand, fmt, right):
 
 @pytest.mark.parametrize(
     ("fmt", "dtype"),
-    [("e2m1fn", "u1"), ("ue4m3", "u1"), ("e4m3fn", "u1"), ("binary9p3se", "u2"), ("bfloat16", "u2"), ("tf32", "u4")],
+    [
+        ("e2m1fn", "u1"),
+        ("ue4m3", "u1"),
+        ("e4m3fn", "u1"),
+        ("binary9p3se", "u2"),
+        ("bfloat16", "u2"),
+        ("tf32", "u4"),
+    ],
 )
 def test_codes_come_in_the_narrowest_unsigned_integer(fmt, dtype):
     """8, 16 or 32 bits; bits beyond the width are zero."""
@@ -259,16 +279,22 @@ def test_decode_gives_float32_wherever_it_holds_the_format_and_else_float64():
     assert lp.decode([0], "e8m0fnu").dtype == np.float32
     assert lp.decode([0], "int8").dtype == np.float32
     assert lp.decode([0], "binary11p1se").dtype == np.float64
-    assert lp.decode([0], lp.Format(name="wide", exponent_bits=9, trailing_bits=2, bias=255)).dtype == np.float64
+    assert (
+        lp.decode([0], lp.Format(name="wide", exponent_bits=9, trailing_bits=2, bias=255)).dtype == np.float64
+    )
 
 
-@pytest.mark.parametrize("dtype", [np.float16, ml_dtypes.bfloat16, np.float32, np.float64, "float64", "bfloat16"])
+@pytest.mark.parametrize(
+    "dtype", [np.float16, ml_dtypes.bfloat16, np.float32, np.float64, "float64", "bfloat16"]
+)
 def test_decode_gives_the_type_that_is_asked_for(dtype):
     """By type object, dtype or name (bfloat16's is known to NumPy once ml_dtypes is imported)."""
     values = lp.decode(np.arange(256), "e4m3fn", dtype=dtype)
     assert values.dtype == np.dtype(dtype)
     with np.errstate(invalid="ignore"):
-        assert_same_bits(values.astype(np.float32)[:127], lp.decode(np.arange(127), "e4m3fn"), range(127), str(dtype))
+        assert_same_bits(
+            values.astype(np.float32)[:127], lp.decode(np.arange(127), "e4m3fn"), range(127), str(dtype)
+        )
 
 
 KEPT = {
@@ -396,8 +422,12 @@ def test_encode_into_the_bytes_of_its_own_operand_is_safe():
     [
         lambda values, out: lp.encode(values, "e2m1fn", out=out.view(np.uint8)[: values.size]),
         lambda values, out: lp.quantize(values, "e2m1fn", out=out),
-        lambda values, out: lp.quantize(-values[::-1], "ue4m3", projection=lp.Projection(negative="error"), out=out),
-        lambda values, out: lp.cast(lp.encode(values, "e5m2"), "e5m2", "e2m1fn", out=out.view(np.uint8)[: values.size]),
+        lambda values, out: lp.quantize(
+            -values[::-1], "ue4m3", projection=lp.Projection(negative="error"), out=out
+        ),
+        lambda values, out: lp.cast(
+            lp.encode(values, "e5m2"), "e5m2", "e2m1fn", out=out.view(np.uint8)[: values.size]
+        ),
         lambda values, out: lp.decode([1, 2, 3, 256], "e4m3fn", out=out),
     ],
     ids=["encode", "quantize", "quantize_negative", "cast", "decode"],
@@ -435,7 +465,9 @@ def test_codes_given_as_the_formats_own_type_may_be_put_over_themselves():
 def test_shorthands_and_projections_say_the_same():
     """rounding= and saturation= alone or together, as names or values; projection= with both in it."""
     values = np.array([0.3, 1.45, 464.1, -1e9, np.inf])
-    for rounding, saturation in itertools.product([None, "to_odd", "toward_positive"], [None, "finite", "propagate"]):
+    for rounding, saturation in itertools.product(
+        [None, "to_odd", "toward_positive"], [None, "finite", "propagate"]
+    ):
         fields = {k: v for k, v in (("rounding", rounding), ("saturation", saturation)) if v is not None}
         projection = lp.Projection(**fields)
         want = [oracle.encode(float(value), E4M3FN, projection) for value in values]

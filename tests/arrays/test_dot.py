@@ -38,7 +38,9 @@ def numbers(*shape):
 
 def same(got, want):
     """Equal bits, in an array of that type and shape."""
-    assert_same_bits(np.asarray(got).reshape(-1), np.asarray(want).reshape(-1), range(np.size(want)), "values")
+    assert_same_bits(
+        np.asarray(got).reshape(-1), np.asarray(want).reshape(-1), range(np.size(want)), "values"
+    )
     assert np.shape(got) == np.shape(want)
 
 
@@ -46,7 +48,9 @@ def expected(x, y, how):
     """The oracle's values of all pairs of rows, which broadcast; in float32."""
 
     def one(ours, theirs):
-        code = oracle([from_float(value) for value in ours.tolist()], [from_float(v) for v in theirs.tolist()], how)
+        code = oracle(
+            [from_float(value) for value in ours.tolist()], [from_float(v) for v in theirs.tolist()], how
+        )
         return lp.decode(np.array(code), how.output[0])
 
     how = accumulation(how)
@@ -148,7 +152,9 @@ def test_the_result_is_the_oracles():
     same(WANT, expected(X[:, None], Y.T, HOPPER))
 
 
-@pytest.mark.parametrize("dtype", [np.float16, np.float32, np.float64, ml_dtypes.bfloat16, ml_dtypes.float8_e4m3fn])
+@pytest.mark.parametrize(
+    "dtype", [np.float16, np.float32, np.float64, ml_dtypes.bfloat16, ml_dtypes.float8_e4m3fn]
+)
 def test_values_of_every_type_are_themselves(dtype):
     """The operands' own type too, and lists; each side may have another."""
     same(lp.matmul(X.astype(dtype), Y, HOPPER), WANT)
@@ -201,7 +207,11 @@ def test_tensors_are_arrays(name):
 
 @pytest.mark.parametrize(
     "nan",
-    [np.uint16([0x7C01]).view(np.float16), np.uint32([0xFF800001]).view(np.float32), np.array([0x7FF << 52 | 1])],
+    [
+        np.uint16([0x7C01]).view(np.float16),
+        np.uint32([0xFF800001]).view(np.float32),
+        np.array([0x7FF << 52 | 1]),
+    ],
     ids=["half", "single", "double"],
 )
 def test_signaling_nans_are_nans(nan):
@@ -303,7 +313,10 @@ def test_tiles_change_nothing():
     """Whatever part of the result is asked for; `dot` and `matmul` give the same."""
     for how in (HOPPER, "fp32_pairwise"):
         whole = lp.matmul(X, Y, how)
-        same(np.block([[lp.matmul(X[i : i + 4], Y[:, j : j + 2], how) for j in (0, 2, 4)] for i in (0, 4)]), whole)
+        same(
+            np.block([[lp.matmul(X[i : i + 4], Y[:, j : j + 2], how) for j in (0, 2, 4)] for i in (0, 4)]),
+            whole,
+        )
         same(lp.dot(X[:, None], Y.T, how), whole)
         same(lp.matmul(np.stack([X, -X]), Y, how)[0], whole)
 
@@ -378,7 +391,10 @@ def test_blocks_are_taken_on_one_side():
     same(lp.matmul(x, Y[:, :4], "exact"), (x_values @ Y[:, :4]).astype(np.float32))
     same(lp.matmul(X, y, "exact"), (X @ y_values).astype(np.float32))
     same(lp.matmul(x[0], y[:, 0], "exact"), np.float32(x_values[0] @ y_values[:, 0]))
-    same(lp.dot(x, np.ones(40), "exact", addend=np.arange(3)), (x_values.sum(1) + np.arange(3)).astype(np.float32))
+    same(
+        lp.dot(x, np.ones(40), "exact", addend=np.arange(3)),
+        (x_values.sum(1) + np.arange(3)).astype(np.float32),
+    )
 
 
 def test_terms_are_as_long_as_both_blocks_allow():
@@ -398,7 +414,10 @@ def test_terms_are_as_long_as_both_blocks_allow():
 
 def test_tiles_are_taken_as_weights():
     """Each row of a tile has its scale; 200 rows fill a tile and a part."""
-    (x, x_values), (y, y_values) = blocks((3, 200), "fp8_block_1x128"), blocks((200, 150), "fp8_block_128x128", (0, 1))
+    (x, x_values), (y, y_values) = (
+        blocks((3, 200), "fp8_block_1x128"),
+        blocks((200, 150), "fp8_block_128x128", (0, 1)),
+    )
     same(lp.matmul(x, y, "fp64_sequential")[:, ::7], by_terms(x_values, y_values[:, ::7], 128))
     (z, z_values) = blocks((150, 200), "fp8_block_128x128", (0, 1))
     same(
@@ -415,7 +434,8 @@ def by_terms(x, y, size):
             for start in range(0, len(row), size):
                 part = slice(start, start + size)
                 exact = sum(
-                    (Fraction(a) * Fraction(b) for a, b in zip(row[part], column[part], strict=True)), Fraction(0)
+                    (Fraction(a) * Fraction(b) for a, b in zip(row[part], column[part], strict=True)),
+                    Fraction(0),
                 )
                 result[i, j] = float(Fraction(result[i, j]) + exact)
     return result.astype(np.float32)
@@ -477,12 +497,13 @@ REFUSED = [
     ),
     (
         ValueError, lp.matmul, (np.ones((2, 5, 3)), np.ones((4, 3, 1)), "fp32_fma"), {},
-        "matmul of shapes (2, 5, 3) and (4, 3, 1): the axes in front, (2,) and (4,), do not broadcast; make them "
-        "equal, or 1",
+        "matmul of shapes (2, 5, 3) and (4, 3, 1): the axes in front, (2,) and (4,), do not broadcast; make "
+        "them equal, or 1",
     ),
     (
         ValueError, lp.dot, (np.ones((2, 3)), np.ones((4, 3)), "fp32_fma"), {},
-        "dot of shapes (2, 3) and (4, 3): the axes in front, (2,) and (4,), do not broadcast; make them equal, or 1",
+        "dot of shapes (2, 3) and (4, 3): the axes in front, (2,) and (4,), do not broadcast; make them "
+        "equal, or 1",
     ),
     # accumulations
     (
@@ -494,33 +515,34 @@ REFUSED = [
     # values
     (
         ValueError, lp.dot, ([[1, 2], [3, 500]], [1, 1], HOPPER), {},
-        "x has values that 'e4m3fn' does not have: 1 of 4, the first at index (1, 1): 500. Quantize x to 'e4m3fn' "
-        "first",
+        "x has values that 'e4m3fn' does not have: 1 of 4, the first at index (1, 1): 500. Quantize x to "
+        "'e4m3fn' first",
     ),
     (
         ValueError, lp.matmul, ([1, 1], [[0.3, 1], [-np.inf, 2]], HOPPER), {},
-        "y has values that 'e4m3fn' does not have: 2 of 4, the first at index (0, 0): 0.3. Quantize y to 'e4m3fn' "
-        "first",
+        "y has values that 'e4m3fn' does not have: 2 of 4, the first at index (0, 0): 0.3. Quantize y to "
+        "'e4m3fn' first",
     ),
     (
         ValueError, lp.dot, ([np.nan], [1], "blackwell_tcgen05_e2m1fn_binary32"), {},
-        "x has values that 'e2m1fn' does not have: 1 of 1, the first at index (0,): nan. Quantize x to 'e2m1fn' first",
+        "x has values that 'e2m1fn' does not have: 1 of 1, the first at index (0,): nan. Quantize x to "
+        "'e2m1fn' first",
     ),
     (
         ValueError, lp.dot, ([1.0, -0.0], [1, 1], "cdna3_mfma_e4m3fnuz_binary32"), {},
-        "x has values that 'e4m3fnuz' does not have: 1 of 2, the first at index (1,): -0.0. Quantize x to 'e4m3fnuz' "
-        "first",
+        "x has values that 'e4m3fnuz' does not have: 1 of 2, the first at index (1,): -0.0. Quantize x to "
+        "'e4m3fnuz' first",
     ),
     (
         ValueError, lp.dot,
         ([1, (1 << 53) + 1], [1, 1], Accumulation(operands=(catalog.BINARY32,) * 2, order=EXACT, output=SINGLE)), {},
-        "x has values that 'binary32' does not have: 1 of 2, the first at index (1,): 9007199254740993. Quantize x to "
-        "'binary32' first",
+        "x has values that 'binary32' does not have: 1 of 2, the first at index (1,): 9007199254740993. "
+        "Quantize x to 'binary32' first",
     ),
     (
         TypeError, lp.dot, ([1], np.ones(1, complex), "fp32_fma"), {},
-        "y must be real numbers of at most 64 bits, not complex128: convert the real and the imaginary part by "
-        "themselves",
+        "y must be real numbers of at most 64 bits, not complex128: convert the real and the imaginary part "
+        "by themselves",
     ),
     (
         TypeError, lp.dot, ([1 << 70], [1], "fp32_fma"), {},
@@ -552,11 +574,13 @@ REFUSED = [
     ),
     (
         ValueError, lp.dot, (np.ones((2, 3)), np.ones(3), "fp32_fma"), {"addend": np.ones(3)},
-        "addend of shape (3,) does not broadcast to the result's shape (2,); give one number, or one for each result",
+        "addend of shape (3,) does not broadcast to the result's shape (2,); give one number, or one for "
+        "each result",
     ),
     (
         ValueError, lp.dot, (np.ones(3), np.ones(3), "fp32_fma"), {"addend": [1.0]},
-        "addend of shape (1,) does not broadcast to the result's shape (); give one number, or one for each result",
+        "addend of shape (1,) does not broadcast to the result's shape (); give one number, or one for each "
+        "result",
     ),
     (
         ValueError, lp.dot, (NVFP4, lp.encode(np.ones((4, 64)), "nvfp4", tensor_scale=0.5), "fp32_fma"), {"addend": 1},
@@ -597,8 +621,8 @@ REFUSED = [
     ),
     (
         ValueError, lp.matmul, (ROWS, np.ones((64, 2)), HOPPER), {},
-        "hopper_wgmma_e4m3fn_binary32 takes no operands in blocks, but x is in 'mxfp8_e4m3': use an accumulation that "
-        "does, such as 'fp32_fma', or give x as values of 'e4m3fn'",
+        "hopper_wgmma_e4m3fn_binary32 takes no operands in blocks, but x is in 'mxfp8_e4m3': use an "
+        "accumulation that does, such as 'fp32_fma', or give x as values of 'e4m3fn'",
     ),
     (
         ValueError, lp.matmul, (ROWS, COLUMNS, "hopper_wgmma_e4m3fn_e5m2_binary32"), {},
@@ -610,27 +634,31 @@ REFUSED = [
     ),
     (
         ValueError, lp.matmul, (ROWS, np.ones((64, 2)), SCALED), {},
-        f"{SCALED} takes operands in blocks, but y is float64: `encode` it in blocks of 32 of 'e4m3fn' with scales of "
-        "'e8m0fnu', such as 'mxfp8_e4m3'",
+        f"{SCALED} takes operands in blocks, but y is float64: `encode` it in blocks of 32 of 'e4m3fn' with "
+        "scales of 'e8m0fnu', such as 'mxfp8_e4m3'",
     ),
     (
         ValueError, lp.dot, (np.ones(64), np.ones(64), "blackwell_tcgen05_e2m1fn_binary32_e8m0fnu_4"), {},
-        "takes operands in blocks, but x is float64: `encode` it in blocks of 16 of 'e2m1fn' with scales of 'e8m0fnu'",
+        "takes operands in blocks, but x is float64: `encode` it in blocks of 16 of 'e2m1fn' with scales of "
+        "'e8m0fnu'",
     ),
     (
         ValueError, lp.matmul, (ROWS, COLUMNS, "blackwell_tcgen05_e4m3fn_e5m2_binary32_e8m0fnu_1"), {},
-        "blackwell_tcgen05_e4m3fn_e5m2_binary32_e8m0fnu_1 takes y of 'e5m2', not of 'e4m3fn' in blocks of 'mxfp8_e4m3'",
+        "blackwell_tcgen05_e4m3fn_e5m2_binary32_e8m0fnu_1 takes y of 'e5m2', not of 'e4m3fn' in blocks of "
+        "'mxfp8_e4m3'",
     ),
     (
         ValueError, lp.dot, (NVFP4, NVFP4, "blackwell_tcgen05_e2m1fn_binary32_e8m0fnu_2"), {},
-        "takes one scale of 'e8m0fnu' for 32 elements, but x in 'nvfp4' has one of 'ue4m3' for 16: `encode` it in "
-        "blocks of 32 of 'e2m1fn' with scales of 'e8m0fnu', such as 'mxfp4'",
+        "takes one scale of 'e8m0fnu' for 32 elements, but x in 'nvfp4' has one of 'ue4m3' for 16: `encode` "
+        "it in blocks of 32 of 'e2m1fn' with scales of 'e8m0fnu', such as 'mxfp4'",
     ),
 ]  # fmt: skip
 
 
 @pytest.mark.parametrize(
-    ("error", "verb", "operands", "options", "message"), REFUSED, ids=[str(number) for number in range(len(REFUSED))]
+    ("error", "verb", "operands", "options", "message"),
+    REFUSED,
+    ids=[str(number) for number in range(len(REFUSED))],
 )
 def test_what_cannot_be_is_refused(error, verb, operands, options, message):
     """With what was asked, what was given, why not and a way out."""

@@ -24,7 +24,19 @@ from tests.support import assert_same_bits
 #: Elements that are gone through at a time where they do not lie one after the other.
 BUFFER = traverse.BUFFER
 
-SIZES = (0, 1, 2, LANES - 1, LANES, LANES + 1, 3 * LANES + 5, BUFFER - 1, BUFFER, BUFFER + 1, 2 * BUFFER + LANES + 3)
+SIZES = (
+    0,
+    1,
+    2,
+    LANES - 1,
+    LANES,
+    LANES + 1,
+    3 * LANES + 5,
+    BUFFER - 1,
+    BUFFER,
+    BUFFER + 1,
+    2 * BUFFER + LANES + 3,
+)
 SHAPES = (
     (),
     (1, 1),
@@ -127,7 +139,9 @@ def test_plain_calls_give_what_ml_dtypes_gives():
             "encode_bfloat16": lambda x: x.astype(ml_dtypes.bfloat16).view(np.uint16),
             "encode_without_nan": lambda x: x.astype(ml_dtypes.float4_e2m1fn).view(np.uint8),
             "cast": lambda x: x.view(ml_dtypes.float8_e4m3fn).astype(ml_dtypes.float8_e5m2).view(np.uint8),
-            "cast_narrower": lambda x: x.view(ml_dtypes.bfloat16).astype(ml_dtypes.float8_e4m3fn).view(np.uint8),
+            "cast_narrower": lambda x: (
+                x.view(ml_dtypes.bfloat16).astype(ml_dtypes.float8_e4m3fn).view(np.uint8)
+            ),
         }.items():
             operand, got = _plain(name, shape)
             assert np.array_equal(got, theirs(operand)), name
@@ -158,7 +172,11 @@ def lay(array, steps=None, axes=None, shift=0, swapped=False):
     length = math.prod(sizes) * array.itemsize
     raw = np.full(length + shift + 96, 0xA5, np.uint8)
     memory = raw[-_address(raw) % 64 :][: length + shift + 32]
-    whole = memory[shift : shift + length].view(array.dtype.newbyteorder() if swapped else array.dtype).reshape(sizes)
+    whole = (
+        memory[shift : shift + length]
+        .view(array.dtype.newbyteorder() if swapped else array.dtype)
+        .reshape(sizes)
+    )
     view = whole.transpose(np.argsort(axes).astype(int))[(..., *(slice(None, None, step) for step in steps))]
     view[...] = array
     return view, memory
@@ -361,7 +379,9 @@ def test_results_may_overlap_operands_a_few_elements_off(name):
 
 
 @pytest.mark.usefixtures("_two_threads")
-@pytest.mark.parametrize("name", ["encode", "encode_bfloat16", "encode_float64", "cast_narrower", "encode_without_nan"])
+@pytest.mark.parametrize(
+    "name", ["encode", "encode_bfloat16", "encode_float64", "cast_narrower", "encode_without_nan"]
+)
 def test_narrower_results_may_lie_within_their_operands(name):
     """At the beginning, one element on, in the middle, at the end."""
     for size in (LANES, 3 * LANES + 5, BUFFER + 1, SHARED_FROM + 4099):
@@ -394,7 +414,10 @@ def test_results_may_take_the_places_of_their_operands(name):
         operand, want = _plain(name, shape)
         view, memory = lay(operand, **layout(len(shape)))
         call(view, out=view.view(want.dtype))
-        assert memory.tobytes() == lay(want.view(operand.dtype), **layout(len(shape)))[1].tobytes(), (shape, layout)
+        assert memory.tobytes() == lay(want.view(operand.dtype), **layout(len(shape)))[1].tobytes(), (
+            shape,
+            layout,
+        )
 
 
 def test_results_may_take_the_places_of_operands_in_another_byte_order():
@@ -417,7 +440,11 @@ def test_results_may_be_put_over_their_operands_in_another_order(name):
         call(view, out=view[::-1].view(want.dtype))
         assert view[::-1].tobytes() == want.tobytes()
         wider, _ = lay(operand, steps=(2,))
-        both = np.lib.stride_tricks.as_strided(wider, (max(2 * size, 1),), (operand.itemsize,)) if size else wider
+        both = (
+            np.lib.stride_tricks.as_strided(wider, (max(2 * size, 1),), (operand.itemsize,))
+            if size
+            else wider
+        )
         call(both[: 2 * size : 2], out=both[1 : 2 * size : 2].view(want.dtype))
         assert both[1 : 2 * size : 2].tobytes() == want.tobytes()
         assert both[: 2 * size : 2].tobytes() == operand.tobytes()
@@ -467,7 +494,12 @@ def test_a_key_stands_for_the_same_integers_in_boxes_of_every_layout(layout):
         out, memory = lay(np.full_like(want, 77), **layout(len(shape)))
         _drawn(values, out=out)
         assert memory.tobytes() == lay(want, **layout(len(shape)))[1].tobytes(), shape
-        for integers in (random, lay(random, **layout(len(shape)))[0], random.astype(">i8"), random.astype(np.uint8)):
+        for integers in (
+            random,
+            lay(random, **layout(len(shape)))[0],
+            random.astype(">i8"),
+            random.astype(np.uint8),
+        ):
             assert _same(np.asarray(_given(view, integers)), want), shape
         copy, memory = lay(values, **layout(len(shape)))
         lp.quantize(copy, "e4m3fn", rounding="stochastic(8)", rng=7, out=copy)
@@ -604,7 +636,9 @@ def test_stochastic_rounding_without_integers_is_refused_every_time(verb):
             verb(values, "e4m3fn", rounding="stochastic(8)")
 
 
-@pytest.mark.parametrize("source", ["binary8p4ue", "binary8p4se", "e5m2", "float8_e4m3", "e5m2fnuz", "e8m0fnu"])
+@pytest.mark.parametrize(
+    "source", ["binary8p4ue", "binary8p4se", "e5m2", "float8_e4m3", "e5m2fnuz", "e8m0fnu"]
+)
 def test_nan_codes_of_every_kind_are_refused_before_anything_is_written(source):
     """At the top with a sign or without, where -0 would be, and with no infinity below them."""
     fmt = lp.format(source)

@@ -19,7 +19,19 @@ from lowprec.spec.format import Format, Sign
 from lowprec.spec.projection import Flag
 from tests.support import CATALOG_UP_TO_8
 
-NAMES = ("e4m3fn", "e5m2", "e4m3fnuz", "e2m1fn", "e8m0fnu", "ue4m3", "int4", "int8f6", "uint4", "binary5p1se", "e3m4")
+NAMES = (
+    "e4m3fn",
+    "e5m2",
+    "e4m3fnuz",
+    "e2m1fn",
+    "e8m0fnu",
+    "ue4m3",
+    "int4",
+    "int8f6",
+    "uint4",
+    "binary5p1se",
+    "e3m4",
+)
 SMALL = [catalog.format(name) for name in (*NAMES, "binary4p2uf", "binary6p3se")]
 
 
@@ -78,9 +90,13 @@ def test_nans_have_an_order_of_their_own():
 
 
 MANY_NANS = (
-    Format(name="no -0", exponent_bits=2, trailing_bits=2, bias=1, nans=3, infinity=True, negative_zero=False),
+    Format(
+        name="no -0", exponent_bits=2, trailing_bits=2, bias=1, nans=3, infinity=True, negative_zero=False
+    ),
     Format(name="no -0, one NaN more", exponent_bits=3, trailing_bits=1, bias=3, nans=1, negative_zero=False),
-    Format(name="unsigned", exponent_bits=3, trailing_bits=2, bias=3, nans=5, infinity=True, sign=Sign.UNSIGNED),
+    Format(
+        name="unsigned", exponent_bits=3, trailing_bits=2, bias=3, nans=5, infinity=True, sign=Sign.UNSIGNED
+    ),
     Format(name="signed", exponent_bits=2, trailing_bits=2, bias=1, nans=3, infinity=True),
 )
 
@@ -124,7 +140,11 @@ def points(fmt):
     values = [to_float(decode(code, fmt)) for code in range(1 << fmt.width)]
     found = [-math.inf, math.inf, math.nan, -1e30, 1e30, 5e-324, -5e-324, 1.7e308]
     for value in values if fmt.width <= 6 else values[::7]:
-        found += [value] if not math.isfinite(value) else [value, *np.nextafter(value, [-math.inf, math.inf]).tolist()]
+        found += (
+            [value]
+            if not math.isfinite(value)
+            else [value, *np.nextafter(value, [-math.inf, math.inf]).tolist()]
+        )
     return found
 
 
@@ -138,7 +158,10 @@ def test_neighbours_agree(fmt):
     for start, end, got in zip(x.tolist(), y.tolist(), lp.nextafter(x, y, fmt).tolist(), strict=True):
         code = oracle.nextafter(from_float(start), from_float(end), fmt)
         want = math.nan if code is None else to_float(decode(code, fmt))
-        assert (got != got and want != want) or (got, np.signbit(got)) == (want, np.signbit(want)), (start, end)
+        assert (got != got and want != want) or (got, np.signbit(got)) == (want, np.signbit(want)), (
+            start,
+            end,
+        )
 
 
 @pytest.mark.parametrize("fmt", SMALL, ids=str)
@@ -154,7 +177,12 @@ def test_gaps_agree(fmt):
 def test_numpy_has_the_same_neighbours(dtype):
     """In its own types."""
     bits = np.dtype(dtype).itemsize * 8
-    x = np.random.default_rng(0).integers(0, 1 << bits, 3000, dtype=np.uint32).astype(f"u{bits // 8}").view(dtype)
+    x = (
+        np.random.default_rng(0)
+        .integers(0, 1 << bits, 3000, dtype=np.uint32)
+        .astype(f"u{bits // 8}")
+        .view(dtype)
+    )
     x = x[np.isfinite(x) & (x != 0)]
     with np.errstate(all="ignore"):
         for end in (np.inf, -np.inf, 0.0):
@@ -174,7 +202,13 @@ ODD = [
     lp.Format(name="no zero", exponent_bits=3, trailing_bits=2, bias=3, subnormals=False),
     lp.Format(name="only subnormals", exponent_bits=1, trailing_bits=2, bias=0, nans=4),
     lp.Format(
-        name="IEEE's NaNs, no -0", exponent_bits=3, trailing_bits=3, bias=3, nans=7, infinity=True, negative_zero=False
+        name="IEEE's NaNs, no -0",
+        exponent_bits=3,
+        trailing_bits=3,
+        bias=3,
+        nans=7,
+        infinity=True,
+        negative_zero=False,
     ),
 ]
 

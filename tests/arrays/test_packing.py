@@ -248,7 +248,9 @@ def test_the_swizzled_scales_of_a_block_array_are_its_scales_swizzled():
 
 def test_packed_codes_that_do_not_fit_their_scales_are_refused():
     """As by the constructor."""
-    message = "scales of 'mxfp4' have shape (2,), but codes of shape (32,) in blocks of 32 along axis 0 need (1,)"
+    message = (
+        "scales of 'mxfp4' have shape (2,), but codes of shape (32,) in blocks of 32 along axis 0 need (1,)"
+    )
     with pytest.raises(ValueError, match=f"^{re.escape(message)}$"):
         lp.BlockArray.unpack(np.zeros(16, np.uint8), np.array([127, 127]), "mxfp4")
     message = "16 bytes along axis 0 hold 32 codes of 'e2m1fn', not size=33"

@@ -85,7 +85,10 @@ def test_xarray_objects_keep_their_coordinates():
     ("options", "message"),
     [
         ({"rng": 1}, "rng= is for stochastic rounding, and rounding nearest_even is not; leave it out"),
-        ({"random": np.zeros((37, 53), np.uint32)}, "random= is for stochastic rounding, and rounding nearest_even is"),
+        (
+            {"random": np.zeros((37, 53), np.uint32)},
+            "random= is for stochastic rounding, and rounding nearest_even is",
+        ),
         ({"rounding": "stochastic(4)"}, "needs random= or rng=, and was given neither; give one of them"),
         (
             {"rounding": "stochastic(4)", "rng": 1, "random": np.zeros((37, 53), np.uint32)},
@@ -142,7 +145,11 @@ def test_bad_random_integers_are_refused(options, message):
             lp.stochastic(16, "rdna4"),
             "variant='rdna4' with bits=16 has no conversion to 'bfloat16'; it has 8-bit",
         ),
-        ("e5m2", lp.stochastic(7, "avx10_2"), "variant='avx10_2' with bits=7 does not fit 'e5m2'; use bits=8"),
+        (
+            "e5m2",
+            lp.stochastic(7, "avx10_2"),
+            "variant='avx10_2' with bits=7 does not fit 'e5m2'; use bits=8",
+        ),
     ],
 )
 def test_hardware_layouts_are_refused_where_the_hardware_has_none(fmt, mode, message):
@@ -154,9 +161,14 @@ def test_hardware_layouts_are_refused_where_the_hardware_has_none(fmt, mode, mes
 def test_words_of_a_group_have_the_shape_of_groups():
     """Four lanes to a word, the last group broken."""
     mode = lp.stochastic(16, "ptx_rs")
-    with pytest.raises(ValueError, match=re.escape("random has shape (3, 10), but needs (3, 3): 4 elements along")):
+    with pytest.raises(
+        ValueError, match=re.escape("random has shape (3, 10), but needs (3, 3): 4 elements along")
+    ):
         lp.encode(np.ones((3, 10)), "e4m3fn", rounding=mode, random=np.zeros((3, 10), np.uint32))
-    assert lp.encode(np.ones((3, 10)), "e4m3fn", rounding=mode, random=np.zeros((3, 3), np.uint32)).shape == (3, 10)
+    assert lp.encode(np.ones((3, 10)), "e4m3fn", rounding=mode, random=np.zeros((3, 3), np.uint32)).shape == (
+        3,
+        10,
+    )
 
 
 @pytest.mark.parametrize("name", ["out", "flags"])
@@ -183,7 +195,9 @@ def test_bad_numbers_of_bits_are_refused(arguments, message):
 
 def test_boxes_must_lie_in_the_array():
     """Or nobody else would get the same words."""
-    with pytest.raises(ValueError, match=re.escape("a box of shape=(4,) at origin=(2,) does not lie within=(5,)")):
+    with pytest.raises(
+        ValueError, match=re.escape("a box of shape=(4,) at origin=(2,) does not lie within=(5,)")
+    ):
         lp.random_bits(4, 1, 8, origin=(2,), within=(5,))
     with pytest.raises(ValueError, match="must have as many dimensions"):
         lp.random_bits(4, 1, 8, origin=(2, 0), within=(5,))

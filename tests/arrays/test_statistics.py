@@ -20,7 +20,15 @@ from lowprec.spec import catalog
 from lowprec.spec.families import fixed
 
 RNG = np.random.default_rng(7)
-FORMATS = [catalog.E4M3FN, catalog.E5M2, catalog.E2M1FN, catalog.INT8, catalog.INT4, catalog.INT8F6, catalog.BFLOAT16]
+FORMATS = [
+    catalog.E4M3FN,
+    catalog.E5M2,
+    catalog.E2M1FN,
+    catalog.INT8,
+    catalog.INT4,
+    catalog.INT8F6,
+    catalog.BFLOAT16,
+]
 FORMATS += [catalog.BINARY32, catalog.E8M0FNU, fixed("int32", 32), fixed("fine", 8, 20)]
 FLOAT32_MAX = float(np.finfo(np.float32).max)
 
@@ -67,7 +75,9 @@ def test_a_float64_quotient_that_rounds_onto_a_float32_number_is_seen_through():
 
 
 @pytest.mark.parametrize("fmt", [catalog.E4M3FN, catalog.INT8, catalog.INT4, catalog.E5M2], ids=str)
-@given(values=st.lists(st.floats(-(2.0**60), 2.0**60, width=32, allow_subnormal=False), min_size=1, max_size=8))
+@given(
+    values=st.lists(st.floats(-(2.0**60), 2.0**60, width=32, allow_subnormal=False), min_size=1, max_size=8)
+)
 def test_nothing_is_clipped_by_the_scale_of_max(fmt, values):
     """Also after the quotient is rounded to float32."""
     values = np.array(values, np.float32)
@@ -107,7 +117,17 @@ def test_values_without_magnitude_have_scale_1(method):
     assert scale_for(np.empty((0, 3)), "int8", method, axis=1).tolist() == [[1.0, 1.0, 1.0]]
 
 
-TYPES = [np.float16, ml_dtypes.bfloat16, np.float32, np.float64, np.int8, np.int16, np.int32, np.int64, np.uint8]
+TYPES = [
+    np.float16,
+    ml_dtypes.bfloat16,
+    np.float32,
+    np.float64,
+    np.int8,
+    np.int16,
+    np.int32,
+    np.int64,
+    np.uint8,
+]
 TYPES += [ml_dtypes.float8_e4m3fn, ml_dtypes.int4, ">f4", ">i2"]
 
 
@@ -116,7 +136,9 @@ TYPES += [ml_dtypes.float8_e4m3fn, ml_dtypes.int4, ">f4", ">i2"]
 def test_every_type_of_values_gives_what_its_values_give_in_float64(dtype, method):
     values = np.array([[1, -7, 3, 0, 2], [5, 2, -2, 1, 1]], np.float32).astype(dtype)
     wide = values.astype(np.float64)
-    assert scale_for(values, "int4", method, axis=0).tolist() == scale_for(wide, "int4", method, axis=0).tolist()
+    assert (
+        scale_for(values, "int4", method, axis=0).tolist() == scale_for(wide, "int4", method, axis=0).tolist()
+    )
 
 
 def test_the_most_negative_integer_counts_by_its_magnitude():
@@ -193,7 +215,8 @@ def slow_mse(values, fmt, powers):
         scale = np.float32(float(Fraction(float(largest)) * factor))
         got = lp.quantize(values / scale, fmt, saturation="finite")
         terms = [
-            Fraction(float(x)) - Fraction(float(q)) * Fraction(float(scale)) for x, q in zip(values, got, strict=True)
+            Fraction(float(x)) - Fraction(float(q)) * Fraction(float(scale))
+            for x, q in zip(values, got, strict=True)
         ]
         best.append((sum(term * term for term in terms), scale))
     return min(best, key=lambda pair: pair[0])[1]
@@ -250,13 +273,14 @@ REFUSED = {
     "negative values": (
         ([1.0, -2.0, np.nan], "uint8"),
         {},
-        "'uint8' is unsigned, and 1 of 3 values are negative: subtract a zero point first, or use a signed format",
+        "'uint8' is unsigned, and 1 of 3 values are negative: subtract a zero point first, or use a signed "
+        "format",
     ),
     "a large value": (
         ([1e300], "int8"),
         {},
-        "values up to 1e+300 need a scale for 'int8' that float32 does not hold; divide them by a power of two first, "
-        "or use a format with a larger range",
+        "values up to 1e+300 need a scale for 'int8' that float32 does not hold; divide them by a power of "
+        "two first, or use a format with a larger range",
     ),
 }
 
@@ -341,7 +365,8 @@ def test_reports_with_scales_are_of_quotients_and_products(fmt):
     each = np.broadcast_to(scale, VALUES.shape)
     limits = [(float(s) * known.min_finite, float(s) * known.max_finite) for s in each.flat]
     assert_reports(
-        error_report(VALUES, fmt, scale=scale, saturation="finite"), slow_report(VALUES.flat, results.flat, limits)
+        error_report(VALUES, fmt, scale=scale, saturation="finite"),
+        slow_report(VALUES.flat, results.flat, limits),
     )
 
 
@@ -352,7 +377,9 @@ def assert_report_of_blocks(values, fmt, axes, **keywords):
     blocks = lp.encode(values, fmt, axis=axes, **keywords)
     got = error_report(values, fmt, axis=axes, **keywords)
     results = blocks.values(np.float64)
-    scales = lp.decode(blocks.scales, blocks.format.scale).astype(np.float64) * float(blocks.tensor_scale or 1)
+    scales = lp.decode(blocks.scales, blocks.format.scale).astype(np.float64) * float(
+        blocks.tensor_scale or 1
+    )
     element = blocks.format.element
     low = -element.max_finite if blocks.format.elements.symmetric else element.min_finite
     places = {axis: size for axis, size in zip(blocks.axes, blocks.format.sizes, strict=True)}
@@ -373,7 +400,8 @@ def assert_report_of_blocks(values, fmt, axes, **keywords):
         want = math.nan if not known else math.inf if not noise else 10 * math.log10(signal / noise)
         assert got.by_block[block] == pytest.approx(want, rel=1e-12, nan_ok=True)
         reached += any(
-            np.isfinite(values[index]) and (values[index] < clipped[index][0] or values[index] > clipped[index][1])
+            np.isfinite(values[index])
+            and (values[index] < clipped[index][0] or values[index] > clipped[index][1])
             for index in indices
         )
     assert got.clipped_blocks == reached / len(by_block)
@@ -439,8 +467,13 @@ def test_stochastic_reports_are_of_the_integers_given(monkeypatch):
 
 @pytest.mark.parametrize(
     ("fmt", "dtype"),
-    [*itertools.product(["e4m3fn", "int8"], TYPES), *itertools.product(["mxfp4"], [np.float16, np.int32, ">f4"])],
-    ids=lambda item: item if item in ("e4m3fn", "int8", "mxfp4") else np.dtype(item).str + np.dtype(item).name,
+    [
+        *itertools.product(["e4m3fn", "int8"], TYPES),
+        *itertools.product(["mxfp4"], [np.float16, np.int32, ">f4"]),
+    ],
+    ids=lambda item: (
+        item if item in ("e4m3fn", "int8", "mxfp4") else np.dtype(item).str + np.dtype(item).name
+    ),
 )
 def test_every_type_of_values_reports_what_its_values_report_in_float64(fmt, dtype):
     values = np.array([[1, -7, 3, 0, 2], [5, 2, -2, 1, 1]], np.float32).astype(dtype)
@@ -488,7 +521,13 @@ def test_what_is_exact_has_no_noise(fmt):
     """All zeros, too."""
     for values in (np.zeros((2, 40), np.float32), np.tile(np.float32([1, 2, -1, 0]), (2, 40))):
         got = error_report(values, fmt)
-        assert (got.sqnr, got.mse, got.max_abs_error, got.clipped, got.flushed) == (math.inf, 0.0, 0.0, 0.0, 0.0)
+        assert (got.sqnr, got.mse, got.max_abs_error, got.clipped, got.flushed) == (
+            math.inf,
+            0.0,
+            0.0,
+            0.0,
+            0.0,
+        )
         assert got.zeros == (1.0 if not values.any() else 0.25)
         assert got.by_block is None or (got.by_block == math.inf).all()
 
@@ -531,7 +570,9 @@ def test_the_code_of_the_most_negative_integer_takes_values_beyond_the_largest()
 
 
 def test_a_report_reads_as_a_table():
-    report = ErrorReport("mxfp4", 4096, 1, 31, 18.789, 0.0132, 0.5, -1.25e-5, 0.0234, 0.07, 0.5, 0.295, np.full(1, 7.0))
+    report = ErrorReport(
+        "mxfp4", 4096, 1, 31, 18.789, 0.0132, 0.5, -1.25e-5, 0.0234, 0.07, 0.5, 0.295, np.full(1, 7.0)
+    )
     assert str(report).splitlines() == [
         "mxfp4: 4,096 values in 1 block",
         "  SQNR           18.79 dB; of the worst block 7.00 dB",
@@ -549,14 +590,20 @@ def test_a_report_reads_as_a_table():
 def test_a_report_is_a_dictionary_for_json():
     got = error_report(np.arange(64, dtype=np.float32), "mxfp8_e4m3").as_dict()
     assert json.loads(json.dumps(got, allow_nan=False)) == got
-    assert set(got) == {field.name for field in dataclasses.fields(ErrorReport)} - {"by_block"} | {"worst_block"}
+    assert set(got) == {field.name for field in dataclasses.fields(ErrorReport)} - {"by_block"} | {
+        "worst_block"
+    }
     assert error_report([1.0], "e4m3fn").as_dict()["sqnr"] is None
 
 
 @pytest.mark.parametrize(
     ("fmt", "keywords", "message"),
     [
-        ("mxfp4", {"scale": 1.0}, "scale= is for formats of single values, and 'mxfp4' has scales of its blocks"),
+        (
+            "mxfp4",
+            {"scale": 1.0},
+            "scale= is for formats of single values, and 'mxfp4' has scales of its blocks",
+        ),
         (
             "int8",
             {"axis": 0},

@@ -13,7 +13,9 @@ from tests.programs import need_framework
 VALUES = np.array([[1.0625, -0.3, 448.0], [464.0, 1e-3, -500.0]], np.float32)
 
 
-@pytest.mark.parametrize("name", ["float16", "bfloat16", "float32", "float64", "float8_e4m3fn", "float8_e5m2"])
+@pytest.mark.parametrize(
+    "name", ["float16", "bfloat16", "float32", "float64", "float8_e4m3fn", "float8_e5m2"]
+)
 def test_torch_tensors_are_their_values(name):
     """Of every type, also transposed, and with a gradient to lose."""
     need_framework("torch")

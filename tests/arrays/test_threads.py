@@ -55,12 +55,17 @@ def _in_place(verb, array, *formats):
     return verb(array, *formats, out=array)
 
 
-#: Each verb on the elements from `start` to `stop`; `whole` tells it that these are all, so that a key will do.
+#: Each verb on the elements from `start` to `stop`; `whole` tells it that these are all, so that a key will
+#: do.
 VERBS = {
     "encode": lambda start, stop, whole: lp.encode(VALUES[start:stop], "e4m3fn"),
     "decode": lambda start, stop, whole: lp.decode(CODES[start:stop], "e4m3fn"),
-    "quantize_in_place": lambda start, stop, whole: _in_place(lp.quantize, VALUES[start:stop].copy(), "e4m3fn"),
-    "cast_in_place": lambda start, stop, whole: _in_place(lp.cast, CODES[start:stop].copy(), "e4m3fn", "e5m2"),
+    "quantize_in_place": lambda start, stop, whole: _in_place(
+        lp.quantize, VALUES[start:stop].copy(), "e4m3fn"
+    ),
+    "cast_in_place": lambda start, stop, whole: _in_place(
+        lp.cast, CODES[start:stop].copy(), "e4m3fn", "e5m2"
+    ),
     "random": lambda start, stop, whole: lp.encode(
         VALUES[start:stop], "e4m3fn", rounding="stochastic(8)", random=_random()[start:stop]
     ),
@@ -173,7 +178,9 @@ def test_an_exception_in_any_part_reaches_the_caller(failing):
         share(part, SHARED_FROM)
 
 
-@pytest.mark.parametrize("places", [(SIZES[-1] - 1,), (5, SIZES[-1] - 2), (SHARED_FROM,), (SIZES[-1] // 2 + 5000,)])
+@pytest.mark.parametrize(
+    "places", [(SIZES[-1] - 1,), (5, SIZES[-1] - 2), (SHARED_FROM,), (SIZES[-1] // 2 + 5000,)]
+)
 @pytest.mark.parametrize("count", [1, 2, 3])
 def test_a_refused_nan_is_reported_at_its_place(places, count):
     """Whoever meets it: all NaNs are counted, and the first is named; nothing is written."""
@@ -457,7 +464,9 @@ os._exit(0)
 """
 
 
-@pytest.mark.skipif(not hasattr(os, "fork") or bool(numba.config.DISABLE_JIT), reason="forks while kernels compile")
+@pytest.mark.skipif(
+    not hasattr(os, "fork") or bool(numba.config.DISABLE_JIT), reason="forks while kernels compile"
+)
 def test_a_child_that_is_forked_while_another_thread_compiles_compiles_too():
     """The compiler's lock is held by a thread that the child does not have, unless the fork waits for it."""
     done = subprocess.run(

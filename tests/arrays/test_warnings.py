@@ -19,7 +19,9 @@ def patterns(dtype, *words):
 
 #: Signaling and quiet NaNs, infinities, the smallest and the largest number, zero and 1.
 OPERANDS = {
-    "float32": patterns(np.float32, 0x7F800001, 0xFF800001, 0x7FC00000, 1, 0x7F7FFFFF, 0x7F800000, 0, 0x3F800000),
+    "float32": patterns(
+        np.float32, 0x7F800001, 0xFF800001, 0x7FC00000, 1, 0x7F7FFFFF, 0x7F800000, 0, 0x3F800000
+    ),
     "float64": patterns(
         np.float64, (0x7FF << 52) + 1, (0xFFF << 52) + 1, 1, (0x7FF << 52) - 1, 0x7FF << 52, 0, 0x3FF << 52
     ),

@@ -45,7 +45,9 @@ def test_every_operation_has_a_row_of_values_and_one_of_codes():
     """Of codes only where NumPy or ml_dtypes has a type for them, none of integers."""
     rows = run.plan(["arith"], sizes=[8])
     wanted = [*OPERATIONS, *(f"{operation} codes" for operation in OPERATIONS)]
-    assert [(row.variant, row.fmt.name) for row in rows] == list(itertools.product(wanted, ("e4m3fn", "e5m2")))
+    assert [(row.variant, row.fmt.name) for row in rows] == list(
+        itertools.product(wanted, ("e4m3fn", "e5m2"))
+    )
     few = run.plan(["arith"], formats=[catalog.UE4M3, catalog.INT8, catalog.BFLOAT16], sizes=[8])
     assert [str(row) for row in few if row.variant.startswith("add")] == [
         "arith add ue4m3 normal n=8",
@@ -67,8 +69,12 @@ def test_rows_run_to_the_end_with_the_core_dependencies_only():
         codes = row["variant"].endswith("codes")
         names = {(one["name"], one["role"]) for one in row["contenders"]}
         peer = {("ml_dtypes", "peer")} if row["variant"] != "fma codes" else set()
-        assert names == {("lowprec", "ours"), ("stream", "yardstick")} | (peer if codes else {("own quantize", "own")})
-        assert [one["against"] for one in row["targets"]] == ([name for name, _ in peer] if codes else ["own quantize"])
+        assert names == {("lowprec", "ours"), ("stream", "yardstick")} | (
+            peer if codes else {("own quantize", "own")}
+        )
+        assert [one["against"] for one in row["targets"]] == (
+            [name for name, _ in peer] if codes else ["own quantize"]
+        )
         assert all(one["differ"] == 0 for one in row["contenders"] if one["role"] == "peer")
         assert row["out"]["to_stream"] > 0
 
@@ -115,7 +121,9 @@ def wrong(operation, place):
 
 
 @pytest.mark.parametrize("operation", OPERATIONS)
-@pytest.mark.parametrize(("variant", "place", "by"), [("", 0, "the oracle"), (" codes", 1001, "ml_dtypes or NumPy")])
+@pytest.mark.parametrize(
+    ("variant", "place", "by"), [("", 0, "the oracle"), (" codes", 1001, "ml_dtypes or NumPy")]
+)
 def test_a_wrong_result_is_not_timed(monkeypatch, operation, variant, place, by):
     """One of 256 places where there is no witness, one code of 4,096 where there is one."""
     if operation == "fma":
@@ -157,7 +165,9 @@ def test_a_peer_that_gives_other_results_has_its_asterisk(core, monkeypatch):
 
     def ways(work):
         def call():
-            made = lp.add(*(operand.view(lp.dtype(E4M3FN)) for operand in work.operands), E4M3FN, dtype=np.uint8)
+            made = lp.add(
+                *(operand.view(lp.dtype(E4M3FN)) for operand in work.operands), E4M3FN, dtype=np.uint8
+            )
             made[:2] ^= 1
             made[2] ^= 0x80
             return made

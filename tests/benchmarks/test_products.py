@@ -50,7 +50,9 @@ def checked(work, found=()):
 
 def test_rows_are_of_formats_that_have_the_accumulation_and_a_type():
     """Hopper has not all of FP8; other data than normal and hard make no row, and no matrix is too large."""
-    rows = run.plan(["matmul"], formats=[E5M2, catalog.E3M4, catalog.UE4M3, catalog.BINARY64], sizes=[8, 1 << 20])
+    rows = run.plan(
+        ["matmul"], formats=[E5M2, catalog.E3M4, catalog.UE4M3, catalog.BINARY64], sizes=[8, 1 << 20]
+    )
     assert {row.size for row in rows} == {8}
     assert [row.variant for row in rows if row.fmt == E5M2] == list(VARIANTS)
     left = [variant for variant in VARIANTS if "hopper" not in variant]
@@ -74,7 +76,9 @@ def test_rows_run_to_the_end_with_the_core_dependencies_only():
         slow = {"own Fractions"} if row["variant"] in ("hopper_wgmma codes", "exact codes") else set()
         assert set(names) == {"lowprec", "np.matmul"} | slow
         assert row["gflops"] == pytest.approx(2 * 20**3 / names["lowprec"]["median_s"] / 1e9)
-        assert row["alloc"]["to_stream"] == pytest.approx(names["np.matmul"]["median_s"] / names["lowprec"]["median_s"])
+        assert row["alloc"]["to_stream"] == pytest.approx(
+            names["np.matmul"]["median_s"] / names["lowprec"]["median_s"]
+        )
         assert row["out"]["median_s"] is None
         assert all(names[name]["share"] == 8 * 8 / 400 for name in slow)
         assert row["targets"] == []  # which are for 384 and 768
@@ -139,7 +143,9 @@ def test_tables_show_speed_ratios_floors_and_aims():
     assert " ".join(lines[title + 2].split()) == "15.0 VeriFloat* short 15.0 of 20 VeriFloat"
     assert sum(line.strip() == "1200 mmasim" for line in lines) == 4
     assert sum("ok 1200 of 1000 mmasim" in line for line in lines) == 2
-    assert any("A floor is followed by its aim." in " ".join(lines[place : place + 2]) for place in range(len(lines)))
+    assert any(
+        "A floor is followed by its aim." in " ".join(lines[place : place + 2]) for place in range(len(lines))
+    )
     assert [target["aim"] for target in rows[0].as_json()["targets"]] == [0.7, None]
 
 
@@ -174,9 +180,7 @@ def wrong(row, column):
 def test_a_wrong_result_is_not_timed(monkeypatch, variant, row, column, by):
     """One of all where there is a loop, one of six places where there is none."""
     monkeypatch.setattr(dots, "matmul", wrong(row, column))
-    said = (
-        f"1 of {400 if 'NumPy' in by else 6} results are not those of {by}, the first at row {row}, column {column}: "
-    )
+    said = f"1 of {400 if 'NumPy' in by else 6} results are not those of {by}, the first at row {row}, column {column}: "
     with pytest.raises(WrongResult, match=f"{variant} e4m3fn normal n=20, without out=: {said}"):
         checked(product_contest(job(variant)))
 
@@ -229,7 +233,9 @@ def test_a_peer_that_gives_other_results_is_counted(core, monkeypatch):
 # -- peers ------------------------------------------------------------------------------------------
 
 
-@pytest.mark.parametrize("variant", ["fp32_fma", "fp32_sequential", "bf16_sequential", "groups_of_16", "exact"])
+@pytest.mark.parametrize(
+    "variant", ["fp32_fma", "fp32_sequential", "bf16_sequential", "groups_of_16", "exact"]
+)
 def test_verifloat_gives_the_same_bits(variant):
     """Of normal data, whatever the order: groups are not cut there."""
     pytest.importorskip("verifloat")

@@ -55,7 +55,9 @@ def test_every_topic_runs_to_the_end_with_the_core_dependencies_only():
     assert {"torch", "jax", "gfloat", "CPFloat"} <= set(found["not_found"])
     assert {"cpu", "cores", "usable_cores", "load_before", "load_after", "python"} <= set(found["machine"])
     assert {row["topic"] for row in found["rows"]} == set(topics)
-    assert [row["variant"] for row in found["rows"] if row["topic"] == "modes"] == list(TOPICS["modes"].variants)
+    assert [row["variant"] for row in found["rows"] if row["topic"] == "modes"] == list(
+        TOPICS["modes"].variants
+    )
     for row in found["rows"]:
         assert (row["format"], row["size"], row["threads"]) == ("e4m3fn", 65, 1)
         assert row["noise"] >= 0
@@ -130,7 +132,10 @@ def test_tables_name_the_verdicts_and_what_was_not_found():
         (["smal"], "unknown topic 'smal'; use one of cast, decode, quantize, modes, stochastic, f64, small"),
         (["cast", "--data", "easy"], "unknown kind of data 'easy'; use one of normal, hard, subnormal, nan"),
         (["cast", "--format", "e4m3fm"], "unknown format 'e4m3fm'; did you mean 'e4m3fn'"),
-        (["cast", "--format", "e2m1fn", "--data", "nan"], "there is nothing to time: the formats have no such data"),
+        (
+            ["cast", "--format", "e2m1fn", "--data", "nan"],
+            "there is nothing to time: the formats have no such data",
+        ),
     ],
 )
 def test_what_cannot_be_timed_is_refused_with_the_choices(arguments, said):
@@ -156,7 +161,9 @@ def wrong(place):
 
 
 @pytest.mark.usefixtures("core")
-@pytest.mark.parametrize(("topic", "place", "by"), [("cast", 1001, "ml_dtypes or NumPy"), ("modes", 0, "the oracle")])
+@pytest.mark.parametrize(
+    ("topic", "place", "by"), [("cast", 1001, "ml_dtypes or NumPy"), ("modes", 0, "the oracle")]
+)
 def test_a_wrong_result_is_refused_before_timing(monkeypatch, topic, place, by):
     """One wrong code of 4,096 suffices where there is a witness, one of 64 places where there is none."""
     monkeypatch.setattr(conversions, "encode", wrong(place))
@@ -164,8 +171,9 @@ def test_a_wrong_result_is_refused_before_timing(monkeypatch, topic, place, by):
     result = command(topic, "--size", 4096, "--format", "e4m3fn", "--data", "normal")
     assert result.exit_code == 1
     assert f"lowprec is wrong and is not timed: {topic}" in result.stderr
-    assert f"1 of {4096 if topic == 'cast' else 64:,} results are not those of {by}, the first at index {place}" in (
-        result.stderr
+    assert (
+        f"1 of {4096 if topic == 'cast' else 64:,} results are not those of {by}, the first at index {place}"
+        in (result.stderr)
     )
 
 
@@ -188,7 +196,9 @@ def test_a_peer_that_fails_is_left_out_and_named(core, monkeypatch):
     found = core | {"planted": peers.Peer("planted", ("numpy",), ways)}
     monkeypatch.setattr(peers, "find", lambda threads: (found, {}))
     report = run.run(run.plan(["cast"], formats=[E4M3FN], sizes=[9], kinds=["normal"]), budget=0)
-    assert report.notes == ("planted takes no part in cast e4m3fn normal n=9: NotImplementedError: no such cast",)
+    assert report.notes == (
+        "planted takes no part in cast e4m3fn normal n=9: NotImplementedError: no such cast",
+    )
     assert "planted" not in {one.name for one in report.rows[0].timed}
 
 
@@ -351,14 +361,21 @@ def test_rows_without_peers_or_targets_are_reported_too():
 def test_tables_fit_120_columns():
     """Where all cells are as wide as they come."""
     slow = tuple(
-        dataclasses.replace(one, name="ml_dtypes*" if one.name == "jax" else one.name, differ=1) for one in ROW.timed
+        dataclasses.replace(one, name="ml_dtypes*" if one.name == "jax" else one.name, differ=1)
+        for one in ROW.timed
     )
     jobs = [
         Job("cast", "", catalog.E4M3FNUZ, 1 << 24, "subnormal", 1),
         Job("cast", "", catalog.BFLOAT16, 1 << 16, "hard", 1),
     ]
     rows = tuple(Row(job, slow, (Target("cast", "ml_dtypes", 15, kind=job.kind),)) for job in jobs)
-    machine = {"cpu": "a processor", "cores": 2, "load_before": (1.0, 2.0, 3.0), "load_after": None, "python": "3.13"}
+    machine = {
+        "cpu": "a processor",
+        "cores": 2,
+        "load_before": (1.0, 2.0, 3.0),
+        "load_after": None,
+        "python": "3.13",
+    }
     versions = {f"library{number}": "1.2.3+local" for number in range(9)}
     report = Report(rows, 1.0, machine, versions, {"torch": "ImportError: [x]"}, ("a note " * 30,))
     console = Console(width=120, record=True, highlight=False)

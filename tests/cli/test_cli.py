@@ -41,7 +41,9 @@ def test_show_a_block_format():
     """What it is, what it is in a profile, as JSON; and what is asked in vain."""
     result = lowprec("show", "mxfp4")
     assert result.exit_code == 0
-    assert result.stdout.startswith("mxfp4  blocks of 32 along an axis: e2m1fn elements, a scale in e8m0fnu\n")
+    assert result.stdout.startswith(
+        "mxfp4  blocks of 32 along an axis: e2m1fn elements, a scale in e8m0fnu\n"
+    )
     assert "profiles: p3109, ocp, torchao_floor" in result.stdout
     result = lowprec("show", "mxfp4", "--profile", "torchao_even", "--json")
     shown = json.loads(result.stdout)
@@ -77,7 +79,15 @@ def test_each_catalog_has_a_list(command, names, has):
 def test_the_lists_say_what_there_is():
     """A row of each."""
     rows = {line.split()[0]: line.split()[1:] for line in lowprec("accumulations").stdout.splitlines()}
-    assert rows["hopper_wgmma_e4m3fn_binary32"] == ["e4m3fn", "e4m3fn", "steps", "of", "32", "binary32", "yes"]
+    assert rows["hopper_wgmma_e4m3fn_binary32"] == [
+        "e4m3fn",
+        "e4m3fn",
+        "steps",
+        "of",
+        "32",
+        "binary32",
+        "yes",
+    ]
     assert rows["fp32_fma"] == ["any", "any", "sequential", "in", "binary32", "binary32", "no"]
     rows = {line.split()[0]: line for line in lowprec("profiles").stdout.splitlines()}
     assert rows["ocp_sat"].split()[1:] == ["e4m3fn", "e5m2", "-", "OFP8", "1.0"]
@@ -108,7 +118,9 @@ def test_an_unknown_name_is_answered_with_close_names_of_all_catalogs(name, line
     """Each as the command that shows it, which works; and the commands that list all."""
     result = lowprec("show", name)
     assert result.exit_code == 2
-    assert f"unknown {'accumulation' if name in ('hopper', 'deepseek') else 'format'} {name!r}" in result.stderr
+    assert (
+        f"unknown {'accumulation' if name in ('hopper', 'deepseek') else 'format'} {name!r}" in result.stderr
+    )
     said = [line.strip() for line in result.stderr.splitlines()]
     assert set(lines) <= set(said)
     assert said[-1] == "All names: `lowprec formats`, `lowprec accumulations`, `lowprec profiles`."
@@ -155,8 +167,14 @@ def test_show_an_accumulation():
     shown = json.loads(lowprec("show", "deepseek_promote(64)", "--json").stdout)
     assert (shown["order"], shown["accumulator"]["step"], shown["measured"]) == ("chunked(64)", 32, False)
     for arguments, said in (
-        (("hopper_wgmma_e4m3_binary32",), "unknown accumulation 'hopper_wgmma_e4m3_binary32'; did you mean 'hopper_wg"),
-        (("exact", "--profile", "arm"), "--profile is of formats, and 'exact' is an accumulation; leave it out"),
+        (
+            ("hopper_wgmma_e4m3_binary32",),
+            "unknown accumulation 'hopper_wgmma_e4m3_binary32'; did you mean 'hopper_wg",
+        ),
+        (
+            ("exact", "--profile", "arm"),
+            "--profile is of formats, and 'exact' is an accumulation; leave it out",
+        ),
         (("deepseek_promote(0)",), "out of range"),
     ):
         result = lowprec("show", *arguments)
@@ -177,7 +195,17 @@ def test_show_gives_a_card_with_every_code():
     text = lowprec("show", "e2m1fn").stdout
     assert "signed floating point, 4 bits: 2 exponent, 1 trailing; no specials" in text
     assert "max_finite     6" in text
-    assert text.rstrip().splitlines()[-1].split() == ["8", "-0", "-2^-1", "-1", "-1.5", "-2", "-3", "-4", "-6"]
+    assert text.rstrip().splitlines()[-1].split() == [
+        "8",
+        "-0",
+        "-2^-1",
+        "-1",
+        "-1.5",
+        "-2",
+        "-3",
+        "-4",
+        "-6",
+    ]
 
 
 @pytest.mark.parametrize("fmt", [*catalog.FORMATS, "binary8p3se", "float8_e4m3fn", "half"])
@@ -359,7 +387,9 @@ def test_help_tells_the_operations(command):
     text = " ".join(lowprec(command, "--help").stdout.split())
     assert "convert 1, add 2, subtract 2" in text
     assert all(f"{name} {count}" in text for name, count in OPERANDS.items())
-    assert f"{'lowprec compare - add' if command == 'compare' else 'lowprec vectors fma'} e4m3fn e4m3fn" in text
+    assert (
+        f"{'lowprec compare - add' if command == 'compare' else 'lowprec vectors fma'} e4m3fn e4m3fn" in text
+    )
 
 
 def test_private_formats_work_in_every_command(tmp_path):
@@ -391,17 +421,35 @@ def test_files_are_written_whole_or_not_at_all(tmp_path):
 @pytest.mark.parametrize(
     ("arguments", "message"),
     [
-        (["vectors", "cosine", "binary32", "e4m3fn"], "unknown operation 'cosine'; use one of convert, add, subtract"),
-        (["compare", "-", "cosine", "binary32", "e4m3fn"], "unknown operation 'cosine'; use one of convert, add"),
-        (["vectors", "fma", "e4m3fn", "e4m3fn", "e4m3fn"], "fma takes 4 formats, of each operand and of the result"),
+        (
+            ["vectors", "cosine", "binary32", "e4m3fn"],
+            "unknown operation 'cosine'; use one of convert, add, subtract",
+        ),
+        (
+            ["compare", "-", "cosine", "binary32", "e4m3fn"],
+            "unknown operation 'cosine'; use one of convert, add",
+        ),
+        (
+            ["vectors", "fma", "e4m3fn", "e4m3fn", "e4m3fn"],
+            "fma takes 4 formats, of each operand and of the result",
+        ),
         (["vectors", "add", "e4m3fn"], "not 1 (e4m3fn); for instance add e4m3fn e4m3fn e4m3fn"),
         (["compare", "-", "scaleb", "e4m3fn"], "not 1 (e4m3fn); for instance scaleb e4m3fn int32 e4m3fn"),
-        (["vectors", "scaleb", "e4m3fn", "e4m3fn", "e4m3fn"], "scaleb takes an integer as its second operand"),
+        (
+            ["vectors", "scaleb", "e4m3fn", "e4m3fn", "e4m3fn"],
+            "scaleb takes an integer as its second operand",
+        ),
         (["compare", "-", "scaleb", "e4m3fn", "e4m3fn", "e4m3fn"], "use a format such as 'int8' or 'int32'"),
         (["vectors", "add", "binary64", "binary64", "binary64"], "'binary64' is a type that values come in"),
-        (["vectors", "convert", "binary32"], "convert takes 2 formats, of each operand and of the result, not 1"),
+        (
+            ["vectors", "convert", "binary32"],
+            "convert takes 2 formats, of each operand and of the result, not 1",
+        ),
         (["vectors", "convert", "binary32", "binary64"], "'binary64' is a type that values come in"),
-        (["vectors", "convert", "binary32", "e4m3fn", "--rounding", "odd"], "unknown rounding 'odd'; use one of"),
+        (
+            ["vectors", "convert", "binary32", "e4m3fn", "--rounding", "odd"],
+            "unknown rounding 'odd'; use one of",
+        ),
         (["vectors", "convert", "binary32", "e4m3fn", "--operands", "--as", "csv"], "--operands prints text"),
         (["table"], "name a FORMAT, or define one with --define"),
         (["table", "e4m3fn", "--as", "c", "--thresholds"], "c files encode already"),
@@ -419,7 +467,16 @@ def test_misuse_of_the_file_commands_exits_2(arguments, message):
 def test_show_says_what_a_profile_does():
     """For one format and for all that it has."""
     text = lowprec("show", "e4m3fn", "--profile", "ocp_sat").stdout
-    assert text.splitlines()[-1].split()[:8] == ["e4m3fn", "0x7e", "0x7e", "0xfe", "0x7f", "0xff", "0x00", "0x80"]
+    assert text.splitlines()[-1].split()[:8] == [
+        "e4m3fn",
+        "0x7e",
+        "0x7e",
+        "0xfe",
+        "0x7f",
+        "0xff",
+        "0x00",
+        "0x80",
+    ]
     assert "saturation=finite" in text
     assert {line.split()[0] for line in lowprec("show", "--profile", "ocp_ovf").stdout.splitlines()[3:]} == {
         "e4m3fn",
@@ -432,7 +489,11 @@ def test_show_says_what_a_profile_does():
 
 def test_a_narrow_terminal_loses_nothing():
     """Lines may wrap; no cell is cut or left out."""
-    for renderable in (cards.card(catalog.E4M3FN), cards.listing(), cards.profile_card(PROFILES["ml_dtypes"], None)):
+    for renderable in (
+        cards.card(catalog.E4M3FN),
+        cards.listing(),
+        cards.profile_card(PROFILES["ml_dtypes"], None),
+    ):
         text = {}
         for width, terminal in ((80, True), (300, False)):
             console = Console(width=width, force_terminal=terminal, file=io.StringIO(), color_system=None)
@@ -457,7 +518,9 @@ def test_a_definition_that_is_not_asked_for_is_refused():
         result = lowprec(*command, "e4m3fn", "--define", "exponent_bits=3,trailing_bits=4")
         assert result.exit_code == 2
         assert "--define defines 'private', but 'e4m3fn' is asked for" in result.output
-    result = lowprec("vectors", "convert", "binary32", "e4m3fn", "--define", "exponent_bits=3,trailing_bits=4")
+    result = lowprec(
+        "vectors", "convert", "binary32", "e4m3fn", "--define", "exponent_bits=3,trailing_bits=4"
+    )
     assert "--define defines 'private', which is not among the formats" in result.output
 
 
@@ -465,8 +528,14 @@ def test_a_definition_that_is_not_asked_for_is_refused():
     ("definition", "message"),
     [
         ("exponent_bits=1000000000000,trailing_bits=4", "makes 1000000000005 bits in all; use 2 to 32"),
-        ("name=[/foo],exponent_bits=2,trailing_bits=1", "name='[/foo]' of a format must be printable and without"),
-        ("name=x*/int y; /*,exponent_bits=2,trailing_bits=1", "of a format must be printable and without * [ ]"),
+        (
+            "name=[/foo],exponent_bits=2,trailing_bits=1",
+            "name='[/foo]' of a format must be printable and without",
+        ),
+        (
+            "name=x*/int y; /*,exponent_bits=2,trailing_bits=1",
+            "of a format must be printable and without * [ ]",
+        ),
     ],
 )
 def test_definitions_that_would_break_files_are_refused(definition, message):
@@ -503,7 +572,9 @@ PRINTING = [
 def test_a_full_output_ends_with_2_and_one_line(arguments):
     """It ended in a traceback and 1, which says that some differ. A full place for errors too says nothing."""
     with open("/dev/full", "wb") as full:
-        run = subprocess.run([*PROGRAM, *arguments], stdout=full, stderr=subprocess.PIPE, text=True, check=False)
+        run = subprocess.run(
+            [*PROGRAM, *arguments], stdout=full, stderr=subprocess.PIPE, text=True, check=False
+        )
         assert (run.returncode, run.stderr) == (2, "Error: No space left on device\n")
         run = subprocess.run([*PROGRAM, *arguments], stdout=full, stderr=full, check=False)
         assert run.returncode == 2
@@ -537,7 +608,9 @@ def test_a_full_output_hides_no_difference():
         run = subprocess.run([*PROGRAM, *arguments], input=words, text=True, capture_output=True, check=False)
         assert run.returncode == code
         with open("/dev/full", "wb") as full:
-            run = subprocess.run([*PROGRAM, *arguments], input=words, text=True, stdout=full, stderr=full, check=False)
+            run = subprocess.run(
+                [*PROGRAM, *arguments], input=words, text=True, stdout=full, stderr=full, check=False
+            )
         assert run.returncode == 2
 
 
@@ -548,7 +621,11 @@ def test_a_full_output_hides_no_difference():
         (BrokenPipeError(), 141, ""),
         (MemoryError(), 2, "Error: there is not enough memory for this input\n"),
         (RecursionError(), 2, "Error: the input is nested too deeply\n"),
-        (PermissionError(13, "Permission denied", "a\x1b[31m"), 2, "Error: Permission denied: 'a\\x1b[31m'\n"),
+        (
+            PermissionError(13, "Permission denied", "a\x1b[31m"),
+            2,
+            "Error: Permission denied: 'a\\x1b[31m'\n",
+        ),
         (OSError("something"), 2, "Error: something\n"),
         (SystemExit(3), 3, ""),
         (SystemExit(), 0, ""),

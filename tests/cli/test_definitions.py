@@ -32,12 +32,18 @@ def test_a_file_is_named_after_itself(tmp_path):
         ("exponent_bits", "'exponent_bits' of a format's definition is no key=value pair"),
         ("exponent_bits=4", "a format's definition needs trailing_bits="),
         ("exponent_bits=four,trailing_bits=3", "exponent_bits='four' of a format must be an integer"),
-        ("exponent_bits=4,trailing_bits=3,infinity=maybe", "infinity='maybe' of a format must be true or false"),
+        (
+            "exponent_bits=4,trailing_bits=3,infinity=maybe",
+            "infinity='maybe' of a format must be true or false",
+        ),
         (
             "exponent_bits=4,trailing_bits=3,sign=plus",
             "sign='plus' of a format is unknown; use one of magnitude, unsigned",
         ),
-        ("exponent_bits=4,trailing_bits=3,mantissa=3", "unknown field 'mantissa' of a format; the fields are name,"),
+        (
+            "exponent_bits=4,trailing_bits=3,mantissa=3",
+            "unknown field 'mantissa' of a format; the fields are name,",
+        ),
         ("exponent_bits=4,exponent_bits=3", "'exponent_bits' is given twice"),
         (
             "exponent_bits=30,trailing_bits=30",

@@ -21,7 +21,9 @@ from lowprec.cli.main import main
 from lowprec.verify import files
 
 pytestmark = pytest.mark.skipif(not hasattr(os, "geteuid"), reason="links, pipes and modes are POSIX's")
-as_root = pytest.mark.skipif(not hasattr(os, "geteuid") or os.geteuid() != 0, reason="needs root, for two users")
+as_root = pytest.mark.skipif(
+    not hasattr(os, "geteuid") or os.geteuid() != 0, reason="needs root, for two users"
+)
 
 #: Nobody's number.
 ANOTHER = 54321
@@ -243,7 +245,9 @@ def test_a_file_that_may_not_be_written_is_not_replaced(tmp_path, monkeypatch):
 
 
 @pytest.mark.parametrize("step", ["write", "rename"])
-@pytest.mark.parametrize("error", [OSError(errno.ENOSPC, "No space left on device"), KeyboardInterrupt()], ids=str)
+@pytest.mark.parametrize(
+    "error", [OSError(errno.ENOSPC, "No space left on device"), KeyboardInterrupt()], ids=str
+)
 def test_what_fails_leaves_the_old_file_and_nothing_beside_it(tmp_path, monkeypatch, step, error):
     """A disk that is full, and Ctrl-C."""
     path = tmp_path / "table.csv"

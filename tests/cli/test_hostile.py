@@ -26,7 +26,9 @@ SHOWN = r"w\x1b]0;title\x07\x1b[31m\u202e\x9b2J\n4 results agree\r\x00\x7f\udc80
 
 PACKAGE = pathlib.Path(__file__).parents[2] / "lowprec"
 WRITERS = [
-    path for room in ("verify", "testing", "export", "cli", "tools") for path in sorted((PACKAGE / room).rglob("*.py"))
+    path
+    for room in ("verify", "testing", "export", "cli", "tools")
+    for path in sorted((PACKAGE / room).rglob("*.py"))
 ]
 
 
@@ -86,13 +88,17 @@ HEADERS = {
     "100,000 offsets": {"a": entry(data_offsets=list(range(100_000)))},
     "a type of 100,000 words": {"a": entry(dtype=["F32"] * 100_000)},
     "a long type": {"a": entry(dtype="F" * 1_000_000)},
-    "a dimension of 4,000 digits": b'{"a":{"dtype":"F32","shape":[' + b"9" * 4000 + b'],"data_offsets":[0,16]}}',
+    "a dimension of 4,000 digits": b'{"a":{"dtype":"F32","shape":['
+    + b"9" * 4000
+    + b'],"data_offsets":[0,16]}}',
     "a dimension of 2,000,000 digits": b'{"a":{"dtype":"F32","shape":[' + b"9" * 2_000_000 + b"]}}",
     "nested lists": b"[" * 2_000_000,
     "nested objects": b'{"a":' * 400_000,
     "many tensors": {f"{number}{EVIL}": entry() for number in range(10_000)},
     "long names": {f"{number}" + "n" * 500_000: entry() for number in range(2)},
-    "one long name, which is no float": {"n" * 1_000_000: entry(dtype="I32", shape=[8], data_offsets=[0, 32])},
+    "one long name, which is no float": {
+        "n" * 1_000_000: entry(dtype="I32", shape=[8], data_offsets=[0, 32])
+    },
 }
 
 
@@ -106,7 +112,13 @@ def test_absurd_headers_of_safetensors_are_refused_at_once(folder, header):
 
 def npy(header, version=b"\1\0"):
     """An .npy file with that header."""
-    return b"\x93NUMPY" + version + struct.pack("<H" if version == b"\1\0" else "<I", len(header)) + header + bytes(16)
+    return (
+        b"\x93NUMPY"
+        + version
+        + struct.pack("<H" if version == b"\1\0" else "<I", len(header))
+        + header
+        + bytes(16)
+    )
 
 
 NPY = {
@@ -188,7 +200,9 @@ def test_names_of_files_and_tensors_are_shown_escaped(folder):
         "compare", name, "codes.npy", "--to", "e4m3fn", "--from", "e4m3fn"
     )
     safetensors("two.safetensors", {EVIL.replace("\udc80", ""): entry(), "b": entry()})
-    assert repr(EVIL.replace("\udc80", ""))[:60] in refused("compare", "two.safetensors", "codes.npy", "--to", "e4m3fn")
+    assert repr(EVIL.replace("\udc80", ""))[:60] in refused(
+        "compare", "two.safetensors", "codes.npy", "--to", "e4m3fn"
+    )
     safetensors("type.safetensors", {"a": entry(dtype=EVIL)})
     assert repr(EVIL)[:60] in refused("compare", "type.safetensors", "codes.npy", "--to", "e4m3fn")
     for words in (["table", "e2m1fn", "-o", f"none/{name}"], ["golden", "--check", "--tables", name + "d"]):

@@ -18,7 +18,9 @@ SINGLE, DRAWN = (catalog.BINARY32, Projection()), (catalog.BFLOAT16, Projection(
 
 def test_measured_are_those_whose_published_results_are_tested():
     """And no others."""
-    assert {how.name for how in ACCUMULATIONS.values() if is_measured(how)} == {measured(name).name for name in SETS}
+    assert {how.name for how in ACCUMULATIONS.values() if is_measured(how)} == {
+        measured(name).name for name in SETS
+    }
 
 
 @pytest.mark.parametrize(
@@ -29,7 +31,8 @@ def test_measured_are_those_whose_published_results_are_tested():
             [
                 "x and y have any values.",
                 "Products are rounded to binary32, nearest_even.",
-                "Neighbours are added, then neighbours of their sums, and so on, each sum in binary32, nearest_even.",
+                "Neighbours are added, then neighbours of their sums, and so on, each sum in binary32, "
+                "nearest_even.",
                 "The addend is the first term, if there is one.",
                 "The result is binary32, nearest_even.",
             ],
@@ -38,11 +41,13 @@ def test_measured_are_those_whose_published_results_are_tested():
             "hopper_mma_e5m2_e4m3fn_binary16",
             [
                 "x is e5m2 and y is e4m3fn; other values are refused.",
-                "Of each 32 products, those whose index has bit 1 clear make a step with the running sum, and then the "
-                "others.",
-                "All are cut toward zero 25 bits behind the point of the largest exponent, which is at least -21.",
+                "Of each 32 products, those whose index has bit 1 clear make a step with the running sum, "
+                "and then the others.",
+                "All are cut toward zero 25 bits behind the point of the largest exponent, which is at least "
+                "-21.",
                 "Their sum is exact, and then rounded to binary16, nearest_even, NaN 0x7fff.",
-                "Each 32 products are so summed from zero; these sums are added in binary16, nearest_even, NaN 0x7fff.",
+                "Each 32 products are so summed from zero; these sums are added in binary16, nearest_even, "
+                "NaN 0x7fff.",
                 "The sum of those sums begins as the addend, or as +0.",
                 "The result is binary16, nearest_even, NaN 0x7fff.",
             ],
@@ -52,9 +57,10 @@ def test_measured_are_those_whose_published_results_are_tested():
             [
                 "x and y are e2m1fn, in blocks of 16 with a scale in ue4m3; other values are refused.",
                 "Each 64 products make a step with the running sum.",
-                "Each 16 products are summed exactly and multiplied by both scales, whose exponents count as that of "
-                "the sum.",
-                "All are cut toward zero 35 bits behind the point of the largest exponent, which is at least -139.",
+                "Each 16 products are summed exactly and multiplied by both scales, whose exponents count as "
+                "that of the sum.",
+                "All are cut toward zero 35 bits behind the point of the largest exponent, which is at least "
+                "-139.",
             ],
         ),
         (

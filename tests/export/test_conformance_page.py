@@ -22,7 +22,17 @@ TIE = Finding("tie", 3, SMALLEST, "ties go up")
 ROWS = [
     Row("numpy", "9.9", "float32", "binary16", 1000),
     Row("numpy", "9.9", "float64", "binary16", 2000, (TIE,), profile="jax", reproduced=1999),
-    Row("numpy", "9.9", "binary16", "binary16", 300, (dataclasses.replace(TIE, known=None),), "add", "x86", 300),
+    Row(
+        "numpy",
+        "9.9",
+        "binary16",
+        "binary16",
+        300,
+        (dataclasses.replace(TIE, known=None),),
+        "add",
+        "x86",
+        300,
+    ),
 ]
 
 
@@ -39,7 +49,8 @@ def test_a_page_says_what_differs_why_and_what_reproduces_it():
     page = conformance_page.page(ROWS)
     assert "cast: as the reference on all of 1,000 inputs: float32 to binary16." in page
     assert (
-        "| cast | float64 | binary16 | 2,000 | 3 | tie | 3 | `0x1` | `0x1.0p+0` | `0x02` | `0x01` | 1 | jax (99.95 %) |"
+        "| cast | float64 | binary16 | 2,000 | 3 | tie | 3 | `0x1` | `0x1.0p+0` | `0x02` | `0x01` | 1 | jax "
+        "(99.95 %) |"
     ) in page
     assert "| not known | x86 (all) |" in page
     assert "\n1. ties go up\n" in page
@@ -70,8 +81,8 @@ def test_almost_all_is_not_all():
                 rows[2],
             ],
             [
-                "numpy cast float64 to binary16 tie: the page has 3 `0x1` `0x1.0p+0` `0x02` `0x01` (ties go up); "
-                "now it is 4 `0x1` `0x1.0p+0` `0x02` `0x01` (ties go up)"
+                "numpy cast float64 to binary16 tie: the page has 3 `0x1` `0x1.0p+0` `0x02` `0x01` (ties go "
+                "up); now it is 4 `0x1` `0x1.0p+0` `0x02` `0x01` (ties go up)"
             ],
         ),
         (

@@ -114,7 +114,9 @@ def test_verilog_bench_catches_ties_away(vectors, tmp_path):
     assert re.fullmatch(r"\d+ cases, 128 differ", lines[-1])
 
 
-@pytest.mark.parametrize("text", ["", "// a header and no vectors\n", None], ids=["empty", "header", "missing"])
+@pytest.mark.parametrize(
+    "text", ["", "// a header and no vectors\n", None], ids=["empty", "header", "missing"]
+)
 def test_verilog_bench_never_passes_on_nothing(text, tmp_path):
     """Without vectors there is no line that could be taken for a success."""
     need("iverilog")
@@ -215,7 +217,9 @@ def test_pipe_refuses_a_program_that_echoes(header, operands):
     assert done.returncode == 1, done.stdout + done.stderr
 
 
-@pytest.mark.parametrize("arguments", [["no_such_mode"], ["nearest_even", "no_such_policy"], ["to_odd", "none", "x"]])
+@pytest.mark.parametrize(
+    "arguments", [["no_such_mode"], ["nearest_even", "no_such_policy"], ["to_odd", "none", "x"]]
+)
 def test_program_refuses_what_it_does_not_know(arguments, header):
     """Exit code 2 and no results, so that a mistyped mode is not a default."""
     need("gcc")

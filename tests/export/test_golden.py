@@ -28,7 +28,9 @@ def test_every_published_table_loads_back_as_decode_of_all_codes(fmt):
     lines = (TABLES / "values" / f"{fmt.name}.csv").read_text().splitlines()
     rows = list(csv.DictReader(line for line in lines if not line.startswith("#")))
     assert [int(row["code"], 16) for row in rows] == list(range(1 << fmt.width))
-    values = [np.copysign(np.nan, -1) if row["value"] == "-nan" else float.fromhex(row["value"]) for row in rows]
+    values = [
+        np.copysign(np.nan, -1) if row["value"] == "-nan" else float.fromhex(row["value"]) for row in rows
+    ]
     want = lp.decode(np.arange(1 << fmt.width), fmt, dtype=np.float64)
     assert (np.array(values).view(np.uint64) == want.view(np.uint64)).all()
 
@@ -36,7 +38,9 @@ def test_every_published_table_loads_back_as_decode_of_all_codes(fmt):
 def test_tables_are_those_of_the_catalog_and_of_p3109():
     """All of at most 8 bits."""
     names = {path.stem for path in (TABLES / "values").iterdir()}
-    assert names == {f.name for f in catalog.FORMATS.values() if f.width <= 8} | {f.name for f in catalog.P3109_UP_TO_8}
+    assert names == {f.name for f in catalog.FORMATS.values() if f.width <= 8} | {
+        f.name for f in catalog.P3109_UP_TO_8
+    }
 
 
 @pytest.mark.parametrize("name", ["formats", "digests"])
@@ -101,7 +105,9 @@ def test_one_edited_byte_is_found(small):
     path.write_text(path.read_text().replace("0x7,normal,0x1.8p+2,6.0", "0x7,normal,0x1.8p+2,7.0"))
     code, output = run("--check", small)
     assert code == 1
-    assert "values/e2m1fn.csv differs at line 10: has '0x7,normal,0x1.8p+2,7.0', must have '0x7,normal" in output
+    assert (
+        "values/e2m1fn.csv differs at line 10: has '0x7,normal,0x1.8p+2,7.0', must have '0x7,normal" in output
+    )
 
 
 def test_missing_and_stray_files_are_found(small):
@@ -138,7 +144,13 @@ def test_writing_leaves_published_data_alone_and_removes_stale_files(small, monk
 
 def test_files_that_it_did_not_write_stay(small):
     """Whatever their names: in a folder of one's own, `--write --tables DIR` removed all of these."""
-    mine = {"notes.md": "", "settings.json": "", "values/mine.csv": "1", "vectors/mine/a.bin": "2", "a.txt": "3"}
+    mine = {
+        "notes.md": "",
+        "settings.json": "",
+        "values/mine.csv": "1",
+        "vectors/mine/a.bin": "2",
+        "a.txt": "3",
+    }
     for name, text in mine.items():
         (small / name).parent.mkdir(parents=True, exist_ok=True)
         (small / name).write_text(text)
@@ -196,7 +208,10 @@ def test_a_stale_file_that_was_changed_is_refused_by_its_name(small, monkeypatch
     monkeypatch.setattr(golden, "TABULATED", (catalog.E2M1FN,))
     code, output = run("--write", small)
     assert code == 2
-    assert f"{str(stale)!r} is listed in digests.json and no longer made, but was changed; remove it yourself" in output
+    assert (
+        f"{str(stale)!r} is listed in digests.json and no longer made, but was changed; remove it yourself"
+        in output
+    )
     assert contents(small) == before
 
 
@@ -224,7 +239,10 @@ def test_a_planted_list_cannot_lead_out_of_the_folder(small, tmp_path, spelled):
     before = contents(tmp_path)
     code, output = run("--write", small)
     assert code == 2
-    assert f"{name!r} is no file in {str(small)!r}: it leads out of that folder, or is a folder or device" in output
+    assert (
+        f"{name!r} is no file in {str(small)!r}: it leads out of that folder, or is a folder or device"
+        in output
+    )
     assert contents(tmp_path) == before
 
 
@@ -244,7 +262,14 @@ def test_links_do_not_lead_what_is_written_out_of_the_folder(small, tmp_path):
 
 @pytest.mark.parametrize(
     "text",
-    ["no JSON", "[]", "{}", '{"schema": "mine/1"}', '{"schema": "lowprec.digests/1", "files": []}', "[" * 100_000],
+    [
+        "no JSON",
+        "[]",
+        "{}",
+        '{"schema": "mine/1"}',
+        '{"schema": "lowprec.digests/1", "files": []}',
+        "[" * 100_000,
+    ],
 )
 def test_a_digests_file_of_another_kind_is_refused(small, text):
     """It is not ours to replace, and lists nothing."""

@@ -44,7 +44,8 @@ def test_csv_json_and_npy_load_back_as_the_values_of_all_codes(fmt):
     assert [int(row["code"], 16) for row in table] == list(range(1 << fmt.width))
     assert (bits([parsed(row["value"]) for row in table]) == want).all()
     assert (
-        bits([parsed(row["decimal"]) if "n" in row["decimal"] else float(row["decimal"]) for row in table]) == want
+        bits([parsed(row["decimal"]) if "n" in row["decimal"] else float(row["decimal"]) for row in table])
+        == want
     ).all()
     document = json.loads(Table(fmt).render("json"))
     assert (bits([parsed(entry["value"]) for entry in document["codes"]]) == want).all()
@@ -93,9 +94,13 @@ def test_thresholds_encode_as_the_library_does(fmt, rounding):
     values = operands(fmt, np.float64)
     values = values[~np.isnan(values)]
     table = np.load(io.BytesIO(Table(fmt, projection, thresholds=True).render("npy")))
-    sides = [(side["magnitude"], side["code"]) for side in (table[~table["negative"]], table[table["negative"]])]
+    sides = [
+        (side["magnitude"], side["code"]) for side in (table[~table["negative"]], table[table["negative"]])
+    ]
     assert (looked_up(values, sides) == lp.encode(values, fmt, rounding=rounding)).all()
-    lines = [line for line in Table(fmt, projection, True).render("csv").decode().splitlines() if line[0] in "+-"]
+    lines = [
+        line for line in Table(fmt, projection, True).render("csv").decode().splitlines() if line[0] in "+-"
+    ]
     assert [(line[0], parsed(line.split(",")[1]), int(line.split(",")[2], 16)) for line in lines] == [
         ("-" if row["negative"] else "+", row["magnitude"], row["code"]) for row in table
     ]
@@ -113,7 +118,11 @@ def test_thresholds_encode_as_the_library_does(fmt, rounding):
     ("fmt", "kind", "message"),
     [
         (catalog.BINARY32, "csv", "'binary32' has 32-bit codes; tables as csv are for at most 16 bits"),
-        (catalog.BFLOAT16, "sv", "'bfloat16' has 16-bit codes; tables as sv are for at most 8 bits, as csv, json,"),
+        (
+            catalog.BFLOAT16,
+            "sv",
+            "'bfloat16' has 16-bit codes; tables as sv are for at most 8 bits, as csv, json,",
+        ),
     ],
 )
 def test_tables_too_long_to_be_one_are_refused(fmt, kind, message):
@@ -153,7 +162,9 @@ def test_the_c_header_compiles_and_gives_every_code(fmt, tmp_path):
         source.write_text(DRIVER.format(header="format.h", count=1 << fmt.width, **names))
         program = tmp_path / function
         succeed(gcc, "-std=c99", "-O1", "-Wall", "-Wextra", "-Werror", "-pedantic", source, "-o", program)
-        values = operands(fmt, dtype)[:: every * (997 if fmt.width > 8 else 1)].copy()  # the usual kernels' layout
+        values = operands(fmt, dtype)[
+            :: every * (997 if fmt.width > 8 else 1)
+        ].copy()  # the usual kernels' layout
         words = values.view(f"u{values.dtype.itemsize}").tolist()
         lines, want = [], []
         for number, mode in enumerate(MODES):
@@ -278,7 +289,9 @@ def test_the_systemverilog_package_imports_the_c_header_where_there_is_dpi(tmp_p
     """The C side at least exists, with the types of the import."""
     gcc = need("gcc")
     (tmp_path / "dpi.c").write_bytes(Table(catalog.E4M3FN).render("c"))
-    succeed(gcc, "-std=c99", "-DLOWPREC_DPI", "-shared", "-fPIC", tmp_path / "dpi.c", "-o", tmp_path / "dpi.so")
+    succeed(
+        gcc, "-std=c99", "-DLOWPREC_DPI", "-shared", "-fPIC", tmp_path / "dpi.c", "-o", tmp_path / "dpi.so"
+    )
     import ctypes
 
     encode = ctypes.CDLL(str(tmp_path / "dpi.so")).lowprec_e4m3fn_dpi

@@ -20,7 +20,13 @@ from lowprec.spec.projection import Projection
 from lowprec.verify.inputs import conversions
 from lowprec.verify.operations import OPERATIONS, operand_format
 
-PAIRS = [("binary32", "e4m3fn"), ("binary64", "e5m2"), ("int64", "bfloat16"), ("tf32", "e2m1fn"), ("e4m3fn", "e5m2")]
+PAIRS = [
+    ("binary32", "e4m3fn"),
+    ("binary64", "e5m2"),
+    ("int64", "bfloat16"),
+    ("tf32", "e2m1fn"),
+    ("e4m3fn", "e5m2"),
+]
 
 
 def made(source, target, **options):
@@ -52,7 +58,9 @@ def test_operands_of_sixteen_bits_are_all_of_them():
 
 def test_a_private_wide_source_is_taken_on_both_sides_of_every_tie():
     """No NumPy type stands behind it."""
-    source = Format(name="wide", exponent_bits=8, trailing_bits=15, bias=127, nans=(1 << 15) - 1, infinity=True)
+    source = Format(
+        name="wide", exponent_bits=8, trailing_bits=15, bias=127, nans=(1 << 15) - 1, infinity=True
+    )
     vectors = suite("convert", (source, catalog.E2M1FN), Projection(nan="max"))
     values = lp.decode(vectors.operands[0], source)
     for tie in (0.25, 0.75, 1.25, 1.75, 2.5, 3.5, 5.0):
@@ -102,7 +110,9 @@ def test_the_same_command_gives_the_same_bytes():
 
 def test_a_result_must_be_a_format():
     """Binary64 is where values come from."""
-    with pytest.raises(ValueError, match="'binary64' is a type that values come in, not a format to encode to"):
+    with pytest.raises(
+        ValueError, match="'binary64' is a type that values come in, not a format to encode to"
+    ):
         made("binary32", "e4m3fn") and suite("convert", (catalog.BINARY32, catalog.BINARY64))
 
 
@@ -115,7 +125,9 @@ def made_of(operation, *names, **options):
 
 def names_of(operation, name, power="int32"):
     """One format for all, but an integer for the power of two of `scaleb`."""
-    return [power if operation == "scaleb" and place == 1 else name for place in range(OPERANDS[operation] + 1)]
+    return [
+        power if operation == "scaleb" and place == 1 else name for place in range(OPERANDS[operation] + 1)
+    ]
 
 
 def assert_results_are_the_oracles(vectors, rows):
@@ -185,7 +197,9 @@ def test_cases_are_left_out_exactly_where_the_oracle_refuses(operation):
     strict = made_of(operation, *names, **options)
     whole = made_of(operation, *names, **options, projection=Projection(nan="max"))
     assert (whole.left_out, whole.results.size) == (0, strict.results.size + strict.left_out)
-    every, kept = (set(zip(*(column.tolist() for column in made.operands), strict=True)) for made in (whole, strict))
+    every, kept = (
+        set(zip(*(column.tolist() for column in made.operands), strict=True)) for made in (whole, strict)
+    )
     assert every > kept
     for codes in sorted(every - kept)[::10]:
         with pytest.raises(ValueError, match="NaN has no code in 'e2m1fn'"):
@@ -197,13 +211,17 @@ def test_cases_are_left_out_exactly_where_the_oracle_refuses(operation):
 def test_files_of_operations_have_a_column_for_each_operand():
     """In every kind of file, and the same bytes for the same seed."""
     vectors, again = (made_of("fma", *["binary16"] * 4, samples=20, seed=7) for _ in range(2))
-    assert [vectors.render(kind) for kind in ("text", "npy")] == [again.render(kind) for kind in ("text", "npy")]
+    assert [vectors.render(kind) for kind in ("text", "npy")] == [
+        again.render(kind) for kind in ("text", "npy")
+    ]
     want = list(zip(*(column.tolist() for column in (*vectors.operands, vectors.results)), strict=True))
     names = ["operand1", "operand2", "operand3", "result"]
 
     lines = [line for line in vectors.render("text").decode().splitlines() if line[0] != "#"]
     assert [tuple(int(word, 16) for word in line.split()) for line in lines] == want
-    rows = list(csv.DictReader(line for line in vectors.render("csv").decode().splitlines() if line[0] != "#"))
+    rows = list(
+        csv.DictReader(line for line in vectors.render("csv").decode().splitlines() if line[0] != "#")
+    )
     assert [tuple(int(row[name], 16) for name in names) for row in rows] == want
     entry = json.loads(vectors.render("jsonl").decode().splitlines()[1])
     assert [int(entry[name], 16) for name in names] == list(want[0])

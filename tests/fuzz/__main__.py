@@ -1,8 +1,8 @@
 """Fuzz: `python -m tests.fuzz --seconds N [--seed S] [--topic T ...] [--case N]`.
 
-Formats, projections, block formats and accumulations of any parameters, operands near what decides, every verb and
-operation, each asked in several ways: kernels against the oracle, until the time is over. A case is a function of
-the seed, the topic and its number, so that what fails can be asked again.
+Formats, projections, block formats and accumulations of any parameters, operands near what decides, every
+verb and operation, each asked in several ways: kernels against the oracle, until the time is over. A case is
+a function of the seed, the topic and its number, so that what fails can be asked again.
 """
 
 from __future__ import annotations
@@ -47,9 +47,14 @@ def main(arguments: list[str] | None = None) -> int:
                 if most is not None or failed + len(count.failures) >= options.failures:
                     ended.add(name)
     for name, each in counts.items():
-        cases, calls, elements = (sum(getattr(c, key) for c in each) for key in ("cases", "calls", "elements"))
+        cases, calls, elements = (
+            sum(getattr(c, key) for c in each) for key in ("cases", "calls", "elements")
+        )
         failures, seconds = sum(len(c.failures) for c in each), sum(c.seconds for c in each)
-        print(f"{name}: {cases:,} cases, {calls:,} calls, {elements:,} elements, {failures} failures, {seconds:.0f} s")
+        print(
+            f"{name}: {cases:,} cases, {calls:,} calls, {elements:,} elements, {failures} failures, "
+            f"{seconds:.0f} s"
+        )
     return int(any(count.failures for each in counts.values() for count in each))
 
 

@@ -53,7 +53,9 @@ def operation(call: Call) -> Answer:
         return Answer({"result": np.zeros(shape, f"u{kind.itemsize}")}, kind, True)
     made, signals, refused = [], [], []
     integers = integers_of(keywords, rule.rounding, target, shape)
-    for row, integer in zip(zip(*(c.reshape(-1).tolist() for c in columns), strict=True), integers, strict=True):
+    for row, integer in zip(
+        zip(*(c.reshape(-1).tolist() for c in columns), strict=True), integers, strict=True
+    ):
         try:
             code, raised = operate(name, row, formats, target, rule, random=integer)
         except ValueError:
@@ -64,7 +66,9 @@ def operation(call: Call) -> Answer:
         made.append(code)
         signals.append(int(raised))
     result = (
-        np.array(made, f"u{target.code_bits // 8}") if carrier is None else carried(made, target, kind, carrier, rule)
+        np.array(made, f"u{target.code_bits // 8}")
+        if carrier is None
+        else carried(made, target, kind, carrier, rule)
     )
     parts = {"result": result.reshape(shape), "flags": np.array(signals, np.uint8).reshape(shape)}
     return Answer(parts, kind, np.array(refused, bool).reshape(shape))
@@ -84,9 +88,13 @@ def result_type(asked: Any, target: Format) -> tuple[np.dtype[Any], Format | Non
 def _operands(draw: Draw, name: str, formats: Sequence[Format], count: int) -> list[Array]:
     """Columns: near what matters for the target, of one number, alike but for little, or of any numbers."""
     if draw.alike.random() < 0.3:
-        fmt = draw.alike.choice((catalog.BINARY16, catalog.BFLOAT16, catalog.BINARY32, catalog.E5M2, catalog.E4M3FN))
+        fmt = draw.alike.choice(
+            (catalog.BINARY16, catalog.BFLOAT16, catalog.BINARY32, catalog.E5M2, catalog.E4M3FN)
+        )
         kind = lp.dtype(fmt)
-        columns = [c.astype(f"u{kind.itemsize}").view(kind) for c in chosen(name, fmt, count, draw.getrandbits(32))]
+        columns = [
+            c.astype(f"u{kind.itemsize}").view(kind) for c in chosen(name, fmt, count, draw.getrandbits(32))
+        ]
     else:
         kinds = [any_dtype(draw) for _ in range(OPERANDS[name])]
         if draw.alike.random() < 0.5:
@@ -100,7 +108,9 @@ def _operands(draw: Draw, name: str, formats: Sequence[Format], count: int) -> l
             elif how == "alike" and kind == columns[0].dtype:
                 size = kind.itemsize
                 noise = np.array([draw.choice((0, 0, 1, 2, 3)) for _ in range(count)], f"u{size}")
-                turn = np.array([draw.choice((0, 1)) for _ in range(count)], f"u{size}") << np.uint8(8 * size - 1)
+                turn = np.array([draw.choice((0, 1)) for _ in range(count)], f"u{size}") << np.uint8(
+                    8 * size - 1
+                )
                 known = catalog.carrier(kind)
                 if known is not None and known.width == 8 * size:
                     some = (bits_of(columns[0]) ^ noise ^ turn).view(kind)
@@ -113,7 +123,8 @@ def _operands(draw: Draw, name: str, formats: Sequence[Format], count: int) -> l
         kind = draw.alike.choice([kind for kind in INTEGERS if kind.itemsize < 8] + [np.dtype(np.int64)])
         limits = np.iinfo(kind)
         powers = [
-            draw.choice((0, 1, draw.randint(-30, 30), draw.randint(-2200, 2200), limits.max)) for _ in range(count)
+            draw.choice((0, 1, draw.randint(-30, 30), draw.randint(-2200, 2200), limits.max))
+            for _ in range(count)
         ]
         columns[1] = np.array([min(max(p, limits.min), limits.max) for p in powers], kind)
     return columns
@@ -138,7 +149,9 @@ def cases(draw: Draw) -> Iterator[tuple[Call, Sequence[Way]]]:
     name = draw.alike.choice(tuple(OPERANDS))
     fmt = any_format(draw) if draw.chance(0.8) else catalog.BINARY32
     keywords = projected(draw, fmt, (0,))
-    operands = _spread(draw, _operands(draw, name, [fmt, *rule_of(keywords, fmt).via], draw.choice((30, 90, 150))))
+    operands = _spread(
+        draw, _operands(draw, name, [fmt, *rule_of(keywords, fmt).via], draw.choice((30, 90, 150)))
+    )
     shape = np.broadcast_shapes(*(x.shape for x in operands))
     if "random" in keywords or "rng" in keywords:
         keywords = resized(draw, keywords, fmt, shape)

@@ -41,7 +41,9 @@ def _format(call: Call) -> BlockFormat:
     return fmt
 
 
-def _boxes(shape: tuple[int, ...], axes: tuple[int, ...], sizes: tuple[int, ...]) -> tuple[tuple[int, ...], list[int]]:
+def _boxes(
+    shape: tuple[int, ...], axes: tuple[int, ...], sizes: tuple[int, ...]
+) -> tuple[tuple[int, ...], list[int]]:
     """How many blocks there are along each axis, and how long they are."""
     along = dict(zip((axis % len(shape) for axis in axes), sizes, strict=True))
     lengths = [along.get(axis, 1) for axis in range(len(shape))]
@@ -67,14 +69,21 @@ def encode(call: Call) -> Answer:
     else:
         tensor = oracle.tensor_scale(list(exact.values()), fmt)
     grid, lengths = _boxes(x.shape, axes, fmt.sizes)
-    made, scales = np.zeros(x.shape, f"u{fmt.element.code_bits // 8}"), np.zeros(grid, f"u{fmt.scale.code_bits // 8}")
+    made, scales = (
+        np.zeros(x.shape, f"u{fmt.element.code_bits // 8}"),
+        np.zeros(grid, f"u{fmt.scale.code_bits // 8}"),
+    )
     parts = {"codes": made, "scales": scales}
     if fmt.tensor_scale != "none":
         parts["tensor scale"] = np.float32(to_float(tensor.value)).view(np.uint32).reshape(())
-    elements = np.array(integers_of(keywords, fmt.elements.rounding, fmt.element, x.shape), object).reshape(x.shape)
+    elements = np.array(integers_of(keywords, fmt.elements.rounding, fmt.element, x.shape), object).reshape(
+        x.shape
+    )
     of_scales = [None] * int(np.prod(grid))
     if fmt.scales.rounding.bits:
-        of_scales = lp.random_bits(grid, keywords["rng"], fmt.scales.rounding.bits, stream=1).reshape(-1).tolist()
+        of_scales = (
+            lp.random_bits(grid, keywords["rng"], fmt.scales.rounding.bits, stream=1).reshape(-1).tolist()
+        )
     try:
         check(fmt.element, fmt.elements, 0 if fmt.elements.rounding.bits else None)
         check(fmt.scale, fmt.scales, 0 if fmt.scales.rounding.bits else None)
@@ -137,7 +146,9 @@ def _values(draw: Draw, fmt: BlockFormat, kind: np.dtype[Any], shape: tuple[int,
     known = _source(x)
     words = bits_of(x).reshape(-1, shape[-1] if shape and shape[-1] else 1).copy()
     low = -min(known.bias, 120)
-    shift = np.array([draw.choice((0, 0, draw.randint(low, -low))) for _ in range(len(words))], np.int64)[:, None]
+    shift = np.array([draw.choice((0, 0, draw.randint(low, -low))) for _ in range(len(words))], np.int64)[
+        :, None
+    ]
     calm = (words & words.dtype.type((1 << known.width) - 1 ^ known.sign_code)) <= known.max_magnitude
     share = draw.choice((0.0, 0.0, 0.02, 0.3))
     rough = np.array([draw.chance(share) for _ in range(words.size)], bool).reshape(words.shape)
@@ -151,7 +162,9 @@ def _values(draw: Draw, fmt: BlockFormat, kind: np.dtype[Any], shape: tuple[int,
 def _encoding(draw: Draw, fmt: BlockFormat) -> tuple[Call, list[Way]]:
     kind = any_dtype(draw)
     length = draw.choice((1, 5, fmt.sizes[-1], fmt.sizes[-1] + 1, 3 * fmt.sizes[-1] - 1, 33))
-    shape: tuple[int, ...] = draw.choice([(4, length), (length, 5), (2, 3, length), (1, length), (3, length, 2)])
+    shape: tuple[int, ...] = draw.choice(
+        [(4, length), (length, 5), (2, 3, length), (1, length), (3, length, 2)]
+    )
     if len(fmt.sizes) == 1 and draw.chance(0.2):
         shape = (length,)
     if draw.chance(0.03):
@@ -165,7 +178,9 @@ def _encoding(draw: Draw, fmt: BlockFormat) -> tuple[Call, list[Way]]:
     if draw.chance(0.2):
         keywords["rule"] = draw.choice(RULES)
     if fmt.tensor_scale != "none" and draw.chance(0.4):
-        keywords["tensor_scale"] = float(np.float32(draw.choice((1.0, 0.3, 2.0**-126, 1e30, draw.random() + 1e-9))))
+        keywords["tensor_scale"] = float(
+            np.float32(draw.choice((1.0, 0.3, 2.0**-126, 1e30, draw.random() + 1e-9)))
+        )
     if fmt.scales.rounding.bits or (fmt.elements.rounding.bits and draw.chance(0.5)):
         keywords["rng"] = draw.getrandbits(64)
     elif fmt.elements.rounding.bits:

@@ -41,7 +41,9 @@ def rule_of(keywords: dict[str, Any], fmt: Format) -> Projection:
     return Projection(**{name: keywords[name] for name in ("rounding", "saturation") if name in keywords})
 
 
-def integers_of(keywords: dict[str, Any], rounding: Rounding, fmt: Format, shape: tuple[int, ...]) -> list[int | None]:
+def integers_of(
+    keywords: dict[str, Any], rounding: Rounding, fmt: Format, shape: tuple[int, ...]
+) -> list[int | None]:
     """The random integer of each element, cut out of its word by the oracle."""
     count = int(np.prod(shape, dtype=np.int64))
     if not rounding.bits:
@@ -79,7 +81,9 @@ def converted(
             value = oracle.decode(code, source)
             tiny = rule.subnormals != "keep" and oracle.is_subnormal(code, source)
             signaling = is_signaling(code, source)
-            raised = oracle_flags(value, target, rule, random=integer, subnormal_operand=tiny, signaling=signaling)
+            raised = oracle_flags(
+                value, target, rule, random=integer, subnormal_operand=tiny, signaling=signaling
+            )
             signals.append(raised)
             refused.append(False)
         except ValueError:
@@ -106,7 +110,9 @@ def kept_type(kind: np.dtype[Any] | None, fmt: Format) -> tuple[np.dtype[Any], F
     return FLOATS[2] if catalog.BINARY32.contains(fmt) else FLOATS[3]
 
 
-def _answer(call: Call, source: Format, target: Format, values_in: np.dtype[Any] | None, *, codes_out: bool) -> Answer:
+def _answer(
+    call: Call, source: Format, target: Format, values_in: np.dtype[Any] | None, *, codes_out: bool
+) -> Answer:
     keywords = dict(call.keywords)
     rule = rule_of(keywords, target)
     shape = call.operands[0].shape
@@ -163,7 +169,9 @@ def decode(call: Call) -> Answer:
 def shaped(draw: Draw, array: Array) -> Array:
     """The elements in one to three dimensions."""
     size = array.size
-    shape = draw.choice([(size,), (size,), (2, size // 2), (size // 3, 3), (2, 1, size // 2), (0,), (3, 0), ()])
+    shape = draw.choice(
+        [(size,), (size,), (2, size // 2), (size // 3, 3), (2, 1, size // 2), (0,), (3, 0), ()]
+    )
     count = int(np.prod(shape, dtype=np.int64))
     return array[:count].reshape(shape)
 
@@ -188,8 +196,14 @@ def laid(call: Call, found: list[Way]) -> list[Way]:
     of_codes = call.verb not in ("lp.encode", "lp.quantize") and call.verb.removeprefix("lp.") not in OPERANDS
     swappable = all(x.dtype.isbuiltin == 1 and not (of_codes and x.dtype.kind == "f") for x in call.operands)
     many = all(x.ndim for x in call.operands)
-    lists = call.verb != "lp.quantize" and all(x.size and x.dtype in (np.float64, np.int64) for x in call.operands)
-    found = [way for way in found if way.layout == "x" or (many and (swappable or "newbyteorder" not in way.layout))]
+    lists = call.verb != "lp.quantize" and all(
+        x.size and x.dtype in (np.float64, np.int64) for x in call.operands
+    )
+    found = [
+        way
+        for way in found
+        if way.layout == "x" or (many and (swappable or "newbyteorder" not in way.layout))
+    ]
     return [*found, *[Way("x.tolist()")] * lists]
 
 
@@ -278,7 +292,11 @@ def resized(draw: Draw, keywords: dict[str, Any], fmt: Format, shape: tuple[int,
 
 def others(call: Call) -> Iterator[Call]:
     """The same but for the policy of saturation or, without a projection, with one."""
-    if not call.verb.endswith("decode") and "profile" not in call.keywords and "rounding" not in call.keywords:
+    if (
+        not call.verb.endswith("decode")
+        and "profile" not in call.keywords
+        and "rounding" not in call.keywords
+    ):
         rule = rule_of(dict(call.keywords), lp.format(call.given[-1]))
         policy = "finite" if str(rule.saturation) != "finite" else "none"
         other = dataclasses.replace(rule, saturation=policy)
@@ -289,4 +307,6 @@ def others(call: Call) -> Iterator[Call]:
             yield changed
 
 
-TOPIC = Topic(cases, {"lp.encode": encode, "lp.decode": decode, "lp.quantize": quantize, "lp.cast": cast}, others)
+TOPIC = Topic(
+    cases, {"lp.encode": encode, "lp.decode": decode, "lp.quantize": quantize, "lp.cast": cast}, others
+)

@@ -216,15 +216,23 @@ def cases(draw: Draw) -> Iterator[tuple[Call, Sequence[Way]]]:
         operands: list[Any] = []
         for patterns, fmt, axis in ((x, formats[0], 1), (y, formats[1], 1 if verb == "dot" else 0)):
             known = BlockFormat(
-                name="drawn", element=fmt, scale=scale, size=size, tensor_scale="divide" if tensors else "none"
+                name="drawn",
+                element=fmt,
+                scale=scale,
+                size=size,
+                tensor_scale="divide" if tensors else "none",
             )
             tensor = np.float32(draw.choice((1.0, 0.3, 2.0**-40))) if tensors else None
             grid = np.resize(codes(draw, scale, 16), (len(patterns), -(-length // size)))
-            calm = np.where(grid > scale.max_magnitude, scale.bias << scale.trailing_bits, grid).astype(grid.dtype)
+            calm = np.where(grid > scale.max_magnitude, scale.bias << scale.trailing_bits, grid).astype(
+                grid.dtype
+            )
             grid = grid if draw.chance(0.2) else calm
             if axis == 0:
                 patterns, grid = patterns.T, grid.T
-            operands.append(lp.BlockArray(patterns.astype(f"u{fmt.code_bits // 8}"), grid, known, (axis,), tensor))
+            operands.append(
+                lp.BlockArray(patterns.astype(f"u{fmt.code_bits // 8}"), grid, known, (axis,), tensor)
+            )
     else:
         operands = [_numbers(x, formats[0]), _numbers(y, formats[1])]
         if verb == "matmul":
@@ -233,11 +241,15 @@ def cases(draw: Draw) -> Iterator[tuple[Call, Sequence[Way]]]:
         keywords["rng"] = draw.getrandbits(64)
     if draw.chance(0.7):
         keywords["dtype"] = np.dtype(f"u{how.output[0].code_bits // 8}")
-    call = Call(f"lp.{verb}", tuple(operands), (how,), keywords, counted="rng" in keywords or verb == "matmul")
+    call = Call(
+        f"lp.{verb}", tuple(operands), (how,), keywords, counted="rng" in keywords or verb == "matmul"
+    )
     found = [Way(), Way(out="new")]
     if not in_blocks:
         swappable = all(x.dtype.isbuiltin == 1 for x in operands)
-        found.append(Way(layout=draw.choice([each for each in LAYOUTS if swappable or "newbyteorder" not in each])))
+        found.append(
+            Way(layout=draw.choice([each for each in LAYOUTS if swappable or "newbyteorder" not in each]))
+        )
     yield call, found
 
 
@@ -254,7 +266,9 @@ def _part(given: Any, axis: int, places: slice) -> Any:
     before = (slice(None),) * axis
     scales = given.scales[(*before, slice(start // size, -(-stop // size) if start < stop else 0))]
     parts = (given.codes[(*before, places)], scales, given.format, given.axes, given.tensor_scale)
-    return lp.BlockArray(*(np.ascontiguousarray(part) if isinstance(part, np.ndarray) else part for part in parts))
+    return lp.BlockArray(
+        *(np.ascontiguousarray(part) if isinstance(part, np.ndarray) else part for part in parts)
+    )
 
 
 def smaller(call: Call) -> Iterator[Call]:

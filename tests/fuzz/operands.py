@@ -1,7 +1,7 @@
 """Draw operands: numbers where a conversion can go wrong, in any type that values come in, and codes.
 
-Ties and overflow thresholds with the numbers next to them in the operands' own type, borders of subnormals, extremes,
-zeros, infinities, NaNs of every payload, and any patterns.
+Ties and overflow thresholds with the numbers next to them in the operands' own type, borders of subnormals,
+extremes, zeros, infinities, NaNs of every payload, and any patterns.
 """
 
 from __future__ import annotations
@@ -26,7 +26,9 @@ INTEGERS = tuple(np.dtype(f"{kind}{size}") for kind in "iu" for size in (1, 2, 4
 
 #: Types of single bytes, and of less, that ml_dtypes has.
 SMALL = tuple(
-    np.dtype(getattr(ml_dtypes, name)) for name in ml_dtypes.__all__ if name.startswith(("float", "int", "uint"))
+    np.dtype(getattr(ml_dtypes, name))
+    for name in ml_dtypes.__all__
+    if name.startswith(("float", "int", "uint"))
 )
 SMALL = tuple(kind for kind in SMALL if catalog.carrier(kind) is not None and kind not in INTEGERS)
 
@@ -99,7 +101,9 @@ def values(draw: Draw, kind: np.dtype[Any], formats: Sequence[Format], count: in
         return _integers(draw, kind, points, count)
     with np.errstate(all="ignore"):
         close = np.array(points, np.float64).astype(kind).view(f"u{kind.itemsize}").astype(np.uint64)
-    steps = np.array([draw.choice((-2, -1, -1, 0, 0, 0, 1, 1, 2)) for _ in points], np.int64).astype(np.uint64)
+    steps = np.array([draw.choice((-2, -1, -1, 0, 0, 0, 1, 1, 2)) for _ in points], np.int64).astype(
+        np.uint64
+    )
     patterns = (close + steps).astype(f"u{kind.itemsize}")
     known = catalog.carrier(kind)
     assert known is not None
@@ -142,7 +146,9 @@ def _integers(draw: Draw, kind: np.dtype[Any], points: list[float], count: int) 
     for point in points:
         if math.isfinite(point):
             found.append(int(point) + draw.choice((-1, 0, 0, 1)))
-    found += [draw.randint(limits.min, limits.max) >> draw.randint(0, limits.bits - 1) for _ in range(count // 3)]
+    found += [
+        draw.randint(limits.min, limits.max) >> draw.randint(0, limits.bits - 1) for _ in range(count // 3)
+    ]
     found = [number for number in found if limits.min <= number <= limits.max]
     while len(found) < count:
         found.append(draw.randint(limits.min, limits.max))

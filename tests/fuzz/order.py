@@ -56,14 +56,19 @@ def relation(call: Call) -> Answer:
         quiet = name in ("equal", "not_equal", "unordered")
         invalid = is_signaling(x, fmt) or is_signaling(y, fmt) if quiet else found is None
         signals.append(int(Flag.INVALID) if invalid else 0)
-    parts = {"result": np.array(held, np.uint8).reshape(shape), "flags": np.array(signals, np.uint8).reshape(shape)}
+    parts = {
+        "result": np.array(held, np.uint8).reshape(shape),
+        "flags": np.array(signals, np.uint8).reshape(shape),
+    }
     return Answer(parts)
 
 
 def total_order(call: Call) -> Answer:
     """Whether a code is another, or before it."""
     pairs, shape, fmt = _pairs(call)
-    return Answer({"result": np.array([oracle.total_order(x, y, fmt) for x, y in pairs], np.uint8).reshape(shape)})
+    return Answer(
+        {"result": np.array([oracle.total_order(x, y, fmt) for x, y in pairs], np.uint8).reshape(shape)}
+    )
 
 
 def ordered(call: Call) -> Answer:

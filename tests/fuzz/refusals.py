@@ -1,8 +1,8 @@
 """Arguments that no verb takes: refused by a ValueError or TypeError with a message, every time alike.
 
-A call that is answered, and answered again from memory, is spoiled in one place. It must be refused, whatever was
-answered before, must leave `out` alone, and must not change what the good call gives afterwards. What may be
-refused or not, as people find it, must not end in any other error.
+A call that is answered, and answered again from memory, is spoiled in one place. It must be refused, whatever
+was answered before, must leave `out` alone, and must not change what the good call gives afterwards. What may
+be refused or not, as people find it, must not end in any other error.
 """
 
 from __future__ import annotations
@@ -45,7 +45,16 @@ NO_FORMATS: tuple[Any, ...] = (
     "",
 )
 NO_RULES: tuple[Any, ...] = ("nearest_even", 3, {}, [], lp.Projection, object())
-NO_MODES: tuple[Any, ...] = ("nearest", 1, [], {}, "stochastic(33)", "stochastic(0)", object(), "stochastic(8, Z)")
+NO_MODES: tuple[Any, ...] = (
+    "nearest",
+    1,
+    [],
+    {},
+    "stochastic(33)",
+    "stochastic(0)",
+    object(),
+    "stochastic(8, Z)",
+)
 NO_KEYS: tuple[Any, ...] = (-1, 1 << 64, 1.5, "key", [1], True, None)
 
 
@@ -61,7 +70,14 @@ def _outputs(draw: Draw, call: Call, answer: Answer) -> Iterator[Callable[[Call]
     for name, right in (("out", kind), ("flags", np.dtype(np.uint8))):
         locked = np.zeros(shape, right)
         locked.flags.writeable = False
-        wrong = [np.zeros(shape, np.int16), np.zeros((*shape, 2), right), np.zeros((7, *shape), right), [0], locked, 3]
+        wrong = [
+            np.zeros(shape, np.int16),
+            np.zeros((*shape, 2), right),
+            np.zeros((7, *shape), right),
+            [0],
+            locked,
+            3,
+        ]
         yield _change(**{name: draw.choice(wrong)})
 
 
@@ -78,7 +94,9 @@ def _keywords(draw: Draw, call: Call) -> Iterator[Callable[[Call], Call]]:
     yield _change(profile="ocp", projection=lp.Projection())
     yield _change(rounding="stochastic(8)", rng=draw.choice(NO_KEYS))
     yield _change(rounding="stochastic(8)", rng=1, random=np.zeros(3, np.uint32))
-    yield _change(rounding="stochastic(2)", random=draw.choice((np.full(4, 4, np.uint32), np.zeros(4), [1, 2], "x")))
+    yield _change(
+        rounding="stochastic(2)", random=draw.choice((np.full(4, 4, np.uint32), np.zeros(4), [1, 2], "x"))
+    )
     yield _change(rng=1)
     yield _change(random=np.zeros(np.shape(call.operands[0]), np.uint32))
     if call.verb in ("lp.encode", "lp.quantize"):

@@ -1,7 +1,7 @@
 """Ask the verbs, compare with the oracle, count; shrink what fails to one element and print it as a program.
 
-A case is a call, asked in several ways. Each topic makes calls out of random choices, and says what the oracle
-answers. That is all that is needed to shrink: a smaller call is a call, too.
+A case is a call, asked in several ways. Each topic makes calls out of random choices, and says what the
+oracle answers. That is all that is needed to shrink: a smaller call is a call, too.
 """
 
 from __future__ import annotations
@@ -47,7 +47,8 @@ LAYOUTS = (
     "np.frombuffer(x.tobytes(), x.dtype).reshape(x.shape)",
 )
 
-#: Places for results, as programs make them: new ones, not one after the other, an operand's, one that overlaps it.
+#: Places for results, as programs make them: new ones, not one after the other, an operand's, one that
+#: overlaps it.
 OUTPUTS = {
     "new": "out = np.full({shape}, 3, {kind})",
     "strided": "out = np.full({shape} + (2,), 3, {kind})[..., 0]",
@@ -138,7 +139,9 @@ class Failure(NamedTuple):
             lines += [f"x{number} = {spelled(x)}" for number, x in enumerate(call.operands)]
             for way in ways:
                 lines += _asking(call, way, self.out)
-        return "\n".join([*lines, f"# {self.what}", f"# got  {_short(self.got)}", f"# want {_short(self.want)}"])
+        return "\n".join(
+            [*lines, f"# {self.what}", f"# got  {_short(self.got)}", f"# want {_short(self.want)}"]
+        )
 
 
 class Count(NamedTuple):
@@ -197,7 +200,11 @@ def asked(call: Call, way: Way, answer: Answer) -> dict[str, Array] | Refusal:
 
 def _tiled(value: Any, times: int) -> Any:
     """An array so many times one after the other."""
-    return np.concatenate([value] * times) if times > 1 and isinstance(value, np.ndarray) and value.ndim else value
+    return (
+        np.concatenate([value] * times)
+        if times > 1 and isinstance(value, np.ndarray) and value.ndim
+        else value
+    )
 
 
 def suits(call: Call, way: Way, answer: Answer) -> bool:
@@ -205,7 +212,9 @@ def suits(call: Call, way: Way, answer: Answer) -> bool:
     if way.tiled > 1 and (call.counted or answer.refused is not False and np.any(answer.refused)):
         return False
     x = call.operands[0]
-    if way.tiled > 1 and not all(isinstance(each, np.ndarray) and each.shape == x.shape for each in call.operands):
+    if way.tiled > 1 and not all(
+        isinstance(each, np.ndarray) and each.shape == x.shape for each in call.operands
+    ):
         return False
     if way.tiled > 1 and not x.shape:
         return False
@@ -227,7 +236,9 @@ def _parts(given: Any, flags: Array | None) -> dict[str, Array]:
     return parts
 
 
-def _difference(call: Call, way: Way, answer: Answer) -> tuple[str, object, object, tuple[int, ...] | None] | None:
+def _difference(
+    call: Call, way: Way, answer: Answer
+) -> tuple[str, object, object, tuple[int, ...] | None] | None:
     """What is wrong with what a verb gives: what, got, want, and the index of the first wrong element."""
     got = asked(call, way, answer)
     if answer.refused is True or (answer.refused is not False and np.any(answer.refused)):
@@ -265,7 +276,9 @@ def _run(topic: Topic, call: Call, ways: Sequence[Way]) -> Failure | None:
     try:
         answer = topic.oracles[call.verb](call)
     except Exception as error:
-        return Failure(call, tuple(ways[:1]), "the oracle fails", f"{type(error).__name__}: {error}", "an answer")
+        return Failure(
+            call, tuple(ways[:1]), "the oracle fails", f"{type(error).__name__}: {error}", "an answer"
+        )
     refusals: dict[Way, object] = {}
     ways = [way for way in ways if suits(call, way, answer)]
     for number, way in enumerate(ways):
@@ -278,7 +291,9 @@ def _run(topic: Topic, call: Call, ways: Sequence[Way]) -> Failure | None:
             told = refusals.setdefault(way, asked(call, way, answer))
             again = asked(call, way, answer)
             if again != told:
-                return Failure(call, tuple(ways[: number + 1]), "is refused otherwise the second time", again, told)
+                return Failure(
+                    call, tuple(ways[: number + 1]), "is refused otherwise the second time", again, told
+                )
     return None
 
 
@@ -297,7 +312,8 @@ def check(topic: Topic, call: Call, ways: Sequence[Way]) -> tuple[int, int, Fail
         if call.counted:
             return 1, 0, failure
         keywords = {
-            name: value.reshape(-1) if isinstance(value, np.ndarray) else value for name, value in call.keywords.items()
+            name: value.reshape(-1) if isinstance(value, np.ndarray) else value
+            for name, value in call.keywords.items()
         }
         operands = tuple(np.broadcast_to(x, shape).reshape(-1) for x in call.operands)
         flat = dataclasses.replace(call, operands=operands, keywords=keywords)
@@ -350,7 +366,9 @@ def shrunk(topic: Topic, failure: Failure) -> Failure:
             failure = _lessened(failure, topic.smaller, fails)
             failure = _lessened(failure, _with_simpler, fails)
             continue
-        for axis in range(max((x.ndim for x in failure.call.operands if isinstance(x, np.ndarray)), default=0)):
+        for axis in range(
+            max((x.ndim for x in failure.call.operands if isinstance(x, np.ndarray)), default=0)
+        ):
             failure = _fewer(failure, axis, fails)
         failure = _lessened(failure, _with_simpler, fails)
     return failure
@@ -369,14 +387,18 @@ def _fewer(failure: Failure, axis: int, fails: Callable[..., Failure | None]) ->
     """Fewer elements along an axis: one of them, else a half of them, again and again."""
     while True:
         call = failure.call
-        length = max((x.shape[axis] for x in call.operands if isinstance(x, np.ndarray) and x.ndim > axis), default=0)
+        length = max(
+            (x.shape[axis] for x in call.operands if isinstance(x, np.ndarray) and x.ndim > axis), default=0
+        )
         if length <= 1:
             return failure
         parts = [range(length)[: -(-length // 2)], range(length)[length // 2 :]]
         if call.counted:
             parts = [range(length)[: length * share // 8] for share in (1, 2, 4, 6, 7)] + [range(length - 1)]
         elif length <= 64 or failure.what != "is refused":
-            parts = [range(place, place + 1) for place in range(length)][:400] + parts if length <= 400 else parts
+            parts = (
+                [range(place, place + 1) for place in range(length)][:400] + parts if length <= 400 else parts
+            )
         for part in parts:
             found = fails(call.at(axis, list(part), length), failure.ways) if len(part) else None
             if found:
@@ -444,14 +466,18 @@ def spelled(value: object) -> str:
         if value.dtype == np.bool_ or value.dtype.kind == "O":
             return f"np.array({value.tolist()!r}, {value.dtype.name!r})"
         words = bits_of(value)
-        listed = np.array2string(words, separator=", ", threshold=1 << 30, formatter={"int": hex}, max_line_width=110)
+        listed = np.array2string(
+            words, separator=", ", threshold=1 << 30, formatter={"int": hex}, max_line_width=110
+        )
         text = f"np.array({listed if value.size else []}, 'u{value.itemsize}').reshape({value.shape})"
         return text if value.dtype == words.dtype else f"{text}.view({spelled(value.dtype)})"
     if isinstance(value, np.generic):
         return f"{spelled(np.asarray(value))}[()]"
     if isinstance(value, lp.BlockArray):
         parts = ", ".join(spelled(part) for part in (value.codes, value.scales, value.format, value.axes))
-        return f"lp.BlockArray({parts}, {None if value.tensor_scale is None else spelled(value.tensor_scale)})"
+        return (
+            f"lp.BlockArray({parts}, {None if value.tensor_scale is None else spelled(value.tensor_scale)})"
+        )
     if isinstance(value, lp.Profile):
         return f"lp.profiles[{value.name!r}]"
     if isinstance(value, Fraction | lp.Format | Projection | lp.BlockFormat):
@@ -459,7 +485,9 @@ def spelled(value: object) -> str:
     if isinstance(value, tuple):
         return f"({', '.join(map(spelled, value))}{',' * (len(value) == 1)})"
     if dataclasses.is_dataclass(value) and not isinstance(value, type):
-        named = ", ".join(f"{each.name}={spelled(getattr(value, each.name))}" for each in dataclasses.fields(value))
+        named = ", ".join(
+            f"{each.name}={spelled(getattr(value, each.name))}" for each in dataclasses.fields(value)
+        )
         return f"{type(value).__name__}({named})"
     return repr(value)
 
@@ -529,7 +557,10 @@ def fuzz(
             if not any(is_known(failure) for is_known in known):
                 failures.append((number, failure))
                 after = time.monotonic() - began
-                told(f"{name}: case {number} of seed {seed} fails, after {after:.1f} s\n\n{failure.program()}\n")
+                told(
+                    f"{name}: case {number} of seed {seed} fails, after {after:.1f} "
+                    f"s\n\n{failure.program()}\n"
+                )
                 told(f"again: python -m tests.fuzz --topic {name} --seed {seed} --case {number}\n")
                 if len(failures) >= stop_at:
                     break

@@ -1,6 +1,7 @@
 """Draw specifications: formats, rounding modes, projections, block formats and accumulations of any parameters.
 
-Everything that the constructors accept may come: extreme widths and biases, every field of a projection at once.
+Everything that the constructors accept may come: extreme widths and biases, every field of a projection at
+once.
 """
 
 from __future__ import annotations
@@ -27,7 +28,14 @@ T = TypeVar("T")
 KNOWN_FORMATS = tuple(dict.fromkeys(catalog.FORMATS.values()))
 
 #: Formats that kernels have ways of their own for.
-SHORTCUTS = (catalog.BINARY32, catalog.TF32, catalog.BFLOAT16, catalog.BINARY16, catalog.E5M2, catalog.E8M0FNU)
+SHORTCUTS = (
+    catalog.BINARY32,
+    catalog.TF32,
+    catalog.BFLOAT16,
+    catalog.BINARY16,
+    catalog.E5M2,
+    catalog.E8M0FNU,
+)
 
 #: Cases one after the other that share most of what kernels are compiled for.
 ALIKE = 12
@@ -111,7 +119,9 @@ def _near(draw: Draw) -> Format:
 
 
 def _any(draw: Draw) -> Format:
-    sign = draw.alike.choice((Sign.MAGNITUDE, Sign.MAGNITUDE, Sign.MAGNITUDE, Sign.UNSIGNED, Sign.TWOS_COMPLEMENT))
+    sign = draw.alike.choice(
+        (Sign.MAGNITUDE, Sign.MAGNITUDE, Sign.MAGNITUDE, Sign.UNSIGNED, Sign.TWOS_COMPLEMENT)
+    )
     bits = draw.choice((2, 3, 4, 6, 8, 8, 10, 16, 16, 17, 24, 31, 32, draw.randint(2, 32)))
     bits -= sign is not Sign.UNSIGNED
     whole = sign is Sign.TWOS_COMPLEMENT
@@ -120,7 +130,16 @@ def _any(draw: Draw) -> Format:
     every = 1 << (exponent_bits + trailing_bits)
     subnormals = exponent_bits == 0 or draw.alike.random() < 0.8
     infinity = not whole and draw.alike.random() < 0.5
-    some = (1, 1, 2, (1 << trailing_bits) - 1, 1 << trailing_bits, draw.randint(0, every), every // 2, every - 3)
+    some = (
+        1,
+        1,
+        2,
+        (1 << trailing_bits) - 1,
+        1 << trailing_bits,
+        draw.randint(0, every),
+        every // 2,
+        every - 3,
+    )
     nans = 0 if whole or draw.alike.random() < 0.25 else max(0, draw.choice(some))
     biases = (
         (1 << exponent_bits >> 1) - 1,
@@ -200,7 +219,14 @@ def any_projection(draw: Draw, fmt: Format, **fixed: Any) -> Projection:
 
 def any_stop(draw: Draw) -> Format:
     """A format to round to on the way: mostly one that a library computes in."""
-    usual = (catalog.BINARY32, catalog.BINARY32, catalog.BINARY16, catalog.BFLOAT16, catalog.BINARY64, catalog.E4M3FN)
+    usual = (
+        catalog.BINARY32,
+        catalog.BINARY32,
+        catalog.BINARY16,
+        catalog.BFLOAT16,
+        catalog.BINARY64,
+        catalog.E4M3FN,
+    )
     return draw.choice(usual) if draw.chance(0.7) else any_format(draw)
 
 
@@ -217,7 +243,9 @@ def any_block_format(draw: Draw) -> BlockFormat:
     def make() -> BlockFormat:
         element = any_format(draw, widest=draw.alike.choice((4, 8, 8, 16, 32)))
         scale = draw.choice(SCALES) if draw.chance(0.7) else any_format(draw)
-        thresholds = tuple(ScaleRule("drawn", "one", "nearest", Fraction(draw.randint(65, 127), 64)) for _ in range(2))
+        thresholds = tuple(
+            ScaleRule("drawn", "one", "nearest", Fraction(draw.randint(65, 127), 64)) for _ in range(2)
+        )
         return BlockFormat(
             name="drawn",
             element=element,
@@ -242,7 +270,14 @@ def any_block_format(draw: Draw) -> BlockFormat:
 # -- accumulations ----------------------------------------------------------------------------------
 
 #: Operands that machines have.
-MACHINE_FORMATS = (catalog.BINARY16, catalog.BFLOAT16, catalog.E4M3FNUZ, catalog.E5M2FNUZ, catalog.E4M3FN, catalog.E5M2)
+MACHINE_FORMATS = (
+    catalog.BINARY16,
+    catalog.BFLOAT16,
+    catalog.E4M3FNUZ,
+    catalog.E5M2FNUZ,
+    catalog.E4M3FN,
+    catalog.E5M2,
+)
 
 PLACES = (catalog.BINARY32, catalog.BINARY32, catalog.BINARY16, catalog.BFLOAT16, catalog.TF32, catalog.E5M2)
 
@@ -279,7 +314,9 @@ def any_accumulation(draw: Draw) -> Accumulation:
             return Accumulation(**fields)
         fields |= {"operands": operands(kind == "window")}
         if fields["operands"] and draw.chance(0.3):
-            fields["operand_rounding"] = Projection(rounding=draw.choice(MODES), nan="max", saturation="finite")
+            fields["operand_rounding"] = Projection(
+                rounding=draw.choice(MODES), nan="max", saturation="finite"
+            )
         if kind == "exact":
             return Accumulation(**fields, order=EXACT)
         fields["addend"] = draw.choice(("first", "last"))

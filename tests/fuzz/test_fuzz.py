@@ -93,7 +93,9 @@ def test_a_tie_that_is_lowered_wrongly_is_found(planted):
     assert all(x.size == 1 for x in failure.call.operands)
 
 
-@pytest.mark.parametrize(("topic", "verbs"), [("arithmetic", OPERANDS), ("order", ["less"]), ("blocks", ["encode"])])
+@pytest.mark.parametrize(
+    ("topic", "verbs"), [("arithmetic", OPERANDS), ("order", ["less"]), ("blocks", ["encode"])]
+)
 def test_a_wrong_last_bit_is_found(planted, topic, verbs):
     """Of the first result of every call."""
 
@@ -120,9 +122,9 @@ def test_an_answer_that_depends_on_the_call_before_is_found(planted):
     right, before = lp.encode, {}
 
     def wrong(values, fmt, **keywords):
-        keywords = before.setdefault(str(fmt), {key: keywords[key] for key in keywords if key == "projection"}) | {
-            key: value for key, value in keywords.items() if key != "projection"
-        }
+        keywords = before.setdefault(
+            str(fmt), {key: keywords[key] for key in keywords if key == "projection"}
+        ) | {key: value for key, value in keywords.items() if key != "projection"}
         return right(values, fmt, **keywords)
 
     planted.setattr(lp, "encode", wrong)

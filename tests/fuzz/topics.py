@@ -20,5 +20,6 @@ TOPICS: Mapping[str, Topic] = MappingProxyType(
 )
 
 
-#: What tells failures that are reported elsewhere, so that others are found behind them. Empty in what is merged.
+#: What tells failures that are reported elsewhere, so that others are found behind them. Empty in what is
+#: merged.
 KNOWN: tuple[Callable[[Failure], bool], ...] = ()

@@ -17,7 +17,11 @@ from lowprec.kernels.request import CONVERT, Elementwise
 from lowprec.spec import catalog
 from lowprec.spec.projection import Projection
 
-NEAREST, TO_ODD, STOCHASTIC = Projection(), Projection(rounding="to_odd"), Projection(rounding="stochastic(8)")
+NEAREST, TO_ODD, STOCHASTIC = (
+    Projection(),
+    Projection(rounding="to_odd"),
+    Projection(rounding="stochastic(8)"),
+)
 
 #: Source, target, projection, and the format of values to give back.
 CONVERSIONS = {

@@ -118,7 +118,9 @@ def shortcomings(assembly):
     loops = [_names(loop) for loop in vector_loops(assembly)]
     if not loops:
         return ["no vectors"]
-    return sorted({name for names in loops for name in names if name in WIDE_SHIFTS or name.startswith(ONE_BY_ONE)})
+    return sorted(
+        {name for names in loops for name in names if name in WIDE_SHIFTS or name.startswith(ONE_BY_ONE)}
+    )
 
 
 # -- the kernels ------------------------------------------------------------------------------------
@@ -127,7 +129,12 @@ def shortcomings(assembly):
 @functools.cache
 def assembly_for(processor):
     """The assembly of each function of `compiled_functions`, by its name."""
-    environment = {**os.environ, "NUMBA_CPU_NAME": processor, "NUMBA_CPU_FEATURES": "", "LOWPREC_CACHE_DIR": ""}
+    environment = {
+        **os.environ,
+        "NUMBA_CPU_NAME": processor,
+        "NUMBA_CPU_FEATURES": "",
+        "LOWPREC_CACHE_DIR": "",
+    }
     done = subprocess.run(
         [sys.executable, "-m", "tests.kernels.compiled_functions"],
         env=environment, capture_output=True, text=True, check=False, timeout=600,

@@ -32,9 +32,18 @@ from lowprec.kernels.request import Elementwise
 from lowprec.kernels.vector import program as vector
 from lowprec.kernels.vector.convert import kernel
 from lowprec.spec import catalog
-from tests.support import CATALOG_UP_TO_8, MODE_PROJECTIONS, assert_same_codes, both_signs, stepped, value_and_tie
+from tests.support import (
+    CATALOG_UP_TO_8,
+    MODE_PROJECTIONS,
+    assert_same_codes,
+    both_signs,
+    stepped,
+    value_and_tie,
+)
 
-pytestmark = pytest.mark.skipif(bool(numba.config.DISABLE_JIT), reason="without the compiler there is no cache")
+pytestmark = pytest.mark.skipif(
+    bool(numba.config.DISABLE_JIT), reason="without the compiler there is no cache"
+)
 
 ROOT = pathlib.Path(__file__).parents[2]
 
@@ -101,7 +110,11 @@ class Process:
         self._process = subprocess.Popen(
             [sys.executable, "-W", "error", "-c", program, *map(str, arguments)],
             cwd=package,
-            env={**os.environ, "PYTHONPATH": str(package), **{key: str(value) for key, value in environment.items()}},
+            env={
+                **os.environ,
+                "PYTHONPATH": str(package),
+                **{key: str(value) for key, value in environment.items()},
+            },
             stdout=subprocess.PIPE,
             stderr=subprocess.PIPE,
             text=True,
@@ -137,7 +150,9 @@ def convert(package, tmp_path_factory):
     """Start a process that encodes all values as the jobs say."""
     path = tmp_path_factory.mktemp("values") / "values.npy"
     np.save(path, VALUES)
-    return lambda folder, *jobs, package=package: Process(package, CONVERT, path, *jobs, LOWPREC_CACHE_DIR=folder)
+    return lambda folder, *jobs, package=package: Process(
+        package, CONVERT, path, *jobs, LOWPREC_CACHE_DIR=folder
+    )
 
 
 @pytest.fixture(scope="module")
@@ -163,13 +178,17 @@ def _content(folder):
 def _is_whole(path):
     """Whether a file is named by a digest and holds what it says it holds."""
     stored = path.read_bytes()
-    return bool(re.fullmatch("[0-9a-f]{64}", path.name)) and hashlib.sha256(stored[32:]).digest() == stored[:32]
+    return (
+        bool(re.fullmatch("[0-9a-f]{64}", path.name)) and hashlib.sha256(stored[32:]).digest() == stored[:32]
+    )
 
 
 def _edit(path, before, after):
     """Replace what occurs once in a file."""
     text = path.read_text()
-    assert text.count(before) == 1, f"{path.name} has changed: tell this test what to edit instead of {before!r}"
+    assert text.count(before) == 1, (
+        f"{path.name} has changed: tell this test what to edit instead of {before!r}"
+    )
     path.write_text(text.replace(before, after))
 
 
@@ -298,7 +317,9 @@ def test_an_edit_while_a_process_runs_is_noticed_by_the_next(another, tmp_path):
 
 def _digest(package):
     """The digest of the sources, as the code in that package computes it."""
-    spec = importlib.util.spec_from_file_location("lowprec_copied_cache", package / "lowprec" / "kernels" / "cache.py")
+    spec = importlib.util.spec_from_file_location(
+        "lowprec_copied_cache", package / "lowprec" / "kernels" / "cache.py"
+    )
     module = importlib.util.module_from_spec(spec)
     spec.loader.exec_module(module)
     return module.sources()
@@ -306,7 +327,9 @@ def _digest(package):
 
 def test_an_edit_of_any_source_changes_the_digest(package, another):
     """One character at the end of each file of the kernels and the specifications; a file more; another name."""
-    sources = sorted(path for name in ("kernels", "spec") for path in (another / "lowprec" / name).glob("*.py"))
+    sources = sorted(
+        path for name in ("kernels", "spec") for path in (another / "lowprec" / name).glob("*.py")
+    )
     digests = [_digest(package), _digest(another)]
     assert digests[0] == digests[1]
     for path in sources:
@@ -324,7 +347,12 @@ def test_an_edit_of_any_source_changes_the_digest(package, another):
 
 @pytest.mark.parametrize(
     ("where", "name", "value"),
-    [(numba, "__version__", "0"), (np, "__version__", "0"), (numba.config, "OPT", 1), (numba.config, "BOUNDSCHECK", 1)],
+    [
+        (numba, "__version__", "0"),
+        (np, "__version__", "0"),
+        (numba.config, "OPT", 1),
+        (numba.config, "BOUNDSCHECK", 1),
+    ],
 )
 def test_another_version_or_setting_changes_the_digest(package, monkeypatch, where, name, value):
     """Of what compiles the sources, and of how it does."""
@@ -391,7 +419,10 @@ def test_without_a_place_to_write_kernels_are_compiled_and_nothing_is_written(pa
     """Permissions do not stop root, but these do: a regular file where a folder should be, or above it; and no name."""
     (tmp_path / "file").write_text("mine")
     places = [tmp_path / "file", tmp_path / "file" / "below" / "it", "", tmp_path / ("long" * 100)]
-    assert Process(package, COUNT, *places, TMPDIR=tmp_path).result() == {"right": True, "loaded": [0] * len(places)}
+    assert Process(package, COUNT, *places, TMPDIR=tmp_path).result() == {
+        "right": True,
+        "loaded": [0] * len(places),
+    }
     assert [path.name for path in tmp_path.iterdir()] == ["file"]
     assert (tmp_path / "file").read_text() == "mine"
 
@@ -422,7 +453,9 @@ def test_the_folder_is_the_one_that_was_chosen_else_the_users_cache(monkeypatch,
 # -- who may have put it there ------------------------------------------------------------------------
 
 posix = pytest.mark.skipif(not hasattr(os, "geteuid"), reason="ownership is POSIX's")
-as_root = pytest.mark.skipif(not hasattr(os, "geteuid") or os.geteuid() != 0, reason="needs root, for two users")
+as_root = pytest.mark.skipif(
+    not hasattr(os, "geteuid") or os.geteuid() != 0, reason="needs root, for two users"
+)
 
 #: Nobody's number.
 ANOTHER = 54321
@@ -471,7 +504,10 @@ def _plant(place, mark):
 def test_what_is_made_is_for_this_user_alone(package, tmp_path):
     """Folders and files, whatever the umask."""
     place = tmp_path / "a" / "b" / "kernels"
-    assert Process(package, "import os; os.umask(0)\n" + LOGGED, LOWPREC_CACHE_DIR=place).result()[:2] == [True, [0, 0]]
+    assert Process(package, "import os; os.umask(0)\n" + LOGGED, LOWPREC_CACHE_DIR=place).result()[:2] == [
+        True,
+        [0, 0],
+    ]
     modes = [path.stat().st_mode & 0o777 for path in (place, *place.parents[:2], *place.iterdir())]
     assert modes == [0o700, 0o700, 0o700, 0o600, 0o600]
 
@@ -490,7 +526,9 @@ def test_what_others_may_write_is_not_loaded(package, cached, tmp_path, what):
     right, loaded, logged = Process(package, LOGGED, LOWPREC_CACHE_DIR=cached).result()
     assert not (tmp_path / "executed").exists()
     assert (right, loaded) == (True, [0, 0])
-    assert sorted(logged) == [["lowprec", "WARNING", f"compiled kernels are not kept: {text}"] for text in said]
+    assert sorted(logged) == [
+        ["lowprec", "WARNING", f"compiled kernels are not kept: {text}"] for text in said
+    ]
 
 
 @as_root
@@ -505,8 +543,12 @@ def test_what_another_user_owns_is_not_loaded(package, cached, tmp_path, what):
     assert not (tmp_path / "executed").exists()
     assert (right, loaded, len(logged)) == (True, [0, 0], len(changed))
     for path in changed:
-        assert any(f"{str(path)!r} belongs to user {ANOTHER}, who could" in message for _, _, message in logged)
-    assert all("set LOWPREC_CACHE_DIR to a folder that only you can change" in message for _, _, message in logged)
+        assert any(
+            f"{str(path)!r} belongs to user {ANOTHER}, who could" in message for _, _, message in logged
+        )
+    assert all(
+        "set LOWPREC_CACHE_DIR to a folder that only you can change" in message for _, _, message in logged
+    )
 
 
 @posix
@@ -522,7 +564,9 @@ def test_what_another_user_owns_is_refused_whoever_runs_this(cached, monkeypatch
     for owned in (cached, cached.parent):
         with monkeypatch.context() as patch:
             patch.setattr(
-                pathlib.Path, "lstat", lambda at, owned=owned: foreign(lstat(at)) if at == owned else lstat(at)
+                pathlib.Path,
+                "lstat",
+                lambda at, owned=owned: foreign(lstat(at)) if at == owned else lstat(at),
             )
             assert cache.private(cached) is None
     fstat = os.fstat
@@ -580,8 +624,12 @@ pwd.getpwuid = unknown
 
 
 @posix
-@pytest.mark.parametrize(("name", "value"), [("XDG_CACHE_HOME", ""), ("XDG_CACHE_HOME", "cache"), ("HOME", "home")])
-def test_without_a_home_no_kernels_are_loaded_from_the_current_folder(package, tmp_path, monkeypatch, name, value):
+@pytest.mark.parametrize(
+    ("name", "value"), [("XDG_CACHE_HOME", ""), ("XDG_CACHE_HOME", "cache"), ("HOME", "home")]
+)
+def test_without_a_home_no_kernels_are_loaded_from_the_current_folder(
+    package, tmp_path, monkeypatch, name, value
+):
     """`./~/.cache/lowprec/kernels` was: of who unpacks an archive, anyone's."""
     for variable in ("LOWPREC_CACHE_DIR", "HOME", "XDG_CACHE_HOME"):
         monkeypatch.delenv(variable, raising=False)

@@ -10,8 +10,34 @@ from lowprec.kernels.jit import has_half
 from lowprec.kernels.vector.ir import lanes, rounding
 from lowprec.kernels.vector.ir.lanes import LANES, LONGS
 
-BORDERS = [0, 1, 2, 31, 0x7F, 0x80, 0xFF, 0x100, 0x7FFF, 0x8000, 0xFFFF, 0x10000, 0x7FFFFF, 0x800000, 0x7F7FFFFF]
-BORDERS += [0x7F800000, 0x7F800001, 0x7FC00000, 0x7FFFFFFF, 0x80000000, 0x80000001, 0xFF800000, 0xFFC00001, 0xFFFFFFFF]
+BORDERS = [
+    0,
+    1,
+    2,
+    31,
+    0x7F,
+    0x80,
+    0xFF,
+    0x100,
+    0x7FFF,
+    0x8000,
+    0xFFFF,
+    0x10000,
+    0x7FFFFF,
+    0x800000,
+    0x7F7FFFFF,
+]
+BORDERS += [
+    0x7F800000,
+    0x7F800001,
+    0x7FC00000,
+    0x7FFFFFFF,
+    0x80000000,
+    0x80000001,
+    0xFF800000,
+    0xFFC00001,
+    0xFFFFFFFF,
+]
 
 
 def _words(seed):
@@ -33,7 +59,9 @@ def _compare(python, *arguments):
 def arithmetic(a, b, number, out):
     """Every operator, between vectors and with a number on either side."""
     x, y = lanes.load(a, 0), lanes.load(b, 0)
-    lanes.store(out, 0, (x + y) - number + (number - x) + (x * y) + (x ^ y) + (x | number) + (number & y) + (1 + x))
+    lanes.store(
+        out, 0, (x + y) - number + (number - x) + (x * y) + (x ^ y) + (x | number) + (number & y) + (1 + x)
+    )
 
 
 def shifts(a, b, number, out):
@@ -80,9 +108,9 @@ def sums(a, b, out):
 
 def test_the_processors_own_rounding():
     """To nearest, with what comes of NaN left out: its payload is the processor's business."""
-    finite = np.random.default_rng(1).standard_normal(LANES).astype(np.float32) * np.float32(2.0) ** np.arange(
-        -16, LANES - 16
-    ).astype(np.float32)
+    finite = np.random.default_rng(1).standard_normal(LANES).astype(np.float32) * np.float32(
+        2.0
+    ) ** np.arange(-16, LANES - 16).astype(np.float32)
     words = finite.view(np.uint32)
     if has_half():
         _compare(halves, words, np.zeros(LANES, np.uint32))
@@ -100,7 +128,9 @@ def test_elements_of_every_size(read, written):
     """Bytes and half-words are widened with zeros, cut on the way back; 64 bits are folded to odd."""
     bits = 8 * np.dtype(read).itemsize
     rng = np.random.default_rng(bits)
-    elements = rng.integers(0, 1 << bits, LANES, dtype=read) if bits < 64 else rng.integers(0, 1 << 63, LANES, read)
+    elements = (
+        rng.integers(0, 1 << bits, LANES, dtype=read) if bits < 64 else rng.integers(0, 1 << 63, LANES, read)
+    )
     elements[:4] = [0, 1, (1 << bits) - 1, 1 << (bits - 1)]
     _compare(through, elements, np.zeros(LANES, written))
     if read == "u8":
@@ -208,7 +238,9 @@ def test_quotients(seed):
 
 def products(a, b, out):
     """As binary32 numbers."""
-    lanes.store(out, 0, lanes.as_words(lanes.as_singles(lanes.load(a, 0)) * lanes.as_singles(lanes.load(b, 0))))
+    lanes.store(
+        out, 0, lanes.as_words(lanes.as_singles(lanes.load(a, 0)) * lanes.as_singles(lanes.load(b, 0)))
+    )
 
 
 def test_products():
@@ -240,7 +272,9 @@ def units(a, b, c, field, lost, out):
     lanes.store(out, 64, rounding.odd_sum(x, y, z, power))
     number = rounding.cut_sum(z, x, y, power)
     lanes.store(out, 96, rounding.joined_sum(number, x, y, power, few))
-    lanes.store(out, 128, rounding.truncated(lanes.as_singles(rounding.cut_sum(x, x & 0, x & 0, (x & 0) + 1010))))
+    lanes.store(
+        out, 128, rounding.truncated(lanes.as_singles(rounding.cut_sum(x, x & 0, x & 0, (x & 0) + 1010)))
+    )
 
 
 @pytest.mark.parametrize("seed", range(4))

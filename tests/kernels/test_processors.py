@@ -27,7 +27,8 @@ def answers():
 
 
 @pytest.mark.skipif(
-    platform.machine() not in ("x86_64", "AMD64") or bool(numba.config.DISABLE_JIT), reason="names a processor"
+    platform.machine() not in ("x86_64", "AMD64") or bool(numba.config.DISABLE_JIT),
+    reason="names a processor",
 )
 def test_a_processor_without_conversions_to_binary16_gives_the_same_answers():
     """On it LLVM would call a function that no process has to have: no kernel may hold that call."""

@@ -35,7 +35,9 @@ def test_philox_gives_the_known_answers(counter, key, want):
 def test_words_are_those_of_randomgens_generator(key):
     """Another implementation, word after word, from a block far into the stream too."""
     for start in (4, 4 * ((1 << 32) - 2)):
-        other = randomgen.Philox(counter=start // 4 - 1, key=key, number=4, width=32)  # it counts before it draws
+        other = randomgen.Philox(
+            counter=start // 4 - 1, key=key, number=4, width=32
+        )  # it counts before it draws
         first = np.asarray(other.random_raw(64), np.uint64)
         words = lp.random_bits(64, key, 32, origin=(start,), within=(start + 64,))
         assert words.tolist() == first.tolist()
@@ -44,6 +46,7 @@ def test_words_are_those_of_randomgens_generator(key):
 def test_streams_and_keys_give_other_words():
     """Both words of the key count, and the stream."""
     words = [
-        lp.random_bits(8, key, 32, stream=stream).tolist() for key, stream in ((1, 0), (2, 0), (1 << 32, 0), (1, 1))
+        lp.random_bits(8, key, 32, stream=stream).tolist()
+        for key, stream in ((1, 0), (2, 0), (1 << 32, 0), (1, 1))
     ]
     assert len({tuple(row) for row in words}) == 4

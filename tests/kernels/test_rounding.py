@@ -1,7 +1,8 @@
 """Bits of a significand are discarded in the rounding modules alone, and every dispatch ends in a branch that fails.
 
-The first is read off the source: whatever can discard low bits (a shift down, a mask of high bits, an instruction
-or a NumPy call that narrows) is in a rounding module, or in a function named here with the reason why nothing is lost.
+The first is read off the source: whatever can discard low bits (a shift down, a mask of high bits, an
+instruction or a NumPy call that narrows) is in a rounding module, or in a function named here with the reason
+why nothing is lost.
 """
 
 from __future__ import annotations
@@ -27,7 +28,20 @@ MODULES = sorted(
 )
 
 #: Methods of LLVM's builder, and functions of NumPy, whose result may lack low bits.
-NARROWING = {"lshr", "ashr", "fptrunc", "fptosi", "fptoui", "sdiv", "udiv", "rint", "round", "floor", "ceil", "trunc"}
+NARROWING = {
+    "lshr",
+    "ashr",
+    "fptrunc",
+    "fptosi",
+    "fptoui",
+    "sdiv",
+    "udiv",
+    "rint",
+    "round",
+    "floor",
+    "ceil",
+    "trunc",
+}
 NARROWING |= {"right_shift", "floor_divide", "astype", "frexp", "narrowed_to_half", "truncated"}
 
 #: Functions that shift down or narrow, and why no bit of a significand is lost.
@@ -74,12 +88,21 @@ def _discards(node):
             return True
         masks = [node.right, node.left] if isinstance(node, ast.BinOp) else [node.value]
         return isinstance(node.op, ast.BitAnd) and any(
-            isinstance(mask, ast.Constant) and isinstance(mask.value, int) and mask.value > 1 and not mask.value & 1
+            isinstance(mask, ast.Constant)
+            and isinstance(mask.value, int)
+            and mask.value > 1
+            and not mask.value & 1
             for mask in masks
         )
     if isinstance(node, ast.Call):
         called = node.func
-        name = called.attr if isinstance(called, ast.Attribute) else called.id if isinstance(called, ast.Name) else ""
+        name = (
+            called.attr
+            if isinstance(called, ast.Attribute)
+            else called.id
+            if isinstance(called, ast.Name)
+            else ""
+        )
         return name in NARROWING
     return False
 

@@ -43,7 +43,9 @@ def test_its_rows_and_columns_are_those_that_the_page_shows(lines):
     page = (ROOT / "docs" / "collage.md").read_text()
     shown = page.split("```\n")[[part.startswith("quadratics") for part in page.split("```\n")].index(True)]
     got, want = rows(lines), rows(shown.splitlines())
-    assert [line for line in lines if "beta2" in line] == [line for line in shown.splitlines() if "beta2" in line]
+    assert [line for line in lines if "beta2" in line] == [
+        line for line in shown.splitlines() if "beta2" in line
+    ]
     assert list(got) == list(want)
     assert len(got) == 32
     assert [row["bytes"] for row in got.values()] == [row["bytes"] for row in want.values()]

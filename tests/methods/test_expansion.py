@@ -11,7 +11,16 @@ from hypothesis import given, strategies as st
 
 import lowprec as lp
 from lowprec.methods import expansion
-from lowprec.methods.expansion import Expansion, fast_two_sum, grow, multiply, renormalise, split, two_prod, two_sum
+from lowprec.methods.expansion import (
+    Expansion,
+    fast_two_sum,
+    grow,
+    multiply,
+    renormalise,
+    split,
+    two_prod,
+    two_sum,
+)
 from lowprec.oracle.arith import operate
 from lowprec.spec import catalog
 from lowprec.spec.format import Format
@@ -48,7 +57,9 @@ def test_two_sum_is_exact_on_all_pairs_whose_sum_does_not_overflow(name, exact, 
     good = is_sum(*two_sum(x, y, fmt), x, y) & fits
     assert (good.sum(), fits.sum()) == (exact, pairs)
     odd = fits & ~good
-    assert sorted(zip(x[odd], y[odd], strict=True)) == [(-12288, 57344), (12288, -57344)][: 2 * (name == "e5m2")]
+    assert (
+        sorted(zip(x[odd], y[odd], strict=True)) == [(-12288, 57344), (12288, -57344)][: 2 * (name == "e5m2")]
+    )
 
 
 @pytest.mark.parametrize(
@@ -114,29 +125,29 @@ FLUSHED = Format(name="flushed", exponent_bits=4, trailing_bits=3, bias=7, subno
     [
         (
             fast_two_sum, [1.0, 0.5], [0.5, 1.0], "e4m3fn",
-            "fast_two_sum needs abs(x) >= abs(y), or what the sum was rounded by is lost: 1 of 2 pairs do not fulfil "
-            "this, the first at index (1,): x = 0.5, y = 1.0. Exchange them, or use two_sum",
+            "fast_two_sum needs abs(x) >= abs(y), or what the sum was rounded by is lost: 1 of 2 pairs do "
+            "not fulfil this, the first at index (1,): x = 0.5, y = 1.0. Exchange them, or use two_sum",
         ),
         (
             two_prod, 0.25, 0.125, "e4m3fn",
-            "two_prod in 'e4m3fn' needs exponents that add up to -3 or more, or what the product was rounded by may "
-            "be below the format's smallest number: 1 of 1 pairs do not fulfil this, the first at index (): x = 0.25, "
-            "y = 0.125. Multiply the factors by powers of two first",
+            "two_prod in 'e4m3fn' needs exponents that add up to -3 or more, or what the product was rounded "
+            "by may be below the format's smallest number: 1 of 1 pairs do not fulfil this, the first at "
+            "index (): x = 0.25, y = 0.125. Multiply the factors by powers of two first",
         ),
         (
             two_sum, 12288.0, -57344.0, "e5m2",
-            "two_sum in 'e5m2' needs finite operands and results: 1 of 1 pairs do not fulfil this, the first at index "
-            "(): x = 12288.0, y = -57344.0. Divide by a power of two first",
+            "two_sum in 'e5m2' needs finite operands and results: 1 of 1 pairs do not fulfil this, the first "
+            "at index (): x = 12288.0, y = -57344.0. Divide by a power of two first",
         ),
         (
             two_sum, [1.0, 1.01], 2.0, "e4m3fn",
-            "x has numbers that 'e4m3fn' does not have: 1 of 2, the first at index (1,): 1.01. Quantize to 'e4m3fn' "
-            "first, or use split for a sum of several parts",
+            "x has numbers that 'e4m3fn' does not have: 1 of 2, the first at index (1,): 1.01. Quantize to "
+            "'e4m3fn' first, or use split for a sum of several parts",
         ),
         (
             two_sum, 1.0, 2.0, FLUSHED,
-            "'flushed' has no subnormals, so that what a result was rounded by may be no number of it; use another "
-            "format, or check=False",
+            "'flushed' has no subnormals, so that what a result was rounded by may be no number of it; use "
+            "another format, or check=False",
         ),
     ],
 )  # fmt: skip
@@ -210,7 +221,9 @@ def test_parts_add_the_precision_that_they_should(name, decibels):
     x = np.random.default_rng(0).standard_normal(1 << 18)
     for parts, wanted in enumerate(decibels, start=1):
         noise = split(x, parts, name).values() - x
-        assert 10 * np.log10((x @ x) / (noise @ noise)) == pytest.approx(wanted, abs=0.5 if wanted > 147 else 0.1)
+        assert 10 * np.log10((x @ x) / (noise @ noise)) == pytest.approx(
+            wanted, abs=0.5 if wanted > 147 else 0.1
+        )
 
 
 # -- operations against the oracle -------------------------------------------------------------------
@@ -271,8 +284,8 @@ def test_grow_and_multiply_of_two_parts_are_the_published_ones(name):
 def test_sums_and_products_are_as_precise_as_their_parts(name, parts):
     """Within a few units u = 2**-(parts * precision), and a few of the format's smallest number.
 
-    Each part has at least `precision` bits below the one before. The terms that are left out, the products and the
-    sums on the last level are each rounded by at most u: there are fewer than 4 * parts + 4.
+    Each part has at least `precision` bits below the one before. The terms that are left out, the products
+    and the sums on the last level are each rounded by at most u: there are fewer than 4 * parts + 4.
     """
     fmt, rng = catalog.format(name), np.random.default_rng(2)
     values = rng.uniform(1, 2, (2, 4096)) * 2.0 ** rng.integers(0, 3, (2, 4096))
@@ -353,14 +366,18 @@ def test_the_shorter_transform_suffices_for_results_of_two_parts():
 @given(data=st.data())
 def test_renormalising_keeps_the_sum(data):
     """Law 14, of any number of parts of any of these formats."""
-    fmt = catalog.format(data.draw(st.sampled_from(["e4m3fn", "e5m2", "bfloat16", "binary16", "binary8p3se"])))
+    fmt = catalog.format(
+        data.draw(st.sampled_from(["e4m3fn", "e5m2", "bfloat16", "binary16", "binary8p3se"]))
+    )
     limit = 2.0 ** min(fmt.emax - 4, 40)
     numbers = st.floats(-limit, limit, width=32)
     rows = data.draw(st.lists(st.lists(numbers, min_size=4, max_size=4), min_size=1, max_size=5))
     given_parts = Expansion(list(lp.quantize(np.float32(rows), fmt)), fmt)
     ordered = renormalise(given_parts)
     exact = [sum(map(Fraction, column), Fraction(0)) for column in np.float64(given_parts.parts).T.tolist()]
-    assert [sum(map(Fraction, column), Fraction(0)) for column in np.float64(ordered.parts).T.tolist()] == exact
+    assert [
+        sum(map(Fraction, column), Fraction(0)) for column in np.float64(ordered.parts).T.tolist()
+    ] == exact
     assert in_order(ordered)
 
 
@@ -373,7 +390,9 @@ def test_results_of_all_operations_are_in_order(parts):
     for result in (expansion.add(x, y), multiply(x, y), grow(x, a, any_order=True), expansion.scale(x, a)):
         assert in_order(result)
         assert len(result.parts) == parts
-    for part, after in itertools.pairwise(x.parts):  # where that is a tie, the next part may round the first one up
+    for part, after in itertools.pairwise(
+        x.parts
+    ):  # where that is a tie, the next part may round the first one up
         assert np.all(np.abs(after) <= lp.ulp(part, "e4m3fn") / 2)
 
 
@@ -416,8 +435,8 @@ def test_split_stops_where_a_value_overflows_or_is_infinite():
         ),
         (
             lambda: Expansion((1.0, 0.001), "bfloat16"), ValueError,
-            "part 1 has numbers that 'bfloat16' does not have: 1 of 1, the first at index (): 0.001. Quantize to "
-            "'bfloat16' first, or use split for a sum of several parts",
+            "part 1 has numbers that 'bfloat16' does not have: 1 of 1, the first at index (): 0.001. "
+            "Quantize to 'bfloat16' first, or use split for a sum of several parts",
         ),
         (
             lambda: Expansion(np.float32(1.0), "bfloat16"), TypeError,
@@ -425,8 +444,8 @@ def test_split_stops_where_a_value_overflows_or_is_infinite():
         ),
         (
             lambda: grow(split([1.0], 1, "bfloat16"), 0.1, check=True), ValueError,
-            "a has numbers that 'bfloat16' does not have: 1 of 1, the first at index (0,): 0.1. Quantize to 'bfloat16' "
-            "first, or use split for a sum of several parts",
+            "a has numbers that 'bfloat16' does not have: 1 of 1, the first at index (0,): 0.1. Quantize to "
+            "'bfloat16' first, or use split for a sum of several parts",
         ),
         (
             lambda: split(1.0, 2, "ue4m3"), ValueError,
@@ -438,8 +457,8 @@ def test_split_stops_where_a_value_overflows_or_is_infinite():
         ),
         (
             lambda: expansion.add(split(1.0, 2, "bfloat16"), split(1.0, 2, "e4m3fn")), ValueError,
-            "expansions in 'bfloat16' and 'e4m3fn' have no common format; split(y.values(), 2, 'bfloat16') has y in "
-            "the first",
+            "expansions in 'bfloat16' and 'e4m3fn' have no common format; split(y.values(), 2, 'bfloat16') "
+            "has y in the first",
         ),
     ],
 )  # fmt: skip

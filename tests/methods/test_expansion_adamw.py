@@ -143,7 +143,9 @@ def test_gradients_and_parameters_may_be_scaled_by_powers_of_two(strategy):
     for _ in range(5):
         g = rng.standard_normal(100)
         a, b = plain.step(a, g), scaled.step(b, 16 * g)
-    assert [(64 * part).tolist() for part in a.parameter.parts] == [part.tolist() for part in b.parameter.parts]
+    assert [(64 * part).tolist() for part in a.parameter.parts] == [
+        part.tolist() for part in b.parameter.parts
+    ]
 
 
 # -- memory ------------------------------------------------------------------------------------------
@@ -154,7 +156,9 @@ def test_bytes_for_each_parameter():
     wanted = {"low": 8, "stochastic": 8, "light": 10, "kahan": 10, "plus": 12, "fp32_states": 12}
     wanted |= {"fp32_master": 16, "fp32": 16}
     assert {name: bytes_per_parameter(name) for name in STRATEGIES} == wanted
-    assert bytes_per_parameter(Strategy(name="", parameter=3, first=2, second=2, update="grow"), "e4m3fn") == 8
+    assert (
+        bytes_per_parameter(Strategy(name="", parameter=3, first=2, second=2, update="grow"), "e4m3fn") == 8
+    )
     assert bytes_per_parameter("light", "e2m1fn") == 2.5
 
 
@@ -179,7 +183,10 @@ def test_lost_arithmetic():
     """200 + 0.1 is 200 in bfloat16, and 0.999 is 1."""
     assert lp.add(200.0, lp.quantize(0.1, BF16), BF16) == 200
     assert lp.quantize(0.999, BF16) == 1
-    old, meant = Expansion(([200.0, 1.0, 2.0], np.zeros(3)), BF16), lp.quantize(np.float32([0.1, 0.5, 0.0]), BF16)
+    old, meant = (
+        Expansion(([200.0, 1.0, 2.0], np.zeros(3)), BF16),
+        lp.quantize(np.float32([0.1, 0.5, 0.0]), BF16),
+    )
     plain, grown = lp.add(old.parts[0], meant, BF16), expansion.grow(old, meant)
     assert expansion.lost_fraction(meant, old.parts[0], plain) == 0.5
     assert expansion.lost_fraction(meant, old, grown) == 0
@@ -201,7 +208,9 @@ def test_effective_descent_quality_is_a_projection():
 def test_measures_are_of_arrays_of_one_shape(measure, shapes):
     """Broadcast, a share of one update could be 4."""
     spelled = f"{shapes[0]}, {shapes[1]} and {shapes[2]}"
-    with pytest.raises(ValueError, match=re.escape(f"before and after it must have one shape, not {spelled}")):
+    with pytest.raises(
+        ValueError, match=re.escape(f"before and after it must have one shape, not {spelled}")
+    ):
         measure(*map(np.ones, shapes))
 
 
@@ -242,7 +251,9 @@ def test_second_moments_that_are_rounded_twice(beta2, twice):
     through = lp.Projection(via=(FP32,))
     term, v = lp.multiply(lp.multiply(G, G, FP32), np.float32(1 - beta2), FP32), np.zeros(1, np.float32)
     for _ in range(400):
-        v = lp.add(lp.multiply(v, np.float32(beta2), BF16, projection=through), term, BF16, projection=through)
+        v = lp.add(
+            lp.multiply(v, np.float32(beta2), BF16, projection=through), term, BF16, projection=through
+        )
     assert float(v[0]) / float(G[0]) ** 2 == pytest.approx(twice, abs=0.0005)
 
 
@@ -270,7 +281,10 @@ def quadratics(strategy, beta2, *, fmt="bfloat16", scale=1.0, gradients=1.0, eps
     )  # fmt: skip
     state, found = optimizer.start(x * scale), []
     for step in range(steps):
-        old, state = state, optimizer.step(state, h * (state.weights / np.float32(scale) - t) * np.float32(gradients))
+        old, state = (
+            state,
+            optimizer.step(state, h * (state.weights / np.float32(scale) - t) * np.float32(gradients)),
+        )
         if step % 20 == 0:
             pair = state.update, old.parameter, state.parameter
             found.append(
@@ -278,7 +292,9 @@ def quadratics(strategy, beta2, *, fmt="bfloat16", scale=1.0, gradients=1.0, eps
                 + [expansion.lost_fraction(*pair, residuals=all_parts) for all_parts in (True, False)]
             )
     error = (state.weights / scale - t).astype(np.float64)
-    return dict(zip(RESULTS, [*np.mean(found, axis=0).tolist(), float(np.mean(0.5 * h * error**2))], strict=True))
+    return dict(
+        zip(RESULTS, [*np.mean(found, axis=0).tolist(), float(np.mean(0.5 * h * error**2))], strict=True)
+    )
 
 
 @pytest.mark.parametrize(("beta2", "loss"), [(0.95, 0.0211), (0.99, 0.0241), (0.999, 0.0377)])
@@ -327,8 +343,16 @@ def test_two_parts_lose_nothing(beta2, light, plus):
 @pytest.mark.parametrize(
     ("strategy", "edq", "loss"),
     [
-        (Strategy(name="stochastic, states in binary32", update="stochastic", wide="states"), (0.999, 0.04), 0.0381),
-        (Strategy(name="Kahan, states in binary32", parameter=2, update="kahan", wide="states"), (1.02, 0.005), 0.0377),
+        (
+            Strategy(name="stochastic, states in binary32", update="stochastic", wide="states"),
+            (0.999, 0.04),
+            0.0381,
+        ),
+        (
+            Strategy(name="Kahan, states in binary32", parameter=2, update="kahan", wide="states"),
+            (1.02, 0.005),
+            0.0377,
+        ),
     ],
     ids=str,
 )
@@ -370,8 +394,8 @@ def test_fp8_needs_three_parts_and_a_scale():
         ),
         (
             lambda: AdamW(format="e4m3fn"),
-            "eps=1e-08 of AdamW is 0 in 'e4m3fn', and would not keep quotients finite; the smallest number there is "
-            "0.001953125",
+            "eps=1e-08 of AdamW is 0 in 'e4m3fn', and would not keep quotients finite; the smallest number "
+            "there is 0.001953125",
         ),
         (lambda: AdamW(scalars="low"), "scalars='low' of AdamW is unknown; use 'wide' or 'format'"),
         (lambda: AdamW(betas=(0.9, 1.0)), "betas=(0.9, 1.0) of AdamW must be two numbers, at least 0 and below 1"),

@@ -1,9 +1,9 @@
 """FP8: the numbers of the paper and of its recipe, and scaled codes against exact arithmetic.
 
 Elsewhere: casts to both formats against all float32 inputs, `lowprec conform --exhaustive` and its digests
-(tests/verify/test_exhaustive.py); limits of all formats, tests/spec/test_format.py; the three policies as profiles,
-tests/spec/test_profiles.py; random integers of all formats, tests/agreement/test_stochastic.py; scale_for,
-tests/arrays/test_statistics.py.
+(tests/verify/test_exhaustive.py); limits of all formats, tests/spec/test_format.py; the three policies as
+profiles, tests/spec/test_profiles.py; random integers of all formats, tests/agreement/test_stochastic.py;
+scale_for, tests/arrays/test_statistics.py.
 """
 
 from __future__ import annotations
@@ -32,7 +32,8 @@ def rounded(number, fmt):
 
 # -- encodings: [FP8] table 1 -------------------------------------------------------------------------
 
-#: Finite codes, distinct values of them, NaNs, infinities, binades, and the sum of the positive finite values.
+#: Finite codes, distinct values of them, NaNs, infinities, binades, and the sum of the positive finite
+#: values.
 ENCODINGS = {
     "e4m3fn": (254, 253, 2, 0, 18, 5407.875),
     "e5m2": (248, 247, 6, 2, 32, 360447.999755859375),
@@ -58,7 +59,10 @@ def test_encodings_have_the_published_counts_and_sums(name):
 @pytest.mark.parametrize(
     ("name", "codes"),
     [
-        ("e4m3fn", {0x01: 2.0**-9, 0x07: 0.875 * 2.0**-6, 0x08: 2.0**-6, 0x38: 1, 0x77: 240, 0x78: 256, 0x7E: 448}),
+        (
+            "e4m3fn",
+            {0x01: 2.0**-9, 0x07: 0.875 * 2.0**-6, 0x08: 2.0**-6, 0x38: 1, 0x77: 240, 0x78: 256, 0x7E: 448},
+        ),
         ("e5m2", {0x01: 2.0**-16, 0x03: 0.75 * 2.0**-14, 0x04: 2.0**-14, 0x3C: 1, 0x7B: 57344, 0x7C: INF}),
     ],
 )
@@ -88,7 +92,10 @@ def test_a_bias_is_a_parameter():
 
 # -- policies: [OFP8], and [FP8] 3 --------------------------------------------------------------------
 
-ABOVE_464, BELOW_61440 = np.nextafter(np.float32(464), np.float32(INF)), np.nextafter(np.float32(61440), np.float32(0))
+ABOVE_464, BELOW_61440 = (
+    np.nextafter(np.float32(464), np.float32(INF)),
+    np.nextafter(np.float32(61440), np.float32(0)),
+)
 
 #: Format, operand, and the result under sat, ovf and paper.
 THRESHOLDS = [
@@ -190,7 +197,9 @@ def test_scales_are_those_of_scale_for(method, axis, power_of_two):
 
 
 def test_integers_leave_their_most_negative_code():
-    assert fp8.encode([-127.0, -128.0, -1e9, 3.5], "int8", scale=1.0).codes.view(np.int8).tolist() == [-127] * 3 + [4]
+    assert fp8.encode([-127.0, -128.0, -1e9, 3.5], "int8", scale=1.0).codes.view(np.int8).tolist() == [
+        -127
+    ] * 3 + [4]
 
 
 def test_rounding_is_a_choice():
@@ -233,7 +242,9 @@ def test_a_product_is_the_sum_of_the_codes_times_both_scales_rounded_once(pair, 
     left, right = lp.decode(x.codes, x.format), lp.decode(w.codes, w.format)
     scales = np.broadcast_to(x.scale, (5, 1)), np.broadcast_to(w.scale, (1, 7))
     for i, j in np.ndindex(got.shape):
-        total = sum(Fraction(float(a)) * Fraction(float(b)) for a, b in zip(left[i], right[:, j], strict=True))
+        total = sum(
+            Fraction(float(a)) * Fraction(float(b)) for a, b in zip(left[i], right[:, j], strict=True)
+        )
         scale = Fraction(float(scales[0][i, 0])) * Fraction(float(scales[1][0, j]))
         assert got[i, j] == rounded(Fraction(rounded(total, BINARY32)) * scale, output)
 
@@ -261,7 +272,8 @@ def test_arrays_are_encoded_with_one_scale_of_their_largest_value():
 def test_scales_of_channels_are_worth_it_where_channels_differ(axis):
     spread = W * np.float32(4.0) ** -np.arange(7, dtype=np.float32)[:, None]
     worst = min(
-        fp8.sqnr(row, codes) for row, codes in zip(spread, fp8.quantize(spread, "int8", axis=axis), strict=True)
+        fp8.sqnr(row, codes)
+        for row, codes in zip(spread, fp8.quantize(spread, "int8", axis=axis), strict=True)
     )
     assert worst > 35 if axis == 0 else worst < 10
 
@@ -301,14 +313,19 @@ def test_gradients_are_products_of_what_was_multiplied_forward():
     for got, a, b in ((grad_x, g, w), (grad_w, g.T, x)):
         bound = (np.abs(a) @ np.abs(b)) * (a.shape[1] + 3) * 2.0**-24
         assert (np.abs(got - a @ b) <= bound).all()
-    assert grad_bias.tolist() == [rounded(sum(map(Fraction, map(float, column))), BINARY32) for column in grad.T]
+    assert grad_bias.tolist() == [
+        rounded(sum(map(Fraction, map(float, column))), BINARY32) for column in grad.T
+    ]
     e4m3 = fp8.linear(X, W)[1](fp8.encode(grad, "e4m3fn"))
     assert not np.array_equal(e4m3[0], grad_x)
 
 
 def test_backward_may_accumulate_differently():
     _, gradients = fp8.linear(
-        X, W, accumulation="hopper_wgmma_e4m3fn_binary32", backward_accumulation="hopper_wgmma_e5m2_e4m3fn_binary32"
+        X,
+        W,
+        accumulation="hopper_wgmma_e4m3fn_binary32",
+        backward_accumulation="hopper_wgmma_e5m2_e4m3fn_binary32",
     )
     grad = fp8.encode(np.random.default_rng(4).standard_normal((5, 7)), "e5m2")
     grad_x, grad_w, _ = gradients(grad)
@@ -390,12 +407,16 @@ def test_the_best_of_all_methods_is_kept():
     for name, score in found.scores.items():
         method, _, percentile = name.partition(" ")
         options = {"percentile": float(percentile)} if percentile else {}
-        assert score == fp8.sqnr(values, fp8.encode(values, "int4", method=method, **options).values(np.float64))
+        assert score == fp8.sqnr(
+            values, fp8.encode(values, "int4", method=method, **options).values(np.float64)
+        )
 
 
 def test_a_judge_of_ones_own_decides():
     found = fp8.calibrate([1.0, 2.0, 100.0], "int8", judge=lambda scale: -float(scale))
-    assert found.scale == min(lp.scale_for([1.0, 2.0, 100.0], "int8", "percentile", percentile=99), found.scale)
+    assert found.scale == min(
+        lp.scale_for([1.0, 2.0, 100.0], "int8", "percentile", percentile=99), found.scale
+    )
     ties = fp8.calibrate(np.ones((2, 3)), axis=0, judge=lambda scale: 0.0)
     assert ties.method == "max"
     assert ties.scale.shape == (2, 1)
@@ -436,13 +457,13 @@ REFUSED = {
     ),
     "scales along K of x": (
         lambda: fp8.matmul(fp8.encode(X, axis=1), W.T),
-        "x of shape (5, 48) has 48 scales along K, and scales leave a sum only if all its terms share them: encode x "
-        "with axis=0 or None",
+        "x of shape (5, 48) has 48 scales along K, and scales leave a sum only if all its terms share them: "
+        "encode x with axis=0 or None",
     ),
     "scales along K of y": (
         lambda: fp8.matmul(X, fp8.encode(W.T, axis=0)),
-        "y of shape (48, 7) has 48 scales along K, and scales leave a sum only if all its terms share them: encode y "
-        "with axis=1 or None",
+        "y of shape (48, 7) has 48 scales along K, and scales leave a sum only if all its terms share them: "
+        "encode y with axis=1 or None",
     ),
     "a vector": (
         lambda: fp8.matmul(X[0], W.T),

@@ -1,8 +1,8 @@
 """MX: microxcaling's own vectors, products and layers, and the numbers that follow from whole arrays.
 
-Elsewhere: 1,472 blocks of microxcaling in seven element formats and three roundings, the golden block, and the table
-of QSNR by format and rule (tests/agreement/test_published_blocks.py); gfloat's blocks of all six formats
-(tests/agreement/test_block_profiles.py); shares of clamped blocks, as reports have them
+Elsewhere: 1,472 blocks of microxcaling in seven element formats and three roundings, the golden block, and
+the table of QSNR by format and rule (tests/agreement/test_published_blocks.py); gfloat's blocks of all six
+formats (tests/agreement/test_block_profiles.py); shares of clamped blocks, as reports have them
 (tests/arrays/test_statistics.py); single elements (tests/agreement/test_profiles.py); packing
 (tests/arrays/test_packing.py). Vector operations are in test_mx_vector.py.
 """
@@ -30,7 +30,9 @@ MX = ("mxfp8_e4m3", "mxfp8_e5m2", "mxfp6_e2m3", "mxfp6_e3m2", "mxfp4", "mxint8")
 STACK = PROFILES["microxcaling"]
 AWAY = lp.Projection(rounding="nearest_away")
 
-with np.load(pathlib.Path(__file__).parents[2] / "tables" / "published" / "microxcaling_layers.npz") as _table:
+with np.load(
+    pathlib.Path(__file__).parents[2] / "tables" / "published" / "microxcaling_layers.npz"
+) as _table:
     PUBLISHED = {name: (_table[name].astype(np.uint32) << 16).view(np.float32) for name in _table.files}
 
 
@@ -239,11 +241,19 @@ def test_sums_of_a_block_of_narrow_products_fit_in_binary32(element, bits):
     assert 32 * 127**2 == 516_128 < 2**24
 
 
-@pytest.mark.parametrize(("x", "y", "bits"), [("e4m3fn", "e4m3fn", 41), ("e4m3fn", "e5m2", 55), ("e5m2", "e5m2", 69)])
+@pytest.mark.parametrize(
+    ("x", "y", "bits"), [("e4m3fn", "e4m3fn", 41), ("e4m3fn", "e5m2", 55), ("e5m2", "e5m2", 69)]
+)
 def test_sums_of_a_block_of_fp8_products_are_exact_however_wide(x, y, bits):
     """The largest products cancel, and the smallest is left: one bit of so many."""
     a, b = lp.format(x), lp.format(y)
-    units = 32 * Fraction(a.max_finite) * Fraction(b.max_finite) / Fraction(a.min_subnormal) / Fraction(b.min_subnormal)
+    units = (
+        32
+        * Fraction(a.max_finite)
+        * Fraction(b.max_finite)
+        / Fraction(a.min_subnormal)
+        / Fraction(b.min_subnormal)
+    )
     assert int(units).bit_length() == bits
     left = np.array([a.max_finite, a.min_subnormal, -a.max_finite])
     right = np.array([b.max_finite, b.min_subnormal, b.max_finite])
@@ -278,7 +288,12 @@ def test_products_lose_three_decibels_more_than_their_operands(fmt, decibels):
 
 @pytest.mark.parametrize(
     "formats",
-    [("mxfp8_e4m3", "mxfp4"), ("mxint8", "mxfp8_e5m2"), ("mxfp6_e3m2", "bfloat16"), ("binary32", "mxfp6_e2m3")],
+    [
+        ("mxfp8_e4m3", "mxfp4"),
+        ("mxint8", "mxfp8_e5m2"),
+        ("mxfp6_e3m2", "bfloat16"),
+        ("binary32", "mxfp6_e2m3"),
+    ],
 )
 @pytest.mark.parametrize("output", [BINARY32, BFLOAT16], ids=str)
 def test_mixed_formats_multiply_exactly_and_are_rounded_once(formats, output):
@@ -288,7 +303,9 @@ def test_mixed_formats_multiply_exactly_and_are_rounded_once(formats, output):
     right = lp.quantize(y, formats[1], axis=0) if "mx" in formats[1] else lp.quantize(y, formats[1])
     got = mx.matmul(x, y, *formats, accumulation="exact", output=output.name)
     for i, j in np.ndindex(got.shape):
-        total = sum(Fraction(float(a)) * Fraction(float(b)) for a, b in zip(left[i], right[:, j], strict=True))
+        total = sum(
+            Fraction(float(a)) * Fraction(float(b)) for a, b in zip(left[i], right[:, j], strict=True)
+        )
         assert got[i, j] == rounded(total, output)
 
 
@@ -296,7 +313,13 @@ def test_accumulations_are_a_choice():
     """Blocks' sums one after the other, in a tree, in binary64, all at once, and in a tensor core."""
     few, others = X[:16], Y[:, :16]
     x, y = lp.encode(few, "mxfp8_e4m3"), lp.encode(others, "mxfp8_e4m3", axis=0)
-    names = ["fp32_fma", "fp32_pairwise", "fp64_sequential", "exact", "blackwell_tcgen05_e4m3fn_binary32_e8m0fnu_1"]
+    names = [
+        "fp32_fma",
+        "fp32_pairwise",
+        "fp64_sequential",
+        "exact",
+        "blackwell_tcgen05_e4m3fn_binary32_e8m0fnu_1",
+    ]
     results = [mx.matmul(few, others, accumulation=name) for name in names]
     for name, result in zip(names, results, strict=True):
         assert np.array_equal(result, lp.matmul(x, y, name))
@@ -316,7 +339,9 @@ def test_the_output_is_a_choice():
         assert np.array_equal(mx.matmul(X, Y, "mxfp4", accumulation="fp32_fma", output=output), want)
     few, down = X[:8], lp.Projection(rounding="toward_zero")
     cut = mx.matmul(few, Y, accumulation="exact", output=("bfloat16", down))
-    assert np.array_equal(cut, lp.quantize(mx.matmul(few, Y, accumulation="exact"), "bfloat16", projection=down))
+    assert np.array_equal(
+        cut, lp.quantize(mx.matmul(few, Y, accumulation="exact"), "bfloat16", projection=down)
+    )
 
 
 def test_machines_have_outputs_of_other_formats_too():
@@ -449,7 +474,9 @@ def test_floats_of_ample_range_have_the_published_ratios():
     assert abs(mx.expected_sqnr("int8", 4) - (4.78 + 6.02 * 8 - 20 * np.log10(1.5 * 4))) < 0.02
 
 
-@pytest.mark.parametrize(("fmt", "element"), [("mxint8", "int8f6"), ("mxfp8_e4m3", "e4m3fn"), ("mxfp8_e5m2", "e5m2")])
+@pytest.mark.parametrize(
+    ("fmt", "element"), [("mxint8", "int8f6"), ("mxfp8_e4m3", "e4m3fn"), ("mxfp8_e5m2", "e5m2")]
+)
 def test_theory_is_near_what_is_measured_on_normal_data(fmt, element):
     """Blocks of 32 normal values have a crest factor of 2.3 or so; within 1 dB of rules that clip nothing."""
     crest = float(np.mean(np.abs(NORMAL[:64]).reshape(-1, 32).max(axis=1)))

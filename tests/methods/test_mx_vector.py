@@ -19,7 +19,9 @@ from lowprec.spec.rounding import MODES
 INF, NAN = np.inf, np.nan
 AWAY = lp.Projection(rounding="nearest_away")
 
-with np.load(pathlib.Path(__file__).parents[2] / "tables" / "published" / "microxcaling_layers.npz") as _table:
+with np.load(
+    pathlib.Path(__file__).parents[2] / "tables" / "published" / "microxcaling_layers.npz"
+) as _table:
     PUBLISHED = {name: (_table[name].astype(np.uint32) << 16).view(np.float32) for name in _table.files}
 
 
@@ -34,7 +36,9 @@ def assert_nearest(results, values, fmt, base):
     """The power lies between the midpoints on both sides of its result."""
     codes = lp.encode(results, fmt).astype(np.int64)
     below, above = (lp.decode(codes + step, fmt, dtype=np.float64) for step in (-1, 1))
-    for value, result, low, high in zip(values.tolist(), results.tolist(), below.tolist(), above.tolist(), strict=True):
+    for value, result, low, high in zip(
+        values.tolist(), results.tolist(), below.tolist(), above.tolist(), strict=True
+    ):
         exact = 2 * power(value, base)
         assert Fraction(low) + Fraction(result) < exact < Fraction(result) + Fraction(high), (value, result)
 
@@ -62,11 +66,18 @@ def test_powers_of_every_bfloat16_number_are_correctly_rounded(base):
     assert_nearest(got[between], values[between], "bfloat16", base)
 
 
-#: Where float64's power lies on a tie of binary32 or one unit in its last place beside it; among all float32 numbers
-#: there are 2 such powers of e, and 6 of two.
+#: Where float64's power lies on a tie of binary32 or one unit in its last place beside it; among all float32
+#: numbers there are 2 such powers of e, and 6 of two.
 HARD = {
     "e": ["-0x1.d2259ap+3", "-0x1.e1dbe2p-8", "0x1.fdff02p-17", "0x1.0364920p+1", "-0x1.0p-25"],
-    2: ["-0x1.e7526ep-6", "-0x1.5a3f34p-21", "0x1.853a6ep-9", "-0x1.d85680p-10", "-0x1.a7a04cp-14", "0x1.0f0af8p-11"],
+    2: [
+        "-0x1.e7526ep-6",
+        "-0x1.5a3f34p-21",
+        "0x1.853a6ep-9",
+        "-0x1.d85680p-10",
+        "-0x1.a7a04cp-14",
+        "0x1.0f0af8p-11",
+    ],
 }
 
 
@@ -76,7 +87,9 @@ def test_powers_beside_a_tie_of_binary32_are_correctly_rounded(base, monkeypatch
     values = np.array([float.fromhex(text) for text in HARD[base]], np.float32)
     exact = vector._beside_power
     asked = []
-    monkeypatch.setattr(vector, "_beside_power", lambda value, base: (asked.append(value), exact(value, base))[1])
+    monkeypatch.setattr(
+        vector, "_beside_power", lambda value, base: (asked.append(value), exact(value, base))[1]
+    )
     got = Vector("binary32").exp(values) if base == "e" else Vector("binary32").exp2(values)
     assert asked == values.tolist()
     assert_nearest(got, values, "binary32", base)
@@ -202,14 +215,18 @@ def test_both_are_near_their_definitions(fmt, step):
     centred = values - values.mean(axis=1, keepdims=True, dtype=np.float64)
     normal = centred / np.sqrt(np.square(centred).mean(axis=1, keepdims=True) + 1e-5)
     assert (np.abs(Vector(fmt).layer_norm(values) - normal) < 40 * step).all()
-    assert np.array_equal(Vector(fmt).layer_norm(values, np.ones(64), np.zeros(64)), Vector(fmt).layer_norm(values))
+    assert np.array_equal(
+        Vector(fmt).layer_norm(values, np.ones(64), np.zeros(64)), Vector(fmt).layer_norm(values)
+    )
 
 
 # -- what is refused ----------------------------------------------------------------------------------
 
 
 def test_messages_say_what_is_refused():
-    with pytest.raises(ValueError, match=r"^vectors are of formats whose values binary32 has, and 'wide' has others$"):
+    with pytest.raises(
+        ValueError, match=r"^vectors are of formats whose values binary32 has, and 'wide' has others$"
+    ):
         Vector(lp.Format(name="wide", exponent_bits=9, trailing_bits=4, bias=255))
     with pytest.raises(ValueError, match=r"^vectors are rounded deterministically, not stochastic\(8, A\)$"):
         Vector("bfloat16", lp.Projection(rounding="stochastic(8)"))

@@ -15,7 +15,9 @@ def read(text):
     """Names of formats, factors, and for each format its pairs of accuracy and decibels."""
     first, _, heads, *lines = text.strip().splitlines()
     rows = {name: list(map(float, numbers)) for name, *numbers in map(str.split, lines)}
-    pairs = {name: list(zip(row[::2], row[1::2], strict=True)) for name, row in rows.items() if name != "float"}
+    pairs = {
+        name: list(zip(row[::2], row[1::2], strict=True)) for name, row in rows.items() if name != "float"
+    }
     return first, heads.split(), rows["float"], pairs
 
 

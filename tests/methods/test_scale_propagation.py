@@ -70,8 +70,14 @@ def test_astype_changes_data_alone():
 
 def test_it_is_shown_with_scale_and_format():
     """In one line, or as many as the data have."""
-    assert repr(ScaledArray(np.float16([1.5, -2]), 4.0)) == "ScaledArray([ 1.5, -2. ], scale=4.0, format='binary16')"
-    assert repr(ScaledArray(np.array(3.0, ml_dtypes.bfloat16))) == "ScaledArray(3., scale=1.0, format='bfloat16')"
+    assert (
+        repr(ScaledArray(np.float16([1.5, -2]), 4.0))
+        == "ScaledArray([ 1.5, -2. ], scale=4.0, format='binary16')"
+    )
+    assert (
+        repr(ScaledArray(np.array(3.0, ml_dtypes.bfloat16)))
+        == "ScaledArray(3., scale=1.0, format='bfloat16')"
+    )
 
 
 def test_it_can_be_copied_and_pickled():
@@ -119,7 +125,12 @@ def forward(x, weights, biases):
     shares = exponentials / np.sum(exponentials, axis=1, keepdims=True)
     top = np.concatenate([shares[:, :1], 1 - shares[:, 1:2]], axis=1)
     features = np.where(top > 0.5, top, -top)[::2]
-    return shares, features, np.mean(-np.log(shares[np.arange(len(shares)), 0])), np.sqrt(np.var(x, axis=0) + 1e-5)
+    return (
+        shares,
+        features,
+        np.mean(-np.log(shares[np.arange(len(shares)), 0])),
+        np.sqrt(np.var(x, axis=0) + 1e-5),
+    )
 
 
 @pytest.mark.parametrize(("fmt", "tolerance"), [("binary32", 1e-6), ("binary16", 4e-3), ("bfloat16", 4e-2)])
@@ -131,11 +142,15 @@ def test_a_perceptron_runs_unchanged_and_agrees_with_float64(fmt, tolerance, exp
     """
     rng = np.random.default_rng(3)
     sizes, scale = (32, 48, 48, 4), 2.0**exponent
-    values = rng.standard_normal((64, 32)), [rng.standard_normal(s) / s[0] ** 0.5 for s in itertools.pairwise(sizes)]
+    values = (
+        rng.standard_normal((64, 32)),
+        [rng.standard_normal(s) / s[0] ** 0.5 for s in itertools.pairwise(sizes)],
+    )
     biases = [0.1 * rng.standard_normal(n) for n in sizes[1:]]
     x = sp.as_scaled(values[0] * scale, scale, fmt)
     weights = [
-        sp.as_scaled(w / scale if not i else w, 2.0**-exponent if not i else 0.25, fmt) for i, w in enumerate(values[1])
+        sp.as_scaled(w / scale if not i else w, 2.0**-exponent if not i else 0.25, fmt)
+        for i, w in enumerate(values[1])
     ]
     biases = [sp.as_scaled(b, 0.125, fmt) for b in biases]
     want = forward(x.to_array(), [w.to_array() for w in weights], [b.to_array() for b in biases])
@@ -161,7 +176,9 @@ def test_at_scale_1_operations_are_those_of_numpy():
             np.testing.assert_array_equal(got.to_array(dtype), want)
         np.testing.assert_array_equal(np.where(a > b, a, -b).data, np.where(x > y, x, -y))
         np.testing.assert_array_equal((a * 0.1).to_array(dtype), x * 0.1)
-        np.testing.assert_array_equal(np.clip(a, -0.5, 0.5).to_array(dtype), np.clip(x, dtype(-0.5), dtype(0.5)))
+        np.testing.assert_array_equal(
+            np.clip(a, -0.5, 0.5).to_array(dtype), np.clip(x, dtype(-0.5), dtype(0.5))
+        )
 
 
 def test_scales_do_not_hang_on_data():
@@ -173,7 +190,9 @@ def test_scales_do_not_hang_on_data():
             ScaledArray(np.ones((5, 3), np.float32), 0.5),
         )
         results = forward(
-            x, [w, ScaledArray(RNG.random((3, 2)).astype(np.float32), 4.0)], [0.5, ScaledArray(np.float32([1, 2]))]
+            x,
+            [w, ScaledArray(RNG.random((3, 2)).astype(np.float32), 4.0)],
+            [0.5, ScaledArray(np.float32([1, 2]))],
         )
         found.add(tuple(float(result.scale) for result in results))
     assert len(found) == 1
@@ -185,11 +204,19 @@ REFUSED = {
     "a function": (
         lambda: np.cumsum(X),
         TypeError,
-        "numpy.cumsum has no rule for ScaledArrays: register_scaled_op gives it one; stop_scaling(x) gives a plain "
-        "array, and x.data and x.scale are its two parts",
+        "numpy.cumsum has no rule for ScaledArrays: register_scaled_op gives it one; stop_scaling(x) gives a "
+        "plain array, and x.data and x.scale are its two parts",
     ),
-    "a function of a submodule": (lambda: np.linalg.norm(X), TypeError, "numpy.linalg.norm has no rule for ScaledArr"),
-    "a ufunc": (lambda: np.hypot(X, X), TypeError, "numpy.hypot has no rule for ScaledArrays: register_scaled_op"),
+    "a function of a submodule": (
+        lambda: np.linalg.norm(X),
+        TypeError,
+        "numpy.linalg.norm has no rule for ScaledArr",
+    ),
+    "a ufunc": (
+        lambda: np.hypot(X, X),
+        TypeError,
+        "numpy.hypot has no rule for ScaledArrays: register_scaled_op",
+    ),
     "a ufunc's method": (
         lambda: np.add.reduce(X),
         TypeError,
@@ -203,17 +230,21 @@ REFUSED = {
     "an output": (
         lambda: np.exp(X, out=np.ones((2, 2))),
         TypeError,
-        "numpy.exp of ScaledArrays takes given: got an unexpected keyword argument 'out'; ScaledArrays do not change: "
-        "write x = x + y",
+        "numpy.exp of ScaledArrays takes given: got an unexpected keyword argument 'out'; ScaledArrays do "
+        "not change: write x = x + y",
     ),
     "into a plain array": (lambda: operator.iadd(np.ones((2, 2)), X), TypeError, "write x = x + y"),
     "floor division": (
         lambda: X // 2,
         TypeError,
-        "numpy.floor_divide has no rule for ScaledArrays: register_scaled_op gives it one; stop_scaling(x) gives a "
-        "plain array, and x.data and x.scale are its two parts",
+        "numpy.floor_divide has no rule for ScaledArrays: register_scaled_op gives it one; stop_scaling(x) "
+        "gives a plain array, and x.data and x.scale are its two parts",
     ),
-    "floor division of a number": (lambda: 2 // X, TypeError, "numpy.floor_divide has no rule for ScaledArrays"),
+    "floor division of a number": (
+        lambda: 2 // X,
+        TypeError,
+        "numpy.floor_divide has no rule for ScaledArrays",
+    ),
     "a remainder": (lambda: X % 2, TypeError, "numpy.remainder has no rule for ScaledArrays"),
     "a remainder of a number": (lambda: 2 % X, TypeError, "numpy.remainder has no rule for ScaledArrays"),
     "both": (lambda: divmod(X, 2), TypeError, "numpy.divmod has no rule for ScaledArrays"),
@@ -232,29 +263,38 @@ REFUSED = {
     "becoming plain": (
         lambda: np.asarray(X),
         TypeError,
-        "a ScaledArray does not become a plain array by itself, for that would drop its scale unseen: use x.to_array() "
-        "for its values, stop_scaling(x), or x.data and x.scale",
+        "a ScaledArray does not become a plain array by itself, for that would drop its scale unseen: use "
+        "x.to_array() for its values, stop_scaling(x), or x.data and x.scale",
     ),
     "being in a list": (lambda: np.array([X, X]), TypeError, "does not become a plain array by itself"),
-    "another verb": (lambda: lp.encode(X, "e4m3fn"), TypeError, "a ScaledArray does not become a plain array"),
+    "another verb": (
+        lambda: lp.encode(X, "e4m3fn"),
+        TypeError,
+        "a ScaledArray does not become a plain array",
+    ),
     "a method": (
         lambda: X.cumsum(),
         AttributeError,
-        "a ScaledArray has no 'cumsum': use a function such as numpy.sum, x.data.cumsum, or x.to_array().cumsum",
+        "a ScaledArray has no 'cumsum': use a function such as numpy.sum, x.data.cumsum, or "
+        "x.to_array().cumsum",
     ),
     "nonsense": (lambda: X.nonsense, AttributeError, "a ScaledArray has no 'nonsense'"),
     "a pad": (
         lambda: np.pad(X, 1, constant_values=1),
         ValueError,
-        "numpy.pad of ScaledArrays takes mode 'constant' with zeros, 'edge', 'reflect', 'symmetric', 'wrap', not "
-        "mode='constant' with {'constant_values': 1}",
+        "numpy.pad of ScaledArrays takes mode 'constant' with zeros, 'edge', 'reflect', 'symmetric', 'wrap', "
+        "not mode='constant' with {'constant_values': 1}",
     ),
     "a dot": (
         lambda: np.dot(X[None], X),
         ValueError,
         "numpy.dot of ScaledArrays takes at most two axes, not 3 and 2; use x @ y",
     ),
-    "a convolution": (lambda: np.convolve(X, X), ValueError, "two arrays of one axis, not of shapes (2, 2) and (2, 2)"),
+    "a convolution": (
+        lambda: np.convolve(X, X),
+        ValueError,
+        "two arrays of one axis, not of shapes (2, 2) and (2, 2)",
+    ),
     "data": (
         lambda: ScaledArray(np.float32([1.0, 1.1]), 1.0, "e4m3fn"),
         ValueError,
@@ -275,12 +315,14 @@ REFUSED = {
     "a scale that its format lacks": (
         lambda: ScaledArray(np.float32([1]), 3.0, scale_format="e8m0fnu"),
         ValueError,
-        "scale=3.0 is no value of 'e8m0fnu'; round it first, for instance with pow2_round, or give scale_format=",
+        "scale=3.0 is no value of 'e8m0fnu'; round it first, for instance with pow2_round, or give "
+        "scale_format=",
     ),
     "a scale that float32 rounds": (
         lambda: sp.as_scaled(np.float32([1, 2]), 0.1),
         ValueError,
-        "scale=0.1 is no value of 'binary32'; round it first, for instance with pow2_round, or give scale_format=",
+        "scale=0.1 is no value of 'binary32'; round it first, for instance with pow2_round, or give "
+        "scale_format=",
     ),
     "a scale that float32 makes zero": (
         lambda: ScaledArray(np.float32([1]), 1e-300),
@@ -298,25 +340,41 @@ REFUSED = {
         "scale=inf is not finite: values over it, times it again, would be NaN. Give a finite scale; "
         "ScaledArray(data, scale) takes data that are meant at such a one",
     ),
-    "setting a scale that is NaN": (lambda: sp.set_scaling(X, np.nan), ValueError, "scale=nan is not finite: values"),
+    "setting a scale that is NaN": (
+        lambda: sp.set_scaling(X, np.nan),
+        ValueError,
+        "scale=nan is not finite: values",
+    ),
     "dividing by an infinite scale": (
         lambda: sp.as_scaled(np.float32([1, 2]), np.float32(np.inf)),
         ValueError,
         "scale=inf is not finite: values over it",
     ),
-    "dividing by a scale that is NaN": (lambda: sp.as_scaled(1.0, np.nan), ValueError, "scale=nan is not finite"),
+    "dividing by a scale that is NaN": (
+        lambda: sp.as_scaled(1.0, np.nan),
+        ValueError,
+        "scale=nan is not finite",
+    ),
     "an infinite factor": (
         lambda: sp.rebalance(X, np.inf),
         ValueError,
         "factor=inf must be a finite number, 0 or more; set_scaling(x, scale) gives the scale itself",
     ),
-    "a factor that is NaN": (lambda: sp.rebalance(X, np.nan), ValueError, "factor=nan must be a finite number"),
-    "a negative factor": (lambda: sp.rebalance(X, -2.0), ValueError, "factor=-2.0 must be a finite number, 0 or more"),
+    "a factor that is NaN": (
+        lambda: sp.rebalance(X, np.nan),
+        ValueError,
+        "factor=nan must be a finite number",
+    ),
+    "a negative factor": (
+        lambda: sp.rebalance(X, -2.0),
+        ValueError,
+        "factor=-2.0 must be a finite number, 0 or more",
+    ),
     "scales": (
         lambda: ScaledArray(np.float32([1, 2]), np.float32([1, 2])),
         TypeError,
-        "scale must be a single number, not array([1., 2.], dtype=float32); for scales of channels or blocks see "
-        "lowprec.scale_for and block formats",
+        "scale must be a single number, not array([1., 2.], dtype=float32); for scales of channels or blocks "
+        "see lowprec.scale_for and block formats",
     ),
     "formats": (
         lambda: (
@@ -324,9 +382,14 @@ REFUSED = {
             + ScaledArray(np.ones(2), 1.0, lp.Format(name="big", exponent_bits=9, trailing_bits=3, bias=255))
         ),
         ValueError,
-        "no format up to 'binary32' has all values of 'tf32' and 'big'; convert one first, with x.astype(...)",
+        "no format up to 'binary32' has all values of 'tf32' and 'big'; convert one first, with "
+        "x.astype(...)",
     ),
-    "a norm": (lambda: sp.dynamic_rescale(X, "l3"), ValueError, "norm='l3' is unknown; use one of max, l1, l2"),
+    "a norm": (
+        lambda: sp.dynamic_rescale(X, "l3"),
+        ValueError,
+        "norm='l3' is unknown; use one of max, l1, l2",
+    ),
     "a mode": (
         lambda: sp.pow2_round(1.5, "away"),
         ValueError,
@@ -350,8 +413,8 @@ REFUSED = {
     "a format of scales": (
         lambda: sp.Config(scale_format="int8"),
         ValueError,
-        "scale_format='int8' has no exponents, and scales are powers of two; use 'binary32', 'e8m0fnu' or another "
-        "float format",
+        "scale_format='int8' has no exponents, and scales are powers of two; use 'binary32', 'e8m0fnu' or "
+        "another float format",
     ),
     "a projection": (
         lambda: sp.Config(projection="finite"),
@@ -381,7 +444,9 @@ def test_a_rule_may_be_registered_once():
         return np.where(x > 0, np.ones_like(x), np.where(x < 0, np.zeros_like(x), y))
 
     assert np.heaviside(X, 0.5).to_array().tolist() == [[1, 0], [1, 1]]
-    with pytest.raises(ValueError, match=r"numpy\.heaviside has a rule for ScaledArrays: .*heaviside\. Register rules"):
+    with pytest.raises(
+        ValueError, match=r"numpy\.heaviside has a rule for ScaledArrays: .*heaviside\. Register rules"
+    ):
         sp.register_scaled_op(np.heaviside)(heaviside)
     with pytest.raises(ValueError, match=r"numpy\.add has a rule for ScaledArrays"):
         sp.register_scaled_op(np.nextafter, np.add)(heaviside)
@@ -419,7 +484,9 @@ def test_functions_of_ones_own_get_scales_by_rules():
         return x * x * x * factor
 
     assert cube(np.float32([2])).tolist() == [8]
-    with pytest.raises(TypeError, match=r"cube has no rule for ScaledArrays: register_scaled_op gives it one"):
+    with pytest.raises(
+        TypeError, match=r"cube has no rule for ScaledArrays: register_scaled_op gives it one"
+    ):
         cube(X)
 
     @sp.register_scaled_op(cube)
@@ -457,7 +524,9 @@ def test_the_configuration_holds_within_and_in_this_thread():
 
 
 @pytest.mark.parametrize(
-    ("mode", "scales"), [("down", [4, 4, 8]), ("up", [8, 4, 16]), ("nearest", [4, 4, 8])], ids=["down", "up", "nearest"]
+    ("mode", "scales"),
+    [("down", [4, 4, 8]), ("up", [8, 4, 16]), ("nearest", [4, 4, 8])],
+    ids=["down", "up", "nearest"],
 )
 def test_scales_are_rounded_as_the_configuration_says(mode, scales):
     """root(4**2 + 4**2) = 5.66; root(16) * 1; root(64 + 16) = 8.94."""
@@ -484,7 +553,10 @@ def test_scales_may_be_rounded_stochastically():
 
 def test_data_may_be_rounded_stochastically():
     """Each operation draws anew."""
-    x, y = ScaledArray(np.ones(1000, np.float32), 1.0, "e4m3fn"), ScaledArray(np.float32([0.03125]), 1.0, "e4m3fn")
+    x, y = (
+        ScaledArray(np.ones(1000, np.float32), 1.0, "e4m3fn"),
+        ScaledArray(np.float32([0.03125]), 1.0, "e4m3fn"),
+    )
     with sp.config(projection=Projection(rounding=lp.stochastic(8)), rng=0):
         first, second = x + y, x + y
     assert (first.data != second.data).any()
@@ -540,7 +612,9 @@ def test_the_quotient_of_scales_that_are_no_powers_of_two_is_rounded_to_24_bits(
     """So that data times it are exact in float64, and rounded once."""
     data = RNG.standard_normal(1000).astype(np.float32)
     result = sp.set_scaling(ScaledArray(data), 3.0)
-    np.testing.assert_array_equal(result.data, (data * np.float64(np.float32(1) / np.float32(3))).astype(np.float32))
+    np.testing.assert_array_equal(
+        result.data, (data * np.float64(np.float32(1) / np.float32(3))).astype(np.float32)
+    )
 
 
 def test_on_plain_arrays_nothing_happens():
@@ -651,7 +725,9 @@ def test_the_best_scale_is_that_of_all_e8m0_scales(fmt):
     ]
     for values in samples:
         values = np.asarray(values, np.float32)
-        found = {k: lp.error_report(values, fmt, scale=2.0**k, saturation="finite").mse for k in range(-126, 128)}
+        found = {
+            k: lp.error_report(values, fmt, scale=2.0**k, saturation="finite").mse for k in range(-126, 128)
+        }
         best = float(sp.best_pow2_scale(values, fmt))
         assert found[round(np.log2(best))] == min(found.values())
     # At 1 the 8 is clipped to 6, at 2 sixteen halves are lost: the same error, and the larger scale.

@@ -32,14 +32,18 @@ def cells(table):
 
 def shown():
     """The table of the page."""
-    return cells(re.search(r"^\$ python docs/examples/scalify_training.py.*?\n(.*?)^```", PAGE, re.M | re.S)[1])
+    return cells(
+        re.search(r"^\$ python docs/examples/scalify_training.py.*?\n(.*?)^```", PAGE, re.M | re.S)[1]
+    )
 
 
 def test_only_fp8_with_scales_survives_a_small_loss_scale(example, tmp_path, monkeypatch):
     """As float32 does, within 2 %, in 12 steps; without scales every gradient is flushed, and nothing is learnt."""
     kept, experiment = [], example.experiment
     monkeypatch.setattr(example, "experiment", lambda steps: kept.extend(experiment(steps)) or kept)
-    done = CliRunner().invoke(example.main, ["--quick", "--plot", str(tmp_path / "plot.png")], catch_exceptions=False)
+    done = CliRunner().invoke(
+        example.main, ["--quick", "--plot", str(tmp_path / "plot.png")], catch_exceptions=False
+    )
     assert done.exit_code == 0
     rows = cells(done.output)
     assert [row[:2] for row in rows] == [row[:2] for row in shown()]
@@ -63,7 +67,12 @@ def test_the_page_shows_the_headline():
     rows = {(row[0], row[1]): (float(row[2].rstrip("%")), row[3:]) for row in shown()[1:]}
     best = rows["float32", "1"][0]
     assert best == pytest.approx(94.4, abs=1)
-    for key in (("float32", "2**-6"), ("FP8 with scales", "1"), ("FP8 with scales", "2**-6"), ("FP8 without", "1")):
+    for key in (
+        ("float32", "2**-6"),
+        ("FP8 with scales", "1"),
+        ("FP8 with scales", "2**-6"),
+        ("FP8 without", "1"),
+    ):
         assert rows[key][0] == pytest.approx(best, abs=0.5), key
     assert rows["FP8 with scales", "2**-6"][1] == rows["FP8 with scales", "1"][1]
     assert rows["FP8 without", "2**-6"][0] == pytest.approx(10, abs=2)

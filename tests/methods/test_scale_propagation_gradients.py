@@ -46,7 +46,9 @@ def test_activations_keep_the_scale_both_ways(function, exponent):
     y, pull = function(x)
     back = pull(gradient)
     want = np.vectorize(ACTIVATIONS[function])(x.to_array())
-    slope = np.array([differences(lambda v: ACTIVATIONS[function](float(v)), value) for value in x.to_array()])
+    slope = np.array(
+        [differences(lambda v: ACTIVATIONS[function](float(v)), value) for value in x.to_array()]
+    )
     assert (y.scale, back.scale) == (x.scale, gradient.scale)
     np.testing.assert_allclose(y.to_array(), want, rtol=2.0**-23)
     np.testing.assert_allclose(back.to_array(), slope * gradient.to_array(), rtol=1e-5, atol=1e-9 * 2.0**-30)
@@ -70,12 +72,16 @@ def test_activations_of_infinities_zeros_and_nans(function):
     signs = np.float32([-1, 0, 1, np.nan])  # infinite by their scale: zero times that is NaN
     for given, zero in ((x, 0), (ScaledArray(x, 4.0), 0), (ScaledArray(signs, np.inf), np.nan)):
         y, pull = function(given)
-        y, back = (v.to_array() if isinstance(v, ScaledArray) else v for v in (y, pull(np.ones(4, np.float32))))
+        y, back = (
+            v.to_array() if isinstance(v, ScaledArray) else v for v in (y, pull(np.ones(4, np.float32)))
+        )
         np.testing.assert_array_equal(y, [0, zero, np.inf, np.nan])
         np.testing.assert_array_equal(back[[0, 2]], [0, 1])
 
 
-@pytest.mark.parametrize("function", [sp.gelu, sp.silu, sp.layer_norm], ids=lambda function: function.__name__)
+@pytest.mark.parametrize(
+    "function", [sp.gelu, sp.silu, sp.layer_norm], ids=lambda function: function.__name__
+)
 def test_integers_become_float64(function):
     """As in NumPy's own functions; their type would cut off all that is behind the point."""
     (y, pull), (want, back) = function([1, 2, 4]), function([1.0, 2.0, 4.0])
@@ -202,7 +208,9 @@ def test_tensor_cores_may_accumulate():
     data = [narrow(x, "e4m3fn"), narrow(w, "e4m3fn"), narrow(g, "e5m2")]
     np.testing.assert_array_equal((y - b).shape, (2, 3, 4))
     np.testing.assert_array_equal(at_x.data, lp.matmul(data[2], data[1].T, cores[1]) / 2)
-    np.testing.assert_array_equal(at_w.data, lp.matmul(data[0].reshape(6, 8).T, data[2].reshape(6, 4), cores[2]) / 2)
+    np.testing.assert_array_equal(
+        at_w.data, lp.matmul(data[0].reshape(6, 8).T, data[2].reshape(6, 4), cores[2]) / 2
+    )
 
 
 def test_the_configuration_says_how_products_are_summed():

@@ -79,7 +79,9 @@ def test_choices_have_the_larger_scale():
     chosen = np.where(mask, x, y)
     assert chosen.scale == 4
     assert (chosen.to_array() == np.where(mask, x.to_array(), y.to_array())).all()
-    joined = np.concatenate([scaled(rng.random((2, 3)), 0.5, np.float16), scaled(rng.random((5, 3)), 2, np.float16)])
+    joined = np.concatenate(
+        [scaled(rng.random((2, 3)), 0.5, np.float16), scaled(rng.random((5, 3)), 2, np.float16)]
+    )
     assert joined.scale == 2
     assert joined.shape == (7, 3)
     nothing = np.concatenate([scaled(rng.random((2, 3)), 0), scaled(rng.random((5, 3)), 0)])
@@ -94,7 +96,9 @@ def test_zeros_and_infinities_leave_the_scale_to_the_other(operation, data, scal
     x, y = scaled([-1.0, 2.0], 4), scaled(data, scale)
     result = operation(x, y)
     assert result.scale == operation(y, x).scale == 4
-    assert (result.to_array() == operation(x.to_array(), np.multiply(data, 0.0 if scale == 0 else scale))).all()
+    assert (
+        result.to_array() == operation(x.to_array(), np.multiply(data, 0.0 if scale == 0 else scale))
+    ).all()
 
 
 @pytest.mark.parametrize("scale", [0.25, 8.0])
@@ -135,7 +139,9 @@ def test_log_at_a_large_scale_is_finite_or_minus_infinity():
 
 
 @pytest.mark.parametrize(
-    ("norm", "data", "scale"), [("max", [2, -3], 8), ("l1", [1, -6], 8), ("l2", [4, -8], 16)], ids=["max", "l1", "l2"]
+    ("norm", "data", "scale"),
+    [("max", [2, -3], 8), ("l1", [1, -6], 8), ("l2", [4, -8], 16)],
+    ids=["max", "l1", "l2"],
 )
 def test_dynamic_rescale_moves_a_power_of_two_into_the_scale(norm, data, scale):
     """Of max 3 -> 2, mean magnitude 3.5 -> 2, root mean square 6.3 -> 4; values stay."""
@@ -269,7 +275,9 @@ def test_fp8_without_scales_loses_what_is_small_and_what_is_large():
 
 
 @pytest.mark.parametrize(
-    ("formats", "decibels"), [(("e4m3fn", "e4m3fn"), 28.46), (("e4m3fn", "e5m2"), 24.57)], ids=["e4m3", "mixed"]
+    ("formats", "decibels"),
+    [(("e4m3fn", "e4m3fn"), 28.46), (("e4m3fn", "e5m2"), 24.57)],
+    ids=["e4m3", "mixed"],
 )
 def test_fp8_with_scales_is_the_same_at_every_scale(formats, decibels):
     """28.46 dB, and the same bits; with mixed formats 24.57 dB."""

@@ -33,7 +33,9 @@ def sample(name, size=24, *, scale=None, positive=False):
     codes = RNG.integers(0, 1 << fmt.width, 20 * size, dtype=np.uint64).astype(f"u{fmt.code_bits // 8}")
     values = lp.decode(codes, fmt)
     if fmt.width > 8:  # most codes of wide formats are far apart
-        values = np.where(np.arange(values.size) % 2, values, lp.quantize(RNG.standard_normal(values.size), fmt))
+        values = np.where(
+            np.arange(values.size) % 2, values, lp.quantize(RNG.standard_normal(values.size), fmt)
+        )
     values = values[np.isfinite(values) & ((values > 0) | (not positive))][:size]
     scale = 2.0 ** int(RNG.integers(-12, 13)) if scale is None else scale
     return ScaledArray(values, scale, fmt)
@@ -47,18 +49,26 @@ def exact(x):
 
 def assert_law(result, fractions, projection=LIMITED):
     """Data are the fractions over the scale, projected once; the sign of zero is not asked."""
-    want = [project(number / Fraction(float(result.scale)), result.format, projection) for number in fractions]
+    want = [
+        project(number / Fraction(float(result.scale)), result.format, projection) for number in fractions
+    ]
     values = np.array([to_float(decode(code, result.format)) for code in want])
     got = result.data.astype(np.float64).reshape(-1)
     wrong = ~((got == values) | (np.isnan(got) & np.isnan(values)))
     assert not wrong.any(), (
-        f"{wrong.sum()} of {got.size} differ, first got {got[wrong][0]}, want {values[wrong][0]}, scale {result.scale}"
+        f"{wrong.sum()} of {got.size} differ, first got {got[wrong][0]}, want {values[wrong][0]}, scale "
+        f"{result.scale}"
     )
 
 
 # -- operations on elements -------------------------------------------------------------------------
 
-PAIRS = [*((name, name) for name in FORMATS), ("e4m3fn", "e5m2"), ("binary16", "bfloat16"), ("e3m2fn", "e4m3fn")]
+PAIRS = [
+    *((name, name) for name in FORMATS),
+    ("e4m3fn", "e5m2"),
+    ("binary16", "bfloat16"),
+    ("e3m2fn", "e4m3fn"),
+]
 BINARY = {
     np.add: lambda x, y: x + y,
     np.subtract: lambda x, y: x - y,
@@ -88,7 +98,9 @@ def test_operations_on_two_are_exact_over_the_scale_and_rounded_once(function, n
             assert_law(function(x, y), map(BINARY[function], exact(x), exact(y)))
             again = function(x[:4], y[:2].reshape(2, 1))
             assert again.shape == (2, 4)
-            assert_law(again, [BINARY[function](a, b) for b, a in itertools.product(exact(y[:2]), exact(x[:4]))])
+            assert_law(
+                again, [BINARY[function](a, b) for b, a in itertools.product(exact(y[:2]), exact(x[:4]))]
+            )
 
 
 @pytest.mark.parametrize("name", FORMATS)
@@ -160,7 +172,8 @@ def test_other_powers_have_scale_1():
 
 
 @pytest.mark.parametrize(
-    "function", [np.exp, np.log, np.sin, np.cos, np.tanh, np.expm1, np.log1p, np.cbrt, np.floor, np.rint, np.arctan]
+    "function",
+    [np.exp, np.log, np.sin, np.cos, np.tanh, np.expm1, np.log1p, np.cbrt, np.floor, np.rint, np.arctan],
 )
 def test_other_functions_have_scale_1_and_the_values_of_float64_rounded_once(function):
     """NumPy's function of float64 values, quantized."""
@@ -203,7 +216,9 @@ def test_where_the_largest_is_is_asked_of_the_data():
 
 
 @pytest.mark.parametrize("name", ["e4m3fn", "binary16", "bfloat16", "binary32"])
-@pytest.mark.parametrize("constant", [0.1, -3, 1e-6, 300000.0, 1000.0, np.float64(np.sqrt(2)), np.int64(12), True])
+@pytest.mark.parametrize(
+    "constant", [0.1, -3, 1e-6, 300000.0, 1000.0, np.float64(np.sqrt(2)), np.int64(12), True]
+)
 def test_numbers_have_the_format_of_the_arrays_they_meet_and_a_scale_of_their_own(name, constant):
     """They are rounded as NumPy rounds them, but no range limits them: their power of two is in the scale."""
     x = sample(name)
@@ -326,7 +341,9 @@ def test_the_mean_of_many_ones_is_one():
         assert np.mean(ScaledArray(np.ones(n, np.float32), 4.0, "e4m3fn")).to_array() == 4
 
 
-@pytest.mark.parametrize("names", [("e4m3fn", "e4m3fn"), ("e4m3fn", "e5m2"), ("binary16", "binary16")], ids="-".join)
+@pytest.mark.parametrize(
+    "names", [("e4m3fn", "e4m3fn"), ("e4m3fn", "e5m2"), ("binary16", "binary16")], ids="-".join
+)
 def test_products_of_matrices_are_what_the_accumulation_gives_over_a_power_of_two(names):
     """In its own format for operands of 8 bits; else in theirs."""
     x, y = sample(names[0], 4 * 12).reshape(4, 12), sample(names[1], 12 * 3).reshape(12, 3)
@@ -343,9 +360,21 @@ def test_products_of_matrices_are_what_the_accumulation_gives_over_a_power_of_tw
 
 def test_products_of_matrices_have_numpys_shapes():
     """Vectors, matrices, stacks, plain operands on either side."""
-    x, y = RNG.integers(-4, 5, (2, 3, 4)).astype(np.float32), RNG.integers(-4, 5, (2, 4, 5)).astype(np.float32)
-    for first, second in ((x, y), (x, y[0]), (x[0], y), (x[0, 0], y[0]), (x[0], y[0, :, 0]), (x[0, 0], y[0, :, 0])):
-        for left, right in itertools.product((first, ScaledArray(first, 2.0)), (second, ScaledArray(second, 4.0))):
+    x, y = (
+        RNG.integers(-4, 5, (2, 3, 4)).astype(np.float32),
+        RNG.integers(-4, 5, (2, 4, 5)).astype(np.float32),
+    )
+    for first, second in (
+        (x, y),
+        (x, y[0]),
+        (x[0], y),
+        (x[0, 0], y[0]),
+        (x[0], y[0, :, 0]),
+        (x[0, 0], y[0, :, 0]),
+    ):
+        for left, right in itertools.product(
+            (first, ScaledArray(first, 2.0)), (second, ScaledArray(second, 4.0))
+        ):
             if isinstance(left, ScaledArray) or isinstance(right, ScaledArray):
                 values = [g.to_array() if isinstance(g, ScaledArray) else g for g in (left, right)]
                 np.testing.assert_array_equal((left @ right).to_array(), values[0] @ values[1])
@@ -388,7 +417,9 @@ def test_products_along_an_axis_are_rounded_one_after_the_other():
         ("int8f6", 3, "e3m2fn", 4),
     ],
 )
-def test_products_and_powers_that_fit_are_right_however_far_their_scale_is_out_of_range(name, exponent, scales, end):
+def test_products_and_powers_that_fit_are_right_however_far_their_scale_is_out_of_range(
+    name, exponent, scales, end
+):
     """Of 20 numbers, each of them 1: the scale is one to the 20th, which even float64 does not hold at 2**100."""
     x = ScaledArray(np.full(20, 2.0**-exponent), 2.0**exponent, name, scale_format=scales)
     for result in (np.prod(x), x[0] ** 20):
@@ -405,7 +436,10 @@ def test_partial_products_need_not_be_in_range_where_the_scale_is_not():
     x = ScaledArray(np.float32([[2, -3], [0, -3], [np.inf, -3], [np.inf, 0], [np.nan, 1]]), 2.0**-100)
     assert np.prod(x, axis=1).data.tolist()[:3] == [-6 * 2.0**-51, 0, -np.inf]
     assert np.isnan(np.prod(x, axis=1).data[3:]).all()
-    assert np.prod(ScaledArray(np.full((400, 2), 2.0**100), 2.0**100), axis=0).data.tolist() == [np.inf, np.inf]
+    assert np.prod(ScaledArray(np.full((400, 2), 2.0**100), 2.0**100), axis=0).data.tolist() == [
+        np.inf,
+        np.inf,
+    ]
     assert np.prod(ScaledArray(np.full(400, 2.0**-100), 2.0**-100)).data == 0
 
 
@@ -413,8 +447,8 @@ def test_powers_of_scales_that_are_no_powers_of_two_have_an_end():
     """Named, with the way out."""
     x = ScaledArray(np.full(3000, 0.5, np.float32), 1.5)
     message = re.escape(
-        "1.5**3000, the power of the scale, is out of the range of float64 even without its power of two; scales that "
-        "are powers of two have no such end: set_scaling(x, pow2_round(x.scale))"
+        "1.5**3000, the power of the scale, is out of the range of float64 even without its power of two; "
+        "scales that are powers of two have no such end: set_scaling(x, pow2_round(x.scale))"
     )
     for call in (lambda: np.prod(x), lambda: x**3000):
         with pytest.raises(ValueError, match=message):
@@ -426,11 +460,16 @@ def test_powers_of_scales_that_are_no_powers_of_two_have_an_end():
 
 def test_high_powers_of_numbers_near_one():
     """In float64, whatever the power of the scale."""
-    assert (ScaledArray(np.float32([0.99]), 1.0) ** 2000).to_array() == np.float32(np.float64(np.float32(0.99)) ** 2000)
+    assert (ScaledArray(np.float32([0.99]), 1.0) ** 2000).to_array() == np.float32(
+        np.float64(np.float32(0.99)) ** 2000
+    )
     for power in (2000, 1e300):
         assert (ScaledArray(np.float32([1, -1]), 1.0) ** power).data.tolist() == [1, 1]
         assert (ScaledArray(np.float32([1, 0.25, 0]), 2.0) ** power).data.tolist() == [np.inf, 0, 0]
-    assert (ScaledArray(np.float32([0.5, -0.5]), 2.0, scale_format="e3m2fn") ** 2000).to_array().tolist() == [1, 1]
+    assert (ScaledArray(np.float32([0.5, -0.5]), 2.0, scale_format="e3m2fn") ** 2000).to_array().tolist() == [
+        1,
+        1,
+    ]
 
 
 # -- what moves -------------------------------------------------------------------------------------
@@ -503,7 +542,9 @@ def test_bounds_of_clip_have_two_names():
 def test_joined_arrays_have_no_type_but_their_formats():
     """NumPy's dtype would make data of another type than the format's."""
     x = sample("binary32", 6)
-    with pytest.raises(TypeError, match=r"numpy\.hstack of ScaledArrays takes arrays: got an unexpected keyword"):
+    with pytest.raises(
+        TypeError, match=r"numpy\.hstack of ScaledArrays takes arrays: got an unexpected keyword"
+    ):
         np.hstack([x, x], dtype=np.float16)
 
 
@@ -518,7 +559,15 @@ def test_plain_arrays_join():
 def test_shapes_are_asked_of_the_data():
     """As of arrays."""
     x = ScaledArray(np.ones((2, 3), np.float32), 8.0)
-    assert (np.shape(x), np.ndim(x), np.size(x), x.shape, x.ndim, x.size, len(x)) == ((2, 3), 2, 6, (2, 3), 2, 6, 2)
+    assert (np.shape(x), np.ndim(x), np.size(x), x.shape, x.ndim, x.size, len(x)) == (
+        (2, 3),
+        2,
+        6,
+        (2, 3),
+        2,
+        6,
+        2,
+    )
     assert x.dtype == np.float32
 
 
@@ -589,10 +638,14 @@ def test_zeros_infinities_and_nans_of_the_scale_are_values():
         for function in (np.add, np.subtract, np.multiply, np.divide, np.maximum, np.minimum):
             with np.errstate(all="ignore"):
                 want = function(x.to_array(), y.to_array())
-            np.testing.assert_array_equal(function(x, y).to_array(), want, err_msg=f"{function} {first} {second}")
+            np.testing.assert_array_equal(
+                function(x, y).to_array(), want, err_msg=f"{function} {first} {second}"
+            )
     for scale in scales:
         with np.errstate(all="ignore"):
             x = ScaledArray(data, scale)
             for function in (np.exp, np.square, np.negative, np.absolute, np.sqrt, np.sign, np.sum, np.mean):
                 want = function(x.to_array().astype(np.float32))
-                np.testing.assert_allclose(function(x).to_array(), want, rtol=1e-6, err_msg=f"{function} {scale}")
+                np.testing.assert_allclose(
+                    function(x).to_array(), want, rtol=1e-6, err_msg=f"{function} {scale}"
+                )

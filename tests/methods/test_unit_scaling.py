@@ -62,7 +62,9 @@ def test_a_million_samples_have_unit_variance_in_both_passes(name):
     assert rms(vjp(grad)[0]) == pytest.approx(1, abs=0.003)
 
 
-@pytest.mark.parametrize(("name", "want"), [("gelu", 1.5872), ("relu", math.sqrt(1.7128585504 * math.sqrt(2)))])
+@pytest.mark.parametrize(
+    ("name", "want"), [("gelu", 1.5872), ("relu", math.sqrt(1.7128585504 * math.sqrt(2)))]
+)
 def test_by_default_both_factors_are_the_geometric_mean(name, want):
     """Table; the paper's code has 1.5876 for gelu, from samples."""
     _, vjp = getattr(us, name)([0.5])
@@ -105,7 +107,11 @@ def test_factors_of_operations_that_depend_on_shapes_are_the_papers():
         "add": (2**-0.5, 1, third),
         "scalar": (1, 1, 48**-0.5),
         "embedding": (1, (3 / 4) ** 0.5),
-        "weighted_sum": (1 / 5, 1 / 3, 1 / 4),  # of a difference too: a negative factor would turn the gradient around
+        "weighted_sum": (
+            1 / 5,
+            1 / 3,
+            1 / 4,
+        ),  # of a difference too: a negative factor would turn the gradient around
     }
     for name, vjp in found.items():
         assert (vjp.alpha, *vjp.beta) == pytest.approx(want[name], rel=1e-14), name
@@ -264,13 +270,18 @@ def test_a_constrained_matmul_has_unit_variance_where_it_is_asked(constraint, un
 
 def test_an_operand_that_is_broadcast_counts_the_products_of_all_copies():
     """Batches of matrices with one matrix, on either side: its gradient is a sum over the batch too."""
-    for left, right, side, count in (((8, 32, 64), (64, 128), 1, 8 * 32), ((32, 64), (8, 64, 128), 0, 8 * 128)):
+    for left, right, side, count in (
+        ((8, 32, 64), (64, 128), 1, 8 * 32),
+        ((32, 64), (8, 64, 128), 0, 8 * 128),
+    ):
         y, vjp = us.matmul(normal(*left), normal(*right, seed=3), constraint=None)
         assert_scale(y, *vjp(normal(*y.shape, seed=4)))
         assert vjp.beta[side] == count**-0.5
 
 
-@pytest.mark.parametrize("settings", [{}, {"stride": 3}, {"padding": 6}, {"dilation": 2}, {"groups": 16}], ids=str)
+@pytest.mark.parametrize(
+    "settings", [{}, {"stride": 3}, {"padding": 6}, {"dilation": 2}, {"groups": 16}], ids=str
+)
 def test_conv1d_has_unit_variance(settings):
     """Repo, at a quarter of each size; of 80 biases the std is 1 +- 0.24 (3 sigma)."""
     inputs, outputs, size, length = 48, 80, 11, 112
@@ -418,7 +429,9 @@ def mlp(constraint, scaled=True):
         if scaled:
             return rng.standard_normal((fan_in, fan_out), np.float32), np.zeros(fan_out, np.float32)
         bound = fan_in**-0.5
-        return tuple(rng.uniform(-bound, bound, size).astype(np.float32) for size in ((fan_in, fan_out), fan_out))
+        return tuple(
+            rng.uniform(-bound, bound, size).astype(np.float32) for size in ((fan_in, fan_out), fan_out)
+        )
 
     x = tracker.forward("x", rng.standard_normal((BATCH, WIDTH), np.float32))
     layers = [weight(WIDTH, 4 * WIDTH), weight(4 * WIDTH, WIDTH)]
@@ -431,7 +444,8 @@ def mlp(constraint, scaled=True):
     for name, grad in {"x": dx, "w1": dw1, "b1": db1, "w2": dw2, "b2": db2}.items():
         tracker.backward(name, grad)
     return {
-        name: tuple(side and side.std for side in (tracker[name].forward, tracker[name].backward)) for name in tracker
+        name: tuple(side and side.std for side in (tracker[name].forward, tracker[name].backward))
+        for name in tracker
     }
 
 
@@ -451,7 +465,11 @@ def test_the_guides_model_without_constraints():
     found = mlp(None)
     assert found["linear_2"][0] == pytest.approx(1.11, abs=0.01)
     assert found["w2"][1] == pytest.approx(1.11, abs=0.01)
-    ones = [found["linear_1"][0], found["gelu"][0], *(found[name][1] for name in ("gelu", "linear_1", "w1", "x"))]
+    ones = [
+        found["linear_1"][0],
+        found["gelu"][0],
+        *(found[name][1] for name in ("gelu", "linear_1", "w1", "x")),
+    ]
     assert ones == pytest.approx([1.0] * 6, abs=0.01)
     gelu = us.unscaled(us.gelu)(np.random.default_rng(0).standard_normal(100_000))[0]
     assert rms(gelu) == pytest.approx(0.652, abs=0.005)

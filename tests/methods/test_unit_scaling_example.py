@@ -46,7 +46,9 @@ def tables(text):
 
 
 def on_the_page():
-    return tables("\n\n".join(re.findall(r"```text\n(.*?)```", (ROOT / "docs" / "unit-scaling.md").read_text(), re.S)))
+    return tables(
+        "\n\n".join(re.findall(r"```text\n(.*?)```", (ROOT / "docs" / "unit-scaling.md").read_text(), re.S))
+    )
 
 
 def test_the_page_shows_these_tables(printed):
@@ -108,5 +110,7 @@ def test_training_without_scikit_learn_says_how_to_get_it(example, monkeypatch):
     with pytest.raises(Exception, match=re.escape('scikit-learn\'s: pip install "lowprec[examples]"')):
         example.digits()
     monkeypatch.setitem(sys.modules, "threadpoolctl", None)
-    with pytest.raises(Exception, match=re.escape('training needs scikit-learn: pip install "lowprec[examples]"')):
+    with pytest.raises(
+        Exception, match=re.escape('training needs scikit-learn: pip install "lowprec[examples]"')
+    ):
         next(iter(example.training_rows(1)))

@@ -37,7 +37,8 @@ def test_the_values_of_a_simulated_format(bits, values):
 def test_limits_of_the_simulated_formats():
     """Repo for E2M1; the paper for FP8: one binade below OCP's formats, nothing special."""
     found = {
-        fmt.name: (fmt.max_finite, fmt.min_normal, fmt.min_subnormal) for fmt in (us.simulated(2, 1), us.E4M3, us.E5M2)
+        fmt.name: (fmt.max_finite, fmt.min_normal, fmt.min_subnormal)
+        for fmt in (us.simulated(2, 1), us.E4M3, us.E5M2)
     }
     assert found == {
         "e2m1_simulated": (3, 0.5, 0.25),
@@ -47,7 +48,9 @@ def test_limits_of_the_simulated_formats():
     assert not any(fmt.has_nan or fmt.infinity for fmt in (us.E4M3, us.E5M2))
 
 
-@pytest.mark.parametrize(("ours", "fnuz"), [(us.E4M3, catalog.E4M3FNUZ), (us.E5M2, catalog.E5M2FNUZ)], ids=str)
+@pytest.mark.parametrize(
+    ("ours", "fnuz"), [(us.E4M3, catalog.E4M3FNUZ), (us.E5M2, catalog.E5M2FNUZ)], ids=str
+)
 def test_their_values_are_those_of_fnuz(ours, fnuz):
     """All codes, but that of -0."""
     codes = np.array([code for code in range(256) if code != 0x80], np.uint8)
@@ -227,8 +230,13 @@ def closed_form(fmt, sigma):
     noise = 0.0
     for value, low, high in zip(values / sigma, borders[:-1], borders[1:], strict=True):
         a, b = low / sigma, high / sigma
-        density = [0.0 if math.isinf(each) else math.exp(-each * each / 2) / math.sqrt(2 * math.pi) for each in (a, b)]
-        moment = [0.0 if math.isinf(each) else each * weight for each, weight in zip((a, b), density, strict=True)]
+        density = [
+            0.0 if math.isinf(each) else math.exp(-each * each / 2) / math.sqrt(2 * math.pi)
+            for each in (a, b)
+        ]
+        moment = [
+            0.0 if math.isinf(each) else each * weight for each, weight in zip((a, b), density, strict=True)
+        ]
         share = (math.erfc(a / math.sqrt(2)) - math.erfc(b / math.sqrt(2))) / 2
         if b <= 0:  # the lower tail, where both of those are near 2
             share = (math.erfc(-b / math.sqrt(2)) - math.erfc(-a / math.sqrt(2))) / 2

@@ -176,7 +176,8 @@ def test_a_residual_layer_has_a_true_gradient(tau):
     dx, dw = vjp(grad)
     want = differences(lambda values: float((us.residual_apply(branch, values, tau)[0] * grad).sum()), [x], 0)
     assert np.abs(dx - want).max() <= 1e-7
-    # The weight's gradient is that of a branch by itself: unit-scaled, not multiplied by tau / sqrt(1 + tau**2).
+    # The weight's gradient is that of a branch by itself: unit-scaled, not multiplied by tau / sqrt(1 +
+    # tau**2).
     assert dw == pytest.approx(us.linear(x, w)[1](grad)[1], rel=1e-12)
 
 
@@ -236,7 +237,10 @@ def test_values_of_operations_are_alpha_times_the_ordinary_ones():
         (us.linear(x, w, bias), x @ w + bias),
         (us.readout(x, w, bias), x @ w + bias),
         (us.attention(q, k, v, causal=True), weights @ v),
-        (us.attention(q, k, v, causal=True, mask=np.eye(4, dtype=bool)[::-1] | np.eye(4, dtype=bool)), seen @ v),
+        (
+            us.attention(q, k, v, causal=True, mask=np.eye(4, dtype=bool)[::-1] | np.eye(4, dtype=bool)),
+            seen @ v,
+        ),
         (us.conv1d(signal, taps, stride=2, padding=1, dilation=3), np.array(conv)),
         (
             us.layer_norm(x, w[:, 0], w[:, 1]),

@@ -19,7 +19,11 @@ REFUSED = [
         ValueError,
         "the gradient of relu has shape (3,), and its output has shape (2,); give one number for each output",
     ),
-    (lambda: us.relu(ONE)[1](), ValueError, "the gradient of relu has shape (), and its output has shape (2,)"),
+    (
+        lambda: us.relu(ONE)[1](),
+        ValueError,
+        "the gradient of relu has shape (), and its output has shape (2,)",
+    ),
     (
         lambda: us.relu(ONE, "mean"),
         ValueError,
@@ -60,14 +64,14 @@ REFUSED = [
     (
         lambda: us.conv1d(THREE, TWO),
         ValueError,
-        "conv1d takes x (..., channels, length) and weight (outputs, channels / groups, size), not (4, 2, 3) and "
-        "(2, 3)",
+        "conv1d takes x (..., channels, length) and weight (outputs, channels / groups, size), not (4, 2, 3) "
+        "and (2, 3)",
     ),
     (
         lambda: us.conv1d(THREE, THREE, groups=3),
         ValueError,
-        "groups=3 of conv1d does not fit 2 channels and weight (4, 2, 3): outputs must be a multiple of it, and "
-        "channels 2 times it",
+        "groups=3 of conv1d does not fit 2 channels and weight (4, 2, 3): outputs must be a multiple of it, "
+        "and channels 2 times it",
     ),
     (
         lambda: us.conv1d(THREE, THREE, dilation=2),
@@ -75,7 +79,11 @@ REFUSED = [
         "5 taps of conv1d do not fit in length 3 with padding=0; use more padding",
     ),
     (lambda: us.embedding([0.5], TWO), TypeError, "indices of embedding must be integers, not float64"),
-    (lambda: us.embedding([0], ONE), ValueError, "weight of embedding must have shape (vocabulary, m), not (2,)"),
+    (
+        lambda: us.embedding([0], ONE),
+        ValueError,
+        "weight of embedding must have shape (vocabulary, m), not (2,)",
+    ),
     (
         lambda: us.embedding([-1, 1], TWO),
         ValueError,
@@ -83,12 +91,16 @@ REFUSED = [
     ),
     (lambda: us.softmax(ONE, mult=-1), ValueError, "mult=-1 of softmax must be a positive number"),
     (lambda: us.softmax(TWO, axis=2), ValueError, "axis 2 is out of bounds for array of dimension 2"),
-    (lambda: us.softmax(TWO[:, :0]), ValueError, "softmax needs values along axis=-1, and x has shape (2, 0)"),
+    (
+        lambda: us.softmax(TWO[:, :0]),
+        ValueError,
+        "softmax needs values along axis=-1, and x has shape (2, 0)",
+    ),
     (
         lambda: us.attention(TWO, TWO.T, TWO),
         ValueError,
-        "attention takes query (..., queries, d), key (..., keys, d) and value (..., keys, m), not (2, 3), (3, 2) and "
-        "(2, 3)",
+        "attention takes query (..., queries, d), key (..., keys, d) and value (..., keys, m), not (2, 3), "
+        "(3, 2) and (2, 3)",
     ),
     (
         lambda: us.attention(TWO, TWO, TWO, mask=np.ones((2, 2))),
@@ -130,7 +142,11 @@ REFUSED = [
         ValueError,
         "gradients of branch and skip must have one shape, not (2,) and (2, 3)",
     ),
-    (lambda: us.dropout(ONE, 1.0, rng=0), ValueError, "p=1.0 of dropout must lie between 0 and 1, and below 1"),
+    (
+        lambda: us.dropout(ONE, 1.0, rng=0),
+        ValueError,
+        "p=1.0 of dropout must lie between 0 and 1, and below 1",
+    ),
     (
         lambda: us.layer_norm(TWO, axis=0),
         ValueError,
@@ -162,13 +178,21 @@ REFUSED = [
         ValueError,
         "cross_entropy needs two classes or more, and logits have 1",
     ),
-    (lambda: us.cross_entropy(TWO, [0, 1], mult=0), ValueError, "mult=0 of cross_entropy must be a positive number"),
+    (
+        lambda: us.cross_entropy(TWO, [0, 1], mult=0),
+        ValueError,
+        "mult=0 of cross_entropy must be a positive number",
+    ),
     (
         lambda: us.cross_entropy(TWO, [0, 1], "none"),
         ValueError,
         "unknown reduction 'none' of cross_entropy; use 'mean' or 'sum'",
     ),
-    (lambda: us.mse(ONE, TWO), ValueError, "mse takes two arrays of one shape, with values, not (2,) and (2, 3)"),
+    (
+        lambda: us.mse(ONE, TWO),
+        ValueError,
+        "mse takes two arrays of one shape, with values, not (2,) and (2, 3)",
+    ),
     (
         lambda: us.derive_scale(lambda x: 0.1 + 0 * x),
         ValueError,
@@ -187,8 +211,8 @@ REFUSED = [
     (
         lambda: us.derive_scale(lambda x: (x > 0.3) * 1.0),
         ValueError,
-        "the integral does not settle at 0.3: the function jumps or is rough there, and its slope has no finite mean "
-        "square; make it smoother, or give the derivative that is meant",
+        "the integral does not settle at 0.3: the function jumps or is rough there, and its slope has no "
+        "finite mean square; make it smoother, or give the derivative that is meant",
     ),
     (
         lambda: us.derive_scale(np.sum),
@@ -200,10 +224,18 @@ REFUSED = [
         ValueError,
         "no empirical factors are known of 'tanh'; use 'gelu', 'silu' or 'glu', or derive_scale",
     ),
-    (lambda: us.empirical_scales("gelu", 0), ValueError, "mult=0 of empirical_scales must be a positive number"),
+    (
+        lambda: us.empirical_scales("gelu", 0),
+        ValueError,
+        "mult=0 of empirical_scales must be a positive number",
+    ),
     (lambda: us.softmax_scales(0), ValueError, "size=0 of softmax_scales must be a positive number"),
     (lambda: us.attention_scale(8, 0), ValueError, "width=0 of attention_scale must be a positive number"),
-    (lambda: us.log_interpolate(0.5, 0, 1), ValueError, "lower=0 of log_interpolate must be a positive number"),
+    (
+        lambda: us.log_interpolate(0.5, 0, 1),
+        ValueError,
+        "lower=0 of log_interpolate must be a positive number",
+    ),
     (
         lambda: us.gmean(-8.0, 2.0),
         ValueError,
@@ -222,7 +254,11 @@ REFUSED = [
         "unknown kind 'gain' of parameter; use one of weight, bias, norm, output",
     ),
     (lambda: us.learning_rate_scale("weight", 0), ValueError, "fan_in=0 of a parameter must be 1 or more"),
-    (lambda: us.learning_rate_scale("weight", 4, depth=0), ValueError, "depth=0 of a parameter must be 1 or more"),
+    (
+        lambda: us.learning_rate_scale("weight", 4, depth=0),
+        ValueError,
+        "depth=0 of a parameter must be 1 or more",
+    ),
     (
         lambda: us.learning_rate_scale("weight", 4, readout_constraint="gmean"),
         ValueError,

@@ -27,7 +27,9 @@ MX = (MXFP8_E4M3, MXFP8_E5M2, catalog.MXFP6_E2M3, catalog.MXFP6_E3M2, MXFP4, MXI
 #: Magnitudes well inside the range of e8m0fnu, powers of two and their neighbours among them.
 MAGNITUDES = st.builds(
     lambda significand, exponent: F(significand) * F(2) ** exponent,
-    st.one_of(st.integers(1, 1 << 24), st.sampled_from([1, 3, 7, (1 << 23) - 1, (1 << 23) + 1, 15, 31, 29, 27])),
+    st.one_of(
+        st.integers(1, 1 << 24), st.sampled_from([1, 3, 7, (1 << 23) - 1, (1 << 23) + 1, 15, 31, 29, 27])
+    ),
     st.integers(-60, 40),
 )
 MX_FORMATS = st.sampled_from(MX)
@@ -92,7 +94,9 @@ def test_nearest_of_a_threshold_takes_the_next_power_from_there_on(amax, fmt, th
     assert threshold / 2 <= position < threshold
 
 
-@pytest.mark.parametrize(("how", "up"), [("floor", 1), ("ceil", 0), ("even", 1), ("rceil", 0), ("nearest(3/2)", 1)])
+@pytest.mark.parametrize(
+    ("how", "up"), [("floor", 1), ("ceil", 0), ("even", 1), ("rceil", 0), ("nearest(3/2)", 1)]
+)
 @pytest.mark.parametrize("fmt", MX, ids=str)
 def test_the_limit_of_a_rule_itself_belongs_to_one_side(fmt, how, up):
     """As the laws above say, met exactly: the scale just below, at and just above it."""
@@ -103,7 +107,9 @@ def test_the_limit_of_a_rule_itself_belongs_to_one_side(fmt, how, up):
         "rceil": largest(fmt),
         "nearest(3/2)": largest(fmt) * F(3, 2),
     }[how]
-    below, at, above = (scale_of(limit * factor, fmt, how) for factor in (1 - F(1, 1 << 40), F(1), 1 + F(1, 1 << 40)))
+    below, at, above = (
+        scale_of(limit * factor, fmt, how) for factor in (1 - F(1, 1 << 40), F(1), 1 + F(1, 1 << 40))
+    )
     assert above == 2 * below
     assert at == (above if up else below)
 
@@ -128,7 +134,10 @@ def test_scale_exponents_of_well_known_cases(amax, element, exponents):
     """Worked out by hand; in the last one a logarithm in binary32 would be 10."""
     fmt = dataclasses.replace(MXFP4, element=catalog.format(element))
     rules = ("floor", "ceil", "even", "rceil")
-    assert tuple(encode([from_float(amax)], dataclasses.replace(fmt, rule=how))[0] - 127 for how in rules) == exponents
+    assert (
+        tuple(encode([from_float(amax)], dataclasses.replace(fmt, rule=how))[0] - 127 for how in rules)
+        == exponents
+    )
 
 
 @pytest.mark.parametrize("how", ["floor", "ceil", "even", "rceil", "nearest", "project", "divide"])
@@ -313,7 +322,11 @@ def test_elements_under_the_smallest_scale_are_divided_by_another_number():
     fmt = dataclasses.replace(MXFP4, smallest_divides_as=2.0**-126)
     assert encode([F(2) ** -125, F(2) ** -127], MXFP4) == (0, [6, 2])
     assert encode([F(2) ** -125, F(2) ** -127], fmt) == (0, [4, 1])
-    assert encode([F(2) ** -123, F(2) ** -124], fmt) == encode([F(2) ** -123, F(2) ** -124], MXFP4) == (2, [6, 4])
+    assert (
+        encode([F(2) ** -123, F(2) ** -124], fmt)
+        == encode([F(2) ** -123, F(2) ** -124], MXFP4)
+        == (2, [6, 4])
+    )
 
 
 def test_an_exact_quotient_by_a_scale_of_zero_is_zero():
@@ -337,7 +350,10 @@ def test_the_scale_of_a_tensor_is_its_amax_over_the_largest_values(amax):
     with np.errstate(over="ignore"):
         x, most, one = np.float32(amax), np.float32(2688), np.float32(1)
         values = [from_float(float(x)), F(0), -from_float(float(x / 2)), NAN, NEG_INF]
-        assert tensor_scale(values, NVFP4) == (single(x / most), single(min(one / (x / most), np.finfo("f4").max)))
+        assert tensor_scale(values, NVFP4) == (
+            single(x / most),
+            single(min(one / (x / most), np.finfo("f4").max)),
+        )
         other = dataclasses.replace(NVFP4, tensor_scale="reciprocal")
         inverse = min(most / x, np.finfo("f4").max)
         assert tensor_scale(values, other) == (single(one / inverse), single(inverse))
@@ -460,7 +476,12 @@ def test_random_integers_belong_to_elements_and_one_to_the_scale():
     assert [encode([F(4), F(9, 2)], fmt, random=[0, word])[1][1] for word in range(4)] == [6, 6, 6, 7]
     fmt = dataclasses.replace(NVFP4, scales=stochastic)
     quotient = F(1) + F(1, 8) / 4  # a quarter of the gap after 1
-    assert [encode([6 * quotient], fmt, scale_random=word)[0] for word in range(4)] == [0x38, 0x38, 0x38, 0x39]
+    assert [encode([6 * quotient], fmt, scale_random=word)[0] for word in range(4)] == [
+        0x38,
+        0x38,
+        0x38,
+        0x39,
+    ]
     with pytest.raises(ValueError, match="random"):
         encode([F(1)], fmt)
 

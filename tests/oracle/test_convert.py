@@ -270,9 +270,19 @@ def test_project_gives_what_was_worked_out_by_hand(name, value, code, fields):
     [
         ("e2m1fn", NAN, {}, "NaN has no code in 'e2m1fn'"),
         ("int8", NEG_NAN, {}, "NaN has no code in 'int8'"),
-        ("int8", NAN, {"nan": "negative_zero"}, "NaN cannot become 'negative_zero' in 'int8', which has no such code"),
+        (
+            "int8",
+            NAN,
+            {"nan": "negative_zero"},
+            "NaN cannot become 'negative_zero' in 'int8', which has no such code",
+        ),
         ("ue4m3", -1, {"negative": "error"}, "a negative number has no code in 'ue4m3', which is unsigned"),
-        ("ue4m3", NEG_INF, {"negative": "error"}, "a negative number has no code in 'ue4m3', which is unsigned"),
+        (
+            "ue4m3",
+            NEG_INF,
+            {"negative": "error"},
+            "a negative number has no code in 'ue4m3', which is unsigned",
+        ),
     ],
     ids=str,
 )
@@ -286,7 +296,9 @@ def test_project_refuses_what_has_no_code(name, value, fields, message):
 def test_zero_without_a_zero_and_without_nan_is_the_smallest_value():
     """Whatever Projection.zero says; the sign is kept where there is one."""
     signed = Format(name="s", exponent_bits=3, trailing_bits=0, bias=3, subnormals=False)
-    unsigned = Format(name="u", exponent_bits=3, trailing_bits=0, bias=3, sign=Sign.UNSIGNED, subnormals=False)
+    unsigned = Format(
+        name="u", exponent_bits=3, trailing_bits=0, bias=3, sign=Sign.UNSIGNED, subnormals=False
+    )
     for zero in ("nan", "smallest"):
         projection = Projection(zero=zero)
         assert project(Fraction(0), signed, projection) == 0
@@ -378,7 +390,9 @@ LAWS = {
     "toward_zero": lambda x, values, codes: _greatest_below(x, values) if x > 0 else _least_above(x, values),
     "toward_positive": lambda x, values, codes: _least_above(x, values),
     "toward_negative": lambda x, values, codes: _greatest_below(x, values),
-    "away_from_zero": lambda x, values, codes: _least_above(x, values) if x > 0 else _greatest_below(x, values),
+    "away_from_zero": lambda x, values, codes: (
+        _least_above(x, values) if x > 0 else _greatest_below(x, values)
+    ),
     "to_odd": _to_odd,
 }
 

@@ -153,7 +153,8 @@ def test_leaves_of_a_tree_are_not_projected():
 
 
 @pytest.mark.parametrize(
-    ("order", "code"), [("sequential", 0x3C00), ("pairwise", 0x3C01), ("chunked(2)", 0x3C01), ("chunked(3)", 0x3C00)]
+    ("order", "code"),
+    [("sequential", 0x3C00), ("pairwise", 0x3C01), ("chunked(2)", 0x3C01), ("chunked(3)", 0x3C00)],
 )
 def test_orders_differ(order, code):
     """1 + 2**-11 + 2**-11 in binary16, whose ulp is 2**-10: added to 1, a half goes to the even number."""
@@ -207,7 +208,9 @@ def test_the_addend_after_a_window_is_added_by_the_output():
     assert dot([ONE], [ONE], how, two(-23) * F(3, 2)) == 0x3F800002
 
 
-@pytest.mark.parametrize("name", ["fp32_fma", "fp32_pairwise", "exact", "volta_mma_binary16_binary32", "chunks"])
+@pytest.mark.parametrize(
+    "name", ["fp32_fma", "fp32_pairwise", "exact", "volta_mma_binary16_binary32", "chunks"]
+)
 def test_without_products_there_is_the_addend_or_zero(name):
     """No step is made."""
     chunks = Accumulation(order="chunked(4)", accumulator=SINGLE, output=SINGLE)
@@ -231,7 +234,9 @@ def test_sums_of_two_terms_are_those_of_the_operations(mode):
             how = Accumulation(accumulator=(BINARY32, Projection(rounding=mode)), output=SINGLE)
             want = arith.exact("fma", (x, y, z), mode).value
             assert dot([x], [y], how, z) == convert.project(want, BINARY32)
-            assert dot([x], [y], Accumulation(order="exact", output=how.accumulator), z) == dot([x], [y], how, z)
+            assert dot([x], [y], Accumulation(order="exact", output=how.accumulator), z) == dot(
+                [x], [y], how, z
+            )
 
 
 @pytest.mark.parametrize(
@@ -307,7 +312,9 @@ def test_products_may_be_rounded():
     value = 1 + two(-10)
     how = Accumulation(product=HALF, accumulator=SINGLE, output=SINGLE)
     assert dot([value], [value], how) == convert.project(1 + two(-9), BINARY32)
-    assert dot([value], [value], dataclasses.replace(how, product=None)) == convert.project(value**2, BINARY32)
+    assert dot([value], [value], dataclasses.replace(how, product=None)) == convert.project(
+        value**2, BINARY32
+    )
 
 
 @pytest.mark.parametrize(
@@ -327,9 +334,13 @@ def test_products_may_be_rounded():
         ),
         (
             ([ONE], [ONE], "rtx_blackwell_mma_e2m1fn_binary32_ue4m3_4", None, ([ONE], [ONE], 32)),
-            "rtx_blackwell_mma_e2m1fn_binary32_ue4m3_4 has one scale for 16 elements, not for 32; use such blocks",
+            "rtx_blackwell_mma_e2m1fn_binary32_ue4m3_4 has one scale for 16 elements, not for 32; use such "
+            "blocks",
         ),
-        (([ONE], [ONE], "fp32_fma", None, ([ONE], [ONE], 0)), "a block of 0 elements has no scale; use 1 or more"),
+        (
+            ([ONE], [ONE], "fp32_fma", None, ([ONE], [ONE], 0)),
+            "a block of 0 elements has no scale; use 1 or more",
+        ),
         (
             ([ONE] * 5, [ONE] * 5, "fp32_fma", None, ([ONE] * 2, [ONE] * 3, 2)),
             "x has 2 scales; 5 elements in blocks of 2 need 3",
@@ -417,7 +428,9 @@ def test_a_block_is_one_term():
     assert dot(x, y, how) == convert.project(F(2048), BINARY32)
     assert dot(x, y, how, scales=([ONE], [ONE], 4)) == convert.project(F(2052), BINARY32)
     assert dot(x, y, how, scales=([ONE, F(4)], [ONE, F(1, 2)], 2)) == convert.project(F(2052), BINARY32)
-    rounded = dataclasses.replace(how, product=(BINARY16, Projection(rounding="toward_zero")), accumulator=SINGLE)
+    rounded = dataclasses.replace(
+        how, product=(BINARY16, Projection(rounding="toward_zero")), accumulator=SINGLE
+    )
     assert dot(x, y, rounded, scales=([ONE, F(4)], [ONE, F(1, 2)], 2)) == convert.project(F(2052), BINARY32)
     assert dot(x, y, rounded, scales=([ONE], [ONE], 4)) == convert.project(F(2050), BINARY32)
 

@@ -24,7 +24,9 @@ VOLTA, TURING = accumulation("volta_mma_binary16_binary32"), accumulation("turin
 AMPERE = accumulation("ampere_mma_bfloat16_binary32")
 INSTRUCTIONS = [name for name, how in ACCUMULATIONS.items() if how.source]
 PLAIN_WINDOWS = [
-    name for name in INSTRUCTIONS if ACCUMULATIONS[name].accumulator is not None and ACCUMULATIONS[name].scale is None
+    name
+    for name in INSTRUCTIONS
+    if ACCUMULATIONS[name].accumulator is not None and ACCUMULATIONS[name].scale is None
 ]
 
 
@@ -92,7 +94,9 @@ def test_products_are_not_normalized():
 def test_a_subnormal_factor_has_the_exponent_of_the_smallest_normal():
     """2**-24 counts as 2**-14 of binary16, and 2**-38 next to it is cut."""
     assert dot([two(-24), two(-14)], [ONE, two(-24)], VOLTA) == convert.project(two(-24), BINARY32)
-    assert dot([two(-14), two(-14)], [two(-10), two(-24)], VOLTA) == convert.project(two(-24) + two(-38), BINARY32)
+    assert dot([two(-14), two(-14)], [two(-10), two(-24)], VOLTA) == convert.project(
+        two(-24) + two(-38), BINARY32
+    )
 
 
 def test_a_sum_is_a_term_with_the_exponent_of_where_it_is_kept():
@@ -111,7 +115,9 @@ def test_alignment_does_not_go_below_the_lowest_exponent():
     """Then even the only term is cut."""
     assert dot([two(-12)], [two(-12)], VOLTA) == convert.project(two(-24), BINARY32)
     assert dot([two(-12)], [two(-12)], window(VOLTA, lowest_exponent=0)) == 0
-    assert dot([two(-12)], [two(-12)], window(VOLTA, lowest_exponent=-1)) == convert.project(two(-24), BINARY32)
+    assert dot([two(-12)], [two(-12)], window(VOLTA, lowest_exponent=-1)) == convert.project(
+        two(-24), BINARY32
+    )
 
 
 def test_a_step_is_a_term_of_the_next():
@@ -237,7 +243,9 @@ NVFP4, MXFP8 = (
 
 def test_scales_join_the_exponents_of_products():
     """2**10 * 2**-3; and 25 bits behind the point of 1 the products are cut."""
-    assert dot([ONE, F(3)], [ONE, ONE], MXFP8, scales=([two(10)], [two(-3)], 32)) == convert.project(F(512), BINARY32)
+    assert dot([ONE, F(3)], [ONE, ONE], MXFP8, scales=([two(10)], [two(-3)], 32)) == convert.project(
+        F(512), BINARY32
+    )
     for power, count, kept in ((-24, 2, 1), (-25, 4, 1), (-26, 8, 0)):
         got = dot([ONE] * count, [ONE] * count, MXFP8, ONE, scales=([two(power)], [ONE], 32))
         assert got == 0x3F800000 + kept

@@ -25,7 +25,8 @@ BY_HAND = [
     ("e4m3fn", 1 + TINY, X, {}),
     ("e4m3fn", 448, NONE, {}),
     ("e4m3fn", -448 - TINY, X, {}),
-    # overflow: the value rounded with an unbounded exponent exceeds 448; the next code would be 480, the tie is 464
+    # overflow: the value rounded with an unbounded exponent exceeds 448; the next code would be 480, the tie
+    # is 464
     ("e4m3fn", 464, X, {}),
     ("e4m3fn", 464 + TINY, OX, {}),
     ("e4m3fn", 464 + TINY, OX, {"saturation": "finite"}),
@@ -48,12 +49,22 @@ BY_HAND = [
     ("e8m0fnu", 3 * 2**126 + 1, OX, {}),
     # judged before rounding, everything beyond the extreme value overflows
     ("e4m3fn", 448 + TINY, OX, {"overflow_test": "before"}),
-    ("e4m3fn", -448 - TINY, OX, {"overflow_test": "before", "rounding": "toward_zero", "saturation": "finite"}),
+    (
+        "e4m3fn",
+        -448 - TINY,
+        OX,
+        {"overflow_test": "before", "rounding": "toward_zero", "saturation": "finite"},
+    ),
     ("e4m3fn", 448, NONE, {"overflow_test": "before"}),
     # underflow: inexact, and below 2**-6 when rounded with an unbounded exponent, whose last tie is 31/2**11
     ("e4m3fn", Fraction(7, 512), NONE, {}),  # tiny but exact
     ("e4m3fn", Fraction(7, 512) + TINY, UX, {}),
-    ("e4m3fn", Fraction(15, 1024), UX, {}),  # delivered as 2**-6, which it does not round to with more exponents
+    (
+        "e4m3fn",
+        Fraction(15, 1024),
+        UX,
+        {},
+    ),  # delivered as 2**-6, which it does not round to with more exponents
     ("e4m3fn", Fraction(31, 2048) - TINY, UX, {}),
     ("e4m3fn", Fraction(31, 2048), X, {}),
     ("e4m3fn", Fraction(-31, 2048), UX, {"rounding": "nearest_zero"}),
@@ -190,7 +201,14 @@ def test_a_format_without_normal_values_overflows_rather_than_underflows():
 
 # -- laws -------------------------------------------------------------------------------------------
 
-LAW_FORMATS = (catalog.E4M3FN, catalog.E2M1FN, catalog.E3M0FN, catalog.INT8F6, catalog.FLOAT8_E4M3, catalog.E8M0FNU)
+LAW_FORMATS = (
+    catalog.E4M3FN,
+    catalog.E2M1FN,
+    catalog.E3M0FN,
+    catalog.INT8F6,
+    catalog.FLOAT8_E4M3,
+    catalog.E8M0FNU,
+)
 
 
 @pytest.mark.parametrize("mode", MODES, ids=str)

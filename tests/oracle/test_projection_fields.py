@@ -62,7 +62,8 @@ BY_HAND = [
     ("e4m3fn", Fraction(-7, 512), 0x80, {"subnormals": "flush_results"}),
     ("e4m3fn", Fraction(15, 1024), 0x00, {"subnormals": "flush_results"}),  # 0x08 by the bounded tie
     ("e4m3fn", Fraction(31, 2048) - TINY, 0x00, {"subnormals": "flush_results"}),
-    ("e4m3fn", Fraction(31, 2048), 0x08, {"subnormals": "flush_results"}),  # the tie below 2**-6, whose code is even
+    # the tie below 2**-6, whose code is even
+    ("e4m3fn", Fraction(31, 2048), 0x08, {"subnormals": "flush_results"}),
     ("e4m3fn", Fraction(31, 2048), 0x00, {"subnormals": "flush_results", "rounding": "nearest_zero"}),
     ("e4m3fn", Fraction(31, 2048) + TINY, 0x08, {"subnormals": "flush_results", "rounding": "nearest_zero"}),
     ("e4m3fn", Fraction(1, 64) - TINY, 0x00, {"subnormals": "flush_results", "rounding": "toward_zero"}),
@@ -129,7 +130,9 @@ def test_each_field_gives_what_was_worked_out_by_hand(name, value, code, fields)
 def test_a_nan_code_that_is_no_code_is_refused():
     """Whatever the operand."""
     for value in (Fraction(1), NAN):
-        with pytest.raises(ValueError, match=r"^nan_code=0x100 of the projection is no code of 'e4m3fn'.* 0 to 0xff$"):
+        with pytest.raises(
+            ValueError, match=r"^nan_code=0x100 of the projection is no code of 'e4m3fn'.* 0 to 0xff$"
+        ):
             project(value, catalog.E4M3FN, Projection(nan_code=0x100))
 
 
@@ -163,7 +166,10 @@ def test_encode_flushes_subnormals_of_binary64():
         assert encode(sign * math.nextafter(2.0**-1022, 0.0), catalog.E4M3FN, projection) == zero
         assert encode(sign * 2.0**-1022, catalog.E4M3FN, projection) == zero + 1
         assert encode(sign * 0.0, catalog.E4M3FN, projection) == zero
-    assert encode(2.0**-1022, catalog.E4M3FN, Projection(subnormals="flush_operands", via=(catalog.BINARY32,))) == 0
+    assert (
+        encode(2.0**-1022, catalog.E4M3FN, Projection(subnormals="flush_operands", via=(catalog.BINARY32,)))
+        == 0
+    )
 
 
 def test_cast_flushes_subnormals_of_the_source():
@@ -196,7 +202,14 @@ def test_subnormals_are_the_codes_whose_exponent_field_is_zero(name, subnormal):
 
 # -- laws -------------------------------------------------------------------------------------------
 
-LAW_FORMATS = (catalog.E4M3FN, catalog.E2M1FN, catalog.E3M0FN, catalog.UE4M3, catalog.E5M2FNUZ, catalog.FLOAT8_E4M3)
+LAW_FORMATS = (
+    catalog.E4M3FN,
+    catalog.E2M1FN,
+    catalog.E3M0FN,
+    catalog.UE4M3,
+    catalog.E5M2FNUZ,
+    catalog.FLOAT8_E4M3,
+)
 
 
 def _points(fmt):
@@ -206,7 +219,9 @@ def _points(fmt):
         (low, shift), (high, further) = fmt.scaled(magnitude), fmt.scaled(magnitude + 1)
         low, high = low * Fraction(2) ** shift, high * Fraction(2) ** further
         points += [
-            low + (high - low) * Fraction(eighth, 8) + side for eighth in (0, 1, 4, 7) for side in (-TINY, 0, TINY)
+            low + (high - low) * Fraction(eighth, 8) + side
+            for eighth in (0, 1, 4, 7)
+            for side in (-TINY, 0, TINY)
         ]
     return [sign * point for point in points if point > 0 for sign in (1, -1)]
 
@@ -215,7 +230,9 @@ def _points(fmt):
 @pytest.mark.parametrize("fmt", LAW_FORMATS, ids=str)
 def test_results_are_flushed_where_a_format_of_more_exponents_gives_less_than_the_smallest_normal(fmt, mode):
     """A law without tails: the same precision and parity, so many more exponents that nothing is subnormal."""
-    bias = fmt.bias + (1 << fmt.exponent_bits)  # even, so that codes of one bit of precision keep their parity
+    bias = fmt.bias + (
+        1 << fmt.exponent_bits
+    )  # even, so that codes of one bit of precision keep their parity
     wide = Format(name="wide", exponent_bits=9, trailing_bits=fmt.trailing_bits, bias=300 + bias % 2)
     sign_code = fmt.sign_code if fmt.has_negative_zero else 0
     for point in _points(fmt):

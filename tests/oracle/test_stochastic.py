@@ -48,7 +48,9 @@ def test_two_random_bits_go_up_from_the_r_worked_out_by_hand(tail, a, b, c, sign
     nearer = 0x38 if sign > 0 else 0xB8
     for variant, least in (("A", a), ("B", b), ("C", c)):
         projection = Projection(rounding=stochastic(2, variant))
-        got = [project(sign * (1 + tail / 8), catalog.E4M3FN, projection, random=r) - nearer for r in range(4)]
+        got = [
+            project(sign * (1 + tail / 8), catalog.E4M3FN, projection, random=r) - nearer for r in range(4)
+        ]
         assert got == [least is not None and r >= least for r in range(4)], variant
 
 
@@ -80,7 +82,8 @@ BY_HAND = [
     ("e4m3fn", Special.NEGATIVE_ZERO, [0x80, 0x80], {}),
     ("e4m3fn", Special.INFINITY, [0x7F, 0x7F], {}),
     ("e4m3fn", Special.NEGATIVE_NAN, [0xFF, 0xFF], {}),
-    # 15/2**10 is 7.5 steps of 2**-9: rounded to e4m3fn's precision it is representable, so it is tiny whatever R
+    # 15/2**10 is 7.5 steps of 2**-9: rounded to e4m3fn's precision it is representable, so it is tiny
+    # whatever R
     ("e4m3fn", Fraction(15, 2**10), [0x07, 0x08], {}),
     ("e4m3fn", Fraction(15, 2**10), [0x00, 0x00], {"subnormals": "flush_results"}),
     ("e4m3fn", Fraction(31, 2**11), [0x00, 0x08], {"subnormals": "flush_results"}),
@@ -100,7 +103,10 @@ def test_encode_and_cast_pass_the_random_integer_on():
     projection = Projection(rounding="stochastic(1)")
     assert [encode(1.0625, catalog.E4M3FN, projection, random=r) for r in (0, 1)] == [0x38, 0x39]
     assert [cast(0x39, catalog.E4M3FN, catalog.E5M2, projection, random=r) for r in (0, 1)] == [0x3C, 0x3D]
-    assert [cast(0x7E, catalog.E4M3FN, catalog.BINARY16, projection, random=r) for r in (0, 1)] == [0x5F00, 0x5F00]
+    assert [cast(0x7E, catalog.E4M3FN, catalog.BINARY16, projection, random=r) for r in (0, 1)] == [
+        0x5F00,
+        0x5F00,
+    ]
 
 
 # -- laws -------------------------------------------------------------------------------------------
@@ -183,7 +189,9 @@ def test_of_many_random_bits_the_least_integer_that_rounds_up_does_and_one_less_
 
 
 @pytest.mark.parametrize("variant", ["A", "B", "C"])
-@pytest.mark.parametrize("fmt", [catalog.E4M3FN, catalog.E5M2, catalog.E8M0FNU, catalog.INT8F6, catalog.UE4M3], ids=str)
+@pytest.mark.parametrize(
+    "fmt", [catalog.E4M3FN, catalog.E5M2, catalog.E8M0FNU, catalog.INT8F6, catalog.UE4M3], ids=str
+)
 def test_what_is_exactly_representable_never_moves(fmt, variant):
     """Every code, the largest random integer."""
     projection = Projection(rounding=stochastic(8, variant))
@@ -215,7 +223,9 @@ def test_a_hardware_variant_is_variant_a_with_its_random_integer(variant, name, 
     for tail in (Fraction(1, 2**bits) - TINY, Fraction(1, 2**bits), Fraction(1, 3), 1 - TINY):
         for random in (0, 1, 2**bits // 2, 2**bits // 3 * 2 + 1, 2**bits - 1):
             codes = {
-                project(1 + tail * (high - 1), fmt, Projection(rounding=stochastic(bits, name)), random=random)
+                project(
+                    1 + tail * (high - 1), fmt, Projection(rounding=stochastic(bits, name)), random=random
+                )
                 for name in (variant, "A")
             }
             assert len(codes) == 1
@@ -272,7 +282,12 @@ def test_a_random_integer_that_the_mode_does_not_take_is_refused(mode, random, m
 MISFITS = [
     ("ptx_rs", 13, "e4m3fn", "does not fit 'e4m3fn'; use bits=16"),
     ("ptx_rs", 16, "binary16", "does not fit 'binary16'; use bits=13"),
-    ("ptx_rs", 16, "e2m1fn", "has no conversion to 'e2m1fn'; it has e4m3fn, e5m2, e2m3fn, e3m2fn, bfloat16, binary16"),
+    (
+        "ptx_rs",
+        16,
+        "e2m1fn",
+        "has no conversion to 'e2m1fn'; it has e4m3fn, e5m2, e2m3fn, e3m2fn, bfloat16, binary16",
+    ),
     ("rdna4", 21, "e4m3fn", "does not fit 'e4m3fn'; use bits=20"),
     ("rdna4", 16, "bfloat16", "has no conversion to 'bfloat16'; it has 8-bit formats with a sign bit"),
     ("hip", 20, "ue5m3", "has no conversion to 'ue5m3'; it has 8-bit formats with a sign bit"),
@@ -297,7 +312,12 @@ def test_a_hardware_variant_that_does_not_fit_the_format_is_refused(variant, bit
 
 def test_words_and_lanes_outside_their_range_are_refused():
     """And a mode that takes none."""
-    for word, lane, message in [(-1, 0, "word=-1"), (2**32, 0, "word=4294967296"), (0, 4, "lane=4"), (0, -1, "lane=")]:
+    for word, lane, message in [
+        (-1, 0, "word=-1"),
+        (2**32, 0, "word=4294967296"),
+        (0, 4, "lane=4"),
+        (0, -1, "lane="),
+    ]:
         with pytest.raises(ValueError, match=f"^{message}.* is out of range; use 0 to"):
             random_integer(word, lane, stochastic(16, "ptx_rs"), catalog.E4M3FN)
     with pytest.raises(ValueError, match=r"^nearest_even is deterministic and takes no random word$"):

@@ -70,14 +70,20 @@ def test_orders_have_names(spelled, meant):
     ("arguments", "message"),
     [
         (("tree",), "name='tree' of an order is unknown; use one of sequential, pairwise, chunked, exact"),
-        ((["exact"],), "name=['exact'] of an order is unknown; use one of sequential, pairwise, chunked, exact"),
+        (
+            (["exact"],),
+            "name=['exact'] of an order is unknown; use one of sequential, pairwise, chunked, exact",
+        ),
         (("chunked", 4, "exact"), "inner='exact' of an order is unknown; use one of sequential, pairwise"),
         (("chunked",), "size=0 of order 'chunked' is out of range; use 1 to 4,294,967,296"),
         (("chunked", -1), "size=-1 of order 'chunked' is out of range; use 1 to 4,294,967,296"),
         (("chunked", 1 << 62), f"size={1 << 62} of order 'chunked' is out of range; use 1 to 4,294,967,296"),
         (("pairwise", 4), "size=4 is for order 'chunked', not for 'pairwise'; leave it out"),
         # In the kernels the sum was pairwise then.
-        (("sequential", 0, "pairwise"), "inner='pairwise' is for order 'chunked', not for 'sequential'; leave it out"),
+        (
+            ("sequential", 0, "pairwise"),
+            "inner='pairwise' is for order 'chunked', not for 'sequential'; leave it out",
+        ),
         (("exact", 0, "pairwise"), "inner='pairwise' is for order 'chunked', not for 'exact'; leave it out"),
     ],
 )
@@ -90,7 +96,9 @@ def test_orders_that_are_none_are_refused(arguments, message):
 @pytest.mark.parametrize("size", [4.0, True, "4", None], ids=repr)
 def test_the_size_of_chunks_is_an_integer(size):
     """Of any integer type."""
-    with pytest.raises(TypeError, match=f"^size of order 'chunked' must be an integer, not {re.escape(repr(size))}$"):
+    with pytest.raises(
+        TypeError, match=f"^size of order 'chunked' must be an integer, not {re.escape(repr(size))}$"
+    ):
         Order("chunked", size)
     with pytest.raises(TypeError, match=r"^size of order 'pairwise' must be an integer, not False$"):
         Order("pairwise", False)
@@ -107,7 +115,8 @@ def test_the_size_of_chunks_is_an_integer(size):
         (
             "chunked(4, exact)",
             ValueError,
-            "unknown order 'chunked(4, exact)'; use sequential, pairwise, chunked(n), chunked(n, pairwise) or exact",
+            "unknown order 'chunked(4, exact)'; use sequential, pairwise, chunked(n), chunked(n, pairwise) "
+            "or exact",
         ),
         ("chunked(0)", ValueError, "size=0 of order 'chunked' is out of range; use 1 to 4,294,967,296"),
         (4, TypeError, "order must be an Order or a name, not 4"),
@@ -132,8 +141,8 @@ def test_spellings_that_are_none_are_refused(spelled, kind, message):
         ),
         (
             {"step": 4098, "fraction_bits": 48},
-            "step=4098 of a window is out of range; use 1 to 4,096, so that the sum of a step with fraction_bits=48 "
-            "has at most 63 bits",
+            "step=4098 of a window is out of range; use 1 to 4,096, so that the sum of a step with "
+            "fraction_bits=48 has at most 63 bits",
         ),
         (
             {"step": 1 << 62, "fraction_bits": None, "groups": "alternate_pairs"},
@@ -141,20 +150,37 @@ def test_spellings_that_are_none_are_refused(spelled, kind, message):
         ),
         ({"group": 0}, "group=0 of a window is out of range; use 1 to 4"),
         ({"group": 8}, "group=8 of a window is out of range; use 1 to 4"),
-        ({"lowest_exponent": -32769}, "lowest_exponent=-32769 of a window is out of range; use -32,768 to 32,768"),
-        ({"lowest_exponent": 1 << 40}, f"lowest_exponent={1 << 40} of a window is out of range; use -32,768 to 32,768"),
-        ({"fraction_bits": 0}, "fraction_bits=0 of a window is out of range; use 1 to 48, or None to keep all"),
-        ({"fraction_bits": 49}, "fraction_bits=49 of a window is out of range; use 1 to 48, or None to keep all"),
+        (
+            {"lowest_exponent": -32769},
+            "lowest_exponent=-32769 of a window is out of range; use -32,768 to 32,768",
+        ),
+        (
+            {"lowest_exponent": 1 << 40},
+            f"lowest_exponent={1 << 40} of a window is out of range; use -32,768 to 32,768",
+        ),
+        (
+            {"fraction_bits": 0},
+            "fraction_bits=0 of a window is out of range; use 1 to 48, or None to keep all",
+        ),
+        (
+            {"fraction_bits": 49},
+            "fraction_bits=49 of a window is out of range; use 1 to 48, or None to keep all",
+        ),
         ({"cut": "nearest"}, "cut='nearest' of a window is unknown; use one of toward_zero, floor"),
-        ({"groups": "halves"}, "groups='halves' of a window is unknown; use one of consecutive, alternate_pairs"),
+        (
+            {"groups": "halves"},
+            "groups='halves' of a window is unknown; use one of consecutive, alternate_pairs",
+        ),
         ({"scales": "all"}, "scales='all' of a window is unknown; use one of none, products, groups"),
         (
             {"scales": "groups", "group": 3},
-            "group=3 of a window must divide step=4, and be above 1 for scales='groups' only, not for 'groups'",
+            "group=3 of a window must divide step=4, and be above 1 for scales='groups' only, not for "
+            "'groups'",
         ),
         (
             {"scales": "groups"},
-            "group=1 of a window must divide step=4, and be above 1 for scales='groups' only, not for 'groups'",
+            "group=1 of a window must divide step=4, and be above 1 for scales='groups' only, not for "
+            "'groups'",
         ),
         (
             {"group": 2},
@@ -163,8 +189,8 @@ def test_spellings_that_are_none_are_refused(spelled, kind, message):
         ({"groups": "alternate_pairs", "step": 3}, "step=3 of a window of alternate pairs must be even"),
         (
             {"scales": "products", "fraction_bits": None},
-            "scales='products' of a window join what aligns its terms, and fraction_bits=None aligns none; give "
-            "fraction_bits",
+            "scales='products' of a window join what aligns its terms, and fraction_bits=None aligns none; "
+            "give fraction_bits",
         ),
         (
             {"result": (FORMATS["int8"], Projection(nan="max"))},
@@ -174,7 +200,10 @@ def test_spellings_that_are_none_are_refused(spelled, kind, message):
             {"result": (E8M0FNU, Projection())},
             "result='e8m0fnu' of an accumulation has no zero, which a sum begins with; use another",
         ),
-        ({"result": DOUBLE}, "result of an accumulation cannot be 'binary64': it is a type that values come in"),
+        (
+            {"result": DOUBLE},
+            "result of an accumulation cannot be 'binary64': it is a type that values come in",
+        ),
     ],
 )
 def test_windows_that_are_none_are_refused(changes, message):
@@ -187,7 +216,9 @@ def test_windows_that_are_none_are_refused(changes, message):
 @pytest.mark.parametrize("value", [True, 0.5, 4.0, "4"], ids=repr)
 def test_integers_of_a_window_are_integers(field, value):
     """A lowest exponent of 0.5 was taken, and cut off."""
-    with pytest.raises(TypeError, match=f"^{field} of a window must be an integer, not {re.escape(repr(value))}$"):
+    with pytest.raises(
+        TypeError, match=f"^{field} of a window must be an integer, not {re.escape(repr(value))}$"
+    ):
         dataclasses.replace(STEP, **{field: value})
 
 
@@ -242,8 +273,9 @@ def test_a_result_is_a_format_and_a_projection():
         *(
             (
                 {"machine": machine, "operands": (fmt, fmt)},
-                f"machine {machine!r} takes no operands in {fmt.name!r}: its multipliers take floats of at most {most} "
-                f"bits of precision, below 2**{limit}, that binary32 holds; use {such} or the like",
+                f"machine {machine!r} takes no operands in {fmt.name!r}: its multipliers take floats of at "
+                f"most {most} bits of precision, below 2**{limit}, that binary32 holds; use {such} or the "
+                "like",
             )
             for machine, most, limit, such, formats in (
                 ("cdna3_fp8", 4, 64, "e4m3fnuz, e5m2fnuz", (HALVES[0], INT8, ieee("far", 8, 1))),
@@ -308,15 +340,15 @@ def test_a_result_is_a_format_and_a_projection():
         *(
             (
                 {"accumulator": window, "operands": HALVES, "scale": (FORMATS[name], 64)},
-                f"scale={name!r} of an accumulation has a sign or an infinity, and a window's scales have none; use a "
-                f"format such as 'e8m0fnu' or 'ue4m3'",
+                f"scale={name!r} of an accumulation has a sign or an infinity, and a window's scales have "
+                f"none; use a format such as 'e8m0fnu' or 'ue4m3'",
             )
             for window, name in ((SCALED, "binary16"), (GROUPED, "e4m3fn"))
         ),
         (
             {"accumulator": SCALED, "operands": HALVES, "scale": (FORMATS["ue4m3"], 32)},
-            "scale='ue4m3' of an accumulation has more than powers of two, and only exponents of scales join those of "
-            "products; use a format such as 'e8m0fnu', or scales='groups'",
+            "scale='ue4m3' of an accumulation has more than powers of two, and only exponents of scales join "
+            "those of products; use a format such as 'e8m0fnu', or scales='groups'",
         ),
         (
             {"accumulator": STEP, "operands": HALVES, "output": (FORMATS["int8"], Projection(nan="max"))},
@@ -362,11 +394,17 @@ def test_accumulations_that_contradict_themselves_are_refused(parameters, messag
     ("parameters", "message"),
     [
         ({"output": BINARY32}, f"output of an accumulation must be (Format, Projection), not {BINARY32!r}"),
-        ({"product": (BINARY32,)}, f"product of an accumulation must be (Format, Projection), not ({BINARY32!r},)"),
+        (
+            {"product": (BINARY32,)},
+            f"product of an accumulation must be (Format, Projection), not ({BINARY32!r},)",
+        ),
         ({"accumulator": (1, 2)}, "accumulator of an accumulation must be (Format, Projection), not (1, 2)"),
         ({"accumulator": "binary32"}, "accumulator must be (Format, Projection) or a Window, not 'binary32'"),
         ({"operands": (BINARY16,)}, f"operands of an accumulation must be two Formats, not {(BINARY16,)!r}"),
-        ({"operands": (BINARY64,) * 2}, f"operands of an accumulation must be two Formats, not {(BINARY64,) * 2!r}"),
+        (
+            {"operands": (BINARY64,) * 2},
+            f"operands of an accumulation must be two Formats, not {(BINARY64,) * 2!r}",
+        ),
         ({"order": 4}, "order must be an Order or a name, not 4"),
     ],
 )
@@ -426,7 +464,9 @@ def test_names_say_operands_output_and_scales():
 
 def test_the_catalog_is_complete():
     """How many there are of each machine: an instruction less, or more, is meant."""
-    counts = collections.Counter(machine_of(name) if found.source else "" for name, found in ACCUMULATIONS.items())
+    counts = collections.Counter(
+        machine_of(name) if found.source else "" for name, found in ACCUMULATIONS.items()
+    )
     assert counts == {
         "": 7,
         "volta_mma": 2,
@@ -498,8 +538,8 @@ def test_promotion_is_in_chunks_of_any_size():
     [
         (
             "hopper_wgma_e4m3fn_binary32",
-            "unknown accumulation 'hopper_wgma_e4m3fn_binary32'; did you mean 'hopper_wgmma_e4m3fn_binary32' or "
-            "'hopper_wgmma_e4m3fn_binary16' or 'hopper_wgmma_e5m2_e4m3fn_binary32'?",
+            "unknown accumulation 'hopper_wgma_e4m3fn_binary32'; did you mean 'hopper_wgmma_e4m3fn_binary32' "
+            "or 'hopper_wgmma_e4m3fn_binary16' or 'hopper_wgmma_e5m2_e4m3fn_binary32'?",
         ),
         ("fp32", "unknown accumulation 'fp32'; did you mean 'fp32_fma'?"),
         ("?", "unknown accumulation '?'; `lowprec.accumulations` lists all"),
@@ -519,7 +559,9 @@ def test_unknown_names_get_those_that_are_close(name, message):
 
 def test_a_promotion_of_nothing_is_refused():
     """As every chunk of nothing."""
-    with pytest.raises(ValueError, match=r"^size=0 of order 'chunked' is out of range; use 1 to 4,294,967,296$"):
+    with pytest.raises(
+        ValueError, match=r"^size=0 of order 'chunked' is out of range; use 1 to 4,294,967,296$"
+    ):
         accumulation("deepseek_promote(0)")
 
 

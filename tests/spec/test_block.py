@@ -76,7 +76,17 @@ def test_a_threshold_lies_between_the_powers(name, message):
 
 @pytest.mark.parametrize(
     "name",
-    ["", "Floor", "up", "nearest(1.5)", "nearest(4/0)", "nearest()", "nearest(4/3", "nearest(-4/3)", "nearest(4/3)x"],
+    [
+        "",
+        "Floor",
+        "up",
+        "nearest(1.5)",
+        "nearest(4/0)",
+        "nearest()",
+        "nearest(4/3",
+        "nearest(-4/3)",
+        "nearest(4/3)x",
+    ],
 )
 def test_an_unknown_rule_is_refused_with_those_that_there_are(name):
     """Names are exact."""
@@ -91,7 +101,9 @@ def test_an_unknown_rule_is_refused_with_those_that_there_are(name):
 @pytest.mark.parametrize("given", [None, 3, b"floor", ("floor",)], ids=repr)
 def test_what_is_no_name_is_no_rule(given):
     """A type error."""
-    with pytest.raises(TypeError, match=f"^{re.escape(f'rule must be a ScaleRule or a name, not {given!r}')}$"):
+    with pytest.raises(
+        TypeError, match=f"^{re.escape(f'rule must be a ScaleRule or a name, not {given!r}')}$"
+    ):
         rule(given)
 
 
@@ -276,8 +288,8 @@ def test_a_scale_that_would_be_negative_instead_of_nan_is_refused():
             dataclasses.replace(MINE, scale=scale, scales=Projection(nan_code=code))
         for code in wrong:
             message = (
-                f"scales of block format 'mine' have nan_code={code}, a negative number of {scale.name!r}, but no "
-                f"scale is negative; use a NaN's code or that of a positive number"
+                f"scales of block format 'mine' have nan_code={code}, a negative number of {scale.name!r}, "
+                f"but no scale is negative; use a NaN's code or that of a positive number"
             )
             with pytest.raises(ValueError, match=f"^{re.escape(message)}$"):
                 dataclasses.replace(MINE, scale=scale, scales=Projection(nan_code=code))
@@ -295,10 +307,26 @@ def test_every_choice_of_a_field_is_taken(field):
     [
         (0, ValueError, "size=0 of block format 'mine' must be 1 to 4,294,967,296, or a pair of such"),
         (-32, ValueError, "size=-32 of block format 'mine' must be 1 to 4,294,967,296, or a pair of such"),
-        ((16, 0), ValueError, "size=(16, 0) of block format 'mine' must be 1 to 4,294,967,296, or a pair of such"),
-        (1 << 62, ValueError, f"size={1 << 62} of block format 'mine' must be 1 to 4,294,967,296, or a pair of such"),
-        ((16,), ValueError, "size=(16,) of block format 'mine' must be 1 to 4,294,967,296, or a pair of such"),
-        ((2, 2, 2), ValueError, "size=(2, 2, 2) of block format 'mine' must be 1 to 4,294,967,296, or a pair of such"),
+        (
+            (16, 0),
+            ValueError,
+            "size=(16, 0) of block format 'mine' must be 1 to 4,294,967,296, or a pair of such",
+        ),
+        (
+            1 << 62,
+            ValueError,
+            f"size={1 << 62} of block format 'mine' must be 1 to 4,294,967,296, or a pair of such",
+        ),
+        (
+            (16,),
+            ValueError,
+            "size=(16,) of block format 'mine' must be 1 to 4,294,967,296, or a pair of such",
+        ),
+        (
+            (2, 2, 2),
+            ValueError,
+            "size=(2, 2, 2) of block format 'mine' must be 1 to 4,294,967,296, or a pair of such",
+        ),
         ((), ValueError, "size=() of block format 'mine' must be 1 to 4,294,967,296, or a pair of such"),
         (32.0, TypeError, "size of a block format must be an integer or a pair of them, not 32.0"),
         (True, TypeError, "size of a block format must be an integer or a pair of them, not True"),
@@ -340,12 +368,22 @@ FIELDS = [
         "elements",
         Projection(nan_payload="first"),
         ValueError,
-        "elements of block format 'mine' keeps payloads of NaNs, but those of a block are made by its rules; use "
-        "nan_payload='drop'",
+        "elements of block format 'mine' keeps payloads of NaNs, but those of a block are made by its rules; "
+        "use nan_payload='drop'",
     ),
     ("min_scale", -1.0, ValueError, "min_scale=-1.0 of block format 'mine' must be finite and 0 or more"),
-    ("min_scale", float("inf"), ValueError, "min_scale=inf of block format 'mine' must be finite and 0 or more"),
-    ("min_scale", float("nan"), ValueError, "min_scale=nan of block format 'mine' must be finite and 0 or more"),
+    (
+        "min_scale",
+        float("inf"),
+        ValueError,
+        "min_scale=inf of block format 'mine' must be finite and 0 or more",
+    ),
+    (
+        "min_scale",
+        float("nan"),
+        ValueError,
+        "min_scale=nan of block format 'mine' must be finite and 0 or more",
+    ),
 ]
 
 
@@ -391,7 +429,12 @@ def test_what_must_be_said_has_no_default():
 def test_a_block_format_is_found_by_its_name(name, fmt):
     """Case and spaces around it do not matter; a block format stands for itself."""
     assert fmt.name == name
-    assert catalog.block_format(name) is catalog.block_format(f" {name.upper()} ") is catalog.block_format(fmt) is fmt
+    assert (
+        catalog.block_format(name)
+        is catalog.block_format(f" {name.upper()} ")
+        is catalog.block_format(fmt)
+        is fmt
+    )
     assert catalog.is_block(name)
     assert catalog.is_block(fmt)
     assert fmt.source
@@ -420,7 +463,9 @@ def test_other_spellings_are_known(alias, name):
 def test_an_ambiguous_name_is_refused_with_the_choices(name, choices):
     """Two element formats go by it."""
     assert catalog.is_block(name)
-    with pytest.raises(ValueError, match=f"^{re.escape(f'block format {name!r} is ambiguous: use {choices}')}$"):
+    with pytest.raises(
+        ValueError, match=f"^{re.escape(f'block format {name!r} is ambiguous: use {choices}')}$"
+    ):
         catalog.block_format(name)
 
 
@@ -481,7 +526,11 @@ def test_the_ocp_profile_has_every_block_format_as_it_is():
         ("torchao_rceil", "mxfp8_e4m3", {"rule": rule("rceil"), "smallest_divides_as": 1.0, "nan": "all"}),
         ("torchao_nvfp4", "nvfp4", {"arithmetic": "reciprocals", "min_scale": 2.0**-6, "zero": "rule"}),
         ("transformer_engine", "nvfp4_2d", {"size": (16, 16), "tensor_scale": "reciprocal"}),
-        ("transformer_engine", "mxfp8_e4m3", {"rule": rule("rceil"), "nan": "elements", "infinity": "largest"}),
+        (
+            "transformer_engine",
+            "mxfp8_e4m3",
+            {"rule": rule("rceil"), "nan": "elements", "infinity": "largest"},
+        ),
         (
             "modelopt",
             "mxfp4",
@@ -538,8 +587,8 @@ def test_the_blocks_of_a_profile_do_not_change_with_the_mapping_that_they_came_i
 def test_types_that_values_come_in_are_no_elements_and_no_scales(field):
     """binary64 has no codes of at most 32 bits."""
     message = (
-        f"{field}='binary64' of block format 'mine' is a type that values come in, not a format to encode to; "
-        f"use a Format of at most 32 bits"
+        f"{field}='binary64' of block format 'mine' is a type that values come in, not a format to encode "
+        f"to; use a Format of at most 32 bits"
     )
     with pytest.raises(ValueError, match=f"^{re.escape(message)}$"):
         dataclasses.replace(MINE, **{field: catalog.BINARY64})

@@ -140,8 +140,8 @@ def test_p3109_names_are_made_on_demand(name):
 def test_an_ambiguous_name_is_refused_with_the_choices(name):
     """Three formats go by it in the literature."""
     message = (
-        f"format {name!r} is ambiguous: use 'e4m3fn' (OCP, no infinities, max 448), 'float8_e4m3' (with infinities, "
-        "max 240) or 'e4m3fnuz' (one NaN, max 240)"
+        f"format {name!r} is ambiguous: use 'e4m3fn' (OCP, no infinities, max 448), 'float8_e4m3' (with "
+        "infinities, max 240) or 'e4m3fnuz' (one NaN, max 240)"
     )
     with pytest.raises(ValueError, match=f"^{re.escape(message)}$"):
         catalog.format(name)
@@ -183,8 +183,9 @@ def test_an_unknown_name_is_refused_with_what_was_probably_meant(name, message):
 def test_types_that_values_come_in_are_no_formats_to_encode_to(given, spelled):
     """As names, dtypes and carriers themselves; the way out is named."""
     message = (
-        f"'{spelled}' is a type that values come in, not a format to encode to: lowprec carries values in float64 and "
-        "codes in at most 32 bits. Use 'binary32' or narrower; for integers, `lowprec.spec.families.fixed`"
+        f"'{spelled}' is a type that values come in, not a format to encode to: lowprec carries values in "
+        "float64 and codes in at most 32 bits. Use 'binary32' or narrower; for integers, "
+        "`lowprec.spec.families.fixed`"
     )
     with pytest.raises(ValueError, match=f"^{re.escape(message)}$"):
         catalog.format(given)

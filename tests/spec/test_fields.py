@@ -88,7 +88,10 @@ SPELLINGS = [
     (Order("sequential"), Order(Word.SEQUENTIAL)),
     (dataclasses.replace(WINDOW, step=8), dataclasses.replace(WINDOW, step=np.int32(8))),
     (dataclasses.replace(WINDOW, fraction_bits=8), dataclasses.replace(WINDOW, fraction_bits=np.int32(8))),
-    (dataclasses.replace(WINDOW, lowest_exponent=-8), dataclasses.replace(WINDOW, lowest_exponent=np.int32(-8))),
+    (
+        dataclasses.replace(WINDOW, lowest_exponent=-8),
+        dataclasses.replace(WINDOW, lowest_exponent=np.int32(-8)),
+    ),
     (dataclasses.replace(WINDOW, cut="floor"), dataclasses.replace(WINDOW, cut=Word.FLOOR)),
     (
         Accumulation(accumulator=SINGLE, output=SINGLE, addend="last"),

@@ -197,7 +197,9 @@ def test_codes_take_8_16_or_32_bits(width, bits):
 def test_minus_zero_is_where_the_sign_bit_alone_is_no_nan():
     """Of the catalog: all signed magnitude formats but the fnuz ones."""
     lacking = {
-        name for name, fmt in catalog.FORMATS.items() if fmt.sign is Sign.MAGNITUDE and not fmt.has_negative_zero
+        name
+        for name, fmt in catalog.FORMATS.items()
+        if fmt.sign is Sign.MAGNITUDE and not fmt.has_negative_zero
     }
     assert lacking == {"e4m3fnuz", "e5m2fnuz", "e4m3b11fnuz"}
 
@@ -259,11 +261,15 @@ def test_25_combinations_of_width_precision_and_sign_do_not_fit_float64():
 
 
 @pytest.mark.parametrize(("width", "precision", "signed", "extended"), P3109_PARAMETERS)
-def test_every_p3109_format_up_to_16_bits_has_the_drafts_shape_or_is_refused(width, precision, signed, extended):
+def test_every_p3109_format_up_to_16_bits_has_the_drafts_shape_or_is_refused(
+    width, precision, signed, extended
+):
     """All 494: name, bias and the places of NaN and infinity as in the draft's section 4."""
     name = f"binary{width}p{precision}{'s' if signed else 'u'}{'e' if extended else 'f'}"
     if (width, precision, signed) in BEYOND_FLOAT64:
-        with pytest.raises(ValueError, match=f"^the smallest step of '{name}' is 2.*, below float64's 2.*-1074"):
+        with pytest.raises(
+            ValueError, match=f"^the smallest step of '{name}' is 2.*, below float64's 2.*-1074"
+        ):
             p3109(width, precision, signed=signed, extended=extended)
         return
     fmt = p3109(width, precision, signed=signed, extended=extended)
@@ -297,8 +303,14 @@ def test_p3109_parameters_out_of_the_drafts_ranges_are_refused(width, precision,
 GOOD = dict(name="x", exponent_bits=4, trailing_bits=3, bias=7)
 
 REFUSED = [
-    (dict(exponent_bits=-1), "exponent_bits=-1 of format 'x' is negative; it counts bits or codes. Use 0 or more"),
-    (dict(trailing_bits=-1), "trailing_bits=-1 of format 'x' is negative; it counts bits or codes. Use 0 or more"),
+    (
+        dict(exponent_bits=-1),
+        "exponent_bits=-1 of format 'x' is negative; it counts bits or codes. Use 0 or more",
+    ),
+    (
+        dict(trailing_bits=-1),
+        "trailing_bits=-1 of format 'x' is negative; it counts bits or codes. Use 0 or more",
+    ),
     (dict(nans=-1), "nans=-1 of format 'x' is negative; it counts bits or codes. Use 0 or more"),
     (
         dict(exponent_bits=8, trailing_bits=24),
@@ -322,7 +334,8 @@ REFUSED = [
     ),
     (
         dict(sign=Sign.UNSIGNED, negative_zero=False),
-        "negative_zero=False of format 'x' means nothing for Sign.UNSIGNED, which has no code of -0; leave it True",
+        "negative_zero=False of format 'x' means nothing for Sign.UNSIGNED, which has no code of -0; leave "
+        "it True",
     ),
     (
         dict(exponent_bits=0, subnormals=False),
@@ -330,8 +343,8 @@ REFUSED = [
     ),
     (
         dict(negative_zero=False, subnormals=False),
-        "subnormals=False of format 'x' leaves no zero whose sign negative_zero=False could spend; use True for one of "
-        "them",
+        "subnormals=False of format 'x' leaves no zero whose sign negative_zero=False could spend; use True "
+        "for one of them",
     ),
     (dict(nans=127), "nans=127 of format 'x' with infinity=False leaves no finite non-zero code; use fewer"),
     (
@@ -344,13 +357,13 @@ REFUSED = [
     ),
     (
         dict(bias=1073),
-        "the smallest step of 'x' is 2**-1075, below float64's 2**-1074, and lowprec carries values in float64. "
-        "Reduce exponent_bits=4 or bias=1073",
+        "the smallest step of 'x' is 2**-1075, below float64's 2**-1074, and lowprec carries values in "
+        "float64. Reduce exponent_bits=4 or bias=1073",
     ),
     (
         dict(bias=-1009),
-        "the largest value of 'x' is at least 2**1024, above float64's range, and lowprec carries values in float64. "
-        "Reduce exponent_bits=4 or increase bias=-1009",
+        "the largest value of 'x' is at least 2**1024, above float64's range, and lowprec carries values in "
+        "float64. Reduce exponent_bits=4 or increase bias=-1009",
     ),
 ]
 
@@ -425,7 +438,9 @@ def test_a_repr_says_what_is_not_the_default():
     """And nothing else."""
     expected = "Format(name='e4m3fn', exponent_bits=4, trailing_bits=3, bias=7, nans=1, source='OFP8')"
     assert repr(catalog.E4M3FN) == expected
-    assert repr(catalog.CARRIERS["int16"]).startswith("Carrier(name='int16', exponent_bits=0, trailing_bits=15")
+    assert repr(catalog.CARRIERS["int16"]).startswith(
+        "Carrier(name='int16', exponent_bits=0, trailing_bits=15"
+    )
 
 
 # -- families ---------------------------------------------------------------------------------------
@@ -466,7 +481,9 @@ SETS = {fmt: _values(fmt) for fmt in UP_TO_8}
 
 def test_a_format_of_few_codes_without_zero_is_not_contained_in_one_of_less_precision():
     """1 and 1 + 2**-9 are all that it has, and the second is no bfloat16: decode must not give it as one."""
-    fmt = Format(name="x", exponent_bits=1, trailing_bits=9, bias=0, sign=Sign.UNSIGNED, nans=1022, subnormals=False)
+    fmt = Format(
+        name="x", exponent_bits=1, trailing_bits=9, bias=0, sign=Sign.UNSIGNED, nans=1022, subnormals=False
+    )
     assert [decode(code, fmt) for code in (0, 1)] == [1, 1 + Fraction(1, 512)]
     assert not catalog.BFLOAT16.contains(fmt)
 
@@ -483,7 +500,16 @@ def test_contains_is_the_subset_relation_of_all_small_formats():
 
 def _tiny_formats():
     """Every format of at most 4 bits with bias 0 or 1."""
-    for exponent_bits, trailing_bits, bias, sign, nans, infinity, negative_zero, subnormals in itertools.product(
+    for (
+        exponent_bits,
+        trailing_bits,
+        bias,
+        sign,
+        nans,
+        infinity,
+        negative_zero,
+        subnormals,
+    ) in itertools.product(
         range(4), range(4), (0, 1), Sign, range(8), (False, True), (False, True), (False, True)
     ):
         if exponent_bits + trailing_bits + (sign is not Sign.UNSIGNED) <= 4:
@@ -517,7 +543,9 @@ def test_contains_is_the_subset_relation_of_all_tiny_formats():
 def test_contains_of_wide_formats_is_as_known():
     """binary32 holds every catalog format; bfloat16 does not hold binary16, nor the reverse."""
     assert all(catalog.BINARY32.contains(fmt) for fmt in catalog.FORMATS.values())
-    assert all(catalog.BINARY16.contains(fmt) for fmt in CATALOG_UP_TO_8 if fmt.name not in ("ue5m3", "e8m0fnu"))
+    assert all(
+        catalog.BINARY16.contains(fmt) for fmt in CATALOG_UP_TO_8 if fmt.name not in ("ue5m3", "e8m0fnu")
+    )
     assert not catalog.BINARY16.contains(catalog.UE5M3)  # 114688 > 65504
     assert not catalog.BFLOAT16.contains(catalog.BINARY16)
     assert not catalog.BINARY16.contains(catalog.BFLOAT16)

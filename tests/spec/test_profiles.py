@@ -21,34 +21,84 @@ from lowprec.spec.projection import Projection
 
 INF, NAN = math.inf, math.nan
 
-#: Operand, format, and the code by profile. Reproduced with ml_dtypes 0.6.0, torch 2.13.0, JAX 0.10.2 and onnx 1.23.2.
+#: Operand, format, and the code by profile. Reproduced with ml_dtypes 0.6.0, torch 2.13.0, JAX 0.10.2 and
+#: onnx 1.23.2.
 LIBRARIES = [
-    (464.0, "e4m3fn", {"ml_dtypes": 0x7E, "jax": 0x7E, "torch>=2.13": 0x7E, "onnx": 0x7E, "onnx_nosat": 0x7E}),
-    (464.00003, "e4m3fn", {"ml_dtypes": 0x7F, "jax": 0x7F, "torch>=2.13": 0x7E, "onnx": 0x7E, "onnx_nosat": 0x7F}),
-    (1e6, "e4m3fn", {"ml_dtypes": 0x7F, "torch<2.13": 0x7F, "torch>=2.13": 0x7E, "onnx": 0x7E, "onnx_nosat": 0x7F}),
-    (-INF, "e4m3fn", {"ml_dtypes": 0xFF, "torch<2.13": 0xFF, "torch>=2.13": 0xFE, "onnx": 0xFE, "onnx_nosat": 0xFF}),
-    (61440.0, "e5m2", {"ml_dtypes": 0x7C, "jax": 0x7C, "torch>=2.13": 0x7C, "onnx": 0x7B, "onnx_nosat": 0x7C}),
+    (
+        464.0,
+        "e4m3fn",
+        {"ml_dtypes": 0x7E, "jax": 0x7E, "torch>=2.13": 0x7E, "onnx": 0x7E, "onnx_nosat": 0x7E},
+    ),
+    (
+        464.00003,
+        "e4m3fn",
+        {"ml_dtypes": 0x7F, "jax": 0x7F, "torch>=2.13": 0x7E, "onnx": 0x7E, "onnx_nosat": 0x7F},
+    ),
+    (
+        1e6,
+        "e4m3fn",
+        {"ml_dtypes": 0x7F, "torch<2.13": 0x7F, "torch>=2.13": 0x7E, "onnx": 0x7E, "onnx_nosat": 0x7F},
+    ),
+    (
+        -INF,
+        "e4m3fn",
+        {"ml_dtypes": 0xFF, "torch<2.13": 0xFF, "torch>=2.13": 0xFE, "onnx": 0xFE, "onnx_nosat": 0xFF},
+    ),
+    (
+        61440.0,
+        "e5m2",
+        {"ml_dtypes": 0x7C, "jax": 0x7C, "torch>=2.13": 0x7C, "onnx": 0x7B, "onnx_nosat": 0x7C},
+    ),
     (INF, "e5m2", {"ml_dtypes": 0x7C, "jax": 0x7C, "torch>=2.13": 0x7C, "onnx": 0x7B, "onnx_nosat": 0x7C}),
     (NAN, "e5m2", {"ml_dtypes": 0x7E, "jax": 0x7E, "torch>=2.13": 0x7F, "onnx": 0x7E, "onnx_nosat": 0x7E}),
     (-NAN, "e5m2", {"ml_dtypes": 0xFE, "jax": 0xFE, "torch>=2.13": 0xFF, "onnx": 0xFE, "onnx_nosat": 0xFE}),
-    (1e6, "e4m3fnuz", {"ml_dtypes": 0x80, "jax": 0x80, "torch>=2.13": 0x80, "onnx": 0x7F, "onnx_nosat": 0x80}),
-    (-INF, "e5m2fnuz", {"ml_dtypes": 0x80, "jax": 0x80, "torch>=2.13": 0x80, "onnx": 0xFF, "onnx_nosat": 0x80}),
+    (
+        1e6,
+        "e4m3fnuz",
+        {"ml_dtypes": 0x80, "jax": 0x80, "torch>=2.13": 0x80, "onnx": 0x7F, "onnx_nosat": 0x80},
+    ),
+    (
+        -INF,
+        "e5m2fnuz",
+        {"ml_dtypes": 0x80, "jax": 0x80, "torch>=2.13": 0x80, "onnx": 0xFF, "onnx_nosat": 0x80},
+    ),
     (0.0, "e8m0fnu", {"ml_dtypes": 0xFF, "jax": 0xFF, "torch>=2.13": 0x00, "onnx": 0x00, "onnx_nosat": 0x00}),
-    (-1.0, "e8m0fnu", {"ml_dtypes": 0xFF, "jax": 0xFF, "torch>=2.13": 0x7F, "onnx": 0x7F, "onnx_nosat": 0x7F}),
+    (
+        -1.0,
+        "e8m0fnu",
+        {"ml_dtypes": 0xFF, "jax": 0xFF, "torch>=2.13": 0x7F, "onnx": 0x7F, "onnx_nosat": 0x7F},
+    ),
     (3.0, "e8m0fnu", {"ml_dtypes": 0x81, "jax": 0x81, "torch>=2.13": 0x81, "onnx": 0x81, "onnx_nosat": 0x81}),
-    (12.0, "e8m0fnu", {"ml_dtypes": 0x83, "jax": 0x83, "torch>=2.13": 0x83, "onnx": 0x83, "onnx_nosat": 0x83}),
+    (
+        12.0,
+        "e8m0fnu",
+        {"ml_dtypes": 0x83, "jax": 0x83, "torch>=2.13": 0x83, "onnx": 0x83, "onnx_nosat": 0x83},
+    ),
     (2.1, "e8m0fnu", {"ml_dtypes": 0x80, "jax": 0x80, "torch>=2.13": 0x80, "onnx": 0x81, "onnx_nosat": 0x81}),
     (1.1 * 2.0**127, "e8m0fnu", {"ml_dtypes": 0xFE, "torch>=2.13": 0xFE, "onnx": 0xFE, "onnx_nosat": 0xFF}),
     (INF, "e8m0fnu", {"ml_dtypes": 0xFF, "torch>=2.13": 0xFF, "onnx": 0xFF, "onnx_nosat": 0xFF}),
     (NAN, "e2m1fn", {"ml_dtypes": 0x8, "jax": 0x8, "onnx": 0x8, "onnx_nosat": 0x8}),
     (1.0625 + 2.0**-40, "e4m3fn", {"ml_dtypes": 0x38, "jax": 0x39, "torch>=2.13": 0x38, "onnx": 0x38}),
     (-431.99999999999994, "e4m3fn", {"ml_dtypes": 0xFE, "jax": 0xFD, "torch>=2.13": 0xFE, "onnx": 0xFE}),
-    (61440 - 1e-9, "e5m2", {"ml_dtypes": 0x7C, "jax": 0x7B, "torch>=2.13": 0x7C, "onnx": 0x7B, "onnx_nosat": 0x7C}),
-    (1 + 2.0**-8 + 2.0**-40, "bfloat16", {"ml_dtypes": 0x3F80, "jax": 0x3F80, "torch>=2.13": 0x3F80, "onnx": 0x3F80}),
-    (1 + 2.0**-11 + 2.0**-40, "binary16", {"numpy": 0x3C01, "onnx": 0x3C01, "torch>=2.13": 0x3C00, "jax": 0x3C00}),
+    (
+        61440 - 1e-9,
+        "e5m2",
+        {"ml_dtypes": 0x7C, "jax": 0x7B, "torch>=2.13": 0x7C, "onnx": 0x7B, "onnx_nosat": 0x7C},
+    ),
+    (
+        1 + 2.0**-8 + 2.0**-40,
+        "bfloat16",
+        {"ml_dtypes": 0x3F80, "jax": 0x3F80, "torch>=2.13": 0x3F80, "onnx": 0x3F80},
+    ),
+    (
+        1 + 2.0**-11 + 2.0**-40,
+        "binary16",
+        {"numpy": 0x3C01, "onnx": 0x3C01, "torch>=2.13": 0x3C00, "jax": 0x3C00},
+    ),
 ]
 
-#: The same for documents: OFP8, the FP8 paper, CUDA's and HIP's headers, Arm's and Intel's manuals, the P3109 draft.
+#: The same for documents: OFP8, the FP8 paper, CUDA's and HIP's headers, Arm's and Intel's manuals, the P3109
+#: draft.
 DOCUMENTS = [
     (449.0, "e4m3fn", {"ocp_sat": 0x7E, "ocp_ovf": 0x7E, "fp8_paper": 0x7E}),
     (465.0, "e4m3fn", {"ocp_sat": 0x7E, "ocp_ovf": 0x7F, "fp8_paper": 0x7E}),
@@ -111,7 +161,9 @@ def test_a_profile_converts_as_its_source_says(operand, fmt, codes):
 def test_integers_are_rounded_to_binary32_first(name):
     """To bfloat16 16973823 is nearest to 16908288; through 16973824, a tie, it becomes 17039360."""
     assert project(Fraction(16973823), catalog.BFLOAT16) == 0x4B81
-    assert project(Fraction(16973823), catalog.BFLOAT16, PROFILES[name].projection(catalog.BFLOAT16)) == 0x4B82
+    assert (
+        project(Fraction(16973823), catalog.BFLOAT16, PROFILES[name].projection(catalog.BFLOAT16)) == 0x4B82
+    )
 
 
 def test_the_p3109_profile_has_every_format_that_fits_and_no_other():
@@ -148,7 +200,9 @@ def test_unknown_profiles_and_formats_are_refused_with_what_there_is():
         ValueError, match="profile 'ocp_sat' does not say how to convert to 'bfloat16'; it has e4m3fn, e5m2"
     ):
         PROFILES["ocp_sat"].projection(catalog.BFLOAT16)
-    with pytest.raises(ValueError, match="profile 'p3109' does not say how to convert to 'e4m3fn'; it has binary3p1se"):
+    with pytest.raises(
+        ValueError, match="profile 'p3109' does not say how to convert to 'e4m3fn'; it has binary3p1se"
+    ):
         PROFILES["p3109"].projection(catalog.E4M3FN)
 
 
@@ -185,7 +239,10 @@ def test_a_profile_does_not_change_with_the_mapping_that_it_came_in():
     ("formats", "message"),
     [
         ([catalog.E4M3FN], f"formats of a profile must be a mapping, not {[catalog.E4M3FN]!r}"),
-        ({"e4m3fn": Projection()}, "formats of a profile must map Format to Projection, not 'e4m3fn' to Projection()"),
+        (
+            {"e4m3fn": Projection()},
+            "formats of a profile must map Format to Projection, not 'e4m3fn' to Projection()",
+        ),
         (
             {catalog.E4M3FN: "finite"},
             f"formats of a profile must map Format to Projection, not {catalog.E4M3FN!r} to 'finite'",

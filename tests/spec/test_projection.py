@@ -61,7 +61,8 @@ EXAMPLES = [
     (
         Projection(nan="zero", nan_sign="drop", negative="drop_sign", zero="smallest", symmetric=True),
         "Projection(nan='zero', nan_sign='drop', negative='drop_sign', zero='smallest', symmetric=True)",
-        "nearest_even, saturation none, nan zero, nan_sign drop, negative drop_sign, zero smallest, symmetric True",
+        "nearest_even, saturation none, nan zero, nan_sign drop, negative drop_sign, zero smallest, "
+        "symmetric True",
     ),
 ]
 
@@ -121,7 +122,9 @@ def test_via_is_a_tuple_of_formats():
     """A list becomes one, so that the projection stays a key; names are not looked up."""
     assert Projection(via=[BINARY16]) == Projection(via=(BINARY16,))
     assert hash(Projection(via=[BINARY16])) == hash(Projection(via=(BINARY16,)))
-    with pytest.raises(TypeError, match=r"^via of a projection must be a tuple of Format, not \('binary16',\)$"):
+    with pytest.raises(
+        TypeError, match=r"^via of a projection must be a tuple of Format, not \('binary16',\)$"
+    ):
         Projection(via=("binary16",))
 
 

@@ -37,7 +37,9 @@ def test_a_mode_is_found_by_its_name_and_is_itself(name):
 def test_thresholds_are_asked_by_sign_and_parity():
     """A mode of four different thresholds shows that none is mistaken for another."""
     mode = Rounding("odd_one", Threshold.ANY, Threshold.HALF_OR_ABOVE, Threshold.ABOVE_HALF, Threshold.NEVER)
-    assert [mode.threshold(negative=negative, odd=odd) for negative in (False, True) for odd in (False, True)] == [
+    assert [
+        mode.threshold(negative=negative, odd=odd) for negative in (False, True) for odd in (False, True)
+    ] == [
         Threshold.ANY,
         Threshold.HALF_OR_ABOVE,
         Threshold.ABOVE_HALF,
@@ -57,7 +59,12 @@ def test_mirrored_modes_mirror_each_other():
 
 def test_thresholds_grow():
     """The order ANY < HALF_OR_ABOVE < ABOVE_HALF < NEVER is that of how large a tail must be."""
-    assert sorted(Threshold) == [Threshold.ANY, Threshold.HALF_OR_ABOVE, Threshold.ABOVE_HALF, Threshold.NEVER]
+    assert sorted(Threshold) == [
+        Threshold.ANY,
+        Threshold.HALF_OR_ABOVE,
+        Threshold.ABOVE_HALF,
+        Threshold.NEVER,
+    ]
     assert repr(Threshold.ABOVE_HALF) == "Threshold.ABOVE_HALF"
 
 

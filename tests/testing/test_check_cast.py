@@ -99,8 +99,8 @@ def test_a_difference_is_told_in_full():
         check_cast(truncating, "e4m3fn", samples=0)
     assert str(told.value) == (
         "truncating from float32 breaks the law 'nearest' of e4m3fn (nearest_even, saturation none)\n"
-        "  law     No value of the format is closer; ties go to the even code, away from zero or toward zero, as the "
-        "mode says.\n"
+        "  law     No value of the format is closer; ties go to the even code, away from zero or toward "
+        "zero, as the mode says.\n"
         "  domain  numbers in range; nearest modes\n"
         "  smallest counterexample\n"
         "    value  0x3a800000 = 0x1.0000000000000p-10\n"
@@ -127,7 +127,9 @@ def test_a_code_that_depends_on_the_place_is_found():
         rest[rest == 0xFF] = 0x7F
         return codes
 
-    with pytest.raises(AssertionError, match=r"(?s)law 'place'.*  place: \d+ inputs; .*: got 0x7f or 0xff, want 0xff"):
+    with pytest.raises(
+        AssertionError, match=r"(?s)law 'place'.*  place: \d+ inputs; .*: got 0x7f or 0xff, want 0xff"
+    ):
         check_cast(lanes, "e4m3fn", samples=0)
 
 
@@ -147,8 +149,8 @@ def test_a_cast_that_assumes_contiguity_is_told_that_it_got_a_strided_view():
         r"\n  strided view: \d+ inputs; the smallest is .*: got 0x\w\w, strided 0x\w\w, want 0x\w\w\n", told
     )
     assert told.endswith(
-        "\n  a strided view is an array such as x[::2], whose values do not lie side by side; contiguous=True leaves "
-        "strided views out"
+        "\n  a strided view is an array such as x[::2], whose values do not lie side by side; "
+        "contiguous=True leaves strided views out"
     )
     assert check_cast(without_strides, "e4m3fn", samples=0, contiguous=True).mismatches == 0
 
@@ -207,13 +209,14 @@ def test_any_nan_lets_pass_what_only_differs_in_nans():
         (
             lambda x: x.astype(ml_dtypes.float8_e5m2),
             TypeError,
-            "the cast gave float8_e5m2, which says nothing about e4m3fn; give codes as uint8, float8_e4m3fn or values "
-            "as float32 or float64",
+            "the cast gave float8_e5m2, which says nothing about e4m3fn; give codes as uint8, float8_e4m3fn "
+            "or values as float32 or float64",
         ),
         (
             lambda x: lp.encode(x, "e4m3fn").astype(np.int64) - 300,
             ValueError,
-            "the cast gave -300 for 0.0, which is no code of e4m3fn: codes have 8 bits; give unsigned codes, or values",
+            "the cast gave -300 for 0.0, which is no code of e4m3fn: codes have 8 bits; give unsigned codes, "
+            "or values",
         ),
         (lambda x: ["?"] * x.size, TypeError, "the cast gave <U1, which says nothing about e4m3fn"),
     ],
@@ -227,9 +230,15 @@ def test_an_answer_that_is_no_answer_is_refused(cast, error, message):
 @pytest.mark.parametrize(
     ("options", "message"),
     [
-        ({"source": "float8"}, "unknown source 'float8'; use one of float16, bfloat16, float32, float64, int32, int64"),
+        (
+            {"source": "float8"},
+            "unknown source 'float8'; use one of float16, bfloat16, float32, float64, int32, int64",
+        ),
         ({"samples": -1}, "samples must not be negative, not -1"),
-        ({"rounding": lp.stochastic(8)}, "needs a random integer for each input, which a cast is not given; use a det"),
+        (
+            {"rounding": lp.stochastic(8)},
+            "needs a random integer for each input, which a cast is not given; use a det",
+        ),
         ({"rounding": "to_odd", "profile": "ocp_sat"}, "both say how to convert"),
     ],
 )
@@ -242,7 +251,9 @@ def test_bad_questions_are_refused(options, message):
 def test_importing_it_loads_neither_numpy_nor_numba():
     """It is imported where tests are collected."""
     program = "import sys, lowprec.testing; print(sorted({'numba', 'numpy'} & set(sys.modules)))"
-    assert subprocess.run([sys.executable, "-c", program], capture_output=True, text=True).stdout.strip() == "[]"
+    assert (
+        subprocess.run([sys.executable, "-c", program], capture_output=True, text=True).stdout.strip() == "[]"
+    )
 
 
 def test_the_row_is_one_of_conform():

@@ -60,7 +60,15 @@ def test_it_checks_blocks_and_prints_json():
     code, output = run("mxfp4", "--json", "--samples", 0)
     found = json.loads(output)
     assert (code, found["schema"], found["holds"], found["subject"]) == (0, "lowprec.check/1", True, "mxfp4")
-    assert found["laws"][0].keys() == {"law", "statement", "domain", "path", "tried", "holds", "counterexample"}
+    assert found["laws"][0].keys() == {
+        "law",
+        "statement",
+        "domain",
+        "path",
+        "tried",
+        "holds",
+        "counterexample",
+    }
 
 
 def test_it_lists_the_laws():

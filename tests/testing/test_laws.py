@@ -44,7 +44,9 @@ def test_operations_keep_the_laws_of_arithmetic(operation):
 
     report = check_operation(mine, operation, "e4m3fn", samples=500)
     assert "oracle" in {verdict.law.name for verdict in report.verdicts}
-    again = check_operation(lambda *codes: lp.encode(mine(*codes), "e4m3fn"), operation, "e4m3fn", samples=500)
+    again = check_operation(
+        lambda *codes: lp.encode(mine(*codes), "e4m3fn"), operation, "e4m3fn", samples=500
+    )
     assert (again.subject, again.tried) == ("<lambda>", report.tried)
 
 
@@ -96,7 +98,9 @@ class Rounds(Own):
         """Codes, by the middles between values."""
         table = self.values
         middle = table[:-1] + np.diff(table) / 2
-        codes = np.searchsorted(middle, np.minimum(np.abs(values), table[-1]), side="right")  # ties away from zero
+        codes = np.searchsorted(
+            middle, np.minimum(np.abs(values), table[-1]), side="right"
+        )  # ties away from zero
         return codes | np.where(np.signbit(values), 8, 0)
 
 
@@ -127,8 +131,8 @@ def test_a_nan_inside_the_finite_range_is_named():
     """With the finite code above it."""
     assert told(Rounds([0, 0.5, 1, np.nan, 2, 3, 4, 6])) == (
         "mine breaks the law 'specials on top'\n"
-        "  law     Finite codes come first, then at most one infinity, then NaNs: none lies inside the finite range.\n"
-        "  domain  codes with a clear sign bit\n"
+        "  law     Finite codes come first, then at most one infinity, then NaNs: none lies inside the "
+        "finite range.\n  domain  codes with a clear sign bit\n"
         "  smallest counterexample\n"
         "    code          0x3  0 011  nan\n"
         "    finite above  0x7  0 111  6.0 = 0x1.8p+2\n"
@@ -146,16 +150,21 @@ def test_two_infinities_and_no_number_at_all_are_named():
 def test_a_wrong_bias_is_named():
     """Held against the format that it is meant to be; its codes have the fields of that."""
     message = told(Own([0, 0.25, 0.5, 0.75, 1, 1.5, 2, 3], format="e2m1fn"))
-    assert message.startswith("mine breaks the law 'values'\n  law     A code stands for what the parameters say: ")
-    assert "    code  0x1  0 00 1  0.25 = 0x1p-2\n    want  0.5 = 0x1p-1\n  broken too: 'published type'" in message
+    assert message.startswith(
+        "mine breaks the law 'values'\n  law     A code stands for what the parameters say: "
+    )
+    assert (
+        "    code  0x1  0 00 1  0.25 = 0x1p-2\n    want  0.5 = 0x1p-1\n  broken too: 'published type'"
+        in message
+    )
 
 
 def test_a_broken_encode_is_named():
     """Its law, the number, where that lies, the code and its value; and the right mode passes."""
     assert told(Rounds(E2M1FN)) == (
         "mine breaks the law 'nearest'\n"
-        "  law     No value of the format is closer; ties go to the even code, away from zero or toward zero, as the "
-        "mode says.\n"
+        "  law     No value of the format is closer; ties go to the even code, away from zero or toward "
+        "zero, as the mode says.\n"
         "  domain  numbers in range; nearest modes\n"
         "  smallest counterexample\n"
         "    value     0.25 = 0x1p-2, the tie\n"
@@ -192,8 +201,8 @@ def test_a_broken_operation_is_named():
     assert str(caught.value) == (
         "careless breaks the law 'real result'\n"
         "  law     The code is that of the exact real result, rounded and saturated once.\n"
-        "  domain  add, subtract, multiply, divide, sqrt, fma, minimum, maximum; finite operands, results other than "
-        "0, a projection of rounding and saturation alone\n"
+        "  domain  add, subtract, multiply, divide, sqrt, fma, minimum, maximum; finite operands, results "
+        "other than 0, a projection of rounding and saturation alone\n"
         "  smallest counterexample\n"
         "    x           0x09  0 010 01  0.625 = 0x1.4p-1\n"
         "    y           0x01  0 000 01  0.0625 = 0x1p-4\n"
@@ -247,16 +256,36 @@ def test_broken_blocks_are_named():
 @pytest.mark.parametrize(
     ("given", "error", "message"),
     [
-        (Own([0] * 8, width=40), ValueError, r"width=40 of mine must be the bits of a code, 2 to 16; of more bits"),
-        (Own([0] * 8, sign="plus"), ValueError, "sign='plus' of mine is unknown; use one of magnitude, unsigned, tw"),
-        (Own([0] * 8, rounding="stochastic(4)"), ValueError, "rounding of mine is stochastic; a check of `encode` nee"),
-        (Own([0] * 8, decode=lambda codes: 0), ValueError, r"decode of mine was given shape \(8,\) and gave shape"),
+        (
+            Own([0] * 8, width=40),
+            ValueError,
+            r"width=40 of mine must be the bits of a code, 2 to 16; of more bits",
+        ),
+        (
+            Own([0] * 8, sign="plus"),
+            ValueError,
+            "sign='plus' of mine is unknown; use one of magnitude, unsigned, tw",
+        ),
+        (
+            Own([0] * 8, rounding="stochastic(4)"),
+            ValueError,
+            "rounding of mine is stochastic; a check of `encode` nee",
+        ),
+        (
+            Own([0] * 8, decode=lambda codes: 0),
+            ValueError,
+            r"decode of mine was given shape \(8,\) and gave shape",
+        ),
         (
             Rounds(E2M1FN, encode=lambda values: values),
             ValueError,
             "gave float64 .* it must give one code, an unsigned",
         ),
-        (3, TypeError, r"check_format takes a Format, a name, or an object with decode\(codes\) and width, not 3"),
+        (
+            3,
+            TypeError,
+            r"check_format takes a Format, a name, or an object with decode\(codes\) and width, not 3",
+        ),
         ("e4m3", ValueError, "format 'e4m3' is ambiguous"),
     ],
 )
@@ -274,13 +303,19 @@ def test_bad_questions_to_the_other_checks_are_refused():
         check_operation(lambda x, y: x, "add", "e4m3fn", rounding=lp.stochastic(4))
     with pytest.raises(ValueError, match="unknown operation 'plus'"):
         check_operation(lambda x, y: x, "plus", "e4m3fn")
-    with pytest.raises(ValueError, match=r"<lambda> gave 0\.3 for 0, 0, which is no value of e2m1fn; give values"):
+    with pytest.raises(
+        ValueError, match=r"<lambda> gave 0\.3 for 0, 0, which is no value of e2m1fn; give values"
+    ):
         check_operation(lambda x, y: np.full(x.shape, 0.3), "add", "e2m1fn")
-    with pytest.raises(TypeError, match="check_block_format takes a BlockFormat, a name, or an object with format"):
+    with pytest.raises(
+        TypeError, match="check_block_format takes a BlockFormat, a name, or an object with format"
+    ):
         check_block_format(lp.format("e4m3fn"))
     own = OwnBlocks()
     own.encode = lambda rows: (rows[:, 0], rows)
-    with pytest.raises(ValueError, match=r"encode of my blocks gave scales of float32 and shape .*; give unsigned"):
+    with pytest.raises(
+        ValueError, match=r"encode of my blocks gave scales of float32 and shape .*; give unsigned"
+    ):
         check_block_format(own)
 
 

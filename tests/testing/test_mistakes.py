@@ -64,7 +64,9 @@ def test_round_trips_of_infinities_are_tried_where_they_should_hold():
     """An encoder that saturates and does not say so."""
     given = verbs("finite")
     given.saturation = "propagate"
-    with pytest.raises(AssertionError, match=r"(?s)verbs breaks the law 'round trip'.*code  0x7c  0 11111 00  inf"):
+    with pytest.raises(
+        AssertionError, match=r"(?s)verbs breaks the law 'round trip'.*code  0x7c  0 11111 00  inf"
+    ):
         check_format(given, samples=0)
 
 
@@ -139,8 +141,16 @@ def test_a_width_as_numpy_counts_it_is_a_width():
             ValueError,
             "width=4 of mine is not that of its format 'e4m3fn', whose codes have 8 bits",
         ),
-        (own(decode=lambda codes: codes + 0j), TypeError, "decode of mine gave complex128; it must give real numbers"),
-        (own(decode=lambda codes: np.full(codes.shape, "a")), TypeError, "decode of mine gave <U1; it must give real"),
+        (
+            own(decode=lambda codes: codes + 0j),
+            TypeError,
+            "decode of mine gave complex128; it must give real numbers",
+        ),
+        (
+            own(decode=lambda codes: np.full(codes.shape, "a")),
+            TypeError,
+            "decode of mine gave <U1; it must give real",
+        ),
         (
             own(encode=lambda values: np.full(values.shape, 31)),
             ValueError,
@@ -179,8 +189,16 @@ def test_formats_that_are_none_are_refused(given, error, message):
             ValueError,
             "among its codes, which is no code of e2m1fn: codes have 4 bits; give unsigned codes",
         ),
-        (lambda rows: None, TypeError, "encode of mine gave NoneType; it must give the codes of the scales and of the"),
-        (lambda rows: lp.encode(rows, BLOCKS, axis=1), TypeError, "encode of mine gave BlockArray; it must give the"),
+        (
+            lambda rows: None,
+            TypeError,
+            "encode of mine gave NoneType; it must give the codes of the scales and of the",
+        ),
+        (
+            lambda rows: lp.encode(rows, BLOCKS, axis=1),
+            TypeError,
+            "encode of mine gave BlockArray; it must give the",
+        ),
     ],
 )
 def test_blocks_that_are_none_are_refused(answer, error, message):
@@ -195,7 +213,9 @@ def test_values_of_blocks_that_are_no_real_numbers_are_refused():
     with pytest.raises(TypeError, match="decode of mine gave complex128; it must give real numbers"):
         check_block_format(given)
     given = type("Mine", (), {"format": BLOCKS, "encode": lambda self, rows: encode(rows)})
-    with pytest.raises(TypeError, match=r"check_block_format takes an object, not the class Mine; make one: Mine\(\)"):
+    with pytest.raises(
+        TypeError, match=r"check_block_format takes an object, not the class Mine; make one: Mine\(\)"
+    ):
         check_block_format(given)
 
 
@@ -216,8 +236,16 @@ def test_values_of_blocks_that_are_no_real_numbers_are_refused():
         (lambda: check_format(own(), samples="many"), TypeError, "samples must be an integer, not 'many'"),
         (lambda: check_format(own(), samples=-1), ValueError, "samples must not be negative, not -1"),
         (lambda: check_block_format("mxfp4", seed=0.5), TypeError, "seed must be an integer, not 0.5"),
-        (lambda: check_operation(max, "add", "e2m1fn", samples=0), ValueError, "samples must be 1 or more, not 0"),
-        (lambda: check_operation(max, "add", "e2m1fn", seed=-1), ValueError, "seed must not be negative, not -1"),
+        (
+            lambda: check_operation(max, "add", "e2m1fn", samples=0),
+            ValueError,
+            "samples must be 1 or more, not 0",
+        ),
+        (
+            lambda: check_operation(max, "add", "e2m1fn", seed=-1),
+            ValueError,
+            "seed must not be negative, not -1",
+        ),
     ],
 )
 def test_questions_that_cannot_be_asked_are_refused(ask, error, message):
@@ -253,10 +281,19 @@ def test_failing_examples_are_told_as_values(strategy, told):
     ("ask", "message"),
     [
         (lambda: blocks("mxfp4", count=0), "count=0 must be 1 or more"),
-        (lambda: blocks("nvfp4_2d"), "blocks of 'nvfp4_2d' lie along two axes; draw codes and scales yourself"),
+        (
+            lambda: blocks("nvfp4_2d"),
+            "blocks of 'nvfp4_2d' lie along two axes; draw codes and scales yourself",
+        ),
         (lambda: blocks("e4m3fn"), "unknown block format 'e4m3fn'"),
-        (lambda: formats(signs="unsigned"), "signs='unsigned' must be one or more of magnitude, unsigned, twos_com"),
-        (lambda: formats(signs=()), "signs=() must be one or more of magnitude, unsigned, twos_complement in a tuple"),
+        (
+            lambda: formats(signs="unsigned"),
+            "signs='unsigned' must be one or more of magnitude, unsigned, twos_com",
+        ),
+        (
+            lambda: formats(signs=()),
+            "signs=() must be one or more of magnitude, unsigned, twos_complement in a tuple",
+        ),
     ],
 )
 def test_strategies_refuse_at_once(ask, message):

@@ -74,7 +74,9 @@ def example_of_the_page():
     page = (ROOT / "docs" / "testing-your-format.md").read_text()
     section = page.partition("## With Hypothesis")[2].partition("\n## ")[0]
     first = doctest.DocTestParser().get_examples(page)[:2]
-    tests = [example for example in doctest.DocTestParser().get_examples(section) if example.source[:5] != "test_"]
+    tests = [
+        example for example in doctest.DocTestParser().get_examples(section) if example.source[:5] != "test_"
+    ]
     return "\n".join(example.source for example in [*first, *tests])
 
 
@@ -103,8 +105,8 @@ def test_strategies_lift_the_deadline_of_hypothesis_but_not_a_chosen_one(tmp_pat
         "def test_lifted():\n"
         "    settings.register_profile('few', max_examples=7)\n"
         "    settings.load_profile('few')\n"
-        "    assert settings.default.deadline is not None and 'lowprec.testing.strategies' not in sys.modules\n"
-        "    import lowprec.testing.strategies\n"
+        "    assert settings.default.deadline is not None and 'lowprec.testing.strategies' not in "
+        "sys.modules\n    import lowprec.testing.strategies\n"
         "    assert (settings.default.deadline, settings.default.max_examples) == (None, 7)\n"
         "def test_kept():\n"
         "    settings.register_profile('slow', deadline=500)\n"

@@ -75,7 +75,9 @@ def test_formats_of_every_kind_are_drawn():
     @settings(max_examples=300)
     @given(formats(max_width=8))
     def collect(fmt):
-        seen.update([fmt.sign, ("infinity", fmt.infinity), ("zero", fmt.subnormals), ("-0", fmt.negative_zero)])
+        seen.update(
+            [fmt.sign, ("infinity", fmt.infinity), ("zero", fmt.subnormals), ("-0", fmt.negative_zero)]
+        )
         seen.update([("nans", min(fmt.nans, 2)), ("fixed", fmt.exponent_bits == 0), ("width", fmt.width)])
         seen.add(("far", not -64 <= fmt.bias <= 64))
 
@@ -84,7 +86,9 @@ def test_formats_of_every_kind_are_drawn():
         *lp.Sign,
         *((name, kind) for name in ("infinity", "zero", "-0", "fixed", "far") for kind in (True, False)),
     }
-    assert wanted | {("nans", count) for count in range(3)} | {("width", width) for width in range(2, 9)} <= seen
+    assert (
+        wanted | {("nans", count) for count in range(3)} | {("width", width) for width in range(2, 9)} <= seen
+    )
 
 
 @given(st.data())

@@ -67,7 +67,9 @@ def test_a_planted_projection_is_the_first_hypothesis(projection, words, kind):
     assert (report.cause.contradicted, report.diagnosis.unexplained) == (0, 0)
 
 
-@pytest.mark.parametrize(("asked", "given"), [("e4m3fn", "e4m3fnuz"), ("e4m3fn", "e5m2"), ("binary16", "bfloat16")])
+@pytest.mark.parametrize(
+    ("asked", "given"), [("e4m3fn", "e4m3fnuz"), ("e4m3fn", "e5m2"), ("binary16", "bfloat16")]
+)
 def test_another_format_is_the_first_hypothesis(asked, given):
     """And it is what the ranking names, where no format was asked for."""
     x = values()
@@ -163,7 +165,10 @@ def test_a_rare_second_cause_is_named_too():
     ("change", "words"),
     [
         (np.zeros_like, "zeros everywhere, as if nothing had been written"),
-        (lambda codes: np.where(codes & 0x80, 0, codes).astype(np.uint8), "negative results become zero, as a ReLU"),
+        (
+            lambda codes: np.where(codes & 0x80, 0, codes).astype(np.uint8),
+            "negative results become zero, as a ReLU",
+        ),
         (lambda codes: codes & np.uint8(0x7F), "signs dropped"),
     ],
 )
@@ -211,7 +216,9 @@ def test_values_of_blocks_may_come_in_a_type_of_8_bits():
     x = np.float32([0.5, 2, 3, -416])
     blocks = lp.encode(x, "mxfp8_e4m3")
     assert lp.compare(x, x.astype(ml_dtypes.float8_e5m2), "mxfp8_e4m3", limit=1).mismatches == 1  # -416
-    assert lp.compare(x, blocks.codes.view(ml_dtypes.float8_e4m3fn), "mxfp8_e4m3", scales=blocks.scales).agrees
+    assert lp.compare(
+        x, blocks.codes.view(ml_dtypes.float8_e4m3fn), "mxfp8_e4m3", scales=blocks.scales
+    ).agrees
     with pytest.raises(
         ValueError, match="results of type float8_e5m2 are values, which have no scales; leave scales out"
     ):
@@ -225,7 +232,10 @@ def test_sums_of_products_in_another_type_are_values():
         kind = getattr(ml_dtypes, name, name)
         for value, agrees in ((4.0, True), (5.0, False)):
             got = np.array([value], kind)[0]
-            assert lp.compare((x, np.float32([0, 2])), got, operation="dot", accumulation="fp32_fma").agrees == agrees
+            assert (
+                lp.compare((x, np.float32([0, 2])), got, operation="dot", accumulation="fp32_fma").agrees
+                == agrees
+            )
 
 
 def test_unused_bits_of_narrow_types_count_nowhere():
@@ -270,7 +280,9 @@ def test_operations_are_diagnosed_as_casts_are():
     """Double rounding of a sum through binary32; a quotient of swapped operands; truncated products."""
     rng = np.random.default_rng(0)
     x, y = lp.quantize(rng.standard_normal((2, 20_000)) * 8, "binary16")
-    got = lp.fma(x, y, x * 0 + np.float16(2.0**-20), "binary16", projection=Projection(via=(catalog.BFLOAT16,)))
+    got = lp.fma(
+        x, y, x * 0 + np.float16(2.0**-20), "binary16", projection=Projection(via=(catalog.BFLOAT16,))
+    )
     report = lp.compare((x, y, x * 0 + np.float16(2.0**-20)), got, "binary16", operation="fma")
     assert told(report).startswith("double rounding: to bfloat16 first")
     got = lp.divide(y, x, "e5m2")
@@ -319,7 +331,10 @@ def test_shifted_and_differently_sized_blocks_are_recognised():
     assert told(lp.compare(x, lp.encode(x, half).codes, "mxfp4")) == "blocks of 16, not 32"
     blocks = lp.encode(x, "nvfp4")
     swapped = blocks.codes.reshape(-1, 2)[:, ::-1].reshape(x.shape)
-    assert told(lp.compare(x, swapped, "nvfp4", scales=blocks.scales)) == "swapped nibbles: the two codes of a byte"
+    assert (
+        told(lp.compare(x, swapped, "nvfp4", scales=blocks.scales))
+        == "swapped nibbles: the two codes of a byte"
+    )
     blocks = lp.encode(x, "mxfp8_e4m3", axis=0)
     report = lp.compare(x, blocks.codes, "mxfp8_e4m3", scales=blocks.scales)
     assert told(report) == "blocks along axis 0, not 1"
@@ -438,7 +453,9 @@ def test_accumulations_are_ranked():
 def test_sums_in_another_order_are_named():
     """As NumPy's pairwise sums are."""
     x, y = factors("binary32")
-    report = lp.compare((x, y), lp.matmul(x, y, "fp32_pairwise"), operation="matmul", accumulation="fp32_sequential")
+    report = lp.compare(
+        (x, y), lp.matmul(x, y, "fp32_pairwise"), operation="matmul", accumulation="fp32_sequential"
+    )
     assert told(report) in ("order pairwise instead of sequential", "accumulation 'fp32_pairwise'")
     got = lp.matmul(x, y, "fp32_fma").copy()
     got.view(np.uint32).reshape(-1)[::7] ^= 0x40000
@@ -456,7 +473,10 @@ def test_situations_of_arrays_are_those_of_single_cases(fmt):
             continue
         (codes,) = OPERATIONS["convert"].choose((source, fmt), 60, 0)
         codes = np.random.default_rng(0).choice(codes, min(400, codes.size), replace=False)
-        found = [names_of("convert")[number] for number in situations("convert", [codes], (source, fmt), Projection())]
+        found = [
+            names_of("convert")[number]
+            for number in situations("convert", [codes], (source, fmt), Projection())
+        ]
         assert found == [situation([int(code)], "convert", (source, fmt), Projection()) for code in codes]
 
 

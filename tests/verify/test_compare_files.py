@@ -39,7 +39,12 @@ def check(dump, want):
     assert np.array_equal(whole(dump).reshape(-1).view(bits), flat)
     for start, stop in ((0, 1), (3, 10), (want.size - 3, want.size), (5, 5), (0, want.size + 7)):
         assert np.array_equal(dump.read(start, stop).view(bits), flat[start:stop])
-    for index in (np.array([0]), np.array([2, 1, 1, want.size - 1]), np.arange(want.size)[::-1], np.empty(0, int)):
+    for index in (
+        np.array([0]),
+        np.array([2, 1, 1, want.size - 1]),
+        np.arange(want.size)[::-1],
+        np.empty(0, int),
+    ):
         assert np.array_equal(dump.take(index).view(bits), flat[index])
     if want.ndim > 1:
         assert np.array_equal(dump.rows(1, 3).view(bits), want[1:3].view(bits))
@@ -107,7 +112,9 @@ def test_tensors_of_safetensors_are_read_by_name(tmp_path):
 def test_packed_codes_are_unpacked(tmp_path, fmt):
     """Along the last axis, raw and as .npy; a shape may say that the last byte is not full."""
     codes = RNG.integers(0, 1 << fmt.width, (6, 20), dtype=np.uint8)
-    packed = lp.BlockArray(codes, np.ones((6, 1), np.uint8), "mxfp4" if fmt == E2M1FN else "mxfp6_e3m2").packed()
+    packed = lp.BlockArray(
+        codes, np.ones((6, 1), np.uint8), "mxfp4" if fmt == E2M1FN else "mxfp6_e3m2"
+    ).packed()
     np.save(tmp_path / "p.npy", packed)
     packed.tofile(tmp_path / "p.bin")
     check(open_dump(f"{tmp_path / 'p.npy'}:packed", fmt), codes)
@@ -146,20 +153,27 @@ def refused(tmp_path, name, content, spelled="", fmt=None):
 def test_files_that_are_no_dumps_are_refused(tmp_path):
     """In one line that says what there is, what was asked and what would do."""
     assert refused(tmp_path, "a.bin", b"12345") == (
-        "'a.bin' does not say what it holds; give its type and shape, for instance 'a.bin:float32:1024,768', or save "
-        "an .npy file"
+        "'a.bin' does not say what it holds; give its type and shape, for instance 'a.bin:float32:1024,768', "
+        "or save an .npy file"
     )
     assert (
-        refused(tmp_path, "a.bin", b"12345", ":float32") == "'a.bin' has 5 bytes, which is no multiple of float32's 4"
+        refused(tmp_path, "a.bin", b"12345", ":float32")
+        == "'a.bin' has 5 bytes, which is no multiple of float32's 4"
     )
     assert "an array of shape 2x3 of uint8 takes 6" in refused(tmp_path, "a.bin", b"12345", ":uint8:2,3")
     assert refused(tmp_path, "a.bin", b"12345", ":uint8:2,y").startswith("'2,y' is no shape of 'a.bin'")
     assert refused(tmp_path, "a.bin", b"1", ":float33").startswith("'float33' is no type")
-    assert "packed codes have 2, 4 or 6 bits, and 'e4m3fn' has 8" in refused(tmp_path, "a.bin", b"1", ":packed", E4M3FN)
-    assert "packed codes have 2, 4 or 6 bits, and none is named" in refused(tmp_path, "a.bin", b"1", ":packed")
+    assert "packed codes have 2, 4 or 6 bits, and 'e4m3fn' has 8" in refused(
+        tmp_path, "a.bin", b"1", ":packed", E4M3FN
+    )
+    assert "packed codes have 2, 4 or 6 bits, and none is named" in refused(
+        tmp_path, "a.bin", b"1", ":packed"
+    )
     assert refused(tmp_path, "a.npy", b"12345").startswith("cannot read 'a.npy' as an .npy file: ")
     assert refused(tmp_path, "a.npy", b"").startswith("cannot read 'a.npy' as an .npy file: ")
-    assert refused(tmp_path, "a.safetensors", b"123").startswith("cannot read 'a.safetensors' as a safetensors file: ")
+    assert refused(tmp_path, "a.safetensors", b"123").startswith(
+        "cannot read 'a.safetensors' as a safetensors file: "
+    )
     assert "its header is said to have" in refused(tmp_path, "a.safetensors", b"\xff" * 8 + b"{}")
     assert refused(tmp_path, "a.hex", b"7f") == "'a.hex' holds codes in hexadecimal: say of which format"
     message = "line 2 of 'a.hex' holds 'zz', which is no hexadecimal number"
@@ -171,7 +185,9 @@ def test_files_that_are_no_dumps_are_refused(tmp_path):
         open_dump(str(tmp_path / "b.npy"))
     np.save(tmp_path / "c.npy", np.zeros(300))
     (tmp_path / "c.npy").write_bytes((tmp_path / "c.npy").read_bytes()[:-8])
-    with pytest.raises(DumpError, match="has 2,392 bytes of data, but an array of shape 300 of float64 takes 2,400"):
+    with pytest.raises(
+        DumpError, match="has 2,392 bytes of data, but an array of shape 300 of float64 takes 2,400"
+    ):
         open_dump(str(tmp_path / "c.npy"))
     with pytest.raises(DumpError, match="there is no file 'nix'"):
         open_dump("nix:uint8")
@@ -257,7 +273,9 @@ def test_a_comparison_never_holds_more_than_a_piece():
     size = 10 * elements._PIECE + 77
     x = Watched(size, lambda index: (index % 65521).astype(np.float32), np.float32)
     got = Watched(
-        size, lambda index: lp.encode((index % 65521).astype(np.float32), "e5m2", rounding="toward_zero"), "u1"
+        size,
+        lambda index: lp.encode((index % 65521).astype(np.float32), "e5m2", rounding="toward_zero"),
+        "u1",
     )
     report = comparing.compare(x, got, "e5m2")
     assert (report.compared, report.cause.explained) == (size, report.mismatches)
@@ -286,8 +304,8 @@ def test_operands_whose_type_was_not_saved_need_a_format(tmp_path, name):
     np.save(tmp_path / "y.npy", lp.encode(x, "e4m3fn"))
     arguments = open_dump(str(tmp_path / "x.npy")), open_dump(str(tmp_path / "y.npy")), "e4m3fn"
     message = (
-        f"{tmp_path / 'x.npy'} holds elements of {x.itemsize} bytes, whose type NumPy did not save; say of which "
-        f"format they are codes: --from, or source="
+        f"{tmp_path / 'x.npy'} holds elements of {x.itemsize} bytes, whose type NumPy did not save; say of "
+        f"which format they are codes: --from, or source="
     )
     with pytest.raises(ValueError, match=f"^{re.escape(message)}$"):
         lp.compare(*arguments)
@@ -315,7 +333,11 @@ def test_arrays_that_cannot_be_compared_are_refused():
             {"scales": np.ones((4, 1))},
             "scales holds float64, which are no codes of 'e8m0fnu'",
         ),
-        ((np.ones((4, 6)), np.ones((3, 8), np.uint8), "e4m3fn"), {}, "has shape (4, 6), but the results have (3, 8)"),
+        (
+            (np.ones((4, 6)), np.ones((3, 8), np.uint8), "e4m3fn"),
+            {},
+            "has shape (4, 6), but the results have (3, 8)",
+        ),
     ):
         with pytest.raises(ValueError, match=re.escape(message)):
             lp.compare(*arguments, **options)
@@ -347,7 +369,9 @@ def test_the_report_of_files_is_text_and_json_and_pages(files):
     assert f"explained by {found['diagnosis']['causes'][0]['hypothesis']}" in text
     assert found["compared"] == 16 * 64
     assert sum(found["situations"].values()) == sum(found["distances"].values()) + found["no_distance"]
-    assert sum(found["binades"].values()) == found["mismatches"] == sum(one["count"] for one in found["classes"])
+    assert (
+        sum(found["binades"].values()) == found["mismatches"] == sum(one["count"] for one in found["classes"])
+    )
     assert len(found["first"]) == 20
     assert found["first"][0]["at"] == [0, 2]
     html, xml = page.read_text(), tests.read_text()
@@ -402,13 +426,25 @@ def test_arguments_that_do_not_fit_are_refused(files):
         ((x,), "give the INPUT and the OUTPUT"),
         ((x, cut, cut, "--to", "e4m3fn"), "a conversion has one INPUT and one OUTPUT, not 3 files"),
         ((x, files / "short.npy", "--to", "e4m3fn"), "has 1,024 elements, but there are 5 results"),
-        ((x, cut, "--to", "e4m3fn", "--operation", "foo"), "unknown operation 'foo'; use one of convert, add"),
+        (
+            (x, cut, "--to", "e4m3fn", "--operation", "foo"),
+            "unknown operation 'foo'; use one of convert, add",
+        ),
         ((x, cut, "--to", "e4m3fn", "--operation", "add"), "add takes 2 operands, not 1"),
         ((x, cut, "--to", "e4m3fn", "--axis", "0"), "axis= is for block formats, and 'e4m3fn' is none"),
-        ((x, cut, "--to", "e4m3fn", "--accumulation", "exact"), "accumulation= and addend= are for dot and matmul"),
+        (
+            (x, cut, "--to", "e4m3fn", "--accumulation", "exact"),
+            "accumulation= and addend= are for dot and matmul",
+        ),
         ((x, cut, "--to", "e4m3fn", "--from", "e5m2"), "which are no codes of 'e5m2'; leave source= out"),
-        ((x, cut, "--to", "e4m3fn", "--rounding", "stochastic(8)"), "needs a random integer for each operand"),
-        ((x, cut, "--to", "e4m3fn", "--profile", "ocp_sat", "--saturation", "finite"), "both say how to convert"),
+        (
+            (x, cut, "--to", "e4m3fn", "--rounding", "stochastic(8)"),
+            "needs a random integer for each operand",
+        ),
+        (
+            (x, cut, "--to", "e4m3fn", "--profile", "ocp_sat", "--saturation", "finite"),
+            "both say how to convert",
+        ),
         (("-", "convert", "binary32", "e4m3fn", "--to", "e4m3fn"), "--to is for files of arrays"),
     ):
         run = command(*words)
@@ -428,7 +464,11 @@ def test_arrays_of_any_shape_are_compared(shape):
 def test_results_that_are_no_codes_or_values_of_the_format_are_counted_as_such():
     """A code too large for 4 bits, a value between two of the format."""
     report = lp.compare(np.float32([1.0, 2.0]), np.uint8([0x12, 4]), "e2m1fn")
-    assert (report.mismatches, report.tally.classes, report.tally.no_distance) == (1, {("no code", "normal"): 1}, 1)
+    assert (report.mismatches, report.tally.classes, report.tally.no_distance) == (
+        1,
+        {("no code", "normal"): 1},
+        1,
+    )
     assert "12  no code of e2m1fn" in report.as_text()
     report = lp.compare(np.float32([1.03, 2.0]), np.float32([1.03, 2.0]), "e4m3fn")
     assert (report.mismatches, report.tally.classes) == (1, {("no code", "normal"): 1})

@@ -52,9 +52,9 @@ def test_a_wrong_line_is_explained():
         "            at a tie; 1 code above\n"
         "1 of 1 lines differ (100%): 1 at a tie\n"
         "may be ties away from zero (nearest_away instead of nearest_even): 1 of 1 mismatches, 100%\n"
-        "    the same: rounded up, toward +infinity (toward_positive instead of nearest_even); rounded away from zero "
-        "(away_from_zero instead of nearest_even); rounded to odd (to_odd instead of nearest_even); "
-        "what profile 'microxcaling' does"
+        "    the same: rounded up, toward +infinity (toward_positive instead of nearest_even); rounded away "
+        "from zero (away_from_zero instead of nearest_even); rounded to odd (to_odd instead of "
+        "nearest_even); what profile 'microxcaling' does"
     )
 
 
@@ -65,7 +65,9 @@ def test_ties_away_are_named_as_ties():
     assert set(report.tally.situations) == {"at a tie", "at a tie, past the largest value"}
     assert len(report.details) == 20
     assert f"... and {report.mismatches - 20} more" in report.as_text()
-    everything = check_lines(answers(projection=Projection(rounding="nearest_away")), "convert", FORMATS, limit=None)
+    everything = check_lines(
+        answers(projection=Projection(rounding="nearest_away")), "convert", FORMATS, limit=None
+    )
     assert len(everything.details) == report.mismatches
 
 
@@ -106,7 +108,10 @@ def test_the_situation_is_where_the_exact_value_lies(operand, where):
 
 def test_below_the_smallest_value_of_a_format_without_zero():
     """Where e8m0fnu has no grid."""
-    assert situation([1], "convert", (catalog.BINARY32, catalog.E8M0FNU), Projection()) == "below the smallest value"
+    assert (
+        situation([1], "convert", (catalog.BINARY32, catalog.E8M0FNU), Projection())
+        == "below the smallest value"
+    )
 
 
 @pytest.mark.parametrize(
@@ -133,7 +138,10 @@ def test_a_nan_for_a_format_without_nan_is_left_out():
     assert (report.compared, report.left_out, report.mismatches) == (1, 1, 0)
     assert report.as_text() == "1 line agrees; 1 left out, whose result is NaN, which the format has not"
     report = check_lines(["7fc00000 0"], "convert", (catalog.BINARY32, catalog.E2M1FN))
-    assert (report.agrees, report.as_text()) == (False, "nothing was compared: 1 results that are NaN left out")
+    assert (report.agrees, report.as_text()) == (
+        False,
+        "nothing was compared: 1 results that are NaN left out",
+    )
 
 
 def test_nothing_compared_says_so():
@@ -259,5 +267,7 @@ def test_the_report_of_an_operation_is_json():
 
 def test_integers_that_are_no_floats_are_shown_exactly():
     """Of 64 bits."""
-    text = check_lines(["7fffffffffffffff 5eff"], "convert", (catalog.CARRIERS["int64"], catalog.BFLOAT16)).as_text()
+    text = check_lines(
+        ["7fffffffffffffff 5eff"], "convert", (catalog.CARRIERS["int64"], catalog.BFLOAT16)
+    ).as_text()
     assert "  9223372036854775807\n" in text

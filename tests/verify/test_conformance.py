@@ -28,7 +28,9 @@ def subject(cast, sources=("float32", "float64")):
 
 
 def kinds(cast, source, target=E4M3FN):
-    (row,) = run([dataclasses.replace(subject(cast), targets=lambda: (target,))], sources=[source], samples=1000)
+    (row,) = run(
+        [dataclasses.replace(subject(cast), targets=lambda: (target,))], sources=[source], samples=1000
+    )
     return {finding.kind: finding for finding in row.findings}
 
 
@@ -44,7 +46,9 @@ def test_a_cast_that_writes_on_its_operands_is_held_against_what_they_were():
         np.clip(x, -448, 448, out=x)
         return lp.encode(x, fmt)
 
-    assert kinds(clipped, "float32")["overflow"].smallest["value"] == float.fromhex("0x1.d000020000000p+8").hex()
+    assert (
+        kinds(clipped, "float32")["overflow"].smallest["value"] == float.fromhex("0x1.d000020000000p+8").hex()
+    )
 
 
 def test_ties_away_are_found_as_ties_and_nothing_else():
@@ -59,7 +63,9 @@ def test_saturation_is_found_as_overflow():
     """464 is a tie and goes to 448 either way; everything above differs."""
     found = kinds(lambda x, fmt: lp.encode(x, fmt, saturation="finite"), "float32")
     assert set(found) == {"overflow"}
-    assert float.fromhex(found["overflow"].smallest["value"]) == np.nextafter(np.float32(464), np.float32(np.inf))
+    assert float.fromhex(found["overflow"].smallest["value"]) == np.nextafter(
+        np.float32(464), np.float32(np.inf)
+    )
 
 
 def test_rounding_to_binary32_first_is_found_as_double_rounding():
@@ -104,7 +110,9 @@ def test_a_directed_rounding_is_found_as_a_direction():
     """ONNX's default for e8m0fnu is round up; a neighbour is one thing, a code further off another."""
     found = kinds(lambda x, fmt: lp.encode(x, fmt, rounding="away_from_zero", saturation="finite"), "float32")
     assert set(found) == {"direction", "overflow", "subnormal operand", "subnormal result", "tie"}
-    assert float.fromhex(found["direction"].smallest["value"]) == np.nextafter(np.float32(2.0**-6), np.float32(1))
+    assert float.fromhex(found["direction"].smallest["value"]) == np.nextafter(
+        np.float32(2.0**-6), np.float32(1)
+    )
 
 
 def test_negative_values_of_unsigned_formats_have_their_own_kind():
@@ -155,7 +163,10 @@ PROMISED = {
     "gfloat_scalar_ties_away": [("cast", "float64", "e4m3fn", "subnormal result")],
     "qtorch": [("cast", "float32", "e4m3fn", "tie")],
     "torchao_rceil": [("blocks", "float32", "mxfp4", "scale")],
-    "torchao_nvfp4": [("blocks", "float32", "nvfp4", "element"), ("blocks", "float32", "nvfp4", "zero block")],
+    "torchao_nvfp4": [
+        ("blocks", "float32", "nvfp4", "element"),
+        ("blocks", "float32", "nvfp4", "zero block"),
+    ],
 }
 
 
@@ -344,7 +355,9 @@ def test_operations_are_told_apart_by_their_exact_results():
 
 def test_an_operation_rounded_in_binary32_first_is_found():
     """Of binary16 it never is wrong; of tf32 with twenty-four bits it is."""
-    wide = lp.Format(name="wide", exponent_bits=8, trailing_bits=20, bias=127, nans=(1 << 20) - 1, infinity=True)
+    wide = lp.Format(
+        name="wide", exponent_bits=8, trailing_bits=20, bias=127, nans=(1 << 20) - 1, infinity=True
+    )
     found = operates(reference("multiply", wide, via=(catalog.BINARY32,)), "multiply", wide)
     assert set(found) == {"double rounding"}
 
@@ -542,7 +555,9 @@ def test_an_entry_of_the_file_covers_its_own_rows_only(tmp_path):
     row = conformance.Row("x", "1.2", "float32", "e5m2", 1)
     assert entry.covers(row, "tie")
     others = {"framework": "y", "version": "12", "operation": "add", "source": "float64", "target": "e4m3fn"}
-    assert not any(entry.covers(dataclasses.replace(row, **{name: value}), "tie") for name, value in others.items())
+    assert not any(
+        entry.covers(dataclasses.replace(row, **{name: value}), "tie") for name, value in others.items()
+    )
     assert not entry.covers(row, "overflow")
 
 
@@ -551,13 +566,19 @@ def test_an_entry_of_the_file_covers_its_own_rows_only(tmp_path):
     [
         ("[[divergence]]\nframeworks = ['numpy']", "divergence 1 has missing or unknown fields: kind"),
         (ENTRY.replace("got=''", "gotten=''"), "divergence 1 has missing or unknown fields: gotten, operand"),
-        (ENTRY.replace("kind='tie'", "kind='other'"), "divergence 1 has kind 'other', which explains nothing"),
+        (
+            ENTRY.replace("kind='tie'", "kind='other'"),
+            "divergence 1 has kind 'other', which explains nothing",
+        ),
         (ENTRY.replace("kind='tie'", "kind='ties'"), "divergence 1 has kind 'ties', which explains nothing"),
         (
             ENTRY.replace("versions=['1']", "versions=[]"),
             r"divergence 1 has versions = \[\]; it must be a list of names",
         ),
-        (ENTRY.replace("['cast']", "'cast'"), "divergence 1 has operations = 'cast'; it must be a list of names"),
+        (
+            ENTRY.replace("['cast']", "'cast'"),
+            "divergence 1 has operations = 'cast'; it must be a list of names",
+        ),
         (ENTRY.replace("why='so'", "why=''"), "divergence 1 does not say why"),
     ],
 )

@@ -63,8 +63,25 @@ def go(sweep, ranges, workers=None, keeper=None, watch=None):
 
 # -- steps ------------------------------------------------------------------------------------------
 
-SMALL = ["e2m1fn", "e3m0fn", "e4m3fn", "e4m3fnuz", "e5m2", "e8m0fnu", "ue4m3", "int8f6", "int4", "uint8", "sm2f0"]
-HOW = [("nearest_even", "none"), ("to_odd", "finite"), ("toward_negative", "propagate"), ("away_from_zero", "none")]
+SMALL = [
+    "e2m1fn",
+    "e3m0fn",
+    "e4m3fn",
+    "e4m3fnuz",
+    "e5m2",
+    "e8m0fnu",
+    "ue4m3",
+    "int8f6",
+    "int4",
+    "uint8",
+    "sm2f0",
+]
+HOW = [
+    ("nearest_even", "none"),
+    ("to_odd", "finite"),
+    ("toward_negative", "propagate"),
+    ("away_from_zero", "none"),
+]
 
 
 def assert_steps_are_the_oracle_s(sweep, stride):
@@ -112,7 +129,9 @@ def test_a_sweep_uses_one_thread_and_whole_chunks():
 
 
 @pytest.mark.parametrize("name", ["e8m0fnu", "e2m1fn", "e4m3fnuz", "int8", "ue5m3"])
-@pytest.mark.parametrize(("rounding", "saturation"), [("nearest_even", "none"), ("toward_positive", "finite")])
+@pytest.mark.parametrize(
+    ("rounding", "saturation"), [("nearest_even", "none"), ("toward_positive", "finite")]
+)
 def test_the_kernels_are_right(name, rounding, saturation):
     """Zeros and subnormals of binary32, around one, NaNs, of both signs."""
     row = go(sweep_of(name, roundings=[rounding], saturations=[saturation]), [0, 63, 127, 128, 255])
@@ -126,12 +145,16 @@ def test_the_digest_is_that_of_the_codes_range_by_range():
     wholes = []
     for index in (62, 190):
         patterns = np.arange(index << 24, (index + 1) << 24, dtype=np.uint32)
-        wholes.append(hashlib.sha256(lp.encode(patterns.view(np.float32), wide).astype("<u2").tobytes()).digest())
+        wholes.append(
+            hashlib.sha256(lp.encode(patterns.view(np.float32), wide).astype("<u2").tobytes()).digest()
+        )
     assert row.sha256 == hashlib.sha256(b"".join(wholes)).hexdigest()
     assert row.as_json()["ranges"] == 2
 
 
-@pytest.mark.parametrize("where", [[0x3F880000, 0x3F880001, 0xBF800000], [0x3C123456], [0xBC000000, 0xBCFFFFFF]])
+@pytest.mark.parametrize(
+    "where", [[0x3F880000, 0x3F880001, 0xBF800000], [0x3C123456], [0xBC000000, 0xBCFFFFFF]]
+)
 def test_a_wrong_bit_is_found_with_the_smallest_operand(monkeypatch, where):
     """Patterns ascend, so those of negative numbers come last."""
 
@@ -168,7 +191,9 @@ def test_a_worker_with_another_version_refuses():
     """No result of it could be told from the right ones."""
     sweep = sweep_of("e4m3fn", "ml_dtypes")
     other = Sweep(sweep.subject, "0.0", sweep.fmt, sweep.projection)
-    with pytest.raises(sweeping.SweepError, match=r"has ml_dtypes .*, not 0\.0; workers need what the command has"):
+    with pytest.raises(
+        sweeping.SweepError, match=r"has ml_dtypes .*, not 0\.0; workers need what the command has"
+    ):
         go(other, [0])
     with pytest.raises(RuntimeError, match="runs other sources of lowprec, or other versions of Python"):
         steps_of(sweep, "another digest")
@@ -227,7 +252,9 @@ class Mortal(sweeping.Here):
 def test_a_range_that_kills_every_worker_ends_the_run(tmp_path):
     """After the others are done and kept."""
     keeper = sweeping.Keeper(tmp_path)
-    with pytest.raises(sweeping.SweepError, match=r"workers died 4 times in a row, last at lowprec to e4m3fn, nearest"):
+    with pytest.raises(
+        sweeping.SweepError, match=r"workers died 4 times in a row, last at lowprec to e4m3fn, nearest"
+    ):
         go(sweep_of(), SOME, workers=Mortal(lambda index: index == 255), keeper=keeper)
     assert sorted(keeper.ranges(sweep_of())) == SOME[:-1]
 
@@ -320,7 +347,11 @@ def test_damaged_state_is_done_again(tmp_path, counted, digest, harm):
 def test_state_of_other_sources_is_not_used(tmp_path, counted, monkeypatch):
     """Nor that of another version, format or projection."""
     interrupted(sweeping.Keeper(tmp_path))
-    for other in (sweep_of("e5m2"), sweep_of(saturations=["finite"]), Sweep("lowprec", "0", E4M3FN, Projection())):
+    for other in (
+        sweep_of("e5m2"),
+        sweep_of(saturations=["finite"]),
+        Sweep("lowprec", "0", E4M3FN, Projection()),
+    ):
         assert sweeping.Keeper(tmp_path).ranges(other) == {}
     assert len(sweeping.Keeper(tmp_path).ranges(sweep_of())) == 4
     monkeypatch.setattr(exhaustive, "SOURCES", "edited")
@@ -398,14 +429,20 @@ def command(*arguments):
 @pytest.mark.parametrize(
     ("arguments", "message"),
     [
-        (["tensorflop"], "unknown framework 'tensorflop'; use one of lowprec, ml_dtypes, numpy, torch, jax, onnx"),
+        (
+            ["tensorflop"],
+            "unknown framework 'tensorflop'; use one of lowprec, ml_dtypes, numpy, torch, jax, onnx",
+        ),
         (
             ["--target", "tf32"],
             "'tf32' has 19 bits, and steps for every code; exhaustive sweeps go to formats of at most",
         ),
         (["--target", "e4m3"], "format 'e4m3' is ambiguous: use 'e4m3fn'"),
         (["--rounding", "up"], "unknown rounding 'up'; use one of nearest_even"),
-        (["--rounding", "stochastic(8)"], "rounding 'stochastic(8, A)' needs a random integer for each operand"),
+        (
+            ["--rounding", "stochastic(8)"],
+            "rounding 'stochastic(8, A)' needs a random integer for each operand",
+        ),
         (["--saturation", "some"], "unknown saturation 'some'; use one of none, finite, propagate"),
         (["--target", "uint8", "--nan", "negative_zero"], "NaN cannot become 'negative_zero' in 'uint8'"),
         (["--nan", "error"], "'error' is not one of"),
@@ -417,9 +454,18 @@ def command(*arguments):
         ),
         (["--ranges", "3,256"], "--ranges '3,256' must be such as 0,60-63, of ranges 0 to 255"),
         (["--ranges", "0", "--check"], "--check takes whole sweeps; leave --ranges out"),
-        (["ml_dtypes", "--write"], "--write is for the digests of lowprec's own kernels; leave ml_dtypes out"),
-        (["--target", "binary8p3se", "--write"], "--write keeps formats of the catalog; 'binary8p3se' is none"),
-        (["--check", "--tables", "nowhere"], "there is no file 'nowhere/digests.json'; name its folder with --tables"),
+        (
+            ["ml_dtypes", "--write"],
+            "--write is for the digests of lowprec's own kernels; leave ml_dtypes out",
+        ),
+        (
+            ["--target", "binary8p3se", "--write"],
+            "--write keeps formats of the catalog; 'binary8p3se' is none",
+        ),
+        (
+            ["--check", "--tables", "nowhere"],
+            "there is no file 'nowhere/digests.json'; name its folder with --tables",
+        ),
     ],
 )
 def test_bad_arguments_exit_2_and_say_what_would_do(arguments, message):
@@ -482,10 +528,16 @@ def test_the_report_has_a_row_for_every_sweep(tmp_path):
     code, out, _ = command(*given, "--saturation", "finite", "--state", tmp_path, "--json")
     document = json.loads(out)
     assert code == 0
-    assert (document["schema"], document["inputs"], document["differences"]) == ("lowprec.exhaustive/1", 16 << 24, 0)
+    assert (document["schema"], document["inputs"], document["differences"]) == (
+        "lowprec.exhaustive/1",
+        16 << 24,
+        0,
+    )
     names = [(row["format"], row["rounding"], row["saturation"], row["nan"]) for row in document["rows"]]
     assert names == [
-        (fmt, mode.name, "finite", nan) for fmt, nan in (("e8m0fnu", None), ("e2m1fn", "max")) for mode in MODES
+        (fmt, mode.name, "finite", nan)
+        for fmt, nan in (("e8m0fnu", None), ("e2m1fn", "max"))
+        for mode in MODES
     ]
     assert list(document["rows"][0]) == [
         *("subject", "version", "format", "rounding", "saturation", "nan", "inputs", "differences"),
@@ -493,7 +545,10 @@ def test_the_report_has_a_row_for_every_sweep(tmp_path):
     ]
     code, out, _ = command(*given, "--saturation", "finite", "--state", tmp_path)
     assert code == 0
-    assert "16 sweeps, 268,435,456 inputs: 0 differ from the oracle; 16 of 16 ranges were done by an earlier run" in out
+    assert (
+        "16 sweeps, 268,435,456 inputs: 0 differ from the oracle; 16 of 16 ranges were done by an earlier run"
+        in out
+    )
 
 
 def test_differences_exit_1(tmp_path):
@@ -577,13 +632,25 @@ def is_anyone_left(group):
 def test_ctrl_c_ends_at_once_and_the_next_run_goes_on(tmp_path, digest):
     """The whole command, with its processes; also where the tests run as a job that Ctrl-C does not reach."""
     ranges = ",".join(map(str, SOME))
-    given = ["conform", "--exhaustive", "--target", "e4m3fn", "--workers", "2", "--state", str(tmp_path), "--json"]
+    given = [
+        "conform",
+        "--exhaustive",
+        "--target",
+        "e4m3fn",
+        "--workers",
+        "2",
+        "--state",
+        str(tmp_path),
+        "--json",
+    ]
     # More than can be done before the signal comes.
     many = ["--target", "e5m2", "--rounding", "all", "--saturation", "all"]
     reached = "import signal; signal.signal(signal.SIGINT, signal.default_int_handler)"
     run = f"{reached}; from lowprec.cli.main import main; main()"
     program = [sys.executable, "-c", run, *given, *many]
-    whole = subprocess.Popen(program, cwd=ROOT, stderr=subprocess.PIPE, stdout=subprocess.PIPE, start_new_session=True)
+    whole = subprocess.Popen(
+        program, cwd=ROOT, stderr=subprocess.PIPE, stdout=subprocess.PIPE, start_new_session=True
+    )
     kept = sweeping.Keeper(tmp_path)
     until = time.monotonic() + 120
     # Of this sweep: the others' steps may be found sooner.

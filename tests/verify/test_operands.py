@@ -143,7 +143,11 @@ def test_results_are_where_implementations_go_wrong(operation, name):
         ("scaleb", ("binary16", "int32", "binary16"), {"tie": 30, "tiny and inexact": 100, "beyond": 50}),
         ("round_to_integral", ("binary32", "binary16"), {"past the largest": 10}),
         ("negative", ("binary32", "bfloat16"), {"tie": 100, "next to a tie": 100, "past the largest": 20}),
-        ("add", ("binary32", "binary32", "e4m3fn"), {"tie": 100, "next to a tie": 100, "past the largest": 20}),
+        (
+            "add",
+            ("binary32", "binary32", "e4m3fn"),
+            {"tie": 100, "next to a tie": 100, "past the largest": 20},
+        ),
         ("multiply", ("bfloat16", "bfloat16", "e4m3fn"), {"tie": 50, "tiny and inexact": 100}),
         ("divide", ("binary64", "int32", "e5m2"), {"tie": 50, "next to a tie": 50}),
         ("remainder", ("binary32", "binary32", "binary16"), {"tie": 10, "tiny and inexact": 20}),
@@ -176,8 +180,12 @@ def test_the_page_shows_what_the_commands_print(tmp_path):
     environment = {**os.environ, "PYTHONPATH": str(PAGE.parents[1])}
     for part in re.split(r"^\$ ", blocks, flags=re.M)[1:]:
         command, shown = part.split("\n", 1)
-        run = command.replace("python ", f"{sys.executable} ").replace("lowprec ", f"{sys.executable} -m lowprec ")
-        done = subprocess.run(["bash", "-c", run], cwd=tmp_path, env=environment, capture_output=True, text=True)
+        run = command.replace("python ", f"{sys.executable} ").replace(
+            "lowprec ", f"{sys.executable} -m lowprec "
+        )
+        done = subprocess.run(
+            ["bash", "-c", run], cwd=tmp_path, env=environment, capture_output=True, text=True
+        )
         assert done.stderr == ""
         first, *last = shown.split("...\n")
         assert done.stdout.startswith(first)

@@ -100,13 +100,17 @@ def main() -> int:
     parser = argparse.ArgumentParser(description="Hold the E4M3FN decoder and encoder against lowprec.")
     parser.add_argument("build_dir", type=Path)
     parser.add_argument(
-        "--ties-away", action="store_true", help="test the encoder alone, with the bug that e4m3fn_encode.v describes"
+        "--ties-away",
+        action="store_true",
+        help="test the encoder alone, with the bug that e4m3fn_encode.v describes",
     )
     given = parser.parse_args()
     failed = 0
     if not given.ties_away:
         failed += simulate("e4m3fn_decode", "every_code_decodes", given.build_dir, {})
-    failed += simulate("e4m3fn_encode", "every_border_encodes", given.build_dir, {"TIES_AWAY": int(given.ties_away)})
+    failed += simulate(
+        "e4m3fn_encode", "every_border_encodes", given.build_dir, {"TIES_AWAY": int(given.ties_away)}
+    )
     return 1 if failed else 0
 
 

@@ -35,7 +35,14 @@ __all__ += ["divisor", "edge", "floor_log2", "lower_block", "lower_tensor", "up_
 
 #: What a block becomes that holds a NaN or an infinity.
 BLOCK, SCALE, ALL, ELEMENTS, POWER, LARGEST = range(6)
-_POLICIES = {"block": BLOCK, "scale": SCALE, "all": ALL, "elements": ELEMENTS, "power": POWER, "largest": LARGEST}
+_POLICIES = {
+    "block": BLOCK,
+    "scale": SCALE,
+    "all": ALL,
+    "elements": ELEMENTS,
+    "power": POWER,
+    "largest": LARGEST,
+}
 
 #: The scale of a block of zeros.
 SMALLEST, ONE, RULE = range(3)
@@ -114,7 +121,9 @@ def lower_tensor(fmt: BlockFormat, scale: Fraction, inverse: Fraction) -> Params
     The quotient of an amax of 64 bits may lie closer to where the next power of two is nearer than 64
     bits tell. The amax itself does not.
     """
-    root, exact, exponent = edge(fmt.rule, fmt.element, 63, scale) if fmt.rule.powers == "nearest" else (0, True, 0)
+    root, exact, exponent = (
+        edge(fmt.rule, fmt.element, 63, scale) if fmt.rule.powers == "nearest" else (0, True, 0)
+    )
     limit = root + (not exact)
     if limit > _ONES:
         limit, exponent = 1 << 63, exponent + 1
@@ -130,7 +139,9 @@ def divisor(rule: ScaleRule, element: Format) -> Fraction:
     return {"maximum": largest, "binade": Fraction(2) ** floor_log2(largest)}[rule.divisor]
 
 
-def edge(rule: ScaleRule, element: Format, bits: int, tensor: Fraction = Fraction(1)) -> tuple[int, bool, int]:
+def edge(
+    rule: ScaleRule, element: Format, bits: int, tensor: Fraction = Fraction(1)
+) -> tuple[int, bool, int]:
     """From which amax on, or above which, a scale is 2**1 and not 2**0: root * 2**(exponent - bits).
 
     With `root` of bits + 1 bits, and whether that is exact, or cut off below. A scale is 2**(k + 1), not

@@ -124,7 +124,9 @@ def kind_of(accumulation: Accumulation, block: int) -> str:
     """The key of `dot.KINDS`, for operands in blocks of so many elements, or 0."""
     if accumulation.machine or accumulation.order == EXACT:
         return "machine" if accumulation.machine else "exact"
-    plain = accumulation.order == SEQUENTIAL and not block and not isinstance(accumulation.accumulator, Window)
+    plain = (
+        accumulation.order == SEQUENTIAL and not block and not isinstance(accumulation.accumulator, Window)
+    )
     return "sequence" if plain else "sums"
 
 
@@ -138,7 +140,9 @@ def lower_stages(accumulation: Accumulation, addend: Format) -> Params:
     # An exact sum takes the addend as it is: there is nothing to round.
     begin = (addend, DEFAULT if accumulation.order == EXACT else begins_in(accumulation)[1])
     product, total = accumulation.product or sums, accumulation.total or sums
-    return _frozen(np.array([_stage(place) for place in (product, begin, sums, total, accumulation.output)], np.uint64))
+    return _frozen(
+        np.array([_stage(place) for place in (product, begin, sums, total, accumulation.output)], np.uint64)
+    )
 
 
 def _stage(place: Rounded) -> Params:
@@ -205,9 +209,10 @@ def _check_groups(window: Window, x: Format, y: Format, scales: tuple[Format, Fo
     aligned = x.emax + y.emax + 2 + 2 + window.fraction_bits + (window.step - 1).bit_length() + 1
     if max(exact, aligned) > 63:
         raise ValueError(
-            f"sums of {window.group} products of {x.name!r} and {y.name!r} times scales of {scales[0].name!r} and "
-            f"{scales[1].name!r} have up to {exact} bits, and {aligned} once they are aligned; lowprec computes with "
-            f"63. Use narrower formats, a smaller group or step, or fewer fraction_bits"
+            f"sums of {window.group} products of {x.name!r} and {y.name!r} times scales of "
+            f"{scales[0].name!r} and {scales[1].name!r} have up to {exact} bits, and {aligned} once they are "
+            "aligned; lowprec computes with 63. Use narrower formats, a smaller group or step, or fewer "
+            "fraction_bits"
         )
 
 

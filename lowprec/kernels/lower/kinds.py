@@ -21,5 +21,6 @@ class Kind(enum.IntEnum):
     GENERATED = 5  #: a NaN that an invalid operation makes of operands that are none
 
 
-#: The same as plain integers: numba gives members of an enum a type of their own, and would compile helpers once more.
+#: The same as plain integers: numba gives members of an enum a type of their own, and would compile helpers
+#: once more.
 FINITE, INFINITY, NAN, SIGNALING, FLUSHED, GENERATED = map(int, Kind)

@@ -51,7 +51,9 @@ class Source(NamedTuple):
     complement: Word  #: all ones where negative codes are two's complements, else 0
     not_a_zero: Word  #: all ones where the sign bit alone is NaN, else 0
     max_magnitude: Word  #: of finite codes
-    infinity: Word  #: magnitude of infinity; all ones, which no magnitude past the largest is, where there is none
+    infinity: (
+        Word  #: magnitude of infinity; all ones, which no magnitude past the largest is, where there is none
+    )
     keeps_nan_sign: Word  #: 1 where the sign of a NaN counts
     quiet: Word  #: the bit of a NaN that is clear in signaling ones, or all ones
     trailing_bits: Word
@@ -243,7 +245,8 @@ def _nan_results(fmt: Format, projection: Projection) -> list[int] | None:
     if override is not None:
         if override >= 1 << fmt.width:
             raise ValueError(
-                f"nan_code={override:#x} of a projection is no code of {fmt.name!r}; use 0 to {(1 << fmt.width) - 1:#x}"
+                f"nan_code={override:#x} of a projection is no code of {fmt.name!r}; use 0 to "
+                f"{(1 << fmt.width) - 1:#x}"
             )
         signed = fmt.sign is Sign.MAGNITUDE and (override != 0 or fmt.negative_zero)
         return [override, override | fmt.sign_code if signed else override]

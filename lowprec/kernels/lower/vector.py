@@ -19,7 +19,20 @@ from lowprec.kernels.lower.scalar import REFUSED, Grid, Side, Source, Word, lowe
 from lowprec.spec.format import Format, Sign
 from lowprec.spec.projection import Projection
 
-__all__ = ["BOTH", "CUT", "DRAWN", "FIELDS", "HALF", "LIMITS", "NEAREST", "NONE", "PARITY", "PAST", "SHIFT", "SIGN"]
+__all__ = [
+    "BOTH",
+    "CUT",
+    "DRAWN",
+    "FIELDS",
+    "HALF",
+    "LIMITS",
+    "NEAREST",
+    "NONE",
+    "PARITY",
+    "PAST",
+    "SHIFT",
+    "SIGN",
+]
 __all__ += ["DECODER", "ENCODER", "NOTHING", "PROBE", "Decoder", "Encoder", "Words"]
 __all__ += [
     "anywhere",
@@ -335,7 +348,8 @@ def _simple_ending(fmt: Format, fields: dict[str, int]) -> dict[str, int]:
         "positive_zero": fields["zero_negative"] == 0,
         "infinity": fields["infinite"],
         # Where there are numbers above all of the operand's, infinity does not count as one more of them.
-        "infinity_differs": over != [fields["infinite"]] * 2 or fmt.emax >= (1024 if fields["fraction"] == 20 else 128),
+        "infinity_differs": over != [fields["infinite"]] * 2
+        or fmt.emax >= (1024 if fields["fraction"] == 20 else 128),
     }
 
 

@@ -47,13 +47,17 @@ class Setup(NamedTuple):
     zero: Word  #: the scale of a block of zeros, or NEVER
     nan: Word  #: the scale of a block with NaN or infinity, whose elements are of code 0, or NEVER
     lowest: Word  #: the least exponent of a divisor whose results are normal, or small beyond doubt
-    raised: Word  #: what quotients are raised to where scales are made by vectors, as the upper half of binary64
+    raised: (
+        Word  #: what quotients are raised to where scales are made by vectors, as the upper half of binary64
+    )
 
 
 class BlockPlan(NamedTuple):
     """What a kernel needs for a block format and a type of values."""
 
-    scales: str  #: "powers" of two, other numbers by "vectors" (the tables are a plan), or "numbers" one by one
+    scales: (
+        str  #: "powers" of two, other numbers by "vectors" (the tables are a plan), or "numbers" one by one
+    )
     usual: bool  #: whether it has a kernel of its own, in which what branches depend on is constant
     plan: Words
     setup: Words
@@ -199,7 +203,10 @@ def _stays(fmt: BlockFormat, limit: int, lift: int) -> bool:
         amax = word * Fraction(2) ** (lift - 23)
         wanted = _single(amax * _single(1 / by)) if fmt.arithmetic == "reciprocal" else _single(amax / by)
         k = floor_log2(wanted)
-        up = int(wanted / Fraction(2) ** k * (1 << 63)), int(amax / Fraction(2) ** floor_log2(amax) * (1 << 63))
+        up = (
+            int(wanted / Fraction(2) ** k * (1 << 63)),
+            int(amax / Fraction(2) ** floor_log2(amax) * (1 << 63)),
+        )
         found.append(k + (up[fmt.rule.powers == "even"] > up_above(fmt.rule, fmt.element)))
     return found == [0, 1]
 
@@ -220,7 +227,11 @@ def _tables(fmt: BlockFormat, fraction: int, bias: int, lift: int) -> npt.NDArra
         code = _code(fmt.scale, k)
         if fmt.scales.subnormals != "keep" and k < fmt.scale.emin:
             continue
-        if code is None or (code == 0 and fmt.smallest_divides_as is not None) or Fraction(2) ** k < fmt.min_scale:
+        if (
+            code is None
+            or (code == 0 and fmt.smallest_divides_as is not None)
+            or Fraction(2) ** k < fmt.min_scale
+        ):
             continue
         # Values that the subtraction makes subnormal must be too small to matter.
         if 1 - bias - k > smallest or (fmt.arithmetic != "exact" and k < -100):
@@ -256,7 +267,9 @@ def _code(fmt: Format, exponent: int) -> int | None:
     if fmt.exponent_bits and exponent >= fmt.emin:
         magnitude = (exponent + fmt.bias) << t
     else:
-        magnitude = 1 << place if 0 <= (place := exponent - fmt.scaled(0)[1]) < t + (not fmt.exponent_bits) else -1
+        magnitude = (
+            1 << place if 0 <= (place := exponent - fmt.scaled(0)[1]) < t + (not fmt.exponent_bits) else -1
+        )
         if not fmt.subnormals:
             magnitude = -1
     return magnitude if 0 <= magnitude <= fmt.max_magnitude else None

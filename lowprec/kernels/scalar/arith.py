@@ -50,7 +50,9 @@ _INEXACT, _DIVIDED, _INVALID = (_U(flag) for flag in (Flag.INEXACT, Flag.DIVIDE_
 #: The number by which a kernel knows an operation.
 KNOWN = {name: number for number, name in enumerate(OPERANDS)}
 _ADD, _SUBTRACT, _MULTIPLY, _DIVIDE = (KNOWN[name] for name in ("add", "subtract", "multiply", "divide"))
-_SQRT, _FMA, _REMAINDER, _SCALEB, _LOGB = (KNOWN[name] for name in ("sqrt", "fma", "remainder", "scaleb", "logb"))
+_SQRT, _FMA, _REMAINDER, _SCALEB, _LOGB = (
+    KNOWN[name] for name in ("sqrt", "fma", "remainder", "scaleb", "logb")
+)
 _MINIMUM, _MAXIMUM, _ROUND = KNOWN["minimum"], KNOWN["maximum"], KNOWN["round_to_integral"]
 _MINIMUM_NUMBER, _MAXIMUM_NUMBER = KNOWN["minimum_number"], KNOWN["maximum_number"]
 _NEGATIVE, _ABSOLUTE, _COPYSIGN = (KNOWN[name] for name in ("negative", "absolute", "copysign"))
@@ -236,7 +238,9 @@ def result_of(
         return Outcome(NAN if is_nan(x) else x.kind, negative, x.high, x.low, x.exponent, _0)
     nan = is_nan(x) or (count > 1 and is_nan(y)) or (count > 2 and is_nan(z))
     if nan:
-        signals = x.kind == SIGNALING or (count > 1 and y.kind == SIGNALING) or (count > 2 and z.kind == SIGNALING)
+        signals = (
+            x.kind == SIGNALING or (count > 1 and y.kind == SIGNALING) or (count > 2 and z.kind == SIGNALING)
+        )
         raised = _U(signals) * _INVALID
         if (operation == _MINIMUM_NUMBER or operation == _MAXIMUM_NUMBER) and not (is_nan(x) and is_nan(y)):
             return outcome(y if is_nan(x) else x, raised)
@@ -291,8 +295,12 @@ def operate(
             z, flushed = operand(zs[i], z_source)
             tiny |= flushed
         word = _U(random[i]) if random.size > 0 else _0
-        made = result_of(operation, Operands(count, x, y, z), downward, signaling_first, word, grid, target_words)
-        code, raised = project(made.kind, made.negative, made.high, made.low, made.exponent, word, grid, target_words)
+        made = result_of(
+            operation, Operands(count, x, y, z), downward, signaling_first, word, grid, target_words
+        )
+        code, raised = project(
+            made.kind, made.negative, made.high, made.low, made.exponent, word, grid, target_words
+        )
         if code == _REFUSED:
             refused += 1
             if first < 0:

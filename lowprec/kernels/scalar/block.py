@@ -220,7 +220,9 @@ def scale_code(
 
 
 @helper
-def divisor_of(code: np.uint64, source: Source, rule: BlockRule, tensor: Tensor) -> tuple[int, np.uint64, np.int64]:
+def divisor_of(
+    code: np.uint64, source: Source, rule: BlockRule, tensor: Tensor
+) -> tuple[int, np.uint64, np.int64]:
     """The class of a scale, and what its elements are divided by; or multiplied with, where it is an inverse."""
     kind, _, significand, exponent = read(code, source)
     if kind != FINITE:

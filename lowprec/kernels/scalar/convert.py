@@ -140,7 +140,9 @@ def project(
             return side.nan, _INVALID
         if kind != NAN and kind != SIGNALING:
             raise ValueError("a kind of operand without a branch")
-        return side.carried | cut_payload(significand, grid.payload), side.nan_invalid if kind == NAN else _INVALID
+        return side.carried | cut_payload(
+            significand, grid.payload
+        ), side.nan_invalid if kind == NAN else _INVALID
     if significand == _0:
         return side.zero, side.zero_invalid
 
@@ -165,7 +167,11 @@ def project(
     past = magnitude + _U(farther) > side.max_magnitude
     over = beyond or past
     # A format may have no normal numbers: then what is tiny may lie beyond its largest number.
-    if lead < grid.tiny and (not over or (grid.flush != _0 and not past)) and (flags != _0 or grid.flush != _0):
+    if (
+        lead < grid.tiny
+        and (not over or (grid.flush != _0 and not past))
+        and (flags != _0 or grid.flush != _0)
+    ):
         if is_tiny(significand, low, exponent, lead, random, grid, side):
             flags |= _U(flags != _0) * _UNDERFLOW
             if grid.flush != _0:

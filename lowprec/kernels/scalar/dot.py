@@ -22,7 +22,16 @@ from lowprec.kernels.lower.scalar import Params
 from lowprec.kernels.scalar.machines import cdna2, cdna3
 from lowprec.kernels.scalar.numbers import Number, is_nan
 from lowprec.kernels.scalar.stages import number_of, placed, summed
-from lowprec.kernels.scalar.sums import Dot, Work, begun, drawn, elements_in_sequence, in_order, precisely, scaled
+from lowprec.kernels.scalar.sums import (
+    Dot,
+    Work,
+    begun,
+    drawn,
+    elements_in_sequence,
+    in_order,
+    precisely,
+    scaled,
+)
 from lowprec.kernels.scalar.windows import Operand, panel
 
 __all__ = ["KINDS", "Rows", "kernel", "work_of"]
@@ -51,7 +60,9 @@ def work_of(how: Params, length: int, terms: int, key: int) -> Work:
         both = 2 * int(how[How.WINDOW])
         places = places[np.lexsort((places % both >> 1 & 1, places // both))]
     words, spare = np.zeros((2, int(how[How.WORDS])), np.uint64)
-    return Work(words, spare, np.zeros((terms + 1, 4), np.uint64), places, np.zeros(1, np.uint64), np.uint64(key))
+    return Work(
+        words, spare, np.zeros((terms + 1, 4), np.uint64), places, np.zeros(1, np.uint64), np.uint64(key)
+    )
 
 
 @inlined
@@ -83,7 +94,13 @@ def by_sums(given: bool, addend: np.uint64, dot: Dot, terms: int) -> np.uint64:
     last = how[How.ADDEND_LAST] != 0
     made = in_order(given and not last, addend, dot, terms)
     if last:
-        end = stages[Stages.TOTAL] if how[How.CHUNK] != 0 else output if how[How.WINDOW] != 0 else stages[Stages.SUM]
+        end = (
+            stages[Stages.TOTAL]
+            if how[How.CHUNK] != 0
+            else output
+            if how[How.WINDOW] != 0
+            else stages[Stages.SUM]
+        )
         number = number_of(begun(given, addend, dot), stages[Stages.BEGIN])
         code = summed(made, number, drawn(end, dot.element, dot.work), end)
         if how[How.WINDOW] != 0 and how[How.CHUNK] == 0:
@@ -119,8 +136,14 @@ def by_machine(given: bool, addend: np.uint64, dot: Dot, terms: int) -> np.uint6
     return placed(made, drawn(output, dot.element, dot.work), output)
 
 
-#: What makes an output, by the kind of accumulation. Each is a kernel of its own, as it takes seconds to compile.
-KINDS: dict[str, Any] = {"sequence": by_sequence, "sums": by_sums, "exact": by_exact_sum, "machine": by_machine}
+#: What makes an output, by the kind of accumulation. Each is a kernel of its own, as it takes seconds to
+#: compile.
+KINDS: dict[str, Any] = {
+    "sequence": by_sequence,
+    "sums": by_sums,
+    "exact": by_exact_sum,
+    "machine": by_machine,
+}
 
 
 @functools.cache
@@ -130,8 +153,8 @@ def kernel(kind: str) -> Callable[..., None]:
     Called as kernel(x, y, addends, out, how, stages, work, first, paired) with `Rows`, it writes to `out`
     the codes of all dot products of the rows of x and those of y; if `paired`, of each and its own.
     `out` has shape (rows of x, rows of y), or (rows, 1). `addends` is empty or has the shape of `out`:
-    codes of `stages[Stages.BEGIN]`, where the running sum begins. `work` is of `work_of`, `first` the number of
-    the first output, on which random integers depend.
+    codes of `stages[Stages.BEGIN]`, where the running sum begins. `work` is of `work_of`, `first` the number
+    of the first output, on which random integers depend.
     """
     one = KINDS[kind]
 

@@ -116,7 +116,9 @@ def cdna2(x: Row, y: Row, addend: np.uint64, step: int, stage: Stage) -> Number:
 
 
 @helper
-def aligned(x: Row, y: Row, start: int, stop: int, stride: np.int64, fp8: bool) -> tuple[np.int64, np.int64, State]:
+def aligned(
+    x: Row, y: Row, start: int, stop: int, stride: np.int64, fp8: bool
+) -> tuple[np.int64, np.int64, State]:
     """The sum of each `stride`-th product in units of 2**(largest exponent - _PRODUCT_BITS), and that exponent."""
     state, largest = State(False, False, False), _I(NOTHING)
     for k in range(start, stop, stride):
@@ -147,7 +149,9 @@ def cdna3(x: Row, y: Row, addend: np.uint64, step: int, fp8: bool, stage: Stage)
         if fp8:
             even, even_exponent, state = aligned(x, y, start, stop, _I(2), fp8)
             odd, odd_exponent, other = aligned(x, y, start + 1, stop, _I(2), fp8)
-            state = State(state.nan or other.nan, state.positive or other.positive, state.negative or other.negative)
+            state = State(
+                state.nan or other.nan, state.positive or other.positive, state.negative or other.negative
+            )
             exponent = max(even_exponent, odd_exponent)
             products = floored(even, exponent - even_exponent) + floored(odd, exponent - odd_exponent)
         else:

@@ -118,7 +118,9 @@ class Conversion(_Program):
         flags |= earlier
         return None
 
-    def _project(self, codes: Codes, out: Codes, words: Codes, random: Codes, flags: Codes) -> tuple[int, int]:
+    def _project(
+        self, codes: Codes, out: Codes, words: Codes, random: Codes, flags: Codes
+    ) -> tuple[int, int]:
         if self._carry is None:
             return convert(codes, self._read, out, words, random, flags)
         return convert_twice(codes, self._read, words, self._carry[0], out, self._carry[1], random, flags)
@@ -128,7 +130,12 @@ class Operation(_Program):
     """An operation of any operands; through `Projection.via` and to a carrier as conversions go on."""
 
     def __init__(
-        self, operation: str, sources: tuple[Format, ...], target: Format, rule: Projection, carrier: Format | None
+        self,
+        operation: str,
+        sources: tuple[Format, ...],
+        target: Format,
+        rule: Projection,
+        carrier: Format | None,
     ) -> None:
         self.operation, self.sources, self.rule = operation, sources, rule
         flushes = rule.subnormals in ("flush_operands", "flush_both")
@@ -136,9 +143,13 @@ class Operation(_Program):
         self._target, self._first = target, rule
         if rule.via:
             self._target = rule.via[0]
-            self._first = Projection(nan_payload=rule.nan_payload, subnormals="flush_operands" if flushes else "keep")
+            self._first = Projection(
+                nan_payload=rule.nan_payload, subnormals="flush_operands" if flushes else "keep"
+            )
             results = rule.subnormals in ("flush_results", "flush_both")
-            rest = dataclasses.replace(rule, via=rule.via[1:], subnormals="flush_results" if results else "keep")
+            rest = dataclasses.replace(
+                rule, via=rule.via[1:], subnormals="flush_results" if results else "keep"
+            )
             self._onward = Conversion(self._target, target, rest, None)
         if carrier is not None:
             self._carry = Conversion(target, carrier, Projection(nan_payload=rule.nan_payload), None)
@@ -223,7 +234,10 @@ class BlockEncoder:
 
     def __init__(self, source: Format, fmt: BlockFormat) -> None:
         self._source = lower_source(source, fmt.elements.subnormals in ("flush_operands", "flush_both"))
-        self._element, self._scale = lower_target(fmt.element, fmt.elements), lower_target(fmt.scale, fmt.scales)
+        self._element, self._scale = (
+            lower_target(fmt.element, fmt.elements),
+            lower_target(fmt.scale, fmt.scales),
+        )
         self._scale_source, self._rule = lower_source(fmt.scale), lower_block(fmt)
 
     def run(
@@ -247,14 +261,24 @@ class BlockDecoder:
     def __init__(self, request: BlockDecoding) -> None:
         fmt, scale = request.format, Fraction(1) if request.tensor is None else request.tensor
         self._element, self._scale = lower_source(fmt.element), lower_source(fmt.scale)
-        self._tensor, self._target = lower_tensor(fmt, scale, Fraction(1)), lower_target(request.carrier, DEFAULT)
+        self._tensor, self._target = (
+            lower_tensor(fmt, scale, Fraction(1)),
+            lower_target(request.carrier, DEFAULT),
+        )
 
     def run(self, codes: Codes, scales: Codes, out: Codes) -> None:
         """Write the values of whole blocks."""
         from lowprec.kernels.scalar.block import decode_blocks
 
         decode_blocks(
-            codes, self._element, codes.size // scales.size, scales, self._scale, self._tensor, out, self._target
+            codes,
+            self._element,
+            codes.size // scales.size,
+            scales,
+            self._scale,
+            self._tensor,
+            out,
+            self._target,
         )
 
 
@@ -271,10 +295,14 @@ class Dots:
             how, request.x, request.y, request.addend, request.scales, request.block, _integer(request.tensor)
         )
         self._block = 0 if request.block == 0 or isinstance(how.accumulator, Window) else request.block
-        self._stages, self._kernel = lower_stages(how, request.addend), dot.kernel(kind_of(how, request.block))
+        self._stages, self._kernel = (
+            lower_stages(how, request.addend),
+            dot.kernel(kind_of(how, request.block)),
+        )
         scales = request.scales or (request.x, request.y)  # not read where there are none
         self._sources = [
-            (lower_source(fmt), lower_source(of)) for fmt, of in zip((request.x, request.y), scales, strict=True)
+            (lower_source(fmt), lower_source(of))
+            for fmt, of in zip((request.x, request.y), scales, strict=True)
         ]
 
     def run(self, x: Rows, y: Rows, addends: Codes, out: Codes, key: int, first: int, paired: bool) -> None:

@@ -184,7 +184,9 @@ def block_sum(dot: Dot, block: int, downward: bool, words: Words) -> Number:
     words[:] = _0
     for k in range(start, stop):
         seen = joined(seen, product_at(x, y, k), words, base)
-    return scaled(whole(seen, stop - start, downward, words, base), product_at(dot.x.scales, dot.y.scales, block))
+    return scaled(
+        whole(seen, stop - start, downward, words, base), product_at(dot.x.scales, dot.y.scales, block)
+    )
 
 
 @inlined
@@ -275,7 +277,9 @@ def in_pairs(count: int, dot: Dot) -> Number:
     work, leaves, stage = dot.work, dot.work.leaves, dot.stages[Stages.SUM]
     while count > 1:
         for i in range(count // 2):
-            code = summed(leaf(leaves, 2 * i), leaf(leaves, 2 * i + 1), drawn(stage, dot.element, work), stage)
+            code = summed(
+                leaf(leaves, 2 * i), leaf(leaves, 2 * i + 1), drawn(stage, dot.element, work), stage
+            )
             put(leaves, i, number_of(code, stage))
         if count % 2:
             put(leaves, count // 2, leaf(leaves, count - 1))
@@ -292,7 +296,9 @@ def in_windows(code: np.uint64, dot: Dot, start: int, stop: int) -> np.uint64:
     alternate, first, last = how[How.ALTERNATE] != 0, start, start
     while last < stop:
         first, last = last, min(last + how[How.WINDOW], stop)
-        if alternate and (first - start) % (2 * how[How.WINDOW]) == 0:  # of the pairs that are left, every other one
+        if (
+            alternate and (first - start) % (2 * how[How.WINDOW]) == 0
+        ):  # of the pairs that are left, every other one
             left = min(stop - first, 2 * how[How.WINDOW])
             last = first + left // 4 * 2 + min(left % 4, 2)
         if how[How.FRACTION_BITS] < 0:

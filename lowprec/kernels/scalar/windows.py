@@ -172,7 +172,9 @@ def normalized(x: Factor, y: Factor) -> Number:
 
 
 @helper
-def exact_step(x: Row, y: Row, places: Words, start: int, stop: int, c: Factor, words: Words, base: np.int64) -> Number:
+def exact_step(
+    x: Row, y: Row, places: Words, start: int, stop: int, c: Factor, words: Words, base: np.int64
+) -> Number:
     """The sum of the products at some places and c, of which nothing is cut. Its bits lie above the words' base."""
     state = joined_one(State(False, False, False), c)
     words[:] = _0
@@ -188,7 +190,15 @@ def exact_step(x: Row, y: Row, places: Words, start: int, stop: int, c: Factor, 
 
 @helper
 def window(
-    x: Row, y: Row, places: Words, start: int, stop: int, c: Factor, raise_by: np.int64, poisoned: bool, how: Params
+    x: Row,
+    y: Row,
+    places: Words,
+    start: int,
+    stop: int,
+    c: Factor,
+    raise_by: np.int64,
+    poisoned: bool,
+    how: Params,
 ) -> Number:
     """One step: the sum of the products at some places and c, aligned and cut.
 

@@ -84,7 +84,8 @@ _INFINITY, _NAN = 0x7FF00000, 0x7FF80000
 #: Binary32 numbers.
 _SHORT_INFINITY, _SHORT_NAN = 0x7F800000, 0x7FC00000
 
-#: Where stages stand in a plan: three operands, the target, its results read back, the type that carries them.
+#: Where stages stand in a plan: three operands, the target, its results read back, the type that carries
+#: them.
 _Y, _Z = PROBE + DECODER, PROBE + 2 * DECODER
 _TARGET = PROBE + 3 * DECODER
 _RESULT = _TARGET + ENCODER
@@ -370,7 +371,10 @@ def kernel(operation: str, shapes: tuple[Shape, ...], short: bool, native: bool 
         """Whole vectors, then the rest in one that is filled up."""
         x_source, y_source = load_decoder(plan, PROBE, x_shape), load_decoder(plan, _Y, y_shape)
         z_source, target = load_decoder(plan, _Z, z_shape), load_encoder(plan, _TARGET, target_shape)
-        result, carrier = load_decoder(plan, _RESULT, result_shape), load_encoder(plan, _CARRIER, carrier_shape)
+        result, carrier = (
+            load_decoder(plan, _RESULT, result_shape),
+            load_encoder(plan, _CARRIER, carrier_shape),
+        )
         if not rounds_to_nearest(plan) or not keeps_subnormals(plan, plan[_DOWNWARD + 1]):
             return UNSUITED
         status, random_word, past, downward = DONE, fill(0), plan[PAST] != 0, plan[_DOWNWARD]

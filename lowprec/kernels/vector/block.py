@@ -175,7 +175,8 @@ def scales_by_vectors(
 ) -> None:  # fmt: skip
     """The code of the scale of each group, and what elements are divided by as a binary64 pattern: LANES at a time.
 
-    The pattern is 0 where the group is left to `scalar.block`. `tables` is the plan of a decoder and an encoder.
+    The pattern is 0 where the group is left to `scalar.block`. `tables` is the plan of a decoder and an
+    encoder.
     """
     rule, tensor = load_rule(general[0]), load_record(Tensor, general[1], 0)
     divisor = as_double(*product(rule.divisor, rule.divisor_exponent, tensor.scale, tensor.scale_exponent))
@@ -315,7 +316,9 @@ def encoder(source_shape: Shape, target_shape: Shape, scales_by: str) -> Kernel:
     read_values: Any = read if known else left_out
     find_scales, powers = _FINDERS[scales_by], scales_by == "powers"
     in_columns: Any = shifted_in_columns if powers else divided_in_columns
-    name = f"_{scales_by}" + "".join("_" + ".".join(map(str, shape)) for shape in (source_shape, target_shape))
+    name = f"_{scales_by}" + "".join(
+        "_" + ".".join(map(str, shape)) for shape in (source_shape, target_shape)
+    )
 
     def find_in_rows(values: Codes, start: int, groups: int, wide: int, big: Codes, plan: Words) -> None:
         """The largest magnitude of each group of a row, by number."""
@@ -327,7 +330,9 @@ def encoder(source_shape: Shape, target_shape: Shape, scales_by: str) -> Kernel:
                 most = greater(most, read_values(load_odd(values, i), source) & _MAGNITUDE)
             big[group] = first_lane(greatest(most))
 
-    def find_in_columns(values: Codes, start: int, stride: int, high: int, width: int, big: Codes, plan: Words) -> None:
+    def find_in_columns(
+        values: Codes, start: int, stride: int, high: int, width: int, big: Codes, plan: Words
+    ) -> None:
         """The largest magnitude of each column."""
         source = load_reader(plan, PROBE, source_shape)
         big[:width] = 0
@@ -385,7 +390,8 @@ def encoder(source_shape: Shape, target_shape: Shape, scales_by: str) -> Kernel:
 
     find_columns = helper(find_in_columns, f"find_columns{name}")
     code_columns = helper(encode_columns, f"code_columns{name}")
-    # Where a block is a number of whole vectors there is a faster way; elsewhere it is left out, and not compiled.
+    # Where a block is a number of whole vectors there is a faster way; elsewhere it is left out, and not
+    # compiled.
     in_rows = bool(target_shape) and powers
     find_rows: Any = helper(find_in_rows, f"find_rows{name}") if in_rows else never
     code_rows: Any = helper(encode_rows, f"code_rows{name}") if in_rows else never
@@ -409,7 +415,11 @@ def encoder(source_shape: Shape, target_shape: Shape, scales_by: str) -> Kernel:
             some = min(high, rows - (slab % down) * high)
             for column in range(0, columns, tile):
                 width = min(tile, columns - column)
-                start, first, groups = row * columns + column, slab * across + column // wide, -(-width // wide)
+                start, first, groups = (
+                    row * columns + column,
+                    slab * across + column // wide,
+                    -(-width // wide),
+                )
                 whole = some == high and width % unit == 0
                 source, target, words, at, stride = values, out, random, start, columns
                 if not whole:
@@ -428,11 +438,15 @@ def encoder(source_shape: Shape, target_shape: Shape, scales_by: str) -> Kernel:
                 else:
                     find_columns(source, at, stride, high, size, big, plan)
                     largest_of_groups(big, size, wide)
-                found = find_scales(big, by, groups, step, scales[first:], marks[first:], setup, tables, general)
+                found = find_scales(
+                    big, by, groups, step, scales[first:], marks[first:], setup, tables, general
+                )
                 if rows_of_vectors:
                     code_rows(source, at, target, words, groups, wide, by, plan, past and whole)
                 else:
-                    code_columns(source[at:], stride, target[at:], words[at:], high, size, by, plan, past and whole)
+                    code_columns(
+                        source[at:], stride, target[at:], words[at:], high, size, by, plan, past and whole
+                    )
                 if found > 0:
                     undone += found - blank(target[at:], stride, high, wide, marks[first:], groups)
                 if not whole:

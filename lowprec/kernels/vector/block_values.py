@@ -97,7 +97,9 @@ def decoder(source_shape: Shape, scaled: bool) -> Kernel:
     )
     ended: Any = nan_above if nans_alone else positive_nan
 
-    def find_factors(scales: Codes, first: int, groups: int, step: int, by: Codes, marks: Codes, factors: Words) -> int:
+    def find_factors(
+        scales: Codes, first: int, groups: int, step: int, by: Codes, marks: Codes, factors: Words
+    ) -> int:
         """The scale of each group as a binary32 pattern, once or for all its columns; how many are marked."""
         f = load_record(Factors, factors, 0)
         marked = 0
@@ -138,10 +140,19 @@ def decoder(source_shape: Shape, scaled: bool) -> Kernel:
                 put(out, c, ended(times(read(code, source), scale, tensor), code, source), past)
 
     find = helper(find_factors, f"find_factors{name}")
-    in_rows, in_columns = helper(values_of_rows, f"value_rows{name}"), helper(values_of_columns, f"value_columns{name}")
+    in_rows, in_columns = (
+        helper(values_of_rows, f"value_rows{name}"),
+        helper(values_of_columns, f"value_columns{name}"),
+    )
 
     def all_values(
-        codes: Codes, out: Codes, scales: Codes, marks: Codes, layout: tuple[int, ...], plan: Words, factors: Words
+        codes: Codes,
+        out: Codes,
+        scales: Codes,
+        marks: Codes,
+        layout: tuple[int, ...],
+        plan: Words,
+        factors: Words,
     ) -> int:
         outer, rows, columns, high, wide, tile, unit = layout
         f = load_record(Factors, factors, 0)
@@ -157,7 +168,11 @@ def decoder(source_shape: Shape, scaled: bool) -> Kernel:
             some = min(high, rows - (slab % down) * high)
             for column in range(0, columns, tile):
                 width = min(tile, columns - column)
-                start, first, groups = row * columns + column, slab * across + column // wide, -(-width // wide)
+                start, first, groups = (
+                    row * columns + column,
+                    slab * across + column // wide,
+                    -(-width // wide),
+                )
                 undone += find(scales, first, groups, step, by, marks, factors)
                 whole = width % unit == 0
                 source, target, at, stride = codes, out, start, columns
@@ -170,7 +185,9 @@ def decoder(source_shape: Shape, scaled: bool) -> Kernel:
                     in_rows(source, at, target, groups, wide, by, plan, f.tensor, past and whole)
                 else:
                     size = width if whole else stride
-                    in_columns(source[at:], stride, target[at:], some, size, by, plan, f.tensor, past and whole)
+                    in_columns(
+                        source[at:], stride, target[at:], some, size, by, plan, f.tensor, past and whole
+                    )
                 if not whole:
                     for i in range(some):
                         for j in range(width):

@@ -124,7 +124,11 @@ def running(accumulator: str) -> Kernel:
             for i in range(0, x.shape[0], _ROWS):
                 # The last rows go again with those before them: all are done alike.
                 second, third = min(i + 1, x.shape[0] - 1), min(i + 2, x.shape[0] - 1)
-                a, b, c = load(starts, i * width + j), load(starts, second * width + j), load(starts, third * width + j)
+                a, b, c = (
+                    load(starts, i * width + j),
+                    load(starts, second * width + j),
+                    load(starts, third * width + j),
+                )
                 for k in range(length):
                     column = load(panel, k * LANES)
                     a = step(a, fill(x[i, k]), column)
@@ -217,7 +221,9 @@ def windows(sink: str, chunks: bool) -> Kernel:
                         # Of each term the exponent; those of zeros are below every other.
                         largest = fill(least)
                         for at_k in range(k, k + step):
-                            largest = greater(largest, load(exponents, at_k * LANES) + fill(x_exponents[i, at_k]))
+                            largest = greater(
+                                largest, load(exponents, at_k * LANES) + fill(x_exponents[i, at_k])
+                            )
                         field = greater((c >> 23) & 0xFF, smallest)
                         of_sum = choose(equal(c & _MAGNITUDE, 0), 0, field + (2 * BIAS - 127))
                         largest = greater(largest, of_sum)

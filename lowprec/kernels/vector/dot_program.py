@@ -69,7 +69,12 @@ def _way(request: Dot) -> Way | None:
         return Way(exact=True)
     if isinstance(how.accumulator, Window):
         return _window(how, how.accumulator, x.precision + y.precision)
-    if how.scale is not None or how.order != SEQUENTIAL or how.accumulator is None or not _is_plain(how.accumulator):
+    if (
+        how.scale is not None
+        or how.order != SEQUENTIAL
+        or how.accumulator is None
+        or not _is_plain(how.accumulator)
+    ):
         return None
     fmt, rounded = how.accumulator[0], how.product is not None
     if fmt == SINGLE and (not rounded or (how.product is not None and how.product == (fmt, DEFAULT))):
@@ -140,8 +145,8 @@ class Dots:
     def run(self, x: Rows, y: Rows, addends: Array, out: Array, share: Share) -> Array | None:
         """Write the codes of the products of all rows of x and y; return which outputs are left, or None for all.
 
-        `addends` are codes of the shape of `out`, or none. `share(part, rows, cost)` calls part(start, stop) for
-        ranges of rows, each as expensive as `cost` elements.
+        `addends` are codes of the shape of `out`, or none. `share(part, rows, cost)` calls part(start, stop)
+        for ranges of rows, each as expensive as `cost` elements.
         """
         begin = self._begin
         if addends.size and isinstance(begin, Carrier):
@@ -155,7 +160,9 @@ class Dots:
         out[...] = _as_output(done.words, self._how)
         return done.doubts
 
-    def _sums(self, sides: list[Array], raised: list[Array | None], addends: Array, share: Share) -> Done | None:
+    def _sums(
+        self, sides: list[Array], raised: list[Array | None], addends: Array, share: Share
+    ) -> Done | None:
         """All sums of rows of two sides, shape (rows of x, rows of y); None where vectors cannot say.
 
         Both are patterns of binary32, and so are addends, which may be empty. `raised` are the exponents of
@@ -290,7 +297,12 @@ def _windows(
         return None
     places = _places(x.shape[1], window)
     sides = [_placed(side, places) for side in (left.words, left.exponents, right.words, right.exponents)]
-    kernel, how, out, doubts = windows(way.sink, way.chunk > 0), plan(), np.empty_like(starts), np.empty_like(starts)
+    kernel, how, out, doubts = (
+        windows(way.sink, way.chunk > 0),
+        plan(),
+        np.empty_like(starts),
+        np.empty_like(starts),
+    )
     columns, exponents = panels(sides[2]), panels(sides[3])
     assert window.fraction_bits is not None
 
@@ -329,7 +341,10 @@ def _prepared(words: Array, raised: Array | None, fmt: Format) -> _Side | None:
         words = np.ldexp(words.view(np.float32), np.where(numbers, raised, 0)).view(np.uint32)
     if not numbers.any():
         return _Side(words, np.zeros_like(words), 0, 0)
-    low, high = int(exponents.min(where=numbers, initial=1000)), int(exponents.max(where=numbers, initial=-1000))
+    low, high = (
+        int(exponents.min(where=numbers, initial=1000)),
+        int(exponents.max(where=numbers, initial=-1000)),
+    )
     if raised is not None and (low < -100 or high > 100):
         return None
     return _Side(words, np.where(numbers, exponents + BIAS, 0).astype(np.uint32), low, high)

@@ -125,7 +125,9 @@ class Conversion:
 
     def draw(self, operands: list[Codes], out: Codes, key: int, first: int, past: bool = False) -> int:
         """Write results rounded by random integers from number `first` on."""
-        return self._drawing(operands[0], out, self._past if past else self.plan, np.uint64(key), np.uint64(first))
+        return self._drawing(
+            operands[0], out, self._past if past else self.plan, np.uint64(key), np.uint64(first)
+        )
 
 
 def _operation(request: Elementwise) -> Operation | None:
@@ -148,7 +150,9 @@ def _operation(request: Elementwise) -> Operation | None:
     if encoder is None or result is None or carry is None or len(decoders) < len(sources):
         return None
     first = _shape(decoders[0], DECODER_SHAPE)
-    usual = (native or is_usual(encoder)) and all(_shape(decoder, DECODER_SHAPE) == first for decoder in decoders)
+    usual = (native or is_usual(encoder)) and all(
+        _shape(decoder, DECODER_SHAPE) == first for decoder in decoders
+    )
     readers: list[Conversion | None] = []
     if not usual:  # one kernel serves them all: it is given binary32 numbers
         readers = [None if source == SINGLE else _reader(source) for source in sources]
@@ -177,7 +181,12 @@ class Operation:
     draws = in_place = False
 
     def __init__(
-        self, request: Elementwise, kernel: Kernel, plan: Plan, refuses: bool, readers: list[Conversion | None]
+        self,
+        request: Elementwise,
+        kernel: Kernel,
+        plan: Plan,
+        refuses: bool,
+        readers: list[Conversion | None],
     ) -> None:
         self._request, self.kernel, self.plan, self._readers = request, kernel, plan, readers
         self.refuses = refuses
@@ -205,7 +214,9 @@ class Operation:
         if self._readers:
             operands = [_as_singles(*pair) for pair in zip(operands, self._readers, strict=True)]
         steps = [0 if codes.size == 1 != size else 1 for codes in operands]
-        read = [codes if step else np.repeat(codes, LANES) for codes, step in zip(operands, steps, strict=True)]
+        read = [
+            codes if step else np.repeat(codes, LANES) for codes, step in zip(operands, steps, strict=True)
+        ]
         others = 3 - len(read)
         return [*read, *read[:1] * others], (*steps, *steps[:1] * others)  # type: ignore[return-value]
 

@@ -7,12 +7,12 @@ A step, elementwise, with gradient g, first moment m, second moment v and parame
     update = - rate * m / (sqrt(v) + eps) - learning_rate * weight_decay * x
     x <- x + update
 
-with rate = learning_rate * sqrt(1 - beta2^t) / (1 - beta1^t) in step t. Each operation is one of `lowprec`, in
-the format of its result, with one rounding. Where m, v or x have several parts, products and sums with them are
-`multiply` and `grow`; quotients are of first parts.
+with rate = learning_rate * sqrt(1 - beta2^t) / (1 - beta1^t) in step t. Each operation is one of `lowprec`,
+in the format of its result, with one rounding. Where m, v or x have several parts, products and sums with
+them are `multiply` and `grow`; quotients are of first parts.
 
-Floor 4. Source: [COLLAGE], its algorithm; for the order of operations its public code, as far as that does what
-the paper says.
+Floor 4. Source: [COLLAGE], its algorithm; for the order of operations its public code, as far as that does
+what the paper says.
 """
 
 from __future__ import annotations
@@ -55,7 +55,8 @@ class Strategy:
     parameter, first, second : int
         Parts of the parameter and of the two moments.
     wide : {"", "states", "master", "all"}
-        What is in binary32: nothing; both moments and the update; also a master copy of the parameter; everything.
+        What is in binary32: nothing; both moments and the update; also a master copy of the parameter;
+        everything.
     update : {"add", "stochastic", "kahan", "grow"}
         An addition to nearest; with stochastic rounding; with the error of the last one added to the update
         first, which is then the parameter's second part; or `grow`.
@@ -73,12 +74,18 @@ class Strategy:
     def __post_init__(self) -> None:
         for field in ("parameter", "first", "second"):
             if type(getattr(self, field)) is not int or getattr(self, field) < 1:
-                raise ValueError(f"{field}={getattr(self, field)!r} of a strategy must be an integer, 1 or more")
+                raise ValueError(
+                    f"{field}={getattr(self, field)!r} of a strategy must be an integer, 1 or more"
+                )
         if self.wide not in ("", "states", "master", "all"):
-            raise ValueError(f"wide={self.wide!r} of a strategy is unknown; use '', 'states', 'master' or 'all'")
+            raise ValueError(
+                f"wide={self.wide!r} of a strategy is unknown; use '', 'states', 'master' or 'all'"
+            )
         parts = {"add": (1, 1), "stochastic": (1, 1), "kahan": (2, 2), "grow": (2, math.inf)}
         if self.update not in parts:
-            raise ValueError(f"update={self.update!r} of a strategy is unknown; use one of {', '.join(parts)}")
+            raise ValueError(
+                f"update={self.update!r} of a strategy is unknown; use one of {', '.join(parts)}"
+            )
         least, most = parts[self.update]
         if not least <= self.parameter <= most:
             count = f"{least}" if least == most else f"{least} or more"
@@ -141,7 +148,9 @@ def known(strategy: Strategy | str) -> Strategy:
     if isinstance(strategy, Strategy):
         return strategy
     if strategy not in STRATEGIES:
-        raise ValueError(f"strategy {strategy!r} is unknown; use a Strategy, or one of {', '.join(STRATEGIES)}")
+        raise ValueError(
+            f"strategy {strategy!r} is unknown; use a Strategy, or one of {', '.join(STRATEGIES)}"
+        )
     return STRATEGIES[strategy]
 
 
@@ -153,7 +162,8 @@ class State:
     ----------
     parameter : Expansion, shape (...)
     weights : array of float, shape (...)
-        What a model computes with: the first part of the parameter; of a master copy its value in the low format.
+        What a model computes with: the first part of the parameter; of a master copy its value in the low
+        format.
     first, second : Expansion, shape (...)
         The moments m and v.
     steps : int
@@ -199,8 +209,8 @@ class AdamW:
         Of all numbers that the strategy does not have in binary32.
     scalars : {"wide", "format"}
         Whether scalars (betas, 1 - beta, the rate, eps) and the square of the gradient are in binary32, as
-        PyTorch has them, or in the format of the states. Of a moment in several parts its beta is an expansion
-        of as many in either case.
+        PyTorch has them, or in the format of the states. Of a moment in several parts its beta is an
+        expansion of as many in either case.
     stochastic_bits : int
         Random bits for each parameter, where the strategy adds updates with stochastic rounding.
     rng : int
@@ -236,13 +246,15 @@ class AdamW:
             raise ValueError(f"scalars={self.scalars!r} of AdamW is unknown; use 'wide' or 'format'")
         for name in ("learning_rate", "weight_decay", "eps"):
             if not 0 <= getattr(self, name) < math.inf:
-                raise ValueError(f"{name}={getattr(self, name)!r} of AdamW must be a finite number, 0 or more")
+                raise ValueError(
+                    f"{name}={getattr(self, name)!r} of AdamW must be a finite number, 0 or more"
+                )
         if np.shape(self.betas) != (2,) or not all(0 <= beta < 1 for beta in self.betas):
             raise ValueError(f"betas={self.betas} of AdamW must be two numbers, at least 0 and below 1")
         if not float(quantize(np.float64(self.eps), self.states)) > 0:
             raise ValueError(
-                f"eps={self.eps} of AdamW is 0 in {self.states.name!r}, and would not keep quotients finite; the "
-                f"smallest number there is {self.states.min_subnormal or self.states.min_normal}"
+                f"eps={self.eps} of AdamW is 0 in {self.states.name!r}, and would not keep quotients finite; "
+                f"the smallest number there is {self.states.min_subnormal or self.states.min_normal}"
             )
 
     @property
@@ -293,7 +305,9 @@ class AdamW:
         steps = state.steps + 1
         g = np.asarray(quantize(gradient, self.weights), float_dtype(self.weights)[0])
         if g.shape != state.parameter.shape:
-            raise ValueError(f"gradient of shape {g.shape} is not of the parameter's shape {state.parameter.shape}")
+            raise ValueError(
+                f"gradient of shape {g.shape} is not of the parameter's shape {state.parameter.shape}"
+            )
         first = self._decayed(state.first, self.betas[0], g)
         squares = arith.multiply(g, g, _WIDE if self.scalars == "wide" else self.states)
         second = self._decayed(state.second, self.betas[1], squares)
@@ -307,7 +321,9 @@ class AdamW:
         if len(moment.parts) == 1:
             kept = arith.multiply(moment.parts[0], self._scalar(beta, term), fmt)
             return Expansion._made((arith.fma(term, share, kept, fmt),), fmt)
-        return grow(multiply(moment, _expanded(beta, len(moment.parts), fmt)), arith.multiply(term, share, fmt))
+        return grow(
+            multiply(moment, _expanded(beta, len(moment.parts), fmt)), arith.multiply(term, share, fmt)
+        )
 
     def _update(self, state: State, first: Expansion, second: Expansion, steps: int) -> Array:
         """Return the update, in the format in which it is added to the parameter."""

@@ -31,8 +31,8 @@ def effective_update(old: Numbers, new: Numbers, *, residuals: bool = True) -> A
     ----------
     old, new : Expansion or array_like, shape (...)
     residuals : bool
-        Whether all parts of an expansion count, or the first one alone, as in the public code of Collage: that is
-        what a model computes with.
+        Whether all parts of an expansion count, or the first one alone, as in the public code of Collage:
+        that is what a model computes with.
 
     Returns
     -------
@@ -110,8 +110,8 @@ def _updates(intended: npt.ArrayLike, old: Numbers, new: Numbers, residuals: boo
     meant, before, after = np.asarray(intended, np.float64), _values(old, residuals), _values(new, residuals)
     if not meant.shape == before.shape == after.shape:
         raise ValueError(
-            f"the intended update and the parameter before and after it must have one shape, not {meant.shape}, "
-            f"{before.shape} and {after.shape}"
+            "the intended update and the parameter before and after it must have one shape, not "
+            f"{meant.shape}, {before.shape} and {after.shape}"
         )
     return meant, after - before
 

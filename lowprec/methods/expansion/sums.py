@@ -63,10 +63,13 @@ class Expansion:
         fmt = signed(self.format)
         if not isinstance(self.parts, Sequence) or isinstance(self.parts, str):
             raise TypeError(
-                f"parts of an Expansion must be a sequence of arrays, such as a tuple, not {type(self.parts).__name__}"
+                "parts of an Expansion must be a sequence of arrays, such as a tuple, not "
+                f"{type(self.parts).__name__}"
             )
         if not self.parts:
-            raise ValueError("an Expansion needs at least one part; zeros are Expansion((numpy.zeros(shape),), format)")
+            raise ValueError(
+                "an Expansion needs at least one part; zeros are Expansion((numpy.zeros(shape),), format)"
+            )
         parts = tuple(values_of(part, fmt, f"part {i}") for i, part in enumerate(self.parts))
         shapes = {part.shape for part in parts}
         if len(shapes) > 1:
@@ -138,7 +141,8 @@ def split(values: npt.ArrayLike, parts: int, fmt: Like) -> Expansion:
     for _ in range(parts):
         part = np.asarray(quantize(left, known), np.float64)
         found.append(np.asarray(part, carrier))
-        # Exact: both are multiples of the last place of the rest, and the difference is not larger than the rest.
+        # Exact: both are multiples of the last place of the rest, and the difference is not larger than the
+        # rest.
         left = np.where(np.isfinite(part), left - np.where(np.isfinite(part), part, 0), 0)
     return Expansion._made(found, known)
 
@@ -272,7 +276,8 @@ def scale(x: Expansion, c: npt.ArrayLike) -> Expansion:
     ----------
     x : Expansion, shape (...)
     c : array_like, shape (...) or one that broadcasts with it
-        Values of the format. By a power of two every part is multiplied exactly, unless one becomes subnormal.
+        Values of the format. By a power of two every part is multiplied exactly, unless one becomes
+        subnormal.
 
     Returns
     -------
@@ -290,7 +295,9 @@ def signed(fmt: Like) -> Format:
     """Return a format; refuse unsigned ones, as parts have both signs."""
     known = catalog.format(fmt)
     if known.sign is Sign.UNSIGNED:
-        raise ValueError(f"{known.name!r} is unsigned, and parts of an expansion have both signs; use a signed format")
+        raise ValueError(
+            f"{known.name!r} is unsigned, and parts of an expansion have both signs; use a signed format"
+        )
     return known
 
 

@@ -182,6 +182,8 @@ def _need(holds: Array, x: npt.ArrayLike, y: npt.ArrayLike, rule: str, remedy: s
     )
 
 
-def _need_finite(function: str, x: npt.ArrayLike, y: npt.ArrayLike, result: Any, error: Any, fmt: Format) -> None:
+def _need_finite(
+    function: str, x: npt.ArrayLike, y: npt.ArrayLike, result: Any, error: Any, fmt: Format
+) -> None:
     rule = f"{function} in {fmt.name!r} needs finite operands and results"
     _need(np.isfinite(result) & np.isfinite(error), x, y, rule, "Divide by a power of two first")

@@ -30,8 +30,8 @@ __all__ = ["POLICIES", "ScaledCodes", "decode", "encode", "quantize"]
 Array = npt.NDArray[Any]
 Like = Format | str | npt.DTypeLike
 
-#: "sat": finite overflow and infinities become the largest value. "ovf": both become infinity, or NaN where there
-#: is none. "paper": finite overflow becomes the largest value, infinities become infinity, or NaN.
+#: "sat": finite overflow and infinities become the largest value. "ovf": both become infinity, or NaN where
+#: there is none. "paper": finite overflow becomes the largest value, infinities become infinity, or NaN.
 POLICIES: Mapping[str, Saturation] = MappingProxyType(
     {"sat": Saturation.FINITE, "ovf": Saturation.NONE, "paper": Saturation.PROPAGATE}
 )
@@ -67,7 +67,9 @@ class ScaledCodes:
         except ValueError:
             fits = False
         if not fits:
-            raise ValueError(f"scale of shape {scale.shape} does not broadcast to codes of shape {codes.shape}")
+            raise ValueError(
+                f"scale of shape {scale.shape} does not broadcast to codes of shape {codes.shape}"
+            )
         for name, value in (("codes", codes), ("scale", scale), ("format", catalog.format(self.format))):
             object.__setattr__(self, name, value)
 
@@ -89,7 +91,11 @@ class ScaledCodes:
         return decode(self, dtype)
 
     def __repr__(self) -> str:
-        said = f"scale {float(self.scale.reshape(-1)[0]):.9g}" if self.scale.size == 1 else f"{self.scale.size} scales"
+        said = (
+            f"scale {float(self.scale.reshape(-1)[0]):.9g}"
+            if self.scale.size == 1
+            else f"{self.scale.size} scales"
+        )
         return f"ScaledCodes of {self.format.name}, shape {self.shape}, {said}"
 
 
@@ -147,9 +153,13 @@ def encode(
     target = catalog.format(fmt)
     how = Projection(rounding=rounding, saturation=_policy(policy), symmetric=True)  # type: ignore[arg-type]
     if scale is None:
-        scale = statistics.scale_for(values, target, method, axis, percentile=percentile, power_of_two=power_of_two)
+        scale = statistics.scale_for(
+            values, target, method, axis, percentile=percentile, power_of_two=power_of_two
+        )
     elif axis is not None:
-        raise ValueError(f"axis={axis!r} says which scales to look for, and scale= gives them; leave one of them out")
+        raise ValueError(
+            f"axis={axis!r} says which scales to look for, and scale= gives them; leave one of them out"
+        )
     scales = _scales(scale)
     codes = arith.divide(values, scales, target, projection=how, rng=rng, dtype=code_dtype(target))
     return ScaledCodes(codes, scales, target)

@@ -68,10 +68,13 @@ def matmul(
             raise ValueError(f"matmul takes matrices, and {name} has shape {side.shape}; use reshape")
         if side.scale.ndim >= -along and side.scale.shape[along] > 1:
             raise ValueError(
-                f"{name} of shape {side.shape} has {side.scale.shape[along]} scales along K, and scales leave a sum "
-                f"only if all its terms share them: encode {name} with axis={side.codes.ndim - 3 - along} or None"
+                f"{name} of shape {side.shape} has {side.scale.shape[along]} scales along K, and scales "
+                f"leave a sum only if all its terms share them: encode {name} with "
+                f"axis={side.codes.ndim - 3 - along} or None"
             )
-    sums = dot.matmul(convert.decode(left.codes, left.format), convert.decode(right.codes, right.format), accumulation)
+    sums = dot.matmul(
+        convert.decode(left.codes, left.format), convert.decode(right.codes, right.format), accumulation
+    )
     scale = left.scale.astype(np.float64) * right.scale
     return np.asarray(arith.multiply(sums, scale, output))
 

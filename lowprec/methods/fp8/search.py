@@ -148,9 +148,12 @@ def bias_sweep(
     Source: [FP8] 4.3, figure 2.
     """
     arrays, target, tried = [np.asarray(tensor) for tensor in tensors], catalog.format(fmt), tuple(biases)
-    formats = [dataclasses.replace(target, name=f"{target.name} with bias {bias}", bias=bias) for bias in tried]
+    formats = [
+        dataclasses.replace(target, name=f"{target.name} with bias {bias}", bias=bias) for bias in tried
+    ]
     by_bias = [
-        [sqnr(array, convert.quantize(array, other, saturation="finite")) for array in arrays] for other in formats
+        [sqnr(array, convert.quantize(array, other, saturation="finite")) for array in arrays]
+        for other in formats
     ]
     scaled = [
         [sqnr(array, encode(array, target, power_of_two=powers).values(np.float64)) for array in arrays]

@@ -86,7 +86,9 @@ class Vector:
 
     def round(self, x: npt.ArrayLike) -> Array:
         """Round to values of the format."""
-        return np.asarray(convert.decode(convert.encode(x, self.format, projection=self.projection), self.format))
+        return np.asarray(
+            convert.decode(convert.encode(x, self.format, projection=self.projection), self.format)
+        )
 
     def add(self, x: npt.ArrayLike, y: npt.ArrayLike) -> Array:
         """Return x + y."""

@@ -26,8 +26,9 @@ def checked_data(data: Any, fmt: Any) -> tuple[Array, Format]:
     if wrong.any():
         first = tuple(int(i) for i in np.unravel_index(int(np.argmax(wrong)), wrong.shape))
         raise ValueError(
-            f"data have values that {target.name!r} does not have: {int(wrong.sum()):,} of {wrong.size:,}, the first "
-            f"at index {first}: {operand.array[first]}. as_scaled(values, scale, {target.name!r}) rounds them"
+            f"data have values that {target.name!r} does not have: {int(wrong.sum()):,} of {wrong.size:,}, "
+            f"the first at index {first}: {operand.array[first]}. as_scaled(values, scale, {target.name!r}) "
+            "rounds them"
         )
     return made, target
 
@@ -43,8 +44,8 @@ def checked_scale(scale: Any, fmt: Any) -> tuple[Any, Format]:
         raise ValueError(f"scale={given!r} is negative; scales are 0 or more, and the sign is the data's")
     if np.isfinite(given) and given and float(decode(encode(given, target), target)) != given:
         raise ValueError(
-            f"scale={given!r} is no value of {target.name!r}; round it first, for instance with pow2_round, or give "
-            f"scale_format="
+            f"scale={given!r} is no value of {target.name!r}; round it first, for instance with pow2_round, "
+            f"or give scale_format="
         )
     return carrier(target).type(given), target
 
@@ -54,8 +55,8 @@ def finite_scale(scale: Any, fmt: Any) -> tuple[Any, Format]:
     given, target = checked_scale(scale, fmt)
     if not np.isfinite(given):
         raise ValueError(
-            f"scale={float(given)!r} is not finite: values over it, times it again, would be NaN. Give a finite scale; "
-            f"ScaledArray(data, scale) takes data that are meant at such a one"
+            f"scale={float(given)!r} is not finite: values over it, times it again, would be NaN. Give a "
+            f"finite scale; ScaledArray(data, scale) takes data that are meant at such a one"
         )
     return given, target
 
@@ -70,7 +71,7 @@ def number(name: str, given: Any) -> float:
     array = given.to_array() if hasattr(given, "to_array") else np.asarray(given)
     if array.ndim or array.dtype.kind not in "biufV":
         raise TypeError(
-            f"{name} must be a single number, not {given!r}; for scales of channels or blocks see lowprec.scale_for "
-            f"and block formats"
+            f"{name} must be a single number, not {given!r}; for scales of channels or blocks see "
+            f"lowprec.scale_for and block formats"
         )
     return float(array)

@@ -57,12 +57,14 @@ class Config:
     def __post_init__(self) -> None:
         known = get_args(ScaleRounding)
         if self.scale_rounding not in known:
-            raise ValueError(f"scale_rounding={self.scale_rounding!r} is unknown; use one of {', '.join(known)}")
+            raise ValueError(
+                f"scale_rounding={self.scale_rounding!r} is unknown; use one of {', '.join(known)}"
+            )
         fmt = catalog.format(self.scale_format)
         if not fmt.exponent_bits or fmt.sign is Sign.TWOS_COMPLEMENT:
             raise ValueError(
-                f"scale_format={fmt.name!r} has no exponents, and scales are powers of two; use 'binary32', 'e8m0fnu' "
-                f"or another float format"
+                f"scale_format={fmt.name!r} has no exponents, and scales are powers of two; use 'binary32', "
+                f"'e8m0fnu' or another float format"
             )
         object.__setattr__(self, "scale_format", fmt)
         if not isinstance(self.projection, Projection):

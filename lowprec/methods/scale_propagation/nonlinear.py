@@ -102,7 +102,8 @@ def relu(x: Any) -> Pair:
 
     >>> y, pull = relu(as_scaled(np.float32([-3.0, 5.0]), 4.0))
     >>> y, pull(as_scaled(np.float32([2.0, 2.0]), 0.25))
-    (ScaledArray([0.  , 1.25], scale=4.0, format='binary32'), ScaledArray([0., 8.], scale=0.25, format='binary32'))
+    (ScaledArray([0.  , 1.25], scale=4.0, format='binary32'), ScaledArray([0., 8.], scale=0.25,
+    format='binary32'))
 
     Parameters
     ----------

@@ -41,7 +41,12 @@ POW2 = power_of_two("e11m0", 11, source="SCALIFY")
 #: Truncation to a power of two; negative, zero and small numbers become 2**-127, large ones 2**127.
 TRUNCATED = Projection(rounding=TOWARD_ZERO, saturation=Saturation.FINITE, negative="zero", zero="smallest")
 
-_ROUNDINGS = {"down": TOWARD_ZERO, "up": AWAY_FROM_ZERO, "nearest": NEAREST_EVEN, "stochastic": stochastic(24)}
+_ROUNDINGS = {
+    "down": TOWARD_ZERO,
+    "up": AWAY_FROM_ZERO,
+    "nearest": NEAREST_EVEN,
+    "stochastic": stochastic(24),
+}
 
 
 def pow2_round(
@@ -89,7 +94,8 @@ def pow2_decompose(values: npt.ArrayLike) -> tuple[Any, Any]:
     scale * significand is the value. Zeros give (0, 0), infinities (inf, ±inf), NaNs (inf, nan).
 
     >>> pow2_decompose(np.float16([65504.0, -0.3, 0.0]))
-    (array([3.2768e+04, 2.5000e-01, 0.0000e+00], dtype=float32), array([ 1.999, -1.2  ,  0.   ], dtype=float16))
+    (array([3.2768e+04, 2.5000e-01, 0.0000e+00], dtype=float32), array([ 1.999, -1.2  ,  0.   ],
+    dtype=float16))
 
     Parameters
     ----------
@@ -239,7 +245,8 @@ def _how(
     mode = current().scale_rounding if mode is None else mode
     if mode not in _ROUNDINGS:
         raise ValueError(
-            f"mode={mode!r} of rounding to powers of two is unknown; use one of {', '.join(get_args(ScaleRounding))}"
+            f"mode={mode!r} of rounding to powers of two is unknown; use one of "
+            f"{', '.join(get_args(ScaleRounding))}"
         )
     if mode != "stochastic":
         return _ROUNDINGS[mode], None

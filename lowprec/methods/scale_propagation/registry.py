@@ -46,16 +46,16 @@ def register_scaled_op(*functions: Function) -> Callable[[Rule], Rule]:
     if strange or not functions:
         given = "none" if not functions else _name(strange[0]) if callable(strange[0]) else repr(strange[0])
         raise TypeError(
-            f"register_scaled_op takes the functions that a rule is for, of NumPy or made by custom_scale, not {given}"
-            f": write @register_scaled_op(numpy.cumsum) above the rule"
+            "register_scaled_op takes the functions that a rule is for, of NumPy or made by custom_scale, "
+            f"not {given}: write @register_scaled_op(numpy.cumsum) above the rule"
         )
 
     def register(rule: Rule) -> Rule:
         for function in functions:
             if function in _rules:
                 raise ValueError(
-                    f"{_name(function)} has a rule for ScaledArrays: {_name(_rules[function])}. Register rules for "
-                    f"other functions, or mark a function of your own with custom_scale"
+                    f"{_name(function)} has a rule for ScaledArrays: {_name(_rules[function])}. Register "
+                    f"rules for other functions, or mark a function of your own with custom_scale"
                 )
         for function in functions:
             _rules[function] = rule
@@ -93,15 +93,19 @@ def has_rule(function: Function) -> bool:
     return function in _rules
 
 
-def answer(function: Function, args: Iterable[Any], keywords: dict[str, Any], method: str = "__call__") -> Any:
+def answer(
+    function: Function, args: Iterable[Any], keywords: dict[str, Any], method: str = "__call__"
+) -> Any:
     """Apply the rule of a function; raise a TypeError that names the function where it has none."""
     args, name = tuple(args), _name(function) if method == "__call__" else f"{_name(function)}.{method}"
     rule = _rules.get(function) if method == "__call__" else None
     if rule is None:
-        known = "register_scaled_op gives it one" if method == "__call__" else "use functions such as numpy.sum"
+        known = (
+            "register_scaled_op gives it one" if method == "__call__" else "use functions such as numpy.sum"
+        )
         raise TypeError(
-            f"{name} has no rule for ScaledArrays: {known}; stop_scaling(x) gives a plain array, and x.data and "
-            f"x.scale are its two parts"
+            f"{name} has no rule for ScaledArrays: {known}; stop_scaling(x) gives a plain array, and x.data "
+            f"and x.scale are its two parts"
         )
     try:
         inspect.signature(rule).bind(*args, **keywords)

@@ -135,4 +135,6 @@ def promoted(*formats: Format) -> Format:
         if all(candidate.contains(fmt) for fmt in formats):
             return candidate
     names = " and ".join(repr(fmt.name) for fmt in formats)
-    raise ValueError(f"no format up to 'binary32' has all values of {names}; convert one first, with x.astype(...)")
+    raise ValueError(
+        f"no format up to 'binary32' has all values of {names}; convert one first, with x.astype(...)"
+    )

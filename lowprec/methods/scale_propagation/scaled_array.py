@@ -23,7 +23,13 @@ from numpy.lib.mixins import NDArrayOperatorsMixin
 from lowprec.arrays.checks import Array, values_operand
 from lowprec.arrays.convert import encode
 from lowprec.methods.scale_propagation import rounding
-from lowprec.methods.scale_propagation.checks import checked_data, checked_scale, finite_scale, format_of, number
+from lowprec.methods.scale_propagation.checks import (
+    checked_data,
+    checked_scale,
+    finite_scale,
+    format_of,
+    number,
+)
 from lowprec.methods.scale_propagation.config import current
 from lowprec.methods.scale_propagation.pow2 import pow2_decompose
 from lowprec.methods.scale_propagation.registry import answer
@@ -76,7 +82,9 @@ class ScaledArray(NDArrayOperatorsMixin):
     def __post_init__(self) -> None:
         for name, value in zip(("data", "format"), checked_data(self.data, self.format), strict=True):
             object.__setattr__(self, name, value)
-        for name, value in zip(("scale", "scale_format"), checked_scale(self.scale, self.scale_format), strict=True):
+        for name, value in zip(
+            ("scale", "scale_format"), checked_scale(self.scale, self.scale_format), strict=True
+        ):
             object.__setattr__(self, name, value)
 
     # -- what it is -----------------------------------------------------------------------------
@@ -134,7 +142,9 @@ class ScaledArray(NDArrayOperatorsMixin):
             As for `lowprec.quantize`; by default the projection of `config`.
         """
         target = catalog.format(fmt)
-        return unchecked(rounding.project(self.data, target, **options), self.scale, target, self.scale_format)
+        return unchecked(
+            rounding.project(self.data, target, **options), self.scale, target, self.scale_format
+        )
 
     def __repr__(self) -> str:
         data = np.array2string(
@@ -154,7 +164,9 @@ class ScaledArray(NDArrayOperatorsMixin):
         return with_data(self, self.data[index])
 
     def __setitem__(self, index: Any, value: Any) -> None:
-        raise TypeError("ScaledArrays do not change: put a new one together with numpy.where or numpy.concatenate")
+        raise TypeError(
+            "ScaledArrays do not change: put a new one together with numpy.where or numpy.concatenate"
+        )
 
     def __float__(self) -> float:
         return float(self.to_array())
@@ -172,8 +184,8 @@ class ScaledArray(NDArrayOperatorsMixin):
 
     def __array__(self, dtype: Any = None, copy: Any = None) -> Array:
         raise TypeError(
-            "a ScaledArray does not become a plain array by itself, for that would drop its scale unseen: use "
-            "x.to_array() for its values, stop_scaling(x), or x.data and x.scale"
+            "a ScaledArray does not become a plain array by itself, for that would drop its scale unseen: "
+            "use x.to_array() for its values, stop_scaling(x), or x.data and x.scale"
         )
 
     def __getattr__(self, name: str) -> Any:
@@ -278,8 +290,12 @@ def over(x: ScaledArray, scale: float) -> Array:
         return x.data
     factor, fmt, single = rounding.ratio(float(x.scale), scale), x.format, catalog.BINARY32
     least = fmt.min_subnormal or fmt.min_normal or 1.0
-    narrow = least * factor >= 2.0**-149 and max(fmt.max_finite, -fmt.min_finite) * factor <= single.max_finite
-    wide = np.dtype(np.float32 if narrow and math.frexp(factor)[0] == 0.5 and single.contains(fmt) else np.float64)
+    narrow = (
+        least * factor >= 2.0**-149 and max(fmt.max_finite, -fmt.min_finite) * factor <= single.max_finite
+    )
+    wide = np.dtype(
+        np.float32 if narrow and math.frexp(factor)[0] == 0.5 and single.contains(fmt) else np.float64
+    )
     with np.errstate(over="ignore", invalid="ignore"):
         return x.data.astype(wide) * wide.type(factor)
 

@@ -24,7 +24,13 @@ from lowprec.methods.scale_propagation.config import config, current, scales_eve
 from lowprec.methods.scale_propagation.pow2 import pow2_round, pow2_sqrt
 from lowprec.methods.scale_propagation.registry import answer, mark
 from lowprec.methods.scale_propagation.rounding import carrier, fitting, product, project, total
-from lowprec.methods.scale_propagation.scaled_array import ScaledArray, as_scaled, holds_no_scale, over, with_data
+from lowprec.methods.scale_propagation.scaled_array import (
+    ScaledArray,
+    as_scaled,
+    holds_no_scale,
+    over,
+    with_data,
+)
 from lowprec.spec import catalog
 from lowprec.spec.format import Format
 
@@ -107,7 +113,8 @@ def rebalance(x: Any, factor: Any) -> Any:
     given = number("factor", factor)
     if not 0 <= given < math.inf:
         raise ValueError(
-            f"factor={given!r} must be a finite number, 0 or more; set_scaling(x, scale) gives the scale itself"
+            f"factor={given!r} must be a finite number, 0 or more; set_scaling(x, scale) gives the scale "
+            "itself"
         )
     if not np.isfinite(x.scale):
         return x
@@ -199,7 +206,8 @@ def dynamic_rescale(x: Any, norm: Norm = "l2") -> Any:
         are NaN or infinite.
     norm : {"max", "l1", "l2"}
         Of the data: the largest magnitude, the mean of the magnitudes, the root of the mean of the squares.
-        Sums are those of `config`; with "exact" sums the statistic is binary32 before it is rounded to a power of two.
+        Sums are those of `config`; with "exact" sums the statistic is binary32 before it is rounded to a
+        power of two.
 
     Returns
     -------

@@ -12,7 +12,16 @@ Floor 4. Source: [UNIT_SCALING], [UMUP].
 
 from __future__ import annotations
 
-from lowprec.methods.unit_scaling.activations import elementwise, gelu, glu, hardtanh, relu, sigmoid, silu, tanh
+from lowprec.methods.unit_scaling.activations import (
+    elementwise,
+    gelu,
+    glu,
+    hardtanh,
+    relu,
+    sigmoid,
+    silu,
+    tanh,
+)
 from lowprec.methods.unit_scaling.constraints import (
     CONSTRAINTS,
     amean,

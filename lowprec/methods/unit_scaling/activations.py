@@ -22,7 +22,11 @@ _ERFC = np.frompyfunc(math.erfc, 1, 1)
 
 
 def elementwise(
-    function: Function, derivative: Function, *, scales: tuple[float, float] | None = None, name: str | None = None
+    function: Function,
+    derivative: Function,
+    *,
+    scales: tuple[float, float] | None = None,
+    name: str | None = None,
 ) -> Callable[..., tuple[Array, Vjp]]:
     """Make a unit-scaled operation of an elementwise function.
 
@@ -286,7 +290,9 @@ def _functions(name: str, mult: float) -> tuple[Function, Function]:
     if name in _WITH_MULT:
         return functools.partial(function, mult=mult), functools.partial(derivative, mult=mult)
     if mult != 1:
-        raise ValueError(f"mult={mult!r} is for {' and '.join(_WITH_MULT)}, and {name} takes none; multiply its input")
+        raise ValueError(
+            f"mult={mult!r} is for {' and '.join(_WITH_MULT)}, and {name} takes none; multiply its input"
+        )
     return function, derivative
 
 
@@ -306,7 +312,12 @@ def _named(name: str, x: npt.ArrayLike, constraint: Constraint, mult: float = 1.
 
 
 def _apply(
-    name: str, x: npt.ArrayLike, function: Function, derivative: Function, scales: Scales, constraint: Constraint
+    name: str,
+    x: npt.ArrayLike,
+    function: Function,
+    derivative: Function,
+    scales: Scales,
+    constraint: Constraint,
 ) -> tuple[Array, Vjp]:
     """Apply an elementwise function with its factors."""
     values = array(x, f"x of {name}")

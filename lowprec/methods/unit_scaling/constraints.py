@@ -142,7 +142,9 @@ def constrain(constraint: Constraint, *scales: float) -> tuple[float, ...]:
     if callable(constraint):
         return (float(constraint(*scales)),) * len(scales)
     if constraint not in CONSTRAINTS:
-        raise ValueError(f"unknown constraint {constraint!r}; use one of {', '.join(CONSTRAINTS)}, a function, or None")
+        raise ValueError(
+            f"unknown constraint {constraint!r}; use one of {', '.join(CONSTRAINTS)}, a function, or None"
+        )
     function, count = CONSTRAINTS[constraint]
     if count not in (None, len(scales)):
         fitting = [name for name, (_, needed) in CONSTRAINTS.items() if needed in (None, len(scales))]

@@ -1,7 +1,8 @@
 """Factors of elementwise functions, by integrals over the normal distribution, and the empirical models.
 
-For z of the standard normal distribution and a gradient independent of it, f(z) / std(f(z)) has unit variance,
-and so has f'(z) * grad / rms(f'(z)). These two are computed, not measured: to 12 digits, also where f has kinks.
+For z of the standard normal distribution and a gradient independent of it, f(z) / std(f(z)) has unit
+variance, and so has f'(z) * grad / rms(f'(z)). These two are computed, not measured: to 12 digits, also where
+f has kinks.
 
 Floor 4. Notation: [UNIT_SCALING] appendix on factors.
 """
@@ -16,7 +17,14 @@ import numpy as np
 
 from lowprec.methods.unit_scaling.vjp import Array, need_positive
 
-__all__ = ["Scales", "attention_scale", "derive_scale", "empirical_scales", "log_interpolate", "softmax_scales"]
+__all__ = [
+    "Scales",
+    "attention_scale",
+    "derive_scale",
+    "empirical_scales",
+    "log_interpolate",
+    "softmax_scales",
+]
 
 Function = Callable[[Array], Array]
 
@@ -28,7 +36,8 @@ _PANEL = 0.49
 _TOLERANCE, _HALVINGS = 1e-13, 44
 #: More panels than this at a time means that the function is rough everywhere.
 _MOST = 1 << 14
-#: What a slope on a panel is in doubt by times the panel's width, for a function of size 1 that is rounded to float64.
+#: What a slope on a panel is in doubt by times the panel's width, for a function of size 1 that is rounded to
+#: float64.
 _DOUBT = math.ldexp(1.0, -44)
 #: A standard deviation or slope below this, for a function of size 1, is only its rounding.
 _NONE = 1e-11
@@ -157,7 +166,9 @@ def empirical_scales(name: str, mult: float = 1.0) -> Scales:
         return Scales(log_interpolate(near, 2.0, _RELU.alpha), log_interpolate(far, 2.0, _RELU.beta))
     if name == "glu":
         return Scales(log_interpolate(far, 2.0, _RELU.beta), log_interpolate(far, 2.0, _RELU.beta))
-    raise ValueError(f"no empirical factors are known of {name!r}; use 'gelu', 'silu' or 'glu', or derive_scale")
+    raise ValueError(
+        f"no empirical factors are known of {name!r}; use 'gelu', 'silu' or 'glu', or derive_scale"
+    )
 
 
 def softmax_scales(size: int, mult: float | None = None) -> Scales:
@@ -182,7 +193,8 @@ def softmax_scales(size: int, mult: float | None = None) -> Scales:
         return Scales(float(size), float(size))
     weight = 1 / (1 + 4 / mult**2)
     return Scales(
-        log_interpolate(weight, size, math.sqrt(size)), log_interpolate(weight, size / mult, math.sqrt(size / mult))
+        log_interpolate(weight, size, math.sqrt(size)),
+        log_interpolate(weight, size / mult, math.sqrt(size / mult)),
     )
 
 
@@ -228,7 +240,9 @@ def _expectation(integrand: Callable[[Array, Array], Array], size: float = 0.0) 
             )
         if not np.isfinite(found).all():
             worst = float(x[~np.isfinite(found)][0])
-            raise ValueError(f"the function or its derivative is not finite at {worst:.6g}, so that no factor follows")
+            raise ValueError(
+                f"the function or its derivative is not finite at {worst:.6g}, so that no factor follows"
+            )
         density = np.exp(-x * x / 2) / math.sqrt(2 * math.pi)
         sums: Array = (found * density) @ _WEIGHTS * width / 2
         return sums
@@ -254,6 +268,6 @@ def _expectation(integrand: Callable[[Array, Array], Array], size: float = 0.0) 
         if low.size > _MOST:
             break
     raise ValueError(
-        f"the integral does not settle at {float(low[0]):.6g}: the function jumps or is rough there, and its slope "
-        f"has no finite mean square; make it smoother, or give the derivative that is meant"
+        f"the integral does not settle at {float(low[0]):.6g}: the function jumps or is rough there, and its "
+        f"slope has no finite mean square; make it smoother, or give the derivative that is meant"
     )

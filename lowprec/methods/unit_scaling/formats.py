@@ -92,11 +92,13 @@ def simulated_rounding(fmt: Format | str, mode: str = "stochastic", bits: int = 
         return rounding_of("nearest_zero")
     if mode != "stochastic":
         raise ValueError(
-            f"mode={mode!r} with bits={bits!r} is no rounding of the simulation; use 'nearest', or 'stochastic', which "
-            f"alone takes bits"
+            f"mode={mode!r} with bits={bits!r} is no rounding of the simulation; use 'nearest', or "
+            f"'stochastic', which alone takes bits"
         )
     if not 0 <= bits <= every or every < 1:
-        raise ValueError(f"bits={bits!r} for {target.name!r} is out of range; binary32 has {every} behind its last bit")
+        raise ValueError(
+            f"bits={bits!r} for {target.name!r} is out of range; binary32 has {every} behind its last bit"
+        )
     return stochastic(every) if bits in (0, every) else stochastic(bits, "B")
 
 

@@ -1,6 +1,7 @@
 """Losses: cross_entropy and mse.
 
-Nothing comes behind them, so the value stays what it is, and the gradient that they begin with has unit variance.
+Nothing comes behind them, so the value stays what it is, and the gradient that they begin with has unit
+variance.
 
 Floor 4.
 """
@@ -53,7 +54,8 @@ def cross_entropy(
         raise TypeError(f"labels of cross_entropy must be integers, not {wanted.dtype}")
     if values.ndim < 1 or wanted.shape != values.shape[:-1] or not wanted.size:
         raise ValueError(
-            f"cross_entropy takes logits (..., s) and labels (...), one or more, not {values.shape} and {wanted.shape}"
+            f"cross_entropy takes logits (..., s) and labels (...), one or more, not {values.shape} and "
+            f"{wanted.shape}"
         )
     classes = values.shape[-1]
     if classes < 2:
@@ -95,7 +97,8 @@ def mse(x: npt.ArrayLike, target: npt.ArrayLike, reduction: str = "mean") -> tup
     -------
     loss : array of float, shape ()
     vjp : Vjp
-        alpha 1. Both gradients are 8**-1/2 times those of the sum: beta is that, and for the mean times x.size.
+        alpha 1. Both gradients are 8**-1/2 times those of the sum: beta is that, and for the mean times
+        x.size.
 
     Raises ValueError: unequal shapes, no values, or an unknown reduction.
 
@@ -103,7 +106,9 @@ def mse(x: npt.ArrayLike, target: npt.ArrayLike, reduction: str = "mean") -> tup
     """
     values, wanted = array(x, "x of mse"), array(target, "target of mse")
     if values.shape != wanted.shape or not values.size:
-        raise ValueError(f"mse takes two arrays of one shape, with values, not {values.shape} and {wanted.shape}")
+        raise ValueError(
+            f"mse takes two arrays of one shape, with values, not {values.shape} and {wanted.shape}"
+        )
     share = _share(reduction, values.size, "mse")
     error = values - wanted
     loss = np.asarray(np.square(error).sum() * share)

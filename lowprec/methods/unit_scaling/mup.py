@@ -39,8 +39,8 @@ def learning_rate_scale(
     Returns
     -------
     scale : float
-        fan_in**-1/2 for weights and 1 for others; of SGD behind a constrained readout fan_in**1/2 for weights,
-        fan_in for bias and norm, and 1 for outputs; in a stack times depth**-1/2.
+        fan_in**-1/2 for weights and 1 for others; of SGD behind a constrained readout fan_in**1/2 for
+        weights, fan_in for bias and norm, and 1 for outputs; in a stack times depth**-1/2.
 
     Raises ValueError: an unknown kind or constraint, or numbers below 1.
 
@@ -52,7 +52,9 @@ def learning_rate_scale(
         if value is not None and value < 1:
             raise ValueError(f"{name}={value!r} of a parameter must be 1 or more")
     if readout_constraint not in (None, "to_output_scale"):
-        raise ValueError(f"readout_constraint={readout_constraint!r} has no rule; use None or 'to_output_scale'")
+        raise ValueError(
+            f"readout_constraint={readout_constraint!r} has no rule; use None or 'to_output_scale'"
+        )
     powers = {"weight": -0.5} if readout_constraint is None else {"weight": 0.5, "bias": 1.0, "norm": 1.0}
     return float(fan_in ** powers.get(kind, 0.0)) * (1.0 if depth is None else depth**-0.5)
 
@@ -75,7 +77,9 @@ def weight_decay(decay: float, learning_rate: float) -> float:
     Source: [UMUP] section on independent weight decay.
     """
     if not 0 < learning_rate < math.inf:
-        raise ValueError(f"learning_rate={learning_rate!r} must be a positive number to have decay independent of it")
+        raise ValueError(
+            f"learning_rate={learning_rate!r} must be a positive number to have decay independent of it"
+        )
     return decay / learning_rate
 
 
@@ -109,7 +113,9 @@ def transformer_tau(index: int, layers: int, *, mult: float = 1.0, attention_rat
     Source: [UMUP] appendix on the residual scheme.
     """
     if not 0 <= index < layers:
-        raise ValueError(f"index={index!r} of a residual layer must lie from 0 to layers - 1, which is {layers - 1}")
+        raise ValueError(
+            f"index={index!r} of a residual layer must lie from 0 to layers - 1, which is {layers - 1}"
+        )
     if not (0 < mult < math.inf and 0 < attention_ratio < math.inf):
         raise ValueError(f"mult={mult!r} and attention_ratio={attention_ratio!r} must be positive numbers")
     mlp = mult * math.sqrt(2 / (1 + attention_ratio**2))

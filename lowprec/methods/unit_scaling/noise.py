@@ -1,6 +1,7 @@
 """Rounding errors of a format: of normal values at any scale, exactly, and of arrays.
 
-Floor 4. Notation: sigma is the standard deviation of the values; signal to noise is mean(x**2) / mean((q - x)**2).
+Floor 4. Notation: sigma is the standard deviation of the values; signal to noise is mean(x**2) / mean((q -
+x)**2).
 """
 
 from __future__ import annotations
@@ -79,8 +80,8 @@ def snr_curve(fmt: Format | str | npt.DTypeLike, sigmas: npt.ArrayLike) -> Any:
 
     Raises ValueError: a wider format, one without sign, or a sigma that is no positive number.
 
-    Source: [UNIT_SCALING] figure 2. That figure's script clips significands where they must carry into the next
-    binade, and reads 30.99 dB at E4M3's plateau, where it is 31.52.
+    Source: [UNIT_SCALING] figure 2. That figure's script clips significands where they must carry into the
+    next binade, and reads 30.99 dB at E4M3's plateau, where it is 31.52.
     """
     values, borders = _intervals(catalog.format(fmt))
     given = np.asarray(sigmas, np.float64)
@@ -120,7 +121,8 @@ def plateau(fmt: Format | str | npt.DTypeLike, drop: float = 3.0) -> tuple[float
     def at(exponent: float) -> float:
         return _ratio(values, borders, 2.0**exponent)
 
-    # The best is among the twelve binades below the largest value: a format whose range is longer is flat there.
+    # The best is among the twelve binades below the largest value: a format whose range is longer is flat
+    # there.
     _, near = max((at(top - step / 2), top - step / 2) for step in range(24))
     best, middle = max((at(near + step / 16), near + step / 16) for step in range(-8, 9))
     below, above = math.log2(float(np.diff(values).min())) - 10, top + 10
@@ -153,8 +155,8 @@ class FormatReport:
 
     def __str__(self) -> str:
         return (
-            f"{self.format}: {self.snr:.2f} dB, {self.overflowed:.1%} overflowed, {self.flushed:.1%} flushed, "
-            f"{self.subnormal:.1%} subnormal"
+            f"{self.format}: {self.snr:.2f} dB, {self.overflowed:.1%} overflowed, {self.flushed:.1%} "
+            f"flushed, {self.subnormal:.1%} subnormal"
         )
 
 
@@ -215,10 +217,13 @@ def _intervals(fmt: Format) -> tuple[Array, Array]:
     """Return the finite values of a format in order, and the borders between what is rounded to each."""
     if fmt.width > _WIDEST:
         raise ValueError(
-            f"{fmt.name!r} has codes of {fmt.width} bits, and all are gone through; use a format of at most {_WIDEST}"
+            f"{fmt.name!r} has codes of {fmt.width} bits, and all are gone through; use a format of at most "
+            f"{_WIDEST}"
         )
     if fmt.sign is Sign.UNSIGNED:
-        raise ValueError(f"{fmt.name!r} is unsigned, and half of all normal values are negative; use a signed format")
+        raise ValueError(
+            f"{fmt.name!r} is unsigned, and half of all normal values are negative; use a signed format"
+        )
     codes = np.arange(1 << fmt.width, dtype=f"u{fmt.code_bits // 8}")
     decoded = np.asarray(decode(codes, fmt, dtype=np.float64))
     values = np.unique(decoded[np.isfinite(decoded)])
@@ -235,7 +240,8 @@ def _ratio(values: Array, borders: Array, sigma: float) -> float:
     low, high, value = edges[:-1][kept], edges[1:][kept], values[kept] / sigma
     counts = np.ceil((high - low) / _PIECE).astype(np.int64)
     noise = 0.0
-    # Pieces of intervals are all positive: nothing cancels, which differences of distribution functions would.
+    # Pieces of intervals are all positive: nothing cancels, which differences of distribution functions
+    # would.
     for first in range(0, counts.size, _TOGETHER):
         part = slice(first, first + _TOGETHER)
         count = counts[part]

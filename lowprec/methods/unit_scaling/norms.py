@@ -118,7 +118,9 @@ def _norm(
     values = array(x, f"x of {name}")
     axes = tuple(sorted(normalize_axis_tuple(axis, values.ndim)))
     if not axes or axes != tuple(range(values.ndim - len(axes), values.ndim)):
-        raise ValueError(f"axis={axis!r} of {name} must be the last axes of x, which has shape {values.shape}")
+        raise ValueError(
+            f"axis={axis!r} of {name} must be the last axes of x, which has shape {values.shape}"
+        )
     if not 0 <= eps < math.inf:
         raise ValueError(f"eps={eps!r} of {name} must be 0 or more; it is added to a variance")
     shape = values.shape[axes[0] :]

@@ -1,7 +1,7 @@
 """Products with weights: matmul, linear, readout, conv1d, embedding.
 
-Each output is a sum of n products of independent values, so that n**-1/2 gives it unit variance; each gradient
-likewise. Weights begin with unit variance, and cut the graph: the factor of their gradient is free.
+Each output is a sum of n products of independent values, so that n**-1/2 gives it unit variance; each
+gradient likewise. Weights begin with unit variance, and cut the graph: the factor of their gradient is free.
 
 Floor 4. Sums are those of `product`, NumPy's by default.
 """
@@ -24,7 +24,11 @@ Product = Callable[[Any, Any], Any]
 
 
 def matmul(
-    left: npt.ArrayLike, right: npt.ArrayLike, constraint: Constraint = "gmean", *, product: Product = np.matmul
+    left: npt.ArrayLike,
+    right: npt.ArrayLike,
+    constraint: Constraint = "gmean",
+    *,
+    product: Product = np.matmul,
 ) -> tuple[Array, Vjp]:
     """Multiply matrices, both of which are activations.
 
@@ -39,7 +43,8 @@ def matmul(
     constraint : str, callable or None
         Of three factors: of the output, and of both gradients.
     product : callable
-        Multiplies matrices in both passes, such as `functools.partial(lowprec.matmul, accumulation="fp32_fma")`.
+        Multiplies matrices in both passes, such as `functools.partial(lowprec.matmul,
+        accumulation="fp32_fma")`.
 
     Returns
     -------
@@ -54,7 +59,9 @@ def matmul(
     """
     x, w = array(left, "left of matmul"), array(right, "right of matmul")
     if min(x.ndim, w.ndim) < 2:
-        raise ValueError(f"matmul takes matrices, not shapes {x.shape} and {w.shape}; give vectors an axis of length 1")
+        raise ValueError(
+            f"matmul takes matrices, not shapes {x.shape} and {w.shape}; give vectors an axis of length 1"
+        )
     plain = _result(product(x, w), x, w)
     rows, inner, columns = x.shape[-2], x.shape[-1], w.shape[-1]
     batch = math.prod(plain.shape[:-2])
@@ -333,16 +340,17 @@ def _check_convolution(
             raise ValueError(f"{name}={given!r} of conv1d must be {least} or more")
     if len(shape) < 2 or len(taps) != 3:
         raise ValueError(
-            f"conv1d takes x (..., channels, length) and weight (outputs, channels / groups, size), not {shape} and "
-            f"{taps}"
+            "conv1d takes x (..., channels, length) and weight (outputs, channels / groups, size), not "
+            f"{shape} and {taps}"
         )
     if groups < 1 or taps[0] % groups or shape[-2] != taps[1] * groups:
         raise ValueError(
-            f"groups={groups!r} of conv1d does not fit {shape[-2]} channels and weight {taps}: outputs must be a "
-            f"multiple of it, and channels {taps[1]} times it"
+            f"groups={groups!r} of conv1d does not fit {shape[-2]} channels and weight {taps}: outputs must "
+            f"be a multiple of it, and channels {taps[1]} times it"
         )
     reach = dilation * (taps[2] - 1) + 1
     if taps[2] < 1 or shape[-1] + 2 * padding < reach:
         raise ValueError(
-            f"{reach} taps of conv1d do not fit in length {shape[-1]} with padding={padding}; use more padding"
+            f"{reach} taps of conv1d do not fit in length {shape[-1]} with padding={padding}; use more "
+            "padding"
         )

@@ -107,13 +107,18 @@ def attention(
 
     Source: [UNIT_SCALING] its library; logits over d as in [UMUP].
     """
-    q, k, v = (array(each, f"{name} of attention") for each, name in ((query, "query"), (key, "key"), (value, "value")))
+    q, k, v = (
+        array(each, f"{name} of attention")
+        for each, name in ((query, "query"), (key, "key"), (value, "value"))
+    )
     need_positive("attention", mult=mult)
     fits = min(q.ndim, k.ndim, v.ndim) >= 2 and q.shape[:-2] == k.shape[:-2] == v.shape[:-2]
-    if not (fits and q.shape[-1] == k.shape[-1] and k.shape[-2] == v.shape[-2] and k.shape[-2] and k.shape[-1]):
+    if not (
+        fits and q.shape[-1] == k.shape[-1] and k.shape[-2] == v.shape[-2] and k.shape[-2] and k.shape[-1]
+    ):
         raise ValueError(
-            f"attention takes query (..., queries, d), key (..., keys, d) and value (..., keys, m), not {q.shape}, "
-            f"{k.shape} and {v.shape}"
+            "attention takes query (..., queries, d), key (..., keys, d) and value (..., keys, m), not "
+            f"{q.shape}, {k.shape} and {v.shape}"
         )
     keys, width = k.shape[-2:]
     scale = attention_scale(keys, width, causal=causal, mult=mult)
@@ -128,7 +133,11 @@ def attention(
     def pull(grad: Array) -> tuple[Array, Array, Array]:
         dshares = np.asarray(product(grad, v.swapaxes(-1, -2))).astype(kind, copy=False)
         dlogits = factor * _shares_pull(shares, dshares, -1)
-        found = (product(dlogits, k), product(dlogits.swapaxes(-1, -2), q), product(shares.swapaxes(-1, -2), grad))
+        found = (
+            product(dlogits, k),
+            product(dlogits.swapaxes(-1, -2), q),
+            product(shares.swapaxes(-1, -2), grad),
+        )
         dq, dk, dv = (np.asarray(each).astype(kind, copy=False) for each in found)
         return dq, dk, dv
 
@@ -156,7 +165,9 @@ def _seen(causal: bool, mask: npt.ArrayLike | None, shape: tuple[int, ...]) -> A
     if mask is not None:
         given = np.asarray(mask)
         if given.dtype != bool:
-            raise TypeError(f"mask of attention must be bool, True where a query sees a key, not {given.dtype}")
+            raise TypeError(
+                f"mask of attention must be bool, True where a query sees a key, not {given.dtype}"
+            )
         try:
             seen = np.broadcast_to(seen & given, shape)
         except ValueError:
@@ -164,5 +175,7 @@ def _seen(causal: bool, mask: npt.ArrayLike | None, shape: tuple[int, ...]) -> A
                 f"mask of attention has shape {given.shape}, which does not broadcast to {shape}"
             ) from None
     if not seen.any(axis=-1).all():
-        raise ValueError("mask of attention leaves a query without any key; leave that query out, or show it itself")
+        raise ValueError(
+            "mask of attention leaves a query without any key; leave that query out, or show it itself"
+        )
     return seen

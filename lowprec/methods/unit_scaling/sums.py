@@ -73,8 +73,8 @@ def weighted_sum(arrays: Sequence[npt.ArrayLike], weights: Sequence[float]) -> t
     y : array of float, shape (...)
     vjp : Vjp
         alpha (sum of squared weights)**-1/2; beta 1 / abs(weight), so that each gradient is that of y, or its
-        opposite where the weight is negative. Nothing ties them: where the arrays meet again, the magnitudes of
-        the weights must be applied there, as `residual_split` does.
+        opposite where the weight is negative. Nothing ties them: where the arrays meet again, the magnitudes
+        of the weights must be applied there, as `residual_split` does.
 
     Raises ValueError: no arrays, unequal shapes, another number of weights, or one that is 0 or not
     finite.
@@ -88,7 +88,8 @@ def weighted_sum(arrays: Sequence[npt.ArrayLike], weights: Sequence[float]) -> t
     factors = tuple(float(weight) for weight in weights)
     if len(factors) != len(operands) or not all(0 < abs(weight) < math.inf for weight in factors):
         raise ValueError(
-            f"weighted_sum of {len(operands)} arrays takes as many finite weights other than 0, not {weights!r}"
+            f"weighted_sum of {len(operands)} arrays takes as many finite weights other than 0, not "
+            f"{weights!r}"
         )
     alpha = 1 / math.sqrt(math.fsum(weight * weight for weight in factors))
     total = factors[0] * operands[0]
@@ -120,7 +121,8 @@ def add(left: npt.ArrayLike, right: npt.ArrayLike, constraint: Constraint = "gme
     -------
     y : array of float
     vjp : Vjp
-        alpha 2**-1/2, beta n**-1/2 for an operand of which each element is used n times, before the constraint.
+        alpha 2**-1/2, beta n**-1/2 for an operand of which each element is used n times, before the
+        constraint.
 
     Raises ValueError: shapes that do not broadcast.
 
@@ -132,7 +134,9 @@ def add(left: npt.ArrayLike, right: npt.ArrayLike, constraint: Constraint = "gme
     betas = [(total.size / side.size) ** -0.5 if total.size else 1.0 for side in sides]
     if x.size == 1 or other.size == 1:
         alpha, *tied = constrain(constraint, 1.0, 1.0, 1.0)
-        betas = [beta if side.size == 1 else each for beta, each, side in zip(betas, tied, sides, strict=True)]
+        betas = [
+            beta if side.size == 1 else each for beta, each, side in zip(betas, tied, sides, strict=True)
+        ]
     else:
         alpha, *betas = constrain(constraint, 2**-0.5, *betas)
 
@@ -170,7 +174,9 @@ class SplitVjp:
         """
         left, right = array(branch, "gradient of the branch"), array(skip, "gradient of the skip connection")
         if left.shape != right.shape:
-            raise ValueError(f"gradients of branch and skip must have one shape, not {left.shape} and {right.shape}")
+            raise ValueError(
+                f"gradients of branch and skip must have one shape, not {left.shape} and {right.shape}"
+            )
         return (self.beta[0] * left + self.beta[1] * right,)
 
 
@@ -232,7 +238,9 @@ def residual_add(branch: npt.ArrayLike, skip: npt.ArrayLike, tau: float = 1.0) -
 
 
 def residual_apply(
-    function: Callable[[Array], tuple[Array, Callable[..., tuple[Array, ...]]]], x: npt.ArrayLike, tau: float = 1.0
+    function: Callable[[Array], tuple[Array, Callable[..., tuple[Array, ...]]]],
+    x: npt.ArrayLike,
+    tau: float = 1.0,
 ) -> tuple[Array, Callable[[npt.ArrayLike], tuple[Array, ...]]]:
     """Apply a residual layer: y = (tau * f(x) + x) / sqrt(1 + tau**2).
 
@@ -273,6 +281,8 @@ def residual_apply(
 def _shares(tau: float) -> tuple[float, float]:
     """Return the weights of branch and skip connection."""
     if not 0 < tau < math.inf:
-        raise ValueError(f"tau={tau!r} of a residual layer must be a positive number; without a branch leave it out")
+        raise ValueError(
+            f"tau={tau!r} of a residual layer must be a positive number; without a branch leave it out"
+        )
     whole = math.hypot(1.0, tau)
     return tau / whole, 1 / whole

@@ -83,7 +83,9 @@ class TensorScales:
     backward: TensorStatistics | None = None
 
     def __str__(self) -> str:
-        forward, backward = ("n/a" if each is None else f"{each.std:.3g}" for each in (self.forward, self.backward))
+        forward, backward = (
+            "n/a" if each is None else f"{each.std:.3g}" for each in (self.forward, self.backward)
+        )
         return f"(-> {forward}, <- {backward})"
 
 

@@ -80,8 +80,8 @@ class Vjp:
         given = np.asarray(grad)
         if given.shape != self.plain.shape:
             raise ValueError(
-                f"the gradient of {self.name} has shape {given.shape}, and its output has shape {self.plain.shape}; "
-                f"give one number for each output"
+                f"the gradient of {self.name} has shape {given.shape}, and its output has shape "
+                f"{self.plain.shape}; give one number for each output"
             )
         pulled = self.pull(given.astype(self.plain.dtype, copy=False))
         return tuple(factor * each for factor, each in zip(self.beta, pulled, strict=True))
@@ -114,7 +114,9 @@ def unscaled(operation: Callable[..., Result]) -> Callable[..., Result]:
         _, vjp = operation(*operands, **settings)
         if not isinstance(vjp, Vjp):
             name = getattr(operation, "__name__", repr(operation))
-            raise TypeError(f"{name} has no factors to leave out; make the operations unscaled that it is made of")
+            raise TypeError(
+                f"{name} has no factors to leave out; make the operations unscaled that it is made of"
+            )
         return vjp.plain, dataclasses.replace(vjp, alpha=1.0, beta=(1.0,) * len(vjp.beta))
 
     return ordinary

@@ -18,7 +18,9 @@ _ARM = each(E4M3_E5M2, Projection(nan_sign="drop"))
 _ARM_SAT = each(E4M3_E5M2, replace(FINITE, nan_sign="drop"))
 
 # FPCR.DN = 0. To integers what does not fit saturates, and NaN is 0.
-_ARM_INTEGERS = each((catalog.INT8, catalog.UINT8), replace(FINITE, nan="zero", nan_sign="drop", negative="zero"))
+_ARM_INTEGERS = each(
+    (catalog.INT8, catalog.UINT8), replace(FINITE, nan="zero", nan_sign="drop", negative="zero")
+)
 _ARM_NANS = {**each(IEEE, Projection(nan_payload="signaling_first")), **_ARM_INTEGERS}
 
 # FPCR.DN = 1, as RISC-V: one NaN, which is positive.

@@ -54,7 +54,9 @@ _MODELOPT = {
         scales=NO_ZERO,
         source="MODELOPT",
     ),
-    **changed([catalog.NVFP4], arithmetic="product", min_scale=exact_float(1, -9), zero="one", source="MODELOPT"),
+    **changed(
+        [catalog.NVFP4], arithmetic="product", min_scale=exact_float(1, -9), zero="one", source="MODELOPT"
+    ),
 }
 
 CASTS = (

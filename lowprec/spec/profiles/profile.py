@@ -89,7 +89,9 @@ class Profile:
         fmt = catalog.format(fmt)
         if fmt not in self.formats:
             names = ", ".join(known.name for known in itertools.islice(self.formats, 40)) or "blocks alone"
-            raise ValueError(f"profile {self.name!r} does not say how to convert to {fmt.name!r}; it has {names}")
+            raise ValueError(
+                f"profile {self.name!r} does not say how to convert to {fmt.name!r}; it has {names}"
+            )
         return self.formats[fmt]
 
     def block(self, fmt: BlockFormat) -> BlockFormat:

@@ -46,7 +46,9 @@ def _unit_scaling(fmt: Format) -> Projection:
         infinity=True,
     )
     return Projection(
-        rounding=stochastic(23 - fmt.trailing_bits), saturation=Saturation.FINITE, via=(catalog.BINARY32, scaled)
+        rounding=stochastic(23 - fmt.trailing_bits),
+        saturation=Saturation.FINITE,
+        via=(catalog.BINARY32, scaled),
     )
 
 

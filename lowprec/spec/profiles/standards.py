@@ -11,7 +11,17 @@ from collections.abc import Iterator
 from lowprec.spec import catalog
 from lowprec.spec.families import p3109
 from lowprec.spec.format import Format, Sign
-from lowprec.spec.profiles.profile import E4M3_E5M2, FINITE, MX, NO_ZERO, PROPAGATE, OnDemand, Profile, changed, each
+from lowprec.spec.profiles.profile import (
+    E4M3_E5M2,
+    FINITE,
+    MX,
+    NO_ZERO,
+    PROPAGATE,
+    OnDemand,
+    Profile,
+    changed,
+    each,
+)
 from lowprec.spec.projection import Projection
 
 __all__ = ["BLOCKS", "CASTS"]

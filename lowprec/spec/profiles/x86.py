@@ -24,5 +24,7 @@ CASTS = (
 )
 
 ARITHMETIC = (
-    Profile("x86", "SSE and AVX: the NaNs of arithmetic, of fma in the order x, y, z; not its flags", _X86, "X86"),
+    Profile(
+        "x86", "SSE and AVX: the NaNs of arithmetic, of fma in the order x, y, z; not its flags", _X86, "X86"
+    ),
 )

@@ -65,7 +65,8 @@ def _root(x: Fraction) -> Fraction:
 @law(
     "real result",
     "operation",
-    f"{', '.join(_REAL)}; finite operands, results other than 0, a projection of rounding and saturation alone",
+    f"{', '.join(_REAL)}; finite operands, results other than 0, a projection of rounding and saturation "
+    "alone",
     lambda s: s.name in _REAL and is_plain(s.projection),
 )
 def real_result(subject: OperationSubject) -> Outcome:
@@ -78,7 +79,9 @@ def real_result(subject: OperationSubject) -> Outcome:
                 numbers.append(result)
                 places.append(place)
     operands = [codes[places] for codes in subject.operands]
-    return _compared(subject, operands, subject.results[places], projected(numbers, subject.target, subject.projection))
+    return _compared(
+        subject, operands, subject.results[places], projected(numbers, subject.target, subject.projection)
+    )
 
 
 @law("oracle", "operation", "every case; not the oracle itself", lambda s: not s.oracle)

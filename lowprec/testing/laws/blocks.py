@@ -55,7 +55,9 @@ def _wanted(amax: Fraction, subject: BlockSubject) -> Fraction:
         up = False
     elif rule.powers == "up":
         up = part > 1
-    elif rule.powers == "even":  # amax, rounded to the element's bits with ties away from zero, is a power of two
+    elif (
+        rule.powers == "even"
+    ):  # amax, rounded to the element's bits with ties away from zero, is a power of two
         unit = _two_to(_floor_log2(amax) - fmt.element.trailing_bits - (fmt.element.exponent_bits > 0) + 1)
         up = int(amax / unit + Fraction(1, 2)) * unit >= _two_to(_floor_log2(amax) + 1)
     else:
@@ -112,9 +114,9 @@ def _product(factors: tuple[float, float], tensor: Fraction, kind: np.dtype[Any]
 def scale_rule(subject: BlockSubject) -> Outcome:
     """The scale is what the rule says of the block's largest magnitude, in real numbers, projected.
 
-    The quotient is amax over the tensor's scale and over the element's largest value, its binade or 1. It is the scale
-    itself, or its power of two, or the next one: always, where it is none, from a threshold on, or where amax, rounded
-    to the element's bits, is.
+    The quotient is amax over the tensor's scale and over the element's largest value, its binade or 1. It is
+    the scale itself, or its power of two, or the next one: always, where it is none, from a threshold on, or
+    where amax, rounded to the element's bits, is.
     """
     scales = subject.encoded.scales
     places = [place for place, row in enumerate(subject.rows) if row.any()]
@@ -132,7 +134,9 @@ def scale_rule(subject: BlockSubject) -> Outcome:
     return Outcome.broken(len(places), *rows)
 
 
-@law("elements", "blocks", f"numbers other than 0 of blocks whose scale is finite and not 0; {_PLAIN}", _plain)
+@law(
+    "elements", "blocks", f"numbers other than 0 of blocks whose scale is finite and not 0; {_PLAIN}", _plain
+)
 def elements(subject: BlockSubject) -> Outcome:
     """An element is the value over its block's scale, and over the tensor's, projected once."""
     scales, codes, tensor = subject.encoded
@@ -202,7 +206,11 @@ def zero_block(subject: BlockSubject) -> Outcome:
 
 def _marks_specials(subject: BlockSubject) -> bool:
     """Return whether a NaN or an infinity makes a NaN of the block's scale."""
-    return subject.fmt.nan == subject.fmt.infinity == "block" and _has_nan(subject) and is_plain(subject.fmt.scales)
+    return (
+        subject.fmt.nan == subject.fmt.infinity == "block"
+        and _has_nan(subject)
+        and is_plain(subject.fmt.scales)
+    )
 
 
 def _special_rows(subject: BlockSubject) -> Array:
@@ -263,7 +271,8 @@ def powers_of_two_scale(subject: BlockSubject) -> Outcome:
 @law(
     "types of blocks",
     "blocks",
-    "blocks of finite numbers, and of others where these make a NaN scale; float64 and float32, by lowprec.encode",
+    "blocks of finite numbers, and of others where these make a NaN scale; float64 and float32, by "
+    "lowprec.encode",
     lambda s: isinstance(s, ArrayBlocks),
 )
 def types_of_blocks(subject: ArrayBlocks) -> Outcome:

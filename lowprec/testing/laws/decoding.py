@@ -38,8 +38,8 @@ def _magnitudes(subject: Subject) -> Array:
 def values(subject: Subject) -> Outcome:
     """A code stands for what the parameters say: (1 + trailing / 2**t) * 2**(field - bias), with its sign.
 
-    Where field 0 means subnormals it is trailing / 2**t * 2**(1 - bias). From the top down codes are NaNs, then an
-    infinity; a NaN has a sign where its code has a sign bit that is not the code of -0.
+    Where field 0 means subnormals it is trailing / 2**t * 2**(1 - bias). From the top down codes are NaNs,
+    then an infinity; a NaN has a sign where its code has a sign bit that is not the code of -0.
     """
     codes = subject.codes
     want, got = values_of(codes, subject.format), subject.decode(codes)
@@ -47,7 +47,9 @@ def values(subject: Subject) -> Outcome:
     if not wrong.any():
         return Outcome(codes.size)
     place = int(np.argmax(wrong))
-    return Outcome.broken(codes.size, ("code", subject.shown(codes[place])), ("want", shown_float(float(want[place]))))
+    return Outcome.broken(
+        codes.size, ("code", subject.shown(codes[place])), ("want", shown_float(float(want[place])))
+    )
 
 
 @law("increasing", "format", "finite codes with a clear sign bit")
@@ -85,7 +87,12 @@ def specials_on_top(subject: Subject) -> Outcome:
     return Outcome.broken(codes.size, row, *above, ("want", "a finite value"))
 
 
-@law("signs", "format", "signed formats, every code with a clear sign bit", lambda s: s.sign is not Sign.UNSIGNED)
+@law(
+    "signs",
+    "format",
+    "signed formats, every code with a clear sign bit",
+    lambda s: s.sign is not Sign.UNSIGNED,
+)
 def signs(subject: Subject) -> Outcome:
     """With the sign bit set, or the two's complement taken, it stands for the negative of its value.
 
@@ -108,8 +115,8 @@ def signs(subject: Subject) -> Outcome:
 @law(
     "round trip",
     "format",
-    "every code that is not a NaN; nor an infinity where nothing but `decode` describes the format, or saturation is "
-    "finite",
+    "every code that is not a NaN; nor an infinity where nothing but `decode` describes the format, or "
+    "saturation is finite",
     lambda s: s.encodes,
 )
 def round_trip(subject: Subject) -> Outcome:
@@ -137,9 +144,13 @@ def published_type(subject: Subject) -> Outcome:
     """A code stands for what that type makes of it."""
     codes, own = subject.codes, own_dtype(subject.format)
     assert own is not None
-    if own.kind in "iu" or own.name.startswith(("int", "uint")):  # narrow ones are stored with their sign extended
+    if own.kind in "iu" or own.name.startswith(
+        ("int", "uint")
+    ):  # narrow ones are stored with their sign extended
         top = 1 << (subject.width - 1)
-        want = np.where((codes >= top) & (subject.sign is Sign.TWOS_COMPLEMENT), codes - 2 * top, codes).astype(float)
+        want = np.where(
+            (codes >= top) & (subject.sign is Sign.TWOS_COMPLEMENT), codes - 2 * top, codes
+        ).astype(float)
     else:
         want = codes.astype(f"u{own.itemsize}").view(own).astype(np.float64)
     wrong = ~same(subject.decode(codes), want)
@@ -154,7 +165,8 @@ def published_type(subject: Subject) -> Outcome:
 def limits(subject: Subject) -> Outcome:
     """What `Format` says of itself is so by its codes.
 
-    These are max_finite, min_finite, min_normal, min_subnormal, emin, emax, eps, infinity_code, has_nan and nan_code.
+    These are max_finite, min_finite, min_normal, min_subnormal, emin, emax, eps, infinity_code, has_nan and
+    nan_code.
     """
     fmt, grid = subject.format, subject.grid
     first = 1 << fmt.trailing_bits if fmt.subnormals else 0
@@ -167,7 +179,9 @@ def limits(subject: Subject) -> Outcome:
         "min_normal": normal,
         "min_subnormal": grid.number(1) if fmt.subnormals and fmt.trailing_bits else None,
         "emax": _exponent(grid.number(grid.last)),
-        "eps": grid.number(one.magnitude + 1) - 1.0 if one.kind == EXACT and one.magnitude < grid.last else None,
+        "eps": grid.number(one.magnitude + 1) - 1.0
+        if one.kind == EXACT and one.magnitude < grid.last
+        else None,
         "infinity_code": grid.last + 1 if fmt.infinity else None,
         "has_nan": bool(fmt.nans) or not fmt.negative_zero,
     }

@@ -35,8 +35,12 @@ def _vectors(subject: Subject) -> tuple[Floats, Floats]:
     rows = values[random.integers(0, values.size, (2, count, _TERMS))]
     near = values[np.argsort(np.abs(np.abs(values) - 1), kind="stable")[: max(values.size // 3, 2)]]
     rows[:, ::2] = near[random.integers(0, near.size, rows[:, ::2].shape)]
-    rows[:, ::3, 1] = rows[:, ::3, 0] * np.array([1, -1])[:, None]  # x0 * y0 + x1 * y1 is 0, if both are values
-    rows[:, :, 2:] *= np.arange(2, _TERMS) < np.resize(np.arange(_TERMS, 1, -1), (count, 1))  # 6, 5, ... 2 terms
+    rows[:, ::3, 1] = (
+        rows[:, ::3, 0] * np.array([1, -1])[:, None]
+    )  # x0 * y0 + x1 * y1 is 0, if both are values
+    rows[:, :, 2:] *= np.arange(2, _TERMS) < np.resize(
+        np.arange(_TERMS, 1, -1), (count, 1)
+    )  # 6, 5, ... 2 terms
     x, y = np.where(np.isin(rows, values), rows, 0.0) + 0.0
     simple = np.lexsort((np.abs(x).sum(1) + np.abs(y).sum(1), ((x != 0) & (y != 0)).sum(1)))
     return x[simple], y[simple]
@@ -63,7 +67,10 @@ def _compared(x: Array, y: Array, got: Array, want: list[float]) -> Outcome:
         return Outcome(got.size)
     place = int(np.argmax(wrong))
     terms = (x[place] != 0) & (y[place] != 0)
-    rows = [(name, " ".join(repr(float(each)) for each in row[place][terms])) for name, row in (("x", x), ("y", y))]
+    rows = [
+        (name, " ".join(repr(float(each)) for each in row[place][terms]))
+        for name, row in (("x", x), ("y", y))
+    ]
     said = (("got", shown_float(float(got[place]))), ("want", shown_float(want[place])))
     return Outcome.broken(got.size, *rows, *said)
 

@@ -44,8 +44,8 @@ def _pairs(codes: Array) -> tuple[Array, Array]:
 def total_order(subject: Subject) -> Outcome:
     """One code comes before another, or is it, in this order: negative NaNs, values with -0 before +0, other NaNs.
 
-    Negative NaNs come by falling, others by growing magnitude. Where the code of -0 is a NaN, none is negative, and
-    that one is the last.
+    Negative NaNs come by falling, others by growing magnitude. Where the code of -0 is a NaN, none is
+    negative, and that one is the last.
     """
     fmt = subject.format
     if is_verbs(subject):
@@ -56,7 +56,10 @@ def total_order(subject: Subject) -> Outcome:
     else:
         x, y = _pairs(_some(subject, 16))
         got = np.array([oracle.total_order(a, b, fmt) for a, b in zip(x.tolist(), y.tolist(), strict=True)])
-    keys = {code: _key(code, value, fmt) for code, value in zip(x.tolist(), values_of(x, fmt).tolist(), strict=True)}
+    keys = {
+        code: _key(code, value, fmt)
+        for code, value in zip(x.tolist(), values_of(x, fmt).tolist(), strict=True)
+    }
     ranks = {key: rank for rank, key in enumerate(sorted(set(keys.values())))}
     left, right = (np.array([ranks[keys[code]] for code in column.tolist()]) for column in (x, y))
     wrong = got != (left <= right)
@@ -118,7 +121,9 @@ def classes(subject: Subject) -> Outcome:
         codes = _some(subject, 64)
         got = np.array([int(oracle.classify(code, fmt)) for code in codes.tolist()])
     values = values_of(codes, fmt)
-    normal = float(subject.grid.value(1 << fmt.trailing_bits)) if fmt.exponent_bits and fmt.subnormals else 0.0
+    normal = (
+        float(subject.grid.value(1 << fmt.trailing_bits)) if fmt.exponent_bits and fmt.subnormals else 0.0
+    )
     sizes = np.abs(values)
     kind = np.full(codes.size, Class.POSITIVE_NORMAL.value)
     kind[sizes < normal] = Class.POSITIVE_SUBNORMAL
@@ -135,7 +140,12 @@ def classes(subject: Subject) -> Outcome:
     return Outcome.broken(codes.size, *rows, ("want", want))
 
 
-@law("neighbours", "format", "finite values of formats of at most 12 bits", lambda s: _has_order(s) and s.width <= 12)
+@law(
+    "neighbours",
+    "format",
+    "finite values of formats of at most 12 bits",
+    lambda s: _has_order(s) and s.width <= 12,
+)
 def neighbours(subject: Subject) -> Outcome:
     """The value next to a value toward +infinity is the least above it, and toward -infinity back again."""
     values = values_of(np.arange(1 << subject.width), subject.format)

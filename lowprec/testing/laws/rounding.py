@@ -28,7 +28,9 @@ _KINDS = {EXACT: "a value of the format", BELOW: "below the tie", TIE: "the tie"
 
 def inside(places: Places) -> Array:
     """Return where numbers lie between two values of the format, or at one; not below a smallest one above 0."""
-    kept: Array = (places.magnitude >= 0) & ((places.magnitude < places.last) | (places.kind == EXACT)) & ~places.beyond
+    kept: Array = (
+        (places.magnitude >= 0) & ((places.magnitude < places.last) | (places.kind == EXACT)) & ~places.beyond
+    )
     return kept
 
 
@@ -48,7 +50,9 @@ def compared(subject: Subject, values: Array, got: Array, want: Array, *more: tu
         return Outcome(got.size)
     place = int(np.argmax(got != want))
     rows = (("value", shown_float(float(values[place]))), *more)
-    return Outcome.broken(got.size, *rows, ("got", subject.shown(got[place])), ("want", subject.shown(want[place])))
+    return Outcome.broken(
+        got.size, *rows, ("got", subject.shown(got[place])), ("want", subject.shown(want[place]))
+    )
 
 
 def _tried(subject: Subject, names: Sequence[str]) -> list[Rounding]:
@@ -88,8 +92,8 @@ def nearest(subject: Subject) -> Outcome:
 def directed(subject: Subject) -> Outcome:
     """A number becomes the value on the side that the mode says, with no other value between them.
 
-    Toward_positive not below it, toward_negative not above it, toward_zero not larger in magnitude, away_from_zero
-    not smaller.
+    Toward_positive not below it, toward_negative not above it, toward_zero not larger in magnitude,
+    away_from_zero not smaller.
     """
     return _judged(subject, DIRECTED, "the value on that side")
 
@@ -100,12 +104,17 @@ def to_odd(subject: Subject) -> Outcome:
     return _judged(subject, ("to_odd",), "the odd code")
 
 
-@law("overflow", "format", "numbers past the largest value, every mode and policy", lambda s: s.known and s.encodes)
+@law(
+    "overflow",
+    "format",
+    "numbers past the largest value, every mode and policy",
+    lambda s: s.known and s.encodes,
+)
 def overflow(subject: Subject) -> Iterator[Outcome]:
     """The mode decides as between the largest value and the next of the continued grid, farther on as above the middle.
 
-    The nearer one is the largest value; the farther one is infinity, else NaN, else the largest value under saturation
-    none, and the largest value under finite and propagate.
+    The nearer one is the largest value; the farther one is infinity, else NaN, else the largest value under
+    saturation none, and the largest value under finite and propagate.
     """
     fmt, grid, places = subject.format, subject.grid, subject.places
     places = places.take((places.magnitude == places.last) & (places.kind != EXACT))

@@ -20,7 +20,9 @@ from lowprec.verify.shown import shown_float
 __all__: list[str] = []
 
 
-def _in_every_mode(subject: Subject, values: Array, want: Array, rest: Projection = DEFAULT) -> Iterator[Outcome]:
+def _in_every_mode(
+    subject: Subject, values: Array, want: Array, rest: Projection = DEFAULT
+) -> Iterator[Outcome]:
     """Yield values whose codes are the same in every mode."""
     for mode in subject.modes:
         how = dataclasses.replace(rest, rounding=mode)
@@ -98,14 +100,16 @@ def negative_numbers(subject: Subject) -> Iterator[Outcome]:
 @law(
     "flags",
     "format",
-    "finite numbers other than 0, every mode, saturation none; not below the smallest of a format without zero",
+    "finite numbers other than 0, every mode, saturation none; not below the smallest of a format without "
+    "zero",
     lambda s: s.projects,
 )
 def flags(subject: Subject) -> Outcome:
     """Inexact is signalled where the value changes, and with it overflow, underflow or neither.
 
-    Overflow is where a number, rounded on the grid continued past the largest value, exceeds that; underflow is where
-    it is tiny: rounded to the bits of a normal value with an unbounded exponent, below the smallest normal value.
+    Overflow is where a number, rounded on the grid continued past the largest value, exceeds that; underflow
+    is where it is tiny: rounded to the bits of a normal value with an unbounded exponent, below the smallest
+    normal value.
     """
     places, tried = subject.places, 0
     places = places.take((places.magnitude >= 0) & (places.values != 0))
@@ -162,7 +166,9 @@ def flushing(subject: Subject) -> Iterator[Outcome]:
         usual = codes_at(subject, places, farther(mode.name, places))
         want = np.where(_tiny(subject, places, mode.name), zero, usual)
         how = Projection(rounding=mode, subnormals="flush_results")
-        yield compared(subject, places.values, subject.encode(places.values, how), want, ("projection", str(how)))
+        yield compared(
+            subject, places.values, subject.encode(places.values, how), want, ("projection", str(how))
+        )
 
 
 @law(

@@ -57,21 +57,24 @@ def mean(subject: Subject) -> Outcome:
     for number, row in zip(places.values.tolist(), made.tolist(), strict=True):
         if not np.isfinite(row).all() or sum(map(Fraction, row)) != Fraction(number) * _ALL:
             got = shown_float(sum(row) / _ALL)
-            return Outcome.broken(made.size, ("value", shown_float(number)), ("mean", got), ("want", "the value"))
+            return Outcome.broken(
+                made.size, ("value", shown_float(number)), ("mean", got), ("want", "the value")
+            )
     return Outcome(made.size)
 
 
 @law(
     "stochastic shares",
     "format",
-    "multiples of 2**-5 of some gaps, of 2**-7 where that is quick; variants A, B, C with 4 bits, all random integers",
+    "multiples of 2**-5 of some gaps, of 2**-7 where that is quick; variants A, B, C with 4 bits, all random "
+    "integers",
     lambda s: s.projects,
 )
 def shares(subject: Subject) -> Outcome:
     """Of the 2**bits random integers the last ones take the farther code: floor(tail * 2**bits) of them under A.
 
-    Under B it is tail * 2**bits rounded to nearest with halves up, under C with halves to even. The tail is how far
-    the number lies above the magnitude at or below it, in gaps.
+    Under B it is tail * 2**bits rounded to nearest with halves up, under C with halves to even. The tail is
+    how far the number lies above the magnitude at or below it, in gaps.
     """
     places, tried = _places(subject, 32 if subject.slow else 128), 0
     tails = _tails(subject, places)

@@ -33,7 +33,9 @@ def _differs(tried: int, values: Array, wrong: Array, *columns: tuple[str, Any])
         return Outcome(tried)
     place = int(np.argmax(wrong))
     rows = [("value", shown_float(float(values[place])))]
-    rows += [(name, said if isinstance(said, str) else shown_float(float(said[place]))) for name, said in columns]
+    rows += [
+        (name, said if isinstance(said, str) else shown_float(float(said[place]))) for name, said in columns
+    ]
     return Outcome.broken(tried, *rows)
 
 
@@ -75,13 +77,20 @@ def types(subject: Subject) -> Iterator[Outcome]:
         values = values[:: 5 if values.size > 1 << 15 else 1]
         wide = values.astype(np.float64)
         short = values.dtype.itemsize == 2
-        for mode in [mode for mode in subject.modes if not short or mode.name in ("nearest_even", "toward_positive")]:
+        for mode in [
+            mode for mode in subject.modes if not short or mode.name in ("nearest_even", "toward_positive")
+        ]:
             how = Projection(rounding=mode)
             said = (("type", str(values.dtype)), ("rounding", mode.name))
             yield compared(subject, wide, subject.encode(values, how), subject.encode(wide, how), *said)
 
 
-@law("place", "format", "finite numbers in float64 and float32; alone, shifted, reversed, spread, with flags", is_verbs)
+@law(
+    "place",
+    "format",
+    "finite numbers in float64 and float32; alone, shifted, reversed, spread, with flags",
+    is_verbs,
+)
 def place_does_not_matter(subject: Subject) -> Iterator[Outcome]:
     """A code depends on its value alone: not on its place in the array, nor on strides, nor on flags."""
     for kind in (np.float64, np.float32):
@@ -95,7 +104,12 @@ def place_does_not_matter(subject: Subject) -> Iterator[Outcome]:
             ("shifted", values[3:], subject.encode(values[3:]), whole[3:]),
             ("reversed", values, subject.encode(values[::-1])[::-1], whole),
             ("spread", values, subject.encode(spread[:, 1]), whole),
-            ("alone", values[some], np.concatenate([subject.encode(one[None]) for one in values[some]]), whole[some]),
+            (
+                "alone",
+                values[some],
+                np.concatenate([subject.encode(one[None]) for one in values[some]]),
+                whole[some],
+            ),
             ("with flags", values, _with_flags(subject, values), whole),
         )
         for name, numbers, got, want in ways:
@@ -180,7 +194,8 @@ def _finer(fmt: Format) -> Format | None:
 @law(
     "powers of two",
     "format",
-    "floating point with trailing bits; numbers from the smallest normal value to half of the largest, every mode",
+    "floating point with trailing bits; numbers from the smallest normal value to half of the largest, every "
+    "mode",
     lambda s: s.projects and s.format.exponent_bits > 0 and s.format.trailing_bits > 0,
 )
 def powers_of_two(subject: Subject) -> Iterator[Outcome]:
@@ -211,4 +226,6 @@ def sign_symmetry(subject: Subject) -> Iterator[Outcome]:
         mirrored = _MIRROR.get(mode.name, mode.name)
         got = subject.quantize(-values, Projection(rounding=mirrored))  # type: ignore[arg-type]
         want = -subject.quantize(values, Projection(rounding=mode))
-        yield _differs(values.size, -values, got != want, ("rounding", mirrored), ("got", got), ("want", want))
+        yield _differs(
+            values.size, -values, got != want, ("rounding", mirrored), ("got", got), ("want", want)
+        )

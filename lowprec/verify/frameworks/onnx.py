@@ -34,7 +34,9 @@ def _targets() -> tuple[Format, ...]:
     return tuple(fmt for fmt, name in TYPES.items() if hasattr(onnx.TensorProto, name))
 
 
-def cast_model(source: np.dtype[Any], fmt: Format, saturate: bool, opset: int | None = None, **options: Any) -> Any:
+def cast_model(
+    source: np.dtype[Any], fmt: Format, saturate: bool, opset: int | None = None, **options: Any
+) -> Any:
     """Return a model of one Cast, of the newest operator set or the given one."""
     import onnx
     from onnx import TensorProto, helper

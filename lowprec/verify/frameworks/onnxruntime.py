@@ -29,7 +29,9 @@ def _session(source: np.dtype[Any], fmt: Format, saturate: bool) -> Any:
     options = onnxruntime.SessionOptions()
     options.log_severity_level = 4
     options.intra_op_num_threads = 1  # this thread, whose state the process may have changed
-    return onnxruntime.InferenceSession(model.SerializeToString(), options, providers=["CPUExecutionProvider"])
+    return onnxruntime.InferenceSession(
+        model.SerializeToString(), options, providers=["CPUExecutionProvider"]
+    )
 
 
 def _cast(values: Array, fmt: Format, *, saturate: bool) -> Array:

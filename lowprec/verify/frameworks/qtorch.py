@@ -25,7 +25,9 @@ def _targets() -> tuple[Format, ...]:
 def _cast(values: Array, fmt: Format) -> Array:
     from qtorch.quant import float_quantize
 
-    return np.asarray(float_quantize(tensor(values), fmt.exponent_bits, fmt.trailing_bits, rounding="nearest"))
+    return np.asarray(
+        float_quantize(tensor(values), fmt.exponent_bits, fmt.trailing_bits, rounding="nearest")
+    )
 
 
 FRAMEWORKS = (

@@ -62,7 +62,9 @@ def _cast(values: Array, fmt: Format) -> Array:
 def _operate(operation: str, fmt: Format, *operands: Array) -> Array:
     import torch
 
-    given = [torch.from_numpy(codes.view(f"i{codes.itemsize}")).view(_type(_TYPES[fmt])) for codes in operands]
+    given = [
+        torch.from_numpy(codes.view(f"i{codes.itemsize}")).view(_type(_TYPES[fmt])) for codes in operands
+    ]
     return _codes(getattr(torch, operation)(*given), fmt)
 
 

@@ -98,5 +98,7 @@ FRAMEWORKS = (
     _framework("ceil", lambda: _mx("ceil")),
     _framework("even", lambda: _mx("even")),
     _framework("rceil", lambda: _mx("rceil")),
-    _framework("nvfp4", lambda: {Blocks(source, catalog.NVFP4): _nvfp4 for source in ("float32", "bfloat16")}),
+    _framework(
+        "nvfp4", lambda: {Blocks(source, catalog.NVFP4): _nvfp4 for source in ("float32", "bfloat16")}
+    ),
 )

@@ -39,8 +39,8 @@ def inputs(fmt: Format, source: npt.DTypeLike, *, sparse: bool = False) -> Array
     16-bit types: all of their values. float32 and float64: every value, tie and overflow
     threshold of the format with the two neighbours on either side, both signs; at two neighbouring
     codes of up to 32 binades every bit of the tail by itself (a sticky bit that misses one is caught);
-    powers of two; the type's own subnormals, limits, infinities, zeros and NaNs. Integers: those next to every
-    value and tie, and the powers of two with their neighbours. Formats above 16 bits are taken at
+    powers of two; the type's own subnormals, limits, infinities, zeros and NaNs. Integers: those next to
+    every value and tie, and the powers of two with their neighbours. Formats above 16 bits are taken at
     the ends of their binades (`magnitudes`).
 
     >>> from lowprec.spec.catalog import E4M3FN

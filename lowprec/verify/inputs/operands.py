@@ -103,7 +103,9 @@ def special_codes(fmt: Format, *, few: bool = False) -> Array:
 
 
 def _patterns(fmt: Format, size: int, random: np.random.Generator) -> Array:
-    return random.integers(0, (1 << fmt.width) - 1, size, dtype=np.uint64, endpoint=True).astype(code_dtype(fmt))
+    return random.integers(0, (1 << fmt.width) - 1, size, dtype=np.uint64, endpoint=True).astype(
+        code_dtype(fmt)
+    )
 
 
 def _moved(columns: list[Array], sources: list[Format], random: np.random.Generator) -> list[Array]:
@@ -112,6 +114,9 @@ def _moved(columns: list[Array], sources: list[Format], random: np.random.Genera
     which = random.integers(0, 2 * len(columns), size)
     step = random.choice(np.array([-1, 1]), size)
     return [
-        narrowed((column.astype(np.uint64).view(np.int64) + np.where(which == place, step, 0)).view(np.uint64), source)
+        narrowed(
+            (column.astype(np.uint64).view(np.int64) + np.where(which == place, step, 0)).view(np.uint64),
+            source,
+        )
         for place, (column, source) in enumerate(zip(columns, sources, strict=True))
     ]

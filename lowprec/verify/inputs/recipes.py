@@ -75,8 +75,8 @@ def narrowed(codes: Array, fmt: Format) -> Array:
 class Aim:
     """A random point of the result's format for each case, and numbers to reach it with.
 
-    `point` is a value of the format or, mostly, lies in the middle between two; a quarter of them are tiny and a
-    quarter as large as can be. `half` is half the gap there, a power of two.
+    `point` is a value of the format or, mostly, lies in the middle between two; a quarter of them are tiny
+    and a quarter as large as can be. `half` is half the gap there, a power of two.
     """
 
     def __init__(self, random: np.random.Generator, size: int, sources: list[Format], target: Format) -> None:

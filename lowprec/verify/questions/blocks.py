@@ -1,6 +1,7 @@
 """Arrays in blocks that share a scale, as a question of comparison.
 
-An answer is the code of an element and, where scales were given, that of its block's scale above it; or a value.
+An answer is the code of an element and, where scales were given, that of its block's scale above it; or a
+value.
 """
 
 from __future__ import annotations
@@ -64,17 +65,23 @@ class BlockQuestion(Question):
         self.values = got.dtype.kind not in "iu" and got.dtype != own_dtype(fmt.element)
         self.any_nan = any_nan or self.values
         if got.shape != self.shape:
-            raise ValueError(f"there are {got.shape} results of values of shape {self.shape}; they must be equal")
+            raise ValueError(
+                f"there are {got.shape} results of values of shape {self.shape}; they must be equal"
+            )
         for dump, what in ((scales, fmt.scale), (None if self.values else got, fmt.element)):
             if dump is not None and dump.dtype.kind not in "iu" and dump.dtype != own_dtype(what):
                 raise ValueError(f"{dump} holds {dump.dtype}, which are no codes of {what.name!r}")
         if self.values and scales is not None:
-            raise ValueError(f"results of type {got.dtype} are values, which have no scales; leave scales out")
+            raise ValueError(
+                f"results of type {got.dtype} are values, which have no scales; leave scales out"
+            )
         self.unfit = ""
         if scales is not None and scales.shape != (grid := grid_of(self.shape, self.axes, fmt.sizes)):
             fits = [axis for axis in range(len(self.shape)) if scales.shape == _grid(self.shape, axis, fmt)]
             if not fits:
-                raise ValueError(f"scales have shape {scales.shape}, but blocks of {fmt.name!r} here need {grid}")
+                raise ValueError(
+                    f"scales have shape {scales.shape}, but blocks of {fmt.name!r} here need {grid}"
+                )
             # Told, and the elements compared: a wrong axis is something to be found.
             self.unfit = f"; scales of shape {scales.shape} are those of axis {fits[0]}, and left out"
             self.scales = None
@@ -87,7 +94,12 @@ class BlockQuestion(Question):
     def _unroll(self) -> None:
         """Reshape one long row to rows of whole blocks, so that it is read in pieces."""
         unit = math.lcm(max(_SIZES), *self.format.sizes)
-        if len(self.axes) != 1 or self.size != self.shape[self.axes[0]] or self.size <= unit or self.size % unit:
+        if (
+            len(self.axes) != 1
+            or self.size != self.shape[self.axes[0]]
+            or self.size <= unit
+            or self.size % unit
+        ):
             return
         self.shape, self.axes = (self.size // unit, unit), (1,)
         self.dump, self.received = self.dump.reshaped(self.shape), self.received.reshaped(self.shape)
@@ -119,7 +131,11 @@ class BlockQuestion(Question):
 
     def facts(self) -> dict[str, Any]:
         """Return what was asked, as data."""
-        return {"operation": "blocks", "formats": [str(self.dump.dtype), self.format.name], "axes": list(self.axes)}
+        return {
+            "operation": "blocks",
+            "formats": [str(self.dump.dtype), self.format.name],
+            "axes": list(self.axes),
+        }
 
     @property
     def _step(self) -> int:
@@ -151,7 +167,9 @@ class BlockQuestion(Question):
     def sample(self, different: Array, equal: Array) -> Batch:
         """Return the piece with the mismatch in the middle of all."""
         width = max(math.prod(self.shape[1:]), 1)
-        first = int(different[different.size // 2]) // width // self._step * self._step if different.size else 0
+        first = (
+            int(different[different.size // 2]) // width // self._step * self._step if different.size else 0
+        )
         return self.piece(first, min(first + self._step, self.shape[0]))
 
     # -- answers --------------------------------------------------------------------------------
@@ -164,7 +182,9 @@ class BlockQuestion(Question):
             fmt = fields["profile"].block(fmt)
         whole = {field.name for field in dataclasses.fields(BlockFormat)}
         fmt = dataclasses.replace(fmt, **{key: value for key, value in fields.items() if key in whole})
-        rule = {key: fields[key] for key in ("rounding", "saturation", "subnormals", "symmetric") if key in fields}
+        rule = {
+            key: fields[key] for key in ("rounding", "saturation", "subnormals", "symmetric") if key in fields
+        }
         if rule:
             fmt = dataclasses.replace(fmt, elements=dataclasses.replace(fmt.elements, **rule))
         if "scale_rounding" in fields:
@@ -260,7 +280,9 @@ class BlockQuestion(Question):
         for arithmetic in ("exact", "product", "reciprocal", "reciprocals"):
             if arithmetic != fmt.arithmetic:
                 yield Change(
-                    "arithmetic", arithmetic, f"{arithmetic!r} arithmetic of quotients, not {fmt.arithmetic!r}"
+                    "arithmetic",
+                    arithmetic,
+                    f"{arithmetic!r} arithmetic of quotients, not {fmt.arithmetic!r}",
                 )
         if fmt.tensor_scale != "none":
             yield Change("one_scale", 1.0, "no scale of the whole tensor: it is 1")
@@ -298,7 +320,8 @@ class BlockQuestion(Question):
     def random(self, batch: Batch) -> tuple[Array, Array, Array] | None:
         """Return the neighbours of each element, and how far it lies from the lower to the upper in magnitude."""
         down, up = (
-            self.answer(batch, (Change("rounding", _mode(name), ""),)) for name in ("toward_zero", "away_from_zero")
+            self.answer(batch, (Change("rounding", _mode(name), ""),))
+            for name in ("toward_zero", "away_from_zero")
         )
         ends = [self._values(answers, batch) for answers in (down, up)]
         with np.errstate(all="ignore"):
@@ -309,7 +332,9 @@ class BlockQuestion(Question):
         if self.values:
             dtype = self.received.dtype
             return np.asarray(answers.astype(UNSIGNED[dtype.itemsize]).view(dtype).astype(np.float64))
-        blocks: BlockArray = lp.encode(batch.given, self.format, axis=self.axes, tensor_scale=self.tensor_scale)
+        blocks: BlockArray = lp.encode(
+            batch.given, self.format, axis=self.axes, tensor_scale=self.tensor_scale
+        )
         codes = (answers & (1 << _SCALE) - 1).astype(blocks.codes.dtype).reshape(blocks.shape)
         return np.asarray(dataclasses.replace(blocks, codes=codes).values(np.float64)).reshape(-1)
 
@@ -323,14 +348,18 @@ class BlockQuestion(Question):
         if self.values:
             return self.differing(said, data | {"operands": [repr(float(value))]}, got, want, "values")
         codes = [code & (1 << _SCALE) - 1 for code in (got, want)]
-        said += [(name, shown_code(code, self.target)) for name, code in zip(("got", "want"), codes, strict=True)]
+        said += [
+            (name, shown_code(code, self.target)) for name, code in zip(("got", "want"), codes, strict=True)
+        ]
         kind, distance = "elements", None
         scales = [got >> _SCALE, want >> _SCALE]
         if self.scales is not None:
             same = scales[0] == scales[1]
             kind = _UNDER[not same]
             names = ("scale, got", "scale, want") if not same else ("scale",)
-            said += [(name, shown_code(code, self.format.scale)) for name, code in zip(names, scales, strict=False)]
+            said += [
+                (name, shown_code(code, self.format.scale)) for name, code in zip(names, scales, strict=False)
+            ]
         if scales[0] == scales[1] and codes[0] < 1 << self.target.width:
             distance = int(distances(np.array(codes[:1]), np.array(codes[1:]), self.target)[0])
         data |= {

@@ -91,7 +91,14 @@ def projections(target: Format, asked: Projection, sources: tuple[Format, ...]) 
                 yield Change("nan_code", code, f"NaN is {code:#x}")
     if target.sign is Sign.TWOS_COMPLEMENT:
         yield Change("symmetric", not asked.symmetric, "the most negative code is left out")
-    for stop in (catalog.BINARY32, catalog.BINARY16, catalog.BFLOAT16, catalog.TF32, catalog.E4M3FN, catalog.E5M2):
+    for stop in (
+        catalog.BINARY32,
+        catalog.BINARY16,
+        catalog.BFLOAT16,
+        catalog.TF32,
+        catalog.E4M3FN,
+        catalog.E5M2,
+    ):
         if stop == target or (stop,) == asked.via or (len(sources) == 1 and stop.contains(sources[0])):
             continue
         yield Change("via", (stop,), f"double rounding: to {stop.name} first, then to {target.name}")
@@ -136,7 +143,9 @@ def operands(operation: str, sources: tuple[Format, ...]) -> Iterator[Change]:
                     yield Change("operand", cut, f"operands cut off to {name} first, not rounded", 1)
             for power in (-1, 1, -2, 2, -3, 3, -4, 4, -7, 7, -8, 8):
                 scaled = functools.partial(_scaled, power=power)
-                yield Change("operand", scaled, f"a bias or scale off by {-power}: operands times 2**{power}", 2)
+                yield Change(
+                    "operand", scaled, f"a bias or scale off by {-power}: operands times 2**{power}", 2
+                )
         if first.sign is Sign.MAGNITUDE:
             yield Change("operand", _negated, "signs inverted", 2)
             yield Change("operand", _absolute, "signs dropped", 2)
@@ -217,7 +226,9 @@ def _shifted(index: Array, shape: tuple[int, ...], by: int) -> tuple[Array, Arra
 def _transposed(index: Array, shape: tuple[int, ...]) -> tuple[Array, Array]:
     rows, columns = shape[-2:]
     matrix, inside = np.divmod(index, rows * columns)
-    row, column = np.divmod(inside, rows)  # of the transposed matrix, which has as many rows as this has columns
+    row, column = np.divmod(
+        inside, rows
+    )  # of the transposed matrix, which has as many rows as this has columns
     return matrix * (rows * columns) + column * columns + row, np.zeros(index.shape, bool)
 
 

@@ -57,11 +57,15 @@ class DotQuestion(Question):
         left, right = (_factors(side, fmt) for side, fmt in zip((x, y), operands, strict=True))
         shape = _shape(verb, left, right)
         if got.shape != shape:
-            raise ValueError(f"{verb} of shapes {x.shape} and {y.shape} has results of shape {shape}, not {got.shape}")
+            raise ValueError(
+                f"{verb} of shapes {x.shape} and {y.shape} has results of shape {shape}, not {got.shape}"
+            )
         self.shape, self.size, length = shape, got.size, left.shape[-1]
         # One layout inside: rows against rows, or matrices against matrices.
         if verb == "dot":
-            self.x, self.y = (np.broadcast_to(side, (*shape, length)).reshape(-1, length) for side in (left, right))
+            self.x, self.y = (
+                np.broadcast_to(side, (*shape, length)).reshape(-1, length) for side in (left, right)
+            )
             inner: tuple[int, ...] = (got.size,)
         else:
             left = left[None] if left.ndim == 1 else left
@@ -81,7 +85,11 @@ class DotQuestion(Question):
 
     def facts(self) -> dict[str, Any]:
         """Return what was asked, as data."""
-        return {"operation": self.verb, "formats": [self.target.name], "accumulation": self.how.name or str(self.how)}
+        return {
+            "operation": self.verb,
+            "formats": [self.target.name],
+            "accumulation": self.how.name or str(self.how),
+        }
 
     def batches(self) -> Iterator[Batch]:
         """Yield all of it, in pieces of whole rows."""
@@ -98,14 +106,18 @@ class DotQuestion(Question):
             for start in range(0, m if n else 0, step):
                 stop = min(start + step, m)
                 first = number * m * n
-                yield self._batch(slice(first + start * n, first + stop * n), (number, slice(start, stop)), np.s_[:])
+                yield self._batch(
+                    slice(first + start * n, first + stop * n), (number, slice(start, stop)), np.s_[:]
+                )
 
     def _batch(self, index: Array | slice, rows: Any, columns: Any) -> Batch:
         """Return the results at some places: of rows of x, and columns of y."""
         read = isinstance(index, slice)
         got = words_of(self.received.read(index.start, index.stop) if read else self.received.take(index))  # type: ignore[union-attr, arg-type]
         if self.verb == "dot":
-            return Batch(index, got, (self.x[rows], self.y[rows], None if self.addend is None else self.addend[rows]))
+            return Batch(
+                index, got, (self.x[rows], self.y[rows], None if self.addend is None else self.addend[rows])
+            )
         number, chosen = rows
         addend = None if self.addend is None else self.addend[number][chosen][:, columns]
         return Batch(index, got, (self.x[number][chosen], self.y[number][:, columns], addend))
@@ -193,7 +205,9 @@ class DotQuestion(Question):
         first = 0.0 if self.addend is None else float(self.addend.reshape(-1)[at])
         if not (np.isfinite(terms[0]).all() and np.isfinite(terms[1]).all() and np.isfinite(first)):
             return None
-        products = (Fraction(a) * Fraction(b) for a, b in zip(terms[0].tolist(), terms[1].tolist(), strict=True))
+        products = (
+            Fraction(a) * Fraction(b) for a, b in zip(terms[0].tolist(), terms[1].tolist(), strict=True)
+        )
         return sum(products, Fraction(first))
 
 
@@ -214,7 +228,8 @@ def could_be(x: Array, y: Array, target: Format) -> Iterator[str]:
         if how.output[0] != target or how.scale is not None:
             continue
         if how.operands is None or all(
-            holds(number, side, fmt) for number, (side, fmt) in enumerate(zip((x, y), how.operands, strict=True))
+            holds(number, side, fmt)
+            for number, (side, fmt) in enumerate(zip((x, y), how.operands, strict=True))
         ):
             yield name
 
@@ -235,7 +250,9 @@ def _addends(addend: Dump, shape: tuple[int, ...]) -> Array:
     try:
         return np.broadcast_to(whole, shape)
     except ValueError:
-        raise ValueError(f"{addend} of shape {addend.shape} does not broadcast to the results' {shape}") from None
+        raise ValueError(
+            f"{addend} of shape {addend.shape} does not broadcast to the results' {shape}"
+        ) from None
 
 
 def _shape(verb: str, x: Array, y: Array) -> tuple[int, ...]:
@@ -246,7 +263,9 @@ def _shape(verb: str, x: Array, y: Array) -> tuple[int, ...]:
             return np.broadcast_shapes(x.shape[:-1], y.shape[:-1])
         outer = np.broadcast_shapes(x.shape[:-2], y.shape[:-2])
     except ValueError:
-        raise ValueError(f"{verb} of shapes {x.shape} and {y.shape}: the axes in front do not broadcast") from None
+        raise ValueError(
+            f"{verb} of shapes {x.shape} and {y.shape}: the axes in front do not broadcast"
+        ) from None
     return (*outer, *x.shape[-2:-1], *(y.shape[-1:] if y.ndim > 1 else ()))
 
 
@@ -277,7 +296,10 @@ def _result(**fields: Any) -> How:
         if not isinstance(how.accumulator, Window):
             raise ValueError("no window")
         fmt, rule = how.accumulator.result
-        fmt, rule = fields.get("fmt", fmt), dataclasses.replace(rule, rounding=fields.get("rounding", rule.rounding))
+        fmt, rule = (
+            fields.get("fmt", fmt),
+            dataclasses.replace(rule, rounding=fields.get("rounding", rule.rounding)),
+        )
         return _window(result=(fmt, rule))(how)
 
     return changed
@@ -298,17 +320,23 @@ def _windows(how: Accumulation, window: Window) -> Iterator[Change]:
             words = f"F = {bits} instead of {window.fraction_bits}: fraction bits that alignment keeps"
             yield Change("fraction_bits", _window(fraction_bits=bits), words)
     if window.fraction_bits is not None:
-        yield Change("fraction_bits", _window(fraction_bits=None), "steps summed exactly: nothing cut by alignment")
+        yield Change(
+            "fraction_bits", _window(fraction_bits=None), "steps summed exactly: nothing cut by alignment"
+        )
     for step in _STEPS:
         if step != window.step:
             words = f"L = {step} instead of {window.step}: products in a step"
             yield Change("step", _window(step=step), words)
     for name in ("toward_zero", "nearest_even", "nearest_away"):
         if name != str(window.result[1].rounding):
-            yield Change("result_rounding", _result(rounding=rounding(name)), f"sums of steps: {ROUNDINGS[name]}")
+            yield Change(
+                "result_rounding", _result(rounding=rounding(name)), f"sums of steps: {ROUNDINGS[name]}"
+            )
     for fmt in (catalog.BINARY32, E8M13, catalog.BINARY16, catalog.BFLOAT16):
         if fmt != window.result[0]:
-            yield Change("result", _result(fmt=fmt), f"sums of steps in {fmt.name}, not {window.result[0].name}")
+            yield Change(
+                "result", _result(fmt=fmt), f"sums of steps in {fmt.name}, not {window.result[0].name}"
+            )
     for cut in ("toward_zero", "floor"):
         if cut != window.cut:
             yield Change("cut", _window(cut=cut), f"terms cut {cut.replace('_', ' ')}")
@@ -339,7 +367,11 @@ def _sums(how: Accumulation) -> Iterator[Change]:
             changed = (fmt, dataclasses.replace(rule, rounding=rounding(name)))
             yield Change("accumulator", _field(accumulator=changed), f"sums: {ROUNDINGS[name]}")
     if how.product is not None:
-        yield Change("product", _field(product=None), "products not rounded (fused multiplication and addition)")
+        yield Change(
+            "product", _field(product=None), "products not rounded (fused multiplication and addition)"
+        )
     for other in (catalog.BINARY32, catalog.BFLOAT16, catalog.BINARY16):
         if how.product is None or how.product[0] != other:
-            yield Change("product", _field(product=(other, Projection())), f"products rounded to {other.name}")
+            yield Change(
+                "product", _field(product=(other, Projection())), f"products rounded to {other.name}"
+            )

@@ -40,7 +40,12 @@ class ElementQuestion(Question):
         any_nan: bool = False,
         labels: Dump | None = None,
     ) -> None:
-        self.operation, self.operands, self.formats, self.projection = operation, operands, formats, projection
+        self.operation, self.operands, self.formats, self.projection = (
+            operation,
+            operands,
+            formats,
+            projection,
+        )
         self.target, self.received, self.labels = formats[-1], got, labels
         self.values = is_values(got.dtype, self.target)
         self.any_nan = any_nan or self.values
@@ -144,7 +149,9 @@ class ElementQuestion(Question):
 
     def situations(self, batch: Batch, where: Array, want: Array) -> npt.NDArray[np.uint8]:
         """Return where exact results lie between the values of the target."""
-        return situations(self.operation, [given[where] for given in batch.given], self.formats, self.projection)
+        return situations(
+            self.operation, [given[where] for given in batch.given], self.formats, self.projection
+        )
 
     def numbers(self, batch: Batch, where: Array, want: Array) -> npt.NDArray[np.float64]:
         """Return the operand of a conversion, the right result of an operation."""
@@ -169,7 +176,9 @@ class ElementQuestion(Question):
         """Return a mismatch, told in full."""
         operands, got = [int(given[place]) for given in batch.given], int(batch.got[place])
         sources, names = self.formats[:-1], operand_names(len(batch.given))
-        said = [(name, shown_code(code, fmt)) for name, code, fmt in zip(names, operands, sources, strict=True)]
+        said = [
+            (name, shown_code(code, fmt)) for name, code, fmt in zip(names, operands, sources, strict=True)
+        ]
         value = exact_value(operands, self.operation, self.formats, self.projection)
         if self.operation != "convert":
             said.append(("exact", shown_value(value)))

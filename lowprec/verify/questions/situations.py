@@ -35,7 +35,9 @@ _ONE_BY_ONE = 4096
 # -- of one case -------------------------------------------------------------------------------------
 
 
-def exact_value(operands: list[int], operation: str, formats: tuple[Format, ...], projection: Projection) -> Exact:
+def exact_value(
+    operands: list[int], operation: str, formats: tuple[Format, ...], projection: Projection
+) -> Exact:
     """Return the result before it is projected: the operand itself, or the operation's exact result."""
     values = [decode(code, fmt) for code, fmt in zip(operands, formats, strict=False)]
     if operation == "convert":
@@ -47,7 +49,9 @@ def _rounding(projection: Projection) -> Rounding:
     return DEFAULT.rounding if projection.via else projection.rounding
 
 
-def situation(operands: list[int], operation: str, formats: tuple[Format, ...], projection: Projection) -> str:
+def situation(
+    operands: list[int], operation: str, formats: tuple[Format, ...], projection: Projection
+) -> str:
     """Return where the exact result lies between the values of its format.
 
     >>> from lowprec.spec.catalog import BINARY32, E4M3FN
@@ -88,7 +92,15 @@ def _place(value: Exact, target: Format, what: str) -> str:
 
 def _tail(tail: Fraction) -> str:
     half = Fraction(1, 2)
-    return "exact" if not tail else "at a tie" if tail == half else "below a tie" if tail < half else "above a tie"
+    return (
+        "exact"
+        if not tail
+        else "at a tie"
+        if tail == half
+        else "below a tie"
+        if tail < half
+        else "above a tie"
+    )
 
 
 # -- of arrays ---------------------------------------------------------------------------------------
@@ -116,7 +128,18 @@ def names_of(operation: str) -> tuple[str, ...]:
     return (*found, "below the smallest value", f"exact{_PAST}", "not looked at")
 
 
-_EXACT, _BELOW, _TIE, _ABOVE, _PASSED, _OVER, _INFINITE, _ZERO, _NAN, _INVALID = 0, 1, 2, 3, 3, 7, 8, 9, 10, 11
+_EXACT, _BELOW, _TIE, _ABOVE, _PASSED, _OVER, _INFINITE, _ZERO, _NAN, _INVALID = (
+    0,
+    1,
+    2,
+    3,
+    3,
+    7,
+    8,
+    9,
+    10,
+    11,
+)
 
 
 def situations(
@@ -133,10 +156,14 @@ def situations(
     size = operands[0].size
     wide = _continued(target)
     if wide is None:
-        return _one_by_one(operation, operands, formats, projection, np.zeros(size, np.uint8), np.ones(size, bool))
+        return _one_by_one(
+            operation, operands, formats, projection, np.zeros(size, np.uint8), np.ones(size, bool)
+        )
     rounded = {}
     for name in ("toward_zero", "away_from_zero", "nearest_zero", "nearest_away"):
-        rounded[name] = OPERATIONS[operation].compute(operands, (*sources, wide), Projection(rounding=rounding(name)))
+        rounded[name] = OPERATIONS[operation].compute(
+            operands, (*sources, wide), Projection(rounding=rounding(name))
+        )
     down, up, near = rounded["toward_zero"], rounded["away_from_zero"], rounded["nearest_zero"]
     below, above = down & (wide.sign_code - 1), up & (wide.sign_code - 1)
     found = np.where(near == down, np.uint8(_BELOW), np.uint8(_ABOVE))
@@ -154,7 +181,11 @@ def situations(
     nans = [is_nan(codes, source) for codes, source in zip(operands, sources, strict=True)]
     found[nan & ~np.any(nans, axis=0)] = _INVALID
     unsure = infinite if operation == "divide" else np.zeros(size, bool)
-    if operation in ("round_to_integral", "scaleb", "logb"):  # the rounding mode is part of the operation, or nearly
+    if operation in (
+        "round_to_integral",
+        "scaleb",
+        "logb",
+    ):  # the rounding mode is part of the operation, or nearly
         unsure = ~nan
     return _one_by_one(operation, operands, formats, projection, found, unsure)
 

@@ -119,7 +119,9 @@ builtin(operator.and_, _MASK, _MASK, _MASK)(lambda builder, left, right: builder
 builtin(operator.add, _SINGLES, _SINGLES, _SINGLES)(lambda builder, left, right: builder.fadd(left, right))
 builtin(operator.sub, _SINGLES, _SINGLES, _SINGLES)(lambda builder, left, right: builder.fsub(left, right))
 builtin(operator.mul, _SINGLES, _SINGLES, _SINGLES)(lambda builder, left, right: builder.fmul(left, right))
-builtin(operator.truediv, _SINGLES, _SINGLES, _SINGLES)(lambda builder, left, right: builder.fdiv(left, right))
+builtin(operator.truediv, _SINGLES, _SINGLES, _SINGLES)(
+    lambda builder, left, right: builder.fdiv(left, right)
+)
 
 
 # -- functions ---------------------------------------------------------------------------------------
@@ -246,7 +248,9 @@ def fused(x: Singles, y: Singles, z: Singles) -> Singles:
         return np.where(even & (error != 0) & np.isfinite(error), odd, total).astype(np.float32)
 
 
-builtin(fused, _SINGLES, _SINGLES, _SINGLES, _SINGLES)(lambda builder, *parts: _intrinsic(builder, "fma", *parts))
+builtin(fused, _SINGLES, _SINGLES, _SINGLES, _SINGLES)(
+    lambda builder, *parts: _intrinsic(builder, "fma", *parts)
+)
 
 
 def square_root(x: Singles) -> Singles:
@@ -454,7 +458,8 @@ def _settle(builder: Any) -> Any:
     return ir.Constant(ir.IntType(8).as_pointer(), None)
 
 
-# -- 64 bits, few of them -----------------------------------------------------------------------------------------
+# -- 64 bits, few of them
+# -----------------------------------------------------------------------------------------
 
 
 def long_range(first: np.uint64) -> Longs:
@@ -475,7 +480,9 @@ def interleaved(array: npt.NDArray[np.uint32], start: int, a: Longs, b: Longs, c
 @memory(interleaved, None, _LONGS, _LONGS, _LONGS, _LONGS)
 def _interleaved(builder: Any, pointer: Any, element: Any, a: Any, b: Any, c: Any, d: Any) -> None:
     low, shift = _LONGS.constant(0xFFFFFFFF), _LONGS.constant(32)
-    left, right = [builder.or_(builder.and_(even, low), builder.shl(odd, shift)) for even, odd in ((a, b), (c, d))]
+    left, right = [
+        builder.or_(builder.and_(even, low), builder.shl(odd, shift)) for even, odd in ((a, b), (c, d))
+    ]
     # In two steps, of pairs and then of halves of instructions' vectors: LLVM finds no shorter way.
     pairs = [
         [place + side + from_right for place in range(0, _LONGS.count, 2) for from_right in (0, _LONGS.count)]

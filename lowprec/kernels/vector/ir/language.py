@@ -152,7 +152,9 @@ def from_stack(function: Callable[[Any, int, Any], None]) -> None:
     type_callable(function)(lambda context: _fixed(check, 3))
 
     def copy(context: Any, builder: Any, signature: Any, values: Any) -> Any:
-        array, other = (context.make_array(signature.args[place])(context, builder, values[place]) for place in (0, 2))
+        array, other = (
+            context.make_array(signature.args[place])(context, builder, values[place]) for place in (0, 2)
+        )
         size = context.get_abi_sizeof(context.get_data_type(signature.args[0].dtype))
         left = builder.sub(array.nitems, values[1])
         cgutils.raw_memcpy(builder, builder.gep(array.data, [values[1]]), other.data, left, size)

@@ -109,11 +109,16 @@ def _in_parts(function: Any, *kinds: VectorType) -> Callable[[F], F]:
             parts = []
             for start in range(0, LANES, _PART):
                 places = ir.Constant(_SHORT.llvm, list(range(start, start + _PART)))
-                parts.append(make(builder, *(builder.shuffle_vector(whole, whole, places) for whole in vectors)))
+                parts.append(
+                    make(builder, *(builder.shuffle_vector(whole, whole, places) for whole in vectors))
+                )
             while len(parts) > 1:
                 count = 2 * parts[0].type.count
                 places = ir.Constant(ir.VectorType(ir.IntType(32), count), list(range(count)))
-                parts = [builder.shuffle_vector(*pair, places) for pair in zip(parts[::2], parts[1::2], strict=True)]
+                parts = [
+                    builder.shuffle_vector(*pair, places)
+                    for pair in zip(parts[::2], parts[1::2], strict=True)
+                ]
             return parts[0]
 
         builtin(function, WORDS, *kinds)(lower)
@@ -128,7 +133,9 @@ def _widen(builder: Any, word: Any) -> Any:
 
 def _fold(builder: Any, pattern: Any) -> Any:
     low = _LONGS.constant(0xFFFFFFFF)
-    pattern = builder.or_(pattern, builder.add(builder.and_(pattern, low), low))  # carries into the upper half
+    pattern = builder.or_(
+        pattern, builder.add(builder.and_(pattern, low), low)
+    )  # carries into the upper half
     return builder.trunc(builder.lshr(pattern, _LONGS.constant(32)), _SHORT.llvm)
 
 
@@ -195,7 +202,9 @@ def fma_to_odd(x: Lanes, y: Lanes, z: Lanes) -> Lanes:
 
 @_in_parts(fma_to_odd, WORDS, WORDS, WORDS)
 def _fma_to_odd(builder: Any, x: Any, y: Any, z: Any) -> Any:
-    return _fold(builder, _add(builder, builder.fmul(_widen(builder, x), _widen(builder, y)), _widen(builder, z)))
+    return _fold(
+        builder, _add(builder, builder.fmul(_widen(builder, x), _widen(builder, y)), _widen(builder, z))
+    )
 
 
 def quotient_to_odd(x: Lanes, y: Lanes) -> Lanes:
@@ -232,7 +241,9 @@ def quotients(single: Lanes, double: Wides) -> Lanes:
 def _quotients(builder: Any, single: Any, double: Any) -> Any:
     wide = builder.zext(single, _LONGS.llvm)
     over = builder.add(builder.shl(wide, _LONGS.constant(29)), _LONGS.constant(896 << 52))
-    return _fold_number(builder, builder.fdiv(builder.bitcast(over, _NUMBERS), builder.bitcast(double, _NUMBERS)))
+    return _fold_number(
+        builder, builder.fdiv(builder.bitcast(over, _NUMBERS), builder.bitcast(double, _NUMBERS))
+    )
 
 
 def load_odd(array: Codes, start: int) -> Lanes:
@@ -279,7 +290,9 @@ for _function, _lost in ((cut_sum, 29), (cut_short_sum, 39)):
 
     @_in_parts(_function, WORDS, WORDS, WORDS, WORDS)
     def _cut(builder: Any, *parts: Any, lost: int = _lost) -> Any:
-        return _narrow(builder, builder.and_(_add_units(builder, *parts), _LONGS.constant(-1 << lost & _ONES)))
+        return _narrow(
+            builder, builder.and_(_add_units(builder, *parts), _LONGS.constant(-1 << lost & _ONES))
+        )
 
 
 @_in_parts(odd_sum, WORDS, WORDS, WORDS, WORDS)
@@ -305,7 +318,9 @@ def _joined_sum(builder: Any, total: Any, first: Any, second: Any, field: Any, l
     pattern = _add_units(builder, first, second, field)
     lost, one = builder.zext(lost, _LONGS.llvm), _LONGS.constant(1)
     unit = builder.shl(one, lost)
-    up = builder.add(builder.sub(builder.lshr(unit, one), one), builder.and_(builder.lshr(pattern, lost), one))
+    up = builder.add(
+        builder.sub(builder.lshr(unit, one), one), builder.and_(builder.lshr(pattern, lost), one)
+    )
     part = builder.and_(builder.add(pattern, up), builder.sub(_LONGS.constant(0), unit))
     return _narrow(builder, _add(builder, _widen(builder, total), builder.bitcast(part, _NUMBERS)))
 

@@ -99,7 +99,8 @@ def power(x: Any, y: Any) -> ScaledArray:
     x = settled(x)
     scale, rest, more = scale_power(float(x.scale), int(exponent), x.scale_format)
     with np.errstate(all="ignore"):
-        # The power of the data is float64's, as in `exp`, exponents apart; with what the scale could not take.
+        # The power of the data is float64's, as in `exp`, exponents apart; with what the scale could not
+        # take.
         numbers, exponents = _near_one(x.data.astype(np.float64))
         exponents = np.clip(exponents * exponent + float(more), -3000, 3000).astype(int)
         data = np.ldexp(np.power(numbers, exponent) * rest, exponents)
@@ -116,8 +117,9 @@ def scale_power(scale: float, exponent: int, fmt: Format) -> tuple[Any, float, i
         number, more = math.frexp(np.power(fraction, float(exponent)))
     if not 0 < number < 1:
         raise ValueError(
-            f"{scale}**{exponent}, the power of the scale, is out of the range of float64 even without its power of "
-            f"two; scales that are powers of two have no such end: set_scaling(x, pow2_round(x.scale))"
+            f"{scale}**{exponent}, the power of the scale, is out of the range of float64 even without its "
+            "power of two; scales that are powers of two have no such end: set_scaling(x, "
+            "pow2_round(x.scale))"
         )
     more += int(power) * exponent
     scale = fitting(math.ldexp(number, max(-1000, min(1000, more))), fmt)
@@ -205,7 +207,9 @@ def clip(x: Any, a_min: Any = None, a_max: Any = None, *, min: Any = None, max: 
 def where(condition: Any, x: Any, y: Any) -> ScaledArray:
     """Return elements of x where the condition holds, else of y."""
     if isinstance(condition, ScaledArray):
-        raise TypeError("numpy.where takes a condition that is no ScaledArray; compare it: numpy.where(x != 0, ...)")
+        raise TypeError(
+            "numpy.where takes a condition that is no ScaledArray; compare it: numpy.where(x != 0, ...)"
+        )
     return _chosen(lambda first, second: np.where(condition, first, second), x, y)
 
 

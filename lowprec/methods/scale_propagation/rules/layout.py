@@ -51,7 +51,11 @@ def _move_with_zeros(function: Callable[..., Any]) -> Callable[..., Any]:
 def pad(x: ScaledArray, pad_width: Any, mode: Any = "constant", **keywords: Any) -> ScaledArray:
     """Pad with zeros, or with elements of x: the modes that compute nothing."""
     moves = ("edge", "reflect", "symmetric", "wrap")
-    if mode not in ("constant", *moves) or np.any(keywords.get("constant_values", 0)) or "reflect_type" in keywords:
+    if (
+        mode not in ("constant", *moves)
+        or np.any(keywords.get("constant_values", 0))
+        or "reflect_type" in keywords
+    ):
         raise ValueError(
             f"numpy.pad of ScaledArrays takes mode 'constant' with zeros, {', '.join(map(repr, moves))}, not "
             f"mode={mode!r} with {keywords}; for other constants use numpy.concatenate"

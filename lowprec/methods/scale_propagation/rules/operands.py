@@ -50,7 +50,9 @@ def _is_weak(x: Any) -> bool:
     if isinstance(x, ScaledArray):
         return False
     array = np.asarray(x)
-    return array.dtype.kind == "b" or (array.ndim == 0 and (array.dtype.kind in "iu" or array.dtype == np.float64))
+    return array.dtype.kind == "b" or (
+        array.ndim == 0 and (array.dtype.kind in "iu" or array.dtype == np.float64)
+    )
 
 
 def _own(x: Any, scale_format: Format) -> ScaledArray:

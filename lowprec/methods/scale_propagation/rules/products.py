@@ -31,7 +31,9 @@ def scaled_matmul(x: Any, y: Any, accumulation: Accumulation | str | None = None
     given = operands(x, y)
     how = current().dots if accumulation is None else accumulation_of(accumulation)
     length = given.arrays[0].shape[-1] if given.arrays[0].ndim else 1
-    return _divided(given, how, pow2_sqrt(length) if length else 1.0, lambda first, second: product(first, second, how))
+    return _divided(
+        given, how, pow2_sqrt(length) if length else 1.0, lambda first, second: product(first, second, how)
+    )
 
 
 @register_scaled_op(np.matmul)
@@ -62,10 +64,15 @@ def outer(x: Any, y: Any) -> Any:
 def convolve(a: Any, v: Any, mode: str = "full") -> ScaledArray:
     """Convolve; the scale is the product of the scales, for the published rules have none for sums here."""
     given = operands(a, v)
-    if any(array.ndim != 1 or not array.size for array in given.arrays) or mode not in ("full", "same", "valid"):
+    if any(array.ndim != 1 or not array.size for array in given.arrays) or mode not in (
+        "full",
+        "same",
+        "valid",
+    ):
         raise ValueError(
             f"numpy.convolve of ScaledArrays takes two arrays of one axis, not of shapes {np.shape(a)} and "
-            f"{np.shape(v)}, and mode 'full', 'same' or 'valid', not {mode!r}; use sliding_window_view and @ for others"
+            f"{np.shape(v)}, and mode 'full', 'same' or 'valid', not {mode!r}; use sliding_window_view and @ "
+            "for others"
         )
     how = current().dots
 

@@ -79,7 +79,8 @@ def scaled_std(x: ScaledArray, axis: Axis = None, *, keepdims: bool = False) -> 
 def scaled_prod(x: ScaledArray, axis: Axis = None, *, keepdims: bool = False) -> ScaledArray:
     """Multiply one after the other, each product rounded; the scale is scale**n of n factors.
 
-    Where the scale stops at an end of its format, the data take the rest, and only the result has to be in range.
+    Where the scale stops at an end of its format, the data take the rest, and only the result has to be in
+    range.
     """
     axes, count = _axes(x, axis)
     x = settled(x)
@@ -98,7 +99,8 @@ def scaled_prod(x: ScaledArray, axis: Axis = None, *, keepdims: bool = False) ->
 def _product_apart(rows: Array, rest: float, exponent: int, fmt: Format) -> Array:
     """Multiply rows, rest and 2**exponent, with exponents added separately.
 
-    Partial products are rounded in the upper half of the range of the format, where all have its full precision.
+    Partial products are rounded in the upper half of the range of the format, where all have its full
+    precision.
     """
     data, exponents = np.frexp(np.full(rows.shape[1:], rest))
     exponents = exponents + exponent
