@@ -50,6 +50,8 @@ EXACT = {
     "scalar/block.py:product": "normalized factors of 40 and 24 bits: what goes are zeros",
     "scalar/block.py:decode_blocks": "zeros below the last bit that is set",
     "scalar/convert.py:read": "the exponent field of a code",
+    "scalar/dot.py:number_of_double": "the exponent field and the sign of a binary64 number",
+    "scalar/dot.py:sums_of_doubles": "the sign of a binary64 number",
     "scalar/dot.py:work_of": "the place of a product",
     "scalar/exact_sum.py:add_number": "the word that a place is in",
     "scalar/exact_sum.py:number_of_sum": "the sign of a sum",

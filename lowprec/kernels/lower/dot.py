@@ -8,6 +8,7 @@ from __future__ import annotations
 import dataclasses
 import enum
 import functools
+from fractions import Fraction
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -27,6 +28,7 @@ __all__ = [
     "Scales",
     "Stages",
     "begins_in",
+    "integer",
     "kind_of",
     "lower_how",
     "lower_stages",
@@ -228,3 +230,10 @@ def _room(x: Format, y: Format, scales: tuple[Format, Format] | None, addend: Fo
 def _last_bit(fmt: Format) -> int:
     """The exponent of the last bit of the smallest values."""
     return fmt.emin - fmt.trailing_bits
+
+
+def integer(number: Fraction) -> tuple[int, int]:
+    """A positive dyadic number as an integer times a power of two. The integer is 1 for the number 1 only."""
+    power = (number.numerator & -number.numerator).bit_length() - number.denominator.bit_length()
+    integer = int(number / Fraction(2) ** power)
+    return (2, power - 1) if integer == 1 and power else (integer, power)

@@ -19,9 +19,10 @@ from lowprec.kernels.jit import bit_length, helper, inlined, jit
 from lowprec.kernels.lower.dot import DOWNWARD, How, Machine, Stages
 from lowprec.kernels.lower.kinds import FINITE, GENERATED
 from lowprec.kernels.lower.scalar import Params
+from lowprec.kernels.scalar.exact_sum import add_number, number_of_sum, scale_sum
 from lowprec.kernels.scalar.machines import cdna2, cdna3
 from lowprec.kernels.scalar.numbers import Number, is_nan
-from lowprec.kernels.scalar.stages import number_of, placed, summed
+from lowprec.kernels.scalar.stages import Stage, number_of, placed, summed
 from lowprec.kernels.scalar.sums import (
     Dot,
     Work,
@@ -34,13 +35,13 @@ from lowprec.kernels.scalar.sums import (
 )
 from lowprec.kernels.scalar.windows import Operand, panel
 
-__all__ = ["KINDS", "Rows", "kernel", "work_of"]
+__all__ = ["KINDS", "Rows", "kernel", "sums_of_doubles", "work_of"]
 
 Words = npt.NDArray[Any]  #: of uint64
 
 _U = np.uint64
 _I = np.int64
-_0 = _U(0)
+_0, _TOP = _U(0), _U(1 << 63)
 _ZERO = Number(FINITE, False, _0, _0, _I(0))
 
 
@@ -175,3 +176,33 @@ def kernel(kind: str) -> Callable[..., None]:
                 out[i, column] = one(given, addend, dot, terms)
 
     return jit(dots, f"dots_{kind}")
+
+
+@jit
+def sums_of_doubles(parts: Words, how: Params, stage: Stage, out: Words) -> None:
+    """Write the codes of sums of binary64 numbers, times the tensors' scales: exact, rounded once.
+
+    `parts` are patterns, shape (numbers in a sum, sums), finite and none below 2**How.BASE; a sum of one number
+    keeps the sign of zero.
+    """
+    words = np.zeros(how[How.WORDS], np.uint64)
+    for i in range(out.size):
+        words[:] = _0
+        for part in range(parts.shape[0]):
+            add_number(words, how[How.BASE], number_of_double(parts[part, i]))
+        if how[How.TENSOR] != 1:
+            scale_sum(words, _U(how[How.TENSOR]))
+        made = number_of_sum(words, how[How.BASE])
+        if made.high == _0:
+            made = Number(FINITE, parts.shape[0] == 1 and parts[0, i] >> _U(63) != _0, _0, _0, _I(0))
+        made = Number(FINITE, made.negative, made.high, made.low, made.exponent + how[How.TENSOR_EXPONENT])
+        out[i] = placed(made, _0, stage)
+
+
+@helper
+def number_of_double(pattern: np.uint64) -> Number:
+    """A finite binary64 number that is not subnormal."""
+    field, negative = _I(pattern >> _U(52) & _U(0x7FF)), pattern >> _U(63) != _0
+    if field == _I(0):
+        return Number(FINITE, negative, _0, _0, _I(0))
+    return Number(FINITE, negative, _TOP | pattern << _U(11), _0, field - _I(1023 + 63))

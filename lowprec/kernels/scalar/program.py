@@ -16,7 +16,7 @@ import numpy.typing as npt
 from lowprec.kernels.codes import code_dtype, nans, signaling_nans
 from lowprec.kernels.engine import DONE, REFUSED, BlockRefusal, Refusal, Rows, Tensor
 from lowprec.kernels.lower.block import lower_block, lower_tensor
-from lowprec.kernels.lower.dot import kind_of, lower_how, lower_stages
+from lowprec.kernels.lower.dot import integer, kind_of, lower_how, lower_stages
 from lowprec.kernels.lower.scalar import lower_source, lower_target, may_refuse
 from lowprec.kernels.request import CONVERT, BlockDecoding, BlockEncoding, Dot, Elementwise, Request
 from lowprec.kernels.scalar.arith import KNOWN, operate
@@ -292,7 +292,7 @@ class Dots:
 
         how = request.accumulation
         self._how = lower_how(
-            how, request.x, request.y, request.addend, request.scales, request.block, _integer(request.tensor)
+            how, request.x, request.y, request.addend, request.scales, request.block, integer(request.tensor)
         )
         self._block = 0 if request.block == 0 or isinstance(how.accumulator, Window) else request.block
         self._stages, self._kernel = (
@@ -321,10 +321,3 @@ class Dots:
 def _scales_of(rows: Rows) -> Codes:
     """Codes of scales as 64-bit words: none of operands that are in no blocks."""
     return np.zeros((len(rows.codes), 0), np.uint64) if rows.scales is None else rows.scales.astype(np.uint64)
-
-
-def _integer(number: Fraction) -> tuple[int, int]:
-    """A positive dyadic number as an integer times a power of two. The integer is 1 for the number 1 only."""
-    power = (number.numerator & -number.numerator).bit_length() - number.denominator.bit_length()
-    integer = int(number / Fraction(2) ** power)
-    return (2, power - 1) if integer == 1 and power else (integer, power)

@@ -70,7 +70,18 @@ from lowprec.kernels.vector.rounding import (
 from lowprec.spec.arith import operands_of
 from lowprec.spec.format import Format
 
-__all__ = ["NATIVE", "OPERATIONS", "SHORT", "is_near", "kernel", "plan"]
+__all__ = [
+    "DOWNWARD",
+    "NATIVE",
+    "OPERATIONS",
+    "RESULT",
+    "SHORT",
+    "TARGET",
+    "fma",
+    "is_near",
+    "kernel",
+    "plan",
+]
 
 Shape = tuple[int, ...]
 Kernel = Callable[..., int]
@@ -87,19 +98,19 @@ _SHORT_INFINITY, _SHORT_NAN = 0x7F800000, 0x7FC00000
 #: Where stages stand in a plan: three operands, the target, its results read back, the type that carries
 #: them.
 _Y, _Z = PROBE + DECODER, PROBE + 2 * DECODER
-_TARGET = PROBE + 3 * DECODER
-_RESULT = _TARGET + ENCODER
-_CARRIER = _RESULT + DECODER
-_DOWNWARD = _CARRIER + ENCODER
+TARGET = PROBE + 3 * DECODER
+RESULT = TARGET + ENCODER
+_CARRIER = RESULT + DECODER
+DOWNWARD = _CARRIER + ENCODER
 
 
 def plan(stages: tuple[Words, ...], downward: bool) -> Words:
     """Three decoders, an encoder, a decoder and an encoder in a row; then whether exact zero sums are -0."""
-    words = np.zeros(_DOWNWARD + 2, np.uint32)  # the last one stays 0
+    words = np.zeros(DOWNWARD + 2, np.uint32)  # the last one stays 0
     words[:PROBE] = conversion_plan()[:PROBE]
-    for place, stage in zip((PROBE, _Y, _Z, _TARGET, _RESULT, _CARRIER), stages, strict=True):
+    for place, stage in zip((PROBE, _Y, _Z, TARGET, RESULT, _CARRIER), stages, strict=True):
         words[place : place + stage.size] = stage
-    words[_DOWNWARD] = downward
+    words[DOWNWARD] = downward
     return words
 
 
@@ -370,14 +381,14 @@ def kernel(operation: str, shapes: tuple[Shape, ...], short: bool, native: bool 
     ) -> int:
         """Whole vectors, then the rest in one that is filled up."""
         x_source, y_source = load_decoder(plan, PROBE, x_shape), load_decoder(plan, _Y, y_shape)
-        z_source, target = load_decoder(plan, _Z, z_shape), load_encoder(plan, _TARGET, target_shape)
+        z_source, target = load_decoder(plan, _Z, z_shape), load_encoder(plan, TARGET, target_shape)
         result, carrier = (
-            load_decoder(plan, _RESULT, result_shape),
+            load_decoder(plan, RESULT, result_shape),
             load_encoder(plan, _CARRIER, carrier_shape),
         )
-        if not rounds_to_nearest(plan) or not keeps_subnormals(plan, plan[_DOWNWARD + 1]):
+        if not rounds_to_nearest(plan) or not keeps_subnormals(plan, plan[DOWNWARD + 1]):
             return UNSUITED
-        status, random_word, past, downward = DONE, fill(0), plan[PAST] != 0, plan[_DOWNWARD]
+        status, random_word, past, downward = DONE, fill(0), plan[PAST] != 0, plan[DOWNWARD]
         x_step, y_step, z_step = steps
         whole = out.size - out.size % LANES
         first, second, third, words, made, size = x, y, z, random, out, whole

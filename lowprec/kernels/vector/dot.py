@@ -21,7 +21,17 @@ import numpy.typing as npt
 
 from lowprec.kernels.jit import inlined, jit
 from lowprec.kernels.lower.vector import PAST, Words, plan as conversion_plan
-from lowprec.kernels.vector.convert import DONE, UNSUITED, keeps_subnormals, rounds_to_nearest
+from lowprec.kernels.vector.arith import DOWNWARD, RESULT, TARGET, fma
+from lowprec.kernels.vector.convert import (
+    DONE,
+    UNSUITED,
+    keeps_subnormals,
+    load_decoder,
+    load_encoder,
+    project,
+    read,
+    rounds_to_nearest,
+)
 from lowprec.kernels.vector.ir.lanes import (
     LANES,
     Lanes,
@@ -50,12 +60,26 @@ from lowprec.kernels.vector.rounding import (
     truncated,
 )
 
-__all__ = ["ACCUMULATORS", "BIAS", "SINKS", "panels", "plan", "running", "windows"]
+__all__ = [
+    "ACCUMULATORS",
+    "BIAS",
+    "SINKS",
+    "pairwise",
+    "panels",
+    "plan",
+    "projected",
+    "running",
+    "windows",
+]
 
 Codes = npt.NDArray[Any]  #: of uint32
 Kernel = Callable[..., int]
+Shape = tuple[int, ...]
 
 _MAGNITUDE, _INFINITY = 0x7FFFFFFF, 0x7F800000
+
+#: The largest upper half of a finite binary64 number.
+_LARGEST = 0x7FEFFFFF
 
 #: Added to exponents of operands that are not zero: then those of products are above all others.
 BIAS = 1024
@@ -94,6 +118,12 @@ def fuse_to_short(total: Lanes, x: Lanes, y: Lanes) -> Lanes:
 def fuse_to_half(total: Lanes, x: Lanes, y: Lanes) -> Lanes:
     """As `fuse`, and then to 11 bits, likewise."""
     return widened_from_half(narrowed_to_half(fuse(total, x, y)))
+
+
+@inlined
+def add_singles(total: Lanes, part: Lanes) -> Lanes:
+    """The sum of two, to nearest."""
+    return as_words(as_singles(total) + as_singles(part))
 
 
 #: What a step does, by name.
@@ -143,6 +173,73 @@ def running(accumulator: str) -> Kernel:
     return jit(rows, f"running_{accumulator}")
 
 
+@functools.cache
+def projected(target_shape: Shape, result_shape: Shape) -> Kernel:
+    """The kernel of running sums in any format, for stages of these shapes or for all where they are empty.
+
+    Called as kernel(x, y, addends, out, doubts, plan), as that of `running`; `plan` is of `arith`, with the
+    accumulator as target. A sum is rounded to odd in binary64 first, and then as casts round.
+    """
+
+    def rows(x: Codes, y: Codes, addends: Codes, out: Codes, doubts: Codes, plan: Words) -> int:
+        if not rounds_to_nearest(plan) or not keeps_subnormals(plan, plan[DOWNWARD + 1]):
+            return UNSUITED
+        target, result = load_encoder(plan, TARGET, target_shape), load_decoder(plan, RESULT, result_shape)
+        length, width, flat, downward = x.shape[1], out.shape[1], out.reshape(-1), plan[DOWNWARD]
+        starts, marks = addends.reshape(-1), doubts.reshape(-1)
+        for j in range(0, width, LANES):
+            panel = y[j // LANES]
+            for i in range(x.shape[0]):
+                total, largest = load(starts, i * width + j), fill(0)
+                for k in range(length):
+                    word = fma(fill(x[i, k]), load(panel, k * LANES), total, downward)
+                    largest = greater(largest, word & _MAGNITUDE)
+                    total = read(project(word, fill(0), target), result)
+                store(flat, i * width + j, total)
+                store(marks, i * width + j, one_where(less(_LARGEST, largest)))
+        settle()
+        return DONE
+
+    name = "".join("_" + ".".join(map(str, shape)) for shape in (target_shape, result_shape))
+    return jit(rows, f"running_projected{name}")
+
+
+@jit
+def pairwise(x: Codes, y: Codes, addends: Codes, begins: bool, out: Codes, plan: Words) -> int:
+    """Sums of neighbours, then of their sums, in binary32; products are rounded too. As `running`.
+
+    The addend is the first term, where sums begin with one. Of the sums that wait for their neighbour, each is of
+    twice as many terms as the next, or more: they are on a stack, and the binary digits of the number of
+    terms say how many there are.
+    """
+    if not rounds_to_nearest(plan) or not keeps_subnormals(plan, plan[PAST]):
+        return UNSUITED
+    width, flat, starts = out.shape[1], out.reshape(-1), addends.reshape(-1)
+    stack = np.zeros(64 * LANES, np.uint32)
+    for j in range(0, width, LANES):
+        panel = y[j // LANES]
+        for i in range(x.shape[0]):
+            depth, count = 0, 0
+            if begins:
+                store(stack, 0, load(starts, i * width + j))
+                depth, count = 1, 1
+            for k in range(x.shape[1]):
+                total = as_words(as_singles(fill(x[i, k])) * as_singles(load(panel, k * LANES)))
+                full = count
+                while full % 2 == 1:
+                    depth, full = depth - 1, full // 2
+                    total = add_singles(load(stack, depth * LANES), total)
+                store(stack, depth * LANES, total)
+                depth, count = depth + 1, count + 1
+            while depth > 1:
+                depth -= 1
+                total = add_singles(load(stack, (depth - 1) * LANES), load(stack, depth * LANES))
+                store(stack, (depth - 1) * LANES, total)
+            store(flat, i * width + j, load(stack, 0))
+    settle()
+    return DONE
+
+
 # -- windows -----------------------------------------------------------------------------------------
 
 
@@ -151,12 +248,6 @@ def to_half(first: Lanes, second: Lanes, third: Lanes, field: Lanes) -> Lanes:
     """A sum of units in binary16, to nearest; +0 for -0."""
     half = narrowed_to_half(odd_sum(first, second, third, field))
     return widened_from_half(choose(equal(half & 0x7FFF, 0), 0, half))
-
-
-@inlined
-def add_singles(total: Lanes, part: Lanes) -> Lanes:
-    """The sum of two, to nearest."""
-    return as_words(as_singles(total) + as_singles(part))
 
 
 @inlined

@@ -6,6 +6,7 @@ Floor 2b. Imports the vector kernels; never the oracle, which checks them.
 from __future__ import annotations
 
 import dataclasses
+import math
 from collections.abc import Callable
 from typing import Any, NamedTuple
 
@@ -16,10 +17,24 @@ from lowprec.kernels import engine
 from lowprec.kernels.codes import code_dtype
 from lowprec.kernels.engine import Rows
 from lowprec.kernels.jit import has_half
+from lowprec.kernels.lower.dot import Stages, integer, lower_how, lower_stages
+from lowprec.kernels.lower.vector import (
+    DECODER_SHAPE,
+    ENCODER_SHAPE,
+    NOTHING,
+    Encoder,
+    Words as Plan,
+    is_usual,
+    lower_decoder,
+    lower_encoder,
+)
 from lowprec.kernels.lower.words import BRAIN, CUT_SINGLE, DOUBLE, HALF, POWERS, SINGLE
 from lowprec.kernels.request import CONVERT, Dot, Elementwise
+from lowprec.kernels.scalar.dot import sums_of_doubles
+from lowprec.kernels.vector.arith import plan as stages_plan
 from lowprec.kernels.vector.convert import DONE
-from lowprec.kernels.vector.dot import BIAS, panels, plan, running, windows
+from lowprec.kernels.vector.dot import BIAS, pairwise, panels, plan, projected, running, windows
+from lowprec.kernels.vector.doubles import block_terms, sequence
 from lowprec.kernels.vector.ir.lanes import LANES
 from lowprec.spec.accumulation import EXACT, PAIRWISE, SEQUENTIAL, Accumulation, Rounded, Window
 from lowprec.spec.format import Carrier, Format
@@ -34,13 +49,20 @@ Share = Callable[[Callable[[int, int], int], int, int], int]
 #: Exponents of products that a window's vectors hold.
 _LOWEST, _HIGHEST = -60, 100
 
+#: Bits of sums of blocks that two binary64 numbers hold.
+_WIDEST = 100
+
+#: The most slices of an operand of exact sums: the square of it is how many products of matrices there are.
+_SLICES = 8
+
 
 class Way(NamedTuple):
-    """Which kernel, and for windows what it asks for; or sums of binary64, where those are exact."""
+    """Which kernel serves an accumulation, and what it asks for."""
 
-    exact: bool = False
-    running: str = ""
-    bits: int = 48  #: that products of running sums may have
+    kind: str  #: "exact", "running", "sequence" in binary64, "pairwise", "terms" of blocks, or "windows"
+    running: str = ""  #: the key of `dot.ACCUMULATORS`, or none
+    bits: int = 0  #: that products may have there
+    stages: tuple[Plan, Plan] | None = None  #: of an accumulator of any format: to it, and back
     sink: str = ""
     chunk: int = 0
     lost: int = 0  #: bits of 53 that a step's own sum does not keep
@@ -55,35 +77,51 @@ class Done(NamedTuple):
 
 def lower(request: Dot) -> Dots | None:
     """Return the program of a request, or None where no kernel serves the accumulation of such operands."""
-    way = _way(request) if request.tensor == 1 and not request.accumulation.output[1].rounding.bits else None
-    return None if way is None or (request.block and not way.sink) else Dots(request, way)
+    way = None if request.accumulation.output[1].rounding.bits else _way(request)
+    return None if way is None else Dots(request, way)
 
 
 def _way(request: Dot) -> Way | None:
     how, x, y = request.accumulation, request.x, request.y
-    if isinstance(x, Carrier) or isinstance(y, Carrier) or how.machine or how.order == PAIRWISE:
+    if isinstance(x, Carrier) or isinstance(y, Carrier) or how.machine or how.addend != "first":
         return None
-    if how.addend != "first" or not (SINGLE.contains(x) and SINGLE.contains(y)):
+    if not (SINGLE.contains(x) and SINGLE.contains(y)):
         return None
     if how.order == EXACT:
-        return Way(exact=True)
+        return Way("exact")
     if isinstance(how.accumulator, Window):
-        return _window(how, how.accumulator, x.precision + y.precision)
-    if (
-        how.scale is not None
-        or how.order != SEQUENTIAL
-        or how.accumulator is None
-        or not _is_plain(how.accumulator)
-    ):
+        way = _window(how, how.accumulator, x.precision + y.precision)
+        return None if request.tensor != 1 or (request.block and how.scale is None) else way
+    if how.accumulator is None:
         return None
-    fmt, rounded = how.accumulator[0], how.product is not None
-    if fmt == SINGLE and (not rounded or (how.product is not None and how.product == (fmt, DEFAULT))):
-        return Way(running="multiply_and_add" if rounded else "fma")
-    if fmt == BRAIN and not rounded:
-        return Way(running="short", bits=fmt.precision)
-    if fmt == HALF and not rounded and has_half():
-        return Way(running="half", bits=fmt.precision)
-    return None
+    into, rounded = how.accumulator, how.product is not None
+    single = into[0] == SINGLE and _is_plain(into) and how.product in (None, (SINGLE, DEFAULT))
+    if request.block:
+        assert request.scales is not None, "blocks have scales"
+        known = single and how.order == SEQUENTIAL and all(map(SINGLE.contains, request.scales))
+        return Way("terms") if known else None
+    if how.order == PAIRWISE:
+        return Way("pairwise") if single and rounded else None
+    if how.order != SEQUENTIAL:
+        return None
+    if single:
+        return Way("running", "multiply_and_add" if rounded else "fma", 48)
+    if rounded:
+        return None
+    if into[0] == DOUBLE:
+        return Way("sequence") if _is_plain(into) and x.precision + y.precision <= 53 else None
+    name = "short" if into[0] == BRAIN else "half" if into[0] == HALF and has_half() else ""
+    name, stages = name if _is_plain(into) else "", _stages(into)
+    return Way("running", name, into[0].precision, stages) if name or stages else None
+
+
+def _stages(place: Rounded) -> tuple[Plan, Plan] | None:
+    """The stages of an accumulator of any format, or None where vectors cannot be exact."""
+    fmt, rule = place
+    to, back = lower_encoder(fmt, rule, True), lower_decoder(fmt)
+    if to is None or back is None or rule.rounding.bits or to[Encoder._fields.index("refuses")]:
+        return None
+    return to, back
 
 
 def _window(how: Accumulation, window: Window, bits: int) -> Way | None:
@@ -103,10 +141,10 @@ def _window(how: Accumulation, window: Window, bits: int) -> Way | None:
     # The addend comes in the output's format, whose exponents it has in the first step.
     added = HALF if fmt == HALF else SINGLE
     if how.total is None:
-        return Way(sink=sinks[fmt]) if how.output[0] == added else None
+        return Way("windows", sink=sinks[fmt]) if how.output[0] == added else None
     if how.total[0] != added or not _is_plain(how.total) or how.order.size % window.step:
         return None
-    return Way(sink=sinks[fmt], chunk=how.order.size)
+    return Way("windows", sink=sinks[fmt], chunk=how.order.size)
 
 
 def _direct(how: Accumulation, window: Window, bits: int) -> Way | None:
@@ -117,7 +155,7 @@ def _direct(how: Accumulation, window: Window, bits: int) -> Way | None:
         return None
     if how.total is None or how.total[0] != SINGLE or not _is_plain(how.total):
         return None
-    return Way(sink="nearest", chunk=window.step, lost=53 - fmt.precision)
+    return Way("windows", sink="nearest", chunk=window.step, lost=53 - fmt.precision)
 
 
 def _fits(window: Window, bits: int) -> bool:
@@ -139,8 +177,8 @@ class Dots:
     partial = True
 
     def __init__(self, request: Dot, way: Way) -> None:
-        self._way, self._how, self._begin = way, request.accumulation, request.addend
-        self._formats, self._scales = (request.x, request.y), request.scales
+        self._way, self._how, self._request = way, request.accumulation, request
+        self._formats = (request.x, request.y)
 
     def run(self, x: Rows, y: Rows, addends: Array, out: Array, share: Share) -> Array | None:
         """Write the codes of the products of all rows of x and y; return which outputs are left, or None for all.
@@ -148,46 +186,208 @@ class Dots:
         `addends` are codes of the shape of `out`, or none. `share(part, rows, cost)` calls part(start, stop)
         for ranges of rows, each as expensive as `cost` elements.
         """
-        begin = self._begin
-        if addends.size and isinstance(begin, Carrier):
+        way, begin = self._way, self._request.addend
+        if not out.size or not x.codes.shape[1]:
             return None
+        if way.kind == "exact":
+            return None if addends.size else self._exact(x, y, out)
+        if addends.size and way.kind != "sequence":
+            if isinstance(begin, Carrier):
+                return None
+            addends = _singles(addends.astype(code_dtype(begin)), begin)
         sides = [_singles(rows.codes, fmt) for rows, fmt in zip((x, y), self._formats, strict=True)]
-        raised = [_raised(rows) if self._scales else None for rows in (x, y)]
-        starts = _singles(addends.astype(code_dtype(begin)), begin) if addends.size else addends
-        done = self._sums(sides, raised, starts, share)
+        if way.kind == "sequence":
+            done = _sequence(sides[0], sides[1], addends, out.shape, share)
+        elif way.kind == "terms":
+            done = self._terms(x, y, sides, addends, out.shape, share)
+        else:
+            done = self._lanes(x, y, sides, addends, share)
         if done is None:
             return None
-        out[...] = _as_output(done.words, self._how)
+        self._write(done, out)
         return done.doubts
 
-    def _sums(
-        self, sides: list[Array], raised: list[Array | None], addends: Array, share: Share
-    ) -> Done | None:
-        """All sums of rows of two sides, shape (rows of x, rows of y); None where vectors cannot say.
+    def _write(self, done: Done, out: Array) -> None:
+        """Write sums as codes of the output."""
+        if self._request.tensor == 1:
+            out[...] = _as_output(done.words, self._how)
+        else:
+            numbers = np.where(done.doubts, np.float32(0), done.words.view(np.float32))
+            self._rounded([numbers.astype(np.float64)], out)
 
-        Both are patterns of binary32, and so are addends, which may be empty. `raised` are the exponents of
-        scales, for each element, where an accumulation has such.
-        """
-        x, y = sides
-        way, m, n, width = self._way, x.shape[0], y.shape[0], -(-y.shape[0] // LANES) * LANES
-        if not m or not n or not x.shape[1]:
+    def _rounded(self, parts: list[Array], out: Array) -> None:
+        """Write exact sums of binary64 numbers, times the tensors' scales, rounded once to the output."""
+        request, how = self._request, self._how
+        words = lower_how(
+            how, request.x, request.y, request.addend, request.scales, request.block, integer(request.tensor)
+        )
+        stage, made = lower_stages(how, request.addend)[Stages.OUTPUT], np.empty(out.size, np.uint64)
+        sums_of_doubles(np.stack(parts).view(np.uint64).reshape(len(parts), -1), words, stage, made)
+        out[...] = made.reshape(out.shape)
+
+    def _exact(self, x: Rows, y: Rows, out: Array) -> Array | None:
+        """Write exact sums; see `run`."""
+        values = [_scaled(rows, fmt) for rows, fmt in zip((x, y), self._formats, strict=True)]
+        if any(side is None for side in values):
             return None
-        if way.exact:
-            return None if addends.size else _in_doubles(x, y)
-        starts = np.zeros((m, width), np.uint32)
+        (left, left_rows), (right, right_rows) = (_finite(side) for side in values if side is not None)
+        parts = _products(left, right)
+        if parts is None:
+            return None
+        doubts = left_rows[:, None] | right_rows | np.logical_and.reduce([part == 0 for part in parts])
+        if len(parts) == 1 and self._request.tensor == 1:
+            self._write(Done(parts[0], doubts), out)
+        else:
+            self._rounded(parts, out)
+        return np.asarray(doubts)
+
+    def _terms(
+        self, x: Rows, y: Rows, sides: list[Array], addends: Array, shape: tuple[int, ...], share: Share
+    ) -> Done | None:
+        """Running sums of blocks' products in binary32."""
+        request = self._request
+        assert request.scales is not None
+        assert x.scales is not None
+        assert y.scales is not None
+        scales = [
+            _singles(codes, fmt).view(np.float32).astype(np.float64)
+            for codes, fmt in zip((x.scales, y.scales), request.scales, strict=True)
+        ]
+        (x_low, x_high), (y_low, y_high) = (_span(_finite(side)[0]) for side in sides)
+        factors = sum(fmt.precision for fmt in request.scales if fmt.precision > 1)
+        bits = x_high + y_high - (x_low + y_low) + request.block.bit_length() + factors
+        least = [float(np.where(side > 0, side, np.inf).min(initial=1.0)) for side in scales]
+        least_bit = math.frexp(least[0] * least[1])[1] - 1 - sum(fmt.trailing_bits for fmt in request.scales)
+        # Sums are multiples of the least binary32 number: none is rounded below it, or becomes -0.
+        if bits > (53 if factors else _WIDEST) or x_low + y_low + least_bit < -149:
+            return None
+        numbers = [side.view(np.float32).astype(np.float64) for side in sides]
+        out = np.zeros(shape, np.float32)
+        if addends.size:
+            out[...] = addends.view(np.float32)
+        zeros = np.signbit(out) & (out == 0)
+        columns, shared = (np.ascontiguousarray(side[1].T) for side in (numbers, scales))
+        rounds, wide, words = self._how.product is not None, bits > 53, plan()
+
+        def part(start: int, stop: int) -> int:
+            if start >= stop:
+                return DONE
+            rows = slice(start, stop)
+            status: int = block_terms(
+                numbers[0][rows],
+                columns,
+                scales[0][rows],
+                shared,
+                request.block,
+                rounds,
+                wide,
+                out[rows],
+                words,
+            )
+            return status
+
+        if share(part, shape[0], shape[1] * columns.shape[0] // 4) != DONE:
+            return None
+        return Done(out.view(np.uint32), ~np.isfinite(out) | (zeros & (out == 0)))
+
+    def _lanes(self, x: Rows, y: Rows, sides: list[Array], addends: Array, share: Share) -> Done | None:
+        """Sums whose columns are lanes: of patterns of binary32, shape (rows of x, rows of y)."""
+        way, m, n = self._way, len(sides[0]), len(sides[1])
+        starts = np.zeros((m, -(-n // LANES) * LANES), np.uint32)
         if addends.size:
             starts[:, :n] = addends
-        if way.running and sum(map(_precision, sides, self._formats)) > way.bits:
-            return None
-        if way.running:
-            done = _running(way, _quiet(x), _quiet(y), starts, share)
-        else:
+        if way.kind == "windows":
             window = self._how.accumulator
             assert isinstance(window, Window)
+            raised = [_raised(rows) if self._request.scales else None for rows in (x, y)]
             if window.scales != "none" and any(side is None for side in raised):
                 return None
-            done = _windows(way, window, x, y, raised, self._formats, starts, share)
+            done = _windows(way, window, sides, raised, self._formats, starts, share)
+        else:
+            narrow = way.running and sum(map(_precision, sides, self._formats)) <= way.bits
+            if not narrow and way.kind == "running" and way.stages is None:
+                return None
+            done = _running(
+                way._replace(running=way.running if narrow else ""),
+                sides,
+                bool(addends.size),
+                starts,
+                self._how,
+                share,
+            )
         return None if done is None else Done(done.words[:, :n], done.doubts[:, :n])
+
+
+def _sequence(x: Array, y: Array, addends: Array, shape: tuple[int, ...], share: Share) -> Done | None:
+    """Running sums in binary64."""
+    left, right = (side.view(np.float32).astype(np.float64) for side in (x, y.T))
+    out, words = np.zeros(shape), plan()
+    if addends.size:
+        out[...] = addends.view(np.float64)
+
+    def part(start: int, stop: int) -> int:
+        rows = slice(start, stop)
+        return sequence(left[rows], right, out[rows], words) if start < stop else DONE
+
+    right = np.ascontiguousarray(right)
+    if share(part, shape[0], shape[1] * len(right) // 4) != DONE:
+        return None
+    return Done(out, np.isnan(out))
+
+
+def _scaled(rows: Rows, fmt: Format) -> Array | None:
+    """The values of rows of codes as patterns of binary32, times their scales; None where it does not hold them."""
+    words = _singles(rows.codes, fmt)
+    if rows.scales is None or rows.scale_fmt is None:
+        return words
+    if not SINGLE.contains(rows.scale_fmt):
+        return None
+    scales = _singles(rows.scales, rows.scale_fmt).view(np.float32).astype(np.float64)
+    exact = words.view(np.float32) * scales[:, np.arange(words.shape[1]) // rows.block]
+    with np.errstate(all="ignore"):
+        made = exact.astype(np.float32)
+    same = (made == exact) | np.isnan(exact)
+    return made.view(np.uint32) if same.all() else None
+
+
+def _finite(words: Array) -> tuple[Array, Array]:
+    """Rows with zeros in place of those that have an infinity or NaN, and which these are."""
+    others = ((words & 0x7F800000) == 0x7F800000).any(axis=1)
+    return (np.where(others[:, None], np.uint32(0), words) if others.any() else words), others
+
+
+def _products(x: Array, y: Array) -> list[Array] | None:
+    """All sums of products, exact, each as the sum of a few binary64 numbers; None where there would be too many.
+
+    Operands are cut into slices of few bits, so that binary64 holds every sum of products of two slices, in
+    any order. Source: [OZAKI].
+    """
+    (x_low, x_high), (y_low, y_high) = _span(x), _span(y)
+    left, right = (side.view(np.float32).astype(np.float64) for side in (x, y.T))
+    length = x.shape[1].bit_length()
+    if x_low + y_low < -1000:
+        return None
+    if x_high + y_high + length - (x_low + y_low) <= 53:
+        return [np.matmul(left, right)]
+    bits = (53 - length - 3) // 2
+    if bits < 8 or max(x_high - x_low, y_high - y_low) > _SLICES * bits:
+        return None
+    rows, columns = _slices(left, x_low, x_high, bits), _slices(right, y_low, y_high, bits)
+    parts = [np.zeros((len(left), right.shape[1])) for _ in range(len(rows) + len(columns) - 1)]
+    for i, row in enumerate(rows):
+        for j, column in enumerate(columns):
+            parts[i + j] += np.matmul(row, column)  # of at most 8 such: three bits
+    return parts
+
+
+def _slices(numbers: Array, low: int, high: int, bits: int) -> list[Array]:
+    """Numbers as sums, the largest first, of multiples of 2**(low + i * bits) below 2**(low + (i + 1) * bits)."""
+    made = []
+    for place in reversed(range(low, max(high, low + 1), bits)):
+        unit = 2.0**place
+        made.append(np.trunc(numbers / unit) * unit)
+        numbers = numbers - made[-1]
+    return made
 
 
 def _converted(codes: Array, source: Format, target: Format, rule: Projection) -> Array:
@@ -236,36 +436,45 @@ def _quiet(words: Array) -> Array:
     return np.where(nan, np.uint32(0x7FC00000), words) if nan.any() else words
 
 
-def _running(way: Way, x: Array, y: Array, starts: Array, share: Share) -> Done | None:
-    kernel, columns, out, how = running(way.running), panels(y), np.empty_like(starts), plan()
-    starts = _quiet(starts)
+def _running(
+    way: Way, sides: list[Array], begins: bool, starts: Array, how: Accumulation, share: Share
+) -> Done | None:
+    """Running sums, and sums in pairs."""
+    x, columns, starts = _quiet(sides[0]), panels(_quiet(sides[1])), _quiet(starts)
+    out, doubts = np.empty_like(starts), np.zeros_like(starts)
+    if way.kind == "pairwise":
+        words = plan()
+    elif way.running:
+        kernel, words = running(way.running), plan()
+    else:
+        assert way.stages is not None
+        assert isinstance(how.accumulator, tuple)
+        to, back = way.stages
+        words = stages_plan(
+            (NOTHING, NOTHING, NOTHING, to, back, NOTHING), how.accumulator[1].rounding.downward
+        )
+        known = is_usual(to)
+        kernel = projected(*(tuple(int(word) for word in stage[:size]) if known else ()
+                             for stage, size in ((to, ENCODER_SHAPE), (back, DECODER_SHAPE))))  # fmt: skip
 
     def part(start: int, stop: int) -> int:
         rows = slice(start, stop)
-        return kernel(x[rows], columns, starts[rows], out[rows], how) if start < stop else DONE
+        if start >= stop:
+            return DONE
+        if way.kind == "pairwise":
+            return pairwise(x[rows], columns, starts[rows], begins, out[rows], words)
+        if way.running:
+            return kernel(x[rows], columns, starts[rows], out[rows], words)
+        return kernel(x[rows], columns, starts[rows], out[rows], doubts[rows], words)
 
     if share(part, len(x), starts.shape[1] * x.shape[1] // 4) != DONE:
         return None
-    return Done(out, np.isnan(out.view(np.float32)))
+    return Done(out, np.isnan(out.view(np.float32)) | (doubts != 0))
 
 
-def _in_doubles(x: Array, y: Array) -> Done | None:
-    """Exact sums of numbers so close to each other that binary64 holds every sum of their products, in any order."""
-    spans = [_span(side) for side in (x, y)]
-    if any(span is None for span in spans):
-        return None
-    (x_low, x_high), (y_low, y_high) = spans  # type: ignore[misc]
-    if x_high + y_high + x.shape[1].bit_length() - (x_low + y_low) > 53 or x_low + y_low < -1000:
-        return None
-    sums = np.matmul(x.view(np.float32).astype(np.float64), y.view(np.float32).astype(np.float64).T)
-    return Done(sums, sums == 0)
-
-
-def _span(words: Array) -> tuple[int, int] | None:
-    """All numbers are multiples of 2**low and below 2**high; None where one is not finite."""
+def _span(words: Array) -> tuple[int, int]:
+    """All numbers, which are finite, are multiples of 2**low and below 2**high."""
     fields = (words >> 23) & 0xFF
-    if (fields == 0xFF).any():
-        return None
     numbers = (words & 0x7FFFFFFF) != 0
     fields = np.maximum(fields, 1).astype(np.int32)
     significands = (words & 0x7FFFFF | np.where(fields > 1, 0x800000, 0)).astype(np.int64)
@@ -277,13 +486,13 @@ def _span(words: Array) -> tuple[int, int] | None:
 def _windows(
     way: Way,
     window: Window,
-    x: Array,
-    y: Array,
+    sides: list[Array],
     raised: list[Array | None],
     formats: tuple[Format, Format],
     starts: Array,
     share: Share,
 ) -> Done | None:
+    (x, x_rows), (y, y_rows) = map(_finite, sides)
     left, right = (_prepared(side, up, fmt) for side, up, fmt in zip((x, y), raised, formats, strict=True))
     if left is None or right is None:
         return None
@@ -295,15 +504,15 @@ def _windows(
         or sum(side.emin - side.trailing_bits for side in formats) < fmt.emin - fmt.trailing_bits
     ):  # a step's own sum might be subnormal or too large
         return None
-    places = _places(x.shape[1], window)
-    sides = [_placed(side, places) for side in (left.words, left.exponents, right.words, right.exponents)]
+    places = _places(sides[0].shape[1], window)
+    operands = [_placed(side, places) for side in (left.words, left.exponents, right.words, right.exponents)]
     kernel, how, out, doubts = (
         windows(way.sink, way.chunk > 0),
         plan(),
         np.empty_like(starts),
         np.empty_like(starts),
     )
-    columns, exponents = panels(sides[2]), panels(sides[3])
+    columns, exponents = panels(operands[2]), panels(operands[3])
     assert window.fraction_bits is not None
 
     def part(start: int, stop: int) -> int:
@@ -311,13 +520,15 @@ def _windows(
         if start >= stop:
             return DONE
         return kernel(
-            sides[0][rows], sides[1][rows], columns, exponents, starts[rows], out[rows], doubts[rows], window.step,
+            operands[0][rows], operands[1][rows], columns, exponents, starts[rows], out[rows], doubts[rows], window.step,
             way.chunk, window.fraction_bits, max(window.lowest_exponent, _LOWEST - 100), way.lost, how,
         )  # fmt: skip
 
-    if share(part, len(x), starts.shape[1] * x.shape[1]) != DONE:
+    if share(part, len(sides[0]), starts.shape[1] * sides[0].shape[1]) != DONE:
         return None
-    return Done(out, doubts != 0)
+    columns_left = np.zeros(out.shape[1], bool)
+    columns_left[: len(y_rows)] = y_rows
+    return Done(out, (doubts != 0) | x_rows[:, None] | columns_left)
 
 
 class _Side(NamedTuple):
@@ -330,10 +541,8 @@ class _Side(NamedTuple):
 
 
 def _prepared(words: Array, raised: Array | None, fmt: Format) -> _Side | None:
-    """None where an operand is not finite, or not with its scale."""
+    """Operands, which are finite; None where they are not with their scales."""
     fields = (words >> 23) & 0xFF
-    if (fields == 0xFF).any():
-        return None
     numbers = (words & 0x7FFFFFFF) != 0
     exponents = np.maximum(fields.astype(np.int32) - 127, fmt.emin)
     if raised is not None:

@@ -1,0 +1,86 @@
+"""Dot products in binary64: every product, and every sum that must be exact, is a binary64 number.
+
+Loops over columns, which the compiler makes vectors of. Operands are binary64 numbers that the caller has
+looked at: products and the sums of a block are exact. What cannot be said (infinities, NaN) is not finite in
+the results, and is done by `scalar.dot`.
+
+Floor 2b. Imports numba through `jit`; never the oracle, which checks it.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+
+from lowprec.kernels.jit import jit
+from lowprec.kernels.lower.vector import PAST, Words
+from lowprec.kernels.vector.convert import DONE, UNSUITED, keeps_subnormals, rounds_to_nearest
+from lowprec.kernels.vector.rounding import added_once, with_error
+
+__all__ = ["block_terms", "sequence"]
+
+Numbers = npt.NDArray[Any]  #: of binary64, but for results in binary32
+
+#: Columns that go through K together: their sums stay in the nearest cache.
+_WIDTH = 64
+
+
+@jit
+def sequence(x: Numbers, y: Numbers, out: Numbers, plan: Words) -> int:
+    """Add the products of rows of x and columns of y to `out`, one after the other, each sum rounded to binary64."""
+    if not rounds_to_nearest(plan) or not keeps_subnormals(plan, plan[PAST]):
+        return UNSUITED
+    sums = np.empty(_WIDTH, np.float64)
+    for j in range(0, y.shape[1], _WIDTH):
+        width = min(_WIDTH, y.shape[1] - j)
+        for i in range(x.shape[0]):
+            sums[:width] = out[i, j : j + width]
+            for k in range(x.shape[1]):
+                factor, row = x[i, k], y[k, j : j + width]
+                for c in range(width):
+                    sums[c] += factor * row[c]
+            out[i, j : j + width] = sums[:width]
+    return DONE
+
+
+@jit
+def block_terms(
+    x: Numbers, y: Numbers, x_scales: Numbers, y_scales: Numbers, block: int, rounds: bool, wide: bool, out: Numbers, plan: Words
+) -> int:  # fmt: skip
+    """Add the products of blocks to `out`, binary32 numbers, one after the other.
+
+    A term is the exact sum of a block's products times both scales, rounded to binary32 first if `rounds`.
+    Where that takes more than one binary64 number, the sum is kept as two (`wide`), and scales are powers of two.
+    x has shape (M, K), its scales (M, blocks); y has shape (K, N), its scales (blocks, N).
+    """
+    if not rounds_to_nearest(plan) or not keeps_subnormals(plan, plan[PAST]):
+        return UNSUITED
+    terms, rests, sums = np.empty(_WIDTH), np.empty(_WIDTH), np.empty(_WIDTH, np.float32)
+    for j in range(0, y.shape[1], _WIDTH):
+        width = min(_WIDTH, y.shape[1] - j)
+        for i in range(x.shape[0]):
+            sums[:width] = out[i, j : j + width]
+            for b in range(x_scales.shape[1]):
+                terms[:], rests[:] = 0.0, 0.0
+                for k in range(b * block, min(b * block + block, x.shape[1])):
+                    factor, row = x[i, k], y[k, j : j + width]
+                    if wide:
+                        for c in range(width):
+                            terms[c], error = with_error(terms[c], factor * row[c])
+                            rests[c] += error
+                    else:
+                        for c in range(width):
+                            terms[c] += factor * row[c]
+                scale, scales = x_scales[i, b], y_scales[b, j : j + width]
+                if rounds:
+                    for c in range(width):
+                        by = scale * scales[c]
+                        sums[c] += added_once(np.float32(0), terms[c] * by, rests[c] * by)
+                else:
+                    for c in range(width):
+                        by = scale * scales[c]
+                        sums[c] = added_once(sums[c], terms[c] * by, rests[c] * by)
+            out[i, j : j + width] = sums[:width]
+    return DONE

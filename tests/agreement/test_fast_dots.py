@@ -1,0 +1,194 @@
+"""Products of matrices by vectors: the codes of the scalar engine, which is held against the oracle elsewhere.
+
+And that vectors do them: what is left to the scalar engine is counted.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+
+import numba
+import numpy as np
+import pytest
+
+import lowprec as lp
+from lowprec.arrays import dot
+from lowprec.kernels.vector.rounding import added_once
+from lowprec.oracle.convert import project
+from lowprec.spec import catalog
+from lowprec.spec.accumulation import Accumulation
+from lowprec.spec.accumulations import accumulation
+from lowprec.spec.families import ieee
+from lowprec.spec.projection import Projection
+from lowprec.spec.rounding import MODES, TOWARD_NEGATIVE, TOWARD_ZERO
+
+BLOCKS = ("mxfp8_e4m3", "mxfp8_e5m2", "mxfp6_e2m3", "mxfp6_e3m2", "mxfp4_e2m1", "mxint8", "nvfp4")
+
+
+def numbers(shape, seed, spread=6):
+    """Numbers of many sizes, some zeros, and rows whose second half takes back the first, but for a little."""
+    rng = np.random.default_rng(seed)
+    made = rng.standard_normal(shape) * 2.0 ** rng.integers(-spread, spread, shape)
+    made[rng.random(shape) < 0.1] = 0
+    half = shape[1] // 2
+    made[::2, half : 2 * half] = -made[::2, :half]
+    return made.astype(np.float32)
+
+
+@pytest.fixture
+def left(monkeypatch):
+    """Count the outputs that the scalar engine makes."""
+    counted, serve = [], dot._in_rows
+
+    def counting(program, x, y, addends, out, *others):
+        counted.append(out.size)
+        serve(program, x, y, addends, out, *others)
+
+    monkeypatch.setattr(dot, "_in_rows", counting)
+    return counted
+
+
+def agree(left, x, y, how, most=0, **options):
+    """Vectors and the scalar engine have the same results; of these at most `most` were left by vectors."""
+    left.clear()
+    got = lp.matmul(x, y, how, **options)
+    assert sum(left) <= most, (sum(left), got.size)
+    want = lp.matmul(x, y, how, backend="scalar", **options)
+    bits = f"u{got.itemsize}"
+    assert np.array_equal(np.asarray(got).view(bits), np.asarray(want).view(bits)), how
+
+
+@pytest.mark.parametrize("length", [1, 2, 3, 7, 8, 21, 64])
+@pytest.mark.parametrize("name", ["fp32_pairwise", "fp64_sequential", "bf16_sequential", "fp16_sequential"])
+def test_running_sums_of_binary32_numbers(left, name, length):
+    """With an addend and without; in pairs every number of terms has a tree of its own."""
+    x, y = numbers((6, length), length), numbers((37, length), length + 1).T
+    agree(left, x, y, name)
+    agree(left, x, y, name, addend=numbers((6, 37), 5))
+
+
+@pytest.mark.parametrize("mode", MODES, ids=str)
+@pytest.mark.parametrize("saturation", ["none", "finite"])
+def test_accumulators_of_any_format_and_mode(left, mode, saturation):
+    """A sum is rounded to odd in binary64, and then as casts round."""
+    x, y = numbers((5, 20), 1, 3), numbers((33, 20), 2, 3).T
+    for fmt in (catalog.BINARY16, catalog.BFLOAT16, catalog.E5M2, catalog.E4M3FN, ieee("e5m12", 5, 12)):
+        rule = Projection(rounding=mode, saturation=saturation)
+        how = Accumulation(name="m", accumulator=(fmt, rule), output=(fmt, Projection()))
+        most = 0 if saturation == "finite" else 165
+        agree(left, x, y, how, most)
+
+
+def test_ties_of_narrow_accumulators(left):
+    """Sums on ties of bfloat16 and beside them, by less than binary32 shows."""
+    one, tiny = np.float32(1), np.float32(2.0**-60)
+    rows = [[one, 2.0**-8, tail] for tail in (0, tiny, -tiny)] + [
+        [-one, -(2.0**-8), tail] for tail in (tiny, -tiny)
+    ]
+    x = np.array(rows, np.float32)
+    agree(left, x, np.ones((3, 1), np.float32), "bf16_sequential")
+    products = np.array([[one, 1 + 2.0**-9], [one, 1 - 2.0**-9]], np.float32)
+    agree(left, products, np.array([[1.0], [2.0**-8]], np.float32), "bf16_sequential")
+
+
+@numba.njit
+def summed(total, term, rest):
+    return added_once(total, term, rest)
+
+
+def test_a_sum_is_rounded_once():
+    """What binary64 rounds onto a tie of binary32 goes where the exact sum is: to either side, in each binade."""
+    rng = np.random.default_rng(0)
+    for _ in range(300):
+        total = np.float32(
+            rng.choice([1, -1]) * (1 + rng.integers(0, 3) * 2.0**-23) * 2.0 ** rng.integers(-20, 20)
+        )
+        half = float(np.spacing(total)) / rng.choice([2, 4])
+        for tail in (0.0, 2.0**-40, 2.0**-80, 2.0**-200):
+            for sign in (1, -1):
+                for term, rest in (
+                    (half * (1 + sign * tail), 0.0),
+                    (half, sign * half * tail),
+                    (-half, half * tail),
+                ):
+                    exact = catalog.BINARY32
+                    want = project(_fraction(total) + _fraction(term) + _fraction(rest), exact)
+                    got = summed(total, np.float64(term), np.float64(rest))
+                    assert int(np.float32(got).view(np.uint32)) == want, (total, term, rest)
+
+
+def _fraction(number):
+    from fractions import Fraction
+
+    return Fraction(float(number))
+
+
+@pytest.mark.parametrize("name", ["fp32_fma", "fp32_sequential", "exact"])
+@pytest.mark.parametrize("fmt", BLOCKS)
+def test_blocks(left, fmt, name):
+    """Exact sums of blocks, times both scales; with an addend where that may be."""
+    x = lp.encode(numbers((6, 96), 3, 12), fmt, axis=1)
+    y = lp.encode(numbers((35, 96), 4, 12).T, fmt, axis=0)
+    most = 0 if name != "exact" else 20  # zeros, whose sign vectors do not know
+    agree(left, x, y, name, most)
+    if name != "exact" and fmt != "nvfp4":
+        agree(left, x, y, name, addend=numbers((6, 35), 9))
+
+
+def test_blocks_of_different_formats_and_sizes(left):
+    """The smaller blocks count; and a tensor's scale, which multiplies the sum."""
+    x = lp.encode(numbers((4, 64), 3), "mxfp8_e5m2", axis=1)
+    y = lp.encode(numbers((9, 64), 4).T, "mxfp4_e2m1", axis=0)
+    z = lp.encode(numbers((9, 64), 5).T, "nvfp4", axis=0)
+    for other in (y, z, lp.quantize(numbers((9, 64), 5).T, "e4m3fn")):
+        agree(left, x, other, "fp32_fma")
+
+
+@pytest.mark.parametrize("spread", [1, 10, 20, 60])
+def test_exact_sums_of_any_range(left, spread):
+    """In one product of matrices, in several of slices, and where there would be too many of those by integers."""
+    x, y = numbers((6, 24), 3, spread), numbers((35, 24), 4, spread).T
+    agree(left, x, y, "exact", most=6 * 35 if spread == 60 else 0)
+    how = dataclasses.replace(
+        accumulation("exact"), output=(catalog.E4M3FN, Projection(rounding=TOWARD_ZERO, saturation="finite"))
+    )
+    agree(left, x, y, how, most=6 * 35 if spread == 60 else 0)
+
+
+@pytest.mark.parametrize(
+    "name", ["exact", "hopper_wgmma_e4m3fn_binary32", "fp64_sequential", "bf16_sequential"]
+)
+def test_what_is_not_finite_costs_its_rows_and_columns_alone(left, name):
+    """One NaN, or an infinity, leaves the others to vectors."""
+    x, y = (lp.quantize(numbers(shape, 3), "e4m3fn") for shape in ((40, 32), (32, 50)))
+    x[3, 5] = np.nan
+    y[7, 9] = np.nan if name.startswith("hopper") else np.inf
+    agree(left, x, y, name, most=50 + 40)
+
+
+@pytest.mark.parametrize("name", ["fp32_fma", "fp32_pairwise", "exact", "bf16_sequential"])
+def test_types_that_binary32_holds_cost_the_same(left, name):
+    """float64 and integers of values that binary32 has; others are left to the scalar engine."""
+    x, y = numbers((4, 12), 3), numbers((12, 35), 4)
+    for a in (x.astype(np.float64), np.arange(48, dtype=np.int64).reshape(4, 12)):
+        agree(left, a, y, name)
+    agree(left, x.astype(np.float64) + 2.0**-60, y, name, most=4 * 35)
+
+
+def test_sums_that_could_become_a_negative_zero_are_left(left):
+    """Tiny scales, and addends of -0."""
+    x = lp.encode(numbers((3, 32), 3) * np.float32(2.0**-70), "mxfp4_e2m1", axis=1)
+    y = lp.encode(numbers((33, 32), 3).T * np.float32(2.0**-70), "mxfp4_e2m1", axis=0)
+    agree(left, x, y, "fp32_fma", most=99)
+    zeros = lp.encode(-np.zeros((3, 32), np.float32), "mxfp4_e2m1", axis=1)
+    agree(left, zeros, lp.encode(numbers((33, 32), 3).T, "mxfp4_e2m1", axis=0), "fp32_fma", most=99,
+          addend=np.full((3, 33), -0.0))  # fmt: skip
+
+
+def test_downward_sums_of_opposite_numbers(left):
+    """Exact zeros are -0."""
+    how = Accumulation(
+        name="m", accumulator=(catalog.BINARY16, Projection(rounding=TOWARD_NEGATIVE)),
+        output=(catalog.BINARY32, Projection()),
+    )  # fmt: skip
+    agree(left, np.float32([[1, -1], [2, 2], [0, -0.0]]), np.ones((2, 33), np.float32), how)
