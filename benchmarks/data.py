@@ -133,7 +133,7 @@ def operation_operands(operation: str, kind: str, fmt: Format, size: int, *, cod
 
 
 def _mild(fmt: Format, shape: tuple[int, ...], rng: np.random.Generator) -> Array:
-    """Use half the exponents of a format on either side of 0, at most 7, so that products stay in its range."""
+    """Use half the exponents of a format on either side of 0, at most 7, so that products stay in range."""
     ends = fmt.max_finite, fmt.min_normal or fmt.min_subnormal or 1.0
     highest, lowest = (math.frexp(end)[1] - 1 for end in ends)
     high, low = min(max(highest - 1, 0) // 2, 7), max(-(max(-lowest, 0) // 2), -7)

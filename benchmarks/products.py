@@ -107,7 +107,7 @@ class ProductContest(Contest):
         return x.astype(np.float32, copy=False), y.astype(np.float32, copy=False)
 
     def contenders(self, found: Sequence[peers.Peer]) -> Iterator[Contender]:
-        """Yield all that take part: NumPy's product of float32 is the yardstick, the oracle one of the others."""
+        """Yield all that take part: NumPy's float32 product is the yardstick, the oracle one of the rest."""
         work, threads = self.work, self.job.threads
         native = dtype(work.fmt)
         x, y = (codes.view(native) for codes in work.operands) if self.on_codes else self._values

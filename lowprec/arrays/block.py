@@ -118,7 +118,7 @@ class BlockArray:
 
     @property
     def nbytes(self) -> int:
-        """Bytes that it takes when it is packed, as `packed` does it: codes, scales, and the tensor's scale."""
+        """Bytes that it takes once packed, as by `packed`: codes, scales, and the tensor's scale."""
         length = self.shape[self.axes[-1]]
         rows = self.codes.size // length if length else 0
         codes = rows * packed_bytes(length, self.format.element)

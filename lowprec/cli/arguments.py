@@ -125,7 +125,7 @@ def kind_named(name: str) -> str:
 
 
 def _hints(name: str) -> Iterator[str]:
-    """Yield the close names of all catalogs, each with the command that shows it, and the commands that list all."""
+    """Yield all catalogs' close names, each with the command that shows it, and the commands to list all."""
     from lowprec.spec.accumulations import NAMES
     from lowprec.spec.catalog import BLOCK_FORMATS, FORMATS
     from lowprec.spec.naming import close_names

@@ -32,7 +32,7 @@ _NAMED = 6
 
 
 def columns(*names: str, right: Sequence[str] = (), fold: Sequence[str] = ()) -> Table:
-    """Return an empty table with these headings; columns stand to the left unless named, and fold if named."""
+    """Return an empty table with these headings; columns are left-aligned unless named, and fold if named."""
     table = Table(box=None, pad_edge=False, header_style="bold")
     for name in names:
         kept = name not in fold

@@ -140,7 +140,7 @@ def _profile(row: Row) -> str:
 
 
 def changes(page: str, rows: Iterable[Row]) -> tuple[list[str], list[str]]:
-    """Return where a page says something else than these rows, a line for each; and the frameworks that were compared.
+    """Return where a page differs from these rows, a line for each; and the frameworks that were compared.
 
     Frameworks that are not among the rows, or have another version on the page, are left out, and so is
     what needs subnormals to be flushed where that cannot be done.
@@ -178,7 +178,7 @@ def _read(page: str, name: str) -> list[str]:
 
 
 def _claims(section: list[str]) -> tuple[dict[tuple[str, str], str], set[str]]:
-    """Return what a section says of each task and kind of difference, or of the task alone; and all of its tasks."""
+    """Return what a section says of each task and kind of difference, or of the task alone; and its tasks."""
     claims: dict[tuple[str, str], str] = {}
     tasks: set[str] = set()
     task = ""

@@ -326,7 +326,7 @@ def block_formats(*, max_size: int = 32) -> Strategy[BlockFormat]:
 
 
 def blocks(fmt: BlockFormat | str, *, count: int = 2) -> Strategy[BlockArray]:
-    """Arrays in a block format, of any codes: up to `count` blocks along one axis, the last one perhaps short.
+    """Arrays in a block format, of any codes: up to `count` blocks along one axis, the last perhaps short.
 
     >>> from hypothesis import given
     >>> @given(blocks("mxfp4", count=3))
@@ -364,7 +364,7 @@ def _blocks(draw: Any, known: BlockFormat, count: int) -> BlockArray:
 
 
 def accumulations(*, operands: tuple[Format, Format] | None = None) -> Strategy[Accumulation]:
-    """Accumulations: exact ones, every order with accumulators of 16 and 32 bits, and windows as hardware has them.
+    """Accumulations: exact, every order with accumulators of 16 and 32 bits, and windows as in hardware.
 
     >>> from hypothesis import given
     >>> @given(accumulations())

@@ -46,7 +46,7 @@ class SweepError(Exception):
 
 
 def state_folder() -> Path | None:
-    """Return where ranges are kept unless told otherwise: beside the compiled kernels; None where those are not."""
+    """Return where ranges are kept by default: beside the compiled kernels; None if these are not kept."""
     kernels = directory()
     if kernels is None:
         return None

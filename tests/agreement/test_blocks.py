@@ -122,7 +122,7 @@ def two_to(exponent: int) -> Fraction:
 
 
 def limits(fmt: BlockFormat, tensor: Fraction = Fraction(1)) -> list[Fraction]:
-    """The amaxes at which the scale changes, in some binades: from real numbers, sqrt(2) by its first 60 bits."""
+    """The amaxes at which the scale changes, in some binades: from reals, sqrt(2) by its first 60 bits."""
     largest = Fraction(fmt.element.max_finite)
     binade = two_to(fmt.element.emax)
     divisor = {"binade": binade, "maximum": largest, "one": Fraction(1)}[fmt.rule.divisor] * tensor
@@ -770,7 +770,7 @@ def test_nothing_over_nothing_is_nothing():
 
 @pytest.mark.parametrize("arithmetic", ["exact", "product", "reciprocal", "reciprocals"])
 def test_the_rule_even_rounds_the_amax_itself(arithmetic):
-    """1.75 becomes 2, so the scale is the next power of two, though the quotient by 4 * 1.5 is 1.1666 * 2**-2."""
+    """1.75 becomes 2, so the scale is the next power of two, though amax / (4 * 1.5) is 1.1666 * 2**-2."""
     fmt = dataclasses.replace(catalog.MXFP4, rule="even", tensor_scale="divide", arithmetic=arithmetic)
     for amax, code in ((1.75, 126), (math.nextafter(1.75, 0), 125)):
         got = agrees(np.array([amax, 0.25]), fmt, tensor=given(1.5))

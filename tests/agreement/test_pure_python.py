@@ -228,7 +228,7 @@ def test_without_the_compiler_dot_products_agree_with_the_oracle():
 
 
 def test_without_the_compiler_every_verb_agrees_with_the_oracle():
-    """A reduced run: specials, both ends of the range with ties and neighbours, of eleven formats in eight modes.
+    """Reduced: specials, both ends of the range with ties and neighbours; eleven formats, eight modes.
 
     It shows that no answer rests on what compiled integers do and Python's would not.
     """

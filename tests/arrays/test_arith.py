@@ -1,4 +1,4 @@
-"""Operations as array verbs: shapes, types, memory, randomness, refusals. What they give is tested elsewhere."""
+"""Operations as array verbs: shapes, types, memory, randomness, refusals. Results are tested elsewhere."""
 
 from __future__ import annotations
 
@@ -296,7 +296,7 @@ def test_results_without_a_code_are_refused_and_nothing_is_written(flags):
 
 
 def test_random_integers_are_those_of_the_results():
-    """`rng=` draws what `random_bits` gives for the shape of the result; conversions of the exact sum agree."""
+    """`rng=` draws what `random_bits` gives for the result's shape; conversions of the exact sum agree."""
     exact = X.astype(np.float64) + Y.astype(np.float64)
     rounding = lp.stochastic(8)
     drawn = lp.random_bits(X.shape, 5, 8)

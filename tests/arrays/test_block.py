@@ -232,7 +232,7 @@ def test_what_float32_does_not_hold_is_infinite_there_and_exact_in_float64():
 
 
 def test_products_are_rounded_once():
-    """A code of NVFP4 times its scale times the tensor's, to nearest even: in binary32 steps some would differ."""
+    """A code of NVFP4 times its scale times the tensor's, to nearest even: binary32 steps could differ."""
     codes = np.tile(np.arange(16, dtype=np.uint8), (127, 1))
     scales = np.arange(127, dtype=np.uint8)[:, None]
     for tensor in (np.float32(1 / 3), np.float32(1e-38), np.float32(3e35)):
@@ -390,7 +390,7 @@ PARTS = [
 
 @pytest.mark.parametrize(("fmt", "axis", "shape", "key", "axes"), PARTS, ids=str)
 def test_a_part_has_the_values_of_that_part(fmt, axis, shape, key, axes):
-    """Where blocks begin and end; other axes are sliced and indexed as in NumPy, and the scale of the tensor stays."""
+    """Where blocks begin and end; other axes are sliced and indexed as in NumPy; the tensor's scale stays."""
     values = np.random.default_rng(4).standard_normal(shape)
     blocks = lp.encode(values, fmt, axis=axis)
     part, want = blocks[key], blocks.values("f8")[key]

@@ -1,4 +1,4 @@
-"""`dot` and `matmul` as array verbs: shapes, types, blocks, randomness, refusals. Sums are tested elsewhere."""
+"""`dot` and `matmul` as array verbs: shapes, types, blocks, randomness, refusals. Not their sums."""
 
 from __future__ import annotations
 

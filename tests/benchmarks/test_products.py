@@ -1,4 +1,4 @@
-"""Products of matrices are timed with right results only, beside peers that give the same, at rates that compare."""
+"""Matrix products are timed only if right, beside peers that give the same, at rates that compare."""
 
 from __future__ import annotations
 
@@ -65,7 +65,7 @@ def test_rows_are_of_formats_that_have_the_accumulation_and_a_type():
 
 @pytest.mark.usefixtures("core")
 def test_rows_run_to_the_end_with_the_core_dependencies_only():
-    """All variants, of codes and of float32, beside np.matmul and the oracle; the JSON has the speed and the share."""
+    """All variants, on codes and float32, beside np.matmul and the oracle; the JSON has speed and share."""
     result = command("--size", 20, "--budget", 0, "--json")
     assert result.exit_code == 0, result.output
     found = json.loads(result.stdout)

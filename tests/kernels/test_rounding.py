@@ -1,4 +1,4 @@
-"""Bits of a significand are discarded in the rounding modules alone, and every dispatch ends in a branch that fails.
+"""Only the rounding modules discard a significand's bits, and every dispatch ends in a branch that fails.
 
 The first is read off the source: whatever can discard low bits (a shift down, a mask of high bits, an
 instruction or a NumPy call that narrows) is in a rounding module, or in a function named here with the reason
@@ -108,7 +108,7 @@ def _discards(node):
 
 
 def discarding(source, module):
-    """The functions of a module that may discard low bits, as module:function; what is outside of functions too."""
+    """A module's functions that may discard low bits, as module:function; code outside of functions too."""
     found = set()
 
     def visit(node, name):
@@ -224,7 +224,7 @@ print(failed, "of", len(tries))
 
 
 def test_what_a_kernel_does_not_know_fails():
-    """An operation, a kind, a route, a limit, a policy, a machine, each with the number after the last; uncompiled."""
+    """The number after the last, for an operation, kind, route, limit, policy and machine; uncompiled."""
     run = subprocess.run(
         [sys.executable, "-c", UNKNOWN],
         cwd=ROOT,

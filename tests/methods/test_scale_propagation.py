@@ -1,4 +1,4 @@
-"""ScaledArrays in ordinary NumPy code: what they are, what they refuse, and what one does with scales by hand."""
+"""ScaledArrays in ordinary NumPy code: what they are, what they refuse, and scales handled by hand."""
 
 from __future__ import annotations
 
@@ -646,7 +646,7 @@ def test_rebalance_multiplies_the_scale():
 
 @pytest.mark.parametrize("norm", ["max", "l1", "l2"])
 def test_dynamic_rescale_brings_its_statistic_to_1(norm):
-    """To between 1 and 2, rounded down; larger than the data hold too, and what is empty or not finite stays."""
+    """To between 1 and 2, rounded down; also larger than the data hold; empty or not finite ones stay."""
     statistic = {
         "max": lambda d: abs(d).max(),
         "l1": lambda d: abs(d).mean(),
@@ -680,7 +680,7 @@ def test_rescaling_and_casts_may_be_for_one_direction():
 
 
 def test_borders_of_powers_of_two_are_decided_exactly():
-    """Next to a power of two a root in float64 is that power: rounding up would stay below by a factor of two."""
+    """Next to a power of two a float64 root is that power: rounding up would be too low by factor two."""
     tiny = 2.0**-120
     with sp.config(scale_rounding="up"):
         assert pow2_norm(4.0, tiny) == pow2_norm(tiny, 4.0) == 8

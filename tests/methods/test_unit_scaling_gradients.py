@@ -295,7 +295,7 @@ def test_narrow_floats_and_integers_are_widened():
 
 
 def test_a_product_of_ones_own_makes_both_passes():
-    """One that rounds what it gives: every output and gradient is alpha or beta times a value of the format."""
+    """One that rounds what it gives: each output and gradient is alpha or beta times a format's value."""
     x, w = normal(4, 8).astype(np.float32), normal(8, 5, seed=1).astype(np.float32)
     q, k, v = (normal(2, 4, 8, seed=seed).astype(np.float32) for seed in range(3))
 

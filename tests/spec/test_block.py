@@ -1,4 +1,4 @@
-"""Block formats and scale rules: what they are by default, which are equal, how they are spelled and refused."""
+"""Block formats and scale rules: their defaults, which are equal, how they are spelled and refused."""
 
 from __future__ import annotations
 

@@ -134,7 +134,7 @@ def test_a_code_that_depends_on_the_place_is_found():
 
 
 def without_strides(x):
-    """A cast that reads memory from the first value on, as C code does that is given a pointer and a length."""
+    """A cast that reads memory from the first value on, as C code does given a pointer and a length."""
     memory = np.ascontiguousarray(x) if x.base is None else x.base[: x.size]
     return lp.encode(memory, "e4m3fn")
 

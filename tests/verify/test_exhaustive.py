@@ -1,4 +1,4 @@
-"""All float32 inputs: the steps are the oracle's, what is planted is found, and nothing that dies changes a digest."""
+"""All float32 inputs: the steps are the oracle's, planted errors are found, and a crash changes no digest."""
 
 from __future__ import annotations
 

@@ -69,7 +69,7 @@ class _Program(abc.ABC):
 
 
 class Conversion(_Program):
-    """Codes to codes of a target, through the formats of `Projection.via`, and on to a type that carries them."""
+    """Codes to codes of a target, through the formats of `Projection.via`, and then to a carrier type."""
 
     def __init__(self, source: Format, target: Format, rule: Projection, carrier: Format | None) -> None:
         self.source, self.target, self.rule = source, target, rule

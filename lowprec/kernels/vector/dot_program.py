@@ -134,7 +134,7 @@ def _is_plain(place: Rounded) -> bool:
 
 
 class Dots:
-    """Dot products by vectors of columns; where an output is in doubt, or operands do not suit, it is left."""
+    """Dot products by vectors of columns; an output in doubt, or with unsuitable operands, is left."""
 
     partial = True
 
@@ -143,7 +143,7 @@ class Dots:
         self._formats, self._scales = (request.x, request.y), request.scales
 
     def run(self, x: Rows, y: Rows, addends: Array, out: Array, share: Share) -> Array | None:
-        """Write the codes of the products of all rows of x and y; return which outputs are left, or None for all.
+        """Write the codes of the products of all rows of x and y; return the outputs left, None for all.
 
         `addends` are codes of the shape of `out`, or none. `share(part, rows, cost)` calls part(start, stop)
         for ranges of rows, each as expensive as `cost` elements.
@@ -250,7 +250,7 @@ def _running(way: Way, x: Array, y: Array, starts: Array, share: Share) -> Done 
 
 
 def _in_doubles(x: Array, y: Array) -> Done | None:
-    """Exact sums of numbers so close to each other that binary64 holds every sum of their products, in any order."""
+    """Exact sums of numbers so close in size that binary64 holds all sums of their products, in any order."""
     spans = [_span(side) for side in (x, y)]
     if any(span is None for span in spans):
         return None
@@ -321,7 +321,7 @@ def _windows(
 
 
 class _Side(NamedTuple):
-    """Operands with their scales, the exponents that windows see, with BIAS or 0 for zeros, and the extreme ones."""
+    """Operands with their scales, exponents for windows, with BIAS or 0 for zeros, and the extreme ones."""
 
     words: Array
     exponents: Array

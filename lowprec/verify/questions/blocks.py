@@ -318,7 +318,7 @@ class BlockQuestion(Question):
         return np.asarray(batch.given.reshape(-1)[where].astype(np.float64))
 
     def random(self, batch: Batch) -> tuple[Array, Array, Array] | None:
-        """Return the neighbours of each element, and how far it lies from the lower to the upper in magnitude."""
+        """Return each element's neighbours, and how far it lies from the lower to the upper in magnitude."""
         down, up = (
             self.answer(batch, (Change("rounding", _mode(name), ""),))
             for name in ("toward_zero", "away_from_zero")
