@@ -39,7 +39,8 @@ __all__ = ["main"]
     "kinds",
     multiple=True,
     metavar="KIND",
-    help="Time this kind of data: normal, hard, subnormal or nan; may be repeated. Default: those of each topic.",
+    help="Time this kind of data: normal, hard, subnormal or nan; may be repeated. Default: those of "
+    "each topic.",
 )
 @click.option(
     "--threads",

@@ -372,7 +372,8 @@ def asked(
         if others:
             raise ValueError(
                 f"profile={str(profile)!r} and {' and '.join(others)} both say what {fmt.name!r} is; give "
-                f"one of them, for instance dataclasses.replace(lowprec.profiles[{str(profile)!r}].block({fmt.name!r}), ...)"
+                "one of them, for instance "
+                f"dataclasses.replace(lowprec.profiles[{str(profile)!r}].block({fmt.name!r}), ...)"
             )
         return profile_of(profile).block(fmt)
     if rule is not None:

@@ -200,7 +200,9 @@ def _steps(window: Window) -> Iterator[str]:
     if window.fraction_bits is not None:
         way = "toward zero" if window.cut == "toward_zero" else "downwards"
         least = f", which is at least {window.lowest_exponent}" if window.lowest_exponent > -4096 else ""
-        yield f"All are cut {way} {window.fraction_bits} bits behind the point of the largest exponent{least}."
+        yield (
+            f"All are cut {way} {window.fraction_bits} bits behind the point of the largest exponent{least}."
+        )
     yield f"Their sum is exact, and then rounded to {_place(window.result)}."
     if window.negative_zero:
         yield "A negative sum that rounds to zero is -0."
@@ -222,7 +224,9 @@ def _chunks(how: Accumulation) -> Iterator[str]:
     if how.order.name == "chunked":
         into = how.total or how.accumulator
         assert not isinstance(into, Window), "chunks of a window have a total"
-        yield f"Each {how.order.size} products are so summed from zero; these sums are added in {_place(into)}."
+        yield (
+            f"Each {how.order.size} products are so summed from zero; these sums are added in {_place(into)}."
+        )
 
 
 def _addend(how: Accumulation) -> str:

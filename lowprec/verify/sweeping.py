@@ -130,7 +130,10 @@ class Keeper:
         try:
             yield
         except OSError as error:
-            why = f"cannot keep what is done in {str(self.folder)!r}: {error.strerror}; name another folder with --state"
+            why = (
+                f"cannot keep what is done in {str(self.folder)!r}: {error.strerror}; name another folder "
+                "with --state"
+            )
             raise SweepError(why) from None
 
 

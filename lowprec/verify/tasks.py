@@ -59,7 +59,8 @@ KINDS = {
     "zero block": "all of the block is zero: another scale or other codes",
     "scale": "another scale",
     "element": "the block has the reference's scale, but an element another code",
-    "zero": "the operand, or the exact result, is a zero: another sign, or what stands for zero in a format without it",
+    "zero": "the operand, or the exact result, is a zero: another sign, or what stands for zero in a "
+    "format without it",
     "sign of zero": "a number that is none becomes a zero of the other sign",
     "negative": "the operand is negative and the format unsigned",
     "double rounding": "the framework gives what it gives for the operand, or the exact result, rounded to "

@@ -427,10 +427,16 @@ def test_what_has_no_code_is_refused_with_its_place():
     fmt = dataclasses.replace(catalog.MXFP4, nan="elements")
     values = np.ones((3, 70), np.float32)
     values[1, 65] = np.nan
-    message = r"cannot encode the value nan at index \(1, 65\) as an element of 'mxfp4': 'e2m1fn' has no code for it"
+    message = (
+        r"cannot encode the value nan at index \(1, 65\) as an element of 'mxfp4': 'e2m1fn' has no "
+        r"code for it"
+    )
     with pytest.raises(ValueError, match=message):
         lp.encode(values, fmt)
-    message = r"cannot encode NaN or infinite values in blocks of 'msfp12', whose scales \('e8m0fu'\) have no NaN code"
+    message = (
+        r"cannot encode NaN or infinite values in blocks of 'msfp12', whose scales \('e8m0fu'\) have "
+        r"no NaN code"
+    )
     with pytest.raises(ValueError, match=message):
         lp.encode(values, dataclasses.replace(catalog.MSFP12, scale=WITHOUT_NAN))
 

@@ -90,7 +90,8 @@ WRONG_PARTS = [
     (ValueError, (ZEROS, [127], "mxfp8"),
      "block format 'mxfp8' is ambiguous: use 'mxfp8_e4m3' or 'mxfp8_e5m2'"),
     (TypeError, (ZEROS, [127], 3), "a block format must be a BlockFormat or a name, not 3"),
-    (ValueError, (ZEROS, [127], "mxfp4", 1), "blocks of 'mxfp4' need one axis: axis=1 is not in an array with 1"),
+    (ValueError, (ZEROS, [127], "mxfp4", 1), "blocks of 'mxfp4' need one axis: axis=1 is not in an "
+                                             "array with 1"),
     (ValueError, (ZEROS, [127], "mxfp4", (0, 1)),
      "blocks of 'mxfp4' lie along one axis, and axis=(0, 1) names 2"),
     (TypeError, (ZEROS, [127], "mxfp4", "0"), "axis must be an integer or a tuple of them, not '0'"),
@@ -324,7 +325,8 @@ DECODES = [
     (ValueError, {"flags": np.zeros((6, 100), np.uint8)}, f"flags= {SINGLE}"),
     (TypeError, {"dtype": "i4"}, f"{DTYPES} int32"),
     (TypeError, {"dtype": "c8"}, f"{DTYPES} complex64"),
-    (TypeError, {"out": np.zeros((6, 100))}, "out must be an array of float32 for values of 'mxfp4', not of float64"),
+    (TypeError, {"out": np.zeros((6, 100))}, "out must be an array of float32 for values of 'mxfp4', "
+                                             "not of float64"),
     (ValueError, {"out": np.zeros((6, 99), np.float32)},
      "out has shape (6, 99), but the result has shape (6, 100); they must be equal"),
     (ValueError, {"out": READ_ONLY}, "out is read-only; give an array that can be written"),
@@ -673,15 +675,20 @@ BOTH = (
 UNSIZED = np.zeros((6, 100), np.uint32)
 
 REFUSED = [
-    (ValueError, (1.0, "mxfp4"), {}, "blocks of 'mxfp4' need one axis: the last of them is not in an array with 0"),
+    (ValueError, (1.0, "mxfp4"), {}, "blocks of 'mxfp4' need one axis: the last of them is not in an "
+                                     "array with 0"),
     (ValueError, (np.float32(1), "mxfp4"), {"axis": 0},
      "blocks of 'mxfp4' need one axis: axis=0 is not in an array with 0"),
     (ValueError, (SAMPLE[0], "nvfp4_2d"), {},
      "blocks of 'nvfp4_2d' need two axes: the last of them is not in an array with 1"),
-    (ValueError, (SAMPLE, "mxfp4"), {"axis": 2}, "blocks of 'mxfp4' need one axis: axis=2 is not in an array with 2"),
-    (ValueError, (SAMPLE, "mxfp4"), {"axis": -3}, "blocks of 'mxfp4' need one axis: axis=-3 is not in an array with 2"),
-    (ValueError, (SAMPLE, "mxfp4"), {"axis": (0, 1)}, "blocks of 'mxfp4' lie along one axis, and axis=(0, 1) names 2"),
-    (ValueError, (SAMPLE, "nvfp4_2d"), {"axis": 0}, "blocks of 'nvfp4_2d' lie along two axes, and axis=0 names 1"),
+    (ValueError, (SAMPLE, "mxfp4"), {"axis": 2}, "blocks of 'mxfp4' need one axis: axis=2 is not in an "
+                                                 "array with 2"),
+    (ValueError, (SAMPLE, "mxfp4"), {"axis": -3}, "blocks of 'mxfp4' need one axis: axis=-3 is not in an "
+                                                  "array with 2"),
+    (ValueError, (SAMPLE, "mxfp4"), {"axis": (0, 1)}, "blocks of 'mxfp4' lie along one axis, and "
+                                                      "axis=(0, 1) names 2"),
+    (ValueError, (SAMPLE, "nvfp4_2d"), {"axis": 0}, "blocks of 'nvfp4_2d' lie along two axes, and "
+                                                    "axis=0 names 1"),
     (ValueError, (SAMPLE, "nvfp4_2d"), {"axis": (0, -2)},
      "axis=(0, -2) names an axis twice; blocks of 'nvfp4_2d' lie along two"),
     (ValueError, (SAMPLE, "nvfp4_2d"), {"axis": (0, 2)},
@@ -730,7 +737,8 @@ REFUSED = [
     (TypeError, (SAMPLE.astype(complex), "mxfp4"), {},
      "values must be real numbers of at most 64 bits, not complex128: convert the real and the imaginary "
      "part by themselves"),
-    (ValueError, (SAMPLE, "mxfp8"), {}, "block format 'mxfp8' is ambiguous: use 'mxfp8_e4m3' or 'mxfp8_e5m2'"),
+    (ValueError, (SAMPLE, "mxfp8"), {}, "block format 'mxfp8' is ambiguous: use 'mxfp8_e4m3' or "
+                                        "'mxfp8_e5m2'"),
     *((ValueError, (SAMPLE, "e4m3fn"), {name: given},
        f"{name}= is for block formats, and 'e4m3fn' is none; those are {NAMES}")
       for name, given in (("axis", 0), ("rule", "floor"), ("tensor_scale", 1.0))),

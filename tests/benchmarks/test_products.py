@@ -180,7 +180,10 @@ def wrong(row, column):
 def test_a_wrong_result_is_not_timed(monkeypatch, variant, row, column, by):
     """One of all where there is a loop, one of six places where there is none."""
     monkeypatch.setattr(dots, "matmul", wrong(row, column))
-    said = f"1 of {400 if 'NumPy' in by else 6} results are not those of {by}, the first at row {row}, column {column}: "
+    said = (
+        f"1 of {400 if 'NumPy' in by else 6} results are not those of {by}, the first at row {row}, "
+        f"column {column}: "
+    )
     with pytest.raises(WrongResult, match=f"{variant} e4m3fn normal n=20, without out=: {said}"):
         checked(product_contest(job(variant)))
 

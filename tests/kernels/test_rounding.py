@@ -46,7 +46,8 @@ NARROWING |= {"right_shift", "floor_divide", "astype", "frexp", "narrowed_to_hal
 
 #: Functions that shift down or narrow, and why no bit of a significand is lost.
 EXACT = {
-    "scalar/block.py:quotient": "digits of a quotient, whose remainder is kept; halves of a divisor that are zeros",
+    "scalar/block.py:quotient": "digits of a quotient, whose remainder is kept; halves of a divisor "
+    "that are zeros",
     "scalar/block.py:product": "normalized factors of 40 and 24 bits: what goes are zeros",
     "scalar/block.py:decode_blocks": "zeros below the last bit that is set",
     "scalar/convert.py:read": "the exponent field of a code",
@@ -64,7 +65,8 @@ EXACT = {
     "vector/block.py:single_of": "the exponent field of a binary32 number",
     "vector/block.py:as_double": "at most 53 bits, of which the upper is left out as binary64 has it",
     "vector/convert.py:keeps_subnormals": "a constant of the plan",
-    "vector/dot.py:rows": "exponent fields; the products of a window are scaled to units before `truncated` cuts them",
+    "vector/dot.py:rows": "exponent fields; the products of a window are scaled to units before "
+    "`truncated` cuts them",
     "vector/dot.py:to_half": "calls the rounding module",
     "vector/dot.py:fuse_to_half": "calls the rounding module",
     "vector/dot.py:add_halves": "calls the rounding module",

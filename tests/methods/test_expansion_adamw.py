@@ -221,7 +221,7 @@ G = np.float32([lp.quantize(0.01, BF16)])
 
 
 def low_moment(beta2):
-    """The ratio v / g^2 after 20,000 steps of g = 0.01, in bfloat16: from some step on it no longer changes."""
+    """The ratio v / g^2 after 20,000 steps of g = 0.01 in bfloat16: at some step it stops changing."""
     optimizer = AdamW(strategy="low", betas=(0.9, beta2))
     state = optimizer.start(np.zeros(1))
     while True:
@@ -398,11 +398,13 @@ def test_fp8_needs_three_parts_and_a_scale():
             "there is 0.001953125",
         ),
         (lambda: AdamW(scalars="low"), "scalars='low' of AdamW is unknown; use 'wide' or 'format'"),
-        (lambda: AdamW(betas=(0.9, 1.0)), "betas=(0.9, 1.0) of AdamW must be two numbers, at least 0 and below 1"),
+        (lambda: AdamW(betas=(0.9, 1.0)), "betas=(0.9, 1.0) of AdamW must be two numbers, at least 0 "
+                                          "and below 1"),
         (lambda: AdamW(betas=(0.9,)), "betas=(0.9,) of AdamW must be two numbers, at least 0 and below 1"),
         (lambda: AdamW(betas=0.9), "betas=0.9 of AdamW must be two numbers, at least 0 and below 1"),
         (lambda: AdamW(learning_rate=-1), "learning_rate=-1 of AdamW must be a finite number, 0 or more"),
-        (lambda: AdamW(weight_decay=math.nan), "weight_decay=nan of AdamW must be a finite number, 0 or more"),
+        (lambda: AdamW(weight_decay=math.nan), "weight_decay=nan of AdamW must be a finite "
+                                               "number, 0 or more"),
         (lambda: AdamW(eps=-1e-8), "eps=-1e-08 of AdamW must be a finite number, 0 or more"),
         (
             lambda: Strategy(name="", parameter=3),

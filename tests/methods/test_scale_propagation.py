@@ -460,7 +460,8 @@ def test_a_rule_that_is_not_told_its_function_is_refused():
         return x
 
     wanted = (
-        r"register_scaled_op takes the functions that a rule is for, of NumPy or made by custom_scale, not {}: write "
+        r"register_scaled_op takes the functions that a rule is for, of NumPy or made by custom_scale, "
+        r"not {}: write "
         r"@register_scaled_op\(numpy\.cumsum\) above the rule"
     )
     for call, given in (

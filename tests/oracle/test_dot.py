@@ -281,7 +281,10 @@ def test_operands_are_values_of_their_formats():
         ([ONE], [F(8)], "y[0]=8", "y", "e2m1fn"),
         ([ONE], [NAN], "y[0]=NaN", "y", "e2m1fn"),
     ):
-        message = f"{value} is no value of '{fmt}'; quantize {name} first, or set operand_rounding of the accumulation"
+        message = (
+            f"{value} is no value of '{fmt}'; quantize {name} first, or set operand_rounding of the "
+            "accumulation"
+        )
         with pytest.raises(ValueError, match=f"^{re.escape(message)}$"):
             dot(x, y, how)
 

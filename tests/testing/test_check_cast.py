@@ -204,7 +204,8 @@ def test_any_nan_lets_pass_what_only_differs_in_nans():
         (
             lambda x: lp.encode(x, "e4m3fn")[:-1],
             ValueError,
-            r"the cast was given float32 of shape \((\d+),\) and gave shape \(\d+,\); it must give one code or value",
+            r"the cast was given float32 of shape \((\d+),\) and gave shape \(\d+,\); it must give one "
+            r"code or value",
         ),
         (
             lambda x: x.astype(ml_dtypes.float8_e5m2),

@@ -127,7 +127,10 @@ class BlockQuestion(Question):
     def words(self) -> str:
         """Return what was asked, in words."""
         along = " and ".join(str(axis) for axis in self.axes)
-        return f"{self.dump.dtype} to {self.format.name} along axis {along}, {self.format.rule} scales{self.unfit}"
+        return (
+            f"{self.dump.dtype} to {self.format.name} along axis {along}, {self.format.rule} "
+            f"scales{self.unfit}"
+        )
 
     def facts(self) -> dict[str, Any]:
         """Return what was asked, as data."""
