@@ -40,7 +40,8 @@ def has_data(fmt: Format | BlockFormat, kind: str) -> bool:
 def values(kind: str, fmt: Format, size: int, seed: int = 0) -> Array:
     """Return float32 values to convert to a format; after 2**20 elements they repeat.
 
-    >>> bool(np.isnan(values("nan", Format(name="", exponent_bits=4, trailing_bits=3, bias=7, nans=1), 9)).all())
+    >>> fmt = Format(name="", exponent_bits=4, trailing_bits=3, bias=7, nans=1)
+    >>> bool(np.isnan(values("nan", fmt, 9)).all())
     True
 
     Parameters

@@ -71,8 +71,8 @@ def accumulation_of(variant: str, fmt: Format) -> Accumulation | None:
 def has_product(fmt: Format | BlockFormat, variant: str, kind: str) -> bool:
     """Return whether a format has a row: NumPy or ml_dtypes has its codes, and float32 its values.
 
-    >>> has_product(catalog.E5M2, "hopper_wgmma", "normal"), has_product(catalog.E3M4, "hopper_wgmma", "normal")
-    (True, False)
+    >>> [has_product(fmt, "hopper_wgmma", "normal") for fmt in (catalog.E5M2, catalog.E3M4)]
+    [True, False]
     """
     return (
         kind in ("normal", "hard")

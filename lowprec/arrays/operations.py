@@ -130,6 +130,6 @@ def codes_of(
 ) -> Any:
     """Return an operation's results for operands in any formats: codes, or values in a carrier type."""
     return calls.elementwise(
-        operation, operands, fmt, rule, given, carrier, what=f"values of {fmt.name!r}", random=random, rng=rng,
-        flags=flags, out=out, backend=backend, key=key,
+        operation, operands, fmt, rule, given, carrier, what=f"values of {fmt.name!r}", random=random,
+        rng=rng, flags=flags, out=out, backend=backend, key=key,
     )  # fmt: skip

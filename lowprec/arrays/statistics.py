@@ -299,8 +299,8 @@ def error_report(
                 f"scale= is for formats of single values, and {str(fmt)!r} has scales of its blocks"
             )
         blocks = encode(
-            array, fmt, axis=axis, rule=rule, tensor_scale=tensor_scale, rounding=rounding, saturation=saturation,
-            projection=projection, profile=profile, random=random, rng=rng,
+            array, fmt, axis=axis, rule=rule, tensor_scale=tensor_scale, rounding=rounding,
+            saturation=saturation, projection=projection, profile=profile, random=random, rng=rng,
         )  # fmt: skip
         return _of_blocks(array, blocks)
     for name, given in (("axis", axis), ("rule", rule), ("tensor_scale", tensor_scale)):

@@ -35,8 +35,9 @@ _MEASURED = ("volta_mma_", "ampere_mma_", "ada_mma_", "hopper_mma_", "blackwell_
 def is_measured(how: Accumulation) -> bool:
     """Return whether results measured on hardware are published, and are those of this accumulation.
 
-    >>> is_measured(ACCUMULATIONS["ada_mma_e4m3fn_binary32"]), is_measured(ACCUMULATIONS["cdna3_mfma_tf32_binary32"])
-    (True, False)
+    >>> names = "ada_mma_e4m3fn_binary32", "cdna3_mfma_tf32_binary32"
+    >>> [is_measured(ACCUMULATIONS[name]) for name in names]
+    [True, False]
     """
     if how.operands is None or how.operands[0] != how.operands[1]:
         return False

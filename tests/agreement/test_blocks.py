@@ -716,8 +716,8 @@ def test_wide_formats_agree(element, arithmetic):
         WIDE_SCALES, ("divide", "even"), ("none", "divide", "reciprocal")
     ):
         fmt = BlockFormat(
-            name="wide", element=element, scale=scale, size=4, rule=how, tensor_scale=tensor, arithmetic=arithmetic,
-            zero="rule", nan="elements", infinity="elements",
+            name="wide", element=element, scale=scale, size=4, rule=how, tensor_scale=tensor,
+            arithmetic=arithmetic, zero="rule", nan="elements", infinity="elements",
         )  # fmt: skip
         values = np.ldexp(rng.standard_normal((8, 4)), rng.integers(-160, 160, (8, 1)))
         values[0] = 0.0

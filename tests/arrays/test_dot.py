@@ -536,7 +536,8 @@ REFUSED = [
     ),
     (
         ValueError, lp.dot,
-        ([1, (1 << 53) + 1], [1, 1], Accumulation(operands=(catalog.BINARY32,) * 2, order=EXACT, output=SINGLE)), {},
+        ([1, (1 << 53) + 1], [1, 1],
+         Accumulation(operands=(catalog.BINARY32,) * 2, order=EXACT, output=SINGLE)), {},
         "x has values that 'binary32' does not have: 1 of 2, the first at index (1,): 9007199254740993. "
         "Quantize x to 'binary32' first",
     ),
@@ -586,7 +587,8 @@ REFUSED = [
         "result",
     ),
     (
-        ValueError, lp.dot, (NVFP4, lp.encode(np.ones((4, 64)), "nvfp4", tensor_scale=0.5), "fp32_fma"), {"addend": 1},
+        ValueError, lp.dot,
+        (NVFP4, lp.encode(np.ones((4, 64)), "nvfp4", tensor_scale=0.5), "fp32_fma"), {"addend": 1},
         "an addend cannot join a product with tensor scales, which multiply the sum; add it to the result",
     ),
     # random integers

@@ -189,9 +189,8 @@ def test_a_refused_nan_is_reported_at_its_place(places, count):
     values[list(places)] = np.nan
     size, are = len(places), "is" if len(places) == 1 else "are"
     message = (
-        rf"^cannot encode NaN values as 'e2m1fn', which has no NaN code: {size} of {values.size:,} "
-        rf"{are} NaN, "
-        rf"the first at index \({places[0]},\)\. "
+        rf"^cannot encode NaN values as 'e2m1fn', which has no NaN code: {size} of {values.size:,} {are} "
+        rf"NaN, the first at index \({places[0]},\)\. "
     )
     out, floats = np.full(values.size, 77, np.uint8), values.copy()
     with pytest.raises(ValueError, match=message):

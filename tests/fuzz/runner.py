@@ -33,7 +33,8 @@ LONGEST_SHRINK = 10.0
 #: What a printed program needs.
 HEADER = """import ml_dtypes, numpy as np, lowprec as lp
 from fractions import Fraction
-from lowprec import Accumulation, BlockFormat, Format, Order, Projection, Rounding, ScaleRule, Sign, Threshold, Window
+from lowprec import Accumulation, BlockFormat, Format, Order, Projection, Rounding, \
+ScaleRule, Sign, Threshold, Window
 from lowprec.spec.format import Carrier
 """
 

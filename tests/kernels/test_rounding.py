@@ -175,16 +175,18 @@ codes, none = np.ones(1, np.uint64), np.zeros(0, np.uint32)
 
 def operation(count):
     flags = np.zeros(1, np.uint8)
-    arith.operate(len(arith.KNOWN), count, codes, source, codes, source, codes, source, codes.copy(), target, False,
-                  False, none, flags)
+    arith.operate(len(arith.KNOWN), count, codes, source, codes, source, codes, source, codes.copy(), target,
+                  False, False, none, flags)
 
 
 def kind():
-    convert.project(len(Kind), False, codes[0], codes[0], np.int64(0), codes[0], convert.load_grid(target), target)
+    grid = convert.load_grid(target)
+    convert.project(len(Kind), False, codes[0], codes[0], np.int64(0), codes[0], grid, target)
 
 
 def route(place, value):
-    words = plans.plan(plans.lower_decoder(catalog.BINARY32), plans.lower_encoder(catalog.E4M3FN, DEFAULT)).copy()
+    decoder, encoder = plans.lower_decoder(catalog.BINARY32), plans.lower_encoder(catalog.E4M3FN, DEFAULT)
+    words = plans.plan(decoder, encoder).copy()
     words[place] = value
     vectors.kernel(plans.shapes(words), False)(np.ones(40, np.uint32), np.zeros(40, np.uint8), words, none)
 
@@ -203,7 +205,8 @@ def machine():
     half = lower_source(catalog.BINARY16)
     rows = dot.Rows(codes.reshape(1, 1), half, np.zeros((1, 0), np.uint64), half)
     dot.kernel("machine")(rows, rows, np.zeros((0, 0), np.uint64), codes.reshape(1, 1).copy(), words,
-                          dots.lower_stages(how, catalog.BINARY32), dot.work_of(words, 1, 1, 0), np.uint64(0), False)
+                          dots.lower_stages(how, catalog.BINARY32), dot.work_of(words, 1, 1, 0),
+                          np.uint64(0), False)
 
 
 target_at = plans.PROBE + plans.DECODER

@@ -75,8 +75,9 @@ def test_fast_two_sum_is_exact_on_all_pairs_in_order_and_on_few_others(name, ord
 
 
 @pytest.mark.parametrize(
-    ("name", "within", "finite", "wrong"), [("e4m3fn", 36_932, 54_396, 11_520), ("e5m2", 41_920, 53_312, 8_704)]
-)  # fmt: skip
+    ("name", "within", "finite", "wrong"),
+    [("e4m3fn", 36_932, 54_396, 11_520), ("e5m2", 41_920, 53_312, 8_704)],
+)
 def test_two_prod_is_exact_where_exponents_are_large_enough_and_fails_elsewhere(name, within, finite, wrong):
     x, y, fmt = all_pairs(name)
     product, error = two_prod(x, y, fmt)

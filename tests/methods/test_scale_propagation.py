@@ -160,7 +160,8 @@ def test_a_perceptron_runs_unchanged_and_agrees_with_float64(fmt, tolerance, exp
         assert np.abs(got.to_array() - exact).max() <= tolerance * np.abs(exact).max()
     if fmt == "binary16" and exponent:
         with np.errstate(all="ignore"):
-            plain = forward(*(x.to_array().astype(np.float16),), [w.to_array().astype(np.float16) for w in weights],
+            plain = forward(*(x.to_array().astype(np.float16),),
+                            [w.to_array().astype(np.float16) for w in weights],
                             [b.to_array().astype(np.float16) for b in biases])  # fmt: skip
         assert not np.abs(plain[0] - want[0]).max() < 0.1  # what float16 makes of it by itself
 
@@ -461,8 +462,7 @@ def test_a_rule_that_is_not_told_its_function_is_refused():
 
     wanted = (
         r"register_scaled_op takes the functions that a rule is for, of NumPy or made by custom_scale, "
-        r"not {}: write "
-        r"@register_scaled_op\(numpy\.cumsum\) above the rule"
+        r"not {}: write @register_scaled_op\(numpy\.cumsum\) above the rule"
     )
     for call, given in (
         (lambda: sp.register_scaled_op(rule), r".*\.rule"),

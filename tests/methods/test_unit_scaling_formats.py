@@ -356,8 +356,8 @@ def test_a_tracker_leaves_out_what_has_the_scale_of_the_one_before():
     tracker = us.ScaleTracker()
     x = normal(4, 6)
     for name, forward, backward in (
-        ("x", x, x), ("reshaped", x.reshape(24), -x), ("near", x * (1 + 2.0**-17), x), ("far", x * (1 + 2.0**-15), x),
-        ("other gradient", x * (1 + 2.0**-15), 2 * x),
+        ("x", x, x), ("reshaped", x.reshape(24), -x), ("near", x * (1 + 2.0**-17), x),
+        ("far", x * (1 + 2.0**-15), x), ("other gradient", x * (1 + 2.0**-15), 2 * x),
     ):  # fmt: skip
         tracker.forward(name, forward)
         tracker.backward(name, backward)

@@ -187,8 +187,9 @@ class Operation(_Program):
             given = [_wide(operand, part, codes.size) for operand in operands]
             x, y, z = (*given, *given[:1] * (3 - count))
             refused, first = operate(
-                KNOWN[self.operation], count, x, self._reads[0], y, self._reads[1], z, self._reads[2], codes[part],
-                self._words, self._first.rounding.downward, signaling_first, random[part], raised[part],
+                KNOWN[self.operation], count, x, self._reads[0], y, self._reads[1], z, self._reads[2],
+                codes[part], self._words, self._first.rounding.downward, signaling_first,
+                random[part], raised[part],
             )  # fmt: skip
             if refused:
                 return Refusal(refused, start + first, self._target, self._first)

@@ -171,7 +171,8 @@ def scales_of_powers(
 
 @helper
 def scales_by_vectors(
-    big: Codes, groups: int, step: int, made: Codes, over: Codes, s: Setup, tables: Codes, general: tuple[Params, ...]
+    big: Codes, groups: int, step: int, made: Codes, over: Codes, s: Setup, tables: Codes,
+    general: tuple[Params, ...],
 ) -> None:  # fmt: skip
     """The code of each group's scale, and its elements' divisor as a binary64 pattern: LANES at a time.
 
@@ -199,7 +200,8 @@ def scales_by_vectors(
 
 @helper
 def scales_one_by_one(
-    big: Codes, groups: int, step: int, made: Codes, over: Codes, s: Setup, tables: Codes, general: tuple[Params, ...]
+    big: Codes, groups: int, step: int, made: Codes, over: Codes, s: Setup, tables: Codes,
+    general: tuple[Params, ...],
 ) -> None:  # fmt: skip
     """As `scales_by_vectors`, for all rules."""
     rule, tensor = load_rule(general[0]), load_record(Tensor, general[1], 0)
@@ -397,8 +399,8 @@ def encoder(source_shape: Shape, target_shape: Shape, scales_by: str) -> Kernel:
     code_rows: Any = helper(encode_rows, f"code_rows{name}") if in_rows else never
 
     def all_blocks(
-        values: Codes, out: Codes, scales: Codes, marks: Codes, layout: tuple[int, ...], plan: Words, setup: Words,
-        tables: Codes, general: tuple[Params, ...], random: Words,
+        values: Codes, out: Codes, scales: Codes, marks: Codes, layout: tuple[int, ...], plan: Words,
+        setup: Words, tables: Codes, general: tuple[Params, ...], random: Words,
     ) -> int:  # fmt: skip
         outer, rows, columns, high, wide, tile, unit = layout
         if not suited(load_encoder(plan, PROBE + DECODER, target_shape), plan):

@@ -311,8 +311,9 @@ def _windows(
         if start >= stop:
             return DONE
         return kernel(
-            sides[0][rows], sides[1][rows], columns, exponents, starts[rows], out[rows], doubts[rows], window.step,
-            way.chunk, window.fraction_bits, max(window.lowest_exponent, _LOWEST - 100), way.lost, how,
+            sides[0][rows], sides[1][rows], columns, exponents, starts[rows], out[rows], doubts[rows],
+            window.step, way.chunk, window.fraction_bits, max(window.lowest_exponent, _LOWEST - 100),
+            way.lost, how,
         )  # fmt: skip
 
     if share(part, len(x), starts.shape[1] * x.shape[1]) != DONE:

@@ -68,7 +68,7 @@ def fast_two_sum(x: npt.ArrayLike, y: npt.ArrayLike, fmt: Like, *, check: bool =
 
     >>> fast_two_sum(200.0, 0.1015625, "bfloat16")
     (np.float32(200.0), np.float32(0.1015625))
-    >>> fast_two_sum(1.0078125, 255.0, "bfloat16")  # the smaller one first: the error, 0.0078125, is not found
+    >>> fast_two_sum(1.0078125, 255.0, "bfloat16")  # the smaller one first: the error, 0.0078125, is lost
     (np.float32(256.0), np.float32(0.0))
     >>> two_sum(1.0078125, 255.0, "bfloat16")
     (np.float32(256.0), np.float32(0.0078125))
@@ -154,9 +154,8 @@ def values_of(numbers: npt.ArrayLike, fmt: Format, name: str) -> Array:
         first = tuple(int(place) for place in np.argwhere(wrong)[0])
         raise ValueError(
             f"{name} has numbers that {fmt.name!r} does not have: {int(wrong.sum()):,} of {wrong.size:,}, "
-            "the first at "
-            f"index {first}: {given[first]}. Quantize to {fmt.name!r} first, or use split for a sum of "
-            "several parts"
+            f"the first at index {first}: {given[first]}. Quantize to {fmt.name!r} first, or use split for "
+            "a sum of several parts"
         )
     return np.ascontiguousarray(values, float_dtype(fmt)[0]).reshape(given.shape)
 
@@ -165,9 +164,8 @@ def _checked(x: npt.ArrayLike, y: npt.ArrayLike, fmt: Format) -> tuple[Array, Ar
     """Return operands as values of the format; refuse formats without error-free transforms."""
     if not fmt.subnormals:
         raise ValueError(
-            f"{fmt.name!r} has no subnormals, so that what a result was rounded by may be no number "
-            "of it; use "
-            f"another format, or check=False"
+            f"{fmt.name!r} has no subnormals, so that what a result was rounded by may be no number of it; "
+            "use another format, or check=False"
         )
     return values_of(x, fmt, "x"), values_of(y, fmt, "y")
 
@@ -180,9 +178,8 @@ def _need(holds: Array, x: npt.ArrayLike, y: npt.ArrayLike, rule: str, remedy: s
     first = tuple(int(place) for place in np.argwhere(wrong)[0])
     left, right = (np.broadcast_to(np.asarray(array), wrong.shape)[first] for array in (x, y))
     raise ValueError(
-        f"{rule}: {int(wrong.sum()):,} of {wrong.size:,} pairs do not fulfil this, the first at "
-        f"index {first}: "
-        f"x = {left}, y = {right}. {remedy}"
+        f"{rule}: {int(wrong.sum()):,} of {wrong.size:,} pairs do not fulfil this, the first at index "
+        f"{first}: x = {left}, y = {right}. {remedy}"
     )
 
 
