@@ -381,8 +381,8 @@ def accumulations(*, operands: tuple[Format, Format] | None = None) -> Strategy[
     places = [
         single,
         (catalog.BINARY16, Projection()),
-        (catalog.BFLOAT16, Projection(rounding="toward_zero")),
-    ]  # type: ignore[arg-type]
+        (catalog.BFLOAT16, Projection(rounding="toward_zero")),  # type: ignore[arg-type]
+    ]
     rounded = st.sampled_from(places)
     pair = operands or (catalog.E4M3FN, catalog.E4M3FN)
     exact = st.builds(Accumulation, output=rounded, order=st.just("exact"), operands=st.just(operands))
