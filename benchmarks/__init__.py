@@ -1,1 +1,1 @@
-"""Benchmarks of lowprec beside other libraries: `python -m benchmarks`, from a checkout. See docs/bench.md."""
+"""Benchmarks of lowprec beside other libraries: `python -m benchmarks` in a checkout. See docs/bench.md."""

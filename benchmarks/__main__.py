@@ -39,7 +39,8 @@ __all__ = ["main"]
     "kinds",
     multiple=True,
     metavar="KIND",
-    help="Time this kind of data: normal, hard, subnormal or nan; may be repeated. Default: those of each topic.",
+    help="Time this kind of data: normal, hard, subnormal or nan; may be repeated. Default: those of "
+    "each topic.",
 )
 @click.option(
     "--threads",
@@ -59,7 +60,7 @@ __all__ = ["main"]
 )
 @click.option("--json", "as_json", is_flag=True, help="Print JSON instead of text (schema lowprec.bench/1).")
 def main(names: tuple[str, ...], budget: float, as_json: bool, **asked: Any) -> None:
-    """Time lowprec beside the fastest installed library that does the same, and beside a copy of as many bytes.
+    """Time lowprec beside the fastest installed library that does the same, and beside copying as many bytes.
 
     TOPIC is cast, decode, quantize, modes, stochastic, f64, small, block, arith, matmul, threads or import.
     Default: all of them. Products of matrices (matmul) stand beside np.matmul. Exit code 1: a result of

@@ -166,7 +166,7 @@ def same_floats(got: Array, want: Array) -> Flags:
 
 
 def unreliable(operation: str, source: str, harmless: Sequence[str]) -> set[str]:
-    """Return the formats in which ml_dtypes or NumPy is known to give other results, but for harmless kinds."""
+    """Return the formats in which ml_dtypes or NumPy is known to give other results; harmless kinds aside."""
     return {
         target
         for entry in known_divergences()

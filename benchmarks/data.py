@@ -40,7 +40,8 @@ def has_data(fmt: Format | BlockFormat, kind: str) -> bool:
 def values(kind: str, fmt: Format, size: int, seed: int = 0) -> Array:
     """Return float32 values to convert to a format; after 2**20 elements they repeat.
 
-    >>> bool(np.isnan(values("nan", Format(name="", exponent_bits=4, trailing_bits=3, bias=7, nans=1), 9)).all())
+    >>> fmt = Format(name="", exponent_bits=4, trailing_bits=3, bias=7, nans=1)
+    >>> bool(np.isnan(values("nan", fmt, 9)).all())
     True
 
     Parameters
@@ -133,7 +134,7 @@ def operation_operands(operation: str, kind: str, fmt: Format, size: int, *, cod
 
 
 def _mild(fmt: Format, shape: tuple[int, ...], rng: np.random.Generator) -> Array:
-    """Use half the exponents of a format on either side of 0, at most 7, so that products stay in its range."""
+    """Use half the exponents of a format on either side of 0, at most 7, so that products stay in range."""
     ends = fmt.max_finite, fmt.min_normal or fmt.min_subnormal or 1.0
     highest, lowest = (math.frexp(end)[1] - 1 for end in ends)
     high, low = min(max(highest - 1, 0) // 2, 7), max(-(max(-lowest, 0) // 2), -7)

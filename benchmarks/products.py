@@ -71,8 +71,8 @@ def accumulation_of(variant: str, fmt: Format) -> Accumulation | None:
 def has_product(fmt: Format | BlockFormat, variant: str, kind: str) -> bool:
     """Return whether a format has a row: NumPy or ml_dtypes has its codes, and float32 its values.
 
-    >>> has_product(catalog.E5M2, "hopper_wgmma", "normal"), has_product(catalog.E3M4, "hopper_wgmma", "normal")
-    (True, False)
+    >>> [has_product(fmt, "hopper_wgmma", "normal") for fmt in (catalog.E5M2, catalog.E3M4)]
+    [True, False]
     """
     return (
         kind in ("normal", "hard")
@@ -107,7 +107,7 @@ class ProductContest(Contest):
         return x.astype(np.float32, copy=False), y.astype(np.float32, copy=False)
 
     def contenders(self, found: Sequence[peers.Peer]) -> Iterator[Contender]:
-        """Yield all that take part: NumPy's product of float32 is the yardstick, the oracle one of the others."""
+        """Yield all that take part: NumPy's float32 product is the yardstick, the oracle one of the rest."""
         work, threads = self.work, self.job.threads
         native = dtype(work.fmt)
         x, y = (codes.view(native) for codes in work.operands) if self.on_codes else self._values

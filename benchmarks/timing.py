@@ -147,7 +147,7 @@ def spread(seconds: Sequence[float]) -> float:
 def fastest(
     timed: Iterable[Timed], *, out: bool, name: str | None = None, role: str | None = None
 ) -> Timed | None:
-    """Return the fastest contender of a name and a role into memory of the caller (`out`), or into new memory.
+    """Return the fastest contender of a name and a role, into the caller's memory (`out`) or into new memory.
 
     Like is compared with like, but for memory of the caller a peer may do whatever it can: some only
     allocate.

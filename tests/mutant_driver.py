@@ -69,7 +69,7 @@ def subjects():
 
 
 def dots(name):
-    """Compare matrix products of an accumulation with the oracle's: rows of any numbers, and of numbers near 1."""
+    """Compare an accumulation's matrix products with the oracle's: rows of any numbers, or near 1."""
     import numpy as np
 
     import lowprec as lp
@@ -111,7 +111,7 @@ def values(fmt):
 
 
 def broken(about, subject, only):
-    """The laws that a subject breaks, each with its counterexample; an error of a verb breaks the law that meets it."""
+    """The laws that a subject breaks, each with a counterexample; a verb's error breaks the law in trial."""
     import numpy as np
 
     from lowprec.testing.laws import LAWS

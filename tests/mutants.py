@@ -131,7 +131,7 @@ def page(fates: list[Fate]) -> str:
 
 
 def updated(text: str, fates: list[Fate]) -> str:
-    """docs/mutants.md with the rows of some mutants put in: the others', and the list by law, stay as they are."""
+    """docs/mutants.md with some mutants' rows put in: the others, and the list by law, stay as they are."""
     told = {
         line.split(" | ")[0].removeprefix("| "): line for line in page(fates).splitlines() if " | `" in line
     }

@@ -1,4 +1,4 @@
-"""Programs and frameworks that tests need: skipped where they are missing, unless LOWPREC_REQUIRE names their kind."""
+"""Programs and frameworks that tests need: skipped if missing, unless LOWPREC_REQUIRE names their kind."""
 
 from __future__ import annotations
 
@@ -47,7 +47,7 @@ def need_framework(name: str) -> str:
 
 
 def need_package(name: str, version: str = "") -> None:
-    """A package that blocks are compared with is installed, in the version that is known, or the test ends here."""
+    """A package that blocks are compared with is installed, in the known version, or the test ends here."""
     if importlib.util.find_spec(name) is None:
         _missing("frameworks", name, f"pip install {name}")
     if not importlib.metadata.version(name).startswith(version):

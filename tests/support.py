@@ -1,4 +1,4 @@
-"""What test files share: formats to go through, inputs at the borders, exact comparison that explains itself."""
+"""What test files share: formats to go through, inputs at the borders, exact comparison with reports."""
 
 from __future__ import annotations
 

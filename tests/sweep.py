@@ -116,7 +116,7 @@ def wide(processes: int) -> tuple[dict[str, dict[str, object]], int]:
 
 @functools.cache
 def midpoints(element: lp.Format) -> tuple[np.ndarray, int]:
-    """Values and the ties above them, ascending, below the end of the top binade; and the place where that begins."""
+    """Values and the ties above them, ascending, below the top binade's end; and where that begins."""
     points = [
         point for magnitude in range(element.max_magnitude + 2) for point in value_and_tie(magnitude, element)
     ]

@@ -125,7 +125,7 @@ def test_no_files_import_each_other_in_a_circle():
 
 
 def test_a_circle_would_be_seen():
-    """The arrows are those of the sources: verify's comparison reaches its pages, and these type checkers alone."""
+    """The arrows are the sources' own: verify's comparison reaches its pages, these only type checkers."""
     arrows = _arrows()
     assert "lowprec.verify.pages" in arrows["lowprec.verify.comparison"]
     assert "lowprec.verify.comparison" not in arrows["lowprec.verify.pages"]
@@ -145,7 +145,7 @@ def test_a_class_of_the_tools_has_a_name_of_its_own():
 
 @pytest.mark.parametrize("path", KERNELS, ids=_name)
 def test_no_kernel_is_compiled_with_fastmath(path):
-    """It lets the compiler change results. No keyword, name or string of code says it; docstrings may forbid it."""
+    """It lets the compiler change results. No keyword, name or string in code has it; docstrings may."""
     tree = ast.parse(path.read_text())
     docstrings = {id(node.value) for node in ast.walk(tree) if isinstance(node, ast.Expr)}
     said = [

@@ -23,7 +23,7 @@ Array = npt.NDArray[Any]
 
 
 def numpy(work: Work, *, builtin: bool) -> Iterator[Way]:
-    """Cast by `astype`, or by `copyto` into kept memory; operate by NumPy's functions, which ml_dtypes extends.
+    """Cast by `astype`, or `copyto` into kept memory; operate by NumPy's functions, which ml_dtypes extends.
 
     NumPy has no other mode than nearest_even.
     """
@@ -147,7 +147,7 @@ def start_jax(threads: int) -> None:
 
 
 def jax(work: Work) -> Iterator[Way]:
-    """Cast by `astype`, operate by the functions of `jax.numpy`, compiled. Results are in new memory always."""
+    """Cast by `astype`, operate by the compiled functions of `jax.numpy`. Results are in new memory."""
     jax = importlib.import_module("jax")
     verb, fmt = work.verb, work.fmt
     if verb not in (*CONVERSIONS, *OPERATIONS) or work.rounding != "nearest_even":

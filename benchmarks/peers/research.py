@@ -1,4 +1,4 @@
-"""Adapters of libraries for research: gfloat, APyTypes, qtorch, CPFloat, VeriFloat and MMA-Sim; and the oracle.
+"""Adapters of research libraries: gfloat, APyTypes, qtorch, CPFloat, VeriFloat and MMA-Sim; and the oracle.
 
 Who multiplies matrices is far slower than lowprec, so each makes a corner of the product only, with all of K:
 its rate counts.
@@ -81,7 +81,7 @@ _GFLOAT_MODES = {
 
 
 def apytypes(work: Work) -> Iterator[Way]:
-    """Encode by `from_array`, operate by operators, for formats with infinities and NaNs as IEEE 754 has them."""
+    """Encode by `from_array`, operate by operators; formats must have IEEE 754's infinities and NaNs."""
     verb, fmt = work.verb, work.fmt
     able = verb == "encode" or verb in _OPERATORS
     if not able or work.rounding != "nearest_even" or not _is_like_ieee(fmt) or fmt.sign is Sign.UNSIGNED:
@@ -176,7 +176,7 @@ _VERIFLOAT_SUMS: dict[str, dict[str, Any]] = {
 
 
 def verifloat(work: Work) -> Iterator[Way]:
-    """Operate by operators and methods of `FPArray`, which keeps flags with every element; multiply by `matmul`."""
+    """Operate by operators and methods of `FPArray`, which keeps flags per element; multiply by `matmul`."""
     verb, fmt = work.verb, work.fmt
     product = work.how is not None and verb in _VERIFLOAT_SUMS
     if not product and (verb not in OPERATIONS or work.operands[0].size > _VERIFLOAT_SLOW.get(verb, 1 << 28)):

@@ -34,7 +34,7 @@ class Work(NamedTuple):
     how: Accumulation | None = None  #: of products
 
     def corner(self, widest: int, most: int) -> tuple[tuple[Array, Array], float]:
-        """Return so few first rows and columns that they take at most `most` products, and their share of the whole.
+        """Return as many first rows and columns as take at most `most` products, and their share of all.
 
         >>> x, y = np.zeros((384, 768), np.uint8), np.zeros((768, 384), np.uint8)
         >>> parts, share = Work("exact", (x, y), None).corner(192, 192**3)
@@ -49,7 +49,7 @@ class Work(NamedTuple):
 
 
 class Way(NamedTuple):
-    """One way to do it: into memory of its own that is kept (`out`) or new memory, and how to read the result."""
+    """One way to do it: into kept memory of its own (`out`) or new memory, and how to read the result."""
 
     out: bool
     call: Callable[[], Any]

@@ -55,7 +55,7 @@ class Network:
         return values
 
     def with_outliers(self, factor: int, rng: np.random.Generator) -> Network:
-        """The same function, with some channels of each hidden layer larger by a power of two: that is exact."""
+        """The same function, with some channels of each hidden layer scaled up exactly, by a power of two."""
         weights, biases = [each.copy() for each in self.weights], [each.copy() for each in self.biases]
         for layer in range(len(weights) - 1):
             channels = rng.choice(len(biases[layer]), CHANNELS, replace=False)
@@ -77,7 +77,7 @@ def in_blocks(fmt: str) -> Product:
 
 
 def scaled(network: Network, fmt: str, images: Array) -> Product:
-    """Products of scaled codes, with the way of finding the scales of activations that is best on some images."""
+    """Products of scaled codes; activations' scales are found in the way that is best on some images."""
     seen: list[Array] = []
     wanted = network.outputs(
         images, lambda values, weight, _: (seen.append(values), in_float(values, weight, 0))[1]

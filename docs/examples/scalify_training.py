@@ -1,4 +1,4 @@
-"""Training in FP8 that survives a loss scale of 2**-6, by scale propagation; without scales it falls to chance.
+"""Training in FP8 that survives a loss scale of 2**-6 by scale propagation; without scales it is at chance.
 
 Ten Gaussian clusters in 64 dimensions, a perceptron 64-128-10, plain stochastic gradient descent. One
 function computes the gradients of all runs: what differs is whether the arrays that go in carry scales.
@@ -48,7 +48,7 @@ def plain_linear(x: Any, w: Any, bias: Any) -> Any:
 
 
 def gradients(parameters: Any, x: Any, targets: Any, linear: Callable[..., Any], run: Run) -> list[Any]:
-    """The gradient of the loss times the loss scale: ordinary NumPy code, for arrays with and without scales."""
+    """The gradient of loss times loss scale: ordinary NumPy code, for arrays with and without scales."""
     w1, b1, w2, b2 = parameters
     hidden, pull_hidden = linear(x, w1, b1)
     active, pull_active = sp.relu(hidden)

@@ -24,7 +24,7 @@ from lowprec.methods import unit_scaling as us
 
 
 def scales(constraint: str | None, width: int, batch: int, *, scaled: bool = True) -> us.ScaleTracker:
-    """Track linear, gelu, linear, with normal inputs and gradients; unscaled with PyTorch's default weights."""
+    """Track linear, gelu, linear for normal inputs and gradients; unscaled with PyTorch's default weights."""
     rng = np.random.default_rng(0)
     tracker = us.ScaleTracker()
 

@@ -212,7 +212,7 @@ def copysign(x: npt.ArrayLike, y: npt.ArrayLike, fmt: Like, **options: Unpack[Op
 
 
 def round_to_integral(x: npt.ArrayLike, fmt: Like, **options: Unpack[Options]) -> Any:
-    """The number x rounded to a whole number by the rounding mode, and that projected onto a format; see `add`.
+    """The number x rounded to a whole number by the rounding mode, then projected onto a format; see `add`.
 
     Ties to even are ties to even numbers. A number that is changed signals inexact.
 

@@ -118,7 +118,7 @@ class BlockArray:
 
     @property
     def nbytes(self) -> int:
-        """Bytes that it takes when it is packed, as `packed` does it: codes, scales, and the tensor's scale."""
+        """Bytes that it takes once packed, as by `packed`: codes, scales, and the tensor's scale."""
         length = self.shape[self.axes[-1]]
         rows = self.codes.size // length if length else 0
         codes = rows * packed_bytes(length, self.format.element)
@@ -372,7 +372,8 @@ def asked(
         if others:
             raise ValueError(
                 f"profile={str(profile)!r} and {' and '.join(others)} both say what {fmt.name!r} is; give "
-                f"one of them, for instance dataclasses.replace(lowprec.profiles[{str(profile)!r}].block({fmt.name!r}), ...)"
+                "one of them, for instance "
+                f"dataclasses.replace(lowprec.profiles[{str(profile)!r}].block({fmt.name!r}), ...)"
             )
         return profile_of(profile).block(fmt)
     if rule is not None:

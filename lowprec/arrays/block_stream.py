@@ -53,7 +53,7 @@ def grid_of(shape: tuple[int, ...], axes: tuple[int, ...], sizes: tuple[int, ...
 
 
 def spread(scales: Array, shape: tuple[int, ...], axes: tuple[int, ...], sizes: tuple[int, ...]) -> Array:
-    """Repeat the scales of blocks of these sizes along these axes, for each element of an array of this shape."""
+    """Repeat the scales of blocks of these sizes along these axes, for each element of such a shape."""
     for axis, size in zip(axes, sizes, strict=True):
         scales = np.take(scales, np.arange(shape[axis]) // size, axis)
     return scales

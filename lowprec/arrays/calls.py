@@ -133,7 +133,7 @@ def convert(
     operand: Operand, fmt: Format, rule: Projection, given: np.dtype[Any], carrier: Format | None = None,
     **options: Any,
 ) -> Any:  # fmt: skip
-    """Convert to a format, and on to a type that carries its values if one is named; options as of `elementwise`."""
+    """Convert to a format, then to a type that carries its values if named; options: see `elementwise`."""
     what = f"values of {fmt.name!r}" if carrier else repr(fmt.name)
     return elementwise(CONVERT, [operand], fmt, rule, given, carrier, what=what, **options)
 
@@ -224,7 +224,7 @@ def _program(
     flags: bool,
     backend: Backend | None,
 ) -> tuple[ElementwiseProgram, list[Array]]:
-    """Return the program, and the operands' codes: of binary32 where all are numbers of it and vectors take those."""
+    """Return the program and the operands' codes; in binary32 where that holds all, and vectors take it."""
     sources = tuple(operand.fmt for operand in operands)
     request = Elementwise(operation, sources, fmt, rule, carrier, flags, backend=backend)
     if operation != CONVERT and backend in (None, "vector") and any(values_depend(each) for each in operands):

@@ -164,7 +164,7 @@ def values_operand(values: object, name: str = "values") -> Operand:
 
 
 def values_depend(operand: Operand) -> bool:
-    """Whether values decide in which format operations read them: float64 and integers may be binary32 numbers."""
+    """Whether the operand's values decide its format: float64 and integers may all be binary32 numbers."""
     kinds = "f" if operand.fmt.exponent_bits else "iu"
     return (
         isinstance(operand.fmt, Carrier)
@@ -229,7 +229,7 @@ class _Memory:
 
 
 def unlocked(array: Array) -> Array:
-    """The same elements, not marked as read-only: kernels write to no operand, and need not be compiled for both."""
+    """The same elements, but writeable: kernels write to no operand, so one compiled variant is enough."""
     return array if array.flags.num & _WRITEABLE else np.asarray(_Memory(array))
 
 

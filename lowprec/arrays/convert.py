@@ -369,8 +369,8 @@ def cast(
         verb = functools.partial(cast, source=origin, target=goal, projection=rule, backend=backend)
         return lazy.apply(verb, codes, fmt=goal, rule=rule, random=random, rng=rng, flags=flags, out=out)
     return calls.convert(
-        codes_operand(codes, origin), goal, rule, code_dtype(goal), random=random, rng=rng, flags=flags, out=out,
-        backend=backend, key=key,
+        codes_operand(codes, origin), goal, rule, code_dtype(goal), random=random, rng=rng, flags=flags,
+        out=out, backend=backend, key=key,
     )  # fmt: skip
 
 

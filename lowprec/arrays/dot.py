@@ -266,7 +266,7 @@ def _addends(
     layout: tuple[int, int, int],
     backend: Backend | None,
 ) -> tuple[Format, Array]:
-    """The addends as codes, and their format: where the sum begins; for exact sums and the oracle, their own."""
+    """The addends as codes, and their format: where the sum begins; for exact sums and the oracle, theirs."""
     begin, rule = begins_in(how)
     if addend is None:
         return begin, np.empty((layout[0], 0, 0), np.uint64)

@@ -98,7 +98,7 @@ def _flat(array: Array, shape: tuple[int, ...]) -> Array:
 def factors(
     name: str, values: Factors, how: Accumulation, side: int, axis: int, backend: Backend | None = None
 ) -> Side:
-    """One side of the products, as codes of the format that they come in, or are asked to be of; K is an axis."""
+    """One side of the products, as codes of its own format or of the one asked for; K is an axis."""
     if isinstance(values, BlockArray):
         return _in_blocks(name, values, how, side, axis, backend)
     operand = in_memory(name, values)

@@ -41,7 +41,7 @@ def apply(
     flags: object,
     out: object,
 ) -> Any:
-    """A verb over every chunk: `verb(*chunks, random=integers or None)` must give an array of the chunks' shape.
+    """A verb over every chunk: `verb(*chunks, random=integers or None)` must give an array of their shape.
 
     Several operands broadcast; their chunks are made alike.
 

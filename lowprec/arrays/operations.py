@@ -128,8 +128,8 @@ def codes_of(
     backend: Backend | None = None,
     key: object = None,
 ) -> Any:
-    """Return an operation's results of operands in any formats: codes, or values in a type that carries them."""
+    """Return an operation's results for operands in any formats: codes, or values in a carrier type."""
     return calls.elementwise(
-        operation, operands, fmt, rule, given, carrier, what=f"values of {fmt.name!r}", random=random, rng=rng,
-        flags=flags, out=out, backend=backend, key=key,
+        operation, operands, fmt, rule, given, carrier, what=f"values of {fmt.name!r}", random=random,
+        rng=rng, flags=flags, out=out, backend=backend, key=key,
     )  # fmt: skip

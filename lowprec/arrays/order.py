@@ -164,7 +164,7 @@ def unordered(x: npt.ArrayLike, y: npt.ArrayLike, fmt: Like, *, flags: Array | N
 
 
 def total_order(x: npt.ArrayLike, y: npt.ArrayLike, fmt: Like) -> Any:
-    """Whether one code is the other, or comes before it in the order of all: -NaN, -Inf, ... -0, +0 ... +Inf, +NaN.
+    """Whether a code equals another or precedes it in the total order: -NaN, -Inf, ... -0, +0 ... +Inf, +NaN.
 
     Among positive NaNs signaling ones come first, then the lower payload; among negative ones last. NaNs
     without a sign (of unsigned formats, and of those without -0) all come last, in the order of their codes.
@@ -302,7 +302,7 @@ def nextafter(x: npt.ArrayLike, y: npt.ArrayLike, fmt: Like) -> Any:
 
 
 def _place_of(values: Array) -> Array:
-    """An integer that orders float64 as they are, whatever the processor makes of subnormals; both zeros are 0."""
+    """Integers in the order of float64 values, even if the processor flushes subnormals; both zeros are 0."""
     bits = np.asarray(values).view(np.int64)
     return np.where(bits < 0, -(bits & ((1 << 63) - 1)), bits)
 

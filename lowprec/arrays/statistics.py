@@ -299,8 +299,8 @@ def error_report(
                 f"scale= is for formats of single values, and {str(fmt)!r} has scales of its blocks"
             )
         blocks = encode(
-            array, fmt, axis=axis, rule=rule, tensor_scale=tensor_scale, rounding=rounding, saturation=saturation,
-            projection=projection, profile=profile, random=random, rng=rng,
+            array, fmt, axis=axis, rule=rule, tensor_scale=tensor_scale, rounding=rounding,
+            saturation=saturation, projection=projection, profile=profile, random=random, rng=rng,
         )  # fmt: skip
         return _of_blocks(array, blocks)
     for name, given in (("axis", axis), ("rule", rule), ("tensor_scale", tensor_scale)):
@@ -346,7 +346,7 @@ def _percentiles(rows: Array, percentile: float) -> Doubles:
 
 
 def _smallest_scales(amax: Doubles, fmt: Format, power_of_two: bool) -> Singles:
-    """The smallest float32 numbers s with amax <= s * fmt.max_finite; 1 for an amax of 0, inf if there is none."""
+    """The smallest float32 scales s with amax <= s * fmt.max_finite; 1 for amax 0, inf if there is none."""
     target = _POWERS if power_of_two else catalog.BINARY32
     scales = divide(amax, fmt.max_finite, target, rounding=TOWARD_POSITIVE, dtype=np.float32)
     return np.where(amax == 0, np.float32(1), scales)
@@ -485,7 +485,7 @@ def _decibels(signal: Any, noise: Any, counted: Any) -> Any:
 
 
 def _finite(given: Array) -> tuple[Array, Array]:
-    """Values as float32 where that holds their type, else float64, 0 where not finite; and which are finite."""
+    """Values in float32 if that holds their type, else float64, 0 where not finite; and which are finite."""
     carrier = catalog.carrier(given.dtype)
     assert carrier is not None
     part = given.astype(np.float32 if catalog.BINARY32.contains(carrier) else np.float64)

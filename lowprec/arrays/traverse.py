@@ -1,4 +1,4 @@
-"""Programs over whole arrays: contiguous ones as they are, large ones in threads, all others through small buffers.
+"""Programs over whole arrays: contiguous ones directly, large ones in threads, others through small buffers.
 
 Results do not depend on any of it.
 
@@ -27,7 +27,7 @@ _NO_RANDOM, _NO_FLAGS = np.empty(0, np.uint32), np.empty(0, np.uint8)
 
 
 def bits_of(array: Array) -> Array:
-    """View elements as unsigned integers of their size and byte order, and as writeable: no program writes operands."""
+    """View elements as writeable unsigned integers of their size and byte order; programs write to none."""
     if array.dtype.kind != "u":
         array = array.view(f"{array.dtype.byteorder.replace('|', '=')}u{array.itemsize}")
     return unlocked(array)

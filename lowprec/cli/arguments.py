@@ -52,7 +52,10 @@ _EXAMPLES = {"convert": ("binary32", "e4m3fn"), "scaleb": ("e4m3fn", "int32", "e
 AGREE, DIFFER, FAILED, NOTHING, INTERRUPTED, BROKEN_PIPE = 0, 1, 2, 3, 130, 141
 
 #: Why a command that works on the golden data refuses to where nothing says which.
-NO_CHECKOUT = "lowprec does not run from a checkout here, so it has no tables/ of its own; name the folder with --tables"
+NO_CHECKOUT = (
+    "lowprec does not run from a checkout here, so it has no tables/ of its own; name the folder "
+    "with --tables"
+)
 
 
 @contextlib.contextmanager
@@ -125,7 +128,7 @@ def kind_named(name: str) -> str:
 
 
 def _hints(name: str) -> Iterator[str]:
-    """Yield the close names of all catalogs, each with the command that shows it, and the commands that list all."""
+    """Yield all catalogs' close names, each with the command that shows it, and the commands to list all."""
     from lowprec.spec.accumulations import NAMES
     from lowprec.spec.catalog import BLOCK_FORMATS, FORMATS
     from lowprec.spec.naming import close_names

@@ -39,7 +39,8 @@ __all__ = ["compare"]
     "--from",
     "sources",
     metavar="FORMAT,...",
-    help="Formats of operands that are codes: one for all operands, or one for each. Default: the types of the files.",
+    help="Formats of operands that are codes: one for all operands, or one for each. Default: the types "
+    "of the files.",
 )
 @click.option(
     "--operation",

@@ -43,9 +43,9 @@ _OPTIONS = (
     click.option(
         "--exhaustive",
         is_flag=True,
-        help="Try all 2^32 float32 inputs and compare with the oracle, without excusing known divergences. FRAMEWORK "
-        "is then lowprec, its own kernels, by default. The options below need it; --json has schema "
-        "lowprec.exhaustive/1.",
+        help="Try all 2^32 float32 inputs and compare with the oracle, without excusing known divergences. "
+        "FRAMEWORK is then lowprec, its own kernels, by default. The options below need it; --json has "
+        "schema lowprec.exhaustive/1.",
     ),
     click.option(
         "--rounding",
@@ -60,8 +60,8 @@ _OPTIONS = (
         "saturations",
         multiple=True,
         metavar="POLICY",
-        help=f"Treat results beyond the largest value by this policy: {POLICIES_HELP}, or all; may be repeated. "
-        "Default: none, or the framework's own.",
+        help=f"Treat results beyond the largest value by this policy: {POLICIES_HELP}, or all; may be "
+        "repeated. Default: none, or the framework's own.",
     ),
     click.option(
         "--nan",

@@ -171,8 +171,8 @@ def _show_accumulation(name: str, as_json: bool) -> None:
     default="csv",
     show_default=True,
     type=click.Choice(TABLE_KINDS),
-    help="Write this kind of file: md is a Markdown table, mem hexadecimal for $readmemh, c a C99 header, sv and vhdl "
-    "packages.",
+    help="Write this kind of file: md is a Markdown table, mem hexadecimal for $readmemh, c a C99 header, "
+    "sv and vhdl packages.",
 )
 @click.option(
     "--thresholds",

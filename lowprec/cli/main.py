@@ -32,7 +32,7 @@ class _PipeClosed(Exception):
 
 
 class _Lowprec(click.Group):
-    """The group of commands: whatever ends one of them has its exit code here, and 1 only ever means a difference."""
+    """The group of commands: each way a command can end has its exit code here; 1 means a difference."""
 
     def make_context(self, *arguments: Any, **options: Any) -> click.Context:
         """Read the arguments; --help prints here."""
@@ -115,10 +115,11 @@ def _leave(stream: TextIO | None) -> None:
 @click.group(cls=_Lowprec, context_settings={"help_option_names": ["-h", "--help"]})
 @click.version_option(lowprec.__version__, prog_name="lowprec")
 def main() -> None:
-    """Show what conversions and arithmetic in low-precision formats must give, bit for bit, and find who differs.
+    """Show what conversions and arithmetic in low-precision formats must give, bit for bit, and
+    find who differs.
 
     Exit codes: 0 all agree, 1 some differ, 2 bad input or usage, 3 nothing was compared.
-    """
+    """  # noqa: D205 - as --help has it
 
 
 for command in (

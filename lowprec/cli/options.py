@@ -18,8 +18,8 @@ __all__ += ["define_option", "json_option", "output_option", "projection_options
 define_option = click.option(
     "--define",
     metavar="KEY=VALUE,...",
-    help="Define a private format by its parameters, for instance exponent_bits=4,trailing_bits=3,nans=1. Others, by "
-    "default: bias (IEEE's), sign=magnitude (or unsigned, twos_complement), infinity=false, "
+    help="Define a private format by its parameters, for instance exponent_bits=4,trailing_bits=3,nans=1. "
+    "Others, by default: bias (IEEE's), sign=magnitude (or unsigned, twos_complement), infinity=false, "
     "negative_zero=true, subnormals=true, name=private.",
 )
 

@@ -31,9 +31,9 @@ __all__ = ["warm"]
     "verbs",
     multiple=True,
     metavar="VERB",
-    help="Warm this verb: encode, decode, quantize, cast (from each NAME to each other), an operation such as "
-    "add, dot or matmul; may be repeated. Default: encode, decode and quantize; of accumulations dot and "
-    "matmul.",
+    help="Warm this verb: encode, decode, quantize, cast (from each NAME to each other), an operation such "
+    "as add, dot or matmul; may be repeated. Default: encode, decode and quantize; of accumulations dot "
+    "and matmul.",
 )
 @click.option(
     "--type",

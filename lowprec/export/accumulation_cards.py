@@ -35,8 +35,9 @@ _MEASURED = ("volta_mma_", "ampere_mma_", "ada_mma_", "hopper_mma_", "blackwell_
 def is_measured(how: Accumulation) -> bool:
     """Return whether results measured on hardware are published, and are those of this accumulation.
 
-    >>> is_measured(ACCUMULATIONS["ada_mma_e4m3fn_binary32"]), is_measured(ACCUMULATIONS["cdna3_mfma_tf32_binary32"])
-    (True, False)
+    >>> names = "ada_mma_e4m3fn_binary32", "cdna3_mfma_tf32_binary32"
+    >>> [is_measured(ACCUMULATIONS[name]) for name in names]
+    [True, False]
     """
     if how.operands is None or how.operands[0] != how.operands[1]:
         return False
@@ -200,7 +201,9 @@ def _steps(window: Window) -> Iterator[str]:
     if window.fraction_bits is not None:
         way = "toward zero" if window.cut == "toward_zero" else "downwards"
         least = f", which is at least {window.lowest_exponent}" if window.lowest_exponent > -4096 else ""
-        yield f"All are cut {way} {window.fraction_bits} bits behind the point of the largest exponent{least}."
+        yield (
+            f"All are cut {way} {window.fraction_bits} bits behind the point of the largest exponent{least}."
+        )
     yield f"Their sum is exact, and then rounded to {_place(window.result)}."
     if window.negative_zero:
         yield "A negative sum that rounds to zero is -0."
@@ -222,7 +225,9 @@ def _chunks(how: Accumulation) -> Iterator[str]:
     if how.order.name == "chunked":
         into = how.total or how.accumulator
         assert not isinstance(into, Window), "chunks of a window have a total"
-        yield f"Each {how.order.size} products are so summed from zero; these sums are added in {_place(into)}."
+        yield (
+            f"Each {how.order.size} products are so summed from zero; these sums are added in {_place(into)}."
+        )
 
 
 def _addend(how: Accumulation) -> str:

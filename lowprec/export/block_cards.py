@@ -68,7 +68,10 @@ def block_tables() -> Iterator[str]:
     yield ""
     yield "# What profiles make of them"
     yield ""
-    yield "Every policy, as the catalog has it and as each profile has it; an empty cell is as the catalog has it."
+    yield (
+        "Every policy, as the catalog has it and as each profile has it; an empty cell is as the "
+        "catalog has it."
+    )
     names = [field.name for field in _policies()]
     for fmt in catalog.BLOCK_FORMATS.values():
         known = {

@@ -149,7 +149,8 @@ static inline {value} {name}_decode({code} code)
 
 /* The code of (-1)^negative * significand * 2^exponent; significand is not zero. */
 static inline {code} {name}_round(
-    int negative, uint64_t significand, int exponent, lowprec_rounding rounding, lowprec_saturation saturation)
+    int negative, uint64_t significand, int exponent, lowprec_rounding rounding, \
+lowprec_saturation saturation)
 {{
     static const uint32_t last[2] = {last};
     static const uint32_t base[2] = {base};

@@ -32,7 +32,7 @@ _NAMED = 6
 
 
 def columns(*names: str, right: Sequence[str] = (), fold: Sequence[str] = ()) -> Table:
-    """Return an empty table with these headings; columns stand to the left unless named, and fold if named."""
+    """Return an empty table with these headings; columns are left-aligned unless named, and fold if named."""
     table = Table(box=None, pad_edge=False, header_style="bold")
     for name in names:
         kept = name not in fold
@@ -188,7 +188,10 @@ def sentence(fmt: Format) -> str:
         fmt.sign
     ]
     if fmt.exponent_bits:
-        what = f"{kind} floating point, {fmt.width} bits: {fmt.exponent_bits} exponent, {fmt.trailing_bits} trailing"
+        what = (
+            f"{kind} floating point, {fmt.width} bits: {fmt.exponent_bits} exponent, "
+            f"{fmt.trailing_bits} trailing"
+        )
     else:
         step = fmt.scaled(0)[1]
         what = f"{kind} {'integer' if step == 0 else f'fixed point in steps of 2^{step}'}, {fmt.width} bits"
@@ -198,7 +201,10 @@ def sentence(fmt: Format) -> str:
     if not fmt.negative_zero:
         nan = "one NaN in the place of -0"
     elif fmt.has_nan:
-        nan = f"{fmt.nans} NaN{'s' if fmt.nans > 1 else ''}{' of each sign' if fmt.sign is Sign.MAGNITUDE else ''}"
+        nan = (
+            f"{fmt.nans} NaN{'s' if fmt.nans > 1 else ''}"
+            f"{' of each sign' if fmt.sign is Sign.MAGNITUDE else ''}"
+        )
     else:
         nan = ""
     specials = " and ".join(part for part in (infinity, nan) if part) or "no specials"

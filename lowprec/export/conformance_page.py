@@ -21,20 +21,28 @@ _INTRODUCTION = """\
 # What frameworks do, held against the reference
 
 This page is written by `lowprec conform --markdown -o docs/conformance.md`. `lowprec conform --against
-docs/conformance.md` runs the same again and compares the sections of the frameworks that are installed, in the
+docs/conformance.md` runs the same again and compares the sections of the frameworks that are installed, \
+in the
 versions of this page.
 
 A row is one task of one framework: a cast from a source type to a format, an operation on codes of a format,
 or blocks with their scales. It is tried on every tie, threshold, border and special, on all 16-bit inputs and
-all pairs of 8-bit codes, and on random bit patterns; a library that takes one number at a time, on the first of
-these alone. *differ* counts the inputs whose code is not the reference's, under the rounding and saturation that
-the framework was asked for. Each kind of difference comes with how often it was seen and the smallest input that
-shows it: its bits, its value, what the framework gives and what the reference gives. Where the framework gives
-several codes for one input, *got* has all of them: `a or b` in different places of an array, `a, strided b` where it
-gives b in a strided view, and `a, flushed b` where it gives b while the process flushes subnormals to zero. The
+all pairs of 8-bit codes, and on random bit patterns; \
+a library that takes one number at a time, on the first of
+these alone. *differ* counts the inputs whose code is not the reference's, \
+under the rounding and saturation that
+the framework was asked for. Each kind of difference comes with how often it was seen \
+and the smallest input that
+shows it: its bits, its value, what the framework gives and what the reference gives. \
+Where the framework gives
+several codes for one input, *got* has all of them: `a or b` in different places of an array, \
+`a, strided b` where it
+gives b in a strided view, and `a, flushed b` where it gives b while the process flushes subnormals to zero. \
+The
 numbers of reasons are those below the table.
 
-*profile* is the one of `lowprec.profiles` that reproduces most of these inputs: *all*, or the share that it does.
+*profile* is the one of `lowprec.profiles` that reproduces most of these inputs: \
+*all*, or the share that it does.
 `lp.encode(x, fmt, profile=...)` then gives what the framework gives.
 """
 
@@ -140,7 +148,7 @@ def _profile(row: Row) -> str:
 
 
 def changes(page: str, rows: Iterable[Row]) -> tuple[list[str], list[str]]:
-    """Return where a page says something else than these rows, a line for each; and the frameworks that were compared.
+    """Return where a page differs from these rows, a line for each; and the frameworks that were compared.
 
     Frameworks that are not among the rows, or have another version on the page, are left out, and so is
     what needs subnormals to be flushed where that cannot be done.
@@ -178,7 +186,7 @@ def _read(page: str, name: str) -> list[str]:
 
 
 def _claims(section: list[str]) -> tuple[dict[tuple[str, str], str], set[str]]:
-    """Return what a section says of each task and kind of difference, or of the task alone; and all of its tasks."""
+    """Return what a section says of each task and kind of difference, or of the task alone; and its tasks."""
     claims: dict[tuple[str, str], str] = {}
     tasks: set[str] = set()
     task = ""

@@ -102,7 +102,7 @@ def read_digests(folder: Path) -> dict[str, Any]:
 
 
 def generate(watch: Callable[[int, int, str], None] | None = None) -> Iterator[tuple[str, bytes]]:
-    """Yield the path below tables/ and the bytes of every golden file; digests.json comes last, without its sweeps.
+    """Yield the path below tables/ and the bytes of golden files; digests.json is last, without its sweeps.
 
     Raises
     ------
@@ -137,7 +137,7 @@ def _listed() -> Iterator[tuple[str, bytes]]:
 
 
 def write(folder: Path, watch: Callable[[int, int, str], None] | None = None) -> int:
-    """Write every golden file, and remove those that the folder's digests.json lists and that are no longer made.
+    """Write every golden file; remove those that the folder's digests.json lists but that are no longer made.
 
     Returns
     -------
@@ -171,7 +171,7 @@ def write(folder: Path, watch: Callable[[int, int, str], None] | None = None) ->
 
 
 def _inside(folder: Path, name: str) -> Path:
-    """Return the path of a file that is there or can be; refuse one out of the folder, by its name or by links."""
+    """Return the path of a file that exists or can; refuse one outside the folder, by name or by links."""
     path = folder / name
     if (
         "\0" in name
@@ -302,7 +302,7 @@ def _decode_digest(fmt: Format) -> dict[str, Any]:
 
 
 def sweep_operands(fmt: Format) -> Array:
-    """Return the binary32 operands of a format's encode sweep: its sparse cases, without NaNs where it has none."""
+    """Return the binary32 operands of a format's encode sweep: sparse cases, without NaNs if it has none."""
     operands = conversions.inputs(fmt, np.float32, sparse=True)
     return operands if fmt.nan_code is not None else operands[~np.isnan(operands)]
 

@@ -94,7 +94,8 @@ def vhdl(fmt: Format, projection: Projection, provenance: str) -> str:
     for magnitudes, codes in binary32_steps(fmt, projection):
         lines = [f"            code := {code_of(codes[0])};"]
         lines += [
-            f'            if magnitude >= unsigned\'(x"{magnitude:08x}") then code := {code_of(code)}; end if;'
+            f'            if magnitude >= unsigned\'(x"{magnitude:08x}") '
+            f"then code := {code_of(code)}; end if;"
             for magnitude, code in list(zip(magnitudes, codes, strict=True))[1:]
         ]
         chains.append("\n".join(lines))

@@ -1,4 +1,4 @@
-"""The seam between the verbs and the kernels: a request is lowered to a program of the fastest engine that is exact.
+"""The seam between verbs and kernels: lower a request to a program of the fastest engine that is exact.
 
     vector  32-bit words in SIMD lanes; what fits them, at memory speed
     table   results of the scalar engine, looked up: one operand of at most 16 bits, or two of at most 8
@@ -81,7 +81,7 @@ class ElementwiseProgram(Protocol):
         ...
 
     def draw(self, operands: list[Codes], out: Codes, key: int, first: int, past: bool = False) -> int:
-        """As `run`, with the random integers of `lowprec.random_bits` from number `first` on, a multiple of 4."""
+        """As `run`, with random integers of `lowprec.random_bits` from number `first` on, a multiple of 4."""
         ...
 
 
@@ -93,7 +93,7 @@ class BlockRefusal(NamedTuple):
 
 
 class Tensor(NamedTuple):
-    """The scale of a whole tensor in blocks, 1 where there is none, and the inverse that some rules compute with."""
+    """The scale of a whole tensor in blocks, 1 if there is none, and the inverse that some rules use."""
 
     value: np.float32 | None
     scale: Fraction
@@ -102,7 +102,7 @@ class Tensor(NamedTuple):
 
 
 class Rows(NamedTuple):
-    """One side of dot products: rows of codes with K along the last axis, and of the scales of blocks along K."""
+    """One side of dot products: rows of codes, K along the last axis, and of scales of blocks along K."""
 
     codes: Codes
     fmt: Format

@@ -1,4 +1,4 @@
-"""The floating-point modes of a thread: rounding and flushing, which a library in the same process may have changed.
+"""The floating-point modes of a thread: rounding and flushing, which another library may have changed.
 
 Kernels answer the same in any of them. What NumPy computes does not, so it is done in the usual ones.
 

@@ -42,7 +42,7 @@ class _LowerPart(NativeLowering):  # type: ignore[misc]
     _name = "lower_part"
 
     def run_pass(self, state: Any) -> bool:
-        """Lower, and make the code known under an object that stands for the machine code which there is none of."""
+        """Lower, and record the code under an object that stands in for machine code, as there is none."""
         context = state.targetctx
         state.library = _PartLibrary(context.codegen(), state.func_id.func_qualname)
         state.flags.no_compile = True

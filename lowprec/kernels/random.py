@@ -46,7 +46,7 @@ def philox_runs(
     stream: int,
     bits: int,
 ) -> None:
-    """Fill `out` with runs of `length` words, each from word starts[r] of the stream on: their top `bits` bits.
+    """Fill `out` with runs of `length` words, each from word starts[r] of the stream: their top `bits` bits.
 
     Word i is word i mod 4 of the block with counter (low, high of i div 4, stream, 0).
     """

@@ -42,7 +42,7 @@ class Request:
     backend: Backend | None = dataclasses.field(default=None, kw_only=True)
 
     def __hash__(self) -> int:
-        """Return the hash of all fields, computed once; kinds name it again, or `dataclass` would make them one."""
+        """Return the hash of all fields, computed once; kinds name it again, or `dataclass` makes one."""
         known: int | None = self.__dict__.get("_hash")
         if known is None:
             fields = tuple(getattr(self, field.name) for field in dataclasses.fields(self))
@@ -53,7 +53,7 @@ class Request:
 
 @dataclass(frozen=True)
 class Elementwise(Request):
-    """An operation on each element: the exact result is projected once, and given back in a type that carries it.
+    """An operation on each element: the exact result is projected once and returned in a carrier type.
 
     Parameters
     ----------

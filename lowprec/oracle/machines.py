@@ -120,7 +120,7 @@ def _exponent(pair: Pair, formats: Formats) -> int | None:
 
 
 def _aligned(pairs: Sequence[Pair], formats: Formats) -> tuple[Fraction, int | None]:
-    """The sum of products, each cut to 24 bits behind the point at their largest exponent, and that exponent."""
+    """The sum of products, each cut 24 bits below the point at their largest exponent, and that exponent."""
     exponents = [_exponent(pair, formats) for pair in pairs]
     largest = max((exponent for exponent in exponents if exponent is not None), default=None)
     if largest is None:
@@ -132,7 +132,7 @@ def _aligned(pairs: Sequence[Pair], formats: Formats) -> tuple[Fraction, int | N
 
 
 def _joined(dot: Fraction, dot_exponent: int | None, c: Exact, *, drops: bool) -> Exact:
-    """The binary32 sum of a step's dot product and c, both cut downwards; c may be dropped where it is far below."""
+    """A step's dot product plus c in binary32, both rounded down; c may be dropped if it is far smaller."""
     number = Fraction(0) if isinstance(c, Special) else c
     own = exponent_of(c, BINARY32)
     own = BINARY32.emin if own is None else own

@@ -172,7 +172,8 @@ class Projection:
             value = getattr(self, field.name)
             if field.name == "saturation" or value != field.default:
                 said.append(
-                    f"{field.name} {' and '.join(fmt.name for fmt in value) if field.name == 'via' else value}"
+                    f"{field.name} "
+                    f"{' and '.join(fmt.name for fmt in value) if field.name == 'via' else value}"
                 )
         return ", ".join(said)
 

@@ -1,4 +1,4 @@
-"""For your own tests: laws that a format, a cast, an operation or blocks keep, and inputs that reach the borders.
+"""For your own tests: laws that a format, a cast, an operation or blocks keep, and inputs at the borders.
 
 `check_format`, `check_block_format`, `check_operation` and `check_cast` try everything at once and need
 nothing else. The strategies are Hypothesis's: `pip install "lowprec[test]"`.

@@ -96,7 +96,7 @@ def codes_or_values(made: object, operands: Sequence[Array], fmt: Format, subjec
 
 
 def codes_of(made: object, operands: Sequence[Array], fmt: Format, subject: str) -> Array:
-    """Return an answer as codes in int64; as for `codes_or_values`, and floats must be values of the format."""
+    """Return an answer as codes in int64; as `codes_or_values`, and floats must be values of the format."""
     given = codes_or_values(made, operands, fmt, subject)
     if given.dtype.kind != "f":
         return given.astype(np.int64)

@@ -66,7 +66,7 @@ class BlockSubject:
 
     @functools.cached_property
     def rows(self) -> Floats:
-        """Blocks of finite float32 numbers: of zeros, with an amax at every border of the rules, and random ones."""
+        """Blocks of finite float32 numbers: zeros, an amax at every border of the rules, and random ones."""
         random = np.random.default_rng(self.seed)
         top = grid_of(self.fmt.element).number(grid_of(self.fmt.element).last)
         marks = np.array([*_MARKS, top, top / 2, top * 1.5, top * 1.25], np.float32)

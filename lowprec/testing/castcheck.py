@@ -149,7 +149,7 @@ def check_cast(
 
 
 def _message(row: Row, fmt: Format, rules: Projection) -> str:
-    """Return the message: the law that is broken, its smallest counterexample, and how much differs of which kind."""
+    """Return the message: the broken law, its smallest counterexample, and how much differs, by kind."""
     first, name = row.findings[0].smallest, _law(row, fmt, rules)
     lines = [f"{row.framework} from {row.source} differs from {fmt.name} ({rules})"]
     if name is not None:
@@ -180,7 +180,7 @@ def _message(row: Row, fmt: Format, rules: Projection) -> str:
 
 
 def _law(row: Row, fmt: Format, rules: Projection) -> str | None:
-    """Return the name of the law about the first difference; None where the rules are others than the laws'."""
+    """Return the name of the law about the first difference; None where the rules are not the laws'."""
     first, dtype = row.findings[0].smallest, SOURCES[row.source]
     if row.findings[0].kind in ("place", "strided view"):
         return "place"
@@ -208,7 +208,7 @@ def _one_nan(made: npt.NDArray[Any], fmt: Format) -> npt.NDArray[Any]:
 
 
 def _copied(values: npt.NDArray[Any]) -> npt.NDArray[Any]:
-    """Return the inputs for a cast to write on if it likes, as far apart in memory as these, with zeros between."""
+    """Return inputs that a cast may write to, spaced in memory as these are, with zeros between."""
     step = max(1, values.strides[0] // values.itemsize)
     copy = np.zeros(values.size * step, values.dtype)[::step]
     copy[...] = values

@@ -233,7 +233,7 @@ def check_operation(
 
 
 def check_block_format(fmt: BlockFormat | str | Any, *, samples: int = 64, seed: int = 0) -> Report:
-    """Try every law of blocks on a block format, or on an implementation of one, and refuse it where one does not hold.
+    """Try every law of blocks on a block format or an implementation of one; refuse it where one fails.
 
     Of a `BlockFormat` the verbs on arrays and the oracle are tried, on blocks whose largest values lie at
     every border of the scale rules, on random ones, and on any codes. `check_format` is for its elements and

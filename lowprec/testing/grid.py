@@ -1,4 +1,4 @@
-"""What a format's parameters alone say: which number each code stands for, and where other numbers lie between them.
+"""What a format's parameters alone say: which number each code stands for, and where other numbers lie.
 
 This is the kit's own reading of a `Format`, in integers. It uses neither the properties of `Format`, nor the
 oracle, nor a kernel, so that all of them can be judged by it.
@@ -187,7 +187,7 @@ def _values(codes: Array, fmt: Format) -> npt.NDArray[np.float64]:
 
 
 def code_of(magnitude: Array, negative: Array, fmt: Format) -> Array:
-    """Return the codes of finite magnitudes with signs; NaN's, else 0, of what an unsigned format cannot sign."""
+    """Return the codes of signed finite magnitudes; NaN's, else 0, of negative ones in unsigned formats."""
     size = 2 ** (fmt.exponent_bits + fmt.trailing_bits)
     if fmt.sign is Sign.TWOS_COMPLEMENT:
         return np.where(negative, -magnitude % (2 * size), magnitude)

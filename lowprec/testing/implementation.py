@@ -82,7 +82,7 @@ class Implementation(Subject):
         return kept
 
     def _points(self) -> Floats:
-        """Return the points of its format; else its values, ties and the floats next to them, up to the largest."""
+        """Return the points of its format; else its values, ties and the floats beside, up to the largest."""
         if self.known:
             return super()._points()
         values = self._finite

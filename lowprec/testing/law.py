@@ -151,7 +151,10 @@ class Report:
     def __str__(self) -> str:
         """Return the first broken law in full, and the names of the others."""
         if not self.broken:
-            return f"{self.subject} keeps all {len({v.law.name for v in self.verdicts})} laws in {self.tried:,} cases"
+            return (
+                f"{self.subject} keeps all {len({v.law.name for v in self.verdicts})} laws in "
+                f"{self.tried:,} cases"
+            )
         first = self.broken[0]
         lines = [
             f"{self.subject} breaks the law {_told(first, self.subject)}",

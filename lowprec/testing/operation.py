@@ -1,4 +1,4 @@
-"""What laws of arithmetic are tried on: operations on codes, by the verbs, by the oracle, or of someone's own."""
+"""What laws of arithmetic are tried on: operations on codes, by the verbs, the oracle, or a user's own."""
 
 from __future__ import annotations
 
@@ -124,7 +124,7 @@ class OperationSubject:
 
 
 def _chosen(name: str, formats: tuple[Format, ...], target: Format, samples: int, seed: int) -> list[Array]:
-    """Return operands, the simplest first: all combinations where they are few, else special and random ones."""
+    """Return operands, simplest first: all combinations if they are few, else special and random ones."""
     codes = [column.astype(np.int64) for column in operands(name, (*formats, target), max(samples, 4), seed)]
     if codes[0].size > 2 * samples:
         keep = np.random.default_rng(seed).permutation(codes[0].size)[:samples]
@@ -135,7 +135,7 @@ def _chosen(name: str, formats: tuple[Format, ...], target: Format, samples: int
 
 
 def answered(projection: Projection, target: Format) -> Projection:
-    """Return the projection, but that NaNs without a code become the largest value where it would refuse them."""
+    """Return the projection; where it would refuse NaNs without a code, they become the largest value."""
     refuses = not target.has_nan and projection.nan_code is None and projection.nan == "error"
     return dataclasses.replace(projection, nan="max") if refuses else projection
 
@@ -150,7 +150,7 @@ def of_arrays(
     *,
     flagged: bool = False,
 ) -> OperationSubject:
-    """Return an operation of lowprec on arrays; with `flagged` the scalar kernel answers, as it does for flags."""
+    """Return an operation of lowprec on arrays; if `flagged`, by the scalar kernel, which sets flags."""
     how, path = answered(projection, target), "arrays with flags" if flagged else "arrays"
 
     def call(name: str, codes: list[Array]) -> Array:

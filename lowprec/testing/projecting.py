@@ -38,7 +38,7 @@ def farther(mode: str, places: Places) -> Array:
 
 
 def beyond_codes(negative: Array, fmt: Format, grid: Grid, policy: Saturation, *, infinite: bool) -> Array:
-    """Return the codes of numbers that overflow, or of `infinite` operands; of unsigned formats positive ones."""
+    """Return the codes of numbers that overflow, or of `infinite` operands; positive ones if unsigned."""
     ends = np.where(negative & (grid.last_negative >= 0), grid.last_negative, grid.last)
     extreme = code_of(ends, negative, fmt)
     if policy is Saturation.FINITE or (policy is Saturation.PROPAGATE and not infinite):
@@ -65,7 +65,7 @@ def projected(numbers: Sequence[Fraction], fmt: Format, projection: Projection) 
 
 
 def is_plain(projection: Projection) -> bool:
-    """Return whether a projection rounds and saturates numbers other than 0, and does nothing else to them."""
+    """Return whether a projection does no more than round and saturate numbers, zeros aside."""
     others = {"nan": "error", "nan_payload": "drop", "nan_sign": "keep", "zero": "nan"}
     numbers = {"rounding": DEFAULT.rounding, "saturation": DEFAULT.saturation, "symmetric": False}
     return projection.rounding in MODES and dataclasses.replace(projection, **others, **numbers) == DEFAULT  # type: ignore[arg-type]

@@ -326,7 +326,7 @@ def block_formats(*, max_size: int = 32) -> Strategy[BlockFormat]:
 
 
 def blocks(fmt: BlockFormat | str, *, count: int = 2) -> Strategy[BlockArray]:
-    """Arrays in a block format, of any codes: up to `count` blocks along one axis, the last one perhaps short.
+    """Arrays in a block format, of any codes: up to `count` blocks along one axis, the last perhaps short.
 
     >>> from hypothesis import given
     >>> @given(blocks("mxfp4", count=3))
@@ -364,7 +364,7 @@ def _blocks(draw: Any, known: BlockFormat, count: int) -> BlockArray:
 
 
 def accumulations(*, operands: tuple[Format, Format] | None = None) -> Strategy[Accumulation]:
-    """Accumulations: exact ones, every order with accumulators of 16 and 32 bits, and windows as hardware has them.
+    """Accumulations: exact, every order with accumulators of 16 and 32 bits, and windows as in hardware.
 
     >>> from hypothesis import given
     >>> @given(accumulations())
@@ -381,8 +381,8 @@ def accumulations(*, operands: tuple[Format, Format] | None = None) -> Strategy[
     places = [
         single,
         (catalog.BINARY16, Projection()),
-        (catalog.BFLOAT16, Projection(rounding="toward_zero")),
-    ]  # type: ignore[arg-type]
+        (catalog.BFLOAT16, Projection(rounding="toward_zero")),  # type: ignore[arg-type]
+    ]
     rounded = st.sampled_from(places)
     pair = operands or (catalog.E4M3FN, catalog.E4M3FN)
     exact = st.builds(Accumulation, output=rounded, order=st.just("exact"), operands=st.just(operands))

@@ -1,4 +1,4 @@
-"""What laws of formats are tried on: the verbs on arrays, and the oracle; and with which codes and numbers."""
+"""What laws of formats are tried on: the verbs on arrays, and the oracle; with which codes and numbers."""
 
 from __future__ import annotations
 
@@ -113,7 +113,7 @@ class Subject:
 
     @functools.cached_property
     def codes(self) -> Array:
-        """All codes up to 16 bits, of slow ones up to 8; else the ends of binades, specials and random ones."""
+        """All codes up to 16 bits, slow ones' up to 8; else the ends of binades, specials and random ones."""
         top = 1 << self.width
         if self.width <= (8 if self.slow else 16):
             return np.arange(top)
@@ -127,7 +127,7 @@ class Subject:
 
     @functools.cached_property
     def points(self) -> Floats:
-        """Finite numbers to encode, the smallest first, -0 among them; of unsigned formats none with a sign."""
+        """Finite numbers to encode, smallest first, -0 among them; none with a sign for unsigned formats."""
         chosen = self._points()
         chosen = chosen[np.isfinite(chosen)]
         if self.sign is Sign.UNSIGNED:
@@ -135,7 +135,7 @@ class Subject:
         return chosen[np.argsort(np.abs(chosen), kind="stable")]
 
     def _points(self) -> Floats:
-        """Return values and ties with the numbers next to them and every bit of a tail, far ones and random ones."""
+        """Return values and ties with numbers beside them, every bit of a tail, far and random numbers."""
         near = self._around(self._near)
         bits = [near - 1, near, near + 1]
         if not self.slow:
@@ -156,7 +156,7 @@ class Subject:
 
     @property
     def _near(self) -> list[int]:
-        """Magnitudes whose neighbourhood is looked at: all up to 8 bits, else those at the ends of some binades."""
+        """Magnitudes whose neighbours are examined: all up to 8 bits, else the ends of some binades."""
         last = max(self.grid.last, self.grid.last_negative)
         if self.few:
             normal = 1 << self.format.trailing_bits

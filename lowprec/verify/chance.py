@@ -68,7 +68,7 @@ def _likelihood(chance: npt.NDArray[np.float64], farther: npt.NDArray[np.bool_])
 
 
 def _is_calibrated(chance: npt.NDArray[np.float64], farther: npt.NDArray[np.bool_]) -> bool:
-    """Return whether the farther neighbour was taken as often as it should have been, wherever the tails lie."""
+    """Return whether the farther neighbour was taken as often as it should be, wherever the tails lie."""
     places = np.minimum((chance * 8).astype(np.int64), 7)
     expected, seen = np.bincount(places, chance, 8), np.bincount(places, farther, 8)
     spread = np.sqrt(np.bincount(places, chance * (1 - chance), 8))

@@ -330,7 +330,7 @@ class _Asking:
         return Asked(operands, got, want, again, self.ask, zeros, "float32" in self.framework.sources)
 
     def depends_on_place(self, operands: Operands, strided: bool) -> Iterator[Finding]:
-        """Yield special operands whose code is another alone, somewhere among others, or in a strided view."""
+        """Yield special operands whose code depends on place: alone, among others, or in a strided view."""
         special, nan = self.task.special(operands), np.isnan(self.task.size(operands))
         places = [_some(special & nan, _SPECIALS // 2), _some(special & ~nan, _SPECIALS // 2)]
         chosen = _part(operands, np.concatenate(places))
@@ -410,7 +410,7 @@ class _Asking:
         return best
 
     def _under(self, profile: Profile, operands: Operands) -> Array | None:
-        """Return the answers under a profile; None where it rounds stochastically, or has none for some operand."""
+        """Return the answers under a profile; None if it rounds stochastically, or lacks some operand's."""
         if isinstance(self.task, Blocks):
             return self.task.answers(operands, (Change("profile", profile, ""),))
         rule = profile.projection(self.task.target)

@@ -100,7 +100,7 @@ class _Drawn:
 
 
 def diagnose(question: Question, sample: Sample, mismatches: int) -> Diagnosis:
-    """Return the hypotheses that explain the mismatches of a question, from a sample and then on all of it."""
+    """Return the hypotheses that explain the mismatches of a question, from a sample, then from all of it."""
     trial = _Trial(question, question.sample(*sample.places()))
     finalists = [_Finalist(changes) for changes in trial.finalists()]
     chance = chances(question)
@@ -119,7 +119,7 @@ def diagnose(question: Question, sample: Sample, mismatches: int) -> Diagnosis:
 
 
 def _completed(question: Question, causes: list[Cause]) -> list[Cause]:
-    """Return the first cause with a change that explains what it leaves, where one does, in front of the others.
+    """Return the causes; in front, if found, the first with a change that explains what it leaves over.
 
     What is left may be too rare to be in the sample: it is collected from all of the results.
     """

@@ -1,4 +1,4 @@
-"""One result that is not what it must be, as it is told to people and to machines. Needs the standard library only."""
+"""One result that differs from the right one, for people and machines. Needs the standard library only."""
 
 from __future__ import annotations
 

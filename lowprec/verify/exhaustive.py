@@ -193,7 +193,7 @@ def plan(
 
 @dataclass(frozen=True)
 class Steps:
-    """A projection of all bit patterns of binary32: those at which a step begins, ascending from 0, and codes."""
+    """A projection of all bit patterns of binary32: where each step begins, ascending from 0, and codes."""
 
     firsts: Array  #: int64
     codes: Array
@@ -308,7 +308,7 @@ def _cast(sweep: Sweep) -> Callable[[Array], Array]:
 
 
 def _codes(made: Array, values: Array, sweep: Sweep) -> Array:
-    """Return codes; of values their codes, or all ones in 32 bits where the format lacks them. Any NaN matches any."""
+    """Return codes; of values their codes, 32 ones where the format lacks them. Any NaN matches any."""
     if made.dtype.kind in "iu":
         return np.ascontiguousarray(made)
     codes = on_grid(words_of(np.ascontiguousarray(made)), made.dtype, sweep.fmt)

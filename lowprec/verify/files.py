@@ -50,7 +50,7 @@ def write(path: Path, content: bytes) -> None:
 
 
 def _followed(path: Path) -> tuple[Path, int | None]:
-    """Follow the links of a path, except /proc's; also return the descriptor of this process that it names, if any."""
+    """Follow a path's links, except /proc's; also return this process's descriptor that it names, if any."""
     for _ in range(_MOST_LINKS):
         name = os.path.abspath(path)
         if name in _STREAMS:

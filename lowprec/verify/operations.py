@@ -84,7 +84,7 @@ def _operate(name: str, operands: list[Array], formats: tuple[Format, ...], proj
 def _nan_results(
     name: str, operands: list[Array], formats: tuple[Format, ...], projection: Projection
 ) -> Array:
-    """Return which results are NaN before the last rounding: binary32 has a NaN and gives it for nothing else."""
+    """Return which results are NaN before the last rounding: binary32 has NaN and gives it only there."""
     widest = Projection(subnormals=projection.subnormals, via=projection.via)
     codes = _operate(name, operands, (*formats[:-1], catalog.BINARY32), widest)
     return is_nan(codes, catalog.BINARY32)
@@ -154,7 +154,7 @@ def own_dtype(fmt: Format) -> np.dtype[Any] | None:
 
 
 def is_values(kind: np.dtype[Any], target: Format) -> bool:
-    """Return whether results of a type are values, not codes of a format: floats, but for the format's own type."""
+    """Return whether results of a type are values, not codes: floats, but for the format's own type."""
     return kind.kind not in "iub" and kind != own_dtype(target)
 
 
@@ -188,7 +188,7 @@ def on_grid(patterns: Array, kind: np.dtype[Any], target: Format) -> Array:
 
 
 def distances(got: Array, want: Array, fmt: Format) -> Array:
-    """Return by how many codes, in the order of values, results lie above what is right; both zeros count as one.
+    """Return by how many codes, in the order of values, results exceed the right ones; both zeros are one.
 
     >>> from lowprec.spec.catalog import E4M3FN
     >>> distances(np.array([0x39, 0x80, 0xB8]), np.array([0x38, 0x00, 0x38]), E4M3FN)

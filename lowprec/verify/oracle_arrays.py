@@ -32,7 +32,7 @@ Codes = npt.NDArray[Any]
 
 
 class BlockCodes(NamedTuple):
-    """Blocks in codes: a scale for each, elements in rows, and the scale of the tensor, 1 where there is none."""
+    """Blocks in codes: a scale for each, elements in rows, and the tensor's scale, 1 if there is none."""
 
     scales: Array
     codes: Array
@@ -111,7 +111,7 @@ def operate(
     random: Array | None = None,
     flags: Array | None = None,
 ) -> Codes:
-    """Return the results of an operation of `lowprec.spec.arith.OPERANDS` on codes, an array for each operand.
+    """Return results of an operation of `lowprec.spec.arith.OPERANDS` on codes, an array for each operand.
 
     >>> from lowprec.spec.catalog import E4M3FN
     >>> operate("add", [np.array([0x38]), np.array([0x3A])], [E4M3FN, E4M3FN], E4M3FN)
@@ -128,7 +128,7 @@ def operate(
 
 
 def encode_blocks(rows: Array, fmt: BlockFormat, tensor: block.TensorScale | None = None) -> BlockCodes:
-    """Return the codes of blocks, each a row of floats; the tensor's scale follows from all of them unless given."""
+    """Return the codes of blocks, each a row of floats; unless given, the tensor's scale is computed."""
     exact = _exact_rows(rows)
     shared = block.tensor_scale([value for row in exact for value in row], fmt) if tensor is None else tensor
     made = [block.encode(row, fmt, shared) for row in exact]

@@ -21,11 +21,14 @@ if TYPE_CHECKING:
 __all__ = ["as_html", "as_junit"]
 
 _STYLE = """
-body { font: 15px/1.45 system-ui, sans-serif; margin: 2em auto; max-width: 72em; padding: 0 1em; color: #1b1f24 }
+body { font: 15px/1.45 system-ui, sans-serif; margin: 2em auto; max-width: 72em; \
+padding: 0 1em; color: #1b1f24 }
 h1 { font-size: 1.4em } h2 { font-size: 1.1em; margin-top: 2em }
-table { border-collapse: collapse } th, td { padding: .25em .8em .25em 0; text-align: left; vertical-align: top }
+table { border-collapse: collapse } \
+th, td { padding: .25em .8em .25em 0; text-align: left; vertical-align: top }
 th { border-bottom: 1px solid #888 } td.n { text-align: right; font-variant-numeric: tabular-nums }
-code, pre { font: 13px/1.4 ui-monospace, monospace } pre { background: #f4f5f7; padding: .7em; overflow-x: auto }
+code, pre { font: 13px/1.4 ui-monospace, monospace } \
+pre { background: #f4f5f7; padding: .7em; overflow-x: auto }
 .agree { color: #176f2c } .differ { color: #b42318 } svg { max-width: 100%; height: auto }
 """
 

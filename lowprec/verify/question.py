@@ -107,7 +107,7 @@ class Question(ABC):
 
     @abstractmethod
     def answer(self, batch: Batch, changes: Changes = ()) -> Array:
-        """Return what the results must be; or would be, if some things were otherwise: -1 where nothing can be said."""
+        """Return what results must be, or would be under changes: -1 where nothing can be said."""
 
     @abstractmethod
     def changes(self) -> Iterator[Change]:
@@ -125,7 +125,7 @@ class Question(ABC):
 
     @abstractmethod
     def situations(self, batch: Batch, where: Array, want: Array) -> npt.NDArray[np.uint8]:
-        """Return where exact results lie between the values of the target, as indices into `situation_names`."""
+        """Return where exact results lie between the target's values, as indices into `situation_names`."""
 
     @abstractmethod
     def numbers(self, batch: Batch, where: Array, want: Array) -> npt.NDArray[np.float64]:

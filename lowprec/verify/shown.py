@@ -76,7 +76,7 @@ def shown_float(value: float) -> str:
 
 
 def shown_value(value: Exact) -> str:
-    """Return a number as `shown_float` has it; an integer of many digits, and what is no float64, as a fraction.
+    """Return a number as `shown_float` does; integers of many digits, and what is no float64, as a fraction.
 
     >>> shown_value(Fraction(17, 16)), shown_value(Fraction(1, 3))
     ('1.0625 = 0x1.1p+0', '1/3, about 0.3333333333333333')

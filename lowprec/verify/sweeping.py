@@ -46,7 +46,7 @@ class SweepError(Exception):
 
 
 def state_folder() -> Path | None:
-    """Return where ranges are kept unless told otherwise: beside the compiled kernels; None where those are not."""
+    """Return where ranges are kept by default: beside the compiled kernels; None if these are not kept."""
     kernels = directory()
     if kernels is None:
         return None
@@ -130,7 +130,10 @@ class Keeper:
         try:
             yield
         except OSError as error:
-            why = f"cannot keep what is done in {str(self.folder)!r}: {error.strerror}; name another folder with --state"
+            why = (
+                f"cannot keep what is done in {str(self.folder)!r}: {error.strerror}; name another folder "
+                "with --state"
+            )
             raise SweepError(why) from None
 
 

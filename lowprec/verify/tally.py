@@ -78,7 +78,7 @@ class Tally:
             self.distances[value] += count
 
     def _binades(self, numbers: npt.NDArray[np.float64]) -> None:
-        """Count numbers by the exponent of the power of two at or below each; zeros, infinities and NaNs by words."""
+        """Count numbers by exponent of the power of two at or below; zeros, infinities and NaNs by name."""
         finite = np.isfinite(numbers) & (numbers != 0)
         others = {"zero": numbers == 0, "infinite": np.isinf(numbers), "NaN": np.isnan(numbers)}
         for name, where in others.items():

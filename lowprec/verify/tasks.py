@@ -59,7 +59,8 @@ KINDS = {
     "zero block": "all of the block is zero: another scale or other codes",
     "scale": "another scale",
     "element": "the block has the reference's scale, but an element another code",
-    "zero": "the operand, or the exact result, is a zero: another sign, or what stands for zero in a format without it",
+    "zero": "the operand, or the exact result, is a zero: another sign, or what stands for zero in a "
+    "format without it",
     "sign of zero": "a number that is none becomes a zero of the other sign",
     "negative": "the operand is negative and the format unsigned",
     "double rounding": "the framework gives what it gives for the operand, or the exact result, rounded to "
@@ -129,7 +130,7 @@ class Cast:
         return (self.size(operands) < least) & (self.size(operands) > 0)
 
     def rounds_twice(self, asked: Asked) -> bool:
-        """Return whether most operands get what they would get by rounding twice, of those for which that matters."""
+        """Return whether most operands get the result of rounding twice, of those for which that matters."""
         for codes in self.narrowed(asked):
             matters = codes != asked.want
             if 2 * (asked.got == codes)[matters].sum() > matters.sum():
@@ -152,7 +153,7 @@ class Cast:
         }
 
     def narrowed(self, asked: Asked) -> list[Array]:
-        """Return what the framework gives for the operands rounded to binary32, and integers to binary64, first.
+        """Return the framework's results for operands rounded to binary32, and integers to binary64, first.
 
         Where that changes nothing, or does no harm, it is what the reference gives for the operands
         themselves.
@@ -176,7 +177,7 @@ class Cast:
         ]
 
     def _harmed(self, asked: Asked, narrow: Array) -> Array:
-        """Return where values that were rounded before have another golden code than the operands, or are ties."""
+        """Return where the codes of values rounded before differ from those of the operands, or are ties."""
         return np.asarray(
             (asked.again(operands=(narrow,)) != asked.want) | _is_tie(asked, operands=(narrow,))
         )
@@ -209,7 +210,7 @@ class Arithmetic:
         return self.target.name
 
     def operands(self, samples: int, seed: int, few: bool = False) -> Operands:
-        """Return all pairs of 8-bit codes and all 16-bit codes; of others those that matter and some random ones."""
+        """Return all pairs of 8-bit codes, all 16-bit codes; of others those that matter and random ones."""
         formats = (self.target,) * (1 if self.operation == "sqrt" else 2)
         return tuple(
             operands_that_matter(self.operation, (*formats, self.target), min(samples, 1 << 14), seed)
@@ -302,7 +303,7 @@ class Blocks:
         )
 
     def answers(self, operands: Operands, changes: Changes = ()) -> Array:
-        """Return the right codes, or those under changes, of the scale and the elements of each block in a row."""
+        """Return the right codes, or those under changes: of each block's scale and elements, in a row."""
         blocks, *scales = operands
         made = np.empty((len(blocks), 1 + blocks.shape[1]), np.uint8)
         for scale in np.unique(scales[0]) if scales else [None]:

@@ -38,7 +38,7 @@ PAIRS = [catalog.format(name) for name in ("e4m3fn", "e5m2", "e4m3fnuz", "e3m2fn
 @pytest.mark.parametrize("fmt", PAIRS, ids=str)
 @pytest.mark.parametrize("operation", [name for name in OPERANDS if name not in ("fma", "scaleb")])
 def test_all_operands_agree(operation, fmt):
-    """Every operand, or pair, of formats of at most 6 bits, and every ninth of others, to nearest; some in all modes.
+    """Formats up to 6 bits: all operands or pairs; others: every ninth; to nearest, and some in all modes.
 
     All of them, in all modes and under all policies, are in `python -m tests.sweep arith`.
     """
@@ -97,7 +97,7 @@ def test_chosen_and_random_operands_of_wide_formats_agree(operation, name):
 
 @pytest.mark.parametrize("operation", USUAL)
 def test_results_near_ties_of_narrow_formats_agree(operation):
-    """float32 operands whose results lie on a tie of E4M3 or E5M2, or just beside it, by less than binary32 tells."""
+    """float32 operands whose results lie on a tie of E4M3 or E5M2, or closer to it than binary32 tells."""
     for target in (catalog.E4M3FN, catalog.E5M2, catalog.BINARY16, catalog.BFLOAT16):
         columns = near_ties(operation, target)
         expected = Expected(operation, columns, [catalog.BINARY32] * len(columns))
@@ -123,7 +123,7 @@ def test_what_is_left_of_a_product_and_a_sum_is_not_lost(name):
 
 
 def nearly_cancelled(target):
-    """Three columns of binary32 codes; x * y lies at most a few thousand last places beside what z takes it to."""
+    """Three columns of binary32 codes; x * y and z cancel but for at most a few thousand last places."""
     rng = np.random.default_rng(11)
     rows = []
     for d in range(1, 120):  # products of 2**47 + 2**23 - (2 d - 1) d, just below half a last place
@@ -254,7 +254,7 @@ def drawn_projection(rng):
 
 @pytest.mark.parametrize("operation", OPERANDS)
 def test_any_operands_formats_and_projections_agree(operation):
-    """Drawn: operands of different formats, float64 and 64-bit integers too; every field; stochastic with 32 bits."""
+    """Drawn: operands of mixed formats, float64 and 64-bit integers; every field; stochastic with 32 bits."""
     rng, count = random.Random(operation), OPERANDS[operation]
     for _ in range(40):
         formats = [rng.choice(SOME + CARRIERS) for _ in range(count)]
@@ -422,7 +422,7 @@ def test_nans_are_those_of_an_x86_processor():
 
 
 def test_nans_are_those_of_arm_and_risc_v():
-    """Which operand's, with what payload: Arm takes signaling ones first, and of fma the addend; RISC-V has one."""
+    """Whose NaN, and its payload: Arm takes signaling ones first, and fma's addend; RISC-V has one NaN."""
     quiet, signaling, other, one = 0x7E01, 0xFC02, 0xFE03, 0x3C00
     f16 = [catalog.BINARY16] * 3
 
@@ -468,7 +468,7 @@ def test_integers_are_those_of_arm_and_risc_v():
 
 @pytest.mark.parametrize("name", ["float8_e4m3fn", "float8_e5m2", "float8_e4m3fnuz", "bfloat16"])
 def test_ml_dtypes_agrees_where_it_rounds_once(name):
-    """Its operators compute in binary32, which is wide enough for sums, products and quotients of few bits."""
+    """Its operators compute in binary32, wide enough for sums, products and quotients of few bits."""
     dtype = np.dtype(getattr(ml_dtypes, name))
     codes = np.arange(1 << (8 * dtype.itemsize), dtype=f"u{dtype.itemsize}")
     x, y = np.meshgrid(codes[:: max(codes.size // 256, 1)], codes[:: max(codes.size // 256, 1)])

@@ -1,4 +1,4 @@
-"""Every engine that can be asked by name gives the same bits; the oracle shares no algorithm with the others."""
+"""Every engine that can be named gives the same bits; the oracle shares no algorithm with the others."""
 
 from __future__ import annotations
 

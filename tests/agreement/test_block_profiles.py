@@ -117,7 +117,7 @@ def _amaxes(fmt: BlockFormat) -> Array:
 
 
 def _blocks(fmt: BlockFormat, amaxes: Array, units: Array, seed: int) -> Array:
-    """One block for each amax: elements at values and ties, times its unit, and the numbers beside them; few zeros."""
+    """A block for each amax: elements' values and ties times its unit, the numbers beside; few zeros."""
     generator = np.random.default_rng(seed)
     size = fmt.sizes[0]
     points = generator.choice(_ties(fmt), (amaxes.size, size)) * units[:, None]
@@ -137,7 +137,7 @@ def _in(source: str, values: Array) -> Array:
 
 @functools.lru_cache
 def _mx_blocks(fmt: BlockFormat) -> Array:
-    """Blocks for each border of each rule, with the scale of that rule and the next ones, and two of zeros."""
+    """Blocks for each border of each rule, with that rule's scale and adjacent ones, and two of zeros."""
     amaxes = np.tile(_amaxes(fmt), 1 + 20000 // _amaxes(fmt).size)
     exponents = np.maximum(np.frexp(amaxes)[1] - 1, -126) - int(np.floor(np.log2(fmt.element.max_finite)))
     lower = np.random.default_rng(1).integers(-1, 2, amaxes.size)
@@ -174,7 +174,7 @@ def _amax(values: Array, size: int) -> Array:
 @pytest.mark.parametrize("fmt", MXFP, ids=str)
 @pytest.mark.parametrize("mode", ["floor", "ceil", "even"])
 def test_torchao_makes_the_blocks_of_its_profile(mode, fmt, source, torchao):
-    """Some 24,000 blocks at the borders of scales and elements; every scale code from 0 to the largest is there."""
+    """Some 24,000 blocks at the borders of scales and elements; all scale codes from 0 to the largest."""
     values = _in(source, _mx_blocks(fmt))
     assert len(values) >= 20000
     scales, codes = torchao.mx(values, fmt, mode)
@@ -186,7 +186,7 @@ def test_torchao_makes_the_blocks_of_its_profile(mode, fmt, source, torchao):
 @pytest.mark.parametrize("source", ["float32", "bfloat16"])
 @pytest.mark.parametrize("fmt", MXFP, ids=str)
 def test_torchao_loses_what_its_binary32_logarithm_does_not_see(fmt, source, torchao):
-    """RCEIL: scales are one too low where the quotient is a few last places above a power of two, and only there.
+    """RCEIL: scales are one too low where the quotient is a few last places above a power of two; only there.
 
     That never is a quotient of a bfloat16. What is then too large is clamped; all other blocks are the
     profile's.
@@ -254,7 +254,7 @@ TENSORS = [950.51324, 2688.0, 1.0, 6.0, 1e-3, 3.7e5, 1.2345e-20, 7.7e30, 2.0**-1
 
 
 def _nvfp4_blocks(most: float, scale: float, seed: int = 3) -> Array:
-    """Blocks whose scales are at values and ties of their format, and at the front the tensor's largest value."""
+    """Blocks whose scales are values and ties of their format; in front, the tensor's largest value."""
     amaxes = np.concatenate([[most], 6 * SCALE_TIES * float(scale)])
     amaxes = np.minimum(amaxes, float(LARGEST)).astype(f32)
     amaxes = np.minimum(_stepped(amaxes[:, None], np.arange(-4, 5)), f32(most)).reshape(-1)
@@ -325,7 +325,7 @@ def _wide(scales: Array) -> Array:
 
 @np.errstate(over="ignore", divide="ignore", under="ignore")
 def _transformer_engine_nvfp4(values: Array) -> tuple[Array, Array, f32]:
-    """The encoding scale, and its inverse; the product of it and 1/6 times amax; elements times one number."""
+    """Encoding scale and its inverse; scales: amax times (that scale / 6); elements: times one number."""
     encoding = np.minimum(f32(2688) / np.abs(values).max(), LARGEST)
     decoding = f32(1) / encoding
     scales = _e4m3(np.minimum(_amax(values, 16) * (encoding * f32(1 / 6)), LARGEST))
@@ -337,7 +337,7 @@ def _transformer_engine_nvfp4(values: Array) -> tuple[Array, Array, f32]:
 
 @np.errstate(over="ignore", under="ignore")
 def _modelopt_nvfp4(values: Array) -> tuple[Array, Array, f32]:
-    """The largest value over the product of 6 and the tensor's scale; elements over the product of both scales."""
+    """Scales: the block's amax over (6 * the tensor's scale); elements: over the product of both."""
     scale = np.abs(values).max() / f32(2688)
     quotients = _amax(values, 16) / (f32(6) * scale)
     scales = _e4m3(np.maximum(np.where(quotients == 0, f32(1), quotients), f32(2.0**-9)))
@@ -352,7 +352,7 @@ def _modelopt_nvfp4(values: Array) -> tuple[Array, Array, f32]:
     ids=["transformer_engine", "modelopt"],
 )
 def test_nvfp4_blocks_are_those_of_a_stack_s_own_steps(profile, formula):
-    """2,300 blocks at ties for each of eleven tensors. Both stacks drop the sign of -0, but not of what becomes it.
+    """2,300 blocks at ties for each of 11 tensors. Both stacks drop the sign of -0, not of what becomes it.
 
     ModelOpt takes a scale of 1 not only for zeros: also where the quotient becomes 0 in binary32.
     """
@@ -386,7 +386,7 @@ def test_three_stacks_round_the_same_nvfp4_scale_to_three_results():
 
 @np.errstate(over="ignore", under="ignore")
 def _transformer_engine_mxfp8(values: Array, fmt: BlockFormat) -> tuple[Array, Array]:
-    """The product with the inverse of the largest value, its bits rounded up; elements times a power of two."""
+    """Scales: amax times the largest value's inverse, bits rounded up; elements: times a power of two."""
     bits = (_amax(values, 32) * f32(1 / fmt.element.max_finite)).view(np.uint32)
     exponents, fractions = bits >> np.uint32(23), bits & np.uint32(0x7FFFFF)
     scales = exponents + (fractions > np.where(exponents == 0, 0x400000, 0))
@@ -421,7 +421,7 @@ def _modelopt_mx(values: Array, fmt: BlockFormat) -> tuple[Array, Array]:
 
 @pytest.mark.parametrize("fmt", [catalog.MXFP8_E4M3, catalog.MXFP4], ids=str)
 def test_mx_blocks_are_those_of_modelopt_s_own_steps(fmt):
-    """Where its logarithm is that of a power of two, scales are one too low; its MXFP4 has a sign on every zero."""
+    """Where its logarithm equals a power of two's, scales are one too low; its MXFP4 signs every zero."""
     values = _mx_blocks(fmt)
     scales, codes = _modelopt_mx(values, fmt)
     blocks = lp.encode(values, fmt, profile="modelopt")
@@ -462,7 +462,7 @@ def gfloat():
 
 @pytest.mark.parametrize("fmt", MX, ids=str)
 def test_gfloat_makes_the_blocks_of_the_ocp_profile(fmt, gfloat):
-    """1,500 blocks at the borders, as float64, whose logarithms are exact enough; but it uses the -2 of MXINT8."""
+    """1,500 blocks at the borders, in float64, whose logarithms are exact enough; but it uses MXINT8's -2."""
     values = _mx_blocks(fmt)[::16]
     assert len(values) > 1400
     theirs = [gfloat(block, fmt) for block in values.astype(np.float64)]
@@ -484,7 +484,7 @@ def test_gfloat_takes_binary32_logarithms_of_float32(fmt, gfloat):
 
 @pytest.mark.parametrize("fmt", MX, ids=str)
 def test_gfloat_has_other_specials_than_the_ocp_profile(fmt, gfloat):
-    """Infinities get the largest scale and saturate. NaN makes everything NaN, or is refused where there is none.
+    """Infinities get the largest scale and saturate. NaN makes all NaN, or is refused if there is none.
 
     The standard leaves both open; here the scale is NaN and all elements are 0.
     """

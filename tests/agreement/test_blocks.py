@@ -122,7 +122,7 @@ def two_to(exponent: int) -> Fraction:
 
 
 def limits(fmt: BlockFormat, tensor: Fraction = Fraction(1)) -> list[Fraction]:
-    """The amaxes at which the scale changes, in some binades: from real numbers, sqrt(2) by its first 60 bits."""
+    """The amaxes at which the scale changes, in some binades: from reals, sqrt(2) by its first 60 bits."""
     largest = Fraction(fmt.element.max_finite)
     binade = two_to(fmt.element.emax)
     divisor = {"binade": binade, "maximum": largest, "one": Fraction(1)}[fmt.rule.divisor] * tensor
@@ -427,10 +427,16 @@ def test_what_has_no_code_is_refused_with_its_place():
     fmt = dataclasses.replace(catalog.MXFP4, nan="elements")
     values = np.ones((3, 70), np.float32)
     values[1, 65] = np.nan
-    message = r"cannot encode the value nan at index \(1, 65\) as an element of 'mxfp4': 'e2m1fn' has no code for it"
+    message = (
+        r"cannot encode the value nan at index \(1, 65\) as an element of 'mxfp4': 'e2m1fn' has no "
+        r"code for it"
+    )
     with pytest.raises(ValueError, match=message):
         lp.encode(values, fmt)
-    message = r"cannot encode NaN or infinite values in blocks of 'msfp12', whose scales \('e8m0fu'\) have no NaN code"
+    message = (
+        r"cannot encode NaN or infinite values in blocks of 'msfp12', whose scales \('e8m0fu'\) have "
+        r"no NaN code"
+    )
     with pytest.raises(ValueError, match=message):
         lp.encode(values, dataclasses.replace(catalog.MSFP12, scale=WITHOUT_NAN))
 
@@ -710,8 +716,8 @@ def test_wide_formats_agree(element, arithmetic):
         WIDE_SCALES, ("divide", "even"), ("none", "divide", "reciprocal")
     ):
         fmt = BlockFormat(
-            name="wide", element=element, scale=scale, size=4, rule=how, tensor_scale=tensor, arithmetic=arithmetic,
-            zero="rule", nan="elements", infinity="elements",
+            name="wide", element=element, scale=scale, size=4, rule=how, tensor_scale=tensor,
+            arithmetic=arithmetic, zero="rule", nan="elements", infinity="elements",
         )  # fmt: skip
         values = np.ldexp(rng.standard_normal((8, 4)), rng.integers(-160, 160, (8, 1)))
         values[0] = 0.0
@@ -770,7 +776,7 @@ def test_nothing_over_nothing_is_nothing():
 
 @pytest.mark.parametrize("arithmetic", ["exact", "product", "reciprocal", "reciprocals"])
 def test_the_rule_even_rounds_the_amax_itself(arithmetic):
-    """1.75 becomes 2, so the scale is the next power of two, though the quotient by 4 * 1.5 is 1.1666 * 2**-2."""
+    """1.75 becomes 2, so the scale is the next power of two, though amax / (4 * 1.5) is 1.1666 * 2**-2."""
     fmt = dataclasses.replace(catalog.MXFP4, rule="even", tensor_scale="divide", arithmetic=arithmetic)
     for amax, code in ((1.75, 126), (math.nextafter(1.75, 0), 125)):
         got = agrees(np.array([amax, 0.25]), fmt, tensor=given(1.5))

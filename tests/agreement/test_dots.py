@@ -165,7 +165,7 @@ def test_other_accumulations_agree(how):
 @pytest.mark.parametrize("name", ["cdna2_mfma_bfloat16_binary32", "cdna3_mfma_e4m3fnuz_binary32"])
 @pytest.mark.parametrize("mode", ["to_odd", "toward_positive", "toward_negative"])
 def test_a_machine_rounds_to_nearest_whatever_its_output_asks(name, mode):
-    """Steps are the machine's own, and binary32 is what it makes: the output's mode has nothing left to round."""
+    """The machine's own steps already give binary32: the output's mode has nothing left to round."""
     how = accumulation(name)
     rule = dataclasses.replace(how.output[1], rounding=mode, subnormals="flush_results")
     other = dataclasses.replace(how, output=(how.output[0], rule))
@@ -177,7 +177,7 @@ def test_a_machine_rounds_to_nearest_whatever_its_output_asks(name, mode):
 
 
 def test_operands_in_the_operands_own_format_are_projected_too():
-    """Where a rounding of operands is named: infinities saturate and subnormal ones are flushed, in blocks too."""
+    """If a rounding of operands is named: infinities saturate and subnormals are flushed, in blocks too."""
     rule = Projection(saturation="finite", subnormals="flush_results")
     half, numbers = catalog.BINARY16, np.array([[np.inf, 1.0, -0.0, 5.96e-8], [np.nan, -np.inf, 2.0, 1e-7]])
     codes = lp.encode(numbers, half)
@@ -239,7 +239,7 @@ def test_an_addend_is_projected_whatever_type_it_comes_in(into, place):
 @pytest.mark.parametrize("order", [SEQUENTIAL, PAIRWISE, chunked(2)])
 @pytest.mark.parametrize("backend", [None, "oracle"])
 def test_an_addend_is_projected_once(order, backend):
-    """A number that overflows to a negative NaN stays one; a second projection would drop the sign, as of operands."""
+    """One that overflows to a negative NaN stays one; projected twice, as operands are, it loses the sign."""
     fmt = Format(name="m", exponent_bits=4, trailing_bits=3, bias=7, nans=1)
     how = Accumulation(name="m", order=order, accumulator=(fmt, Projection(nan_sign="drop")), output=SINGLE)
     made = lp.dot(
@@ -424,7 +424,7 @@ def test_a_block_times_a_scale_of_zero_is_a_zero_with_the_sign_of_its_sum():
 
 
 def test_of_two_nans_the_first_counts_also_where_a_block_has_a_scale_of_zero():
-    """Terms are joined in their order: a block of zero scale, whose sum is made by itself, is not the first."""
+    """Terms are joined in order: a block of zero scale, whose sum is made separately, is not the first."""
     fmt = BlockFormat(name="b", element=catalog.E5M2, scale=catalog.UE4M3, size=1)
     elements = np.array([[0xFF, 0x3C, 0x7F]], np.uint8)
     ones = BlockArray(np.full((1, 3), 0x3C, np.uint8), np.full((1, 3), 0x38, np.uint8), fmt)
@@ -498,7 +498,7 @@ BY_VECTORS = (
 
 @pytest.mark.parametrize(("name", "fmt"), BY_VECTORS)
 def test_vectors_agree(name, fmt):
-    """Matrices whose rows and columns fill no vector: any numbers, sums that cancel, small numbers, NaN in few rows."""
+    """Rows and columns fill no vector: any numbers, sums that cancel, small numbers, NaN in a few rows."""
     how, fmt, rng = accumulation(name), catalog.format(fmt), np.random.default_rng(12)
     if how.operands is not None:
         how = dataclasses.replace(how, operands=(fmt, fmt))
@@ -566,7 +566,7 @@ def near_one(codes, fmt, rng):
 
 
 def test_a_tie_of_a_wide_product_is_broken_by_what_is_small():
-    """A product of 10 bits may be a tie of bfloat16's 8: rounded to binary32 first, the small sum would be lost."""
+    """A 10-bit product may be a tie of bfloat16's 8: rounded to binary32 first, the sum would be lost."""
     x, y = np.float32([2.0**-30, 1.0625]), np.float32([1.0, 1.0625])  # 1.0625**2 = 1.12890625 = 289 / 256
     assert lp.matmul(x[None], y[:, None], "bf16_sequential").item() == 1.1328125
     assert (

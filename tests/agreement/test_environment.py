@@ -1,4 +1,4 @@
-"""Answers depend on bits alone: not on flush-to-zero, denormals-are-zero, or the rounding mode of the process.
+"""Answers depend on bits alone: not on flush-to-zero, denormals-are-zero or the process's rounding mode.
 
 A library loaded into the same process may set any of them (compilers' fast-math start-up code
 does). They live in MXCSR, at byte 28 of glibc's fenv_t on x86-64.
@@ -73,7 +73,7 @@ TARGETS = (
 
 
 def _patterns(width):
-    """Bit patterns of floats: the smallest subnormals, both sides of the smallest normals, and a sweep of all."""
+    """Bit patterns of floats: smallest subnormals, both sides of the smallest normals, and a sweep of all."""
     step = (1 << width) // 65521 | 1
     sweep = np.arange(0, 1 << 16, dtype=np.uint64) * np.uint64(step)
     sweep &= np.uint64((1 << width) - 1)
@@ -120,7 +120,7 @@ def _products(small, near):
 
 @pytest.mark.parametrize("flags", ENVIRONMENTS.values(), ids=ENVIRONMENTS)
 def test_products_of_matrices_are_the_same_in_every_environment(flags):
-    """Vectors answer where the process rounds to nearest and keeps subnormals; elsewhere the general kernel does."""
+    """Vectors answer if the process rounds to nearest and keeps subnormals; else the general kernel does."""
     factors = _factors()  # made here: NumPy narrows float64 as the process rounds
     expected = _products(*factors)
     with environment(flags):
@@ -200,7 +200,7 @@ def test_the_setting_takes_effect(flags):
 
 @pytest.mark.parametrize("flags", ENVIRONMENTS.values(), ids=ENVIRONMENTS)
 def test_no_verb_changes_its_answer(flags, usual):
-    """Subnormals of every source type are among the operands, where DAZ and FTZ act; a sweep shows rounding."""
+    """Operands include subnormals of every source type, where DAZ and FTZ act; a sweep shows rounding."""
     with environment(flags):
         found = _answers()
     assert [key for key in usual if found[key] != usual[key]] == []
@@ -331,7 +331,7 @@ def _oracle_answers():
 
 @pytest.mark.parametrize("flags", ENVIRONMENTS.values(), ids=ENVIRONMENTS)
 def test_the_oracle_does_not_change_its_answer(flags):
-    """`Fraction(5e-324)` is 0 under DAZ; the oracle reads bits. Its caches are emptied, so that it works anew."""
+    """`Fraction(5e-324)` is 0 under DAZ; the oracle reads bits. Its caches are emptied beforehand."""
     with environment(0):
         oracle._pivots.cache_clear()
         expected = _oracle_answers()

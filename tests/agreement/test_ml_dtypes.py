@@ -50,7 +50,7 @@ def _explained(values, codes, fmt):
 
 
 def _around_ties(fmt):
-    """Every value and tie of the format that is a float32, with its float32 neighbours; and float32's own ends."""
+    """Each value and tie of the format that is a float32, with float32 neighbours; and float32's ends."""
     points = np.array([point for m in range(fmt.max_magnitude + 2) for point in value_and_tie(m, fmt)])
     with np.errstate(over="ignore"):
         bits = np.unique(points.astype(np.float32)).view(np.int32)
@@ -101,7 +101,7 @@ def test_decode_agrees_with_ml_dtypes_on_every_code(fmt):
 
 @pytest.mark.parametrize("fmt", [fmt for fmt in FORMATS if fmt.has_nan], ids=str)
 def test_nans_encode_as_ml_dtypes_does(fmt):
-    """Quiet and signalling, both signs: the canonical NaN with the operand's sign where the format has one."""
+    """Quiet and signalling, both signs: the canonical NaN with the operand's sign if the format has one."""
     values = np.array([0x7FC00000, 0xFFC00000, 0x7F800001, 0xFF800001, 0x7FFFFFFF, 0xFFFFFFFF], np.uint32)
     values = values.view(np.float32)
     assert_same_codes(lp.encode(values, fmt), _theirs(values, fmt), fmt, values)

@@ -104,7 +104,7 @@ def test_integers_to_binary32_agree():
 
 @pytest.mark.parametrize("operation", ["add", "subtract", "multiply", "divide", "sqrt", "fma"])
 def test_operations_of_binary32_agree_with_the_general_kernel(operation):
-    """To nearest they are the processor's own; with flags they are integers. Random patterns, and all of specials."""
+    """To nearest they are the processor's own; with flags, integers. Random patterns; pairs of specials."""
     rng = np.random.default_rng(20260628)
     specials = np.uint32(
         [0, 1, 0x7FFFFF, 0x800000, 0x3F800000, 0x7F7FFFFF, 0x7F800000, 0x7FC00001, 0x7F800001]

@@ -53,7 +53,7 @@ with np.errstate(invalid="ignore"):  # ml_dtypes warns of NaNs
 
 
 def test_there_are_142_different_formats_of_at_most_8_bits():
-    """19 of the catalog's and 120 of P3109's, less those that are equal: the tests below go through all of them."""
+    """19 of the catalog's and 120 of P3109's, less duplicates: the tests below go through all of them."""
     assert len(UP_TO_8) == 142
     assert set(catalog.P3109_UP_TO_8) | set(CATALOG_UP_TO_8) == set(UP_TO_8)
 
@@ -136,7 +136,7 @@ POLICY_FORMATS = (
 
 @pytest.mark.parametrize("fmt", POLICY_FORMATS, ids=str)
 def test_every_combination_of_policies_agrees_with_the_oracle(fmt):
-    """The policies decide zeros, NaNs, infinities, overflow and negatives: those operands, all 768 combinations."""
+    """Policies decide zeros, NaNs, infinities, overflow, negatives: these operands, all 768 combinations."""
     lowest, largest = fmt.scaled(0)[1], fmt.max_finite
     small = [2.0 ** (lowest - 1), 2.0**lowest, 1.5 * 2.0**lowest, 2.0 ** (lowest - 40)]
     magnitudes = np.array([0.0, *small, 1.0, largest, largest * 1.01, largest * 4, math.inf, math.nan])
@@ -184,7 +184,7 @@ def _code_or_refusal(value, fmt, projection):
 
 
 def _wide_magnitudes(fmt):
-    """Subnormals (the first and last 512 at least), the ends of every binade, the top binade's first and last 512."""
+    """Subnormals (first and last 512 at least), all ends of binades, the top one's first and last 512."""
     binade = 1 << fmt.trailing_bits
     ends = itertools.chain.from_iterable(
         (start - 4, start - 3, start - 2, start - 1, start, start + 1, start + 2, start + 3)
@@ -232,7 +232,7 @@ def test_specials_and_overflow_of_wide_formats_agree_with_the_oracle(fmt, satura
 
 @pytest.mark.parametrize("fmt", CATALOG_UP_TO_8, ids=str)
 def test_float32_operands_agree_with_the_oracle_around_every_value_and_tie(fmt):
-    """The float32 reader is not the float64 reader: values, ties and float32 neighbours, its subnormals too."""
+    """The float32 reader is not the float64 one: values, ties, float32 neighbours and its subnormals."""
     points = [point for m in range(fmt.max_magnitude + 2) for point in value_and_tie(m, fmt)]
     with np.errstate(over="ignore"):  # the next code after e8m0fnu's last is 2**128
         bits = np.array(points, np.float64).astype(np.float32).view(np.int32)
@@ -302,7 +302,7 @@ COARSE = (
 
 @pytest.mark.parametrize("fmt", COARSE, ids=lambda fmt: f"{fmt}_{fmt.bias}")
 def test_operands_of_64_significant_bits_keep_all_of_them_far_below_the_smallest_gap(fmt):
-    """Where all of a significand is tail, its last bit decides at a tie; in uint64 it is the tail's last bit too."""
+    """If all of a significand is tail, its last bit decides at ties; in uint64 it is the tail's last."""
     sizes = {0, 1, 2, 3, (1 << 64) - 1, (1 << 64) - 2}
     for end in (1 << 60, 1 << 61, 1 << 62, 1 << 63, 3 << 62, 5 << 61):
         sizes.update((end - 1, end, end + 1))
@@ -351,7 +351,7 @@ def test_decode_equals_the_oracle_on_every_code(fmt):
 
 @pytest.mark.parametrize("fmt", [catalog.TF32, catalog.BINARY32], ids=str)
 def test_decode_of_wide_formats_equals_the_oracle_on_borders_and_specials(fmt):
-    """Both ends of every binade, infinities, NaNs of several payloads, and 4,096 random codes of both signs."""
+    """Both ends of every binade, infinities, NaNs of several payloads, and 4,096 random codes, signed."""
     top = fmt.infinity_code
     payloads = [top, top + 1, top + 2, fmt.nan_code - 1, fmt.nan_code, fmt.nan_code + 1, fmt.sign_code - 1]
     sample = np.random.default_rng(1).integers(0, 1 << fmt.width, 4096).tolist()
@@ -435,7 +435,7 @@ def test_cast_agrees_with_the_oracle_between_all_pairs_of_small_formats(source):
 
 @pytest.mark.parametrize("source", CATALOG_UP_TO_8, ids=str)
 def test_cast_agrees_with_the_oracles_cast_in_a_directed_mode_and_to_odd(source):
-    """All codes, catalog formats only, every other pair in either mode; NaN becomes zero where the target has none."""
+    """All codes, catalog formats only, every other pair per mode; NaN becomes zero if the target has none."""
     for place, target in enumerate(CATALOG_UP_TO_8, CATALOG_UP_TO_8.index(source)):
         mode = ("toward_negative", "to_odd")[place % 2]
         lacks_zero = not target.subnormals
@@ -449,7 +449,7 @@ def test_cast_agrees_with_the_oracles_cast_in_a_directed_mode_and_to_odd(source)
 
 @pytest.mark.parametrize("fmt", UP_TO_8, ids=str)
 def test_quantize_is_decode_of_encode(fmt):
-    """By definition; both halves are checked against the oracle above. All bfloat16, as float32 and float64."""
+    """By definition; the oracle checks both halves above. All bfloat16, as float32 and float64."""
     wide = WIDENED_BFLOAT16 if fmt.has_nan else WIDENED_BFLOAT16[~np.isnan(WIDENED_BFLOAT16)]
     for dtype in (np.float32, np.float64):
         values = wide.astype(dtype)

@@ -87,7 +87,7 @@ def _between(values: Array) -> Array:
 
 
 def _tiny(values: Array) -> Array:
-    """Below the smallest normal of binary32 after rounding to its precision: 2**-126 less half a last place."""
+    """Below binary32's smallest normal after rounding to its precision: 2**-126 less half a last place."""
     return (values != 0) & (np.abs(values) < 2.0**-126 * (1 - 2.0**-25))
 
 
@@ -211,7 +211,7 @@ def test_a_library_has_a_profile_of_each_of_its_formats(library):
 
 @pytest.mark.parametrize("library", LIBRARIES)
 def test_a_profile_gives_the_library_codes(library):
-    """All 16-bit floats; all ties and specials of float32 and float64; the integers around them: each to each format.
+    """All 16-bit floats; ties and specials of float32 and float64; integers around them: each to each format.
 
     A difference is as described, and every one that is described is seen.
     """
@@ -292,7 +292,7 @@ def test_hip_rounds_stochastically_as_published(name, hip):
 
 @pytest.mark.parametrize(("fmt", "exponent_bits"), [("e4m3fnuz", 4), ("e5m2fnuz", 5)])
 def test_unit_scaling_draws_the_bits_that_it_cuts_off(fmt, exponent_bits):
-    """Scaled down in float32 until the format's subnormals are float32's, then added and masked: its own steps."""
+    """Scaled down in float32 until the format's subnormals are float32's, added and masked: its own steps."""
     trailing_bits = 7 - exponent_bits
     values = np.concatenate(
         [conversions.inputs(catalog.format(fmt), "float32"), conversions.sample("float32", 1 << 18)]
@@ -307,7 +307,7 @@ def test_unit_scaling_draws_the_bits_that_it_cuts_off(fmt, exponent_bits):
 
 
 def test_microxcaling_rounds_ties_away_and_clamps():
-    """From its tests, without the block's scale; 400 is 384 to even. Infinities pass where there is a code for them."""
+    """From its tests, without the block's scale; 400 is 384 to even. Infinities pass if there is a code."""
     values = [485.0, 475, 400, -485, -475, -450, 2.0**-6, np.inf, np.nan]
     assert lp.decode(lp.encode(values, "e4m3fn", profile="microxcaling"), "e4m3fn").tolist()[:-2] == (
         [448, 448, 416, -448, -448, -448, 2.0**-6]

@@ -27,7 +27,7 @@ SATURATIONS = ("none", "finite", "propagate")
 
 
 def operands(fmt, rng):
-    """Cases thinned at random, every fifth value of the format, the border of tininess, specials of float64."""
+    """Cases thinned at random, every fifth value of the format, tininess's border, float64's specials."""
     few = rng.choice(conversions.inputs(fmt, np.float64, sparse=True), 120, replace=False)
     values = lp.decode(np.arange(1 << fmt.width), fmt, dtype=np.float64)[::5]
     border = np.zeros(0)
@@ -171,7 +171,7 @@ def test_a_three_way_nan_signals_as_the_oracle_says():
 
 @pytest.mark.parametrize("name", ["e4m3fnuz", "e5m2fnuz", "binary8p3se"])
 def test_a_nan_code_of_zero_takes_no_sign_where_there_is_no_negative_zero(name):
-    """The sign bit alone is NaN there. The same code with and without flags, from values and by arithmetic."""
+    """The sign bit alone is NaN there. The same code with or without flags, from values and by arithmetic."""
     rule, values = Projection(nan_code=0), np.array([np.nan, -np.nan])
     assert lp.encode(values, name, projection=rule).tolist() == [0, 0]
     assert lp.encode(values, name, projection=rule, flags=np.zeros(2, np.uint8)).tolist() == [0, 0]

@@ -39,7 +39,7 @@ def test_decode_equals_the_published_values_on_every_code(prefix):
 
 @pytest.mark.parametrize("prefix", sorted({name.split("p")[0] for name in NAMES}))
 def test_subnormals_are_the_codes_marked_as_such(prefix):
-    """The marks say which codes lack the leading one: those of smaller magnitude than min_normal, but zero and NaN."""
+    """The marks name codes without a leading one: magnitudes below min_normal, except zero and NaN."""
     with np.load(TABLES) as tables:
         for name in NAMES:
             if name.split("p")[0] == prefix:

@@ -1,4 +1,4 @@
-"""Published: blocks as microxcaling makes them, and numbers of the literature that follow from whole arrays."""
+"""Published: blocks as microxcaling makes them, and figures of the literature for whole arrays."""
 
 from __future__ import annotations
 

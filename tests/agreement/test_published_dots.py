@@ -43,7 +43,7 @@ decode = functools.cache(convert.decode)
 
 
 def measured(name: str) -> Accumulation:
-    """What the set is an accumulation of: FP8 with binary32 results is wgmma's on Hopper, all else is mma's."""
+    """What the set accumulates: FP8 with binary32 results is wgmma's on Hopper, all else is mma's."""
     machine, operands, output = name.split(".")
     wide = machine in ("H100", "H200") and operands in ("E4M3", "E5M2") and output == "d_fp32"
     instruction = "wgmma" if wide else "mma"

@@ -18,7 +18,8 @@ from lowprec.oracle import convert as oracle
 from lowprec.oracle.exact import to_float
 from lowprec.spec import catalog
 from tests.support import (
-    MODE_PROJECTIONS, assert_same_bits, assert_same_codes, both_signs, border_points, overflow_points, projected,
+    MODE_PROJECTIONS, assert_same_bits, assert_same_codes, both_signs, border_points, overflow_points,
+    projected,
 )
 
 assert not hasattr(kernels.convert, "py_func"), "compiled"
@@ -30,7 +31,8 @@ compared = 0
 for fmt in FORMATS:
     lasts = range(max(fmt.max_magnitude - 3, 0), fmt.max_magnitude + 2)
     normal = 1 << fmt.trailing_bits
-    magnitudes = sorted({m for m in (0, 1, 2, 3, normal - 1, normal, normal + 1, *lasts) if m <= fmt.max_magnitude + 1})
+    magnitudes = {0, 1, 2, 3, normal - 1, normal, normal + 1, *lasts}
+    magnitudes = sorted(m for m in magnitudes if m <= fmt.max_magnitude + 1)
     others = [0.0, -0.0, 2.0**-300, -(2.0**-300)]
     values = np.concatenate([border_points(fmt, magnitudes), overflow_points(fmt), others])
     if fmt.has_nan:
@@ -45,7 +47,8 @@ for fmt in FORMATS:
         decoded = np.array([to_float(oracle.decode(code, fmt)) for code in want])
         assert_same_bits(again, decoded, values, str(fmt))
         compared += 2 * len(want)
-    codes = np.unique(np.concatenate([np.arange(32), np.arange(1 << fmt.width)[-32:] if fmt.width <= 16 else []]))
+    last_codes = np.arange(1 << fmt.width)[-32:] if fmt.width <= 16 else []
+    codes = np.unique(np.concatenate([np.arange(32), last_codes]))
     codes = codes[codes < 1 << fmt.width].astype(np.int64)
     with np.errstate(over="ignore"):
         got = lp.decode(codes, fmt, dtype="float64")
@@ -60,7 +63,8 @@ for dtype in (np.int64, np.uint64, np.int8):
     values = np.array([limits.min, limits.min + 1, 0, 1, 17, 100, limits.max - 1, limits.max], dtype)
     with np.errstate(over="ignore"):
         got = lp.encode(values, "bfloat16")
-    want = [oracle.project(__import__("fractions").Fraction(int(value)), catalog.BFLOAT16) for value in values]
+    exact = [__import__("fractions").Fraction(int(value)) for value in values]
+    want = [oracle.project(value, catalog.BFLOAT16) for value in exact]
     assert_same_codes(got, want, catalog.BFLOAT16, values)
     compared += values.size
 print(compared)
@@ -83,10 +87,13 @@ values[0, :32] = 0
 values[1, 3], values[2, 40] = np.inf, 2.0**-140
 values[2, 64:] = [2.0**-149, 0, -0.0, 2.0**-126, 2.0**-130, 0]
 compared = 0
-for name, axis in (("mxfp8_e4m3", 1), ("mxfp4", 0), ("mxint8", 1), ("nvfp4", 1), ("nvfp4", 0), ("fp8_block_1x128", 1)):
+for name, axis in (
+    ("mxfp8_e4m3", 1), ("mxfp4", 0), ("mxint8", 1), ("nvfp4", 1), ("nvfp4", 0), ("fp8_block_1x128", 1)
+):
     for dtype in (np.float32, np.float64):
         fmt = lp.block_formats[name]
-        with np.errstate(over="ignore"):  # a Python int would wrap where np.uint64 does; NumPy only warns of it
+        # A Python int would wrap where np.uint64 does; NumPy only warns of it.
+        with np.errstate(over="ignore"):
             blocks = lp.encode(values.astype(dtype), fmt, axis=axis)
             decoded = [lp.decode(blocks, dtype=kind) for kind in (np.float32, np.float64)]
         tensor = oracle.ONE
@@ -100,11 +107,13 @@ for name, axis in (("mxfp8_e4m3", 1), ("mxfp4", 0), ("mxint8", 1), ("nvfp4", 1),
                 part = slice(block * fmt.sizes[0], (block + 1) * fmt.sizes[0])
                 exact = [from_float(float(value)) for value in row[part]]
                 want = oracle.encode(exact, fmt, tensor)
-                assert (scale, codes[part].tolist()) == want, (name, axis, dtype, block, scale, codes[part], want)
+                got = scale, codes[part].tolist()
+                assert got == want, (name, axis, dtype, block, got, want)
                 truth = np.array([to_float(value) for value in oracle.decode(*want, fmt, tensor.value)])
                 assert np.array_equal(doubles[part], truth, equal_nan=True), (name, axis, block)
                 with np.errstate(over="ignore"):
-                    assert np.array_equal(singles[part], truth.astype(np.float32), equal_nan=True), (name, axis, block)
+                    truth_in_float32 = truth.astype(np.float32)
+                assert np.array_equal(singles[part], truth_in_float32, equal_nan=True), (name, axis, block)
                 compared += truth.size
 print(compared)
 """
@@ -162,7 +171,8 @@ from tests.agreement.test_dots import E6M25, groups_of_16, near_one, pairs_of_ro
 np.seterr(all="ignore")  # words wrap, and numbers overflow
 rng, compared = np.random.default_rng(4), 0
 for name, fmt in (
-    ("fp32_fma", "binary32"), ("fp32_sequential", "e5m2"), ("bf16_sequential", "e4m3fn"), ("fp16_sequential", "e4m3fn"),
+    ("fp32_fma", "binary32"), ("fp32_sequential", "e5m2"), ("bf16_sequential", "e4m3fn"),
+    ("fp16_sequential", "e4m3fn"),
     ("hopper_wgmma_e4m3fn_binary32", "e4m3fn"), ("volta_mma_binary16_binary16", "binary16"),
     ("blackwell_mma_e4m3fn_binary32", "e4m3fn"), (groups_of_16(E6M25), "e4m3fn"), ("exact", "bfloat16"),
     ("fp32_pairwise", "binary16"), ("cdna2_mfma_binary16_binary32", "binary16"),
@@ -228,7 +238,7 @@ def test_without_the_compiler_dot_products_agree_with_the_oracle():
 
 
 def test_without_the_compiler_every_verb_agrees_with_the_oracle():
-    """A reduced run: specials, both ends of the range with ties and neighbours, of eleven formats in eight modes.
+    """Reduced: specials, both ends of the range with ties and neighbours; eleven formats, eight modes.
 
     It shows that no answer rests on what compiled integers do and Python's would not.
     """

@@ -1,4 +1,4 @@
-"""Stochastic rounding: over all random integers the share taken up is the table's; kernels agree with the oracle."""
+"""Stochastic rounding: of all integers the table's share rounds up; kernels agree with the oracle."""
 
 from __future__ import annotations
 
@@ -73,7 +73,7 @@ def nearer_and_tail(value, fmt):
 @pytest.mark.parametrize("bits", [1, 2, 4, 8])
 @pytest.mark.parametrize("fmt", CATALOG_UP_TO_8, ids=str)
 def test_over_all_random_integers_the_share_is_the_tables(fmt, bits):
-    """Exact counts, no statistics; and the oracle gives the same code for every pair, of 8 bits for every fifth."""
+    """Exact counts, no statistics; the oracle gives the same codes for all pairs (8 bits: every fifth)."""
     values = np.array(list(operands(fmt)))
     integers = np.arange(1 << bits, dtype=np.uint32)
     every = np.repeat(values, integers.size)
@@ -104,7 +104,7 @@ def test_over_all_random_integers_the_share_is_the_tables(fmt, bits):
 @pytest.mark.parametrize("bits", [16, 32])
 @pytest.mark.parametrize("fmt", [*CATALOG_UP_TO_8[::2], catalog.BINARY16, catalog.BFLOAT16], ids=str)
 def test_wide_random_integers_turn_at_the_boundary(fmt, bits):
-    """R at the first integer that rounds up, and one less; the significand shifted by 1 to 60 places and more."""
+    """R at the first integer that rounds up, and one less; significands shifted by 1 to over 60 places."""
     steps = [Fraction(fmt.scaled(m)[0]) * Fraction(2) ** fmt.scaled(m)[1] for m in (1, 2)]
     ulp = steps[1] - steps[0]
     significands = (Fraction(1), Fraction(0x800001, 0x800000), Fraction((1 << 53) - 1, 1 << 52))
@@ -202,7 +202,7 @@ def test_hardware_layouts_cut_words_as_the_oracle_does(variant, bits, name, colu
 
 
 def test_lanes_of_the_ptx_instruction_are_as_measured():
-    """One word, four lanes a, b, e, f: b and f take half-words as they are, a and e with their bits reversed."""
+    """One word, four lanes a, b, e, f: b and f take half-words as they are, a and e with bits reversed."""
     value = np.full(
         4, 1 + 2.0**-3 * 2.0**-16, np.float32
     )  # rounds up for the largest of 16-bit integers alone

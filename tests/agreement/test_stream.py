@@ -1,4 +1,4 @@
-"""The kernels at the speed of memory against the general one, which the oracle checks: same codes, bit for bit.
+"""The memory-speed kernels against the general one, which the oracle checks: same codes, bit for bit.
 
 Asking for flags takes the general kernel, so that each verb can be held against itself.
 """
@@ -31,7 +31,7 @@ SOURCES = {
 
 
 def _spread(fmt, source, count=400, seed=1):
-    """Patterns of a source: around the values of a format and half between them, specials, and random ones."""
+    """Patterns of a source: around a format's values and the midpoints between, specials, and random ones."""
     width, t = source.width, source.trailing_bits
     rng = np.random.default_rng([seed, fmt.width, fmt.trailing_bits])
     with np.errstate(all="ignore"):
@@ -83,7 +83,7 @@ def _both(values, fmt, projection, **options):
 
 @pytest.mark.parametrize("source", SOURCES)
 def test_all_small_formats_in_all_modes(source):
-    """142 formats, eight modes, three saturations in turn; from binary32 all, from the others a third each."""
+    """142 formats, eight modes, three saturations in turn; all from binary32, a third from the others."""
     served = 0
     formats = UP_TO_8 if source == "float32" else UP_TO_8[list(SOURCES).index(source) % 3 :: 3]
     for index, fmt in enumerate(formats):
@@ -149,7 +149,7 @@ def test_random_integers_that_decide_over_subnormal_operands(bias):
 @pytest.mark.parametrize("dtype", ["float32", "float64"])
 @pytest.mark.parametrize("bias", range(-124, -99))
 def test_formats_whose_smallest_step_is_near_the_largest_numbers_of_binary32(bias, dtype):
-    """Found by the laws: no binary32 number has such a last place, and subnormals were read as tiny numbers."""
+    """Found by the laws: no binary32 number has that last place, and subnormals were read as tiny numbers."""
     fmt = lp.Format(name="high", exponent_bits=2, trailing_bits=1, bias=bias, nans=1)
     codes = np.arange(1 << fmt.width)
     got = lp.decode(codes, fmt, dtype=dtype)

@@ -1,4 +1,4 @@
-"""Operations as array verbs: shapes, types, memory, randomness, refusals. What they give is tested elsewhere."""
+"""Operations as array verbs: shapes, types, memory, randomness, refusals. Results are tested elsewhere."""
 
 from __future__ import annotations
 
@@ -278,8 +278,9 @@ def test_results_without_a_code_are_refused_and_nothing_is_written(flags):
     """NaN in a format that has none: the operands and the place are named."""
     out = np.full(4, 7, np.float32)
     message = (
-        r"divide of 0\.0, 0\.0 at index \(2,\) has a result that 'e2m1fn' has no code for, which has no NaN code\. "
-        r"Replace such operands, say what becomes of it with Projection\(nan=\.\.\.\), or use another format"
+        r"divide of 0\.0, 0\.0 at index \(2,\) has a result that 'e2m1fn' has no code for, which has no NaN "
+        r"code\. Replace such operands, say what becomes of it with Projection\(nan=\.\.\.\), or use "
+        r"another format"
     )
     with pytest.raises(ValueError, match=message):
         lp.divide(np.float32([1, 2, 0, 3]), np.float32([1, 0, 0, 4]), "e2m1fn", out=out, flags=flags)
@@ -296,7 +297,7 @@ def test_results_without_a_code_are_refused_and_nothing_is_written(flags):
 
 
 def test_random_integers_are_those_of_the_results():
-    """`rng=` draws what `random_bits` gives for the shape of the result; conversions of the exact sum agree."""
+    """`rng=` draws what `random_bits` gives for the result's shape; conversions of the exact sum agree."""
     exact = X.astype(np.float64) + Y.astype(np.float64)
     rounding = lp.stochastic(8)
     drawn = lp.random_bits(X.shape, 5, 8)

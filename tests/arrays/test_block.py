@@ -90,7 +90,8 @@ WRONG_PARTS = [
     (ValueError, (ZEROS, [127], "mxfp8"),
      "block format 'mxfp8' is ambiguous: use 'mxfp8_e4m3' or 'mxfp8_e5m2'"),
     (TypeError, (ZEROS, [127], 3), "a block format must be a BlockFormat or a name, not 3"),
-    (ValueError, (ZEROS, [127], "mxfp4", 1), "blocks of 'mxfp4' need one axis: axis=1 is not in an array with 1"),
+    (ValueError, (ZEROS, [127], "mxfp4", 1), "blocks of 'mxfp4' need one axis: axis=1 is not in an "
+                                             "array with 1"),
     (ValueError, (ZEROS, [127], "mxfp4", (0, 1)),
      "blocks of 'mxfp4' lie along one axis, and axis=(0, 1) names 2"),
     (TypeError, (ZEROS, [127], "mxfp4", "0"), "axis must be an integer or a tuple of them, not '0'"),
@@ -232,7 +233,7 @@ def test_what_float32_does_not_hold_is_infinite_there_and_exact_in_float64():
 
 
 def test_products_are_rounded_once():
-    """A code of NVFP4 times its scale times the tensor's, to nearest even: in binary32 steps some would differ."""
+    """A code of NVFP4 times its scale times the tensor's, to nearest even: binary32 steps could differ."""
     codes = np.tile(np.arange(16, dtype=np.uint8), (127, 1))
     scales = np.arange(127, dtype=np.uint8)[:, None]
     for tensor in (np.float32(1 / 3), np.float32(1e-38), np.float32(3e35)):
@@ -324,7 +325,8 @@ DECODES = [
     (ValueError, {"flags": np.zeros((6, 100), np.uint8)}, f"flags= {SINGLE}"),
     (TypeError, {"dtype": "i4"}, f"{DTYPES} int32"),
     (TypeError, {"dtype": "c8"}, f"{DTYPES} complex64"),
-    (TypeError, {"out": np.zeros((6, 100))}, "out must be an array of float32 for values of 'mxfp4', not of float64"),
+    (TypeError, {"out": np.zeros((6, 100))}, "out must be an array of float32 for values of 'mxfp4', "
+                                             "not of float64"),
     (ValueError, {"out": np.zeros((6, 99), np.float32)},
      "out has shape (6, 99), but the result has shape (6, 100); they must be equal"),
     (ValueError, {"out": READ_ONLY}, "out is read-only; give an array that can be written"),
@@ -390,7 +392,7 @@ PARTS = [
 
 @pytest.mark.parametrize(("fmt", "axis", "shape", "key", "axes"), PARTS, ids=str)
 def test_a_part_has_the_values_of_that_part(fmt, axis, shape, key, axes):
-    """Where blocks begin and end; other axes are sliced and indexed as in NumPy, and the scale of the tensor stays."""
+    """Where blocks begin and end; other axes are sliced and indexed as in NumPy; the tensor's scale stays."""
     values = np.random.default_rng(4).standard_normal(shape)
     blocks = lp.encode(values, fmt, axis=axis)
     part, want = blocks[key], blocks.values("f8")[key]
@@ -673,15 +675,20 @@ BOTH = (
 UNSIZED = np.zeros((6, 100), np.uint32)
 
 REFUSED = [
-    (ValueError, (1.0, "mxfp4"), {}, "blocks of 'mxfp4' need one axis: the last of them is not in an array with 0"),
+    (ValueError, (1.0, "mxfp4"), {}, "blocks of 'mxfp4' need one axis: the last of them is not in an "
+                                     "array with 0"),
     (ValueError, (np.float32(1), "mxfp4"), {"axis": 0},
      "blocks of 'mxfp4' need one axis: axis=0 is not in an array with 0"),
     (ValueError, (SAMPLE[0], "nvfp4_2d"), {},
      "blocks of 'nvfp4_2d' need two axes: the last of them is not in an array with 1"),
-    (ValueError, (SAMPLE, "mxfp4"), {"axis": 2}, "blocks of 'mxfp4' need one axis: axis=2 is not in an array with 2"),
-    (ValueError, (SAMPLE, "mxfp4"), {"axis": -3}, "blocks of 'mxfp4' need one axis: axis=-3 is not in an array with 2"),
-    (ValueError, (SAMPLE, "mxfp4"), {"axis": (0, 1)}, "blocks of 'mxfp4' lie along one axis, and axis=(0, 1) names 2"),
-    (ValueError, (SAMPLE, "nvfp4_2d"), {"axis": 0}, "blocks of 'nvfp4_2d' lie along two axes, and axis=0 names 1"),
+    (ValueError, (SAMPLE, "mxfp4"), {"axis": 2}, "blocks of 'mxfp4' need one axis: axis=2 is not in an "
+                                                 "array with 2"),
+    (ValueError, (SAMPLE, "mxfp4"), {"axis": -3}, "blocks of 'mxfp4' need one axis: axis=-3 is not in an "
+                                                  "array with 2"),
+    (ValueError, (SAMPLE, "mxfp4"), {"axis": (0, 1)}, "blocks of 'mxfp4' lie along one axis, and "
+                                                      "axis=(0, 1) names 2"),
+    (ValueError, (SAMPLE, "nvfp4_2d"), {"axis": 0}, "blocks of 'nvfp4_2d' lie along two axes, and "
+                                                    "axis=0 names 1"),
     (ValueError, (SAMPLE, "nvfp4_2d"), {"axis": (0, -2)},
      "axis=(0, -2) names an axis twice; blocks of 'nvfp4_2d' lie along two"),
     (ValueError, (SAMPLE, "nvfp4_2d"), {"axis": (0, 2)},
@@ -730,7 +737,8 @@ REFUSED = [
     (TypeError, (SAMPLE.astype(complex), "mxfp4"), {},
      "values must be real numbers of at most 64 bits, not complex128: convert the real and the imaginary "
      "part by themselves"),
-    (ValueError, (SAMPLE, "mxfp8"), {}, "block format 'mxfp8' is ambiguous: use 'mxfp8_e4m3' or 'mxfp8_e5m2'"),
+    (ValueError, (SAMPLE, "mxfp8"), {}, "block format 'mxfp8' is ambiguous: use 'mxfp8_e4m3' or "
+                                        "'mxfp8_e5m2'"),
     *((ValueError, (SAMPLE, "e4m3fn"), {name: given},
        f"{name}= is for block formats, and 'e4m3fn' is none; those are {NAMES}")
       for name, given in (("axis", 0), ("rule", "floor"), ("tensor_scale", 1.0))),

@@ -54,7 +54,10 @@ CARRIER = (
 def test_every_verb_refuses_names_that_are_no_formats(verb):
     """The catalog's own words reach the user from every place where a format is named."""
     refused(ValueError, f"format 'e4m3' {AMBIGUOUS}", lambda: verb("e4m3"))
-    unknown = "unknown format 'e4m3fm'; did you mean 'e4m3fn' or 'ue4m3' or 'e4m3fnuz'? `lowprec formats` lists all names"
+    unknown = (
+        "unknown format 'e4m3fm'; did you mean 'e4m3fn' or 'ue4m3' or 'e4m3fnuz'? `lowprec formats` "
+        "lists all names"
+    )
     refused(ValueError, unknown, lambda: verb("e4m3fm"))
     refused(ValueError, f"'float64' {CARRIER}", lambda: verb(np.float64))
     refused(TypeError, "a format must be a Format, a name or a dtype, not 3", lambda: verb(3))

@@ -114,7 +114,7 @@ def test_read_only_operands_are_read():
 
 
 def test_no_kernel_is_compiled_for_memory_that_is_read_only():
-    """The same serve all: of arrays marked so, and of the pieces in which swapped and strided ones are read."""
+    """The same serve all: arrays so marked, and the pieces in which swapped and strided ones are read."""
     locked = SAMPLE.copy()
     locked.flags.writeable = False
     for values in (locked, SAMPLE[::2], SAMPLE.astype(">f4")):
@@ -273,7 +273,7 @@ def test_codes_come_in_the_narrowest_unsigned_integer(fmt, dtype):
 
 
 def test_decode_gives_float32_wherever_it_holds_the_format_and_else_float64():
-    """binary11p1se reaches from 2**-511 to 2**510, beyond float32; "wide" has one exponent bit more than float32."""
+    """binary11p1se has 2**-511 to 2**510, beyond float32; "wide" has one exponent bit more than float32."""
     assert lp.decode([0], "binary32").dtype == np.float32
     assert lp.decode([0], "tf32").dtype == np.float32
     assert lp.decode([0], "e8m0fnu").dtype == np.float32
@@ -407,7 +407,7 @@ def test_an_out_that_overlaps_the_operand_gets_what_a_separate_one_does(shift):
 
 
 def test_encode_into_the_bytes_of_its_own_operand_is_safe():
-    """Codes are narrower than values, so that an early write could reach a later operand, and reversed, an earlier."""
+    """Codes are narrower than values: an early write could reach a later operand; reversed, an earlier."""
     for reverse in (False, True):
         buffer = np.linspace(-400, 400, 64).astype(np.float32)
         want = lp.encode(buffer.copy(), "e4m3fn")

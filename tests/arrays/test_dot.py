@@ -1,4 +1,4 @@
-"""`dot` and `matmul` as array verbs: shapes, types, blocks, randomness, refusals. Sums are tested elsewhere."""
+"""`dot` and `matmul` as array verbs: shapes, types, blocks, randomness, refusals. Not their sums."""
 
 from __future__ import annotations
 
@@ -510,7 +510,8 @@ REFUSED = [
         ValueError, lp.dot, ([1], [1], "hopper_wgmma_e4m3_binary32"), {},
         "unknown accumulation 'hopper_wgmma_e4m3_binary32'; did you mean 'hopper_wgmma_e4m3fn_binary32' or ",
     ),
-    (ValueError, lp.dot, ([1], [1], "none"), {}, "unknown accumulation 'none'; `lowprec.accumulations` lists all"),
+    (ValueError, lp.dot, ([1], [1], "none"), {}, "unknown accumulation 'none'; "
+                                                 "`lowprec.accumulations` lists all"),
     (TypeError, lp.matmul, ([1], [1], 32), {}, "accumulation must be an Accumulation or a name, not 32"),
     # values
     (
@@ -535,7 +536,8 @@ REFUSED = [
     ),
     (
         ValueError, lp.dot,
-        ([1, (1 << 53) + 1], [1, 1], Accumulation(operands=(catalog.BINARY32,) * 2, order=EXACT, output=SINGLE)), {},
+        ([1, (1 << 53) + 1], [1, 1],
+         Accumulation(operands=(catalog.BINARY32,) * 2, order=EXACT, output=SINGLE)), {},
         "x has values that 'binary32' does not have: 1 of 2, the first at index (1,): 9007199254740993. "
         "Quantize x to 'binary32' first",
     ),
@@ -548,8 +550,10 @@ REFUSED = [
         TypeError, lp.dot, ([1 << 70], [1], "fp32_fma"), {},
         "x must be real numbers of at most 64 bits, not object: give floats or integers of at most 64 bits; ",
     ),
-    (TypeError, lp.dot, (None, [1], "fp32_fma"), {}, "x must be real numbers of at most 64 bits, not object: give "),
-    (TypeError, lp.dot, (["1"], [1], "fp32_fma"), {}, "x must be real numbers of at most 64 bits, not <U1: convert "),
+    (TypeError, lp.dot, (None, [1], "fp32_fma"), {}, "x must be real numbers of at most 64 bits, not "
+                                                     "object: give "),
+    (TypeError, lp.dot, (["1"], [1], "fp32_fma"), {}, "x must be real numbers of at most 64 bits, not "
+                                                      "<U1: convert "),
     (TypeError, lp.dot, ([[1], [1, 2]], [1], "fp32_fma"), {}, "cannot make an array of list: "),
     (
         TypeError, lp.dot, (np.ma.array([1.0], mask=[True]), [1], "fp32_fma"), {},
@@ -583,7 +587,8 @@ REFUSED = [
         "result",
     ),
     (
-        ValueError, lp.dot, (NVFP4, lp.encode(np.ones((4, 64)), "nvfp4", tensor_scale=0.5), "fp32_fma"), {"addend": 1},
+        ValueError, lp.dot,
+        (NVFP4, lp.encode(np.ones((4, 64)), "nvfp4", tensor_scale=0.5), "fp32_fma"), {"addend": 1},
         "an addend cannot join a product with tensor scales, which multiply the sum; add it to the result",
     ),
     # random integers
@@ -609,7 +614,8 @@ REFUSED = [
         ValueError, lp.dot, ([1], [1], "fp32_fma"), {"out": np.zeros(1, np.float32)},
         "out has shape (1,), but the result has shape (); they must be equal",
     ),
-    (TypeError, lp.dot, ([1], [1], "fp32_fma"), {"out": [0.0]}, "out must be a NumPy array of float32, not list"),
+    (TypeError, lp.dot, ([1], [1], "fp32_fma"), {"out": [0.0]}, "out must be a NumPy array of "
+                                                                "float32, not list"),
     # blocks
     (
         ValueError, lp.matmul, (ROWS, ROWS, "fp32_fma"), {},

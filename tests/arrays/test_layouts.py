@@ -56,7 +56,7 @@ SHAPES = (
 
 @functools.cache
 def _patterns(size):
-    """Random bits, and more of them that are e4m3fn values, or half between two: from 2**-7 to above the largest."""
+    """Random bits, and more that are e4m3fn values, or halfway between: 2**-7 to above the largest."""
     bits = np.random.default_rng(20261121).integers(0, 1 << 32, size, np.uint32)
     near = (bits & np.uint32(0x80780000)) | ((bits >> 8 & 15) + 0x78) << 23
     return np.where(bits & 7 < 5, near, bits)
@@ -161,7 +161,7 @@ def test_plain_calls_give_what_ml_dtypes_gives():
 
 
 def lay(array, steps=None, axes=None, shift=0, swapped=False):
-    """The same elements, elsewhere: the view of them, and the memory that they lie in, otherwise filled with 0xA5.
+    """The same elements, elsewhere: a view of them, and the memory they lie in, otherwise filled with 0xA5.
 
     Elements are `steps` apart along each axis, backwards if negative; axes lie in memory in the order
     `axes`, outermost first; the first byte of all of it is `shift` bytes beyond a multiple of 64.
@@ -249,7 +249,7 @@ BOXES = {
 @pytest.mark.parametrize("layout", BOXES.values(), ids=BOXES)
 @pytest.mark.parametrize("name", VERBS)
 def test_boxes_of_any_layout_give_what_plain_ones_do(name, layout):
-    """Of none to three dimensions, with axes of length 0 and 1; with results put in every layout, and in none."""
+    """None to three dimensions, with axes of length 0 and 1; results into every layout, and into none."""
     _, call = VERBS[name]
     for shape in SHAPES:
         operand, want = _plain(name, shape)
@@ -297,7 +297,7 @@ def test_layouts_that_nobody_thought_of_make_no_difference_either(name, drawn):
 
 @pytest.mark.parametrize("name", VERBS)
 def test_an_element_that_is_broadcast_is_converted_wherever_it_appears(name):
-    """Strides of zero, along the first axis, the last, all of them; also more elements than the buffer holds."""
+    """Zero strides along the first axis, the last, all of them; also more elements than the buffer holds."""
     _, call = VERBS[name]
     operand, want = _plain(name, (LANES + 1,))
     for shape in ((3, LANES + 1), (BUFFER // LANES, LANES + 1), (2, 3, LANES + 1)):
@@ -352,7 +352,7 @@ def _two_threads():
 
 
 def _into(name, size, place, start):
-    """Convert what lies at byte `place` of a memory to byte `start` of it: right there, and nothing else changed."""
+    """Convert what is at byte `place` of a memory to byte `start`: right there, nothing else changed."""
     _, call = VERBS[name]
     operand, want = _plain(name, (size,))
     memory = np.full(max(place + operand.nbytes, start + want.nbytes) + 16, 0xA5, np.uint8)
@@ -367,7 +367,7 @@ def _into(name, size, place, start):
 @pytest.mark.usefixtures("_two_threads")
 @pytest.mark.parametrize("name", AS_WIDE)
 def test_results_may_overlap_operands_a_few_elements_off(name):
-    """Forwards and backwards, by one element, a vector, one more or less; also where threads share the work."""
+    """Forwards and backwards, by one element, a vector, one more or less; also where threads share it."""
     width = _plain(name, (1,))[0].itemsize
     for size in (LANES, 3 * LANES + 5, BUFFER + 1, SHARED_FROM + 4099):
         for shift in (1, 2, LANES - 1, LANES, LANES + 1, size // 2):
@@ -432,7 +432,7 @@ def test_results_may_take_the_places_of_operands_in_another_byte_order():
 
 @pytest.mark.parametrize("name", AS_WIDE)
 def test_results_may_be_put_over_their_operands_in_another_order(name):
-    """Reversed, transposed, or between them: an element that is still to be read may be where a result goes."""
+    """Reversed, transposed, or between: a result may go where an element is that is still to be read."""
     _, call = VERBS[name]
     for size in SIZES:
         operand, want = _plain(name, (size,))
@@ -485,7 +485,7 @@ def test_a_key_stands_for_the_same_integers_in_lines_of_every_layout(layout, rou
 
 @pytest.mark.parametrize("layout", BOXES.values(), ids=BOXES)
 def test_a_key_stands_for_the_same_integers_in_boxes_of_every_layout(layout):
-    """Integers go by the place in the array and not in memory; given ones may be of any layout and type themselves."""
+    """Integers go by the place in the array, not in memory; given ones may have any layout and type."""
     for shape in SHAPES:
         values, random = _floats(np.float32)(shape), lp.random_bits(shape, 7, 8)
         want = np.asarray(_given(values, random))
@@ -553,7 +553,7 @@ REFUSING = {
 @pytest.mark.parametrize("layout", BOXES.values(), ids=BOXES)
 @pytest.mark.parametrize("name", REFUSING)
 def test_an_out_of_any_layout_is_untouched_where_a_nan_is_refused(name, layout):
-    """The NaN is the last element, or in the middle, or each is one; it is reported at its place in the array."""
+    """NaN is the last element, or the middle one too, or each; it is reported at its place in the array."""
     dtype, nan, call, given_as = REFUSING[name]
     for shape in SHAPES:
         size = math.prod(shape)

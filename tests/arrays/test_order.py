@@ -103,7 +103,7 @@ MANY_NANS = (
 
 @pytest.mark.parametrize("fmt", [*(fmt for fmt in SMALL if fmt.width <= 8), *MANY_NANS], ids=str)
 def test_the_total_order_puts_every_code_in_its_place(fmt):
-    """Total, antisymmetric and transitive. NaNs whose codes differ in the sign bit alone came before each other."""
+    """Total, antisymmetric, transitive. NaNs whose codes differ in sign alone used to precede each other."""
     codes = np.arange(1 << fmt.width)
     before = lp.total_order(codes[:, None], codes, fmt)
     assert (before | before.T).all()

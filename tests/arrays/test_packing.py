@@ -50,7 +50,7 @@ KNOWN = [
 
 @pytest.mark.parametrize(("width", "codes", "text"), KNOWN)
 def test_codes_are_packed_from_the_lowest_bits_up(width, codes, text):
-    """By hand: the first 4-bit code is in the low half; four 6-bit codes are one little-endian number of 24 bits."""
+    """By hand: the first 4-bit code is in the low half; four 6-bit codes are one 24-bit word, low first."""
     packed = pack(np.array(codes, np.uint8), FORMATS[width])
     assert packed.dtype == np.uint8
     assert packed.tobytes() == _bytes(text).tobytes()

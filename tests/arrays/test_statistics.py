@@ -1,4 +1,4 @@
-"""scale_for and error_report: against their definitions in exact arithmetic, and against published numbers."""
+"""scale_for and error_report: against their definitions in exact arithmetic, and published numbers."""
 
 from __future__ import annotations
 
@@ -176,7 +176,7 @@ def test_channels_keep_the_axes_that_are_named(method, axis, layout):
 @pytest.mark.parametrize("method", statistics.METHODS)
 @pytest.mark.parametrize("axis", [None, 0, 1, (0, 1)])
 def test_scales_do_not_depend_on_the_parts_that_are_worked_on(method, axis, monkeypatch):
-    """Float64 adds the squared errors of these values exactly; the last part alone would ask for other scales."""
+    """float64 adds these squared errors exactly; the last part alone would ask for other scales."""
     values = RNG.integers(-100, 100, (7, 37)).astype(np.float32)
     values[-1], values[:, 30:] = 2, 1
     want = scale_for(values, "int4", method, axis=axis, power_of_two=True)
@@ -553,7 +553,7 @@ NORMAL = np.random.default_rng(0).standard_normal((4096, 1024)).astype(np.float3
     ],
 )
 def test_signal_to_noise_of_normal_values(fmt, rule, sqnr, blocks):
-    """Computed with an implementation of its own, to 0.002 dB; shares of blocks whose largest value is clipped."""
+    """Against a separate implementation, to 0.002 dB; shares of blocks whose largest value is clipped."""
     got = error_report(NORMAL, fmt, rule=rule)
     assert abs(got.sqnr - sqnr) < 0.002
     assert blocks is None or round(got.clipped_blocks, 3) == blocks

@@ -1,4 +1,4 @@
-"""Large arrays are shared between threads, and nobody can tell from the results, nor from how a process ends."""
+"""Threads share large arrays, and nobody can tell from the results, nor from how a process ends."""
 
 from __future__ import annotations
 
@@ -189,8 +189,8 @@ def test_a_refused_nan_is_reported_at_its_place(places, count):
     values[list(places)] = np.nan
     size, are = len(places), "is" if len(places) == 1 else "are"
     message = (
-        rf"^cannot encode NaN values as 'e2m1fn', which has no NaN code: {size} of {values.size:,} {are} NaN, "
-        rf"the first at index \({places[0]},\)\. "
+        rf"^cannot encode NaN values as 'e2m1fn', which has no NaN code: {size} of {values.size:,} {are} "
+        rf"NaN, the first at index \({places[0]},\)\. "
     )
     out, floats = np.full(values.size, 77, np.uint8), values.copy()
     with pytest.raises(ValueError, match=message):
@@ -204,7 +204,7 @@ def test_a_refused_nan_is_reported_at_its_place(places, count):
 
 
 def test_a_part_is_done_once_even_if_no_thread_could_be_started(monkeypatch, expected):
-    """The system may be out of threads. Then the caller does it all, and nothing is left for a later thread to do.
+    """If the system is out of threads, the caller does it all, and nothing is left for a later thread to do.
 
     Whoever did a part of a cast in place again would spoil it.
     """
@@ -225,7 +225,7 @@ def test_a_part_is_done_once_even_if_no_thread_could_be_started(monkeypatch, exp
 
 
 def test_a_part_that_could_not_be_given_away_is_done_before_the_call_ends(monkeypatch):
-    """The second thread cannot be started, but the first one takes what was meant for it, and is waited for."""
+    """The second thread cannot start, but the first one takes its share, and is waited for."""
     lp.set_threads(3)
     start, started, done = threading.Thread.start, [], []
 
@@ -350,7 +350,7 @@ print(right())
 
 @pytest.mark.skipif(not hasattr(os, "fork"), reason="there is no fork here")
 def test_after_a_fork_the_child_converts_large_arrays():
-    """Before its parent has used threads, after, and while it does; a child that waited for lost threads would hang."""
+    """Before its parent uses threads, after, and during; a child waiting for lost threads would hang."""
     assert _printed(FORK) == ["True"] * 2
 
 
@@ -366,7 +366,7 @@ threading.Thread(target=late).start()
 
 
 def test_large_arrays_are_converted_while_the_interpreter_ends():
-    """In a thread that outlives the main one, and in what is registered with atexit: no thread can be started then."""
+    """In a thread that outlives the main one, and in atexit functions: no thread can be started then."""
     assert _printed(ENDING) == ["True"] * 3
 
 

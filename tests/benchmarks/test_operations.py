@@ -1,4 +1,4 @@
-"""Operations are timed with right results only, on codes beside peers that give the same, and on the data said."""
+"""Operations are timed only if right, on codes beside peers that give the same, and on the data named."""
 
 from __future__ import annotations
 
@@ -226,7 +226,7 @@ def test_peers_do_the_work_that_they_are_timed_at(name, operation):
 @pytest.mark.parametrize("operation", OPERATIONS)
 @pytest.mark.parametrize("fmt", [E4M3FN, catalog.E5M2], ids=str)
 def test_normal_operands_give_results_in_range(fmt, operation, codes):
-    """Several binades of finite results, not one division by zero, positive roots; 1 in 50 are zero at most."""
+    """Several binades of finite results, no division by zero, positive roots; at most 1 in 50 are zero."""
     table = operation_operands(operation, "normal", fmt, 5000, codes=codes)
     given = table.view(lp.dtype(fmt)) if codes else table
     made = lp.decode(getattr(lp, operation)(*given, fmt, dtype=np.uint8), fmt)

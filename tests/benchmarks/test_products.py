@@ -1,4 +1,4 @@
-"""Products of matrices are timed with right results only, beside peers that give the same, at rates that compare."""
+"""Matrix products are timed only if right, beside peers that give the same, at rates that compare."""
 
 from __future__ import annotations
 
@@ -65,7 +65,7 @@ def test_rows_are_of_formats_that_have_the_accumulation_and_a_type():
 
 @pytest.mark.usefixtures("core")
 def test_rows_run_to_the_end_with_the_core_dependencies_only():
-    """All variants, of codes and of float32, beside np.matmul and the oracle; the JSON has the speed and the share."""
+    """All variants, on codes and float32, beside np.matmul and the oracle; the JSON has speed and share."""
     result = command("--size", 20, "--budget", 0, "--json")
     assert result.exit_code == 0, result.output
     found = json.loads(result.stdout)
@@ -180,7 +180,10 @@ def wrong(row, column):
 def test_a_wrong_result_is_not_timed(monkeypatch, variant, row, column, by):
     """One of all where there is a loop, one of six places where there is none."""
     monkeypatch.setattr(dots, "matmul", wrong(row, column))
-    said = f"1 of {400 if 'NumPy' in by else 6} results are not those of {by}, the first at row {row}, column {column}: "
+    said = (
+        f"1 of {400 if 'NumPy' in by else 6} results are not those of {by}, the first at row {row}, "
+        f"column {column}: "
+    )
     with pytest.raises(WrongResult, match=f"{variant} e4m3fn normal n=20, without out=: {said}"):
         checked(product_contest(job(variant)))
 

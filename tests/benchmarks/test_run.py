@@ -225,7 +225,7 @@ def test_peers_do_the_work_that_they_are_timed_at(name, verb):
 
 @pytest.mark.parametrize("fmt", [E4M3FN, catalog.BFLOAT16, catalog.E2M1FN, catalog.UE4M3], ids=str)
 def test_data_are_what_they_are_called(fmt):
-    """Hard data have everything that is hard, subnormal ones nothing else, and no format gets what it refuses."""
+    """Hard data have all that is hard, subnormal data nothing else, and no format gets what it refuses."""
     hard = data("hard", fmt, 20_000)
     tie = (fmt.max_finite + float(np.nextafter(np.float32(fmt.max_finite), np.float32(0)))) / 2
     assert np.isinf(hard).any()
@@ -399,7 +399,7 @@ def test_targets_name_topics_formats_and_contenders_that_exist():
 
 @pytest.mark.usefixtures("core")
 def test_blocks_are_timed_both_ways():
-    """Encoding allocates, decoding may not; blocks of one axis and of two; formats of single values take no part."""
+    """Encoding allocates, decoding may not; blocks of one axis and two; formats of one value take no part."""
     rows = rows_of("block", "cast", "--size", 1 << 12, "--format", "mxfp6_e3m2", "--format", "nvfp4_2d")
     assert [(row["format"], row["variant"]) for row in rows["rows"]] == [
         (name, variant) for variant in ("encode", "axis 0", "decode") for name in ("mxfp6_e3m2", "nvfp4_2d")

@@ -570,7 +570,7 @@ PRINTING = [
 @pytest.mark.skipif(not os.path.exists("/dev/full"), reason="there is no full device here")
 @pytest.mark.parametrize("arguments", PRINTING, ids=" ".join)
 def test_a_full_output_ends_with_2_and_one_line(arguments):
-    """It ended in a traceback and 1, which says that some differ. A full place for errors too says nothing."""
+    """It ended in a traceback and 1, which means that some differ. If stderr is full too, nothing is said."""
     with open("/dev/full", "wb") as full:
         run = subprocess.run(
             [*PROGRAM, *arguments], stdout=full, stderr=subprocess.PIPE, text=True, check=False

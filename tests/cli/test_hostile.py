@@ -1,4 +1,4 @@
-"""Files and names made to harm who reads them: refused at once, in one printable message, with exit code 2."""
+"""Files and names made to harm their readers: refused at once, in one printable message, exit code 2."""
 
 from __future__ import annotations
 

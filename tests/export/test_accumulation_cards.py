@@ -94,8 +94,8 @@ def test_what_no_named_accumulation_has_is_said_too():
     """An addend that comes last, stochastic sums, cuts downwards."""
     floor = Window(step=4, fraction_bits=20, result=SINGLE, cut="floor")
     how = Accumulation(
-        operands=(catalog.E5M2, catalog.E5M2), accumulator=floor, order=chunked(8), total=DRAWN, addend="last",
-        output=SINGLE,
+        operands=(catalog.E5M2, catalog.E5M2), accumulator=floor, order=chunked(8), total=DRAWN,
+        addend="last", output=SINGLE,
     )  # fmt: skip
     assert list(words(how))[2:] == [
         "All are cut downwards 20 bits behind the point of the largest exponent.",

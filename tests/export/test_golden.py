@@ -129,7 +129,7 @@ def contents(folder):
 
 
 def test_writing_leaves_published_data_alone_and_removes_stale_files(small, monkeypatch):
-    """Nothing under published/ is ours to make; what an earlier version listed and this one does not make goes."""
+    """Nothing under published/ is ours to make; files listed by an earlier version, no longer made, go."""
     (small / "published").mkdir()
     shutil.copy(TABLES / "README.md", small / "published" / "data.json")
     monkeypatch.setattr(golden, "TABULATED", (catalog.E2M1FN,))

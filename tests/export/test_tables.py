@@ -141,7 +141,8 @@ int main(void)
     for (x = 0; x < {count}; x++)
         printf("%llx\\n", (unsigned long long){name}_decode(({code})x));
     while (scanf("%u %u %llx", &rounding, &saturation, &x) == 3) {{
-        {code} code = {name}_{function}(({word})x, (lowprec_rounding)rounding, (lowprec_saturation)saturation);
+        {code} code = {name}_{function}(
+            ({word})x, (lowprec_rounding)rounding, (lowprec_saturation)saturation);
         printf("%x\\n", (unsigned)code);
     }}
     return 0;
@@ -257,7 +258,8 @@ begin
         end loop;
         file_close(cases);
         for i in VALUES'range loop
-            if decode(std_logic_vector(to_unsigned(i, CODE_WIDTH))) /= VALUES(i) then wrong := wrong + 1; end if;
+            if decode(std_logic_vector(to_unsigned(i, CODE_WIDTH))) /= VALUES(i)
+            then wrong := wrong + 1; end if;
         end loop;
         report integer'image(tried) & " tried, " & integer'image(wrong) & " wrong";
         wait;

@@ -68,7 +68,7 @@ def integers_of(
 def converted(
     patterns: Array, source: Format, target: Format, rule: Projection, keywords: dict[str, Any]
 ) -> tuple[list[int], list[int], Array | bool]:
-    """Codes, flags, and which elements are refused; all are True where the projection does not fit the format."""
+    """Codes, flags, and which elements are refused; all are, if the projection does not fit the format."""
     try:
         oracle.check(target, rule, 0 if rule.rounding.bits else None)
     except ValueError:
@@ -192,7 +192,7 @@ def ways(draw: Draw) -> list[Way]:
 
 
 def laid(call: Call, found: list[Way]) -> list[Way]:
-    """The ways that the operands of a call have: some types have one byte order, and some arrays one element."""
+    """The ways open to a call's operands: some types have one byte order, some arrays one element."""
     of_codes = call.verb not in ("lp.encode", "lp.quantize") and call.verb.removeprefix("lp.") not in OPERANDS
     swappable = all(x.dtype.isbuiltin == 1 and not (of_codes and x.dtype.kind == "f") for x in call.operands)
     many = all(x.ndim for x in call.operands)

@@ -93,7 +93,7 @@ def codes(draw: Draw, fmt: Format, count: int) -> Array:
 
 
 def values(draw: Draw, kind: np.dtype[Any], formats: Sequence[Format], count: int) -> Array:
-    """Values of a type: near what matters for the formats that they are projected into, specials, any patterns."""
+    """Values of a type: near what matters for the formats they are projected onto, specials, any patterns."""
     if kind == np.bool_:
         return np.array([draw.chance(0.5) for _ in range(count)])
     points = [point for fmt in formats for point in near(draw, fmt, count // (2 * len(formats)))]
@@ -118,7 +118,7 @@ def values(draw: Draw, kind: np.dtype[Any], formats: Sequence[Format], count: in
 
 
 def near(draw: Draw, fmt: Format, count: int) -> list[float]:
-    """Float64s at values and ties of a format, at what its stochastic tails tell apart, and past its largest value."""
+    """float64s at a format's values and ties, at what its stochastic tails resolve, and past its largest."""
     found = []
     for place in magnitudes(draw, fmt, count):
         significand, exponent = fmt.scaled(place)

@@ -33,7 +33,8 @@ LONGEST_SHRINK = 10.0
 #: What a printed program needs.
 HEADER = """import ml_dtypes, numpy as np, lowprec as lp
 from fractions import Fraction
-from lowprec import Accumulation, BlockFormat, Format, Order, Projection, Rounding, ScaleRule, Sign, Threshold, Window
+from lowprec import Accumulation, BlockFormat, Format, Order, Projection, Rounding, \
+ScaleRule, Sign, Threshold, Window
 from lowprec.spec.format import Carrier
 """
 
@@ -375,7 +376,7 @@ def shrunk(topic: Topic, failure: Failure) -> Failure:
 
 
 def _kind(failure: Failure) -> tuple[str, str]:
-    """What is wrong; of a refusal its first words too, as a smaller call may be refused for something else."""
+    """What is wrong; for a refusal its first words too: a smaller call may be refused for another reason."""
     got = failure.got
     if isinstance(got, tuple) and got:
         message = str(got[1]) if len(got) > 1 and failure.what == "is refused" else ""

@@ -1,4 +1,4 @@
-"""Draw specifications: formats, rounding modes, projections, block formats and accumulations of any parameters.
+"""Draw specifications: any formats, rounding modes, projections, block formats and accumulations.
 
 Everything that the constructors accept may come: extreme widths and biases, every field of a projection at
 once.
@@ -77,7 +77,7 @@ def accepted(make: Callable[[], T]) -> T:
 
 
 def any_format(draw: Draw, *, widest: int = 32, exponents: bool = False) -> Format:
-    """A format: of the catalog, of P3109, one that differs from those in a field or two, or any parameters."""
+    """A format: the catalog's, P3109's, one a field or two away from those, or any parameters."""
     kind = draw.alike.choice(("known", "p3109", "near", "near", "any", "any", "any"))
     makers = {"known": _known, "p3109": _p3109, "near": _near, "any": _any}
 

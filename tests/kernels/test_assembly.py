@@ -1,4 +1,4 @@
-"""What the compiler makes of the loops for named processors: vectors of 32-bit lanes, nothing that spoils them.
+"""What the compiler makes of the loops for named processors: vectors of 32-bit lanes, nothing harmful.
 
 Times are noisy, assembly is not. numba widens 32-bit arithmetic to 64 bits, and a loop in 64-bit
 lanes gives the same codes at half the speed: no other test would see it.
@@ -99,7 +99,7 @@ def _loops(following, within):
 
 
 def vector_loops(assembly):
-    """The instructions of each innermost loop that computes with 32 bytes or more at a time, one list for each."""
+    """The instructions of each innermost loop that computes with 32 bytes or more at a time, loop by loop."""
     for lines in _functions(assembly):
         instructions, following = _blocks(lines)
         for loop in _loops(following, set(range(len(instructions)))):
@@ -153,7 +153,7 @@ def test_hot_loops_are_vectors_of_32_bit_lanes(processor):
 
 @pytest.mark.parametrize("processor", PROCESSORS)
 def test_random_words_are_drawn_in_vectors(processor):
-    """Philox multiplies in lanes of 64 bits, on purpose, and so has their shifts; nothing else is wrong with it."""
+    """Philox multiplies in 64-bit lanes on purpose, and shifts in them; nothing else is wrong with it."""
     assembly = assembly_for(processor)["philox"]
     assert any(_names(loop) & {"vpmuludq", "vpmullq"} for loop in vector_loops(assembly))
     assert set(shortcomings(assembly)) <= WIDE_SHIFTS

@@ -216,7 +216,7 @@ def test_a_later_process_loads_all_and_writes_nothing(folder, another, convert):
 
 
 def test_kernels_of_several_processes_are_not_mixed_up(folder, convert):
-    """Machine code is linked by name. Each of two processes compiled its first kernel, and this one compiles its own.
+    """Machine code is linked by name. Two processes each compiled a first kernel; this one compiles its own.
 
     numba counts the functions of a process, and the count is all that would tell their names apart.
     """
@@ -267,7 +267,7 @@ def test_code_for_another_processor_is_not_loaded(package, tmp_path):
 
 
 def test_an_edited_helper_is_noticed(folder, another, convert):
-    """Half up instead of half to even in `nearest_even`; a copy without it loads the kernel, as is tested above."""
+    """Half up, not half to even, in `nearest_even`; a copy without it loads the kernel, as tested above."""
     _edit(
         another / "lowprec" / "kernels" / "vector" / "rounding.py",
         "(word + half + ((word >> shift) & 1))",
@@ -326,7 +326,7 @@ def _digest(package):
 
 
 def test_an_edit_of_any_source_changes_the_digest(package, another):
-    """One character at the end of each file of the kernels and the specifications; a file more; another name."""
+    """One character more in each file of the kernels and the specifications; one file more; another name."""
     sources = sorted(
         path for name in ("kernels", "spec") for path in (another / "lowprec" / name).glob("*.py")
     )
@@ -395,7 +395,7 @@ DAMAGES = {
 
 
 def test_damaged_files_are_noticed_and_repaired(package, tmp_path):
-    """Also what something else wrote, with the digest of just that; and a folder in its place, which is left alone."""
+    """Also what something else wrote, with a right digest; and a folder in its place, left alone."""
     place = tmp_path / "kernels"
     places = [place] * (len(DAMAGES) + 1)
     assert Process(package, COUNT, *places).result() == {"right": True, "loaded": [0] * len(places)}
@@ -416,7 +416,7 @@ def test_damaged_files_are_noticed_and_repaired(package, tmp_path):
 
 
 def test_without_a_place_to_write_kernels_are_compiled_and_nothing_is_written(package, tmp_path):
-    """Permissions do not stop root, but these do: a regular file where a folder should be, or above it; and no name."""
+    """Permissions do not stop root, but these do: a regular file in a folder's place or above it; no name."""
     (tmp_path / "file").write_text("mine")
     places = [tmp_path / "file", tmp_path / "file" / "below" / "it", "", tmp_path / ("long" * 100)]
     assert Process(package, COUNT, *places, TMPDIR=tmp_path).result() == {
@@ -493,7 +493,7 @@ def cached(package, tmp_path):
 
 
 def _plant(place, mark):
-    """Put code that makes a folder when it is loaded in the place of every kernel, with the digest that it needs."""
+    """Replace each kernel by code that makes a folder when loaded, with the digest that it needs."""
     space = {"planted": str(mark)}
     exec(EVIL, space)
     for path in place.iterdir():

@@ -264,7 +264,7 @@ def to_odd(a, b, c, out):
 
 
 def units(a, b, c, field, lost, out):
-    """Sums of signed integers times powers of two: cut, to odd, joined to a number; and numbers cut to integers."""
+    """Sums of signed integers times powers of two: cut, to odd, plus a number; numbers cut to integers."""
     x, y, z = lanes.load(a, 0), lanes.load(b, 0), lanes.load(c, 0)
     power, few = lanes.load(field, 0), lanes.load(lost, 0)
     lanes.store(out, 0, rounding.cut_sum(x, y, z, power))

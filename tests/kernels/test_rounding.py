@@ -1,4 +1,4 @@
-"""Bits of a significand are discarded in the rounding modules alone, and every dispatch ends in a branch that fails.
+"""Only the rounding modules discard a significand's bits, and every dispatch ends in a branch that fails.
 
 The first is read off the source: whatever can discard low bits (a shift down, a mask of high bits, an
 instruction or a NumPy call that narrows) is in a rounding module, or in a function named here with the reason
@@ -46,7 +46,8 @@ NARROWING |= {"right_shift", "floor_divide", "astype", "frexp", "narrowed_to_hal
 
 #: Functions that shift down or narrow, and why no bit of a significand is lost.
 EXACT = {
-    "scalar/block.py:quotient": "digits of a quotient, whose remainder is kept; halves of a divisor that are zeros",
+    "scalar/block.py:quotient": "digits of a quotient, whose remainder is kept; halves of a divisor "
+    "that are zeros",
     "scalar/block.py:product": "normalized factors of 40 and 24 bits: what goes are zeros",
     "scalar/block.py:decode_blocks": "zeros below the last bit that is set",
     "scalar/convert.py:read": "the exponent field of a code",
@@ -66,7 +67,8 @@ EXACT = {
     "vector/block.py:single_of": "the exponent field of a binary32 number",
     "vector/block.py:as_double": "at most 53 bits, of which the upper is left out as binary64 has it",
     "vector/convert.py:keeps_subnormals": "a constant of the plan",
-    "vector/dot.py:rows": "exponent fields; the products of a window are scaled to units before `truncated` cuts them",
+    "vector/dot.py:rows": "exponent fields; the products of a window are scaled to units before "
+    "`truncated` cuts them",
     "vector/dot.py:to_half": "calls the rounding module",
     "vector/dot.py:fuse_to_half": "calls the rounding module",
     "vector/dot.py:add_halves": "calls the rounding module",
@@ -110,7 +112,7 @@ def _discards(node):
 
 
 def discarding(source, module):
-    """The functions of a module that may discard low bits, as module:function; what is outside of functions too."""
+    """A module's functions that may discard low bits, as module:function; code outside of functions too."""
     found = set()
 
     def visit(node, name):
@@ -175,16 +177,18 @@ codes, none = np.ones(1, np.uint64), np.zeros(0, np.uint32)
 
 def operation(count):
     flags = np.zeros(1, np.uint8)
-    arith.operate(len(arith.KNOWN), count, codes, source, codes, source, codes, source, codes.copy(), target, False,
-                  False, none, flags)
+    arith.operate(len(arith.KNOWN), count, codes, source, codes, source, codes, source, codes.copy(), target,
+                  False, False, none, flags)
 
 
 def kind():
-    convert.project(len(Kind), False, codes[0], codes[0], np.int64(0), codes[0], convert.load_grid(target), target)
+    grid = convert.load_grid(target)
+    convert.project(len(Kind), False, codes[0], codes[0], np.int64(0), codes[0], grid, target)
 
 
 def route(place, value):
-    words = plans.plan(plans.lower_decoder(catalog.BINARY32), plans.lower_encoder(catalog.E4M3FN, DEFAULT)).copy()
+    decoder, encoder = plans.lower_decoder(catalog.BINARY32), plans.lower_encoder(catalog.E4M3FN, DEFAULT)
+    words = plans.plan(decoder, encoder).copy()
     words[place] = value
     vectors.kernel(plans.shapes(words), False)(np.ones(40, np.uint32), np.zeros(40, np.uint8), words, none)
 
@@ -203,7 +207,8 @@ def machine():
     half = lower_source(catalog.BINARY16)
     rows = dot.Rows(codes.reshape(1, 1), half, np.zeros((1, 0), np.uint64), half)
     dot.kernel("machine")(rows, rows, np.zeros((0, 0), np.uint64), codes.reshape(1, 1).copy(), words,
-                          dots.lower_stages(how, catalog.BINARY32), dot.work_of(words, 1, 1, 0), np.uint64(0), False)
+                          dots.lower_stages(how, catalog.BINARY32), dot.work_of(words, 1, 1, 0),
+                          np.uint64(0), False)
 
 
 target_at = plans.PROBE + plans.DECODER
@@ -226,7 +231,7 @@ print(failed, "of", len(tries))
 
 
 def test_what_a_kernel_does_not_know_fails():
-    """An operation, a kind, a route, a limit, a policy, a machine, each with the number after the last; uncompiled."""
+    """The number after the last, for an operation, kind, route, limit, policy and machine; uncompiled."""
     run = subprocess.run(
         [sys.executable, "-c", UNKNOWN],
         cwd=ROOT,

@@ -1,4 +1,4 @@
-"""Error-free transforms and expansions: over all pairs of FP8, against the oracle, and the numbers of Collage."""
+"""Error-free transforms and expansions: over all FP8 pairs, against the oracle, and Collage's numbers."""
 
 from __future__ import annotations
 
@@ -51,7 +51,7 @@ def is_sum(result, error, x, y):
 
 @pytest.mark.parametrize(("name", "exact", "pairs"), [("e4m3fn", 64_080, 64_080), ("e5m2", 61_382, 61_384)])
 def test_two_sum_is_exact_on_all_pairs_whose_sum_does_not_overflow(name, exact, pairs):
-    """But where a number on the way overflows: two pairs of E5M2. The counts were made with other libraries first."""
+    """Except if a number on the way overflows: two pairs of E5M2. Other libraries gave the counts first."""
     x, y, fmt = all_pairs(name)
     fits = np.isfinite(lp.add(x, y, fmt))
     good = is_sum(*two_sum(x, y, fmt), x, y) & fits
@@ -75,8 +75,9 @@ def test_fast_two_sum_is_exact_on_all_pairs_in_order_and_on_few_others(name, ord
 
 
 @pytest.mark.parametrize(
-    ("name", "within", "finite", "wrong"), [("e4m3fn", 36_932, 54_396, 11_520), ("e5m2", 41_920, 53_312, 8_704)]
-)  # fmt: skip
+    ("name", "within", "finite", "wrong"),
+    [("e4m3fn", 36_932, 54_396, 11_520), ("e5m2", 41_920, 53_312, 8_704)],
+)
 def test_two_prod_is_exact_where_exponents_are_large_enough_and_fails_elsewhere(name, within, finite, wrong):
     x, y, fmt = all_pairs(name)
     product, error = two_prod(x, y, fmt)
@@ -198,12 +199,12 @@ def _let_through(function, x, y, fmt, good):
     ],
 )
 def test_betas_have_these_expansions_in_bfloat16(beta, parts):
-    """The second part is of beta less the first one, not less binary32's beta, as the public code takes it."""
+    """The second part is of beta less the first, not less binary32's beta, as in the published code."""
     assert tuple(float(part) for part in split(beta, 2, "bfloat16").parts) == parts
 
 
 def test_growing_1_by_a_thousandth_a_thousand_times_gives_2():
-    """In bfloat16 alone it stays 1. The residual is rounded too: the exact sum of the increments is 1.99945."""
+    """In bfloat16 alone it stays 1. The residual is rounded too: the exact sum of increments is 1.99945."""
     increment = lp.quantize(np.float32([0.001]), "bfloat16")
     plain, sums = np.float32([1.0]), Expansion(([1.0], [0.0]), "bfloat16")
     for _ in range(1000):

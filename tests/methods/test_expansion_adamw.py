@@ -221,7 +221,7 @@ G = np.float32([lp.quantize(0.01, BF16)])
 
 
 def low_moment(beta2):
-    """The ratio v / g^2 after 20,000 steps of g = 0.01, as bfloat16 has that: at some step it no longer changes."""
+    """The ratio v / g^2 after 20,000 steps of g = 0.01 in bfloat16: at some step it stops changing."""
     optimizer = AdamW(strategy="low", betas=(0.9, beta2))
     state = optimizer.start(np.zeros(1))
     while True:
@@ -244,7 +244,7 @@ def test_second_moments_of_a_constant_gradient():
 
 @pytest.mark.parametrize(("beta2", "twice"), [(0.95, 1.004), (0.99, 0.714), (0.999, 0.305)])
 def test_second_moments_that_are_rounded_twice(beta2, twice):
-    """As in PyTorch 2.13, which computes in binary32 and rounds that to bfloat16; there 1.00416, 0.71386 and 0.30458.
+    """As PyTorch 2.13, which computes in binary32 and rounds to bfloat16: 1.00416, 0.71386 and 0.30458.
 
     What v converges to is where it no longer changes, which depends on ties that the first rounding makes.
     """
@@ -328,7 +328,7 @@ def test_wide_states_alone_do_not_help():
     ("beta2", "light", "plus"), [(0.95, 0.0211, 0.0196), (0.99, 0.0316, 0.0226), (0.999, 0.0306, 0.0359)]
 )
 def test_two_parts_lose_nothing(beta2, light, plus):
-    """EDQ 1.00; the loss is that of binary32 with plus, and with light where beta2 is a number of the format."""
+    """EDQ 1.00; the loss is binary32's with plus, and with light if beta2 is a number of the format."""
     full = quadratics("fp32", beta2)["loss"]
     for strategy, loss, within in (("light", light, 0.02 if beta2 == 0.95 else 0.35), ("plus", plus, 0.08)):
         found = quadratics(strategy, beta2)
@@ -364,7 +364,7 @@ def test_stochastic_rounding_and_kahan_restore_it_too(strategy, edq, loss):
 
 
 def test_fp8_needs_three_parts_and_a_scale():
-    """E4M3 alone: 2 parts lose what bfloat16 loses, 3 lose nothing; unless the values lie low in the range."""
+    """E4M3 alone: 2 parts lose what bfloat16 loses, 3 lose nothing; unless values lie low in the range."""
 
     def strategy(parts):
         return Strategy(name=f"{parts} parts", parameter=parts, update="grow")
@@ -398,11 +398,13 @@ def test_fp8_needs_three_parts_and_a_scale():
             "there is 0.001953125",
         ),
         (lambda: AdamW(scalars="low"), "scalars='low' of AdamW is unknown; use 'wide' or 'format'"),
-        (lambda: AdamW(betas=(0.9, 1.0)), "betas=(0.9, 1.0) of AdamW must be two numbers, at least 0 and below 1"),
+        (lambda: AdamW(betas=(0.9, 1.0)), "betas=(0.9, 1.0) of AdamW must be two numbers, at least 0 "
+                                          "and below 1"),
         (lambda: AdamW(betas=(0.9,)), "betas=(0.9,) of AdamW must be two numbers, at least 0 and below 1"),
         (lambda: AdamW(betas=0.9), "betas=0.9 of AdamW must be two numbers, at least 0 and below 1"),
         (lambda: AdamW(learning_rate=-1), "learning_rate=-1 of AdamW must be a finite number, 0 or more"),
-        (lambda: AdamW(weight_decay=math.nan), "weight_decay=nan of AdamW must be a finite number, 0 or more"),
+        (lambda: AdamW(weight_decay=math.nan), "weight_decay=nan of AdamW must be a finite "
+                                               "number, 0 or more"),
         (lambda: AdamW(eps=-1e-8), "eps=-1e-08 of AdamW must be a finite number, 0 or more"),
         (
             lambda: Strategy(name="", parameter=3),

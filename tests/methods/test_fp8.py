@@ -282,7 +282,7 @@ def test_scales_of_channels_are_worth_it_where_channels_differ(axis):
 
 
 def test_gradients_are_finite_differences_where_nothing_is_rounded():
-    """Small integers over powers of two are exact in both formats, and so is the loss, linear in each operand."""
+    """Small integers over powers of two are exact in both formats, and so is the loss, linear in each."""
     rng = np.random.default_rng(3)
     x, w, b = (rng.integers(-6, 7, shape).astype(np.float64) for shape in ((2, 3, 4), (5, 4), (5,)))
     grad = rng.integers(-3, 4, (2, 3, 5)).astype(np.float64)
@@ -305,7 +305,7 @@ def test_gradients_are_finite_differences_where_nothing_is_rounded():
 
 
 def test_gradients_are_products_of_what_was_multiplied_forward():
-    """E5M2 times E4M3, within the rounding of binary32's sums and of the result: terms + 3 half ulps of magnitudes."""
+    """E5M2 times E4M3, within binary32's rounding of sums and result: terms + 3 half ulps of magnitudes."""
     grad = np.random.default_rng(4).standard_normal((5, 7)).astype(np.float32) * 2.0**-12
     _, gradients = fp8.linear(X, W)
     grad_x, grad_w, grad_bias = gradients(grad)
@@ -381,7 +381,7 @@ def test_e4m3_is_flat_where_int8_collapses_with_the_crest_factor(name):
 
 
 def test_no_single_bias_serves_tensors_of_many_scales():
-    """Figure 2's mechanism: the best bias leaves the worst tensor at 0 to 3.3 dB, a scale for each loses none."""
+    """Figure 2's mechanism: the best bias leaves the worst tensor 0 to 3.3 dB; a scale each loses none."""
     rng = np.random.default_rng(0)
     tensors = [(rng.standard_normal(1 << 14) * 2.0**k).astype(np.float32) for k in range(-12, 9, 2)]
     sweep = fp8.bias_sweep(tensors)

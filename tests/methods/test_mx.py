@@ -111,7 +111,7 @@ def test_a_nan_or_an_infinity_takes_its_whole_block(profile, fmt, value):
 
 
 def test_scales_of_five_bits_overflow_to_nan_and_stop_below():
-    """[MICROXCALING] test_e5m0_scale: elements -1, 0 and 1 over scales 2**-15 to 2**15; half a scale rounds away."""
+    """[MICROXCALING] test_e5m0_scale: -1, 0 and 1 over scales 2**-15 to 2**15; half a scale rounds away."""
     fmt = dataclasses.replace(
         STACK.block(catalog.MXINT8), element=fixed("int2", 2), scale=power_of_two("e5m0", 5), size=8
     )
@@ -409,7 +409,7 @@ def test_roles_follow_each_other():
 
 
 def test_gradients_are_finite_differences_where_nothing_is_rounded():
-    """Small integers are exact in E2M3 under any power of two near, and the loss is linear in each operand."""
+    """Small integers are exact in E2M3 with any near power of two; the loss is linear in each operand."""
     rng = np.random.default_rng(3)
     x, w, b = (rng.integers(-6, 7, shape).astype(np.float64) for shape in ((2, 3, 4), (5, 4), (5,)))
     grad = rng.integers(-3, 4, (2, 3, 5)).astype(np.float64)

@@ -206,7 +206,7 @@ def test_layer_norm_is_that_of_microxcaling(rounding):
 
 @pytest.mark.parametrize(("fmt", "step"), [("bfloat16", 2.0**-8), ("binary32", 2.0**-24)])
 def test_both_are_near_their_definitions(fmt, step):
-    """Softmax of at most 4 roundings, and 2 * 8 * step from x - max; layer norm of ten steps of values up to 4."""
+    """Softmax: at most 4 roundings, and 2 * 8 * step from x - max; layer norm: ten steps, values up to 4."""
     values = np.random.default_rng(2).uniform(-4, 4, (5, 64)).astype(np.float32)
     values = lp.quantize(values, fmt)
     powers = np.exp(values - values.max(axis=1, keepdims=True).astype(np.float64))

@@ -1,4 +1,4 @@
-"""ScaledArrays in ordinary NumPy code: what they are, what they refuse, and what one does with scales by hand."""
+"""ScaledArrays in ordinary NumPy code: what they are, what they refuse, and scales handled by hand."""
 
 from __future__ import annotations
 
@@ -160,7 +160,8 @@ def test_a_perceptron_runs_unchanged_and_agrees_with_float64(fmt, tolerance, exp
         assert np.abs(got.to_array() - exact).max() <= tolerance * np.abs(exact).max()
     if fmt == "binary16" and exponent:
         with np.errstate(all="ignore"):
-            plain = forward(*(x.to_array().astype(np.float16),), [w.to_array().astype(np.float16) for w in weights],
+            plain = forward(*(x.to_array().astype(np.float16),),
+                            [w.to_array().astype(np.float16) for w in weights],
                             [b.to_array().astype(np.float16) for b in biases])  # fmt: skip
         assert not np.abs(plain[0] - want[0]).max() < 0.1  # what float16 makes of it by itself
 
@@ -460,8 +461,8 @@ def test_a_rule_that_is_not_told_its_function_is_refused():
         return x
 
     wanted = (
-        r"register_scaled_op takes the functions that a rule is for, of NumPy or made by custom_scale, not {}: write "
-        r"@register_scaled_op\(numpy\.cumsum\) above the rule"
+        r"register_scaled_op takes the functions that a rule is for, of NumPy or made by custom_scale, "
+        r"not {}: write @register_scaled_op\(numpy\.cumsum\) above the rule"
     )
     for call, given in (
         (lambda: sp.register_scaled_op(rule), r".*\.rule"),
@@ -646,7 +647,7 @@ def test_rebalance_multiplies_the_scale():
 
 @pytest.mark.parametrize("norm", ["max", "l1", "l2"])
 def test_dynamic_rescale_brings_its_statistic_to_1(norm):
-    """To between 1 and 2, rounded down; larger than the data hold too, and what is empty or not finite stays."""
+    """To between 1 and 2, rounded down; also larger than the data hold; empty or not finite ones stay."""
     statistic = {
         "max": lambda d: abs(d).max(),
         "l1": lambda d: abs(d).mean(),
@@ -680,7 +681,7 @@ def test_rescaling_and_casts_may_be_for_one_direction():
 
 
 def test_borders_of_powers_of_two_are_decided_exactly():
-    """Next to a power of two a root in float64 is that power: rounding up would stay below by a factor of two."""
+    """Next to a power of two a float64 root is that power: rounding up would be too low by factor two."""
     tiny = 2.0**-120
     with sp.config(scale_rounding="up"):
         assert pow2_norm(4.0, tiny) == pow2_norm(tiny, 4.0) == 8

@@ -38,7 +38,7 @@ def shown():
 
 
 def test_only_fp8_with_scales_survives_a_small_loss_scale(example, tmp_path, monkeypatch):
-    """As float32 does, within 2 %, in 12 steps; without scales every gradient is flushed, and nothing is learnt."""
+    """As float32, within 2 %, in 12 steps; without scales all gradients are flushed, nothing is learnt."""
     kept, experiment = [], example.experiment
     monkeypatch.setattr(example, "experiment", lambda steps: kept.extend(experiment(steps)) or kept)
     done = CliRunner().invoke(
@@ -63,7 +63,7 @@ def test_only_fp8_with_scales_survives_a_small_loss_scale(example, tmp_path, mon
 
 
 def test_the_page_shows_the_headline():
-    """The numbers of the design, of 300 steps: float32 and FP8 with scales within half a percent, chance without."""
+    """The design's numbers, 300 steps: float32 and FP8 with scales within half a percent; chance without."""
     rows = {(row[0], row[1]): (float(row[2].rstrip("%")), row[3:]) for row in shown()[1:]}
     best = rows["float32", "1"][0]
     assert best == pytest.approx(94.4, abs=1)

@@ -1,4 +1,4 @@
-"""Functions that come with their gradient: against finite differences in float64, and FP8 against its definition."""
+"""Functions with their own gradient: against finite differences in float64; FP8 against its definition."""
 
 from __future__ import annotations
 

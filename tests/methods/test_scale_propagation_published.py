@@ -92,7 +92,7 @@ def test_choices_have_the_larger_scale():
 @pytest.mark.parametrize("operation", [np.minimum, np.maximum])
 @pytest.mark.parametrize(("data", "scale"), [([1.5, 4.5], 0.0), ([-np.inf, np.inf], np.inf)])
 def test_zeros_and_infinities_leave_the_scale_to_the_other(operation, data, scale):
-    """They are the same at any scale. The published code takes the data of a zero scale for values; here they are 0."""
+    """Equal at any scale. The published code takes data of a zero scale for values; here they are 0."""
     x, y = scaled([-1.0, 2.0], 4), scaled(data, scale)
     result = operation(x, y)
     assert result.scale == operation(y, x).scale == 4
@@ -110,7 +110,7 @@ def test_the_gradient_of_relu_keeps_its_scale(scale):
 
 
 def test_logsumexp_keeps_the_scale():
-    """Log of a sum, of scale 1, plus a maximum of scale 4; the paper's appendix B selects zeros on the way."""
+    """Log of a sum, of scale 1, plus a maximum of scale 4; the paper's appendix B picks zeros on the way."""
     x = scaled(np.random.default_rng(42).random(10), 4)
     largest = np.max(x)
     largest = np.where(np.isfinite(largest), largest, 0.0)
@@ -246,7 +246,7 @@ def sqnr(want, got):
 
 
 def test_a_product_that_overflows_float16_has_room_in_its_scale():
-    """Standard deviations of 128 and 64, K 1024: 262,144 in theory, so a fifth of the results are finite without."""
+    """Standard deviations 128 and 64, K 1024: 262,144 in theory; without scales a fifth are finite."""
     rng = np.random.default_rng(0)
     x, y = 128 * rng.standard_normal((16, 1024)), 64 * rng.standard_normal((1024, 8))
     plain = lp.matmul(x.astype(np.float16), y.astype(np.float16), "fp32_fma")

@@ -1,4 +1,4 @@
-"""The rules, against fractions: what the scale of a result is, and that its data are the exact result over it.
+"""The rules, against fractions: what a result's scale is, and that its data are the exact result over it.
 
 Law: the data of a result are the exact result, divided by the scale, projected once onto the format.
 """
@@ -136,7 +136,7 @@ def test_operations_on_one_are_exact_over_the_scale_and_rounded_once(function, n
 
 @pytest.mark.parametrize("exponent", [-3, 4, 5])
 def test_roots_have_the_root_of_the_scale(exponent):
-    """Where its exponent is even; else the scale is no power of two, and data make up for what it is rounded by."""
+    """If its exponent is even; else the scale is no power of two, and data make up for its rounding."""
     for name in ("binary16", "binary32", "e4m3fn", "e5m2"):
         x = sample(name, scale=2.0**exponent, positive=True)
         result = np.sqrt(x)
@@ -420,7 +420,7 @@ def test_products_along_an_axis_are_rounded_one_after_the_other():
 def test_products_and_powers_that_fit_are_right_however_far_their_scale_is_out_of_range(
     name, exponent, scales, end
 ):
-    """Of 20 numbers, each of them 1: the scale is one to the 20th, which even float64 does not hold at 2**100."""
+    """Of 20 numbers, each 1: the scale is one to the 20th, beyond even float64 for one of 2**100."""
     x = ScaledArray(np.full(20, 2.0**-exponent), 2.0**exponent, name, scale_format=scales)
     for result in (np.prod(x), x[0] ** 20):
         assert (result.scale, result.to_array()) == (2.0**end, 1)
@@ -428,7 +428,7 @@ def test_products_and_powers_that_fit_are_right_however_far_their_scale_is_out_o
 
 
 def test_partial_products_need_not_be_in_range_where_the_scale_is_not():
-    """Only the result, which is rounded as its format has it; signs, zeros, infinities and NaNs are as ever."""
+    """Only the result, rounded as its format asks; signs, zeros, infinities and NaNs are as ever."""
     data = np.float32([1.5 * 2.0**-60, -(2.0**-70), 2.0**70, 1.25 * 2.0**60, 2.0**-90, 2.0**-90])
     for order in itertools.permutations(range(6)):
         result = np.prod(ScaledArray(data[list(order)], 2.0**30))

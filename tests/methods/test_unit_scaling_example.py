@@ -87,7 +87,7 @@ def test_scales_are_1_where_they_are_said_to_be(source, printed):
 
 @pytest.mark.parametrize("source", ["quick", "page"])
 def test_training_in_fp8_needs_a_loss_scale_or_unit_scaling(source, printed):
-    """Errors beside those in binary32: 1.36 times after 15 steps without either, more than 3 times after 100."""
+    """Errors over those in binary32: 1.36 times after 15 steps with neither, over 3 times after 100."""
     rows = (tables(printed) if source == "quick" else on_the_page())[2][1:]
     standard, flushing, scaled, unit, unit_fp8 = (float(row[3]) for row in rows)
     shares = [float(row[4].rstrip("%")) / 100 for row in (rows[1], rows[2], rows[4])]

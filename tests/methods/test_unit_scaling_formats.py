@@ -212,7 +212,7 @@ def test_a_bias_that_is_one_more_moves_the_low_end_by_an_octave():
     ids=str,
 )
 def test_the_width_of_the_plateau(fmt, exact, design):
-    """Binades within 3 dB of the best: 27.5, 13.1 to 13.3, 28.4 and 29.4 in the design, to 0.15; more digits here."""
+    """Binades within 3 dB of the best: 27.5, 13.1 to 13.3, 28.4 and 29.4 in the design, to 0.15."""
     low, high = us.plateau(fmt)
     curve = us.snr_curve(fmt, np.exp2(np.arange(np.log2(high) - 6, np.log2(high), 1 / 16)))
     assert us.snr_curve(fmt, [low, high]) == pytest.approx([curve.max() - 3] * 2, abs=0.005)
@@ -223,7 +223,7 @@ def test_the_width_of_the_plateau(fmt, exact, design):
 
 
 def closed_form(fmt, sigma):
-    """The noise by distribution functions: for formats whose intervals are wide enough that little cancels."""
+    """The noise by distribution functions: for formats with intervals so wide that little cancels."""
     codes = lp.decode(np.arange(1 << fmt.width), fmt, dtype=np.float64)
     values = np.unique(codes[np.isfinite(codes)])
     borders = [-math.inf, *((values[:-1] + values[1:]) / 2), math.inf]
@@ -301,7 +301,7 @@ def test_a_report_is_the_error_reports():
 
 
 def test_a_report_of_stochastic_rounding_is_of_one_conversion():
-    """Values half a subnormal step wide: half become zero, and the others subnormal; a Generator is drawn from once."""
+    """Values half a subnormal step wide: half become 0, others subnormal; a Generator is drawn from once."""
     values = np.full(1000, 2.0**-11)
     for rng in (3, np.random.default_rng(3)):
         report = us.format_report(values, us.E4M3, rounding="stochastic(8)", rng=rng)
@@ -356,8 +356,8 @@ def test_a_tracker_leaves_out_what_has_the_scale_of_the_one_before():
     tracker = us.ScaleTracker()
     x = normal(4, 6)
     for name, forward, backward in (
-        ("x", x, x), ("reshaped", x.reshape(24), -x), ("near", x * (1 + 2.0**-17), x), ("far", x * (1 + 2.0**-15), x),
-        ("other gradient", x * (1 + 2.0**-15), 2 * x),
+        ("x", x, x), ("reshaped", x.reshape(24), -x), ("near", x * (1 + 2.0**-17), x),
+        ("far", x * (1 + 2.0**-15), x), ("other gradient", x * (1 + 2.0**-15), 2 * x),
     ):  # fmt: skip
         tracker.forward(name, forward)
         tracker.backward(name, backward)

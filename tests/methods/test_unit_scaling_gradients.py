@@ -44,8 +44,8 @@ CASES = {
     "readout": (us.readout, normal(3, 4), normal(4, 5), normal(5)),
     "conv1d": (us.conv1d, normal(2, 3, 8), normal(4, 3, 3), normal(4)),
     "conv1d, all settings": (
-        functools.partial(us.conv1d, stride=2, padding=3, dilation=2, groups=2), normal(2, 1, 4, 7), normal(6, 2, 3),
-        normal(6),
+        functools.partial(us.conv1d, stride=2, padding=3, dilation=2, groups=2), normal(2, 1, 4, 7),
+        normal(6, 2, 3), normal(6),
     ),
     "conv1d, without batch": (functools.partial(us.conv1d, stride=3), normal(2, 7), normal(1, 2, 2)),
     "embedding": (lambda table: us.embedding(INDICES, table), normal(4, 3)),
@@ -79,13 +79,16 @@ CASES = {
     "add, number": (us.add, np.array(2.0), normal(3, 4)),
     "sum": (us.sum, normal(3, 4)),
     "sum, axes": (functools.partial(us.sum, axis=(0, -1)), normal(2, 3, 4)),
-    "weighted_sum": (lambda *arrays: us.weighted_sum(arrays, [0.5, -2.0, 3.0]), normal(3), normal(3), normal(3)),
+    "weighted_sum": (
+        lambda *arrays: us.weighted_sum(arrays, [0.5, -2.0, 3.0]), normal(3), normal(3), normal(3),
+    ),
     "residual_add": (functools.partial(us.residual_add, tau=0.4), normal(3), normal(3, seed=1)),
     "layer_norm": (us.layer_norm, normal(3, 4), normal(4), normal(4, seed=1)),
     "layer_norm, plain": (us.layer_norm, normal(3, 4)),
     "layer_norm, bias alone": (lambda x, bias: us.layer_norm(x, bias=bias), normal(3, 4), normal(4)),
     "layer_norm, two axes": (
-        functools.partial(us.layer_norm, axis=(1, 2), eps=0.1), normal(3, 2, 2), normal(2, 2), normal(2, 2, seed=1),
+        functools.partial(us.layer_norm, axis=(1, 2), eps=0.1), normal(3, 2, 2), normal(2, 2),
+        normal(2, 2, seed=1),
     ),
     "rms_norm": (us.rms_norm, normal(3, 4), normal(4)),
     "rms_norm, eps": (functools.partial(us.rms_norm, eps=0.5), normal(3, 4)),
@@ -295,7 +298,7 @@ def test_narrow_floats_and_integers_are_widened():
 
 
 def test_a_product_of_ones_own_makes_both_passes():
-    """One that rounds what it gives: every output and gradient is alpha or beta times a value of the format."""
+    """One that rounds what it gives: each output and gradient is alpha or beta times a format's value."""
     x, w = normal(4, 8).astype(np.float32), normal(8, 5, seed=1).astype(np.float32)
     q, k, v = (normal(2, 4, 8, seed=seed).astype(np.float32) for seed in range(3))
 

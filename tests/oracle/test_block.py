@@ -1,4 +1,4 @@
-"""The oracle's blocks: each rule by what it means in real numbers, each policy by values worked out by hand."""
+"""The oracle's blocks: each rule by its meaning in real numbers, each policy by values found by hand."""
 
 from __future__ import annotations
 
@@ -219,7 +219,7 @@ ZEROS = [F(0), NEG_ZERO, F(0)]
     ],
 )
 def test_a_block_of_zeros_keeps_their_signs_and_has_the_scale_that_is_asked_for(fmt, zero, code):
-    """By the rule it is 0, which e8m0fnu does not have: a NaN, as a projection of 0 is, and elements of code 0."""
+    """The rule gives 0, which e8m0fnu lacks: so a NaN, as a projection of 0 does, and elements of code 0."""
     expected = [0, 0, 0] if code == 255 else [0, 8, 0]
     assert encode(ZEROS, dataclasses.replace(fmt, zero=zero)) == (code, expected)
 
@@ -409,7 +409,7 @@ WIDE = Format(name="wide", exponent_bits=3, trailing_bits=22, bias=5)
 @pytest.mark.parametrize("arithmetic", ["product", "reciprocal", "reciprocals"])
 @pytest.mark.parametrize("kind", ["divide", "reciprocal"])
 def test_binary32_arithmetic_is_that_of_numpy(arithmetic, kind, element):
-    """Scales of blocks near ties of their format and elsewhere; whatever rounds otherwise is seen in one of them."""
+    """Scales of blocks near ties of their format and elsewhere; one of them shows any other rounding."""
     fmt = dataclasses.replace(NVFP4, element=element, arithmetic=arithmetic, tensor_scale=kind)
     one, most = np.float32(1), np.float32(448 * element.max_finite)
     for total, shift in itertools.product(np.float32([950.51324, 19.3, 2688, 1.7]), range(12)):

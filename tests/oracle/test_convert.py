@@ -376,7 +376,7 @@ def _to_odd(x, values, codes):
 
 
 def _magnitude(value, codes):
-    """The place of |value| among the values that are not negative: the code of its mirror image, if it is one."""
+    """The place of |value| among the nonnegative values: the code of its mirror image, if it has one."""
     mirrored = abs(value)
     if mirrored in codes:
         return codes[mirrored]
@@ -400,7 +400,7 @@ LAWS = {
 @pytest.mark.parametrize("mode", LAWS)
 @pytest.mark.parametrize("fmt", LAW_FORMATS, ids=str)
 def test_each_mode_does_what_its_name_says_about_real_numbers(fmt, mode):
-    """In range, over values, midpoints, thirds and closest neighbours: the answer is chosen among all values."""
+    """In range, at values, midpoints, thirds, closest neighbours: the answer is chosen among all values."""
     values, codes = _numbers(fmt)
     projection = Projection(rounding=mode)
     wrong = [
@@ -427,7 +427,7 @@ SIGNED = st.sampled_from([fmt for fmt in UP_TO_8 if fmt.sign is not Sign.UNSIGNE
 @pytest.mark.parametrize("mode", MODES, ids=str)
 @given(fmt=SIGNED, values=st.tuples(st.fractions(-500, 500), st.fractions(-500, 500)))
 def test_projection_is_monotone(mode, fmt, values):
-    """A law of all deterministic modes: the order of values is never reversed. Any signed format of up to 8 bits."""
+    """A law of all deterministic modes: the order of values is kept. Any signed format of up to 8 bits."""
     first, second = sorted(values)
     projection = Projection(rounding=mode, saturation="finite")
     codes = [project(value, fmt, projection) for value in (first, second) if value != 0]
@@ -437,7 +437,7 @@ def test_projection_is_monotone(mode, fmt, values):
 
 @pytest.mark.parametrize("name", ["e4m3fn", "binary8p3se", "e2m3fn"])
 def test_rounding_to_odd_first_loses_nothing_for_a_format_two_bits_shorter(name):
-    """A theorem (Boldo and Melquiond): to odd at p + 2 bits, then nearest even at p, is nearest even at once."""
+    """A theorem (Boldo and Melquiond): to odd at p + 2 bits, then nearest even at p, is nearest even."""
     fmt = catalog.format(name)
     wide = Format(name="wide", exponent_bits=10, trailing_bits=fmt.trailing_bits + 2, bias=511)
     values, _ = _numbers(fmt)
@@ -469,7 +469,7 @@ def _next(value, step):
 @pytest.mark.parametrize("saturation", ["none", "finite", "propagate"])
 @pytest.mark.parametrize("fmt", STEP_FORMATS, ids=str)
 def test_steps_are_the_first_floats_of_their_codes_and_no_step_is_without_a_change(fmt, saturation):
-    """Each step has its code, and the float64 before has the code of the step before: so the list is minimal."""
+    """Each step has its code, and the float64 before has the previous step's: so the list is minimal."""
     for mode in MODES:
         projection = Projection(rounding=mode, saturation=saturation)
         for sign, (firsts, codes) in zip((1.0, -1.0), steps(fmt, projection), strict=True):
@@ -485,7 +485,7 @@ def test_steps_are_the_first_floats_of_their_codes_and_no_step_is_without_a_chan
 
 @pytest.mark.parametrize("fmt", STEP_FORMATS, ids=str)
 def test_steps_are_the_projection_at_random_floats(fmt):
-    """Random bit patterns, half of them within the range: a step that was missed would show between two others."""
+    """Random bit patterns, half of them in range: a missed step would show between two others."""
     generator = random.Random(1)
     largest = struct.unpack("<Q", struct.pack("<d", fmt.max_finite))[0]
     smallest = max(struct.unpack("<Q", struct.pack("<d", _positive(fmt)))[0] - (4 << 52), 0)
@@ -505,7 +505,7 @@ def _positive(fmt):
 
 
 def test_steps_of_e2m1fn_are_its_midpoints():
-    """By hand: nearest even, positive: 0.25 is the tie of 0 and 0.5 and goes to 0, so the next float begins 0.5."""
+    """By hand: nearest even, positive: 0.25, the tie of 0 and 0.5, goes to 0; the next float begins 0.5."""
     positive, negative = steps(catalog.E2M1FN)
     up = math.nextafter
     firsts = [0.0, up(0.25, 1), 0.75, up(1.25, 2), 1.75, up(2.5, 3), 3.5, up(5.0, 6)]

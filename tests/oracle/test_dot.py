@@ -145,7 +145,7 @@ def test_the_total_of_chunks_may_be_wider_than_their_sums():
 
 
 def test_leaves_of_a_tree_are_not_projected():
-    """Only sums are: 1 + 2**-11 and its opposite cancel to nothing; a single leaf goes to the output as it is."""
+    """Only sums are: 1 + 2**-11 and its opposite cancel; a single leaf goes to the output as it is."""
     how = Accumulation(order="pairwise", accumulator=HALF, output=SINGLE)
     value = 1 + two(-11)
     assert dot([value], [ONE], how) == convert.project(value, BINARY32)
@@ -259,7 +259,7 @@ def test_the_sign_of_an_exact_zero(terms, downward, nearest):
 
 
 def test_which_nan_a_sum_is():
-    """A fused product comes before the sum, a rounded one after it; an invalid product yields to an operand."""
+    """A fused product precedes the sum, a rounded one follows it; an invalid product yields to an operand."""
     fused, rounded = accumulation("fp32_fma"), accumulation("fp32_sequential")
     assert dot([NEG_NAN], [ONE], fused, NAN) == 0xFFC00000
     assert dot([NEG_NAN], [ONE], rounded, NAN) == 0x7FC00000
@@ -281,7 +281,10 @@ def test_operands_are_values_of_their_formats():
         ([ONE], [F(8)], "y[0]=8", "y", "e2m1fn"),
         ([ONE], [NAN], "y[0]=NaN", "y", "e2m1fn"),
     ):
-        message = f"{value} is no value of '{fmt}'; quantize {name} first, or set operand_rounding of the accumulation"
+        message = (
+            f"{value} is no value of '{fmt}'; quantize {name} first, or set operand_rounding of the "
+            "accumulation"
+        )
         with pytest.raises(ValueError, match=f"^{re.escape(message)}$"):
             dot(x, y, how)
 

@@ -86,7 +86,7 @@ def test_terms_are_cut_where_the_largest_exponent_says(how, sign, code):
 
 
 def test_products_are_not_normalized():
-    """The exponent of 1.5 * 1.5 is 0, as that of 1 * 1, and 23 bits behind it two terms make a unit of 2.25."""
+    """1.5 * 1.5 has exponent 0, as 1 * 1 has, and 23 bits behind it two terms make a unit of 2.25."""
     x, y = [F(3, 2), two(-12), two(-12)], [F(3, 2), two(-11), two(-11)]
     assert dot(x, y, VOLTA) == 0x40100001
 
@@ -100,7 +100,7 @@ def test_a_subnormal_factor_has_the_exponent_of_the_smallest_normal():
 
 
 def test_a_sum_is_a_term_with_the_exponent_of_where_it_is_kept():
-    """2**-24 counts as 2**-14 in binary16, the addend's format, and as itself in binary32, that of later sums."""
+    """2**-24 counts as 2**-14 in binary16, the addend's format; as itself in binary32, that of later sums."""
     half = accumulation("volta_mma_binary16_binary16")
     for how, kept in ((half, ZERO), (VOLTA, two(-24))):
         coarse = window(how, fraction_bits=8)
@@ -259,7 +259,7 @@ def test_each_block_has_its_own_scales():
 
 
 def test_a_group_is_exact_and_counts_with_its_scales():
-    """Even where its products cancel: 2**-20 next to a group of exponent 16 is cut 35 bits behind its point."""
+    """Even if its products cancel: 2**-20 next to a group of exponent 16 is cut 35 bits behind its point."""
     small, large = two(-9), F(256)
     tiny = ([F(1, 2)], [F(1, 2)])
     for x, kept in (([ONE, -ONE], False), ([ZERO, ZERO], True)):

@@ -140,7 +140,7 @@ def test_a_signaling_nan_is_invalid():
 
 
 def test_a_flushed_operand_is_inexact_and_what_its_zero_is():
-    """A zero has no counterpart in a format without zero. Without the field it is an operand like any other."""
+    """A zero has no counterpart in a format without zero. Without the field it is treated as any operand."""
     projection = Projection(subnormals="flush_operands")
     for value in (Fraction(1), Fraction(-1), TINY):
         assert flags(value, catalog.E4M3FN, projection, subnormal_operand=True) == X
@@ -150,7 +150,7 @@ def test_a_flushed_operand_is_inexact_and_what_its_zero_is():
 
 
 def test_flags_of_a_stochastic_mode_depend_on_the_random_integer():
-    """By hand: 464 is half a gap above 448; 31/2**11 is the tie below the smallest normal, with more exponents."""
+    """By hand: 464 is half a gap over 448; 31/2**11 ties below the smallest normal, given more exponents."""
     projection = Projection(rounding="stochastic(1)")
     assert [flags(Fraction(464), catalog.E4M3FN, projection, random=r) for r in (0, 1)] == [X, OX]
     assert [flags(Fraction(480), catalog.E4M3FN, projection, random=r) for r in (0, 1)] == [OX, OX]
@@ -189,7 +189,7 @@ def test_one_trailing_bit_leaves_no_signaling_nan():
 
 
 def test_a_format_without_normal_values_overflows_rather_than_underflows():
-    """One exponent bit, spent on specials: 2 steps are the largest value, 4 would be the smallest normal one."""
+    """One exponent bit, spent on specials: 2 steps are the largest value; the smallest normal would be 4."""
     fmt = Format(name="all_subnormal", exponent_bits=1, trailing_bits=2, bias=0, nans=4, infinity=True)
     step = Fraction(1, 2)
     assert decode(2, fmt) == 2 * step
@@ -214,7 +214,7 @@ LAW_FORMATS = (
 @pytest.mark.parametrize("mode", MODES, ids=str)
 @pytest.mark.parametrize("fmt", LAW_FORMATS, ids=str)
 def test_flags_agree_with_what_is_delivered(fmt, mode):
-    """Inexact is a difference; overflow is a difference that saturation can or could see, and implies inexact.
+    """Inexact is a difference; overflow is one that saturation can or could see, and implies inexact.
 
     Rounded to a wider format of the same precision and parity, the value tells overflow and
     tininess without any continued grid.

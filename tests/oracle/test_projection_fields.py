@@ -1,4 +1,4 @@
-"""The oracle's projection fields beside mode and saturation: NaN codes, flushing, the overflow test, stages."""
+"""The oracle's projection fields beside mode and saturation: NaN codes, flushing, overflow test, stages."""
 
 from __future__ import annotations
 
@@ -69,10 +69,13 @@ BY_HAND = [
     ("e4m3fn", Fraction(1, 64) - TINY, 0x00, {"subnormals": "flush_results", "rounding": "toward_zero"}),
     ("e4m3fn", Fraction(1, 64) - TINY, 0x00, {"subnormals": "flush_results", "rounding": "to_odd"}),
     ("e4m3fn", Fraction(15, 1024), 0x00, {"subnormals": "flush_results", "rounding": "away_from_zero"}),
-    ("e4m3fn", Fraction(15, 1024) + TINY, 0x08, {"subnormals": "flush_results", "rounding": "away_from_zero"}),
+    ("e4m3fn", Fraction(15, 1024) + TINY, 0x08,
+     {"subnormals": "flush_results", "rounding": "away_from_zero"}),
     ("e4m3fn", TINY, 0x00, {"subnormals": "flush_results", "rounding": "away_from_zero"}),
-    ("e4m3fn", -Fraction(15, 1024) - TINY, 0x88, {"subnormals": "flush_results", "rounding": "toward_negative"}),
-    ("e4m3fn", -Fraction(15, 1024) - TINY, 0x80, {"subnormals": "flush_results", "rounding": "toward_positive"}),
+    ("e4m3fn", -Fraction(15, 1024) - TINY, 0x88,
+     {"subnormals": "flush_results", "rounding": "toward_negative"}),
+    ("e4m3fn", -Fraction(15, 1024) - TINY, 0x80,
+     {"subnormals": "flush_results", "rounding": "toward_positive"}),
     ("e4m3fnuz", Fraction(-1, 1024), 0x00, {"subnormals": "flush_results"}),
     ("ue4m3", Fraction(-1, 512), 0x00, {"subnormals": "flush_results"}),  # a zero, so no negative result
     ("e2m1fn", Fraction(1, 2), 0x0, {"subnormals": "flush_both"}),
@@ -173,7 +176,7 @@ def test_encode_flushes_subnormals_of_binary64():
 
 
 def test_cast_flushes_subnormals_of_the_source():
-    """By hand: 0x07 of e4m3fn is its largest subnormal, 7/512; as a code of int8f6 0x07 is a number like any other."""
+    """By hand: 0x07 of e4m3fn is its largest subnormal, 7/512; as an int8f6 code, 0x07 is a plain number."""
     projection = Projection(subnormals="flush_operands")
     assert cast(0x07, catalog.E4M3FN, catalog.BINARY16, projection) == 0x0000
     assert cast(0x87, catalog.E4M3FN, catalog.BINARY16, projection) == 0x8000
@@ -229,7 +232,7 @@ def _points(fmt):
 @pytest.mark.parametrize("mode", MODES, ids=str)
 @pytest.mark.parametrize("fmt", LAW_FORMATS, ids=str)
 def test_results_are_flushed_where_a_format_of_more_exponents_gives_less_than_the_smallest_normal(fmt, mode):
-    """A law without tails: the same precision and parity, so many more exponents that nothing is subnormal."""
+    """A law without tails: same precision and parity, so many more exponents that nothing is subnormal."""
     bias = fmt.bias + (
         1 << fmt.exponent_bits
     )  # even, so that codes of one bit of precision keep their parity

@@ -1,4 +1,4 @@
-"""Stochastic rounding of the oracle: literals by hand, and the share of all random integers that rounds up."""
+"""Stochastic rounding of the oracle: literals by hand, and the share of all integers that rounds up."""
 
 from __future__ import annotations
 
@@ -147,7 +147,7 @@ def _tails(bits):
 @pytest.mark.parametrize("variant", SHARES)
 @pytest.mark.parametrize(("fmt", "bits", "magnitudes"), SHARE_CASES, ids=lambda case: str(case)[:16])
 def test_the_share_of_all_random_integers_that_rounds_up_is_the_rounded_tail(fmt, bits, magnitudes, variant):
-    """Not statistics: every R, in every binade. The last magnitude's farther code is the overflow's NaN or itself."""
+    """Not statistics: every R, all binades. The last magnitude's farther code is overflow's NaN or itself."""
     projection = Projection(rounding=stochastic(bits, variant))
     for magnitude in magnitudes:
         low, high = _value(magnitude, fmt), _value(magnitude + 1, fmt)
@@ -170,7 +170,7 @@ def _value(magnitude, fmt):
 @pytest.mark.parametrize("bits", [16, 32])
 @pytest.mark.parametrize("variant", SHARES)
 def test_of_many_random_bits_the_least_integer_that_rounds_up_does_and_one_less_does_not(variant, bits):
-    """Tails with their last one at every place to 60, in a binade, among subnormals and below all of e4m3fn."""
+    """Tails with their last one at any place to 60: in a binade, among subnormals, below all of e4m3fn."""
     projection = Projection(rounding=stochastic(bits, variant))
     for shift in range(1, 61):
         for lead in (Fraction(0), Fraction(1, 2), Fraction(2**20 - 1, 2**20)):
@@ -254,7 +254,7 @@ WORDS = [
 
 @pytest.mark.parametrize(("variant", "bits", "name", "word", "integers"), WORDS, ids=str)
 def test_random_integers_are_cut_out_of_words_as_the_hardware_does(variant, bits, name, word, integers):
-    """By hand: 0xABCD is 1010101111001101, backwards 1011001111010101 = 0xB3D5; 0x1234 backwards is 0x2C48."""
+    """By hand: 0xABCD is 1010101111001101, reversed 1011001111010101 = 0xB3D5; 0x1234 reversed is 0x2C48."""
     fmt, rounding = catalog.format(name), stochastic(bits, variant)
     assert lanes(rounding, fmt) == len(integers)
     assert [random_integer(word, lane, rounding, fmt) for lane in range(len(integers))] == integers
@@ -299,7 +299,7 @@ MISFITS = [
 
 @pytest.mark.parametrize(("variant", "bits", "name", "message"), MISFITS, ids=str)
 def test_a_hardware_variant_that_does_not_fit_the_format_is_refused(variant, bits, name, message):
-    """Projecting, counting lanes and cutting words alike; the message names variant, bits, format and a way out."""
+    """In projecting, counting lanes and cutting words; the message names variant, bits, format, remedy."""
     fmt, rounding = catalog.format(name), stochastic(bits, variant)
     whole = f"^{re.escape(f'variant={variant!r} with bits={bits} {message}')}$"
     with pytest.raises(ValueError, match=whole):

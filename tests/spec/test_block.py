@@ -1,4 +1,4 @@
-"""Block formats and scale rules: what they are by default, which are equal, how they are spelled and refused."""
+"""Block formats and scale rules: their defaults, which are equal, how they are spelled and refused."""
 
 from __future__ import annotations
 
@@ -405,7 +405,10 @@ def test_elements_are_divided_by_something_positive(given):
 @pytest.mark.parametrize("field", ["min_scale", "smallest_divides_as"])
 def test_numbers_that_take_part_in_binary32_are_binary32s(field):
     """24 bits at most, however large or small."""
-    message = f"{field}=0.1 of block format 'mine' has more than 24 significant bits; use a number that binary32 has"
+    message = (
+        f"{field}=0.1 of block format 'mine' has more than 24 significant bits; use a number that "
+        "binary32 has"
+    )
     with pytest.raises(ValueError, match=f"^{re.escape(message)}$"):
         dataclasses.replace(MINE, **{field: 0.1})
     for value in (float((1 << 24) - 1), 2.0**-140, 3.0, 2.0**127):

@@ -172,7 +172,7 @@ def test_eps_is_the_ulp_of_one_or_none(fmt, eps):
 
 @pytest.mark.parametrize("fmt", UP_TO_8, ids=str)
 def test_derived_limits_are_those_of_the_decoded_codes(fmt):
-    """Exhaustive: largest, smallest and smallest positive value among all codes, and which specials there are."""
+    """Exhaustive: largest, smallest and smallest positive value among all codes; and which specials exist."""
     values = [decode(code, fmt) for code in range(1 << fmt.width)]
     numbers = [value for value in values if isinstance(value, Fraction)]
     assert Fraction(fmt.max_finite) == max(numbers)

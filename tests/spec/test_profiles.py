@@ -167,7 +167,7 @@ def test_integers_are_rounded_to_binary32_first(name):
 
 
 def test_the_p3109_profile_has_every_format_that_fits_and_no_other():
-    """K from 3 to 16; of the widest exponents some do not fit float64. Equal formats of other names belong to it."""
+    """K from 3 to 16; the widest exponents may not fit float64. Equal formats of other names belong to it."""
     formats = PROFILES["p3109"].formats
     assert len(formats) == len(set(formats)) == 454
     assert {fmt.width for fmt in formats} == set(range(3, 17))

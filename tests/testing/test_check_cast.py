@@ -134,7 +134,7 @@ def test_a_code_that_depends_on_the_place_is_found():
 
 
 def without_strides(x):
-    """A cast that reads memory from the first value on, as C code does that is given a pointer and a length."""
+    """A cast that reads memory from the first value on, as C code does given a pointer and a length."""
     memory = np.ascontiguousarray(x) if x.base is None else x.base[: x.size]
     return lp.encode(memory, "e4m3fn")
 
@@ -204,7 +204,8 @@ def test_any_nan_lets_pass_what_only_differs_in_nans():
         (
             lambda x: lp.encode(x, "e4m3fn")[:-1],
             ValueError,
-            r"the cast was given float32 of shape \((\d+),\) and gave shape \(\d+,\); it must give one code or value",
+            r"the cast was given float32 of shape \((\d+),\) and gave shape \(\d+,\); it must give one "
+            r"code or value",
         ),
         (
             lambda x: x.astype(ml_dtypes.float8_e5m2),

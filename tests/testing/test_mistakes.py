@@ -1,4 +1,4 @@
-"""Mistakes that people make with the checks: right implementations pass, wrong questions are told in words."""
+"""Mistakes in using the checks: right implementations pass, wrong questions are answered in words."""
 
 from __future__ import annotations
 

@@ -89,7 +89,7 @@ def run_plainly(folder, *options):
 
 
 def test_the_example_of_the_page_passes_under_plain_pytest_with_cold_and_warm_caches(tmp_path):
-    """The first call compiles, or reads what was compiled: both take longer than Hypothesis's deadline of 200 ms."""
+    """The first call compiles or loads compiled code: either exceeds Hypothesis's deadline of 200 ms."""
     (tmp_path / "test_mine.py").write_text(example_of_the_page())
     for cache in ("cold", "warm"):
         run = run_plainly(tmp_path)

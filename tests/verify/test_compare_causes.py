@@ -1,4 +1,4 @@
-"""A comparison names what went wrong: every planted cause is the first hypothesis, and corruption has none."""
+"""A comparison names the error: every planted cause is the first hypothesis, and corruption has none."""
 
 from __future__ import annotations
 

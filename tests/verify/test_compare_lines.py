@@ -156,8 +156,8 @@ def test_the_report_is_json():
     assert report["schema"] == "lowprec.compare/2"
     assert (report["compared"], report["mismatches"], report["unanswered"]) == (2, 2, 1)
     assert report["first"][0] == {
-        "index": 0, "line": 1, "operands": ["3f880000"], "exact": "1.0625 = 0x1.1p+0", "got": "39", "want": "38",
-        "situation": "at a tie", "ulps": 1,
+        "index": 0, "line": 1, "operands": ["3f880000"], "exact": "1.0625 = 0x1.1p+0", "got": "39",
+        "want": "38", "situation": "at a tie", "ulps": 1,
     }  # fmt: skip
     assert report["first"][1]["got"] is None
 

@@ -202,7 +202,7 @@ def test_single_inputs_give_what_the_design_says():
 
 
 def test_apytypes_rounds_what_is_just_below_the_smallest_normal():
-    """All 8-bit exponents and precisions: release 0.5.1 makes no zero of it, as older ones are said to have done."""
+    """All 8-bit exponents and precisions: release 0.5.1 does not make it zero, as older ones are said to."""
     need_framework("apytypes")
     for exponent_bits in range(2, 9):
         for trailing_bits in range(1, 24):
@@ -221,7 +221,7 @@ def test_apytypes_rounds_what_is_just_below_the_smallest_normal():
 @pytest.mark.parametrize("fmt", ["e5m2", "e4m3fn", "e4m3fnuz", "e5m2fnuz"])
 @pytest.mark.parametrize("source", ["float16", "bfloat16", "float32", "float64"])
 def test_the_8_bit_nans_of_torch_do_not_depend_on_the_length(source, fmt):
-    """Those of bfloat16 do, see above; release 2.13 makes one 8-bit code of a NaN, in arrays of up to 130 elements."""
+    """bfloat16's do, see above; release 2.13 makes one 8-bit code of a NaN, in arrays up to 130 elements."""
     need_framework("torch")
     nans = np.array([np.nan, -np.nan]).astype(conversions.SOURCES[source])
     for nan in nans:
@@ -289,7 +289,7 @@ def test_a_cast_that_the_flushing_of_the_process_changes_is_found():
 
 
 def test_a_code_that_flushing_makes_right_is_shown_with_the_wrong_one():
-    """No subnormal is too small for the code 1, unless it was flushed: then got and want must not be the same."""
+    """No subnormal is too small for code 1, unless it was flushed: then got and want must not be equal."""
     need_framework("torch")
 
     def at_least_one(x, fmt):
@@ -457,7 +457,7 @@ def test_one_number_at_a_time_means_fewer_cases_but_all_that_matter():
     ids=lambda entry: f"{entry.frameworks[0]}, {entry.operations[0]}, {entry.kind}, {entry.targets[0]}",
 )
 def test_every_known_divergence_is_still_seen_with_its_smallest_input(entry, rows):
-    """An entry that nothing shows any more would hide the next bug; each framework must show all of its types."""
+    """An entry that nothing shows any more would hide the next bug; frameworks must show all their types."""
     if entry.kind == "flush":
         need_framework("torch")  # it sets the processor's mode
     for framework in entry.frameworks:

@@ -1,4 +1,4 @@
-"""All float32 inputs: the steps are the oracle's, what is planted is found, and nothing that dies changes a digest."""
+"""All float32 inputs: the steps are the oracle's, planted errors are found, and a crash changes no digest."""
 
 from __future__ import annotations
 
@@ -587,7 +587,8 @@ def test_digests_are_written_and_checked(small, tmp_path):
         "inputs": 2 << 24,
         "ranges": 2,
         "projection": "nearest_even, saturation none, nan max",
-        "command": "lowprec conform --exhaustive --target e2m1fn --rounding nearest_even --saturation none --nan max",
+        "command": "lowprec conform --exhaustive --target e2m1fn --rounding nearest_even --saturation "
+        "none --nan max",
     }
     code, _, said = command(*small, "--check")
     assert (code, said) == (0, ["the digests are right"])

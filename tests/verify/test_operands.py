@@ -107,7 +107,7 @@ def test_special_codes_are_combined_and_then_come_the_samples(operation):
 
 @pytest.mark.parametrize("operation", OPERANDS)
 def test_operands_are_codes_of_their_formats(operation):
-    """Of formats and carriers of all sizes, in the narrowest type; the same for a seed, others for another."""
+    """For formats and carriers of all sizes, in the narrowest type; equal for a seed, not for another."""
     for name in ("binary64", "tf32", "int64", "uint8", "e8m0fnu", "e4m3fnuz", "binary16"):
         sources = [operand_format("int32" if operation == "scaleb" and place else name) for place in range(3)]
         formats = (*sources[: OPERANDS[operation]], catalog.TF32)

@@ -54,7 +54,7 @@ _ONES = (1 << 64) - 1
 
 
 class BlockRule(NamedTuple):
-    """How scales and elements follow from values. A number is a significand with bit 63 set, or 0, and its exponent."""
+    """How scales and elements follow from values. A number is 0 or a normalized significand, and exponent."""
 
     powers: Word  #: 1 where the quotient becomes a power of two
     of_amax: Word  #: 1 where amax decides which one, not the quotient
@@ -164,7 +164,7 @@ def floor_log2(value: Fraction) -> int:
 
 
 def up_above(rule: ScaleRule, element: Format) -> int:
-    """The next power of two is taken where the 64 leading bits, the last one set if any follow, are above this.
+    """The next power of two is taken where the 64 leading bits, the last one sticky, are above this.
 
     For "nearest" of quotients that were rounded to binary32: they do not come close to a limit.
     """

@@ -1,4 +1,4 @@
-"""Lower formats and projections to 32-bit words for the vector kernels, or to None where only scalar ones serve.
+"""Lower formats and projections to 32-bit words for vector kernels; None where only scalar ones serve.
 
 Nothing is decided here. The codes and limits are those of `lower.scalar`, the policy's one home, turned
 into the constants of vector loops, and the route is chosen that needs the fewest of them.
@@ -154,7 +154,7 @@ NOTHING.flags.writeable = False
 
 
 def plan(*stages: Words) -> Words:
-    """The stages of a kernel, in a row: decoder, encoder, decoder, encoder. What is left out changes nothing."""
+    """The stages of a kernel in order: decoder, encoder, decoder, encoder. A missing one changes nothing."""
     words, place = np.zeros(PROBE + 2 * DECODER + 2 * ENCODER, np.uint32), PROBE
     words[: len(_PROBE)] = _PROBE
     for stage, size in zip(stages, (DECODER, ENCODER) * 2, strict=False):
@@ -202,7 +202,7 @@ def specialized(plan: Words) -> bool:
 
 
 def is_usual(encoder: Words) -> bool:
-    """Whether a target rounds to nearest, ties to even, and needs no more than a sign bit for negative numbers."""
+    """Whether a target rounds to nearest even and encodes negative numbers by no more than a sign bit."""
     words = Encoder(*encoder.tolist())
     return words.simple == 1 and words.limits == PARITY and [words.even, words.odd] == _TO_NEAREST
 

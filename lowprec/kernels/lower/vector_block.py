@@ -184,7 +184,7 @@ def _pattern(scale: Format, code: int, least: int, most: int) -> int:
 
 
 def _carry(rule: ScaleRule, element: Format, fraction: int) -> tuple[int, int] | None:
-    """What to add to a word, and what to take off its exponent then, to find the power of two that is the scale.
+    """What to add to a word, and then subtract from its exponent, to get the power of two that is the scale.
 
     None where a word does not tell: next to an odd one rounding to odd hides on which side a number is.
     """
@@ -197,7 +197,7 @@ def _carry(rule: ScaleRule, element: Format, fraction: int) -> tuple[int, int] |
 
 
 def _stays(fmt: BlockFormat, limit: int, lift: int) -> bool:
-    """Whether quotients computed in binary32 cross a power of two where exact ones do: they only grow with amax."""
+    """Whether binary32 quotients, which only grow with amax, cross a power of two where exact ones do."""
     by, found = divisor(fmt.rule, fmt.element), []
     for word in (limit - 1, limit):
         amax = word * Fraction(2) ** (lift - 23)
@@ -218,7 +218,7 @@ def _single(value: Fraction) -> Fraction:
 
 
 def _tables(fmt: BlockFormat, fraction: int, bias: int, lift: int) -> npt.NDArray[np.uint32]:
-    """By the exponent field of amax and carry: the code of the scale, and what to take off exponent fields."""
+    """By amax's exponent field and carry: the scale's code, and what to subtract from exponent fields."""
     smallest = fmt.element.emin - fmt.element.trailing_bits - 34
     tables = np.zeros((2, (2 * bias + 4)), np.uint32)
     tables[0] = NEVER

@@ -277,7 +277,7 @@ def operate(
     random: Random,
     flags: Flags,
 ) -> tuple[int, int]:
-    """Write to `out` what an operation of `count` operands gives; count the refused results and find the first.
+    """Write the results of an operation of `count` operands to `out`; count the refused, find the first.
 
     All are one-dimensional and of one size: codes in 64 bits, of the operands and of the results; those of
     operands that the operation does not take are not looked at. `random` is empty for deterministic modes.

@@ -118,7 +118,7 @@ def quotient(over: np.uint64, over_exponent: np.int64, by: np.uint64, by_exponen
 
 @helper
 def single(significand: np.uint64, exponent: np.int64) -> Number:
-    """A number rounded to binary32, nearest even, normalized; what is too large stops at the largest finite one."""
+    """A number rounded to binary32, nearest even, normalized; larger ones become the largest finite one."""
     if significand == _0:
         return _0, _I(0)
     significand, exponent = normalized(significand, exponent)
@@ -223,7 +223,7 @@ def scale_code(
 def divisor_of(
     code: np.uint64, source: Source, rule: BlockRule, tensor: Tensor
 ) -> tuple[int, np.uint64, np.int64]:
-    """The class of a scale, and what its elements are divided by; or multiplied with, where it is an inverse."""
+    """The class of a scale, and what its elements are divided by; multiplied with, if it is an inverse."""
     kind, _, significand, exponent = read(code, source)
     if kind != FINITE:
         return kind, _0, _I(0)
@@ -374,7 +374,7 @@ def decode_blocks(
     out: Codes,
     out_words: Params,
 ) -> None:
-    """Write what the elements of blocks of `size`, one after the other, stand for: a product, rounded once."""
+    """Write the values of the elements of consecutive blocks of `size`: a product, rounded once."""
     element, shared, grid = load_source(element_words), load_source(scale_words), load_grid(out_words)
     tensor = load_record(Tensor, tensor_words, 0)
     for block in range(scales.size):

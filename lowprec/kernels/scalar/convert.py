@@ -66,7 +66,7 @@ def load_side(words: Params, negative: bool) -> Side:
 
 @inlined
 def read(code: np.uint64, source: Source) -> tuple[int, bool, np.uint64, np.int64]:
-    """Class, sign, significand and exponent of what a code stands for; of a NaN its payload, from bit 63 down."""
+    """Class, sign, significand and exponent of a code's value; of a NaN its payload, from bit 63 down."""
     code &= source.mask
     negative = code & source.sign != _0
     magnitude = code & ~source.sign

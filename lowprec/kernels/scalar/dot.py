@@ -160,8 +160,8 @@ def kernel(kind: str) -> Callable[..., None]:
     one = KINDS[kind]
 
     def dots(
-        xs: Rows, ys: Rows, addends: Words, out: Words, how: Params, stages: Words, work: Work, first: np.uint64,
-        paired: bool,
+        xs: Rows, ys: Rows, addends: Words, out: Words, how: Params, stages: Words, work: Work,
+        first: np.uint64, paired: bool,
     ) -> None:  # fmt: skip
         x, x_scales = panel(xs.codes, xs.source), panel(xs.scales, xs.scale_source)
         y, y_scales = panel(ys.codes, ys.source), panel(ys.scales, ys.scale_source)

@@ -119,7 +119,7 @@ def cdna2(x: Row, y: Row, addend: np.uint64, step: int, stage: Stage) -> Number:
 def aligned(
     x: Row, y: Row, start: int, stop: int, stride: np.int64, fp8: bool
 ) -> tuple[np.int64, np.int64, State]:
-    """The sum of each `stride`-th product in units of 2**(largest exponent - _PRODUCT_BITS), and that exponent."""
+    """The sum of each `stride`-th product, in units of 2**(top - _PRODUCT_BITS), and the top exponent."""
     state, largest = State(False, False, False), _I(NOTHING)
     for k in range(start, stop, stride):
         a, b = factor(x, k), factor(y, k)

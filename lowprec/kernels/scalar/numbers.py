@@ -179,7 +179,7 @@ def digits(over: np.uint64, by: np.uint64) -> tuple[np.uint64, np.uint64]:
 
 @helper
 def quotient(x: Number, y: Number) -> Number:
-    """A number of 64 bits over one that is not 0. What 64 bits leave is above 2**-64, so `low` tells of it."""
+    """A 64-bit number over one that is not 0. The rest after 64 bits is above 2**-64, so `low` shows it."""
     negative = x.negative != y.negative
     if x.high == _0:
         return Number(FINITE, negative, _0, _0, _I(0))

@@ -69,7 +69,7 @@ class _Program(abc.ABC):
 
 
 class Conversion(_Program):
-    """Codes to codes of a target, through the formats of `Projection.via`, and on to a type that carries them."""
+    """Codes to codes of a target, through the formats of `Projection.via`, and then to a carrier type."""
 
     def __init__(self, source: Format, target: Format, rule: Projection, carrier: Format | None) -> None:
         self.source, self.target, self.rule = source, target, rule
@@ -187,8 +187,9 @@ class Operation(_Program):
             given = [_wide(operand, part, codes.size) for operand in operands]
             x, y, z = (*given, *given[:1] * (3 - count))
             refused, first = operate(
-                KNOWN[self.operation], count, x, self._reads[0], y, self._reads[1], z, self._reads[2], codes[part],
-                self._words, self._first.rounding.downward, signaling_first, random[part], raised[part],
+                KNOWN[self.operation], count, x, self._reads[0], y, self._reads[1], z, self._reads[2],
+                codes[part], self._words, self._first.rounding.downward, signaling_first,
+                random[part], raised[part],
             )  # fmt: skip
             if refused:
                 return Refusal(refused, start + first, self._target, self._first)

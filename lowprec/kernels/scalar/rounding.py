@@ -56,13 +56,13 @@ def split(significand: np.uint64, low: np.uint64, shift: np.int64) -> tuple[np.u
 
 @inlined
 def limit_of(odd_code: np.uint64, side: Side) -> np.uint64:
-    """Above which tail a deterministic mode takes the farther code. No branch: half of all would be guessed wrong."""
+    """The tail above which a deterministic mode goes farther. No branch: half would be mispredicted."""
     return (side.limit_odd & (_0 - odd_code)) | (side.limit_even & (odd_code - _1))
 
 
 @inlined
 def takes_farther(tail: np.uint64, odd_code: np.uint64, random: np.uint64, grid: Grid, side: Side) -> bool:
-    """Return whether the farther of two codes is taken; `odd_code` is 1 where the nearer one is odd, else 0."""
+    """Return whether the farther of two codes is taken; `odd_code` is 1 if the nearer one is odd, else 0."""
     if grid.bits == _0:
         return bool(tail > limit_of(odd_code, side))
     whole = _1 << grid.bits
@@ -105,7 +105,7 @@ def floored(size: np.int64, shift: np.int64) -> np.int64:
 
 @inlined
 def to_power(significand: np.uint64, exponent: np.int64, above: np.uint64) -> np.int64:
-    """The exponent of a power of two for a normalized number: the next one where its significand is above a limit."""
+    """The exponent of the power of two for a normalized number: the next one if above a limit."""
     return exponent + _I(significand > above)
 
 

@@ -252,7 +252,7 @@ def as_added(made: Number, dot: Dot) -> Number:
 
 def _sequence(of: Any) -> Any:
     def in_sequence(code: np.uint64, dot: Dot, start: int, stop: int) -> np.uint64:
-        """A running sum with terms, one after the other. A term's NaN comes before the sum's, unless it was rounded."""
+        """Add terms to a running sum in order. A term's NaN precedes the sum's, unless it was rounded."""
         how, stage, work = dot.how, dot.stages[Stages.SUM], dot.work
         for k in range(start, stop):
             made, total = as_added(of(dot, k), dot), number_of(code, stage)
@@ -289,7 +289,7 @@ def in_pairs(count: int, dot: Dot) -> Number:
 
 @helper
 def in_windows(code: np.uint64, dot: Dot, start: int, stop: int) -> np.uint64:
-    """A running sum with steps of products. The code is one of `begin` before them, and after them of `sum`."""
+    """A running sum with steps of products. The code is in `begin` before them, and in `sum` after them."""
     x, y, how, work, stage = dot.x, dot.y, dot.how, dot.work, dot.stages[Stages.SUM]
     places = work.places
     c = factor_of(code, dot.stages[Stages.BEGIN, SOURCE:])
@@ -330,7 +330,7 @@ def begun(given: bool, addend: np.uint64, dot: Dot) -> np.uint64:
 
 @helper
 def part_of(code: np.uint64, dot: Dot, first: int, stop: int) -> Number:
-    """A running sum with some terms, in sequence or in steps. Steps begin in BEGIN's format, other sums in SUM's."""
+    """Add some terms to a running sum, in sequence or in steps: these begin in BEGIN's format, else SUM's."""
     if dot.how[How.WINDOW] == 0:
         code = terms_in_sequence(code, dot, first, stop)
     elif first == stop:

@@ -175,7 +175,7 @@ def normalized(x: Factor, y: Factor) -> Number:
 def exact_step(
     x: Row, y: Row, places: Words, start: int, stop: int, c: Factor, words: Words, base: np.int64
 ) -> Number:
-    """The sum of the products at some places and c, of which nothing is cut. Its bits lie above the words' base."""
+    """The exact sum of the products at some places and c. Its bits lie above the words' base."""
     state = joined_one(State(False, False, False), c)
     words[:] = _0
     for k in places[start:stop]:

@@ -187,7 +187,7 @@ def multiply_short(x: Lanes, y: Lanes, z: Lanes, downward: np.uint32) -> Lanes:
 
 @inlined
 def divide_short(x: Lanes, y: Lanes, z: Lanes, downward: np.uint32) -> Lanes:
-    """The quotient x / y: on which side of the exact quotient the processor's lies, what is left of x tells."""
+    """The quotient x / y; the remainder tells on which side of the exact quotient the processor's lies."""
     quotient = as_words(as_singles(x) / as_singles(y))
     rest = as_words(fused(as_singles(quotient ^ _SIGN), as_singles(y), as_singles(x)))
     return to_odd(quotient, rest ^ (y & _SIGN))
@@ -361,7 +361,7 @@ def nan_signed(word: Lanes, x: Lanes, y: Lanes, z: Lanes, infinity: int, nan: in
 
 @functools.cache
 def kernel(operation: str, shapes: tuple[Shape, ...], short: bool, native: bool = False) -> Kernel:
-    """The kernel of an operation, for plans of these shapes; for targets near 1 if `short`, for binary32 if `native`.
+    """The kernel of an operation for plans of these shapes; `short`: targets near 1; `native`: binary32.
 
     Called as kernel(x, y, z, steps, out, plan, random), with one-dimensional arrays of one size, and a
     step of 1, or of LANES times the same operand with a step of 0; operands that the operation does not

@@ -91,7 +91,7 @@ def shifted(a: Lanes, off: Lanes, normal: Lanes, f: Encoder) -> Lanes:
 
 @inlined
 def divided(a: Lanes, by: Lanes) -> Lanes:
-    """Magnitudes over binary64 numbers, as upper halves of binary64; subnormals as the smallest normal number."""
+    """Magnitudes over binary64 numbers, as upper halves of binary64; subnormals as the least normal."""
     return choose(equal(a, 0), 0, quotients(greater(a, 1 << 23), by))
 
 
@@ -171,9 +171,10 @@ def scales_of_powers(
 
 @helper
 def scales_by_vectors(
-    big: Codes, groups: int, step: int, made: Codes, over: Codes, s: Setup, tables: Codes, general: tuple[Params, ...]
+    big: Codes, groups: int, step: int, made: Codes, over: Codes, s: Setup, tables: Codes,
+    general: tuple[Params, ...],
 ) -> None:  # fmt: skip
-    """The code of the scale of each group, and what elements are divided by as a binary64 pattern: LANES at a time.
+    """The code of each group's scale, and its elements' divisor as a binary64 pattern: LANES at a time.
 
     The pattern is 0 where the group is left to `scalar.block`. `tables` is the plan of a decoder and an
     encoder.
@@ -199,7 +200,8 @@ def scales_by_vectors(
 
 @helper
 def scales_one_by_one(
-    big: Codes, groups: int, step: int, made: Codes, over: Codes, s: Setup, tables: Codes, general: tuple[Params, ...]
+    big: Codes, groups: int, step: int, made: Codes, over: Codes, s: Setup, tables: Codes,
+    general: tuple[Params, ...],
 ) -> None:  # fmt: skip
     """As `scales_by_vectors`, for all rules."""
     rule, tensor = load_rule(general[0]), load_record(Tensor, general[1], 0)
@@ -268,7 +270,7 @@ def as_double(significand: np.uint64, exponent: np.int64) -> np.uint64:
 
 @inlined
 def divisor_pattern(significand: np.uint64, exponent: np.int64, s: Setup) -> np.uint64:
-    """The binary64 pattern of a divisor, normalized, or 0 where quotients could be too small to be told apart."""
+    """The binary64 pattern of a normalized divisor; 0 where quotients could be too small to tell apart."""
     # A number below 2**lowest has an exponent of at most lowest - 63, from bit 63 on.
     return as_double(significand, exponent) if exponent > _I(np.int32(s.lowest)) - _I(63) else _U(0)
 
@@ -294,7 +296,7 @@ def never(*given: Any) -> None:
 
 @functools.cache
 def encoder(source_shape: Shape, target_shape: Shape, scales_by: str) -> Kernel:
-    """The kernel for plans of these shapes, or for all where they are empty, and for scales of `BlockPlan.scales`.
+    """The kernel for plans of these shapes, or for all if they are empty, and scales of `BlockPlan.scales`.
 
     Called as encode(values, out, scales, marks, layout, plan, setup, tables, general, random), with
 
@@ -397,8 +399,8 @@ def encoder(source_shape: Shape, target_shape: Shape, scales_by: str) -> Kernel:
     code_rows: Any = helper(encode_rows, f"code_rows{name}") if in_rows else never
 
     def all_blocks(
-        values: Codes, out: Codes, scales: Codes, marks: Codes, layout: tuple[int, ...], plan: Words, setup: Words,
-        tables: Codes, general: tuple[Params, ...], random: Words,
+        values: Codes, out: Codes, scales: Codes, marks: Codes, layout: tuple[int, ...], plan: Words,
+        setup: Words, tables: Codes, general: tuple[Params, ...], random: Words,
     ) -> int:  # fmt: skip
         outer, rows, columns, high, wide, tile, unit = layout
         if not suited(load_encoder(plan, PROBE + DECODER, target_shape), plan):

@@ -118,8 +118,8 @@ def decoder(source_shape: Shape, scaled: bool) -> Kernel:
         return marked
 
     def values_of_rows(
-        codes: Codes, start: int, out: Codes, groups: int, wide: int, by: Codes, plan: Words, tensor: np.uint32,
-        past: bool,
+        codes: Codes, start: int, out: Codes, groups: int, wide: int, by: Codes, plan: Words,
+        tensor: np.uint32, past: bool,
     ) -> None:  # fmt: skip
         source = load_decoder(plan, PROBE, shape)
         for group in range(groups):
@@ -130,8 +130,8 @@ def decoder(source_shape: Shape, scaled: bool) -> Kernel:
                 put(out, start + i, ended(times(read(code, source), scale, tensor), code, source), past)
 
     def values_of_columns(
-        codes: Codes, stride: int, out: Codes, high: int, width: int, by: Codes, plan: Words, tensor: np.uint32,
-        past: bool,
+        codes: Codes, stride: int, out: Codes, high: int, width: int, by: Codes, plan: Words,
+        tensor: np.uint32, past: bool,
     ) -> None:  # fmt: skip
         source = load_decoder(plan, PROBE, shape)
         for row in range(high):

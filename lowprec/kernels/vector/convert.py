@@ -185,7 +185,7 @@ def rounds_to_nearest(plan: Words) -> bool:
 
 @inlined
 def keeps_subnormals(plan: Words, zero: np.uint32) -> bool:
-    """Whether the processor reads and writes subnormal numbers as they are, in this thread: 2**-149 + 0 is not 0.
+    """Whether this thread's processor reads and writes subnormals unflushed: 2**-149 + 0 is not 0.
 
     `zero` must come from memory, or the compiler would answer.
     """

@@ -172,7 +172,7 @@ def _is_plain(place: Rounded) -> bool:
 
 
 class Dots:
-    """Dot products by vectors of columns; where an output is in doubt, or operands do not suit, it is left."""
+    """Dot products by vectors of columns; an output in doubt, or with unsuitable operands, is left."""
 
     partial = True
 
@@ -181,7 +181,7 @@ class Dots:
         self._formats = (request.x, request.y)
 
     def run(self, x: Rows, y: Rows, addends: Array, out: Array, share: Share) -> Array | None:
-        """Write the codes of the products of all rows of x and y; return which outputs are left, or None for all.
+        """Write the codes of the products of all rows of x and y; return the outputs left, None for all.
 
         `addends` are codes of the shape of `out`, or none. `share(part, rows, cost)` calls part(start, stop)
         for ranges of rows, each as expensive as `cost` elements.
@@ -520,8 +520,9 @@ def _windows(
         if start >= stop:
             return DONE
         return kernel(
-            operands[0][rows], operands[1][rows], columns, exponents, starts[rows], out[rows], doubts[rows], window.step,
-            way.chunk, window.fraction_bits, max(window.lowest_exponent, _LOWEST - 100), way.lost, how,
+            operands[0][rows], operands[1][rows], columns, exponents, starts[rows], out[rows], doubts[rows],
+            window.step, way.chunk, window.fraction_bits, max(window.lowest_exponent, _LOWEST - 100),
+            way.lost, how,
         )  # fmt: skip
 
     if share(part, len(sides[0]), starts.shape[1] * sides[0].shape[1]) != DONE:
@@ -532,7 +533,7 @@ def _windows(
 
 
 class _Side(NamedTuple):
-    """Operands with their scales, the exponents that windows see, with BIAS or 0 for zeros, and the extreme ones."""
+    """Operands with their scales, exponents for windows, with BIAS or 0 for zeros, and the extreme ones."""
 
     words: Array
     exponents: Array

@@ -55,7 +55,7 @@ SERVES = "formats that fit 32-bit words, and rules without flags or payloads of 
 
 
 def lower(request: Request) -> Any:
-    """Return the program of a request, or None where its words are too wide or a rule needs another engine."""
+    """Return the program of a request; None if its words are too wide or a rule needs another engine."""
     if isinstance(request, Elementwise) and not request.flags:
         return _conversion(request) if request.operation == CONVERT else _operation(request)
     if isinstance(request, BlockEncoding):
@@ -210,7 +210,7 @@ class Operation:
         return status
 
     def _prepared(self, operands: list[Codes], size: int) -> tuple[list[Codes], tuple[int, int, int]]:
-        """Operands as the kernel reads them: three of them, in binary32 if it must, and single ones repeated."""
+        """Operands as the kernel reads them: three, in binary32 if it must, and single ones repeated."""
         if self._readers:
             operands = [_as_singles(*pair) for pair in zip(operands, self._readers, strict=True)]
         steps = [0 if codes.size == 1 != size else 1 for codes in operands]

@@ -95,7 +95,7 @@ class Strategy:
             )
 
     def bits(self, width: int) -> int:
-        """Return the bits for each parameter, with gradient, moments and master copy, for a format's width."""
+        """Return the bits per parameter, with gradient, moments and master copy, for a format's width."""
         weights = 32 if self.wide == "all" else width
         states = 32 if self.wide else width
         moments = states * (self.first + self.second)

@@ -49,8 +49,10 @@ def edq(
     The effective update projected on the intended one D, <D / |D|, effective>; relative to |D|, it is 1 where
     nothing is lost and 0 where all is.
 
-    >>> edq([3.0, 4.0], [1.0, 2000.0], [4.0, 2000.0]), edq([3.0, 4.0], [1.0, 2000.0], [4.0, 2000.0], relative=True)
-    (1.8, 0.36)
+    >>> edq([3.0, 4.0], [1.0, 2000.0], [4.0, 2000.0])
+    1.8
+    >>> edq([3.0, 4.0], [1.0, 2000.0], [4.0, 2000.0], relative=True)
+    0.36
 
     Parameters
     ----------

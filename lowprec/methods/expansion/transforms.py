@@ -68,7 +68,7 @@ def fast_two_sum(x: npt.ArrayLike, y: npt.ArrayLike, fmt: Like, *, check: bool =
 
     >>> fast_two_sum(200.0, 0.1015625, "bfloat16")
     (np.float32(200.0), np.float32(0.1015625))
-    >>> fast_two_sum(1.0078125, 255.0, "bfloat16")  # the smaller one first: the error, 0.0078125, is not found
+    >>> fast_two_sum(1.0078125, 255.0, "bfloat16")  # the smaller one first: the error, 0.0078125, is lost
     (np.float32(256.0), np.float32(0.0))
     >>> two_sum(1.0078125, 255.0, "bfloat16")
     (np.float32(256.0), np.float32(0.0078125))
@@ -134,8 +134,8 @@ def two_prod(x: npt.ArrayLike, y: npt.ArrayLike, fmt: Like, *, check: bool = Fal
         exponents = np.frexp(x)[1] + np.frexp(y)[1] - 2
         _need(
             (exponents >= least) | (np.asarray(x) == 0) | (np.asarray(y) == 0), x, y,
-            f"two_prod in {known.name!r} needs exponents that add up to {least} or more, or what the product was "
-            f"rounded by may be below the format's smallest number",
+            f"two_prod in {known.name!r} needs exponents that add up to {least} or more, or what the "
+            "product was rounded by may be below the format's smallest number",
             "Multiply the factors by powers of two first",
         )  # fmt: skip
     product = arith.multiply(x, y, known)
@@ -153,8 +153,9 @@ def values_of(numbers: npt.ArrayLike, fmt: Format, name: str) -> Array:
     if wrong.any():
         first = tuple(int(place) for place in np.argwhere(wrong)[0])
         raise ValueError(
-            f"{name} has numbers that {fmt.name!r} does not have: {int(wrong.sum()):,} of {wrong.size:,}, the first at "
-            f"index {first}: {given[first]}. Quantize to {fmt.name!r} first, or use split for a sum of several parts"
+            f"{name} has numbers that {fmt.name!r} does not have: {int(wrong.sum()):,} of {wrong.size:,}, "
+            f"the first at index {first}: {given[first]}. Quantize to {fmt.name!r} first, or use split for "
+            "a sum of several parts"
         )
     return np.ascontiguousarray(values, float_dtype(fmt)[0]).reshape(given.shape)
 
@@ -163,8 +164,8 @@ def _checked(x: npt.ArrayLike, y: npt.ArrayLike, fmt: Format) -> tuple[Array, Ar
     """Return operands as values of the format; refuse formats without error-free transforms."""
     if not fmt.subnormals:
         raise ValueError(
-            f"{fmt.name!r} has no subnormals, so that what a result was rounded by may be no number of it; use "
-            f"another format, or check=False"
+            f"{fmt.name!r} has no subnormals, so that what a result was rounded by may be no number of it; "
+            "use another format, or check=False"
         )
     return values_of(x, fmt, "x"), values_of(y, fmt, "y")
 
@@ -177,8 +178,8 @@ def _need(holds: Array, x: npt.ArrayLike, y: npt.ArrayLike, rule: str, remedy: s
     first = tuple(int(place) for place in np.argwhere(wrong)[0])
     left, right = (np.broadcast_to(np.asarray(array), wrong.shape)[first] for array in (x, y))
     raise ValueError(
-        f"{rule}: {int(wrong.sum()):,} of {wrong.size:,} pairs do not fulfil this, the first at index {first}: "
-        f"x = {left}, y = {right}. {remedy}"
+        f"{rule}: {int(wrong.sum()):,} of {wrong.size:,} pairs do not fulfil this, the first at index "
+        f"{first}: x = {left}, y = {right}. {remedy}"
     )
 
 

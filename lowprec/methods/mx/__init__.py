@@ -1,4 +1,4 @@
-"""MX: products of blocks, the linear layer in training, vector operations between products, and what to expect.
+"""MX: products of blocks, the linear layer in training, vector operations between, accuracy to expect.
 
 Blocks themselves are formats of `lowprec`: ``lowprec.encode(values, "mxfp4", axis=...)``.
 

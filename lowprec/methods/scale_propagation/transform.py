@@ -147,8 +147,10 @@ def get_data_scale(x: Any) -> tuple[Array, Any]:
 def stop_scaling(x: Any, dtype: npt.DTypeLike | None = None) -> Array:
     """Return the values as a plain array, in the type of the data or another.
 
-    >>> stop_scaling(ScaledArray(np.float16([1.5]), 2.0**17)), stop_scaling(ScaledArray(np.float16([1.5]), 8.0))
-    (array([inf], dtype=float16), array([12.], dtype=float16))
+    >>> stop_scaling(ScaledArray(np.float16([1.5]), 2.0**17))
+    array([inf], dtype=float16)
+    >>> stop_scaling(ScaledArray(np.float16([1.5]), 8.0))
+    array([12.], dtype=float16)
 
     Parameters
     ----------

@@ -36,7 +36,7 @@ def _compared(subject: OperationSubject, operands: list[Array], got: Array, want
 
 
 def _exact(name: str, values: list[Fraction]) -> Fraction | None:
-    """Return the real result of finite operands; None where there is none, or a zero, whose sign is another matter."""
+    """Return the real result of finite operands; None if there is none, or it is 0, signed by other rules."""
     x, y, z = (*values, Fraction(0), Fraction(0))[:3]
     if name == "divide":
         result = x / y if y else None

@@ -1,4 +1,4 @@
-"""Laws of blocks: a value is its scale times its element, and the scale is what the rule says of real numbers."""
+"""Laws of blocks: a value is its scale times its element, and the scale follows from the rule exactly."""
 
 from __future__ import annotations
 
@@ -71,7 +71,8 @@ def _amax(row: Array) -> Fraction:
 
 @law("scale identity", "blocks", "any codes of finite scales and elements, and NaNs", lambda s: s.decodes)
 def scale_identity(subject: BlockSubject) -> Outcome:
-    """A decoded value is the element's value times the scale's, times the tensor's, and NaN where one of these is.
+    """A decoded value is the element's value times the scale's, times the tensor's, and NaN where
+    one of these is.
 
     It is judged where the type of the answer has that product.
     """
@@ -306,7 +307,9 @@ def _compared(subject: BlockSubject, rows: Array, got: BlockCodes, want: BlockCo
     lambda s: isinstance(s, ArrayBlocks) and len(s.fmt.sizes) == 1,
 )
 def axes_and_tails(subject: BlockSubject) -> Outcome:
-    """Blocks along axis 0 of the transposed array are the same, and a tail leaves the blocks before it as they are."""
+    """Blocks along axis 0 of the transposed array are the same, and a tail leaves the blocks
+    before it as they are.
+    """
     from lowprec.arrays.convert import encode
 
     wide = subject.rows[:8].astype(np.float32).reshape(2, -1)

@@ -61,7 +61,7 @@ def _rounded(number: Fraction, subject: Subject, how: Projection) -> float:
 
 
 def _compared(x: Array, y: Array, got: Array, want: list[float]) -> Outcome:
-    """Compare dot products with what they should be; 0 without its sign, which depends on the order of addition."""
+    """Compare dot products with what they should be; 0 without its sign, which the order decides."""
     wrong = got != np.array(want)
     if not wrong.any():
         return Outcome(got.size)
@@ -97,7 +97,9 @@ def exact_dot(subject: Subject) -> Outcome:
 
 @law("dot in sequence", "format", f"{_DOMAIN}, nearest_even; the accumulator is of the format too", _has_dot)
 def dot_in_sequence(subject: Subject) -> Outcome:
-    """A dot product in sequence with exact products rounds after each addition, from the first term to the last."""
+    """A dot product in sequence with exact products rounds after each addition, from the first
+    term to the last.
+    """
     x, y = _vectors(subject)
     how = _rule("nearest_even")
     place = (subject.format, how)

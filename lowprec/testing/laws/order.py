@@ -42,7 +42,8 @@ def _pairs(codes: Array) -> tuple[Array, Array]:
 
 @law("total order", "format", "pairs of codes", _has_order)
 def total_order(subject: Subject) -> Outcome:
-    """One code comes before another, or is it, in this order: negative NaNs, values with -0 before +0, other NaNs.
+    """One code comes before another, or is it, in this order: negative NaNs, values with -0 before
+    +0, other NaNs.
 
     Negative NaNs come by falling, others by growing magnitude. Where the code of -0 is a NaN, none is
     negative, and that one is the last.
@@ -71,7 +72,7 @@ def total_order(subject: Subject) -> Outcome:
 
 
 def _key(code: int, value: float, fmt: Format) -> tuple[int, float, int]:
-    """Return what orders codes: which of the three parts, the value, and the sign of zero or the place of a NaN."""
+    """Return a code's sort key: which of three parts, the value, and the zero's sign or the NaN's place."""
     if value == value:
         return 0, value, int(not np.signbit(value))
     signed = fmt.sign is Sign.MAGNITUDE and code >> (fmt.width - 1)
@@ -83,7 +84,9 @@ def _key(code: int, value: float, fmt: Format) -> tuple[int, float, int]:
 
 @law("comparisons", "format", "pairs of codes", is_verbs)
 def comparisons(subject: Subject) -> Outcome:
-    """Codes compare as their values do: less, less_equal, equal, greater, greater_equal; unordered where one is NaN."""
+    """Codes compare as their values do: less, less_equal, equal, greater, greater_equal; unordered
+    where one is NaN.
+    """
     from lowprec.arrays import order
 
     x, y = _pairs(_some(subject, 64))

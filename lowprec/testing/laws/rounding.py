@@ -1,4 +1,4 @@
-"""Laws of rounding: which of the two neighbours of a number its code stands for, and what lies past the largest.
+"""Laws of rounding: which of a number's two neighbours its code stands for, and what lies past the largest.
 
 Where a number lies is found in fractions, on the grid that the parameters of the format describe.
 """
@@ -27,7 +27,7 @@ _KINDS = {EXACT: "a value of the format", BELOW: "below the tie", TIE: "the tie"
 
 
 def inside(places: Places) -> Array:
-    """Return where numbers lie between two values of the format, or at one; not below a smallest one above 0."""
+    """Return where numbers lie between two values of the format, or at one; none below the least above 0."""
     kept: Array = (
         (places.magnitude >= 0) & ((places.magnitude < places.last) | (places.kind == EXACT)) & ~places.beyond
     )
@@ -84,7 +84,9 @@ def _judged(subject: Subject, names: Sequence[str], wanted: str) -> Outcome:
 
 @law("nearest", "format", "numbers in range; nearest modes", lambda s: _rounds(s, NEAREST))
 def nearest(subject: Subject) -> Outcome:
-    """No value of the format is closer; ties go to the even code, away from zero or toward zero, as the mode says."""
+    """No value of the format is closer; ties go to the even code, away from zero or toward zero,
+    as the mode says.
+    """
     return _judged(subject, NEAREST, "the nearest")
 
 
@@ -111,7 +113,8 @@ def to_odd(subject: Subject) -> Outcome:
     lambda s: s.known and s.encodes,
 )
 def overflow(subject: Subject) -> Iterator[Outcome]:
-    """The mode decides as between the largest value and the next of the continued grid, farther on as above the middle.
+    """The mode decides as between the largest value and the next of the continued grid, farther on
+    as above the middle.
 
     The nearer one is the largest value; the farther one is infinity, else NaN, else the largest value under
     saturation none, and the largest value under finite and propagate.
@@ -134,7 +137,9 @@ def overflow(subject: Subject) -> Iterator[Outcome]:
     lambda s: s.known and s.encodes,
 )
 def infinities(subject: Subject) -> Iterator[Outcome]:
-    """An infinite operand becomes infinity, else NaN, else the largest value; under saturation finite that at once."""
+    """An infinite operand becomes infinity, else NaN, else the largest value; under saturation
+    finite that at once.
+    """
     values = np.array([np.inf, -np.inf][: 1 if subject.sign is Sign.UNSIGNED else 2])
     for mode in subject.modes:
         for policy in subject.policies:

@@ -1,4 +1,4 @@
-"""Laws of what is no ordinary number: zeros, NaNs, negative numbers without sign; and of flags and flushing."""
+"""Laws of special cases: zeros, NaNs, negative numbers in unsigned formats; and of flags and flushing."""
 
 from __future__ import annotations
 
@@ -31,7 +31,9 @@ def _in_every_mode(
 
 @law("zeros", "format", "+0 and -0, every mode", lambda s: s.known and s.encodes)
 def zeros(subject: Subject) -> Iterator[Outcome]:
-    """Zero becomes zero, with its sign where the format has that; NaN, else the smallest, where there is no zero."""
+    """Zero becomes zero, with its sign where the format has that; NaN, else the smallest, where
+    there is no zero.
+    """
     fmt, signs = subject.format, np.array([False, True])
     if fmt.subnormals or not fmt.nans:
         want = code_of(np.zeros(2, np.int64), signs, fmt)
@@ -47,7 +49,9 @@ def zeros(subject: Subject) -> Iterator[Outcome]:
     lambda s: s.known and s.encodes and (s.projects or s.format.nans > 0 or not s.format.negative_zero),
 )
 def nans(subject: Subject) -> Outcome | Iterator[Outcome]:
-    """NaN becomes the format's quiet NaN, with its sign where that has one; lowprec refuses it where there is none."""
+    """NaN becomes the format's quiet NaN, with its sign where that has one; lowprec refuses it
+    where there is none.
+    """
     fmt, values = subject.format, np.array([np.nan, -np.nan])
     if fmt.nans or not fmt.negative_zero:
         return _in_every_mode(subject, values, np.array([nan_code(fmt, False), nan_code(fmt, True)]))
@@ -128,7 +132,7 @@ def flags(subject: Subject) -> Outcome:
 
 
 def _tiny(subject: Subject, places: Places, mode: str) -> Array:
-    """Return whether numbers, rounded to as many bits as a normal value has, stay below the smallest normal value."""
+    """Return whether numbers rounded to a normal value's precision stay below the smallest normal one."""
     fmt, grid = subject.format, subject.grid
     if not fmt.exponent_bits or not fmt.subnormals:
         return np.zeros(places.values.size, bool)
@@ -178,7 +182,9 @@ def flushing(subject: Subject) -> Iterator[Outcome]:
     lambda s: s.projects and s.sign is Sign.TWOS_COMPLEMENT,
 )
 def symmetric(subject: Subject) -> Outcome:
-    """A symmetric projection gives the code above the most negative one in its place, and changes nothing else."""
+    """A symmetric projection gives the code above the most negative one in its place, and changes
+    nothing else.
+    """
     plain = subject.encode(subject.points, Projection(saturation=Saturation.FINITE))
     got = subject.encode(subject.points, Projection(saturation=Saturation.FINITE, symmetric=True))
     lowest = 1 << (subject.width - 1)

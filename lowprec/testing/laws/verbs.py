@@ -1,4 +1,4 @@
-"""Laws between the verbs, and of what must not matter: the type, the place and the way that a value comes in."""
+"""Laws between the verbs, and of what must not matter: the type, the place and the form of a value."""
 
 from __future__ import annotations
 
@@ -171,7 +171,9 @@ def _in_binary32(subject: Subject) -> bool:
     lambda s: s.projects and _finer(s.format) is not None,
 )
 def odd_then_even(subject: Subject) -> Iterator[Outcome]:
-    """Rounding to odd with two more bits, and then to nearest, rounds as once to nearest: even, away and zero."""
+    """Rounding to odd with two more bits, and then to nearest, rounds as once to nearest: even,
+    away and zero.
+    """
     finer = _finer(subject.format)
     assert finer is not None
     values = subject.places.take(inside(subject.places)).values

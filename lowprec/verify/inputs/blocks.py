@@ -46,7 +46,7 @@ def blocks(fmt: BlockFormat, seed: int = 0) -> tuple[Array, ...]:
 
 
 def _powers_of_two(fmt: BlockFormat) -> tuple[Array, Array]:
-    """Return amaxes around each border of a scale rule in each binade of binary32, with scales there or next to it."""
+    """Return amaxes around each border of a scale rule in each binade of binary32, with scales near it."""
     largest, precision = fmt.element.max_finite, fmt.element.precision
     binade = np.floor(np.log2(largest))
     borders = np.array([1.0, largest / 2.0**binade, 2 - 2.0**-precision, np.sqrt(2), 1.2])
@@ -102,7 +102,7 @@ def _filled(fmt: BlockFormat, amaxes: Array, units: Array, seed: int) -> Array:
 
 
 def _specials(fmt: BlockFormat) -> Array:
-    """Return blocks of zeros of either sign, and of infinities and NaNs without payload beside other numbers."""
+    """Return blocks of zeros of either sign, and blocks of infinities or plain NaNs beside other numbers."""
     nan, infinity = float("nan"), float("inf")
     ends = [[], [nan], [-nan], [infinity], [-infinity, infinity]]
     made = np.zeros((1 + len(ends), fmt.sizes[-1]), np.float32)

@@ -72,7 +72,7 @@ def combinations(columns: list[Array]) -> list[Array]:
 
 
 def special_codes(fmt: Format, *, few: bool = False) -> Array:
-    """Return zeros, the ends of the subnormals and of the normals, one, infinities and NaNs; or a `few` of these.
+    """Return zeros, the ends of subnormals and normals, one, infinities and NaNs; or a `few` of these.
 
     The numbers next to one and next to the largest are among them, and a signaling NaN.
 

@@ -137,12 +137,12 @@ class Aim:
         return self.integer(np.maximum(first, low), np.minimum(last, high))
 
     def shared(self, total: Array) -> Array:
-        """Return an exponent for the second operand that leaves the first one an exponent too, both making `total`."""
+        """Return an exponent for the second operand that leaves one for the first; they sum to `total`."""
         low, high = self.ends(0)
         return self.power(1, total - high, total - low)
 
     def ahead(self, total: Array) -> Array:
-        """Return an exponent for the second operand such that the first one can have one larger by `total`."""
+        """Return an exponent for the second operand that lets the first one's be larger by `total`."""
         low, high = self.ends(0)
         return self.power(1, low - total, high - total)
 
@@ -156,7 +156,7 @@ def _exponent(values: Array) -> Array:
 
 
 def _inverse(odd: Array) -> Array:
-    """Return the inverse modulo 2**64. An odd number is its own modulo 8, and each step doubles the right bits."""
+    """Return the inverse modulo 2**64. An odd number is its own modulo 8; steps double the right bits."""
     inverse = odd.copy()
     for _ in range(5):
         inverse *= np.uint64(2) - odd * inverse
@@ -167,7 +167,7 @@ def _inverse(odd: Array) -> Array:
 
 
 def _sum(aim: Aim) -> tuple[Array, ...]:
-    """Return one operand a multiple of half a gap, or far smaller; the other the rest of the way to the point."""
+    """Return one operand, a multiple of half a gap or far smaller; the other is the point less that."""
     far = aim.integer(0, 60) * aim.integer(0, 1)
     second = np.ldexp(aim.short(1) * aim.half, -far)
     return aim.point - second, second
@@ -236,7 +236,7 @@ def _short_quotient(aim: Aim) -> tuple[Array, ...]:
 
 
 def _quotient_beside_tie(aim: Aim) -> tuple[Array, ...]:
-    """Return significands x = (p * y + r) / 2**k and y with a small r: the quotient x / y lies beside the tie p."""
+    """Return significands x = (p * y + r) / 2**k and y with a small r: quotient x / y lies beside tie p."""
     first, second, bits = (source.precision for source in (*aim.sources[:2], aim.target))
     bits += 1
     if first < second or second + bits > 62:

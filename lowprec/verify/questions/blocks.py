@@ -127,7 +127,10 @@ class BlockQuestion(Question):
     def words(self) -> str:
         """Return what was asked, in words."""
         along = " and ".join(str(axis) for axis in self.axes)
-        return f"{self.dump.dtype} to {self.format.name} along axis {along}, {self.format.rule} scales{self.unfit}"
+        return (
+            f"{self.dump.dtype} to {self.format.name} along axis {along}, {self.format.rule} "
+            f"scales{self.unfit}"
+        )
 
     def facts(self) -> dict[str, Any]:
         """Return what was asked, as data."""
@@ -318,7 +321,7 @@ class BlockQuestion(Question):
         return np.asarray(batch.given.reshape(-1)[where].astype(np.float64))
 
     def random(self, batch: Batch) -> tuple[Array, Array, Array] | None:
-        """Return the neighbours of each element, and how far it lies from the lower to the upper in magnitude."""
+        """Return each element's neighbours, and how far it lies from the lower to the upper in magnitude."""
         down, up = (
             self.answer(batch, (Change("rounding", _mode(name), ""),))
             for name in ("toward_zero", "away_from_zero")

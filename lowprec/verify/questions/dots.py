@@ -123,7 +123,7 @@ class DotQuestion(Question):
         return Batch(index, got, (self.x[number][chosen], self.y[number][:, columns], addend))
 
     def sample(self, different: Array, equal: Array) -> Batch:
-        """Return rows and columns of the matrix with most mismatches, those with mismatches first; or some results."""
+        """Return rows and columns of the matrix with most mismatches, mismatched first; or some results."""
         if self.verb == "dot":
             half = _OUTPUTS // 2
             index = np.unique(np.concatenate([different[:half], equal[:half]]))

@@ -98,7 +98,7 @@ class ElementQuestion(Question):
         return words_of(results)
 
     def compared(self, batch: Batch) -> Array | None:
-        """Return which results are compared: not NaNs that the format lacks, where the projection refuses them."""
+        """Return which results are compared: not NaNs that the format lacks and the projection refuses."""
         if not self.leaves_out:
             return None
         if self.operation == "convert":
@@ -160,7 +160,7 @@ class ElementQuestion(Question):
         return as_doubles(self.codes(want).astype(code_dtype(self.target)), self.target)
 
     def random(self, batch: Batch) -> tuple[Array, Array, Array] | None:
-        """Return the neighbours of each result, and how far it lies from the lower to the upper in magnitude."""
+        """Return each result's neighbours, and how far it lies from the lower to the upper in magnitude."""
         if self.operation != "convert" or self.projection.via:
             return None
         down, up = neighbours(self.operation, batch.given, self.formats, self._rule)

@@ -192,7 +192,7 @@ def situations(
 
 @functools.cache
 def _continued(target: Format) -> Format | None:
-    """Return the format with a sign and at least as many values again past the largest; None if it does not fit."""
+    """Return the format with a sign, and as many values again past the largest; None if it does not fit."""
     if target.width > 30 or (target.exponent_bits and not target.subnormals):
         return None
     if not target.exponent_bits:

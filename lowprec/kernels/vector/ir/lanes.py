@@ -165,7 +165,7 @@ from_stack(put_rest)
 
 
 def less(left: Word, right: Word) -> Mask:
-    """Where left < right, both as signed words: one instruction everywhere, unlike the unsigned comparison."""
+    """Where left < right, as signed words: one instruction everywhere, unlike the unsigned comparison."""
     return fill(left).view(np.int32) < fill(right).view(np.int32)
 
 

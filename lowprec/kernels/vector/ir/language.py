@@ -84,7 +84,7 @@ def builtin(function: Callable[..., Any], result: Any, *kinds: VectorType) -> Ca
 
 
 def memory(function: Callable[..., Any], result: VectorType | None, *kinds: VectorType) -> Callable[[F], F]:
-    """Decorate what reads or writes an array from an index on: (builder, pointer, element, *values) -> value."""
+    """Decorate what reads or writes an array from an index: (builder, pointer, element, *values) -> value."""
 
     def check(array: Any, start: Any, *given: Any) -> Any:
         if isinstance(array, types.Array) and isinstance(start, types.Integer) and given == kinds:
@@ -107,7 +107,7 @@ def memory(function: Callable[..., Any], result: VectorType | None, *kinds: Vect
 
 
 def on_stack(function: Callable[[Any, int], Any], count: int) -> None:
-    """Make a function of an array give its elements from an index on, and zeros up to `count`, in memory of its own.
+    """Make a function give an array's elements from an index on, then zeros up to `count`, in its own memory.
 
     That memory is on the stack, until the function that calls this returns. `np.zeros` and a loop would
     be six functions more to compile for each kernel, and ask for memory at each call.
@@ -140,7 +140,7 @@ def on_stack(function: Callable[[Any, int], Any], count: int) -> None:
 
 
 def from_stack(function: Callable[[Any, int, Any], None]) -> None:
-    """Make a function of (array, start, other) copy the first elements of the other to the array's, from `start` on.
+    """Make a function (array, start, other) copy the first elements of the other into the array from `start`.
 
     A copy of memory and no loop: LLVM would turn a loop over fewer elements than a vector has into vectors.
     """

@@ -102,7 +102,7 @@ _ZEROS = ir.Constant(_NUMBERS, [0.0] * _PART)
 
 
 def _in_parts(function: Any, *kinds: VectorType) -> Callable[[F], F]:
-    """Decorate what makes the instructions of a function, of _PART lanes at a time: (builder, *parts) -> words."""
+    """Decorate a function that emits instructions for _PART lanes at a time: (builder, *parts) -> words."""
 
     def register(make: F) -> F:
         def lower(builder: Any, *vectors: Any) -> Any:
@@ -133,9 +133,8 @@ def _widen(builder: Any, word: Any) -> Any:
 
 def _fold(builder: Any, pattern: Any) -> Any:
     low = _LONGS.constant(0xFFFFFFFF)
-    pattern = builder.or_(
-        pattern, builder.add(builder.and_(pattern, low), low)
-    )  # carries into the upper half
+    # Adding `low` carries into the upper half.
+    pattern = builder.or_(pattern, builder.add(builder.and_(pattern, low), low))
     return builder.trunc(builder.lshr(pattern, _LONGS.constant(32)), _SHORT.llvm)
 
 
@@ -174,7 +173,7 @@ def _add_units(builder: Any, *parts: Any) -> Any:
 
 
 def sum_to_odd(x: Lanes, y: Lanes) -> Lanes:
-    """The sum x + y, where the processor rounds to nearest. What the sum was rounded by is a binary64 number."""
+    """The sum x + y, if the processor rounds to nearest. Its rounding error is a binary64 number."""
     return _folded(_sum(_widened(x), _widened(y)))
 
 
@@ -208,7 +207,7 @@ def _fma_to_odd(builder: Any, x: Any, y: Any, z: Any) -> Any:
 
 
 def quotient_to_odd(x: Lanes, y: Lanes) -> Lanes:
-    """The quotient x / y, however the processor rounds: what no number of 51 bits is stays apart from all of them."""
+    """The quotient x / y in any mode: one that is no 51-bit number stays apart from all such numbers."""
     with np.errstate(invalid="ignore", divide="ignore"):
         return _folded((_widened(x) / _widened(y)).view(np.uint64))
 
@@ -305,7 +304,7 @@ def _odd_sum(builder: Any, *parts: Any) -> Any:
 
 
 def joined_sum(total: Lanes, first: Lanes, second: Lanes, field: Lanes, lost: Lanes) -> Lanes:
-    """A binary32 number and a sum of two integers times a power of two, which is rounded to 53 - `lost` bits first."""
+    """A binary32 number plus a sum of two scaled integers, which is first rounded to 53 - `lost` bits."""
     pattern, lost = _units(first, second, np.zeros_like(first), field), lost.astype(np.uint64)
     one = np.uint64(1)
     unit = one << lost
