@@ -56,6 +56,7 @@ def test_only_the_kernels_import_numba():
         "lowprec/kernels/cache.py",
         "lowprec/kernels/compiling.py",
         "lowprec/kernels/jit.py",
+        "lowprec/kernels/parts.py",
         "lowprec/kernels/vector/ir/language.py",
     }
 

@@ -9,9 +9,8 @@ Statistics are in float64, part by part; conversions are those of `convert`. Flo
 from __future__ import annotations
 
 import dataclasses
-import itertools
 import math
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable
 from dataclasses import dataclass
 from typing import Any
 
@@ -24,6 +23,7 @@ from lowprec.arrays.block import BlockArray
 from lowprec.arrays.block_stream import spread
 from lowprec.arrays.checks import Array, projection as projection_of, values_operand
 from lowprec.arrays.convert import decode, encode, quantize
+from lowprec.arrays.traverse import tiles
 from lowprec.kernels.modes import usual_arithmetic
 from lowprec.spec import catalog
 from lowprec.spec.block import BlockFormat, ScaleRule
@@ -320,7 +320,7 @@ def error_report(
 def _largest(rows: Array, fmt: Format) -> Doubles:
     """Each row's amax; 0 of a row without finite values."""
     amax, negative = np.zeros(rows.shape[0]), 0
-    for tile in _tiles(rows.shape, (1, 1), _PART):
+    for tile in tiles(rows.shape, (1, 1), _PART):
         part, _ = _finite(rows[tile])
         negative += int(np.count_nonzero(part < 0))
         amax[tile[0]] = np.maximum(amax[tile[0]], np.abs(part).max(axis=1))
@@ -335,7 +335,7 @@ def _largest(rows: Array, fmt: Format) -> Doubles:
 def _percentiles(rows: Array, percentile: float) -> Doubles:
     """Of each row's finite magnitudes; 0 of a row without any."""
     found = np.zeros(rows.shape[0])
-    for tile in _tiles(rows.shape, (1, rows.shape[1]), _PART):
+    for tile in tiles(rows.shape, (1, rows.shape[1]), _PART):
         part, finite = _finite(rows[tile])
         magnitudes = np.abs(part).astype(np.float64)
         whole = finite.all(axis=1)
@@ -356,7 +356,7 @@ def _least_errors(rows: Array, fmt: Format, scales: Singles, factors: Doubles) -
     """Of the scales times the factors, the first with the least sum of squared errors, for each row."""
     trials = np.maximum(factors[:, None] * scales.astype(np.float64), _SMALLEST).astype(np.float32)
     errors = np.zeros(trials.shape)
-    for tile in _tiles(rows.shape, (1, 1), _PART):
+    for tile in tiles(rows.shape, (1, 1), _PART):
         part, finite = _finite(rows[tile])
         for trial, sums in zip(trials[:, tile[0], None], errors[:, tile[0]], strict=True):
             error = part - quantize(part / trial, fmt, projection=_TRIAL).astype(np.float64) * trial
@@ -420,7 +420,7 @@ def _of_singles(
     low, high = _limits(fmt, how)
     sums = _Sums()
     # Random integers belong to places of the whole array, so that is one part.
-    for tile in _tiles(array.shape, (1,) * array.ndim, array.size if how.rounding.bits else _PART):
+    for tile in tiles(array.shape, (1,) * array.ndim, array.size if how.rounding.bits else _PART):
         given: Array = np.asarray(array[tile])
         part, finite = _finite(given)
         unit = np.float64(1) if scales is None else scales[tile].astype(np.float64)
@@ -454,7 +454,7 @@ def _of_blocks(array: Array, blocks: BlockArray) -> ErrorReport:
     tensor = 1.0 if blocks.tensor_scale is None else float(blocks.tensor_scale)
     grids = [np.zeros(blocks.scales.shape) for _ in range(4)]
     sums = _Sums()
-    for tile in _tiles(array.shape, units, _PART):
+    for tile in tiles(array.shape, units, _PART):
         piece = blocks[tile]
         scales = np.asarray(decode(piece.scales, fmt.scale)).astype(np.float64) * tensor
         scales = spread(scales, piece.shape, blocks.axes, fmt.sizes)
@@ -492,14 +492,3 @@ def _finite(given: Array) -> tuple[Array, Array]:
     finite = np.isfinite(part)
     part[~finite] = 0
     return part, finite
-
-
-def _tiles(shape: tuple[int, ...], units: tuple[int, ...], most: int) -> Iterator[tuple[slice, ...]]:
-    """Parts of an array, of about so many elements: multiples of the units, but for the last ones."""
-    units = tuple(max(1, min(length, unit)) for length, unit in zip(shape, units, strict=True))
-    steps = list(units)
-    for axis in reversed(range(len(steps))):
-        steps[axis] = max(1, min(shape[axis], units[axis] * max(1, most // math.prod(steps))))
-    starts = (range(0, length, step) for length, step in zip(shape, steps, strict=True))
-    for corner in itertools.product(*starts):
-        yield tuple(slice(first, first + step) for first, step in zip(corner, steps, strict=True))

@@ -7,6 +7,9 @@ Floor 3.
 
 from __future__ import annotations
 
+import itertools
+import math
+from collections.abc import Iterator
 from typing import Any
 
 import numpy as np
@@ -15,7 +18,7 @@ from lowprec.arrays.checks import Array, unlocked
 from lowprec.arrays.threads import SHARED_FROM, share
 from lowprec.kernels.engine import DONE, ElementwiseProgram
 
-__all__ = ["BUFFER", "PAST_FROM", "bits_of", "run"]
+__all__ = ["BUFFER", "PAST_FROM", "bits_of", "run", "tiles"]
 
 #: Elements that are gone through at a time where they do not lie one after the other.
 BUFFER = 1 << 14
@@ -130,3 +133,14 @@ def _draw_from(program: ElementwiseProgram, operands: list[Array], out: Array, k
     status = program.draw(held, results, key, first - skipped)
     out[...] = results[skipped:]
     return status
+
+
+def tiles(shape: tuple[int, ...], units: tuple[int, ...], most: int) -> Iterator[tuple[slice, ...]]:
+    """Parts of an array, of about so many elements: multiples of the units, but for the last ones."""
+    units = tuple(max(1, min(length, unit)) for length, unit in zip(shape, units, strict=True))
+    steps = list(units)
+    for axis in reversed(range(len(steps))):
+        steps[axis] = max(1, min(shape[axis], units[axis] * max(1, most // math.prod(steps))))
+    starts = (range(0, length, step) for length, step in zip(shape, steps, strict=True))
+    for corner in itertools.product(*starts):
+        yield tuple(slice(first, first + step) for first, step in zip(corner, steps, strict=True))

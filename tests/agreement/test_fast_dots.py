@@ -1,4 +1,4 @@
-"""Products of matrices by vectors: the codes of the scalar engine, which is held against the oracle elsewhere.
+"""Products of matrices by vectors: the codes of the scalar engine, which the oracle checks elsewhere.
 
 And that vectors do them: what is left to the scalar engine is counted.
 """
@@ -26,7 +26,7 @@ BLOCKS = ("mxfp8_e4m3", "mxfp8_e5m2", "mxfp6_e2m3", "mxfp6_e3m2", "mxfp4_e2m1", 
 
 
 def numbers(shape, seed, spread=6):
-    """Numbers of many sizes, some zeros, and rows whose second half takes back the first, but for a little."""
+    """Numbers of many sizes, some zeros, and rows whose second half takes back the first."""
     rng = np.random.default_rng(seed)
     made = rng.standard_normal(shape) * 2.0 ** rng.integers(-spread, spread, shape)
     made[rng.random(shape) < 0.1] = 0
@@ -97,7 +97,7 @@ def summed(total, term, rest):
 
 
 def test_a_sum_is_rounded_once():
-    """What binary64 rounds onto a tie of binary32 goes where the exact sum is: to either side, in each binade."""
+    """What binary64 rounds onto a tie of binary32 goes where the exact sum is, in each binade."""
     rng = np.random.default_rng(0)
     for _ in range(300):
         total = np.float32(
@@ -146,7 +146,7 @@ def test_blocks_of_different_formats_and_sizes(left):
 
 @pytest.mark.parametrize("spread", [1, 10, 20, 60])
 def test_exact_sums_of_any_range(left, spread):
-    """In one product of matrices, in several of slices, and where there would be too many of those by integers."""
+    """In one product of matrices, in several of slices, and where those were too many by integers."""
     x, y = numbers((6, 24), 3, spread), numbers((35, 24), 4, spread).T
     agree(left, x, y, "exact", most=6 * 35 if spread == 60 else 0)
     how = dataclasses.replace(

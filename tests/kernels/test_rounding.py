@@ -19,12 +19,12 @@ ROOT = pathlib.Path(__file__).parents[2]
 KERNELS = ROOT / "lowprec" / "kernels"
 ROUNDING = ("scalar/rounding.py", "vector/rounding.py", "vector/ir/rounding.py")
 
-#: The kernels of both rooms; programs, which bring arrays to kernels and compile nothing, are not among them.
+#: The kernels of both rooms, without what prepares arrays for them and compiles nothing.
 MODULES = sorted(
     path.relative_to(KERNELS).as_posix()
     for room in ("scalar", "vector")
     for path in (KERNELS / room).rglob("*.py")
-    if not path.name.endswith("program.py")
+    if not path.name.endswith(("program.py", "operands.py"))
 )
 
 #: Methods of LLVM's builder, and functions of NumPy, whose result may lack low bits.

@@ -182,8 +182,8 @@ def kernel(kind: str) -> Callable[..., None]:
 def sums_of_doubles(parts: Words, how: Params, stage: Stage, out: Words) -> None:
     """Write the codes of sums of binary64 numbers, times the tensors' scales: exact, rounded once.
 
-    `parts` are patterns, shape (numbers in a sum, sums), finite and none below 2**How.BASE; a sum of one number
-    keeps the sign of zero.
+    `parts` are patterns, shape (numbers in a sum, sums): finite, and multiples of 2**How.BASE. A sum of one
+    number keeps the sign of zero.
     """
     words = np.zeros(how[How.WORDS], np.uint64)
     for i in range(out.size):

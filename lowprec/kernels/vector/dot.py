@@ -208,9 +208,8 @@ def projected(target_shape: Shape, result_shape: Shape) -> Kernel:
 def pairwise(x: Codes, y: Codes, addends: Codes, begins: bool, out: Codes, plan: Words) -> int:
     """Sums of neighbours, then of their sums, in binary32; products are rounded too. As `running`.
 
-    The addend is the first term, where sums begin with one. Of the sums that wait for their neighbour, each is of
-    twice as many terms as the next, or more: they are on a stack, and the binary digits of the number of
-    terms say how many there are.
+    The addend is the first term, where sums begin with one. Sums that wait for a neighbour are on a stack,
+    each of twice as many terms as the next, or more: the binary digits of the number of terms say how many.
     """
     if not rounds_to_nearest(plan) or not keeps_subnormals(plan, plan[PAST]):
         return UNSUITED

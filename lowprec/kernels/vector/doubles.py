@@ -29,7 +29,7 @@ _WIDTH = 64
 
 @jit
 def sequence(x: Numbers, y: Numbers, out: Numbers, plan: Words) -> int:
-    """Add the products of rows of x and columns of y to `out`, one after the other, each sum rounded to binary64."""
+    """Add products of rows of x and columns of y to `out`, one after the other, rounding to binary64."""
     if not rounds_to_nearest(plan) or not keeps_subnormals(plan, plan[PAST]):
         return UNSUITED
     sums = np.empty(_WIDTH, np.float64)
@@ -47,12 +47,13 @@ def sequence(x: Numbers, y: Numbers, out: Numbers, plan: Words) -> int:
 
 @jit
 def block_terms(
-    x: Numbers, y: Numbers, x_scales: Numbers, y_scales: Numbers, block: int, rounds: bool, wide: bool, out: Numbers, plan: Words
+    x: Numbers, y: Numbers, x_scales: Numbers, y_scales: Numbers, block: int, rounds: bool, wide: bool,
+    out: Numbers, plan: Words,
 ) -> int:  # fmt: skip
     """Add the products of blocks to `out`, binary32 numbers, one after the other.
 
     A term is the exact sum of a block's products times both scales, rounded to binary32 first if `rounds`.
-    Where that takes more than one binary64 number, the sum is kept as two (`wide`), and scales are powers of two.
+    Where that takes two binary64 numbers (`wide`), scales are powers of two.
     x has shape (M, K), its scales (M, blocks); y has shape (K, N), its scales (blocks, N).
     """
     if not rounds_to_nearest(plan) or not keeps_subnormals(plan, plan[PAST]):

@@ -36,6 +36,7 @@ from lowprec.kernels.vector.ir.lanes import (
     one_where,
 )
 from lowprec.kernels.vector.ir.rounding import (
+    added_once,
     cut_short_sum,
     cut_sum,
     fma_to_odd,
@@ -49,6 +50,7 @@ from lowprec.kernels.vector.ir.rounding import (
     root_to_odd,
     sum_to_odd,
     truncated,
+    with_error,
 )
 
 __all__ = [
@@ -176,32 +178,3 @@ def shortened(word: Lanes) -> Lanes:
 def to_short(word: Lanes) -> Lanes:
     """Binary32 numbers to 8 bits, as binary32 numbers."""
     return nearest_even(word, 0x7FFF, 16) << 16
-
-
-# -- single numbers: loops over them become vectors -----------------------------------------------------
-
-
-@inlined
-def with_error(x: np.float64, y: np.float64) -> tuple[np.float64, np.float64]:
-    """The sum of two numbers, and what it was rounded by. Source: [KNUTH]."""
-    total = x + y
-    part = total - x
-    return total, (x - (total - part)) + (y - part)
-
-
-@inlined
-def added_once(total: np.float32, term: np.float64, rest: np.float64) -> np.float32:
-    """The sum of three numbers, rounded to binary32 once; what is not finite is of no use.
-
-    The binary64 sum is rounded twice where it lies on a tie between two binary32 numbers, and `error` says
-    that the exact sum does not: then it is the neighbour on the other side of the tie, if `error` points there.
-    """
-    both, error = with_error(np.float64(total), term)
-    error, below = with_error(error, rest)
-    both, error = with_error(both, error)
-    error = error if error != 0.0 else below
-    near = np.float32(both)
-    half = both - np.float64(near)
-    other = np.float64(near) + (half + half)
-    beyond = error * half > 0.0 and np.float64(np.float32(other)) == other
-    return np.float32(other) if beyond else near

@@ -458,8 +458,7 @@ def _settle(builder: Any) -> Any:
     return ir.Constant(ir.IntType(8).as_pointer(), None)
 
 
-# -- 64 bits, few of them
-# -----------------------------------------------------------------------------------------
+# -- 64 bits, few of them --------------------------------------------------------------------------
 
 
 def long_range(first: np.uint64) -> Longs:
@@ -489,12 +488,8 @@ def _interleaved(builder: Any, pointer: Any, element: Any, a: Any, b: Any, c: An
         for side in (0, 1)
     ]
     firsts, seconds = (builder.shuffle_vector(left, right, _places(pair)) for pair in pairs)
-    order = [
-        place + side + in_pair
-        for place in range(0, _LONGS.count, 2)
-        for side in (0, _LONGS.count)
-        for in_pair in (0, 1)
-    ]
+    sides = (0, 1, _LONGS.count, _LONGS.count + 1)
+    order = [place + side for place in range(0, _LONGS.count, 2) for side in sides]
     mixed = builder.shuffle_vector(firsts, seconds, _places(order))
     builder.store(mixed, builder.bitcast(pointer, mixed.type.as_pointer())).align = 1
 

@@ -16,6 +16,7 @@ from typing import Any, TypeVar
 import numpy as np
 import numpy.typing as npt
 
+from lowprec.kernels.jit import inlined
 from lowprec.kernels.vector.ir.lanes import (
     LANES,
     SINGLES,
@@ -32,6 +33,7 @@ from lowprec.kernels.vector.ir.lanes import (
 from lowprec.kernels.vector.ir.language import VectorType, builtin, ir, memory
 
 __all__ = [
+    "added_once",
     "cut_short_sum",
     "cut_sum",
     "fma_to_odd",
@@ -45,6 +47,7 @@ __all__ = [
     "root_to_odd",
     "sum_to_odd",
     "truncated",
+    "with_error",
 ]
 
 Doubles = npt.NDArray[np.float64]
@@ -346,3 +349,32 @@ def truncated(single: Singles) -> Lanes:
 
 
 builtin(truncated, WORDS, SINGLES)(lambda builder, single: builder.fptosi(single, WORDS.llvm))
+
+
+# -- single numbers: loops over them become vectors --------------------------------------------------
+
+
+@inlined
+def with_error(x: np.float64, y: np.float64) -> tuple[np.float64, np.float64]:
+    """The sum of two numbers, and what it was rounded by. Source: [KNUTH]."""
+    total = x + y
+    part = total - x
+    return total, (x - (total - part)) + (y - part)
+
+
+@inlined
+def added_once(total: np.float32, term: np.float64, rest: np.float64) -> np.float32:
+    """The sum of three numbers, rounded to binary32 once; what is not finite is of no use.
+
+    The binary64 sum is rounded twice where it lies on a tie between two binary32 numbers, and `error` says
+    that the exact sum does not: then the neighbour on the other side is right, if `error` points there.
+    """
+    both, error = with_error(np.float64(total), term)
+    error, below = with_error(error, rest)
+    both, error = with_error(both, error)
+    error = error if error != 0.0 else below
+    near = np.float32(both)
+    half = both - np.float64(near)
+    other = np.float64(near) + (half + half)
+    beyond = error * half > 0.0 and np.float64(np.float32(other)) == other
+    return np.float32(other) if beyond else near

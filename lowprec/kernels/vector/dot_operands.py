@@ -1,0 +1,191 @@
+"""Operands of dot products as the vector kernels take them: rows of binary32 or binary64 numbers.
+
+Floor 2b. Imports spec and NumPy.
+"""
+
+from __future__ import annotations
+
+from typing import Any, NamedTuple
+
+import numpy as np
+import numpy.typing as npt
+
+from lowprec.kernels import engine
+from lowprec.kernels.codes import code_dtype
+from lowprec.kernels.engine import Rows
+from lowprec.kernels.lower.words import POWERS, SINGLE
+from lowprec.kernels.request import CONVERT, Elementwise
+from lowprec.kernels.vector.dot import BIAS
+from lowprec.spec.accumulation import Window
+from lowprec.spec.format import Format
+from lowprec.spec.projection import DEFAULT, Projection
+
+__all__ = [
+    "Prepared",
+    "converted",
+    "finite",
+    "placed",
+    "places_of",
+    "precision_of",
+    "prepared",
+    "products",
+    "quiet",
+    "raised_by",
+    "scaled",
+    "singles",
+    "span",
+]
+
+Array = npt.NDArray[Any]
+
+#: The most slices of an operand of exact sums: the square of it is how many products of matrices there are.
+_SLICES = 8
+
+
+def scaled(rows: Rows, fmt: Format) -> Array | None:
+    """The values of rows, times their scales, as patterns of binary32; None where that does not hold them."""
+    words = singles(rows.codes, fmt)
+    if rows.scales is None or rows.scale_fmt is None:
+        return words
+    if not SINGLE.contains(rows.scale_fmt):
+        return None
+    scales = singles(rows.scales, rows.scale_fmt).view(np.float32).astype(np.float64)
+    exact = words.view(np.float32) * scales[:, np.arange(words.shape[1]) // rows.block]
+    with np.errstate(all="ignore"):
+        made = exact.astype(np.float32)
+    same = (made == exact) | np.isnan(exact)
+    return made.view(np.uint32) if same.all() else None
+
+
+def finite(words: Array) -> tuple[Array, Array]:
+    """Rows with zeros in place of those that have an infinity or NaN, and which these are."""
+    others = ((words & 0x7F800000) == 0x7F800000).any(axis=1)
+    return (np.where(others[:, None], np.uint32(0), words) if others.any() else words), others
+
+
+def products(x: Array, y: Array) -> list[Array] | None:
+    """All sums of products, exact, each as a sum of a few binary64 numbers; None where these were too many.
+
+    Operands are cut into slices of few bits, so that binary64 holds every sum of products of two slices, in
+    any order. Source: [OZAKI].
+    """
+    (x_low, x_high), (y_low, y_high) = span(x), span(y)
+    left, right = (side.view(np.float32).astype(np.float64) for side in (x, y.T))
+    length = x.shape[1].bit_length()
+    if x_low + y_low < -1000:
+        return None
+    if x_high + y_high + length - (x_low + y_low) <= 53:
+        return [np.matmul(left, right)]
+    bits = (53 - length - 3) // 2
+    if bits < 8 or max(x_high - x_low, y_high - y_low) > _SLICES * bits:
+        return None
+    rows, columns = _slices(left, x_low, x_high, bits), _slices(right, y_low, y_high, bits)
+    parts = [np.zeros((len(left), right.shape[1])) for _ in range(len(rows) + len(columns) - 1)]
+    for i, row in enumerate(rows):
+        for j, column in enumerate(columns):
+            parts[i + j] += np.matmul(row, column)  # of at most 8 such: three bits
+    return parts
+
+
+def _slices(numbers: Array, low: int, high: int, bits: int) -> list[Array]:
+    """Numbers as sums of multiples of 2**(low + i * bits) below 2**(low + (i + 1) * bits), largest first."""
+    made = []
+    for place in reversed(range(low, max(high, low + 1), bits)):
+        unit = 2.0**place
+        made.append(np.trunc(numbers / unit) * unit)
+        numbers = numbers - made[-1]
+    return made
+
+
+def converted(codes: Array, source: Format, target: Format, rule: Projection) -> Array:
+    """Codes of one format as those of another."""
+    program = engine.lower(Elementwise(CONVERT, (source,), target, rule))
+    flat, out = np.ascontiguousarray(codes).reshape(-1), np.empty(codes.size, code_dtype(target))
+    program.run([flat], out, np.empty(0, np.uint8), np.empty(0, np.uint32))
+    return out.reshape(codes.shape)
+
+
+def singles(codes: Array, fmt: Format) -> Array:
+    """The values of rows of codes, as patterns of binary32."""
+    return codes.view(np.uint32) if fmt == SINGLE else converted(codes, fmt, SINGLE, DEFAULT)
+
+
+def raised_by(side: Rows) -> Array | None:
+    """The exponents of the scales, of each element; None where a scale is NaN, or no power of two."""
+    if side.scales is None or side.scale_fmt != POWERS or (side.scales == POWERS.nan_code).any():
+        return None
+    exponents = side.scales.astype(np.int32) - POWERS.bias
+    return exponents[:, np.arange(side.codes.shape[1]) // side.block]
+
+
+def precision_of(words: Array, fmt: Format) -> int:
+    """The bits of the widest significand: of the format, or of the numbers that are there."""
+    if fmt.precision <= 8:
+        return fmt.precision
+    used = int(np.bitwise_or.reduce(words, axis=None)) & 0x7FFFFF | 0x800000
+    return 24 - ((used & -used).bit_length() - 1)
+
+
+def quiet(words: Array) -> Array:
+    """NaNs without payload: the processor then keeps them apart from numbers, however sums are rounded."""
+    nan = np.isnan(words.view(np.float32))
+    return np.where(nan, np.uint32(0x7FC00000), words) if nan.any() else words
+
+
+def span(words: Array) -> tuple[int, int]:
+    """All numbers, which are finite, are multiples of 2**low and below 2**high."""
+    fields = (words >> 23) & 0xFF
+    numbers = (words & 0x7FFFFFFF) != 0
+    fields = np.maximum(fields, 1).astype(np.int32)
+    significands = (words & 0x7FFFFF | np.where(fields > 1, 0x800000, 0)).astype(np.int64)
+    zeros = np.frexp((significands & -significands).astype(np.float64))[1] - 1
+    low = int((fields + zeros - 150).min(where=numbers, initial=200))
+    return low, int((fields - 126).max(where=numbers, initial=low))
+
+
+class Prepared(NamedTuple):
+    """Operands with their scales, exponents for windows, with BIAS or 0 for zeros, and the extreme ones."""
+
+    words: Array
+    exponents: Array
+    low: int
+    high: int
+
+
+def prepared(words: Array, raised: Array | None, fmt: Format) -> Prepared | None:
+    """Operands, which are finite; None where they are not with their scales."""
+    fields = (words >> 23) & 0xFF
+    numbers = (words & 0x7FFFFFFF) != 0
+    exponents = np.maximum(fields.astype(np.int32) - 127, fmt.emin)
+    if raised is not None:
+        exponents = exponents + raised
+        words = np.ldexp(words.view(np.float32), np.where(numbers, raised, 0)).view(np.uint32)
+    if not numbers.any():
+        return Prepared(words, np.zeros_like(words), 0, 0)
+    low, high = (
+        int(exponents.min(where=numbers, initial=1000)),
+        int(exponents.max(where=numbers, initial=-1000)),
+    )
+    if raised is not None and (low < -100 or high > 100):
+        return None
+    return Prepared(words, np.where(numbers, exponents + BIAS, 0).astype(np.uint32), low, high)
+
+
+def places_of(length: int, window: Window) -> Array:
+    """Which product is taken when; `length` stands for one that is zero."""
+    pairs = window.groups == "alternate_pairs"
+    both = window.step * (2 if pairs else 1)
+    places = np.arange(-(-length // both) * both)
+    if pairs:
+        steps = places.reshape(-1, both)
+        clear = (np.arange(both) >> 1 & 1) == 0
+        places = np.concatenate([steps[:, clear], steps[:, ~clear]], axis=1).reshape(-1)
+    return np.minimum(places, length)
+
+
+def placed(side: Array, places: Array) -> Array:
+    """Columns in another order, and zeros."""
+    if places.size == side.shape[1] and (places == np.arange(places.size)).all():
+        return np.ascontiguousarray(side)
+    padded = np.concatenate([side, np.zeros((len(side), 1), side.dtype)], axis=1)
+    return np.ascontiguousarray(padded[:, places])

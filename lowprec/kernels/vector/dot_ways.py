@@ -1,0 +1,123 @@
+"""Which vector kernel serves an accumulation, if one does.
+
+Floor 2b. Imports spec; NumPy where it lowers.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+from typing import NamedTuple
+
+from lowprec.kernels.jit import has_half
+from lowprec.kernels.lower.vector import Encoder, Words as Plan, lower_decoder, lower_encoder
+from lowprec.kernels.lower.words import BRAIN, CUT_SINGLE, DOUBLE, HALF, SINGLE
+from lowprec.kernels.request import Dot
+from lowprec.spec.accumulation import EXACT, PAIRWISE, SEQUENTIAL, Accumulation, Rounded, Window
+from lowprec.spec.format import Carrier
+from lowprec.spec.projection import DEFAULT, Projection
+from lowprec.spec.rounding import NEAREST_EVEN, TOWARD_ZERO
+
+__all__ = ["Way", "way_of"]
+
+
+class Way(NamedTuple):
+    """Which kernel serves an accumulation, and what it asks for."""
+
+    kind: str  #: "exact", "running", "sequence" in binary64, "pairwise", "terms" of blocks, or "windows"
+    running: str = ""  #: the key of `dot.ACCUMULATORS`, or none
+    bits: int = 0  #: that products may have there
+    stages: tuple[Plan, Plan] | None = None  #: of an accumulator of any format: to it, and back
+    sink: str = ""
+    chunk: int = 0
+    lost: int = 0  #: bits of 53 that a step's own sum does not keep
+
+
+def way_of(request: Dot) -> Way | None:
+    """Return how vectors serve a request, or None where they do not."""
+    how, x, y = request.accumulation, request.x, request.y
+    if isinstance(x, Carrier) or isinstance(y, Carrier) or how.machine or how.addend != "first":
+        return None
+    if not (SINGLE.contains(x) and SINGLE.contains(y)):
+        return None
+    if how.order == EXACT:
+        return Way("exact")
+    if isinstance(how.accumulator, Window):
+        way = _window(how, how.accumulator, x.precision + y.precision)
+        return None if request.tensor != 1 or (request.block and how.scale is None) else way
+    if how.accumulator is None:
+        return None
+    into, rounded = how.accumulator, how.product is not None
+    single = into[0] == SINGLE and _is_plain(into) and how.product in (None, (SINGLE, DEFAULT))
+    if request.block:
+        assert request.scales is not None, "blocks have scales"
+        known = single and how.order == SEQUENTIAL and all(map(SINGLE.contains, request.scales))
+        return Way("terms") if known else None
+    if how.order == PAIRWISE:
+        return Way("pairwise") if single and rounded else None
+    if how.order != SEQUENTIAL:
+        return None
+    if single:
+        return Way("running", "multiply_and_add" if rounded else "fma", 48)
+    if rounded:
+        return None
+    if into[0] == DOUBLE:
+        return Way("sequence") if _is_plain(into) and x.precision + y.precision <= 53 else None
+    name = "short" if into[0] == BRAIN else "half" if into[0] == HALF and has_half() else ""
+    name, stages = name if _is_plain(into) else "", _stages(into)
+    return Way("running", name, into[0].precision, stages) if name or stages else None
+
+
+def _stages(place: Rounded) -> tuple[Plan, Plan] | None:
+    """The stages of an accumulator of any format, or None where vectors cannot be exact."""
+    fmt, rule = place
+    to, back = lower_encoder(fmt, rule, True), lower_decoder(fmt)
+    if to is None or back is None or rule.rounding.bits or to[Encoder._fields.index("refuses")]:
+        return None
+    return to, back
+
+
+def _window(how: Accumulation, window: Window, bits: int) -> Way | None:
+    fmt, rule = window.result
+    sinks = {SINGLE: "single", CUT_SINGLE: "short", HALF: "half"}
+    if fmt not in sinks and window.step == how.order.size:
+        return _direct(how, window, bits)
+    mode = NEAREST_EVEN if fmt == HALF else TOWARD_ZERO
+    if (
+        fmt not in sinks
+        or rule.rounding != mode
+        or not _is_plain((fmt, dataclasses.replace(rule, rounding=NEAREST_EVEN)))
+    ):
+        return None
+    if not _fits(window, bits) or (fmt == HALF and not has_half()):
+        return None
+    # The addend comes in the output's format, whose exponents it has in the first step.
+    added = HALF if fmt == HALF else SINGLE
+    if how.total is None:
+        return Way("windows", sink=sinks[fmt]) if how.output[0] == added else None
+    if how.total[0] != added or not _is_plain(how.total) or how.order.size % window.step:
+        return None
+    return Way("windows", sink=sinks[fmt], chunk=how.order.size)
+
+
+def _direct(how: Accumulation, window: Window, bits: int) -> Way | None:
+    """Steps that are summed from zero into a format with many bits, and then in binary32."""
+    fmt = window.result[0]
+    wide = 26 <= fmt.precision <= 50 and fmt.exponent_bits > 0 and fmt.subnormals
+    if not _fits(window, bits) or not _is_plain(window.result) or not wide or window.groups != "consecutive":
+        return None
+    if how.total is None or how.total[0] != SINGLE or not _is_plain(how.total):
+        return None
+    return Way("windows", sink="nearest", chunk=window.step, lost=53 - fmt.precision)
+
+
+def _fits(window: Window, bits: int) -> bool:
+    """Whether vectors align so: sums of 16 products fit signed words, and each is cut as numbers are."""
+    if window.fraction_bits is None or window.fraction_bits > 25 or window.step > 32 or bits > 24:
+        return False
+    return window.cut == "toward_zero" and window.scales != "groups" and not window.negative_zero
+
+
+def _is_plain(place: Rounded) -> bool:
+    """Whether sums get there as the processor rounds. NaNs are none of a vector's business."""
+    rule = place[1]
+    return rule == Projection(nan_code=rule.nan_code, nan_sign=rule.nan_sign, nan=rule.nan)
