@@ -60,7 +60,7 @@ for job in sys.argv[2:]:
     name, mode = job.split()
     found[job] = lp.encode(values, name, rounding=mode).tolist()
     request = Elementwise(CONVERT, (catalog.BINARY32,), lp.format(name), lp.Projection(rounding=mode))
-    kernels.add(lower(request).kernel)
+    kernels.add(lower(request).few)
 found["package"] = lp.__file__
 found["loaded"] = sum(sum(kernel.stats.cache_hits.values()) for kernel in kernels)
 found["compiled"] = sum(sum(kernel.stats.cache_misses.values()) for kernel in kernels)

@@ -24,6 +24,7 @@ from lowprec.kernels.lower.vector import (
     NOTHING,
     Encoder,
     anywhere,
+    has_usual_target,
     is_usual,
     lower_decoder,
     lower_encoder,
@@ -69,9 +70,14 @@ def lower(request: Request) -> Any:
     return None
 
 
-def chosen(plan: Plan, drawn: bool) -> Kernel:
-    """Return the kernel for a plan, which draws its random integers or reads them."""
-    return kernel(shapes(plan) if specialized(plan) else ((),) * 4, drawn)
+#: Results from which on a plan that is not usual has a kernel of its own: less are not worth its compilation.
+_MANY = 1 << 16
+
+
+def chosen(plan: Plan, drawn: bool, size: int = _MANY) -> Kernel:
+    """Return the kernel for a plan and so many results, which draws its random integers or reads them."""
+    own = specialized(plan) and (size >= _MANY or has_usual_target(plan))
+    return kernel(shapes(plan) if own else ((),) * 4, drawn)
 
 
 #: Steps of operands that have an element for each result.
@@ -101,7 +107,7 @@ class Conversion:
     draws = in_place = True
 
     def __init__(self, plan: Plan) -> None:
-        self.plan, self.kernel = plan, chosen(plan, False)
+        self.plan, self.kernel, self.few = plan, chosen(plan, False), chosen(plan, False, 0)
         self.refuses = refuses(plan)
 
     @functools.cached_property
@@ -110,22 +116,23 @@ class Conversion:
         return past_caches(self.plan)
 
     @functools.cached_property
-    def _drawing(self) -> Kernel:
-        """The kernel that draws its random integers."""
-        return chosen(self.plan, True)
+    def _drawing(self) -> tuple[Kernel, Kernel]:
+        """The kernels that draw their random integers, for few results and for many."""
+        return chosen(self.plan, True, 0), chosen(self.plan, True)
 
     def run(self, operands: list[Codes], out: Codes, flags: Codes, random: Codes, past: bool = False) -> int:
         """Write results; see `engine.ElementwiseProgram`. Codes and results may be the same memory."""
         plan = self._past if past else self.plan
-        status = self.kernel(operands[0], out, plan, random)
+        kernel = self.kernel if out.size >= _MANY else self.few
+        status = kernel(operands[0], out, plan, random)
         if status == UNSUITED:
             plan = anywhere(plan)
-            status = chosen(plan, False)(operands[0], out, plan, random)
+            status = chosen(plan, False, out.size)(operands[0], out, plan, random)
         return status
 
     def draw(self, operands: list[Codes], out: Codes, key: int, first: int, past: bool = False) -> int:
         """Write results rounded by random integers from number `first` on."""
-        return self._drawing(
+        return self._drawing[out.size >= _MANY](
             operands[0], out, self._past if past else self.plan, np.uint64(key), np.uint64(first)
         )
 
