@@ -26,10 +26,13 @@ from lowprec.oracle.exact import from_float, to_float
 from lowprec.spec import catalog
 from lowprec.spec.format import Format
 
-pytestmark = pytest.mark.skipif(
-    platform.machine() not in ("x86_64", "AMD64") or platform.libc_ver()[0] != "glibc",
-    reason="sets MXCSR through glibc's fenv_t, whose layout is that of x86-64",
-)
+pytestmark = [
+    pytest.mark.apart,
+    pytest.mark.skipif(
+        platform.machine() not in ("x86_64", "AMD64") or platform.libc_ver()[0] != "glibc",
+        reason="sets MXCSR through glibc's fenv_t, whose layout is that of x86-64",
+    ),
+]
 
 DENORMALS_ARE_ZERO, FLUSH_TO_ZERO, DOWN, UP, CHOP = 0x0040, 0x8000, 0x2000, 0x4000, 0x6000
 ENVIRONMENTS = {

@@ -24,6 +24,8 @@ from lowprec.spec.projection import Saturation
 from lowprec.spec.rounding import MODES
 from tests.programs import need
 
+pytestmark = pytest.mark.apart
+
 EXAMPLES = Path(__file__).parents[2] / "docs" / "examples"
 HDL, C = EXAMPLES / "hdl", EXAMPLES / "c"
 STRICT = ["gcc", "-std=c99", "-Wall", "-Wextra", "-Werror", "-pedantic"]

@@ -150,6 +150,7 @@ int main(void)
 """
 
 
+@pytest.mark.apart
 @pytest.mark.parametrize("fmt", [*SMALL[::-2], catalog.BINARY16, catalog.BFLOAT16], ids=str)
 def test_the_c_header_compiles_and_gives_every_code(fmt, tmp_path):
     """All modes and policies, from binary32 and from binary64, with every warning an error."""
@@ -211,6 +212,7 @@ endmodule
 """
 
 
+@pytest.mark.apart
 @pytest.mark.parametrize("fmt", SMALL, ids=str)
 def test_the_systemverilog_package_simulates_to_the_same_codes(fmt, tmp_path):
     """Icarus Verilog: all codes decoded, all binary32 cases encoded."""
@@ -268,6 +270,7 @@ end architecture;
 """
 
 
+@pytest.mark.apart
 @pytest.mark.parametrize("fmt", SMALL[::3], ids=str)
 def test_the_vhdl_package_simulates_to_the_same_codes(fmt, tmp_path):
     """GHDL: all binary32 cases encoded; the table's words are those of the mem file."""
@@ -287,6 +290,7 @@ def test_the_vhdl_package_simulates_to_the_same_codes(fmt, tmp_path):
     assert f"{count} tried, 0 wrong".encode() in out
 
 
+@pytest.mark.apart
 def test_the_systemverilog_package_imports_the_c_header_where_there_is_dpi(tmp_path):
     """The C side at least exists, with the types of the import."""
     gcc = need("gcc")

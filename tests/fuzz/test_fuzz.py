@@ -72,6 +72,7 @@ def printed(failure, capsys):
     return capsys.readouterr().out
 
 
+@pytest.mark.apart
 def test_a_tie_that_the_oracle_decides_otherwise_is_found(planted, capsys):
     """In one element, whose program gives what the kernel gives."""
     right = convert.is_farther
@@ -86,6 +87,7 @@ def test_a_tie_that_the_oracle_decides_otherwise_is_found(planted, capsys):
     assert printed(failure, capsys)
 
 
+@pytest.mark.apart
 def test_a_tie_that_is_lowered_wrongly_is_found(planted):
     """One word of a target, one unit in 2**64."""
     planted.setitem(params._LIMITS, Threshold.HALF_OR_ABOVE, 1 << 63)
@@ -96,6 +98,7 @@ def test_a_tie_that_is_lowered_wrongly_is_found(planted):
 @pytest.mark.parametrize(
     ("topic", "verbs"), [("arithmetic", OPERANDS), ("order", ["less"]), ("blocks", ["encode"])]
 )
+@pytest.mark.apart
 def test_a_wrong_last_bit_is_found(planted, topic, verbs):
     """Of the first result of every call."""
 
@@ -117,6 +120,7 @@ def test_a_wrong_last_bit_is_found(planted, topic, verbs):
     assert failure.call.verb.removeprefix("lp.") in verbs
 
 
+@pytest.mark.apart
 def test_an_answer_that_depends_on_the_call_before_is_found(planted):
     """A memory of calls that looks at the format alone."""
     right, before = lp.encode, {}
@@ -132,6 +136,7 @@ def test_an_answer_that_depends_on_the_call_before_is_found(planted):
     assert failure.call.verb == "lp.encode"
 
 
+@pytest.mark.apart
 def test_an_error_of_the_wrong_kind_is_found(planted):
     """Instead of a refusal."""
     right = lp.quantize

@@ -21,10 +21,13 @@ import sys
 import numba
 import pytest
 
-pytestmark = pytest.mark.skipif(
-    platform.machine() not in ("x86_64", "AMD64") or bool(numba.config.DISABLE_JIT),
-    reason="reads the assembly of x86-64",
-)
+pytestmark = [
+    pytest.mark.apart,
+    pytest.mark.skipif(
+        platform.machine() not in ("x86_64", "AMD64") or bool(numba.config.DISABLE_JIT),
+        reason="reads the assembly of x86-64",
+    ),
+]
 
 #: LLVM's names of a processor with AVX2 and of one with AVX-512.
 PROCESSORS = ("haswell", "skylake-avx512")

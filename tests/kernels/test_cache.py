@@ -41,9 +41,10 @@ from tests.support import (
     value_and_tie,
 )
 
-pytestmark = pytest.mark.skipif(
-    bool(numba.config.DISABLE_JIT), reason="without the compiler there is no cache"
-)
+pytestmark = [
+    pytest.mark.apart,
+    pytest.mark.skipif(bool(numba.config.DISABLE_JIT), reason="without the compiler there is no cache"),
+]
 
 ROOT = pathlib.Path(__file__).parents[2]
 

@@ -14,6 +14,8 @@ import pytest
 
 import lowprec as lp
 
+pytestmark = pytest.mark.apart
+
 
 def answers():
     """Codes of binary16 by its own kernel, and of targets whose kernel has every route in it."""

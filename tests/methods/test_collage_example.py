@@ -9,6 +9,8 @@ import sys
 import pytest
 from click.testing import CliRunner
 
+pytestmark = pytest.mark.apart
+
 ROOT = pathlib.Path(__file__).parents[2]
 EXAMPLE = ROOT / "docs" / "examples" / "collage_training.py"
 

@@ -8,6 +8,8 @@ import runpy
 import pytest
 from click.testing import CliRunner
 
+pytestmark = pytest.mark.apart
+
 DOCS = pathlib.Path(__file__).parents[2] / "docs"
 
 

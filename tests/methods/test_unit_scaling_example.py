@@ -10,6 +10,8 @@ from pathlib import Path
 import pytest
 from click.testing import CliRunner
 
+pytestmark = pytest.mark.apart
+
 ROOT = Path(__file__).parents[2]
 
 

@@ -112,6 +112,7 @@ def test_near_ties_are_next_to_values_and_ties(data):
     assert {np.nextafter(size, 0), size, np.nextafter(size, math.inf)} & {*points}
 
 
+@pytest.mark.apart
 def test_they_shrink_toward_the_simple():
     """The smallest example of anything is a small one."""
     assert find(codes("e4m3fn"), lambda code: True) == 0

@@ -106,6 +106,7 @@ def test_steps_are_what_the_oracle_says_at_every_boundary_and_beside_it(name, ro
     assert_steps_are_the_oracle_s(sweep_of(name, roundings=[rounding], saturations=[saturation]), 1)
 
 
+@pytest.mark.apart
 def test_steps_of_binary16_are_what_the_oracle_says():
     """One in 100 of 63,000."""
     assert_steps_are_the_oracle_s(sweep_of("binary16"), 100)
@@ -210,6 +211,7 @@ def digest():
     return go(sweep_of(), SOME).sha256
 
 
+@pytest.mark.apart
 def test_a_killed_worker_changes_nothing(digest):
     """A real process, by SIGKILL, in mid-sweep; two times."""
     before = set(multiprocessing.active_children())
@@ -249,6 +251,7 @@ class Mortal(sweeping.Here):
         raise ChildProcessError
 
 
+@pytest.mark.apart
 def test_a_range_that_kills_every_worker_ends_the_run(tmp_path):
     """After the others are done and kept."""
     keeper = sweeping.Keeper(tmp_path)
@@ -259,6 +262,7 @@ def test_a_range_that_kills_every_worker_ends_the_run(tmp_path):
     assert sorted(keeper.ranges(sweep_of())) == SOME[:-1]
 
 
+@pytest.mark.apart
 def test_workers_that_die_now_and_then_do_not(digest):
     """Every other time."""
     workers = Mortal(lambda index: workers.deaths <= SOME.index(index))
@@ -387,6 +391,7 @@ def test_where_state_is_kept(monkeypatch, tmp_path):
 # -- a cluster --------------------------------------------------------------------------------------
 
 
+@pytest.mark.apart
 def test_a_cluster_gives_the_same_digest_and_survives_a_killed_worker(digest, tmp_path):
     """A real one, by its address; its worker dies in mid-sweep."""
     need_package("distributed")
@@ -630,6 +635,7 @@ def is_anyone_left(group):
     return True
 
 
+@pytest.mark.apart
 def test_ctrl_c_ends_at_once_and_the_next_run_goes_on(tmp_path, digest):
     """The whole command, with its processes; also where the tests run as a job that Ctrl-C does not reach."""
     ranges = ",".join(map(str, SOME))
