@@ -52,12 +52,16 @@ Layout = tuple[int, ...]
 Kernel = Callable[..., int]
 
 #: For messages.
-SERVES = "formats that fit 32-bit words, and rules without flags or payloads of NaN operands"
+SERVES = "formats that fit 32-bit words, and rules without payloads of NaN operands"
 
 
 def lower(request: Request) -> Any:
     """Return the program of a request; None if its words are too wide or a rule needs another engine."""
-    if isinstance(request, Elementwise) and not request.flags:
+    if isinstance(request, Elementwise) and request.flags:
+        from lowprec.kernels.vector import flagged_program
+
+        return flagged_program.lower(request)
+    if isinstance(request, Elementwise):
         return _conversion(request) if request.operation == CONVERT else _operation(request)
     if isinstance(request, BlockEncoding):
         return _block_encoder(request)
