@@ -104,6 +104,8 @@ def test_what_flags_vectors_do_not_serve():
         (catalog.INT8, Projection(nan="zero")),
         (catalog.BFLOAT16, Projection(subnormals="flush_results")),
         (catalog.E4M3FN, Projection(via=(catalog.BINARY16,))),
+        (catalog.E4M3FN, Projection(nan_code=0)),
+        (catalog.E2M1FN, Projection(nan="zero")),
     ):
         assert program.lower(Elementwise("convert", single, fmt, rule, flags=True)) is None
     assert program.lower(Elementwise("minimum", single * 2, catalog.E4M3FN, Projection(), flags=True)) is None

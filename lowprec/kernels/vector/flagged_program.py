@@ -20,7 +20,7 @@ from lowprec.kernels.lower.words import DOUBLE, SINGLE
 from lowprec.kernels.request import CONVERT, Elementwise
 from lowprec.kernels.vector import flags as judges
 from lowprec.spec.format import Carrier, Format, Sign
-from lowprec.spec.projection import DEFAULT
+from lowprec.spec.projection import DEFAULT, Projection, Saturation
 
 __all__ = ["Flagged", "lower"]
 
@@ -34,20 +34,27 @@ _NONE, _NO_RANDOM = np.empty(0, np.uint8), np.empty(0, np.uint32)
 
 def lower(request: Elementwise) -> Flagged | None:
     """Return the program of a request with flags, or None where flags need another engine."""
-    target, operation = request.target, request.operation
-    plain = target.sign is Sign.MAGNITUDE and target.subnormals and target.negative_zero
-    if (
-        operation not in judges.OPERATIONS
-        or not plain
-        or not target.exponent_bits
-        or isinstance(target, Carrier)
-    ):
+    if request.operation not in judges.OPERATIONS or not _is_plain(request.target, request.projection):
         return None
     made = engine.lower_by("vector", dataclasses.replace(request, flags=False, backend=None))
-    read = [_numbers_of(fmt) for fmt in (*request.sources, request.carrier or target)]
+    read = [_numbers_of(fmt) for fmt in (*request.sources, request.carrier or request.target)]
     if made is None or any(each is None for each in read):
         return None
     return Flagged(request, made, read)  # type: ignore[arg-type]
+
+
+def _is_plain(target: Format, rule: Projection) -> bool:
+    """Whether results show which finite operands overflowed, and no zero or sign signals anything."""
+    shows = target.infinity or rule.saturation is Saturation.FINITE or rule.nan in ("max", "error")
+    return bool(
+        target.sign is Sign.MAGNITUDE
+        and target.negative_zero
+        and target.subnormals
+        and target.min_normal is not None
+        and not isinstance(target, Carrier)
+        and rule.nan_code is None
+        and (shows or target.has_nan)
+    )
 
 
 def _numbers_of(fmt: Format) -> Callable[[Codes], Codes] | None:
