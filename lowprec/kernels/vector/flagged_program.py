@@ -22,7 +22,7 @@ from lowprec.kernels.vector import flags as judges
 from lowprec.spec.format import Carrier, Format, Sign
 from lowprec.spec.projection import DEFAULT, Projection, Saturation
 
-__all__ = ["Flagged", "lower"]
+__all__ = ["Flagged", "lower", "numbers_of"]
 
 Codes = npt.NDArray[Any]
 
@@ -37,7 +37,7 @@ def lower(request: Elementwise) -> Flagged | None:
     if request.operation not in judges.OPERATIONS or not _is_plain(request.target, request.projection):
         return None
     made = engine.lower_by("vector", dataclasses.replace(request, flags=False, backend=None))
-    read = [_numbers_of(fmt) for fmt in (*request.sources, request.carrier or request.target)]
+    read = [numbers_of(fmt) for fmt in (*request.sources, request.carrier or request.target)]
     if made is None or any(each is None for each in read):
         return None
     return Flagged(request, made, read)  # type: ignore[arg-type]
@@ -57,8 +57,8 @@ def _is_plain(target: Format, rule: Projection) -> bool:
     )
 
 
-def _numbers_of(fmt: Format) -> Callable[[Codes], Codes] | None:
-    """What makes numbers of codes, binary32 or binary64 ones; None where vectors cannot."""
+def numbers_of(fmt: Format) -> Callable[[Codes], Codes] | None:
+    """Return what makes numbers of codes, binary32 or binary64 ones; None where vectors cannot."""
     if fmt in (SINGLE, DOUBLE):
         return lambda codes: codes.view(f"f{codes.itemsize}")
     program: ElementwiseProgram | None = engine.lower_by(

@@ -57,12 +57,8 @@ SERVES = "formats that fit 32-bit words, and rules without payloads of NaN opera
 
 def lower(request: Request) -> Any:
     """Return the program of a request; None if its words are too wide or a rule needs another engine."""
-    if isinstance(request, Elementwise) and request.flags:
-        from lowprec.kernels.vector import flagged_program
-
-        return flagged_program.lower(request)
     if isinstance(request, Elementwise):
-        return _conversion(request) if request.operation == CONVERT else _operation(request)
+        return _elementwise(request)
     if isinstance(request, BlockEncoding):
         return _block_encoder(request)
     if isinstance(request, BlockDecoding):
@@ -72,6 +68,17 @@ def lower(request: Request) -> Any:
 
         return dot_program.lower(request)
     return None
+
+
+def _elementwise(request: Elementwise) -> Any:
+    from lowprec.kernels.vector import exact_program, flagged_program
+
+    exact = exact_program.lower(request)
+    if exact is not None:
+        return exact
+    if request.flags:
+        return flagged_program.lower(request)
+    return _conversion(request) if request.operation == CONVERT else _operation(request)
 
 
 #: Results from which on a plan that is not usual has a kernel of its own: less are not worth its compilation.
