@@ -20,7 +20,7 @@ from lowprec.kernels.engine import DONE, ElementwiseProgram
 from lowprec.kernels.lower.words import DOUBLE, SINGLE
 from lowprec.kernels.modes import usual_arithmetic
 from lowprec.kernels.request import CONVERT, Elementwise
-from lowprec.kernels.vector.flagged_program import numbers_of
+from lowprec.kernels.vector.flagged_program import FEW, numbers_of
 from lowprec.spec.rounding import NEAREST_EVEN, TOWARD_NEGATIVE, TOWARD_POSITIVE, TOWARD_ZERO, Rounding
 
 __all__ = ["OPERATIONS", "Exact", "lower"]
@@ -101,6 +101,9 @@ class Exact:
     @usual_arithmetic()
     def run(self, operands: list[Codes], out: Codes, flags: Codes, random: Codes, past: bool = False) -> int:
         """Write results and flags."""
+        scalar = engine.lower_by("scalar", dataclasses.replace(self._request, backend="scalar"))
+        if out.size < FEW and self._request.backend is None:
+            return int(scalar.run(operands, out, flags, random))
         for start in range(0, out.size, _PART):
             part = slice(start, start + _PART)
             size = out[part].size
@@ -117,7 +120,6 @@ class Exact:
                     np.empty(left.size, out.dtype),
                     np.empty(left.size if flags.size else 0, np.uint8),
                 )
-                scalar = engine.lower(dataclasses.replace(self._request, backend="scalar"))
                 chosen = words[left] if random.size else random
                 status = scalar.run([codes[left] for codes in given], results, found, chosen)
                 out[part][left] = results

@@ -22,12 +22,15 @@ from lowprec.kernels.vector import flags as judges
 from lowprec.spec.format import Carrier, Format, Sign
 from lowprec.spec.projection import DEFAULT, Projection, Saturation
 
-__all__ = ["Flagged", "lower", "numbers_of"]
+__all__ = ["FEW", "Flagged", "lower", "numbers_of"]
 
 Codes = npt.NDArray[Any]
 
 #: Results whose flags are found at a time: what that takes stays in the caches.
 _PART = 1 << 14
+
+#: Results below which the scalar engine is as fast, unless vectors are asked for.
+FEW = 256
 
 _NONE, _NO_RANDOM = np.empty(0, np.uint8), np.empty(0, np.uint32)
 
@@ -90,7 +93,8 @@ class Flagged:
 
     def run(self, operands: list[Codes], out: Codes, flags: Codes, random: Codes, past: bool = False) -> int:
         """Write results and flags."""
-        if self._program.run(operands, out, _NONE, random, past) != DONE:
+        few = out.size < FEW and self._request.backend is None
+        if few or self._program.run(operands, out, _NONE, random, past) != DONE:
             return self._scalar(operands, out, flags, random)
         for start in range(0, out.size, _PART):
             part = slice(start, start + _PART)

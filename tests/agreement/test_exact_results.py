@@ -1,0 +1,70 @@
+"""Operations whose exact result is an operand or a whole number, against the scalar engine."""
+
+from __future__ import annotations
+
+import ml_dtypes
+import numpy as np
+import pytest
+
+import lowprec as lp
+from lowprec.kernels.request import Elementwise
+from lowprec.kernels.vector import program
+from lowprec.kernels.vector.exact_program import OPERATIONS, Exact
+from lowprec.spec import catalog
+from lowprec.spec.arith import operands_of
+from lowprec.spec.projection import Projection
+from lowprec.spec.rounding import MODES
+
+SIZE = 2000
+
+
+def numbers(kind, seed):
+    """Numbers of many sizes, zeros of both signs, ties of whole numbers, and what is not finite."""
+    rng = np.random.default_rng(seed)
+    made = rng.standard_normal(SIZE) * 2.0 ** rng.integers(-12, 12, SIZE)
+    made[7::31] = np.round(made[7::31]) + 0.5
+    made[9::33] = np.arange(len(made[9::33]))
+    made[::20], made[1::17] = 0.0, -0.0
+    if np.dtype(kind).kind == "i":
+        return np.clip(made, -100, 100).astype(kind)
+    made[3::101], made[5::103] = np.inf, np.nan
+    return made.astype(kind)
+
+
+@pytest.mark.parametrize("flagged", [False, True], ids=["plain", "flags"])
+@pytest.mark.parametrize("kind", [np.float32, np.float64, ml_dtypes.bfloat16, np.int32], ids=str)
+@pytest.mark.parametrize("name", ["e4m3fn", "bfloat16", "binary32", "e4m3fnuz", "e2m1fn", "int8"])
+def test_results_and_flags_are_those_of_the_scalar_engine(name, kind, flagged):
+    """In every mode."""
+    nan = "error" if lp.format(name).has_nan else "max"
+    for operation in (*OPERATIONS, "round_to_integral"):
+        for place, mode in enumerate(MODES):
+            operands = [numbers(kind, (place, side)) for side in range(operands_of(operation))]
+            made = []
+            for backend in (None, "scalar"):
+                flags = np.full(SIZE, 0x55, np.uint8) if flagged else None
+                result = getattr(lp, operation)(
+                    *operands,
+                    name,
+                    projection=Projection(rounding=mode, nan=nan),
+                    flags=flags,
+                    backend=backend,
+                )
+                made.append((result.view(f"u{result.itemsize}"), flags))
+            assert np.array_equal(made[0][0], made[1][0]), (operation, mode)
+            assert not flagged or np.array_equal(made[0][1], made[1][1]), (operation, mode)
+
+
+def test_vectors_serve_them():
+    """Modes that NumPy does not round by, and operands of two widths, are left to others."""
+    single, rule = catalog.BINARY32, Projection()
+    for operation in (*OPERATIONS, "round_to_integral"):
+        sources = (single,) * operands_of(operation)
+        assert isinstance(program.lower(Elementwise(operation, sources, catalog.E4M3FN, rule)), Exact)
+    to_odd = Projection(rounding="to_odd")
+    for operation, sources, how in (
+        ("round_to_integral", (single,), to_odd),
+        ("minimum", (single, catalog.BINARY64), rule),
+        ("remainder", (single, single), rule),
+    ):
+        assert program.lower(Elementwise(operation, sources, catalog.E4M3FN, how)) is None
