@@ -878,3 +878,15 @@ def test_drawn_block_formats_agree(seed):
                     lp.encode(part, fmt)
             else:
                 agrees(part, fmt, wanted=wanted)
+
+
+@pytest.mark.parametrize("arithmetic", ["reciprocal", "product"])
+def test_quotients_that_become_zero_in_steps_are_zero_for_formats_without_it(arithmetic):
+    """Binary32 has no number as small as the quotient; an element without zero is then what zeros become."""
+    element = Format(name="m", exponent_bits=3, trailing_bits=2, bias=3, nans=1, subnormals=False)
+    fmt = BlockFormat(name="m", element=element, scale=catalog.E8M0FNU, size=4, arithmetic=arithmetic)
+    values = np.array([2.0**54, 2.0**-107, -(2.0**-107), 1.0], np.float32)
+    fast, general, oracle = (
+        lp.encode(values, fmt, backend=b).codes.tolist() for b in (None, "scalar", "oracle")
+    )
+    assert fast == general == oracle

@@ -230,3 +230,14 @@ def test_nans_that_arise_on_the_way_have_the_nan_code(way, policy):
         )
         wanted = [operate(operation, row, formats[:count], fmt, rule)[0] for row in rows]
         assert_same_codes(result.view(f"u{result.itemsize}"), wanted, fmt, rows, rule)
+
+
+def test_a_flushed_operand_goes_through_the_formats_on_the_way():
+    """Of a negative subnormal number it is -0, which a format on the way may lack, though it is the operand's own."""
+    fnuz = catalog.E5M2FNUZ
+    rule = Projection(subnormals="flush_operands", via=(fnuz,))
+    for backend in (None, "scalar", "oracle"):
+        assert lp.cast(
+            np.array([0x81], np.uint8), fnuz, "e5m2", projection=rule, backend=backend
+        ).tolist() == [0]
+    assert lp.cast(np.array([0x81], np.uint8), "e5m2", "e4m3fn", projection=rule).tolist() == [0]

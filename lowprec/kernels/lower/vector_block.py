@@ -93,7 +93,10 @@ def lower_blocks(source: Format, fmt: BlockFormat, wide: bool, tensor: bool) -> 
     )
     in_steps = fmt.arithmetic != "exact"
     if (
-        (in_steps and (wide or tensor or not (powers and near and not rounding.bits)))
+        (
+            in_steps
+            and (wide or tensor or not (powers and near and not rounding.bits and fmt.element.subnormals))
+        )
         or fmt.scales.rounding.bits
         or fmt.flush_subnormals
         or (powers and tensor)

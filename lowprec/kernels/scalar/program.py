@@ -34,6 +34,9 @@ Codes = npt.NDArray[Any]
 #: Elements that an operation is given at a time, as 64-bit words.
 _PART = 1 << 15
 
+#: Policies under which subnormal operands are zeros.
+_FLUSHES = ("flush_operands", "flush_both")
+
 _NO_RANDOM, _NO_FLAGS = np.empty(0, np.uint32), np.empty(0, np.uint8)
 
 
@@ -75,11 +78,19 @@ class Conversion(_Program):
         self.source, self.target, self.rule = source, target, rule
         self._keeps_payloads = rule.nan_payload != "drop"
         onward = Projection(nan_payload=rule.nan_payload)
-        read, at = lower_source(source, rule.subnormals in ("flush_operands", "flush_both")), source
+        read, at = lower_source(source, rule.subnormals in _FLUSHES), source
         self._stops = []
         for stop in rule.via:
+            unsigned = (
+                rule.subnormals in _FLUSHES and not stop.negative_zero
+            )  # of subnormals that are flushed
             shorter = self._keeps_payloads and (stop.payload_bits or 0) < (at.payload_bits or 0)
-            if shorter or not stop.contains(at) or (at.has_signed_nan and not stop.has_signed_nan):
+            if (
+                shorter
+                or unsigned
+                or not stop.contains(at)
+                or (at.has_signed_nan and not stop.has_signed_nan)
+            ):
                 self._stops.append((read, stop, lower_target(stop, onward)))
                 read, at = lower_source(stop), stop
         self._read, self._last, self._words = read, at, lower_target(target, rule)
@@ -138,7 +149,7 @@ class Operation(_Program):
         carrier: Format | None,
     ) -> None:
         self.operation, self.sources, self.rule = operation, sources, rule
-        flushes = rule.subnormals in ("flush_operands", "flush_both")
+        flushes = rule.subnormals in _FLUSHES
         self._onward = self._carry = None
         self._target, self._first = target, rule
         if rule.via:
@@ -234,7 +245,7 @@ class BlockEncoder:
     partial = False
 
     def __init__(self, source: Format, fmt: BlockFormat) -> None:
-        self._source = lower_source(source, fmt.elements.subnormals in ("flush_operands", "flush_both"))
+        self._source = lower_source(source, fmt.elements.subnormals in _FLUSHES)
         self._element, self._scale = (
             lower_target(fmt.element, fmt.elements),
             lower_target(fmt.scale, fmt.scales),

@@ -190,9 +190,9 @@ def block_sum(dot: Dot, block: int, downward: bool, words: Words) -> Number:
 
 
 @inlined
-def is_nothing(scale: Number) -> bool:
-    """Whether a scale is zero."""
-    return bool(scale.kind == FINITE and scale.high == _0)
+def needs_sum(scale: Number) -> bool:
+    """Whether products times a scale do not sum to what their sum times it is: zeros, infinities and NaNs."""
+    return bool(scale.kind != FINITE or scale.high == _0)
 
 
 @helper
@@ -206,7 +206,7 @@ def precisely(given: bool, addend: Number, dot: Dot, downward: bool) -> Number:
         if how[How.BLOCK] != 0:
             block = k // how[How.BLOCK]
             by = product_at(dot.x.scales, dot.y.scales, block)
-            if is_nothing(by):  # a block times zero is a zero with the sign of its sum, not of its products
+            if needs_sum(by):
                 if k % how[How.BLOCK] == 0:
                     seen = joined(seen, block_sum(dot, block, downward, dot.work.spare), words, base)
                     terms += _I(1)
