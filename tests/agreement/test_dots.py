@@ -238,7 +238,7 @@ def test_an_addend_is_projected_whatever_type_it_comes_in(into, place):
 
 @pytest.mark.parametrize("scale", [0x7C00, 0x7E00, 0x0000])
 def test_scales_multiply_the_sums_of_blocks_in_exact_sums_too(scale):
-    """An infinite scale makes no NaN of terms of both signs; a NaN among the elements comes before the scale's."""
+    """An infinite scale makes no NaN of terms of both signs; an element's NaN comes before the scale's."""
     fmt = BlockFormat(name="m", element=catalog.E5M2, scale=catalog.BINARY16, size=2)
     for codes in ([0x3C, 0xC0], [0x3C, 0xFE], [0x3C, 0xBC]):
         x = BlockArray(np.array([codes], np.uint8), np.array([[scale]], np.uint16), fmt, (1,))

@@ -233,7 +233,7 @@ def test_nans_that_arise_on_the_way_have_the_nan_code(way, policy):
 
 
 def test_a_flushed_operand_goes_through_the_formats_on_the_way():
-    """Of a negative subnormal number it is -0, which a format on the way may lack, though it is the operand's own."""
+    """Of a negative subnormal number it is -0, which a format on the way may lack, even the operand's own."""
     fnuz = catalog.E5M2FNUZ
     rule = Projection(subnormals="flush_operands", via=(fnuz,))
     for backend in (None, "scalar", "oracle"):

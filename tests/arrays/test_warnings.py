@@ -11,6 +11,8 @@ import pytest
 
 import lowprec as lp
 
+pytestmark = pytest.mark.apart
+
 
 def patterns(dtype, *words):
     """Elements with these bits."""
