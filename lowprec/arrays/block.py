@@ -24,6 +24,7 @@ from lowprec.arrays.checks import (
     Operand,
     code_dtype,
     codes_operand,
+    narrowed,
     output,
     projection as projection_of,
     values_operand,
@@ -294,6 +295,8 @@ def _encode(
     rng: object,
     backend: Backend | None,
 ) -> BlockArray:
+    if backend in (None, "vector"):
+        operand = narrowed(operand)
     shape = operand.array.shape
     axes = axes_of(fmt, axis, len(shape))
     grid = grid_of(shape, axes, fmt.sizes)

@@ -196,11 +196,7 @@ def elementwise(
 
 def _is_known(operand: Operand, operation: str) -> bool:
     """Whether all arrays of this operand's type are read alike."""
-    return (
-        operand.whole
-        and operand.codes.dtype.isnative
-        and (operation == CONVERT or not values_depend(operand))
-    )
+    return operand.whole and operand.codes.dtype.isnative and not values_depend(operand, operation == CONVERT)
 
 
 def _broadcast(operation: str, operands: Sequence[Operand]) -> tuple[int, ...]:
@@ -227,8 +223,9 @@ def _program(
     """Return the program and the operands' codes; in binary32 where that holds all, and vectors take it."""
     sources = tuple(operand.fmt for operand in operands)
     request = Elementwise(operation, sources, fmt, rule, carrier, flags, backend=backend)
-    if operation != CONVERT and backend in (None, "vector") and any(values_depend(each) for each in operands):
-        narrow = [narrowed(operand) for operand in operands]
+    converted = operation == CONVERT
+    if backend in (None, "vector") and any(values_depend(operand, converted) for operand in operands):
+        narrow = [narrowed(each, converted) if values_depend(each, converted) else each for each in operands]
         other = dataclasses.replace(request, sources=tuple(operand.fmt for operand in narrow))
         program: ElementwiseProgram | None = engine.lower_by("vector", other)
         if program is not None:

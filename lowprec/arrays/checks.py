@@ -163,29 +163,43 @@ def values_operand(values: object, name: str = "values") -> Operand:
     return Operand(codes, carrier, codes.view(array.dtype) if carrier.width < 8 else array, whole)
 
 
-def values_depend(operand: Operand) -> bool:
-    """Whether the operand's values decide its format: float64 and integers may all be binary32 numbers."""
+def values_depend(operand: Operand, converted: bool = False) -> bool:
+    """Whether values decide the operand's format: float64 and integers may be binary32 numbers.
+
+    Of operands that are `converted` only integers are looked at: conversions read binary64 as fast.
+    """
     kinds = "f" if operand.fmt.exponent_bits else "iu"
     return (
         isinstance(operand.fmt, Carrier)
         and operand.array.dtype.itemsize >= 4
         and operand.array.dtype.kind in kinds
+        and not (converted and kinds == "f")
     )
 
 
-def narrowed(operand: Operand) -> Operand:
-    """Return the same values as float32 if `values_depend` and they all are such, else the operand."""
-    if not values_depend(operand):
-        return operand
+def narrowed(operand: Operand, converted: bool = False) -> Operand:
+    """Return the same values as float32 if they all are such, bit for bit, else the operand.
+
+    Integers that are `converted` may become float64.
+    """
     array = operand.array
+    if not isinstance(operand.fmt, Carrier) or (array.dtype != np.float64 and array.dtype.kind not in "iu"):
+        return operand
+    largest = 0
     with usual_arithmetic():
         single = array.astype(np.float32)
-        back = single.astype(np.float64)
-        if array.dtype.kind == "f":
-            same = bool(((back == array) | ((back != back) & (array != array))).all())
+        if array.dtype == np.float64:
+            back = single.astype(np.float64)
+            same = np.array_equal(back.view(np.uint64), np.asarray(array).view(np.uint64))
         else:
-            same = bool((np.abs(back) <= 1 << 24).all())
-    return Operand(single.view(np.uint32), catalog.BINARY32, single, True) if same else operand
+            largest = max(int(array.max(initial=0)), -int(array.min(initial=0)))
+            same = largest <= 1 << 24
+    if same:
+        return Operand(single.view(np.uint32), catalog.BINARY32, single, True)
+    if converted and 0 < largest <= 1 << 53:
+        double = array.astype(np.float64)
+        return Operand(double.view(np.uint64), catalog.BINARY64, double, True)
+    return operand
 
 
 def codes_operand(codes: object, fmt: Format) -> Operand:

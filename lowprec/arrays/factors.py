@@ -15,7 +15,7 @@ import numpy.typing as npt
 from lowprec.arrays import calls, lazy
 from lowprec.arrays.block import BlockArray
 from lowprec.arrays.block_stream import spread
-from lowprec.arrays.checks import Array, Operand, code_dtype, values_operand
+from lowprec.arrays.checks import Array, Operand, code_dtype, narrowed, values_operand
 from lowprec.kernels.engine import Rows
 from lowprec.kernels.request import Backend
 from lowprec.spec import catalog
@@ -108,7 +108,7 @@ def factors(
             f"{how} takes operands in blocks, but {name} is {operand.array.dtype}: {_way_to(how, side)}"
         )
     if wanted is None and not how.machine and not isinstance(how.accumulator, Window):
-        operand = _as_singles(operand)
+        operand = narrowed(operand)
     if wanted is not None and (wanted != operand.fmt or how.operand_rounding is not None):
         operand = _as_format(name, operand, wanted, how.operand_rounding, backend)
     return Side(operand.codes, operand.fmt, None, operand.array.shape)
@@ -123,20 +123,6 @@ def in_memory(name: str, values: object) -> Operand:
             f"np.asarray({name})"
         )
     return values_operand(values, name)
-
-
-def _as_singles(operand: Operand) -> Operand:
-    """The same values as binary32 numbers, where it has them all: dot products of these have fast kernels."""
-    array = operand.array
-    if array.dtype != np.float64 and array.dtype.kind not in "iu":
-        return operand
-    with np.errstate(all="ignore"):
-        narrow = array.astype(np.float32)
-    if array.dtype == np.float64:
-        same = np.array_equal(narrow.astype(np.float64).view(np.uint64), np.asarray(array).view(np.uint64))
-    else:  # what is above has gaps
-        same = not array.size or (int(array.max()) <= 1 << 24 and int(array.min()) >= -(1 << 24))
-    return Operand(narrow.view(np.uint32), catalog.BINARY32, narrow, True) if same else operand
 
 
 def _as_format(
