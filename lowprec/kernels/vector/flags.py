@@ -1,4 +1,4 @@
-"""Flags of results that vectors made: binary64 tells whether a result is the exact one.
+"""Flags of results that vectors made, and directed rounding: binary64 tells where exact results lie.
 
 Whether it is, and whether it is tiny, is all there is to say of most results of binary32 operands. Others
 (overflow, NaNs, infinities, results on the border of the subnormal ones) are marked, for the scalar engine.
@@ -20,7 +20,7 @@ from lowprec.kernels.lower.vector import PAST, Words
 from lowprec.kernels.vector.convert import DONE, UNSUITED, keeps_subnormals, rounds_to_nearest
 from lowprec.kernels.vector.rounding import with_error
 
-__all__ = ["LEFT", "OPERATIONS", "judge"]
+__all__ = ["DOWN", "INWARD", "LEFT", "ODD", "OPERATIONS", "OUTWARD", "UP", "judge", "neighbours"]
 
 Numbers = npt.NDArray[Any]  #: of binary32 or binary64
 Number = Any
@@ -28,63 +28,63 @@ Number = Any
 #: The mark of a result that is left, instead of flags.
 LEFT = 0xFF
 
+_ONE, _NEGATIVE = np.uint32(1), np.uint32(1 << 31)
 _TINY, _LEFT = np.uint8(2), np.uint8(LEFT)
 
 
 @inlined
-def convert_is_exact(x: Number, y: Number, z: Number, result: Number) -> bool:
-    """Whether the result is x."""
-    return bool(x == result)
+def beside_number(x: Number, y: Number, z: Number, result: Number) -> Number:
+    """Where x lies from the result."""
+    return x - result
 
 
 @inlined
-def add_is_exact(x: Number, y: Number, z: Number, result: Number) -> bool:
-    """Whether the result is x + y."""
+def beside_sum(x: Number, y: Number, z: Number, result: Number) -> Number:
+    """Where x + y lies from the result."""
     total, error = with_error(x, y)
-    return bool((total == result) & (error == 0))
+    return total - result if total != result else error
 
 
 @inlined
-def subtract_is_exact(x: Number, y: Number, z: Number, result: Number) -> bool:
-    """Whether the result is x - y."""
-    total, error = with_error(x, -y)
-    return bool((total == result) & (error == 0))
+def beside_difference(x: Number, y: Number, z: Number, result: Number) -> Number:
+    """Where x - y lies from the result."""
+    return beside_sum(x, -y, z, result)
 
 
 @inlined
-def multiply_is_exact(x: Number, y: Number, z: Number, result: Number) -> bool:
-    """Whether the result is x * y, which binary64 holds."""
-    return bool(x * y == result)
+def beside_product(x: Number, y: Number, z: Number, result: Number) -> Number:
+    """Where x * y, which binary64 holds, lies from the result."""
+    return x * y - result
 
 
 @inlined
-def divide_is_exact(x: Number, y: Number, z: Number, result: Number) -> bool:
-    """Whether the result is x / y: binary64 holds the result times y."""
-    return bool(result * y == x)
+def beside_quotient(x: Number, y: Number, z: Number, result: Number) -> Number:
+    """Where x / y lies from the result: binary64 holds the result times y."""
+    rest = x - result * y
+    return rest if y > 0 else -rest
 
 
 @inlined
-def sqrt_is_exact(x: Number, y: Number, z: Number, result: Number) -> bool:
-    """Whether the result is the square root of x: binary64 holds its square."""
-    return bool(result * result == x)
+def beside_root(x: Number, y: Number, z: Number, result: Number) -> Number:
+    """Where the square root of x lies from the result: binary64 holds its square."""
+    return x - result * result
 
 
 @inlined
-def fma_is_exact(x: Number, y: Number, z: Number, result: Number) -> bool:
-    """Whether the result is x * y + z."""
-    total, error = with_error(x * y, z)
-    return bool((total == result) & (error == 0))
+def beside_fma(x: Number, y: Number, z: Number, result: Number) -> Number:
+    """Where x * y + z lies from the result."""
+    return beside_sum(x * y, z, z, result)
 
 
-#: What tells that a result is exact, by operation.
+#: What has the sign of the exact result less the result, and is 0 where they are equal, by operation.
 OPERATIONS: dict[str, Any] = {
-    "convert": convert_is_exact,
-    "add": add_is_exact,
-    "subtract": subtract_is_exact,
-    "multiply": multiply_is_exact,
-    "divide": divide_is_exact,
-    "sqrt": sqrt_is_exact,
-    "fma": fma_is_exact,
+    "convert": beside_number,
+    "add": beside_sum,
+    "subtract": beside_difference,
+    "multiply": beside_product,
+    "divide": beside_quotient,
+    "sqrt": beside_root,
+    "fma": beside_fma,
 }
 
 
@@ -97,7 +97,7 @@ def judge(operation: str) -> Callable[..., int]:
     largest finite number, `least` and `most`. `drawn` says that they were rounded by random integers, which
     decide what is tiny. Flags become LEFT where the scalar engine must say.
     """
-    is_exact = OPERATIONS[operation]
+    beside = OPERATIONS[operation]
 
     def flagged(
         x: Numbers, y: Numbers, z: Numbers, results: Numbers, flags: Numbers, least: float, most: float,
@@ -109,10 +109,51 @@ def judge(operation: str) -> Callable[..., int]:
             a, b, c, result = np.float64(x[i]), np.float64(y[i]), np.float64(z[i]), np.float64(results[i])
             size = abs(result)
             finite = (size < most) & (abs(a) < np.inf) & (abs(b) < np.inf) & (abs(c) < np.inf)
-            inexact, tiny = not is_exact(a, b, c, result), size < least
+            inexact, tiny = beside(a, b, c, result) != 0, size < least
             doubtful = inexact & ((size == least) | (tiny & drawn))
             signals = np.uint8(inexact) + np.uint8(inexact & tiny) * _TINY
             flags[i] = signals if finite & (not doubtful) else _LEFT
         return DONE
 
     return jit(flagged, f"flags_{operation}")
+
+
+#: Modes of `neighbours`.
+UP, DOWN, INWARD, OUTWARD, ODD = range(5)
+
+
+@functools.cache
+def neighbours(operation: str) -> Callable[..., int]:
+    """The kernel that rounds in other modes what was rounded to nearest: to binary32.
+
+    Called as kernel(x, y, z, results, words, mode, plan), as that of `judge`; `words` are the patterns of the
+    results, and become the next number on the side of the exact result where the mode asks for it. Those of
+    operands that are not finite are exact.
+    """
+    beside = OPERATIONS[operation]
+
+    def moved(
+        x: Numbers, y: Numbers, z: Numbers, results: Numbers, words: Numbers, mode: int, plan: Words
+    ) -> int:
+        if not rounds_to_nearest(plan) or not keeps_subnormals(plan, plan[PAST]):
+            return UNSUITED
+        for i in range(results.size):
+            a, b, c, result = np.float64(x[i]), np.float64(y[i]), np.float64(z[i]), np.float64(results[i])
+            finite = (abs(a) < np.inf) & (abs(b) < np.inf) & (abs(c) < np.inf)
+            rest, word = beside(a, b, c, result), words[i]
+            above, below = finite & (rest > 0), finite & (rest < 0)
+            zero = result == 0
+            outward = (below == (word >= _NEGATIVE)) | zero
+            moves = (
+                ((mode == UP) & above)
+                | ((mode == DOWN) & below)
+                | ((mode == INWARD) & (not outward))
+                | ((mode == OUTWARD) & outward)
+                | ((mode == ODD) & (word & _ONE == 0))
+            )
+            other = word + _ONE if outward else word - _ONE
+            other = (_NEGATIVE | _ONE if below else _ONE) if zero else other
+            words[i] = other if moves & (above | below) else word
+        return DONE
+
+    return jit(moved, f"neighbours_{operation}")

@@ -71,11 +71,12 @@ def lower(request: Request) -> Any:
 
 
 def _elementwise(request: Elementwise) -> Any:
-    from lowprec.kernels.vector import exact_program, flagged_program
+    from lowprec.kernels.vector import directed_program, exact_program, flagged_program
 
-    exact = exact_program.lower(request)
-    if exact is not None:
-        return exact
+    for other in (exact_program, directed_program):
+        program = other.lower(request)
+        if program is not None:
+            return program
     if request.flags:
         return flagged_program.lower(request)
     return _conversion(request) if request.operation == CONVERT else _operation(request)
