@@ -19,7 +19,7 @@ MODES = (TOWARD_POSITIVE, TOWARD_NEGATIVE, TOWARD_ZERO, AWAY_FROM_ZERO, TO_ODD)
 
 
 def numbers(kind, seed):
-    """Any patterns, numbers of many sizes, or small multiples; with zeros, extremes and what is not finite."""
+    """Any patterns, numbers of many sizes, or small multiples; zeros, extremes and what is not finite."""
     rng = np.random.default_rng(seed)
     if kind == "patterns":
         made = rng.integers(0, 1 << 32, SIZE, dtype=np.uint32).view(np.float32)
