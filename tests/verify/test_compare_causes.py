@@ -14,6 +14,7 @@ from lowprec.spec.accumulations import accumulation
 from lowprec.spec.projection import Projection
 from lowprec.verify.inputs import conversions
 from lowprec.verify.operations import OPERATIONS
+from lowprec.verify.questions.causes import in_words
 from lowprec.verify.questions.situations import names_of, situation, situations
 
 BINARY16, BFLOAT16 = catalog.BINARY16, catalog.BFLOAT16
@@ -493,3 +494,9 @@ def test_situations_of_operations_are_those_of_single_cases(operation):
         found = [names_of(operation)[number] for number in numbers]
         single = zip(*(codes.tolist() for codes in operands), strict=True)
         assert found == [situation(list(codes), operation, formats, Projection()) for codes in single]
+
+
+def test_modes_without_words_of_their_own_are_named():
+    """A mode is added in the specification alone."""
+    assert in_words("nearest_even") == "ties to even"
+    assert in_words("nearest_odd") == "nearest odd"

@@ -28,7 +28,7 @@ from lowprec.verify.difference import Difference
 from lowprec.verify.dumps import Dump
 from lowprec.verify.operations import distances, own_dtype
 from lowprec.verify.question import Array, Batch, Change, Changes, Question, words_of
-from lowprec.verify.questions.causes import ROUNDINGS, SATURATIONS
+from lowprec.verify.questions.causes import SATURATIONS, in_words
 from lowprec.verify.shown import hex_of, shown_code
 
 __all__ = ["BlockQuestion"]
@@ -271,9 +271,9 @@ class BlockQuestion(Question):
         fmt = self.format
         for mode in MODES:
             if mode != fmt.elements.rounding:
-                yield Change("rounding", mode, f"elements: {ROUNDINGS[str(mode)]}")
+                yield Change("rounding", mode, f"elements: {in_words(mode)}")
             if mode != fmt.scales.rounding and fmt.rule.powers == "none":
-                yield Change("scale_rounding", mode, f"scales: {ROUNDINGS[str(mode)]}")
+                yield Change("scale_rounding", mode, f"scales: {in_words(mode)}")
         for policy, words in SATURATIONS.items():
             if policy != str(fmt.elements.saturation):
                 yield Change("saturation", policy, f"elements: {words}")

@@ -19,16 +19,16 @@ from lowprec.spec import catalog
 from lowprec.spec.format import Carrier, Format, Sign
 from lowprec.spec.profiles import PROFILES
 from lowprec.spec.projection import Projection
-from lowprec.spec.rounding import MODES
+from lowprec.spec.rounding import MODES, Rounding
 from lowprec.verify.operations import as_doubles
 from lowprec.verify.question import Change
 
-__all__ = ["ROUNDINGS", "SATURATIONS", "codes", "formats", "operands", "places", "profiles", "projections"]
+__all__ = ["SATURATIONS", "codes", "formats", "in_words", "operands", "places", "profiles", "projections"]
 
 Array = npt.NDArray[Any]
 
-#: What a rounding mode is called where it was not asked for.
-ROUNDINGS = {
+#: What rounding modes are called where they were not asked for; others by their names.
+_ROUNDINGS = {
     "nearest_even": "ties to even",
     "nearest_away": "ties away from zero",
     "nearest_zero": "ties toward zero",
@@ -69,11 +69,16 @@ _NEGATIVE = {
 _ZERO = {"smallest": "zero becomes the smallest value", "nan": "zero becomes NaN"}
 
 
+def in_words(mode: Rounding | str) -> str:
+    """Return what a rounding mode does, in words."""
+    return _ROUNDINGS.get(str(mode), str(mode).replace("_", " "))
+
+
 def projections(target: Format, asked: Projection, sources: tuple[Format, ...]) -> Iterator[Change]:
     """Yield another rounding, saturation, treatment of subnormals and the like."""
     for mode in MODES:
         if mode != asked.rounding:
-            yield Change("rounding", mode, f"{ROUNDINGS[str(mode)]} ({mode} instead of {asked.rounding})")
+            yield Change("rounding", mode, f"{in_words(mode)} ({mode} instead of {asked.rounding})")
     tables = {"saturation": SATURATIONS, "subnormals": _SUBNORMALS, **_REST}
     if target.sign is Sign.UNSIGNED:
         tables["negative"] = _NEGATIVE

@@ -22,7 +22,7 @@ from lowprec.verify.difference import Difference
 from lowprec.verify.dumps import Dump
 from lowprec.verify.operations import as_doubles, carried, is_values
 from lowprec.verify.question import Array, Batch, Change, Changes, Question, words_of
-from lowprec.verify.questions.causes import ROUNDINGS
+from lowprec.verify.questions.causes import in_words
 from lowprec.verify.shown import shown_value
 
 __all__ = ["DotQuestion", "could_be"]
@@ -170,7 +170,7 @@ class DotQuestion(Question):
         mode = how.output[1].rounding
         for name in ("nearest_even", "toward_zero", "nearest_away"):
             if name != str(mode):
-                yield Change("output", _output(name), f"output: {ROUNDINGS[name]}", 2)
+                yield Change("output", _output(name), f"output: {in_words(name)}", 2)
 
     # -- what is counted and told ---------------------------------------------------------------
 
@@ -330,7 +330,7 @@ def _windows(how: Accumulation, window: Window) -> Iterator[Change]:
     for name in ("toward_zero", "nearest_even", "nearest_away"):
         if name != str(window.result[1].rounding):
             yield Change(
-                "result_rounding", _result(rounding=rounding(name)), f"sums of steps: {ROUNDINGS[name]}"
+                "result_rounding", _result(rounding=rounding(name)), f"sums of steps: {in_words(name)}"
             )
     for fmt in (catalog.BINARY32, E8M13, catalog.BINARY16, catalog.BFLOAT16):
         if fmt != window.result[0]:
@@ -365,7 +365,7 @@ def _sums(how: Accumulation) -> Iterator[Change]:
     for name in ("toward_zero", "nearest_even", "nearest_away"):
         if name != str(rule.rounding):
             changed = (fmt, dataclasses.replace(rule, rounding=rounding(name)))
-            yield Change("accumulator", _field(accumulator=changed), f"sums: {ROUNDINGS[name]}")
+            yield Change("accumulator", _field(accumulator=changed), f"sums: {in_words(name)}")
     if how.product is not None:
         yield Change(
             "product", _field(product=None), "products not rounded (fused multiplication and addition)"
