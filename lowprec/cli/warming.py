@@ -37,6 +37,10 @@ class Call(NamedTuple):
     run: Callable[[], object]
 
 
+#: Elements of the calls.
+_SIZES = (64, 1 << 16)
+
+
 def calls(
     specifications: Sequence[Specification],
     verbs: Iterable[str] = (),
@@ -121,10 +125,18 @@ def _of_verb(
 def _call(
     words: str, verb: Callable[..., object], arguments: tuple[Any, ...], keywords: dict[str, Any], flags: bool
 ) -> Call:
-    if flags:
-        keywords = {**keywords, "flags": np.zeros(64, np.uint8)}
-        words += ", with flags"
-    return Call(words, lambda: verb(*arguments, **keywords))
+    """A call on few elements and one on many: they may have kernels of their own."""
+
+    def both() -> None:
+        for size in _SIZES:
+            given = [
+                np.resize(each, size) if isinstance(each, np.ndarray) and each.ndim == 1 else each
+                for each in arguments
+            ]
+            asked = {"flags": np.zeros(size, np.uint8)} if flags else {}
+            verb(*given, **keywords, **asked)
+
+    return Call(words + ", with flags" * flags, both)
 
 
 def _decode(of: Format | BlockFormat) -> object:

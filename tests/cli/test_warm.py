@@ -101,3 +101,12 @@ def test_a_call_that_waits_says_so_once(monkeypatch, caplog):
     new = compiling.COMPILED[before:]
     assert [(kernel.kernel, kernel.types) for kernel in new] == [("times_0", "int64"), ("times_1", "int64")]
     assert all(kernel.seconds > 0 for kernel in new)
+
+
+def test_few_elements_and_many_are_warmed(monkeypatch):
+    """Both with flags: conversions of many in unusual modes, and flags of many, have kernels of their own."""
+    sizes = []
+    monkeypatch.setattr(lp, "encode", lambda x, *given, flags, **keywords: sizes.append((x.size, flags.size)))
+    ran = CliRunner().invoke(main, ["warm", "e4m3fn", "--verb", "encode", "--flags", "--rounding", "to_odd"])
+    assert ran.exit_code == 0, ran.output
+    assert sizes == [(64, 64), (1 << 16, 1 << 16)]
