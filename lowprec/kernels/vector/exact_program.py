@@ -1,4 +1,4 @@
-"""Programs of operations whose exact result is an operand, its negative, or a whole number.
+"""Programs of operations whose exact result NumPy has: an operand, its negative, a whole or a scaled number.
 
 NumPy makes it, as a binary32 or binary64 number, and the program of a conversion projects it and finds its
 flags. NaNs are left to the scalar engine.
@@ -31,6 +31,9 @@ Numbers = npt.NDArray[Any]  #: of binary32 or binary64
 #: Elements that are made at a time: what that takes stays in the caches.
 _PART = 1 << 14
 
+#: Binary32 numbers times two to such a power are binary64 numbers.
+_FAR = 700
+
 _WHOLE: dict[Rounding, Callable[[Numbers], Numbers]] = {
     NEAREST_EVEN: np.rint,
     TOWARD_ZERO: np.trunc,
@@ -55,7 +58,19 @@ def _larger(x: Numbers, y: Numbers) -> Numbers:
     return made.view(x.dtype)
 
 
-#: Exact results of operands that are no NaNs.
+def _scaled(x: Numbers, n: Numbers) -> Numbers:
+    """Return x * 2**n in binary64, or NaN where that may not hold it, or where n is no integer."""
+    known = (np.abs(n) <= _FAR) & (np.trunc(n) == n)
+    return np.where(known, np.ldexp(x.astype(np.float64), np.where(known, n, 0).astype(np.int32)), np.nan)
+
+
+def _exponent(x: Numbers) -> Numbers:
+    """The exponents of numbers, or NaN for zeros and infinities."""
+    found = np.frexp(x)[1].astype(x.dtype) - 1
+    return np.where((x == 0) | np.isinf(x), x.dtype.type(np.nan), found)
+
+
+#: Exact results of operands that are no NaNs; NaN where the scalar engine must say.
 OPERATIONS: dict[str, Callable[..., Numbers]] = {
     "negative": np.negative,
     "absolute": np.abs,
@@ -64,6 +79,8 @@ OPERATIONS: dict[str, Callable[..., Numbers]] = {
     "minimum_number": _smaller,
     "maximum": _larger,
     "maximum_number": _larger,
+    "scaleb": _scaled,
+    "logb": _exponent,
 }
 
 
@@ -75,6 +92,10 @@ def lower(request: Elementwise) -> Exact | None:
     kind = DOUBLE if all(source == DOUBLE for source in request.sources) else SINGLE
     if make is None or (kind == SINGLE and DOUBLE in request.sources):
         return None
+    if request.operation == "scaleb":
+        if kind == DOUBLE:
+            return None
+        kind = DOUBLE
     onward = dataclasses.replace(request, operation=CONVERT, sources=(kind,), backend=None)
     read = [numbers_of(fmt) for fmt in request.sources]
     program = engine.lower_by("vector", onward)
@@ -110,7 +131,7 @@ class Exact:
             given = [np.repeat(codes, size) if codes.size == 1 else codes[part] for codes in operands]
             numbers = [read(codes) for read, codes in zip(self._read, given, strict=True)]
             made = np.ascontiguousarray(self._make(*numbers))
-            (left,) = np.nonzero(np.logical_or.reduce([np.isnan(each) for each in numbers]))
+            (left,) = np.nonzero(np.logical_or.reduce([np.isnan(each) for each in (made, *numbers)]))
             if left.size:
                 made[left] = 0  # no program refuses it, nor is it a result
             words, signals = random[part], flags[part]
