@@ -19,7 +19,7 @@ from lowprec.kernels.jit import jit
 from lowprec.kernels.request import Elementwise, Request
 from lowprec.kernels.scalar import program as scalar
 
-__all__ = ["SERVES", "Table", "lower"]
+__all__ = ["SERVES", "Table", "is_narrow", "lower"]
 
 Codes = npt.NDArray[Any]
 
@@ -37,10 +37,16 @@ _NO_RANDOM, _NO_FLAGS = np.empty(0, np.uint32), np.empty(0, np.uint8)
 
 def lower(request: Request) -> Table | None:
     """Return a program that looks results up, or None where the operands have too many patterns."""
-    if not isinstance(request, Elementwise) or request.projection.rounding.bits:
-        return None
-    bits = sum(source.code_bits for source in request.sources)
-    return Table(request, bits) if bits <= _MOST else None
+    return Table(request, _bits(request)) if isinstance(request, Elementwise) and is_narrow(request) else None
+
+
+def is_narrow(request: Elementwise) -> bool:
+    """Whether a table may hold all results: the operands together have few bits, and nothing is drawn."""
+    return _bits(request) <= _MOST and not request.projection.rounding.bits
+
+
+def _bits(request: Elementwise) -> int:
+    return sum(source.code_bits for source in request.sources)
 
 
 class Table:

@@ -37,6 +37,7 @@ from lowprec.kernels.lower.vector import (
 from lowprec.kernels.lower.vector_block import BlockPlan, Products, lower_blocks, lower_products
 from lowprec.kernels.lower.words import DOUBLE, SINGLE
 from lowprec.kernels.request import CONVERT, BlockDecoding, BlockEncoding, Dot, Elementwise, Request
+from lowprec.kernels.table.program import is_narrow
 from lowprec.kernels.vector import block, block_values
 from lowprec.kernels.vector.convert import DONE, UNSUITED, kernel
 from lowprec.kernels.vector.ir.lanes import LANES
@@ -70,9 +71,15 @@ def lower(request: Request) -> Any:
     return None
 
 
+#: Operations whose vector kernels are faster than a table.
+_PLAIN = (CONVERT, "add", "subtract", "multiply", "divide", "sqrt", "fma")
+
+
 def _elementwise(request: Elementwise) -> Any:
     from lowprec.kernels.vector import directed_program, exact_program, flagged_program
 
+    if request.backend is None and is_narrow(request) and (request.flags or request.operation not in _PLAIN):
+        return None  # a table is as fast, and nothing needs to be compiled
     for other in (exact_program, directed_program):
         program = other.lower(request)
         if program is not None:
