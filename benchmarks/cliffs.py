@@ -204,7 +204,12 @@ def measure(chosen: Iterator[Cell], size: int, rows: int, budget: float) -> dict
 @click.option("--only", default="", metavar="WORDS", help="Time cells whose name holds these words.")
 @click.option("--slowest", default=50, show_default=True, metavar="N", help="Show the N slowest cells.")
 @click.option("--json", "path", metavar="FILE", help="Write all cells to a file.")
-@click.option("--against", metavar="FILE", help="Show the cells that changed most since such a file.")
+@click.option(
+    "--against",
+    type=click.Path(exists=True, dir_okay=False),
+    metavar="FILE",
+    help="Show the cells that changed most since such a file.",
+)
 def main(
     size: int, rows: int, budget: float, only: str, slowest: int, path: str | None, against: str | None
 ) -> None:

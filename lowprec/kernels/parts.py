@@ -28,7 +28,8 @@ class _PartLibrary(JITCodeLibrary):  # type: ignore[misc]
         """Link what is called."""
         self._raise_if_finalized()
         for library in dict.fromkeys(self._linking_libraries):
-            self._reload_init.update(library._reload_init)
+            if hasattr(library, "_reload_init"):  # of newer versions of numba
+                self._reload_init.update(library._reload_init)
             self._final_module.link_in(library._get_module_for_linking(), preserve=True)
         self._finalize_dynamic_globals()
         self._verify_declare_only_symbols()
@@ -53,7 +54,7 @@ class _LowerPart(NativeLowering):  # type: ignore[misc]
         name = fndesc.qualname.rpartition(".")[2]
         entry = _dynfunc.make_function(fndesc.lookup_module(), name, "", 0, lowered.env, (library,))
         context.insert_user_function(entry, fndesc, [library])
-        state.reload_init.extend(library._reload_init)
+        state.reload_init.extend(getattr(library, "_reload_init", ()))
         state["cr"] = lowered._replace(cfunc=entry)
         return True
 

@@ -18,6 +18,7 @@ from lowprec.oracle.convert import project
 from lowprec.spec import catalog
 from lowprec.spec.accumulation import Accumulation
 from lowprec.spec.accumulations import accumulation
+from lowprec.spec.block import BlockFormat
 from lowprec.spec.families import ieee
 from lowprec.spec.projection import Projection
 from lowprec.spec.rounding import MODES, TOWARD_NEGATIVE, TOWARD_ZERO
@@ -192,3 +193,31 @@ def test_downward_sums_of_opposite_numbers(left):
         output=(catalog.BINARY32, Projection()),
     )  # fmt: skip
     agree(left, np.float32([[1, -1], [2, 2], [0, -0.0]]), np.ones((2, 33), np.float32), how)
+
+
+@pytest.mark.parametrize("block", [32, 1024])
+def test_sums_of_long_blocks_of_a_wide_range(left, block):
+    """Two binary64 numbers hold them up to some range, which is less for long blocks; then integers do."""
+    fmt = BlockFormat(name="m", element=catalog.BFLOAT16, scale=catalog.E8M0FNU, size=block)
+    rng = np.random.default_rng(block)
+    for spread, most in ((10, 0), (60, 3 * 35)):
+        codes = lp.encode(
+            rng.standard_normal((38, 1024)) * 2.0 ** rng.integers(-spread, spread, (38, 1024)), "bfloat16"
+        )
+        scales = np.full((38, 1024 // block), 127, np.uint8)
+        x, y = (
+            lp.BlockArray(np.ascontiguousarray(c), np.ascontiguousarray(s), fmt, (axis,))
+            for c, s, axis in ((codes[:3], scales[:3], 1), (codes[3:].T, scales[3:].T, 0))
+        )
+        agree(left, x, y, "fp32_fma", most)
+
+
+def test_negative_scales(left):
+    """Of a format with a sign; the smallest magnitude says whether sums may be too small."""
+    fmt = BlockFormat(name="m", element=catalog.E2M1FN, scale=catalog.BFLOAT16, size=4)
+    codes = np.random.default_rng(0).integers(0, 16, (40, 8)).astype(np.uint8)
+    for small in (1.0, 2.0**-80):
+        scales = lp.encode(np.where(np.arange(80).reshape(40, 2) % 3, 1.0, -small), "bfloat16")
+        x = lp.BlockArray(codes[:4], scales[:4], fmt, (1,))
+        y = lp.BlockArray(codes[4:].T.copy(), scales[4:].T.copy(), fmt, (0,))
+        agree(left, x, y, "fp32_fma", most=0 if small == 1 else 4 * 36)

@@ -57,8 +57,8 @@ Share = Callable[[Callable[[int, int], int], int, int], int]
 #: Exponents of products that a window's vectors hold.
 _LOWEST, _HIGHEST = -60, 100
 
-#: Bits of sums of blocks that two binary64 numbers hold.
-_WIDEST = 100
+#: Bits of sums that two binary64 numbers hold, less those of the number of terms: each leaves a rest.
+_WIDEST = 106
 
 
 class Done(NamedTuple):
@@ -158,11 +158,12 @@ class Dots:
         ]
         (x_low, x_high), (y_low, y_high) = (span(finite(side)[0]) for side in sides)
         factors = sum(fmt.precision for fmt in request.scales if fmt.precision > 1)
-        bits = x_high + y_high - (x_low + y_low) + request.block.bit_length() + factors
-        least = [float(np.where(side > 0, side, np.inf).min(initial=1.0)) for side in scales]
+        count = request.block.bit_length()
+        bits = x_high + y_high - (x_low + y_low) + count + factors
+        least = [float(np.where(side != 0, np.abs(side), np.inf).min(initial=1.0)) for side in scales]
         least_bit = math.frexp(least[0] * least[1])[1] - 1 - sum(fmt.trailing_bits for fmt in request.scales)
         # Sums are multiples of the least binary32 number: none is rounded below it, or becomes -0.
-        if bits > (53 if factors else _WIDEST) or x_low + y_low + least_bit < -149:
+        if bits > (53 if factors else _WIDEST - count) or x_low + y_low + least_bit < -149:
             return None
         numbers = [side.view(np.float32).astype(np.float64) for side in sides]
         out = np.zeros(shape, np.float32)

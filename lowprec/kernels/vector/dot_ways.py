@@ -118,6 +118,6 @@ def _fits(window: Window, bits: int) -> bool:
 
 
 def _is_plain(place: Rounded) -> bool:
-    """Whether sums get there as the processor rounds. NaNs are none of a vector's business."""
+    """Whether sums get there as the processor rounds. NaNs are left to the scalar kernel."""
     rule = place[1]
     return rule == Projection(nan_code=rule.nan_code, nan_sign=rule.nan_sign, nan=rule.nan)

@@ -20,26 +20,16 @@ from lowprec.kernels.engine import DONE, ElementwiseProgram
 from lowprec.kernels.lower.words import DOUBLE, SINGLE
 from lowprec.kernels.modes import usual_arithmetic
 from lowprec.kernels.request import CONVERT, Elementwise
-from lowprec.kernels.vector.flagged_program import FEW, numbers_of
-from lowprec.spec.rounding import NEAREST_EVEN, TOWARD_NEGATIVE, TOWARD_POSITIVE, TOWARD_ZERO, Rounding
+from lowprec.kernels.vector.in_parts import InParts, Read, readers
+from lowprec.kernels.vector.rounding import WHOLE
 
 __all__ = ["OPERATIONS", "Exact", "lower"]
 
 Codes = npt.NDArray[Any]
 Numbers = npt.NDArray[Any]  #: of binary32 or binary64
 
-#: Elements that are made at a time: what that takes stays in the caches.
-_PART = 1 << 14
-
 #: Binary32 numbers times two to such a power are binary64 numbers.
 _FAR = 700
-
-_WHOLE: dict[Rounding, Callable[[Numbers], Numbers]] = {
-    NEAREST_EVEN: np.rint,
-    TOWARD_ZERO: np.trunc,
-    TOWARD_POSITIVE: np.ceil,
-    TOWARD_NEGATIVE: np.floor,
-}
 
 
 def _bits(x: Numbers) -> Codes:
@@ -88,7 +78,7 @@ def lower(request: Elementwise) -> Exact | None:
     """Return the program of a request, or None where another engine must serve it."""
     make = OPERATIONS.get(request.operation)
     if request.operation == "round_to_integral" and not request.flags:
-        make = _WHOLE.get(request.projection.rounding)
+        make = WHOLE.get(request.projection.rounding)
     kind = DOUBLE if all(source == DOUBLE for source in request.sources) else SINGLE
     if make is None or (kind == SINGLE and DOUBLE in request.sources):
         return None
@@ -97,55 +87,32 @@ def lower(request: Elementwise) -> Exact | None:
             return None
         kind = DOUBLE
     onward = dataclasses.replace(request, operation=CONVERT, sources=(kind,), backend=None)
-    read = [numbers_of(fmt) for fmt in request.sources]
-    program = engine.lower_by("vector", onward)
-    if program is None or any(each is None for each in read):
-        return None
-    return Exact(request, make, read, program)  # type: ignore[arg-type]
+    program, read = engine.lower_by("vector", onward), readers(*request.sources)
+    return None if program is None or read is None else Exact(request, make, read, program)
 
 
-class Exact:
-    """Exact results, and their conversion; see `engine.ElementwiseProgram`."""
-
-    draws = in_place = False
+class Exact(InParts):
+    """Exact results, and their conversion."""
 
     def __init__(
         self,
         request: Elementwise,
         make: Callable[..., Numbers],
-        read: list[Callable[[Codes], Numbers]],
+        read: list[Read],
         program: ElementwiseProgram,
     ) -> None:
-        self._request, self._make, self._read, self._program = request, make, read, program
-        self.refuses = program.refuses
+        super().__init__(request, program.refuses)
+        self._make, self._read, self._program = make, read, program
 
     @usual_arithmetic()
-    def run(self, operands: list[Codes], out: Codes, flags: Codes, random: Codes, past: bool = False) -> int:
+    def part(self, operands: list[Codes], out: Codes, flags: Codes, random: Codes) -> Codes | None:
         """Write results and flags."""
-        scalar = engine.lower_by("scalar", dataclasses.replace(self._request, backend="scalar"))
-        if out.size < FEW and self._request.backend is None:
-            return int(scalar.run(operands, out, flags, random))
-        for start in range(0, out.size, _PART):
-            part = slice(start, start + _PART)
-            size = out[part].size
-            given = [np.repeat(codes, size) if codes.size == 1 else codes[part] for codes in operands]
-            numbers = [read(codes) for read, codes in zip(self._read, given, strict=True)]
-            made = np.ascontiguousarray(self._make(*numbers))
-            (left,) = np.nonzero(np.logical_or.reduce([np.isnan(each) for each in (made, *numbers)]))
-            if left.size:
-                made[left] = 0  # no program refuses it, nor is it a result
-            words, signals = random[part], flags[part]
-            status = self._program.run([_bits(made)], out[part], signals, words)
-            if status == DONE and left.size:
-                results, found = (
-                    np.empty(left.size, out.dtype),
-                    np.empty(left.size if flags.size else 0, np.uint8),
-                )
-                chosen = words[left] if random.size else random
-                status = scalar.run([codes[left] for codes in given], results, found, chosen)
-                out[part][left] = results
-                if flags.size:
-                    signals[left] = found
-            if status != DONE:
-                return status
-        return DONE
+        numbers = [read(codes) for read, codes in zip(self._read, operands, strict=True)]
+        made = np.ascontiguousarray(self._make(*numbers))
+        unknown = np.logical_or.reduce([np.isnan(each) for each in (made, *numbers)])
+        left = np.flatnonzero(unknown)
+        if left.size == made.size:
+            return None
+        if left.size:  # a number that has to be converted anyway
+            made[left] = made[np.argmin(unknown)]
+        return left if self._program.run([_bits(made)], out, flags, random) == DONE else None

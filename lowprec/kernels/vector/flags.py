@@ -18,9 +18,9 @@ import numpy.typing as npt
 from lowprec.kernels.jit import inlined, jit
 from lowprec.kernels.lower.vector import PAST, Words
 from lowprec.kernels.vector.convert import DONE, UNSUITED, keeps_subnormals, rounds_to_nearest
-from lowprec.kernels.vector.rounding import with_error
+from lowprec.kernels.vector.rounding import neighbour, with_error
 
-__all__ = ["DOWN", "INWARD", "LEFT", "ODD", "OPERATIONS", "OUTWARD", "UP", "judge", "neighbours"]
+__all__ = ["LEFT", "OPERATIONS", "judge", "neighbours"]
 
 Numbers = npt.NDArray[Any]  #: of binary32 or binary64
 Number = Any
@@ -28,7 +28,6 @@ Number = Any
 #: The mark of a result that is left, instead of flags.
 LEFT = 0xFF
 
-_ONE, _NEGATIVE = np.uint32(1), np.uint32(1 << 31)
 _TINY, _LEFT = np.uint8(2), np.uint8(LEFT)
 
 
@@ -118,10 +117,6 @@ def judge(operation: str) -> Callable[..., int]:
     return jit(flagged, f"flags_{operation}")
 
 
-#: Modes of `neighbours`.
-UP, DOWN, INWARD, OUTWARD, ODD = range(5)
-
-
 @functools.cache
 def neighbours(operation: str) -> Callable[..., int]:
     """The kernel that rounds in other modes what was rounded to nearest: to binary32.
@@ -140,20 +135,9 @@ def neighbours(operation: str) -> Callable[..., int]:
         for i in range(results.size):
             a, b, c, result = np.float64(x[i]), np.float64(y[i]), np.float64(z[i]), np.float64(results[i])
             finite = (abs(a) < np.inf) & (abs(b) < np.inf) & (abs(c) < np.inf)
-            rest, word = beside(a, b, c, result), words[i]
+            rest = beside(a, b, c, result)
             above, below = finite & (rest > 0), finite & (rest < 0)
-            zero = result == 0
-            outward = (below == (word >= _NEGATIVE)) | zero
-            moves = (
-                ((mode == UP) & above)
-                | ((mode == DOWN) & below)
-                | ((mode == INWARD) & (not outward))
-                | ((mode == OUTWARD) & outward)
-                | ((mode == ODD) & (word & _ONE == 0))
-            )
-            other = word + _ONE if outward else word - _ONE
-            other = (_NEGATIVE | _ONE if below else _ONE) if zero else other
-            words[i] = other if moves & (above | below) else word
+            words[i] = neighbour(words[i], above, below, mode)
         return DONE
 
     return jit(moved, f"neighbours_{operation}")

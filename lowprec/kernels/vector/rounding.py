@@ -17,7 +17,11 @@ Notation:
 
 from __future__ import annotations
 
+from collections.abc import Callable
+from typing import Any
+
 import numpy as np
+import numpy.typing as npt
 
 from lowprec.kernels.jit import inlined
 from lowprec.kernels.lower.vector import DRAWN, PARITY, SIGN, Encoder
@@ -52,10 +56,21 @@ from lowprec.kernels.vector.ir.rounding import (
     truncated,
     with_error,
 )
+from lowprec.spec.rounding import (
+    AWAY_FROM_ZERO,
+    NEAREST_EVEN,
+    TO_ODD,
+    TOWARD_NEGATIVE,
+    TOWARD_POSITIVE,
+    TOWARD_ZERO,
+    Rounding,
+)
 
 __all__ = [
+    "DIRECTED",
     "LARGEST",
     "SMALL",
+    "WHOLE",
     "added_once",
     "cut_short_sum",
     "cut_sum",
@@ -66,6 +81,7 @@ __all__ = [
     "narrowed_to_half",
     "nearest",
     "nearest_even",
+    "neighbour",
     "odd_sum",
     "power_field",
     "product_to_odd",
@@ -87,6 +103,27 @@ LARGEST, SMALL = 0x7F7FFFFF, 27 << 23
 
 #: Upper halves of binary64 numbers, and binary32 numbers.
 _INFINITY, _SHORT_INFINITY, _SHORT_NAN = 0x7FF00000, 0x7F800000, 0x7FC00000
+
+_ONE, _BITS, _NEGATIVE = np.uint32(1), np.uint32(0x7FFFFFFF), np.uint32(1 << 31)
+
+_UP, _DOWN, _INWARD, _OUTWARD, _ODD = range(5)
+
+#: The modes of `neighbour`.
+DIRECTED = {
+    TOWARD_POSITIVE: _UP,
+    TOWARD_NEGATIVE: _DOWN,
+    TOWARD_ZERO: _INWARD,
+    AWAY_FROM_ZERO: _OUTWARD,
+    TO_ODD: _ODD,
+}
+
+#: NumPy's rounding to whole numbers, by mode.
+WHOLE: dict[Rounding, Callable[..., npt.NDArray[Any]]] = {
+    NEAREST_EVEN: np.rint,
+    TOWARD_ZERO: np.trunc,
+    TOWARD_POSITIVE: np.ceil,
+    TOWARD_NEGATIVE: np.floor,
+}
 
 
 # -- to a format -------------------------------------------------------------------------------------
@@ -178,3 +215,27 @@ def shortened(word: Lanes) -> Lanes:
 def to_short(word: Lanes) -> Lanes:
     """Binary32 numbers to 8 bits, as binary32 numbers."""
     return nearest_even(word, 0x7FFF, 16) << 16
+
+
+# -- in other modes than the processor's ---------------------------------------------------------------
+
+
+@inlined
+def neighbour(word: np.uint32, above: bool, below: bool, mode: int) -> np.uint32:
+    """What a mode of `DIRECTED` makes of the nearest result in binary32: it, or the next number.
+
+    `above` and `below` say on which side of it the exact result lies; neither, that it is that. No branches,
+    so that loops over it become vectors.
+    """
+    zero = word & _BITS == np.uint32(0)
+    outward = (below == (word >= _NEGATIVE)) | zero
+    moves = (
+        ((mode == _UP) & above)
+        | ((mode == _DOWN) & below)
+        | ((mode == _INWARD) & (not outward))
+        | ((mode == _OUTWARD) & outward)
+        | ((mode == _ODD) & (word & _ONE == np.uint32(0)))
+    )
+    other = word + _ONE if outward else word - _ONE
+    other = (_NEGATIVE | _ONE if below else _ONE) if zero else other
+    return other if moves & (above | below) else word

@@ -1,0 +1,98 @@
+"""What programs have in common that go through arrays in parts and leave some elements to the scalar engine.
+
+Floor 2b. Imports spec and NumPy.
+"""
+
+from __future__ import annotations
+
+import abc
+import dataclasses
+from collections.abc import Callable
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+
+from lowprec.kernels import engine
+from lowprec.kernels.codes import code_dtype
+from lowprec.kernels.engine import DONE, ElementwiseProgram
+from lowprec.kernels.lower.words import DOUBLE, SINGLE
+from lowprec.kernels.request import CONVERT, Elementwise
+from lowprec.spec.format import Format
+from lowprec.spec.projection import DEFAULT
+
+__all__ = ["NO_FLAGS", "NO_RANDOM", "InParts", "Read", "readers"]
+
+Codes = npt.NDArray[Any]
+Read = Callable[[Codes], npt.NDArray[Any]]
+
+#: Elements of a part: what it takes stays in the caches.
+_PART = 1 << 14
+
+#: Results below which the scalar engine is as fast, unless vectors are asked for.
+_FEW = 256
+
+NO_FLAGS, NO_RANDOM = np.empty(0, np.uint8), np.empty(0, np.uint32)
+
+
+def readers(*formats: Format) -> list[Read] | None:
+    """Return what reads codes of each format as binary32 or binary64 numbers; None where vectors cannot."""
+    found = [_reader(fmt) for fmt in formats]
+    return None if None in found else found  # type: ignore[return-value]
+
+
+def _reader(fmt: Format) -> Read | None:
+    if fmt in (SINGLE, DOUBLE):
+        return lambda codes: codes.view(f"f{codes.itemsize}")
+    request = Elementwise(CONVERT, (fmt,), SINGLE, DEFAULT)
+    program: ElementwiseProgram | None = engine.lower_by("vector", request)
+    if program is None:
+        return None
+
+    def numbers(codes: Codes) -> Codes:
+        words = np.empty(codes.size, code_dtype(SINGLE))
+        program.run([codes], words, NO_FLAGS, NO_RANDOM)
+        return words.view(np.float32)
+
+    return numbers
+
+
+class InParts(abc.ABC):
+    """A program of elements; see `engine.ElementwiseProgram`."""
+
+    draws = in_place = False
+
+    def __init__(self, request: Elementwise, refuses: bool) -> None:
+        self.request, self.refuses = request, refuses
+        self._scalar = engine.lower_by("scalar", dataclasses.replace(request, backend="scalar"))
+
+    @abc.abstractmethod
+    def part(self, operands: list[Codes], out: Codes, flags: Codes, random: Codes) -> Codes | None:
+        """Write results and flags; return the indices of those that are left, or None for all.
+
+        All operands are of the size of `out`.
+        """
+
+    def run(self, operands: list[Codes], out: Codes, flags: Codes, random: Codes, past: bool = False) -> int:
+        """Write results and flags."""
+        if out.size < _FEW and self.request.backend is None:
+            return int(self._scalar.run(operands, out, flags, random))
+        for start in range(0, out.size, _PART):
+            place = slice(start, start + _PART)
+            some, signals, words = out[place], flags[place], random[place]
+            given = [np.repeat(codes, some.size) if codes.size == 1 else codes[place] for codes in operands]
+            left = self.part(given, some, signals, words)
+            status = DONE
+            if left is None:
+                status = self._scalar.run(given, some, signals, words)
+            elif left.size:
+                results = np.empty(left.size, out.dtype)
+                found = np.empty(left.size if flags.size else 0, np.uint8)
+                chosen = words[left] if random.size else random
+                status = self._scalar.run([codes[left] for codes in given], results, found, chosen)
+                some[left] = results
+                if flags.size:
+                    signals[left] = found
+            if status != DONE:
+                return int(status)
+        return DONE
