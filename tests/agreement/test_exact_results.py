@@ -12,7 +12,6 @@ from lowprec.kernels.vector import program
 from lowprec.kernels.vector.exact_program import OPERATIONS, Exact
 from lowprec.spec import catalog
 from lowprec.spec.arith import operands_of
-from lowprec.spec.format import Format
 from lowprec.spec.projection import Projection
 from lowprec.spec.rounding import MODES
 
@@ -72,12 +71,3 @@ def test_vectors_serve_them():
         ("remainder", (single, single), rule),
     ):
         assert program.lower(Elementwise(operation, sources, catalog.E4M3FN, how)) is None
-
-
-def test_numbers_beside_nans_are_not_refused():
-    """The target has no zero and no NaN; what stands in for NaNs on the way must not be refused there."""
-    fmt = Format(name="m", exponent_bits=3, trailing_bits=1, bias=3, subnormals=False)
-    x = np.ones(1000, np.float32)
-    x[::3] = np.nan
-    assert lp.minimum_number(x, np.float32([1.0]), fmt).tolist() == [1.0] * 1000
-    assert lp.minimum_number(np.full(1000, np.nan), np.float32([1.0]), fmt).tolist() == [1.0] * 1000

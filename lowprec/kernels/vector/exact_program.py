@@ -109,10 +109,6 @@ class Exact(InParts):
         """Write results and flags."""
         numbers = [read(codes) for read, codes in zip(self._read, operands, strict=True)]
         made = np.ascontiguousarray(self._make(*numbers))
-        unknown = np.logical_or.reduce([np.isnan(each) for each in (made, *numbers)])
-        left = np.flatnonzero(unknown)
-        if left.size == made.size:
-            return None
-        if left.size:  # a number that has to be converted anyway
-            made[left] = made[np.argmin(unknown)]
+        left = np.flatnonzero(np.logical_or.reduce([np.isnan(each) for each in (made, *numbers)]))
+        made[left] = 0  # no conversion refuses that
         return left if self._program.run([_bits(made)], out, flags, random) == DONE else None
