@@ -13,7 +13,7 @@ import pytest
 
 import lowprec as lp
 from lowprec.arrays import dot
-from lowprec.kernels.vector.rounding import added_once
+from lowprec.kernels.vector.rounding import added_once, summed_to_odd, three_to_odd
 from lowprec.oracle.convert import project
 from lowprec.spec import catalog
 from lowprec.spec.accumulation import Accumulation
@@ -216,3 +216,111 @@ def test_negative_scales_tell_whether_sums_are_too_small(left):
     y = lp.BlockArray(np.full((8, 1), 2, np.uint8), lp.encode([[2.0**-80], [1.0]], "bfloat16"), fmt, (0,))
     agree(left, x, y, "fp32_fma", most=1)
     assert np.signbit(lp.matmul(x, y, "fp32_fma")).all()
+
+
+# -- step by step --------------------------------------------------------------------------------------
+
+SINGLE, HALF = (catalog.BINARY32, Projection()), (catalog.BINARY16, Projection())
+CUT = (catalog.BFLOAT16, Projection(rounding=TOWARD_ZERO))
+E4M3 = (catalog.E4M3FN, Projection(saturation="finite", subnormals="flush_results"))
+
+#: Accumulations that no loop over terms has, in every order.
+STEPPED = {
+    "pairs of products": Accumulation(product=HALF, order="pairwise", accumulator=CUT, output=SINGLE),
+    "pairs of exact products": Accumulation(order="pairwise", accumulator=HALF, output=SINGLE),
+    "chunks": Accumulation(order="chunked(5)", accumulator=SINGLE, output=HALF),
+    "chunks of pairs": Accumulation(
+        product=SINGLE, order="chunked(3, pairwise)", accumulator=HALF, total=SINGLE, output=SINGLE
+    ),
+    "chunks into binary64": Accumulation(
+        order="chunked(4)", accumulator=CUT, total=(catalog.BINARY64, Projection()), output=SINGLE
+    ),
+    "rounded products": Accumulation(product=E4M3, accumulator=E4M3, output=SINGLE),
+    "rounded products in binary64": Accumulation(
+        product=SINGLE, accumulator=(catalog.BINARY64, Projection()), output=CUT
+    ),
+    "toward zero in binary32": Accumulation(
+        accumulator=(catalog.BINARY32, Projection(rounding=TOWARD_ZERO)), output=SINGLE
+    ),
+}
+
+
+@pytest.mark.parametrize("length", [1, 2, 7, 16])
+@pytest.mark.parametrize("how", STEPPED.values(), ids=STEPPED)
+def test_any_order_and_accumulator(left, how, length):
+    """Sums of products, with an addend and without, in trees and chunks of every shape."""
+    x, y = numbers((6, length), length, 3), numbers((37, length), length + 1, 3).T
+    agree(left, x, y, how)
+    agree(left, x, y, how, addend=numbers((6, 37), 5))
+
+
+@pytest.mark.parametrize("mode", MODES, ids=str)
+def test_modes_of_steps(left, mode):
+    """Exact zeros have the mode's sign."""
+    x, y = numbers((6, 12), 1, 3), numbers((37, 12), 2, 3).T
+    for fmt in (catalog.BINARY16, catalog.BINARY32):
+        place = (fmt, Projection(rounding=mode))
+        for order in ("pairwise", "chunked(4)"):
+            agree(left, x, y, Accumulation(product=place, order=order, accumulator=place, output=place))
+
+
+@pytest.mark.parametrize("fmt", BLOCKS)
+@pytest.mark.parametrize(
+    "how",
+    ["fp64_sequential", "fp32_pairwise", "bf16_sequential", "fp16_sequential", *STEPPED.values()],
+    ids=["fp64", "fp32_pairwise", "bf16", "fp16", *STEPPED],
+)
+def test_blocks_step_by_step(left, fmt, how):
+    """Their exact sums are terms: of one binary64 number, or of two."""
+    x = lp.encode(numbers((6, 192), 3, 8), fmt, axis=1)
+    y = lp.encode(numbers((35, 192), 4, 8).T, fmt, axis=0)
+    wide = fmt == "mxfp8_e5m2" and how is STEPPED["pairs of exact products"]  # sums of four numbers
+    # Of NVFP4 the pairs' sums overflow, and opposite infinities are NaN.
+    wide |= fmt == "nvfp4" and how in list(STEPPED.values()) and "pairwise" in str(how)
+    most = 6 * 35 if wide else 40 if "pair" in str(how) else 8  # zeros, whose sign vectors do not know
+    agree(left, x, y, how, most)
+    if fmt != "nvfp4":
+        agree(left, x, y, how, most, addend=numbers((6, 35), 9))
+
+
+@pytest.mark.parametrize("how", ["fp64_sequential", "fp32_pairwise", "bf16_sequential"])
+def test_blocks_that_are_not_finite(left, how):
+    """NaN and infinite elements, and NaN scales, leave the other rows and columns to vectors."""
+    x, y = numbers((9, 64), 3), numbers((35, 64), 4).T
+    x[2, 7], x[4, 40], y[9, 3] = np.nan, np.inf, -np.inf
+    a, b = lp.encode(x, "mxfp8_e5m2", axis=1), lp.encode(y, "mxfp8_e5m2", axis=0)
+    agree(left, a, b, how, most=2 * 35 + 9)
+    scales = a.scales.copy()
+    scales[6, 1] = 0xFF
+    agree(left, lp.BlockArray(a.codes, scales, a.format, (1,)), b, how, most=3 * 35 + 9)
+
+
+def test_signs_of_zero_sums_of_blocks(left):
+    """Sums of -0 alone are -0, whichever sign the vectors' sums have."""
+    x = lp.encode(-np.zeros((2, 64), np.float32), "mxfp8_e5m2", axis=1)
+    y = lp.encode(np.ones((33, 64), np.float32).T, "mxfp8_e5m2", axis=0)
+    for name in ("fp64_sequential", "fp32_pairwise", "bf16_sequential"):
+        agree(left, x, y, name, most=66)
+        agree(left, x, y, name, most=66, addend=np.full((2, 33), -0.0, np.float32))
+    assert np.signbit(lp.matmul(x, y, "fp32_pairwise")).all()
+
+
+@numba.njit
+def odd(x, y, z):
+    high, rest = three_to_odd(x, y, z)
+    return summed_to_odd(x, y), summed_to_odd(high, rest)
+
+
+def test_sums_in_binary64_are_rounded_to_odd():
+    """Of two numbers, and of three as [BOLDO] has them; their last bit is 1 unless they are exact."""
+    rng = np.random.default_rng(0)
+    for _ in range(2000):
+        x, y, z = rng.choice([1, -1], 3) * (1 + rng.integers(0, 4, 3) * 2.0**-52)
+        x, y, z = (x, y, z) * 2.0 ** rng.choice([0, -1, -2, -52, -53, -54, -105, -107, -160], 3)
+        for got, exact in zip(
+            odd(x, y, z), (sum(map(_fraction, (x, y))), sum(map(_fraction, (x, y, z)))), strict=True
+        ):
+            beyond = _fraction(np.nextafter(got, -np.inf)), _fraction(np.nextafter(got, np.inf))
+            if _fraction(got) != exact:
+                assert np.float64(got).view(np.uint64) & np.uint64(1), (x, y, z)
+                assert beyond[0] < exact < beyond[1], (x, y, z)
