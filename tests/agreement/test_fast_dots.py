@@ -327,3 +327,49 @@ def test_sums_in_binary64_are_rounded_to_odd():
             if _fraction(got) != exact:
                 assert np.float64(got).view(np.uint64) & np.uint64(1), (x, y, z)
                 assert beyond[0] < exact < beyond[1], (x, y, z)
+
+
+def test_exact_zeros_of_downward_steps(left):
+    """Sums of opposite numbers are -0, in pairs and between chunks."""
+    place = (catalog.BINARY16, Projection(rounding=TOWARD_NEGATIVE))
+    x = np.float32([[1, -1, 0, -0.0], [2, 3, -2, -3], [0, 0, 0, 0], [-0.0] * 4])
+    for order in ("pairwise", "chunked(2)", "chunked(2, pairwise)"):
+        agree(
+            left, x, np.ones((4, 33), np.float32), Accumulation(order=order, accumulator=place, output=SINGLE)
+        )
+
+
+def test_totals_of_negative_zero(left):
+    """Chunks of products of -0 leave a total of -0 as it is."""
+    x = lp.encode(-np.zeros((1, 64), np.float32), "mxfp8_e5m2", axis=1)
+    y = lp.encode(np.ones((64, 33), np.float32), "mxfp8_e5m2", axis=0)
+    how = Accumulation(order="chunked(1, pairwise)", accumulator=HALF, total=SINGLE, output=SINGLE)
+    for order in ("chunked(1)", "chunked(1, pairwise)"):
+        agree(left, x, y, dataclasses.replace(how, order=order), most=33, addend=np.full((1, 33), -0.0))
+
+
+def blocks_of_32(rows):
+    """Blocks of e5m2 with these elements and scale 1."""
+    codes = np.zeros((len(rows), 64), np.uint8)
+    for code, row in zip(codes, rows, strict=True):
+        code[: len(row)] = lp.encode(np.float32(row), "e5m2")
+    return lp.BlockArray(
+        codes, np.full((len(rows), 2), 127, np.uint8), lp.encode(np.zeros((1, 32)), "mxfp8_e5m2").format, (1,)
+    )
+
+
+def test_sums_of_blocks_of_two_numbers(left):
+    """Every bit of them counts: a tie of bfloat16 and 2**-32 is rounded up."""
+    x = blocks_of_32([[8.0] * 17 + [2.0**-16], [57344.0]])
+    y = blocks_of_32([[32768.0] * 16 + [2.0**11, 2.0**-16], [57344.0]])
+    y = lp.BlockArray(y.codes.T, y.scales.T, y.format, (0,))
+    agree(left, x, y, "bf16_sequential")
+    assert lp.matmul(x, y, "bf16_sequential")[0, 0] == 2.0**22 + 2.0**15
+
+
+def test_infinite_sums_of_blocks_stay(left):
+    """What overflows is infinite, and is not left to the scalar engine."""
+    x = blocks_of_32([[57344.0] * 40 + [2.0**-16]])
+    y = lp.BlockArray(x.codes.T, x.scales.T, x.format, (0,))
+    agree(left, x, y, "fp16_sequential")
+    assert lp.matmul(x, y, "fp16_sequential") == np.inf
