@@ -109,7 +109,6 @@ class Sums:
             for start in range(0, count, self._order.size):
                 stop = min(start + self._order.size, count)
                 some = self._some(terms, start, stop, np.zeros(0), minus)
-                minus |= np.signbit(made[0]) & (made[0] == 0)
                 made = [self._total.rounded(*made, *some)]
         total = made[0] if len(made) == 1 else made[0] + made[1]
         return total, np.isnan(total) | (minus & (total == 0) if self._blocks else False)
