@@ -86,7 +86,7 @@ def lower_blocks(source: Format, fmt: BlockFormat, wide: bool, tensor: bool) -> 
 
     None where vectors cannot be exact, or cannot follow a policy.
     """
-    powers = fmt.rule.powers != "none"
+    powers = fmt.rule.powers != "none" and not tensor
     rounding = fmt.elements.rounding
     near = Threshold.ANY not in (
         rounding.threshold(negative=negative, odd=odd) for negative in (False, True) for odd in (False, True)
@@ -99,7 +99,6 @@ def lower_blocks(source: Format, fmt: BlockFormat, wide: bool, tensor: bool) -> 
         )
         or fmt.scales.rounding.bits
         or fmt.flush_subnormals
-        or (powers and tensor)
         or (wide and not powers)
         or fmt.element.emax > 120
         or fmt.element.emin - fmt.element.trailing_bits < -80
@@ -124,7 +123,7 @@ def lower_blocks(source: Format, fmt: BlockFormat, wide: bool, tensor: bool) -> 
     elif fmt.scale.precision + 24 * tensor + fmt.element.precision + rounding.bits + 2 > 50:
         return None
     else:
-        scales = _scale_plan(fmt, tensor)
+        scales = _scale_plan(fmt, tensor) if fmt.rule.powers == "none" else None
         tables = tables if scales is None else scales
     smallest = fmt.element.emin - fmt.element.trailing_bits - 34
     setup = Setup(
@@ -225,8 +224,11 @@ def _tables(fmt: BlockFormat, fraction: int, bias: int, lift: int) -> npt.NDArra
     smallest = fmt.element.emin - fmt.element.trailing_bits - 34
     tables = np.zeros((2, (2 * bias + 4)), np.uint32)
     tables[0] = NEVER
+    # Formats of powers alone have no zero: what is smaller becomes the smallest.
+    powers_alone = not fmt.scale.subnormals and not fmt.scale.trailing_bits
     for field in range(1, 2 * bias + 3):
         k = field - bias - lift
+        k = max(k, fmt.scale.emin) if powers_alone else k
         code = _code(fmt.scale, k)
         if fmt.scales.subnormals != "keep" and k < fmt.scale.emin:
             continue
