@@ -264,6 +264,10 @@ def test_an_engine_is_a_module_with_a_name(monkeypatch, caplog):
     request = Elementwise(CONVERT, (catalog.BINARY32,), catalog.E3M4, Projection())
     assert type(engine.lower(request)).__module__ == engine.ENGINES["vector"]
     assert caplog.messages == ["asked for convert"]
+    for x, target in ((np.float32([1]), "e3m4"), (np.float64([0.1]), "e4m3fn"), (np.array([3]), "e5m2")):
+        caplog.clear()
+        lp.add(x, x, target)
+        assert set(caplog.messages) == {"asked for add"}, target
     with pytest.raises(
         ValueError, match=r"^backend='log' does not serve this request: it takes nothing; use 'scalar'"
     ):
