@@ -57,7 +57,8 @@ def test_a_rule_says_what_it_divides_by_and_where_the_next_power_begins():
     assert rule("nearest(4/3)").next_power_from(E4M3FN) == (Fraction(16, 9), True)
     assert (rule("project").divides_by(E4M3FN), rule("divide").divides_by(E4M3FN)) == (1, 448)
     message = (
-        "scale rule 'divide' has powers='none': its quotients become no powers of two; use a rule with another"
+        "scale rule 'divide' has powers='none': its quotients become no powers of two; use a rule with "
+        "another"
     )
     with pytest.raises(ValueError, match=f"^{re.escape(message)}$"):
         rule("divide").next_power_from(E2M1FN)
