@@ -113,20 +113,24 @@ def sums(name):
     """Return an accumulation by name, of those that no machine and no framework has too."""
     import lowprec as lp
     from lowprec.spec import families
-    from lowprec.spec.accumulation import chunked
+    from lowprec.spec.accumulation import PAIRWISE, chunked
     from lowprec.spec.accumulations import accumulation
-    from lowprec.spec.catalog import BINARY32, E4M3FN
+    from lowprec.spec.catalog import BFLOAT16, BINARY32, E4M3FN
 
-    single, wide = (BINARY32, lp.Projection()), (families.ieee("wide", 6, 25), lp.Projection())
-    window = lp.Window(step=16, fraction_bits=25, result=wide, lowest_exponent=-40)
+    def to(fmt, mode="nearest_even"):
+        return fmt, lp.Projection(rounding=mode)
+
+    def sum_of(accumulator, **fields):
+        return lp.Accumulation(accumulator=accumulator, output=to(BINARY32), **fields)
+
+    wide = lp.Window(step=16, fraction_bits=25, result=to(families.ieee("wide", 6, 25)), lowest_exponent=-40)
     known = {
-        "addend_last": lambda: lp.Accumulation(accumulator=single, output=single, addend="last"),
-        "toward_zero": lambda: lp.Accumulation(
-            accumulator=(BINARY32, lp.Projection(rounding="toward_zero")), output=single
-        ),
-        "wide_window": lambda: lp.Accumulation(
-            operands=(E4M3FN, E4M3FN), order=chunked(16), accumulator=window, total=single, output=single
-        ),
+        "addend_last": lambda: sum_of(to(BINARY32), addend="last"),
+        "toward_zero": lambda: sum_of(to(BINARY32, "toward_zero")),
+        "rounded_products": lambda: sum_of(to(BFLOAT16), product=to(BFLOAT16)),
+        "pairs_up": lambda: sum_of(to(BFLOAT16, "toward_positive"), order=PAIRWISE),
+        "pairs_down": lambda: sum_of(to(BFLOAT16, "toward_negative"), order=PAIRWISE),
+        "wide_window": lambda: sum_of(wide, operands=(E4M3FN, E4M3FN), order=chunked(16), total=to(BINARY32)),
     }
     return known[name]() if name in known else accumulation(name)
 
@@ -242,7 +246,7 @@ def engine(backend, operation, source, target, *options):
     from lowprec.verify.inputs.operands import operands
     from lowprec.verify.operations import operand_format
 
-    rng, fmt = np.random.default_rng(0), lp.format(target)
+    rng, fmt = np.random.default_rng(0), operand_format(target)
     fields = dict(option.split("=") for option in options if "=" in option)
     if "via" in fields:
         fields["via"] = (lp.format(fields["via"]),)

@@ -722,7 +722,7 @@ MUTANTS = (
         "order-signs",
         "arrays/order.py",
         "negative codes are ordered as magnitudes",
-        "return np.where(negative, -place, place)",
+        "return _signed(place, negative)",
         "return place",
         _FORMATS,
     ),
