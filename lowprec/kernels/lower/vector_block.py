@@ -12,7 +12,7 @@ from typing import NamedTuple
 import numpy as np
 import numpy.typing as npt
 
-from lowprec.kernels.lower.block import divisor, edge, floor_log2, up_above
+from lowprec.kernels.lower.block import edge, floor_log2, up_above
 from lowprec.kernels.lower.scalar import REFUSED, Word, lower_target, parts
 from lowprec.kernels.lower.vector import (
     LIMITS,
@@ -190,17 +190,17 @@ def _carry(rule: ScaleRule, element: Format, fraction: int) -> tuple[int, int] |
 
     None where a word does not tell: next to an odd one rounding to odd hides on which side a number is.
     """
-    root, exact, exponent = edge(rule, element, fraction)
+    root, exact, reached, exponent = edge(rule, element, fraction)
     if fraction < 23 and (not exact or root & 1):
         return None
-    limit = root + (not exact or rule.powers == "up")
+    limit = root + (not exact or not reached)
     # From `limit` on, in the binade of `exponent`, the next power of two.
     return (2 << fraction) - limit, exponent
 
 
 def _stays(fmt: BlockFormat, limit: int, lift: int) -> bool:
     """Whether binary32 quotients, which only grow with amax, cross a power of two where exact ones do."""
-    by, found = divisor(fmt.rule, fmt.element), []
+    by, found = fmt.rule.divides_by(fmt.element), []
     for word in (limit - 1, limit):
         amax = word * Fraction(2) ** (lift - 23)
         wanted = _single(amax * _single(1 / by)) if fmt.arithmetic == "reciprocal" else _single(amax / by)
