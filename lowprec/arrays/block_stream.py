@@ -22,15 +22,9 @@ from lowprec.arrays.checks import Array, Operand
 from lowprec.arrays.threads import ALIGNED, share
 from lowprec.arrays.traverse import PAST_FROM
 from lowprec.kernels import engine
-<<<<<<< HEAD
-from lowprec.kernels.engine import ElementwiseProgram, Tensor
+from lowprec.kernels.engine import Backend, ElementwiseProgram, Tensor
 from lowprec.kernels.lower.block import lower_tensor
-from lowprec.kernels.request import CONVERT, Backend, BlockDecoding, BlockEncoding, Elementwise
-=======
-from lowprec.kernels.engine import Backend, Tensor
-from lowprec.kernels.lower.block import lower_tensor
-from lowprec.kernels.request import BlockDecoding, BlockEncoding
->>>>>>> mutants
+from lowprec.kernels.request import CONVERT, BlockDecoding, BlockEncoding, Elementwise
 from lowprec.kernels.scalar.block import tensor_numbers
 from lowprec.kernels.vector.block import largest_magnitude
 from lowprec.kernels.vector.ir.lanes import LANES
