@@ -205,6 +205,16 @@ def test_scales_are_the_best_for_other_projections(how, fmt, kind):
     assert_no_better(values, fmt, how, found, finite)
 
 
+@pytest.mark.parametrize("sign", [1, -1])
+def test_a_scale_at_which_the_largest_value_just_does_not_overflow_may_be_the_best(sign):
+    """Quotients from 5 on are NaN, a little less becomes 4; at 0.18 the others would be exact."""
+    fmt = dataclasses.replace(catalog.E2M1FN, name="e2m1 with NaN", nans=1)
+    values = sign * np.append(np.full(1000, 0.09), 1.0).astype(np.float32)
+    found = scale_for(values, fmt, "mse", saturation="none")
+    assert np.isfinite(lp.quantize(values / found, fmt)).all()
+    assert not np.isfinite(lp.quantize(values / np.nextafter(found, np.float32(0)), fmt)).all()
+
+
 def test_shorthands_are_projections():
     values = data("heavy tails", "int4")
     for words, how in {"toward_zero": OTHERS["toward zero"], "nearest_away": OTHERS["ties away"]}.items():
