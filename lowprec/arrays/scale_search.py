@@ -159,7 +159,9 @@ def _searched(rows: Array, steps: _Steps, usual: Singles, powers: bool) -> Singl
     for place, end in zip((0, counts - 1), steps.ends, strict=True):
         if math.isfinite(end) and part.shape[1]:
             most = np.where(counts > 0, part[np.arange(len(part)), np.maximum(place, 0)], 0) / end
-            floors = np.maximum(floors, np.nextafter(most.astype(np.float32), np.float32(np.inf)))
+            near = most.astype(np.float32)
+            above = np.where(near > most, near, np.nextafter(near, np.float32(np.inf)))
+            floors = np.maximum(floors, above)
     found = np.empty_like(usual)
 
     def search(start: int, stop: int) -> int:
