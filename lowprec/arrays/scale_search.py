@@ -158,7 +158,8 @@ def _searched(rows: Array, steps: _Steps, usual: Singles, powers: bool) -> Singl
     floors = np.zeros_like(usual)
     for place, end in zip((0, counts - 1), steps.ends, strict=True):
         if math.isfinite(end) and part.shape[1]:
-            most = np.where(counts > 0, part[np.arange(len(part)), np.maximum(place, 0)], 0) / end
+            extreme = part[np.arange(len(part)), np.maximum(place, 0)].astype(np.float64)
+            most = np.where(counts > 0, extreme, 0) / end
             near = most.astype(np.float32)
             above = np.where(near > most, near, np.nextafter(near, np.float32(np.inf)))
             floors = np.maximum(floors, above)
