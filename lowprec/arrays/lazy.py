@@ -10,6 +10,7 @@ from __future__ import annotations
 
 import importlib
 import itertools
+import math
 import sys
 import warnings
 from collections.abc import Callable, Mapping
@@ -101,26 +102,38 @@ def check_sizes(what: str, *arrays: Any) -> None:
 def aligned(array: Any, units: Mapping[int, int], what: str) -> Any:
     """A Dask array whose chunks end at multiples of the units along these axes, with a warning if changed.
 
+    Where chunks grow along one of these axes, they are made shorter along the others, as units let them.
     `what` says for the warning what needs it.
     """
     check_sizes(what, array)
+    old, new = {axis: array.chunks[axis] for axis in units}, {}
     for axis, unit in units.items():
-        old = array.chunks[axis]
-        ends = {int(end) // max(unit, 1) * max(unit, 1) for end in itertools.accumulate(old)}
-        ends = {0, *ends, int(array.shape[axis])}
-        new = tuple(np.diff(sorted(ends)).tolist()) or (0,)
-        if new == tuple(old):
-            continue
-        array = array.rechunk({axis: new})
-        da: Any = importlib.import_module("dask.array")
-        warnings.warn(
-            f"{what}: chunks {_spelled(old)} along axis {axis} become {_spelled(new)}, which moves data "
-            f"between them; .rechunk({{{axis}: {-1 if len(new) == 1 else new[0]}}}) where the array is made "
-            f"saves that",
-            da.PerformanceWarning,
-            stacklevel=_outside(),
-        )
-    return array
+        ends = {int(end) // unit * unit for end in itertools.accumulate(old[axis][:-1])}
+        ends |= {0, int(array.shape[axis])}
+        new[axis] = tuple(np.diff(sorted(ends)).tolist()) or (0,)
+    if all(new[axis] == tuple(old[axis]) for axis in units):
+        return array
+    grown = math.prod(max(new[axis]) / max(1, *old[axis]) for axis in units)
+    for axis, unit in units.items():
+        longest = max(new[axis])
+        if grown >= 2 and longest > unit:
+            step = max(int(longest / grown) // unit, 1) * unit
+            length, grown = int(array.shape[axis]), grown * step / longest
+            new[axis] = tuple(min(step, length - start) for start in range(0, length, step))
+    da: Any = importlib.import_module("dask.array")
+    told = [
+        f"{_spelled(old[axis])} along axis {axis} become {_spelled(new[axis])}"
+        for axis in units
+        if new[axis] != tuple(old[axis])
+    ]
+    warnings.warn(
+        f"{what}: chunks {' and '.join(told)}, which moves data between them; "
+        f".rechunk({{{', '.join(f'{axis}: {max(new[axis])}' for axis in units)}}}) where the array is made "
+        f"saves that",
+        da.PerformanceWarning,
+        stacklevel=_outside(),
+    )
+    return array.rechunk(new)
 
 
 def _spelled(chunks: tuple[int, ...]) -> str:

@@ -25,7 +25,7 @@ from lowprec.spec.block import BlockFormat
 from lowprec.spec.format import Format
 from lowprec.spec.layouts import lanes
 
-__all__ = ["Asked", "computed", "decode", "encode", "grids", "number", "parts_of", "quantize"]
+__all__ = ["Asked", "computed", "decode", "encode", "grids", "number", "over_chunks", "parts_of", "quantize"]
 
 Verb = Callable[..., Any]
 
@@ -51,7 +51,7 @@ def encode(verb: Verb, values: Any, asked: Asked) -> Any:
         made = _of_data(encode, verb, values, asked)
         scales = _named_scales(values, made.scales, axes)
         return type(made)._made(values.copy(data=made.codes), scales, fmt, axes, made.tensor_scale)
-    mapped, values, empty, tensor = _over_chunks(verb, values, asked)
+    mapped, values, empty, tensor = over_chunks(verb, values, asked)
     made = mapped(dtype=object, meta=np.empty(empty.shape, object))
     codes = made.map_blocks(_codes, dtype=empty.codes.dtype, meta=empty.codes)
     chunks = grids(values.chunks, fmt, axes)
@@ -63,7 +63,7 @@ def quantize(verb: Verb, values: Any, asked: Asked) -> Any:
     """Lazy values rounded to those of blocks, by `verb` as by `encode`."""
     if lazy.is_named(values):
         return values.copy(data=_of_data(quantize, verb, values, asked))
-    mapped, _, empty, _ = _over_chunks(verb, values, asked)
+    mapped, _, empty, _ = over_chunks(verb, values, asked)
     return mapped(dtype=empty.dtype, meta=empty)
 
 
@@ -76,7 +76,7 @@ def _of_data(function: Verb, verb: Verb, values: Any, asked: Asked) -> Any:
     return verb(values.data, tensor_scale=asked.tensor_scale, random=random, rng=asked.rng)
 
 
-def _over_chunks(verb: Verb, values: Any, asked: Asked) -> tuple[Verb, Any, Any, Any]:
+def over_chunks(verb: Verb, values: Any, asked: Asked) -> tuple[Verb, Any, Any, Any]:
     """A verb over chunks that end where blocks do, these, what it gives of none, and a lazy tensor scale."""
     da: Any = importlib.import_module("dask.array")
     lazy.check(values)

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import math
 import operator
-from collections.abc import Iterable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -18,7 +18,7 @@ from lowprec.spec.format import Format
 from lowprec.spec.layouts import lanes
 from lowprec.spec.rounding import Rounding
 
-__all__ = ["Place", "integers_for", "is_plain", "key_of", "random_bits", "words_at"]
+__all__ = ["Place", "integers_for", "integers_of", "is_plain", "key_of", "random_bits", "words_at"]
 
 Words = npt.NDArray[np.uint32]
 
@@ -29,6 +29,11 @@ class Place(NamedTuple):
     key: int
     origin: tuple[int, ...]  #: where the box begins
     within: tuple[int, ...]  #: the larger array's shape
+
+    def at(self, box: Sequence[slice]) -> Place:
+        """A box of this box."""
+        origin = (first + part.start for first, part in zip(self.origin, box, strict=True))
+        return self._replace(origin=tuple(origin))
 
 
 def random_bits(
@@ -181,6 +186,24 @@ def integers_for(
     else:
         words = _given(random, words_shape, word_bits, group)
     return _cut(words, rounding, group, shape).reshape(-1)
+
+
+def integers_of(
+    rounding: Rounding, fmt: Format, shape: tuple[int, ...], random: object, rng: object
+) -> Callable[[tuple[slice, ...]], dict[str, Any]]:
+    """Return a function of boxes of an array: a verb's keywords for the random integers that belong there."""
+    if not rounding.bits or (random is None) == (rng is None):
+        integers_for(rounding, fmt, shape, random, rng)  # refuses what does not go together
+        return lambda box: {}
+    if rng is not None:
+        place = rng if isinstance(rng, Place) else Place(key_of(rng), (0,) * len(shape), shape)
+        return lambda box: {"rng": place.at(box)}
+    group, words = lanes(rounding, fmt), np.asarray(random)
+    if group == 1 or not shape:
+        return lambda box: {"random": words[box]}
+    return lambda box: {
+        "random": words[(*box[:-1], slice(box[-1].start // group, -(-box[-1].stop // group)))]
+    }
 
 
 def _given(random: object, shape: tuple[int, ...], bits: int, group: int) -> Words:
