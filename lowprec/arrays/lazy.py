@@ -145,7 +145,9 @@ def _spelled(chunks: tuple[int, ...]) -> str:
 def _outside() -> int:
     """How many calls from `aligned` the caller of the package is away, as `warnings` counts them."""
     level, frame = 1, sys._getframe(1)
-    while frame.f_back is not None and frame.f_globals.get("__name__", "").startswith("lowprec."):
+    while frame.f_back is not None and frame.f_globals.get("__name__", "").startswith(
+        ("lowprec.", "contextlib")
+    ):
         level, frame = level + 1, frame.f_back
     return level
 

@@ -45,6 +45,8 @@ def of_singles(
         return finish(measure(values, scale, random, rng).parts)
     da: Any = importlib.import_module("dask.array")
     key = None if rng is None else key_of(rng)
+    none = None if random is None else np.zeros((0,) * values.ndim, np.uint32)
+    measure(lazy.empty_of(values), None, none, key)  # so arguments are refused now
     values = lazy.aligned(values, dict(enumerate(tile)), _WHY)
     arrays = [values, None, None]
     if scale is not None:

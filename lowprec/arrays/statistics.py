@@ -210,6 +210,7 @@ def error_report(
     ValueError
         Keywords that the format does not take, and what `lowprec.encode` refuses.
     """
+    lazy.check(values)
     array: Any = values if lazy.is_lazy(values) else values_operand(values).array
     if catalog.is_block(fmt):
         if scale is not None:
@@ -241,6 +242,9 @@ def error_report(
     tile = tile_of(array.shape, (1,) * (array.ndim - 1) + (group,) * (array.ndim > 0), _PART)
     measure = functools.partial(_of_singles, fmt=target, how=how, tile=tile)
     if lazy.is_lazy(values):
+        given: Any = scale
+        if not lazy.is_named(given):
+            _given_scales(np.broadcast_to(1.0, given.shape) if lazy.is_dask(given) else given, array.shape)
         finish = functools.partial(report_of, target.name)
         return lazy_statistics.of_singles(measure, finish, array, scale, random, rng, tile, group)  # type: ignore[no-any-return]
     return report_of(target.name, measure(array, scale, random, rng).parts)
@@ -327,6 +331,7 @@ class _Sums:
         return signal, noise, known, clipped
 
 
+@usual_arithmetic()
 def _of_singles(
     array: Array,
     scale: npt.ArrayLike | None,
@@ -366,6 +371,7 @@ def _given_scales(scale: npt.ArrayLike | None, shape: tuple[int, ...]) -> Array 
         ) from None
 
 
+@usual_arithmetic()
 def _of_blocks(
     array: Array, fmt: BlockFormat, axes: tuple[int, ...], tile: tuple[int, ...], **options: Any
 ) -> _Sums:
