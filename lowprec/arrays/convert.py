@@ -125,7 +125,7 @@ def encode(
     check_backend(backend)
     if catalog.is_block(fmt):
         whole = block.asked(fmt, rule, rounding, saturation, projection, profile)
-        _only_blocks(whole, values, flags, out)
+        _only_blocks(whole, flags, out)
         return block.encode(values, whole, axis, tensor_scale, random, rng, backend)
     _no_blocks(fmt, axis, rule, tensor_scale)
     target = catalog.format(fmt)
@@ -189,7 +189,7 @@ def decode(
             raise ValueError(
                 f"these are blocks of {codes.format.name!r}, not of {str(fmt)!r}; leave the format out"
             )
-        _only_blocks(codes.format, codes, flags, None)
+        _only_blocks(codes.format, flags, None)
         check_backend(backend)
         return block.decode(codes, dtype, out, backend)
     if fmt is None:
@@ -287,7 +287,7 @@ def quantize(
     check_backend(backend)
     if catalog.is_block(fmt):
         whole = block.asked(fmt, rule, rounding, saturation, projection, profile)
-        _only_blocks(whole, values, flags, None)
+        _only_blocks(whole, flags, None)
         return block.quantize(values, whole, axis, tensor_scale, random, rng, out, backend)
     _no_blocks(fmt, axis, rule, tensor_scale)
     target = catalog.format(fmt)
@@ -374,13 +374,8 @@ def cast(
     )  # fmt: skip
 
 
-def _only_blocks(fmt: BlockFormat, values: object, flags: object, out: object) -> None:
+def _only_blocks(fmt: BlockFormat, flags: object, out: object) -> None:
     """Refuse what blocks do not take."""
-    if lazy.is_lazy(values):
-        raise TypeError(
-            f"blocks of {fmt.name!r} are made of NumPy arrays: compute the {type(values).__name__} first, or "
-            f"use its map_blocks with chunks that end where blocks do"
-        )
     for name, given in (("flags", flags), ("out", out)):
         if given is not None:
             raise ValueError(

@@ -6,17 +6,19 @@ Floor 3.
 from __future__ import annotations
 
 import dataclasses
+import functools
+from collections.abc import Callable, Iterator
 from fractions import Fraction
-from typing import Any
+from typing import Any, Protocol
 
 import numpy as np
 import numpy.typing as npt
 
-from lowprec.arrays import calls
-from lowprec.arrays.checks import Array, Operand, code_dtype, output
-from lowprec.arrays.factors import Factors, Side, alike, factors, in_memory, part_of
+from lowprec.arrays import calls, lazy, lazy_dot
+from lowprec.arrays.checks import Array, Operand, code_dtype, output, values_operand
+from lowprec.arrays.factors import Factors, alike, factors, part_of
 from lowprec.arrays.operations import result_type
-from lowprec.arrays.random import key_of
+from lowprec.arrays.random import Place, key_of
 from lowprec.arrays.threads import share_rows
 from lowprec.kernels import engine
 from lowprec.kernels.engine import Rows, check_backend
@@ -94,6 +96,9 @@ def dot(
     """
     check_backend(backend)
     how = accumulation_of(accumulation)
+    if any(map(lazy_dot.is_lazy, (x, y, addend))):
+        verb = functools.partial(dot, accumulation=how, dtype=dtype, backend=backend)
+        return _lazily("dot", verb, x, y, addend, rng, out)
     left, right = factors("x", x, how, 0, -1, backend), factors("y", y, how, 1, -1, backend)
     _check_shapes("dot", left, right, -1)
     shape = _broadcast("dot", left, right, left.shape[:-1], right.shape[:-1])
@@ -143,6 +148,9 @@ def matmul(
     """
     check_backend(backend)
     how = accumulation_of(accumulation)
+    if any(map(lazy_dot.is_lazy, (x, y, addend))):
+        verb = functools.partial(matmul, accumulation=how, dtype=dtype, backend=backend)
+        return _lazily("matmul", verb, x, y, addend, rng, out)
     left, right = factors("x", x, how, 0, -1, backend), factors("y", y, how, 1, -2, backend)
     _check_shapes("matmul", left, right, max(-2, -len(right.shape)))
     row, column = len(left.shape) == 1, len(right.shape) == 1
@@ -155,6 +163,23 @@ def matmul(
     shape = (*outer, *(() if row else (m,)), *(() if column else (n,)))
     pair = left.rows((*outer, m, length)), right.rows((*outer, n, length))
     return _run(how, *pair, shape, (count, m, n), False, addend, rng, dtype, out, backend)
+
+
+def _lazily(
+    name: str, verb: Callable[..., Any], x: Any, y: Any, addend: Any, rng: Any, out: object
+) -> Any:  # fmt: skip
+    """The same of lazy arrays, a part of the outputs by a part."""
+    sides = lazy_dot.side("x", x), lazy_dot.side("y", y)
+    lazy.refuse(next(given for given in (*sides[0].arrays, *sides[1].arrays, addend) if lazy.is_lazy(given)),
+                out=out)  # fmt: skip
+    axis = -1 if name == "dot" else max(-2, -len(sides[1].shape))
+    _check_shapes(name, *sides, axis)
+    tail = 1 if name == "dot" else 2
+    outer = _broadcast(name, *sides, sides[0].shape[:-tail], sides[1].shape[:-tail])
+    inner = () if name == "dot" else (*sides[0].shape[-2:-1], *sides[1].shape[-2:][1:])
+    if addend is not None:
+        _check_addend(np.shape(addend), (*outer, *inner))
+    return lazy_dot.product(verb, sides, outer, tail == 1, addend, None if rng is None else key_of(rng))
 
 
 # -- the run ----------------------------------------------------------------------------------------
@@ -190,7 +215,10 @@ def _run(
     request = Dot(how, x.fmt, y.fmt, begin, scales, x.block, tensor, backend=backend)
     for number in range(layout[0]):
         left, right = part_of(x, number, layout[0]), part_of(y, number, layout[0])
-        _one(request, left, right, addends[number], codes[number], key, number, paired)
+        for some, first in _runs(rng, shape, layout, number, paired):
+            theirs = right.at(some) if paired else right
+            added = addends[number][some]
+            _one(request, left.at(some), theirs, added, codes[number][some], key, first, paired)
     made = codes.reshape(shape).astype(code_dtype(fmt))
     if carrier is None:
         result = made.view(given)
@@ -207,18 +235,37 @@ def _run(
     return place
 
 
+def _runs(
+    rng: object, shape: tuple[int, ...], layout: tuple[int, int, int], number: int, paired: bool
+) -> Iterator[tuple[slice, int]]:
+    """Rows of a matrix whose outputs follow each other, and the place of the first, for random integers.
+
+    All rows, but for a part of a larger array, at its place: there each row by itself.
+    """
+    if not isinstance(rng, Place):
+        yield slice(None), number * layout[1] * layout[2]
+        return
+    places: Any = np.zeros((), np.int64)
+    for origin, length, whole in zip(rng.origin, shape, rng.within, strict=True):
+        places = places[..., None] * whole + np.arange(origin, origin + length)
+    firsts = places.reshape(layout)[number, :, :1]
+    step = shape[-1] if paired and shape else 1
+    for row in range(0, layout[1], step):
+        yield slice(row, row + step), int(firsts[row, 0])
+
+
 def _one(
-    request: Dot, x: Rows, y: Rows, addends: Array, out: Array, key: int, number: int, paired: bool
+    request: Dot, x: Rows, y: Rows, addends: Array, out: Array, key: int, first: int, paired: bool
 ) -> None:  # fmt: skip
     """One matrix: by the program of the request, and what that leaves by the scalar one."""
     program = engine.lower(request)
     if not program.partial:
-        _in_rows(program, x, y, addends, out, key, number, paired)
+        _in_rows(program, x, y, addends, out, key, first, paired)
         return
     scalar = engine.lower(dataclasses.replace(request, backend="scalar"))
     doubts = None if paired else program.run(x, y, addends, out, share_rows)
     if doubts is None:
-        _in_rows(scalar, x, y, addends, out, key, number, paired)
+        _in_rows(scalar, x, y, addends, out, key, first, paired)
         return
     left = np.argwhere(doubts) if doubts.any() else ()
     for start in range(0, len(left), _TOGETHER):
@@ -230,7 +277,7 @@ def _one(
 
 
 def _in_rows(
-    program: Any, x: Rows, y: Rows, addends: Array, out: Array, key: int, number: int, paired: bool
+    program: Any, x: Rows, y: Rows, addends: Array, out: Array, key: int, first: int, paired: bool
 ) -> None:  # fmt: skip
     """One matrix by a program that serves every row, in ranges of them."""
     rows, columns = out.shape
@@ -240,7 +287,7 @@ def _in_rows(
             some = slice(start, stop)
             theirs = y.at(some) if paired else y
             given = addends[some] if addends.size else addends
-            program.run(x.at(some), theirs, given, out[some], key, (number * rows + start) * columns, paired)
+            program.run(x.at(some), theirs, given, out[some], key, first + start * columns, paired)
         return 0
 
     # A row costs its products: threads are worth it from some thousands of those on.
@@ -253,7 +300,7 @@ def _key(how: Accumulation, rng: object) -> int:
             raise ValueError(
                 f"{how} rounds stochastically: give rng=, an integer or a numpy.random.Generator"
             )
-        return key_of(rng)
+        return rng.key if isinstance(rng, Place) else key_of(rng)
     if rng is not None:
         raise ValueError(f"rng= is of no use: nothing of {how} is rounded stochastically; leave it out")
     return 0
@@ -270,16 +317,8 @@ def _addends(
     begin, rule = begins_in(how)
     if addend is None:
         return begin, np.empty((layout[0], 0, 0), np.uint64)
-    operand = in_memory("addend", addend)
-    try:
-        broadcast = np.broadcast_shapes(operand.array.shape, shape)
-    except ValueError:
-        broadcast = ()
-    if broadcast != shape:
-        raise ValueError(
-            f"addend of shape {operand.array.shape} does not broadcast to the result's shape {shape}; give "
-            f"one number, or one for each result"
-        )
+    operand = values_operand(addend, "addend")
+    _check_addend(operand.array.shape, shape)
     if how.order == EXACT or backend == "oracle":
         begin, codes = operand.fmt, operand.codes
     elif isinstance(begin, Carrier):
@@ -291,7 +330,31 @@ def _addends(
     return begin, np.ascontiguousarray(np.broadcast_to(codes, shape)).astype(np.uint64).reshape(layout)
 
 
-def _check_shapes(verb: str, x: Side, y: Side, axis: int) -> None:
+def _check_addend(given: tuple[int, ...], shape: tuple[int, ...]) -> None:
+    try:
+        broadcast = np.broadcast_shapes(given, shape)
+    except ValueError:
+        broadcast = ()
+    if broadcast != shape:
+        raise ValueError(
+            f"addend of shape {given} does not broadcast to the result's shape {shape}; give one number, or "
+            f"one for each result"
+        )
+
+
+class Shaped(Protocol):
+    """Whatever has a shape for its products, and one as it was given."""
+
+    @property
+    def shape(self) -> tuple[int, ...]:
+        """With K in its place."""
+
+    @property
+    def given(self) -> tuple[int, ...]:
+        """For messages."""
+
+
+def _check_shapes(verb: str, x: Shaped, y: Shaped, axis: int) -> None:
     """Both have a K, and it is as long; it is this axis of y, and the last of x."""
     if not x.shape or not y.shape:
         raise ValueError(
@@ -305,7 +368,7 @@ def _check_shapes(verb: str, x: Side, y: Side, axis: int) -> None:
 
 
 def _broadcast(
-    verb: str, x: Side, y: Side, outer_x: tuple[int, ...], outer_y: tuple[int, ...]
+    verb: str, x: Shaped, y: Shaped, outer_x: tuple[int, ...], outer_y: tuple[int, ...]
 ) -> tuple[int, ...]:
     try:
         return np.broadcast_shapes(outer_x, outer_y)

@@ -26,7 +26,7 @@ from lowprec.spec.format import Format, exact_float
 from lowprec.spec.projection import Projection
 from lowprec.spec.rounding import NEAREST_EVEN
 
-__all__ = ["PART", "least_errors", "only_finite"]
+__all__ = ["PART", "least_errors", "narrowed", "only_finite"]
 
 Doubles = npt.NDArray[np.float64]
 Singles = npt.NDArray[np.float32]
@@ -193,11 +193,16 @@ def _tried(rows: Array, fmt: Format, how: Projection, usual: Singles, factors: D
     return chosen
 
 
-def only_finite(given: Array) -> tuple[Array, Array]:
-    """Values in float32 if that holds their type, else float64, 0 where not finite; and which are finite."""
+def narrowed(given: Array) -> Array:
+    """Values in float32 if that holds their type, else float64."""
     carrier = catalog.carrier(given.dtype)
     assert carrier is not None
-    part = given.astype(np.float32 if catalog.BINARY32.contains(carrier) else np.float64)
+    return given.astype(np.float32 if catalog.BINARY32.contains(carrier) else np.float64, copy=False)
+
+
+def only_finite(given: Array) -> tuple[Array, Array]:
+    """Return a copy of values as `narrowed`, but 0 where not finite; and which are finite."""
+    part = np.array(narrowed(given))
     known = np.isfinite(part)
     if not known.all():
         part[~known] = 0

@@ -9,26 +9,30 @@ Statistics are in float64, part by part; conversions are those of `convert`. Flo
 from __future__ import annotations
 
 import dataclasses
+import functools
 import math
 from collections.abc import Iterable
-from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
 import numpy.typing as npt
 from numpy.lib.array_utils import normalize_axis_tuple
 
+from lowprec.arrays import block, lazy, lazy_statistics
 from lowprec.arrays.arith import divide
-from lowprec.arrays.block import BlockArray
-from lowprec.arrays.block_stream import spread
+from lowprec.arrays.block_stream import axes_of, spread
 from lowprec.arrays.checks import Array, projection as projection_of, values_operand
-from lowprec.arrays.convert import decode, encode, quantize
-from lowprec.arrays.scale_search import PART, least_errors, only_finite
-from lowprec.arrays.traverse import tiles
+from lowprec.arrays.convert import decode, quantize
+from lowprec.arrays.errors import ErrorReport, decibels, report_of
+from lowprec.arrays.random import integers_of
+from lowprec.arrays.scale_search import PART, least_errors, narrowed, only_finite
+from lowprec.arrays.traverse import tile_of, tiles
+from lowprec.kernels.errors import LONGEST, TOTALS, measure, measure_runs
 from lowprec.kernels.modes import usual_arithmetic
 from lowprec.spec import catalog
 from lowprec.spec.block import BlockFormat, ScaleRule
 from lowprec.spec.format import Format, Sign
+from lowprec.spec.layouts import lanes
 from lowprec.spec.profiles import Profile
 from lowprec.spec.projection import Projection, Saturation
 from lowprec.spec.rounding import TOWARD_POSITIVE, Rounding
@@ -144,6 +148,9 @@ def scale_for(
         raise ValueError(f"unknown method {method!r} of a scale; use one of {', '.join(METHODS)}")
     if not 0 < percentile <= 100:
         raise ValueError(f"percentile={percentile!r} must lie above 0 and be 100 at most")
+    if lazy.is_lazy(values):
+        verb = functools.partial(scale_for, fmt=target, power_of_two=power_of_two, projection=how)
+        return lazy_statistics.scale_for(verb, only_finite, values, method, axis, percentile)
     array = values_operand(values).array
     kept = sorted(normalize_axis_tuple(() if axis is None else axis, array.ndim))
     shape = tuple(length if place in kept else 1 for place, length in enumerate(array.shape))
@@ -161,93 +168,6 @@ def scale_for(
     if method == "mse":
         scales = least_errors(rows, target, how, scales, power_of_two)
     return scales[0] if axis is None else scales.reshape(shape)
-
-
-@dataclass(frozen=True)
-class ErrorReport:
-    """What a format did to values; str() is a short table.
-
-    Errors are result - value, of the finite values with finite results.
-
-    Parameters
-    ----------
-    format : str
-        The name of the format or block format.
-    size, non_finite : int
-        Values of all kinds, and those that are NaN or infinite: left out of everything below.
-    lost : int
-        Finite values whose result is not (overflow, or a NaN in the same block): not in the errors.
-    sqnr : float
-        Signal to quantisation noise in decibels: 10 * log10(sum of squared values / sum of squared
-        errors). inf where every result is exact, nan where there are no values.
-    mse, max_abs_error, mean_error : float
-        Mean of the squared errors, the largest magnitude of an error, and the mean of the errors,
-        which is the bias of the rounding. nan where there are no values.
-    clipped : float
-        Share of the finite values that lie beyond the largest, or the most negative, value that the
-        format holds, times the scale that applies to them, by however little. Of no values 0.
-    flushed, zeros : float
-        Share of the non-zero finite values whose result is zero; of the finite ones that are zero.
-    clipped_blocks : float, optional
-        Share of the blocks with a clipped value; None where there are no blocks.
-    by_block : array of float64, optional
-        `sqnr` of each block, in the shape of the scales; None where there are no blocks.
-    """
-
-    format: str
-    size: int
-    non_finite: int
-    lost: int
-    sqnr: float
-    mse: float
-    max_abs_error: float
-    mean_error: float
-    clipped: float
-    flushed: float
-    zeros: float
-    clipped_blocks: float | None = None
-    by_block: Doubles | None = dataclasses.field(default=None, compare=False, repr=False)
-
-    @property
-    def worst_block(self) -> float | None:
-        """The smallest `sqnr` of a block, or None where there are no blocks with values."""
-        known = () if self.by_block is None else self.by_block[~np.isnan(self.by_block)]
-        return float(np.min(known)) if len(known) else None
-
-    def as_dict(self) -> dict[str, Any]:
-        """All numbers for JSON, without `by_block` but with `worst_block`; None for inf and nan.
-
-        >>> error_report([1.0, 2.5], "e2m1fn").as_dict()["mse"]
-        0.125
-        """
-        found = {field.name: getattr(self, field.name) for field in dataclasses.fields(self) if field.compare}
-        found["worst_block"] = self.worst_block
-        odd = [name for name, value in found.items() if isinstance(value, float) and not math.isfinite(value)]
-        return found | dict.fromkeys(odd)
-
-    def __str__(self) -> str:
-        blocks = (
-            ""
-            if self.by_block is None
-            else f" in {self.by_block.size:,} block{'s' * (self.by_block.size != 1)}"
-        )
-        worst = "" if self.worst_block is None else f"; of the worst block {self.worst_block:.2f} dB"
-        of_blocks = "" if self.clipped_blocks is None else f", in {self.clipped_blocks:.1%} of blocks"
-        lines = [
-            f"{self.format}: {self.size:,} value{'s' * (self.size != 1)}{blocks}",
-            f"  SQNR           {self.sqnr:.2f} dB{worst}",
-            f"  mean square    {self.mse:.4g}",
-            f"  largest error  {self.max_abs_error:.4g}",
-            f"  mean error     {self.mean_error:.4g}",
-            f"  clipped        {self.clipped:.1%}{of_blocks}",
-            f"  flushed        {self.flushed:.1%} of non-zero values",
-            f"  zeros          {self.zeros:.1%}",
-        ]
-        if self.non_finite or self.lost:
-            lines.append(
-                f"  left out       {self.non_finite:,} NaN or infinite, {self.lost:,} that became so"
-            )
-        return "\n".join(lines)
 
 
 @usual_arithmetic()
@@ -305,17 +225,26 @@ def error_report(
     ValueError
         Keywords that the format does not take, and what `lowprec.encode` refuses.
     """
-    array = values_operand(values).array
+    lazy.check(values)
+    array: Any = values if lazy.is_lazy(values) else values_operand(values).array
     if catalog.is_block(fmt):
         if scale is not None:
             raise ValueError(
                 f"scale= is for formats of single values, and {str(fmt)!r} has scales of its blocks"
             )
-        blocks = encode(
-            array, fmt, axis=axis, rule=rule, tensor_scale=tensor_scale, rounding=rounding,
-            saturation=saturation, projection=projection, profile=profile, random=random, rng=rng,
-        )  # fmt: skip
-        return _of_blocks(array, blocks)
+        whole = block.asked(fmt, rule, rounding, saturation, projection, profile)
+        axes = axes_of(whole, axis, array.ndim)
+        sizes = dict(zip(axes, whole.sizes, strict=True))
+        units = [sizes.get(axis, 1) for axis in range(array.ndim)]
+        units[-1] = math.lcm(units[-1], _together(whole.elements, whole.element))
+        tile = tile_of(array.shape, tuple(units), _PART)
+        measure = functools.partial(_of_blocks, fmt=whole, axes=axes, tile=tile)
+        if lazy.is_lazy(values):
+            asked = lazy_statistics.Asked(whole, axes, tensor_scale, random, rng, None)
+            finish = functools.partial(report_of, whole.name)
+            return lazy_statistics.of_blocks(measure, finish, array, asked, tile)  # type: ignore[no-any-return]
+        sums = measure(array, tensor_scale=tensor_scale, random=random, rng=rng)
+        return report_of(whole.name, sums.parts, sums.by_block, sums.clipped)
     for name, given in (("axis", axis), ("rule", rule), ("tensor_scale", tensor_scale)):
         if given is not None:
             raise ValueError(
@@ -324,7 +253,16 @@ def error_report(
             )
     target = catalog.format(fmt)
     how = projection_of(target, rounding, saturation, projection, profile)
-    return _of_singles(array, target, how, _given_scales(scale, array.shape), random, rng)
+    group = _together(how, target)
+    tile = tile_of(array.shape, (1,) * (array.ndim - 1) + (group,) * (array.ndim > 0), _PART)
+    measure = functools.partial(_of_singles, fmt=target, how=how, tile=tile)
+    if lazy.is_lazy(values):
+        factor: Any = scale
+        if not lazy.is_named(factor):
+            _given_scales(np.broadcast_to(1.0, factor.shape) if lazy.is_dask(factor) else factor, array.shape)
+        finish = functools.partial(report_of, target.name)
+        return lazy_statistics.of_singles(measure, finish, array, scale, random, rng, tile, group)  # type: ignore[no-any-return]
+    return report_of(target.name, measure(array, scale, random, rng).parts)
 
 
 # -- scales ------------------------------------------------------------------------------------------
@@ -383,63 +321,55 @@ def _smallest_scales(amax: Doubles, fmt: Format, power_of_two: bool) -> Singles:
 
 
 class _Sums:
-    """What parts add up to."""
+    """What parts add up to, kept part by part: they are added in their order, whoever measured them."""
 
     def __init__(self) -> None:
-        self.counts = np.zeros(6, np.int64)
-        self.sums, self.largest = np.zeros(3), 0.0
+        self.parts: list[Doubles] = []
+        self.by_block: Doubles | None = None  #: of blocks alone, as is the next
+        self.clipped = 0  #: blocks with clipped values
 
-    def add(self, part: Array, finite: Array, results: Doubles, low: Any, high: Any) -> tuple[Array, ...]:
-        """A part, with zeros where values are not finite, and limits that broadcast with it.
-
-        Returns squares, squared errors, what counts and what is clipped, for each value.
-        """
-        known = finite & np.isfinite(results)
-        values, non_zero = part.astype(np.float64), part != 0
-        clipped = (values < low) | (values > high)
-        masks = (np.ones_like(finite), finite, known, non_zero, clipped, non_zero & (results == 0))
-        self.counts += [np.count_nonzero(mask) for mask in masks]
-        error = np.where(known, results - values, 0.0)
-        signal, noise = np.where(known, values * values, 0.0), error * error
-        self.sums += [signal.sum(), noise.sum(), error.sum()]
-        self.largest = max(self.largest, float(np.abs(error).max()))
-        return signal, noise, known, clipped
-
-    def report(self, name: str, **blocks: Any) -> ErrorReport:
-        """The sums as what people ask for."""
-        size, finite, counted, non_zero, clipped, flushed = map(int, self.counts)
-        signal, noise, error = map(float, self.sums)
-        return ErrorReport(
-            format=name,
-            size=size,
-            non_finite=size - finite,
-            lost=finite - counted,
-            sqnr=float(_decibels(signal, noise, counted)),
-            mse=noise / counted if counted else math.nan,
-            max_abs_error=self.largest if counted else math.nan,
-            mean_error=error / counted if counted else math.nan,
-            clipped=clipped / max(1, finite),
-            flushed=flushed / max(1, non_zero),
-            zeros=(finite - non_zero) / max(1, finite),
-            **blocks,
-        )
+    def add(self, part: Array, results: Array, units: Any, limits: tuple[float, float]) -> None:
+        """Add a part: its values, and their results over units, one for as many values as another."""
+        totals = np.empty(TOTALS)
+        measure(*_flat(part, results, units), *limits, totals)
+        self.parts.append(totals)
 
 
+def _flat(part: Array, results: Array, units: Any) -> tuple[Array, Array, Array]:
+    """The operands of kernels: in the order of their places, values in float64 if their results are."""
+    kind = np.float64 if np.float64 in (part.dtype, results.dtype) else np.float32
+    kinds = (part.dtype, kind, np.float64)
+    flat = [np.ascontiguousarray(array, of) for array, of in zip((part, results, units), kinds, strict=True)]
+    return flat[0].reshape(-1), flat[1].reshape(-1), flat[2].reshape(-1)
+
+
+@usual_arithmetic()
 def _of_singles(
-    array: Array, fmt: Format, how: Projection, scales: Array | None, random: Any, rng: Any
-) -> ErrorReport:
-    """The report on a format of single values."""
-    low, high = _limits(fmt, how)
-    sums = _Sums()
-    # Random integers belong to places of the whole array, so that is one part.
-    for tile in tiles(array.shape, (1,) * array.ndim, array.size if how.rounding.bits else _PART):
-        given: Array = np.asarray(array[tile])
-        part, finite = only_finite(given)
-        unit = np.float64(1) if scales is None else scales[tile].astype(np.float64)
-        given = np.where(finite, given, np.zeros((), given.dtype)) if scales is None else part / scales[tile]
-        results = np.asarray(quantize(given, fmt, projection=how, random=random, rng=rng)).astype(np.float64)
-        sums.add(part, finite, results * unit, low * unit, high * unit)
-    return sums.report(fmt.name)
+    array: Array,
+    scale: npt.ArrayLike | None,
+    random: Any,
+    rng: Any,
+    *,
+    fmt: Format,
+    how: Projection,
+    tile: tuple[int, ...],
+) -> _Sums:
+    """The sums of formats of single values, in parts of this shape."""
+    limits, sums, scales = _limits(fmt, how), _Sums(), _given_scales(scale, array.shape)
+    integers = integers_of(how.rounding, fmt, array.shape, random, rng)
+    for box in tiles(array.shape, tile, 1):
+        given: Array = np.asarray(array[box])
+        part = narrowed(given)
+        source = given if scales is None else part
+        if not (finite := np.isfinite(part)).all():
+            source = np.where(finite, source, np.zeros((), source.dtype))
+        units: Any = 1.0
+        if scales is not None:
+            source = source / scales[box]
+            units = scales[box] if any(scales.strides) else scales[box].flat[0]
+        results = np.asarray(quantize(source, fmt, projection=how, **integers(box)))
+        sums.add(part, results, units, limits)
+    return sums
 
 
 def _given_scales(scale: npt.ArrayLike | None, shape: tuple[int, ...]) -> Array | None:
@@ -457,40 +387,61 @@ def _given_scales(scale: npt.ArrayLike | None, shape: tuple[int, ...]) -> Array 
         ) from None
 
 
-def _of_blocks(array: Array, blocks: BlockArray) -> ErrorReport:
-    """The report on values and the blocks that they became."""
-    fmt = blocks.format
-    sizes = dict(zip(blocks.axes, fmt.sizes, strict=True))
-    units = tuple(sizes.get(axis, 1) for axis in range(array.ndim))
-    low, high = _limits(fmt.element, fmt.elements)
+@usual_arithmetic()
+def _of_blocks(
+    array: Array, fmt: BlockFormat, axes: tuple[int, ...], tile: tuple[int, ...], **options: Any
+) -> _Sums:
+    """The sums of values and the blocks that they become, in parts of this shape."""
+    blocks = block.encode(array, fmt, axes, **options)
+    sizes = dict(zip(axes, fmt.sizes, strict=True))
+    low, high = limits = _limits(fmt.element, fmt.elements)
     tensor = 1.0 if blocks.tensor_scale is None else float(blocks.tensor_scale)
-    grids = [np.zeros(blocks.scales.shape) for _ in range(4)]
+    grids = [np.zeros(blocks.scales.shape, kind) for kind in (np.float64, np.float64, np.bool_, np.bool_)]
+    units = [sizes.get(axis, 1) for axis in range(array.ndim)]
     sums = _Sums()
-    for tile in tiles(array.shape, units, _PART):
-        piece = blocks[tile]
+    for box in tiles(array.shape, tile, 1):
+        piece, part = blocks[box], narrowed(array[box])
         scales = np.asarray(decode(piece.scales, fmt.scale)).astype(np.float64) * tensor
-        scales = spread(scales, piece.shape, blocks.axes, fmt.sizes)
-        found = sums.add(*only_finite(array[tile]), piece.values(np.float64), low * scales, high * scales)
         place = tuple(
-            slice(item.start // unit, -(-item.stop // unit)) for item, unit in zip(tile, units, strict=True)
+            slice(item.start // unit, -(-item.stop // unit)) for item, unit in zip(box, units, strict=True)
         )
-        for grid, each in zip(grids, found, strict=True):
-            total = each.astype(np.float64)
+        whole = axes == (array.ndim - 1,) and piece.shape[-1] % fmt.sizes[0] == 0
+        units_of = scales if whole else spread(scales, piece.shape, axes, fmt.sizes)
+        results = np.asarray(decode(piece.codes, fmt.element))
+        sums.add(part, results, units_of, limits)
+        if whole and fmt.sizes[0] <= LONGEST:
+            found = [np.empty(scales.size, grid.dtype) for grid in grids]
+            measure_runs(*_flat(part, results, scales), *limits, *found)
+            for grid, total in zip(grids, found, strict=True):
+                grid[place] = total.reshape(scales.shape)
+            continue
+        for grid, total in zip(
+            grids, _each(part, results * units_of, low * units_of, high * units_of), strict=True
+        ):
+            add = np.logical_or if grid.dtype == np.bool_ else np.add
             for axis, size in sizes.items():
-                total = np.add.reduceat(total, np.arange(0, total.shape[axis], size), axis=axis)
+                total = np.asarray(add.reduceat(total, np.arange(0, total.shape[axis], size), axis=axis))
             grid[place] = total
     signal, noise, known, clipped = grids
-    share = float(np.count_nonzero(clipped) / max(1, clipped.size))
-    return sums.report(fmt.name, clipped_blocks=share, by_block=_decibels(signal, noise, known))
+    sums.by_block, sums.clipped = decibels(signal, noise, known), int(np.count_nonzero(clipped))
+    return sums
+
+
+def _each(part: Array, results: Doubles, low: Doubles, high: Doubles) -> tuple[Array, ...]:
+    """Of each value its square and squared error, whether it counts, and whether it is clipped."""
+    finite = np.isfinite(part)
+    known = finite & np.isfinite(results)
+    values = np.where(finite, part, 0).astype(np.float64)
+    noise = np.square(np.where(known, results - values, 0.0))
+    return np.where(known, values * values, 0.0), noise, known, (values < low) | (values > high)
+
+
+def _together(how: Projection, fmt: Format) -> int:
+    """How many elements along the last axis share a random word."""
+    return lanes(how.rounding, fmt) if how.rounding.bits else 1
 
 
 def _limits(fmt: Format, how: Projection) -> tuple[float, float]:
     """The most negative and the largest value that results may have."""
     symmetric = how.symmetric and fmt.sign is Sign.TWOS_COMPLEMENT
     return -fmt.max_finite if symmetric else min(0.0, fmt.min_finite), fmt.max_finite
-
-
-def _decibels(signal: Any, noise: Any, counted: Any) -> Any:
-    """The ratio in decibels: inf without noise, nan where nothing is counted."""
-    ratio = 10 * np.log10(np.asarray(signal, np.float64) / np.asarray(noise, np.float64))
-    return np.where(np.equal(counted, 0), np.nan, np.where(np.equal(noise, 0), np.inf, ratio))

@@ -9,8 +9,8 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from lowprec.arrays.block import asked as block_asked, axes_of
-from lowprec.arrays.block_stream import grid_of
+from lowprec.arrays.block import asked as block_asked
+from lowprec.arrays.block_stream import axes_of, grid_of
 from lowprec.arrays.checks import keeps_dtype, projection as projection_of
 from lowprec.spec import catalog
 from lowprec.spec.accumulation import Accumulation

@@ -394,6 +394,39 @@ def test_keywords_reach_the_blocks(keywords):
         assert got.clipped == got.clipped_blocks == 0
 
 
+@pytest.mark.parametrize("size", [1, 7, 8, 15, 100, 128, 129, 200, 1000, 1031, 4099, 100_000])
+def test_sums_are_those_of_numpy_to_the_bit(size):
+    """Of one part: kernels add the same terms in the same order."""
+    values = np.random.default_rng(size).standard_normal(size).astype(np.float32)
+    errors = lp.quantize(values, "e4m3fn").astype(np.float64) - values
+    squares, noises = np.square(values.astype(np.float64)), np.square(errors)
+    got = error_report(values, "e4m3fn")
+    assert (got.mse, got.mean_error) == (noises.sum() / size, errors.sum() / size)
+    assert got.sqnr == 10 * np.log10(squares.sum() / noises.sum())
+
+
+@pytest.mark.parametrize("fmt", ["mxfp4", "nvfp4", "fp8_block_1x128", "mxint8"])
+@pytest.mark.parametrize("shape", [(6, 256), (3, 5, 200), (4, 2048)], ids=str)
+def test_sums_of_blocks_are_those_of_numpy_to_the_bit(fmt, shape):
+    """Also where blocks end with the row."""
+    values = np.random.default_rng(3).standard_normal(shape).astype(np.float32)
+    results = lp.encode(values, fmt).values(np.float64)
+    size, got = catalog.block_format(fmt).sizes[0], error_report(values, fmt)
+    noises, squares = np.square(results - values), np.square(values.astype(np.float64))
+    assert got.mse == noises.sum() / values.size
+    starts = np.arange(0, shape[-1], size)
+    noise, signal = (np.add.reduceat(each, starts, axis=-1) for each in (noises, squares))
+    assert got.by_block.tobytes() == (10 * np.log10(signal / noise)).tobytes()
+
+
+def test_the_order_in_memory_changes_nothing():
+    values = np.random.default_rng(3).standard_normal((40, 96)).astype(np.float32)
+    for fmt in ("e4m3fn", "mxfp4"):
+        want = error_report(values, fmt)
+        assert error_report(np.asfortranarray(values), fmt) == want
+        assert error_report(np.repeat(values, 2, axis=1)[:, ::2], fmt) == want
+
+
 @pytest.mark.parametrize("part", [1, 64, 200])
 @pytest.mark.parametrize("fmt", ["e4m3fn", "mxfp4", "nvfp4", "nvfp4_2d"])
 def test_reports_do_not_depend_on_the_parts_that_are_worked_on(fmt, part, monkeypatch):

@@ -16,8 +16,8 @@ import numpy as np
 import numpy.typing as npt
 
 import lowprec as lp
-from lowprec.arrays.block import BlockArray, axes_of
-from lowprec.arrays.block_stream import grid_of, spread
+from lowprec.arrays.block import BlockArray
+from lowprec.arrays.block_stream import axes_of, grid_of, spread
 from lowprec.arrays.checks import UNSIGNED
 from lowprec.spec import catalog
 from lowprec.spec.block import RULES, BlockFormat
