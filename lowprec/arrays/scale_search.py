@@ -18,6 +18,7 @@ import numpy.typing as npt
 
 from lowprec.arrays.checks import Array
 from lowprec.arrays.convert import decode, quantize
+from lowprec.arrays.progress import Step
 from lowprec.arrays.threads import share_rows
 from lowprec.arrays.traverse import tiles
 from lowprec.kernels.scales import find_scales
@@ -36,6 +37,8 @@ PART = 1 << 18
 
 #: Values whose rows are sorted at a time, but for a longer row.
 _SORTED = 1 << 22
+#: And where someone is told of each.
+_REPORTED = 1 << 18
 
 #: What the largest scale is multiplied by where scales are tried, largest first: eight steps a binade, six
 #: binades down.
@@ -45,7 +48,9 @@ _SMALLEST = exact_float(1, -149)
 _LARGEST = np.finfo(np.float32).max
 
 
-def least_errors(rows: Array, fmt: Format, how: Projection, usual: Singles, powers: bool) -> Singles:
+def least_errors(
+    rows: Array, fmt: Format, how: Projection, usual: Singles, powers: bool, step: Step
+) -> Singles:
     """Return the scale of each row with the least sum of squared errors, or one that is nearly as good.
 
     Parameters
@@ -55,15 +60,19 @@ def least_errors(rows: Array, fmt: Format, how: Projection, usual: Singles, powe
         The smallest scales that clip nothing. They remain where no other is better.
     powers : bool
         Whether to try the usual scale over powers of two only.
+    step : callable, optional
+        Told how many more values are done.
     """
     if how.rounding.bits:
         how = dataclasses.replace(how, rounding=NEAREST_EVEN)
     steps = _steps(fmt, how)
     if steps is None:
-        return _tried(rows, fmt, how, usual, _FACTORS[::8] if powers else _FACTORS)
-    found = np.empty_like(usual)
-    for (part,) in tiles(usual.shape, (1,), max(1, _SORTED // max(1, rows.shape[1]))):
+        return _tried(rows, fmt, how, usual, _FACTORS[::8] if powers else _FACTORS, step)
+    found, together = np.empty_like(usual), _REPORTED if step else _SORTED
+    for (part,) in tiles(usual.shape, (1,), max(1, together // max(1, rows.shape[1]))):
         found[part] = _searched(rows[part], steps, usual[part], powers)
+        if step:
+            step(rows[part].size)
     return found
 
 
@@ -177,7 +186,9 @@ def _searched(rows: Array, steps: _Steps, usual: Singles, powers: bool) -> Singl
     return found
 
 
-def _tried(rows: Array, fmt: Format, how: Projection, usual: Singles, factors: Doubles) -> Singles:
+def _tried(
+    rows: Array, fmt: Format, how: Projection, usual: Singles, factors: Doubles, step: Step
+) -> Singles:
     """Of the usual scales times the factors, the first with the least sum of squared errors, of each row."""
     trials = np.maximum(factors[:, None] * usual.astype(np.float64), _SMALLEST).astype(np.float32)
     errors = np.zeros(trials.shape)
@@ -188,6 +199,8 @@ def _tried(rows: Array, fmt: Format, how: Projection, usual: Singles, factors: D
             error *= error
             error[~known] = 0
             sums += error.sum(axis=1)
+        if step:
+            step(part.size)
     errors[~np.isfinite(errors)] = np.inf
     chosen: Singles = np.take_along_axis(trials, errors.argmin(axis=0)[None], axis=0)[0]
     return chosen

@@ -24,6 +24,7 @@ from lowprec.arrays.block_stream import axes_of, spread
 from lowprec.arrays.checks import Array, projection as projection_of, values_operand
 from lowprec.arrays.convert import decode, quantize
 from lowprec.arrays.errors import ErrorReport, decibels, report_of
+from lowprec.arrays.progress import Progress, reporting
 from lowprec.arrays.random import integers_of
 from lowprec.arrays.scale_search import PART, least_errors, narrowed, only_finite
 from lowprec.arrays.traverse import tile_of, tiles
@@ -72,6 +73,7 @@ def scale_for(
     saturation: Saturation | str | None = None,
     projection: Projection | None = None,
     profile: Profile | str | None = None,
+    progress: Progress = None,
 ) -> Any:
     """Find scales s for which quantize(values / s, fmt, saturation="finite") * s is close to values.
 
@@ -107,6 +109,8 @@ def scale_for(
     rounding, saturation, projection, profile
         Of mse: how values will be quantized, as for `lowprec.quantize`, but with saturation "finite" by
         default. Rounding at random counts as rounding to nearest. The other methods need none of them.
+    progress : callable or True, optional
+        Of mse: called with (done, total), in values of channels that are done; True shows a bar on stderr.
 
     Returns
     -------
@@ -149,6 +153,7 @@ def scale_for(
     if not 0 < percentile <= 100:
         raise ValueError(f"percentile={percentile!r} must lie above 0 and be 100 at most")
     if lazy.is_lazy(values):
+        lazy.refuse(values, progress=progress)
         verb = functools.partial(scale_for, fmt=target, power_of_two=power_of_two, projection=how)
         return lazy_statistics.scale_for(verb, only_finite, values, method, axis, percentile)
     array = values_operand(values).array
@@ -166,7 +171,8 @@ def scale_for(
             f"divide them by a power of two first, or use a format with a larger range"
         )
     if method == "mse":
-        scales = least_errors(rows, target, how, scales, power_of_two)
+        with reporting(progress, rows.size, "looking for scales") as step:
+            scales = least_errors(rows, target, how, scales, power_of_two, step)
     return scales[0] if axis is None else scales.reshape(shape)
 
 
