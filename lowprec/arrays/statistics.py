@@ -47,6 +47,8 @@ METHODS = ("max", "percentile", "mse")
 
 #: Values that are worked on at a time.
 _PART = PART
+#: And where that takes several arrays of each.
+_FEW = 1 << 13
 #: The powers of two that float32 has, and infinity.
 _POWERS = Format(
     name="powers of two",
@@ -408,29 +410,34 @@ def _of_blocks(
     for box in tiles(array.shape, tile, 1):
         piece, part = blocks[box], narrowed(array[box])
         scales = np.asarray(decode(piece.scales, fmt.scale)).astype(np.float64) * tensor
-        place = tuple(
-            slice(item.start // unit, -(-item.stop // unit)) for item, unit in zip(box, units, strict=True)
-        )
-        whole = axes == (array.ndim - 1,) and piece.shape[-1] % fmt.sizes[0] == 0
-        units_of = scales if whole else spread(scales, piece.shape, axes, fmt.sizes)
+        found = [grid[_grid_box(box, units)] for grid in grids]
         results = np.asarray(decode(piece.codes, fmt.element))
-        sums.add(part, results, units_of, limits)
-        if whole and fmt.sizes[0] <= LONGEST:
-            found = [np.empty(scales.size, grid.dtype) for grid in grids]
-            measure_runs(*_flat(part, results, scales), *limits, *found)
-            for grid, total in zip(grids, found, strict=True):
-                grid[place] = total.reshape(scales.shape)
+        if axes == (array.ndim - 1,) and piece.shape[-1] % fmt.sizes[0] == 0 and fmt.sizes[0] <= LONGEST:
+            sums.add(part, results, scales, limits)
+            runs = [np.empty(scales.size, grid.dtype) for grid in grids]
+            measure_runs(*_flat(part, results, scales), *limits, *runs)
+            for grid, run in zip(found, runs, strict=True):
+                grid[...] = run.reshape(scales.shape)
             continue
-        for grid, total in zip(
-            grids, _each(part, results * units_of, low * units_of, high * units_of), strict=True
-        ):
-            add = np.logical_or if grid.dtype == np.bool_ else np.add
-            for axis, size in sizes.items():
-                total = np.asarray(add.reduceat(total, np.arange(0, total.shape[axis], size), axis=axis))
-            grid[place] = total
+        scales = spread(scales, piece.shape, axes, fmt.sizes)
+        sums.add(part, results, scales, limits)
+        for few in tiles(part.shape, tuple(units), _FEW):
+            each = _each(part[few], results[few] * scales[few], low * scales[few], high * scales[few])
+            for grid, total in zip(found, each, strict=True):
+                add = np.logical_or if grid.dtype == np.bool_ else np.add
+                for axis, size in sizes.items():
+                    total = np.asarray(add.reduceat(total, np.arange(0, total.shape[axis], size), axis=axis))
+                grid[_grid_box(few, units)] = total
     signal, noise, known, clipped = grids
     sums.by_block, sums.clipped = decibels(signal, noise, known), int(np.count_nonzero(clipped))
     return sums
+
+
+def _grid_box(box: tuple[slice, ...], units: list[int]) -> tuple[slice, ...]:
+    """The blocks of a part that begins and ends where blocks do."""
+    return tuple(
+        slice(item.start // unit, -(-item.stop // unit)) for item, unit in zip(box, units, strict=True)
+    )
 
 
 def _each(part: Array, results: Doubles, low: Doubles, high: Doubles) -> tuple[Array, ...]:
