@@ -226,7 +226,8 @@ def error_report(
     Returns
     -------
     report : ErrorReport
-        Results of blocks are taken in float64.
+        Results of blocks are taken in float64. Sums are NumPy's, of parts of 2**18 values in the order of
+        their places.
 
     Raises
     ------
