@@ -242,9 +242,10 @@ def error_report(
     tile = tile_of(array.shape, (1,) * (array.ndim - 1) + (group,) * (array.ndim > 0), _PART)
     measure = functools.partial(_of_singles, fmt=target, how=how, tile=tile)
     if lazy.is_lazy(values):
-        given: Any = scale
-        if not lazy.is_named(given):
-            _given_scales(np.broadcast_to(1.0, given.shape) if lazy.is_dask(given) else given, array.shape)
+        divisors: Any = scale
+        if not lazy.is_named(scale):
+            divisors = np.broadcast_to(1.0, divisors.shape) if lazy.is_dask(scale) else scale
+            _given_scales(divisors, array.shape)
         finish = functools.partial(report_of, target.name)
         return lazy_statistics.of_singles(measure, finish, array, scale, random, rng, tile, group)  # type: ignore[no-any-return]
     return report_of(target.name, measure(array, scale, random, rng).parts)
