@@ -7,6 +7,7 @@ Floor 3.
 
 from __future__ import annotations
 
+import functools
 from collections.abc import Callable
 from typing import Any
 
@@ -26,6 +27,8 @@ from lowprec.arrays.checks import (
     values_operand,
 )
 from lowprec.arrays.convert import decode, encode
+from lowprec.arrays.traverse import BUFFER, bits_of, run
+from lowprec.kernels.engine import DONE
 from lowprec.spec import catalog
 from lowprec.spec.arith import Class
 from lowprec.spec.format import Format, Sign
@@ -49,22 +52,81 @@ __all__ = [
 Like = Format | str | npt.DTypeLike
 
 
+# -- parts ---------------------------------------------------------------------------------------------
+
+
+class _Parts:
+    """A program, as `traverse.run` takes it, that NumPy runs on parts of arrays that stay in the caches."""
+
+    def __init__(self, make: Callable[..., Array]) -> None:
+        self._make = make
+
+    def run(self, operands: list[Array], out: Array, flags: Array, random: Array, past: bool = False) -> int:
+        """Write what is made of each part."""
+        for start in range(0, out.size, BUFFER):
+            part = slice(start, start + BUFFER)
+            given = [array[part] if array.size == out.size else array for array in operands]
+            if flags.size:
+                out[part] = self._make(*given, flags[part])
+            else:
+                out[part] = self._make(*given)
+        return DONE
+
+    def draw(self, operands: list[Array], out: Array, key: int, first: int, past: bool = False) -> int:
+        """Nothing is drawn."""
+        raise NotImplementedError
+
+    refuses = draws = in_place = False
+
+
+def _run(make: Callable[..., Array], operands: list[Array], dtype: Any, flags: Array | None = None) -> Any:
+    """What is made of arrays that broadcast, as patterns: of this type, or a single one."""
+    result = np.empty(np.broadcast_shapes(*(array.shape for array in operands)), dtype)
+    run(_Parts(make), [bits_of(array) for array in operands], bits_of(result), flags)
+    return result if result.shape else result[()]
+
+
 # -- codes as integers ---------------------------------------------------------------------------------
 
 
-def _parts(codes: npt.ArrayLike, fmt: Format) -> tuple[Array, Array, Array]:
+def _parts(codes: Array, fmt: Format) -> tuple[Array, Array, Array]:
     """Magnitudes, whether codes are negative, and whether they are NaNs."""
-    wide = codes_operand(codes, fmt).codes.astype(np.int64)
-    negative = (wide & fmt.sign_code) != 0
+    kept = code_dtype(fmt).type
+    negative = (codes & kept(fmt.sign_code)) != 0
+    # Magnitudes and their negatives, and one more: of 32 bits, these are integers of 32 bits with a sign.
+    integer = fmt.sign is Sign.MAGNITUDE and fmt.subnormals and fmt.has_signed_nan
+    signed = np.int16 if fmt.width <= 8 else np.int32 if fmt.width <= 16 or integer else np.int64
     if fmt.sign is Sign.TWOS_COMPLEMENT:
-        return np.where(negative, (1 << fmt.width) - wide, wide), negative, np.zeros(wide.shape, bool)
-    return wide & ~fmt.sign_code, negative, nans(wide, fmt)
+        mask = _mask(negative, signed)
+        return (
+            _signed(codes.astype(signed) | mask << fmt.width, negative),
+            negative,
+            np.zeros(codes.shape, bool),
+        )
+    magnitude = (codes & kept(((1 << fmt.width) - 1) & ~fmt.sign_code)).astype(signed)
+    return magnitude, negative, nans(codes, fmt)
 
 
 def _places(magnitude: Array, negative: Array, fmt: Format) -> Array:
     """Integers that are ordered as the values are; 0 is zero, and no value where the format has none."""
-    place = magnitude + (fmt.sign is Sign.MAGNITUDE and not fmt.subnormals)
-    return np.where(negative, -place, place)
+    place = magnitude + magnitude.dtype.type(fmt.sign is Sign.MAGNITUDE and not fmt.subnormals)
+    return _signed(place, negative)
+
+
+def _mask(negative: Array, dtype: Any) -> Array:
+    """All ones where a truth holds: masks are several times as fast as choices."""
+    return np.asarray(-negative.view(np.int8).astype(dtype))
+
+
+def _signed(magnitude: Array, negative: Array) -> Array:
+    """Magnitudes, negated where they are negative."""
+    mask = _mask(negative, magnitude.dtype)
+    return np.asarray((magnitude ^ mask) - mask)
+
+
+def _codes(codes: npt.ArrayLike, fmt: Format) -> Array:
+    """Codes, checked, in the type that `encode` returns."""
+    return codes_operand(codes, fmt).codes.astype(code_dtype(fmt), copy=False)
 
 
 # -- comparisons ---------------------------------------------------------------------------------------
@@ -74,21 +136,30 @@ def _compared(
     x: npt.ArrayLike,
     y: npt.ArrayLike,
     fmt: Like,
-    relation: Callable[[Array, Array], Array],
+    relation: Callable[[Array, Array], Array] | None,
     quiet: bool,
     flags: object,
 ) -> Any:
-    """A relation of ordered codes; false where either is NaN, which is signaled unless it is quiet."""
+    """A relation of ordered codes; false where either is NaN, which is signaled unless it is quiet.
+
+    Without a relation, whether either is NaN.
+    """
     known = catalog.format(fmt)
-    first, second = _parts(x, known), _parts(y, known)
-    nan = first[2] | second[2]
-    result = np.asarray(relation(_places(*first[:2], known), _places(*second[:2], known)) & ~nan)
-    signals = output(flags, np.dtype(np.uint8), result.shape, "what is signaled", name="flags")
-    if signals is not None:
-        signaling = [signaling_nans(codes_operand(codes, known).codes, known) for codes in (x, y)]
-        invalid = signaling[0] | signaling[1] if quiet else nan
-        signals[...] = np.where(invalid, np.uint8(Flag.INVALID), np.uint8(0))
-    return result[()] if not result.shape else result
+    operands = [_codes(codes, known) for codes in (x, y)]
+    shape = np.broadcast_shapes(*(codes.shape for codes in operands))
+    signals = output(flags, np.dtype(np.uint8), shape, "what is signaled", name="flags")
+
+    def part(first: Array, second: Array, signals: Array | None = None) -> Array:
+        left, right = _parts(first, known), _parts(second, known)
+        nan = left[2] | right[2]
+        if signals is not None:
+            invalid = signaling_nans(first, known) | signaling_nans(second, known) if quiet else nan
+            signals[...] = np.where(invalid, np.uint8(Flag.INVALID), np.uint8(0))
+        if relation is None:
+            return nan
+        return np.asarray(relation(_places(*left[:2], known), _places(*right[:2], known)) & ~nan)
+
+    return _run(part, operands, bool, signals)
 
 
 def equal(x: npt.ArrayLike, y: npt.ArrayLike, fmt: Like, *, flags: Array | None = None) -> Any:
@@ -157,10 +228,7 @@ def unordered(x: npt.ArrayLike, y: npt.ArrayLike, fmt: Like, *, flags: Array | N
     >>> unordered([0x7F, 0x38], [0x38, 0x38], "e4m3fn")
     array([ True, False])
     """
-    known = catalog.format(fmt)
-    nan = _parts(x, known)[2] | _parts(y, known)[2]
-    _compared(x, y, known, np.equal, True, flags)
-    return nan[()] if not nan.shape else nan
+    return _compared(x, y, fmt, None, True, flags)
 
 
 def total_order(x: npt.ArrayLike, y: npt.ArrayLike, fmt: Like) -> Any:
@@ -187,11 +255,14 @@ def total_order(x: npt.ArrayLike, y: npt.ArrayLike, fmt: Like) -> Any:
     [IEEE754] 5.10.
     """
     known = catalog.format(fmt)
-    result = np.asarray(_place(x, known) <= _place(y, known))
-    return result[()] if not result.shape else result
+
+    def part(first: Array, second: Array) -> Array:
+        return np.asarray(_place(first, known) <= _place(second, known))
+
+    return _run(part, [_codes(codes, known) for codes in (x, y)], bool)
 
 
-def _place(codes: npt.ArrayLike, fmt: Format) -> Array:
+def _place(codes: Array, fmt: Format) -> Array:
     """An integer that orders all codes."""
     magnitude, negative, nan = _parts(codes, fmt)
     if fmt.sign is Sign.TWOS_COMPLEMENT:
@@ -199,7 +270,7 @@ def _place(codes: npt.ArrayLike, fmt: Format) -> Array:
     if not fmt.has_signed_nan:
         magnitude = np.where(nan & negative, magnitude | fmt.sign_code, magnitude)
         negative = negative & ~nan
-    return np.where(negative, -1 - magnitude, magnitude)
+    return np.asarray(magnitude ^ _mask(negative, magnitude.dtype))
 
 
 def classify(codes: npt.ArrayLike, fmt: Like) -> Any:
@@ -224,20 +295,31 @@ def classify(codes: npt.ArrayLike, fmt: Like) -> Any:
     [IEEE754] 5.7.2.
     """
     known = catalog.format(fmt)
-    magnitude, negative, nan = _parts(codes, known)
-    first_normal = 1 << known.trailing_bits if known.exponent_bits and known.subnormals else 0
+    if known.width > 16:
+        return _run(lambda part: _kinds(part, known), [_codes(codes, known)], np.uint8)
+    kinds = _all_kinds(known)
+    return _run(kinds.take, [_codes(codes, known)], np.uint8)
+
+
+@functools.lru_cache(maxsize=64)
+def _all_kinds(fmt: Format) -> Array:
+    """The classes of all codes of a narrow format."""
+    return _kinds(np.arange(1 << fmt.width).astype(code_dtype(fmt)), fmt)
+
+
+def _kinds(codes: Array, fmt: Format) -> Array:
+    magnitude, negative, nan = _parts(codes, fmt)
+    first_normal = 1 << fmt.trailing_bits if fmt.exponent_bits and fmt.subnormals else 0
     kind = np.full(magnitude.shape, Class.POSITIVE_NORMAL, np.uint8)
     kind[magnitude < first_normal] = Class.POSITIVE_SUBNORMAL
-    if known.subnormals:
+    if fmt.subnormals:
         kind[magnitude == 0] = Class.POSITIVE_ZERO
-    if known.infinity:
-        kind[magnitude == known.infinity_code] = Class.POSITIVE_INFINITY
-    kind = np.where(negative, 7 - kind, kind)
-    kind = np.where(nan, Class.QUIET_NAN, kind)
-    kind = np.where(
-        signaling_nans(codes_operand(codes, known).codes, known), Class.SIGNALING_NAN, kind
-    ).astype(np.uint8)
-    return kind[()] if not kind.shape else kind
+    if fmt.infinity:
+        kind[magnitude == fmt.infinity_code] = Class.POSITIVE_INFINITY
+    kind = np.where(negative, np.uint8(7) - kind, kind)
+    kind[nan] = Class.QUIET_NAN
+    kind[signaling_nans(codes, fmt)] = Class.SIGNALING_NAN
+    return kind
 
 
 # -- neighbours ----------------------------------------------------------------------------------------
@@ -273,38 +355,49 @@ def nextafter(x: npt.ArrayLike, y: npt.ArrayLike, fmt: Like) -> Any:
     [IEEE754] 5.3.1, nextUp and nextDown.
     """
     known = catalog.format(fmt)
-    start, toward = np.broadcast_arrays(_doubles(x), _doubles(y))
+
+    def part(start: Array, toward: Array) -> Array:
+        first, second = np.broadcast_arrays(start.view(np.float64), toward.view(np.float64))
+        made = _next(first, second, known)
+        return made.view(f"u{made.itemsize}")
+
+    return _run(part, [_doubles(x), _doubles(y)], float_dtype(known)[0])
+
+
+def _next(start: Array, toward: Array, fmt: Format) -> Array:
+    """The values next to some; see `nextafter`."""
     negative = np.signbit(start)
     place, goal = _place_of(start), _place_of(toward)
     up, down = place < goal, place > goal
     inside: dict[str, Any] = {"saturation": "finite", "negative": "zero", "zero": "smallest", "nan": "max"}
-    below = encode(start, known, projection=Projection(rounding=TOWARD_NEGATIVE, **inside))
-    above = encode(start, known, projection=Projection(rounding=TOWARD_POSITIVE, **inside))
+    below = encode(start, fmt, projection=Projection(rounding=TOWARD_NEGATIVE, **inside))
+    above = encode(start, fmt, projection=Projection(rounding=TOWARD_POSITIVE, **inside))
     # All are on their side of x, but where x lies beyond the extreme value: that is the result then.
-    least, last = _extremes(known)
-    low, high = (_places(*_parts(codes, known)[:2], known) for codes in (below, above))
+    least, last = _extremes(fmt)
+    low, high = (_places(*_parts(codes, fmt)[:2], fmt).astype(np.int64) for codes in (below, above))
     low_place, high_place = (
-        _place_of(np.asarray(decode(codes, known, dtype="float64"))) for codes in (below, above)
+        _place_of(np.asarray(decode(codes, fmt, dtype="float64"))) for codes in (below, above)
     )
     upper = np.where(low_place > place, low, low + 1)
     lower = np.where(high_place < place, high, high - 1)
-    if known.sign is Sign.MAGNITUDE and not known.subnormals:  # there is no zero to stop at
+    if fmt.sign is Sign.MAGNITUDE and not fmt.subnormals:  # there is no zero to stop at
         upper, lower = np.where(upper == 0, 1, upper), np.where(lower == 0, -1, lower)
-    upper = np.minimum(upper, last + known.infinity)
-    lower = np.maximum(lower, least - (known.infinity and known.sign is not Sign.UNSIGNED))
-    result = decode(_code(np.where(up, upper, lower), negative, known), known)
-    policy: Any = "none" if known.infinity else "finite"
+    upper = np.minimum(upper, last + fmt.infinity)
+    lower = np.maximum(lower, least - (fmt.infinity and fmt.sign is not Sign.UNSIGNED))
+    result = np.asarray(decode(_code(np.where(up, upper, lower), negative, fmt), fmt))
+    policy: Any = "none" if fmt.infinity else "finite"
     same = Projection(saturation=policy, negative="zero", zero="smallest", nan="max")
-    stays = decode(encode(toward, known, projection=same), known)
-    result = np.where(up | down, result, stays)
-    result = np.where(np.isnan(start) | np.isnan(toward), np.nan, result).astype(stays.dtype)
-    return result[()] if not result.shape else result
+    stays = ~(up | down)
+    if stays.any():
+        result[stays] = decode(encode(toward[stays], fmt, projection=same), fmt)
+    result[np.isnan(start) | np.isnan(toward)] = np.nan
+    return result
 
 
 def _place_of(values: Array) -> Array:
     """Integers in the order of float64 values, even if the processor flushes subnormals; both zeros are 0."""
     bits = np.asarray(values).view(np.int64)
-    return np.where(bits < 0, -(bits & ((1 << 63) - 1)), bits)
+    return _signed(bits & ((1 << 63) - 1), bits < 0)
 
 
 def _extremes(fmt: Format) -> tuple[int, int]:
@@ -346,21 +439,29 @@ def ulp(x: npt.ArrayLike, fmt: Like) -> Any:
         float32 where the format's own values are, else float64. NaN of infinities and NaN.
     """
     known = catalog.format(fmt)
-    start = _doubles(x)
-    bits = start.view(np.uint64) & np.uint64((1 << 63) - 1)
-    field, fraction = (bits >> np.uint64(52)).astype(np.int64), bits & np.uint64((1 << 52) - 1)
-    tiny = np.frexp(fraction.astype(np.float64))[1].astype(np.int64) - 1075
-    exponent = np.where(field == 0, np.where(fraction == 0, -(1 << 20), tiny), field - 1023)
-    last = np.maximum(np.minimum(exponent, known.emax), known.emin) - known.trailing_bits
-    if not known.exponent_bits:
-        last = np.full(exponent.shape, known.scaled(1)[1])
-    normal = (np.maximum(last, -1022) + 1023).astype(np.uint64) << np.uint64(52)
-    subnormal = np.uint64(1) << (np.minimum(last, -1023) + 1074).astype(np.uint64)
-    gap = np.where(last >= -1022, normal, subnormal).view(np.float64)
-    gap = np.where(field == 0x7FF, np.nan, gap)
+    gaps = _run(lambda bits: _gap(bits, known), [_doubles(x)], np.float64)
     given, carrier = float_dtype(known)
-    operand = Operand(gap.view(np.uint64), catalog.BINARY64, gap, True)
+    operand = Operand(bits_of(np.asarray(gaps)), catalog.BINARY64, np.asarray(gaps), True)
     return calls.convert(operand, carrier, DEFAULT, given)
+
+
+def _gap(bits: Array, fmt: Format) -> Array:
+    """The gaps at binary64 numbers, as patterns of such; see `ulp`."""
+    field = (bits >> np.uint64(52)).astype(np.int64) & 0x7FF
+    exponent = field - 1023
+    if fmt.emin < -1022 and not field.all():  # subnormal in binary64
+        fraction = bits & np.uint64((1 << 52) - 1)
+        tiny = np.frexp(fraction.astype(np.float64))[1].astype(np.int64) - 1075
+        exponent = np.where(field == 0, np.where(fraction == 0, -(1 << 20), tiny), exponent)
+    last = np.maximum(np.minimum(exponent, fmt.emax), fmt.emin) - fmt.trailing_bits
+    if not fmt.exponent_bits:
+        last = np.full(exponent.shape, fmt.scaled(1)[1])
+    gap = (np.maximum(last, -1022) + 1023) << 52
+    if fmt.emin - fmt.trailing_bits < -1022:
+        subnormal = np.int64(1) << np.maximum(np.minimum(last, -1023) + 1074, 0)
+        gap = np.where(last >= -1022, gap, subnormal)
+    nan = int(np.array(np.nan).view(np.int64))
+    return np.where(field == 0x7FF, nan, gap).view(np.uint64)
 
 
 def _doubles(values: npt.ArrayLike) -> Array:

@@ -68,6 +68,18 @@ def test_vectors_serve_them():
     for operation, sources, how in (
         ("round_to_integral", (single,), to_odd),
         ("minimum", (single, catalog.BINARY64), rule),
-        ("remainder", (single, single), rule),
+        ("remainder", (catalog.BINARY64, catalog.BINARY64), rule),
     ):
         assert program.lower(Elementwise(operation, sources, catalog.E4M3FN, how)) is None
+
+
+def test_remainders_beside_ties():
+    """Quotients next to half an integer, near the most that vectors take, and beyond."""
+    rng = np.random.default_rng(0)
+    y = (rng.integers(1 << 23, 1 << 24, 4096) | 1).astype(np.float32)
+    count = rng.integers(0, 1 << rng.integers(1, 29, 4096)) + rng.choice([0, 0.5], 4096)
+    near = (count * y).astype(np.float32) + np.float32(1) * rng.integers(-2, 3, 4096).astype(np.float32)
+    for x in (near, -near, (y / 2).astype(np.float32), y * np.float32(1.5), np.zeros(4096, np.float32)):
+        for by in (y, -y, y * np.float32(2.0**-140), y * np.float32(2.0**-170)):
+            got, want = (lp.remainder(x, by, "binary32", backend=backend) for backend in (None, "scalar"))
+            assert np.array_equal(got.view(np.uint32), want.view(np.uint32))

@@ -13,7 +13,7 @@ import pytest
 
 import lowprec as lp
 from lowprec.arrays import dot
-from lowprec.kernels.vector.rounding import added_once
+from lowprec.kernels.vector.rounding import added_once, summed_to_odd, three_to_odd
 from lowprec.oracle.convert import project
 from lowprec.spec import catalog
 from lowprec.spec.accumulation import Accumulation
@@ -216,3 +216,160 @@ def test_negative_scales_tell_whether_sums_are_too_small(left):
     y = lp.BlockArray(np.full((8, 1), 2, np.uint8), lp.encode([[2.0**-80], [1.0]], "bfloat16"), fmt, (0,))
     agree(left, x, y, "fp32_fma", most=1)
     assert np.signbit(lp.matmul(x, y, "fp32_fma")).all()
+
+
+# -- step by step --------------------------------------------------------------------------------------
+
+SINGLE, HALF = (catalog.BINARY32, Projection()), (catalog.BINARY16, Projection())
+CUT = (catalog.BFLOAT16, Projection(rounding=TOWARD_ZERO))
+E4M3 = (catalog.E4M3FN, Projection(saturation="finite", subnormals="flush_results"))
+
+#: Accumulations that no loop over terms has, in every order.
+STEPPED = {
+    "pairs of products": Accumulation(product=HALF, order="pairwise", accumulator=CUT, output=SINGLE),
+    "pairs of exact products": Accumulation(order="pairwise", accumulator=HALF, output=SINGLE),
+    "chunks": Accumulation(order="chunked(5)", accumulator=SINGLE, output=HALF),
+    "chunks of pairs": Accumulation(
+        product=SINGLE, order="chunked(3, pairwise)", accumulator=HALF, total=SINGLE, output=SINGLE
+    ),
+    "chunks into binary64": Accumulation(
+        order="chunked(4)", accumulator=CUT, total=(catalog.BINARY64, Projection()), output=SINGLE
+    ),
+    "rounded products": Accumulation(product=E4M3, accumulator=E4M3, output=SINGLE),
+    "rounded products in binary64": Accumulation(
+        product=SINGLE, accumulator=(catalog.BINARY64, Projection()), output=CUT
+    ),
+    "toward zero in binary32": Accumulation(
+        accumulator=(catalog.BINARY32, Projection(rounding=TOWARD_ZERO)), output=SINGLE
+    ),
+}
+
+
+@pytest.mark.parametrize("length", [1, 2, 7, 16])
+@pytest.mark.parametrize("how", STEPPED.values(), ids=STEPPED)
+def test_any_order_and_accumulator(left, how, length):
+    """Sums of products, with an addend and without, in trees and chunks of every shape."""
+    x, y = numbers((6, length), length, 3), numbers((37, length), length + 1, 3).T
+    agree(left, x, y, how)
+    agree(left, x, y, how, addend=numbers((6, 37), 5))
+
+
+@pytest.mark.parametrize("mode", MODES, ids=str)
+def test_modes_of_steps(left, mode):
+    """Exact zeros have the mode's sign."""
+    x, y = numbers((6, 12), 1, 3), numbers((37, 12), 2, 3).T
+    for fmt in (catalog.BINARY16, catalog.BINARY32):
+        place = (fmt, Projection(rounding=mode))
+        for order in ("pairwise", "chunked(4)"):
+            agree(left, x, y, Accumulation(product=place, order=order, accumulator=place, output=place))
+
+
+@pytest.mark.parametrize("fmt", BLOCKS)
+@pytest.mark.parametrize(
+    "how",
+    ["fp64_sequential", "fp32_pairwise", "bf16_sequential", "fp16_sequential", *STEPPED.values()],
+    ids=["fp64", "fp32_pairwise", "bf16", "fp16", *STEPPED],
+)
+def test_blocks_step_by_step(left, fmt, how):
+    """Their exact sums are terms: of one binary64 number, or of two."""
+    x = lp.encode(numbers((6, 192), 3, 8), fmt, axis=1)
+    y = lp.encode(numbers((35, 192), 4, 8).T, fmt, axis=0)
+    order = accumulation(how).order
+    pairs = "pairwise" in (order.name, order.inner)
+    most = 40 if pairs else 8  # zeros, whose sign vectors do not know
+    if how is STEPPED["pairs of exact products"] and fmt == "mxfp8_e5m2":
+        most = 6 * 35  # sums of four numbers
+    if pairs and fmt == "nvfp4" and how != "fp32_pairwise":
+        most = 6 * 35  # they overflow, and sums of opposite infinities are NaN
+    agree(left, x, y, how, most)
+    if fmt != "nvfp4":
+        agree(left, x, y, how, most, addend=numbers((6, 35), 9))
+
+
+@pytest.mark.parametrize("how", ["fp64_sequential", "fp32_pairwise", "bf16_sequential"])
+def test_blocks_that_are_not_finite(left, how):
+    """NaN and infinite elements, and NaN scales, leave the other rows and columns to vectors."""
+    x, y = numbers((9, 64), 3), numbers((35, 64), 4).T
+    x[2, 7], x[4, 40], y[9, 3] = np.nan, np.inf, -np.inf
+    a, b = lp.encode(x, "mxfp8_e5m2", axis=1), lp.encode(y, "mxfp8_e5m2", axis=0)
+    agree(left, a, b, how, most=2 * 35 + 9)
+    scales = a.scales.copy()
+    scales[6, 1] = 0xFF
+    agree(left, lp.BlockArray(a.codes, scales, a.format, (1,)), b, how, most=3 * 35 + 9)
+
+
+def test_signs_of_zero_sums_of_blocks(left):
+    """Sums of -0 alone are -0, whichever sign the vectors' sums have."""
+    x = lp.encode(-np.zeros((2, 64), np.float32), "mxfp8_e5m2", axis=1)
+    y = lp.encode(np.ones((33, 64), np.float32).T, "mxfp8_e5m2", axis=0)
+    for name in ("fp64_sequential", "fp32_pairwise", "bf16_sequential"):
+        agree(left, x, y, name, most=66)
+        agree(left, x, y, name, most=66, addend=np.full((2, 33), -0.0, np.float32))
+    assert np.signbit(lp.matmul(x, y, "fp32_pairwise")).all()
+
+
+@numba.njit
+def odd(x, y, z):
+    high, rest = three_to_odd(x, y, z)
+    return summed_to_odd(x, y), summed_to_odd(high, rest)
+
+
+def test_sums_in_binary64_are_rounded_to_odd():
+    """Of two numbers, and of three as [BOLDO] has them; their last bit is 1 unless they are exact."""
+    rng = np.random.default_rng(0)
+    for _ in range(2000):
+        x, y, z = rng.choice([1, -1], 3) * (1 + rng.integers(0, 4, 3) * 2.0**-52)
+        x, y, z = (x, y, z) * 2.0 ** rng.choice([0, -1, -2, -52, -53, -54, -105, -107, -160], 3)
+        for got, exact in zip(
+            odd(x, y, z), (sum(map(_fraction, (x, y))), sum(map(_fraction, (x, y, z)))), strict=True
+        ):
+            beyond = _fraction(np.nextafter(got, -np.inf)), _fraction(np.nextafter(got, np.inf))
+            if _fraction(got) != exact:
+                assert np.float64(got).view(np.uint64) & np.uint64(1), (x, y, z)
+                assert beyond[0] < exact < beyond[1], (x, y, z)
+
+
+def test_exact_zeros_of_downward_steps(left):
+    """Sums of opposite numbers are -0, in pairs and between chunks."""
+    place = (catalog.BINARY16, Projection(rounding=TOWARD_NEGATIVE))
+    x = np.float32([[1, -1, 0, -0.0], [2, 3, -2, -3], [0, 0, 0, 0], [-0.0] * 4])
+    for order in ("pairwise", "chunked(2)", "chunked(2, pairwise)"):
+        agree(
+            left, x, np.ones((4, 33), np.float32), Accumulation(order=order, accumulator=place, output=SINGLE)
+        )
+
+
+def test_totals_of_negative_zero(left):
+    """Chunks of products of -0 leave a total of -0 as it is."""
+    x = lp.encode(-np.zeros((1, 64), np.float32), "mxfp8_e5m2", axis=1)
+    y = lp.encode(np.ones((64, 33), np.float32), "mxfp8_e5m2", axis=0)
+    how = Accumulation(order="chunked(1, pairwise)", accumulator=HALF, total=SINGLE, output=SINGLE)
+    for order in ("chunked(1)", "chunked(1, pairwise)"):
+        agree(left, x, y, dataclasses.replace(how, order=order), most=33, addend=np.full((1, 33), -0.0))
+
+
+def blocks_of_32(rows):
+    """Blocks of e5m2 with these elements and scale 1."""
+    codes = np.zeros((len(rows), 64), np.uint8)
+    for code, row in zip(codes, rows, strict=True):
+        code[: len(row)] = lp.encode(np.float32(row), "e5m2")
+    return lp.BlockArray(
+        codes, np.full((len(rows), 2), 127, np.uint8), lp.encode(np.zeros((1, 32)), "mxfp8_e5m2").format, (1,)
+    )
+
+
+def test_sums_of_blocks_of_two_numbers(left):
+    """Every bit of them counts: a tie of bfloat16 and 2**-32 is rounded up."""
+    x = blocks_of_32([[8.0] * 17 + [2.0**-16], [57344.0]])
+    y = blocks_of_32([[32768.0] * 16 + [2.0**11, 2.0**-16], [57344.0]])
+    y = lp.BlockArray(y.codes.T, y.scales.T, y.format, (0,))
+    agree(left, x, y, "bf16_sequential")
+    assert lp.matmul(x, y, "bf16_sequential")[0, 0] == 2.0**22 + 2.0**15
+
+
+def test_infinite_sums_of_blocks_stay(left):
+    """What overflows is infinite, and is not left to the scalar engine."""
+    x = blocks_of_32([[57344.0] * 40 + [2.0**-16]])
+    y = lp.BlockArray(x.codes.T, x.scales.T, x.format, (0,))
+    agree(left, x, y, "fp16_sequential")
+    assert lp.matmul(x, y, "fp16_sequential") == np.inf

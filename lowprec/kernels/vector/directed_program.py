@@ -1,7 +1,7 @@
-"""Programs of operations into binary32 in directed modes and to odd.
+"""Programs into binary32: of operations in directed modes and to odd, and of binary64 numbers in any.
 
-The nearest result comes from the program that makes those; binary64 tells on which side of it the exact one
-lies; then it is right, or the next number on that side is.
+The nearest result comes from the program that makes those, or from the processor; binary64 tells on which
+side of it the exact one lies; then it is right, or the next number on that side is.
 
 Floor 2b. Imports the other programs of the engine; never the oracle, which checks them.
 """
@@ -18,7 +18,8 @@ from lowprec.kernels import engine
 from lowprec.kernels.engine import DONE, ElementwiseProgram
 from lowprec.kernels.lower.vector import plan
 from lowprec.kernels.lower.words import DOUBLE, SINGLE
-from lowprec.kernels.request import Elementwise
+from lowprec.kernels.modes import usual_arithmetic
+from lowprec.kernels.request import CONVERT, Elementwise
 from lowprec.kernels.vector.flags import OPERATIONS, neighbours
 from lowprec.kernels.vector.in_parts import NO_FLAGS, NO_RANDOM, InParts, Read, readers
 from lowprec.kernels.vector.rounding import DIRECTED
@@ -29,18 +30,35 @@ __all__ = ["Directed", "lower"]
 Codes = npt.NDArray[Any]
 
 
-def lower(request: Elementwise) -> Directed | None:
+def lower(request: Elementwise) -> InParts | None:
     """Return the program of a request, or None where another engine must serve it."""
     rule, carrier, mode = request.projection, request.carrier, request.projection.rounding
     if request.target != SINGLE or carrier not in (None, SINGLE) or request.flags:
         return None
-    if request.operation not in OPERATIONS or DOUBLE in request.sources:
+    cut = request.operation == CONVERT and request.sources == (DOUBLE,)
+    if rule == DEFAULT:
+        return Cut(request) if cut else None
+    if request.operation not in OPERATIONS or (DOUBLE in request.sources and not cut):
         return None
     if mode not in DIRECTED or rule != Projection(rounding=mode):
         return None
     nearest = engine.lower_by("vector", dataclasses.replace(request, projection=DEFAULT, backend=None))
     read = readers(*request.sources)
     return None if nearest is None or read is None else Directed(request, nearest, read)
+
+
+class Cut(InParts):
+    """Binary64 numbers as the processor rounds them to binary32. NaNs are left to the scalar engine."""
+
+    def __init__(self, request: Elementwise) -> None:
+        super().__init__(request, refuses=False)
+
+    @usual_arithmetic()
+    def part(self, operands: list[Codes], out: Codes, flags: Codes, random: Codes) -> Codes | None:
+        """Write the nearest numbers."""
+        numbers = operands[0].view(np.float64)
+        out.view(np.float32)[...] = numbers
+        return np.flatnonzero(np.isnan(numbers))
 
 
 class Directed(InParts):

@@ -33,6 +33,7 @@ __all__ = [
     "raised_by",
     "scaled",
     "singles",
+    "slices",
     "span",
 ]
 
@@ -79,7 +80,7 @@ def products(x: Array, y: Array) -> list[Array] | None:
     bits = (53 - length - 3) // 2
     if bits < 8 or max(x_high - x_low, y_high - y_low) > _SLICES * bits:
         return None
-    rows, columns = _slices(left, x_low, x_high, bits), _slices(right, y_low, y_high, bits)
+    rows, columns = slices(left, x_low, x_high, bits), slices(right, y_low, y_high, bits)
     parts = [np.zeros((len(left), right.shape[1])) for _ in range(len(rows) + len(columns) - 1)]
     for i, row in enumerate(rows):
         for j, column in enumerate(columns):
@@ -87,7 +88,7 @@ def products(x: Array, y: Array) -> list[Array] | None:
     return parts
 
 
-def _slices(numbers: Array, low: int, high: int, bits: int) -> list[Array]:
+def slices(numbers: Array, low: int, high: int, bits: int) -> list[Array]:
     """Numbers as sums of multiples of 2**(low + i * bits) below 2**(low + (i + 1) * bits), largest first."""
     made = []
     for place in reversed(range(low, max(high, low + 1), bits)):

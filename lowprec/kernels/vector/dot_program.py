@@ -42,6 +42,7 @@ from lowprec.kernels.vector.dot_operands import (
     singles,
     span,
 )
+from lowprec.kernels.vector.dot_steps import by_steps
 from lowprec.kernels.vector.dot_ways import Way, way_of
 from lowprec.kernels.vector.doubles import block_terms, sequence
 from lowprec.kernels.vector.ir.lanes import LANES
@@ -70,7 +71,7 @@ class Done(NamedTuple):
 
 def lower(request: Dot) -> Dots | None:
     """Return the program of a request, or None where no kernel serves the accumulation of such operands."""
-    way = None if request.accumulation.output[1].rounding.bits else way_of(request)
+    way = way_of(request)
     return None if way is None else Dots(request, way)
 
 
@@ -94,12 +95,15 @@ class Dots:
             return None
         if way.kind == "exact":
             return None if addends.size else self._exact(x, y, out)
-        if addends.size and way.kind != "sequence":
+        if addends.size and way.kind not in ("sequence", "steps"):
             if isinstance(begin, Carrier):
                 return None
             addends = singles(addends.astype(code_dtype(begin)), begin)
         sides = [singles(rows.codes, fmt) for rows, fmt in zip((x, y), self._formats, strict=True)]
-        if way.kind == "sequence":
+        if way.kind == "steps":
+            made = by_steps(self._request, x, y, sides, addends, share)
+            done = None if made is None else Done(*made)
+        elif way.kind == "sequence":
             done = _sequence(sides[0], sides[1], addends, out.shape, share)
         elif way.kind == "terms":
             done = self._terms(x, y, sides, addends, out.shape, share)
@@ -115,8 +119,12 @@ class Dots:
         if self._request.tensor == 1:
             out[...] = _as_output(done.words, self._how)
         else:
-            numbers = np.where(done.doubts, np.float32(0), done.words.view(np.float32))
-            self._rounded([numbers.astype(np.float64)], out)
+            numbers = done.words if done.words.dtype == np.float64 else done.words.view(np.float32)
+            numbers = numbers.astype(np.float64)
+            self._rounded([np.where(done.doubts | np.isinf(numbers), 0, numbers)], out)
+            infinite = np.isinf(numbers) & ~done.doubts
+            if infinite.any():
+                out[infinite] = converted(numbers[infinite].view(np.uint64), DOUBLE, *self._how.output)
 
     def _rounded(self, parts: list[Array], out: Array) -> None:
         """Write exact sums of binary64 numbers, times the tensors' scales, rounded once to the output."""

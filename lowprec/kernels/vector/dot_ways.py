@@ -12,6 +12,7 @@ from lowprec.kernels.jit import has_half
 from lowprec.kernels.lower.vector import Encoder, Words as Plan, lower_decoder, lower_encoder
 from lowprec.kernels.lower.words import BRAIN, CUT_SINGLE, DOUBLE, HALF, SINGLE
 from lowprec.kernels.request import Dot
+from lowprec.kernels.vector.dot_steps import is_served
 from lowprec.spec.accumulation import EXACT, PAIRWISE, SEQUENTIAL, Accumulation, Rounded, Window
 from lowprec.spec.format import Carrier
 from lowprec.spec.projection import DEFAULT, Projection
@@ -23,7 +24,9 @@ __all__ = ["Way", "way_of"]
 class Way(NamedTuple):
     """Which kernel serves an accumulation, and what it asks for."""
 
-    kind: str  #: "exact", "running", "sequence" in binary64, "pairwise", "terms" of blocks, or "windows"
+    kind: (
+        str  #: "exact", "running", "sequence" in binary64, "pairwise", "terms" of blocks, "windows", "steps"
+    )
     running: str = ""  #: the key of `dot.ACCUMULATORS`, or none
     bits: int = 0  #: that products may have there
     stages: tuple[Plan, Plan] | None = None  #: of an accumulator of any format: to it, and back
@@ -37,31 +40,35 @@ def way_of(request: Dot) -> Way | None:
     how, x, y = request.accumulation, request.x, request.y
     if isinstance(x, Carrier) or isinstance(y, Carrier) or how.machine or how.addend != "first":
         return None
-    if not (SINGLE.contains(x) and SINGLE.contains(y)):
+    if not (SINGLE.contains(x) and SINGLE.contains(y)) or how.output[1].rounding.bits:
         return None
     if how.order == EXACT:
         return Way("exact")
     if isinstance(how.accumulator, Window):
         way = _window(how, how.accumulator, x.precision + y.precision)
         return None if request.tensor != 1 or (request.block and how.scale is None) else way
-    if how.accumulator is None:
+    if how.accumulator is None or not all(map(SINGLE.contains, request.scales or ())):
         return None
-    into, rounded = how.accumulator, how.product is not None
+    way = _sum_of_terms(request, how.accumulator) if how.order in (SEQUENTIAL, PAIRWISE) else None
+    return Way("steps") if way is None and is_served(how, bool(request.block)) else way
+
+
+def _sum_of_terms(request: Dot, into: Rounded) -> Way | None:
+    """Return the kernel that has loops over the terms, or None where there is none."""
+    how, rounded = request.accumulation, request.accumulation.product is not None
     single = into[0] == SINGLE and _is_plain(into) and how.product in (None, (SINGLE, DEFAULT))
     if request.block:
-        assert request.scales is not None, "blocks have scales"
-        known = single and how.order == SEQUENTIAL and all(map(SINGLE.contains, request.scales))
-        return Way("terms") if known else None
+        return Way("terms") if single and how.order == SEQUENTIAL else None
     if how.order == PAIRWISE:
         return Way("pairwise") if single and rounded else None
-    if how.order != SEQUENTIAL:
-        return None
     if single:
         return Way("running", "multiply_and_add" if rounded else "fma", 48)
     if rounded:
         return None
     if into[0] == DOUBLE:
-        return Way("sequence") if _is_plain(into) and x.precision + y.precision <= 53 else None
+        return (
+            Way("sequence") if _is_plain(into) and request.x.precision + request.y.precision <= 53 else None
+        )
     name = "short" if into[0] == BRAIN else "half" if into[0] == HALF and has_half() else ""
     name, stages = name if _is_plain(into) else "", _stages(into)
     return Way("running", name, into[0].precision, stages) if name or stages else None

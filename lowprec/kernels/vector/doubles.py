@@ -17,14 +17,17 @@ import numpy.typing as npt
 from lowprec.kernels.jit import jit
 from lowprec.kernels.lower.vector import PAST, Words
 from lowprec.kernels.vector.convert import DONE, UNSUITED, keeps_subnormals, rounds_to_nearest
-from lowprec.kernels.vector.rounding import added_once, with_error
+from lowprec.kernels.vector.rounding import added_once, summed_to_odd, three_to_odd, with_error
 
-__all__ = ["block_terms", "sequence"]
+__all__ = ["DOUBLES", "ODD", "SINGLES", "block_terms", "sequence", "sums"]
 
 Numbers = npt.NDArray[Any]  #: of binary64, but for results in binary32
 
 #: Columns that go through K together: their sums stay in the nearest cache.
 _WIDTH = 64
+
+#: What `sums` are rounded to: to odd in binary64, to nearest in binary32 or in binary64.
+ODD, SINGLES, DOUBLES = range(3)
 
 
 @jit
@@ -84,4 +87,24 @@ def block_terms(
                         by = scale * scales[c]
                         sums[c] = added_once(sums[c], terms[c] * by, rests[c] * by)
             out[i, j : j + width] = sums[:width]
+    return DONE
+
+
+@jit
+def sums(
+    x: Numbers, y: Numbers, z: Numbers, to: int, downward: bool, out: Numbers, plan: Words
+) -> int:  # fmt: skip
+    """Write sums of two numbers, or of three where there is a `z`, rounded once.
+
+    `downward` makes -0 of exact sums of opposite numbers.
+    """
+    if not rounds_to_nearest(plan) or not keeps_subnormals(plan, plan[PAST]):
+        return UNSUITED
+    sign = -1.0 if downward else 1.0
+    for i in range(out.size):
+        first, second = sign * x[i], sign * y[i]
+        if z.size != 0:
+            first, second = three_to_odd(first, second, sign * z[i])
+        made = first + second if to == DOUBLES else summed_to_odd(first, second)
+        out[i] = sign * (np.float64(np.float32(made)) if to == SINGLES else made)
     return DONE

@@ -22,6 +22,7 @@ from lowprec.kernels.modes import usual_arithmetic
 from lowprec.kernels.request import CONVERT, Elementwise
 from lowprec.kernels.vector.in_parts import InParts, Read, readers
 from lowprec.kernels.vector.rounding import WHOLE
+from lowprec.spec.projection import Flag
 
 __all__ = ["OPERATIONS", "Exact", "lower"]
 
@@ -30,6 +31,9 @@ Numbers = npt.NDArray[Any]  #: of binary32 or binary64
 
 #: Binary32 numbers times two to such a power are binary64 numbers.
 _FAR = 700
+
+#: Fewer times a binary32 number are binary64 numbers.
+_MANY = 1 << 26
 
 
 def _bits(x: Numbers) -> Codes:
@@ -51,7 +55,19 @@ def _larger(x: Numbers, y: Numbers) -> Numbers:
 def _scaled(x: Numbers, n: Numbers) -> Numbers:
     """Return x * 2**n in binary64, or NaN where that may not hold it, or where n is no integer."""
     known = (np.abs(n) <= _FAR) & (np.trunc(n) == n)
-    return np.where(known, np.ldexp(x.astype(np.float64), np.where(known, n, 0).astype(np.int32)), np.nan)
+    fields = np.where(known, n, 0).astype(np.int64) + 1023
+    return np.where(known, x * (fields << 52).view(np.float64), np.nan)
+
+
+def _remainder(x: Numbers, y: Numbers) -> Numbers:
+    """Return x less the nearest multiple of y, in binary64, or NaN where that is very many times y.
+
+    The quotient of binary32 numbers is a tie between integers, or farther from one than it is rounded by.
+    """
+    x, y = x.astype(np.float64), y.astype(np.float64)
+    count = np.rint(x / y)
+    rest = x - count * y
+    return np.where(np.abs(count) < _MANY, np.where(rest == 0, np.copysign(0, x), rest), np.nan)
 
 
 def _exponent(x: Numbers) -> Numbers:
@@ -69,6 +85,7 @@ OPERATIONS: dict[str, Callable[..., Numbers]] = {
     "minimum_number": _smaller,
     "maximum": _larger,
     "maximum_number": _larger,
+    "remainder": _remainder,
     "scaleb": _scaled,
     "logb": _exponent,
 }
@@ -77,12 +94,12 @@ OPERATIONS: dict[str, Callable[..., Numbers]] = {
 def lower(request: Elementwise) -> Exact | None:
     """Return the program of a request, or None where another engine must serve it."""
     make = OPERATIONS.get(request.operation)
-    if request.operation == "round_to_integral" and not request.flags:
+    if request.operation == "round_to_integral":
         make = WHOLE.get(request.projection.rounding)
     kind = DOUBLE if all(source == DOUBLE for source in request.sources) else SINGLE
     if make is None or (kind == SINGLE and DOUBLE in request.sources):
         return None
-    if request.operation == "scaleb":
+    if request.operation in ("scaleb", "remainder"):
         if kind == DOUBLE:
             return None
         kind = DOUBLE
@@ -103,6 +120,7 @@ class Exact(InParts):
     ) -> None:
         super().__init__(request, program.refuses)
         self._make, self._read, self._program = make, read, program
+        self._rounds = request.operation == "round_to_integral"
 
     @usual_arithmetic()
     def part(self, operands: list[Codes], out: Codes, flags: Codes, random: Codes) -> Codes | None:
@@ -111,4 +129,7 @@ class Exact(InParts):
         made = np.ascontiguousarray(self._make(*numbers))
         left = np.flatnonzero(np.logical_or.reduce([np.isnan(each) for each in (made, *numbers)]))
         made[left] = 0  # no conversion refuses that
-        return left if self._program.run([_bits(made)], out, flags, random) == DONE else None
+        status = self._program.run([_bits(made)], out, flags, random)
+        if self._rounds and flags.size:
+            flags |= (made != numbers[0]).view(np.uint8) * np.uint8(Flag.INEXACT)
+        return left if status == DONE else None

@@ -44,6 +44,7 @@ from lowprec.kernels.vector.ir.lanes import LANES
 from lowprec.spec.block import BlockFormat
 from lowprec.spec.format import Format
 from lowprec.spec.projection import DEFAULT
+from lowprec.spec.rounding import NEAREST_EVEN
 
 __all__ = ["SERVES", "BlockDecoder", "BlockEncoder", "Conversion", "Operation", "chosen", "lower"]
 
@@ -76,7 +77,7 @@ _PLAIN = (CONVERT, "add", "subtract", "multiply", "divide", "sqrt", "fma")
 
 
 def _elementwise(request: Elementwise) -> Any:
-    from lowprec.kernels.vector import directed_program, exact_program, flagged_program
+    from lowprec.kernels.vector import directed_program, exact_program, flagged_program, widened_program
 
     if request.backend is None and is_narrow(request) and (request.flags or request.operation not in _PLAIN):
         return None  # a table is as fast, and nothing needs to be compiled
@@ -86,7 +87,8 @@ def _elementwise(request: Elementwise) -> Any:
             return program
     if request.flags:
         return flagged_program.lower(request)
-    return _conversion(request) if request.operation == CONVERT else _operation(request)
+    own = _conversion(request) if request.operation == CONVERT else _operation(request)
+    return widened_program.lower(request) if own is None else own
 
 
 #: Results from which on a plan that is not usual has a kernel of its own: less are not worth its compilation.
@@ -106,6 +108,9 @@ _ALL = (1, 1, 1)
 def _conversion(request: Elementwise) -> Conversion | None:
     (source,), target, rule, carrier = request.sources, request.target, request.projection, request.carrier
     wide = source == DOUBLE
+    carrier = None if carrier == target else carrier
+    if target.contains(source):  # nothing is rounded
+        rule = dataclasses.replace(rule, rounding=NEAREST_EVEN)
     whole = (target == SINGLE or target == DOUBLE) and carrier is None
     if whole and (rule != DEFAULT or wide):
         return None

@@ -53,6 +53,8 @@ from lowprec.kernels.vector.ir.rounding import (
     quotients,
     root_to_odd,
     sum_to_odd,
+    summed_to_odd,
+    three_to_odd,
     truncated,
     with_error,
 )
@@ -90,6 +92,8 @@ __all__ = [
     "root_to_odd",
     "shortened",
     "sum_to_odd",
+    "summed_to_odd",
+    "three_to_odd",
     "to_odd",
     "to_short",
     "truncated",

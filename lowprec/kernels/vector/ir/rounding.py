@@ -46,6 +46,8 @@ __all__ = [
     "quotients",
     "root_to_odd",
     "sum_to_odd",
+    "summed_to_odd",
+    "three_to_odd",
     "truncated",
     "with_error",
 ]
@@ -360,6 +362,24 @@ def with_error(x: np.float64, y: np.float64) -> tuple[np.float64, np.float64]:
     total = x + y
     part = total - x
     return total, (x - (total - part)) + (y - part)
+
+
+@inlined
+def summed_to_odd(x: np.float64, y: np.float64) -> np.float64:
+    """The sum of two numbers, rounded to odd. Source: [BOLDO]."""
+    total, error = with_error(x, y)
+    inexact = (error < 0.0) | (error > 0.0)
+    word = np.float64(total).view(np.uint64) - np.uint64(inexact & ((error < 0.0) != (total < 0.0)))
+    return np.uint64(word | np.uint64(inexact)).view(np.float64)
+
+
+@inlined
+def three_to_odd(x: np.float64, y: np.float64, z: np.float64) -> tuple[np.float64, np.float64]:
+    """Two numbers, far apart, whose sum and that of three numbers are rounded alike. Source: [BOLDO]."""
+    high, low = with_error(y, z)
+    total, error = with_error(x, high)
+    rest = summed_to_odd(error, low)
+    return total, rest if abs(total) < np.inf else np.float64(0.0)
 
 
 @inlined
