@@ -35,21 +35,18 @@ def each_on(workers: Workers, question: Question) -> Each:
     def each(function: Callable[..., Any], *given: Any) -> Iterator[Any]:
         bounds = question.bounds()
         parts = iter(lambda: list(itertools.islice(bounds, _TOGETHER)), [])
-        tasks = ((SOURCES, function, question, part, given) for part in parts)
+        tasks = ((function, question, part, given) for part in parts)
         return itertools.chain.from_iterable(in_order(workers, _on_pieces, tasks))
 
     return each
 
 
 def _on_pieces(
-    sources: str,
     function: Callable[..., Any],
     question: Question,
     bounds: list[tuple[int, ...]],
     given: tuple[Any, ...],
 ) -> list[Any]:
-    """Do some pieces, as a worker."""
-    same_code(sources)
     return [function(question, question.piece(*each), *given) for each in bounds]
 
 
@@ -57,6 +54,8 @@ def in_order(
     workers: Workers, function: Callable[..., Any], tasks: Iterable[tuple[Any, ...]]
 ) -> Iterator[Any]:
     """Yield the results of a function for tasks, some of which are under way at a time.
+
+    A worker must run the sources that this process runs.
 
     Raises
     ------
@@ -68,7 +67,7 @@ def in_order(
     given = count = 0
     while True:
         while len(pending) + len(done) < workers.ahead and (task := next(left, None)) is not None:
-            pending[workers.submit(function, *task)] = given
+            pending[workers.submit(_checked, SOURCES, function, task)] = given
             given += 1
         if not pending and not done:
             return
@@ -90,3 +89,8 @@ def in_order(
         if count in done:
             yield done.pop(count)
             count += 1
+
+
+def _checked(sources: str, function: Callable[..., Any], task: tuple[Any, ...]) -> Any:
+    same_code(sources)
+    return function(*task)
