@@ -60,6 +60,7 @@ class BlockArray:
         Codes of the elements, one for each value.
     scales : array of uint8, uint16 or uint32
         Codes of the scales: shape (...), but along the axes of the blocks as many as there are blocks.
+        Codes and scales may be Dask arrays or xarray objects: see `compute`.
     format : BlockFormat or str
     axes : int or tuple of int
         Along which the blocks lie: as many as the format has sizes. The last by default.

@@ -105,7 +105,7 @@ def encode(
     -------
     codes : array of uint8, uint16 or uint32, shape (...)
         The narrowest that holds fmt.width bits; unused high bits are zero. A scalar for a scalar.
-        Of a block format a `BlockArray`.
+        Of a block format a `BlockArray`, whose codes and scales are lazy where values are.
 
     Raises
     ------

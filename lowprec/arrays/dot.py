@@ -59,7 +59,7 @@ def dot(
     ----------
     x, y : array_like of float or integer, or BlockArray, shapes (..., K)
         Those in front of K broadcast. Where the accumulation has `operands`, values of these formats.
-        Blocks lie along K.
+        Blocks lie along K. Dask arrays, lazily, with K in one chunk; xarray objects, both of them.
     accumulation : Accumulation or str
         Such as "hopper_wgmma_e4m3fn_binary32"; `lowprec.accumulations` has all names.
     addend : array_like, shape that broadcasts to (...), optional

@@ -90,7 +90,8 @@ def scale_for(
     Parameters
     ----------
     values : array_like of float or integer, shape (...)
-        NaNs and infinities take no part.
+        NaNs and infinities take no part. Dask arrays, lazily; xarray objects, whose scales have the
+        dimensions of channels alone.
     fmt : Format, str or dtype
         Integers and fixed point included. Block formats bring scales of their own.
     method : {"max", "percentile", "mse"}
@@ -203,7 +204,8 @@ def error_report(
     Returns
     -------
     report : ErrorReport
-        Results of blocks are taken in float64.
+        Results of blocks are taken in float64. Of Dask arrays a `dask.delayed` value of one, with the
+        same numbers.
 
     Raises
     ------
