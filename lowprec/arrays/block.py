@@ -32,7 +32,7 @@ from lowprec.arrays.checks import (
 )
 from lowprec.arrays.packing import pack, packed_bytes, swizzle, unpack as unpack_codes, unswizzle
 from lowprec.arrays.random import Place, integers_for, key_of, words_at
-from lowprec.kernels.request import Backend
+from lowprec.kernels.engine import Backend
 from lowprec.spec import catalog
 from lowprec.spec.block import BlockFormat, ScaleRule, rule as rule_of
 from lowprec.spec.profiles import Profile, profile as profile_of

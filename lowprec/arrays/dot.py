@@ -21,10 +21,10 @@ from lowprec.arrays.operations import result_type
 from lowprec.arrays.random import Place, key_of
 from lowprec.arrays.threads import share_rows
 from lowprec.kernels import engine
-from lowprec.kernels.engine import Rows, check_backend
+from lowprec.kernels.engine import Backend, Rows, check_backend
 from lowprec.kernels.lower.dot import begins_in
 from lowprec.kernels.modes import usual_arithmetic
-from lowprec.kernels.request import Backend, Dot
+from lowprec.kernels.request import Dot
 from lowprec.spec.accumulation import EXACT, Accumulation
 from lowprec.spec.accumulations import accumulation as accumulation_of
 from lowprec.spec.format import Carrier, Format
