@@ -7,6 +7,8 @@ from __future__ import annotations
 
 import importlib
 
+from lowprec.spec.arith import OPERANDS as _OPERATIONS
+
 __version__ = "0.1.0"
 
 _HOMES = {
@@ -46,28 +48,7 @@ _HOMES = {
     "error_report": "lowprec.arrays.statistics",
     "scale_for": "lowprec.arrays.statistics",
     "Class": "lowprec.spec.arith",
-    **dict.fromkeys(
-        (
-            "absolute",
-            "add",
-            "copysign",
-            "divide",
-            "fma",
-            "logb",
-            "maximum",
-            "maximum_number",
-            "minimum",
-            "minimum_number",
-            "multiply",
-            "negative",
-            "remainder",
-            "round_to_integral",
-            "scaleb",
-            "sqrt",
-            "subtract",
-        ),
-        "lowprec.arrays.arith",
-    ),
+    **dict.fromkeys(_OPERATIONS, "lowprec.arrays.arith"),
     **dict.fromkeys(
         (
             "classify",

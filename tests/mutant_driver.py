@@ -1,9 +1,18 @@
 """Tries the kit on a package with a mistake in it, and prints as JSON which laws found it.
 
 Run by `tests.mutants` with the changed package on the path. What is tried is a list of items, in order, until
-one breaks a law: `arrays:e2m1fn`, `oracle blocks:rceil`, `flagged arithmetic:add e5m2`; `arrays:e2m1fn:types`
-tries one law alone. `dots:fp32_fma e4m3fn` holds matrix products of an accumulation against the oracle,
-`values:rceil` blocks read as float32 against the same as float64.
+one breaks a law:
+
+    arrays:e2m1fn, oracle blocks:rceil, flagged arithmetic:add e5m2    the laws; arrays:e2m1fn:types one alone
+
+or until one finds another result than the oracle's:
+
+    dots:fp32_fma e4m3fn                                 products of matrices of codes
+    products:fp32_fma mxfp4 70                           of numbers in a format, or in blocks
+    blocks:nvfp4                                         codes, scales and values of a block format
+    engine:vector add binary16 binary32 to_odd flags     an engine's operation on codes, as codes of another
+
+`values:rceil` holds blocks read as float32 against the same as float64.
 """
 
 from __future__ import annotations
@@ -64,6 +73,9 @@ def subjects():
         ),
         "oracle arithmetic": lambda name: arithmetic(operation.of_oracle, name),
         "dots": lambda name: ("others", dots(name)),
+        "products": lambda name: ("others", products(*name.split())),
+        "blocks": lambda name: ("others", whole_blocks(*name.split())),
+        "engine": lambda name: ("others", engine(*name.split())),
         "values": lambda name: ("others", values(blocks(name))),
     }
 
@@ -77,9 +89,8 @@ def dots(name):
     from lowprec.oracle.dot import dot
     from lowprec.oracle.exact import from_float
     from lowprec.spec import catalog
-    from lowprec.spec.accumulations import accumulation
 
-    how, fmt = accumulation(name.split()[0]), catalog.format(name.split()[1])
+    how, fmt = sums(name.split()[0]), catalog.format(name.split()[1])
     rng = np.random.default_rng(0)
     for near in (False, True):
         x, y = rng.integers(0, 1 << fmt.width, (2, 4, 19))
@@ -96,6 +107,179 @@ def dots(name):
             if int(got) != want:
                 yield "agrees with the oracle", {"x": x[i].tolist(), "got": hex(int(got)), "want": hex(want)}
                 return
+
+
+def sums(name):
+    """Return an accumulation by name, of those that no machine and no framework has too."""
+    import lowprec as lp
+    from lowprec.spec import families
+    from lowprec.spec.accumulation import PAIRWISE, chunked
+    from lowprec.spec.accumulations import accumulation
+    from lowprec.spec.catalog import BFLOAT16, BINARY32, E4M3FN
+
+    def to(fmt, mode="nearest_even"):
+        return fmt, lp.Projection(rounding=mode)
+
+    def sum_of(accumulator, **fields):
+        return lp.Accumulation(accumulator=accumulator, output=to(BINARY32), **fields)
+
+    wide = lp.Window(step=16, fraction_bits=25, result=to(families.ieee("wide", 6, 25)), lowest_exponent=-40)
+    known = {
+        "addend_last": lambda: sum_of(to(BINARY32), addend="last"),
+        "toward_zero": lambda: sum_of(to(BINARY32, "toward_zero")),
+        "rounded_products": lambda: sum_of(to(BFLOAT16), product=to(BFLOAT16)),
+        "pairs_up": lambda: sum_of(to(BFLOAT16, "toward_positive"), order=PAIRWISE),
+        "pairs_down": lambda: sum_of(to(BFLOAT16, "toward_negative"), order=PAIRWISE),
+        "wide_window": lambda: sum_of(wide, operands=(E4M3FN, E4M3FN), order=chunked(16), total=to(BINARY32)),
+    }
+    return known[name]() if name in known else accumulation(name)
+
+
+def numbers(rng, shape, finite):
+    """Return rows of numbers: the second twice the same and a small one between, zeros, infinity, NaN."""
+    import numpy as np
+
+    made = (
+        rng.normal(size=shape) * 2.0 ** rng.integers(-6, 6, (shape[0], 1)) * 2.0 ** rng.integers(-4, 5, shape)
+    )
+    half, made[1, 1] = shape[1] // 2, -np.abs(made[1, 1])
+    made[1, -half:] = made[1, :half]
+    made[1, half : shape[1] - half] = 2.0**-28 * np.abs(made[1]).max()
+    made[2] = -0.0
+    if not finite:
+        made[3, 1], made[4, 2] = np.inf, np.nan
+    return made
+
+
+def products(how, name, length, *options):
+    """Compare an accumulation's products of matrices of numbers with the oracle's, blocks too.
+
+    Infinities and NaNs are among them unless `finite` is asked for; if `tiny`, x are subnormal. With
+    an addend too, but for exact sums. Another option is the name of an engine.
+    """
+    import numpy as np
+
+    import lowprec as lp
+
+    rng, finite = np.random.default_rng(0), "finite" in options
+    x, y = (numbers(rng, (5, int(length)), finite) for _ in range(2))
+    x[1, -(int(length) // 2) :] *= -1
+    y[0] = np.abs(y[0])
+    if "tiny" in options:
+        x = lp.format(name).min_subnormal * rng.integers(-7, 8, x.shape)
+    addend = rng.normal(size=(5, 5)).astype(np.float32)
+    addend[:, 0], addend[2] = 2.0**-20, -0.0
+    left, right = (
+        lp.encode(side, name, axis=1 - place)
+        if name in lp.block_formats
+        else lp.quantize(side, name, saturation="propagate")
+        for place, side in enumerate((x, y.T))
+    )
+    engines = [option for option in options if option not in ("finite", "tiny")] or [None]
+    for begin in (None,) if how == "exact" or "nvfp4" in name else (None, addend):
+        got, want = (
+            np.asarray(lp.matmul(left, right, sums(how), addend=begin, backend=backend))
+            for backend in (engines[0], "oracle")
+        )
+        differ = np.argwhere(bits_of(got) != bits_of(want))
+        if differ.size:
+            i, j = differ[0].tolist()
+            case = {"row": i, "column": j, "addend": "none" if begin is None else str(begin[i, j])}
+            yield "agrees with the oracle", case | {"got": str(got[i, j]), "want": str(want[i, j])}
+            return
+
+
+def bits_of(array):
+    """Return the bits of an array's elements."""
+    return array.view(f"u{array.itemsize}")
+
+
+def whole_blocks(name, backend=None):
+    """Compare blocks of numbers, and the values of any codes, with the oracle's."""
+    import numpy as np
+
+    import lowprec as lp
+    from lowprec.arrays.block import BlockArray
+    from lowprec.spec import catalog
+
+    known = {
+        "largest": lambda: lp.BlockFormat(
+            name="largest", element=catalog.E2M1FN, scale=catalog.E8M0FNU, size=8, infinity="largest"
+        ),
+        "powers": lambda: lp.BlockFormat(
+            name="powers", element=catalog.E4M3FN, scale=catalog.E4M3FN, size=8, rule="rceil"
+        ),
+    }
+    fmt, rng = known[name]() if name in known else lp.block_formats[name], np.random.default_rng(0)
+    parts = numbers(rng, (5, 70), False), rng.normal(size=(5, 70)) * 1e-40, rng.normal(size=(1, 70)) * 1e30
+    x = np.concatenate(parts).astype(np.float32)
+    x[-1, ::7], x[-1, 1::7] = 0, 1e-20
+    got, want = (lp.encode(x, fmt, backend=engine) for engine in (backend, "oracle"))
+    codes = rng.integers(0, fmt.element.sign_code * 2, got.codes.shape).astype(got.codes.dtype)
+    scales = rng.integers(0, 1 << fmt.scale.width, got.scales.shape).astype(got.scales.dtype)
+    scales[:4] = want.scales[:4]
+    any_codes = BlockArray(codes, scales, fmt, got.axes, got.tensor_scale)
+    pairs = {"codes": (got.codes, want.codes), "scales": (got.scales, want.scales)}
+    pairs["values"] = lp.decode(any_codes, backend=backend), lp.decode(any_codes, backend="oracle")
+    for what, (mine, theirs) in pairs.items():
+        differ = np.argwhere(bits_of(mine) != bits_of(theirs))
+        if differ.size:
+            at = tuple(differ[0].tolist())
+            case = {"what": what, "at": str(at), "got": str(mine[at]), "want": str(theirs[at])}
+            yield "agrees with the oracle", case
+            return
+
+
+def engine(backend, operation, source, target, *options):
+    """Compare an engine's codes, and `flags`, with the oracle's; of the `fastest` engine too.
+
+    If `one`, the first operand is for all; if `drawn`, random integers are those of `rng=`. Other options are
+    a rounding mode and fields of a projection.
+    """
+    import numpy as np
+
+    import lowprec as lp
+    from lowprec.arrays.checks import code_dtype, codes_operand
+    from lowprec.arrays.operations import codes_of
+    from lowprec.spec.arith import OPERANDS
+    from lowprec.spec.rounding import rounding
+    from lowprec.verify.inputs.operands import operands
+    from lowprec.verify.operations import operand_format
+
+    rng, fmt = np.random.default_rng(0), operand_format(target)
+    fields = dict(option.split("=") for option in options if "=" in option)
+    if "via" in fields:
+        fields["via"] = (lp.format(fields["via"]),)
+    if "nan_code" in fields:
+        fields["nan_code"] = int(fields["nan_code"])
+    mode = [option for option in options if option not in ("flags", "one", "drawn") and "=" not in option]
+    rule = lp.Projection(rounding=(*mode, "nearest_even")[0], **fields)
+    sources = [operand_format(source)] * OPERANDS.get(operation, 1)
+    if operation == "scaleb":
+        sources[1] = operand_format("int16")
+    columns = operands(operation, (*sources, fmt), 500, 0)
+    chosen = rng.permutation(columns[0].size)[:900]
+    columns = [column[chosen] for column in columns]
+    if "one" in options:
+        columns[0] = columns[0][:1]
+    bits = rounding(rule.rounding).bits
+    drawn = {"rng": 7} if "drawn" in options else {"random": rng.integers(0, 1 << bits, 900)} if bits else {}
+    results = []
+    for name in (None if backend == "fastest" else backend, "oracle"):
+        flags = np.zeros(chosen.size, np.uint8) if "flags" in options else None
+        given = [codes_operand(column, of) for column, of in zip(columns, sources, strict=True)]
+        codes = codes_of(operation, given, fmt, rule, code_dtype(fmt), flags=flags, backend=name, **drawn)
+        results.append((codes, codes * 0 if flags is None else flags))
+    (got, got_flags), (want, want_flags) = results
+    differ = np.flatnonzero((got != want) | (got_flags != want_flags))
+    if differ.size:
+        at = differ[0]
+        case = {f"operand {i + 1}": hex(column[at % column.size]) for i, column in enumerate(columns)}
+        case |= {
+            "got": f"{got[at]:#x} flags {got_flags[at]}",
+            "want": f"{want[at]:#x} flags {want_flags[at]}",
+        }
+        yield "agrees with the oracle", case
 
 
 def values(fmt):

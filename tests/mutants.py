@@ -21,11 +21,15 @@ from concurrent.futures import ThreadPoolExecutor
 from typing import NamedTuple
 
 from lowprec.testing.laws import LAWS
-from tests.mutations import MUTANTS, Mutant
+from tests import mutations, mutations_by_oracle
+from tests.mutations import Mutant
 
 ROOT = pathlib.Path(__file__).parents[1]
 PAGE = ROOT / "docs" / "mutants.md"
 LAWS_PAGE = ROOT / "docs" / "testing-your-format.md"
+
+#: All of them.
+MUTANTS = (*mutations.MUTANTS, *mutations_by_oracle.MUTANTS)
 
 #: Seconds after which a mutant counts as found, since it never ends.
 _LIMIT = 3600
@@ -100,7 +104,9 @@ def page(fates: list[Fate]) -> str:
         "that found",
         "it first, and how many others did on the same subject. Nothing but the kit is asked, and the oracle "
         "where no",
-        "law tells what an accumulation is. Without a mistake no law is broken on any of these subjects.",
+        "law tells: what an accumulation is, and what one engine alone does. Without a mistake no law is "
+        "broken on any",
+        "of these subjects.",
         "",
         "Made by `python -m tests.mutants --write`.",
         "",

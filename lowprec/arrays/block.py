@@ -32,7 +32,7 @@ from lowprec.arrays.checks import (
 )
 from lowprec.arrays.packing import pack, packed_bytes, swizzle, unpack as unpack_codes, unswizzle
 from lowprec.arrays.random import Place, integers_for, key_of, words_at
-from lowprec.kernels.request import Backend
+from lowprec.kernels.engine import Backend
 from lowprec.spec import catalog
 from lowprec.spec.block import BlockFormat, ScaleRule, rule as rule_of
 from lowprec.spec.profiles import Profile, profile as profile_of
@@ -60,6 +60,7 @@ class BlockArray:
         Codes of the elements, one for each value.
     scales : array of uint8, uint16 or uint32
         Codes of the scales: shape (...), but along the axes of the blocks as many as there are blocks.
+        Codes and scales may be Dask arrays or xarray objects: see `compute`.
     format : BlockFormat or str
     axes : int or tuple of int
         Along which the blocks lie: as many as the format has sizes. The last by default.

@@ -14,7 +14,7 @@ import math
 import operator
 from collections.abc import Callable, Iterable
 from fractions import Fraction
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import numpy as np
 import numpy.typing as npt
@@ -23,15 +23,16 @@ from lowprec.arrays.checks import Array, Operand
 from lowprec.arrays.threads import ALIGNED, share
 from lowprec.arrays.traverse import PAST_FROM
 from lowprec.kernels import engine
-from lowprec.kernels.engine import Tensor
+from lowprec.kernels.engine import Backend, ElementwiseProgram, Tensor
 from lowprec.kernels.lower.block import lower_tensor
-from lowprec.kernels.request import Backend, BlockDecoding, BlockEncoding
+from lowprec.kernels.request import CONVERT, BlockDecoding, BlockEncoding, Elementwise
 from lowprec.kernels.scalar.block import tensor_numbers
 from lowprec.kernels.vector.block import largest_magnitude
 from lowprec.kernels.vector.ir.lanes import LANES
 from lowprec.spec import catalog
 from lowprec.spec.block import BlockFormat
 from lowprec.spec.format import Format, Sign
+from lowprec.spec.projection import DEFAULT
 
 __all__ = [
     "axes_of",
@@ -45,6 +46,7 @@ __all__ = [
     "tensor_of",
 ]
 
+DTypeLike = npt.DTypeLike
 Words = npt.NDArray[np.uint32]
 Places = npt.NDArray[np.intp]
 
@@ -209,10 +211,19 @@ def encode_blocks(
         if not _shared(part, layout, values.size):
             return
         blocks = np.flatnonzero(marks)
+    wider = None
     if program.partial:
+        wider = _Wider.of(operand.fmt, fmt, tensor) if backend is None else None
         program = engine.lower(BlockEncoding(operand.fmt, fmt, tensor.value is not None, backend="scalar"))
     flat, flat_scales = codes.reshape(-1), scales.reshape(-1)
     for ids, places in _parts(codes.shape, axes, fmt.sizes, blocks):
+        if wider is not None:
+            drawn = random[places] if random.size else random
+            made, made_scales, left = wider.run(values[places], drawn, codes.dtype, scales.dtype)
+            flat[places], flat_scales[ids] = made, made_scales
+            ids, places = ids[left], places[left]
+            if not ids.size:
+                continue
         made, made_scales = np.zeros(places.size, codes.dtype), np.zeros(ids.size, scales.dtype)
         refusal = program.run(
             values[places].reshape(-1), made, made_scales, tensor,
@@ -225,6 +236,37 @@ def encode_blocks(
             _refuse_scale(fmt, int(ids[refusal.scale]), scales.shape)
         flat[places.reshape(-1)] = made
         flat_scales[ids] = made_scales
+
+
+class _Wider(NamedTuple):
+    """Encodes blocks of subnormal numbers as binary64 numbers, which then are normal."""
+
+    read: ElementwiseProgram
+    program: Any
+    tensor: Tensor
+
+    @classmethod
+    def of(cls, source: Format, fmt: BlockFormat, tensor: Tensor) -> _Wider | None:
+        """Return the one for such a source and format, or None where vectors take no binary64 numbers."""
+        program = engine.lower_by("vector", BlockEncoding(catalog.BINARY64, fmt, tensor.value is not None))
+        if program is None or source == catalog.BINARY64 or not catalog.BINARY64.contains(source):
+            return None
+        return cls(engine.lower(Elementwise(CONVERT, (source,), catalog.BINARY64, DEFAULT)), program, tensor)
+
+    def run(
+        self, values: Array, random: Words, codes: DTypeLike, scales: DTypeLike
+    ) -> tuple[Array, Array, Places]:
+        """Return the codes and scales of blocks in rows, and which rows are left."""
+        count, each = values.shape
+        out, made = np.zeros(values.shape, codes), np.zeros(count, scales)
+        layout, wide = _layout((count, each), (1,), (each,)), np.empty(values.size, np.uint64)
+        if layout is None:
+            return out, made, np.arange(count)
+        marks, nothing = np.zeros(count, np.uint8), np.empty(0, np.uint8)
+        random = random.reshape(-1)
+        self.read.run([values.reshape(-1)], wide, nothing, random[:0])
+        self.program.run(wide, out.reshape(-1), made, marks, layout, self.tensor, random, False)
+        return out, made, np.flatnonzero(marks)
 
 
 class _Layout(NamedTuple):

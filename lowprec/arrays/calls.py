@@ -28,8 +28,8 @@ from lowprec.arrays.checks import (
 from lowprec.arrays.random import Place, integers_for, is_plain, key_of
 from lowprec.arrays.threads import SHARED_FROM
 from lowprec.kernels import engine
-from lowprec.kernels.engine import DONE, ElementwiseProgram
-from lowprec.kernels.request import CONVERT, Backend, Elementwise
+from lowprec.kernels.engine import DONE, Backend, ElementwiseProgram
+from lowprec.kernels.request import CONVERT, Elementwise
 from lowprec.spec.format import Format
 from lowprec.spec.projection import Projection
 
@@ -227,7 +227,7 @@ def _program(
     if backend in (None, "vector") and any(values_depend(operand, converted) for operand in operands):
         narrow = [narrowed(each, converted) if values_depend(each, converted) else each for each in operands]
         other = dataclasses.replace(request, sources=tuple(operand.fmt for operand in narrow))
-        program: ElementwiseProgram | None = engine.lower_by("vector", other)
+        program: ElementwiseProgram | None = engine.lower(other, last="vector")
         if program is not None:
             return program, [operand.codes for operand in narrow]
     return engine.lower(request), [operand.codes for operand in operands]

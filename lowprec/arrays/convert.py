@@ -22,8 +22,7 @@ from lowprec.arrays.checks import (
     projection as projection_of,
     values_operand,
 )
-from lowprec.kernels.engine import check_backend
-from lowprec.kernels.request import Backend
+from lowprec.kernels.engine import Backend, check_backend
 from lowprec.spec import catalog
 from lowprec.spec.block import BlockFormat, ScaleRule
 from lowprec.spec.format import Format
@@ -105,7 +104,7 @@ def encode(
     -------
     codes : array of uint8, uint16 or uint32, shape (...)
         The narrowest that holds fmt.width bits; unused high bits are zero. A scalar for a scalar.
-        Of a block format a `BlockArray`.
+        Of a block format a `BlockArray`, whose codes and scales are lazy where values are.
 
     Raises
     ------

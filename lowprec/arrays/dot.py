@@ -22,10 +22,10 @@ from lowprec.arrays.progress import Progress, reporting
 from lowprec.arrays.random import Place, key_of
 from lowprec.arrays.threads import share_rows
 from lowprec.kernels import engine
-from lowprec.kernels.engine import Rows, check_backend
+from lowprec.kernels.engine import Backend, Rows, check_backend
 from lowprec.kernels.lower.dot import begins_in
 from lowprec.kernels.modes import usual_arithmetic
-from lowprec.kernels.request import Backend, Dot
+from lowprec.kernels.request import Dot
 from lowprec.spec.accumulation import EXACT, Accumulation
 from lowprec.spec.accumulations import accumulation as accumulation_of
 from lowprec.spec.format import Carrier, Format
@@ -61,7 +61,7 @@ def dot(
     ----------
     x, y : array_like of float or integer, or BlockArray, shapes (..., K)
         Those in front of K broadcast. Where the accumulation has `operands`, values of these formats.
-        Blocks lie along K.
+        Blocks lie along K. Dask arrays, lazily, with K in one chunk; xarray objects, both of them.
     accumulation : Accumulation or str
         Such as "hopper_wgmma_e4m3fn_binary32"; `lowprec.accumulations` has all names.
     addend : array_like, shape that broadcasts to (...), optional

@@ -16,8 +16,7 @@ from lowprec.arrays import calls
 from lowprec.arrays.block import BlockArray
 from lowprec.arrays.block_stream import spread
 from lowprec.arrays.checks import Array, Operand, code_dtype, narrowed, values_operand
-from lowprec.kernels.engine import Rows
-from lowprec.kernels.request import Backend
+from lowprec.kernels.engine import Backend, Rows
 from lowprec.spec import catalog
 from lowprec.spec.accumulation import Accumulation, Window
 from lowprec.spec.format import Format

@@ -20,7 +20,7 @@ from lowprec.arrays import lazy
 from lowprec.arrays.block_stream import largest_finite, tensor_of
 from lowprec.arrays.checks import Array, codes_operand, values_operand
 from lowprec.arrays.random import key_of
-from lowprec.kernels.request import Backend
+from lowprec.kernels.engine import Backend
 from lowprec.spec.block import BlockFormat
 from lowprec.spec.format import Format
 from lowprec.spec.layouts import lanes

@@ -117,13 +117,10 @@ def _with_whole_k(
 ) -> list[Any]:
     """The arrays of a side as Dask arrays, in the chunks of axes with these names; of new names its own."""
     da: Any = importlib.import_module("dask.array")
-    k, (values, *others) = (
-        names.index("k"),
-        [da.asarray(part) if np.ndim(part) else part for part in each.arrays],
-    )
-    values = lazy.aligned(
-        values, {k: int(values.shape[k]) or 1}, f"sums along axis {k} of {each.name} take all of it"
-    )
+    k, values = names.index("k"), each.arrays[0]
+    values = values if lazy.is_dask(values) else da.from_array(values, chunks=-1)
+    what = f"sums along axis {k} of {each.name} take all of it"
+    values = lazy.aligned(values, {k: int(values.shape[k]) or 1}, what)
     for axis, name in enumerate(names):
         if name != "k" and values.shape[axis] != 1:
             values = values.rechunk({axis: chunks.setdefault(name, values.chunks[axis])})
@@ -135,7 +132,8 @@ def _with_whole_k(
             f"blocks of {each.name} lie along axes {axes}, but lazy products take blocks along the last two: "
             f"compute {each.name} first"
         )
-    return [values, others[0].rechunk(grids(values.chunks, fmt, axes)), others[1]]
+    scales = da.asarray(each.arrays[1]).rechunk(grids(values.chunks, fmt, axes))
+    return [values, scales, each.arrays[2]]
 
 
 def _without_rows(array: Any, names: tuple[Any, ...]) -> Any:

@@ -47,7 +47,7 @@ def of_singles(
     key = None if rng is None else key_of(rng)
     none = None if random is None else np.zeros((0,) * values.ndim, np.uint32)
     measure(lazy.empty_of(values), None, none, key)  # so arguments are refused now
-    values = lazy.aligned(values, dict(enumerate(tile)), _WHY)
+    values = _in_parts(values, tile)
     arrays = [values, None, None]
     if scale is not None:
         given = da.asarray(scale)
@@ -89,13 +89,17 @@ def of_blocks(measure: Verb, finish: Verb, values: Any, asked: Asked, tile: tupl
     if not lazy.is_dask(values):
         sums = measure(values, tensor_scale=asked.tensor_scale, random=asked.random, rng=asked.rng)
         return finish(sums.parts, sums.by_block, sums.clipped)
-    values = lazy.aligned(values, dict(enumerate(tile)), _WHY)
+    values = _in_parts(values, tile)
     mapped, values, _, _ = over_chunks(measure, values, asked)
     made = mapped(dtype=object, meta=np.empty((0,) * values.ndim, object))
     return _finished(finish, made, values.chunks, tile)
 
 
-_WHY = "sums are added part by part as in memory"
+def _in_parts(values: Any, tile: tuple[int, ...]) -> Any:
+    """Values in chunks of whole parts; one part is small, and nobody need be told."""
+    if values.shape == tile:
+        return values.rechunk(tile)
+    return lazy.aligned(values, dict(enumerate(tile)), "sums are added part by part as in memory")
 
 
 def _finished(finish: Verb, made: Any, chunks: Any, tile: tuple[int, ...]) -> Any:

@@ -20,8 +20,7 @@ from lowprec.arrays.checks import (
     projection as projection_of,
     values_operand,
 )
-from lowprec.kernels.engine import check_backend
-from lowprec.kernels.request import Backend
+from lowprec.kernels.engine import Backend, check_backend
 from lowprec.spec import catalog
 from lowprec.spec.format import Format
 from lowprec.spec.profiles import Profile

@@ -97,12 +97,9 @@ def _parts(codes: Array, fmt: Format) -> tuple[Array, Array, Array]:
     integer = fmt.sign is Sign.MAGNITUDE and fmt.subnormals and fmt.has_signed_nan
     signed = np.int16 if fmt.width <= 8 else np.int32 if fmt.width <= 16 or integer else np.int64
     if fmt.sign is Sign.TWOS_COMPLEMENT:
-        mask = _mask(negative, signed)
-        return (
-            _signed(codes.astype(signed) | mask << fmt.width, negative),
-            negative,
-            np.zeros(codes.shape, bool),
-        )
+        extended: Array = _mask(negative, signed) << fmt.width
+        extended |= codes.astype(signed)
+        return _signed(extended, negative), negative, np.zeros(codes.shape, bool)
     magnitude = (codes & kept(((1 << fmt.width) - 1) & ~fmt.sign_code)).astype(signed)
     return magnitude, negative, nans(codes, fmt)
 
@@ -113,9 +110,9 @@ def _places(magnitude: Array, negative: Array, fmt: Format) -> Array:
     return _signed(place, negative)
 
 
-def _mask(negative: Array, dtype: Any) -> Array:
+def _mask(negative: Array, dtype: Any) -> npt.NDArray[np.signedinteger[Any]]:
     """All ones where a truth holds: masks are several times as fast as choices."""
-    return np.asarray(-negative.view(np.int8).astype(dtype))
+    return -negative.view(np.int8).astype(dtype)
 
 
 def _signed(magnitude: Array, negative: Array) -> Array:

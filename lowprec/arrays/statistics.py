@@ -93,7 +93,8 @@ def scale_for(
     Parameters
     ----------
     values : array_like of float or integer, shape (...)
-        NaNs and infinities take no part.
+        NaNs and infinities take no part. Dask arrays, lazily; xarray objects, whose scales have the
+        dimensions of channels alone.
     fmt : Format, str or dtype
         Integers and fixed point included. Block formats bring scales of their own.
     method : {"max", "percentile", "mse"}
@@ -227,7 +228,7 @@ def error_report(
     -------
     report : ErrorReport
         Results of blocks are taken in float64. Sums are NumPy's, of parts of 2**18 values in the order of
-        their places.
+        their places. Of Dask arrays a `dask.delayed` value of one, with the same numbers.
 
     Raises
     ------
@@ -266,9 +267,10 @@ def error_report(
     tile = tile_of(array.shape, (1,) * (array.ndim - 1) + (group,) * (array.ndim > 0), _PART)
     measure = functools.partial(_of_singles, fmt=target, how=how, tile=tile)
     if lazy.is_lazy(values):
-        factor: Any = scale
-        if not lazy.is_named(factor):
-            _given_scales(np.broadcast_to(1.0, factor.shape) if lazy.is_dask(factor) else factor, array.shape)
+        divisors: Any = scale
+        if not lazy.is_named(scale):
+            divisors = np.broadcast_to(1.0, divisors.shape) if lazy.is_dask(scale) else scale
+            _given_scales(divisors, array.shape)
         finish = functools.partial(report_of, target.name)
         return lazy_statistics.of_singles(measure, finish, array, scale, random, rng, tile, group)  # type: ignore[no-any-return]
     return report_of(target.name, measure(array, scale, random, rng).parts)

@@ -20,7 +20,7 @@ from __future__ import annotations
 import functools
 import importlib
 from fractions import Fraction
-from typing import Any, NamedTuple, Protocol
+from typing import Any, Literal, NamedTuple, Protocol
 
 import numpy as np
 import numpy.typing as npt
@@ -33,6 +33,7 @@ __all__ = [
     "DONE",
     "ENGINES",
     "REFUSED",
+    "Backend",
     "ElementwiseProgram",
     "Refusal",
     "check_backend",
@@ -41,6 +42,9 @@ __all__ = [
 ]
 
 Codes = npt.NDArray[Any]
+
+#: The names of `ENGINES`, for type checkers.
+Backend = Literal["vector", "table", "scalar", "oracle"]
 
 #: Engines by name, in the order in which they are asked; each the name of a module.
 ENGINES = {
@@ -118,8 +122,10 @@ class Rows(NamedTuple):
         )
 
 
-def lower(request: Request) -> Any:
+def lower(request: Request, last: str | None = None) -> Any:
     """Return the program of the engine that the request names, or of the first that serves it.
+
+    Engines after `last` are not asked; None where none of the others serves the request.
 
     Raises
     ------
@@ -128,7 +134,7 @@ def lower(request: Request) -> Any:
     """
     for name in ENGINES if request.backend is None else [request.backend]:
         program = lower_by(name, request)
-        if program is not None:
+        if program is not None or name == last:
             return program
     serves = importlib.import_module(ENGINES[str(request.backend)]).SERVES
     raise ValueError(

@@ -12,7 +12,6 @@ from __future__ import annotations
 import dataclasses
 from dataclasses import dataclass
 from fractions import Fraction
-from typing import Literal
 
 from lowprec.spec.accumulation import Accumulation
 from lowprec.spec.arith import operands_of
@@ -20,10 +19,7 @@ from lowprec.spec.block import BlockFormat
 from lowprec.spec.format import Format
 from lowprec.spec.projection import Projection
 
-__all__ = ["CONVERT", "Backend", "BlockDecoding", "BlockEncoding", "Dot", "Elementwise", "Request"]
-
-#: The engines by name; see `lowprec.kernels.engine`.
-Backend = Literal["vector", "table", "scalar", "oracle"]
+__all__ = ["CONVERT", "BlockDecoding", "BlockEncoding", "Dot", "Elementwise", "Request"]
 
 #: The operation of the four verbs: the value of the operand itself.
 CONVERT = "convert"
@@ -36,10 +32,11 @@ class Request:
     Parameters
     ----------
     backend : str, optional
-        The engine that must answer; by default the fastest that is exact.
+        The engine that must answer, a key of `lowprec.kernels.engine.ENGINES`; by default the fastest
+        that is exact.
     """
 
-    backend: Backend | None = dataclasses.field(default=None, kw_only=True)
+    backend: str | None = dataclasses.field(default=None, kw_only=True)
 
     def __hash__(self) -> int:
         """Return the hash of all fields, computed once; kinds name it again, or `dataclass` makes one."""

@@ -80,6 +80,41 @@ class ScaleRule:
     def __str__(self) -> str:
         return self.name
 
+    def divides_by(self, element: Format) -> Fraction:
+        """Return the divisor of amax, for elements of a format.
+
+        >>> from lowprec.spec.catalog import E2M1FN
+        >>> [str(rule(name).divides_by(E2M1FN)) for name in ("floor", "rceil", "project")]
+        ['4', '6', '1']
+        """
+        significand, exponent = element.scaled(element.max_magnitude)
+        unit = Fraction(2) ** exponent
+        divisors = {"maximum": significand * unit, "one": Fraction(1)}
+        divisors["binade"] = (1 << significand.bit_length() - 1) * unit
+        return divisors[self.divisor]
+
+    def next_power_from(self, element: Format) -> tuple[Fraction, bool]:
+        """Return the square of the s from which on the power is 2**(k + 1), and whether s itself has that.
+
+        The square, as that of the square root of 2 is rational.
+
+        >>> from lowprec.spec.catalog import E2M1FN
+        >>> [(str(square), from_on) for square, from_on in
+        ...  (rule(name).next_power_from(E2M1FN) for name in ("floor", "ceil", "even", "nearest"))]
+        [('4', True), ('1', False), ('49/16', True), ('2', True)]
+
+        Raises ValueError: a rule with ``powers="none"``.
+        """
+        if self.powers == "none":
+            raise ValueError(
+                f"scale rule {self.name!r} has powers='none': its quotients become no powers of two; use a "
+                f"rule with another"
+            )
+        squares = {"down": Fraction(4), "up": Fraction(1)}
+        squares["even"] = (2 - Fraction(1, 1 << element.precision)) ** 2
+        squares["nearest"] = Fraction(2) if self.threshold is None else self.threshold**2
+        return squares[self.powers], self.powers != "up"
+
 
 FLOOR = ScaleRule("floor", "binade", "down")
 CEIL = ScaleRule("ceil", "binade", "up")

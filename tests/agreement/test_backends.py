@@ -264,6 +264,10 @@ def test_an_engine_is_a_module_with_a_name(monkeypatch, caplog):
     request = Elementwise(CONVERT, (catalog.BINARY32,), catalog.E3M4, Projection())
     assert type(engine.lower(request)).__module__ == engine.ENGINES["vector"]
     assert caplog.messages == ["asked for convert"]
+    for x, target in ((np.float32([1]), "e3m4"), (np.float64([0.1]), "e4m3fn"), (np.array([3]), "e5m2")):
+        caplog.clear()
+        lp.add(x, x, target)
+        assert set(caplog.messages) == {"asked for add"}, target
     with pytest.raises(
         ValueError, match=r"^backend='log' does not serve this request: it takes nothing; use 'scalar'"
     ):
@@ -290,3 +294,27 @@ def test_a_nan_whose_sign_an_operation_changes_is_still_an_operand(operation):
     typed = codes[:1].view(ml_dtypes.float8_e4m3b11fnuz)
     kept = lp.absolute(typed, "binary32", projection=Projection(nan_code=0x7F7FFFFF, nan_payload="first"))
     assert bits(kept).tolist() == [0x7FC00000]
+
+
+@pytest.mark.parametrize("backend", [None, "scalar", "oracle"])
+def test_sign_operations_take_a_nan_with_another_sign_and_signal_nothing(backend):
+    """Quiet and signaling ones of both signs; the sign of a NaN counts for copysign."""
+    nans, ones = np.uint16([0x7E00, 0xFE00, 0x7C01, 0xFC01]).view(np.float16), np.float16([1, 1, 1, 1])
+    plain, unsigned, kept = Projection(), Projection(nan_sign="drop"), Projection(nan_payload="first")
+    for operation, operands, rule, want in (
+        ("negative", [nans], plain, [0xFE00, 0x7E00, 0xFE00, 0x7E00]),
+        ("negative", [nans], unsigned, [0x7E00] * 4),
+        ("negative", [nans], kept, [0xFE00, 0x7E00, 0xFE01, 0x7E01]),
+        ("absolute", [nans], plain, [0x7E00] * 4),
+        ("absolute", [nans], kept, [0x7E00, 0x7E00, 0x7E01, 0x7E01]),
+        ("copysign", [nans, -ones], plain, [0xFE00] * 4),
+        ("copysign", [ones, nans], plain, [0x3C00, 0xBC00, 0x3C00, 0xBC00]),
+    ):
+        flags = np.full(4, 255, np.uint8)
+        got = getattr(lp, operation)(
+            *operands, "binary16", projection=rule, flags=flags, backend=backend, dtype=np.uint16
+        )
+        assert (got.tolist(), flags.tolist()) == (want, [0] * 4), (operation, rule)
+    typed = np.uint8([0x80]).view(ml_dtypes.float8_e4m3fnuz)  # NaN, without a sign
+    assert lp.negative(typed, "binary16", dtype=np.uint16, backend=backend).tolist() == [0xFE00]
+    assert lp.negative(nans, "e4m3fnuz", dtype=np.uint8, backend=backend).tolist() == [0x80] * 4

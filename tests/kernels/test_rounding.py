@@ -69,6 +69,7 @@ EXACT = {
     "vector/convert.py:keeps_subnormals": "a constant of the plan",
     "vector/dot.py:rows": "exponent fields; the products of a window are scaled to units before "
     "`truncated` cuts them",
+    "vector/dot_steps.py:by_steps": "binary32 numbers as wider ones, and codes",
     "vector/dot.py:to_half": "calls the rounding module",
     "vector/dot.py:fuse_to_half": "calls the rounding module",
     "vector/dot.py:add_halves": "calls the rounding module",

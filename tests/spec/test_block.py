@@ -42,6 +42,28 @@ def test_a_rule_is_found_by_its_name(item):
     assert eval(repr(item)) == item
 
 
+def test_a_rule_says_what_it_divides_by_and_where_the_next_power_begins():
+    """For e2m1fn, whose largest value is 6; rounded to its two bits, 1.75 is 2."""
+    found = [
+        (item.divides_by(E2M1FN), item.next_power_from(E2M1FN)) for item in RULES if item.powers != "none"
+    ]
+    assert found == [
+        (4, (4, True)),
+        (4, (1, False)),
+        (4, (Fraction(7, 4) ** 2, True)),
+        (6, (1, False)),
+        (6, (2, True)),
+    ]
+    assert rule("nearest(4/3)").next_power_from(E4M3FN) == (Fraction(16, 9), True)
+    assert (rule("project").divides_by(E4M3FN), rule("divide").divides_by(E4M3FN)) == (1, 448)
+    message = (
+        "scale rule 'divide' has powers='none': its quotients become no powers of two; use a rule with "
+        "another"
+    )
+    with pytest.raises(ValueError, match=f"^{re.escape(message)}$"):
+        rule("divide").next_power_from(E2M1FN)
+
+
 @pytest.mark.parametrize(
     ("name", "threshold", "spelled"),
     [

@@ -9,8 +9,7 @@ import lowprec as lp
 from lowprec.spec import catalog
 from lowprec.testing import check_block_format, check_format, check_operation
 from lowprec.testing.laws import LAWS, TOPICS
-from tests.mutants import LAWS_PAGE, PAGE, ROOT, planted, with_laws
-from tests.mutations import MUTANTS
+from tests.mutants import LAWS_PAGE, MUTANTS, PAGE, ROOT, planted, with_laws
 
 #: Formats of more than 8 bits have forty kernels of their own each: with `pytest -m long`.
 FORMATS = [
@@ -337,6 +336,27 @@ def test_every_mutant_changes_one_place_and_is_found():
         planted(mutant, (ROOT / "lowprec" / mutant.file).read_text())
         assert f"| {mutant.name} | `{mutant.file}` | {mutant.what} |" in page
     assert "**" not in page
+
+
+#: Kernel files without rules of their own: what they do shows in others, or changes no answer.
+WITHOUT_RULES = {
+    "cache.py": "machine code on disk",
+    "compiling.py": "times and a log record",
+    "engine.py": "which engine answers, all of which give the same",
+    "lower/words.py": "names of formats; a wrong one only sends requests to another engine",
+    "modes.py": "the processor's modes, which the kit does not change",
+    "parts.py": "how helpers are compiled",
+    "request.py": "what is asked",
+}
+
+
+def test_every_file_of_kernels_has_a_mutant():
+    """A rule that nothing breaks may be wrong unseen."""
+    kernels = ROOT / "lowprec" / "kernels"
+    files = {path.relative_to(kernels).as_posix() for path in kernels.rglob("*.py")}
+    files = {name for name in files if not name.endswith("__init__.py")}
+    mutated = {mutant.file.removeprefix("kernels/") for mutant in MUTANTS}
+    assert files - mutated == set(WITHOUT_RULES)
 
 
 def test_every_law_is_broken_by_a_mutant():

@@ -20,7 +20,7 @@ from lowprec.oracle.flags import is_signaling
 from lowprec.spec import catalog
 from lowprec.spec.arith import OPERANDS
 from lowprec.verify.inputs.operands import operands, special_codes
-from lowprec.verify.inputs.recipes import RECIPES
+from lowprec.verify.inputs.recipes import RECIPES, Aim, recipes_of
 from lowprec.verify.operations import operand_format
 
 PAGE = Path(__file__).parents[2] / "docs" / "vectors.md"
@@ -57,9 +57,22 @@ def kinds(operation, formats, **options):
     return found
 
 
-def test_every_operation_is_aimed_at_something():
-    """And nothing else is."""
-    assert set(RECIPES) == set(OPERANDS)
+def test_recipes_are_of_operations():
+    """Of what there is no operation there is no recipe."""
+    assert set(RECIPES) <= set(OPERANDS)
+
+
+def test_without_a_recipe_each_operand_in_turn_is_the_point():
+    """So that a new operation is tried at ties of the result's format too."""
+    sources = [catalog.BINARY16, catalog.BFLOAT16, catalog.BINARY32]
+    aim = Aim(np.random.default_rng(0), 8, sources, catalog.E5M2)
+    for count in (1, 2, 3):
+        aim.sources = sources[:count]
+        made = [recipe(aim) for recipe in recipes_of("a new one", count)]
+        assert [len(columns) for columns in made] == [count] * count
+        for i, columns in enumerate(made):
+            assert [column is aim.point for column in columns] == [i == j for j in range(count)]
+    assert recipes_of("add", 2) == RECIPES["add"]
 
 
 @pytest.mark.parametrize("operation", ["add", "sqrt", "fma", "scaleb"])

@@ -31,7 +31,7 @@ __all__ = [
     "BlockRule",
     "Tensor",
 ]
-__all__ += ["divisor", "edge", "floor_log2", "lower_block", "lower_tensor", "up_above"]
+__all__ += ["edge", "floor_log2", "lower_block", "lower_tensor", "up_above"]
 
 #: What a block becomes that holds a NaN or an infinity.
 BLOCK, SCALE, ALL, ELEMENTS, POWER, LARGEST = range(6)
@@ -88,7 +88,7 @@ class Tensor(NamedTuple):
 @functools.lru_cache(maxsize=1024)
 def lower_block(fmt: BlockFormat) -> Params:
     """What the kernels need beside the formats of elements and scales."""
-    by = divisor(fmt.rule, fmt.element)
+    by = fmt.rule.divides_by(fmt.element)
     smallest = Fraction(0) if fmt.smallest_divides_as is None else Fraction(fmt.smallest_divides_as)
     by_significand, by_exponent = _number(by)
     least, least_exponent = _number(Fraction(fmt.min_scale))
@@ -96,8 +96,8 @@ def lower_block(fmt: BlockFormat) -> Params:
     words = BlockRule(
         powers=fmt.rule.powers != "none",
         of_amax=fmt.rule.powers == "even",
-        by_limit=fmt.rule.powers == "nearest" and fmt.arithmetic == "exact",
-        up_above=up_above(fmt.rule, fmt.element),
+        by_limit=_has_limit(fmt),
+        up_above=0 if fmt.rule.powers == "none" else up_above(fmt.rule, fmt.element),
         arithmetic=ARITHMETICS.index(fmt.arithmetic),
         zero=_ZEROS[fmt.zero],
         nan=_POLICIES[fmt.nan],
@@ -121,40 +121,34 @@ def lower_tensor(fmt: BlockFormat, scale: Fraction, inverse: Fraction) -> Params
     The quotient of an amax of 64 bits may lie closer to where the next power of two is nearer than 64
     bits tell. The amax itself does not.
     """
-    root, exact, exponent = (
-        edge(fmt.rule, fmt.element, 63, scale) if fmt.rule.powers == "nearest" else (0, True, 0)
-    )
-    limit = root + (not exact)
-    if limit > _ONES:
-        limit, exponent = 1 << 63, exponent + 1
-    return _array(*Tensor(*_number(scale), *_number(inverse), limit - 1, exponent))
+    limit, exponent = 0, 0
+    if _has_limit(fmt):
+        root, exact, reached, exponent = edge(fmt.rule, fmt.element, 63, scale)
+        limit = root + (not exact or not reached) - 1
+        if limit == _ONES:
+            limit, exponent = (1 << 63) - 1, exponent + 1
+    return _array(*Tensor(*_number(scale), *_number(inverse), limit, exponent))
 
 
-def divisor(rule: ScaleRule, element: Format) -> Fraction:
-    """What a rule divides amax by."""
-    if rule.divisor == "one":
-        return Fraction(1)
-    significand, exponent = element.scaled(element.max_magnitude)
-    largest = significand * Fraction(2) ** exponent
-    return {"maximum": largest, "binade": Fraction(2) ** floor_log2(largest)}[rule.divisor]
+def _has_limit(fmt: BlockFormat) -> bool:
+    """Whether amax is compared with a limit, since 64 bits of an exact quotient may not tell its power."""
+    return fmt.arithmetic == "exact" and fmt.rule.powers not in ("none", "down", "up", "even")
 
 
 def edge(
     rule: ScaleRule, element: Format, bits: int, tensor: Fraction = Fraction(1)
-) -> tuple[int, bool, int]:
+) -> tuple[int, bool, bool, int]:
     """From which amax on, or above which, a scale is 2**1 and not 2**0: root * 2**(exponent - bits).
 
-    With `root` of bits + 1 bits, and whether that is exact, or cut off below. A scale is 2**(k + 1), not
-    2**k, from 2**k times that on; only "up" has it above.
+    With `root` of bits + 1 bits, whether that is exact, or cut off below, and whether the scale is 2**1 there
+    already. A scale is 2**(k + 1), not 2**k, from 2**k times that on.
     """
-    by = divisor(rule, element) * tensor
-    squares = {"down": Fraction(4), "up": Fraction(1), "even": (2 - Fraction(1, 1 << element.precision)) ** 2}
-    squares["nearest"] = Fraction(2) if rule.threshold is None else rule.threshold**2
-    square = by**2 * squares[rule.powers]
+    square, reached = rule.next_power_from(element)
+    square *= (rule.divides_by(element) * tensor) ** 2
     exponent = floor_log2(square) // 2
     scaled = square * Fraction(4) ** (bits - exponent)
     root = math.isqrt(math.floor(scaled))
-    return root, root**2 == scaled, exponent
+    return root, root**2 == scaled, reached, exponent
 
 
 def floor_log2(value: Fraction) -> int:
@@ -166,20 +160,13 @@ def floor_log2(value: Fraction) -> int:
 def up_above(rule: ScaleRule, element: Format) -> int:
     """The next power of two is taken where the 64 leading bits, the last one sticky, are above this.
 
-    For "nearest" of quotients that were rounded to binary32: they do not come close to a limit.
+    For quotients that do not come close to a limit: exact ones if it has few bits, and those rounded to
+    binary32.
     """
-    if rule.powers == "up":
-        return 1 << 63
-    if rule.powers == "even":
-        return (1 << 64) - (1 << (63 - element.precision)) - 1
-    if rule.powers == "nearest":
-        if rule.threshold is None:
-            return (math.isqrt(2 << 126) | 1) - 1
-        whole, rest = divmod(rule.threshold.numerator << 63, rule.threshold.denominator)
-        return (whole | bool(rest)) - 1
-    if rule.powers in ("down", "none"):
-        return _ONES
-    raise ValueError(f"powers={rule.powers!r} of a scale rule has no limit")
+    square, reached = rule.next_power_from(element)
+    scaled = square * Fraction(4) ** 63
+    root = math.isqrt(math.floor(scaled))
+    return (root if root**2 == scaled else root | 1) - reached
 
 
 def _number(value: Fraction) -> tuple[int, int]:

@@ -1,7 +1,7 @@
 """Lower formats and projections to 32-bit words for vector kernels; None where only scalar ones serve.
 
-Nothing is decided here. The codes and limits are those of `lower.scalar`, the policy's one home, turned
-into the constants of vector loops, and the route is chosen that needs the fewest of them.
+Codes and limits are those of `lower.scalar`, where every policy is decided. Here they become the constants
+of vector loops, and the route with the fewest instructions is chosen.
 
 Floor 2b. Imports spec and NumPy.
 """
@@ -49,7 +49,9 @@ __all__ += [
 
 Words = npt.NDArray[np.uint32]
 
-#: Routes: how an encoder rounds, how a decoder reads. NONE where there is nothing to do.
+#: Routes. How an encoder rounds: not at all; by comparing the tail with a limit, in any mode; to nearest even
+#: by one addition; the same, of formats that are the upper bits of binary32; by the processor, to binary16.
+#: How a decoder reads: not at all; field by field; by a shift, of formats that are such upper bits.
 NONE, LIMITS, NEAREST, CUT, HALF = range(5)
 FIELDS, SHIFT = 1, 2
 
@@ -58,23 +60,24 @@ PARITY, SIGN, BOTH, DRAWN = range(4)
 
 
 class Encoder(NamedTuple):
-    """A target, for values given as words: an exponent field above fraction bits, below a sign.
+    """How words become codes of a target: an exponent field above fraction bits, below a sign.
 
-    Such a word is a binary32 number, or the upper half of a binary64 number rounded to odd.
+    Such a word is a binary32 number, or the upper half of a binary64 number rounded to odd. Fields marked
+    `simple`, `nearest` or `limits` are read in that case alone.
     """
 
-    route: Word  #: the shape: ENCODER_SHAPE words on which the code depends
+    route: Word  #: NONE to HALF. From here to `one_bit`: the shape, compile-time constants
     fraction: Word  #: fraction bits of the operand: 23 or 20
     simple: Word  #: 1 where the code of -x is that of x with the sign bit, NaN included
-    infinity_differs: Word  #: simple: 1 where infinity becomes something else than too large numbers
+    infinity_differs: Word  #: simple: 1 where infinity has another code than what overflows
     positive_zero: Word  #: simple: 1 where -0 becomes +0
     refuses: Word  #: 1 where NaN has no code and may not be given one
     limits: Word  #: on what the limit depends: PARITY, SIGN, BOTH or DRAWN
-    near: Word  #: 1 where the operands' subnormals do not all lie far below the smallest result
-    deeper: Word  #: 1 where the operands' subnormals have a binade of their own in the target
+    near: Word  #: 1 where subnormal operands may be as large as the smallest result
+    deeper: Word  #: 1 where the smallest normal result is a subnormal operand
     no_zero: Word  #: 1 where the format has no zero, nor subnormals
-    one_bit: Word  #: 1 where there are no trailing bits, so that exponent fields make codes even or odd
-    special: Word  #: the operand's infinity; NaNs are above it
+    one_bit: Word  #: 1 where there are no trailing bits: the exponent field is even or odd
+    special: Word  #: the word of an infinite operand; those of NaNs are larger
     shift: Word  #: fraction bits that a normal result loses
     trailing_bits: Word
     lowest: Word  #: the operand's exponent field of the smallest normal result
@@ -83,12 +86,12 @@ class Encoder(NamedTuple):
     first_normal: Word  #: nearest: the operand that is the smallest normal result
     half: Word  #: nearest: one below half of what is lost, with the exponent's change of bias
     magic: Word  #: nearest: a number whose last place is the target's smallest subnormal
-    even: Word  #: limits: above which tail, in units of 2**-31, the farther code is taken after an even one
-    odd: Word  #: the same after an odd one, with the 31st bit set
+    even: Word  #: limits: of the tail, in units of 2**-31; above it the code after an even one is taken
+    odd: Word  #: the same after an odd one, with bit 31 set
     even_negative: Word
     odd_negative: Word
     bits: Word  #: random bits
-    random_turn: Word  #: makes a limit of a random integer in the upper bits of a word
+    random_turn: Word  #: XORed with a random integer in a word's upper bits: a limit
     over: Word  #: simple: magnitudes above the largest become this one
     over_negative: Word
     sign: Word  #: of the code
@@ -114,8 +117,8 @@ class Encoder(NamedTuple):
 class Decoder(NamedTuple):
     """A format whose values are binary32 numbers, and its NaN and infinity as such."""
 
-    route: Word  #: the shape: DECODER_SHAPE words on which the code depends
-    subnormals: Word
+    route: Word  #: NONE, FIELDS or SHIFT. From here to `complement`: the shape, compile-time constants
+    subnormals: Word  #: 1 where the format has them
     specials: Word  #: 1 where magnitudes above the largest finite one are NaNs, 2 where one is infinity
     not_a_zero: Word  #: 1 where the sign bit alone is NaN
     complement: Word  #: 1 where negative codes are two's complements
@@ -155,7 +158,7 @@ NOTHING.flags.writeable = False
 
 
 def plan(*stages: Words) -> Words:
-    """The stages of a kernel in order: decoder, encoder, decoder, encoder. A missing one changes nothing."""
+    """Return the words of a kernel's stages: decoder, encoder, decoder, encoder; missing ones do nothing."""
     words, place = np.zeros(PROBE + 2 * DECODER + 2 * ENCODER, np.uint32), PROBE
     words[: len(_PROBE)] = _PROBE
     for stage, size in zip(stages, (DECODER, ENCODER) * 2, strict=False):
@@ -165,14 +168,14 @@ def plan(*stages: Words) -> Words:
 
 
 def past_caches(plan: Words) -> Words:
-    """The same plan for results that no cache will hold."""
+    """Return the plan whose results are stored past the caches."""
     other = plan.copy()
     other[PAST] = 1
     return other
 
 
 def target_of(plan: Words) -> Encoder:
-    """The target of a plan, by name."""
+    """Return the target of a plan as a record."""
     return Encoder(*plan[PROBE + DECODER : PROBE + DECODER + ENCODER].tolist())
 
 
@@ -182,7 +185,7 @@ def refuses(plan: Words) -> bool:
 
 
 def anywhere(plan: Words) -> Words:
-    """The same plan with a target that does not rely on how the processor rounds."""
+    """Return the plan with a route that is exact in every rounding mode of the processor."""
     other, target = plan.copy(), PROBE + DECODER
     if other[target] in (NEAREST, HALF):
         other[target] = LIMITS
@@ -190,7 +193,7 @@ def anywhere(plan: Words) -> Words:
 
 
 def specialized(plan: Words) -> bool:
-    """Whether plans of this shape are so usual that they have a kernel of their own."""
+    """Whether plans of this shape have a kernel of their own, with the shape as constants."""
     source, target, result, carrier = shapes(plan)
 
     def plain(shape: tuple[int, ...]) -> bool:
@@ -215,7 +218,7 @@ def is_usual(encoder: Words) -> bool:
 
 
 def shapes(plan: Words) -> tuple[tuple[int, ...], ...]:
-    """The shape of each stage of a plan."""
+    """Return the shape of each stage of a plan."""
     found, place = [], PROBE
     for size, count in ((DECODER, DECODER_SHAPE), (ENCODER, ENCODER_SHAPE)) * 2:
         found.append(tuple(int(word) for word in plan[place : place + count]))
@@ -225,7 +228,7 @@ def shapes(plan: Words) -> tuple[tuple[int, ...], ...]:
 
 @functools.lru_cache(maxsize=4096)
 def lower_encoder(fmt: Format, projection: Projection, wide: bool = False) -> Words | None:
-    """The words of a target for binary32 operands, or for binary64 ones folded into 32 bits.
+    """Return the words of a target for binary32 operands, or for the upper halves of binary64 ones (`wide`).
 
     None where vectors cannot be exact: double rounding, flushing, overflow judged before
     rounding, refused signs, payloads, too many random bits for the tail that there is, or a format too wide.
@@ -249,7 +252,7 @@ def lower_encoder(fmt: Format, projection: Projection, wide: bool = False) -> Wo
     ):
         return None
     deeper = lowest == 0
-    if deeper:  # one more binade below, and all exponent fields one higher
+    if deeper:  # subnormal operands are doubled, and the exponent fields of others one higher
         lowest = 1
         bias += 1
     shift = fraction - t
@@ -320,7 +323,7 @@ def _dependence(limits: list[list[int]], bits: int) -> int:
 
 
 def _beyond(side: Side, grid: Grid, stochastic: bool) -> int:
-    """The code of what lies above the largest magnitude: that one, where its threshold is never crossed."""
+    """Return the code of results above the largest magnitude: its own where no tail is above its limit."""
     last = side.max_magnitude
     if not stochastic and (side.limit_odd if last & 1 else side.limit_even) == _NEVER:
         return int((side.base + side.step * last) & grid.mask)
@@ -328,7 +331,7 @@ def _beyond(side: Side, grid: Grid, stochastic: bool) -> int:
 
 
 def _simple_ending(fmt: Format, fields: dict[str, int]) -> dict[str, int]:
-    """What makes codes of magnitudes with the sign bit alone, where that is all there is to do."""
+    """Return the fields of a target whose codes are magnitudes with a sign bit; none for other targets."""
     sign, pairs = fmt.sign_code, ("infinite", "zero", "rounded_zero", "nan")
     if fmt.sign is not Sign.MAGNITUDE or fields["no_zero"]:
         return {}
@@ -340,7 +343,7 @@ def _simple_ending(fmt: Format, fields: dict[str, int]) -> dict[str, int]:
     for name, largest in (("beyond", "largest"), ("beyond_negative", "largest_negative")):
         code = fields[name]
         magnitude = code if code == sign else code & ~sign
-        # One code up at most: the lesser of it and a magnitude is it for all that are above the largest.
+        # At most one above the largest: then the lesser of it and a magnitude is the magnitude to store.
         if magnitude - fields[largest] not in (0, 1) or bool(code & sign) != (
             name == "beyond_negative" or code == sign
         ):
@@ -354,14 +357,14 @@ def _simple_ending(fmt: Format, fields: dict[str, int]) -> dict[str, int]:
         "over_negative": over[1],
         "positive_zero": fields["zero_negative"] == 0,
         "infinity": fields["infinite"],
-        # Where there are numbers above all of the operand's, infinity does not count as one more of them.
+        # Where the target's largest value is above the operand's, infinity is no overflow by its size alone.
         "infinity_differs": over != [fields["infinite"]] * 2
         or fmt.emax >= (1024 if fields["fraction"] == 20 else 128),
     }
 
 
 def _route(fmt: Format, fields: dict[str, int]) -> dict[str, int]:
-    """The shortest way to round to nearest, ties to even; `LIMITS` for every other mode."""
+    """Return the fields of the shortest route to nearest even; none, which leaves LIMITS, for other modes."""
     t, lowest, shift = fmt.trailing_bits, fields["lowest"], fields["shift"]
     limits = [fields[name] for name in ("even", "odd", "even_negative", "odd_negative")]
     magic = 23 + fmt.emin - t + 127
@@ -387,14 +390,14 @@ def _route(fmt: Format, fields: dict[str, int]) -> dict[str, int]:
 
 @functools.lru_cache(maxsize=1024)
 def lower_decoder(fmt: Format, wide: bool = False, quiet: bool = False) -> Words | None:
-    """The words of a format to read as binary32 numbers; `NOTHING` where its codes are such already.
+    """Return the words that read codes of a format as binary32 numbers; `NOTHING` for binary32 itself.
 
-    Then NaNs keep their payload, unless they shall be made quiet.
+    Its NaNs keep their payload then; with `quiet` they are read like others. None where vectors cannot read:
 
-    None where binary32 does not hold all its values, or only as subnormal numbers, which the processor
-    may be told to flush; those of formats that are cut from binary32 are shifted, unless they shall be
-    widened. None too where the format's subnormals are so large that binary32 has no number with such a
-    last place, and where magnitudes have 32 bits, as vectors compare signed numbers.
+    - binary32 lacks some value of the format, or has it only as a subnormal number, which the processor may
+      flush; but formats that are the upper bits of binary32 are shifted, unless results are `wide`;
+    - binary32 has no number whose last place is the format's smallest subnormal;
+    - magnitudes have 32 bits: vectors compare words with a sign.
     """
     t, limits = fmt.trailing_bits, lower_source(fmt)
     source = Source(*limits.tolist())

@@ -12,7 +12,7 @@ from typing import NamedTuple
 import numpy as np
 import numpy.typing as npt
 
-from lowprec.kernels.lower.block import divisor, edge, floor_log2, up_above
+from lowprec.kernels.lower.block import edge, floor_log2, up_above
 from lowprec.kernels.lower.scalar import REFUSED, Word, lower_target, parts
 from lowprec.kernels.lower.vector import (
     LIMITS,
@@ -86,7 +86,7 @@ def lower_blocks(source: Format, fmt: BlockFormat, wide: bool, tensor: bool) -> 
 
     None where vectors cannot be exact, or cannot follow a policy.
     """
-    powers = fmt.rule.powers != "none"
+    powers = fmt.rule.powers != "none" and not tensor
     rounding = fmt.elements.rounding
     near = Threshold.ANY not in (
         rounding.threshold(negative=negative, odd=odd) for negative in (False, True) for odd in (False, True)
@@ -99,7 +99,6 @@ def lower_blocks(source: Format, fmt: BlockFormat, wide: bool, tensor: bool) -> 
         )
         or fmt.scales.rounding.bits
         or fmt.flush_subnormals
-        or (powers and tensor)
         or (wide and not powers)
         or fmt.element.emax > 120
         or fmt.element.emin - fmt.element.trailing_bits < -80
@@ -124,7 +123,7 @@ def lower_blocks(source: Format, fmt: BlockFormat, wide: bool, tensor: bool) -> 
     elif fmt.scale.precision + 24 * tensor + fmt.element.precision + rounding.bits + 2 > 50:
         return None
     else:
-        scales = _scale_plan(fmt, tensor)
+        scales = _scale_plan(fmt, tensor) if fmt.rule.powers == "none" else None
         tables = tables if scales is None else scales
     smallest = fmt.element.emin - fmt.element.trailing_bits - 34
     setup = Setup(
@@ -191,17 +190,17 @@ def _carry(rule: ScaleRule, element: Format, fraction: int) -> tuple[int, int] |
 
     None where a word does not tell: next to an odd one rounding to odd hides on which side a number is.
     """
-    root, exact, exponent = edge(rule, element, fraction)
+    root, exact, reached, exponent = edge(rule, element, fraction)
     if fraction < 23 and (not exact or root & 1):
         return None
-    limit = root + (not exact or rule.powers == "up")
+    limit = root + (not exact or not reached)
     # From `limit` on, in the binade of `exponent`, the next power of two.
     return (2 << fraction) - limit, exponent
 
 
 def _stays(fmt: BlockFormat, limit: int, lift: int) -> bool:
     """Whether binary32 quotients, which only grow with amax, cross a power of two where exact ones do."""
-    by, found = divisor(fmt.rule, fmt.element), []
+    by, found = fmt.rule.divides_by(fmt.element), []
     for word in (limit - 1, limit):
         amax = word * Fraction(2) ** (lift - 23)
         wanted = _single(amax * _single(1 / by)) if fmt.arithmetic == "reciprocal" else _single(amax / by)
@@ -225,8 +224,11 @@ def _tables(fmt: BlockFormat, fraction: int, bias: int, lift: int) -> npt.NDArra
     smallest = fmt.element.emin - fmt.element.trailing_bits - 34
     tables = np.zeros((2, (2 * bias + 4)), np.uint32)
     tables[0] = NEVER
+    # Formats of powers alone have no zero: what is smaller becomes the smallest.
+    powers_alone = not fmt.scale.subnormals and not fmt.scale.trailing_bits
     for field in range(1, 2 * bias + 3):
         k = field - bias - lift
+        k = max(k, fmt.scale.emin) if powers_alone else k
         code = _code(fmt.scale, k)
         if fmt.scales.subnormals != "keep" and k < fmt.scale.emin:
             continue

@@ -1,15 +1,15 @@
 """Blocks of any format: the largest magnitude, the scale, the elements, in integers of 64 bits.
 
-Values are read, and quotients are projected, as `convert` does it; what is added here is division.
-This kernel serves everything; `vector.block` serves what is usual, fast, and is checked against it.
+`convert` reads values and projects quotients; division is here. This kernel serves every format and policy;
+`vector.block` serves the usual ones, fast, and is checked against it.
 
 Floor 2b. Imports numba through `jit`; never the oracle, which checks it.
 
 Notation, beside that of `convert`:
 
     number       a significand and an exponent, or 0 and any exponent
-    normalized   a significand whose highest bit is bit 63, or 0; the last bit set where anything
-                 lies below it, which is rounding to odd: projecting it is projecting the whole
+    normalized   a significand whose highest bit is bit 63, or 0; rounded to odd: its last bit is set
+                 where anything is lost below, so that projecting it projects the exact number
 """
 
 from __future__ import annotations
@@ -66,7 +66,7 @@ _LEAST_NORMAL = _I(-126 - 63)
 
 @inlined
 def normalized(significand: np.uint64, exponent: np.int64) -> Number:
-    """The same number, its highest bit in bit 63."""
+    """Return the same number with its highest bit in bit 63."""
     up = _I(64) - bit_length(significand)
     return (significand << _U(up), exponent - up) if significand != _0 else (_0, _I(0))
 
@@ -93,10 +93,10 @@ def quotient(over: np.uint64, over_exponent: np.int64, by: np.uint64, by_exponen
     else:
         rest, exponent = over + over - lead, exponent - _I(1)
     by = lead >> _U(32)
-    if by << _U(32) == lead:  # one bit, and 32 and 31 more
+    if by << _U(32) == lead:  # the first bit of the quotient is 1; 32 and 31 more by a division each
         word = _TOP | (rest // by) << _U(31)
         rest = (rest % by) << _U(31)
-    elif lead << _U(48) != _0:  # one bit after the other
+    elif lead << _U(48) != _0:  # bit by bit
         word = _TOP
         for place in range(62, -1, -1):
             carry, rest = rest >> _U(63), rest << _1
@@ -104,7 +104,7 @@ def quotient(over: np.uint64, over_exponent: np.int64, by: np.uint64, by_exponen
                 rest -= lead
                 word |= _1 << _U(place)
         return odd(word, rest != _0), exponent
-    else:  # one bit, and 16, 16, 16 and 15 more
+    else:  # the first bit is 1; 16, 16, 16 and 15 more by a division each
         by = lead >> _16
         word = _TOP | (rest // by) << _U(47)
         rest = (rest % by) << _16
@@ -118,7 +118,7 @@ def quotient(over: np.uint64, over_exponent: np.int64, by: np.uint64, by_exponen
 
 @helper
 def single(significand: np.uint64, exponent: np.int64) -> Number:
-    """A number rounded to binary32, nearest even, normalized; larger ones become the largest finite one."""
+    """Round to binary32, nearest even, and normalize; overflow gives the largest finite number."""
     if significand == _0:
         return _0, _I(0)
     significand, exponent = normalized(significand, exponent)
@@ -131,13 +131,13 @@ def single(significand: np.uint64, exponent: np.int64) -> Number:
 
 @inlined
 def product(left: np.uint64, left_exponent: np.int64, right: np.uint64, right_exponent: np.int64) -> Number:
-    """The exact product of normalized numbers of 24 and 24, or 40 and 24, significant bits."""
+    """Return the exact product of normalized numbers of at most 40 and 24 significant bits."""
     return (left >> _U(24)) * (right >> _U(40)), left_exponent + right_exponent + _I(64)
 
 
 @inlined
 def inverse(by: np.uint64, by_exponent: np.int64) -> Number:
-    """1 over a number in binary32; of 0, the largest finite number."""
+    """Divide 1 by a number in binary32; by 0, the largest finite number."""
     if by == _0:
         return normalized(_MOST, _MOST_EXPONENT)
     over, exponent = quotient(_TOP, _I(-63), by, by_exponent)
@@ -159,7 +159,7 @@ def load_rule(words: Params) -> BlockRule:
 
 @helper
 def wanted_scale(amax: np.uint64, exponent: np.int64, rule: BlockRule, tensor: Tensor) -> Number:
-    """The scale that a block of this amax, normalized and not 0, asks for, before its format sees it."""
+    """Return the scale that the rule gives for an amax, normalized and not 0, before it is projected."""
     if rule.by_limit != _0:
         return _TOP, to_power(amax, exponent - tensor.lift, tensor.above)
     by, by_exponent = rule.divisor, rule.divisor_exponent
@@ -204,7 +204,7 @@ def scale_code(
     grid: Grid,
     words: Params,
 ) -> np.uint64:
-    """The code of the scale of a block of this amax, normalized."""
+    """Return the code of the scale of a block with this amax, normalized or 0."""
     wanted, place = _0, _I(0)
     if amax == _0 and rule.zero == _U(SMALLEST):
         return _0
@@ -223,7 +223,7 @@ def scale_code(
 def divisor_of(
     code: np.uint64, source: Source, rule: BlockRule, tensor: Tensor
 ) -> tuple[int, np.uint64, np.int64]:
-    """The class of a scale, and what its elements are divided by; multiplied with, if it is an inverse."""
+    """Return the kind of a scale, and the divisor of its elements; their factor if they are multiplied."""
     kind, _, significand, exponent = read(code, source)
     if kind != FINITE:
         return kind, _0, _I(0)
@@ -254,7 +254,7 @@ def divisor_of(
 def divided(
     significand: np.uint64, exponent: np.int64, by: np.uint64, by_exponent: np.int64, arithmetic: np.uint64
 ) -> Number:
-    """A value, not 0, over its scale: 0 where an exact scale is 0."""
+    """Divide a value, not 0, by its scale; 0 where an exact scale is 0."""
     significand, exponent = normalized(significand, exponent)
     if arithmetic == _EXACT:
         if by == _0:
@@ -413,9 +413,10 @@ def trailing_zeros(word: np.uint64) -> np.uint64:
 def tensor_numbers(
     amax: np.uint64, exponent: np.int64, most: np.uint64, most_exponent: np.int64, by_inverse: bool
 ) -> tuple[np.uint64, np.int64, np.uint64, np.int64]:
-    """The scale of a tensor of this amax, over `most` of at most 48 bits, and its inverse: binary32 numbers.
+    """Return the scale of a tensor of this amax, and its inverse: binary32 numbers.
 
-    amax / most, rounded; with `by_inverse`, 1 over the rounded most / amax, of an amax rounded before.
+    The scale is amax / most, rounded, where `most` has at most 48 bits; with `by_inverse`, amax is rounded,
+    then most / amax, which is the inverse, then 1 over that.
     """
     amax, exponent = normalized(amax, exponent)
     if by_inverse:

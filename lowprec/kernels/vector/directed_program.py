@@ -22,7 +22,7 @@ from lowprec.kernels.modes import usual_arithmetic
 from lowprec.kernels.request import CONVERT, Elementwise
 from lowprec.kernels.vector.flags import OPERATIONS, neighbours
 from lowprec.kernels.vector.in_parts import NO_FLAGS, NO_RANDOM, InParts, Read, readers
-from lowprec.kernels.vector.rounding import DIRECTED
+from lowprec.kernels.vector.rounding import DIRECTED, nearest_singles
 from lowprec.spec.projection import DEFAULT, Projection
 
 __all__ = ["Directed", "lower"]
@@ -57,7 +57,7 @@ class Cut(InParts):
     def part(self, operands: list[Codes], out: Codes, flags: Codes, random: Codes) -> Codes | None:
         """Write the nearest numbers."""
         numbers = operands[0].view(np.float64)
-        out.view(np.float32)[...] = numbers
+        nearest_singles(numbers, out.view(np.float32))
         return np.flatnonzero(np.isnan(numbers))
 
 

@@ -17,7 +17,13 @@ import numpy.typing as npt
 from lowprec.kernels.jit import jit
 from lowprec.kernels.lower.vector import PAST, Words
 from lowprec.kernels.vector.convert import DONE, UNSUITED, keeps_subnormals, rounds_to_nearest
-from lowprec.kernels.vector.rounding import added_once, summed_to_odd, three_to_odd, with_error
+from lowprec.kernels.vector.rounding import (
+    added_once,
+    nearest_single,
+    summed_to_odd,
+    three_to_odd,
+    with_error,
+)
 
 __all__ = ["DOUBLES", "ODD", "SINGLES", "block_terms", "sequence", "sums"]
 
@@ -106,5 +112,5 @@ def sums(
         if z.size != 0:
             first, second = three_to_odd(first, second, sign * z[i])
         made = first + second if to == DOUBLES else summed_to_odd(first, second)
-        out[i] = sign * (np.float64(np.float32(made)) if to == SINGLES else made)
+        out[i] = sign * (nearest_single(made) if to == SINGLES else made)
     return DONE

@@ -297,10 +297,14 @@ class BlockEncoder:
         return undone
 
 
-def _block_decoder(request: BlockDecoding) -> BlockDecoder | None:
+def _block_decoder(request: BlockDecoding) -> Any:
+    from lowprec.kernels.vector import widened_program
+
+    if request.carrier != SINGLE:
+        return widened_program.lower_blocks(request)
     scale = Fraction(1) if request.tensor is None else request.tensor
     scaled = request.tensor is not None
-    products = lower_products(request.format, scale, scaled) if request.carrier == SINGLE else None
+    products = lower_products(request.format, scale, scaled)
     return None if products is None else BlockDecoder(products, scaled)
 
 

@@ -47,6 +47,7 @@ from lowprec.kernels.vector.ir.rounding import (
     joined_sum,
     load_odd,
     narrowed_to_half,
+    nearest_single,
     odd_sum,
     product_to_odd,
     quotient_to_odd,
@@ -83,6 +84,8 @@ __all__ = [
     "narrowed_to_half",
     "nearest",
     "nearest_even",
+    "nearest_single",
+    "nearest_singles",
     "neighbour",
     "odd_sum",
     "power_field",
@@ -128,6 +131,11 @@ WHOLE: dict[Rounding, Callable[..., npt.NDArray[Any]]] = {
     TOWARD_POSITIVE: np.ceil,
     TOWARD_NEGATIVE: np.floor,
 }
+
+
+def nearest_singles(numbers: npt.NDArray[np.float64], out: npt.NDArray[np.float32]) -> None:
+    """Write the nearest binary32 numbers, as the processor rounds."""
+    out[...] = numbers
 
 
 # -- to a format -------------------------------------------------------------------------------------

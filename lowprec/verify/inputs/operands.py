@@ -17,7 +17,7 @@ import numpy.typing as npt
 
 from lowprec.arrays.checks import code_dtype
 from lowprec.spec.format import Format, Sign
-from lowprec.verify.inputs.recipes import RECIPES, Aim, narrowed, nearest
+from lowprec.verify.inputs.recipes import Aim, narrowed, nearest, recipes_of
 
 __all__ = ["combinations", "operands", "special_codes"]
 
@@ -51,7 +51,7 @@ def operands(operation: str, formats: tuple[Format, ...], samples: int, seed: in
         return combinations([np.arange(1 << source.width, dtype=code_dtype(source)) for source in sources])
     random = np.random.default_rng(seed)
     parts = [combinations([special_codes(source, few=len(sources) > 2) for source in sources])]
-    recipes, patterns = RECIPES[operation], samples // 4
+    recipes, patterns = recipes_of(operation, len(sources)), samples // 4
     for place, recipe in enumerate(recipes):
         aim = Aim(random, len(range(place, samples - patterns, len(recipes))), sources, target)
         with np.errstate(all="ignore"):

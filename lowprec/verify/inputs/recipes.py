@@ -19,7 +19,7 @@ from lowprec.spec import catalog
 from lowprec.spec.format import Carrier, Format, Sign
 from lowprec.spec.projection import Projection
 
-__all__ = ["RECIPES", "Aim", "narrowed", "nearest"]
+__all__ = ["RECIPES", "Aim", "narrowed", "nearest", "recipes_of"]
 
 Array = npt.NDArray[Any]
 
@@ -324,14 +324,6 @@ def _point_twice(aim: Aim) -> tuple[Array, ...]:
     return aim.point, aim.point * aim.sign()
 
 
-def _point_and_any(aim: Aim) -> tuple[Array, ...]:
-    return aim.point, aim.any(1)
-
-
-def _any_and_point(aim: Aim) -> tuple[Array, ...]:
-    return aim.any(0), aim.point
-
-
 def _quarters(aim: Aim) -> tuple[Array, ...]:
     """Return integers, halves and quarters."""
     return (np.ldexp(aim.short(0), aim.integer(-2, 0)),)
@@ -347,7 +339,17 @@ def _power(aim: Aim) -> tuple[Array, ...]:
     return (np.ldexp(aim.sign(), aim.power(0) + aim.integer(0, aim.sources[0].precision)),)
 
 
-#: How the operands of each operation are aimed.
+def _point_at(place: int) -> Recipe:
+    """Return the recipe that has the point as this operand, and any values as the others."""
+    return lambda aim: tuple(aim.point if at == place else aim.any(at) for at in range(len(aim.sources)))
+
+
+def recipes_of(operation: str, operands: int) -> tuple[Recipe, ...]:
+    """Return the recipes of an operation; where `RECIPES` has none, each operand in turn is the point."""
+    return RECIPES.get(operation) or tuple(map(_point_at, range(operands)))
+
+
+#: How the operands of operations are aimed whose hard cases lie elsewhere than at a point of one operand.
 RECIPES: Mapping[str, tuple[Recipe, ...]] = MappingProxyType(
     {
         "add": (_sum, _sum, _sum, _opposite),
@@ -357,13 +359,11 @@ RECIPES: Mapping[str, tuple[Recipe, ...]] = MappingProxyType(
         "sqrt": (_square, _root_beside_tie),
         "fma": (_fused_sum, _fused_tie, _fused_tie_beside, _fused_opposite),
         "remainder": (_multiple_and_half, _multiple_and_point),
-        "minimum": (_point_twice, _point_and_any, _any_and_point),
-        "maximum": (_point_twice, _point_and_any, _any_and_point),
-        "minimum_number": (_point_twice, _point_and_any, _any_and_point),
-        "maximum_number": (_point_twice, _point_and_any, _any_and_point),
-        "negative": (_point,),
-        "absolute": (_point,),
-        "copysign": (_point_and_any,),
+        "minimum": (_point_twice, _point_at(0), _point_at(1)),
+        "maximum": (_point_twice, _point_at(0), _point_at(1)),
+        "minimum_number": (_point_twice, _point_at(0), _point_at(1)),
+        "maximum_number": (_point_twice, _point_at(0), _point_at(1)),
+        "copysign": (_point_at(0),),
         "round_to_integral": (_quarters, _point),
         "scaleb": (_scaled,),
         "logb": (_power, _point),

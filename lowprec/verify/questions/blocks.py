@@ -147,13 +147,14 @@ class BlockQuestion(Question):
         unit = math.lcm(max(_SIZES), *self.format.sizes) if 0 in self.axes else 1
         return max(_PIECE // width // unit, 1) * unit
 
-    def batches(self) -> Iterator[Batch]:
-        """Yield all of it, in pieces."""
+    def bounds(self) -> Iterator[tuple[int, ...]]:
+        """Yield the parts along the first axis that make a piece."""
         for start in range(0, self.shape[0], self._step):
-            yield self.piece(start, min(start + self._step, self.shape[0]))
+            yield start, min(start + self._step, self.shape[0])
 
-    def piece(self, start: int, stop: int) -> Batch:
+    def piece(self, *bounds: int) -> Batch:
         """Return the results of parts along the first axis."""
+        start, stop = bounds
         width = math.prod(self.shape[1:])
         got = words_of(self.received.rows(start, stop)).astype(np.int64)
         if self.scales is not None:

@@ -40,6 +40,7 @@ __all__ = [
     "joined_sum",
     "load_odd",
     "narrowed_to_half",
+    "nearest_single",
     "odd_sum",
     "product_to_odd",
     "quotient_to_odd",
@@ -362,6 +363,12 @@ def with_error(x: np.float64, y: np.float64) -> tuple[np.float64, np.float64]:
     total = x + y
     part = total - x
     return total, (x - (total - part)) + (y - part)
+
+
+@inlined
+def nearest_single(x: np.float64) -> np.float64:
+    """The nearest binary32 number."""
+    return np.float64(np.float32(x))
 
 
 @inlined
