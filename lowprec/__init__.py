@@ -15,7 +15,7 @@ _HOMES = {
     "Accumulation": "lowprec.spec.accumulation",
     "BlockArray": "lowprec.arrays.block",
     "BlockFormat": "lowprec.spec.block",
-    "ErrorReport": "lowprec.arrays.statistics",
+    "ErrorReport": "lowprec.arrays.errors",
     "Flag": "lowprec.spec.projection",
     "Format": "lowprec.spec.format",
     "Profile": "lowprec.spec.profiles",

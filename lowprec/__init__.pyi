@@ -23,6 +23,7 @@ from lowprec.arrays.block import BlockArray as BlockArray
 from lowprec.arrays.checks import dtype as dtype
 from lowprec.arrays.convert import cast as cast, decode as decode, encode as encode, quantize as quantize
 from lowprec.arrays.dot import dot as dot, matmul as matmul
+from lowprec.arrays.errors import ErrorReport as ErrorReport
 from lowprec.arrays.order import (
     classify as classify,
     equal as equal,
@@ -37,11 +38,7 @@ from lowprec.arrays.order import (
     unordered as unordered,
 )
 from lowprec.arrays.random import random_bits as random_bits
-from lowprec.arrays.statistics import (
-    ErrorReport as ErrorReport,
-    error_report as error_report,
-    scale_for as scale_for,
-)
+from lowprec.arrays.statistics import error_report as error_report, scale_for as scale_for
 from lowprec.arrays.threads import get_threads as get_threads, set_threads as set_threads
 from lowprec.spec.accumulation import Accumulation as Accumulation, Order as Order, Window as Window
 from lowprec.spec.arith import Class as Class

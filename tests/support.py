@@ -50,6 +50,21 @@ TESTFLOAT_MODES = {
 }
 
 
+# -- chunks -----------------------------------------------------------------------------------------
+
+
+def chunkings(shape: tuple[int, ...], count: int = 4) -> list[tuple[tuple[int, ...], ...]]:
+    """Ways to cut an array: whole, one element each along the last axis, and irregular ones at random."""
+    rng = np.random.default_rng(0)
+    whole = tuple((n,) for n in shape)
+    found = [whole, (*whole[:-1], (1,) * shape[-1])]
+    for _ in range(count):
+        cut = [sorted({0, n, *rng.integers(1, n, rng.integers(1, 5)).tolist()}) for n in shape if n > 1]
+        places = iter(cut)
+        found.append(tuple(tuple(np.diff(next(places)).tolist()) if n > 1 else (n,) for n in shape))
+    return found
+
+
 # -- comparison -------------------------------------------------------------------------------------
 
 

@@ -8,15 +8,16 @@ Floor 3.
 from __future__ import annotations
 
 import dataclasses
-import operator
-from collections.abc import Iterable
+import functools
+from collections.abc import Callable, Iterable
 from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
 import numpy.typing as npt
 
-from lowprec.arrays.block_stream import decode_blocks, encode_blocks, grid_of, tensor_of
+from lowprec.arrays import lazy, lazy_blocks
+from lowprec.arrays.block_stream import axes_of, decode_blocks, encode_blocks, grid_of, tensor_of
 from lowprec.arrays.calls import convert
 from lowprec.arrays.checks import (
     FLOATS,
@@ -30,7 +31,7 @@ from lowprec.arrays.checks import (
     values_operand,
 )
 from lowprec.arrays.packing import pack, packed_bytes, swizzle, unpack as unpack_codes, unswizzle
-from lowprec.arrays.random import integers_for, key_of, random_bits
+from lowprec.arrays.random import Place, integers_for, key_of, words_at
 from lowprec.kernels.engine import Backend
 from lowprec.spec import catalog
 from lowprec.spec.block import BlockFormat, ScaleRule, rule as rule_of
@@ -38,7 +39,7 @@ from lowprec.spec.profiles import Profile, profile as profile_of
 from lowprec.spec.projection import DEFAULT, Projection, Saturation
 from lowprec.spec.rounding import Rounding
 
-__all__ = ["BlockArray", "asked", "axes_of", "decode", "encode", "quantize"]
+__all__ = ["BlockArray", "asked", "decode", "encode", "quantize"]
 
 _NO_RANDOM = np.empty(0, np.uint32)
 
@@ -59,6 +60,7 @@ class BlockArray:
         Codes of the elements, one for each value.
     scales : array of uint8, uint16 or uint32
         Codes of the scales: shape (...), but along the axes of the blocks as many as there are blocks.
+        Codes and scales may be Dask arrays or xarray objects: see `compute`.
     format : BlockFormat or str
     axes : int or tuple of int
         Along which the blocks lie: as many as the format has sizes. The last by default.
@@ -97,20 +99,41 @@ class BlockArray:
 
     def __post_init__(self) -> None:
         fmt = catalog.block_format(self.format)
-        codes, scales = (
-            codes_operand(self.codes, fmt.element).codes,
-            codes_operand(self.scales, fmt.scale).codes,
-        )
-        axes = axes_of(fmt, self.axes if self.axes != () else None, codes.ndim)
+        codes, scales = self.codes, self.scales
+        is_lazy = lazy.is_lazy(codes) or lazy.is_lazy(scales)
+        if not is_lazy:
+            codes, scales = codes_operand(codes, fmt.element).codes, codes_operand(scales, fmt.scale).codes
+        axes = axes_of(fmt, self.axes if self.axes != () else None, np.ndim(codes))
         wanted = grid_of(codes.shape, axes, fmt.sizes)
         if scales.shape != wanted:
             raise ValueError(
                 f"scales of {fmt.name!r} have shape {scales.shape}, but codes of shape {codes.shape} in "
                 f"blocks of {_spelled_sizes(fmt)} along {_spelled_axes(axes)} need {wanted}"
             )
+        if is_lazy:
+            codes, scales = lazy_blocks.parts_of(codes, scales, fmt, axes)
         for name, value in (("format", fmt), ("codes", codes), ("scales", scales), ("axes", axes)):
             object.__setattr__(self, name, value)
         object.__setattr__(self, "tensor_scale", _tensor_scale(fmt, self.tensor_scale))
+
+    def compute(self, **options: Any) -> BlockArray:
+        """The same blocks in memory, where codes and scales are Dask arrays; itself, where they are not.
+
+        >>> import dask.array as da, lowprec as lp
+        >>> lp.encode(da.ones((4, 64), chunks=32), "mxfp4").compute()
+        BlockArray of mxfp4, shape (4, 64), 8 blocks of 32 along axis 1, 136 bytes
+
+        Parameters
+        ----------
+        **options
+            Of `dask.compute`, such as `scheduler`.
+        """
+        return lazy_blocks.computed(self, options) if self.is_lazy else self
+
+    @property
+    def is_lazy(self) -> bool:
+        """Whether codes and scales are Dask arrays, or xarray objects, that are computed when needed."""
+        return lazy.is_lazy(self.codes)
 
     @property
     def shape(self) -> tuple[int, ...]:
@@ -143,7 +166,7 @@ class BlockArray:
         if copy is False:
             raise ValueError("the values of a BlockArray are computed, never a view; leave out copy=False")
         exact = dtype is not None and np.dtype(dtype) == np.float64
-        values = self.values(np.float64 if exact else None)
+        values = np.asarray(self.values(np.float64 if exact else None))
         return values if dtype is None else values.astype(dtype, copy=False)
 
     def __getitem__(self, key: Any) -> BlockArray:
@@ -266,7 +289,10 @@ class BlockArray:
         ]
         parts[-1] += f" along {_spelled_axes(self.axes)}"
         if self.tensor_scale is not None:
-            parts.append(f"tensor scale {float(self.tensor_scale):.9g}")
+            known = not lazy.is_lazy(self.tensor_scale)
+            parts.append(
+                f"tensor scale {float(self.tensor_scale):.9g}" if known else "tensor scale not computed"
+            )
         return f"BlockArray of {self.format.name}, {', '.join(parts)}, {self.nbytes:,} bytes"
 
 
@@ -283,6 +309,8 @@ def encode(
     backend: Backend | None = None,
 ) -> BlockArray:
     """Values in blocks: `lowprec.encode` with a block format comes here."""
+    if lazy.is_lazy(values):
+        return _lazily(encode, values, fmt, axis, tensor_scale, random, rng, backend)  # type: ignore[no-any-return]
     return _encode(values_operand(values), fmt, axis, tensor_scale, random, rng, backend)
 
 
@@ -306,7 +334,7 @@ def _encode(
         else _tensor_scale(fmt, tensor_scale, True)
     )
     tensor = tensor_of(operand, fmt, given, backend)
-    words, scale_words = _random(fmt, shape, grid, random, rng)
+    words, scale_words = _random(fmt, shape, axes, random, rng)
     codes, scales = np.empty(shape, code_dtype(fmt.element)), np.empty(grid, code_dtype(fmt.scale))
     encode_blocks(operand, fmt, axes, tensor, codes, scales, words, scale_words, backend)
     return BlockArray._made(codes, scales, fmt, axes, tensor.value)
@@ -324,6 +352,10 @@ def decode(
     carrier = next((known for name, known in FLOATS if name == wanted), None)
     if carrier is None:
         raise TypeError(f"values are given as float16, bfloat16, float32 or float64, not {wanted}")
+    if blocks.is_lazy:
+        lazy.refuse(blocks.codes, out=out)
+        verb = functools.partial(decode, dtype=wanted, backend=backend)
+        return lazy_blocks.decode(verb, blocks, wanted)  # type: ignore[no-any-return]
     place = output(out, wanted, blocks.shape, f"values of {fmt.name!r}")
     direct = place is not None and place.flags.c_contiguous and place.flags.aligned
     direct = direct and not any(np.may_share_memory(place, part) for part in (blocks.codes, blocks.scales))
@@ -348,12 +380,27 @@ def quantize(
     backend: Backend | None = None,
 ) -> Array:
     """Values rounded to those of blocks: `lowprec.quantize` with a block format comes here."""
+    if lazy.is_lazy(values):
+        lazy.refuse(values, out=out)
+        return _lazily(quantize, values, fmt, axis, tensor_scale, random, rng, backend)  # type: ignore[no-any-return]
     operand = values_operand(values)
     kept = np.dtype(
         np.float64 if operand.fmt == catalog.BINARY64 and hasattr(values, "dtype") else np.float32
     )
     output(out, kept, operand.array.shape, f"values of {fmt.name!r}")
     return decode(_encode(operand, fmt, axis, tensor_scale, random, rng, backend), kept, out, backend)
+
+
+def _lazily(
+    verb: Callable[..., Any], values: Any, fmt: BlockFormat, axis: Any, tensor_scale: Any, random: Any,
+    rng: Any, backend: Backend | None,
+) -> Any:  # fmt: skip
+    """The same of a lazy array, chunk by chunk."""
+    lazy.check(values)
+    axes = axes_of(fmt, axis, values.ndim)
+    part = functools.partial(verb, fmt=fmt, axis=axes, backend=backend)
+    over = lazy_blocks.encode if verb is encode else lazy_blocks.quantize
+    return over(part, values, lazy_blocks.Asked(fmt, axes, tensor_scale, random, rng, backend))
 
 
 # -- arguments ---------------------------------------------------------------------------------------
@@ -390,35 +437,6 @@ def asked(
     return fmt
 
 
-def axes_of(fmt: BlockFormat, axis: int | Iterable[int] | None, ndim: int) -> tuple[int, ...]:
-    """The axes that the blocks of a format lie along, none of them negative; the last ones by default."""
-    count = len(fmt.sizes)
-    if axis is None:
-        axes: tuple[int, ...] = tuple(range(-count, 0))
-    else:
-        items = axis if isinstance(axis, Iterable) else (axis,)
-        if not all(hasattr(item, "__index__") and not isinstance(item, bool) for item in items):
-            raise TypeError(f"axis must be an integer or a tuple of them, not {axis!r}")
-        axes = tuple(map(operator.index, items))
-    if len(axes) != count:
-        raise ValueError(
-            f"blocks of {fmt.name!r} lie along {_count_axes(count)}, and axis={axis!r} names {len(axes)}"
-        )
-    if any(not -ndim <= item < ndim for item in axes):
-        said = "the last of them" if axis is None else f"axis={axis!r}"
-        raise ValueError(
-            f"blocks of {fmt.name!r} need {_count_axes(count)}: {said} is not in an array with {ndim}"
-        )
-    axes = tuple(item % ndim for item in axes)
-    if len(set(axes)) != count:
-        raise ValueError(f"axis={axis!r} names an axis twice; blocks of {fmt.name!r} lie along two")
-    return axes
-
-
-def _count_axes(count: int) -> str:
-    return "one axis" if count == 1 else "two axes"
-
-
 def _spelled_sizes(fmt: BlockFormat) -> str:
     return "x".join(map(str, fmt.sizes))
 
@@ -437,6 +455,8 @@ def _tensor_scale(fmt: BlockFormat, given: object, computed: bool = False) -> np
         return None
     if given is None and computed:
         return None
+    if lazy.is_lazy(given) and not computed:
+        return given  # type: ignore[return-value]
     if given is None:
         raise ValueError(
             f"{fmt.name!r} has a scale of the whole tensor; give tensor_scale=, 1.0 if there is none"
@@ -452,7 +472,7 @@ def _tensor_scale(fmt: BlockFormat, given: object, computed: bool = False) -> np
 
 
 def _random(
-    fmt: BlockFormat, shape: tuple[int, ...], grid: tuple[int, ...], random: object, rng: object
+    fmt: BlockFormat, shape: tuple[int, ...], axes: tuple[int, ...], random: object, rng: object
 ) -> tuple[npt.NDArray[np.uint32], npt.NDArray[np.uint32]]:
     """The random integers of elements, and of scales: by their places, in streams 0 and 1 of one key."""
     elements, scales = fmt.elements.rounding, fmt.scales.rounding
@@ -462,7 +482,10 @@ def _random(
             raise ValueError(
                 f"scales of {fmt.name!r} are rounded by {scales} and need rng=; random= is for elements"
             )
-        rng = key_of(rng)
-        scale_words = random_bits(grid, rng, scales.bits, stream=1).reshape(-1)
+        rng = rng if isinstance(rng, Place) else key_of(rng)
+        sizes = dict(zip(axes, fmt.sizes, strict=True))
+        units = [sizes.get(axis, 1) for axis in range(len(shape))]
+        grid = grid_of(shape, axes, fmt.sizes)
+        scale_words = words_at(grid, rng, scales.bits, units, stream=1).reshape(-1)
         rng = rng if elements.bits else None
     return integers_for(elements, fmt.element, shape, random, rng), scale_words

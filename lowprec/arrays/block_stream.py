@@ -11,6 +11,7 @@ from __future__ import annotations
 import dataclasses
 import functools
 import math
+import operator
 from collections.abc import Callable, Iterable
 from fractions import Fraction
 from typing import Any, NamedTuple
@@ -33,7 +34,17 @@ from lowprec.spec.block import BlockFormat
 from lowprec.spec.format import Format, Sign
 from lowprec.spec.projection import DEFAULT
 
-__all__ = ["Tensor", "decode_blocks", "encode_blocks", "exact_single", "grid_of", "spread", "tensor_of"]
+__all__ = [
+    "axes_of",
+    "Tensor",
+    "decode_blocks",
+    "encode_blocks",
+    "exact_single",
+    "grid_of",
+    "largest_finite",
+    "spread",
+    "tensor_of",
+]
 
 DTypeLike = npt.DTypeLike
 Words = npt.NDArray[np.uint32]
@@ -44,6 +55,35 @@ _TILE, _TILE_OF_COLUMNS, _WIDEST = 4096, 512, 1 << 20
 
 #: Elements that the general kernel is given at a time.
 _PART = 1 << 16
+
+
+def axes_of(fmt: BlockFormat, axis: int | Iterable[int] | None, ndim: int) -> tuple[int, ...]:
+    """The axes that the blocks of a format lie along, none of them negative; the last ones by default."""
+    count = len(fmt.sizes)
+    if axis is None:
+        axes: tuple[int, ...] = tuple(range(-count, 0))
+    else:
+        items = axis if isinstance(axis, Iterable) else (axis,)
+        if not all(hasattr(item, "__index__") and not isinstance(item, bool) for item in items):
+            raise TypeError(f"axis must be an integer or a tuple of them, not {axis!r}")
+        axes = tuple(map(operator.index, items))
+    if len(axes) != count:
+        raise ValueError(
+            f"blocks of {fmt.name!r} lie along {_count_axes(count)}, and axis={axis!r} names {len(axes)}"
+        )
+    if any(not -ndim <= item < ndim for item in axes):
+        said = "the last of them" if axis is None else f"axis={axis!r}"
+        raise ValueError(
+            f"blocks of {fmt.name!r} need {_count_axes(count)}: {said} is not in an array with {ndim}"
+        )
+    axes = tuple(item % ndim for item in axes)
+    if len(set(axes)) != count:
+        raise ValueError(f"axis={axis!r} names an axis twice; blocks of {fmt.name!r} lie along two")
+    return axes
+
+
+def _count_axes(count: int) -> str:
+    return "one axis" if count == 1 else "two axes"
 
 
 def grid_of(shape: tuple[int, ...], axes: tuple[int, ...], sizes: tuple[int, ...]) -> tuple[int, ...]:
@@ -80,7 +120,7 @@ def tensor_of(
     elif given is not None:
         scale = exact_single(given)
         inverse = _numbers(scale, Fraction(1), True)[1]
-    elif fmt.tensor_scale != "none" and (amax := _amax(operand)):
+    elif fmt.tensor_scale != "none" and (amax := largest_finite(operand)):
         most = Fraction(fmt.element.max_finite) * Fraction(fmt.scale.max_finite)
         scale, inverse = _numbers(amax, most, fmt.tensor_scale == "reciprocal")
     if value is None and fmt.tensor_scale != "none":
@@ -117,25 +157,25 @@ def _scaled(number: Fraction) -> tuple[int, int]:
     return significand >> zeros, zeros + 1 - number.denominator.bit_length()
 
 
-def _amax(operand: Operand) -> Fraction:
+def largest_finite(operand: Operand) -> Fraction:
     """The largest magnitude among the finite values of an array."""
     codes, fmt = operand.codes, operand.fmt
     mask = ((1 << fmt.width) - 1) & ~fmt.sign_code
     if not codes.size:
         return Fraction(0)
     if fmt.sign is Sign.TWOS_COMPLEMENT:
-        largest = max(int(operand.array.max()), -int(operand.array.min()))
+        most = max(int(operand.array.max()), -int(operand.array.min()))
     elif mask < 1 << 31 and fmt.subnormals:
         flat = _flat(codes)
         limits = np.uint32(mask), np.uint32(fmt.max_magnitude)
-        largest = share(lambda i, j: largest_magnitude(flat[i:j], *limits), flat.size)
+        most = share(lambda i, j: largest_magnitude(flat[i:j], *limits), flat.size)
     else:
         magnitudes = codes & codes.dtype.type(mask)
         finite = magnitudes <= fmt.max_magnitude
-        largest = int(magnitudes.max(where=finite, initial=0))
+        most = int(magnitudes.max(where=finite, initial=0))
         if not finite.any():  # of a format without zero, 0 is a value
             return Fraction(0)
-    significand, exponent = fmt.scaled(largest)
+    significand, exponent = fmt.scaled(most)
     return significand * Fraction(2) ** exponent
 
 

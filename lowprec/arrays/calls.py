@@ -25,7 +25,7 @@ from lowprec.arrays.checks import (
     unlocked,
     values_depend,
 )
-from lowprec.arrays.random import integers_for, is_plain, key_of
+from lowprec.arrays.random import Place, integers_for, is_plain, key_of
 from lowprec.arrays.threads import SHARED_FROM
 from lowprec.kernels import engine
 from lowprec.kernels.engine import DONE, Backend, ElementwiseProgram
@@ -246,6 +246,7 @@ def _random(
         program.draws
         and random is None
         and rng is not None
+        and not isinstance(rng, Place)
         and is_plain(rule.rounding)
         and rule.rounding.bits
     ):

@@ -104,7 +104,7 @@ def encode(
     -------
     codes : array of uint8, uint16 or uint32, shape (...)
         The narrowest that holds fmt.width bits; unused high bits are zero. A scalar for a scalar.
-        Of a block format a `BlockArray`.
+        Of a block format a `BlockArray`, whose codes and scales are lazy where values are.
 
     Raises
     ------
@@ -124,7 +124,7 @@ def encode(
     check_backend(backend)
     if catalog.is_block(fmt):
         whole = block.asked(fmt, rule, rounding, saturation, projection, profile)
-        _only_blocks(whole, values, flags, out)
+        _only_blocks(whole, flags, out)
         return block.encode(values, whole, axis, tensor_scale, random, rng, backend)
     _no_blocks(fmt, axis, rule, tensor_scale)
     target = catalog.format(fmt)
@@ -188,7 +188,7 @@ def decode(
             raise ValueError(
                 f"these are blocks of {codes.format.name!r}, not of {str(fmt)!r}; leave the format out"
             )
-        _only_blocks(codes.format, codes, flags, None)
+        _only_blocks(codes.format, flags, None)
         check_backend(backend)
         return block.decode(codes, dtype, out, backend)
     if fmt is None:
@@ -286,7 +286,7 @@ def quantize(
     check_backend(backend)
     if catalog.is_block(fmt):
         whole = block.asked(fmt, rule, rounding, saturation, projection, profile)
-        _only_blocks(whole, values, flags, None)
+        _only_blocks(whole, flags, None)
         return block.quantize(values, whole, axis, tensor_scale, random, rng, out, backend)
     _no_blocks(fmt, axis, rule, tensor_scale)
     target = catalog.format(fmt)
@@ -373,13 +373,8 @@ def cast(
     )  # fmt: skip
 
 
-def _only_blocks(fmt: BlockFormat, values: object, flags: object, out: object) -> None:
+def _only_blocks(fmt: BlockFormat, flags: object, out: object) -> None:
     """Refuse what blocks do not take."""
-    if lazy.is_lazy(values):
-        raise TypeError(
-            f"blocks of {fmt.name!r} are made of NumPy arrays: compute the {type(values).__name__} first, or "
-            f"use its map_blocks with chunks that end where blocks do"
-        )
     for name, given in (("flags", flags), ("out", out)):
         if given is not None:
             raise ValueError(

@@ -6,17 +6,20 @@ Floor 3.
 from __future__ import annotations
 
 import dataclasses
+import functools
+from collections.abc import Callable, Iterator
 from fractions import Fraction
-from typing import Any
+from typing import Any, Protocol
 
 import numpy as np
 import numpy.typing as npt
 
-from lowprec.arrays import calls
-from lowprec.arrays.checks import Array, Operand, code_dtype, output
-from lowprec.arrays.factors import Factors, Side, alike, factors, in_memory, part_of
+from lowprec.arrays import calls, lazy, lazy_dot
+from lowprec.arrays.checks import Array, Operand, code_dtype, output, values_operand
+from lowprec.arrays.factors import Factors, alike, factors, part_of
 from lowprec.arrays.operations import result_type
-from lowprec.arrays.random import key_of
+from lowprec.arrays.progress import Progress, reporting
+from lowprec.arrays.random import Place, key_of
 from lowprec.arrays.threads import share_rows
 from lowprec.kernels import engine
 from lowprec.kernels.engine import Backend, Rows, check_backend
@@ -45,6 +48,7 @@ def dot(
     dtype: npt.DTypeLike | None = None,
     out: Array | None = None,
     backend: Backend | None = None,
+    progress: Progress = None,
 ) -> Any:
     """The dot products along the last axes of x and y, summed as an accumulation says.
 
@@ -57,7 +61,7 @@ def dot(
     ----------
     x, y : array_like of float or integer, or BlockArray, shapes (..., K)
         Those in front of K broadcast. Where the accumulation has `operands`, values of these formats.
-        Blocks lie along K.
+        Blocks lie along K. Dask arrays, lazily, with K in one chunk; xarray objects, both of them.
     accumulation : Accumulation or str
         Such as "hopper_wgmma_e4m3fn_binary32"; `lowprec.accumulations` has all names.
     addend : array_like, shape that broadcasts to (...), optional
@@ -71,6 +75,9 @@ def dot(
         Untouched if the call fails.
     backend
         As for `encode`.
+    progress : callable or True, optional
+        Called with (done, total), in outputs, as the product goes on; True shows a bar on stderr. What it
+        raises ends the call.
 
     Returns
     -------
@@ -94,11 +101,16 @@ def dot(
     """
     check_backend(backend)
     how = accumulation_of(accumulation)
+    if any(map(lazy_dot.is_lazy, (x, y, addend))):
+        verb = functools.partial(dot, accumulation=how, dtype=dtype, backend=backend)
+        return _lazily("dot", verb, x, y, addend, rng, out, progress)
     left, right = factors("x", x, how, 0, -1, backend), factors("y", y, how, 1, -1, backend)
     _check_shapes("dot", left, right, -1)
     shape = _broadcast("dot", left, right, left.shape[:-1], right.shape[:-1])
     pair = (left.rows((*shape, left.shape[-1])), right.rows((*shape, left.shape[-1])))
-    return _run(how, *pair, shape, (1, len(pair[0].codes), 1), True, addend, rng, dtype, out, backend)
+    return _run(
+        how, *pair, shape, (1, len(pair[0].codes), 1), True, addend, rng, dtype, out, backend, progress
+    )
 
 
 @usual_arithmetic()
@@ -112,6 +124,7 @@ def matmul(
     dtype: npt.DTypeLike | None = None,
     out: Array | None = None,
     backend: Backend | None = None,
+    progress: Progress = None,
 ) -> Any:
     """The product of matrices, each element summed as an accumulation says; see `dot`.
 
@@ -128,7 +141,7 @@ def matmul(
     y : array_like or BlockArray, shape (..., K, N)
         Axes in front of the last two broadcast; one dimension is a row of x, a column of y, as for
         `numpy.matmul`. Blocks lie along K in both.
-    accumulation, rng, dtype, out, backend
+    accumulation, rng, dtype, out, backend, progress
         As for `dot`.
     addend : array_like, shape that broadcasts to (..., M, N), optional
 
@@ -143,6 +156,9 @@ def matmul(
     """
     check_backend(backend)
     how = accumulation_of(accumulation)
+    if any(map(lazy_dot.is_lazy, (x, y, addend))):
+        verb = functools.partial(matmul, accumulation=how, dtype=dtype, backend=backend)
+        return _lazily("matmul", verb, x, y, addend, rng, out, progress)
     left, right = factors("x", x, how, 0, -1, backend), factors("y", y, how, 1, -2, backend)
     _check_shapes("matmul", left, right, max(-2, -len(right.shape)))
     row, column = len(left.shape) == 1, len(right.shape) == 1
@@ -154,7 +170,24 @@ def matmul(
     count = int(np.prod(outer, dtype=np.int64))
     shape = (*outer, *(() if row else (m,)), *(() if column else (n,)))
     pair = left.rows((*outer, m, length)), right.rows((*outer, n, length))
-    return _run(how, *pair, shape, (count, m, n), False, addend, rng, dtype, out, backend)
+    return _run(how, *pair, shape, (count, m, n), False, addend, rng, dtype, out, backend, progress)
+
+
+def _lazily(
+    name: str, verb: Callable[..., Any], x: Any, y: Any, addend: Any, rng: Any, out: object, progress: object
+) -> Any:
+    """The same of lazy arrays, a part of the outputs by a part."""
+    sides = lazy_dot.side("x", x), lazy_dot.side("y", y)
+    lazy.refuse(next(given for given in (*sides[0].arrays, *sides[1].arrays, addend) if lazy.is_lazy(given)),
+                out=out, progress=progress)  # fmt: skip
+    axis = -1 if name == "dot" else max(-2, -len(sides[1].shape))
+    _check_shapes(name, *sides, axis)
+    tail = 1 if name == "dot" else 2
+    outer = _broadcast(name, *sides, sides[0].shape[:-tail], sides[1].shape[:-tail])
+    inner = () if name == "dot" else (*sides[0].shape[-2:-1], *sides[1].shape[-2:][1:])
+    if addend is not None:
+        _check_addend(np.shape(addend), (*outer, *inner))
+    return lazy_dot.product(verb, sides, outer, tail == 1, addend, None if rng is None else key_of(rng))
 
 
 # -- the run ----------------------------------------------------------------------------------------
@@ -172,6 +205,7 @@ def _run(
     dtype: object,
     out: object,
     backend: Backend | None,
+    progress: Progress,
 ) -> Any:
     """All outputs: `layout` is how many matrices, and their rows and columns."""
     fmt = how.output[0]
@@ -188,9 +222,16 @@ def _run(
     codes = np.zeros(layout, np.uint64)
     scales = None if x.scale_fmt is None or y.scale_fmt is None else (x.scale_fmt, y.scale_fmt)
     request = Dot(how, x.fmt, y.fmt, begin, scales, x.block, tensor, backend=backend)
-    for number in range(layout[0]):
-        left, right = part_of(x, number, layout[0]), part_of(y, number, layout[0])
-        _one(request, left, right, addends[number], codes[number], key, number, paired)
+    with reporting(progress, codes.size, f"dot products, {how}") as step:
+        most = _steps(request, layout, x.codes.shape[1]) if step else layout[1]
+        for number in range(layout[0]):
+            left, right = part_of(x, number, layout[0]), part_of(y, number, layout[0])
+            for some, first in _runs(rng, shape, layout, number, paired, most):
+                theirs = right.at(some) if paired else right
+                added, made = addends[number][some], codes[number][some]
+                _one(request, left.at(some), theirs, added, made, key, first, paired)
+                if step:
+                    step(made.size)
     made = codes.reshape(shape).astype(code_dtype(fmt))
     if carrier is None:
         result = made.view(given)
@@ -207,18 +248,45 @@ def _run(
     return place
 
 
+def _runs(
+    rng: object, shape: tuple[int, ...], layout: tuple[int, int, int], number: int, paired: bool, most: int
+) -> Iterator[tuple[slice, int]]:  # fmt: skip
+    """Rows of a matrix whose outputs follow each other, and the place of the first, for random integers.
+
+    All rows, at most so many at a time, but for a part of a larger array, at its place: there each row by
+    itself.
+    """
+    if not isinstance(rng, Place):
+        for row in range(0, layout[1], max(1, most)):
+            yield slice(row, row + most), (number * layout[1] + row) * layout[2]
+        return
+    places: Any = np.zeros((), np.int64)
+    for origin, length, whole in zip(rng.origin, shape, rng.within, strict=True):
+        places = places[..., None] * whole + np.arange(origin, origin + length)
+    firsts = places.reshape(layout)[number, :, :1]
+    step = shape[-1] if paired and shape else 1
+    for row in range(0, layout[1], step):
+        yield slice(row, row + step), int(firsts[row, 0])
+
+
+def _steps(request: Dot, layout: tuple[int, int, int], length: int) -> int:
+    """How many rows to do between reports: a hundredth, or what is worth preparing the other side for."""
+    least = 64 if engine.lower(request).partial else 1
+    return max(least, -(-layout[1] // 100), (1 << 22) // max(1, layout[2] * length))
+
+
 def _one(
-    request: Dot, x: Rows, y: Rows, addends: Array, out: Array, key: int, number: int, paired: bool
+    request: Dot, x: Rows, y: Rows, addends: Array, out: Array, key: int, first: int, paired: bool
 ) -> None:  # fmt: skip
     """One matrix: by the program of the request, and what that leaves by the scalar one."""
     program = engine.lower(request)
     if not program.partial:
-        _in_rows(program, x, y, addends, out, key, number, paired)
+        _in_rows(program, x, y, addends, out, key, first, paired)
         return
     scalar = engine.lower(dataclasses.replace(request, backend="scalar"))
     doubts = None if paired else program.run(x, y, addends, out, share_rows)
     if doubts is None:
-        _in_rows(scalar, x, y, addends, out, key, number, paired)
+        _in_rows(scalar, x, y, addends, out, key, first, paired)
         return
     left = np.argwhere(doubts) if doubts.any() else ()
     for start in range(0, len(left), _TOGETHER):
@@ -230,7 +298,7 @@ def _one(
 
 
 def _in_rows(
-    program: Any, x: Rows, y: Rows, addends: Array, out: Array, key: int, number: int, paired: bool
+    program: Any, x: Rows, y: Rows, addends: Array, out: Array, key: int, first: int, paired: bool
 ) -> None:  # fmt: skip
     """One matrix by a program that serves every row, in ranges of them."""
     rows, columns = out.shape
@@ -240,7 +308,7 @@ def _in_rows(
             some = slice(start, stop)
             theirs = y.at(some) if paired else y
             given = addends[some] if addends.size else addends
-            program.run(x.at(some), theirs, given, out[some], key, (number * rows + start) * columns, paired)
+            program.run(x.at(some), theirs, given, out[some], key, first + start * columns, paired)
         return 0
 
     # A row costs its products: threads are worth it from some thousands of those on.
@@ -253,7 +321,7 @@ def _key(how: Accumulation, rng: object) -> int:
             raise ValueError(
                 f"{how} rounds stochastically: give rng=, an integer or a numpy.random.Generator"
             )
-        return key_of(rng)
+        return rng.key if isinstance(rng, Place) else key_of(rng)
     if rng is not None:
         raise ValueError(f"rng= is of no use: nothing of {how} is rounded stochastically; leave it out")
     return 0
@@ -270,16 +338,8 @@ def _addends(
     begin, rule = begins_in(how)
     if addend is None:
         return begin, np.empty((layout[0], 0, 0), np.uint64)
-    operand = in_memory("addend", addend)
-    try:
-        broadcast = np.broadcast_shapes(operand.array.shape, shape)
-    except ValueError:
-        broadcast = ()
-    if broadcast != shape:
-        raise ValueError(
-            f"addend of shape {operand.array.shape} does not broadcast to the result's shape {shape}; give "
-            f"one number, or one for each result"
-        )
+    operand = values_operand(addend, "addend")
+    _check_addend(operand.array.shape, shape)
     if how.order == EXACT or backend == "oracle":
         begin, codes = operand.fmt, operand.codes
     elif isinstance(begin, Carrier):
@@ -291,7 +351,31 @@ def _addends(
     return begin, np.ascontiguousarray(np.broadcast_to(codes, shape)).astype(np.uint64).reshape(layout)
 
 
-def _check_shapes(verb: str, x: Side, y: Side, axis: int) -> None:
+def _check_addend(given: tuple[int, ...], shape: tuple[int, ...]) -> None:
+    try:
+        broadcast = np.broadcast_shapes(given, shape)
+    except ValueError:
+        broadcast = ()
+    if broadcast != shape:
+        raise ValueError(
+            f"addend of shape {given} does not broadcast to the result's shape {shape}; give one number, or "
+            f"one for each result"
+        )
+
+
+class Shaped(Protocol):
+    """Whatever has a shape for its products, and one as it was given."""
+
+    @property
+    def shape(self) -> tuple[int, ...]:
+        """With K in its place."""
+
+    @property
+    def given(self) -> tuple[int, ...]:
+        """For messages."""
+
+
+def _check_shapes(verb: str, x: Shaped, y: Shaped, axis: int) -> None:
     """Both have a K, and it is as long; it is this axis of y, and the last of x."""
     if not x.shape or not y.shape:
         raise ValueError(
@@ -305,7 +389,7 @@ def _check_shapes(verb: str, x: Side, y: Side, axis: int) -> None:
 
 
 def _broadcast(
-    verb: str, x: Side, y: Side, outer_x: tuple[int, ...], outer_y: tuple[int, ...]
+    verb: str, x: Shaped, y: Shaped, outer_x: tuple[int, ...], outer_y: tuple[int, ...]
 ) -> tuple[int, ...]:
     try:
         return np.broadcast_shapes(outer_x, outer_y)

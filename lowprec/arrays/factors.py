@@ -12,7 +12,7 @@ from typing import NamedTuple
 import numpy as np
 import numpy.typing as npt
 
-from lowprec.arrays import calls, lazy
+from lowprec.arrays import calls
 from lowprec.arrays.block import BlockArray
 from lowprec.arrays.block_stream import spread
 from lowprec.arrays.checks import Array, Operand, code_dtype, narrowed, values_operand
@@ -22,7 +22,7 @@ from lowprec.spec.accumulation import Accumulation, Window
 from lowprec.spec.format import Format
 from lowprec.spec.projection import DEFAULT, Projection
 
-__all__ = ["Factors", "Side", "alike", "factors", "in_memory", "part_of"]
+__all__ = ["Factors", "Side", "alike", "factors", "part_of"]
 
 Factors = npt.ArrayLike | BlockArray
 
@@ -100,7 +100,7 @@ def factors(
     """One side of the products, as codes of its own format or of the one asked for; K is an axis."""
     if isinstance(values, BlockArray):
         return _in_blocks(name, values, how, side, axis, backend)
-    operand = in_memory(name, values)
+    operand = values_operand(values, name)
     wanted = None if how.operands is None else how.operands[side]
     if _takes_scales(how):
         raise ValueError(
@@ -111,17 +111,6 @@ def factors(
     if wanted is not None and (wanted != operand.fmt or how.operand_rounding is not None):
         operand = _as_format(name, operand, wanted, how.operand_rounding, backend)
     return Side(operand.codes, operand.fmt, None, operand.array.shape)
-
-
-def in_memory(name: str, values: object) -> Operand:
-    """Plain values, that nothing has to be computed for."""
-    if lazy.is_lazy(values):
-        package = type(values).__module__.partition(".")[0]
-        raise TypeError(
-            f"{name} must be an array in memory, not {type(values).__name__} of {package}: give "
-            f"np.asarray({name})"
-        )
-    return values_operand(values, name)
 
 
 def _as_format(

@@ -1,7 +1,7 @@
 """Dask and xarray arrays go through the verbs lazily, chunk by chunk.
 
-A chunk knows its place in the whole array, so that stochastic rounding with `rng=` gives the same
-codes whatever the chunks are.
+A chunk knows its place in the whole array, so that stochastic rounding with `rng=` gives the same codes
+whatever the chunks are. Chunks that would cut what belongs together are made whole, with a warning.
 
 Floor 3.
 """
@@ -9,17 +9,34 @@ Floor 3.
 from __future__ import annotations
 
 import importlib
-from collections.abc import Callable
+import itertools
+import math
+import sys
+import warnings
+from collections.abc import Callable, Mapping
 from typing import Any
 
 import numpy as np
 
-from lowprec.arrays.random import key_of, random_bits
+from lowprec.arrays.random import Place, key_of
 from lowprec.spec.format import Format
 from lowprec.spec.layouts import lanes
 from lowprec.spec.projection import Projection
 
-__all__ = ["apply", "is_lazy"]
+__all__ = [
+    "plain",
+    "check_sizes",
+    "aligned",
+    "apply",
+    "check",
+    "empty_of",
+    "is_dask",
+    "is_lazy",
+    "is_named",
+    "place_of",
+    "refuse",
+    "words",
+]
 
 
 def is_lazy(values: object) -> bool:
@@ -27,8 +44,133 @@ def is_lazy(values: object) -> bool:
     return _package(values) in ("dask", "xarray")
 
 
+def is_dask(values: object) -> bool:
+    """Whether values are a Dask object."""
+    return _package(values) == "dask"
+
+
+def plain(values: Any) -> Any:
+    """The array in an xarray object; everything else as it is."""
+    return values.data if is_named(values) else values
+
+
+def is_named(values: object) -> bool:
+    """Whether values are an xarray object."""
+    return _package(values) == "xarray"
+
+
 def _package(values: object) -> str:
     return type(values).__module__.partition(".")[0]
+
+
+# -- arguments ---------------------------------------------------------------------------------------
+
+
+def refuse(values: object, **given: object) -> None:
+    """Refuse arrays to write to, which a lazy result has no place for."""
+    for name, array in given.items():
+        if array is not None:
+            raise ValueError(
+                f"{name}= is for NumPy arrays; a {_package(values)} array is converted lazily: leave it out"
+            )
+
+
+def check(*operands: Any) -> None:
+    """Refuse lazy objects that are no arrays."""
+    for values in operands:
+        if is_lazy(values) and not (hasattr(values, "dtype") and hasattr(values, "shape")):
+            raise TypeError(
+                f"{type(values).__name__} of {_package(values)} is no array; use .map for the arrays of a "
+                f"Dataset, and dask.array for delayed values"
+            )
+
+
+def empty_of(values: Any) -> Any:
+    """An array of the same type and number of dimensions without elements, to try arguments on."""
+    return np.zeros((0,) * values.ndim, values.dtype)
+
+
+def check_sizes(what: str, *arrays: Any) -> None:
+    """Refuse chunks of unknown sizes."""
+    if any(n != n for array in arrays for n in np.shape(array)):
+        raise ValueError(f"{what}, and the sizes of some chunks are unknown; call .compute_chunk_sizes()")
+
+
+# -- chunks ------------------------------------------------------------------------------------------
+
+
+def aligned(array: Any, units: Mapping[int, int], what: str) -> Any:
+    """A Dask array whose chunks end at multiples of the units along these axes, with a warning if changed.
+
+    Where chunks grow along one of these axes, they are made shorter along the others, as units let them.
+    `what` says for the warning what needs it.
+    """
+    check_sizes(what, array)
+    old, new = {axis: array.chunks[axis] for axis in units}, {}
+    for axis, unit in units.items():
+        ends = {int(end) // unit * unit for end in itertools.accumulate(old[axis][:-1])}
+        ends |= {0, int(array.shape[axis])}
+        new[axis] = tuple(np.diff(sorted(ends)).tolist()) or (0,)
+    if all(new[axis] == tuple(old[axis]) for axis in units):
+        return array
+    grown = math.prod(max(new[axis]) / max(1, *old[axis]) for axis in units)
+    for axis, unit in units.items():
+        longest = max(new[axis])
+        if grown >= 2 and longest > unit:
+            step = max(int(longest / grown) // unit, 1) * unit
+            length, grown = int(array.shape[axis]), grown * step / longest
+            new[axis] = tuple(min(step, length - start) for start in range(0, length, step))
+    da: Any = importlib.import_module("dask.array")
+    told = [
+        f"{_spelled(old[axis])} along axis {axis} become {_spelled(new[axis])}"
+        for axis in units
+        if new[axis] != tuple(old[axis])
+    ]
+    warnings.warn(
+        f"{what}: chunks {' and '.join(told)}, which moves data between them; "
+        f".rechunk({{{', '.join(f'{axis}: {max(new[axis])}' for axis in units)}}}) where the array is made "
+        f"saves that",
+        da.PerformanceWarning,
+        stacklevel=_outside(),
+    )
+    return array.rechunk(new)
+
+
+def _spelled(chunks: tuple[int, ...]) -> str:
+    if len(chunks) <= 4:
+        return str(tuple(map(int, chunks)))
+    return f"({', '.join(str(int(n)) for n in chunks[:3])}, ... {len(chunks)} in all)"
+
+
+def _outside() -> int:
+    """How many calls from `aligned` the caller of the package is away, as `warnings` counts them."""
+    level, frame = 1, sys._getframe(1)
+    while frame.f_back is not None and frame.f_globals.get("__name__", "").startswith(
+        ("lowprec.", "contextlib")
+    ):
+        level, frame = level + 1, frame.f_back
+    return level
+
+
+def place_of(block_info: Any, key: int, whole: tuple[int, ...]) -> Place:
+    """Where a chunk lies, as `map_blocks` tells of its first array."""
+    return Place(key, tuple(int(start) for start, _ in block_info[0]["array-location"]), whole)
+
+
+def words(random: Any, values: Any, group: int) -> Any:
+    """Random integers in the chunks of the values: one for each `group` along the last axis."""
+    da: Any = importlib.import_module("dask.array")
+    given = da.asarray(random)
+    chunks, shape = values.chunks, values.shape
+    if group > 1:
+        chunks = (*chunks[:-1], tuple(-(-n // group) for n in chunks[-1]))
+        shape = (*shape[:-1], -(-shape[-1] // group))
+    if given.shape != shape:
+        raise ValueError(f"random has shape {given.shape}, but needs {shape}")
+    return given.rechunk(chunks)
+
+
+# -- elements ----------------------------------------------------------------------------------------
 
 
 def apply(
@@ -51,20 +193,11 @@ def apply(
         `out=` or `flags=`, which a lazy result has no place for.
     """
     package = next(_package(values) for values in operands if is_lazy(values))
-    for name, given in (("out", out), ("flags", flags)):
-        if given is not None:
-            raise ValueError(
-                f"{name}= is for NumPy arrays; a {package} array is converted lazily: leave it out"
-            )
-    for values in operands:
-        if is_lazy(values) and not (hasattr(values, "dtype") and hasattr(values, "shape")):
-            raise TypeError(
-                f"{type(values).__name__} of {_package(values)} is no array; use .map for the arrays of a "
-                f"Dataset, and dask.array for delayed values"
-            )
+    refuse(next(values for values in operands if is_lazy(values)), out=out, flags=flags)
+    check(*operands)
     options = {"random": getattr(random, "data", random) if package == "xarray" else random, "rng": rng}
-    if any(_package(values) == "xarray" for values in operands):
-        if len(operands) > 1 and _package(random) == "xarray":
+    if any(is_named(values) for values in operands):
+        if len(operands) > 1 and is_named(random):
             raise TypeError(
                 "random must be an array in the order of the result's dimensions, without names: give .data"
             )
@@ -86,15 +219,10 @@ def _apply_dask(
 ) -> Any:
     da: Any = importlib.import_module("dask.array")
     if len(operands) > 1:
-        if any(n != n for each in operands for n in np.shape(each)):
-            raise ValueError(
-                "operands are made alike chunk by chunk, and the sizes of some chunks are unknown; call "
-                ".compute_chunk_sizes()"
-            )
+        check_sizes("operands are made alike chunk by chunk", *operands)
         operands = da.broadcast_arrays(*(da.asarray(values) for values in operands))
         operands = tuple(values.rechunk(operands[0].chunks) for values in operands)
-    values = operands[0]
-    empty = [np.zeros((0,) * values.ndim, each.dtype) for each in operands]
+    empty = [empty_of(each) for each in operands]
     stochastic = rule.rounding.bits > 0
     if (random is None) == (rng is None) if stochastic else (random is not None or rng is not None):
         verb(*empty, random=random, rng=rng)  # says why not
@@ -103,29 +231,24 @@ def _apply_dask(
     if not stochastic:
         return da.map_blocks(lambda *chunks: verb(*chunks, random=None), *operands, **options)
     group = lanes(rule.rounding, fmt)
-    if group > 1:
-        raise ValueError(
-            f"rounding {rule.rounding} shares random words between lanes, which chunks may cut through; "
-            f"convert chunk by chunk with random=, or use variant 'A'"
-        )
+    if group > 1 and operands[0].ndim:
+        what = f"{group} elements share a random word of {rule.rounding}"
+        first = aligned(operands[0], {operands[0].ndim - 1: group}, what)
+        operands = tuple(values.rechunk(first.chunks) for values in operands)
+    values = operands[0]
     if random is not None:
-        words = da.asarray(random)
-        if words.shape != values.shape:
-            raise ValueError(f"random has shape {words.shape}, but needs {values.shape}")
-        words = words.rechunk(values.chunks)
-        return da.map_blocks(
-            lambda *chunks: verb(*chunks[:-1], random=chunks[-1]), *operands, words, **options
-        )
-    if any(n != n for n in values.shape):
-        raise ValueError(
-            "rng= needs the place of every chunk, and their sizes are unknown; call .compute_chunk_sizes()"
-        )
-    key, bits = key_of(rng), rule.rounding.bits if rule.rounding.variant in ("A", "B", "C") else 32
+        given = words(random, values, group)
+        return da.map_blocks(_given_words, *operands, given, verb=verb, **options)
+    check_sizes("rng= needs the place of every chunk", values)
     whole = tuple(int(n) for n in values.shape)
+    return da.map_blocks(_at_place, *operands, verb=verb, key=key_of(rng), whole=whole, **options)
 
-    def convert(*chunks: Any, block_info: Any = None) -> Any:
-        place = block_info[0]["array-location"]
-        origin = tuple(int(start) for start, _ in place)
-        return verb(*chunks, random=random_bits(chunks[0].shape, key, bits, origin=origin, within=whole))
 
-    return da.map_blocks(convert, *operands, **options)
+def _given_words(*chunks: Any, verb: Callable[..., Any]) -> Any:
+    return verb(*chunks[:-1], random=chunks[-1])
+
+
+def _at_place(
+    *chunks: Any, verb: Callable[..., Any], key: int, whole: tuple[int, ...], block_info: Any = None
+) -> Any:
+    return verb(*chunks, rng=place_of(block_info, key, whole))

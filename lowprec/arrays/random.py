@@ -7,8 +7,8 @@ from __future__ import annotations
 
 import math
 import operator
-from collections.abc import Iterable, Sequence
-from typing import Any
+from collections.abc import Callable, Iterable, Sequence
+from typing import Any, NamedTuple
 
 import numpy as np
 import numpy.typing as npt
@@ -18,9 +18,22 @@ from lowprec.spec.format import Format
 from lowprec.spec.layouts import lanes
 from lowprec.spec.rounding import Rounding
 
-__all__ = ["integers_for", "is_plain", "key_of", "random_bits"]
+__all__ = ["Place", "integers_for", "integers_of", "is_plain", "key_of", "random_bits", "words_at"]
 
 Words = npt.NDArray[np.uint32]
+
+
+class Place(NamedTuple):
+    """A box of a larger array, for which a verb draws that array's random integers: given as its `rng`."""
+
+    key: int
+    origin: tuple[int, ...]  #: where the box begins
+    within: tuple[int, ...]  #: the larger array's shape
+
+    def at(self, box: Sequence[slice]) -> Place:
+        """A box of this box."""
+        origin = (first + part.start for first, part in zip(self.origin, box, strict=True))
+        return self._replace(origin=tuple(origin))
 
 
 def random_bits(
@@ -131,6 +144,18 @@ def key_of(rng: object) -> int:
     return int(rng)
 
 
+def words_at(
+    shape: tuple[int, ...], rng: object, bits: int, units: Sequence[int] = (), stream: int = 0
+) -> Words:
+    """Random integers of an array, or of a box of it; one for each `units` elements along the last axes."""
+    if not isinstance(rng, Place):
+        return random_bits(shape, rng, bits, stream=stream)  # type: ignore[arg-type]
+    each = (*(1,) * (len(shape) - len(units)), *units)
+    origin = [first // unit for first, unit in zip(rng.origin, each, strict=True)]
+    within = [-(-length // unit) for length, unit in zip(rng.within, each, strict=True)]
+    return random_bits(shape, rng.key, bits, origin=origin, within=within, stream=stream)
+
+
 def is_plain(rounding: Rounding) -> bool:
     """Whether each element has a random integer of its own, as `random_bits` gives them."""
     return rounding.variant in ("A", "B", "C")
@@ -157,10 +182,28 @@ def integers_for(
     words_shape = shape if group == 1 or not shape else (*shape[:-1], -(-shape[-1] // group))
     word_bits = rounding.bits if is_plain(rounding) else 32
     if random is None:
-        words = random_bits(words_shape, rng, word_bits)  # type: ignore[arg-type]
+        words = words_at(words_shape, rng, word_bits, (group,) if shape else ())
     else:
         words = _given(random, words_shape, word_bits, group)
     return _cut(words, rounding, group, shape).reshape(-1)
+
+
+def integers_of(
+    rounding: Rounding, fmt: Format, shape: tuple[int, ...], random: object, rng: object
+) -> Callable[[tuple[slice, ...]], dict[str, Any]]:
+    """Return a function of boxes of an array: a verb's keywords for the random integers that belong there."""
+    if not rounding.bits or (random is None) == (rng is None):
+        integers_for(rounding, fmt, shape, random, rng)  # refuses what does not go together
+        return lambda box: {}
+    if rng is not None:
+        place = rng if isinstance(rng, Place) else Place(key_of(rng), (0,) * len(shape), shape)
+        return lambda box: {"rng": place.at(box)}
+    group, words = lanes(rounding, fmt), np.asarray(random)
+    if group == 1 or not shape:
+        return lambda box: {"random": words[box]}
+    return lambda box: {
+        "random": words[(*box[:-1], slice(box[-1].start // group, -(-box[-1].stop // group)))]
+    }
 
 
 def _given(random: object, shape: tuple[int, ...], bits: int, group: int) -> Words:

@@ -9,25 +9,31 @@ Statistics are in float64, part by part; conversions are those of `convert`. Flo
 from __future__ import annotations
 
 import dataclasses
+import functools
 import math
 from collections.abc import Iterable
-from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
 import numpy.typing as npt
 from numpy.lib.array_utils import normalize_axis_tuple
 
+from lowprec.arrays import block, lazy, lazy_statistics
 from lowprec.arrays.arith import divide
-from lowprec.arrays.block import BlockArray
-from lowprec.arrays.block_stream import spread
+from lowprec.arrays.block_stream import axes_of, spread
 from lowprec.arrays.checks import Array, projection as projection_of, values_operand
-from lowprec.arrays.convert import decode, encode, quantize
-from lowprec.arrays.traverse import tiles
+from lowprec.arrays.convert import decode, quantize
+from lowprec.arrays.errors import ErrorReport, decibels, report_of
+from lowprec.arrays.progress import Progress, reporting
+from lowprec.arrays.random import integers_of
+from lowprec.arrays.scale_search import PART, least_errors, narrowed, only_finite
+from lowprec.arrays.traverse import tile_of, tiles
+from lowprec.kernels.errors import LONGEST, TOTALS, measure, measure_runs
 from lowprec.kernels.modes import usual_arithmetic
 from lowprec.spec import catalog
 from lowprec.spec.block import BlockFormat, ScaleRule
-from lowprec.spec.format import Format, Sign, exact_float
+from lowprec.spec.format import Format, Sign
+from lowprec.spec.layouts import lanes
 from lowprec.spec.profiles import Profile
 from lowprec.spec.projection import Projection, Saturation
 from lowprec.spec.rounding import TOWARD_POSITIVE, Rounding
@@ -40,12 +46,9 @@ Singles = npt.NDArray[np.float32]
 METHODS = ("max", "percentile", "mse")
 
 #: Values that are worked on at a time.
-_PART = 1 << 18
-#: What "mse" multiplies the scale of "max" by, largest first: eight steps a binade, six binades down.
-_FACTORS = np.array([math.ldexp(m, -4 - k) for k in range(6) for m in range(16, 8, -1)] + [1 / 64])
-
-_SMALLEST = exact_float(1, -149)
-
+_PART = PART
+#: And where that takes several arrays of each.
+_FEW = 1 << 13
 #: The powers of two that float32 has, and infinity.
 _POWERS = Format(
     name="powers of two",
@@ -58,9 +61,6 @@ _POWERS = Format(
     subnormals=False,
 )
 
-#: For "mse", so that zeros count as what they must become where a format has no zero.
-_TRIAL = Projection(saturation=Saturation.FINITE, zero="smallest")
-
 
 @usual_arithmetic()
 def scale_for(
@@ -71,6 +71,11 @@ def scale_for(
     *,
     percentile: float = 99.9,
     power_of_two: bool = False,
+    rounding: Rounding | str | None = None,
+    saturation: Saturation | str | None = None,
+    projection: Projection | None = None,
+    profile: Profile | str | None = None,
+    progress: Progress = None,
 ) -> Any:
     """Find scales s for which quantize(values / s, fmt, saturation="finite") * s is close to values.
 
@@ -88,15 +93,14 @@ def scale_for(
     Parameters
     ----------
     values : array_like of float or integer, shape (...)
-        NaNs and infinities take no part.
+        NaNs and infinities take no part. Dask arrays, lazily; xarray objects, whose scales have the
+        dimensions of channels alone.
     fmt : Format, str or dtype
         Integers and fixed point included. Block formats bring scales of their own.
     method : {"max", "percentile", "mse"}
         max: the smallest float32 s with amax <= s * fmt.max_finite, in exact arithmetic, so that
         nothing is clipped. percentile: the same of a percentile of the magnitudes instead of amax;
-        of amax, where the percentile is 0. mse: of the scale of max times m/16 * 2**-k (m 16 to 9,
-        k 0 to 5, and 2**-6), each rounded to float32, the one with the least sum of squared errors
-        in float64; the largest of several.
+        of amax, where the percentile is 0. mse: the one with the least sum of squared errors; see Notes.
     axis : int or tuple of int, optional
         The axes of the channels: those that keep a scale for each index, as `ch_axis` in PyTorch and
         `axis` in ONNX. axis=0 gives each row of a weight matrix (out, in) its own. By default there
@@ -104,7 +108,12 @@ def scale_for(
     percentile : float, above 0 and up to 100
         For that method: linear interpolation in float64, as `numpy.percentile` does it.
     power_of_two : bool
-        The smallest power of two that is no smaller. mse then tries it and the six below it.
+        The smallest power of two that is no smaller. mse then takes the best of it and those below.
+    rounding, saturation, projection, profile
+        Of mse: how values will be quantized, as for `lowprec.quantize`, but with saturation "finite" by
+        default. Rounding at random counts as rounding to nearest. The other methods need none of them.
+    progress : callable or True, optional
+        Of mse: called with (done, total), in values of channels that are done; True shows a bar on stderr.
 
     Returns
     -------
@@ -117,6 +126,20 @@ def scale_for(
     ValueError
         A block format, a negative value and an unsigned format, or a scale that float32 does not hold.
 
+    Notes
+    -----
+    mse searches all float32 scales up to twice that of max: of those above, half is never worse to nearest.
+    Errors are those of ``quantize(values / s, fmt, ...) * s``, with the product exact, summed in float64;
+    overflow that gives an infinity or NaN rules a scale out. The result is never worse than the scale of max,
+    which remains where no other is better. A search takes 0.1 to 1 ms for each channel, and for long ones the
+    time to sort them; values are copied.
+
+    - Formats of at most 8 bits, rounded to nearest: the error is at most 1 + 2**-9 times (0.01 dB above) that
+      of any scale searched, or beyond it by less than 2**-40 (120 dB) of the sum of squared values.
+    - Other roundings into them: the best of 256 scales a binade.
+    - Wider formats: the best of the scale of max times m/16 * 2**-k, m from 16 to 9, k from 0 to 5.
+    - Powers of two: the best of all; into wider formats of the six below that of max.
+
     Source
     ------
     [FP8]: maxima for weights, the best of the three for activations.
@@ -127,10 +150,15 @@ def scale_for(
             f"use lowprec.encode(values, {str(fmt)!r}, axis=...)"
         )
     target = catalog.format(fmt)
+    how = _trial(target, rounding, saturation, projection, profile)
     if method not in METHODS:
         raise ValueError(f"unknown method {method!r} of a scale; use one of {', '.join(METHODS)}")
     if not 0 < percentile <= 100:
         raise ValueError(f"percentile={percentile!r} must lie above 0 and be 100 at most")
+    if lazy.is_lazy(values):
+        lazy.refuse(values, progress=progress)
+        verb = functools.partial(scale_for, fmt=target, power_of_two=power_of_two, projection=how)
+        return lazy_statistics.scale_for(verb, only_finite, values, method, axis, percentile)
     array = values_operand(values).array
     kept = sorted(normalize_axis_tuple(() if axis is None else axis, array.ndim))
     shape = tuple(length if place in kept else 1 for place, length in enumerate(array.shape))
@@ -146,95 +174,9 @@ def scale_for(
             f"divide them by a power of two first, or use a format with a larger range"
         )
     if method == "mse":
-        scales = _least_errors(rows, target, scales, _FACTORS[::8] if power_of_two else _FACTORS)
+        with reporting(progress, rows.size, "looking for scales") as step:
+            scales = least_errors(rows, target, how, scales, power_of_two, step)
     return scales[0] if axis is None else scales.reshape(shape)
-
-
-@dataclass(frozen=True)
-class ErrorReport:
-    """What a format did to values; str() is a short table.
-
-    Errors are result - value, of the finite values with finite results.
-
-    Parameters
-    ----------
-    format : str
-        The name of the format or block format.
-    size, non_finite : int
-        Values of all kinds, and those that are NaN or infinite: left out of everything below.
-    lost : int
-        Finite values whose result is not (overflow, or a NaN in the same block): not in the errors.
-    sqnr : float
-        Signal to quantisation noise in decibels: 10 * log10(sum of squared values / sum of squared
-        errors). inf where every result is exact, nan where there are no values.
-    mse, max_abs_error, mean_error : float
-        Mean of the squared errors, the largest magnitude of an error, and the mean of the errors,
-        which is the bias of the rounding. nan where there are no values.
-    clipped : float
-        Share of the finite values that lie beyond the largest, or the most negative, value that the
-        format holds, times the scale that applies to them, by however little. Of no values 0.
-    flushed, zeros : float
-        Share of the non-zero finite values whose result is zero; of the finite ones that are zero.
-    clipped_blocks : float, optional
-        Share of the blocks with a clipped value; None where there are no blocks.
-    by_block : array of float64, optional
-        `sqnr` of each block, in the shape of the scales; None where there are no blocks.
-    """
-
-    format: str
-    size: int
-    non_finite: int
-    lost: int
-    sqnr: float
-    mse: float
-    max_abs_error: float
-    mean_error: float
-    clipped: float
-    flushed: float
-    zeros: float
-    clipped_blocks: float | None = None
-    by_block: Doubles | None = dataclasses.field(default=None, compare=False, repr=False)
-
-    @property
-    def worst_block(self) -> float | None:
-        """The smallest `sqnr` of a block, or None where there are no blocks with values."""
-        known = () if self.by_block is None else self.by_block[~np.isnan(self.by_block)]
-        return float(np.min(known)) if len(known) else None
-
-    def as_dict(self) -> dict[str, Any]:
-        """All numbers for JSON, without `by_block` but with `worst_block`; None for inf and nan.
-
-        >>> error_report([1.0, 2.5], "e2m1fn").as_dict()["mse"]
-        0.125
-        """
-        found = {field.name: getattr(self, field.name) for field in dataclasses.fields(self) if field.compare}
-        found["worst_block"] = self.worst_block
-        odd = [name for name, value in found.items() if isinstance(value, float) and not math.isfinite(value)]
-        return found | dict.fromkeys(odd)
-
-    def __str__(self) -> str:
-        blocks = (
-            ""
-            if self.by_block is None
-            else f" in {self.by_block.size:,} block{'s' * (self.by_block.size != 1)}"
-        )
-        worst = "" if self.worst_block is None else f"; of the worst block {self.worst_block:.2f} dB"
-        of_blocks = "" if self.clipped_blocks is None else f", in {self.clipped_blocks:.1%} of blocks"
-        lines = [
-            f"{self.format}: {self.size:,} value{'s' * (self.size != 1)}{blocks}",
-            f"  SQNR           {self.sqnr:.2f} dB{worst}",
-            f"  mean square    {self.mse:.4g}",
-            f"  largest error  {self.max_abs_error:.4g}",
-            f"  mean error     {self.mean_error:.4g}",
-            f"  clipped        {self.clipped:.1%}{of_blocks}",
-            f"  flushed        {self.flushed:.1%} of non-zero values",
-            f"  zeros          {self.zeros:.1%}",
-        ]
-        if self.non_finite or self.lost:
-            lines.append(
-                f"  left out       {self.non_finite:,} NaN or infinite, {self.lost:,} that became so"
-            )
-        return "\n".join(lines)
 
 
 @usual_arithmetic()
@@ -285,24 +227,34 @@ def error_report(
     Returns
     -------
     report : ErrorReport
-        Results of blocks are taken in float64.
+        Results of blocks are taken in float64. Sums are NumPy's, of parts of 2**18 values in the order of
+        their places. Of Dask arrays a `dask.delayed` value of one, with the same numbers.
 
     Raises
     ------
     ValueError
         Keywords that the format does not take, and what `lowprec.encode` refuses.
     """
-    array = values_operand(values).array
+    lazy.check(values)
+    array: Any = values if lazy.is_lazy(values) else values_operand(values).array
     if catalog.is_block(fmt):
         if scale is not None:
             raise ValueError(
                 f"scale= is for formats of single values, and {str(fmt)!r} has scales of its blocks"
             )
-        blocks = encode(
-            array, fmt, axis=axis, rule=rule, tensor_scale=tensor_scale, rounding=rounding,
-            saturation=saturation, projection=projection, profile=profile, random=random, rng=rng,
-        )  # fmt: skip
-        return _of_blocks(array, blocks)
+        whole = block.asked(fmt, rule, rounding, saturation, projection, profile)
+        axes = axes_of(whole, axis, array.ndim)
+        sizes = dict(zip(axes, whole.sizes, strict=True))
+        units = [sizes.get(axis, 1) for axis in range(array.ndim)]
+        units[-1] = math.lcm(units[-1], _together(whole.elements, whole.element))
+        tile = tile_of(array.shape, tuple(units), _PART)
+        measure = functools.partial(_of_blocks, fmt=whole, axes=axes, tile=tile)
+        if lazy.is_lazy(values):
+            asked = lazy_statistics.Asked(whole, axes, tensor_scale, random, rng, None)
+            finish = functools.partial(report_of, whole.name)
+            return lazy_statistics.of_blocks(measure, finish, array, asked, tile)  # type: ignore[no-any-return]
+        sums = measure(array, tensor_scale=tensor_scale, random=random, rng=rng)
+        return report_of(whole.name, sums.parts, sums.by_block, sums.clipped)
     for name, given in (("axis", axis), ("rule", rule), ("tensor_scale", tensor_scale)):
         if given is not None:
             raise ValueError(
@@ -311,7 +263,17 @@ def error_report(
             )
     target = catalog.format(fmt)
     how = projection_of(target, rounding, saturation, projection, profile)
-    return _of_singles(array, target, how, _given_scales(scale, array.shape), random, rng)
+    group = _together(how, target)
+    tile = tile_of(array.shape, (1,) * (array.ndim - 1) + (group,) * (array.ndim > 0), _PART)
+    measure = functools.partial(_of_singles, fmt=target, how=how, tile=tile)
+    if lazy.is_lazy(values):
+        divisors: Any = scale
+        if not lazy.is_named(scale):
+            divisors = np.broadcast_to(1.0, divisors.shape) if lazy.is_dask(scale) else scale
+            _given_scales(divisors, array.shape)
+        finish = functools.partial(report_of, target.name)
+        return lazy_statistics.of_singles(measure, finish, array, scale, random, rng, tile, group)  # type: ignore[no-any-return]
+    return report_of(target.name, measure(array, scale, random, rng).parts)
 
 
 # -- scales ------------------------------------------------------------------------------------------
@@ -321,7 +283,7 @@ def _largest(rows: Array, fmt: Format) -> Doubles:
     """Each row's amax; 0 of a row without finite values."""
     amax, negative = np.zeros(rows.shape[0]), 0
     for tile in tiles(rows.shape, (1, 1), _PART):
-        part, _ = _finite(rows[tile])
+        part, _ = only_finite(rows[tile])
         negative += int(np.count_nonzero(part < 0))
         amax[tile[0]] = np.maximum(amax[tile[0]], np.abs(part).max(axis=1))
     if negative and fmt.sign is Sign.UNSIGNED:
@@ -332,11 +294,25 @@ def _largest(rows: Array, fmt: Format) -> Doubles:
     return amax
 
 
+def _trial(
+    fmt: Format,
+    rounding: Rounding | str | None,
+    saturation: Saturation | str | None,
+    projection: Projection | None,
+    profile: Profile | str | None,
+) -> Projection:
+    """What quantizes for "mse": with shorthands, overflow and zeros become what they must become."""
+    if projection is not None or profile is not None:
+        return projection_of(fmt, rounding, saturation, projection, profile)
+    how = projection_of(fmt, rounding, Saturation.FINITE if saturation is None else saturation, None, None)
+    return dataclasses.replace(how, zero="smallest")
+
+
 def _percentiles(rows: Array, percentile: float) -> Doubles:
     """Of each row's finite magnitudes; 0 of a row without any."""
     found = np.zeros(rows.shape[0])
     for tile in tiles(rows.shape, (1, rows.shape[1]), _PART):
-        part, finite = _finite(rows[tile])
+        part, finite = only_finite(rows[tile])
         magnitudes = np.abs(part).astype(np.float64)
         whole = finite.all(axis=1)
         found[tile[0]][whole] = np.percentile(magnitudes[whole], percentile, axis=1)
@@ -352,82 +328,59 @@ def _smallest_scales(amax: Doubles, fmt: Format, power_of_two: bool) -> Singles:
     return np.where(amax == 0, np.float32(1), scales)
 
 
-def _least_errors(rows: Array, fmt: Format, scales: Singles, factors: Doubles) -> Singles:
-    """Of the scales times the factors, the first with the least sum of squared errors, for each row."""
-    trials = np.maximum(factors[:, None] * scales.astype(np.float64), _SMALLEST).astype(np.float32)
-    errors = np.zeros(trials.shape)
-    for tile in tiles(rows.shape, (1, 1), _PART):
-        part, finite = _finite(rows[tile])
-        for trial, sums in zip(trials[:, tile[0], None], errors[:, tile[0]], strict=True):
-            error = part - quantize(part / trial, fmt, projection=_TRIAL).astype(np.float64) * trial
-            error *= error
-            error[~finite] = 0
-            sums += error.sum(axis=1)
-    chosen: Singles = np.take_along_axis(trials, errors.argmin(axis=0)[None], axis=0)[0]
-    return chosen
-
-
 # -- errors ------------------------------------------------------------------------------------------
 
 
 class _Sums:
-    """What parts add up to."""
+    """What parts add up to, kept part by part: they are added in their order, whoever measured them."""
 
     def __init__(self) -> None:
-        self.counts = np.zeros(6, np.int64)
-        self.sums, self.largest = np.zeros(3), 0.0
+        self.parts: list[Doubles] = []
+        self.by_block: Doubles | None = None  #: of blocks alone, as is the next
+        self.clipped = 0  #: blocks with clipped values
 
-    def add(self, part: Array, finite: Array, results: Doubles, low: Any, high: Any) -> tuple[Array, ...]:
-        """A part, with zeros where values are not finite, and limits that broadcast with it.
-
-        Returns squares, squared errors, what counts and what is clipped, for each value.
-        """
-        known = finite & np.isfinite(results)
-        values, non_zero = part.astype(np.float64), part != 0
-        clipped = (values < low) | (values > high)
-        masks = (np.ones_like(finite), finite, known, non_zero, clipped, non_zero & (results == 0))
-        self.counts += [np.count_nonzero(mask) for mask in masks]
-        error = np.where(known, results - values, 0.0)
-        signal, noise = np.where(known, values * values, 0.0), error * error
-        self.sums += [signal.sum(), noise.sum(), error.sum()]
-        self.largest = max(self.largest, float(np.abs(error).max()))
-        return signal, noise, known, clipped
-
-    def report(self, name: str, **blocks: Any) -> ErrorReport:
-        """The sums as what people ask for."""
-        size, finite, counted, non_zero, clipped, flushed = map(int, self.counts)
-        signal, noise, error = map(float, self.sums)
-        return ErrorReport(
-            format=name,
-            size=size,
-            non_finite=size - finite,
-            lost=finite - counted,
-            sqnr=float(_decibels(signal, noise, counted)),
-            mse=noise / counted if counted else math.nan,
-            max_abs_error=self.largest if counted else math.nan,
-            mean_error=error / counted if counted else math.nan,
-            clipped=clipped / max(1, finite),
-            flushed=flushed / max(1, non_zero),
-            zeros=(finite - non_zero) / max(1, finite),
-            **blocks,
-        )
+    def add(self, part: Array, results: Array, units: Any, limits: tuple[float, float]) -> None:
+        """Add a part: its values, and their results over units, one for as many values as another."""
+        totals = np.empty(TOTALS)
+        measure(*_flat(part, results, units), *limits, totals)
+        self.parts.append(totals)
 
 
+def _flat(part: Array, results: Array, units: Any) -> tuple[Array, Array, Array]:
+    """The operands of kernels: in the order of their places, values in float64 if their results are."""
+    kind = np.float64 if np.float64 in (part.dtype, results.dtype) else np.float32
+    kinds = (part.dtype, kind, np.float64)
+    flat = [np.ascontiguousarray(array, of) for array, of in zip((part, results, units), kinds, strict=True)]
+    return flat[0].reshape(-1), flat[1].reshape(-1), flat[2].reshape(-1)
+
+
+@usual_arithmetic()
 def _of_singles(
-    array: Array, fmt: Format, how: Projection, scales: Array | None, random: Any, rng: Any
-) -> ErrorReport:
-    """The report on a format of single values."""
-    low, high = _limits(fmt, how)
-    sums = _Sums()
-    # Random integers belong to places of the whole array, so that is one part.
-    for tile in tiles(array.shape, (1,) * array.ndim, array.size if how.rounding.bits else _PART):
-        given: Array = np.asarray(array[tile])
-        part, finite = _finite(given)
-        unit = np.float64(1) if scales is None else scales[tile].astype(np.float64)
-        given = np.where(finite, given, np.zeros((), given.dtype)) if scales is None else part / scales[tile]
-        results = np.asarray(quantize(given, fmt, projection=how, random=random, rng=rng)).astype(np.float64)
-        sums.add(part, finite, results * unit, low * unit, high * unit)
-    return sums.report(fmt.name)
+    array: Array,
+    scale: npt.ArrayLike | None,
+    random: Any,
+    rng: Any,
+    *,
+    fmt: Format,
+    how: Projection,
+    tile: tuple[int, ...],
+) -> _Sums:
+    """The sums of formats of single values, in parts of this shape."""
+    limits, sums, scales = _limits(fmt, how), _Sums(), _given_scales(scale, array.shape)
+    integers = integers_of(how.rounding, fmt, array.shape, random, rng)
+    for box in tiles(array.shape, tile, 1):
+        given: Array = np.asarray(array[box])
+        part = narrowed(given)
+        source = given if scales is None else part
+        if not (finite := np.isfinite(part)).all():
+            source = np.where(finite, source, np.zeros((), source.dtype))
+        units: Any = 1.0
+        if scales is not None:
+            source = source / scales[box]
+            units = scales[box] if any(scales.strides) else scales[box].flat[0]
+        results = np.asarray(quantize(source, fmt, projection=how, **integers(box)))
+        sums.add(part, results, units, limits)
+    return sums
 
 
 def _given_scales(scale: npt.ArrayLike | None, shape: tuple[int, ...]) -> Array | None:
@@ -445,50 +398,66 @@ def _given_scales(scale: npt.ArrayLike | None, shape: tuple[int, ...]) -> Array 
         ) from None
 
 
-def _of_blocks(array: Array, blocks: BlockArray) -> ErrorReport:
-    """The report on values and the blocks that they became."""
-    fmt = blocks.format
-    sizes = dict(zip(blocks.axes, fmt.sizes, strict=True))
-    units = tuple(sizes.get(axis, 1) for axis in range(array.ndim))
-    low, high = _limits(fmt.element, fmt.elements)
+@usual_arithmetic()
+def _of_blocks(
+    array: Array, fmt: BlockFormat, axes: tuple[int, ...], tile: tuple[int, ...], **options: Any
+) -> _Sums:
+    """The sums of values and the blocks that they become, in parts of this shape."""
+    blocks = block.encode(array, fmt, axes, **options)
+    sizes = dict(zip(axes, fmt.sizes, strict=True))
+    low, high = limits = _limits(fmt.element, fmt.elements)
     tensor = 1.0 if blocks.tensor_scale is None else float(blocks.tensor_scale)
-    grids = [np.zeros(blocks.scales.shape) for _ in range(4)]
+    grids = [np.zeros(blocks.scales.shape, kind) for kind in (np.float64, np.float64, np.bool_, np.bool_)]
+    units = [sizes.get(axis, 1) for axis in range(array.ndim)]
     sums = _Sums()
-    for tile in tiles(array.shape, units, _PART):
-        piece = blocks[tile]
+    for box in tiles(array.shape, tile, 1):
+        piece, part = blocks[box], narrowed(array[box])
         scales = np.asarray(decode(piece.scales, fmt.scale)).astype(np.float64) * tensor
-        scales = spread(scales, piece.shape, blocks.axes, fmt.sizes)
-        found = sums.add(*_finite(array[tile]), piece.values(np.float64), low * scales, high * scales)
-        place = tuple(
-            slice(item.start // unit, -(-item.stop // unit)) for item, unit in zip(tile, units, strict=True)
-        )
-        for grid, each in zip(grids, found, strict=True):
-            total = each.astype(np.float64)
-            for axis, size in sizes.items():
-                total = np.add.reduceat(total, np.arange(0, total.shape[axis], size), axis=axis)
-            grid[place] = total
+        found = [grid[_grid_box(box, units)] for grid in grids]
+        results = np.asarray(decode(piece.codes, fmt.element))
+        if axes == (array.ndim - 1,) and piece.shape[-1] % fmt.sizes[0] == 0 and fmt.sizes[0] <= LONGEST:
+            sums.add(part, results, scales, limits)
+            runs = [np.empty(scales.size, grid.dtype) for grid in grids]
+            measure_runs(*_flat(part, results, scales), *limits, *runs)
+            for grid, run in zip(found, runs, strict=True):
+                grid[...] = run.reshape(scales.shape)
+            continue
+        scales = spread(scales, piece.shape, axes, fmt.sizes)
+        sums.add(part, results, scales, limits)
+        for few in tiles(part.shape, tuple(units), _FEW):
+            each = _each(part[few], results[few] * scales[few], low * scales[few], high * scales[few])
+            for grid, total in zip(found, each, strict=True):
+                add = np.logical_or if grid.dtype == np.bool_ else np.add
+                for axis, size in sizes.items():
+                    total = np.asarray(add.reduceat(total, np.arange(0, total.shape[axis], size), axis=axis))
+                grid[_grid_box(few, units)] = total
     signal, noise, known, clipped = grids
-    share = float(np.count_nonzero(clipped) / max(1, clipped.size))
-    return sums.report(fmt.name, clipped_blocks=share, by_block=_decibels(signal, noise, known))
+    sums.by_block, sums.clipped = decibels(signal, noise, known), int(np.count_nonzero(clipped))
+    return sums
+
+
+def _grid_box(box: tuple[slice, ...], units: list[int]) -> tuple[slice, ...]:
+    """The blocks of a part that begins and ends where blocks do."""
+    return tuple(
+        slice(item.start // unit, -(-item.stop // unit)) for item, unit in zip(box, units, strict=True)
+    )
+
+
+def _each(part: Array, results: Doubles, low: Doubles, high: Doubles) -> tuple[Array, ...]:
+    """Of each value its square and squared error, whether it counts, and whether it is clipped."""
+    finite = np.isfinite(part)
+    known = finite & np.isfinite(results)
+    values = np.where(finite, part, 0).astype(np.float64)
+    noise = np.square(np.where(known, results - values, 0.0))
+    return np.where(known, values * values, 0.0), noise, known, (values < low) | (values > high)
+
+
+def _together(how: Projection, fmt: Format) -> int:
+    """How many elements along the last axis share a random word."""
+    return lanes(how.rounding, fmt) if how.rounding.bits else 1
 
 
 def _limits(fmt: Format, how: Projection) -> tuple[float, float]:
     """The most negative and the largest value that results may have."""
     symmetric = how.symmetric and fmt.sign is Sign.TWOS_COMPLEMENT
     return -fmt.max_finite if symmetric else min(0.0, fmt.min_finite), fmt.max_finite
-
-
-def _decibels(signal: Any, noise: Any, counted: Any) -> Any:
-    """The ratio in decibels: inf without noise, nan where nothing is counted."""
-    ratio = 10 * np.log10(np.asarray(signal, np.float64) / np.asarray(noise, np.float64))
-    return np.where(np.equal(counted, 0), np.nan, np.where(np.equal(noise, 0), np.inf, ratio))
-
-
-def _finite(given: Array) -> tuple[Array, Array]:
-    """Values in float32 if that holds their type, else float64, 0 where not finite; and which are finite."""
-    carrier = catalog.carrier(given.dtype)
-    assert carrier is not None
-    part = given.astype(np.float32 if catalog.BINARY32.contains(carrier) else np.float64)
-    finite = np.isfinite(part)
-    part[~finite] = 0
-    return part, finite

@@ -18,7 +18,7 @@ from lowprec.arrays.checks import Array, unlocked
 from lowprec.arrays.threads import SHARED_FROM, share
 from lowprec.kernels.engine import DONE, ElementwiseProgram
 
-__all__ = ["BUFFER", "PAST_FROM", "bits_of", "run", "tiles"]
+__all__ = ["BUFFER", "PAST_FROM", "bits_of", "run", "tile_of", "tiles"]
 
 #: Elements that are gone through at a time where they do not lie one after the other.
 BUFFER = 1 << 14
@@ -135,12 +135,17 @@ def _draw_from(program: ElementwiseProgram, operands: list[Array], out: Array, k
     return status
 
 
+def tile_of(shape: tuple[int, ...], units: tuple[int, ...], most: int) -> tuple[int, ...]:
+    """The shape of a part of an array of about so many elements: multiples of the units."""
+    steps = [max(1, min(length, unit)) for length, unit in zip(shape, units, strict=True)]
+    for axis in reversed(range(len(steps))):
+        steps[axis] = max(1, min(shape[axis], steps[axis] * max(1, most // math.prod(steps))))
+    return tuple(steps)
+
+
 def tiles(shape: tuple[int, ...], units: tuple[int, ...], most: int) -> Iterator[tuple[slice, ...]]:
     """Parts of an array, of about so many elements: multiples of the units, but for the last ones."""
-    units = tuple(max(1, min(length, unit)) for length, unit in zip(shape, units, strict=True))
-    steps = list(units)
-    for axis in reversed(range(len(steps))):
-        steps[axis] = max(1, min(shape[axis], units[axis] * max(1, most // math.prod(steps))))
+    steps = tile_of(shape, units, most)
     starts = (range(0, length, step) for length, step in zip(shape, steps, strict=True))
     for corner in itertools.product(*starts):
         yield tuple(slice(first, first + step) for first, step in zip(corner, steps, strict=True))

@@ -18,7 +18,13 @@ from lowprec.cli.arguments import (
     project,
     usage_errors,
 )
-from lowprec.cli.options import OPERATIONS_HELP, OUTPUT, define_option, projection_options
+from lowprec.cli.options import (
+    OPERATIONS_HELP,
+    OUTPUT,
+    define_option,
+    projection_options,
+    scheduler_option,
+)
 from lowprec.cli.progress import progress
 from lowprec.cli.terminal import say
 
@@ -84,6 +90,7 @@ __all__ = ["compare"]
 @click.option(
     "--all", "everything", is_flag=True, help="Print every result that differs, not only the first 20."
 )
+@scheduler_option
 @click.option("--no-why", is_flag=True, help="Do not look for the cause of differences.")
 @click.option(
     "--json",
@@ -101,6 +108,7 @@ def compare(
     nan: str,
     everything: bool,
     no_why: bool,
+    scheduler: str | None,
     **asked: Any,
 ) -> None:
     """Compare results with what they must be, and say what explains the differences.
@@ -125,16 +133,19 @@ def compare(
     lowprec compare - add e4m3fn e4m3fn e4m3fn
     """  # noqa: D301
     from lowprec.verify.operations import OPERATIONS
+    from lowprec.verify.sweeping import SweepError
 
     options = {"any_nan": nan == "any", "limit": None if everything else 20, "why": not no_why}
-    with usage_errors((ValueError, TypeError, OSError, ModuleNotFoundError)):
+    with usage_errors((ValueError, TypeError, OSError, ModuleNotFoundError, SweepError)):
         with progress() as watch:
             # The second word is an operation, or was meant as one: it is no file's name.
             plain = len(words) > 1 and not set(".:/") & set(words[1]) and not Path(words[1]).exists()
             if len(words) > 2 and (words[0] == "-" or words[1] in OPERATIONS or plain):
+                if scheduler is not None:
+                    raise click.UsageError("--scheduler is for files of arrays, which workers can read too")
                 report = _lines(words, asked, watch=watch, **options)
             else:
-                report = _files(words, asked, watch=watch, **options)
+                report = _files(words, asked, watch=watch, scheduler=scheduler, **options)
         made = [
             (path, make().encode())
             for path, make in ((junit, report.as_junit), (html, report.as_html))

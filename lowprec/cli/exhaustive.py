@@ -23,7 +23,7 @@ from lowprec.cli.arguments import (
     frameworks_named,
     usage_errors,
 )
-from lowprec.cli.options import MODES_HELP, POLICIES_HELP
+from lowprec.cli.options import MODES_HELP, POLICIES_HELP, scheduler_option
 from lowprec.cli.progress import progress
 from lowprec.cli.terminal import say
 from lowprec.spec.projection import NanPolicy, Saturation
@@ -76,11 +76,7 @@ _OPTIONS = (
         metavar="N",
         help="Work in this number of processes. Default: one for each processor.",
     ),
-    click.option(
-        "--scheduler",
-        metavar="ADDRESS",
-        help="Work on the Dask cluster at this address, such as tcp://host:8786, instead of on this machine.",
-    ),
+    scheduler_option,
     click.option(
         "--state",
         type=click.Path(file_okay=False, path_type=Path),

@@ -13,7 +13,7 @@ from lowprec.spec.projection import Saturation
 from lowprec.spec.rounding import MODES
 
 __all__ = ["MODES_HELP", "OPERATIONS_HELP", "OUTPUT", "POLICIES_HELP"]
-__all__ += ["define_option", "json_option", "output_option", "projection_options"]
+__all__ += ["define_option", "json_option", "output_option", "projection_options", "scheduler_option"]
 
 define_option = click.option(
     "--define",
@@ -29,6 +29,12 @@ OUTPUT = click.Path(dir_okay=False, readable=False, writable=True, path_type=Pat
 json_option = click.option("--json", "as_json", is_flag=True, help="Print JSON instead of text.")
 
 output_option = click.option("-o", "--output", type=OUTPUT, help="Write to this file instead of printing.")
+
+scheduler_option = click.option(
+    "--scheduler",
+    metavar="ADDRESS",
+    help="Work on the Dask cluster at this address, such as tcp://host:8786, instead of on this machine.",
+)
 
 MODES_HELP = ", ".join(mode.name for mode in MODES)
 POLICIES_HELP = ", ".join(policy.value for policy in Saturation)

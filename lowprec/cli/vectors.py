@@ -3,11 +3,18 @@
 from __future__ import annotations
 
 from pathlib import Path
+from typing import Any
 
 import click
 
-from lowprec.cli.arguments import deliver, operation_formats, project
-from lowprec.cli.options import OPERATIONS_HELP, define_option, output_option, projection_options
+from lowprec.cli.arguments import deliver, operation_formats, project, usage_errors
+from lowprec.cli.options import (
+    OPERATIONS_HELP,
+    define_option,
+    output_option,
+    projection_options,
+    scheduler_option,
+)
 from lowprec.export.tabulate import VECTOR_KINDS
 
 __all__ = ["vectors"]
@@ -40,6 +47,7 @@ __all__ = ["vectors"]
 @click.option(
     "--operands", is_flag=True, help="Print the operands without results, for a program under test to read."
 )
+@scheduler_option
 @output_option
 def vectors(
     operation: str,
@@ -51,6 +59,7 @@ def vectors(
     seed: int,
     kind: str,
     operands: bool,
+    scheduler: str | None,
     output: Path | None,
 ) -> None:
     """Generate test vectors: operands that matter and the code each must give, in hexadecimal.
@@ -68,6 +77,7 @@ def vectors(
     like.
     """  # noqa: D301
     from lowprec.export.vectors import suite
+    from lowprec.verify.sweeping import SweepError
 
     if samples < 0 or seed < 0:
         raise click.UsageError("--samples and --seed must not be negative")
@@ -76,7 +86,8 @@ def vectors(
     chosen = operation_formats(operation, formats, define)
     words = ["lowprec vectors", operation, *formats, *([f"--define {define}"] if define else [])]
     words += [f"--rounding {rounding} --saturation {saturation} --samples {samples} --seed {seed}"]
-    made = suite(
-        operation, chosen, project(rounding, saturation), samples=samples, seed=seed, command=" ".join(words)
-    )
+    how = project(rounding, saturation)
+    options: dict[str, Any] = {"samples": samples, "seed": seed, "scheduler": scheduler}
+    with usage_errors((SweepError,)):
+        made = suite(operation, chosen, how, command=" ".join(words), **options)
     deliver(made.operand_lines().encode() if operands else made.render(kind), output)

@@ -28,6 +28,9 @@ __all__ = ["Suite", "suite"]
 
 Array = npt.NDArray[Any]
 
+#: Cases that a worker is given at a time.
+_PART = 1 << 18
+
 
 @dataclass(frozen=True)
 class Suite:
@@ -133,6 +136,7 @@ def suite(
     samples: int = 1024,
     seed: int = 0,
     command: str = "",
+    scheduler: str | None = None,
 ) -> Suite:
     """Return the vectors of an operation.
 
@@ -149,6 +153,8 @@ def suite(
     samples, seed : int
     command : str
         For the header.
+    scheduler : str, optional
+        Address of a Dask scheduler whose workers compute the results; the suite is the same.
 
     Raises
     ------
@@ -163,13 +169,30 @@ def suite(
     catalog.format(formats[-1])
     check_operands(operation, formats)
     operands = chosen.choose(formats, samples, seed)
+    if scheduler is None:
+        results, keep = _results(chosen, list(operands), formats, projection)
+    else:
+        from lowprec.verify.spread import cluster, in_order  # it reads the sources, for workers to compare
+
+        parts = (
+            (chosen, [codes[start : start + _PART] for codes in operands], formats, projection)
+            for start in range(0, operands[0].size, _PART)
+        )
+        with cluster(scheduler) as workers:
+            found = list(in_order(workers, _results, parts))
+        results, keep = (np.concatenate(each) for each in zip(*found, strict=True))
+    kept = tuple(codes[keep] for codes in operands)
+    return Suite(chosen, formats, projection, kept, results, int(keep.size - keep.sum()), command)
+
+
+def _results(
+    chosen: Operation, operands: list[Array], formats: tuple[Format, ...], projection: Projection
+) -> tuple[Array, Array]:
+    """Return the results of those cases that have one, and which these are."""
     keep = np.ones(operands[0].size, bool)
     if formats[-1].nan_code is None and projection.nan == "error":
         keep = ~chosen.gives_nan(operands, formats, projection)
-    kept = [codes[keep] for codes in operands]
-    results = chosen.compute(kept, formats, projection)
-    left_out = int(keep.size - keep.sum())
-    return Suite(chosen, formats, projection, tuple(kept), results, left_out, command)
+    return chosen.compute([codes[keep] for codes in operands], formats, projection), keep
 
 
 def _hex_column(codes: Array, fmt: Format) -> list[str]:

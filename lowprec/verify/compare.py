@@ -9,8 +9,8 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from lowprec.arrays.block import asked as block_asked, axes_of
-from lowprec.arrays.block_stream import grid_of
+from lowprec.arrays.block import asked as block_asked
+from lowprec.arrays.block_stream import axes_of, grid_of
 from lowprec.arrays.checks import keeps_dtype, projection as projection_of
 from lowprec.spec import catalog
 from lowprec.spec.accumulation import Accumulation
@@ -59,6 +59,7 @@ def compare(
     limit: int | None = 20,
     why: bool = True,
     watch: Watch | None = None,
+    scheduler: str | None = None,
 ) -> Comparison:
     """Hold results against what they must be: what differs, where, and the hypothesis that explains it.
 
@@ -101,6 +102,9 @@ def compare(
         Whether to look for the reason.
     watch : function, optional
         Called with the results done, the results in all, and what is under way.
+    scheduler : str, optional
+        Address of a Dask scheduler, such as tcp://host:8786, whose workers compare; they must see the files
+        of the dumps by the same names. The report is the same. Not for "dot" and "matmul".
 
     Returns
     -------
@@ -124,6 +128,11 @@ def compare(
                 f"{dump} holds {dump.dtype}; give codes as integers, or values as float16 to float64"
             )
     if operation in DOTS:
+        if scheduler is not None:
+            raise ValueError(
+                f"scheduler= is for dumps that are read in pieces, and {operation} reads its factors at "
+                f"once; leave it out"
+            )
         others: dict[str, Any] = {
             "to": to,
             "scales": scales,
@@ -190,7 +199,14 @@ def compare(
         check_operands(operation, (*read, target))
         got = _as_values(got, target)
         question = ElementQuestion(operation, dumps, (*read, target), how, got, any_nan=any_nan)
-    report = judge(question, limit=limit, why=why, watch=watch)
+    if scheduler is None:
+        report = judge(question, limit=limit, why=why, watch=watch)
+    else:
+        from lowprec.verify.spread import cluster, each_on  # it reads the sources, for workers to compare
+
+        with cluster(scheduler) as workers:
+            each = each_on(workers, question)
+            report = judge(question, limit=limit, why=why, watch=watch, each=each)
     report.ranking, report.names = ranking, (*(dump.name for dump in dumps), got.name)
     return report
 

@@ -14,6 +14,7 @@ import numpy as np
 import numpy.typing as npt
 
 from lowprec.verify.chance import random_bits_of
+from lowprec.verify.pieces import Each
 from lowprec.verify.question import Array, Batch, Changes, Question, differ, excluded
 
 __all__ = ["Cause", "Diagnosis", "Sample", "diagnose"]
@@ -61,73 +62,84 @@ class Diagnosis:
 
 
 class Sample:
-    """Places of mismatches and of matches, each as likely as any other of its kind."""
+    """Places of mismatches and of matches, each as likely as any other of its kind.
+
+    A place is drawn by a number of its own, so that parts of a sample that were made apart join to the same.
+    """
 
     def __init__(self) -> None:
-        self._random = np.random.default_rng(0)
         self._different, self._equal = _Drawn(_MISMATCHES), _Drawn(_MATCHES)
 
-    def add(self, places: Array, wrong: Array) -> None:
-        """What a batch has to offer: places, and which of them are mismatches."""
-        keys = self._random.random(places.size, np.float32)
-        self._different.add(places, keys, wrong)
-        self._equal.add(places, keys, ~wrong)
+    def add(self, places: Array, wrong: Array, asked: Array | None = None) -> None:
+        """Offer the places of a batch, one after the other: which are mismatches, and which are compared."""
+        keys = _keys(int(places[0]), places.size) if places.size else np.empty(0, np.float32)
+        if asked is not None:
+            places, keys, wrong = places[asked], keys[asked], wrong[asked]
+        self._different.add(places[wrong], keys[wrong])
+        self._equal.add(places[~wrong], keys[~wrong])
+
+    def join(self, other: Sample) -> None:
+        """Take the sample of the places behind these."""
+        for mine, theirs in ((self._different, other._different), (self._equal, other._equal)):
+            mine.add(theirs.held, theirs.keys)
 
     def places(self) -> tuple[Array, Array]:
         """Return the places of mismatches and of matches, ascending."""
-        return self._different.places(), self._equal.places()
+        return np.sort(self._different.held), np.sort(self._equal.held)
+
+
+def _keys(first: int, count: int) -> npt.NDArray[np.float32]:
+    """Random numbers of places that follow each other: those that one generator draws for all."""
+    bits = np.random.PCG64(0)
+    bits.advance(first // 2)  # it draws two of them at a time
+    return np.random.Generator(bits).random(first % 2 + count, np.float32)[first % 2 :]
 
 
 class _Drawn:
     """As many places as wanted, those with the lowest keys."""
 
     def __init__(self, wanted: int) -> None:
-        self._wanted, self._held, self._keys = wanted, np.empty(0, np.int64), np.empty(0, np.float32)
-        self._limit = 2.0
+        self._wanted, self.held, self.keys = wanted, np.empty(0, np.int64), np.empty(0, np.float32)
 
-    def add(self, places: Array, keys: Array, where: Array) -> None:
-        found = np.flatnonzero(where & (keys < self._limit))
-        if not found.size:
-            return
-        self._held, self._keys = np.append(self._held, places[found]), np.append(self._keys, keys[found])
-        if self._keys.size > self._wanted:
-            lowest = np.argpartition(self._keys, self._wanted)[: self._wanted]
-            self._held, self._keys = self._held[lowest], self._keys[lowest]
-            self._limit = float(self._keys.max())
-
-    def places(self) -> Array:
-        return np.sort(self._held)
+    def add(self, places: Array, keys: Array) -> None:
+        if self.keys.size == self._wanted:
+            low = keys < self.keys.max()
+            places, keys = places[low], keys[low]
+        self.held, self.keys = np.append(self.held, places), np.append(self.keys, keys)
+        if self.keys.size > self._wanted:
+            last = np.partition(self.keys, self._wanted - 1)[self._wanted - 1]
+            low = self.keys < last  # and as many of the equal ones, the first
+            low[np.flatnonzero(self.keys == last)[: self._wanted - np.count_nonzero(low)]] = True
+            self.held, self.keys = self.held[low], self.keys[low]
 
 
-def diagnose(question: Question, sample: Sample, mismatches: int) -> Diagnosis:
+def diagnose(question: Question, sample: Sample, mismatches: int, each: Each) -> Diagnosis:
     """Return the hypotheses that explain the mismatches of a question, from a sample, then from all of it."""
     trial = _Trial(question, question.sample(*sample.places()))
     finalists = [_Finalist(changes) for changes in trial.finalists()]
     chance = chances(question)
     judged: list[_Finalist] = [*finalists, *([] if chance is None else [_Chance(chance)])]
     if judged:
-        _on_everything(question, judged)
+        _on_everything(judged, each)
     causes = _ranked([one.cause for one in finalists], mismatches)
     if chance is not None and chance.net > max(0, causes[0].net if causes else 0):
         causes = [chance, *causes]
     if causes and causes[0].changes and 0 < causes[0].net < mismatches:
-        causes = _completed(question, causes)
+        causes = _completed(question, causes, each)
     # Beside one that explains everything the others are worth nothing.
     causes = causes[:1] if causes and causes[0].net == mismatches else causes[:_TOLD]
     left = mismatches - (causes[0].explained if causes else 0)
     return Diagnosis(causes, left, trial.left(causes[0].changes) if causes and left else {})
 
 
-def _completed(question: Question, causes: list[Cause]) -> list[Cause]:
+def _completed(question: Question, causes: list[Cause], each: Each) -> list[Cause]:
     """Return the causes; in front, if found, the first with a change that explains what it leaves over.
 
     What is left may be too rare to be in the sample: it is collected from all of the results.
     """
     first, rest = causes[0], Sample()
-    for batch, wrong, right in _judged(question):
-        agree = ~differ(question, batch.got, question.answer(batch, first.changes))
-        chosen = (wrong | right) & ~(wrong & agree)
-        rest.add(batch.places[chosen], wrong[chosen])
+    for some in each(_left_over, first.changes):
+        rest.join(some)
     trial = _Trial(question, question.sample(*rest.places()))
     trial.wrong &= ~trial.agrees(first.changes)
     settled, best = excluded(first.changes), (0, first.changes)
@@ -139,7 +151,7 @@ def _completed(question: Question, causes: list[Cause]) -> list[Cause]:
     if best[0] < left and (left < _MANY or 2 * best[0] < left):
         return causes
     finalist = _Finalist(best[1])
-    _on_everything(question, [finalist])
+    _on_everything([finalist], each)
     return [finalist.cause, *causes] if finalist.cause.net > first.net else causes
 
 
@@ -251,11 +263,10 @@ class _Finalist:
     def __init__(self, changes: Changes) -> None:
         self.cause = Cause("; and ".join(change.words for change in changes), changes=changes)
 
-    def add(self, question: Question, batch: Batch, wrong: Array, right: Array) -> None:
-        """Count what the hypothesis explains and contradicts in a piece."""
+    def count(self, question: Question, batch: Batch, wrong: Array, right: Array) -> tuple[int, int]:
+        """Return what the hypothesis explains and contradicts in a piece."""
         agree = _agrees(question, batch, self.cause.changes)
-        self.cause.explained += int(np.count_nonzero(agree & wrong))
-        self.cause.contradicted += int(np.count_nonzero(~agree & right))
+        return int(np.count_nonzero(agree & wrong)), int(np.count_nonzero(~agree & right))
 
 
 class _Chance(_Finalist):
@@ -264,26 +275,41 @@ class _Chance(_Finalist):
     def __init__(self, cause: Cause) -> None:
         self.cause = cause
 
-    def add(self, question: Question, batch: Batch, wrong: Array, right: Array) -> None:
-        """Count what the hypothesis explains and contradicts in a piece."""
+    def count(self, question: Question, batch: Batch, wrong: Array, right: Array) -> tuple[int, int]:
+        """Return what the hypothesis explains in a piece; it contradicts nothing."""
         sides = question.random(batch)
         assert sides is not None
         agree = ~differ(question, batch.got, sides[0]) | ~differ(question, batch.got, sides[1])
-        self.cause.explained += int(np.count_nonzero(agree & wrong))
+        return int(np.count_nonzero(agree & wrong)), 0
 
 
-def _judged(question: Question) -> Iterator[tuple[Batch, Array, Array]]:
-    """Yield all pieces, with their mismatches and matches."""
-    for batch in question.batches():
-        wrong = differ(question, batch.got, question.answer(batch))
-        asked = question.compared(batch)
-        yield (batch, wrong, ~wrong) if asked is None else (batch, wrong & asked, ~wrong & asked)
+def _judged(question: Question, batch: Batch) -> tuple[Array, Array]:
+    """Return the mismatches and matches of a piece."""
+    wrong = differ(question, batch.got, question.answer(batch))
+    asked = question.compared(batch)
+    return (wrong, ~wrong) if asked is None else (wrong & asked, ~wrong & asked)
 
 
-def _on_everything(question: Question, judged: list[_Finalist]) -> None:
-    for batch, wrong, right in _judged(question):
-        for hypothesis in judged:
-            hypothesis.add(question, batch, wrong, right)
+def _left_over(question: Question, batch: Batch, changes: Changes) -> Sample:
+    """Return a sample of what a hypothesis does not explain."""
+    wrong, right = _judged(question, batch)
+    agree = ~differ(question, batch.got, question.answer(batch, changes))
+    sample = Sample()
+    sample.add(batch.places, wrong, (wrong | right) & ~(wrong & agree))
+    return sample
+
+
+def _counted(question: Question, batch: Batch, judged: list[_Finalist]) -> list[tuple[int, int]]:
+    """Return what each hypothesis explains and contradicts in a piece."""
+    wrong, right = _judged(question, batch)
+    return [hypothesis.count(question, batch, wrong, right) for hypothesis in judged]
+
+
+def _on_everything(judged: list[_Finalist], each: Each) -> None:
+    for counts in each(_counted, judged):
+        for hypothesis, (explained, contradicted) in zip(judged, counts, strict=True):
+            hypothesis.cause.explained += explained
+            hypothesis.cause.contradicted += contradicted
 
 
 def _ranked(causes: list[Cause], mismatches: int) -> list[Cause]:

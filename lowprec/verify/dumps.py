@@ -141,7 +141,7 @@ class _Filed(Dump):
     ) -> None:
         self.name, self.shape, self._stored = name, shape, dtype
         self.dtype = dtype.newbyteorder("=")
-        self._path, self._offset = path, offset
+        self._path, self._offset = path.absolute(), offset
         have, need = path.stat().st_size - offset, math.prod(shape) * dtype.itemsize
         if have < need:
             raise DumpError(

@@ -45,6 +45,7 @@ __all__ = [
     "RANGES",
     "SIZE",
     "SOURCES",
+    "same_code",
     "Found",
     "Swept",
     "Steps",
@@ -208,7 +209,7 @@ class Steps:
 
 def steps_of(sweep: Sweep, sources: str | None = None) -> Steps:
     """Return what the oracle says of a sweep; NaNs have a step for each sign."""
-    _same_code(sources)
+    same_code(sources)
     firsts: list[int] = []
     codes: list[int] = []
     signs = zip((0, 1 << 31), (Special.NAN, Special.NEGATIVE_NAN), strict=True)
@@ -249,7 +250,7 @@ def sweep_range(sweep: Sweep, index: int, steps: Steps, sources: str | None = No
     RuntimeError
         This process runs other code, or another version of the framework.
     """
-    _same_code(sources)
+    same_code(sources)
     if version_of(sweep.subject) != sweep.version:
         raise RuntimeError(
             f"{platform.node()} has {sweep.subject} {version_of(sweep.subject) or '(not installed)'}, not "
@@ -290,7 +291,8 @@ def sweep_range(sweep: Sweep, index: int, steps: Steps, sources: str | None = No
     return Found(index, differences, smallest, digest.hexdigest(), time.perf_counter() - started)
 
 
-def _same_code(sources: str | None) -> None:
+def same_code(sources: str | None) -> None:
+    """Refuse to work for a command of other sources."""
     if sources is not None and sources != SOURCES:
         raise RuntimeError(
             f"{platform.node()} runs other sources of lowprec, or other versions of Python, NumPy, numba or "

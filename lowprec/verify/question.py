@@ -98,8 +98,16 @@ class Question(ABC):
         """Return what was asked, as data."""
 
     @abstractmethod
+    def bounds(self) -> Iterator[tuple[int, ...]]:
+        """Yield where pieces begin and end, in the order of results."""
+
+    @abstractmethod
+    def piece(self, *bounds: int) -> Batch:
+        """Return the piece with these bounds."""
+
     def batches(self) -> Iterator[Batch]:
-        """Return all of it, in pieces."""
+        """Yield all of it, in pieces."""
+        return (self.piece(*bounds) for bounds in self.bounds())
 
     @abstractmethod
     def sample(self, different: Array, equal: Array) -> Batch:

@@ -64,6 +64,13 @@ class Tally:
         for number in np.flatnonzero(counts):
             self.situations[question.situation_names[number]] += int(counts[number])
 
+    def join(self, other: Tally) -> None:
+        """Add what was counted elsewhere."""
+        for name in ("distances", "classes", "binades", "situations"):
+            getattr(self, name).update(getattr(other, name))
+        self.no_distance += other.no_distance
+        self.signs += other.signs
+
     def _distances(self, found: Array) -> None:
         if not found.size:
             return

@@ -5,11 +5,9 @@ from __future__ import annotations
 import dataclasses
 import re
 
-import dask.array
 import ml_dtypes
 import numpy as np
 import pytest
-import xarray
 
 import lowprec as lp
 from lowprec.spec import catalog
@@ -666,8 +664,6 @@ def test_what_quantize_cannot_write_to_is_refused_before_it_is_written():
 
 # -- refusals ---------------------------------------------------------------------------------------------
 
-DASK = dask.array.from_array(SAMPLE)
-LAZY = "first, or use its map_blocks with chunks that end where blocks do"
 BOTH = (
     "both say what 'mxfp4' is; give one of them, for instance "
     "dataclasses.replace(lowprec.profiles['ocp'].block('mxfp4'), ...)"
@@ -729,9 +725,6 @@ REFUSED = [
     (ValueError, (SAMPLE, "mxfp4"), {"rng": 1},
      "rng= is for stochastic rounding, and rounding nearest_even is not; leave it out"),
     (ValueError, (SAMPLE, "mxfp4"), {"flags": np.zeros((6, 100), np.uint8)}, f"flags= {SINGLE}"),
-    (TypeError, (DASK, "mxfp4"), {}, f"blocks of 'mxfp4' are made of NumPy arrays: compute the Array {LAZY}"),
-    (TypeError, (xarray.DataArray(DASK), "mxfp4"), {},
-     f"blocks of 'mxfp4' are made of NumPy arrays: compute the DataArray {LAZY}"),
     (TypeError, (np.ma.masked_array(SAMPLE), "mxfp4"), {},
      "a masked array would lose its mask; give .filled(...), or .data and put the mask back afterwards"),
     (TypeError, (SAMPLE.astype(complex), "mxfp4"), {},

@@ -16,8 +16,8 @@ import numpy as np
 import numpy.typing as npt
 
 import lowprec as lp
-from lowprec.arrays.block import BlockArray, axes_of
-from lowprec.arrays.block_stream import grid_of, spread
+from lowprec.arrays.block import BlockArray
+from lowprec.arrays.block_stream import axes_of, grid_of, spread
 from lowprec.arrays.checks import UNSIGNED
 from lowprec.spec import catalog
 from lowprec.spec.block import RULES, BlockFormat
@@ -147,13 +147,14 @@ class BlockQuestion(Question):
         unit = math.lcm(max(_SIZES), *self.format.sizes) if 0 in self.axes else 1
         return max(_PIECE // width // unit, 1) * unit
 
-    def batches(self) -> Iterator[Batch]:
-        """Yield all of it, in pieces."""
+    def bounds(self) -> Iterator[tuple[int, ...]]:
+        """Yield the parts along the first axis that make a piece."""
         for start in range(0, self.shape[0], self._step):
-            yield self.piece(start, min(start + self._step, self.shape[0]))
+            yield start, min(start + self._step, self.shape[0])
 
-    def piece(self, start: int, stop: int) -> Batch:
+    def piece(self, *bounds: int) -> Batch:
         """Return the results of parts along the first axis."""
+        start, stop = bounds
         width = math.prod(self.shape[1:])
         got = words_of(self.received.rows(start, stop)).astype(np.int64)
         if self.scales is not None:

@@ -91,24 +91,27 @@ class DotQuestion(Question):
             "accumulation": self.how.name or str(self.how),
         }
 
-    def batches(self) -> Iterator[Batch]:
-        """Yield all of it, in pieces of whole rows."""
+    def bounds(self) -> Iterator[tuple[int, ...]]:
+        """Yield the rows of each piece; of matrices their number first."""
         length = max(self.x.shape[-1], 1)
         if self.verb == "dot":
             step = max(_PIECE // length, 1)
-            for start in range(0, self.size, step):
-                rows = slice(start, min(start + step, self.size))
-                yield self._batch(rows, rows, np.s_[:])
+            yield from ((start, min(start + step, self.size)) for start in range(0, self.size, step))
             return
         matrices, m, n = self.inner
         step = max(_PIECE // max(n * length, 1), 1)
         for number in range(matrices):
-            for start in range(0, m if n else 0, step):
-                stop = min(start + step, m)
-                first = number * m * n
-                yield self._batch(
-                    slice(first + start * n, first + stop * n), (number, slice(start, stop)), np.s_[:]
-                )
+            yield from ((number, start, min(start + step, m)) for start in range(0, m if n else 0, step))
+
+    def piece(self, *bounds: int) -> Batch:
+        """Return the results of whole rows."""
+        *number, start, stop = bounds
+        if not number:
+            return self._batch(slice(start, stop), slice(start, stop), np.s_[:])
+        _, m, n = self.inner
+        first = number[0] * m * n
+        index = slice(first + start * n, first + stop * n)
+        return self._batch(index, (number[0], slice(start, stop)), np.s_[:])
 
     def _batch(self, index: Array | slice, rows: Any, columns: Any) -> Batch:
         """Return the results at some places: of rows of x, and columns of y."""

@@ -74,13 +74,14 @@ class ElementQuestion(Question):
             "saturation": str(self.projection.saturation),
         }
 
-    def batches(self) -> Iterator[Batch]:
-        """Yield all of it, in pieces."""
+    def bounds(self) -> Iterator[tuple[int, ...]]:
+        """Yield the first place of each piece, and the place behind its last."""
         for start in range(0, self.size, _PIECE):
-            yield self.piece(start, min(start + _PIECE, self.size))
+            yield start, min(start + _PIECE, self.size)
 
-    def piece(self, start: int, stop: int) -> Batch:
+    def piece(self, *bounds: int) -> Batch:
         """Return the results from one place up to another."""
+        start, stop = bounds
         got = self._got(self.received.read(start, stop))
         return Batch(slice(start, stop), got, [words_of(dump.read(start, stop)) for dump in self.operands])
 

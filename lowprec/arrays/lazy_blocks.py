@@ -1,0 +1,230 @@
+"""Arrays in blocks, lazily: chunks that end where blocks do, each encoded by itself.
+
+`verb` is the function of `block` that does the same in memory; what it returns and what is given here as
+`blocks` are BlockArrays.
+
+Floor 3.
+"""
+
+from __future__ import annotations
+
+import functools
+import importlib
+import math
+from collections.abc import Callable
+from typing import Any, NamedTuple
+
+import numpy as np
+
+from lowprec.arrays import lazy
+from lowprec.arrays.block_stream import largest_finite, tensor_of
+from lowprec.arrays.checks import Array, codes_operand, values_operand
+from lowprec.arrays.random import key_of
+from lowprec.kernels.engine import Backend
+from lowprec.spec.block import BlockFormat
+from lowprec.spec.format import Format
+from lowprec.spec.layouts import lanes
+
+__all__ = ["Asked", "computed", "decode", "encode", "grids", "number", "over_chunks", "parts_of", "quantize"]
+
+Verb = Callable[..., Any]
+
+
+class Asked(NamedTuple):
+    """What a call asks for, besides the values."""
+
+    fmt: BlockFormat
+    axes: tuple[int, ...]
+    tensor_scale: Any
+    random: Any
+    rng: Any
+    backend: Backend | None
+
+
+# -- encoding ----------------------------------------------------------------------------------------
+
+
+def encode(verb: Verb, values: Any, asked: Asked) -> Any:
+    """The BlockArray of lazy values: `verb(chunk, tensor_scale=, random=, rng=)` encodes a chunk."""
+    fmt, axes = asked.fmt, asked.axes
+    if lazy.is_named(values):
+        made = _of_data(encode, verb, values, asked)
+        scales = _named_scales(values, made.scales, axes)
+        return type(made)._made(values.copy(data=made.codes), scales, fmt, axes, made.tensor_scale)
+    mapped, values, empty, tensor = over_chunks(verb, values, asked)
+    made = mapped(dtype=object, meta=np.empty(empty.shape, object))
+    codes = made.map_blocks(_codes, dtype=empty.codes.dtype, meta=empty.codes)
+    chunks = grids(values.chunks, fmt, axes)
+    scales = made.map_blocks(_scales, chunks=chunks, dtype=empty.scales.dtype, meta=empty.scales)
+    return type(empty)._made(codes, scales, fmt, axes, empty.tensor_scale if tensor is None else tensor)
+
+
+def quantize(verb: Verb, values: Any, asked: Asked) -> Any:
+    """Lazy values rounded to those of blocks, by `verb` as by `encode`."""
+    if lazy.is_named(values):
+        return values.copy(data=_of_data(quantize, verb, values, asked))
+    mapped, _, empty, _ = over_chunks(verb, values, asked)
+    return mapped(dtype=empty.dtype, meta=empty)
+
+
+def _of_data(function: Verb, verb: Verb, values: Any, asked: Asked) -> Any:
+    """What a function gives for the array in an xarray object, or the verb where that is in memory."""
+    lazy.check(values)
+    random = asked.random.data if lazy.is_named(asked.random) else asked.random
+    if lazy.is_dask(values.data):
+        return function(verb, values.data, asked._replace(random=random))
+    return verb(values.data, tensor_scale=asked.tensor_scale, random=random, rng=asked.rng)
+
+
+def over_chunks(verb: Verb, values: Any, asked: Asked) -> tuple[Verb, Any, Any, Any]:
+    """A verb over chunks that end where blocks do, these, what it gives of none, and a lazy tensor scale."""
+    da: Any = importlib.import_module("dask.array")
+    lazy.check(values)
+    fmt, rounding = asked.fmt, asked.fmt.elements.rounding
+    key = None if asked.rng is None else key_of(asked.rng)
+    # So arguments are refused now, not when the first chunk is computed.
+    none = None if asked.random is None else np.zeros((0,) * values.ndim, np.uint32)
+    empty = verb(lazy.empty_of(values), tensor_scale=asked.tensor_scale, random=none, rng=key)
+    units = dict(zip(asked.axes, fmt.sizes, strict=True))
+    values = lazy.aligned(values, units, f"blocks of {fmt.name!r} must not be cut")
+    group, last = lanes(rounding, fmt.element) if rounding.bits else 1, values.ndim - 1
+    if group > 1:
+        unit = math.lcm(group, units.get(last, 1))
+        values = lazy.aligned(values, {last: unit}, f"{group} elements share a random word of {rounding}")
+    tensor = None
+    if fmt.tensor_scale != "none" and asked.tensor_scale is None:
+        tensor = _tensor_scale(values, fmt, asked.backend)
+    random = None if asked.random is None else lazy.words(asked.random, values, group)
+    options = {"scale": asked.tensor_scale, "key": key, "whole": tuple(map(int, values.shape))}
+    mapped = functools.partial(
+        da.map_blocks,
+        _on_chunk,
+        values,
+        *(array for array in (random, tensor) if array is not None),
+        verb=verb,
+        has=(random is not None, tensor is not None),
+        options=options,
+    )
+    return mapped, values, empty, tensor
+
+
+def _on_chunk(
+    chunk: Array, *given: Any, verb: Verb, has: tuple[bool, bool], options: Any, block_info: Any = None
+) -> Any:
+    random = given[0] if has[0] else None
+    scale = number(given[-1]) if has[1] else options["scale"]
+    key = options["key"]
+    rng = None if key is None else lazy.place_of(block_info, key, options["whole"])
+    return verb(chunk, tensor_scale=scale, random=random, rng=rng)
+
+
+def _codes(blocks: Any) -> Any:
+    return blocks.codes
+
+
+def _scales(blocks: Any) -> Any:
+    return blocks.scales
+
+
+def grids(chunks: Any, fmt: BlockFormat, axes: tuple[int, ...]) -> tuple[tuple[int, ...], ...]:
+    """The chunks of scales."""
+    sizes = dict(zip(axes, fmt.sizes, strict=True))
+    return tuple(tuple(-(-int(n) // sizes.get(axis, 1)) for n in along) for axis, along in enumerate(chunks))
+
+
+# -- the scale of a tensor ---------------------------------------------------------------------------
+
+
+def _tensor_scale(values: Any, fmt: BlockFormat, backend: Backend | None) -> Any:
+    """The scale of a whole tensor, from the largest magnitudes of its chunks."""
+    ones = tuple((1,) * len(along) for along in values.chunks)
+    empty = np.empty((0,) * values.ndim, np.uint64)
+    found = values.map_blocks(_largest, chunks=ones, dtype=empty.dtype, meta=empty).max()
+    options = {"integers": values.dtype.kind in "iub", "fmt": fmt, "backend": backend}
+    return found.map_blocks(_scale_of, options=options, dtype=np.float32, meta=np.empty((), np.float32))
+
+
+def _largest(chunk: Array) -> Array:
+    """The largest finite magnitude: an integer, or the bits of a float64, which are in the same order."""
+    most = largest_finite(values_operand(chunk))
+    bits = most.numerator if chunk.dtype.kind in "iub" else np.float64(float(most)).view(np.uint64)
+    return np.full((1,) * chunk.ndim, bits, np.uint64)
+
+
+def _scale_of(most: Any, *, options: Any) -> Array:
+    whole = np.asarray(most, np.uint64).reshape(1)
+    operand = values_operand(whole if options["integers"] else whole.view(np.float64))
+    return np.asarray(tensor_of(operand, options["fmt"], None, options["backend"]).value)
+
+
+def number(tensor: Any) -> np.float32 | None:
+    """The scale of a tensor that was computed as an array without axes."""
+    return None if tensor is None else np.float32(np.asarray(tensor).reshape(())[()])
+
+
+# -- decoding ----------------------------------------------------------------------------------------
+
+
+def decode(verb: Verb, blocks: Any, dtype: np.dtype[Any]) -> Any:
+    """The values of a lazy BlockArray: `verb` decodes one in memory."""
+    codes, scales, tensor = blocks.codes, blocks.scales, blocks.tensor_scale
+    made = functools.partial(type(blocks)._made, fmt=blocks.format, axes=blocks.axes)
+    if lazy.is_named(codes):
+        plain = made(codes.data, lazy.plain(scales), tensor_scale=tensor)
+        return codes.copy(data=decode(verb, plain, dtype) if plain.is_lazy else verb(plain))
+    da: Any = importlib.import_module("dask.array")
+    names = tuple(range(codes.ndim))
+    return da.blockwise(
+        _decoded, names, codes, names, scales, names, tensor, () if lazy.is_dask(tensor) else None,
+        verb=verb, made=made, dtype=dtype, align_arrays=False, meta=np.empty((0,) * codes.ndim, dtype),
+    )  # fmt: skip
+
+
+def _decoded(codes: Array, scales: Array, tensor: Any, *, verb: Verb, made: Verb) -> Any:
+    return verb(made(codes, scales, tensor_scale=number(tensor)))
+
+
+def computed(blocks: Any, options: dict[str, Any]) -> Any:
+    """The same blocks in memory."""
+    dask: Any = importlib.import_module("dask")
+    codes, scales, tensor = dask.compute(blocks.codes, blocks.scales, blocks.tensor_scale, **options)
+    return type(blocks)._made(codes, scales, blocks.format, blocks.axes, number(tensor))
+
+
+# -- blocks that are given ---------------------------------------------------------------------------
+
+
+def parts_of(codes: Any, scales: Any, fmt: BlockFormat, axes: tuple[int, ...]) -> tuple[Any, ...]:
+    """Codes and scales, one of them lazy, as unsigned integers, in chunks that belong together."""
+    lazy.check(codes, scales)
+    parts = [lazy.plain(codes), lazy.plain(scales)]
+    if any(map(lazy.is_dask, parts)):
+        da: Any = importlib.import_module("dask.array")
+        units = dict(zip(axes, fmt.sizes, strict=True))
+        parts[0] = lazy.aligned(da.asarray(parts[0]), units, f"blocks of {fmt.name!r} must not be cut")
+        parts[1] = da.asarray(parts[1]).rechunk(grids(parts[0].chunks, fmt, axes))
+    found = [_checked(part, kind) for part, kind in zip(parts, (fmt.element, fmt.scale), strict=True)]
+    return tuple(
+        given.copy(data=part) if lazy.is_named(given) else part
+        for given, part in zip((codes, scales), found, strict=True)
+    )
+
+
+def _checked(array: Any, fmt: Format) -> Any:
+    """Codes of a format, refused now by their type, and by their numbers when they are computed."""
+    if not lazy.is_dask(array):
+        return _codes_of(array, fmt)
+    empty = _codes_of(lazy.empty_of(array), fmt)
+    return array.map_blocks(_codes_of, fmt=fmt, dtype=empty.dtype, meta=empty)
+
+
+def _codes_of(codes: Array, fmt: Format) -> Array:
+    return codes_operand(codes, fmt).codes
+
+
+def _named_scales(values: Any, scales: Any, axes: tuple[int, ...]) -> Any:
+    """Scales with the names of the values, and the coordinates of axes without blocks."""
+    xarray: Any = importlib.import_module("xarray")
+    gone = {values.dims[axis] for axis in axes}
+    coords = {name: each for name, each in values.coords.items() if not gone & set(each.dims)}
+    return xarray.DataArray(scales, dims=values.dims, coords=coords, name=values.name, attrs=values.attrs)

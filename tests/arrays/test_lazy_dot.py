@@ -1,0 +1,225 @@
+"""Products of Dask arrays and xarray: K whole, rows and columns in chunks, the bits of arrays in memory."""
+
+from __future__ import annotations
+
+import dataclasses
+import re
+
+import dask.array as da
+import numpy as np
+import pytest
+import xarray as xr
+
+import lowprec as lp
+from tests.support import chunkings
+
+pytestmark = pytest.mark.filterwarnings("ignore::dask.array.PerformanceWarning")
+
+RNG = np.random.default_rng(8)
+X = lp.quantize(RNG.standard_normal((2, 7, 70)).astype(np.float32), "e4m3fn")
+Y = lp.quantize(RNG.standard_normal((70, 9)).astype(np.float32), "e4m3fn")
+Y2 = np.stack([Y, Y[::-1]])
+#: Every way in which the axes of two factors go together.
+PAIRS = {
+    "matrices and one": (X, Y),
+    "matrices each": (X, Y2),
+    "one matrix for all": (X[:1], Y2),
+    "two matrices": (X[0], Y),
+    "a row": (X[0, 0], Y),
+    "a column": (X[0], Y[:, 0]),
+    "matrices and a column": (X, Y[:, 0]),
+    "a row and matrices": (X[0, 0], Y2),
+    "a row and a column": (X[0, 0], Y[:, 0]),
+}
+BFLOAT16 = lp.accumulations["bf16_sequential"]
+RANDOM = dataclasses.replace(
+    BFLOAT16, accumulator=(BFLOAT16.accumulator[0], lp.Projection(rounding=lp.stochastic(8)))
+)
+
+
+def same(got, want):
+    """A Dask array has the type, the shape and the bits of one in memory."""
+    assert isinstance(got, da.Array)
+    assert (got.dtype, got.shape) == (want.dtype, np.shape(want))
+    made = np.asarray(got.compute(scheduler="threads"))
+    assert (made.dtype, made.shape) == (want.dtype, np.shape(want))
+    assert np.array_equal(made.view(f"u{made.itemsize}"), np.asarray(want).view(f"u{want.itemsize}"))
+
+
+def cut(array, number):
+    """An array in one of several chunkings."""
+    return da.from_array(array, chunks=chunkings(array.shape)[number])
+
+
+@pytest.mark.parametrize("number", range(6))
+@pytest.mark.parametrize("pair", PAIRS)
+@pytest.mark.parametrize("accumulation", ["fp32_fma", "hopper_wgmma_e4m3fn_binary32", "exact"])
+def test_chunks_change_nothing(accumulation, pair, number):
+    """Of either factor, or of both; with an addend too."""
+    x, y = PAIRS[pair]
+    want = lp.matmul(x, y, accumulation)
+    for factors in ((cut(x, number), cut(y, number)), (cut(x, number), y), (x, cut(y, number))):
+        same(lp.matmul(*factors, accumulation), want)
+    addend = RNG.standard_normal(np.shape(want)[-1:]).astype(np.float32)
+    want = lp.matmul(x, y, accumulation, addend=addend)
+    same(lp.matmul(cut(x, number), y, accumulation, addend=addend), want)
+    same(lp.matmul(x, y, accumulation, addend=da.from_array(addend, chunks=2)), want)
+
+
+@pytest.mark.parametrize("number", range(6))
+@pytest.mark.parametrize("other", [X, X[:1], X[0], X[0, 0], X[:, :1]])
+def test_chunks_change_no_dot(number, other):
+    """All axes in front broadcast."""
+    want = lp.dot(X, other, "fp32_fma")
+    same(lp.dot(cut(X, number), cut(other, number), "fp32_fma"), want)
+    same(lp.dot(other, cut(X, number), "fp32_fma", addend=1.0), lp.dot(other, X, "fp32_fma", addend=1.0))
+
+
+@pytest.mark.parametrize("number", range(6))
+@pytest.mark.parametrize("pair", PAIRS)
+def test_outputs_have_the_random_integers_of_their_places(pair, number):
+    """Every rounding of every output, wherever its chunk lies."""
+    x, y = PAIRS[pair]
+    same(lp.matmul(cut(x, number), cut(y, number), RANDOM, rng=5), lp.matmul(x, y, RANDOM, rng=5))
+    same(lp.dot(cut(X, number), X[0, :1], RANDOM, rng=5), lp.dot(X, X[0, :1], RANDOM, rng=5))
+
+
+def test_another_key_gives_other_outputs():
+    """So that the test above can fail; a generator is drawn from once."""
+    assert not np.array_equal(lp.matmul(X, Y, RANDOM, rng=5), lp.matmul(X, Y, RANDOM, rng=6))
+    want = lp.matmul(X, Y, RANDOM, rng=np.random.default_rng(1))
+    same(lp.matmul(cut(X, 3), Y, RANDOM, rng=np.random.default_rng(1)), want)
+
+
+@pytest.mark.parametrize("number", range(6))
+@pytest.mark.parametrize("name", ["mxfp8_e4m3", "nvfp4", "nvfp4_2d"])
+def test_blocks_are_multiplied(name, number):
+    """Lazy ones with lazy ones, with such in memory, and with values."""
+    two = name == "nvfp4_2d"
+    axes = ((0, 1), (0, 1)) if two else (1, 0)
+    held = [lp.encode(each, name, axis=axis) for each, axis in zip((X[0], Y), axes, strict=True)]
+    lazy = [lp.encode(cut(each, number), name, axis=axis) for each, axis in zip((X[0], Y), axes, strict=True)]
+    want = lp.matmul(*held, "fp32_fma")
+    for pair in (lazy, (lazy[0], held[1]), (held[0], lazy[1])):
+        same(lp.matmul(*pair, "fp32_fma"), want)
+    same(lp.matmul(lazy[0], Y, "fp32_fma"), lp.matmul(held[0], Y, "fp32_fma"))
+    same(lp.matmul(X[0], lazy[1], "fp32_fma"), lp.matmul(X[0], held[1], "fp32_fma"))
+
+
+def test_blocks_of_three_axes_are_multiplied():
+    """With matrices in front."""
+    for name in ("mxfp4", "nvfp4"):
+        held = lp.encode(X, name), lp.encode(Y2, name, axis=1)
+        lazy = lp.encode(cut(X, 4), name), lp.encode(cut(Y2, 4), name, axis=1)
+        same(lp.matmul(*lazy, "exact"), lp.matmul(*held, "exact"))
+        same(lp.dot(lazy[0], lp.encode(cut(X, 2), name), "exact"), lp.dot(held[0], held[0], "exact"))
+
+
+def test_types_are_those_of_memory():
+    """Codes where they are asked for; an engine by its name."""
+    for options in ({"dtype": "float64"}, {"dtype": "uint32"}, {"backend": "scalar"}):
+        same(lp.matmul(cut(X, 3), Y, "fp32_fma", **options), lp.matmul(X, Y, "fp32_fma", **options))
+
+
+def test_rows_and_columns_stay_in_chunks():
+    """Only K is made whole."""
+    made = lp.matmul(da.from_array(X[0], chunks=(3, 10)), da.from_array(Y, chunks=(10, 4)), "fp32_fma")
+    assert made.chunks == ((3, 3, 1), (4, 4, 1))
+
+
+# -- xarray -----------------------------------------------------------------------------------------
+
+LEFT = xr.DataArray(X, dims=("head", "token", "k"), coords={"token": np.arange(7) * 2})
+RIGHT = xr.DataArray(Y, dims=("k", "out"), coords={"out": list("abcdefghi")})
+
+
+@pytest.mark.parametrize("lazy", [False, True])
+def test_names_are_kept(lazy):
+    """Of the axes in front, of x's rows and y's columns, with their coordinates; of blocks too."""
+    left, right = (LEFT.chunk(token=3, k=20), RIGHT.chunk(out=4)) if lazy else (LEFT, RIGHT)
+    for made, want in (
+        (lp.matmul(left, right, "fp32_fma"), lp.matmul(X, Y, "fp32_fma")),
+        (
+            lp.matmul(lp.encode(left, "mxfp4"), lp.encode(right, "mxfp4", axis=0), "fp32_fma"),
+            lp.matmul(lp.encode(X, "mxfp4"), lp.encode(Y, "mxfp4", axis=0), "fp32_fma"),
+        ),
+    ):
+        assert isinstance(made.data, da.Array if lazy else np.ndarray)
+        assert (made.dims, made.name) == (("head", "token", "out"), None)
+        assert made.coords["token"].values.tolist() == list(range(0, 14, 2))
+        assert made.coords["out"].values.tolist() == list("abcdefghi")
+        assert np.array_equal(made.values, want)
+    sums = lp.dot(left, left, "fp32_fma", addend=1.0)
+    assert sums.dims == ("head", "token")
+    assert np.array_equal(sums.values, lp.dot(X, X, "fp32_fma", addend=1.0))
+    assert lp.matmul(left[0, 0], right, "fp32_fma").dims == ("out",)
+    assert lp.matmul(left, right[:, 0].drop_vars("out"), "fp32_fma").dims == ("head", "token")
+
+
+# -- what is said -----------------------------------------------------------------------------------
+
+
+def test_a_cut_k_is_told():
+    """Of which factor."""
+    message = (
+        "sums along axis 1 of x take all of it: chunks (50, 20) along axis 1 become (70,), which moves data "
+        "between them; .rechunk({1: 70}) where the array is made saves that"
+    )
+    with pytest.warns(da.PerformanceWarning, match=f"^{re.escape(message)}$") as told:
+        lp.matmul(da.from_array(X[0], chunks=50), Y, "fp32_fma")
+    assert [one.filename for one in told] == [__file__]
+
+
+@pytest.mark.filterwarnings("error")
+def test_a_whole_k_is_not():
+    """There is nothing to say."""
+    lp.matmul(da.from_array(X[0], chunks=(2, 70)), da.from_array(Y, chunks=(70, 2)), "fp32_fma")
+
+
+LAZY = da.from_array(X[0], chunks=(3, 70))
+TILES = lp.encode(da.from_array(X, chunks=-1), "nvfp4_2d", axis=(0, 2))
+
+REFUSED = [
+    (ValueError, lambda: lp.matmul(LAZY, Y[1:], "fp32_fma"),
+     "matmul of shapes (7, 70) and (69, 9): x has 70 elements along K, y has 69; they must be equal"),
+    (ValueError, lambda: lp.dot(LAZY, da.ones(()), "fp32_fma"),
+     "dot of shapes (7, 70) and (): a single number has no K; use multiply or fma"),
+    (ValueError, lambda: lp.matmul(da.ones((2, 7, 70)), np.ones((3, 70, 2)), "fp32_fma"),
+     "matmul of shapes (2, 7, 70) and (3, 70, 2): the axes in front, (2,) and (3,), do not broadcast; make "
+     "them equal, or 1"),
+    (ValueError, lambda: lp.matmul(LAZY, Y, "fp32_fma", addend=np.ones(8)),
+     "addend of shape (8,) does not broadcast to the result's shape (7, 9); give one number, or one for each "
+     "result"),
+    (ValueError, lambda: lp.matmul(LAZY, Y, "fp32_fma", out=np.ones((7, 9), np.float32)),
+     "out= is for NumPy arrays; a dask array is converted lazily: leave it out"),
+    (ValueError, lambda: lp.matmul(LAZY, Y, "fp32_fma", rng=1),
+     "rng= is of no use: nothing of fp32_fma is rounded stochastically; leave it out"),
+    (ValueError, lambda: lp.matmul(lp.encode(LAZY, "mxfp4", axis=0), Y, "fp32_fma"),
+     "blocks of x lie along axis 0, but K is axis 1: encode with axis=1"),
+    (ValueError, lambda: lp.matmul(TILES, Y, "fp32_fma"),
+     "blocks of x lie along axes (0, 2), but lazy products take blocks along the last two: compute x first"),
+    (ValueError, lambda: lp.matmul(LAZY[LAZY[:, 0] > 0], Y, "fp32_fma"),
+     "sums along axis 1 of x take all of it, and the sizes of some chunks are unknown; call "
+     ".compute_chunk_sizes()"),
+    (TypeError, lambda: lp.matmul(LEFT, Y, "fp32_fma"),
+     "y has no names of dimensions, and the other factor has: make it a DataArray, or give the other's "
+     ".data"),
+    (ValueError, lambda: lp.matmul(LEFT[0], LEFT[0].T, "fp32_fma"),
+     "the result would have dimensions ('token', 'token'), one name twice: rename that of x or y"),
+    (ValueError, lambda: lp.dot(LEFT, LEFT.rename(head="b"), "fp32_fma"),
+     "the dimensions in front, ('head', 'token') of x and ('b', 'token') of y, are of other names: transpose "
+     "or rename them"),
+]  # fmt: skip
+
+
+@pytest.mark.parametrize(("error", "call", "message"), REFUSED, ids=map(str, range(len(REFUSED))))
+def test_what_cannot_be_is_refused(error, call, message):
+    """At once."""
+    with pytest.raises(error, match=f"^{re.escape(message)}$"):
+        call()
+
+
+def test_coordinates_must_be_equal():
+    """Tokens of other places are not multiplied with each other."""
+    with pytest.raises(ValueError, match="cannot align"):
+        lp.dot(LEFT, LEFT.assign_coords(token=np.arange(7)), "fp32_fma")
