@@ -63,6 +63,38 @@ MUTANTS = (
         "    INFINITY = 2\n    NAN = 1  #:",
         ("blocks:mxfp8_e5m2 scalar",),
     ),
+    Mutant(
+        "errors-rest",
+        "kernels/errors.py",
+        "the last terms of a sum are left out",
+        "for i in range(past, start + count):",
+        "for i in range(past, start + count - 1):",
+        ("statistics:e4m3fn",),
+    ),
+    Mutant(
+        "errors-flushed",
+        "kernels/errors.py",
+        "zeros count as flushed",
+        "flushed += there & other & np.int64(result == 0.0)",
+        "flushed += there & np.int64(result == 0.0)",
+        ("statistics:e4m3fn",),
+    ),
+    Mutant(
+        "scales-side",
+        "kernels/scales.py",
+        "a limit belongs to the result below it",
+        "low += half * (values[low + half - 1] < least)",
+        "low += half * (values[low + half - 1] > least)",
+        ("statistics:e2m1fn",),
+    ),
+    Mutant(
+        "scales-bound",
+        "kernels/scales.py",
+        "intervals are left too early",
+        "return square - most\n",
+        "return square\n",
+        ("statistics:e2m1fn", "statistics:e4m3fn"),
+    ),
     # -- lower -----------------------------------------------------------------------------------------
     Mutant(
         "lowered-addend",
