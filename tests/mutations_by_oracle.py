@@ -388,6 +388,22 @@ MUTANTS = (
         ("engine:vector convert binary64 binary32",),
     ),
     Mutant(
+        "drawn-difference",
+        "kernels/vector/drawn.py",
+        "differences that are drawn are sums",
+        "return summed_to_odd(x, -y)",
+        "return summed_to_odd(x, y)",
+        ("engine:vector subtract binary32 binary32 stochastic(8)",),
+    ),
+    Mutant(
+        "drawn-variant",
+        "kernels/vector/drawn_program.py",
+        "stochastic B draws as A does",
+        'self._how = rounding.bits, rounding.variant == "B",',
+        "self._how = rounding.bits, False,",
+        ("engine:vector multiply binary32 binary32 stochastic(2,B)",),
+    ),
+    Mutant(
         "widened-patterns",
         "kernels/vector/widened_program.py",
         "patterns of binary32 are taken for numbers",

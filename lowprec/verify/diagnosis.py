@@ -7,7 +7,8 @@ tried on a sample, the best of them together with each other change, and the bes
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator
+import math
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, field
 
 import numpy as np
@@ -21,6 +22,8 @@ __all__ = ["Cause", "Diagnosis", "Sample", "diagnose"]
 
 #: Mismatches and matches of a sample, hypotheses that are taken further, and changes together at most.
 _MISMATCHES, _MATCHES, _BEAM, _DEPTH = 1 << 14, 1 << 14, 6, 3
+#: Keys that are drawn at a time.
+_KEYS = 1 << 14
 #: Hypotheses that are tried on everything; more, where more are as good as the best.
 _FINALISTS, _MOST = 8, 32
 #: Of fewer mismatches than these a cause must explain all.
@@ -64,53 +67,71 @@ class Diagnosis:
 class Sample:
     """Places of mismatches and of matches, each as likely as any other of its kind.
 
-    A place is drawn by a number of its own, so that parts of a sample that were made apart join to the same.
+    A place is drawn by a number of its own, its key, so that samples of parts join to that of the whole.
+    `below` are the keys from which on places are of no use any more: samples of parts may begin with them.
     """
 
-    def __init__(self) -> None:
-        self._different, self._equal = _Drawn(_MISMATCHES), _Drawn(_MATCHES)
+    def __init__(self, below: Sequence[float] = (math.inf, math.inf)) -> None:
+        self._drawn = _Drawn(_MISMATCHES, below[0]), _Drawn(_MATCHES, below[1])
+        self.below = list(below)
 
-    def add(self, places: Array, wrong: Array, asked: Array | None = None) -> None:
-        """Offer the places of a batch, one after the other: which are mismatches, and which are compared."""
-        keys = _keys(int(places[0]), places.size) if places.size else np.empty(0, np.float32)
-        if asked is not None:
-            places, keys, wrong = places[asked], keys[asked], wrong[asked]
-        self._different.add(places[wrong], keys[wrong])
-        self._equal.add(places[~wrong], keys[~wrong])
+    def add(self, first: int, wrong: Array, asked: Array | None = None) -> None:
+        """Offer places that follow each other: which are mismatches, and which are compared."""
+        places, found, generator = [], [], _generator(first)
+        for start in range(0, wrong.size, _KEYS):  # which stay in the caches
+            part = wrong[start : start + _KEYS]
+            keys = generator.random(part.size, np.float32)
+            # Where all agree, as most do, only low keys are looked at again.
+            near = np.flatnonzero(keys < max(self.below) if part.any() else keys < self._drawn[1].below)
+            places.append(near + start)
+            found.append(keys[near])
+        if not places:
+            return
+        index, low = np.concatenate(places), np.concatenate(found)
+        different = wrong[index]
+        compared = True if asked is None else asked[index]
+        for drawn, which in zip(self._drawn, (different, ~different), strict=True):
+            which = which & compared & (low < drawn.below)
+            drawn.add(first + index[which], low[which])
+        self.below[:] = [drawn.below for drawn in self._drawn]
 
     def join(self, other: Sample) -> None:
         """Take the sample of the places behind these."""
-        for mine, theirs in ((self._different, other._different), (self._equal, other._equal)):
+        for mine, theirs in zip(self._drawn, other._drawn, strict=True):
             mine.add(theirs.held, theirs.keys)
+        self.below[:] = [drawn.below for drawn in self._drawn]
 
     def places(self) -> tuple[Array, Array]:
         """Return the places of mismatches and of matches, ascending."""
-        return np.sort(self._different.held), np.sort(self._equal.held)
+        different, equal = (np.sort(drawn.held) for drawn in self._drawn)
+        return different, equal
 
 
-def _keys(first: int, count: int) -> npt.NDArray[np.float32]:
-    """Random numbers of places that follow each other: those that one generator draws for all."""
+def _generator(first: int) -> np.random.Generator:
+    """Return what draws the keys of places from one on: it draws those of all places."""
     bits = np.random.PCG64(0)
-    bits.advance(first // 2)  # it draws two of them at a time
-    return np.random.Generator(bits).random(first % 2 + count, np.float32)[first % 2 :]
+    bits.advance(first // 2)  # two keys at a time
+    generator = np.random.Generator(bits)
+    generator.random(first % 2, np.float32)
+    return generator
 
 
 class _Drawn:
-    """As many places as wanted, those with the lowest keys."""
+    """As many places as wanted, those with the lowest keys; of equal keys the first places."""
 
-    def __init__(self, wanted: int) -> None:
+    def __init__(self, wanted: int, below: float = math.inf) -> None:
         self._wanted, self.held, self.keys = wanted, np.empty(0, np.int64), np.empty(0, np.float32)
+        self.below = below
 
     def add(self, places: Array, keys: Array) -> None:
-        if self.keys.size == self._wanted:
-            low = keys < self.keys.max()
-            places, keys = places[low], keys[low]
+        """Offer places behind those that are held."""
         self.held, self.keys = np.append(self.held, places), np.append(self.keys, keys)
-        if self.keys.size > self._wanted:
-            last = np.partition(self.keys, self._wanted - 1)[self._wanted - 1]
-            low = self.keys < last  # and as many of the equal ones, the first
-            low[np.flatnonzero(self.keys == last)[: self._wanted - np.count_nonzero(low)]] = True
-            self.held, self.keys = self.held[low], self.keys[low]
+        if self.keys.size < self._wanted:
+            return
+        self.below = float(np.partition(self.keys, self._wanted - 1)[self._wanted - 1])
+        low = self.keys < self.below
+        low[np.flatnonzero(self.keys == self.below)[: self._wanted - np.count_nonzero(low)]] = True
+        self.held, self.keys = self.held[low], self.keys[low]
 
 
 def diagnose(question: Question, sample: Sample, mismatches: int, each: Each) -> Diagnosis:
@@ -138,7 +159,7 @@ def _completed(question: Question, causes: list[Cause], each: Each) -> list[Caus
     What is left may be too rare to be in the sample: it is collected from all of the results.
     """
     first, rest = causes[0], Sample()
-    for some in each(_left_over, first.changes):
+    for some in each(_left_over, first.changes, rest.below):
         rest.join(some)
     trial = _Trial(question, question.sample(*rest.places()))
     trial.wrong &= ~trial.agrees(first.changes)
@@ -290,12 +311,12 @@ def _judged(question: Question, batch: Batch) -> tuple[Array, Array]:
     return (wrong, ~wrong) if asked is None else (wrong & asked, ~wrong & asked)
 
 
-def _left_over(question: Question, batch: Batch, changes: Changes) -> Sample:
+def _left_over(question: Question, batch: Batch, changes: Changes, below: Sequence[float]) -> Sample:
     """Return a sample of what a hypothesis does not explain."""
     wrong, right = _judged(question, batch)
     agree = ~differ(question, batch.got, question.answer(batch, changes))
-    sample = Sample()
-    sample.add(batch.places, wrong, (wrong | right) & ~(wrong & agree))
+    sample, first = Sample(below), batch.index.start  # type: ignore[union-attr]
+    sample.add(first, wrong, (wrong | right) & ~(wrong & agree))
     return sample
 
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 
 import numpy as np
@@ -23,13 +23,13 @@ Watch = Callable[[int, int, str], None]
 class _Part:
     """What was found in a piece."""
 
+    sample: Sample
     compared: int = 0
     mismatches: int = 0
     left_out: int = 0
     unanswered: int = 0
     details: list[Difference] = field(default_factory=list)
     tally: Tally = field(default_factory=Tally)
-    sample: Sample = field(default_factory=Sample)
 
 
 def judge(
@@ -61,7 +61,7 @@ def judge(
     each, sample, done = each_here(question) if each is None else each, Sample(), 0
     if watch is not None:
         watch(0, question.size, "comparing")
-    for part in each(_judge_piece, limit, unit):
+    for part in each(_judge_piece, limit, unit, sample.below):
         done += part.compared + part.left_out
         if watch is not None:
             watch(done, question.size, "comparing")
@@ -79,12 +79,14 @@ def judge(
     return report
 
 
-def _judge_piece(question: Question, batch: Batch, limit: int | None, unit: str) -> _Part:
-    part = _Part()
+def _judge_piece(
+    question: Question, batch: Batch, limit: int | None, unit: str, below: Sequence[float]
+) -> _Part:
+    part = _Part(Sample(below))
     want = question.answer(batch)
     wrong = differ(question, batch.got, want)
     asked = question.compared(batch)
-    part.sample.add(batch.places, wrong, asked)
+    part.sample.add(batch.index.start, wrong, asked)  # type: ignore[union-attr]
     if asked is not None:
         part.left_out = int(np.count_nonzero(~asked))
         wrong &= asked

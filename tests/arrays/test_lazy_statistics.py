@@ -12,7 +12,7 @@ import xarray as xr
 from dask.delayed import Delayed
 
 import lowprec as lp
-from lowprec.arrays import statistics
+from lowprec.arrays import lazy_statistics, statistics
 from tests.support import chunkings
 
 pytestmark = pytest.mark.filterwarnings("ignore::dask.array.PerformanceWarning")
@@ -101,15 +101,14 @@ def test_shapes_change_no_report(shape):
         )
 
 
-def test_parts_keep_the_order_of_memory():
-    """The order counts: three numbers in another order have another sum."""
-    values = np.zeros((3, 1000), np.float32)
-    values[:, 0] = 1 + 2.0**-12, 3e12, -3e12 + 2**20
-    want = lp.error_report(values, "binary16")
-    assert want.lost == 2
-    for options in ({"scale": 1e9}, {"scale": 1e10}):
-        want = lp.error_report(values, "e5m2", **options)
-        same_report(lp.error_report(da.from_array(values, chunks=(1, 1000)), "e5m2", **options), want)
+@pytest.mark.parametrize("chunks", [((2, 4), (1000, 2500)), ((6,), (2000, 1500)), ((1, 3, 2), (3000, 500))])
+def test_parts_keep_the_order_of_memory(chunks):
+    """Where a chunk has parts that do not follow each other in it: their sums are not added in its order."""
+    values = (RNG.standard_normal((6, 3500)) * np.exp(RNG.standard_normal((6, 3500)))).astype(np.float32)
+    want = lp.error_report(values, "e4m3fn")
+    same_report(lp.error_report(da.from_array(values, chunks=chunks), "e4m3fn"), want)
+    parts = [lp.error_report(values[:, start : start + 1000], "e4m3fn") for start in range(0, 3500, 1000)]
+    assert sum(part.mse * part.size for part in parts) / values.size != want.mse  # the order counts
 
 
 # -- scales -----------------------------------------------------------------------------------------
@@ -143,10 +142,14 @@ def test_types_change_no_scale(method, dtype):
 @pytest.mark.parametrize("share", [99.9, 75, 50, 10, 0.1])
 @pytest.mark.parametrize("length", [1, 2, 3, 10, 101, 1000])
 def test_percentiles_are_those_of_numpy(length, share):
-    """To the bit, wherever they lie between two values."""
-    values = RNG.standard_normal(length)
-    scale = lp.scale_for(da.from_array(values, chunks=7), "binary32", "percentile", percentile=share)
-    assert scale.compute() == lp.scale_for(values, "binary32", "percentile", percentile=share)
+    """To the bit, wherever they lie between two values: before they become scales, which have fewer bits."""
+    for seed in range(5):
+        values = np.abs(np.random.default_rng(seed).standard_normal(length))
+        lazy = da.from_array(values, chunks=37)
+        found = lazy_statistics.scale_for(
+            lambda array, axis: array, lambda chunk: (chunk, chunk == chunk), lazy, "percentile", None, share
+        )
+        assert found.compute() == np.percentile(values, share)
 
 
 # -- xarray -----------------------------------------------------------------------------------------

@@ -137,8 +137,8 @@ WHOLE: dict[Rounding, Callable[..., npt.NDArray[Any]]] = {
 }
 
 
-def nearest_singles(numbers: npt.NDArray[np.float64], out: npt.NDArray[np.float32]) -> None:
-    """Write the nearest binary32 numbers, as the processor rounds."""
+def nearest_singles(numbers: npt.NDArray[Any], out: npt.NDArray[Any]) -> None:
+    """Write the binary32 numbers nearest to binary64 ones, as the processor rounds."""
     out[...] = numbers
 
 
