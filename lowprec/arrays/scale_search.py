@@ -21,6 +21,7 @@ from lowprec.arrays.convert import decode, quantize
 from lowprec.arrays.progress import Step
 from lowprec.arrays.threads import share_rows
 from lowprec.arrays.traverse import tiles
+from lowprec.kernels.modes import usual_arithmetic
 from lowprec.kernels.scales import find_scales
 from lowprec.spec import catalog
 from lowprec.spec.format import Format, exact_float
@@ -174,6 +175,7 @@ def _searched(rows: Array, steps: _Steps, usual: Singles, powers: bool) -> Singl
             floors = np.maximum(floors, above)
     found = np.empty_like(usual)
 
+    @usual_arithmetic()  # for a thread may have other modes than ours
     def search(start: int, stop: int) -> int:
         some = slice(start, stop)
         find_scales(

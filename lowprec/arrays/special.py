@@ -12,6 +12,7 @@ import numpy.typing as npt
 
 from lowprec.arrays.threads import share
 from lowprec.kernels import special
+from lowprec.kernels.modes import usual_arithmetic
 
 __all__ = ["erf", "erfc"]
 
@@ -41,6 +42,7 @@ def _apply(kernel: Any, values: npt.ArrayLike) -> Doubles:
     flat = np.ascontiguousarray(given).reshape(-1)
     found = np.empty_like(flat)
 
+    @usual_arithmetic()  # for a thread may have other modes than ours
     def part(start: int, stop: int) -> int:
         kernel(flat[start:stop], found[start:stop])
         return 0

@@ -40,6 +40,9 @@ GRID = 256
 #: More than all halvings: of at most 300 binades, and then of 2**23 scales.
 _DEPTH = 64
 
+#: Values of a row from which on the sums of every eighth place are kept: their memory is what takes time.
+_LONG = 1 << 16
+
 _SMALLEST, _LARGEST = 2.0**-149, float(np.finfo(np.float32).max)
 
 
@@ -47,7 +50,9 @@ class Sorted(NamedTuple):
     """Ascending values, and the results that they become."""
 
     values: npt.NDArray[Any]
-    tails: Doubles  #: sums of the values from each place on
+    size: int  #: how many of them count
+    tails: Doubles  #: sums of the values from places on
+    shift: int  #: 3 where that is every eighth place, 0 where it is every one
     square: float  #: the sum of their squares
     results: Doubles
     limits: Doubles  #: quotients from which on values become the second and later results
@@ -68,14 +73,17 @@ def first_from(values: npt.NDArray[Any], least: float, low: int, high: int) -> i
 def sums_at(data: Sorted, place: int, k: int) -> tuple[float, float]:
     """Return what the limit after result k adds to the sums of x q and of q q if it lies at a place."""
     low, high = data.results[k], data.results[k + 1]
-    count = data.tails.size - 1
-    return (high - low) * data.tails[place], (high * high - low * low) * (count - place)
+    kept = (place + (1 << data.shift) - 1) >> data.shift
+    tail = data.tails[kept]
+    for i in range(place, min(kept << data.shift, data.size)):
+        tail += data.values[i]
+    return (high - low) * tail, (high * high - low * low) * (data.size - place)
 
 
 @helper
 def measured(data: Sorted, scale: float) -> tuple[float, float]:
     """Return the error of a scale, and the scale that would be best if every value kept its result."""
-    count, place = data.tails.size - 1, 0
+    count, place = data.size, 0
     cross, own = data.results[0] * data.tails[0], data.results[0] * data.results[0] * count
     for k in range(data.limits.size):
         least, stride = scale * data.limits[k], 1
@@ -112,7 +120,7 @@ def bound_between(square: float, a: float, at_a: float, b: float, at_b: float) -
 @helper
 def clipped(data: Sorted, scale: float) -> float:
     """Return the squared errors of what lies beyond all results: no smaller scale has smaller ones."""
-    error, count = 0.0, data.tails.size - 1
+    error, count = 0.0, data.size
     least, most = scale * data.results[0], scale * data.results[-1]
     for i in range(count):
         if data.values[i] >= least:
@@ -171,7 +179,7 @@ def searched(
     """
     rows, ends, errors = np.arange(_DEPTH), np.empty(_DEPTH), np.empty(_DEPTH)
     counts, crosses, owns = np.empty(_DEPTH, np.int64), np.empty(_DEPTH), np.empty(_DEPTH)
-    count = data.tails.size - 1
+    count = data.size
     for row, scale in enumerate((low, high)):
         for k in range(data.limits.size):
             places[row, k] = first_from(data.values, scale * data.limits[k], 0, count)
@@ -263,16 +271,19 @@ def find_scales(
     """
     places = np.empty((_DEPTH, limits.size), np.int64)
     moving = np.empty((_DEPTH, limits.size), np.int64)
-    tails = np.empty(rows.shape[1] + 1)
+    shift = 0 if rows.shape[1] <= _LONG else 3
+    step = 1 << shift
+    tails = np.empty(rows.shape[1] // step + 2)
     for row in range(len(rows)):
         count, values = counts[row], rows[row]
-        tails[count] = total = square = 0.0
+        tails[(count + step - 1) // step] = total = square = 0.0
         for i in range(count - 1, -1, -1):
             x = np.float64(values[i])
             total += x
             square += x * x
-            tails[i] = total
-        data = Sorted(values, tails[: count + 1], square, results, limits)
+            if i % step == 0:
+                tails[i // step] = total
+        data = Sorted(values, count, tails, shift, square, results, limits)
         found = find_scale(
             data, np.float64(usual[row]), np.float64(floors[row]), powers, nearest, places, moving
         )

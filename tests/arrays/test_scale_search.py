@@ -76,6 +76,15 @@ def test_no_scale_of_a_dense_grid_is_better(fmt, how, kind):
     assert_no_better(values, fmt, how, found, [usual, *all_around(usual, 2000), *near[near > 0]])
 
 
+@pytest.mark.parametrize("size", [1 << 16, 70_001, 70_007])
+@pytest.mark.parametrize("fmt", ["int4", "int8", "e4m3fn"])
+def test_long_rows_are_searched_as_short_ones_are(fmt, size):
+    """Of these, sums of every eighth place are kept."""
+    values = np.random.default_rng(size).standard_normal(size).astype(np.float32)
+    found, usual = scale_for(values, fmt, "mse"), scale_for(values, fmt)
+    assert_no_better(values, fmt, FINITE, found, all_around(usual, 300, binades=3))
+
+
 def least_of_intervals(values, fmt):
     """The least error to nearest of all real scales: of each interval in which no code changes."""
     grid = np.unique(lp.decode(np.arange(1 << catalog.format(fmt).width), fmt).astype(np.float64))
