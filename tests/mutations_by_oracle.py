@@ -421,7 +421,7 @@ MUTANTS = (
     ),
     Mutant(
         "drawn-difference",
-        "kernels/vector/drawn.py",
+        "kernels/vector/odd.py",
         "differences that are drawn are sums",
         "return summed_to_odd(x, -y)",
         "return summed_to_odd(x, y)",
@@ -429,7 +429,7 @@ MUTANTS = (
     ),
     Mutant(
         "drawn-variant",
-        "kernels/vector/drawn_program.py",
+        "kernels/vector/odd_program.py",
         "stochastic B draws as A does",
         'self._how = rounding.bits, rounding.variant == "B",',
         "self._how = rounding.bits, False,",

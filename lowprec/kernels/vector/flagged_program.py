@@ -14,7 +14,8 @@ import numpy.typing as npt
 from lowprec.kernels import engine
 from lowprec.kernels.engine import DONE, ElementwiseProgram
 from lowprec.kernels.lower.vector import plan
-from lowprec.kernels.request import Elementwise
+from lowprec.kernels.lower.words import DOUBLE
+from lowprec.kernels.request import CONVERT, Elementwise
 from lowprec.kernels.vector import flags as judges
 from lowprec.kernels.vector.in_parts import NO_FLAGS, InParts, Read, readers
 from lowprec.spec.format import Carrier, Format, Sign
@@ -28,6 +29,8 @@ Codes = npt.NDArray[Any]
 def lower(request: Elementwise) -> Flagged | None:
     """Return the program of a request with flags, or None where flags need another engine."""
     if request.operation not in judges.OPERATIONS or not _is_plain(request.target, request.projection):
+        return None
+    if DOUBLE in request.sources and request.operation != CONVERT:  # binary64 does not hold exact results
         return None
     made = engine.lower_by("vector", dataclasses.replace(request, flags=False, backend=None))
     read = readers(*request.sources, request.carrier or request.target)

@@ -79,9 +79,9 @@ _PLAIN = (CONVERT, "add", "subtract", "multiply", "divide", "sqrt", "fma")
 def _elementwise(request: Elementwise) -> Any:
     from lowprec.kernels.vector import (
         directed_program,
-        drawn_program,
         exact_program,
         flagged_program,
+        odd_program,
         widened_program,
     )
 
@@ -94,7 +94,7 @@ def _elementwise(request: Elementwise) -> Any:
     if request.flags:
         return flagged_program.lower(request)
     own = _conversion(request) if request.operation == CONVERT else _operation(request)
-    return own or drawn_program.lower(request) or widened_program.lower(request)
+    return own or odd_program.lower(request) or widened_program.lower(request)
 
 
 #: Results from which on a plan that is not usual has a kernel of its own: less are not worth its compilation.

@@ -1,4 +1,4 @@
-"""Stochastic rounding in binary64, against the scalar engine."""
+"""Operations in binary64, rounded to odd or by random integers there, against the scalar engine."""
 
 from __future__ import annotations
 
@@ -8,8 +8,8 @@ import pytest
 import lowprec as lp
 from lowprec.kernels.request import CONVERT, Elementwise
 from lowprec.kernels.vector import program
-from lowprec.kernels.vector.drawn import OPERATIONS
-from lowprec.kernels.vector.drawn_program import Drawn
+from lowprec.kernels.vector.odd import OPERATIONS
+from lowprec.kernels.vector.odd_program import Odd
 from lowprec.spec import catalog
 from lowprec.spec.arith import operands_of
 from lowprec.spec.projection import Projection
@@ -86,16 +86,49 @@ def test_numbers_drawn_by_key(name):
         )
 
 
+def doubles(seed, spread):
+    """Binary64 numbers of 53 bits, of many sizes, and what is not finite; some beside numbers of 8 bits."""
+    rng = np.random.default_rng(seed)
+    made = rng.standard_normal(SIZE) * 2.0 ** rng.integers(-spread, spread, SIZE)
+    near = np.ldexp(rng.integers(257, 512, SIZE).astype(np.float64), rng.integers(-spread, spread, SIZE))
+    made = np.where(rng.random(SIZE) < 0.5, near * (1 + rng.integers(-2, 3, SIZE) * 2.0**-52), made)
+    made[::50], made[1::50], made[2::97], made[3::98] = 0, -0.0, np.nan, np.inf
+    return made
+
+
+@np.errstate(all="ignore")
+@pytest.mark.parametrize(
+    "mode", ["nearest_even", "toward_zero", "toward_negative", "to_odd", "stochastic(9)"]
+)
+@pytest.mark.parametrize("operation", [name for name in OPERATIONS if name != CONVERT])
+def test_operands_that_binary64_alone_holds(operation, mode):
+    """Results next to ties by the last bit of binary64 or less, sums that cancel, and every size there is."""
+    verb, count = getattr(lp, operation), operands_of(operation)
+    for spread in (3, 60, 500):
+        x, y, z = (doubles(seed, spread) for seed in range(3))
+        x = np.abs(x) if operation == "sqrt" else x
+        y[::3], z[::4] = -x[::3], -(x * y)[::4]
+        exact = np.ldexp(np.arange(SIZE) + 0.5, -8) * (1 + 2.0**-52)
+        operands = [(x, y, z), (exact, np.full(SIZE, 1 + 2.0**-52), z), (exact.astype(np.float32), y, z)]
+        for some in operands:
+            for name in FORMATS:
+                rng = 3 if mode.startswith("stochastic") else None
+                agree(verb, *some[:count], name, rounding=mode, rng=rng)
+
+
 def test_vectors_serve_them():
     """As far as 53 bits tell the tail; and not by thresholds that depend on more."""
     single, double, brain = catalog.BINARY32, catalog.BINARY64, catalog.BFLOAT16
 
     def served(operation, source, target, mode, **rule):
         request = Elementwise(operation, (source,), target, Projection(rounding=mode, **rule))
-        return isinstance(program.lower(request), Drawn)
+        return isinstance(program.lower(request), Odd)
 
     assert served("sqrt", single, single, "stochastic(28)")
     assert served(CONVERT, double, brain, "stochastic(32)")
+    assert served("sqrt", double, brain, "toward_zero")
+    assert not served("sqrt", double, double, "nearest_even")
+    assert not served("sqrt", double, brain, "toward_negative")
     for request in (
         ("sqrt", single, single, "stochastic(29)"),
         ("sqrt", single, single, "stochastic(28, B)"),
