@@ -8,7 +8,6 @@ its yardstick, and is a ratio: 0.05 is a twentieth of the yardstick's speed.
 from __future__ import annotations
 
 import json
-import platform
 from collections.abc import Callable, Iterator
 from functools import partial
 from pathlib import Path
@@ -19,9 +18,11 @@ import ml_dtypes
 import numpy as np
 import numpy.typing as npt
 from rich.table import Table
+from threadpoolctl import ThreadpoolController
 
 import lowprec as lp
 from benchmarks.data import values
+from benchmarks.report import processor
 from benchmarks.timing import Contender, interleave
 from lowprec.export import cards
 from lowprec.spec.arith import OPERANDS, SIGN_ONLY, operands_of
@@ -216,10 +217,15 @@ def main(
     """Time everything beside the plain encode or np.matmul, one thread, and show what is slowest."""
     lp.set_threads(1)
     chosen = (cell for cell in cells(size, rows) if only in cell.name)
-    found = measure(chosen, size, rows, budget)
+    with ThreadpoolController().limit(limits=1):
+        found = measure(chosen, size, rows, budget)
     if path is not None:
-        report = {"schema": "lowprec.cliffs/1", "size": size, "rows": rows, "machine": platform.machine()}
-        write(Path(path), (json.dumps({**report, "cells": found}, indent=1) + "\n").encode())
+        kept = {
+            name: {**cell, **{key: float(f"{cell[key]:.4g}") for key in ("speed", "ratio")}}
+            for name, cell in found.items()
+        }
+        report = {"schema": "lowprec.cliffs/1", "size": size, "rows": rows, "processor": processor()}
+        write(Path(path), (json.dumps({**report, "cells": kept}, indent=1) + "\n").encode())
     for group in ("elements", "dots"):
         some = {name: cell for name, cell in found.items() if cell["group"] == group}
         if some:

@@ -19,7 +19,7 @@ from benchmarks.timing import NOISE_LIMIT, Timed, fastest, spread
 from benchmarks.topics import TARGETS, TOPICS, Job, Target
 from lowprec import __version__
 
-__all__ = ["Report", "Row", "load", "machine"]
+__all__ = ["Report", "Row", "load", "machine", "processor"]
 
 #: What other topics have instead of "stream".
 _YARDSTICKS = {"import": "python", "matmul": "np.matmul"}
@@ -284,14 +284,19 @@ def load() -> tuple[float, float, float] | None:
     return os.getloadavg() if hasattr(os, "getloadavg") else None
 
 
-def machine(before: tuple[float, float, float] | None) -> dict[str, Any]:
-    """Return what the benchmarks ran on, and its load before and now."""
-    usable = len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count()
+def processor() -> str:
+    """Return the name of the processor."""
     known = Path("/proc/cpuinfo")
     lines = known.read_text(errors="replace").splitlines() if known.is_file() else []
     names = (line.partition(":")[2].strip() for line in lines if line.startswith("model name"))
+    return next(names, platform.processor() or platform.machine())
+
+
+def machine(before: tuple[float, float, float] | None) -> dict[str, Any]:
+    """Return what the benchmarks ran on, and its load before and now."""
+    usable = len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count()
     return {
-        "cpu": next(names, platform.processor() or platform.machine()),
+        "cpu": processor(),
         "architecture": platform.machine(),
         "cores": os.cpu_count(),
         "usable_cores": usable,

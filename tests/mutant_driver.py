@@ -12,7 +12,8 @@ or until one finds another result than the oracle's:
     blocks:nvfp4                                         codes, scales and values of a block format
     engine:vector add binary16 binary32 to_odd flags     an engine's operation on codes, as codes of another
 
-`values:rceil` holds blocks read as float32 against the same as float64.
+`values:rceil` holds blocks read as float32 against the same as float64, `statistics:e4m3fn` a report against
+NumPy's sums and the scale that a search finds against others.
 """
 
 from __future__ import annotations
@@ -76,6 +77,7 @@ def subjects():
         "products": lambda name: ("others", products(*name.split())),
         "blocks": lambda name: ("others", whole_blocks(*name.split())),
         "engine": lambda name: ("others", engine(*name.split())),
+        "statistics": lambda name: ("others", statistics(name)),
         "values": lambda name: ("others", values(blocks(name))),
     }
 
@@ -280,6 +282,40 @@ def engine(backend, operation, source, target, *options):
             "want": f"{want[at]:#x} flags {want_flags[at]}",
         }
         yield "agrees with the oracle", case
+
+
+def statistics(name):
+    """Compare a report with NumPy's sums, and the error of a searched scale with those of others."""
+    import numpy as np
+
+    import lowprec as lp
+
+    rng = np.random.default_rng(0)
+    x = (rng.normal(size=1001) * 2.0 ** rng.integers(-6, 7, 1001)).astype(np.float32)
+    x[::49] = 0
+    scale = np.float32(np.abs(x).max() / lp.format(name).max_finite / 4)
+
+    def results(scale):
+        exact = lp.quantize(x / np.float32(scale), name, saturation="finite").astype(np.float64)
+        return exact * np.float64(scale)
+
+    report, errors = lp.error_report(x, name, scale=scale, saturation="finite"), results(scale) - x
+    largest = scale * np.float64(lp.format(name).max_finite)
+    found = report.mse, report.mean_error, report.max_abs_error, report.flushed, report.clipped
+    wanted = (
+        np.square(errors).sum() / x.size,
+        errors.sum() / x.size,
+        np.abs(errors).max(),
+        ((results(scale) == 0) & (x != 0)).sum() / (x != 0).sum(),
+        (np.abs(x.astype(np.float64)) > largest).sum() / x.size,
+    )
+    if found != tuple(map(float, wanted)):
+        yield "sums as NumPy", {"got": str(found), "want": str(tuple(map(float, wanted)))}
+        return
+    best, tried = lp.scale_for(x, name, method="mse"), scale * 2.0 ** np.linspace(-4, 3, 400)
+    least = min(np.square(results(other) - x).sum() for other in tried)
+    if (error := np.square(results(best) - x).sum()) > least * (1 + 2.0**-8):
+        yield "no other scale is better", {"scale": str(best), "got": str(error), "want": str(least)}
 
 
 def values(fmt):

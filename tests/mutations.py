@@ -738,8 +738,8 @@ MUTANTS = (
         "neighbour",
         "arrays/order.py",
         "the next value is two codes up",
-        "upper = np.where(low_place > place, low, low + 1)",
-        "upper = np.where(low_place > place, low, low + 2)",
+        "upper, lower = low + (found <= place),",
+        "upper, lower = low + 2 * (found <= place),",
         _FORMATS,
     ),
     Mutant(

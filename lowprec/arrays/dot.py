@@ -18,6 +18,7 @@ from lowprec.arrays import calls, lazy, lazy_dot
 from lowprec.arrays.checks import Array, Operand, code_dtype, output, values_operand
 from lowprec.arrays.factors import Factors, alike, factors, part_of
 from lowprec.arrays.operations import result_type
+from lowprec.arrays.progress import Progress, reporting
 from lowprec.arrays.random import Place, key_of
 from lowprec.arrays.threads import share_rows
 from lowprec.kernels import engine
@@ -47,6 +48,7 @@ def dot(
     dtype: npt.DTypeLike | None = None,
     out: Array | None = None,
     backend: Backend | None = None,
+    progress: Progress = None,
 ) -> Any:
     """The dot products along the last axes of x and y, summed as an accumulation says.
 
@@ -73,6 +75,9 @@ def dot(
         Untouched if the call fails.
     backend
         As for `encode`.
+    progress : callable or True, optional
+        Called with (done, total), in outputs, as the product goes on; True shows a bar on stderr. What it
+        raises ends the call.
 
     Returns
     -------
@@ -98,12 +103,14 @@ def dot(
     how = accumulation_of(accumulation)
     if any(map(lazy_dot.is_lazy, (x, y, addend))):
         verb = functools.partial(dot, accumulation=how, dtype=dtype, backend=backend)
-        return _lazily("dot", verb, x, y, addend, rng, out)
+        return _lazily("dot", verb, x, y, addend, rng, out, progress)
     left, right = factors("x", x, how, 0, -1, backend), factors("y", y, how, 1, -1, backend)
     _check_shapes("dot", left, right, -1)
     shape = _broadcast("dot", left, right, left.shape[:-1], right.shape[:-1])
     pair = (left.rows((*shape, left.shape[-1])), right.rows((*shape, left.shape[-1])))
-    return _run(how, *pair, shape, (1, len(pair[0].codes), 1), True, addend, rng, dtype, out, backend)
+    return _run(
+        how, *pair, shape, (1, len(pair[0].codes), 1), True, addend, rng, dtype, out, backend, progress
+    )
 
 
 @usual_arithmetic()
@@ -117,6 +124,7 @@ def matmul(
     dtype: npt.DTypeLike | None = None,
     out: Array | None = None,
     backend: Backend | None = None,
+    progress: Progress = None,
 ) -> Any:
     """The product of matrices, each element summed as an accumulation says; see `dot`.
 
@@ -133,7 +141,7 @@ def matmul(
     y : array_like or BlockArray, shape (..., K, N)
         Axes in front of the last two broadcast; one dimension is a row of x, a column of y, as for
         `numpy.matmul`. Blocks lie along K in both.
-    accumulation, rng, dtype, out, backend
+    accumulation, rng, dtype, out, backend, progress
         As for `dot`.
     addend : array_like, shape that broadcasts to (..., M, N), optional
 
@@ -150,7 +158,7 @@ def matmul(
     how = accumulation_of(accumulation)
     if any(map(lazy_dot.is_lazy, (x, y, addend))):
         verb = functools.partial(matmul, accumulation=how, dtype=dtype, backend=backend)
-        return _lazily("matmul", verb, x, y, addend, rng, out)
+        return _lazily("matmul", verb, x, y, addend, rng, out, progress)
     left, right = factors("x", x, how, 0, -1, backend), factors("y", y, how, 1, -2, backend)
     _check_shapes("matmul", left, right, max(-2, -len(right.shape)))
     row, column = len(left.shape) == 1, len(right.shape) == 1
@@ -162,16 +170,16 @@ def matmul(
     count = int(np.prod(outer, dtype=np.int64))
     shape = (*outer, *(() if row else (m,)), *(() if column else (n,)))
     pair = left.rows((*outer, m, length)), right.rows((*outer, n, length))
-    return _run(how, *pair, shape, (count, m, n), False, addend, rng, dtype, out, backend)
+    return _run(how, *pair, shape, (count, m, n), False, addend, rng, dtype, out, backend, progress)
 
 
 def _lazily(
-    name: str, verb: Callable[..., Any], x: Any, y: Any, addend: Any, rng: Any, out: object
-) -> Any:  # fmt: skip
+    name: str, verb: Callable[..., Any], x: Any, y: Any, addend: Any, rng: Any, out: object, progress: object
+) -> Any:
     """The same of lazy arrays, a part of the outputs by a part."""
     sides = lazy_dot.side("x", x), lazy_dot.side("y", y)
     lazy.refuse(next(given for given in (*sides[0].arrays, *sides[1].arrays, addend) if lazy.is_lazy(given)),
-                out=out)  # fmt: skip
+                out=out, progress=progress)  # fmt: skip
     axis = -1 if name == "dot" else max(-2, -len(sides[1].shape))
     _check_shapes(name, *sides, axis)
     tail = 1 if name == "dot" else 2
@@ -197,6 +205,7 @@ def _run(
     dtype: object,
     out: object,
     backend: Backend | None,
+    progress: Progress,
 ) -> Any:
     """All outputs: `layout` is how many matrices, and their rows and columns."""
     fmt = how.output[0]
@@ -213,12 +222,16 @@ def _run(
     codes = np.zeros(layout, np.uint64)
     scales = None if x.scale_fmt is None or y.scale_fmt is None else (x.scale_fmt, y.scale_fmt)
     request = Dot(how, x.fmt, y.fmt, begin, scales, x.block, tensor, backend=backend)
-    for number in range(layout[0]):
-        left, right = part_of(x, number, layout[0]), part_of(y, number, layout[0])
-        for some, first in _runs(rng, shape, layout, number, paired):
-            theirs = right.at(some) if paired else right
-            added = addends[number][some]
-            _one(request, left.at(some), theirs, added, codes[number][some], key, first, paired)
+    with reporting(progress, codes.size, f"dot products, {how}") as step:
+        most = _steps(request, layout, x.codes.shape[1]) if step else layout[1]
+        for number in range(layout[0]):
+            left, right = part_of(x, number, layout[0]), part_of(y, number, layout[0])
+            for some, first in _runs(rng, shape, layout, number, paired, most):
+                theirs = right.at(some) if paired else right
+                added, made = addends[number][some], codes[number][some]
+                _one(request, left.at(some), theirs, added, made, key, first, paired)
+                if step:
+                    step(made.size)
     made = codes.reshape(shape).astype(code_dtype(fmt))
     if carrier is None:
         result = made.view(given)
@@ -236,14 +249,16 @@ def _run(
 
 
 def _runs(
-    rng: object, shape: tuple[int, ...], layout: tuple[int, int, int], number: int, paired: bool
-) -> Iterator[tuple[slice, int]]:
+    rng: object, shape: tuple[int, ...], layout: tuple[int, int, int], number: int, paired: bool, most: int
+) -> Iterator[tuple[slice, int]]:  # fmt: skip
     """Rows of a matrix whose outputs follow each other, and the place of the first, for random integers.
 
-    All rows, but for a part of a larger array, at its place: there each row by itself.
+    All rows, at most so many at a time, but for a part of a larger array, at its place: there each row by
+    itself.
     """
     if not isinstance(rng, Place):
-        yield slice(None), number * layout[1] * layout[2]
+        for row in range(0, layout[1], max(1, most)):
+            yield slice(row, row + most), (number * layout[1] + row) * layout[2]
         return
     places: Any = np.zeros((), np.int64)
     for origin, length, whole in zip(rng.origin, shape, rng.within, strict=True):
@@ -252,6 +267,12 @@ def _runs(
     step = shape[-1] if paired and shape else 1
     for row in range(0, layout[1], step):
         yield slice(row, row + step), int(firsts[row, 0])
+
+
+def _steps(request: Dot, layout: tuple[int, int, int], length: int) -> int:
+    """How many rows to do between reports: a hundredth, or what is worth preparing the other side for."""
+    least = 64 if engine.lower(request).partial else 1
+    return max(least, -(-layout[1] // 100), (1 << 22) // max(1, layout[2] * length))
 
 
 def _one(

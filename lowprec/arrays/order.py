@@ -33,7 +33,7 @@ from lowprec.spec import catalog
 from lowprec.spec.arith import Class
 from lowprec.spec.format import Format, Sign
 from lowprec.spec.projection import DEFAULT, Flag, Projection
-from lowprec.spec.rounding import TOWARD_NEGATIVE, TOWARD_POSITIVE
+from lowprec.spec.rounding import TOWARD_NEGATIVE
 
 __all__ = [
     "classify",
@@ -368,15 +368,11 @@ def _next(start: Array, toward: Array, fmt: Format) -> Array:
     up, down = place < goal, place > goal
     inside: dict[str, Any] = {"saturation": "finite", "negative": "zero", "zero": "smallest", "nan": "max"}
     below = encode(start, fmt, projection=Projection(rounding=TOWARD_NEGATIVE, **inside))
-    above = encode(start, fmt, projection=Projection(rounding=TOWARD_POSITIVE, **inside))
-    # All are on their side of x, but where x lies beyond the extreme value: that is the result then.
+    # It is x, or below it; or above, where x lies beyond the extreme value.
     least, last = _extremes(fmt)
-    low, high = (_places(*_parts(codes, fmt)[:2], fmt).astype(np.int64) for codes in (below, above))
-    low_place, high_place = (
-        _place_of(np.asarray(decode(codes, fmt, dtype="float64"))) for codes in (below, above)
-    )
-    upper = np.where(low_place > place, low, low + 1)
-    lower = np.where(high_place < place, high, high - 1)
+    low = _places(*_parts(below, fmt)[:2], fmt).astype(np.int64)
+    found = _place_of(np.asarray(decode(below, fmt, dtype="float64")))
+    upper, lower = low + (found <= place), low - (found >= place)
     if fmt.sign is Sign.MAGNITUDE and not fmt.subnormals:  # there is no zero to stop at
         upper, lower = np.where(upper == 0, 1, upper), np.where(lower == 0, -1, lower)
     upper = np.minimum(upper, last + fmt.infinity)

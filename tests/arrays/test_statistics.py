@@ -205,52 +205,6 @@ def test_where_the_percentile_is_zero_the_largest_value_counts():
     assert scale_for(values, "int8", "percentile", percentile=50) == scale_for(values, "int8")
 
 
-def slow_mse(values, fmt, powers):
-    """The definition, in Fractions but for the quotient, which is the values' type's."""
-    largest = scale_for(values, fmt, power_of_two=powers)
-    factors = [Fraction(m, 16 << k) for k in range(6) for m in range(16, 8, -1)] + [Fraction(1, 64)]
-    factors = [Fraction(1, 1 << k) for k in range(7)] if powers else factors
-    best = []
-    for factor in factors:
-        scale = np.float32(float(Fraction(float(largest)) * factor))
-        got = lp.quantize(values / scale, fmt, saturation="finite")
-        terms = [
-            Fraction(float(x)) - Fraction(float(q)) * Fraction(float(scale))
-            for x, q in zip(values, got, strict=True)
-        ]
-        best.append((sum(term * term for term in terms), scale))
-    return min(best, key=lambda pair: pair[0])[1]
-
-
-@pytest.mark.parametrize("powers", [False, True])
-@pytest.mark.parametrize("fmt", ["int4", "int8", "e2m1fn", "e4m3fn", "uint4"])
-@pytest.mark.parametrize("dtype", [np.float32, np.float64])
-def test_mse_finds_the_best_scale_of_its_grid(fmt, powers, dtype):
-    """Heavy tails, so that clipping pays."""
-    values = np.random.default_rng(3).standard_t(2, 60).astype(dtype)
-    values = np.abs(values) if fmt == "uint4" else values
-    assert scale_for(values, fmt, "mse", power_of_two=powers) == slow_mse(values, fmt, powers)
-
-
-def test_the_largest_of_equally_good_scales_is_taken():
-    """7.5 becomes 4 * 2, or is clipped to 7 * 1: as far away."""
-    assert scale_for([7.5], "int4", "mse", power_of_two=True) == 2.0
-    assert scale_for([448.0, 256.0], "e4m3fn", "mse") == 1.0
-
-
-def test_mse_clips_what_is_not_worth_it():
-    values = np.append(RNG.standard_normal(4096), 40.0).astype(np.float32)
-    largest, best = scale_for(values, "int4"), scale_for(values, "int4", "mse")
-    errors = [error_report(values, "int4", scale=scale, saturation="finite").mse for scale in (best, largest)]
-    assert best < largest / 4
-    assert errors[0] < errors[1] / 2
-
-
-def test_the_best_power_of_two_of_few_bits_lies_below_the_scale_of_max():
-    values = np.append(RNG.standard_normal(4096), 40.0).astype(np.float32)
-    assert scale_for(values, "int4", "mse", power_of_two=True) == 0.5
-
-
 # -- scales: what is refused -------------------------------------------------------------------------
 
 REFUSED = {
@@ -438,6 +392,39 @@ def test_keywords_reach_the_blocks(keywords):
     assert got != error_report(clean, "mxfp4")
     if "rule" in keywords:
         assert got.clipped == got.clipped_blocks == 0
+
+
+@pytest.mark.parametrize("size", [1, 7, 8, 15, 100, 128, 129, 200, 1000, 1031, 4099, 100_000])
+def test_sums_are_those_of_numpy_to_the_bit(size):
+    """Of one part: kernels add the same terms in the same order."""
+    values = np.random.default_rng(size).standard_normal(size).astype(np.float32)
+    errors = lp.quantize(values, "e4m3fn").astype(np.float64) - values
+    squares, noises = np.square(values.astype(np.float64)), np.square(errors)
+    got = error_report(values, "e4m3fn")
+    assert (got.mse, got.mean_error) == (noises.sum() / size, errors.sum() / size)
+    assert got.sqnr == 10 * np.log10(squares.sum() / noises.sum())
+
+
+@pytest.mark.parametrize("fmt", ["mxfp4", "nvfp4", "fp8_block_1x128", "mxint8"])
+@pytest.mark.parametrize("shape", [(6, 256), (3, 5, 200), (4, 2048)], ids=str)
+def test_sums_of_blocks_are_those_of_numpy_to_the_bit(fmt, shape):
+    """Also where blocks end with the row."""
+    values = np.random.default_rng(3).standard_normal(shape).astype(np.float32)
+    results = lp.encode(values, fmt).values(np.float64)
+    size, got = catalog.block_format(fmt).sizes[0], error_report(values, fmt)
+    noises, squares = np.square(results - values), np.square(values.astype(np.float64))
+    assert got.mse == noises.sum() / values.size
+    starts = np.arange(0, shape[-1], size)
+    noise, signal = (np.add.reduceat(each, starts, axis=-1) for each in (noises, squares))
+    assert got.by_block.tobytes() == (10 * np.log10(signal / noise)).tobytes()
+
+
+def test_the_order_in_memory_changes_nothing():
+    values = np.random.default_rng(3).standard_normal((40, 96)).astype(np.float32)
+    for fmt in ("e4m3fn", "mxfp4"):
+        want = error_report(values, fmt)
+        assert error_report(np.asfortranarray(values), fmt) == want
+        assert error_report(np.repeat(values, 2, axis=1)[:, ::2], fmt) == want
 
 
 @pytest.mark.parametrize("part", [1, 64, 200])

@@ -347,6 +347,7 @@ WITHOUT_RULES = {
     "modes.py": "the processor's modes, which the kit does not change",
     "parts.py": "how helpers are compiled",
     "request.py": "what is asked",
+    "special.py": "functions of the C library",
 }
 
 

@@ -77,7 +77,13 @@ _PLAIN = (CONVERT, "add", "subtract", "multiply", "divide", "sqrt", "fma")
 
 
 def _elementwise(request: Elementwise) -> Any:
-    from lowprec.kernels.vector import directed_program, exact_program, flagged_program, widened_program
+    from lowprec.kernels.vector import (
+        directed_program,
+        drawn_program,
+        exact_program,
+        flagged_program,
+        widened_program,
+    )
 
     if request.backend is None and is_narrow(request) and (request.flags or request.operation not in _PLAIN):
         return None  # a table is as fast, and nothing needs to be compiled
@@ -88,7 +94,7 @@ def _elementwise(request: Elementwise) -> Any:
     if request.flags:
         return flagged_program.lower(request)
     own = _conversion(request) if request.operation == CONVERT else _operation(request)
-    return widened_program.lower(request) if own is None else own
+    return own or drawn_program.lower(request) or widened_program.lower(request)
 
 
 #: Results from which on a plan that is not usual has a kernel of its own: less are not worth its compilation.

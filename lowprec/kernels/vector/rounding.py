@@ -41,11 +41,13 @@ from lowprec.kernels.vector.ir.lanes import (
 )
 from lowprec.kernels.vector.ir.rounding import (
     added_once,
+    by_random,
     cut_short_sum,
     cut_sum,
     fma_to_odd,
     joined_sum,
     load_odd,
+    made_odd,
     narrowed_to_half,
     nearest_single,
     odd_sum,
@@ -75,12 +77,14 @@ __all__ = [
     "SMALL",
     "WHOLE",
     "added_once",
+    "by_random",
     "cut_short_sum",
     "cut_sum",
     "fma_to_odd",
     "joined_sum",
     "limited",
     "load_odd",
+    "made_odd",
     "narrowed_to_half",
     "nearest",
     "nearest_even",
@@ -133,8 +137,8 @@ WHOLE: dict[Rounding, Callable[..., npt.NDArray[Any]]] = {
 }
 
 
-def nearest_singles(numbers: npt.NDArray[np.float64], out: npt.NDArray[np.float32]) -> None:
-    """Write the nearest binary32 numbers, as the processor rounds."""
+def nearest_singles(numbers: npt.NDArray[Any], out: npt.NDArray[Any]) -> None:
+    """Write the binary32 numbers nearest to binary64 ones, as the processor rounds."""
     out[...] = numbers
 
 

@@ -130,7 +130,8 @@ def encode(
     scale : array_like of float32, optional
         That broadcasts with values. By default `lowprec.scale_for` finds it.
     method, axis, percentile, power_of_two
-        As for `lowprec.scale_for`: "max", "percentile" or "mse", one scale or one for each channel.
+        As for `lowprec.scale_for`: "max", "percentile" or "mse", one scale or one for each channel. mse is of
+        the policy and rounding below.
     policy : {"sat", "ovf", "paper"}
         What becomes of overflow: `POLICIES`.
     rounding : Rounding or str
@@ -151,10 +152,10 @@ def encode(
     Source: [FP8] 2; [OFP8] for the policies "sat" and "ovf".
     """
     target = catalog.format(fmt)
-    how = Projection(rounding=rounding, saturation=_policy(policy), symmetric=True)  # type: ignore[arg-type]
+    how = projection_of(policy, rounding)
     if scale is None:
         scale = statistics.scale_for(
-            values, target, method, axis, percentile=percentile, power_of_two=power_of_two
+            values, target, method, axis, percentile=percentile, power_of_two=power_of_two, projection=how
         )
     elif axis is not None:
         raise ValueError(
@@ -207,6 +208,11 @@ def quantize(values: npt.ArrayLike, fmt: Like = "e4m3fn", **options: Any) -> Arr
 
 
 # -- arguments ---------------------------------------------------------------------------------------
+
+
+def projection_of(policy: str = "sat", rounding: Rounding | str = "nearest_even") -> Projection:
+    """Return what `encode` does with quotients."""
+    return Projection(rounding=rounding, saturation=_policy(policy), symmetric=True)  # type: ignore[arg-type]
 
 
 def _policy(name: str) -> Saturation:

@@ -15,7 +15,7 @@ import numpy as np
 import numpy.typing as npt
 
 from lowprec.arrays import convert, statistics
-from lowprec.methods.fp8.codes import encode
+from lowprec.methods.fp8.codes import encode, projection_of
 from lowprec.spec import catalog
 from lowprec.spec.format import Format
 
@@ -80,10 +80,9 @@ def calibrate(
     trials |= {f"percentile {each:g}": ("percentile", each) for each in percentiles}
     trials["mse"] = ("mse", 100.0)
     score = judge or (lambda scale: sqnr(values, encode(values, fmt, scale=scale).values(np.float64)))
+    options: dict[str, Any] = {"power_of_two": power_of_two, "projection": projection_of()}
     scales = {
-        name: np.asarray(
-            statistics.scale_for(values, fmt, method, axis, percentile=percentile, power_of_two=power_of_two)
-        )
+        name: np.asarray(statistics.scale_for(values, fmt, method, axis, percentile=percentile, **options))
         for name, (method, percentile) in trials.items()
     }
     scores = {name: float(score(scale)) for name, scale in scales.items()}

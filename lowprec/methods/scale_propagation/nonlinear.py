@@ -19,6 +19,7 @@ from typing import Any
 import numpy as np
 
 from lowprec.arrays.checks import Array
+from lowprec.arrays.special import erf
 from lowprec.methods.scale_propagation.registry import register_scaled_op
 from lowprec.methods.scale_propagation.rounding import fitting, operate, project
 from lowprec.methods.scale_propagation.rules.operands import one, settled, taking_zeros
@@ -34,12 +35,9 @@ Function = Callable[[Array], Array]
 # -- activations ------------------------------------------------------------------------------------
 
 
-_erf = np.frompyfunc(math.erf, 1, 1)
-
-
 def _normal_share(x: Array) -> Array:
     """Return the share of a standard normal variable below x."""
-    share: Array = (1 + np.asarray(_erf(x / math.sqrt(2)), np.float64)) / 2
+    share: Array = (1 + erf(x / math.sqrt(2))) / 2
     return share
 
 

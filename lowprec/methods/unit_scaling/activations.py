@@ -12,13 +12,12 @@ from collections.abc import Callable
 import numpy as np
 import numpy.typing as npt
 
+from lowprec.arrays.special import erfc
 from lowprec.methods.unit_scaling.constraints import Constraint, constrain
 from lowprec.methods.unit_scaling.factors import Function, Scales, derive_scale, mean_square
 from lowprec.methods.unit_scaling.vjp import Array, Vjp, array, need_positive, scaled
 
 __all__ = ["elementwise", "gelu", "glu", "hardtanh", "relu", "sigmoid", "silu", "tanh"]
-
-_ERFC = np.frompyfunc(math.erfc, 1, 1)
 
 
 def elementwise(
@@ -214,7 +213,7 @@ def _sigmoid(x: Array) -> Array:
 
 def _cdf(x: Array) -> Array:
     """Return the normal distribution function, by the C library's erfc, precise for small results too."""
-    found: Array = np.asarray(_ERFC(-x.astype(np.float64) / math.sqrt(2)), np.float64) / 2
+    found: Array = erfc(-x.astype(np.float64) / math.sqrt(2)) / 2
     return found.astype(x.dtype)
 
 

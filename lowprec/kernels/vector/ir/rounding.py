@@ -34,11 +34,13 @@ from lowprec.kernels.vector.ir.language import VectorType, builtin, ir, memory
 
 __all__ = [
     "added_once",
+    "by_random",
     "cut_short_sum",
     "cut_sum",
     "fma_to_odd",
     "joined_sum",
     "load_odd",
+    "made_odd",
     "narrowed_to_half",
     "nearest_single",
     "odd_sum",
@@ -372,12 +374,38 @@ def nearest_single(x: np.float64) -> np.float64:
 
 
 @inlined
-def summed_to_odd(x: np.float64, y: np.float64) -> np.float64:
-    """The sum of two numbers, rounded to odd. Source: [BOLDO]."""
-    total, error = with_error(x, y)
+def made_odd(total: np.float64, error: np.float64) -> np.float64:
+    """A number that was rounded to nearest, by an error of this sign: the odd one of two neighbours."""
     inexact = (error < 0.0) | (error > 0.0)
     word = np.float64(total).view(np.uint64) - np.uint64(inexact & ((error < 0.0) != (total < 0.0)))
     return np.uint64(word | np.uint64(inexact)).view(np.float64)
+
+
+@inlined
+def summed_to_odd(x: np.float64, y: np.float64) -> np.float64:
+    """The sum of two numbers, rounded to odd. Source: [BOLDO]."""
+    total, error = with_error(x, y)
+    return made_odd(total, error)
+
+
+@inlined
+def by_random(
+    x: np.float64, random: np.uint32, bits: int, between: bool, trailing: int, emin: int
+) -> np.float64:
+    """The number of a format below or above x, in magnitude, by a random integer of so many bits.
+
+    The format has these trailing bits and smallest exponent, and no largest number. Up where the tail, cut
+    to as many bits, and the random integer make one; `between` takes a number halfway to the next integer.
+    """
+    field = np.int64(np.float64(x).view(np.uint64) >> np.uint64(52)) & np.int64(0x7FF)
+    last = max(field - np.int64(1023), np.int64(emin)) - np.int64(trailing)
+    places = np.int64(bits) + np.int64(between)
+    unit = np.uint64((last + np.int64(1023)) << np.int64(52)).view(np.float64)
+    parts = np.uint64((places - last + np.int64(1023)) << np.int64(52)).view(np.float64)
+    whole = np.uint64((np.int64(1023) - places) << np.int64(52)).view(np.float64)
+    added = np.float64(random) * (2.0 if between else 1.0) + (1.0 if between else 0.0)
+    size = np.floor((np.floor(abs(x) * parts) + added) * whole) * unit
+    return x if field == np.int64(0x7FF) else np.copysign(size, x)
 
 
 @inlined

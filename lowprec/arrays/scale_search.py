@@ -1,0 +1,224 @@
+"""The scale with the least sum of squared errors: the search of `scale_for`.
+
+What a format's results are, and from which quotient on a value becomes each, is asked of `quantize`. Where
+there are few, `kernels.scales` searches all scales; else some are tried.
+
+Floor 3.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+import functools
+import math
+from typing import NamedTuple
+
+import numpy as np
+import numpy.typing as npt
+
+from lowprec.arrays.checks import Array
+from lowprec.arrays.convert import decode, quantize
+from lowprec.arrays.progress import Step
+from lowprec.arrays.threads import share_rows
+from lowprec.arrays.traverse import tiles
+from lowprec.kernels.modes import usual_arithmetic
+from lowprec.kernels.scales import find_scales
+from lowprec.spec import catalog
+from lowprec.spec.format import Format, exact_float
+from lowprec.spec.projection import Projection
+from lowprec.spec.rounding import NEAREST_EVEN
+
+__all__ = ["PART", "least_errors", "narrowed", "only_finite"]
+
+Doubles = npt.NDArray[np.float64]
+Singles = npt.NDArray[np.float32]
+
+#: Values that are worked on at a time.
+PART = 1 << 18
+
+#: Values whose rows are sorted at a time, but for a longer row.
+_SORTED = 1 << 22
+#: And where someone is told of each.
+_REPORTED = 1 << 18
+
+#: What the largest scale is multiplied by where scales are tried, largest first: eight steps a binade, six
+#: binades down.
+_FACTORS = np.array([math.ldexp(m, -4 - k) for k in range(6) for m in range(16, 8, -1)] + [1 / 64])
+
+_SMALLEST = exact_float(1, -149)
+_LARGEST = np.finfo(np.float32).max
+
+
+def least_errors(
+    rows: Array, fmt: Format, how: Projection, usual: Singles, powers: bool, step: Step
+) -> Singles:
+    """Return the scale of each row with the least sum of squared errors, or one that is nearly as good.
+
+    Parameters
+    ----------
+    rows : array of a type that `values_operand` gives, shape (rows, n)
+    usual : array of float32, shape (rows,)
+        The smallest scales that clip nothing. They remain where no other is better.
+    powers : bool
+        Whether to try the usual scale over powers of two only.
+    step : callable, optional
+        Told how many more values are done.
+    """
+    if how.rounding.bits:
+        how = dataclasses.replace(how, rounding=NEAREST_EVEN)
+    steps = _steps(fmt, how)
+    if steps is None:
+        return _tried(rows, fmt, how, usual, _FACTORS[::8] if powers else _FACTORS, step)
+    found, together = np.empty_like(usual), _REPORTED if step else _SORTED
+    for (part,) in tiles(usual.shape, (1,), max(1, together // max(1, rows.shape[1]))):
+        found[part] = _searched(rows[part], steps, usual[part], powers)
+        if step:
+            step(rows[part].size)
+    return found
+
+
+class _Steps(NamedTuple):
+    """A format's results, ascending, and where one becomes the next."""
+
+    grid: Doubles
+    limits: Doubles  #: the least quotients, rounded, that become the second and later results
+    ends: tuple[float, float]  #: quotients from which on results are not finite, or infinities
+    nearest: bool
+    odd: bool  #: whether a sign changes nothing else: then grid and limits are of magnitudes
+
+
+@functools.lru_cache(maxsize=256)
+def _steps(fmt: Format, how: Projection) -> _Steps | None:
+    """The results and limits of a format of at most 8 bits whose results are finite; None of any other."""
+    if fmt.width > 8 or not catalog.BINARY32.contains(fmt):
+        return None
+    try:
+        return _asked(fmt, how)
+    except ValueError:  # some quotients are refused
+        return None
+
+
+def _asked(fmt: Format, how: Projection) -> _Steps | None:
+    grid = _results(_finite_only(decode(np.arange(1 << fmt.width), fmt)), fmt, how)
+    grid = np.unique(_finite_only(grid))
+    limits, after = _first_of(grid[:-1], grid[1:], fmt, how)
+    tiny = [-_SMALLEST, 0.0, _SMALLEST] if grid[0] < 0 else [0.0, _SMALLEST]
+    if not np.isfinite(_results(np.concatenate([tiny, limits, after]), fmt, how)).all():
+        return None
+    middles, exact = (grid[:-1].astype(np.float64) + grid[1:]) / 2, grid.astype(np.float64)
+    nearest = bool(((after <= middles) & (middles <= limits)).all())
+    borders = (limits.astype(np.float64) + after) / 2
+    ends = _end(-exact[0], -1, fmt, how) if grid[0] < 0 else -math.inf, _end(exact[-1], 1, fmt, how)
+    odd = nearest and ends[0] == -ends[1] and np.array_equal(grid, -grid[::-1])
+    kept = slice(int(np.count_nonzero(grid < 0)) if odd else 0, None)
+    return _Steps(exact[kept], borders[kept], ends, nearest, odd)
+
+
+def _results(values: Array, fmt: Format, how: Projection) -> Singles:
+    return np.asarray(quantize(np.asarray(values, np.float32), fmt, projection=how))
+
+
+def _finite_only(values: Array) -> Array:
+    return values[np.isfinite(values)]
+
+
+def _first_of(low: Singles, high: Singles, fmt: Format, how: Projection) -> tuple[Singles, Singles]:
+    """The least numbers from low to high that become high, by bisection; and the numbers before them."""
+    below, above = (_places(np.asarray(side)) for side in (low, high))
+    while (above - below > 1).any():
+        middle = (below + above) >> 1
+        up = _results(_numbers(middle), fmt, how) >= high
+        below, above = np.where(up, below, middle), np.where(up, middle, above)
+    return _numbers(above), _numbers(below)
+
+
+def _end(largest: float, sign: int, fmt: Format, how: Projection) -> float:
+    """The magnitude, with its sign, from which on results are infinities or NaN."""
+    if np.isfinite(_results(np.array([sign * _LARGEST]), fmt, how)).all():
+        return sign * math.inf
+    below, above = (int(_places(np.array([each], np.float32))[0]) for each in (largest, _LARGEST))
+    while above - below > 1:
+        middle = (below + above) // 2
+        known = np.isfinite(_results(sign * _numbers(np.array([middle])), fmt, how)).all()
+        below, above = (middle, above) if known else (below, middle)
+    first, last = _numbers(np.array([above, below])).astype(np.float64)
+    return sign * float(first + last) / 2
+
+
+def _places(numbers: Singles) -> npt.NDArray[np.int64]:
+    """Integers that ascend as float32 numbers do."""
+    bits = numbers.view(np.int32).astype(np.int64)
+    return np.where(bits < 0, -(bits & 0x7FFFFFFF), bits)
+
+
+def _numbers(places: npt.NDArray[np.int64]) -> Singles:
+    bits = np.where(places < 0, -places | 0x80000000, places)
+    return bits.astype(np.uint32).view(np.float32)
+
+
+def _searched(rows: Array, steps: _Steps, usual: Singles, powers: bool) -> Singles:
+    """The best scales of some rows, of all that there are."""
+    part, known = only_finite(rows)
+    if steps.odd:
+        np.abs(part, out=part)
+    if not known.all():
+        part[~known] = np.nan  # sorted, NaNs come last
+    part.sort(axis=1)
+    counts = np.count_nonzero(known, axis=1)
+    floors = np.zeros_like(usual)
+    for place, end in zip((0, counts - 1), steps.ends, strict=True):
+        if math.isfinite(end) and part.shape[1]:
+            extreme = part[np.arange(len(part)), np.maximum(place, 0)].astype(np.float64)
+            most = np.where(counts > 0, extreme, 0) / end
+            near = most.astype(np.float32)
+            above = np.where(near > most, near, np.nextafter(near, np.float32(np.inf)))
+            floors = np.maximum(floors, above)
+    found = np.empty_like(usual)
+
+    @usual_arithmetic()  # for a thread may have other modes than ours
+    def search(start: int, stop: int) -> int:
+        some = slice(start, stop)
+        find_scales(
+            part[some], counts[some], steps.grid, steps.limits, usual[some], floors[some], powers,
+            steps.nearest, found[some],
+        )  # fmt: skip
+        return 0
+
+    share_rows(search, len(part), 64 * part.shape[1])
+    return found
+
+
+def _tried(
+    rows: Array, fmt: Format, how: Projection, usual: Singles, factors: Doubles, step: Step
+) -> Singles:
+    """Of the usual scales times the factors, the first with the least sum of squared errors, of each row."""
+    trials = np.maximum(factors[:, None] * usual.astype(np.float64), _SMALLEST).astype(np.float32)
+    errors = np.zeros(trials.shape)
+    for tile in tiles(rows.shape, (1, 1), PART):
+        part, known = only_finite(rows[tile])
+        for trial, sums in zip(trials[:, tile[0], None], errors[:, tile[0]], strict=True):
+            error = part - quantize(part / trial, fmt, projection=how).astype(np.float64) * trial
+            error *= error
+            error[~known] = 0
+            sums += error.sum(axis=1)
+        if step:
+            step(part.size)
+    errors[~np.isfinite(errors)] = np.inf
+    chosen: Singles = np.take_along_axis(trials, errors.argmin(axis=0)[None], axis=0)[0]
+    return chosen
+
+
+def narrowed(given: Array) -> Array:
+    """Values in float32 if that holds their type, else float64."""
+    carrier = catalog.carrier(given.dtype)
+    assert carrier is not None
+    return given.astype(np.float32 if catalog.BINARY32.contains(carrier) else np.float64, copy=False)
+
+
+def only_finite(given: Array) -> tuple[Array, Array]:
+    """Return a copy of values as `narrowed`, but 0 where not finite; and which are finite."""
+    part = np.array(narrowed(given))
+    known = np.isfinite(part)
+    if not known.all():
+        part[~known] = 0
+    return part, known

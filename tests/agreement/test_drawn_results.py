@@ -1,0 +1,107 @@
+"""Stochastic rounding in binary64, against the scalar engine."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+
+import lowprec as lp
+from lowprec.kernels.request import CONVERT, Elementwise
+from lowprec.kernels.vector import program
+from lowprec.kernels.vector.drawn import OPERATIONS
+from lowprec.kernels.vector.drawn_program import Drawn
+from lowprec.spec import catalog
+from lowprec.spec.arith import operands_of
+from lowprec.spec.projection import Projection
+
+SIZE = 4096
+FORMATS = ["binary32", "bfloat16", "binary16", "e4m3fn", "e5m2"]
+
+
+def agree(verb, *operands, **options):
+    """Results, and flags, are those of the scalar engine."""
+    made = []
+    for backend in (None, "scalar"):
+        flags = np.zeros(SIZE, np.uint8)
+        for given in ({}, {"flags": flags}):
+            result = verb(*operands, backend=backend, **given, **options)
+            made.append((result.view(f"u{result.itemsize}"), flags.copy()))
+    for (got, raised), (want, wanted) in zip(made[:2], made[2:], strict=True):
+        assert np.array_equal(got, want), options
+        assert np.array_equal(raised, wanted), options
+
+
+def numbers(seed, fmt=catalog.BINARY32):
+    """Binary32 numbers of all sizes around a format's, zeros, and what is not finite."""
+    rng = np.random.default_rng(seed)
+    low, high = max(fmt.emin - 30, -149), fmt.emax + 2
+    with np.errstate(over="ignore"):
+        made = (rng.standard_normal(SIZE) * 2.0 ** rng.integers(low, high, SIZE)).astype(np.float32)
+    made[::50], made[1::50], made[2::97], made[3::98] = 0, -0.0, np.nan, np.inf
+    return made
+
+
+@pytest.mark.parametrize("mode", ["stochastic(4)", "stochastic(26)", "stochastic(9, B)", "stochastic(1)"])
+@pytest.mark.parametrize("operation", [name for name in OPERATIONS if name != CONVERT])
+def test_operations_into_binary32(operation, mode):
+    """Numbers of every size and of one; sums that cancel."""
+    x, y, z = (numbers(seed) for seed in range(3))
+    y[::3], z[::4] = x[::3], -x[::4]
+    random = np.random.default_rng(3).integers(0, 1 << Projection(rounding=mode).rounding.bits, SIZE)
+    near = [1 + np.arange(SIZE, dtype=np.float32) * np.float32(2.0**-23), x, z]
+    for operands in ((np.abs(x), y, z), (x, z, y), near):
+        agree(
+            getattr(lp, operation),
+            *operands[: operands_of(operation)],
+            "binary32",
+            rounding=mode,
+            random=random.astype(np.uint32),
+        )
+
+
+@pytest.mark.parametrize("name", FORMATS)
+@pytest.mark.parametrize("mode", ["stochastic(32)", "stochastic(4)", "stochastic(20, B)", "stochastic(3, C)"])
+def test_conversions_of_binary64_numbers(name, mode):
+    """Every tail in units of 2**-5, at the largest and the smallest numbers too, with each random integer."""
+    fmt, rounding = lp.format(name), Projection(rounding=mode).rounding
+    rng = np.random.default_rng(0)
+    for at in (1.0, fmt.max_finite, float(fmt.min_normal), 3 * 2.0 ** (fmt.emin - fmt.trailing_bits), 0.0):
+        gap = 2.0 ** (max(np.frexp(at)[1] - 1, fmt.emin) - fmt.trailing_bits)
+        tails = np.repeat(np.arange(64), 64) / 32 + rng.choice([0, 2.0**-20, -(2.0**-20)], SIZE)
+        x = (at + gap * tails) * rng.choice([1, -1], SIZE)
+        random = np.tile(np.arange(64), 64) % (1 << min(rounding.bits, 31))
+        random = random << max(0, rounding.bits - 6)
+        for saturation in ("none", "finite"):
+            for verb in (lp.encode, lp.quantize):
+                agree(verb, x, fmt, rounding=mode, saturation=saturation, random=random.astype(np.uint32))
+
+
+@pytest.mark.parametrize("name", FORMATS)
+def test_numbers_drawn_by_key(name):
+    """Random integers of `rng` are those of the same places."""
+    for operands in ((numbers(1).astype(np.float64), numbers(2)), (numbers(3), numbers(4))):
+        agree(lp.add, *operands, name, rounding="stochastic(23)", rng=5)
+        agree(
+            lp.encode, operands[0].astype(np.float64) * (1 + 2.0**-40), name, rounding="stochastic(32)", rng=5
+        )
+
+
+def test_vectors_serve_them():
+    """As far as 53 bits tell the tail; and not by thresholds that depend on more."""
+    single, double, brain = catalog.BINARY32, catalog.BINARY64, catalog.BFLOAT16
+
+    def served(operation, source, target, mode, **rule):
+        request = Elementwise(operation, (source,), target, Projection(rounding=mode, **rule))
+        return isinstance(program.lower(request), Drawn)
+
+    assert served("sqrt", single, single, "stochastic(28)")
+    assert served(CONVERT, double, brain, "stochastic(32)")
+    for request in (
+        ("sqrt", single, single, "stochastic(29)"),
+        ("sqrt", single, single, "stochastic(28, B)"),
+        ("sqrt", single, single, "stochastic(8, C)"),
+        (CONVERT, double, catalog.E4M3FNUZ, "stochastic(32)"),
+        (CONVERT, double, catalog.E8M0FNU, "stochastic(32)"),
+    ):
+        assert not served(*request)
+    assert not served(CONVERT, double, brain, "stochastic(32)", subnormals="flush_results")

@@ -1,0 +1,51 @@
+"""The example of docs/mx.md that trains a network: it runs, and the page shows what it prints."""
+
+from __future__ import annotations
+
+import importlib.util
+import re
+from pathlib import Path
+
+import pytest
+from click.testing import CliRunner
+
+import lowprec as lp
+
+ROOT = Path(__file__).parents[2]
+SHOWN = re.search(r"mx_training.py\n(.*?)```", (ROOT / "docs" / "mx.md").read_text(), re.S)[1].splitlines()
+
+
+@pytest.fixture(scope="module")
+def example():
+    spec = importlib.util.spec_from_file_location(
+        "mx_training", ROOT / "docs" / "examples" / "mx_training.py"
+    )
+    module = importlib.util.module_from_spec(spec)
+    spec.loader.exec_module(module)
+    return module
+
+
+@pytest.mark.apart
+def test_it_prints_the_table_of_the_page(example):
+    """A row for each format, under the same head."""
+    before = lp.get_threads()
+    try:
+        result = CliRunner().invoke(example.main, ["--steps", "2"])
+    finally:
+        lp.set_threads(before)
+    assert result.exit_code == 0, result.output
+    lines = result.output.splitlines()
+    assert lines[0] == SHOWN[0]
+    assert [line.split()[0] for line in lines[1:]] == [line.split()[0] for line in SHOWN[1:]]
+    assert [line.split()[0] for line in lines[1:]] == list(example.FORMATS)
+
+
+@pytest.mark.apart
+@pytest.mark.parametrize("row", [1, -1])
+def test_the_page_says_what_comes_out(example, row):
+    """Of the processor's own exponentials, so within a thousandth or two."""
+    name, loss, tested, accuracy, _ = SHOWN[row].split()
+    got = example.train(name, 200)
+    assert got[0] == pytest.approx(float(loss), abs=0.003)
+    assert got[1] == pytest.approx(float(tested), abs=0.003)
+    assert f"{got[2]:.1%}" == accuracy
