@@ -93,7 +93,6 @@ class Sample:
         for drawn, which in zip(self._drawn, (different, ~different), strict=True):
             which = which & compared & (low < drawn.below)
             drawn.add(first + index[which], low[which])
-        self.below[:] = [drawn.below for drawn in self._drawn]
 
     def join(self, other: Sample) -> None:
         """Take the sample of the places behind these."""

@@ -20,7 +20,7 @@ from tests.programs import need_package
 
 EXAMPLE = Path(__file__).parents[2] / "docs" / "examples" / "larger_than_memory.py"
 
-pytestmark = [pytest.mark.apart, pytest.mark.filterwarnings("ignore::dask.array.PerformanceWarning")]
+pytestmark = pytest.mark.filterwarnings("ignore::dask.array.PerformanceWarning")
 
 
 @pytest.fixture(scope="module")
@@ -39,8 +39,9 @@ def digest(*arrays):
     return hashlib.sha256(b"".join(np.ascontiguousarray(array).tobytes() for array in arrays)).hexdigest()
 
 
+@pytest.mark.apart
 def test_processes_give_the_bits_of_numpy(client):
-    """Of all that works on lazy arrays, in chunks that must be repaired; each process does a part."""
+    """Of all that works on lazy arrays, in chunks that must be repaired."""
     x = (np.random.default_rng(4).standard_normal((300, 500)) * 20).astype(np.float32)
     y = np.random.default_rng(5).standard_normal((500, 40)).astype(np.float32)
     lazy, other = da.from_array(x, chunks=(70, 130)), da.from_array(y, chunks=(33, 11))
@@ -80,18 +81,18 @@ def test_processes_give_the_bits_of_numpy(client):
     assert [digest(each) for each in dask.compute(*lazily)] == [digest(each) for each in want]
     assert lp.error_report(lazy, "nvfp4", **how).compute() == lp.error_report(x, "nvfp4", **how)
     assert blocks.compute().tensor_scale == held.tensor_scale
-    assert len(client.who_has()) == 0  # nothing is kept there
 
 
+@pytest.mark.long
 def test_more_than_the_memory_of_the_workers_comes_out_the_same():
     """The example, with four times the memory of one worker."""
     need_package("distributed")
-    command = [sys.executable, str(EXAMPLE), "--workers", "1", "--memory", "360MB", "--times", "4"]
+    command = [sys.executable, str(EXAMPLE), "--workers", "1", "--memory", "480MB", "--times", "4"]
     run = subprocess.run(command, capture_output=True, text=True, check=False)
     assert run.stdout.splitlines()[-1:] == ["the same"], run.stdout + run.stderr
     assert run.returncode == 0
     rows, size = re.match(
-        r"([\d,]+) x 4,096 float32, 1\.34 GiB; 1 workers of 343\.\d+ MiB\n(.*)", run.stdout, re.S
+        r"([\d,]+) x 4,096 float32, 1\.79 GiB; 1 workers of 457\.76 MiB\n(.*)", run.stdout, re.S
     ).groups()
-    assert int(rows.replace(",", "")) * 4096 * 4 > 3.99 * 360e6
+    assert int(rows.replace(",", "")) * 4096 * 4 > 3.99 * 480e6
     assert f"int8: {int(rows.replace(',', '')) * 4096:,} values" in size

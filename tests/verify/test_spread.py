@@ -76,6 +76,7 @@ def test_who_works_in_which_order_changes_no_report(question, limit):
     """Counts, first mismatches, sample and causes; with results that are left out too."""
     want = judge(question(), limit=limit)
     assert want.mismatches > 1000
+    assert len(want.details) == (want.mismatches if limit is None else limit)
     assert want.tally.signs == 2 or isinstance(question(), BlockQuestion)
     assert want.diagnosis is not None
     for workers in (sweeping.Here(), Shuffled()):
