@@ -80,8 +80,9 @@ class _Place:
         if sums(first, second, rest, self._to, downward, out, plan()) != DONE:
             raise Unsuited
         if self._program is not None:
-            words = out.view(np.uint64)
-            if self._program.run([words], words, NO_FLAGS, NO_RANDOM) != DONE:
+            exact = out.view(np.uint64)
+            out = out if self._program.in_place else np.empty(first.size)
+            if self._program.run([exact], out.view(np.uint64), NO_FLAGS, NO_RANDOM) != DONE:
                 raise Unsuited
         return out
 
@@ -110,7 +111,7 @@ class Sums:
                 stop = min(start + self._order.size, count)
                 some = self._some(terms, start, stop, np.zeros(0), minus)
                 made = [self._total.rounded(*made, *some)]
-        total = made[0] if len(made) == 1 else made[0] + made[1]
+        (total,) = made  # terms of two numbers are never alone: see `by_steps`
         return total, np.isnan(total) | (minus & (total == 0) if self._blocks else False)
 
     def _some(self, terms: Terms, start: int, stop: int, begin: Numbers, minus: Numbers) -> list[Numbers]:
