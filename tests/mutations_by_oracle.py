@@ -436,6 +436,14 @@ MUTANTS = (
         ("engine:vector multiply binary32 binary32 stochastic(2,B)",),
     ),
     Mutant(
+        "odd-zero",
+        "kernels/vector/odd.py",
+        "fused sums of zeros are +0",
+        "return summed_to_odd(high, low) if low != 0.0 else high",
+        "return summed_to_odd(high, low)",
+        ("engine:vector fma binary64 binary32",),
+    ),
+    Mutant(
         "widened-patterns",
         "kernels/vector/widened_program.py",
         "patterns of binary32 are taken for numbers",
