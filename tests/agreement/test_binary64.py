@@ -16,6 +16,9 @@ from lowprec.spec import catalog
 from lowprec.spec.projection import Projection
 from lowprec.spec.rounding import MODES
 
+#: A minute of compilation: `.ci/run` has them in a step of its own.
+pytestmark = pytest.mark.apart
+
 BLOCKS = ("mxfp8_e4m3", "mxfp8_e5m2", "mxfp6_e2m3", "mxfp4_e2m1", "mxint8", "nvfp4")
 
 

@@ -15,6 +15,9 @@ from lowprec.spec.arith import operands_of
 from lowprec.spec.projection import Projection
 
 SIZE = 4096
+#: A minute of compilation: `.ci/run` has them in a step of its own.
+pytestmark = pytest.mark.apart
+
 FORMATS = ["binary32", "bfloat16", "binary16", "e4m3fn", "e5m2"]
 
 
@@ -74,6 +77,16 @@ def test_conversions_of_binary64_numbers(name, mode):
         for saturation in ("none", "finite"):
             for verb in (lp.encode, lp.quantize):
                 agree(verb, x, fmt, rounding=mode, saturation=saturation, random=random.astype(np.uint32))
+
+
+def test_the_largest_numbers_stay_finite():
+    """They are far beyond the formats, but no infinities."""
+    largest = np.finfo(np.float64).max
+    x = np.tile([largest, -largest, np.nextafter(largest, 0), np.inf], SIZE // 4)
+    for name in ("binary32", "e5m2"):
+        for saturation in ("none", "propagate", "finite"):
+            random = np.full(SIZE, (1 << 26) - 1, np.uint32)
+            agree(lp.encode, x, name, rounding="stochastic(26)", saturation=saturation, random=random)
 
 
 @pytest.mark.parametrize("name", FORMATS)

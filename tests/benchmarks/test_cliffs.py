@@ -10,6 +10,8 @@ from click.testing import CliRunner
 from benchmarks import timing
 from benchmarks.cliffs import cells, main
 
+pytestmark = pytest.mark.apart
+
 
 @pytest.fixture(autouse=True)
 def _short(monkeypatch):

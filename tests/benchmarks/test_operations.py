@@ -21,6 +21,8 @@ from benchmarks.topics import TOPICS, Job
 from lowprec.arrays import arith
 from lowprec.spec import catalog
 
+pytestmark = pytest.mark.apart
+
 E4M3FN = catalog.E4M3FN
 OPERATIONS = ("add", "multiply", "divide", "sqrt", "fma")
 

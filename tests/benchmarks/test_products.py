@@ -24,6 +24,8 @@ from lowprec.arrays import dot as dots
 from lowprec.export import cards
 from lowprec.spec import catalog
 
+pytestmark = pytest.mark.apart
+
 E4M3FN, E5M2 = catalog.E4M3FN, catalog.E5M2
 VARIANTS, KINDS = TOPICS["matmul"].variants, ("normal", "hard")
 

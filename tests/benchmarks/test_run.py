@@ -25,6 +25,8 @@ from lowprec.oracle.convert import decode as decode_exactly
 from lowprec.spec import catalog
 from lowprec.verify.lines import compare_lines
 
+pytestmark = pytest.mark.apart
+
 E4M3FN = catalog.E4M3FN
 
 

@@ -61,6 +61,9 @@ F = TypeVar("F", bound=Callable[..., Any])
 
 _LOW = np.uint64(0xFFFFFFFF)
 
+#: The largest binary64 number.
+_LARGEST = 2.0**1023 * (2 - 2.0**-52)
+
 # -- in NumPy ----------------------------------------------------------------------------------------
 
 
@@ -405,6 +408,7 @@ def by_random(
     whole = np.uint64((np.int64(1023) - places) << np.int64(52)).view(np.float64)
     added = np.float64(random) * (2.0 if between else 1.0) + (1.0 if between else 0.0)
     size = np.floor((np.floor(abs(x) * parts) + added) * whole) * unit
+    size = min(size, _LARGEST)  # what was finite stays it
     return x if field == np.int64(0x7FF) else np.copysign(size, x)
 
 
