@@ -83,3 +83,24 @@ def test_remainders_beside_ties():
         for by in (y, -y, y * np.float32(2.0**-140), y * np.float32(2.0**-170)):
             got, want = (lp.remainder(x, by, "binary32", backend=backend) for backend in (None, "scalar"))
             assert np.array_equal(got.view(np.uint32), want.view(np.uint32))
+
+
+@pytest.mark.parametrize("mode", ["stochastic(8)", "stochastic(28)", "stochastic(1)", "stochastic(5, B)"])
+def test_integers_that_are_drawn(mode):
+    """Every tail with every random integer, large numbers, and what a narrow format rounds once more."""
+    bits = Projection(rounding=mode).rounding.bits
+    tails = np.repeat(np.arange(64) / 64, 64) + np.tile([0, 1, 2**23, 2**24 + 8], 1024)
+    random = (np.tile(np.arange(64), 64) % (1 << min(bits, 6)) << max(0, bits - 6)).astype(np.uint32)
+    for x in (tails.astype(np.float32), -tails.astype(np.float32), np.resize(numbers(np.float32, 3), 4096)):
+        for name in ("binary32", "e4m3fn", "int8"):
+            nan = "error" if lp.format(name).has_nan else "max"
+            made = []
+            for backend in (None, "scalar"):
+                flags = np.zeros(4096, np.uint8)
+                rule = Projection(rounding=mode, nan=nan)
+                result = lp.round_to_integral(
+                    x, name, projection=rule, random=random, flags=flags, backend=backend
+                )
+                made.append((result.view(f"u{result.itemsize}"), flags))
+            assert np.array_equal(made[0][0], made[1][0]), name
+            assert np.array_equal(made[0][1], made[1][1]), name

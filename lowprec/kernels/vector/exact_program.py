@@ -10,6 +10,7 @@ from __future__ import annotations
 
 import dataclasses
 from collections.abc import Callable
+from functools import partial
 from typing import Any
 
 import numpy as np
@@ -21,7 +22,7 @@ from lowprec.kernels.lower.words import DOUBLE, SINGLE
 from lowprec.kernels.modes import usual_arithmetic
 from lowprec.kernels.request import CONVERT, Elementwise
 from lowprec.kernels.vector.in_parts import InParts, Read, readers
-from lowprec.kernels.vector.rounding import WHOLE
+from lowprec.kernels.vector.rounding import WHOLE, whole_by_random
 from lowprec.spec.projection import Flag
 
 __all__ = ["OPERATIONS", "Exact", "lower"]
@@ -31,6 +32,9 @@ Numbers = npt.NDArray[Any]  #: of binary32 or binary64
 
 #: Binary32 numbers times two to such a power are binary64 numbers.
 _FAR = 700
+
+#: Random bits that a binary64 number has beside those of an integer below 2**24.
+_BITS = 28
 
 #: Fewer times a binary32 number are binary64 numbers.
 _MANY = 1 << 26
@@ -94,10 +98,14 @@ OPERATIONS: dict[str, Callable[..., Numbers]] = {
 def lower(request: Elementwise) -> Exact | None:
     """Return the program of a request, or None where another engine must serve it."""
     make = OPERATIONS.get(request.operation)
+    rounding = request.projection.rounding
     if request.operation == "round_to_integral":
-        make = WHOLE.get(request.projection.rounding)
+        drawn = rounding.variant == "A" and 0 < rounding.bits <= _BITS
+        make = partial(whole_by_random, bits=rounding.bits) if drawn else WHOLE.get(rounding)
     kind = DOUBLE if all(source == DOUBLE for source in request.sources) else SINGLE
     if make is None or (kind == SINGLE and DOUBLE in request.sources):
+        return None
+    if kind == DOUBLE and rounding.bits and request.operation == "round_to_integral":
         return None
     if request.operation in ("scaleb", "remainder"):
         if kind == DOUBLE:
@@ -121,12 +129,13 @@ class Exact(InParts):
         super().__init__(request, program.refuses)
         self._make, self._read, self._program = make, read, program
         self._rounds = request.operation == "round_to_integral"
+        self._draws = self._rounds and request.projection.rounding.bits > 0
 
     @usual_arithmetic()
     def part(self, operands: list[Codes], out: Codes, flags: Codes, random: Codes) -> Codes | None:
         """Write results and flags."""
         numbers = [read(codes) for read, codes in zip(self._read, operands, strict=True)]
-        made = np.ascontiguousarray(self._make(*numbers))
+        made = np.ascontiguousarray(self._make(*numbers, *([random] if self._draws else [])))
         left = np.flatnonzero(np.logical_or.reduce([np.isnan(each) for each in (made, *numbers)]))
         made[left] = 0  # no conversion refuses that
         status = self._program.run([_bits(made)], out, flags, random)
