@@ -465,9 +465,9 @@ def _doubles(values: npt.ArrayLike) -> Array:
             "map_blocks"
         )
     operand = values_operand(values)
-    if operand.array.dtype.kind in "iu" and operand.array.dtype.itemsize > 4:
+    if operand.array.dtype.kind in "iu":
         wide = operand.array.astype(np.float64)
-        if (np.abs(wide) >= 1 << 53).any():
+        if operand.array.dtype.itemsize > 4 and (np.abs(wide) >= 1 << 53).any():
             raise ValueError(
                 "integers of more than 53 bits are not compared with values: float64 does not hold them"
             )
