@@ -135,6 +135,17 @@ def test_blocks(left, fmt, name):
         agree(left, x, y, name, addend=numbers((6, 35), 9))
 
 
+def test_blocks_of_zeros(left):
+    """Their scale, the smallest there is, makes no sum too small for vectors."""
+    x, y = numbers((6, 128), 3, 4), numbers((35, 128), 4, 4).T
+    x[:, 32:64], x[2], y[64:96, 5] = 0, 0, 0
+    for fmt in ("mxfp8_e4m3", "mxfp4_e2m1"):
+        blocks = lp.encode(x, fmt, axis=1), lp.encode(y, fmt, axis=0)
+        assert blocks[0].scales.min() == 0
+        agree(left, *blocks, "fp32_fma")
+        agree(left, *blocks, "fp32_sequential", most=2, addend=numbers((6, 35), 9))  # of -0
+
+
 def test_blocks_of_different_formats_and_sizes(left):
     """The smaller blocks count; and a tensor's scale, which multiplies the sum."""
     x = lp.encode(numbers((4, 64), 3), "mxfp8_e5m2", axis=1)

@@ -161,8 +161,8 @@ class Dots:
         assert x.scales is not None
         assert y.scales is not None
         scales = [
-            singles(codes, fmt).view(np.float32).astype(np.float64)
-            for codes, fmt in zip((x.scales, y.scales), request.scales, strict=True)
+            _of_numbers(side, singles(codes, fmt).view(np.float32).astype(np.float64), request.block)
+            for side, codes, fmt in zip(sides, (x.scales, y.scales), request.scales, strict=True)
         ]
         (x_low, x_high), (y_low, y_high) = (span(finite(side)[0]) for side in sides)
         factors = sum(fmt.precision for fmt in request.scales if fmt.precision > 1)
@@ -228,6 +228,13 @@ class Dots:
                 share,
             )
         return None if done is None else Done(done.words[:, :n], done.doubts[:, :n])
+
+
+def _of_numbers(side: Array, scales: Array, block: int) -> Array:
+    """Scales, but 1 of blocks of zeros: theirs may be the smallest there is, and nothing is that small."""
+    starts = np.arange(0, side.shape[1], block)
+    numbers = np.logical_or.reduceat((side & 0x7FFFFFFF) != 0, starts, axis=1)
+    return np.where(numbers | np.isnan(scales), scales, 1.0)
 
 
 def _sequence(x: Array, y: Array, addends: Array, shape: tuple[int, ...], share: Share) -> Done | None:
