@@ -17,7 +17,7 @@ from lowprec.spec import catalog
 from tests.support import chunkings
 
 #: Chunks are repaired on purpose here; that this is told, and how, has a test of its own.
-pytestmark = pytest.mark.filterwarnings("ignore::dask.array.PerformanceWarning")
+pytestmark = [pytest.mark.apart, pytest.mark.filterwarnings("ignore::dask.array.PerformanceWarning")]
 
 VALUES = (np.random.default_rng(5).standard_normal((7, 150)) * np.float32(9)).astype(np.float32)
 CHUNKS = chunkings(VALUES.shape)

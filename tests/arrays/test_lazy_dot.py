@@ -14,7 +14,7 @@ import xarray as xr
 import lowprec as lp
 from tests.support import chunkings
 
-pytestmark = pytest.mark.filterwarnings("ignore::dask.array.PerformanceWarning")
+pytestmark = [pytest.mark.apart, pytest.mark.filterwarnings("ignore::dask.array.PerformanceWarning")]
 
 RNG = np.random.default_rng(8)
 X = lp.quantize(RNG.standard_normal((2, 7, 70)).astype(np.float32), "e4m3fn")

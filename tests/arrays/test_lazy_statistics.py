@@ -16,7 +16,7 @@ import lowprec as lp
 from lowprec.arrays import lazy_statistics, statistics
 from tests.support import chunkings
 
-pytestmark = pytest.mark.filterwarnings("ignore::dask.array.PerformanceWarning")
+pytestmark = [pytest.mark.apart, pytest.mark.filterwarnings("ignore::dask.array.PerformanceWarning")]
 
 RNG = np.random.default_rng(2)
 VALUES = (RNG.standard_normal((60, 130)) * np.exp(3 * RNG.standard_normal((60, 1)))).astype(np.float32)

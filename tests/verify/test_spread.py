@@ -23,6 +23,8 @@ from lowprec.verify.questions.blocks import BlockQuestion
 from lowprec.verify.questions.elements import ElementQuestion
 from tests.programs import need_package
 
+pytestmark = pytest.mark.apart
+
 VALUES = (np.random.default_rng(1).standard_normal((640, 96)) * 30).astype(np.float32)
 E4M3FN = lp.format("e4m3fn")
 

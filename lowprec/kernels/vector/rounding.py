@@ -59,6 +59,7 @@ from lowprec.kernels.vector.ir.rounding import (
     summed_to_odd,
     three_to_odd,
     truncated,
+    whole_by_random,
     with_error,
 )
 from lowprec.spec.rounding import (
@@ -136,13 +137,6 @@ WHOLE: dict[Rounding, Callable[..., npt.NDArray[Any]]] = {
     TOWARD_POSITIVE: np.ceil,
     TOWARD_NEGATIVE: np.floor,
 }
-
-
-def whole_by_random(x: npt.NDArray[Any], random: npt.NDArray[Any], bits: int) -> npt.NDArray[Any]:
-    """Binary32 numbers as integers: up where the tail, cut to so many bits, and a random integer make one."""
-    size, parts = np.abs(x.astype(np.float64)), 2.0**bits
-    whole = np.floor((np.floor(size * parts) + random) / parts)
-    return np.copysign(np.where(size < 1 << 24, whole, size), x).astype(x.dtype)
 
 
 def nearest_singles(numbers: npt.NDArray[Any], out: npt.NDArray[Any]) -> None:
