@@ -29,10 +29,10 @@ Doubles = npt.NDArray[np.float64]
 Places = npt.NDArray[np.int64]
 
 #: Of the least error: how much larger that of the scale found may be.
-TOLERANCE = 2.0**-9
+TOLERANCE = math.ldexp(1.0, -9)
 
 #: Of the sum of squared values: what such a difference may be in any case.
-NEGLIGIBLE = 2.0**-40
+NEGLIGIBLE = math.ldexp(1.0, -40)
 
 #: Scales a binade that are tried where results are not the nearest, and no bound is known.
 GRID = 256
@@ -43,7 +43,7 @@ _DEPTH = 64
 #: Values of a row from which on the sums of every eighth place are kept: their memory is what takes time.
 _LONG = 1 << 16
 
-_SMALLEST, _LARGEST = 2.0**-149, float(np.finfo(np.float32).max)
+_SMALLEST, _LARGEST = math.ldexp(1.0, -149), float(np.finfo(np.float32).max)
 
 
 class Sorted(NamedTuple):

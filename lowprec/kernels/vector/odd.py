@@ -9,6 +9,7 @@ Floor 2b. Imports numba through `jit`; never the oracle, which checks it.
 from __future__ import annotations
 
 import functools
+import math
 from collections.abc import Callable
 from typing import Any
 
@@ -29,7 +30,7 @@ Number = Any
 _SPLIT = 134217729.0
 
 #: Between these nothing that is computed here is subnormal or overflows.
-_LEAST, _MOST = 2.0**-400, 2.0**400
+_LEAST, _MOST = math.ldexp(1.0, -400), math.ldexp(1.0, 400)
 
 
 @inlined

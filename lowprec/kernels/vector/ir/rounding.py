@@ -10,6 +10,7 @@ Floor 2b. Source: [BOLDO] for rounding to odd, [KNUTH] for the sum, [LLVM] for t
 
 from __future__ import annotations
 
+import sys
 from collections.abc import Callable
 from typing import Any, TypeVar
 
@@ -63,7 +64,7 @@ F = TypeVar("F", bound=Callable[..., Any])
 _LOW = np.uint64(0xFFFFFFFF)
 
 #: The largest binary64 number.
-_LARGEST = 2.0**1023 * (2 - 2.0**-52)
+_LARGEST = sys.float_info.max
 
 # -- in NumPy ----------------------------------------------------------------------------------------
 
