@@ -248,7 +248,7 @@ class _Wider(NamedTuple):
     @classmethod
     def of(cls, source: Format, fmt: BlockFormat, tensor: Tensor) -> _Wider | None:
         """Return the one for such a source and format, or None where vectors take no binary64 numbers."""
-        program = engine.lower_by("vector", BlockEncoding(catalog.BINARY64, fmt, tensor.value is not None))
+        program = engine.lower(BlockEncoding(catalog.BINARY64, fmt, tensor.value is not None), last="vector")
         if program is None or source == catalog.BINARY64 or not catalog.BINARY64.contains(source):
             return None
         return cls(engine.lower(Elementwise(CONVERT, (source,), catalog.BINARY64, DEFAULT)), program, tensor)

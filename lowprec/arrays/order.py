@@ -72,17 +72,12 @@ class _Parts:
                 out[part] = self._make(*given)
         return DONE
 
-    def draw(self, operands: list[Array], out: Array, key: int, first: int, past: bool = False) -> int:
-        """Nothing is drawn."""
-        raise NotImplementedError
-
-    refuses = draws = in_place = False
-
 
 def _run(make: Callable[..., Array], operands: list[Array], dtype: Any, flags: Array | None = None) -> Any:
     """What is made of arrays that broadcast, as patterns: of this type, or a single one."""
     result = np.empty(np.broadcast_shapes(*(array.shape for array in operands)), dtype)
-    run(_Parts(make), [bits_of(array) for array in operands], bits_of(result), flags)
+    program: Any = _Parts(make)  # it is not asked to draw
+    run(program, [bits_of(array) for array in operands], bits_of(result), flags)
     return result if result.shape else result[()]
 
 

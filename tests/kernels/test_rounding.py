@@ -19,12 +19,11 @@ ROOT = pathlib.Path(__file__).parents[2]
 KERNELS = ROOT / "lowprec" / "kernels"
 ROUNDING = ("scalar/rounding.py", "vector/rounding.py", "vector/ir/rounding.py")
 
-#: The kernels of both rooms, without what prepares arrays for them and compiles nothing.
+#: The kernels of both rooms, and what prepares arrays for them.
 MODULES = sorted(
     path.relative_to(KERNELS).as_posix()
     for room in ("scalar", "vector")
     for path in (KERNELS / room).rglob("*.py")
-    if not path.name.endswith(("program.py", "operands.py"))
 )
 
 #: Methods of LLVM's builder, and functions of NumPy, whose result may lack low bits.
@@ -60,6 +59,10 @@ EXACT = {
     "scalar/numbers.py:long_product": "halves of words, all of which are used",
     "scalar/numbers.py:digits": "halves of a divisor, both of which are used",
     "scalar/numbers.py:square_root": "72 digits, of which the upper word has 64; half of an even exponent",
+    "scalar/program.py:_wide": "codes, in wider words",
+    "scalar/program.py:_scales_of": "codes of scales, in wider words",
+    "scalar/program.py:attempt": "codes, in the type that holds all of them",
+    "scalar/program.py:run": "codes, in the type that holds all of them",
     "scalar/sums.py:leaf": "the kind of a number, beside its sign",
     "scalar/sums.py:drawn": "random words and places",
     "scalar/windows.py:factor": "a word of a panel: kind, sign, exponent",
@@ -69,11 +72,27 @@ EXACT = {
     "vector/convert.py:keeps_subnormals": "a constant of the plan",
     "vector/dot.py:rows": "exponent fields; the products of a window are scaled to units before "
     "`truncated` cuts them",
+    "vector/dot_operands.py:finite": "an exponent field",
+    "vector/dot_operands.py:places_of": "places of products",
+    "vector/dot_operands.py:prepared": "exponent fields, and exponents as words",
+    "vector/dot_operands.py:products": "binary32 numbers as wider ones",
+    "vector/dot_operands.py:raised_by": "codes of powers of two, as exponents",
+    "vector/dot_operands.py:scaled": "binary32 numbers as wider ones, and products that binary32 holds",
+    "vector/dot_operands.py:slices": "what is cut off is the next slice",
+    "vector/dot_operands.py:span": "exponent fields, and places of bits",
+    "vector/dot_program.py:_sequence": "binary32 numbers as wider ones",
+    "vector/dot_program.py:_terms": "binary32 numbers as wider ones",
+    "vector/dot_program.py:_write": "binary32 numbers as wider ones",
+    "vector/dot_program.py:run": "codes, in the type that holds all of them",
     "vector/dot_steps.py:by_steps": "binary32 numbers as wider ones, and codes",
     "vector/dot.py:to_half": "calls the rounding module",
     "vector/dot.py:fuse_to_half": "calls the rounding module",
     "vector/dot.py:add_halves": "calls the rounding module",
     "vector/convert.py:project": "calls the rounding module",
+    "vector/exact_program.py:_exponent": "the exponent of a number, whole",
+    "vector/exact_program.py:_remainder": "how many times; binary32 numbers as wider ones",
+    "vector/exact_program.py:_scaled": "integers, and binary32 numbers as wider ones",
+    "vector/widened_program.py:_part": "binary32 numbers as wider ones",
     "vector/ir/lanes.py:fused": "the meaning in NumPy of one instruction, the processor's own",
     "vector/ir/lanes.py:one_where": "a mask as words",
     "vector/ir/lanes.py:widened_from_half": "16 bits of a word, and a wider number",
