@@ -191,7 +191,7 @@ def project(rounding: str, saturation: str) -> Projection:
     from lowprec.spec.projection import Projection
 
     with usage_errors():
-        projection = Projection(rounding=rounding, saturation=saturation)  # type: ignore[arg-type]
+        projection = Projection(rounding=rounding, saturation=saturation)
     if projection.rounding.bits:
         raise click.UsageError(
             f"rounding {rounding!r} needs a random integer for each operand; use a deterministic mode"

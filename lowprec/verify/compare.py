@@ -281,7 +281,7 @@ def _rank_formats(values: Dump, source: Format, got: Dump) -> list[Ranked]:
                 continue
         shares = []
         for policy in ("none", "finite"):
-            rule = Projection(saturation=policy)  # type: ignore[arg-type]
+            rule = Projection(saturation=policy)
             try:
                 question = ElementQuestion("convert", [part], (source, fmt), rule, results, any_nan=True)
                 shares.append(_share(question))

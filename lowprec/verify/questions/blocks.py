@@ -402,7 +402,7 @@ def _grid(shape: tuple[int, ...], axis: int, fmt: BlockFormat) -> tuple[int, ...
 
 
 def _mode(name: str) -> Any:
-    return Projection(rounding=name).rounding  # type: ignore[arg-type]
+    return Projection(rounding=name).rounding
 
 
 def _pairs(made: Array) -> Array:
