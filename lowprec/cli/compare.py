@@ -12,10 +12,13 @@ from lowprec.cli.arguments import (
     AGREE,
     DIFFER,
     NOTHING,
+    accumulation_named,
     deliver,
     format_named,
     operation_formats,
+    profile_named,
     project,
+    target_named,
     usage_errors,
 )
 from lowprec.cli.options import (
@@ -39,7 +42,9 @@ __all__ = ["compare"]
 )
 @click.argument("words", metavar="INPUT... OUTPUT", nargs=-1, required=True)
 @click.option(
-    "--to", metavar="FORMAT", help="Format or block format of the results. Default: rank all formats."
+    "--to",
+    metavar="FORMAT",
+    help="Format or block format of the results, by name or in a .toml file. Default: rank all formats.",
 )
 @click.option(
     "--from",
@@ -56,7 +61,9 @@ __all__ = ["compare"]
     help="Operation that gave the results: one of those listed below, dot or matmul.",
 )
 @click.option(
-    "--accumulation", metavar="NAME", help="Accumulation of dot or matmul. Default: rank all accumulations."
+    "--accumulation",
+    metavar="NAME",
+    help="Accumulation of dot or matmul, by name or in a .toml file. Default: rank all accumulations.",
 )
 @click.option("--addend", metavar="FILE", help="File of the addend of dot or matmul. Default: no addend.")
 @click.option("--scales", metavar="FILE", help="File of the scales' codes, for results in a block format.")
@@ -76,7 +83,9 @@ __all__ = ["compare"]
     "--rule", metavar="NAME", help="Scale rule, such as floor or rceil. Default: the block format's own."
 )
 @click.option(
-    "--profile", metavar="NAME", help="Judge by this profile instead of --rounding and --saturation."
+    "--profile",
+    metavar="NAME",
+    help="Judge by this profile, or that in a .toml file, instead of --rounding and --saturation.",
 )
 @define_option
 @projection_options
@@ -167,9 +176,7 @@ def _lines(words: tuple[str, ...], asked: dict[str, Any], **options: Any) -> Com
     _refuse(asked, ("to", "sources", "accumulation", "addend", "scales", "axis", "tensor_scale", "rule"))
     formats = operation_formats(operation, tuple(names), asked["define"])
     if asked["profile"] is not None:
-        from lowprec.spec.profiles import profile
-
-        projection = profile(asked["profile"]).projection(formats[-1])
+        projection = profile_named(asked["profile"]).projection(formats[-1])
     else:
         projection = project(asked["rounding"], asked["saturation"])
     try:
@@ -190,23 +197,21 @@ def _refuse(asked: dict[str, Any], names: tuple[str, ...]) -> None:
 
 
 def _files(words: tuple[str, ...], asked: dict[str, Any], **options: Any) -> Comparison:
-    from lowprec.spec import catalog
     from lowprec.verify.compare import compare as compare_arrays
     from lowprec.verify.dumps import open_dump
-    from lowprec.verify.operations import operand_format
 
     if len(words) < 2:
         raise click.UsageError("give the INPUT and the OUTPUT: two files, or more for an operation")
     define, name = asked["define"], asked["to"]
     target: Any = None
     if name is not None:
-        target = catalog.block_format(name) if catalog.is_block(name) else format_named(name, define)
+        target = target_named(name, define)
     element = getattr(target, "element", target)
     sources = None if asked["sources"] is None else asked["sources"].split(",")
     if sources is not None and len(sources) not in (1, len(words) - 1):
         raise click.UsageError(f"--from names {len(sources)} formats for {len(words) - 1} operands")
     known = [
-        None if sources is None else operand_format(sources[min(i, len(sources) - 1)])
+        None if sources is None else format_named(sources[min(i, len(sources) - 1)], operand=True)
         for i in range(len(words) - 1)
     ]
     operands = [open_dump(word, fmt) for word, fmt in zip(words, known, strict=False)]
@@ -215,7 +220,9 @@ def _files(words: tuple[str, ...], asked: dict[str, Any], **options: Any) -> Com
     if asked["scales"] is not None:
         scales = open_dump(asked["scales"], getattr(target, "scale", None))
     plain = asked["rounding"] == "nearest_even" and asked["saturation"] == "none"
-    how: dict[str, Any] = {"profile": asked["profile"]} if asked["profile"] is not None else {}
+    how: dict[str, Any] = {}
+    if asked["profile"] is not None:
+        how["profile"] = profile_named(asked["profile"])
     if not plain and how:
         raise click.UsageError(
             "--profile and --rounding or --saturation both say how to convert; give one of them"
@@ -229,7 +236,7 @@ def _files(words: tuple[str, ...], asked: dict[str, Any], **options: Any) -> Com
         target,
         operation=asked["operation"],
         source=known if sources is not None else None,
-        accumulation=asked["accumulation"],
+        accumulation=None if asked["accumulation"] is None else accumulation_named(asked["accumulation"]),
         addend=None if asked["addend"] is None else open_dump(asked["addend"]),
         scales=scales,
         axis=asked["axis"],
