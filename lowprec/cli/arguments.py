@@ -256,13 +256,15 @@ def operation_formats(operation: str, names: tuple[str, ...], define: str | None
     return chosen
 
 
-def project(rounding: str, saturation: str) -> Projection:
-    """Return the projection of these names, of a deterministic mode."""
+def project(
+    rounding: str, saturation: str, subnormals: Any = "keep", *, stochastic: bool = False
+) -> Projection:
+    """Return the projection of these names; of a stochastic mode only where random integers are given."""
     from lowprec.spec.projection import Projection
 
     with usage_errors():
-        projection = Projection(rounding=rounding, saturation=saturation)
-    if projection.rounding.bits:
+        projection = Projection(rounding=rounding, saturation=saturation, subnormals=subnormals)
+    if projection.rounding.bits and not stochastic:
         raise click.UsageError(
             f"rounding {rounding!r} needs a random integer for each operand; use a deterministic mode"
         )
