@@ -106,7 +106,7 @@ def test_a_point_is_counted_from_the_operands():
         total = abs(sum(int(term / unit) for term in terms))
         places = total.bit_length() - 1 - 13
         for carried in range(1, 6):
-            assert plan["sum", f"carries {carried} places to the left"][row] == (
+            assert plan["sum", f"carries {carried} place{'s' * (carried > 1)} to the left"][row] == (
                 total > 0 and places == carried
             )
         assert plan["sum", "cancels to the last bit"][row] == (total == 1)

@@ -293,7 +293,7 @@ def _all_situations(shape: Shape, reach: int) -> Iterator[tuple[str, str]]:
     """Yield what may happen to a sum, with these operands and this result."""
     x, y = shape.formats
     fmt = shape.result
-    yield from (("sum", f"carries {places} places to the left") for places in range(1, reach + 1))
+    yield from (("sum", _carried(places)) for places in range(1, reach + 1))
     yield from (("sum", words) for words in ("cancels to zero", "cancels to the last bit", "cancels in part"))
     ties = ("at a tie, to an even number", "at a tie, to an odd number", "below a tie", "above a tie")
     ends = ("one last bit above a number", "one last bit below a tie", "one last bit above a tie")
@@ -306,6 +306,10 @@ def _all_situations(shape: Shape, reach: int) -> Iterator[tuple[str, str]]:
     yield "range", "subnormal"
     if _vanishes(shape):
         yield "range", "below the smallest"
+
+
+def _carried(places: int) -> str:
+    return f"carries {places} place{'s' * (places > 1)} to the left"
 
 
 def _vanishes(shape: Shape) -> bool:
@@ -325,7 +329,7 @@ def _situations(whole: int, unit: int, top: int, fmt: Format, reach: int) -> Ite
         return
     lead = whole.bit_length() - 1 + unit
     if lead > top:
-        yield "sum", f"carries {min(lead - top, reach)} places to the left"
+        yield "sum", _carried(min(lead - top, reach))
     elif whole == 1 and lead < top:
         yield "sum", "cancels to the last bit"
     elif lead < top - 1:
