@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import sys
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import IO, TYPE_CHECKING, Any
 
 import click
 
@@ -13,6 +13,7 @@ from lowprec.cli.arguments import (
     DIFFER,
     NOTHING,
     accumulation_named,
+    block_named,
     deliver,
     format_named,
     operation_formats,
@@ -140,6 +141,8 @@ def compare(
 
     \b
     lowprec compare - add e4m3fn e4m3fn e4m3fn
+    lowprec compare - dot mine.toml
+    lowprec compare - block bfloat16 mxfp4 --rule rceil
     """  # noqa: D301
     from lowprec.verify.operations import OPERATIONS
     from lowprec.verify.sweeping import SweepError
@@ -173,18 +176,49 @@ def _lines(words: tuple[str, ...], asked: dict[str, Any], **options: Any) -> Com
     from lowprec.verify.lines import compare_lines
 
     path, operation, *names = words
-    _refuse(asked, ("to", "sources", "accumulation", "addend", "scales", "axis", "tensor_scale", "rule"))
+    _refuse(asked, ("to", "sources", "accumulation", "addend", "scales", "axis", "tensor_scale"))
+    if operation in ("dot", "block"):
+        return _unit_lines(path, operation, names, asked, **options)
+    _refuse(asked, ("rule",))
     formats = operation_formats(operation, tuple(names), asked["define"])
     if asked["profile"] is not None:
         projection = profile_named(asked["profile"]).projection(formats[-1])
     else:
         projection = project(asked["rounding"], asked["saturation"])
+    with _opened(path) as lines:
+        return compare_lines(lines, operation, formats, projection, **options)
+
+
+def _opened(path: str) -> IO[Any]:
     try:
-        lines = click.open_file(path, encoding="utf-8", errors="replace")
+        return click.open_file(path, encoding="utf-8", errors="replace")
     except OSError as error:
         raise click.UsageError(f"cannot read {path!r}: {error.strerror}") from None
-    with lines:
-        return compare_lines(lines, operation, formats, projection, **options)
+
+
+def _unit_lines(
+    path: str, operation: str, names: list[str], asked: dict[str, Any], **options: Any
+) -> Comparison:
+    """Compare lines of a dot unit or a block converter, as `lowprec vectors` names what it does."""
+    from lowprec.arrays.block import asked as block_asked
+    from lowprec.verify.unit_lines import compare_block_lines, compare_dot_lines
+
+    plain = asked["rounding"] == "nearest_even" and asked["saturation"] == "none"
+    if operation == "dot":
+        if len(names) not in (1, 3) or not plain or asked["profile"] is not None or asked["rule"] is not None:
+            raise click.UsageError(
+                "lines of dot take ACCUMULATION [FORMAT FORMAT], which says how sums are rounded, and no more"
+            )
+        how = accumulation_named(names[0])
+        pair = [format_named(name, asked["define"], operation=True) for name in names[1:]]
+        with _opened(path) as lines:
+            return compare_dot_lines(lines, how, (pair[0], pair[1]) if pair else None, **options)
+    if len(names) != 2 or not plain:
+        raise click.UsageError("lines of block take FORMAT BLOCK_FORMAT, and --rule or --profile")
+    profile = None if asked["profile"] is None else profile_named(asked["profile"])
+    fmt = block_asked(block_named(names[1]), asked["rule"], None, None, None, profile)
+    with _opened(path) as lines:
+        return compare_block_lines(lines, format_named(names[0], asked["define"]), fmt, **options)
 
 
 def _refuse(asked: dict[str, Any], names: tuple[str, ...]) -> None:
