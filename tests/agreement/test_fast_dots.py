@@ -203,7 +203,7 @@ def test_accumulators_that_have_no_nan_or_infinity(left):
     x, y = numbers((9, 8), 1), numbers((8, 40), 2)
     x[3, 2], y[5, 7], x[4, 1], y[6, 30] = np.nan, np.nan, np.inf, -np.inf
     for fmt, rule in (
-        (catalog.BINARY16, Projection(saturation="finite")),
+        (catalog.BFLOAT16, Projection(saturation="finite")),
         (catalog.BINARY16, Projection(saturation="propagate")),
         (catalog.BINARY16, Projection(nan_code=0)),
         (catalog.E4M3FN, Projection()),
