@@ -276,6 +276,14 @@ MUTANTS = (
         _FLAGGED,
     ),
     Mutant(
+        "tininess-after",
+        "kernels/lower/scalar.py",
+        "tininess is always judged after rounding",
+        'surely=tiny - (projection.tininess == "after"),',
+        "surely=tiny - 1,",
+        _FLAGGED,
+    ),
+    Mutant(
         "random-off-by-one",
         RS,
         "stochastic A takes one random integer more",

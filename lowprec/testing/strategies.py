@@ -288,6 +288,7 @@ def projections(*, random: bool = False, others: bool = True) -> Strategy[Projec
             "subnormals": st.sampled_from(("keep", "flush_results", "flush_operands", "flush_both")),
             "symmetric": st.booleans(),
             "overflow_test": st.sampled_from(("after", "before")),
+            "tininess": st.sampled_from(("after", "before")),
         }
     return st.builds(Projection, **fields)
 

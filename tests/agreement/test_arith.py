@@ -248,6 +248,7 @@ def drawn_projection(rng):
         nan_payload=rng.choice(["drop", "first", "signaling_first"]),
         nan_sign=rng.choice(["keep", "drop"]),
         overflow_test=rng.choice(["after", "after", "before"]),
+        tininess=rng.choice(["after", "before"]),
         via=via,
     )
 

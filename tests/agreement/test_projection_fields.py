@@ -49,10 +49,11 @@ def projections(fmt, rng):
     for mode, subnormals, test in itertools.product(
         MODES, ("keep", "flush_results", "flush_operands", "flush_both"), ("after", "before")
     ):
-        saturation = SATURATIONS[rng.integers(3)]
+        saturation, tininess = SATURATIONS[rng.integers(3)], ("after", "before")[rng.integers(2)]
         yield Projection(
-            rounding=mode, subnormals=subnormals, overflow_test=test, saturation=saturation, nan="max"
-        )
+            rounding=mode, subnormals=subnormals, overflow_test=test, saturation=saturation, nan="max",
+            tininess=tininess,
+        )  # fmt: skip
     for code, sign, negative in itertools.product(
         (0, 3, 7, 1 << (fmt.width - 1)), ("keep", "drop"), ("nan", "zero", "drop_sign")
     ):
@@ -67,8 +68,9 @@ def projections(fmt, rng):
         subnormals = ("keep", "flush_results")[rng.integers(2)]
         saturation = SATURATIONS[rng.integers(3)]
         yield Projection(
-            rounding=stochastic(bits, variant), subnormals=subnormals, saturation=saturation, nan="max"
-        )
+            rounding=stochastic(bits, variant), subnormals=subnormals, saturation=saturation, nan="max",
+            tininess=("after", "before")[rng.integers(2)],
+        )  # fmt: skip
 
 
 #: Shapes that no catalog has: finite values that are all subnormal, one value, NaNs beside an infinity and in

@@ -208,6 +208,7 @@ def any_projection(draw: Draw, fmt: Format, **fixed: Any) -> Projection:
         "nan_payload": draw.often("drop", POLICIES["nan_payload"], share),
         "subnormals": draw.often("keep", POLICIES["subnormals"], share),
         "overflow_test": draw.often("after", POLICIES["overflow_test"], share),
+        "tininess": draw.often("after", POLICIES["tininess"], share),
     }
     if draw.chance(max(share, 0.1)):
         top = (1 << fmt.width) - 1

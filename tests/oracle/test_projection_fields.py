@@ -62,6 +62,11 @@ BY_HAND = [
     ("e4m3fn", Fraction(-7, 512), 0x80, {"subnormals": "flush_results"}),
     ("e4m3fn", Fraction(15, 1024), 0x00, {"subnormals": "flush_results"}),  # 0x08 by the bounded tie
     ("e4m3fn", Fraction(31, 2048) - TINY, 0x00, {"subnormals": "flush_results"}),
+    # before rounding
+    ("e4m3fn", Fraction(1, 64) - TINY, 0x00, {"subnormals": "flush_results", "tininess": "before"}),
+    ("e4m3fn", TINY - Fraction(1, 64), 0x80, {"subnormals": "flush_both", "tininess": "before"}),
+    ("e4m3fn", Fraction(1, 64), 0x08, {"subnormals": "flush_results", "tininess": "before"}),
+    ("e4m3fn", Fraction(1, 64) - TINY, 0x08, {"tininess": "before"}),
     # the tie below 2**-6, whose code is even
     ("e4m3fn", Fraction(31, 2048), 0x08, {"subnormals": "flush_results"}),
     ("e4m3fn", Fraction(31, 2048), 0x00, {"subnormals": "flush_results", "rounding": "nearest_zero"}),

@@ -74,6 +74,7 @@ class Grid(NamedTuple):
     emin: Signed
     top: Signed  #: values of a larger exponent lie beyond every finite code and its tie
     tiny: Signed  #: the exponent below which values may be tiny: emin, or none
+    surely: Signed  #: and the one below which they are
     flush: Word  #: 1 where tiny results become zeros
     before: Word  #: 1 where overflow is judged on the operand
     bits: Word  #: random bits, 0 for deterministic modes
@@ -168,13 +169,15 @@ def lower_target(fmt: Format, projection: Projection) -> Params:
     kept = projection.nan_payload != "drop" and fmt.payload_bits is not None
     plain = dataclasses.replace(projection, nan_code=None)
     carried = _nans(fmt, plain, extremes, zeros) if kept else nans
+    tiny = fmt.emin if fmt.exponent_bits and fmt.subnormals else -(1 << 30)
     grid = Grid(
         mask=mask,
         trailing_bits=fmt.trailing_bits,
         hidden=0 if fmt.subnormals else 1 << fmt.trailing_bits,
         emin=fmt.emin,
         top=fmt.emax + 1,
-        tiny=fmt.emin if fmt.exponent_bits and fmt.subnormals else -(1 << 30),
+        tiny=tiny,
+        surely=tiny - (projection.tininess == "after"),
         flush=projection.subnormals in ("flush_results", "flush_both"),
         before=projection.overflow_test == "before",
         bits=projection.rounding.bits,

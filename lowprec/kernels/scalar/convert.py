@@ -102,8 +102,8 @@ def is_tiny(
     grid: Grid,
     side: Side,
 ) -> bool:
-    """Whether a value below the smallest normal stays below it, rounded with an unbounded exponent."""
-    if lead < grid.tiny - _I(1):
+    """Whether what is below the smallest normal value is tiny before rounding, or after with any exponent."""
+    if lead < grid.surely:
         return True
     shift = lead - _I(grid.trailing_bits) - exponent
     kept, tail = split(significand, low, shift)

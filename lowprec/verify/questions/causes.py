@@ -54,6 +54,10 @@ _REST = {
         "before": "overflow judged before rounding",
         "after": "overflow judged after rounding",
     },
+    "tininess": {
+        "before": "tininess judged before rounding",
+        "after": "tininess judged after rounding",
+    },
     "nan_sign": {"drop": "the signs of NaNs dropped", "keep": "the signs of NaNs kept"},
     "nan_payload": {
         "first": "the payloads of NaNs kept",
