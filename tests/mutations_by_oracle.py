@@ -170,6 +170,14 @@ MUTANTS = (
         ("products:exact binary32 71 finite",),
     ),
     Mutant(
+        "window-cut-odd",
+        "kernels/scalar/rounding.py",
+        "terms of windows that are cut to odd are cut toward zero",
+        "size = _I(kept | _U(lost)) if",
+        "size = _I(kept) if",
+        ("dots:riscv_bulk4_e5m2_binary32 e5m2",),
+    ),
+    Mutant(
         "machine-flush",
         "kernels/scalar/machines.py",
         "CDNA2 keeps subnormal operands",

@@ -193,8 +193,9 @@ def round_magnitude(
 ) -> int:
     """Return the magnitude that the mode takes for a positive number, `last` + 1 where it overflows."""
     grid = _grid(fmt, last)
-    if projection.overflow_test == "before" and size > value_of(last, fmt):
-        return last + 1
+    if projection.overflow_test != "after" and size > value_of(last, fmt):
+        if projection.overflow_test == "before" or size >= Fraction(2) ** (fmt.emax + 1):
+            return last + 1
     nearer = min(grid.below(size), last)
     if nearer < 0:  # below the smallest value of a format without zero
         return 0

@@ -78,7 +78,7 @@ SignPolicy = Literal["keep", "drop"]
 NegativePolicy = Literal["nan", "zero", "error", "drop_sign"]
 ZeroPolicy = Literal["nan", "smallest"]
 SubnormalPolicy = Literal["keep", "flush_results", "flush_operands", "flush_both"]
-OverflowTest = Literal["after", "before"]
+OverflowTest = Literal["after", "before", "exponent"]
 Tininess = Literal["after", "before"]
 
 _CHOICES = {
@@ -129,9 +129,10 @@ class Projection:
         subnormals of the type they come in, or both.
     symmetric : bool
         Leave the most negative code of two's complement unused.
-    overflow_test : {"after", "before"}
-        Whether overflow is judged on the rounded value, or on the operand: then everything
-        beyond the largest finite value overflows.
+    overflow_test : {"after", "before", "exponent"}
+        Whether overflow is judged on the rounded value alone; or on the operand: then everything
+        beyond the largest finite value overflows; or on its exponent too: from 2**(emax + 1) on
+        it overflows in every mode, where rounding toward zero or to odd gives the largest value else.
     tininess : {"after", "before"}
         Which results are tiny, and so flushed, or an underflow where they are inexact: those that are
         below the smallest normal rounded with an unbounded exponent, or those of operands and exact

@@ -345,7 +345,7 @@ def _window(draw: Draw, place: Callable[..., tuple[Format, Projection]]) -> dict
         fraction_bits=draw.choice((None, 1, 2, 10, 23, 24, 25, 35, 48, draw.randint(1, 48))),
         result=place(),
         lowest_exponent=draw.choice((-4096, -133, -20, 0, 12, draw.randint(-300, 300))),
-        cut=draw.choice(("toward_zero", "floor")),
+        cut=draw.choice(("toward_zero", "floor", "to_odd")),
         groups=draw.choice(("consecutive", "alternate_pairs")),
         scales=scales,
         group=group,

@@ -90,7 +90,7 @@ CHOICES = {
     "negative": ("nan", "zero", "error", "drop_sign"),
     "zero": ("nan", "smallest"),
     "subnormals": ("keep", "flush_results", "flush_operands", "flush_both"),
-    "overflow_test": ("after", "before"),
+    "overflow_test": ("after", "before", "exponent"),
     "tininess": ("after", "before"),
 }
 

@@ -76,7 +76,7 @@ class Grid(NamedTuple):
     tiny: Signed  #: the exponent below which values may be tiny: emin, or none
     surely: Signed  #: and the one below which they are
     flush: Word  #: 1 where tiny results become zeros
-    before: Word  #: 1 where overflow is judged on the operand
+    before: Word  #: where overflow is judged on the operand: 1 beyond the largest value, 2 from `top` on
     bits: Word  #: random bits, 0 for deterministic modes
     variant: Word  #: of a stochastic mode: 0 for A, 1 for B, 2 for C
     payload: Word  #: bits of a NaN operand's payload that are kept
@@ -109,6 +109,8 @@ _ONES = (1 << 64) - 1
 
 #: Stochastic variants with a rule of their own; of the others only the random words are made otherwise.
 _VARIANTS = {"": 0, **dict.fromkeys(VARIANTS, 0), "B": 1, "C": 2}
+
+_OVERFLOW_TESTS = {"after": 0, "before": 1, "exponent": 2}
 
 _LIMITS = {
     Threshold.ANY: 0,
@@ -179,7 +181,7 @@ def lower_target(fmt: Format, projection: Projection) -> Params:
         tiny=tiny,
         surely=tiny - (projection.tininess == "after"),
         flush=projection.subnormals in ("flush_results", "flush_both"),
-        before=projection.overflow_test == "before",
+        before=_OVERFLOW_TESTS[projection.overflow_test],
         bits=projection.rounding.bits,
         variant=_VARIANTS[projection.rounding.variant],
         payload=fmt.payload_bits or 0 if kept else 0,

@@ -162,7 +162,8 @@ def project(
         farther = bool(tail > limit_of(magnitude & _1, side))
     else:
         farther = beyond or takes_farther(tail, magnitude & _1, random, grid, side)
-    if grid.before != _0 and magnitude == side.max_magnitude and tail != _0:
+    judged = grid.before == _1 or (grid.before != _0 and lead >= grid.top)
+    if judged and magnitude == side.max_magnitude and tail != _0:
         beyond = farther = True
     past = magnitude + _U(farther) > side.max_magnitude
     over = beyond or past

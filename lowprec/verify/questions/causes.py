@@ -53,6 +53,7 @@ _REST = {
     "overflow_test": {
         "before": "overflow judged before rounding",
         "after": "overflow judged after rounding",
+        "exponent": "overflow judged by the exponent before rounding",
     },
     "tininess": {
         "before": "tininess judged before rounding",
