@@ -73,10 +73,10 @@ def test_sums_of_blocks_have_their_scales_as_operands(name):
 
 
 @pytest.mark.parametrize(
-    "name", ["ada_mma_e4m3fn_binary32", "hopper_mma_binary16_binary16", "fp32_sequential"]
+    "name", ["ada_mma_e4m3fn_binary32", "hopper_mma_binary16_binary32", "fp32_sequential"]
 )
 def test_every_point_of_the_plan_is_hit(name):
-    """By the default vectors, of any seed."""
+    """By the default vectors, whatever the seed."""
     for seed in (0, 1):
         plan = dot_suite(lp.accumulations[name], UNITS.get(name), seed=seed).plan()
         assert {point.words for point in plan.points if not point.count} == set()

@@ -15,10 +15,9 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from lowprec.spec.accumulation import PAIRWISE, SEQUENTIAL, Accumulation, Window, chunked
+from lowprec.spec.accumulation import SEQUENTIAL, Cut, Window
 from lowprec.spec.format import Carrier, Format
-from lowprec.spec.projection import Projection
-from lowprec.spec.rounding import NEAREST_AWAY, NEAREST_EVEN, TOWARD_NEGATIVE, TOWARD_ZERO
+from lowprec.verify.coverage.dot_units import add_units, vanishes
 from lowprec.verify.coverage.points import Plan
 from lowprec.verify.inputs.dot_shape import DotCases, Shape, answers, values_of
 
@@ -52,7 +51,7 @@ def plan_of_dots(shape: Shape, cases: DotCases, results: Array) -> Plan:
         ):
             _steps(plan, shape, cases, x, y, addend)
         _outputs(plan, shape, results)
-    _told(plan, shape, cases, results)
+    add_units(plan, shape, cases, results)
     return plan
 
 
@@ -110,8 +109,9 @@ def _outputs(plan: Plan, shape: Shape, results: Array) -> None:
     values = values_of(results, out)
     plan.add("result", "+0", (values == 0) & ~np.signbit(values))
     window = shape.how.accumulator
-    if out.has_negative_zero and (not isinstance(window, Window) or window.negative_zero):
-        plan.add("result", "-0", (values == 0) & np.signbit(values))
+    minus = (values == 0) & np.signbit(values)
+    if out.has_negative_zero and (window.negative_zero if isinstance(window, Window) else minus.any()):
+        plan.add("result", "-0", minus)
     largest = min(out.max_finite, shape.result.max_finite)
     plan.add("result", "the largest number", np.abs(values) == largest)
     if out.infinity:
@@ -119,7 +119,9 @@ def _outputs(plan: Plan, shape: Shape, results: Array) -> None:
     if out.has_nan:
         plan.add("result", "NaN", np.isnan(values))
     if out.min_subnormal is not None and out.exponent_bits:
-        plan.add("result", "subnormal", (values != 0) & (np.abs(values) < 2.0**out.emin))
+        small = (values != 0) & (np.abs(values) < 2.0**out.emin)
+        if small.any() or not shape.how.machine:  # machines may flush them
+            plan.add("result", "subnormal", small)
         plan.add("result", "the smallest normal number", np.abs(values) == 2.0**out.emin)
 
 
@@ -229,20 +231,46 @@ def _one_step(
     if isinstance(window, Window) and window.fraction_bits is not None:
         largest = np.maximum(largest, window.lowest_exponent)
         end = largest - window.fraction_bits
-        _window(plan, values, end, valid, lanes, what)
-        round_off = np.floor if window.cut == "floor" else np.trunc
-        kept = round_off(np.ldexp(values, -end[:, None]))
-        total = [int(each) if ok else 0 for each, ok in zip(kept.sum(1), valid, strict=True)]
+        # Whether the largest term may lie so far above products that one is cut.
+        x, y = shape.formats
+        highest = max(x.emax + y.emax, shape.addend.emax if shape.how.order.name != "chunked" else -(1 << 20))
+        reached = highest - window.fraction_bits > x.scaled(1)[1] + y.scaled(1)[1] or window.scales != "none"
+        _window(plan, values, end, valid, lanes, what, reached)
+        scaled = np.ldexp(values, -end[:, None])
+        kept = _cut(scaled, window.cut)
+        total = [sum(map(int, row)) if ok else 0 for row, ok in zip(kept.tolist(), valid, strict=True)]
+        # The result has the window's last bit, so that another window gives another result.
+        short = np.array([0 < whole.bit_length() <= fmt.precision for whole in total])
+        shows = alone & short & (kept != scaled).any(1)
+        for place, lane in enumerate(lanes if shows.any() else []):
+            plan.add("exponents", "the largest, alone, and what is cut shows", shows & (sets == place), lane)
     else:
         low = np.where(values == 0, 1 << 20, _last_bits(values)).min(1)
         end = np.where(low == 1 << 20, 0, low)
-        parts = np.ldexp(values, -end[:, None])
-        total = [sum(map(int, row)) if ok else 0 for row, ok in zip(parts.tolist(), valid, strict=True)]
+        rows = zip(values.tolist(), end.tolist(), valid, strict=True)
+        total = [sum(_whole(value, unit) for value in row) if ok else 0 for row, unit, ok in rows]
     some = valid & (largest > _NONE) & (np.abs(values) > 0).any(1)
     _sum(plan, shape, total, end, np.where(some, largest, 0), some)
 
 
-def _window(plan: Plan, values: Array, end: Array, valid: Array, lanes: list[int], what: str) -> None:
+def _whole(value: float, unit: int) -> int:
+    """Return a multiple of 2**unit as an integer: of numbers that float64 has not in these units."""
+    over, under = value.as_integer_ratio()
+    return (over << max(-unit, 0)) // (under << max(unit, 0))
+
+
+def _cut(values: Array, way: Cut) -> Array:
+    """Return values cut to integers."""
+    if way == "floor":
+        return np.asarray(np.floor(values))
+    whole = np.trunc(values)
+    odd = (whole != values) & (np.fmod(whole, 2) == 0)
+    return np.where(odd, whole + np.copysign(1, values), whole) if way == "to_odd" else np.asarray(whole)
+
+
+def _window(
+    plan: Plan, values: Array, end: Array, valid: Array, lanes: list[int], what: str, reached: bool
+) -> None:
     """Add where terms lie about the end of the window."""
     lead = np.frexp(values)[1] - 1 - end[:, None]
     low = _last_bits(values) - end[:, None]
@@ -257,10 +285,11 @@ def _window(plan: Plan, values: Array, end: Array, valid: Array, lanes: list[int
         ("negative, and bits are cut", (low < 0) & (values < 0)),
         ("positive, and bits are cut", (low < 0) & (values > 0)),
     ):
-        plan.add("window", f"product: {words}", (here & hits)[:, :-1].any(1))
+        if reached:
+            plan.add("window", f"product: {words}", (here & hits)[:, :-1].any(1))
         if values[:, -1].any():
             plan.add("window", f"{what}: {words}", (here & hits)[:, -1])
-    for place, lane in enumerate(lanes):
+    for place, lane in enumerate(lanes if reached else []):
         plan.add("window", "bits are cut", (here & (low < 0))[:, place], lane)
     cut = np.ldexp(values, -end[:, None])
     lost = np.where(here, np.abs(cut - np.trunc(cut)), 0.0).sum(1)
@@ -304,23 +333,12 @@ def _all_situations(shape: Shape, reach: int) -> Iterator[tuple[str, str]]:
     if x.emax + y.emax + shape.lanes.bit_length() + 2 >= fmt.emax - shape.places:
         yield "range", "beyond the largest number"
     yield "range", "subnormal"
-    if _vanishes(shape):
+    if vanishes(shape):
         yield "range", "below the smallest"
 
 
 def _carried(places: int) -> str:
     return f"carries {places} place{'s' * (places > 1)} to the left"
-
-
-def _vanishes(shape: Shape) -> bool:
-    """Return whether a sum that is not zero may lie below the smallest number of its result."""
-    x, y = shape.formats
-    window, fmt = shape.how.accumulator, shape.result
-    last = min(x.scaled(1)[1] + y.scaled(1)[1], shape.addend.scaled(1)[1])
-    if isinstance(window, Window) and window.fraction_bits is not None and window.scales == "none":
-        lowest = min(x.emin + y.emin, fmt.emin)
-        last = max(last, max(lowest, window.lowest_exponent) - window.fraction_bits)
-    return last < fmt.scaled(1)[1]
 
 
 def _situations(whole: int, unit: int, top: int, fmt: Format, reach: int) -> Iterator[tuple[str, str]]:
@@ -357,121 +375,3 @@ def _situations(whole: int, unit: int, top: int, fmt: Format, reach: int) -> Ite
                 yield "rounding", words
     if tail and kept and not (kept + 1) & kept:
         yield "rounding", "all ones before rounding"
-
-
-# -- units that are told apart ------------------------------------------------------------------------
-
-
-def _told(plan: Plan, shape: Shape, cases: DotCases, results: Array) -> None:
-    """Add the vectors that tell the unit from another, or from one that misreads its operands."""
-
-    def differs(
-        words: str, how: Accumulation | None = None, given: DotCases = cases, lane: int | None = None
-    ) -> None:
-        try:
-            other = answers(shape, given, how)
-        except (ValueError, TypeError):  # no such unit, or none of these operands
-            return
-        plan.add("tells", words, other != results, lane)
-
-    for lane in range(shape.lanes):
-        kept = np.arange(shape.lanes) != lane
-        missing = dataclasses.replace(cases, x=np.where(kept, cases.x, 0).astype(cases.x.dtype))
-        differs("a lane missing", given=missing, lane=lane)
-    differs("the addend missing", given=dataclasses.replace(cases, addend=cases.addend * 0))
-    if len(shape.steps) > 1:
-        differs("the lanes in reverse", given=_lanes(cases, np.arange(shape.lanes)[::-1]))
-    differs("y in reverse", given=dataclasses.replace(cases, y=cases.y[:, ::-1]))
-    for name, fmt in (("x", shape.formats[0]), ("y", shape.formats[1])):
-        if fmt.min_subnormal is not None and fmt.exponent_bits:
-            codes = getattr(cases, name)
-            small = (codes & (fmt.sign_code - 1 if fmt.sign_code else ~0)) >> fmt.trailing_bits == 0
-            flushed = np.where(small, codes & fmt.sign_code, codes).astype(codes.dtype)
-            differs(f"subnormal {name} taken as zero", given=dataclasses.replace(cases, **{name: flushed}))
-    for words, how in others_of(shape):
-        differs(words, how)
-
-
-def _lanes(cases: DotCases, order: Array) -> DotCases:
-    if cases.scales is None:
-        return dataclasses.replace(cases, x=cases.x[:, order], y=cases.y[:, order])
-    return DotCases(
-        cases.x[:, order],
-        cases.y[:, order],
-        cases.addend,
-        (cases.scales[0][:, ::-1], cases.scales[1][:, ::-1]),
-    )
-
-
-def others_of(shape: Shape) -> Iterator[tuple[str, Accumulation]]:
-    """Yield units with one field changed."""
-    how, held = shape.how, shape.how.accumulator
-
-    def changed(words: str, **fields: Any) -> Iterator[tuple[str, Accumulation]]:
-        try:
-            other = dataclasses.replace(how, name="", **fields)
-        except (ValueError, TypeError):
-            return
-        if other != how:
-            yield words, other
-
-    def modes(place: tuple[Format, Projection]) -> Iterator[tuple[str, tuple[Format, Projection]]]:
-        for mode in (NEAREST_EVEN, NEAREST_AWAY, TOWARD_ZERO, TOWARD_NEGATIVE):
-            if mode != place[1].rounding:
-                yield f"rounded {mode}", (place[0], dataclasses.replace(place[1], rounding=mode))
-        if place[1].subnormals == "keep":
-            yield "subnormals flushed", (place[0], dataclasses.replace(place[1], subnormals="flush_results"))
-
-    if isinstance(held, Window):
-        if _vanishes(shape):
-            flipped = dataclasses.replace(held, negative_zero=not held.negative_zero)
-            yield from changed("the sign of sums that vanish", accumulator=flipped)
-        for words, window in _windows(held, shape.lanes):
-            yield from changed(words, accumulator=window)
-        for words, place in modes(held.result):
-            try:
-                yield from changed(f"steps {words}", accumulator=dataclasses.replace(held, result=place))
-            except ValueError:
-                continue
-    elif held is not None:
-        for words, place in modes(held):
-            yield from changed(f"sums {words}", accumulator=place)
-        yield from changed("products rounded to the accumulator", product=held)
-        yield from changed("products not rounded", product=None)
-        for order in (SEQUENTIAL, PAIRWISE, chunked(max(shape.lanes // 2, 1))):
-            yield from changed(f"order {order}", order=order, total=None)
-    summed = how.total[0] if how.total is not None else shape.result
-    if not how.machine and (held is None or not how.output[0].contains(summed)):
-        for words, place in modes(how.output):
-            yield from changed(f"output {words}", output=place)
-    if how.output[1].nan_code is not None:
-        any_nan = dataclasses.replace(how.output[1], nan_code=None, nan_sign="keep")
-        yield from changed("NaNs of either sign", output=(how.output[0], any_nan))
-    if how.order.name != "chunked" or shape.lanes > how.order.size:
-        other = "last" if how.addend == "first" else "first"
-        yield from changed(f"the addend {other}", addend=other)
-
-
-def _windows(window: Window, lanes: int) -> Iterator[tuple[str, Window]]:
-    """Yield windows with one field changed."""
-    changes: list[tuple[str, dict[str, Any]]] = []
-    if window.fraction_bits is not None:
-        changes += [
-            (f"F = {window.fraction_bits + more}", {"fraction_bits": window.fraction_bits + more})
-            for more in (-1, 1)
-        ]
-        changes.append(("nothing cut", {"fraction_bits": None}))
-        changes.append(
-            ("cut the other way", {"cut": "floor" if window.cut == "toward_zero" else "toward_zero"})
-        )
-    changes += [
-        (f"L = {size}", {"step": size}) for size in (window.step // 2, window.step * 2) if 0 < size <= lanes
-    ]
-    other = "alternate_pairs" if window.groups == "consecutive" else "consecutive"
-    if lanes > window.step > 1:
-        changes.append((f"steps of {other.replace('_', ' ')}", {"groups": other}))
-    for words, fields in changes:
-        try:
-            yield words, dataclasses.replace(window, **fields)
-        except ValueError:
-            continue

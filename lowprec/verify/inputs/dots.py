@@ -32,7 +32,9 @@ Array = npt.NDArray[Any]
 Terms = tuple[Array, Array, Array]
 
 #: Cases of a recipe for each lane, at least.
-_A_LANE = 2
+_A_LANE = 3
+#: How far terms lie above the last bit of a window.
+_REACH = np.array([-2, -1, -1, 0, 0, 1, 2, 4])
 
 
 def dots(shape: Shape, samples: int = 1024, seed: int = 0) -> DotCases:
@@ -47,7 +49,7 @@ def dots(shape: Shape, samples: int = 1024, seed: int = 0) -> DotCases:
     ----------
     shape : Shape
     samples, seed : int
-        Cases of all recipes together; there are at least two for each lane and recipe.
+        Cases of all recipes together; there are at least three for each lane and recipe.
     """
     random = np.random.default_rng(seed)
     aim = _Aim(shape, random)
@@ -178,33 +180,40 @@ def _largest_addend(aim: _Aim, n: int) -> Terms:
     return *aim.factors(products[:, None] - aim.less(n, 3, 0)), aim.addends(top)
 
 
-def _ends(aim: _Aim, n: int, *, by_addend: bool) -> Terms:
-    """Return products whose last bits are at the window's end, one below it, or just above."""
-    rows = np.arange(n)
+def _ends(aim: _Aim, n: int, *, largest: str) -> Terms:
+    """Return products whose last bits are at the window's end, one below it, or just above.
+
+    The largest term is the addend, or a product; or a product that an addend one step smaller cancels, so
+    that what the window kept of the others is all that is left.
+    """
+    rows, lane = np.arange(n), aim.turns(n)
     top = aim.random.integers(min(aim.low + aim.places, aim.high), aim.high, n, endpoint=True)
-    if by_addend:
-        top = np.minimum(
-            aim.random.integers(aim.low, aim.high, n, endpoint=True) + aim.places, aim.shape.result.emax - 1
-        )
-    reach = aim.random.choice(np.array([-2, -1, 0, 0, 1, 2, 4]), (n, aim.lanes))
-    exponents = top[:, None] - aim.places + reach
+    if largest == "addend":
+        lowest = aim.random.integers(aim.low, aim.high, n, endpoint=True)
+        top = np.minimum(lowest + aim.places, aim.shape.result.emax - 1)
+    exponents = top[:, None] - aim.places + aim.random.choice(_REACH, (n, aim.lanes))
     kinds = aim.random.choice(np.array([0, 0, 1, 2]), exponents.shape)
-    cancelled = rows % 3 == 0
-    if not by_addend:
-        exponents[rows, aim.turns(n)] = top
-        kinds[rows[cancelled], aim.turns(n)[cancelled]] = 0
+    if largest != "addend":
+        exponents[rows, lane] = top
+    if largest == "cancelled":
+        kinds[rows, lane] = 0
     x, y = aim.factors(exponents, kinds)
-    share = aim.random.random((n, 1))
-    kept = np.where(aim.random.random(x.shape) < share, x, 0.0)
-    kept[rows, aim.turns(n)] = x[rows, aim.turns(n)]
-    if by_addend:
+    kept = np.where(aim.random.random(x.shape) < aim.random.random((n, 1)), x, 0.0)
+    kept[rows, lane] = x[rows, lane]
+    if largest == "addend":
         return kept, y, aim.addends(top)
-    # Where the largest product is cancelled, what the window kept of the others is all that is left.
-    beside = top - aim.places + aim.random.choice(np.array([-2, -1, -1, 0, 0, 1]), n)
-    # Half of these addends are one step smaller, so that the product alone has the largest exponent.
-    largest = kept[rows, aim.turns(n)] * y[rows, aim.turns(n)]
-    largest *= 1 - (rows % 2) * 2.0**-aim.shape.addend.precision
-    return kept, y, np.where(cancelled, -largest, aim.sometimes(np.ldexp(aim.signs(n), beside)))
+    if largest == "cancelled":
+        whole, places = kept[rows, lane] * y[rows, lane], aim.shape.addend.precision
+        if aim.lanes > 1:  # and, in half of them, the step that is left
+            other, left = (
+                (lane + 1 + rows // aim.lanes % (aim.lanes - 1)) % aim.lanes,
+                aim.factors(top - places, 0),
+            )
+            half = rows % 2 == 0
+            step = -np.sign(whole) * np.abs(left[0])
+            kept[rows[half], other[half]], y[rows[half], other[half]] = step[half], np.abs(left[1])[half]
+        return kept, y, -whole * (1 - 2.0**-places)
+    return kept, y, aim.sometimes(np.ldexp(aim.signs(n), top - aim.places + aim.random.choice(_REACH, n)))
 
 
 def _tie(aim: _Aim, n: int, *, sticky: bool) -> Terms:
@@ -244,10 +253,12 @@ def _cancel(aim: _Aim, n: int) -> Terms:
     by_lanes = rows % 2 == 0
     first = aim.turns(n)
     other = (first + aim.random.integers(1, max(aim.lanes, 2), n)) % aim.lanes
-    left = aim.factors(top - aim.places + aim.random.integers(-2, 3, n), 0)
+    whole = aim.random.integers(min(aim.low + aim.places, aim.high), aim.high, n, endpoint=True)
+    left = aim.factors(whole - aim.places + aim.random.integers(-1, 2, n), 0)
+    against = aim.factors(whole)
     third = (other + 1) % aim.lanes
     for at in rows[by_lanes]:
-        big = x[at, first[at]] or 1.0, y[at, first[at]] or 1.0
+        big = against[0][at], against[1][at]
         x[at], y[at] = 0.0, 1.0
         x[at, third[at]], y[at, third[at]] = left[0][at], left[1][at]
         x[at, first[at]], y[at, first[at]] = big
@@ -289,15 +300,21 @@ def _underflow(aim: _Aim, n: int) -> Terms:
 def _subnormal_lane(aim: _Aim, n: int) -> Terms:
     """Return subnormal factors in each lane by turns: of x, of y and of both."""
     rows, lane = np.arange(n), aim.turns(n)
-    x, y = aim.factors(aim.low + aim.less(n, min(aim.places, max(aim.high - aim.low, 1)), 0))
-    for values, fmt, which in ((x, aim.shape.formats[0], (0, 2)), (y, aim.shape.formats[1], (1, 2))):
+    formats, kind = aim.shape.formats, (lane + rows // aim.lanes) % 3
+    # A subnormal factor against a large one, or two of them; the other lanes are about as large.
+    largest = aim.random.integers(0, 4, n)
+    tops = [_lowest(formats[0]) + formats[1].emax - largest, _lowest(formats[1]) + formats[0].emax - largest]
+    top = np.choose(kind, [*tops, np.full(n, aim.low)])
+    x, y = aim.factors(top[:, None] + aim.less(n, 4, -4))
+    for values, fmt, which in ((x, formats[0], 0), (y, formats[1], 1)):
         if fmt.min_subnormal is None or not fmt.exponent_bits:
             continue
         small = aim.random.integers(1, 1 << fmt.trailing_bits, n) * fmt.min_subnormal * aim.signs(n)
-        values[rows, lane] = np.where(np.isin((rows // aim.lanes) % 3, which), small, values[rows, lane])
-    kept = np.where(aim.random.random(x.shape) < aim.random.random((n, 1)), x, 0.0)
+        large = np.ldexp(1.0 + aim.random.integers(0, 2, n) / 2, fmt.emax - largest)
+        values[rows, lane] = np.where((kind == which) | (kind == 2), small, large)
+    kept = np.where(aim.random.random(x.shape) < aim.random.random((n, 1)) ** 2, x, 0.0)
     kept[rows, lane] = x[rows, lane]
-    return kept, y, aim.sometimes(aim.addends(aim.low + aim.random.integers(-3, 4, n)), 0.4)
+    return kept, y, aim.sometimes(aim.addends(top + aim.random.integers(-3, 4, n)), 0.4)
 
 
 def _order(aim: _Aim, n: int) -> Terms:
@@ -325,8 +342,9 @@ _RECIPES: tuple[Callable[[_Aim, int], Terms], ...] = (
     _alone,
     _largest_lane,
     _largest_addend,
-    lambda aim, n: _ends(aim, n, by_addend=True),
-    lambda aim, n: _ends(aim, n, by_addend=False),
+    lambda aim, n: _ends(aim, n, largest="addend"),
+    lambda aim, n: _ends(aim, n, largest="product"),
+    lambda aim, n: _ends(aim, n, largest="cancelled"),
     lambda aim, n: _tie(aim, n, sticky=False),
     lambda aim, n: _tie(aim, n, sticky=True),
     _carry,
@@ -374,7 +392,7 @@ def _specials(aim: _Aim) -> Terms:
     twice = (aim.random.random(n) < 0.3) & (other != lane)
     x[rows[twice], other[twice]] = again[twice, 0].astype(x.dtype)
     y[rows[twice], other[twice]] = again[twice, 1].astype(y.dtype)
-    both = _opposite(aim, ends.tolist(), one[1])
+    both = _opposite(aim, ends.tolist(), one)
     added = aim.random.random(n) < 0.3
     addend[added] = aim.random.choice(ends, int(added.sum()))
     return (
@@ -384,18 +402,21 @@ def _specials(aim: _Aim) -> Terms:
     )
 
 
-def _opposite(aim: _Aim, codes: list[int], one: int) -> Terms | tuple[()]:
+def _opposite(aim: _Aim, codes: list[int], ones: list[int]) -> Terms | tuple[()]:
     """Return an infinite product in each lane, against one of the other sign: of a lane, or the addend."""
-    fmt = aim.shape.formats[0]
-    if fmt.infinity_code is None or not fmt.sign_code:
+    side = next(
+        (place for place, fmt in enumerate(aim.shape.formats) if fmt.infinity and fmt.sign_code), None
+    )
+    if side is None:
         return ()
-    n = 2 * aim.lanes
+    n, infinity = 2 * aim.lanes, int(aim.shape.formats[side].infinity_code or 0)
     x, y, addend = aim.codes(_near(aim, n))
     rows, lane = np.arange(n), aim.turns(n)
-    x[rows, lane], y[rows, lane] = fmt.infinity_code, one
+    factors, partners = (x, y) if side == 0 else (y, x)
+    factors[rows, lane], partners[rows, lane] = infinity, ones[1 - side]
     other = (lane + 1) % aim.lanes
-    x[rows[: aim.lanes], other[: aim.lanes]] = fmt.infinity_code | fmt.sign_code
-    y[rows[: aim.lanes], other[: aim.lanes]] = one
+    factors[rows[: aim.lanes], other[: aim.lanes]] = infinity | aim.shape.formats[side].sign_code
+    partners[rows[: aim.lanes], other[: aim.lanes]] = ones[1 - side]
     infinite = [code for code in codes if np.isneginf(values_of(np.array([code]), aim.shape.addend)[0])]
     if infinite:
         addend[aim.lanes :] = infinite[0]
