@@ -25,8 +25,8 @@ def lines_of(made, *, packed=False):
 @pytest.mark.parametrize("packed", [False, True])
 @pytest.mark.parametrize("length", [None, 1, 7])
 def test_vectors_of_dots_agree_with_themselves(length, packed):
-    """Lanes apart or as one number, however many."""
-    for how, formats in ((UNIT, None), (lp.accumulations["fp64_sequential"], HALF)):
+    """Lanes apart or as one number, however many; a sum in binary16 tells their order."""
+    for how, formats in ((UNIT, None), (lp.accumulations["fp16_sequential"], HALF)):
         made = dot_suite(how, formats, length=length, samples=64)
         report = compare_dot_lines(lines_of(made, packed=packed), how, formats)
         assert (report.compared, report.mismatches) == (len(made.file.columns[0].codes), 0)
@@ -53,6 +53,8 @@ def test_vectors_of_blocks_are_judged(packed):
     assert compare_block_lines(lines, lp.format("bfloat16"), dataclasses.replace(fmt, rule="rceil")).agrees
     report = compare_block_lines(lines, lp.format("bfloat16"), fmt, limit=1)
     assert "rceil" in report.cause.words
+    apart = compare_block_lines(lines_of(made), lp.format("bfloat16"), fmt, limit=1)
+    assert report.details[0].data["at"] == apart.details[0].data["at"]
     assert lines[report.details[0].data["line"] - 1][0] not in "#"
 
 
