@@ -58,9 +58,8 @@ __all__ = ["warm"]
 def warm(names: tuple[str, ...], everything: bool, listed: bool, **asked: Any) -> None:
     """Compile what calls on NAMEs need, and keep it on disk, so that no later process waits for it.
 
-    NAME is a format, a block format, an accumulation, or a .toml file with the parameters of a private
-    format. Kernels that are on disk are not compiled again: with LOWPREC_CACHE_DIR set to nothing, --list
-    times all of them.
+    NAME is a format, a block format, an accumulation, or a .toml file that defines one. Kernels that are on
+    disk are not compiled again: with LOWPREC_CACHE_DIR set to nothing, --list times all of them.
     """
     if everything == bool(names):
         raise click.UsageError("name formats, block formats or accumulations, or say --all")

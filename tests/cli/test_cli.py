@@ -547,11 +547,12 @@ def test_definitions_that_would_break_files_are_refused(definition, message):
     assert message in " ".join(result.output.split())
 
 
-def test_stochastic_modes_have_no_vectors():
-    """Each operand would need its integer."""
-    result = lowprec("vectors", "convert", "binary32", "e4m3fn", "--rounding", "stochastic(8)")
+def test_tables_of_stochastic_modes_are_refused():
+    """Each operand would need its integer; of vectors it is a column."""
+    result = lowprec("table", "e4m3fn", "--thresholds", "--rounding", "stochastic(8)")
     assert result.exit_code == 2
-    assert "rounding 'stochastic(8)' needs a random integer for each operand" in result.output
+    assert "needs a random integer for each operand; use a deterministic mode" in result.stderr
+    assert lowprec("vectors", "convert", "e5m2", "e4m3fn", "--rounding", "stochastic(8)").exit_code == 0
 
 
 # -- how commands end that something else ends ---------------------------------------------------------
