@@ -516,7 +516,7 @@ def test_steps_and_bits_are_those_of_the_literature(name, step, bits, result):
 
 
 def test_tf32_operands_are_binary32_numbers_cut():
-    """Every machine that takes them reads them so; other operands are not rounded, but for Arm's subnormals."""
+    """Every machine that takes them reads them so; others are not rounded, but for Arm's subnormals."""
     for found in ACCUMULATIONS.values():
         cuts = found.source == "ARMFP" or TF32 in (found.operands or ())
         assert (found.operand_rounding is not None) == cuts
