@@ -56,9 +56,8 @@ def test_results_are_exact_within_the_budget_or_outside(by):
 
 
 def test_the_sum_says_how_much_of_the_budget_is_spent():
-    assert lp.compare(X, shifted(CODES, 1), "e4m3fn", ulps=2).sum() == (
-        "900 results pass: 600 exact, 300 within the budget of 2 codes; the largest distance is +1, at index 0"
-    )
+    passed = "900 results pass: 600 exact, 300 within the budget of 2 codes; the largest distance is +1"
+    assert lp.compare(X, shifted(CODES, 1), "e4m3fn", ulps=2).sum() == f"{passed}, at index 0"
     mixed = shifted(CODES, 1)
     mixed[5] += 9
     report = lp.compare(X, mixed, "e4m3fn", ulps=1)
@@ -198,7 +197,7 @@ def test_addends_and_windows_and_results_of_less_bits_have_budgets():
         report = compared(x, y, got, accumulation=name, addend=addend)
         assert report.agrees, (name, str(report))
         assert report.spent.within, name
-        assert not compared(x, y, got, accumulation=name, addend=addend + 8).agrees
+        assert not compared(x, y, got, accumulation=name, addend=addend + 200).agrees
 
 
 REFUSED = {

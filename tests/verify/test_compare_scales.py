@@ -1,4 +1,4 @@
-"""Scaled operands: per tensor, channel and block, in conversions and dot products; and scales that are wrong."""
+"""Scales of tensors, channels and blocks, in conversions and dot products; and scales that are wrong."""
 
 from __future__ import annotations
 
@@ -198,7 +198,7 @@ def test_hardware_takes_the_scales_of_blocks():
     ("got", "words"),
     [
         (
-            lambda: np.float32(lp.matmul(A, B, "fp32_fma") / (0.3 * 0.7)),
+            lambda: product(1 / (0.3 * 0.7)),
             "the inverse of the scales: sums divided by them",
         ),
         (lambda: lp.matmul(A, B, "fp32_fma"), "the scales left out"),

@@ -1,4 +1,4 @@
-"""No order of summation leaves the range that `verify.orders` gives, and some orders nearly reach its ends."""
+"""No order of summation leaves the range that `verify.orders` gives, and some nearly reach its ends."""
 
 from __future__ import annotations
 
@@ -264,3 +264,11 @@ def test_no_order_leaves_the_range_of_any_accumulation():
         assert outside(seen(x, y, how, orders, addend), x, y, how, addend) == 0, (how, x, y, addend)
         asked += 1
     assert asked > 400
+
+
+def test_errors_that_carry_sums_past_a_power_of_two_keep_the_range_narrow():
+    """255.75 and the errors of four sums reach beyond 256, where each error may be twice as large."""
+    x = np.array([[255.0, 0.5, -255.0, 0.25]])
+    low, high = ranges(x, np.ones((1, 4)), None, accumulation("bf16_sequential"))
+    assert low[0] <= 0 < 1 <= high[0]
+    assert high[0] - low[0] < 8
