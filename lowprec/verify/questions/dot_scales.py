@@ -26,12 +26,12 @@ from lowprec.verify.operations import OPERATIONS
 from lowprec.verify.question import Change
 from lowprec.verify.scales import scale_values, sizes_of
 
-__all__ = ["Blocks", "DotScales", "Part", "in_blocks", "scaled", "scalings", "summed_in", "times"]
+__all__ = ["ScaledBlocks", "DotScales", "Part", "in_blocks", "scaled", "scalings", "summed_in", "times"]
 
 Array = npt.NDArray[Any]
 
 
-class Blocks(NamedTuple):
+class ScaledBlocks(NamedTuple):
     """Scales of blocks along K of one operand."""
 
     scales: Array  #: with K/size in the place of K
@@ -43,8 +43,8 @@ class Part(NamedTuple):
 
     x: Array  #: of rows, or of outputs
     y: Array  #: of columns, or of outputs
-    x_blocks: Blocks | None
-    y_blocks: Blocks | None
+    x_blocks: ScaledBlocks | None
+    y_blocks: ScaledBlocks | None
 
     @property
     def factor(self) -> Array:
@@ -65,7 +65,7 @@ class DotScales:
     ) -> None:
         self.verb = verb
         self.rows: list[Array] = []
-        self.blocks: list[Blocks | None] = []
+        self.blocks: list[ScaledBlocks | None] = []
         if isinstance(scale, Dump):
             self.rows, self.blocks = [_of_results(verb, scale, left, right, shape), np.ones(())], [None, None]
             return
@@ -120,7 +120,7 @@ def _of_results(verb: str, scale: Dump, left: Array, right: Array, shape: tuple[
 
 def _of_operand(
     name: str, given: Dump | None, shape: tuple[int, ...], at: int
-) -> tuple[Array, Blocks | None]:
+) -> tuple[Array, ScaledBlocks | None]:
     """Return the scales of an operand's rows, K left out, and those of its blocks along K."""
     if given is None:
         return np.ones(()), None
@@ -136,13 +136,15 @@ def _of_operand(
             values = np.repeat(values, size, axis=axis).take(range(shape[axis]), axis=axis)
     if values.shape[k] == 1:
         return values.squeeze(k), None
-    return np.ones(()), Blocks(values, sizes[k])
+    return np.ones(()), ScaledBlocks(values, sizes[k])
 
 
 # -- what is computed --------------------------------------------------------------------------------
 
 
-def in_blocks(values: Array, blocks: Blocks | None, how: Accumulation, side: int, fmt: Format | None) -> Any:
+def in_blocks(
+    values: Array, blocks: ScaledBlocks | None, how: Accumulation, side: int, fmt: Format | None
+) -> Any:
     """Return an operand as an array in blocks with these scales.
 
     Raises ValueError: scales that their format does not have, blocks that the accumulation does not take.

@@ -24,13 +24,13 @@ from lowprec.verify.questions.situations import exact_value, names_of, neighbour
 from lowprec.verify.scales import factor_between, is_listed, shown_factor, spread_places, times
 from lowprec.verify.shown import hex_of, shown_code, shown_value
 
-__all__ = ["Asked", "ElementQuestion"]
+__all__ = ["Computation", "ElementQuestion"]
 
 _PIECE = 1 << 19
 
 
 @dataclass(frozen=True)
-class Asked:
+class Computation:
     """What is computed: codes of operands, their formats and the target's, and how results are projected."""
 
     operation: str
@@ -135,7 +135,7 @@ class ElementQuestion(Question):
             codes = fields["received"](codes, target)
         return codes if asked.outside is None else np.where(asked.outside, -1, codes.astype(np.int64))
 
-    def _asked(self, batch: Batch, fields: dict[str, Any]) -> Asked:
+    def _asked(self, batch: Batch, fields: dict[str, Any]) -> Computation:
         """Return what is computed, with some fields changed."""
         operands, sources, target = batch.given, self.formats[:-1], fields.get("format", self.target)
         outside = None
@@ -158,7 +158,7 @@ class ElementQuestion(Question):
             operation, operands, sources = "add", [product, addend], (fields["unfused"], sources[2])
         if "operation" in fields:
             operation, operands, sources = fields["operation"](operands, sources, batch.places)
-        return Asked(operation, operands, (*sources, target), rule, outside)
+        return Computation(operation, operands, (*sources, target), rule, outside)
 
     def changes(self) -> Iterator[Change]:
         """Yield other projections, formats, profiles, operands, places and codes."""

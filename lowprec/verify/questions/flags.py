@@ -17,7 +17,7 @@ from lowprec.spec.rounding import TOWARD_ZERO
 from lowprec.verify.difference import Difference
 from lowprec.verify.operations import OPERATIONS, flags_of, operand_names
 from lowprec.verify.question import Array, Batch, Change, Changes
-from lowprec.verify.questions.elements import Asked, ElementQuestion
+from lowprec.verify.questions.elements import Computation, ElementQuestion
 from lowprec.verify.questions.situations import exact_value
 from lowprec.verify.shown import hex_of, shown_code, shown_value
 
@@ -157,7 +157,7 @@ def _situations(got: Array, want: Array) -> npt.NDArray[np.uint8]:
 # -- changes -----------------------------------------------------------------------------------------
 
 
-def _tiny(asked: Asked) -> Array:
+def _tiny(asked: Computation) -> Array:
     """Return which exact results lie below the smallest normal number; zeros of any kind count too."""
     target = asked.formats[-1]
     cut = Projection(rounding=TOWARD_ZERO, nan="max" if target.nan_code is None else "error")
@@ -166,13 +166,13 @@ def _tiny(asked: Asked) -> Array:
     return np.asarray((codes & ~target.sign_code) < smallest)
 
 
-def _before(flags: Array, asked: Asked) -> Array:
+def _before(flags: Array, asked: Computation) -> Array:
     """Raise underflow beside inexact wherever the exact result is tiny."""
     raised = _tiny(asked) & (flags & Flag.INEXACT != 0)
     return np.where(raised, flags | Flag.UNDERFLOW, flags & ~Flag.UNDERFLOW)
 
 
-def _always(flags: Array, asked: Asked) -> Array:
+def _always(flags: Array, asked: Computation) -> Array:
     target = asked.formats[-1]
     codes = OPERATIONS[asked.operation].compute(asked.operands, asked.formats, asked.rule).astype(np.int64)
     raised = _tiny(asked) & (codes & ~target.sign_code != 0)
