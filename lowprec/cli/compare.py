@@ -75,7 +75,7 @@ __all__ = ["compare"]
 @click.option(
     "--scale",
     metavar="NUMBER|FILE",
-    help="What codes are multiplied by to give values: one number, or a file with one for each place along "
+    help="Factor that turns codes into values: one number, or a file with one for each place along "
     "--axis or for each block. Of dot and matmul also two, for x and for y, with a comma between.",
 )
 @click.option(

@@ -463,6 +463,23 @@ def test_sums_in_another_order_are_named():
     assert lp.compare((x, y), got, operation="matmul", accumulation="fp32_fma").cause is None
 
 
+@pytest.mark.parametrize("name", ["fp32_fma", "ampere_mma_bfloat16_binary32"])
+def test_a_lane_or_an_addend_left_out_is_named(name):
+    """Of steps of eight, or of a product as long as it is."""
+    rng = np.random.default_rng(8)
+    x, y = (np.asarray(lp.quantize(rng.standard_normal((20, 24)), "bfloat16")) for _ in range(2))
+    y, c = y.T.copy(), rng.standard_normal((20, 20)).astype(np.float32)
+    period = 8 if "ampere" in name else 24
+    short = x.copy()
+    short[:, 5::period] = 0
+    options = {"operation": "matmul", "accumulation": name, "addend": c}
+    report = lp.compare((x, y), lp.matmul(short, y, name, addend=c), **options)
+    assert told(report) == f"lane 5 of {period} left out"
+    assert report.cause.explained == report.mismatches
+    report = lp.compare((x, y), lp.matmul(x, y, name), **options)
+    assert told(report) == "the addend left out"
+
+
 # -- situations ----------------------------------------------------------------------------------------
 
 

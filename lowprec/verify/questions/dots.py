@@ -36,6 +36,9 @@ _PIECE, _SIDE, _OUTPUTS = 1 << 25, 64, 1 << 12
 #: Terms whose orders are looked at together.
 _TERMS = 1 << 20
 
+#: Fields of changes that are not of the accumulation, and the longest step whose lanes are tried.
+_NOT_HOW, _LANES = ("addend", "backward", "lane", "scaling"), 64
+
 _STEPS = (1, 2, 4, 8, 16, 32, 64, 128)
 _CHUNKS = (4, 8, 16, 32, 64, 128, 256, 512)
 
@@ -175,8 +178,14 @@ class DotQuestion(Question):
         how, (x, y, addend, scales) = self.how, batch.given
         fields = {change.field: change.value for change in changes}
         for change in changes:
-            if change.field not in ("backward", "scaling"):
+            if change.field not in _NOT_HOW:
                 how = change.value(how)
+        if "lane" in fields:
+            first, period = fields["lane"]
+            x = x.copy()
+            x[..., first::period] = 0
+        if "addend" in fields:
+            addend = None
         factor = None if scales is None else scales.factor
         if "scaling" in fields:
             factor = fields["scaling"](scales)
@@ -210,6 +219,11 @@ class DotQuestion(Question):
                 yield Change("named", _named(name), f"accumulation {name!r}", 2)
         if how.order.name != "exact":
             yield Change("backward", None, "the products in reverse order", 2)
+        period = how.accumulator.step if isinstance(how.accumulator, Window) else self.x.shape[-1]
+        for lane in range(min(period, self.x.shape[-1])) if period <= _LANES else ():
+            yield Change("lane", (lane, period), f"lane {lane} of {period} left out")
+        if self.addend is not None:
+            yield Change("addend", None, "the addend left out")
         mode = how.output[1].rounding
         for name in ("nearest_even", "toward_zero", "nearest_away"):
             if name != str(mode):
