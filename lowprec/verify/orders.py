@@ -216,7 +216,8 @@ class _Sums:
     def __init__(self, terms: Doubles, how: Accumulation) -> None:
         self.terms, self.how, self.count = terms, how, np.count_nonzero(terms, axis=1)
         self.length = terms.shape[1] - 1
-        self.grain = _grain(terms).min(axis=1)
+        self.grains = _grain(terms)
+        self.grain = self.grains.min(axis=1)
         self.positive = np.where(terms > 0, terms, 0.0).sum(axis=1)
         self.negative = -np.where(terms < 0, terms, 0.0).sum(axis=1)
         self.sum = terms.sum(axis=1)
@@ -229,20 +230,20 @@ class _Sums:
         if window:  # its products are exact, and the addend is rounded
             into, rule = how.total or how.output
             self.leaves = [_Rounding.of((into, dataclasses.replace(rule, rounding=NEAREST_EVEN)))]
-            self.led = self._led(terms[:, -1:])
+            self.led = self._led(terms[:, -1:], self.grains[:, -1:])
         else:
             leaves = [each for each in (how.product, *_nodes(how)) if each is not None]
             self.leaves = [_Rounding.of(each) for each in dict.fromkeys(leaves)]
-            self.led = self._led(terms)
+            self.led = self._led(terms, self.grains)
 
     def align(self, window: Window, largest: npt.NDArray[np.int64]) -> None:
         """Add in steps of a window, whose products have exponents up to the largest."""
         lowest = max(window.lowest_exponent, window.result[0].emin, self.how.output[0].emin)
         self.window, self.largest = window, np.maximum(largest, lowest)
 
-    def _led(self, terms: Doubles) -> Doubles:
+    def _led(self, terms: Doubles, grain: Array) -> Doubles:
         """Return how far roundings of terms themselves lead, all together."""
-        grain, below, led = _grain(terms), np.frexp(terms)[1].astype(np.int64), np.zeros(terms.shape)
+        below, led = np.frexp(terms)[1].astype(np.int64), np.zeros(terms.shape)
         for rounding in self.leaves:
             led += rounding.error(below, grain)
             below = below + 1  # rounded, a term may reach the next power of two
@@ -279,7 +280,7 @@ class _Sums:
         lost = np.broadcast_to(width[:, None], size.shape)
         if window.cut == "toward_zero":  # the addend has been rounded, to at most twice its magnitude
             lost = np.minimum(2 * size, lost)
-        products = np.where(_grain(size) >= edge[:, None], 0.0, lost).sum(axis=1)
+        products = np.where(self.grains >= edge[:, None], 0.0, lost).sum(axis=1)
         # A sum of no more bits than are kept is cut only if a product is aligned above it.
         enough = bits >= self.roundings[0].precision - 1
         running = np.ldexp(1.0, self.largest - bits) if enough else width

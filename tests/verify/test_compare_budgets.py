@@ -200,6 +200,15 @@ def test_addends_and_windows_and_results_of_less_bits_have_budgets():
         assert not compared(x, y, got, accumulation=name, addend=addend + 200).agrees
 
 
+def test_products_of_numpy_are_within_the_budget_of_fused_sums():
+    """Whatever order and blocking its library has."""
+    rng = np.random.default_rng(2)
+    x, y = (rng.standard_normal(shape).astype(np.float32) for shape in ((40, 300), (300, 24)))
+    report = compared(x, y, x @ y)
+    assert report.agrees, str(report)
+    assert not compared(x, y, ((x @ y).astype(np.float64) + 0.25).astype(np.float32)).agrees
+
+
 REFUSED = {
     "no dot": ({"ulps": "auto"}, "ulps='auto' is for dot and matmul"),
     "none": ({"ulps": 0}, "ulps=0 must be 1 or more; leave it out to allow no difference"),

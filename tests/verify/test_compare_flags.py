@@ -125,6 +125,14 @@ def test_flags_of_operations_are_compared():
     assert report.flags.mismatches == ((right & FLAG.DIVIDE_BY_ZERO) != 0).sum()
 
 
+def test_flags_of_scaled_conversions_are_those_of_the_division():
+    right, scale = np.zeros(X.size, np.uint8), np.float64(0.3)
+    codes = lp.divide(X, np.full(X.size, scale), "e5m2", dtype=np.uint8, flags=right)
+    assert lp.compare(X, codes, "e5m2", scale=scale, flags=right).agrees
+    report = lp.compare(X, codes, "e5m2", scale=scale, flags=changed(right, "none"))
+    assert report.flags.cause.words == "no flags at all"
+
+
 def test_a_difference_says_which_flags():
     x = np.float32([1.0, 1.1])
     report = lp.compare(x, lp.encode(x, "e5m2"), "e5m2", flags=np.uint8([4, 0]))

@@ -34,7 +34,7 @@ __all__ = ["DotQuestion", "could_be"]
 #: Products of a piece, rows and columns of a sample, and outputs of one.
 _PIECE, _SIDE, _OUTPUTS = 1 << 25, 64, 1 << 12
 #: Terms whose orders are looked at together.
-_TERMS = 1 << 20
+_TERMS = 1 << 16
 
 #: Fields of changes that are not of the accumulation, and the longest step whose lanes are tried.
 _NOT_HOW, _LANES = ("addend", "backward", "lane", "scaling"), 64
