@@ -52,17 +52,19 @@ def test_right_transactions_pass_and_wrong_ones_are_told():
 
 @pytest.mark.parametrize("form", ["sequence", "array", "signal"])
 def test_vectors_are_lanes_from_the_lowest_bits(form):
-    rng, board = np.random.default_rng(0), Scoreboard("dot", accumulation=UNIT)
+    """Their order matters: sums in bfloat16 lose bits."""
+    rng = np.random.default_rng(0)
+    board = Scoreboard("dot", "e4m3fn", "e4m3fn", accumulation="bf16_sequential")
     for _ in range(20):
         x, y = rng.integers(0, 0x70, (2, 6), dtype=np.uint8)
-        c = np.float32(rng.standard_normal())
-        values = (lp.decode(side, "e4m3fn") for side in (x, y))
-        result = int(lp.dot(*values, UNIT, addend=c, dtype=np.uint32))
+        c = int(lp.encode(rng.standard_normal(), "bfloat16"))
+        values, addend = (lp.decode(side, "e4m3fn") for side in (x, y)), lp.decode(np.uint16(c), "bfloat16")
+        result = int(lp.dot(*values, "bf16_sequential", addend=addend, dtype=np.uint16))
         if form == "signal":
             x, y = (Signal(int.from_bytes(side.tobytes(), "little"), 48) for side in (x, y))
         elif form == "sequence":
             x, y = x.tolist(), y.tolist()
-        board.add(x, y, result=result, addend=int(c.view(np.uint32)))
+        board.add(x, y, result=result, addend=c)
     assert board.check().compared == 20
     board.add([0x38] * 6, [0x38] * 6, result=0)
     with pytest.raises(AssertionError, match="1 of 21 results differ"):

@@ -165,6 +165,23 @@ def test_scaled_dots_agree():
     assert report.agrees, str(report)
 
 
+@pytest.mark.parametrize("kind", ["loop", "window"])
+def test_scaled_sums_are_rounded_to_the_output_once(kind):
+    """The sum is in binary32 when it meets its scale, and then in bfloat16."""
+    single, brain = (lp.format(name) for name in ("binary32", "bfloat16"))
+    fields = {"accumulator": (single, lp.Projection())}
+    if kind == "window":
+        e4m3 = lp.format("e4m3fn")
+        window = lp.Window(step=8, fraction_bits=24, result=(single, lp.Projection()))
+        fields = {"operands": (e4m3, e4m3), "accumulator": window}
+    how = lp.Accumulation(output=(brain, lp.Projection()), **fields)
+    sums = lp.matmul(A, B, lp.Accumulation(output=(single, lp.Projection()), **fields))
+    got = lp.multiply(sums, np.float64(0.7), "bfloat16")
+    twice = lp.multiply(lp.matmul(A, B, how), np.float64(0.7), "bfloat16")
+    assert (np.asarray(got) != np.asarray(twice)).any()
+    assert lp.compare((A, B), got, operation="matmul", accumulation=how, scale=0.7).agrees
+
+
 def test_blocks_along_k_are_terms():
     """As `lowprec.matmul` has it for arrays in blocks: DeepSeek's 1 x 128 and 128 x 128."""
     x, w = (

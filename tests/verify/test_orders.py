@@ -272,3 +272,22 @@ def test_errors_that_carry_sums_past_a_power_of_two_keep_the_range_narrow():
     low, high = ranges(x, np.ones((1, 4)), None, accumulation("bf16_sequential"))
     assert low[0] <= 0 < 1 <= high[0]
     assert high[0] - low[0] < 8
+
+
+@pytest.mark.parametrize(
+    ("x", "step", "bits"),
+    [
+        ([8.0, -0.25, 64.0], 1, 5),  # 7.75 is cut to 6 beside 64, by more than the term that it has bits of
+        ([4.0] * 14 + [-0.5, 4.0], 15, 3),  # 55.5 has more bits than a window keeps, and is cut to 52
+    ],
+)
+def test_cuts_of_the_running_sum_count(x, step, bits):
+    """Also where no product loses much."""
+    single, e5m2 = (catalog.BINARY32, Projection()), lp.format("e5m2")
+    window = lp.Window(step=step, fraction_bits=bits, result=single)
+    how = lp.Accumulation(operands=(e5m2, e5m2), accumulator=window, output=single)
+    x = np.array(x)
+    result = float(lp.dot(x, np.ones(x.size), how))
+    low, high = ranges(x[None], np.ones((1, x.size)), None, how)
+    assert abs(result - x.sum()) > 1
+    assert low[0] <= result <= high[0]

@@ -169,7 +169,7 @@ def _tiny(asked: Computation) -> Array:
 def _before(flags: Array, asked: Computation) -> Array:
     """Raise underflow beside inexact wherever the exact result is tiny."""
     raised = _tiny(asked) & (flags & Flag.INEXACT != 0)
-    return np.where(raised, flags | Flag.UNDERFLOW, flags & ~Flag.UNDERFLOW)
+    return np.where(raised, flags | Flag.UNDERFLOW, flags)
 
 
 def _always(flags: Array, asked: Computation) -> Array:
