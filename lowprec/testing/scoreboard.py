@@ -23,6 +23,7 @@ from lowprec.spec.projection import Projection, Saturation
 from lowprec.spec.rounding import Rounding
 from lowprec.verify.compare import compare
 from lowprec.verify.comparison import Comparison
+from lowprec.verify.files import write
 from lowprec.verify.operations import OPERATIONS, check_operands, operand_format
 
 __all__ = ["Scoreboard"]
@@ -217,7 +218,7 @@ class Scoreboard:
         """
         report = self.report(**options)
         if junit is not None:
-            Path(junit).write_text(report.as_junit())
+            write(Path(junit), report.as_junit().encode())
         wrong = []
         if not report.agrees:
             wrong.append(report.as_text())
