@@ -38,7 +38,7 @@ class Scoreboard:
     >>> print(board.report().sum())
     1 of 2 results differ (50%): 1 at a tie
 
-    `check()` then fails with the whole report, where an index is the number of a transaction.
+    `check()` then fails with the whole report, where an index counts the transactions that have a result.
 
     Parameters
     ----------
@@ -92,6 +92,8 @@ class Scoreboard:
             known = known or list(self.accumulation.operands or ())
             wanted, self.target = 2, self.accumulation.output[0]
             self._formats = known
+        elif accumulation is not None:
+            raise ValueError(f"accumulation= is for 'dot', not for {operation!r}; leave it out")
         elif operation in OPERATIONS:
             wanted, self.target = OPERATIONS[operation].operands + 1, known[-1] if known else catalog.BINARY32
             self._formats = known[:-1]
@@ -118,7 +120,7 @@ class Scoreboard:
         Parameters
         ----------
         *operands : int or value of a signal; of "dot" x and y
-            Codes. Those of a vector are a sequence, or one integer or signal with lane 0 in its lowest bits.
+            Codes. Those of a vector are a sequence, or a signal with lane 0 in its lowest bits.
         result : int or value of a signal
             A code. With x or z in it, it fails the test.
         flags : int or value of a signal
@@ -134,6 +136,10 @@ class Scoreboard:
         number = len(self)
         if len(operands) != len(self._formats):
             raise ValueError(f"{self.operation} takes {len(self._formats)} operands, not {len(operands)}")
+        if addend is not None and self.operation != "dot":
+            raise ValueError(
+                f"addend= is for 'dot'; the operands of {self.operation} come one after the other"
+            )
         if self.flags != (flags is not None):
             raise ValueError(
                 f"transaction {number} has {'no ' * self.flags}flags; give them always, or never"

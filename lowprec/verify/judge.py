@@ -111,10 +111,9 @@ def _spent(question: Question, found: Judged, first: int) -> Spent:
     """Return how much of the budget the results of a piece spend."""
     low, high = found.limits
     spent = Spent(within=found.differing.size - int(np.count_nonzero(found.wrong)))
-    if found.differing.size:
-        spent.widest = int(max(high.max(), -low.min()))
     if found.finite.any():
         finite = np.flatnonzero(found.finite)
+        spent.widest = int(max(high[finite].max(), -low[finite].min()))
         at = finite[np.argmax(np.abs(found.far[finite]))]
         place = int(found.differing[at])
         spent.farthest = Farthest(int(found.far[at]), first + place, not bool(found.wrong[place]))

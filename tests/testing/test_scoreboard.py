@@ -185,6 +185,7 @@ REFUSED = {
         "rounding= says nothing about 'dot'",
     ),
     "mode": (("add", "e5m2", "e5m2", "e5m2"), {"rounding": "up"}, "unknown rounding 'up'"),
+    "addition": (("add",), {"accumulation": UNIT}, "accumulation= is for 'dot', not for 'add'; leave it out"),
     "factors": (("dot",), {"accumulation": "fp32_fma"}, "dot has 2 formats here, not 0"),
 }
 
@@ -219,6 +220,16 @@ def test_transactions_that_cannot_be_are_refused(add, message):
     with pytest.raises(ValueError, match=r"\w") as refused:
         add(board)
     assert str(refused.value).startswith(message)
+
+
+def test_an_addend_is_for_dots():
+    board = Scoreboard("fma", "e5m2", "e5m2", "e5m2", "e5m2")
+    board.add(0x3C, 0x3C, 0x3C, result=0x40)
+    board.check()
+    with pytest.raises(
+        ValueError, match="addend= is for 'dot'; the operands of fma come one after the other"
+    ):
+        board.add(0x3C, 0x3C, 0x3C, result=0x40, addend=1.0)
 
 
 def test_vectors_of_another_length_are_refused():

@@ -90,6 +90,14 @@ def test_no_infinity_and_no_nan_is_within_a_budget():
     assert lp.compare(largest, want, "e5m2", ulps=1).exact == 4
     other = lp.compare(largest, np.uint8([0x7B, 0x7B, 0x7C, 0x7F]), "e5m2", ulps=1, any_nan=True)
     assert (other.exact, other.spent.within) == (4, 0)
+    nan = lp.compare(
+        (np.float32([np.nan, 1]), np.float32([1, 1])),
+        np.float32(3),
+        operation="dot",
+        accumulation="fp32_fma",
+        ulps="auto",
+    )
+    assert (nan.mismatches, nan.spent.widest) == (1, None)
 
 
 def test_the_other_zero_is_within_any_budget():

@@ -439,6 +439,19 @@ def test_products_of_any_shapes_are_compared(monkeypatch, verb, left, right):
     assert lp.compare((x, y), got, operation=verb, addend=0.5).ranking[0].share == 1.0
 
 
+@pytest.mark.parametrize("shapes", [((0, 4), (4, 3)), ((2, 0), (0, 3)), ((2, 4), (4, 0))])
+@pytest.mark.parametrize("ulps", [None, "auto"])
+def test_products_of_empty_matrices_are_compared(shapes, ulps):
+    """Without results there is nothing to compare; sums of nothing are +0."""
+    x, y = (np.zeros(shape, np.float32) for shape in shapes)
+    got, how = np.zeros((len(x), y.shape[1]), np.float32), {"operation": "matmul", "accumulation": "fp32_fma"}
+    report = lp.compare((x, y), got, ulps=ulps, **how)
+    assert report.compared == got.size
+    assert report.agrees == bool(got.size)
+    if got.size:
+        assert lp.compare((x, y), got + 1, ulps=ulps, **how).mismatches == got.size
+
+
 def test_accumulations_are_ranked():
     """The right one is first, or one that is the same."""
     x, y = factors()

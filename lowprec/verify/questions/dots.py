@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import dataclasses
 import functools
+import math
 from collections.abc import Callable, Iterator
 from fractions import Fraction
 from typing import Any
@@ -87,14 +88,15 @@ class DotQuestion(Question):
             )
         if verb == "dot":
             self.x, self.y = (
-                np.broadcast_to(side, (*shape, length)).reshape(-1, length) for side in (left, right)
+                np.broadcast_to(side, (*shape, length)).reshape(got.size, length) for side in (left, right)
             )
             inner: tuple[int, ...] = (got.size,)
         else:
             outer = np.broadcast_shapes(left.shape[:-2], right.shape[:-2])
-            self.x = np.broadcast_to(left, (*outer, *left.shape[-2:])).reshape(-1, *left.shape[-2:])
-            self.y = np.broadcast_to(right, (*outer, *right.shape[-2:])).reshape(-1, *right.shape[-2:])
-            inner = (len(self.x), left.shape[-2], right.shape[-1])
+            count = math.prod(outer)
+            self.x = np.broadcast_to(left, (*outer, *left.shape[-2:])).reshape(count, *left.shape[-2:])
+            self.y = np.broadcast_to(right, (*outer, *right.shape[-2:])).reshape(count, *right.shape[-2:])
+            inner = (count, left.shape[-2], right.shape[-1])
         self.addend = None if addend is None else _addends(addend, shape).reshape(inner)
         self.inner = inner
         self.values = is_values(got.dtype, self.target)
