@@ -276,6 +276,22 @@ MUTANTS = (
         _FLAGGED,
     ),
     Mutant(
+        "overflow-exponent",
+        "kernels/lower/scalar.py",
+        "overflow is not judged by the exponent",
+        '"exponent": 2}',
+        '"exponent": 0}',
+        ("engine:scalar convert binary32 e5m2 toward_zero overflow_test=exponent",),
+    ),
+    Mutant(
+        "tininess-after",
+        "kernels/lower/scalar.py",
+        "tininess is always judged after rounding",
+        'surely=tiny - (projection.tininess == "after"),',
+        "surely=tiny - 1,",
+        _FLAGGED,
+    ),
+    Mutant(
         "random-off-by-one",
         RS,
         "stochastic A takes one random integer more",

@@ -33,7 +33,6 @@ from lowprec.spec import catalog
 from lowprec.spec.arith import Class
 from lowprec.spec.format import Format, Sign
 from lowprec.spec.projection import DEFAULT, Flag, Projection
-from lowprec.spec.rounding import TOWARD_NEGATIVE
 
 __all__ = [
     "classify",
@@ -358,28 +357,35 @@ def nextafter(x: npt.ArrayLike, y: npt.ArrayLike, fmt: Like) -> Any:
 
 def _next(start: Array, toward: Array, fmt: Format) -> Array:
     """The values next to some; see `nextafter`."""
-    negative = np.signbit(start)
-    place, goal = _place_of(start), _place_of(toward)
+    negative, place, goal = np.signbit(start), _place_of(start), _place_of(toward)
     up, down = place < goal, place > goal
-    inside: dict[str, Any] = {"saturation": "finite", "negative": "zero", "zero": "smallest", "nan": "max"}
-    below = encode(start, fmt, projection=Projection(rounding=TOWARD_NEGATIVE, **inside))
-    # It is x, or below it; or above, where x lies beyond the extreme value.
-    least, last = _extremes(fmt)
-    low = _places(*_parts(below, fmt)[:2], fmt).astype(np.int64)
-    found = _place_of(np.asarray(decode(below, fmt, dtype="float64")))
-    upper, lower = low + (found <= place), low - (found >= place)
+    code = encode(start, fmt, projection=_nearest(fmt))
+    found = _place_of(np.asarray(decode(code, fmt, dtype="float64")))
+    # The nearest value, or its neighbour if that lies between it and the goal.
+    near = _places(*_parts(code, fmt)[:2], fmt).astype(np.int32 if fmt.width <= 16 else np.int64)
+    near = near + (up & (found <= place))
+    near = near - (down & (found >= place)).view(np.int8)
     if fmt.sign is Sign.MAGNITUDE and not fmt.subnormals:  # there is no zero to stop at
-        upper, lower = np.where(upper == 0, 1, upper), np.where(lower == 0, -1, lower)
-    upper = np.minimum(upper, last + fmt.infinity)
-    lower = np.maximum(lower, least - (fmt.infinity and fmt.sign is not Sign.UNSIGNED))
-    result = np.asarray(decode(_code(np.where(up, upper, lower), negative, fmt), fmt))
-    policy: Any = "none" if fmt.infinity else "finite"
-    same = Projection(saturation=policy, negative="zero", zero="smallest", nan="max")
+        near = np.where(near == 0, np.where(up, 1, -1), near)
+    least, last = _extremes(fmt)
+    limits = least - (fmt.infinity and fmt.sign is not Sign.UNSIGNED), last + fmt.infinity
+    result = np.asarray(decode(_code(np.clip(near, *limits), negative, fmt), fmt))
     stays = ~(up | down)
     if stays.any():
-        result[stays] = decode(encode(toward[stays], fmt, projection=same), fmt)
+        result[stays] = decode(encode(toward[stays], fmt, projection=_nearest(fmt)), fmt)
     result[np.isnan(start) | np.isnan(toward)] = np.nan
     return result
+
+
+@functools.lru_cache(maxsize=64)
+def _nearest(fmt: Format) -> Projection:
+    """How numbers become the nearest value; beyond the extreme one lies infinity, if the format has one."""
+    if fmt.infinity and fmt.sign is Sign.MAGNITUDE and fmt.subnormals and fmt.has_nan:
+        return DEFAULT
+    return Projection(
+        saturation="none" if fmt.infinity else "finite",  # type: ignore[arg-type]
+        negative="zero", zero="smallest", nan="max",
+    )  # fmt: skip
 
 
 def _place_of(values: Array) -> Array:
@@ -400,10 +406,11 @@ def _code(place: Array, negative: Array, fmt: Format) -> Array:
     """The codes of places; of zero with the sign that is given."""
     if fmt.sign is not Sign.MAGNITUDE:
         return (place & ((1 << fmt.width) - 1)).astype(code_dtype(fmt))
-    minus = (place < 0) | ((place == 0) & negative & fmt.has_negative_zero)
-    return ((np.abs(place) - (not fmt.subnormals)) | np.where(minus, fmt.sign_code, 0)).astype(
-        code_dtype(fmt)
-    )
+    below = place >> (8 * place.itemsize - 1)  # all ones, or none
+    magnitude = (place ^ below) - below - (not fmt.subnormals)
+    if fmt.has_negative_zero:
+        below = below | -(negative & (place == 0)).astype(place.dtype)
+    return np.asarray(magnitude | (below & fmt.sign_code)).astype(code_dtype(fmt))
 
 
 def ulp(x: npt.ArrayLike, fmt: Like) -> Any:

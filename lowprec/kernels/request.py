@@ -76,6 +76,10 @@ class Elementwise(Request):
     __hash__ = Request.__hash__
 
     def __post_init__(self) -> None:
+        rule = self.projection
+        if not self.flags and rule.tininess != "after" and rule.subnormals in ("keep", "flush_operands"):
+            # Nothing asks what is tiny: the same request as without.
+            object.__setattr__(self, "projection", dataclasses.replace(rule, tininess="after"))
         wanted = 1 if self.operation == CONVERT else operands_of(self.operation)
         if len(self.sources) != wanted:
             raise ValueError(f"{self.operation} takes {wanted} operands, not {len(self.sources)}")

@@ -193,8 +193,9 @@ def round_magnitude(
 ) -> int:
     """Return the magnitude that the mode takes for a positive number, `last` + 1 where it overflows."""
     grid = _grid(fmt, last)
-    if projection.overflow_test == "before" and size > value_of(last, fmt):
-        return last + 1
+    if projection.overflow_test != "after" and size > value_of(last, fmt):
+        if projection.overflow_test == "before" or size >= Fraction(2) ** (fmt.emax + 1):
+            return last + 1
     nearer = min(grid.below(size), last)
     if nearer < 0:  # below the smallest value of a format without zero
         return 0
@@ -211,7 +212,7 @@ def is_flushed(fmt: Format, projection: Projection) -> bool:
 
 
 def is_tiny(size: Fraction, negative: bool, fmt: Format, projection: Projection, random: int | None) -> bool:
-    """Return whether a positive number, rounded with an unbounded exponent, is below the normal range.
+    """Return whether a positive number, rounded with an unbounded exponent or not, is below the normal range.
 
     Only the last gap below it can round up to it, and there the gap is half the one above it. In a
     format without zero all is tiny that lies below the smallest value.
@@ -222,6 +223,8 @@ def is_tiny(size: Fraction, negative: bool, fmt: Format, projection: Projection,
         return size < value_of(0, fmt)
     first_normal = 1 << fmt.trailing_bits
     normal = value_of(first_normal, fmt)
+    if projection.tininess == "before":
+        return size < normal
     below = normal - normal / (2 * first_normal)
     if not below <= size < normal:
         return size < below

@@ -56,7 +56,7 @@ def flags(
     flag      signalled for
     ========= ==========================================================================================
     inexact   a finite operand that is not delivered as it is, and every overflow
-    underflow an inexact result that is tiny after rounding, or below the smallest of a format without zero
+    underflow an inexact result that is tiny (`Projection.tininess`); without zero, below the smallest
     overflow  a finite operand that, rounded with an unbounded exponent, exceeds the extreme finite value,
               for every result
     invalid   a signaling NaN, and an operand that the format has no counterpart for: a NaN, an infinity,
@@ -81,7 +81,7 @@ def flags(
 
     Raises ValueError: a random integer or a `nan_code` that `project` refuses.
 
-    Source: [IEEE754] 7; tininess is detected after rounding.
+    Source: [IEEE754] 7.
     """
     check(fmt, projection, random)
     check_operand(value)

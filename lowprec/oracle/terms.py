@@ -110,13 +110,15 @@ def exponent_of(value: Exact, fmt: Format) -> int | None:
 
 
 def cut(value: Fraction, place: int, how: Cut = "toward_zero") -> Fraction:
-    """Round to a multiple of 2**place, towards zero or down.
+    """Round to a multiple of 2**place: toward zero, down, or to an odd one.
 
-    >>> cut(Fraction(-7, 2), 0), cut(Fraction(-7, 2), 0, "floor")
-    (Fraction(-3, 1), Fraction(-4, 1))
+    >>> [int(cut(Fraction(-5, 2), 0, how)) for how in ("toward_zero", "floor", "to_odd")]
+    [-2, -3, -3]
     """
     units = scale(value, -place)
     whole = units.numerator // units.denominator
     if how == "toward_zero" and value < 0:
         whole = -(-units.numerator // units.denominator)
+    if how == "to_odd" and units != whole:
+        whole += whole % 2 == 0  # of the two on either side
     return scale(Fraction(whole), place)

@@ -41,7 +41,7 @@ Rounded = tuple[Format, Projection]
 
 OrderName = Literal["sequential", "pairwise", "chunked", "exact"]
 InnerOrder = Literal["sequential", "pairwise"]
-Cut = Literal["toward_zero", "floor"]
+Cut = Literal["toward_zero", "floor", "to_odd"]
 Groups = Literal["consecutive", "alternate_pairs"]
 Scales = Literal["none", "products", "groups"]
 AddendPlace = Literal["first", "last"]
@@ -159,7 +159,8 @@ class Window:
         and zero.
     lowest_exponent : int
         e is at least this, -32768 to 32768.
-    cut : {"toward_zero", "floor"}
+    cut : {"toward_zero", "floor", "to_odd"}
+        To odd: toward zero, and the last bit that is kept is set where anything is lost.
     groups : {"consecutive", "alternate_pairs"}
         Which products make a step: the next ones; or, of each 2 * step, first those whose index has
         bit 1 clear and then the others: 0, 1, 4, 5, 8 and so on.

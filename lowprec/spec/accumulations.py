@@ -3,7 +3,8 @@
 Hardware is named <architecture>_<instruction>_<operand>[_<operand>]_<output>[_<scale>_<scales>], where
 the number of scales is that of one instruction's K, as in PTX's scale_vec.
 
-Floor 1. Imports the standard library only. Source: [MMASIM], [KHATTAK], [FASI], [DEEPSEEK].
+Floor 1. Imports the standard library only.
+Source: [MMASIM], [KHATTAK], [FASI], [DEEPSEEK], [RISCVDOT], [ARMFP].
 """
 
 from __future__ import annotations
@@ -11,6 +12,7 @@ from __future__ import annotations
 import itertools
 import re
 from collections.abc import Iterator, Mapping
+from dataclasses import replace
 
 from lowprec.spec.accumulation import EXACT, PAIRWISE, Accumulation, Rounded, Window, chunked
 from lowprec.spec.catalog import (
@@ -33,9 +35,9 @@ from lowprec.spec.families import ieee
 from lowprec.spec.format import Format
 from lowprec.spec.naming import close_names, read_only
 from lowprec.spec.projection import Projection
-from lowprec.spec.rounding import TOWARD_ZERO
+from lowprec.spec.rounding import TO_ODD, TOWARD_ZERO
 
-__all__ = ["ACCUMULATIONS", "E8M13", "NAMES", "accumulation", "deepseek_promote"]
+__all__ = ["ACCUMULATIONS", "E8M13", "NAMES", "accumulation", "bulk_normalized", "deepseek_promote"]
 
 #: What FP8 tensor cores of Ada and Hopper keep sums in: binary32 without its last ten bits.
 E8M13 = ieee("e8m13", 8, 13, source="MMASIM")
@@ -128,6 +130,65 @@ def _emulated(machine: str, output: Format) -> Iterator[Accumulation]:
         )
 
 
+#: To odd, and infinite from 2**128 on.
+_ODD = Projection(rounding=TO_ODD, overflow_test="exponent", nan_sign="drop")
+
+
+def bulk_normalized(operands: tuple[Format, Format], products: int) -> Accumulation:
+    """Return RISC-V's sum of so many products: aligned to the largest and to odd, and then added to odd.
+
+    K is a multiple of `products`, which is the vector's length in elements: 8 of bfloat16 where VLEN is 128.
+
+    >>> from lowprec.spec.catalog import E5M2
+    >>> bulk_normalized((E5M2, E5M2), 4).name
+    'riscv_bulk4_e5m2_binary32'
+
+    Parameters
+    ----------
+    operands : (Format, Format)
+        Of at most 12 bits of precision.
+    products : int
+        2 to 1024.
+
+    Source: [RISCVDOT].
+    """
+    single = (BINARY32, _ODD)
+    return Accumulation(
+        name=_name(f"riscv_bulk{products}", operands, BINARY32),
+        operands=operands,
+        order=chunked(products),
+        accumulator=Window(
+            step=products, fraction_bits=23 + (products - 1).bit_length(), result=single, cut="to_odd"
+        ),
+        total=single,
+        output=single,
+        source="RISCVDOT",
+    )
+
+
+def _risc_v() -> Iterator[Accumulation]:
+    """Yield sums of vectors of 128 bits, and of 4 products of FP8, as matrix extensions add them."""
+    yield bulk_normalized((BFLOAT16, BFLOAT16), 8)
+    for operands, products in itertools.product(_pairs(FP8), (4, 16)):
+        yield bulk_normalized(operands, products)
+
+
+def _arm_bfdot() -> Accumulation:
+    """Return BFDOT where FPCR.EBF is 0: pairs of rounded products, to odd, without subnormals."""
+    rule = replace(_ODD, subnormals="flush_results", tininess="before")
+    single = (BINARY32, rule)
+    return Accumulation(
+        name="arm_bfdot_bfloat16_binary32",
+        operands=(BFLOAT16, BFLOAT16),
+        operand_rounding=Projection(subnormals="flush_operands"),
+        product=single,
+        order=chunked(2, "pairwise"),
+        accumulator=single,
+        output=single,
+        source="ARMFP",
+    )
+
+
 def _scaled(machine: str) -> Iterator[Accumulation]:
     """Yield those of operands in blocks, of Blackwell."""
     for operands in _pairs(F8F6F4):
@@ -212,7 +273,7 @@ def _plain() -> Iterator[Accumulation]:
 
 #: Every named accumulation, by name.
 ACCUMULATIONS: Mapping[str, Accumulation] = read_only(
-    "accumulations", itertools.chain(_plain(), _nvidia(), _amd())
+    "accumulations", itertools.chain(_plain(), _nvidia(), _amd(), _risc_v(), [_arm_bfdot()])
 )
 
 #: What `accumulation` takes: these names, and deepseek_promote with any number of products.

@@ -14,7 +14,7 @@ from lowprec.spec.fields import choose, described, truth
 from lowprec.spec.format import Carrier, Format
 from lowprec.spec.rounding import MODES, NEAREST_EVEN, Rounding, rounding
 
-__all__ = ["DEFAULT", "Flag", "Projection", "Saturation", "saturation"]
+__all__ = ["DEFAULT", "Flag", "Projection", "Saturation", "Tininess", "saturation"]
 
 
 class Saturation(enum.Enum):
@@ -62,7 +62,7 @@ def saturation(policy: Saturation | str) -> Saturation:
 class Flag(enum.IntFlag):
     """Exception flags of a conversion, in the order of RISC-V and TestFloat; for `flags=`.
 
-    Source: [IEEE754] 7; tininess is detected after rounding.
+    Source: [IEEE754] 7; tininess is detected after rounding unless `Projection.tininess` says otherwise.
     """
 
     INEXACT = 1
@@ -78,7 +78,8 @@ SignPolicy = Literal["keep", "drop"]
 NegativePolicy = Literal["nan", "zero", "error", "drop_sign"]
 ZeroPolicy = Literal["nan", "smallest"]
 SubnormalPolicy = Literal["keep", "flush_results", "flush_operands", "flush_both"]
-OverflowTest = Literal["after", "before"]
+OverflowTest = Literal["after", "before", "exponent"]
+Tininess = Literal["after", "before"]
 
 _CHOICES = {
     "nan": get_args(NanPolicy),
@@ -88,6 +89,7 @@ _CHOICES = {
     "zero": get_args(ZeroPolicy),
     "subnormals": get_args(SubnormalPolicy),
     "overflow_test": get_args(OverflowTest),
+    "tininess": get_args(Tininess),
 }
 
 
@@ -123,14 +125,18 @@ class Projection:
     zero : {"nan", "smallest"}
         What zero becomes in a format without zero; "nan" gives the smallest where there is none.
     subnormals : {"keep", "flush_results", "flush_operands", "flush_both"}
-        Which become zeros of their sign: results that are tiny after rounding (their value rounded
-        with an unbounded exponent is below the smallest normal), operands that are subnormals of
-        the type they come in, or both.
+        Which become zeros of their sign: results that are tiny (see `tininess`), operands that are
+        subnormals of the type they come in, or both.
     symmetric : bool
         Leave the most negative code of two's complement unused.
-    overflow_test : {"after", "before"}
-        Whether overflow is judged on the rounded value, or on the operand: then everything
-        beyond the largest finite value overflows.
+    overflow_test : {"after", "before", "exponent"}
+        Whether overflow is judged on the rounded value alone; or on the operand: then everything
+        beyond the largest finite value overflows; or on its exponent too: from 2**(emax + 1) on
+        it overflows in every mode, where rounding toward zero or to odd gives the largest value else.
+    tininess : {"after", "before"}
+        Which results are tiny, and so flushed, or an underflow where they are inexact: those that are
+        below the smallest normal rounded with an unbounded exponent, or those of operands and exact
+        results below it. So what rounds up to the smallest normal is tiny before rounding alone.
     via : tuple of Format
         Formats that the value is rounded to first, one after the other, to nearest even; operations
         are done in the first of them.
@@ -149,6 +155,7 @@ class Projection:
     subnormals: SubnormalPolicy = "keep"
     symmetric: bool = False
     overflow_test: OverflowTest = "after"
+    tininess: Tininess = "after"
     via: tuple[Format, ...] = ()
 
     def __post_init__(self) -> None:

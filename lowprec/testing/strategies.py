@@ -287,7 +287,8 @@ def projections(*, random: bool = False, others: bool = True) -> Strategy[Projec
             "zero": st.sampled_from(("nan", "smallest")),
             "subnormals": st.sampled_from(("keep", "flush_results", "flush_operands", "flush_both")),
             "symmetric": st.booleans(),
-            "overflow_test": st.sampled_from(("after", "before")),
+            "overflow_test": st.sampled_from(("after", "before", "exponent")),
+            "tininess": st.sampled_from(("after", "before")),
         }
     return st.builds(Projection, **fields)
 
@@ -403,7 +404,7 @@ def accumulations(*, operands: tuple[Format, Format] | None = None) -> Strategy[
         step=st.integers(1, 32),
         fraction_bits=st.one_of(st.none(), st.integers(1, 48)),
         result=st.just(single),
-        cut=st.sampled_from(("toward_zero", "floor")),
+        cut=st.sampled_from(("toward_zero", "floor", "to_odd")),
     )
     hardware = st.builds(Accumulation, output=rounded, accumulator=windows, operands=st.just(pair))
     return st.one_of(exact, sums, hardware)

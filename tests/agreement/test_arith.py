@@ -247,7 +247,8 @@ def drawn_projection(rng):
         subnormals=rng.choice(["keep", "keep", "flush_both", "flush_operands", "flush_results"]),
         nan_payload=rng.choice(["drop", "first", "signaling_first"]),
         nan_sign=rng.choice(["keep", "drop"]),
-        overflow_test=rng.choice(["after", "after", "before"]),
+        overflow_test=rng.choice(["after", "after", "before", "exponent"]),
+        tininess=rng.choice(["after", "before"]),
         via=via,
     )
 

@@ -288,7 +288,7 @@ def drawn_window(rng):
         fraction_bits=rng.choice([None, 1, 10, 23, 35, 48]),
         result=result,
         lowest_exponent=rng.choice([-4096, -133, 0]),
-        cut=rng.choice(["toward_zero", "floor"]),
+        cut=rng.choice(["toward_zero", "floor", "to_odd"]),
         groups="alternate_pairs" if step % 2 == 0 and rng.random() < 0.3 else "consecutive",
         negative_zero=rng.random() < 0.5,
     )

@@ -27,8 +27,10 @@ def numbers(kind, seed):
     made[::20], made[1::17] = 0.0, -0.0
     if np.dtype(kind).kind == "i":
         return np.clip(made, -100, 100).astype(kind)
-    made[3::101], made[5::103] = np.inf, np.nan
-    return made.astype(kind)
+    made[3::101], made[5::103], made[6::107] = np.inf, np.nan, -np.inf
+    made[rng.integers(SIZE, size=50)], made[rng.integers(SIZE, size=50)] = np.nan, -np.nan
+    made[:4] = np.nan, -np.nan, np.inf, 0
+    return np.roll(made, seed[-1] if isinstance(seed, tuple) else 0).astype(kind)
 
 
 @pytest.mark.parametrize("flagged", [False, True], ids=["plain", "flags"])
@@ -49,7 +51,12 @@ def test_results_and_flags_are_those_of_the_scalar_engine(name, kind, flagged):
                 result = getattr(lp, operation)(
                     *operands,
                     name,
-                    projection=Projection(rounding=mode, nan=nan),
+                    projection=Projection(
+                        rounding=mode,
+                        nan=nan,
+                        nan_sign=("keep", "drop")[place % 2],
+                        nan_payload=("drop", "drop", "first", "signaling_first")[place % 4],
+                    ),
                     flags=flags,
                     backend=backend,
                 )

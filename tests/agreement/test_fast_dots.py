@@ -23,6 +23,7 @@ from lowprec.spec.families import ieee
 from lowprec.spec.projection import Projection
 from lowprec.spec.rounding import MODES, TOWARD_NEGATIVE, TOWARD_ZERO
 
+MXFP8_STEPS = "blackwell_tcgen05_e5m2_binary32_e8m0fnu_1"
 BLOCKS = ("mxfp8_e4m3", "mxfp8_e5m2", "mxfp6_e2m3", "mxfp6_e3m2", "mxfp4_e2m1", "mxint8", "nvfp4")
 
 
@@ -166,15 +167,50 @@ def test_exact_sums_of_any_range(left, spread):
     agree(left, x, y, how, most=6 * 35 if spread == 60 else 0)
 
 
-@pytest.mark.parametrize(
-    "name", ["exact", "hopper_wgmma_e4m3fn_binary32", "fp64_sequential", "bf16_sequential"]
-)
-def test_what_is_not_finite_costs_its_rows_and_columns_alone(left, name):
-    """One NaN, or an infinity, leaves the others to vectors."""
-    x, y = (lp.quantize(numbers(shape, 3), "e4m3fn") for shape in ((40, 32), (32, 50)))
-    x[3, 5] = np.nan
-    y[7, 9] = np.nan if name.startswith("hopper") else np.inf
-    agree(left, x, y, name, most=50 + 40)
+SPECIALS = ("exact", "hopper_wgmma_e5m2_binary32", "fp64_sequential", "bf16_sequential", "fp16_sequential")
+
+
+@pytest.mark.parametrize("name", [*SPECIALS, "fp32_fma", "fp32_sequential", "fp32_pairwise"])
+def test_positive_nans_leave_nothing_to_the_scalar_engine(left, name):
+    """Nor do infinities where no sum overflows; of a negative NaN its row or column is left."""
+    x, y = (lp.quantize(numbers(shape, 3), "e5m2") for shape in ((40, 32), (32, 50)))
+    x[3, 5] = y[7, 9] = np.nan
+    agree(left, x, y, name)
+    x[2, 4] = y[3, 7] = np.inf
+    agree(left, x, y, name, most=49 + 39 if name == "fp16_sequential" else 0)
+    x[8, 5] = -np.nan
+    agree(left, x, y, name, most=3 * 50 + 2 * 40)
+
+
+@pytest.mark.parametrize("seed", range(4))
+@pytest.mark.parametrize("name", SPECIALS)
+def test_specials_at_random(left, name, seed):
+    """Zeros that meet infinities, infinities of both signs, NaNs, and numbers that overflow beside them."""
+    rng = np.random.default_rng(seed)
+    for often in (0.003, 0.05):
+        x, y = numbers((40, 16), seed), numbers((16, 50), seed + 9)
+        for side in (x, y):
+            for value in (np.inf, -np.inf, np.nan, *([-np.nan] if seed == 3 else [])):
+                side[rng.random(side.shape) < often] = value
+            if seed == 2:
+                side[rng.random(side.shape) < 0.1] = 2.0**63
+        for fmt in ["e5m2"] if name.startswith("hopper") else ["e5m2", "bfloat16", "binary32"]:
+            agree(left, lp.quantize(x, fmt), lp.quantize(y, fmt), name, most=2000)
+
+
+def test_accumulators_that_have_no_nan_or_infinity(left):
+    """A NaN becomes a number there, or an infinity the largest one: nothing is decided by the operands."""
+    x, y = numbers((9, 8), 1), numbers((8, 40), 2)
+    x[3, 2], y[5, 7], x[4, 1], y[6, 30] = np.nan, np.nan, np.inf, -np.inf
+    for fmt, rule in (
+        (catalog.BFLOAT16, Projection(saturation="finite")),
+        (catalog.BINARY16, Projection(saturation="propagate")),
+        (catalog.BINARY16, Projection(nan_code=0)),
+        (catalog.E4M3FN, Projection()),
+        (catalog.E2M1FN, Projection(nan="max")),
+    ):
+        how = Accumulation(name="m", accumulator=(fmt, rule), output=(catalog.BINARY32, Projection()))
+        agree(left, x, y, how, most=9 * 40)
 
 
 @pytest.mark.parametrize("name", ["fp32_fma", "fp32_pairwise", "exact", "bf16_sequential"])
@@ -297,16 +333,20 @@ def test_blocks_step_by_step(left, fmt, how):
         agree(left, x, y, how, most, addend=numbers((6, 35), 9))
 
 
-@pytest.mark.parametrize("how", ["fp64_sequential", "fp32_pairwise", "bf16_sequential"])
+@pytest.mark.parametrize(
+    "how", ["fp64_sequential", "fp32_pairwise", "bf16_sequential", "fp32_fma", "exact", MXFP8_STEPS]
+)
 def test_blocks_that_are_not_finite(left, how):
-    """NaN and infinite elements, and NaN scales, leave the other rows and columns to vectors."""
+    """Neither NaN scales, which NaNs and infinities make, nor NaN elements are left to the scalar engine."""
     x, y = numbers((9, 64), 3), numbers((35, 64), 4).T
     x[2, 7], x[4, 40], y[9, 3] = np.nan, np.inf, -np.inf
     a, b = lp.encode(x, "mxfp8_e5m2", axis=1), lp.encode(y, "mxfp8_e5m2", axis=0)
-    agree(left, a, b, how, most=2 * 35 + 9)
-    scales = a.scales.copy()
-    scales[6, 1] = 0xFF
-    agree(left, lp.BlockArray(a.codes, scales, a.format, (1,)), b, how, most=3 * 35 + 9)
+    agree(left, a, b, how)
+    codes, scales = a.codes.copy(), a.scales.copy()
+    codes[1, 5], scales[6, 1] = 0x7F, 0xFF
+    agree(left, lp.BlockArray(codes, scales, a.format, (1,)), b, how)
+    codes[8, 50] = 0x7C
+    agree(left, lp.BlockArray(codes, scales, a.format, (1,)), b, how, most=35)
 
 
 def test_signs_of_zero_sums_of_blocks(left):

@@ -47,12 +47,13 @@ def operands(fmt, rng):
 def projections(fmt, rng):
     """Fields together, so that one rule meets another."""
     for mode, subnormals, test in itertools.product(
-        MODES, ("keep", "flush_results", "flush_operands", "flush_both"), ("after", "before")
+        MODES, ("keep", "flush_results", "flush_operands", "flush_both"), ("after", "before", "exponent")
     ):
-        saturation = SATURATIONS[rng.integers(3)]
+        saturation, tininess = SATURATIONS[rng.integers(3)], ("after", "before")[rng.integers(2)]
         yield Projection(
-            rounding=mode, subnormals=subnormals, overflow_test=test, saturation=saturation, nan="max"
-        )
+            rounding=mode, subnormals=subnormals, overflow_test=test, saturation=saturation, nan="max",
+            tininess=tininess,
+        )  # fmt: skip
     for code, sign, negative in itertools.product(
         (0, 3, 7, 1 << (fmt.width - 1)), ("keep", "drop"), ("nan", "zero", "drop_sign")
     ):
@@ -67,8 +68,9 @@ def projections(fmt, rng):
         subnormals = ("keep", "flush_results")[rng.integers(2)]
         saturation = SATURATIONS[rng.integers(3)]
         yield Projection(
-            rounding=stochastic(bits, variant), subnormals=subnormals, saturation=saturation, nan="max"
-        )
+            rounding=stochastic(bits, variant), subnormals=subnormals, saturation=saturation, nan="max",
+            tininess=("after", "before")[rng.integers(2)],
+        )  # fmt: skip
 
 
 #: Shapes that no catalog has: finite values that are all subnormal, one value, NaNs beside an infinity and in
@@ -94,7 +96,7 @@ ODD = (
 
 @pytest.mark.parametrize("name", [*NAMES, *ODD], ids=str)
 def test_kernels_agree_with_the_oracle_in_every_field_and_flag(name):
-    """Codes and flags, compared exactly, for half of 96 projections: another half for each format."""
+    """Codes and flags, compared exactly, for half of 128 projections: another half for each format."""
     fmt = lp.format(name)
     rng = np.random.default_rng([*str(name).encode()])
     values = operands(fmt, rng)

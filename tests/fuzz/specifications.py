@@ -208,6 +208,7 @@ def any_projection(draw: Draw, fmt: Format, **fixed: Any) -> Projection:
         "nan_payload": draw.often("drop", POLICIES["nan_payload"], share),
         "subnormals": draw.often("keep", POLICIES["subnormals"], share),
         "overflow_test": draw.often("after", POLICIES["overflow_test"], share),
+        "tininess": draw.often("after", POLICIES["tininess"], share),
     }
     if draw.chance(max(share, 0.1)):
         top = (1 << fmt.width) - 1
@@ -344,7 +345,7 @@ def _window(draw: Draw, place: Callable[..., tuple[Format, Projection]]) -> dict
         fraction_bits=draw.choice((None, 1, 2, 10, 23, 24, 25, 35, 48, draw.randint(1, 48))),
         result=place(),
         lowest_exponent=draw.choice((-4096, -133, -20, 0, 12, draw.randint(-300, 300))),
-        cut=draw.choice(("toward_zero", "floor")),
+        cut=draw.choice(("toward_zero", "floor", "to_odd")),
         groups=draw.choice(("consecutive", "alternate_pairs")),
         scales=scales,
         group=group,

@@ -22,7 +22,7 @@ F = Fraction
 ONE, ZERO = F(1), F(0)
 VOLTA, TURING = accumulation("volta_mma_binary16_binary32"), accumulation("turing_mma_binary16_binary32")
 AMPERE = accumulation("ampere_mma_bfloat16_binary32")
-INSTRUCTIONS = [name for name, how in ACCUMULATIONS.items() if how.source]
+INSTRUCTIONS = [name for name, how in ACCUMULATIONS.items() if how.source in ("KHATTAK", "MMASIM")]
 PLAIN_WINDOWS = [
     name
     for name in INSTRUCTIONS

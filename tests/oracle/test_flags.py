@@ -86,6 +86,14 @@ BY_HAND = [
     ("e4m3fn", Fraction(1, 64), NONE, {"subnormals": "flush_results"}),
     ("e4m3fn", Fraction(31, 2048), X, {"subnormals": "flush_both"}),
     ("ue4m3", Fraction(-7, 512), UX, {"subnormals": "flush_results"}),  # a zero after all
+    # before rounding all is tiny that is below the smallest normal number
+    ("e4m3fn", Fraction(31, 2048), UX, {"tininess": "before"}),
+    ("e4m3fn", Fraction(-1, 64) + TINY, UX, {"tininess": "before"}),
+    ("e4m3fn", Fraction(1, 64) - TINY, UX, {"tininess": "before", "subnormals": "flush_results"}),
+    ("e4m3fn", Fraction(1, 64), NONE, {"tininess": "before", "subnormals": "flush_results"}),
+    ("e4m3fn", Fraction(1, 64) + TINY, X, {"tininess": "before"}),
+    ("e4m3fn", Fraction(7, 512), NONE, {"tininess": "before"}),  # but what is exact does not underflow
+    ("int8f6", TINY, X, {"tininess": "before"}),
     # invalid: no counterpart
     ("e2m1fn", NAN, V, {}),
     ("e2m1fn", NAN, V, {"nan": "zero"}),

@@ -62,6 +62,11 @@ BY_HAND = [
     ("e4m3fn", Fraction(-7, 512), 0x80, {"subnormals": "flush_results"}),
     ("e4m3fn", Fraction(15, 1024), 0x00, {"subnormals": "flush_results"}),  # 0x08 by the bounded tie
     ("e4m3fn", Fraction(31, 2048) - TINY, 0x00, {"subnormals": "flush_results"}),
+    # before rounding
+    ("e4m3fn", Fraction(1, 64) - TINY, 0x00, {"subnormals": "flush_results", "tininess": "before"}),
+    ("e4m3fn", TINY - Fraction(1, 64), 0x80, {"subnormals": "flush_both", "tininess": "before"}),
+    ("e4m3fn", Fraction(1, 64), 0x08, {"subnormals": "flush_results", "tininess": "before"}),
+    ("e4m3fn", Fraction(1, 64) - TINY, 0x08, {"tininess": "before"}),
     # the tie below 2**-6, whose code is even
     ("e4m3fn", Fraction(31, 2048), 0x08, {"subnormals": "flush_results"}),
     ("e4m3fn", Fraction(31, 2048), 0x00, {"subnormals": "flush_results", "rounding": "nearest_zero"}),
@@ -98,6 +103,15 @@ BY_HAND = [
     ("e4m3fn", 448 + TINY, 0x7F, {"overflow_test": "before", "rounding": "toward_zero"}),
     ("e4m3fn", -448 - TINY, 0xFF, {"overflow_test": "before", "rounding": "toward_positive"}),
     ("e4m3fn", 449, 0x7E, {"overflow_test": "before", "saturation": "finite"}),
+    # by the exponent: from 2**(emax + 1) on, and where the rounded value overflows
+    ("e5m2", 65536 - TINY, 0x7B, {"overflow_test": "exponent", "rounding": "toward_zero"}),
+    ("e5m2", 65536, 0x7C, {"overflow_test": "exponent", "rounding": "toward_zero"}),
+    ("e5m2", -65536, 0xFC, {"overflow_test": "exponent", "rounding": "to_odd"}),
+    ("e5m2", -(10**9), 0xFB, {"overflow_test": "exponent", "rounding": "to_odd", "saturation": "finite"}),
+    ("e5m2", 61440, 0x7C, {"overflow_test": "exponent"}),
+    ("e4m3fn", 512 - TINY, 0x7E, {"overflow_test": "exponent", "rounding": "toward_zero"}),
+    ("e4m3fn", 512, 0x7F, {"overflow_test": "exponent", "rounding": "toward_zero"}),
+    ("int8", -128, 0x80, {"overflow_test": "exponent", "rounding": "toward_zero"}),
     ("e4m3fnuz", 240 + TINY, 0x80, {"overflow_test": "before"}),
     ("e5m2", -57344 - TINY, 0xFC, {"overflow_test": "before", "rounding": "to_odd"}),
     ("int8", Fraction(-1281, 10), 0x80, {"overflow_test": "before"}),

@@ -166,7 +166,7 @@ def test_spellings_that_are_none_are_refused(spelled, kind, message):
             {"fraction_bits": 49},
             "fraction_bits=49 of a window is out of range; use 1 to 48, or None to keep all",
         ),
-        ({"cut": "nearest"}, "cut='nearest' of a window is unknown; use one of toward_zero, floor"),
+        ({"cut": "nearest"}, "cut='nearest' of a window is unknown; use one of toward_zero, floor, to_odd"),
         (
             {"groups": "halves"},
             "groups='halves' of a window is unknown; use one of consecutive, alternate_pairs",
@@ -440,7 +440,7 @@ def test_an_accumulation_knows_whether_it_needs_random_integers(parameters, rand
 
 def machine_of(name: str) -> str:
     """What comes before the operands in a name."""
-    return re.match(r"\w+?_(wgmma|mma|tcgen05|mfma1k|mfma)(?=_)", name)[0]
+    return re.match(r"\w+?_(wgmma|mma|tcgen05|mfma1k|mfma|bfdot|bulk[0-9]+)(?=_)", name)[0]
 
 
 @pytest.mark.parametrize("name", ACCUMULATIONS)
@@ -482,6 +482,10 @@ def test_the_catalog_is_complete():
         "cdna2_mfma": 2,
         "cdna2_mfma1k": 1,
         "cdna3_mfma": 7,
+        "riscv_bulk4": 4,
+        "riscv_bulk8": 1,
+        "riscv_bulk16": 4,
+        "arm_bfdot": 1,
     }
 
 
@@ -512,9 +516,9 @@ def test_steps_and_bits_are_those_of_the_literature(name, step, bits, result):
 
 
 def test_tf32_operands_are_binary32_numbers_cut():
-    """Every machine that takes them reads them so; other operands are not rounded."""
+    """Every machine that takes them reads them so; other operands are not rounded, but for Arm's subnormals."""
     for found in ACCUMULATIONS.values():
-        cuts = found.operands is not None and TF32 in found.operands
+        cuts = found.source == "ARMFP" or TF32 in (found.operands or ())
         assert (found.operand_rounding is not None) == cuts
 
 
@@ -585,5 +589,6 @@ def test_names_and_sources_are_not_compared():
 
 def test_outputs_of_tensor_cores_are_rounded_to_nearest():
     """Where a tensor's scale multiplies the sum; the sum itself is cut in steps."""
-    single = [found.output[1].rounding.name for found in ACCUMULATIONS.values()]
-    assert set(single) == {"nearest_even"}
+    for found in ACCUMULATIONS.values():
+        mode = "to_odd" if found.source in ("RISCVDOT", "ARMFP") else "nearest_even"
+        assert found.output[1].rounding.name == mode

@@ -27,6 +27,7 @@ def test_the_defaults_are_nearest_even_without_saturation_and_errors_for_nan():
         "subnormals": "keep",
         "symmetric": "False",
         "overflow_test": "after",
+        "tininess": "after",
         "via": "()",
     }
 
@@ -89,7 +90,8 @@ CHOICES = {
     "negative": ("nan", "zero", "error", "drop_sign"),
     "zero": ("nan", "smallest"),
     "subnormals": ("keep", "flush_results", "flush_operands", "flush_both"),
-    "overflow_test": ("after", "before"),
+    "overflow_test": ("after", "before", "exponent"),
+    "tininess": ("after", "before"),
 }
 
 

@@ -44,6 +44,10 @@ PLANTED = {
     "down": (Projection(rounding="toward_negative"), "rounded down, toward -infinity"),
     "odd": (Projection(rounding="to_odd"), "rounded to odd"),
     "flush": (Projection(subnormals="flush_results"), "flush to zero: subnormal results become zeros"),
+    "flush before": (
+        Projection(subnormals="flush_results", tininess="before"),
+        "flush to zero: subnormal results become zeros; and tininess judged before rounding",
+    ),
     "saturation": (Projection(saturation="finite"), "saturation: overflow becomes the largest finite value"),
     "binary16 first": (Projection(via=(BINARY16,)), "double rounding: to binary16 first"),
     "bfloat16 first": (Projection(via=(BFLOAT16,)), "double rounding: to bfloat16 first"),

@@ -14,6 +14,7 @@ from typing import Any, NamedTuple
 import numpy as np
 import numpy.typing as npt
 
+from lowprec.kernels.lower.kinds import Cut
 from lowprec.kernels.lower.scalar import Grid, Params, Side, Source, lower_source, lower_target
 from lowprec.spec.accumulation import EXACT, PAIRWISE, SEQUENTIAL, Accumulation, Rounded, Window
 from lowprec.spec.format import Format
@@ -66,7 +67,7 @@ class _How(NamedTuple):
     WINDOW: int  #: products in a step, or 0
     FRACTION_BITS: int  #: -1 keeps all
     LOWEST: int
-    FLOOR: int
+    CUT: int  #: a `Cut`
     ALTERNATE: int
     SCALES: int  #: of a window: see `Scales`
     GROUP: int
@@ -185,7 +186,7 @@ def lower_how(
         How.WINDOW: window.step if window else 0,
         How.FRACTION_BITS: -1 if window is None or window.fraction_bits is None else window.fraction_bits,
         How.LOWEST: window.lowest_exponent if window else 0,
-        How.FLOOR: window is not None and window.cut == "floor",
+        How.CUT: 0 if window is None else Cut[window.cut.upper()],
         How.ALTERNATE: window is not None and window.groups == "alternate_pairs",
         How.SCALES: Scales[window.scales.upper()] if window else Scales.NONE,
         How.GROUP: window.group if window else 1,

@@ -1,4 +1,4 @@
-"""The kinds of operands and results: one list for all kernels.
+"""The kinds of operands and results, and the ways to cut: one list of each for all kernels.
 
 Floor 2b. Imports the standard library only.
 """
@@ -7,7 +7,19 @@ from __future__ import annotations
 
 import enum
 
-__all__ = ["FINITE", "FLUSHED", "GENERATED", "INFINITY", "NAN", "SIGNALING", "Kind"]
+__all__ = [
+    "CUT_DOWN",
+    "CUT_TO_ODD",
+    "CUT_TO_ZERO",
+    "FINITE",
+    "FLUSHED",
+    "GENERATED",
+    "INFINITY",
+    "NAN",
+    "SIGNALING",
+    "Cut",
+    "Kind",
+]
 
 
 class Kind(enum.IntEnum):
@@ -24,3 +36,14 @@ class Kind(enum.IntEnum):
 #: The same as plain integers: numba gives members of an enum a type of their own, and would compile helpers
 #: once more.
 FINITE, INFINITY, NAN, SIGNALING, FLUSHED, GENERATED = map(int, Kind)
+
+
+class Cut(enum.IntEnum):
+    """How terms of a window are cut, by the names that `lowprec.spec.accumulation.Window` has for it."""
+
+    TOWARD_ZERO = 0
+    FLOOR = 1
+    TO_ODD = 2
+
+
+CUT_TO_ZERO, CUT_DOWN, CUT_TO_ODD = map(int, Cut)

@@ -74,8 +74,9 @@ class Grid(NamedTuple):
     emin: Signed
     top: Signed  #: values of a larger exponent lie beyond every finite code and its tie
     tiny: Signed  #: the exponent below which values may be tiny: emin, or none
+    surely: Signed  #: and the one below which they are
     flush: Word  #: 1 where tiny results become zeros
-    before: Word  #: 1 where overflow is judged on the operand
+    before: Word  #: where overflow is judged on the operand: 1 beyond the largest value, 2 from `top` on
     bits: Word  #: random bits, 0 for deterministic modes
     variant: Word  #: of a stochastic mode: 0 for A, 1 for B, 2 for C
     payload: Word  #: bits of a NaN operand's payload that are kept
@@ -108,6 +109,8 @@ _ONES = (1 << 64) - 1
 
 #: Stochastic variants with a rule of their own; of the others only the random words are made otherwise.
 _VARIANTS = {"": 0, **dict.fromkeys(VARIANTS, 0), "B": 1, "C": 2}
+
+_OVERFLOW_TESTS = {"after": 0, "before": 1, "exponent": 2}
 
 _LIMITS = {
     Threshold.ANY: 0,
@@ -168,15 +171,17 @@ def lower_target(fmt: Format, projection: Projection) -> Params:
     kept = projection.nan_payload != "drop" and fmt.payload_bits is not None
     plain = dataclasses.replace(projection, nan_code=None)
     carried = _nans(fmt, plain, extremes, zeros) if kept else nans
+    tiny = fmt.emin if fmt.exponent_bits and fmt.subnormals else -(1 << 30)
     grid = Grid(
         mask=mask,
         trailing_bits=fmt.trailing_bits,
         hidden=0 if fmt.subnormals else 1 << fmt.trailing_bits,
         emin=fmt.emin,
         top=fmt.emax + 1,
-        tiny=fmt.emin if fmt.exponent_bits and fmt.subnormals else -(1 << 30),
+        tiny=tiny,
+        surely=tiny - (projection.tininess == "after"),
         flush=projection.subnormals in ("flush_results", "flush_both"),
-        before=projection.overflow_test == "before",
+        before=_OVERFLOW_TESTS[projection.overflow_test],
         bits=projection.rounding.bits,
         variant=_VARIANTS[projection.rounding.variant],
         payload=fmt.payload_bits or 0 if kept else 0,

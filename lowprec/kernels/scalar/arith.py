@@ -14,7 +14,7 @@ import numpy as np
 import numpy.typing as npt
 
 from lowprec.kernels.jit import bit_length, helper, inlined, jit
-from lowprec.kernels.lower.kinds import FINITE, GENERATED, INFINITY, NAN, SIGNALING
+from lowprec.kernels.lower.kinds import CUT_TO_ZERO, FINITE, GENERATED, INFINITY, NAN, SIGNALING
 from lowprec.kernels.lower.scalar import REFUSED, Grid, Params
 from lowprec.kernels.scalar.convert import load_grid, load_side, load_source, project
 from lowprec.kernels.scalar.numbers import (
@@ -193,7 +193,7 @@ def of_two(operation: int, x: Number, y: Number, downward: bool) -> Outcome:
         # A whole number, whose size is what is left of 64 bits above its last.
         size = _I(_FAR)
         if y.high == _0 or y.exponent <= _I(-51):
-            size = cut(False, y.high, min(-y.exponent, _I(63)), False)
+            size = cut(False, y.high, min(-y.exponent, _I(63)), CUT_TO_ZERO)
         return Outcome(FINITE, x.negative, x.high, x.low, x.exponent + (-size if y.negative else size), _0)
     lower = operation == _MINIMUM or operation == _MINIMUM_NUMBER
     if not lower and operation != _MAXIMUM and operation != _MAXIMUM_NUMBER:

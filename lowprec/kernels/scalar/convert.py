@@ -102,8 +102,8 @@ def is_tiny(
     grid: Grid,
     side: Side,
 ) -> bool:
-    """Whether a value below the smallest normal stays below it, rounded with an unbounded exponent."""
-    if lead < grid.tiny - _I(1):
+    """Whether what is below the smallest normal value is tiny before rounding, or after with any exponent."""
+    if lead < grid.surely:
         return True
     shift = lead - _I(grid.trailing_bits) - exponent
     kept, tail = split(significand, low, shift)
@@ -162,7 +162,8 @@ def project(
         farther = bool(tail > limit_of(magnitude & _1, side))
     else:
         farther = beyond or takes_farther(tail, magnitude & _1, random, grid, side)
-    if grid.before != _0 and magnitude == side.max_magnitude and tail != _0:
+    judged = grid.before == _1 or (grid.before != _0 and lead >= grid.top)
+    if judged and magnitude == side.max_magnitude and tail != _0:
         beyond = farther = True
     past = magnitude + _U(farther) > side.max_magnitude
     over = beyond or past

@@ -12,7 +12,7 @@ import numpy.typing as npt
 
 from lowprec.kernels.jit import helper, inlined
 from lowprec.kernels.lower.dot import DOWNWARD, SOURCE
-from lowprec.kernels.lower.kinds import FINITE, GENERATED, INFINITY, NAN
+from lowprec.kernels.lower.kinds import CUT_DOWN, CUT_TO_ZERO, FINITE, GENERATED, INFINITY, NAN
 from lowprec.kernels.scalar.arith import multiplied
 from lowprec.kernels.scalar.numbers import Number, is_nan, total
 from lowprec.kernels.scalar.rounding import cut, floored
@@ -136,7 +136,7 @@ def aligned(
         a, b = factor(x, k), factor(y, k)
         if a.kind == FINITE and b.kind == FINITE and not is_zero(a) and not is_zero(b):
             shift = unit - (a.exponent + b.exponent)
-            sum_ += cut(a.negative != b.negative, a.significand * b.significand, shift, False)
+            sum_ += cut(a.negative != b.negative, a.significand * b.significand, shift, CUT_TO_ZERO)
     return sum_, largest, state
 
 
@@ -162,12 +162,12 @@ def cdna3(x: Row, y: Row, addend: np.uint64, step: int, fp8: bool, stage: Stage)
         both = max(exponent, c_exponent)
         sum_ = floored(products, (both - _I(_SUM_BITS + 1)) - (exponent - _I(_PRODUCT_BITS)))
         if c.kind == FINITE and not (fp8 and c_exponent < both - _I(_PRODUCT_BITS + 1)):
-            size = cut(c.negative, c.significand, both - _I(_PRODUCT_BITS) - c.exponent, True)
+            size = cut(c.negative, c.significand, both - _I(_PRODUCT_BITS) - c.exponent, CUT_DOWN)
             sum_ += size << _I(_SUM_BITS + 1 - _PRODUCT_BITS)
         made = in_units(sum_, both - _I(_SUM_BITS + 1))
         if made.high != _0:  # down to _SUM_BITS behind the point of a normalized number
             lead = max(made.exponent + _I(63), _I(_EMIN))
             last = lead - _I(_SUM_BITS)
-            made = in_units(cut(made.negative, made.high, last - made.exponent, True), last)
+            made = in_units(cut(made.negative, made.high, last - made.exponent, CUT_DOWN), last)
         code = placed(settled(state, made), _0, stage)
     return code

@@ -13,9 +13,12 @@ Notation, beside IEEE 754-2019 clause 3.3 and the P3109 draft's RoundToPrecision
 
 from __future__ import annotations
 
+from typing import Any
+
 import numpy as np
 
 from lowprec.kernels.jit import inlined
+from lowprec.kernels.lower.kinds import CUT_DOWN, CUT_TO_ODD
 from lowprec.kernels.lower.scalar import Grid, Side
 
 __all__ = [
@@ -83,15 +86,16 @@ def to_nearest_even(significand: np.uint64, shift: np.int64) -> np.uint64:
 
 
 @inlined
-def cut(negative: bool, significand: np.uint64, shift: np.int64, floor: bool) -> np.int64:
-    """A significand in units of its bit `shift`, with a sign: toward zero, or down."""
+def cut(negative: bool, significand: np.uint64, shift: np.int64, by: Any) -> np.int64:
+    """A significand in units of its bit `shift`, with a sign: toward zero, down or to odd."""
     if shift <= _I(0):
         size = _I(significand << _U(-shift))
-    elif shift >= _I(64):
-        size = _I(negative and floor and significand != _0)
-    else:
+        return -size if negative else size
+    kept, lost = _0, significand != _0
+    if shift < _I(64):
         kept = significand >> _U(shift)
-        size = _I(kept) + _I(negative and floor and kept << _U(shift) != significand)
+        lost = kept << _U(shift) != significand
+    size = _I(kept | _U(lost)) if by == CUT_TO_ODD else _I(kept) + _I(lost and negative and by == CUT_DOWN)
     return -size if negative else size
 
 

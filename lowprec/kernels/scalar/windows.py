@@ -205,7 +205,7 @@ def window(
     `raise_by` is what joins the exponent of each product, and `poisoned` whether a scale is NaN.
     """
     state = joined_one(State(poisoned, False, False), c)
-    bits, largest, floor = how[How.FRACTION_BITS], how[How.LOWEST], how[How.FLOOR] != 0
+    bits, largest, by = how[How.FRACTION_BITS], how[How.LOWEST], how[How.CUT]
     if c.kind == FINITE and c.significand != _0:
         largest = max(largest, c.exponent + c.bits)
     for k in places[start:stop]:
@@ -218,9 +218,9 @@ def window(
         a, b = factor(x, k), factor(y, k)
         if a.kind == FINITE and b.kind == FINITE and a.significand != _0 and b.significand != _0:
             shift = unit - (a.exponent + b.exponent + raise_by)
-            total += cut(a.negative != b.negative, a.significand * b.significand, shift, floor)
+            total += cut(a.negative != b.negative, a.significand * b.significand, shift, by)
     if c.kind == FINITE and c.significand != _0:
-        total += cut(c.negative, c.significand, unit - c.exponent, floor)
+        total += cut(c.negative, c.significand, unit - c.exponent, by)
     return settled(state, in_units(total, unit))
 
 
@@ -228,7 +228,7 @@ def window(
 def group_window(x: Operand, y: Operand, start: int, stop: int, c: Factor, how: Params) -> Number:
     """One step whose products come in groups: exact sums, aligned by the exponents of their scales."""
     state = joined_one(State(False, False, False), c)
-    bits, largest, floor = how[How.FRACTION_BITS], how[How.LOWEST], how[How.FLOOR] != 0
+    bits, largest, by = how[How.FRACTION_BITS], how[How.LOWEST], how[How.CUT]
     group, size, last = how[How.GROUP], how[How.BLOCK], how[How.LAST]
     if c.kind == FINITE and c.significand != _0:
         largest = max(largest, c.exponent + c.bits)
@@ -237,7 +237,7 @@ def group_window(x: Operand, y: Operand, start: int, stop: int, c: Factor, how: 
         if aligned:
             unit = largest - bits
             if c.kind == FINITE and c.significand != _0:
-                total = cut(c.negative, c.significand, unit - c.exponent, floor)
+                total = cut(c.negative, c.significand, unit - c.exponent, by)
         for first in range(start, stop, group):
             a, b = factor(x.scales, first // size), factor(y.scales, first // size)
             if a.kind != FINITE or b.kind != FINITE:
@@ -262,9 +262,9 @@ def group_window(x: Operand, y: Operand, start: int, stop: int, c: Factor, how: 
                 continue
             if aligned:
                 negative = bool(products < _I(0))
-                by = a.significand * b.significand
+                scale = a.significand * b.significand
                 shift = unit - (last + a.exponent + b.exponent)
-                total += cut(negative, _U(-products if negative else products) * by, shift, floor)
+                total += cut(negative, _U(-products if negative else products) * scale, shift, by)
             else:
                 largest = max(largest, exponent)
     return settled(state, in_units(total, unit))

@@ -112,10 +112,10 @@ def singles(codes: Array, fmt: Format) -> Array:
 
 
 def raised_by(side: Rows) -> Array | None:
-    """The exponents of the scales, of each element; None where a scale is NaN, or no power of two."""
-    if side.scales is None or side.scale_fmt != POWERS or (side.scales == POWERS.nan_code).any():
+    """The exponents of the scales, of each element, 0 of NaN; None where scales are no powers of two."""
+    if side.scales is None or side.scale_fmt != POWERS:
         return None
-    exponents = side.scales.astype(np.int32) - POWERS.bias
+    exponents = np.where(side.scales == POWERS.nan_code, 0, side.scales.astype(np.int32) - POWERS.bias)
     return exponents[:, np.arange(side.codes.shape[1]) // side.block]
 
 

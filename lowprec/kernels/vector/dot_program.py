@@ -42,6 +42,7 @@ from lowprec.kernels.vector.dot_operands import (
     singles,
     span,
 )
+from lowprec.kernels.vector.dot_specials import decided
 from lowprec.kernels.vector.dot_steps import by_steps
 from lowprec.kernels.vector.dot_ways import Way, way_of
 from lowprec.kernels.vector.doubles import block_terms, sequence
@@ -94,7 +95,8 @@ class Dots:
         if not out.size or not x.codes.shape[1]:
             return None
         if way.kind == "exact":
-            return None if addends.size else self._exact(x, y, out)
+            doubts = None if addends.size else self._exact(x, y, out)
+            return doubts if doubts is None else self._without_specials(x, y, out, doubts)
         if addends.size and way.kind not in ("sequence", "steps"):
             if isinstance(begin, Carrier):
                 return None
@@ -112,7 +114,23 @@ class Dots:
         if done is None:
             return None
         self._write(done, out)
-        return done.doubts
+        return done.doubts if addends.size else self._without_specials(x, y, out, done.doubts)
+
+    def _without_specials(self, x: Rows, y: Rows, out: Array, doubts: Array) -> Array:
+        """Write the outputs that infinities and NaNs among the operands decide; return those in doubt."""
+        if not doubts.any():
+            return doubts
+        left, right = (singles(rows.codes, fmt) for rows, fmt in zip((x, y), self._formats, strict=True))
+        scales = [
+            singles(np.asarray(rows.scales), fmt)
+            for rows, fmt in zip((x, y), self._request.scales or (), strict=False)
+        ]
+        made = decided(self._how, left, right, scales, only_nans=self._request.tensor != 1)
+        if made is None:
+            return doubts
+        some = np.flatnonzero(doubts & (made != 0))
+        out.reshape(-1)[some] = converted(made.reshape(-1)[some], SINGLE, *self._how.output)
+        return np.asarray(doubts & (made == 0))
 
     def _write(self, done: Done, out: Array) -> None:
         """Write sums as codes of the output."""
@@ -215,6 +233,9 @@ class Dots:
             if window.scales != "none" and any(side is None for side in raised):
                 return None
             done = _windows(way, window, sides, raised, self._formats, starts, share)
+            if done is not None and self._request.scales:
+                x_rows, y_rows = (_has_nan_scales(rows) for rows in (x, y))
+                done.doubts[:, :n] |= x_rows[:, None] | y_rows
         else:
             narrow = way.running and sum(map(precision_of, sides, self._formats)) <= way.bits
             if not narrow and way.kind == "running" and way.stages is None:
@@ -228,6 +249,13 @@ class Dots:
                 share,
             )
         return None if done is None else Done(done.words[:, :n], done.doubts[:, :n])
+
+
+def _has_nan_scales(rows: Rows) -> Array:
+    """Which rows have a scale that is NaN."""
+    assert rows.scales is not None
+    assert rows.scale_fmt is not None
+    return np.asarray((rows.scales == rows.scale_fmt.nan_code).any(axis=1))
 
 
 def _of_numbers(side: Array, scales: Array, block: int) -> Array:

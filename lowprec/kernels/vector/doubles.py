@@ -32,6 +32,9 @@ Numbers = npt.NDArray[Any]  #: of binary64, but for results in binary32
 #: Columns that go through K together: their sums stay in the nearest cache.
 _WIDTH = 64
 
+#: Terms that a sum gets, one after the other, between being read and written.
+_TERMS = 4
+
 #: What `sums` are rounded to: to odd in binary64, to nearest in binary32 or in binary64.
 ODD, SINGLES, DOUBLES = range(3)
 
@@ -46,7 +49,14 @@ def sequence(x: Numbers, y: Numbers, out: Numbers, plan: Words) -> int:
         width = min(_WIDTH, y.shape[1] - j)
         for i in range(x.shape[0]):
             sums[:width] = out[i, j : j + width]
-            for k in range(x.shape[1]):
+            several = x.shape[1] - x.shape[1] % _TERMS
+            for k in range(0, several, _TERMS):
+                f0, f1, f2, f3 = x[i, k], x[i, k + 1], x[i, k + 2], x[i, k + 3]
+                r0, r1 = y[k, j : j + width], y[k + 1, j : j + width]
+                r2, r3 = y[k + 2, j : j + width], y[k + 3, j : j + width]
+                for c in range(width):
+                    sums[c] = sums[c] + f0 * r0[c] + f1 * r1[c] + f2 * r2[c] + f3 * r3[c]
+            for k in range(several, x.shape[1]):
                 factor, row = x[i, k], y[k, j : j + width]
                 for c in range(width):
                     sums[c] += factor * row[c]

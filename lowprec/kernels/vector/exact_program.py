@@ -1,7 +1,7 @@
 """Programs of operations whose exact result NumPy has: an operand, its negative, a whole or a scaled number.
 
 NumPy makes it, as a binary32 or binary64 number, and the program of a conversion projects it and finds its
-flags. NaNs are left to the scalar engine.
+flags. Where flags are asked for, or payloads count, NaNs are left to the scalar engine.
 
 Floor 2b. Imports the other programs of the engine; never the oracle, which checks them.
 """
@@ -70,14 +70,15 @@ def _remainder(x: Numbers, y: Numbers) -> Numbers:
     """
     x, y = x.astype(np.float64), y.astype(np.float64)
     count = np.rint(x / y)
-    rest = x - count * y
+    rest = np.where(np.isinf(y), x, x - count * y)
     return np.where(np.abs(count) < _MANY, np.where(rest == 0, np.copysign(0, x), rest), np.nan)
 
 
 def _exponent(x: Numbers) -> Numbers:
-    """The exponents of numbers, or NaN for zeros and infinities."""
+    """The exponents of numbers, or NaN for zeros."""
     found = np.frexp(x)[1].astype(x.dtype) - 1
-    return np.where((x == 0) | np.isinf(x), x.dtype.type(np.nan), found)
+    found[x == 0] = np.nan
+    return np.where(np.isfinite(x), found, np.abs(x))
 
 
 #: Exact results of operands that are no NaNs; NaN where the scalar engine must say.
@@ -92,6 +93,18 @@ OPERATIONS: dict[str, Callable[..., Numbers]] = {
     "remainder": _remainder,
     "scaleb": _scaled,
     "logb": _exponent,
+}
+
+#: Operations that change only signs, those of NaNs too.
+_SIGNS = ("negative", "absolute", "copysign")
+
+#: Operations that NumPy has not for all numbers.
+_PARTIAL = ("logb", "remainder", "scaleb")
+
+#: Where operations signal, of operands that are no NaNs, and the result there.
+_SIGNALS: dict[str, tuple[Callable[..., Codes], float]] = {
+    "logb": (lambda x: x == 0, -np.inf),
+    "remainder": (lambda x, y: np.isinf(x) | (y == 0), np.nan),
 }
 
 
@@ -130,15 +143,39 @@ class Exact(InParts):
         self._make, self._read, self._program = make, read, program
         self._rounds = request.operation == "round_to_integral"
         self._draws = self._rounds and request.projection.rounding.bits > 0
+        self._leaves_nans = request.flags or request.projection.nan_payload != "drop"
 
     @usual_arithmetic()
     def part(self, operands: list[Codes], out: Codes, flags: Codes, random: Codes) -> Codes | None:
         """Write results and flags."""
         numbers = [read(codes) for read, codes in zip(self._read, operands, strict=True)]
         made = np.ascontiguousarray(self._make(*numbers, *([random] if self._draws else [])))
-        left = np.flatnonzero(np.logical_or.reduce([np.isnan(each) for each in (made, *numbers)]))
+        unsure = np.isnan(made)
+        if unsure.any():
+            made, unsure = self._with_nans(made, unsure, numbers)
+        left = np.flatnonzero(unsure)
         made[left] = 0  # no conversion refuses that
         status = self._program.run([_bits(made)], out, flags, random)
         if self._rounds and flags.size:
             flags |= (made != numbers[0]).view(np.uint8) * np.uint8(Flag.INEXACT)
         return left if status == DONE else None
+
+    def _with_nans(self, made: Numbers, unsure: Codes, numbers: list[Numbers]) -> tuple[Numbers, Codes]:
+        """Return results with the NaNs that operands bring, and what is left to the scalar engine."""
+        if self._leaves_nans:
+            return made, unsure
+        operation, nans = self.request.operation, [np.isnan(each) for each in numbers]
+        bring = [(nan, each) for nan, each in zip(nans, numbers, strict=True)][::-1]  # the first one counts
+        if operation.endswith("_number"):  # the other operand is the result
+            bring = [(nans[0], numbers[1]), (nans[1], numbers[0])]
+        for nan, brought in bring if operation not in _SIGNS else ():
+            np.copyto(made, brought, where=nan)
+        if operation not in _PARTIAL:
+            return made, np.zeros_like(unsure)
+        unsure &= ~np.logical_or.reduce(nans)
+        if operation in _SIGNALS:
+            where, result = _SIGNALS[operation]
+            signaled = where(*numbers) & unsure
+            made[signaled] = result
+            unsure &= ~signaled
+        return made, unsure

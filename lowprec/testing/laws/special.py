@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 import dataclasses
+import itertools
 from collections.abc import Iterator
 from fractions import Fraction
 
 import numpy as np
 
 from lowprec.spec.format import Sign
-from lowprec.spec.projection import DEFAULT, Flag, Projection, Saturation
+from lowprec.spec.projection import DEFAULT, Flag, Projection, Saturation, Tininess
 from lowprec.testing.grid import ABOVE, BELOW, EXACT, TIE, Array, Places, code_of, nan_code
 from lowprec.testing.law import Outcome, law
 from lowprec.testing.laws.rounding import codes_at, compared, inside
@@ -98,6 +99,8 @@ def negative_numbers(subject: Subject) -> Iterator[Outcome]:
             yield compared(subject, np.append(values, -np.inf), got, np.append(want, infinite), said)
 
 
+_TININESS: tuple[Tininess, ...] = ("after", "before")
+
 # -- what is signalled, and what is flushed ------------------------------------------------------------
 
 
@@ -112,27 +115,28 @@ def flags(subject: Subject) -> Outcome:
     """Inexact is signalled where the value changes, and with it overflow, underflow or neither.
 
     Overflow is where a number, rounded on the grid continued past the largest value, exceeds that; underflow
-    is where it is tiny: rounded to the bits of a normal value with an unbounded exponent, below the smallest
-    normal value.
+    is where it is tiny: before rounding, or rounded to the bits of a normal value with an unbounded exponent,
+    below the smallest normal value.
     """
     places, tried = subject.places, 0
     places = places.take((places.magnitude >= 0) & (places.values != 0))
-    for mode in subject.modes:
+    for mode, tininess in itertools.product(subject.modes, _TININESS):
         over = places.beyond | ((places.magnitude == places.last) & farther(mode.name, places))
         inexact = places.kind != EXACT
-        tiny = _tiny(subject, places, mode.name) & inexact & ~over
+        tiny = _tiny(subject, places, mode.name, tininess) & inexact & ~over
         want = Flag.INEXACT * inexact | Flag.OVERFLOW * over | Flag.UNDERFLOW * tiny
-        got = subject.flags(places.values, Projection(rounding=mode))
+        how = Projection(rounding=mode, tininess=tininess)
+        got = subject.flags(places.values, how)
         tried += got.size
         if (got != want).any():
             place = int(np.argmax(got != want))
-            rows = (("value", shown_float(float(places.values[place]))), ("rounding", mode.name))
+            rows = (("value", shown_float(float(places.values[place]))), ("projection", str(how)))
             return Outcome.broken(tried, *rows, ("got", _named(got[place])), ("want", _named(want[place])))
     return Outcome(tried)
 
 
-def _tiny(subject: Subject, places: Places, mode: str) -> Array:
-    """Return whether numbers rounded to a normal value's precision stay below the smallest normal one."""
+def _tiny(subject: Subject, places: Places, mode: str, tininess: Tininess) -> Array:
+    """Return whether numbers, rounded to a normal value's precision or not, are below the smallest one."""
     fmt, grid = subject.format, subject.grid
     if not fmt.exponent_bits or not fmt.subnormals:
         return np.zeros(places.values.size, bool)
@@ -140,6 +144,8 @@ def _tiny(subject: Subject, places: Places, mode: str) -> Array:
     normal = grid.value(first)
     below = normal - (normal - grid.value(first - 1)) / 2  # the last number of that many bits before it
     tiny = np.abs(places.values) < float(normal)
+    if tininess == "before":
+        return tiny
     for place in np.flatnonzero(tiny & (places.magnitude == first - 1)).tolist():
         size = abs(Fraction(float(places.values[place])))
         if size < below:
@@ -166,10 +172,10 @@ def flushing(subject: Subject) -> Iterator[Outcome]:
     """Results that are tiny, as underflow has it, become zeros of their sign, and nothing else changes."""
     places = subject.places.take(inside(subject.places))
     zero = code_of(np.zeros_like(places.magnitude), places.negative, subject.format)
-    for mode in subject.modes:
+    for mode, tininess in itertools.product(subject.modes, _TININESS):
         usual = codes_at(subject, places, farther(mode.name, places))
-        want = np.where(_tiny(subject, places, mode.name), zero, usual)
-        how = Projection(rounding=mode, subnormals="flush_results")
+        want = np.where(_tiny(subject, places, mode.name, tininess), zero, usual)
+        how = Projection(rounding=mode, subnormals="flush_results", tininess=tininess)
         yield compared(
             subject, places.values, subject.encode(places.values, how), want, ("projection", str(how))
         )

@@ -55,6 +55,11 @@ _REST = {
     "overflow_test": {
         "before": "overflow judged before rounding",
         "after": "overflow judged after rounding",
+        "exponent": "overflow judged by the exponent before rounding",
+    },
+    "tininess": {
+        "before": "tininess judged before rounding",
+        "after": "tininess judged after rounding",
     },
     "nan_sign": {"drop": "the signs of NaNs dropped", "keep": "the signs of NaNs kept"},
     "nan_payload": {

@@ -452,7 +452,7 @@ def _windows(how: Accumulation, window: Window) -> Iterator[Change]:
             yield Change(
                 "result", _result(fmt=fmt), f"sums of steps in {fmt.name}, not {window.result[0].name}"
             )
-    for cut in ("toward_zero", "floor"):
+    for cut in ("toward_zero", "floor", "to_odd"):
         if cut != window.cut:
             yield Change("cut", _window(cut=cut), f"terms cut {cut.replace('_', ' ')}")
     for groups in ("consecutive", "alternate_pairs"):
