@@ -325,6 +325,7 @@ class _Sums:
         for part in (self.positive, self.negative):
             most = part + self.led + self.slack + additions * smallest
             ends.append(np.where(most == 0, 0.0, most * growth))
-        if self.window is not None and self.window.cut == "floor":
+        if self.window is not None and self.window.cut != "toward_zero":  # magnitudes may grow
             ends[1] = np.full_like(ends[1], np.inf)
+            ends[0] = np.full_like(ends[0], np.inf) if self.window.cut == "to_odd" else ends[0]
         return np.nextafter(ends[0], np.inf), np.nextafter(ends[1], np.inf)

@@ -29,6 +29,8 @@ PROJECTIONS = {
     "down": Projection(rounding="toward_negative"),
     "odd": Projection(rounding="to_odd"),
     "flushed": Projection(subnormals="flush_results"),
+    "flushed before": Projection(subnormals="flush_results", tininess="before"),
+    "exponent": Projection(rounding="toward_zero", overflow_test="exponent"),
     "saturated": Projection(saturation="finite"),
     "zero, saturated": Projection(rounding="toward_zero", saturation="finite"),
 }
@@ -110,6 +112,7 @@ def outside(found, x, y, how, addend=None):
 WINDOWS = {
     "cut": {"fraction_bits": 3},
     "floor": {"fraction_bits": 3, "cut": "floor"},
+    "odd": {"fraction_bits": 3, "cut": "to_odd"},
     "wide": {"fraction_bits": 8},
     "exact steps": {"fraction_bits": None},
     "truncated": {"fraction_bits": 4, "result": (SMALL, Projection(rounding="toward_zero"))},
@@ -237,7 +240,7 @@ def drawn(rng):
             step=int(rng.choice([1, 2, 3, 4, 8])),
             fraction_bits=None if rng.random() < 0.15 else int(rng.integers(1, 12)),
             result=rounded(),
-            cut=rng.choice(["toward_zero", "floor"]).item(),
+            cut=rng.choice(["toward_zero", "floor", "to_odd"]).item(),
             lowest_exponent=int(rng.choice([-4096, -6, 0, 3])),
         )
     if order.startswith("chunked"):

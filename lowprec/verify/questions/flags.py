@@ -5,6 +5,7 @@ What is compared is what an implementation recorded beside each result, as `lowp
 
 from __future__ import annotations
 
+import dataclasses
 import functools
 from collections.abc import Callable, Iterator
 from typing import Any
@@ -71,16 +72,15 @@ class FlagQuestion(ElementQuestion):
         fields = {change.field: change.value for change in changes}
         asked = self._asked(batch, fields)
         found = flags_of(asked.operation, asked.operands, asked.formats, asked.rule).astype(np.int64)
-        if "tininess" in fields:
-            found = fields["tininess"](found, asked)
+        if "raised" in fields:
+            found = fields["raised"](found, asked)
         if "flags" in fields:
             found = fields["flags"](found)
         return found if asked.outside is None else np.where(asked.outside, -1, found)
 
     def changes(self) -> Iterator[Change]:
-        """Yield other rules of tininess, flags that are lost or renumbered, and what changes the results."""
-        yield Change("tininess", _before, "tininess before rounding: underflow judged on the exact result", 0)
-        yield Change("tininess", _always, "underflow raised for every tiny result, the exact ones too")
+        """Yield flags that are lost, stuck or renumbered, and what changes the results, tininess first."""
+        yield Change("raised", _always, "underflow raised for every tiny result, the exact ones too")
         yield Change("flags", _none, "no flags at all", 0)
         for flag, name in _NAMES.items():
             lost, stuck = functools.partial(_without, flag=flag), functools.partial(_with, flag=flag)
@@ -94,7 +94,9 @@ class FlagQuestion(ElementQuestion):
         )
         yield Change("flags", _renumbered((5, 4, 3, 2, 0)), "flags numbered as in x86's MXCSR: inexact is 32")
         for change in super().changes():
-            if change.field not in ("received", "format", "nan_code", "nan_sign", "unfused"):
+            if change.field == "tininess":  # the results being right, it is likelier than another rounding
+                yield dataclasses.replace(change, cost=0)
+            elif change.field not in ("received", "format", "nan_code", "nan_sign", "unfused"):
                 yield change
 
     def _factors(self) -> Iterator[Change]:
@@ -164,12 +166,6 @@ def _tiny(asked: Computation) -> Array:
     codes = OPERATIONS[asked.operation].compute(asked.operands, asked.formats, cut).astype(np.int64)
     smallest = 1 << target.trailing_bits if target.exponent_bits else 0
     return np.asarray((codes & ~target.sign_code) < smallest)
-
-
-def _before(flags: Array, asked: Computation) -> Array:
-    """Raise underflow beside inexact wherever the exact result is tiny."""
-    raised = _tiny(asked) & (flags & Flag.INEXACT != 0)
-    return np.where(raised, flags | Flag.UNDERFLOW, flags)
 
 
 def _always(flags: Array, asked: Computation) -> Array:
