@@ -24,7 +24,7 @@ from lowprec.verify.inputs import conversions
 from lowprec.verify.inputs.operands import operands as operands_that_matter
 
 __all__ = ["OPERATIONS", "Operation", "as_doubles", "carried", "carrier_of", "check_operands", "distances"]
-__all__ += ["is_nan", "is_values", "on_grid", "operand_format", "operand_names", "own_dtype"]
+__all__ += ["flags_of", "is_nan", "is_values", "on_grid", "operand_format", "operand_names", "own_dtype"]
 
 Array = npt.NDArray[Any]
 
@@ -69,15 +69,40 @@ def _convert(operands: list[Array], formats: tuple[Format, ...], projection: Pro
     return np.asarray(cast(operands[0], source, target, projection=projection))
 
 
+def flags_of(
+    operation: str, operands: list[Array], formats: tuple[Format, ...], projection: Projection
+) -> npt.NDArray[np.uint8]:
+    """Return the exception flags of conversions or operations on codes.
+
+    >>> found = flags_of("divide", [np.uint8([0x38]), np.uint8([0])], (catalog.E5M2,) * 3, Projection())
+    >>> found.tolist()
+    [8]
+    """
+    flags = np.zeros(operands[0].shape, np.uint8)
+    if operation != "convert":
+        _operate(operation, operands, formats, projection, flags)
+    elif isinstance(formats[0], Carrier):
+        encode(operands[0].view(_dtype(formats[0])), formats[1], projection=projection, flags=flags)
+    else:
+        cast(operands[0], *formats, projection=projection, flags=flags)
+    return flags
+
+
 def _nan_operands(operands: list[Array], formats: tuple[Format, ...], projection: Projection) -> Array:
     return is_nan(operands[0], formats[0])
 
 
-def _operate(name: str, operands: list[Array], formats: tuple[Format, ...], projection: Projection) -> Array:
+def _operate(
+    name: str,
+    operands: list[Array],
+    formats: tuple[Format, ...],
+    projection: Projection,
+    flags: Array | None = None,
+) -> Array:
     *sources, target = formats
     given = [codes_operand(codes, source) for codes, source in zip(operands, sources, strict=True)]
     # Asked for flags, the general kernel answers: it reads codes alone, and never takes them for values.
-    flags = np.zeros(operands[0].shape, np.uint8)
+    flags = np.zeros(operands[0].shape, np.uint8) if flags is None else flags
     return np.asarray(codes_of(name, given, target, projection, code_dtype(target), flags=flags))
 
 
