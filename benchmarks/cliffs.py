@@ -49,7 +49,7 @@ ACCUMULATIONS = (
         "bf16_sequential",
         "fp16_sequential",
     ),
-    *("exact", "hopper_wgmma_e4m3fn_binary32"),
+    *("exact", "hopper_wgmma_e4m3fn_binary32", "riscv_bulk16_e4m3fn_binary32"),
 )
 
 #: Ratios that the report counts cells below.
@@ -173,7 +173,7 @@ def _dots(rows: int) -> Iterator[Named]:
         kinds[name] = lp.encode(x, name, axis=1), lp.encode(y, name, axis=0)
     for accumulation in ACCUMULATIONS:
         for kind, (left, right) in kinds.items():
-            if kind == "e4m3fn" or not accumulation.startswith("hopper"):
+            if kind == "e4m3fn" or "e4m3fn" not in accumulation:
                 yield f"{accumulation} of {kind}", partial(lp.matmul, left, right, accumulation)
 
 

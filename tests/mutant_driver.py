@@ -3,7 +3,7 @@
 Run by `tests.mutants` with the changed package on the path. What is tried is a list of items, in order, until
 one breaks a law:
 
-    arrays:e2m1fn, oracle blocks:rceil, flagged arithmetic:add e5m2    the laws; arrays:e2m1fn:types one alone
+    arrays:e2m1fn, scalar blocks:rceil, flagged arithmetic:add e5m2    the laws; arrays:e2m1fn:types one alone
 
 or until one finds another result than the oracle's:
 
@@ -67,6 +67,7 @@ def subjects():
         "flagged": lambda name: ("format", Arrays(fmt(name), flagged=True)),
         "oracle": lambda name: ("format", Oracle(fmt(name))),
         "arrays blocks": lambda name: ("blocks", block.ArrayBlocks(blocks(name), 4, 0)),
+        "scalar blocks": lambda name: ("blocks", block.ScalarBlocks(blocks(name), 4, 0)),
         "oracle blocks": lambda name: ("blocks", block.OracleBlocks(blocks(name), 4, 0)),
         "arithmetic": lambda name: arithmetic(operation.of_arrays, name),
         "flagged arithmetic": lambda name: arithmetic(
@@ -117,7 +118,7 @@ def sums(name):
     from lowprec.spec import families
     from lowprec.spec.accumulation import PAIRWISE, chunked
     from lowprec.spec.accumulations import accumulation
-    from lowprec.spec.catalog import BFLOAT16, BINARY32, E4M3FN
+    from lowprec.spec.catalog import BFLOAT16, BINARY16, BINARY32, E4M3FN
 
     def to(fmt, mode="nearest_even"):
         return fmt, lp.Projection(rounding=mode)
@@ -126,7 +127,9 @@ def sums(name):
         return lp.Accumulation(accumulator=accumulator, output=to(BINARY32), **fields)
 
     wide = lp.Window(step=16, fraction_bits=25, result=to(families.ieee("wide", 6, 25)), lowest_exponent=-40)
+    odd = lp.Window(step=4, fraction_bits=13, result=to(BINARY16, "toward_zero"), cut="to_odd")
     known = {
+        "odd_window": lambda: sum_of(odd, operands=(BFLOAT16, BFLOAT16)),
         "addend_last": lambda: sum_of(to(BINARY32), addend="last"),
         "toward_zero": lambda: sum_of(to(BINARY32, "toward_zero")),
         "rounded_products": lambda: sum_of(to(BFLOAT16), product=to(BFLOAT16)),

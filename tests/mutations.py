@@ -25,6 +25,7 @@ _ORACLE = tuple(
     f"oracle:{name}" for name in ("e2m1fn", "ieee", "fnuz", "unsigned", "ieee_unsigned", "int4", "powers")
 )
 _BLOCKS = tuple(f"arrays blocks:{rule}" for rule in ("floor", "rceil", "even", "nearest", "ceil", "divide"))
+_SCALAR_BLOCKS = tuple(name.replace("arrays", "scalar") for name in _BLOCKS)
 _ORACLE_BLOCKS = tuple(
     f"oracle blocks:{rule}" for rule in ("floor", "rceil", "even", "nearest", "ceil", "divide")
 )
@@ -506,7 +507,7 @@ MUTANTS = (
         "the next power of two from the limit on",
         "return exponent + _I(significand > above)",
         "return exponent + _I(significand >= above)",
-        _BLOCKS,
+        _SCALAR_BLOCKS,
     ),
     Mutant(
         "block-nearest",
@@ -514,7 +515,7 @@ MUTANTS = (
         "nearest takes the upper power a little later",
         "limit = root + (not exact or not reached) - 1",
         "limit = root + (not exact or not reached)",
-        ("arrays blocks:nearest(3/2)",),
+        ("scalar blocks:nearest(3/2)",),
     ),
     Mutant(
         "block-even",
@@ -530,7 +531,7 @@ MUTANTS = (
         "even takes the lower power at a tie",
         "(root if root**2 == scaled else root | 1) - reached",
         "(root if root**2 == scaled else root | 1)",
-        ("arrays blocks:even",),
+        ("scalar blocks:even",),
     ),
     Mutant(
         "block-divisor",
@@ -562,7 +563,7 @@ MUTANTS = (
         "a NaN in a block does not count",
         "nan |= kind == NAN or kind == SIGNALING",
         "nan |= kind == SIGNALING",
-        _BLOCKS,
+        _SCALAR_BLOCKS,
     ),
     Mutant(
         "block-no-up",
@@ -570,7 +571,7 @@ MUTANTS = (
         "no rule takes the next power of two",
         "return exponent + _I(significand > above)",
         "return exponent",
-        ("arrays blocks:rceil", "arrays blocks:ceil"),
+        ("scalar blocks:rceil", "scalar blocks:ceil"),
     ),
     Mutant(
         "block-odd-exponents",
@@ -578,7 +579,7 @@ MUTANTS = (
         "every other binade takes the next power of two",
         "return exponent + _I(significand > above)",
         "return exponent + (exponent & _I(1))",
-        ("arrays blocks:nearest(3/2)",),
+        ("scalar blocks:nearest(3/2)",),
     ),
     Mutant(
         "block-product",
@@ -586,7 +587,7 @@ MUTANTS = (
         "values are read with half their scale",
         "place = exponent + scale_exponent",
         "place = exponent + scale_exponent - _I(1)",
-        _BLOCKS,
+        _SCALAR_BLOCKS,
     ),
     Mutant(
         "block-tail",
@@ -594,7 +595,7 @@ MUTANTS = (
         "blocks that lack elements begin one too early",
         "first = np.minimum(first[:, None] * size + np.arange(size), shape[axis] - 1)",
         "first = np.minimum(first[:, None] * size + np.arange(size), shape[axis] - 2)",
-        ("arrays blocks:rceil",),
+        ("scalar blocks:rceil",),
     ),
     # -- the oracle ----------------------------------------------------------------------------------
     Mutant(
@@ -754,8 +755,8 @@ MUTANTS = (
         "neighbour",
         "arrays/order.py",
         "the next value is two codes up",
-        "upper, lower = low + (found <= place),",
-        "upper, lower = low + 2 * (found <= place),",
+        "near = near + (up & (found <= place))",
+        "near = near + 2 * (up & (found <= place))",
         _FORMATS,
     ),
     Mutant(

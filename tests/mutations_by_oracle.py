@@ -701,6 +701,22 @@ MUTANTS = (
         "pass",
         ("products:blackwell_tcgen05_e5m2_binary32_e8m0fnu_1 mxfp8_e5m2 70",),
     ),
+    Mutant(
+        "wide-running",
+        "kernels/vector/window_steps.py",
+        "the running sum is not cut with the products",
+        "totals[c] = cut(begun[c] * parts[c])",
+        "totals[c] = begun[c] * parts[c]",
+        ("products:odd_window bfloat16 20",),
+    ),
+    Mutant(
+        "wide-least",
+        "kernels/vector/doubles.py",
+        "results among the subnormal numbers have all bits",
+        "last = (exponent if exponent > emin else emin) - bits",
+        "last = exponent - bits",
+        ("products:toward_zero binary32 12 tiny", "products:odd_window bfloat16 20 tiny"),
+    ),
     # -- the vector language -----------------------------------------------------------------------------
     Mutant(
         "language-constants",

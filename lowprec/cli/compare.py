@@ -81,6 +81,25 @@ __all__ = ["compare"]
     help="Scale of the whole tensor, for block formats that have one. Default: computed from the values.",
 )
 @click.option(
+    "--scale",
+    metavar="NUMBER|FILE",
+    help="Factor that turns codes into values: one number, or a file with one for each place along "
+    "--axis or for each block. Of dot and matmul also two, for x and for y, with a comma between.",
+)
+@click.option(
+    "--ulps",
+    metavar="N|auto",
+    help="Codes that results may lie from the right ones and still pass. auto, for dot and matmul: what any "
+    "order of summation by the accumulation can give, for each output. Default: none.",
+)
+@click.option(
+    "--flags",
+    is_flag=False,
+    flag_value="",
+    metavar="[FILE]",
+    help="Compare exception flags too: those of this file; or, without a file, at the end of each line.",
+)
+@click.option(
     "--rule", metavar="NAME", help="Scale rule, such as floor or rceil. Default: the block format's own."
 )
 @click.option(
@@ -130,6 +149,8 @@ def compare(
     lowprec compare w.npy codes.npy --to mxfp4 --scales scales.npy
     lowprec compare x.npy y.npy out.npy --operation add --to e4m3fn
     lowprec compare x.npy y.npy out.npy --operation matmul     (which accumulation?)
+    lowprec compare x.npy y.npy out.npy --operation matmul --accumulation fp32_fma --ulps auto
+    lowprec compare x.npy codes.npy --to e4m3fn --scale 0.0125 --flags flags.npy
 
     Files are .npy, .safetensors:TENSOR, hexadecimal text (.hex, .txt, .mem), or raw as FILE:TYPE:SHAPE, for
     instance dump.bin:uint8:64,128; FILE:packed is codes of 4 or 6 bits without gaps. They may be larger than
@@ -143,6 +164,9 @@ def compare(
     lowprec compare - add e4m3fn e4m3fn e4m3fn
     lowprec compare - dot mine.toml
     lowprec compare - block bfloat16 mxfp4 --rule rceil
+    lowprec compare - add e4m3fn e4m3fn e4m3fn --flags         (flags at the end of each line)
+
+    Exit codes: 0 all agree or lie within --ulps, 1 some differ, 2 bad input or usage, 3 nothing was compared.
     """  # noqa: D301
     from lowprec.verify.operations import OPERATIONS
     from lowprec.verify.sweeping import SweepError
@@ -169,22 +193,28 @@ def compare(
         say(report.as_text())
     for path, content in made:
         deliver(content, path)
-    sys.exit(NOTHING if not report.compared else DIFFER if report.mismatches else AGREE)
+    sys.exit(NOTHING if not report.compared else AGREE if report.agrees else DIFFER)
 
 
 def _lines(words: tuple[str, ...], asked: dict[str, Any], **options: Any) -> Comparison:
     from lowprec.verify.lines import compare_lines
 
     path, operation, *names = words
-    _refuse(asked, ("to", "sources", "accumulation", "addend", "scales", "axis", "tensor_scale"))
+    _refuse(asked, ("to", "sources", "accumulation", "addend", "scales", "axis", "tensor_scale", "scale"))
     if operation in ("dot", "block"):
         return _unit_lines(path, operation, names, asked, **options)
     _refuse(asked, ("rule",))
+    if asked["flags"]:
+        raise click.UsageError(
+            f"lines have their flags in them, and --flags takes no file: put it last, not before "
+            f"{asked['flags']!r}"
+        )
     formats = operation_formats(operation, tuple(names), asked["define"])
     if asked["profile"] is not None:
         projection = profile_named(asked["profile"]).projection(formats[-1])
     else:
         projection = project(asked["rounding"], asked["saturation"])
+    options |= {"flags": asked["flags"] is not None, "ulps": _ulps(asked["ulps"])}
     with _opened(path) as lines:
         return compare_lines(lines, operation, formats, projection, **options)
 
@@ -203,6 +233,9 @@ def _unit_lines(
     from lowprec.arrays.block import asked as block_asked
     from lowprec.verify.unit_lines import compare_block_lines, compare_dot_lines
 
+    if asked["flags"] is not None:
+        raise click.UsageError(f"lines of {operation} have no flags; leave --flags out")
+    options |= {"ulps": _ulps(asked["ulps"])}
     plain = asked["rounding"] == "nearest_even" and asked["saturation"] == "none"
     if operation == "dot":
         if len(names) not in (1, 3) or not plain or asked["profile"] is not None or asked["rule"] is not None:
@@ -219,6 +252,32 @@ def _unit_lines(
     fmt = block_asked(block_named(names[1]), asked["rule"], None, None, None, profile)
     with _opened(path) as lines:
         return compare_block_lines(lines, format_named(names[0], asked["define"]), fmt, **options)
+
+
+def _ulps(spelled: str | None) -> Any:
+    """Return a number of codes, or "auto"."""
+    if spelled is None or spelled == "auto":
+        return spelled
+    if not spelled.isdecimal():
+        raise click.UsageError(f"--ulps takes a number of codes, or auto, not {spelled!r}")
+    return int(spelled)
+
+
+def _scale(spelled: str | None, operation: str) -> Any:
+    """Return a number, a dump, or a pair of them."""
+    from lowprec.verify.compare import DOTS
+    from lowprec.verify.dumps import open_dump
+
+    if spelled is None:
+        return None
+    parts = spelled.split(",") if operation in DOTS else [spelled]
+    read = []
+    for part in parts:
+        try:
+            read.append(float(part))
+        except ValueError:
+            read.append(open_dump(part))  # type: ignore[arg-type]
+    return read[0] if len(read) == 1 else tuple(read)
 
 
 def _refuse(asked: dict[str, Any], names: tuple[str, ...]) -> None:
@@ -275,10 +334,23 @@ def _files(words: tuple[str, ...], asked: dict[str, Any], **options: Any) -> Com
         scales=scales,
         axis=asked["axis"],
         tensor_scale=asked["tensor_scale"],
+        scale=_scale(asked["scale"], asked["operation"]),
+        flags=_flags(asked["flags"]),
+        ulps=_ulps(asked["ulps"]),
         rule=asked["rule"],
         **how,
         **options,
     )
+
+
+def _flags(spelled: str | None) -> Any:
+    from lowprec.verify.dumps import open_dump
+
+    if spelled == "":
+        raise click.UsageError(
+            "--flags needs a file with the flags of the results, such as --flags flags.npy"
+        )
+    return None if spelled is None else open_dump(spelled)
 
 
 def _only(operands: list[Any]) -> Any:

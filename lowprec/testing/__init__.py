@@ -15,6 +15,7 @@ if TYPE_CHECKING:
     from lowprec.testing.castcheck import check_cast
     from lowprec.testing.checks import check_block_format, check_format, check_operation
     from lowprec.testing.law import Law, Report, Verdict
+    from lowprec.testing.scoreboard import Scoreboard
     from lowprec.testing.strategies import (
         accumulations,
         arrays,
@@ -32,6 +33,7 @@ __all__ = [
     "Counterexample",
     "Law",
     "Report",
+    "Scoreboard",
     "Verdict",
     "accumulations",
     "arrays",
@@ -52,6 +54,7 @@ _HOMES = {
     "check_cast": "castcheck",
     **dict.fromkeys(("check_block_format", "check_format", "check_operation"), "checks"),
     **dict.fromkeys(("Law", "Report", "Verdict"), "law"),
+    "Scoreboard": "scoreboard",
 }
 
 

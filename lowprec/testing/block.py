@@ -9,6 +9,7 @@ from typing import Any
 
 import numpy as np
 
+from lowprec.kernels.engine import Backend
 from lowprec.spec import catalog
 from lowprec.spec.block import BlockFormat
 from lowprec.spec.format import Format, Sign
@@ -19,7 +20,7 @@ from lowprec.verify import oracle_arrays
 from lowprec.verify.oracle_arrays import BlockCodes
 from lowprec.verify.shown import shown_code
 
-__all__ = ["ArrayBlocks", "BlockSubject", "OracleBlocks", "OwnBlocks"]
+__all__ = ["ArrayBlocks", "BlockSubject", "OracleBlocks", "ScalarBlocks", "OwnBlocks"]
 
 #: Of one: amax is tried at these and next to them, beside the largest element, its half, and so on.
 _MARKS = (1.0, 1.2, 4 / 3, 2**0.5, 1.5, 1.75, 1.99)
@@ -117,15 +118,16 @@ class BlockSubject:
 
 
 class ArrayBlocks(BlockSubject):
-    """The verbs of lowprec on arrays."""
+    """The verbs of lowprec on arrays, by an engine that is named, or by any."""
 
     path = "arrays"
+    backend: Backend | None = None
 
     def encode(self, rows: Floats, kind: str = "float32") -> BlockCodes:
         """Encode by `lowprec.encode`, from numbers of a type."""
         from lowprec.arrays.convert import encode
 
-        made = encode(self._laid(rows.astype(kind)), self.fmt)
+        made = encode(self._laid(rows.astype(kind)), self.fmt, backend=self.backend)
         tensor = Fraction(1) if made.tensor_scale is None else Fraction(float(made.tensor_scale))
         return BlockCodes(
             made.scales.reshape(-1).astype(np.int64), self._rows(made.codes.astype(np.int64)), tensor
@@ -141,7 +143,7 @@ class ArrayBlocks(BlockSubject):
         scales = blocks.scales.reshape((-1, 1) if codes.ndim == 2 else -1).astype(code_dtype(self.fmt.scale))
         tensor = None if self.fmt.tensor_scale == "none" else float(blocks.tensor)
         array = BlockArray(codes, scales, self.fmt, (), tensor)  # type: ignore[arg-type]
-        return self._rows(np.asarray(decode(array, dtype="float64")))
+        return self._rows(np.asarray(decode(array, dtype="float64", backend=self.backend)))
 
     def _laid(self, rows: Array) -> Array:
         """Return blocks in an array: one after the other along an axis, or tiles below each other."""
@@ -149,6 +151,13 @@ class ArrayBlocks(BlockSubject):
 
     def _rows(self, laid: Array) -> Array:
         return laid.reshape(-1, self.size)
+
+
+class ScalarBlocks(ArrayBlocks):
+    """The verbs by the engine that serves every block format."""
+
+    path = "arrays, scalar engine"
+    backend = "scalar"
 
 
 class OracleBlocks(BlockSubject):

@@ -24,15 +24,19 @@ from lowprec.verify.comparison import Comparison, Ranked
 from lowprec.verify.dumps import Dump, Held, Values
 from lowprec.verify.judge import Watch, judge
 from lowprec.verify.operations import OPERATIONS, check_operands, is_values
-from lowprec.verify.question import Batch, Question, differ
+from lowprec.verify.question import Batch, Budget, Question, budget, differ
 from lowprec.verify.questions.blocks import BlockQuestion
 from lowprec.verify.questions.dots import DotQuestion, could_be
 from lowprec.verify.questions.elements import ElementQuestion
+from lowprec.verify.questions.flags import FlagQuestion
+from lowprec.verify.questions.scaled import ScaledQuestion, Scaling
 
 __all__ = ["DOTS", "compare"]
 
 #: Operations that sum products by an accumulation.
 DOTS = ("dot", "matmul")
+
+Scale = float | npt.ArrayLike | Dump
 
 #: Results on which formats and accumulations are ranked, and how many of these are told.
 _RANKED_ON, _TOLD = 1 << 15, 8
@@ -55,6 +59,9 @@ def compare(
     projection: Projection | None = None,
     profile: Profile | str | None = None,
     rule: ScaleRule | str | None = None,
+    scale: Scale | tuple[Scale | None, Scale | None] | None = None,
+    flags: npt.ArrayLike | Dump | None = None,
+    ulps: int | str | None = None,
     any_nan: bool = False,
     limit: int | None = 20,
     why: bool = True,
@@ -94,6 +101,17 @@ def compare(
         Of block formats: the codes of scales, as in `BlockArray`. Without them elements alone are compared.
     axis, tensor_scale, rounding, saturation, projection, profile, rule
         As for `lowprec.encode`.
+    scale : float or array_like, or a pair of them, optional
+        What codes are multiplied by to give values: a conversion divides by it. One number; one for each
+        place along an axis (`axis` says which, where several fit); or, with as many axes as the operand,
+        one for each block. Of "dot" and "matmul" a pair, for x and for y, either of them None; or one that
+        broadcasts to the results.
+    flags : array_like of integers, optional
+        Exception flags recorded beside each result of a conversion or operation, as `lowprec.Flag`
+        numbers them; `report.flags` compares them.
+    ulps : int or "auto", optional
+        Codes that a finite result may lie from the right one, 1 or more. "auto", of "dot" and "matmul":
+        what any order of summation by this accumulation can give, for each output. By default nothing.
     any_nan : bool
         Take any NaN where a NaN is right. Of values any NaN will do in any case.
     limit : int or None
@@ -116,6 +134,7 @@ def compare(
     ValueError
         Arrays that do not fit each other or what was asked.
     """
+    allowed = budget(ulps, operation, DOTS)
     given = operands if isinstance(operands, tuple | list) and operation != "convert" else (operands,)
     dumps, got = (
         [_dump(item, f"operand {place}") for place, item in enumerate(given, 1)],
@@ -141,12 +160,15 @@ def compare(
             "rounding": rounding,
         }
         others |= {"saturation": saturation, "projection": projection, "profile": profile, "rule": rule}
+        others |= {"flags": flags}
         for name, value in others.items():
             if value is not None:
                 raise ValueError(
                     f"{name}= says nothing about {operation}, which goes by accumulation=; leave it out"
                 )
-        return _compare_dots(operation, dumps, formats, got, accumulation, addend, any_nan, limit, why, watch)
+        added = None if addend is None else _dump(addend, "addend")
+        options = {"addend": added, "any_nan": any_nan, "budget": allowed, "scale": _dot_scale(scale)}
+        return _compare_dots(operation, dumps, formats, got, accumulation, options, limit, why, watch)
     if operation not in OPERATIONS:
         raise ValueError(f"unknown operation {operation!r}; use one of {', '.join((*OPERATIONS, *DOTS))}")
     if accumulation is not None or addend is not None:
@@ -165,13 +187,27 @@ def compare(
         "tensor_scale": tensor_scale,
     }
     ranking: list[Ranked] = []
+    if isinstance(scale, tuple) or (scale is not None and operation != "convert"):
+        raise ValueError(
+            f"scale= is one number or array for a conversion, and may be a pair for dot and matmul; operands "
+            f"of {operation} have none: give scaled operands"
+        )
+    scaled = _scale(scale)
+    by = None if scaled is None else Scaling(scaled, axis, dumps[0].shape)
     if to is None:
         if operation != "convert":
             raise ValueError(f"say which format the results of {operation} are in: to=")
-        ranking = _rank_formats(dumps[0], read[0], got)
+        ranking = _rank_formats(dumps[0], read[0], got, by)
         to = ranking[0].name
     question: Question
+    beside: FlagQuestion | None = None
     if catalog.is_block(to):
+        for name, value in {"scale": scale, "flags": flags}.items():
+            if value is not None:
+                raise ValueError(
+                    f"{name}= is for single values, and {str(to)!r} has blocks: their scales are scales= and "
+                    f"tensor_scale=, and they raise no flags"
+                )
         if operation != "convert":
             raise ValueError(
                 f"results of {operation} are no blocks; name the format of single results, not {str(to)!r}"
@@ -185,10 +221,10 @@ def compare(
             blocks["scales"] = _shaped(blocks["scales"], grid)
         if got.dtype.itemsize == 1 and scales is None:  # wider types are what blocks are decoded to
             got = _as_values(got, fmt.element)
-        question = BlockQuestion(dumps[0], fmt, got, any_nan=any_nan, **blocks)
+        question = BlockQuestion(dumps[0], fmt, got, any_nan=any_nan, budget=allowed, **blocks)
     else:
         for name, value in {**blocks, "rule": rule}.items():
-            if value is not None:
+            if value is not None and not (name == "axis" and by is not None):
                 raise ValueError(f"{name}= is for block formats, and {str(to)!r} is none")
         target = catalog.format(to)
         how = projection_of(target, rounding, saturation, projection, profile)
@@ -198,17 +234,47 @@ def compare(
             )
         check_operands(operation, (*read, target))
         got = _as_values(got, target)
-        question = ElementQuestion(operation, dumps, (*read, target), how, got, any_nan=any_nan)
+        if by is not None:
+            question = ScaledQuestion(
+                dumps[0], by, (read[0], target), how, got, any_nan=any_nan, budget=allowed
+            )
+        else:
+            question = ElementQuestion(
+                operation, dumps, (*read, target), how, got, any_nan=any_nan, budget=allowed
+            )
+        if flags is not None:
+            recorded = _dump(flags, "flags")
+            if recorded.size != got.size:
+                raise ValueError(
+                    f"{recorded} has {recorded.size:,} flags, but there are {got.size:,} results"
+                )
+            beside = FlagQuestion(question.operation, question.operands, question.formats, how, recorded)
+    telling: dict[str, Any] = {"limit": limit, "why": why, "watch": watch}
+    asked = [each for each in (question, beside) if each is not None]
     if scheduler is None:
-        report = judge(question, limit=limit, why=why, watch=watch)
+        report, *others_found = (judge(each, **telling) for each in asked)
     else:
         from lowprec.verify.spread import cluster, each_on  # it reads the sources, for workers to compare
 
         with cluster(scheduler) as workers:
-            each = each_on(workers, question)
-            report = judge(question, limit=limit, why=why, watch=watch, each=each)
+            report, *others_found = (judge(each, **telling, each=each_on(workers, each)) for each in asked)
+    report.flags = others_found[0] if others_found else None
     report.ranking, report.names = ranking, (*(dump.name for dump in dumps), got.name)
     return report
+
+
+def _scale(given: Any, name: str = "scale") -> Dump | None:
+    if given is None:
+        return None
+    return _dump(float(given) if isinstance(given, int) else given, name)
+
+
+def _dot_scale(scale: Any) -> Dump | tuple[Dump | None, Dump | None] | None:
+    if not isinstance(scale, tuple):
+        return _scale(scale)
+    if len(scale) != 2:
+        raise ValueError(f"scale= of dot and matmul is a pair, for x and for y, not {len(scale)} scales")
+    return _scale(scale[0], "scale of x"), _scale(scale[1], "scale of y")
 
 
 def _dump(given: object, name: str) -> Dump:
@@ -259,7 +325,7 @@ def _source(dump: Dump, fmt: Format | None) -> Format:
 # -- what is it? -------------------------------------------------------------------------------------
 
 
-def _rank_formats(values: Dump, source: Format, got: Dump) -> list[Ranked]:
+def _rank_formats(values: Dump, source: Format, got: Dump, by: Scaling | None) -> list[Ranked]:
     """Rank formats by the share of results that they give, with or without saturation."""
     places = (
         np.unique(np.random.default_rng(0).integers(0, got.size, _RANKED_ON))
@@ -267,6 +333,10 @@ def _rank_formats(values: Dump, source: Format, got: Dump) -> list[Ranked]:
         else np.empty(0, int)
     )
     part, results = Held(values.take(places), values.name), Held(got.take(places), got.name)
+    operation, parts, sources = "convert", [part], [source]
+    if by is not None:
+        operation, parts = "divide", [part, Held(by.spread.take(places), "scale")]
+        sources = [source, by.format]
     found: list[Ranked] = []
     own = catalog.carrier(got.dtype) if got.dtype.kind not in "iu" else None
     if own is not None and own.width <= 8:
@@ -283,13 +353,13 @@ def _rank_formats(values: Dump, source: Format, got: Dump) -> list[Ranked]:
         for policy in ("none", "finite"):
             rule = Projection(saturation=policy)
             try:
-                question = ElementQuestion("convert", [part], (source, fmt), rule, results, any_nan=True)
+                question = ElementQuestion(operation, parts, (*sources, fmt), rule, results, any_nan=True)
                 shares.append(_share(question))
             except ValueError:  # such as values that the type of the results does not hold
                 continue
         if shares:
             found.append(Ranked(fmt.name, max(shares), places.size))
-    if values.shape == got.shape and got.dtype.kind not in "iu":
+    if values.shape == got.shape and got.dtype.kind not in "iu" and by is None:
         found += _rank_blocks(values, got)
     if not found:
         raise ValueError(f"{got} holds {got.dtype}, which is neither codes nor values of a format")
@@ -326,27 +396,25 @@ def _compare_dots(
     formats: list[Format | None],
     got: Dump,
     named: Accumulation | str | None,
-    addend: object,
-    any_nan: bool,
+    options: dict[str, Any],
     limit: int | None,
     why: bool,
     watch: Watch | None,
 ) -> Comparison:
     if len(dumps) != 2:
         raise ValueError(f"{verb} takes 2 operands, not {len(dumps)}; an addend is addend=")
-    added = None if addend is None else _dump(addend, "addend")
 
-    def question_of(how: Accumulation) -> DotQuestion:
+    def question_of(how: Accumulation, allowed: Budget | None = None) -> DotQuestion:
         pair, results = (formats[0], formats[1]), _as_values(got, how.output[0])
         return DotQuestion(
-            verb, dumps[0], dumps[1], how, results, formats=pair, addend=added, any_nan=any_nan
+            verb, dumps[0], dumps[1], how, results, formats=pair, **(options | {"budget": allowed})
         )
 
     ranking: list[Ranked] = []
     if named is None:
         ranking = _rank_accumulations(question_of, got)
         named = ranking[0].name
-    report = judge(question_of(accumulation_of(named)), limit=limit, why=why, watch=watch)
+    report = judge(question_of(accumulation_of(named), options["budget"]), limit=limit, why=why, watch=watch)
     report.ranking, report.names = ranking, (*(dump.name for dump in dumps), got.name)
     return report
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import dataclasses
 import json
 from collections.abc import Iterable
 from dataclasses import dataclass, field
@@ -10,11 +11,12 @@ from typing import Any
 from lowprec import __version__
 from lowprec.verify.diagnosis import Cause, Diagnosis
 from lowprec.verify.difference import Difference
+from lowprec.verify.question import Budget
 from lowprec.verify.tally import Tally, binned, by_binade
 
-__all__ = ["SCHEMA", "Comparison", "Ranked"]
+__all__ = ["SCHEMA", "Comparison", "Farthest", "Ranked", "Spent"]
 
-SCHEMA = "lowprec.compare/2"
+SCHEMA = "lowprec.compare/3"
 
 #: Rows of a table that are shown.
 _ROWS = 12
@@ -29,6 +31,31 @@ class Ranked:
     name: str
     share: float
     of: int  #: results looked at
+
+
+@dataclass(frozen=True)
+class Farthest:
+    """The result that lies farthest from the right one, of those that are finite numbers."""
+
+    distance: int  #: codes above what is right
+    index: int
+    within: bool  #: whether the budget allows it
+
+
+@dataclass
+class Spent:
+    """How much of a budget the results spend."""
+
+    within: int = 0  #: results that differ, as far as the budget allows
+    widest: int | None = None  #: the greatest distance that the budget allows to a result that differs
+    farthest: Farthest | None = None  #: the first of those that lie as far
+
+    def join(self, other: Spent) -> None:
+        """Add what results behind these spend."""
+        self.within += other.within
+        self.widest = max((each.widest for each in (self, other) if each.widest is not None), default=None)
+        both = [each.farthest for each in (self, other) if each.farthest is not None]
+        self.farthest = max(both, key=lambda one: abs(one.distance), default=None)
 
 
 @dataclass
@@ -46,8 +73,14 @@ class Comparison:
     question : str
         What was asked, in words.
     compared, mismatches, left_out, unanswered : int
-        Results. Left out are those of NaN operands where the format has no NaN; without an answer
-        are lines of text that end before it.
+        Results. Where there is a budget, mismatches are those outside of it. Left out are those of NaN
+        operands where the format has no NaN; without an answer are lines of text that end before it.
+    budget : int, "auto" or None
+        How many codes a result may lie from the right one.
+    spent : Spent
+        How many results differ within the budget, and the result that lies farthest.
+    flags : Comparison or None
+        Exception flags held against those that must be raised.
     details : list of Difference
         The first mismatches, told in full.
     tally : Tally
@@ -70,11 +103,19 @@ class Comparison:
     ranking: list[Ranked] = field(default_factory=list)
     names: tuple[str, ...] = ()
     unit: str = "result"
+    budget: Budget | None = None
+    spent: Spent = field(default_factory=Spent)
+    flags: Comparison | None = None
 
     @property
     def agrees(self) -> bool:
-        """Whether something was compared, and all of it agrees."""
-        return bool(self.compared) and not self.mismatches
+        """Whether something was compared, and all of it agrees or is within the budget; flags too."""
+        return bool(self.compared) and not self.mismatches and (self.flags is None or self.flags.agrees)
+
+    @property
+    def exact(self) -> int:
+        """Results that are equal to what they must be."""
+        return self.compared - self.mismatches - self.spent.within
 
     @property
     def cause(self) -> Cause | None:
@@ -97,6 +138,8 @@ class Comparison:
             parts += self._counts()
         parts.append(self.sum())
         parts += self._diagnosis()
+        if self.flags is not None:
+            parts += ["", "flags:", self.flags.as_text()]
         return "\n".join(parts)
 
     def _ranking(self) -> list[str]:
@@ -149,13 +192,35 @@ class Comparison:
             if self.left_out
             else ""
         )
-        if not self.mismatches:
+        if not self.mismatches and self.budget is None:
             return f"{self.compared:,} {unit}{'s agree' if self.compared > 1 else ' agrees'}{out}"
+        if not self.mismatches:
+            counts = f"{self.exact:,} exact, {self.spent.within:,} within the budget of {self._budget()}"
+            return (
+                f"{self.compared:,} {unit}{'s' * (self.compared > 1)} pass: {counts}{self._farthest()}{out}"
+            )
         kinds = ", ".join(f"{count:,} {kind}" for kind, count in self.tally.situations.most_common(_ROWS))
         none = f"; {self.unanswered:,} have no result" if self.unanswered else ""
         share = _percent(self.mismatches / self.compared)
         where = f": {kinds}" if kinds else ""
+        if self.budget is not None:
+            verdict = f"lie outside the budget of {self._budget()} ({share})"
+            rest = f"; {self.spent.within:,} within it, {self.exact:,} exact{self._farthest()}"
+            return f"{self.mismatches:,} of {self.compared:,} {unit}s {verdict}{where}{rest}{none}{out}"
         return f"{self.mismatches:,} of {self.compared:,} {unit}s differ ({share}){where}{none}{out}"
+
+    def _budget(self) -> str:
+        if self.budget != "auto":
+            return _codes(int(self.budget or 0))
+        widest = self.spent.widest
+        return "any order of summation" + ("" if widest is None else f", at most {_codes(widest)}")
+
+    def _farthest(self) -> str:
+        farthest = self.spent.farthest
+        if farthest is None:
+            return ""
+        far = _ulps(farthest.distance, farthest.distance)
+        return f"; the largest distance is {far}, at index {farthest.index:,}"
 
     def _diagnosis(self) -> list[str]:
         if self.diagnosis is None:
@@ -195,6 +260,7 @@ class Comparison:
             "mismatches": self.mismatches,
             "left_out": self.left_out,
             "unanswered": self.unanswered,
+            "budget": None if self.budget is None else self._spent(),
             "ranking": [{"name": one.name, "share": one.share, "of": one.of} for one in self.ranking],
             "situations": dict(self.tally.situations.most_common()),
             "distances": {str(key): count for key, count in sorted(self.tally.distances.items())},
@@ -207,6 +273,18 @@ class Comparison:
             "binades": {str(key): count for key, count in by_binade(self.tally.binades)},
             "first": [detail.data for detail in self.details],
             "diagnosis": None if self.diagnosis is None else self._diagnosed(self.diagnosis),
+            "flags": None if self.flags is None else self.flags.as_dict(),
+        }
+
+    def _spent(self) -> dict[str, Any]:
+        farthest = self.spent.farthest
+        return {
+            "ulps": self.budget,
+            "exact": self.exact,
+            "within": self.spent.within,
+            "outside": self.mismatches,
+            "widest": self.spent.widest,
+            "farthest": None if farthest is None else dataclasses.asdict(farthest),
         }
 
     def _diagnosed(self, diagnosis: Diagnosis) -> dict[str, Any]:
@@ -249,12 +327,12 @@ def _last_line(detail: Difference) -> str:
     if detail.distance is None:
         return detail.situation
     ulps = abs(detail.distance)
-    far = (
-        "the other zero"
-        if not ulps
-        else f"{ulps:,} code{'s' * (ulps > 1)} {'above' if detail.distance > 0 else 'below'}"
-    )
+    far = "the other zero" if not ulps else f"{_codes(ulps)} {'above' if detail.distance > 0 else 'below'}"
     return f"{detail.situation}; {far}"
+
+
+def _codes(count: int) -> str:
+    return f"{count:,} code{'s' * (count != 1)}"
 
 
 def _ulps(low: int, high: int) -> str:

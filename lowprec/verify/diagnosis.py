@@ -16,7 +16,7 @@ import numpy.typing as npt
 
 from lowprec.verify.chance import random_bits_of
 from lowprec.verify.pieces import Each
-from lowprec.verify.question import Array, Batch, Changes, Question, differ, excluded
+from lowprec.verify.question import Array, Batch, Changes, Question, differ, excluded, judged
 
 __all__ = ["Cause", "Diagnosis", "Sample", "diagnose"]
 
@@ -138,9 +138,9 @@ def diagnose(question: Question, sample: Sample, mismatches: int, each: Each) ->
     trial = _Trial(question, question.sample(*sample.places()))
     finalists = [_Finalist(changes) for changes in trial.finalists()]
     chance = chances(question)
-    judged: list[_Finalist] = [*finalists, *([] if chance is None else [_Chance(chance)])]
-    if judged:
-        _on_everything(judged, each)
+    tried: list[_Finalist] = [*finalists, *([] if chance is None else [_Chance(chance)])]
+    if tried:
+        _on_everything(tried, each)
     causes = _ranked([one.cause for one in finalists], mismatches)
     if chance is not None and chance.net > max(0, causes[0].net if causes else 0):
         causes = [chance, *causes]
@@ -179,12 +179,8 @@ class _Trial:
     """Hypotheses on a sample."""
 
     def __init__(self, question: Question, batch: Batch) -> None:
-        self.question, self.batch = question, batch
-        self.want = question.answer(batch)
-        asked = question.compared(batch)
-        self.asked = np.ones(batch.got.size, bool) if asked is None else asked
-        self.wrong = differ(question, batch.got, self.want) & self.asked
-        self.right = ~self.wrong & self.asked
+        self.question, self.batch, found = question, batch, judged(question, batch)
+        self.want, self.wrong, self.right = found.want, found.wrong, found.right
 
     def agrees(self, changes: Changes) -> npt.NDArray[np.bool_]:
         """Return where results are what a hypothesis gives."""
@@ -303,31 +299,24 @@ class _Chance(_Finalist):
         return int(np.count_nonzero(agree & wrong)), 0
 
 
-def _judged(question: Question, batch: Batch) -> tuple[Array, Array]:
-    """Return the mismatches and matches of a piece."""
-    wrong = differ(question, batch.got, question.answer(batch))
-    asked = question.compared(batch)
-    return (wrong, ~wrong) if asked is None else (wrong & asked, ~wrong & asked)
-
-
 def _left_over(question: Question, batch: Batch, changes: Changes, below: Sequence[float]) -> Sample:
     """Return a sample of what a hypothesis does not explain."""
-    wrong, right = _judged(question, batch)
+    found = judged(question, batch)
     agree = ~differ(question, batch.got, question.answer(batch, changes))
     sample, first = Sample(below), batch.index.start  # type: ignore[union-attr]
-    sample.add(first, wrong, (wrong | right) & ~(wrong & agree))
+    sample.add(first, found.wrong, (found.wrong | found.right) & ~(found.wrong & agree))
     return sample
 
 
-def _counted(question: Question, batch: Batch, judged: list[_Finalist]) -> list[tuple[int, int]]:
+def _counted(question: Question, batch: Batch, hypotheses: list[_Finalist]) -> list[tuple[int, int]]:
     """Return what each hypothesis explains and contradicts in a piece."""
-    wrong, right = _judged(question, batch)
-    return [hypothesis.count(question, batch, wrong, right) for hypothesis in judged]
+    found = judged(question, batch)
+    return [hypothesis.count(question, batch, found.wrong, found.right) for hypothesis in hypotheses]
 
 
-def _on_everything(judged: list[_Finalist], each: Each) -> None:
-    for counts in each(_counted, judged):
-        for hypothesis, (explained, contradicted) in zip(judged, counts, strict=True):
+def _on_everything(hypotheses: list[_Finalist], each: Each) -> None:
+    for counts in each(_counted, hypotheses):
+        for hypothesis, (explained, contradicted) in zip(hypotheses, counts, strict=True):
             hypothesis.cause.explained += explained
             hypothesis.cause.contradicted += contradicted
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Any
 
 __all__ = ["Difference"]
@@ -22,6 +22,12 @@ class Difference:
     situation: str = ""  #: where the exact result lies between the values of its format
     distance: int | None = None  #: by how many codes the result lies above what is right
     data: dict[str, Any] = field(default_factory=dict, compare=False)  #: the same for machines
+
+    def allowed(self, low: int, high: int) -> Difference:
+        """Return the same with the distances that a budget allows."""
+        said = f"{low:+,} to {high:+,} codes" if low or high else "no difference"
+        rows = (*self.rows, ("allowed", said))
+        return replace(self, rows=rows, data=self.data | {"allowed": [low, high]})
 
     def __getitem__(self, label: str) -> str:
         return dict(self.rows)[label]

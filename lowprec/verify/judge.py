@@ -7,11 +7,11 @@ from dataclasses import dataclass, field
 
 import numpy as np
 
-from lowprec.verify.comparison import Comparison
+from lowprec.verify.comparison import Comparison, Farthest, Spent
 from lowprec.verify.diagnosis import Sample, diagnose
 from lowprec.verify.difference import Difference
 from lowprec.verify.pieces import Each, each_here
-from lowprec.verify.question import Batch, Question, differ
+from lowprec.verify.question import Batch, Judged, Question, judged
 from lowprec.verify.tally import Tally
 
 __all__ = ["Watch", "judge"]
@@ -30,6 +30,7 @@ class _Part:
     unanswered: int = 0
     details: list[Difference] = field(default_factory=list)
     tally: Tally = field(default_factory=Tally)
+    spent: Spent = field(default_factory=Spent)
 
 
 def judge(
@@ -57,7 +58,7 @@ def judge(
     each : Each, optional
         Who goes through the pieces; by default this process does.
     """
-    report = Comparison(question.words(), question.facts(), unit=unit)
+    report = Comparison(question.words(), question.facts(), unit=unit, budget=question.budget)
     each, sample, done = each_here(question) if each is None else each, Sample(), 0
     if watch is not None:
         watch(0, question.size, "comparing")
@@ -71,6 +72,7 @@ def judge(
         report.unanswered += part.unanswered
         report.details += part.details if limit is None else part.details[: limit - len(report.details)]
         report.tally.join(part.tally)
+        report.spent.join(part.spent)
         sample.join(part.sample)
     if why and report.mismatches:
         if watch is not None:
@@ -83,20 +85,36 @@ def _judge_piece(
     question: Question, batch: Batch, limit: int | None, unit: str, below: Sequence[float]
 ) -> _Part:
     part = _Part(Sample(below))
-    want = question.answer(batch)
-    wrong = differ(question, batch.got, want)
-    asked = question.compared(batch)
-    part.sample.add(batch.index.start, wrong, asked)  # type: ignore[union-attr]
-    if asked is not None:
-        part.left_out = int(np.count_nonzero(~asked))
-        wrong &= asked
-    part.compared = wrong.size - part.left_out
+    found, first = judged(question, batch), batch.index.start  # type: ignore[union-attr]
+    wrong, compared = found.wrong, found.wrong | found.right
+    compared[found.differing] = True
+    part.compared = int(np.count_nonzero(compared))
+    part.left_out = wrong.size - part.compared
+    part.sample.add(first, wrong, wrong | found.right)
+    part.spent = _spent(question, found, first)
     if not wrong.any():
         return part
     part.mismatches = int(np.count_nonzero(wrong))
     if unit == "line":
         part.unanswered = int(np.count_nonzero(batch.got < 0))
-    part.tally.add(question, batch, wrong, want)
+    part.tally.add(question, batch, wrong, found.want)
     for place in np.flatnonzero(wrong)[:limit]:
-        part.details.append(question.difference(batch, int(place), int(want[place])))
+        detail = question.difference(batch, int(place), int(found.want[place]))
+        if question.budget is not None:
+            at = int(np.searchsorted(found.differing, place))
+            detail = detail.allowed(*(int(limit[at]) for limit in found.limits))
+        part.details.append(detail)
     return part
+
+
+def _spent(question: Question, found: Judged, first: int) -> Spent:
+    """Return how much of the budget the results of a piece spend."""
+    low, high = found.limits
+    spent = Spent(within=found.differing.size - int(np.count_nonzero(found.wrong)))
+    if found.finite.any():
+        finite = np.flatnonzero(found.finite)
+        spent.widest = int(max(high[finite].max(), -low[finite].min()))
+        at = finite[np.argmax(np.abs(found.far[finite]))]
+        place = int(found.differing[at])
+        spent.farthest = Farthest(int(found.far[at]), first + place, not bool(found.wrong[place]))
+    return spent

@@ -16,7 +16,9 @@ from lowprec.verify.comparison import Comparison
 from lowprec.verify.dumps import DumpError, Spool
 from lowprec.verify.judge import Watch, judge
 from lowprec.verify.operations import OPERATIONS, check_operands
+from lowprec.verify.question import budget
 from lowprec.verify.questions.elements import ElementQuestion
+from lowprec.verify.questions.flags import FlagQuestion
 from lowprec.verify.shown import quoted
 
 __all__ = ["compare_lines"]
@@ -30,6 +32,8 @@ def compare_lines(
     formats: tuple[Format, ...],
     projection: Projection = DEFAULT,
     *,
+    flags: bool = False,
+    ulps: int | None = None,
     any_nan: bool = False,
     limit: int | None = 20,
     why: bool = True,
@@ -48,7 +52,9 @@ def compare_lines(
         with # or // are passed over; a line without a result is wrong.
     operation, formats, projection
         As for `vectors.suite`.
-    any_nan, limit, why, watch
+    flags : bool
+        Whether each line ends with the exception flags that were raised, as in TestFloat's output.
+    ulps, any_nan, limit, why, watch
         As for `lowprec.compare`.
 
     Raises
@@ -62,12 +68,13 @@ def compare_lines(
     count = OPERATIONS[operation].operands
     columns = [Spool(code_dtype(fmt), f"operand {place}") for place, fmt in enumerate(formats[:-1], 1)]
     results, numbers = Spool("int64", "results"), Spool("int64", "lines")
+    raised = Spool("int64", "flags")
     held: list[list[int]] = []
 
     def keep() -> None:
         if held:
-            *operands, got, number = zip(*held, strict=True)
-            for spool, column in zip((*columns, results, numbers), (*operands, got, number), strict=True):
+            spools = (*columns, results, raised, numbers)
+            for spool, column in zip(spools, zip(*held, strict=True), strict=True):
                 spool.append(column)
             held.clear()
 
@@ -75,26 +82,42 @@ def compare_lines(
         words = line.split()
         if not words or words[0].startswith(("#", "//")):
             continue
-        if not count <= len(words) <= count + 1:
+        whole = count + 1 + flags
+        if len(words) not in (count, whole):
+            wanted = "a result and flags" if flags else "a result"
             raise DumpError(
-                f"line {number} has {len(words)} words, but {operation} needs {count} operand(s) and a "
-                f"result: {quoted(line.strip())}"
+                f"line {number} has {len(words)} words, but {operation} needs {count} operand(s) and "
+                f"{wanted}: {quoted(line.strip())}"
             )
-        codes = [_code(word, fmt, number) for word, fmt in zip(words, formats, strict=False)]
-        held.append([*codes, *([-1] if len(codes) == count else []), number])
+        codes = [_code(word, fmt, number) for word, fmt in zip(words[: count + 1], formats, strict=False)]
+        codes += [-1] if len(codes) == count else []
+        found = _flags(words[-1], number) if flags and len(words) == whole else -1
+        held.append([*codes, found, number])
         if len(held) >= 1 << 16:
             keep()
     keep()
+    operands, labels = [spool.dump() for spool in columns], numbers.dump()
     question = ElementQuestion(
         operation,
-        [spool.dump() for spool in columns],
+        operands,
         formats,
         projection,
         results.dump(),
         any_nan=any_nan,
-        labels=numbers.dump(),
+        labels=labels,
+        budget=budget(ulps, operation),
     )
-    return judge(question, limit=limit, why=why, unit="line", watch=watch)
+    report = judge(question, limit=limit, why=why, unit="line", watch=watch)
+    if flags:
+        beside = FlagQuestion(operation, operands, formats, projection, raised.dump(), labels=labels)
+        report.flags = judge(beside, limit=limit, why=why, unit="line", watch=watch)
+    return report
+
+
+def _flags(word: str, number: int) -> int:
+    if not _HEXADECIMAL.fullmatch(word):
+        raise DumpError(f"line {number} ends with {quoted(word)}, which are no flags: a hexadecimal number")
+    return int(word, 16) & (1 << 62) - 1
 
 
 def _code(word: str, fmt: Format, number: int) -> int:

@@ -24,7 +24,7 @@ from lowprec.verify.inputs import conversions
 from lowprec.verify.inputs.operands import operands as operands_that_matter
 
 __all__ = ["OPERATIONS", "Operation", "as_doubles", "carried", "carrier_of", "check_operands", "distances"]
-__all__ += ["is_nan", "is_values", "on_grid", "operand_format", "operand_names", "own_dtype"]
+__all__ += ["flags_of", "is_nan", "is_values", "on_grid", "operand_format", "operand_names", "own_dtype"]
 
 Array = npt.NDArray[Any]
 
@@ -77,6 +77,20 @@ def _convert(
     if isinstance(source, Carrier):
         return np.asarray(encode(operands[0].view(_dtype(source)), target, **more))
     return np.asarray(cast(operands[0], source, target, **more))
+
+
+def flags_of(
+    operation: str, operands: list[Array], formats: tuple[Format, ...], projection: Projection
+) -> npt.NDArray[np.uint8]:
+    """Return the exception flags of conversions or operations on codes.
+
+    >>> found = flags_of("divide", [np.uint8([0x38]), np.uint8([0])], (catalog.E5M2,) * 3, Projection())
+    >>> found.tolist()
+    [8]
+    """
+    flags = np.zeros(operands[0].shape, np.uint8)
+    OPERATIONS[operation].compute(operands, formats, projection, flags)
+    return flags
 
 
 def _nan_operands(operands: list[Array], formats: tuple[Format, ...], projection: Projection) -> Array:

@@ -65,6 +65,8 @@ def as_html(report: Comparison) -> str:
     if report.mismatches:
         parts += ["<h2>Where</h2>", _plots(report), _confusion(report)]
         parts += ["<h2>The first mismatches</h2>", *(f"<pre>{_text(text)}</pre>" for text in report.told())]
+    if report.flags is not None:
+        parts += ["<h2>Flags</h2>", f"<pre>{_text(report.flags.as_text())}</pre>"]
     parts += [f"<p><small>lowprec {_text(__version__)}</small></p>", "</body></html>"]
     return "\n".join(part for part in parts if part) + "\n"
 
@@ -144,11 +146,17 @@ def as_junit(report: Comparison) -> str:
 
     case = TestCase(plain(report.question), "lowprec.compare")
     if not report.agrees:
-        failure = Failure(report.sum(), "mismatch" if report.compared else "nothing compared")
+        flags = "" if report.flags is None else f"; flags: {report.flags.sum()}"
+        failure = Failure(report.sum() + flags, "mismatch" if report.compared else "nothing compared")
         failure.text = plain_lines(report.as_text())
         case.result = [failure]
     suite = TestSuite("lowprec compare")
     suite.add_property("lowprec", __version__)
+    if report.budget is not None:
+        for name, count in (("exact", report.exact), ("within", report.spent.within)):
+            suite.add_property(name, str(count))
+        suite.add_property("outside", str(report.mismatches))
+        case.system_out = report.sum()
     if report.names:
         suite.add_property("compared", ", ".join(map(plain, report.names)))
     suite.add_testcase(case)

@@ -10,22 +10,26 @@ from __future__ import annotations
 from abc import ABC, abstractmethod
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, Literal
 
 import numpy as np
 import numpy.typing as npt
 
 from lowprec.arrays.checks import UNSIGNED, typed_codes
 from lowprec.spec import catalog
-from lowprec.spec.format import Format
+from lowprec.spec.format import Format, Sign
 from lowprec.verify.difference import Difference
 from lowprec.verify.dumps import Dump
 from lowprec.verify.operations import carrier_of, distances, is_nan, on_grid
 from lowprec.verify.shown import hex_of, shown_code
 
-__all__ = ["Array", "Batch", "Change", "Changes", "Question", "differ", "excluded", "words_of"]
+__all__ = ["Array", "Batch", "Budget", "Change", "Changes", "Judged", "Question", "budget", "differ"]
+__all__ += ["excluded", "judged", "words_of"]
 
 Array = npt.NDArray[Any]
+
+#: Codes that a result may lie from the right one; "auto": as far as any order of summation can lead.
+Budget = int | Literal["auto"]
 
 
 @dataclass(frozen=True)
@@ -53,6 +57,27 @@ def excluded(changes: Iterable[Change]) -> set[str]:
         fields.update(_WHOLE.get(field, ()))
     fields.update(whole for whole, parts in _WHOLE.items() if fields & set(parts))
     return fields
+
+
+def budget(ulps: int | str | None, operation: str, dots: tuple[str, ...] = ()) -> Budget | None:
+    """Return a budget as it is asked for, or refuse it; "auto" is for dots.
+
+    Raises ValueError: no number of codes, or less than 1.
+    """
+    if ulps is None:
+        return None
+    if ulps == "auto":
+        if operation not in dots:
+            raise ValueError(
+                f"ulps='auto' is for dot and matmul, whose order of summation may differ; {operation!r} "
+                f"has one right result: leave ulps out, or give a number of codes"
+            )
+        return "auto"
+    if isinstance(ulps, bool) or not hasattr(ulps, "__index__"):
+        raise ValueError(f"ulps={ulps!r} must be a number of codes, or 'auto'")
+    if int(ulps) < 1:
+        raise ValueError(f"ulps={ulps!r} must be 1 or more; leave it out to allow no difference")
+    return int(ulps)
 
 
 def words_of(elements: Array) -> Array:
@@ -87,7 +112,9 @@ class Question(ABC):
     size: int  #: results
     received: Dump  #: the results
     values: bool  #: whether they are values, not codes
+    coded: bool = True  #: whether distances and classes of results mean anything
     any_nan: bool = False  #: whether any NaN is right where a NaN is
+    budget: Budget | None = None  #: how far results may lie from the right ones; None: not at all
 
     @abstractmethod
     def words(self) -> str:
@@ -144,6 +171,18 @@ class Question(ABC):
         codes = self.codes(answers)
         return np.asarray((codes >= 0) & is_nan(np.maximum(codes, 0), self.target))
 
+    def apart(self, got: Array, want: Array) -> tuple[Array, Array]:
+        """Return by how many codes results exceed the right ones, and where both are finite numbers."""
+        found, right = self.codes(got), self.codes(want)
+        finite = _finite(found, self.target) & _finite(right, self.target)
+        return np.where(finite, distances(found, right, self.target), 0), finite
+
+    def limits(self, batch: Batch, places: Array, want: Array) -> tuple[Array, Array]:
+        """Return the least and the greatest distance that the budget allows at some places of a batch."""
+        assert isinstance(self.budget, int), "what has a budget of its own says how large it is"
+        far = np.full(places.size, self.budget)
+        return -far, far
+
     @abstractmethod
     def difference(self, batch: Batch, place: int, want: int) -> Difference:
         """Return a mismatch, told in full."""
@@ -183,3 +222,41 @@ def differ(question: Question, got: Array, want: Array) -> npt.NDArray[np.bool_]
         places = np.flatnonzero(wrong)
         wrong[places[question.nans(got[places]) & question.nans(want[places])]] = False
     return np.asarray(wrong)
+
+
+def _finite(codes: Array, fmt: Format) -> npt.NDArray[np.bool_]:
+    """Return which codes of a format are finite numbers; -1 is none."""
+    if fmt.sign is Sign.TWOS_COMPLEMENT:
+        return np.asarray((codes >= 0) & ~is_nan(np.maximum(codes, 0), fmt))
+    return np.asarray((codes >= 0) & (codes & ~fmt.sign_code <= fmt.max_magnitude) & ~is_nan(codes, fmt))
+
+
+@dataclass
+class Judged:
+    """The results of a batch, each right, within the budget, or wrong."""
+
+    want: Array
+    wrong: npt.NDArray[np.bool_]  #: those that differ, and lie outside the budget
+    right: npt.NDArray[np.bool_]  #: those that are equal
+    differing: Array  #: places of those that differ, within the budget or not
+    far: Array  #: by how many codes each of these exceeds the right one
+    finite: npt.NDArray[np.bool_]  #: which of these distances mean anything
+    limits: tuple[Array, Array]  #: the least and the greatest distance that are allowed to each of these
+
+
+def judged(question: Question, batch: Batch) -> Judged:
+    """Judge the results of a batch; those that are not compared are neither right nor wrong."""
+    want = question.answer(batch)
+    wrong = differ(question, batch.got, want)
+    asked = question.compared(batch)
+    right = ~wrong
+    if asked is not None:
+        wrong, right = wrong & asked, right & asked
+    places = np.flatnonzero(wrong) if question.budget is not None else np.empty(0, np.int64)
+    if not places.size:
+        none = np.empty(0, np.int64)
+        return Judged(want, wrong, right, none, none, none > 0, (none, none))
+    far, finite = question.apart(batch.got[places], want[places])
+    low, high = question.limits(batch, places, want[places])
+    wrong[places[finite & (low <= far) & (far <= high)]] = False
+    return Judged(want, wrong, right, places, far, finite, (low, high))

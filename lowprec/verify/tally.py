@@ -47,8 +47,16 @@ class Tally:
 
     def add(self, question: Question, batch: Batch, where: Array, want: Array) -> None:
         """Count the mismatches at some places of a batch."""
+        if question.coded:
+            self._codes(question, batch.got[where], want[where])
+        self._binades(question.numbers(batch, where, want[where]))
+        counts = np.bincount(question.situations(batch, where, want[where]))
+        for number in np.flatnonzero(counts):
+            self.situations[question.situation_names[number]] += int(counts[number])
+
+    def _codes(self, question: Question, found: Array, want: Array) -> None:
         fmt = question.target
-        got, right = question.codes(batch.got[where]), question.codes(want[where])
+        got, right = question.codes(found), question.codes(want)
         known = (got >= 0) & (right >= 0)
         nan = is_nan(np.where(known, got, 0), fmt) | is_nan(np.where(known, right, 0), fmt)
         counted = known & ~nan
@@ -59,10 +67,6 @@ class Tally:
         pairs = np.bincount(_kinds(got, fmt) * len(_CLASSES) + _kinds(right, fmt))
         for pair in np.flatnonzero(pairs):
             self.classes[_CLASSES[pair // len(_CLASSES)], _CLASSES[pair % len(_CLASSES)]] += int(pairs[pair])
-        self._binades(question.numbers(batch, where, want[where]))
-        counts = np.bincount(question.situations(batch, where, want[where]))
-        for number in np.flatnonzero(counts):
-            self.situations[question.situation_names[number]] += int(counts[number])
 
     def join(self, other: Tally) -> None:
         """Add what was counted elsewhere."""

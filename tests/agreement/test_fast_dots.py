@@ -16,7 +16,7 @@ from lowprec.arrays import dot
 from lowprec.kernels.vector.rounding import added_once, summed_to_odd, three_to_odd
 from lowprec.oracle.convert import project
 from lowprec.spec import catalog
-from lowprec.spec.accumulation import Accumulation
+from lowprec.spec.accumulation import Accumulation, Window
 from lowprec.spec.accumulations import accumulation
 from lowprec.spec.block import BlockFormat
 from lowprec.spec.families import ieee
@@ -424,3 +424,91 @@ def test_infinite_sums_of_blocks_stay(left):
     y = lp.BlockArray(x.codes.T, x.scales.T, x.format, (0,))
     agree(left, x, y, "fp16_sequential")
     assert lp.matmul(x, y, "fp16_sequential") == np.inf
+
+
+# -- windows of any width ------------------------------------------------------------------------------
+
+
+SINGLE = (catalog.BINARY32, Projection())
+CUT_SINGLE = (catalog.BINARY32, Projection(rounding=TOWARD_ZERO))
+ODD_SINGLE = (catalog.BINARY32, Projection(rounding="to_odd", overflow_test="exponent", nan_sign="drop"))
+SHORT = (ieee("e8m13", 8, 13), Projection(rounding=TOWARD_ZERO, nan_sign="drop"))
+AWAY = (catalog.BFLOAT16, Projection(rounding="nearest_away"))
+
+
+def in_windows(operands, result, total=None, order="sequential", scale=None, **window):
+    """An accumulation in windows; binary32 comes out."""
+    return Accumulation(
+        name="w",
+        operands=operands,
+        order=order,
+        accumulator=Window(result=result, **window),
+        total=total,
+        scale=scale,
+        output=ODD_SINGLE if result == ODD_SINGLE else SINGLE,
+    )
+
+
+@pytest.mark.parametrize("cut", ["toward_zero", "floor", "to_odd"])
+@pytest.mark.parametrize(
+    ("result", "total", "order"),
+    [
+        (CUT_SINGLE, None, "sequential"),
+        (SHORT, None, "sequential"),
+        (ODD_SINGLE, ODD_SINGLE, "chunked(8)"),
+        (CUT_SINGLE, CUT_SINGLE, "chunked(12)"),
+        ((catalog.BINARY16, Projection()), SINGLE, "chunked(10)"),
+        (AWAY, (catalog.BINARY32, Projection(rounding="toward_positive")), "chunked(16)"),
+    ],
+    ids=["single", "short", "odd", "chunks", "half", "modes"],
+)  # fmt: skip
+def test_windows_of_any_width(left, cut, result, total, order):
+    """Of bits that lanes do not hold, of any range, in steps that are cut short, with addends and without."""
+    single = catalog.BINARY32
+    for fmt, bits, step, groups, spread in (
+        (catalog.BFLOAT16, 13, 8, "consecutive", 6),
+        (catalog.BFLOAT16, 40, 4, "alternate_pairs", 30),
+        (single, 25, 4, "consecutive", 40),
+        (single, 48, 1, "consecutive", 3),
+        (catalog.E5M2, 7, 8, "alternate_pairs", 6),
+    ):
+        if order in ("chunked(8)", "chunked(10)", "chunked(12)"):
+            groups = "consecutive"
+        how = in_windows(
+            (fmt, fmt), result, total, order, fraction_bits=bits, step=step, cut=cut, groups=groups,
+            negative_zero=bits == 40,
+        )  # fmt: skip
+        for length in (1, 7, 21, 40):
+            x, y = (lp.quantize(numbers((n, length), n + length, spread), fmt) for n in (5, 37))
+            most = 5 * 37 if result[0] == catalog.BINARY16 else 0  # which becomes infinite both ways
+            agree(left, x, y.T, how, most)
+        agree(left, x, y.T, how, most, addend=numbers((5, 37), 5, spread))
+
+
+@pytest.mark.parametrize("cut", ["toward_zero", "to_odd"])
+@pytest.mark.parametrize("lowest", [-32768, -100, 3])
+def test_sums_of_windows_that_overflow_or_are_subnormal(left, cut, lowest):
+    """Infinite from twice the largest binade on; results among the subnormal numbers; zeros of both signs."""
+    how = in_windows(
+        (catalog.BFLOAT16,) * 2, CUT_SINGLE, fraction_bits=27, step=4, cut=cut, lowest_exponent=lowest
+    )
+    x, y = lp.quantize(numbers((6, 12), 1), "bfloat16"), lp.quantize(numbers((40, 12), 2), "bfloat16").T
+    for up in (62, 63, -74, -80):
+        scaled_x, scaled_y = x * np.float32(2.0**up), y * np.float32(2.0**up)
+        agree(left, scaled_x, scaled_y, how)
+        agree(left, scaled_x, scaled_y, how, addend=np.float32(-np.abs(scaled_x.max())))
+    agree(left, x * np.float32(0), -y, how, addend=np.float32(-0.0))
+    agree(left, x, y, how, addend=np.where(np.arange(40) % 7, np.inf, np.nan), most=6 * 6)
+
+
+@pytest.mark.parametrize("cut", ["toward_zero", "to_odd"])
+def test_windows_of_scaled_operands(left, cut):
+    """The exponents of scales join those of products."""
+    how = in_windows(
+        (catalog.E4M3FN,) * 2, CUT_SINGLE, scale=(catalog.E8M0FNU, 32), fraction_bits=30, step=32, cut=cut,
+        scales="products",
+    )  # fmt: skip
+    x, y = numbers((6, 96), 1, 30), numbers((35, 96), 2, 30).T
+    x[2, 5] = np.nan
+    a, b = lp.encode(x, "mxfp8_e4m3", axis=1), lp.encode(y, "mxfp8_e4m3", axis=0)
+    agree(left, a, b, how)

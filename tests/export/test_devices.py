@@ -151,6 +151,31 @@ def test_cocotb_catches_ties_away(tmp_path):
     assert are_ties(operands_of(words))
 
 
+@pytest.mark.parametrize(
+    ("bug", "cause"),
+    [
+        (None, None),
+        ("FRACTION=23", "F = 23 instead of 24: fraction bits that alignment keeps"),
+        ("DROPPED=0", "lane 0 of 4 left out"),
+    ],
+)
+def test_scoreboard_names_the_bug_of_a_dot_product_unit(bug, cause, tmp_path):
+    """In the report that ends the test; without a bug all sums agree."""
+    need("iverilog")
+    need("cocotb")
+    done = run([sys.executable, HDL / "test_dot.py", tmp_path / "build", *([bug] if bug else [])], tmp_path)
+    assert done.returncode == (1 if bug else 0), done.stdout + done.stderr
+    if bug:
+        assert re.search(r"\d of 3,000 results differ", done.stdout)
+        explained = re.search(
+            rf"explained by {re.escape(cause)}: ([\d,]+) of ([\d,]+) mismatches", done.stdout
+        )
+        assert explained, done.stdout
+        assert explained[1] == explained[2]
+    else:
+        assert "3,000 results agree" in done.stdout
+
+
 # -- the program in C ---------------------------------------------------------------------------------
 
 

@@ -443,6 +443,19 @@ def test_products_of_any_shapes_are_compared(monkeypatch, verb, left, right):
     assert lp.compare((x, y), got, operation=verb, addend=0.5).ranking[0].share == 1.0
 
 
+@pytest.mark.parametrize("shapes", [((0, 4), (4, 3)), ((2, 0), (0, 3)), ((2, 4), (4, 0))])
+@pytest.mark.parametrize("ulps", [None, "auto"])
+def test_products_of_empty_matrices_are_compared(shapes, ulps):
+    """Without results there is nothing to compare; sums of nothing are +0."""
+    x, y = (np.zeros(shape, np.float32) for shape in shapes)
+    got, how = np.zeros((len(x), y.shape[1]), np.float32), {"operation": "matmul", "accumulation": "fp32_fma"}
+    report = lp.compare((x, y), got, ulps=ulps, **how)
+    assert report.compared == got.size
+    assert report.agrees == bool(got.size)
+    if got.size:
+        assert lp.compare((x, y), got + 1, ulps=ulps, **how).mismatches == got.size
+
+
 def test_accumulations_are_ranked():
     """The right one is first, or one that is the same."""
     x, y = factors()
@@ -465,6 +478,23 @@ def test_sums_in_another_order_are_named():
     got = lp.matmul(x, y, "fp32_fma").copy()
     got.view(np.uint32).reshape(-1)[::7] ^= 0x40000
     assert lp.compare((x, y), got, operation="matmul", accumulation="fp32_fma").cause is None
+
+
+@pytest.mark.parametrize("name", ["fp32_fma", "ampere_mma_bfloat16_binary32"])
+def test_a_lane_or_an_addend_left_out_is_named(name):
+    """Of steps of eight, or of a product as long as it is."""
+    rng = np.random.default_rng(8)
+    x, y = (np.asarray(lp.quantize(rng.standard_normal((20, 24)), "bfloat16")) for _ in range(2))
+    y, c = y.T.copy(), rng.standard_normal((20, 20)).astype(np.float32)
+    period = 8 if "ampere" in name else 24
+    short = x.copy()
+    short[:, 5::period] = 0
+    options = {"operation": "matmul", "accumulation": name, "addend": c}
+    report = lp.compare((x, y), lp.matmul(short, y, name, addend=c), **options)
+    assert told(report) == f"lane 5 of {period} left out"
+    assert report.cause.explained == report.mismatches
+    report = lp.compare((x, y), lp.matmul(x, y, name), **options)
+    assert told(report) == "the addend left out"
 
 
 # -- situations ----------------------------------------------------------------------------------------

@@ -153,7 +153,7 @@ def test_nothing_compared_says_so():
 def test_the_report_is_json():
     """With codes as they were read."""
     report = json.loads(check_lines(["3f880000 39", "3f800000"], "convert", FORMATS).as_json())
-    assert report["schema"] == "lowprec.compare/2"
+    assert report["schema"] == "lowprec.compare/3"
     assert (report["compared"], report["mismatches"], report["unanswered"]) == (2, 2, 1)
     assert report["first"][0] == {
         "index": 0, "line": 1, "operands": ["3f880000"], "exact": "1.0625 = 0x1.1p+0", "got": "39",

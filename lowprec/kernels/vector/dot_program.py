@@ -47,6 +47,7 @@ from lowprec.kernels.vector.dot_steps import by_steps
 from lowprec.kernels.vector.dot_ways import Way, way_of
 from lowprec.kernels.vector.doubles import block_terms, sequence
 from lowprec.kernels.vector.ir.lanes import LANES
+from lowprec.kernels.vector.window_steps import by_windows, is_wide
 from lowprec.spec.accumulation import Accumulation, Window
 from lowprec.spec.format import Carrier, Format
 from lowprec.spec.projection import Saturation
@@ -97,20 +98,24 @@ class Dots:
         if way.kind == "exact":
             doubts = None if addends.size else self._exact(x, y, out)
             return doubts if doubts is None else self._without_specials(x, y, out, doubts)
-        if addends.size and way.kind not in ("sequence", "steps"):
+        given = addends
+        if addends.size and way.kind not in ("sequence", "steps", "wide"):
             if isinstance(begin, Carrier):
                 return None
-            addends = singles(addends.astype(code_dtype(begin)), begin)
+            given = singles(addends.astype(code_dtype(begin)), begin)
         sides = [singles(rows.codes, fmt) for rows, fmt in zip((x, y), self._formats, strict=True)]
         if way.kind == "steps":
             made = by_steps(self._request, x, y, sides, addends, share)
             done = None if made is None else Done(*made)
         elif way.kind == "sequence":
-            done = _sequence(sides[0], sides[1], addends, out.shape, share)
+            done = _sequence(sides[0], sides[1], given, out.shape, share)
         elif way.kind == "terms":
-            done = self._terms(x, y, sides, addends, out.shape, share)
+            done = self._terms(x, y, sides, given, out.shape, share)
         else:
-            done = self._lanes(x, y, sides, addends, share)
+            done = None if way.kind == "wide" else self._lanes(x, y, sides, given, share)
+            window = self._how.accumulator
+            if done is None and isinstance(window, Window) and is_wide(self._how, window):
+                done = self._wide(x, y, sides, addends, share)
         if done is None:
             return None
         self._write(done, out)
@@ -229,13 +234,12 @@ class Dots:
         if way.kind == "windows":
             window = self._how.accumulator
             assert isinstance(window, Window)
-            raised = [raised_by(rows) if self._request.scales else None for rows in (x, y)]
-            if window.scales != "none" and any(side is None for side in raised):
-                return None
-            done = _windows(way, window, sides, raised, self._formats, starts, share)
+            raised = self._raised(x, y)
+            done = None
+            if raised is not None:
+                done = _windows(way, window, sides, raised, self._formats, starts, share)
             if done is not None and self._request.scales:
-                x_rows, y_rows = (_has_nan_scales(rows) for rows in (x, y))
-                done.doubts[:, :n] |= x_rows[:, None] | y_rows
+                done.doubts[:, :n] |= _nan_scales(x, y)
         else:
             narrow = way.running and sum(map(precision_of, sides, self._formats)) <= way.bits
             if not narrow and way.kind == "running" and way.stages is None:
@@ -250,12 +254,28 @@ class Dots:
             )
         return None if done is None else Done(done.words[:, :n], done.doubts[:, :n])
 
+    def _raised(self, x: Rows, y: Rows) -> list[Array | None] | None:
+        """The exponents of scales that join those of products, if any do; None where they are no powers."""
+        raised = [raised_by(rows) if self._request.scales else None for rows in (x, y)]
+        return None if self._request.scales and any(side is None for side in raised) else raised
 
-def _has_nan_scales(rows: Rows) -> Array:
-    """Which rows have a scale that is NaN."""
-    assert rows.scales is not None
-    assert rows.scale_fmt is not None
-    return np.asarray((rows.scales == rows.scale_fmt.nan_code).any(axis=1))
+    def _wide(self, x: Rows, y: Rows, sides: list[Array], addends: Array, share: Share) -> Done | None:
+        """Sums in windows by binary64 numbers."""
+        raised = self._raised(x, y)
+        made = None if raised is None else by_windows(self._request, sides, raised, addends, share)
+        if made is not None and self._request.scales:
+            made[1][:] |= _nan_scales(x, y)
+        return None if made is None else Done(*made)
+
+
+def _nan_scales(x: Rows, y: Rows) -> Array:
+    """Which outputs have a scale that is NaN."""
+    found = []
+    for rows in (x, y):
+        assert rows.scales is not None
+        assert rows.scale_fmt is not None
+        found.append((rows.scales == rows.scale_fmt.nan_code).any(axis=1))
+    return np.asarray(found[0][:, None] | found[1])
 
 
 def _of_numbers(side: Array, scales: Array, block: int) -> Array:

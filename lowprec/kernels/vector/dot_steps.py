@@ -10,6 +10,7 @@ Floor 2b. Imports the other programs of the engine; never the oracle, which chec
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable
 from typing import Any
 
@@ -25,12 +26,14 @@ from lowprec.kernels.modes import usual_arithmetic
 from lowprec.kernels.request import CONVERT, Dot, Elementwise
 from lowprec.kernels.vector.convert import UNSUITED
 from lowprec.kernels.vector.dot_operands import converted, finite, singles, slices, span
-from lowprec.kernels.vector.doubles import DOUBLES, ODD, SINGLES, sums
+from lowprec.kernels.vector.doubles import DOUBLES, ODD, SINGLES, cutting, sums
 from lowprec.kernels.vector.in_parts import NO_FLAGS, NO_RANDOM
 from lowprec.spec.accumulation import PAIRWISE, Accumulation, Rounded
-from lowprec.spec.projection import DEFAULT
+from lowprec.spec.format import Carrier
+from lowprec.spec.projection import DEFAULT, Projection
+from lowprec.spec.rounding import TO_ODD, TOWARD_ZERO
 
-__all__ = ["by_steps", "is_served"]
+__all__ = ["Place", "Unsuited", "by_steps", "is_served"]
 
 Array = npt.NDArray[Any]
 Numbers = npt.NDArray[Any]  #: of binary64
@@ -61,14 +64,19 @@ def is_served(how: Accumulation, block: bool) -> bool:
     )
 
 
-class _Place:
+class Place:
     """Where sums are kept: numbers of a format, as binary64."""
 
     def __init__(self, place: Rounded) -> None:
         fmt, rule = place
         self._to = DOUBLES if fmt == DOUBLE else SINGLES if place == (SINGLE, DEFAULT) else ODD
         self._downward, self._program = rule.rounding.downward, None
-        if self._to == ODD:
+        self._cut: Callable[..., int] | None = None
+        if self._to == ODD and _only_cuts(place):
+            most = math.inf if rule.overflow_test == "exponent" else float(fmt.max_finite)
+            self._cut = cutting(_CUTTING[rule.rounding])
+            self._limits = float(fmt.emin), float(fmt.trailing_bits), math.ldexp(1.0, fmt.emax + 1), most
+        elif self._to == ODD:
             self._program = engine.lower(Elementwise(CONVERT, (DOUBLE,), fmt, rule, carrier=DOUBLE))
 
     def rounded(self, *parts: Numbers) -> Numbers:
@@ -79,6 +87,8 @@ class _Place:
         downward = self._downward and len(parts) > 1
         if sums(first, second, rest, self._to, downward, out, plan()) != DONE:
             raise Unsuited
+        if self._cut is not None and self._cut(out, *self._limits, out, plan()) != DONE:
+            raise Unsuited
         if self._program is not None:
             exact = out.view(np.uint64)
             out = out if self._program.in_place else np.empty(first.size)
@@ -87,14 +97,29 @@ class _Place:
         return out
 
 
+#: Rounding modes that cut.
+_CUTTING = {TOWARD_ZERO: "toward_zero", TO_ODD: "to_odd"}
+
+
+def _only_cuts(place: Rounded) -> bool:
+    """Whether sums are cut, and nothing else is done to numbers: in a format like IEEE 754's."""
+    fmt, rule = place
+    plain = Projection(
+        rounding=rule.rounding, overflow_test=rule.overflow_test, nan=rule.nan, nan_code=rule.nan_code,
+        nan_sign=rule.nan_sign,
+    )  # fmt: skip
+    cuts = rule.rounding in _CUTTING and rule == plain and rule.overflow_test != "before"
+    return cuts and fmt.payload_bits is not None and not isinstance(fmt, Carrier)
+
+
 class Sums:
     """The sums that an accumulation makes of terms."""
 
     def __init__(self, how: Accumulation, blocks: bool) -> None:
         assert isinstance(how.accumulator, tuple)
-        self._order, self._blocks, self._sum = how.order, blocks, _Place(how.accumulator)
-        self._total = self._sum if how.total is None else _Place(how.total)
-        self._product = None if how.product is None else _Place(how.product)
+        self._order, self._blocks, self._sum = how.order, blocks, Place(how.accumulator)
+        self._total = self._sum if how.total is None else Place(how.total)
+        self._product = None if how.product is None else Place(how.product)
 
     def of(self, terms: Terms, count: int, begin: Numbers, size: int) -> tuple[Numbers, Numbers]:
         """Return `size` sums of so many terms, and where they are in doubt.

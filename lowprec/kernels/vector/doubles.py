@@ -9,15 +9,18 @@ Floor 2b. Imports numba through `jit`; never the oracle, which checks it.
 
 from __future__ import annotations
 
+import functools
+from collections.abc import Callable
 from typing import Any
 
 import numpy as np
 import numpy.typing as npt
 
-from lowprec.kernels.jit import jit
+from lowprec.kernels.jit import inlined, jit
 from lowprec.kernels.lower.vector import PAST, Words
 from lowprec.kernels.vector.convert import DONE, UNSUITED, keeps_subnormals, rounds_to_nearest
 from lowprec.kernels.vector.rounding import (
+    CUTS,
     added_once,
     nearest_single,
     summed_to_odd,
@@ -25,7 +28,17 @@ from lowprec.kernels.vector.rounding import (
     with_error,
 )
 
-__all__ = ["DOUBLES", "ODD", "SINGLES", "block_terms", "sequence", "sums"]
+__all__ = [
+    "DOUBLES",
+    "ODD",
+    "SINGLES",
+    "block_terms",
+    "cutting",
+    "exponent_of",
+    "power",
+    "sequence",
+    "sums",
+]
 
 Numbers = npt.NDArray[Any]  #: of binary64, but for results in binary32
 
@@ -124,3 +137,42 @@ def sums(
         made = first + second if to == DOUBLES else summed_to_odd(first, second)
         out[i] = sign * (nearest_single(made) if to == SINGLES else made)
     return DONE
+
+
+@inlined
+def exponent_of(x: np.float64) -> np.float64:
+    """The exponent of a number that is not subnormal; -1023 of zero, 1024 of what is not finite."""
+    field = np.float64(x).view(np.uint64) >> np.uint64(52) & np.uint64(0x7FF)
+    return np.float64(np.int64(field) - np.int64(1023))
+
+
+@inlined
+def power(exponent: np.float64) -> np.float64:
+    """Two to the power of an integer from -1022 to 1023."""
+    return np.uint64((np.int64(exponent) + np.int64(1023)) << np.int64(52)).view(np.float64)
+
+
+@functools.cache
+def cutting(by: str) -> Callable[..., int]:
+    """The kernel of numbers that are cut so.
+
+    Called as cut(x, emin, bits, limit, most, out, plan), it writes to `out` the numbers of a format with so
+    many trailing bits; finite ones from `limit` on become `most`.
+    """
+    cut: Any = CUTS[by]
+
+    def cut_numbers(
+        x: Numbers, emin: np.float64, bits: np.float64, limit: np.float64, most: np.float64, out: Numbers,
+        plan: Words,
+    ) -> int:  # fmt: skip
+        if not rounds_to_nearest(plan) or not keeps_subnormals(plan, plan[PAST]):
+            return UNSUITED
+        for i in range(out.size):
+            exponent = exponent_of(x[i])
+            last = (exponent if exponent > emin else emin) - bits
+            size = abs(cut(x[i] * power(-last)) * power(last))
+            size = most if limit <= abs(x[i]) < np.inf else size
+            out[i] = np.copysign(size, x[i])
+        return DONE
+
+    return jit(cut_numbers, f"cut_numbers_{by}")

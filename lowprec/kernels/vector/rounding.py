@@ -42,8 +42,11 @@ from lowprec.kernels.vector.ir.lanes import (
 from lowprec.kernels.vector.ir.rounding import (
     added_once,
     by_random,
+    cut_down,
     cut_short_sum,
     cut_sum,
+    cut_to_odd,
+    cut_to_zero,
     fma_to_odd,
     joined_sum,
     load_odd,
@@ -73,6 +76,7 @@ from lowprec.spec.rounding import (
 )
 
 __all__ = [
+    "CUTS",
     "DIRECTED",
     "LARGEST",
     "SMALL",
@@ -120,6 +124,9 @@ _INFINITY, _SHORT_INFINITY, _SHORT_NAN = 0x7FF00000, 0x7F800000, 0x7FC00000
 _ONE, _BITS, _NEGATIVE = np.uint32(1), np.uint32(0x7FFFFFFF), np.uint32(1 << 31)
 
 _UP, _DOWN, _INWARD, _OUTWARD, _ODD = range(5)
+
+#: How terms of windows are cut to integers, by the names of `Window.cut`.
+CUTS = {"toward_zero": cut_to_zero, "floor": cut_down, "to_odd": cut_to_odd}
 
 #: The modes of `neighbour`.
 DIRECTED = {

@@ -27,7 +27,7 @@ from lowprec.spec.rounding import MODES
 from lowprec.verify.difference import Difference
 from lowprec.verify.dumps import Dump
 from lowprec.verify.operations import distances, own_dtype
-from lowprec.verify.question import Array, Batch, Change, Changes, Question, words_of
+from lowprec.verify.question import Array, Batch, Budget, Change, Changes, Question, words_of
 from lowprec.verify.questions.causes import SATURATIONS, in_words
 from lowprec.verify.shown import hex_of, shown_code
 
@@ -58,7 +58,9 @@ class BlockQuestion(Question):
         axis: int | tuple[int, ...] | None = None,
         tensor_scale: float | None = None,
         any_nan: bool = False,
+        budget: Budget | None = None,
     ) -> None:
+        self.budget = budget
         self.dump, self.format, self.received, self.scales = values, fmt, got, scales
         self.shape, self.size, self.target = values.shape, values.size, fmt.element
         self.axes = axes_of(fmt, axis, len(self.shape))
@@ -74,6 +76,11 @@ class BlockQuestion(Question):
         if self.values and scales is not None:
             raise ValueError(
                 f"results of type {got.dtype} are values, which have no scales; leave scales out"
+            )
+        if self.values and budget is not None:
+            raise ValueError(
+                f"ulps= counts codes of elements, and results of type {got.dtype} are values of blocks; give "
+                f"codes"
             )
         self.unfit = ""
         if scales is not None and scales.shape != (grid := grid_of(self.shape, self.axes, fmt.sizes)):
@@ -310,6 +317,11 @@ class BlockQuestion(Question):
             return np.full(wide.shape, -1)
         codes = wide & (1 << _SCALE) - 1
         return np.where(codes < 1 << self.target.width, codes, -1)
+
+    def apart(self, got: Array, want: Array) -> tuple[Array, Array]:
+        """Return by how many codes elements exceed the right ones, where they have the same scale."""
+        far, finite = super().apart(got, want)
+        return far, finite & (got >> _SCALE == want >> _SCALE)
 
     def situations(self, batch: Batch, where: Array, want: Array) -> npt.NDArray[np.uint8]:
         """Return whether the scale differs, or the element under the scale that it must have."""

@@ -22,8 +22,10 @@ from lowprec.spec.projection import Projection
 from lowprec.spec.rounding import MODES, Rounding
 from lowprec.verify.operations import as_doubles
 from lowprec.verify.question import Change
+from lowprec.verify.scales import POWERS
 
 __all__ = ["SATURATIONS", "codes", "formats", "in_words", "operands", "places", "profiles", "projections"]
+__all__ += ["swapped"]
 
 Array = npt.NDArray[Any]
 
@@ -151,7 +153,7 @@ def operands(operation: str, sources: tuple[Format, ...]) -> Iterator[Change]:
                 if first.width > width and first.exponent_bits and catalog.format(name).contains(target):
                     cut = functools.partial(_cut, name=name)
                     yield Change("operand", cut, f"operands cut off to {name} first, not rounded", 1)
-            for power in (-1, 1, -2, 2, -3, 3, -4, 4, -7, 7, -8, 8):
+            for power in POWERS:
                 scaled = functools.partial(_scaled, power=power)
                 yield Change(
                     "operand", scaled, f"a bias or scale off by {-power}: operands times 2**{power}", 2
@@ -163,7 +165,7 @@ def operands(operation: str, sources: tuple[Format, ...]) -> Iterator[Change]:
         for fmt in dict.fromkeys((target, catalog.BINARY32, catalog.BFLOAT16, catalog.BINARY16)):
             yield Change("unfused", fmt, f"not fused: the product is rounded to {fmt.name}, then the sum")
     if operation in ("subtract", "divide", "remainder", "copysign", "nextafter"):
-        yield Change("operand", _swapped, "operands in the other order")
+        yield Change("operand", swapped, "operands in the other order")
 
 
 def _cut(given: list[Array], sources: tuple[Format, ...], name: str) -> Operands:
@@ -191,7 +193,8 @@ def _absolute(given: list[Array], sources: tuple[Format, ...]) -> Operands:
     return [given[0] & given[0].dtype.type(sources[0].sign_code - 1)], sources
 
 
-def _swapped(given: list[Array], sources: tuple[Format, ...]) -> Operands:
+def swapped(given: list[Array], sources: tuple[Format, ...]) -> Operands:
+    """Return two operands in the other order."""
     return [given[1], given[0], *given[2:]], (sources[1], sources[0], *sources[2:])
 
 

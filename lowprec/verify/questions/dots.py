@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import dataclasses
+import functools
+import math
 from collections.abc import Callable, Iterator
 from fractions import Fraction
 from typing import Any
@@ -20,15 +22,23 @@ from lowprec.spec.projection import Projection
 from lowprec.spec.rounding import rounding
 from lowprec.verify.difference import Difference
 from lowprec.verify.dumps import Dump
-from lowprec.verify.operations import as_doubles, carried, is_values
-from lowprec.verify.question import Array, Batch, Change, Changes, Question, words_of
+from lowprec.verify.operations import as_doubles, carried, distances, is_values
+from lowprec.verify.orders import check_bound, finite, ranges, results
+from lowprec.verify.question import Array, Batch, Budget, Change, Changes, Question, words_of
 from lowprec.verify.questions.causes import in_words
+from lowprec.verify.questions.dot_scales import DotScales, Part, in_blocks, scaled, scalings, summed_in, times
+from lowprec.verify.scales import factor_between, shown_factor, spread_places
 from lowprec.verify.shown import shown_value
 
 __all__ = ["DotQuestion", "could_be"]
 
 #: Products of a piece, rows and columns of a sample, and outputs of one.
 _PIECE, _SIDE, _OUTPUTS = 1 << 25, 64, 1 << 12
+#: Terms whose orders are looked at together.
+_TERMS = 1 << 16
+
+#: Fields of changes that are not of the accumulation, and the longest step whose lanes are tried.
+_NOT_HOW, _LANES = ("addend", "backward", "lane", "scaling"), 64
 
 _STEPS = (1, 2, 4, 8, 16, 32, 64, 128)
 _CHUNKS = (4, 8, 16, 32, 64, 128, 256, 512)
@@ -48,7 +58,12 @@ class DotQuestion(Question):
         formats: tuple[Format | None, Format | None] = (None, None),
         addend: Dump | None = None,
         any_nan: bool = False,
+        budget: Budget | None = None,
+        scale: Dump | tuple[Dump | None, Dump | None] | None = None,
     ) -> None:
+        if budget == "auto":
+            check_bound(how)
+        self.budget = budget
         self.verb, self.how, self.received, self.target = verb, how, got, how.output[0]
         operands = how.operands or formats
         for said, meant in zip(formats, operands, strict=True):
@@ -61,19 +76,27 @@ class DotQuestion(Question):
                 f"{verb} of shapes {x.shape} and {y.shape} has results of shape {shape}, not {got.shape}"
             )
         self.shape, self.size, length = shape, got.size, left.shape[-1]
+        self.formats = formats
         # One layout inside: rows against rows, or matrices against matrices.
+        if verb == "matmul":
+            left = left[None] if left.ndim == 1 else left
+            right = right[:, None] if right.ndim == 1 else right
+        self.scales = None if scale is None else DotScales(verb, scale, left, right, shape)
+        if budget == "auto" and self.scales is not None and any(self.scales.blocks):
+            raise ValueError(
+                "ulps='auto' knows no bound where blocks along K have scales; give a number of codes"
+            )
         if verb == "dot":
             self.x, self.y = (
-                np.broadcast_to(side, (*shape, length)).reshape(-1, length) for side in (left, right)
+                np.broadcast_to(side, (*shape, length)).reshape(got.size, length) for side in (left, right)
             )
             inner: tuple[int, ...] = (got.size,)
         else:
-            left = left[None] if left.ndim == 1 else left
-            right = right[:, None] if right.ndim == 1 else right
             outer = np.broadcast_shapes(left.shape[:-2], right.shape[:-2])
-            self.x = np.broadcast_to(left, (*outer, *left.shape[-2:])).reshape(-1, *left.shape[-2:])
-            self.y = np.broadcast_to(right, (*outer, *right.shape[-2:])).reshape(-1, *right.shape[-2:])
-            inner = (len(self.x), left.shape[-2], right.shape[-1])
+            count = math.prod(outer)
+            self.x = np.broadcast_to(left, (*outer, *left.shape[-2:])).reshape(count, *left.shape[-2:])
+            self.y = np.broadcast_to(right, (*outer, *right.shape[-2:])).reshape(count, *right.shape[-2:])
+            inner = (count, left.shape[-2], right.shape[-1])
         self.addend = None if addend is None else _addends(addend, shape).reshape(inner)
         self.inner = inner
         self.values = is_values(got.dtype, self.target)
@@ -81,7 +104,8 @@ class DotQuestion(Question):
 
     def words(self) -> str:
         """Return what was asked, in words."""
-        return f"{self.verb} by {self.how.name or 'an accumulation'}, K = {self.x.shape[-1]}"
+        scaled = "" if self.scales is None else ", scaled"
+        return f"{self.verb} by {self.how.name or 'an accumulation'}, K = {self.x.shape[-1]}{scaled}"
 
     def facts(self) -> dict[str, Any]:
         """Return what was asked, as data."""
@@ -115,15 +139,16 @@ class DotQuestion(Question):
 
     def _batch(self, index: Array | slice, rows: Any, columns: Any) -> Batch:
         """Return the results at some places: of rows of x, and columns of y."""
-        read = isinstance(index, slice)
+        read, scales = isinstance(index, slice), None
+        if self.scales is not None:
+            scales = self.scales.at(rows, columns)
         got = words_of(self.received.read(index.start, index.stop) if read else self.received.take(index))  # type: ignore[union-attr, arg-type]
         if self.verb == "dot":
-            return Batch(
-                index, got, (self.x[rows], self.y[rows], None if self.addend is None else self.addend[rows])
-            )
+            addend = None if self.addend is None else self.addend[rows]
+            return Batch(index, got, (self.x[rows], self.y[rows], addend, scales))
         number, chosen = rows
         addend = None if self.addend is None else self.addend[number][chosen][:, columns]
-        return Batch(index, got, (self.x[number][chosen], self.y[number][:, columns], addend))
+        return Batch(index, got, (self.x[number][chosen], self.y[number][:, columns], addend, scales))
 
     def sample(self, different: Array, equal: Array) -> Batch:
         """Return rows and columns of the matrix with most mismatches, mismatched first; or some results."""
@@ -147,16 +172,42 @@ class DotQuestion(Question):
 
     def answer(self, batch: Batch, changes: Changes = ()) -> Array:
         """Return what the results must be, or would be."""
-        how, (x, y, addend) = self.how, batch.given
+        codes, target = self._codes(batch, changes)
+        return carried(codes, target, self.received.dtype) if self.values else codes
+
+    def _codes(self, batch: Batch, changes: Changes) -> tuple[Array, Format]:
+        """Return codes of the output, and its format."""
+        how, (x, y, addend, scales) = self.how, batch.given
+        fields = {change.field: change.value for change in changes}
         for change in changes:
-            if change.field != "backward":
+            if change.field not in _NOT_HOW:
                 how = change.value(how)
-        if any(change.field == "backward" for change in changes):
+        if "lane" in fields:
+            first, period = fields["lane"]
+            x = x.copy()
+            x[..., first::period] = 0
+        if "addend" in fields:
+            addend = None
+        factor = None if scales is None else scales.factor
+        if "scaling" in fields:
+            factor = fields["scaling"](scales)
+        if scales is not None:
+            blocks = (scales.x_blocks, scales.y_blocks)
+            if "backward" in fields and any(blocks):
+                raise ValueError("blocks have their scales in order")
+            x, y = (
+                in_blocks(side, block, how, number, self.formats[number])
+                for number, (side, block) in enumerate(zip((x, y), blocks, strict=True))
+            )
+        if "backward" in fields:
             x, y = x[..., ::-1], (y[..., ::-1] if self.verb == "dot" else y[::-1])
         verb: Callable[..., Any] = lp.dot if self.verb == "dot" else lp.matmul
         target = how.output[0]
-        codes = np.asarray(verb(x, y, how, addend=addend, dtype=code_dtype(target))).reshape(-1)
-        return carried(codes, target, self.received.dtype) if self.values else codes
+        if factor is None:
+            codes = np.asarray(verb(x, y, how, addend=addend, dtype=code_dtype(target))).reshape(-1)
+        else:
+            codes = times(verb, x, y, addend, how, factor)
+        return codes, target
 
     def changes(self) -> Iterator[Change]:
         """Yield other accumulations, orders and outputs."""
@@ -170,10 +221,63 @@ class DotQuestion(Question):
                 yield Change("named", _named(name), f"accumulation {name!r}", 2)
         if how.order.name != "exact":
             yield Change("backward", None, "the products in reverse order", 2)
+        period = how.accumulator.step if isinstance(how.accumulator, Window) else self.x.shape[-1]
+        for lane in range(min(period, self.x.shape[-1])) if period <= _LANES else ():
+            yield Change("lane", (lane, period), f"lane {lane} of {period} left out")
+        if self.addend is not None:
+            yield Change("addend", None, "the addend left out")
         mode = how.output[1].rounding
         for name in ("nearest_even", "toward_zero", "nearest_away"):
             if name != str(mode):
                 yield Change("output", _output(name), f"output: {in_words(name)}", 2)
+        if self.scales is not None:
+            yield from scalings(self.scales)
+        yield from self._factors()
+
+    def _factors(self) -> Iterator[Change]:
+        """Yield the constant by which sums seem to have been multiplied, if there is one."""
+        places = spread_places(self.size)
+        batch = self.sample(places, places[:0])
+        scales, into = batch.given[3], summed_in(self.how)
+        inner = Change("output", _field(output=into), "")
+        codes, _ = self._codes(batch, (inner, Change("scaling", _unscaled, "")))
+        numbers = as_doubles(codes, into[0])
+        given = 1.0 if scales is None else scales.factor
+        found = factor_between(
+            numbers * given, self.codes(batch.got), self.target, self.how.output[1].rounding
+        )
+        if found is not None:
+            words = f"every sum times {shown_factor(found)}, as if by a scale"
+            if scales is not None:
+                words = f"scales off by one factor: results are times {shown_factor(found)}"
+            yield Change("scaling", functools.partial(_off, factor=found), words)
+
+    def limits(self, batch: Batch, places: Array, want: Array) -> tuple[Array, Array]:
+        """Return the least and the greatest distance that the budget allows, of each output its own."""
+        if self.budget != "auto":
+            return super().limits(batch, places, want)
+        x, y, addend, scales = batch.given
+        if self.verb == "dot":
+            rows, columns = places, places
+        else:
+            rows, columns = np.divmod(places, y.shape[-1])
+            y, addend = y.T, None if addend is None else addend.reshape(-1)
+        codes, ends = self.codes(want), np.empty((2, places.size), np.int64)
+        for start in range(0, places.size, step := max(_TERMS // max(x.shape[-1], 1), 1)):
+            some = slice(start, start + step)
+            added = None if addend is None else addend[places[some]]
+            found = ranges(x[rows[some]], y[columns[some]], added, self.how)
+            for row, end in zip(ends, found, strict=True):
+                if scales is None:
+                    limit = results(end, self.how.output)
+                else:
+                    into = summed_in(self.how)
+                    sums = results(end, into).astype(code_dtype(into[0]))
+                    limit = finite(
+                        scaled(sums, scales.factor[places[some]], into, self.how.output), self.target
+                    )
+                row[some] = distances(limit, np.maximum(codes[some], 0), self.target)
+        return ends[0], ends[1]
 
     # -- what is counted and told ---------------------------------------------------------------
 
@@ -275,6 +379,14 @@ def _shape(verb: str, x: Array, y: Array) -> tuple[int, ...]:
 # -- changes -----------------------------------------------------------------------------------------
 
 How = Callable[[Accumulation], Accumulation]
+
+
+def _unscaled(scales: Part | None) -> None:
+    return None
+
+
+def _off(scales: Part | None, factor: float) -> Array:
+    return np.asarray(factor) if scales is None else scales.factor * factor
 
 
 def _named(name: str) -> How:

@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import dataclasses
+import functools
 from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
@@ -16,14 +18,26 @@ from lowprec.spec.projection import Projection
 from lowprec.verify.difference import Difference
 from lowprec.verify.dumps import Dump
 from lowprec.verify.operations import OPERATIONS, as_doubles, carried, is_nan, is_values, operand_names
-from lowprec.verify.question import Array, Batch, Change, Changes, Question, words_of
+from lowprec.verify.question import Array, Batch, Budget, Change, Changes, Question, words_of
 from lowprec.verify.questions import causes
 from lowprec.verify.questions.situations import exact_value, names_of, neighbours, situation, situations
+from lowprec.verify.scales import factor_between, is_listed, shown_factor, spread_places, times
 from lowprec.verify.shown import hex_of, shown_code, shown_value
 
-__all__ = ["ElementQuestion"]
+__all__ = ["Computation", "ElementQuestion"]
 
 _PIECE = 1 << 19
+
+
+@dataclass(frozen=True)
+class Computation:
+    """What is computed: codes of operands, their formats and the target's, and how results are projected."""
+
+    operation: str
+    operands: list[Array]
+    formats: tuple[Format, ...]
+    rule: Projection
+    outside: Array | None  #: results that have no operands
 
 
 class ElementQuestion(Question):
@@ -39,7 +53,9 @@ class ElementQuestion(Question):
         *,
         any_nan: bool = False,
         labels: Dump | None = None,
+        budget: Budget | None = None,
     ) -> None:
+        self.budget = budget
         self.operation, self.operands, self.formats, self.projection = (
             operation,
             operands,
@@ -111,6 +127,16 @@ class ElementQuestion(Question):
     def answer(self, batch: Batch, changes: Changes = ()) -> Array:
         """Return what the results must be, or would be."""
         fields = {change.field: change.value for change in changes}
+        asked = self._asked(batch, fields)
+        target = asked.formats[-1]
+        codes = OPERATIONS[asked.operation].compute(asked.operands, asked.formats, asked.rule)
+        codes = carried(codes, target, self.received.dtype) if self.values else codes
+        if "received" in fields:
+            codes = fields["received"](codes, target)
+        return codes if asked.outside is None else np.where(asked.outside, -1, codes.astype(np.int64))
+
+    def _asked(self, batch: Batch, fields: dict[str, Any]) -> Computation:
+        """Return what is computed, with some fields changed."""
         operands, sources, target = batch.given, self.formats[:-1], fields.get("format", self.target)
         outside = None
         if "place" in fields:
@@ -130,11 +156,9 @@ class ElementQuestion(Question):
             *factors, addend = operands
             product = OPERATIONS["multiply"].compute(factors, (*sources[:2], fields["unfused"]), rule)
             operation, operands, sources = "add", [product, addend], (fields["unfused"], sources[2])
-        codes = OPERATIONS[operation].compute(operands, (*sources, target), rule)
-        codes = carried(codes, target, self.received.dtype) if self.values else codes
-        if "received" in fields:
-            codes = fields["received"](codes, target)
-        return codes if outside is None else np.where(outside, -1, codes.astype(np.int64))
+        if "operation" in fields:
+            operation, operands, sources = fields["operation"](operands, sources, batch.places)
+        return Computation(operation, operands, (*sources, target), rule, outside)
 
     def changes(self) -> Iterator[Change]:
         """Yield other projections, formats, profiles, operands, places and codes."""
@@ -142,9 +166,21 @@ class ElementQuestion(Question):
         yield from causes.formats(self.target, None if self.values else self.received.dtype)
         yield from causes.profiles(self.target, self.projection)
         yield from causes.operands(self.operation, self.formats)
+        if self.operation == "convert":
+            yield from self._factors()
         yield from causes.places(self.size, self.operands[0].shape, self.target)
         if not self.values:
             yield from causes.codes(self.target)
+
+    def _factors(self) -> Iterator[Change]:
+        """Yield the constant by which operands seem to have been multiplied, if there is one."""
+        places = spread_places(self.size)
+        got = self.codes(self._got(self.received.take(places)))
+        numbers = as_doubles(self._at(places)[0], self.formats[0])
+        found = factor_between(numbers, got, self.target, self.projection.rounding)
+        if found is not None and not is_listed(found):
+            words = f"every operand times {shown_factor(found)}, as if by a scale"
+            yield Change("operation", functools.partial(times, factor=found), words, 2)
 
     # -- what is counted and told ---------------------------------------------------------------
 
@@ -184,11 +220,14 @@ class ElementQuestion(Question):
         if self.operation != "convert":
             said.append(("exact", shown_value(value)))
         kind = situation(operands, self.operation, self.formats, self.projection)
-        at = int(batch.places[place])
-        data: dict[str, Any] = {"index": at}
-        if self.labels is not None:
-            data["line"] = int(self.labels.read(at, at + 1)[0])
-        elif len(self.shape) > 1:
-            data["at"] = [int(part) for part in np.unravel_index(at, self.shape)]
+        data = self._at_place(int(batch.places[place]))
         data["operands"] = [hex_of(code, fmt) for code, fmt in zip(operands, sources, strict=True)]
         return self.differing(said, data | {"exact": shown_value(value)}, got, want, kind)
+
+    def _at_place(self, at: int) -> dict[str, Any]:
+        """Return where a result is, as data."""
+        if self.labels is not None:
+            return {"index": at, "line": int(self.labels.read(at, at + 1)[0])}
+        if len(self.shape) > 1:
+            return {"index": at, "at": [int(part) for part in np.unravel_index(at, self.shape)]}
+        return {"index": at}

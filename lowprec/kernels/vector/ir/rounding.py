@@ -36,8 +36,11 @@ from lowprec.kernels.vector.ir.language import VectorType, builtin, ir, memory
 __all__ = [
     "added_once",
     "by_random",
+    "cut_down",
     "cut_short_sum",
     "cut_sum",
+    "cut_to_odd",
+    "cut_to_zero",
     "fma_to_odd",
     "joined_sum",
     "load_odd",
@@ -383,6 +386,26 @@ def with_error(x: np.float64, y: np.float64) -> tuple[np.float64, np.float64]:
 def nearest_single(x: np.float64) -> np.float64:
     """The nearest binary32 number."""
     return np.float64(np.float32(x))
+
+
+@inlined
+def cut_to_zero(x: np.float64) -> np.float64:
+    """An integer, toward zero."""
+    return np.float64(np.trunc(x))
+
+
+@inlined
+def cut_down(x: np.float64) -> np.float64:
+    """An integer, down."""
+    return np.float64(np.floor(x))
+
+
+@inlined
+def cut_to_odd(x: np.float64) -> np.float64:
+    """An integer, or the odd one of two next to each other."""
+    whole = np.trunc(x)
+    half = whole * 0.5
+    return np.float64(whole + np.copysign(1.0, x) if (whole != x) & (np.trunc(half) == half) else whole)
 
 
 @inlined

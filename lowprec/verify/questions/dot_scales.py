@@ -1,0 +1,230 @@
+"""Scales of the operands and results of dot products.
+
+Scales of tensors and of channels multiply the sum, before it becomes the output; those of blocks along K
+multiply the exact sum of a block's products, which is then a term.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+from collections.abc import Iterator
+from typing import Any, NamedTuple
+
+import numpy as np
+import numpy.typing as npt
+
+import lowprec as lp
+from lowprec.arrays.block import BlockArray
+from lowprec.arrays.checks import code_dtype
+from lowprec.spec import catalog
+from lowprec.spec.accumulation import Accumulation, Rounded, Window
+from lowprec.spec.block import BlockFormat
+from lowprec.spec.format import Carrier, Format
+from lowprec.spec.projection import Projection
+from lowprec.verify.dumps import Dump
+from lowprec.verify.operations import OPERATIONS
+from lowprec.verify.question import Change
+from lowprec.verify.scales import scale_values, sizes_of
+
+__all__ = ["ScaledBlocks", "DotScales", "Part", "in_blocks", "scaled", "scalings", "summed_in", "times"]
+
+Array = npt.NDArray[Any]
+
+
+class ScaledBlocks(NamedTuple):
+    """Scales of blocks along K of one operand."""
+
+    scales: Array  #: with K/size in the place of K
+    size: int
+
+
+class Part(NamedTuple):
+    """Scales of some outputs."""
+
+    x: Array  #: of rows, or of outputs
+    y: Array  #: of columns, or of outputs
+    x_blocks: ScaledBlocks | None
+    y_blocks: ScaledBlocks | None
+
+    @property
+    def factor(self) -> Array:
+        """What sums are multiplied by, one for each output: exact where both scales are in binary32."""
+        return np.asarray(self.x * self.y, np.float64).reshape(-1)
+
+
+class DotScales:
+    """The scales of a product of vectors or matrices, in the layout of its question."""
+
+    def __init__(
+        self,
+        verb: str,
+        scale: Dump | tuple[Dump | None, Dump | None],
+        left: Array,
+        right: Array,
+        shape: tuple[int, ...],
+    ) -> None:
+        self.verb = verb
+        self.rows: list[Array] = []
+        self.blocks: list[ScaledBlocks | None] = []
+        if isinstance(scale, Dump):
+            self.rows, self.blocks = [_of_results(verb, scale, left, right, shape), np.ones(())], [None, None]
+            return
+        outer = shape if verb == "dot" else np.broadcast_shapes(left.shape[:-2], right.shape[:-2])
+        for number, (given, operand) in enumerate(zip(scale, (left, right), strict=True)):
+            k = -1 if verb == "dot" or number == 0 else -2
+            rows, blocks = _of_operand("xy"[number], given, operand.shape, k)
+            if verb == "dot":
+                rows, inner = np.broadcast_to(rows, outer).reshape(-1), list(operand.shape[-1:])
+            else:
+                places = operand.shape[-1 if number else -2]
+                rows = np.broadcast_to(rows, (*outer, places)).reshape(
+                    -1, *((1, places) if number else (places, 1))
+                )
+                inner = list(operand.shape[-2:])
+            if blocks is not None:
+                inner[k] = blocks.scales.shape[k]
+                laid = np.broadcast_to(blocks.scales, (*outer, *inner)).reshape(-1, *inner)
+                blocks = blocks._replace(scales=laid)
+            self.rows.append(rows)
+            self.blocks.append(blocks)
+
+    def at(self, rows: Any, columns: Any) -> Part:
+        """Return the scales of rows of x and columns of y; of matrices their number first."""
+        x_blocks, y_blocks = self.blocks
+        if self.verb == "dot":
+            x, y = (side[rows] if side.ndim else side for side in self.rows)
+            of_x, of_y = (None if b is None else b._replace(scales=b.scales[rows]) for b in self.blocks)
+            return Part(x, y, of_x, of_y)
+        number, some = rows
+        x, y = self.rows
+        if not y.ndim:  # scales of the results themselves
+            return Part(x[number][some][:, columns], y, None, None)
+        if x_blocks is not None:
+            x_blocks = x_blocks._replace(scales=x_blocks.scales[number][some])
+        if y_blocks is not None:
+            y_blocks = y_blocks._replace(scales=y_blocks.scales[number][:, columns])
+        return Part(x[number][some], y[number][:, columns], x_blocks, y_blocks)
+
+
+def _of_results(verb: str, scale: Dump, left: Array, right: Array, shape: tuple[int, ...]) -> Array:
+    values = np.asarray(scale_values(scale), np.float64)
+    try:
+        whole = np.broadcast_to(values, shape)
+    except ValueError:
+        raise ValueError(
+            f"scale of shape {values.shape} does not broadcast to the results' {shape}; give a pair for the "
+            f"scales of the two operands"
+        ) from None
+    return whole.reshape(-1) if verb == "dot" else whole.reshape(-1, left.shape[-2], right.shape[-1])
+
+
+def _of_operand(
+    name: str, given: Dump | None, shape: tuple[int, ...], at: int
+) -> tuple[Array, ScaledBlocks | None]:
+    """Return the scales of an operand's rows, K left out, and those of its blocks along K."""
+    if given is None:
+        return np.ones(()), None
+    values = np.asarray(scale_values(given), np.float64)
+    k = len(shape) + at
+    channels = [axis for axis in range(len(shape)) if axis != k][-1:]
+    if values.ndim == 1 < len(shape) and values.size > 1:  # of channels, which K is none of
+        values, sizes = sizes_of(f"scale of {name}", values, shape, channels[0])
+    else:
+        values, sizes = sizes_of(f"scale of {name}", values, shape, None)
+    for axis, size in enumerate(sizes):
+        if axis != k and values.shape[axis] > 1:
+            values = np.repeat(values, size, axis=axis).take(range(shape[axis]), axis=axis)
+    if values.shape[k] == 1:
+        return values.squeeze(k), None
+    return np.ones(()), ScaledBlocks(values, sizes[k])
+
+
+# -- what is computed --------------------------------------------------------------------------------
+
+
+def in_blocks(
+    values: Array, blocks: ScaledBlocks | None, how: Accumulation, side: int, fmt: Format | None
+) -> Any:
+    """Return an operand as an array in blocks with these scales.
+
+    Raises ValueError: scales that their format does not have, blocks that the accumulation does not take.
+    """
+    if blocks is None:
+        return values
+    element = how.operands[side] if how.operands is not None else fmt or catalog.carrier(values.dtype)
+    if element is None or isinstance(element, Carrier):
+        raise ValueError(
+            f"scales of blocks need operands in a format of at most 32 bits, and {'xy'[side]} holds "
+            f"{values.dtype}; say which it is, source="
+        )
+    scale = catalog.BINARY32 if how.scale is None else how.scale[0]
+    given = blocks.scales.reshape(-1)
+    codes = np.asarray(lp.encode(given, scale)).reshape(blocks.scales.shape)
+    if (np.asarray(lp.decode(codes, scale, dtype=np.float64)) != blocks.scales).any():
+        raise ValueError(f"scale of {'xy'[side]} has numbers that {scale.name!r} does not have")
+    plain = Projection(nan="max") if element.nan_code is None else Projection()
+    form = BlockFormat(name="scaled", element=element, scale=scale, size=blocks.size)
+    elements = np.asarray(lp.encode(values, element, projection=plain))
+    return BlockArray(
+        elements, codes, form, (values.ndim - 1 if side == 0 or values.ndim == 1 else values.ndim - 2,)
+    )
+
+
+def summed_in(how: Accumulation) -> Rounded:
+    """Return what a sum is in before it becomes the output: what scales multiply."""
+    last: Rounded | None = how.total
+    if last is None and isinstance(how.accumulator, Window):
+        last = how.accumulator.result if how.addend == "first" else None
+    elif last is None and isinstance(how.accumulator, tuple):
+        last = how.accumulator
+    return how.output if last is None or isinstance(last[0], Carrier) else last
+
+
+def times(verb: Any, x: Any, y: Any, addend: Array | None, how: Accumulation, factor: Array) -> Array:
+    """Return the output's codes of sums times factors, each rounded once."""
+    into = summed_in(how)
+    inner = dataclasses.replace(how, output=into)
+    sums = np.asarray(verb(x, y, inner, addend=addend, dtype=code_dtype(into[0]))).reshape(-1)
+    return scaled(sums, factor, into, how.output)
+
+
+def scaled(sums: Array, factor: Array, into: Rounded, output: Rounded) -> Array:
+    """Return codes of sums times factors."""
+    by = np.broadcast_to(np.asarray(factor, np.float64), sums.shape).copy().view(np.uint64)
+    formats = (into[0], catalog.BINARY64, output[0])
+    return OPERATIONS["multiply"].compute([sums, by], formats, output[1])
+
+
+# -- changes -----------------------------------------------------------------------------------------
+
+
+def scalings(scales: DotScales) -> Iterator[Change]:
+    """Yield scales that were used otherwise."""
+    yield Change("scaling", _inverse, "the inverse of the scales: sums divided by them, not multiplied")
+    if not any(scales.blocks):
+        yield Change("scaling", _none, "the scales left out")
+    if scales.rows[1].ndim:
+        yield Change("scaling", _only_x, "the scale of x alone")
+        yield Change("scaling", _only_y, "the scale of y alone")
+        yield Change("scaling", _single, "the product of the scales rounded to binary32 first")
+
+
+def _inverse(scales: Part) -> Array:
+    return np.asarray(1 / scales.factor)
+
+
+def _none(scales: Part) -> None:
+    return None
+
+
+def _only_x(scales: Part) -> Array:
+    return np.asarray(scales.x * np.ones_like(scales.y), np.float64).reshape(-1)
+
+
+def _only_y(scales: Part) -> Array:
+    return np.asarray(np.ones_like(scales.x) * scales.y, np.float64).reshape(-1)
+
+
+def _single(scales: Part) -> Array:
+    with np.errstate(all="ignore"):
+        return scales.factor.astype(np.float32).astype(np.float64)

@@ -1,0 +1,239 @@
+"""A scoreboard keeps a device's transactions, and fails a test with what differs and why."""
+
+from __future__ import annotations
+
+import asyncio
+import sys
+import types
+
+import numpy as np
+import pytest
+
+import lowprec as lp
+from lowprec.testing import Scoreboard
+
+UNIT = lp.accumulations["hopper_wgmma_e4m3fn_binary32"]
+
+
+class Signal:
+    """A value with a width, as a simulator has it; x where it is unknown."""
+
+    def __init__(self, bits, width):
+        self.bits, self.width = bits, width
+
+    def __len__(self):
+        return self.width
+
+    def __int__(self):
+        if self.bits is None:
+            raise ValueError("x")
+        return self.bits
+
+    def __str__(self):
+        return "x" * self.width if self.bits is None else f"{self.bits:0{self.width}b}"
+
+
+def test_right_transactions_pass_and_wrong_ones_are_told():
+    board = Scoreboard("convert", "binary16", "e4m3fn")
+    codes = np.arange(0, 1 << 14, 7, dtype=np.uint16)
+    results = lp.cast(codes, "binary16", "e4m3fn", rounding="toward_zero")
+    for code, result in zip(codes.tolist(), results.tolist(), strict=True):
+        board.add(code, result=result)
+    with pytest.raises(AssertionError) as failed:
+        board.check(limit=1)
+    text = str(failed.value)
+    assert text.startswith("index ")
+    assert "explained by truncation: rounded toward zero" in text
+    right = Scoreboard("convert", "binary16", "e4m3fn", rounding="toward_zero")
+    for code, result in zip(codes.tolist(), results.tolist(), strict=True):
+        right.add(Signal(code, 16), result=Signal(result, 8))
+    assert right.check().compared == len(right) == codes.size
+
+
+@pytest.mark.parametrize("form", ["sequence", "array", "signal"])
+def test_vectors_are_lanes_from_the_lowest_bits(form):
+    """Their order matters: sums in bfloat16 lose bits."""
+    rng = np.random.default_rng(0)
+    board = Scoreboard("dot", "e4m3fn", "e4m3fn", accumulation="bf16_sequential")
+    for _ in range(20):
+        x, y = rng.integers(0, 0x70, (2, 6), dtype=np.uint8)
+        c = int(lp.encode(rng.standard_normal(), "bfloat16"))
+        values, addend = (lp.decode(side, "e4m3fn") for side in (x, y)), lp.decode(np.uint16(c), "bfloat16")
+        result = int(lp.dot(*values, "bf16_sequential", addend=addend, dtype=np.uint16))
+        if form == "signal":
+            x, y = (Signal(int.from_bytes(side.tobytes(), "little"), 48) for side in (x, y))
+        elif form == "sequence":
+            x, y = x.tolist(), y.tolist()
+        board.add(x, y, result=result, addend=c)
+    assert board.check().compared == 20
+    board.add([0x38] * 6, [0x38] * 6, result=0)
+    with pytest.raises(AssertionError, match="1 of 21 results differ"):
+        board.check()
+
+
+def test_another_order_passes_by_its_budget():
+    x, y = (
+        np.asarray(lp.quantize(np.random.default_rng(s).standard_normal((30, 64)), "bfloat16"))
+        for s in (1, 2)
+    )
+    boards = [
+        Scoreboard("dot", "bfloat16", "bfloat16", accumulation="fp32_fma", ulps=u) for u in (None, "auto")
+    ]
+    results = lp.dot(x[:, ::-1], y[:, ::-1], "fp32_fma", dtype=np.uint32)
+    for board in boards:
+        for row in zip(x, y, results, strict=True):
+            codes = [lp.encode(side, "bfloat16").tolist() for side in row[:2]]
+            board.add(*codes, result=int(row[2]))
+    with pytest.raises(AssertionError, match="explained by the products in reverse order"):
+        boards[0].check()
+    assert boards[1].check().spent.within > 0
+
+
+def test_flags_are_part_of_a_transaction():
+    board = Scoreboard("divide", "e5m2", "e5m2", "e5m2", flags=True)
+    board.add(0x3C, 0x00, result=0x7C, flags=8)
+    board.check()
+    board.add(0x3C, 0x00, result=0x7C, flags=Signal(0, 5))
+    with pytest.raises(AssertionError, match="divide by zero missing"):
+        board.check()
+    with pytest.raises(ValueError, match="transaction 2 has no flags"):
+        board.add(0x3C, 0x00, result=0x7C)
+
+
+def test_undefined_results_and_no_transactions_fail():
+    board = Scoreboard("convert", "binary16", "e4m3fn")
+    with pytest.raises(AssertionError, match="nothing was compared"):
+        board.check()
+    board.add(0x3C00, result=0x38)
+    board.check()
+    board.add(0x3C00, result=Signal(None, 8))
+    with pytest.raises(AssertionError) as failed:
+        board.check()
+    assert str(failed.value) == "1 results have x or z, the first in transaction 1"
+
+
+def test_results_that_are_no_codes_differ():
+    board = Scoreboard("convert", "binary16", "e4m3fn")
+    board.add(0x3C00, result=0x138)
+    with pytest.raises(AssertionError, match="no code of e4m3fn"):
+        board.check()
+
+
+def test_the_report_is_written(tmp_path):
+    board = Scoreboard("convert", "binary16", "e4m3fn")
+    board.add(0x3C00, result=0x39)
+    with pytest.raises(AssertionError):
+        board.check(junit=tmp_path / "report.xml")
+    assert 'failures="1"' in (tmp_path / "report.xml").read_text()
+
+
+def test_a_pipeline_is_followed_clock_by_clock(monkeypatch):
+    """Results come two clocks after their operands, and not at every clock."""
+    clock, x, result, given, done = (
+        types.SimpleNamespace(value=Signal(0, width)) for width in (1, 16, 8, 1, 1)
+    )
+    rows = [  # operands valid, operand, result valid, result
+        (1, 0x3C00, 0, None),
+        (0, None, 0, None),
+        (1, 0x4000, 1, 0x38),
+        (1, 0x4200, 0, None),
+        (0, None, 1, 0x40),
+    ]
+
+    class RisingEdge:
+        def __init__(self, signal):
+            assert signal is clock
+
+        def __await__(self):
+            if not rows:
+                raise asyncio.CancelledError
+            given.value, x.value = Signal(rows[0][0], 1), Signal(rows[0][1], 16)
+            done.value, result.value = Signal(rows[0][2], 1), Signal(rows[0][3], 8)
+            rows.pop(0)
+            return iter(())
+
+    module = types.ModuleType("cocotb.triggers")
+    module.RisingEdge = RisingEdge
+    monkeypatch.setitem(sys.modules, "cocotb.triggers", module)
+    board = Scoreboard("convert", "binary16", "e4m3fn")
+
+    async def simulation():
+        await board.follow(clock, [x], result, given=given, done=done)
+
+    with pytest.raises(asyncio.CancelledError):
+        simulation().send(None)
+    assert len(board) == 2
+    with pytest.raises(AssertionError) as failed:
+        board.check()
+    assert str(failed.value) == "1 operands have no result"
+
+
+def test_following_needs_cocotb(monkeypatch):
+    monkeypatch.setitem(sys.modules, "cocotb.triggers", None)
+    with pytest.raises(ModuleNotFoundError) as missing:
+        Scoreboard("convert", "binary16", "e4m3fn").follow(None, [], None).send(None)
+    assert str(missing.value) == 'following signals needs cocotb: pip install "lowprec[cocotb]"'
+
+
+REFUSED = {
+    "operation": (("sum", "e5m2"), {}, "unknown operation 'sum'; use dot or one of "),
+    "formats": (("add", "e5m2", "e5m2"), {}, "add has 3 formats here, not 2"),
+    "no accumulation": (("dot", "e5m2", "e5m2"), {}, "a scoreboard of 'dot' needs accumulation="),
+    "rounding": (
+        ("dot",),
+        {"accumulation": UNIT, "rounding": "to_odd"},
+        "rounding= says nothing about 'dot'",
+    ),
+    "mode": (("add", "e5m2", "e5m2", "e5m2"), {"rounding": "up"}, "unknown rounding 'up'"),
+    "addition": (("add",), {"accumulation": UNIT}, "accumulation= is for 'dot', not for 'add'; leave it out"),
+    "factors": (("dot",), {"accumulation": "fp32_fma"}, "dot has 2 formats here, not 0"),
+}
+
+
+@pytest.mark.parametrize(("given", "options", "message"), REFUSED.values(), ids=REFUSED)
+def test_requests_that_cannot_be_are_refused(given, options, message):
+    with pytest.raises(ValueError, match=r"\w") as refused:
+        Scoreboard(*given, **options)
+    assert str(refused.value).startswith(message)
+
+
+WRONG = {
+    "few": (lambda board: board.add(result=0), "dot takes 2 operands, not 0"),
+    "integer": (
+        lambda board: board.add(5, 5, result=0),
+        "operands of transaction 0: 0x5 does not say how many lanes",
+    ),
+    "x": (
+        lambda board: board.add(Signal(None, 8), Signal(0, 8), result=0),
+        "operands of transaction 0: x",
+    ),
+    "wide": (
+        lambda board: board.add([0x100], [0], result=0),
+        "operands of transaction 0: 0x100 is no code of",
+    ),
+}
+
+
+@pytest.mark.parametrize(("add", "message"), WRONG.values(), ids=WRONG)
+def test_transactions_that_cannot_be_are_refused(add, message):
+    board = Scoreboard("dot", accumulation=UNIT)
+    with pytest.raises(ValueError, match=r"\w") as refused:
+        add(board)
+    assert str(refused.value).startswith(message)
+
+
+def test_an_addend_is_for_dots():
+    board = Scoreboard("fma", "e5m2", "e5m2", "e5m2", "e5m2")
+    board.add(0x3C, 0x3C, 0x3C, result=0x40)
+    board.check()
+    with pytest.raises(
+        ValueError, match="addend= is for 'dot'; the operands of fma come one after the other"
+    ):
+        board.add(0x3C, 0x3C, 0x3C, result=0x40, addend=1.0)
+
+
+def test_vectors_of_another_length_are_refused():
+    board = Scoreboard("dot", accumulation=UNIT)
+    board.add([0x38], [0x38], result=0x3F800000)
+    with pytest.raises(ValueError, match="transaction 1 has vectors of another length"):
+        board.add([0x38] * 2, [0x38] * 2, result=0x40000000)

@@ -1,0 +1,295 @@
+"""Scales of tensors, channels and blocks, in conversions and dot products; and scales that are wrong."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+from click.testing import CliRunner
+
+import lowprec as lp
+from lowprec.cli.main import main
+from lowprec.spec.rounding import NEAREST_EVEN
+from lowprec.verify.scales import factor_between
+
+RNG = np.random.default_rng(0)
+X = RNG.standard_normal((48, 256)).astype(np.float32)
+TENSOR = np.float32(np.abs(X).max() / 448)
+ROWS = (np.abs(X).max(axis=1) / 448).astype(np.float32)
+COLUMNS = (np.abs(X).max(axis=0) / 448).astype(np.float32)
+BLOCKS = (np.abs(X.reshape(48, 2, 128)).max(axis=2) / 448).astype(np.float32)
+TILES = (np.abs(X.reshape(3, 16, 2, 128)).max(axis=(1, 3)) / 448).astype(np.float32)
+
+SCALES = {
+    "tensor": (TENSOR, TENSOR),
+    "number": (0.0123, 0.0123),
+    "rows": (ROWS, ROWS[:, None]),
+    "columns": (COLUMNS, COLUMNS),
+    "blocks": (BLOCKS, np.repeat(BLOCKS, 128, axis=1)),
+    "tiles": (TILES, np.repeat(np.repeat(TILES, 16, axis=0), 128, axis=1)),
+}
+
+
+def divided(by, fmt="e4m3fn", **options):
+    """Exact quotients, rounded once: the reference's own division into the format."""
+    wide = np.broadcast_to(np.asarray(by, np.float64), X.shape)
+    dtype = np.uint8
+    return np.asarray(lp.divide(X, wide, fmt, dtype=dtype, **options))
+
+
+@pytest.mark.parametrize("kind", SCALES)
+@pytest.mark.parametrize("form", ["codes", "own type", "values"])
+def test_scaled_conversions_agree(kind, form):
+    scale, wide = SCALES[kind]
+    got = divided(wide)
+    got = {"codes": got, "own type": got.view(lp.dtype("e4m3fn")), "values": lp.decode(got, "e4m3fn")}[form]
+    report = lp.compare(X, got, "e4m3fn", scale=scale)
+    assert report.agrees, str(report)
+    assert lp.compare(X, got, "e4m3fn", scale=scale, ulps=1).exact == X.size
+    assert not lp.compare(X, got, "e4m3fn", why=False).agrees
+
+
+@pytest.mark.parametrize("kind", SCALES)
+def test_the_inverse_of_the_scale_is_named(kind):
+    scale, wide = SCALES[kind]
+    report = lp.compare(
+        X, lp.multiply(X, np.asarray(wide, np.float64), "e4m3fn", dtype=np.uint8), "e4m3fn", scale=scale
+    )
+    assert report.cause.words == "the inverse of the scale: values times the scale, not divided by it"
+    assert report.cause.explained == report.mismatches
+
+
+def test_a_missing_scale_is_named_on_both_sides():
+    assert lp.compare(X, lp.encode(X, "e4m3fn"), "e4m3fn", scale=TENSOR).cause.words == "the scale left out"
+    report = lp.compare(X, divided(TENSOR), "e4m3fn")
+    assert report.cause.words.startswith("every operand times ")
+    assert report.cause.explained == report.mismatches
+    report = lp.compare(X, divided(0.25), "e4m3fn")
+    assert report.cause.words == "a bias or scale off by -2: operands times 2**2"
+
+
+@pytest.mark.parametrize("factor", [1.7, 0.003, 3 * 2.0**-20, 2.0**-6])
+def test_scales_that_are_off_by_one_factor_are_named_with_it(factor):
+    report = lp.compare(X, divided(BLOCKS.repeat(128, axis=1) / factor, "e5m2"), "e5m2", scale=BLOCKS)
+    assert report.cause.words.startswith("scales off by one factor: results are times ")
+    assert float(
+        report.cause.words.split("times ")[1].split()[0].replace("2^-6", "0.015625")
+    ) == pytest.approx(factor, rel=0.003)
+    assert report.cause.explained == report.mismatches
+
+
+def test_ways_to_divide_are_named():
+    """Most quotients are the same; where they are not, the way of dividing tells."""
+    big = np.random.default_rng(4).standard_normal(400_000).astype(np.float32)
+    single = lp.encode(big / np.float32(0.0137), "e4m3fn")
+    report = lp.compare(big, single, "e4m3fn", scale=np.float32(0.0137))
+    assert not report.mismatches or "binary32" in report.cause.words
+    coarse = (np.float32(1) / np.float32(0.0137)) * np.round(big, 2)
+    report = lp.compare(np.round(big, 2), lp.encode(coarse, "e4m3fn"), "e4m3fn", scale=np.float32(0.0137))
+    assert report.mismatches == 0 or report.cause is not None
+
+
+def test_scales_rounded_to_powers_of_two_are_named():
+    up = np.exp2(np.ceil(np.log2(ROWS)))
+    report = lp.compare(X, divided(up[:, None]), "e4m3fn", scale=ROWS)
+    assert report.cause.words == "the scale rounded up to a power of two"
+    assert report.cause.explained == report.mismatches
+
+
+def test_scales_of_the_other_axis_are_named():
+    square = X[:, :48]
+    scale = ROWS
+    got = lp.divide(square, scale[None, :].astype(np.float64), "e4m3fn", dtype=np.uint8)
+    report = lp.compare(square, got, "e4m3fn", scale=scale, axis=0)
+    assert report.cause.words == "scales along axis 1"
+
+
+def test_a_fault_beside_a_scale_is_named():
+    report = lp.compare(X, divided(TENSOR, rounding="toward_zero"), "e4m3fn", scale=TENSOR)
+    assert report.cause.words.startswith("truncation: rounded toward zero")
+
+
+def test_formats_are_ranked_with_a_scale():
+    report = lp.compare(X, divided(BLOCKS.repeat(128, axis=1), "e5m2"), scale=BLOCKS)
+    assert report.ranking[0].name == "e5m2"
+    assert report.agrees
+
+
+def test_the_factor_that_results_have_in_common_is_the_simplest():
+    values = np.linspace(0.5, 3, 400)
+    for factor in (0.1, 12.0, 3.25, 2.0**-20):
+        codes = np.asarray(lp.encode(values * factor, "binary16"))
+        assert factor_between(values, codes, lp.format("binary16"), NEAREST_EVEN) == factor
+    codes = np.asarray(lp.encode(values, "binary16"))
+    assert factor_between(values, codes, lp.format("binary16"), NEAREST_EVEN) is None
+    mixed = np.asarray(lp.encode(values * np.where(np.arange(400) % 2, 2.5, 0.3), "binary16"))
+    assert factor_between(values, mixed, lp.format("binary16"), NEAREST_EVEN) is None
+
+
+# -- dot products ----------------------------------------------------------------------------------------
+
+A = np.asarray(lp.quantize(X, "e4m3fn"))
+B = np.asarray(lp.quantize(RNG.standard_normal((256, 32)).astype(np.float32), "e4m3fn"))
+OF_COLUMNS = (RNG.random(32) + 0.5).astype(np.float32)
+
+
+def product(factor, how="fp32_fma"):
+    """Sums times exact factors, rounded once more."""
+    return np.asarray(lp.multiply(lp.matmul(A, B, how), np.asarray(factor, np.float64), "binary32"))
+
+
+PAIRS = {
+    "tensors": ((0.25, TENSOR), 0.25 * float(TENSOR)),
+    "one": ((None, 0.3), 0.3),
+    "channels": ((ROWS, OF_COLUMNS), ROWS[:, None].astype(np.float64) * OF_COLUMNS),
+    "rows in two axes": ((ROWS[:, None], None), ROWS[:, None].astype(np.float64)),
+    "results": (0.75, 0.75),
+    "results, each": (np.float32(RNG.random((48, 32)) + 1), None),
+}
+
+
+@pytest.mark.parametrize("how", ["fp32_fma", "hopper_wgmma_e4m3fn_binary32", "deepseek_promote(128)"])
+@pytest.mark.parametrize("kind", PAIRS)
+def test_scaled_products_agree(kind, how):
+    scale, factor = PAIRS[kind]
+    got = product(scale if factor is None else factor, how)
+    report = lp.compare((A, B), got, operation="matmul", accumulation=how, scale=scale, ulps="auto")
+    assert report.exact == report.compared, str(report)
+    assert not lp.compare((A, B), got, operation="matmul", accumulation=how, why=False).agrees
+
+
+def test_scaled_dots_agree():
+    y = np.asarray(lp.quantize(RNG.standard_normal((48, 256)).astype(np.float32), "e4m3fn"))
+    sums = np.asarray(lp.dot(A, y, "fp32_fma"))
+    got = lp.multiply(sums, ROWS.astype(np.float64) * 0.5, "binary32")
+    report = lp.compare((A, y), got, operation="dot", accumulation="fp32_fma", scale=(ROWS, 0.5))
+    assert report.agrees, str(report)
+
+
+@pytest.mark.parametrize("kind", ["loop", "window"])
+def test_scaled_sums_are_rounded_to_the_output_once(kind):
+    """The sum is in binary32 when it meets its scale, and then in bfloat16."""
+    single, brain = (lp.format(name) for name in ("binary32", "bfloat16"))
+    fields = {"accumulator": (single, lp.Projection())}
+    if kind == "window":
+        e4m3 = lp.format("e4m3fn")
+        window = lp.Window(step=8, fraction_bits=24, result=(single, lp.Projection()))
+        fields = {"operands": (e4m3, e4m3), "accumulator": window}
+    how = lp.Accumulation(output=(brain, lp.Projection()), **fields)
+    sums = lp.matmul(A, B, lp.Accumulation(output=(single, lp.Projection()), **fields))
+    got = lp.multiply(sums, np.float64(0.7), "bfloat16")
+    twice = lp.multiply(lp.matmul(A, B, how), np.float64(0.7), "bfloat16")
+    assert (np.asarray(got) != np.asarray(twice)).any()
+    assert lp.compare((A, B), got, operation="matmul", accumulation=how, scale=0.7).agrees
+
+
+def test_blocks_along_k_are_terms():
+    """As `lowprec.matmul` has it for arrays in blocks: DeepSeek's 1 x 128 and 128 x 128."""
+    x, w = (
+        lp.encode(X, "fp8_block_1x128"),
+        lp.encode(RNG.standard_normal((256, 256)), "fp8_block_128x128", axis=(0, 1)),
+    )
+    right = lp.matmul(x, w, "fp32_fma")
+    scales = tuple(lp.decode(each.scales, "binary32") for each in (x, w))
+    codes = tuple(lp.decode(each.codes, "e4m3fn") for each in (x, w))
+    options = {"operation": "matmul", "accumulation": "fp32_fma", "scale": scales}
+    assert lp.compare(codes, right, **options).agrees
+    typed = tuple(each.codes for each in (x, w))
+    assert lp.compare(typed, right, source="e4m3fn", **options).agrees
+    wrong = lp.compare(codes, lp.matmul(*codes, "fp32_fma"), **options)
+    assert wrong.mismatches == wrong.compared
+    with pytest.raises(ValueError, match="blocks along K have scales; give a number of codes"):
+        lp.compare(codes, right, ulps="auto", **options)
+
+
+def test_hardware_takes_the_scales_of_blocks():
+    name = "blackwell_tcgen05_e4m3fn_binary32_e8m0fnu_1"
+    x, y = lp.encode(X, "mxfp8_e4m3"), lp.encode(RNG.standard_normal((256, 8)), "mxfp8_e4m3", axis=0)
+    right = lp.matmul(x, y, name)
+    scales = tuple(lp.decode(each.scales, "e8m0fnu") for each in (x, y))
+    codes = tuple(lp.decode(each.codes, "e4m3fn") for each in (x, y))
+    report = lp.compare(codes, right, operation="matmul", accumulation=name, scale=scales)
+    assert report.agrees, str(report)
+
+
+@pytest.mark.parametrize(
+    ("got", "words"),
+    [
+        (
+            lambda: product(1 / (0.3 * 0.7)),
+            "the inverse of the scales: sums divided by them",
+        ),
+        (lambda: lp.matmul(A, B, "fp32_fma"), "the scales left out"),
+        (lambda: product(0.3), "the scale of x alone"),
+        (lambda: product(0.7), "the scale of y alone"),
+        (lambda: product(0.3 * 0.7 * 1.25), "scales off by one factor: results are times 1.25"),
+        (lambda: product(np.float32(0.3 * 0.7)), "the product of the scales rounded to binary32 first"),
+    ],
+    ids=["inverse", "none", "x", "y", "factor", "rounded"],
+)
+def test_wrong_scales_of_products_are_named(got, words):
+    report = lp.compare((A, B), got(), operation="matmul", accumulation="fp32_fma", scale=(0.3, 0.7))
+    assert report.cause.words.startswith(words)
+    assert report.cause.explained == report.mismatches
+
+
+def test_a_factor_of_unscaled_products_is_named():
+    report = lp.compare((A, B), product(0.37), operation="matmul", accumulation="fp32_fma")
+    assert report.cause.words == "every sum times 0.37 (a scale of 2.7027), as if by a scale"
+    assert report.cause.explained == report.mismatches
+
+
+def test_another_order_of_scaled_products_is_within_the_budget():
+    order = np.random.default_rng(1).permutation(256)
+    x, y = (np.asarray(lp.quantize(side, "bfloat16")) for side in (X, RNG.standard_normal((256, 8))))
+    sums = lp.matmul(x[:, order], y[order], "fp32_fma")
+    got = lp.multiply(sums, 0.3, "binary32")
+    report = lp.compare(
+        (x, y), got, operation="matmul", accumulation="fp32_fma", scale=(0.3, 1.0), ulps="auto"
+    )
+    assert report.agrees
+    assert report.spent.within > 100
+
+
+REFUSED = {
+    "zero": ({"scale": 0.0}, "scale holds 0.0; a scale is a positive, finite number"),
+    "nan in a row": ({"scale": np.float32([1] * 47 + [np.nan])}, "scale holds nan at index (47,); a scale"),
+    "codes": ({"scale": np.ones(48, np.uint8)}, "scale holds uint8; scales are given as values"),
+    "shape": ({"scale": np.ones(7)}, "scale of shape (7,) does not fit (48, 256): give one number"),
+    "axis": ({"scale": np.ones(48), "axis": 1}, "scale of shape (48,) does not fit (48, 256) along axis 1"),
+    "pair": ({"scale": (1.0, 2.0)}, "scale= is one number or array for a conversion"),
+    "two axes": ({"scale": 2.0, "axis": (0, 1)}, "axis=(0, 1) of scale= must be one axis"),
+    "blocks": ({"scale": 2.0, "to": "mxfp4"}, "scale= is for single values, and 'mxfp4' has blocks"),
+}
+
+
+@pytest.mark.parametrize(("options", "message"), REFUSED.values(), ids=REFUSED)
+def test_scales_that_do_not_fit_are_refused(options, message):
+    options = {"to": "e4m3fn"} | options
+    with pytest.raises((ValueError, TypeError)) as refused:
+        lp.compare(X, np.zeros(X.shape, np.uint8), **options)
+    assert str(refused.value).startswith(message)
+
+
+def test_scales_of_a_square_need_an_axis():
+    square = X[:, :48]
+    with pytest.raises(ValueError, match="axes 0 and 1") as refused:
+        lp.compare(square, np.zeros(square.shape, np.uint8), "e4m3fn", scale=ROWS)
+    assert str(refused.value).endswith("have as many elements: say which it belongs to, axis=")
+
+
+def test_the_command_takes_numbers_and_files(tmp_path):
+    def run(*words):
+        return CliRunner().invoke(main, [str(word) for word in words])
+
+    arrays = {"x": X, "codes": divided(BLOCKS.repeat(128, axis=1)), "scale": BLOCKS, "b": B, "a": A}
+    arrays |= {"c": product(0.25 * ROWS[:, None].astype(np.float64)), "rows": ROWS}
+    for name, array in arrays.items():
+        np.save(tmp_path / f"{name}.npy", array)
+    words = ("compare", tmp_path / "x.npy", tmp_path / "codes.npy", "--to", "e4m3fn", "--scale")
+    assert run(*words, tmp_path / "scale.npy").exit_code == 0
+    wrong = run(*words, "0.01")
+    assert wrong.exit_code == 1
+    words = ("compare", tmp_path / "a.npy", tmp_path / "b.npy", tmp_path / "c.npy", "--operation", "matmul")
+    words = (*words, "--accumulation", "fp32_fma", "--scale")
+    assert run(*words, f"{tmp_path / 'rows.npy'},0.25").exit_code == 0
+    assert run(*words, "1,2,3").exit_code == 2
