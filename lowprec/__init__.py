@@ -39,6 +39,8 @@ _HOMES = {
     "quantize": "lowprec.arrays.convert",
     "random_bits": "lowprec.arrays.random",
     "stochastic": "lowprec.spec.rounding",
+    "load_toml": "lowprec.spec.toml_reading",
+    "to_toml": "lowprec.spec.toml_writing",
     "Order": "lowprec.spec.accumulation",
     "Window": "lowprec.spec.accumulation",
     "accumulations": "lowprec.spec.accumulations",

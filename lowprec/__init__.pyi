@@ -48,6 +48,8 @@ from lowprec.spec.format import Format as Format, Sign as Sign
 from lowprec.spec.profiles import Profile as Profile
 from lowprec.spec.projection import Flag as Flag, Projection as Projection, Saturation as Saturation
 from lowprec.spec.rounding import Rounding as Rounding, Threshold as Threshold, stochastic as stochastic
+from lowprec.spec.toml_reading import load_toml as load_toml
+from lowprec.spec.toml_writing import to_toml as to_toml
 from lowprec.verify.compare import compare as compare
 from lowprec.verify.comparison import Comparison as Comparison
 

@@ -177,7 +177,9 @@ def test_kernels_know_no_format(path):
         elif isinstance(node, ast.Constant) and isinstance(node.value, str) and id(node) not in docstrings:
             used.add(node.value.lower())
     assert used & names == set()
-    assert not any(name.startswith("lowprec.spec.catalog") for name in _imports(path))
+    assert not any(
+        name.startswith(("lowprec.spec.catalog", "lowprec.spec.formats")) for name in _imports(path)
+    )
 
 
 @pytest.mark.parametrize(

@@ -145,8 +145,8 @@ def projection(
     if not given:
         return DEFAULT
     return Projection(
-        rounding=DEFAULT.rounding if rounding is None else rounding,  # type: ignore[arg-type]
-        saturation=DEFAULT.saturation if saturation is None else saturation,  # type: ignore[arg-type]
+        rounding=DEFAULT.rounding if rounding is None else rounding,
+        saturation=DEFAULT.saturation if saturation is None else saturation,
     )
 
 

@@ -383,7 +383,7 @@ def _nearest(fmt: Format) -> Projection:
     if fmt.infinity and fmt.sign is Sign.MAGNITUDE and fmt.subnormals and fmt.has_nan:
         return DEFAULT
     return Projection(
-        saturation="none" if fmt.infinity else "finite",  # type: ignore[arg-type]
+        saturation="none" if fmt.infinity else "finite",
         negative="zero", zero="smallest", nan="max",
     )  # fmt: skip
 

@@ -6,11 +6,12 @@ Each function imports what it needs, so that `lowprec --help` does not wait for 
 from __future__ import annotations
 
 import contextlib
+import re
 import shlex
 import sys
 from collections.abc import Iterable, Iterator
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, cast
 
 import click
 
@@ -20,9 +21,12 @@ from lowprec.verify import files
 if TYPE_CHECKING:
     import numpy.typing as npt
 
+    from lowprec.spec.accumulation import Accumulation
     from lowprec.spec.block import BlockFormat
     from lowprec.spec.format import Format
+    from lowprec.spec.profiles import Profile
     from lowprec.spec.projection import Projection
+    from lowprec.spec.toml_reading import Specification
     from lowprec.verify.frameworks import Framework
 
 __all__ = [
@@ -33,13 +37,17 @@ __all__ = [
     "INTERRUPTED",
     "NOTHING",
     "NO_CHECKOUT",
+    "accumulation_named",
+    "anything_named",
+    "block_named",
     "deliver",
     "format_named",
     "frameworks_named",
-    "kind_named",
+    "in_file",
     "load",
     "one_format",
     "operation_formats",
+    "profile_named",
     "project",
     "target_named",
     "usage_errors",
@@ -47,6 +55,9 @@ __all__ = [
 
 #: Formats to show for operations whose operands are not alike.
 _EXAMPLES = {"convert": ("binary32", "e4m3fn"), "scaleb": ("e4m3fn", "int32", "e4m3fn")}
+
+#: A file that defines what it is asked for, and which of several.
+_IN_FILE = re.compile(r"(.+\.toml)(?::(.+))?", re.DOTALL)
 
 #: Exit codes; bad input and usage are 2, which is click's. What a signal ends has 128 and its number.
 AGREE, DIFFER, FAILED, NOTHING, INTERRUPTED, BROKEN_PIPE = 0, 1, 2, 3, 130, 141
@@ -83,8 +94,9 @@ def format_named(
                 raise ValueError(
                     f"--define defines {defined.name!r}, but {name!r} is asked for; leave one of them out"
                 )
-        if name.endswith(".toml"):
-            return definitions.from_toml(Path(name))
+        found: Any = in_file(name, "format")
+        if found is not None:
+            return cast("Format", found)
         if operand:
             from lowprec.verify.operations import operand_format
 
@@ -92,34 +104,92 @@ def format_named(
         return format_of(name)
 
 
-def target_named(name: str) -> Format | BlockFormat:
-    """Return a format or block format by name, or a format by file."""
-    from lowprec.spec.catalog import BLOCK_FORMATS
+def target_named(name: str, define: str | None = None) -> Format | BlockFormat:
+    """Return a format or block format by name or by file, or the format that --define defines."""
+    from lowprec.spec.catalog import block_format, is_block
 
-    return BLOCK_FORMATS[name] if name in BLOCK_FORMATS else format_named(name)
+    with usage_errors():
+        found: Any = in_file(name, "format", "block format")
+        if found is None and is_block(name):
+            return block_format(name)
+    return found or format_named(name, define)
 
 
-def kind_named(name: str) -> str:
-    """Return whose name it is: a "format", "block format", "accumulation" or "profile".
+def in_file(name: str, *kinds: str) -> Specification | None:
+    """Return what mine.toml or mine.toml:NAME stands for, of one of these kinds; of other names None."""
+    from lowprec.spec.toml_reading import kind_of, load_toml
+
+    match = _IN_FILE.fullmatch(name)
+    if match is None:
+        return None
+    path, key = match.groups()
+    objects = load_toml(path)
+    fitting = {each: spec for each, spec in objects.items() if kind_of(spec) in kinds}
+    if key is not None and key in fitting:
+        return fitting[key]
+    held = ", ".join(f"{each!r} ({kind_of(spec)})" for each, spec in objects.items())
+    wanted = " or ".join(kinds)
+    if key is not None or not fitting:
+        asked = "" if key is None else f" {key!r}"
+        raise ValueError(f"{path!r} has no {wanted}{asked}; it has {held}")
+    if len(fitting) > 1:  # formats beside another thing are what it is made of
+        fitting = {each: spec for each, spec in fitting.items() if kind_of(spec) != "format"} or fitting
+    if len(fitting) > 1:
+        raise ValueError(f"{path!r} has several; name one as {path}:NAME: {held}")
+    return next(iter(fitting.values()))
+
+
+def accumulation_named(name: str) -> Accumulation:
+    """Return an accumulation by name or by file."""
+    from lowprec.spec.accumulations import accumulation
+
+    with usage_errors():
+        found: Any = in_file(name, "accumulation")
+        return found or accumulation(name)
+
+
+def block_named(name: str) -> BlockFormat:
+    """Return a block format by name or by file."""
+    from lowprec.spec.catalog import block_format
+
+    with usage_errors():
+        found: Any = in_file(name, "block format")
+        return found or block_format(name)
+
+
+def profile_named(name: str) -> Profile:
+    """Return a profile by name or by file."""
+    from lowprec.spec.profiles import profile
+
+    with usage_errors():
+        found: Any = in_file(name, "profile")
+        return found or profile(name)
+
+
+def anything_named(name: str) -> Specification:
+    """Return the format, block format, accumulation or profile of a name, or of a file.
 
     A name of none of them is refused with all that are close, and how to show them.
     """
     from lowprec.spec.accumulations import accumulation
-    from lowprec.spec.catalog import format as format_of, is_block
+    from lowprec.spec.catalog import block_format, format as format_of, is_block
     from lowprec.spec.profiles import PROFILES
+    from lowprec.spec.toml_reading import KINDS
 
-    if is_block(name):
-        return "block format"
+    with usage_errors():
+        found = in_file(name, *KINDS)
+        if found is not None:
+            return found
+        if is_block(name):
+            return block_format(name)
     if name in PROFILES:
-        return "profile"
+        return PROFILES[name]
     refused: list[str] = []
-    for kind, of in (("format", format_of), ("accumulation", accumulation)):
+    for of in (format_of, accumulation):
         try:
-            of(name)
+            return of(name)
         except ValueError as error:
             refused.append(str(error))
-        else:
-            return kind
     for why in refused:
         if not why.startswith("unknown"):  # an ambiguous name, or one with numbers that cannot be
             raise click.UsageError(why)
@@ -186,13 +256,15 @@ def operation_formats(operation: str, names: tuple[str, ...], define: str | None
     return chosen
 
 
-def project(rounding: str, saturation: str) -> Projection:
-    """Return the projection of these names, of a deterministic mode."""
+def project(
+    rounding: str, saturation: str, subnormals: Any = "keep", *, stochastic: bool = False
+) -> Projection:
+    """Return the projection of these names; of a stochastic mode only where random integers are given."""
     from lowprec.spec.projection import Projection
 
     with usage_errors():
-        projection = Projection(rounding=rounding, saturation=saturation)  # type: ignore[arg-type]
-    if projection.rounding.bits:
+        projection = Projection(rounding=rounding, saturation=saturation, subnormals=subnormals)
+    if projection.rounding.bits and not stochastic:
         raise click.UsageError(
             f"rounding {rounding!r} needs a random integer for each operand; use a deterministic mode"
         )

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 
 import click
 
-from lowprec.cli.arguments import AGREE, DIFFER, NOTHING, deliver, one_format, usage_errors
+from lowprec.cli.arguments import AGREE, DIFFER, NOTHING, deliver, one_format, target_named
 from lowprec.cli.options import define_option
 from lowprec.cli.terminal import say
 
@@ -44,13 +44,13 @@ def check_format(
 ) -> None:
     """Check every law on a format: what its codes stand for, how it rounds, its arithmetic, order and blocks.
 
-    FORMAT is a name, a P3109 name such as binary8p3se, a .toml file with the parameters of a private format,
-    or a block format; leave it out with --define. Both the kernels and the oracle are tried, against what the
+    FORMAT is a name, a P3109 name such as binary8p3se, a block format, or a .toml file that defines one of
+    them; leave it out with --define. Both the kernels and the oracle are tried, against what the
     parameters alone say. Exit codes: 0 all laws hold, 1 one does not, 2 bad input or usage, 3 nothing was
     tried.
     """
     from lowprec.cli.progress import progress
-    from lowprec.spec import catalog
+    from lowprec.spec.block import BlockFormat
     from lowprec.testing import checks
     from lowprec.testing.laws import LAWS
 
@@ -58,15 +58,12 @@ def check_format(
         for law in LAWS.values():
             say(f"{law.name}  [{law.topic}: {law.domain}]\n    {law.statement}")
         return
-    if fmt is not None and catalog.is_block(fmt):
-        with usage_errors():
-            blocks = catalog.block_format(fmt)
-        with progress() as watch:
-            report = checks.report_of_blocks(blocks, samples=samples, seed=seed, watch=watch)
-    else:
-        known = one_format(fmt, define)
-        with progress() as watch:
-            report = checks.report_of(known, samples=samples, seed=seed, watch=watch)
+    target = target_named(fmt, define) if fmt is not None else one_format(fmt, define)
+    with progress() as watch:
+        if isinstance(target, BlockFormat):
+            report = checks.report_of_blocks(target, samples=samples, seed=seed, watch=watch)
+        else:
+            report = checks.report_of(target, samples=samples, seed=seed, watch=watch)
     if as_json:
         deliver(json.dumps(report.as_json(), indent=1) + "\n")
     else:

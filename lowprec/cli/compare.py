@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import sys
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import IO, TYPE_CHECKING, Any
 
 import click
 
@@ -12,10 +12,14 @@ from lowprec.cli.arguments import (
     AGREE,
     DIFFER,
     NOTHING,
+    accumulation_named,
+    block_named,
     deliver,
     format_named,
     operation_formats,
+    profile_named,
     project,
+    target_named,
     usage_errors,
 )
 from lowprec.cli.options import (
@@ -39,7 +43,9 @@ __all__ = ["compare"]
 )
 @click.argument("words", metavar="INPUT... OUTPUT", nargs=-1, required=True)
 @click.option(
-    "--to", metavar="FORMAT", help="Format or block format of the results. Default: rank all formats."
+    "--to",
+    metavar="FORMAT",
+    help="Format or block format of the results, by name or in a .toml file. Default: rank all formats.",
 )
 @click.option(
     "--from",
@@ -56,7 +62,9 @@ __all__ = ["compare"]
     help="Operation that gave the results: one of those listed below, dot or matmul.",
 )
 @click.option(
-    "--accumulation", metavar="NAME", help="Accumulation of dot or matmul. Default: rank all accumulations."
+    "--accumulation",
+    metavar="NAME",
+    help="Accumulation of dot or matmul, by name or in a .toml file. Default: rank all accumulations.",
 )
 @click.option("--addend", metavar="FILE", help="File of the addend of dot or matmul. Default: no addend.")
 @click.option("--scales", metavar="FILE", help="File of the scales' codes, for results in a block format.")
@@ -95,7 +103,9 @@ __all__ = ["compare"]
     "--rule", metavar="NAME", help="Scale rule, such as floor or rceil. Default: the block format's own."
 )
 @click.option(
-    "--profile", metavar="NAME", help="Judge by this profile instead of --rounding and --saturation."
+    "--profile",
+    metavar="NAME",
+    help="Judge by this profile, or that in a .toml file, instead of --rounding and --saturation.",
 )
 @define_option
 @projection_options
@@ -152,6 +162,8 @@ def compare(
 
     \b
     lowprec compare - add e4m3fn e4m3fn e4m3fn
+    lowprec compare - dot mine.toml
+    lowprec compare - block bfloat16 mxfp4 --rule rceil
     lowprec compare - add e4m3fn e4m3fn e4m3fn --flags         (flags at the end of each line)
 
     Exit codes: 0 all agree or lie within --ulps, 1 some differ, 2 bad input or usage, 3 nothing was compared.
@@ -188,9 +200,10 @@ def _lines(words: tuple[str, ...], asked: dict[str, Any], **options: Any) -> Com
     from lowprec.verify.lines import compare_lines
 
     path, operation, *names = words
-    _refuse(
-        asked, ("to", "sources", "accumulation", "addend", "scales", "axis", "tensor_scale", "rule", "scale")
-    )
+    _refuse(asked, ("to", "sources", "accumulation", "addend", "scales", "axis", "tensor_scale", "scale"))
+    if operation in ("dot", "block"):
+        return _unit_lines(path, operation, names, asked, **options)
+    _refuse(asked, ("rule",))
     if asked["flags"]:
         raise click.UsageError(
             f"lines have their flags in them, and --flags takes no file: put it last, not before "
@@ -198,18 +211,47 @@ def _lines(words: tuple[str, ...], asked: dict[str, Any], **options: Any) -> Com
         )
     formats = operation_formats(operation, tuple(names), asked["define"])
     if asked["profile"] is not None:
-        from lowprec.spec.profiles import profile
-
-        projection = profile(asked["profile"]).projection(formats[-1])
+        projection = profile_named(asked["profile"]).projection(formats[-1])
     else:
         projection = project(asked["rounding"], asked["saturation"])
+    options |= {"flags": asked["flags"] is not None, "ulps": _ulps(asked["ulps"])}
+    with _opened(path) as lines:
+        return compare_lines(lines, operation, formats, projection, **options)
+
+
+def _opened(path: str) -> IO[Any]:
     try:
-        lines = click.open_file(path, encoding="utf-8", errors="replace")
+        return click.open_file(path, encoding="utf-8", errors="replace")
     except OSError as error:
         raise click.UsageError(f"cannot read {path!r}: {error.strerror}") from None
-    with lines:
-        options |= {"flags": asked["flags"] is not None, "ulps": _ulps(asked["ulps"])}
-        return compare_lines(lines, operation, formats, projection, **options)
+
+
+def _unit_lines(
+    path: str, operation: str, names: list[str], asked: dict[str, Any], **options: Any
+) -> Comparison:
+    """Compare lines of a dot unit or a block converter, as `lowprec vectors` names what it does."""
+    from lowprec.arrays.block import asked as block_asked
+    from lowprec.verify.unit_lines import compare_block_lines, compare_dot_lines
+
+    if asked["flags"] is not None:
+        raise click.UsageError(f"lines of {operation} have no flags; leave --flags out")
+    options |= {"ulps": _ulps(asked["ulps"])}
+    plain = asked["rounding"] == "nearest_even" and asked["saturation"] == "none"
+    if operation == "dot":
+        if len(names) not in (1, 3) or not plain or asked["profile"] is not None or asked["rule"] is not None:
+            raise click.UsageError(
+                "lines of dot take ACCUMULATION [FORMAT FORMAT], which says how sums are rounded, and no more"
+            )
+        how = accumulation_named(names[0])
+        pair = [format_named(name, asked["define"], operation=True) for name in names[1:]]
+        with _opened(path) as lines:
+            return compare_dot_lines(lines, how, (pair[0], pair[1]) if pair else None, **options)
+    if len(names) != 2 or not plain:
+        raise click.UsageError("lines of block take FORMAT BLOCK_FORMAT, and --rule or --profile")
+    profile = None if asked["profile"] is None else profile_named(asked["profile"])
+    fmt = block_asked(block_named(names[1]), asked["rule"], None, None, None, profile)
+    with _opened(path) as lines:
+        return compare_block_lines(lines, format_named(names[0], asked["define"]), fmt, **options)
 
 
 def _ulps(spelled: str | None) -> Any:
@@ -248,23 +290,21 @@ def _refuse(asked: dict[str, Any], names: tuple[str, ...]) -> None:
 
 
 def _files(words: tuple[str, ...], asked: dict[str, Any], **options: Any) -> Comparison:
-    from lowprec.spec import catalog
     from lowprec.verify.compare import compare as compare_arrays
     from lowprec.verify.dumps import open_dump
-    from lowprec.verify.operations import operand_format
 
     if len(words) < 2:
         raise click.UsageError("give the INPUT and the OUTPUT: two files, or more for an operation")
     define, name = asked["define"], asked["to"]
     target: Any = None
     if name is not None:
-        target = catalog.block_format(name) if catalog.is_block(name) else format_named(name, define)
+        target = target_named(name, define)
     element = getattr(target, "element", target)
     sources = None if asked["sources"] is None else asked["sources"].split(",")
     if sources is not None and len(sources) not in (1, len(words) - 1):
         raise click.UsageError(f"--from names {len(sources)} formats for {len(words) - 1} operands")
     known = [
-        None if sources is None else operand_format(sources[min(i, len(sources) - 1)])
+        None if sources is None else format_named(sources[min(i, len(sources) - 1)], operand=True)
         for i in range(len(words) - 1)
     ]
     operands = [open_dump(word, fmt) for word, fmt in zip(words, known, strict=False)]
@@ -273,7 +313,9 @@ def _files(words: tuple[str, ...], asked: dict[str, Any], **options: Any) -> Com
     if asked["scales"] is not None:
         scales = open_dump(asked["scales"], getattr(target, "scale", None))
     plain = asked["rounding"] == "nearest_even" and asked["saturation"] == "none"
-    how: dict[str, Any] = {"profile": asked["profile"]} if asked["profile"] is not None else {}
+    how: dict[str, Any] = {}
+    if asked["profile"] is not None:
+        how["profile"] = profile_named(asked["profile"])
     if not plain and how:
         raise click.UsageError(
             "--profile and --rounding or --saturation both say how to convert; give one of them"
@@ -287,7 +329,7 @@ def _files(words: tuple[str, ...], asked: dict[str, Any], **options: Any) -> Com
         target,
         operation=asked["operation"],
         source=known if sources is not None else None,
-        accumulation=asked["accumulation"],
+        accumulation=None if asked["accumulation"] is None else accumulation_named(asked["accumulation"]),
         addend=None if asked["addend"] is None else open_dump(asked["addend"]),
         scales=scales,
         axis=asked["axis"],

@@ -3,23 +3,29 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, TypeVar
 
 import click
 
-from lowprec.cli.arguments import deliver, kind_named, one_format, project, usage_errors
+from lowprec.cli.arguments import anything_named, deliver, one_format, profile_named, project, usage_errors
 from lowprec.cli.options import define_option, json_option, output_option, projection_options
 from lowprec.cli.terminal import say
 from lowprec.export.tabulate import TABLE_KINDS
+from lowprec.spec.accumulation import Accumulation
+from lowprec.spec.block import BlockFormat
 
 if TYPE_CHECKING:
     from rich.console import RenderableType
 
     from lowprec.spec.format import Format
+    from lowprec.spec.profiles import Profile
+    from lowprec.spec.toml_reading import Specification
 
-__all__ = ["accumulations", "block_formats", "formats", "profiles", "show", "table"]
+__all__ = ["accumulations", "block_formats", "formats", "listing", "profiles", "show", "table"]
+
+Named = TypeVar("Named")
 
 
 def _print(as_json: bool, described: Callable[[], object], *shown: Callable[[], RenderableType]) -> None:
@@ -35,59 +41,102 @@ def _print(as_json: bool, described: Callable[[], object], *shown: Callable[[], 
         cards.show(renderable())
 
 
+_words = click.argument("words", metavar="[WORD]...", nargs=-1)
+
+
+def _having(
+    words: tuple[str, ...], items: Iterable[Named], describe: Callable[[Named], object]
+) -> list[Named]:
+    """Return the items whose description has all the words; none is a usage error."""
+    found = [item for item in items if all(word.lower() in _text_of(describe(item)) for word in words)]
+    if not found:
+        raise click.UsageError(f"nothing here has {' and '.join(map(repr, words))}; leave some of it out")
+    return found
+
+
+def _text_of(described: object) -> str:
+    """Return all values of a description, without the names of its fields."""
+    if isinstance(described, dict):
+        return "\n".join(map(_text_of, described.values()))
+    if isinstance(described, list):
+        return "\n".join(map(_text_of, described))
+    return str(described).lower()
+
+
 @click.command(short_help="List the formats and the block formats.")
+@_words
 @click.option("--json", "as_json", is_flag=True, help="Print JSON instead of text, of the formats only.")
-def formats(as_json: bool) -> None:
-    """List the formats and the block formats.
+def formats(words: tuple[str, ...], as_json: bool) -> None:
+    """List the formats and the block formats; of the formats those that have each WORD, such as ieee754.
 
     `lowprec show NAME` shows one.
     """
     from lowprec.export import block_cards, cards
     from lowprec.spec.catalog import FORMATS
 
-    _print(
-        as_json, lambda: [*map(cards.describe, FORMATS.values())], cards.listing, block_cards.block_listing
-    )
+    found = _having(words, FORMATS.values(), cards.describe)
+    more = () if words else (block_cards.block_listing,)
+    _print(as_json, lambda: [*map(cards.describe, found)], lambda: cards.listing(found), *more)
 
 
 @click.command("block-formats", short_help="List the block formats.")
+@_words
 @json_option
-def block_formats(as_json: bool) -> None:
-    """List the block formats.
+def block_formats(words: tuple[str, ...], as_json: bool) -> None:
+    """List the block formats; those that have each WORD, such as e2m1fn or floor.
 
     `lowprec show NAME` shows one.
     """
     from lowprec.export.block_cards import block_listing, describe_block
     from lowprec.spec.catalog import BLOCK_FORMATS
 
-    _print(as_json, lambda: [*map(describe_block, BLOCK_FORMATS.values())], block_listing)
+    found = _having(words, BLOCK_FORMATS.values(), describe_block)
+    _print(as_json, lambda: [*map(describe_block, found)], lambda: block_listing(found))
 
 
 @click.command(short_help="List the accumulations of dot products.")
+@_words
 @json_option
-def accumulations(as_json: bool) -> None:
-    """List the accumulations: how hardware and plain loops sum dot products.
+def accumulations(words: tuple[str, ...], as_json: bool) -> None:
+    """List the accumulations, how hardware and plain loops sum dot products; those that have each WORD.
 
-    `lowprec show NAME` tells in words what one does. deepseek_promote(N), which promotes after N products, is
-    one too.
+    A WORD is part of a name, a format or anything that `lowprec show NAME` says of one, in words or as
+    parameters: lowprec accumulations hopper e4m3fn. deepseek_promote(N), which promotes after N products, is
+    an accumulation too.
     """
     from lowprec.export.accumulation_cards import accumulation_listing, describe_accumulation
     from lowprec.spec.accumulations import ACCUMULATIONS
 
-    _print(as_json, lambda: [*map(describe_accumulation, ACCUMULATIONS.values())], accumulation_listing)
+    found = _having(words, ACCUMULATIONS.values(), describe_accumulation)
+    _print(as_json, lambda: [*map(describe_accumulation, found)], lambda: accumulation_listing(found))
 
 
 @click.command(short_help="List the profiles of software and hardware.")
+@_words
 @json_option
-def profiles(as_json: bool) -> None:
-    """List the profiles: how named software and hardware converts.
+def profiles(words: tuple[str, ...], as_json: bool) -> None:
+    """List the profiles, how named software and hardware converts; those that have each WORD.
 
     `lowprec show NAME` shows one.
     """
     from lowprec.export import cards
     from lowprec.spec.profiles import PROFILES
 
-    _print(as_json, lambda: [*map(cards.describe_profile, PROFILES.values())], cards.profile_listing)
+    def describe(profile: Profile) -> object:
+        return [cards.describe_profile(profile), [fmt.name for fmt in profile.formats]]
+
+    found = _having(words, PROFILES.values(), describe)
+    _print(as_json, lambda: [*map(cards.describe_profile, found)], lambda: cards.profile_listing(found))
+
+
+@click.group("list", short_help="List formats, blocks, accumulations or profiles.")
+def listing() -> None:
+    """List formats, blocks, accumulations or profiles; of all, those that have each word that follows."""
+
+
+for _command, _name in ((formats, "formats"), (block_formats, "blocks"), (accumulations, "accumulations"),
+                        (profiles, "profiles")):  # fmt: skip
+    listing.add_command(_command, _name)
 
 
 @click.command(short_help="Show a format, block format, accumulation or profile.")
@@ -99,66 +148,73 @@ def profiles(as_json: bool) -> None:
     help="Show what NAME, a format or block format, is in this profile; without NAME, the profile.",
 )
 @json_option
-def show(name: str | None, define: str | None, profile: str | None, as_json: bool) -> None:
+@click.option("--toml", "as_toml", is_flag=True, help="Print TOML, which every command reads from a file.")
+def show(name: str | None, define: str | None, profile: str | None, as_json: bool, as_toml: bool) -> None:
     """Show a format: parameters, limits, special codes and, up to 8 bits, every code's value.
 
-    NAME is a format: its name, an alias, a P3109 name such as binary8p3se, or a .toml file with the
-    parameters of a private format. It may also be a block format, an accumulation, which is told in words, or
-    a profile.
+    NAME is a format: its name, an alias or a P3109 name such as binary8p3se. It may also be a block format,
+    an accumulation, which is told in words, or a profile; and mine.toml, or mine.toml:NAME, for what a file
+    defines.
     """
-    kind = "format"
+    from lowprec.spec.format import Format
+
     if name is None and define is None and profile is not None:
-        kind, name, profile = "profile", profile, None
-    elif name is not None and define is None and not name.endswith(".toml"):
-        kind = kind_named(name)
+        name, profile = profile, None
+        shown: Specification = profile_named(name)
+    else:
+        shown = anything_named(name) if name is not None and define is None else one_format(name, define)
+    stack = None if profile is None else profile_named(profile)
     with usage_errors():
-        if kind == "format":
-            _show_format(one_format(name, define), profile, as_json)
-        elif kind == "block format":
-            _show_block(str(name), profile, as_json)
-        elif profile is not None:
-            a = "an" if kind == "accumulation" else "a"
-            raise ValueError(f"--profile is of formats, and {name!r} is {a} {kind}; leave it out")
-        elif kind == "accumulation":
-            _show_accumulation(str(name), as_json)
+        if as_toml:
+            _show_toml(shown, stack, as_json)
+        elif isinstance(shown, Format):
+            _show_format(shown, stack, as_json)
+        elif isinstance(shown, BlockFormat):
+            _show_block(shown, stack, as_json)
+        elif stack is not None:
+            a = "an accumulation" if isinstance(shown, Accumulation) else "a profile"
+            raise ValueError(f"--profile is of formats, and {name!r} is {a}; leave it out")
+        elif isinstance(shown, Accumulation):
+            _show_accumulation(shown, as_json)
         else:
-            _show_profile(str(name), as_json)
+            _show_profile(shown, as_json)
 
 
-def _show_format(fmt: Format, profile: str | None, as_json: bool) -> None:
+def _show_toml(shown: Specification, stack: Profile | None, as_json: bool) -> None:
+    from lowprec.spec.toml_writing import to_toml
+
+    if as_json:
+        raise ValueError("--toml and --json are two ways to print; give one of them")
+    if stack is not None and not isinstance(shown, BlockFormat):
+        raise ValueError("--toml shows block formats as a --profile has them, and all else as it is")
+    deliver(to_toml(stack.block(shown) if stack is not None and isinstance(shown, BlockFormat) else shown))
+
+
+def _show_format(fmt: Format, stack: Profile | None, as_json: bool) -> None:
     from lowprec.export import cards
-    from lowprec.spec.profiles import profile as profile_of
 
-    if profile is not None and as_json:
+    if stack is not None and as_json:
         raise ValueError("--json shows a format; leave --profile out")
-    shown = cards.card(fmt) if profile is None else cards.profile_card(profile_of(profile), fmt)
+    shown = cards.card(fmt) if stack is None else cards.profile_card(stack, fmt)
     _print(as_json, lambda: cards.describe(fmt), lambda: shown)
 
 
-def _show_profile(name: str, as_json: bool) -> None:
+def _show_profile(shown: Profile, as_json: bool) -> None:
     from lowprec.export import cards
-    from lowprec.spec.profiles import profile
 
-    shown = profile(name)
     _print(as_json, lambda: cards.describe_profile(shown), lambda: cards.profile_card(shown, None))
 
 
-def _show_block(name: str, profile: str | None, as_json: bool) -> None:
+def _show_block(fmt: BlockFormat, stack: Profile | None, as_json: bool) -> None:
     from lowprec.export.block_cards import block_card, describe_block
-    from lowprec.spec.catalog import block_format
-    from lowprec.spec.profiles import profile as profile_of
 
-    fmt = block_format(name)
-    stack = None if profile is None else profile_of(profile)
     shown = fmt if stack is None else stack.block(fmt)
     _print(as_json, lambda: describe_block(shown), lambda: block_card(fmt, stack))
 
 
-def _show_accumulation(name: str, as_json: bool) -> None:
+def _show_accumulation(how: Accumulation, as_json: bool) -> None:
     from lowprec.export.accumulation_cards import accumulation_card, describe_accumulation
-    from lowprec.spec.accumulations import accumulation
 
-    how = accumulation(name)
     _print(as_json, lambda: describe_accumulation(how), lambda: accumulation_card(how))
 
 

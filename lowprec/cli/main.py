@@ -127,6 +127,7 @@ for command in (
     formats.block_formats,
     formats.accumulations,
     formats.profiles,
+    formats.listing,
     formats.show,
     formats.table,
     vectors.vectors,

@@ -2,12 +2,22 @@
 
 from __future__ import annotations
 
+import dataclasses
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import click
 
-from lowprec.cli.arguments import deliver, operation_formats, project, usage_errors
+from lowprec.cli.arguments import (
+    accumulation_named,
+    deliver,
+    format_named,
+    operation_formats,
+    profile_named,
+    project,
+    target_named,
+    usage_errors,
+)
 from lowprec.cli.options import (
     OPERATIONS_HELP,
     define_option,
@@ -16,26 +26,59 @@ from lowprec.cli.options import (
     scheduler_option,
 )
 from lowprec.export.tabulate import VECTOR_KINDS
+from lowprec.spec.block import BlockFormat
+from lowprec.spec.projection import Projection
+
+if TYPE_CHECKING:
+    from lowprec.export.unit_vectors import UnitSuite
+    from lowprec.export.vectors import Suite
+    from lowprec.spec.format import Format
 
 __all__ = ["vectors"]
 
+#: What is not an operation on codes, with what is named behind it.
+_UNITS = {
+    "dot": "ACCUMULATION [FORMAT FORMAT]",
+    "matmul": "ACCUMULATION [FORMAT FORMAT]",
+    "block": "FORMAT BLOCK_FORMAT",
+    "compare": "FORMAT",
+}
 
-@click.command(short_help="Generate test vectors of an operation.", epilog=OPERATIONS_HELP)
+_EPILOG = f"{OPERATIONS_HELP}. Units: " + ", ".join(f"{name} {words}" for name, words in _UNITS.items())
+
+
+@click.command(short_help="Generate test vectors of an operation or a unit.", epilog=_EPILOG)
 @click.argument("operation")
 @click.argument("formats", metavar="FORMAT...", nargs=-1, required=True)
 @define_option
 @projection_options
+@click.option(
+    "--subnormals",
+    type=click.Choice(["keep", "flush_results", "flush_operands", "flush_both"]),
+    default="keep",
+    show_default=True,
+    help="Treat subnormal results and operands by this policy.",
+)
+@click.option("--profile", metavar="NAME", help="Convert as this profile does, by name or in a .toml file.")
+@click.option(
+    "--rule", metavar="NAME", help="Scale rule of blocks, such as floor or rceil. Default: the format's own."
+)
+@click.option(
+    "--length", type=int, metavar="K", help="Products of a dot product. Default: what one step or chunk sums."
+)
+@click.option("--size", metavar="M,N,K", help="Rows of x, columns of y and products of matmul.")
 @click.option(
     "--samples",
     default=1024,
     show_default=True,
     type=click.IntRange(max=1 << 24),
     metavar="N",
-    help="Add this number of random operands where not all operands are tried.",
+    help="Add this number of random operands where not all operands are tried; of units, of aimed ones.",
 )
 @click.option(
     "--seed", default=0, show_default=True, metavar="N", help="Draw the random operands with this seed."
 )
+@click.option("--flags", is_flag=True, help="Add a column of the exception flags that each case raises.")
 @click.option(
     "--as",
     "kind",
@@ -45,22 +88,27 @@ __all__ = ["vectors"]
     help="Write this kind of file: mem is hexadecimal for $readmemh, text what `lowprec compare` reads.",
 )
 @click.option(
+    "--packed", is_flag=True, help="Write the lanes of an operand as one number, lane 0 in its lowest bits."
+)
+@click.option(
     "--operands", is_flag=True, help="Print the operands without results, for a program under test to read."
+)
+@click.option(
+    "--coverage",
+    is_flag=True,
+    help="Print the points of the verification plan, and the vectors that hit each.",
 )
 @scheduler_option
 @output_option
 def vectors(
     operation: str,
     formats: tuple[str, ...],
-    define: str | None,
-    rounding: str,
-    saturation: str,
-    samples: int,
-    seed: int,
     kind: str,
+    packed: bool,
     operands: bool,
-    scheduler: str | None,
+    coverage: bool,
     output: Path | None,
+    **asked: Any,
 ) -> None:
     """Generate test vectors: operands that matter and the code each must give, in hexadecimal.
 
@@ -69,25 +117,166 @@ def vectors(
     \b
     lowprec vectors convert binary32 e4m3fn
     lowprec vectors fma e4m3fn e4m3fn binary32 binary32
+    lowprec vectors dot ada_mma_e4m3fn_binary32
+    lowprec vectors dot fp32_fma binary16 binary16 --length 16
+    lowprec vectors matmul mine.toml --size 16,8,32
+    lowprec vectors block bfloat16 mxfp4 --rule rceil
+    lowprec vectors block mxfp4 bfloat16            (from blocks)
+    lowprec vectors compare e5m2 --flags
 
     With --operands only the operands are printed. A program under test reads them and prints each line with
     its result, and `lowprec compare - OPERATION FORMAT...` judges those lines.
 
     All operands are tried if they have at most 16 bits together; of wider ones, those at ties, limits and the
-    like.
+    like. Units get operands aimed at what breaks them; --coverage says what is covered.
     """  # noqa: D301
-    from lowprec.export.vectors import suite
     from lowprec.verify.sweeping import SweepError
 
-    if samples < 0 or seed < 0:
+    if asked["samples"] < 0 or asked["seed"] < 0:
         raise click.UsageError("--samples and --seed must not be negative")
-    if operands and kind != "text":
-        raise click.UsageError("--operands prints text; leave --as out")
-    chosen = operation_formats(operation, formats, define)
-    words = ["lowprec vectors", operation, *formats, *([f"--define {define}"] if define else [])]
-    words += [f"--rounding {rounding} --saturation {saturation} --samples {samples} --seed {seed}"]
-    how = project(rounding, saturation)
-    options: dict[str, Any] = {"samples": samples, "seed": seed, "scheduler": scheduler}
-    with usage_errors((SweepError,)):
-        made = suite(operation, chosen, how, command=" ".join(words), **options)
-    deliver(made.operand_lines().encode() if operands else made.render(kind), output)
+    if operands and (kind != "text" or coverage):
+        raise click.UsageError("--operands prints text; leave --as and --coverage out")
+    if coverage and kind not in ("text", "csv", "jsonl"):
+        raise click.UsageError(f"--coverage is text, csv or jsonl, not {kind}")
+    with usage_errors((ValueError, TypeError, SweepError)):
+        made = (
+            _unit(operation, formats, asked) if operation in _UNITS else _elements(operation, formats, asked)
+        )
+        if coverage:
+            plan = made.plan()
+            content: str | bytes = {"text": plan.as_text, "csv": plan.as_csv, "jsonl": plan.as_jsonl}[
+                kind
+            ]() + "\n"
+        else:
+            content = made.operand_lines(packed=packed) if operands else made.render(kind, packed=packed)
+    deliver(content, output)
+
+
+#: Options, with their defaults, that a command line repeats in the headers of files; the last ones if given.
+_REPEATED = ("rounding", "saturation", "samples", "seed")
+_IF_GIVEN = {"subnormals": "keep", "profile": None, "rule": None, "length": None, "size": None}
+
+
+def _command(operation: str, formats: tuple[str, ...], asked: dict[str, Any], names: tuple[str, ...]) -> str:
+    words = ["lowprec vectors", operation, *formats]
+    words += [f"--define {asked['define']}"] if asked["define"] else []
+    words += [f"--{name} {asked[name]}" for name in names]
+    words += [f"--{name} {asked[name]}" for name, default in _IF_GIVEN.items() if asked[name] != default]
+    return " ".join([*words, *["--flags"] * asked["flags"]])
+
+
+def _refuse(asked: dict[str, Any], operation: str, **defaults: Any) -> None:
+    """Refuse options that say nothing about an operation."""
+    for name, default in defaults.items():
+        if asked[name] != default:
+            raise click.UsageError(f"--{name} says nothing about {operation}; leave it out")
+
+
+def _projection(target: Format, asked: dict[str, Any]) -> Projection:
+    """Return the projection that the options ask for."""
+    plain = {"rounding": "nearest_even", "saturation": "none", "subnormals": "keep"}
+    if asked["profile"] is None:
+        return project(asked["rounding"], asked["saturation"], asked["subnormals"], stochastic=True)
+    if any(asked[name] != default for name, default in plain.items()):
+        raise click.UsageError(
+            "--profile and --rounding, --saturation or --subnormals all say how to convert; give one of them"
+        )
+    return profile_named(asked["profile"]).projection(target)
+
+
+def _elements(operation: str, formats: tuple[str, ...], asked: dict[str, Any]) -> Suite:
+    from lowprec.export.vectors import suite
+
+    _refuse(asked, operation, rule=None, length=None, size=None)
+    name = "convert" if operation == "cast" else operation
+    chosen = operation_formats(name, formats, asked["define"])
+    how = _projection(chosen[-1], asked)
+    if how.rounding.bits and asked["scheduler"] is not None:
+        raise click.UsageError("--scheduler is for deterministic modes; leave it out")
+    command = _command(operation, formats, asked, _REPEATED)
+    options = {key: asked[key] for key in ("samples", "seed", "flags", "scheduler")}
+    return suite(name, chosen, how, command=command, **options)
+
+
+def _unit(operation: str, names: tuple[str, ...], asked: dict[str, Any]) -> UnitSuite:
+    from lowprec.export import unit_vectors
+
+    _refuse(asked, operation, scheduler=None)
+    options: dict[str, Any] = {"samples": asked["samples"], "seed": asked["seed"]}
+    if operation == "compare":
+        _refuse(asked, operation, **_IF_GIVEN, rounding="nearest_even", saturation="none")
+        _count(operation, names, 1)
+        options |= {"flags": asked["flags"], "command": _command(operation, names, asked, _REPEATED[2:])}
+        return unit_vectors.comparison_suite(format_named(names[0], asked["define"]), **options)
+    if asked["flags"]:
+        raise click.UsageError(
+            f"--flags are of operations on numbers; lowprec says nothing of those of {operation}"
+        )
+    if operation == "block":
+        _count(operation, names, 2)
+        _refuse(asked, operation, length=None, size=None)
+        return _block(names, asked, options)
+    _refuse(
+        asked,
+        operation,
+        rounding="nearest_even",
+        saturation="none",
+        subnormals="keep",
+        profile=None,
+        rule=None,
+    )
+    how = accumulation_named(names[0])
+    pair = tuple(format_named(name, asked["define"], operation=True) for name in names[1:])
+    if len(pair) not in (0, 2):
+        raise click.UsageError(f"{operation} takes {_UNITS[operation]}; name both operands' formats, or none")
+    options |= {"formats": pair or None, "command": _command(operation, names, asked, _REPEATED[2:])}
+    if operation == "dot":
+        _refuse(asked, operation, size=None)
+        return unit_vectors.dot_suite(how, length=asked["length"], **options)
+    _refuse(asked, operation, length=None)
+    size = (asked["size"] or "").split(",")
+    if len(size) != 3 or not all(part.strip().isdigit() for part in size):
+        raise click.UsageError(f"matmul needs --size M,N,K, such as 16,8,32, not {asked['size']!r}")
+    return unit_vectors.matmul_suite(how, (int(size[0]), int(size[1]), int(size[2])), **options)
+
+
+def _count(operation: str, names: tuple[str, ...], wanted: int) -> None:
+    if len(names) != wanted:
+        raise click.UsageError(f"{operation} takes {_UNITS[operation]}, not {' '.join(names)}")
+
+
+def _block(names: tuple[str, ...], asked: dict[str, Any], options: dict[str, Any]) -> UnitSuite:
+    from lowprec.arrays.block import asked as block_asked
+    from lowprec.export import block_vectors
+
+    first, second = (target_named(name, asked["define"]) for name in names)
+    shown = tuple(
+        name for name in _REPEATED[:2] if asked[name] != {"rounding": "nearest_even"}.get(name, "none")
+    )
+    options["command"] = _command("block", names, asked, (*shown, *_REPEATED[2:]))
+    if isinstance(first, BlockFormat) and not isinstance(second, BlockFormat):
+        _refuse(
+            asked,
+            "decoding blocks",
+            rounding="nearest_even",
+            saturation="none",
+            subnormals="keep",
+            rule=None,
+            profile=None,
+        )
+        return block_vectors.decoder_suite(first, second, **options)
+    if not isinstance(second, BlockFormat) or isinstance(first, BlockFormat):
+        raise click.UsageError(
+            f"block takes {_UNITS['block']}, or them the other way round, not {' '.join(names)}"
+        )
+    profile = None if asked["profile"] is None else profile_named(asked["profile"])
+    given = {
+        "rounding": None if asked["rounding"] == "nearest_even" else asked["rounding"],
+        "saturation": None if asked["saturation"] == "none" else asked["saturation"],
+    }
+    fmt = block_asked(second, asked["rule"], given["rounding"], given["saturation"], None, profile)
+    if asked["subnormals"] != "keep":
+        fmt = dataclasses.replace(
+            fmt, elements=dataclasses.replace(fmt.elements, subnormals=asked["subnormals"])
+        )
+    return block_vectors.block_suite(first, fmt, **options)

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from lowprec.cli.arguments import format_named, kind_named
+from lowprec.cli.arguments import anything_named
 from lowprec.cli.progress import progress
 from lowprec.cli.terminal import say
 
@@ -58,9 +58,8 @@ __all__ = ["warm"]
 def warm(names: tuple[str, ...], everything: bool, listed: bool, **asked: Any) -> None:
     """Compile what calls on NAMEs need, and keep it on disk, so that no later process waits for it.
 
-    NAME is a format, a block format, an accumulation, or a .toml file with the parameters of a private
-    format. Kernels that are on disk are not compiled again: with LOWPREC_CACHE_DIR set to nothing, --list
-    times all of them.
+    NAME is a format, a block format, an accumulation, or a .toml file that defines one. Kernels that are on
+    disk are not compiled again: with LOWPREC_CACHE_DIR set to nothing, --list times all of them.
     """
     if everything == bool(names):
         raise click.UsageError("name formats, block formats or accumulations, or say --all")
@@ -100,15 +99,12 @@ def _everything() -> list[Specification]:
 
 
 def _named(name: str) -> Specification:
-    from lowprec.spec.accumulations import accumulation
-    from lowprec.spec.catalog import block_format
+    from lowprec.spec.profiles import Profile
 
-    kind = "format" if name.endswith(".toml") else kind_named(name)
-    if kind == "profile":
+    found = anything_named(name)
+    if isinstance(found, Profile):
         raise click.UsageError(f"{name!r} is a profile; name the formats that it converts to")
-    if kind == "block format":
-        return block_format(name)
-    return accumulation(name) if kind == "accumulation" else format_named(name)
+    return found
 
 
 def _list(compiled: list[Compiled]) -> None:

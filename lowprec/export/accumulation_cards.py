@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import dataclasses
 import inspect
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from typing import Any
 
 from rich.console import Group, RenderableType
@@ -47,10 +47,10 @@ def is_measured(how: Accumulation) -> bool:
     )
 
 
-def accumulation_listing() -> RenderableType:
-    """Return every accumulation of the catalog, a row each."""
+def accumulation_listing(items: Iterable[Accumulation] | None = None) -> RenderableType:
+    """Return accumulations, by default all of the catalog, a row each."""
     table = columns("accumulation", "x", "y", "sum", "output", "measured")
-    for how in ACCUMULATIONS.values():
+    for how in ACCUMULATIONS.values() if items is None else items:
         x, y = ("any", "any") if how.operands is None else (fmt.name for fmt in how.operands)
         output = "-" if how.output is None else how.output[0].name
         table.add_row(how.name, x, y, _sum(how), output, _shown(is_measured(how)))

@@ -6,7 +6,7 @@ Needs neither numba nor NumPy.
 from __future__ import annotations
 
 import dataclasses
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from typing import Any
 
 from rich.console import Group, RenderableType
@@ -36,11 +36,11 @@ def describe_block(fmt: BlockFormat) -> dict[str, Any]:
     }
 
 
-def block_listing() -> RenderableType:
-    """Return every block format of the catalog, a row each."""
+def block_listing(formats: Iterable[BlockFormat] | None = None) -> RenderableType:
+    """Return block formats, by default all of the catalog, a row each."""
     names = ("block format", "element", "scale", "size", "bits", "rule", "tensor scale")
     table = columns(*names, right=("size", "bits"))
-    for fmt in catalog.BLOCK_FORMATS.values():
+    for fmt in catalog.BLOCK_FORMATS.values() if formats is None else formats:
         table.add_row(fmt.name, *_parts(fmt), str(fmt.rule), fmt.tensor_scale)
     return table
 

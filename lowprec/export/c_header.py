@@ -66,7 +66,7 @@ def _lowered(fmt: Format, projection: Projection) -> tuple[Grid, Sequence[Side]]
 
 
 def _limits(fmt: Format, mode: str) -> str:
-    _, sides = _lowered(fmt, Projection(nan="max", rounding=mode))  # type: ignore[arg-type]
+    _, sides = _lowered(fmt, Projection(nan="max", rounding=mode))
     rows = (f"{{UINT64_C({side.limit_even:#x}), UINT64_C({side.limit_odd:#x})}}" for side in sides)
     return f"{{{', '.join(rows)}}} /* {mode} */"
 

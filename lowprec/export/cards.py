@@ -61,11 +61,11 @@ def text_of(value: Any) -> str:
     return "-" if value is None or value == "" else str(value)
 
 
-def listing() -> RenderableType:
-    """Return every format of the catalog, a row each."""
+def listing(formats: Iterable[Format] | None = None) -> RenderableType:
+    """Return formats, by default all of the catalog, a row each."""
     names = ("bits", "e", "t", "bias", "max_finite", "min_normal", "min_subnormal", "Inf", "NaN", "-0")
     table = columns("format", *names, right=names)
-    for fmt in catalog.FORMATS.values():
+    for fmt in catalog.FORMATS.values() if formats is None else formats:
         sizes = (fmt.width, fmt.exponent_bits, fmt.trailing_bits, fmt.bias)
         limits = (fmt.max_finite, fmt.min_normal, fmt.min_subnormal)
         specials = (_code(fmt.infinity_code, fmt), _code(fmt.nan_code, fmt), text_of(fmt.has_negative_zero))
@@ -98,10 +98,10 @@ def profile_card(profile: Profile, fmt: Format | None) -> RenderableType:
     return Group(f"[bold]{profile.name}[/bold]  {profile.versions}; source {profile.source}", "", table)
 
 
-def profile_listing() -> RenderableType:
-    """Return every profile, a row each."""
+def profile_listing(profiles: Iterable[Profile] | None = None) -> RenderableType:
+    """Return profiles, by default all, a row each."""
     table = columns("profile", "formats", "block formats", "versions")
-    for profile in PROFILES.values():
+    for profile in PROFILES.values() if profiles is None else profiles:
         table.add_row(profile.name, _names(profile.formats), _names(profile.blocks), profile.versions)
     return table
 

@@ -342,7 +342,7 @@ def _verify_sweep(fmt: Format, sweep: dict[str, Any]) -> None:
 def _vectors(target: str, rounding: str, saturation: str) -> bytes:
     """Return vectors whose results are the oracle's."""
     formats = (catalog.BINARY32, catalog.format(target))
-    projection = Projection(rounding=rounding, saturation=saturation)  # type: ignore[arg-type]
+    projection = Projection(rounding=rounding, saturation=saturation)
     options = f"--rounding {rounding} --saturation {saturation}"
     command = f"lowprec vectors convert binary32 {target} {options} --samples 256 --seed 0"
     made = suite("convert", formats, projection, samples=256, command=command)

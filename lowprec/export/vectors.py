@@ -7,9 +7,7 @@ the verbs, which the oracle has checked.
 
 from __future__ import annotations
 
-import io
-import json
-from collections.abc import Callable, Iterator
+import dataclasses
 from dataclasses import dataclass
 from typing import Any
 
@@ -18,11 +16,15 @@ import numpy.typing as npt
 
 from lowprec import __version__
 from lowprec.export.tabulate import provenance
+from lowprec.export.vector_files import Column, VectorFile
 from lowprec.spec import catalog
 from lowprec.spec.format import Format
 from lowprec.spec.projection import DEFAULT, Projection
+from lowprec.spec.rounding import TOWARD_ZERO
+from lowprec.verify.coverage.elements import plan_of_elements
+from lowprec.verify.coverage.points import Plan
+from lowprec.verify.inputs.random_words import random_width, random_words
 from lowprec.verify.operations import OPERATIONS, Operation, check_operands, operand_names
-from lowprec.verify.shown import hex_digits
 
 __all__ = ["Suite", "suite"]
 
@@ -34,7 +36,7 @@ _PART = 1 << 18
 
 @dataclass(frozen=True)
 class Suite:
-    """Operands, as codes, and the result of each."""
+    """Operands, as codes, and the result of each; expected flags and random integers where asked for."""
 
     operation: Operation
     formats: tuple[Format, ...]  #: of the operands, then of the result
@@ -43,54 +45,21 @@ class Suite:
     results: Array
     left_out: int = 0  #: cases whose result is a NaN that the result's format has no code for
     command: str = ""
+    flags: Array | None = None
+    random: Array | None = None
 
-    def render(self, kind: str) -> bytes:
-        """Return the suite as a file."""
-        makers: dict[str, Callable[[], str | bytes]] = {
-            "text": self._text,
-            "csv": self._csv,
-            "jsonl": self._jsonl,
-            "mem": self._mem,
-            "npy": self._npy,
-        }
-        made = makers[kind]()
-        return made if isinstance(made, bytes) else made.encode()
-
-    def operand_lines(self) -> str:
-        """Return the operands alone, a case a line: what a program under test reads."""
-        return "".join(f"{' '.join(line[:-1])}\n" for line in self._lines())
-
-    def _lines(self) -> Iterator[list[str]]:
+    def file(self) -> VectorFile:
+        """Return the columns and the header."""
+        names = operand_names(self.operation.operands)
         columns = [
-            _hex_column(codes, fmt)
-            for codes, fmt in zip((*self.operands, self.results), self.formats, strict=True)
+            Column(name, codes, fmt.width)
+            for name, codes, fmt in zip(names, self.operands, self.formats, strict=False)
         ]
-        for line in zip(*columns, strict=True):
-            yield list(line)
-
-    def _header(self) -> list[str]:
-        names = [fmt.name for fmt in self.formats]
-        lines = [
-            provenance(self.command),
-            f"{self.operation.name} {' '.join(names[:-1])} to {names[-1]}, {self.projection}; codes in "
-            "hexadecimal",
-            f"{self.results.size} cases: {'operand ' * self.operation.operands}result",
-        ]
-        if self.left_out:
-            what = "NaN operands" if self.operation.name == "convert" else "cases with a NaN result"
-            lines.append(f"{self.left_out} {what} are left out: {names[-1]} has no NaN")
-        return lines
-
-    def _text(self) -> str:
-        head = "".join(f"# {line}\n" for line in self._header())
-        return head + "".join(f"{' '.join(line)}\n" for line in self._lines())
-
-    def _csv(self) -> str:
-        head = "".join(f"# {line}\n" for line in self._header())
-        names = ",".join([*operand_names(self.operation.operands), "result"])
-        return f"{head}{names}\n" + "".join(f"{','.join(line)}\n" for line in self._lines())
-
-    def _jsonl(self) -> str:
+        if self.random is not None:
+            columns.append(Column("random", self.random, random_width(self.projection.rounding)))
+        columns.append(Column("result", self.results, self.formats[-1].width, result=True))
+        if self.flags is not None:
+            columns.append(Column("flags", self.flags, 5, result=True))
         header = {
             "schema": "lowprec.vectors/1",
             "lowprec": __version__,
@@ -99,33 +68,45 @@ class Suite:
             "formats": [fmt.name for fmt in self.formats],
             "rounding": str(self.projection.rounding),
             "saturation": str(self.projection.saturation),
-            "cases": int(self.results.size),
+            "cases": len(self.results),
         }
-        names = [*operand_names(self.operation.operands), "result"]
-        lines = [
-            json.dumps(header),
-            *(json.dumps(dict(zip(names, line, strict=True))) for line in self._lines()),
-        ]
-        return "\n".join(lines) + "\n"
+        return VectorFile(tuple(columns), self._header(), header)
 
-    def _mem(self) -> str:
-        head = "".join(f"// {line}\n" for line in self._header())
-        return head + "".join(f"{''.join(line)}\n" for line in self._lines())
+    def render(self, kind: str, *, packed: bool = False) -> bytes:
+        """Return the suite as a file."""
+        return self.file().render(kind, packed=packed)
 
-    def _npy(self) -> bytes:
-        names = [*operand_names(self.operation.operands), "result"]
-        columns = (*self.operands, self.results)
-        table = np.empty(
-            self.results.size,
-            dtype=[
-                (name, column.dtype.newbyteorder("<")) for name, column in zip(names, columns, strict=True)
-            ],
+    def operand_lines(self, *, packed: bool = False) -> str:
+        """Return the operands alone, a case a line: what a program under test reads."""
+        return self.file().operand_lines(packed=packed)
+
+    def plan(self) -> Plan:
+        """Return the points of the verification plan, with the cases that hit each."""
+        return plan_of_elements(
+            self.operation,
+            self.operands,
+            self.formats,
+            self.projection,
+            self.results,
+            self.flags,
+            self.random,
         )
-        for name, column in zip(names, columns, strict=True):
-            table[name] = column
-        buffer = io.BytesIO()
-        np.save(buffer, table)
-        return buffer.getvalue()
+
+    def _header(self) -> list[str]:
+        names = [fmt.name for fmt in self.formats]
+        more = f"{'random ' * (self.random is not None)}result{' flags' * (self.flags is not None)}"
+        lines = [
+            provenance(self.command),
+            f"{self.operation.name} {' '.join(names[:-1])} to {names[-1]}, {self.projection}; codes in "
+            "hexadecimal",
+            f"{len(self.results)} cases: {'operand ' * self.operation.operands}{more}",
+        ]
+        if self.flags is not None:
+            lines.append("flags: 1 inexact, 2 underflow, 4 overflow, 8 division by zero, 10 invalid")
+        if self.left_out:
+            what = "NaN operands" if self.operation.name == "convert" else "cases with a NaN result"
+            lines.append(f"{self.left_out} {what} are left out: {names[-1]} has no NaN")
+        return lines
 
 
 def suite(
@@ -135,6 +116,7 @@ def suite(
     *,
     samples: int = 1024,
     seed: int = 0,
+    flags: bool = False,
     command: str = "",
     scheduler: str | None = None,
 ) -> Suite:
@@ -150,7 +132,11 @@ def suite(
     formats : tuple of Format
         Of each operand, then of the result.
     projection : Projection
+        Of a stochastic mode the random integers are a column too: of each case 0, the largest, or those on
+        either side of where the result changes.
     samples, seed : int
+    flags : bool
+        Whether the flags that each case raises are a column.
     command : str
         For the header.
     scheduler : str, optional
@@ -169,8 +155,14 @@ def suite(
     catalog.format(formats[-1])
     check_operands(operation, formats)
     operands = chosen.choose(formats, samples, seed)
+    if projection.rounding.bits:
+        every = operands[0].size
+        held, random, results, raised = _drawn(chosen, list(operands), formats, projection, seed)
+        left_out = every - held[0].size if held[0].ndim == 1 else 0
+        shown = raised if flags else None
+        return Suite(chosen, formats, projection, tuple(held), results, left_out, command, shown, random)
     if scheduler is None:
-        results, keep = _results(chosen, list(operands), formats, projection)
+        results, raised, keep = _results(chosen, list(operands), formats, projection)
     else:
         from lowprec.verify.spread import cluster, in_order  # it reads the sources, for workers to compare
 
@@ -180,21 +172,29 @@ def suite(
         )
         with cluster(scheduler) as workers:
             found = list(in_order(workers, _results, parts))
-        results, keep = (np.concatenate(each) for each in zip(*found, strict=True))
-    kept = tuple(codes[keep] for codes in operands)
-    return Suite(chosen, formats, projection, kept, results, int(keep.size - keep.sum()), command)
+        results, raised, keep = (np.concatenate(each) for each in zip(*found, strict=True))
+    kept, left_out = tuple(codes[keep] for codes in operands), int(keep.size - keep.sum())
+    return Suite(chosen, formats, projection, kept, results, left_out, command, raised if flags else None)
 
 
 def _results(
     chosen: Operation, operands: list[Array], formats: tuple[Format, ...], projection: Projection
-) -> tuple[Array, Array]:
-    """Return the results of those cases that have one, and which these are."""
+) -> tuple[Array, Array, Array]:
+    """Return the results and flags of those cases that have one, and which these are."""
     keep = np.ones(operands[0].size, bool)
     if formats[-1].nan_code is None and projection.nan == "error":
         keep = ~chosen.gives_nan(operands, formats, projection)
-    return chosen.compute([codes[keep] for codes in operands], formats, projection), keep
+    kept, flags = [codes[keep] for codes in operands], np.zeros(int(keep.sum()), np.uint8)
+    return chosen.compute(kept, formats, projection, flags), flags, keep
 
 
-def _hex_column(codes: Array, fmt: Format) -> list[str]:
-    digits = hex_digits(fmt)
-    return [f"{code:0{digits}x}" for code in codes.tolist()]
+def _drawn(
+    chosen: Operation, operands: list[Array], formats: tuple[Format, ...], how: Projection, seed: int
+) -> tuple[list[Array], Array, Array, Array]:
+    """Return operands, random integers, results and flags of a stochastic mode."""
+    if formats[-1].nan_code is None and how.nan == "error":
+        keep = ~chosen.gives_nan(operands, formats, dataclasses.replace(how, rounding=TOWARD_ZERO))
+        operands = [codes[keep] for codes in operands]
+    operands, random = random_words(chosen, operands, formats, how, seed)
+    flags = np.zeros(operands[0].shape, np.uint8)
+    return operands, random, chosen.compute(operands, formats, how, flags, random), flags

@@ -9,20 +9,20 @@ Notation:
 
     K           the length of the dot product
     term        an operand of the sum: a product, or the exact sum of a block's products times its scales
-    rounded     (Format, Projection): the format of numbers, and how they are rounded to it
+    rounded     (Format, Projection): the format of numbers, and how they are rounded to it; names will do
 """
 
 from __future__ import annotations
 
 import re
 from dataclasses import dataclass, field
-from typing import Literal, get_args
+from typing import TYPE_CHECKING, Literal, get_args
 
-from lowprec.spec.catalog import BINARY32
 from lowprec.spec.fields import LARGEST_SIZE, choose, integer, text, truth
 from lowprec.spec.format import Carrier, Format, Sign
+from lowprec.spec.formats import BINARY32, find
 from lowprec.spec.projection import Projection
-from lowprec.spec.rounding import NEAREST_EVEN
+from lowprec.spec.rounded import Rounded, RoundedLike, check_begins, check_rounded, rounded
 
 __all__ = [
     "EXACT",
@@ -36,8 +36,6 @@ __all__ = [
     "chunked",
     "order",
 ]
-
-Rounded = tuple[Format, Projection]
 
 OrderName = Literal["sequential", "pairwise", "chunked", "exact"]
 InnerOrder = Literal["sequential", "pairwise"]
@@ -187,7 +185,24 @@ class Window:
     group: int = 1
     negative_zero: bool = False
 
+    if TYPE_CHECKING:  # names stand for objects
+
+        def __init__(
+            self,
+            *,
+            step: int,
+            fraction_bits: int | None,
+            result: RoundedLike,
+            lowest_exponent: int = ...,
+            cut: Cut = ...,
+            groups: Groups = ...,
+            scales: Scales = ...,
+            group: int = ...,
+            negative_zero: bool = ...,
+        ) -> None: ...
+
     def __post_init__(self) -> None:
+        object.__setattr__(self, "result", rounded("result", self.result))
         most, why = LARGEST_SIZE, ""
         if self.fraction_bits is not None:
             integer(self, "a window", "fraction_bits", 1, 48, ", or None to keep all")
@@ -210,8 +225,8 @@ class Window:
             )
         if self.groups == "alternate_pairs" and self.step % 2:
             raise ValueError(f"step={self.step} of a window of alternate pairs must be even")
-        _check_rounded("result", self.result)
-        _check_begins("result", self.result[0], aligns=True)
+        check_rounded("result", self.result)
+        check_begins("result", self.result[0], aligns=True)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -221,10 +236,12 @@ class Accumulation:
     Terms are added to a running sum that begins as the addend, or as +0. Each sum is projected into the
     accumulator; the last one into the output.
 
-    >>> from lowprec.spec.catalog import BINARY32
-    >>> single = (BINARY32, Projection())
-    >>> Accumulation(product=single, accumulator=single, output=single).order
-    Order(name='sequential', size=0, inner='sequential')
+    >>> how = Accumulation(product="binary32", accumulator="binary32", output=("bfloat16", "toward_zero"))
+    >>> print(*how.output, how.order, sep="; ")
+    bfloat16; toward_zero, saturation none; sequential
+
+    Where a (Format, Projection) is asked for, a format's name stands for rounding to nearest even, and the
+    names of a format and of a rounding mode for both; names of formats will do everywhere.
 
     Parameters
     ----------
@@ -279,15 +296,35 @@ class Accumulation:
     machine: str = ""
     source: str = field(default="", compare=False)
 
+    if TYPE_CHECKING:  # names stand for objects
+
+        def __init__(
+            self,
+            *,
+            output: RoundedLike,
+            name: str = ...,
+            operands: tuple[Format | str, Format | str] | None = ...,
+            operand_rounding: Projection | None = ...,
+            product: RoundedLike | None = ...,
+            order: Order | str = ...,
+            accumulator: RoundedLike | Window | None = ...,
+            total: RoundedLike | None = ...,
+            addend: AddendPlace = ...,
+            scale: tuple[Format | str, int] | None = ...,
+            machine: str = ...,
+            source: str = ...,
+        ) -> None: ...
+
     def __post_init__(self) -> None:
         text(self, "an accumulation", "name", "machine", "source")
+        self._find_names()
         object.__setattr__(self, "order", order(self.order))
-        _check_rounded("output", self.output)
+        check_rounded("output", self.output)
         for name in ("product", "total"):
             if getattr(self, name) is not None:
-                _check_rounded(name, getattr(self, name), accumulates=name == "total")
+                check_rounded(name, getattr(self, name), accumulates=name == "total")
         if isinstance(self.accumulator, tuple):
-            _check_rounded("accumulator", self.accumulator, accumulates=True)
+            check_rounded("accumulator", self.accumulator, accumulates=True)
         elif self.accumulator is not None and not isinstance(self.accumulator, Window):
             raise TypeError(f"accumulator must be (Format, Projection) or a Window, not {self.accumulator!r}")
         choose(self, "an accumulation", addend=get_args(AddendPlace))
@@ -298,6 +335,19 @@ class Accumulation:
         else:
             self._check_sum()
         self._check_operands()
+
+    def _find_names(self) -> None:
+        """Replace names of formats by the formats, and those of roundings by projections."""
+        for name in ("output", "product", "accumulator", "total"):
+            object.__setattr__(self, name, rounded(name, getattr(self, name)))
+        for name in ("operands", "scale"):
+            given = getattr(self, name)
+            if isinstance(given, tuple) and any(isinstance(item, str) for item in given):
+                try:
+                    found = tuple(find(item) if isinstance(item, str) else item for item in given)
+                except ValueError as error:
+                    raise ValueError(f"{name} of an accumulation: {error}") from None
+                object.__setattr__(self, name, found)
 
     def _check_machine(self) -> None:
         if self.machine not in MACHINES:
@@ -359,7 +409,7 @@ class Accumulation:
             if self.order.name == "chunked" and self.total is None:
                 raise ValueError("chunks of a window need a total: where their sums are added")
             if self.total is None:
-                _check_begins("output", self.output[0], aligns=True)
+                check_begins("output", self.output[0], aligns=True)
 
     def _check_operands(self) -> None:
         if self.operands is not None and (
@@ -420,52 +470,3 @@ class Accumulation:
 
     def __str__(self) -> str:
         return self.name or "accumulation"
-
-
-def _check_begins(name: str, fmt: Format, *, aligns: bool = False) -> None:
-    """Refuse a running sum in a format without zero, and an aligned one in a format without exponents."""
-    if not fmt.subnormals:
-        raise ValueError(
-            f"{name}={fmt.name!r} of an accumulation has no zero, which a sum begins with; use another"
-        )
-    if aligns and not fmt.exponent_bits:
-        raise ValueError(
-            f"{name}={fmt.name!r} of an accumulation lacks exponents, by which a window aligns; use another"
-        )
-
-
-def _check_rounded(name: str, given: object, *, accumulates: bool = False) -> None:
-    """Refuse all but (Format, Projection); float64 is for sums only, to nearest."""
-    if (
-        not isinstance(given, tuple)
-        or len(given) != 2
-        or not isinstance(given[0], Format)
-        or not isinstance(given[1], Projection)
-    ):
-        raise TypeError(f"{name} of an accumulation must be (Format, Projection), not {given!r}")
-    fmt, how = given
-    if accumulates:
-        _check_begins(name, fmt)
-    if isinstance(fmt, Carrier):
-        if not accumulates or not fmt.exponent_bits:
-            raise ValueError(
-                f"{name} of an accumulation cannot be {fmt.name!r}: it is a type that values come in"
-            )
-        if how.rounding != NEAREST_EVEN or how != Projection():
-            raise ValueError(f"{name} in {fmt.name!r} is rounded as the processor does: use Projection()")
-    elif fmt.nan_code is None and how.nan == "error":
-        raise ValueError(f"{name} in {fmt.name!r}, which has no NaN, needs Projection(nan=...)")
-    elif how.negative == "error":
-        raise ValueError(
-            f"{name} of an accumulation cannot refuse negative numbers: use another Projection(negative=...)"
-        )
-    if how.subnormals in ("flush_operands", "flush_both"):
-        raise ValueError(f"{name} of an accumulation reads no operands: use subnormals='flush_results'")
-    if how.nan_payload != "drop":
-        raise ValueError(f"{name} of an accumulation carries no payloads of NaNs: leave out nan_payload")
-    if how.via:
-        raise ValueError(f"{name} of an accumulation is rounded once: leave out via")
-    if name == "product" and how.rounding.bits:
-        raise ValueError(
-            "product of an accumulation cannot be rounded stochastically; the accumulator and the output can"
-        )

@@ -19,8 +19,9 @@ import operator
 import re
 from dataclasses import dataclass
 from fractions import Fraction
-from typing import Literal, get_args
+from typing import TYPE_CHECKING, Literal, get_args
 
+from lowprec.spec import formats
 from lowprec.spec.fields import LARGEST_SIZE, choose, described, text, truth
 from lowprec.spec.format import Carrier, Format, Sign
 from lowprec.spec.projection import Projection, Saturation
@@ -176,8 +177,7 @@ class BlockFormat:
     the values divided by the projected scale, each projected once. A tail that does not fill a block
     is a block of its own.
 
-    >>> from lowprec.spec.catalog import E2M1FN, E8M0FNU
-    >>> mine = BlockFormat(name="mine", element=E2M1FN, scale=E8M0FNU, size=32, rule="rceil")
+    >>> mine = BlockFormat(name="mine", element="e2m1fn", scale="e8m0fnu", size=32, rule="rceil")
     >>> mine.bits_per_value, mine.sizes
     (4.25, (32,))
 
@@ -185,7 +185,7 @@ class BlockFormat:
     ----------
     name : str
         For people; two block formats that differ in name alone are equal.
-    element, scale : Format
+    element, scale : Format or str
         Of the elements' codes, and of one code for each block.
     size : int or pair of int
         Values of a block along one axis, or along two; each 1 to 2**32.
@@ -256,9 +256,37 @@ class BlockFormat:
     flush_subnormals: bool = False
     source: str = dataclasses.field(default="", compare=False)
 
+    if TYPE_CHECKING:  # names stand for objects
+
+        def __init__(
+            self,
+            *,
+            name: str,
+            element: Format | str,
+            scale: Format | str,
+            size: int | tuple[int, int],
+            rule: ScaleRule | str = ...,
+            tensor_scale: TensorScale = ...,
+            elements: Projection = ...,
+            scales: Projection = ...,
+            arithmetic: Arithmetic = ...,
+            min_scale: float = ...,
+            smallest_divides_as: float | None = ...,
+            zero: ZeroBlock = ...,
+            nan: NanBlock = ...,
+            infinity: InfinityBlock = ...,
+            flush_subnormals: bool = ...,
+            source: str = ...,
+        ) -> None: ...
+
     def __post_init__(self) -> None:
         text(self, "a block format", "name", "source")
         for name in ("element", "scale"):
+            if isinstance(getattr(self, name), str):
+                try:
+                    object.__setattr__(self, name, formats.find(getattr(self, name)))
+                except ValueError as error:
+                    raise ValueError(f"{name} of block format {self.name!r}: {error}") from None
             if not isinstance(getattr(self, name), Format):
                 raise TypeError(f"{name} of a block format must be a Format, not {getattr(self, name)!r}")
             if isinstance(getattr(self, name), Carrier):

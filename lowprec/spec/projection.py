@@ -8,10 +8,11 @@ from __future__ import annotations
 import dataclasses
 import enum
 from dataclasses import dataclass
-from typing import Literal, get_args
+from typing import TYPE_CHECKING, Literal, get_args
 
 from lowprec.spec.fields import choose, described, truth
 from lowprec.spec.format import Carrier, Format
+from lowprec.spec.formats import carrier, find
 from lowprec.spec.rounding import MODES, NEAREST_EVEN, Rounding, rounding
 
 __all__ = ["DEFAULT", "Flag", "Projection", "Saturation", "Tininess", "saturation"]
@@ -137,7 +138,7 @@ class Projection:
         Which results are tiny, and so flushed, or an underflow where they are inexact: those that are
         below the smallest normal rounded with an unbounded exponent, or those of operands and exact
         results below it. So what rounds up to the smallest normal is tiny before rounding alone.
-    via : tuple of Format
+    via : tuple of Format or str
         Formats that the value is rounded to first, one after the other, to nearest even; operations
         are done in the first of them.
 
@@ -158,6 +159,26 @@ class Projection:
     tininess: Tininess = "after"
     via: tuple[Format, ...] = ()
 
+    if TYPE_CHECKING:  # names stand for objects
+
+        def __init__(
+            self,
+            *,
+            rounding: Rounding | str = ...,
+            saturation: Saturation | str = ...,
+            nan: NanPolicy = ...,
+            nan_code: int | None = ...,
+            nan_payload: PayloadPolicy = ...,
+            nan_sign: SignPolicy = ...,
+            negative: NegativePolicy = ...,
+            zero: ZeroPolicy = ...,
+            subnormals: SubnormalPolicy = ...,
+            symmetric: bool = ...,
+            overflow_test: OverflowTest = ...,
+            tininess: Tininess = ...,
+            via: tuple[Format | str, ...] = ...,
+        ) -> None: ...
+
     def __post_init__(self) -> None:
         object.__setattr__(self, "rounding", rounding(self.rounding))
         object.__setattr__(self, "saturation", saturation(self.saturation))
@@ -167,7 +188,8 @@ class Projection:
             raise ValueError(f"nan_code={self.nan_code!r} of a projection must be a code, 0 or more, or None")
         if not isinstance(self.via, (tuple, list)):
             raise TypeError(f"via of a projection must be a tuple of Format, not {self.via!r}")
-        object.__setattr__(self, "via", tuple(self.via))
+        via = tuple(carrier(stop) or find(stop) if isinstance(stop, str) else stop for stop in self.via)
+        object.__setattr__(self, "via", via)
         for stop in self.via:
             # Integers hold no infinity or NaN that could pass through them.
             if not isinstance(stop, Format) or (isinstance(stop, Carrier) and not stop.exponent_bits):

@@ -139,7 +139,7 @@ def _arithmetic(fmt: Format, seed: int) -> Iterator[Verdict]:
         merged: dict[str, Verdict] = {}
         for mode in ("nearest_even", "toward_negative"):
             for name, count in _OPERATIONS.items():
-                how = Projection(rounding=mode)  # type: ignore[arg-type]
+                how = Projection(rounding=mode)
                 for verdict in verdicts("operation", make(name, (fmt,) * count, fmt, how, 48, seed)):
                     known = merged.get(verdict.law.name, dataclasses.replace(verdict, tried=0, found=None))
                     found, tried = known.found or _of(verdict.found, name), known.tried + verdict.tried

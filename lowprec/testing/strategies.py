@@ -382,7 +382,7 @@ def accumulations(*, operands: tuple[Format, Format] | None = None) -> Strategy[
     places = [
         single,
         (catalog.BINARY16, Projection()),
-        (catalog.BFLOAT16, Projection(rounding="toward_zero")),  # type: ignore[arg-type]
+        (catalog.BFLOAT16, Projection(rounding="toward_zero")),
     ]
     rounded = st.sampled_from(places)
     pair = operands or (catalog.E4M3FN, catalog.E4M3FN)

@@ -351,7 +351,7 @@ def _rank_formats(values: Dump, source: Format, got: Dump, by: Scaling | None) -
                 continue
         shares = []
         for policy in ("none", "finite"):
-            rule = Projection(saturation=policy)  # type: ignore[arg-type]
+            rule = Projection(saturation=policy)
             try:
                 question = ElementQuestion(operation, parts, (*sources, fmt), rule, results, any_nan=True)
                 shares.append(_share(question))

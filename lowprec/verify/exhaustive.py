@@ -178,8 +178,8 @@ def plan(
                 continue
             for rounding, saturation in asked:
                 how = Projection(
-                    rounding=rounding,  # type: ignore[arg-type]
-                    saturation=saturation,  # type: ignore[arg-type]
+                    rounding=rounding,
+                    saturation=saturation,
                     nan="error" if fmt.has_nan else nan,
                 )
                 if how.rounding.bits:

@@ -31,12 +31,15 @@ Array = npt.NDArray[Any]
 
 @dataclass(frozen=True)
 class Operation:
-    """What a program under test computes: `operands` codes in, one code out."""
+    """What a program under test computes: `operands` codes in, one code out.
+
+    `compute` takes operands, formats and a projection; `flags` to fill, and `random` integers, where asked.
+    """
 
     name: str
     operands: int
     choose: Callable[[tuple[Format, ...], int, int], list[Array]]
-    compute: Callable[[list[Array], tuple[Format, ...], Projection], Array]
+    compute: Callable[..., Array]
     gives_nan: Callable[[list[Array], tuple[Format, ...], Projection], Array]
 
 
@@ -62,11 +65,18 @@ def _choose(formats: tuple[Format, ...], samples: int, seed: int) -> list[Array]
     return [np.concatenate([np.unique(np.concatenate([*sides, borders, signed])), random])]
 
 
-def _convert(operands: list[Array], formats: tuple[Format, ...], projection: Projection) -> Array:
+def _convert(
+    operands: list[Array],
+    formats: tuple[Format, ...],
+    projection: Projection,
+    flags: Array | None = None,
+    random: Array | None = None,
+) -> Array:
     source, target = formats
+    more: Any = {"projection": projection, "flags": flags, "random": random}
     if isinstance(source, Carrier):
-        return np.asarray(encode(operands[0].view(_dtype(source)), target, projection=projection))
-    return np.asarray(cast(operands[0], source, target, projection=projection))
+        return np.asarray(encode(operands[0].view(_dtype(source)), target, **more))
+    return np.asarray(cast(operands[0], source, target, **more))
 
 
 def flags_of(
@@ -79,12 +89,7 @@ def flags_of(
     [8]
     """
     flags = np.zeros(operands[0].shape, np.uint8)
-    if operation != "convert":
-        _operate(operation, operands, formats, projection, flags)
-    elif isinstance(formats[0], Carrier):
-        encode(operands[0].view(_dtype(formats[0])), formats[1], projection=projection, flags=flags)
-    else:
-        cast(operands[0], *formats, projection=projection, flags=flags)
+    OPERATIONS[operation].compute(operands, formats, projection, flags)
     return flags
 
 
@@ -98,12 +103,15 @@ def _operate(
     formats: tuple[Format, ...],
     projection: Projection,
     flags: Array | None = None,
+    random: Array | None = None,
 ) -> Array:
     *sources, target = formats
     given = [codes_operand(codes, source) for codes, source in zip(operands, sources, strict=True)]
     # Asked for flags, the general kernel answers: it reads codes alone, and never takes them for values.
     flags = np.zeros(operands[0].shape, np.uint8) if flags is None else flags
-    return np.asarray(codes_of(name, given, target, projection, code_dtype(target), flags=flags))
+    return np.asarray(
+        codes_of(name, given, target, projection, code_dtype(target), flags=flags, random=random)
+    )
 
 
 def _nan_results(

@@ -364,7 +364,7 @@ def test_sizes_are_positive_integers(size, error, message):
 
 
 FIELDS = [
-    ("element", "e2m1fn", TypeError, "element of a block format must be a Format, not 'e2m1fn'"),
+    ("element", 4, TypeError, "element of a block format must be a Format, not 4"),
     ("element", MINE, TypeError, f"element of a block format must be a Format, not {MINE!r}"),
     ("scale", None, TypeError, "scale of a block format must be a Format, not None"),
     ("elements", "finite", TypeError, "elements of a block format must be a Projection, not 'finite'"),

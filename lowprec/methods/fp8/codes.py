@@ -212,7 +212,7 @@ def quantize(values: npt.ArrayLike, fmt: Like = "e4m3fn", **options: Any) -> Arr
 
 def projection_of(policy: str = "sat", rounding: Rounding | str = "nearest_even") -> Projection:
     """Return what `encode` does with quotients."""
-    return Projection(rounding=rounding, saturation=_policy(policy), symmetric=True)  # type: ignore[arg-type]
+    return Projection(rounding=rounding, saturation=_policy(policy), symmetric=True)
 
 
 def _policy(name: str) -> Saturation:

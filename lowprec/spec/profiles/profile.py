@@ -8,6 +8,7 @@ from __future__ import annotations
 import itertools
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field, replace
+from typing import TYPE_CHECKING
 
 from lowprec.spec import catalog
 from lowprec.spec.block import BlockFormat
@@ -53,7 +54,7 @@ class Profile:
     name : str
     versions : str
         The release or document that it was read from or tested against.
-    formats : mapping of Format to Projection
+    formats : mapping of Format, or its name, to Projection
         Copied: later changes to the mapping change nothing here.
     blocks : mapping of BlockFormat to BlockFormat
         From the catalog's block formats to those of this stack. Copied too.
@@ -67,6 +68,17 @@ class Profile:
     source: str = ""
     blocks: Mapping[BlockFormat, BlockFormat] = field(hash=False, default_factory=dict)
 
+    if TYPE_CHECKING:  # names stand for objects
+
+        def __init__(
+            self,
+            name: str,
+            versions: str,
+            formats: Mapping[Format, Projection] | Mapping[str, Projection],
+            source: str = ...,
+            blocks: Mapping[BlockFormat, BlockFormat] | Mapping[str, BlockFormat] = ...,
+        ) -> None: ...
+
     def __post_init__(self) -> None:
         text(self, "a profile", "name", "versions", "source")
         for name, key, value in (("formats", Format, Projection), ("blocks", BlockFormat, BlockFormat)):
@@ -75,6 +87,8 @@ class Profile:
                 continue
             if not isinstance(given, Mapping):
                 raise TypeError(f"{name} of a profile must be a mapping, not {given!r}")
+            find = catalog.format if name == "formats" else catalog.block_format
+            given = {find(item) if isinstance(item, str) else item: of for item, of in given.items()}
             for item in given.items():
                 if not (isinstance(item[0], key) and isinstance(item[1], value)):
                     wanted = f"{key.__name__} to {value.__name__}"

@@ -39,7 +39,7 @@ class _P3109(OnDemand):
         if known != fmt:
             raise KeyError(fmt)
         # Formats of the finite domain clamp under every policy; negative values become 0 in unsigned ones.
-        return Projection(saturation="none" if fmt.infinity else "finite", negative="zero")  # type: ignore[arg-type]
+        return Projection(saturation="none" if fmt.infinity else "finite", negative="zero")
 
     def __iter__(self) -> Iterator[Format]:
         for width in range(3, 17):

@@ -76,7 +76,7 @@ def _compared(x: Array, y: Array, got: Array, want: list[float]) -> Outcome:
 
 
 def _rule(mode: str) -> Projection:
-    return Projection(rounding=mode, saturation="finite", nan="max")  # type: ignore[arg-type]
+    return Projection(rounding=mode, saturation="finite", nan="max")
 
 
 _DOMAIN = "six terms of finite values; signed formats with a zero, saturation finite"
@@ -87,7 +87,7 @@ def exact_dot(subject: Subject) -> Outcome:
     """A dot product in the order exact is the sum of all products in real numbers, rounded once."""
     x, y = _vectors(subject)
     how = _rule("toward_zero")
-    got = _dots(subject, x, y, Accumulation(order="exact", output=(subject.format, how)))  # type: ignore[arg-type]
+    got = _dots(subject, x, y, Accumulation(order="exact", output=(subject.format, how)))
     want = []
     for left, right in zip(x.tolist(), y.tolist(), strict=True):
         total = sum((Fraction(a) * Fraction(b) for a, b in zip(left, right, strict=True)), Fraction(0))

@@ -179,7 +179,7 @@ def odd_then_even(subject: Subject) -> Iterator[Outcome]:
     values = subject.places.take(inside(subject.places)).values
     first = subject.like(finer).quantize(values, Projection(rounding=TO_ODD, saturation=Saturation.FINITE))
     for mode in ("nearest_even", "nearest_away", "nearest_zero"):
-        how = Projection(rounding=mode)  # type: ignore[arg-type]
+        how = Projection(rounding=mode)
         got, want = subject.encode(first, how), subject.encode(values, how)
         yield compared(subject, values, got, want, ("rounding", mode))
 
@@ -226,7 +226,7 @@ def sign_symmetry(subject: Subject) -> Iterator[Outcome]:
     values = places.values[(places.values > 0) & (places.magnitude < subject.grid.last)]
     for mode in subject.modes:
         mirrored = _MIRROR.get(mode.name, mode.name)
-        got = subject.quantize(-values, Projection(rounding=mirrored))  # type: ignore[arg-type]
+        got = subject.quantize(-values, Projection(rounding=mirrored))
         want = -subject.quantize(values, Projection(rounding=mode))
         yield _differs(
             values.size, -values, got != want, ("rounding", mirrored), ("got", got), ("want", want)

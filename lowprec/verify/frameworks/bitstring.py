@@ -48,7 +48,7 @@ def _framework(name: str, saturation: str, names: dict[Format, str]) -> Framewor
         sources=("float64",),
         targets=lambda: tuple(names),
         cast=functools.partial(_cast, names=names),
-        projection=Projection(saturation=saturation),  # type: ignore[arg-type]
+        projection=Projection(saturation=saturation),
         few=True,
     )
 

@@ -69,7 +69,7 @@ def _framework(name: str, mode: str, rounding: str, cast: Any, *, few: bool) -> 
         sources=("float64",) if few else ("float32", "float64"),
         targets=lambda: _FORMATS,
         cast=functools.partial(cast, mode=mode),
-        projection=Projection(rounding=rounding),  # type: ignore[arg-type]
+        projection=Projection(rounding=rounding),
         few=few,
     )
 

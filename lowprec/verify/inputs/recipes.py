@@ -23,7 +23,7 @@ __all__ = ["RECIPES", "Aim", "narrowed", "nearest", "recipes_of"]
 
 Array = npt.NDArray[Any]
 
-_NEAREST = Projection(saturation="finite", nan="max", negative="drop_sign", zero="smallest")  # type: ignore[arg-type]
+_NEAREST = Projection(saturation="finite", nan="max", negative="drop_sign", zero="smallest")
 
 
 # -- codes and values ---------------------------------------------------------------------------------

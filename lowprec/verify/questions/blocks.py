@@ -331,7 +331,8 @@ class BlockQuestion(Question):
 
     def numbers(self, batch: Batch, where: Array, want: Array) -> npt.NDArray[np.float64]:
         """Return the values."""
-        return np.asarray(batch.given.reshape(-1)[where].astype(np.float64))
+        with np.errstate(invalid="ignore"):  # signaling NaNs
+            return np.asarray(batch.given.reshape(-1)[where].astype(np.float64))
 
     def random(self, batch: Batch) -> tuple[Array, Array, Array] | None:
         """Return each element's neighbours, and how far it lies from the lower to the upper in magnitude."""
@@ -414,7 +415,7 @@ def _grid(shape: tuple[int, ...], axis: int, fmt: BlockFormat) -> tuple[int, ...
 
 
 def _mode(name: str) -> Any:
-    return Projection(rounding=name).rounding  # type: ignore[arg-type]
+    return Projection(rounding=name).rounding
 
 
 def _pairs(made: Array) -> Array:

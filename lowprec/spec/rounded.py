@@ -1,0 +1,90 @@
+"""A format and how numbers are rounded to it: the places of an accumulation that are rounded.
+
+Floor 1. Imports the standard library only.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+from lowprec.spec import formats
+from lowprec.spec.format import Carrier, Format
+from lowprec.spec.projection import Projection
+from lowprec.spec.rounding import NEAREST_EVEN, Rounding
+
+__all__ = ["Rounded", "RoundedLike", "check_begins", "check_rounded", "rounded"]
+
+Rounded = tuple[Format, Projection]
+#: What stands for one: a format, rounded to nearest even, or a format and a mode; all of them by name too.
+RoundedLike = Rounded | Format | str | tuple[Format | str, Projection | Rounding | str]
+
+
+def rounded(name: str, given: object) -> Any:
+    """Return the (Format, Projection) that names in its place stand for; anything else as it is.
+
+    >>> print(*rounded("output", ("binary32", "toward_zero")), sep="; ")
+    binary32; toward_zero, saturation none
+
+    Raises ValueError: an unknown name; the message begins with the place's.
+    """
+    pair = (given, Projection()) if isinstance(given, (str, Format)) else given
+    if not isinstance(pair, tuple) or len(pair) != 2:
+        return given
+    fmt, how = pair
+    try:
+        if isinstance(fmt, str):
+            fmt = formats.carrier(fmt) or formats.find(fmt)
+        if isinstance(how, (str, Rounding)):
+            how = Projection(rounding=how)
+    except ValueError as error:
+        raise ValueError(f"{name} of an accumulation: {error}") from None
+    return fmt, how
+
+
+def check_begins(name: str, fmt: Format, *, aligns: bool = False) -> None:
+    """Refuse a running sum in a format without zero, and an aligned one in a format without exponents."""
+    if not fmt.subnormals:
+        raise ValueError(
+            f"{name}={fmt.name!r} of an accumulation has no zero, which a sum begins with; use another"
+        )
+    if aligns and not fmt.exponent_bits:
+        raise ValueError(
+            f"{name}={fmt.name!r} of an accumulation lacks exponents, by which a window aligns; use another"
+        )
+
+
+def check_rounded(name: str, given: object, *, accumulates: bool = False) -> None:
+    """Refuse all but (Format, Projection); float64 is for sums only, to nearest."""
+    if (
+        not isinstance(given, tuple)
+        or len(given) != 2
+        or not isinstance(given[0], Format)
+        or not isinstance(given[1], Projection)
+    ):
+        raise TypeError(f"{name} of an accumulation must be (Format, Projection), not {given!r}")
+    fmt, how = given
+    if accumulates:
+        check_begins(name, fmt)
+    if isinstance(fmt, Carrier):
+        if not accumulates or not fmt.exponent_bits:
+            raise ValueError(
+                f"{name} of an accumulation cannot be {fmt.name!r}: it is a type that values come in"
+            )
+        if how.rounding != NEAREST_EVEN or how != Projection():
+            raise ValueError(f"{name} in {fmt.name!r} is rounded as the processor does: use Projection()")
+    elif fmt.nan_code is None and how.nan == "error":
+        raise ValueError(f"{name} in {fmt.name!r}, which has no NaN, needs Projection(nan=...)")
+    elif how.negative == "error":
+        raise ValueError(
+            f"{name} of an accumulation cannot refuse negative numbers: use another Projection(negative=...)"
+        )
+    if how.subnormals in ("flush_operands", "flush_both"):
+        raise ValueError(f"{name} of an accumulation reads no operands: use subnormals='flush_results'")
+    if how.nan_payload != "drop":
+        raise ValueError(f"{name} of an accumulation carries no payloads of NaNs: leave out nan_payload")
+    if how.via:
+        raise ValueError(f"{name} of an accumulation is rounded once: leave out via")
+    if name == "product" and how.rounding.bits:
+        raise ValueError(
+            "product of an accumulation cannot be rounded stochastically; the accumulator and the output can"
+        )

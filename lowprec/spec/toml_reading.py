@@ -1,0 +1,377 @@
+"""Specifications from TOML: hardware of one's own in a file.
+
+A file holds one object, whose fields are its keys; or several, each in a table that has its name. Keys are
+the fields of `Format`, `BlockFormat`, `Accumulation` and `Profile`; tables are `Window`, `Projection` and the
+like. Names stand for formats, rounding modes, orders and rules.
+
+Floor 1. Imports the standard library only.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+import os
+import tomllib
+from collections.abc import Callable, Mapping
+from fractions import Fraction
+from pathlib import Path
+from typing import Any
+
+from lowprec.spec import catalog
+from lowprec.spec.accumulation import Accumulation, Window
+from lowprec.spec.accumulations import NAMES, accumulation
+from lowprec.spec.block import BlockFormat, ScaleRule
+from lowprec.spec.format import Format, Sign
+from lowprec.spec.naming import close_names
+from lowprec.spec.profiles import PROFILES, Profile, profile
+from lowprec.spec.projection import Projection
+from lowprec.spec.rounding import Rounding, Threshold
+
+__all__ = ["KINDS", "NOTHING", "Specification", "default_of", "fields_of", "format_of", "from_toml"]
+__all__ += ["is_optional", "kind_of", "load_toml"]
+
+Specification = Format | BlockFormat | Accumulation | Profile
+
+#: What a file may hold, by the name of its kind.
+KINDS: Mapping[str, type[Specification]] = {
+    "format": Format,
+    "block format": BlockFormat,
+    "accumulation": Accumulation,
+    "profile": Profile,
+}
+
+#: What is written for None, which TOML lacks, where it is not "none".
+NOTHING = {"fraction_bits": "all"}
+
+#: Bytes of a file. Time grows with the square of what a hostile one has.
+_MOST = 1 << 15
+
+_OWNERS: dict[type, str] = {
+    **{cls: f"{'an' if kind[0] == 'a' else 'a'} {kind}" for kind, cls in KINDS.items()},
+    Window: "a window",
+    Projection: "a projection",
+    ScaleRule: "a scale rule",
+    Rounding: "a rounding mode",
+}
+
+Local = Mapping[str, Specification]
+
+
+def load_toml(path: str | os.PathLike[str]) -> dict[str, Specification]:
+    r"""Return what a TOML file defines, by name.
+
+    >>> import tempfile
+    >>> with tempfile.TemporaryDirectory() as folder:
+    ...     file = Path(folder) / "mine.toml"
+    ...     _ = file.write_text('base = "hopper_wgmma_e4m3fn_binary32"\naccumulator = {fraction_bits = 15}')
+    ...     load_toml(file)["mine"].accumulator.fraction_bits
+    15
+
+    Parameters
+    ----------
+    path : str or path
+        A file of at most 32 KiB. Where it holds one object that has no `name`, the file's is the object's.
+
+    Returns
+    -------
+    objects : dict of str to Format, BlockFormat, Accumulation or Profile
+
+    Raises
+    ------
+    ValueError
+        No TOML, an unknown field, or fields that contradict each other; the message names the file, the
+        object and the field.
+    """
+    place = Path(path)
+    try:
+        with place.open("rb") as file:
+            data = file.read(_MOST + 1)
+        if len(data) > _MOST:
+            raise ValueError(f"hardware is described in a few lines, and this has more than {_MOST:,} bytes")
+        tables = tomllib.loads(data.decode())
+    except RecursionError:
+        raise ValueError(f"cannot read {str(path)!r} as TOML: it is nested too deeply") from None
+    except (ValueError, OSError) as error:
+        raise ValueError(f"cannot read {str(path)!r} as TOML: {error}") from None
+    return _objects(tables, place.stem, f"{str(path)!r}: ")
+
+
+def from_toml(text: str, name: str = "private") -> dict[str, Specification]:
+    r"""Return what a TOML text defines, by name; see `load_toml`.
+
+    >>> from_toml('element = "e2m1fn"\nscale = "e8m0fnu"\nsize = 16')["private"].bits_per_value
+    4.5
+
+    Raises ValueError: as `load_toml`.
+    """
+    return _objects(tomllib.loads(text), name, "")
+
+
+def kind_of(spec: Specification) -> str:
+    """Return the name of an object's kind: a key of `KINDS`.
+
+    >>> kind_of(catalog.MXFP4)
+    'block format'
+    """
+    return next(kind for kind, cls in KINDS.items() if isinstance(spec, cls))
+
+
+def fields_of(cls: type) -> dict[str, dataclasses.Field[Any]]:
+    """Return the fields of a specification's class, by name."""
+    return {field.name: field for field in dataclasses.fields(cls)}
+
+
+def default_of(field: dataclasses.Field[Any]) -> Any:
+    """Return a field's default, or None."""
+    return None if field.default is dataclasses.MISSING else field.default
+
+
+def is_optional(field: dataclasses.Field[Any]) -> bool:
+    """Return whether a field may be left out."""
+    missing = dataclasses.MISSING
+    return field.default is not missing or field.default_factory is not missing
+
+
+# -- objects ----------------------------------------------------------------------------------------
+
+
+def _objects(tables: Mapping[str, Any], name: str, where: str) -> dict[str, Specification]:
+    """Return the objects of a file: one in each table, unless the tables are all of one object's fields."""
+    if not tables:
+        raise ValueError(f"{where}it is empty; give the fields of {', '.join(list(_OWNERS.values())[:4])}")
+    several = all(isinstance(table, dict) for table in tables.values())
+    if not several or any(set(tables) <= set(fields_of(cls)) for cls in KINDS.values()):
+        try:
+            made = _object({"name": name, **tables}, {})
+        except (ValueError, TypeError) as error:
+            raise ValueError(f"{where}{error}") from None
+        return {made.name: made}
+    objects: dict[str, Specification] = {}
+    for key, table in tables.items():
+        try:
+            objects[key] = _object({"name": key, **table}, objects)
+        except (ValueError, TypeError) as error:
+            raise ValueError(f"{where}[{key}]: {error}") from None
+    return objects
+
+
+def _object(given: Mapping[str, Any], local: Local) -> Specification:
+    """Return an object from its fields; `base` names one to begin with, `kind` says what it is."""
+    table = dict(given)
+    kind, base = table.pop("kind", None), table.pop("base", None)
+    if kind is not None and kind not in KINDS:
+        raise ValueError(f"unknown kind {kind!r}; use one of {', '.join(map(repr, KINDS))}")
+    begun = None if base is None else _base(base, kind, local)
+    if begun is not None and kind not in (None, kind_of(begun)):
+        raise ValueError(f"base={base!r} is {_OWNERS[type(begun)]}, but kind={kind!r}; leave out kind")
+    cls = KINDS[kind or _guessed(table)] if begun is None else type(begun)
+    if cls is Format and begun is None:
+        return format_of(table)
+    made: Specification = _made(cls, table, begun, local)
+    return made
+
+
+def _guessed(table: Mapping[str, Any]) -> str:
+    """Return the kind that has most of a table's keys as fields."""
+    keys = set(table) - {"name", "source"}
+    counts = {kind: len(keys & set(fields_of(cls))) for kind, cls in KINDS.items()}
+    best = [kind for kind, count in counts.items() if count and count == max(counts.values())]
+    if len(best) != 1:
+        said = " and ".join(sorted(keys)) or "a name"
+        which = f"which it is, {' or '.join(best)}" if best else "what it is"
+        raise ValueError(f"{said} does not say {which}; add kind, one of {', '.join(map(repr, KINDS))}")
+    return best[0]
+
+
+def _base(name: Any, kind: str | None, local: Local) -> Specification:
+    """Return the object of that name: of the file, else of the catalogs."""
+    if not isinstance(name, str):
+        raise ValueError(f"base={name!r} must be a name")
+    if name in local:
+        return local[name]
+    lookups: dict[str, Callable[[str], Specification]] = {
+        "block format": catalog.block_format,
+        "profile": profile,
+        "format": catalog.format,
+        "accumulation": accumulation,
+    }
+    for of, find in lookups.items():
+        if kind in (None, of):
+            try:
+                return find(name)
+            except ValueError as error:
+                if kind == of or "ambiguous" in str(error):
+                    raise ValueError(f"base: {error}") from None
+    near = close_names(name, [*local, *NAMES, *catalog.BLOCK_FORMATS, *catalog.FORMATS, *PROFILES])
+    hint = f"; did you mean {' or '.join(map(repr, near))}?" if near else ""
+    raise ValueError(f"base={name!r} is the name of nothing{hint}")
+
+
+def format_of(given: Mapping[str, Any]) -> Format:
+    """Return a format from its fields; `sign` by name, `bias` and `name` optional.
+
+    >>> format_of({"exponent_bits": 4, "trailing_bits": 3, "nans": 1}) == catalog.E4M3FN
+    True
+
+    Raises ValueError: an unknown field, or one that is missing or cannot be.
+    """
+    table = {"name": "private", **given}
+    _check_fields(Format, table)
+    for needed in ("exponent_bits", "trailing_bits"):
+        if needed not in table:
+            raise ValueError(f"a format's definition needs {needed}=")
+    if "bias" not in table:
+        width = table["exponent_bits"]
+        table["bias"] = (1 << width >> 1) - 1 if isinstance(width, int) and 0 <= width <= 32 else 0
+    try:
+        made: Format = _made(Format, table, None, {})
+    except TypeError as error:
+        raise ValueError(str(error)) from None
+    return made
+
+
+def _check_fields(cls: type, table: Mapping[str, Any]) -> None:
+    """Refuse keys that are no fields, with those that are close, and all that there are."""
+    known = fields_of(cls)
+    for key in sorted(set(table) - set(known)):
+        near = close_names(key, known)
+        owner = next((_OWNERS[other] for other in _OWNERS if key in fields_of(other)), None)
+        hint = f"did you mean {' or '.join(near)}? " if near else f"{owner} has it; " if owner else ""
+        raise ValueError(f"unknown field {key!r} of {_OWNERS[cls]}; {hint}the fields are {', '.join(known)}")
+
+
+def _made(cls: Any, table: Mapping[str, Any], base: Any, local: Local) -> Any:
+    """Return an object of a class from a table; what the table leaves out is as `base` has it."""
+    _check_fields(cls, table)
+    fields = fields_of(cls)
+    values: dict[str, Any] = {"versions": "", "formats": {}} if cls is Profile and base is None else {}
+    for key, value in table.items():
+        begun = default_of(fields[key]) if base is None else getattr(base, key)
+        values[key] = _value(cls, fields[key], value, begun, local)
+    if base is not None:
+        return dataclasses.replace(base, **values)
+    missing = [name for name, field in fields.items() if name not in values and not is_optional(field)]
+    if missing:
+        raise ValueError(f"{_OWNERS[cls]} needs {' and '.join(missing)}")
+    return cls(**values)
+
+
+# -- fields -----------------------------------------------------------------------------------------
+
+
+def _value(cls: type, field: dataclasses.Field[Any], value: Any, begun: Any, local: Local) -> Any:
+    """Return what a field is given: of a name what it stands for, of a table what it describes."""
+    kind, name = str(field.type), field.name
+    if "None" in kind and value == NOTHING.get(name, "none"):
+        return None
+    if "Rounded" in kind:
+        return _place(name, value, begun, local)
+    if kind.startswith("Mapping"):
+        return _mapping(name, value, local)
+    if "Format" in kind:
+        return _formats(name, kind, value, local)
+    if kind.startswith("Projection"):
+        return _nested(Projection, name, value, begun, local)
+    if kind in ("ScaleRule", "Rounding"):
+        return _nested(ScaleRule if kind == "ScaleRule" else Rounding, name, value, None, local)
+    if kind in ("Sign", "Threshold"):
+        return _member(Sign if kind == "Sign" else Threshold, name, value)
+    if kind.startswith("Fraction"):
+        return _fraction(name, value)
+    if "float" in kind and type(value) is int:
+        return float(value)
+    return tuple(value) if isinstance(value, list) else value
+
+
+def _nested(cls: Any, name: str, value: Any, begun: Any, local: Local) -> Any:
+    """Return a projection, a scale rule or a rounding mode from a table; the latter two have names too."""
+    if isinstance(value, dict):
+        return _made(cls, value if cls is Projection else {"name": "private", **value}, begun, local)
+    if isinstance(value, str) and cls is not Projection:
+        return value
+    raise ValueError(
+        f"{name}={value!r} must be a table with fields of {_OWNERS[cls]}: {', '.join(fields_of(cls))}"
+    )
+
+
+def _place(name: str, value: Any, begun: Any, local: Local) -> Any:
+    """Return a (Format, Projection) or a window: from a name, a format and a mode, or a table."""
+    if isinstance(value, str):
+        return _format(name, value, local)
+    if isinstance(value, list) and len(value) == 2 and all(isinstance(item, str) for item in value):
+        return _format(name, value[0], local), value[1]
+    if not isinstance(value, dict):
+        raise ValueError(
+            f"{name}={value!r} must be a format's name, a list of a format and a rounding mode, or a table "
+            f"with format and the fields of a projection"
+        )
+    table = dict(value)
+    fmt = table.pop("format", None)
+    if (
+        name == "accumulator"
+        and fmt is None
+        and (isinstance(begun, Window) or set(table) & set(fields_of(Window)))
+    ):
+        return _made(Window, table, begun if isinstance(begun, Window) else None, local)
+    held: Any = begun if isinstance(begun, tuple) else (None, None)
+    if fmt is None and held[0] is None:
+        also = ", or the fields of a window" if name == "accumulator" else ""
+        raise ValueError(f"{name} needs format, beside the fields of a projection{also}")
+    return held[0] if fmt is None else _format(name, fmt, local), _made(Projection, table, held[1], local)
+
+
+def _formats(name: str, kind: str, value: Any, local: Local) -> Any:
+    """Return one format, or a tuple of what are formats and numbers; one operand's name stands for both."""
+    if not kind.startswith("tuple"):
+        return _format(name, value, local)
+    if isinstance(value, str) and kind.startswith("tuple[Format, Format]"):
+        value = [value, value]
+    if not isinstance(value, list):
+        wanted = "a list [format, size]" if "int" in kind else "a list of formats' names"
+        raise ValueError(f"{name}={value!r} must be {wanted}")
+    return tuple(item if type(item) is int else _format(name, item, local) for item in value)
+
+
+def _format(place: str, name: Any, local: Local) -> Format:
+    """Return the format of that name, of the file before the catalog's."""
+    if not isinstance(name, str):
+        raise ValueError(f"{place}={name!r} must be a format's name")
+    known = local.get(name)
+    if isinstance(known, Format):
+        return known
+    try:
+        return catalog.carrier(name) or catalog.format(name)
+    except ValueError as error:
+        raise ValueError(f"{place}: {error}") from None
+
+
+def _mapping(name: str, value: Any, local: Local) -> Any:
+    """Return a profile's projections by format, or its block formats by the catalog's."""
+    if not isinstance(value, dict) or not all(isinstance(table, dict) for table in value.values()):
+        raise ValueError(f"{name} of a profile must be a table with a table for each format's name")
+    made: dict[Any, Any] = {}
+    for key, table in value.items():
+        if name == "formats":
+            made[_format(name, key, local)] = _made(Projection, table, None, local)
+        else:
+            known = local.get(key)
+            block = known if isinstance(known, BlockFormat) else catalog.block_format(key)
+            made[block] = _made(BlockFormat, table, block, local)
+    return made
+
+
+def _member(of: Any, name: str, value: Any) -> Any:
+    for member in of:
+        if isinstance(value, str) and value == member.name.lower():
+            return member
+    owner = "a format" if of is Sign else "a rounding mode"
+    raise ValueError(
+        f"{name}={value!r} of {owner} is unknown; use one of {', '.join(each.name.lower() for each in of)}"
+    )
+
+
+def _fraction(name: str, value: Any) -> Fraction:
+    try:
+        return Fraction(value)
+    except (ValueError, TypeError, ZeroDivisionError):
+        raise ValueError(f'{name}={value!r} must be a fraction such as "4/3"') from None

@@ -1,0 +1,148 @@
+"""Specifications to TOML: what is named, as a file to begin with.
+
+Floor 1. Imports the standard library only.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterator, Mapping
+from fractions import Fraction
+from typing import Any
+
+from lowprec.spec import catalog
+from lowprec.spec.accumulation import Order, Window
+from lowprec.spec.block import RULES, ScaleRule
+from lowprec.spec.format import Format, Sign
+from lowprec.spec.profiles.profile import OnDemand
+from lowprec.spec.projection import Projection, Saturation
+from lowprec.spec.rounding import MODES, Rounding, Threshold
+from lowprec.spec.toml_reading import NOTHING, Specification, default_of, fields_of, is_optional, kind_of
+
+__all__ = ["to_toml"]
+
+
+def to_toml(spec: Specification) -> str:
+    """Return an object as TOML, which `load_toml` reads; fields that have their defaults are left out.
+
+    >>> from lowprec.spec.accumulations import ACCUMULATIONS
+    >>> print(to_toml(ACCUMULATIONS["ada_mma_binary16_binary16"]), end="")
+    kind = "accumulation"
+    name = "ada_mma_binary16_binary16"
+    source = "KHATTAK"
+    output = { format = "binary16", nan_code = 0x7fff, nan_sign = "drop" }
+    operands = ["binary16", "binary16"]
+    <BLANKLINE>
+    [accumulator]
+    step = 8
+    fraction_bits = 24
+    result = { format = "binary16", nan_code = 0x7fff, nan_sign = "drop" }
+    lowest_exponent = -20
+
+    Parameters
+    ----------
+    spec : Format, BlockFormat, Accumulation or Profile
+        Formats of an accumulation or a block format that no name stands for come first, in tables of their
+        own.
+
+    Raises
+    ------
+    ValueError
+        A profile of formats that are made on demand, which nothing could list.
+    """
+    private: dict[str, Format] = {}
+    fields = {"kind": json.dumps(kind_of(spec)), **_written(spec, None, private)}
+    if not private:
+        return "".join(_section(fields, ""))
+    parts = [
+        _section({"kind": '"format"', **_written(fmt, None, {})}, _key(name)) for name, fmt in private.items()
+    ]
+    return "\n".join("".join(part) for part in [*parts, _section(fields, _key(spec.name))])
+
+
+def _section(fields: Mapping[str, Any], prefix: str) -> Iterator[str]:
+    """Yield the lines of a table: plain values first, then tables of their own."""
+    if prefix:
+        yield f"[{prefix}]\n"
+    yield from (f"{key} = {value}\n" for key, value in fields.items() if not isinstance(value, dict))
+    for key, value in fields.items():
+        if isinstance(value, dict):
+            yield "\n"
+            yield from _section(value, f"{prefix}.{key}" if prefix else key)
+
+
+def _written(spec: Any, base: Any, private: dict[str, Format]) -> dict[str, Any]:
+    """Return the fields that differ from those of `base`, or from their defaults, as TOML."""
+    made: dict[str, Any] = {}
+    for name, field in sorted(
+        fields_of(type(spec)).items(), key=lambda item: item[0] not in ("name", "source")
+    ):
+        value = getattr(spec, name)
+        begun = default_of(field) if base is None else getattr(base, name)
+        kept = value == begun and (base is not None or is_optional(field))
+        if not kept and (value or not isinstance(value, Mapping)):
+            made[name] = _text(name, value, begun, private)
+    return made
+
+
+def _text(name: str, value: Any, begun: Any, private: dict[str, Format]) -> Any:
+    """Return a value as TOML: text, or a table of such."""
+    if value is None:
+        return json.dumps(NOTHING.get(name, "none"))
+    if isinstance(value, bool):
+        return str(value).lower()
+    if name == "nan_code":
+        return hex(value)
+    if isinstance(value, Format):
+        return json.dumps(_name_of(value, private))
+    if isinstance(value, Window):
+        return _written(value, None, private)
+    if isinstance(value, Projection):
+        return _inline(_written(value, begun, private))
+    if isinstance(value, Mapping):
+        return _table(name, value, private)
+    if isinstance(value, tuple) and len(value) == 2 and isinstance(value[1], Projection):
+        place, how = json.dumps(_name_of(value[0], private)), _written(value[1], None, private)
+        return _inline({"format": place, **how}) if how else place
+    if isinstance(value, tuple):
+        return f"[{', '.join(_text(name, item, None, private) for item in value)}]"
+    if isinstance(value, Sign | Threshold):
+        return json.dumps(value.name.lower())
+    if isinstance(value, Order | Saturation) or value in (*MODES, *RULES):
+        return json.dumps(str(value))
+    if isinstance(value, Rounding) and value.bits:
+        return json.dumps(str(value))
+    if isinstance(value, ScaleRule | Rounding):
+        return _inline(_written(value, None, private))
+    return json.dumps(str(value) if isinstance(value, Fraction) else value)
+
+
+def _table(name: str, items: Mapping[Any, Any], private: dict[str, Format]) -> dict[str, Any]:
+    if isinstance(items, OnDemand):
+        raise ValueError("a profile whose formats are made on demand cannot be written: they are too many")
+    if name == "formats":
+        return {
+            _key(_name_of(fmt, private)): _inline(_written(rule, None, private))
+            for fmt, rule in items.items()
+        }
+    return {_key(fmt.name): _inline(_written(of, fmt, private)) for fmt, of in items.items()}
+
+
+def _inline(fields: Mapping[str, str]) -> str:
+    return f"{{ {', '.join(f'{key} = {value}' for key, value in fields.items())} }}" if fields else "{}"
+
+
+def _name_of(fmt: Format, private: dict[str, Format]) -> str:
+    """Return the name that stands for a format; put a format that has none among the private ones."""
+    try:
+        known = catalog.carrier(fmt.name) or catalog.format(fmt.name)
+    except ValueError:
+        known = None
+    if known != fmt:
+        private[fmt.name] = fmt
+    return fmt.name
+
+
+def _key(name: str) -> str:
+    bare = name and all(letter.isascii() and (letter.isalnum() or letter in "_-") for letter in name)
+    return name if bare else json.dumps(name)

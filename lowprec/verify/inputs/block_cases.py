@@ -1,0 +1,226 @@
+"""The blocks that matter for a block converter, a case a block: borders of scales, and elements under them.
+
+`lowprec.verify.inputs.blocks` has all of them in float32, for tests that can afford it; here are fewer, of
+any operand format, with everything special in every lane.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+import math
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+
+from lowprec.arrays.block import BlockArray
+from lowprec.arrays.checks import code_dtype
+from lowprec.arrays.convert import decode, encode
+from lowprec.spec import catalog
+from lowprec.spec.block import BlockFormat
+from lowprec.spec.format import Format
+from lowprec.spec.rounding import NEAREST_EVEN
+from lowprec.verify.inputs.operands import special_codes
+
+__all__ = ["BlockCases", "block_answers", "block_cases", "source_values"]
+
+Array = npt.NDArray[Any]
+
+#: Scales whose borders are taken of formats with many: so many at each end, and as many drawn.
+_ENDS, _DRAWN = 6, 24
+
+
+@dataclass(frozen=True)
+class BlockCases:
+    """Blocks as codes of the operand's format, shape (n, lanes); tensors' scales and random words if any."""
+
+    values: Array
+    tensors: Array | None = None
+    random: Array | None = None
+
+
+def source_values(codes: Array, source: Format) -> npt.NDArray[np.float32]:
+    """Return the float32 values of codes, NaNs by their bits."""
+    if source == catalog.BINARY32:
+        return codes.astype(np.uint32).view(np.float32)
+    return np.asarray(decode(codes, source, dtype="float32"))
+
+
+def block_answers(fmt: BlockFormat, source: Format, cases: BlockCases) -> tuple[Array, Array]:
+    """Return the codes of elements, shape (n, lanes), and of scales, shape (n,)."""
+    values = source_values(cases.values, source)
+    count, lanes = values.shape
+    rows = fmt.sizes[0] if len(fmt.sizes) == 2 else 1
+    codes = np.empty((count, lanes), code_dtype(fmt.element))
+    scales = np.empty(count, code_dtype(fmt.scale))
+    groups = [(None, np.arange(count))]
+    if cases.tensors is not None:
+        groups = [(tensor, np.flatnonzero(cases.tensors == tensor)) for tensor in np.unique(cases.tensors)]
+    for tensor, which in groups:
+        given: dict[str, Any] = {"axis": -1 if rows == 1 else (0, 1), "backend": "scalar"}
+        if tensor is not None:
+            given["tensor_scale"] = float(tensor)
+        if cases.random is not None:
+            given["random"] = cases.random[which].reshape(len(which) * rows, -1)
+        made = encode(values[which].reshape(len(which) * rows, -1), fmt, **given)
+        assert isinstance(made, BlockArray)
+        codes[which] = np.asarray(made.codes).reshape(len(which), lanes)
+        scales[which] = np.asarray(made.scales).reshape(len(which))
+    return codes, scales
+
+
+def block_cases(fmt: BlockFormat, source: Format, samples: int = 1024, seed: int = 0) -> BlockCases:
+    """Return blocks for a converter from a format to a block format.
+
+    >>> from lowprec.spec.catalog import BFLOAT16, MXFP4
+    >>> block_cases(MXFP4, BFLOAT16).values.shape[1]
+    32
+
+    Parameters
+    ----------
+    fmt : BlockFormat
+    source : Format
+        Of at most 32 bits, whose values binary32 has.
+    samples, seed : int
+        Blocks at borders of scales; special values in every lane and random codes come on top.
+
+    Raises ValueError: a source that binary32 does not hold.
+    """
+    if not catalog.BINARY32.contains(source):
+        raise ValueError(
+            f"blocks are made of values that binary32 has, not of {source.name!r}; use 'binary32'"
+        )
+    made = _Maker(fmt, source, np.random.default_rng(seed))
+    parts = [made.borders(samples), made.lanes(), made.zeros(), made.patterns(max(samples // 8, 8))]
+    values = np.concatenate([codes for codes, _ in parts])
+    tensors = None if fmt.tensor_scale == "none" else np.concatenate([scales for _, scales in parts])
+    random = None
+    if fmt.elements.rounding.bits:
+        most = (1 << fmt.elements.rounding.bits) - 1
+        random = made.random.integers(0, most, values.shape, dtype=np.uint32, endpoint=True)
+        random[::8], random[4::8] = 0, most
+    return BlockCases(values, tensors, random)
+
+
+class _Maker:
+    """Draws blocks as codes, each with the scale of its tensor."""
+
+    def __init__(self, fmt: BlockFormat, source: Format, random: np.random.Generator) -> None:
+        self.fmt, self.source, self.random = fmt, source, random
+        self.size = math.prod(fmt.sizes)
+        most = fmt.element.max_finite * fmt.scale.max_finite
+        largest = min(float(np.finfo(np.float32).max), source.max_finite)
+        tensors = [1.0] if fmt.tensor_scale == "none" else [1.0, 3.0 / most, 2.0**-40, largest / most / 4]
+        self.tensors: Array = np.array(tensors, np.float32)
+
+    def _codes(self, values: Array, steps: Array | int = 0) -> Array:
+        """Return the codes of magnitudes, some steps further, none past the largest."""
+        near = np.asarray(encode(np.abs(values), self.source, saturation="finite", rounding="toward_zero"))
+        moved: Array = np.clip(near.astype(np.int64) + steps, 0, self.source.max_magnitude)
+        return moved.astype(code_dtype(self.source))
+
+    def _signed(self, codes: Array) -> Array:
+        signs = np.where(self.random.random(codes.shape) < 0.5, self.source.sign_code, 0)
+        return np.asarray(codes | signs.astype(codes.dtype))
+
+    def _amaxes(self, tensor: float) -> Array:
+        """Return magnitudes at and beside those where the scale becomes another."""
+        fmt = self.fmt
+        codes = np.arange(fmt.scale.max_magnitude + 1) if fmt.scale.width <= 16 else special_codes(fmt.scale)
+        if len(codes) > 2 * _ENDS + _DRAWN and fmt.scale.width <= 8:
+            drawn = self.random.choice(codes[_ENDS:-_ENDS], _DRAWN, replace=False)
+            codes = np.concatenate([codes[:_ENDS], drawn, codes[-_ENDS:]])
+        scales = np.asarray(decode(codes.astype(code_dtype(fmt.scale)), fmt.scale, dtype="float64"))
+        scales = np.unique(np.abs(scales[np.isfinite(scales)]))
+        divisor = float(fmt.rule.divides_by(fmt.element))
+        if fmt.rule.powers == "none":
+            borders = divisor * tensor * np.concatenate([scales, (scales[1:] + scales[:-1]) / 2])
+        else:
+            square, _ = fmt.rule.next_power_from(fmt.element)
+            borders = divisor * tensor * np.concatenate([scales, scales * math.sqrt(square) / 2])
+        ends = np.array([self.source.max_finite, self.source.max_finite * 0.75, 2.0**self.source.emin])
+        borders = np.concatenate([borders[borders <= self.source.max_finite], ends])
+        beside = self._codes(borders[:, None], np.array([-2, -1, 0, 1, 2]))
+        return np.unique(beside[beside > 0])
+
+    def borders(self, samples: int) -> tuple[Array, Array]:
+        """Return blocks whose largest magnitude is at a border of scales: alone, with one, and among many."""
+        parts, scales = [], []
+        for tensor in self.tensors:
+            amaxes = self._amaxes(float(tensor))
+            most = max(8, samples // len(self.tensors) // 3)
+            if len(amaxes) > most:
+                ends = np.concatenate([amaxes[: most // 4], amaxes[-(most // 4) :]])
+                amaxes = np.unique(
+                    np.concatenate([ends, self.random.choice(amaxes, most // 2, replace=False)])
+                )
+            for kept in (1, min(2, self.size), self.size):
+                parts.append(self._filled(amaxes, tensor, kept))
+            scales.append(np.full(3 * len(amaxes), tensor, np.float32))
+        return np.concatenate(parts), np.concatenate(scales)
+
+    def _filled(self, amaxes: Array, tensor: Any, kept: int) -> Array:
+        """Return blocks with these largest magnitudes, and elements at values and ties under their scales."""
+        n = len(amaxes)
+        alone = np.zeros((n, self.size), code_dtype(self.source))
+        alone[:, 0] = amaxes
+        plain = dataclasses.replace(
+            self.fmt, elements=dataclasses.replace(self.fmt.elements, rounding=NEAREST_EVEN)
+        )
+        tensors = None if self.fmt.tensor_scale == "none" else np.full(n, tensor, np.float32)
+        _, scales = block_answers(plain, self.source, BlockCases(alone, tensors))
+        units = np.abs(np.asarray(decode(scales, self.fmt.scale, dtype="float64"))) * float(tensor)
+        units = np.where(np.isfinite(units) & (units > 0), units, 1.0)
+        element = self.fmt.element
+        codes = np.arange(element.max_magnitude + 1).astype(code_dtype(element))
+        grid = np.unique(np.abs(np.asarray(decode(codes, element, dtype="float64"))))
+        grid = np.concatenate([grid, (grid[1:] + grid[:-1]) / 2])
+        chosen = self.random.choice(grid, (n, self.size)) * units[:, None]
+        others = self._codes(chosen, self.random.choice(np.array([-1, 0, 0, 1]), chosen.shape))
+        others = np.minimum(others, amaxes[:, None])
+        order = self.random.permuted(np.broadcast_to(np.arange(self.size), others.shape), axis=1)
+        filled = np.where(order < kept, others, 0).astype(others.dtype)
+        filled[np.arange(n), np.arange(n) % self.size] = amaxes
+        return self._signed(filled)
+
+    def lanes(self) -> tuple[Array, Array]:
+        """Return NaNs, infinities and the largest magnitude in every lane by turns, among numbers."""
+        special = [code for code in special_codes(self.source).tolist() if not np.isfinite(self._value(code))]
+        kinds = len(special) + 2
+        n = self.size * max(2, min(kinds, 512 // self.size))
+        exponents = self.random.integers(-3, 4, (n, 1)) + self.random.random((n, self.size)) * 4
+        codes = self._signed(self._codes(np.ldexp(1.0, 0) * 2.0**exponents))
+        rows, lane = np.arange(n), np.arange(n) % self.size
+        which = (rows // self.size + lane) % kinds
+        largest = self._codes(np.full(n, 2.0**9))
+        one_more = np.array([*special, 0, 0], np.uint64)[which].astype(codes.dtype)
+        codes[rows, lane] = np.where(which >= len(special), largest, one_more)
+        only = which == len(special) + 1
+        codes[only] = 0
+        codes[rows[only], lane[only]] = largest[only]
+        return codes, np.full(n, 1.0, np.float32)
+
+    def _value(self, code: int) -> float:
+        return float(source_values(np.array([code], code_dtype(self.source)), self.source)[0])
+
+    def zeros(self) -> tuple[Array, Array]:
+        """Return blocks of zeros of either sign, and of subnormals alone."""
+        sign, kind = self.source.sign_code, code_dtype(self.source)
+        held = sign if self.source.has_negative_zero else 0
+        rows = [
+            [0],
+            [held],
+            [0, held],
+            [1],
+            [0, 1],
+            [1 << self.source.trailing_bits],
+            [(1 << self.source.trailing_bits) - 1, 0],
+        ]
+        codes = np.array([np.resize(row, self.size) for row in rows], np.uint64).astype(kind)
+        return codes, np.full(len(codes), 1.0, np.float32)
+
+    def patterns(self, n: int) -> tuple[Array, Array]:
+        """Return random finite codes."""
+        codes = self.random.integers(0, self.source.max_magnitude, (n, self.size), endpoint=True)
+        return self._signed(codes.astype(code_dtype(self.source))), self.random.choice(self.tensors, n)

@@ -1,0 +1,109 @@
+"""Wherever a specification takes a format or a rounding, its name will do."""
+
+from __future__ import annotations
+
+import ast
+import dataclasses
+import inspect
+import re
+
+import pytest
+
+import lowprec as lp
+from lowprec.spec import catalog
+from lowprec.spec.profiles import profile
+from lowprec.spec.rounding import TOWARD_ZERO
+
+HALF, SINGLE = (catalog.BINARY16, lp.Projection()), (catalog.BINARY32, lp.Projection(rounding=TOWARD_ZERO))
+
+
+def test_accumulations_take_names():
+    """In each of their places, alone or with a mode."""
+    window = lp.Window(step=8, fraction_bits=24, result=("binary32", "toward_zero"))
+    assert window == lp.Window(step=8, fraction_bits=24, result=SINGLE)
+    named = lp.Accumulation(operands=("e4m3fn", "fp8_e5m2"), accumulator=window, output="half")
+    meant = lp.Accumulation(operands=(catalog.E4M3FN, catalog.E5M2), accumulator=window, output=HALF)
+    assert (named, hash(named)) == (meant, hash(meant))
+    plain = lp.Accumulation(
+        product=("binary32", TOWARD_ZERO),
+        order="chunked(4)",
+        accumulator=("binary32", "toward_zero"),
+        total=("binary16", lp.Projection()),
+        output=catalog.BINARY16,
+    )
+    assert (plain.product, plain.accumulator, plain.total, plain.output) == (SINGLE, SINGLE, HALF, HALF)
+
+
+def test_the_accumulator_may_be_float64_by_name():
+    """A type that values come in, not a format to encode to."""
+    how = lp.Accumulation(accumulator="float64", output="binary32")
+    assert how == dataclasses.replace(lp.accumulations["fp64_sequential"], name="")
+
+
+def test_block_formats_projections_and_profiles_take_names():
+    """And mean what the objects mean."""
+    mine = lp.BlockFormat(name="mine", element="e2m1fn", scale="e8m0", size=32)
+    assert mine == lp.block_formats["mxfp4"]
+    assert lp.Projection(via=("binary32", "float64")).via == (catalog.BINARY32, catalog.BINARY64)
+    mine = lp.Profile("mine", "1", {"e4m3fn": lp.Projection()}, blocks={"mxfp4": mine})
+    assert mine.projection("e4m3fn") == lp.Projection()
+    assert mine.block("mxfp4") == lp.block_formats["mxfp4"]
+
+
+def test_a_scale_of_an_accumulation_is_named():
+    """As the operands are."""
+    known = lp.accumulations["blackwell_tcgen05_e2m1fn_binary32_ue4m3_4"]
+    assert dataclasses.replace(known, scale=("ue4m3", 16), operands=("e2m1", "e2m1")) == known
+
+
+@pytest.mark.parametrize(
+    ("make", "message"),
+    [
+        (
+            lambda: lp.Accumulation(output="binray32"),
+            "output of an accumulation: unknown format 'binray32'; did you mean 'binary32'",
+        ),
+        (
+            lambda: lp.Accumulation(accumulator=("binary32", "nearest"), output="binary32"),
+            "accumulator of an accumulation: unknown rounding 'nearest'; use one of nearest_even",
+        ),
+        (
+            lambda: lp.Accumulation(operands=("e4m3", "e4m3fn"), output="binary32"),
+            "operands of an accumulation: format 'e4m3' is ambiguous",
+        ),
+        (
+            lambda: lp.BlockFormat(name="mine", element="e2m1fm", scale="e8m0", size=32),
+            "element of block format 'mine': unknown format 'e2m1fm'; did you mean 'e2m1fn'",
+        ),
+        (lambda: lp.Profile("mine", "1", {"e4m3": lp.Projection()}), "format 'e4m3' is ambiguous"),
+    ],
+)
+def test_unknown_names_are_refused_with_their_place(make, message):
+    """And with close names."""
+    with pytest.raises(ValueError, match=f"^{re.escape(message)}"):
+        make()
+
+
+@pytest.mark.parametrize("cls", [lp.Window, lp.Accumulation, lp.BlockFormat, lp.Projection, lp.Profile])
+def test_type_checkers_are_told_every_field(cls):
+    """The constructor that they see is written by hand, so that names pass."""
+    tree = ast.parse(inspect.getsource(cls))
+    told = next(
+        node for node in ast.walk(tree) if isinstance(node, ast.FunctionDef) and node.name == "__init__"
+    )
+    positional = [argument.arg for argument in told.args.args[1:]]
+    optional = positional[len(positional) - len(told.args.defaults) :]
+    for argument, default in zip(told.args.kwonlyargs, told.args.kw_defaults, strict=True):
+        positional.append(argument.arg)
+        optional += [argument.arg] * (default is not None)
+    fields = dataclasses.fields(cls)
+    assert positional == [field.name for field in fields]
+    missing = dataclasses.MISSING
+    assert optional == [
+        field.name for field in fields if field.default is not missing or field.default_factory is not missing
+    ]
+
+
+def test_a_profile_by_name_is_as_it_was():
+    """Its keys were formats, and are."""
+    assert all(isinstance(fmt, lp.Format) for fmt in profile("ocp_sat").formats)

@@ -1,0 +1,198 @@
+"""Hardware in a file: what is read is what the objects are, and what cannot be is named."""
+
+from __future__ import annotations
+
+import dataclasses
+import re
+from fractions import Fraction
+
+import pytest
+
+import lowprec as lp
+from lowprec.spec.block import ScaleRule
+from lowprec.spec.families import ieee
+from lowprec.spec.profiles.profile import OnDemand
+from lowprec.spec.rounding import Rounding, Threshold
+from lowprec.spec.toml_reading import from_toml
+
+CATALOGS = [*lp.formats.values(), *lp.block_formats.values(), *lp.accumulations.values()]
+PROFILES = [profile for profile in lp.profiles.values() if not isinstance(profile.formats, OnDemand)]
+
+
+@pytest.mark.parametrize("spec", [*CATALOGS, *PROFILES], ids=lambda spec: spec.name)
+def test_what_is_written_is_read_back(spec):
+    """Everything that has a name, its name and source too; the last object of its text."""
+    (*_, back) = from_toml(lp.to_toml(spec)).values()
+    assert (back.name, back.source) == (spec.name, spec.source)
+    if not isinstance(spec, lp.Profile):
+        assert back == spec
+        return
+    assert dict(back.formats) == dict(spec.formats)
+    assert {key: (of, of.name) for key, of in back.blocks.items()} == {
+        key: (of, of.name) for key, of in spec.blocks.items()
+    }
+
+
+def test_a_profile_of_too_many_formats_is_not_written():
+    """P3109's are made as they are asked for."""
+    with pytest.raises(ValueError, match="formats are made on demand cannot be written: they are too many"):
+        lp.to_toml(lp.profiles["p3109"])
+
+
+def test_every_field_can_be_written():
+    """Private formats, thresholds of a rounding mode, a threshold of a rule, and what is None."""
+    odd = Rounding("odd ends", *(Threshold.HALF_OR_ABOVE,) * 3, Threshold.ABOVE_HALF)
+    wide = ieee("wide 22", 8, 13)
+    how = lp.Accumulation(
+        name="mine",
+        operands=(ieee("tiny", 3, 2), lp.format("e4m3fn")),
+        operand_rounding=lp.Projection(rounding="toward_zero", saturation="finite"),
+        order="chunked(64)",
+        accumulator=lp.Window(step=8, fraction_bits=None, result=(wide, lp.Projection(rounding=odd))),
+        total=("binary32", "stochastic(4)"),
+        output="bfloat16",
+    )
+    assert from_toml(lp.to_toml(how))["mine"] == how
+    rule = ScaleRule("two thirds", "maximum", "nearest", Fraction(3, 2))
+    block = lp.BlockFormat(
+        name="mine", element="e2m1fn", scale="e8m0", size=(4, 8), rule=rule, elements=lp.Projection()
+    )
+    assert from_toml(lp.to_toml(block))["mine"] == block
+
+
+FILE = """
+[tiny]
+exponent_bits = 3
+trailing_bits = 2
+
+[unit]
+operands = "tiny"
+output = "binary32"
+accumulator = { step = 4, fraction_bits = 24, result = ["binary32", "toward_zero"] }
+
+[exact-unit]
+base = "unit"
+accumulator = { fraction_bits = "all" }
+
+[blocks]
+element = "tiny"
+scale = "e8m0fnu"
+size = 32
+rule = { divisor = "maximum", powers = "nearest", threshold = "4/3" }
+elements = { rounding = "nearest_away" }
+
+[stack]
+kind = "profile"
+[stack.formats]
+tiny = { saturation = "finite" }
+[stack.blocks]
+mxfp4 = { rule = "rceil" }
+"""
+
+
+def test_a_file_may_hold_several_that_use_each_other(tmp_path):
+    """Formats before what is made of them; `base` begins with another, and tables change parts of it."""
+    path = tmp_path / "mine.toml"
+    path.write_text(FILE)
+    made = lp.load_toml(path)
+    tiny = lp.Format(name="tiny", exponent_bits=3, trailing_bits=2, bias=3)
+    window = lp.Window(step=4, fraction_bits=24, result=("binary32", "toward_zero"))
+    unit = lp.Accumulation(name="unit", operands=(tiny, tiny), accumulator=window, output="binary32")
+    exact = dataclasses.replace(unit, accumulator=dataclasses.replace(window, fraction_bits=None))
+    assert list(made) == ["tiny", "unit", "exact-unit", "blocks", "stack"]
+    assert (made["unit"], made["exact-unit"], made["exact-unit"].name) == (unit, exact, "exact-unit")
+    # A table of a field that has a default changes that: saturation stays finite.
+    assert made["blocks"].elements == lp.Projection(rounding="nearest_away", saturation="finite")
+    assert made["blocks"].rule.threshold == Fraction(4, 3)
+    assert made["stack"].projection(tiny) == lp.Projection(saturation="finite")
+    assert made["stack"].block("mxfp4") == dataclasses.replace(lp.block_formats["mxfp4"], rule="rceil")
+
+
+def test_a_file_of_one_is_named_after_itself(tmp_path):
+    """Unless it says otherwise."""
+    path = tmp_path / "mine.toml"
+    path.write_text('output = "binary32"\naccumulator = "binary32"')
+    assert list(lp.load_toml(path)) == ["mine"]
+    path.write_text('name = "other"\nbase = "mxfp4"')
+    assert lp.load_toml(path)["other"] == lp.block_formats["mxfp4"]
+
+
+WINDOW = 'output = "binary32"\noperands = "e4m3fn"\n'
+BLOCK = 'element = "e2m1fn"\nscale = "e8m0fnu"\n'
+
+
+@pytest.mark.parametrize(
+    ("text", "message"),
+    [
+        ("", "it is empty; give the fields of a format, a block format, an accumulation, a profile"),
+        ("colour = 3", "colour does not say what it is; add kind, one of 'format', 'block format'"),
+        ('kind = "unit"', "unknown kind 'unit'; use one of 'format', 'block format', 'accumulation', 'prof"),
+        ('base = "mxfp5"', "base='mxfp5' is the name of nothing; did you mean 'mxfp"),
+        ('base = "mxfp8"', "base: block format 'mxfp8' is ambiguous: use 'mxfp8_e4m3' or 'mxfp8_e5m2'"),
+        ('kind = "format"\nbase = "mxfp4"', "base: 'mxfp4' is a block format"),
+        (
+            'output = "binary32"\nacumulator = "binary32"',
+            "unknown field 'acumulator' of an accumulation; did you mean accumulator? the fields are",
+        ),
+        (
+            'output = "binary32"\nelement = "e2m1fn"\norder = "exact"',
+            "unknown field 'element' of an accumulation; a block format has it; the fields are",
+        ),
+        (
+            WINDOW + "[accumulator]\nstep = 8\nfraction_bit = 24",
+            "unknown field 'fraction_bit' of a window; did you mean fraction_bits? the fields are step",
+        ),
+        (WINDOW + "[accumulator]\nstep = 8", "a window needs fraction_bits and result"),
+        (
+            WINDOW + 'accumulator = { step = 8, fraction_bits = 60, result = "binary32" }',
+            "fraction_bits=60 of a window is out of range; use 1 to 48, or None to keep all",
+        ),
+        (
+            WINDOW + 'accumulator = { rounding = "toward_zero" }',
+            "accumulator needs format, beside the fields of a projection, or the fields of a window",
+        ),
+        (
+            'output = "binary32"\norder = "exact"\naccumulator = "binary32"',
+            "order 'exact' has no accumulator and no total: its sum is rounded once, to the output",
+        ),
+        (
+            'output = "binray32"\norder = "exact"',
+            "output: unknown format 'binray32'; did you mean 'binary32'",
+        ),
+        ('output = 32\norder = "exact"', "output=32 must be a format's name, a list of a format and a round"),
+        (
+            WINDOW + 'order = "exact"\noperand_rounding = "toward_zero"',
+            "operand_rounding='toward_zero' must be a table with fields of a projection: rounding",
+        ),
+        (WINDOW + 'order = "exact"\nscale = "e8m0fnu"', "scale='e8m0fnu' must be a list [format, size]"),
+        (BLOCK, "a block format needs size"),
+        (BLOCK + 'size = 32\nrule = "flor"', "unknown scale rule 'flor'; use one of floor, ceil"),
+        (BLOCK + 'size = 32\nmin_scale = "tiny"', "min_scale of a block format must be a float, not 'tiny'"),
+        (
+            BLOCK + 'size = 32\nrule = { divisor = "one", powers = "nearest", threshold = "4/0" }',
+            "threshold='4/0' must be a fraction such as \"4/3\"",
+        ),
+        ('[formats]\ne4m3fn = "finite"', "formats of a profile must be a table with a table for each format"),
+        ('[unit]\noutput = "binary32"', "[unit]: order 'sequential' needs an accumulator"),
+        (
+            'exponent_bits = 4\ntrailing_bits = 3\nsign = "plus"',
+            "sign='plus' of a format is unknown; use one of magnitude, unsigned, twos_complement",
+        ),
+    ],
+)
+def test_what_cannot_be_is_refused_by_its_field(tmp_path, text, message):
+    """With the file, the object's table, what is close and what there is."""
+    path = tmp_path / "mine.toml"
+    path.write_text(text)
+    with pytest.raises(ValueError, match=f"^{re.escape(repr(str(path)))}: {re.escape(message)}"):
+        lp.load_toml(path)
+
+
+def test_long_files_and_missing_ones_are_refused(tmp_path):
+    """A hostile file is not parsed."""
+    path = tmp_path / "long.toml"
+    path.write_text("#" * 40_000)
+    with pytest.raises(ValueError, match="as TOML: hardware is described in a few lines, and this has more"):
+        lp.load_toml(path)
+    with pytest.raises(ValueError, match=r"cannot read .*none\.toml' as TOML: .*No such file"):
+        lp.load_toml(tmp_path / "none.toml")
