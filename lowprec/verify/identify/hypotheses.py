@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import dataclasses
 from collections.abc import Callable, Iterable, Iterator
-from typing import Any, NamedTuple, get_args
+from typing import Any, Literal, NamedTuple, get_args
 
 from lowprec.spec.accumulation import (
     EXACT,
@@ -31,9 +31,12 @@ from lowprec.spec.projection import OverflowTest, Projection, Saturation, SignPo
 from lowprec.spec.rounding import MODES, NEAREST_EVEN, TOWARD_ZERO, Rounding
 from lowprec.verify.identify.ports import Ports, fitted
 
-__all__ = ["Move", "known", "kind_of", "moves", "starts"]
+__all__ = ["Move", "Stage", "known", "kind_of", "moves", "starts"]
 
 How = Callable[[Accumulation], Accumulation]
+
+#: What is moved: all parameters; not those of overflow, tiny numbers and NaNs; nor the order.
+Stage = Literal["all", "core", "simple"]
 
 #: Formats that sums are often kept in.
 _USUAL = (BINARY64, BINARY32, TF32, E8M13, BFLOAT16, BINARY16)
@@ -82,13 +85,17 @@ def known(ports: Ports) -> Iterator[Accumulation]:
             yield how
 
 
-def starts(ports: Ports) -> Iterator[Accumulation]:
-    """Yield accumulations all over the space: the catalog's, and the like of them."""
+def starts(ports: Ports, precision: int) -> Iterator[Accumulation]:
+    """Yield accumulations all over the space: the catalog's, and the like of them.
+
+    Sums are kept in the usual formats, and in one of this many trailing bits.
+    """
     yield from known(ports)
     output = (ports.output, _projection(ports.output))
     yield Accumulation(order=EXACT, output=output)
     sizes = [size for size in (4, 8, 16, 32, 64) if size < ports.length]
-    for fmt in _USUAL:
+    seen = _ieee(8, precision) or BINARY32
+    for fmt in dict.fromkeys((seen, *_USUAL)):
         for mode in (NEAREST_EVEN,) if isinstance(fmt, Carrier) else (NEAREST_EVEN, TOWARD_ZERO):
             into = (fmt, _projection(fmt, mode))
             for product in (None,) if isinstance(fmt, Carrier) else (None, into):
@@ -98,17 +105,17 @@ def starts(ports: Ports) -> Iterator[Accumulation]:
                     yield Accumulation(
                         product=product, order=chunked(size, "pairwise"), accumulator=into, output=output
                     )
-    yield from _windows(ports, output)
+    yield from _windows(ports, output, (seen, _projection(seen)))
     for machine in MACHINES:
         yield from _made(ports, None, {}, machine=machine, output=output)
 
 
-def _windows(ports: Ports, output: Rounded) -> Iterator[Accumulation]:
+def _windows(ports: Ports, output: Rounded, seen: Rounded) -> Iterator[Accumulation]:
     """Yield windows of every step, with few of all the other parameters."""
     scales = [("none", 1)] if ports.scale is None else [("products", 1), ("groups", min(16, ports.scale[1]))]
     wide, nearest = (BINARY32, _projection(BINARY32, TOWARD_ZERO)), (BINARY32, _projection(BINARY32))
     for step in _sizes(ports.length):
-        for bits, result in ((None, nearest), (24, wide), (13, wide), (None, output), (10, output)):
+        for bits, result in ((None, nearest), (24, wide), (13, wide), (None, seen), (30, seen)):
             for rule, group in scales:
                 window = {"step": step, "fraction_bits": bits, "result": result, "scales": rule, "group": group}
                 yield from _made(ports, Window, window, output=output)
@@ -133,7 +140,7 @@ def _made(
 # -- moves -------------------------------------------------------------------------------------------
 
 
-def moves(how: Accumulation, ports: Ports, nans: Iterable[int] = (), *, core: bool = False) -> Iterator[list[Move]]:
+def moves(how: Accumulation, ports: Ports, nans: Iterable[int], stage: Stage) -> Iterator[list[Move]]:
     """Yield the moves from an accumulation, a list for each parameter.
 
     Parameters
@@ -142,10 +149,11 @@ def moves(how: Accumulation, ports: Ports, nans: Iterable[int] = (), *, core: bo
     ports : Ports
     nans : iterable of int
         NaN codes that were seen, without their signs.
-    core : bool
-        Leave out what has no part where exponents are moderate.
+    stage : Stage
+        "core" leaves out what has no part where exponents are moderate, "simple" orders too.
     """
-    yield _orders(how, ports)
+    if stage != "simple":
+        yield _orders(how, ports)
     if isinstance(how.accumulator, Window):
         yield _steps(how.accumulator, ports)
         yield _cuts(how.accumulator)
@@ -165,10 +173,12 @@ def moves(how: Accumulation, ports: Ports, nans: Iterable[int] = (), *, core: bo
         if place != "output":
             yield _formats(how, place, ports)
         yield [Move(f"{place} rounding", mode.name, _rule(place, rounding=mode)) for mode in MODES]
-        if not core:
+        if stage == "all":
             yield _rules(place)
+    if "accumulator" in places and how.order != EXACT:
+        yield _both_roundings()
     yield _flushes(ports)
-    if not core:
+    if stage == "all":
         yield from _edges(how, ports, nans)
 
 
@@ -252,6 +262,17 @@ def _formats(how: Accumulation, place: str, ports: Ports) -> list[Move]:
             into = (fmt, Projection()) if isinstance(fmt, Carrier) else (fmt, _legal(rule, fmt))
             found.append(Move(place, f"{fmt.name}, {into[1].rounding}", _put(place, into)))
     return found
+
+
+def _both_roundings() -> list[Move]:
+    """Return moves to each pair of modes of the accumulator and the output, which act one after the other."""
+
+    def both(inner: Rounding, outer: Rounding) -> How:
+        return lambda how: _rule("output", rounding=outer)(_rule("accumulator", rounding=inner)(how))
+
+    return [
+        Move("roundings", f"{inner} and {outer}", both(inner, outer)) for inner in MODES for outer in MODES
+    ]
 
 
 def _rules(place: str) -> list[Move]:

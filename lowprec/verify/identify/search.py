@@ -11,7 +11,7 @@ import numpy.typing as npt
 
 import lowprec as lp
 from lowprec.spec.accumulation import Accumulation
-from lowprec.verify.identify.hypotheses import Move, kind_of, moves, starts
+from lowprec.verify.identify.hypotheses import Move, Stage, kind_of, moves, starts
 from lowprec.verify.identify.ports import Ports, Rows, joined, predict
 from lowprec.verify.identify.probes import CORE
 
@@ -22,11 +22,11 @@ Array = npt.NDArray[Any]
 #: Rows that a hypothesis is tried on first: some that the best one gets wrong, some that it gets right.
 _FIRST = 64
 
-#: Starts of each family that are climbed from, and how many of all take pairs of moves.
-_STARTS, _PAIRING = 2, 4
+#: Starts of each family that are climbed from, how often, and how many of them are climbed further.
+_STARTS, _AGAIN, _BEST = 2, 2, 5
 
-#: Topics to climb on, one after the other: what few parameters decide comes first.
-_COURSE = (tuple(CORE)[:3], tuple(CORE)[:6], tuple(CORE))
+#: Topics to climb on first: what few parameters decide.
+_SIMPLE, _MIDDLE = tuple(CORE)[:3], tuple(CORE)[:6]
 
 #: Moves of which each pair is tried where none helps alone.
 _PAIRED = 28
@@ -130,25 +130,30 @@ class Search:
         return np.concatenate([self.rng.permutation(part)[:_FIRST] for part in chosen])
 
     def climb(
-        self, how: Accumulation, places: Array, *, core: bool = False, pairs: bool = True
+        self, how: Accumulation, places: Array, stage: Stage = "all", *, pairs: bool = True
     ) -> tuple[Accumulation, int]:
         """Change an accumulation for the better while that is possible; return it and what it gets wrong."""
         wrong = self.wrong(how, places)
         while wrong.any():
-            better = self._step(how, wrong, places, core)
+            better = self._step(how, wrong, places, stage)
             if better is None and pairs:
-                better = self._pairs(how, wrong, places, core)
+                better = self._pairs(how, wrong, places, stage)
             if better is None:
                 break
             how, wrong = better
         return how, int(np.count_nonzero(wrong))
 
+    def _options(self, how: Accumulation, stage: Stage) -> list[list[Move]]:
+        """Return the moves of each parameter, in any order: which comes first can lead astray."""
+        found = list(moves(how, self.ports, self.nans(), stage))
+        return [found[place] for place in self.rng.permutation(len(found))]
+
     def _step(
-        self, how: Accumulation, wrong: Array, places: Array, core: bool
+        self, how: Accumulation, wrong: Array, places: Array, stage: Stage
     ) -> tuple[Accumulation, Array] | None:
         """Change each parameter in turn to the best of its values."""
         improved = False
-        for options in moves(how, self.ports, self.nans(), core=core):
+        for options in self._options(how, stage):
             first = self.first(wrong, places)
             now = min(int(np.count_nonzero(wrong)), _FIRST)
             best = min(
@@ -166,13 +171,13 @@ class Search:
         return (how, wrong) if improved else None
 
     def _pairs(
-        self, how: Accumulation, wrong: Array, places: Array, core: bool
+        self, how: Accumulation, wrong: Array, places: Array, stage: Stage
     ) -> tuple[Accumulation, Array] | None:
         """Try the best moves two at a time."""
         first = self.first(wrong, places)
         now = min(int(np.count_nonzero(wrong)), _FIRST)
         ranked: list[tuple[int, int, Move]] = []
-        for options in moves(how, self.ports, self.nans(), core=core):
+        for options in self._options(how, stage):
             some = sorted(
                 ((self.count(made, first), n, move) for n, move in enumerate(options) if (made := move(how))),
                 key=lambda each: each[:2],
@@ -196,27 +201,44 @@ class Search:
     def best(self, known: Sequence[Accumulation] = ()) -> tuple[Accumulation, int]:
         """Return the accumulation that reproduces most answers, and how many it does not."""
         everything = np.arange(len(self.answers))
-        core = self.answers.of(CORE)
-        core = core if core.size else everything
+        core, simple = self.answers.of(CORE), self.answers.of(_SIMPLE)
+        if not simple.size:
+            core = simple = everything
         sample = self.rng.permutation(core)[: 3 * _FIRST]
         ranked: dict[str, list[tuple[int, int, Accumulation]]] = {}
-        for number, how in enumerate(itertools.chain(known, starts(self.ports))):
+        for number, how in enumerate(itertools.chain(known, starts(self.ports, self.precision()))):
             ranked.setdefault(kind_of(how), []).append((self.count(how, sample), number, how))
-        tried = sorted(start for some in ranked.values() for start in sorted(some)[:_STARTS])
-        found: list[tuple[int, int, Accumulation]] = []
-        for number, (_, _, how) in enumerate(tried):
-            for names in _COURSE:
-                places = self.answers.of(names)
-                if places.size:
-                    how, left = self.climb(how, places, core=True, pairs=number < _PAIRING and len(names) > 3)
-            left = self.count(how, core)
+        first = []
+        for some in ranked.values():
+            for _, number, how in sorted(some)[:_STARTS]:
+                left = 1
+                for _ in range(_AGAIN):
+                    made, left = self.climb(how, simple, "simple", pairs=False)
+                    first.append((left, self.count(made, core), number, made))
+                    if not left:
+                        break
+        found = []
+        for left, _, number, how in sorted(first, key=lambda each: each[:3])[:_BEST]:
+            how, left = self.climb(how, self.answers.of(_MIDDLE), "simple", pairs=False)
+            how, left = self.climb(how, core, "core")
             if not left:
                 how, left = self.climb(how, everything)
                 if not left:
                     return how, 0
             found.append((self.count(how, everything), number, how))
-        _, _, how = min(found)
+        _, _, how = min(found, key=lambda each: each[:2])
         return self.climb(how, everything)
+
+    def precision(self) -> int:
+        """Return the most trailing bits that normal results have, by the lowest bits of their codes."""
+        fmt = self.ports.output
+        codes = self.answers.codes & ((1 << (fmt.exponent_bits + fmt.trailing_bits)) - 1)
+        codes = codes[(codes >> fmt.trailing_bits > 0) & (codes <= fmt.max_magnitude)]
+        low = np.bitwise_and(codes, -codes)
+        for bits in range(fmt.trailing_bits):  # rare ones come of what has one more rounding
+            if np.count_nonzero(low == 1 << bits) > codes.size // 64:
+                return fmt.trailing_bits - bits
+        return 1
 
     # -- telling apart --------------------------------------------------------------------------
 
@@ -224,7 +246,7 @@ class Search:
         """Yield the neighbours that reproduce every answer too."""
         everything = np.arange(len(self.answers))
         first = self.rng.permutation(everything)[: 2 * _FIRST]
-        for options in moves(how, self.ports, self.nans()):
+        for options in moves(how, self.ports, self.nans(), "all"):
             for move in options:
                 made = move(how)
                 if made is None or self.wrong(made, first).any():
