@@ -297,7 +297,14 @@ def _edges(how: Accumulation, ports: Ports, nans: Iterable[int]) -> Iterator[lis
         low = sum(fmt.emin - fmt.trailing_bits for fmt in ports.operands)
         top = sum(fmt.emax for fmt in ports.operands)
         lowest = [-4096, *range(max(min(low, -200), -700), min(top + 2, 60))]
-        yield [Move("lowest_exponent", str(value), _window(lowest_exponent=value)) for value in lowest]
+        found = [Move("lowest_exponent", str(value), _window(lowest_exponent=value)) for value in lowest]
+        if how.accumulator.fraction_bits is None:  # which a lowest exponent needs; any large number may do
+            found += [
+                Move("lowest_exponent", f"{value}, {bits} fraction bits",
+                     _window(lowest_exponent=value, fraction_bits=bits))
+                for bits in (20, 28, 36, 44) for value in lowest[1:]
+            ]  # fmt: skip
+        yield found
     yield [
         Move("output nan_code", f"{code:#x}", _rule("output", nan_code=code))
         for code in sorted({*nans, *([ports.output.nan_code] if ports.output.nan_code is not None else [])})

@@ -11,12 +11,19 @@ import numpy as np
 import numpy.typing as npt
 
 import lowprec as lp
-from lowprec.arrays.checks import code_dtype
-from lowprec.spec.accumulation import Accumulation, Window
+from lowprec.arrays import calls
+from lowprec.arrays.checks import code_dtype, values_operand
+from lowprec.arrays.factors import factors
+from lowprec.kernels.lower.dot import begins_in
+from lowprec.kernels.request import Dot
+from lowprec.kernels.scalar.program import Dots
+from lowprec.spec.accumulation import EXACT, Accumulation, Window
 from lowprec.spec.block import BlockFormat
+from lowprec.spec.catalog import BINARY64
 from lowprec.spec.format import Carrier, Format, Sign
+from lowprec.spec.projection import Projection
 
-__all__ = ["Ports", "Rows", "joined", "predict"]
+__all__ = ["Asked", "Ports", "Rows", "fitted", "joined", "predict", "signed"]
 
 Array = npt.NDArray[Any]
 
@@ -85,16 +92,66 @@ def joined(parts: Sequence[Rows]) -> Rows:
     return Rows(*(np.concatenate(each) for each in zip(*parts, strict=True)))
 
 
+class Asked:
+    """Rows made ready once, to be summed by many accumulations.
+
+    What `lowprec.dot` gives, without its preparation of operands, which takes longer than the sums of a few
+    rows: searches try thousands of accumulations on the same ones.
+    """
+
+    def __init__(self, rows: Rows, ports: Ports) -> None:
+        self.rows, self.ports = rows, ports
+        self._sides: dict[Any, Any] = {}
+        self._addends: dict[Any, Any] = {}
+
+    def codes(self, how: Accumulation) -> Array:
+        """Return the codes that an accumulation gives, int64.
+
+        Raises ValueError: an accumulation that does not take such operands.
+        """
+        x, y = (self._side(how, number) for number in (0, 1))
+        begin, addends = self._begun(how)
+        scales = None if x.scale_fmt is None or y.scale_fmt is None else (x.scale_fmt, y.scale_fmt)
+        program = Dots(Dot(how, x.fmt, y.fmt, begin, scales, x.block, backend="scalar"))
+        out = np.zeros((len(self.rows.x), 1), np.uint64)
+        program.run(x, y, addends, out, 0, 0, True)
+        return out[:, 0].astype(np.int64)
+
+    def _side(self, how: Accumulation, number: int) -> Any:
+        key = number, how.operands, how.operand_rounding, _is_scaled(how)
+        if key not in self._sides:
+            side = factors("xy"[number], _side(self.rows, number, self.ports), how, number, -1)
+            self._sides[key] = side.rows(side.shape)
+        return self._sides[key]
+
+    def _begun(self, how: Accumulation) -> tuple[Format, Array]:
+        """Return the addends as codes, and their format."""
+        begin, rule = begins_in(how)
+        if self.ports.addend is None:
+            return begin, np.empty((0, 0), np.uint64)
+        if how.order == EXACT:
+            begin, rule = BINARY64, Projection()
+        key = begin, rule
+        if key not in self._addends:
+            operand, dtype = values_operand(self.rows.addend, "addend"), code_dtype(begin)
+            if begin == BINARY64:
+                codes = self.rows.addend.view(np.uint64)
+            else:
+                codes = np.asarray(calls.convert(operand, begin, rule, dtype))
+            self._addends[key] = codes.astype(np.uint64)[:, None]
+        return begin, self._addends[key]
+
+
+def _is_scaled(how: Accumulation) -> bool:
+    return isinstance(how.accumulator, Window) and how.accumulator.scales != "none"
+
+
 def predict(how: Accumulation, rows: Rows, ports: Ports) -> Array:
     """Return the codes that an accumulation gives for rows, int64.
 
     Raises ValueError: an accumulation that does not take such operands.
     """
-    x, y = (_side(rows, number, ports) for number in (0, 1))
-    codes = lp.dot(
-        x, y, how, addend=None if ports.addend is None else rows.addend, dtype=code_dtype(ports.output)
-    )
-    return np.asarray(codes).astype(np.int64)
+    return Asked(rows, ports).codes(how)
 
 
 def _side(rows: Rows, number: int, ports: Ports) -> Any:
@@ -103,8 +160,7 @@ def _side(rows: Rows, number: int, ports: Ports) -> Any:
         return values
     element = ports.operands[number]
     blocks = BlockFormat(name="asked", element=element, scale=ports.scale[0], size=ports.scale[1])
-    codes = np.asarray(lp.encode(values, element))
-    return lp.BlockArray(codes, rows[3 + number], blocks)
+    return lp.BlockArray(np.asarray(lp.encode(values, element)), rows[3 + number], blocks)
 
 
 def fitted(how: Accumulation, ports: Ports) -> Accumulation:

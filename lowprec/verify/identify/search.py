@@ -12,7 +12,7 @@ import numpy.typing as npt
 import lowprec as lp
 from lowprec.spec.accumulation import Accumulation
 from lowprec.verify.identify.hypotheses import Move, Stage, kind_of, moves, starts
-from lowprec.verify.identify.ports import Ports, Rows, joined, predict
+from lowprec.verify.identify.ports import Asked, Ports, Rows, joined
 from lowprec.verify.identify.probes import CORE
 
 __all__ = ["Answers", "Search"]
@@ -20,7 +20,7 @@ __all__ = ["Answers", "Search"]
 Array = npt.NDArray[Any]
 
 #: Rows that a hypothesis is tried on first: some that the best one gets wrong, some that it gets right.
-_FIRST = 64
+_FIRST = 40
 
 #: Starts of each family that are climbed from, how often, and how many of them are climbed further.
 _STARTS, _AGAIN, _BEST = 2, 2, 5
@@ -86,18 +86,28 @@ class Search:
         self.answers, self.rng, self.any_nan = answers, rng, any_nan
         self.ports = answers.ports
         self.tried = 0
+        self._ready: list[tuple[Array, int, Asked]] = []
 
     # -- one hypothesis -------------------------------------------------------------------------
 
     def wrong(self, how: Accumulation, places: Array) -> Array:
         """Return which of these answers an accumulation does not give."""
-        assert self.answers.rows is not None, "something was asked"
         self.tried += 1
         try:
-            codes = predict(how, self.answers.rows.at(places), self.ports)
+            codes = self._asked(places).codes(how)
         except ValueError:
             return np.ones(places.size, bool)
         return self.differ(codes, self.answers.codes[places])
+
+    def _asked(self, places: Array) -> Asked:
+        """Return answered rows made ready; the last few stay so."""
+        for kept, size, asked in self._ready:
+            if kept is places and size == len(self.answers):
+                return asked
+        assert self.answers.rows is not None, "something was asked"
+        asked = Asked(self.answers.rows.at(places), self.ports)
+        self._ready = [*self._ready[-3:], (places, len(self.answers), asked)]
+        return asked
 
     def differ(self, one: Array, other: Array) -> Array:
         """Return where codes differ; where any NaN will do, NaNs do not."""
@@ -204,7 +214,7 @@ class Search:
         core, simple = self.answers.of(CORE), self.answers.of(_SIMPLE)
         if not simple.size:
             core = simple = everything
-        sample = self.rng.permutation(core)[: 3 * _FIRST]
+        sample = self.rng.permutation(core)[: 4 * _FIRST]
         ranked: dict[str, list[tuple[int, int, Accumulation]]] = {}
         for number, how in enumerate(itertools.chain(known, starts(self.ports, self.precision()))):
             ranked.setdefault(kind_of(how), []).append((self.count(how, sample), number, how))
@@ -245,7 +255,7 @@ class Search:
     def rivals(self, how: Accumulation) -> Iterator[tuple[Move, Accumulation]]:
         """Yield the neighbours that reproduce every answer too."""
         everything = np.arange(len(self.answers))
-        first = self.rng.permutation(everything)[: 2 * _FIRST]
+        first = self.rng.permutation(everything)[: 3 * _FIRST]
         for options in moves(how, self.ports, self.nans(), "all"):
             for move in options:
                 made = move(how)
