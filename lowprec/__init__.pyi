@@ -50,6 +50,8 @@ from lowprec.spec.projection import Flag as Flag, Projection as Projection, Satu
 from lowprec.spec.rounding import Rounding as Rounding, Threshold as Threshold, stochastic as stochastic
 from lowprec.verify.compare import compare as compare
 from lowprec.verify.comparison import Comparison as Comparison
+from lowprec.verify.identify.identify import identify as identify
+from lowprec.verify.identify.report import Identification as Identification
 
 __version__: str
 accumulations: Mapping[str, Accumulation]

@@ -197,8 +197,8 @@ def _orders(how: Accumulation, ports: Ports) -> list[Move]:
 
 
 def _sizes(length: int) -> list[int]:
-    """Return sizes of steps and chunks: all up to 64, and then those that go with powers of two."""
-    return [size for size in range(1, length + 1) if size <= 64 or size % 16 == 0]
+    """Return sizes of steps and chunks: all up to 64, then multiples of 16, and one too long to be seen."""
+    return [*(size for size in range(1, length + 1) if size <= 64 or size % 16 == 0), 2 * length]
 
 
 def _order(order: Any, addend: AddendPlace) -> How:
@@ -298,11 +298,12 @@ def _edges(how: Accumulation, ports: Ports, nans: Iterable[int]) -> Iterator[lis
         top = sum(fmt.emax for fmt in ports.operands)
         lowest = [-4096, *range(max(min(low, -200), -700), min(top + 2, 60))]
         found = [Move("lowest_exponent", str(value), _window(lowest_exponent=value)) for value in lowest]
-        if how.accumulator.fraction_bits is None:  # which a lowest exponent needs; any large number may do
+        if how.accumulator.fraction_bits is None:  # so many that nothing else is cut
+            bits = min(48, 60 - (how.accumulator.step - 1).bit_length())
             found += [
-                Move("lowest_exponent", f"{value}, {bits} fraction bits",
-                     _window(lowest_exponent=value, fraction_bits=bits))
-                for bits in (20, 28, 36, 44) for value in lowest[1:]
+                Move("lowest_exponent", f"{value}, {bits} fraction bits, cut {cut}",
+                     _window(lowest_exponent=value, fraction_bits=bits, cut=cut))
+                for value in lowest[1:] for cut in get_args(Cut)
             ]  # fmt: skip
         yield found
     yield [

@@ -15,7 +15,7 @@ from lowprec.spec.accumulation import Accumulation, Window
 from lowprec.spec.accumulations import ACCUMULATIONS
 from lowprec.spec.format import Format
 from lowprec.spec.projection import Projection
-from lowprec.verify.identify import units
+from lowprec.verify.identify import tree, units
 from lowprec.verify.identify.hypotheses import known
 from lowprec.verify.identify.ports import Asked, Ports, Rows, joined
 from lowprec.verify.identify.probes import CORE, TOPICS, draw
@@ -211,9 +211,10 @@ class _Run:
             self.watch(self.asked, self.budget, what)
 
     def put_topics(self, names: Iterable[str], count: int) -> bool:
-        """Ask so many rows of each topic."""
-        drawn = [(draw(self.ports, name, count, self.rng), name) for name in names]
-        return any([self.put(rows, [name] * count) for rows, name in drawn])
+        """Ask so many rows of each topic, all in one batch."""
+        chosen = list(names)
+        rows = joined([draw(self.ports, name, count, self.rng) for name in chosen])
+        return self.put(rows, [name for name in chosen for _ in range(count)])
 
     def begin(self) -> None:
         """Ask the first rows, and some of them twice: a unit must answer alike."""
@@ -314,10 +315,41 @@ class _Run:
         else:
             wrong = self.search.wrong(self.how, everything)
             missed.update(topic for topic, miss in zip(self.answers.topics, wrong, strict=True) if miss)
+        order = self.order() if self.left and not self.stopped else ""
         return Identification(
             self.how, self.left, names, undecided, self.asked, self.answers, self.search.any_nan, self.stopped,
-            missed=dict(missed),
+            order if self.left else "", dict(missed),
         )  # fmt: skip
+
+    def order(self) -> str:
+        """Return the order of the sum that masks show, and what it reproduces, in words."""
+        if self.ask is None:
+            return ""
+
+        def ask(rows: Rows) -> Array:
+            if self.asked + len(rows.x) > self.budget:
+                raise UnitError("the budget is spent")
+            assert self.ask is not None, "looked at before"
+            codes, _ = self.ask(rows)
+            self.asked += len(rows.x)
+            return codes
+
+        try:
+            found = tree.reveal(ask, self.ports)
+        except UnitError:
+            return ""
+        if found is None or self.answers.rows is None:
+            return ""
+        said = []
+        for fused, words in ((False, "rounded products"), (True, "fused products")):
+            codes = tree.evaluate(found, self.answers.rows, self.ports, fused=fused)
+            count = int(np.count_nonzero(~self.search.differ(codes, self.answers.codes)))
+            said.append((count, words))
+        count, words = max(said)
+        return (
+            f"{tree.spelled(found)}; with {words} and sums in {self.ports.output.name} that order gives "
+            f"{count:,} of the {len(self.answers):,} answers"
+        )
 
     def simplify(self, rows: Rows) -> None:
         """Take the catalog's accumulation if it is one, else the fewest parameters that matter."""
