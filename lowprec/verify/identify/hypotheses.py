@@ -86,11 +86,10 @@ def known(ports: Ports) -> Iterator[Accumulation]:
 
 
 def starts(ports: Ports, precision: int) -> Iterator[Accumulation]:
-    """Yield accumulations all over the space: the catalog's, and the like of them.
+    """Yield accumulations all over the space.
 
     Sums are kept in the usual formats, and in one of this many trailing bits.
     """
-    yield from known(ports)
     output = (ports.output, _projection(ports.output))
     yield Accumulation(order=EXACT, output=output)
     sizes = [size for size in (4, 8, 16, 32, 64) if size < ports.length]

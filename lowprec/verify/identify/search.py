@@ -11,7 +11,7 @@ import numpy.typing as npt
 
 import lowprec as lp
 from lowprec.spec.accumulation import Accumulation
-from lowprec.verify.identify.hypotheses import Move, Stage, kind_of, moves, starts
+from lowprec.verify.identify.hypotheses import Move, Stage, kind_of, known, moves, starts
 from lowprec.verify.identify.ports import Asked, Ports, Rows, joined
 from lowprec.verify.identify.probes import CORE
 
@@ -22,8 +22,11 @@ Array = npt.NDArray[Any]
 #: Rows that a hypothesis is tried on first: some that the best one gets wrong, some that it gets right.
 _FIRST = 40
 
-#: Starts of each family that are climbed from, how often, and how many of them are climbed further.
-_STARTS, _AGAIN, _BEST = 2, 2, 5
+#: Starts of each family that are climbed from, how often, and how many take pairs of moves.
+_STARTS, _AGAIN, _PAIRING = 2, 2, 4
+
+#: Where a share of answers of more than one in so many is wrong after all starts, nothing will fit.
+_HOPELESS = 8
 
 #: Topics to climb on first: what few parameters decide.
 _SIMPLE, _MIDDLE = tuple(CORE)[:3], tuple(CORE)[:6]
@@ -208,34 +211,34 @@ class Search:
         after = self.wrong(best[1], places)
         return (best[1], after) if np.count_nonzero(after) < np.count_nonzero(wrong) else None
 
-    def best(self, known: Sequence[Accumulation] = ()) -> tuple[Accumulation, int]:
+    def best(self, first_of_all: Sequence[Accumulation] = ()) -> tuple[Accumulation, int]:
         """Return the accumulation that reproduces most answers, and how many it does not."""
         everything = np.arange(len(self.answers))
+        sample = self.rng.permutation(everything)[: 4 * _FIRST]
+        named = [*first_of_all, *known(self.ports)]
+        for how in named:
+            if not self.wrong(how, sample).any() and not self.wrong(how, everything).any():
+                return how, 0
         core, simple = self.answers.of(CORE), self.answers.of(_SIMPLE)
         if not simple.size:
             core = simple = everything
         sample = self.rng.permutation(core)[: 4 * _FIRST]
         ranked: dict[str, list[tuple[int, int, Accumulation]]] = {}
-        for number, how in enumerate(itertools.chain(known, starts(self.ports, self.precision()))):
+        for number, how in enumerate(itertools.chain(named, starts(self.ports, self.precision()))):
             ranked.setdefault(kind_of(how), []).append((self.count(how, sample), number, how))
-        first = []
-        for some in ranked.values():
-            for _, number, how in sorted(some)[:_STARTS]:
-                left = 1
-                for _ in range(_AGAIN):
-                    made, left = self.climb(how, simple, "simple", pairs=False)
-                    first.append((left, self.count(made, core), number, made))
-                    if not left:
-                        break
+        tried = sorted(start for some in ranked.values() for start in sorted(some)[:_STARTS])
         found = []
-        for left, _, number, how in sorted(first, key=lambda each: each[:3])[:_BEST]:
-            how, left = self.climb(how, self.answers.of(_MIDDLE), "simple", pairs=False)
-            how, left = self.climb(how, core, "core")
+        for number, (_, _, how) in enumerate(tried * _AGAIN):
+            how, _ = self.climb(how, simple, "simple", pairs=False)
+            how, _ = self.climb(how, self.answers.of(_MIDDLE), "simple", pairs=False)
+            how, left = self.climb(how, core, "core", pairs=number < _PAIRING)
             if not left:
                 how, left = self.climb(how, everything)
                 if not left:
                     return how, 0
             found.append((self.count(how, everything), number, how))
+            if number >= len(tried) and min(each[0] for each in found) > len(everything) // _HOPELESS:
+                break
         _, _, how = min(found, key=lambda each: each[:2])
         return self.climb(how, everything)
 

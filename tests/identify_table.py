@@ -1,0 +1,164 @@
+"""Which units `identify` identifies: python -m tests.identify_table [catalog|drawn|cpu|mmasim]...
+
+Each accumulation is a unit whose name is withheld. It is identified where the accumulation found reproduces
+every answer and, beside that, all of some thousand aimed rows that the unit was not asked.
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import time
+from pathlib import Path
+
+import numpy as np
+
+import lowprec as lp
+from lowprec.spec.accumulations import ACCUMULATIONS
+from lowprec.verify.identify.identify import asked
+from lowprec.verify.identify.ports import Ports, predict
+from lowprec.verify.identify.probes import TOPICS, draw
+from tests.identify_units import drawn
+
+#: Rows of each topic that an accumulation is held against, beside its answers.
+HELD = 150
+
+
+def held(how, found, ports):
+    """Count rows that were not asked, and those of them on which two accumulations differ."""
+    rng = np.random.default_rng(2026)
+    rows = [draw(ports, topic, HELD, rng) for topic in TOPICS]
+    return HELD * len(TOPICS), sum(
+        int(np.count_nonzero(predict(how, part, ports) != predict(found, part, ports))) for part in rows
+    )
+
+
+def of_accumulation(name, how, ports):
+    """Identify a unit that sums by an accumulation."""
+    begun = time.process_time()
+    found = asked(lambda rows: (predict(how, rows, ports), False), ports)
+    rows, differ = held(how, found.accumulation, ports)
+    return {
+        "unit": name,
+        "asked": found.asked,
+        "wrong": found.wrong,
+        "names": list(found.names),
+        "held": rows,
+        "differ": differ,
+        "undecided": [str(each) for each in found.undecided if each.question is not None],
+        "seconds": round(time.process_time() - begun, 1),
+    }
+
+
+def catalog(only=None):
+    """Yield a result for every accumulation of the catalog."""
+    plain = (lp.format("bfloat16"),) * 2
+    for name, how in ACCUMULATIONS.items():
+        if only is None or name in only:
+            ports = Ports(how.operands or plain, how.output[0], 64, how.output[0], how.scale)
+            yield of_accumulation(name, how, ports)
+
+
+def random(count=200, first=0):
+    """Yield a result for accumulations of drawn parameters."""
+    for seed in range(first, first + count):
+        how, operands, length = drawn(seed)
+        yield of_accumulation(f"drawn {seed}", how, Ports(operands, how.output[0], length, how.output[0]))
+
+
+def of_function(name, function, formats, output, k, **options):
+    """Identify a function."""
+    begun = time.process_time()
+    with np.errstate(all="ignore"):
+        found = lp.identify(function, formats, output, k=k, addend=None, **options)
+    return {
+        "unit": name,
+        "asked": found.asked,
+        "answers": len(found.answers),
+        "wrong": found.wrong,
+        "names": list(found.names),
+        "order": str(found.accumulation.order) if not found.wrong else "",
+        "tree": found.tree,
+        "seconds": round(time.process_time() - begun, 1),
+    }
+
+
+def cpu(lengths=(4, 8, 16, 32)):
+    """Yield results of NumPy's products in float32 on this processor, and torch's if it is installed."""
+
+    def quiet(call):
+        def unit(a, b):
+            with np.errstate(all="ignore"):
+                return call(a, b)
+
+        return unit
+
+    single = ("binary32", "binary32")
+    for k in lengths:
+        for name, call in (
+            ("np.dot", lambda a, b: np.array([np.dot(x, y) for x, y in zip(a, b, strict=True)], np.float32)),
+            ("np.matmul", lambda a, b: np.array([(x[None] @ y[:, None])[0, 0] for x, y in zip(a, b, strict=True)],
+                                                np.float32)),
+            ("np.einsum", lambda a, b: np.einsum("ij,ij->i", a, b)),
+            ("(a * b).sum(1)", lambda a, b: (a * b).sum(1)),
+        ):  # fmt: skip
+            yield of_function(f"NumPy {np.__version__} {name} float32, K = {k}", quiet(call), single, "binary32", k)
+    try:
+        import torch
+    except ImportError:
+        return
+
+    def product(a, b, dtype):
+        x, y = (torch.tensor(part).to(dtype) for part in (a, b))
+        return torch.stack([x[row] @ y[row] for row in range(len(a))])
+
+    for k in lengths:
+        yield of_function(f"torch {torch.__version__} float32, K = {k}",
+                          lambda a, b: product(a, b, torch.float32).numpy(), single, "binary32", k)  # fmt: skip
+        yield of_function(
+            f"torch {torch.__version__} bfloat16, K = {k}",
+            lambda a, b: product(a, b, torch.bfloat16).view(torch.uint16).numpy().astype(np.int64),
+            ("bfloat16", "bfloat16"),
+            "bfloat16",
+            k,
+        )
+
+
+PARTS = {"catalog": catalog, "drawn": random, "cpu": cpu}
+
+
+def row(result):
+    """Return a row of the table."""
+    if "held" in result:
+        said = "identified" if not result["wrong"] and not result["differ"] else (
+            f"{result['wrong']} answers missed" if result["wrong"] else f"{result['differ']} of {result['held']} rows differ"
+        )  # fmt: skip
+        return f"| {result['unit']} | {result['asked']:,} | {said} | {', '.join(result['names'])} |"
+    said = result["order"] or f"none: {result['wrong']} of {result['answers']:,} missed; {result['tree']}"
+    return f"| {result['unit']} | {result['asked']:,} | {said} | {', '.join(result['names'])} |"
+
+
+def main():
+    """Print a row for each unit, and counts of each part."""
+    parser = argparse.ArgumentParser(description=__doc__)
+    parser.add_argument("parts", nargs="*", default=list(PARTS))
+    parser.add_argument("--count", type=int, default=200)
+    parser.add_argument("--first", type=int, default=0)
+    parser.add_argument("--save", type=Path)
+    given = parser.parse_args()
+    for part in given.parts:
+        kept = []
+        results = PARTS[part](given.count, given.first) if part == "drawn" else PARTS[part]()
+        for result in results:
+            kept.append(result)
+            print(row(result), f"{result['seconds']} s", flush=True)
+            if given.save:
+                with given.save.open("a") as file:
+                    file.write(json.dumps({"part": part, **result}) + "\n")
+        good = [each for each in kept if not each["wrong"] and not each.get("differ")]
+        most = max((each["asked"] for each in kept), default=0)
+        print(f"{part}: {len(good)} of {len(kept)} identified, at most {most:,} dot products asked")
+
+
+if __name__ == "__main__":
+    main()
