@@ -70,7 +70,7 @@ def of_function(name, function, formats, output, k, **options):
     """Identify a function."""
     begun = time.process_time()
     with np.errstate(all="ignore"):
-        found = lp.identify(function, formats, output, k=k, addend=None, **options)
+        found = lp.identify(function, formats, output, k=k, **{"addend": None, **options})
     return {
         "unit": name,
         "asked": found.asked,
@@ -124,7 +124,59 @@ def cpu(lengths=(4, 8, 16, 32)):
         )
 
 
-PARTS = {"catalog": catalog, "drawn": random, "cpu": cpu}
+#: Types of mmasim's instructions, as formats.
+_TYPES = {"f16": "binary16", "bf16": "bfloat16", "tf32": "tf32", "xf32": "tf32", "f32": "binary32", "e4m3": "e4m3fn",
+          "e5m2": "e5m2", "e3m2": "e3m2fn", "e2m3": "e2m3fn", "e2m1": "e2m1fn", "fp8": "e4m3fnuz", "bf8": "e5m2fnuz"}  # fmt: skip
+
+
+def instructions():
+    """Yield the name, the operation and the formats of mmasim's instructions, one for each pair of types."""
+    from mmasim import amd, nv_ptx
+    from mmasim.amd import isa_mfma
+    from mmasim.nv_ptx import isa_mma
+
+    for arch, shapes in isa_mma.mma_shape_and_type.items():
+        seen = set()
+        for shape in shapes:
+            *_, result, x, y, _ = shape.split(".")
+            if x != "f64" and (result, x, y) not in seen:
+                seen.add((result, x, y))
+                yield f"mma {arch} {shape}", nv_ptx.MMA(arch, shape), (_TYPES[x], _TYPES[y]), _TYPES[result]
+    for shape in ("m64n8k8.f32.tf32.tf32", "m64n8k16.f32.f16.f16", "m64n8k32.f32.e4m3.e5m2", "m64n8k32.f16.e4m3.e4m3"):
+        _, result, x, y = shape.split(".")
+        yield f"wgmma {shape}", nv_ptx.WGMMA("Hopper", shape), (_TYPES[x], _TYPES[y]), _TYPES[result]
+    for arch, suffixes in isa_mfma.arch_mfma_suffix.items():
+        seen = set()
+        for suffix in suffixes:
+            operation = amd.MFMA(arch, suffix)
+            words = [word for word in ("xf32", "bf16", "f16", "bf8", "fp8") if suffix.removesuffix("_1k").endswith(word)]
+            types = tuple(suffix.split("_")[-2:]) if words[:1] in (["bf8"], ["fp8"]) else (words[0],) * 2 if words else ()
+            if types and (types, suffix.endswith("_1k")) not in seen:
+                seen.add((types, suffix.endswith("_1k")))
+                yield f"mfma {arch} {suffix}", operation, tuple(_TYPES[word] for word in types), "binary32"
+
+
+def mmasim(only=None):
+    """Yield a result for mmasim's instructions, with the K of one instruction."""
+    import torch
+
+    def tensor(values, fmt, dtype):
+        made = np.asarray(lp.encode(values, fmt)) if dtype == torch.uint8 else values
+        return torch.from_numpy(np.array(made)).to(dtype)
+
+    for name, operation, formats, output in instructions():
+        if only is not None and name not in only:
+            continue
+
+        def unit(a, b, c, operation=operation, formats=formats, output=output):
+            x, y = tensor(a, formats[0], operation.a_type), tensor(b, formats[1], operation.b_type)
+            result = operation.dpa(x, y, torch.from_numpy(np.array(c)).to(operation.c_type))
+            return result.numpy().view(np.uint32 if output == "binary32" else np.uint16).astype(np.int64)
+
+        yield of_function(f"mmasim {name}", unit, formats, output, operation.k, addend="output")
+
+
+PARTS = {"catalog": catalog, "drawn": random, "cpu": cpu, "mmasim": mmasim}
 
 
 def row(result):
