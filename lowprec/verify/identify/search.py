@@ -25,8 +25,8 @@ _FIRST = 40
 #: Starts of each family that are climbed from, how often, and how many take pairs of moves.
 _STARTS, _AGAIN, _PAIRING = 2, 2, 4
 
-#: Where a share of answers of more than one in so many is wrong after all starts, nothing will fit.
-_HOPELESS = 8
+#: One wrong answer in so many may be for what is not changed yet.
+_CLOSE = 20
 
 #: Topics to climb on first: what few parameters decide.
 _SIMPLE, _MIDDLE = tuple(CORE)[:3], tuple(CORE)[:6]
@@ -226,21 +226,27 @@ class Search:
         ranked: dict[str, list[tuple[int, int, Accumulation]]] = {}
         for number, how in enumerate(itertools.chain(named, starts(self.ports, self.precision()))):
             ranked.setdefault(kind_of(how), []).append((self.count(how, sample), number, how))
-        tried = sorted(start for some in ranked.values() for start in sorted(some)[:_STARTS])
+        tried = sorted(
+            (place, count, number, how)
+            for some in ranked.values()
+            for place, (count, number, how) in enumerate(sorted(some)[:_STARTS])
+        )
         found = []
-        for number, (_, _, how) in enumerate(tried * _AGAIN):
-            how, _ = self.climb(how, simple, "simple", pairs=False)
-            how, _ = self.climb(how, self.answers.of(_MIDDLE), "simple", pairs=False)
-            how, left = self.climb(how, core, "core", pairs=number < _PAIRING)
-            if not left:
-                how, left = self.climb(how, everything)
-                if not left:
-                    return how, 0
-            found.append((self.count(how, everything), number, how))
-            if number >= len(tried) and min(each[0] for each in found) > len(everything) // _HOPELESS:
+        for again in range(_AGAIN):
+            for place, (*_, how) in enumerate(tried):
+                how, left = self.climb(how, simple, "simple", pairs=False)
+                if left <= len(simple) // _CLOSE or again:
+                    how, left = self.climb(how, self.answers.of(_MIDDLE), "simple", pairs=False)
+                    if left <= len(simple) // 4 or again:
+                        how, left = self.climb(how, core, "core", pairs=place < _PAIRING and again > 0)
+                        if left <= len(core) // _CLOSE:
+                            how, left = self.climb(how, everything)
+                            if not left:
+                                return how, 0
+                found.append((self.count(how, everything), len(found), how))
+            if min(found)[0] > len(everything) // 4:
                 break
-        _, _, how = min(found, key=lambda each: each[:2])
-        return self.climb(how, everything)
+        return self.climb(min(found)[2], everything)
 
     def precision(self) -> int:
         """Return the most trailing bits that normal results have, by the lowest bits of their codes."""
