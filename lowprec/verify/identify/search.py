@@ -25,7 +25,7 @@ _FIRST = 40
 #: Starts of each family that are climbed from, how often, and how many take pairs of moves.
 _STARTS, _AGAIN, _PAIRING = 2, 2, 4
 
-#: One wrong answer in so many may be for what is not changed yet.
+#: One wrong answer in so many may be for what a stage leaves as it is.
 _CLOSE = 20
 
 #: Topics to climb on first: what few parameters decide.
@@ -239,7 +239,7 @@ class Search:
                     how, left = self.climb(how, self.answers.of(_MIDDLE), "simple", pairs=False)
                     if left <= len(simple) // 4 or again:
                         how, left = self.climb(how, core, "core", pairs=place < _PAIRING and again > 0)
-                        if left <= len(core) // _CLOSE:
+                        if left <= len(core) // 8:
                             how, left = self.climb(how, everything)
                             if not left:
                                 return how, 0
