@@ -13,7 +13,18 @@ from lowprec.spec.projection import Projection
 from lowprec.spec.rounding import MODES
 
 #: Formats of operands, of outputs, and of what sums are kept in.
-OPERANDS = ("e4m3fn", "e5m2", "e4m3fnuz", "e5m2fnuz", "binary16", "bfloat16", "tf32", "e3m2fn", "e2m1fn", "int8")
+OPERANDS = (
+    "e4m3fn",
+    "e5m2",
+    "e4m3fnuz",
+    "e5m2fnuz",
+    "binary16",
+    "bfloat16",
+    "tf32",
+    "e3m2fn",
+    "e2m1fn",
+    "int8",
+)
 OUTPUTS = ("binary32", "binary16", "bfloat16")
 INNER = ("binary32", "binary16", "bfloat16", "tf32")
 
@@ -55,7 +66,9 @@ def _drawn(rng):
     length = choose(16, 24, 32, 48, 64)
     addend = choose("first", "first", "last")
     kind = rng.random()
-    flushed = Projection(subnormals="flush_results", nan="error" if all(f.has_nan for f in operands) else "max")
+    flushed = Projection(
+        subnormals="flush_results", nan="error" if all(f.has_nan for f in operands) else "max"
+    )
     rounding = flushed if rng.random() < 0.15 else None
     common = dict(operands=operands, operand_rounding=rounding, output=output)
     if kind < 0.45:

@@ -21,7 +21,10 @@ __all__ = ["identify"]
 
 @click.command(short_help="Ask a dot-product unit until its accumulation is known.")
 @click.option(
-    "--command", "unit", metavar="COMMAND", help="Program to ask: it reads lines of operands and prints results."
+    "--command",
+    "unit",
+    metavar="COMMAND",
+    help="Program to ask: it reads lines of operands and prints results.",
 )
 @click.option(
     "--rows",
@@ -42,7 +45,9 @@ __all__ = ["identify"]
     help="Format of the addend c; output is that of the results, none a unit without one.",
 )
 @click.option(
-    "--scale", metavar="FORMAT:SIZE", help="Operands in blocks: the format of scales, and elements of a block."
+    "--scale",
+    metavar="FORMAT:SIZE",
+    help="Operands in blocks: the format of scales, and elements of a block.",
 )
 @click.option(
     "--budget",
@@ -61,10 +66,26 @@ __all__ = ["identify"]
     help="Give up when one run of the command takes longer.",
 )
 @click.option(
-    "--seed", default=0, show_default=True, type=click.IntRange(0), metavar="N", help="Draw operands with this seed."
+    "--seed",
+    default=0,
+    show_default=True,
+    type=click.IntRange(0),
+    metavar="N",
+    help="Draw operands with this seed.",
 )
-@click.option("--save", type=OUTPUT, metavar="FILE", help="Write every row that was answered to this file, for --rows.")
-@click.option("--json", "as_json", is_flag=True, help="Print JSON instead of text (schema lowprec.identify/1).")
+@click.option(
+    "--nan",
+    type=click.Choice(["exact", "any"]),
+    default="exact",
+    show_default=True,
+    help="Accept the exact NaN code only, or any NaN, where NaN is right.",
+)
+@click.option(
+    "--save", type=OUTPUT, metavar="FILE", help="Write every row that was answered to this file, for --rows."
+)
+@click.option(
+    "--json", "as_json", is_flag=True, help="Print JSON instead of text (schema lowprec.identify/1)."
+)
 def identify(
     unit: str | None,
     recorded: str | None,
@@ -74,6 +95,7 @@ def identify(
     addend: str,
     scale: str | None,
     time_limit: float,
+    nan: str,
     save: Path | None,
     as_json: bool,
     **options: Any,
@@ -102,14 +124,16 @@ def identify(
     if third is not None and third != "output":
         third = format_named(addend)
     with usage_errors((ValueError, OSError)):
-        ports = ports_of([format_named(name) for name in formats], format_named(output), k, third, _scale(scale))
+        ports = ports_of(
+            [format_named(name) for name in formats], format_named(output), k, third, _scale(scale)
+        )
         ask = None if unit is None else units.command(unit, ports, time_limit)
         lines: list[str] = []
         if recorded is not None:
             with click.open_file(recorded, encoding="utf-8", errors="replace") as file:
                 lines = file.read().splitlines()
         with progress() as watch:
-            found = asked(ask, ports, rows=lines, watch=watch, **options)
+            found = asked(ask, ports, any_nan=nan == "any", rows=lines, watch=watch, **options)
     if save is not None:
         deliver("".join(f"{line}\n" for line in found.lines()), save)
     if as_json:

@@ -40,7 +40,7 @@ Stage = Literal["all", "core", "simple"]
 
 #: Formats that sums are often kept in.
 _USUAL = (BINARY64, BINARY32, TF32, E8M13, BFLOAT16, BINARY16)
-_KNOWN = {fmt: fmt for fmt in (E8M13, *reversed(FORMATS.values()))}
+_KNOWN: dict[Format, Format] = {fmt: fmt for fmt in (E8M13, *reversed(list(FORMATS.values())))}
 
 _PLACES = ("product", "accumulator", "total", "output")
 
@@ -116,7 +116,13 @@ def _windows(ports: Ports, output: Rounded, seen: Rounded) -> Iterator[Accumulat
     for step in _sizes(ports.length):
         for bits, result in ((None, nearest), (24, wide), (13, wide), (None, seen), (30, seen)):
             for rule, group in scales:
-                window = {"step": step, "fraction_bits": bits, "result": result, "scales": rule, "group": group}
+                window = {
+                    "step": step,
+                    "fraction_bits": bits,
+                    "result": result,
+                    "scales": rule,
+                    "group": group,
+                }
                 yield from _made(ports, Window, window, output=output)
         for size in (2 * step, 4 * step):
             if size < ports.length and ports.scale is None:
@@ -185,8 +191,9 @@ def _orders(how: Accumulation, ports: Ports) -> list[Move]:
     found = []
     sizes = _sizes(ports.length)
     window = isinstance(how.accumulator, Window)
-    orders = [SEQUENTIAL] if window else [SEQUENTIAL, PAIRWISE]
-    orders += [chunked(size, inner) for inner in ("sequential", "pairwise")[: 1 if window else 2] for size in sizes]
+    orders = [SEQUENTIAL, *map(chunked, sizes)]
+    if not window:
+        orders += [PAIRWISE, *(chunked(size, "pairwise") for size in sizes)]
     if how.machine or how.order == EXACT:
         orders = []
     for order in orders:
@@ -344,7 +351,8 @@ def _put(place: str, into: Rounded | None) -> How:
         if place == "accumulator" and isinstance(how.accumulator, Window):
             assert into is not None, "a window has a result"
             return dataclasses.replace(how, accumulator=dataclasses.replace(how.accumulator, result=into))
-        return dataclasses.replace(how, **{place: into})
+        fields: dict[str, Any] = {place: into}
+        return dataclasses.replace(how, **fields)
 
     return changed
 

@@ -55,7 +55,9 @@ class Ports:
     def __post_init__(self) -> None:
         for fmt in (*self.operands, self.output, *([self.addend] if self.addend else [])):
             if isinstance(fmt, Carrier):
-                raise ValueError(f"{fmt.name!r} is a type that values come in, not a format of a unit's ports")
+                raise ValueError(
+                    f"{fmt.name!r} is a type that values come in, not a format of a unit's ports"
+                )
         if type(self.length) is not int or not 1 <= self.length <= 4096:
             raise ValueError(f"k={self.length!r} is out of range: a dot product has 1 to 4096 products here")
         if self.scale is not None and self.length % self.scale[1]:

@@ -43,7 +43,9 @@ class _Draw:
         for _ in range(2):
             fmt = None if ports.scale is None else ports.scale[0]
             one = 0 if fmt is None else int(np.asarray(lp.encode(1.0, fmt)))
-            self.scales.append(np.full((count, ports.blocks), one, np.uint8 if fmt is None else code_dtype(fmt)))
+            self.scales.append(
+                np.full((count, ports.blocks), one, np.uint8 if fmt is None else code_dtype(fmt))
+            )
 
     def integers(self, low: Any, high: Any, shape: Any = None) -> Array:
         """Return integers of low to high, both included."""
@@ -101,7 +103,11 @@ class _Draw:
         """Return positive values of these exponents, or of the nearest that the format has."""
         exponent = np.clip(exponents, _lowest(fmt), fmt.emax)
         least = fmt.emin - fmt.trailing_bits if fmt.exponent_bits else fmt.scaled(0)[1]
-        last = np.maximum(exponent - fmt.trailing_bits, least) if fmt.exponent_bits else np.full_like(exponent, least)
+        last = (
+            np.maximum(exponent - fmt.trailing_bits, least)
+            if fmt.exponent_bits
+            else np.full_like(exponent, least)
+        )
         size = np.ldexp(1.0, exponent - last)
         tail = np.floor(self.rng.random(exponent.shape) * size)
         kind = self.rng.random(exponent.shape)
@@ -113,7 +119,9 @@ class _Draw:
         """Give rows an addend of about these exponents."""
         if self.ports.addend is None:
             return
-        value = self.values(self.ports.addend, np.broadcast_to(exponents, (self.count,)).astype(np.int64), plain)
+        value = self.values(
+            self.ports.addend, np.broadcast_to(exponents, (self.count,)).astype(np.int64), plain
+        )
         if signed(self.ports.addend):
             value = np.where(self.chance(negative), -value, value)
         self.addend = np.where(self.chance(share), value, self.addend)
@@ -128,7 +136,9 @@ class _Draw:
         """Return distances below the largest: small ones, those about precisions, and any."""
         kind = self.rng.random(shape)
         near, far = self.integers(0, 4, shape), self.integers(0, _FAR, shape)
-        return np.where(kind < 0.3, near, np.where(kind < 0.8, np.minimum(far, self.integers(0, _FAR, shape)), far))
+        return np.where(
+            kind < 0.3, near, np.where(kind < 0.8, np.minimum(far, self.integers(0, _FAR, shape)), far)
+        )
 
     def rows(self) -> Rows:
         """Return the rows; without blocks, scales have no columns."""

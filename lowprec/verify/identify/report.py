@@ -40,8 +40,10 @@ class Undecided:
     question: Rows | None
 
     def __str__(self) -> str:
-        shown = ", ".join(self.values[:4]) + (f" and {len(self.values) - 4} more" if len(self.values) > 4 else "")
-        return f"{self.field}: {shown}"
+        shown = _runs(self.values)
+        return (
+            f"{self.field}: {', '.join(shown[:6])}{f' and {len(shown) - 6} more' if len(shown) > 6 else ''}"
+        )
 
     def line(self) -> str | None:
         """Return the question as a line of operands."""
@@ -97,7 +99,10 @@ class Identification:
         if self.stopped:
             said.append(f"Stopped: {self.stopped}")
         if self.wrong:
-            said.append(f"No accumulation was found that reproduces all {total:,} answers. The nearest misses {self.wrong:,}.")
+            said.append(
+                f"No accumulation was found that reproduces all {total:,} answers ({self.asked:,} dot "
+                f"products asked). The nearest misses {self.wrong:,}."
+            )
             said += self._missed()
             if self.tree:
                 said.append(f"Order of the sum, by masks: {self.tree}")
@@ -125,7 +130,9 @@ class Identification:
         right = [topic for topic in counts if topic not in self.missed]
         if right:
             yield f"Reproduced in full: {', '.join(right)}."
-        missed = [f"{topic} {self.missed[topic]} of {counts[topic]}" for topic in TOPICS if topic in self.missed]
+        missed = [
+            f"{topic} {self.missed[topic]} of {counts[topic]}" for topic in TOPICS if topic in self.missed
+        ]
         if missed:
             yield f"Missed: {', '.join(missed)}."
 
@@ -141,7 +148,12 @@ class Identification:
                 "names": list(self.names),
                 "accumulation": dict(parameters(self.accumulation)),
                 "undecided": [
-                    {"field": each.field, "values": list(each.values), "k": each.ports.length, "question": each.line()}
+                    {
+                        "field": each.field,
+                        "values": list(each.values),
+                        "k": each.ports.length,
+                        "question": each.line(),
+                    }
                     for each in self.undecided
                 ],
                 "missed": self.missed,
@@ -150,6 +162,22 @@ class Identification:
             },
             indent=1,
         )
+
+
+def _runs(values: tuple[str, ...]) -> list[str]:
+    """Return values with integers that follow each other as "first to last"."""
+    found: list[list[str]] = []
+    for value in values:
+        last = found[-1][-1] if found else ""
+        try:
+            follows = int(value) == int(last) + 1
+        except ValueError:
+            follows = False
+        if follows:
+            found[-1].append(value)
+        else:
+            found.append([value])
+    return [run[0] if len(run) == 1 else f"{run[0]} to {run[-1]}" for run in found]
 
 
 def parameters(how: Accumulation) -> Iterator[tuple[str, str]]:

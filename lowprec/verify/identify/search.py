@@ -25,6 +25,9 @@ _FIRST = 40
 #: Starts of each family that are climbed from, how often, and how many take pairs of moves.
 _STARTS, _AGAIN, _PAIRING = 2, 2, 4
 
+#: Accumulations tried, after which no further start is climbed from.
+_MOST = 30_000
+
 #: One wrong answer in so many may be for what a stage leaves as it is.
 _CLOSE = 20
 
@@ -114,7 +117,7 @@ class Search:
 
     def differ(self, one: Array, other: Array) -> Array:
         """Return where codes differ; where any NaN will do, NaNs do not."""
-        different = one != other
+        different: Array = one != other
         if self.any_nan and different.any():
             different[different] = ~(self.is_nan(one[different]) & self.is_nan(other[different]))
         return different
@@ -123,9 +126,10 @@ class Search:
         """Return which codes are NaNs of the output."""
         fmt = self.ports.output
         typed = codes.astype(f"u{fmt.code_bits // 8}")
-        return np.isnan(np.asarray(lp.decode(typed, fmt, dtype=np.float64)))
+        return np.asarray(np.isnan(lp.decode(typed, fmt, dtype=np.float64)))
 
     def count(self, how: Accumulation, places: Array) -> int:
+        """Return how many of these answers an accumulation does not give."""
         return int(np.count_nonzero(self.wrong(how, places)))
 
     # -- climbing -------------------------------------------------------------------------------
@@ -231,9 +235,11 @@ class Search:
             for some in ranked.values()
             for place, (count, number, how) in enumerate(sorted(some)[:_STARTS])
         )
-        found = []
+        found: list[tuple[int, int, Accumulation]] = []
         for again in range(_AGAIN):
             for place, (*_, how) in enumerate(tried):
+                if found and self.tried > _MOST:
+                    break
                 how, left = self.climb(how, simple, "simple", pairs=False)
                 if left <= len(simple) // _CLOSE or again:
                     how, left = self.climb(how, self.answers.of(_MIDDLE), "simple", pairs=False)

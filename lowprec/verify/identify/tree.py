@@ -100,10 +100,11 @@ def _powers(exponent: int, lows: Sequence[int], highs: Sequence[int]) -> tuple[f
     return 2.0**first, 2.0 ** (exponent - first)
 
 
-def evaluate(tree: Tree, rows: Rows, ports: Ports, *, fused: bool) -> Array:
+def evaluate(tree: Tree, rows: Rows, ports: Ports, *, fused: bool, begun: bool) -> Array:
     """Return the codes of sums in this order, each rounded to the output to nearest even.
 
-    `fused` says that a product which joins a running sum is not rounded itself. The addend comes last.
+    `fused` says that a product which joins a running sum is not rounded itself, `begun` that sums begin as
+    +0. The addend comes last.
     """
     fmt = ports.output
 
@@ -122,6 +123,8 @@ def evaluate(tree: Tree, rows: Rows, ports: Ports, *, fused: bool) -> Array:
         return running
 
     made = value(tree)
+    if begun:
+        made = made + 0.0
     if ports.addend is not None:
         made = np.asarray(lp.add(made, rows.addend, fmt, dtype=np.float64))
     return np.asarray(lp.encode(made, fmt)).astype(np.int64)

@@ -67,7 +67,9 @@ def function(unit: Callable[..., Any], ports: Ports, time_limit: float, *, codes
 
 def _given(values: Array, fmt: Format, codes: bool) -> Array:
     if codes:
-        return np.asarray(lp.encode(values, fmt, saturation="finite") if fmt.has_nan else _encoded(values, fmt))
+        return np.asarray(
+            lp.encode(values, fmt, saturation="finite") if fmt.has_nan else _encoded(values, fmt)
+        )
     return values.astype(np.float32 if catalog.BINARY32.contains(fmt) else np.float64)
 
 
@@ -167,12 +169,15 @@ def parsed(lines: Iterable[str], ports: Ports, name: str = "line") -> tuple[Rows
             )
         found.append([_code(word, fmt, f"{name} {number}") for word, fmt in zip(words, fields, strict=True)])
     table = np.array(found, np.int64).reshape(-1, len(fields))
-    places = np.cumsum([ports.length, ports.length, int(ports.addend is not None), ports.blocks, ports.blocks])
+    places = np.cumsum(
+        [ports.length, ports.length, int(ports.addend is not None), ports.blocks, ports.blocks]
+    )
     x, y, addend, x_scales, y_scales, codes = np.split(table, places, axis=1)
     values = [_decoded(part, fmt) for part, fmt in zip((x, y), ports.operands, strict=True)]
     given = np.zeros(len(table)) if ports.addend is None else _decoded(addend[:, 0], ports.addend)
     dtype = np.uint8 if ports.scale is None else code_dtype(ports.scale[0])
-    return Rows(*values, given, x_scales.astype(dtype), y_scales.astype(dtype)), codes[:, 0]
+    one, other = values
+    return Rows(one, other, given, x_scales.astype(dtype), y_scales.astype(dtype)), codes[:, 0]
 
 
 def _said(ports: Ports) -> str:
@@ -216,7 +221,9 @@ def command(words: str, ports: Ports, time_limit: float) -> Ask:
             raise UnitError(f"command {words!r} does not run: {error.strerror}") from None
         if run.returncode:
             why = run.stderr.strip().splitlines()[-1:]
-            raise UnitError(f"command {words!r} ended with code {run.returncode}{': ' if why else ''}{''.join(why)}")
+            raise UnitError(
+                f"command {words!r} ended with code {run.returncode}{': ' if why else ''}{''.join(why)}"
+            )
         lines = [line for line in run.stdout.splitlines() if line.strip() and not line.startswith("#")]
         codes = [
             _code(line.split()[-1], ports.output, f"line {number} that command {words!r} printed")
