@@ -23,7 +23,7 @@ from lowprec.spec.catalog import BINARY64
 from lowprec.spec.format import Carrier, Format, Sign
 from lowprec.spec.projection import Projection
 
-__all__ = ["Asked", "Ports", "Rows", "fitted", "joined", "predict", "signed"]
+__all__ = ["Prepared", "Ports", "Rows", "fitted", "joined", "predict", "signed"]
 
 Array = npt.NDArray[Any]
 
@@ -94,7 +94,7 @@ def joined(parts: Sequence[Rows]) -> Rows:
     return Rows(*(np.concatenate(each) for each in zip(*parts, strict=True)))
 
 
-class Asked:
+class Prepared:
     """Rows made ready once, to be summed by many accumulations.
 
     What `lowprec.dot` gives, without its preparation of operands, which takes longer than the sums of a few
@@ -153,7 +153,7 @@ def predict(how: Accumulation, rows: Rows, ports: Ports) -> Array:
 
     Raises ValueError: an accumulation that does not take such operands.
     """
-    return Asked(rows, ports).codes(how)
+    return Prepared(rows, ports).codes(how)
 
 
 def _side(rows: Rows, number: int, ports: Ports) -> Any:

@@ -15,7 +15,7 @@ from lowprec.spec.accumulations import ACCUMULATIONS, accumulation
 from lowprec.spec.projection import Projection
 from lowprec.verify.identify import tree, units
 from lowprec.verify.identify.hypotheses import Move, known
-from lowprec.verify.identify.ports import Asked, Ports, Rows, joined
+from lowprec.verify.identify.ports import Prepared, Ports, Rows, joined
 from lowprec.verify.identify.probes import CORE, TOPICS, draw
 from lowprec.verify.identify.report import Identification, Undecided
 from lowprec.verify.identify.search import Answers, ContradictionError, Search
@@ -175,7 +175,7 @@ class Run:
                 if how != self.how and not self.search.wrong(how, everything).any()
             ]
         rows, topics = pool
-        ready = Asked(rows, self.ports)
+        ready = Prepared(rows, self.ports)
         ours = ready.codes(self.how)
         chosen = np.zeros(len(topics), bool)
         self.open = {}
@@ -254,7 +254,7 @@ class Run:
             if how == self.how or any(how == rival for _, rival in alike):
                 self.how, self.rivals = how, []
                 return
-        everything, ready = np.arange(len(self.answers)), Asked(rows, self.ports)
+        everything, ready = np.arange(len(self.answers)), Prepared(rows, self.ports)
         ours = ready.codes(self.how)
         for move, _ in alike:
             made = None if move is None else move(self.how)
@@ -270,7 +270,7 @@ class Run:
         """
         assert self.how is not None, "something was found"
         longer = dataclasses.replace(self.ports, length=min(2 * self.ports.length, 4096))
-        wide = Asked(joined([draw(longer, name, _MORE, self.rng) for name in TOPICS]), longer)
+        wide = Prepared(joined([draw(longer, name, _MORE, self.rng) for name in TOPICS]), longer)
         ours = wide.codes(self.how)
         found: dict[tuple[int, str], list[str]] = {}
         questions: dict[tuple[int, str], Rows] = {}

@@ -12,7 +12,7 @@ import numpy.typing as npt
 import lowprec as lp
 from lowprec.spec.accumulation import Accumulation
 from lowprec.verify.identify.hypotheses import Move, Stage, kind_of, known, moves, starts
-from lowprec.verify.identify.ports import Asked, Ports, Rows, joined
+from lowprec.verify.identify.ports import Prepared, Ports, Rows, joined
 from lowprec.verify.identify.probes import CORE
 
 __all__ = ["Answers", "Search"]
@@ -92,7 +92,7 @@ class Search:
         self.answers, self.rng, self.any_nan = answers, rng, any_nan
         self.ports = answers.ports
         self.tried = 0
-        self._ready: list[tuple[Array, int, Asked]] = []
+        self._ready: list[tuple[Array, int, Prepared]] = []
 
     # -- one hypothesis -------------------------------------------------------------------------
 
@@ -105,13 +105,13 @@ class Search:
             return np.ones(places.size, bool)
         return self.differ(codes, self.answers.codes[places])
 
-    def _asked(self, places: Array) -> Asked:
+    def _asked(self, places: Array) -> Prepared:
         """Return answered rows made ready; the last few stay so."""
         for kept, size, asked in self._ready:
             if kept is places and size == len(self.answers):
                 return asked
         assert self.answers.rows is not None, "something was asked"
-        asked = Asked(self.answers.rows.at(places), self.ports)
+        asked = Prepared(self.answers.rows.at(places), self.ports)
         self._ready = [*self._ready[-3:], (places, len(self.answers), asked)]
         return asked
 
