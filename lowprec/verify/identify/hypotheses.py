@@ -35,8 +35,9 @@ __all__ = ["Move", "Stage", "known", "kind_of", "moves", "starts"]
 
 How = Callable[[Accumulation], Accumulation]
 
-#: What is moved: all parameters; not those of overflow, tiny numbers and NaNs; nor the order.
-Stage = Literal["all", "core", "simple"]
+#: What is moved: all parameters; not those of overflow, tiny numbers and NaNs; nor the order. "deep" adds
+#: formats of any fields to all, which are many.
+Stage = Literal["deep", "all", "core", "simple"]
 
 #: Formats that sums are often kept in.
 _USUAL = (BINARY64, BINARY32, TF32, E8M13, BFLOAT16, BINARY16)
@@ -178,12 +179,15 @@ def moves(how: Accumulation, ports: Ports, nans: Iterable[int], stage: Stage) ->
         if place != "output":
             yield _formats(how, place, ports)
         yield [Move(f"{place} rounding", mode.name, _rule(place, rounding=mode)) for mode in MODES]
-        if stage == "all":
+        if stage in ("all", "deep"):
             yield _rules(place)
     if "accumulator" in places and how.order != EXACT:
         yield _both_roundings()
     yield _flushes(ports)
-    if stage == "all":
+    if stage == "deep":
+        for place in places[:-1]:
+            yield _fields(how, place)
+    if stage in ("all", "deep"):
         yield from _edges(how, ports, nans)
 
 
@@ -278,6 +282,20 @@ def _both_roundings() -> list[Move]:
 
     return [
         Move("roundings", f"{inner} and {outer}", both(inner, outer)) for inner in MODES for outer in MODES
+    ]
+
+
+def _fields(how: Accumulation, place: str) -> list[Move]:
+    """Return moves to formats of any exponent and trailing bits, rounded as now, to nearest or cut."""
+    now = _get(how, place)
+    if now is None:
+        return []
+    return [
+        Move(place, f"{fmt.name}, {mode}", _put(place, (fmt, dataclasses.replace(now[1], rounding=mode))))
+        for exponents in range(2, 9)
+        for bits in range(1, 24)
+        if (fmt := _ieee(exponents, bits)) is not None
+        for mode in dict.fromkeys((now[1].rounding, NEAREST_EVEN, TOWARD_ZERO))
     ]
 
 

@@ -7,7 +7,7 @@ keep to moderate exponents, so that neither overflow nor subnormal numbers have 
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from typing import Any
 
 import numpy as np
@@ -29,7 +29,10 @@ _MODERATE, _FAR = 10, 40
 class _Draw:
     """Rows of a topic while they are drawn."""
 
-    def __init__(self, ports: Ports, count: int, rng: np.random.Generator) -> None:
+    def __init__(
+        self, ports: Ports, count: int, rng: np.random.Generator, levels: Sequence[int] = ()
+    ) -> None:
+        self.levels = levels
         self.ports, self.count, self.rng, self.length = ports, count, rng, ports.length
         self.lows = [_lowest(fmt) for fmt in ports.operands]
         self.normals = [fmt.emin if fmt.exponent_bits else _lowest(fmt) for fmt in ports.operands]
@@ -136,9 +139,20 @@ class _Draw:
         """Return distances below the largest: small ones, those about precisions, and any."""
         kind = self.rng.random(shape)
         near, far = self.integers(0, 4, shape), self.integers(0, _FAR, shape)
+        far = np.where(self.rng.random(shape) < 0.15, self.integers(_FAR, 2 * _FAR, shape), far)
         return np.where(
             kind < 0.3, near, np.where(kind < 0.8, np.minimum(far, self.integers(0, _FAR, shape)), far)
         )
+
+    def heights(self) -> Array:
+        """Return any exponents of products, half of them about the levels that are asked for."""
+        anywhere = self.base(self.least, self.high)
+        if not len(self.levels):
+            return anywhere
+        about = self.rng.choice(np.asarray(self.levels), (self.count, 1)) + self.integers(
+            -3, 2, anywhere.shape
+        )
+        return np.where(self.chance(0.5, anywhere.shape), np.clip(about, self.least, self.high), anywhere)
 
     def rows(self) -> Rows:
         """Return the rows; without blocks, scales have no columns."""
@@ -243,7 +257,7 @@ def _top(d: _Draw) -> None:
 def _level(d: _Draw) -> None:
     """A few products at any height: where a narrow accumulator ends above or below."""
     count = int(d.integers(1, min(d.length, 6)))
-    top = d.base(d.least, d.high)
+    top = d.heights()
     d.put(d.places(count), top - d.integers(0, 3, (d.count, count)), negative=float(d.rng.choice([0.0, 0.5])))
     d.add(top[:, 0] - d.integers(-2, 4, d.count), 0.3)
 
@@ -278,7 +292,7 @@ def _zeros(d: _Draw) -> None:
     """Zeros of both signs, sums that cancel, and what rounds to zero."""
     count = min(int(d.integers(1, 4)), d.length)
     lanes = d.places(count)
-    d.put(lanes, d.base(d.least, min(d.high, _MODERATE)) - d.integers(0, 3, (d.count, count)))
+    d.put(lanes, d.heights() - d.integers(0, 3, (d.count, count)))
     if count > 1:
         d.cancel(lanes[:, 0], lanes[:, 1])
     d.x *= d.chance(0.4, (d.count, 1))
@@ -338,9 +352,9 @@ TOPICS: dict[str, Callable[[_Draw], None]] = {
 }
 
 
-def draw(ports: Ports, topic: str, count: int, rng: np.random.Generator) -> Rows:
-    """Return so many rows of a topic."""
-    drawn = _Draw(ports, count, rng)
+def draw(ports: Ports, topic: str, count: int, rng: np.random.Generator, levels: Sequence[int] = ()) -> Rows:
+    """Return so many rows of a topic; some of products about these exponents, where formats begin and end."""
+    drawn = _Draw(ports, count, rng, levels)
     with np.errstate(all="ignore"):
         TOPICS[topic](drawn)
     if ports.scale is not None:

@@ -15,7 +15,7 @@ from lowprec.spec.accumulations import ACCUMULATIONS, accumulation
 from lowprec.spec.projection import Projection
 from lowprec.verify.identify import tree, units
 from lowprec.verify.identify.hypotheses import Move, known
-from lowprec.verify.identify.ports import Prepared, Ports, Rows, joined
+from lowprec.verify.identify.ports import Ports, Prepared, Rows, joined
 from lowprec.verify.identify.probes import CORE, TOPICS, draw
 from lowprec.verify.identify.report import Identification, Undecided
 from lowprec.verify.identify.search import Answers, ContradictionError, Search
@@ -26,7 +26,7 @@ __all__ = ["Run", "Watch"]
 Array = npt.NDArray[Any]
 
 #: Rows of each topic that are asked first, and in each round after; of a pool to tell hypotheses apart.
-_BEGIN, _MORE, _POOL = 24, 8, 40
+_BEGIN, _MORE, _POOL = 24, 24, 40
 
 #: Rounds without news after which a search ends; tries of one where nothing fits; rows asked twice.
 _QUIET, _TRIES, _TWICE = 2, 2, 16
@@ -60,6 +60,7 @@ class Run:
         self.left = 0
         self.rivals: list[tuple[Move | None, Accumulation]] = []
         self.open: dict[int, Rows] = {}
+        self.checked = 0  # answers that all rivals are known to reproduce
 
     # -- questions ------------------------------------------------------------------------------
 
@@ -106,7 +107,8 @@ class Run:
     def put_topics(self, names: Iterable[str], count: int) -> bool:
         """Ask so many rows of each topic, all in one batch."""
         chosen = list(names)
-        rows = joined([draw(self.ports, name, count, self.rng) for name in chosen])
+        levels = self.levels()
+        rows = joined([draw(self.ports, name, count, self.rng, levels) for name in chosen])
         return self.put(rows, [name for name in chosen for _ in range(count)])
 
     def begin(self) -> None:
@@ -154,9 +156,24 @@ class Run:
             if not asked:
                 break
 
+    def levels(self) -> list[int]:
+        """Return the exponents at which what was found begins and ends."""
+        how = self.how
+        if how is None:
+            return []
+        sums = how.accumulator.result if isinstance(how.accumulator, Window) else how.accumulator
+        formats = {into[0] for into in (how.product, sums, how.total, how.output) if into is not None}
+        found = [level for fmt in formats for level in (fmt.emin, fmt.emin - fmt.trailing_bits, fmt.emax)]
+        if isinstance(how.accumulator, Window):
+            found.append(how.accumulator.lowest_exponent)
+        low = sum(fmt.emin - fmt.trailing_bits for fmt in self.ports.operands) - 2
+        high = sum(fmt.emax for fmt in self.ports.operands) + 2
+        return sorted(level for level in found if low <= level <= high)
+
     def pool(self) -> tuple[Rows, list[str]]:
         """Return rows of all topics that were not asked."""
-        drawn = [draw(self.ports, name, _POOL, self.rng) for name in TOPICS]
+        levels = self.levels()
+        drawn = [draw(self.ports, name, _POOL, self.rng, levels) for name in TOPICS]
         rows, topics = joined(drawn), [name for name in TOPICS for _ in range(_POOL)]
         fresh = self.answers.new(rows)
         return rows.at(fresh), [topics[place] for place in fresh]
@@ -166,7 +183,10 @@ class Run:
         assert self.how is not None, "something was found"
         everything = np.arange(len(self.answers))
         if self.rivals:
-            self.rivals = [each for each in self.rivals if not self.search.wrong(each[1], everything).any()]
+            new = everything[self.checked :]
+            self.rivals = [
+                each for each in self.rivals if not new.size or not self.search.wrong(each[1], new).any()
+            ]
         else:
             self.rivals = list(self.search.rivals(self.how))
             self.rivals += [
@@ -174,6 +194,7 @@ class Run:
                 for how in known(self.ports)
                 if how != self.how and not self.search.wrong(how, everything).any()
             ]
+        self.checked = len(self.answers)
         rows, topics = pool
         ready = Prepared(rows, self.ports)
         ours = ready.codes(self.how)
@@ -270,7 +291,9 @@ class Run:
         """
         assert self.how is not None, "something was found"
         longer = dataclasses.replace(self.ports, length=min(2 * self.ports.length, 4096))
-        wide = Prepared(joined([draw(longer, name, _MORE, self.rng) for name in TOPICS]), longer)
+        wide = Prepared(
+            joined([draw(longer, name, _MORE, self.rng, self.levels()) for name in TOPICS]), longer
+        )
         ours = wide.codes(self.how)
         found: dict[tuple[int, str], list[str]] = {}
         questions: dict[tuple[int, str], Rows] = {}

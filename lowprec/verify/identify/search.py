@@ -12,7 +12,7 @@ import numpy.typing as npt
 import lowprec as lp
 from lowprec.spec.accumulation import Accumulation
 from lowprec.verify.identify.hypotheses import Move, Stage, kind_of, known, moves, starts
-from lowprec.verify.identify.ports import Prepared, Ports, Rows, joined
+from lowprec.verify.identify.ports import Ports, Prepared, Rows, joined
 from lowprec.verify.identify.probes import CORE
 
 __all__ = ["Answers", "Search"]
@@ -153,6 +153,8 @@ class Search:
         wrong = self.wrong(how, places)
         while wrong.any():
             better = self._step(how, wrong, places, stage)
+            if better is None and stage == "all":
+                better = self._step(how, wrong, places, "deep")
             if better is None and pairs:
                 better = self._pairs(how, wrong, places, stage)
             if better is None:
