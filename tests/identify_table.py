@@ -51,10 +51,11 @@ def of_accumulation(name, how, ports):
 
 
 def catalog(only=None):
-    """Yield a result for every accumulation of the catalog."""
-    plain = (lp.format("bfloat16"),) * 2
+    """Yield a result for every accumulation of the catalog; those of several names once."""
+    plain, seen = (lp.format("bfloat16"),) * 2, set()
     for name, how in ACCUMULATIONS.items():
-        if only is None or name in only:
+        if how not in seen and (only is None or name in only):  # names of the same parameters once
+            seen.add(how)
             ports = Ports(how.operands or plain, how.output[0], 64, how.output[0], how.scale)
             yield of_accumulation(name, how, ports)
 

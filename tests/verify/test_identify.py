@@ -18,6 +18,7 @@ from lowprec.verify.identify.identify import asked, ports_of
 from lowprec.verify.identify.ports import Ports, predict
 from lowprec.verify.identify.probes import TOPICS, draw
 from lowprec.verify.identify.tree import reveal, spelled
+from tests import identify_table
 
 E4M3 = ("e4m3fn", "e4m3fn")
 
@@ -99,7 +100,7 @@ def test_numpy_sums_that_no_accumulation_has_are_told_so():
                 sums = sums + a[:, first : first + 4] * b[:, first : first + 4]
             return (sums[:, 0] + sums[:, 1]) + (sums[:, 2] + sums[:, 3])
 
-    found = lp.identify(lanes, ("bfloat16", "bfloat16"), "binary32", k=8, addend=None)
+    found = lp.identify(lanes, ("bfloat16", "bfloat16"), "binary32", k=8, addend=None, nan="any")
     assert found.wrong
     assert found.tree.startswith("0 + 4 + (1 + 5) + (2 + 6 + (3 + 7)); with ")
     assert f"gives {len(found.answers):,} of the {len(found.answers):,} answers" in found.tree
@@ -237,3 +238,41 @@ def test_operands_of_a_function():
     wide, thin = ("float32", (3, 64)), ("float32", (3, 2))
     assert seen[0] == [wide, wide, ("float32", (3,)), thin, thin]
     assert [name for name, _ in seen[1]] == ["uint8", "uint16", "uint32", "uint8", "uint8"]
+
+
+# -- other people's units ----------------------------------------------------------------------------
+
+
+@pytest.mark.apart
+@pytest.mark.parametrize("seed", [4, 8, 103])
+def test_drawn_accumulations_are_identified(seed):
+    """Two hundred of them: python -m tests.identify_table drawn."""
+    (result,) = identify_table.random(1, seed)
+    assert (result["wrong"], result["differ"]) == (0, 0)
+    assert result["asked"] <= 10_000
+
+
+@pytest.mark.long
+def test_every_accumulation_of_the_catalog_is_identified():
+    """Its name is among those that no question tells apart."""
+    for result in identify_table.catalog():
+        assert (result["wrong"], result["differ"]) == (0, 0), result
+        assert result["unit"] in result["names"]
+        assert result["asked"] <= 10_000
+
+
+@pytest.mark.apart
+@pytest.mark.parametrize(
+    ("name", "found"),
+    [
+        ("mma Volta m8n8k4.f32.f16.f16.f32", "volta_mma_binary16_binary32"),
+        ("wgmma m64n8k32.f32.e4m3.e5m2", "hopper_wgmma_e4m3fn_e5m2_binary32"),
+        ("mfma CDNA3 f32_16x16x32_bf8_bf8", "cdna3_mfma_e5m2fnuz_binary32"),
+    ],
+)
+def test_instructions_of_mmasim_are_identified(name, found):
+    """As the accumulations that were read from the same papers."""
+    pytest.importorskip("mmasim")
+    (result,) = identify_table.mmasim({name})
+    assert result["wrong"] == 0
+    assert found in result["names"]

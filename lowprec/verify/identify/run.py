@@ -272,7 +272,10 @@ class Run:
         assert self.how is not None, "something was found"
         alike = [(move, how) for n, (move, how) in enumerate(self.rivals) if n not in self.open]
         for how in known(self.ports):
-            if how == self.how or any(how == rival for _, rival in alike):
+            if how == self.how:
+                self.how = how  # with its name
+                return
+            if any(how == rival for _, rival in alike):
                 self.how, self.rivals = how, []
                 return
         everything, ready = np.arange(len(self.answers)), Prepared(rows, self.ports)

@@ -224,10 +224,11 @@ def command(words: str, ports: Ports, time_limit: float) -> Ask:
             raise UnitError(
                 f"command {words!r} ended with code {run.returncode}{': ' if why else ''}{''.join(why)}"
             )
-        lines = [line for line in run.stdout.splitlines() if line.strip() and not line.startswith("#")]
+        printed = enumerate(run.stdout.splitlines(), 1)
         codes = [
             _code(line.split()[-1], ports.output, f"line {number} that command {words!r} printed")
-            for number, line in enumerate(lines, 1)
+            for number, line in printed
+            if line.strip() and not line.startswith("#")
         ]
         if len(codes) != len(rows.x):
             raise UnitError(
