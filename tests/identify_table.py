@@ -78,10 +78,15 @@ def of_function(name, function, formats, output, k, **options):
         "answers": len(found.answers),
         "wrong": found.wrong,
         "names": list(found.names),
-        "order": str(found.accumulation.order) if not found.wrong else "",
+        "order": "" if found.wrong else _order(found.accumulation),
         "tree": found.tree,
         "seconds": round(time.process_time() - begun, 1),
     }
+
+
+def _order(how):
+    """Return the order and the products of an accumulation, in words."""
+    return f"{how.order}, {'rounded' if how.product else 'fused'} products"
 
 
 def cpu(lengths=(8, 32)):
@@ -217,14 +222,46 @@ def row(result):
     return f"| {result['unit']} | {result['asked']:,} | {said} | {', '.join(result['names'])} |"
 
 
+def summary(results):
+    """Return the table of docs/identify.md: a row for each part, then one for each unit of the processor."""
+    lines = [
+        "| units | tried | identified | dot products asked: median, most | seconds of a processor: median |"
+    ]
+    lines.append("|---|---|---|---|---|")
+    words = {
+        "catalog": "distinct accumulations of the catalog, K = 64",
+        "drawn": "accumulations of drawn parameters, K = 16 to 64",
+        "mmasim": "instructions of mmasim, their own K",
+    }
+    for part, said in words.items():
+        some = [result for result in results if result["part"] == part]
+        if some:
+            good = [result for result in some if not result["wrong"] and not result.get("differ")]
+            asked = sorted(result["asked"] for result in some)
+            seconds = sorted(result["seconds"] for result in some)
+            lines.append(
+                f"| {said} | {len(some)} | {len(good)} | {asked[len(asked) // 2]:,}, {asked[-1]:,} | "
+                f"{seconds[len(some) // 2]} |"
+            )
+    lines += ["", "| unit | asked | order | in the catalog |", "|---|---|---|---|"]
+    lines += [row(result) for result in results if result["part"] == "cpu"]
+    return "\n".join(lines)
+
+
 def main():
     """Print a row for each unit, and counts of each part."""
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("parts", nargs="*", default=list(PARTS))
     parser.add_argument("--count", type=int, default=200)
     parser.add_argument("--first", type=int, default=0)
-    parser.add_argument("--save", type=Path)
+    parser.add_argument("--save", type=Path, help="add a line of JSON for each unit to this file")
+    parser.add_argument(
+        "--read", type=Path, nargs="+", help="print the summary of such files, and ask nothing"
+    )
     given = parser.parse_args()
+    if given.read:
+        print(summary([json.loads(line) for path in given.read for line in path.read_text().splitlines()]))
+        return
     for part in given.parts:
         kept = []
         results = PARTS[part](given.count, given.first) if part == "drawn" else PARTS[part]()
