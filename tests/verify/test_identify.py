@@ -15,7 +15,7 @@ from lowprec.spec.accumulations import ACCUMULATIONS
 from lowprec.spec.projection import Projection
 from lowprec.verify.identify import units
 from lowprec.verify.identify.identify import asked, ports_of
-from lowprec.verify.identify.ports import Ports, predict
+from lowprec.verify.identify.ports import Ports, joined, predict
 from lowprec.verify.identify.probes import TOPICS, draw
 from lowprec.verify.identify.tree import reveal, spelled
 from tests import identify_table
@@ -120,6 +120,37 @@ def test_orders_by_masks():
     ports = dataclasses.replace(ports, operands=(lp.format("binary16"),) * 2)
     tree = reveal(lambda rows: predict(ACCUMULATIONS["volta_mma_binary16_binary32"], rows, ports), ports)
     assert spelled(tree) == "{{0, 1, 2, 3}, 4, 5, 6, 7}"
+
+
+def test_prepared_rows_give_what_dot_gives():
+    """A search sums past `lowprec.dot`: in every family, with scales and without an addend."""
+    rng = np.random.default_rng(3)
+    for name in (
+        "ampere_mma_tf32_binary32",
+        "hopper_mma_e4m3fn_binary16",
+        "blackwell_tcgen05_e2m1fn_binary32_ue4m3_4",
+        "cdna3_mfma_e4m3fnuz_binary32",
+        "fp64_sequential",
+        "fp32_pairwise",
+        "exact",
+    ):
+        how = ACCUMULATIONS[name]
+        operands = how.operands or (lp.format("e5m2"), lp.format("bfloat16"))
+        for addend in (how.output[0], None):
+            ports = Ports(operands, how.output[0], 64, addend, how.scale)
+            rows = joined([draw(ports, topic, 6, rng) for topic in TOPICS])
+            x, y = rows.x, rows.y
+            if how.scale is not None:
+                blocks = [
+                    lp.BlockFormat(name="b", element=fmt, scale=how.scale[0], size=16) for fmt in operands
+                ]
+                x, y = (
+                    lp.BlockArray(np.asarray(lp.encode(values, form.element)), scales, form)
+                    for values, scales, form in zip(rows[:2], rows[3:], blocks, strict=True)
+                )
+            given = None if addend is None else rows.addend
+            want = lp.dot(x, y, how, addend=given, dtype=f"u{how.output[0].code_bits // 8}")
+            assert (predict(how, rows, ports) == want.astype(np.int64)).all(), (name, addend)
 
 
 # -- bad input ---------------------------------------------------------------------------------------

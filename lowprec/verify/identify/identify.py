@@ -38,7 +38,7 @@ def identify(
     >>> import lowprec as lp
     >>> def unit(a, b, c):
     ...     return lp.dot(a, b, "hopper_wgmma_e4m3fn_binary32", addend=c)
-    >>> found = identify(unit, ("e4m3fn", "e4m3fn"), "binary32", k=64)
+    >>> found = identify(unit, ("e4m3fn", "e4m3fn"), "binary32", k=32)
     >>> found.names, found.wrong, found.accumulation.accumulator.fraction_bits
     (('hopper_wgmma_e4m3fn_binary32',), 0, 13)
 
@@ -134,6 +134,5 @@ def asked(
         if not len(run.answers):
             raise
         run.stopped = str(error)
-        if run.how is None:
-            run.how, run.left = run.search.best()
+        run.settle()
     return run.result()

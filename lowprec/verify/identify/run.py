@@ -170,6 +170,15 @@ class Run:
         high = sum(fmt.emax for fmt in self.ports.operands) + 2
         return sorted(level for level in found if low <= level <= high)
 
+    def settle(self) -> None:
+        """Find what fits the answers that there are, as no more will come."""
+        everything = np.arange(len(self.answers))
+        if self.how is None:
+            self.how, self.left = self.search.best()
+        elif self.search.wrong(self.how, everything).any():
+            self.rivals = []
+            self.how, self.left = self.search.climb(self.how, everything)
+
     def pool(self) -> tuple[Rows, list[str]]:
         """Return rows of all topics that were not asked."""
         levels = self.levels()

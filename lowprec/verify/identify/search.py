@@ -81,7 +81,9 @@ class ContradictionError(ValueError):
     """Two answers to the same operands."""
 
     def __init__(self, row: Rows, before: int, after: int) -> None:
-        super().__init__(f"{before:#x} and then {after:#x} for the same operands")
+        super().__init__(
+            f"the unit answered {before:#x} and then {after:#x} for the same operands: it has state, or draws"
+        )
         self.row, self.before, self.after = row, before, after
 
 

@@ -67,9 +67,7 @@ def function(unit: Callable[..., Any], ports: Ports, time_limit: float, *, codes
 
 def _given(values: Array, fmt: Format, codes: bool) -> Array:
     if codes:
-        return np.asarray(
-            lp.encode(values, fmt, saturation="finite") if fmt.has_nan else _encoded(values, fmt)
-        )
+        return _encoded(values, fmt)
     return values.astype(np.float32 if catalog.BINARY32.contains(fmt) else np.float64)
 
 
