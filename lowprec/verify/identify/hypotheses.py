@@ -36,8 +36,8 @@ __all__ = ["Move", "Stage", "known", "kind_of", "moves", "starts"]
 How = Callable[[Accumulation], Accumulation]
 
 #: What is moved: all parameters; not those of overflow, tiny numbers and NaNs; nor the order. "deep" adds
-#: formats of any fields to all, which are many.
-Stage = Literal["deep", "all", "core", "simple"]
+#: formats of any fields to all, which are many; "near" has few of the lowest exponents, which are alike.
+Stage = Literal["deep", "all", "near", "core", "simple"]
 
 #: Formats that sums are often kept in.
 _USUAL = (BINARY64, BINARY32, TF32, E8M13, BFLOAT16, BINARY16)
@@ -179,7 +179,7 @@ def moves(how: Accumulation, ports: Ports, nans: Iterable[int], stage: Stage) ->
         if place != "output":
             yield _formats(how, place, ports)
         yield [Move(f"{place} rounding", mode.name, _rule(place, rounding=mode)) for mode in MODES]
-        if stage in ("all", "deep"):
+        if stage not in ("core", "simple"):
             yield _rules(place)
     if "accumulator" in places and how.order != EXACT:
         yield _both_roundings()
@@ -187,8 +187,8 @@ def moves(how: Accumulation, ports: Ports, nans: Iterable[int], stage: Stage) ->
     if stage == "deep":
         for place in places[:-1]:
             yield _fields(how, place)
-    if stage in ("all", "deep"):
-        yield from _edges(how, ports, nans)
+    if stage not in ("core", "simple"):
+        yield from _edges(how, ports, nans, stage)
 
 
 def _orders(how: Accumulation, ports: Ports) -> list[Move]:
@@ -308,7 +308,7 @@ def _rules(place: str) -> list[Move]:
     return [Move(f"{place} {field}", str(value), _rule(place, **{field: value})) for field, value in options]
 
 
-def _edges(how: Accumulation, ports: Ports, nans: Iterable[int]) -> Iterator[list[Move]]:
+def _edges(how: Accumulation, ports: Ports, nans: Iterable[int], stage: Stage) -> Iterator[list[Move]]:
     for place in _PLACES[:3]:
         now = _get(how, place)
         if now is not None and not isinstance(now[0], Carrier) and now[0].exponent_bits:
@@ -321,8 +321,11 @@ def _edges(how: Accumulation, ports: Ports, nans: Iterable[int]) -> Iterator[lis
         low = sum(fmt.emin - fmt.trailing_bits for fmt in ports.operands)
         top = sum(fmt.emax for fmt in ports.operands)
         lowest = [-4096, *range(max(min(low, -200), -700), min(top + 2, 60))]
+        if stage == "near":
+            here = how.accumulator.lowest_exponent
+            lowest = [value for value in lowest if value % 16 == 0 or abs(value - here) == 1]
         found = [Move("lowest_exponent", str(value), _window(lowest_exponent=value)) for value in lowest]
-        if how.accumulator.fraction_bits is None:  # so many that nothing else is cut
+        if how.accumulator.fraction_bits is None and stage != "near":  # so many that nothing else is cut
             bits = min(48, 60 - (how.accumulator.step - 1).bit_length())
             found += [
                 Move("lowest_exponent", f"{value}, {bits} fraction bits, cut {cut}",

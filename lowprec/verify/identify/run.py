@@ -231,8 +231,8 @@ class Run:
         if not self.left:
             pool = self.pool()
             self.differing(pool)
-            self.simplify(pool[0])
-            self.differing(pool)
+            if self.simplify(pool[0]):
+                self.differing(pool)
             alike = [self.how] + [rival for n, (_, rival) in enumerate(self.rivals) if n not in self.open]
             names = tuple(name for name, each in ACCUMULATIONS.items() if each in alike)
             undecided = self.undecided()
@@ -276,25 +276,29 @@ class Run:
             f"{count:,} of the {len(self.answers):,} answers"
         )
 
-    def simplify(self, rows: Rows) -> None:
-        """Take the catalog's accumulation if it is one, else the fewest parameters that matter."""
+    def simplify(self, rows: Rows) -> bool:
+        """Take the catalog's accumulation if it is one, else the fewest parameters that matter.
+
+        Returns whether that is another one.
+        """
         assert self.how is not None, "something was found"
         alike = [(move, how) for n, (move, how) in enumerate(self.rivals) if n not in self.open]
         for how in known(self.ports):
             if how == self.how:
                 self.how = how  # with its name
-                return
+                return False
             if any(how == rival for _, rival in alike):
                 self.how, self.rivals = how, []
-                return
+                return True
         everything, ready = np.arange(len(self.answers)), Prepared(rows, self.ports)
-        ours = ready.codes(self.how)
+        ours, changed = ready.codes(self.how), False
         for move, _ in alike:
             made = None if move is None else move(self.how)
             if made is None or _cost(made) >= _cost(self.how) or self.search.wrong(made, everything).any():
                 continue
             if not self.search.differ(ready.codes(made), ours).any():
-                self.how, self.rivals = made, []
+                self.how, self.rivals, changed = made, [], True
+        return changed
 
     def undecided(self) -> list[Undecided]:
         """Return the parameters of which other values reproduce every answer too.

@@ -26,7 +26,7 @@ _FIRST = 40
 _STARTS, _AGAIN, _PAIRING = 2, 2, 4
 
 #: Accumulations tried, after which no further start is climbed from.
-_MOST = 30_000
+_MOST = 20_000
 
 #: One wrong answer in so many may be for what a stage leaves as it is.
 _CLOSE = 20
@@ -275,7 +275,7 @@ class Search:
         """Yield the neighbours that reproduce every answer too."""
         everything = np.arange(len(self.answers))
         first = self.rng.permutation(everything)[: 3 * _FIRST]
-        for options in moves(how, self.ports, self.nans(), "all"):
+        for options in moves(how, self.ports, self.nans(), "near"):
             for move in options:
                 made = move(how)
                 if made is None or self.wrong(made, first).any():
