@@ -83,9 +83,9 @@ class Rows(NamedTuple):
         return Rows(*(part[index] for part in self))
 
     def keys(self) -> list[bytes]:
-        """Return what is equal for equal rows only; NaNs are alike."""
-        whole = [np.where(np.isnan(part), np.nan, part) for part in (self.x, self.y, self.addend[:, None])]
-        parts = [np.ascontiguousarray(part).view(np.uint8) for part in (*whole, self.x_scales, self.y_scales)]
+        """Return what is equal for equal rows only, by bits."""
+        whole = (self.x, self.y, self.addend[:, None], self.x_scales, self.y_scales)
+        parts = [np.ascontiguousarray(part).view(np.uint8) for part in whole]
         return [row.tobytes() for row in np.concatenate(parts, axis=1)]
 
 

@@ -121,7 +121,10 @@ class Identification:
                     more = "" if each.ports == self.answers.ports else f" (K = {each.ports.length})"
                     said += [f"  {each}", f"    ask{more}: {short}"]
         if told:
-            said += ["", "Not told apart by any question tried; these and others between them give the same results:"]
+            said += [
+                "",
+                "Not told apart by any question tried; these and others between them give the same results:",
+            ]
             said += [f"  {each}" for each in told]
         return "\n".join(said)
 

@@ -58,7 +58,7 @@ def function(unit: Callable[..., Any], ports: Ports, time_limit: float, *, codes
         if ports.addend is not None:
             given.append(_given(rows.addend, ports.addend, codes))
         if ports.scale is not None:
-            scales = (rows.x_scales, rows.y_scales)
+            scales = (rows.x_scales.copy(), rows.y_scales.copy())
             given += scales if codes else (np.asarray(lp.decode(part, ports.scale[0])) for part in scales)
         return _codes(_within(lambda: unit(*given), time_limit), len(rows.x), ports.output)
 
