@@ -191,12 +191,8 @@ class Run:
         """Return rows of a pool on which those that reproduce all answers differ."""
         assert self.how is not None, "something was found"
         everything = np.arange(len(self.answers))
-        if self.rivals:
-            new = everything[self.checked :]
-            self.rivals = [
-                each for each in self.rivals if not new.size or not self.search.wrong(each[1], new).any()
-            ]
-        else:
+        new = everything[self.checked :]
+        if not self.rivals or (new.size and any(self.search.wrong(how, new).any() for _, how in self.rivals)):
             self.rivals = list(self.search.rivals(self.how))
             self.rivals += [
                 (None, how)

@@ -25,6 +25,9 @@ _FIRST = 40
 #: Starts of each family that are climbed from, how often, and how many take pairs of moves.
 _STARTS, _AGAIN, _PAIRING = 2, 2, 4
 
+#: Neighbours by one parameter that are held against more rows at a time.
+_ALIKE = 24
+
 #: Accumulations tried, after which no further start is climbed from.
 _MOST = 20_000
 
@@ -272,13 +275,16 @@ class Search:
     # -- telling apart --------------------------------------------------------------------------
 
     def rivals(self, how: Accumulation) -> Iterator[tuple[Move, Accumulation]]:
-        """Yield the neighbours that reproduce every answer too."""
+        """Yield the neighbours that reproduce every answer too; of those of one parameter so many at most."""
         everything = np.arange(len(self.answers))
         first = self.rng.permutation(everything)[: 3 * _FIRST]
         for options in moves(how, self.ports, self.nans(), "near"):
-            for move in options:
-                made = move(how)
-                if made is None or self.wrong(made, first).any():
+            found = []
+            for number in self.rng.permutation(len(options)):
+                made = options[number](how)
+                if made is None or self.wrong(made, first).any() or self.wrong(made, everything).any():
                     continue
-                if not self.wrong(made, everything).any():
-                    yield move, made
+                found.append((int(number), made))
+                if len(found) == _ALIKE:
+                    break
+            yield from ((options[number], made) for number, made in sorted(found, key=lambda each: each[0]))
