@@ -207,7 +207,7 @@ def test_a_unit_that_answers_otherwise_the_second_time_is_told_so():
 
     def unit(a, b, c):
         calls.append(len(a))
-        return lp.dot(a, b, "fp32_fma", addend=c) + np.float32(len(calls))
+        return lp.dot(a, b, "fp32_fma", addend=c) + np.float32(len(calls) - 1)
 
     found = lp.identify(unit, E4M3, "binary32", k=4)
     assert "for the same operands" in found.stopped
