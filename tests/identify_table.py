@@ -191,7 +191,9 @@ def mmasim(only=None):
     import torch
 
     def tensor(values, fmt, dtype):
-        made = np.asarray(lp.encode(values, fmt)) if dtype == torch.uint8 else values
+        made = values
+        if dtype == torch.uint8:  # six bits, of which four-bit codes are the upper ones
+            made = np.asarray(lp.encode(values, fmt)) << (6 - lp.format(fmt).width)
         return torch.from_numpy(np.array(made)).to(dtype)
 
     for name, operation, formats, output in instructions():
