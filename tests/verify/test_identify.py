@@ -298,7 +298,7 @@ def test_every_accumulation_of_the_catalog_is_identified():
     [
         ("mma Volta m8n8k4.f32.f16.f16.f32", "volta_mma_binary16_binary32"),
         ("wgmma m64n8k32.f32.e4m3.e5m2", "hopper_wgmma_e4m3fn_e5m2_binary32"),
-        ("mfma CDNA3 f32_16x16x32_bf8_bf8", "cdna3_mfma_e5m2fnuz_binary32"),
+        ("mfma CDNA3 f32_16x16x32_fp8_fp8", "cdna3_mfma_e4m3fnuz_binary32"),
     ],
 )
 def test_instructions_of_mmasim_are_identified(name, found):
