@@ -33,6 +33,8 @@ _HOMES = {
     "Comparison": "lowprec.verify.comparison",
     "cast": "lowprec.arrays.convert",
     "compare": "lowprec.verify.compare",
+    "Identification": "lowprec.verify.identify.report",
+    "identify": "lowprec.verify.identify.identify",
     "decode": "lowprec.arrays.convert",
     "encode": "lowprec.arrays.convert",
     "profiles": "lowprec.spec.profiles",

@@ -52,6 +52,8 @@ from lowprec.spec.toml_reading import load_toml as load_toml
 from lowprec.spec.toml_writing import to_toml as to_toml
 from lowprec.verify.compare import compare as compare
 from lowprec.verify.comparison import Comparison as Comparison
+from lowprec.verify.identify.identify import identify as identify
+from lowprec.verify.identify.report import Identification as Identification
 
 __version__: str
 accumulations: Mapping[str, Accumulation]

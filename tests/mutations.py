@@ -884,8 +884,8 @@ MUTANTS = (
         "cut-down",
         RS,
         "negative terms are cut toward zero where they go down",
-        "size = _I(kept) + _I(negative and floor and kept << _U(shift) != significand)",
-        "size = _I(kept)",
+        "_I(kept) + _I(lost and negative and by == CUT_DOWN)",
+        "_I(kept)",
         _CDNA3,
     ),
     Mutant(

@@ -1,0 +1,152 @@
+"""A unit's accumulation, found by asking it."""
+
+from __future__ import annotations
+
+import sys
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import click
+
+from lowprec.cli.arguments import AGREE, DIFFER, FAILED, deliver, format_named, usage_errors
+from lowprec.cli.options import OUTPUT
+from lowprec.cli.progress import progress
+from lowprec.cli.terminal import say
+
+if TYPE_CHECKING:
+    from lowprec.spec.format import Format
+
+__all__ = ["identify"]
+
+
+@click.command(short_help="Ask a dot-product unit until its accumulation is known.")
+@click.option(
+    "--command",
+    "unit",
+    metavar="COMMAND",
+    help="Program to ask: it reads lines of operands and prints results.",
+)
+@click.option(
+    "--rows",
+    "recorded",
+    metavar="FILE",
+    help="Lines of operands and results that are known, such as --save writes. - is the standard input.",
+)
+@click.option("--formats", nargs=2, required=True, metavar="FORMAT FORMAT", help="Formats of a and of b.")
+@click.option("--output", required=True, metavar="FORMAT", help="Format of the results.")
+@click.option(
+    "--k", default=32, show_default=True, type=click.IntRange(1, 4096), help="Products in a dot product."
+)
+@click.option(
+    "--addend",
+    default="output",
+    show_default=True,
+    metavar="FORMAT",
+    help="Format of the addend c; output is that of the results, none a unit without one.",
+)
+@click.option(
+    "--scale",
+    metavar="FORMAT:SIZE",
+    help="Operands in blocks: the format of scales, and elements of a block.",
+)
+@click.option(
+    "--budget",
+    default=10_000,
+    show_default=True,
+    type=click.IntRange(1, 1_000_000),
+    metavar="N",
+    help="Ask this many dot products at most.",
+)
+@click.option(
+    "--time-limit",
+    default=60.0,
+    show_default=True,
+    type=click.FloatRange(0, min_open=True),
+    metavar="SECONDS",
+    help="Give up when one run of the command takes longer.",
+)
+@click.option(
+    "--seed",
+    default=0,
+    show_default=True,
+    type=click.IntRange(0),
+    metavar="N",
+    help="Draw operands with this seed.",
+)
+@click.option(
+    "--nan",
+    type=click.Choice(["exact", "any"]),
+    default="exact",
+    show_default=True,
+    help="Accept the exact NaN code only, or any NaN, where NaN is right.",
+)
+@click.option(
+    "--save", type=OUTPUT, metavar="FILE", help="Write every row that was answered to this file, for --rows."
+)
+@click.option(
+    "--json", "as_json", is_flag=True, help="Print JSON instead of text (schema lowprec.identify/1)."
+)
+def identify(
+    unit: str | None,
+    recorded: str | None,
+    formats: tuple[str, str],
+    output: str,
+    k: int,
+    addend: str,
+    scale: str | None,
+    time_limit: float,
+    nan: str,
+    save: Path | None,
+    as_json: bool,
+    **options: Any,
+) -> None:
+    """Ask a unit that multiplies and adds for dot products until one accumulation is left.
+
+    \b
+    lowprec identify --command './unit' --formats e4m3fn e4m3fn --output binary32 --k 32
+    lowprec identify --rows answers.txt --formats binary16 binary16 --output binary32 --k 16
+
+    The command reads a line for each dot product: K hexadecimal codes of a, K of b, the addend's, and of
+    operands in blocks the scales of a and of b. It prints a line for each, whose last word is the code of the
+    result, and ends when its input ends. It is started for every batch of questions.
+
+    Rows are such lines with the result behind them. With both, the search goes on from the rows.
+
+    Exit codes: 0 an accumulation reproduces every answer, 1 none was found, 2 bad input or usage, or a unit
+    that failed on the way: what was found until then is printed, and saved.
+    """  # noqa: D301
+    from lowprec.verify.identify import units
+    from lowprec.verify.identify.identify import asked, ports_of
+
+    if unit is None and recorded is None:
+        raise click.UsageError("give a --command to ask, or --rows that were recorded")
+    third: Format | str | None = {"none": None, "output": "output"}.get(addend, addend)
+    if third is not None and third != "output":
+        third = format_named(addend)
+    with usage_errors((ValueError, OSError)):
+        ports = ports_of(
+            [format_named(name) for name in formats], format_named(output), k, third, _scale(scale)
+        )
+        ask = None if unit is None else units.command(unit, ports, time_limit)
+        lines: list[str] = []
+        if recorded is not None:
+            with click.open_file(recorded, encoding="utf-8", errors="replace") as file:
+                lines = file.read().splitlines()
+        with progress() as watch:
+            found = asked(ask, ports, any_nan=nan == "any", rows=lines, watch=watch, **options)
+    if save is not None:
+        deliver("".join(f"{line}\n" for line in found.lines()), save)
+    if as_json:
+        deliver(found.as_json() + "\n")
+    else:
+        say(found.as_text())
+    sys.exit(FAILED if found.stopped else DIFFER if found.wrong else AGREE)
+
+
+def _scale(spelled: str | None) -> tuple[Format, int] | None:
+    if spelled is None:
+        return None
+    name, _, size = spelled.rpartition(":")
+    if not name or not size.isdecimal():
+        raise click.UsageError(f"--scale {spelled!r} is not FORMAT:SIZE, such as e8m0fnu:32")
+    return format_named(name), int(size)

@@ -1,0 +1,1 @@
+"""A unit that multiplies and adds, asked until its accumulation is known."""

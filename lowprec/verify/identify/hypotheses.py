@@ -1,0 +1,421 @@
+"""Accumulations to try: where a search starts, and the moves from one to its neighbours.
+
+A move changes one parameter, or two that only make sense together. The options of a parameter are read
+from the specification's own types, so that what is added there is tried here.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+from collections.abc import Callable, Iterable, Iterator
+from typing import Any, Literal, NamedTuple, get_args
+
+from lowprec.spec.accumulation import (
+    EXACT,
+    MACHINES,
+    PAIRWISE,
+    SEQUENTIAL,
+    Accumulation,
+    AddendPlace,
+    Cut,
+    Groups,
+    Rounded,
+    Window,
+    chunked,
+)
+from lowprec.spec.accumulations import ACCUMULATIONS, E8M13, deepseek_promote
+from lowprec.spec.catalog import BFLOAT16, BINARY16, BINARY32, BINARY64, FORMATS, TF32
+from lowprec.spec.families import ieee
+from lowprec.spec.format import Carrier, Format
+from lowprec.spec.projection import OverflowTest, Projection, Saturation, SignPolicy, SubnormalPolicy
+from lowprec.spec.rounding import MODES, NEAREST_EVEN, TOWARD_ZERO, Rounding
+from lowprec.verify.identify.ports import Ports, fitted
+
+__all__ = ["Move", "Stage", "known", "kind_of", "moves", "starts"]
+
+How = Callable[[Accumulation], Accumulation]
+
+#: What is moved: all parameters; not those of overflow, tiny numbers and NaNs; nor the order. "deep" adds
+#: formats of any fields to all, which are many; "near" has few of the lowest exponents, which are alike.
+Stage = Literal["deep", "all", "near", "core", "simple"]
+
+#: Formats that sums are often kept in.
+_USUAL = (BINARY64, BINARY32, TF32, E8M13, BFLOAT16, BINARY16)
+_KNOWN: dict[Format, Format] = {fmt: fmt for fmt in (E8M13, *reversed(list(FORMATS.values())))}
+
+_PLACES = ("product", "accumulator", "total", "output")
+
+
+class Move(NamedTuple):
+    """A change of an accumulation."""
+
+    field: str  #: what it changes, such as "fraction_bits" or "accumulator"
+    value: str  #: what to, in words
+    change: How
+
+    def __call__(self, how: Accumulation) -> Accumulation | None:
+        """Return the changed accumulation; None where there is no such one, or none that differs."""
+        try:
+            made = self.change(how)
+        except (ValueError, TypeError):
+            return None
+        return None if made == how else made
+
+
+def kind_of(how: Accumulation) -> str:
+    """Return the family of an accumulation; moves do not lead from one to another."""
+    if how.machine:
+        return how.machine
+    window = "window" if isinstance(how.accumulator, Window) else "sum"
+    chunks = f"chunked {how.order.inner}" if how.order.name == "chunked" else how.order.name
+    return f"{window}, {chunks}"
+
+
+# -- starts ------------------------------------------------------------------------------------------
+
+
+def known(ports: Ports) -> Iterator[Accumulation]:
+    """Yield the accumulations of the catalog that a unit with these formats may be."""
+    for how in (*ACCUMULATIONS.values(), deepseek_promote()):
+        if (
+            how.output[0] == ports.output
+            and (how.operands is None or how.operands == ports.operands)
+            and (how.scale is None or how.scale == ports.scale)
+            and (ports.scale is None or not (how.machine or isinstance(how.accumulator, Window)) or how.scale)
+        ):
+            yield how
+
+
+def starts(ports: Ports, precision: int) -> Iterator[Accumulation]:
+    """Yield accumulations all over the space.
+
+    Sums are kept in the usual formats, and in one of this many trailing bits.
+    """
+    output = (ports.output, _projection(ports.output))
+    yield Accumulation(order=EXACT, output=output)
+    sizes = [size for size in (4, 8, 16, 32, 64) if size < ports.length]
+    seen = _ieee(8, precision) or BINARY32
+    for fmt in dict.fromkeys((seen, *_USUAL)):
+        for mode in (NEAREST_EVEN,) if isinstance(fmt, Carrier) else (NEAREST_EVEN, TOWARD_ZERO):
+            into = (fmt, _projection(fmt, mode))
+            for product in (None,) if isinstance(fmt, Carrier) else (None, into):
+                for order in (SEQUENTIAL, PAIRWISE, *map(chunked, sizes)):
+                    yield Accumulation(product=product, order=order, accumulator=into, output=output)
+                for size in sizes:
+                    yield Accumulation(
+                        product=product, order=chunked(size, "pairwise"), accumulator=into, output=output
+                    )
+    yield from _windows(ports, output, (seen, _projection(seen)))
+    for machine in MACHINES:
+        yield from _made(ports, None, {}, machine=machine, output=output)
+
+
+def _windows(ports: Ports, output: Rounded, seen: Rounded) -> Iterator[Accumulation]:
+    """Yield windows of every step, with few of all the other parameters."""
+    scales = [("none", 1)] if ports.scale is None else [("products", 1), ("groups", min(16, ports.scale[1]))]
+    wide, nearest = (BINARY32, _projection(BINARY32, TOWARD_ZERO)), (BINARY32, _projection(BINARY32))
+    for step in _sizes(ports.length):
+        for bits, result in ((None, nearest), (24, wide), (13, wide), (None, seen), (30, seen)):
+            for rule, group in scales:
+                window = {
+                    "step": step,
+                    "fraction_bits": bits,
+                    "result": result,
+                    "scales": rule,
+                    "group": group,
+                }
+                yield from _made(ports, Window, window, output=output)
+        for size in (2 * step, 4 * step):
+            if size < ports.length and ports.scale is None:
+                window = {"step": step, "fraction_bits": 24, "result": wide}
+                yield from _made(ports, Window, window, output=output, order=chunked(size), total=nearest)
+
+
+def _made(
+    ports: Ports, kind: type[Window] | None, window: dict[str, Any], **fields: Any
+) -> Iterator[Accumulation]:
+    """Yield the accumulation of such fields, if there is one."""
+    try:
+        if kind is not None:
+            fields |= {"accumulator": kind(**window), "scale": ports.scale}
+        yield Accumulation(operands=ports.operands, **fields)
+    except (ValueError, TypeError):
+        return
+
+
+# -- moves -------------------------------------------------------------------------------------------
+
+
+def moves(how: Accumulation, ports: Ports, nans: Iterable[int], stage: Stage) -> Iterator[list[Move]]:
+    """Yield the moves from an accumulation, a list for each parameter.
+
+    Parameters
+    ----------
+    how : Accumulation
+    ports : Ports
+    nans : iterable of int
+        NaN codes that were seen, without their signs.
+    stage : Stage
+        "core" leaves out what has no part where exponents are moderate, "simple" orders too.
+    """
+    if stage != "simple":
+        yield _orders(how, ports)
+    if isinstance(how.accumulator, Window):
+        yield _steps(how.accumulator, ports)
+        yield _cuts(how.accumulator)
+        yield [
+            Move("window", f"negative_zero={value}", _window(negative_zero=value)) for value in (False, True)
+        ]
+        if ports.scale is not None:
+            yield _groups(ports)
+    places = _PLACES if not how.machine else ("output",)
+    for place in places:
+        if place == "total" and how.order.name != "chunked":
+            continue
+        if place == "product" and (how.order == EXACT or isinstance(how.accumulator, Window)):
+            continue
+        if place == "accumulator" and how.order == EXACT:
+            continue
+        if place != "output":
+            yield _formats(how, place, ports)
+        yield [Move(f"{place} rounding", mode.name, _rule(place, rounding=mode)) for mode in MODES]
+        if stage not in ("core", "simple"):
+            yield _rules(place)
+    if "accumulator" in places and how.order != EXACT:
+        yield _both_roundings()
+    yield _flushes(ports)
+    if stage == "deep":
+        for place in places[:-1]:
+            yield _fields(how, place)
+    if stage not in ("core", "simple"):
+        yield from _edges(how, ports, nans, stage)
+
+
+def _orders(how: Accumulation, ports: Ports) -> list[Move]:
+    found = []
+    sizes = _sizes(ports.length)
+    window = isinstance(how.accumulator, Window)
+    orders = [SEQUENTIAL, *map(chunked, sizes)]
+    if not window:
+        orders += [PAIRWISE, *(chunked(size, "pairwise") for size in sizes)]
+    if how.machine or how.order == EXACT:
+        orders = []
+    for order in orders:
+        for addend in get_args(AddendPlace):
+            found.append(Move("order", f"{order}, addend {addend}", _order(order, addend)))
+    return found
+
+
+def _sizes(length: int) -> list[int]:
+    """Return sizes of steps and chunks: all up to 64, then multiples of 16, and one too long to be seen."""
+    return [*(size for size in range(1, length + 1) if size <= 64 or size % 16 == 0), 2 * length]
+
+
+def _order(order: Any, addend: AddendPlace) -> How:
+    def changed(how: Accumulation) -> Accumulation:
+        total = how.total
+        if order.name != "chunked":
+            total = None
+        elif isinstance(how.accumulator, Window) and total is None:
+            total = (BINARY32, _projection(BINARY32))
+        return dataclasses.replace(how, order=order, total=total, addend=addend)
+
+    return changed
+
+
+def _steps(window: Window, ports: Ports) -> list[Move]:
+    return [
+        Move("step", f"{step}, {groups}", _window(step=step, groups=groups))
+        for step in _sizes(ports.length)
+        for groups in get_args(Groups)
+        if step % window.group == 0
+    ]
+
+
+def _cuts(window: Window) -> list[Move]:
+    return [
+        Move("fraction_bits", f"{bits}, cut {cut}", _window(fraction_bits=bits, cut=cut))
+        for bits in (*range(1, 49), None)
+        for cut in get_args(Cut)
+        if bits is not None or cut == window.cut
+    ]
+
+
+def _groups(ports: Ports) -> list[Move]:
+    assert ports.scale is not None, "asked by the caller"
+    size = ports.scale[1]
+    found = [Move("scales", "products", _window(scales="products", group=1))]
+    found += [
+        Move("scales", f"groups of {group}", _window(scales="groups", group=group))
+        for group in range(2, size + 1)
+        if size % group == 0
+    ]
+    return found
+
+
+def _formats(how: Accumulation, place: str, ports: Ports) -> list[Move]:
+    """Return moves to formats of every precision, rounded as now and in the usual modes."""
+    now = _get(how, place)
+    exponents = 8 if now is None or isinstance(now[0], Carrier) else now[0].exponent_bits or 8
+    formats: list[Format] = list(dict.fromkeys((*_USUAL, ports.output)))
+    for bits in range(1, 24):
+        fmt = _ieee(exponents, bits)
+        if fmt is not None and fmt not in formats:
+            formats.append(fmt)
+    modes = dict.fromkeys((NEAREST_EVEN, TOWARD_ZERO, *([] if now is None else [now[1].rounding])))
+    found = []
+    if place in ("product", "total"):
+        found.append(Move(place, "none", _put(place, None)))
+    for fmt in formats:
+        for mode in modes:
+            rule = _projection(fmt, mode) if now is None else dataclasses.replace(now[1], rounding=mode)
+            into = (fmt, Projection()) if isinstance(fmt, Carrier) else (fmt, _legal(rule, fmt))
+            found.append(Move(place, f"{fmt.name}, {into[1].rounding}", _put(place, into)))
+    return found
+
+
+def _both_roundings() -> list[Move]:
+    """Return moves to each pair of modes of the accumulator and the output, which act one after the other."""
+
+    def both(inner: Rounding, outer: Rounding) -> How:
+        return lambda how: _rule("output", rounding=outer)(_rule("accumulator", rounding=inner)(how))
+
+    return [
+        Move("roundings", f"{inner} and {outer}", both(inner, outer)) for inner in MODES for outer in MODES
+    ]
+
+
+def _fields(how: Accumulation, place: str) -> list[Move]:
+    """Return moves to formats of any exponent and trailing bits, rounded as now, to nearest or cut."""
+    now = _get(how, place)
+    if now is None:
+        return []
+    return [
+        Move(place, f"{fmt.name}, {mode}", _put(place, (fmt, dataclasses.replace(now[1], rounding=mode))))
+        for exponents in range(2, 9)
+        for bits in range(1, 24)
+        if (fmt := _ieee(exponents, bits)) is not None
+        for mode in dict.fromkeys((now[1].rounding, NEAREST_EVEN, TOWARD_ZERO))
+    ]
+
+
+def _rules(place: str) -> list[Move]:
+    options: list[tuple[str, Any]] = [("saturation", policy) for policy in Saturation]
+    for field, type_ in (("subnormals", SubnormalPolicy), ("overflow_test", OverflowTest)):
+        options += [(field, value) for value in get_args(type_)]
+    if place == "output":
+        options += [("nan_sign", value) for value in get_args(SignPolicy)]
+    return [Move(f"{place} {field}", str(value), _rule(place, **{field: value})) for field, value in options]
+
+
+def _edges(how: Accumulation, ports: Ports, nans: Iterable[int], stage: Stage) -> Iterator[list[Move]]:
+    for place in _PLACES[:3]:
+        now = _get(how, place)
+        if now is not None and not isinstance(now[0], Carrier) and now[0].exponent_bits:
+            yield [
+                Move(place, fmt.name, _put(place, (fmt, now[1])))
+                for bits in range(2, 9)
+                if (fmt := _ieee(bits, now[0].trailing_bits)) is not None
+            ]
+    if isinstance(how.accumulator, Window):
+        low = sum(fmt.emin - fmt.trailing_bits for fmt in ports.operands)
+        top = sum(fmt.emax for fmt in ports.operands)
+        lowest = [-4096, *range(max(min(low, -200), -700), min(top + 2, 60))]
+        if stage == "near":
+            here = how.accumulator.lowest_exponent
+            lowest = [value for value in lowest if value % 16 == 0 or abs(value - here) == 1]
+        found = [Move("lowest_exponent", str(value), _window(lowest_exponent=value)) for value in lowest]
+        if how.accumulator.fraction_bits is None and stage != "near":  # so many that nothing else is cut
+            bits = min(48, 60 - (how.accumulator.step - 1).bit_length())
+            found += [
+                Move("lowest_exponent", f"{value}, {bits} fraction bits, cut {cut}",
+                     _window(lowest_exponent=value, fraction_bits=bits, cut=cut))
+                for value in lowest[1:] for cut in get_args(Cut)
+            ]  # fmt: skip
+        yield found
+    yield [
+        Move("output nan_code", f"{code:#x}", _rule("output", nan_code=code))
+        for code in sorted({*nans, *([ports.output.nan_code] if ports.output.nan_code is not None else [])})
+    ]
+
+
+def _flushes(ports: Ports) -> list[Move]:
+    """Return moves to subnormal operands as they are and as zeros."""
+    nan: Any = "error" if all(fmt.has_nan for fmt in ports.operands) else "max"
+    flushed = Projection(subnormals="flush_results", nan=nan)
+    return [
+        Move("operands", words, _operands(rule, ports))
+        for words, rule in (("as they are", None), ("subnormals flushed", flushed))
+    ]
+
+
+def _operands(rule: Projection | None, ports: Ports) -> How:
+    def changed(how: Accumulation) -> Accumulation:
+        made = dataclasses.replace(how, operand_rounding=rule, operands=ports.operands)
+        return made if rule else fitted(dataclasses.replace(made, operands=how.operands), ports)
+
+    return changed
+
+
+# -- parts of an accumulation ------------------------------------------------------------------------
+
+
+def _get(how: Accumulation, place: str) -> Rounded | None:
+    if place == "accumulator" and isinstance(how.accumulator, Window):
+        return how.accumulator.result
+    found: Rounded | None = getattr(how, place)
+    return found
+
+
+def _put(place: str, into: Rounded | None) -> How:
+    def changed(how: Accumulation) -> Accumulation:
+        if place == "accumulator" and isinstance(how.accumulator, Window):
+            assert into is not None, "a window has a result"
+            return dataclasses.replace(how, accumulator=dataclasses.replace(how.accumulator, result=into))
+        fields: dict[str, Any] = {place: into}
+        return dataclasses.replace(how, **fields)
+
+    return changed
+
+
+def _rule(place: str, **fields: Any) -> How:
+    def changed(how: Accumulation) -> Accumulation:
+        now = _get(how, place)
+        if now is None:
+            raise ValueError("nothing is rounded there")
+        return _put(place, (now[0], dataclasses.replace(now[1], **fields)))(how)
+
+    return changed
+
+
+def _window(**fields: Any) -> How:
+    def changed(how: Accumulation) -> Accumulation:
+        if not isinstance(how.accumulator, Window):
+            raise ValueError("no window")
+        return dataclasses.replace(how, accumulator=dataclasses.replace(how.accumulator, **fields))
+
+    return changed
+
+
+def _projection(fmt: Format, mode: Rounding = NEAREST_EVEN) -> Projection:
+    if isinstance(fmt, Carrier):
+        return Projection()
+    return _legal(Projection(rounding=mode), fmt)
+
+
+def _legal(rule: Projection, fmt: Format) -> Projection:
+    """Return a rule that the format takes: one without NaN needs another code for it."""
+    if fmt.nan_code is None and rule.nan == "error":
+        rule = dataclasses.replace(rule, nan="max")
+    if rule.nan_code is not None and rule.nan_code >> fmt.width:
+        rule = dataclasses.replace(rule, nan_code=None)
+    return rule
+
+
+def _ieee(exponent_bits: int, trailing_bits: int) -> Format | None:
+    """Return the format of such fields, by its known name if it has one; None if there is none."""
+    try:
+        fmt = ieee(f"e{exponent_bits}m{trailing_bits}", exponent_bits, trailing_bits)
+    except ValueError:
+        return None
+    return _KNOWN.get(fmt, fmt)

@@ -1,0 +1,347 @@
+"""One identification under way: what is asked, and when it ends."""
+
+from __future__ import annotations
+
+import dataclasses
+from collections import Counter
+from collections.abc import Callable, Iterable
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+
+from lowprec.spec.accumulation import Accumulation, Window
+from lowprec.spec.accumulations import ACCUMULATIONS, accumulation
+from lowprec.spec.projection import Projection
+from lowprec.verify.identify import tree, units
+from lowprec.verify.identify.hypotheses import Move, known
+from lowprec.verify.identify.ports import Ports, Prepared, Rows, joined
+from lowprec.verify.identify.probes import CORE, TOPICS, draw
+from lowprec.verify.identify.report import Identification, Undecided
+from lowprec.verify.identify.search import Answers, ContradictionError, Search
+from lowprec.verify.identify.units import Ask, UnitError
+
+__all__ = ["Run", "Watch"]
+
+Array = npt.NDArray[Any]
+
+#: Rows of each topic that are asked first, and in each round after; of a pool to tell hypotheses apart.
+_BEGIN, _MORE, _POOL = 24, 24, 40
+
+#: Rounds without news after which a search ends; tries of one where nothing fits; rows asked twice.
+_QUIET, _TRIES, _TWICE = 2, 2, 16
+
+#: Differences that a pair of hypotheses is asked about in one round.
+_EACH = 3
+
+Watch = Callable[[int, int | None, str], None]
+
+
+class Run:
+    """One identification under way."""
+
+    def __init__(
+        self,
+        ask: Ask | None,
+        ports: Ports,
+        *,
+        budget: int,
+        seed: int,
+        watch: Watch | None,
+        any_nan: bool,
+    ) -> None:
+        self.ask, self.ports, self.budget, self.watch = ask, ports, budget, watch
+        self.rng = np.random.default_rng([seed, 24])
+        self.answers = Answers(ports)
+        self.search = Search(self.answers, self.rng, any_nan=any_nan)
+        self.asked = 0
+        self.stopped = ""
+        self.how: Accumulation | None = None
+        self.left = 0
+        self.rivals: list[tuple[Move | None, Accumulation]] = []
+        self.open: dict[int, Rows] = {}
+        self.checked = 0  # answers that all rivals are known to reproduce
+
+    # -- questions ------------------------------------------------------------------------------
+
+    def take(self, rows: Identification | Iterable[str]) -> None:
+        """Take answers that are known."""
+        if isinstance(rows, Identification):
+            if rows.answers.ports != self.ports:
+                raise ValueError("rows= are of a unit with other formats or another k")
+            if rows.answers.rows is not None:
+                self.answers.add(rows.answers.rows, rows.answers.codes, rows.answers.topics)
+            self.search.any_nan |= rows.any_nan
+            return
+        given, codes = units.parsed(rows, self.ports, "row")
+        keys: dict[bytes, tuple[int, int]] = {}
+        for place, (key, code) in enumerate(zip(given.keys(), codes.tolist(), strict=True), 1):
+            first, before = keys.setdefault(key, (place, code))
+            if before != code:
+                raise UnitError(
+                    f"rows {first} and {place} have the same operands but the results {before:#x} and "
+                    f"{code:#x}: such a unit is not deterministic, or has state; no accumulation gives both"
+                )
+        if len(codes):
+            fresh = self.answers.new(given)
+            self.answers.add(given.at(fresh), codes[fresh], ["recorded"] * len(fresh))
+
+    def put(self, rows: Rows, topics: list[str]) -> bool:
+        """Ask what was not asked before, within the budget; return whether there was anything to ask."""
+        fresh = self.answers.new(rows)[: max(0, self.budget - self.asked)]
+        if self.ask is None or not fresh.size:
+            return False
+        chosen = rows.at(fresh)
+        codes, any_nan = self.ask(chosen)
+        self.search.any_nan |= any_nan
+        self.asked += len(fresh)
+        self.answers.add(chosen, codes, [topics[place] for place in fresh])
+        self.tell("asking")
+        return True
+
+    def tell(self, what: str) -> None:
+        """Tell the watch what is under way."""
+        if self.watch is not None:
+            self.watch(self.asked, self.budget, what)
+
+    def put_topics(self, names: Iterable[str], count: int) -> bool:
+        """Ask so many rows of each topic, all in one batch."""
+        chosen = list(names)
+        levels = self.levels()
+        rows = joined([draw(self.ports, name, count, self.rng, levels) for name in chosen])
+        return self.put(rows, [name for name in chosen for _ in range(count)])
+
+    def begin(self) -> None:
+        """Ask the first rows, and some of them twice: a unit must answer alike."""
+        self.put_topics(TOPICS, _BEGIN)
+        if self.ask is None or self.answers.rows is None or self.budget - self.asked < _TWICE:
+            return
+        places = self.rng.permutation(len(self.answers))[:_TWICE]
+        again, _ = self.ask(self.answers.rows.at(places))
+        self.asked += len(places)
+        different = self.search.differ(again, self.answers.codes[places])
+        if different.any():
+            place = int(np.argmax(different))
+            row = self.answers.rows.at(places[place : place + 1])
+            raise ContradictionError(row, int(self.answers.codes[places[place]]), int(again[place]))
+
+    # -- rounds ---------------------------------------------------------------------------------
+
+    def go_on(self) -> None:
+        """Search, and ask where what is left differs, until nothing new is learned."""
+        quiet = tries = 0
+        self.tell("searching")
+        self.how, self.left = self.search.best()
+        while quiet < _QUIET:
+            if self.left:
+                tries += 1
+                if tries == _TRIES or not self.put_topics(CORE, _BEGIN):
+                    break
+                self.how, self.left = self.search.best([self.how])
+                continue
+            pool = self.pool()
+            chosen = self.differing(pool)
+            self.put(*chosen)
+            asked = self.put_topics(TOPICS, _MORE)
+            everything = np.arange(len(self.answers))
+            self.left = self.search.count(self.how, everything)
+            if self.left:
+                self.rivals, quiet = [], 0
+                self.tell("searching")
+                self.how, self.left = self.search.climb(self.how, everything)
+                if self.left:
+                    self.how, self.left = self.search.best([self.how])
+                continue
+            quiet = 0 if len(chosen[1]) and asked else quiet + 1
+            if not asked:
+                break
+
+    def levels(self) -> list[int]:
+        """Return the exponents at which what was found begins and ends."""
+        how = self.how
+        if how is None:
+            return []
+        sums = how.accumulator.result if isinstance(how.accumulator, Window) else how.accumulator
+        formats = {into[0] for into in (how.product, sums, how.total, how.output) if into is not None}
+        found = [level for fmt in formats for level in (fmt.emin, fmt.emin - fmt.trailing_bits, fmt.emax)]
+        if isinstance(how.accumulator, Window):
+            found.append(how.accumulator.lowest_exponent)
+        low = sum(fmt.emin - fmt.trailing_bits for fmt in self.ports.operands) - 2
+        high = sum(fmt.emax for fmt in self.ports.operands) + 2
+        return sorted(level for level in found if low <= level <= high)
+
+    def settle(self) -> None:
+        """Find what fits the answers that there are, as no more will come."""
+        everything = np.arange(len(self.answers))
+        if self.how is None:
+            self.how, self.left = self.search.best()
+        elif self.search.wrong(self.how, everything).any():
+            self.rivals = []
+            self.how, self.left = self.search.climb(self.how, everything)
+
+    def pool(self) -> tuple[Rows, list[str]]:
+        """Return rows of all topics that were not asked."""
+        levels = self.levels()
+        drawn = [draw(self.ports, name, _POOL, self.rng, levels) for name in TOPICS]
+        rows, topics = joined(drawn), [name for name in TOPICS for _ in range(_POOL)]
+        fresh = self.answers.new(rows)
+        return rows.at(fresh), [topics[place] for place in fresh]
+
+    def differing(self, pool: tuple[Rows, list[str]]) -> tuple[Rows, list[str]]:
+        """Return rows of a pool on which those that reproduce all answers differ."""
+        assert self.how is not None, "something was found"
+        everything = np.arange(len(self.answers))
+        new = everything[self.checked :]
+        if not self.rivals or (new.size and any(self.search.wrong(how, new).any() for _, how in self.rivals)):
+            self.rivals = list(self.search.rivals(self.how))
+            self.rivals += [
+                (None, how)
+                for how in known(self.ports)
+                if how != self.how and not self.search.wrong(how, everything).any()
+            ]
+        self.checked = len(self.answers)
+        rows, topics = pool
+        ready = Prepared(rows, self.ports)
+        ours = ready.codes(self.how)
+        chosen = np.zeros(len(topics), bool)
+        self.open = {}
+        for number, (_, rival) in enumerate(self.rivals):
+            differ = self.search.differ(ready.codes(rival), ours)
+            if differ.any():
+                self.open[number] = rows.at(np.flatnonzero(differ)[:1])
+            if np.count_nonzero(differ & chosen) < _EACH:
+                chosen[self.rng.permutation(np.flatnonzero(differ))[:_EACH]] = True
+        places = np.flatnonzero(chosen)
+        return rows.at(places), [topics[place] for place in places]
+
+    # -- the result -----------------------------------------------------------------------------
+
+    def result(self) -> Identification:
+        """Return what was found."""
+        assert self.how is not None, "something was found"
+        undecided: list[Undecided] = []
+        names: tuple[str, ...] = ()
+        missed: Counter[str] = Counter()
+        order = ""
+        everything = np.arange(len(self.answers))
+        if not self.left:
+            pool = self.pool()
+            self.differing(pool)
+            if self.simplify(pool[0]):
+                self.differing(pool)
+            alike = [self.how] + [rival for n, (_, rival) in enumerate(self.rivals) if n not in self.open]
+            names = tuple(name for name, each in ACCUMULATIONS.items() if each in alike)
+            undecided = self.undecided()
+        else:
+            wrong = self.search.wrong(self.how, everything)
+            missed.update(topic for topic, miss in zip(self.answers.topics, wrong, strict=True) if miss)
+            order = "" if self.stopped else self.order()
+        return Identification(
+            _unnamed(self.how), self.left, names, undecided, self.asked, self.answers, self.search.any_nan,
+            self.stopped, order, dict(missed),
+        )  # fmt: skip
+
+    def order(self) -> str:
+        """Return the order of the sum that masks show, and what it reproduces, in words."""
+        if self.ask is None:
+            return ""
+
+        def ask(rows: Rows) -> Array:
+            if self.asked + len(rows.x) > self.budget:
+                raise UnitError("the budget is spent")
+            assert self.ask is not None, "looked at before"
+            codes, _ = self.ask(rows)
+            self.asked += len(rows.x)
+            return codes
+
+        try:
+            found = tree.reveal(ask, self.ports)
+        except UnitError:
+            return ""
+        if found is None or self.answers.rows is None:
+            return ""
+        said = []
+        for fused, words in ((False, "rounded products"), (True, "fused products")):
+            for begun in (False, True):
+                codes = tree.evaluate(found, self.answers.rows, self.ports, fused=fused, begun=begun)
+                count = int(np.count_nonzero(~self.search.differ(codes, self.answers.codes)))
+                said.append((count, words))
+        count, words = max(said)
+        return (
+            f"{tree.spelled(found)}; with {words} and sums in {self.ports.output.name} that order gives "
+            f"{count:,} of the {len(self.answers):,} answers"
+        )
+
+    def simplify(self, rows: Rows) -> bool:
+        """Take the catalog's accumulation if it is one, else the fewest parameters that matter.
+
+        Returns whether that is another one.
+        """
+        assert self.how is not None, "something was found"
+        alike = [(move, how) for n, (move, how) in enumerate(self.rivals) if n not in self.open]
+        for how in known(self.ports):
+            if how == self.how:
+                self.how = how  # with its name
+                return False
+            if any(how == rival for _, rival in alike):
+                self.how, self.rivals = how, []
+                return True
+        everything, ready = np.arange(len(self.answers)), Prepared(rows, self.ports)
+        ours, changed = ready.codes(self.how), False
+        for move, _ in alike:
+            made = None if move is None else move(self.how)
+            if made is None or _cost(made) >= _cost(self.how) or self.search.wrong(made, everything).any():
+                continue
+            if not self.search.differ(ready.codes(made), ours).any():
+                self.how, self.rivals, changed = made, [], True
+        return changed
+
+    def undecided(self) -> list[Undecided]:
+        """Return the parameters of which other values reproduce every answer too.
+
+        First those that a question of this K decides, then those that one of twice the K does.
+        """
+        assert self.how is not None, "something was found"
+        longer = dataclasses.replace(self.ports, length=min(2 * self.ports.length, 4096))
+        wide = Prepared(
+            joined([draw(longer, name, _MORE, self.rng, self.levels()) for name in TOPICS]), longer
+        )
+        ours = wide.codes(self.how)
+        found: dict[tuple[int, str], list[str]] = {}
+        questions: dict[tuple[int, str], Rows] = {}
+        for number, (move, rival) in enumerate(self.rivals):
+            field, value = ("catalog", rival.name) if move is None else (move.field, move.value)
+            differ = self.search.differ(wide.codes(rival), ours)
+            rank = 0 if number in self.open else 1 if differ.any() else 2
+            if field == "roundings" or (move is None and rank == 2):  # told by other fields, and by names
+                continue
+            found.setdefault((rank, field), []).append(value)
+            if rank == 0:
+                questions.setdefault((rank, field), self.open[number])
+            elif rank == 1:
+                questions.setdefault((rank, field), wide.rows.at(np.flatnonzero(differ)[:1]))
+        return [
+            Undecided(field, tuple(values), longer if rank == 1 else self.ports, questions.get((rank, field)))
+            for (rank, field), values in sorted(found.items(), key=lambda each: each[0][0])
+        ]
+
+
+def _unnamed(how: Accumulation) -> Accumulation:
+    """Return an accumulation without the name of another that it was changed from."""
+    if how.name and how != accumulation(how.name):
+        return dataclasses.replace(how, name="", source="")
+    return how
+
+
+def _cost(part: Any) -> int:
+    """Return how many parameters are not their defaults."""
+    count = 0
+    for field in dataclasses.fields(part):
+        value = getattr(part, field.name)
+        if isinstance(value, tuple) and len(value) == 2 and isinstance(value[1], Projection):
+            value = value[1]
+        if isinstance(value, (Window, Projection)):
+            count += 1 + _cost(value)
+        elif field.name not in ("name", "source", "operands") and value != field.default:
+            count += 1
+    return count

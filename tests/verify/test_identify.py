@@ -1,0 +1,309 @@
+"""Units whose accumulation is withheld are identified, and units that misbehave lose nothing."""
+
+from __future__ import annotations
+
+import dataclasses
+import re
+import time
+
+import numpy as np
+import pytest
+
+import lowprec as lp
+from lowprec.spec.accumulation import Window
+from lowprec.spec.accumulations import ACCUMULATIONS
+from lowprec.spec.projection import Projection
+from lowprec.verify.identify import units
+from lowprec.verify.identify.identify import asked, ports_of
+from lowprec.verify.identify.ports import Ports, joined, predict
+from lowprec.verify.identify.probes import TOPICS, draw
+from lowprec.verify.identify.tree import reveal, spelled
+from tests import identify_table
+
+E4M3 = ("e4m3fn", "e4m3fn")
+
+
+def unit_of(how, **options):
+    """Return a unit that sums by an accumulation."""
+    return lambda a, b, c=None: lp.dot(a, b, how, addend=c, **options)
+
+
+def differences(how, found, ports, seed=99, count=60):
+    """Count rows of all topics, not asked before, on which two accumulations differ."""
+    rng = np.random.default_rng(seed)
+    drawn = [draw(ports, topic, count, rng) for topic in TOPICS]
+    return sum(
+        int(np.count_nonzero(predict(how, rows, ports) != predict(found, rows, ports))) for rows in drawn
+    )
+
+
+@pytest.mark.parametrize(
+    "name",
+    [
+        "hopper_wgmma_e4m3fn_binary32",
+        *(
+            pytest.param(name, marks=pytest.mark.apart)
+            for name in ("fp32_pairwise", "cdna3_mfma_bfloat16_binary32", "exact", "hopper_mma_e5m2_binary16")
+        ),
+    ],
+)
+def test_an_accumulation_of_the_catalog_is_found(name):
+    """Its very name, or one of the same results."""
+    how = ACCUMULATIONS[name]
+    formats = how.operands or ("bfloat16", "bfloat16")
+    found = lp.identify(unit_of(how), formats, how.output[0], k=32)
+    assert not found.wrong
+    assert name in found.names
+    assert found.asked <= 10_000
+    assert differences(how, found.accumulation, found.answers.ports) == 0
+
+
+@pytest.mark.apart
+def test_a_private_window_is_found_without_a_name():
+    """Each parameter that its results tell: the ones that do not are listed."""
+    how = ACCUMULATIONS["ampere_mma_binary16_binary32"]
+    result = (lp.format("binary16"), Projection(rounding="toward_zero"))
+    window = Window(step=6, fraction_bits=17, result=result, cut="floor")
+    how = dataclasses.replace(how, name="", accumulator=window, output=(lp.format("binary32"), Projection()))
+    found = lp.identify(unit_of(how), how.operands, "binary32", k=24)
+    assert not found.wrong
+    assert found.names == ()
+    made = found.accumulation.accumulator
+    assert (made.step, made.fraction_bits, made.cut) == (6, 17, "floor")
+    assert str(made.result[1].rounding) == "toward_zero"
+    assert differences(how, found.accumulation, found.answers.ports) == 0
+    assert "output rounding" in {each.field for each in found.undecided}
+
+
+@pytest.mark.apart
+def test_what_is_too_long_to_be_seen_has_a_question_of_a_longer_k():
+    """With K = 16, steps of 16 and of 32 are one."""
+    how = ACCUMULATIONS["hopper_wgmma_e4m3fn_binary32"]
+    found = lp.identify(unit_of(how), E4M3, "binary32", k=16)
+    assert {"hopper_wgmma_e4m3fn_binary32", "ada_mma_e4m3fn_binary32"} <= set(found.names)
+    longer = next(each for each in found.undecided if each.field == "step" and each.ports.length == 32)
+    rows = longer.question
+    assert predict(how, rows, longer.ports) != predict(
+        ACCUMULATIONS["ada_mma_e4m3fn_binary32"], rows, longer.ports
+    )
+    assert f"(K = 32): {longer.line()[:100]}" in found.as_text()
+
+
+@pytest.mark.apart
+def test_numpy_sums_that_no_accumulation_has_are_told_so():
+    """Lanes of a loop in four: the order is shown, and that nothing reproduces the answers."""
+
+    def lanes(a, b):
+        with np.errstate(all="ignore"):
+            sums = np.zeros((len(a), 4), np.float32)
+            for first in range(0, a.shape[1], 4):
+                sums = sums + a[:, first : first + 4] * b[:, first : first + 4]
+            return (sums[:, 0] + sums[:, 1]) + (sums[:, 2] + sums[:, 3])
+
+    found = lp.identify(lanes, ("bfloat16", "bfloat16"), "binary32", k=8, addend=None, nan="any")
+    assert found.wrong
+    assert found.tree.startswith("0 + 4 + (1 + 5) + (2 + 6 + (3 + 7)); with ")
+    assert f"gives {len(found.answers):,} of the {len(found.answers):,} answers" in found.tree
+    assert "No accumulation was found" in found.as_text()
+
+
+def test_orders_by_masks():
+    """In sequence, in pairs, in steps."""
+    ports = ports_of(("bfloat16", "bfloat16"), "binary32", 8, None, None)
+    for name, said in (
+        ("fp32_sequential", "0 + 1 + 2 + 3 + 4 + 5 + 6 + 7"),
+        ("fp32_pairwise", "0 + 1 + (2 + 3) + (4 + 5 + (6 + 7))"),
+        ("exact", "{0, 1, 2, 3, 4, 5, 6, 7}"),
+    ):
+        tree = reveal(lambda rows, name=name: predict(ACCUMULATIONS[name], rows, ports), ports)
+        assert spelled(tree) == said
+    ports = dataclasses.replace(ports, operands=(lp.format("binary16"),) * 2)
+    tree = reveal(lambda rows: predict(ACCUMULATIONS["volta_mma_binary16_binary32"], rows, ports), ports)
+    assert spelled(tree) == "{{0, 1, 2, 3}, 4, 5, 6, 7}"
+
+
+def test_prepared_rows_give_what_dot_gives():
+    """A search sums past `lowprec.dot`: in every family, with scales and without an addend."""
+    rng = np.random.default_rng(3)
+    for name in (
+        "ampere_mma_tf32_binary32",
+        "hopper_mma_e4m3fn_binary16",
+        "blackwell_tcgen05_e2m1fn_binary32_ue4m3_4",
+        "cdna3_mfma_e4m3fnuz_binary32",
+        "fp64_sequential",
+        "fp32_pairwise",
+        "exact",
+    ):
+        how = ACCUMULATIONS[name]
+        operands = how.operands or (lp.format("e5m2"), lp.format("bfloat16"))
+        for addend in (how.output[0], None):
+            ports = Ports(operands, how.output[0], 64, addend, how.scale)
+            rows = joined([draw(ports, topic, 6, rng) for topic in TOPICS])
+            x, y = rows.x, rows.y
+            if how.scale is not None:
+                blocks = [
+                    lp.BlockFormat(name="b", element=fmt, scale=how.scale[0], size=16) for fmt in operands
+                ]
+                x, y = (
+                    lp.BlockArray(np.asarray(lp.encode(values, form.element)), scales, form)
+                    for values, scales, form in zip(rows[:2], rows[3:], blocks, strict=True)
+                )
+            given = None if addend is None else rows.addend
+            want = lp.dot(x, y, how, addend=given, dtype=f"u{how.output[0].code_bits // 8}")
+            assert (predict(how, rows, ports) == want.astype(np.int64)).all(), (name, addend)
+
+
+# -- bad input ---------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    ("answer", "said"),
+    [
+        (lambda a: 1 / 0, "the unit raised ZeroDivisionError: division by zero"),
+        (lambda a: np.zeros((len(a), 1)), r"the unit answered shape \(\d+, 1\) to \d+ rows of operands, not"),
+        (lambda a: np.array(["x"] * len(a)), "the unit answered <U1; answer codes of 'binary32' as integers"),
+        (lambda a: np.full(len(a), 0.1), "the unit answered 0.1, no value of 'binary32'"),
+        (lambda a: np.full(len(a), 1 << 40), "the unit answered 1099511627776, which is no 32-bit code"),
+        (lambda a: time.sleep(5), "the unit did not answer within 0.2 s"),
+    ],
+)
+def test_a_unit_that_fails_loses_nothing(answer, said):
+    """What it answered before is in the result, from which the search goes on."""
+    good = unit_of("fp32_fma")
+    calls = []
+
+    def unit(a, b, c):
+        calls.append(len(a))
+        return good(a, b, c) if len(calls) == 1 else answer(a)
+
+    with pytest.raises(units.UnitError, match=said):
+        lp.identify(lambda a, b, c: answer(a), E4M3, "binary32", k=4, time_limit=0.2)
+    found = lp.identify(unit, E4M3, "binary32", k=4, time_limit=60 if "Zero" in said else 0.2)
+    assert len(found.answers) == calls[0]
+    assert not found.wrong
+    assert re.search(said, found.stopped)
+    assert found.as_text().startswith("Stopped: the unit")
+
+
+@pytest.mark.apart
+def test_a_search_goes_on_from_what_was_answered():
+    """With the identification, or its lines."""
+    good = unit_of("fp32_fma")
+    found = lp.identify(good, E4M3, "binary32", k=4, budget=100)
+    assert found.asked == len(found.answers) == 100
+    more = lp.identify(good, E4M3, "binary32", k=4, rows=found)
+    again = lp.identify(None, E4M3, "binary32", k=4, rows=list(more.lines()))
+    assert len(more.answers) > 100
+    assert again.asked == 0
+    assert "fp32_fma" in more.names
+    assert "fp32_fma" in again.names
+    with pytest.raises(ValueError, match="rows= are of a unit with other formats or another k"):
+        lp.identify(good, E4M3, "binary32", k=8, rows=found)
+
+
+def test_a_unit_that_answers_otherwise_the_second_time_is_told_so():
+    """Some rows are asked twice."""
+    calls = []
+
+    def unit(a, b, c):
+        calls.append(len(a))
+        return lp.dot(a, b, "fp32_fma", addend=c) + np.float32(len(calls) - 1)
+
+    found = lp.identify(unit, E4M3, "binary32", k=4)
+    assert "for the same operands" in found.stopped
+
+
+def test_recorded_rows():
+    """Lines that are no rows are told by number; so are those that contradict each other."""
+    ports = ports_of(E4M3, "binary32", 2, None, None)
+    for lines, said in (
+        (
+            ["38 38 38 38 40000000", "38 38 38"],
+            "row 2 has 3 words, but a row has 5: 2 codes of a, 2 of b, the result",
+        ),
+        (["38 38 38 3x 40000000"], "row 1 holds '3x', which is no hexadecimal number"),
+        (["38 38 38 138 40000000"], "row 1 holds '138', which is no 8-bit code of 'e4m3fn'"),
+        (
+            ["38 38 38 38 40000000", "38 38 38 38 40000001"],
+            "rows 1 and 2 have the same operands but the results 0x40000000 and 0x40000001",
+        ),
+    ):
+        with pytest.raises(units.UnitError) as caught:
+            asked(None, ports, rows=lines)
+        assert str(caught.value).startswith(said)
+    with pytest.raises(
+        ValueError, match="there is nothing to identify: give a unit, or rows that were recorded"
+    ):
+        asked(None, ports)
+
+
+@pytest.mark.parametrize(
+    ("arguments", "said"),
+    [
+        ({"k": 0}, "k=0 is out of range: a dot product has 1 to 4096 products here"),
+        ({"formats": ("e4m3fn",)}, r"formats=\('e4m3fn',\) must be two: of a and of b"),
+        ({"formats": ("e4m3", "e4m3fn")}, "ambiguous|unknown format"),
+        ({"scale": ("e8m0fnu", 32), "k": 48}, "k=48 is no whole number of blocks of 32 elements"),
+    ],
+)
+def test_ports_that_cannot_be(arguments, said):
+    """The message names what was given."""
+    given = {"formats": E4M3, "output": "binary32", "k": 32, "addend": "output", "scale": None} | arguments
+    with pytest.raises(ValueError, match=said):
+        ports_of(**given)
+
+
+def test_operands_of_a_function():
+    """Values in float32 or codes, scales too; answers as values or codes."""
+    seen = []
+
+    def unit(*operands):
+        seen.append([(part.dtype.name, part.shape) for part in operands])
+        return np.zeros(len(operands[0]), np.uint32)
+
+    single, scale = lp.format("binary32"), (lp.format("e8m0fnu"), 32)
+    ports = Ports((lp.format("e4m3fn"), lp.format("binary16")), single, 64, single, scale)
+    rows = draw(ports, "few", 3, np.random.default_rng(0))
+    units.function(unit, ports, 9)(rows)
+    units.function(unit, ports, 9, codes=True)(rows)
+    wide, thin = ("float32", (3, 64)), ("float32", (3, 2))
+    assert seen[0] == [wide, wide, ("float32", (3,)), thin, thin]
+    assert [name for name, _ in seen[1]] == ["uint8", "uint16", "uint32", "uint8", "uint8"]
+
+
+# -- other people's units ----------------------------------------------------------------------------
+
+
+@pytest.mark.apart
+@pytest.mark.parametrize("seed", [4, 8, 103])
+def test_drawn_accumulations_are_identified(seed):
+    """Two hundred of them: python -m tests.identify_table drawn."""
+    (result,) = identify_table.random(1, seed)
+    assert (result["wrong"], result["differ"]) == (0, 0)
+    assert result["asked"] <= 10_000
+
+
+@pytest.mark.long
+def test_every_accumulation_of_the_catalog_is_identified():
+    """Its name is among those that no question tells apart."""
+    for result in identify_table.catalog():
+        assert (result["wrong"], result["differ"]) == (0, 0), result
+        assert result["unit"] in result["names"]
+        assert result["asked"] <= 10_000
+
+
+@pytest.mark.apart
+@pytest.mark.parametrize(
+    ("name", "found"),
+    [
+        ("mma Volta m8n8k4.f32.f16.f16.f32", "volta_mma_binary16_binary32"),
+        ("wgmma m64n8k32.f32.e4m3.e5m2", "hopper_wgmma_e4m3fn_e5m2_binary32"),
+        ("mfma CDNA3 f32_16x16x32_fp8_fp8", "cdna3_mfma_e4m3fnuz_binary32"),
+    ],
+)
+def test_instructions_of_mmasim_are_identified(name, found):
+    """As the accumulations that were read from the same papers."""
+    pytest.importorskip("mmasim")
+    (result,) = identify_table.mmasim({name})
+    assert result["wrong"] == 0
+    assert found in result["names"]
