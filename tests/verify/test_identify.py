@@ -240,7 +240,7 @@ def test_recorded_rows():
 @pytest.mark.parametrize(
     ("arguments", "said"),
     [
-        ({"k": 0}, "k=0 is out of range: a dot product has 1 to 4096 products here"),
+        ({"k": 1}, "k=1 is out of range: a sum to identify has 2 to 4096 products"),
         ({"formats": ("e4m3fn",)}, r"formats=\('e4m3fn',\) must be two: of a and of b"),
         ({"formats": ("e4m3", "e4m3fn")}, "ambiguous|unknown format"),
         ({"scale": ("e8m0fnu", 32), "k": 48}, "k=48 is no whole number of blocks of 32 elements"),
@@ -307,3 +307,12 @@ def test_instructions_of_mmasim_are_identified(name, found):
     (result,) = identify_table.mmasim({name})
     assert result["wrong"] == 0
     assert found in result["names"]
+
+
+def test_an_identification_is_printed_as_its_report():
+    """And shown in a line."""
+    found = lp.identify(lambda a, b: (a * b).sum(1), ("e2m1fn", "e2m1fn"), "binary32", k=2, addend=None)
+    assert str(found) == found.as_text()
+    assert repr(found).startswith("<Identification: ")
+    assert "asked" in repr(found)
+    assert "\n" not in repr(found)

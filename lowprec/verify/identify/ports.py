@@ -58,8 +58,8 @@ class Ports:
                 raise ValueError(
                     f"{fmt.name!r} is a type that values come in, not a format of a unit's ports"
                 )
-        if type(self.length) is not int or not 1 <= self.length <= 4096:
-            raise ValueError(f"k={self.length!r} is out of range: a dot product has 1 to 4096 products here")
+        if type(self.length) is not int or not 2 <= self.length <= 4096:
+            raise ValueError(f"k={self.length!r} is out of range: a sum to identify has 2 to 4096 products")
         if self.scale is not None and self.length % self.scale[1]:
             raise ValueError(f"k={self.length} is no whole number of blocks of {self.scale[1]} elements")
 

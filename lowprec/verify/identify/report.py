@@ -50,7 +50,7 @@ class Undecided:
         return None if self.question is None else next(lines_of(self.question, self.ports))
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, repr=False)
 class Identification:
     """The accumulation of a unit, as far as its answers tell.
 
@@ -86,6 +86,13 @@ class Identification:
     stopped: str = ""
     tree: str = ""
     missed: dict[str, int] = dataclasses.field(default_factory=dict)  #: answers not reproduced, by topic
+
+    def __str__(self) -> str:
+        return self.as_text()
+
+    def __repr__(self) -> str:
+        found = self.names or (self.accumulation.name or "an accumulation",)
+        return f"<Identification: {', '.join(found)}; {self.asked:,} asked, {self.wrong:,} not reproduced>"
 
     def lines(self) -> Iterator[str]:
         """Yield every row and its answer as a line, which `rows=` takes."""
