@@ -35,7 +35,7 @@ __all__ = ["identify"]
 @click.option("--formats", nargs=2, required=True, metavar="FORMAT FORMAT", help="Formats of a and of b.")
 @click.option("--output", required=True, metavar="FORMAT", help="Format of the results.")
 @click.option(
-    "--k", default=32, show_default=True, type=click.IntRange(1, 4096), help="Products in a dot product."
+    "--k", default=32, show_default=True, type=click.IntRange(2, 4096), help="Products in a dot product."
 )
 @click.option(
     "--addend",

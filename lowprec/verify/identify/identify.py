@@ -52,7 +52,7 @@ def identify(
         Of a and b.
     output : Format or str
     k : int
-        Products in a dot product, 1 to 4096. Steps and chunks that are longer than half of it are seen in
+        Products in a dot product, 2 to 4096. Steps and chunks that are longer than half of it are seen in
         part only.
     addend : Format, str or None
         The format of c, by default that of the output; None for a unit without one.
