@@ -918,7 +918,7 @@ MUTANTS = (
         "of an odd number of leaves the first is taken twice",
         "put(leaves, count // 2, leaf(leaves, count - 1))",
         "put(leaves, count // 2, leaf(leaves, 0))",
-        ("dots:fp32_pairwise binary16",),
+        ("products:fp32_pairwise binary16 21 scalar",),
     ),
     Mutant(
         "window-unit",
@@ -926,7 +926,7 @@ MUTANTS = (
         "products are aligned to half of what they are",
         "shift = unit - (a.exponent + b.exponent + raise_by)",
         "shift = unit - (a.exponent + b.exponent + raise_by) + _I(1)",
-        ("dots:hopper_wgmma_bfloat16_binary32 bfloat16",),
+        ("products:hopper_wgmma_bfloat16_binary32 bfloat16 20 scalar",),
     ),
     Mutant(
         "vector-window-sum",

@@ -175,7 +175,7 @@ MUTANTS = (
         "terms of windows that are cut to odd are cut toward zero",
         "size = _I(kept | _U(lost)) if",
         "size = _I(kept) if",
-        ("dots:riscv_bulk4_e5m2_binary32 e5m2",),
+        ("products:odd_window bfloat16 20 scalar",),
     ),
     Mutant(
         "machine-flush",
