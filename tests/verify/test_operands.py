@@ -202,4 +202,8 @@ def test_the_page_shows_what_the_commands_print(tmp_path):
         assert done.stderr == ""
         first, *last = shown.split("...\n")
         assert done.stdout.startswith(first)
-        assert done.stdout.endswith(last[0] if last else first)
+        assert done.stdout.endswith(last[-1] if last else first)
+        place = len(first)
+        for piece in last:  # "..." stands for lines that are left out
+            assert piece in done.stdout[place:]
+            place = done.stdout.index(piece, place) + len(piece)
