@@ -193,6 +193,8 @@ def test_the_page_shows_what_the_commands_print(tmp_path):
     environment = {**os.environ, "PYTHONPATH": str(PAGE.parents[1])}
     for part in re.split(r"^\$ ", blocks, flags=re.M)[1:]:
         command, shown = part.split("\n", 1)
+        if command.startswith("cat "):
+            (tmp_path / command.split()[1]).write_text(shown)
         run = command.replace("python ", f"{sys.executable} ").replace(
             "lowprec ", f"{sys.executable} -m lowprec "
         )
