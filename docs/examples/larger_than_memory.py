@@ -96,7 +96,7 @@ def main(memory: str, workers: int, times: float) -> None:
     warnings.simplefilter("ignore", da.PerformanceWarning)
     limit = parse_bytes(memory)
     rows = int(times * workers * limit / 4 / COLUMNS)
-    options: Any = {"dashboard_address": None, "memory_limit": limit, "silence_logs": 50}
+    options: Any = {"dashboard_address": ":0", "memory_limit": limit, "silence_logs": 50}
     with (
         LocalCluster(n_workers=workers, threads_per_worker=1, **options) as cluster,
         Client(cluster) as client,

@@ -29,7 +29,7 @@ def client():
     need_package("distributed")
     from distributed import Client, LocalCluster
 
-    quiet = {"dashboard_address": None, "silence_logs": 50}
+    quiet = {"dashboard_address": ":0", "silence_logs": 50}
     with LocalCluster(n_workers=2, threads_per_worker=1, **quiet) as cluster, Client(cluster) as made:
         yield made
 

@@ -398,7 +398,7 @@ def test_a_cluster_gives_the_same_digest_and_survives_a_killed_worker(digest, tm
     from distributed import Client, LocalCluster
 
     killed = []
-    quiet = {"dashboard_address": None, "silence_logs": 50}
+    quiet = {"dashboard_address": ":0", "silence_logs": 50}
     with LocalCluster(n_workers=1, threads_per_worker=1, **quiet) as cluster:
         with Client(cluster) as client:
             (pid,) = client.run(os.getpid).values()

@@ -229,7 +229,7 @@ def test_a_cluster_gives_the_same_reports_and_vectors(tmp_path):
         ["vectors", "fma", "e4m3fn", "e5m2", "binary32", "binary32", "--samples", "300000", "--as", "npy"],
         ["vectors", "convert", "binary32", "e2m1fn"],
     ]
-    with LocalCluster(n_workers=2, threads_per_worker=1, dashboard_address=None, silence_logs=50) as cluster:
+    with LocalCluster(n_workers=2, threads_per_worker=1, dashboard_address=":0", silence_logs=50) as cluster:
         for words in runs:
             here = CliRunner().invoke(main, words)
             there = CliRunner().invoke(main, [*words, "--scheduler", cluster.scheduler_address])
