@@ -20,6 +20,7 @@ from lowprec.spec.accumulation import Accumulation, Window
 from lowprec.spec.accumulations import accumulation
 from lowprec.spec.block import BlockFormat
 from lowprec.spec.families import ieee
+from lowprec.spec.format import Format, Sign
 from lowprec.spec.projection import Projection
 from lowprec.spec.rounding import MODES, TOWARD_NEGATIVE, TOWARD_ZERO
 
@@ -196,6 +197,29 @@ def test_specials_at_random(left, name, seed):
                 side[rng.random(side.shape) < 0.1] = 2.0**63
         for fmt in ["e5m2"] if name.startswith("hopper") else ["e5m2", "bfloat16", "binary32"]:
             agree(left, lp.quantize(x, fmt), lp.quantize(y, fmt), name, most=2000)
+
+
+@pytest.mark.parametrize("negative", ["nan", "zero", "drop_sign"])
+@pytest.mark.parametrize("order", ["sequential", "pairwise", "chunked(3)"])
+def test_infinities_in_accumulators_without_a_sign(left, order, negative):
+    """A negative infinity is no infinity there: what it becomes is the projection's."""
+    fmt = Format(
+        name="unsigned",
+        exponent_bits=8,
+        trailing_bits=10,
+        bias=127,
+        nans=1,
+        infinity=True,
+        sign=Sign.UNSIGNED,
+    )
+    place = (fmt, Projection(negative=negative))
+    x, y = np.abs(numbers((9, 8), 1)), numbers((8, 40), 2)
+    x[2, 3], y[5, 7], y[1, 3], x[4, 4] = np.inf, -np.inf, np.inf, np.nan
+    for product in (None, place):
+        how = Accumulation(
+            name="m", accumulator=place, product=product, order=order, output=(catalog.BINARY32, Projection())
+        )
+        agree(left, x, y, how, most=9 * 40)
 
 
 def test_accumulators_that_have_no_nan_or_infinity(left):

@@ -15,6 +15,7 @@ import numpy as np
 import numpy.typing as npt
 
 from lowprec.spec.accumulation import Accumulation, Rounded, Window
+from lowprec.spec.format import Sign
 from lowprec.spec.projection import Saturation
 
 __all__ = ["decided"]
@@ -70,9 +71,10 @@ def _keeps_nans(place: Rounded) -> bool:
 
 
 def _stays_below(places: list[Rounded], x: Array, y: Array) -> bool:
-    """Whether all places keep infinities, and no sum of finite operands comes near their largest number."""
-    if not all(fmt.infinity and rule.saturation is not Saturation.FINITE for fmt, rule in places):
-        return False
+    """Whether all places keep infinities of both signs, and no finite sum comes near their largest number."""
+    for fmt, rule in places:
+        if not fmt.infinity or fmt.sign is not Sign.MAGNITUDE or rule.saturation is Saturation.FINITE:
+            return False
     fields = [side & _INFINITE for side in (x, y)]
     exponents = [int(field.max(where=field != _INFINITE, initial=0) >> 23) - 126 for field in fields]
     largest = sum(exponents) + x.shape[1].bit_length() + 1
