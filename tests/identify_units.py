@@ -3,12 +3,22 @@
 from __future__ import annotations
 
 import dataclasses
+from typing import get_args
 
 import numpy as np
 
 import lowprec as lp
 from lowprec.spec import catalog, families
-from lowprec.spec.accumulation import EXACT, MACHINES, PAIRWISE, SEQUENTIAL, Accumulation, Window, chunked
+from lowprec.spec.accumulation import (
+    EXACT,
+    MACHINES,
+    PAIRWISE,
+    SEQUENTIAL,
+    Accumulation,
+    Cut,
+    Window,
+    chunked,
+)
 from lowprec.spec.projection import Projection
 from lowprec.spec.rounding import MODES
 
@@ -94,7 +104,7 @@ def _drawn(rng):
             fraction_bits=choose(None, *map(int, rng.integers(3, 40, 6))),
             result=inner(),
             lowest_exponent=choose(-4096, -4096, int(rng.integers(-140, -10))),
-            cut=choose("toward_zero", "floor"),
+            cut=choose(*get_args(Cut)),
             groups=groups,
             negative_zero=choose(False, True),
         )

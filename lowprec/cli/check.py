@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 import click
 
 from lowprec.cli.arguments import AGREE, DIFFER, NOTHING, deliver, one_format, target_named
-from lowprec.cli.options import define_option
+from lowprec.cli.options import define_option, seed_option
 from lowprec.cli.terminal import say
 
 if TYPE_CHECKING:
@@ -29,14 +29,7 @@ __all__ = ["check_format"]
     metavar="N",
     help="Try this number of random numbers beside the chosen ones.",
 )
-@click.option(
-    "--seed",
-    default=0,
-    show_default=True,
-    type=click.IntRange(0),
-    metavar="N",
-    help="Draw the random numbers with this seed.",
-)
+@seed_option("the random numbers")
 @click.option("--json", "as_json", is_flag=True, help="Print JSON instead of text (schema lowprec.check/1).")
 @click.option("--laws", "as_list", is_flag=True, help="List all laws and where they hold, and check nothing.")
 def check_format(

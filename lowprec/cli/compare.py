@@ -26,6 +26,7 @@ from lowprec.cli.options import (
     OPERATIONS_HELP,
     OUTPUT,
     define_option,
+    nan_option,
     projection_options,
     scheduler_option,
 )
@@ -109,13 +110,7 @@ __all__ = ["compare"]
 )
 @define_option
 @projection_options
-@click.option(
-    "--nan",
-    type=click.Choice(["exact", "any"]),
-    default="exact",
-    show_default=True,
-    help="Accept the exact NaN code only, or any NaN, where NaN is right.",
-)
+@nan_option
 @click.option(
     "--all", "everything", is_flag=True, help="Print every result that differs, not only the first 20."
 )

@@ -10,7 +10,7 @@ import click
 
 from lowprec.cli.arguments import AGREE, DIFFER, NOTHING, deliver, frameworks_named, load, target_named
 from lowprec.cli.exhaustive import exhaustive_options
-from lowprec.cli.options import OUTPUT
+from lowprec.cli.options import OUTPUT, seed_option
 from lowprec.cli.progress import progress
 from lowprec.cli.terminal import say
 
@@ -56,9 +56,7 @@ __all__ = ["conform"]
     metavar="N",
     help="Add this number of random inputs to each cast from float32 and float64.",
 )
-@click.option(
-    "--seed", default=0, show_default=True, metavar="N", help="Draw the random inputs with this seed."
-)
+@seed_option("the random inputs")
 @click.option(
     "--json", "as_json", is_flag=True, help="Print JSON instead of text (schema lowprec.conform/2)."
 )

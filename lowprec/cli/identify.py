@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from lowprec.cli.arguments import AGREE, DIFFER, FAILED, deliver, format_named, usage_errors
-from lowprec.cli.options import OUTPUT
+from lowprec.cli.options import OUTPUT, nan_option, seed_option
 from lowprec.cli.progress import progress
 from lowprec.cli.terminal import say
 
@@ -65,21 +65,8 @@ __all__ = ["identify"]
     metavar="SECONDS",
     help="Give up when one run of the command takes longer.",
 )
-@click.option(
-    "--seed",
-    default=0,
-    show_default=True,
-    type=click.IntRange(0),
-    metavar="N",
-    help="Draw operands with this seed.",
-)
-@click.option(
-    "--nan",
-    type=click.Choice(["exact", "any"]),
-    default="exact",
-    show_default=True,
-    help="Accept the exact NaN code only, or any NaN, where NaN is right.",
-)
+@seed_option("operands")
+@nan_option
 @click.option(
     "--save", type=OUTPUT, metavar="FILE", help="Write every row that was answered to this file, for --rows."
 )

@@ -13,7 +13,8 @@ from lowprec.spec.projection import Saturation
 from lowprec.spec.rounding import MODES
 
 __all__ = ["MODES_HELP", "OPERATIONS_HELP", "OUTPUT", "POLICIES_HELP"]
-__all__ += ["define_option", "json_option", "output_option", "projection_options", "scheduler_option"]
+__all__ += ["define_option", "json_option", "nan_option", "output_option", "projection_options"]
+__all__ += ["scheduler_option", "seed_option"]
 
 define_option = click.option(
     "--define",
@@ -29,6 +30,27 @@ OUTPUT = click.Path(dir_okay=False, readable=False, writable=True, path_type=Pat
 json_option = click.option("--json", "as_json", is_flag=True, help="Print JSON instead of text.")
 
 output_option = click.option("-o", "--output", type=OUTPUT, help="Write to this file instead of printing.")
+
+nan_option = click.option(
+    "--nan",
+    type=click.Choice(["exact", "any"]),
+    default="exact",
+    show_default=True,
+    help="Accept the exact NaN code only, or any NaN, where NaN is right.",
+)
+
+
+def seed_option(what: str) -> Callable[[Any], Any]:
+    """Return the option of a seed that this is drawn with."""
+    return click.option(
+        "--seed",
+        default=0,
+        show_default=True,
+        type=click.IntRange(0),
+        metavar="N",
+        help=f"Draw {what} with this seed.",
+    )
+
 
 scheduler_option = click.option(
     "--scheduler",

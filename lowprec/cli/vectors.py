@@ -24,6 +24,7 @@ from lowprec.cli.options import (
     output_option,
     projection_options,
     scheduler_option,
+    seed_option,
 )
 from lowprec.export.tabulate import VECTOR_KINDS
 from lowprec.spec.block import BlockFormat
@@ -75,9 +76,7 @@ _EPILOG = f"{OPERATIONS_HELP}. Units: " + ", ".join(f"{name} {words}" for name, 
     metavar="N",
     help="Add this number of random operands where not all operands are tried; of units, of aimed ones.",
 )
-@click.option(
-    "--seed", default=0, show_default=True, metavar="N", help="Draw the random operands with this seed."
-)
+@seed_option("the random operands")
 @click.option("--flags", is_flag=True, help="Add a column of the exception flags that each case raises.")
 @click.option(
     "--as",

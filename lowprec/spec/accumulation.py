@@ -30,6 +30,8 @@ __all__ = [
     "PAIRWISE",
     "SEQUENTIAL",
     "Accumulation",
+    "Cut",
+    "Groups",
     "Order",
     "Rounded",
     "Window",
@@ -428,6 +430,14 @@ class Accumulation:
         ):
             raise ValueError(
                 f"operand_rounding must be a Projection that is not stochastic, not {self.operand_rounding!r}"
+            )
+        if self.operand_rounding is not None and self.operand_rounding.subnormals in (
+            "flush_operands",
+            "flush_both",
+        ):
+            raise ValueError(
+                "operand_rounding knows no type that factors come in: use subnormals='flush_results', which "
+                "flushes the subnormals of the operands' formats"
             )
         scaled = isinstance(self.accumulator, Window) and self.accumulator.scales != "none"
         if scaled != (self.scale is not None):

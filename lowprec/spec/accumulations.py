@@ -180,7 +180,7 @@ def _arm_bfdot() -> Accumulation:
     return Accumulation(
         name="arm_bfdot_bfloat16_binary32",
         operands=(BFLOAT16, BFLOAT16),
-        operand_rounding=Projection(subnormals="flush_operands"),
+        operand_rounding=Projection(subnormals="flush_results"),
         product=single,
         order=chunked(2, "pairwise"),
         accumulator=single,

@@ -162,23 +162,12 @@ def ml_dtypes_name(fmt: Format) -> str | None:
 
 
 def find(name: object, others: Iterable[str] = ()) -> Format:
-    """Return the format that a name, an alias or a dtype stands for, or the format itself.
+    """Return the format of a name, as `catalog.format` does, which refuses names of block formats too.
 
     >>> find("float8_e4m3fn") is find("e4m3fn")
     True
-    >>> find("binary8p3se").max_finite
-    49152.0
 
-    Parameters
-    ----------
-    name : Format, str or dtype
-        Case does not matter. P3109 names (binary<K>p<P><s|u><e|f>) are made on demand. A dtype
-        of NumPy, ml_dtypes or torch stands for its own format.
-    others : iterable of str
-        Names of other things, to suggest where no format's name is close.
-
-    Raises ValueError: an unknown or ambiguous name; the message suggests names. TypeError:
-    something that is neither.
+    `others` are names of other things, to suggest where no format's name is close.
     """
     if isinstance(name, Carrier):
         raise ValueError(_no_target(name.name))

@@ -15,7 +15,7 @@ from lowprec.spec.format import Carrier, Format
 from lowprec.spec.formats import carrier, find
 from lowprec.spec.rounding import MODES, NEAREST_EVEN, Rounding, rounding
 
-__all__ = ["DEFAULT", "Flag", "Projection", "Saturation", "Tininess", "saturation"]
+__all__ = ["DEFAULT", "Flag", "OverflowTest", "Projection", "Saturation", "Tininess", "saturation"]
 
 
 class Saturation(enum.Enum):

@@ -11,17 +11,17 @@ from __future__ import annotations
 from datetime import timedelta
 from fractions import Fraction
 from math import isfinite
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, get_args
 
 import numpy as np
 
 from lowprec.oracle.convert import decode
 from lowprec.oracle.exact import to_float
 from lowprec.spec import catalog
-from lowprec.spec.accumulation import Accumulation, Window
+from lowprec.spec.accumulation import Accumulation, Cut, Window
 from lowprec.spec.block import RULES, BlockFormat
 from lowprec.spec.format import Format, Sign
-from lowprec.spec.projection import Projection, Saturation
+from lowprec.spec.projection import OverflowTest, Projection, Saturation, Tininess
 from lowprec.spec.rounding import MODES, stochastic
 from lowprec.testing.grid import grid_of
 
@@ -287,8 +287,8 @@ def projections(*, random: bool = False, others: bool = True) -> Strategy[Projec
             "zero": st.sampled_from(("nan", "smallest")),
             "subnormals": st.sampled_from(("keep", "flush_results", "flush_operands", "flush_both")),
             "symmetric": st.booleans(),
-            "overflow_test": st.sampled_from(("after", "before", "exponent")),
-            "tininess": st.sampled_from(("after", "before")),
+            "overflow_test": st.sampled_from(get_args(OverflowTest)),
+            "tininess": st.sampled_from(get_args(Tininess)),
         }
     return st.builds(Projection, **fields)
 
@@ -404,7 +404,7 @@ def accumulations(*, operands: tuple[Format, Format] | None = None) -> Strategy[
         step=st.integers(1, 32),
         fraction_bits=st.one_of(st.none(), st.integers(1, 48)),
         result=st.just(single),
-        cut=st.sampled_from(("toward_zero", "floor", "to_odd")),
+        cut=st.sampled_from(get_args(Cut)),
     )
     hardware = st.builds(Accumulation, output=rounded, accumulator=windows, operands=st.just(pair))
     return st.one_of(exact, sums, hardware)

@@ -7,6 +7,7 @@ import random
 import re
 import tracemalloc
 from fractions import Fraction
+from typing import get_args
 
 import numpy as np
 import pytest
@@ -22,7 +23,7 @@ from lowprec.oracle.convert import decode
 from lowprec.oracle.dot import dot as oracle
 from lowprec.oracle.exact import from_float
 from lowprec.spec import catalog
-from lowprec.spec.accumulation import EXACT, PAIRWISE, SEQUENTIAL, Accumulation, Window, chunked
+from lowprec.spec.accumulation import EXACT, PAIRWISE, SEQUENTIAL, Accumulation, Cut, Window, chunked
 from lowprec.spec.accumulations import ACCUMULATIONS, E8M13, accumulation
 from lowprec.spec.block import BlockFormat
 from lowprec.spec.families import ieee
@@ -288,7 +289,7 @@ def drawn_window(rng):
         fraction_bits=rng.choice([None, 1, 10, 23, 35, 48]),
         result=result,
         lowest_exponent=rng.choice([-4096, -133, 0]),
-        cut=rng.choice(["toward_zero", "floor", "to_odd"]),
+        cut=rng.choice(get_args(Cut)),
         groups="alternate_pairs" if step % 2 == 0 and rng.random() < 0.3 else "consecutive",
         negative_zero=rng.random() < 0.5,
     )

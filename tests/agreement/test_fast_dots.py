@@ -6,6 +6,7 @@ And that vectors do them: what is left to the scalar engine is counted.
 from __future__ import annotations
 
 import dataclasses
+from typing import get_args
 
 import numba
 import numpy as np
@@ -16,7 +17,7 @@ from lowprec.arrays import dot
 from lowprec.kernels.vector.rounding import added_once, summed_to_odd, three_to_odd
 from lowprec.oracle.convert import project
 from lowprec.spec import catalog
-from lowprec.spec.accumulation import Accumulation, Window
+from lowprec.spec.accumulation import Accumulation, Cut, Window
 from lowprec.spec.accumulations import accumulation
 from lowprec.spec.block import BlockFormat
 from lowprec.spec.families import ieee
@@ -473,7 +474,7 @@ def in_windows(operands, result, total=None, order="sequential", scale=None, **w
     )
 
 
-@pytest.mark.parametrize("cut", ["toward_zero", "floor", "to_odd"])
+@pytest.mark.parametrize("cut", get_args(Cut))
 @pytest.mark.parametrize(
     ("result", "total", "order"),
     [

@@ -11,10 +11,19 @@ import itertools
 import random
 from collections.abc import Callable, Sequence
 from fractions import Fraction
-from typing import Any, TypeVar
+from typing import Any, TypeVar, get_args
 
 from lowprec.spec import catalog
-from lowprec.spec.accumulation import EXACT, MACHINES, PAIRWISE, SEQUENTIAL, Accumulation, Window, chunked
+from lowprec.spec.accumulation import (
+    EXACT,
+    MACHINES,
+    PAIRWISE,
+    SEQUENTIAL,
+    Accumulation,
+    Cut,
+    Window,
+    chunked,
+)
 from lowprec.spec.accumulations import ACCUMULATIONS
 from lowprec.spec.block import RULES, BlockFormat, ScaleRule
 from lowprec.spec.families import p3109
@@ -345,7 +354,7 @@ def _window(draw: Draw, place: Callable[..., tuple[Format, Projection]]) -> dict
         fraction_bits=draw.choice((None, 1, 2, 10, 23, 24, 25, 35, 48, draw.randint(1, 48))),
         result=place(),
         lowest_exponent=draw.choice((-4096, -133, -20, 0, 12, draw.randint(-300, 300))),
-        cut=draw.choice(("toward_zero", "floor", "to_odd")),
+        cut=draw.choice(get_args(Cut)),
         groups=draw.choice(("consecutive", "alternate_pairs")),
         scales=scales,
         group=group,

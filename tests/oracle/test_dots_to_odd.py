@@ -172,6 +172,16 @@ def test_bfdot(engine):
     assert sum(plain) > 300
 
 
+def test_bfdot_takes_subnormal_operands_for_zeros_of_whatever_type_they_come():
+    """The oracle on fractions, and arrays of float64, in which these are not subnormal."""
+    how, small, large = accumulation("arm_bfdot_bfloat16_binary32"), 2.0**-130, 2.0**100
+    assert dot([Fraction(small), Fraction(1)], [Fraction(large), Fraction(1)], how) == 0x3F800000
+    for kind in (np.float64, np.float32):
+        x, y = np.array([-small, 1], kind), np.array([large, 1], kind)
+        for engine in (None, "scalar", "oracle"):
+            assert lp.dot(x, y, how, backend=engine) == 1.0
+
+
 def test_specials_of_both():
     """NaN is positive and without payload; infinities stay."""
     for name in ("arm_bfdot_bfloat16_binary32", "riscv_bulk8_bfloat16_binary32"):

@@ -322,6 +322,15 @@ def test_a_result_is_a_format_and_a_projection():
             "operand_rounding needs operands: the formats that factors are rounded to",
         ),
         (
+            {
+                "accumulator": SINGLE,
+                "operands": (E4M3FN, E4M3FN),
+                "operand_rounding": Projection(subnormals="flush_both"),
+            },
+            "operand_rounding knows no type that factors come in: use subnormals='flush_results', which "
+            "flushes the subnormals of the operands' formats",
+        ),
+        (
             {"accumulator": SCALED, "operands": HALVES},
             "a window with scales needs scale=(Format, size), and nothing else takes it",
         ),

@@ -23,6 +23,7 @@ from lowprec.kernels.modes import usual_arithmetic
 from lowprec.kernels.request import CONVERT, Elementwise
 from lowprec.kernels.vector.in_parts import InParts, Read, readers
 from lowprec.kernels.vector.rounding import WHOLE, whole_by_random
+from lowprec.spec.arith import SIGN_ONLY
 from lowprec.spec.projection import Flag
 
 __all__ = ["OPERATIONS", "Exact", "lower"]
@@ -95,12 +96,6 @@ OPERATIONS: dict[str, Callable[..., Numbers]] = {
     "logb": _exponent,
 }
 
-#: Operations that change only signs, those of NaNs too.
-_SIGNS = ("negative", "absolute", "copysign")
-
-#: Operations that NumPy has not for all numbers.
-_PARTIAL = ("logb", "remainder", "scaleb")
-
 #: Where operations signal, of operands that are no NaNs, and the result there.
 _SIGNALS: dict[str, tuple[Callable[..., Codes], float]] = {
     "logb": (lambda x: x == 0, -np.inf),
@@ -168,10 +163,8 @@ class Exact(InParts):
         bring = [(nan, each) for nan, each in zip(nans, numbers, strict=True)][::-1]  # the first one counts
         if operation.endswith("_number"):  # the other operand is the result
             bring = [(nans[0], numbers[1]), (nans[1], numbers[0])]
-        for nan, brought in bring if operation not in _SIGNS else ():
+        for nan, brought in bring if operation not in SIGN_ONLY else ():
             np.copyto(made, brought, where=nan)
-        if operation not in _PARTIAL:
-            return made, np.zeros_like(unsure)
         unsure &= ~np.logical_or.reduce(nans)
         if operation in _SIGNALS:
             where, result = _SIGNALS[operation]

@@ -6,6 +6,7 @@ import dataclasses
 import itertools
 from collections.abc import Iterator
 from fractions import Fraction
+from typing import get_args
 
 import numpy as np
 
@@ -99,7 +100,7 @@ def negative_numbers(subject: Subject) -> Iterator[Outcome]:
             yield compared(subject, np.append(values, -np.inf), got, np.append(want, infinite), said)
 
 
-_TININESS: tuple[Tininess, ...] = ("after", "before")
+_TININESS: tuple[Tininess, ...] = get_args(Tininess)
 
 # -- what is signalled, and what is flushed ------------------------------------------------------------
 

@@ -7,7 +7,7 @@ from the specification's own types, so that what is added there is tried here.
 from __future__ import annotations
 
 import dataclasses
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Iterable, Iterator
 from typing import Any, Literal, NamedTuple, get_args
 
 from lowprec.spec.accumulation import (
@@ -30,10 +30,10 @@ from lowprec.spec.format import Carrier, Format
 from lowprec.spec.projection import OverflowTest, Projection, Saturation, SignPolicy, SubnormalPolicy
 from lowprec.spec.rounding import MODES, NEAREST_EVEN, TOWARD_ZERO, Rounding
 from lowprec.verify.identify.ports import Ports, fitted
+from lowprec.verify.questions.dots import How, window_with
 
 __all__ = ["Move", "Stage", "known", "kind_of", "moves", "starts"]
 
-How = Callable[[Accumulation], Accumulation]
 
 #: What is moved: all parameters; not those of overflow, tiny numbers and NaNs; nor the order. "deep" adds
 #: formats of any fields to all, which are many; "near" has few of the lowest exponents, which are alike.
@@ -164,7 +164,8 @@ def moves(how: Accumulation, ports: Ports, nans: Iterable[int], stage: Stage) ->
         yield _steps(how.accumulator, ports)
         yield _cuts(how.accumulator)
         yield [
-            Move("window", f"negative_zero={value}", _window(negative_zero=value)) for value in (False, True)
+            Move("window", f"negative_zero={value}", window_with(negative_zero=value))
+            for value in (False, True)
         ]
         if ports.scale is not None:
             yield _groups(ports)
@@ -225,7 +226,7 @@ def _order(order: Any, addend: AddendPlace) -> How:
 
 def _steps(window: Window, ports: Ports) -> list[Move]:
     return [
-        Move("step", f"{step}, {groups}", _window(step=step, groups=groups))
+        Move("step", f"{step}, {groups}", window_with(step=step, groups=groups))
         for step in _sizes(ports.length)
         for groups in get_args(Groups)
         if step % window.group == 0
@@ -234,7 +235,7 @@ def _steps(window: Window, ports: Ports) -> list[Move]:
 
 def _cuts(window: Window) -> list[Move]:
     return [
-        Move("fraction_bits", f"{bits}, cut {cut}", _window(fraction_bits=bits, cut=cut))
+        Move("fraction_bits", f"{bits}, cut {cut}", window_with(fraction_bits=bits, cut=cut))
         for bits in (*range(1, 49), None)
         for cut in get_args(Cut)
         if bits is not None or cut == window.cut
@@ -244,9 +245,9 @@ def _cuts(window: Window) -> list[Move]:
 def _groups(ports: Ports) -> list[Move]:
     assert ports.scale is not None, "asked by the caller"
     size = ports.scale[1]
-    found = [Move("scales", "products", _window(scales="products", group=1))]
+    found = [Move("scales", "products", window_with(scales="products", group=1))]
     found += [
-        Move("scales", f"groups of {group}", _window(scales="groups", group=group))
+        Move("scales", f"groups of {group}", window_with(scales="groups", group=group))
         for group in range(2, size + 1)
         if size % group == 0
     ]
@@ -324,12 +325,12 @@ def _edges(how: Accumulation, ports: Ports, nans: Iterable[int], stage: Stage) -
         if stage == "near":
             here = how.accumulator.lowest_exponent
             lowest = [value for value in lowest if value % 16 == 0 or abs(value - here) == 1]
-        found = [Move("lowest_exponent", str(value), _window(lowest_exponent=value)) for value in lowest]
+        found = [Move("lowest_exponent", str(value), window_with(lowest_exponent=value)) for value in lowest]
         if how.accumulator.fraction_bits is None and stage != "near":  # so many that nothing else is cut
             bits = min(48, 60 - (how.accumulator.step - 1).bit_length())
             found += [
                 Move("lowest_exponent", f"{value}, {bits} fraction bits, cut {cut}",
-                     _window(lowest_exponent=value, fraction_bits=bits, cut=cut))
+                     window_with(lowest_exponent=value, fraction_bits=bits, cut=cut))
                 for value in lowest[1:] for cut in get_args(Cut)
             ]  # fmt: skip
         yield found
@@ -384,15 +385,6 @@ def _rule(place: str, **fields: Any) -> How:
         if now is None:
             raise ValueError("nothing is rounded there")
         return _put(place, (now[0], dataclasses.replace(now[1], **fields)))(how)
-
-    return changed
-
-
-def _window(**fields: Any) -> How:
-    def changed(how: Accumulation) -> Accumulation:
-        if not isinstance(how.accumulator, Window):
-            raise ValueError("no window")
-        return dataclasses.replace(how, accumulator=dataclasses.replace(how.accumulator, **fields))
 
     return changed
 

@@ -39,7 +39,7 @@ class Ports:
     output : Format
         Of the results, at most 32 bits.
     length : int
-        Products in a dot product, K: 1 to 4096.
+        Products in a dot product, K: 2 to 4096.
     addend : Format, optional
         Of c; None for a unit without one.
     scale : (Format, int), optional

@@ -7,7 +7,7 @@ import functools
 import math
 from collections.abc import Callable, Iterator
 from fractions import Fraction
-from typing import Any
+from typing import Any, get_args
 
 import numpy as np
 import numpy.typing as npt
@@ -15,7 +15,7 @@ import numpy.typing as npt
 import lowprec as lp
 from lowprec.arrays.checks import code_dtype
 from lowprec.spec import catalog
-from lowprec.spec.accumulation import PAIRWISE, SEQUENTIAL, Accumulation, Window, chunked
+from lowprec.spec.accumulation import PAIRWISE, SEQUENTIAL, Accumulation, Cut, Window, chunked
 from lowprec.spec.accumulations import ACCUMULATIONS, E8M13
 from lowprec.spec.format import Format
 from lowprec.spec.projection import Projection
@@ -30,7 +30,7 @@ from lowprec.verify.questions.dot_scales import DotScales, Part, in_blocks, scal
 from lowprec.verify.scales import factor_between, shown_factor, spread_places
 from lowprec.verify.shown import shown_value
 
-__all__ = ["DotQuestion", "could_be"]
+__all__ = ["DotQuestion", "How", "could_be", "window_with"]
 
 #: Products of a piece, rows and columns of a sample, and outputs of one.
 _PIECE, _SIDE, _OUTPUTS = 1 << 25, 64, 1 << 12
@@ -397,7 +397,9 @@ def _field(**fields: Any) -> How:
     return lambda how: dataclasses.replace(how, **fields)
 
 
-def _window(**fields: Any) -> How:
+def window_with(**fields: Any) -> How:
+    """Return the accumulation with these fields of its window changed; of one without ValueError."""
+
     def changed(how: Accumulation) -> Accumulation:
         if not isinstance(how.accumulator, Window):
             raise ValueError("no window")
@@ -415,7 +417,7 @@ def _result(**fields: Any) -> How:
             fields.get("fmt", fmt),
             dataclasses.replace(rule, rounding=fields.get("rounding", rule.rounding)),
         )
-        return _window(result=(fmt, rule))(how)
+        return window_with(result=(fmt, rule))(how)
 
     return changed
 
@@ -433,15 +435,15 @@ def _windows(how: Accumulation, window: Window) -> Iterator[Change]:
     for bits in range(1, 49):
         if bits != window.fraction_bits:
             words = f"F = {bits} instead of {window.fraction_bits}: fraction bits that alignment keeps"
-            yield Change("fraction_bits", _window(fraction_bits=bits), words)
+            yield Change("fraction_bits", window_with(fraction_bits=bits), words)
     if window.fraction_bits is not None:
         yield Change(
-            "fraction_bits", _window(fraction_bits=None), "steps summed exactly: nothing cut by alignment"
+            "fraction_bits", window_with(fraction_bits=None), "steps summed exactly: nothing cut by alignment"
         )
     for step in _STEPS:
         if step != window.step:
             words = f"L = {step} instead of {window.step}: products in a step"
-            yield Change("step", _window(step=step), words)
+            yield Change("step", window_with(step=step), words)
     for name in ("toward_zero", "nearest_even", "nearest_away"):
         if name != str(window.result[1].rounding):
             yield Change(
@@ -452,12 +454,14 @@ def _windows(how: Accumulation, window: Window) -> Iterator[Change]:
             yield Change(
                 "result", _result(fmt=fmt), f"sums of steps in {fmt.name}, not {window.result[0].name}"
             )
-    for cut in ("toward_zero", "floor", "to_odd"):
+    for cut in get_args(Cut):
         if cut != window.cut:
-            yield Change("cut", _window(cut=cut), f"terms cut {cut.replace('_', ' ')}")
+            yield Change("cut", window_with(cut=cut), f"terms cut {cut.replace('_', ' ')}")
     for groups in ("consecutive", "alternate_pairs"):
         if groups != window.groups:
-            yield Change("groups", _window(groups=groups), f"steps of {groups.replace('_', ' ')} products")
+            yield Change(
+                "groups", window_with(groups=groups), f"steps of {groups.replace('_', ' ')} products"
+            )
     for size in _CHUNKS:
         total = (catalog.BINARY32, Projection())
         words = f"sums of {size} products added up in binary32"

@@ -211,18 +211,23 @@ class ElementQuestion(Question):
 
     def difference(self, batch: Batch, place: int, want: int) -> Difference:
         """Return a mismatch, told in full."""
-        operands, got = [int(given[place]) for given in batch.given], int(batch.got[place])
-        sources, names = self.formats[:-1], operand_names(len(batch.given))
-        said = [
-            (name, shown_code(code, fmt)) for name, code, fmt in zip(names, operands, sources, strict=True)
-        ]
-        value = exact_value(operands, self.operation, self.formats, self.projection)
-        if self.operation != "convert":
-            said.append(("exact", shown_value(value)))
+        said, data = self._told(batch, place)
+        operands = [int(given[place]) for given in batch.given]
         kind = situation(operands, self.operation, self.formats, self.projection)
+        return self.differing(said, data, int(batch.got[place]), want, kind)
+
+    def _told(self, batch: Batch, place: int) -> tuple[list[tuple[str, str]], dict[str, Any]]:
+        """Return what is told of a result's operands, in words and as data."""
+        operands, sources = [int(given[place]) for given in batch.given], self.formats[:-1]
+        value = shown_value(exact_value(operands, self.operation, self.formats, self.projection))
+        pairs = list(zip(operands, sources, strict=True))
+        said = [
+            (name, shown_code(*pair)) for name, pair in zip(operand_names(len(pairs)), pairs, strict=True)
+        ]
+        if self.operation != "convert":
+            said.append(("exact", value))
         data = self._at_place(int(batch.places[place]))
-        data["operands"] = [hex_of(code, fmt) for code, fmt in zip(operands, sources, strict=True)]
-        return self.differing(said, data | {"exact": shown_value(value)}, got, want, kind)
+        return said, data | {"operands": [hex_of(*pair) for pair in pairs], "exact": value}
 
     def _at_place(self, at: int) -> dict[str, Any]:
         """Return where a result is, as data."""

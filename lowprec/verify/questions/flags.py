@@ -16,11 +16,10 @@ import numpy.typing as npt
 from lowprec.spec.projection import Flag, Projection
 from lowprec.spec.rounding import TOWARD_ZERO
 from lowprec.verify.difference import Difference
-from lowprec.verify.operations import OPERATIONS, flags_of, operand_names
+from lowprec.verify.operations import OPERATIONS, flags_of
 from lowprec.verify.question import Array, Batch, Change, Changes
 from lowprec.verify.questions.elements import Computation, ElementQuestion
-from lowprec.verify.questions.situations import exact_value
-from lowprec.verify.shown import hex_of, shown_code, shown_value
+from lowprec.verify.shown import shown_code
 
 __all__ = ["FlagQuestion", "shown_flags"]
 
@@ -121,22 +120,13 @@ class FlagQuestion(ElementQuestion):
 
     def difference(self, batch: Batch, place: int, want: int) -> Difference:
         """Return flags that differ, with the operands and the right result."""
-        operands, got = [int(given[place]) for given in batch.given], int(batch.got[place])
-        sources, names = self.formats[:-1], operand_names(len(batch.given))
-        said = [
-            (name, shown_code(code, fmt)) for name, code, fmt in zip(names, operands, sources, strict=True)
-        ]
-        value = exact_value(operands, self.operation, self.formats, self.projection)
-        if self.operation != "convert":
-            said.append(("exact", shown_value(value)))
+        (said, data), got = self._told(batch, place), int(batch.got[place])
         one = [given[place : place + 1] for given in batch.given]
         result = int(OPERATIONS[self.operation].compute(one, self.formats, self._rule)[0])
         said += [("result", shown_code(result, self.target))]
         said += [("got", shown_flags(got)), ("want", shown_flags(want))]
         kind = self.situation_names[_situations(np.array([got]), np.array([want]))[0]]
-        data = self._at_place(int(batch.places[place])) | {
-            "operands": [hex_of(code, fmt) for code, fmt in zip(operands, sources, strict=True)],
-            "exact": shown_value(value),
+        data |= {
             "got": None if got < 0 else f"{got:02x}",
             "want": f"{want:02x}",
             "situation": kind,
