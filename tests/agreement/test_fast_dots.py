@@ -511,11 +511,12 @@ def test_windows_of_any_width(left, cut, result, total, order):
 
 
 @pytest.mark.parametrize("cut", ["toward_zero", "to_odd"])
+@pytest.mark.parametrize("bits", [1, 27])
 @pytest.mark.parametrize("lowest", [-32768, -100, 3])
-def test_sums_of_windows_that_overflow_or_are_subnormal(left, cut, lowest):
+def test_sums_of_windows_that_overflow_or_are_subnormal(left, cut, bits, lowest):
     """Infinite from twice the largest binade on; results among the subnormal numbers; zeros of both signs."""
     how = in_windows(
-        (catalog.BFLOAT16,) * 2, CUT_SINGLE, fraction_bits=27, step=4, cut=cut, lowest_exponent=lowest
+        (catalog.BFLOAT16,) * 2, CUT_SINGLE, fraction_bits=bits, step=4, cut=cut, lowest_exponent=lowest
     )
     x, y = lp.quantize(numbers((6, 12), 1), "bfloat16"), lp.quantize(numbers((40, 12), 2), "bfloat16").T
     for up in (62, 63, -74, -80):
@@ -523,7 +524,7 @@ def test_sums_of_windows_that_overflow_or_are_subnormal(left, cut, lowest):
         agree(left, scaled_x, scaled_y, how)
         agree(left, scaled_x, scaled_y, how, addend=np.float32(-np.abs(scaled_x.max())))
     agree(left, x * np.float32(0), -y, how, addend=np.float32(-0.0))
-    agree(left, x, y, how, addend=np.where(np.arange(40) % 7, np.inf, np.nan), most=6 * 6)
+    agree(left, x, y, how, addend=np.where(np.arange(40) % 7, np.inf, np.nan), most=240 if bits == 1 else 36)
 
 
 @pytest.mark.parametrize("cut", ["toward_zero", "to_odd"])
@@ -537,3 +538,32 @@ def test_windows_of_scaled_operands(left, cut):
     x[2, 5] = np.nan
     a, b = lp.encode(x, "mxfp8_e4m3", axis=1), lp.encode(y, "mxfp8_e4m3", axis=0)
     agree(left, a, b, how)
+
+
+@pytest.mark.parametrize("wide", [(8, 1), (11, 20)], ids=str)
+def test_accumulators_that_are_cut_at_the_borders_of_binary64(left, wide):
+    """Infinite sums with one trailing bit, and formats whose least numbers binary64 has as subnormals."""
+    fmt = ieee("cut", *wide)
+    for mode in ("toward_zero", "to_odd"):
+        how = Accumulation(
+            name="m", accumulator=(fmt, Projection(rounding=mode)), output=(catalog.BINARY32, Projection())
+        )
+        x, y = numbers((5, 12), 1, 60), numbers((33, 12), 2, 60).T
+        x[2, 3] = np.inf
+        agree(left, x, y, how, most=5 * 33)
+        agree(left, x * np.float32(2.0**-60), y * np.float32(2.0**-60), how, most=5 * 33)
+
+
+def test_nans_of_infinities_that_an_accumulator_makes_numbers(left):
+    """Positive ones: what the processor makes of infinities of unlike signs may be negative."""
+    for fmt in (catalog.BFLOAT16, catalog.BINARY32):
+        for order in ("sequential", "pairwise", "chunked(3)"):
+            how = Accumulation(
+                name="m",
+                accumulator=(fmt, Projection(nan_code=0x3F80)),
+                order=order,
+                output=(catalog.BINARY32, Projection()),
+            )
+            x, y = numbers((5, 12), 1), numbers((33, 12), 2).T
+            x[:, 2], x[:, 7] = np.inf, -np.inf
+            agree(left, x, np.abs(y), how, most=5 * 33)

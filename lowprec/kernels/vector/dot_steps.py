@@ -26,6 +26,7 @@ from lowprec.kernels.modes import usual_arithmetic
 from lowprec.kernels.request import CONVERT, Dot, Elementwise
 from lowprec.kernels.vector.convert import UNSUITED
 from lowprec.kernels.vector.dot_operands import converted, finite, singles, slices, span
+from lowprec.kernels.vector.dot_specials import loses_nans
 from lowprec.kernels.vector.doubles import DOUBLES, ODD, SINGLES, cutting, sums
 from lowprec.kernels.vector.in_parts import NO_FLAGS, NO_RANDOM
 from lowprec.spec.accumulation import PAIRWISE, Accumulation, Rounded
@@ -57,6 +58,8 @@ def is_served(how: Accumulation, block: bool) -> bool:
     if how.accumulator is None or not isinstance(how.accumulator, tuple):
         return False
     places = [place for place in (how.product, how.accumulator, how.total) if place is not None]
+    if loses_nans(places):
+        return False
     # Which sign an exact sum of a block's products has is not known where it is zero.
     return not any(
         rule.rounding.bits or (fmt.precision > _MOST and fmt != DOUBLE) or (block and rule.rounding.downward)
@@ -109,7 +112,8 @@ def _only_cuts(place: Rounded) -> bool:
         nan_sign=rule.nan_sign,
     )  # fmt: skip
     cuts = rule.rounding in _CUTTING and rule == plain and rule.overflow_test != "before"
-    return cuts and fmt.payload_bits is not None and not isinstance(fmt, Carrier)
+    near = -1000 < fmt.emin - fmt.trailing_bits and fmt.emax < 1000  # so that units are binary64 numbers
+    return cuts and near and fmt.payload_bits is not None and not isinstance(fmt, Carrier)
 
 
 class Sums:

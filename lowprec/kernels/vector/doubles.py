@@ -141,9 +141,9 @@ def sums(
 
 @inlined
 def exponent_of(x: np.float64) -> np.float64:
-    """The exponent of a number that is not subnormal; -1023 of zero, 1024 of what is not finite."""
-    field = np.float64(x).view(np.uint64) >> np.uint64(52) & np.uint64(0x7FF)
-    return np.float64(np.int64(field) - np.int64(1023))
+    """The exponent of a number that is not subnormal; -1023 of zero, and 1000 of what is not finite."""
+    field = np.int64(np.float64(x).view(np.uint64) >> np.uint64(52) & np.uint64(0x7FF))
+    return np.float64((field if field != np.int64(0x7FF) else np.int64(2023)) - np.int64(1023))
 
 
 @inlined

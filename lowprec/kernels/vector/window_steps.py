@@ -25,6 +25,7 @@ from lowprec.kernels.modes import usual_arithmetic
 from lowprec.kernels.request import Dot
 from lowprec.kernels.vector.convert import UNSUITED, keeps_subnormals, rounds_to_nearest
 from lowprec.kernels.vector.dot_operands import converted, finite, places_of
+from lowprec.kernels.vector.dot_specials import loses_nans
 from lowprec.kernels.vector.dot_steps import Place, Unsuited
 from lowprec.kernels.vector.doubles import exponent_of, power
 from lowprec.kernels.vector.rounding import CUTS
@@ -59,6 +60,7 @@ def is_wide(how: Accumulation, window: Window) -> bool:
     places = [place for place in (window.result, how.total, how.output) if place is not None]
     return (
         bits <= 53
+        and not loses_nans([place for place in (window.result, how.total) if place is not None])
         and all(place.precision <= 51 and -150 < place.emin and place.emax < 200 for place, _ in places)
         and not any(rule.rounding.bits for _, rule in places)
         and rule.via == ()
