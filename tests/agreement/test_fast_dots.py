@@ -6,6 +6,7 @@ And that vectors do them: what is left to the scalar engine is counted.
 from __future__ import annotations
 
 import dataclasses
+import itertools
 from typing import get_args
 
 import numba
@@ -231,6 +232,7 @@ def test_accumulators_that_have_no_nan_or_infinity(left):
         (catalog.BFLOAT16, Projection(saturation="finite")),
         (catalog.BINARY16, Projection(saturation="propagate")),
         (catalog.BINARY16, Projection(nan_code=0)),
+        (catalog.BFLOAT16, Projection(nan_code=0x8000)),
         (catalog.E4M3FN, Projection()),
         (catalog.E2M1FN, Projection(nan="max")),
     ):
@@ -557,10 +559,12 @@ def test_accumulators_that_are_cut_at_the_borders_of_binary64(left, wide):
 def test_nans_of_infinities_that_an_accumulator_makes_numbers(left):
     """Positive ones: what the processor makes of infinities of unlike signs may be negative."""
     for fmt in (catalog.BFLOAT16, catalog.BINARY32):
-        for order in ("sequential", "pairwise", "chunked(3)"):
+        for order, code in itertools.product(
+            ("sequential", "pairwise", "chunked(3)"), (0x3F80, fmt.sign_code)
+        ):
             how = Accumulation(
                 name="m",
-                accumulator=(fmt, Projection(nan_code=0x3F80)),
+                accumulator=(fmt, Projection(nan_code=code)),
                 order=order,
                 output=(catalog.BINARY32, Projection()),
             )

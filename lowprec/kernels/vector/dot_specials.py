@@ -71,7 +71,7 @@ def _keeps_nans(place: Rounded) -> bool:
     """Whether every NaN that gets there is a NaN of the format."""
     fmt, rule = place
     infinity = fmt.infinity_code if fmt.payload_bits is not None else None
-    named = rule.nan_code is None or (infinity is not None and rule.nan_code > infinity)
+    named = rule.nan_code is None or (infinity is not None and rule.nan_code & ~fmt.sign_code > infinity)
     return bool(fmt.has_nan and named) and rule.nan_payload == "drop"
 
 
