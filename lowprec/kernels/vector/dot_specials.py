@@ -68,10 +68,10 @@ def loses_nans(places: list[Rounded]) -> bool:
 
 
 def _keeps_nans(place: Rounded) -> bool:
-    """Whether every NaN that gets there is a NaN of the format."""
+    """Whether every NaN that gets there is a NaN of the format, and a positive one positive."""
     fmt, rule = place
     infinity = fmt.infinity_code if fmt.payload_bits is not None else None
-    named = rule.nan_code is None or (infinity is not None and rule.nan_code & ~fmt.sign_code > infinity)
+    named = rule.nan_code is None or (infinity is not None and infinity < rule.nan_code < fmt.sign_code)
     return bool(fmt.has_nan and named) and rule.nan_payload == "drop"
 
 
