@@ -905,12 +905,12 @@ def test_quotients_by_scales_above_all_values_are_not_lost(bias, trailing_bits, 
         subnormals=trailing_bits > 0, nans=1,
     )  # fmt: skip
     values = np.array([[1e-20, -1e-38, 3e38, 0, -1, 2e10, 3e-3, 1e-30], [0, 0, -3e-3, 1e-38, 0, 0, 0, 5e-45]])
-    for mode, rule in itertools.product(
+    for mode, how in itertools.product(
         ("to_odd", "nearest_even", "toward_positive", "toward_zero", "away_from_zero"),
         ("floor", "rceil", "divide", "project"),
     ):
         fmt = BlockFormat(
-            name="b", element=catalog.format(element), scale=scale, size=8, rule=rule, zero="rule",
+            name="b", element=catalog.format(element), scale=scale, size=8, rule=how, zero="rule",
             elements=Projection(rounding=mode), scales=Projection(rounding=mode),
         )  # fmt: skip
         for dtype in (np.float32, np.float64):
