@@ -410,7 +410,7 @@ def encoder(source_shape: Shape, target_shape: Shape, scales_by: str) -> Kernel:
         if not suited(load_encoder(plan, PROBE + DECODER, target_shape), plan):
             return UNSUITED
         down, across = -(-rows // high), -(-columns // wide)
-        big, by = np.empty(tile, np.uint32), np.zeros(2 * tile, np.uint32 if powers else np.uint64)
+        big, by = np.empty(tile, np.uint32), np.empty(2 * tile, np.uint32 if powers else np.uint64)
         by[:] = 0 if powers else _ONE  # for columns that belong to no block
         held, made = np.empty(high * tile, values.dtype), np.empty(high * tile, out.dtype)
         drawn = np.empty(high * tile if random.size > 0 else 0, np.uint32)
