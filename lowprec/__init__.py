@@ -43,7 +43,7 @@ _HOMES = {
     "stochastic": "lowprec.spec.rounding",
     "load_toml": "lowprec.spec.toml_reading",
     "to_toml": "lowprec.spec.toml_writing",
-    "Order": "lowprec.spec.accumulation",
+    "Order": "lowprec.spec.order",
     "Window": "lowprec.spec.accumulation",
     "accumulations": "lowprec.spec.accumulations",
     "dot": "lowprec.arrays.dot",

@@ -7,28 +7,31 @@ from __future__ import annotations
 
 import dataclasses
 import functools
+import math
 from collections.abc import Callable, Iterator
 from fractions import Fraction
-from typing import Any, Protocol
+from typing import Any, NamedTuple, Protocol
 
 import numpy as np
 import numpy.typing as npt
 
 from lowprec.arrays import calls, lazy, lazy_dot
 from lowprec.arrays.checks import Array, Operand, code_dtype, output, values_operand
-from lowprec.arrays.factors import Factors, alike, factors, part_of
+from lowprec.arrays.factors import Factors, alike, along, factors, part_of
 from lowprec.arrays.operations import result_type
 from lowprec.arrays.progress import Progress, reporting
 from lowprec.arrays.random import Place, key_of
+from lowprec.arrays.sums import coded, combined, computed, rounded_codes
 from lowprec.arrays.threads import share_rows
 from lowprec.kernels import engine
 from lowprec.kernels.engine import Backend, Rows, check_backend
 from lowprec.kernels.lower.dot import begins_in
 from lowprec.kernels.modes import usual_arithmetic
-from lowprec.kernels.request import Dot
-from lowprec.spec.accumulation import EXACT, Accumulation
+from lowprec.kernels.request import CONVERT, Dot
+from lowprec.spec.accumulation import Accumulation
 from lowprec.spec.accumulations import accumulation as accumulation_of
 from lowprec.spec.format import Carrier, Format
+from lowprec.spec.order import EXACT
 from lowprec.spec.projection import DEFAULT, Projection
 
 __all__ = ["dot", "matmul"]
@@ -108,9 +111,8 @@ def dot(
     _check_shapes("dot", left, right, -1)
     shape = _broadcast("dot", left, right, left.shape[:-1], right.shape[:-1])
     pair = (left.rows((*shape, left.shape[-1])), right.rows((*shape, left.shape[-1])))
-    return _run(
-        how, *pair, shape, (1, len(pair[0].codes), 1), True, addend, rng, dtype, out, backend, progress
-    )
+    outputs = _Outputs(shape, (1, len(pair[0].codes), 1), True)
+    return _run(how, *pair, outputs, addend, rng, dtype, out, backend, progress)
 
 
 @usual_arithmetic()
@@ -170,7 +172,8 @@ def matmul(
     count = int(np.prod(outer, dtype=np.int64))
     shape = (*outer, *(() if row else (m,)), *(() if column else (n,)))
     pair = left.rows((*outer, m, length)), right.rows((*outer, n, length))
-    return _run(how, *pair, shape, (count, m, n), False, addend, rng, dtype, out, backend, progress)
+    outputs = _Outputs(shape, (count, m, n), False)
+    return _run(how, *pair, outputs, addend, rng, dtype, out, backend, progress)
 
 
 def _lazily(
@@ -193,13 +196,23 @@ def _lazily(
 # -- the run ----------------------------------------------------------------------------------------
 
 
+class _Outputs(NamedTuple):
+    """The outputs of a product: their shape, and how many matrices of how many rows and columns they are."""
+
+    shape: tuple[int, ...]
+    layout: tuple[int, int, int]
+    paired: bool  #: row i of y belongs to row i of x
+
+    @property
+    def size(self) -> int:
+        return math.prod(self.layout)
+
+
 def _run(
     how: Accumulation,
     x: Rows,
     y: Rows,
-    shape: tuple[int, ...],
-    layout: tuple[int, int, int],
-    paired: bool,
+    outputs: _Outputs,
     addend: object,
     rng: object,
     dtype: object,
@@ -207,31 +220,20 @@ def _run(
     backend: Backend | None,
     progress: Progress,
 ) -> Any:
-    """All outputs: `layout` is how many matrices, and their rows and columns."""
-    fmt = how.output[0]
+    """All outputs, in the type that is asked for."""
+    fmt, shape = how.output[0], outputs.shape
     given, carrier = result_type(fmt, getattr(out, "dtype", None) if dtype is None else np.dtype(dtype))  # type: ignore[call-overload]
     place = output(out, given, shape, f"values of {fmt.name!r}")
     key = _key(how, rng)
-    begin, addends = _addends(how, addend, shape, layout, calls.thorough(backend))
     x, y = alike(x, y)
-    tensor = Fraction(x.tensor) * Fraction(y.tensor)
-    if tensor != 1 and addend is not None:
+    if Fraction(x.tensor) * Fraction(y.tensor) != 1 and addend is not None:
         raise ValueError(
             "an addend cannot join a product with tensor scales, which multiply the sum; add it to the result"
         )
-    codes = np.zeros(layout, np.uint64)
-    scales = None if x.scale_fmt is None or y.scale_fmt is None else (x.scale_fmt, y.scale_fmt)
-    request = Dot(how, x.fmt, y.fmt, begin, scales, x.block, tensor, backend=backend)
-    with reporting(progress, codes.size, f"dot products, {how}") as step:
-        most = _steps(request, layout, x.codes.shape[1]) if step else layout[1]
-        for number in range(layout[0]):
-            left, right = part_of(x, number, layout[0]), part_of(y, number, layout[0])
-            for some, first in _runs(rng, shape, layout, number, paired, most):
-                theirs = right.at(some) if paired else right
-                added, made = addends[number][some], codes[number][some]
-                _one(request, left.at(some), theirs, added, made, key, first, paired)
-                if step:
-                    step(made.size)
+    size = outputs.size * (1 if how.split is None else how.split.count)
+    with reporting(progress, size, f"dot products, {how}") as step:
+        summed = _codes if how.split is None else _in_splits
+        codes = summed(how, x, y, outputs, addend, rng, key, backend, step)
     made = codes.reshape(shape).astype(code_dtype(fmt))
     if carrier is None:
         result = made.view(given)
@@ -246,6 +248,77 @@ def _run(
         return result if shape else result[()]
     place[...] = result
     return place
+
+
+def _codes(
+    how: Accumulation,
+    x: Rows,
+    y: Rows,
+    outputs: _Outputs,
+    addend: object,
+    rng: object,
+    key: int,
+    backend: Backend | None,
+    step: Any,
+) -> Array:
+    """The codes of all outputs, as 64-bit words."""
+    shape, layout, paired = outputs
+    begin, addends = _addends(how, addend, shape, layout, calls.thorough(backend))
+    codes = np.zeros(layout, np.uint64)
+    scales = None if x.scale_fmt is None or y.scale_fmt is None else (x.scale_fmt, y.scale_fmt)
+    tensor = Fraction(x.tensor) * Fraction(y.tensor)
+    request = Dot(how, x.fmt, y.fmt, begin, scales, x.block, tensor, backend=backend)
+    most = _steps(request, layout, x.codes.shape[1]) if step else layout[1]
+    for number in range(layout[0]):
+        left, right = part_of(x, number, layout[0]), part_of(y, number, layout[0])
+        for some, first in _runs(rng, shape, layout, number, paired, most):
+            theirs = right.at(some) if paired else right
+            added, made = addends[number][some], codes[number][some]
+            _one(request, left.at(some), theirs, added, made, key, first, paired)
+            if step:
+                step(made.size)
+    return codes
+
+
+def _in_splits(
+    how: Accumulation,
+    x: Rows,
+    y: Rows,
+    outputs: _Outputs,
+    addend: Any,
+    rng: object,
+    key: int,
+    backend: Backend | None,
+    step: Any,
+) -> Array:
+    """The same where K is dealt to several sums, which are then added."""
+    split, shape = how.split, outputs.shape
+    assert split is not None, "asked for"
+    assert split.total is not None, "an accumulation sees to that"
+    into, only = split.total, calls.thorough(backend)
+    inner = dataclasses.replace(how, split=None)
+    inner = dataclasses.replace(inner, output=split.stored or inner.summed)
+    unscaled = x._replace(tensor=1.0), y._replace(tensor=1.0)
+    sums = []
+    for runs in split.runs(x.codes.shape[1]):
+        left, right = (along(rows, runs) for rows in unscaled)
+        made = _codes(inner, left, right, outputs, None, rng, key, backend, step)
+        sums.append(coded(made.reshape(shape), inner.output[0]))
+
+    def add(first: Operand, second: Operand) -> Operand:
+        return coded(computed("add", [first, second], into, only), into[0])
+
+    total = combined(sums, split, add)
+    if addend is not None:
+        _check_addend(np.shape(addend), shape)
+        total = add(total, coded(rounded_codes(addend, into, only), into[0]))
+    tensor = float(Fraction(x.tensor) * Fraction(y.tensor))
+    made = (
+        computed("multiply", [total, values_operand(np.float64(tensor))], how.output, only)
+        if tensor != 1
+        else (computed(CONVERT, [total], how.output, only))
+    )
+    return made.astype(np.uint64).reshape(outputs.layout)
 
 
 def _runs(

@@ -15,8 +15,9 @@ from rich.console import Group, RenderableType
 from lowprec.export.cards import columns, differences, facts, text_of
 from lowprec.export.markdown import head, row
 from lowprec.oracle import machines
-from lowprec.spec.accumulation import EXACT, Accumulation, Rounded, Window
+from lowprec.spec.accumulation import Accumulation, Rounded, Window
 from lowprec.spec.accumulations import ACCUMULATIONS
+from lowprec.spec.order import EXACT
 from lowprec.spec.projection import DEFAULT, Projection
 
 __all__ = [

@@ -11,9 +11,10 @@ from fractions import Fraction
 from typing import Any
 
 from lowprec.spec import catalog
-from lowprec.spec.accumulation import Order, Window
+from lowprec.spec.accumulation import Window
 from lowprec.spec.block import RULES, ScaleRule
 from lowprec.spec.format import Format, Sign
+from lowprec.spec.order import Order
 from lowprec.spec.profiles.profile import OnDemand
 from lowprec.spec.projection import Projection, Saturation
 from lowprec.spec.rounding import MODES, Rounding, Threshold

@@ -17,7 +17,7 @@ import lowprec as lp
 from lowprec.arrays.block import BlockArray
 from lowprec.arrays.checks import code_dtype
 from lowprec.spec import catalog
-from lowprec.spec.accumulation import Accumulation, Rounded, Window
+from lowprec.spec.accumulation import Accumulation, Rounded
 from lowprec.spec.block import BlockFormat
 from lowprec.spec.format import Carrier, Format
 from lowprec.spec.projection import Projection
@@ -26,7 +26,7 @@ from lowprec.verify.operations import OPERATIONS
 from lowprec.verify.question import Change
 from lowprec.verify.scales import scale_values, sizes_of
 
-__all__ = ["ScaledBlocks", "DotScales", "Part", "in_blocks", "scaled", "scalings", "summed_in", "times"]
+__all__ = ["ScaledBlocks", "DotScales", "Part", "in_blocks", "scaled", "scalings", "times"]
 
 Array = npt.NDArray[Any]
 
@@ -170,19 +170,9 @@ def in_blocks(
     )
 
 
-def summed_in(how: Accumulation) -> Rounded:
-    """Return what a sum is in before it becomes the output: what scales multiply."""
-    last: Rounded | None = how.total
-    if last is None and isinstance(how.accumulator, Window):
-        last = how.accumulator.result if how.addend == "first" else None
-    elif last is None and isinstance(how.accumulator, tuple):
-        last = how.accumulator
-    return how.output if last is None or isinstance(last[0], Carrier) else last
-
-
 def times(verb: Any, x: Any, y: Any, addend: Array | None, how: Accumulation, factor: Array) -> Array:
     """Return the output's codes of sums times factors, each rounded once."""
-    into = summed_in(how)
+    into = how.summed
     inner = dataclasses.replace(how, output=into)
     sums = np.asarray(verb(x, y, inner, addend=addend, dtype=code_dtype(into[0]))).reshape(-1)
     return scaled(sums, factor, into, how.output)

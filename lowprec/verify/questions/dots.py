@@ -15,9 +15,10 @@ import numpy.typing as npt
 import lowprec as lp
 from lowprec.arrays.checks import code_dtype
 from lowprec.spec import catalog
-from lowprec.spec.accumulation import PAIRWISE, SEQUENTIAL, Accumulation, Cut, Window, chunked
+from lowprec.spec.accumulation import Accumulation, Cut, Window
 from lowprec.spec.accumulations import ACCUMULATIONS, E8M13
 from lowprec.spec.format import Format
+from lowprec.spec.order import PAIRWISE, SEQUENTIAL, chunked
 from lowprec.spec.projection import Projection
 from lowprec.spec.rounding import rounding
 from lowprec.verify.difference import Difference
@@ -26,7 +27,7 @@ from lowprec.verify.operations import as_doubles, carried, distances, is_values
 from lowprec.verify.orders import check_bound, finite, ranges, results
 from lowprec.verify.question import Array, Batch, Budget, Change, Changes, Question, words_of
 from lowprec.verify.questions.causes import in_words
-from lowprec.verify.questions.dot_scales import DotScales, Part, in_blocks, scaled, scalings, summed_in, times
+from lowprec.verify.questions.dot_scales import DotScales, Part, in_blocks, scaled, scalings, times
 from lowprec.verify.scales import factor_between, shown_factor, spread_places
 from lowprec.verify.shown import shown_value
 
@@ -238,7 +239,7 @@ class DotQuestion(Question):
         """Yield the constant by which sums seem to have been multiplied, if there is one."""
         places = spread_places(self.size)
         batch = self.sample(places, places[:0])
-        scales, into = batch.given[3], summed_in(self.how)
+        scales, into = batch.given[3], self.how.summed
         inner = Change("output", _field(output=into), "")
         codes, _ = self._codes(batch, (inner, Change("scaling", _unscaled, "")))
         numbers = as_doubles(codes, into[0])
@@ -271,7 +272,7 @@ class DotQuestion(Question):
                 if scales is None:
                     limit = results(end, self.how.output)
                 else:
-                    into = summed_in(self.how)
+                    into = self.how.summed
                     sums = results(end, into).astype(code_dtype(into[0]))
                     limit = finite(
                         scaled(sums, scales.factor[places[some]], into, self.how.output), self.target
