@@ -8,7 +8,7 @@ from __future__ import annotations
 import dataclasses
 import functools
 from collections.abc import Callable, Sequence
-from typing import TypeVar
+from typing import Any, TypeVar
 
 import numpy as np
 import numpy.typing as npt
@@ -19,10 +19,11 @@ from lowprec.kernels.engine import Backend
 from lowprec.kernels.request import CONVERT
 from lowprec.spec.format import Format
 from lowprec.spec.order import Split
+from lowprec.spec.projection import DEFAULT, Projection
 from lowprec.spec.rounded import Rounded
 from lowprec.spec.rounding import NEAREST_EVEN
 
-__all__ = ["coded", "combined", "computed", "rounded_codes"]
+__all__ = ["as_values", "coded", "combined", "computed", "rounded_codes"]
 
 T = TypeVar("T")
 
@@ -42,11 +43,25 @@ def computed(operation: str, operands: Sequence[Operand], into: Rounded, backend
     return np.asarray(made)
 
 
-def rounded_codes(values: npt.ArrayLike, into: Rounded, backend: Backend | None) -> Array:
+def rounded_codes(
+    values: npt.ArrayLike, into: Rounded, backend: Backend | None, name: str = "addend"
+) -> Array:
     """The codes of values, rounded to nearest as every number that is added to sums is."""
     fmt, rule = into
     nearest = fmt, dataclasses.replace(rule, rounding=NEAREST_EVEN)
-    return computed(CONVERT, [values_operand(values, "addend")], nearest, backend)
+    return computed(CONVERT, [values_operand(values, name)], nearest, backend)
+
+
+def as_values(
+    codes: Array, place: Rounded, given: np.dtype[Any], carrier: Format | None, backend: Backend | None
+) -> Array:
+    """Codes of a format in the type that is asked for: the codes themselves, or values in a carrier."""
+    fmt, rule = place
+    made = codes.astype(code_dtype(fmt))
+    if carrier is None:
+        return made.view(given)
+    keeps = DEFAULT if rule.nan_code is None else Projection(nan_payload="first")
+    return np.asarray(calls.convert(Operand(made, fmt, made, True), carrier, keeps, given, backend=backend))
 
 
 def combined(sums: list[T], split: Split, add: Callable[[T, T], T]) -> T:

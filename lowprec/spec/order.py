@@ -147,7 +147,7 @@ class Split:
     total : (Format, Projection), optional
         In which they are added; by default binary32, to nearest.
 
-    Source: [CUBLASLT] for split-K and its reductions. How sums are dealt and combined is documented nowhere:
+    Source: [CUBLAS] for split-K and its reductions. How sums are dealt and combined is documented nowhere:
     a library's way is to be found from its results, which `compare` does.
     """
 

@@ -19,7 +19,7 @@ from lowprec.spec.order import EXACT, PAIRWISE, SEQUENTIAL, chunked
 from lowprec.spec.projection import OverflowTest, Projection, Saturation, SignPolicy, SubnormalPolicy
 from lowprec.spec.rounding import MODES, NEAREST_EVEN, TOWARD_ZERO, Rounding
 from lowprec.verify.identify.ports import Ports, fitted
-from lowprec.verify.questions.dots import How, window_with
+from lowprec.verify.questions.dot_changes import How, window_with
 
 __all__ = ["Move", "Stage", "known", "kind_of", "moves", "starts"]
 
