@@ -20,6 +20,7 @@ from lowprec.oracle.rounding import check_random, is_farther
 from lowprec.spec.catalog import BINARY64
 from lowprec.spec.format import Format, Sign
 from lowprec.spec.projection import DEFAULT, Projection, Saturation
+from lowprec.spec.rounding import Threshold
 
 __all__ = ["cast", "decode", "encode", "is_subnormal", "position", "project", "steps"]
 
@@ -192,6 +193,7 @@ def round_magnitude(
     size: Fraction, last: int, negative: bool, fmt: Format, projection: Projection, random: int | None
 ) -> int:
     """Return the magnitude that the mode takes for a positive number, `last` + 1 where it overflows."""
+    fmt, no_zero = projection.grid_of(fmt), not fmt.subnormals
     grid = _grid(fmt, last)
     if projection.overflow_test != "after" and size > value_of(last, fmt):
         if projection.overflow_test == "before" or size >= Fraction(2) ** (fmt.emax + 1):
@@ -201,6 +203,10 @@ def round_magnitude(
         return 0
     tail = grid.tail(size, nearer)
     odd = nearer % 2 == 1
+    if nearer == 0 and tail == Fraction(1, 2) and no_zero and fmt.subnormals:
+        even = projection.rounding.threshold(negative=negative, odd=False)
+        if even is Threshold.HALF_OR_ABOVE:  # to nearest: a tie with the zero that the smallest is
+            return 0
     return nearer + is_farther(tail, projection.rounding, negative=negative, odd=odd, random=random)
 
 

@@ -112,14 +112,15 @@ def _flags(value: Exact, fmt: Format, projection: Projection, random: int | None
     last = largest_magnitude(negative, fmt, projection)
     magnitude = round_magnitude(size, last, negative, fmt, projection, random)
     overflows = magnitude > last or size >= value_of(last + 1, fmt)
-    tiny = is_tiny(size, negative, fmt, projection, random)
+    grid = projection.grid_of(fmt)
+    tiny = is_tiny(size, negative, grid, projection, random)
     flushed = tiny and magnitude <= last and is_flushed(fmt, projection)
     becomes_zero = fmt.subnormals and (magnitude == 0 or flushed)
     if negative and fmt.sign is Sign.UNSIGNED and not becomes_zero:
         return int(Flag.INVALID)
     if overflows:
         return int(Flag.OVERFLOW | Flag.INEXACT)
-    delivered = 0 if becomes_zero else value_of(magnitude, fmt)
+    delivered = 0 if becomes_zero else value_of(magnitude, grid)
     if delivered == size:
         return 0
     return int(Flag.UNDERFLOW | Flag.INEXACT if tiny else Flag.INEXACT)

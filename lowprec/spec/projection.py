@@ -78,6 +78,7 @@ PayloadPolicy = Literal["drop", "first", "signaling_first"]
 SignPolicy = Literal["keep", "drop"]
 NegativePolicy = Literal["nan", "zero", "error", "drop_sign"]
 ZeroPolicy = Literal["nan", "smallest"]
+SmallestPolicy = Literal["itself", "zero"]
 SubnormalPolicy = Literal["keep", "flush_results", "flush_operands", "flush_both"]
 OverflowTest = Literal["after", "before", "exponent"]
 Tininess = Literal["after", "before"]
@@ -88,6 +89,7 @@ _CHOICES = {
     "nan_sign": get_args(SignPolicy),
     "negative": get_args(NegativePolicy),
     "zero": get_args(ZeroPolicy),
+    "smallest": get_args(SmallestPolicy),
     "subnormals": get_args(SubnormalPolicy),
     "overflow_test": get_args(OverflowTest),
     "tininess": get_args(Tininess),
@@ -125,6 +127,10 @@ class Projection:
         What a negative result becomes in an unsigned format; "nan" gives 0 where there is none.
     zero : {"nan", "smallest"}
         What zero becomes in a format without zero; "nan" gives the smallest where there is none.
+    smallest : {"itself", "zero"}
+        In a format without zero: what numbers near the smallest value are rounded to, that value, or a zero
+        that has its code. Then those below the second smallest lie between zero and it, and modes to
+        nearest take a tie of the two to zero. Frameworks round to `e8m0fnu` so, as they add to exponents.
     subnormals : {"keep", "flush_results", "flush_operands", "flush_both"}
         Which become zeros of their sign: results that are tiny (see `tininess`), operands that are
         subnormals of the type they come in, or both.
@@ -153,6 +159,7 @@ class Projection:
     nan_sign: SignPolicy = "keep"
     negative: NegativePolicy = "nan"
     zero: ZeroPolicy = "nan"
+    smallest: SmallestPolicy = "itself"
     subnormals: SubnormalPolicy = "keep"
     symmetric: bool = False
     overflow_test: OverflowTest = "after"
@@ -172,6 +179,7 @@ class Projection:
             nan_sign: SignPolicy = ...,
             negative: NegativePolicy = ...,
             zero: ZeroPolicy = ...,
+            smallest: SmallestPolicy = ...,
             subnormals: SubnormalPolicy = ...,
             symmetric: bool = ...,
             overflow_test: OverflowTest = ...,
@@ -194,6 +202,17 @@ class Projection:
             # Integers hold no infinity or NaN that could pass through them.
             if not isinstance(stop, Format) or (isinstance(stop, Carrier) and not stop.exponent_bits):
                 raise TypeError(f"via of a projection must be a tuple of Format, not {self.via!r}")
+
+    def grid_of(self, fmt: Format) -> Format:
+        """Return the format to whose values numbers are rounded: with a zero where the smallest is one.
+
+        >>> from lowprec.spec.formats import E8M0FNU
+        >>> [Projection(smallest=each).grid_of(E8M0FNU).subnormals for each in ("itself", "zero")]
+        [False, True]
+        """
+        if self.smallest == "itself" or fmt.subnormals:
+            return fmt
+        return dataclasses.replace(fmt, subnormals=True)
 
     def __str__(self) -> str:
         said = [str(self.rounding)]

@@ -57,9 +57,12 @@ def projections(fmt, rng):
     for code, sign, negative in itertools.product(
         (0, 3, 7, 1 << (fmt.width - 1)), ("keep", "drop"), ("nan", "zero", "drop_sign")
     ):
-        zero = ("nan", "smallest")[rng.integers(2)]
+        zero, smallest = ("nan", "smallest")[rng.integers(2)], ("itself", "zero")[rng.integers(2)]
         saturation = SATURATIONS[rng.integers(3)]
-        yield Projection(nan_code=code, nan_sign=sign, negative=negative, zero=zero, saturation=saturation)
+        yield Projection(
+            nan_code=code, nan_sign=sign, negative=negative, zero=zero, smallest=smallest,
+            saturation=saturation, rounding=("nearest_even", "nearest_away")[rng.integers(2)],
+        )  # fmt: skip
     yield Projection(via=(catalog.BINARY32,), nan="max")
     yield Projection(
         via=(catalog.BINARY32, catalog.BINARY16), nan="max", rounding="to_odd", subnormals="flush_both"

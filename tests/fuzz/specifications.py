@@ -206,6 +206,7 @@ def any_projection(draw: Draw, fmt: Format, **fixed: Any) -> Projection:
         "nan_sign": draw.often("keep", POLICIES["nan_sign"]),
         "negative": draw.often("nan", POLICIES["negative"]),
         "zero": draw.often("nan", POLICIES["zero"]),
+        "smallest": draw.often("itself", POLICIES["smallest"]),
         "nan_payload": draw.often("drop", POLICIES["nan_payload"], share),
         "subnormals": draw.often("keep", POLICIES["subnormals"], share),
         "overflow_test": draw.often("after", POLICIES["overflow_test"], share),

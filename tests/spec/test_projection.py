@@ -89,6 +89,7 @@ CHOICES = {
     "nan_sign": ("keep", "drop"),
     "negative": ("nan", "zero", "error", "drop_sign"),
     "zero": ("nan", "smallest"),
+    "smallest": ("itself", "zero"),
     "subnormals": ("keep", "flush_results", "flush_operands", "flush_both"),
     "overflow_test": ("after", "before", "exponent"),
     "tininess": ("after", "before"),

@@ -80,6 +80,7 @@ class Grid(NamedTuple):
     bits: Word  #: random bits, 0 for deterministic modes
     variant: Word  #: of a stochastic mode: 0 for A, 1 for B, 2 for C
     payload: Word  #: bits of a NaN operand's payload that are kept
+    shared: Word  #: 1 where the smallest value counts as zero, and a tie with it is one
 
 
 class Side(NamedTuple):
@@ -171,20 +172,22 @@ def lower_target(fmt: Format, projection: Projection) -> Params:
     kept = projection.nan_payload != "drop" and fmt.payload_bits is not None
     plain = dataclasses.replace(projection, nan_code=None)
     carried = _nans(fmt, plain, extremes, zeros) if kept else nans
-    tiny = fmt.emin if fmt.exponent_bits and fmt.subnormals else -(1 << 30)
+    values = projection.grid_of(fmt)
+    tiny = values.emin if fmt.exponent_bits and values.subnormals else -(1 << 30)
     grid = Grid(
         mask=mask,
         trailing_bits=fmt.trailing_bits,
-        hidden=0 if fmt.subnormals else 1 << fmt.trailing_bits,
-        emin=fmt.emin,
+        hidden=0 if values.subnormals else 1 << fmt.trailing_bits,
+        emin=values.emin,
         top=fmt.emax + 1,
         tiny=tiny,
         surely=tiny - (projection.tininess == "after"),
-        flush=projection.subnormals in ("flush_results", "flush_both"),
+        flush=fmt.subnormals and projection.subnormals in ("flush_results", "flush_both"),
         before=_OVERFLOW_TESTS[projection.overflow_test],
         bits=projection.rounding.bits,
         variant=_VARIANTS[projection.rounding.variant],
         payload=fmt.payload_bits or 0 if kept else 0,
+        shared=values != fmt,
     )
     unsigned = [False, fmt.sign is Sign.UNSIGNED]
     sides = [

@@ -241,6 +241,7 @@ def lower_encoder(fmt: Format, projection: Projection, wide: bool = False) -> Wo
     if (
         projection.via
         or grid.flush
+        or grid.shared
         or projection.subnormals != "keep"
         or grid.before
         or (projection.nan_payload != "drop" and fmt.payload_bits is not None)

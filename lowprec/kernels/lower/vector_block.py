@@ -98,6 +98,7 @@ def lower_blocks(source: Format, fmt: BlockFormat, wide: bool, tensor: bool) -> 
             and (wide or tensor or not (powers and near and not rounding.bits and fmt.element.subnormals))
         )
         or fmt.scales.rounding.bits
+        or fmt.scales.grid_of(fmt.scale) != fmt.scale
         or fmt.flush_subnormals
         or (wide and not powers)
         or fmt.element.emax > 120

@@ -25,7 +25,7 @@ import numpy.typing as npt
 from lowprec.kernels.jit import bit_length, inlined, jit, load_record
 from lowprec.kernels.lower.kinds import FINITE, FLUSHED, GENERATED, INFINITY, NAN, SIGNALING
 from lowprec.kernels.lower.scalar import REFUSED, Grid, Params, Side, Source
-from lowprec.kernels.scalar.rounding import cut_payload, limit_of, split, takes_farther
+from lowprec.kernels.scalar.rounding import cut_payload, limit_after, split, takes_farther
 from lowprec.spec.projection import Flag
 
 __all__ = ["convert", "convert_twice"]
@@ -159,7 +159,7 @@ def project(
     if below:
         flags = _INEXACT | _UNDERFLOW
     if grid.bits == _0:
-        farther = bool(tail > limit_of(magnitude & _1, side))
+        farther = bool(tail > limit_after(magnitude, grid, side))
     else:
         farther = beyond or takes_farther(tail, magnitude & _1, random, grid, side)
     judged = grid.before == _1 or (grid.before != _0 and lead >= grid.top)
@@ -183,7 +183,7 @@ def project(
         flags |= _OVERFLOW | _INEXACT
         if magnitude > side.max_magnitude:
             return side.overflow, instead(side.negative_invalid, flags)
-    if magnitude == _0 and grid.hidden == _0:
+    if magnitude == _0 and grid.hidden == _0 and grid.shared == _0:
         return side.rounded_zero, flags
     if side.base == _REFUSED:
         return _REFUSED, flags

@@ -26,7 +26,7 @@ __all__ = [
     "cut_payload",
     "floored",
     "halved",
-    "limit_of",
+    "limit_after",
     "odd",
     "shifted_down",
     "split",
@@ -61,6 +61,15 @@ def split(significand: np.uint64, low: np.uint64, shift: np.int64) -> tuple[np.u
 def limit_of(odd_code: np.uint64, side: Side) -> np.uint64:
     """The tail above which a deterministic mode goes farther. No branch: half would be mispredicted."""
     return (side.limit_odd & (_0 - odd_code)) | (side.limit_even & (odd_code - _1))
+
+
+@inlined
+def limit_after(magnitude: np.uint64, grid: Grid, side: Side) -> np.uint64:
+    """The limit between a magnitude and the next. A tie with a smallest value that counts as zero is zero."""
+    limit = limit_of(magnitude & _1, side)
+    if grid.shared != _0 and magnitude == _0 and limit == _TOP - _1:
+        limit = _TOP
+    return limit
 
 
 @inlined

@@ -87,6 +87,8 @@ def _elementwise(request: Elementwise) -> Any:
 
     if request.backend is None and is_narrow(request) and (request.flags or request.operation not in _PLAIN):
         return None  # a table is as fast, and nothing needs to be compiled
+    if request.projection.grid_of(request.target) != request.target:
+        return None
     for other in (exact_program, directed_program):
         program = other.lower(request)
         if program is not None:

@@ -19,6 +19,8 @@ _TWICE_FINITE = replace(TWICE, saturation=Saturation.FINITE)
 
 # A NaN becomes -0 in formats without NaN; in ml_dtypes and ONNX, but not in JAX, a negative NaN becomes +0.
 _NO_NAN = replace(TWICE, nan="negative_zero")
+# They round a binary32's exponent up by its first fraction bit: ties go up, and 2**-127 counts as zero.
+_TWICE_E8M0 = replace(TWICE, rounding=NEAREST_AWAY, smallest="zero")
 
 _ML_DTYPES = {
     **each(
@@ -26,8 +28,7 @@ _ML_DTYPES = {
         TWICE,
     ),
     **each((catalog.E2M3FN, catalog.E3M2FN, catalog.E2M1FN), _NO_NAN),
-    # Ties go up, and so do all values between 2**-127 and 2**-126, which no projection says.
-    catalog.E8M0FNU: replace(TWICE, rounding=NEAREST_AWAY),
+    catalog.E8M0FNU: _TWICE_E8M0,
 }
 
 _TORCH_213 = {
@@ -39,7 +40,9 @@ _TORCH_213 = {
     catalog.E5M2: replace(TWICE, nan_code=0x7F),
     catalog.E4M3FNUZ: TWICE,
     catalog.E5M2FNUZ: TWICE,
-    catalog.E8M0FNU: replace(TWICE, rounding=NEAREST_AWAY, negative="drop_sign", zero="smallest"),
+    catalog.E8M0FNU: replace(
+        TWICE, rounding=NEAREST_AWAY, negative="drop_sign", zero="smallest", smallest="zero"
+    ),
 }
 
 _JAX = {
@@ -51,7 +54,7 @@ _JAX = {
     catalog.E2M1FN: replace(_NO_NAN, via=()),
     catalog.BINARY16: TWICE,
     catalog.BFLOAT16: TWICE,
-    catalog.E8M0FNU: Projection(rounding=NEAREST_AWAY),
+    catalog.E8M0FNU: replace(_TWICE_E8M0, via=()),
 }
 
 

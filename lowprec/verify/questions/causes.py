@@ -74,6 +74,7 @@ _NEGATIVE = {
     "drop_sign": "the signs of negative values dropped",
 }
 _ZERO = {"smallest": "zero becomes the smallest value", "nan": "zero becomes NaN"}
+_SMALLEST = {"zero": "the smallest value counts as zero", "itself": "the smallest value is no zero"}
 
 
 def in_words(mode: Rounding | str) -> str:
@@ -90,7 +91,7 @@ def projections(target: Format, asked: Projection, sources: tuple[Format, ...]) 
     if target.sign is Sign.UNSIGNED:
         tables["negative"] = _NEGATIVE
     if target.exponent_bits and not target.subnormals:  # there is no zero
-        tables["zero"] = _ZERO
+        tables["zero"], tables["smallest"] = _ZERO, _SMALLEST
     for field, words in tables.items():
         for value, said in words.items():
             if value != str(getattr(asked, field)):
