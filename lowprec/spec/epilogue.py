@@ -5,7 +5,7 @@ Floor 1. Imports the standard library only.
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Literal, get_args
 
 from lowprec.spec.accumulation import Accumulation
@@ -116,11 +116,6 @@ class LibraryCall:
     def output(self) -> Rounded:
         """What the results are in."""
         return self.epilogue.output or self.accumulation.output
-
-    @property
-    def with_output(self) -> Accumulation:
-        """The accumulation, with the output of the call."""
-        return replace(self.accumulation, output=self.output)
 
     def __str__(self) -> str:
         return self.name or "library call"

@@ -360,3 +360,13 @@ def test_library_calls_have_no_bound_of_any_order():
     how = dataclasses.replace(lp.accumulations["fp32_fma"], split=lp.Split(2))
     with pytest.raises(ValueError, match="it splits K; name the accumulation of a split, whose bound is"):
         lp.compare((U, V), U @ V, operation="matmul", accumulation=how, ulps="auto")
+
+
+def test_a_machine_s_call_has_any_output():
+    """Its accumulation has binary32 results alone, and the epilogue rounds them."""
+    how = lp.accumulations["cdna3_mfma_bfloat16_binary32"]
+    call = lp.LibraryCall(accumulation=how, epilogue=lp.Epilogue(output="bfloat16"))
+    got = lp.matmul(U, V, call, scales=PAIR)
+    assert lp.compare((U, V), got, operation="matmul", accumulation=call, scale=PAIR).agrees
+    other = lp.matmul(U, V, dataclasses.replace(call, epilogue=lp.Epilogue(output="binary16")), scales=PAIR)
+    assert not lp.compare((U, V), other, operation="matmul", accumulation=call, scale=PAIR).agrees

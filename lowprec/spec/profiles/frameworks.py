@@ -59,7 +59,7 @@ _JAX = {
 
 
 # round_mode="up", the default, is away from zero for magnitudes.
-_ONNX_E8M0 = replace(TWICE, rounding=AWAY_FROM_ZERO, negative="drop_sign", zero="smallest")
+_ONNX_E8M0 = replace(TWICE, rounding=AWAY_FROM_ZERO, negative="drop_sign", zero="smallest", smallest="zero")
 _ONNX_NOSAT = {
     catalog.BINARY32: Projection(),
     catalog.BINARY16: Projection(),
@@ -82,7 +82,7 @@ _ONNXRUNTIME = {
     catalog.BFLOAT16: TWICE,
     **each(OCP_AND_FNUZ, _TWICE_FINITE),
     catalog.E5M2: replace(_TWICE_FINITE, nan_code=0x7F),
-    catalog.E8M0FNU: replace(_ONNX_E8M0, saturation=Saturation.FINITE, negative="zero"),
+    catalog.E8M0FNU: replace(_ONNX_E8M0, saturation=Saturation.FINITE, negative="zero", smallest="itself"),
 }
 
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 import functools
 import math
 from collections.abc import Callable, Iterator
+from dataclasses import replace
 from fractions import Fraction
 from typing import Any
 
@@ -15,7 +16,7 @@ import lowprec as lp
 from lowprec.arrays.checks import code_dtype
 from lowprec.spec.accumulation import Accumulation, Window
 from lowprec.spec.accumulations import ACCUMULATIONS
-from lowprec.spec.epilogue import LibraryCall
+from lowprec.spec.epilogue import Epilogue, LibraryCall
 from lowprec.spec.format import Format
 from lowprec.spec.projection import Projection
 from lowprec.verify.difference import Difference
@@ -57,8 +58,7 @@ class DotQuestion(Question):
         budget: Budget | None = None,
         scale: Dump | tuple[Dump | None, Dump | None] | None = None,
     ) -> None:
-        how = asked.with_output if isinstance(asked, LibraryCall) else asked
-        self.epilogue = asked.epilogue if isinstance(asked, LibraryCall) else None
+        how, self.epilogue = (asked, None) if isinstance(asked, Accumulation) else _parts(asked)
         if budget == "auto" and self.epilogue is not None:
             raise ValueError(
                 f"ulps='auto' knows no bound for the library call {asked}: it scales in steps; give a "
@@ -67,7 +67,7 @@ class DotQuestion(Question):
         if budget == "auto":
             check_bound(how)
         self.budget = budget
-        self.verb, self.how, self.received, self.target = verb, how, got, how.output[0]
+        self.verb, self.how, self.received, self.target = verb, how, got, asked.output[0]
         operands = how.operands or formats
         for said, meant in zip(formats, operands, strict=True):
             if said is not None and said != meant:
@@ -205,8 +205,10 @@ class DotQuestion(Question):
         if "backward" in fields:
             x, y = x[..., ::-1], (y[..., ::-1] if self.verb == "dot" else y[::-1])
         verb: Callable[..., Any] = lp.dot if self.verb == "dot" else lp.matmul
-        target = how.output[0]
         epilogue = None if "scaling" in fields else fields.get("epilogue", self.epilogue)
+        target = how.output[0] if epilogue is None else (epilogue.output or how.output)[0]
+        if self.epilogue is not None and epilogue is None and how.machine:
+            raise ValueError("a machine's sums are in binary32, and its epilogue has another output")
         if epilogue is not None:
             options = {"addend": addend, "epilogue": epilogue, "dtype": code_dtype(target)}
             pair = (scales.x, scales.y) if scales is not None else None
@@ -242,7 +244,8 @@ class DotQuestion(Question):
             yield from splits(how, self.x.shape[-1])
         if self.scales is not None:
             yield from scalings(self.scales)
-        yield from self._factors()
+        if self.epilogue is None or not how.machine:
+            yield from self._factors()
 
     def _factors(self) -> Iterator[Change]:
         """Yield the constant by which sums seem to have been multiplied, if there is one."""
@@ -326,6 +329,14 @@ class DotQuestion(Question):
             Fraction(a) * Fraction(b) for a, b in zip(terms[0].tolist(), terms[1].tolist(), strict=True)
         )
         return sum(products, Fraction(first))
+
+
+def _parts(call: LibraryCall) -> tuple[Accumulation, Epilogue]:
+    """Return the accumulation of a call, with the call's output where it may have it, and the epilogue."""
+    how, epilogue = call.accumulation, call.epilogue
+    if how.machine:
+        return how, epilogue
+    return replace(how, output=call.output), replace(epilogue, output=None)
 
 
 def could_be(x: Array, y: Array, target: Format) -> Iterator[str]:
