@@ -182,7 +182,11 @@ def compare(
     captured = len(words) == 1 and is_capture(words[0])
     if captured and scheduler is not None:
         raise click.UsageError("--scheduler is for files of arrays, which workers can read too")
-    options = {"any_nan": nan == "any", "limit": None if everything else 20, "why": not no_why}
+    options: dict[str, Any] = {
+        "any_nan": nan == "any",
+        "limit": None if everything else 20,
+        "why": not no_why,
+    }
     with usage_errors((ValueError, TypeError, OSError, ModuleNotFoundError, SweepError)):
         with progress() as watch:
             # The second word is an operation, or was meant as one: it is no file's name.

@@ -107,7 +107,7 @@ def identify(
 
     if unit is None and recorded is None:
         raise click.UsageError("give a --command to ask, or --rows that were recorded")
-    named = {"formats": formats, "output": output, "k": k, "addend": addend, "scale": scale}
+    named: dict[str, Any] = {"formats": formats, "output": output, "k": k, "addend": addend, "scale": scale}
     with usage_errors((ValueError, OSError)):
         ports, lines = _captured(recorded, named) if recorded and is_capture(recorded) else _named(**named)
         ask = None if unit is None else units.command(unit, ports, time_limit)
@@ -144,7 +144,7 @@ def _named(
     if formats is None or output is None:
         raise click.UsageError("a unit has formats that only you know; give --formats and --output")
     third: Format | str | None = {None: "output", "none": None}.get(addend, addend)
-    if third is not None and third != "output":
+    if isinstance(third, str) and third != "output":
         third = format_named(third)
     pair = [format_named(name) for name in formats]
     return ports_of(pair, format_named(output), 32 if k is None else k, third, _scale(scale)), []

@@ -121,12 +121,12 @@ def _casts() -> Iterator[CaptureQuestion]:
                 continue
             # NaNs of the wide types keep payloads, or depend on the place in the array.
             nan = {"nan": "any"} if target in wide else {}
-            draw = functools.partial(*((_inputs, target) if source == "binary32" else (_all, source)))
+            drawn, of = (_inputs, target) if source == "binary32" else (_all, source)
             yield CaptureQuestion(
                 f"cast_{source}_{target}", "cast", f"Tensor.to, {TYPES[source]} to {TYPES[target]}",
                 (source,), target,
                 [{"when": [version], "profile": version, **nan} for version in ("torch>=2.13", "torch<2.13")],
-                draw,
+                functools.partial(drawn, of),
             )  # fmt: skip
 
 
@@ -240,9 +240,9 @@ def _long(
     x, y, _ = _rows(hows, pair, _PART, 2 * size * parts, seed)
     if finite:  # where the order of a sum is open, so is whether it overflows on the way
         with np.errstate(all="ignore"):
-            kept = np.sum(np.abs(x * y), axis=1) < 2.0**120 / parts
-        x, y = x[kept], y[kept]
-    x, y = (side[: size * parts].reshape(size, parts, _PART) for side in (x, y))
+            within = np.sum(np.abs(x * y), axis=1) < 2.0**120
+        x, y = x[within], y[within]
+    x, y = (np.resize(side, (size, parts, _PART)) for side in (x, y))
     kept = np.random.default_rng(seed).random((size, parts, 1)) < (1 if parts == 1 else 0.5)
     x = np.where(kept, x, 0.0)
     return {"x": _codes(x.reshape(size, k), pair[0]), "y": _codes(y.reshape(size, k), pair[1])}
@@ -293,12 +293,12 @@ def _products() -> Iterator[CaptureQuestion]:
         ("e4m3fnuz", "e4m3fnuz", False),
     ):
         known = _machines(x, y, "binary32", library=True)
-        expects = [{"when": list(words), "accumulation": how} for how, words in known]
-        if not fast:  # where accumulators are short, sums of 128 are added up in binary32
-            expects = [each for each in expects if not each["accumulation"].startswith(("ada", "hopper"))]
-        if not fast and x == "e4m3fn":
-            expects.append({"when": ["sm_90"], "accumulation": "deepseek_promote(128)"})
         hows = (ACCUMULATIONS[known[-1][0]], plain)
+        if not fast:  # where accumulators are short, sums of 128 are added up in binary32
+            known = [each for each in known if not each[0].startswith(("ada", "hopper"))]
+        if not fast and x == "e4m3fn":
+            known.append(("deepseek_promote(128)", ("sm_90",)))
+        expects = [{"when": list(words), "accumulation": how} for how, words in known]
         yield CaptureQuestion(
             _name("scaled_mm", x, y, *["fast"] * fast), "scaled_mm",
             f"torch._scaled_mm, {TYPES[x]} and {TYPES[y]}, use_fast_accum={fast}", (x, y), "binary32",

@@ -18,7 +18,7 @@ import numpy as np
 import numpy.typing as npt
 
 from lowprec import __version__
-from lowprec.arrays.checks import code_dtype
+from lowprec.arrays.checks import code_dtype, dtype
 from lowprec.spec import catalog
 from lowprec.spec.accumulations import accumulation
 from lowprec.spec.format import Format
@@ -31,7 +31,6 @@ from lowprec.verify.dumps import DumpError, Held
 from lowprec.verify.identify.identify import ports_of
 from lowprec.verify.identify.ports import Ports
 from lowprec.verify.inputs.dot_shape import values_of
-from lowprec.verify.operations import own_dtype
 from lowprec.verify.shown import hex_of, quoted
 
 __all__ = ["Capture", "CapturedQuestion", "is_capture", "read_capture", "read_question", "shortened"]
@@ -106,7 +105,7 @@ class CapturedQuestion:
             asked |= {"addend": self._held("addend", target)} if "addend" in self.operands else {}
         results = self.output
         if self.operation == "dot" or "results" in said:  # the type of a sum, or of what carries the values
-            results = results.view(own_dtype(catalog.format(said.get("results", target))))
+            results = results.view(dtype(catalog.format(said.get("results", target))))
         return compare(operands, Held(results, f"{self.file}:{self.name}"), **(asked | options))
 
     def rows(self) -> tuple[Ports, list[str]]:
@@ -313,7 +312,9 @@ def _capture(file: str, manifest: dict[str, Any], arrays: dict[str, Array]) -> C
 
 
 def _question(file: str, said: dict[str, Any], arrays: dict[str, Array]) -> CapturedQuestion:
-    name, operation, expects = str(said["name"]), said["operation"], said["expects"]
+    name, operation, expects = said["name"], said["operation"], said["expects"]
+    if not re.fullmatch(r"\w+", name, re.ASCII):
+        raise ValueError("a name that is no word")
     formats = tuple(catalog.format(each) for each in (*said["from"], said["to"]))
     wanted = {"convert": 2, "dot": 3}
     if operation not in wanted or len(formats) != wanted[operation]:

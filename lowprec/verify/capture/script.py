@@ -23,7 +23,6 @@ import io
 import json
 import os
 import platform
-import sys
 import time
 import zipfile
 from typing import Any
@@ -173,7 +172,10 @@ def cvt(device: str, asked: Any, x: Any, random: Any = None) -> Any:
     source = cvt_kernel(how["instruction"], inputs, register, random is not None)
     count = x.size // inputs
     full = -(-count // 32) * 32
-    given = [np.resize(x, full * inputs), np.resize(np.uint32([0]) if random is None else random, full)]
+    given = [
+        np.resize(x, full * inputs),
+        np.resize(np.zeros(1, np.uint32) if random is None else random, full),
+    ]
     words = launched(device, source, how["capability"], [full // 32, 32], given, full)
     return elements(words[:count], inputs, register, how["kind"])
 
@@ -257,7 +259,7 @@ def mma(device: str, asked: Any, x: Any, y: Any, addend: Any) -> Any:
     return upper
 
 
-CALLS = {"cast": cast, "matmul": matmul, "scaled_mm": scaled_mm, "cvt": cvt, "mma": mma}
+CALLS: dict[str, Any] = {"cast": cast, "matmul": matmul, "scaled_mm": scaled_mm, "cvt": cvt, "mma": mma}
 
 # -- the file ---------------------------------------------------------------------------------------
 
@@ -400,4 +402,4 @@ ARRAYS: dict[str, str] = {}
 OPERANDS = ""
 
 if __name__ == "__main__":
-    sys.exit(main())
+    main()
