@@ -1,6 +1,7 @@
 """Captures: scripts ask what they say, files hold what was answered, damaged files are refused.
 
-Damaged files are refused. A simulated GPU stands for those of NVIDIA; torch on this processor is asked in the
+A simulated GPU stands for those of NVIDIA; torch on this processor is asked in the environment of all
+frameworks.
 """
 
 from __future__ import annotations
@@ -9,6 +10,9 @@ import ast
 import dataclasses
 import io
 import json
+import pathlib
+import re
+import shlex
 import subprocess
 import sys
 import zipfile
@@ -26,6 +30,7 @@ from tests.programs import need_framework
 from tests.verify import simulated_gpu
 from tests.verify.simulated_gpu import CORES, Device
 
+ROOT = pathlib.Path(__file__).parents[2]
 PTX = [name for name in CAPTURES if name.startswith(("cvt_", "mma_"))]
 CVT, RS, MMA = "cvt_rn_satfinite_e4m3x2_f32", "cvt_rs_satfinite_e4m3x4_f32", "mma_m16n8k16_binary16_binary32"
 FEW = [CVT, RS, MMA]
@@ -418,6 +423,22 @@ def test_questions_and_options_that_cannot_be(tmp_path, monkeypatch, words, mess
     done = lowprec("compare", f"{path}{words[0]}", *words[1:])
     assert done.exit_code == 2
     assert message in " ".join(done.output.split())
+
+
+def test_the_page_shows_what_is_printed(monkeypatch):
+    """The commands of docs/capture.md on the capture that is in docs/examples."""
+    monkeypatch.setenv("COLUMNS", "110")
+    monkeypatch.chdir(ROOT)
+    page = (ROOT / "docs" / "capture.md").read_text()
+    blocks = re.findall(
+        r"^\$ lowprec ([^\n]* docs/examples/capture.npz[^\n]*)\n(.*?)^```$", page, re.M | re.S
+    )
+    assert len(blocks) == 3
+    for command, shown in blocks:
+        printed = [line.rstrip() for line in lowprec(*shlex.split(command)).output.splitlines()]
+        lines = shown.splitlines()
+        told = lines.index("...") if "..." in lines else len(printed)
+        assert printed[:told] == lines[:told]
 
 
 # -- torch on this processor ------------------------------------------------------------------------

@@ -235,7 +235,7 @@ def _unit(
 def _long(
     hows: tuple[Accumulation, ...], pair: tuple[str, str], k: int, finite: bool, count: int, seed: int
 ) -> dict[str, Array]:
-    """Return operands of a library call: of parts that are aimed, half are zeros where there are several."""
+    """Return operands of a library call: rows of aimed parts, some of them zeros, and of normal numbers."""
     parts, size = k // _PART, max(16, count * 32 // k // 16 * 16)
     x, y, _ = _rows(hows, pair, _PART, 2 * size * parts, seed)
     if finite:  # where the order of a sum is open, so is whether it overflows on the way
@@ -243,8 +243,10 @@ def _long(
             within = np.sum(np.abs(x * y), axis=1) < 2.0**120
         x, y = x[within], y[within]
     x, y = (np.resize(side, (size, parts, _PART)) for side in (x, y))
-    kept = np.random.default_rng(seed).random((size, parts, 1)) < (1 if parts == 1 else 0.5)
-    x = np.where(kept, x, 0.0)
+    random = np.random.default_rng(seed)
+    x = np.where(random.random((size, parts, 1)) < (1 if parts == 1 else 0.5), x, 0.0)
+    for side in (x, y):  # every other row is of numbers as there are many, which tell orders apart
+        side[::2] = random.standard_normal((-(-size // 2), parts, _PART))
     return {"x": _codes(x.reshape(size, k), pair[0]), "y": _codes(y.reshape(size, k), pair[1])}
 
 

@@ -326,7 +326,8 @@ def machine(device: str) -> tuple[dict[str, Any], set[str]]:
         name = f"sm_{properties.major}{properties.minor}"
         words.add(properties.gcnArchName.split(":")[0] if torch.version.hip else name)
     facts.update(torch=torch.__version__, cuda=torch.version.cuda, hip=torch.version.hip)
-    facts.update(python=platform.python_version(), numpy=np.__version__, system=platform.platform())
+    facts.update(python=platform.python_version(), numpy=np.__version__)
+    facts["system"] = f"{platform.system()} {platform.machine()}"
     facts["date"] = time.strftime("%Y-%m-%d", time.gmtime())
     return facts, words
 
