@@ -75,13 +75,18 @@ def capture(listed: bool, names: tuple[str, ...], seed: int, count: int, output:
     cards.show(table)
 
 
-def compare_question(spelled: str, asked: dict[str, Any], **options: Any) -> Comparison:
+def compare_question(spelled: str, asked: dict[str, Any], *, any_nan: bool, **options: Any) -> Comparison:
     """Return the report of FILE.npz:NAME."""
     from lowprec.verify.capture.reading import read_question
 
     _refuse(asked, _INSTEAD)
     given = {name: asked[name] for name in _INSTEAD if asked[name] != _DEFAULTS.get(name)}
-    return read_question(spelled).compare(**given, **options)
+    return read_question(spelled).compare(**given, **_nan(any_nan), **options)
+
+
+def _nan(any_nan: bool) -> dict[str, Any]:
+    """Return the option only if it was given: a capture says itself where any NaN will do."""
+    return {"any_nan": True} if any_nan else {}
 
 
 def _refuse(asked: dict[str, Any], but: tuple[str, ...] = ()) -> None:
@@ -114,10 +119,9 @@ def compare_capture(
     for name, question in held.questions.items():
         if question.skipped:
             continue
-        options: dict[str, Any] = {"any_nan": True} if any_nan else {}
         expected = question.expects is not None
         try:
-            reports[name] = question.compare(**options, limit=limit, why=why and expected, watch=watch)
+            reports[name] = question.compare(limit=limit, why=why and expected, watch=watch, **_nan(any_nan))
         except ValueError as error:
             if expected:
                 raise
@@ -138,12 +142,8 @@ def _json(held: Capture, reports: dict[str, Comparison | str]) -> str:
         said = {"name": name, "expects": question.expects, "skipped": question.skipped or None}
         said["report"] = None if report is None or isinstance(report, str) else report.as_dict()
         questions.append(said)
-    about = {
-        "schema": "lowprec.compare_capture/1",
-        "machine": dict(held.machine),
-        "script": dict(held.script),
-    }
-    return json.dumps({**about, "questions": questions}, indent=1)
+    about = {"machine": dict(held.machine), "script": dict(held.script)}
+    return json.dumps({"schema": "lowprec.compare_capture/1", **about, "questions": questions}, indent=1)
 
 
 def _show(held: Capture, reports: dict[str, Comparison | str], wanted: int, differ: int) -> None:
@@ -154,15 +154,8 @@ def _show(held: Capture, reports: dict[str, Comparison | str], wanted: int, diff
     from lowprec.verify.capture.reading import shortened
     from lowprec.verify.shown import plain
 
-    table = cards.columns(
-        "question",
-        "expected",
-        "rows",
-        "differ",
-        "cause",
-        right=("rows", "differ"),
-        fold=("expected", "cause"),
-    )
+    names = ("question", "expected", "rows", "differ", "cause")
+    table = cards.columns(*names, right=names[2:4], fold=(names[1], names[4]))
     for name, report in reports.items():
         question = held.questions[name]
         if isinstance(report, str) or question.expects is None:
@@ -178,7 +171,7 @@ def _show(held: Capture, reports: dict[str, Comparison | str], wanted: int, diff
         if question.skipped:
             skipped.setdefault(question.skipped, []).append(name)
     lines = [f"skipped ({len(names)}), {why}: {shortened(names)}" for why, names in skipped.items()]
-    kinds = [held.machine.get(key) for key in ("device", "capability", "driver")]
+    kinds = [held.machine.get(key) for key in ("device", "architecture", "driver")]
     kinds += [f"torch {held.machine.get('torch')}", held.machine.get("cuda") or held.machine.get("hip")]
     about = ", ".join(str(each) for each in kinds if each)
     counts = f"{len(reports)} questions answered, {len(held.questions) - len(reports)} skipped"

@@ -170,7 +170,7 @@ def run(text, folder, device, monkeypatch, *, out=None):
     major, minor = device.capability
     properties = types.SimpleNamespace(name="Simulated GPU", major=major, minor=minor)
     torch.cuda = types.SimpleNamespace(
-        is_available=lambda: True, get_device_properties=lambda number: properties
+        is_available=lambda: True, current_device=lambda: 0, get_device_properties=lambda number: properties
     )
     monkeypatch.setitem(sys.modules, "torch", torch)
     path = folder / "capture.py"

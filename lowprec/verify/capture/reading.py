@@ -41,8 +41,14 @@ _SPELLED = re.compile(r"(.+\.npz)(?::(.*))?", re.DOTALL)
 #: Bytes of an array at most, and of the manifest.
 _MOST = 1 << 28
 
-#: What an expectation may say, besides the machines that it is for.
-_SAYS = {"when", "profile", "projection", "accumulation", "output", "ulps", "nan", "results"}
+#: What an expectation may say, and in what form.
+_SAYS = {"when": list, "projection": dict} | dict.fromkeys(
+    ("profile", "accumulation", "output", "ulps", "nan", "results"), str
+)
+
+_AGAIN = "copy it again, or run the script again"
+#: What NumPy and zipfile raise where a file is not as it should be.
+_UNREADABLE = (ValueError, OSError, EOFError, RuntimeError, MemoryError, zlib.error)
 
 
 @dataclass(frozen=True)
@@ -238,9 +244,6 @@ class _Damaged(Exception):
     """What is wrong with a file, and the way out."""
 
 
-_AGAIN = "copy it again, or run the script again"
-
-
 def _members(path: Path) -> tuple[dict[str, Any], dict[str, Array]]:
     """Return the manifest and the arrays, whose hashes are right."""
     if not path.is_file():
@@ -263,15 +266,7 @@ def _members(path: Path) -> tuple[dict[str, Any], dict[str, Array]]:
                     )
     except zipfile.BadZipFile as error:
         raise _Damaged(f"it is no whole .npz file ({error}); {_AGAIN}") from None
-    except (
-        ValueError,
-        OSError,
-        EOFError,
-        RuntimeError,
-        NotImplementedError,
-        MemoryError,
-        zlib.error,
-    ) as error:
+    except _UNREADABLE as error:
         raise _Damaged(f"{error}; {_AGAIN}") from None
     for name, array in arrays.items():
         wanted, found = manifest["arrays"].get(name), digest(array)
@@ -319,12 +314,9 @@ def _question(file: str, said: dict[str, Any], arrays: dict[str, Array]) -> Capt
     wanted = {"convert": 2, "dot": 3}
     if operation not in wanted or len(formats) != wanted[operation]:
         raise ValueError(f"the operation {quoted(operation)} with {len(formats)} formats, which is not read")
-    if not isinstance(expects, dict | None):
-        raise ValueError(f"the expectation {quoted(expects)}, which is no table")
-    if expects is not None and not set(expects) <= _SAYS:
-        raise ValueError(
-            f"an expectation with {', '.join(map(quoted, sorted(set(expects) - _SAYS)))}, unknown here"
-        )
+    for field, value in (expects or {}).items():
+        if not isinstance(value, _SAYS.get(field, ())):
+            raise ValueError(f"an expectation {quoted(field)} that is not read here: {quoted(value)}")
     if "output" not in said:
         return CapturedQuestion(
             name, file, operation, formats, {}, np.empty(0, np.uint8), expects, str(said["skipped"])
@@ -351,15 +343,16 @@ def _fitting(
 ) -> Iterator[tuple[str, tuple[int, ...], Format | None]]:
     """Yield the shape that each array must have, and the format of its codes; None: of any words."""
     *sources, target = formats
-    shape = held["x"].shape
-    count = shape[:1]
+    shape, count = held["x"].shape, held["x"].shape[:1]
+    if len(shape) != len(sources):
+        raise ValueError(f"an x of {len(shape)} dimensions, not {len(sources)}")
     yield "output", count, catalog.format(expects["results"]) if "results" in expects else target
     if operation == "convert":
-        yield "x", count, sources[0]
+        yield "x", shape, sources[0]
         if "random" in held:
             yield "random", held["random"].shape[:1], None
         return
-    yield "x", (*count, *shape[1:2]), sources[0]
+    yield "x", shape, sources[0]
     yield "y", shape, sources[1]
     if "addend" in held:
         yield "addend", count, target

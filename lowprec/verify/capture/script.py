@@ -318,13 +318,14 @@ def machine(device: str) -> tuple[dict[str, Any], set[str]]:
 
     version = torch.__version__.split("+")[0].split(".")
     words = {"any", "torch>=2.13" if (int(version[0]), int(version[1])) >= (2, 13) else "torch<2.13"}
-    facts: dict[str, Any] = {"kind": device, "device": processor(), "capability": None, "driver": None}
+    facts: dict[str, Any] = {"kind": device, "device": processor(), "architecture": None, "driver": None}
     if device == "cuda":
-        properties = torch.cuda.get_device_properties(0)
-        facts["device"], facts["capability"] = properties.name, f"{properties.major}.{properties.minor}"
-        facts["driver"] = first_line("/proc/driver/nvidia/version")
+        properties = torch.cuda.get_device_properties(torch.cuda.current_device())
         name = f"sm_{properties.major}{properties.minor}"
-        words.add(properties.gcnArchName.split(":")[0] if torch.version.hip else name)
+        name = properties.gcnArchName.split(":")[0] if torch.version.hip else name
+        facts["device"], facts["architecture"] = properties.name, name
+        facts["driver"] = first_line("/proc/driver/nvidia/version")
+        words.add(name)
     facts.update(torch=torch.__version__, cuda=torch.version.cuda, hip=torch.version.hip)
     facts.update(python=platform.python_version(), numpy=np.__version__)
     facts["system"] = f"{platform.system()} {platform.machine()}"
