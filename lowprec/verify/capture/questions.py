@@ -38,6 +38,7 @@ _MACHINES = {
     "cdna3_mfma": ("gfx942",),
 }
 _LIBRARY = {"hopper_mma": "hopper_wgmma", "blackwell_mma": "blackwell_tcgen05"}
+_LIBRARY_CALLS = ("ada", "hopper", "blackwell")
 #: Machines without the instructions of PTX that are asked for.
 _WITHOUT = ("volta_mma", "turing_mma", "cdna1_mfma", "cdna3_mfma")
 
@@ -272,7 +273,11 @@ def _products() -> Iterator[CaptureQuestion]:
     plain = ACCUMULATIONS["fp32_fma"]
     for name in ("binary16", "bfloat16"):
         known = _machines(name, name, "binary32", library=True)
-        expects = [{"when": list(words), "accumulation": how, "output": name} for how, words in known]
+        expects: list[dict[str, Any]] = [
+            {"when": list(words), "accumulation": how, "output": name, "nan": "any"}
+            for how, words in known
+            if not ACCUMULATIONS[how].machine  # whose results are of binary32 alone
+        ]
         hows = (plain, ACCUMULATIONS[f"hopper_wgmma_{name}_binary32"])
         yield CaptureQuestion(
             f"matmul_{name}", "matmul", f"torch.matmul, {TYPES[name]}", (name, name), name, expects,
@@ -296,10 +301,11 @@ def _products() -> Iterator[CaptureQuestion]:
     ):
         known = _machines(x, y, "binary32", library=True)
         hows = (ACCUMULATIONS[known[-1][0]], plain)
-        if not fast:  # where accumulators are short, sums of 128 are added up in binary32
-            known = [each for each in known if not each[0].startswith(("ada", "hopper"))]
-        if not fast and x == "e4m3fn":
-            known.append(("deepseek_promote(128)", ("sm_90",)))
+        call = f"_cublaslt_fp8(formats={x}:{y}, output=binary32, fast={str(fast).lower()})"
+        known = [  # where a name says which kernel the library takes, that
+            (name.split("_")[0] + call if name.startswith(_LIBRARY_CALLS) else name, words)
+            for name, words in known
+        ]
         expects = [{"when": list(words), "accumulation": how} for how, words in known]
         yield CaptureQuestion(
             _name("scaled_mm", x, y, *["fast"] * fast), "scaled_mm",

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import dataclasses
 import io
 import json
 import re
@@ -21,6 +20,7 @@ from lowprec import __version__
 from lowprec.arrays.checks import code_dtype, dtype
 from lowprec.spec import catalog
 from lowprec.spec.accumulations import accumulation
+from lowprec.spec.epilogue import Epilogue, LibraryCall
 from lowprec.spec.format import Format
 from lowprec.spec.naming import close_names
 from lowprec.spec.projection import Projection
@@ -139,13 +139,11 @@ class CapturedQuestion:
         return Held(codes if fmt is None else values_of(codes, fmt), f"{self.file}:{self.name} {name}")
 
     def _accumulation(self, said: dict[str, Any]) -> Any:
-        if "accumulation" not in said:
-            return None
-        how = accumulation(said["accumulation"])
         if "output" not in said:
-            return how
-        name = f"{how.name}, then {said['output']}"
-        return dataclasses.replace(how, name=name, output=(catalog.format(said["output"]), Projection()))
+            return said.get("accumulation")
+        how = accumulation(said["accumulation"])
+        output = Epilogue(output=(catalog.format(said["output"]), Projection()))
+        return LibraryCall(name=f"{how.name}, then {said['output']}", accumulation=how, epilogue=output)
 
 
 @dataclass(frozen=True)
