@@ -7,6 +7,7 @@ frameworks.
 from __future__ import annotations
 
 import ast
+import ctypes
 import dataclasses
 import io
 import json
@@ -27,7 +28,7 @@ from lowprec.verify.capture import script
 from lowprec.verify.capture.questions import CAPTURES
 from lowprec.verify.capture.reading import CapturedQuestion
 from lowprec.verify.capture.writing import chosen, written
-from tests.programs import need_framework
+from tests.programs import need_framework, need_library
 from tests.verify import simulated_gpu
 from tests.verify.simulated_gpu import CORES, Device
 
@@ -177,6 +178,40 @@ def test_products_are_asked_for_in_the_words_of_ptx():
     assert '"r"(b[0]), "r"(b[1]), "r"(c[0]), "r"(c[1]));' in kernel
 
 
+#: Architectures, and those among them that round stochastically.
+ARCHITECTURES = ("80", "86", "89", "90a", "100a", "103a", "120a", "121a")
+STOCHASTIC = ("100a", "103a")
+
+
+@pytest.mark.parametrize("name", PTX)
+def test_kernels_are_compiled_for_every_architecture_that_has_the_instruction(name):
+    """NVRTC makes machine code without a device; what is not there is refused in words."""
+    nvrtc = ctypes.CDLL(need_library("nvidia-cuda-nvrtc", "libnvrtc.so"))
+    how = CAPTURES[name].settings
+    if name.startswith("mma"):
+        source = script.mma_kernel(how["instruction"], CAPTURES[name].target == "binary16")
+    else:
+        random = "cvt.rs" in how["instruction"]
+        source = script.cvt_kernel(how["instruction"], how["inputs"], how["register"], random)
+    for architecture in ARCHITECTURES:
+        number = int(architecture.rstrip("a"))
+        if [number // 10, number % 10] < how["capability"]:
+            continue
+        program, size = ctypes.c_void_p(), ctypes.c_size_t()
+        given = (ctypes.byref(program), source.encode(), b"capture.cu", 0, None, None)
+        assert nvrtc.nvrtcCreateProgram(*given) == 0
+        options = (ctypes.c_char_p * 1)(f"--gpu-architecture=sm_{architecture}".encode())
+        failed = nvrtc.nvrtcCompileProgram(program, 1, options)
+        nvrtc.nvrtcGetProgramLogSize(program, ctypes.byref(size))
+        log = ctypes.create_string_buffer(size.value)
+        nvrtc.nvrtcGetProgramLog(program, log)
+        if "cvt_rs" in name and architecture not in STOCHASTIC:
+            assert f"Feature '.rs' not supported on .target 'sm_{architecture}'" in log.value.decode()
+        else:
+            assert not failed, log.value.decode()
+        nvrtc.nvrtcDestroyProgram(ctypes.byref(program))
+
+
 # -- the script -------------------------------------------------------------------------------------
 
 
@@ -187,7 +222,7 @@ def test_a_script_needs_nothing_but_numpy_and_torch():
     assert written(chosen(FEW), 64, 0, "") == written(chosen(FEW), 64, 0, "")
     assert written(chosen(FEW), 64, 0, "") != written(chosen(FEW), 64, 1, "")
     imported = set()
-    for node in ast.walk(ast.parse(text)):
+    for node in ast.walk(ast.parse(text, feature_version=(3, 9))):
         if isinstance(node, ast.Import):
             imported |= {alias.name.split(".")[0] for alias in node.names}
         elif isinstance(node, ast.ImportFrom):
@@ -260,7 +295,7 @@ def test_the_command_lists_writes_and_refuses(tmp_path):
         "mma_m16n8k8_tf32_binary32",
     ]
     assert rows[1][-1] == "CPUs"
-    assert listed.splitlines()[3].rstrip().endswith("not yet run on a device")
+    assert listed.splitlines()[3].rstrip().endswith("  compiled, not yet run on a device")
     wrong = lowprec("capture", "--only", "matmul_binary61")
     assert wrong.exit_code == 2
     assert "nothing to capture is called 'matmul_binary61'; did you mean matmul_binary16" in wrong.output

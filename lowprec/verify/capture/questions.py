@@ -77,8 +77,9 @@ class CaptureQuestion:
     @property
     def run_on(self) -> str:
         """Where this project has run it."""
-        never = self.call in ("cvt", "mma") or "tf32" in self.settings
-        return "not yet run on a device" if never else "CPUs"
+        if self.call in ("cvt", "mma"):
+            return "compiled, not yet run on a device"
+        return "not yet run on a device" if "tf32" in self.settings else "CPUs"
 
     def record(self, operands: dict[str, str]) -> dict[str, Any]:
         """Return the question as a script has it, with the names of its arrays of operands."""
