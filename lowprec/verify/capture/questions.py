@@ -136,55 +136,42 @@ def _conversions() -> Iterator[CaptureQuestion]:
     """Yield PTX's cvt. Source: [PTX] cvt."""
     finite = {"profile": "cuda_satfinite", "nan": "any"}
     cut = {"rounding": "toward_zero", "saturation": "finite", "negative": "drop_sign", "zero": "smallest"}
-    tf32 = {"results": "binary32", "nan": "any"}
-    table: list[tuple[str, str, int, int, str, list[int], dict[str, Any]]] = [
-        ("rn.satfinite.e4m3x2.f32", "e4m3fn", 2, 16, "u1", [8, 9], finite),
-        ("rn.satfinite.e5m2x2.f32", "e5m2", 2, 16, "u1", [8, 9], finite),
-        ("rn.satfinite.e2m3x2.f32", "e2m3fn", 2, 16, "u1", [10, 0], finite),
-        ("rn.satfinite.e3m2x2.f32", "e3m2fn", 2, 16, "u1", [10, 0], finite),
-        ("rn.satfinite.e2m1x2.f32", "e2m1fn", 2, 8, "u1", [10, 0], finite),
-        ("rp.satfinite.ue8m0x2.f32", "e8m0fnu", 2, 16, "u1", [10, 0], finite),
-        ("rz.satfinite.ue8m0x2.f32", "e8m0fnu", 2, 16, "u1", [10, 0], {"projection": cut}),
-        ("rna.tf32.f32", "tf32", 1, 32, "u4", [8, 0], {"projection": {"rounding": "nearest_away"}, **tf32}),
-        ("rn.tf32.f32", "tf32", 1, 32, "u4", [9, 0], {"projection": {"rounding": "nearest_even"}, **tf32}),
-        ("rz.tf32.f32", "tf32", 1, 32, "u4", [9, 0], {"projection": {"rounding": "toward_zero"}, **tf32}),
+
+    def tf32(mode: str) -> dict[str, Any]:
+        return {"projection": {"rounding": mode}, "results": "binary32", "nan": "any"}
+
+    def stochastic(bits: int, **more: str) -> dict[str, Any]:
+        return {"projection": {"rounding": f"stochastic({bits}, ptx_rs)", **more}, "nan": "any"}
+
+    # Inputs of an instruction, bits of the register of its result, the least compute capability.
+    table: list[tuple[str, str, int, int, list[int], dict[str, Any] | None]] = [
+        ("rn.satfinite.e4m3x2.f32", "e4m3fn", 2, 16, [8, 9], finite),
+        ("rn.satfinite.e5m2x2.f32", "e5m2", 2, 16, [8, 9], finite),
+        ("rn.satfinite.e2m3x2.f32", "e2m3fn", 2, 16, [10, 0], finite),
+        ("rn.satfinite.e3m2x2.f32", "e3m2fn", 2, 16, [10, 0], finite),
+        ("rn.satfinite.e2m1x2.f32", "e2m1fn", 2, 8, [10, 0], finite),
+        ("rp.satfinite.ue8m0x2.f32", "e8m0fnu", 2, 16, [10, 0], finite),
+        ("rz.satfinite.ue8m0x2.f32", "e8m0fnu", 2, 16, [10, 0], {"projection": cut}),
+        ("rna.tf32.f32", "tf32", 1, 32, [8, 0], tf32("nearest_away")),
+        ("rn.tf32.f32", "tf32", 1, 32, [9, 0], tf32("nearest_even")),
+        ("rz.tf32.f32", "tf32", 1, 32, [9, 0], tf32("toward_zero")),
+        ("rs.satfinite.e4m3x4.f32", "e4m3fn", 4, 32, [10, 0], stochastic(16, saturation="finite")),
+        ("rs.satfinite.e5m2x4.f32", "e5m2", 4, 32, [10, 0], stochastic(16, saturation="finite")),
+        ("rs.satfinite.e2m3x4.f32", "e2m3fn", 4, 32, [10, 0], stochastic(16, saturation="finite", nan="max")),
+        ("rs.satfinite.e3m2x4.f32", "e3m2fn", 4, 32, [10, 0], stochastic(16, saturation="finite", nan="max")),
+        ("rs.f16x2.f32", "binary16", 2, 32, [10, 0], stochastic(13)),
+        ("rs.bf16x2.f32", "bfloat16", 2, 32, [10, 0], stochastic(16)),
+        ("rs.satfinite.e2m1x4.f32", "e2m1fn", 4, 16, [10, 0], None),  # its lanes' bits are not published
     ]
-    for text, target, count, register, kind, least, expected in table:
-        yield _conversion(text, target, (count, register, kind), least, expected)
-    for text, target, count, kind in (
-        ("rs.satfinite.e4m3x4.f32", "e4m3fn", 4, "u1"),
-        ("rs.satfinite.e5m2x4.f32", "e5m2", 4, "u1"),
-        ("rs.satfinite.e2m3x4.f32", "e2m3fn", 4, "u1"),
-        ("rs.satfinite.e3m2x4.f32", "e3m2fn", 4, "u1"),
-        ("rs.f16x2.f32", "binary16", 2, "u2"),
-        ("rs.bf16x2.f32", "bfloat16", 2, "u2"),
-    ):
-        how = {"rounding": f"stochastic({13 if target == 'binary16' else 16}, ptx_rs)"}
-        how |= {"saturation": "finite"} if count == 4 else {}
-        nan = {} if catalog.format(target).has_nan else {"nan": "max"}
-        expected = {"projection": {**how, **nan}, "nan": "any"}
-        yield _conversion(text, target, (count, 32, kind), [10, 0], expected, random=True)
-    # How its lanes share the random word is not published.
-    yield _conversion("rs.satfinite.e2m1x4.f32", "e2m1fn", (4, 16, "u1"), [10, 0], None, random=True)
-
-
-def _conversion(
-    text: str,
-    target: str,
-    held: tuple[int, int, str],
-    least: list[int],
-    expected: dict[str, Any] | None,
-    *,
-    random: bool = False,
-) -> CaptureQuestion:
-    count, register, kind = held
-    settings = {"instruction": f"cvt.{text}", "inputs": count, "register": register, "kind": kind}
-    draw = functools.partial(_with_random, target, count) if random else functools.partial(_inputs, target)
-    return CaptureQuestion(
-        f"cvt_{text.replace('.', '_')}", "cvt", f"PTX cvt.{text}", ("binary32",), target,
-        [] if expected is None else [{"when": ["any"], **expected}], draw,
-        {**settings, "capability": least},
-    )  # fmt: skip
+    for text, target, count, register, least, expected in table:
+        random, kind = text.startswith("rs."), f"u{max(register // count // 8, 1)}"
+        settings = {"instruction": f"cvt.{text}", "inputs": count, "register": register, "kind": kind}
+        yield CaptureQuestion(
+            f"cvt_{text.replace('.', '_')}", "cvt", f"PTX cvt.{text}", ("binary32",), target,
+            [] if expected is None else [{"when": ["any"], **expected}],
+            functools.partial(_with_random, target, count) if random else functools.partial(_inputs, target),
+            {**settings, "capability": least},
+        )  # fmt: skip
 
 
 # -- sums of products -------------------------------------------------------------------------------
