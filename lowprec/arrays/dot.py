@@ -328,13 +328,16 @@ def _in_splits(
     assert split.total is not None, "an accumulation sees to that"
     into, only = split.total, calls.thorough(backend)
     inner = dataclasses.replace(how, split=None)
-    inner = dataclasses.replace(inner, output=split.stored or inner.summed)
+    inner = dataclasses.replace(inner, output=inner.summed)
     unscaled = x._replace(tensor=1.0), y._replace(tensor=1.0)
     sums = []
     for runs in split.runs(x.codes.shape[1]):
         left, right = (along(rows, runs) for rows in unscaled)
         made = _codes(inner, left, right, outputs, None, rng, key, backend, step)
-        sums.append(coded(made.reshape(shape), inner.output[0]))
+        one = coded(made.reshape(shape), inner.output[0])
+        if split.stored is not None:
+            one = coded(computed(CONVERT, [one], split.stored, only), split.stored[0])
+        sums.append(one)
 
     def add(first: Operand, second: Operand) -> Operand:
         return coded(computed("add", [first, second], into, only), into[0])

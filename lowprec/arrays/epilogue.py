@@ -72,6 +72,8 @@ def scaled_product(
     progress: Any,
 ) -> Any:
     """The results of `verb`, dot or matmul, with an epilogue."""
+    if scales is not None and (not isinstance(scales, (tuple, list)) or len(scales) != 2):
+        raise TypeError("scales must be a pair: those of x and those of y, or None")
     if any(map(lazy.is_lazy, (x, y, addend, bias, output_scale, *(scales or ())))):
         raise ValueError(
             "scales and epilogues are for NumPy arrays: compute the lazy ones, or take them a block at a time"
@@ -81,7 +83,7 @@ def scaled_product(
     steps, target = _Steps(epilogue, backend), epilogue.output or how.output
     inner = dataclasses.replace(how, output=how.summed)
     options: dict[str, Any] = {"rng": rng, "backend": backend, "dtype": code_dtype(inner.output[0])}
-    sides = _sides(verb.__name__, x, y, scales)
+    sides = _sides(verb.__name__, x, y, scales, epilogue.block)
     fused = addend if bias is None or not epilogue.fused_bias else bias
     if any(blocks is not None for _, blocks in sides):
         shape, v = _in_blocks(verb, x, y, inner, steps, sides, fused, options)
@@ -121,13 +123,11 @@ def _joining(steps: _Steps, values: npt.ArrayLike, name: str, shape: tuple[int, 
 
 
 def _sides(
-    verb: str, x: Any, y: Any, scales: Scales | None
+    verb: str, x: Any, y: Any, scales: Scales | None, block: int
 ) -> list[tuple[Array | None, ScaledBlocks | None]]:
     """The scales of rows of x and of columns of y, ready to broadcast against results, or those of blocks."""
     if scales is None:
         return [(None, None)] * 2
-    if not isinstance(scales, (tuple, list)) or len(scales) != 2:
-        raise TypeError("scales must be a pair: those of x and those of y, or None")
     found: list[tuple[Array | None, ScaledBlocks | None]] = []
     for number, (given, operand) in enumerate(zip(scales, (x, y), strict=True)):
         if given is None:
@@ -138,7 +138,12 @@ def _sides(
         if values.dtype.kind != "f":
             values = values.astype(np.float64)
         k = -1 if verb == "dot" or number == 0 or len(shape) == 1 else -2
-        rows, blocks = operand_scales("xy"[number], values, shape, k)
+        rows, blocks = operand_scales("xy"[number], values, shape, k, block)
+        if blocks is not None and not block and shape[k] % blocks.size:
+            raise ValueError(
+                f"scale of {'xy'[number]} has {blocks.scales.shape[k]} numbers along K = {shape[k]}, which "
+                f"do not say how many elements share one: give it, such as epilogue=Epilogue(block=128)"
+            )
         if blocks is None and verb == "matmul" and rows.ndim and len(shape) > 1:
             rows = np.expand_dims(rows, -2 if number else -1)
         found.append((rows, blocks))

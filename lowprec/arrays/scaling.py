@@ -22,7 +22,7 @@ class ScaledBlocks(NamedTuple):
 
 
 def sizes_of(
-    name: str, scale: Array, shape: tuple[int, ...], axis: int | None
+    name: str, scale: Array, shape: tuple[int, ...], axis: int | None, block: int = 0
 ) -> tuple[Array, tuple[int, ...]]:
     """Return scales with as many axes as what they scale, and along each how many elements share one.
 
@@ -42,6 +42,9 @@ def sizes_of(
     shape : tuple of int
     axis : int, optional
         Needed only where several axes have as many elements as there are scales.
+    block : int
+        Elements of a block, along the axes that have as many blocks of it as there are scales; by default, or
+        0, blocks are as small as can be.
 
     Raises
     ------
@@ -64,7 +67,10 @@ def sizes_of(
             wide = tuple(scale.size if place == fits[0] else 1 for place in range(len(shape)))
             scale = scale.reshape(wide)
     if scale.ndim == len(shape):
-        sizes = tuple(-(-size // max(count, 1)) for size, count in zip(shape, scale.shape, strict=True))
+        sizes = tuple(
+            block if block and 1 < count == -(-size // block) else -(-size // max(count, 1))
+            for size, count in zip(shape, scale.shape, strict=True)
+        )
         held = [-(-size // max(each, 1)) for size, each in zip(shape, sizes, strict=True)]
         if tuple(held) == scale.shape:
             return scale, sizes
@@ -76,15 +82,15 @@ def sizes_of(
 
 
 def operand_scales(
-    name: str, values: Array, shape: tuple[int, ...], k: int
+    name: str, values: Array, shape: tuple[int, ...], k: int, block: int = 0
 ) -> tuple[Array, ScaledBlocks | None]:
     """Return the scales of an operand's rows, K left out, and those of its blocks along K.
 
-    Scales of one dimension belong to the last axis that is not K.
+    Scales of one dimension belong to the last axis that is not K. `block` is as of `sizes_of`.
     """
     channels = [axis for axis in range(len(shape)) if axis != k % len(shape)][-1:]
     along = channels[0] if values.ndim == 1 < len(shape) and values.size > 1 else None
-    values, sizes = sizes_of(f"scale of {name}", values, shape, along)
+    values, sizes = sizes_of(f"scale of {name}", values, shape, along, block)
     for axis, size in enumerate(sizes):
         if axis != k % len(shape) and values.shape[axis] > 1:
             values = np.repeat(values, size, axis=axis).take(range(shape[axis]), axis=axis)

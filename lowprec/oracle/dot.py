@@ -307,12 +307,13 @@ def _by_splits(
     into = split.total
     assert into is not None, "an accumulation has it"
     inner = replace(accumulation, split=None)
-    inner = replace(inner, output=split.stored or inner.summed)
+    inner = replace(inner, output=inner.summed)
     sums, parts = _Sums(None, tensor), []
     for places in _dealt(len(x), split):
         of_split = _scales_at(places, len(x), scales)
         code = dot([x[i] for i in places], [y[i] for i in places], inner, scales=of_split)
-        parts.append(decode(code, inner.output[0]))
+        part = decode(code, inner.output[0])
+        parts.append(part if split.stored is None else sums.value(part, split.stored))
 
     def add(first: Exact, second: Exact) -> Exact:
         return sums.sum([Term(first), Term(second)], into)

@@ -394,9 +394,7 @@ class Accumulation:
         ):
             raise ValueError("a split has no stochastic rounding: leave out split, or round otherwise")
         if isinstance(self.accumulator, tuple) and isinstance((self.total or self.accumulator)[0], Carrier):
-            raise ValueError(
-                "the sums of a split have at most 32 bits, and these are in binary64; give total="
-            )
+            raise ValueError("the sums of a split have at most 32 bits: accumulate in binary32 or less")
         if self.split.total is None:
             object.__setattr__(self, "split", replace(self.split, total=self._promoted))
 

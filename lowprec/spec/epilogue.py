@@ -9,7 +9,7 @@ from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING, Literal, get_args
 
 from lowprec.spec.accumulation import Accumulation
-from lowprec.spec.fields import choose, text, truth
+from lowprec.spec.fields import LARGEST_SIZE, choose, integer, text, truth
 from lowprec.spec.format import Carrier
 from lowprec.spec.formats import BINARY32
 from lowprec.spec.projection import Projection
@@ -44,6 +44,9 @@ class Epilogue:
     compute : (Format, Projection), default binary32, to nearest
         What α and the steps are rounded to. The sums are as their accumulator has them.
     scales : {"product", "x_first", "y_first"}
+    block : int, default 0
+        Elements along K that share a scale, and rows or columns where scales have tiles, 1 to 2**32. By
+        default they follow from the shapes, where K is a multiple of them.
     fused_bias : bool
         Whether the bias joins the multiplication by an fma. There is no addend then.
 
@@ -54,6 +57,7 @@ class Epilogue:
     output: Rounded | None = None
     compute: Rounded = (BINARY32, Projection())
     scales: ScaleOrder = "product"
+    block: int = 0
     fused_bias: bool = False
 
     if TYPE_CHECKING:  # names stand for objects
@@ -64,6 +68,7 @@ class Epilogue:
             output: RoundedLike | None = ...,
             compute: RoundedLike = ...,
             scales: ScaleOrder = ...,
+            block: int = ...,
             fused_bias: bool = ...,
         ) -> None: ...
 
@@ -74,6 +79,7 @@ class Epilogue:
                 check_rounded(name, getattr(self, name))
                 if getattr(self, name)[1].rounding.bits:
                     raise ValueError(f"{name} of an epilogue is not rounded stochastically")
+        integer(self, "an epilogue", "block", 0, LARGEST_SIZE)
         choose(self, "an epilogue", scales=get_args(ScaleOrder))
         truth(self, "an epilogue", "fused_bias")
         if isinstance(self.compute[0], Carrier) or not self.compute[0].subnormals:

@@ -143,7 +143,8 @@ class Split:
         t to split t mod count, which sums them in order.
     combine : {"sequential", "pairwise", "halves", "slots(n)"}
     stored : (Format, Projection), optional
-        What the sum of a split is rounded to before it is added; by default it is as its accumulator has it.
+        What the sum of a split is rounded to before it is added; by default it is as its accumulator has it
+        (of order "exact" and of machines as the output).
     total : (Format, Projection), optional
         In which they are added; by default binary32, to nearest.
 

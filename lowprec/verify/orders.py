@@ -54,6 +54,8 @@ def check_bound(how: Accumulation) -> None:
         why = f"it is the machine {how.machine!r}, which no parameters describe"
     elif how.order == EXACT:
         why = "its sum is exact in any order"
+    elif how.split is not None:
+        why = "it splits K; name the accumulation of a split, whose bound is of any order and grouping"
     elif how.scale is not None:
         why = "it takes the scales of blocks into its sums"
     elif unsigned := [fmt.name for fmt, _ in _nodes(how) if fmt.sign is Sign.UNSIGNED]:

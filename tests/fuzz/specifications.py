@@ -20,7 +20,7 @@ from lowprec.spec.block import RULES, BlockFormat, ScaleRule
 from lowprec.spec.families import p3109
 from lowprec.spec.format import Format, Sign
 from lowprec.spec.layouts import check_layout
-from lowprec.spec.order import EXACT, PAIRWISE, SEQUENTIAL, chunked
+from lowprec.spec.order import EXACT, PAIRWISE, SEQUENTIAL, Deal, Split, chunked
 from lowprec.spec.projection import _CHOICES as POLICIES, Projection, Saturation
 from lowprec.spec.rounding import MODES, VARIANTS, Rounding, Threshold, stochastic
 
@@ -333,7 +333,25 @@ def any_accumulation(draw: Draw) -> Accumulation:
             fields["product"] = place()
         return Accumulation(**fields, accumulator=place(doubles=True))
 
-    return accepted(make)
+    def make_split() -> Accumulation:
+        made = make()
+        if not draw.chance(0.15):
+            return made
+        return dataclasses.replace(made, split=_split(draw, place))
+
+    return accepted(make_split)
+
+
+def _split(draw: Draw, place: Callable[..., tuple[Format, Projection]]) -> Split:
+    """Some products to each of several sums."""
+    return Split(
+        draw.choice((2, 3, 4, 5, 8)),
+        draw.choice((1, 2, 3, 16)),
+        draw.choice(get_args(Deal)),
+        draw.choice(("sequential", "pairwise", "halves", "slots(2)")),
+        stored=place() if draw.chance(0.2) else None,
+        total=place() if draw.chance(0.5) else None,
+    )
 
 
 def _window(draw: Draw, place: Callable[..., tuple[Format, Projection]]) -> dict[str, Any]:

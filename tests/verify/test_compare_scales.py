@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import dataclasses
+
 import numpy as np
 import pytest
 from click.testing import CliRunner
@@ -293,3 +295,68 @@ def test_the_command_takes_numbers_and_files(tmp_path):
     words = (*words, "--accumulation", "fp32_fma", "--scale")
     assert run(*words, f"{tmp_path / 'rows.npy'},0.25").exit_code == 0
     assert run(*words, "1,2,3").exit_code == 2
+
+
+# -- library calls ------------------------------------------------------------------------------------
+
+U = np.asarray(lp.quantize(RNG.standard_normal((24, 512)) * 4, "e4m3fn"), np.float32)
+V = np.asarray(lp.quantize(RNG.standard_normal((512, 20)) * 4, "e4m3fn"), np.float32)
+PAIR = np.float32(0.013), np.float32(0.77)
+
+
+TILES_IN_TURN = "K split in 3: tiles of 64 products in turn, their sums added one after the other"
+PROMOTED = "sums of 128 products added up in binary32"
+
+
+@pytest.mark.parametrize(
+    ("spelled", "words"),
+    [
+        ("split=3:halves", TILES_IN_TURN),
+        ("split=2", "K split in 2: tiles of 64 products in turn"),
+        ("fast=false, split=3", f"{TILES_IN_TURN}; in each, {PROMOTED}"),
+        ("fast=false", PROMOTED),
+    ],
+)
+def test_how_a_library_splits_k_is_recovered(spelled, words):
+    """It was blamed on products in reverse order. Sums in halves are among the same ones."""
+    asked = "ada_cublaslt_fp8(output=binary32)"
+    got = lp.matmul(U, V, f"ada_cublaslt_fp8(output=binary32, {spelled})", scales=PAIR)
+    cause = lp.compare((U, V), got, operation="matmul", accumulation=asked, scale=PAIR).cause
+    assert (cause.words, cause.contradicted) == (words, 0)
+    if "halves" in spelled:
+        assert words.replace("one after the other", "in halves") in cause.same
+
+
+def test_other_splits_are_told_apart():
+    """Sums in binary32 show in which order they are added, and consecutive products are no tiles."""
+    how, x, y = lp.accumulations["fp32_fma"], X[:, :252], X[:20, :252].T
+    for split, words in (
+        (lp.Split(4, combine="pairwise"), "63 consecutive products each, their sums added in pairs"),
+        (lp.Split(3, tile=32), "3 consecutive tiles of 32, their sums added one after the other"),
+        (
+            lp.Split(5, tile=32, deal="balanced", combine="halves"),
+            "2 consecutive tiles of 32, in equal shares, their sums added in halves",
+        ),
+    ):
+        got = lp.matmul(x, y, dataclasses.replace(how, split=split))
+        cause = lp.compare((x, y), got, operation="matmul", accumulation="fp32_fma").cause
+        assert cause.words == f"K split in {split.count}: {words}"
+
+
+def test_epilogues_are_hypotheses():
+    """Of results in bfloat16, whose sums were scaled in binary32."""
+    how = dataclasses.replace(lp.accumulations["fp32_fma"], output="bfloat16")
+    pair = RNG.random((24, 1), np.float32), RNG.random((1, 20), np.float32)
+    for order in ("x_first", "y_first"):
+        got = lp.matmul(U, V, how, scales=pair, epilogue=lp.Epilogue(scales=order, output="binary32"))
+        single = dataclasses.replace(how, output="binary32")
+        cause = lp.compare((U, V), got, operation="matmul", accumulation=single, scale=pair).cause
+        assert cause.words.startswith(f"sums times the scale of {order[0]}, and then times that of ")
+
+
+def test_library_calls_have_no_bound_of_any_order():
+    with pytest.raises(ValueError, match="ulps='auto' knows no bound for the library call ada_cublaslt_fp8"):
+        lp.compare((U, V), U @ V, operation="matmul", accumulation="ada_cublaslt_fp8", ulps="auto")
+    how = dataclasses.replace(lp.accumulations["fp32_fma"], split=lp.Split(2))
+    with pytest.raises(ValueError, match="it splits K; name the accumulation of a split, whose bound is"):
+        lp.compare((U, V), U @ V, operation="matmul", accumulation=how, ulps="auto")

@@ -1,0 +1,157 @@
+"""Splits of K, epilogues and named library calls: what they are made of, and what they refuse."""
+
+from __future__ import annotations
+
+import dataclasses
+import re
+
+import pytest
+
+import lowprec as lp
+from lowprec.spec.accumulations import ACCUMULATIONS
+from lowprec.spec.library_calls import LIBRARY_CALLS, library_call
+from lowprec.spec.order import Split
+from lowprec.spec.toml_reading import from_toml
+
+ADA = ACCUMULATIONS["ada_mma_e4m3fn_binary32"]
+
+
+def dealt(split, length):
+    """The products of each split, as text."""
+    return ["".join(str(i) for run in runs for i in run) for runs in split.runs(length)]
+
+
+@pytest.mark.parametrize(
+    ("split", "wanted"),
+    [
+        (Split(3), ["0123", "4567", "89"]),
+        (Split(3, deal="balanced"), ["0123", "456", "789"]),
+        (Split(3, deal="interleaved"), ["0369", "147", "258"]),
+        (Split(3, tile=2), ["0123", "4567", "89"]),
+        (Split(3, tile=2, deal="balanced"), ["0123", "4567", "89"]),
+        (Split(2, tile=3, deal="balanced"), ["012345", "6789"]),
+        (Split(3, tile=2, deal="interleaved"), ["0167", "2389", "45"]),
+        (Split(2, tile=4, deal="interleaved"), ["012389", "4567"]),
+        (Split(4, tile=4), ["0123", "4567", "89", ""]),
+        (Split(4, tile=4, deal="balanced"), ["0123", "4567", "89", ""]),
+    ],
+    ids=str,
+)
+def test_ten_products_are_dealt_so(split, wanted):
+    assert dealt(split, 10) == wanted
+    assert dealt(split, 0) == [""] * split.count
+
+
+@pytest.mark.parametrize(
+    ("arguments", "message"),
+    [
+        ({"count": 1}, "count=1 of a split is out of range; use 2 to 65,536"),
+        ({"count": 2, "tile": 0}, "tile=0 of a split is out of range; use 1 to 4,294,967,296"),
+        ({"count": 2, "deal": "in turn"}, "deal='in turn' of a split is unknown; use one of contiguous, bal"),
+        ({"count": 2, "combine": "slots(0)"}, "combine='slots(0)' of a split is unknown; use sequential, pa"),
+        ({"count": 2, "combine": "slots"}, "pairwise, halves or slots(n), with n of 1 or more"),
+        ({"count": 2, "total": "binary99"}, "total of an accumulation: unknown format 'binary99'"),
+        ({"count": 2, "total": "e8m0fnu"}, "total='e8m0fnu' of an accumulation has no zero, which a sum be"),
+    ],
+    ids=str,
+)
+def test_splits_that_cannot_be_are_refused(arguments, message):
+    with pytest.raises(ValueError, match=re.escape(message)):
+        Split(**arguments)
+
+
+def test_sums_of_splits_are_added_in_binary32_with_the_output_s_nan():
+    """As a device's own additions: to nearest, and its one code of NaN."""
+    for how in (dataclasses.replace(ADA, split=Split(2)), dataclasses.replace(ADA, order="chunked(128)")):
+        fmt, rule = how.total or how.split.total
+        assert (fmt.name, str(rule.rounding), rule.nan_code) == ("binary32", "nearest_even", 0x7FFFFFFF)
+
+
+@pytest.mark.parametrize(
+    ("name", "fields", "message"),
+    [
+        ("fp64_sequential", {}, "the sums of a split have at most 32 bits: accumulate in binary32 or less"),
+        (
+            "fp32_sequential",
+            {"output": ("bfloat16", "stochastic(8)")},
+            "a split has no stochastic rounding: leave out split, or round otherwise",
+        ),
+    ],
+)
+def test_accumulations_without_splits(name, fields, message):
+    with pytest.raises(ValueError, match=re.escape(message)):
+        dataclasses.replace(ACCUMULATIONS[name], split=Split(2), **fields)
+
+
+def test_a_split_is_no_number():
+    with pytest.raises(TypeError, match="split of an accumulation must be a Split, not 3"):
+        dataclasses.replace(ADA, split=3)
+
+
+def test_splits_are_written_and_read():
+    for split in (Split(3, tile=64, deal="interleaved", combine="halves"), Split(2, stored="binary16")):
+        how = dataclasses.replace(ADA, name="mine", split=split)
+        assert from_toml(lp.to_toml(how))["mine"] == how
+    text = 'base = "ada_mma_e4m3fn_binary32"\nsplit = { count = 3, deal = "turns" }'
+    with pytest.raises(ValueError, match="deal='turns' of a split is unknown; use one of contiguous"):
+        from_toml(text)
+    with pytest.raises(ValueError, match="unknown field 'slots' of a split; the fields are count"):
+        from_toml('base = "ada_mma_e4m3fn_binary32"\nsplit = { count = 3, slots = 2 }')
+
+
+@pytest.mark.parametrize(
+    ("arguments", "error", "message"),
+    [
+        ({"scales": "both"}, ValueError, "scales='both' of an epilogue is unknown; use one of product, x_fi"),
+        ({"compute": "e8m0fnu"}, ValueError, "compute='e8m0fnu' of an epilogue has no zero; use 'binary32'"),
+        ({"output": ("bfloat16", "stochastic(8)")}, ValueError, "output of an epilogue is not rounded stoch"),
+        ({"fused_bias": 1}, TypeError, "fused_bias of an epilogue must be True or False, not 1"),
+    ],
+    ids=str,
+)
+def test_epilogues_that_cannot_be_are_refused(arguments, error, message):
+    with pytest.raises(error, match=re.escape(message)):
+        lp.Epilogue(**arguments)
+
+
+@pytest.mark.parametrize("name", LIBRARY_CALLS)
+def test_every_call_says_where_it_comes_from(name):
+    call = LIBRARY_CALLS[name](fast=False, split=(3, "halves"), output="e5m2", formats=("e5m2", "e4m3fn"))
+    assert str(call) == name
+    assert "split-K: given by the caller" in call.evidence
+    assert "Not measured by this project" in call.evidence
+    assert call.accumulation.split == Split(
+        3, tile=64, deal="interleaved", combine="halves", total=call.accumulation.split.total
+    )
+    assert [fmt.name for fmt in call.accumulation.operands] == ["e5m2", "e4m3fn"]
+    # Blackwell's instructions keep binary32: nothing is promoted.
+    assert (call.accumulation.order.name == "chunked") == (not name.startswith("blackwell"))
+
+
+def test_calls_are_spelled():
+    spelled = "ada_cublaslt_fp8(formats=e5m2:e4m3fn, output=e5m2, fast=false, split=3:halves)"
+    call = LIBRARY_CALLS["ada_cublaslt_fp8"](
+        fast=False, split=(3, "halves"), output="e5m2", formats=("e5m2", "e4m3fn")
+    )
+    assert library_call(spelled) == call
+    assert library_call("ada_cublaslt_fp8(split=2)").accumulation.split.combine == "sequential"
+    assert library_call("fp32_fma") is None
+
+
+@pytest.mark.parametrize(
+    ("spelled", "message"),
+    [
+        (
+            "ada_cublaslt_fp8(fast=maybe)",
+            "'fast=maybe' of 'ada_cublaslt_fp8(fast=maybe)' is unknown; use",
+        ),
+        ("ada_cublaslt_fp8(split=a)", "'split=a' of"),
+        ("ada_cublaslt_fp8(slow)", "'slow' of"),
+        ("ada_cublaslt_fp8(output=int8)", "output='int8' of ada_cublaslt_fp8 is unknown; use bfloat16, bina"),
+        ("ada_cublaslt_fp8(formats=e4m3fn:int8)", "formats=('e4m3fn', 'int8') of ada_cublaslt_fp8: it multi"),
+        ("ada_cublaslt_fp8(split=1)", "count=1 of a split is out of range"),
+    ],
+)
+def test_what_is_misspelled_is_refused(spelled, message):
+    with pytest.raises(ValueError, match=re.escape(message)):
+        library_call(spelled)
