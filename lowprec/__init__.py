@@ -33,6 +33,8 @@ _HOMES = {
     "Comparison": "lowprec.verify.comparison",
     "cast": "lowprec.arrays.convert",
     "compare": "lowprec.verify.compare",
+    "Capture": "lowprec.verify.capture.reading",
+    "read_capture": "lowprec.verify.capture.reading",
     "Identification": "lowprec.verify.identify.report",
     "identify": "lowprec.verify.identify.identify",
     "decode": "lowprec.arrays.convert",

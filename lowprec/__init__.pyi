@@ -52,6 +52,7 @@ from lowprec.spec.projection import Flag as Flag, Projection as Projection, Satu
 from lowprec.spec.rounding import Rounding as Rounding, Threshold as Threshold, stochastic as stochastic
 from lowprec.spec.toml_reading import load_toml as load_toml
 from lowprec.spec.toml_writing import to_toml as to_toml
+from lowprec.verify.capture.reading import Capture as Capture, read_capture as read_capture
 from lowprec.verify.compare import compare as compare
 from lowprec.verify.comparison import Comparison as Comparison
 from lowprec.verify.identify.identify import identify as identify

@@ -54,6 +54,15 @@ def need_package(name: str, version: str = "") -> None:
         _missing("frameworks", f"{name} {version}", f"pip install {name}=={version}")
 
 
+def need_library(distribution: str, start: str) -> str:
+    """The path of a shared library that a package brings, or the test ends here."""
+    try:
+        files = importlib.metadata.files(distribution) or []
+    except importlib.metadata.PackageNotFoundError:
+        _missing("frameworks", distribution, f"pip install {distribution}")
+    return next(str(file.locate()) for file in files if file.name.startswith(start))
+
+
 def _missing(kind: str, what: str, install: str) -> NoReturn:
     reason = f"not run: {what} is not installed ({install})"
     if kind in os.environ.get("LOWPREC_REQUIRE", "").split(","):

@@ -23,6 +23,7 @@ from lowprec.cli.arguments import (
     target_named,
     usage_errors,
 )
+from lowprec.cli.capture import compare_capture, compare_question
 from lowprec.cli.options import (
     OPERATIONS_HELP,
     OUTPUT,
@@ -103,6 +104,11 @@ __all__ = ["compare"]
     help="Compare exception flags too: those of this file; or, without a file, at the end of each line.",
 )
 @click.option(
+    "--random",
+    metavar="FILE",
+    help="File of the random integers that a stochastic --rounding took, such as 'stochastic(16, ptx_rs)'.",
+)
+@click.option(
     "--rule", metavar="NAME", help="Scale rule, such as floor or rceil. Default: the block format's own."
 )
 @click.option(
@@ -149,6 +155,12 @@ def compare(
     lowprec compare x.npy y.npy out.npy --operation matmul --accumulation fp32_fma --ulps auto
     lowprec compare x.npy codes.npy --to e4m3fn --scale 0.0125 --flags flags.npy
 
+    A capture (see `lowprec capture --help`) says itself what its results must be; options replace that:
+
+    \b
+    lowprec compare capture.npz                                (all questions, a row for each)
+    lowprec compare capture.npz:matmul_binary32                (one of them, in full)
+
     Files are .npy, .safetensors:TENSOR, hexadecimal text (.hex, .txt, .mem), or raw as FILE:TYPE:SHAPE, for
     instance dump.bin:uint8:64,128; FILE:packed is codes of 4 or 6 bits without gaps. They may be larger than
     memory.
@@ -165,15 +177,32 @@ def compare(
 
     Exit codes: 0 all agree or lie within --ulps, 1 some differ, 2 bad input or usage, 3 nothing was compared.
     """  # noqa: D301
+    from lowprec.verify.capture.reading import is_capture
     from lowprec.verify.operations import OPERATIONS
     from lowprec.verify.sweeping import SweepError
 
-    options = {"any_nan": nan == "any", "limit": None if everything else 20, "why": not no_why}
+    captured = len(words) == 1 and is_capture(words[0])
+    if captured and scheduler is not None:
+        raise click.UsageError("--scheduler is for files of arrays, which workers can read too")
+    options: dict[str, Any] = {
+        "any_nan": nan == "any",
+        "limit": None if everything else 20,
+        "why": not no_why,
+    }
     with usage_errors((ValueError, TypeError, OSError, ModuleNotFoundError, SweepError)):
         with progress() as watch:
             # The second word is an operation, or was meant as one: it is no file's name.
             plain = len(words) > 1 and not set(".:/") & set(words[1]) and not Path(words[1]).exists()
-            if len(words) > 2 and (words[0] == "-" or words[1] in OPERATIONS or plain):
+            if captured and words[0].endswith(".npz"):
+                if junit or html:
+                    raise click.UsageError(
+                        f"--junit and --html are reports of one question: name it as {words[0]}:NAME"
+                    )
+                sys.exit(compare_capture(words[0], asked, as_json=as_json, watch=watch, **options))
+            if captured:
+                asked["ulps"] = _ulps(asked["ulps"])
+                report = compare_question(words[0], asked, watch=watch, **options)
+            elif len(words) > 2 and (words[0] == "-" or words[1] in OPERATIONS or plain):
                 if scheduler is not None:
                     raise click.UsageError("--scheduler is for files of arrays, which workers can read too")
                 report = _lines(words, asked, watch=watch, **options)
@@ -197,7 +226,10 @@ def _lines(words: tuple[str, ...], asked: dict[str, Any], **options: Any) -> Com
     from lowprec.verify.lines import compare_lines
 
     path, operation, *names = words
-    _refuse(asked, ("to", "sources", "accumulation", "addend", "scales", "axis", "tensor_scale", "scale"))
+    _refuse(
+        asked,
+        ("to", "sources", "accumulation", "addend", "scales", "axis", "tensor_scale", "scale", "random"),
+    )
     if operation in ("dot", "block"):
         return _unit_lines(path, operation, names, asked, **options)
     _refuse(asked, ("rule",))
@@ -291,7 +323,9 @@ def _files(words: tuple[str, ...], asked: dict[str, Any], **options: Any) -> Com
     from lowprec.verify.dumps import open_dump
 
     if len(words) < 2:
-        raise click.UsageError("give the INPUT and the OUTPUT: two files, or more for an operation")
+        raise click.UsageError(
+            "give the INPUT and the OUTPUT: two files, or more for an operation; or one capture, a .npz file"
+        )
     define, name = asked["define"], asked["to"]
     target: Any = None
     if name is not None:
@@ -318,7 +352,7 @@ def _files(words: tuple[str, ...], asked: dict[str, Any], **options: Any) -> Com
             "--profile and --rounding or --saturation both say how to convert; give one of them"
         )
     if not plain:
-        rule = project(asked["rounding"], asked["saturation"])
+        rule = project(asked["rounding"], asked["saturation"], stochastic=asked["random"] is not None)
         how = {"rounding": rule.rounding, "saturation": rule.saturation}
     return compare_arrays(
         tuple(operands) if asked["operation"] != "convert" else _only(operands),
@@ -333,6 +367,7 @@ def _files(words: tuple[str, ...], asked: dict[str, Any], **options: Any) -> Com
         tensor_scale=asked["tensor_scale"],
         scale=_scale(asked["scale"], asked["operation"]),
         flags=_flags(asked["flags"]),
+        random=None if asked["random"] is None else open_dump(asked["random"]),
         ulps=_ulps(asked["ulps"]),
         rule=asked["rule"],
         **how,

@@ -15,6 +15,7 @@ from lowprec.cli.terminal import say
 
 if TYPE_CHECKING:
     from lowprec.spec.format import Format
+    from lowprec.verify.identify.ports import Ports
 
 __all__ = ["identify"]
 
@@ -30,19 +31,16 @@ __all__ = ["identify"]
     "--rows",
     "recorded",
     metavar="FILE",
-    help="Lines of operands and results that are known, such as --save writes. - is the standard input.",
+    help="Lines of operands and results that are known, such as --save writes; - is the standard input. Or "
+    "CAPTURE.npz:NAME, which says formats and length too.",
 )
-@click.option("--formats", nargs=2, required=True, metavar="FORMAT FORMAT", help="Formats of a and of b.")
-@click.option("--output", required=True, metavar="FORMAT", help="Format of the results.")
-@click.option(
-    "--k", default=32, show_default=True, type=click.IntRange(2, 4096), help="Products in a dot product."
-)
+@click.option("--formats", nargs=2, metavar="FORMAT FORMAT", help="Formats of a and of b.")
+@click.option("--output", metavar="FORMAT", help="Format of the results.")
+@click.option("--k", type=click.IntRange(2, 4096), help="Products in a dot product. Default: 32.")
 @click.option(
     "--addend",
-    default="output",
-    show_default=True,
     metavar="FORMAT",
-    help="Format of the addend c; output is that of the results, none a unit without one.",
+    help="Format of the addend c; output is that of the results, none a unit without one. Default: output.",
 )
 @click.option(
     "--scale",
@@ -76,10 +74,10 @@ __all__ = ["identify"]
 def identify(
     unit: str | None,
     recorded: str | None,
-    formats: tuple[str, str],
-    output: str,
-    k: int,
-    addend: str,
+    formats: tuple[str, str] | None,
+    output: str | None,
+    k: int | None,
+    addend: str | None,
     scale: str | None,
     time_limit: float,
     nan: str,
@@ -92,6 +90,7 @@ def identify(
     \b
     lowprec identify --command './unit' --formats e4m3fn e4m3fn --output binary32 --k 32
     lowprec identify --rows answers.txt --formats binary16 binary16 --output binary32 --k 16
+    lowprec identify --rows capture.npz:matmul_binary32
 
     The command reads a line for each dot product: K hexadecimal codes of a, K of b, the addend's, and of
     operands in blocks the scales of a and of b. It prints a line for each, whose last word is the code of the
@@ -102,21 +101,17 @@ def identify(
     Exit codes: 0 an accumulation reproduces every answer, 1 none was found, 2 bad input or usage, or a unit
     that failed on the way: what was found until then is printed, and saved.
     """  # noqa: D301
+    from lowprec.verify.capture.reading import is_capture
     from lowprec.verify.identify import units
-    from lowprec.verify.identify.identify import asked, ports_of
+    from lowprec.verify.identify.identify import asked
 
     if unit is None and recorded is None:
         raise click.UsageError("give a --command to ask, or --rows that were recorded")
-    third: Format | str | None = {"none": None, "output": "output"}.get(addend, addend)
-    if third is not None and third != "output":
-        third = format_named(addend)
+    named: dict[str, Any] = {"formats": formats, "output": output, "k": k, "addend": addend, "scale": scale}
     with usage_errors((ValueError, OSError)):
-        ports = ports_of(
-            [format_named(name) for name in formats], format_named(output), k, third, _scale(scale)
-        )
+        ports, lines = _captured(recorded, named) if recorded and is_capture(recorded) else _named(**named)
         ask = None if unit is None else units.command(unit, ports, time_limit)
-        lines: list[str] = []
-        if recorded is not None:
+        if recorded is not None and not lines:
             with click.open_file(recorded, encoding="utf-8", errors="replace") as file:
                 lines = file.read().splitlines()
         with progress() as watch:
@@ -128,6 +123,31 @@ def identify(
     else:
         say(found.as_text())
     sys.exit(FAILED if found.stopped else DIFFER if found.wrong else AGREE)
+
+
+def _captured(spelled: str, named: dict[str, Any]) -> tuple[Ports, list[str]]:
+    """Return the ports and the rows of a question of a capture."""
+    from lowprec.verify.capture.reading import read_question
+
+    for name, value in named.items():
+        if value is not None:
+            raise click.UsageError(f"--{name} is said by the capture {spelled!r}; leave it out")
+    return read_question(spelled).rows()
+
+
+def _named(
+    formats: tuple[str, str] | None, output: str | None, k: int | None, addend: str | None, scale: str | None
+) -> tuple[Ports, list[str]]:
+    """Return the ports that options name, and no rows."""
+    from lowprec.verify.identify.identify import ports_of
+
+    if formats is None or output is None:
+        raise click.UsageError("a unit has formats that only you know; give --formats and --output")
+    third: Format | str | None = {None: "output", "none": None}.get(addend, addend)
+    if isinstance(third, str) and third != "output":
+        third = format_named(third)
+    pair = [format_named(name) for name in formats]
+    return ports_of(pair, format_named(output), 32 if k is None else k, third, _scale(scale)), []
 
 
 def _scale(spelled: str | None) -> tuple[Format, int] | None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import dataclasses
 import math
 from collections.abc import Sequence
 from typing import Any
@@ -12,6 +13,7 @@ import numpy.typing as npt
 from lowprec.arrays.block import asked as block_asked
 from lowprec.arrays.block_stream import axes_of, grid_of
 from lowprec.arrays.checks import keeps_dtype, projection as projection_of
+from lowprec.arrays.random import integers_for, is_plain
 from lowprec.spec import catalog
 from lowprec.spec.accumulation import Accumulation
 from lowprec.spec.accumulations import ACCUMULATIONS, accumulation as accumulation_of
@@ -21,7 +23,7 @@ from lowprec.spec.format import Format
 from lowprec.spec.library_calls import library_call
 from lowprec.spec.profiles import Profile
 from lowprec.spec.projection import Projection, Saturation
-from lowprec.spec.rounding import Rounding
+from lowprec.spec.rounding import Rounding, stochastic
 from lowprec.verify.comparison import Comparison, Ranked
 from lowprec.verify.dumps import Dump, Held, Values
 from lowprec.verify.judge import Watch, judge
@@ -63,6 +65,7 @@ def compare(
     rule: ScaleRule | str | None = None,
     scale: Scale | tuple[Scale | None, Scale | None] | None = None,
     flags: npt.ArrayLike | Dump | None = None,
+    random: npt.ArrayLike | Dump | None = None,
     ulps: int | str | None = None,
     any_nan: bool = False,
     limit: int | None = 20,
@@ -111,6 +114,9 @@ def compare(
     flags : array_like of integers, optional
         Exception flags recorded beside each result of a conversion or operation, as `lowprec.Flag`
         numbers them; `report.flags` compares them.
+    random : array_like of integers, optional
+        Random integers of a stochastic `rounding`, as `lowprec.encode` takes them, but in one dimension:
+        one for each result, or for each group of results that share one.
     ulps : int or "auto", optional
         Codes that a finite result may lie from the right one, 1 or more. "auto", of "dot" and "matmul":
         what any order of summation by this accumulation can give, for each output. By default nothing.
@@ -162,7 +168,7 @@ def compare(
             "rounding": rounding,
         }
         others |= {"saturation": saturation, "projection": projection, "profile": profile, "rule": rule}
-        others |= {"flags": flags}
+        others |= {"flags": flags, "random": random}
         for name, value in others.items():
             if value is not None:
                 raise ValueError(
@@ -204,7 +210,7 @@ def compare(
     question: Question
     beside: FlagQuestion | None = None
     if catalog.is_block(to):
-        for name, value in {"scale": scale, "flags": flags}.items():
+        for name, value in {"scale": scale, "flags": flags, "random": random}.items():
             if value is not None:
                 raise ValueError(
                     f"{name}= is for single values, and {str(to)!r} has blocks: their scales are scales= and "
@@ -230,9 +236,10 @@ def compare(
                 raise ValueError(f"{name}= is for block formats, and {str(to)!r} is none")
         target = catalog.format(to)
         how = projection_of(target, rounding, saturation, projection, profile)
-        if how.rounding.bits:
+        how, integers = _integers(how, target, random, got.size)
+        if how.rounding.bits and (flags is not None or by is not None):
             raise ValueError(
-                f"rounding {how.rounding} needs a random integer for each operand; use a deterministic mode"
+                f"flags= and scale= are compared with deterministic roundings, not with {how.rounding}"
             )
         check_operands(operation, (*read, target))
         got = _as_values(got, target)
@@ -242,8 +249,9 @@ def compare(
             )
         else:
             question = ElementQuestion(
-                operation, dumps, (*read, target), how, got, any_nan=any_nan, budget=allowed
-            )
+                operation, dumps, (*read, target), how, got, any_nan=any_nan, budget=allowed,
+                integers=integers,
+            )  # fmt: skip
         if flags is not None:
             recorded = _dump(flags, "flags")
             if recorded.size != got.size:
@@ -263,6 +271,22 @@ def compare(
     report.flags = others_found[0] if others_found else None
     report.ranking, report.names = ranking, (*(dump.name for dump in dumps), got.name)
     return report
+
+
+def _integers(how: Projection, target: Format, random: Any, size: int) -> tuple[Projection, Dump | None]:
+    """Return a projection whose random integers are those of single results, and these."""
+    if random is None and how.rounding.bits:
+        raise ValueError(
+            f"rounding {how.rounding} needs a random integer for each operand; give random=, or use a "
+            f"deterministic mode"
+        )
+    if random is None:
+        return how, None
+    words = _dump(random, "random")
+    integers = integers_for(how.rounding, target, (size,), words.read(0, words.size), None)
+    if not is_plain(how.rounding):  # cut out of words already
+        how = dataclasses.replace(how, rounding=stochastic(how.rounding.bits))
+    return how, Held(integers, words.name)
 
 
 def _scale(given: Any, name: str = "scale") -> Dump | None:

@@ -54,8 +54,9 @@ class ElementQuestion(Question):
         any_nan: bool = False,
         labels: Dump | None = None,
         budget: Budget | None = None,
+        integers: Dump | None = None,
     ) -> None:
-        self.budget = budget
+        self.budget, self.integers = budget, integers
         self.operation, self.operands, self.formats, self.projection = (
             operation,
             operands,
@@ -129,7 +130,11 @@ class ElementQuestion(Question):
         fields = {change.field: change.value for change in changes}
         asked = self._asked(batch, fields)
         target = asked.formats[-1]
-        codes = OPERATIONS[asked.operation].compute(asked.operands, asked.formats, asked.rule)
+        random = None
+        if asked.rule.rounding.bits:  # each result has its random integer, whatever else is changed
+            assert self.integers is not None, "compare refuses a stochastic mode without random integers"
+            random = self.integers.take(batch.places)
+        codes = OPERATIONS[asked.operation].compute(asked.operands, asked.formats, asked.rule, random=random)
         codes = carried(codes, target, self.received.dtype) if self.values else codes
         if "received" in fields:
             codes = fields["received"](codes, target)

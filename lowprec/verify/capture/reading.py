@@ -1,0 +1,356 @@
+"""Files that captures are in: read, checked, and given to `compare` and `identify`."""
+
+from __future__ import annotations
+
+import io
+import json
+import re
+import zipfile
+import zlib
+from collections.abc import Iterable, Iterator, Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from types import MappingProxyType
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+
+from lowprec import __version__
+from lowprec.arrays.checks import code_dtype, dtype
+from lowprec.spec import catalog
+from lowprec.spec.accumulations import accumulation
+from lowprec.spec.epilogue import Epilogue, LibraryCall
+from lowprec.spec.format import Format
+from lowprec.spec.naming import close_names
+from lowprec.spec.projection import Projection
+from lowprec.verify.capture.script import MANIFEST, SCHEMA, digest
+from lowprec.verify.compare import compare
+from lowprec.verify.comparison import Comparison
+from lowprec.verify.dumps import DumpError, Held
+from lowprec.verify.identify.identify import ports_of
+from lowprec.verify.identify.ports import Ports
+from lowprec.verify.inputs.dot_shape import values_of
+from lowprec.verify.shown import hex_of, quoted
+
+__all__ = ["Capture", "CapturedQuestion", "is_capture", "read_capture", "read_question", "shortened"]
+
+Array = npt.NDArray[Any]
+
+_SPELLED = re.compile(r"(.+\.npz)(?::(.*))?", re.DOTALL)
+#: Bytes of an array at most, and of the manifest.
+_MOST = 1 << 28
+
+#: What an expectation may say, and in what form.
+_SAYS = {"when": list, "projection": dict} | dict.fromkeys(
+    ("profile", "accumulation", "output", "ulps", "nan", "results"), str
+)
+
+_AGAIN = "copy it again, or run the script again"
+#: What NumPy and zipfile raise where a file is not as it should be.
+_UNREADABLE = (ValueError, OSError, EOFError, RuntimeError, MemoryError, zlib.error)
+
+
+@dataclass(frozen=True)
+class CapturedQuestion:
+    """A question of a capture: what a machine was asked, what it answered, and what lowprec expects.
+
+    Attributes
+    ----------
+    name, file : str
+    operation : str
+        "convert" or "dot".
+    formats : tuple of Format
+        Of the operands, then of the results.
+    operands : dict of arrays
+        Codes: x of shape (n,), with the words of a stochastic conversion as `random`; or x and y of shape
+        (n, K), with the `addend` of shape (n,) where there is one.
+    output : array
+        Codes of the results, shape (n,); empty where the question was skipped.
+    expects : dict or None
+        What the script expected of this machine: `profile`, `projection` or `accumulation`, and more.
+    skipped : str
+        Why it was not asked; empty where it was.
+    """
+
+    name: str
+    file: str
+    operation: str
+    formats: tuple[Format, ...]
+    operands: Mapping[str, Array]
+    output: Array
+    expects: Mapping[str, Any] | None
+    skipped: str = ""
+
+    def compare(self, **options: Any) -> Comparison:
+        """Hold the answers against what is expected, or against what `options` of `lowprec.compare` say.
+
+        Without an expectation, conversions are held against plain rounding to nearest, and the accumulations
+        of dot products are ranked.
+
+        Raises ValueError: a question that was skipped.
+        """
+        if self.skipped:
+            raise DumpError(f"{self.name} was skipped on that machine: {self.skipped}; there is no answer")
+        said = dict(self.expects or {})
+        if {"rounding", "saturation", "projection", "profile"} & {*options}:
+            said = {key: value for key, value in said.items() if key not in ("profile", "projection")}
+        asked: dict[str, Any] = {"operation": self.operation, "any_nan": said.get("nan") == "any"}
+        *sources, target = self.formats
+        if self.operation == "convert":
+            operands: Any = self._held("x")
+            asked |= {"to": target, "source": sources[0]}
+            asked |= {"profile": said["profile"]} if "profile" in said else {}
+            asked |= {"projection": Projection(**said["projection"])} if "projection" in said else {}
+            rounding = options.get("rounding") or said.get("projection", {}).get("rounding")
+            if str(rounding).startswith("stochastic") and "random" in self.operands:
+                asked["random"] = self._held("random")
+        else:
+            operands = tuple(self._held(name, fmt) for name, fmt in zip("xy", sources, strict=True))
+            asked |= {"ulps": said.get("ulps"), "accumulation": self._accumulation(said)}
+            asked |= {"addend": self._held("addend", target)} if "addend" in self.operands else {}
+        results = self.output
+        if self.operation == "dot" or "results" in said:  # the type of a sum, or of what carries the values
+            results = results.view(dtype(catalog.format(said.get("results", target))))
+        return compare(operands, Held(results, f"{self.file}:{self.name}"), **(asked | options))
+
+    def rows(self) -> tuple[Ports, list[str]]:
+        """Return the dot products as `lowprec.identify` takes them: the ports, and lines for its `rows`.
+
+        Raises ValueError: a conversion, or a question that was skipped.
+        """
+        if self.skipped or self.operation != "dot":
+            why = f"was skipped: {self.skipped}" if self.skipped else "is a conversion, not a dot product"
+            raise DumpError(f"{self.name} {why}; there is no accumulation to identify")
+        x, y, target = self.formats
+        columns = [(self.operands["x"], x), (self.operands["y"], y)]
+        if "addend" in self.operands:
+            columns.append((self.operands["addend"][:, None], target))
+        columns.append((self.output[:, None], target))
+        ports = ports_of((x, y), target, columns[0][0].shape[1], target if len(columns) == 4 else None, None)
+        return ports, [
+            " ".join(hex_of(int(code), fmt) for part, fmt in columns for code in part[row])
+            for row in range(len(self.output))
+        ]
+
+    def _held(self, name: str, fmt: Format | None = None) -> Held:
+        """Return an array of operands: codes, or the values of a format's codes."""
+        codes = self.operands[name]
+        return Held(codes if fmt is None else values_of(codes, fmt), f"{self.file}:{self.name} {name}")
+
+    def _accumulation(self, said: dict[str, Any]) -> Any:
+        if "output" not in said:
+            return said.get("accumulation")
+        how = accumulation(said["accumulation"])
+        output = Epilogue(output=(catalog.format(said["output"]), Projection()))
+        return LibraryCall(name=f"{how.name}, then {said['output']}", accumulation=how, epilogue=output)
+
+
+@dataclass(frozen=True)
+class Capture:
+    """A capture: a machine, and the questions that it was asked.
+
+    >>> import lowprec as lp
+    >>> capture = lp.read_capture("docs/examples/capture.npz")
+    >>> capture.machine["torch"], capture["cast_e5m2_binary32"].compare().agrees
+    ('2.13.0+cpu', True)
+
+    Attributes
+    ----------
+    machine, script : dict
+        Device, driver and versions; and who wrote the script.
+    questions : dict of CapturedQuestion
+        By name.
+    """
+
+    machine: Mapping[str, Any]
+    script: Mapping[str, Any]
+    questions: Mapping[str, CapturedQuestion]
+
+    def __getitem__(self, name: str) -> CapturedQuestion:
+        if name not in self.questions:
+            near = close_names(name, self.questions)
+            hint = f"did you mean {' or '.join(near)}?" if near else f"it has {shortened(self.questions)}"
+            raise DumpError(f"the capture has no question {name!r}; {hint}")
+        return self.questions[name]
+
+
+def shortened(names: Iterable[str]) -> str:
+    """Return the first of some names, and how many more there are.
+
+    >>> shortened("abcdef")
+    'a, b, c, d and 2 more'
+    """
+    held = list(names)
+    return ", ".join(held[:4]) + (f" and {len(held) - 4} more" if len(held) > 4 else "")
+
+
+def is_capture(spelled: str) -> bool:
+    """Return whether a word of the command line names a capture, or a question of one.
+
+    >>> is_capture("capture.npz:matmul_binary32"), is_capture("x.npy")
+    (True, False)
+    """
+    return _SPELLED.fullmatch(spelled) is not None
+
+
+def read_question(spelled: str) -> CapturedQuestion:
+    """Return the question that FILE.npz:NAME names.
+
+    Raises ValueError: as `read_capture`; a name of none.
+    """
+    match = _SPELLED.fullmatch(spelled)
+    assert match is not None, "is_capture was asked first"
+    capture = read_capture(match[1])
+    if not match[2]:
+        raise DumpError(
+            f"name a question as {spelled.rstrip(':')}:NAME; it has {shortened(capture.questions)}"
+        )
+    return capture[match[2]]
+
+
+def read_capture(path: str | Path) -> Capture:
+    """Return what a script of `lowprec capture` wrote, after its hashes are checked.
+
+    >>> import lowprec as lp
+    >>> capture = lp.read_capture("docs/examples/capture.npz")
+    >>> print(capture["matmul_binary32"].compare().sum())
+    64 results pass: 64 exact, 0 within the budget of any order of summation
+
+    Parameters
+    ----------
+    path : str or Path
+
+    Raises
+    ------
+    ValueError
+        A file that is cut short or no capture, of a schema that this lowprec does not know, or with arrays
+        that are missing, damaged or do not fit.
+
+    Source
+    ------
+    docs/capture.md.
+    """
+    try:
+        manifest, arrays = _members(Path(path))
+        return _capture(str(path), manifest, arrays)
+    except _Damaged as error:
+        raise DumpError(f"cannot read {str(path)!r}: {error}") from None
+
+
+class _Damaged(Exception):
+    """What is wrong with a file, and the way out."""
+
+
+def _members(path: Path) -> tuple[dict[str, Any], dict[str, Array]]:
+    """Return the manifest and the arrays, whose hashes are right."""
+    if not path.is_file():
+        raise _Damaged("there is no such file")
+    try:
+        with zipfile.ZipFile(path) as held:
+            names = {info.filename: info.file_size for info in held.infolist()}
+            if MANIFEST not in names:
+                raise _Damaged(f"it has no {MANIFEST}, so no script of `lowprec capture` wrote it")
+            for name, size in names.items():
+                if size > _MOST:
+                    raise _Damaged(f"{quoted(name)} is said to have {size:,} bytes, more than {_MOST:,}")
+            manifest = json.loads(held.read(MANIFEST))
+            _check_schema(manifest)
+            arrays = {}
+            for name in names:
+                if name != MANIFEST:
+                    arrays[name.removesuffix(".npy")] = np.lib.format.read_array(
+                        io.BytesIO(held.read(name)), allow_pickle=False
+                    )
+    except zipfile.BadZipFile as error:
+        raise _Damaged(f"it is no whole .npz file ({error}); {_AGAIN}") from None
+    except _UNREADABLE as error:
+        raise _Damaged(f"{error}; {_AGAIN}") from None
+    for name, array in arrays.items():
+        wanted, found = manifest["arrays"].get(name), digest(array)
+        if found != wanted:
+            said = "names none" if wanted is None else f"says {str(wanted)[:12]}..."
+            raise _Damaged(
+                f"the array {quoted(name)} has the SHA-256 {found[:12]}..., but {MANIFEST} {said}: it was "
+                f"damaged or changed; {_AGAIN}"
+            )
+    return manifest, arrays
+
+
+def _check_schema(manifest: Any) -> None:
+    schema = manifest.get("schema") if isinstance(manifest, dict) else None
+    if schema != SCHEMA:
+        raise _Damaged(
+            f"its schema is {quoted(schema)}, and lowprec {__version__} reads {SCHEMA!r}; read it with the "
+            f"lowprec that wrote its script"
+        )
+    parts = {"machine": dict, "script": dict, "questions": list, "arrays": dict}
+    for name, kind in parts.items():
+        if not isinstance(manifest.get(name), kind):
+            raise _Damaged(f"{MANIFEST} has no {name}, or not as a {kind.__name__}; {_AGAIN}")
+
+
+def _capture(file: str, manifest: dict[str, Any], arrays: dict[str, Array]) -> Capture:
+    questions = {}
+    for said in manifest["questions"]:
+        try:
+            question = _question(file, said, arrays)
+        except (KeyError, TypeError, ValueError, AttributeError) as error:
+            name = said.get("name") if isinstance(said, dict) else said
+            why = f"no {error}" if isinstance(error, KeyError) else str(error)
+            raise _Damaged(f"question {quoted(name)} of {MANIFEST} has {why}; {_AGAIN}") from None
+        questions[question.name] = question
+    frozen = (MappingProxyType(each) for each in (manifest["machine"], manifest["script"], questions))
+    return Capture(*frozen)
+
+
+def _question(file: str, said: dict[str, Any], arrays: dict[str, Array]) -> CapturedQuestion:
+    name, operation, expects = said["name"], said["operation"], said["expects"]
+    if not re.fullmatch(r"\w+", name, re.ASCII):
+        raise ValueError("a name that is no word")
+    formats = tuple(catalog.format(each) for each in (*said["from"], said["to"]))
+    wanted = {"convert": 2, "dot": 3}
+    if operation not in wanted or len(formats) != wanted[operation]:
+        raise ValueError(f"the operation {quoted(operation)} with {len(formats)} formats, which is not read")
+    for field, value in (expects or {}).items():
+        if not isinstance(value, _SAYS.get(field, ())):
+            raise ValueError(f"an expectation {quoted(field)} that is not read here: {quoted(value)}")
+    if "output" not in said:
+        return CapturedQuestion(
+            name, file, operation, formats, {}, np.empty(0, np.uint8), expects, str(said["skipped"])
+        )
+    names = {**said["operands"], "output": said["output"]}
+    for operand, array in names.items():
+        if array not in arrays:
+            raise ValueError(f"the {operand} {quoted(array)}, which the file lacks")
+    held = {operand: arrays[array] for operand, array in names.items()}
+    for operand, shape, fmt in _fitting(operation, formats, held, expects or {}):
+        found = held[operand]
+        if found.shape != shape or found.dtype != (np.uint32 if fmt is None else code_dtype(fmt)):
+            raise ValueError(f"the {operand} of {found.dtype} and shape {found.shape}, which do not fit")
+        if fmt is not None and found.size and int(found.max()) >> fmt.width:
+            raise ValueError(
+                f"the {operand} with {int(found.max()):#x}, no {fmt.width}-bit code of {fmt.name!r}"
+            )
+    output = held.pop("output")
+    return CapturedQuestion(name, file, operation, formats, held, output, expects)
+
+
+def _fitting(
+    operation: str, formats: tuple[Format, ...], held: dict[str, Array], expects: dict[str, Any]
+) -> Iterator[tuple[str, tuple[int, ...], Format | None]]:
+    """Yield the shape that each array must have, and the format of its codes; None: of any words."""
+    *sources, target = formats
+    shape, count = held["x"].shape, held["x"].shape[:1]
+    if len(shape) != len(sources):
+        raise ValueError(f"an x of {len(shape)} dimensions, not {len(sources)}")
+    yield "output", count, catalog.format(expects["results"]) if "results" in expects else target
+    if operation == "convert":
+        yield "x", shape, sources[0]
+        if "random" in held:
+            yield "random", held["random"].shape[:1], None
+        return
+    yield "x", shape, sources[0]
+    yield "y", shape, sources[1]
+    if "addend" in held:
+        yield "addend", count, target

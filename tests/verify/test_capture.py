@@ -1,0 +1,531 @@
+"""Captures: scripts ask what they say, files hold what was answered, damaged files are refused.
+
+A simulated GPU stands for those of NVIDIA; torch on this processor is asked in the environment of all
+frameworks.
+"""
+
+from __future__ import annotations
+
+import ast
+import ctypes
+import dataclasses
+import io
+import json
+import pathlib
+import re
+import shlex
+import subprocess
+import sys
+import zipfile
+
+import numpy as np
+import pytest
+from click.testing import CliRunner
+
+import lowprec as lp
+from lowprec.cli.main import main
+from lowprec.verify.capture import script
+from lowprec.verify.capture.questions import CAPTURES
+from lowprec.verify.capture.reading import CapturedQuestion
+from lowprec.verify.capture.writing import chosen, written
+from tests.programs import need_framework, need_library
+from tests.verify import simulated_gpu
+from tests.verify.simulated_gpu import CORES, Device
+
+ROOT = pathlib.Path(__file__).parents[2]
+PTX = [name for name in CAPTURES if name.startswith(("cvt_", "mma_"))]
+CVT, RS, MMA = "cvt_rn_satfinite_e4m3x2_f32", "cvt_rs_satfinite_e4m3x4_f32", "mma_m16n8k16_binary16_binary32"
+FEW = [CVT, RS, MMA]
+
+
+def lowprec(*words):
+    return CliRunner().invoke(main, [str(word) for word in words])
+
+
+def captured(folder, monkeypatch, names=FEW, device=None):
+    text = written(chosen(names), 64, 0, "test")
+    return simulated_gpu.run(text, folder, device or Device((8, 9)), monkeypatch)
+
+
+def members(path):
+    with zipfile.ZipFile(path) as held:
+        return {name: held.read(name) for name in held.namelist()}
+
+
+def changed(path, manifest=lambda said: said, **arrays):
+    """A capture with a manifest and arrays changed; hashes stay as they were."""
+    held = members(path)
+    said = manifest(json.loads(held[script.MANIFEST]))
+    held[script.MANIFEST] = json.dumps(said).encode()
+    for name, change in arrays.items():
+        array = change(np.load(io.BytesIO(held[f"{name}.npy"])))
+        del held[f"{name}.npy"]
+        if array is not None:
+            held[f"{name}.npy"] = script.npy(array)
+    path.write_bytes(script.archive(held))
+    return path
+
+
+# -- what scripts ask -------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("capability", CORES, ids=lambda pair: f"sm_{pair[0]}{pair[1]}")
+def test_what_a_gpu_answers_is_what_is_expected_of_it(tmp_path, monkeypatch, capability):
+    """Operands, registers, random words, the file and the expectations belong together, on each machine."""
+    path = captured(tmp_path, monkeypatch, PTX, Device(capability))
+    capture = lp.read_capture(path)
+    assert capture.machine["architecture"] == f"sm_{capability[0]}{capability[1]}"
+    judged = 0
+    for name, question in capture.questions.items():
+        least = CAPTURES[name].settings["capability"]
+        assert bool(question.skipped) == (list(capability) < least), name
+        if question.skipped:
+            assert question.skipped == f"it needs compute capability {least[0]}.{least[1]}"
+        elif question.expects is not None:
+            report = question.compare()
+            assert report.agrees, (name, str(report))
+            judged += 1
+    assert judged == {(8, 0): 5, (8, 9): 13, (9, 0): 12, (10, 0): 26, (12, 0): 26}[capability]
+
+
+def test_bugs_of_a_gpu_are_named(tmp_path, monkeypatch):
+    """A window one bit short, halves of a register the other way round, another random half-word."""
+
+    def short(how):
+        window = dataclasses.replace(how.accumulator, fraction_bits=how.accumulator.fraction_bits - 1)
+        return dataclasses.replace(how, accumulator=window)
+
+    bugs = {
+        "mma_m16n8k32_e4m3fn_binary32": (Device((8, 9), how=short), "F = 12 instead of 13"),
+        "mma_m16n8k16_binary16_binary32": (Device((8, 0), how=short), "F = 23 instead of 24"),
+        "cvt_rn_satfinite_e4m3x2_f32": (Device((8, 9), packs=lambda codes: codes[:, ::-1]), ""),
+        "cvt_rs_satfinite_e4m3x4_f32": (Device((10, 0), packs=lambda codes: codes[:, ::-1]), ""),
+    }
+    for name, (device, cause) in bugs.items():
+        report = lp.read_capture(captured(tmp_path, monkeypatch, [name], device))[name].compare()
+        assert report.mismatches >= 19, name
+        assert not cause or report.cause.words.startswith(cause)
+
+
+def test_a_layout_that_is_wrong_is_found_by_the_script_itself(tmp_path, monkeypatch):
+    """Each row is in a twice: what mixes up rows gives two answers."""
+    monkeypatch.setattr(simulated_gpu, "c_place", lambda thread, i: (thread >> 2, i + 4 * (thread % 2)))
+    name = "mma_m16n8k16_binary16_binary32"
+    question = lp.read_capture(captured(tmp_path, monkeypatch, [name]))[name]
+    assert question.skipped == "rows 0 to 7 and 8 to 15 of the matrices, which are alike, gave other results"
+
+
+@pytest.mark.parametrize("wide", [8, 16, 32])
+@pytest.mark.parametrize("matrix", ["a", "b", "c"])
+def test_fragments_are_where_ptx_says(matrix, wide):
+    """Each element of a matrix is in one place of one thread's registers, the one that [PTX] mma gives it."""
+    length = 256 // wide
+    shape = {"a": (16, length), "b": (length, 8), "c": (16, 8)}[matrix]
+    rows, columns = script.places(matrix, wide)
+    for thread in range(32):
+        for i in range(rows.shape[1]):
+            place = {"a": simulated_gpu.a_place, "b": simulated_gpu.b_place}.get(matrix)
+            said = simulated_gpu.c_place(thread, i) if place is None else place(thread, i, wide)
+            assert (rows[thread, i], np.broadcast_to(columns, rows.shape)[thread, i]) == said
+    codes = np.random.default_rng(0).integers(0, 1 << wide, (3, *shape)).astype(f"u{wide // 8}")
+    words = script.fragments(codes, matrix)
+    assert words.dtype == np.uint32
+    assert words.size * 4 == codes.nbytes
+    held = np.zeros_like(codes)
+    held[:, rows, columns] = words.view(codes.dtype).reshape(3, *rows.shape)
+    assert np.array_equal(held, codes)
+    if matrix == "c" and wide > 8:
+        assert np.array_equal(script.gathered(words, codes.dtype), codes)
+
+
+@pytest.mark.parametrize(
+    ("name", "text"),
+    [
+        (
+            "cvt_rn_satfinite_e4m3x2_f32",
+            'asm("cvt.rn.satfinite.e4m3x2.f32 %0, %1, %2;" : "=h"(d) : '
+            '"f"(x[2 * i + 0]), "f"(x[2 * i + 1]));',
+        ),
+        (
+            "cvt_rn_satfinite_e2m1x2_f32",
+            'asm("{ .reg .b8 t; cvt.rn.satfinite.e2m1x2.f32 t, %1, %2; cvt.u32.u8 %0, t; }" : "=r"(d) : '
+            '"f"(x[2 * i + 0]), "f"(x[2 * i + 1]));',
+        ),
+        (
+            "cvt_rs_satfinite_e4m3x4_f32",
+            'asm("cvt.rs.satfinite.e4m3x4.f32 %0, {%1, %2, %3, %4}, %5;" : "=r"(d) : "f"(x[4 * i + 0]), '
+            '"f"(x[4 * i + 1]), "f"(x[4 * i + 2]), "f"(x[4 * i + 3]), "r"(random[i]));',
+        ),
+        ("cvt_rna_tf32_f32", 'asm("cvt.rna.tf32.f32 %0, %1;" : "=r"(d) : "f"(x[1 * i + 0]));'),
+    ],
+)
+def test_conversions_are_asked_for_in_the_words_of_ptx(name, text):
+    """Operands in order, results in a register of the size that the instruction has."""
+    how = CAPTURES[name].settings
+    kernel = script.cvt_kernel(how["instruction"], how["inputs"], how["register"], "cvt.rs" in text)
+    assert text in kernel
+    assert kernel.count("{") == kernel.count("}")
+
+
+def test_products_are_asked_for_in_the_words_of_ptx():
+    """Results, a, b and c: of binary32 four registers each, of binary16 two."""
+    kernel = script.mma_kernel(CAPTURES["mma_m16n8k16_binary16_binary32"].settings["instruction"], False)
+    registers = "{%0, %1, %2, %3}, {%4, %5, %6, %7}, {%8, %9}, {%10, %11, %12, %13};"
+    assert f"mma.sync.aligned.m16n8k16.row.col.f32.f16.f16.f32 {registers}" in kernel
+    assert '"=f"(d0), "=f"(d1), "=f"(d2), "=f"(d3) : "r"(a[0])' in kernel
+    kernel = script.mma_kernel("mma.sync", True)
+    assert "mma.sync {%0, %1}, {%2, %3, %4, %5}, {%6, %7}, {%8, %9};" in kernel
+    assert '"r"(b[0]), "r"(b[1]), "r"(c[0]), "r"(c[1]));' in kernel
+
+
+#: Architectures, and those among them that round stochastically.
+ARCHITECTURES = ("80", "86", "89", "90a", "100a", "103a", "120a", "121a")
+STOCHASTIC = ("100a", "103a")
+
+
+@pytest.mark.parametrize("name", PTX)
+def test_kernels_are_compiled_for_every_architecture_that_has_the_instruction(name):
+    """NVRTC makes machine code without a device; what is not there is refused in words."""
+    nvrtc = ctypes.CDLL(need_library("nvidia-cuda-nvrtc", "libnvrtc.so"))
+    how = CAPTURES[name].settings
+    if name.startswith("mma"):
+        source = script.mma_kernel(how["instruction"], CAPTURES[name].target == "binary16")
+    else:
+        random = "cvt.rs" in how["instruction"]
+        source = script.cvt_kernel(how["instruction"], how["inputs"], how["register"], random)
+    for architecture in ARCHITECTURES:
+        number = int(architecture.rstrip("a"))
+        if [number // 10, number % 10] < how["capability"]:
+            continue
+        program, size = ctypes.c_void_p(), ctypes.c_size_t()
+        given = (ctypes.byref(program), source.encode(), b"capture.cu", 0, None, None)
+        assert nvrtc.nvrtcCreateProgram(*given) == 0
+        options = (ctypes.c_char_p * 1)(f"--gpu-architecture=sm_{architecture}".encode())
+        failed = nvrtc.nvrtcCompileProgram(program, 1, options)
+        nvrtc.nvrtcGetProgramLogSize(program, ctypes.byref(size))
+        log = ctypes.create_string_buffer(size.value)
+        nvrtc.nvrtcGetProgramLog(program, log)
+        if "cvt_rs" in name and architecture not in STOCHASTIC:
+            assert f"Feature '.rs' not supported on .target 'sm_{architecture}'" in log.value.decode()
+        else:
+            assert not failed, log.value.decode()
+        nvrtc.nvrtcDestroyProgram(ctypes.byref(program))
+
+
+# -- the script -------------------------------------------------------------------------------------
+
+
+def test_a_script_needs_nothing_but_numpy_and_torch():
+    """It is read as it is run elsewhere: its imports, its size, and that it is the same each time."""
+    text = written(chosen([]), 1024, 0, "lowprec capture")
+    assert len(text) < 2_000_000
+    assert written(chosen(FEW), 64, 0, "") == written(chosen(FEW), 64, 0, "")
+    assert written(chosen(FEW), 64, 0, "") != written(chosen(FEW), 64, 1, "")
+    imported = set()
+    for node in ast.walk(ast.parse(text, feature_version=(3, 9))):
+        if isinstance(node, ast.Import):
+            imported |= {alias.name.split(".")[0] for alias in node.names}
+        elif isinstance(node, ast.ImportFrom):
+            imported.add(node.module.split(".")[0])
+    assert imported - set(sys.stdlib_module_names) == {"numpy", "torch"}
+    assert max(map(len, text.splitlines())) <= 125
+
+
+def test_every_question_is_drawn_and_can_be_read(tmp_path, monkeypatch):
+    """Those of torch too, which the simulated GPU lacks: the file says that, and is read."""
+    capture = lp.read_capture(captured(tmp_path, monkeypatch, []))
+    assert list(capture.questions) == list(CAPTURES)
+    assert (
+        "has no attribute" in capture["cast_binary32_e4m3fn"].skipped
+        or "has no" in capture["cast_binary32_e4m3fn"].skipped
+    )
+
+
+@pytest.mark.parametrize("name", [name for name in CAPTURES if not name.startswith(("cast", "cvt"))])
+def test_every_expectation_is_one_that_compare_takes(name):
+    """Accumulations and library calls by name, output formats, budgets: of each machine."""
+    asked = CAPTURES[name]
+    formats = tuple(map(lp.format, (*asked.sources, asked.target)))
+    operands = asked.draw(16, 0)
+    output = np.zeros(len(operands["x"]), f"u{formats[-1].width // 8}")
+    for expects in asked.expects:
+        question = CapturedQuestion(name, "file", "dot", formats, operands, output, expects)
+        report = question.compare(why=False, limit=0)
+        assert report.compared == output.size
+        assert not report.ranking
+    assert asked.expects or name == "scaled_mm_e4m3fnuz"
+
+
+def test_damaged_operands_are_not_asked(tmp_path, monkeypatch):
+    """A digest in ARRAYS is wrong."""
+    text = written(chosen([MMA]), 64, 0, "test")
+    first = next(line for line in text.splitlines() if line.startswith("ARRAYS"))
+    digest = first.split("'")[3]
+    with pytest.raises(
+        SystemExit, match=r"the operands 'mma_m16n8k16_binary16_binary32_x' have another SHA-256"
+    ):
+        simulated_gpu.run(text.replace(digest, "0" * 64), tmp_path, Device((8, 9)), monkeypatch)
+
+
+def test_a_file_is_written_whole_or_not_at_all(tmp_path, monkeypatch):
+    """An old file stays where a new one cannot be written, and nothing is left beside it."""
+    out = tmp_path / "old.npz"
+    out.write_bytes(b"old")
+
+    def full(members):
+        raise OSError("no space left")
+
+    monkeypatch.setattr(script, "archive", full)
+    with pytest.raises(OSError, match="no space left"):
+        script.save(str(out), {}, {"x": np.zeros(3)})
+    assert [path.name for path in tmp_path.iterdir()] == ["old.npz"]
+    assert out.read_bytes() == b"old"
+
+
+def test_the_command_lists_writes_and_refuses(tmp_path):
+    """--list, --only with patterns, -o."""
+    listed = lowprec(
+        "capture", "--list", "--only", "matmul_b*16", "--only", "mma_m16n8k8_tf32_binary32"
+    ).output
+    rows = [line.split() for line in listed.splitlines()]
+    assert [row[0] for row in rows] == [
+        "question",
+        "matmul_binary16",
+        "matmul_bfloat16",
+        "mma_m16n8k8_tf32_binary32",
+    ]
+    assert rows[1][-1] == "CPUs"
+    assert listed.splitlines()[3].rstrip().endswith("  compiled, not yet run on a device")
+    wrong = lowprec("capture", "--only", "matmul_binary61")
+    assert wrong.exit_code == 2
+    assert "nothing to capture is called 'matmul_binary61'; did you mean matmul_binary16" in wrong.output
+    done = lowprec("capture", "--only", "cast_e5m2_*", "--count", 16, "-o", tmp_path / "script.py")
+    assert done.exit_code == 0
+    text = (tmp_path / "script.py").read_text()
+    assert text.startswith(
+        f"# Written by lowprec {lp.__version__}: lowprec capture --only cast_e5m2_* --seed 0 --count 16\n"
+    )
+    assert "'cast_e5m2_binary32'" in text
+    assert "cast_e4m3fn_binary32" not in text
+
+
+# -- the file ---------------------------------------------------------------------------------------
+
+
+def test_compare_tells_each_question(tmp_path, monkeypatch):
+    """A row for each, exit code 0; one in full; a changed result is found, exit code 1."""
+    path = captured(tmp_path, monkeypatch)
+    told = lowprec("compare", path)
+    assert told.exit_code == 0, told.output
+    assert "Simulated GPU, sm_89, torch 2.13.0, 13.0" in told.output
+    assert "mma_m16n8k16_binary16_binary32  ada_mma_binary16_binary32" in told.output
+    assert "skipped (1), it needs compute capability 10.0: cvt_rs_satfinite_e4m3x4_f32" in told.output
+    assert "2 questions answered, 1 skipped; of 2 with an expectation none differ" in told.output
+    one = lowprec("compare", f"{path}:{MMA}")
+    assert (one.exit_code, one.output) == (0, "64 results agree\n")
+
+    name = f"{MMA}_output"
+    codes = np.load(path)[name]
+    codes[5] ^= 1
+    changed(
+        path,
+        lambda said: said | {"arrays": said["arrays"] | {name: script.digest(codes)}},
+        **{name: lambda old: codes},
+    )
+    told = lowprec("compare", path)
+    assert told.exit_code == 1
+    assert "of 2 with an expectation 1 differs" in told.output
+    one = lowprec("compare", f"{path}:{MMA}")
+    assert one.exit_code == 1
+    assert one.output.startswith("index 5 (5,):\n")
+    said = json.loads(lowprec("compare", path, "--json").output)
+    assert said["schema"] == "lowprec.compare_capture/1"
+    assert [each["report"] and each["report"]["mismatches"] for each in said["questions"]] == [0, None, 1]
+
+
+def test_options_replace_what_is_expected(tmp_path, monkeypatch):
+    """Another accumulation, another rounding, a budget."""
+    path = captured(tmp_path, monkeypatch)
+    other = lowprec("compare", f"{path}:{MMA}", "--accumulation", "fp32_fma", "--no-why")
+    assert other.exit_code == 1
+    cut = lowprec("compare", f"{path}:{CVT}", "--rounding", "toward_zero", "--saturation", "finite")
+    assert cut.exit_code == 1
+    assert "explained by ties to even (nearest_even instead of toward_zero): " in cut.output
+
+
+def test_any_nan_will_do_where_the_capture_says_so():
+    """Vectors of torch make ffff of NaNs; without --nan the capture says that any will do."""
+    question = f"{ROOT / 'docs' / 'examples' / 'capture.npz'}:cast_binary32_bfloat16"
+    assert lowprec("compare", question).output == "1,952 results agree\n"
+    exact = lp.read_capture(question.split(":")[0])["cast_binary32_bfloat16"].compare(any_nan=False)
+    assert exact.mismatches > 0
+    assert {got for _, got in exact.tally.classes} == {"NaN"}
+
+
+def test_nothing_expected_is_nothing_compared(tmp_path, monkeypatch):
+    """Accumulations are ranked; exit code 3."""
+    names = ["mma_m16n8k32_e4m3fn_binary32"]
+    path = captured(tmp_path, monkeypatch, names, Device((9, 0)))
+    told = lowprec("compare", path)
+    assert told.exit_code == 3
+    assert "nothing was expected; nearest: ada_mma_e4m3fn_binary32, 100.0%" in told.output.replace(
+        "hopper_wg", "ada_"
+    )
+
+
+def test_identify_takes_a_capture(tmp_path, monkeypatch):
+    """Formats, K and the addend are the capture's."""
+    name = "mma_m16n8k32_e4m3fn_binary32"
+    path = captured(tmp_path, monkeypatch, [name])
+    done = lowprec("identify", "--rows", f"{path}:{name}")
+    assert done.exit_code == 0, done.output
+    assert "ada_mma_e4m3fn_binary32" in done.output
+    said = lowprec("identify", "--rows", f"{path}:{name}", "--k", 32)
+    assert said.exit_code == 2
+    assert f"--k is said by the capture '{path}:{name}'; leave it out" in said.output
+    wrong = lowprec("identify", "--rows", f"{captured(tmp_path, monkeypatch)}:{CVT}")
+    assert "cvt_rn_satfinite_e4m3x2_f32 is a conversion, not a dot product" in wrong.output
+
+
+def test_files_that_are_no_whole_captures_are_refused(tmp_path, monkeypatch):
+    """What is wrong, and the way out, in one message, exit code 2."""
+    path = captured(tmp_path, monkeypatch)
+    whole = path.read_bytes()
+    again = "; copy it again, or run the script again\n"
+
+    def refused(message, change=lambda: None):
+        path.write_bytes(whole)
+        change()
+        done = lowprec("compare", path)
+        assert done.exit_code == 2, done.output
+        assert f"Error: cannot read '{path}': {message}" in done.output
+        with pytest.raises(ValueError, match="cannot read"):
+            lp.read_capture(path)
+
+    def edited(**fields):
+        return lambda: changed(path, lambda said: said | fields)
+
+    def asked(**fields):
+        def edit(said):
+            said["questions"][2].update(fields)
+            return said
+
+        return lambda: changed(path, edit)
+
+    refused(
+        f"it is no whole .npz file (File is not a zip file){again}", lambda: path.write_bytes(whole[:-100])
+    )
+    refused(f"it is no whole .npz file (File is not a zip file){again}", lambda: path.write_bytes(b""))
+    damaged = bytearray(whole)
+    damaged[len(whole) // 2] ^= 1
+    refused("", lambda: path.write_bytes(damaged))
+    refused(
+        "it has no capture.json, so no script of `lowprec capture` wrote it\n",
+        lambda: np.savez(path, x=np.zeros(3)),
+    )
+    refused(
+        f"its schema is 'lowprec.capture/2', and lowprec {lp.__version__} reads 'lowprec.capture/1'; read it "
+        "with the lowprec that wrote its script\n",
+        edited(schema="lowprec.capture/2"),
+    )
+    refused(f"capture.json has no arrays, or not as a dict{again}", edited(arrays=[]))
+    output = f"{MMA}_output"
+    digest = script.digest(np.load(path)[output])
+    found = script.digest(np.load(path)[output] ^ 1)
+    refused(
+        f"the array '{output}' has the SHA-256 {found[:12]}..., but capture.json says {digest[:12]}...: it "
+        f"was damaged or changed{again}",
+        lambda: changed(path, **{output: lambda codes: codes ^ 1}),
+    )
+    refused(
+        f"question '{MMA}' of capture.json has the output '{output}', which the file lacks{again}",
+        lambda: changed(path, **{output: lambda codes: None}),
+    )
+    refused(
+        f"question '{MMA}' of capture.json has no 'to'{again}",
+        lambda: changed(
+            path,
+            lambda said: (
+                said | {"questions": [{"name": MMA, "operation": "dot", "expects": None, "from": []}]}
+            ),
+        ),
+    )
+    refused(f"question '{MMA}' of capture.json has unknown format 'e9m9'", asked(to="e9m9"))
+    refused(
+        f"question '{MMA}' of capture.json has the output of uint32 and shape (64,), which do not fit{again}",
+        asked(to="binary16"),
+    )
+    for value in ({"magic": 1}, {"projection": "x"}, {"profile": 3}):
+        ((field, held),) = value.items()
+        shown = f"'{held}'" if isinstance(held, str) else held
+        why = f"an expectation '{field}' that is not read here: {shown}"
+        refused(f"question '{MMA}' of capture.json has {why}{again}", asked(expects=value))
+    flat = f"question '{MMA}' of capture.json has an x of 1 dimensions, not 2{again}"
+    refused(flat, asked(operands={"x": f"{MMA}_addend", "y": f"{MMA}_y"}))
+    refused("question '\\x1b[31m' of capture.json has a name that is no word", asked(name="\x1b[31m"))
+    missing = lowprec("compare", tmp_path / "none.npz")
+    assert missing.exit_code == 2
+    assert "none.npz': there is no such file" in missing.output
+
+
+@pytest.mark.parametrize(
+    ("words", "message"),
+    [
+        ((":nothing",), "the capture has no question 'nothing'; it has cvt_rn_satfinite_e4m3x2_f32, "),
+        ((":cvt_rs_satfinite_e4m3x4_f32",), "was skipped on that machine: it needs compute capability 10.0"),
+        ((":",), "name a question as "),
+        (("", "--accumulation", "exact"), "--accumulation is for one question of a capture: FILE.npz:NAME"),
+        (("", "--scale", "2"), "--scale is for other files; a capture says what it holds: leave it out"),
+        (("", "--junit", "x.xml"), "--junit and --html are reports of one question"),
+        (("", "--scheduler", "tcp://a:1"), "--scheduler is for files of arrays"),
+    ],
+)
+def test_questions_and_options_that_cannot_be(tmp_path, monkeypatch, words, message):
+    """One message, exit code 2."""
+    path = captured(tmp_path, monkeypatch)
+    done = lowprec("compare", f"{path}{words[0]}", *words[1:])
+    assert done.exit_code == 2
+    assert message in " ".join(done.output.split())
+
+
+def test_the_page_shows_what_is_printed(monkeypatch):
+    """The commands of docs/capture.md on the capture that is in docs/examples."""
+    monkeypatch.setenv("COLUMNS", "110")
+    monkeypatch.chdir(ROOT)
+    page = (ROOT / "docs" / "capture.md").read_text()
+    blocks = re.findall(
+        r"^\$ lowprec ([^\n]* docs/examples/capture.npz[^\n]*)\n(.*?)^```$", page, re.M | re.S
+    )
+    assert len(blocks) == 3
+    for command, shown in blocks:
+        printed = [line.rstrip() for line in lowprec(*shlex.split(command)).output.splitlines()]
+        lines = shown.splitlines()
+        told = lines.index("...") if "..." in lines else len(printed)
+        assert printed[:told] == lines[:told]
+
+
+# -- torch on this processor ------------------------------------------------------------------------
+
+
+def test_torch_on_this_processor_is_what_its_profile_says(tmp_path):
+    """The script, run as a stranger runs it; E8M0 below 2**-126 is a difference that is known."""
+    need_framework("torch")
+    path, out = tmp_path / "capture.py", tmp_path / "capture.npz"
+    path.write_text(written(chosen([]), 1024, 0, "test"))
+    command = [sys.executable, "-W", "error", path, "--out", out, "--device", "cpu"]
+    done = subprocess.run(command, capture_output=True, text=True, cwd=tmp_path, check=False)
+    assert done.returncode == 0, done.stderr
+    capture = lp.read_capture(out)
+    answered = {name for name, question in capture.questions.items() if not question.skipped}
+    assert answered == {name for name, question in CAPTURES.items() if question.run_on == "CPUs"}
+    for name in sorted(answered):
+        question = capture[name]
+        if name.endswith("_e8m0fnu"):
+            wrong = [detail.data["operands"][0] for detail in question.compare(limit=None, why=False).details]
+            wide = 32 if "binary32" in name else 16
+            values = np.abs([np.uint32(int(code, 16) << 32 - wide).view(np.float32) for code in wrong])
+            assert ((values > 2.0**-127) & (values < 2.0**-126)).all()
+        elif question.expects is not None:
+            assert question.compare().agrees, name
+    ranked = capture["scaled_mm_e4m3fn"].compare(why=False).ranking
+    assert ranked[0].share > 0.5
