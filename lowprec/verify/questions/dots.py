@@ -58,7 +58,11 @@ class DotQuestion(Question):
         budget: Budget | None = None,
         scale: Dump | tuple[Dump | None, Dump | None] | None = None,
     ) -> None:
-        how, self.epilogue = (asked, None) if isinstance(asked, Accumulation) else _parts(asked)
+        self.epilogue: Epilogue | None = None
+        if isinstance(asked, LibraryCall):
+            how, self.epilogue = _parts(asked)
+        else:
+            how = asked
         if budget == "auto" and self.epilogue is not None:
             raise ValueError(
                 f"ulps='auto' knows no bound for the library call {asked}: it scales in steps; give a "
