@@ -44,8 +44,9 @@ def systemverilog(fmt: Format, projection: Projection, provenance: str) -> str:
 // {provenance}
 // {fmt.name}: the value of every code as {kind} bits; encode binary32 under {projection}.
 
-// A file may have another name than its package, and a bench may leave constants unused.
+// A file may have another name than its package, a package has no delays, and constants may be unused.
 // verilator lint_off DECLFILENAME
+// verilator lint_off TIMESCALEMOD
 // verilator lint_off UNUSED
 package {name}_pkg;
 
@@ -81,6 +82,7 @@ package {name}_pkg;
 
 endpackage
 // verilator lint_on UNUSED
+// verilator lint_on TIMESCALEMOD
 // verilator lint_on DECLFILENAME
 """
 

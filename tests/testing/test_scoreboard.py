@@ -176,7 +176,7 @@ def test_following_needs_cocotb(monkeypatch):
 
 
 REFUSED = {
-    "operation": (("sum", "e5m2"), {}, "unknown operation 'sum'; use dot or one of "),
+    "operation": (("sum", "e5m2"), {}, "unknown operation 'sum'; use dot, block or one of "),
     "formats": (("add", "e5m2", "e5m2"), {}, "add has 3 formats here, not 2"),
     "no accumulation": (("dot", "e5m2", "e5m2"), {}, "a scoreboard of 'dot' needs accumulation="),
     "rounding": (

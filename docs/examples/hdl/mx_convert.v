@@ -54,9 +54,8 @@ module mx_convert #(
     reg [FRACTION+PAD:0] aligned;
     reg [TRAILING:0]     kept;
     reg                  half, sticky, up;
-    reg [15:0]           magnitude;
     reg [OUT-2:0]        code;
-    integer i, j, field, places;
+    integer i, j, field, places, magnitude;
 
     initial out_valid = 1'b0;
 
@@ -107,7 +106,7 @@ module mx_convert #(
             up = ROUNDING == 1 ? 1'b0 : ROUNDING == 2 ? half : half & (sticky | kept[0]);
 
             // The leading bit of `kept` adds one to the exponent field above it, and a carry out of it too.
-            magnitude = (field > 1 ? (field - 1) << TRAILING : 0) + {{15-TRAILING{1'b0}}, kept} + {15'd0, up};
+            magnitude = (field > 1 ? (field - 1) << TRAILING : 0) + {{31-TRAILING{1'b0}}, kept} + {31'd0, up};
             if (FLUSHED == 1 && magnitude < 1 << TRAILING)
                 magnitude = 0;
             if (magnitude > LARGEST)
