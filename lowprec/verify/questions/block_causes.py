@@ -19,6 +19,7 @@ from lowprec.spec.format import Sign
 from lowprec.verify.question import Array, Change
 
 __all__ = ["SCALE_SHIFT", "lanes", "operands", "orders", "scales", "special_blocks"]
+__all__ += ["with_nan"]
 
 #: A scale's code stands so many bits above the code of the element.
 SCALE_SHIFT = 32
@@ -33,7 +34,7 @@ _SPECIAL: dict[str, dict[Any, str]] = {
         "block": "a NaN makes the scale NaN and all elements 0",
         "scale": "a NaN makes the scale NaN; elements are NaN where the values are, and zeros elsewhere",
         "all": "a NaN makes the scale and all elements NaN",
-        "elements": "NaNs are NaN elements, and the scale does not see them",
+        "elements": "NaNs become elements, and the scale does not see them",
     },
     "infinity": {
         "block": "an infinity makes the scale NaN and all elements 0",
@@ -51,6 +52,13 @@ def special_blocks(fmt: BlockFormat) -> Iterator[Change]:
         for value, said in words.items():
             if value != getattr(fmt, field):
                 yield Change(field, value, said)
+
+
+def with_nan(fmt: BlockFormat) -> BlockFormat:
+    """Return the format, or one whose NaN elements are the largest value where they have no other code."""
+    if fmt.nan == "block" or fmt.element.nan_code is not None or fmt.elements.nan != "error":
+        return fmt
+    return dataclasses.replace(fmt, elements=dataclasses.replace(fmt.elements, nan="max"))
 
 
 def operands(dtype: np.dtype[Any]) -> Iterator[Change]:
@@ -175,14 +183,15 @@ def scales(fmt: BlockFormat) -> Iterator[Change]:
     """Yield scales off by a factor of two, with their elements; and codes of scales that are off by one."""
     if not _given_scales(fmt):
         return
-    for power, words in (
-        (1, "twice as large: emax taken as one less"),
-        (-1, "half as large: emax taken as one more"),
-    ):
-        yield Change("scaling", functools.partial(_off, power=power), f"scales {words}")
+    emax = ": emax taken as one {}" if fmt.rule.divisor == "binade" else ""
+    for power, words, other in ((1, "twice", "less"), (-1, "half", "more")):
+        said = f"scales {words} as large{emax.format(other)}"
+        yield Change("scaling", functools.partial(_off, power=power), said)
+    yield Change("scaling", _positive, "negative values left out of the largest magnitude")
     for by, words in ((1, "high"), (-1, "low")):
         said = f"scale codes one too {words}, above elements that are right"
         yield Change("scaling", functools.partial(_written, by=by), said)
+    yield Change("scaling", _kept, "elements under scales that are NaN are not cleared")
 
 
 def _off(blocks: BlockArray, values: Array, power: int) -> BlockArray:
@@ -194,6 +203,19 @@ def _unseen(blocks: BlockArray, values: Array, lanes: Sequence[int]) -> BlockArr
     fmt = blocks.format
     seen = _without(values, lanes, blocks.axes[0], fmt.sizes[0])
     return _under(blocks, values, lp.encode(seen, fmt, axis=blocks.axes).scales)
+
+
+def _positive(blocks: BlockArray, values: Array) -> BlockArray:
+    seen = np.where(_wide(values) < 0, 0, values)
+    return _under(blocks, values, lp.encode(seen, blocks.format, axis=blocks.axes).scales)
+
+
+def _kept(blocks: BlockArray, values: Array) -> BlockArray:
+    fmt = blocks.format
+    plain = with_nan(dataclasses.replace(fmt, nan="elements", infinity="elements"))
+    other = lp.encode(values, plain, axis=blocks.axes).codes
+    nan = spread(np.isnan(_units(blocks.scales, fmt)), values.shape, blocks.axes, fmt.sizes)
+    return dataclasses.replace(blocks, codes=np.where(nan, other, blocks.codes))
 
 
 def _written(blocks: BlockArray, values: Array, by: int) -> BlockArray:

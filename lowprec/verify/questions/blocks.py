@@ -201,6 +201,8 @@ class BlockQuestion(Question):
         if "scale_rounding" in fields:
             scales = dataclasses.replace(fmt.scales, rounding=fields["scale_rounding"])
             fmt = dataclasses.replace(fmt, scales=scales)
+        if "nan" in fields:
+            fmt = block_causes.with_nan(fmt)
         axes = fields.get("axis", axes)
         if fmt.tensor_scale == "none":
             tensor = None
