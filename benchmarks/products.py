@@ -28,11 +28,12 @@ from lowprec.oracle import dot as oracle
 from lowprec.oracle.convert import decode as decode_exactly
 from lowprec.oracle.exact import to_float
 from lowprec.spec import catalog
-from lowprec.spec.accumulation import Accumulation, Window, chunked
+from lowprec.spec.accumulation import Accumulation, Window
 from lowprec.spec.accumulations import ACCUMULATIONS
 from lowprec.spec.block import BlockFormat
 from lowprec.spec.families import ieee
 from lowprec.spec.format import Format
+from lowprec.spec.order import chunked
 from lowprec.spec.projection import Projection
 
 __all__ = ["ProductContest", "accumulation_of", "has_product", "product_contest"]

@@ -43,7 +43,11 @@ _HOMES = {
     "stochastic": "lowprec.spec.rounding",
     "load_toml": "lowprec.spec.toml_reading",
     "to_toml": "lowprec.spec.toml_writing",
-    "Order": "lowprec.spec.accumulation",
+    "Order": "lowprec.spec.order",
+    "Split": "lowprec.spec.order",
+    "Epilogue": "lowprec.spec.epilogue",
+    "LibraryCall": "lowprec.spec.epilogue",
+    "library_calls": "lowprec.spec.library_calls",
     "Window": "lowprec.spec.accumulation",
     "accumulations": "lowprec.spec.accumulations",
     "dot": "lowprec.arrays.dot",
@@ -76,6 +80,7 @@ _MAPPINGS = {
     "accumulations": "ACCUMULATIONS",
     "block_formats": "BLOCK_FORMATS",
     "formats": "FORMATS",
+    "library_calls": "LIBRARY_CALLS",
     "profiles": "PROFILES",
 }
 

@@ -1,4 +1,4 @@
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 
 from lowprec.arrays.arith import (
     absolute as absolute,
@@ -40,11 +40,13 @@ from lowprec.arrays.order import (
 from lowprec.arrays.random import random_bits as random_bits
 from lowprec.arrays.statistics import error_report as error_report, scale_for as scale_for
 from lowprec.arrays.threads import get_threads as get_threads, set_threads as set_threads
-from lowprec.spec.accumulation import Accumulation as Accumulation, Order as Order, Window as Window
+from lowprec.spec.accumulation import Accumulation as Accumulation, Window as Window
 from lowprec.spec.arith import Class as Class
 from lowprec.spec.block import BlockFormat as BlockFormat, ScaleRule as ScaleRule
 from lowprec.spec.catalog import format as format
+from lowprec.spec.epilogue import Epilogue as Epilogue, LibraryCall as LibraryCall
 from lowprec.spec.format import Format as Format, Sign as Sign
+from lowprec.spec.order import Order as Order, Split as Split
 from lowprec.spec.profiles import Profile as Profile
 from lowprec.spec.projection import Flag as Flag, Projection as Projection, Saturation as Saturation
 from lowprec.spec.rounding import Rounding as Rounding, Threshold as Threshold, stochastic as stochastic
@@ -59,4 +61,5 @@ __version__: str
 accumulations: Mapping[str, Accumulation]
 block_formats: Mapping[str, BlockFormat]
 formats: Mapping[str, Format]
+library_calls: Mapping[str, Callable[..., LibraryCall]]
 profiles: Mapping[str, Profile]

@@ -9,16 +9,8 @@ import numpy as np
 
 import lowprec as lp
 from lowprec.spec import catalog, families
-from lowprec.spec.accumulation import (
-    EXACT,
-    MACHINES,
-    PAIRWISE,
-    SEQUENTIAL,
-    Accumulation,
-    Cut,
-    Window,
-    chunked,
-)
+from lowprec.spec.accumulation import MACHINES, Accumulation, Cut, Window
+from lowprec.spec.order import EXACT, PAIRWISE, SEQUENTIAL, chunked
 from lowprec.spec.projection import Projection
 from lowprec.spec.rounding import MODES
 

@@ -116,9 +116,9 @@ def sums(name):
     """Return an accumulation by name, of those that no machine and no framework has too."""
     import lowprec as lp
     from lowprec.spec import families
-    from lowprec.spec.accumulation import PAIRWISE, chunked
     from lowprec.spec.accumulations import accumulation
     from lowprec.spec.catalog import BFLOAT16, BINARY16, BINARY32, E4M3FN
+    from lowprec.spec.order import PAIRWISE, chunked
 
     def to(fmt, mode="nearest_even"):
         return fmt, lp.Projection(rounding=mode)

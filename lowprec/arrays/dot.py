@@ -7,29 +7,35 @@ from __future__ import annotations
 
 import dataclasses
 import functools
+import math
 from collections.abc import Callable, Iterator
 from fractions import Fraction
-from typing import Any, Protocol
+from typing import Any, NamedTuple
 
 import numpy as np
 import numpy.typing as npt
 
 from lowprec.arrays import calls, lazy, lazy_dot
 from lowprec.arrays.checks import Array, Operand, code_dtype, output, values_operand
-from lowprec.arrays.factors import Factors, alike, factors, part_of
+from lowprec.arrays.dot_shapes import broadcast_outer, check_addend, check_shapes
+from lowprec.arrays.epilogue import Scales, scaled_product
+from lowprec.arrays.factors import Factors, alike, along, factors, part_of
 from lowprec.arrays.operations import result_type
 from lowprec.arrays.progress import Progress, reporting
 from lowprec.arrays.random import Place, key_of
+from lowprec.arrays.sums import as_values, coded, combined, computed, rounded_codes
 from lowprec.arrays.threads import share_rows
 from lowprec.kernels import engine
 from lowprec.kernels.engine import Backend, Rows, check_backend
 from lowprec.kernels.lower.dot import begins_in
 from lowprec.kernels.modes import usual_arithmetic
-from lowprec.kernels.request import Dot
-from lowprec.spec.accumulation import EXACT, Accumulation
+from lowprec.kernels.request import CONVERT, Dot
+from lowprec.spec.accumulation import Accumulation
 from lowprec.spec.accumulations import accumulation as accumulation_of
+from lowprec.spec.epilogue import Epilogue, LibraryCall
 from lowprec.spec.format import Carrier, Format
-from lowprec.spec.projection import DEFAULT, Projection
+from lowprec.spec.library_calls import library_call
+from lowprec.spec.order import EXACT
 
 __all__ = ["dot", "matmul"]
 
@@ -41,9 +47,13 @@ _TOGETHER = 4096
 def dot(
     x: Factors,
     y: Factors,
-    accumulation: Accumulation | str,
+    accumulation: Accumulation | LibraryCall | str,
     *,
     addend: npt.ArrayLike | None = None,
+    scales: Scales | None = None,
+    bias: npt.ArrayLike | None = None,
+    output_scale: npt.ArrayLike | None = None,
+    epilogue: Epilogue | None = None,
     rng: int | np.random.Generator | None = None,
     dtype: npt.DTypeLike | None = None,
     out: Array | None = None,
@@ -62,10 +72,16 @@ def dot(
     x, y : array_like of float or integer, or BlockArray, shapes (..., K)
         Those in front of K broadcast. Where the accumulation has `operands`, values of these formats.
         Blocks lie along K. Dask arrays, lazily, with K in one chunk; xarray objects, both of them.
-    accumulation : Accumulation or str
+    accumulation : Accumulation, LibraryCall or str
         Such as "hopper_wgmma_e4m3fn_binary32"; `lowprec.accumulations` has all names.
     addend : array_like, shape that broadcasts to (...), optional
-        Added where the accumulation says; by default +0.
+        Added where the accumulation says; by default +0. With an epilogue, where that says.
+    scales : (array_like, array_like), optional
+        Of x and of y, either may be None: one number; one for each row of x and column of y, or as many axes
+        as the operand has, with 1 in the place of K; or K/n there for blocks of n along K.
+    bias, output_scale : array_like, shape that broadcasts to the results', optional
+    epilogue : Epilogue, optional
+        What is done with the sums where any of these are given; by default `Epilogue()`.
     rng : int or Generator
         Of stochastic accumulations: the key of the random integers. Rounding s of output i takes
         `random_bits(..., stream=2 + s)` at i.
@@ -100,26 +116,33 @@ def dot(
     [IEEE754] 9.4 for what may differ; docs/dot-products.md.
     """
     check_backend(backend)
-    how = accumulation_of(accumulation)
+    how, after = _call(accumulation, epilogue, scales, bias, output_scale)
+    if after is not None:
+        return scaled_product(dot, x, y, how, after, scales=scales, addend=addend, bias=bias,
+                              output_scale=output_scale, rng=rng, dtype=dtype, out=out, backend=backend,
+                              progress=progress)  # fmt: skip
     if any(map(lazy_dot.is_lazy, (x, y, addend))):
         verb = functools.partial(dot, accumulation=how, dtype=dtype, backend=backend)
         return _lazily("dot", verb, x, y, addend, rng, out, progress)
     left, right = factors("x", x, how, 0, -1, backend), factors("y", y, how, 1, -1, backend)
-    _check_shapes("dot", left, right, -1)
-    shape = _broadcast("dot", left, right, left.shape[:-1], right.shape[:-1])
+    check_shapes("dot", left, right, -1)
+    shape = broadcast_outer("dot", left, right, left.shape[:-1], right.shape[:-1])
     pair = (left.rows((*shape, left.shape[-1])), right.rows((*shape, left.shape[-1])))
-    return _run(
-        how, *pair, shape, (1, len(pair[0].codes), 1), True, addend, rng, dtype, out, backend, progress
-    )
+    outputs = _Outputs(shape, (1, len(pair[0].codes), 1), True)
+    return _run(how, *pair, outputs, addend, rng, dtype, out, backend, progress)
 
 
 @usual_arithmetic()
 def matmul(
     x: Factors,
     y: Factors,
-    accumulation: Accumulation | str,
+    accumulation: Accumulation | LibraryCall | str,
     *,
     addend: npt.ArrayLike | None = None,
+    scales: Scales | None = None,
+    bias: npt.ArrayLike | None = None,
+    output_scale: npt.ArrayLike | None = None,
+    epilogue: Epilogue | None = None,
     rng: int | np.random.Generator | None = None,
     dtype: npt.DTypeLike | None = None,
     out: Array | None = None,
@@ -141,7 +164,7 @@ def matmul(
     y : array_like or BlockArray, shape (..., K, N)
         Axes in front of the last two broadcast; one dimension is a row of x, a column of y, as for
         `numpy.matmul`. Blocks lie along K in both.
-    accumulation, rng, dtype, out, backend, progress
+    accumulation, scales, bias, output_scale, epilogue, rng, dtype, out, backend, progress
         As for `dot`.
     addend : array_like, shape that broadcasts to (..., M, N), optional
 
@@ -155,22 +178,42 @@ def matmul(
         As for `dot`.
     """
     check_backend(backend)
-    how = accumulation_of(accumulation)
+    how, after = _call(accumulation, epilogue, scales, bias, output_scale)
+    if after is not None:
+        return scaled_product(matmul, x, y, how, after, scales=scales, addend=addend, bias=bias,
+                              output_scale=output_scale, rng=rng, dtype=dtype, out=out, backend=backend,
+                              progress=progress)  # fmt: skip
     if any(map(lazy_dot.is_lazy, (x, y, addend))):
         verb = functools.partial(matmul, accumulation=how, dtype=dtype, backend=backend)
         return _lazily("matmul", verb, x, y, addend, rng, out, progress)
     left, right = factors("x", x, how, 0, -1, backend), factors("y", y, how, 1, -2, backend)
-    _check_shapes("matmul", left, right, max(-2, -len(right.shape)))
+    check_shapes("matmul", left, right, max(-2, -len(right.shape)))
     row, column = len(left.shape) == 1, len(right.shape) == 1
     left = left.expanded(0) if row else left
     right = right.expanded(1) if column else right
     right = right.transposed()
-    outer = _broadcast("matmul", left, right, left.shape[:-2], right.shape[:-2])
+    outer = broadcast_outer("matmul", left, right, left.shape[:-2], right.shape[:-2])
     (m, length), n = left.shape[-2:], right.shape[-2]
     count = int(np.prod(outer, dtype=np.int64))
     shape = (*outer, *(() if row else (m,)), *(() if column else (n,)))
     pair = left.rows((*outer, m, length)), right.rows((*outer, n, length))
-    return _run(how, *pair, shape, (count, m, n), False, addend, rng, dtype, out, backend, progress)
+    outputs = _Outputs(shape, (count, m, n), False)
+    return _run(how, *pair, outputs, addend, rng, dtype, out, backend, progress)
+
+
+def _call(
+    given: Accumulation | LibraryCall | str, epilogue: Epilogue | None, *parts: object
+) -> tuple[Accumulation, Epilogue | None]:
+    """The accumulation, and what comes after it, if anything does."""
+    if epilogue is not None and not isinstance(epilogue, Epilogue):
+        raise TypeError(f"epilogue must be an Epilogue, not {epilogue!r}")
+    if isinstance(given, str):
+        given = library_call(given) or given
+    if isinstance(given, LibraryCall):
+        return given.accumulation, epilogue or given.epilogue
+    if epilogue is None and any(part is not None for part in parts):
+        epilogue = Epilogue()
+    return accumulation_of(given), epilogue
 
 
 def _lazily(
@@ -181,25 +224,35 @@ def _lazily(
     lazy.refuse(next(given for given in (*sides[0].arrays, *sides[1].arrays, addend) if lazy.is_lazy(given)),
                 out=out, progress=progress)  # fmt: skip
     axis = -1 if name == "dot" else max(-2, -len(sides[1].shape))
-    _check_shapes(name, *sides, axis)
+    check_shapes(name, *sides, axis)
     tail = 1 if name == "dot" else 2
-    outer = _broadcast(name, *sides, sides[0].shape[:-tail], sides[1].shape[:-tail])
+    outer = broadcast_outer(name, *sides, sides[0].shape[:-tail], sides[1].shape[:-tail])
     inner = () if name == "dot" else (*sides[0].shape[-2:-1], *sides[1].shape[-2:][1:])
     if addend is not None:
-        _check_addend(np.shape(addend), (*outer, *inner))
+        check_addend(np.shape(addend), (*outer, *inner))
     return lazy_dot.product(verb, sides, outer, tail == 1, addend, None if rng is None else key_of(rng))
 
 
 # -- the run ----------------------------------------------------------------------------------------
 
 
+class _Outputs(NamedTuple):
+    """The outputs of a product: their shape, and how many matrices of how many rows and columns they are."""
+
+    shape: tuple[int, ...]
+    layout: tuple[int, int, int]
+    paired: bool  #: row i of y belongs to row i of x
+
+    @property
+    def size(self) -> int:
+        return math.prod(self.layout)
+
+
 def _run(
     how: Accumulation,
     x: Rows,
     y: Rows,
-    shape: tuple[int, ...],
-    layout: tuple[int, int, int],
-    paired: bool,
+    outputs: _Outputs,
     addend: object,
     rng: object,
     dtype: object,
@@ -207,45 +260,96 @@ def _run(
     backend: Backend | None,
     progress: Progress,
 ) -> Any:
-    """All outputs: `layout` is how many matrices, and their rows and columns."""
-    fmt = how.output[0]
+    """All outputs, in the type that is asked for."""
+    fmt, shape = how.output[0], outputs.shape
     given, carrier = result_type(fmt, getattr(out, "dtype", None) if dtype is None else np.dtype(dtype))  # type: ignore[call-overload]
     place = output(out, given, shape, f"values of {fmt.name!r}")
     key = _key(how, rng)
-    begin, addends = _addends(how, addend, shape, layout, calls.thorough(backend))
     x, y = alike(x, y)
-    tensor = Fraction(x.tensor) * Fraction(y.tensor)
-    if tensor != 1 and addend is not None:
+    if Fraction(x.tensor) * Fraction(y.tensor) != 1 and addend is not None:
         raise ValueError(
             "an addend cannot join a product with tensor scales, which multiply the sum; add it to the result"
         )
-    codes = np.zeros(layout, np.uint64)
-    scales = None if x.scale_fmt is None or y.scale_fmt is None else (x.scale_fmt, y.scale_fmt)
-    request = Dot(how, x.fmt, y.fmt, begin, scales, x.block, tensor, backend=backend)
-    with reporting(progress, codes.size, f"dot products, {how}") as step:
-        most = _steps(request, layout, x.codes.shape[1]) if step else layout[1]
-        for number in range(layout[0]):
-            left, right = part_of(x, number, layout[0]), part_of(y, number, layout[0])
-            for some, first in _runs(rng, shape, layout, number, paired, most):
-                theirs = right.at(some) if paired else right
-                added, made = addends[number][some], codes[number][some]
-                _one(request, left.at(some), theirs, added, made, key, first, paired)
-                if step:
-                    step(made.size)
-    made = codes.reshape(shape).astype(code_dtype(fmt))
-    if carrier is None:
-        result = made.view(given)
-    else:
-        keeps = DEFAULT if how.output[1].nan_code is None else Projection(nan_payload="first")
-        result = np.asarray(
-            calls.convert(
-                Operand(made, fmt, made, True), carrier, keeps, given, backend=calls.thorough(backend)
-            )
-        )
+    size = outputs.size * (1 if how.split is None else how.split.count)
+    with reporting(progress, size, f"dot products, {how}") as step:
+        summed = _codes if how.split is None else _in_splits
+        codes = summed(how, x, y, outputs, addend, rng, key, backend, step)
+    result = as_values(codes.reshape(shape), how.output, given, carrier, calls.thorough(backend))
     if place is None:
         return result if shape else result[()]
     place[...] = result
     return place
+
+
+def _codes(
+    how: Accumulation,
+    x: Rows,
+    y: Rows,
+    outputs: _Outputs,
+    addend: object,
+    rng: object,
+    key: int,
+    backend: Backend | None,
+    step: Any,
+) -> Array:
+    """The codes of all outputs, as 64-bit words."""
+    shape, layout, paired = outputs
+    begin, addends = _addends(how, addend, shape, layout, calls.thorough(backend))
+    codes = np.zeros(layout, np.uint64)
+    scales = None if x.scale_fmt is None or y.scale_fmt is None else (x.scale_fmt, y.scale_fmt)
+    tensor = Fraction(x.tensor) * Fraction(y.tensor)
+    request = Dot(how, x.fmt, y.fmt, begin, scales, x.block, tensor, backend=backend)
+    most = _steps(request, layout, x.codes.shape[1]) if step else layout[1]
+    for number in range(layout[0]):
+        left, right = part_of(x, number, layout[0]), part_of(y, number, layout[0])
+        for some, first in _runs(rng, shape, layout, number, paired, most):
+            theirs = right.at(some) if paired else right
+            added, made = addends[number][some], codes[number][some]
+            _one(request, left.at(some), theirs, added, made, key, first, paired)
+            if step:
+                step(made.size)
+    return codes
+
+
+def _in_splits(
+    how: Accumulation,
+    x: Rows,
+    y: Rows,
+    outputs: _Outputs,
+    addend: Any,
+    rng: object,
+    key: int,
+    backend: Backend | None,
+    step: Any,
+) -> Array:
+    """The same where K is dealt to several sums, which are then added."""
+    split, shape = how.split, outputs.shape
+    assert split is not None, "asked for"
+    assert split.total is not None, "an accumulation sees to that"
+    into, only = split.total, calls.thorough(backend)
+    inner = dataclasses.replace(how, split=None)
+    inner = dataclasses.replace(inner, output=split.stored or inner.summed)
+    unscaled = x._replace(tensor=1.0), y._replace(tensor=1.0)
+    sums = []
+    for runs in split.runs(x.codes.shape[1]):
+        left, right = (along(rows, runs) for rows in unscaled)
+        made = _codes(inner, left, right, outputs, None, rng, key, backend, step)
+        sums.append(coded(made.reshape(shape), inner.output[0]))
+
+    def add(first: Operand, second: Operand) -> Operand:
+        return coded(computed("add", [first, second], into, only), into[0])
+
+    total = combined(sums, split, add)
+    if addend is not None:
+        check_addend(np.shape(addend), shape)
+        total = add(total, coded(rounded_codes(addend, into, only), into[0]))
+    tensor = float(Fraction(x.tensor) * Fraction(y.tensor))
+    made = (
+        computed("multiply", [total, values_operand(np.float64(tensor))], how.output, only)
+        if tensor != 1
+        else (computed(CONVERT, [total], how.output, only))
+    )
+    return made.astype(np.uint64).reshape(outputs.layout)
 
 
 def _runs(
@@ -339,7 +443,7 @@ def _addends(
     if addend is None:
         return begin, np.empty((layout[0], 0, 0), np.uint64)
     operand = values_operand(addend, "addend")
-    _check_addend(operand.array.shape, shape)
+    check_addend(operand.array.shape, shape)
     if how.order == EXACT or backend == "oracle":
         begin, codes = operand.fmt, operand.codes
     elif isinstance(begin, Carrier):
@@ -349,52 +453,3 @@ def _addends(
     else:
         codes = np.asarray(calls.convert(operand, begin, rule, code_dtype(begin), backend=backend))
     return begin, np.ascontiguousarray(np.broadcast_to(codes, shape)).astype(np.uint64).reshape(layout)
-
-
-def _check_addend(given: tuple[int, ...], shape: tuple[int, ...]) -> None:
-    try:
-        broadcast = np.broadcast_shapes(given, shape)
-    except ValueError:
-        broadcast = ()
-    if broadcast != shape:
-        raise ValueError(
-            f"addend of shape {given} does not broadcast to the result's shape {shape}; give one number, or "
-            f"one for each result"
-        )
-
-
-class Shaped(Protocol):
-    """Whatever has a shape for its products, and one as it was given."""
-
-    @property
-    def shape(self) -> tuple[int, ...]:
-        """With K in its place."""
-
-    @property
-    def given(self) -> tuple[int, ...]:
-        """For messages."""
-
-
-def _check_shapes(verb: str, x: Shaped, y: Shaped, axis: int) -> None:
-    """Both have a K, and it is as long; it is this axis of y, and the last of x."""
-    if not x.shape or not y.shape:
-        raise ValueError(
-            f"{verb} of shapes {x.given} and {y.given}: a single number has no K; use multiply or fma"
-        )
-    if x.shape[-1] != y.shape[axis]:
-        raise ValueError(
-            f"{verb} of shapes {x.given} and {y.given}: x has {x.shape[-1]} elements along K, y has "
-            f"{y.shape[axis]}; they must be equal"
-        )
-
-
-def _broadcast(
-    verb: str, x: Shaped, y: Shaped, outer_x: tuple[int, ...], outer_y: tuple[int, ...]
-) -> tuple[int, ...]:
-    try:
-        return np.broadcast_shapes(outer_x, outer_y)
-    except ValueError:
-        raise ValueError(
-            f"{verb} of shapes {x.given} and {y.given}: the axes in front, {outer_x} and {outer_y}, do not "
-            f"broadcast; make them equal, or 1"
-        ) from None

@@ -22,7 +22,7 @@ from lowprec.spec.accumulation import Accumulation, Window
 from lowprec.spec.format import Format
 from lowprec.spec.projection import DEFAULT, Projection
 
-__all__ = ["Factors", "Side", "alike", "factors", "part_of"]
+__all__ = ["Factors", "Side", "alike", "along", "factors", "part_of"]
 
 Factors = npt.ArrayLike | BlockArray
 
@@ -42,6 +42,27 @@ def part_of(rows: Rows, number: int, count: int) -> Rows:
     """The rows of one of so many matrices."""
     each = len(rows.codes) // count
     return rows.at(slice(number * each, (number + 1) * each))
+
+
+def along(rows: Rows, runs: list[range]) -> Rows:
+    """Some runs of products, one after the other; of operands in blocks whole blocks.
+
+    Raises ValueError: a run that begins or ends within a block.
+    """
+    codes = [rows.codes[:, run.start : run.stop] for run in runs]
+    whole = np.concatenate([rows.codes[:, :0], *codes], axis=1)
+    if rows.scales is None:
+        return rows._replace(codes=whole)
+    length, size = rows.codes.shape[1], rows.block
+    for run in runs:
+        if run.start % size or (run.stop % size and run.stop != length):
+            raise ValueError(
+                f"a split of K takes products {run.start} to {run.stop}, which are no whole blocks of "
+                f"{size}: give it tiles of whole blocks"
+            )
+    blocks = [rows.scales[:, run.start // size : -(-run.stop // size)] for run in runs]
+    scales = np.concatenate([rows.scales[:, :0], *blocks], axis=1)
+    return rows._replace(codes=whole, scales=scales)
 
 
 def _cut(rows: Rows, size: int) -> Rows:

@@ -23,6 +23,7 @@ if TYPE_CHECKING:
 
     from lowprec.spec.accumulation import Accumulation
     from lowprec.spec.block import BlockFormat
+    from lowprec.spec.epilogue import LibraryCall
     from lowprec.spec.format import Format
     from lowprec.spec.profiles import Profile
     from lowprec.spec.projection import Projection
@@ -38,6 +39,7 @@ __all__ = [
     "NOTHING",
     "NO_CHECKOUT",
     "accumulation_named",
+    "product_named",
     "anything_named",
     "block_named",
     "deliver",
@@ -146,6 +148,15 @@ def accumulation_named(name: str) -> Accumulation:
     with usage_errors():
         found: Any = in_file(name, "accumulation")
         return found or accumulation(name)
+
+
+def product_named(name: str) -> Accumulation | LibraryCall:
+    """Return an accumulation by name or by file, or a library's call by name."""
+    from lowprec.spec.library_calls import library_call
+
+    with usage_errors():
+        call = library_call(name)
+    return call or accumulation_named(name)
 
 
 def block_named(name: str) -> BlockFormat:

@@ -17,6 +17,7 @@ from lowprec.cli.arguments import (
     deliver,
     format_named,
     operation_formats,
+    product_named,
     profile_named,
     project,
     target_named,
@@ -65,7 +66,8 @@ __all__ = ["compare"]
 @click.option(
     "--accumulation",
     metavar="NAME",
-    help="Accumulation of dot or matmul, by name or in a .toml file. Default: rank all accumulations.",
+    help="Accumulation of dot or matmul, by name or in a .toml file, or a library's call such as "
+    "'ada_cublaslt_fp8(fast=false)'. Default: rank all accumulations.",
 )
 @click.option("--addend", metavar="FILE", help="File of the addend of dot or matmul. Default: no addend.")
 @click.option("--scales", metavar="FILE", help="File of the scales' codes, for results in a block format.")
@@ -324,7 +326,7 @@ def _files(words: tuple[str, ...], asked: dict[str, Any], **options: Any) -> Com
         target,
         operation=asked["operation"],
         source=known if sources is not None else None,
-        accumulation=None if asked["accumulation"] is None else accumulation_named(asked["accumulation"]),
+        accumulation=None if asked["accumulation"] is None else product_named(asked["accumulation"]),
         addend=None if asked["addend"] is None else open_dump(asked["addend"]),
         scales=scales,
         axis=asked["axis"],

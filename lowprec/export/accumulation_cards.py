@@ -15,8 +15,9 @@ from rich.console import Group, RenderableType
 from lowprec.export.cards import columns, differences, facts, text_of
 from lowprec.export.markdown import head, row
 from lowprec.oracle import machines
-from lowprec.spec.accumulation import EXACT, Accumulation, Rounded, Window
+from lowprec.spec.accumulation import Accumulation, Rounded, Window
 from lowprec.spec.accumulations import ACCUMULATIONS
+from lowprec.spec.order import EXACT, Split
 from lowprec.spec.projection import DEFAULT, Projection
 
 __all__ = [
@@ -94,6 +95,7 @@ def describe_accumulation(how: Accumulation) -> dict[str, Any]:
         "order": str(how.order),
         "accumulator": _window(window) if isinstance(window, Window) else _place(window),
         "total": _place(how.total),
+        "split": None if how.split is None else _split(how.split),
         "addend": how.addend,
         "scale": None if how.scale is None else [how.scale[0].name, how.scale[1]],
         "output": _place(how.output),
@@ -106,6 +108,11 @@ def describe_accumulation(how: Accumulation) -> dict[str, Any]:
 def _window(window: Window) -> dict[str, Any]:
     values = {field.name: getattr(window, field.name) for field in dataclasses.fields(Window)}
     return {**values, "result": _place(window.result)}
+
+
+def _split(split: Split) -> dict[str, Any]:
+    values = {field.name: getattr(split, field.name) for field in dataclasses.fields(Split)}
+    return {**values, "stored": _place(split.stored), "total": _place(split.total)}
 
 
 def _place(place: Rounded | None) -> str | None:
@@ -159,6 +166,7 @@ def words(how: Accumulation) -> Iterator[str]:
     else:
         yield from _sums(how)
         yield from _chunks(how)
+    yield from _splits(how)
     yield _addend(how)
     yield f"The result is {_place(how.output)}."
     if how.rounds_randomly:
@@ -230,7 +238,30 @@ def _chunks(how: Accumulation) -> Iterator[str]:
         )
 
 
+def _splits(how: Accumulation) -> Iterator[str]:
+    if how.split is None:
+        return
+    split, tiles = how.split, "products" if how.split.tile == 1 else f"tiles of {how.split.tile} products"
+    ways = {
+        "contiguous": f"consecutive {tiles}, as many to each as to the first",
+        "balanced": f"consecutive {tiles}, as many to each, and one more to the first ones",
+        "interleaved": f"{tiles} in turn",
+    }
+    yield f"So are {split.count} splits of K summed, each by itself, which get {ways[split.deal]}."
+    if split.stored is not None:
+        yield f"Each of their sums is rounded to {_place(split.stored)}."
+    orders = {"sequential": "one after the other", "pairwise": "in pairs"}
+    slots = min(split.slots, split.count - 1)
+    order = orders.get(
+        split.combine,
+        f"in {slots} slots: those before the last in turn, and the slots to the last one in order",
+    )
+    yield f"They are added {order}, each sum in {_place(split.total)}."
+
+
 def _addend(how: Accumulation) -> str:
+    if how.split is not None:
+        return "The addend is added to their total."
     if how.addend == "last":
         return "The addend is added at the end."
     if how.order == EXACT:

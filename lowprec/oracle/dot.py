@@ -16,8 +16,9 @@ from lowprec.oracle import machines, window
 from lowprec.oracle.convert import decode, project
 from lowprec.oracle.exact import Exact, Special
 from lowprec.oracle.terms import Term, product, scaled, total
-from lowprec.spec.accumulation import EXACT, Accumulation, InnerOrder, Rounded, Window
+from lowprec.spec.accumulation import Accumulation, Rounded, Window
 from lowprec.spec.format import Format
+from lowprec.spec.order import EXACT, InnerOrder, Split
 from lowprec.spec.projection import DEFAULT, Projection
 from lowprec.spec.rounding import NEAREST_EVEN, Rounding
 
@@ -68,6 +69,8 @@ def dot(
 
     Source: [IEEE754] for sums and products; the docstrings of `Accumulation` and `Window` for all else.
     """
+    if accumulation.split is not None and len(x) == len(y):
+        return _by_splits(x, y, accumulation, accumulation.split, addend, scales, tensor)
     if len(x) != len(y):
         raise ValueError(f"x has {len(x)} elements and y has {len(y)}; a dot product needs as many of both")
     if random is None and accumulation.rounds_randomly:
@@ -289,6 +292,64 @@ def _by_window(
     if not first:
         running = sums.sum([Term(running), Term(start)], into)
     return sums.result(running, output)
+
+
+def _by_splits(
+    x: Sequence[Exact],
+    y: Sequence[Exact],
+    accumulation: Accumulation,
+    split: Split,
+    addend: Exact | None,
+    scales: Scales | None,
+    tensor: Fraction,
+) -> int:
+    """Sum each split by itself, and add the sums."""
+    into = split.total
+    assert into is not None, "an accumulation has it"
+    inner = replace(accumulation, split=None)
+    inner = replace(inner, output=split.stored or inner.summed)
+    sums, parts = _Sums(None, tensor), []
+    for places in _dealt(len(x), split):
+        of_split = _scales_at(places, len(x), scales)
+        code = dot([x[i] for i in places], [y[i] for i in places], inner, scales=of_split)
+        parts.append(decode(code, inner.output[0]))
+
+    def add(first: Exact, second: Exact) -> Exact:
+        return sums.sum([Term(first), Term(second)], into)
+
+    if split.combine == "pairwise":
+        found = _pairwise([Term(part) for part in parts], into, sums)
+    elif split.combine == "sequential":
+        found = functools.reduce(add, parts)
+    else:
+        slots, found = split.slots, parts[-1]
+        for slot in range(min(slots, split.count - 1)):
+            found = add(found, functools.reduce(add, parts[slot:-1:slots]))
+    if addend is not None:
+        found = add(found, _nearest(addend, into))
+    return sums.result(found, accumulation.output)
+
+
+def _dealt(length: int, split: Split) -> list[list[int]]:
+    """Return the products of each split, in order."""
+    tiles = -(-length // split.tile)
+    owners = [tile % split.count for tile in range(tiles)]
+    if split.deal == "contiguous":
+        owners = [tile // -(-tiles // split.count) for tile in range(tiles)]
+    elif split.deal == "balanced":  # as many to each, in order: one of each turn
+        owners.sort()
+    return [[i for i in range(length) if owners[i // split.tile] == one] for one in range(split.count)]
+
+
+def _scales_at(places: Sequence[int], length: int, scales: Scales | None) -> Scales | None:
+    """Return the scales of whole blocks."""
+    if scales is None:
+        return None
+    of_x, of_y, size = scales
+    blocks = list(dict.fromkeys(place // size for place in places))
+    if len(places) != sum(min(size, length - block * size) for block in blocks):
+        raise ValueError(f"a split of K ends within a block of {size}; give it tiles of whole blocks")
+    return [of_x[block] for block in blocks], [of_y[block] for block in blocks], size
 
 
 def _by_machine(

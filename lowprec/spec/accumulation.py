@@ -14,33 +14,19 @@ Notation:
 
 from __future__ import annotations
 
-import re
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING, Literal, get_args
 
 from lowprec.spec.fields import LARGEST_SIZE, choose, integer, text, truth
 from lowprec.spec.format import Carrier, Format, Sign
 from lowprec.spec.formats import BINARY32, find
+from lowprec.spec.order import EXACT, PAIRWISE, SEQUENTIAL, Order, Split, order
 from lowprec.spec.projection import Projection
 from lowprec.spec.rounded import Rounded, RoundedLike, check_begins, check_rounded, rounded
+from lowprec.spec.rounding import NEAREST_EVEN
 
-__all__ = [
-    "EXACT",
-    "MACHINES",
-    "PAIRWISE",
-    "SEQUENTIAL",
-    "Accumulation",
-    "Cut",
-    "Groups",
-    "Order",
-    "Rounded",
-    "Window",
-    "chunked",
-    "order",
-]
+__all__ = ["MACHINES", "Accumulation", "Cut", "Groups", "Rounded", "Window"]
 
-OrderName = Literal["sequential", "pairwise", "chunked", "exact"]
-InnerOrder = Literal["sequential", "pairwise"]
 Cut = Literal["toward_zero", "floor", "to_odd"]
 Groups = Literal["consecutive", "alternate_pairs"]
 Scales = Literal["none", "products", "groups"]
@@ -51,86 +37,6 @@ _FAR = 1 << 15
 
 #: Hardware that no parameters describe: the oracle and the kernels have a function for each.
 MACHINES = ("cdna2", "cdna2_pairs", "cdna3", "cdna3_fp8")
-
-
-@dataclass(frozen=True, slots=True)
-class Order:
-    """The order in which terms are added.
-
-    ============= =============================================================================
-    name          the sum
-    ============= =============================================================================
-    `sequential`  ((t0 + t1) + t2) + ...
-    `pairwise`    neighbours, then neighbours of their sums, and so on; an odd one goes up as it is
-    `chunked`     each `size` consecutive terms by `inner` order, and the sums one after the other
-    `exact`       all at once, infinitely precise
-    ============= =============================================================================
-
-    >>> str(order("chunked(4, pairwise)"))
-    'chunked(4, pairwise)'
-
-    Parameters
-    ----------
-    name : {"sequential", "pairwise", "chunked", "exact"}
-    size : int
-        Of "chunked": 1 to 2**32.
-    inner : {"sequential", "pairwise"}
-        Of "chunked".
-    """
-
-    name: OrderName
-    size: int = 0
-    inner: InnerOrder = "sequential"
-
-    def __post_init__(self) -> None:
-        choose(self, "an order", name=get_args(OrderName), inner=get_args(InnerOrder))
-        if self.name == "chunked":
-            integer(self, "order 'chunked'", "size", 1, LARGEST_SIZE)
-            return
-        for name, default in (("size", 0), ("inner", "sequential")):
-            if getattr(self, name) != default:
-                raise ValueError(
-                    f"{name}={getattr(self, name)!r} is for order 'chunked', not for {self.name!r}; leave it "
-                    "out"
-                )
-        integer(self, f"order {self.name!r}", "size", 0, 0)
-
-    def __str__(self) -> str:
-        if self.name != "chunked":
-            return self.name
-        return f"chunked({self.size}{', pairwise' * (self.inner == 'pairwise')})"
-
-
-SEQUENTIAL, PAIRWISE, EXACT = Order("sequential"), Order("pairwise"), Order("exact")
-
-
-def chunked(size: int, inner: InnerOrder = "sequential") -> Order:
-    """Return the order that sums each `size` terms from zero, and then their sums.
-
-    >>> chunked(128)
-    Order(name='chunked', size=128, inner='sequential')
-    """
-    return Order("chunked", size, inner)
-
-
-def order(spelled: Order | str) -> Order:
-    """Return the order of that name, such as "pairwise" or "chunked(128)", or the order itself.
-
-    >>> order("pairwise") == PAIRWISE
-    True
-    """
-    if isinstance(spelled, Order):
-        return spelled
-    if not isinstance(spelled, str):
-        raise TypeError(f"order must be an Order or a name, not {spelled!r}")
-    found = re.fullmatch(r"chunked\((\d+)(?:, *(sequential|pairwise))?\)", spelled)
-    if found:
-        return chunked(int(found[1]), found[2] or "sequential")  # type: ignore[arg-type]
-    if spelled not in ("sequential", "pairwise", "exact"):
-        raise ValueError(
-            f"unknown order {spelled!r}; use sequential, pairwise, chunked(n), chunked(n, pairwise) or exact"
-        )
-    return Order(spelled)  # type: ignore[arg-type]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -262,7 +168,11 @@ class Accumulation:
         None for the order "exact" and for machines only. May be (BINARY64, Projection()). A window
         is in sequence, or within chunks.
     total : (Format, Projection), optional
-        Of chunked orders: where the sums of chunks are added; by default the accumulator.
+        Of chunked orders: where the sums of chunks are added; by default the accumulator, and of windows
+        binary32, to nearest.
+    split : Split, optional
+        How K is dealt to several such sums, and how those are added; by default there is one. An addend is
+        then added to their total, whatever `addend` says.
     addend : {"first", "last"}
         Whether the running sum (of chunked orders the total) begins as the addend, or the addend is
         added to the sum of the products, by the projection of the accumulator; of a window that of the
@@ -293,6 +203,7 @@ class Accumulation:
     order: Order = SEQUENTIAL
     accumulator: Rounded | Window | None = None
     total: Rounded | None = None
+    split: Split | None = None
     addend: AddendPlace = "first"
     scale: tuple[Format, int] | None = None
     machine: str = ""
@@ -311,6 +222,7 @@ class Accumulation:
             order: Order | str = ...,
             accumulator: RoundedLike | Window | None = ...,
             total: RoundedLike | None = ...,
+            split: Split | None = ...,
             addend: AddendPlace = ...,
             scale: tuple[Format | str, int] | None = ...,
             machine: str = ...,
@@ -330,6 +242,8 @@ class Accumulation:
         elif self.accumulator is not None and not isinstance(self.accumulator, Window):
             raise TypeError(f"accumulator must be (Format, Projection) or a Window, not {self.accumulator!r}")
         choose(self, "an accumulation", addend=get_args(AddendPlace))
+        if isinstance(self.accumulator, Window) and self.order.name == "chunked" and self.total is None:
+            object.__setattr__(self, "total", self._promoted)
         if self.machine:
             self._check_machine()
         elif self.order == EXACT:
@@ -337,6 +251,7 @@ class Accumulation:
         else:
             self._check_sum()
         self._check_operands()
+        self._check_split()
 
     def _find_names(self) -> None:
         """Replace names of formats by the formats, and those of roundings by projections."""
@@ -408,8 +323,6 @@ class Accumulation:
                 raise ValueError(
                     f"chunks of {self.order.size} do not hold whole alternate pairs of steps, {both} products"
                 )
-            if self.order.name == "chunked" and self.total is None:
-                raise ValueError("chunks of a window need a total: where their sums are added")
             if self.total is None:
                 check_begins("output", self.output[0], aligns=True)
 
@@ -470,6 +383,40 @@ class Accumulation:
                 f"scale={fmt.name!r} of an accumulation has more than powers of two, and only exponents of "
                 f"scales join those of products; use a format such as 'e8m0fnu', or scales='groups'"
             )
+
+    def _check_split(self) -> None:
+        if self.split is None:
+            return
+        if not isinstance(self.split, Split):
+            raise TypeError(f"split of an accumulation must be a Split, not {self.split!r}")
+        if self.rounds_randomly or any(
+            place is not None and place[1].rounding.bits for place in (self.split.stored, self.split.total)
+        ):
+            raise ValueError("a split has no stochastic rounding: leave out split, or round otherwise")
+        if isinstance(self.accumulator, tuple) and isinstance((self.total or self.accumulator)[0], Carrier):
+            raise ValueError(
+                "the sums of a split have at most 32 bits, and these are in binary64; give total="
+            )
+        if self.split.total is None:
+            object.__setattr__(self, "split", replace(self.split, total=self._promoted))
+
+    @property
+    def _promoted(self) -> Rounded:
+        """Where sums of sums are added by default: binary32, to nearest, with the output's NaN."""
+        rule = self.output[1] if self.output[0] == BINARY32 else Projection()
+        return BINARY32, Projection(rounding=NEAREST_EVEN, nan_code=rule.nan_code, nan_sign=rule.nan_sign)
+
+    @property
+    def summed(self) -> Rounded:
+        """What the sum is in before it becomes the output; the output, where that cannot be an output."""
+        if self.split is not None and self.split.total is not None:
+            return self.split.total
+        last: Rounded | None = self.total
+        if last is None and isinstance(self.accumulator, Window):
+            last = self.accumulator.result if self.addend == "first" else None
+        elif last is None and isinstance(self.accumulator, tuple):
+            last = self.accumulator
+        return self.output if last is None or isinstance(last[0], Carrier) else last
 
     @property
     def rounds_randomly(self) -> bool:

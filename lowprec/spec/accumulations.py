@@ -14,7 +14,7 @@ import re
 from collections.abc import Iterator, Mapping
 from dataclasses import replace
 
-from lowprec.spec.accumulation import EXACT, PAIRWISE, Accumulation, Rounded, Window, chunked
+from lowprec.spec.accumulation import Accumulation, Rounded, Window
 from lowprec.spec.catalog import (
     BFLOAT16,
     BINARY16,
@@ -34,6 +34,7 @@ from lowprec.spec.catalog import (
 from lowprec.spec.families import ieee
 from lowprec.spec.format import Format
 from lowprec.spec.naming import close_names, read_only
+from lowprec.spec.order import EXACT, PAIRWISE, chunked
 from lowprec.spec.projection import Projection
 from lowprec.spec.rounding import TO_ODD, TOWARD_ZERO
 

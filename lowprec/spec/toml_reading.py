@@ -23,6 +23,7 @@ from lowprec.spec.accumulations import NAMES, accumulation
 from lowprec.spec.block import BlockFormat, ScaleRule
 from lowprec.spec.format import Format, Sign
 from lowprec.spec.naming import close_names
+from lowprec.spec.order import Split
 from lowprec.spec.profiles import PROFILES, Profile, profile
 from lowprec.spec.projection import Projection
 from lowprec.spec.rounding import Rounding, Threshold
@@ -49,6 +50,7 @@ _MOST = 1 << 15
 _OWNERS: dict[type, str] = {
     **{cls: f"{'an' if kind[0] == 'a' else 'a'} {kind}" for kind, cls in KINDS.items()},
     Window: "a window",
+    Split: "a split",
     Projection: "a projection",
     ScaleRule: "a scale rule",
     Rounding: "a rounding mode",
@@ -272,6 +274,8 @@ def _value(cls: type, field: dataclasses.Field[Any], value: Any, begun: Any, loc
         return _formats(name, kind, value, local)
     if kind.startswith("Projection"):
         return _nested(Projection, name, value, begun, local)
+    if kind.startswith("Split"):
+        return _nested(Split, name, value, begun, local)
     if kind in ("ScaleRule", "Rounding"):
         return _nested(ScaleRule if kind == "ScaleRule" else Rounding, name, value, None, local)
     if kind in ("Sign", "Threshold"):
@@ -285,9 +289,10 @@ def _value(cls: type, field: dataclasses.Field[Any], value: Any, begun: Any, loc
 
 def _nested(cls: Any, name: str, value: Any, begun: Any, local: Local) -> Any:
     """Return a projection, a scale rule or a rounding mode from a table; the latter two have names too."""
+    named = cls in (ScaleRule, Rounding)
     if isinstance(value, dict):
-        return _made(cls, value if cls is Projection else {"name": "private", **value}, begun, local)
-    if isinstance(value, str) and cls is not Projection:
+        return _made(cls, {"name": "private", **value} if named else value, begun, local)
+    if isinstance(value, str) and named:
         return value
     raise ValueError(
         f"{name}={value!r} must be a table with fields of {_OWNERS[cls]}: {', '.join(fields_of(cls))}"

@@ -11,9 +11,10 @@ from fractions import Fraction
 from typing import Any
 
 from lowprec.spec import catalog
-from lowprec.spec.accumulation import Order, Window
+from lowprec.spec.accumulation import Window
 from lowprec.spec.block import RULES, ScaleRule
 from lowprec.spec.format import Format, Sign
+from lowprec.spec.order import Order, Split
 from lowprec.spec.profiles.profile import OnDemand
 from lowprec.spec.projection import Projection, Saturation
 from lowprec.spec.rounding import MODES, Rounding, Threshold
@@ -95,7 +96,7 @@ def _text(name: str, value: Any, begun: Any, private: dict[str, Format]) -> Any:
         return hex(value)
     if isinstance(value, Format):
         return json.dumps(_name_of(value, private))
-    if isinstance(value, Window):
+    if isinstance(value, Window | Split):
         return _written(value, None, private)
     if isinstance(value, Projection):
         return _inline(_written(value, begun, private))

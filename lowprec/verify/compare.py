@@ -16,7 +16,9 @@ from lowprec.spec import catalog
 from lowprec.spec.accumulation import Accumulation
 from lowprec.spec.accumulations import ACCUMULATIONS, accumulation as accumulation_of
 from lowprec.spec.block import BlockFormat, ScaleRule
+from lowprec.spec.epilogue import LibraryCall
 from lowprec.spec.format import Format
+from lowprec.spec.library_calls import library_call
 from lowprec.spec.profiles import Profile
 from lowprec.spec.projection import Projection, Saturation
 from lowprec.spec.rounding import Rounding
@@ -49,7 +51,7 @@ def compare(
     *,
     operation: str = "convert",
     source: Format | str | Sequence[Format | str | None] | None = None,
-    accumulation: Accumulation | str | None = None,
+    accumulation: Accumulation | LibraryCall | str | None = None,
     addend: npt.ArrayLike | Dump | None = None,
     scales: npt.ArrayLike | Dump | None = None,
     axis: int | tuple[int, ...] | None = None,
@@ -93,7 +95,7 @@ def compare(
         Or an operation such as "add", "dot" or "matmul".
     source : Format, str or a sequence of them, optional
         Of operands that are given as codes.
-    accumulation : Accumulation or str, optional
+    accumulation : Accumulation, LibraryCall or str, optional
         Of "dot" and "matmul". Where it is left out those are ranked whose factors and results fit.
     addend : array_like, optional
         Of "dot" and "matmul".
@@ -395,7 +397,7 @@ def _compare_dots(
     dumps: list[Dump],
     formats: list[Format | None],
     got: Dump,
-    named: Accumulation | str | None,
+    named: Accumulation | LibraryCall | str | None,
     options: dict[str, Any],
     limit: int | None,
     why: bool,
@@ -404,7 +406,7 @@ def _compare_dots(
     if len(dumps) != 2:
         raise ValueError(f"{verb} takes 2 operands, not {len(dumps)}; an addend is addend=")
 
-    def question_of(how: Accumulation, allowed: Budget | None = None) -> DotQuestion:
+    def question_of(how: Accumulation | LibraryCall, allowed: Budget | None = None) -> DotQuestion:
         pair, results = (formats[0], formats[1]), _as_values(got, how.output[0])
         return DotQuestion(
             verb, dumps[0], dumps[1], how, results, formats=pair, **(options | {"budget": allowed})
@@ -414,7 +416,9 @@ def _compare_dots(
     if named is None:
         ranking = _rank_accumulations(question_of, got)
         named = ranking[0].name
-    report = judge(question_of(accumulation_of(named), options["budget"]), limit=limit, why=why, watch=watch)
+    call = library_call(named) if isinstance(named, str) else named
+    how = call if isinstance(call, LibraryCall) else accumulation_of(named)  # type: ignore[arg-type]
+    report = judge(question_of(how, options["budget"]), limit=limit, why=why, watch=watch)
     report.ranking, report.names = ranking, (*(dump.name for dump in dumps), got.name)
     return report
 

@@ -16,6 +16,7 @@ import numpy.typing as npt
 from lowprec.arrays.checks import UNSIGNED, code_dtype, codes_operand, dtype
 from lowprec.arrays.convert import cast, decode, encode
 from lowprec.arrays.operations import codes_of
+from lowprec.kernels.engine import Backend
 from lowprec.spec import catalog
 from lowprec.spec.arith import OPERANDS
 from lowprec.spec.format import Carrier, Format, Sign
@@ -73,7 +74,7 @@ def _convert(
     random: Array | None = None,
 ) -> Array:
     source, target = formats
-    more: Any = {"projection": projection, "flags": flags, "random": random}
+    more: Any = {"projection": projection, "flags": flags, "random": random, "backend": _engine(operands)}
     if isinstance(source, Carrier):
         return np.asarray(encode(operands[0].view(_dtype(source)), target, **more))
     return np.asarray(cast(operands[0], source, target, **more))
@@ -93,6 +94,15 @@ def flags_of(
     return flags
 
 
+#: Operands up to which the scalar engine answers. It has one kernel for all rules, of which checks ask many:
+#: the kernels that vectors have for each take longer to compile than all its answers.
+_FEW = 1 << 18
+
+
+def _engine(operands: list[Array]) -> Backend | None:
+    return "scalar" if operands[0].size <= _FEW else None
+
+
 def _nan_operands(operands: list[Array], formats: tuple[Format, ...], projection: Projection) -> Array:
     return is_nan(operands[0], formats[0])
 
@@ -107,11 +117,8 @@ def _operate(
 ) -> Array:
     *sources, target = formats
     given = [codes_operand(codes, source) for codes, source in zip(operands, sources, strict=True)]
-    # Asked for flags, the general kernel answers: it reads codes alone, and never takes them for values.
-    flags = np.zeros(operands[0].shape, np.uint8) if flags is None else flags
-    return np.asarray(
-        codes_of(name, given, target, projection, code_dtype(target), flags=flags, random=random)
-    )
+    more: Any = {"flags": flags, "random": random, "backend": _engine(operands)}
+    return np.asarray(codes_of(name, given, target, projection, code_dtype(target), **more))
 
 
 def _nan_results(

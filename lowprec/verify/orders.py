@@ -23,8 +23,9 @@ import numpy as np
 import numpy.typing as npt
 
 import lowprec as lp
-from lowprec.spec.accumulation import EXACT, Accumulation, Rounded, Window
+from lowprec.spec.accumulation import Accumulation, Rounded, Window
 from lowprec.spec.format import Carrier, Format, Sign
+from lowprec.spec.order import EXACT
 from lowprec.spec.projection import Saturation
 from lowprec.spec.rounding import NEAREST_AWAY, NEAREST_EVEN, NEAREST_ZERO, TOWARD_ZERO
 from lowprec.verify.operations import is_nan

@@ -15,7 +15,7 @@ from lowprec.spec.rounding import Rounding
 from lowprec.verify.dumps import Dump
 from lowprec.verify.shown import number
 
-__all__ = ["POWERS", "Spread", "factor_between", "is_listed", "scale_values", "shown_factor", "sizes_of"]
+__all__ = ["POWERS", "Spread", "factor_between", "is_listed", "scale_values", "shown_factor"]
 __all__ += ["spread_places", "times"]
 
 Array = npt.NDArray[Any]
@@ -47,60 +47,6 @@ def scale_values(scale: Dump) -> Array:
     with np.errstate(all="ignore"):
         narrow = values.astype(np.float32)
     return narrow if (narrow == values).all() else values
-
-
-def sizes_of(
-    name: str, scale: Array, shape: tuple[int, ...], axis: int | None
-) -> tuple[Array, tuple[int, ...]]:
-    """Return scales with as many axes as what they scale, and along each how many elements share one.
-
-    >>> scales, sizes = sizes_of("scale", np.ones((2, 4)), (2, 512), None)
-    >>> sizes
-    (1, 128)
-    >>> sizes_of("scale", np.ones(3), (2, 3), 1)[1]                       # of channels
-    (2, 1)
-
-    Parameters
-    ----------
-    name : str
-        What messages call them.
-    scale : array
-        One number; or, of one dimension, one for each place along `axis`; or as many dimensions as `shape`,
-        with one for each block.
-    shape : tuple of int
-    axis : int, optional
-        Needed only where several axes have as many elements as there are scales.
-
-    Raises
-    ------
-    ValueError
-        Scales that do not fit the shape.
-    """
-    if scale.size == 1:
-        return scale.reshape((1,) * len(shape)), tuple(max(size, 1) for size in shape)
-    if scale.ndim == 1 and (len(shape) != 1 or axis is not None):
-        fits = [place for place, size in enumerate(shape) if size == scale.size]
-        if axis is not None:
-            fits = [place for place in fits if place == axis % len(shape)]
-        if len(fits) > 1:
-            axes = " and ".join(map(str, fits))
-            raise ValueError(
-                f"{name} has {scale.size} numbers, and axes {axes} of {shape} have as many elements: say "
-                f"which it belongs to, axis="
-            )
-        if fits:
-            wide = tuple(scale.size if place == fits[0] else 1 for place in range(len(shape)))
-            scale = scale.reshape(wide)
-    if scale.ndim == len(shape):
-        sizes = tuple(-(-size // max(count, 1)) for size, count in zip(shape, scale.shape, strict=True))
-        held = [-(-size // max(each, 1)) for size, each in zip(shape, sizes, strict=True)]
-        if tuple(held) == scale.shape:
-            return scale, sizes
-    along = "" if axis is None else f" along axis {axis}"
-    raise ValueError(
-        f"{name} of shape {scale.shape} does not fit {shape}{along}: give one number, one for each place "
-        f"along an axis, or one for each block, with as many axes"
-    )
 
 
 class Spread(Dump):

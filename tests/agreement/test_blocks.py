@@ -890,3 +890,28 @@ def test_quotients_that_become_zero_in_steps_are_zero_for_formats_without_it(ari
         lp.encode(values, fmt, backend=b).codes.tolist() for b in (None, "scalar", "oracle")
     )
     assert fast == general == oracle
+
+
+@pytest.mark.parametrize("bias", [-200, -260, -600, -1010])
+@pytest.mark.parametrize("trailing_bits", [0, 2], ids=["powers", "numbers"])
+@pytest.mark.parametrize("element", ["e2m1fn", "int4"])
+def test_quotients_by_scales_above_all_values_are_not_lost(bias, trailing_bits, element):
+    """They lie below the numbers of binary64, and some modes round what is not zero to something else.
+
+    Rounded to odd, 2**-75 over a scale of 2**1015 became 0, and 3e38 over 2**600 became 6.
+    """
+    scale = Format(
+        name="huge", exponent_bits=3, trailing_bits=trailing_bits, bias=bias, sign=Sign.UNSIGNED,
+        subnormals=trailing_bits > 0, nans=1,
+    )  # fmt: skip
+    values = np.array([[1e-20, -1e-38, 3e38, 0, -1, 2e10, 3e-3, 1e-30], [0, 0, -3e-3, 1e-38, 0, 0, 0, 5e-45]])
+    for mode, how in itertools.product(
+        ("to_odd", "nearest_even", "toward_positive", "toward_zero", "away_from_zero"),
+        ("floor", "rceil", "divide", "project"),
+    ):
+        fmt = BlockFormat(
+            name="b", element=catalog.format(element), scale=scale, size=8, rule=how, zero="rule",
+            elements=Projection(rounding=mode), scales=Projection(rounding=mode),
+        )  # fmt: skip
+        for dtype in (np.float32, np.float64):
+            agrees(values.astype(dtype), fmt)

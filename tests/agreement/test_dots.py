@@ -23,11 +23,12 @@ from lowprec.oracle.convert import decode
 from lowprec.oracle.dot import dot as oracle
 from lowprec.oracle.exact import from_float
 from lowprec.spec import catalog
-from lowprec.spec.accumulation import EXACT, PAIRWISE, SEQUENTIAL, Accumulation, Cut, Window, chunked
+from lowprec.spec.accumulation import Accumulation, Cut, Window
 from lowprec.spec.accumulations import ACCUMULATIONS, E8M13, accumulation
 from lowprec.spec.block import BlockFormat
 from lowprec.spec.families import ieee
 from lowprec.spec.format import Format
+from lowprec.spec.order import EXACT, PAIRWISE, SEQUENTIAL, chunked
 from lowprec.spec.projection import Projection
 from lowprec.spec.rounding import MODES, stochastic
 

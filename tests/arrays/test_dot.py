@@ -16,9 +16,10 @@ from lowprec.oracle.convert import project
 from lowprec.oracle.dot import dot as oracle
 from lowprec.oracle.exact import from_float
 from lowprec.spec import catalog
-from lowprec.spec.accumulation import EXACT, Accumulation
+from lowprec.spec.accumulation import Accumulation
 from lowprec.spec.accumulations import accumulation
 from lowprec.spec.block import BlockFormat
+from lowprec.spec.order import EXACT
 from lowprec.spec.projection import Projection
 from tests.programs import need_framework
 from tests.support import assert_same_bits

@@ -8,8 +8,9 @@ import pytest
 
 from lowprec.export.accumulation_cards import accumulation_tables, describe_accumulation, is_measured, words
 from lowprec.spec import catalog
-from lowprec.spec.accumulation import Accumulation, Window, chunked
+from lowprec.spec.accumulation import Accumulation, Window
 from lowprec.spec.accumulations import ACCUMULATIONS, accumulation
+from lowprec.spec.order import chunked
 from lowprec.spec.projection import Projection
 from tests.agreement.test_published_dots import SETS, measured
 

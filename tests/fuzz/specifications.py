@@ -14,21 +14,13 @@ from fractions import Fraction
 from typing import Any, TypeVar, get_args
 
 from lowprec.spec import catalog
-from lowprec.spec.accumulation import (
-    EXACT,
-    MACHINES,
-    PAIRWISE,
-    SEQUENTIAL,
-    Accumulation,
-    Cut,
-    Window,
-    chunked,
-)
+from lowprec.spec.accumulation import MACHINES, Accumulation, Cut, Window
 from lowprec.spec.accumulations import ACCUMULATIONS
 from lowprec.spec.block import RULES, BlockFormat, ScaleRule
 from lowprec.spec.families import p3109
 from lowprec.spec.format import Format, Sign
 from lowprec.spec.layouts import check_layout
+from lowprec.spec.order import EXACT, PAIRWISE, SEQUENTIAL, chunked
 from lowprec.spec.projection import _CHOICES as POLICIES, Projection, Saturation
 from lowprec.spec.rounding import MODES, VARIANTS, Rounding, Threshold, stochastic
 

@@ -12,9 +12,10 @@ import numpy as np
 import pytest
 
 import lowprec as lp
-from lowprec.spec.accumulation import Accumulation, Order, Window, chunked
+from lowprec.spec.accumulation import Accumulation, Window
 from lowprec.spec.block import RULES, BlockFormat, ScaleRule
 from lowprec.spec.format import Format
+from lowprec.spec.order import Order, chunked
 from lowprec.spec.projection import Projection
 from lowprec.spec.rounding import MODES, Rounding, stochastic
 

@@ -16,8 +16,9 @@ import numpy.typing as npt
 
 from lowprec.kernels.lower.kinds import Cut
 from lowprec.kernels.lower.scalar import Grid, Params, Side, Source, lower_source, lower_target
-from lowprec.spec.accumulation import EXACT, PAIRWISE, SEQUENTIAL, Accumulation, Rounded, Window
+from lowprec.spec.accumulation import Accumulation, Rounded, Window
 from lowprec.spec.format import Format
+from lowprec.spec.order import EXACT, PAIRWISE, SEQUENTIAL
 from lowprec.spec.projection import DEFAULT
 from lowprec.spec.rounding import NEAREST_EVEN
 

@@ -238,8 +238,8 @@ def _tables(fmt: BlockFormat, fraction: int, bias: int, lift: int) -> npt.NDArra
             or Fraction(2) ** k < fmt.min_scale
         ):
             continue
-        # Values that the subtraction makes subnormal must be too small to matter.
-        if 1 - bias - k > smallest or (fmt.arithmetic != "exact" and k < -100):
+        # Values that the subtraction makes subnormal must be too small to matter, and its words have a sign.
+        if 1 - bias - k > smallest or k > bias or (fmt.arithmetic != "exact" and k < -100):
             continue
         tables[:, field] = code, (k << fraction) & NEVER
     return tables

@@ -78,6 +78,9 @@ _MAGNITUDE, _INFINITY = 0x7FFFFFFF, 0x7F800000
 _U, _I = np.uint64, np.int64
 _ONE = np.uint64(1023 << 52)
 
+#: Divisors of this exponent could take a normal binary32 number below the normal ones of binary64.
+_HUGE = _I(1022 - 126)
+
 
 @inlined
 def shifted(a: Lanes, off: Lanes, normal: Lanes, f: Encoder) -> Lanes:
@@ -271,8 +274,9 @@ def as_double(significand: np.uint64, exponent: np.int64) -> np.uint64:
 @inlined
 def divisor_pattern(significand: np.uint64, exponent: np.int64, s: Setup) -> np.uint64:
     """The binary64 pattern of a normalized divisor; 0 where quotients could be too small to tell apart."""
-    # A number below 2**lowest has an exponent of at most lowest - 63, from bit 63 on.
-    return as_double(significand, exponent) if exponent > _I(np.int32(s.lowest)) - _I(63) else _U(0)
+    lead = exponent + _I(63)
+    near = lead > _I(np.int32(s.lowest)) and lead < _HUGE
+    return as_double(significand, exponent) if near else _U(0)
 
 
 @helper
@@ -406,7 +410,7 @@ def encoder(source_shape: Shape, target_shape: Shape, scales_by: str) -> Kernel:
         if not suited(load_encoder(plan, PROBE + DECODER, target_shape), plan):
             return UNSUITED
         down, across = -(-rows // high), -(-columns // wide)
-        big, by = np.empty(tile, np.uint32), np.zeros(2 * tile, np.uint32 if powers else np.uint64)
+        big, by = np.empty(tile, np.uint32), np.empty(2 * tile, np.uint32 if powers else np.uint64)
         by[:] = 0 if powers else _ONE  # for columns that belong to no block
         held, made = np.empty(high * tile, values.dtype), np.empty(high * tile, out.dtype)
         drawn = np.empty(high * tile if random.size > 0 else 0, np.uint32)

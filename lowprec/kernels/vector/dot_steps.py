@@ -29,8 +29,9 @@ from lowprec.kernels.vector.dot_operands import converted, finite, singles, slic
 from lowprec.kernels.vector.dot_specials import loses_nans
 from lowprec.kernels.vector.doubles import DOUBLES, ODD, SINGLES, cutting, sums
 from lowprec.kernels.vector.in_parts import NO_FLAGS, NO_RANDOM
-from lowprec.spec.accumulation import PAIRWISE, Accumulation, Rounded
+from lowprec.spec.accumulation import Accumulation, Rounded
 from lowprec.spec.format import Carrier
+from lowprec.spec.order import PAIRWISE
 from lowprec.spec.projection import DEFAULT, Projection
 from lowprec.spec.rounding import TO_ODD, TOWARD_ZERO
 

@@ -14,8 +14,9 @@ from lowprec.kernels.lower.words import BRAIN, CUT_SINGLE, DOUBLE, HALF, SINGLE
 from lowprec.kernels.request import Dot
 from lowprec.kernels.vector.dot_steps import is_served
 from lowprec.kernels.vector.window_steps import is_wide
-from lowprec.spec.accumulation import EXACT, PAIRWISE, SEQUENTIAL, Accumulation, Rounded, Window
+from lowprec.spec.accumulation import Accumulation, Rounded, Window
 from lowprec.spec.format import Carrier
+from lowprec.spec.order import EXACT, PAIRWISE, SEQUENTIAL
 from lowprec.spec.projection import DEFAULT, Projection
 from lowprec.spec.rounding import NEAREST_EVEN, TOWARD_ZERO
 

@@ -12,8 +12,9 @@ from typing import Any, get_args
 import numpy as np
 import numpy.typing as npt
 
-from lowprec.spec.accumulation import EXACT, PAIRWISE, SEQUENTIAL, Accumulation, Cut, Window, chunked
+from lowprec.spec.accumulation import Accumulation, Cut, Window
 from lowprec.spec.format import Format
+from lowprec.spec.order import EXACT, PAIRWISE, SEQUENTIAL, chunked
 from lowprec.spec.projection import Projection
 from lowprec.spec.rounding import NEAREST_AWAY, NEAREST_EVEN, TOWARD_NEGATIVE, TOWARD_ZERO
 from lowprec.verify.coverage.points import Plan

@@ -15,8 +15,9 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from lowprec.spec.accumulation import SEQUENTIAL, Cut, Window
+from lowprec.spec.accumulation import Cut, Window
 from lowprec.spec.format import Carrier, Format
+from lowprec.spec.order import SEQUENTIAL
 from lowprec.verify.coverage.dot_units import add_units, vanishes
 from lowprec.verify.coverage.points import Plan
 from lowprec.verify.inputs.dot_shape import DotCases, Shape, answers, values_of

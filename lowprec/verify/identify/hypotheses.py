@@ -10,27 +10,16 @@ import dataclasses
 from collections.abc import Iterable, Iterator
 from typing import Any, Literal, NamedTuple, get_args
 
-from lowprec.spec.accumulation import (
-    EXACT,
-    MACHINES,
-    PAIRWISE,
-    SEQUENTIAL,
-    Accumulation,
-    AddendPlace,
-    Cut,
-    Groups,
-    Rounded,
-    Window,
-    chunked,
-)
+from lowprec.spec.accumulation import MACHINES, Accumulation, AddendPlace, Cut, Groups, Rounded, Window
 from lowprec.spec.accumulations import ACCUMULATIONS, E8M13, deepseek_promote
 from lowprec.spec.catalog import BFLOAT16, BINARY16, BINARY32, BINARY64, FORMATS, TF32
 from lowprec.spec.families import ieee
 from lowprec.spec.format import Carrier, Format
+from lowprec.spec.order import EXACT, PAIRWISE, SEQUENTIAL, chunked
 from lowprec.spec.projection import OverflowTest, Projection, Saturation, SignPolicy, SubnormalPolicy
 from lowprec.spec.rounding import MODES, NEAREST_EVEN, TOWARD_ZERO, Rounding
 from lowprec.verify.identify.ports import Ports, fitted
-from lowprec.verify.questions.dots import How, window_with
+from lowprec.verify.questions.dot_changes import How, window_with
 
 __all__ = ["Move", "Stage", "known", "kind_of", "moves", "starts"]
 

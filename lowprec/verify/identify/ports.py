@@ -17,10 +17,11 @@ from lowprec.arrays.factors import factors
 from lowprec.kernels.lower.dot import begins_in
 from lowprec.kernels.request import Dot
 from lowprec.kernels.scalar.program import Dots
-from lowprec.spec.accumulation import EXACT, Accumulation, Window
+from lowprec.spec.accumulation import Accumulation, Window
 from lowprec.spec.block import BlockFormat
 from lowprec.spec.catalog import BINARY64
 from lowprec.spec.format import Carrier, Format, Sign
+from lowprec.spec.order import EXACT
 from lowprec.spec.projection import Projection
 
 __all__ = ["Prepared", "Ports", "Rows", "fitted", "joined", "predict", "signed"]

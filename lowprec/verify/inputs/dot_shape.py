@@ -16,9 +16,10 @@ from lowprec.arrays.checks import code_dtype
 from lowprec.arrays.convert import decode
 from lowprec.arrays.dot import dot
 from lowprec.kernels.lower.dot import begins_in
-from lowprec.spec.accumulation import EXACT, Accumulation, Window
+from lowprec.spec.accumulation import Accumulation, Window
 from lowprec.spec.block import BlockFormat
 from lowprec.spec.format import Carrier, Format
+from lowprec.spec.order import EXACT
 
 __all__ = ["DotCases", "Shape", "answers", "shape_of", "values_of"]
 

@@ -16,26 +16,21 @@ import numpy.typing as npt
 import lowprec as lp
 from lowprec.arrays.block import BlockArray
 from lowprec.arrays.checks import code_dtype
+from lowprec.arrays.scaling import ScaledBlocks, operand_scales
 from lowprec.spec import catalog
-from lowprec.spec.accumulation import Accumulation, Rounded, Window
+from lowprec.spec.accumulation import Accumulation, Rounded
 from lowprec.spec.block import BlockFormat
+from lowprec.spec.epilogue import Epilogue
 from lowprec.spec.format import Carrier, Format
 from lowprec.spec.projection import Projection
 from lowprec.verify.dumps import Dump
 from lowprec.verify.operations import OPERATIONS
 from lowprec.verify.question import Change
-from lowprec.verify.scales import scale_values, sizes_of
+from lowprec.verify.scales import scale_values
 
-__all__ = ["ScaledBlocks", "DotScales", "Part", "in_blocks", "scaled", "scalings", "summed_in", "times"]
+__all__ = ["DotScales", "Part", "in_blocks", "scaled", "scalings", "times"]
 
 Array = npt.NDArray[Any]
-
-
-class ScaledBlocks(NamedTuple):
-    """Scales of blocks along K of one operand."""
-
-    scales: Array  #: with K/size in the place of K
-    size: int
 
 
 class Part(NamedTuple):
@@ -72,7 +67,8 @@ class DotScales:
         outer = shape if verb == "dot" else np.broadcast_shapes(left.shape[:-2], right.shape[:-2])
         for number, (given, operand) in enumerate(zip(scale, (left, right), strict=True)):
             k = -1 if verb == "dot" or number == 0 else -2
-            rows, blocks = _of_operand("xy"[number], given, operand.shape, k)
+            values = np.ones(()) if given is None else np.asarray(scale_values(given), np.float64)
+            rows, blocks = operand_scales("xy"[number], values, operand.shape, k)
             if verb == "dot":
                 rows, inner = np.broadcast_to(rows, outer).reshape(-1), list(operand.shape[-1:])
             else:
@@ -118,27 +114,6 @@ def _of_results(verb: str, scale: Dump, left: Array, right: Array, shape: tuple[
     return whole.reshape(-1) if verb == "dot" else whole.reshape(-1, left.shape[-2], right.shape[-1])
 
 
-def _of_operand(
-    name: str, given: Dump | None, shape: tuple[int, ...], at: int
-) -> tuple[Array, ScaledBlocks | None]:
-    """Return the scales of an operand's rows, K left out, and those of its blocks along K."""
-    if given is None:
-        return np.ones(()), None
-    values = np.asarray(scale_values(given), np.float64)
-    k = len(shape) + at
-    channels = [axis for axis in range(len(shape)) if axis != k][-1:]
-    if values.ndim == 1 < len(shape) and values.size > 1:  # of channels, which K is none of
-        values, sizes = sizes_of(f"scale of {name}", values, shape, channels[0])
-    else:
-        values, sizes = sizes_of(f"scale of {name}", values, shape, None)
-    for axis, size in enumerate(sizes):
-        if axis != k and values.shape[axis] > 1:
-            values = np.repeat(values, size, axis=axis).take(range(shape[axis]), axis=axis)
-    if values.shape[k] == 1:
-        return values.squeeze(k), None
-    return np.ones(()), ScaledBlocks(values, sizes[k])
-
-
 # -- what is computed --------------------------------------------------------------------------------
 
 
@@ -170,19 +145,9 @@ def in_blocks(
     )
 
 
-def summed_in(how: Accumulation) -> Rounded:
-    """Return what a sum is in before it becomes the output: what scales multiply."""
-    last: Rounded | None = how.total
-    if last is None and isinstance(how.accumulator, Window):
-        last = how.accumulator.result if how.addend == "first" else None
-    elif last is None and isinstance(how.accumulator, tuple):
-        last = how.accumulator
-    return how.output if last is None or isinstance(last[0], Carrier) else last
-
-
 def times(verb: Any, x: Any, y: Any, addend: Array | None, how: Accumulation, factor: Array) -> Array:
     """Return the output's codes of sums times factors, each rounded once."""
-    into = summed_in(how)
+    into = how.summed
     inner = dataclasses.replace(how, output=into)
     sums = np.asarray(verb(x, y, inner, addend=addend, dtype=code_dtype(into[0]))).reshape(-1)
     return scaled(sums, factor, into, how.output)
@@ -207,6 +172,13 @@ def scalings(scales: DotScales) -> Iterator[Change]:
         yield Change("scaling", _only_x, "the scale of x alone")
         yield Change("scaling", _only_y, "the scale of y alone")
         yield Change("scaling", _single, "the product of the scales rounded to binary32 first")
+    if scales.rows[1].ndim and not any(scales.blocks):
+        for order, words in (
+            ("product", "sums times the product of the scales, both rounded to binary32"),
+            ("x_first", "sums times the scale of x, and then times that of y, both rounded to binary32"),
+            ("y_first", "sums times the scale of y, and then times that of x, both rounded to binary32"),
+        ):
+            yield Change("epilogue", Epilogue(scales=order), f"{words}, before the output")  # type: ignore[arg-type]
 
 
 def _inverse(scales: Part) -> Array:

@@ -2,35 +2,34 @@
 
 from __future__ import annotations
 
-import dataclasses
 import functools
 import math
 from collections.abc import Callable, Iterator
 from fractions import Fraction
-from typing import Any, get_args
+from typing import Any
 
 import numpy as np
 import numpy.typing as npt
 
 import lowprec as lp
 from lowprec.arrays.checks import code_dtype
-from lowprec.spec import catalog
-from lowprec.spec.accumulation import PAIRWISE, SEQUENTIAL, Accumulation, Cut, Window, chunked
-from lowprec.spec.accumulations import ACCUMULATIONS, E8M13
+from lowprec.spec.accumulation import Accumulation, Window
+from lowprec.spec.accumulations import ACCUMULATIONS
+from lowprec.spec.epilogue import LibraryCall
 from lowprec.spec.format import Format
 from lowprec.spec.projection import Projection
-from lowprec.spec.rounding import rounding
 from lowprec.verify.difference import Difference
 from lowprec.verify.dumps import Dump
 from lowprec.verify.operations import as_doubles, carried, distances, is_values
 from lowprec.verify.orders import check_bound, finite, ranges, results
 from lowprec.verify.question import Array, Batch, Budget, Change, Changes, Question, words_of
 from lowprec.verify.questions.causes import in_words
-from lowprec.verify.questions.dot_scales import DotScales, Part, in_blocks, scaled, scalings, summed_in, times
+from lowprec.verify.questions.dot_changes import named, output_rounded, splits, sums, windows, with_fields
+from lowprec.verify.questions.dot_scales import DotScales, Part, in_blocks, scaled, scalings, times
 from lowprec.verify.scales import factor_between, shown_factor, spread_places
 from lowprec.verify.shown import shown_value
 
-__all__ = ["DotQuestion", "How", "could_be", "window_with"]
+__all__ = ["DotQuestion", "could_be"]
 
 #: Products of a piece, rows and columns of a sample, and outputs of one.
 _PIECE, _SIDE, _OUTPUTS = 1 << 25, 64, 1 << 12
@@ -38,10 +37,7 @@ _PIECE, _SIDE, _OUTPUTS = 1 << 25, 64, 1 << 12
 _TERMS = 1 << 16
 
 #: Fields of changes that are not of the accumulation, and the longest step whose lanes are tried.
-_NOT_HOW, _LANES = ("addend", "backward", "lane", "scaling"), 64
-
-_STEPS = (1, 2, 4, 8, 16, 32, 64, 128)
-_CHUNKS = (4, 8, 16, 32, 64, 128, 256, 512)
+_NOT_HOW, _LANES = ("addend", "backward", "epilogue", "lane", "scaling"), 64
 
 
 class DotQuestion(Question):
@@ -52,7 +48,7 @@ class DotQuestion(Question):
         verb: str,
         x: Dump,
         y: Dump,
-        how: Accumulation,
+        asked: Accumulation | LibraryCall,
         got: Dump,
         *,
         formats: tuple[Format | None, Format | None] = (None, None),
@@ -61,6 +57,13 @@ class DotQuestion(Question):
         budget: Budget | None = None,
         scale: Dump | tuple[Dump | None, Dump | None] | None = None,
     ) -> None:
+        how = asked.with_output if isinstance(asked, LibraryCall) else asked
+        self.epilogue = asked.epilogue if isinstance(asked, LibraryCall) else None
+        if budget == "auto" and self.epilogue is not None:
+            raise ValueError(
+                f"ulps='auto' knows no bound for the library call {asked}: it scales in steps; give a "
+                f"number of codes"
+            )
         if budget == "auto":
             check_bound(how)
         self.budget = budget
@@ -204,7 +207,12 @@ class DotQuestion(Question):
             x, y = x[..., ::-1], (y[..., ::-1] if self.verb == "dot" else y[::-1])
         verb: Callable[..., Any] = lp.dot if self.verb == "dot" else lp.matmul
         target = how.output[0]
-        if factor is None:
+        epilogue = None if "scaling" in fields else fields.get("epilogue", self.epilogue)
+        if epilogue is not None:
+            options = {"addend": addend, "epilogue": epilogue, "dtype": code_dtype(target)}
+            pair = (scales.x, scales.y) if scales is not None else None
+            codes = np.asarray(verb(x, y, how, scales=pair, **options)).reshape(-1)
+        elif factor is None:
             codes = np.asarray(verb(x, y, how, addend=addend, dtype=code_dtype(target))).reshape(-1)
         else:
             codes = times(verb, x, y, addend, how, factor)
@@ -214,12 +222,12 @@ class DotQuestion(Question):
         """Yield other accumulations, orders and outputs."""
         how = self.how
         if isinstance(how.accumulator, Window):
-            yield from _windows(how, how.accumulator)
+            yield from windows(how, how.accumulator)
         elif how.accumulator is not None:
-            yield from _sums(how)
+            yield from sums(how)
         for name in could_be(self.x, self.y, self.target):
             if ACCUMULATIONS[name] != how:
-                yield Change("named", _named(name), f"accumulation {name!r}", 2)
+                yield Change("named", named(name), f"accumulation {name!r}", 2)
         if how.order.name != "exact":
             yield Change("backward", None, "the products in reverse order", 2)
         period = how.accumulator.step if isinstance(how.accumulator, Window) else self.x.shape[-1]
@@ -230,7 +238,9 @@ class DotQuestion(Question):
         mode = how.output[1].rounding
         for name in ("nearest_even", "toward_zero", "nearest_away"):
             if name != str(mode):
-                yield Change("output", _output(name), f"output: {in_words(name)}", 2)
+                yield Change("output", output_rounded(name), f"output: {in_words(name)}", 2)
+        if not how.rounds_randomly:
+            yield from splits(how, self.x.shape[-1])
         if self.scales is not None:
             yield from scalings(self.scales)
         yield from self._factors()
@@ -239,8 +249,8 @@ class DotQuestion(Question):
         """Yield the constant by which sums seem to have been multiplied, if there is one."""
         places = spread_places(self.size)
         batch = self.sample(places, places[:0])
-        scales, into = batch.given[3], summed_in(self.how)
-        inner = Change("output", _field(output=into), "")
+        scales, into = batch.given[3], self.how.summed
+        inner = Change("output", with_fields(output=into), "")
         codes, _ = self._codes(batch, (inner, Change("scaling", _unscaled, "")))
         numbers = as_doubles(codes, into[0])
         given = 1.0 if scales is None else scales.factor
@@ -272,7 +282,7 @@ class DotQuestion(Question):
                 if scales is None:
                     limit = results(end, self.how.output)
                 else:
-                    into = summed_in(self.how)
+                    into = self.how.summed
                     sums = results(end, into).astype(code_dtype(into[0]))
                     limit = finite(
                         scaled(sums, scales.factor[places[some]], into, self.how.output), self.target
@@ -377,121 +387,9 @@ def _shape(verb: str, x: Array, y: Array) -> tuple[int, ...]:
     return (*outer, *x.shape[-2:-1], *(y.shape[-1:] if y.ndim > 1 else ()))
 
 
-# -- changes -----------------------------------------------------------------------------------------
-
-How = Callable[[Accumulation], Accumulation]
-
-
 def _unscaled(scales: Part | None) -> None:
     return None
 
 
 def _off(scales: Part | None, factor: float) -> Array:
     return np.asarray(factor) if scales is None else scales.factor * factor
-
-
-def _named(name: str) -> How:
-    return lambda how: ACCUMULATIONS[name]
-
-
-def _field(**fields: Any) -> How:
-    return lambda how: dataclasses.replace(how, **fields)
-
-
-def window_with(**fields: Any) -> How:
-    """Return the accumulation with these fields of its window changed; of one without ValueError."""
-
-    def changed(how: Accumulation) -> Accumulation:
-        if not isinstance(how.accumulator, Window):
-            raise ValueError("no window")
-        return dataclasses.replace(how, accumulator=dataclasses.replace(how.accumulator, **fields))
-
-    return changed
-
-
-def _result(**fields: Any) -> How:
-    def changed(how: Accumulation) -> Accumulation:
-        if not isinstance(how.accumulator, Window):
-            raise ValueError("no window")
-        fmt, rule = how.accumulator.result
-        fmt, rule = (
-            fields.get("fmt", fmt),
-            dataclasses.replace(rule, rounding=fields.get("rounding", rule.rounding)),
-        )
-        return window_with(result=(fmt, rule))(how)
-
-    return changed
-
-
-def _output(name: str) -> How:
-    def changed(how: Accumulation) -> Accumulation:
-        return dataclasses.replace(
-            how, output=(how.output[0], dataclasses.replace(how.output[1], rounding=rounding(name)))
-        )
-
-    return changed
-
-
-def _windows(how: Accumulation, window: Window) -> Iterator[Change]:
-    for bits in range(1, 49):
-        if bits != window.fraction_bits:
-            words = f"F = {bits} instead of {window.fraction_bits}: fraction bits that alignment keeps"
-            yield Change("fraction_bits", window_with(fraction_bits=bits), words)
-    if window.fraction_bits is not None:
-        yield Change(
-            "fraction_bits", window_with(fraction_bits=None), "steps summed exactly: nothing cut by alignment"
-        )
-    for step in _STEPS:
-        if step != window.step:
-            words = f"L = {step} instead of {window.step}: products in a step"
-            yield Change("step", window_with(step=step), words)
-    for name in ("toward_zero", "nearest_even", "nearest_away"):
-        if name != str(window.result[1].rounding):
-            yield Change(
-                "result_rounding", _result(rounding=rounding(name)), f"sums of steps: {in_words(name)}"
-            )
-    for fmt in (catalog.BINARY32, E8M13, catalog.BINARY16, catalog.BFLOAT16):
-        if fmt != window.result[0]:
-            yield Change(
-                "result", _result(fmt=fmt), f"sums of steps in {fmt.name}, not {window.result[0].name}"
-            )
-    for cut in get_args(Cut):
-        if cut != window.cut:
-            yield Change("cut", window_with(cut=cut), f"terms cut {cut.replace('_', ' ')}")
-    for groups in ("consecutive", "alternate_pairs"):
-        if groups != window.groups:
-            yield Change(
-                "groups", window_with(groups=groups), f"steps of {groups.replace('_', ' ')} products"
-            )
-    for size in _CHUNKS:
-        total = (catalog.BINARY32, Projection())
-        words = f"sums of {size} products added up in binary32"
-        if size != how.order.size:
-            yield Change("order", _field(order=chunked(size), total=total), words)
-    if how.order.name == "chunked":
-        yield Change("order", _field(order=SEQUENTIAL, total=None), "one running sum, without chunks")
-
-
-def _sums(how: Accumulation) -> Iterator[Change]:
-    assert isinstance(how.accumulator, tuple)
-    fmt, rule = how.accumulator
-    for order in (SEQUENTIAL, PAIRWISE, *(chunked(size) for size in _CHUNKS)):
-        if order != how.order:
-            yield Change("order", _field(order=order, total=None), f"order {order} instead of {how.order}")
-    for other in (catalog.BINARY64, catalog.BINARY32, E8M13, catalog.BFLOAT16, catalog.BINARY16):
-        if other != fmt:
-            words = f"accumulated in {other.name}, not {fmt.name}"
-            yield Change("accumulator", _field(accumulator=(other, Projection())), words)
-    for name in ("toward_zero", "nearest_even", "nearest_away"):
-        if name != str(rule.rounding):
-            changed = (fmt, dataclasses.replace(rule, rounding=rounding(name)))
-            yield Change("accumulator", _field(accumulator=changed), f"sums: {in_words(name)}")
-    if how.product is not None:
-        yield Change(
-            "product", _field(product=None), "products not rounded (fused multiplication and addition)"
-        )
-    for other in (catalog.BINARY32, catalog.BFLOAT16, catalog.BINARY16):
-        if how.product is None or how.product[0] != other:
-            yield Change(
-                "product", _field(product=(other, Projection())), f"products rounded to {other.name}"
-            )

@@ -10,6 +10,7 @@ import numpy as np
 import numpy.typing as npt
 
 from lowprec.arrays.convert import encode
+from lowprec.arrays.scaling import sizes_of
 from lowprec.spec import catalog
 from lowprec.spec.format import Format
 from lowprec.spec.projection import Projection
@@ -23,7 +24,6 @@ from lowprec.verify.scales import (
     factor_between,
     scale_values,
     shown_factor,
-    sizes_of,
     spread_places,
 )
 

@@ -1,0 +1,63 @@
+"""The shapes of the operands of dot products and of products of matrices.
+
+Floor 3.
+"""
+
+from __future__ import annotations
+
+from typing import Protocol
+
+import numpy as np
+
+__all__ = ["Shaped", "broadcast_outer", "check_addend", "check_shapes"]
+
+
+def check_addend(given: tuple[int, ...], shape: tuple[int, ...]) -> None:
+    """Refuse addends that do not broadcast to the result's shape."""
+    try:
+        broadcast = np.broadcast_shapes(given, shape)
+    except ValueError:
+        broadcast = ()
+    if broadcast != shape:
+        raise ValueError(
+            f"addend of shape {given} does not broadcast to the result's shape {shape}; give one number, or "
+            f"one for each result"
+        )
+
+
+class Shaped(Protocol):
+    """Whatever has a shape for its products, and one as it was given."""
+
+    @property
+    def shape(self) -> tuple[int, ...]:
+        """With K in its place."""
+
+    @property
+    def given(self) -> tuple[int, ...]:
+        """For messages."""
+
+
+def check_shapes(verb: str, x: Shaped, y: Shaped, axis: int) -> None:
+    """Both have a K, and it is as long; it is this axis of y, and the last of x."""
+    if not x.shape or not y.shape:
+        raise ValueError(
+            f"{verb} of shapes {x.given} and {y.given}: a single number has no K; use multiply or fma"
+        )
+    if x.shape[-1] != y.shape[axis]:
+        raise ValueError(
+            f"{verb} of shapes {x.given} and {y.given}: x has {x.shape[-1]} elements along K, y has "
+            f"{y.shape[axis]}; they must be equal"
+        )
+
+
+def broadcast_outer(
+    verb: str, x: Shaped, y: Shaped, outer_x: tuple[int, ...], outer_y: tuple[int, ...]
+) -> tuple[int, ...]:
+    """The axes in front, broadcast."""
+    try:
+        return np.broadcast_shapes(outer_x, outer_y)
+    except ValueError:
+        raise ValueError(
+            f"{verb} of shapes {x.given} and {y.given}: the axes in front, {outer_x} and {outer_y}, do not "
+            f"broadcast; make them equal, or 1"
+        ) from None

@@ -1,0 +1,93 @@
+"""Scales of operands: of a tensor, of its rows or columns, or of blocks.
+
+Floor 3.
+"""
+
+from __future__ import annotations
+
+from typing import NamedTuple
+
+import numpy as np
+
+from lowprec.arrays.checks import Array
+
+__all__ = ["ScaledBlocks", "operand_scales", "sizes_of"]
+
+
+class ScaledBlocks(NamedTuple):
+    """Scales of blocks along K of one operand."""
+
+    scales: Array  #: with K/size in the place of K
+    size: int
+
+
+def sizes_of(
+    name: str, scale: Array, shape: tuple[int, ...], axis: int | None
+) -> tuple[Array, tuple[int, ...]]:
+    """Return scales with as many axes as what they scale, and along each how many elements share one.
+
+    >>> scales, sizes = sizes_of("scale", np.ones((2, 4)), (2, 512), None)
+    >>> sizes
+    (1, 128)
+    >>> sizes_of("scale", np.ones(3), (2, 3), 1)[1]                       # of channels
+    (2, 1)
+
+    Parameters
+    ----------
+    name : str
+        What messages call them.
+    scale : array
+        One number; or, of one dimension, one for each place along `axis`; or as many dimensions as `shape`,
+        with one for each block.
+    shape : tuple of int
+    axis : int, optional
+        Needed only where several axes have as many elements as there are scales.
+
+    Raises
+    ------
+    ValueError
+        Scales that do not fit the shape.
+    """
+    if scale.size == 1:
+        return scale.reshape((1,) * len(shape)), tuple(max(size, 1) for size in shape)
+    if scale.ndim == 1 and (len(shape) != 1 or axis is not None):
+        fits = [place for place, size in enumerate(shape) if size == scale.size]
+        if axis is not None:
+            fits = [place for place in fits if place == axis % len(shape)]
+        if len(fits) > 1:
+            axes = " and ".join(map(str, fits))
+            raise ValueError(
+                f"{name} has {scale.size} numbers, and axes {axes} of {shape} have as many elements: say "
+                f"which it belongs to, axis="
+            )
+        if fits:
+            wide = tuple(scale.size if place == fits[0] else 1 for place in range(len(shape)))
+            scale = scale.reshape(wide)
+    if scale.ndim == len(shape):
+        sizes = tuple(-(-size // max(count, 1)) for size, count in zip(shape, scale.shape, strict=True))
+        held = [-(-size // max(each, 1)) for size, each in zip(shape, sizes, strict=True)]
+        if tuple(held) == scale.shape:
+            return scale, sizes
+    along = "" if axis is None else f" along axis {axis}"
+    raise ValueError(
+        f"{name} of shape {scale.shape} does not fit {shape}{along}: give one number, one for each place "
+        f"along an axis, or one for each block, with as many axes"
+    )
+
+
+def operand_scales(
+    name: str, values: Array, shape: tuple[int, ...], k: int
+) -> tuple[Array, ScaledBlocks | None]:
+    """Return the scales of an operand's rows, K left out, and those of its blocks along K.
+
+    Scales of one dimension belong to the last axis that is not K.
+    """
+    channels = [axis for axis in range(len(shape)) if axis != k % len(shape)][-1:]
+    along = channels[0] if values.ndim == 1 < len(shape) and values.size > 1 else None
+    values, sizes = sizes_of(f"scale of {name}", values, shape, along)
+    for axis, size in enumerate(sizes):
+        if axis != k % len(shape) and values.shape[axis] > 1:
+            values = np.repeat(values, size, axis=axis).take(range(shape[axis]), axis=axis)
+    if values.shape[k] == 1:
+        return values.squeeze(k), None
+    return np.ones((), values.dtype), ScaledBlocks(values, sizes[k])

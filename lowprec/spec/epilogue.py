@@ -1,0 +1,120 @@
+"""What a library does with the sums of a product of matrices before they are its results.
+
+Floor 1. Imports the standard library only.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field, replace
+from typing import TYPE_CHECKING, Literal, get_args
+
+from lowprec.spec.accumulation import Accumulation
+from lowprec.spec.fields import choose, text, truth
+from lowprec.spec.format import Carrier
+from lowprec.spec.formats import BINARY32
+from lowprec.spec.projection import Projection
+from lowprec.spec.rounded import Rounded, RoundedLike, check_rounded, rounded
+
+__all__ = ["Epilogue", "LibraryCall"]
+
+ScaleOrder = Literal["product", "x_first", "y_first"]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Epilogue:
+    """How sums are scaled, and how a bias and an addend join them. Every step is rounded to one format.
+
+    1. With scales="product", α is the product of both scales, and v = fma(sum, α, addend), where the
+       addend is +0 if none is given. Else v is the sum times one scale, then times the other, plus the
+       addend if one is given.
+    2. v = v + bias, where one is given. With `fused_bias` it is the addend of step 1, which has no other.
+    3. v = v · output scale, where one is given.
+    4. v becomes the output, which rounds it a second time.
+
+    Of operands with scales for blocks along K, steps 1 are done for the sum of each block, and each v joins
+    that of the block before: by the fma, or added. The sum of no products is +0 whatever the scales.
+
+    >>> Epilogue(output="bfloat16").compute[0].name
+    'binary32'
+
+    Parameters
+    ----------
+    output : (Format, Projection), optional
+        By default that of the accumulation.
+    compute : (Format, Projection), default binary32, to nearest
+        What α and the steps are rounded to. The sums are as their accumulator has them.
+    scales : {"product", "x_first", "y_first"}
+    fused_bias : bool
+        Whether the bias joins the multiplication by an fma. There is no addend then.
+
+    Source: [CUBLAS] for D = scale_d (α scale_a scale_b A B + β C + bias); [TORCH] for scales one
+    after the other.
+    """
+
+    output: Rounded | None = None
+    compute: Rounded = (BINARY32, Projection())
+    scales: ScaleOrder = "product"
+    fused_bias: bool = False
+
+    if TYPE_CHECKING:  # names stand for objects
+
+        def __init__(
+            self,
+            *,
+            output: RoundedLike | None = ...,
+            compute: RoundedLike = ...,
+            scales: ScaleOrder = ...,
+            fused_bias: bool = ...,
+        ) -> None: ...
+
+    def __post_init__(self) -> None:
+        for name in ("output", "compute"):
+            object.__setattr__(self, name, rounded(name, getattr(self, name)))
+            if getattr(self, name) is not None:
+                check_rounded(name, getattr(self, name))
+                if getattr(self, name)[1].rounding.bits:
+                    raise ValueError(f"{name} of an epilogue is not rounded stochastically")
+        choose(self, "an epilogue", scales=get_args(ScaleOrder))
+        truth(self, "an epilogue", "fused_bias")
+        if isinstance(self.compute[0], Carrier) or not self.compute[0].subnormals:
+            raise ValueError(f"compute={self.compute[0].name!r} of an epilogue has no zero; use 'binary32'")
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class LibraryCall:
+    """A library's product of matrices: `matmul` and `dot` take it in the place of an accumulation.
+
+    Parameters
+    ----------
+    name : str
+        Not compared, like evidence.
+    accumulation : Accumulation
+    epilogue : Epilogue
+    evidence : str
+        Where each part comes from, and what is not known.
+    """
+
+    accumulation: Accumulation
+    epilogue: Epilogue
+    name: str = field(default="", compare=False)
+    evidence: str = field(default="", compare=False)
+
+    def __post_init__(self) -> None:
+        text(self, "a library call", "name", "evidence")
+        for name, kind in (("accumulation", Accumulation), ("epilogue", Epilogue)):
+            if not isinstance(getattr(self, name), kind):
+                given = getattr(self, name)
+                raise TypeError(f"{name} of a library call must be an {kind.__name__}, not {given!r}")
+
+    @property
+    def output(self) -> Rounded:
+        """What the results are in."""
+        return self.epilogue.output or self.accumulation.output
+
+    @property
+    def with_output(self) -> Accumulation:
+        """The accumulation, with the output of the call."""
+        return replace(self.accumulation, output=self.output)
+
+    def __str__(self) -> str:
+        return self.name or "library call"

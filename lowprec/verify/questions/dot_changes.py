@@ -1,0 +1,203 @@
+"""Other accumulations that results may follow, as changes to try: windows, sums, and ways to split K.
+
+How libraries split K is not documented: it is recovered from operands and results.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+from collections.abc import Callable, Iterator
+from typing import Any, get_args
+
+from lowprec.spec import catalog
+from lowprec.spec.accumulation import Accumulation, Cut, Window
+from lowprec.spec.accumulations import ACCUMULATIONS, E8M13
+from lowprec.spec.format import Carrier
+from lowprec.spec.order import PAIRWISE, SEQUENTIAL, Deal, Split, chunked
+from lowprec.spec.projection import Projection
+from lowprec.spec.rounding import rounding
+from lowprec.verify.question import Change
+from lowprec.verify.questions.causes import in_words
+
+__all__ = ["How", "named", "output_rounded", "splits", "sums", "window_with", "windows", "with_fields"]
+
+How = Callable[[Accumulation], Accumulation]
+
+_STEPS = (1, 2, 4, 8, 16, 32, 64, 128)
+_CHUNKS = (4, 8, 16, 32, 64, 128, 256, 512)
+
+#: Splits, and products of a tile, that are tried.
+_COUNTS, _TILES = (2, 3, 4, 5, 6, 7, 8, 12, 16), (1, 32, 64, 128)
+#: Products that libraries promote at a time, within a split as well.
+_PROMOTED = 128
+_DEALS: tuple[Deal, ...] = ("contiguous", "balanced", "interleaved")
+
+
+def named(name: str) -> How:
+    """Return another accumulation, by name."""
+    return lambda how: ACCUMULATIONS[name]
+
+
+def with_fields(**fields: Any) -> How:
+    """Return the accumulation with these fields changed."""
+    return lambda how: dataclasses.replace(how, **fields)
+
+
+def window_with(**fields: Any) -> How:
+    """Return the accumulation with these fields of its window changed; of one without ValueError."""
+
+    def changed(how: Accumulation) -> Accumulation:
+        if not isinstance(how.accumulator, Window):
+            raise ValueError("no window")
+        return dataclasses.replace(how, accumulator=dataclasses.replace(how.accumulator, **fields))
+
+    return changed
+
+
+def _result(**fields: Any) -> How:
+    def changed(how: Accumulation) -> Accumulation:
+        if not isinstance(how.accumulator, Window):
+            raise ValueError("no window")
+        fmt, rule = how.accumulator.result
+        fmt, rule = (
+            fields.get("fmt", fmt),
+            dataclasses.replace(rule, rounding=fields.get("rounding", rule.rounding)),
+        )
+        return window_with(result=(fmt, rule))(how)
+
+    return changed
+
+
+def output_rounded(name: str) -> How:
+    """Return the accumulation whose output is rounded otherwise."""
+
+    def changed(how: Accumulation) -> Accumulation:
+        return dataclasses.replace(
+            how, output=(how.output[0], dataclasses.replace(how.output[1], rounding=rounding(name)))
+        )
+
+    return changed
+
+
+def windows(how: Accumulation, window: Window) -> Iterator[Change]:
+    """Yield other windows, and orders of their steps."""
+    for bits in range(1, 49):
+        if bits != window.fraction_bits:
+            words = f"F = {bits} instead of {window.fraction_bits}: fraction bits that alignment keeps"
+            yield Change("fraction_bits", window_with(fraction_bits=bits), words)
+    if window.fraction_bits is not None:
+        yield Change(
+            "fraction_bits", window_with(fraction_bits=None), "steps summed exactly: nothing cut by alignment"
+        )
+    for step in _STEPS:
+        if step != window.step:
+            words = f"L = {step} instead of {window.step}: products in a step"
+            yield Change("step", window_with(step=step), words)
+    for name in ("toward_zero", "nearest_even", "nearest_away"):
+        if name != str(window.result[1].rounding):
+            yield Change(
+                "result_rounding", _result(rounding=rounding(name)), f"sums of steps: {in_words(name)}"
+            )
+    for fmt in (catalog.BINARY32, E8M13, catalog.BINARY16, catalog.BFLOAT16):
+        if fmt != window.result[0]:
+            yield Change(
+                "result", _result(fmt=fmt), f"sums of steps in {fmt.name}, not {window.result[0].name}"
+            )
+    for cut in get_args(Cut):
+        if cut != window.cut:
+            yield Change("cut", window_with(cut=cut), f"terms cut {cut.replace('_', ' ')}")
+    for groups in ("consecutive", "alternate_pairs"):
+        if groups != window.groups:
+            yield Change(
+                "groups", window_with(groups=groups), f"steps of {groups.replace('_', ' ')} products"
+            )
+    for size in _CHUNKS:
+        words = f"sums of {size} products added up in binary32"
+        if size != how.order.size:
+            yield Change("order", with_fields(order=chunked(size), total=None), words)
+    if how.order.name == "chunked":
+        yield Change("order", with_fields(order=SEQUENTIAL, total=None), "one running sum, without chunks")
+
+
+def sums(how: Accumulation) -> Iterator[Change]:
+    """Yield other orders, accumulators and products."""
+    assert isinstance(how.accumulator, tuple)
+    fmt, rule = how.accumulator
+    for order in (SEQUENTIAL, PAIRWISE, *(chunked(size) for size in _CHUNKS)):
+        if order != how.order:
+            yield Change(
+                "order", with_fields(order=order, total=None), f"order {order} instead of {how.order}"
+            )
+    for other in (catalog.BINARY64, catalog.BINARY32, E8M13, catalog.BFLOAT16, catalog.BINARY16):
+        if other != fmt:
+            words = f"accumulated in {other.name}, not {fmt.name}"
+            yield Change("accumulator", with_fields(accumulator=(other, Projection())), words)
+    for name in ("toward_zero", "nearest_even", "nearest_away"):
+        if name != str(rule.rounding):
+            changed = (fmt, dataclasses.replace(rule, rounding=rounding(name)))
+            yield Change("accumulator", with_fields(accumulator=changed), f"sums: {in_words(name)}")
+    if how.product is not None:
+        yield Change(
+            "product", with_fields(product=None), "products not rounded (fused multiplication and addition)"
+        )
+    for other in (catalog.BINARY32, catalog.BFLOAT16, catalog.BINARY16):
+        if how.product is None or how.product[0] != other:
+            yield Change(
+                "product", with_fields(product=(other, Projection())), f"products rounded to {other.name}"
+            )
+
+
+def splits(how: Accumulation, length: int) -> Iterator[Change]:
+    """Yield the accumulation with K = `length` dealt to several sums in other ways, each once."""
+    if how.split is not None:
+        yield Change("split", with_fields(split=None), "K not split")
+    if isinstance(how.summed[0], Carrier) or how.accumulator is None:
+        return
+    promoted_words = f"in each, sums of {_PROMOTED} products added up in binary32"
+    seen = set()
+    for count in _COUNTS:
+        for deal in _DEALS:
+            for tile in _TILES if deal != "interleaved" else _TILES[1:]:
+                dealt = Split(count, tile, deal)
+                runs = tuple(tuple(part) for part in dealt.runs(length))
+                if runs in seen or () in runs:  # dealt so before, or to fewer
+                    continue
+                seen.add(runs)
+                for combine in _combinations(count):
+                    split = dataclasses.replace(dealt, combine=combine)
+                    if how.split == split:
+                        continue
+                    yield Change("split", with_fields(split=split), _words(split, length), 2)
+                    if how.order == SEQUENTIAL and isinstance(how.accumulator, Window):
+                        also = f"; {promoted_words}"
+                        both = with_fields(split=split, order=chunked(_PROMOTED), total=None)
+                        yield Change("split", both, _words(split, length) + also, 3)
+
+
+def _combinations(count: int) -> Iterator[str]:
+    """Yield the ways to add that many sums: slots for two of three are halves."""
+    yield "sequential"
+    if count > 2:
+        yield "halves"
+    if count > 3:
+        yield from ("pairwise", f"slots({count - 1})")
+
+
+def _words(split: Split, length: int) -> str:
+    tiles = -(-length // split.tile)
+    if split.deal == "interleaved":
+        dealt = f"tiles of {split.tile} products in turn"
+    elif split.tile == 1 and length % split.count == 0:
+        dealt = f"{length // split.count} consecutive products each"
+    else:
+        each = (
+            f"{-(-tiles // split.count)} consecutive tiles of {split.tile}" if split.tile > 1 else "products"
+        )
+        dealt = each if split.deal == "contiguous" else f"{each}, in equal shares"
+    sums = "" if split.count == 2 else f", their sums added {_orders(split)}"
+    return f"K split in {split.count}: {dealt}{sums}"
+
+
+def _orders(split: Split) -> str:
+    plain = {"sequential": "one after the other", "pairwise": "in pairs", "halves": "in halves"}
+    return plain.get(split.combine, "to the last one, in order")
