@@ -25,7 +25,10 @@ PRIVATE = [
     Format(name="8-bit/größer.1", exponent_bits=5, trailing_bits=2, bias=20, subnormals=False),
     Format(name="case", exponent_bits=4, trailing_bits=2, bias=3, sign=Sign.UNSIGNED),
 ]
-FORMATS = [*(fmt for fmt in catalog.FORMATS.values() if fmt.width <= 8), lp.format("binary8p1uf"), *PRIVATE]
+#: With and without sign, zero, subnormals, infinities and NaNs, of floating and of fixed point.
+NAMED = ["e4m3fn", "e5m2", "e5m2fnuz", "e8m0fnu", "ue4m3", "ue5m3", "e3m0fn", "e2m1fn", "e2m3fn", "int8f6"]
+NAMED += ["sm8f6", "int4", "uint4", "uint8", "binary8p1uf", "binary8p3se"]
+FORMATS = [*map(lp.format, NAMED), *PRIVATE]
 
 #: What the packages encode under.
 ROUNDING = "toward_positive"
@@ -75,7 +78,7 @@ endmodule
 
 
 def test_dpi_functions_give_lowprecs_codes_in_every_mode(tmp_path):
-    """All formats in one bench, unsigned and private ones too; the table agrees, on all of binary32."""
+    """Formats of all kinds in one bench, private ones too; the table agrees, on all of binary32."""
     verilator = need("verilator")
     rows, cases, headers, packages = [], [], [], []
     for number, fmt in enumerate(FORMATS):
