@@ -91,6 +91,22 @@ def test_lanes_are_found_along_any_axis_and_of_values_beside_tails():
     assert report.cause.explained == report.mismatches
 
 
+def test_lanes_left_out_under_the_scale_of_a_tensor():
+    """Which is that of all values; signaling NaNs give no warnings."""
+    x = np.random.default_rng(0).standard_normal((64, 64)).astype(np.float32)
+    short = x.copy()
+    short[:, 5::16] = 0
+    for axis in (0, 1):
+        sides = (x, short) if axis else (x.T, short.T)
+        made = lp.encode(sides[1], "nvfp4", axis=axis, tensor_scale=1.0)
+        report = lp.compare(sides[0], made.codes, "nvfp4", scales=made.scales, axis=axis, tensor_scale=1.0)
+        assert report.cause.words == "lane 5 of 16 left out"
+    x[0].view(np.uint32)[3] = 0x7F800001
+    made = lp.encode(x, "mxfp4", rule="ceil")
+    report = lp.compare(x, made.codes, "mxfp4", scales=made.scales)
+    assert report.cause.words == "scale rule 'ceil' instead of 'floor'"
+
+
 def test_scales_of_other_formats_are_named_too():
     """Binary32 scales that a rule divides; of tensors' scales and rounded quotients nothing is said."""
     x = np.random.default_rng(0).standard_normal((8, 256)).astype(np.float32)

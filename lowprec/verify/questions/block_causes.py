@@ -142,7 +142,7 @@ def lanes(fmt: BlockFormat, axis: int, values: Array, got: Array, want: Array) -
     silent = np.flatnonzero(((came & mask) == 0).all(0) & ((right & mask) != 0).any(0)).tolist()
     if 0 < len(silent) < size:
         away = functools.partial(_without, lanes=silent, axis=axis, size=size)
-        yield Change("operand", away, f"{_named(silent)} of {size} left out")
+        yield Change("lane", away, f"{_named(silent)} of {size} left out")
     low = _wide(given[(came[:, 0] >> SCALE_SHIFT) < (right[:, 0] >> SCALE_SHIFT)])
     unseen = np.unique(np.argmax(np.abs(low[np.isfinite(low).all(1)]), axis=1)).tolist()
     if 0 < len(unseen) < size and _given_scales(fmt):
@@ -206,7 +206,7 @@ def _unseen(blocks: BlockArray, values: Array, lanes: Sequence[int]) -> BlockArr
 
 
 def _positive(blocks: BlockArray, values: Array) -> BlockArray:
-    seen = np.where(_wide(values) < 0, 0, values)
+    seen = np.where(_wide(values) < 0, np.zeros_like(values), values)
     return _under(blocks, values, lp.encode(seen, blocks.format, axis=blocks.axes).scales)
 
 

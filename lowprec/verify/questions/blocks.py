@@ -185,6 +185,7 @@ class BlockQuestion(Question):
 
     # -- answers --------------------------------------------------------------------------------
 
+    @np.errstate(invalid="ignore")  # signaling NaNs, where values are changed
     def answer(self, batch: Batch, changes: Changes = ()) -> Array:
         """Return what the results must be, or would be."""
         fields = {change.field: change.value for change in changes}
@@ -213,6 +214,8 @@ class BlockQuestion(Question):
             columns = batch.places.reshape(values.shape) % self.shape[1]
             rows = batch.places.reshape(values.shape) // self.shape[1]
             values = self.dump.take((columns * self.shape[1] + rows).reshape(-1)).reshape(values.shape)
+        if "lane" in fields:
+            values = fields["lane"](values)
         if "operand" in fields:
             values = fields["operand"](values)
             tensor = self._tensor_scale(fmt, fields["operand"]) if tensor is not None else None
