@@ -17,6 +17,7 @@ INSTALL = {
     "gcc": "apt-get install gcc",
     "iverilog": "apt-get install iverilog",
     "ghdl": "apt-get install ghdl-mcode",
+    "verilator": "apt-get install verilator g++ make",
     "cocotb": "pip install cocotb",
 }
 

@@ -6,6 +6,7 @@ and limits are those that the kernels read, so that no policy is written a secon
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterable, Sequence
 
 from lowprec.export.tabulate import value_words
@@ -90,12 +91,12 @@ def _words(words: list[int], digits: int) -> str:
 
 
 def identifier(name: str) -> str:
-    """Return a format's name as C, SystemVerilog and VHDL take it.
+    """Return a format's name as C, SystemVerilog and VHDL take it, and C++ and VHDL take no `__`.
 
-    >>> identifier("my format-2")
-    'my_format_2'
+    >>> identifier("my format-2"), identifier("8-bit (mine)")
+    ('my_format_2', 'f8_bit_mine')
     """
-    text = "".join(letter if letter.isalnum() and letter.isascii() else "_" for letter in name)
+    text = re.sub("[^0-9A-Za-z]+", "_", name).strip("_")
     return text if text and not text[0].isdigit() else f"f{text}"
 
 
@@ -242,7 +243,10 @@ static inline {code} {name}_encode64(
 }}
 
 #ifdef LOWPREC_DPI
-/* What the SystemVerilog package imports. */
+/* What the SystemVerilog package imports: to be compiled once, as C or as C++. */
+#ifdef __cplusplus
+extern "C"
+#endif
 uint32_t {name}_dpi(uint32_t binary32, int32_t rounding, int32_t saturation);
 uint32_t {name}_dpi(uint32_t binary32, int32_t rounding, int32_t saturation)
 {{

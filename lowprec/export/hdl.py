@@ -10,7 +10,7 @@ from __future__ import annotations
 from lowprec.export.c_header import identifier
 from lowprec.export.tabulate import nan_codes, value_words
 from lowprec.spec.format import Format
-from lowprec.spec.projection import Projection
+from lowprec.spec.projection import Projection, Saturation
 from lowprec.spec.rounding import MODES
 from lowprec.verify.steps import binary32_steps
 
@@ -36,13 +36,18 @@ def systemverilog(fmt: Format, projection: Projection, provenance: str) -> str:
         ]
         chains.append("\n".join(lines))
     nans = nan_codes(fmt)
+    names = [mode.name.upper() for mode in MODES], [f"SATURATE_{policy.name}" for policy in Saturation]
     modes = "\n".join(
-        f"    localparam int {mode.name.upper()} = {number};" for number, mode in enumerate(MODES)
+        f"    localparam int {name} = {number};" for each in names for number, name in enumerate(each)
     )
     return f"""\
 // {provenance}
 // {fmt.name}: the value of every code as {kind} bits; encode binary32 under {projection}.
 
+// A file may have another name than its package, a package has no delays, and constants may be unused.
+// verilator lint_off DECLFILENAME
+// verilator lint_off TIMESCALEMOD
+// verilator lint_off UNUSED
 package {name}_pkg;
 
     localparam int WIDTH = {w};
@@ -76,6 +81,9 @@ package {name}_pkg;
 `endif
 
 endpackage
+// verilator lint_on UNUSED
+// verilator lint_on TIMESCALEMOD
+// verilator lint_on DECLFILENAME
 """
 
 

@@ -12,11 +12,13 @@ from typing import Any
 
 import numpy as np
 
+from lowprec.arrays.block import asked as block_asked
 from lowprec.arrays.checks import code_dtype, projection as projection_of
 from lowprec.arrays.convert import decode
 from lowprec.spec import catalog
 from lowprec.spec.accumulation import Accumulation
 from lowprec.spec.accumulations import accumulation as accumulation_of
+from lowprec.spec.block import BlockFormat
 from lowprec.spec.format import Format
 from lowprec.spec.profiles import Profile
 from lowprec.spec.projection import Projection, Saturation
@@ -24,6 +26,7 @@ from lowprec.spec.rounding import Rounding
 from lowprec.verify.compare import compare
 from lowprec.verify.comparison import Comparison
 from lowprec.verify.files import write
+from lowprec.verify.inputs.block_cases import source_values
 from lowprec.verify.operations import OPERATIONS, check_operands, operand_format
 
 __all__ = ["Scoreboard"]
@@ -43,10 +46,11 @@ class Scoreboard:
     Parameters
     ----------
     operation : str
-        "convert", "add", "fma" or any other operation; or "dot", with an accumulation.
+        "convert", "add", "fma" or any other operation; "dot", with an accumulation; or "block", a block
+        converter.
     *formats : Format or str
         Of the operands, then of the result; a dot product has those of x and y, and its accumulation
-        says the result's.
+        says the result's. A block converter has that of the values, and a block format.
     accumulation : Accumulation or str
         Of a dot product; its operands, if it has any, are the formats of x and y by default.
     ulps, any_nan
@@ -54,7 +58,7 @@ class Scoreboard:
     flags : bool
         Whether each transaction has exception flags too, as `lowprec.Flag` numbers them.
     rounding, saturation, projection, profile
-        Of conversions and operations, as for `lowprec.encode`.
+        Of conversions, operations and blocks, as for `lowprec.encode`.
 
     Raises
     ------
@@ -65,7 +69,7 @@ class Scoreboard:
     def __init__(
         self,
         operation: str,
-        *formats: Format | str,
+        *formats: Format | BlockFormat | str,
         accumulation: Accumulation | str | None = None,
         ulps: int | str | None = None,
         any_nan: bool = False,
@@ -79,7 +83,11 @@ class Scoreboard:
         self._options: dict[str, Any] = {"ulps": ulps, "any_nan": any_nan}
         how = {"rounding": rounding, "saturation": saturation, "projection": projection, "profile": profile}
         self.accumulation: Accumulation | None = None
-        known = [operand_format(fmt) if isinstance(fmt, str) else fmt for fmt in formats]
+        self.blocks: BlockFormat | None = None
+        if operation == "block":
+            self.blocks = _block_format(formats, rounding, saturation, projection, profile)
+            formats = (*formats[:1], self.blocks.element)
+        known: list[Any] = [operand_format(fmt) if isinstance(fmt, str) else fmt for fmt in formats]
         if operation == "dot":
             if accumulation is None:
                 raise ValueError("a scoreboard of 'dot' needs accumulation=, which says what is right")
@@ -94,19 +102,27 @@ class Scoreboard:
             self._formats = known
         elif accumulation is not None:
             raise ValueError(f"accumulation= is for 'dot', not for {operation!r}; leave it out")
+        elif self.blocks is not None:
+            if flags:
+                raise ValueError("flags= says nothing about 'block'; leave it out")
+            if not catalog.BINARY32.contains(known[0]):
+                raise ValueError(f"blocks are made of values that binary32 has, not of {known[0].name!r}")
+            wanted, self.target, self._formats = 2, known[1], known[:1]
         elif operation in OPERATIONS:
             wanted, self.target = OPERATIONS[operation].operands + 1, known[-1] if known else catalog.BINARY32
             self._formats = known[:-1]
         else:
-            raise ValueError(f"unknown operation {operation!r}; use dot or one of {', '.join(OPERATIONS)}")
+            raise ValueError(
+                f"unknown operation {operation!r}; use dot, block or one of {', '.join(OPERATIONS)}"
+            )
         if len(known) != wanted:
             raise ValueError(f"{operation} has {wanted} formats here, not {len(known)}")
-        if operation != "dot":
+        if operation not in ("dot", "block"):
             check_operands(operation, tuple(known))
             rule = projection_of(self.target, rounding, saturation, projection, profile)
             self._options["projection"] = rule
         self._operands: list[tuple[Any, ...]] = []
-        self._results: list[int] = []
+        self._results: list[Any] = []
         self._flags: list[int] = []
         self.undefined: list[int] = []  #: numbers of the transactions whose results had x or z
         self.unanswered = 0  #: operands that `follow` saw without a result
@@ -114,19 +130,23 @@ class Scoreboard:
     def __len__(self) -> int:
         return len(self._operands) + len(self.undefined)
 
-    def add(self, *operands: Any, result: Any, flags: Any = None, addend: Any = None) -> None:
+    def add(
+        self, *operands: Any, result: Any, flags: Any = None, addend: Any = None, scale: Any = None
+    ) -> None:
         """Keep one transaction.
 
         Parameters
         ----------
-        *operands : int or value of a signal; of "dot" x and y
+        *operands : int or value of a signal; of "dot" x and y, of "block" the values
             Codes. Those of a vector are a sequence, or a signal with lane 0 in its lowest bits.
-        result : int or value of a signal
-            A code. With x or z in it, it fails the test.
+        result : int or value of a signal; of "block" the elements
+            A code, or those of a vector. With x or z in it, it fails the test.
         flags : int or value of a signal
             Where the scoreboard has flags.
         addend : float, or value of a signal, or int
             Of "dot": a float, or a code in the output's format.
+        scale : int or value of a signal
+            Of "block": the code of the scale.
 
         Raises
         ------
@@ -139,6 +159,12 @@ class Scoreboard:
         if addend is not None and self.operation != "dot":
             raise ValueError(
                 f"addend= is for 'dot'; the operands of {self.operation} come one after the other"
+            )
+        if (scale is None) != (self.blocks is None):
+            raise ValueError(
+                "a transaction of 'block' needs scale=, the code of the scale"
+                if self.blocks
+                else f"scale= is for 'block', not for {self.operation!r}; leave it out"
             )
         if self.flags != (flags is not None):
             raise ValueError(
@@ -154,26 +180,27 @@ class Scoreboard:
             np.shape(each) for each in self._operands[0]
         ]:
             raise ValueError(f"transaction {number} has vectors of another length than those before it")
+        if self.blocks is not None and isinstance(result, int):
+            raise ValueError(f"result of transaction {number}: {_NO_LANES.format(result)}")
         try:
-            answer, raised = int(result), 0 if flags is None else int(flags)
+            answer: Any = int(result) if self.blocks is None else (int(scale), _lanes(result, self.target))
+            raised = 0 if flags is None else int(flags)
         except ValueError:  # x or z
             self.undefined.append(number)
             return
+        if self.blocks is not None and {len(given[0]), len(answer[1])} != {self.blocks.size}:
+            raise ValueError(
+                f"transaction {number} has {len(given[0])} values and {len(answer[1])} elements; a block of "
+                f"{self.blocks.name!r} has {self.blocks.size}"
+            )
         self._operands.append(given)
         self._results.append(answer)
         self._flags.append(raised)
 
     def _operand(self, given: Any, fmt: Format) -> Any:
-        if self.operation != "dot":
+        if self.operation not in ("dot", "block"):
             return _code(int(given), fmt)
-        if isinstance(given, Sequence | np.ndarray) and not hasattr(given, "to_unsigned"):
-            return tuple(_code(int(code), fmt) for code in given)
-        if isinstance(given, int):
-            raise ValueError(
-                f"{given:#x} does not say how many lanes it has; give a sequence of codes, or a signal"
-            )
-        whole, lanes = int(given), len(given) // fmt.width
-        return tuple(whole >> lane * fmt.width & (1 << fmt.width) - 1 for lane in range(lanes))
+        return tuple(_code(code, fmt) for code in _lanes(given, fmt))
 
     def _addend(self, given: Any) -> float:
         if given is None or isinstance(given, float):
@@ -182,8 +209,13 @@ class Scoreboard:
         return float(np.asarray(decode(code, self.target, dtype=np.float64))[0])
 
     def report(self, **options: Any) -> Comparison:
-        """Hold all transactions against what is right; options are those of `lowprec.compare`."""
+        """Hold all transactions against what is right; options are those of `lowprec.compare`.
+
+        Places in the report of blocks are the number of the transaction, and the lane.
+        """
         columns = list(zip(*self._operands, strict=True)) or [() for _ in self._formats]
+        if self.blocks is not None:
+            return self._blocks_report(columns[0], self.blocks, self._options | options)
         results = np.array(self._results, np.uint64).astype(_wide(self.target, self._results))
         options = self._options | options
         if self.accumulation is not None:
@@ -206,6 +238,13 @@ class Scoreboard:
             source=self._formats,
             **options,
         )
+
+    def _blocks_report(self, columns: Sequence[Any], fmt: BlockFormat, options: dict[str, Any]) -> Comparison:
+        values = np.array(columns, code_dtype(self._formats[0])).reshape(-1, *fmt.sizes)
+        scales = np.array([[scale] for scale, _ in self._results], code_dtype(fmt.scale)).reshape(-1, 1)
+        codes = np.array([codes for _, codes in self._results], np.uint64).reshape(values.shape)
+        codes = codes.astype(_wide(fmt.element, codes.reshape(-1).tolist()))
+        return compare(source_values(values, self._formats[0]), codes, fmt, scales=scales, **options)
 
     def check(self, junit: str | Path | None = None, **options: Any) -> Comparison:
         """Return the report if everything agrees or is within the budget; fail with it otherwise.
@@ -248,6 +287,7 @@ class Scoreboard:
         done: Any = None,
         flags: Any = None,
         addend: Any = None,
+        scale: Any = None,
     ) -> None:
         """Keep the transactions of a pipeline, clock by clock, for as long as the simulation runs.
 
@@ -261,8 +301,8 @@ class Scoreboard:
         given, done : signal, optional
             Whether operands, and whether a result, are valid. Without `done` the result is that of the
             operands of the clock before.
-        flags, addend : signal, optional
-            Beside the result, and beside the operands.
+        flags, addend, scale : signal, optional
+            Beside the result, beside the operands, and beside the elements of a block.
 
         Raises
         ------
@@ -282,11 +322,39 @@ class Scoreboard:
                 if not waiting:
                     raise AssertionError("the device gave a result that no operands ask for")
                 before, added = waiting.popleft()
-                raised = None if flags is None else flags.value
-                self.add(*before, result=result.value, flags=raised, addend=added)
+                beside = {"flags": flags, "scale": scale}
+                said = {name: each.value for name, each in beside.items() if each is not None}
+                self.add(*before, result=result.value, addend=added, **said)
             if given is None or _is_one(given):
                 waiting.append(([each.value for each in operands], None if addend is None else addend.value))
             self.unanswered = len(waiting)
+
+
+def _block_format(formats: Sequence[Any], *how: Any) -> BlockFormat:
+    """Return the block format of a converter; raise ValueError for one that scoreboards do not take."""
+    if len(formats) != 2:
+        raise ValueError(
+            f"block has 2 formats here, that of the values and a block format, not {len(formats)}"
+        )
+    fmt = block_asked(formats[1], None, *how)
+    if fmt.tensor_scale != "none" or len(fmt.sizes) > 1:
+        raise ValueError(
+            f"{fmt.name!r} has a scale of the tensor, or blocks of two dimensions; scoreboards take neither"
+        )
+    return fmt
+
+
+_NO_LANES = "{:#x} does not say how many lanes it has; give a sequence of codes, or a signal"
+
+
+def _lanes(given: Any, fmt: Format) -> list[int]:
+    """Return the codes of a vector; raise ValueError for x, z and a number without width."""
+    if isinstance(given, Sequence | np.ndarray) and not hasattr(given, "to_unsigned"):
+        return [int(code) for code in given]
+    if isinstance(given, int):
+        raise ValueError(_NO_LANES.format(given))
+    whole = int(given)
+    return [whole >> low & (1 << fmt.width) - 1 for low in range(0, len(given) - fmt.width + 1, fmt.width)]
 
 
 def _is_one(signal: Any) -> bool:

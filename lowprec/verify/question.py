@@ -46,7 +46,10 @@ Changes = tuple[Change, ...]
 
 #: What a change settles altogether, so that nothing of it is changed besides.
 _WHOLE = {
-    "profile": ("rounding", "saturation", "subnormals", "via", "nan", "overflow_test", "rule", "element")
+    "profile": (
+        *("rounding", "saturation", "subnormals", "via", "nan", "overflow_test"),
+        *("rule", "element", "zero", "infinity", "flush_subnormals"),
+    )
 }
 
 

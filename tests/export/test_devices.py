@@ -79,24 +79,31 @@ def operands(vectors):
 
 
 def commands_of(page):
-    """The commands in a page's console blocks, each with what it must print."""
+    """The commands in a page's console blocks, each with what it must print; `> ` goes on with a command."""
     blocks = re.findall(r"^```console\n(.*?)^```", page.read_text(), re.M | re.S)
     _, *parts = re.split(r"^\$ ", "".join(blocks), flags=re.M)
-    return [part.split("\n", 1) for part in parts]
+    return [re.fullmatch(r"([^\n]*\n(?:> [^\n]*\n)*)(.*)", part, re.S).groups() for part in parts]
 
 
-@pytest.mark.parametrize(("folder", "tools"), [(HDL, ["iverilog", "cocotb"]), (C, ["gcc"])], ids=["hdl", "c"])
-def test_commands_of_a_page_print_what_it_shows(folder, tools, tmp_path):
+PAGES = {
+    "hdl": (HDL / "README.md", HDL, ["iverilog", "verilator", "cocotb"]),
+    "c": (C / "README.md", C, ["gcc"]),
+    "dot unit": (EXAMPLES.parent / "verify-your-dot-unit.md", HDL, ["iverilog", "cocotb"]),
+}
+
+
+@pytest.mark.parametrize(("page", "folder", "tools"), PAGES.values(), ids=PAGES)
+def test_commands_of_a_page_print_what_it_shows(page, folder, tools, tmp_path):
     """So the devices are seen to pass: the pages show all cases, no difference, and the planted bug."""
     for tool in tools:
         need(tool)
     shutil.copytree(folder, tmp_path / "example", ignore=shutil.ignore_patterns("build", "__pycache__"))
-    commands = commands_of(folder / "README.md")
-    script = "".join(f"{command}\necho '--- next'\n" for command, _ in commands)
+    commands = commands_of(page)
+    script = "".join(re.sub("^> ", "", command, flags=re.M) + "echo '--- next'\n" for command, _ in commands)
     printed = output(["bash", "-c", script], tmp_path / "example").split("--- next\n")
     for (command, want), got in zip(commands, printed, strict=False):
         same = doctest.OutputChecker().check_output(want, got, doctest.ELLIPSIS)
-        assert same, f"$ {command}\nprinted\n{got}\nand the page shows\n{want}"
+        assert same, f"$ {command}printed\n{got}\nand the page shows\n{want}"
 
 
 # -- the planted bug, under Icarus Verilog -------------------------------------------------------------
@@ -157,6 +164,8 @@ def test_cocotb_catches_ties_away(tmp_path):
         (None, None),
         ("FRACTION=23", "F = 23 instead of 24: fraction bits that alignment keeps"),
         ("DROPPED=0", "lane 0 of 4 left out"),
+        ("FLOOR=1", "terms cut floor"),
+        ("NEAREST=1", "sums of steps: ties away from zero"),
     ],
 )
 def test_scoreboard_names_the_bug_of_a_dot_product_unit(bug, cause, tmp_path):

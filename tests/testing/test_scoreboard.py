@@ -176,7 +176,7 @@ def test_following_needs_cocotb(monkeypatch):
 
 
 REFUSED = {
-    "operation": (("sum", "e5m2"), {}, "unknown operation 'sum'; use dot or one of "),
+    "operation": (("sum", "e5m2"), {}, "unknown operation 'sum'; use dot, block or one of "),
     "formats": (("add", "e5m2", "e5m2"), {}, "add has 3 formats here, not 2"),
     "no accumulation": (("dot", "e5m2", "e5m2"), {}, "a scoreboard of 'dot' needs accumulation="),
     "rounding": (
@@ -237,3 +237,82 @@ def test_vectors_of_another_length_are_refused():
     board.add([0x38], [0x38], result=0x3F800000)
     with pytest.raises(ValueError, match="transaction 1 has vectors of another length"):
         board.add([0x38] * 2, [0x38] * 2, result=0x40000000)
+
+
+def blocks_of(fmt="mxfp4", **how):
+    """Codes of values, scales and elements."""
+    x = np.random.default_rng(0).standard_normal((40, 32)).astype(np.float32)
+    made = lp.encode(x, fmt, **how)
+    return x.view(np.uint32), made.scales[:, 0], made.codes
+
+
+@pytest.mark.parametrize("form", ["sequence", "signal"])
+def test_blocks_are_kept_and_judged(form):
+    """A scale and elements for each; the other rule is named, and places are transaction and lane."""
+    for rule, agrees in (("floor", True), ("rceil", False)):
+        board = Scoreboard("block", "binary32", "mxfp4")
+        for values, scale, codes in zip(*blocks_of(rule=rule), strict=True):
+            if form == "signal":
+                packed = sum(int(code) << 4 * lane for lane, code in enumerate(codes))
+                values, codes = Signal(int.from_bytes(values.tobytes(), "little"), 1024), Signal(packed, 128)
+                scale = Signal(int(scale), 8)
+            board.add(values, result=codes, scale=scale)
+        assert len(board) == 40
+        report = board.report()
+        assert report.agrees == agrees
+        assert report.compared == 40 * 32
+    assert "rule 'rceil'" in report.cause.words
+    assert report.details[0].data["at"][1] < 32
+    profiled = Scoreboard("block", "binary32", "mxfp4", profile="torchao_rceil")
+    for values, scale, codes in zip(*blocks_of(rule="rceil"), strict=True):
+        profiled.add(values, result=codes, scale=scale)
+    profiled.check()
+
+
+def test_blocks_with_x_or_no_code_fail():
+    values, scale, codes = (side[0] for side in blocks_of())
+    board = Scoreboard("block", "binary32", "mxfp4")
+    board.add(values, result=codes, scale=scale)
+    board.check()
+    board.add(values, result=codes, scale=Signal(None, 8))
+    board.add(values, result=Signal(None, 128), scale=scale)
+    with pytest.raises(AssertionError, match=r"^2 results have x or z, the first in transaction 1$"):
+        board.check()
+    board = Scoreboard("block", "binary32", "mxfp4")
+    board.add(values, result=[0x13, *codes[1:]], scale=scale)
+    with pytest.raises(AssertionError, match="no code of e2m1fn"):
+        board.check()
+
+
+NO_BLOCKS = {
+    "formats": (("binary32",), {}, "block has 2 formats here, that of the values and a block format, not 1"),
+    "source": (("binary64", "mxfp4"), {}, "blocks are made of values that binary32 has, not of 'binary64'"),
+    "tensor": (("binary32", "nvfp4"), {}, "'nvfp4' has a scale of the tensor, or blocks of two dimensions"),
+    "flags": (("binary32", "mxfp4"), {"flags": True}, "flags= says nothing about 'block'; leave it out"),
+    "element": (("binary32", "e4m3fn"), {}, "unknown block format 'e4m3fn'"),
+}
+
+
+@pytest.mark.parametrize(("formats", "options", "message"), NO_BLOCKS.values(), ids=NO_BLOCKS)
+def test_blocks_that_cannot_be_are_refused(formats, options, message):
+    with pytest.raises(ValueError, match=r"\w") as refused:
+        Scoreboard("block", *formats, **options)
+    assert str(refused.value).startswith(message)
+
+
+def test_transactions_of_blocks_that_cannot_be_are_refused():
+    values, scale, codes = (side[0] for side in blocks_of())
+    board = Scoreboard("block", "binary32", "mxfp4")
+    for given, message in (
+        ({"result": codes}, "a transaction of 'block' needs scale=, the code of the scale"),
+        ({"result": 5, "scale": scale}, "result of transaction 0: 0x5 does not say how many lanes it has"),
+        (
+            {"result": codes[:5], "scale": scale},
+            "transaction 0 has 32 values and 5 elements; a block of 'mxfp4' has 32",
+        ),
+    ):
+        with pytest.raises(ValueError, match=r"\w") as refused:
+            board.add(values, **given)
+        assert str(refused.value).startswith(message)
+    with pytest.raises(ValueError, match="scale= is for 'block', not for 'convert'; leave it out"):
+        Scoreboard("convert", "binary16", "e4m3fn").add(0x3C00, result=0x38, scale=1)

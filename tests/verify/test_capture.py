@@ -508,7 +508,7 @@ def test_the_page_shows_what_is_printed(monkeypatch):
 
 
 def test_torch_on_this_processor_is_what_its_profile_says(tmp_path):
-    """The script, run as a stranger runs it; E8M0 below 2**-126 is a difference that is known."""
+    """The script, run as a stranger runs it."""
     need_framework("torch")
     path, out = tmp_path / "capture.py", tmp_path / "capture.npz"
     path.write_text(written(chosen([]), 1024, 0, "test"))
@@ -520,12 +520,7 @@ def test_torch_on_this_processor_is_what_its_profile_says(tmp_path):
     assert answered == {name for name, question in CAPTURES.items() if question.run_on == "CPUs"}
     for name in sorted(answered):
         question = capture[name]
-        if name.endswith("_e8m0fnu"):
-            wrong = [detail.data["operands"][0] for detail in question.compare(limit=None, why=False).details]
-            wide = 32 if "binary32" in name else 16
-            values = np.abs([np.uint32(int(code, 16) << 32 - wide).view(np.float32) for code in wrong])
-            assert ((values > 2.0**-127) & (values < 2.0**-126)).all()
-        elif question.expects is not None:
+        if question.expects is not None:
             assert question.compare().agrees, name
     ranked = capture["scaled_mm_e4m3fn"].compare(why=False).ranking
     assert ranked[0].share > 0.5

@@ -9,14 +9,17 @@
 //
 // Lane 0 is in the lowest bits. A sum that is zero is +0; NaN is 7fffffff.
 //
-// Bugs to plant: FRACTION other than 24, and DROPPED, the number of a lane that is left out.
+// Bugs to plant: FRACTION other than 24; DROPPED, the number of a lane that is left out; FLOOR = 1, which cuts
+// terms downwards, as two's complement does; NEAREST = 1, which rounds the sum to nearest, ties away from zero.
 
 `timescale 1ns / 1ps
 
 module e4m3fn_dot #(
     parameter LANES    = 4,
     parameter FRACTION = 24,    // 6 to 25
-    parameter DROPPED  = -1
+    parameter DROPPED  = -1,
+    parameter FLOOR    = 0,
+    parameter NEAREST  = 0
 ) (
     input  wire               clock,
     input  wire               in_valid,
@@ -37,7 +40,7 @@ module e4m3fn_dot #(
     reg [7:0] p, q;
     reg nan, infinite;
     reg signed [9:0] largest, lowest_bit, shift;
-    reg [TERM-1:0] aligned;
+    reg [TERM-1:0] aligned, whole;
     reg signed [SUM-1:0] sum;
     reg [SUM-1:0] magnitude;
     reg [23:0] rounded;
@@ -47,15 +50,17 @@ module e4m3fn_dot #(
 
     initial out_valid = 1'b0;
 
+    // What is shifted or assigned is extended or cut to the width on the left, as Verilog does.
+    // verilator lint_off WIDTH
     always @(posedge clock) begin
         nan = &c[30:23] && |c[22:0];
         infinite = &c[30:23] && ~|c[22:0];
         for (i = 0; i < LANES; i = i + 1) begin
-            p = x[8*i +: 8];
-            q = y[8*i +: 8];
+            p = i == DROPPED ? 8'd0 : x[8*i +: 8];
+            q = i == DROPPED ? 8'd0 : y[8*i +: 8];
             nan = nan | (&p[6:0]) | (&q[6:0]);
             negative[i] = p[7] ^ q[7];
-            significand[i] = i == DROPPED ? 24'd0 : {|p[6:3], p[2:0]} * {|q[6:3], q[2:0]};
+            significand[i] = {|p[6:3], p[2:0]} * {|q[6:3], q[2:0]};
             exponent[i] = (|p[6:3] ? {6'd0, p[6:3]} : 10'd1) + (|q[6:3] ? {6'd0, q[6:3]} : 10'd1) - 10'd14;
         end
         negative[LANES] = c[31];
@@ -74,12 +79,14 @@ module e4m3fn_dot #(
         for (i = 0; i <= LANES; i = i + 1) begin
             shift = largest - exponent[i];
             if (i < LANES)              // six bits are behind a product's point, 23 behind that of c
-                aligned = significand[i] << (FRACTION - 6);
+                whole = significand[i] << (FRACTION - 6);
             else if (FRACTION >= 23)
-                aligned = significand[i] << (FRACTION - 23);
+                whole = significand[i] << (FRACTION - 23);
             else
-                aligned = significand[i] >> (23 - FRACTION);
-            aligned = |significand[i] && shift < TERM ? aligned >> shift : 0;
+                whole = significand[i] >> (23 - FRACTION);
+            aligned = |significand[i] && shift < TERM ? whole >> shift : 0;
+            if (FLOOR != 0 && negative[i] && |significand[i] && (shift >= TERM || aligned << shift != whole))
+                aligned = aligned + 1;
             sum = negative[i] ? sum - $signed({7'd0, aligned}) : sum + $signed({7'd0, aligned});
         end
 
@@ -105,10 +112,14 @@ module e4m3fn_dot #(
             next = 32'd0;
         else if (lowest_bit > 10'sd254)
             next = {minus, 8'hff, 23'd0};
-        else
+        else begin
             next = {minus, rounded[23] ? lowest_bit[7:0] : 8'd0, rounded[22:0]};
+            if (NEAREST != 0 && shift > 0 && magnitude[shift-1])
+                next = next + 1;
+        end
 
         out_valid <= in_valid;
         result <= next;
     end
+    // verilator lint_on WIDTH
 endmodule

@@ -9,7 +9,7 @@ from __future__ import annotations
 import dataclasses
 import functools
 import math
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from typing import Any
 
 import numpy as np
@@ -28,14 +28,14 @@ from lowprec.verify.difference import Difference
 from lowprec.verify.dumps import Dump
 from lowprec.verify.operations import distances, own_dtype
 from lowprec.verify.question import Array, Batch, Budget, Change, Changes, Question, words_of
+from lowprec.verify.questions import block_causes
+from lowprec.verify.questions.block_causes import SCALE_SHIFT
 from lowprec.verify.questions.causes import SATURATIONS, in_words
 from lowprec.verify.shown import hex_of, shown_code
 
 __all__ = ["BlockQuestion"]
 
 _PIECE = 1 << 19
-#: A scale's code stands above the code of the element.
-_SCALE = 32
 #: Where a mismatch lies, if scales were given.
 _UNDER = ("elements under the right scale", "elements of another scale", "elements", "values")
 
@@ -167,13 +167,13 @@ class BlockQuestion(Question):
         if self.scales is not None:
             size = dict(zip(self.axes, self.format.sizes, strict=True)).get(0, 1)
             codes = words_of(self.scales.rows(start // size, -(-stop // size))).astype(np.int64)
-            got |= spread(codes, got.shape, self.axes, self.format.sizes) << _SCALE
+            got |= spread(codes, got.shape, self.axes, self.format.sizes) << SCALE_SHIFT
         return Batch(slice(start * width, stop * width), got.reshape(-1), self.dump.rows(start, stop))
 
     def rows_of(self, answers: Array) -> Array:
         """Return answers with scales as rows of codes: the scale's, then the elements' of its block."""
         rows = answers.reshape(-1, math.prod(self.format.sizes))
-        return np.concatenate([rows[:, :1] >> _SCALE, rows & (1 << _SCALE) - 1], axis=1)
+        return np.concatenate([rows[:, :1] >> SCALE_SHIFT, rows & (1 << SCALE_SHIFT) - 1], axis=1)
 
     def sample(self, different: Array, equal: Array) -> Batch:
         """Return the piece with the mismatch in the middle of all."""
@@ -185,6 +185,7 @@ class BlockQuestion(Question):
 
     # -- answers --------------------------------------------------------------------------------
 
+    @np.errstate(invalid="ignore")  # signaling NaNs, where values are changed
     def answer(self, batch: Batch, changes: Changes = ()) -> Array:
         """Return what the results must be, or would be."""
         fields = {change.field: change.value for change in changes}
@@ -201,6 +202,8 @@ class BlockQuestion(Question):
         if "scale_rounding" in fields:
             scales = dataclasses.replace(fmt.scales, rounding=fields["scale_rounding"])
             fmt = dataclasses.replace(fmt, scales=scales)
+        if "nan" in fields:
+            fmt = block_causes.with_nan(fmt)
         axes = fields.get("axis", axes)
         if fmt.tensor_scale == "none":
             tensor = None
@@ -211,17 +214,25 @@ class BlockQuestion(Question):
             columns = batch.places.reshape(values.shape) % self.shape[1]
             rows = batch.places.reshape(values.shape) // self.shape[1]
             values = self.dump.take((columns * self.shape[1] + rows).reshape(-1)).reshape(values.shape)
+        if "lane" in fields:
+            values = fields["lane"](values)
         if "operand" in fields:
             values = fields["operand"](values)
             tensor = self._tensor_scale(fmt, fields["operand"]) if tensor is not None else None
         shift = fields.get("offset", 0)
-        made = self._encoded(values, fmt, axes, tensor, shift)
-        if "exchanged" in fields:
-            made = _pairs(made)
+        made = self._encoded(values, fmt, axes, tensor, shift, fields.get("scaling"))
+        if "made" in fields:
+            made = fields["made"](made)
         return made.reshape(-1)
 
     def _encoded(
-        self, values: Array, fmt: BlockFormat, axes: tuple[int, ...], tensor: float | None, shift: int
+        self,
+        values: Array,
+        fmt: BlockFormat,
+        axes: tuple[int, ...],
+        tensor: float | None,
+        shift: int,
+        scaling: Callable[[BlockArray, Array], BlockArray] | None,
     ) -> Array:
         keep = tuple(slice(None) for _ in values.shape)
         if shift:  # blocks begin so much later: in front of the first there are zeros
@@ -230,6 +241,8 @@ class BlockQuestion(Question):
             values = np.pad(values, pads)
             keep = tuple(slice(pad, None) for pad, _ in pads)
         blocks: BlockArray = lp.encode(values, fmt, axis=axes, tensor_scale=tensor)
+        if scaling is not None:
+            blocks = scaling(blocks, values)
         if self.values:
             made = np.asarray(blocks.values(self.received.dtype))
             return made.view(UNSIGNED[made.dtype.itemsize])[keep].astype(np.int64)
@@ -237,7 +250,7 @@ class BlockQuestion(Question):
         if self.scales is None:
             return codes[keep]
         scales = spread(blocks.scales.astype(np.int64), codes.shape, axes, fmt.sizes)
-        return np.asarray((codes | scales << _SCALE)[keep])
+        return np.asarray((codes | scales << SCALE_SHIFT)[keep])
 
     def changes(self) -> Iterator[Change]:
         """Yield other rules, axes, sizes, projections, profiles and elements."""
@@ -252,7 +265,9 @@ class BlockQuestion(Question):
             yield Change("axis", self.axes[::-1], "the two axes of blocks exchanged")
         if len(self.shape) == 2 and self.shape[0] == self.shape[1] > 1:
             yield Change("transposed", True, "transposed: rows and columns exchanged")
-        yield from _operands(self.dump.dtype)
+        yield from block_causes.operands(self.dump.dtype)
+        yield from block_causes.special_blocks(fmt)
+        yield from block_causes.scales(fmt)
         if len(self.axes) == 1:
             for size in _SIZES:
                 if size != fmt.size and self.scales is None:
@@ -268,12 +283,11 @@ class BlockQuestion(Question):
             if other != fmt.element and (self.values or other.width == fmt.element.width):
                 yield Change("element", other, f"elements in {other.name} instead of {fmt.element.name}")
         if not self.values:
-            halves = fmt.element.width == 4
-            yield Change(
-                "exchanged",
-                True,
-                "swapped nibbles: the two codes of a byte" if halves else "neighbours swapped in pairs",
-            )
+            yield from block_causes.orders(fmt, self.axes)
+        if len(self.axes) == 1 and self.scales is not None and self.size:
+            batch = next(self.batches())
+            given = np.asarray(batch.given)
+            yield from block_causes.lanes(fmt, self.axes[0], given, batch.got, self.answer(batch))
 
     def _projections(self) -> Iterator[Change]:
         fmt = self.format
@@ -315,19 +329,19 @@ class BlockQuestion(Question):
         wide = answers.astype(np.int64)
         if self.values:
             return np.full(wide.shape, -1)
-        codes = wide & (1 << _SCALE) - 1
+        codes = wide & (1 << SCALE_SHIFT) - 1
         return np.where(codes < 1 << self.target.width, codes, -1)
 
     def apart(self, got: Array, want: Array) -> tuple[Array, Array]:
         """Return by how many codes elements exceed the right ones, where they have the same scale."""
         far, finite = super().apart(got, want)
-        return far, finite & (got >> _SCALE == want >> _SCALE)
+        return far, finite & (got >> SCALE_SHIFT == want >> SCALE_SHIFT)
 
     def situations(self, batch: Batch, where: Array, want: Array) -> npt.NDArray[np.uint8]:
         """Return whether the scale differs, or the element under the scale that it must have."""
         if self.scales is None:
             return np.full(int(np.count_nonzero(where)), 2 + self.values, np.uint8)
-        return np.asarray(batch.got[where] >> _SCALE != want >> _SCALE, np.uint8)
+        return np.asarray(batch.got[where] >> SCALE_SHIFT != want >> SCALE_SHIFT, np.uint8)
 
     def numbers(self, batch: Batch, where: Array, want: Array) -> npt.NDArray[np.float64]:
         """Return the values."""
@@ -352,7 +366,7 @@ class BlockQuestion(Question):
         blocks: BlockArray = lp.encode(
             batch.given, self.format, axis=self.axes, tensor_scale=self.tensor_scale
         )
-        codes = (answers & (1 << _SCALE) - 1).astype(blocks.codes.dtype).reshape(blocks.shape)
+        codes = (answers & (1 << SCALE_SHIFT) - 1).astype(blocks.codes.dtype).reshape(blocks.shape)
         return np.asarray(dataclasses.replace(blocks, codes=codes).values(np.float64)).reshape(-1)
 
     def difference(self, batch: Batch, place: int, want: int) -> Difference:
@@ -364,12 +378,12 @@ class BlockQuestion(Question):
         data: dict[str, Any] = {"index": at, "at": [int(part) for part in np.unravel_index(at, self.told)]}
         if self.values:
             return self.differing(said, data | {"operands": [repr(float(value))]}, got, want, "values")
-        codes = [code & (1 << _SCALE) - 1 for code in (got, want)]
+        codes = [code & (1 << SCALE_SHIFT) - 1 for code in (got, want)]
         said += [
             (name, shown_code(code, self.target)) for name, code in zip(("got", "want"), codes, strict=True)
         ]
         kind, distance = "elements", None
-        scales = [got >> _SCALE, want >> _SCALE]
+        scales = [got >> SCALE_SHIFT, want >> SCALE_SHIFT]
         if self.scales is not None:
             same = scales[0] == scales[1]
             kind = _UNDER[not same]
@@ -391,36 +405,9 @@ class BlockQuestion(Question):
         return Difference(tuple(said), kind, distance, data)
 
 
-def _operands(dtype: np.dtype[Any]) -> Iterator[Change]:
-    """Yield values that went through a narrower type before they were encoded."""
-    if dtype.kind != "f":
-        return
-    for name in ("binary32", "binary16", "bfloat16"):
-        if catalog.format(name).width < 8 * dtype.itemsize:
-            yield Change("operand", functools.partial(_through, name=name), f"values rounded to {name} first")
-    if dtype == np.float32:
-        yield Change("operand", _cut, "values cut off to bfloat16 first, not rounded")
-
-
-def _through(values: Array, name: str) -> Array:
-    return np.asarray(lp.quantize(values, name))
-
-
-def _cut(values: Array) -> Array:
-    return np.asarray(values.view(np.uint32) & np.uint32(0xFFFF0000)).view(np.float32)
-
-
 def _grid(shape: tuple[int, ...], axis: int, fmt: BlockFormat) -> tuple[int, ...] | None:
     return grid_of(shape, (axis,), fmt.sizes) if len(fmt.sizes) == 1 else None
 
 
 def _mode(name: str) -> Any:
     return Projection(rounding=name).rounding
-
-
-def _pairs(made: Array) -> Array:
-    """Exchange neighbours along the last axis."""
-    flat = made.reshape(-1)
-    whole = flat.size // 2 * 2
-    pairs = flat[:whole].reshape(-1, 2)[:, ::-1].reshape(-1)
-    return np.concatenate([pairs, flat[whole:]]).reshape(made.shape)

@@ -191,8 +191,9 @@ class DotQuestion(Question):
                 how = change.value(how)
         if "lane" in fields:
             first, period = fields["lane"]
-            x = x.copy()
+            x, y = x.copy(), y.copy()
             x[..., first::period] = 0
+            (y if self.verb == "dot" else np.moveaxis(y, 0, -1))[..., first::period] = 0
         if "addend" in fields:
             addend = None
         factor = None if scales is None else scales.factor

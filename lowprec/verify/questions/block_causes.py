@@ -1,0 +1,250 @@
+"""What else a block converter might do: changes to values, lanes, scales and special blocks."""
+
+from __future__ import annotations
+
+import dataclasses
+import functools
+from collections.abc import Iterator, Sequence
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+
+import lowprec as lp
+from lowprec.arrays.block import BlockArray
+from lowprec.arrays.block_stream import spread
+from lowprec.spec import catalog
+from lowprec.spec.block import BlockFormat
+from lowprec.spec.format import Sign
+from lowprec.verify.question import Array, Change
+
+__all__ = ["SCALE_SHIFT", "lanes", "operands", "orders", "scales", "special_blocks"]
+__all__ += ["with_nan"]
+
+#: A scale's code stands so many bits above the code of the element.
+SCALE_SHIFT = 32
+
+_SPECIAL: dict[str, dict[Any, str]] = {
+    "zero": {
+        "smallest": "blocks of zeros have the smallest scale",
+        "one": "blocks of zeros have the scale 1",
+        "rule": "blocks of zeros have the scale that the rule gives for 0",
+    },
+    "nan": {
+        "block": "a NaN makes the scale NaN and all elements 0",
+        "scale": "a NaN makes the scale NaN; elements are NaN where the values are, and zeros elsewhere",
+        "all": "a NaN makes the scale and all elements NaN",
+        "elements": "NaNs become elements, and the scale does not see them",
+    },
+    "infinity": {
+        "block": "an infinity makes the scale NaN and all elements 0",
+        "power": "an infinity counts for the scale as the next power of two after binary32's largest value",
+        "largest": "an infinity makes the scale the largest",
+        "elements": "infinities become elements, and the scale does not see them",
+    },
+    "flush_subnormals": {True: "blocks whose largest magnitude is subnormal in binary32 become zeros"},
+}
+
+
+def special_blocks(fmt: BlockFormat) -> Iterator[Change]:
+    """Yield other treatment of blocks of zeros, and of those with a NaN, an infinity or subnormals alone."""
+    for field, words in _SPECIAL.items():
+        for value, said in words.items():
+            if value != getattr(fmt, field):
+                yield Change(field, value, said)
+
+
+def with_nan(fmt: BlockFormat) -> BlockFormat:
+    """Return the format, or one whose NaN elements are the largest value where they have no other code."""
+    if fmt.nan == "block" or fmt.element.nan_code is not None or fmt.elements.nan != "error":
+        return fmt
+    return dataclasses.replace(fmt, elements=dataclasses.replace(fmt.elements, nan="max"))
+
+
+def operands(dtype: np.dtype[Any]) -> Iterator[Change]:
+    """Yield values that were changed before they were encoded."""
+    if dtype.kind != "f":
+        return
+    for name in ("binary32", "binary16", "bfloat16"):
+        if catalog.format(name).width < 8 * dtype.itemsize:
+            yield Change("operand", functools.partial(_through, name=name), f"values rounded to {name} first")
+    if dtype == np.float32:
+        yield Change("operand", _cut, "values cut off to bfloat16 first, not rounded")
+        yield Change("operand", _numbers, "NaNs and infinities taken as numbers, of the next exponent")
+        yield Change("operand", _flushed, "subnormal values taken as zeros")
+
+
+def _through(values: Array, name: str) -> Array:
+    return np.asarray(lp.quantize(values, name))
+
+
+def _cut(values: Array) -> Array:
+    return np.asarray(values.view(np.uint32) & np.uint32(0xFFFF0000)).view(np.float32)
+
+
+def _numbers(values: Array) -> Array:
+    words = values.view(np.uint32)
+    wide = np.ldexp(((words & 0x7FFFFF) | 0x800000).astype(np.float64), 105)
+    return np.where(np.isfinite(values), values, np.where(words >> 31, -wide, wide))
+
+
+def _flushed(values: Array) -> Array:
+    return np.where(np.abs(values) < np.finfo(np.float32).tiny, np.copysign(np.float32(0), values), values)
+
+
+# -- lanes -------------------------------------------------------------------------------------------
+
+
+def orders(fmt: BlockFormat, axes: tuple[int, ...]) -> Iterator[Change]:
+    """Yield codes in another order or without the signs of zeros; scales stand above the codes."""
+    swapped = (
+        "swapped nibbles: the two codes of a byte"
+        if fmt.element.width == 4
+        else "neighbours swapped in pairs"
+    )
+    yield Change("made", _pairs, swapped)
+    if len(axes) == 1:
+        backward = functools.partial(_backward, axis=axes[0], size=fmt.sizes[0])
+        yield Change("made", backward, "the elements of each block in reverse order")
+    if fmt.element.sign is Sign.MAGNITUDE:
+        yield Change("made", functools.partial(_unsigned, sign=fmt.element.sign_code), "zeros have no sign")
+
+
+def _pairs(made: Array) -> Array:
+    """Exchange neighbours along the last axis."""
+    flat = made.reshape(-1)
+    whole = flat.size // 2 * 2
+    pairs = flat[:whole].reshape(-1, 2)[:, ::-1].reshape(-1)
+    return np.concatenate([pairs, flat[whole:]]).reshape(made.shape)
+
+
+def _backward(made: Array, axis: int, size: int) -> Array:
+    place = np.arange(made.shape[axis])
+    first = place // size * size
+    return np.take(made, first + np.minimum(size, len(place) - first) - 1 - place % size, axis)
+
+
+def _unsigned(made: Array, sign: int) -> Array:
+    return np.where(made & (1 << SCALE_SHIFT) - 1 == sign, made ^ sign, made)
+
+
+def lanes(fmt: BlockFormat, axis: int, values: Array, got: Array, want: Array) -> Iterator[Change]:
+    """Yield lanes that the results show to be left out: of everything, or of the largest magnitude.
+
+    Those that are zero wherever something else is right, and those that hold the largest magnitude of the
+    blocks whose scales are too small.
+    """
+    size = fmt.sizes[0]
+    given, came, right = (_blocks(side.reshape(values.shape), axis, size) for side in (values, got, want))
+    mask = (1 << SCALE_SHIFT) - 1
+    if fmt.element.sign is Sign.MAGNITUDE:
+        mask ^= fmt.element.sign_code
+    silent = np.flatnonzero(((came & mask) == 0).all(0) & ((right & mask) != 0).any(0)).tolist()
+    if 0 < len(silent) < size:
+        away = functools.partial(_without, lanes=silent, axis=axis, size=size)
+        yield Change("lane", away, f"{_named(silent)} of {size} left out")
+    low = _wide(given[(came[:, 0] >> SCALE_SHIFT) < (right[:, 0] >> SCALE_SHIFT)])
+    unseen = np.unique(np.argmax(np.abs(low[np.isfinite(low).all(1)]), axis=1)).tolist()
+    if 0 < len(unseen) < size and _given_scales(fmt):
+        words = f"{_named(unseen)} of {size} left out of the largest magnitude"
+        yield Change("scaling", functools.partial(_unseen, lanes=unseen), words)
+
+
+def _blocks(side: Array, axis: int, size: int) -> Array:
+    """Return whole blocks as rows."""
+    moved = np.moveaxis(side, axis, -1)
+    return moved[..., : moved.shape[-1] // size * size].reshape(-1, size)
+
+
+def _named(lanes: Sequence[int]) -> str:
+    first, last = lanes[0], lanes[-1]
+    if first == last:
+        return f"lane {first}"
+    if len(lanes) == last - first + 1:
+        return f"lanes {first} to {last}"
+    return f"lanes {', '.join(map(str, lanes))}"
+
+
+def _without(values: Array, lanes: Sequence[int], axis: int, size: int) -> Array:
+    made = values.copy()
+    np.moveaxis(made, axis, -1)[..., np.isin(np.arange(values.shape[axis]) % size, lanes)] = 0
+    return made
+
+
+# -- scales ------------------------------------------------------------------------------------------
+
+
+def _given_scales(fmt: BlockFormat) -> bool:
+    """Whether elements under other scales are known: plain quotients, rounded once."""
+    return fmt.arithmetic == "exact" and fmt.tensor_scale == "none" and not fmt.elements.rounding.bits
+
+
+def scales(fmt: BlockFormat) -> Iterator[Change]:
+    """Yield scales off by a factor of two, with their elements; and codes of scales that are off by one."""
+    if not _given_scales(fmt):
+        return
+    emax = ": emax taken as one {}" if fmt.rule.divisor == "binade" else ""
+    for power, words, other in ((1, "twice", "less"), (-1, "half", "more")):
+        said = f"scales {words} as large{emax.format(other)}"
+        yield Change("scaling", functools.partial(_off, power=power), said)
+    yield Change("scaling", _positive, "negative values left out of the largest magnitude")
+    for by, words in ((1, "high"), (-1, "low")):
+        said = f"scale codes one too {words}, above elements that are right"
+        yield Change("scaling", functools.partial(_written, by=by), said)
+    yield Change("scaling", _kept, "elements under scales that are NaN are not cleared")
+
+
+def _off(blocks: BlockArray, values: Array, power: int) -> BlockArray:
+    scaled = np.ldexp(_wide(values), power)
+    return _under(blocks, values, lp.encode(scaled, blocks.format, axis=blocks.axes).scales)
+
+
+def _unseen(blocks: BlockArray, values: Array, lanes: Sequence[int]) -> BlockArray:
+    fmt = blocks.format
+    seen = _without(values, lanes, blocks.axes[0], fmt.sizes[0])
+    return _under(blocks, values, lp.encode(seen, fmt, axis=blocks.axes).scales)
+
+
+def _positive(blocks: BlockArray, values: Array) -> BlockArray:
+    seen = np.where(_wide(values) < 0, np.zeros_like(values), values)
+    return _under(blocks, values, lp.encode(seen, blocks.format, axis=blocks.axes).scales)
+
+
+def _kept(blocks: BlockArray, values: Array) -> BlockArray:
+    fmt = blocks.format
+    plain = with_nan(dataclasses.replace(fmt, nan="elements", infinity="elements"))
+    other = lp.encode(values, plain, axis=blocks.axes).codes
+    nan = spread(np.isnan(_units(blocks.scales, fmt)), values.shape, blocks.axes, fmt.sizes)
+    return dataclasses.replace(blocks, codes=np.where(nan, other, blocks.codes))
+
+
+def _written(blocks: BlockArray, values: Array, by: int) -> BlockArray:
+    codes = blocks.scales.astype(np.int64) + by & (1 << blocks.format.scale.width) - 1
+    return dataclasses.replace(blocks, scales=_but_nan(blocks, codes))
+
+
+def _but_nan(blocks: BlockArray, codes: Array) -> Array:
+    """Return codes of scales, but NaN where those of the blocks are."""
+    nan = _units(blocks.scales, blocks.format)
+    return np.where(np.isnan(nan), blocks.scales, codes).astype(blocks.scales.dtype)
+
+
+def _wide(values: Array) -> npt.NDArray[np.float64]:
+    with np.errstate(invalid="ignore"):  # signaling NaNs
+        return np.asarray(values.astype(np.float64))
+
+
+def _units(codes: Array, fmt: BlockFormat) -> npt.NDArray[np.float64]:
+    return np.asarray(lp.decode(codes, fmt.scale, dtype=np.float64))
+
+
+def _under(blocks: BlockArray, values: Array, codes: Array) -> BlockArray:
+    """Return the blocks with other scales, and the elements under these; those of scale NaN stay."""
+    fmt, codes = blocks.format, _but_nan(blocks, codes)
+    units = spread(_units(codes, fmt), values.shape, blocks.axes, fmt.sizes)
+    valid = np.isfinite(units) & (units > 0)
+    quotients = lp.divide(
+        np.where(valid, _wide(values), 0.0), np.where(valid, units, 1.0), fmt.element,
+        projection=fmt.elements, dtype=blocks.codes.dtype,
+    )  # fmt: skip
+    return dataclasses.replace(blocks, codes=np.where(valid, quotients, blocks.codes), scales=codes)

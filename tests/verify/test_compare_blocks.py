@@ -1,0 +1,128 @@
+"""What is wrong with a block converter is named, in results of models that share nothing with the package."""
+
+from __future__ import annotations
+
+import dataclasses
+
+import numpy as np
+import pytest
+
+import lowprec as lp
+from lowprec.export.block_vectors import block_suite
+from lowprec.spec.projection import Projection
+from lowprec.verify.inputs.block_cases import source_values
+from lowprec.verify.questions.block_causes import with_nan
+from tests.planted_bugs import BLOCK_BUGS, block
+
+FMT = lp.block_formats["mxfp4"]
+
+#: Of each bug of `tests.planted_bugs` the cause, which explains every mismatch and contradicts nothing.
+CAUSES = {
+    "scale one too high": "scales twice as large: emax taken as one less",
+    "scale one too low": "scales half as large: emax taken as one more",
+    "last lane left out of amax": "lane 31 of 32 left out of the largest magnitude",
+    "lane 0 left out of amax": "lane 0 of 32 left out of the largest magnitude",
+    "negative values left out of amax": "negative values left out of the largest magnitude",
+    "amax of the lower half": "lanes 16 to 31 of 32 left out of the largest magnitude",
+    "scale rounded up": "scale rule 'ceil' instead of 'floor'",
+    "scale of amax rounded": "scale rule 'even' instead of 'floor'",
+    "elements truncated": "elements: truncation: rounded toward zero",
+    "ties away from zero": "elements: ties away from zero",
+    "ties to zero": "elements: ties toward zero",
+    "subnormal values taken as zero": "subnormal values taken as zeros",
+    "NaN ignored": "NaNs become elements, and the scale does not see them",
+    "infinity is a number": (
+        "an infinity counts for the scale as the next power of two after binary32's largest value"
+    ),
+    "zero block has scale 1": "blocks of zeros have the scale 1",
+    "elements in reverse": "the elements of each block in reverse order",
+    "neighbours swapped": "swapped nibbles: the two codes of a byte",
+    "elements of a NaN block kept": "elements under scales that are NaN are not cleared",
+}
+#: Those that flush or clear less than the cause says.
+PARTLY = {
+    "subnormal elements flushed": "elements: subnormal results become zeros",
+    "sign of zero lost": "zeros have no sign",
+}
+
+
+@pytest.fixture(scope="module")
+def vectors():
+    """Codes of the default vectors' values."""
+    return block_suite(lp.format("bfloat16"), FMT).file.columns[0].codes
+
+
+def reported(vectors, bug):
+    made = [block(codes, bug) for codes in vectors.tolist()]
+    scales, codes = np.uint8([[scale] for scale, _ in made]), np.uint8([codes for _, codes in made])
+    return lp.compare(source_values(vectors, lp.format("bfloat16")), codes, FMT, scales=scales, limit=0)
+
+
+@pytest.mark.parametrize("bug", [*CAUSES, *PARTLY])
+def test_the_cause_of_a_planted_bug_is_named(bug, vectors):
+    report = reported(vectors, bug)
+    assert report.cause.words == {**CAUSES, **PARTLY}[bug]
+    assert report.cause.explained == report.mismatches > 0
+    assert (report.cause.contradicted > 0) == (bug in PARTLY)
+
+
+@pytest.mark.parametrize("bug", sorted({*BLOCK_BUGS} - {*CAUSES, *PARTLY}))
+def test_no_wrong_cause_explains_everything(bug, vectors):
+    """Of bugs that are like nothing that is known."""
+    report = reported(vectors, bug)
+    assert report.mismatches > 0
+    assert report.cause is None or report.cause.explained < report.mismatches
+
+
+def test_lanes_are_found_along_any_axis_and_of_values_beside_tails():
+    """Of blocks along columns, the last of which is not full."""
+    rng = np.random.default_rng(0)
+    x = (rng.standard_normal((72, 40)) * np.exp2(rng.integers(-9, 9, (72, 40)))).astype(np.float32)
+    fmt = dataclasses.replace(FMT, size=16)
+    seen = x.copy()
+    seen[[3, 19, 35, 51, 67]] = 0
+    made = lp.encode(seen, fmt, axis=0)
+    report = lp.compare(x, made.codes, fmt, scales=made.scales, axis=0)
+    assert report.cause.words == "lane 3 of 16 left out"
+    units = np.repeat(lp.decode(made.scales, "e8m0fnu"), 16, axis=0)[:72]
+    codes = lp.encode(x / units, "e2m1fn", saturation="finite")
+    report = lp.compare(x, codes, fmt, scales=made.scales, axis=0)
+    assert report.cause.words == "lane 3 of 16 left out of the largest magnitude"
+    assert report.cause.explained == report.mismatches
+
+
+def test_lanes_left_out_under_the_scale_of_a_tensor():
+    """Which is that of all values; signaling NaNs give no warnings."""
+    x = np.random.default_rng(0).standard_normal((64, 64)).astype(np.float32)
+    short = x.copy()
+    short[:, 5::16] = 0
+    for axis in (0, 1):
+        sides = (x, short) if axis else (x.T, short.T)
+        made = lp.encode(sides[1], "nvfp4", axis=axis, tensor_scale=1.0)
+        report = lp.compare(sides[0], made.codes, "nvfp4", scales=made.scales, axis=axis, tensor_scale=1.0)
+        assert report.cause.words == "lane 5 of 16 left out"
+    x[0].view(np.uint32)[3] = 0x7F800001
+    made = lp.encode(x, "mxfp4", rule="ceil")
+    report = lp.compare(x, made.codes, "mxfp4", scales=made.scales)
+    assert report.cause.words == "scale rule 'ceil' instead of 'floor'"
+
+
+def test_scales_of_other_formats_are_named_too():
+    """Binary32 scales that a rule divides; of tensors' scales and rounded quotients nothing is said."""
+    x = np.random.default_rng(0).standard_normal((8, 256)).astype(np.float32)
+    twice = lp.encode(x * 2, "fp8_block_1x128").scales
+    codes = lp.divide(x, np.repeat(twice.view(np.float32), 128, axis=1), "e4m3fn", dtype=np.uint8)
+    report = lp.compare(x, codes, "fp8_block_1x128", scales=twice)
+    assert report.cause.words == "scales twice as large"
+
+
+def test_nan_elements_need_a_code():
+    """What has none becomes the largest value, unless the format says otherwise, or is the question's own."""
+    assert with_nan(FMT) is FMT
+    kept = dataclasses.replace(FMT, nan="elements")
+    assert with_nan(kept).elements == dataclasses.replace(kept.elements, nan="max")
+    zero = dataclasses.replace(kept, elements=Projection(nan="zero", saturation="finite"))
+    assert with_nan(zero) is zero
+    x = np.full((1, 32), np.nan, np.float32)
+    with pytest.raises(ValueError, match="'e2m1fn' has no code for it"):
+        lp.compare(x, np.zeros((1, 32), np.uint8), kept)
