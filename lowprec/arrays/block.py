@@ -32,6 +32,7 @@ from lowprec.arrays.checks import (
 )
 from lowprec.arrays.packing import pack, packed_bytes, swizzle, unpack as unpack_codes, unswizzle
 from lowprec.arrays.random import Place, integers_for, key_of, words_at
+from lowprec.arrays.scaling import given_scales
 from lowprec.kernels.engine import Backend
 from lowprec.spec import catalog
 from lowprec.spec.block import BlockFormat, ScaleRule, rule as rule_of
@@ -307,11 +308,13 @@ def encode(
     random: object = None,
     rng: object = None,
     backend: Backend | None = None,
+    scales: object = None,
 ) -> BlockArray:
     """Values in blocks: `lowprec.encode` with a block format comes here."""
     if lazy.is_lazy(values):
+        lazy.refuse(values, scales=scales)
         return _lazily(encode, values, fmt, axis, tensor_scale, random, rng, backend)  # type: ignore[no-any-return]
-    return _encode(values_operand(values), fmt, axis, tensor_scale, random, rng, backend)
+    return _encode(values_operand(values), fmt, axis, tensor_scale, random, rng, backend, scales)
 
 
 def _encode(
@@ -322,6 +325,7 @@ def _encode(
     random: object,
     rng: object,
     backend: Backend | None,
+    scales: object = None,
 ) -> BlockArray:
     if backend in (None, "vector"):
         operand = narrowed(operand)
@@ -333,11 +337,16 @@ def _encode(
         if fmt.tensor_scale == "none" and tensor_scale is None
         else _tensor_scale(fmt, tensor_scale, True)
     )
+    if scales is not None and given is None and fmt.tensor_scale != "none":
+        raise ValueError(f"scales of {fmt.name!r} are parts of the tensor's scale: give tensor_scale= too")
     tensor = tensor_of(operand, fmt, given, backend)
     words, scale_words = _random(fmt, shape, axes, random, rng)
-    codes, scales = np.empty(shape, code_dtype(fmt.element)), np.empty(grid, code_dtype(fmt.scale))
-    encode_blocks(operand, fmt, axes, tensor, codes, scales, words, scale_words, backend)
-    return BlockArray._made(codes, scales, fmt, axes, tensor.value)
+    codes = np.empty(shape, code_dtype(fmt.element))
+    made = np.empty(grid, code_dtype(fmt.scale)) if scales is None else given_scales(scales, fmt, grid)
+    encode_blocks(
+        operand, fmt, axes, tensor, codes, made, words, scale_words, backend, given=scales is not None
+    )
+    return BlockArray._made(codes, made, fmt, axes, tensor.value)
 
 
 def decode(

@@ -192,9 +192,10 @@ def encode_blocks(
     random: Words,
     scale_random: Words,
     backend: Backend | None,
+    given: bool = False,
 ) -> None:
-    """Write the codes of values, and those of their scales, to new arrays."""
-    program = engine.lower(BlockEncoding(operand.fmt, fmt, tensor.value is not None, backend=backend))
+    """Write the codes of values, and those of their scales, to new arrays; scales that are given are read."""
+    program = engine.lower(BlockEncoding(operand.fmt, fmt, tensor.value is not None, given, backend=backend))
     layout = _layout(codes.shape, axes, fmt.sizes) if program.partial and codes.size else None
     values, blocks = _flat(operand.codes), None
     if layout is not None:
@@ -224,7 +225,8 @@ def encode_blocks(
             ids, places = ids[left], places[left]
             if not ids.size:
                 continue
-        made, made_scales = np.zeros(places.size, codes.dtype), np.zeros(ids.size, scales.dtype)
+        made = np.zeros(places.size, codes.dtype)
+        made_scales = flat_scales[ids] if given else np.zeros(ids.size, scales.dtype)
         refusal = program.run(
             values[places].reshape(-1), made, made_scales, tensor,
             random[places].reshape(-1) if random.size else random,

@@ -50,6 +50,7 @@ def encode(
     axis: int | tuple[int, ...] | None = None,
     rule: ScaleRule | str | None = None,
     tensor_scale: float | None = None,
+    scales: npt.ArrayLike | None = None,
     backend: Backend | None = None,
 ) -> Any:
     """Encode real values as codes of a format, or in blocks that share a scale.
@@ -95,6 +96,9 @@ def encode(
         format says. The shorthands above are for the elements.
     tensor_scale : float, optional
         Of block formats that have one: instead of the one that follows from the values.
+    scales : array_like of integer or float, the shape of `BlockArray.scales`, optional
+        Of block formats: scales that are given, as codes or as values that their format has, instead of those
+        that follow from the blocks. NaNs and infinities are then elements like others, but under a NaN scale.
     backend : {"vector", "table", "scalar", "oracle"}, optional
         The engine that must answer, by default the fastest that is exact. All give the same bits: "oracle"
         computes in fractions, slowly, and shares no algorithm with the others. What the vector engine cannot
@@ -118,14 +122,18 @@ def encode(
     [P3109] Project; [IEEE754] 4.3 and 7.4; for e4m3fn [OFP8].
     """
     asked = ("encode", fmt, rounding, saturation, projection, profile, axis, rule, tensor_scale, backend)
-    key, done = calls.again(asked, (values,), out, flags, random, rng)
+    key, done = (None, None) if scales is not None else calls.again(asked, (values,), out, flags, random, rng)
     if done is not None:
         return done
     check_backend(backend)
     if catalog.is_block(fmt):
         whole = block.asked(fmt, rule, rounding, saturation, projection, profile)
         _only_blocks(whole, flags, out)
-        return block.encode(values, whole, axis, tensor_scale, random, rng, backend)
+        if scales is not None and rule is not None:
+            raise ValueError("rule= says how scales follow from values, scales= gives them; leave one out")
+        return block.encode(values, whole, axis, tensor_scale, random, rng, backend, scales)
+    if scales is not None:
+        raise ValueError(f"scales= is for block formats, not for {str(fmt)!r}; divide the values")
     _no_blocks(fmt, axis, rule, tensor_scale)
     target = catalog.format(fmt)
     how = projection_of(target, rounding, saturation, projection, profile)

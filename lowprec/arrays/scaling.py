@@ -9,9 +9,13 @@ from typing import NamedTuple
 
 import numpy as np
 
-from lowprec.arrays.checks import Array
+from lowprec.arrays import calls
+from lowprec.arrays.checks import Array, Operand, code_dtype, codes_operand, values_operand
+from lowprec.spec import catalog
+from lowprec.spec.block import BlockFormat
+from lowprec.spec.projection import DEFAULT, Projection
 
-__all__ = ["ScaledBlocks", "operand_scales", "sizes_of"]
+__all__ = ["ScaledBlocks", "given_scales", "operand_scales", "sizes_of"]
 
 
 class ScaledBlocks(NamedTuple):
@@ -97,3 +101,33 @@ def operand_scales(
     if values.shape[k] == 1:
         return values.squeeze(k), None
     return np.ones((), values.dtype), ScaledBlocks(values, sizes[k])
+
+
+def given_scales(given: object, fmt: BlockFormat, grid: tuple[int, ...]) -> Array:
+    """Return the codes of a block format's scales that are given as codes or as values."""
+    array, scale = np.asarray(given), fmt.scale
+    if array.shape != grid:
+        raise ValueError(
+            f"scales of shape {array.shape} do not fit: {fmt.name!r} has {grid} for these values"
+        )
+    if array.dtype.kind in "iu":
+        codes = codes_operand(array, scale).codes.astype(code_dtype(scale))
+    else:
+        operand, rule = (
+            values_operand(array, "scales"),
+            Projection(nan="max", negative="zero", zero="smallest"),
+        )
+        codes = np.asarray(calls.convert(operand, scale, rule, code_dtype(scale)))
+        values, held = (
+            np.asarray(calls.convert(each, catalog.BINARY64, DEFAULT, np.dtype(np.float64)))
+            for each in (operand, Operand(codes, scale, codes, True))
+        )
+        wrong = (held != values) & ~(np.isnan(held) & np.isnan(values))
+        if wrong.any():
+            place = tuple(int(i) for i in np.unravel_index(int(np.argmax(wrong)), grid))
+            raise ValueError(
+                f"scales has {array[place]} at index {place}, which {scale.name!r} does not have"
+            )
+    if (codes & scale.sign_code).any():
+        raise ValueError("scales of blocks are positive, and some of those given have a sign")
+    return codes

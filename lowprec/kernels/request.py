@@ -99,11 +99,14 @@ class BlockEncoding(Request):
         With its rule, and the projections of elements and scales.
     tensor : bool
         Whether the whole tensor has a scale.
+    given : bool
+        Whether the scales are given, and only the elements wanted.
     """
 
     source: Format
     format: BlockFormat
     tensor: bool
+    given: bool = False
 
     __hash__ = Request.__hash__
 

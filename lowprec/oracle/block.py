@@ -73,6 +73,7 @@ def encode(
     random: Sequence[int | None] | None = None,
     scale_random: int | None = None,
     subnormal_operands: Sequence[bool] | None = None,
+    scale: int | None = None,
 ) -> tuple[int, list[int]]:
     """Return the code of a block's scale, and those of its elements.
 
@@ -91,6 +92,8 @@ def encode(
         For stochastic projections of the elements and of the scale.
     subnormal_operands : sequence of bool, optional
         Which values are subnormals of the type that they come in.
+    scale : int, optional
+        The code of a scale that is given. NaNs and infinities in the block are then elements like others.
 
     Raises ValueError: a NaN where the format has none, or what `convert.project` refuses.
     """
@@ -108,11 +111,15 @@ def encode(
     blocking = [value in _NANS and fmt.nan != "elements" for value in values]
     infinite = any(value in _INFINITIES for value in values)
     policy = fmt.nan if any(blocking) else fmt.infinity if infinite else "elements"
+    if scale is not None:
+        policy = "elements"
     if policy in ("block", "scale", "all"):
         return _nan_scale(fmt, scale_random), _under_nan(
             values, fmt, words, policy if any(blocking) else "block"
         )
-    if policy == "largest":
+    if scale is not None:
+        code = scale
+    elif policy == "largest":
         code = convert.project(Special.INFINITY, fmt.scale, Projection(saturation=Saturation.FINITE))
     elif policy == "power":
         code = _scale(times_power(Fraction(1), 128), fmt, tensor, scale_random)

@@ -112,7 +112,7 @@ class _BlockEncoder:
             try:
                 scale, made = block.encode(
                     exact, self._fmt, shared, random=words[part], scale_random=scale_words[place],
-                    subnormal_operands=small,
+                    subnormal_operands=small, scale=int(scales[place]) if self._request.given else None,
                 )  # fmt: skip
             except ValueError:  # the scalar engine says what has no code
                 scalar = engine.lower(dataclasses.replace(self._request, backend="scalar"))

@@ -9,6 +9,7 @@ from __future__ import annotations
 import dataclasses
 import itertools
 import math
+import re
 from fractions import Fraction
 
 import ml_dtypes
@@ -915,3 +916,65 @@ def test_quotients_by_scales_above_all_values_are_not_lost(bias, trailing_bits, 
         )  # fmt: skip
         for dtype in (np.float32, np.float64):
             agrees(values.astype(dtype), fmt)
+
+
+# -- given scales -----------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    "name", ["mxfp4", "mxfp8_e4m3", "mxint8", "nvfp4", "fp8_block_1x128", "fp8_block_128x128"]
+)
+def test_elements_under_given_scales_agree(name):
+    """Those that follow from the values give the same codes; any others, NaN and zero among them, agree."""
+    fmt, rng = catalog.block_format(name), np.random.default_rng(7)
+    values = (rng.standard_normal((130, 200)) * 2.0 ** rng.integers(-9, 9, (130, 1))).astype(np.float32)
+    own = lp.encode(values, fmt)
+    again = lp.encode(values, fmt, scales=own.scales, tensor_scale=own.tensor_scale)
+    assert (again.codes == own.codes).all()
+    assert (again.scales == own.scales).all()
+    as_values = lp.decode(own.scales, fmt.scale, dtype=np.float64)
+    same = lp.encode(values, fmt, scales=as_values, tensor_scale=own.tensor_scale)
+    assert (same.codes == own.codes).all()
+    some = values[:3]
+    grid = lp.encode(some, fmt).scales.shape
+    near = rng.integers(-4, 5, grid) + int(np.median(own.scales))
+    scales = np.where(rng.random(grid) < 0.1, 0, np.clip(near, 0, fmt.scale.max_magnitude))
+    if fmt.scale.nan_code is not None:
+        scales[0, -1] = fmt.scale.nan_code
+    if fmt.element.exponent_bits:
+        some[1, 5] = np.inf
+    given = {"scales": scales.astype(own.scales.dtype), "tensor_scale": own.tensor_scale}
+    got = lp.encode(some, fmt, **given)
+    want = lp.encode(some, fmt, **given, backend="oracle")
+    assert (got.codes == want.codes).all()
+    assert (got.scales == given["scales"]).all()
+
+
+@pytest.mark.parametrize(
+    ("fmt", "options", "message"),
+    [
+        ("mxfp4", {"scales": np.ones((2, 2))}, "scales of shape (2, 2) do not fit: 'mxfp4' has (2, 3) for"),
+        ("mxfp4", {"scales": np.full((2, 3), 3.0)}, "scales has 3.0 at index (0, 0), which 'e8m0fnu' does"),
+        ("mxfp4", {"scales": np.full((2, 3), 300)}, "codes of 'e8m0fnu' are 0 to 255: 6 of 6 are not"),
+        (
+            "mxfp4",
+            {"scales": np.ones((2, 3)), "rule": "ceil"},
+            "rule= says how scales follow from values, sc",
+        ),
+        ("nvfp4", {"scales": np.ones((2, 6))}, "scales of 'nvfp4' are parts of the tensor's scale: give ten"),
+        (
+            "fp8_block_1x128",
+            {"scales": np.full((2, 1), -1.0)},
+            "scales of blocks are positive, and some of those given have a sign",
+        ),
+        (
+            "fp8_block_1x128",
+            {"scales": np.full((2, 1), 0xBF800000)},
+            "scales of blocks are positive, and some of those given have a sign",
+        ),
+        ("e4m3fn", {"scales": np.ones((2, 3))}, "scales= is for block formats, not for 'e4m3fn'; divide the"),
+    ],
+)
+def test_scales_that_cannot_be_given_are_refused(fmt, options, message):
+    with pytest.raises(ValueError, match=re.escape(message)):
+        lp.encode(np.ones((2, 96), np.float32), fmt, **options)

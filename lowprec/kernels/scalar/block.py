@@ -287,8 +287,11 @@ def convert_blocks(
     tensor_words: Params,
     random: Words,
     scale_random: Words,
+    given: bool,
 ) -> tuple[int, int, int, int]:
     """Write the elements and the scales of blocks of `size` values that lie one after the other.
+
+    Where scales are `given`, they are read, and whatever is in a block is divided by its own.
 
     `random` and `scale_random` are of the sizes of `out` and `scales` for stochastic projections, else
     empty. Returns how many elements were refused and the first, and the same of scales.
@@ -318,7 +321,9 @@ def convert_blocks(
         elif infinite:
             policy = rule.infinity
         word = _U(scale_random[block]) if scale_random.size > 0 else _0
-        if policy == _U(BLOCK) or policy == _U(SCALE) or policy == _U(ALL):
+        if given:
+            code, policy = _U(scales[block]), _U(ELEMENTS)
+        elif policy == _U(BLOCK) or policy == _U(SCALE) or policy == _U(ALL):
             code, _ = project(NAN, False, _0, _0, _I(0), word, scale_grid, scale_words)
         elif policy == _U(LARGEST):
             code = rule.largest

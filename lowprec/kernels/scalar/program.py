@@ -23,7 +23,6 @@ from lowprec.kernels.scalar.arith import KNOWN, operate
 from lowprec.kernels.scalar.convert import convert, convert_twice
 from lowprec.spec.accumulation import Window
 from lowprec.spec.arith import SIGN_ONLY
-from lowprec.spec.block import BlockFormat
 from lowprec.spec.format import Format
 from lowprec.spec.projection import DEFAULT, Flag, Projection
 
@@ -48,7 +47,7 @@ def lower(request: Request) -> Any:
             return Conversion(request.sources[0], request.target, rule, carrier)
         return Operation(request.operation, request.sources, request.target, rule, carrier)
     if isinstance(request, BlockEncoding):
-        return BlockEncoder(request.source, request.format)
+        return BlockEncoder(request)
     if isinstance(request, BlockDecoding):
         return BlockDecoder(request)
     if isinstance(request, Dot):
@@ -244,8 +243,9 @@ class BlockEncoder:
 
     partial = False
 
-    def __init__(self, source: Format, fmt: BlockFormat) -> None:
-        self._source = lower_source(source, fmt.elements.subnormals in _FLUSHES)
+    def __init__(self, request: BlockEncoding) -> None:
+        fmt, self._given = request.format, request.given
+        self._source = lower_source(request.source, fmt.elements.subnormals in _FLUSHES)
         self._element, self._scale = (
             lower_target(fmt.element, fmt.elements),
             lower_target(fmt.scale, fmt.scales),
@@ -260,7 +260,7 @@ class BlockEncoder:
 
         refused, first, refused_scales, first_scale = convert_blocks(
             values, self._source, values.size // scales.size, codes, self._element, scales, self._scale,
-            self._scale_source, self._rule, tensor.words, random, scale_random,
+            self._scale_source, self._rule, tensor.words, random, scale_random, self._given,
         )  # fmt: skip
         return BlockRefusal(first if refused else -1, first_scale) if refused or refused_scales else None
 

@@ -270,6 +270,8 @@ def _as_singles(codes: Codes, reader: Conversion | None) -> Codes:
 
 
 def _block_encoder(request: BlockEncoding) -> BlockEncoder | None:
+    if request.given:
+        return None
     plan = lower_blocks(request.source, request.format, request.source == DOUBLE, request.tensor)
     return None if plan is None else BlockEncoder(request.format, plan)
 
