@@ -248,6 +248,15 @@ class _Outputs(NamedTuple):
         return math.prod(self.layout)
 
 
+class _Way(NamedTuple):
+    """How outputs are made, whatever their accumulation."""
+
+    rng: object
+    key: int
+    backend: Backend | None
+    step: Any  #: to be called with the number of outputs that are done, or None
+
+
 def _run(
     how: Accumulation,
     x: Rows,
@@ -273,7 +282,7 @@ def _run(
     size = outputs.size * (1 if how.split is None else how.split.count)
     with reporting(progress, size, f"dot products, {how}") as step:
         summed = _codes if how.split is None else _in_splits
-        codes = summed(how, x, y, outputs, addend, rng, key, backend, step)
+        codes = summed(how, x, y, outputs, addend, _Way(rng, key, backend, step))
     result = as_values(codes.reshape(shape), how.output, given, carrier, calls.thorough(backend))
     if place is None:
         return result if shape else result[()]
@@ -281,60 +290,39 @@ def _run(
     return place
 
 
-def _codes(
-    how: Accumulation,
-    x: Rows,
-    y: Rows,
-    outputs: _Outputs,
-    addend: object,
-    rng: object,
-    key: int,
-    backend: Backend | None,
-    step: Any,
-) -> Array:
+def _codes(how: Accumulation, x: Rows, y: Rows, outputs: _Outputs, addend: object, way: _Way) -> Array:
     """The codes of all outputs, as 64-bit words."""
     shape, layout, paired = outputs
-    begin, addends = _addends(how, addend, shape, layout, calls.thorough(backend))
+    begin, addends = _addends(how, addend, shape, layout, calls.thorough(way.backend))
     codes = np.zeros(layout, np.uint64)
     scales = None if x.scale_fmt is None or y.scale_fmt is None else (x.scale_fmt, y.scale_fmt)
     tensor = Fraction(x.tensor) * Fraction(y.tensor)
-    request = Dot(how, x.fmt, y.fmt, begin, scales, x.block, tensor, backend=backend)
-    most = _steps(request, layout, x.codes.shape[1]) if step else layout[1]
+    request = Dot(how, x.fmt, y.fmt, begin, scales, x.block, tensor, backend=way.backend)
+    most = _steps(request, layout, x.codes.shape[1]) if way.step else layout[1]
     for number in range(layout[0]):
         left, right = part_of(x, number, layout[0]), part_of(y, number, layout[0])
-        for some, first in _runs(rng, shape, layout, number, paired, most):
+        for some, first in _runs(way.rng, shape, layout, number, paired, most):
             theirs = right.at(some) if paired else right
             added, made = addends[number][some], codes[number][some]
-            _one(request, left.at(some), theirs, added, made, key, first, paired)
-            if step:
-                step(made.size)
+            _one(request, left.at(some), theirs, added, made, way.key, first, paired)
+            if way.step:
+                way.step(made.size)
     return codes
 
 
-def _in_splits(
-    how: Accumulation,
-    x: Rows,
-    y: Rows,
-    outputs: _Outputs,
-    addend: Any,
-    rng: object,
-    key: int,
-    backend: Backend | None,
-    step: Any,
-) -> Array:
+def _in_splits(how: Accumulation, x: Rows, y: Rows, outputs: _Outputs, addend: Any, way: _Way) -> Array:
     """The same where K is dealt to several sums, which are then added."""
     split, shape = how.split, outputs.shape
     assert split is not None, "asked for"
     assert split.total is not None, "an accumulation sees to that"
-    into, only = split.total, calls.thorough(backend)
+    into, only = split.total, calls.thorough(way.backend)
     inner = dataclasses.replace(how, split=None)
     inner = dataclasses.replace(inner, output=inner.summed)
     unscaled = x._replace(tensor=1.0), y._replace(tensor=1.0)
     sums = []
     for runs in split.runs(x.codes.shape[1]):
         left, right = (along(rows, runs) for rows in unscaled)
-        made = _codes(inner, left, right, outputs, None, rng, key, backend, step)
-        one = coded(made.reshape(shape), inner.output[0])
+        one = coded(_codes(inner, left, right, outputs, None, way).reshape(shape), inner.output[0])
         if split.stored is not None:
             one = coded(computed(CONVERT, [one], split.stored, only), split.stored[0])
         sums.append(one)
@@ -347,11 +335,10 @@ def _in_splits(
         check_addend(np.shape(addend), shape)
         total = add(total, coded(rounded_codes(addend, into, only), into[0]))
     tensor = float(Fraction(x.tensor) * Fraction(y.tensor))
-    made = (
-        computed("multiply", [total, values_operand(np.float64(tensor))], how.output, only)
-        if tensor != 1
-        else (computed(CONVERT, [total], how.output, only))
-    )
+    if tensor == 1:
+        made = computed(CONVERT, [total], how.output, only)
+    else:
+        made = computed("multiply", [total, values_operand(np.float64(tensor))], how.output, only)
     return made.astype(np.uint64).reshape(outputs.layout)
 
 
