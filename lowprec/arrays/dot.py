@@ -209,8 +209,15 @@ def _call(
         raise TypeError(f"epilogue must be an Epilogue, not {epilogue!r}")
     if isinstance(given, str):
         given = library_call(given) or given
+    if callable(given):
+        raise TypeError("a library call must be called: lowprec.library_calls[name](output=..., fast=...)")
     if isinstance(given, LibraryCall):
-        return given.accumulation, epilogue or given.epilogue
+        if epilogue is not None:
+            raise ValueError(
+                f"{given} has an epilogue of its own, and epilogue= is another; give one of them, or "
+                f"dataclasses.replace(call, epilogue=...)"
+            )
+        return given.accumulation, given.epilogue
     if epilogue is None and any(part is not None for part in parts):
         epilogue = Epilogue()
     return accumulation_of(given), epilogue
@@ -316,8 +323,7 @@ def _in_splits(how: Accumulation, x: Rows, y: Rows, outputs: _Outputs, addend: A
     assert split is not None, "asked for"
     assert split.total is not None, "an accumulation sees to that"
     into, only = split.total, calls.thorough(way.backend)
-    inner = dataclasses.replace(how, split=None)
-    inner = dataclasses.replace(inner, output=inner.summed)
+    inner = dataclasses.replace(how, split=None).partial(into)
     unscaled = x._replace(tensor=1.0), y._replace(tensor=1.0)
     sums = []
     for runs in split.runs(x.codes.shape[1]):

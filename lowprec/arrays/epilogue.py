@@ -13,7 +13,7 @@ import numpy.typing as npt
 
 from lowprec.arrays import calls, lazy
 from lowprec.arrays.block import BlockArray
-from lowprec.arrays.checks import Array, Operand, code_dtype, output
+from lowprec.arrays.checks import Array, Operand, code_dtype, output, values_operand
 from lowprec.arrays.operations import result_type
 from lowprec.arrays.scaling import ScaledBlocks, operand_scales
 from lowprec.arrays.sums import as_values, coded, computed, rounded_codes
@@ -76,22 +76,29 @@ def scaled_product(
         raise TypeError("scales must be a pair: those of x and those of y, or None")
     if any(map(lazy.is_lazy, (x, y, addend, bias, output_scale, *(scales or ())))):
         raise ValueError(
-            "scales and epilogues are for NumPy arrays: compute the lazy ones, or take them a block at a time"
+            "scales and epilogues are for NumPy arrays, not for those of Dask or xarray: compute them first"
         )
+    steps, target = _Steps(epilogue, backend), epilogue.output or how.output
+    if target[1].rounding.bits:
+        raise ValueError("an epilogue's output is not rounded stochastically: use another output")
     if epilogue.fused_bias and bias is not None and addend is not None:
         raise ValueError("an epilogue with fused_bias adds the bias in the addend's place: give one of them")
-    steps, target = _Steps(epilogue, backend), epilogue.output or how.output
-    inner = dataclasses.replace(how, output=how.summed)
+    length = _length(verb.__name__, x, y)
+    # What scales of tensors multiply is rounded to nearest, as every step is.
+    tensors = any(isinstance(side, BlockArray) and side.tensor_scale is not None for side in (x, y))
+    inner = dataclasses.replace(how, output=epilogue.compute) if tensors else how.partial(epilogue.compute)
     options: dict[str, Any] = {"rng": rng, "backend": backend, "dtype": code_dtype(inner.output[0])}
-    sides = _sides(verb.__name__, x, y, scales, epilogue.block)
+    sides = _sides(verb.__name__, x, y, scales if length else None, epilogue.block)
     fused = addend if bias is None or not epilogue.fused_bias else bias
     if any(blocks is not None for _, blocks in sides):
+        if how.rounds_randomly:
+            raise ValueError(f"{how} rounds stochastically, and scales of blocks along K are for others only")
         shape, v = _in_blocks(verb, x, y, inner, steps, sides, fused, options)
     else:
         made = np.asarray(verb(x, y, inner, progress=progress, **options))
-        shape, length = made.shape, np.shape(x)[-1]
+        shape = made.shape
         joins = None if fused is None else _joining(steps, fused, "addend", shape)
-        factors = [None if rows is None or not length else steps.given(rows, "scale") for rows, _ in sides]
+        factors = [None if rows is None else steps.given(rows, "scale") for rows, _ in sides]
         v = steps.scaled(coded(made, inner.output[0]), factors, joins)
     if bias is not None and not epilogue.fused_bias:
         v = steps("add", v, _joining(steps, bias, "bias", shape))
@@ -122,32 +129,63 @@ def _joining(steps: _Steps, values: npt.ArrayLike, name: str, shape: tuple[int, 
     return steps.given(array, name)
 
 
+def _length(verb: str, x: Any, y: Any) -> int:
+    """K, of operands that fit."""
+    shapes = [side.shape if isinstance(side, BlockArray) else np.shape(side) for side in (x, y)]
+    if not all(shapes):
+        raise ValueError(
+            f"{verb} of shapes {shapes[0]} and {shapes[1]}: a single number has no K; use multiply or fma"
+        )
+    lengths = shapes[0][-1], shapes[1][-1 if verb == "dot" else max(-2, -len(shapes[1]))]
+    if lengths[0] != lengths[1]:
+        raise ValueError(
+            f"{verb} of shapes {shapes[0]} and {shapes[1]}: x has {lengths[0]} elements along K, y has "
+            f"{lengths[1]}; they must be equal"
+        )
+    return int(lengths[0])
+
+
 def _sides(
     verb: str, x: Any, y: Any, scales: Scales | None, block: int
 ) -> list[tuple[Array | None, ScaledBlocks | None]]:
     """The scales of rows of x and of columns of y, ready to broadcast against results, or those of blocks."""
-    if scales is None:
-        return [(None, None)] * 2
+    shapes = [side.shape if isinstance(side, BlockArray) else np.shape(side) for side in (x, y)]
     found: list[tuple[Array | None, ScaledBlocks | None]] = []
-    for number, (given, operand) in enumerate(zip(scales, (x, y), strict=True)):
+    for number, given in enumerate(scales or (None, None)):
         if given is None:
             found.append((None, None))
             continue
-        shape = operand.shape if isinstance(operand, BlockArray) else np.shape(operand)
-        values = np.asarray(given)
+        shape, name = shapes[number], "xy"[number]
+        values = values_operand(given, f"scale of {name}").array
         if values.dtype.kind != "f":
             values = values.astype(np.float64)
         k = -1 if verb == "dot" or number == 0 or len(shape) == 1 else -2
-        rows, blocks = operand_scales("xy"[number], values, shape, k, block)
-        if blocks is not None and not block and shape[k] % blocks.size:
-            raise ValueError(
-                f"scale of {'xy'[number]} has {blocks.scales.shape[k]} numbers along K = {shape[k]}, which "
-                f"do not say how many elements share one: give it, such as epilogue=Epilogue(block=128)"
-            )
-        if blocks is None and verb == "matmul" and rows.ndim and len(shape) > 1:
+        if values.ndim == len(shape) and values.size > 1:
+            _check_blocks(name, values.shape, shape, k % len(shape), block)
+        rows, blocks = operand_scales(name, values, shape, k, block)
+        if blocks is None and verb == "matmul" and len(shape) > 1 and len(shapes[1 - number]) > 1:
             rows = np.expand_dims(rows, -2 if number else -1)
         found.append((rows, blocks))
     return found
+
+
+def _check_blocks(name: str, counts: tuple[int, ...], shape: tuple[int, ...], k: int, block: int) -> None:
+    """Refuse scales of blocks whose size is not said, or is another: shapes alone do not tell it."""
+    for axis, (count, size) in enumerate(zip(counts, shape, strict=True)):
+        if count == 1 or (count == size and axis != k):
+            continue
+        if not block:
+            along = "K" if axis == k else f"axis {axis}"
+            raise ValueError(
+                f"scale of {name} has {count} numbers along {along} of {size}: say how many elements share "
+                f"one, such as epilogue=Epilogue(block=128); those of rows or columns have 1 in the place of "
+                f"K"
+            )
+        if count != -(-size // block):
+            raise ValueError(
+                f"scale of {name} has {count} numbers along an axis of {size}, and blocks of {block} make "
+                f"{-(-size // block)}"
+            )
 
 
 def _in_blocks(

@@ -306,8 +306,7 @@ def _by_splits(
     """Sum each split by itself, and add the sums."""
     into = split.total
     assert into is not None, "an accumulation has it"
-    inner = replace(accumulation, split=None)
-    inner = replace(inner, output=inner.summed)
+    inner = replace(accumulation, split=None).partial(into)
     sums, parts = _Sums(None, tensor), []
     for places in _dealt(len(x), split):
         of_split = _scales_at(places, len(x), scales)

@@ -389,9 +389,7 @@ class Accumulation:
             return
         if not isinstance(self.split, Split):
             raise TypeError(f"split of an accumulation must be a Split, not {self.split!r}")
-        if self.rounds_randomly or any(
-            place is not None and place[1].rounding.bits for place in (self.split.stored, self.split.total)
-        ):
+        if self.rounds_randomly:
             raise ValueError("a split has no stochastic rounding: leave out split, or round otherwise")
         if isinstance(self.accumulator, tuple) and isinstance((self.total or self.accumulator)[0], Carrier):
             raise ValueError("the sums of a split have at most 32 bits: accumulate in binary32 or less")
@@ -405,16 +403,31 @@ class Accumulation:
         return BINARY32, Projection(rounding=NEAREST_EVEN, nan_code=rule.nan_code, nan_sign=rule.nan_sign)
 
     @property
-    def summed(self) -> Rounded:
-        """What the sum is in before it becomes the output; the output, where that cannot be an output."""
-        if self.split is not None and self.split.total is not None:
+    def kept(self) -> Rounded | None:
+        """What the sum of the products is kept in; None where it is exact, or in binary64."""
+        if self.split is not None:
             return self.split.total
-        last: Rounded | None = self.total
-        if last is None and isinstance(self.accumulator, Window):
-            last = self.accumulator.result if self.addend == "first" else None
-        elif last is None and isinstance(self.accumulator, tuple):
-            last = self.accumulator
-        return self.output if last is None or isinstance(last[0], Carrier) else last
+        last = self.total or self.accumulator
+        if isinstance(last, Window):
+            last = last.result
+        if self.machine:
+            last = self.output
+        return None if last is None or isinstance(last[0], Carrier) else last
+
+    @property
+    def summed(self) -> Rounded:
+        """What the sum, with its addend, is in before it becomes the output; else the output itself."""
+        late = isinstance(self.accumulator, Window) and not self.total and self.addend == "last"
+        return self.output if self.kept is None or (late and self.split is None) else self.kept
+
+    def partial(self, exact: Rounded) -> Accumulation:
+        """Return the accumulation of the sums alone, for what is done with them: their output is as they are.
+
+        An exact sum, or one in binary64, is rounded to `exact`. No addend joins it.
+        """
+        if self.machine:
+            return self
+        return replace(self, addend="first", output=self.kept or exact)
 
     @property
     def rounds_randomly(self) -> bool:

@@ -31,6 +31,8 @@ class Epilogue:
     3. v = v · output scale, where one is given.
     4. v becomes the output, which rounds it a second time.
 
+    Scales, bias, addend and output scale are each rounded to `compute` first, to nearest. So are the sum of
+    order "exact", one in binary64, and one times the scales of tensors in blocks; others are as they are.
     Of operands with scales for blocks along K, steps 1 are done for the sum of each block, and each v joins
     that of the block before: by the fma, or added. The sum of no products is +0 whatever the scales.
 
@@ -45,8 +47,8 @@ class Epilogue:
         What α and the steps are rounded to. The sums are as their accumulator has them.
     scales : {"product", "x_first", "y_first"}
     block : int, default 0
-        Elements along K that share a scale, and rows or columns where scales have tiles, 1 to 2**32. By
-        default they follow from the shapes, where K is a multiple of them.
+        Elements along K that share a scale, and rows or columns where scales have tiles, 1 to 2**32; needed
+        for such scales, since shapes do not tell 3 blocks of 100 from 2 of 128 and one that is shorter.
     fused_bias : bool
         Whether the bias joins the multiplication by an fma. There is no addend then.
 
@@ -75,7 +77,7 @@ class Epilogue:
     def __post_init__(self) -> None:
         for name in ("output", "compute"):
             object.__setattr__(self, name, rounded(name, getattr(self, name)))
-            if getattr(self, name) is not None:
+            if name == "compute" or getattr(self, name) is not None:
                 check_rounded(name, getattr(self, name))
                 if getattr(self, name)[1].rounding.bits:
                     raise ValueError(f"{name} of an epilogue is not rounded stochastically")

@@ -52,17 +52,18 @@ def _fp8(
     promotes: bool,
     /,
     *,
-    formats: tuple[str, str] = ("e4m3fn", "e4m3fn"),
+    formats: tuple[str, str] | str = ("e4m3fn", "e4m3fn"),
     output: str = "bfloat16",
     fast: bool = True,
     split: Split | tuple[int, str] | None = None,
+    **unknown: object,
 ) -> LibraryCall:
     """Return what a library's product of two FP8 matrices computes.
 
     Parameters
     ----------
-    formats : (str, str)
-        "e4m3fn" or "e5m2", of x and of y.
+    formats : (str, str) or str
+        "e4m3fn" or "e5m2", of x and of y, or of both.
     output : {"bfloat16", "binary16", "binary32", "e4m3fn", "e5m2"}
     fast : bool
         use_fast_accum: False promotes the sum of every 128 products, of a split's own, to binary32.
@@ -72,6 +73,17 @@ def _fp8(
 
     Raises ValueError: formats, outputs or splits that there are not.
     """
+    if unknown:
+        raise TypeError(f"{name} has no {next(iter(unknown))!r}; it has formats, output, fast and split")
+    if type(fast) is not bool:
+        raise TypeError(f"fast of {name} must be True or False, not {fast!r}")
+    if isinstance(formats, str):
+        formats = formats, formats
+    if not isinstance(formats, tuple) or len(formats) != 2:
+        raise ValueError(f"formats={formats!r} of {name} must be two: of x and of y")
+    pair = isinstance(split, tuple) and len(split) == 2
+    if split is not None and not isinstance(split, Split) and not pair:
+        raise TypeError(f"split of {name} must be a Split or a pair such as (3, 'halves'), not {split!r}")
     x, y = formats
     operands = x if x == y else f"{x}_{y}"
     found = f"{instruction}_{operands}_binary32"
@@ -132,13 +144,15 @@ def library_call(spelled: str) -> LibraryCall | None:
     given: dict[str, Any] = {}
     for part in filter(None, (part.strip() for part in (found[2] or "").split(","))):
         key, _, value = (piece.strip() for piece in part.partition("="))
+        if key in given:
+            raise ValueError(f"{key!r} of {spelled!r} is given twice")
         if key == "output" and value:
             given[key] = value
         elif key == "fast" and value.lower() in ("true", "false"):
             given[key] = value.lower() == "true"
         elif key == "formats" and value.count(":") == 1:
-            given[key] = tuple(value.split(":"))
-        elif key == "split" and (split := re.fullmatch(r"(\d+)(?::(.+))?", value)):
+            given[key] = tuple(each.strip() for each in value.split(":"))
+        elif key == "split" and (split := re.fullmatch(r"(\d+)\s*(?::\s*(.+))?", value)):
             given[key] = int(split[1]), split[2] or "sequential"
         else:
             raise ValueError(

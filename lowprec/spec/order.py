@@ -143,8 +143,8 @@ class Split:
         t to split t mod count, which sums them in order.
     combine : {"sequential", "pairwise", "halves", "slots(n)"}
     stored : (Format, Projection), optional
-        What the sum of a split is rounded to before it is added; by default it is as its accumulator has it
-        (of order "exact" and of machines as the output).
+        What the sum of a split is rounded to before it is added; by default it is as its accumulator has it.
+        A machine's is in binary32, and one of order "exact" is rounded to `total`.
     total : (Format, Projection), optional
         In which they are added; by default binary32, to nearest.
 
@@ -180,9 +180,11 @@ class Split:
             if getattr(self, name) is not None:
                 check_rounded(name, getattr(self, name))
                 check_begins(name, getattr(self, name)[0])
+                if getattr(self, name)[1].rounding.bits:
+                    raise ValueError(f"{name} of a split is not rounded stochastically")
         combine = self.combine
-        found = re.fullmatch(r"slots\((\d+)\)", combine) if isinstance(combine, str) else None
-        if combine not in ("sequential", "pairwise", "halves") and (found is None or int(found[1]) < 1):
+        found = isinstance(combine, str) and re.fullmatch(r"slots\([1-9][0-9]{0,4}\)", combine)
+        if combine not in ("sequential", "pairwise", "halves") and not found:
             raise ValueError(
                 f"combine={combine!r} of a split is unknown; use sequential, pairwise, halves or slots(n), "
                 f"with n of 1 or more"

@@ -18,7 +18,15 @@ from lowprec.spec.order import Order, Split
 from lowprec.spec.profiles.profile import OnDemand
 from lowprec.spec.projection import Projection, Saturation
 from lowprec.spec.rounding import MODES, Rounding, Threshold
-from lowprec.spec.toml_reading import NOTHING, Specification, default_of, fields_of, is_optional, kind_of
+from lowprec.spec.toml_reading import (
+    KINDS,
+    NOTHING,
+    Specification,
+    default_of,
+    fields_of,
+    is_optional,
+    kind_of,
+)
 
 __all__ = ["to_toml"]
 
@@ -51,6 +59,8 @@ def to_toml(spec: Specification) -> str:
     ValueError
         A profile of formats that are made on demand, which nothing could list.
     """
+    if not isinstance(spec, tuple(KINDS.values())):
+        raise TypeError(f"to_toml takes one of {', '.join(KINDS)}, not a {type(spec).__name__}")
     private: dict[str, Format] = {}
     fields = {"kind": json.dumps(kind_of(spec)), **_written(spec, None, private)}
     if not private:

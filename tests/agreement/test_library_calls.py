@@ -150,7 +150,7 @@ def test_epilogues_agree_with_their_steps(epilogue, how):
     rng = np.random.default_rng(4)
     given = codes((2, 4, 48), rng, 0.02)
     x, y = (lp.decode(side, E4M3FN) for side in given)
-    inner = dataclasses.replace(how, output=how.summed)
+    inner = how.partial(epilogue.compute)
     sums = lp.matmul(x, y.T, inner, backend="oracle", dtype=code_dtype(inner.output[0]))
     target, into = epilogue.output or how.output, epilogue.compute
     kind = code_dtype(target[0])
@@ -187,19 +187,19 @@ def test_scales_of_blocks_join_the_sum_of_each(order):
     given = codes((2, 4, 40), rng, 0)
     x, y = (lp.decode(side, E4M3FN) for side in given)
     of_x = rng.random((4, 3), np.float32)
-    of_y = rng.random((3, 2), np.float32)  # tiles of 16 x 2
-    with pytest.raises(ValueError, match="scale of x has 3 numbers along K = 40, which do not say how many"):
+    of_y = rng.random((3, 1), np.float32)  # a tile of 16 x 16 has them all
+    with pytest.raises(ValueError, match="scale of x has 3 numbers along K of 40: say how many elements sh"):
         lp.matmul(x, y.T, ADA, scales=(of_x, of_y))
     got = lp.matmul(x, y.T, ADA, scales=(of_x, of_y), epilogue=epilogue)
-    plain = lp.dot(x, y, ADA, scales=(of_x, np.repeat(of_y, 2, 1).T), epilogue=epilogue)
-    inner = dataclasses.replace(ADA, output=ADA.summed)
+    plain = lp.dot(x, y, ADA, scales=(of_x, np.repeat(of_y, 4, 1).T), epilogue=epilogue)
+    inner = ADA.partial(epilogue.compute)
     for i, j in itertools.product(range(4), repeat=2):
         value = None
         for block in range(3):
             part = slice(16 * block, 16 * block + 16)
             row, column = ([from_float(float(v)) for v in side[part]] for side in (x[i], y[j]))
             total = oracle(row, column, inner), inner.output[0]
-            value = scaled(total, [number(of_x[i, block]), number(of_y[block, j // 2])], epilogue, value)
+            value = scaled(total, [number(of_x[i, block]), number(of_y[block, 0])], epilogue, value)
         assert number(got[i, j]) == value
         if i == j:
             assert number(plain[i]) == value
@@ -238,6 +238,22 @@ def test_a_call_is_an_accumulation_and_its_epilogue():
     [
         ({"scales": 2.0}, TypeError, "scales must be a pair: those of x and those of y, or None"),
         ({"scales": (np.ones(5), None)}, ValueError, "scale of x of shape (5,) does not fit (4, 48)"),
+        ({"scales": ("a", 1)}, TypeError, "scale of x must be real numbers of at most 64 bits, not <U1"),
+        (
+            {"scales": (None, np.ones((4, 1)))},
+            ValueError,
+            "scale of y has 4 numbers along K of 48: say how many elements share one, such as epilogue=",
+        ),
+        (
+            {"scales": (np.ones((4, 3)), None), "epilogue": lp.Epilogue(block=32)},
+            ValueError,
+            "scale of x has 3 numbers along an axis of 48, and blocks of 32 make 2",
+        ),
+        (
+            {"epilogue": lp.Epilogue(), "output": ("bfloat16", "stochastic(8)")},
+            ValueError,
+            "an epilogue's output is not rounded stochastically: use another output",
+        ),
         (
             {"bias": np.ones(3)},
             ValueError,
@@ -245,9 +261,9 @@ def test_a_call_is_an_accumulation_and_its_epilogue():
         ),
         ({"epilogue": "bfloat16"}, TypeError, "epilogue must be an Epilogue, not 'bfloat16'"),
         (
-            {"scales": (np.ones((4, 3)), np.ones((6, 4)))},
+            {"scales": (np.ones((4, 3)), np.ones((6, 4))), "epilogue": lp.Epilogue(block=16)},
             ValueError,
-            "blocks of x and y along K have [8, 16] elements; give them one size",
+            "scale of y has 6 numbers along an axis of 48, and blocks of 16 make 3",
         ),
         (
             {"addend": 1.0, "bias": np.ones(4), "epilogue": lp.Epilogue(fused_bias=True)},
@@ -258,11 +274,92 @@ def test_a_call_is_an_accumulation_and_its_epilogue():
     ids=str,
 )
 def test_what_does_not_fit_is_refused(options, error, message):
+    how = dataclasses.replace(ADA, output=options.pop("output", ADA.output))
     with pytest.raises(error, match=re.escape(message)):
-        lp.matmul(np.ones((4, 48)), np.ones((48, 4)), ADA, **options)
+        lp.matmul(np.ones((4, 48)), np.ones((48, 4)), how, **options)
 
 
 def test_blocks_along_k_are_not_split():
     how = dataclasses.replace(ADA, split=Split(2))
     with pytest.raises(ValueError, match="scales of blocks along K join their sums one after the other"):
-        lp.matmul(np.ones((4, 48)), np.ones((48, 4)), how, scales=(np.ones((4, 3)), None))
+        lp.matmul(
+            np.ones((4, 48)), np.ones((48, 4)), how, scales=(np.ones((4, 3)), None),
+            epilogue=lp.Epilogue(block=16),
+        )  # fmt: skip
+
+
+def test_blocks_along_k_are_as_many_on_both_sides():
+    """Products that only one side has were dropped."""
+    blocks, epilogue = (np.ones((2, 2)), None), lp.Epilogue(block=128)
+    for verb, y in ((lp.matmul, np.ones((256, 2))), (lp.dot, np.ones(256))):
+        with pytest.raises(ValueError, match="x has 200 elements along K, y has 256; they must be equal"):
+            verb(np.ones((2, 200)), y, "fp32_fma", scales=blocks, epilogue=epilogue)
+    with pytest.raises(ValueError, match="a single number has no K; use multiply or fma"):
+        lp.matmul(np.float32(3), np.ones((2, 2)), "fp32_fma", scales=(1, 1))
+
+
+def test_vectors_have_scales_too():
+    """Of one axis, and batches of matrices."""
+    rng = np.random.default_rng(8)
+    x, y = rng.random((3, 4, 16), np.float32), rng.random((16, 5), np.float32)
+    rows, columns = rng.random((4, 1), np.float32), rng.random((1, 5), np.float32)
+    whole = lp.matmul(x, y, "fp32_fma", scales=(rows[None], columns))
+    assert (lp.matmul(x[1], y, "fp32_fma", scales=(rows, columns)) == whole[1]).all()
+    assert (lp.matmul(x[1], y[:, 2], "fp32_fma", scales=(rows, columns[0, 2])) == whole[1, :, 2]).all()
+    assert (lp.matmul(x, y[:, 2], "fp32_fma", scales=(rows[None], columns[0, 2])) == whole[..., 2]).all()
+    assert (lp.matmul(x[1, 3], y, "fp32_fma", scales=(rows[3, 0], columns)) == whole[1, 3]).all()
+    assert lp.matmul(x[1, 3], y[:, 2], "fp32_fma", scales=(rows[3, 0], columns[0, 2])) == whole[1, 3, 2]
+
+
+def test_scales_of_rows_of_no_products():
+    x, y = np.ones((2, 0)), np.ones((0, 3))
+    for scales in ((np.ones((2, 1)), np.ones((1, 3))), (np.ones((2, 0)), None)):
+        assert lp.matmul(x, y, ADA, scales=scales).tolist() == [[0.0] * 3] * 2
+
+
+@pytest.mark.parametrize("name", ["ada_mma_e4m3fn_binary32", "exact", "fp64_sequential"])
+def test_sums_are_not_rounded_to_the_output_first(name):
+    """Where an addend would join, or that there is no accumulator, changes nothing."""
+    rng = np.random.default_rng(9)
+    x, y = (lp.decode(codes((4, 64), rng, 0), E4M3FN) for _ in range(2))
+    how = dataclasses.replace(accumulation(name), output="bfloat16")
+    wanted = lp.matmul(x, y.T, dataclasses.replace(how, output="binary32"))
+    places = ("first",) if name == "exact" else ("first", "last")
+    for place in places:
+        other = dataclasses.replace(how, addend=place)
+        assert (lp.matmul(x, y.T, other, epilogue=lp.Epilogue(output="binary32")) == wanted).all()
+        if name != "fp64_sequential":
+            split = dataclasses.replace(other, split=Split(2, tile=64), output="binary32")
+            assert (lp.matmul(x, y.T, split) == wanted).all()
+
+
+def test_scales_of_tensors_in_blocks_are_rounded_to_nearest():
+    """By Blackwell's window, which cuts its sums, they were cut too."""
+    rng = np.random.default_rng(0)
+    x = lp.encode(rng.standard_normal((4, 128)), "nvfp4")
+    y = lp.encode(rng.standard_normal((128, 4)), "nvfp4", axis=0)
+    how = accumulation("blackwell_tcgen05_e2m1fn_binary32_ue4m3_4")
+    assert (lp.matmul(x, y, how, scales=(1, 1)) == lp.matmul(x, y, how)).all()
+
+
+def test_stochastic_sums_have_no_blocks_of_scales():
+    how = dataclasses.replace(accumulation("fp32_fma"), accumulator=("bfloat16", "stochastic(8)"))
+    with pytest.raises(ValueError, match="rounds stochastically, and scales of blocks along K are for"):
+        lp.matmul(
+            np.ones((2, 32)), np.ones((32, 2)), how, rng=1, scales=(np.ones((2, 2)), None),
+            epilogue=lp.Epilogue(block=16),
+        )  # fmt: skip
+
+
+def test_a_call_has_one_epilogue():
+    x, y = np.ones((2, 32)), np.ones((32, 2))
+    with pytest.raises(ValueError, match="ada_cublaslt_fp8 has an epilogue of its own, and epilogue= is"):
+        lp.matmul(x, y, "ada_cublaslt_fp8", epilogue=lp.Epilogue())
+    with pytest.raises(TypeError, match="a library call must be called"):
+        lp.matmul(x, y, lp.library_calls["ada_cublaslt_fp8"])
+
+
+def test_a_machine_s_splits_have_an_epilogue():
+    how = dataclasses.replace(accumulation("cdna3_mfma_bfloat16_binary32"), split=Split(2, total="binary16"))
+    made = lp.matmul(np.ones((2, 32)), np.ones((32, 2)), how, scales=(2.0, 0.5))
+    assert made.tolist() == [[32.0, 32.0]] * 2

@@ -48,7 +48,12 @@ def test_ten_products_are_dealt_so(split, wanted):
         ({"count": 1}, "count=1 of a split is out of range; use 2 to 65,536"),
         ({"count": 2, "tile": 0}, "tile=0 of a split is out of range; use 1 to 4,294,967,296"),
         ({"count": 2, "deal": "in turn"}, "deal='in turn' of a split is unknown; use one of contiguous, bal"),
-        ({"count": 2, "combine": "slots(0)"}, "combine='slots(0)' of a split is unknown; use sequential, pa"),
+        ({"count": 2, "combine": "slots(0)"}, "combine='slots(0)' of a split is unknown; use sequential"),
+        ({"count": 2, "combine": "slots(02)"}, "combine='slots(02)' of a split is unknown"),
+        (
+            {"count": 2, "stored": ("bfloat16", "stochastic(8)")},
+            "stored of a split is not rounded stochastic",
+        ),
         ({"count": 2, "combine": "slots"}, "pairwise, halves or slots(n), with n of 1 or more"),
         ({"count": 2, "total": "binary99"}, "total of an accumulation: unknown format 'binary99'"),
         ({"count": 2, "total": "e8m0fnu"}, "total='e8m0fnu' of an accumulation has no zero, which a sum be"),
@@ -105,6 +110,7 @@ def test_splits_are_written_and_read():
         ({"scales": "both"}, ValueError, "scales='both' of an epilogue is unknown; use one of product, x_fi"),
         ({"compute": "e8m0fnu"}, ValueError, "compute='e8m0fnu' of an epilogue has no zero; use 'binary32'"),
         ({"output": ("bfloat16", "stochastic(8)")}, ValueError, "output of an epilogue is not rounded stoch"),
+        ({"compute": None}, TypeError, "compute of an accumulation must be (Format, Projection), not None"),
         ({"fused_bias": 1}, TypeError, "fused_bias of an epilogue must be True or False, not 1"),
     ],
     ids=str,
@@ -155,3 +161,33 @@ def test_calls_are_spelled():
 def test_what_is_misspelled_is_refused(spelled, message):
     with pytest.raises(ValueError, match=re.escape(message)):
         library_call(spelled)
+
+
+@pytest.mark.parametrize(
+    ("arguments", "error", "message"),
+    [
+        ({"fast": "false"}, TypeError, "fast of ada_cublaslt_fp8 must be True or False, not"),
+        (
+            {"formats": ("e4m3fn",)},
+            ValueError,
+            "formats=('e4m3fn',) of ada_cublaslt_fp8 must be two: of",
+        ),
+        (
+            {"split": (3,)},
+            TypeError,
+            "split of ada_cublaslt_fp8 must be a Split or a pair such as (3, 'halves')",
+        ),
+        ({"slow": True}, TypeError, "ada_cublaslt_fp8 has no 'slow'; it has formats, output, fast and split"),
+    ],
+)
+def test_calls_that_cannot_be_are_refused(arguments, error, message):
+    with pytest.raises(error, match=re.escape(message)):
+        LIBRARY_CALLS["ada_cublaslt_fp8"](**arguments)
+
+
+def test_a_call_is_not_written_as_toml():
+    call = LIBRARY_CALLS["ada_cublaslt_fp8"](formats="e5m2")
+    with pytest.raises(TypeError, match="to_toml takes one of format, block format, accumulation, profile"):
+        lp.to_toml(call)
+    with pytest.raises(ValueError, match="is given twice"):
+        library_call("ada_cublaslt_fp8(fast=true, fast=false)")

@@ -332,10 +332,10 @@ def test_other_splits_are_told_apart():
     how, x, y = lp.accumulations["fp32_fma"], X[:, :252], X[:20, :252].T
     for split, words in (
         (lp.Split(4, combine="pairwise"), "63 consecutive products each, their sums added in pairs"),
-        (lp.Split(3, tile=32), "3 consecutive tiles of 32, their sums added one after the other"),
+        (lp.Split(3, tile=32), "up to 3 consecutive tiles of 32, their sums added one after the other"),
         (
             lp.Split(5, tile=32, deal="balanced", combine="halves"),
-            "2 consecutive tiles of 32, in equal shares, their sums added in halves",
+            "up to 2 consecutive tiles of 32, in equal shares, their sums added in halves",
         ),
     ):
         got = lp.matmul(x, y, dataclasses.replace(how, split=split))
@@ -370,3 +370,23 @@ def test_a_machine_s_call_has_any_output():
     assert lp.compare((U, V), got, operation="matmul", accumulation=call, scale=PAIR).agrees
     other = lp.matmul(U, V, dataclasses.replace(call, epilogue=lp.Epilogue(output="binary16")), scales=PAIR)
     assert not lp.compare((U, V), other, operation="matmul", accumulation=call, scale=PAIR).agrees
+
+
+def test_scales_of_a_call_are_those_of_its_operands():
+    """One number for each result was taken for blocks along K."""
+    call = "ada_cublaslt_fp8(output=binary32)"
+    got = lp.matmul(U, V, call, scales=(0.5, None))
+    assert lp.compare((U, V), got, operation="matmul", accumulation=call, scale=0.5).agrees
+    with pytest.raises(
+        ValueError, match="scales x and y, and scale has a number for each result: give a pair"
+    ):
+        lp.compare((U, V), got, operation="matmul", accumulation=call, scale=np.full(got.shape, 0.5))
+
+
+def test_scales_of_blocks_of_a_call_are_compared():
+    call = lp.library_calls["hopper_cublaslt_fp8"](output="binary32")
+    blocked = dataclasses.replace(call, epilogue=dataclasses.replace(call.epilogue, block=128))
+    pair = RNG.random((24, 4), np.float32), RNG.random((4, 1), np.float32)
+    got = lp.matmul(U, V, blocked, scales=pair)
+    assert lp.compare((U, V), got, operation="matmul", accumulation=call, scale=pair).agrees
+    assert not lp.compare((U, V), got * 2, operation="matmul", accumulation=call, scale=pair).agrees

@@ -190,9 +190,8 @@ def _words(split: Split, length: int) -> str:
     elif split.tile == 1 and length % split.count == 0:
         dealt = f"{length // split.count} consecutive products each"
     else:
-        each = (
-            f"{-(-tiles // split.count)} consecutive tiles of {split.tile}" if split.tile > 1 else "products"
-        )
+        each = f"up to {-(-tiles // split.count)} consecutive "
+        each += f"tiles of {split.tile}" if split.tile > 1 else "products"
         dealt = each if split.deal == "contiguous" else f"{each}, in equal shares"
     sums = "" if split.count == 2 else f", their sums added {_orders(split)}"
     return f"K split in {split.count}: {dealt}{sums}"

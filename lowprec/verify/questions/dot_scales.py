@@ -28,7 +28,7 @@ from lowprec.verify.operations import OPERATIONS
 from lowprec.verify.question import Change
 from lowprec.verify.scales import scale_values
 
-__all__ = ["DotScales", "Part", "in_blocks", "scaled", "scalings", "times"]
+__all__ = ["DotScales", "Part", "in_blocks", "scale_pair", "scaled", "scalings", "times"]
 
 Array = npt.NDArray[Any]
 
@@ -158,6 +158,15 @@ def scaled(sums: Array, factor: Array, into: Rounded, output: Rounded) -> Array:
     by = np.broadcast_to(np.asarray(factor, np.float64), sums.shape).copy().view(np.uint64)
     formats = (into[0], catalog.BINARY64, output[0])
     return OPERATIONS["multiply"].compute([sums, by], formats, output[1])
+
+
+def scale_pair(scales: Part | None) -> tuple[tuple[Any, Any] | None, int]:
+    """Return the scales of both operands as `lowprec.matmul` takes them, and the size of their blocks."""
+    if scales is None:
+        return None, 0
+    blocks = scales.x_blocks, scales.y_blocks
+    x, y = (side if of is None else of.scales for side, of in zip((scales.x, scales.y), blocks, strict=True))
+    return (x, y), max((of.size for of in blocks if of is not None), default=0)
 
 
 # -- changes -----------------------------------------------------------------------------------------

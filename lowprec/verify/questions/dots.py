@@ -26,7 +26,15 @@ from lowprec.verify.orders import check_bound, finite, ranges, results
 from lowprec.verify.question import Array, Batch, Budget, Change, Changes, Question, words_of
 from lowprec.verify.questions.causes import in_words
 from lowprec.verify.questions.dot_changes import named, output_rounded, splits, sums, windows, with_fields
-from lowprec.verify.questions.dot_scales import DotScales, Part, in_blocks, scaled, scalings, times
+from lowprec.verify.questions.dot_scales import (
+    DotScales,
+    Part,
+    in_blocks,
+    scale_pair,
+    scaled,
+    scalings,
+    times,
+)
 from lowprec.verify.scales import factor_between, shown_factor, spread_places
 from lowprec.verify.shown import shown_value
 
@@ -63,6 +71,13 @@ class DotQuestion(Question):
             how, self.epilogue = _parts(asked)
         else:
             how = asked
+        if self.epilogue is not None and isinstance(scale, Dump):
+            if scale.size != 1:
+                raise ValueError(
+                    f"the library call {asked} scales x and y, and scale has a number for each result: give "
+                    f"a pair"
+                )
+            scale = scale, None
         if budget == "auto" and self.epilogue is not None:
             raise ValueError(
                 f"ulps='auto' knows no bound for the library call {asked}: it scales in steps; give a "
@@ -197,26 +212,31 @@ class DotQuestion(Question):
         if "addend" in fields:
             addend = None
         factor = None if scales is None else scales.factor
+        epilogue = None if "scaling" in fields else fields.get("epilogue", self.epilogue)
         if "scaling" in fields:
             factor = fields["scaling"](scales)
         if scales is not None:
             blocks = (scales.x_blocks, scales.y_blocks)
             if "backward" in fields and any(blocks):
                 raise ValueError("blocks have their scales in order")
-            x, y = (
-                in_blocks(side, block, how, number, self.formats[number])
-                for number, (side, block) in enumerate(zip((x, y), blocks, strict=True))
-            )
+            if epilogue is None:
+                x, y = (
+                    in_blocks(side, block, how, number, self.formats[number])
+                    for number, (side, block) in enumerate(zip((x, y), blocks, strict=True))
+                )
         if "backward" in fields:
             x, y = x[..., ::-1], (y[..., ::-1] if self.verb == "dot" else y[::-1])
         verb: Callable[..., Any] = lp.dot if self.verb == "dot" else lp.matmul
-        epilogue = None if "scaling" in fields else fields.get("epilogue", self.epilogue)
         target = how.output[0] if epilogue is None else (epilogue.output or how.output)[0]
         if self.epilogue is not None and epilogue is None and how.machine:
             raise ValueError("a machine's sums are in binary32, and its epilogue has another output")
         if epilogue is not None:
-            options = {"addend": addend, "epilogue": epilogue, "dtype": code_dtype(target)}
-            pair = (scales.x, scales.y) if scales is not None else None
+            pair, block = scale_pair(scales)
+            options = {
+                "addend": addend,
+                "epilogue": replace(epilogue, block=block),
+                "dtype": code_dtype(target),
+            }
             codes = np.asarray(verb(x, y, how, scales=pair, **options)).reshape(-1)
         elif factor is None:
             codes = np.asarray(verb(x, y, how, addend=addend, dtype=code_dtype(target))).reshape(-1)
@@ -249,7 +269,8 @@ class DotQuestion(Question):
             yield from splits(how, self.x.shape[-1])
         if self.scales is not None:
             yield from scalings(self.scales)
-        if self.epilogue is None or not how.machine:
+        blocks = self.scales is not None and any(self.scales.blocks)
+        if self.epilogue is None or not (how.machine or blocks):
             yield from self._factors()
 
     def _factors(self) -> Iterator[Change]:
