@@ -212,6 +212,7 @@ def _hints(name: str) -> Iterator[str]:
     """Yield all catalogs' close names, each with the command that shows it, and the commands to list all."""
     from lowprec.spec.accumulations import NAMES
     from lowprec.spec.catalog import BLOCK_FORMATS, FORMATS
+    from lowprec.spec.library_calls import LIBRARY_CALLS
     from lowprec.spec.naming import close_names
     from lowprec.spec.profiles import PROFILES
 
@@ -219,12 +220,13 @@ def _hints(name: str) -> Iterator[str]:
         "format": FORMATS,
         "block format": BLOCK_FORMATS,
         "accumulation": NAMES,
+        "library call": LIBRARY_CALLS,
         "profile": PROFILES,
     }
     for kind, names in catalogs.items():
         for near in close_names(name, names):
             yield f"  lowprec show {shlex.quote(near)}  ({kind})"
-    yield "All names: `lowprec formats`, `lowprec accumulations`, `lowprec profiles`."
+    yield "All names: `lowprec formats`, `lowprec accumulations`, `lowprec profiles`, `lowprec list calls`."
 
 
 def one_format(name: str | None, define: str | None) -> Format:

@@ -19,6 +19,7 @@ from lowprec.spec.block import BlockFormat
 if TYPE_CHECKING:
     from rich.console import RenderableType
 
+    from lowprec.spec.epilogue import LibraryCall
     from lowprec.spec.format import Format
     from lowprec.spec.profiles import Profile
     from lowprec.spec.toml_reading import Specification
@@ -129,13 +130,27 @@ def profiles(words: tuple[str, ...], as_json: bool) -> None:
     _print(as_json, lambda: [*map(cards.describe_profile, found)], lambda: cards.profile_listing(found))
 
 
-@click.group("list", short_help="List formats, blocks, accumulations or profiles.")
+@click.command(short_help="List the products of libraries.")
+@_words
+@json_option
+def library_calls(words: tuple[str, ...], as_json: bool) -> None:
+    """List the library calls, what libraries' products of matrices compute; those that have each WORD.
+
+    `lowprec show NAME` tells one in words; so does `lowprec show 'NAME(fast=false, split=3:halves)'`.
+    """
+    from lowprec.export.call_cards import call_listing, calls, describe_call
+
+    found = _having(words, calls(), describe_call)
+    _print(as_json, lambda: [*map(describe_call, found)], lambda: call_listing(found))
+
+
+@click.group("list", short_help="List formats, blocks, accumulations, calls or profiles.")
 def listing() -> None:
-    """List formats, blocks, accumulations or profiles; of all, those that have each word that follows."""
+    """List formats, blocks, accumulations, calls or profiles; of all, those that have each word."""
 
 
 for _command, _name in ((formats, "formats"), (block_formats, "blocks"), (accumulations, "accumulations"),
-                        (profiles, "profiles")):  # fmt: skip
+                        (library_calls, "calls"), (profiles, "profiles")):  # fmt: skip
     listing.add_command(_command, _name)
 
 
@@ -153,11 +168,19 @@ def show(name: str | None, define: str | None, profile: str | None, as_json: boo
     """Show a format: parameters, limits, special codes and, up to 8 bits, every code's value.
 
     NAME is a format: its name, an alias or a P3109 name such as binary8p3se. It may also be a block format,
-    an accumulation, which is told in words, or a profile; and mine.toml, or mine.toml:NAME, for what a file
-    defines.
+    an accumulation or a library call, which are told in words, or a profile; and mine.toml, or
+    mine.toml:NAME, for what a file defines.
     """
     from lowprec.spec.format import Format
+    from lowprec.spec.library_calls import library_call
 
+    with usage_errors():
+        call = None if name is None or define is not None else library_call(name)
+    if call is not None:
+        if profile is not None or as_toml:
+            raise click.UsageError(f"{name!r} is a library call: leave out --profile and --toml")
+        _show_call(call, as_json)
+        return
     if name is None and define is None and profile is not None:
         name, profile = profile, None
         shown: Specification = profile_named(name)
@@ -178,6 +201,12 @@ def show(name: str | None, define: str | None, profile: str | None, as_json: boo
             _show_accumulation(shown, as_json)
         else:
             _show_profile(shown, as_json)
+
+
+def _show_call(call: LibraryCall, as_json: bool) -> None:
+    from lowprec.export.call_cards import call_card, describe_call
+
+    _print(as_json, lambda: describe_call(call), lambda: call_card(call))
 
 
 def _show_toml(shown: Specification, stack: Profile | None, as_json: bool) -> None:

@@ -26,6 +26,7 @@ __all__ = [
     "accumulation_tables",
     "describe_accumulation",
     "is_measured",
+    "placed",
     "words",
 ]
 
@@ -76,8 +77,8 @@ def accumulation_card(how: Accumulation) -> RenderableType:
 
 def _facts(how: Accumulation) -> Iterator[tuple[str, str]]:
     for name, value in describe_accumulation(how).items():
-        if name == "accumulator" and isinstance(value, dict):
-            yield name, "window"
+        if isinstance(value, dict):
+            yield name, "window" if name == "accumulator" else ""
             yield from ((f"  {field}", _shown(part)) for field, part in value.items())
         elif name not in ("name", "words"):
             yield name, _shown(value)
@@ -91,14 +92,14 @@ def describe_accumulation(how: Accumulation) -> dict[str, Any]:
         "words": list(words(how)),
         "operands": None if how.operands is None else [fmt.name for fmt in how.operands],
         "operand_rounding": None if how.operand_rounding is None else _projection(how.operand_rounding),
-        "product": _place(how.product),
+        "product": placed(how.product),
         "order": str(how.order),
-        "accumulator": _window(window) if isinstance(window, Window) else _place(window),
-        "total": _place(how.total),
+        "accumulator": _window(window) if isinstance(window, Window) else placed(window),
+        "total": placed(how.total),
         "split": None if how.split is None else _split(how.split),
         "addend": how.addend,
         "scale": None if how.scale is None else [how.scale[0].name, how.scale[1]],
-        "output": _place(how.output),
+        "output": placed(how.output),
         "machine": how.machine,
         "measured": is_measured(how),
         "source": how.source,
@@ -107,15 +108,15 @@ def describe_accumulation(how: Accumulation) -> dict[str, Any]:
 
 def _window(window: Window) -> dict[str, Any]:
     values = {field.name: getattr(window, field.name) for field in dataclasses.fields(Window)}
-    return {**values, "result": _place(window.result)}
+    return {**values, "result": placed(window.result)}
 
 
 def _split(split: Split) -> dict[str, Any]:
     values = {field.name: getattr(split, field.name) for field in dataclasses.fields(Split)}
-    return {**values, "stored": _place(split.stored), "total": _place(split.total)}
+    return {**values, "stored": placed(split.stored), "total": placed(split.total)}
 
 
-def _place(place: Rounded | None) -> str | None:
+def placed(place: Rounded | None) -> str | None:
     """Return where numbers are kept: 'binary32, toward_zero, NaN 0x7fffffff'."""
     if place is None:
         return None
@@ -168,7 +169,7 @@ def words(how: Accumulation) -> Iterator[str]:
         yield from _chunks(how)
     yield from _splits(how)
     yield _addend(how)
-    yield f"The result is {_place(how.output)}."
+    yield f"The result is {placed(how.output)}."
     if how.rounds_randomly:
         yield "Some of it is rounded stochastically: it needs rng."
 
@@ -212,17 +213,17 @@ def _steps(window: Window) -> Iterator[str]:
         yield (
             f"All are cut {way} {window.fraction_bits} bits behind the point of the largest exponent{least}."
         )
-    yield f"Their sum is exact, and then rounded to {_place(window.result)}."
+    yield f"Their sum is exact, and then rounded to {placed(window.result)}."
     if window.negative_zero:
         yield "A negative sum that rounds to zero is -0."
 
 
 def _sums(how: Accumulation) -> Iterator[str]:
     """Say what sums in a plain accumulator do."""
-    yield "Products are exact." if how.product is None else f"Products are rounded to {_place(how.product)}."
+    yield "Products are exact." if how.product is None else f"Products are rounded to {placed(how.product)}."
     inner = how.order.inner if how.order.name == "chunked" else how.order.name
     assert not isinstance(how.accumulator, Window), "a window has steps"
-    into = f"each sum in {_place(how.accumulator)}"
+    into = f"each sum in {placed(how.accumulator)}"
     if inner == "pairwise":
         yield f"Neighbours are added, then neighbours of their sums, and so on, {into}."
     else:
@@ -234,7 +235,7 @@ def _chunks(how: Accumulation) -> Iterator[str]:
         into = how.total or how.accumulator
         assert not isinstance(into, Window), "chunks of a window have a total"
         yield (
-            f"Each {how.order.size} products are so summed from zero; these sums are added in {_place(into)}."
+            f"Each {how.order.size} products are so summed from zero; these sums are added in {placed(into)}."
         )
 
 
@@ -249,14 +250,14 @@ def _splits(how: Accumulation) -> Iterator[str]:
     }
     yield f"So are {split.count} splits of K summed, each by itself, which get {ways[split.deal]}."
     if split.stored is not None:
-        yield f"Each of their sums is rounded to {_place(split.stored)}."
+        yield f"Each of their sums is rounded to {placed(split.stored)}."
     orders = {"sequential": "one after the other", "pairwise": "in pairs"}
     slots = min(split.slots, split.count - 1)
     order = orders.get(
         split.combine,
         f"in {slots} slots: those before the last in turn, and the slots to the last one in order",
     )
-    yield f"They are added {order}, each sum in {_place(split.total)}."
+    yield f"They are added {order}, each sum in {placed(split.total)}."
 
 
 def _addend(how: Accumulation) -> str:
@@ -290,10 +291,10 @@ def accumulation_tables() -> Iterator[str]:
         accumulator = None if isinstance(how.accumulator, Window) else how.accumulator
         yield row(
             f"`{how.name}`",
-            _place(how.product) or "exact",
+            placed(how.product) or "exact",
             how.order,
-            _place(accumulator) or "-",
-            _place(how.output),
+            placed(accumulator) or "-",
+            placed(how.output),
         )
     yield from ("", "## Steps of hardware", "")
     yield (
@@ -322,7 +323,7 @@ def accumulation_tables() -> Iterator[str]:
     for how in items:
         if how.machine and how.operands is not None:
             x, y = (fmt.name for fmt in how.operands)
-            yield row(f"`{how.name}`", x, y, how.machine, _place(how.output), how.source)
+            yield row(f"`{how.name}`", x, y, how.machine, placed(how.output), how.source)
     for name in sorted({how.machine for how in items if how.machine}):
         yield from ("", f"### {name}", "", *_of_machine(name).rstrip().splitlines())
 
@@ -337,6 +338,6 @@ def _of_steps(how: Accumulation, window: Window) -> Iterator[object]:
     yield f"{window.step}, alternate pairs" if window.groups == "alternate_pairs" else window.step
     yield "all" if window.fraction_bits is None else window.fraction_bits
     yield window.lowest_exponent if window.lowest_exponent > -4096 else ""
-    yield f"{_place(window.result)}{', -0' * window.negative_zero}"
-    yield f"{how.order.size}, in {_place(how.total)}" if how.order.name == "chunked" else ""
-    yield from (_place(how.output), "yes" if is_measured(how) else "", how.source)
+    yield f"{placed(window.result)}{', -0' * window.negative_zero}"
+    yield f"{how.order.size}, in {placed(how.total)}" if how.order.name == "chunked" else ""
+    yield from (placed(how.output), "yes" if is_measured(how) else "", how.source)

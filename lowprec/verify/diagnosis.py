@@ -42,7 +42,7 @@ class Cause:
     explained: int = 0
     contradicted: int = 0
     changes: Changes = ()
-    same: list[str] = field(default_factory=list)  #: hypotheses that explain the very same
+    same: list[str] = field(default_factory=list)  #: hypotheses that explain, and contradict, as many
 
     @property
     def net(self) -> int:

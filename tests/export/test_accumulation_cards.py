@@ -2,15 +2,23 @@
 
 from __future__ import annotations
 
+import dataclasses
 import json
 
 import pytest
+from click.testing import CliRunner
 
-from lowprec.export.accumulation_cards import accumulation_tables, describe_accumulation, is_measured, words
+from lowprec.cli.main import main
+from lowprec.export.accumulation_cards import (
+    accumulation_tables,
+    describe_accumulation,
+    is_measured,
+    words as told,
+)
 from lowprec.spec import catalog
 from lowprec.spec.accumulation import Accumulation, Window
 from lowprec.spec.accumulations import ACCUMULATIONS, accumulation
-from lowprec.spec.order import chunked
+from lowprec.spec.order import Split, chunked
 from lowprec.spec.projection import Projection
 from tests.agreement.test_published_dots import SETS, measured
 
@@ -80,14 +88,14 @@ def test_measured_are_those_whose_published_results_are_tested():
 )
 def test_words_say_what_the_parameters_are(name, sentences):
     """One after the other."""
-    said = list(words(accumulation(name)))
+    said = list(told(accumulation(name)))
     start = said.index(sentences[0])
     assert said[start : start + len(sentences)] == sentences
 
 
 def test_machines_that_are_like_others_say_these_too():
     """A reader needs no source."""
-    said = list(words(accumulation("cdna3_mfma_e4m3fnuz_binary32")))
+    said = list(told(accumulation("cdna3_mfma_e4m3fnuz_binary32")))
     assert any(sentence.startswith("cdna3: Eight products at a time, four of tf32") for sentence in said)
 
 
@@ -98,7 +106,7 @@ def test_what_no_named_accumulation_has_is_said_too():
         operands=(catalog.E5M2, catalog.E5M2), accumulator=floor, order=chunked(8), total=DRAWN,
         addend="last", output=SINGLE,
     )  # fmt: skip
-    assert list(words(how))[2:] == [
+    assert list(told(how))[2:] == [
         "All are cut downwards 20 bits behind the point of the largest exponent.",
         "Their sum is exact, and then rounded to binary32, nearest_even.",
         "Each 8 products are so summed from zero; these sums are added in bfloat16, stochastic(8, A).",
@@ -120,3 +128,41 @@ def test_tables_have_a_row_for_each():
     """In the order of the catalog within each table."""
     rows = [line.split("`")[1] for line in accumulation_tables() if line.startswith("| `")]
     assert sorted(rows) == sorted(ACCUMULATIONS)
+
+
+def test_a_library_call_is_told_in_words():
+    """Sums, epilogue and output, and what each rests on."""
+    runner = CliRunner()
+    shown = runner.invoke(main, ["show", "ada_cublaslt_fp8(fast=false, split=3:halves)"])
+    assert shown.exit_code == 0, shown.output
+    for said in (
+        "So are 3 splits of K summed, each by itself, which get tiles of 64 products in turn.",
+        "They are added in 2 slots: those before the last in turn, and the slots to the last one in order",
+        "α is the product of both scales.",
+        "The result is bfloat16, nearest_even, NaN 0x7fff.",
+        "Not measured by this project.",
+    ):
+        assert said in " ".join(shown.output.split())
+    listed = runner.invoke(main, ["list", "calls", "rowwise"])
+    assert [line.split()[0] for line in listed.output.splitlines()[1:]] == [
+        "hopper_torch_rowwise_fp8",
+        "blackwell_torch_rowwise_fp8",
+    ]
+    described = json.loads(runner.invoke(main, ["show", "hopper_cublaslt_fp8", "--json"]).output)
+    assert described["output"] == "bfloat16"
+    refused = runner.invoke(main, ["show", "ada_cublaslt_fp8", "--toml"])
+    assert refused.exit_code == 2
+    assert "'ada_cublaslt_fp8' is a library call: leave out --profile and --toml" in refused.output
+
+
+@pytest.mark.parametrize(
+    ("split", "words"),
+    [
+        (Split(2), "consecutive products, as many to each as to the first"),
+        (Split(3, 64, "balanced"), "consecutive tiles of 64 products, as many to each, and one more"),
+        (Split(3, 64, "interleaved"), "tiles of 64 products in turn"),
+    ],
+)
+def test_splits_are_told(split, words):
+    how = dataclasses.replace(ACCUMULATIONS["fp32_fma"], split=split)
+    assert any(words in sentence for sentence in told(how))
