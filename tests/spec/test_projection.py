@@ -24,6 +24,7 @@ def test_the_defaults_are_nearest_even_without_saturation_and_errors_for_nan():
         "nan_sign": "keep",
         "negative": "nan",
         "zero": "nan",
+        "smallest": "itself",
         "subnormals": "keep",
         "symmetric": "False",
         "overflow_test": "after",
