@@ -123,7 +123,8 @@ def test_an_unknown_name_is_answered_with_close_names_of_all_catalogs(name, line
     )
     said = [line.strip() for line in result.stderr.splitlines()]
     assert set(lines) <= set(said)
-    assert said[-1] == "All names: `lowprec formats`, `lowprec accumulations`, `lowprec profiles`."
+    every = "All names: `lowprec formats`, `lowprec accumulations`, `lowprec profiles`, `lowprec list calls`."
+    assert said[-1] == every
     shown = [line for line in said if line.startswith("lowprec show ")]
     assert bool(shown) == bool(lines)
     for line in shown:
