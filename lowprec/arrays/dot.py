@@ -17,7 +17,7 @@ import numpy.typing as npt
 
 from lowprec.arrays import calls, lazy, lazy_dot
 from lowprec.arrays.checks import Array, Operand, code_dtype, output, values_operand
-from lowprec.arrays.dot_shapes import broadcast_outer, check_addend, check_shapes
+from lowprec.arrays.dot_shapes import broadcast_outer, check_joins, check_shapes
 from lowprec.arrays.epilogue import Scales, scaled_product
 from lowprec.arrays.factors import Factors, alike, along, factors, part_of
 from lowprec.arrays.operations import result_type
@@ -236,7 +236,7 @@ def _lazily(
     outer = broadcast_outer(name, *sides, sides[0].shape[:-tail], sides[1].shape[:-tail])
     inner = () if name == "dot" else (*sides[0].shape[-2:-1], *sides[1].shape[-2:][1:])
     if addend is not None:
-        check_addend(np.shape(addend), (*outer, *inner))
+        check_joins("addend", np.shape(addend), (*outer, *inner))
     return lazy_dot.product(verb, sides, outer, tail == 1, addend, None if rng is None else key_of(rng))
 
 
@@ -338,7 +338,7 @@ def _in_splits(how: Accumulation, x: Rows, y: Rows, outputs: _Outputs, addend: A
 
     total = combined(sums, split, add)
     if addend is not None:
-        check_addend(np.shape(addend), shape)
+        check_joins("addend", np.shape(addend), shape)
         total = add(total, coded(rounded_codes(addend, into, only), into[0]))
     tensor = float(Fraction(x.tensor) * Fraction(y.tensor))
     if tensor == 1:
@@ -439,7 +439,7 @@ def _addends(
     if addend is None:
         return begin, np.empty((layout[0], 0, 0), np.uint64)
     operand = values_operand(addend, "addend")
-    check_addend(operand.array.shape, shape)
+    check_joins("addend", operand.array.shape, shape)
     if how.order == EXACT or backend == "oracle":
         begin, codes = operand.fmt, operand.codes
     elif isinstance(begin, Carrier):

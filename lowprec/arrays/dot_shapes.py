@@ -5,22 +5,22 @@ Floor 3.
 
 from __future__ import annotations
 
-from typing import Protocol
+from typing import NamedTuple, Protocol
 
 import numpy as np
 
-__all__ = ["Shaped", "broadcast_outer", "check_addend", "check_shapes"]
+__all__ = ["Plain", "Shaped", "broadcast_outer", "check_joins", "check_shapes"]
 
 
-def check_addend(given: tuple[int, ...], shape: tuple[int, ...]) -> None:
-    """Refuse addends that do not broadcast to the result's shape."""
+def check_joins(name: str, given: tuple[int, ...], shape: tuple[int, ...]) -> None:
+    """Refuse an addend, a bias or the like that does not broadcast to the result's shape."""
     try:
         broadcast = np.broadcast_shapes(given, shape)
     except ValueError:
         broadcast = ()
     if broadcast != shape:
         raise ValueError(
-            f"addend of shape {given} does not broadcast to the result's shape {shape}; give one number, or "
+            f"{name} of shape {given} does not broadcast to the result's shape {shape}; give one number, or "
             f"one for each result"
         )
 
@@ -35,6 +35,17 @@ class Shaped(Protocol):
     @property
     def given(self) -> tuple[int, ...]:
         """For messages."""
+
+
+class Plain(NamedTuple):
+    """The shape of an array that is as it was given."""
+
+    shape: tuple[int, ...]
+
+    @property
+    def given(self) -> tuple[int, ...]:
+        """The same."""
+        return self.shape
 
 
 def check_shapes(verb: str, x: Shaped, y: Shaped, axis: int) -> None:

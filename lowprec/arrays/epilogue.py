@@ -14,6 +14,7 @@ import numpy.typing as npt
 from lowprec.arrays import calls, lazy
 from lowprec.arrays.block import BlockArray
 from lowprec.arrays.checks import Array, Operand, code_dtype, output, values_operand
+from lowprec.arrays.dot_shapes import Plain, check_joins, check_shapes
 from lowprec.arrays.operations import result_type
 from lowprec.arrays.scaling import ScaledBlocks, operand_scales
 from lowprec.arrays.sums import as_values, coded, computed, rounded_codes
@@ -117,32 +118,15 @@ def scaled_product(
 def _joining(steps: _Steps, values: npt.ArrayLike, name: str, shape: tuple[int, ...]) -> Operand:
     """Numbers for all results."""
     array = np.asarray(values)
-    try:
-        fits = np.broadcast_shapes(array.shape, shape) == shape
-    except ValueError:
-        fits = False
-    if not fits:
-        raise ValueError(
-            f"{name} of shape {array.shape} does not broadcast to the result's shape {shape}; give one "
-            f"number, or one for each column or result"
-        )
+    check_joins(name, array.shape, shape)
     return steps.given(array, name)
 
 
 def _length(verb: str, x: Any, y: Any) -> int:
     """K, of operands that fit."""
-    shapes = [side.shape if isinstance(side, BlockArray) else np.shape(side) for side in (x, y)]
-    if not all(shapes):
-        raise ValueError(
-            f"{verb} of shapes {shapes[0]} and {shapes[1]}: a single number has no K; use multiply or fma"
-        )
-    lengths = shapes[0][-1], shapes[1][-1 if verb == "dot" else max(-2, -len(shapes[1]))]
-    if lengths[0] != lengths[1]:
-        raise ValueError(
-            f"{verb} of shapes {shapes[0]} and {shapes[1]}: x has {lengths[0]} elements along K, y has "
-            f"{lengths[1]}; they must be equal"
-        )
-    return int(lengths[0])
+    left, right = (Plain(side.shape if isinstance(side, BlockArray) else np.shape(side)) for side in (x, y))
+    check_shapes(verb, left, right, -1 if verb == "dot" else max(-2, -len(right.shape)))
+    return left.shape[-1]
 
 
 def _sides(
