@@ -168,10 +168,11 @@ def values_depend(operand: Operand, converted: bool = False) -> bool:
 
     Of operands that are `converted` only integers are looked at: conversions read binary64 as fast.
     """
+    if not isinstance(operand.fmt, Carrier):
+        return False
     kinds = "f" if operand.fmt.exponent_bits else "iu"
     return (
-        isinstance(operand.fmt, Carrier)
-        and operand.array.dtype.itemsize >= 4
+        operand.array.dtype.itemsize >= 4
         and operand.array.dtype.kind in kinds
         and not (converted and kinds == "f")
     )

@@ -49,6 +49,8 @@ EXACT = {
     "that are zeros",
     "scalar/block.py:product": "normalized factors of 40 and 24 bits: what goes are zeros",
     "scalar/block.py:decode_blocks": "zeros below the last bit that is set",
+    "scalar/codebook.py:place_of": "the middle of two places",
+    "scalar/codebook.py:tail_above": "bits that go down into the next word",
     "scalar/convert.py:read": "the exponent field of a code",
     "scalar/dot.py:number_of_double": "the exponent field and the sign of a binary64 number",
     "scalar/dot.py:sums_of_doubles": "the sign of a binary64 number",

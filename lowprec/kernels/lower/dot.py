@@ -17,6 +17,7 @@ import numpy.typing as npt
 from lowprec.kernels.lower.kinds import Cut
 from lowprec.kernels.lower.scalar import Grid, Params, Side, Source, lower_source, lower_target
 from lowprec.spec.accumulation import Accumulation, Rounded, Window
+from lowprec.spec.codebook import Codebook
 from lowprec.spec.format import Format
 from lowprec.spec.order import EXACT, PAIRWISE, SEQUENTIAL
 from lowprec.spec.projection import DEFAULT
@@ -144,13 +145,15 @@ def lower_stages(accumulation: Accumulation, addend: Format) -> Params:
     # An exact sum takes the addend as it is: there is nothing to round.
     begin = (addend, DEFAULT if accumulation.order == EXACT else begins_in(accumulation)[1])
     product, total = accumulation.product or sums, accumulation.total or sums
-    return _frozen(
-        np.array([_stage(place) for place in (product, begin, sums, total, accumulation.output)], np.uint64)
-    )
+    stages = [_stage(place) for place in (product, begin, sums, total, accumulation.output)]
+    most = max(stage.size for stage in stages)
+    return _frozen(np.array([np.pad(stage, (0, most - stage.size)) for stage in stages], np.uint64))
 
 
 def _stage(place: Rounded) -> Params:
     fmt, how = place
+    if isinstance(fmt, Codebook):  # nothing reads its codes: it is the output's
+        return lower_target(fmt, how)
     downward = np.array([how.rounding.downward], np.uint64)
     return np.concatenate([lower_target(fmt, how), lower_source(fmt), downward])
 

@@ -15,12 +15,15 @@ from typing import Annotated, Any, NamedTuple
 import numpy as np
 import numpy.typing as npt
 
+from lowprec.spec.codebook import Codebook
 from lowprec.spec.format import Format, Sign
 from lowprec.spec.projection import Flag, Projection, Saturation
 from lowprec.spec.rounding import VARIANTS, Threshold
 
 __all__ = [
+    "LIMITS",
     "REFUSED",
+    "VARIANTS_BY_NUMBER",
     "Grid",
     "Params",
     "Side",
@@ -81,6 +84,7 @@ class Grid(NamedTuple):
     variant: Word  #: of a stochastic mode: 0 for A, 1 for B, 2 for C
     payload: Word  #: bits of a NaN operand's payload that are kept
     shared: Word  #: 1 where the smallest value counts as zero, and a tie with it is one
+    rays: Word  #: 1 where values are a codebook's, whose places follow (`codebook`); 2 if 0 lies between two
 
 
 class Side(NamedTuple):
@@ -104,16 +108,17 @@ class Side(NamedTuple):
     zero_invalid: Word
     infinity_invalid: Word
     nan_invalid: Word
+    first: Word  #: of a codebook, the word where the places of this sign begin
 
 
 _ONES = (1 << 64) - 1
 
 #: Stochastic variants with a rule of their own; of the others only the random words are made otherwise.
-_VARIANTS = {"": 0, **dict.fromkeys(VARIANTS, 0), "B": 1, "C": 2}
+VARIANTS_BY_NUMBER = {"": 0, **dict.fromkeys(VARIANTS, 0), "B": 1, "C": 2}
 
 _OVERFLOW_TESTS = {"after": 0, "before": 1, "exponent": 2}
 
-_LIMITS = {
+LIMITS = {
     Threshold.ANY: 0,
     Threshold.HALF_OR_ABOVE: (1 << 63) - 1,
     Threshold.ABOVE_HALF: 1 << 63,
@@ -156,6 +161,10 @@ def lower_target(fmt: Format, projection: Projection) -> Params:
     ValueError
         The projection asks for a code that the format does not have.
     """
+    if isinstance(fmt, Codebook):
+        from lowprec.kernels.lower.codebook import lower_codebook
+
+        return lower_codebook(fmt, projection)
     last = [fmt.max_magnitude, _last_negative(fmt, projection)]
     bases, steps = _signs(fmt, projection)
     mask = (1 << fmt.width) - 1
@@ -185,16 +194,17 @@ def lower_target(fmt: Format, projection: Projection) -> Params:
         flush=fmt.subnormals and projection.subnormals in ("flush_results", "flush_both"),
         before=_OVERFLOW_TESTS[projection.overflow_test],
         bits=projection.rounding.bits,
-        variant=_VARIANTS[projection.rounding.variant],
+        variant=VARIANTS_BY_NUMBER[projection.rounding.variant],
         payload=fmt.payload_bits or 0 if kept else 0,
         shared=values != fmt,
+        rays=0,
     )
     unsigned = [False, fmt.sign is Sign.UNSIGNED]
     sides = [
         Side(
             max_magnitude=last[negative],
-            limit_even=_LIMITS[projection.rounding.threshold(negative=negative, odd=False)],
-            limit_odd=_LIMITS[projection.rounding.threshold(negative=negative, odd=True)],
+            limit_even=LIMITS[projection.rounding.threshold(negative=negative, odd=False)],
+            limit_odd=LIMITS[projection.rounding.threshold(negative=negative, odd=True)],
             base=bases[negative],
             step=steps[negative],
             rounded_zero=rounded_zeros[negative],
@@ -207,6 +217,7 @@ def lower_target(fmt: Format, projection: Projection) -> Params:
             zero_invalid=0 if fmt.subnormals else Flag.INVALID,
             infinity_invalid=0 if fmt.infinity and not unsigned[negative] else Flag.INVALID,
             nan_invalid=0 if fmt.has_nan else Flag.INVALID,
+            first=0,
         )
         for negative in (False, True)
     ]
@@ -215,8 +226,8 @@ def lower_target(fmt: Format, projection: Projection) -> Params:
 
 def parts(target: Params) -> tuple[Grid, tuple[Side, Side]]:
     """Split the words of a target into its grid and its sides, for + and for -. Exponents stay words."""
-    words = [int(word) for word in target]
     first, second = len(Grid._fields), len(Grid._fields) + len(Side._fields)
+    words = [int(word) for word in target[: 2 * second - first]]
     return Grid(*words[:first]), (Side(*words[first:second]), Side(*words[second:]))
 
 

@@ -42,6 +42,7 @@ from lowprec.kernels.vector import block, block_values
 from lowprec.kernels.vector.convert import DONE, UNSUITED, kernel
 from lowprec.kernels.vector.ir.lanes import LANES
 from lowprec.spec.block import BlockFormat
+from lowprec.spec.codebook import Codebook
 from lowprec.spec.format import Format
 from lowprec.spec.projection import DEFAULT
 from lowprec.spec.rounding import NEAREST_EVEN
@@ -59,6 +60,8 @@ SERVES = "formats that fit 32-bit words, and rules without payloads of NaN opera
 
 def lower(request: Request) -> Any:
     """Return the program of a request; None if its words are too wide or a rule needs another engine."""
+    if any(isinstance(fmt, Codebook) for fmt in request.formats):
+        return None
     if isinstance(request, Elementwise):
         return _elementwise(request)
     if isinstance(request, BlockEncoding):
