@@ -15,7 +15,7 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from lowprec.kernels.lower.scalar import (
+from lowprec.kernels.lower.records import (
     LIMITS,
     REFUSED,
     VARIANTS_BY_NUMBER,
@@ -255,7 +255,7 @@ def _gap(above: Fraction, size: Fraction, fmt: Codebook) -> tuple[int, int, int]
 
 
 def _normalized(number: Number) -> tuple[int, int, int]:
-    """Return a number of at most 128 bits as two words, normalized, and the exponent of the first's last bit."""
+    """Return a number of at most 128 bits as two words, normalized, and the exponent of the first."""
     numerator, denominator = number.as_integer_ratio()
     if numerator == 0:
         return 0, 0, 0

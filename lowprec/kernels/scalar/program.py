@@ -19,6 +19,7 @@ from lowprec.kernels.engine import DONE, REFUSED, BlockRefusal, Refusal, Rows, T
 from lowprec.kernels.lower.block import lower_block, lower_tensor
 from lowprec.kernels.lower.dot import integer, kind_of, lower_how, lower_stages
 from lowprec.kernels.lower.scalar import lower_source, lower_target, may_refuse
+from lowprec.kernels.lower.words import DOUBLE
 from lowprec.kernels.request import CONVERT, BlockDecoding, BlockEncoding, Dot, Elementwise, Request
 from lowprec.kernels.scalar.arith import KNOWN, operate
 from lowprec.kernels.scalar.convert import convert, convert_twice
@@ -26,7 +27,6 @@ from lowprec.spec.accumulation import Window
 from lowprec.spec.arith import SIGN_ONLY
 from lowprec.spec.codebook import Codebook
 from lowprec.spec.format import Format
-from lowprec.spec.formats import BINARY64
 from lowprec.spec.projection import DEFAULT, Flag, Projection
 
 __all__ = ["BlockDecoder", "BlockEncoder", "Conversion", "Dots", "Operation", "lower"]
@@ -60,7 +60,7 @@ def lower(request: Request) -> Any:
 
 def _read_as(fmt: Format) -> Format:
     """Return the format in which kernels read codes: the values of codebooks, as binary64."""
-    return BINARY64 if isinstance(fmt, Codebook) else fmt
+    return DOUBLE if isinstance(fmt, Codebook) else fmt
 
 
 def _reader(fmt: Format, flush: bool = False) -> Any:
@@ -80,7 +80,7 @@ def _carried(fmt: Codebook, carrier: Format) -> Codes:
     """Return the value of each code in a type that holds them all."""
     values = np.empty(len(fmt.values), code_dtype(carrier))
     convert(
-        values_of(fmt), lower_source(BINARY64), values, lower_target(carrier, DEFAULT), _NO_RANDOM, _NO_FLAGS
+        values_of(fmt), lower_source(DOUBLE), values, lower_target(carrier, DEFAULT), _NO_RANDOM, _NO_FLAGS
     )
     return values
 
@@ -305,7 +305,8 @@ class BlockEncoder:
 
         refused, first, refused_scales, first_scale = convert_blocks(
             _readable(values, self._from), self._source, values.size // scales.size, codes, self._element,
-            scales, self._scale, self._scale_source, self._rule, tensor.words, random, scale_random, self._given,
+            scales, self._scale, self._scale_source, self._rule, tensor.words, random, scale_random,
+            self._given,
         )  # fmt: skip
         return BlockRefusal(first if refused else -1, first_scale) if refused or refused_scales else None
 

@@ -17,11 +17,11 @@ import numpy.typing as npt
 from lowprec.kernels.codes import code_dtype
 from lowprec.kernels.engine import DONE, REFUSED
 from lowprec.kernels.jit import jit
+from lowprec.kernels.lower.words import DOUBLE, SINGLE
 from lowprec.kernels.request import CONVERT, Elementwise
 from lowprec.kernels.scalar import program as scalar
 from lowprec.kernels.table.refusals import attempt_all
 from lowprec.spec.codebook import Codebook
-from lowprec.spec.formats import BINARY32, BINARY64
 
 __all__ = ["Steps", "serves"]
 
@@ -41,7 +41,7 @@ def serves(request: Elementwise) -> bool:
     return (
         request.operation == CONVERT
         and isinstance(request.target, Codebook)
-        and request.sources[0] in (BINARY32, BINARY64)
+        and request.sources[0] in (SINGLE, DOUBLE)
         and not request.flags
         and not request.projection.rounding.bits
         and not request.projection.via
