@@ -233,7 +233,7 @@ def test_posits_are_rounded_on_the_string_of_bits():
 def test_hifloat8_is_rounded_as_its_published_goldens():
     """Of the unit tests of CANN's graph engine: words of binary32 and codes."""
     words = """3638c290 3698aeb6 36e515dd 371c2ff8 358b4f67 3f48849e 3cfdc7cd 3f112a2c 3f655965 3e2040ed
-               43411383                438e0e21 42356389 43b308db 42536b25 4686c7e7 46e1ca4a 453d6d1b 462b0bbf 4743505e"""
+               43411383 438e0e21 42356389 43b308db 42536b25 4686c7e7 46e1ca4a 453d6d1b 462b0bbf 4743505e"""
     codes = "04 05 06 06 03 1d 54 19 1e 3a 4e 60 46 61 47 6c 6e 67 6b 6f"
     values = np.array([int(word, 16) for word in words.split()], np.uint32).view(np.float32)
     assert lp.encode(values, "hif8").tolist() == [int(code, 16) for code in codes.split()]
