@@ -281,7 +281,7 @@ def _run(
     given, carrier = result_type(fmt, getattr(out, "dtype", None) if dtype is None else np.dtype(dtype))  # type: ignore[call-overload]
     place = output(out, given, shape, f"values of {fmt.name!r}")
     key = _key(how, rng)
-    x, y = alike(x, y)
+    x, y = alike(x, y, how.term)
     if Fraction(x.tensor) * Fraction(y.tensor) != 1 and addend is not None:
         raise ValueError(
             "an addend cannot join a product with tensor scales, which multiply the sum; add it to the result"

@@ -209,6 +209,7 @@ def _nodes(how: Accumulation) -> list[Rounded]:
     """Return what sums are projected into."""
     window = isinstance(how.accumulator, Window)
     found = [how.accumulator.result if isinstance(how.accumulator, Window) else how.accumulator, how.total]
+    found += [how.product] if how.term else []  # terms are sums, rounded
     found += [how.output] if window and how.addend == "last" else []
     return list(dict.fromkeys(each for each in found if each is not None))
 
@@ -260,7 +261,8 @@ class _Sums:
             chunks = -(-self.length // how.order.size)
         if self.window is None:
             several = len({fmt for fmt, _ in _nodes(how)}) > 1
-            return np.maximum(self.count - 1, 0) * (1 + several) + several, 0
+            terms = self.count if how.term and how.product is not None else 0
+            return (np.maximum(self.count - 1, 0) + terms) * (1 + several) + several, 0
         run = min(self.length, how.order.size) if chunks else self.length
         both = 2 * self.window.step if self.window.groups == "alternate_pairs" else self.window.step
         steps = -(-run // both) * (both // self.window.step) * max(chunks, 1)
