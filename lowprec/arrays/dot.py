@@ -92,8 +92,8 @@ def dot(
     backend
         As for `encode`.
     progress : callable or True, optional
-        Called with (done, total), in outputs, as the product goes on; True shows a bar on stderr. What it
-        raises ends the call.
+        Called with (done, total) as the product goes on, in outputs, and with scales of blocks along K in
+        blocks; True shows a bar on stderr. What it raises ends the call.
 
     Returns
     -------
