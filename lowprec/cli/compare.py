@@ -257,7 +257,7 @@ def _lines(words: tuple[str, ...], asked: dict[str, Any], **options: Any) -> Com
     if asked["profile"] is not None:
         projection = profile_named(asked["profile"]).projection(formats[-1])
     else:
-        projection = project(asked["rounding"], asked["saturation"])
+        projection = project(asked["rounding"], asked["saturation"], stochastic=True)
     options |= {"flags": asked["flags"] is not None, "ulps": _ulps(asked["ulps"])}
     with _opened(path) as lines:
         return compare_lines(lines, operation, formats, projection, **options)

@@ -35,7 +35,7 @@ from lowprec.verify.questions.elements import ElementQuestion
 from lowprec.verify.questions.flags import FlagQuestion
 from lowprec.verify.questions.scaled import ScaledQuestion, Scaling
 
-__all__ = ["DOTS", "compare"]
+__all__ = ["DOTS", "compare", "drawn_integers"]
 
 #: Operations that sum products by an accumulation.
 DOTS = ("dot", "matmul")
@@ -125,7 +125,8 @@ def compare(
         numbers them; `report.flags` compares them.
     random : array_like of integers, optional
         Random integers of a stochastic `rounding`, as `lowprec.encode` takes them, but in one dimension:
-        one for each result, or for each group of results that share one.
+        one for each result, or for each group of results that share one. Of "dot" those of all roundings of
+        an accumulation that rounds stochastically, in their order, in a row for each result.
     ulps : int or "auto", optional
         Codes that a finite result may lie from the right one, 1 or more. "auto", of "dot" and "matmul":
         what any order of summation by this accumulation can give, for each output. By default nothing.
@@ -177,7 +178,7 @@ def compare(
             "rounding": rounding,
         }
         others |= {"saturation": saturation, "projection": projection, "profile": profile, "rule": rule}
-        others |= {"flags": flags, "random": random}
+        others |= {"flags": flags}
         for name, value in others.items():
             if value is not None:
                 raise ValueError(
@@ -188,6 +189,7 @@ def compare(
             name: None if each is None else _dump(each, name) for name, each in joins.items()
         }
         options |= {"any_nan": any_nan, "budget": allowed, "scale": _dot_scale(scale), "block": _block(block)}
+        options |= {"random": None if random is None else np.asarray(random)}
         return _compare_dots(operation, dumps, formats, got, accumulation, options, limit, why, watch)
     if operation not in OPERATIONS:
         raise ValueError(f"unknown operation {operation!r}; use one of {', '.join((*OPERATIONS, *DOTS))}")
@@ -251,7 +253,7 @@ def compare(
                 raise ValueError(f"{name}= is for block formats, and {str(to)!r} is none")
         target = catalog.format(to)
         how = projection_of(target, rounding, saturation, projection, profile)
-        how, integers = _integers(how, target, random, got.size)
+        how, integers = drawn_integers(how, target, random, got.size)
         if how.rounding.bits and (flags is not None or by is not None):
             raise ValueError(
                 f"flags= and scale= are compared with deterministic roundings, not with {how.rounding}"
@@ -288,7 +290,7 @@ def compare(
     return report
 
 
-def _integers(how: Projection, target: Format, random: Any, size: int) -> tuple[Projection, Dump | None]:
+def drawn_integers(how: Projection, target: Format, random: Any, size: int) -> tuple[Projection, Dump | None]:
     """Return a projection whose random integers are those of single results, and these."""
     if random is None and how.rounding.bits:
         raise ValueError(

@@ -19,6 +19,7 @@ from lowprec.spec.accumulations import ACCUMULATIONS
 from lowprec.spec.epilogue import Epilogue, LibraryCall
 from lowprec.spec.format import Format
 from lowprec.verify.difference import Difference
+from lowprec.verify.drawn_dots import drawn_codes, random_bits_of, roundings
 from lowprec.verify.dumps import Dump
 from lowprec.verify.operations import as_doubles, carried, distances, is_values
 from lowprec.verify.orders import check_bound, finite, ranges, results
@@ -71,6 +72,7 @@ class DotQuestion(Question):
         block: int | None = None,
         bias: Dump | None = None,
         output_scale: Dump | None = None,
+        random: Array | None = None,
     ) -> None:
         self.epilogue: Epilogue | None = None
         if isinstance(asked, LibraryCall):
@@ -104,6 +106,14 @@ class DotQuestion(Question):
         if verb == "matmul":
             left = left[None] if left.ndim == 1 else left
             right = right[:, None] if right.ndim == 1 else right
+        if (random is not None) != how.rounds_randomly:
+            needs = "needs the random integers of each result" if random is None else "is not stochastic"
+            raise ValueError(
+                f"accumulation {how} {needs}: {'give' if random is None else 'leave out'} random="
+            )
+        self.integers = random
+        if random is not None:
+            self._check_random(random, bool(self.epilogue or scale is not None or budget), got.size, length)
         size = block or (self.epilogue.block if self.epilogue else 0) or (how.scale[1] if how.scale else 0)
         self.scales = None if scale is None else DotScales(verb, scale, left, right, shape, size)
         takes_blocks = how.scale is not None or not (how.machine or isinstance(how.accumulator, Window))
@@ -136,6 +146,21 @@ class DotQuestion(Question):
         self.inner = inner
         self.values = is_values(got.dtype, self.target)
         self.any_nan = any_nan or self.values
+
+    def _check_random(self, random: Array, more: bool, size: int, length: int) -> None:
+        wanted = (size, len(roundings(self.how, length)))
+        if self.verb != "dot" or more:
+            raise ValueError("random= is of dot alone, without scales, a bias or a budget")
+        if random.shape != wanted or random.dtype.kind not in "iu":
+            raise ValueError(
+                f"random= of {self.how} is an array of integers of shape {wanted}, not {random.dtype} of "
+                f"{random.shape}"
+            )
+        bits = random_bits_of(self.how)
+        if random.size and not 0 <= int(random.min()) <= int(random.max()) < 1 << bits:
+            raise ValueError(
+                f"random= of {self.how} has integers of {bits} bits, from 0 to {(1 << bits) - 1}"
+            )
 
     def words(self) -> str:
         """Return what was asked, in words."""
@@ -246,6 +271,8 @@ class DotQuestion(Question):
             x, y = x[..., ::-1], (y[..., ::-1] if self.verb == "dot" else y[::-1])
         verb: Callable[..., Any] = lp.dot if self.verb == "dot" else lp.matmul
         target = how.output[0] if epilogue is None else (epilogue.output or how.output)[0]
+        if self.integers is not None:
+            return drawn_codes(how, x, y, addend, self.integers[batch.places]), target
         if self.epilogue is not None and epilogue is None and how.machine:
             raise ValueError("a machine's sums are in binary32, and its epilogue has another output")
         if epilogue is not None:
@@ -269,6 +296,12 @@ class DotQuestion(Question):
     def changes(self) -> Iterator[Change]:
         """Yield other accumulations, orders and outputs."""
         how = self.how
+        if self.integers is not None:  # others draw at other places
+            yield Change("backward", None, "the products in reverse order", 2)
+            yield from self._lanes()
+            if self.addend is not None:
+                yield Change("addend", None, "the addend left out")
+            return
         if isinstance(how.accumulator, Window):
             yield from windows(how, how.accumulator)
         elif how.accumulator is not None:
@@ -278,9 +311,7 @@ class DotQuestion(Question):
                 yield Change("named", named(name), f"accumulation {name!r}", 2)
         if how.order.name != "exact":
             yield Change("backward", None, "the products in reverse order", 2)
-        period = how.accumulator.step if isinstance(how.accumulator, Window) else self.x.shape[-1]
-        for lane in range(min(period, self.x.shape[-1])) if period <= _LANES else ():
-            yield Change("lane", (lane, period), f"lane {lane} of {period} left out")
+        yield from self._lanes()
         if self.addend is not None:
             yield Change("addend", None, "the addend left out")
         mode = how.output[1].rounding
@@ -304,6 +335,12 @@ class DotQuestion(Question):
         blocks = self.scales is not None and any(self.scales.blocks)
         if not steps and (self.epilogue is None or not (how.machine or blocks)):
             yield from self._factors()
+
+    def _lanes(self) -> Iterator[Change]:
+        how, length = self.how, self.x.shape[-1]
+        period = how.accumulator.step if isinstance(how.accumulator, Window) else length
+        for lane in range(min(period, length)) if period <= _LANES else ():
+            yield Change("lane", (lane, period), f"lane {lane} of {period} left out")
 
     def _factors(self) -> Iterator[Change]:
         """Yield the constant by which sums seem to have been multiplied, if there is one."""
