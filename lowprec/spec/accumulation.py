@@ -158,8 +158,8 @@ class Accumulation:
     ----------
     name : str
         Not compared, like source.
-    operands : (Format, Format), optional
-        The formats of the factors: other values are refused. A window needs them, for it aligns by
+    operands : (Format, Format) or Format, optional
+        The formats of the factors, or one for both: other values are refused. A window needs them, for it aligns by
         the operands' exponents.
     operand_rounding : Projection, optional
         How factors are projected into `operands` instead of being refused.
@@ -225,7 +225,7 @@ class Accumulation:
             *,
             output: RoundedLike,
             name: str = ...,
-            operands: tuple[Format | str, Format | str] | None = ...,
+            operands: tuple[Format | str, Format | str] | Format | str | None = ...,
             operand_rounding: Projection | None = ...,
             product: RoundedLike | None = ...,
             term: int = ...,
@@ -268,6 +268,8 @@ class Accumulation:
         """Replace names of formats by the formats, and those of roundings by projections."""
         for name in ("output", "product", "accumulator", "total"):
             object.__setattr__(self, name, rounded(name, getattr(self, name)))
+        if isinstance(self.operands, str | Format):
+            object.__setattr__(self, "operands", (self.operands, self.operands))
         for name in ("operands", "scale"):
             given = getattr(self, name)
             if isinstance(given, tuple) and any(isinstance(item, str) for item in given):
