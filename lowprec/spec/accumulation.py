@@ -159,8 +159,8 @@ class Accumulation:
     name : str
         Not compared, like source.
     operands : (Format, Format) or Format, optional
-        The formats of the factors, or one for both: other values are refused. A window needs them, for it aligns by
-        the operands' exponents.
+        The formats of the factors, or one for both: other values are refused. A window needs them, for it
+        aligns by the operands' exponents.
     operand_rounding : Projection, optional
         How factors are projected into `operands` instead of being refused.
     product : (Format, Projection), optional
