@@ -222,9 +222,18 @@ def _way_to(how: Accumulation, side: int) -> str:
     )
 
 
-def alike(x: Rows, y: Rows) -> tuple[Rows, Rows]:
-    """Both in blocks of one size, if one is."""
-    if not x.block and not y.block:
+def alike(x: Rows, y: Rows, term: int = 0) -> tuple[Rows, Rows]:
+    """Both in blocks of one size, if one is; or of as many products as an accumulation's term has.
+
+    Raises ValueError: a term that lies in several blocks.
+    """
+    if not x.block and not y.block and not term:
         return x, y
     size = math.gcd(x.block, y.block)
+    if term and size % term:
+        raise ValueError(
+            f"terms of {term} products do not fill blocks of {size}, which share scales: use blocks of a "
+            f"multiple of {term}"
+        )
+    size = term or size
     return _cut(x, size), _cut(y, size)
