@@ -97,6 +97,7 @@ EXACT = {
     "vector/exact_program.py:_exponent": "the exponent of a number, whole",
     "vector/exact_program.py:_remainder": "how many times; binary32 numbers as wider ones",
     "vector/exact_program.py:_scaled": "integers, and binary32 numbers as wider ones",
+    "vector/order.py:gap": "an exponent field",
     "vector/widened_program.py:_part": "binary32 numbers as wider ones",
     "vector/ir/lanes.py:fused": "the meaning in NumPy of one instruction, the processor's own",
     "vector/ir/lanes.py:one_where": "a mask as words",

@@ -1,4 +1,4 @@
-"""Programs of operations whose exact result NumPy has: an operand, its negative, a whole or a scaled number.
+"""Programs of operations whose exact result NumPy has: an operand's negative, a whole or a scaled number.
 
 NumPy makes it, as a binary32 or binary64 number, and the program of a conversion projects it and finds its
 flags. Where flags are asked for, or payloads count, NaNs are left to the scalar engine.
@@ -45,18 +45,6 @@ def _bits(x: Numbers) -> Codes:
     return np.asarray(x.view(f"u{x.itemsize}"))
 
 
-def _smaller(x: Numbers, y: Numbers) -> Numbers:
-    """The smaller of two numbers; -0 is below 0."""
-    made = np.where(x == y, _bits(x) | _bits(y), _bits(np.minimum(x, y)))
-    return made.view(x.dtype)
-
-
-def _larger(x: Numbers, y: Numbers) -> Numbers:
-    """The larger of two numbers, likewise."""
-    made = np.where(x == y, _bits(x) & _bits(y), _bits(np.maximum(x, y)))
-    return made.view(x.dtype)
-
-
 def _scaled(x: Numbers, n: Numbers) -> Numbers:
     """Return x * 2**n in binary64, or NaN where that may not hold it, or where n is no integer."""
     known = (np.abs(n) <= _FAR) & (np.trunc(n) == n)
@@ -87,10 +75,6 @@ OPERATIONS: dict[str, Callable[..., Numbers]] = {
     "negative": np.negative,
     "absolute": np.abs,
     "copysign": np.copysign,
-    "minimum": _smaller,
-    "minimum_number": _smaller,
-    "maximum": _larger,
-    "maximum_number": _larger,
     "remainder": _remainder,
     "scaleb": _scaled,
     "logb": _exponent,
@@ -161,8 +145,6 @@ class Exact(InParts):
             return made, unsure
         operation, nans = self.request.operation, [np.isnan(each) for each in numbers]
         bring = [(nan, each) for nan, each in zip(nans, numbers, strict=True)][::-1]  # the first one counts
-        if operation.endswith("_number"):  # the other operand is the result
-            bring = [(nans[0], numbers[1]), (nans[1], numbers[0])]
         for nan, brought in bring if operation not in SIGN_ONLY else ():
             np.copyto(made, brought, where=nan)
         unsure &= ~np.logical_or.reduce(nans)
