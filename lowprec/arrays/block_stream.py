@@ -19,6 +19,7 @@ from typing import Any, NamedTuple
 import numpy as np
 import numpy.typing as npt
 
+from lowprec.arrays.block_quotients import encode_quotients
 from lowprec.arrays.checks import Array, Operand
 from lowprec.arrays.threads import ALIGNED, share
 from lowprec.arrays.traverse import PAST_FROM
@@ -42,7 +43,6 @@ __all__ = [
     "exact_single",
     "grid_of",
     "largest_finite",
-    "spread",
     "tensor_of",
 ]
 
@@ -92,13 +92,6 @@ def grid_of(shape: tuple[int, ...], axes: tuple[int, ...], sizes: tuple[int, ...
     for axis, size in zip(axes, sizes, strict=True):
         grid[axis] = -(-shape[axis] // size)
     return tuple(grid)
-
-
-def spread(scales: Array, shape: tuple[int, ...], axes: tuple[int, ...], sizes: tuple[int, ...]) -> Array:
-    """Repeat the scales of blocks of these sizes along these axes, for each element of such a shape."""
-    for axis, size in zip(axes, sizes, strict=True):
-        scales = np.take(scales, np.arange(shape[axis]) // size, axis)
-    return scales
 
 
 def _flat(codes: Array) -> Array:
@@ -195,9 +188,14 @@ def encode_blocks(
     given: bool = False,
 ) -> None:
     """Write the codes of values, and those of their scales, to new arrays; scales that are given are read."""
+    blocks = None
+    if given and backend is None:
+        blocks = encode_quotients(operand, fmt, axes, tensor, codes, scales, random)
+        if blocks is not None and not blocks.size:
+            return
     program = engine.lower(BlockEncoding(operand.fmt, fmt, tensor.value is not None, given, backend=backend))
     layout = _layout(codes.shape, axes, fmt.sizes) if program.partial and codes.size else None
-    values, blocks = _flat(operand.codes), None
+    values = _flat(operand.codes)
     if layout is not None:
         out, flat_scales, marks = codes.reshape(-1), scales.reshape(-1), np.zeros(scales.size, np.uint8)
         past = out.nbytes >= PAST_FROM and _aligned(out, layout)
