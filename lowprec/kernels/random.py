@@ -8,6 +8,8 @@ Floor 2b. Source: J. Salmon et al., Parallel random numbers: as easy as 1, 2, 3,
 
 from __future__ import annotations
 
+from typing import Any
+
 import numpy as np
 import numpy.typing as npt
 
@@ -88,7 +90,7 @@ def philox_runs(
         while done < length:
             first = starts[run] + _U(done)
             skipped = np.int64(first & _U(3))
-            count = min(length - done, _ROOM - skipped)
+            count: Any = min(length - done, _ROOM - skipped)
             made = room[: -(-(skipped + count) // (4 * LONGS)) * (4 * LONGS)]
             philox_fill(made, first - _U(skipped), key, _U(stream))
             for j in range(count):

@@ -14,17 +14,19 @@ import numpy as np
 import numpy.typing as npt
 
 from lowprec.kernels import engine
-from lowprec.kernels.codes import code_dtype, nans, signaling_nans
+from lowprec.kernels.codes import code_dtype
 from lowprec.kernels.engine import DONE, ElementwiseProgram
 from lowprec.kernels.lower.words import DOUBLE, SINGLE
 from lowprec.kernels.request import CONVERT, Elementwise
 from lowprec.kernels.vector.in_parts import InParts, Read, readers
-from lowprec.kernels.vector.order import chosen, order_of
+from lowprec.kernels.vector.order import chosen, compared, order_of, signaling_order_of
 from lowprec.spec.format import Format
 
 __all__ = ["OPERATIONS", "Choice", "lower"]
 
 Codes = npt.NDArray[Any]
+
+_NO = np.uint8(0)
 
 #: Operations: whether the larger one is taken, and whether a number is preferred to a NaN.
 OPERATIONS: dict[str, tuple[bool, bool]] = {
@@ -60,10 +62,11 @@ class Choice(InParts):
         size = code_dtype(kind).itemsize
         self._choose, self._order = chosen(size), order_of(kind, zeros=False)
         self._how = OPERATIONS[request.operation]
+        self._compare = compared(size)
         #: The NaNs that are left to the scalar engine.
-        self._left = signaling_nans if request.flags else None
+        self._left = signaling_order_of(kind) if request.flags else None
         if request.projection.nan_payload != "drop":
-            self._left = nans
+            self._left = self._order
 
     def part(self, operands: list[Codes], out: Codes, flags: Codes, random: Codes) -> Codes | None:
         """Write results and flags."""
@@ -75,6 +78,8 @@ class Choice(InParts):
         self._choose(x, y, made, self._order, *self._how)
         left = np.empty(0, np.intp)
         if self._left is not None:
-            left = np.flatnonzero(self._left(x, self._kind) | self._left(y, self._kind))
+            marks = np.empty(x.size, np.uint8)
+            self._compare(x, y, marks, self._left, _NO, _NO, np.uint8(1), True)
+            left = np.flatnonzero(marks.view(bool))
             made[left] = 0  # no conversion refuses that
         return left if self._program.run([made], out, flags, random) == DONE else None
