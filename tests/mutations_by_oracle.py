@@ -422,9 +422,9 @@ MUTANTS = (
     Mutant(
         "exact-scaled",
         "kernels/vector/exact.py",
-        "numbers are scaled by powers that are no integers",
-        "near & (np.float64(whole) == power)",
-        "near",
+        "numbers are scaled beyond binary64",
+        "_FAR = 700",
+        "_FAR = 1 << 15",
         ("engine:vector scaleb binary32 bfloat16 toward_positive",),
     ),
     Mutant(
