@@ -26,6 +26,7 @@ from lowprec.arrays.traverse import PAST_FROM
 from lowprec.kernels import engine
 from lowprec.kernels.engine import Backend, ElementwiseProgram, Tensor
 from lowprec.kernels.lower.block import lower_tensor
+from lowprec.kernels.modes import usual_arithmetic
 from lowprec.kernels.request import CONVERT, BlockDecoding, BlockEncoding, Elementwise
 from lowprec.kernels.scalar.block import tensor_numbers
 from lowprec.kernels.vector.block import largest_magnitude
@@ -52,6 +53,9 @@ Places = npt.NDArray[np.intp]
 
 #: Columns of a tile where blocks lie along rows, and where they lie along or across columns; and the most.
 _TILE, _TILE_OF_COLUMNS, _WIDEST = 4096, 512, 1 << 20
+
+#: How many times as large subnormal numbers are made.
+_LARGER = 1 << 64
 
 #: Elements that the general kernel is given at a time.
 _PART = 1 << 16
@@ -239,34 +243,54 @@ def encode_blocks(
 
 
 class _Wider(NamedTuple):
-    """Encodes blocks of subnormal numbers as binary64 numbers, which then are normal."""
+    """Encodes blocks of subnormal numbers as binary64 numbers, which then are normal, or as larger numbers.
+
+    Where a tensor has a scale, and quotients are exact, values and that scale may be 2**64 times as large.
+    """
 
     read: ElementwiseProgram
     program: Any
     tensor: Tensor
+    larger: bool
 
     @classmethod
     def of(cls, source: Format, fmt: BlockFormat, tensor: Tensor) -> _Wider | None:
-        """Return the one for such a source and format, or None where vectors take no binary64 numbers."""
-        program = engine.lower(BlockEncoding(catalog.BINARY64, fmt, tensor.value is not None), last="vector")
-        if program is None or source == catalog.BINARY64 or not catalog.BINARY64.contains(source):
+        """Return the one for such a source and format, or None where vectors take no such numbers."""
+        larger = tensor.value is not None
+        carrier = catalog.BINARY32 if larger else catalog.BINARY64
+        if source == catalog.BINARY64 or not carrier.contains(source):
             return None
-        return cls(engine.lower(Elementwise(CONVERT, (source,), catalog.BINARY64, DEFAULT)), program, tensor)
+        if larger and (fmt.arithmetic != "exact" or fmt.flush_subnormals):
+            return None
+        program = engine.lower(BlockEncoding(carrier, fmt, larger), last="vector")
+        if program is None:
+            return None
+        if larger:
+            scale, inverse = tensor.scale * _LARGER, tensor.inverse / _LARGER
+            tensor = tensor._replace(scale=scale, inverse=inverse, words=lower_tensor(fmt, scale, inverse))
+        read = engine.lower(Elementwise(CONVERT, (source,), carrier, DEFAULT))
+        return cls(read, program, tensor, larger)
 
+    @usual_arithmetic()
     def run(
         self, values: Array, random: Words, codes: DTypeLike, scales: DTypeLike
     ) -> tuple[Array, Array, Places]:
         """Return the codes and scales of blocks in rows, and which rows are left."""
         count, each = values.shape
         out, made = np.zeros(values.shape, codes), np.zeros(count, scales)
-        layout, wide = _layout((count, each), (1,), (each,)), np.empty(values.size, np.uint64)
+        layout, kind = _layout((count, each), (1,), (each,)), np.float32 if self.larger else np.float64
         if layout is None:
             return out, made, np.arange(count)
-        marks, nothing = np.zeros(count, np.uint8), np.empty(0, np.uint8)
-        random = random.reshape(-1)
-        self.read.run([values.reshape(-1)], wide, nothing, random[:0])
-        self.program.run(wide, out.reshape(-1), made, marks, layout, self.tensor, random, False)
-        return out, made, np.flatnonzero(marks)
+        marks, numbers = np.zeros(count, np.uint8), np.empty(values.shape, kind)
+        random, words = random.reshape(-1), numbers.reshape(-1).view(f"u{numbers.itemsize}")
+        self.read.run([values.reshape(-1)], words, marks[:0], random[:0])
+        large = np.zeros(count, bool)
+        if self.larger:
+            large = ~(np.abs(numbers).max(1) < 1 / _LARGER)
+            numbers[large] = 0
+            numbers *= np.float32(_LARGER)
+        self.program.run(words, out.reshape(-1), made, marks, layout, self.tensor, random, False)
+        return out, made, np.flatnonzero(marks.view(bool) | large)
 
 
 class _Layout(NamedTuple):

@@ -919,6 +919,24 @@ def test_quotients_by_scales_above_all_values_are_not_lost(bias, trailing_bits, 
             agrees(values.astype(dtype), fmt)
 
 
+@pytest.mark.parametrize("place", range(12))
+def test_blocks_of_small_numbers_under_a_scale_of_their_tensor(place):
+    """Subnormal and small numbers side by side, as those that are larger, and a NaN among them."""
+    rng = np.random.default_rng(place)
+    powers = rng.integers(-149, (-110, -60, -20)[place % 3], (64, 4)).repeat(16, 1)
+    values = (rng.standard_normal((64, 64)) * 2.0**powers).astype(np.float32)
+    values[rng.random(values.shape) < 0.1] = 0
+    values[5:9, 7] = 2.0**90
+    if place % 5 == 0:
+        values[3, 3] = np.nan
+    options = {} if place % 2 else {"tensor_scale": float(np.float32(1.3 * 2.0 ** (-90 - 4 * place)))}
+    if place % 4 == 1:
+        options |= {"rounding": "stochastic(8)", "rng": 3}
+    got, want = (lp.encode(values, "nvfp4", backend=name, **options) for name in (None, "scalar"))
+    assert (got.codes == want.codes).all()
+    assert (got.scales == want.scales).all()
+
+
 # -- given scales -----------------------------------------------------------------------------------
 
 
