@@ -14,7 +14,7 @@ from lowprec.spec.naming import read_only
 from lowprec.spec.profiles import amd, arm, frameworks, nvidia, research, riscv, standards, torchao, x86
 from lowprec.spec.profiles.profile import Profile
 
-__all__ = ["OF_GPUS", "PROFILES", "Profile", "profile"]
+__all__ = ["INSTRUCTIONS", "PROFILES", "Profile", "profile"]
 
 #: Every profile, by name. Where several explain a difference, a diagnosis names the first.
 PROFILES: Mapping[str, Profile] = read_only(
@@ -40,8 +40,8 @@ PROFILES: Mapping[str, Profile] = read_only(
 )
 
 
-#: Profiles of instructions of GPUs: what a library on a CPU gives is none of them.
-OF_GPUS = tuple(each.name for each in amd.INSTRUCTIONS)
+#: Profiles of conversion instructions, by name: what a library gives on a CPU without them is none of these.
+INSTRUCTIONS = tuple(each.name for each in (*amd.INSTRUCTIONS, *x86.CASTS, *arm.CASTS, *riscv.CASTS))
 
 #: Hardware whose conversions no public document or measurement describes, by the beginnings of names.
 _UNDOCUMENTED = {
