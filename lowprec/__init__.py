@@ -58,6 +58,8 @@ _HOMES = {
     "error_report": "lowprec.arrays.statistics",
     "scale_for": "lowprec.arrays.statistics",
     "Class": "lowprec.spec.arith",
+    "Codebook": "lowprec.spec.codebook",
+    "codebooks": "lowprec.spec.codebooks",
     **dict.fromkeys(_OPERATIONS, "lowprec.arrays.arith"),
     **dict.fromkeys(
         (
@@ -81,6 +83,7 @@ _HOMES = {
 _MAPPINGS = {
     "accumulations": "ACCUMULATIONS",
     "block_formats": "BLOCK_FORMATS",
+    "codebooks": "CODEBOOKS",
     "formats": "FORMATS",
     "library_calls": "LIBRARY_CALLS",
     "profiles": "PROFILES",

@@ -44,6 +44,7 @@ from lowprec.spec.accumulation import Accumulation as Accumulation, Window as Wi
 from lowprec.spec.arith import Class as Class
 from lowprec.spec.block import BlockFormat as BlockFormat, ScaleRule as ScaleRule
 from lowprec.spec.catalog import format as format
+from lowprec.spec.codebook import Codebook as Codebook
 from lowprec.spec.epilogue import Epilogue as Epilogue, LibraryCall as LibraryCall
 from lowprec.spec.format import Format as Format, Sign as Sign
 from lowprec.spec.order import Order as Order, Split as Split
@@ -61,6 +62,7 @@ from lowprec.verify.identify.report import Identification as Identification
 __version__: str
 accumulations: Mapping[str, Accumulation]
 block_formats: Mapping[str, BlockFormat]
+codebooks: Mapping[str, Codebook]
 formats: Mapping[str, Format]
 library_calls: Mapping[str, Callable[..., LibraryCall]]
 profiles: Mapping[str, Profile]

@@ -30,6 +30,7 @@ from lowprec.arrays.threads import SHARED_FROM
 from lowprec.kernels import engine
 from lowprec.kernels.engine import DONE, Backend, ElementwiseProgram
 from lowprec.kernels.request import CONVERT, Elementwise
+from lowprec.spec.codebook import Codebook
 from lowprec.spec.format import Format
 from lowprec.spec.projection import Projection
 
@@ -227,7 +228,8 @@ def _program(
     if backend in (None, "vector") and any(values_depend(operand, converted) for operand in operands):
         narrow = [narrowed(each, converted) if values_depend(each, converted) else each for each in operands]
         other = dataclasses.replace(request, sources=tuple(operand.fmt for operand in narrow))
-        program: ElementwiseProgram | None = engine.lower(other, last="vector")
+        last = None if isinstance(fmt, Codebook) else "vector"  # codebooks are looked up by floats
+        program: ElementwiseProgram | None = engine.lower(other, last=last)
         if program is not None:
             return program, [operand.codes for operand in narrow]
     return engine.lower(request), [operand.codes for operand in operands]

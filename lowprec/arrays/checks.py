@@ -168,10 +168,11 @@ def values_depend(operand: Operand, converted: bool = False) -> bool:
 
     Of operands that are `converted` only integers are looked at: conversions read binary64 as fast.
     """
+    if not isinstance(operand.fmt, Carrier):
+        return False
     kinds = "f" if operand.fmt.exponent_bits else "iu"
     return (
-        isinstance(operand.fmt, Carrier)
-        and operand.array.dtype.itemsize >= 4
+        operand.array.dtype.itemsize >= 4
         and operand.array.dtype.kind in kinds
         and not (converted and kinds == "f")
     )
@@ -218,7 +219,7 @@ def codes_operand(codes: object, fmt: Format) -> Operand:
     largest = (1 << fmt.width) - 1
     limits = np.iinfo(array.dtype)
     whole = limits.min == 0 and limits.max == largest
-    if array.size and not whole and (array.min() < 0 or array.max() > largest):
+    if array.size and not whole and ((limits.min and array.min() < 0) or array.max() > largest):
         wrong = (array < 0) | (array > largest)
         raise ValueError(
             f"codes of {fmt.name!r} are 0 to {largest}: {_count(wrong)}, which is "

@@ -7,14 +7,16 @@ Floor 2b. Imports spec and NumPy.
 
 from __future__ import annotations
 
+import functools
 from typing import Any
 
 import numpy as np
 import numpy.typing as npt
 
+from lowprec.spec.codebook import Codebook
 from lowprec.spec.format import Format, Sign
 
-__all__ = ["code_dtype", "nans", "signaling_nans"]
+__all__ = ["code_dtype", "nans", "signaling_nans", "values_of"]
 
 Codes = npt.NDArray[Any]
 Truth = npt.NDArray[np.bool_]
@@ -25,8 +27,19 @@ def code_dtype(fmt: Format) -> np.dtype[np.unsignedinteger[Any]]:
     return np.dtype(f"u{fmt.code_bits // 8}")
 
 
+@functools.lru_cache(maxsize=64)
+def values_of(fmt: Codebook) -> npt.NDArray[np.uint64]:
+    """Return the value of each code of a codebook, as binary64; a NaN is the quiet positive one."""
+    values = np.array(fmt.values, np.float64)
+    words = np.where(np.isnan(values), np.uint64(0x7FF8 << 48), values.view(np.uint64))
+    words.flags.writeable = False
+    return words
+
+
 def nans(codes: Codes, fmt: Format) -> Truth:
     """Say which codes are NaNs."""
+    if isinstance(fmt, Codebook):
+        return np.asarray(np.isnan(values_of(fmt).view(np.float64))[codes])
     if fmt.sign is Sign.TWOS_COMPLEMENT:
         return np.zeros(codes.shape, bool)
     # A Python integer keeps the type of the codes, which holds every code of the format.
@@ -39,7 +52,7 @@ def nans(codes: Codes, fmt: Format) -> Truth:
 
 def signaling_nans(codes: Codes, fmt: Format) -> Truth:
     """Say which codes are signaling NaNs, which only formats with the NaNs of IEEE 754 have."""
-    t = fmt.trailing_bits
+    t = 0 if isinstance(fmt, Codebook) else fmt.trailing_bits
     if not (t and fmt.infinity and fmt.nans == (1 << t) - 1):
         return np.zeros(codes.shape, bool)
     return np.asarray(nans(codes, fmt) & (codes != fmt.sign_code) & (codes & (1 << (t - 1)) == 0))

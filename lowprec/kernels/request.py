@@ -38,6 +38,11 @@ class Request:
 
     backend: str | None = dataclasses.field(default=None, kw_only=True)
 
+    @property
+    def formats(self) -> tuple[Format, ...]:
+        """The formats of operands and results."""
+        raise NotImplementedError
+
     def __hash__(self) -> int:
         """Return the hash of all fields, computed once; kinds name it again, or `dataclass` makes one."""
         known: int | None = self.__dict__.get("_hash")
@@ -75,6 +80,11 @@ class Elementwise(Request):
 
     __hash__ = Request.__hash__
 
+    @property
+    def formats(self) -> tuple[Format, ...]:
+        """The formats of operands and results."""
+        return (*self.sources, self.target)
+
     def __post_init__(self) -> None:
         rule = self.projection
         if not self.flags and rule.tininess != "after" and rule.subnormals in ("keep", "flush_operands"):
@@ -110,6 +120,11 @@ class BlockEncoding(Request):
 
     __hash__ = Request.__hash__
 
+    @property
+    def formats(self) -> tuple[Format, ...]:
+        """The formats of operands and results."""
+        return self.source, self.format.element, self.format.scale
+
 
 @dataclass(frozen=True)
 class BlockDecoding(Request):
@@ -129,6 +144,11 @@ class BlockDecoding(Request):
     carrier: Format
 
     __hash__ = Request.__hash__
+
+    @property
+    def formats(self) -> tuple[Format, ...]:
+        """The formats of operands and results."""
+        return self.format.element, self.format.scale
 
 
 @dataclass(frozen=True)
@@ -159,3 +179,8 @@ class Dot(Request):
     tensor: Fraction = Fraction(1)
 
     __hash__ = Request.__hash__
+
+    @property
+    def formats(self) -> tuple[Format, ...]:
+        """The formats of operands and results."""
+        return self.x, self.y, *(self.scales or ()), self.accumulation.output[0]

@@ -15,9 +15,11 @@ from bisect import bisect_right
 from collections.abc import Sequence
 from fractions import Fraction
 
+from lowprec.oracle import codebook
 from lowprec.oracle.exact import Exact, Special, is_negative, scale
 from lowprec.oracle.rounding import check_random, is_farther
 from lowprec.spec.catalog import BINARY64
+from lowprec.spec.codebook import Codebook
 from lowprec.spec.format import Format, Sign
 from lowprec.spec.projection import DEFAULT, Projection, Saturation
 from lowprec.spec.rounding import Threshold
@@ -36,6 +38,8 @@ def decode(code: int, fmt: Format) -> Exact:
     """
     if not 0 <= code < 1 << fmt.width:
         raise ValueError(f"{code} is no code of {fmt.name!r}, whose codes are 0 to {(1 << fmt.width) - 1}")
+    if isinstance(fmt, Codebook):
+        return codebook.decode(code, fmt)
     negative = bool(code & fmt.sign_code)
     if fmt.sign is Sign.TWOS_COMPLEMENT:
         return -value_of((1 << fmt.width) - code, fmt) if negative else value_of(code, fmt)
@@ -137,6 +141,8 @@ def project(
     for stop in projection.via:
         value = decode(project(value, stop), stop)
     negative = is_negative(value)
+    if isinstance(fmt, Codebook):
+        return codebook.project(value, negative, fmt, projection, random)
     if isinstance(value, Special):
         if value in (Special.NAN, Special.NEGATIVE_NAN):
             return _nan(negative, fmt, projection)
@@ -167,7 +173,9 @@ def check(fmt: Format, projection: Projection, random: int | None) -> None:
             f"nan_code={projection.nan_code:#x} of the projection is no code of {fmt.name!r}, "
             f"whose codes are 0 to {(1 << fmt.width) - 1:#x}"
         )
-    if fmt.nan_code is None and projection.nan_code is None:
+    if isinstance(fmt, Codebook):
+        codebook.check(fmt, projection)
+    elif fmt.nan_code is None and projection.nan_code is None:
         missing = {"zero": not fmt.subnormals, "negative_zero": not fmt.has_negative_zero}
         if missing.get(projection.nan, False):
             raise ValueError(f"NaN cannot become {projection.nan!r} in {fmt.name!r}, which has no such code")
@@ -299,6 +307,9 @@ def _nan_code(negative: bool, own: int, fmt: Format, projection: Projection) -> 
 
 
 def _nan(negative: bool, fmt: Format, projection: Projection) -> int:
+    if isinstance(fmt, Codebook):
+        special = Special.NEGATIVE_NAN if negative else Special.NAN
+        return codebook.project(special, negative, fmt, projection, None)
     negative = negative and projection.nan_sign == "keep"
     own = projection.nan_code if fmt.nan_code is None else fmt.nan_code
     if own is not None:
@@ -388,7 +399,7 @@ def is_subnormal(code: int, fmt: Format) -> bool:
 
 def _is_subnormal(value: Exact, fmt: Format) -> bool:
     """Return whether a decoded number is a subnormal."""
-    if not fmt.exponent_bits or not fmt.subnormals or isinstance(value, Special):
+    if isinstance(fmt, Codebook) or isinstance(value, Special) or not fmt.exponent_bits or not fmt.subnormals:
         return False
     return 0 < abs(value) < value_of(1 << fmt.trailing_bits, fmt)
 

@@ -5,6 +5,7 @@ Floor 2a. Imports spec and the standard library.
 
 from __future__ import annotations
 
+from lowprec.oracle import codebook
 from lowprec.oracle.convert import (
     check,
     check_operand,
@@ -18,6 +19,7 @@ from lowprec.oracle.convert import (
     value_of,
 )
 from lowprec.oracle.exact import Exact, Special, is_negative
+from lowprec.spec.codebook import Codebook
 from lowprec.spec.format import Format, Sign
 from lowprec.spec.projection import DEFAULT, Flag, Projection
 
@@ -33,7 +35,12 @@ def is_signaling(code: int, fmt: Format) -> bool:
 
     Source: [IEEE754] 6.2.1.
     """
-    if not fmt.infinity or fmt.trailing_bits < 1 or fmt.nans != (1 << fmt.trailing_bits) - 1:
+    if (
+        isinstance(fmt, Codebook)
+        or not fmt.infinity
+        or fmt.trailing_bits < 1
+        or fmt.nans != (1 << fmt.trailing_bits) - 1
+    ):
         return False
     if code == fmt.sign_code and not fmt.negative_zero:  # the NaN in the place of -0 is quiet
         return False
@@ -100,6 +107,8 @@ def flags(
 def _flags(value: Exact, fmt: Format, projection: Projection, random: int | None) -> int:
     """Return the flags of the last stage."""
     negative = is_negative(value)
+    if isinstance(fmt, Codebook):
+        return codebook.flags(value, negative, fmt, projection, random)
     if isinstance(value, Special) and value is not Special.NEGATIVE_ZERO:
         if value in (Special.NAN, Special.NEGATIVE_NAN):
             return 0 if fmt.has_nan else int(Flag.INVALID)

@@ -23,7 +23,7 @@ from fractions import Fraction
 
 from lowprec.spec.fields import described
 
-__all__ = ["Carrier", "Format", "Sign", "exact_float"]
+__all__ = ["Carrier", "Format", "Sign", "exact_float", "holds"]
 
 
 class Sign(enum.Enum):
@@ -304,7 +304,11 @@ class Format:
         >>> binary32.contains(Format(name="e4m3", exponent_bits=4, trailing_bits=3, bias=7))
         True
         """
-        return _contains(self, other)
+        return other.is_within(self)
+
+    def is_within(self, fmt: Format) -> bool:
+        """Return whether a format has all that this one has."""
+        return _contains(fmt, self)
 
     def _holds(self, ours: int, other: Format, theirs: int) -> bool:
         """Return whether magnitudes of `other` up to `theirs` are values of this format up to `ours`."""
@@ -358,6 +362,26 @@ def _contains(fmt: Format, other: Format) -> bool:
     if other.sign is not Sign.UNSIGNED:
         sides.append((fmt._extreme_magnitude, other._extreme_magnitude))
     return all(fmt._holds(ours, other, theirs) for ours, theirs in sides)
+
+
+def holds(fmt: Format, value: Fraction) -> bool:
+    """Return whether a format has a finite number.
+
+    >>> e4m3 = Format(name="e4m3", exponent_bits=4, trailing_bits=3, bias=7)
+    >>> [holds(e4m3, Fraction(number)) for number in (480, 481, 512)]
+    [True, False, False]
+    """
+    size, below = abs(value.numerator), value.denominator
+    if size == 0:
+        return fmt.subnormals
+    if below & (below - 1) or (value < 0 and fmt.sign is Sign.UNSIGNED):
+        return False
+    lead = size.bit_length() - below.bit_length()
+    last = (size & -size).bit_length() - below.bit_length()
+    step = max(lead, fmt.emin) - fmt.trailing_bits if fmt.exponent_bits else fmt.scaled(0)[1]
+    farthest = fmt._extreme_magnitude if value < 0 else fmt.max_magnitude
+    fits = last >= step and (fmt.subnormals or lead >= fmt.emin)
+    return fits and abs(value) <= _fraction(*fmt.scaled(farthest))
 
 
 def exact_float(significand: int, exponent: int) -> float:

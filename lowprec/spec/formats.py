@@ -8,6 +8,7 @@ from __future__ import annotations
 import re
 from collections.abc import Iterable, Mapping
 
+from lowprec.spec import codebooks
 from lowprec.spec.families import finite, fixed, fn, fnuz, ieee, p3109, power_of_two
 from lowprec.spec.format import Carrier, Format, Sign
 from lowprec.spec.naming import close_names, read_only
@@ -183,6 +184,8 @@ def find(name: object, others: Iterable[str] = ()) -> Format:
     if match := _P3109_NAME.fullmatch(spelled):
         width, precision, sign, domain = match.groups()
         return p3109(int(width), int(precision), signed=sign == "s", extended=domain == "e")
+    if (book := codebooks.named(spelled)) is not None:
+        return book
     if spelled in _AMBIGUOUS:
         raise ValueError(
             f"format {name!r} is ambiguous: use 'e4m3fn' (OCP, no infinities, max 448), 'float8_e4m3' "
@@ -190,7 +193,8 @@ def find(name: object, others: Iterable[str] = ()) -> Format:
         )
     if spelled in CARRIERS or spelled in _CARRIER_ALIASES:
         raise ValueError(_no_target(spelled))
-    near = close_names(spelled, [*FORMATS, *_ALIASES]) or close_names(spelled, others)
+    known = [*FORMATS, *_ALIASES, *codebooks.CODEBOOKS]
+    near = close_names(spelled, known) or close_names(spelled, others)
     hint = f"did you mean {' or '.join(repr(item) for item in near)}? " if near else ""
     raise ValueError(f"unknown format {name!r}; {hint}`lowprec formats` lists all names")
 

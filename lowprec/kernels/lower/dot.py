@@ -16,7 +16,9 @@ import numpy.typing as npt
 
 from lowprec.kernels.lower.kinds import Cut
 from lowprec.kernels.lower.scalar import Grid, Params, Side, Source, lower_source, lower_target
+from lowprec.kernels.lower.words import DOUBLE
 from lowprec.spec.accumulation import Accumulation, Rounded, Window
+from lowprec.spec.codebook import Codebook
 from lowprec.spec.format import Format
 from lowprec.spec.order import EXACT, PAIRWISE, SEQUENTIAL
 from lowprec.spec.projection import DEFAULT
@@ -121,6 +123,8 @@ def begins_in(accumulation: Accumulation) -> Rounded:
         fmt, how = accumulator
     else:
         fmt, how = accumulation.output
+    if isinstance(fmt, Codebook):  # the exact sum's own: the addend comes as a number
+        return DOUBLE, DEFAULT
     return fmt, dataclasses.replace(how, rounding=NEAREST_EVEN)
 
 
@@ -144,13 +148,15 @@ def lower_stages(accumulation: Accumulation, addend: Format) -> Params:
     # An exact sum takes the addend as it is: there is nothing to round.
     begin = (addend, DEFAULT if accumulation.order == EXACT else begins_in(accumulation)[1])
     product, total = accumulation.product or sums, accumulation.total or sums
-    return _frozen(
-        np.array([_stage(place) for place in (product, begin, sums, total, accumulation.output)], np.uint64)
-    )
+    stages = [_stage(place) for place in (product, begin, sums, total, accumulation.output)]
+    most = max(stage.size for stage in stages)
+    return _frozen(np.array([np.pad(stage, (0, most - stage.size)) for stage in stages], np.uint64))
 
 
 def _stage(place: Rounded) -> Params:
     fmt, how = place
+    if isinstance(fmt, Codebook):  # nothing reads its codes: it is the output's
+        return lower_target(fmt, how)
     downward = np.array([how.rounding.downward], np.uint64)
     return np.concatenate([lower_target(fmt, how), lower_source(fmt), downward])
 

@@ -10,14 +10,27 @@ from __future__ import annotations
 
 import dataclasses
 import functools
-from typing import Annotated, Any, NamedTuple
+from typing import Any
 
 import numpy as np
-import numpy.typing as npt
 
+from lowprec.kernels.lower.codebook import lower_codebook
+from lowprec.kernels.lower.records import (
+    LIMITS,
+    ONES,
+    OVERFLOW_TESTS,
+    REFUSED,
+    VARIANTS_BY_NUMBER,
+    Grid,
+    Params,
+    Side,
+    Signed,
+    Source,
+    Word,
+)
+from lowprec.spec.codebook import Codebook
 from lowprec.spec.format import Format, Sign
 from lowprec.spec.projection import Flag, Projection, Saturation
-from lowprec.spec.rounding import VARIANTS, Threshold
 
 __all__ = [
     "REFUSED",
@@ -26,99 +39,12 @@ __all__ = [
     "Side",
     "Signed",
     "Source",
+    "Word",
     "lower_source",
     "lower_target",
     "may_refuse",
     "parts",
 ]
-
-Params = npt.NDArray[np.uint64]
-
-#: A Python integer while lowering; a word of an array, as an unsigned or a signed integer, in a kernel.
-Word = Any
-Signed = Annotated[Any, "signed"]
-
-#: Stands in the place of a code where the projection refuses the operand: more than 32 bits, and as binary64
-#: a signaling NaN, which no kernel makes of anything.
-REFUSED = 0x7FF0000000000001
-
-
-class Source(NamedTuple):
-    """How to read a code: 64-bit words, in the order of the array."""
-
-    mask: Word  #: of the code's bits
-    sign: Word  #: the sign's bit, or 0
-    complement: Word  #: all ones where negative codes are two's complements, else 0
-    not_a_zero: Word  #: all ones where the sign bit alone is NaN, else 0
-    max_magnitude: Word  #: of finite codes
-    infinity: (
-        Word  #: magnitude of infinity; all ones, which no magnitude past the largest is, where there is none
-    )
-    keeps_nan_sign: Word  #: 1 where the sign of a NaN counts
-    quiet: Word  #: the bit of a NaN that is clear in signaling ones, or all ones
-    trailing_bits: Word
-    trailing_mask: Word  #: all ones where there is no exponent field
-    field_mask: Word  #: 0 where there is no exponent field
-    lowest: Word  #: the lowest exponent field that has a leading one
-    exponent: Signed  #: of the last bit of the significand is this plus the field
-    flush: Word  #: 1 where subnormal operands become zeros
-    payload: Word  #: bits of a NaN below its quiet bit, where it has such
-
-
-class Grid(NamedTuple):
-    """Which values a target has: the first words of its array."""
-
-    mask: Word  #: of the code's bits
-    trailing_bits: Word
-    hidden: Word  #: what to take off where the lowest exponent field has a leading one too, else 0
-    emin: Signed
-    top: Signed  #: values of a larger exponent lie beyond every finite code and its tie
-    tiny: Signed  #: the exponent below which values may be tiny: emin, or none
-    surely: Signed  #: and the one below which they are
-    flush: Word  #: 1 where tiny results become zeros
-    before: Word  #: where overflow is judged on the operand: 1 beyond the largest value, 2 from `top` on
-    bits: Word  #: random bits, 0 for deterministic modes
-    variant: Word  #: of a stochastic mode: 0 for A, 1 for B, 2 for C
-    payload: Word  #: bits of a NaN operand's payload that are kept
-    shared: Word  #: 1 where the smallest value counts as zero, and a tie with it is one
-
-
-class Side(NamedTuple):
-    """What becomes of operands of one sign: the words after the grid for +, those after them for -.
-
-    A magnitude m becomes (base + step * m) & mask, but for 0, which becomes `rounded_zero`.
-    """
-
-    max_magnitude: Word
-    limit_even: Word  #: the farther code is taken where the tail, in units of 2**-64, is above this
-    limit_odd: Word
-    base: Word
-    step: Word
-    rounded_zero: Word
-    zero: Word
-    overflow: Word
-    infinity: Word
-    nan: Word
-    carried: Word  #: a NaN operand, where its payload is kept: that joins it; else the same as `nan`
-    negative_invalid: Word  #: flags: INVALID where the format has no counterpart for such an operand, else 0
-    zero_invalid: Word
-    infinity_invalid: Word
-    nan_invalid: Word
-
-
-_ONES = (1 << 64) - 1
-
-#: Stochastic variants with a rule of their own; of the others only the random words are made otherwise.
-_VARIANTS = {"": 0, **dict.fromkeys(VARIANTS, 0), "B": 1, "C": 2}
-
-_OVERFLOW_TESTS = {"after": 0, "before": 1, "exponent": 2}
-
-_LIMITS = {
-    Threshold.ANY: 0,
-    Threshold.HALF_OR_ABOVE: (1 << 63) - 1,
-    Threshold.ABOVE_HALF: 1 << 63,
-    Threshold.NEVER: _ONES,
-}
 
 
 @functools.lru_cache(maxsize=1024)
@@ -130,15 +56,15 @@ def lower_source(fmt: Format, flush: bool = False) -> Params:
         *Source(
             mask=(1 << fmt.width) - 1,
             sign=fmt.sign_code,
-            complement=_ONES if fmt.sign is Sign.TWOS_COMPLEMENT else 0,
-            not_a_zero=0 if fmt.negative_zero else _ONES,
+            complement=ONES if fmt.sign is Sign.TWOS_COMPLEMENT else 0,
+            not_a_zero=0 if fmt.negative_zero else ONES,
             max_magnitude=fmt.max_magnitude + (fmt.sign is Sign.TWOS_COMPLEMENT),
-            infinity=_ONES if fmt.infinity_code is None else fmt.infinity_code,
+            infinity=ONES if fmt.infinity_code is None else fmt.infinity_code,
             keeps_nan_sign=fmt.has_signed_nan,
-            quiet=1 << (t - 1) if t and fmt.infinity and fmt.nans == (1 << t) - 1 else _ONES,
+            quiet=1 << (t - 1) if t and fmt.infinity and fmt.nans == (1 << t) - 1 else ONES,
             trailing_bits=t if fields else 0,
-            trailing_mask=(1 << t) - 1 if fields else _ONES,
-            field_mask=_ONES if fields else 0,
+            trailing_mask=(1 << t) - 1 if fields else ONES,
+            field_mask=ONES if fields else 0,
             lowest=1 if fmt.subnormals else 0,
             exponent=-fmt.bias - t,
             flush=flush and fields,
@@ -156,6 +82,8 @@ def lower_target(fmt: Format, projection: Projection) -> Params:
     ValueError
         The projection asks for a code that the format does not have.
     """
+    if isinstance(fmt, Codebook):
+        return lower_codebook(fmt, projection)
     last = [fmt.max_magnitude, _last_negative(fmt, projection)]
     bases, steps = _signs(fmt, projection)
     mask = (1 << fmt.width) - 1
@@ -183,18 +111,19 @@ def lower_target(fmt: Format, projection: Projection) -> Params:
         tiny=tiny,
         surely=tiny - (projection.tininess == "after"),
         flush=fmt.subnormals and projection.subnormals in ("flush_results", "flush_both"),
-        before=_OVERFLOW_TESTS[projection.overflow_test],
+        before=OVERFLOW_TESTS[projection.overflow_test],
         bits=projection.rounding.bits,
-        variant=_VARIANTS[projection.rounding.variant],
+        variant=VARIANTS_BY_NUMBER[projection.rounding.variant],
         payload=fmt.payload_bits or 0 if kept else 0,
         shared=values != fmt,
+        rays=0,
     )
     unsigned = [False, fmt.sign is Sign.UNSIGNED]
     sides = [
         Side(
             max_magnitude=last[negative],
-            limit_even=_LIMITS[projection.rounding.threshold(negative=negative, odd=False)],
-            limit_odd=_LIMITS[projection.rounding.threshold(negative=negative, odd=True)],
+            limit_even=LIMITS[projection.rounding.threshold(negative=negative, odd=False)],
+            limit_odd=LIMITS[projection.rounding.threshold(negative=negative, odd=True)],
             base=bases[negative],
             step=steps[negative],
             rounded_zero=rounded_zeros[negative],
@@ -207,6 +136,7 @@ def lower_target(fmt: Format, projection: Projection) -> Params:
             zero_invalid=0 if fmt.subnormals else Flag.INVALID,
             infinity_invalid=0 if fmt.infinity and not unsigned[negative] else Flag.INVALID,
             nan_invalid=0 if fmt.has_nan else Flag.INVALID,
+            first=0,
         )
         for negative in (False, True)
     ]
@@ -215,8 +145,8 @@ def lower_target(fmt: Format, projection: Projection) -> Params:
 
 def parts(target: Params) -> tuple[Grid, tuple[Side, Side]]:
     """Split the words of a target into its grid and its sides, for + and for -. Exponents stay words."""
-    words = [int(word) for word in target]
     first, second = len(Grid._fields), len(Grid._fields) + len(Side._fields)
+    words = [int(word) for word in target[: 2 * second - first]]
     return Grid(*words[:first]), (Side(*words[first:second]), Side(*words[second:]))
 
 
@@ -226,7 +156,7 @@ def may_refuse(target: Params) -> bool:
 
 
 def _array(*words: int | np.integer[Any]) -> Params:
-    array = np.array([int(word) & _ONES for word in words], dtype=np.uint64)
+    array = np.array([int(word) & ONES for word in words], dtype=np.uint64)
     array.flags.writeable = False
     return array
 

@@ -25,6 +25,7 @@ import numpy.typing as npt
 from lowprec.kernels.jit import bit_length, inlined, jit, load_record
 from lowprec.kernels.lower.kinds import FINITE, FLUSHED, GENERATED, INFINITY, NAN, SIGNALING
 from lowprec.kernels.lower.scalar import REFUSED, Grid, Params, Side, Source
+from lowprec.kernels.scalar.codebook import place_of
 from lowprec.kernels.scalar.rounding import cut_payload, limit_after, split, takes_farther
 from lowprec.spec.projection import Flag
 
@@ -36,7 +37,7 @@ Flags = npt.NDArray[np.uint8]
 
 _U = np.uint64
 _I = np.int64
-_0, _1, _63 = _U(0), _U(1), _U(63)
+_0, _1, _2, _63 = _U(0), _U(1), _U(2), _U(63)
 _ONES = _U(0xFFFFFFFFFFFFFFFF)
 _REFUSED = _U(REFUSED)
 
@@ -116,6 +117,28 @@ def is_tiny(
 
 
 @inlined
+def on_ray(
+    significand: np.uint64,
+    low: np.uint64,
+    exponent: np.int64,
+    random: np.uint64,
+    grid: Grid,
+    side: Side,
+    words: Params,
+) -> tuple[np.uint64, np.uint64]:
+    """The code of a number in a codebook, and what it signals."""
+    place, code, exact, below = place_of(significand, low, exponent, random, grid, side, words)
+    if place > _I(side.max_magnitude):
+        return side.overflow, instead(side.negative_invalid, _OVERFLOW | _INEXACT)
+    flags = (_INEXACT | _UNDERFLOW) if below else _U(not exact) * _INEXACT
+    if code == side.rounded_zero and not below and place == _I(0) and not exact:
+        return code, flags
+    if side.base == _REFUSED:
+        return _REFUSED, flags
+    return code if side.step != _0 else side.base, instead(side.negative_invalid, flags)
+
+
+@inlined
 def project(
     kind: int,
     negative: bool,
@@ -131,7 +154,8 @@ def project(
     `low` are 64 bits more of a significand that fills 64, the last one set if any follow; else 0.
     """
     side = load_side(words, negative)
-    if kind != FINITE:
+    between = grid.rays == _2  # zero lies between two values
+    if kind != FINITE and not (between and kind == FLUSHED):
         if kind == INFINITY:
             return side.infinity, side.infinity_invalid
         if kind == FLUSHED:
@@ -144,7 +168,11 @@ def project(
             significand, grid.payload
         ), side.nan_invalid if kind == NAN else _INVALID
     if significand == _0:
-        return side.zero, side.zero_invalid
+        if not between:
+            return side.zero, side.zero_invalid
+        side = load_side(words, False)
+    if grid.rays != _0:
+        return on_ray(significand, low, exponent, random, grid, side, words)
 
     lead = exponent + bit_length(significand) - _I(1)
     magnitude, tail, beyond, below = side.max_magnitude, _ONES, True, False

@@ -7,22 +7,25 @@ from __future__ import annotations
 
 import abc
 import dataclasses
+import functools
 from fractions import Fraction
 from typing import Any
 
 import numpy as np
 import numpy.typing as npt
 
-from lowprec.kernels.codes import code_dtype, nans, signaling_nans
+from lowprec.kernels.codes import code_dtype, nans, signaling_nans, values_of
 from lowprec.kernels.engine import DONE, REFUSED, BlockRefusal, Refusal, Rows, Tensor
 from lowprec.kernels.lower.block import lower_block, lower_tensor
 from lowprec.kernels.lower.dot import integer, kind_of, lower_how, lower_stages
 from lowprec.kernels.lower.scalar import lower_source, lower_target, may_refuse
+from lowprec.kernels.lower.words import DOUBLE
 from lowprec.kernels.request import CONVERT, BlockDecoding, BlockEncoding, Dot, Elementwise, Request
 from lowprec.kernels.scalar.arith import KNOWN, operate
 from lowprec.kernels.scalar.convert import convert, convert_twice
 from lowprec.spec.accumulation import Window
 from lowprec.spec.arith import SIGN_ONLY
+from lowprec.spec.codebook import Codebook
 from lowprec.spec.format import Format
 from lowprec.spec.projection import DEFAULT, Flag, Projection
 
@@ -55,6 +58,33 @@ def lower(request: Request) -> Any:
     raise TypeError(f"no scalar program for a {type(request).__name__}")
 
 
+def _read_as(fmt: Format) -> Format:
+    """Return the format in which kernels read codes: the values of codebooks, as binary64."""
+    return DOUBLE if isinstance(fmt, Codebook) else fmt
+
+
+def _reader(fmt: Format, flush: bool = False) -> Any:
+    """Return the words that read codes of a format; no value of a codebook is subnormal."""
+    return lower_source(_read_as(fmt), flush and not isinstance(fmt, Codebook))
+
+
+def _readable(codes: Codes, fmt: Format) -> Codes:
+    """Return codes as kernels read them; bits above a code's count for nothing."""
+    return (
+        values_of(fmt)[codes & codes.dtype.type(len(fmt.values) - 1)] if isinstance(fmt, Codebook) else codes
+    )
+
+
+@functools.lru_cache(maxsize=64)
+def _carried(fmt: Codebook, carrier: Format) -> Codes:
+    """Return the value of each code in a type that holds them all."""
+    values = np.empty(len(fmt.values), code_dtype(carrier))
+    convert(
+        values_of(fmt), lower_source(DOUBLE), values, lower_target(carrier, DEFAULT), _NO_RANDOM, _NO_FLAGS
+    )
+    return values
+
+
 class _Program(abc.ABC):
     """What programs of elements have in common: they refuse, and draw no random integers themselves."""
 
@@ -77,7 +107,7 @@ class Conversion(_Program):
         self.source, self.target, self.rule = source, target, rule
         self._keeps_payloads = rule.nan_payload != "drop"
         onward = Projection(nan_payload=rule.nan_payload)
-        read, at = lower_source(source, rule.subnormals in _FLUSHES), source
+        read, at = _reader(source, rule.subnormals in _FLUSHES), source
         self._stops = []
         for stop in rule.via:
             unsigned = (
@@ -93,6 +123,9 @@ class Conversion(_Program):
                 self._stops.append((read, stop, lower_target(stop, onward)))
                 read, at = lower_source(stop), stop
         self._read, self._last, self._words = read, at, lower_target(target, rule)
+        self._values = None
+        if isinstance(target, Codebook) and carrier is not None:
+            self._values, carrier = _carried(target, carrier), None
         self._carry = None if carrier is None else (lower_source(target), lower_target(carrier, onward))
         self.refuses = any(may_refuse(words) for words in (self._words, *(stop[2] for stop in self._stops)))
 
@@ -107,6 +140,7 @@ class Conversion(_Program):
         (codes,) = operands
         if brought is None and self._keeps_payloads and self.rule.via:
             brought = nans(codes, self.source)
+        codes = _readable(codes, self.source)
         earlier = np.zeros_like(flags)
         for read, stop, words in self._stops:
             passed = np.empty(codes.size, code_dtype(stop))
@@ -119,7 +153,7 @@ class Conversion(_Program):
         if count:
             return Refusal(count, first, self.target, self.rule)
         if brought is not None:
-            (arisen,) = np.nonzero(nans(codes, self._last) & ~brought)
+            (arisen,) = np.nonzero(nans(codes, _read_as(self._last)) & ~brought)
             if arisen.size:  # NaNs without a payload to keep, which `nan_code` is for
                 results = np.empty(arisen.size, out.dtype)
                 plain = lower_target(self.target, dataclasses.replace(self.rule, nan_payload="drop"))
@@ -131,6 +165,11 @@ class Conversion(_Program):
     def _project(
         self, codes: Codes, out: Codes, words: Codes, random: Codes, flags: Codes
     ) -> tuple[int, int]:
+        if self._values is not None:
+            made = np.zeros(codes.size, code_dtype(self.target))
+            found = convert(codes, self._read, made, words, random, flags)
+            out[:] = self._values[made]
+            return found
         if self._carry is None:
             return convert(codes, self._read, out, words, random, flags)
         return convert_twice(codes, self._read, words, self._carry[0], out, self._carry[1], random, flags)
@@ -163,7 +202,7 @@ class Operation(_Program):
             self._onward = Conversion(self._target, target, rest, None)
         if carrier is not None:
             self._carry = Conversion(target, carrier, Projection(nan_payload=rule.nan_payload), None)
-        reads = [lower_source(source, flushes and operation not in SIGN_ONLY) for source in sources]
+        reads = [_reader(source, flushes and operation not in SIGN_ONLY) for source in sources]
         self._reads = [*reads, *reads[:1] * (3 - len(reads))]
         self._words, self._codes = lower_target(self._target, self._first), code_dtype(target)
         self.refuses = may_refuse(self._words) or (self._onward is not None and self._onward.refuses)
@@ -194,7 +233,10 @@ class Operation(_Program):
         count, signaling_first = len(operands), self.rule.nan_payload == "signaling_first"
         for start in range(0, codes.size, _PART):
             part = slice(start, min(start + _PART, codes.size))
-            given = [_wide(operand, part, codes.size) for operand in operands]
+            given = [
+                _readable(_wide(operand, part, codes.size), source)
+                for operand, source in zip(operands, self.sources, strict=True)
+            ]
             x, y, z = (*given, *given[:1] * (3 - count))
             refused, first = operate(
                 KNOWN[self.operation], count, x, self._reads[0], y, self._reads[1], z, self._reads[2],
@@ -245,7 +287,10 @@ class BlockEncoder:
 
     def __init__(self, request: BlockEncoding) -> None:
         fmt, self._given = request.format, request.given
-        self._source = lower_source(request.source, fmt.elements.subnormals in _FLUSHES)
+        self._from, self._source = (
+            request.source,
+            _reader(request.source, fmt.elements.subnormals in _FLUSHES),
+        )
         self._element, self._scale = (
             lower_target(fmt.element, fmt.elements),
             lower_target(fmt.scale, fmt.scales),
@@ -259,8 +304,9 @@ class BlockEncoder:
         from lowprec.kernels.scalar.block import convert_blocks
 
         refused, first, refused_scales, first_scale = convert_blocks(
-            values, self._source, values.size // scales.size, codes, self._element, scales, self._scale,
-            self._scale_source, self._rule, tensor.words, random, scale_random, self._given,
+            _readable(values, self._from), self._source, values.size // scales.size, codes, self._element,
+            scales, self._scale, self._scale_source, self._rule, tensor.words, random, scale_random,
+            self._given,
         )  # fmt: skip
         return BlockRefusal(first if refused else -1, first_scale) if refused or refused_scales else None
 
@@ -272,7 +318,8 @@ class BlockDecoder:
 
     def __init__(self, request: BlockDecoding) -> None:
         fmt, scale = request.format, Fraction(1) if request.tensor is None else request.tensor
-        self._element, self._scale = lower_source(fmt.element), lower_source(fmt.scale)
+        self._from = fmt.element
+        self._element, self._scale = _reader(fmt.element), lower_source(fmt.scale)
         self._tensor, self._target = (
             lower_tensor(fmt, scale, Fraction(1)),
             lower_target(request.carrier, DEFAULT),
@@ -283,7 +330,7 @@ class BlockDecoder:
         from lowprec.kernels.scalar.block import decode_blocks
 
         decode_blocks(
-            codes,
+            _readable(codes, self._from),
             self._element,
             codes.size // scales.size,
             scales,
@@ -312,9 +359,9 @@ class Dots:
             dot.kernel(kind_of(how, request.block)),
         )
         scales = request.scales or (request.x, request.y)  # not read where there are none
+        self._from = request.x, request.y
         self._sources = [
-            (lower_source(fmt), lower_source(of))
-            for fmt, of in zip((request.x, request.y), scales, strict=True)
+            (_reader(fmt), lower_source(of)) for fmt, of in zip((request.x, request.y), scales, strict=True)
         ]
 
     def run(self, x: Rows, y: Rows, addends: Codes, out: Codes, key: int, first: int, paired: bool) -> None:
@@ -322,8 +369,8 @@ class Dots:
         from lowprec.kernels.scalar import dot
 
         sides = [
-            dot.Rows(rows.codes.astype(np.uint64), source, _scales_of(rows), scale_source)
-            for rows, (source, scale_source) in zip((x, y), self._sources, strict=True)
+            dot.Rows(_readable(rows.codes, fmt).astype(np.uint64), source, _scales_of(rows), scale_source)
+            for rows, fmt, (source, scale_source) in zip((x, y), self._from, self._sources, strict=True)
         ]
         length = x.codes.shape[1]
         work = dot.work_of(self._how, length, -(-length // self._block) if self._block else length, key)

@@ -14,17 +14,21 @@ import numpy as np
 import numpy.typing as npt
 
 from lowprec.kernels.codes import code_dtype
-from lowprec.kernels.engine import DONE
+from lowprec.kernels.engine import DONE, REFUSED
 from lowprec.kernels.jit import jit
 from lowprec.kernels.request import Elementwise, Request
 from lowprec.kernels.scalar import program as scalar
+from lowprec.kernels.table.refusals import attempt_all
+from lowprec.kernels.table.steps import Steps, serves
 
 __all__ = ["SERVES", "Table", "is_narrow", "lower"]
 
 Codes = npt.NDArray[Any]
 
 #: For messages.
-SERVES = "one operand of at most 16 bits or two of at most 8, and no random integers"
+SERVES = (
+    "one operand of at most 16 bits or two of at most 8, or values into codebooks, and no random integers"
+)
 
 #: Bits of all operands together.
 _MOST = 16
@@ -32,12 +36,14 @@ _MOST = 16
 #: A table is made for arrays of at least so many of its entries.
 _SHARE = 4
 
-_NO_RANDOM, _NO_FLAGS = np.empty(0, np.uint32), np.empty(0, np.uint8)
 
-
-def lower(request: Request) -> Table | None:
+def lower(request: Request) -> Table | Steps | None:
     """Return a program that looks results up, or None where the operands have too many patterns."""
-    return Table(request, _bits(request)) if isinstance(request, Elementwise) and is_narrow(request) else None
+    if not isinstance(request, Elementwise):
+        return None
+    if is_narrow(request):
+        return Table(request, _bits(request))
+    return Steps(request) if serves(request) else None
 
 
 def is_narrow(request: Elementwise) -> bool:
@@ -59,8 +65,7 @@ class Table:
         self._types = [code_dtype(source) for source in request.sources]
         self._size, self._asked = 1 << bits, request.backend == "table"
         self._result = code_dtype(request.carrier or request.target)
-        self._tables: tuple[Codes, Codes] | None = None
-        self._whole = True  # until some pattern turns out to be refused
+        self._tables: tuple[Codes, Codes, Codes] | None = None
         self.refuses: bool = self._scalar.refuses
 
     def run(self, operands: list[Codes], out: Codes, flags: Codes, random: Codes, past: bool = False) -> int:
@@ -71,28 +76,30 @@ class Table:
             return status
         x, y = (operands * 2)[:2]
         steps = tuple(0 if operand.size == 1 != out.size else 1 for operand in (x, y))
-        for table, results in zip(tables, (out, flags), strict=True):
+        for table, results in zip(tables[:2], (out, flags), strict=True):
             if results.size and len(operands) == 1 and steps[0]:
                 look_up(table, x, results)
             elif results.size:
                 look_up_pairs(table, x, y, steps, len(operands) == 1, results)
+        if tables[2].any():
+            refused = np.empty(out.size, np.uint8)
+            look_up_pairs(tables[2], x, y, steps, len(operands) == 1, refused)
+            return REFUSED if refused.any() else DONE
         return DONE
 
-    def _made(self) -> tuple[Codes, Codes] | None:
-        """The results and the flags of all patterns, or None where some pattern is refused.
+    def _made(self) -> tuple[Codes, Codes, Codes]:
+        """The results and the flags of all patterns, and 1 for those that are refused.
 
         Two threads may both make them, which are the same: a lock would outlive a fork.
         """
-        if self._tables is None and self._whole:
+        if self._tables is None:
             patterns = np.arange(self._size, dtype=np.uint32)
             operands = [patterns.astype(self._types[-1])]
             if len(self._types) == 2:
                 operands = [(patterns >> np.uint32(8)).astype(self._types[0]), *operands]
             results, flags = np.empty(self._size, self._result), np.empty(self._size, np.uint8)
-            if self._scalar.attempt(operands, results, flags, _NO_RANDOM) is None:
-                self._tables = results, flags
-            else:
-                self._whole = False
+            refused = attempt_all(self._scalar, operands, results, flags)
+            self._tables = results, flags, refused
         return self._tables
 
 

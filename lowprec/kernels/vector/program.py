@@ -42,6 +42,7 @@ from lowprec.kernels.vector import block, block_values
 from lowprec.kernels.vector.convert import DONE, UNSUITED, kernel
 from lowprec.kernels.vector.ir.lanes import LANES
 from lowprec.spec.block import BlockFormat
+from lowprec.spec.codebook import Codebook
 from lowprec.spec.format import Format
 from lowprec.spec.projection import DEFAULT
 from lowprec.spec.rounding import NEAREST_EVEN
@@ -59,6 +60,8 @@ SERVES = "formats that fit 32-bit words, and rules without payloads of NaN opera
 
 def lower(request: Request) -> Any:
     """Return the program of a request; None if its words are too wide or a rule needs another engine."""
+    if any(isinstance(fmt, Codebook) for fmt in request.formats):
+        return None
     if isinstance(request, Elementwise):
         return _elementwise(request)
     if isinstance(request, BlockEncoding):
@@ -78,6 +81,7 @@ _PLAIN = (CONVERT, "add", "subtract", "multiply", "divide", "sqrt", "fma")
 
 def _elementwise(request: Elementwise) -> Any:
     from lowprec.kernels.vector import (
+        choice_program,
         directed_program,
         exact_program,
         flagged_program,
@@ -89,7 +93,7 @@ def _elementwise(request: Elementwise) -> Any:
         return None  # a table is as fast, and nothing needs to be compiled
     if request.projection.grid_of(request.target) != request.target:
         return None
-    for other in (exact_program, directed_program):
+    for other in (choice_program, exact_program, directed_program):
         program = other.lower(request)
         if program is not None:
             return program

@@ -1,0 +1,266 @@
+"""Lower codebooks: their values for reading, and their rays, as a projection walks along them, for rounding.
+
+A deterministic mode takes the next place of a ray from some number on, its *step*: each step is lowered to
+that number, and to whether the number itself passes it. So kernels compare, and know neither modes nor ties.
+A stochastic mode's steps are the values, and kernels find the tail between two of them.
+
+Floor 2b. Imports spec and NumPy.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from fractions import Fraction
+from typing import Any, NamedTuple
+
+import numpy as np
+
+from lowprec.kernels.lower.records import (
+    LIMITS,
+    REFUSED,
+    VARIANTS_BY_NUMBER,
+    Grid,
+    Params,
+    Side,
+    Source,
+)
+from lowprec.spec.codebook import Codebook, Number, Ray
+from lowprec.spec.format import Sign
+from lowprec.spec.projection import Flag, Projection, Saturation
+from lowprec.spec.rounding import Threshold
+
+__all__ = ["TABLES", "Place", "lower_codebook"]
+
+Word = Any
+
+#: Where the places of the rays begin: behind the words of a stage, which has a target, a source and one more.
+TABLES = len(Grid._fields) + 2 * len(Side._fields) + len(Source._fields) + 1
+
+
+class Place(NamedTuple):
+    """A place of a ray: the words of its value and of the step to the next place.
+
+    A number is a significand whose highest bit is bit 63, 64 bits more in `step_low`, and the exponent of the
+    last bit of the first word; 0 has no bits.
+    """
+
+    size: Word
+    exponent: Word
+    other: Word  #: 1 where the value is of the other sign: the first of a ray without zero
+    code: Word
+    step: Word  #: numbers of more than this, or of as much if `passes`, go on
+    step_low: Word
+    step_exponent: Word
+    passes: Word
+    gap: Word  #: the distance to the next value, for stochastic modes; 0 where there is none
+    gap_low: Word
+    gap_exponent: Word
+
+
+def lower_codebook(fmt: Codebook, projection: Projection) -> Params:
+    """Return what a kernel needs to project onto a codebook: words as of formats, then the rays' places.
+
+    Raises
+    ------
+    ValueError
+        The projection asks for what the codebook does not have.
+    """
+    _refuse(fmt, projection)
+    rays, unsigned = [fmt.ray(False), fmt.ray(True)], fmt.sign is Sign.UNSIGNED
+    kept = [True, not unsigned or projection.negative == "drop_sign"]
+    nans = _nans(fmt, projection)
+    zeros = _zeros(fmt, projection, nans)
+    negative = _negative_result(fmt, projection, zeros, nans)
+    extremes = [ray.codes[-1] if keeps else negative for ray, keeps in zip(rays, kept, strict=True)]
+    beyond = [
+        code if code is not None else (nans if fmt.has_nan and nans is not None else extreme)
+        for code, extreme in zip(fmt.infinity_codes, extremes, strict=True)
+    ]
+    if unsigned:
+        beyond[1] = beyond[0] if projection.negative == "drop_sign" else negative
+    nan = _nan_results(fmt, projection, extremes, zeros, nans)
+    places = [_places(fmt, projection, ray, bool(sign)) for sign, ray in enumerate(rays)]
+    grid = Grid(
+        **{
+            **dict.fromkeys(Grid._fields, 0),
+            "mask": len(fmt.values) - 1,
+            "bits": projection.rounding.bits,
+            "variant": VARIANTS_BY_NUMBER[projection.rounding.variant],
+            "rays": 2 if _is_between(fmt) else 1,
+        }
+    )
+    sides = []
+    for sign in (False, True):
+        mode, ray = fmt.mode(projection.rounding), rays[sign]
+        stays = mode.threshold(negative=sign, odd=bool(ray.codes[-1] & 1)) is Threshold.NEVER
+        stays = stays and not mode.bits and projection.overflow_test == "after"
+        saturates = projection.saturation is not Saturation.NONE or stays
+        refused = negative == REFUSED and not kept[sign]
+        sides.append(
+            Side(
+                max_magnitude=len(ray.codes) - 1,
+                limit_even=LIMITS[projection.rounding.threshold(negative=sign, odd=False)],
+                limit_odd=LIMITS[projection.rounding.threshold(negative=sign, odd=True)],
+                base=REFUSED if refused else 0 if kept[sign] else negative,
+                step=int(kept[sign]),
+                rounded_zero=zeros[sign] if fmt.subnormals else REFUSED,
+                zero=zeros[sign],
+                overflow=extremes[sign] if saturates else beyond[sign],
+                infinity=extremes[sign] if projection.saturation is Saturation.FINITE else beyond[sign],
+                nan=nan[sign],
+                carried=nan[sign],
+                negative_invalid=Flag.INVALID if sign and unsigned else 0,
+                zero_invalid=0 if fmt.subnormals or _is_between(fmt) else Flag.INVALID,
+                infinity_invalid=0 if fmt.infinity_codes[sign] is not None else Flag.INVALID,
+                nan_invalid=0 if fmt.has_nan else Flag.INVALID,
+                first=TABLES + sign * len(places[0]) * len(Place._fields),
+            )
+        )
+    words = [*grid, *sides[0], *sides[1]]
+    words += [0] * (TABLES - len(words))
+    words += [word for side in places for place in side for word in place]
+    array = np.array([int(word) & (1 << 64) - 1 for word in words], dtype=np.uint64)
+    array.flags.writeable = False
+    return array
+
+
+def _refuse(fmt: Codebook, projection: Projection) -> None:
+    asked = {"overflow_test": "exponent", "smallest": "zero"}
+    for field, value in asked.items():
+        if getattr(projection, field) == value:
+            raise ValueError(
+                f"{field}={value!r} of a projection is for binary formats; {fmt.name!r} is a codebook, "
+                "which has no exponents. Leave it out"
+            )
+    if projection.nan_code is not None and projection.nan_code >= len(fmt.values):
+        raise ValueError(
+            f"nan_code={projection.nan_code:#x} of a projection is no code of {fmt.name!r}; use 0 to "
+            f"{len(fmt.values) - 1:#x}"
+        )
+
+
+def _is_between(fmt: Codebook) -> bool:
+    """Return whether zero lies between two values, so that it is rounded to one of them."""
+    return fmt.ray(False).sizes[0] < 0
+
+
+def _nans(fmt: Codebook, projection: Projection) -> int | None:
+    return fmt.nan_code if projection.nan_code is None else projection.nan_code
+
+
+def _zeros(fmt: Codebook, projection: Projection, nans: int | None) -> list[int]:
+    """Return what +0 and -0 become, unless they lie between two values."""
+    positive, negative = fmt.ray(False), fmt.ray(True)
+    if fmt.subnormals:
+        return [positive.codes[0], (negative if fmt.has_negative_zero else positive).codes[0]]
+    if projection.zero == "smallest" or nans is None or not fmt.has_nan:
+        return [positive.codes[0]] * 2
+    return [nans, nans]
+
+
+def _negative_result(fmt: Codebook, projection: Projection, zeros: list[int], nans: int | None) -> int:
+    """Return what negative results become in an unsigned codebook."""
+    if projection.negative == "error":
+        return REFUSED
+    return nans if projection.negative == "nan" and fmt.has_nan and nans is not None else zeros[0]
+
+
+def _nan_results(
+    fmt: Codebook, projection: Projection, extremes: list[int], zeros: list[int], nans: int | None
+) -> list[int]:
+    """Return what NaN operands of either sign become."""
+    if nans is not None:
+        return [nans, nans]
+    if projection.nan == "error":
+        return [REFUSED, REFUSED]
+    if projection.nan == "max":
+        codes = [extremes[0], extremes[0] if fmt.sign is Sign.UNSIGNED else extremes[1]]
+    elif projection.nan == "zero" and fmt.subnormals:
+        codes = zeros
+    elif projection.nan == "negative_zero" and fmt.has_negative_zero:
+        return [zeros[1], zeros[1]]
+    else:
+        raise ValueError(
+            f"nan={projection.nan!r} of a projection asks for a code that {fmt.name!r} does not have; "
+            f"use 'error' or 'max'"
+        )
+    return codes if projection.nan_sign == "keep" else [codes[0], codes[0]]
+
+
+# -- rays ------------------------------------------------------------------------------------------------
+
+
+def _steps(
+    fmt: Codebook, projection: Projection, ray: Ray, negative: bool
+) -> list[tuple[Number, bool] | None]:
+    """Return for each place from which number on the next is taken, and whether from that number itself."""
+    mode = fmt.mode(projection.rounding)
+    steps: list[tuple[Number, bool] | None] = []
+    for place, (size, code, threshold) in enumerate(zip(ray.sizes, ray.codes, ray.thresholds, strict=True)):
+        above = ray.size(place + 1)
+        if place == len(ray.sizes) - 1 and projection.overflow_test == "before":
+            steps.append((size, False))
+        elif above is None or threshold is None:
+            steps.append(None)
+        elif mode.bits:
+            steps.append((above, True))
+        else:
+            taken = mode.threshold(negative=negative, odd=bool(code & 1))
+            at, passes = {
+                Threshold.ANY: (size, False),
+                Threshold.HALF_OR_ABOVE: (threshold, True),
+                Threshold.ABOVE_HALF: (threshold, False),
+                Threshold.NEVER: (above, True),
+            }[taken]
+            # A threshold may be the next value itself, which is never rounded down.
+            steps.append((above, True) if at == above else (at, passes and at != size))
+    return steps
+
+
+def _places(fmt: Codebook, projection: Projection, ray: Ray, negative: bool) -> list[Place]:
+    places = []
+    for place, (size, step) in enumerate(zip(ray.sizes, _steps(fmt, projection, ray, negative), strict=True)):
+        above = ray.size(place + 1)
+        gap: Iterable[int] = (0, 0, 0)
+        if projection.rounding.bits and above is not None:
+            gap = _gap(Fraction(above), Fraction(size), fmt)
+        significand, low, exponent = _normalized(abs(size))
+        assert low == 0, "a value is a float64"
+        at, at_low, at_exponent = (0, 0, 1 << 40) if step is None else _normalized(max(step[0], 0.0))
+        places.append(
+            Place(
+                significand,
+                exponent,
+                size < 0,
+                ray.codes[place],
+                1 << 63 if step is None else at,
+                at_low,
+                at_exponent,
+                step is not None and (step[1] or step[0] < 0),
+                *gap,
+            )
+        )
+    return places
+
+
+def _gap(above: Fraction, size: Fraction, fmt: Codebook) -> tuple[int, int, int]:
+    gap = above - size
+    odd = gap.numerator // (gap.numerator & -gap.numerator)
+    if odd >= 1 << 128 or (size > 0 and above > size * (1 << 72)):
+        raise ValueError(
+            f"stochastic rounding to {fmt.name!r} is not served: the gap above {float(size)!r} is too wide "
+            "for the 128 bits that numbers are divided in. Use a deterministic mode"
+        )
+    return _normalized(gap)
+
+
+def _normalized(number: Number) -> tuple[int, int, int]:
+    """Return a number of at most 128 bits as two words, normalized, and the exponent of the first."""
+    numerator, denominator = number.as_integer_ratio()
+    if numerator == 0:
+        return 0, 0, 0
+    bits = numerator.bit_length()
+    whole = numerator << 128 >> bits
+    assert whole << bits == numerator << 128, "more than 128 bits"
+    assert denominator & (denominator - 1) == 0, "no binary fraction"
+    return whole >> 64, whole & (1 << 64) - 1, bits - 63 - denominator.bit_length()

@@ -1,0 +1,407 @@
+"""Families of codebooks, and those that have names: posits, takums, logarithmic numbers, quantisers' tables.
+
+They are made when they are first asked for: some have 65,536 values.
+
+Floor 1. Imports the standard library only.
+"""
+
+from __future__ import annotations
+
+import decimal
+import functools
+import itertools
+import math
+import re
+import struct
+from collections.abc import Callable, Iterator, Mapping
+from fractions import Fraction
+
+from lowprec.spec.codebook import Codebook, Number
+
+__all__ = ["CODEBOOKS", "Codebooks", "dynamic_map", "lns", "named", "posit", "takum"]
+
+_NAN = float("nan")
+
+#: Digits of powers that are no fractions, and the significant bits of the thresholds between them.
+_DIGITS, _BITS = 60, 110
+
+
+# -- posits and takums: rounded on the string of bits ---------------------------------------------------
+
+
+def posit(width: int, exponent_bits: int = 2) -> Codebook:
+    """Return the posit format of a width.
+
+    Numbers are rounded on the string of bits: between two posits lies the posit with one bit more. None but 0
+    becomes 0, and none overflows; infinities and NaNs are NaR.
+
+    >>> posit(8).max_finite == 2.0**24
+    True
+
+    Parameters
+    ----------
+    width : int
+        2 to 16 bits, so that there are at least 4 values.
+    exponent_bits : int
+        0 to 5. The standard of 2022 has 2 for every width; its drafts had others.
+
+    Raises ValueError: outside those ranges, or values that float64 does not hold.
+
+    Source: [POSIT] sections 3 and 4.1.
+    """
+    _check_width("posit", width, 2)
+    if not 0 <= exponent_bits <= 5:
+        raise ValueError(f"exponent_bits={exponent_bits} of a posit is out of range; use 0 to 5")
+    if (width - 1) << exponent_bits > 1022:
+        raise ValueError(
+            f"posits of {width} bits with exponent_bits={exponent_bits} exceed float64, which lowprec "
+            "carries values in; use fewer of either"
+        )
+    name = f"posit{width}" + ("" if exponent_bits == 2 else f"_es{exponent_bits}")
+    return _by_bits(name, width, functools.partial(_posit, exponent_bits=exponent_bits), "POSIT")
+
+
+def _posit(code: int, width: int, exponent_bits: int) -> float:
+    """Return the value of a positive code."""
+    bits = f"{code:0{width}b}"[1:]
+    run = len(bits) - len(bits.lstrip(bits[0]))
+    regime = run - 1 if bits[0] == "1" else -run
+    rest = bits[run + 1 :]
+    exponent, fraction = rest[:exponent_bits].ljust(exponent_bits, "0"), rest[exponent_bits:]
+    power = (regime << exponent_bits) + int(exponent or "0", 2)
+    return math.ldexp(1 + _fraction_of(fraction), power)
+
+
+def takum(width: int, *, linear: bool = False) -> Codebook:
+    """Return the takum format of a width, logarithmic or linear.
+
+    The value of a logarithmic takum is a power of the square root of e, rounded to float64; it is rounded to
+    on its logarithm. Both are rounded on the string of bits, as posits are.
+
+    >>> takum(8, linear=True).max_finite == 2.0**239
+    True
+
+    Parameters
+    ----------
+    width : int
+        2 to 16 bits.
+    linear : bool
+
+    Raises ValueError: outside that range.
+
+    Source: [TAKUM].
+    """
+    _check_width("takum", width, 2)
+    if linear:
+        return _by_bits(f"takum_linear{width}", width, _takum_linear, "TAKUM")
+    return _by_bits(f"takum{width}", width, lambda code, bits: sum(_takum(code, bits)), "TAKUM", _half_exp)
+
+
+def _takum(code: int, width: int) -> tuple[int, float]:
+    """Return the characteristic and the mantissa of a positive code."""
+    bits = f"{code:0{width}b}".ljust(12, "0")
+    positive, regime = bits[1] == "1", int(bits[2:5], 2)
+    size = regime if positive else 7 - regime
+    characteristic = int(bits[5 : 5 + size] or "0", 2)
+    characteristic += (1 << size) - 1 if positive else 1 - (2 << size)
+    return characteristic, _fraction_of(bits[5 + size :])
+
+
+def _takum_linear(code: int, width: int) -> float:
+    characteristic, mantissa = _takum(code, width)
+    return math.ldexp(1 + mantissa, characteristic)
+
+
+def _by_bits(
+    name: str,
+    width: int,
+    value: Callable[[int, int], float],
+    source: str,
+    power: Callable[[float, bool], Number] | None = None,
+) -> Codebook:
+    """Return a codebook of two's complement strings, where half the string is 0 and NaR.
+
+    `value` decodes a positive code of some width; `power` makes a number of what it gives, rounded as values
+    are, or as thresholds are.
+    """
+    half = 1 << (width - 1)
+    made: Callable[[float, bool], Number] = power or (lambda number, threshold: number)
+    positive = [made(value(code, width), False) for code in range(1, half)]
+    between = [made(value(2 * code + 1, width + 1), True) for code in range(1, half - 1)]
+    return Codebook(
+        name,
+        [0.0, *map(float, positive), _NAN, *(-float(each) for each in reversed(positive))],
+        thresholds=[*(-each for each in reversed(between)), 0.0, 0.0, *between],
+        overflow="never",
+        source=source,
+    )
+
+
+# -- logarithms ------------------------------------------------------------------------------------------
+
+
+def lns(integer_bits: int, fraction_bits: int, base: float | Fraction = 2) -> Codebook:
+    """Return a logarithmic format: a sign, and the logarithm in two's complement fixed point.
+
+    The most negative logarithm stands for zero, and with the sign for NaN. Values that are no fractions are
+    rounded to float64. Numbers are rounded on their logarithm, those beyond the largest to it.
+
+    >>> lns(4, 3).name, lns(3, 2, base=4).max_finite
+    ('lns8_3', 181.01933598375618)
+
+    Parameters
+    ----------
+    integer_bits : int
+        Of the logarithm, with its sign: 1 to 8.
+    fraction_bits : int
+        0 or more. With the sign of the number at most 16 bits in all.
+    base : float or Fraction
+        Above 1, at most 16: 2 by default.
+
+    Raises ValueError: outside those ranges, or values that float64 does not hold.
+
+    Source: [LNS].
+    """
+    base = Fraction(base)
+    if not 1 <= integer_bits <= 8 or fraction_bits < 0 or not 2 <= 1 + integer_bits + fraction_bits <= 16:
+        raise ValueError(
+            f"integer_bits={integer_bits} and fraction_bits={fraction_bits} of a logarithmic format are out "
+            "of range; use 1 to 8 integer bits, and 2 to 16 bits with the fraction and the sign"
+        )
+    if not 1 < base <= 16:
+        raise ValueError(f"base={float(base)!r} of a logarithmic format is out of range; use above 1 to 16")
+    if (1 << (integer_bits - 1)) * (base.numerator // base.denominator).bit_length() > 1022:
+        raise ValueError(
+            f"powers of {float(base)!r} with integer_bits={integer_bits} exceed float64, which lowprec "
+            "carries values in; use fewer bits or a smaller base"
+        )
+    name = f"lns{1 + integer_bits + fraction_bits}_{fraction_bits}"
+    name += "" if base == 2 else f"_base{float(base):g}"
+    half = 1 << (integer_bits + fraction_bits)
+    unit = Fraction(1, 1 << fraction_bits)
+    exponents = [*range(half // 2), *range(-half // 2, 0)]  # by code, the last half negative
+    sizes = [float(_power(base, unit * each, threshold=False)) for each in exponents]
+    sizes[half // 2] = 0.0
+    between = [_power(base, unit * (each + Fraction(1, 2)), threshold=True) for each in sorted(exponents)]
+    # The smallest threshold is that of zero: one unit below the smallest logarithm.
+    inner = between[:-1]
+    return Codebook(
+        name,
+        [*sizes, *(-each if each else _NAN for each in sizes)],
+        thresholds=[*(-each for each in reversed(inner)), *inner],
+        overflow="never",
+        source="LNS",
+    )
+
+
+def _power(base: Fraction, exponent: Fraction, *, threshold: bool) -> Number:
+    """Return a power: itself if it is a fraction of few bits, else rounded as values or thresholds are."""
+    if exponent.denominator == 1 and base == 2:
+        return math.ldexp(1.0, exponent.numerator)
+    with decimal.localcontext() as context:
+        context.prec = _DIGITS
+        return _rounded((_logarithm(base) * exponent.numerator / exponent.denominator).exp(), threshold)
+
+
+@functools.lru_cache(maxsize=16)
+def _logarithm(base: Fraction) -> decimal.Decimal:
+    with decimal.localcontext() as context:
+        context.prec = _DIGITS
+        return (decimal.Decimal(base.numerator) / base.denominator).ln()
+
+
+def _half_exp(exponent: float, threshold: bool) -> Number:
+    """Return a power of the square root of e."""
+    with decimal.localcontext() as context:
+        context.prec = _DIGITS
+        return _rounded((decimal.Decimal(exponent) / 2).exp(), threshold)
+
+
+def _rounded(number: decimal.Decimal, threshold: bool) -> Number:
+    """Return a number to nearest, as a float64 or in the bits of a threshold."""
+    if not threshold:
+        return float(number)
+    exact = Fraction(number)
+    lead = exact.numerator.bit_length() - exact.denominator.bit_length()
+    unit = Fraction(2) ** (lead - _BITS)
+    return round(exact / unit) * unit
+
+
+# -- tables of quantisers --------------------------------------------------------------------------------
+
+# Of both codebooks for blocks of 4 bits: values and thresholds are the float32 numbers of their kernels.
+_NF4 = (
+    *(-1.0, -0.6961928009986877, -0.5250730514526367, -0.39491748809814453, -0.28444138169288635),
+    *(-0.18477343022823334, -0.09105003625154495, 0.0, 0.07958029955625534, 0.16093020141124725),
+    *(0.24611230194568634, 0.33791524171829224, 0.44070982933044434, 0.5626170039176941),
+    *(0.7229568362236023, 1.0),
+)
+_NF4_THRESHOLDS = (
+    *(-0.8480964004993439, -0.6106329262256622, -0.4599952697753906, -0.33967943489551544),
+    *(-0.23460740596055984, -0.13791173323988914, -0.045525018125772476, 0.03979014977812767),
+    *(0.1202552504837513, 0.2035212516784668, 0.2920137718319893, 0.3893125355243683),
+    *(0.5016634166240692, 0.6427869200706482, 0.8614784181118011),
+)
+_FP4_THRESHOLDS = (0.00260417, 0.0859375, 0.20833333, 0.29166667, 0.4166667, 0.583333, 0.8333333)
+
+
+def _nf4() -> Codebook:
+    thresholds = [_single(each) for each in _NF4_THRESHOLDS]
+    values = [_single(each) for each in _NF4]
+    return Codebook("nf4", values, thresholds=thresholds, ties="down", source="QLORA")
+
+
+def _fp4() -> Codebook:
+    sizes = [_single(twelfths / 12) for twelfths in (0, 0.0625, 8, 12, 4, 6, 2, 3)]
+    inner = [_single(each) for each in _FP4_THRESHOLDS]
+    return Codebook(
+        "fp4_bnb",
+        [*sizes, *(-each for each in sizes)],
+        thresholds=[*(-each for each in reversed(inner)), *inner],
+        ties="zero",
+        source="BNB",
+    )
+
+
+def _iq4_nl() -> Codebook:
+    values = (-127, -104, -83, -65, -49, -35, -22, -10, 1, 13, 25, 38, 53, 69, 89, 113)
+    return Codebook("iq4_nl", values, ties="up", source="GGML")
+
+
+def dynamic_map(*, signed: bool = True) -> Codebook:
+    """Return the dynamic map of 8 bits that optimisers' states are quantised by.
+
+    Values are the float32 numbers that its makers compute: in each decade the middles between numbers that
+    lie equally far apart. Signed, there is 1 but no -1.
+
+    >>> dynamic_map().max_finite, dynamic_map().min_finite
+    (1.0, -0.992968738079071)
+
+    Source: [BNB] create_dynamic_map.
+    """
+    sizes = []
+    for decade in range(7):
+        count = (1 << decade if signed else 2 << decade) + 1
+        start, factor = _single(0.1), _single(10.0 ** (decade - 6))
+        step = _single(_single(1.0 - start) / (count - 1))
+        borders = [
+            _single(start + step * i if i < count // 2 else 1.0 - step * (count - 1 - i))
+            for i in range(count)
+        ]
+        middles = [_single(_single(low + high) / 2) for low, high in itertools.pairwise(borders)]
+        sizes += [_single(middle * factor) for middle in middles]
+    values = sorted([0.0, 1.0, *sizes, *([-size for size in sizes] if signed else [])])
+    thresholds = [_single(_single(low + high) / 2) for low, high in itertools.pairwise(values)]
+    name = "dynamic8" if signed else "udynamic8"
+    return Codebook(name, values, thresholds=thresholds, ties="down", source="BNB")
+
+
+# -- HiFloat8 --------------------------------------------------------------------------------------------
+
+
+def _hif8() -> Codebook:
+    positive = [_hif8_value(code) for code in range(1, 128)]
+    positive[0x6F - 1] = float("inf")
+    values = [0.0, *positive, _NAN, *(-each for each in positive)]
+    return Codebook("hif8", values, ties="away", overflow=1.25 * 2**15, source="HIF8")
+
+
+def _hif8_value(code: int) -> float:
+    """Return the value of a positive code: a prefix says how many bits the exponent has."""
+    bits = f"{code:07b}"
+    prefix, exponent_bits, trailing_bits = next(each for each in _HIF8 if bits.startswith(each[0]))
+    rest = bits[len(prefix) :]
+    if prefix == "0000":
+        return 2.0 ** (int(rest, 2) - 23)
+    exponent, fraction = rest[:exponent_bits], int(rest[exponent_bits:], 2) / (1 << trailing_bits)
+    size = int("1" + exponent[1:], 2) if exponent else 0  # its sign, and what follows its leading one
+    return (1 + fraction) * 2.0 ** (-size if exponent.startswith("1") else size)
+
+
+#: Prefixes of HiFloat8's codes, with the bits of exponent and significand that follow.
+_HIF8 = (("11", 4, 1), ("10", 3, 2), ("01", 2, 3), ("001", 1, 3), ("0001", 0, 3), ("0000", 0, 3))
+
+
+def _single(number: float) -> float:
+    """Return the float32 next to a number."""
+    return float(struct.unpack("<f", struct.pack("<f", number))[0])
+
+
+def _fraction_of(bits: str) -> float:
+    """Return bits behind the point."""
+    return math.ldexp(int(bits or "0", 2), -len(bits))
+
+
+def _check_width(kind: str, width: int, least: int) -> None:
+    if not least <= width <= 16:
+        raise ValueError(f"width={width} of a {kind} is out of range; use {least} to 16")
+
+
+# -- names -----------------------------------------------------------------------------------------------
+
+_MADE: dict[str, Callable[[], Codebook]] = {
+    "posit8": functools.partial(posit, 8),
+    "posit16": functools.partial(posit, 16),
+    "takum8": functools.partial(takum, 8),
+    "takum16": functools.partial(takum, 16),
+    "takum_linear8": functools.partial(takum, 8, linear=True),
+    "takum_linear16": functools.partial(takum, 16, linear=True),
+    "lns8_3": functools.partial(lns, 4, 3),
+    "lns16_8": functools.partial(lns, 7, 8),
+    "hif8": _hif8,
+    "nf4": _nf4,
+    "fp4_bnb": _fp4,
+    "iq4_nl": _iq4_nl,
+    "dynamic8": dynamic_map,
+    "udynamic8": functools.partial(dynamic_map, signed=False),
+}
+
+_PATTERNS: tuple[tuple[re.Pattern[str], Callable[..., Codebook]], ...] = (
+    (re.compile(r"posit(\d+)(?:_es(\d+))?"), lambda width, es: posit(int(width), int(es or 2))),
+    (re.compile(r"takum(\d+)"), lambda width: takum(int(width))),
+    (re.compile(r"takum_linear(\d+)"), lambda width: takum(int(width), linear=True)),
+    (re.compile(r"lns(\d+)_(\d+)"), lambda width, rest: lns(int(width) - int(rest) - 1, int(rest))),
+)
+
+
+class Codebooks(Mapping[str, Codebook]):
+    """The named codebooks, each made when it is first looked up."""
+
+    def __getitem__(self, name: str) -> Codebook:
+        return _named(name)
+
+    def __iter__(self) -> Iterator[str]:
+        return iter(_MADE)
+
+    def __len__(self) -> int:
+        return len(_MADE)
+
+    def __repr__(self) -> str:
+        return f"<{len(self)} codebooks: {', '.join(map(repr, self))}>"
+
+
+@functools.lru_cache(maxsize=64)
+def _named(name: str) -> Codebook:
+    return _MADE[name]()
+
+
+def named(name: str) -> Codebook | None:
+    """Return the codebook of a name, of one of a family too, or None where there is none.
+
+    >>> named("posit6_es1").max_finite
+    256.0
+    """
+    if name in _MADE:
+        return _named(name)
+    for pattern, make in _PATTERNS:
+        if match := pattern.fullmatch(name):
+            return _of_family(make, match.groups())
+    return None
+
+
+@functools.lru_cache(maxsize=64)
+def _of_family(make: Callable[..., Codebook], given: tuple[str | None, ...]) -> Codebook:
+    return make(*given)
+
+
+CODEBOOKS = Codebooks()

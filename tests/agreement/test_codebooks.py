@@ -1,0 +1,418 @@
+"""Codebooks: engines against the oracle, at every value, threshold and step, and next to them."""
+
+from __future__ import annotations
+
+import math
+import re
+
+import numpy as np
+import pytest
+
+import lowprec as lp
+from lowprec.oracle import order
+from lowprec.oracle.convert import decode
+from lowprec.oracle.exact import from_float
+from lowprec.spec.codebook import Codebook
+from lowprec.spec.codebooks import lns, posit, takum
+from lowprec.spec.projection import Projection
+from lowprec.spec.rounding import MODES, stochastic
+
+NAN, INFINITY = math.nan, math.inf
+
+#: One of each kind: with and without zero, sign, NaN, infinities; values next to zero on one side or both.
+BOOKS = {
+    "nf4": lp.format("nf4"),
+    "fp4_bnb": lp.format("fp4_bnb"),
+    "iq4_nl": lp.format("iq4_nl"),
+    "hif8": lp.format("hif8"),
+    "posit5": posit(5),
+    "posit6_es0": posit(6, 0),
+    "takum7": takum(7),
+    "takum_linear7": takum(7, linear=True),
+    "lns6_2": lns(3, 2),
+    "ternary": Codebook("ternary", [0.0, 1.0, NAN, -1.0]),
+    "unsigned": Codebook("unsigned", [0.0, 1.0, 3.0, 2.5], overflow=4.75),
+    "powers": Codebook("powers", [1.0, 2.0, 4.0, 8.0, 16.0, 32.0, 64.0, NAN], overflow=80.0),
+    "beyond": Codebook(
+        "beyond",
+        [0.0, 0.5, 1.0, 1.75, 3.0, 6.5, INFINITY, NAN, -0.0, -0.25, -1.0, -1.5, -3.0, -9.5, -INFINITY, NAN],
+        ties="away",
+    ),
+    "one_infinity": Codebook("one_infinity", [2.0, 0.0, INFINITY, -2.0]),
+    "far": Codebook(
+        "far",
+        [0.0, 0.0625, 1.0, 16.0, NAN, -16.0, -1.0, -0.0625],
+        thresholds=[-4, -0.25, 0, 0, 0.25, 4],
+        overflow="never",
+    ),
+    "halves": Codebook("halves", [-1.5, -0.5, 0.5, 1.5]),
+    "borders": Codebook("borders", [-1.0, 0.0, 1.0, 2.0], thresholds=[-1.0, 1.0, 1.0]),
+    "down": Codebook("down", [-3.0, -1.0, 2.0, 4.0], ties="down", thresholds=[-2.5, 0.0, 2.0]),
+    "fine": Codebook(
+        "fine",
+        [0.0, 1 + 2.0**-52, 1 + 2.0**-51, 1.5, 2.0**60, NAN, -(2.0**-1074), -1 / 3],
+        thresholds=[-0.25, 0.0, 0.5, 1 + 2.0**-52, 1.25, 2.0],
+        overflow=2.0**70,
+    ),
+}
+
+ROUNDINGS = (*MODES, stochastic(1), stochastic(8), stochastic(3, "B"), stochastic(5, "C"), stochastic(32))
+
+OTHERS = (
+    {},
+    {"overflow_test": "before"},
+    {"negative": "drop_sign"},
+    {"negative": "zero"},
+    {"zero": "smallest"},
+    {"nan_sign": "drop", "nan_code": 1},
+    {"subnormals": "flush_both"},
+    {"nan_payload": "first"},
+)
+
+
+def operands(book: Codebook) -> np.ndarray:
+    """Every number where results may change, its neighbours in float64, and some far away."""
+    finite = [float(value) for value in book.values if math.isfinite(value)]
+    points = [*finite, *map(float, book.thresholds)]
+    for ray in (book.ray(False), book.ray(True)):
+        points += [float(each) for each in (ray.beyond, ray.thresholds[-1]) if each is not None]
+    points += [80.0, 1e300, 1e-300, 5e-324, 0.3, 2.2, 7.7]
+    exact = np.array(points)
+    exact = np.concatenate(
+        [exact, np.nextafter(exact, INFINITY), np.nextafter(exact, -INFINITY), 0.97 * exact]
+    )
+    return np.unique(np.concatenate([exact, -exact, [0.0, INFINITY, -INFINITY, NAN]]))
+
+
+def asked(book: Codebook, rounding: object, saturation: str, others: dict[str, object]) -> Projection:
+    return Projection(rounding=rounding, saturation=saturation, nan="max", **others)
+
+
+@pytest.mark.parametrize("rounding", ROUNDINGS, ids=str)
+@pytest.mark.parametrize("name", BOOKS)
+def test_codes_and_flags_are_the_oracles(name, rounding):
+    book = BOOKS[name]
+    values = np.append(operands(book), -0.0)
+    generator = np.random.default_rng(sum(map(ord, name)))
+    random = None
+    if rounding.bits:
+        random = generator.integers(0, 1 << rounding.bits, values.size, dtype=np.uint64).astype(np.uint32)
+    if name == "fine" and rounding.bits:
+        with pytest.raises(ValueError, match="stochastic rounding to 'fine' is not served: the gap above"):
+            lp.encode(values, book, rounding=rounding, random=random)
+        return
+    for saturation, others in [
+        *((each, {}) for each in ("finite", "propagate")),
+        *(("none", each) for each in OTHERS),
+    ]:
+        if "nan_code" in others and name in ("unsigned", "ternary"):
+            continue
+        projection = asked(book, rounding, saturation, others)
+        codes, flags = {}, {}
+        for backend in ("scalar", "oracle"):
+            flags[backend] = np.empty(values.shape, np.uint8)
+            codes[backend] = lp.encode(
+                values, book, projection=projection, random=random, flags=flags[backend], backend=backend
+            )
+        np.testing.assert_array_equal(codes["scalar"], codes["oracle"], err_msg=str(projection))
+        np.testing.assert_array_equal(flags["scalar"], flags["oracle"], err_msg=str(projection))
+
+
+@pytest.mark.parametrize("dtype", ["float64", "float32", "float16", "int16"])
+@pytest.mark.parametrize("name", BOOKS)
+def test_tables_give_what_the_scalar_kernel_gives(name, dtype):
+    book = BOOKS[name]
+    with np.errstate(over="ignore", under="ignore", invalid="ignore"):
+        values = operands(book)
+        values = values[np.isfinite(values)] if dtype == "int16" else values
+        values = np.clip(values, -32768, 32767).astype(dtype) if dtype == "int16" else values.astype(dtype)
+        if dtype != "int16":
+            values = np.concatenate(
+                [values, np.nextafter(values, dtype(0) if callable(dtype) else values.dtype.type(0))]
+            )
+    for rounding in MODES:
+        for saturation in ("none", "finite"):
+            projection = asked(book, rounding, saturation, {})
+            given = {"projection": projection}
+            expected = lp.encode(values, book, **given, backend="scalar")
+            if dtype == "int16":
+                np.testing.assert_array_equal(lp.encode(values, book, **given), expected)
+                continue
+            np.testing.assert_array_equal(lp.encode(values, book, **given, backend="table"), expected)
+            lowest = lp.quantize(values, book, **given, backend="scalar")
+            found = lp.quantize(values, book, **given, backend="table")
+            np.testing.assert_array_equal(found.view(np.uint8), lowest.view(np.uint8))
+
+
+@pytest.mark.parametrize("name", BOOKS)
+def test_values_come_back_from_their_codes(name):
+    book = BOOKS[name]
+    codes = np.arange(len(book.values), dtype=np.uint8)
+    expected = np.array([float(value) for value in book.values])
+    for backend in ("scalar", "oracle", "table"):
+        values = lp.decode(codes, book, dtype=np.float64, backend=backend)
+        np.testing.assert_array_equal(values, expected)
+        np.testing.assert_array_equal(np.signbit(values), np.signbit(expected) & ~np.isnan(expected))
+    finite = codes[~np.isnan(expected)]
+    if book.subnormals or name not in ("powers",):
+        np.testing.assert_array_equal(lp.encode(expected[finite], book), finite)
+    back = lp.cast(finite, book, book)
+    np.testing.assert_array_equal(back, finite)
+
+
+@pytest.mark.parametrize("size", [3, 40_000])
+def test_a_value_without_a_code_is_refused_wherever_it_stands(size):
+    values = np.zeros(size, np.float32)
+    values[size // 2] = NAN
+    out = np.full(size, 77, np.uint8)
+    place = size // 2
+    with pytest.raises(
+        ValueError,
+        match=rf"cannot encode NaN values as 'nf4'.*1 of {size:,} is NaN, the first at index \({place},\)",
+    ):
+        lp.encode(values, "nf4", out=out)
+    assert np.all(out == 77)
+    with pytest.raises(ValueError, match="cannot encode NaN values as 'nf4'"):
+        lp.encode(values.astype(np.float16), "nf4")
+
+
+@pytest.mark.parametrize(
+    "operation",
+    [
+        "add",
+        "subtract",
+        "multiply",
+        "divide",
+        "sqrt",
+        "fma",
+        "remainder",
+        "logb",
+        "minimum",
+        "maximum_number",
+        "round_to_integral",
+        "absolute",
+    ],
+)
+@pytest.mark.parametrize("name", ["posit5", "hif8", "lns6_2", "halves", "beyond"])
+def test_operations_are_the_oracles(name, operation):
+    book = BOOKS[name]
+    generator = np.random.default_rng(5)
+    verb = getattr(lp, operation)
+    count = {"sqrt": 1, "logb": 1, "round_to_integral": 1, "absolute": 1, "fma": 3}.get(operation, 2)
+    finite = np.array([float(value) for value in book.values])
+    given = [generator.choice(finite, 100) for _ in range(count)]
+    for rounding in (MODES[0], MODES[4], stochastic(8)):
+        random = generator.integers(0, 256, 100, dtype=np.uint32) if rounding.bits else None
+        projection = asked(book, rounding, "none", {})
+        codes, flags = {}, {}
+        for backend in ("scalar", "oracle"):
+            flags[backend] = np.empty(100, np.uint8)
+            codes[backend] = verb(
+                *given,
+                book,
+                projection=projection,
+                random=random,
+                flags=flags[backend],
+                dtype=np.uint8,
+                backend=backend,
+            )
+        np.testing.assert_array_equal(codes["scalar"], codes["oracle"], err_msg=str(projection))
+        np.testing.assert_array_equal(flags["scalar"], flags["oracle"], err_msg=str(projection))
+
+
+def test_posits_never_overflow_nor_vanish():
+    values = np.array([1e300, -1e300, 1e-300, -1e-300, 0.0, -0.0, INFINITY, -INFINITY, NAN])
+    assert lp.encode(values, "posit8").tolist() == [0x7F, 0x81, 0x01, 0xFF, 0, 0, 0x80, 0x80, 0x80]
+    flags = np.empty(values.shape, np.uint8)
+    lp.encode(values, "posit8", flags=flags)
+    assert flags.tolist() == [1, 1, 1, 1, 0, 0, 16, 16, 0]
+
+
+def test_posits_are_rounded_on_the_string_of_bits():
+    """Between 65,536 and 262,144 lies 131,072, the posit of nine bits, not the middle."""
+    values = np.array([65536, 131071, 131072, 131073, 163840, 262144], np.float32)
+    assert lp.encode(values, "posit8").tolist() == [0x7C, 0x7C, 0x7C, 0x7D, 0x7D, 0x7D]
+
+
+def test_hifloat8_is_rounded_as_its_published_goldens():
+    """Of the unit tests of CANN's graph engine: words of binary32 and codes."""
+    words = """3638c290 3698aeb6 36e515dd 371c2ff8 358b4f67 3f48849e 3cfdc7cd 3f112a2c 3f655965 3e2040ed
+               43411383 438e0e21 42356389 43b308db 42536b25 4686c7e7 46e1ca4a 453d6d1b 462b0bbf 4743505e"""
+    codes = "04 05 06 06 03 1d 54 19 1e 3a 4e 60 46 61 47 6c 6e 67 6b 6f"
+    values = np.array([int(word, 16) for word in words.split()], np.uint32).view(np.float32)
+    assert lp.encode(values, "hif8").tolist() == [int(code, 16) for code in codes.split()]
+    border = np.array(
+        [
+            40960,
+            np.nextafter(np.float32(40960), np.float32(0)),
+            2.0**-23,
+            np.nextafter(np.float32(2.0**-23), np.float32(0)),
+        ],
+        np.float32,
+    )
+    assert lp.encode(border, "hif8").tolist() == [0x6F, 0x6E, 0x01, 0x00]
+
+
+def test_nf4_takes_the_lower_code_at_its_thresholds():
+    book = lp.format("nf4")
+    at = np.array([float(each) for each in book.thresholds], np.float32)
+    above = np.nextafter(at, np.float32(2))
+    assert lp.encode(at, "nf4").tolist() == list(range(15))
+    assert lp.encode(above, "nf4").tolist() == list(range(1, 16))
+    assert lp.encode(at, "nf4", rounding="nearest_away").tolist() == [*range(7), *range(8, 16)]
+
+
+@pytest.mark.parametrize(
+    ("projection", "message"),
+    [
+        (
+            Projection(overflow_test="exponent"),
+            "overflow_test='exponent' of a projection is for binary formats; 'posit8' is a codebook",
+        ),
+        (
+            Projection(smallest="zero"),
+            "smallest='zero' of a projection is for binary formats; 'posit8' is a codebook",
+        ),
+        (Projection(nan_code=256), "nan_code=0x100 of a projection is no code of 'posit8'; use 0 to 0xff"),
+    ],
+)
+def test_projections_for_binary_formats_are_refused(projection, message):
+    with pytest.raises(ValueError, match=message):
+        lp.encode([1.0], "posit8", projection=projection)
+
+
+# -- order -----------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("name", BOOKS)
+def test_codes_are_ordered_as_the_oracle_orders_them(name):
+    book = BOOKS[name]
+    codes = np.arange(len(book.values), dtype=np.uint8)
+    x, y = np.repeat(codes, codes.size)[:4000], np.tile(codes, codes.size)[:4000]
+    values = [decode(int(code), book) for code in codes]
+    compared = [order.compare(values[i], values[j]) for i, j in zip(x, y, strict=True)]
+    flags = np.empty(x.shape, np.uint8)
+    assert lp.less(x, y, book, flags=flags).tolist() == [each == -1 for each in compared]
+    assert flags.tolist() == [16 * (each is None) for each in compared]
+    assert lp.equal(x, y, book).tolist() == [each == 0 for each in compared]
+    assert lp.unordered(x, y, book).tolist() == [each is None for each in compared]
+    expected = [order.total_order(int(i), int(j), book) for i, j in zip(x, y, strict=True)]
+    assert lp.total_order(x, y, book).tolist() == expected
+    assert lp.classify(codes, book).tolist() == [int(order.classify(int(code), book)) for code in codes]
+
+
+@pytest.mark.parametrize("name", BOOKS)
+def test_neighbours_and_gaps_are_the_oracles(name):
+    book = BOOKS[name]
+    finite = [value for value in book.values if math.isfinite(value)]
+    points = np.array(
+        [*finite, *(1.25 * value for value in finite[:20]), 0.0, -0.0, 0.01, -0.01, 1e30, -1e30]
+    )
+    toward = np.array([0.3, -2.0, INFINITY, -INFINITY, NAN, 1.0])
+    x, y = (each.reshape(-1) for each in np.meshgrid(points, toward))
+    found = lp.nextafter(x, y, book).astype(np.float64)
+    for i in range(x.size):
+        code = order.nextafter(from_float(x[i]), from_float(y[i]), book)
+        expected = NAN if code is None else book.values[code]
+        assert found[i] == expected or (code is None and math.isnan(found[i])), (x[i], y[i])
+    gaps = lp.ulp(points, book)
+    expected = [np.array(float(order.ulp(from_float(point), book)), gaps.dtype) for point in points]
+    np.testing.assert_array_equal(gaps, expected)
+    assert np.isnan(lp.ulp([INFINITY, NAN], book)).all()
+
+
+# -- dot products and blocks ----------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    "how",
+    [
+        lp.Accumulation(output="posit8", order="exact"),
+        lp.Accumulation(output="posit8", accumulator="binary32"),
+        lp.Accumulation(output="hif8", accumulator="bfloat16", product="binary32"),
+        lp.Accumulation(output=("posit8", "stochastic(8)"), accumulator="binary32"),
+        lp.Accumulation(
+            output=("nf4", lp.Projection(nan="max")),
+            accumulator="binary32",
+            operands="posit8",
+            operand_rounding=lp.Projection(),
+        ),
+    ],
+    ids=str,
+)
+@pytest.mark.parametrize("addend", [None, 0.3])
+def test_sums_become_codes_as_the_oracles_do(how, addend):
+    generator = np.random.default_rng(3)
+    x = generator.standard_normal((5, 12)).astype(np.float32)
+    options = {"rng": 7} if how.rounds_randomly else {}
+    found = lp.matmul(x, x.T, how, addend=addend, **options)
+    np.testing.assert_array_equal(found, lp.matmul(x, x.T, how, addend=addend, backend="oracle", **options))
+
+
+@pytest.mark.parametrize("rule", ["divide", "floor", "rceil", "nearest", "project"])
+@pytest.mark.parametrize("element", ["nf4", "posit8", "hif8", "iq4_nl", "fp4_bnb"])
+def test_blocks_with_elements_of_a_codebook_are_the_oracles(element, rule):
+    generator = np.random.default_rng(11)
+    elements = lp.Projection(saturation="finite", nan="max")
+    for scale, arithmetic in (("binary32", "reciprocal"), ("e8m0fnu", "exact"), ("e4m3fn", "product")):
+        fmt = lp.BlockFormat(
+            name="mine",
+            element=element,
+            scale=scale,
+            size=16,
+            rule=rule,
+            arithmetic=arithmetic,
+            elements=elements,
+        )
+        values = generator.standard_normal(64).astype(np.float32) * np.float32(
+            10.0 ** generator.integers(-3, 3)
+        )
+        values[20], values[40] = (NAN, INFINITY) if scale == "e4m3fn" else (0.0, 1.0)
+        found, expected = lp.encode(values, fmt), lp.encode(values, fmt, backend="oracle")
+        np.testing.assert_array_equal(found.codes, expected.codes)
+        np.testing.assert_array_equal(found.scales, expected.scales)
+        np.testing.assert_array_equal(lp.decode(found), lp.decode(found, backend="oracle"))
+
+
+def test_products_of_blocks_with_elements_of_a_codebook_are_the_oracles():
+    values = np.random.default_rng(2).standard_normal((3, 128)).astype(np.float32)
+    fmt = lp.BlockFormat(name="mine", element="nf4", scale="binary32", size=64, rule="divide")
+    x, y = lp.encode(values, fmt), lp.encode(np.ascontiguousarray(values.T), fmt, axis=0)
+    for how in ("exact", "fp32_sequential", "fp32_pairwise"):
+        np.testing.assert_array_equal(lp.matmul(x, y, how), lp.matmul(x, y, how, backend="oracle"))
+
+
+@pytest.mark.parametrize(
+    ("make", "message"),
+    [
+        (
+            lambda: lp.Accumulation(output="binary32", accumulator="posit8"),
+            "accumulator of an accumulation cannot be 'posit8', which is a codebook: numbers are kept in "
+            "binary formats, and the output alone may be one",
+        ),
+        (
+            lambda: lp.Accumulation(
+                output="binary32",
+                operands="nf4",
+                accumulator=lp.Window(step=4, fraction_bits=10, result="binary32"),
+            ),
+            "operands nf4 and nf4 lack exponents to align by",
+        ),
+        (
+            lambda: lp.BlockFormat(name="b", element="e4m3fn", scale="lns8_3", size=16),
+            "scale='lns8_3' of block format "
+            "'b' is a codebook; use a binary format, and encode the scales once more",
+        ),
+        (
+            lambda: lp.BlockFormat(name="b", element="nf4", scale="binary32", size=16, rule="even"),
+            "rule='even' of block format 'b' asks for the precision of 'nf4', which is a codebook",
+        ),
+        (
+            lambda: lp.BlockFormat(name="b", element="lns8_3", scale="binary32", size=16, rule="divide"),
+            "rule='divide' of block format 'b' divides by 234.753",
+        ),
+    ],
+)
+def test_places_that_a_codebook_cannot_take_are_refused(make, message):
+    with pytest.raises(ValueError, match=re.escape(message)):
+        make()
