@@ -396,6 +396,14 @@ MUTANTS = (
         ("engine:vector divide binary32 binary32 toward_zero",),
     ),
     Mutant(
+        "neighbour-ties",
+        "kernels/vector/flags.py",
+        "ties away from zero move whatever is not exact",
+        "moves = (not ties) | (beside(a, b, c, middle) == 0)",
+        "moves = True",
+        ("engine:vector divide binary32 binary32 nearest_away",),
+    ),
+    Mutant(
         "choice-zeros",
         "kernels/vector/choice_program.py",
         "of two zeros the first is the lesser",
