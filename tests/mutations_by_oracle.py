@@ -399,8 +399,8 @@ MUTANTS = (
         "neighbour-ties",
         "kernels/vector/flags.py",
         "ties away from zero move whatever is not exact",
-        "moves = (not ties) | (beside(a, b, c, middle) == 0)",
-        "moves = True",
+        "other = other if beside(a, b, c, middle) == 0 else words[i]",
+        "other = other",
         ("engine:vector divide binary32 binary32 nearest_away",),
     ),
     Mutant(

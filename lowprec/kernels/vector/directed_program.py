@@ -67,9 +67,9 @@ class Directed(InParts):
     def __init__(self, request: Elementwise, nearest: ElementwiseProgram, read: list[Read]) -> None:
         super().__init__(request, refuses=False)
         self._nearest, self._read = nearest, read
-        self._neighbours, self._plan = neighbours(request.operation), plan()
         mode = request.projection.rounding
         self._ties = mode in AT_TIES
+        self._neighbours, self._plan = neighbours(request.operation, self._ties), plan()
         self._mode = AT_TIES[mode] if self._ties else DIRECTED[mode]
         # Sums that are exactly zero have another sign then.
         self._signs = request.projection.rounding.downward and request.operation in ("add", "subtract", "fma")
@@ -81,7 +81,7 @@ class Directed(InParts):
         numbers = [read(codes) for read, codes in zip(self._read, operands, strict=True)]
         x, y, z = (*numbers, *numbers[:1] * (3 - len(numbers)))
         results = out.copy().view(np.float32)
-        if self._neighbours(x, y, z, results, out, self._mode, self._ties, self._plan) != DONE:
+        if self._neighbours(x, y, z, results, out, self._mode, self._plan) != DONE:
             return None
         if self._ties:  # of a tie beyond the largest number
             return np.flatnonzero(np.isinf(results))
