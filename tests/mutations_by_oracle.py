@@ -396,6 +396,14 @@ MUTANTS = (
         ("engine:vector divide binary32 binary32 toward_zero",),
     ),
     Mutant(
+        "neighbour-ties",
+        "kernels/vector/flags.py",
+        "ties away from zero move whatever is not exact",
+        "other = other if beside(a, b, c, middle) == 0 else words[i]",
+        "other = other",
+        ("engine:vector divide binary32 binary32 nearest_away",),
+    ),
+    Mutant(
         "choice-zeros",
         "kernels/vector/choice_program.py",
         "of two zeros the first is the lesser",
