@@ -47,7 +47,9 @@ def columns_of(name: str, operands: list[Array]) -> Columns:
     else:
         distinct, places = np.unique(rows, axis=0, return_inverse=True)
     numbers = [_value(name, *row) for row in distinct.view(np.float64).tolist()]
-    columns = (np.array(column, kind) for column, kind in zip(zip(*numbers, strict=True), _TYPES, strict=True))
+    columns: Any = [
+        np.array(column, kind) for column, kind in zip(zip(*numbers, strict=True), _TYPES, strict=True)
+    ]
     return Columns(*columns).at(places.reshape(-1))
 
 

@@ -1,9 +1,10 @@
 """The value of a function at exact numbers: 128 bits of it, rounded to odd, by enclosures that are proven.
 
-python-flint's balls of real numbers (Arb) enclose a value; their precision is raised until all of a ball has the
-same 128 bits. What is exactly a binary fraction never gets there, so these cases come first: by algebra, and
-by the theorems of Lindemann and Weierstrass, and of Niven, they are all. Of `erf`, `gelu` and their like nobody has
-proven that there are none but at zero: precision would be raised to a limit, and then an error says so.
+python-flint's balls of real numbers (Arb) enclose a value; their precision is raised until all of a ball
+has the same 128 bits. What is exactly a binary fraction never gets there, so these cases come first: by
+algebra, and by the theorems of Lindemann and Weierstrass, and of Niven, they are all. Of `erf`, `gelu` and
+their like nobody has proven that there are none but at zero: precision would be raised to a limit, and then an
+error says so.
 
 Floor 2b. Imports python-flint when it is first needed. Source: [ARB].
 """
@@ -216,7 +217,9 @@ def value_of(name: str, *operands: float) -> Value:
 def _log2_of(x: Fraction) -> int | None:
     """Return k if a positive number is 2**k."""
     size, below = x.numerator, x.denominator
-    return size.bit_length() - below.bit_length() if not size & (size - 1) and not below & (below - 1) else None
+    return (
+        size.bit_length() - below.bit_length() if not size & (size - 1) and not below & (below - 1) else None
+    )
 
 
 def _log10_of(x: Fraction) -> int | None:
@@ -347,19 +350,37 @@ _ONE: dict[str, _One] = {
     "exp10": _One(1, "same", 0, lambda arb, x: (x * arb.const_log10()).exp(), _power_of_ten),
     "expm1": _One("same", "same", -1, lambda arb, x: x.expm1(), between=_above_minus_one),
     "exp2m1": _One(
-        "same", "same", -1, lambda arb, x: (x * arb.const_log2()).expm1(), lambda x: _power_of_two(x, 1),
+        "same",
+        "same",
+        -1,
+        lambda arb, x: (x * arb.const_log2()).expm1(),
+        lambda x: _power_of_two(x, 1),
         _above_minus_one,
     ),
     "exp10m1": _One(
-        "same", "same", -1, lambda arb, x: (x * arb.const_log10()).expm1(), lambda x: _power_of_ten(x, 1),
+        "same",
+        "same",
+        -1,
+        lambda arb, x: (x * arb.const_log10()).expm1(),
+        lambda x: _power_of_ten(x, 1),
         _above_minus_one,
     ),
-    "log": _One(_pole(True), "same", _INVALID, lambda arb, x: x.log(), _if_positive(lambda x: 0 if x == 1 else None)),
-    "log2": _One(_pole(True), "same", _INVALID, lambda arb, x: x.log() / arb.const_log2(), _if_positive(_log2_of)),
-    "log10": _One(_pole(True), "same", _INVALID, lambda arb, x: x.log() / arb.const_log10(), _if_positive(_log10_of)),
+    "log": _One(
+        _pole(True), "same", _INVALID, lambda arb, x: x.log(), _if_positive(lambda x: 0 if x == 1 else None)
+    ),
+    "log2": _One(
+        _pole(True), "same", _INVALID, lambda arb, x: x.log() / arb.const_log2(), _if_positive(_log2_of)
+    ),
+    "log10": _One(
+        _pole(True), "same", _INVALID, lambda arb, x: x.log() / arb.const_log10(), _if_positive(_log10_of)
+    ),
     "log1p": _One("same", "same", _INVALID, lambda arb, x: x.log1p(), _if_positive(lambda x: None, 1)),
-    "log2p1": _One("same", "same", _INVALID, lambda arb, x: x.log1p() / arb.const_log2(), _if_positive(_log2_of, 1)),
-    "log10p1": _One("same", "same", _INVALID, lambda arb, x: x.log1p() / arb.const_log10(), _if_positive(_log10_of, 1)),
+    "log2p1": _One(
+        "same", "same", _INVALID, lambda arb, x: x.log1p() / arb.const_log2(), _if_positive(_log2_of, 1)
+    ),
+    "log10p1": _One(
+        "same", "same", _INVALID, lambda arb, x: x.log1p() / arb.const_log10(), _if_positive(_log10_of, 1)
+    ),
     "sin": _One("same", _INVALID, _INVALID, lambda arb, x: x.sin()),
     "cos": _One(1, _INVALID, _INVALID, lambda arb, x: x.cos()),
     "tan": _One("same", _INVALID, _INVALID, lambda arb, x: x.tan()),
@@ -370,14 +391,20 @@ _ONE: dict[str, _One] = {
     "acos": _One(None, _INVALID, _INVALID, lambda arb, x: x.acos(), _within({1: 0})),
     "atan": _One("same", lambda arb: arb.pi() / 2, lambda arb: -arb.pi() / 2, lambda arb, x: x.atan()),
     "asinpi": _One(
-        "same", _INVALID, _INVALID, lambda arb, x: x.asin() / arb.pi(),
+        "same",
+        _INVALID,
+        _INVALID,
+        lambda arb, x: x.asin() / arb.pi(),
         _within({1: Fraction(1, 2), -1: Fraction(-1, 2)}),
     ),
     "acospi": _One(
         Fraction(1, 2), _INVALID, _INVALID, lambda arb, x: x.acos() / arb.pi(), _within({1: 0, -1: 1})
     ),
     "atanpi": _One(
-        "same", Fraction(1, 2), Fraction(-1, 2), lambda arb, x: x.atan() / arb.pi(),
+        "same",
+        Fraction(1, 2),
+        Fraction(-1, 2),
+        lambda arb, x: x.atan() / arb.pi(),
         lambda x: x / 4 if abs(x) == 1 else None,
     ),
     "sinh": _One("same", "same", "same", lambda arb, x: x.sinh()),
@@ -385,7 +412,10 @@ _ONE: dict[str, _One] = {
     "tanh": _One("same", 1, -1, lambda arb, x: x.tanh(), between=_below_one),
     "asinh": _One("same", "same", "same", lambda arb, x: x.asinh()),
     "acosh": _One(
-        _INVALID, "same", _INVALID, lambda arb, x: x.acosh(),
+        _INVALID,
+        "same",
+        _INVALID,
+        lambda arb, x: x.acosh(),
         lambda x: _INVALID if x < 1 else 0 if x == 1 else None,
     ),
     "atanh": _One(
@@ -397,11 +427,15 @@ _ONE: dict[str, _One] = {
     "sigmoid": _One(Fraction(1, 2), 1, 0, _sigmoid, between=lambda x: (Fraction(0), Fraction(1))),
     "erf": _One("same", 1, -1, lambda arb, x: x.erf(), between=_below_one),
     "erfc": _One(1, 0, 2, lambda arb, x: x.erfc(), between=lambda x: (Fraction(0), Fraction(2))),
-    "gelu": _One("same", "same", _zero(True), lambda arb, x: x * (-x / arb(2).sqrt()).erfc() / 2, between=_share),
+    "gelu": _One(
+        "same", "same", _zero(True), lambda arb, x: x * (-x / arb(2).sqrt()).erfc() / 2, between=_share
+    ),
     "gelu_tanh": _One("same", "same", _zero(True), _gelu_tanh, between=_share),
     "silu": _One("same", "same", _zero(True), lambda arb, x: x * _sigmoid(arb, x), between=_share),
-    "softplus": _One(None, "same", 0, lambda arb, x: x.exp().log1p(), between=lambda x: (max(x, Fraction(0)), None)),
-}  # fmt: skip
+    "softplus": _One(
+        None, "same", 0, lambda arb, x: x.exp().log1p(), between=lambda x: (max(x, Fraction(0)), None)
+    ),
+}
 
 
 # -- functions of two operands ---------------------------------------------------------------------------
@@ -459,7 +493,7 @@ def _pow(x: float, y: float) -> Value:
 
 
 def _rational_power(x: Fraction, y: Fraction) -> Fraction | None:
-    """Return a power that is a fraction of few bits; others have more than 128, and lie between any two of these."""
+    """Return a power that is a fraction of few bits; others have more than 128, or are no fractions."""
     if x.numerator == x.denominator:
         return Fraction(1)
     root: Fraction | None = x

@@ -19,8 +19,8 @@ from lowprec.kernels.engine import DONE, REFUSED, BlockRefusal, Refusal, Rows, T
 from lowprec.kernels.functions.tables import columns_of
 from lowprec.kernels.lower.block import lower_block, lower_tensor
 from lowprec.kernels.lower.dot import integer, kind_of, lower_how, lower_stages
-from lowprec.kernels.lower.scalar import lower_source, lower_target, may_refuse
 from lowprec.kernels.lower.kinds import NAN
+from lowprec.kernels.lower.scalar import lower_source, lower_target, may_refuse
 from lowprec.kernels.lower.words import DOUBLE
 from lowprec.kernels.request import CONVERT, BlockDecoding, BlockEncoding, Dot, Elementwise, Request
 from lowprec.kernels.scalar.arith import KNOWN, encode_numbers, operate
@@ -285,8 +285,8 @@ class Function(Operation):
         for each, source in pairs:
             values, inexact = np.empty(each.size, np.uint64), np.zeros(each.size, np.uint8)
             convert(
-                _readable(each, source), _reader(source, self._flushes), values, lower_target(DOUBLE, DEFAULT),
-                _NO_RANDOM, inexact,
+                _readable(each, source), _reader(source, self._flushes), values,
+                lower_target(DOUBLE, DEFAULT), _NO_RANDOM, inexact,
             )  # fmt: skip
             if not self._flushes and np.any(inexact & Flag.INEXACT):
                 raise ValueError(
@@ -300,7 +300,9 @@ class Function(Operation):
         if through.any():
             (places,) = np.nonzero(through)
             some, signals = np.zeros(places.size, np.uint64), np.zeros(places.size, np.uint8)
-            refusal = super()._operate([each[places] for each in wide], some, signals, random[places] if random.size else random)
+            refusal = super()._operate(
+                [each[places] for each in wide], some, signals, random[places] if random.size else random
+            )
             if refusal is not None:
                 return refusal._replace(first=int(places[refusal.first]))
             codes[places], raised[places] = some, signals
