@@ -117,8 +117,8 @@ FUNCTIONS: Mapping[str, Function] = MappingProxyType(
         "pow": Function(
             2,
             "x to the power y",
-            "1 if x is 1 or y is zero, even beside a NaN, and for -1 to infinite powers; invalid for finite x "
-            "below zero and finite y that are no integers; a pole for zeros to negative powers",
+            "1 if x is 1 or y is zero, even beside a NaN, and for -1 to infinite powers; invalid for "
+            "finite x below zero and finite y that are no integers; a pole for zeros to negative powers",
             "2.0, 0.5",
             "1.375",
         ),

@@ -3,8 +3,8 @@
 python-flint's balls of real numbers (Arb) enclose a value; their precision is raised until all of a ball
 has the same 128 bits. What is exactly a binary fraction never gets there, so these cases come first: by
 algebra, and by the theorems of Lindemann and Weierstrass, and of Niven, they are all. Of `erf`, `gelu` and
-their like nobody has proven that there are none but at zero: precision would be raised to a limit, and then an
-error says so.
+their like nobody has proven that there are none but at zero: precision would be raised to a limit, and then
+an error says so.
 
 Floor 2b. Imports python-flint when it is first needed. Source: [ARB].
 """
@@ -485,6 +485,9 @@ def _pow(x: float, y: float) -> Value:
         return _infinity(negative) if y > 0 else _zero(negative)
     if x < 0 and not whole:
         return _INVALID
+    power = _log2_of(abs(Fraction(x)))
+    if power is not None and (power * Fraction(y)).denominator == 1:
+        return _number(1 << 127, int(power * Fraction(y)) - 127, negative)
     found = _rational_power(abs(Fraction(x)), Fraction(y))
     if found is not None:
         return exact(-found if negative else found)
