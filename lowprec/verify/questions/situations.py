@@ -16,6 +16,7 @@ import numpy.typing as npt
 from lowprec.oracle.arith import exact
 from lowprec.oracle.convert import decode, position
 from lowprec.oracle.exact import Exact, Special
+from lowprec.spec.codebook import Codebook
 from lowprec.spec.format import Format, Sign
 from lowprec.spec.projection import DEFAULT, Flag, Projection
 from lowprec.spec.rounding import Rounding, rounding
@@ -84,7 +85,7 @@ def _place(value: Exact, target: Format, what: str) -> str:
         return f"infinite {what}"
     if isinstance(value, Special) or value == 0:
         return f"zero {what}"
-    tail, last = position(abs(value), target)
+    tail, last = position(abs(value), target, value < 0)
     if tail is None:
         return _BEYOND if last else "below the smallest value"
     return f"{_tail(tail)}{_PAST}" if last and tail else _tail(tail)
@@ -193,7 +194,7 @@ def situations(
 @functools.cache
 def _continued(target: Format) -> Format | None:
     """Return the format with a sign, and as many values again past the largest; None if it does not fit."""
-    if target.width > 30 or (target.exponent_bits and not target.subnormals):
+    if isinstance(target, Codebook) or target.width > 30 or (target.exponent_bits and not target.subnormals):
         return None
     if not target.exponent_bits:
         bits, bias = target.trailing_bits + 2, target.bias - 2
