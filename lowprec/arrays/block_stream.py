@@ -19,12 +19,14 @@ from typing import Any, NamedTuple
 import numpy as np
 import numpy.typing as npt
 
+from lowprec.arrays.block_quotients import encode_quotients
 from lowprec.arrays.checks import Array, Operand
 from lowprec.arrays.threads import ALIGNED, share
 from lowprec.arrays.traverse import PAST_FROM
 from lowprec.kernels import engine
 from lowprec.kernels.engine import Backend, ElementwiseProgram, Tensor
 from lowprec.kernels.lower.block import lower_tensor
+from lowprec.kernels.modes import usual_arithmetic
 from lowprec.kernels.request import CONVERT, BlockDecoding, BlockEncoding, Elementwise
 from lowprec.kernels.scalar.block import tensor_numbers
 from lowprec.kernels.vector.block import largest_magnitude
@@ -42,7 +44,6 @@ __all__ = [
     "exact_single",
     "grid_of",
     "largest_finite",
-    "spread",
     "tensor_of",
 ]
 
@@ -52,6 +53,9 @@ Places = npt.NDArray[np.intp]
 
 #: Columns of a tile where blocks lie along rows, and where they lie along or across columns; and the most.
 _TILE, _TILE_OF_COLUMNS, _WIDEST = 4096, 512, 1 << 20
+
+#: How many times as large subnormal numbers are made.
+_LARGER = 1 << 64
 
 #: Elements that the general kernel is given at a time.
 _PART = 1 << 16
@@ -92,13 +96,6 @@ def grid_of(shape: tuple[int, ...], axes: tuple[int, ...], sizes: tuple[int, ...
     for axis, size in zip(axes, sizes, strict=True):
         grid[axis] = -(-shape[axis] // size)
     return tuple(grid)
-
-
-def spread(scales: Array, shape: tuple[int, ...], axes: tuple[int, ...], sizes: tuple[int, ...]) -> Array:
-    """Repeat the scales of blocks of these sizes along these axes, for each element of such a shape."""
-    for axis, size in zip(axes, sizes, strict=True):
-        scales = np.take(scales, np.arange(shape[axis]) // size, axis)
-    return scales
 
 
 def _flat(codes: Array) -> Array:
@@ -195,9 +192,14 @@ def encode_blocks(
     given: bool = False,
 ) -> None:
     """Write the codes of values, and those of their scales, to new arrays; scales that are given are read."""
+    blocks = None
+    if given and backend is None:
+        blocks = encode_quotients(operand, fmt, axes, tensor, codes, scales, random)
+        if blocks is not None and not blocks.size:
+            return
     program = engine.lower(BlockEncoding(operand.fmt, fmt, tensor.value is not None, given, backend=backend))
     layout = _layout(codes.shape, axes, fmt.sizes) if program.partial and codes.size else None
-    values, blocks = _flat(operand.codes), None
+    values = _flat(operand.codes)
     if layout is not None:
         out, flat_scales, marks = codes.reshape(-1), scales.reshape(-1), np.zeros(scales.size, np.uint8)
         past = out.nbytes >= PAST_FROM and _aligned(out, layout)
@@ -241,34 +243,54 @@ def encode_blocks(
 
 
 class _Wider(NamedTuple):
-    """Encodes blocks of subnormal numbers as binary64 numbers, which then are normal."""
+    """Encodes blocks of subnormal numbers as binary64 numbers, which then are normal, or as larger numbers.
+
+    Where a tensor has a scale, and quotients are exact, values and that scale may be 2**64 times as large.
+    """
 
     read: ElementwiseProgram
     program: Any
     tensor: Tensor
+    larger: bool
 
     @classmethod
     def of(cls, source: Format, fmt: BlockFormat, tensor: Tensor) -> _Wider | None:
-        """Return the one for such a source and format, or None where vectors take no binary64 numbers."""
-        program = engine.lower(BlockEncoding(catalog.BINARY64, fmt, tensor.value is not None), last="vector")
-        if program is None or source == catalog.BINARY64 or not catalog.BINARY64.contains(source):
+        """Return the one for such a source and format, or None where vectors take no such numbers."""
+        larger = tensor.value is not None
+        carrier = catalog.BINARY32 if larger else catalog.BINARY64
+        if source == catalog.BINARY64 or not carrier.contains(source):
             return None
-        return cls(engine.lower(Elementwise(CONVERT, (source,), catalog.BINARY64, DEFAULT)), program, tensor)
+        if larger and (fmt.arithmetic != "exact" or fmt.flush_subnormals):
+            return None
+        program = engine.lower(BlockEncoding(carrier, fmt, larger), last="vector")
+        if program is None:
+            return None
+        if larger:
+            scale, inverse = tensor.scale * _LARGER, tensor.inverse / _LARGER
+            tensor = tensor._replace(scale=scale, inverse=inverse, words=lower_tensor(fmt, scale, inverse))
+        read = engine.lower(Elementwise(CONVERT, (source,), carrier, DEFAULT))
+        return cls(read, program, tensor, larger)
 
+    @usual_arithmetic()
     def run(
         self, values: Array, random: Words, codes: DTypeLike, scales: DTypeLike
     ) -> tuple[Array, Array, Places]:
         """Return the codes and scales of blocks in rows, and which rows are left."""
         count, each = values.shape
         out, made = np.zeros(values.shape, codes), np.zeros(count, scales)
-        layout, wide = _layout((count, each), (1,), (each,)), np.empty(values.size, np.uint64)
+        layout, kind = _layout((count, each), (1,), (each,)), np.float32 if self.larger else np.float64
         if layout is None:
             return out, made, np.arange(count)
-        marks, nothing = np.zeros(count, np.uint8), np.empty(0, np.uint8)
-        random = random.reshape(-1)
-        self.read.run([values.reshape(-1)], wide, nothing, random[:0])
-        self.program.run(wide, out.reshape(-1), made, marks, layout, self.tensor, random, False)
-        return out, made, np.flatnonzero(marks)
+        marks, numbers = np.zeros(count, np.uint8), np.empty(values.shape, kind)
+        random, words = random.reshape(-1), numbers.reshape(-1).view(f"u{numbers.itemsize}")
+        self.read.run([values.reshape(-1)], words, marks[:0], random[:0])
+        large = np.zeros(count, bool)
+        if self.larger:
+            large = ~(np.abs(numbers).max(1) < 1 / _LARGER)
+            numbers[large] = 0
+            numbers *= np.float32(_LARGER)
+        self.program.run(words, out.reshape(-1), made, marks, layout, self.tensor, random, False)
+        return out, made, np.flatnonzero(marks.view(bool) | large)
 
 
 class _Layout(NamedTuple):

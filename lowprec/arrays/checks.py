@@ -219,7 +219,7 @@ def codes_operand(codes: object, fmt: Format) -> Operand:
     largest = (1 << fmt.width) - 1
     limits = np.iinfo(array.dtype)
     whole = limits.min == 0 and limits.max == largest
-    if array.size and not whole and (array.min() < 0 or array.max() > largest):
+    if array.size and not whole and ((limits.min and array.min() < 0) or array.max() > largest):
         wrong = (array < 0) | (array > largest)
         raise ValueError(
             f"codes of {fmt.name!r} are 0 to {largest}: {_count(wrong)}, which is "

@@ -92,8 +92,8 @@ def dot(
     backend
         As for `encode`.
     progress : callable or True, optional
-        Called with (done, total), in outputs, as the product goes on; True shows a bar on stderr. What it
-        raises ends the call.
+        Called with (done, total) as the product goes on, in outputs, and with scales of blocks along K in
+        blocks; True shows a bar on stderr. What it raises ends the call.
 
     Returns
     -------
@@ -281,7 +281,7 @@ def _run(
     given, carrier = result_type(fmt, getattr(out, "dtype", None) if dtype is None else np.dtype(dtype))  # type: ignore[call-overload]
     place = output(out, given, shape, f"values of {fmt.name!r}")
     key = _key(how, rng)
-    x, y = alike(x, y)
+    x, y = alike(x, y, how.term)
     if Fraction(x.tensor) * Fraction(y.tensor) != 1 and addend is not None:
         raise ValueError(
             "an addend cannot join a product with tensor scales, which multiply the sum; add it to the result"

@@ -16,6 +16,7 @@ from lowprec.arrays.block import BlockArray
 from lowprec.arrays.checks import Array, Operand, code_dtype, output, values_operand
 from lowprec.arrays.dot_shapes import Plain, check_joins, check_shapes
 from lowprec.arrays.operations import result_type
+from lowprec.arrays.progress import reporting
 from lowprec.arrays.scaling import ScaledBlocks, operand_scales
 from lowprec.arrays.sums import as_values, coded, computed, rounded_codes
 from lowprec.kernels.engine import Backend
@@ -23,7 +24,7 @@ from lowprec.kernels.request import CONVERT
 from lowprec.spec.accumulation import Accumulation
 from lowprec.spec.epilogue import Epilogue
 
-__all__ = ["scaled_product"]
+__all__ = ["check_blocks", "scaled_product"]
 
 Scales = tuple[npt.ArrayLike | None, npt.ArrayLike | None]
 
@@ -94,7 +95,7 @@ def scaled_product(
     if any(blocks is not None for _, blocks in sides):
         if how.rounds_randomly:
             raise ValueError(f"{how} rounds stochastically, and scales of blocks along K are for others only")
-        shape, v = _in_blocks(verb, x, y, inner, steps, sides, fused, options)
+        shape, v = _in_blocks(verb, x, y, inner, steps, sides, fused, options, progress)
     else:
         made = np.asarray(verb(x, y, inner, progress=progress, **options))
         shape = made.shape
@@ -145,7 +146,7 @@ def _sides(
             values = values.astype(np.float64)
         k = -1 if verb == "dot" or number == 0 or len(shape) == 1 else -2
         if values.ndim == len(shape) and values.size > 1:
-            _check_blocks(name, values.shape, shape, k % len(shape), block)
+            check_blocks(name, values.shape, shape, k % len(shape), block)
         rows, blocks = operand_scales(name, values, shape, k, block)
         if blocks is None and verb == "matmul" and len(shape) > 1 and len(shapes[1 - number]) > 1:
             rows = np.expand_dims(rows, -2 if number else -1)
@@ -153,7 +154,7 @@ def _sides(
     return found
 
 
-def _check_blocks(name: str, counts: tuple[int, ...], shape: tuple[int, ...], k: int, block: int) -> None:
+def check_blocks(name: str, counts: tuple[int, ...], shape: tuple[int, ...], k: int, block: int) -> None:
     """Refuse scales of blocks whose size is not said, or is another: shapes alone do not tell it."""
     for axis, (count, size) in enumerate(zip(counts, shape, strict=True)):
         if count == 1 or (count == size and axis != k):
@@ -181,6 +182,7 @@ def _in_blocks(
     sides: list[tuple[Array | None, ScaledBlocks | None]],
     addend: npt.ArrayLike | None,
     options: dict[str, Any],
+    progress: Any,
 ) -> tuple[tuple[int, ...], Operand]:
     """Step 1 of each block along K, in order."""
     sizes = {blocks.size for _, blocks in sides if blocks is not None}
@@ -193,20 +195,24 @@ def _in_blocks(
     left, right, (size,) = np.asarray(x), np.asarray(y), sizes
     columns = verb.__name__ == "matmul" and right.ndim > 1
     v: Operand | None = None
-    for number, start in enumerate(range(0, left.shape[-1], size)):
-        part = slice(start, start + size)
-        theirs = right[..., part, :] if columns else right[..., part]
-        made = np.asarray(verb(left[..., part], theirs, how, **options))
-        if v is None and addend is not None:
-            v = _joining(steps, addend, "addend", made.shape)
-        factors = []
-        for side, (rows, blocks) in enumerate(sides):
-            if blocks is not None:
-                axis = -2 if side and columns else -1
-                rows = blocks.scales.take([number], axis)
-                rows = rows if verb.__name__ == "matmul" and blocks.scales.ndim > 1 else rows[..., 0]
-            factors.append(None if rows is None else steps.given(rows, "scale"))
-        v = steps.scaled(coded(made, how.output[0]), factors, v)
-        shape = made.shape
+    starts = range(0, left.shape[-1], size)
+    with reporting(progress, len(starts), f"blocks along K, {how}") as step:
+        for number, start in enumerate(starts):
+            part = slice(start, start + size)
+            theirs = right[..., part, :] if columns else right[..., part]
+            made = np.asarray(verb(left[..., part], theirs, how, **options))
+            if v is None and addend is not None:
+                v = _joining(steps, addend, "addend", made.shape)
+            factors = []
+            for side, (rows, blocks) in enumerate(sides):
+                if blocks is not None:
+                    axis = -2 if side and columns else -1
+                    rows = blocks.scales.take([number], axis)
+                    rows = rows if verb.__name__ == "matmul" and blocks.scales.ndim > 1 else rows[..., 0]
+                factors.append(None if rows is None else steps.given(rows, "scale"))
+            v = steps.scaled(coded(made, how.output[0]), factors, v)
+            shape = made.shape
+            if step:
+                step(1)
     assert v is not None, "there are several blocks"
     return shape, v

@@ -14,7 +14,7 @@ import numpy.typing as npt
 
 from lowprec.arrays import calls
 from lowprec.arrays.block import BlockArray
-from lowprec.arrays.block_stream import spread
+from lowprec.arrays.block_quotients import spread
 from lowprec.arrays.checks import Array, Operand, code_dtype, narrowed, values_operand
 from lowprec.kernels.engine import Backend, Rows
 from lowprec.spec import catalog
@@ -222,9 +222,18 @@ def _way_to(how: Accumulation, side: int) -> str:
     )
 
 
-def alike(x: Rows, y: Rows) -> tuple[Rows, Rows]:
-    """Both in blocks of one size, if one is."""
-    if not x.block and not y.block:
+def alike(x: Rows, y: Rows, term: int = 0) -> tuple[Rows, Rows]:
+    """Both in blocks of one size, if one is; or of as many products as an accumulation's term has.
+
+    Raises ValueError: a term that lies in several blocks.
+    """
+    if not x.block and not y.block and not term:
         return x, y
     size = math.gcd(x.block, y.block)
+    if term and size % term:
+        raise ValueError(
+            f"terms of {term} products do not fill blocks of {size}, which share scales: use blocks of a "
+            f"multiple of {term}"
+        )
+    size = term or size
     return _cut(x, size), _cut(y, size)

@@ -1,7 +1,5 @@
 """Comparisons of codes, their classes, and the neighbours of values: what integers alone decide.
 
-Magnitudes are ordered as their values are, so a code is compared as an integer with a sign.
-
 Floor 3.
 """
 
@@ -16,21 +14,24 @@ import numpy.typing as npt
 
 from lowprec.arrays import calls, lazy
 from lowprec.arrays.checks import (
+    FLOATS,
     Array,
     Operand,
     code_dtype,
     codes_operand,
     float_dtype,
-    nans,
+    narrowed,
     output,
-    signaling_nans,
+    values_depend,
     values_operand,
 )
 from lowprec.arrays.convert import decode, encode
 from lowprec.arrays.traverse import BUFFER, bits_of, run
+from lowprec.kernels import engine
 from lowprec.kernels.engine import DONE
+from lowprec.kernels.request import CONVERT, Elementwise
+from lowprec.kernels.vector import order as kernels
 from lowprec.spec import catalog
-from lowprec.spec.arith import Class
 from lowprec.spec.format import Format, Sign
 from lowprec.spec.projection import DEFAULT, Flag, Projection
 
@@ -55,64 +56,29 @@ Like = Format | str | npt.DTypeLike
 
 
 class _Parts:
-    """A program, as `traverse.run` takes it, that NumPy runs on parts of arrays that stay in the caches."""
+    """A program, as `traverse.run` takes it, that runs kernels on parts of arrays that stay in the caches."""
 
-    def __init__(self, make: Callable[..., Array]) -> None:
-        self._make = make
+    def __init__(self, write: Callable[..., None]) -> None:
+        self._write = write
 
     def run(self, operands: list[Array], out: Array, flags: Array, random: Array, past: bool = False) -> int:
-        """Write what is made of each part."""
+        """Write the results and flags of each part."""
+        most = min(BUFFER, out.size)
+        operands = [np.repeat(array, most) if array.size == 1 else array for array in operands]
         for start in range(0, out.size, BUFFER):
             part = slice(start, start + BUFFER)
-            given = [array[part] if array.size == out.size else array for array in operands]
-            if flags.size:
-                out[part] = self._make(*given, flags[part])
-            else:
-                out[part] = self._make(*given)
+            length = out[part].size
+            given = [array[part] if array.size == out.size else array[:length] for array in operands]
+            self._write(*given, out[part], flags[part])
         return DONE
 
 
-def _run(make: Callable[..., Array], operands: list[Array], dtype: Any, flags: Array | None = None) -> Any:
-    """What is made of arrays that broadcast, as patterns: of this type, or a single one."""
+def _run(write: Callable[..., None], operands: list[Array], dtype: Any, flags: Array | None = None) -> Any:
+    """Return what is written for arrays that broadcast, as patterns: of this type, or a single one."""
     result = np.empty(np.broadcast_shapes(*(array.shape for array in operands)), dtype)
-    program: Any = _Parts(make)  # it is not asked to draw
+    program: Any = _Parts(write)  # it is not asked to draw
     run(program, [bits_of(array) for array in operands], bits_of(result), flags)
     return result if result.shape else result[()]
-
-
-# -- codes as integers ---------------------------------------------------------------------------------
-
-
-def _parts(codes: Array, fmt: Format) -> tuple[Array, Array, Array]:
-    """Magnitudes, whether codes are negative, and whether they are NaNs."""
-    kept = code_dtype(fmt).type
-    negative = (codes & kept(fmt.sign_code)) != 0
-    # Magnitudes and their negatives, and one more: of 32 bits, these are integers of 32 bits with a sign.
-    integer = fmt.sign is Sign.MAGNITUDE and fmt.subnormals and fmt.has_signed_nan
-    signed = np.int16 if fmt.width <= 8 else np.int32 if fmt.width <= 16 or integer else np.int64
-    if fmt.sign is Sign.TWOS_COMPLEMENT:
-        extended: Array = _mask(negative, signed) << fmt.width
-        extended |= codes.astype(signed)
-        return _signed(extended, negative), negative, np.zeros(codes.shape, bool)
-    magnitude = (codes & kept(((1 << fmt.width) - 1) & ~fmt.sign_code)).astype(signed)
-    return magnitude, negative, nans(codes, fmt)
-
-
-def _places(magnitude: Array, negative: Array, fmt: Format) -> Array:
-    """Integers that are ordered as the values are; 0 is zero, and no value where the format has none."""
-    place = magnitude + magnitude.dtype.type(fmt.sign is Sign.MAGNITUDE and not fmt.subnormals)
-    return _signed(place, negative)
-
-
-def _mask(negative: Array, dtype: Any) -> npt.NDArray[np.signedinteger[Any]]:
-    """All ones where a truth holds: masks are several times as fast as choices."""
-    return -negative.view(np.int8).astype(dtype)
-
-
-def _signed(magnitude: Array, negative: Array) -> Array:
-    """Magnitudes, negated where they are negative."""
-    mask = _mask(negative, magnitude.dtype)
-    return np.asarray((magnitude ^ mask) - mask)
 
 
 def _codes(codes: npt.ArrayLike, fmt: Format) -> Array:
@@ -123,32 +89,34 @@ def _codes(codes: npt.ArrayLike, fmt: Format) -> Array:
 # -- comparisons ---------------------------------------------------------------------------------------
 
 
-def _compared(
-    x: npt.ArrayLike,
-    y: npt.ArrayLike,
-    fmt: Like,
-    relation: Callable[[Array, Array], Array] | None,
-    quiet: bool,
-    flags: object,
-) -> Any:
-    """A relation of ordered codes; false where either is NaN, which is signaled unless it is quiet.
+_NO, _YES = np.uint8(0), np.uint8(1)
 
-    Without a relation, whether either is NaN.
-    """
+#: What relations are where x is below y, where both are equal, and where either is NaN.
+_LESS, _EQUAL, _LESS_EQUAL, _UNORDERED = (
+    (_YES, _NO, _NO),
+    (_NO, _YES, _NO),
+    (_YES, _YES, _NO),
+    (_NO, _NO, _YES),
+)
+
+
+def _compared(
+    x: npt.ArrayLike, y: npt.ArrayLike, fmt: Like, relation: tuple[np.uint8, ...], quiet: bool, flags: object
+) -> Any:
+    """A relation of codes. NaNs are signaled unless it is quiet; then signaling ones are."""
     known = catalog.format(fmt)
     operands = [_codes(codes, known) for codes in (x, y)]
     shape = np.broadcast_shapes(*(codes.shape for codes in operands))
     signals = output(flags, np.dtype(np.uint8), shape, "what is signaled", name="flags")
+    compare, places = kernels.compared(code_dtype(known).itemsize), kernels.order_of(known)
+    signaled = kernels.signaling_order_of(known) if quiet else places
 
-    def part(first: Array, second: Array, signals: Array | None = None) -> Array:
-        left, right = _parts(first, known), _parts(second, known)
-        nan = left[2] | right[2]
-        if signals is not None:
-            invalid = signaling_nans(first, known) | signaling_nans(second, known) if quiet else nan
-            signals[...] = np.where(invalid, np.uint8(Flag.INVALID), np.uint8(0))
-        if relation is None:
-            return nan
-        return np.asarray(relation(_places(*left[:2], known), _places(*right[:2], known)) & ~nan)
+    def part(first: Array, second: Array, out: Array, signals: Array) -> None:
+        compare(first, second, out, places, *relation, True)
+        if signals.size and signaled is None:
+            signals[...] = 0
+        elif signals.size:
+            compare(first, second, signals, signaled, _NO, _NO, np.uint8(Flag.INVALID), True)
 
     return _run(part, operands, bool, signals)
 
@@ -177,7 +145,7 @@ def equal(x: npt.ArrayLike, y: npt.ArrayLike, fmt: Like, *, flags: Array | None 
     ------
     [IEEE754] 5.6.1, 5.11.
     """
-    return _compared(x, y, fmt, np.equal, True, flags)
+    return _compared(x, y, fmt, _EQUAL, True, flags)
 
 
 def not_equal(x: npt.ArrayLike, y: npt.ArrayLike, fmt: Like, *, flags: Array | None = None) -> Any:
@@ -195,22 +163,22 @@ def less(x: npt.ArrayLike, y: npt.ArrayLike, fmt: Like, *, flags: Array | None =
     >>> less([0x80, 0x81, 0x7F], [0x00, 0x00, 0x00], "e4m3fn")
     array([False,  True, False])
     """
-    return _compared(x, y, fmt, np.less, False, flags)
+    return _compared(x, y, fmt, _LESS, False, flags)
 
 
 def less_equal(x: npt.ArrayLike, y: npt.ArrayLike, fmt: Like, *, flags: Array | None = None) -> Any:
     """Whether the number of one code is not above that of the other, and neither is NaN; see `equal`."""
-    return _compared(x, y, fmt, np.less_equal, False, flags)
+    return _compared(x, y, fmt, _LESS_EQUAL, False, flags)
 
 
 def greater(x: npt.ArrayLike, y: npt.ArrayLike, fmt: Like, *, flags: Array | None = None) -> Any:
     """Whether the number of one code is above that of the other; see `equal`."""
-    return _compared(x, y, fmt, np.greater, False, flags)
+    return _compared(y, x, fmt, _LESS, False, flags)
 
 
 def greater_equal(x: npt.ArrayLike, y: npt.ArrayLike, fmt: Like, *, flags: Array | None = None) -> Any:
     """Whether the number of one code is not below that of the other, and neither is NaN; see `equal`."""
-    return _compared(x, y, fmt, np.greater_equal, False, flags)
+    return _compared(y, x, fmt, _LESS_EQUAL, False, flags)
 
 
 def unordered(x: npt.ArrayLike, y: npt.ArrayLike, fmt: Like, *, flags: Array | None = None) -> Any:
@@ -219,7 +187,7 @@ def unordered(x: npt.ArrayLike, y: npt.ArrayLike, fmt: Like, *, flags: Array | N
     >>> unordered([0x7F, 0x38], [0x38, 0x38], "e4m3fn")
     array([ True, False])
     """
-    return _compared(x, y, fmt, None, True, flags)
+    return _compared(x, y, fmt, _UNORDERED, True, flags)
 
 
 def total_order(x: npt.ArrayLike, y: npt.ArrayLike, fmt: Like) -> Any:
@@ -246,22 +214,13 @@ def total_order(x: npt.ArrayLike, y: npt.ArrayLike, fmt: Like) -> Any:
     [IEEE754] 5.10.
     """
     known = catalog.format(fmt)
+    compare = kernels.compared(code_dtype(known).itemsize)
+    places = kernels.order_of(known, zeros=False, nans=True)
 
-    def part(first: Array, second: Array) -> Array:
-        return np.asarray(_place(first, known) <= _place(second, known))
+    def part(first: Array, second: Array, out: Array, _: Array) -> None:
+        compare(first, second, out, places, *_LESS_EQUAL, False)
 
     return _run(part, [_codes(codes, known) for codes in (x, y)], bool)
-
-
-def _place(codes: Array, fmt: Format) -> Array:
-    """An integer that orders all codes."""
-    magnitude, negative, nan = _parts(codes, fmt)
-    if fmt.sign is Sign.TWOS_COMPLEMENT:
-        return _places(magnitude, negative, fmt)
-    if not fmt.has_signed_nan:
-        magnitude = np.where(nan & negative, magnitude | fmt.sign_code, magnitude)
-        negative = negative & ~nan
-    return np.asarray(magnitude ^ _mask(negative, magnitude.dtype))
 
 
 def classify(codes: npt.ArrayLike, fmt: Like) -> Any:
@@ -286,31 +245,11 @@ def classify(codes: npt.ArrayLike, fmt: Like) -> Any:
     [IEEE754] 5.7.2.
     """
     known = catalog.format(fmt)
-    if known.width > 16:
-        return _run(lambda part: _kinds(part, known), [_codes(codes, known)], np.uint8)
-    kinds = _all_kinds(known)
-    return _run(kinds.take, [_codes(codes, known)], np.uint8)
 
+    def part(part: Array, out: Array, _: Array) -> None:
+        kernels.classified(part, out, known)
 
-@functools.lru_cache(maxsize=64)
-def _all_kinds(fmt: Format) -> Array:
-    """The classes of all codes of a narrow format."""
-    return _kinds(np.arange(1 << fmt.width).astype(code_dtype(fmt)), fmt)
-
-
-def _kinds(codes: Array, fmt: Format) -> Array:
-    magnitude, negative, nan = _parts(codes, fmt)
-    first_normal = 1 << fmt.trailing_bits if fmt.exponent_bits and fmt.subnormals else 0
-    kind = np.full(magnitude.shape, Class.POSITIVE_NORMAL, np.uint8)
-    kind[magnitude < first_normal] = Class.POSITIVE_SUBNORMAL
-    if fmt.subnormals:
-        kind[magnitude == 0] = Class.POSITIVE_ZERO
-    if fmt.infinity:
-        kind[magnitude == fmt.infinity_code] = Class.POSITIVE_INFINITY
-    kind = np.where(negative, np.uint8(7) - kind, kind)
-    kind[nan] = Class.QUIET_NAN
-    kind[signaling_nans(codes, fmt)] = Class.SIGNALING_NAN
-    return kind
+    return _run(part, [_codes(codes, known)], np.uint8)
 
 
 # -- neighbours ----------------------------------------------------------------------------------------
@@ -346,35 +285,24 @@ def nextafter(x: npt.ArrayLike, y: npt.ArrayLike, fmt: Like) -> Any:
     [IEEE754] 5.3.1, nextUp and nextDown.
     """
     known = catalog.format(fmt)
+    given, (kind, operands, (read_start, read_toward)) = float_dtype(known)[0], _numbers(known, x, y)
+    move, places = kernels.neighbours(kind.itemsize), kernels.order_of(known)
+    others = places, *_extremes(known), known.has_negative_zero, known.subnormals
+    to_nearest = _nearest(known)
 
-    def part(start: Array, toward: Array) -> Array:
-        first, second = np.broadcast_arrays(start.view(np.float64), toward.view(np.float64))
-        made = _next(first, second, known)
-        return made.view(f"u{made.itemsize}")
+    def part(start: Array, toward: Array, out: Array, _: Array) -> None:
+        start, toward = read_start(start), read_toward(toward)
+        first, second, made = start.view(kind), toward.view(kind), out.view(given)
+        near = encode(first, known, projection=to_nearest)
+        found = decode(near, known, dtype=kind)
+        codes = np.empty_like(near)
+        move(start, toward, bits_of(found), near, codes, *others)
+        decode(codes, known, out=made)
+        nan = np.isnan(first) | np.isnan(second)
+        if nan.any():
+            made[nan] = np.nan
 
-    return _run(part, [_doubles(x), _doubles(y)], float_dtype(known)[0])
-
-
-def _next(start: Array, toward: Array, fmt: Format) -> Array:
-    """The values next to some; see `nextafter`."""
-    negative, place, goal = np.signbit(start), _place_of(start), _place_of(toward)
-    up, down = place < goal, place > goal
-    code = encode(start, fmt, projection=_nearest(fmt))
-    found = _place_of(np.asarray(decode(code, fmt, dtype="float64")))
-    # The nearest value, or its neighbour if that lies between it and the goal.
-    near = _places(*_parts(code, fmt)[:2], fmt).astype(np.int32 if fmt.width <= 16 else np.int64)
-    near = near + (up & (found <= place))
-    near = near - (down & (found >= place)).view(np.int8)
-    if fmt.sign is Sign.MAGNITUDE and not fmt.subnormals:  # there is no zero to stop at
-        near = np.where(near == 0, np.where(up, 1, -1), near)
-    least, last = _extremes(fmt)
-    limits = least - (fmt.infinity and fmt.sign is not Sign.UNSIGNED), last + fmt.infinity
-    result = np.asarray(decode(_code(np.clip(near, *limits), negative, fmt), fmt))
-    stays = ~(up | down)
-    if stays.any():
-        result[stays] = decode(encode(toward[stays], fmt, projection=_nearest(fmt)), fmt)
-    result[np.isnan(start) | np.isnan(toward)] = np.nan
-    return result
+    return _run(part, operands, given)
 
 
 @functools.lru_cache(maxsize=64)
@@ -388,29 +316,12 @@ def _nearest(fmt: Format) -> Projection:
     )  # fmt: skip
 
 
-def _place_of(values: Array) -> Array:
-    """Integers in the order of float64 values, even if the processor flushes subnormals; both zeros are 0."""
-    bits = np.asarray(values).view(np.int64)
-    return _signed(bits & ((1 << 63) - 1), bits < 0)
-
-
 def _extremes(fmt: Format) -> tuple[int, int]:
-    """The places of the most negative and of the largest finite value."""
-    if fmt.sign is not Sign.MAGNITUDE:
-        return (0 if fmt.sign is Sign.UNSIGNED else -fmt.max_magnitude - 1), fmt.max_magnitude
-    last = fmt.max_magnitude + (not fmt.subnormals)
-    return -last, last
-
-
-def _code(place: Array, negative: Array, fmt: Format) -> Array:
-    """The codes of places; of zero with the sign that is given."""
-    if fmt.sign is not Sign.MAGNITUDE:
-        return (place & ((1 << fmt.width) - 1)).astype(code_dtype(fmt))
-    below = place >> (8 * place.itemsize - 1)  # all ones, or none
-    magnitude = (place ^ below) - below - (not fmt.subnormals)
-    if fmt.has_negative_zero:
-        below = below | -(negative & (place == 0)).astype(place.dtype)
-    return np.asarray(magnitude | (below & fmt.sign_code)).astype(code_dtype(fmt))
+    """The places of the most negative and of the largest value."""
+    last = fmt.max_magnitude + fmt.infinity
+    if fmt.sign is Sign.UNSIGNED:
+        return 0, last
+    return -last - (fmt.sign is Sign.TWOS_COMPLEMENT or not fmt.subnormals), last
 
 
 def ulp(x: npt.ArrayLike, fmt: Like) -> Any:
@@ -434,45 +345,57 @@ def ulp(x: npt.ArrayLike, fmt: Like) -> Any:
         float32 where the format's own values are, else float64. NaN of infinities and NaN.
     """
     known = catalog.format(fmt)
-    gaps = _run(lambda bits: _gap(bits, known), [_doubles(x)], np.float64)
     given, carrier = float_dtype(known)
-    operand = Operand(bits_of(np.asarray(gaps)), catalog.BINARY64, np.asarray(gaps), True)
-    return calls.convert(operand, carrier, DEFAULT, given)
+    kind, operands, (read,) = _numbers(known, x)
+    single = kind.itemsize == 4
+    write = kernels.gaps(kind.itemsize)
+    lowest, highest, trailing = known.emin, known.emax, known.trailing_bits
+    if not known.exponent_bits:
+        lowest = highest = known.scaled(1)[1]
+        trailing = 0
+
+    def part(numbers: Array, out: Array, _: Array) -> None:
+        write(read(numbers), out, lowest, highest, trailing, lowest < (-126 if single else -1022))
+
+    made = np.asarray(_run(part, operands, kind))
+    if kind == given:
+        return made if made.shape else made[()]
+    return calls.convert(Operand(bits_of(made), catalog.BINARY64, made, True), carrier, DEFAULT, given)
 
 
-def _gap(bits: Array, fmt: Format) -> Array:
-    """The gaps at binary64 numbers, as patterns of such; see `ulp`."""
-    field = (bits >> np.uint64(52)).astype(np.int64) & 0x7FF
-    exponent = field - 1023
-    if fmt.emin < -1022 and not field.all():  # subnormal in binary64
-        fraction = bits & np.uint64((1 << 52) - 1)
-        tiny = np.frexp(fraction.astype(np.float64))[1].astype(np.int64) - 1075
-        exponent = np.where(field == 0, np.where(fraction == 0, -(1 << 20), tiny), exponent)
-    last = np.maximum(np.minimum(exponent, fmt.emax), fmt.emin) - fmt.trailing_bits
-    if not fmt.exponent_bits:
-        last = np.full(exponent.shape, fmt.scaled(1)[1])
-    gap = (np.maximum(last, -1022) + 1023) << 52
-    if fmt.emin - fmt.trailing_bits < -1022:
-        subnormal = np.int64(1) << np.maximum(np.minimum(last, -1023) + 1074, 0)
-        gap = np.where(last >= -1022, gap, subnormal)
-    nan = int(np.array(np.nan).view(np.int64))
-    return np.where(field == 0x7FF, nan, gap).view(np.uint64)
+def _numbers(
+    fmt: Format, *values: npt.ArrayLike
+) -> tuple[np.dtype[Any], list[Array], list[Callable[[Array], Array]]]:
+    """Return the type that values are compared in, their codes, and what reads these as such numbers.
 
-
-def _doubles(values: npt.ArrayLike) -> Array:
-    """Values as float64, which must hold them."""
-    if lazy.is_lazy(values):
-        raise TypeError(
-            f"neighbours are found of NumPy arrays: compute the {type(values).__name__} first, or use its "
-            "map_blocks"
-        )
-    operand = values_operand(values)
-    if operand.array.dtype.kind in "iu":
-        wide = operand.array.astype(np.float64)
-        if operand.array.dtype.itemsize > 4 and (np.abs(wide) >= 1 << 53).any():
-            raise ValueError(
-                "integers of more than 53 bits are not compared with values: float64 does not hold them"
+    That is float32 if it holds the values and the format, else float64, which must hold them.
+    """
+    for each in values:
+        if lazy.is_lazy(each):
+            raise TypeError(
+                f"neighbours are found of NumPy arrays: compute the {type(each).__name__} first, or use its "
+                "map_blocks"
             )
-        return wide
-    exact = calls.convert(operand, catalog.BINARY64, DEFAULT, np.dtype(np.float64))
-    return np.asarray(exact)
+    operands = [values_operand(each) for each in values]
+    operands = [narrowed(each, True) if values_depend(each, True) else each for each in operands]
+    if any(each.array.dtype.kind in "iu" and each.array.dtype.itemsize > 4 for each in operands):
+        raise ValueError(
+            "integers of more than 53 bits are not compared with values: float64 does not hold them"
+        )
+    single = all(catalog.BINARY32.contains(each) for each in (fmt, *(operand.fmt for operand in operands)))
+    kind, carrier = FLOATS[2] if single else FLOATS[3]
+    return kind, [each.codes for each in operands], [_reader(each.fmt, carrier) for each in operands]
+
+
+def _reader(fmt: Format, carrier: Format) -> Callable[[Array], Array]:
+    """Return what reads codes as binary32 or binary64 numbers, by their bits."""
+    if fmt == carrier:
+        return np.asarray
+    program = engine.lower(Elementwise(CONVERT, (fmt,), carrier, DEFAULT))
+
+    def read(codes: Array) -> Array:
+        words = np.empty(codes.size, code_dtype(carrier))
+        program.run([codes], words, words[:0].view(np.uint8), np.empty(0, np.uint32))
+        return words
+
+    return read

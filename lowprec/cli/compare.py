@@ -71,6 +71,18 @@ __all__ = ["compare"]
     "'ada_cublaslt_fp8(fast=false)'. Default: rank all accumulations.",
 )
 @click.option("--addend", metavar="FILE", help="File of the addend of dot or matmul. Default: no addend.")
+@click.option("--bias", metavar="FILE", help="File of the bias of dot or matmul. Default: no bias.")
+@click.option(
+    "--output-scale",
+    metavar="NUMBER|FILE",
+    help="Factor of the results of dot or matmul, after the bias: one number, or a file. Default: none.",
+)
+@click.option(
+    "--block",
+    type=click.IntRange(1),
+    metavar="N",
+    help="Elements along K that share a scale, where K is no multiple of the number of scales.",
+)
 @click.option("--scales", metavar="FILE", help="File of the scales' codes, for results in a block format.")
 @click.option(
     "--axis",
@@ -228,7 +240,10 @@ def _lines(words: tuple[str, ...], asked: dict[str, Any], **options: Any) -> Com
     path, operation, *names = words
     _refuse(
         asked,
-        ("to", "sources", "accumulation", "addend", "scales", "axis", "tensor_scale", "scale", "random"),
+        (
+            *("to", "sources", "accumulation", "addend", "bias", "output_scale", "block", "scales", "axis"),
+            *("tensor_scale", "scale", "random"),
+        ),
     )
     if operation in ("dot", "block"):
         return _unit_lines(path, operation, names, asked, **options)
@@ -242,7 +257,7 @@ def _lines(words: tuple[str, ...], asked: dict[str, Any], **options: Any) -> Com
     if asked["profile"] is not None:
         projection = profile_named(asked["profile"]).projection(formats[-1])
     else:
-        projection = project(asked["rounding"], asked["saturation"])
+        projection = project(asked["rounding"], asked["saturation"], stochastic=True)
     options |= {"flags": asked["flags"] is not None, "ulps": _ulps(asked["ulps"])}
     with _opened(path) as lines:
         return compare_lines(lines, operation, formats, projection, **options)
@@ -295,18 +310,23 @@ def _ulps(spelled: str | None) -> Any:
 def _scale(spelled: str | None, operation: str) -> Any:
     """Return a number, a dump, or a pair of them."""
     from lowprec.verify.compare import DOTS
+
+    if spelled is None:
+        return None
+    read = [_number(part) for part in (spelled.split(",") if operation in DOTS else [spelled])]
+    return read[0] if len(read) == 1 else tuple(read)
+
+
+def _number(spelled: str | None) -> Any:
+    """Return a number, or the dump of a file."""
     from lowprec.verify.dumps import open_dump
 
     if spelled is None:
         return None
-    parts = spelled.split(",") if operation in DOTS else [spelled]
-    read = []
-    for part in parts:
-        try:
-            read.append(float(part))
-        except ValueError:
-            read.append(open_dump(part))  # type: ignore[arg-type]
-    return read[0] if len(read) == 1 else tuple(read)
+    try:
+        return float(spelled)
+    except ValueError:
+        return open_dump(spelled)
 
 
 def _refuse(asked: dict[str, Any], names: tuple[str, ...]) -> None:
@@ -362,6 +382,9 @@ def _files(words: tuple[str, ...], asked: dict[str, Any], **options: Any) -> Com
         source=known if sources is not None else None,
         accumulation=None if asked["accumulation"] is None else product_named(asked["accumulation"]),
         addend=None if asked["addend"] is None else open_dump(asked["addend"]),
+        bias=None if asked["bias"] is None else open_dump(asked["bias"]),
+        output_scale=_number(asked["output_scale"]),
+        block=asked["block"],
         scales=scales,
         axis=asked["axis"],
         tensor_scale=asked["tensor_scale"],

@@ -93,6 +93,7 @@ def describe_accumulation(how: Accumulation) -> dict[str, Any]:
         "operands": None if how.operands is None else [fmt.name for fmt in how.operands],
         "operand_rounding": None if how.operand_rounding is None else _projection(how.operand_rounding),
         "product": placed(how.product),
+        "term": how.term,
         "order": str(how.order),
         "accumulator": _window(window) if isinstance(window, Window) else placed(window),
         "total": placed(how.total),
@@ -220,7 +221,19 @@ def _steps(window: Window) -> Iterator[str]:
 
 def _sums(how: Accumulation) -> Iterator[str]:
     """Say what sums in a plain accumulator do."""
-    yield "Products are exact." if how.product is None else f"Products are rounded to {placed(how.product)}."
+    terms = "Products are"
+    if how.term > 1:
+        terms = (
+            f"Each {how.term} products, times the scales of their blocks if they have any, are summed exactly"
+        )
+    if how.product is not None:
+        yield (
+            f"{terms} rounded to {placed(how.product)}."
+            if how.term <= 1
+            else (f"{terms}; that is rounded to {placed(how.product)}.")
+        )
+    else:
+        yield f"{terms}{' exact' * (how.term <= 1)}."
     inner = how.order.inner if how.order.name == "chunked" else how.order.name
     assert not isinstance(how.accumulator, Window), "a window has steps"
     into = f"each sum in {placed(how.accumulator)}"
@@ -291,7 +304,7 @@ def accumulation_tables() -> Iterator[str]:
         accumulator = None if isinstance(how.accumulator, Window) else how.accumulator
         yield row(
             f"`{how.name}`",
-            placed(how.product) or "exact",
+            f"{f'terms of {how.term}, ' if how.term else ''}{placed(how.product) or 'exact'}",
             how.order,
             placed(accumulator) or "-",
             placed(how.output),

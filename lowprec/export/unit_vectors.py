@@ -13,11 +13,13 @@ from lowprec import __version__
 from lowprec.arrays import order
 from lowprec.export.tabulate import provenance
 from lowprec.export.vector_files import Column, VectorFile
-from lowprec.spec.accumulation import Accumulation
+from lowprec.spec.accumulation import Accumulation, Window
 from lowprec.spec.format import Carrier, Format
+from lowprec.spec.rounding import NEAREST_EVEN
 from lowprec.verify.coverage.dots import plan_of_dots
 from lowprec.verify.coverage.points import Plan
-from lowprec.verify.inputs.dot_shape import DotCases, Shape, answers, shape_of
+from lowprec.verify.drawn_dots import drawn_codes, random_bits_of, roundings
+from lowprec.verify.inputs.dot_shape import DotCases, Shape, answers, shape_of, values_of
 from lowprec.verify.inputs.dots import dots
 from lowprec.verify.inputs.operands import combinations, special_codes
 
@@ -107,9 +109,17 @@ def dot_suite(
     Raises
     ------
     ValueError
-        Formats or a length that the accumulation does not take; stochastic sums.
+        Formats or a length that the accumulation does not take; stochastic sums of operands in blocks.
+
+    Notes
+    -----
+    Where sums are rounded stochastically, the random integers of all roundings of a case are a column, in
+    their order: of five cases one has zeros, one all ones, and the others any. The verification plan is then
+    that of the sums rounded to nearest, whose operands these are.
     """
-    shape = _shape(how, formats, length)
+    shape = shape_of(how, formats, length)
+    if how.rounds_randomly:
+        return _drawn_suite(shape, samples, seed, command)
     cases = dots(shape, samples, seed)
     results = answers(shape, cases)
     columns = _columns(shape, cases.x, cases.y, cases.scales, cases.addend, results)
@@ -117,13 +127,41 @@ def dot_suite(
     return UnitSuite(file, lambda: plan_of_dots(shape, cases, results))
 
 
-def _shape(how: Accumulation, formats: tuple[Format, Format] | None, length: int | None) -> Shape:
-    if how.rounds_randomly:
+def _drawn_suite(shape: Shape, samples: int, seed: int, command: str) -> UnitSuite:
+    """Return vectors of a unit that rounds stochastically."""
+    if shape.how.scale is not None:
         raise ValueError(
-            f"{how} rounds sums stochastically, by random integers of each output's place; vectors are of "
-            f"deterministic accumulations"
+            f"{shape.how} rounds stochastically, and takes scales; vectors have one or the other"
         )
-    return shape_of(how, formats, length)
+    nearest = replace(shape, how=_nearest(shape.how))
+    cases, bits = dots(nearest, samples, seed), random_bits_of(shape.how)
+    width = len(roundings(shape.how, shape.lanes))
+    words = np.random.default_rng(seed).integers(0, 1 << bits, (len(cases.x), width), dtype=np.uint64)
+    words[::5], words[1::5] = 0, (1 << bits) - 1
+    x, y = (values_of(codes, fmt) for codes, fmt in zip((cases.x, cases.y), shape.formats, strict=True))
+    results = drawn_codes(shape.how, x, y, values_of(cases.addend, shape.addend), words)
+    columns = _columns(shape, cases.x, cases.y, None, cases.addend, results)
+    columns = (*columns[:-1], Column("random", words, bits), columns[-1])
+    file = unit_file(columns, [_words("dot", shape, f"K = {shape.lanes}")], command, _facts("dot", shape))
+    return UnitSuite(file, lambda: plan_of_dots(nearest, cases, answers(nearest, cases)))
+
+
+def _nearest(how: Accumulation) -> Accumulation:
+    """Return the accumulation that rounds to nearest where this one rounds stochastically."""
+
+    def to_nearest(place: Any) -> Any:
+        if isinstance(place, Window):
+            return replace(place, result=to_nearest(place.result))
+        if place is None or not place[1].rounding.bits:
+            return place
+        return place[0], replace(place[1], rounding=NEAREST_EVEN)
+
+    return replace(
+        how,
+        accumulator=to_nearest(how.accumulator),
+        total=to_nearest(how.total),
+        output=to_nearest(how.output),
+    )
 
 
 def _columns(
@@ -189,7 +227,12 @@ def matmul_suite(
         raise ValueError(
             f"matrices of {m} x {k} and {k} x {n} are too large for vectors, or empty; use smaller ones"
         )
-    shape = _shape(how, formats, k)
+    if how.rounds_randomly:
+        raise ValueError(
+            f"{how} rounds sums stochastically, and vectors of matrices are of deterministic accumulations: "
+            f"use dot"
+        )
+    shape = shape_of(how, formats, k)
     chosen = dots(shape, samples, seed)
     count, wide = len(chosen.x), min(m, n)
     matrices = -(-count // wide)

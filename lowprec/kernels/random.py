@@ -8,6 +8,8 @@ Floor 2b. Source: J. Salmon et al., Parallel random numbers: as easy as 1, 2, 3,
 
 from __future__ import annotations
 
+from typing import Any
+
 import numpy as np
 import numpy.typing as npt
 
@@ -37,39 +39,6 @@ def philox(
     return c0, c1, c2, c3
 
 
-@jit
-def philox_runs(
-    out: npt.NDArray[np.uint32],
-    starts: npt.NDArray[np.uint64],
-    length: int,
-    key: np.uint64,
-    stream: int,
-    bits: int,
-) -> None:
-    """Fill `out` with runs of `length` words, each from word starts[r] of the stream: their top `bits` bits.
-
-    Word i is word i mod 4 of the block with counter (low, high of i div 4, stream, 0).
-    """
-    k0, k1 = key & _LOW, key >> _32
-    shift = _U(32 - bits)
-    w0 = w1 = w2 = w3 = _U(0)
-    for run in range(starts.size):
-        for j in range(length):
-            i = starts[run] + _U(j)
-            lane = i & _U(3)
-            if j == 0 or lane == _U(0):
-                block = i >> _U(2)
-                w0, w1, w2, w3 = philox(block & _LOW, block >> _32, _U(stream), _U(0), k0, k1)
-            word = w0
-            if lane == _U(1):
-                word = w1
-            elif lane == _U(2):
-                word = w2
-            elif lane == _U(3):
-                word = w3
-            out[run * length + j] = np.uint32(word >> shift)
-
-
 @inlined
 def twice(c: Block, k0: np.uint64, k1: np.uint64) -> Block:
     """Two rounds on counters of which the low halves count; what stands above them is left to stand."""
@@ -96,3 +65,34 @@ def philox_fill(out: npt.NDArray[np.uint32], first: np.uint64, key: np.uint64, s
         c = twice(c, k0 + _U(6) * _W0, k1 + _U(6) * _W1)
         c = twice(c, k0 + _U(8) * _W0, k1 + _U(8) * _W1)
         interleaved(out, i, c[0], c[1], c[2], c[3])
+
+
+#: Words that `philox_runs` makes at a time.
+_ROOM = 1024
+
+
+@jit
+def philox_runs(
+    out: npt.NDArray[np.uint32],
+    starts: npt.NDArray[np.uint64],
+    length: int,
+    key: np.uint64,
+    stream: int,
+    bits: int,
+) -> None:
+    """Fill `out` with runs of `length` words, each from word starts[r] of the stream: their top `bits` bits.
+
+    Word i is word i mod 4 of the block with counter (low, high of i div 4, stream, 0).
+    """
+    room, shift = np.empty(_ROOM, np.uint32), np.uint32(32 - bits)
+    for run in range(starts.size):
+        done = 0
+        while done < length:
+            first = starts[run] + _U(done)
+            skipped = np.int64(first & _U(3))
+            count: Any = min(length - done, _ROOM - skipped)
+            made = room[: -(-(skipped + count) // (4 * LONGS)) * (4 * LONGS)]
+            philox_fill(made, first - _U(skipped), key, _U(stream))
+            for j in range(count):
+                out[run * length + done + j] = room[skipped + j] >> shift
+            done += count

@@ -248,7 +248,7 @@ def _amax(values: Sequence[Exact]) -> Fraction:
 
 
 def _largest(fmt: Format) -> Fraction:
-    return convert.value_of(fmt.max_magnitude, fmt)
+    return Fraction(fmt.max_finite)
 
 
 def _single(value: Fraction) -> Fraction:

@@ -84,6 +84,8 @@ def dot(
         return sums.result(_by_machine(x, y, accumulation, addend), accumulation.output)
     if isinstance(accumulation.accumulator, Window):
         return _by_window(x, y, accumulation, addend, scales, sums)
+    if accumulation.term:
+        scales = _scales_of_terms(len(x), scales, accumulation.term)
     terms = _products(x, y, accumulation) if scales is None else _blocks(x, y, scales, accumulation)
     if accumulation.order == EXACT:
         given = [] if addend is None else [Term(addend)]
@@ -212,6 +214,17 @@ def _blocks(x: Sequence[Exact], y: Sequence[Exact], scales: Scales, accumulation
         products = [product(ours, theirs) for ours, theirs in zip(x[of_block], y[of_block], strict=True)]
         terms.append(_rounded(scaled(total(products, _mode(_into(accumulation))), both), accumulation))
     return terms
+
+
+def _scales_of_terms(length: int, scales: Scales | None, term: int) -> Scales:
+    """Return the scales of each term of so many products: those of its block, or 1."""
+    starts = range(0, length, term)
+    if scales is None:
+        return [_ONE] * len(starts), [_ONE] * len(starts), term
+    of_x, of_y, size = scales
+    if size % term:
+        raise ValueError(f"a term of {term} products lies in several blocks of {size}")
+    return [of_x[start // size] for start in starts], [of_y[start // size] for start in starts], term
 
 
 # -- sums -------------------------------------------------------------------------------------------

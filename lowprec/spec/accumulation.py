@@ -8,7 +8,7 @@ Floor 1. Imports the standard library only.
 Notation:
 
     K           the length of the dot product
-    term        an operand of the sum: a product, or the exact sum of a block's products times its scales
+    term        an operand of the sum: a product, or the exact sum of several products times their scales
     rounded     (Format, Projection): the format of numbers, and how they are rounded to it; names will do
 """
 
@@ -34,6 +34,9 @@ AddendPlace = Literal["first", "last"]
 
 #: Beyond the exponents of all sums of products of values, and of their scales.
 _FAR = 1 << 15
+
+#: Products of which hardware makes one term, at most.
+_LONGEST_TERM = 1 << 12
 
 #: Hardware that no parameters describe: the oracle and the kernels have a function for each.
 MACHINES = ("cdna2", "cdna2_pairs", "cdna3", "cdna3_fp8")
@@ -155,14 +158,19 @@ class Accumulation:
     ----------
     name : str
         Not compared, like source.
-    operands : (Format, Format), optional
-        The formats of the factors: other values are refused. A window needs them, for it aligns by
-        the operands' exponents.
+    operands : (Format, Format) or Format, optional
+        The formats of the factors, or one for both: other values are refused. A window needs them, for it
+        aligns by the operands' exponents.
     operand_rounding : Projection, optional
         How factors are projected into `operands` instead of being refused.
     product : (Format, Projection), optional
-        The format of products; by default they are exact, so that every step is a fused
-        multiplication and addition.
+        The format of products, and of other terms; by default they are exact, so that every step is a
+        fused multiplication and addition.
+    term : int, default 0
+        Products in a term, 1 to 4096: the exact sum of so many consecutive ones, times the scales of their
+        blocks if they are in any, is rounded to `product` and added at once. 0: a product is a term,
+        and of operands in blocks a block. Orders count terms. Needs `operands`; not of windows, machines
+        and the order "exact".
     order : Order or str, default "sequential"
     accumulator : (Format, Projection) or Window, optional
         None for the order "exact" and for machines only. May be (BINARY64, Projection()). A window
@@ -200,6 +208,7 @@ class Accumulation:
     operands: tuple[Format, Format] | None = None
     operand_rounding: Projection | None = None
     product: Rounded | None = None
+    term: int = 0
     order: Order = SEQUENTIAL
     accumulator: Rounded | Window | None = None
     total: Rounded | None = None
@@ -216,9 +225,10 @@ class Accumulation:
             *,
             output: RoundedLike,
             name: str = ...,
-            operands: tuple[Format | str, Format | str] | None = ...,
+            operands: tuple[Format | str, Format | str] | Format | str | None = ...,
             operand_rounding: Projection | None = ...,
             product: RoundedLike | None = ...,
+            term: int = ...,
             order: Order | str = ...,
             accumulator: RoundedLike | Window | None = ...,
             total: RoundedLike | None = ...,
@@ -250,6 +260,7 @@ class Accumulation:
             self._check_exact()
         else:
             self._check_sum()
+        self._check_term()
         self._check_operands()
         self._check_split()
 
@@ -257,6 +268,8 @@ class Accumulation:
         """Replace names of formats by the formats, and those of roundings by projections."""
         for name in ("output", "product", "accumulator", "total"):
             object.__setattr__(self, name, rounded(name, getattr(self, name)))
+        if isinstance(self.operands, str | Format):
+            object.__setattr__(self, "operands", (self.operands, self.operands))
         for name in ("operands", "scale"):
             given = getattr(self, name)
             if isinstance(given, tuple) and any(isinstance(item, str) for item in given):
@@ -325,6 +338,18 @@ class Accumulation:
                 )
             if self.total is None:
                 check_begins("output", self.output[0], aligns=True)
+
+    def _check_term(self) -> None:
+        integer(self, "an accumulation", "term", 0, _LONGEST_TERM)
+        if not self.term:
+            return
+        if self.machine or self.order == EXACT or isinstance(self.accumulator, Window):
+            what = "a machine" if self.machine else "a window" if self.accumulator else "order 'exact'"
+            raise ValueError(
+                f"term={self.term} is of sums in an accumulator, and {what} has no terms of its own"
+            )
+        if self.operands is None:
+            raise ValueError(f"term={self.term} needs operands, whose products are summed exactly")
 
     def _check_operands(self) -> None:
         if self.operands is not None and (

@@ -4,7 +4,7 @@ Hardware is named <architecture>_<instruction>_<operand>[_<operand>]_<output>[_<
 the number of scales is that of one instruction's K, as in PTX's scale_vec.
 
 Floor 1. Imports the standard library only.
-Source: [MMASIM], [KHATTAK], [FASI], [DEEPSEEK], [RISCVDOT], [ARMFP].
+Source: [MMASIM], [KHATTAK], [FASI], [DEEPSEEK], [RISCVDOT], [ARMFP], [ARMFP8], [ACE].
 """
 
 from __future__ import annotations
@@ -28,6 +28,7 @@ from lowprec.spec.catalog import (
     E5M2,
     E5M2FNUZ,
     E8M0FNU,
+    INT8F6,
     TF32,
     UE4M3,
 )
@@ -35,10 +36,18 @@ from lowprec.spec.families import ieee
 from lowprec.spec.format import Format
 from lowprec.spec.naming import close_names, read_only
 from lowprec.spec.order import EXACT, PAIRWISE, chunked
-from lowprec.spec.projection import Projection
+from lowprec.spec.projection import Projection, Saturation
 from lowprec.spec.rounding import TO_ODD, TOWARD_ZERO
 
-__all__ = ["ACCUMULATIONS", "E8M13", "NAMES", "accumulation", "bulk_normalized", "deepseek_promote"]
+__all__ = [
+    "ACCUMULATIONS",
+    "E8M13",
+    "NAMES",
+    "accumulation",
+    "arm_fp8_dot",
+    "bulk_normalized",
+    "deepseek_promote",
+]
 
 #: What FP8 tensor cores of Ada and Hopper keep sums in: binary32 without its last ten bits.
 E8M13 = ieee("e8m13", 8, 13, source="MMASIM")
@@ -190,6 +199,91 @@ def _arm_bfdot() -> Accumulation:
     )
 
 
+def arm_fp8_dot(
+    operands: tuple[Format, Format],
+    products: int,
+    output: Format,
+    *,
+    lscale: int = 0,
+    saturate: bool = False,
+    instruction: str = "fdot",
+) -> Accumulation:
+    """Return Arm's FP8 sums: so many products, times 2**-lscale, join the addend, and are rounded once.
+
+    FDOT has 2 products in binary16 and 4 in binary32, FMMLA 4 and 8, FMLAL and FMLALL one. The documents that
+    were read leave open the sign of a zero sum: here it is -0 only if all its terms are.
+
+    >>> how = arm_fp8_dot((E4M3FN, E4M3FN), 4, BINARY32, lscale=3)
+    >>> how.name, how.operands[0].bias
+    ('arm_fdot_e4m3fn_binary32', 10)
+
+    Parameters
+    ----------
+    operands : (Format, Format)
+        E5M2 or E4M3FN, as FPMR.F8S1 and F8S2 say.
+    products : int
+    output : Format
+        BINARY16 or BINARY32.
+    lscale : int
+        FPMR.LSCALE: 0 to 15 for binary16, 0 to 127 for binary32. The codes of x then stand for values
+        2**-lscale times as large: its format has another bias.
+    saturate : bool
+        FPMR.OSM: finite sums that overflow become the largest value, not infinity.
+    instruction : str
+        For the name.
+
+    Raises ValueError: other formats, or a scale that the field does not hold.
+
+    Source: [ARMFP8].
+    """
+    if not set(operands) <= set(FP8) or output not in (BINARY16, BINARY32):
+        raise ValueError(
+            f"Arm's FP8 sums are of e4m3fn and e5m2 in binary16 or binary32, not of "
+            f"{' and '.join(map(str, operands))} in {output}"
+        )
+    most = 15 if output == BINARY16 else 127
+    if not 0 <= lscale <= most:
+        raise ValueError(f"lscale={lscale} is out of range; FPMR.LSCALE has 0 to {most} for {output.name}")
+    x, y = operands
+    saturation = Saturation.PROPAGATE if saturate else Saturation.NONE
+    into = output, Projection(nan_sign="drop", saturation=saturation)
+    return Accumulation(
+        name=_name(f"arm_{instruction}", operands, output),
+        operands=(replace(x, bias=x.bias + lscale), y),
+        term=products,
+        accumulator=into,
+        output=into,
+        source="ARMFP8",
+    )
+
+
+def _arm_fp8() -> Iterator[Accumulation]:
+    """Yield those of FPMR = 0, but for the formats: no scale, and overflow to infinity."""
+    for instruction, products in (("fdot", (2, 4)), ("fmmla", (4, 8))):
+        for operands in _pairs(FP8):
+            for output, count in zip((BINARY16, BINARY32), products, strict=True):
+                yield arm_fp8_dot(operands, count, output, instruction=instruction)
+
+
+def _ace() -> Iterator[Accumulation]:
+    """Yield ACE's outer products of MX elements: 4 exact products and their scales, rounded, then added.
+
+    Subnormal sums are flushed; the elements are not. NaNs of elements are NaNs here; the specification
+    reads their codes as numbers.
+    """
+    single = BINARY32, Projection(subnormals="flush_results", nan_sign="drop")
+    for operands in (*_pairs(FP8), (INT8F6, INT8F6)):
+        yield Accumulation(
+            name=_name("ace_top4mx", operands, BINARY32),
+            operands=operands,
+            product=single,
+            term=4,
+            accumulator=single,
+            output=single,
+            source="ACE",
+        )
+
+
 def _scaled(machine: str) -> Iterator[Accumulation]:
     """Yield those of operands in blocks, of Blackwell."""
     for operands in _pairs(F8F6F4):
@@ -274,8 +368,23 @@ def _plain() -> Iterator[Accumulation]:
 
 #: Every named accumulation, by name.
 ACCUMULATIONS: Mapping[str, Accumulation] = read_only(
-    "accumulations", itertools.chain(_plain(), _nvidia(), _amd(), _risc_v(), [_arm_bfdot()])
+    "accumulations",
+    itertools.chain(_plain(), _nvidia(), _amd(), _risc_v(), [_arm_bfdot()], _arm_fp8(), _ace()),
 )
+
+#: Hardware whose sums no public document or measurement describes, by the beginnings of names.
+_UNDOCUMENTED = {
+    ("cdna4", "gfx950"): "how CDNA4's matrix cores align, cut and round",
+    (
+        "rdna3",
+        "rdna4",
+        "gfx11",
+        "gfx12",
+    ): "how matrix instructions of RDNA and gfx1250 align, cut and round",
+    ("amx_fp8", "amx_tdp"): "in which order AMX adds the four products of FP8: its descriptions disagree",
+    ("ace_top2",): "whether TOP2BF16PS flushes its products: its descriptions disagree",
+    ("gaudi", "ascend", "groq", "tpu"): "how its matrix units align, cut and round",
+}
 
 #: What `accumulation` takes: these names, and deepseek_promote with any number of products.
 NAMES = (*ACCUMULATIONS, "deepseek_promote(128)")
@@ -318,6 +427,12 @@ def accumulation(name: Accumulation | str) -> Accumulation:
         return deepseek_promote(int(found[1]))
     if name.strip() in ACCUMULATIONS:
         return ACCUMULATIONS[name.strip()]
+    for beginnings, what in _UNDOCUMENTED.items():
+        if name.strip().lower().startswith(beginnings):
+            raise ValueError(
+                f"accumulation {name!r} is not here: no public document or measurement settles {what}. Ask "
+                f"the hardware: `lowprec capture` and `lowprec identify` find its accumulation"
+            )
     near = close_names(name, NAMES)
     hint = f"did you mean {' or '.join(map(repr, near))}?" if near else "`lowprec.accumulations` lists all"
     raise ValueError(f"unknown accumulation {name!r}; {hint}")

@@ -22,6 +22,7 @@ from fractions import Fraction
 from typing import TYPE_CHECKING, Literal, get_args
 
 from lowprec.spec import formats
+from lowprec.spec.codebook import Codebook
 from lowprec.spec.fields import LARGEST_SIZE, choose, described, text, truth
 from lowprec.spec.format import Carrier, Format, Sign
 from lowprec.spec.projection import Projection, Saturation
@@ -88,11 +89,10 @@ class ScaleRule:
         >>> [str(rule(name).divides_by(E2M1FN)) for name in ("floor", "rceil", "project")]
         ['4', '6', '1']
         """
-        significand, exponent = element.scaled(element.max_magnitude)
-        unit = Fraction(2) ** exponent
-        divisors = {"maximum": significand * unit, "one": Fraction(1)}
-        divisors["binade"] = (1 << significand.bit_length() - 1) * unit
-        return divisors[self.divisor]
+        largest = Fraction(element.max_finite)
+        lead = largest.numerator.bit_length() - largest.denominator.bit_length()
+        binade = Fraction(2) ** (lead - (Fraction(2) ** lead > largest))
+        return {"maximum": largest, "one": Fraction(1), "binade": binade}[self.divisor]
 
     def next_power_from(self, element: Format) -> tuple[Fraction, bool]:
         """Return the square of the s from which on the power is 2**(k + 1), and whether s itself has that.
@@ -112,7 +112,8 @@ class ScaleRule:
                 f"rule with another"
             )
         squares = {"down": Fraction(4), "up": Fraction(1)}
-        squares["even"] = (2 - Fraction(1, 1 << element.precision)) ** 2
+        if self.powers == "even":
+            squares["even"] = (2 - Fraction(1, 1 << element.precision)) ** 2
         squares["nearest"] = Fraction(2) if self.threshold is None else self.threshold**2
         return squares[self.powers], self.powers != "up"
 
@@ -315,6 +316,7 @@ class BlockFormat:
         object.__setattr__(self, "rule", rule(self.rule))
         choose(self, "a block format", **_CHOICES)
         truth(self, "a block format", "flush_subnormals")
+        self._check_codebooks()
         self._check_sizes()
         for name in ("min_scale", "smallest_divides_as"):
             value = getattr(self, name)
@@ -331,6 +333,28 @@ class BlockFormat:
                     f"{name}={value!r} of block format {self.name!r} has more than 24 significant bits; use "
                     f"a number that binary32 has"
                 )
+
+    def _check_codebooks(self) -> None:
+        """Refuse codebooks where scales are multiplied, and rules that kernels could not divide by exactly."""
+        if isinstance(self.scale, Codebook):
+            raise ValueError(
+                f"scale={self.scale.name!r} of block format {self.name!r} is a codebook; use a binary format, and "
+                "encode the scales once more"
+            )
+        if not isinstance(self.element, Codebook):
+            return
+        if self.rule.powers == "even":
+            raise ValueError(
+                f"rule={self.rule.name!r} of block format {self.name!r} asks for the precision of "
+                f"{self.element.name!r}, which is a codebook; use a rule with other powers, such as 'nearest'"
+            )
+        largest = self.rule.divides_by(self.element).numerator
+        if (largest // (largest & -largest)).bit_length() > 24:
+            raise ValueError(
+                f"rule={self.rule.name!r} of block format {self.name!r} divides by {self.element.max_finite!r}, "
+                f"the largest value of {self.element.name!r}, which has more than 24 significant bits; use a rule "
+                "that divides by a power of two, such as 'floor'"
+            )
 
     def _check_sizes(self) -> None:
         sizes = tuple(self.size) if isinstance(self.size, (tuple, list)) else (self.size,)
@@ -369,7 +393,7 @@ class BlockFormat:
 
 def _is_negative_number(code: int | None, fmt: Format) -> bool:
     """Whether a code stands for a number below zero, infinity included."""
-    if code is None or not code & fmt.sign_code:
+    if code is None or isinstance(fmt, Codebook) or not code & fmt.sign_code:
         return False
     if fmt.sign is Sign.TWOS_COMPLEMENT:
         return True

@@ -19,7 +19,9 @@ from lowprec.spec import catalog
 from lowprec.spec.accumulation import Accumulation
 from lowprec.spec.accumulations import accumulation as accumulation_of
 from lowprec.spec.block import BlockFormat
+from lowprec.spec.epilogue import LibraryCall
 from lowprec.spec.format import Format
+from lowprec.spec.library_calls import library_call
 from lowprec.spec.profiles import Profile
 from lowprec.spec.projection import Projection, Saturation
 from lowprec.spec.rounding import Rounding
@@ -51,7 +53,7 @@ class Scoreboard:
     *formats : Format or str
         Of the operands, then of the result; a dot product has those of x and y, and its accumulation
         says the result's. A block converter has that of the values, and a block format.
-    accumulation : Accumulation or str
+    accumulation : Accumulation, LibraryCall or str
         Of a dot product; its operands, if it has any, are the formats of x and y by default.
     ulps, any_nan
         As for `lowprec.compare`.
@@ -70,7 +72,7 @@ class Scoreboard:
         self,
         operation: str,
         *formats: Format | BlockFormat | str,
-        accumulation: Accumulation | str | None = None,
+        accumulation: Accumulation | LibraryCall | str | None = None,
         ulps: int | str | None = None,
         any_nan: bool = False,
         flags: bool = False,
@@ -82,7 +84,7 @@ class Scoreboard:
         self.operation, self.flags = operation, flags
         self._options: dict[str, Any] = {"ulps": ulps, "any_nan": any_nan}
         how = {"rounding": rounding, "saturation": saturation, "projection": projection, "profile": profile}
-        self.accumulation: Accumulation | None = None
+        self.accumulation: Accumulation | LibraryCall | None = None
         self.blocks: BlockFormat | None = None
         if operation == "block":
             self.blocks = _block_format(formats, rounding, saturation, projection, profile)
@@ -96,9 +98,13 @@ class Scoreboard:
                     raise ValueError(
                         f"{name}= says nothing about 'dot', which goes by accumulation=; leave it out"
                     )
-            self.accumulation = accumulation_of(accumulation)
-            known = known or list(self.accumulation.operands or ())
-            wanted, self.target = 2, self.accumulation.output[0]
+            call = library_call(accumulation) if isinstance(accumulation, str) else accumulation
+            if isinstance(call, LibraryCall):
+                self.accumulation, how_summed, self.target = call, call.accumulation, call.output[0]
+            else:
+                self.accumulation = how_summed = accumulation_of(accumulation)  # type: ignore[arg-type]
+                self.target = how_summed.output[0]
+            known, wanted = known or list(how_summed.operands or ()), 2
             self._formats = known
         elif accumulation is not None:
             raise ValueError(f"accumulation= is for 'dot', not for {operation!r}; leave it out")
@@ -124,6 +130,7 @@ class Scoreboard:
         self._operands: list[tuple[Any, ...]] = []
         self._results: list[Any] = []
         self._flags: list[int] = []
+        self._scaled = self._biased = False
         self.undefined: list[int] = []  #: numbers of the transactions whose results had x or z
         self.unanswered = 0  #: operands that `follow` saw without a result
 
@@ -131,7 +138,13 @@ class Scoreboard:
         return len(self._operands) + len(self.undefined)
 
     def add(
-        self, *operands: Any, result: Any, flags: Any = None, addend: Any = None, scale: Any = None
+        self,
+        *operands: Any,
+        result: Any,
+        flags: Any = None,
+        addend: Any = None,
+        scale: Any = None,
+        bias: Any = None,
     ) -> None:
         """Keep one transaction.
 
@@ -145,8 +158,11 @@ class Scoreboard:
             Where the scoreboard has flags.
         addend : float, or value of a signal, or int
             Of "dot": a float, or a code in the output's format.
-        scale : int or value of a signal
-            Of "block": the code of the scale.
+        scale : int or value of a signal, or a pair
+            Of "block": the code of the scale. Of "dot": those of x and y, floats or codes in binary32;
+            by default 1.
+        bias : float, or value of a signal, or int
+            Of "dot": a float, or a code in binary32; by default there is none.
 
         Raises
         ------
@@ -156,11 +172,12 @@ class Scoreboard:
         number = len(self)
         if len(operands) != len(self._formats):
             raise ValueError(f"{self.operation} takes {len(self._formats)} operands, not {len(operands)}")
-        if addend is not None and self.operation != "dot":
-            raise ValueError(
-                f"addend= is for 'dot'; the operands of {self.operation} come one after the other"
-            )
-        if (scale is None) != (self.blocks is None):
+        for name, joins in (("addend", addend), ("bias", bias)):
+            if joins is not None and self.operation != "dot":
+                raise ValueError(
+                    f"{name}= is for 'dot'; the operands of {self.operation} come one after the other"
+                )
+        if (scale is None) != (self.blocks is None) and self.operation != "dot":
             raise ValueError(
                 "a transaction of 'block' needs scale=, the code of the scale"
                 if self.blocks
@@ -173,7 +190,7 @@ class Scoreboard:
         try:
             given = tuple(self._operand(each, fmt) for each, fmt in zip(operands, self._formats, strict=True))
             if self.operation == "dot":
-                given = (*given, self._addend(addend))
+                given = (*given, self._number(addend, self.target, 0.0), *self._scales(scale, bias))
         except ValueError as error:
             raise ValueError(f"operands of transaction {number}: {error}") from None
         if self._operands and [np.shape(each) for each in given] != [
@@ -202,11 +219,21 @@ class Scoreboard:
             return _code(int(given), fmt)
         return tuple(_code(code, fmt) for code in _lanes(given, fmt))
 
-    def _addend(self, given: Any) -> float:
+    def _number(self, given: Any, fmt: Format, default: float) -> float:
+        """Return a float, or the value of a code."""
         if given is None or isinstance(given, float):
-            return given or 0.0
-        code = np.array([_code(int(given), self.target)], code_dtype(self.target))
-        return float(np.asarray(decode(code, self.target, dtype=np.float64))[0])
+            return default if given is None else given
+        code = np.array([_code(int(given), fmt)], code_dtype(fmt))
+        return float(np.asarray(decode(code, fmt, dtype=np.float64))[0])
+
+    def _scales(self, scale: Any, bias: Any) -> tuple[float, float, float]:
+        """Return the scales of x and y, and the bias: -0 is none, as it changes no sum."""
+        if scale is not None and (not isinstance(scale, Sequence) or len(scale) != 2):
+            raise ValueError("scale= of 'dot' is a pair, for x and for y")
+        self._scaled, self._biased = self._scaled or scale is not None, self._biased or bias is not None
+        x, y = (None, None) if scale is None else scale
+        single = catalog.BINARY32
+        return self._number(x, single, 1.0), self._number(y, single, 1.0), self._number(bias, single, -0.0)
 
     def report(self, **options: Any) -> Comparison:
         """Hold all transactions against what is right; options are those of `lowprec.compare`.
@@ -222,8 +249,13 @@ class Scoreboard:
             x, y = (
                 np.array(side, code_dtype(fmt)) for side, fmt in zip(columns, self._formats, strict=False)
             )
-            addend = np.array(columns[2] if self._operands else [], np.float64)
+            joins: Sequence[Any] = columns[2:] if self._operands else [()] * 4
+            addend, *scales, bias = (np.array(each, np.float64) for each in joins)
             options |= {"accumulation": self.accumulation, "addend": addend}
+            if self._scaled:
+                options["scale"] = tuple(each[:, None] for each in scales)
+            if self._biased:
+                options["bias"] = bias
             return compare((x, y), results, operation="dot", source=self._formats, **options)
         operands = tuple(
             np.array(side, code_dtype(fmt)) for side, fmt in zip(columns, self._formats, strict=True)
@@ -288,6 +320,7 @@ class Scoreboard:
         flags: Any = None,
         addend: Any = None,
         scale: Any = None,
+        bias: Any = None,
     ) -> None:
         """Keep the transactions of a pipeline, clock by clock, for as long as the simulation runs.
 
@@ -301,8 +334,9 @@ class Scoreboard:
         given, done : signal, optional
             Whether operands, and whether a result, are valid. Without `done` the result is that of the
             operands of the clock before.
-        flags, addend, scale : signal, optional
-            Beside the result, beside the operands, and beside the elements of a block.
+        flags, addend, bias, scale : signal, optional
+            Beside the result, beside the operands, and beside the elements of a block. The scales of "dot"
+            are a pair of signals beside the operands.
 
         Raises
         ------
@@ -315,18 +349,23 @@ class Scoreboard:
             raise ModuleNotFoundError(
                 'following signals needs cocotb: pip install "lowprec[cocotb]"'
             ) from None
-        waiting: collections.deque[tuple[list[Any], Any]] = collections.deque()
+        waiting: collections.deque[tuple[list[Any], dict[str, Any]]] = collections.deque()
+        dot = self.operation == "dot"
         while True:
             await RisingEdge(clock)
             if waiting if done is None else _is_one(done):
                 if not waiting:
                     raise AssertionError("the device gave a result that no operands ask for")
                 before, added = waiting.popleft()
-                beside = {"flags": flags, "scale": scale}
+                beside = {"flags": flags, "scale": None if dot else scale}
                 said = {name: each.value for name, each in beside.items() if each is not None}
-                self.add(*before, result=result.value, addend=added, **said)
+                self.add(*before, result=result.value, **added, **said)
             if given is None or _is_one(given):
-                waiting.append(([each.value for each in operands], None if addend is None else addend.value))
+                joins = {"addend": addend, "bias": bias}
+                joined = {name: each.value for name, each in joins.items() if each is not None}
+                if dot and scale is not None:
+                    joined["scale"] = [each.value for each in scale]
+                waiting.append(([each.value for each in operands], joined))
             self.unanswered = len(waiting)
 
 

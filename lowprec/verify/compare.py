@@ -35,7 +35,7 @@ from lowprec.verify.questions.elements import ElementQuestion
 from lowprec.verify.questions.flags import FlagQuestion
 from lowprec.verify.questions.scaled import ScaledQuestion, Scaling
 
-__all__ = ["DOTS", "compare"]
+__all__ = ["DOTS", "compare", "drawn_integers"]
 
 #: Operations that sum products by an accumulation.
 DOTS = ("dot", "matmul")
@@ -64,6 +64,9 @@ def compare(
     profile: Profile | str | None = None,
     rule: ScaleRule | str | None = None,
     scale: Scale | tuple[Scale | None, Scale | None] | None = None,
+    block: int | None = None,
+    bias: npt.ArrayLike | Dump | None = None,
+    output_scale: npt.ArrayLike | Dump | None = None,
     flags: npt.ArrayLike | Dump | None = None,
     random: npt.ArrayLike | Dump | None = None,
     ulps: int | str | None = None,
@@ -111,12 +114,19 @@ def compare(
         place along an axis (`axis` says which, where several fit); or, with as many axes as the operand,
         one for each block. Of "dot" and "matmul" a pair, for x and for y, either of them None; or one that
         broadcasts to the results.
+    block : int, optional
+        Of "dot" and "matmul": elements along K that share a scale, and rows or columns of tiles that do,
+        as `Epilogue.block`. Needed where K is no multiple of the number of scales.
+    bias, output_scale : array_like that broadcasts to the results', optional
+        Of "dot" and "matmul", as `lowprec.matmul` takes them: with an accumulation that is no library call
+        by `Epilogue()`, which scales in binary32.
     flags : array_like of integers, optional
         Exception flags recorded beside each result of a conversion or operation, as `lowprec.Flag`
         numbers them; `report.flags` compares them.
     random : array_like of integers, optional
         Random integers of a stochastic `rounding`, as `lowprec.encode` takes them, but in one dimension:
-        one for each result, or for each group of results that share one.
+        one for each result, or for each group of results that share one. Of "dot" those of all roundings of
+        an accumulation that rounds stochastically, in their order, in a row for each result.
     ulps : int or "auto", optional
         Codes that a finite result may lie from the right one, 1 or more. "auto", of "dot" and "matmul":
         what any order of summation by this accumulation can give, for each output. By default nothing.
@@ -168,19 +178,26 @@ def compare(
             "rounding": rounding,
         }
         others |= {"saturation": saturation, "projection": projection, "profile": profile, "rule": rule}
-        others |= {"flags": flags, "random": random}
+        others |= {"flags": flags}
         for name, value in others.items():
             if value is not None:
                 raise ValueError(
                     f"{name}= says nothing about {operation}, which goes by accumulation=; leave it out"
                 )
-        added = None if addend is None else _dump(addend, "addend")
-        options = {"addend": added, "any_nan": any_nan, "budget": allowed, "scale": _dot_scale(scale)}
+        joins = {"addend": addend, "bias": bias, "output_scale": output_scale}
+        options: dict[str, Any] = {
+            name: None if each is None else _dump(each, name) for name, each in joins.items()
+        }
+        options |= {"any_nan": any_nan, "budget": allowed, "scale": _dot_scale(scale), "block": _block(block)}
+        options |= {"random": None if random is None else np.asarray(random)}
         return _compare_dots(operation, dumps, formats, got, accumulation, options, limit, why, watch)
     if operation not in OPERATIONS:
         raise ValueError(f"unknown operation {operation!r}; use one of {', '.join((*OPERATIONS, *DOTS))}")
     if accumulation is not None or addend is not None:
         raise ValueError(f"accumulation= and addend= are for {' and '.join(DOTS)}, not for {operation!r}")
+    for name, value in {"block": block, "bias": bias, "output_scale": output_scale}.items():
+        if value is not None:
+            raise ValueError(f"{name}= is for {' and '.join(DOTS)}, not for {operation!r}; leave it out")
     if len(dumps) != OPERATIONS[operation].operands:
         raise ValueError(f"{operation} takes {OPERATIONS[operation].operands} operands, not {len(dumps)}")
     for dump in dumps:
@@ -236,7 +253,7 @@ def compare(
                 raise ValueError(f"{name}= is for block formats, and {str(to)!r} is none")
         target = catalog.format(to)
         how = projection_of(target, rounding, saturation, projection, profile)
-        how, integers = _integers(how, target, random, got.size)
+        how, integers = drawn_integers(how, target, random, got.size)
         if how.rounding.bits and (flags is not None or by is not None):
             raise ValueError(
                 f"flags= and scale= are compared with deterministic roundings, not with {how.rounding}"
@@ -273,7 +290,7 @@ def compare(
     return report
 
 
-def _integers(how: Projection, target: Format, random: Any, size: int) -> tuple[Projection, Dump | None]:
+def drawn_integers(how: Projection, target: Format, random: Any, size: int) -> tuple[Projection, Dump | None]:
     """Return a projection whose random integers are those of single results, and these."""
     if random is None and how.rounding.bits:
         raise ValueError(
@@ -301,6 +318,14 @@ def _dot_scale(scale: Any) -> Dump | tuple[Dump | None, Dump | None] | None:
     if len(scale) != 2:
         raise ValueError(f"scale= of dot and matmul is a pair, for x and for y, not {len(scale)} scales")
     return _scale(scale[0], "scale of x"), _scale(scale[1], "scale of y")
+
+
+def _block(given: Any) -> int | None:
+    if given is not None and (
+        isinstance(given, bool) or not isinstance(given, int | np.integer) or given < 1
+    ):
+        raise ValueError(f"block= is a number of elements, 1 or more, not {given!r}")
+    return None if given is None else int(given)
 
 
 def _dump(given: object, name: str) -> Dump:

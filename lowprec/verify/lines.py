@@ -11,9 +11,12 @@ from collections.abc import Iterable
 
 from lowprec.arrays.checks import code_dtype
 from lowprec.spec.format import Format
+from lowprec.spec.layouts import lanes
 from lowprec.spec.projection import DEFAULT, Projection
+from lowprec.verify.compare import drawn_integers
 from lowprec.verify.comparison import Comparison
 from lowprec.verify.dumps import DumpError, Spool
+from lowprec.verify.inputs.random_words import random_width
 from lowprec.verify.judge import Watch, judge
 from lowprec.verify.operations import OPERATIONS, check_operands
 from lowprec.verify.question import budget
@@ -48,8 +51,10 @@ def compare_lines(
     Parameters
     ----------
     lines : iterable of str
-        Operands and result, hexadecimal codes apart by blanks. Empty lines and lines that begin
-        with # or // are passed over; a line without a result is wrong.
+        Operands and result, hexadecimal codes apart by blanks; of a stochastic mode the random integer is
+        between them, and where lanes share one, a line has those of each operand, the integer, and those of
+        the result. Empty lines and lines that begin with # or // are passed over; a line without a result is
+        wrong.
     operation, formats, projection
         As for `vectors.suite`.
     flags : bool
@@ -68,10 +73,20 @@ def compare_lines(
     count = OPERATIONS[operation].operands
     columns = [Spool(code_dtype(fmt), f"operand {place}") for place, fmt in enumerate(formats[:-1], 1)]
     results, numbers = Spool("int64", "results"), Spool("int64", "lines")
-    raised = Spool("int64", "flags")
+    raised, random = Spool("int64", "flags"), Spool("uint32", "random integers")
+    mode, target = projection.rounding, formats[-1]
+    drawn, group = bool(mode.bits), lanes(mode, target) if mode.bits else 1
+    if drawn and flags:
+        raise ValueError(f"flags are compared with deterministic roundings, not with {mode}")
+    asked, whole = count * group + drawn, count * group + drawn + group + flags
     held: list[list[int]] = []
 
+    integers: list[int] = []
+
     def keep() -> None:
+        if integers:
+            random.append(integers)
+            integers.clear()
         if held:
             spools = (*columns, results, raised, numbers)
             for spool, column in zip(spools, zip(*held, strict=True), strict=True):
@@ -82,36 +97,50 @@ def compare_lines(
         words = line.split()
         if not words or words[0].startswith(("#", "//")):
             continue
-        whole = count + 1 + flags
-        if len(words) not in (count, whole):
-            wanted = "a result and flags" if flags else "a result"
+        if len(words) not in (asked, whole):
+            wanted = "a result and flags" if flags else "a result" if group == 1 else f"{group} results"
+            wanted = f"a random integer and {wanted}" if drawn else wanted
             raise DumpError(
-                f"line {number} has {len(words)} words, but {operation} needs {count} operand(s) and "
+                f"line {number} has {len(words)} words, but {operation} needs {count * group} operand(s) and "
                 f"{wanted}: {quoted(line.strip())}"
             )
-        codes = [_code(word, fmt, number) for word, fmt in zip(words[: count + 1], formats, strict=False)]
-        codes += [-1] if len(codes) == count else []
+        if drawn:
+            integers.append(_integer(words[count * group], random_width(mode), number))
         found = _flags(words[-1], number) if flags and len(words) == whole else -1
-        held.append([*codes, found, number])
+        for lane in range(group):
+            lane_words = words[lane : count * group : group] + words[asked + lane : asked + lane + 1]
+            codes = [_code(word, fmt, number) for word, fmt in zip(lane_words, formats, strict=False)]
+            codes += [-1] if len(codes) == count else []
+            held.append([*codes, found, number])
         if len(held) >= 1 << 16:
             keep()
     keep()
     operands, labels = [spool.dump() for spool in columns], numbers.dump()
+    how, of_results = projection, None
+    if drawn:
+        how, of_results = drawn_integers(projection, target, random.dump(), operands[0].size)
     question = ElementQuestion(
         operation,
         operands,
         formats,
-        projection,
+        how,
         results.dump(),
         any_nan=any_nan,
         labels=labels,
         budget=budget(ulps, operation),
+        integers=of_results,
     )
     report = judge(question, limit=limit, why=why, unit="line", watch=watch)
     if flags:
         beside = FlagQuestion(operation, operands, formats, projection, raised.dump(), labels=labels)
         report.flags = judge(beside, limit=limit, why=why, unit="line", watch=watch)
     return report
+
+
+def _integer(word: str, bits: int, number: int) -> int:
+    if not _HEXADECIMAL.fullmatch(word) or int(word, 16) >> bits:
+        raise DumpError(f"line {number} holds {quoted(word)}, which is no random integer of {bits} bits")
+    return int(word, 16)
 
 
 def _flags(word: str, number: int) -> int:

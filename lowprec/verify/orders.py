@@ -68,7 +68,9 @@ def check_bound(how: Accumulation) -> None:
         raise ValueError(f"ulps='auto' knows no bound for accumulation {how}: {why}; give a number of codes")
 
 
-def ranges(x: Array, y: Array, addend: Array | None, how: Accumulation) -> tuple[Doubles, Doubles]:
+def ranges(
+    x: Array, y: Array, addend: Array | None, how: Accumulation, *, grouped: bool = False
+) -> tuple[Doubles, Doubles]:
     """Return the ends of the ranges in which finite sums lie, before they become the output.
 
     >>> low, high = ranges([[1.0, 2.0**-24, -1.0]], [[1.0, 1.0, 1.0]], None, lp.accumulations["fp32_fma"])
@@ -81,6 +83,8 @@ def ranges(x: Array, y: Array, addend: Array | None, how: Accumulation) -> tuple
         Factors.
     addend : array of shape (outputs,), optional
     how : Accumulation
+    grouped : bool
+        Whether terms are exact sums of several products, of any of them, as of blocks and of `how.term`.
 
     Raises
     ------
@@ -94,7 +98,7 @@ def ranges(x: Array, y: Array, addend: Array | None, how: Accumulation) -> tuple
         last = np.zeros((len(left), 1)) if addend is None else np.asarray(addend, np.float64).reshape(-1, 1)
         terms = np.concatenate([products, last], axis=1)
         terms[~np.isfinite(terms)] = 0.0  # their results are no numbers, and not asked for
-        sums = _Sums(terms, how)
+        sums = _Sums(terms, how, grouped or how.term > 1)
         if isinstance(how.accumulator, Window):
             assert how.operands is not None, "a window has operands"
             exponents = _exponents(left, how.operands[0]) + _exponents(right, how.operands[1])
@@ -216,8 +220,10 @@ def _nodes(how: Accumulation) -> list[Rounded]:
 class _Sums:
     """Bounds of the sums of some outputs."""
 
-    def __init__(self, terms: Doubles, how: Accumulation) -> None:
+    def __init__(self, terms: Doubles, how: Accumulation, grouped: bool) -> None:
         self.terms, self.how, self.count = terms, how, np.count_nonzero(terms, axis=1)
+        #: What rounds terms that are sums.
+        self.of_terms = how.product if grouped else None
         self.length = terms.shape[1] - 1
         self.grains = _grain(terms)
         self.grain = self.grains.min(axis=1)
@@ -228,7 +234,8 @@ class _Sums:
         held = self.positive + self.negative < np.ldexp(1.0, self.grain + 52)
         self.slack = np.where(held, 0.0, (self.positive + self.negative) * (self.length + 2) * 2.0**-52)
         window = isinstance(how.accumulator, Window)
-        self.roundings = [_Rounding.of(each, window) for each in _nodes(how)]
+        nodes = [*_nodes(how), *([self.of_terms] if self.of_terms else [])]
+        self.roundings = [_Rounding.of(each, window) for each in dict.fromkeys(nodes)]
         self.window: Window | None = None
         if window:  # its products are exact, and the addend is rounded
             into, rule = how.total or how.output
@@ -260,7 +267,8 @@ class _Sums:
             chunks = -(-self.length // how.order.size)
         if self.window is None:
             several = len({fmt for fmt, _ in _nodes(how)}) > 1
-            return np.maximum(self.count - 1, 0) * (1 + several) + several, 0
+            terms = 0 if self.of_terms is None else self.count  # each may be rounded too
+            return np.maximum(self.count - 1, 0) * (1 + several) + several + terms, 0
         run = min(self.length, how.order.size) if chunks else self.length
         both = 2 * self.window.step if self.window.groups == "alternate_pairs" else self.window.step
         steps = -(-run // both) * (both // self.window.step) * max(chunks, 1)

@@ -18,9 +18,10 @@ import numpy.typing as npt
 from lowprec.arrays.checks import code_dtype
 from lowprec.spec.accumulation import Accumulation
 from lowprec.spec.block import BlockFormat
-from lowprec.spec.format import Format
+from lowprec.spec.format import Format, Sign
 from lowprec.verify.compare import compare
 from lowprec.verify.comparison import Comparison
+from lowprec.verify.drawn_dots import random_bits_of, roundings
 from lowprec.verify.dumps import DumpError
 from lowprec.verify.inputs.block_cases import source_values
 from lowprec.verify.inputs.dot_shape import shape_of, values_of
@@ -40,6 +41,8 @@ def compare_dot_lines(
     **options: Any,
 ) -> Comparison:
     """Hold lines of x, y, addend and result against what an accumulation gives.
+
+    The random integers of one that rounds stochastically stand before the result.
 
     >>> from lowprec.spec.accumulations import ACCUMULATIONS
     >>> unit = ACCUMULATIONS["volta_mma_binary16_binary32"]
@@ -69,19 +72,27 @@ def compare_dot_lines(
     rows = _rows(lines)
     if not rows:
         raise DumpError("there are no lines to compare")
-    first, (x, y) = rows[0][1], shape.formats
-    if len(first) % 2 or len(first) < 4:
-        _refuse(rows[0], f"{len(first)} words, not x and y of as many lanes, the addend and the result")
-    lanes, together = (len(first) - 2) // 2, 1
+    first, (x, y), bits = rows[0][1], shape.formats, random_bits_of(how)
+    fits = [lanes for lanes in range(1, len(first) // 2) if 2 * lanes + 2 + _drawn(how, lanes) == len(first)]
+    if bits and len(first) == 5:
+        fits = [1]  # each column is one number
+    if not fits:
+        beside = "the addend, the random integers" if bits else "the addend"
+        _refuse(rows[0], f"{len(first)} words, not x and y of as many lanes, {beside} and the result")
+    lanes, together = fits[0], 1
     if lanes == 1 and len(first[0].removeprefix("0x")) > -(-x.width // 4):  # a column is one number
         together = len(first[0].removeprefix("0x")) * 4 // x.width
-    layout = [(x, together)] * lanes + [(y, together)] * lanes + [(shape.addend, 1), (out, 1)]
+    words = _drawn(how, lanes * together)
+    random_at = [(_word(bits), words)] if together > 1 and words else [(_word(bits), 1)] * words
+    layout = [(x, together)] * lanes + [(y, together)] * lanes + [(shape.addend, 1), *random_at, (out, 1)]
     codes = _columns(rows, layout)
-    lanes = (codes.shape[1] - 2) // 2
+    lanes *= together
+    if words:
+        options["random"] = codes[:, -1 - words : -1]
     sides = [codes[:, :lanes].astype(code_dtype(x)), codes[:, lanes : 2 * lanes].astype(code_dtype(y))]
     report = compare(
         (sides[0], sides[1]), codes[:, -1].astype(code_dtype(out)), operation="dot", source=shape.formats,
-        accumulation=how, addend=values_of(codes[:, -2], shape.addend), **options,
+        accumulation=how, addend=values_of(codes[:, 2 * lanes], shape.addend), **options,
     )  # fmt: skip
     return _numbered(report, rows, 1)
 
@@ -130,6 +141,22 @@ def compare_block_lines(lines: Iterable[str], source: Format, fmt: BlockFormat, 
         scales=codes[:, size : size + 1].astype(code_dtype(fmt.scale)), **options,
     )  # fmt: skip
     return _numbered(report, rows, size)
+
+
+def _drawn(how: Accumulation, lanes: int) -> int:
+    """Return how many random integers a dot product of so many lanes takes."""
+    return len(roundings(how, lanes)) if how.rounds_randomly else 0
+
+
+def _word(bits: int) -> Format:
+    """Return a format of which every code of so many bits is one."""
+    return Format(
+        name=f"random integer of {bits} bits",
+        exponent_bits=0,
+        trailing_bits=max(bits, 2),
+        bias=0,
+        sign=Sign.UNSIGNED,
+    )
 
 
 Row = tuple[int, list[str], str]

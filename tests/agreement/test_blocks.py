@@ -11,6 +11,7 @@ import itertools
 import math
 import re
 from fractions import Fraction
+from typing import get_args
 
 import ml_dtypes
 import numpy as np
@@ -21,7 +22,7 @@ from lowprec.oracle import block as oracle
 from lowprec.oracle.convert import project
 from lowprec.oracle.exact import from_float, to_float
 from lowprec.spec import catalog
-from lowprec.spec.block import RULES, BlockFormat, ScaleRule, rule
+from lowprec.spec.block import RULES, Arithmetic, BlockFormat, ScaleRule, rule
 from lowprec.spec.format import Format, Sign
 from lowprec.spec.profiles import PROFILES
 from lowprec.spec.projection import Projection
@@ -918,6 +919,24 @@ def test_quotients_by_scales_above_all_values_are_not_lost(bias, trailing_bits, 
             agrees(values.astype(dtype), fmt)
 
 
+@pytest.mark.parametrize("place", range(12))
+def test_blocks_of_small_numbers_under_a_scale_of_their_tensor(place):
+    """Subnormal and small numbers side by side, as those that are larger, and a NaN among them."""
+    rng = np.random.default_rng(place)
+    powers = rng.integers(-149, (-110, -60, -20)[place % 3], (64, 4)).repeat(16, 1)
+    values = (rng.standard_normal((64, 64)) * 2.0**powers).astype(np.float32)
+    values[rng.random(values.shape) < 0.1] = 0
+    values[5:9, 7] = 2.0**90
+    if place % 5 == 0:
+        values[3, 3] = np.nan
+    options = {} if place % 2 else {"tensor_scale": float(np.float32(1.3 * 2.0 ** (-90 - 4 * place)))}
+    if place % 4 == 1:
+        options |= {"rounding": "stochastic(8)", "rng": 3}
+    got, want = (lp.encode(values, "nvfp4", backend=name, **options) for name in (None, "scalar"))
+    assert (got.codes == want.codes).all()
+    assert (got.scales == want.scales).all()
+
+
 # -- given scales -----------------------------------------------------------------------------------
 
 
@@ -948,6 +967,49 @@ def test_elements_under_given_scales_agree(name):
     want = lp.encode(some, fmt, **given, backend="oracle")
     assert (got.codes == want.codes).all()
     assert (got.scales == given["scales"]).all()
+
+
+@pytest.mark.parametrize("arithmetic", get_args(Arithmetic))
+def test_drawn_elements_under_drawn_scales_agree(arithmetic):
+    """Scales that are NaN, infinite, zero and subnormal, of any format, over numbers that are anything."""
+    rng = np.random.default_rng(get_args(Arithmetic).index(arithmetic))
+    cut = 0
+    for place in range(40):
+        scale = catalog.format(("e8m0fnu", "e4m3fn", "e5m2", "binary16", "bfloat16", "binary32")[place % 6])
+        element = catalog.format(("e4m3fn", "e5m2", "e2m1fn", "int8f6", "e4m3fnuz")[place % 5])
+        tensor = "none" if place % 4 else "divide"
+        mode = ("nearest_even", "toward_negative", "stochastic(7)", "nearest_away")[place % 7 % 4]
+        fmt = BlockFormat(
+            name="drawn", element=element, scale=scale, size=4, arithmetic=arithmetic, tensor_scale=tensor,
+            elements=Projection(rounding=mode, nan="error" if element.has_nan else "max"), nan="block",
+            smallest_divides_as=None if place % 3 or arithmetic != "exact" else 0.5,
+            scales=Projection(nan="error" if scale.has_nan else "max"),
+        )  # fmt: skip
+        values = rng.standard_normal((3, 10)) * 2.0 ** rng.integers(-12, 12, (3, 10))
+        values.reshape(-1)[rng.integers(30, size=4)] = 0.0, -0.0, np.inf, np.nan
+        values = values.astype((np.float32, np.float64, np.float16)[place % 3])
+        scales = rng.integers(0, scale.max_magnitude + scale.infinity + 1, (3, 3))
+        scales[rng.integers(3), :] = 0, 1, scale.max_magnitude
+        if scale.has_nan:
+            scales[rng.integers(3), 0] = scale.nan_code
+        options = {"scales": scales.astype(np.uint32), "tensor_scale": None}
+        if tensor != "none":
+            options["tensor_scale"] = 0.75 if place % 8 else 2.0**-100
+        if fmt.elements.rounding.bits:
+            options["random"] = rng.integers(0, 128, values.shape, dtype=np.uint32)
+        want, got = (lp.encode(values, fmt, **options, backend=name) for name in ("oracle", None))
+        assert (got.codes == want.codes).all(), fmt
+        cut += int((want.codes != 0).sum())
+    assert cut > 400
+
+
+def test_a_number_without_a_code_is_named_under_given_scales():
+    """By its place in the whole array, wherever it lies."""
+    values = np.ones((300, 320), np.float32)
+    values[299, 317] = np.nan
+    scales = np.full((300, 10), 127, np.uint8)
+    with pytest.raises(ValueError, match=re.escape("cannot encode the value nan at index (299, 317) as an")):
+        lp.encode(values, "mxfp4", scales=scales)
 
 
 @pytest.mark.parametrize(

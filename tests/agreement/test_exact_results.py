@@ -8,7 +8,8 @@ import pytest
 
 import lowprec as lp
 from lowprec.kernels.request import Elementwise
-from lowprec.kernels.vector import program
+from lowprec.kernels.vector import choice_program, program
+from lowprec.kernels.vector.choice_program import Choice
 from lowprec.kernels.vector.exact_program import OPERATIONS, Exact
 from lowprec.spec import catalog
 from lowprec.spec.arith import operands_of
@@ -39,7 +40,7 @@ def numbers(kind, seed):
 def test_results_and_flags_are_those_of_the_scalar_engine(name, kind, flagged):
     """In every mode."""
     nan = "error" if lp.format(name).has_nan else "max"
-    for operation in (*OPERATIONS, "round_to_integral"):
+    for operation in (*choice_program.OPERATIONS, *OPERATIONS, "round_to_integral"):
         for place, mode in enumerate(MODES):
             operands = [numbers(kind, (place, side)) for side in range(operands_of(operation))]
             if operation == "scaleb":
@@ -68,9 +69,10 @@ def test_results_and_flags_are_those_of_the_scalar_engine(name, kind, flagged):
 def test_vectors_serve_them():
     """Modes that NumPy does not round by, and operands of two widths, are left to others."""
     single, rule = catalog.BINARY32, Projection()
-    for operation in (*OPERATIONS, "round_to_integral"):
+    for operation in (*choice_program.OPERATIONS, *OPERATIONS, "round_to_integral"):
         sources = (single,) * operands_of(operation)
-        assert isinstance(program.lower(Elementwise(operation, sources, catalog.E4M3FN, rule)), Exact)
+        kind = Choice if operation in choice_program.OPERATIONS else Exact
+        assert isinstance(program.lower(Elementwise(operation, sources, catalog.E4M3FN, rule)), kind)
     to_odd = Projection(rounding="to_odd")
     for operation, sources, how in (
         ("round_to_integral", (single,), to_odd),

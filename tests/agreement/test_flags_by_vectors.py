@@ -15,6 +15,7 @@ from lowprec.spec.projection import Projection
 from lowprec.spec.rounding import MODES, stochastic
 
 FORMATS = ("e4m3fn", "e5m2", "e2m3fn", "bfloat16", "binary16", "binary32", "binary8p3se", "e4m3fnuz")
+FORMATS += ("e2m1fn", "int8", "int8f6")
 SIZE = 3000
 
 
@@ -28,6 +29,9 @@ def numbers(fmt, seed, size=SIZE):
         [0.5],
         [1.5],
     ]
+    gap, least = 2.0 ** fmt.scaled(fmt.max_magnitude)[1], fmt.min_normal or 0.0
+    last = [fmt.max_finite + gap * part for part in (0.5, 1.0, 1.5, 2.0)]
+    borders = np.append(borders, [*last, *(least * (1 - 2.0 ** -(fmt.trailing_bits + k)) for k in (1, 2))])
     with np.errstate(over="ignore"):
         near = (rng.choice(borders.reshape(-1), size) * rng.choice([1, -1], size)).astype(np.float32)
     near = (near.view(np.int32) + rng.integers(-1, 2, size, np.int32)).view(np.float32)

@@ -79,6 +79,22 @@ def test_conversions_of_binary64_numbers(name, mode):
                 agree(verb, x, fmt, rounding=mode, saturation=saturation, random=random.astype(np.uint32))
 
 
+@pytest.mark.parametrize("name", ["int8", "int8f6", "int4"])
+@pytest.mark.parametrize("mode", ["stochastic(32)", "stochastic(5)", "stochastic(20, B)"])
+def test_fixed_point_numbers_are_drawn(name, mode):
+    """Every tail in units of 2**-5 beside zero and both extreme numbers, with each random integer."""
+    fmt, rounding = lp.format(name), Projection(rounding=mode).rounding
+    step = 2.0 ** fmt.scaled(1)[1]
+    random = (np.tile(np.arange(64), 64) % (1 << min(rounding.bits, 6)) << max(0, rounding.bits - 6)).astype(
+        "u4"
+    )
+    for at in (0.0, fmt.max_finite, fmt.min_finite, 3 * fmt.max_finite, 1e30):
+        x = at + np.repeat(np.arange(-32, 32) / 16, 64) * step + 2.0**-40
+        for operands in ((x,), (x.astype(np.float32), np.float64(step) * random)):
+            verb = lp.encode if len(operands) == 1 else lp.add
+            agree(verb, *operands, fmt, rounding=mode, saturation="finite", random=random)
+
+
 def test_the_largest_numbers_stay_finite():
     """They are far beyond the formats, but no infinities."""
     largest = np.finfo(np.float64).max

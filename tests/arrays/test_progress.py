@@ -27,6 +27,12 @@ CALLS = {
         lambda **more: lp.matmul(X, Y, "fp32_fma", addend=np.ones(30, np.float32), **more),
         3 * 200 * 30,
     ),
+    "matmul with scales of blocks": (
+        lambda **more: lp.matmul(
+            X, Y, "fp32_fma", scales=(np.ones((3, 200, 5)), None), epilogue=lp.Epilogue(block=8), **more
+        ),
+        5,
+    ),
     "dot": (lambda **more: lp.dot(X[0], X[1], "fp32_sequential", **more), 200),
     "scales": (lambda **more: lp.scale_for(X, "int4", "mse", axis=1, **more), X.size),
     "scales of a wide format": (lambda **more: lp.scale_for(X, "bfloat16", "mse", **more), X.size),

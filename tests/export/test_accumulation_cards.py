@@ -116,6 +116,16 @@ def test_what_no_named_accumulation_has_is_said_too():
     ]
 
 
+def test_terms_of_several_products_are_said():
+    """Rounded before they are added, or not."""
+    said = [list(told(accumulation(f"{name}_e4m3fn_binary32")))[1] for name in ("ace_top4mx", "arm_fdot")]
+    exact = "Each 4 products, times the scales of their blocks if they have any, are summed exactly"
+    assert said == [
+        f"{exact}; that is rounded to binary32, nearest_even, nan_sign=drop, subnormals=flush_results.",
+        f"{exact}.",
+    ]
+
+
 def test_two_accumulations_are_never_told_alike():
     """Unless they are equal; the description is plain data."""
     told = {}

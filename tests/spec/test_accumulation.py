@@ -9,7 +9,7 @@ import re
 import pytest
 
 from lowprec.spec.accumulation import MACHINES, Accumulation, Window
-from lowprec.spec.accumulations import ACCUMULATIONS, E8M13, accumulation, deepseek_promote
+from lowprec.spec.accumulations import ACCUMULATIONS, E8M13, accumulation, arm_fp8_dot, deepseek_promote
 from lowprec.spec.catalog import (
     BINARY16,
     BINARY32,
@@ -305,6 +305,26 @@ def test_a_result_is_a_format_and_a_projection():
             "a window adds exact products; leave out product",
         ),
         (
+            {"accumulator": STEP, "operands": HALVES, "term": 4},
+            "term=4 is of sums in an accumulator, and a window has no terms of its own",
+        ),
+        (
+            {"machine": "cdna3", "operands": HALVES, "term": 4},
+            "term=4 is of sums in an accumulator, and a machine has no terms of its own",
+        ),
+        (
+            {"order": "exact", "operands": HALVES, "term": 4},
+            "term=4 is of sums in an accumulator, and order 'exact' has no terms of its own",
+        ),
+        (
+            {"accumulator": SINGLE, "term": 4},
+            "term=4 needs operands, whose products are summed exactly",
+        ),
+        (
+            {"accumulator": SINGLE, "operands": HALVES, "term": 5000},
+            "term=5000 of an accumulation is out of range; use 0 to 4,096",
+        ),
+        (
             {"accumulator": SINGLE, "operand_rounding": Projection()},
             "operand_rounding needs operands: the formats that factors are rounded to",
         ),
@@ -436,7 +456,7 @@ def test_an_accumulation_knows_whether_it_needs_random_integers(parameters, rand
 
 def machine_of(name: str) -> str:
     """What comes before the operands in a name."""
-    return re.match(r"\w+?_(wgmma|mma|tcgen05|mfma1k|mfma|bfdot|bulk[0-9]+)(?=_)", name)[0]
+    return re.match(r"\w+?_(wgmma|mma|tcgen05|mfma1k|mfma|bfdot|fdot|fmmla|top4mx|bulk[0-9]+)(?=_)", name)[0]
 
 
 @pytest.mark.parametrize("name", ACCUMULATIONS)
@@ -482,6 +502,9 @@ def test_the_catalog_is_complete():
         "riscv_bulk8": 1,
         "riscv_bulk16": 4,
         "arm_bfdot": 1,
+        "arm_fdot": 8,
+        "arm_fmmla": 8,
+        "ace_top4mx": 5,
     }
 
 
@@ -555,6 +578,50 @@ def test_unknown_names_get_those_that_are_close(name, message):
     """Three at most."""
     with pytest.raises(ValueError, match=f"^{re.escape(message)}$"):
         accumulation(name)
+
+
+@pytest.mark.parametrize(
+    ("name", "what"),
+    [
+        ("cdna4_mfma_e4m3fn_binary32", "how CDNA4's matrix cores align, cut and round"),
+        ("gfx1250_wmma_e4m3fn_binary32", "how matrix instructions of RDNA and gfx1250 align, cut and round"),
+        ("rdna3_5_wmma", "how matrix instructions of RDNA and gfx1250 align, cut and round"),
+        (
+            "ace_top2bf16_bfloat16_binary32",
+            "whether TOP2BF16PS flushes its products: its descriptions disagree",
+        ),
+    ],
+)
+def test_what_no_document_settles_is_refused_with_that(name, what):
+    """Not as a name that nobody knows."""
+    message = (
+        f"accumulation {name!r} is not here: no public document or measurement settles {what}. Ask the "
+        f"hardware: `lowprec capture` and `lowprec identify` find its accumulation"
+    )
+    with pytest.raises(ValueError, match=f"^{re.escape(message)}$"):
+        accumulation(name)
+
+
+@pytest.mark.parametrize(
+    ("given", "message"),
+    [
+        (
+            {"operands": (E4M3FN, BINARY16)},
+            "Arm's FP8 sums are of e4m3fn and e5m2 in binary16 or binary32, not of e4m3fn and binary16 in "
+            "binary32",
+        ),
+        ({"lscale": 128}, "lscale=128 is out of range; FPMR.LSCALE has 0 to 127 for binary32"),
+        (
+            {"lscale": 16, "output": BINARY16},
+            "lscale=16 is out of range; FPMR.LSCALE has 0 to 15 for binary16",
+        ),
+        ({"lscale": -1}, "lscale=-1 is out of range; FPMR.LSCALE has 0 to 127 for binary32"),
+    ],
+)
+def test_scales_of_arm_are_those_of_its_register(given, message):
+    """And formats those that it selects."""
+    with pytest.raises(ValueError, match=f"^{re.escape(message)}$"):
+        arm_fp8_dot(**{"operands": (E4M3FN, E5M2), "products": 4, "output": BINARY32, **given})
 
 
 def test_a_promotion_of_nothing_is_refused():

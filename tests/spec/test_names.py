@@ -24,6 +24,8 @@ def test_accumulations_take_names():
     named = lp.Accumulation(operands=("e4m3fn", "fp8_e5m2"), accumulator=window, output="half")
     meant = lp.Accumulation(operands=(catalog.E4M3FN, catalog.E5M2), accumulator=window, output=HALF)
     assert (named, hash(named)) == (meant, hash(meant))
+    for both in ("e4m3fn", catalog.E4M3FN):  # one for both, as in a file
+        assert dataclasses.replace(named, operands=both).operands == (catalog.E4M3FN, catalog.E4M3FN)
     plain = lp.Accumulation(
         product=("binary32", TOWARD_ZERO),
         order="chunked(4)",

@@ -5,6 +5,7 @@ The codes are literals; the oracle converts. What libraries do on many operands 
 
 from __future__ import annotations
 
+import dataclasses
 import math
 import re
 from fractions import Fraction
@@ -136,9 +137,29 @@ DOCUMENTS = [
     (-NAN, "e4m3fn", {"arm_fp8": 0x7F, "arm_fp8_sat": 0x7F}),
     (-465.0, "e4m3fn", {"arm_fp8": 0xFF, "arm_fp8_sat": 0xFE}),
     (-INF, "e5m2", {"arm_fp8": 0xFC, "arm_fp8_sat": 0xFB}),
-    # Intel: HF8 and BF8 without saturation; BF16 with flush to zero whatever MXCSR says.
-    (-1e6, "e4m3fn", {"avx10_2": 0xFF}),
-    (1e6, "e5m2", {"avx10_2": 0x7C}),
+    # Intel: HF8 and BF8 with and without saturation; BF16 with flush to zero whatever MXCSR says.
+    (-1e6, "e4m3fn", {"avx10_2": 0xFF, "avx10_2_sat": 0xFE}),
+    (1e6, "e5m2", {"avx10_2": 0x7C, "avx10_2_sat": 0x7B}),
+    (-INF, "e5m2", {"avx10_2": 0xFC, "avx10_2_sat": 0xFB}),
+    (INF, "e4m3fn", {"avx10_2": 0x7F, "avx10_2_sat": 0x7E}),
+    (-NAN, "e4m3fn", {"avx10_2": 0xFF, "avx10_2_sat": 0xFF}),
+    # RISC-V: one NaN, 7f, in both formats; the saturating forms saturate infinities too.
+    (-NAN, "e5m2", {"riscv_zvfofp8min": 0x7F, "riscv_zvfofp8min_sat": 0x7F}),
+    (-NAN, "e4m3fn", {"riscv_zvfofp8min": 0x7F, "riscv_zvfofp8min_sat": 0x7F}),
+    (-INF, "e5m2", {"riscv_zvfofp8min": 0xFC, "riscv_zvfofp8min_sat": 0xFB}),
+    (465.0, "e4m3fn", {"riscv_zvfofp8min": 0x7F, "riscv_zvfofp8min_sat": 0x7E}),
+    (-6.0, "e4m3fn", {"riscv_zvfofp4min": 0xCC}),
+    # RDNA4: one code for all NaNs; FP16_OVFL saturates what is finite alone.
+    (NAN, "e4m3fn", {"rdna4": 0xFF, "rdna4_ovfl": 0xFF}),
+    (NAN, "e5m2", {"rdna4": 0xFE, "rdna4_ovfl": 0xFE}),
+    (-NAN, "e5m2", {"rdna4": 0xFE, "rdna4_ovfl": 0xFE}),
+    (-1e6, "e5m2", {"rdna4": 0xFC, "rdna4_ovfl": 0xFB}),
+    (-INF, "e5m2", {"rdna4": 0xFC, "rdna4_ovfl": 0xFC}),
+    (-1e6, "e4m3fn", {"rdna4_ovfl": 0xFE}),
+    # ONNX: integers cut.
+    (6.75, "int4", {"onnx": 0x6, "onnx_nosat": 0x6}),
+    (-6.75, "int4", {"onnx": 0xA, "onnx_nosat": 0xA}),
+    (14.99, "uint4", {"onnx": 0xE, "onnx_nosat": 0xE}),
     (2.0**-127, "bfloat16", {"avx10_2": 0x0000}),
     (-(2.0**-126), "bfloat16", {"avx10_2": 0x8080}),
     # P3109: finite domains clamp, unsigned formats have 0 for what is negative.
@@ -155,6 +176,34 @@ def test_a_profile_converts_as_its_source_says(operand, fmt, codes):
     """Each operand tells two stacks apart, or a stack from the defaults."""
     fmt = catalog.format(fmt)
     assert {name: encode(operand, fmt, PROFILES[name].projection(fmt)) for name in codes} == codes
+
+
+def test_payloads_of_nans_are_cut_where_bf8_has_their_upper_bits():
+    """Made quiet; HF8 has one NaN."""
+    nans = np.array([0x7E00, 0x7D00, 0xFF00], np.uint16).view(np.float16)
+    assert lp.encode(nans, "e5m2", profile="avx10_2").tolist() == [0x7E, 0x7F, 0xFF]
+    assert lp.encode(nans, "e4m3fn", profile="avx10_2_sat").tolist() == [0x7F, 0x7F, 0xFF]
+
+
+@pytest.mark.parametrize("scale", [-128, -3, 0, 5, 127])
+def test_a_scale_of_arm_is_a_bias(scale):
+    """2**NSCALE times the value is rounded; what is no FP8 format of any bias is refused."""
+    fmt = dataclasses.replace(catalog.E4M3FN, bias=7 + scale)
+    for value in (1.3, 3.0e-4, 448.0, -466.0):
+        want = encode(value * 2.0**scale, catalog.E4M3FN, PROFILES["arm_fp8_sat"].projection(catalog.E4M3FN))
+        assert lp.encode(value, fmt, profile="arm_fp8_sat") == want
+    for other in (dataclasses.replace(catalog.E4M3FN, bias=7 + 128), catalog.E4M3FNUZ):
+        with pytest.raises(ValueError, match="profile 'arm_fp8' does not say how to convert to"):
+            PROFILES["arm_fp8"].projection(other)
+
+
+@pytest.mark.parametrize("name", ["cdna4", "gfx950_sat", "gfx1250"])
+def test_what_no_document_settles_is_refused_with_that(name):
+    """Not as a name that nobody knows."""
+    with pytest.raises(
+        ValueError, match=f"^profile '{name}' is not here: no public document or measurement settles"
+    ):
+        profile(name)
 
 
 @pytest.mark.parametrize("name", ["ml_dtypes", "jax", "torch>=2.13", "onnx"])

@@ -89,6 +89,47 @@ def test_another_order_passes_by_its_budget():
     assert boards[1].check().spent.within > 0
 
 
+def test_library_calls_have_scales_and_a_bias():
+    """Floats or codes in binary32; without any the call has none, and what is left out is named."""
+    rng, call = np.random.default_rng(5), "ada_cublaslt_fp8(output=e4m3fn)"
+    x, y = (lp.encode(rng.standard_normal((40, 64)), "e4m3fn") for _ in range(2))
+    scales, bias = rng.uniform(0.1, 2, (2, 40)).astype(np.float32), rng.standard_normal(40).astype(np.float32)
+    values = tuple(lp.decode(side, "e4m3fn") for side in (x, y))
+    for given in ({}, {"scale": scales}, {"scale": scales, "bias": bias}):
+        pair = tuple(each[:, None] for each in given["scale"]) if given else None
+        results = lp.dot(*values, call, scales=pair, bias=given.get("bias"), dtype=np.uint8)
+        boards = [
+            Scoreboard("dot", accumulation=each)
+            for each in (call, lp.library_calls["ada_cublaslt_fp8"](output="e4m3fn"), call)
+        ]
+        for row in range(40):
+            said = {"scale": scales[:, row].tolist(), "bias": float(bias[row])}
+            codes = {
+                "scale": [int(each) for each in scales[:, row].view(np.uint32)],
+                "bias": int(bias.view(np.uint32)[row]),
+            }
+            for board, kept in zip(boards, (said, codes, {"scale": (1.0, 1.0)}), strict=True):
+                chosen = {name: value for name, value in kept.items() if name in given or board is boards[2]}
+                board.add(x[row].tolist(), y[row].tolist(), result=int(results[row]), **chosen)
+        assert boards[0].check().compared == boards[1].check().compared == 40
+        if given:
+            with pytest.raises(AssertionError, match="of 40 results differ"):
+                boards[2].check()
+        else:
+            boards[2].check()
+
+
+def test_scales_of_a_dot_product_are_a_pair():
+    board = Scoreboard("dot", accumulation=UNIT)
+    for wrong in (2.0, (1.0, 2.0, 3.0)):
+        with pytest.raises(
+            ValueError, match=r"^operands of transaction 0: scale= of 'dot' is a pair, for x and for y$"
+        ):
+            board.add([0x38], [0x38], result=0x3F800000, scale=wrong)
+    with pytest.raises(ValueError, match=r"^bias= is for 'dot'; the operands of add come"):
+        Scoreboard("add", "e5m2", "e5m2", "e5m2").add(0x3C, 0x3C, result=0x40, bias=1.0)
+
+
 def test_flags_are_part_of_a_transaction():
     board = Scoreboard("divide", "e5m2", "e5m2", "e5m2", flags=True)
     board.add(0x3C, 0x00, result=0x7C, flags=8)
@@ -166,6 +207,38 @@ def test_a_pipeline_is_followed_clock_by_clock(monkeypatch):
     with pytest.raises(AssertionError) as failed:
         board.check()
     assert str(failed.value) == "1 operands have no result"
+
+
+def test_scales_and_a_bias_are_followed_beside_the_operands(monkeypatch):
+    """Of a dot product: two signals, and one, of the clock at which its operands were valid."""
+    clock, x, y, sx, sy, bias, result = (
+        types.SimpleNamespace(value=Signal(0, width)) for width in (1, 16, 16, 32, 32, 32, 32)
+    )
+    one = 0x3F800000
+    second = (0x3840, one, 0x40000000, one, 0x40000000)
+    rows = [(0x3838, one, one, 0, 0), second, (0, one, one, 0, 0x41300000)]
+
+    class RisingEdge:
+        def __init__(self, signal):
+            assert signal is clock
+
+        def __await__(self):
+            if not rows:
+                raise asyncio.CancelledError
+            code, *scales, joins, got = rows.pop(0)
+            x.value = y.value = Signal(code, 16)
+            (sx.value, sy.value), bias.value = (Signal(each, 32) for each in scales), Signal(joins, 32)
+            result.value = Signal(got, 32)
+            return iter(())
+
+    module = types.ModuleType("cocotb.triggers")
+    module.RisingEdge = RisingEdge
+    monkeypatch.setitem(sys.modules, "cocotb.triggers", module)
+    board = Scoreboard("dot", "e4m3fn", "e4m3fn", accumulation="fp32_fma")
+    with pytest.raises(asyncio.CancelledError):
+        board.follow(clock, [x, y], result, scale=(sx, sy), bias=bias).send(None)
+    assert board.report().agrees  # 1 + 1 + 0, and (4 + 1) * 1 * 2 + 1
+    assert len(board) == 2
 
 
 def test_following_needs_cocotb(monkeypatch):

@@ -271,3 +271,53 @@ def test_integers_that_are_no_floats_are_shown_exactly():
         ["7fffffffffffffff 5eff"], "convert", (catalog.CARRIERS["int64"], catalog.BFLOAT16)
     ).as_text()
     assert "  9223372036854775807\n" in text
+
+
+@pytest.mark.parametrize(
+    "mode", ["stochastic(16)", "stochastic(5, C)", "stochastic(20, rdna4)", "stochastic(16, ptx_rs)"]
+)
+def test_stochastic_results_are_held_against_the_integers_of_their_lines(mode):
+    """Where lanes share a word, a line has all of them."""
+    how = Projection(rounding=mode)
+    lines = suite("convert", FORMATS, how, samples=64).render("text").decode().splitlines()
+    lanes = 4 if "ptx" in mode else 1
+    report = check_lines(lines, "convert", FORMATS, how)
+    assert report.mismatches == 0
+    assert report.compared == lanes * sum(not line.startswith("#") for line in lines)
+    other = []  # integers that belong to other lines
+    kept = [line.split() for line in lines if not line.startswith("#")]
+    for words, beside in zip(kept, kept[1:] + kept[:1], strict=True):
+        other.append(" ".join([*words[:lanes], beside[lanes], *words[lanes + 1 :]]))
+    assert check_lines(other, "convert", FORMATS, how).mismatches > 50
+    without = check_lines([" ".join(words[: lanes + 1]) for words in kept], "convert", FORMATS, how)
+    assert without.mismatches == without.compared == report.compared
+
+
+@pytest.mark.parametrize(
+    ("line", "message"),
+    [
+        ("3f800000 38", None),
+        (
+            "3f800000",
+            "line 1 has 1 words, but convert needs 1 operand(s) and a random integer and a result: ",
+        ),
+        ("3f800000 100 38", "line 1 holds '100', which is no random integer of 8 bits"),
+        ("3f800000 g 38", "line 1 holds 'g', which is no random integer of 8 bits"),
+    ],
+)
+def test_lines_without_a_random_integer_are_refused(line, message):
+    """Operand and integer without a result is wrong, as a line without a result is; two words are those."""
+    how = Projection(rounding="stochastic(8)")
+    if message is None:
+        assert check_lines([line], "convert", FORMATS, how).mismatches == 1
+        return
+    with pytest.raises(DumpError) as refused:
+        check_lines([line], "convert", FORMATS, how)
+    assert str(refused.value).startswith(message)
+
+
+def test_flags_have_no_stochastic_mode():
+    with pytest.raises(
+        ValueError, match=r"^flags are compared with deterministic roundings, not with stochastic"
+    ):
+        check_lines([], "convert", FORMATS, Projection(rounding="stochastic(8)"), flags=True)

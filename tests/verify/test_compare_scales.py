@@ -199,8 +199,7 @@ def test_blocks_along_k_are_terms():
     assert lp.compare(typed, right, source="e4m3fn", **options).agrees
     wrong = lp.compare(codes, lp.matmul(*codes, "fp32_fma"), **options)
     assert wrong.mismatches == wrong.compared
-    with pytest.raises(ValueError, match="blocks along K have scales; give a number of codes"):
-        lp.compare(codes, right, ulps="auto", **options)
+    assert lp.compare(codes, right, ulps="auto", **options).agrees
 
 
 def test_hardware_takes_the_scales_of_blocks():
@@ -297,6 +296,29 @@ def test_the_command_takes_numbers_and_files(tmp_path):
     assert run(*words, "1,2,3").exit_code == 2
 
 
+def test_the_command_takes_what_joins_the_sums(tmp_path):
+    """A bias from a file, an output scale, and blocks of a size that shapes do not tell."""
+    u, v, rows = U[:, :300], V[:300], np.linspace(0.5, 2, 72, dtype=np.float32).reshape(24, 3)
+    got = lp.matmul(
+        u, v, "fp32_fma", scales=(rows, None), epilogue=lp.Epilogue(block=128), bias=BIAS, output_scale=2.0
+    )
+    for name, array in {"u": u, "v": v, "got": got, "rows": rows, "bias": BIAS}.items():
+        np.save(tmp_path / f"{name}.npy", array)
+    words = ["compare", *(tmp_path / f"{name}.npy" for name in ("u", "v", "got")), "--operation", "matmul"]
+    words += ["--accumulation", "fp32_fma", "--scale", f"{tmp_path / 'rows.npy'},1", "--bias"]
+    words += [tmp_path / "bias.npy", "--output-scale"]
+
+    def run(*more):
+        return CliRunner().invoke(main, [str(word) for word in (*words, *more)])
+
+    assert run("2", "--block", "128").exit_code == 0
+    assert run("0.5", "--block", "128").exit_code == 1
+    assert "the inverse of the output scale" in run("0.5", "--block", "128").stdout
+    assert run("2").exit_code == 1  # K is a multiple of 3: blocks of 100
+    assert run("2", "--block", "0").exit_code == 2
+    assert CliRunner().invoke(main, ["compare", "-", "dot", "fp32_fma", "--bias", "b.npy"]).exit_code == 2
+
+
 # -- library calls ------------------------------------------------------------------------------------
 
 U = np.asarray(lp.quantize(RNG.standard_normal((24, 512)) * 4, "e4m3fn"), np.float32)
@@ -390,3 +412,155 @@ def test_scales_of_blocks_of_a_call_are_compared():
     got = lp.matmul(U, V, blocked, scales=pair)
     assert lp.compare((U, V), got, operation="matmul", accumulation=call, scale=pair).agrees
     assert not lp.compare((U, V), got * 2, operation="matmul", accumulation=call, scale=pair).agrees
+
+
+# -- a bias, an output scale, and blocks --------------------------------------------------------------------
+
+BIAS = RNG.standard_normal(20).astype(np.float32)
+JOINED = {"bias": BIAS, "output_scale": np.float32(0.625)}
+
+
+@pytest.mark.parametrize("accumulation", ["ada_cublaslt_fp8(output=e4m3fn)", "fp32_fma"])
+def test_a_bias_and_an_output_scale_are_compared(accumulation):
+    """As `lowprec.matmul` takes them, of a library call and of an accumulation."""
+    got = lp.matmul(U, V, accumulation, scales=PAIR, **JOINED)
+    options = {"operation": "matmul", "accumulation": accumulation, "scale": PAIR}
+    report = lp.compare((U, V), got, **options, **JOINED)
+    assert report.agrees
+    assert "scaled, with a bias, with an output scale" in report.question
+    assert not lp.compare((U, V), got, **options).agrees
+
+
+LEFT_OUT = {
+    "the bias left out": {"output_scale": JOINED["output_scale"]},
+    "the output scale left out": {"bias": BIAS},
+    "the inverse of the output scale": {"bias": BIAS, "output_scale": np.float32(1.6)},
+    "the scales left out": {**JOINED, "scales": None},
+    "the scale of x alone": {**JOINED, "scales": (PAIR[0], None)},
+    "the scale of y alone": {**JOINED, "scales": (None, PAIR[1])},
+    "the inverse of the scales: sums divided by them, not multiplied": {
+        **JOINED, "scales": tuple(np.reciprocal(each) for each in PAIR)
+    },
+    "the bias joins before the sums are rounded": {**JOINED, "epilogue": lp.Epilogue(fused_bias=True)},
+}  # fmt: skip
+
+
+@pytest.mark.parametrize(("words", "given"), LEFT_OUT.items(), ids=LEFT_OUT)
+def test_what_was_joined_otherwise_is_named(words, given):
+    got = lp.matmul(U, V, "fp32_fma", **{"scales": PAIR, **given})
+    options = {"operation": "matmul", "accumulation": "fp32_fma", "scale": PAIR}
+    report = lp.compare((U, V), got, **options, **JOINED)
+    assert report.cause.words == words
+    assert report.cause.explained == report.mismatches > 0
+
+
+def test_a_bias_joins_vectors_too():
+    """One for each dot product."""
+    bias = RNG.standard_normal(24).astype(np.float32)
+    got = lp.dot(U, U[::-1], "fp32_fma", bias=bias)
+    options = {"operation": "dot", "accumulation": "fp32_fma"}
+    assert lp.compare((U, U[::-1]), got, bias=bias, **options).agrees
+    assert lp.compare((U, U[::-1]), got, bias=bias + 1, **options).mismatches > 20
+
+
+def test_windows_take_scales_of_blocks_as_products_do():
+    """Each block's sum times its scales joins that before it: 1 x 128 and 128 x 128, on Hopper."""
+    how, scales = (
+        "hopper_wgmma_e4m3fn_binary32",
+        (RNG.random((24, 4), np.float32), RNG.random((4, 1), np.float32)),
+    )
+    got = lp.matmul(U, V, how, scales=scales, epilogue=lp.Epilogue(block=128))
+    options = {"operation": "matmul", "accumulation": how}
+    assert lp.compare((U, V), got, scale=scales, **options).agrees
+    assert lp.compare((U, V), got, scale=scales, block=128, **options).agrees
+    assert not lp.compare((U, V), got * 2, scale=scales, **options).agrees
+
+
+def test_the_size_of_blocks_is_not_guessed():
+    """Three scales for 300 products may be for 100 each, or for 128."""
+    u, v = U[:, :300], V[:300]
+    scales = RNG.random((24, 3), np.float32), None
+    options = {"operation": "matmul", "accumulation": "hopper_wgmma_e4m3fn_binary32"}
+    for block in (128, 100):
+        got = lp.matmul(u, v, options["accumulation"], scales=scales, epilogue=lp.Epilogue(block=block))
+        assert lp.compare((u, v), got, scale=scales, block=block, **options).agrees
+    call = lp.LibraryCall(accumulation=lp.accumulations["fp32_fma"], epilogue=lp.Epilogue(block=128))
+    got = lp.matmul(u, v, call, scales=scales)
+    assert lp.compare((u, v), got, scale=scales, operation="matmul", accumulation=call).agrees
+    long = U[:, :301], V[:301]
+    wrong = {
+        "which is no multiple: say how many elements share one, such as block=128": (long, {}),
+        "has 3 numbers along an axis of 300, and blocks of 64 make 5": ((u, v), {"block": 64}),
+        "block= is a number of elements, 1 or more, not 0": ((u, v), {"block": 0}),
+    }
+    for message, (pair, more) in wrong.items():
+        with pytest.raises(ValueError, match=message):
+            lp.compare(pair, got, scale=scales, **more, **options)
+
+
+def test_messages_name_blocks_by_what_they_are():
+    """Not by a name that nobody gave them."""
+    scales = np.ones((48, 16), np.float32), np.ones((16, 8), np.float32)
+    x, y = (np.asarray(lp.quantize(side, "e4m3fn", saturation="finite")) for side in (X, X.T[:, :8]))
+    with pytest.raises(ValueError, match="blocks of 32 make 8"):
+        lp.compare(
+            (x, y), x @ y, operation="matmul", accumulation="blackwell_tcgen05_e4m3fn_binary32_e8m0fnu_1",
+            scale=scales,
+        )  # fmt: skip
+    few = np.ones((48, 8), np.float32), None
+    with pytest.raises(ValueError, match="takes operands in blocks, but y is float32"):
+        lp.compare(
+            (x, y), x @ y, operation="matmul", accumulation="blackwell_tcgen05_e4m3fn_binary32_e8m0fnu_1",
+            scale=few,
+        )  # fmt: skip
+
+
+@pytest.mark.parametrize("product", [None, "binary32"])
+def test_any_order_of_blocks_is_within_the_bound(product):
+    """Scales that are powers of two; others have too many bits for the bound, and are refused."""
+    single = {"accumulator": "binary32", "output": "binary32"}
+    how = lp.Accumulation(product=product, **single)
+    u, v = (np.asarray(lp.quantize(RNG.standard_normal(shape), "e4m3fn")) for shape in ((24, 256), (256, 20)))
+    scales = np.exp2(RNG.integers(-9, 9, (24, 8))).astype(np.float32), np.exp2(RNG.integers(-9, 9, (8, 20)))
+    element = {
+        "source": "e4m3fn",
+        "operation": "matmul",
+        "accumulation": how,
+        "ulps": "auto",
+        "scale": scales,
+    }
+    codes = tuple(lp.encode(side, "e4m3fn") for side in (u, v))
+    form = lp.BlockFormat(name="mine", element="e4m3fn", scale="binary32", size=32)
+    order = np.random.default_rng(4).permutation(8)
+    places = (order[:, None] * 32 + np.arange(32)).reshape(-1)
+    x = lp.BlockArray(codes[0][:, places], lp.encode(scales[0][:, order], "binary32"), form, (1,))
+    y = lp.BlockArray(codes[1][places], lp.encode(scales[1][order], "binary32"), form, (0,))
+    got = lp.matmul(x, y, how)
+    report = lp.compare(codes, got, **element)
+    assert report.agrees
+    assert report.spent.within > 10
+    assert not lp.compare(codes, got * np.float32(1.001), **element).agrees
+    odd = scales[0] * np.float32(1.1)
+    with pytest.raises(ValueError, match="ulps='auto' takes factors of at most 26 bits of precision"):
+        lp.compare(codes, got, **{**element, "scale": (odd, None)})
+
+
+@pytest.mark.parametrize(
+    ("given", "message"),
+    [
+        ({"operation": "add", "to": "binary32", "bias": 1.0}, "bias= is for dot and matmul, not for 'add'"),
+        ({"operation": "add", "to": "binary32", "block": 8}, "block= is for dot and matmul, not for 'add'"),
+        ({"operation": "matmul", "accumulation": "fp32_fma", "bias": 1.0, "ulps": "auto"},
+         "ulps='auto' knows no bound for an epilogue: it scales in steps; give a number of codes"),
+        ({"operation": "matmul", "accumulation": "fp32_fma", "bias": np.ones(7)},
+         r"bias of shape \(7,\) does not broadcast to the results' \(24, 20\)"),
+        ({"operation": "matmul", "accumulation": "fp32_fma", "output_scale": np.ones(1, np.int8)},
+         "output_scale holds int8; an output scale is given as values, float16 to float64"),
+        ({"operation": "matmul", "accumulation": "fp32_fma", "bias": 1.0, "scale": np.ones((24, 20))},
+         "an epilogue scales x and y, and scale has a number for each result: give a pair"),
+    ],
+)  # fmt: skip
+def test_what_joins_is_refused_where_it_does_not_belong(given, message):
+    pair = (U, V) if given["operation"] == "matmul" else (U, U)
+    with pytest.raises(ValueError, match=message):
+        lp.compare(pair, U @ V if given["operation"] == "matmul" else U, **given)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import dataclasses
 
+import numpy as np
 import pytest
 from click.testing import CliRunner
 
@@ -11,6 +12,7 @@ import lowprec as lp
 from lowprec.cli.main import main
 from lowprec.export.block_vectors import block_suite
 from lowprec.export.unit_vectors import dot_suite
+from lowprec.verify.drawn_dots import drawn_codes, roundings
 from lowprec.verify.dumps import DumpError
 from lowprec.verify.unit_lines import compare_block_lines, compare_dot_lines
 
@@ -110,3 +112,69 @@ def test_the_command_reads_them(tmp_path, monkeypatch):
     assert run("compare - block binary32 mxfp4 --rule even", vectors.output).exit_code == 1
     assert "which says how sums are rounded" in run("compare - dot fp32_fma --rounding to_odd", "").output
     assert "lines of block take FORMAT BLOCK_FORMAT" in run("compare - block mxfp4", "").output
+
+
+DRAWN = lp.Accumulation(
+    name="drawn", operands=("e4m3fn", "e4m3fn"), accumulator=("bfloat16", "stochastic(8)"),
+    order="chunked(3)", total=("binary16", "stochastic(8)"), output="binary32",
+)  # fmt: skip
+
+
+@pytest.mark.parametrize("packed", [False, True])
+def test_stochastic_sums_are_held_against_the_integers_of_their_lines(packed):
+    """In the order of the roundings; they decide, and a lane that is left out is found."""
+    made = dot_suite(DRAWN, samples=64)
+    random = next(column for column in made.file.columns if column.name == "random")
+    assert (random.lanes, random.bits) == (len(roundings(DRAWN, 8)), 8)
+    lines = lines_of(made, packed=packed)
+    report = compare_dot_lines(lines, DRAWN)
+    assert (report.compared, report.mismatches) == (len(random.codes), 0)
+    if packed:
+        return
+    rows = [line.split() for line in lines if not line.startswith("#")]
+    turned = [" ".join([*row[:17], *row[-2:16:-1], row[-1]]) for row in rows]
+    assert compare_dot_lines(turned, DRAWN).mismatches > 50
+    x, y, addend, words = (column.codes for column in made.file.columns[:4])
+    x = x.copy()
+    x[:, 5] = 0
+    values = lp.decode(x, "e4m3fn"), lp.decode(y, "e4m3fn"), lp.decode(addend.astype("u2"), "binary16")
+    results = drawn_codes(DRAWN, *(np.asarray(side, np.float64) for side in values), words)
+    lost = [" ".join([*row[:-1], f"{int(code):08x}"]) for row, code in zip(rows, results, strict=True)]
+    assert compare_dot_lines(lost, DRAWN).cause.words == "lane 5 of 8 left out"
+
+
+def test_the_integers_are_those_that_dot_draws():
+    """Rounding s of output i takes `random_bits` of stream 2 + s at i."""
+    rng = np.random.default_rng(0)
+    x, y = (np.asarray(lp.quantize(rng.standard_normal((50, 7)), "e4m3fn"), np.float64) for _ in range(2))
+    numbers = roundings(DRAWN, 7)
+    words = np.stack([lp.random_bits(50, 9, 8, stream=2 + number) for number in numbers], axis=1)
+    want = lp.dot(x, y, DRAWN, rng=9, dtype=np.uint32)
+    assert (drawn_codes(DRAWN, x, y, None, words) == want).all()
+    report = lp.compare((x, y), want, operation="dot", accumulation=DRAWN, random=words)
+    assert report.agrees
+
+
+def test_integers_of_sums_that_do_not_fit_are_refused():
+    """Their shape, their width, and where there is nothing to draw."""
+    x = np.ones((4, 2))
+    options = {"operation": "dot", "accumulation": DRAWN}
+    shape = (4, len(roundings(DRAWN, 2)))
+    wrong = {
+        "needs the random integers of each result: give random=": {},
+        "is an array of integers of shape": {"random": np.zeros((4, 1), np.uint8)},
+        "has integers of 8 bits, from 0 to 255": {"random": np.full(shape, 256)},
+        "random= is of dot alone, without scales": {"random": np.zeros(shape, int), "scale": 2.0},
+        "is not stochastic: leave out random=": {"random": np.zeros(shape, int), "accumulation": "fp32_fma"},
+    }
+    for message, more in wrong.items():
+        with pytest.raises(ValueError, match=message):
+            lp.compare((x, x), np.zeros(4, np.float32), **{**options, **more})
+    mixed = dataclasses.replace(DRAWN, total=("binary16", "stochastic(4)"))
+    with pytest.raises(ValueError, match=r"^drawn draws 4 and 8 bits in different places; vectors and lines"):
+        dot_suite(mixed)
+    message = (
+        "line 1 has 7 words, not x and y of as many lanes, the addend, the random integers and the result"
+    )
+    with pytest.raises(ValueError, match=f"^{message}: "):
+        compare_dot_lines(["38 38 38 38 0000 00 00"], DRAWN)

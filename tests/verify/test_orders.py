@@ -136,11 +136,40 @@ def test_no_permutation_in_a_window_leaves_the_range(fields, step, addend):
         assert outside(seen(x, y, how, orders, addend), x, y, how, addend) == 0
 
 
+@pytest.mark.parametrize("product", [None, (SMALL, Projection()), (SMALL, PROJECTIONS["flushed"])])
+@pytest.mark.parametrize("term", [1, 2, 3, 4])
+def test_no_permutation_in_terms_leaves_the_range(term, product):
+    """All 720 of six products, so many of which are summed exactly; rounded with few bits, or not."""
+    rng, fmt = np.random.default_rng(term), lp.format("bfloat16")
+    orders = np.array(list(itertools.permutations(range(6))))
+    how = lp.Accumulation(
+        operands=(fmt, fmt), product=product, term=term, accumulator=(SMALL, Projection()), output=OUTPUT
+    )
+    for kind in ("random", "cancelling", "subnormal"):
+        x, y = terms(kind, rng, 6)
+        found = seen(x, y, how, orders)
+        assert len(np.unique(found)) > 1 or kind == "subnormal"
+        assert outside(found, x, y, how) == 0
+
+
+def test_the_rounding_of_a_term_counts_where_its_products_are_exact():
+    """9.5 and 17.5 are no numbers of four bits; 1.5, 8, 16 and their sums in binary32 are exact."""
+    fmt, x = lp.format("bfloat16"), np.array([8.0, 1.5, 16.0, 1.5])
+    how = lp.Accumulation(
+        operands=(fmt, fmt), product=(SMALL, Projection()), term=2, accumulator=OUTPUT, output=OUTPUT
+    )
+    orders = np.array(list(itertools.permutations(range(4))))
+    found = seen(x, np.ones(4), how, orders)
+    assert len(np.unique(found)) > 1
+    assert outside(found, x, np.ones(4), how) == 0
+
+
 NAMED = (
     "fp32_fma", "fp32_sequential", "fp32_pairwise", "fp16_sequential", "bf16_sequential", "fp64_sequential",
     "volta_mma_binary16_binary16", "ampere_mma_bfloat16_binary32", "ampere_mma_tf32_binary32",
     "hopper_wgmma_e4m3fn_binary32", "deepseek_promote(32)", "hopper_mma_e5m2_binary16",
-    "blackwell_tcgen05_e2m1fn_binary32", "cdna1_mfma_binary16_binary32",
+    "blackwell_tcgen05_e2m1fn_binary32", "cdna1_mfma_binary16_binary32", "ace_top4mx_e5m2_binary32",
+    "arm_fmmla_e4m3fn_binary16",
 )  # fmt: skip
 
 

@@ -1,4 +1,4 @@
-"""Programs of operations whose exact result NumPy has: an operand, its negative, a whole or a scaled number.
+"""Programs of operations whose exact result NumPy has: an operand's negative, a whole or a scaled number.
 
 NumPy makes it, as a binary32 or binary64 number, and the program of a conversion projects it and finds its
 flags. Where flags are asked for, or payloads count, NaNs are left to the scalar engine.
@@ -18,11 +18,14 @@ import numpy.typing as npt
 
 from lowprec.kernels import engine
 from lowprec.kernels.engine import DONE, ElementwiseProgram
+from lowprec.kernels.lower.vector import plan
 from lowprec.kernels.lower.words import DOUBLE, SINGLE
 from lowprec.kernels.modes import usual_arithmetic
 from lowprec.kernels.request import CONVERT, Elementwise
+from lowprec.kernels.vector.exact import exponents, remainders, scaled
 from lowprec.kernels.vector.in_parts import InParts, Read, readers
-from lowprec.kernels.vector.rounding import WHOLE, whole_by_random
+from lowprec.kernels.vector.odd import kernel as odd_kernel
+from lowprec.kernels.vector.rounding import WHOLE
 from lowprec.spec.arith import SIGN_ONLY
 from lowprec.spec.projection import Flag
 
@@ -31,55 +34,41 @@ __all__ = ["OPERATIONS", "Exact", "lower"]
 Codes = npt.NDArray[Any]
 Numbers = npt.NDArray[Any]  #: of binary32 or binary64
 
-#: Binary32 numbers times two to such a power are binary64 numbers.
-_FAR = 700
-
-#: Random bits that a binary64 number has beside those of an integer below 2**24.
-_BITS = 28
-
-#: Fewer times a binary32 number are binary64 numbers.
-_MANY = 1 << 26
+#: Bits of a binary32 number behind the first, and random bits that a binary64 number has beside those.
+_PLACES, _BITS = 23, 28
 
 
 def _bits(x: Numbers) -> Codes:
     return np.asarray(x.view(f"u{x.itemsize}"))
 
 
-def _smaller(x: Numbers, y: Numbers) -> Numbers:
-    """The smaller of two numbers; -0 is below 0."""
-    made = np.where(x == y, _bits(x) | _bits(y), _bits(np.minimum(x, y)))
-    return made.view(x.dtype)
-
-
-def _larger(x: Numbers, y: Numbers) -> Numbers:
-    """The larger of two numbers, likewise."""
-    made = np.where(x == y, _bits(x) & _bits(y), _bits(np.maximum(x, y)))
-    return made.view(x.dtype)
-
-
 def _scaled(x: Numbers, n: Numbers) -> Numbers:
-    """Return x * 2**n in binary64, or NaN where that may not hold it, or where n is no integer."""
-    known = (np.abs(n) <= _FAR) & (np.trunc(n) == n)
-    fields = np.where(known, n, 0).astype(np.int64) + 1023
-    return np.where(known, x * (fields << 52).view(np.float64), np.nan)
+    """Return x * 2**n, or NaN where the scalar engine must say."""
+    made = np.empty(x.size)
+    scaled(x, n, made)
+    return made
 
 
 def _remainder(x: Numbers, y: Numbers) -> Numbers:
-    """Return x less the nearest multiple of y, in binary64, or NaN where that is very many times y.
-
-    The quotient of binary32 numbers is a tie between integers, or farther from one than it is rounded by.
-    """
-    x, y = x.astype(np.float64), y.astype(np.float64)
-    count = np.rint(x / y)
-    rest = np.where(np.isinf(y), x, x - count * y)
-    return np.where(np.abs(count) < _MANY, np.where(rest == 0, np.copysign(0, x), rest), np.nan)
+    """Return x less the nearest multiple of y, or NaN where the scalar engine must say."""
+    made = np.empty(x.size)
+    remainders(x, y, made)
+    return made
 
 
 def _exponent(x: Numbers) -> Numbers:
-    """The exponents of numbers, or NaN for zeros."""
-    found = np.frexp(x)[1].astype(x.dtype) - 1
-    found[x == 0] = np.nan
-    return np.where(np.isfinite(x), found, np.abs(x))
+    """Return the exponents of numbers, or NaN for zeros."""
+    made = np.empty_like(x)
+    exponents(x.itemsize)(_bits(x), made)
+    return made
+
+
+def _drawn(x: Numbers, random: Codes, bits: int) -> Numbers:
+    """Return binary32 numbers as integers: drawn as of a format whose last place is 1, or wider."""
+    made = np.empty(x.size)
+    if odd_kernel(CONVERT, True)(x, x, x, random, bits, False, _PLACES, _PLACES, made, plan()) != DONE:
+        made[:] = np.nan
+    return made.astype(x.dtype)
 
 
 #: Exact results of operands that are no NaNs; NaN where the scalar engine must say.
@@ -87,10 +76,6 @@ OPERATIONS: dict[str, Callable[..., Numbers]] = {
     "negative": np.negative,
     "absolute": np.abs,
     "copysign": np.copysign,
-    "minimum": _smaller,
-    "minimum_number": _smaller,
-    "maximum": _larger,
-    "maximum_number": _larger,
     "remainder": _remainder,
     "scaleb": _scaled,
     "logb": _exponent,
@@ -109,7 +94,7 @@ def lower(request: Elementwise) -> Exact | None:
     rounding = request.projection.rounding
     if request.operation == "round_to_integral":
         drawn = rounding.variant == "A" and 0 < rounding.bits <= _BITS
-        make = partial(whole_by_random, bits=rounding.bits) if drawn else WHOLE.get(rounding)
+        make = partial(_drawn, bits=rounding.bits) if drawn else WHOLE.get(rounding)
     kind = DOUBLE if all(source == DOUBLE for source in request.sources) else SINGLE
     if make is None or (kind == SINGLE and DOUBLE in request.sources):
         return None
@@ -161,8 +146,6 @@ class Exact(InParts):
             return made, unsure
         operation, nans = self.request.operation, [np.isnan(each) for each in numbers]
         bring = [(nan, each) for nan, each in zip(nans, numbers, strict=True)][::-1]  # the first one counts
-        if operation.endswith("_number"):  # the other operand is the result
-            bring = [(nans[0], numbers[1]), (nans[1], numbers[0])]
         for nan, brought in bring if operation not in SIGN_ONLY else ():
             np.copyto(made, brought, where=nan)
         unsure &= ~np.logical_or.reduce(nans)

@@ -37,8 +37,9 @@ def lower(request: Elementwise) -> Odd | None:
     rule = request.projection
     if rounding.bits:
         bits = rounding.bits + (rounding.variant == "B")
+        fixed = not target.exponent_bits and target.sign is not Sign.UNSIGNED
         plain = target.sign is Sign.MAGNITUDE and target.negative_zero and target.subnormals
-        if not plain or rounding.variant not in "AB" or bits + target.trailing_bits > _BITS:
+        if not (plain or fixed) or rounding.variant not in "AB" or bits + target.trailing_bits > _BITS:
             return None
         # What is drawn is a number of the format, or lies beyond the largest one, however that is rounded.
         rule = dataclasses.replace(rule, rounding=NEAREST_EVEN)
@@ -59,7 +60,9 @@ class Odd(InParts):
         rounding, target = request.projection.rounding, request.target
         self._read, self._program, self._drawn = read, program, rounding.bits > 0
         self._kernel, self._plan = kernel(request.operation, self._drawn), plan()
-        self._how = rounding.bits, rounding.variant == "B", target.trailing_bits, target.emin
+        # The last place of fixed point numbers is that of the largest, and of those beyond it at least that.
+        least = target.emin if target.exponent_bits else target.scaled(1)[1] + target.trailing_bits
+        self._how = rounding.bits, rounding.variant == "B", target.trailing_bits, least
 
     def part(self, operands: list[Codes], out: Codes, flags: Codes, random: Codes) -> Codes | None:
         """Write results."""

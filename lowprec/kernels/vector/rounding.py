@@ -62,7 +62,6 @@ from lowprec.kernels.vector.ir.rounding import (
     summed_to_odd,
     three_to_odd,
     truncated,
-    whole_by_random,
     with_error,
 )
 from lowprec.spec.rounding import (
@@ -109,7 +108,6 @@ __all__ = [
     "to_odd",
     "to_short",
     "truncated",
-    "whole_by_random",
     "with_error",
 ]
 

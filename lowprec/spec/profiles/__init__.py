@@ -27,6 +27,7 @@ PROFILES: Mapping[str, Profile] = read_only(
         *amd.CASTS,
         *x86.CASTS,
         *arm.CASTS,
+        *riscv.CASTS,
         *x86.ARITHMETIC,
         *arm.ARITHMETIC,
         *riscv.ARITHMETIC,
@@ -36,6 +37,18 @@ PROFILES: Mapping[str, Profile] = read_only(
         *research.BLOCKS,
     ),
 )
+
+
+#: Hardware whose conversions no public document or measurement describes, by the beginnings of names.
+_UNDOCUMENTED = {
+    ("cdna4", "gfx950"): "what CDNA4's scaled conversions do with NaNs, infinities and random bits",
+    (
+        "gfx1250",
+        "rdna3_5",
+        "rdna3.5",
+        "gfx11",
+    ): "what its conversions to FP8 and less do with NaNs and overflow",
+}
 
 
 def profile(name: Profile | str) -> Profile:
@@ -49,5 +62,11 @@ def profile(name: Profile | str) -> Profile:
     if not isinstance(name, str):
         raise TypeError(f"profile must be a Profile or a name, not {name!r}")
     if name not in PROFILES:
+        for beginnings, what in _UNDOCUMENTED.items():
+            if name.lower().startswith(beginnings):
+                raise ValueError(
+                    f"profile {name!r} is not here: no public document or measurement settles {what}. "
+                    f"`lowprec compare` finds what explains a dump of its results"
+                )
         raise ValueError(f"unknown profile {name!r}; use one of {', '.join(PROFILES)}")
     return PROFILES[name]

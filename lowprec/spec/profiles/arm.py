@@ -1,22 +1,47 @@
 """Arm: FP8, and the NaNs of arithmetic.
 
+Of FP8 formats the bias says FPMR.NSCALE or LSCALE: 2**n times a value in e4m3fn has the code that the value
+has in e4m3fn with a bias that is greater by n.
+
 Floor 1. Imports the standard library only.
 """
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from dataclasses import replace
 
 from lowprec.spec import catalog
-from lowprec.spec.profiles.profile import E4M3_E5M2, FINITE, IEEE, Profile, each
+from lowprec.spec.format import Format
+from lowprec.spec.profiles.profile import E4M3_E5M2, FINITE, IEEE, OnDemand, Profile, each
 from lowprec.spec.projection import Projection
 
 __all__ = ["ARITHMETIC", "CASTS"]
 
+
+class _Scaled(OnDemand):
+    """E4M3 and E5M2 of every bias that FPMR.NSCALE gives them, -128 to 127 from their own."""
+
+    def __init__(self, rule: Projection) -> None:
+        self._rule = rule
+
+    def __getitem__(self, fmt: Format) -> Projection:
+        for own in E4M3_E5M2:
+            if -128 <= fmt.bias - own.bias <= 127 and fmt == replace(own, bias=fmt.bias):
+                return self._rule
+        raise KeyError(fmt)
+
+    def __iter__(self) -> Iterator[Format]:
+        return iter(E4M3_E5M2)
+
+    def __len__(self) -> int:
+        return len(E4M3_E5M2)
+
+
 # NaNs are Arm's default NaN. FPCR does not matter: to nearest even, and nothing is flushed. With FPCR.AH = 0
 # what is tiny is so before rounding.
-_ARM = each(E4M3_E5M2, Projection(nan_sign="drop", tininess="before"))
-_ARM_SAT = each(E4M3_E5M2, replace(FINITE, nan_sign="drop", tininess="before"))
+_ARM = _Scaled(Projection(nan_sign="drop", tininess="before"))
+_ARM_SAT = _Scaled(replace(FINITE, nan_sign="drop", tininess="before"))
 
 # FPCR.DN = 0. To integers what does not fit saturates, and NaN is 0.
 _ARM_INTEGERS = each(
@@ -28,11 +53,13 @@ _ARM_NANS = {**each(IEEE, Projection(nan_payload="signaling_first", tininess="be
 _ARM_DEFAULT_NAN = {**each(IEEE, Projection(nan_sign="drop", tininess="before")), **_ARM_INTEGERS}
 
 CASTS = (
-    Profile("arm_fp8", "FEAT_FP8 with FPMR.OSC = 0 and NSCALE = 0; never run", _ARM, "ARM"),
-    Profile("arm_fp8_sat", "FEAT_FP8 with FPMR.OSC = 1 and NSCALE = 0; never run", _ARM_SAT, "ARM"),
+    Profile("arm_fp8", "FEAT_FP8 with FPMR.OSC = 0, NSCALE as another bias; from documents", _ARM, "ARM"),
+    Profile(
+        "arm_fp8_sat", "FEAT_FP8 with FPMR.OSC = 1, NSCALE as another bias; from documents", _ARM_SAT, "ARM"
+    ),
 )
 
 ARITHMETIC = (
-    Profile("arm", "FPCR.DN = 0: the NaNs of arithmetic; to integers; never run", _ARM_NANS, "ARMFP"),
-    Profile("arm_default_nan", "FPCR.DN = 1: likewise; never run", _ARM_DEFAULT_NAN, "ARMFP"),
+    Profile("arm", "FPCR.DN = 0: the NaNs of arithmetic; to integers; from documents", _ARM_NANS, "ARMFP"),
+    Profile("arm_default_nan", "FPCR.DN = 1: likewise; from documents", _ARM_DEFAULT_NAN, "ARMFP"),
 )

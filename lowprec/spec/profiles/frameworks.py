@@ -10,7 +10,7 @@ from dataclasses import replace
 from lowprec.spec import catalog
 from lowprec.spec.profiles.profile import OCP_AND_FNUZ, TWICE, Profile, each
 from lowprec.spec.projection import Projection, Saturation
-from lowprec.spec.rounding import AWAY_FROM_ZERO, NEAREST_AWAY
+from lowprec.spec.rounding import AWAY_FROM_ZERO, NEAREST_AWAY, TOWARD_ZERO
 
 __all__ = ["CASTS"]
 
@@ -60,7 +60,14 @@ _JAX = {
 
 # round_mode="up", the default, is away from zero for magnitudes.
 _ONNX_E8M0 = replace(TWICE, rounding=AWAY_FROM_ZERO, negative="drop_sign", zero="smallest", smallest="zero")
+# Casts to integers cut. Beyond their range, and of NaNs, the standard leaves open what they give; the
+# evaluator wraps, which no projection does.
+_ONNX_INTEGERS = each(
+    (catalog.INT2, catalog.INT4, catalog.INT8, catalog.UINT2, catalog.UINT4, catalog.UINT8),
+    Projection(rounding=TOWARD_ZERO, saturation=Saturation.FINITE, nan="zero", negative="zero"),
+)
 _ONNX_NOSAT = {
+    **_ONNX_INTEGERS,
     catalog.BINARY32: Projection(),
     catalog.BINARY16: Projection(),
     catalog.BFLOAT16: TWICE,
@@ -97,7 +104,17 @@ CASTS = (
     ),
     Profile("torch>=2.13", "2.13.0, on CPUs", _TORCH_213, "TORCH"),
     Profile("jax", "0.10.2, on CPUs", _JAX, "JAX"),
-    Profile("onnx", "1.23.2, reference evaluator: Cast with saturate=1", _ONNX, "ONNX"),
-    Profile("onnx_nosat", "1.23.2, reference evaluator: Cast with saturate=0", _ONNX_NOSAT, "ONNX"),
+    Profile(
+        "onnx",
+        "1.23.2, reference evaluator: Cast with saturate=1; integers within their range",
+        _ONNX,
+        "ONNX",
+    ),
+    Profile(
+        "onnx_nosat",
+        "1.23.2, reference evaluator: Cast with saturate=0; integers within their range",
+        _ONNX_NOSAT,
+        "ONNX",
+    ),
     Profile("onnxruntime", "1.31.1 and 1.32.0, on CPUs: Cast with saturate=1", _ONNXRUNTIME, "ONNXRUNTIME"),
 )

@@ -5,20 +5,37 @@ Floor 1. Imports the standard library only.
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 from lowprec.spec import catalog
-from lowprec.spec.profiles.profile import E4M3_E5M2, IEEE, Profile, each
-from lowprec.spec.projection import Projection
+from lowprec.spec.profiles.profile import IEEE, Profile
+from lowprec.spec.projection import Projection, Saturation
 
 __all__ = ["ARITHMETIC", "CASTS"]
 
 # SSE and AVX: the first NaN operand, quiet; if none is one, the "real indefinite", which is negative.
 _X86 = {fmt: Projection(nan_payload="first", nan_code=(fmt.nan_code or 0) | fmt.sign_code) for fmt in IEEE}
 
+# HF8 has one NaN of each sign; BF8 keeps the payload of a NaN, made quiet. The forms with a bias are
+# rounding="stochastic(8, avx10_2)", where results are not subnormal: there the documents add the bias at the
+# operand's last bits, and a smaller share of results is rounded up.
+_HF8, _BF8 = Projection(), Projection(nan_payload="first")
+_BFLOAT = Projection(subnormals="flush_both")
+
 CASTS = (
     Profile(
         "avx10_2",
-        "AVX10.2, the forms that do not saturate; NaNs but for their payloads; never run",
-        {**each(E4M3_E5M2, Projection()), catalog.BFLOAT16: Projection(subnormals="flush_both")},
+        "AVX10.2, the forms that do not saturate; from documents",
+        {catalog.E4M3FN: _HF8, catalog.E5M2: _BF8, catalog.BFLOAT16: _BFLOAT},
+        "AVX10",
+    ),
+    Profile(
+        "avx10_2_sat",
+        "AVX10.2, the forms that saturate (VCVT*S); from documents",
+        {
+            fmt: replace(rule, saturation=Saturation.FINITE)
+            for fmt, rule in ((catalog.E4M3FN, _HF8), (catalog.E5M2, _BF8))
+        },
         "AVX10",
     ),
 )

@@ -114,6 +114,8 @@ def others_of(shape: Shape) -> Iterator[tuple[str, Accumulation]]:
         x, y = shape.formats
         if how.product is not None and x.precision + y.precision > how.product[0].precision:
             yield from changed("products not rounded", product=None)
+        for term in {1, how.term // 2, 2 * how.term} - {0} if how.term else ():
+            yield from changed(f"terms of {term}", term=term)
         for order in (SEQUENTIAL, PAIRWISE, chunked(max(shape.lanes // 2, 1))):
             yield from changed(f"order {order}", order=order, total=None)
     summed = how.total[0] if how.total is not None else shape.result

@@ -158,7 +158,7 @@ def _terms(shape: Shape, cases: DotCases, x: Array, y: Array) -> _Terms:
     exponents = _exponents(x, shape.formats[0]) + _exponents(y, shape.formats[1])
     lanes = np.arange(shape.lanes)
     window = shape.how.accumulator
-    if isinstance(shape.how.product, tuple):
+    if isinstance(shape.how.product, tuple) and shape.how.term <= 1:
         from lowprec.arrays.convert import quantize  # of a part that few accumulations have
 
         products = np.asarray(quantize(products, shape.how.product[0], projection=shape.how.product[1]))

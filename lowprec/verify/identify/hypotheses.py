@@ -171,8 +171,10 @@ def moves(how: Accumulation, ports: Ports, nans: Iterable[int], stage: Stage) ->
         yield [Move(f"{place} rounding", mode.name, _rule(place, rounding=mode)) for mode in MODES]
         if stage not in ("core", "simple"):
             yield _rules(place)
-    if "accumulator" in places and how.order != EXACT:
+    if isinstance(how.accumulator, tuple):
         yield _both_roundings()
+        if stage not in ("core", "simple"):
+            yield _terms(how, ports)
     yield _flushes(ports)
     if stage == "deep":
         for place in places[:-1]:
@@ -199,6 +201,16 @@ def _orders(how: Accumulation, ports: Ports) -> list[Move]:
 def _sizes(length: int) -> list[int]:
     """Return sizes of steps and chunks: all up to 64, then multiples of 16, and one too long to be seen."""
     return [*(size for size in range(1, length + 1) if size <= 64 or size % 16 == 0), 2 * length]
+
+
+def _terms(how: Accumulation, ports: Ports) -> list[Move]:
+    """Return moves to terms of several products, which need the formats of these."""
+    sizes = [size for size in (2, 3, 4, 6, 8, 16, 32, 64) if size <= ports.length]
+    return [Move("term", str(size), _term(size, ports)) for size in (0, *sizes)]
+
+
+def _term(size: int, ports: Ports) -> How:
+    return lambda how: dataclasses.replace(how, term=size, operands=ports.operands if size else how.operands)
 
 
 def _order(order: Any, addend: AddendPlace) -> How:

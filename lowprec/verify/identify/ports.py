@@ -13,7 +13,7 @@ import numpy.typing as npt
 import lowprec as lp
 from lowprec.arrays import calls
 from lowprec.arrays.checks import code_dtype, values_operand
-from lowprec.arrays.factors import factors
+from lowprec.arrays.factors import alike, factors
 from lowprec.kernels.lower.dot import begins_in
 from lowprec.kernels.request import Dot
 from lowprec.kernels.scalar.program import Dots
@@ -113,6 +113,8 @@ class Prepared:
         Raises ValueError: an accumulation that does not take such operands.
         """
         x, y = (self._side(how, number) for number in (0, 1))
+        if how.term:
+            x, y = alike(x, y, how.term)
         begin, addends = self._begun(how)
         scales = None if x.scale_fmt is None or y.scale_fmt is None else (x.scale_fmt, y.scale_fmt)
         program = Dots(Dot(how, x.fmt, y.fmt, begin, scales, x.block, backend="scalar"))

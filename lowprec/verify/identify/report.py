@@ -204,6 +204,8 @@ def parameters(how: Accumulation) -> Iterator[tuple[str, str]]:
         yield "order", str(how.order)
     if how.product is not None:
         yield "product", _rounded(how.product)
+    if how.term:
+        yield "term", f"{how.term} products"
     if isinstance(how.accumulator, Window):
         for field in dataclasses.fields(Window):
             value: Any = getattr(how.accumulator, field.name)

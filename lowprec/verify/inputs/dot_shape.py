@@ -43,7 +43,7 @@ class Shape:
     def step(self) -> int:
         """Products of a step."""
         window = self.how.accumulator
-        return min(window.step, self.lanes) if isinstance(window, Window) else 1
+        return min(window.step if isinstance(window, Window) else self.how.term or 1, self.lanes)
 
     @property
     def places(self) -> int:
@@ -110,7 +110,7 @@ def shape_of(
         raise ValueError("operands of dot vectors are formats of at most 32 bits, such as 'binary32'")
     begin = how.output[0] if how.order == EXACT else begins_in(how)[0]
     window = how.accumulator
-    own = _MACHINES.get(how.machine, _PLAIN)
+    own = max(_MACHINES.get(how.machine, _PLAIN), 2 * how.term)
     if isinstance(window, Window):
         own = max(window.step * (2 if window.groups == "alternate_pairs" else 1), how.order.size)
     count = own if lanes is None else lanes

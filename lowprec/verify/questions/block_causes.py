@@ -12,7 +12,7 @@ import numpy.typing as npt
 
 import lowprec as lp
 from lowprec.arrays.block import BlockArray
-from lowprec.arrays.block_stream import spread
+from lowprec.arrays.block_quotients import spread
 from lowprec.spec import catalog
 from lowprec.spec.block import BlockFormat
 from lowprec.spec.format import Sign
@@ -242,9 +242,6 @@ def _under(blocks: BlockArray, values: Array, codes: Array) -> BlockArray:
     """Return the blocks with other scales, and the elements under these; those of scale NaN stay."""
     fmt, codes = blocks.format, _but_nan(blocks, codes)
     units = spread(_units(codes, fmt), values.shape, blocks.axes, fmt.sizes)
+    made = lp.encode(values, fmt, axis=blocks.axes, scales=codes)
     valid = np.isfinite(units) & (units > 0)
-    quotients = lp.divide(
-        np.where(valid, _wide(values), 0.0), np.where(valid, units, 1.0), fmt.element,
-        projection=fmt.elements, dtype=blocks.codes.dtype,
-    )  # fmt: skip
-    return dataclasses.replace(blocks, codes=np.where(valid, quotients, blocks.codes), scales=codes)
+    return dataclasses.replace(blocks, codes=np.where(valid, made.codes, blocks.codes), scales=codes)

@@ -17,7 +17,8 @@ import numpy.typing as npt
 
 import lowprec as lp
 from lowprec.arrays.block import BlockArray
-from lowprec.arrays.block_stream import axes_of, grid_of, spread
+from lowprec.arrays.block_quotients import spread
+from lowprec.arrays.block_stream import axes_of, grid_of
 from lowprec.arrays.checks import UNSIGNED
 from lowprec.spec import catalog
 from lowprec.spec.block import RULES, BlockFormat

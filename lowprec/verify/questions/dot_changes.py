@@ -24,6 +24,7 @@ __all__ = ["How", "named", "output_rounded", "splits", "sums", "window_with", "w
 How = Callable[[Accumulation], Accumulation]
 
 _STEPS = (1, 2, 4, 8, 16, 32, 64, 128)
+_TERMS = (1, 2, 4, 8, 16, 32)
 _CHUNKS = (4, 8, 16, 32, 64, 128, 256, 512)
 
 #: Splits, and products of a tile, that are tried.
@@ -140,6 +141,10 @@ def sums(how: Accumulation) -> Iterator[Change]:
         yield Change(
             "product", with_fields(product=None), "products not rounded (fused multiplication and addition)"
         )
+    for term in _TERMS if how.operands is not None else ():
+        if term != max(how.term, 1):
+            words = f"terms of {term} products, not of {max(how.term, 1)}: summed exactly, and added at once"
+            yield Change("term", with_fields(term=term), words)
     for other in (catalog.BINARY32, catalog.BFLOAT16, catalog.BINARY16):
         if how.product is None or how.product[0] != other:
             yield Change(

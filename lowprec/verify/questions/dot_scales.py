@@ -16,6 +16,7 @@ import numpy.typing as npt
 import lowprec as lp
 from lowprec.arrays.block import BlockArray
 from lowprec.arrays.checks import code_dtype
+from lowprec.arrays.epilogue import check_blocks
 from lowprec.arrays.scaling import ScaledBlocks, operand_scales
 from lowprec.spec import catalog
 from lowprec.spec.accumulation import Accumulation, Rounded
@@ -28,7 +29,8 @@ from lowprec.verify.operations import OPERATIONS
 from lowprec.verify.question import Change
 from lowprec.verify.scales import scale_values
 
-__all__ = ["DotScales", "Part", "in_blocks", "scale_pair", "scaled", "scalings", "times"]
+__all__ = ["DotScales", "Part", "in_blocks", "pairings", "scale_pair", "scaled", "scalings", "spread_blocks"]
+__all__ += ["times"]
 
 Array = npt.NDArray[Any]
 
@@ -57,6 +59,7 @@ class DotScales:
         left: Array,
         right: Array,
         shape: tuple[int, ...],
+        block: int = 0,
     ) -> None:
         self.verb = verb
         self.rows: list[Array] = []
@@ -68,7 +71,9 @@ class DotScales:
         for number, (given, operand) in enumerate(zip(scale, (left, right), strict=True)):
             k = -1 if verb == "dot" or number == 0 else -2
             values = np.ones(()) if given is None else np.asarray(scale_values(given), np.float64)
-            rows, blocks = operand_scales("xy"[number], values, operand.shape, k)
+            if values.ndim == operand.ndim and values.size > 1:
+                _check_sizes("xy"[number], values.shape, operand.shape, k % operand.ndim, block)
+            rows, blocks = operand_scales("xy"[number], values, operand.shape, k, block)
             if verb == "dot":
                 rows, inner = np.broadcast_to(rows, outer).reshape(-1), list(operand.shape[-1:])
             else:
@@ -100,6 +105,19 @@ class DotScales:
         if y_blocks is not None:
             y_blocks = y_blocks._replace(scales=y_blocks.scales[number][:, columns])
         return Part(x[number][some], y[number][:, columns], x_blocks, y_blocks)
+
+
+def _check_sizes(name: str, counts: tuple[int, ...], shape: tuple[int, ...], k: int, block: int) -> None:
+    """Refuse scales of blocks of another size, and those of which shapes alone do not tell the size."""
+    for axis, (count, size) in enumerate(zip(counts, shape, strict=True)):
+        if not block and count > 1 and size % count:
+            along = "K" if axis == k else f"axis {axis}"
+            raise ValueError(
+                f"scale of {name} has {count} numbers along {along} of {size}, which is no multiple: say how "
+                f"many elements share one, such as block=128"
+            )
+    if block:
+        check_blocks(name, counts, shape, k, block)
 
 
 def _of_results(verb: str, scale: Dump, left: Array, right: Array, shape: tuple[int, ...]) -> Array:
@@ -138,7 +156,8 @@ def in_blocks(
     if (np.asarray(lp.decode(codes, scale, dtype=np.float64)) != blocks.scales).any():
         raise ValueError(f"scale of {'xy'[side]} has numbers that {scale.name!r} does not have")
     plain = Projection(nan="max") if element.nan_code is None else Projection()
-    form = BlockFormat(name="scaled", element=element, scale=scale, size=blocks.size)
+    name = f"blocks of {blocks.size} {element.name} with scales in {scale.name}"
+    form = BlockFormat(name=name, element=element, scale=scale, size=blocks.size)
     elements = np.asarray(lp.encode(values, element, projection=plain))
     return BlockArray(
         elements, codes, form, (values.ndim - 1 if side == 0 or values.ndim == 1 else values.ndim - 2,)
@@ -169,6 +188,15 @@ def scale_pair(scales: Part | None) -> tuple[tuple[Any, Any] | None, int]:
     return (x, y), max((of.size for of in blocks if of is not None), default=0)
 
 
+def spread_blocks(values: Array, blocks: ScaledBlocks | None, axis: int) -> Array:
+    """Return values times the scales of their blocks along an axis, in float64: exact, or refused later."""
+    if blocks is None:
+        return values
+    each = np.asarray(np.repeat(blocks.scales, blocks.size, axis=axis))
+    each = each.take(range(values.shape[axis]), axis=axis)
+    return np.asarray(np.asarray(values, np.float64) * each)
+
+
 # -- changes -----------------------------------------------------------------------------------------
 
 
@@ -188,6 +216,18 @@ def scalings(scales: DotScales) -> Iterator[Change]:
             ("y_first", "sums times the scale of y, and then times that of x, both rounded to binary32"),
         ):
             yield Change("epilogue", Epilogue(scales=order), f"{words}, before the output")  # type: ignore[arg-type]
+
+
+def pairings() -> Iterator[Change]:
+    """Yield scales of x and y that were used otherwise, before a bias or an output scale."""
+    yield Change("pair", _inverses, "the inverse of the scales: sums divided by them, not multiplied")
+    yield Change("pair", lambda pair: None, "the scales left out")
+    yield Change("pair", lambda pair: (pair[0], None), "the scale of x alone")
+    yield Change("pair", lambda pair: (None, pair[1]), "the scale of y alone")
+
+
+def _inverses(pair: tuple[Array, Array]) -> tuple[Array, Array]:
+    return np.reciprocal(pair[0]), np.reciprocal(pair[1])
 
 
 def _inverse(scales: Part) -> Array:

@@ -18,21 +18,24 @@ from lowprec.spec.accumulation import Accumulation, Window
 from lowprec.spec.accumulations import ACCUMULATIONS
 from lowprec.spec.epilogue import Epilogue, LibraryCall
 from lowprec.spec.format import Format
-from lowprec.spec.projection import Projection
 from lowprec.verify.difference import Difference
+from lowprec.verify.drawn_dots import drawn_codes, random_bits_of, roundings
 from lowprec.verify.dumps import Dump
 from lowprec.verify.operations import as_doubles, carried, distances, is_values
 from lowprec.verify.orders import check_bound, finite, ranges, results
 from lowprec.verify.question import Array, Batch, Budget, Change, Changes, Question, words_of
 from lowprec.verify.questions.causes import in_words
 from lowprec.verify.questions.dot_changes import named, output_rounded, splits, sums, windows, with_fields
+from lowprec.verify.questions.dot_operands import Given, could_be, factors, joining, shape_of
 from lowprec.verify.questions.dot_scales import (
     DotScales,
     Part,
     in_blocks,
+    pairings,
     scale_pair,
     scaled,
     scalings,
+    spread_blocks,
     times,
 )
 from lowprec.verify.scales import factor_between, shown_factor, spread_places
@@ -46,7 +49,8 @@ _PIECE, _SIDE, _OUTPUTS = 1 << 25, 64, 1 << 12
 _TERMS = 1 << 16
 
 #: Fields of changes that are not of the accumulation, and the longest step whose lanes are tried.
-_NOT_HOW, _LANES = ("addend", "backward", "epilogue", "lane", "scaling"), 64
+_NOT_HOW = ("addend", "backward", "bias", "epilogue", "lane", "output_scale", "pair", "scaling")
+_LANES = 64
 
 
 class DotQuestion(Question):
@@ -65,34 +69,33 @@ class DotQuestion(Question):
         any_nan: bool = False,
         budget: Budget | None = None,
         scale: Dump | tuple[Dump | None, Dump | None] | None = None,
+        block: int | None = None,
+        bias: Dump | None = None,
+        output_scale: Dump | None = None,
+        random: Array | None = None,
     ) -> None:
         self.epilogue: Epilogue | None = None
         if isinstance(asked, LibraryCall):
             how, self.epilogue = _parts(asked)
         else:
             how = asked
+            if bias is not None or output_scale is not None:
+                self.epilogue = Epilogue()
         if self.epilogue is not None and isinstance(scale, Dump):
             if scale.size != 1:
+                what = f"the library call {asked}" if isinstance(asked, LibraryCall) else "an epilogue"
                 raise ValueError(
-                    f"the library call {asked} scales x and y, and scale has a number for each result: give "
-                    f"a pair"
+                    f"{what} scales x and y, and scale has a number for each result: give a pair"
                 )
             scale = scale, None
-        if budget == "auto" and self.epilogue is not None:
-            raise ValueError(
-                f"ulps='auto' knows no bound for the library call {asked}: it scales in steps; give a "
-                f"number of codes"
-            )
-        if budget == "auto":
-            check_bound(how)
         self.budget = budget
         self.verb, self.how, self.received, self.target = verb, how, got, asked.output[0]
         operands = how.operands or formats
         for said, meant in zip(formats, operands, strict=True):
             if said is not None and said != meant:
                 raise ValueError(f"accumulation {how.name!r} takes {meant}, not source={said.name!r}")
-        left, right = (_factors(side, fmt) for side, fmt in zip((x, y), operands, strict=True))
-        shape = _shape(verb, left, right)
+        left, right = (factors(side, fmt) for side, fmt in zip((x, y), operands, strict=True))
+        shape = shape_of(verb, left, right)
         if got.shape != shape:
             raise ValueError(
                 f"{verb} of shapes {x.shape} and {y.shape} has results of shape {shape}, not {got.shape}"
@@ -103,11 +106,28 @@ class DotQuestion(Question):
         if verb == "matmul":
             left = left[None] if left.ndim == 1 else left
             right = right[:, None] if right.ndim == 1 else right
-        self.scales = None if scale is None else DotScales(verb, scale, left, right, shape)
-        if budget == "auto" and self.scales is not None and any(self.scales.blocks):
+        if (random is not None) != how.rounds_randomly:
+            needs = "needs the random integers of each result" if random is None else "is not stochastic"
             raise ValueError(
-                "ulps='auto' knows no bound where blocks along K have scales; give a number of codes"
+                f"accumulation {how} {needs}: {'give' if random is None else 'leave out'} random="
             )
+        self.integers = random
+        if random is not None:
+            self._check_random(random, bool(self.epilogue or scale is not None or budget), got.size, length)
+        size = block or (self.epilogue.block if self.epilogue else 0) or (how.scale[1] if how.scale else 0)
+        self.scales = None if scale is None else DotScales(verb, scale, left, right, shape, size)
+        takes_blocks = how.scale is not None or not (how.machine or isinstance(how.accumulator, Window))
+        if self.scales is not None and any(self.scales.blocks) and not takes_blocks:
+            self.epilogue = (
+                self.epilogue or Epilogue()
+            )  # scales join the sums of blocks, as in lowprec.matmul
+        if budget == "auto" and self.epilogue is not None:
+            what = f"the library call {asked}" if isinstance(asked, LibraryCall) else "an epilogue"
+            raise ValueError(
+                f"ulps='auto' knows no bound for {what}: it scales in steps; give a number of codes"
+            )
+        if budget == "auto":
+            check_bound(how)
         if verb == "dot":
             self.x, self.y = (
                 np.broadcast_to(side, (*shape, length)).reshape(got.size, length) for side in (left, right)
@@ -119,15 +139,34 @@ class DotQuestion(Question):
             self.x = np.broadcast_to(left, (*outer, *left.shape[-2:])).reshape(count, *left.shape[-2:])
             self.y = np.broadcast_to(right, (*outer, *right.shape[-2:])).reshape(count, *right.shape[-2:])
             inner = (count, left.shape[-2], right.shape[-1])
-        self.addend = None if addend is None else _addends(addend, shape).reshape(inner)
+        self.addend, self.bias, self.output_scale = (
+            None if each is None else joining(each, name, shape).reshape(inner)
+            for each, name in ((addend, "an addend"), (bias, "a bias"), (output_scale, "an output scale"))
+        )
         self.inner = inner
         self.values = is_values(got.dtype, self.target)
         self.any_nan = any_nan or self.values
 
+    def _check_random(self, random: Array, more: bool, size: int, length: int) -> None:
+        wanted = (size, len(roundings(self.how, length)))
+        if self.verb != "dot" or more:
+            raise ValueError("random= is of dot alone, without scales, a bias or a budget")
+        if random.shape != wanted or random.dtype.kind not in "iu":
+            raise ValueError(
+                f"random= of {self.how} is an array of integers of shape {wanted}, not {random.dtype} of "
+                f"{random.shape}"
+            )
+        bits = random_bits_of(self.how)
+        if random.size and not 0 <= int(random.min()) <= int(random.max()) < 1 << bits:
+            raise ValueError(
+                f"random= of {self.how} has integers of {bits} bits, from 0 to {(1 << bits) - 1}"
+            )
+
     def words(self) -> str:
         """Return what was asked, in words."""
-        scaled = "" if self.scales is None else ", scaled"
-        return f"{self.verb} by {self.how.name or 'an accumulation'}, K = {self.x.shape[-1]}{scaled}"
+        parts = {"scaled": self.scales, "with a bias": self.bias, "with an output scale": self.output_scale}
+        said = "".join(f", {words}" for words, part in parts.items() if part is not None)
+        return f"{self.verb} by {self.how.name or 'an accumulation'}, K = {self.x.shape[-1]}{said}"
 
     def facts(self) -> dict[str, Any]:
         """Return what was asked, as data."""
@@ -165,12 +204,14 @@ class DotQuestion(Question):
         if self.scales is not None:
             scales = self.scales.at(rows, columns)
         got = words_of(self.received.read(index.start, index.stop) if read else self.received.take(index))  # type: ignore[union-attr, arg-type]
+        joins = self.addend, self.bias, self.output_scale
         if self.verb == "dot":
-            addend = None if self.addend is None else self.addend[rows]
-            return Batch(index, got, (self.x[rows], self.y[rows], addend, scales))
+            addend, bias, after = (None if each is None else each[rows] for each in joins)
+            return Batch(index, got, Given(self.x[rows], self.y[rows], addend, scales, bias, after))
         number, chosen = rows
-        addend = None if self.addend is None else self.addend[number][chosen][:, columns]
-        return Batch(index, got, (self.x[number][chosen], self.y[number][:, columns], addend, scales))
+        addend, bias, after = (None if each is None else each[number][chosen][:, columns] for each in joins)
+        x, y = self.x[number][chosen], self.y[number][:, columns]
+        return Batch(index, got, Given(x, y, addend, scales, bias, after))
 
     def sample(self, different: Array, equal: Array) -> Batch:
         """Return rows and columns of the matrix with most mismatches, mismatched first; or some results."""
@@ -199,7 +240,7 @@ class DotQuestion(Question):
 
     def _codes(self, batch: Batch, changes: Changes) -> tuple[Array, Format]:
         """Return codes of the output, and its format."""
-        how, (x, y, addend, scales) = self.how, batch.given
+        how, (x, y, addend, scales, bias, output_scale) = self.how, batch.given
         fields = {change.field: change.value for change in changes}
         for change in changes:
             if change.field not in _NOT_HOW:
@@ -209,8 +250,10 @@ class DotQuestion(Question):
             x, y = x.copy(), y.copy()
             x[..., first::period] = 0
             (y if self.verb == "dot" else np.moveaxis(y, 0, -1))[..., first::period] = 0
-        if "addend" in fields:
-            addend = None
+        addend = None if "addend" in fields else addend
+        bias = None if "bias" in fields else bias
+        if "output_scale" in fields:
+            output_scale = fields["output_scale"](output_scale)
         factor = None if scales is None else scales.factor
         epilogue = None if "scaling" in fields else fields.get("epilogue", self.epilogue)
         if "scaling" in fields:
@@ -228,12 +271,18 @@ class DotQuestion(Question):
             x, y = x[..., ::-1], (y[..., ::-1] if self.verb == "dot" else y[::-1])
         verb: Callable[..., Any] = lp.dot if self.verb == "dot" else lp.matmul
         target = how.output[0] if epilogue is None else (epilogue.output or how.output)[0]
+        if self.integers is not None:
+            return drawn_codes(how, x, y, addend, self.integers[batch.places]), target
         if self.epilogue is not None and epilogue is None and how.machine:
             raise ValueError("a machine's sums are in binary32, and its epilogue has another output")
         if epilogue is not None:
             pair, block = scale_pair(scales)
+            if "pair" in fields:
+                pair = fields["pair"](pair)
             options = {
                 "addend": addend,
+                "bias": bias,
+                "output_scale": output_scale,
                 "epilogue": replace(epilogue, block=block),
                 "dtype": code_dtype(target),
             }
@@ -247,6 +296,12 @@ class DotQuestion(Question):
     def changes(self) -> Iterator[Change]:
         """Yield other accumulations, orders and outputs."""
         how = self.how
+        if self.integers is not None:  # others draw at other places
+            yield Change("backward", None, "the products in reverse order", 2)
+            yield from self._lanes()
+            if self.addend is not None:
+                yield Change("addend", None, "the addend left out")
+            return
         if isinstance(how.accumulator, Window):
             yield from windows(how, how.accumulator)
         elif how.accumulator is not None:
@@ -256,9 +311,7 @@ class DotQuestion(Question):
                 yield Change("named", named(name), f"accumulation {name!r}", 2)
         if how.order.name != "exact":
             yield Change("backward", None, "the products in reverse order", 2)
-        period = how.accumulator.step if isinstance(how.accumulator, Window) else self.x.shape[-1]
-        for lane in range(min(period, self.x.shape[-1])) if period <= _LANES else ():
-            yield Change("lane", (lane, period), f"lane {lane} of {period} left out")
+        yield from self._lanes()
         if self.addend is not None:
             yield Change("addend", None, "the addend left out")
         mode = how.output[1].rounding
@@ -267,17 +320,33 @@ class DotQuestion(Question):
                 yield Change("output", output_rounded(name), f"output: {in_words(name)}", 2)
         if not how.rounds_randomly:
             yield from splits(how, self.x.shape[-1])
+        steps = self.bias is not None or self.output_scale is not None
         if self.scales is not None:
-            yield from scalings(self.scales)
+            yield from pairings() if steps else scalings(self.scales)
+        if self.bias is not None:
+            yield Change("bias", None, "the bias left out")
+            if self.addend is None and self.epilogue is not None:
+                fused = replace(self.epilogue, fused_bias=not self.epilogue.fused_bias)
+                words = "before the sums are rounded" if fused.fused_bias else "after the sums are scaled"
+                yield Change("epilogue", fused, f"the bias joins {words}")
+        if self.output_scale is not None:
+            yield Change("output_scale", _nothing, "the output scale left out")
+            yield Change("output_scale", np.reciprocal, "the inverse of the output scale")
         blocks = self.scales is not None and any(self.scales.blocks)
-        if self.epilogue is None or not (how.machine or blocks):
+        if not steps and (self.epilogue is None or not (how.machine or blocks)):
             yield from self._factors()
+
+    def _lanes(self) -> Iterator[Change]:
+        how, length = self.how, self.x.shape[-1]
+        period = how.accumulator.step if isinstance(how.accumulator, Window) else length
+        for lane in range(min(period, length)) if period <= _LANES else ():
+            yield Change("lane", (lane, period), f"lane {lane} of {period} left out")
 
     def _factors(self) -> Iterator[Change]:
         """Yield the constant by which sums seem to have been multiplied, if there is one."""
         places = spread_places(self.size)
         batch = self.sample(places, places[:0])
-        scales, into = batch.given[3], self.how.summed
+        scales, into = batch.given.scales, self.how.summed
         inner = Change("output", with_fields(output=into), "")
         codes, _ = self._codes(batch, (inner, Change("scaling", _unscaled, "")))
         numbers = as_doubles(codes, into[0])
@@ -295,7 +364,14 @@ class DotQuestion(Question):
         """Return the least and the greatest distance that the budget allows, of each output its own."""
         if self.budget != "auto":
             return super().limits(batch, places, want)
-        x, y, addend, scales = batch.given
+        x, y, addend, scales, *_ = batch.given
+        grouped = False
+        if scales is not None:
+            grouped = scales.x_blocks is not None or scales.y_blocks is not None
+            x, y = (
+                spread_blocks(x, scales.x_blocks, -1),
+                spread_blocks(y, scales.y_blocks, -1 if self.verb == "dot" else 0),
+            )
         if self.verb == "dot":
             rows, columns = places, places
         else:
@@ -305,7 +381,7 @@ class DotQuestion(Question):
         for start in range(0, places.size, step := max(_TERMS // max(x.shape[-1], 1), 1)):
             some = slice(start, start + step)
             added = None if addend is None else addend[places[some]]
-            found = ranges(x[rows[some]], y[columns[some]], added, self.how)
+            found = ranges(x[rows[some]], y[columns[some]], added, self.how, grouped=grouped)
             for row, end in zip(ends, found, strict=True):
                 if scales is None:
                     limit = results(end, self.how.output)
@@ -365,62 +441,8 @@ def _parts(call: LibraryCall) -> tuple[Accumulation, Epilogue]:
     return replace(how, output=call.output), replace(epilogue, output=None)
 
 
-def could_be(x: Array, y: Array, target: Format) -> Iterator[str]:
-    """Yield the names of accumulations that take such factors and give such results."""
-    has: dict[tuple[int, Format], bool] = {}
-
-    def holds(number: int, side: Array, fmt: Format) -> bool:
-        if (number, fmt) not in has:
-            # By bits: a format without -0 does not hold it.
-            given = side.reshape(-1).astype(np.float64)
-            rule = Projection(nan="max", negative="zero")
-            back = np.asarray(lp.decode(lp.encode(given, fmt, projection=rule), fmt, dtype=np.float64))
-            has[number, fmt] = bool(((back.view(np.uint64) == given.view(np.uint64)) | np.isnan(given)).all())
-        return has[number, fmt]
-
-    for name, how in ACCUMULATIONS.items():
-        if how.output[0] != target or how.scale is not None:
-            continue
-        if how.operands is None or all(
-            holds(number, side, fmt)
-            for number, (side, fmt) in enumerate(zip((x, y), how.operands, strict=True))
-        ):
-            yield name
-
-
-def _factors(side: Dump, fmt: Format | None) -> Array:
-    whole = side.read(0, side.size).reshape(side.shape)
-    if whole.dtype.kind not in "iu":
-        return whole
-    if fmt is None:
-        raise ValueError(f"{side} holds {whole.dtype}: say of which format its codes are")
-    return np.asarray(lp.decode(whole, fmt))
-
-
-def _addends(addend: Dump, shape: tuple[int, ...]) -> Array:
-    if addend.dtype.kind in "iu":
-        raise ValueError(f"{addend} holds {addend.dtype}; an addend is given as values, float16 to float64")
-    whole = addend.read(0, addend.size).reshape(addend.shape)
-    try:
-        return np.broadcast_to(whole, shape)
-    except ValueError:
-        raise ValueError(
-            f"{addend} of shape {addend.shape} does not broadcast to the results' {shape}"
-        ) from None
-
-
-def _shape(verb: str, x: Array, y: Array) -> tuple[int, ...]:
-    if not x.ndim or not y.ndim or x.shape[-1] != y.shape[-1 if verb == "dot" else max(-2, -y.ndim)]:
-        raise ValueError(f"{verb} of shapes {x.shape} and {y.shape}: both need the same K")
-    try:
-        if verb == "dot":
-            return np.broadcast_shapes(x.shape[:-1], y.shape[:-1])
-        outer = np.broadcast_shapes(x.shape[:-2], y.shape[:-2])
-    except ValueError:
-        raise ValueError(
-            f"{verb} of shapes {x.shape} and {y.shape}: the axes in front do not broadcast"
-        ) from None
-    return (*outer, *x.shape[-2:-1], *(y.shape[-1:] if y.ndim > 1 else ()))
+def _nothing(given: Array) -> None:
+    return None
 
 
 def _unscaled(scales: Part | None) -> None:

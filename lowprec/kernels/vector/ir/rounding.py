@@ -56,7 +56,6 @@ __all__ = [
     "summed_to_odd",
     "three_to_odd",
     "truncated",
-    "whole_by_random",
     "with_error",
 ]
 
@@ -104,13 +103,6 @@ def _units(first: Lanes, second: Lanes, third: Lanes, field: Lanes) -> Patterns:
     """The sum of signed integers times the power of two of an exponent field: exact."""
     total = sum(part.view(np.int32).astype(np.float64) for part in (first, second, third))
     return np.asarray(total * (field.astype(np.uint64) << np.uint64(52)).view(np.float64)).view(np.uint64)
-
-
-def whole_by_random(x: npt.NDArray[Any], random: npt.NDArray[Any], bits: int) -> npt.NDArray[Any]:
-    """Binary32 numbers as integers: up where the tail, cut to so many bits, and a random integer make one."""
-    size, parts = np.abs(x.astype(np.float64)), 2.0**bits
-    whole = np.floor((np.floor(size * parts) + random) / parts)
-    return np.copysign(np.where(size < 1 << 24, whole, size), x).astype(x.dtype)
 
 
 # -- in LLVM -----------------------------------------------------------------------------------------

@@ -1,0 +1,79 @@
+"""Exact results in binary64 and binary32: scaled numbers, remainders and exponents.
+
+Plain loops without branches, which the compiler makes vectors of. Where a result would be rounded it is NaN.
+
+Floor 2b. Imports numba through `jit`; never the oracle, which checks it.
+"""
+
+from __future__ import annotations
+
+import functools
+from collections.abc import Callable
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+
+from lowprec.kernels.jit import jit
+
+__all__ = ["exponents", "remainders", "scaled"]
+
+Numbers = npt.NDArray[Any]  #: of binary32 or binary64
+
+#: Binary32 numbers times two to such a power are binary64 numbers.
+_FAR = 700
+
+#: Fewer times a binary32 number are binary64 numbers.
+_MANY = 1 << 26
+
+#: Numbers below half of this become whole when it is added and taken off again.
+_WHOLE = 1.5 * 2.0**52
+
+
+@jit
+def scaled(x: Numbers, n: Numbers, out: Numbers) -> None:
+    """Write x * 2**n in binary64, or NaN where that may not hold it, or where n is no integer."""
+    for i in range(out.size):
+        power = np.float64(n[i])
+        near = abs(power) <= _FAR
+        whole = np.int32(power if near else 0.0)
+        factor = np.int64((np.int64(whole) + np.int64(1023)) << np.int64(52)).view(np.float64)
+        out[i] = np.float64(x[i]) * factor if near & (np.float64(whole) == power) else np.nan
+
+
+@jit
+def remainders(x: Numbers, y: Numbers, out: Numbers) -> None:
+    """Write x less the nearest multiple of y, in binary64, or NaN where that is very many times y.
+
+    The quotient of binary32 numbers is a tie between integers, or farther from one than it is rounded by.
+    """
+    for i in range(out.size):
+        a, b = np.float64(x[i]), np.float64(y[i])
+        count = (np.divide(a, b) + _WHOLE) - _WHOLE
+        rest = a if abs(b) == np.inf else a - count * b
+        rest = a * 0.0 if rest == 0.0 else rest  # zeros have the sign of x
+        out[i] = rest if abs(count) < _MANY else np.nan
+
+
+@functools.cache
+def exponents(size: int) -> Callable[..., None]:
+    """The kernel that writes the exponents of numbers of so many bytes: of zeros NaN, of infinities infinity.
+
+    Called as kernel(words, out): the numbers by their bits.
+    """
+    kind: Any = {4: np.int32, 8: np.int64}[size]
+    bits, top = {4: (23, 0xFF), 8: (52, 0x7FF)}[size]
+    bias = top >> 1
+
+    def exponent(words: Numbers, out: Numbers) -> None:
+        for i in range(out.size):
+            word = kind(words[i])
+            field = kind(kind(word >> kind(bits)) & kind(top))
+            fraction = kind(word & kind((1 << bits) - 1))
+            lead = np.float64(fraction).view(np.int64) >> np.int64(52)  # of what is subnormal
+            small = np.int64(lead - np.int64(1023 + bias + bits - 1))
+            found = np.float64(small if field == 0 else np.int64(field) - np.int64(bias))
+            found = np.float64(np.nan if (field == 0) & (fraction == 0) else found)
+            out[i] = (np.inf if fraction == 0 else np.nan) if field == kind(top) else found
+
+    return jit(exponent, f"exponents_{size}")

@@ -1,0 +1,279 @@
+"""Order in integers: codes compared and chosen, their classes, neighbours of values and the gaps between.
+
+A code becomes an integer that is ordered as the values are, its *place*: the magnitude, negated where the
+code is negative. Plain loops without branches, which the compiler makes vectors of; nothing is rounded,
+so the modes of the processor change nothing.
+
+Floor 2b. Imports numba through `jit`; never the oracle, which checks it.
+"""
+
+from __future__ import annotations
+
+import functools
+from collections.abc import Callable
+from typing import Any, NamedTuple
+
+import numpy as np
+import numpy.typing as npt
+
+from lowprec.kernels.jit import inlined, jit, load_record
+from lowprec.kernels.lower.scalar import Signed
+from lowprec.spec.arith import Class
+from lowprec.spec.format import Format, Sign
+
+__all__ = [
+    "Order",
+    "chosen",
+    "classified",
+    "compared",
+    "gaps",
+    "neighbours",
+    "order_of",
+    "signaling_order_of",
+]
+
+Codes = npt.NDArray[Any]
+Words = npt.NDArray[np.uint64]
+
+#: Integers with a sign that hold every place, by the bytes of codes.
+_KINDS: dict[int, Any] = {1: np.int16, 2: np.int32, 4: np.int64, 8: np.int64}
+
+_NORMAL, _SUBNORMAL, _ZERO = (
+    np.uint8(kind) for kind in (Class.POSITIVE_NORMAL, Class.POSITIVE_SUBNORMAL, Class.POSITIVE_ZERO)
+)
+_INFINITY, _QUIET, _SIGNALING = (
+    np.uint8(kind) for kind in (Class.POSITIVE_INFINITY, Class.QUIET_NAN, Class.SIGNALING_NAN)
+)
+_MIRROR = np.uint8(Class.POSITIVE_INFINITY)  #: the class of x less this is that of -x
+
+
+class Order(NamedTuple):
+    """How codes of a format become places."""
+
+    kept: Any  #: the bits of magnitudes
+    sign: Any  #: the bit of the sign; 0 if there is none
+    flip: Signed  #: what magnitudes of negative codes are changed by, bit for bit,
+    offset: Signed  #: and what is added then
+    first: Any  #: magnitudes from here
+    last: Any  #: to here are NaNs
+    lone: Any  #: whether the code of -0 is a NaN
+    beyond: Any  #: what is added to the codes of NaNs, which makes their places; 0 where they have none
+
+
+@functools.lru_cache(maxsize=256)
+def order_of(fmt: Format, zeros: bool = True, nans: bool = False) -> Words:
+    """Return the record of a format, lowered.
+
+    Parameters
+    ----------
+    fmt : Format
+    zeros : bool
+        Whether both zeros have one place; else -0 comes before +0.
+    nans : bool
+        Whether NaNs have places: those with a sign beyond the infinity of that sign, others after everything.
+    """
+    kept = (1 << fmt.width) - 1 - fmt.sign_code
+    joined = (
+        zeros and fmt.subnormals
+    )  # where there is no zero, the smallest magnitudes are next to each other
+    flip, offset = (0, -fmt.sign_code) if fmt.sign is Sign.TWOS_COMPLEMENT else (-1, int(joined))
+    first = kept + 1 if fmt.sign is Sign.TWOS_COMPLEMENT else fmt.max_magnitude + fmt.infinity + 1
+    beyond = 1 << fmt.width if nans and not fmt.has_signed_nan else 0
+    return _lowered(Order(kept, fmt.sign_code, flip, offset, first, kept, not fmt.negative_zero, beyond))
+
+
+@functools.lru_cache(maxsize=256)
+def signaling_order_of(fmt: Format) -> Words | None:
+    """Return the record in which NaNs are the signaling ones alone; None where there are none."""
+    t = fmt.trailing_bits
+    if t < 2 or not fmt.infinity or fmt.nans != (1 << t) - 1:
+        return None
+    record = Order(*order_of(fmt).view(np.int64).tolist())
+    return _lowered(record._replace(last=fmt.max_magnitude + (1 << (t - 1)), lone=0))
+
+
+def _lowered(record: Order) -> Words:
+    return np.array([int(field) % (1 << 64) for field in record], np.uint64)
+
+
+@inlined
+def place(code: Any, kind: Any, f: Order) -> Any:
+    """The place of a code."""
+    code = kind(code)
+    magnitude = kind(code & kind(f.kept))
+    negative = kind(code & kind(f.sign)) != 0
+    return kind(kind(magnitude ^ kind(f.flip)) + kind(f.offset)) if negative else magnitude
+
+
+@inlined
+def is_nan(code: Any, kind: Any, f: Order) -> Any:
+    """Whether a code is a NaN."""
+    code = kind(code)
+    magnitude = kind(code & kind(f.kept))
+    negative = kind(code & kind(f.sign)) != 0
+    nan = (magnitude >= kind(f.first)) & (magnitude <= kind(f.last))
+    return nan | (negative & (magnitude == 0) & (f.lone != 0))
+
+
+@inlined
+def place_of_number(word: Any, kind: Any) -> Any:
+    """The place of a binary32 or binary64 number; that of both zeros is 0."""
+    number = kind(word)
+    magnitude = kind(number & kind(np.iinfo(kind).max))
+    return kind(-magnitude) if number < 0 else magnitude
+
+
+@inlined
+def code_at(found: Any, kind: Any, f: Order) -> Any:
+    """The code of a place."""
+    magnitude = kind(kind(found - kind(f.offset)) ^ kind(f.flip))
+    return kind(magnitude | kind(f.sign)) if found < 0 else found
+
+
+# -- codes -------------------------------------------------------------------------------------------
+
+
+@functools.cache
+def compared(size: int) -> Callable[..., None]:
+    """The kernel that compares codes of so many bytes.
+
+    Called as kernel(x, y, out, order, below, same, unordered): out, of uint8, is `below` where x comes before
+    y, `same` where both have one place, and 0 otherwise; but `unordered` where either is a NaN, unless NaNs
+    have places.
+    """
+    kind = _KINDS[size]
+
+    def relation(
+        x: Codes, y: Codes, out: Codes, order: Words, below: np.uint8, same: np.uint8, unordered: np.uint8,
+        hides: bool,
+    ) -> None:  # fmt: skip
+        f = load_record(Order, order, 0)
+        none, placed = np.uint8(0), f.beyond != 0
+        for i in range(out.size):
+            left, right = place(x[i], kind, f), place(y[i], kind, f)
+            first, second = is_nan(x[i], kind, f), is_nan(y[i], kind, f)
+            left = kind(kind(x[i]) + kind(f.beyond)) if first & placed else left
+            right = kind(kind(y[i]) + kind(f.beyond)) if second & placed else right
+            held = below if left < right else (same if left == right else none)
+            out[i] = unordered if (first | second) & hides else held
+
+    return jit(relation, f"compared_{size}")
+
+
+@functools.cache
+def chosen(size: int) -> Callable[..., None]:
+    """The kernel that takes the lesser or the larger of two codes of so many bytes.
+
+    Called as kernel(x, y, out, order, larger, numbers): of a number and a NaN the NaN, or the number if
+    `numbers` says so; of two NaNs the first.
+    """
+    kind = _KINDS[size]
+
+    def choice(x: Codes, y: Codes, out: Codes, order: Words, larger: bool, numbers: bool) -> None:
+        f = load_record(Order, order, 0)
+        for i in range(out.size):
+            left, right = place(x[i], kind, f), place(y[i], kind, f)
+            first, second = is_nan(x[i], kind, f), is_nan(y[i], kind, f)
+            other = (left < right) if larger else (right < left)
+            nan = first | second
+            away = (first if numbers else second) & (not (first & second))  # the NaN that makes y the result
+            out[i] = y[i] if away | (other & (not nan)) else x[i]
+
+    return jit(choice, f"chosen_{size}")
+
+
+def classified(codes: Codes, out: Codes, fmt: Format) -> None:
+    """Write the class of each code, as `lowprec.Class`."""
+    first_normal = 1 << fmt.trailing_bits if fmt.exponent_bits and fmt.subnormals else 0
+    signaling = signaling_order_of(fmt)
+    borders = first_normal, fmt.infinity_code or -1, fmt.subnormals
+    _classes(codes.itemsize)(codes, out, order_of(fmt), *borders, 0 if signaling is None else signaling[5])
+
+
+@functools.cache
+def _classes(size: int) -> Callable[..., None]:
+    """The kernel of `classified`; `signaling` is the last magnitude of a signaling NaN, or 0."""
+    kind = _KINDS[size]
+
+    def classes(
+        codes: Codes, out: Codes, order: Words, normal: int, infinity: int, zero: bool, signaling: np.uint64
+    ) -> None:
+        f = load_record(Order, order, 0)
+        for i in range(out.size):
+            at, nan = place(codes[i], kind, f), is_nan(codes[i], kind, f)
+            magnitude = kind(kind(codes[i]) & kind(f.kept))
+            found = _SUBNORMAL if magnitude < kind(normal) else _NORMAL
+            found = _ZERO if (at == 0) & zero else found
+            found = _INFINITY if magnitude == kind(infinity) else found
+            found = np.uint8(_MIRROR - found) if kind(kind(codes[i]) & kind(f.sign)) != 0 else found
+            loud = (magnitude <= kind(signaling)) & (magnitude != 0)
+            out[i] = (_SIGNALING if loud else _QUIET) if nan else found
+
+    return jit(classes, f"classes_{size}")
+
+
+# -- values ------------------------------------------------------------------------------------------
+
+
+@functools.cache
+def neighbours(size: int) -> Callable[..., None]:
+    """The kernel that takes the codes nearest to numbers to the next ones in a direction.
+
+    Called as kernel(start, toward, found, codes, out, order, least, most, signed, zero): numbers of so many
+    bytes, by their bits; those that the codes stand for; the order of the codes; the extreme places; whether
+    there is a code of -0, for a zero from a negative number; and whether there is one of zero.
+    """
+    kind: Any = {4: np.int32, 8: np.int64}[size]
+
+    def moved(
+        start: Codes, toward: Codes, found: Codes, codes: Codes, out: Codes, order: Words, least: int,
+        most: int, signed: bool, zero: bool,
+    ) -> None:  # fmt: skip
+        f = load_record(Order, order, 0)
+        for i in range(out.size):
+            here, goal = place_of_number(start[i], kind), place_of_number(toward[i], kind)
+            near, at = place_of_number(found[i], kind), place(codes[i], kind, f)
+            # The nearest value, or its neighbour if that lies between it and the goal.
+            up, down = (here < goal) & (near <= here), (here > goal) & (near >= here)
+            at = kind(at + kind(up)) if up else kind(at - kind(down))
+            at = kind(most) if at > kind(most) else (kind(least) if at < kind(least) else at)
+            negative = kind(toward[i] if here == goal else start[i]) < 0
+            smallest = kind(-kind(negative)) if least < 0 else kind(0)
+            at = smallest if (not zero) & (here == 0) & (goal == 0) else at
+            out[i] = kind(f.sign) if (at == 0) & signed & negative else code_at(at, kind, f)
+
+    return jit(moved, f"neighbours_{size}")
+
+
+@functools.cache
+def gaps(size: int) -> Callable[..., None]:
+    """The kernel that writes the gaps of a format at numbers of so many bytes, both by their bits.
+
+    Called as kernel(numbers, out, lowest, highest, trailing, deep): the exponents of the least and the
+    largest binade, and the bits of a significand behind the first; `deep` says that subnormal numbers lie
+    above the least binade. NaN of infinities and NaN.
+    """
+    kind: Any = {4: np.int32, 8: np.int64}[size]
+    bits = {4: 23, 8: 52}[size]
+    bias = (1 << (8 * size - bits - 2)) - 1
+    nan = kind(((2 * bias + 1) << bits) + (1 << (bits - 1)))
+
+    def gap(numbers: Codes, out: Codes, lowest: int, highest: int, trailing: int, deep: bool) -> None:
+        for i in range(out.size):
+            number = kind(numbers[i])
+            field = kind(kind(number >> kind(bits)) & kind(2 * bias + 1))
+            exponent = kind(field - kind(bias))
+            if deep:
+                fraction = kind(number & kind((1 << bits) - 1))
+                lead = kind(np.float64(fraction).view(np.int64) >> np.int64(52))
+                tiny = kind(lead - kind(1023 + bias + bits - 1)) if fraction != 0 else kind(lowest)
+                exponent = tiny if field == 0 else exponent
+            last = kind(highest) if exponent > kind(highest) else exponent
+            last = kind(lowest) if last < kind(lowest) else last
+            raised = kind(last - kind(trailing) + kind(bias))
+            small = kind(raised + kind(bits - 1))
+            small = kind(0) if small < 0 else (kind(bits - 1) if small > kind(bits - 1) else small)
+            made = kind(raised << kind(bits)) if raised > 0 else kind(kind(1) << small)
+            out[i] = nan if field == kind(2 * bias + 1) else made
+
+    return jit(gap, f"gaps_{size}")
