@@ -16,6 +16,7 @@ import numpy.typing as npt
 from lowprec.oracle.arith import exact
 from lowprec.oracle.convert import decode, position
 from lowprec.oracle.exact import Exact, Special
+from lowprec.spec.catalog import BINARY32
 from lowprec.spec.codebook import Codebook
 from lowprec.spec.format import Format, Sign
 from lowprec.spec.projection import DEFAULT, Flag, Projection
@@ -155,6 +156,8 @@ def situations(
     """
     *sources, target = formats
     size = operands[0].size
+    if isinstance(target, Codebook):
+        return _in_codebook(operation, operands, formats, projection)
     wide = _continued(target)
     if wide is None:
         return _one_by_one(
@@ -191,10 +194,52 @@ def situations(
     return _one_by_one(operation, operands, formats, projection, found, unsure)
 
 
+def _in_codebook(
+    operation: str, operands: list[Array], formats: tuple[Format, ...], projection: Projection
+) -> npt.NDArray[np.uint8]:
+    """`situation` of each case of a codebook: what modes and ties of other rules make of it."""
+    *sources, target = formats
+    assert isinstance(target, Codebook)
+
+    def rounded(fmt: Format, name: str) -> tuple[Array, Array]:
+        how, flags = Projection(rounding=rounding(name), nan="max"), np.zeros(operands[0].shape, np.uint8)
+        return OPERATIONS[operation].compute(operands, (*sources, fmt), how, flags), flags
+
+    def tied(rule: str) -> tuple[Array, Array]:
+        again = (target.thresholds, target.overflow)
+        fmt = Codebook(target.name, target.values, thresholds=again[0], ties=rule, overflow=again[1])
+        return rounded(fmt, "nearest_even")
+
+    (down, signals), (up, over) = rounded(target, "toward_zero"), rounded(target, "away_from_zero")
+    (near, _), (far, _) = tied("zero"), tied("away")
+    inexact, passed = (signals & Flag.INEXACT) != 0, (over & Flag.OVERFLOW) != 0
+    found = np.where(near == down, np.uint8(_BELOW), np.uint8(_ABOVE))
+    found[near != far] = _TIE
+    found[passed | (inexact & (down == up))] += _PASSED
+    found[~inexact] = _EXACT
+    found[(signals & Flag.OVERFLOW) != 0] = _OVER
+    (low, _), (high, _) = (rounded(BINARY32, name) for name in ("toward_zero", "away_from_zero"))
+    numbers = low.view(np.float32)
+    found[np.isinf(numbers)] = _INFINITE
+    found[high & 0x7FFFFFFF == 0] = _ZERO
+    found[np.isnan(numbers)] = _NAN
+    unsure = (
+        signals & (Flag.UNDERFLOW | Flag.INVALID)
+    ) != 0  # below the smallest, or of a sign that is not held
+    if operation != "convert":
+        nans = [is_nan(codes, source) for codes, source in zip(operands, sources, strict=True)]
+        found[np.isnan(numbers) & ~np.any(nans, axis=0)] = _INVALID
+        unsure |= np.isinf(numbers) & (operation == "divide")
+    unsure |= (high & 0x7FFFFFFF == 0) & inexact  # zero lies between two values
+    if operation in ("round_to_integral", "scaleb", "logb"):
+        unsure = ~np.isnan(numbers)
+    return _one_by_one(operation, operands, formats, projection, found, unsure & ~np.isnan(numbers))
+
+
 @functools.cache
 def _continued(target: Format) -> Format | None:
     """Return the format with a sign, and as many values again past the largest; None if it does not fit."""
-    if isinstance(target, Codebook) or target.width > 30 or (target.exponent_bits and not target.subnormals):
+    if target.width > 30 or (target.exponent_bits and not target.subnormals):
         return None
     if not target.exponent_bits:
         bits, bias = target.trailing_bits + 2, target.bias - 2
