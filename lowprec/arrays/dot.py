@@ -32,6 +32,7 @@ from lowprec.kernels.modes import usual_arithmetic
 from lowprec.kernels.request import CONVERT, Dot
 from lowprec.spec.accumulation import Accumulation
 from lowprec.spec.accumulations import accumulation as accumulation_of
+from lowprec.spec.codebook import Codebook
 from lowprec.spec.epilogue import Epilogue, LibraryCall
 from lowprec.spec.format import Carrier, Format
 from lowprec.spec.library_calls import library_call
@@ -300,6 +301,17 @@ def _run(
 def _codes(how: Accumulation, x: Rows, y: Rows, outputs: _Outputs, addend: object, way: _Way) -> Array:
     """The codes of all outputs, as 64-bit words."""
     shape, layout, paired = outputs
+    into = how.output[0]
+    if (
+        isinstance(into, Codebook)
+        and how.summed[0] != into
+        and way.backend is None
+        and not how.rounds_randomly
+    ):
+        # The sum, which is kept in a binary format, is made by any engine, and looked up.
+        inner = dataclasses.replace(how, output=how.summed)
+        sums = coded(_codes(inner, x, y, outputs, addend, way), how.summed[0])
+        return computed(CONVERT, [sums], how.output, None).astype(np.uint64)
     begin, addends = _addends(how, addend, shape, layout, calls.thorough(way.backend))
     codes = np.zeros(layout, np.uint64)
     scales = None if x.scale_fmt is None or y.scale_fmt is None else (x.scale_fmt, y.scale_fmt)

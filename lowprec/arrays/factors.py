@@ -15,10 +15,19 @@ import numpy.typing as npt
 from lowprec.arrays import calls
 from lowprec.arrays.block import BlockArray
 from lowprec.arrays.block_quotients import spread
-from lowprec.arrays.checks import Array, Operand, code_dtype, narrowed, values_operand
+from lowprec.arrays.checks import (
+    UNSIGNED,
+    Array,
+    Operand,
+    code_dtype,
+    float_dtype,
+    narrowed,
+    values_operand,
+)
 from lowprec.kernels.engine import Backend, Rows
 from lowprec.spec import catalog
 from lowprec.spec.accumulation import Accumulation, Window
+from lowprec.spec.codebook import Codebook
 from lowprec.spec.format import Format
 from lowprec.spec.projection import DEFAULT, Projection
 
@@ -131,7 +140,16 @@ def factors(
         operand = narrowed(operand)
     if wanted is not None and (wanted != operand.fmt or how.operand_rounding is not None):
         operand = _as_format(name, operand, wanted, how.operand_rounding, backend)
-    return Side(operand.codes, operand.fmt, None, operand.array.shape)
+    return Side(*_carried(operand.codes, operand.fmt), None, operand.array.shape)
+
+
+def _carried(codes: Array, fmt: Format) -> tuple[Array, Format]:
+    """Codes of a codebook as those of a type that has its values; others as they are."""
+    if not isinstance(fmt, Codebook):
+        return codes, fmt
+    dtype, carrier = float_dtype(fmt)
+    values = np.asarray(calls.convert(Operand(codes, fmt, codes, True), carrier, DEFAULT, dtype))
+    return values.view(UNSIGNED[dtype.itemsize]), carrier
 
 
 def _as_format(
@@ -199,7 +217,7 @@ def _in_blocks(
         codes = _as_format(
             name, Operand(codes, wanted, codes, True), wanted, how.operand_rounding, backend
         ).codes
-    return Side(codes, fmt.element, Scales(scales, fmt.scale, size, tensor), values.shape)
+    return Side(*_carried(codes, fmt.element), Scales(scales, fmt.scale, size, tensor), values.shape)
 
 
 def _takes_scales(how: Accumulation) -> bool:

@@ -12,7 +12,7 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from lowprec.arrays import calls, lazy
+from lowprec.arrays import calls, codebook_order, lazy
 from lowprec.arrays.checks import (
     FLOATS,
     Array,
@@ -25,13 +25,14 @@ from lowprec.arrays.checks import (
     values_depend,
     values_operand,
 )
-from lowprec.arrays.convert import decode, encode
+from lowprec.arrays.convert import decode, encode, quantize
 from lowprec.arrays.traverse import BUFFER, bits_of, run
 from lowprec.kernels import engine
 from lowprec.kernels.engine import DONE
 from lowprec.kernels.request import CONVERT, Elementwise
 from lowprec.kernels.vector import order as kernels
 from lowprec.spec import catalog
+from lowprec.spec.codebook import Codebook
 from lowprec.spec.format import Format, Sign
 from lowprec.spec.projection import DEFAULT, Flag, Projection
 
@@ -86,6 +87,16 @@ def _codes(codes: npt.ArrayLike, fmt: Format) -> Array:
     return codes_operand(codes, fmt).codes.astype(code_dtype(fmt), copy=False)
 
 
+def _ordered(arrays: tuple[npt.ArrayLike, ...], fmt: Like) -> tuple[list[Array], Format]:
+    """Codes that compare as integers, and their format: those of codebooks become places, in binary32."""
+    known = catalog.format(fmt)
+    codes = [_codes(each, known) for each in arrays]
+    if isinstance(known, Codebook):
+        places = codebook_order.places_of(known)
+        return [np.asarray(places[each]) for each in codes], catalog.BINARY32
+    return codes, known
+
+
 # -- comparisons ---------------------------------------------------------------------------------------
 
 
@@ -104,8 +115,7 @@ def _compared(
     x: npt.ArrayLike, y: npt.ArrayLike, fmt: Like, relation: tuple[np.uint8, ...], quiet: bool, flags: object
 ) -> Any:
     """A relation of codes. NaNs are signaled unless it is quiet; then signaling ones are."""
-    known = catalog.format(fmt)
-    operands = [_codes(codes, known) for codes in (x, y)]
+    operands, known = _ordered((x, y), fmt)
     shape = np.broadcast_shapes(*(codes.shape for codes in operands))
     signals = output(flags, np.dtype(np.uint8), shape, "what is signaled", name="flags")
     compare, places = kernels.compared(code_dtype(known).itemsize), kernels.order_of(known)
@@ -213,14 +223,14 @@ def total_order(x: npt.ArrayLike, y: npt.ArrayLike, fmt: Like) -> Any:
     ------
     [IEEE754] 5.10.
     """
-    known = catalog.format(fmt)
+    operands, known = _ordered((x, y), fmt)
     compare = kernels.compared(code_dtype(known).itemsize)
     places = kernels.order_of(known, zeros=False, nans=True)
 
     def part(first: Array, second: Array, out: Array, _: Array) -> None:
         compare(first, second, out, places, *_LESS_EQUAL, False)
 
-    return _run(part, [_codes(codes, known) for codes in (x, y)], bool)
+    return _run(part, operands, bool)
 
 
 def classify(codes: npt.ArrayLike, fmt: Like) -> Any:
@@ -245,6 +255,8 @@ def classify(codes: npt.ArrayLike, fmt: Like) -> Any:
     [IEEE754] 5.7.2.
     """
     known = catalog.format(fmt)
+    if isinstance(known, Codebook):
+        return codebook_order.classes_of(known)[_codes(codes, known)]
 
     def part(part: Array, out: Array, _: Array) -> None:
         kernels.classified(part, out, known)
@@ -285,6 +297,8 @@ def nextafter(x: npt.ArrayLike, y: npt.ArrayLike, fmt: Like) -> Any:
     [IEEE754] 5.3.1, nextUp and nextDown.
     """
     known = catalog.format(fmt)
+    if isinstance(known, Codebook):
+        return _of_codebook(known, x, y)
     given, (kind, operands, (read_start, read_toward)) = float_dtype(known)[0], _numbers(known, x, y)
     move, places = kernels.neighbours(kind.itemsize), kernels.order_of(known)
     others = places, *_extremes(known), known.has_negative_zero, known.subnormals
@@ -303,6 +317,26 @@ def nextafter(x: npt.ArrayLike, y: npt.ArrayLike, fmt: Like) -> Any:
             made[nan] = np.nan
 
     return _run(part, operands, given)
+
+
+def _of_codebook(fmt: Codebook, *values: npt.ArrayLike) -> Any:
+    """`nextafter` of two arrays, or `ulp` of one."""
+    kind, codes, readers = _numbers(fmt, *values)
+    numbers = [
+        read(each.reshape(-1)).view(kind).reshape(each.shape).astype(np.float64)
+        for each, read in zip(codes, readers, strict=True)
+    ]
+    given = float_dtype(fmt)[0]
+    if len(numbers) == 1:
+        gaps = codebook_order.gaps(numbers[0], fmt).astype(given)
+        return gaps if gaps.shape else gaps[()]
+    x, y = np.broadcast_arrays(*numbers)
+    moved = codebook_order.next_values(x, y, fmt)
+    same = x == y
+    if np.any(same):
+        nearest = quantize(y, fmt, projection=_nearest(fmt))
+        moved = np.where(same, nearest, moved)
+    return moved.astype(given) if moved.shape else moved.astype(given)[()]
 
 
 @functools.lru_cache(maxsize=64)
@@ -345,6 +379,8 @@ def ulp(x: npt.ArrayLike, fmt: Like) -> Any:
         float32 where the format's own values are, else float64. NaN of infinities and NaN.
     """
     known = catalog.format(fmt)
+    if isinstance(known, Codebook):
+        return _of_codebook(known, x)
     given, carrier = float_dtype(known)
     kind, operands, (read,) = _numbers(known, x)
     single = kind.itemsize == 4

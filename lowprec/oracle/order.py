@@ -12,6 +12,7 @@ from lowprec.oracle.convert import decode, is_subnormal, project, value_of
 from lowprec.oracle.exact import Exact, Special, is_negative
 from lowprec.oracle.flags import is_signaling
 from lowprec.spec.arith import Class
+from lowprec.spec.codebook import Codebook
 from lowprec.spec.format import Format
 from lowprec.spec.projection import Projection, Saturation
 
@@ -101,6 +102,11 @@ def ulp(x: Exact, fmt: Format) -> Fraction | None:
     if isinstance(x, Special) and x is not Special.NEGATIVE_ZERO:
         return None
     size = abs(_finite(x))
+    if isinstance(fmt, Codebook):
+        ray = fmt.ray(is_negative(x))
+        sizes = [Fraction(each) for each in (*ray.sizes, *(() if ray.beyond is None else (ray.beyond,)))]
+        place = min(max(bisect_right(sizes, size) - 1, 0), len(sizes) - 2)
+        return sizes[place + 1] - sizes[place]
     magnitude = max(
         bisect_right(range(fmt.max_magnitude + 1), size, key=lambda place: value_of(place, fmt)) - 1, 0
     )

@@ -17,6 +17,7 @@ from __future__ import annotations
 from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING, Literal, get_args
 
+from lowprec.spec.codebook import Codebook
 from lowprec.spec.fields import LARGEST_SIZE, choose, integer, text, truth
 from lowprec.spec.format import Carrier, Format, Sign
 from lowprec.spec.formats import BINARY32, find
@@ -359,7 +360,8 @@ class Accumulation:
         ):
             raise TypeError(f"operands of an accumulation must be two Formats, not {self.operands!r}")
         aligns = self.machine or isinstance(self.accumulator, Window)
-        if aligns and self.operands is not None and not all(fmt.exponent_bits for fmt in self.operands):
+        floats = [not isinstance(fmt, Codebook) and fmt.exponent_bits > 0 for fmt in self.operands or ()]
+        if aligns and self.operands is not None and not all(floats):
             raise ValueError(f"operands {' and '.join(map(str, self.operands))} lack exponents to align by")
         if self.operand_rounding is not None and self.operands is None:
             raise ValueError("operand_rounding needs operands: the formats that factors are rounded to")

@@ -335,25 +335,26 @@ class BlockFormat:
                 )
 
     def _check_codebooks(self) -> None:
-        """Refuse codebooks where scales are multiplied, and rules that kernels could not divide by exactly."""
+        """Refuse codebooks where scales are multiplied, and rules that kernels cannot divide by exactly."""
+        owner, element = f"of block format {self.name!r}", self.element
         if isinstance(self.scale, Codebook):
             raise ValueError(
-                f"scale={self.scale.name!r} of block format {self.name!r} is a codebook; use a binary format, and "
-                "encode the scales once more"
+                f"scale={self.scale.name!r} {owner} is a codebook; use a binary format, and encode the scales "
+                "once more"
             )
-        if not isinstance(self.element, Codebook):
+        if not isinstance(element, Codebook):
             return
         if self.rule.powers == "even":
             raise ValueError(
-                f"rule={self.rule.name!r} of block format {self.name!r} asks for the precision of "
-                f"{self.element.name!r}, which is a codebook; use a rule with other powers, such as 'nearest'"
+                f"rule={self.rule.name!r} {owner} asks for the precision of {element.name!r}, which is a "
+                "codebook; use a rule with other powers, such as 'nearest'"
             )
-        largest = self.rule.divides_by(self.element).numerator
+        largest = self.rule.divides_by(element).numerator
         if (largest // (largest & -largest)).bit_length() > 24:
             raise ValueError(
-                f"rule={self.rule.name!r} of block format {self.name!r} divides by {self.element.max_finite!r}, "
-                f"the largest value of {self.element.name!r}, which has more than 24 significant bits; use a rule "
-                "that divides by a power of two, such as 'floor'"
+                f"rule={self.rule.name!r} {owner} divides by {element.max_finite!r}, the largest value of "
+                f"{element.name!r}, which has more than 24 significant bits; use a rule that divides by a power "
+                "of two, such as 'floor'"
             )
 
     def _check_sizes(self) -> None:

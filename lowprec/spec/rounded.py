@@ -8,6 +8,7 @@ from __future__ import annotations
 from typing import Any
 
 from lowprec.spec import formats
+from lowprec.spec.codebook import Codebook
 from lowprec.spec.format import Carrier, Format
 from lowprec.spec.projection import Projection
 from lowprec.spec.rounding import NEAREST_EVEN, Rounding
@@ -63,6 +64,11 @@ def check_rounded(name: str, given: object, *, accumulates: bool = False) -> Non
     ):
         raise TypeError(f"{name} of an accumulation must be (Format, Projection), not {given!r}")
     fmt, how = given
+    if isinstance(fmt, Codebook) and name != "output":
+        raise ValueError(
+            f"{name} of an accumulation cannot be {fmt.name!r}, which is a codebook: numbers are kept in "
+            "binary formats, and the output alone may be one"
+        )
     if accumulates:
         check_begins(name, fmt)
     if isinstance(fmt, Carrier):

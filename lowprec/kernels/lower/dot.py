@@ -16,6 +16,7 @@ import numpy.typing as npt
 
 from lowprec.kernels.lower.kinds import Cut
 from lowprec.kernels.lower.scalar import Grid, Params, Side, Source, lower_source, lower_target
+from lowprec.kernels.lower.words import DOUBLE
 from lowprec.spec.accumulation import Accumulation, Rounded, Window
 from lowprec.spec.codebook import Codebook
 from lowprec.spec.format import Format
@@ -122,6 +123,8 @@ def begins_in(accumulation: Accumulation) -> Rounded:
         fmt, how = accumulator
     else:
         fmt, how = accumulation.output
+    if isinstance(fmt, Codebook):  # the exact sum's own: the addend comes as a number
+        return DOUBLE, DEFAULT
     return fmt, dataclasses.replace(how, rounding=NEAREST_EVEN)
 
 
