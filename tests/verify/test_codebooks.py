@@ -22,9 +22,9 @@ SMALL = [name for name, entry in ENTRIES.items() if entry.width <= 8]
 BINARY32 = lp.format("binary32")
 
 
-def run(*words):
+def run(*words, fed=None):
     """The output of a command and its exit code."""
-    made = CliRunner().invoke(main, [*map(str, words)])
+    made = CliRunner().invoke(main, [*map(str, words)], input=fed)
     return made.output, made.exit_code
 
 
@@ -105,24 +105,25 @@ def test_situations_of_arrays_are_those_of_one_case(name):
 @pytest.mark.parametrize("words", [
     ("convert", "binary32", "posit8"), ("convert", "binary32", "nf4"), ("convert", "binary64", "takum8"),
     ("add", "posit8", "posit8", "posit8"), ("multiply", "hif8", "hif8", "binary16"),
-    ("convert", "posit8", "hif8"), ("fma", *["fp4_bnb"] * 4), ("add", *["posit16"] * 3),
+    ("convert", "posit8", "hif8"), ("fma", *["fp4_bnb"] * 4),
 ])  # fmt: skip
 @pytest.mark.parametrize("flags", [False, True], ids=["codes", "flags"])
-def test_vectors_are_read_back_and_agree_and_a_wrong_one_is_found(words, flags, tmp_path):
+def test_vectors_are_read_back_and_agree_and_a_wrong_one_is_found(words, flags):
     """Through the command line, as text."""
-    file, more = tmp_path / "vectors.txt", ["--flags"] if flags else []
-    assert run("vectors", *words, "--samples", 64, *more, "-o", file)[1] == 0
-    assert run("compare", file, *more)[1] == 0, run("compare", file, *more)[0]
-    lines = file.read_text().splitlines()
+    more = ["--flags"] if flags else []
+    text, code = run("vectors", *words, "--samples", 64, *more)
+    assert code == 0
+    output, code = run("compare", "-", *words, *more, fed=text)
+    assert code == 0, output
+    lines = text.splitlines()
     place = next(i for i, line in enumerate(lines) if not line.startswith("#") and i > len(lines) // 2)
     parts = lines[place].split()
     result = -2 if flags else -1
     parts[result] = f"{int(parts[result], 16) ^ 1:0{len(parts[result])}x}"
     lines[place] = " ".join(parts)
-    file.write_text("\n".join(lines) + "\n")
-    output, code = run("compare", file, *more)
+    output, code = run("compare", "-", *words, *more, fed="\n".join(lines) + "\n")
     assert code == 1, output
-    assert f"1 of " in output
+    assert "1 of " in output
 
 
 def test_every_kind_of_file_holds_the_same_results():

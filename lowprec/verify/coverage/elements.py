@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import dataclasses
-from typing import Any
+from typing import Any, get_args
 
 import numpy as np
 import numpy.typing as npt
@@ -12,7 +12,7 @@ from lowprec.arrays.order import classify
 from lowprec.spec.arith import Class
 from lowprec.spec.codebook import Codebook
 from lowprec.spec.format import Carrier, Format
-from lowprec.spec.projection import Flag, Projection, Saturation
+from lowprec.spec.projection import Flag, Projection, Saturation, SubnormalPolicy
 from lowprec.spec.rounding import MODES
 from lowprec.verify import codebooks
 from lowprec.verify.coverage.points import Plan
@@ -61,10 +61,9 @@ def plan_of_elements(
     if random is None:
         others |= {f"rounded {mode}": dataclasses.replace(how, rounding=mode) for mode in MODES}
     others |= {f"saturation {policy}": dataclasses.replace(how, saturation=policy) for policy in Saturation}
-    policies = ("keep", "flush_results", "flush_operands", "flush_both")
-    if isinstance(formats[-1], Codebook):  # no result is tiny
-        policies = policies[::2]
-    for policy in policies:
+    for policy in get_args(SubnormalPolicy):
+        if isinstance(formats[-1], Codebook) and policy in ("flush_results", "flush_both"):
+            continue  # no result is tiny
         others[f"subnormals: {policy}"] = dataclasses.replace(how, subnormals=policy)
     for words, other in others.items():
         if other != how:

@@ -50,6 +50,10 @@ def aimed(operation: str, formats: tuple[Format, ...], size: int, random: np.ran
     if target.min_finite < 0:
         point = point * random.choice(np.array([-1.0, 1.0]), size)
     given = [_any(source, size, random) for source in sources]
+    if operation in ("multiply", "divide"):  # by a power of two, results are as short as operands
+        other = 1 if operation == "divide" else 0
+        power = np.copysign(np.ldexp(1.0, np.frexp(given[other])[1]), given[other])
+        given[other] = np.where(random.random(size) < 0.5, power, given[other])
     if operation in _SOLVED:
         place, solve = _SOLVED[operation]
         wanted = solve(point, *given)

@@ -56,10 +56,10 @@ def operands(operation: str, formats: tuple[Format, ...], samples: int, seed: in
     recipes, patterns = recipes_of(operation, len(sources)), samples // 4
     if any(isinstance(fmt, Codebook) for fmt in formats):
         with np.errstate(all="ignore"):
-            values = codebooks.aimed(operation, formats, samples - patterns, random)
-        codes = [nearest(column, source) for column, source in zip(values, sources, strict=True)]
+            solved = codebooks.aimed(operation, formats, samples - patterns, random)
+        codes = [nearest(column, source) for column, source in zip(solved, sources, strict=True)]
         parts.append(_moved(codes, sources, random))
-        recipes = []
+        recipes = ()
     for place, recipe in enumerate(recipes):
         aim = Aim(random, len(range(place, samples - patterns, len(recipes))), sources, target)
         with np.errstate(all="ignore"):

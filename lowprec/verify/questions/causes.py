@@ -163,7 +163,8 @@ def formats(target: Format, received: np.dtype[Any] | None) -> Iterator[Change]:
     if target.width <= 8:
         known |= {fmt: 2 for fmt in catalog.P3109_UP_TO_8 if fmt not in known}
     if isinstance(target, Codebook):
-        wide = (name for name, entry in ENTRIES.items() if entry.width == target.width)
+        # Those of 16 bits take seconds to make.
+        wide = (name for name, entry in ENTRIES.items() if entry.width == target.width <= 8)
         known |= {catalog.format(name): 2 for name in wide}
     for fmt, cost in known.items():
         alike = fmt.width == target.width if received is not None else fmt.width <= 16
@@ -174,7 +175,7 @@ def formats(target: Format, received: np.dtype[Any] | None) -> Iterator[Change]:
 def profiles(target: Format, asked: Projection) -> Iterator[Change]:
     """Yield the profiles that treat the target otherwise."""
     for name, profile in PROFILES.items():
-        if target in profile.formats:
+        if not isinstance(target, Codebook) and target in profile.formats:
             rule = profile.projection(target)
             if rule != asked and not rule.rounding.bits:
                 yield Change("profile", profile, f"what profile {name!r} does", 2)

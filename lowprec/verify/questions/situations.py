@@ -200,6 +200,10 @@ def _in_codebook(
     """`situation` of each case of a codebook: what modes and ties of other rules make of it."""
     *sources, target = formats
     assert isinstance(target, Codebook)
+    unsigned = target.sign is Sign.UNSIGNED
+    signs = sources[0].sign is Sign.MAGNITUDE and not isinstance(sources[0], Codebook)
+    if unsigned and operation == "convert" and signs:  # the negative numbers mirror the positive ones
+        operands = [operands[0] & operands[0].dtype.type(sources[0].sign_code - 1)]
 
     def rounded(fmt: Format, name: str) -> tuple[Array, Array]:
         how, flags = Projection(rounding=rounding(name), nan="max"), np.zeros(operands[0].shape, np.uint8)
@@ -211,10 +215,14 @@ def _in_codebook(
         return rounded(fmt, "nearest_even")
 
     (down, signals), (up, over) = rounded(target, "toward_zero"), rounded(target, "away_from_zero")
-    (near, _), (far, _) = tied("zero"), tied("away")
+    above, reached = (
+        (codes != down)
+        | ((flags & ~signals & Flag.OVERFLOW) != 0)  # the last value stands for numbers past it
+        for codes, flags in (tied("zero"), tied("away"))
+    )
     inexact, passed = (signals & Flag.INEXACT) != 0, (over & Flag.OVERFLOW) != 0
-    found = np.where(near == down, np.uint8(_BELOW), np.uint8(_ABOVE))
-    found[near != far] = _TIE
+    found = np.where(above, np.uint8(_ABOVE), np.uint8(_BELOW))
+    found[above != reached] = _TIE
     found[passed | (inexact & (down == up))] += _PASSED
     found[~inexact] = _EXACT
     found[(signals & Flag.OVERFLOW) != 0] = _OVER
@@ -223,9 +231,8 @@ def _in_codebook(
     found[np.isinf(numbers)] = _INFINITE
     found[high & 0x7FFFFFFF == 0] = _ZERO
     found[np.isnan(numbers)] = _NAN
-    unsure = (
-        signals & (Flag.UNDERFLOW | Flag.INVALID)
-    ) != 0  # below the smallest, or of a sign that is not held
+    unsure = (signals & (Flag.UNDERFLOW | Flag.INVALID)) != 0  # below the smallest, or not of its sign
+    unsure |= unsigned & (numbers < 0)
     if operation != "convert":
         nans = [is_nan(codes, source) for codes, source in zip(operands, sources, strict=True)]
         found[np.isnan(numbers) & ~np.any(nans, axis=0)] = _INVALID
