@@ -64,20 +64,47 @@ def _text_of(described: object) -> str:
     return str(described).lower()
 
 
-@click.command(short_help="List the formats and the block formats.")
+@click.command(short_help="List the formats, the codebooks and the block formats.")
 @_words
 @click.option("--json", "as_json", is_flag=True, help="Print JSON instead of text, of the formats only.")
 def formats(words: tuple[str, ...], as_json: bool) -> None:
-    """List the formats and the block formats; of the formats those that have each WORD, such as ieee754.
+    """List the formats, the codebooks and the block formats; or the formats that have each WORD.
 
     `lowprec show NAME` shows one.
     """
     from lowprec.export import block_cards, cards
     from lowprec.spec.catalog import FORMATS
+    from lowprec.spec.codebooks import ENTRIES
 
-    found = _having(words, FORMATS.values(), cards.describe)
-    more = () if words else (block_cards.block_listing,)
-    _print(as_json, lambda: [*map(cards.describe, found)], lambda: cards.listing(found), *more)
+    described = {**{name: cards.describe(fmt) for name, fmt in FORMATS.items()},
+                 **{name: cards.describe_entry(name) for name in ENTRIES}}  # fmt: skip
+    found = _having(words, described, described.__getitem__)
+    known = [FORMATS[name] for name in found if name in FORMATS]
+    books = [name for name in found if name in ENTRIES]
+    shown: list[Callable[[], RenderableType]] = []
+    if known:
+        shown.append(lambda: cards.listing(known))
+    if books:
+        shown.append(lambda: cards.codebook_listing(books))
+    if not words:
+        shown.append(block_cards.block_listing)
+    _print(as_json, lambda: [*map(cards.describe, known)], *shown)
+
+
+@click.command("codebooks", short_help="List the codebooks: formats given as their values.")
+@_words
+@json_option
+def codebooks(words: tuple[str, ...], as_json: bool) -> None:
+    """List the codebooks; those that have each WORD, such as posit or logarithm.
+
+    A codebook is a format given as its values; wherever a format's name is taken, so is a codebook's.
+    `lowprec show NAME` shows one, of a family too, such as posit6_es1, takum12 or lns10_4.
+    """
+    from lowprec.export import cards
+    from lowprec.spec.codebooks import ENTRIES
+
+    found = _having(words, ENTRIES, cards.describe_entry)
+    _print(as_json, lambda: [*map(cards.describe_entry, found)], lambda: cards.codebook_listing(found))
 
 
 @click.command("block-formats", short_help="List the block formats.")
@@ -149,8 +176,9 @@ def listing() -> None:
     """List formats, blocks, accumulations, calls or profiles; of all, those that have each word."""
 
 
-for _command, _name in ((formats, "formats"), (block_formats, "blocks"), (accumulations, "accumulations"),
-                        (library_calls, "calls"), (profiles, "profiles")):  # fmt: skip
+for _command, _name in ((formats, "formats"), (codebooks, "codebooks"), (block_formats, "blocks"),
+                        (accumulations, "accumulations"), (library_calls, "calls"),
+                        (profiles, "profiles")):  # fmt: skip
     listing.add_command(_command, _name)
 
 

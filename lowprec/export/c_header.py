@@ -15,7 +15,8 @@ from lowprec.spec.format import Format
 from lowprec.spec.projection import Projection, Saturation
 from lowprec.spec.rounding import MODES
 
-__all__ = ["c_header", "identifier"]
+__all__ = ["BEGINNING", "END", "MODE_NAMES", "c_header", "identifier", "lowered", "pair", "policies"]
+__all__ += ["words"]
 
 
 def c_header(fmt: Format, provenance: str) -> str:
@@ -23,8 +24,8 @@ def c_header(fmt: Format, provenance: str) -> str:
     name = f"lowprec_{identifier(fmt.name)}"
     value_name, values = value_words(fmt)
     value_bits = 32 if value_name == "binary32" else 64
-    grid, _ = _lowered(fmt, Projection(nan="max"))
-    sides = {policy: _lowered(fmt, Projection(nan="max", saturation=policy))[1] for policy in Saturation}
+    grid, _ = lowered(fmt, Projection(nan="max"))
+    sides = {policy: lowered(fmt, Projection(nan="max", saturation=policy))[1] for policy in Saturation}
     plain = sides[Saturation.NONE]
     nan_note = (
         "" if fmt.has_nan else f" {fmt.name} has no NaN: a NaN becomes the extreme finite value of its sign."
@@ -39,54 +40,64 @@ def c_header(fmt: Format, provenance: str) -> str:
         value=f"uint{value_bits}_t",
         value_name=value_name,
         count=1 << fmt.width,
-        values=_words(values, value_bits // 4),
-        rounding=",\n    ".join(f"LOWPREC_{mode.name.upper()}" for mode in MODES),
-        saturation=",\n    ".join(f"LOWPREC_SATURATE_{policy.name}" for policy in Saturation),
+        values=words(values, value_bits // 4),
+        **MODE_NAMES,
         limits=",\n    ".join(_limits(fmt, mode.name) for mode in MODES),
         mask=f"{grid.mask:#x}u",
         trailing_bits=grid.trailing_bits,
         hidden=_HIDDEN.format(hidden=f"{grid.hidden:#x}u") if grid.hidden else "",
         emin=_signed(grid.emin),
         top=_signed(grid.top),
-        last=_pair(side.max_magnitude for side in plain),
-        base=_pair(side.base for side in plain),
-        step=_pair(side.step & 0xFFFFFFFF for side in plain),
-        rounded_zero=_pair(side.rounded_zero for side in plain),
-        zero=_pair(side.zero for side in plain),
-        nan=_pair(side.nan for side in plain),
-        overflow=_policies(sides.values(), "overflow"),
-        infinity=_policies(sides.values(), "infinity"),
+        last=pair(side.max_magnitude for side in plain),
+        base=pair(side.base for side in plain),
+        step=pair(side.step & 0xFFFFFFFF for side in plain),
+        rounded_zero=pair(side.rounded_zero for side in plain),
+        zero=pair(side.zero for side in plain),
+        nan=pair(side.nan for side in plain),
+        overflow=policies(sides.values(), "overflow"),
+        infinity=policies(sides.values(), "infinity"),
     )
 
 
-def _lowered(fmt: Format, projection: Projection) -> tuple[Grid, Sequence[Side]]:
-    words = [int(word) for word in lower_target(fmt, projection)]
-    grid, size = Grid(*words[: len(Grid._fields)]), len(Side._fields)
+#: What modes and policies are called in C, a line each.
+MODE_NAMES = {
+    "rounding": ",\n    ".join(f"LOWPREC_{mode.name.upper()}" for mode in MODES),
+    "saturation": ",\n    ".join(f"LOWPREC_SATURATE_{policy.name}" for policy in Saturation),
+}
+
+
+def lowered(fmt: Format, projection: Projection) -> tuple[Grid, Sequence[Side]]:
+    """Return what the kernels need of a format, and of its two signs."""
+    found = [int(word) for word in lower_target(fmt, projection)]
+    grid, size = Grid(*found[: len(Grid._fields)]), len(Side._fields)
     first = len(Grid._fields)
-    return grid, [Side(*words[first : first + size]), Side(*words[first + size : first + 2 * size])]
+    return grid, [Side(*found[start : start + size]) for start in (first, first + size)]
 
 
 def _limits(fmt: Format, mode: str) -> str:
-    _, sides = _lowered(fmt, Projection(nan="max", rounding=mode))
+    _, sides = lowered(fmt, Projection(nan="max", rounding=mode))
     rows = (f"{{UINT64_C({side.limit_even:#x}), UINT64_C({side.limit_odd:#x})}}" for side in sides)
     return f"{{{', '.join(rows)}}} /* {mode} */"
 
 
-def _pair(codes: Iterable[int]) -> str:
+def pair(codes: Iterable[int]) -> str:
+    """Return codes by sign as an initializer."""
     return "{" + ", ".join(f"{code:#x}u" for code in codes) + "}"
 
 
-def _policies(sides: Iterable[Sequence[Side]], field: str) -> str:
-    return "{" + ", ".join(_pair(getattr(side, field) for side in pair) for pair in sides) + "}"
+def policies(sides: Iterable[Sequence[Side]], field: str) -> str:
+    """Return a field by policy and sign as an initializer."""
+    return "{" + ", ".join(pair(getattr(side, field) for side in both) for both in sides) + "}"
 
 
 def _signed(word: int) -> int:
     return word - (1 << 64) if word >> 63 else word
 
 
-def _words(words: list[int], digits: int) -> str:
+def words(numbers: Sequence[int], digits: int) -> str:
+    """Return words as an initializer, eight a line."""
     suffix = "u" if digits <= 8 else "ull"
-    texts = [f"0x{word:0{digits}x}{suffix}" for word in words]
+    texts = [f"0x{word:0{digits}x}{suffix}" for word in numbers]
     return ",\n    ".join(", ".join(texts[i : i + 8]) for i in range(0, len(texts), 8))
 
 
@@ -109,7 +120,8 @@ _HIDDEN = """\
         magnitude -= {hidden};
 """
 
-_TEMPLATE = """\
+#: The beginning of a header: what all headers have alike, and the values.
+BEGINNING = """\
 /* {provenance}
 
    Decode and encode {fmt}, bit for bit as lowprec does: no heap, no floating point.{nan_note} */
@@ -147,7 +159,28 @@ static inline {value} {name}_decode({code} code)
 {{
     return {name}_values[code & {mask}];
 }}
+"""
 
+#: The end of a header: what SystemVerilog calls.
+END = """
+#ifdef LOWPREC_DPI
+/* What the SystemVerilog package imports: to be compiled once, as C or as C++. */
+#ifdef __cplusplus
+extern "C"
+#endif
+uint32_t {name}_dpi(uint32_t binary32, int32_t rounding, int32_t saturation);
+uint32_t {name}_dpi(uint32_t binary32, int32_t rounding, int32_t saturation)
+{{
+    return {name}_encode(binary32, (lowprec_rounding)rounding, (lowprec_saturation)saturation);
+}}
+#endif
+
+#endif
+"""
+
+_TEMPLATE = (
+    BEGINNING
+    + """
 /* The code of (-1)^negative * significand * 2^exponent; significand is not zero. */
 static inline {code} {name}_round(
     int negative, uint64_t significand, int exponent, lowprec_rounding rounding, \
@@ -241,18 +274,6 @@ static inline {code} {name}_encode64(
         return {name}_round(negative, trailing, -1074, rounding, saturation);
     return {name}_round(negative, trailing | UINT64_C(0x10000000000000), field - 1075, rounding, saturation);
 }}
-
-#ifdef LOWPREC_DPI
-/* What the SystemVerilog package imports: to be compiled once, as C or as C++. */
-#ifdef __cplusplus
-extern "C"
-#endif
-uint32_t {name}_dpi(uint32_t binary32, int32_t rounding, int32_t saturation);
-uint32_t {name}_dpi(uint32_t binary32, int32_t rounding, int32_t saturation)
-{{
-    return {name}_encode(binary32, (lowprec_rounding)rounding, (lowprec_saturation)saturation);
-}}
-#endif
-
-#endif
 """
+    + END
+)

@@ -6,6 +6,7 @@ Needs neither numba nor NumPy: what it shows comes from the parameters and the o
 from __future__ import annotations
 
 import dataclasses
+import math
 from collections.abc import Iterable, Sequence
 from fractions import Fraction
 from typing import Any
@@ -17,14 +18,25 @@ from rich.table import Table
 
 from lowprec.oracle.convert import decode, project
 from lowprec.oracle.exact import Exact, Special, to_float
-from lowprec.spec import catalog
+from lowprec.spec import catalog, codebooks
 from lowprec.spec.block import BlockFormat
+from lowprec.spec.codebook import Codebook
 from lowprec.spec.format import Format, Sign
 from lowprec.spec.profiles import PROFILES, Profile
 from lowprec.spec.projection import Projection
 from lowprec.verify.shown import hex_code, hex_of, number, plain
 
-__all__ = ["card", "columns", "describe", "describe_profile", "differences", "facts", "listing"]
+__all__ = [
+    "card",
+    "codebook_listing",
+    "columns",
+    "describe_entry",
+    "describe",
+    "describe_profile",
+    "differences",
+    "facts",
+    "listing",
+]
 __all__ += ["profile_card", "profile_listing", "sentence", "show", "text_of"]
 
 #: Formats that a row of the list of profiles names.
@@ -77,7 +89,9 @@ def card(fmt: Format) -> RenderableType:
     """Return what there is to say of one format; up to 8 bits with its whole encoding."""
     table = facts((name, _shown(name, value, fmt)) for name, value in describe(fmt).items() if name != "name")
     parts: list[RenderableType] = [f"[bold]{fmt.name}[/bold]  {sentence(fmt)}", "", table]
-    if fmt.width <= 8:
+    if fmt.width <= 4 and isinstance(fmt, Codebook):
+        parts += ["", "every value, in ascending order, and the threshold above it", _ascending(fmt)]
+    elif fmt.width <= 8:
         parts += [
             "",
             "the value of every code; the row gives its upper bits, the column its lower",
@@ -156,6 +170,8 @@ def _projected(operand: Exact, fmt: Format, projection: Projection) -> str:
 
 def describe(fmt: Format) -> dict[str, Any]:
     """Return parameters and everything derived from them, as plain data in a fixed order."""
+    if isinstance(fmt, Codebook):
+        return _describe_codebook(fmt)
     return {
         "name": fmt.name,
         "width": fmt.width,
@@ -182,8 +198,56 @@ def describe(fmt: Format) -> dict[str, Any]:
     }
 
 
+def _describe_codebook(fmt: Codebook) -> dict[str, Any]:
+    finite = [value for value in fmt.values if math.isfinite(value)]
+    midpoints = Codebook(fmt.name, fmt.values, ties=fmt.ties, overflow=fmt.overflow).thresholds
+    overflow = fmt.overflow if isinstance(fmt.overflow, str) else float(fmt.overflow)
+    return {
+        "name": fmt.name,
+        "width": fmt.width,
+        "numbers": len(finite),
+        "sign": fmt.sign.value if fmt.sign is Sign.UNSIGNED else "signed",
+        "zero": fmt.subnormals,
+        "negative_zero": fmt.has_negative_zero,
+        "infinity_code": fmt.infinity_codes[0],
+        "negative_infinity_code": fmt.infinity_codes[1],
+        "nan_code": fmt.nan_code,
+        "nans": fmt.nans,
+        "max_finite": fmt.max_finite,
+        "min_finite": fmt.min_finite,
+        "min_positive": min((value for value in finite if value > 0), default=None),
+        "eps": fmt.eps,
+        "thresholds": "midpoints" if fmt.thresholds == midpoints else "its own",
+        "ties": fmt.ties,
+        "overflow": overflow,
+        "code_bits": fmt.code_bits,
+        "source": fmt.source,
+    }
+
+
+def codebook_listing(names: Iterable[str] | None = None) -> RenderableType:
+    """Return named codebooks, by default all, a row each, without making them."""
+    table = columns("codebook", "bits", "what", "source", right=("bits",))
+    for name in codebooks.ENTRIES if names is None else names:
+        each = describe_entry(name)
+        table.add_row(name, str(each["width"]), each["what"], each["source"])
+    return table
+
+
+def describe_entry(name: str) -> dict[str, Any]:
+    """Return what is known of a named codebook before it is made, as plain data."""
+    entry = codebooks.ENTRIES[name]
+    return {"name": name, "width": entry.width, "what": entry.what, "source": entry.source}
+
+
 def sentence(fmt: Format) -> str:
     """Return one sentence from the parameters."""
+    if isinstance(fmt, Codebook):
+        kind = "unsigned" if fmt.sign is Sign.UNSIGNED else "signed"
+        both = None not in fmt.infinity_codes
+        infinity = "infinities" if both else "an infinity" if fmt.infinity else ""
+        nan = f"{fmt.nans} NaN{'s' if fmt.nans > 1 else ''}" if fmt.nans else ""
+        return f"{kind} codebook, {fmt.width} bits; {_specials(fmt, infinity, nan)}"
     kind = {Sign.MAGNITUDE: "signed", Sign.UNSIGNED: "unsigned", Sign.TWOS_COMPLEMENT: "two's complement"}[
         fmt.sign
     ]
@@ -207,9 +271,12 @@ def sentence(fmt: Format) -> str:
         )
     else:
         nan = ""
+    return f"{what}; {_specials(fmt, infinity, nan)}"
+
+
+def _specials(fmt: Format, infinity: str, nan: str) -> str:
     specials = " and ".join(part for part in (infinity, nan) if part) or "no specials"
-    zero = "" if fmt.subnormals else "; no zero"
-    return f"{what}; {specials}{zero}"
+    return f"{specials}{'' if fmt.subnormals else '; no zero'}"
 
 
 def _shown(name: str, value: Any, fmt: Format) -> str:
@@ -222,6 +289,15 @@ def _shown(name: str, value: Any, fmt: Format) -> str:
 
 def _code(code: int | None, fmt: Format) -> str:
     return "-" if code is None else hex_code(code, fmt)
+
+
+def _ascending(fmt: Codebook) -> Table:
+    table = columns("value", "code", "threshold", right=("value", "threshold"))
+    pairs = sorted((value, code) for code, value in enumerate(fmt.values) if math.isfinite(value))
+    finite = [pair for pair in pairs if pair[0] or math.copysign(1, pair[0]) > 0]
+    for (value, code), above in zip(finite, [*fmt.thresholds, None], strict=True):
+        table.add_row(number(value), hex_code(code, fmt), "" if above is None else number(float(above)))
+    return table
 
 
 def _encoding(fmt: Format) -> Table:

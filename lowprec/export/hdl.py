@@ -9,6 +9,7 @@ from __future__ import annotations
 
 from lowprec.export.c_header import identifier
 from lowprec.export.tabulate import nan_codes, value_words
+from lowprec.spec.codebook import Codebook
 from lowprec.spec.format import Format
 from lowprec.spec.projection import Projection, Saturation
 from lowprec.spec.rounding import MODES
@@ -37,6 +38,12 @@ def systemverilog(fmt: Format, projection: Projection, provenance: str) -> str:
         chains.append("\n".join(lines))
     nans = nan_codes(fmt)
     names = [mode.name.upper() for mode in MODES], [f"SATURATE_{policy.name}" for policy in Saturation]
+    fields = ""
+    if not isinstance(fmt, Codebook):
+        fields = (
+            f"    localparam int EXPONENT_BITS = {fmt.exponent_bits};\n"
+            f"    localparam int TRAILING_BITS = {fmt.trailing_bits};\n"
+        )
     modes = "\n".join(
         f"    localparam int {name} = {number};" for each in names for number, name in enumerate(each)
     )
@@ -51,9 +58,7 @@ def systemverilog(fmt: Format, projection: Projection, provenance: str) -> str:
 package {name}_pkg;
 
     localparam int WIDTH = {w};
-    localparam int EXPONENT_BITS = {fmt.exponent_bits};
-    localparam int TRAILING_BITS = {fmt.trailing_bits};
-
+{fields}
     function automatic [{bits - 1}:0] decode(input [{w - 1}:0] code);
         case (code)
 {cases}

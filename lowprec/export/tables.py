@@ -15,7 +15,9 @@ from typing import Any
 from lowprec import __version__
 from lowprec.export import cards, hdl
 from lowprec.export.c_header import c_header
+from lowprec.export.codebook_header import codebook_header
 from lowprec.export.tabulate import provenance, rows, thresholds, value_words
+from lowprec.spec.codebook import Codebook
 from lowprec.spec.format import Format
 from lowprec.spec.projection import DEFAULT, Projection
 from lowprec.verify.shown import decimal, hex_code, hex_digits, hex_float
@@ -53,12 +55,17 @@ class Table:
             "md": _markdown,
             "npy": _npy,
             "mem": _mem,
-            "c": lambda table: c_header(table.fmt, provenance(table.command)),
+            "c": _c,
             "sv": lambda table: hdl.systemverilog(table.fmt, table.projection, provenance(table.command)),
             "vhdl": lambda table: hdl.vhdl(table.fmt, table.projection, provenance(table.command)),
         }
         made = makers[kind](self)
         return made if isinstance(made, bytes) else made.encode()
+
+
+def _c(table: Table) -> str:
+    said = provenance(table.command)
+    return codebook_header(table.fmt, said) if isinstance(table.fmt, Codebook) else c_header(table.fmt, said)
 
 
 def _csv(table: Table) -> str:

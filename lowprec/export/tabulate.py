@@ -12,6 +12,7 @@ from lowprec import __version__
 from lowprec.oracle.convert import decode, project, steps
 from lowprec.oracle.exact import Special, to_float
 from lowprec.spec import catalog
+from lowprec.spec.codebook import Codebook
 from lowprec.spec.format import Format
 from lowprec.spec.projection import Projection
 from lowprec.verify.shown import hex_float
@@ -38,7 +39,10 @@ def provenance(command: str) -> str:
 
 
 def classify(code: int, fmt: Format) -> str:
-    """Return the class of a code: zero, subnormal, normal, infinity or nan; fixed point is normal."""
+    """Return the class of a code: zero, subnormal, normal, infinity or nan.
+
+    Numbers of fixed point and of codebooks are normal.
+    """
     value = decode(code, fmt)
     if value in (Special.NAN, Special.NEGATIVE_NAN):
         return "nan"
@@ -46,7 +50,7 @@ def classify(code: int, fmt: Format) -> str:
         return "infinity"
     if value == 0 or value is Special.NEGATIVE_ZERO:
         return "zero"
-    if not fmt.exponent_bits or not fmt.subnormals:
+    if isinstance(fmt, Codebook) or not fmt.exponent_bits or not fmt.subnormals:
         return "normal"
     return "subnormal" if (code & ~fmt.sign_code) >> fmt.trailing_bits == 0 else "normal"
 

@@ -14,8 +14,10 @@ from lowprec.arrays import order
 from lowprec.export.tabulate import provenance
 from lowprec.export.vector_files import Column, VectorFile
 from lowprec.spec.accumulation import Accumulation, Window
+from lowprec.spec.codebook import Codebook
 from lowprec.spec.format import Carrier, Format
 from lowprec.spec.rounding import NEAREST_EVEN
+from lowprec.verify import codebooks
 from lowprec.verify.coverage.dots import plan_of_dots
 from lowprec.verify.coverage.points import Plan
 from lowprec.verify.drawn_dots import drawn_codes, random_bits_of, roundings
@@ -330,7 +332,8 @@ def comparison_suite(
         x, y = combinations([special_codes(fmt).astype(kept)] * 2)
         drawn = random.integers(0, 1 << fmt.width, samples, dtype=np.uint64)
         beside = (drawn.view(np.int64) + random.integers(-1, 2, samples)) % (1 << fmt.width)
-        flipped = np.where(random.random(samples) < 0.2, beside ^ fmt.sign_code, beside)
+        other = _negated(beside, fmt)
+        flipped = np.where((random.random(samples) < 0.2) & (other >= 0), other, beside)
         x = np.concatenate([x, drawn.astype(kept)])
         y = np.concatenate([y, flipped.astype(kept)])
     raised = {name: np.zeros(x.size, np.uint8) for name in RELATIONS}
@@ -356,12 +359,19 @@ def comparison_suite(
         made.add(
             "neighbours", "codes that differ by one", np.abs(x.astype(np.int64) - y.astype(np.int64)) == 1
         )
-        made.add("neighbours", "codes that differ in the sign alone", (x ^ y) == fmt.sign_code)
+        made.add("neighbours", "codes that differ in the sign alone", (_negated(x, fmt) == y) & (x != y))
         return made
 
     return UnitSuite(
         unit_file(tuple(columns), words, command, {"operation": "compare", "formats": [fmt.name]}), plan
     )
+
+
+def _negated(codes: Array, fmt: Format) -> Array:
+    """Return the codes of the other sign; of a codebook -1 where there is none."""
+    if isinstance(fmt, Codebook):
+        return codebooks.negated(fmt)[codes]
+    return codes ^ fmt.sign_code
 
 
 def _class(number: Any) -> str:

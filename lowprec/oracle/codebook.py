@@ -14,9 +14,9 @@ from lowprec.oracle.rounding import is_farther
 from lowprec.spec.codebook import Codebook, Ray
 from lowprec.spec.format import Sign
 from lowprec.spec.projection import Flag, Projection, Saturation
-from lowprec.spec.rounding import Rounding
+from lowprec.spec.rounding import NEAREST_EVEN, Rounding
 
-__all__ = ["check", "decode", "flags", "project"]
+__all__ = ["check", "decode", "flags", "points", "position", "project"]
 
 
 def decode(code: int, fmt: Codebook) -> Exact:
@@ -80,6 +80,27 @@ def flags(value: Exact, negative: bool, fmt: Codebook, projection: Projection, r
     if 0 < abs(value) < ray.sizes[0]:
         return int(Flag.UNDERFLOW | Flag.INEXACT)
     return 0 if ray.sizes[place] == abs(value) else int(Flag.INEXACT)
+
+
+def points(fmt: Codebook, negative: bool) -> set[Fraction]:
+    """Return the positive numbers of one sign where rounding may change its answer."""
+    ray = fmt.ray(negative)
+    found = {Fraction(each) for each in (*ray.sizes, *ray.thresholds, ray.beyond) if each is not None}
+    return {each for each in found if 0 < each < 1 << 1024}
+
+
+def position(size: Fraction, fmt: Codebook, negative: bool) -> tuple[Fraction | None, bool]:
+    """Return the tail of a positive number, and whether it lies past the last value, as `convert` does."""
+    ray = fmt.ray(negative)
+    place, last = bisect_right(ray.sizes, size) - 1, len(ray.sizes) - 1
+    if place < 0 or (place == last and ray.beyond is not None and size >= ray.beyond):
+        return None, place == last
+    low, high, threshold = ray.sizes[place], ray.size(place + 1), ray.thresholds[place]
+    if size == low or high is None or threshold is None:
+        return Fraction(int(size != low), 4), place == last
+    return _tail(
+        size, Fraction(low), Fraction(high), Fraction(threshold), fmt.mode(NEAREST_EVEN)
+    ), place == last
 
 
 def _rounded(

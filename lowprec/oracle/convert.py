@@ -326,16 +326,18 @@ def _nan(negative: bool, fmt: Format, projection: Projection) -> int:
     return _zero(negative, fmt, projection) if projection.nan == "zero" else fmt.sign_code
 
 
-def position(size: Fraction, fmt: Format) -> tuple[Fraction | None, bool]:
+def position(size: Fraction, fmt: Format, negative: bool = False) -> tuple[Fraction | None, bool]:
     """Return the tail of a positive number above the code below it, and whether that code is the last.
 
     The tail is None below the smallest value of a format without zero, and from the next code of
-    the continued grid on.
+    the continued grid on. In a codebook the tail is one half at a threshold, and `negative` counts.
 
     >>> from lowprec.spec.catalog import E4M3FN
     >>> position(Fraction(17, 16), E4M3FN)
     (Fraction(1, 2), False)
     """
+    if isinstance(fmt, Codebook):
+        return codebook.position(size, fmt, negative)
     last = fmt.max_magnitude
     grid = _grid(fmt, last)
     nearer = grid.below(size)
@@ -437,7 +439,8 @@ def _steps(fmt: Format, projection: Projection, *, negative: bool) -> Steps:
     # Finite results only ever move one way, so two pivots with the same code have no step between
     # them. Zeros, flushed operands and overflow may have any code, that of a NaN: there the pivots
     # stand on both sides of the border. All others only make the search short.
-    pivots = _pivots(fmt, largest_magnitude(negative, fmt, projection), projection.via)
+    last = 0 if isinstance(fmt, Codebook) else largest_magnitude(negative, fmt, projection)
+    pivots = _pivots(fmt, negative, last, projection.via)
     firsts, codes = [pivots[0]], [code(pivots[0])]
     pending = list(itertools.pairwise(pivots))[::-1]
     while pending:
@@ -454,14 +457,19 @@ def _steps(fmt: Format, projection: Projection, *, negative: bool) -> Steps:
 
 
 @functools.lru_cache(maxsize=512)
-def _pivots(fmt: Format, last: int, via: tuple[Format, ...]) -> tuple[int, ...]:
+def _pivots(fmt: Format, negative: bool, last: int, via: tuple[Format, ...]) -> tuple[int, ...]:
     """Return bit patterns of float64 magnitudes around which to search for steps, with both ends."""
     infinity, first_normal = 0x7FF << 52, 1 << 52
     points: set[Fraction] = set()
-    for magnitude in range(last + 1):
-        low, high = value_of(magnitude, fmt), value_of(magnitude + 1, fmt)
-        points.update((low, (low + high) / 2, high))
-    if fmt.exponent_bits and fmt.subnormals:  # where results are no longer tiny
+    if isinstance(fmt, Codebook):
+        points = codebook.points(fmt, negative)
+    else:
+        for magnitude in range(last + 1):
+            low, high = value_of(magnitude, fmt), value_of(magnitude + 1, fmt)
+            points.update((low, (low + high) / 2, high))
+    if (
+        not isinstance(fmt, Codebook) and fmt.exponent_bits and fmt.subnormals
+    ):  # where results are no longer tiny
         normal = value_of(1 << fmt.trailing_bits, fmt)
         points.update(normal - normal / (divisor << fmt.trailing_bits) for divisor in (2, 4))
     for stop in via:  # its ties next to the points, and its own overflow

@@ -15,10 +15,12 @@ import re
 import struct
 from collections.abc import Callable, Iterator, Mapping
 from fractions import Fraction
+from types import MappingProxyType
+from typing import NamedTuple
 
 from lowprec.spec.codebook import Codebook, Number
 
-__all__ = ["CODEBOOKS", "Codebooks", "dynamic_map", "lns", "named", "posit", "takum"]
+__all__ = ["CODEBOOKS", "ENTRIES", "Codebooks", "Entry", "dynamic_map", "lns", "named", "posit", "takum"]
 
 _NAN = float("nan")
 
@@ -339,22 +341,37 @@ def _check_width(kind: str, width: int, least: int) -> None:
 
 # -- names -----------------------------------------------------------------------------------------------
 
-_MADE: dict[str, Callable[[], Codebook]] = {
-    "posit8": functools.partial(posit, 8),
-    "posit16": functools.partial(posit, 16),
-    "takum8": functools.partial(takum, 8),
-    "takum16": functools.partial(takum, 16),
-    "takum_linear8": functools.partial(takum, 8, linear=True),
-    "takum_linear16": functools.partial(takum, 16, linear=True),
-    "lns8_3": functools.partial(lns, 4, 3),
-    "lns16_8": functools.partial(lns, 7, 8),
-    "hif8": _hif8,
-    "nf4": _nf4,
-    "fp4_bnb": _fp4,
-    "iq4_nl": _iq4_nl,
-    "dynamic8": dynamic_map,
-    "udynamic8": functools.partial(dynamic_map, signed=False),
-}
+
+class Entry(NamedTuple):
+    """What is known of a named codebook before it is made."""
+
+    width: int
+    what: str
+    source: str
+    make: Callable[[], Codebook]
+
+
+#: Every named codebook.
+ENTRIES: Mapping[str, Entry] = MappingProxyType(
+    {
+        "posit8": Entry(8, "posit, 2 exponent bits", "POSIT", functools.partial(posit, 8)),
+        "posit16": Entry(16, "posit, 2 exponent bits", "POSIT", functools.partial(posit, 16)),
+        "takum8": Entry(8, "logarithmic takum", "TAKUM", functools.partial(takum, 8)),
+        "takum16": Entry(16, "logarithmic takum", "TAKUM", functools.partial(takum, 16)),
+        "takum_linear8": Entry(8, "linear takum", "TAKUM", functools.partial(takum, 8, linear=True)),
+        "takum_linear16": Entry(16, "linear takum", "TAKUM", functools.partial(takum, 16, linear=True)),
+        "lns8_3": Entry(8, "logarithm, 3 fraction bits", "LNS", functools.partial(lns, 4, 3)),
+        "lns16_8": Entry(16, "logarithm, 8 fraction bits", "LNS", functools.partial(lns, 7, 8)),
+        "hif8": Entry(8, "HiFloat8: tapered floating point", "HIF8", _hif8),
+        "nf4": Entry(4, "NormalFloat4: quantiles of the normal distribution", "QLORA", _nf4),
+        "fp4_bnb": Entry(4, "FP4 of bitsandbytes", "BNB", _fp4),
+        "iq4_nl": Entry(4, "IQ4_NL of ggml, without zero", "GGML", _iq4_nl),
+        "dynamic8": Entry(8, "dynamic map of 8-bit optimisers", "BNB", dynamic_map),
+        "udynamic8": Entry(
+            8, "the same without negatives", "BNB", functools.partial(dynamic_map, signed=False)
+        ),
+    }
+)
 
 _PATTERNS: tuple[tuple[re.Pattern[str], Callable[..., Codebook]], ...] = (
     (re.compile(r"posit(\d+)(?:_es(\d+))?"), lambda width, es: posit(int(width), int(es or 2))),
@@ -371,10 +388,10 @@ class Codebooks(Mapping[str, Codebook]):
         return _named(name)
 
     def __iter__(self) -> Iterator[str]:
-        return iter(_MADE)
+        return iter(ENTRIES)
 
     def __len__(self) -> int:
-        return len(_MADE)
+        return len(ENTRIES)
 
     def __repr__(self) -> str:
         return f"<{len(self)} codebooks: {', '.join(map(repr, self))}>"
@@ -382,7 +399,7 @@ class Codebooks(Mapping[str, Codebook]):
 
 @functools.lru_cache(maxsize=64)
 def _named(name: str) -> Codebook:
-    return _MADE[name]()
+    return ENTRIES[name].make()
 
 
 def named(name: str) -> Codebook | None:
@@ -391,7 +408,7 @@ def named(name: str) -> Codebook | None:
     >>> named("posit6_es1").max_finite
     256.0
     """
-    if name in _MADE:
+    if name in ENTRIES:
         return _named(name)
     for pattern, make in _PATTERNS:
         if match := pattern.fullmatch(name):

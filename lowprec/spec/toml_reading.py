@@ -1,8 +1,8 @@
 """Specifications from TOML: hardware of one's own in a file.
 
 A file holds one object, whose fields are its keys; or several, each in a table that has its name. Keys are
-the fields of `Format`, `BlockFormat`, `Accumulation` and `Profile`; tables are `Window`, `Projection` and the
-like. Names stand for formats, rounding modes, orders and rules.
+the fields of `Format`, `Codebook`, `BlockFormat`, `Accumulation` and `Profile`; tables are `Window`,
+`Projection` and the like. Names stand for formats, rounding modes, orders and rules.
 
 Floor 1. Imports the standard library only.
 """
@@ -21,6 +21,7 @@ from lowprec.spec import catalog
 from lowprec.spec.accumulation import Accumulation, Window
 from lowprec.spec.accumulations import NAMES, accumulation
 from lowprec.spec.block import BlockFormat, ScaleRule
+from lowprec.spec.codebook import Codebook, Number
 from lowprec.spec.format import Format, Sign
 from lowprec.spec.naming import close_names
 from lowprec.spec.order import Split
@@ -33,13 +34,27 @@ __all__ += ["is_optional", "kind_of", "load_toml"]
 
 Specification = Format | BlockFormat | Accumulation | Profile
 
-#: What a file may hold, by the name of its kind.
+#: What a file may hold, by the name of its kind; what is more special comes later.
 KINDS: Mapping[str, type[Specification]] = {
     "format": Format,
     "block format": BlockFormat,
     "accumulation": Accumulation,
     "profile": Profile,
+    "codebook": Codebook,
 }
+
+
+@dataclasses.dataclass
+class _Codebook:
+    """The fields of a `Codebook` in files."""
+
+    name: str
+    values: tuple[Number, ...]
+    thresholds: tuple[Number, ...] | None = None
+    ties: str = "even"
+    overflow: str | Number = "gap"
+    source: str = ""
+
 
 #: What is written for None, which TOML lacks, where it is not "none".
 NOTHING = {"fraction_bits": "all"}
@@ -115,12 +130,12 @@ def kind_of(spec: Specification) -> str:
     >>> kind_of(catalog.MXFP4)
     'block format'
     """
-    return next(kind for kind, cls in KINDS.items() if isinstance(spec, cls))
+    return next(kind for kind in reversed(list(KINDS)) if isinstance(spec, KINDS[kind]))
 
 
 def fields_of(cls: type) -> dict[str, dataclasses.Field[Any]]:
     """Return the fields of a specification's class, by name."""
-    return {field.name: field for field in dataclasses.fields(cls)}
+    return {field.name: field for field in dataclasses.fields(_Codebook if cls is Codebook else cls)}
 
 
 def default_of(field: dataclasses.Field[Any]) -> Any:
@@ -140,7 +155,9 @@ def is_optional(field: dataclasses.Field[Any]) -> bool:
 def _objects(tables: Mapping[str, Any], name: str, where: str) -> dict[str, Specification]:
     """Return the objects of a file: one in each table, unless the tables are all of one object's fields."""
     if not tables:
-        raise ValueError(f"{where}it is empty; give the fields of {', '.join(list(_OWNERS.values())[:4])}")
+        raise ValueError(
+            f"{where}it is empty; give the fields of {', '.join([_OWNERS[cls] for cls in KINDS.values()])}"
+        )
     several = all(isinstance(table, dict) for table in tables.values())
     if not several or any(set(tables) <= set(fields_of(cls)) for cls in KINDS.values()):
         try:
@@ -250,7 +267,10 @@ def _made(cls: Any, table: Mapping[str, Any], base: Any, local: Local) -> Any:
     for key, value in table.items():
         begun = default_of(fields[key]) if base is None else getattr(base, key)
         values[key] = _value(cls, fields[key], value, begun, local)
-    if base is not None:
+    if cls is Codebook and base is not None:
+        kept = [name for name in fields if name != "thresholds" or "values" not in values]
+        values = {name: getattr(base, name) for name in kept} | values
+    elif base is not None:
         return dataclasses.replace(base, **values)
     missing = [name for name, field in fields.items() if name not in values and not is_optional(field)]
     if missing:
@@ -264,6 +284,12 @@ def _made(cls: Any, table: Mapping[str, Any], base: Any, local: Local) -> Any:
 def _value(cls: type, field: dataclasses.Field[Any], value: Any, begun: Any, local: Local) -> Any:
     """Return what a field is given: of a name what it stands for, of a table what it describes."""
     kind, name = str(field.type), field.name
+    if "Number" in kind:
+        if isinstance(value, list):
+            return [_number(name, each) for each in value]
+        if kind.startswith("tuple"):
+            raise ValueError(f"{name}={value!r} of a codebook must be a list of numbers")
+        return _number(name, value)
     if "None" in kind and value == NOTHING.get(name, "none"):
         return None
     if "Rounded" in kind:
@@ -373,6 +399,17 @@ def _member(of: Any, name: str, value: Any) -> Any:
     raise ValueError(
         f"{name}={value!r} of {owner} is unknown; use one of {', '.join(each.name.lower() for each in of)}"
     )
+
+
+def _number(name: str, value: Any) -> Any:
+    """Return what stands for a number: of text such as "3*2^-140" or "4/3" a fraction."""
+    if not isinstance(value, str) or value in ("gap", "never"):
+        return value
+    significand, _, exponent = value.partition("*2^")
+    try:
+        return Fraction(significand) * Fraction(2) ** int(exponent or "0") if len(exponent) < 6 else value
+    except (ValueError, ZeroDivisionError):
+        raise ValueError(f'{name}={value!r} must be a number, or one in text such as "3*2^-140"') from None
 
 
 def _fraction(name: str, value: Any) -> Fraction:

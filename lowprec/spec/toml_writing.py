@@ -13,6 +13,7 @@ from typing import Any
 from lowprec.spec import catalog
 from lowprec.spec.accumulation import Window
 from lowprec.spec.block import RULES, ScaleRule
+from lowprec.spec.codebook import Codebook, Number
 from lowprec.spec.format import Format, Sign
 from lowprec.spec.order import Order, Split
 from lowprec.spec.profiles.profile import OnDemand
@@ -29,6 +30,9 @@ from lowprec.spec.toml_reading import (
 )
 
 __all__ = ["to_toml"]
+
+#: Values of a codebook in a file, at most.
+_MOST = 256
 
 
 def to_toml(spec: Specification) -> str:
@@ -57,16 +61,23 @@ def to_toml(spec: Specification) -> str:
     Raises
     ------
     ValueError
-        A profile of formats that are made on demand, which nothing could list.
+        A profile of formats that are made on demand, which nothing could list; a codebook of more than 256
+        values.
     """
     if not isinstance(spec, tuple(KINDS.values())):
         raise TypeError(f"to_toml takes one of {', '.join(KINDS)}, not a {type(spec).__name__}")
+    if isinstance(spec, Codebook) and len(spec.values) > _MOST:
+        raise ValueError(
+            f"codebook {spec.name!r} has {len(spec.values):,} values; files hold codebooks of at most "
+            f"{_MOST:,}"
+        )
     private: dict[str, Format] = {}
     fields = {"kind": json.dumps(kind_of(spec)), **_written(spec, None, private)}
     if not private:
         return "".join(_section(fields, ""))
     parts = [
-        _section({"kind": '"format"', **_written(fmt, None, {})}, _key(name)) for name, fmt in private.items()
+        _section({"kind": json.dumps(kind_of(fmt)), **_written(fmt, None, {})}, _key(name))
+        for name, fmt in private.items()
     ]
     return "\n".join("".join(part) for part in [*parts, _section(fields, _key(spec.name))])
 
@@ -84,6 +95,8 @@ def _section(fields: Mapping[str, Any], prefix: str) -> Iterator[str]:
 
 def _written(spec: Any, base: Any, private: dict[str, Format]) -> dict[str, Any]:
     """Return the fields that differ from those of `base`, or from their defaults, as TOML."""
+    if isinstance(spec, Codebook):
+        return _codebook(spec)
     made: dict[str, Any] = {}
     for name, field in sorted(
         fields_of(type(spec)).items(), key=lambda item: item[0] not in ("name", "source")
@@ -94,6 +107,31 @@ def _written(spec: Any, base: Any, private: dict[str, Format]) -> dict[str, Any]
         if not kept and (value or not isinstance(value, Mapping)):
             made[name] = _text(name, value, begun, private)
     return made
+
+
+def _codebook(book: Codebook) -> dict[str, str]:
+    """Return a codebook's fields as TOML, without those that are the defaults."""
+    plain = Codebook(book.name, book.values, ties=book.ties, overflow=book.overflow)
+    fields: dict[str, Any] = {"name": book.name, "source": book.source, "values": book.values}
+    fields["thresholds"] = () if book.thresholds == plain.thresholds else book.thresholds
+    fields["ties"] = book.ties if book.ties != "even" else ""
+    fields["overflow"] = book.overflow if book.overflow != "gap" else ""
+    made = {}
+    for name, value in fields.items():
+        if isinstance(value, tuple) and value:
+            rows = [", ".join(map(_number, value[i : i + 8])) for i in range(0, len(value), 8)]
+            made[name] = "[\n" + "".join(f"    {row},\n" for row in rows) + "]"
+        elif value:
+            made[name] = json.dumps(value) if isinstance(value, str) else _number(value)
+    return made
+
+
+def _number(number: Number) -> str:
+    """Return a number as TOML; binary fractions that are no float64 as text."""
+    if isinstance(number, float):
+        return repr(number)
+    shift = (number.numerator & -number.numerator).bit_length() - number.denominator.bit_length()
+    return f'"{number / Fraction(2) ** shift}*2^{shift}"'
 
 
 def _text(name: str, value: Any, begun: Any, private: dict[str, Format]) -> Any:

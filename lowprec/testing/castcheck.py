@@ -13,6 +13,7 @@ import numpy.typing as npt
 from lowprec.arrays.checks import projection as rules_of
 from lowprec.arrays.convert import decode
 from lowprec.spec import catalog
+from lowprec.spec.codebook import Codebook
 from lowprec.spec.format import Format, Sign
 from lowprec.spec.profiles import Profile
 from lowprec.spec.projection import Projection, Saturation
@@ -21,6 +22,7 @@ from lowprec.testing.answers import check_callable, check_count, codes_or_values
 from lowprec.testing.grid import grid_of
 from lowprec.testing.implementation import name_of
 from lowprec.testing.laws import LAWS
+from lowprec.testing.laws.codebooks import law_of_codebook
 from lowprec.testing.laws.rounding import law_at
 from lowprec.testing.projecting import is_plain
 from lowprec.verify.conformance import Row, compare
@@ -190,6 +192,8 @@ def _law(row: Row, fmt: Format, rules: Projection) -> str | None:
         value: float = int(first["operand"])
     else:
         value = float(np.array(int(first["operand"], 16), f"u{dtype.itemsize}").view(dtype))
+    if isinstance(fmt, Codebook):
+        return law_of_codebook(value, fmt)
     return law_at(value, grid_of(fmt), unsigned=fmt.sign is Sign.UNSIGNED, mode=rules.rounding.name)
 
 

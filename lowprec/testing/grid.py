@@ -21,6 +21,7 @@ from typing import Any, NamedTuple
 import numpy as np
 import numpy.typing as npt
 
+from lowprec.spec.codebook import Codebook
 from lowprec.spec.format import Format, Sign
 
 __all__ = ["ABOVE", "BELOW", "EXACT", "TIE", "Grid", "Place", "Places"]
@@ -160,6 +161,8 @@ def values_of(codes: Array, fmt: Format) -> npt.NDArray[np.float64]:
     array([ 240.,   nan, -240.])
     """
     codes = np.asarray(codes, np.int64)
+    if isinstance(fmt, Codebook):
+        return np.array(fmt.values)[codes]
     return _table(fmt)[codes] if fmt.width <= 16 else _values(codes, fmt)
 
 

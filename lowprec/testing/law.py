@@ -11,6 +11,7 @@ from collections.abc import Callable, Iterable
 from dataclasses import dataclass
 from typing import Any, Literal
 
+from lowprec.spec.codebook import Codebook
 from lowprec.verify.difference import Difference
 
 __all__ = ["LAWS", "Law", "Outcome", "Report", "Topic", "Verdict", "law"]
@@ -48,6 +49,8 @@ class Law:
         Tries it on a subject: the implementation that is held against it.
     applies : function
         Whether it says anything about a subject.
+    codebooks, formats : bool
+        Of laws of formats: whether it is about codebooks, and about all other formats.
     """
 
     name: str
@@ -56,6 +59,13 @@ class Law:
     statement: str
     check: Callable[[Any], Outcome]
     applies: Callable[[Any], bool]
+    codebooks: bool = False
+    formats: bool = True
+
+    def concerns(self, subject: Any) -> bool:
+        """Return whether it says anything about a subject."""
+        served = self.codebooks if isinstance(getattr(subject, "fmt", None), Codebook) else self.formats
+        return served and self.applies(subject)
 
 
 Check = Callable[[Any], Outcome | Iterable[Outcome]]
@@ -65,7 +75,13 @@ LAWS: dict[str, Law] = {}
 
 
 def law(
-    name: str, topic: Topic, domain: str, applies: Callable[[Any], bool] = lambda subject: True
+    name: str,
+    topic: Topic,
+    domain: str,
+    applies: Callable[[Any], bool] = lambda subject: True,
+    *,
+    codebooks: bool = False,
+    formats: bool = True,
 ) -> Callable[[Check], Check]:
     """Make a function a law; its docstring is the statement, its outcomes are tried until one is broken."""
 
@@ -77,7 +93,7 @@ def law(
         def tried(subject: Any) -> Outcome:
             return _joined(check(subject))
 
-        LAWS[name] = Law(name, topic, domain, statement, tried, applies)
+        LAWS[name] = Law(name, topic, domain, statement, tried, applies, codebooks, formats)
         return check
 
     return enter

@@ -10,8 +10,10 @@ from typing import Any
 
 import numpy as np
 
+from lowprec.spec.codebook import Codebook
 from lowprec.spec.format import Format, Sign
 from lowprec.spec.projection import Projection
+from lowprec.testing.book import zero_codes
 from lowprec.testing.grid import EXACT, Array, grid_of, values_of
 from lowprec.testing.subjects import Floats
 from lowprec.verify import oracle_arrays
@@ -98,18 +100,24 @@ class OperationSubject:
     @property
     def one(self) -> int | None:
         """The code of 1 in the result's format, if there is one."""
+        if isinstance(self.target, Codebook):
+            return self.target.values.index(1.0) if 1.0 in self.target.values else None
         place = grid_of(self.target).place(Fraction(1))
         return place.magnitude if place.kind == EXACT else None
 
     @property
     def zero(self) -> int | None:
         """The code of 0 in the result's format, if there is one."""
+        if isinstance(self.target, Codebook):
+            return max(zero_codes(self.target)[0], 0) if self.target.subnormals else None
         return 0 if self.target.subnormals else None
 
     @property
     def negative_zero(self) -> int | None:
         """The code of -0 in the result's format, if there is one."""
         fmt = self.target
+        if isinstance(fmt, Codebook):
+            return zero_codes(fmt)[1] if fmt.has_negative_zero else None
         signed = fmt.sign is Sign.MAGNITUDE and fmt.negative_zero and fmt.subnormals
         return 1 << (fmt.exponent_bits + fmt.trailing_bits) if signed else None
 

@@ -11,9 +11,11 @@ from fractions import Fraction
 
 import numpy as np
 
+from lowprec.spec.codebook import Codebook
 from lowprec.spec.format import Format, Sign
 from lowprec.spec.projection import DEFAULT, Projection, Saturation
 from lowprec.spec.rounding import MODES
+from lowprec.testing import book
 from lowprec.testing.grid import ABOVE, EXACT, TIE, Array, Grid, Places, code_of, grid_of, nan_code
 
 __all__ = ["beyond_codes", "farther", "is_plain", "projected"]
@@ -52,6 +54,8 @@ def beyond_codes(negative: Array, fmt: Format, grid: Grid, policy: Saturation, *
 
 def projected(numbers: Sequence[Fraction], fmt: Format, projection: Projection) -> Array:
     """Return the codes of real numbers other than 0, under a projection that `is_plain`."""
+    if isinstance(fmt, Codebook):
+        return _in_book(numbers, fmt, projection)
     grid = grid_of(fmt)
     if projection.symmetric and fmt.sign is Sign.TWOS_COMPLEMENT:
         grid = grid._replace(last_negative=grid.last)
@@ -62,6 +66,18 @@ def projected(numbers: Sequence[Fraction], fmt: Format, projection: Projection) 
     return np.where(
         over, beyond_codes(places.negative, fmt, grid, projection.saturation, infinite=False), codes
     )
+
+
+def _in_book(numbers: Sequence[Fraction], fmt: Codebook, projection: Projection) -> Array:
+    stops = book.stops_of([abs(n) if fmt.sign is Sign.UNSIGNED else n for n in numbers], fmt)
+    codes = book.codes_of(stops, fmt, projection)
+    if fmt.sign is not Sign.UNSIGNED:
+        return codes
+    stops = stops._replace(negative=np.array([number < 0 for number in numbers], bool))
+    zero, smallest = book.zero_codes(fmt)[0], fmt.values.index(fmt.min_finite)
+    rest = next((code for code, value in enumerate(fmt.values) if value != value), max(zero, smallest))
+    made = np.where(stops.past, -1, book.codes_of(stops, fmt, projection))
+    return np.where(stops.negative, np.where((made == zero) & (zero >= 0), zero, rest), codes)
 
 
 def is_plain(projection: Projection) -> bool:

@@ -20,10 +20,13 @@ from lowprec.oracle.exact import to_float
 from lowprec.spec import catalog
 from lowprec.spec.accumulation import Accumulation, Cut, Window
 from lowprec.spec.block import RULES, BlockFormat
+from lowprec.spec.codebook import Codebook
 from lowprec.spec.format import Format, Sign
 from lowprec.spec.projection import OverflowTest, Projection, Saturation, Tininess
 from lowprec.spec.rounding import MODES, stochastic
 from lowprec.testing.grid import grid_of
+from lowprec.verify.codebooks import marks as book_marks
+from lowprec.verify.inputs.operands import special_codes
 
 try:
     from hypothesis import settings, strategies as st
@@ -146,6 +149,9 @@ def codes(fmt: Format | str, *, finite: bool = False) -> Strategy[int]:
     """
     known = catalog.format(fmt)
     top = (1 << known.width) - 1
+    if isinstance(known, Codebook):
+        every = st.one_of(st.integers(0, top), st.sampled_from(special_codes(known).tolist()))
+        return every.filter(lambda code: isfinite(known.values[code])) if finite else every
     marks = {*_borders(known), known.max_magnitude + 1, known.nan_code or 0, top}
     marks |= {mark | known.sign_code for mark in marks}
     drawn = st.one_of(st.integers(0, top), st.sampled_from(sorted(mark for mark in marks if mark <= top)))
@@ -198,7 +204,16 @@ def near_ties(fmt: Format | str) -> Strategy[float]:
     ----------
     fmt : Format or str
     """
-    return _near_ties(catalog.format(fmt))
+    known = catalog.format(fmt)
+    return _near_marks(known) if isinstance(known, Codebook) else _near_ties(known)
+
+
+@st.composite
+def _near_marks(draw: Any, known: Codebook) -> float:
+    points = book_marks(known).tolist()
+    number, step = draw(st.sampled_from(points)), draw(st.sampled_from((0, 1, -1)))
+    sign: float = draw(st.sampled_from((1.0,) if known.sign is Sign.UNSIGNED else (1.0, -1.0)))
+    return sign * _beside(number, step)
 
 
 @st.composite

@@ -8,13 +8,17 @@ from collections.abc import Sequence
 import numpy as np
 import numpy.typing as npt
 
+from lowprec.spec.codebook import Codebook
 from lowprec.spec.format import Format, Sign
 from lowprec.spec.projection import DEFAULT, Projection, Saturation
 from lowprec.spec.rounding import MODES, Rounding
+from lowprec.testing.book import Stops, stops_of
 from lowprec.testing.grid import Array, Grid, Places, grid_of
 from lowprec.verify import oracle_arrays
+from lowprec.verify.codebooks import marks
 from lowprec.verify.inputs.conversions import magnitudes, sample
-from lowprec.verify.shown import shown_float, split
+from lowprec.verify.inputs.operands import special_codes
+from lowprec.verify.shown import shown_float, split, widths
 
 __all__ = ["Arrays", "Floats", "Oracle", "Subject", "is_verbs"]
 
@@ -91,8 +95,7 @@ class Subject:
     @property
     def fields(self) -> tuple[int, ...]:
         """Widths of the fields of a code, from the top."""
-        fmt = self.format
-        return int(fmt.sign is not Sign.UNSIGNED), fmt.exponent_bits, fmt.trailing_bits
+        return widths(self.format)
 
     @property
     def width(self) -> int:
@@ -117,6 +120,9 @@ class Subject:
         top = 1 << self.width
         if self.width <= (8 if self.slow else 16):
             return np.arange(top)
+        if isinstance(self.fmt, Codebook):
+            drawn = np.random.default_rng(self.seed).integers(0, top, 64)
+            return np.unique(np.concatenate([special_codes(self.fmt).astype(np.int64), drawn]))
         ends = magnitudes(self.format, sparse=self.slow)
         specials = np.arange(self.grid.last - 8, self.grid.last + 9)
         drawn = np.random.default_rng(self.seed).integers(0, top, 64 if self.slow else 1024)
@@ -128,7 +134,7 @@ class Subject:
     @functools.cached_property
     def points(self) -> Floats:
         """Finite numbers to encode, smallest first, -0 among them; none with a sign for unsigned formats."""
-        chosen = self._points()
+        chosen = self._marked() if isinstance(self.fmt, Codebook) else self._points()
         chosen = chosen[np.isfinite(chosen)]
         if self.sign is Sign.UNSIGNED:
             chosen = chosen[~np.signbit(chosen)]
@@ -147,6 +153,27 @@ class Subject:
         patterns = np.concatenate([*bits, np.array(far).view(np.int64)])
         sizes = np.unique(patterns[(patterns >= 0) & (patterns < 0x7FF << 52)]).view(np.float64)
         return np.concatenate([sizes, -sizes, self._drawn()])
+
+    def _marked(self) -> Floats:
+        """Return values and thresholds of a codebook with numbers beside them, far and random numbers."""
+        assert isinstance(self.fmt, Codebook)
+        near = marks(self.fmt)
+        most = 48 if self.slow else 640
+        if near.size > most:
+            near = np.concatenate([near[:16], near[16 : -16 : near.size // (most - 32) + 1], near[-16:]])
+        near = np.concatenate([near, np.nextafter(near, np.inf), np.nextafter(near, 0)])
+        top = max(abs(self.fmt.min_finite), self.fmt.max_finite)
+        few = self.samples // 2
+        random = np.random.default_rng(self.seed).uniform(-1.5, 1.5, few) * top
+        drawn = sample(np.float64, self.samples - few, self.seed)
+        sizes = np.unique(np.concatenate([near, [2.0**-1074, 2.0**-149, 1.0, top * 1.5, top * 2, top * 1e6]]))
+        return np.concatenate([sizes, -sizes, random, drawn])
+
+    @functools.cached_property
+    def stops(self) -> Stops:
+        """Between which codes of a codebook the points lie."""
+        assert isinstance(self.fmt, Codebook)
+        return stops_of(self.points.tolist(), self.fmt)
 
     def _around(self, places: Sequence[int]) -> Array:
         """Return the bits of the values of magnitudes, and of the ties above them."""

@@ -19,8 +19,10 @@ from lowprec.arrays.operations import codes_of
 from lowprec.kernels.engine import Backend
 from lowprec.spec import catalog
 from lowprec.spec.arith import OPERANDS
+from lowprec.spec.codebook import Codebook
 from lowprec.spec.format import Carrier, Format, Sign
 from lowprec.spec.projection import Projection
+from lowprec.verify import codebooks
 from lowprec.verify.inputs import conversions
 from lowprec.verify.inputs.operands import operands as operands_that_matter
 
@@ -150,15 +152,21 @@ def check_operands(operation: str, formats: tuple[Format, ...]) -> None:
     >>> from lowprec.spec.catalog import BINARY16, INT8
     >>> check_operands("scaleb", (BINARY16, INT8, BINARY16))
     """
-    if operation == "scaleb" and (formats[1].exponent_bits or formats[1].scaled(0)[1]):
+    if operation == "scaleb" and not _is_integer(formats[1]):
         raise ValueError(
             f"scaleb takes an integer as its second operand, the power of two, not {formats[1].name!r}; "
             f"use a format such as 'int8' or 'int32'"
         )
 
 
+def _is_integer(fmt: Format) -> bool:
+    return not (isinstance(fmt, Codebook) or fmt.exponent_bits or fmt.scaled(0)[1])
+
+
 def is_nan(codes: Array, fmt: Format) -> Array:
     """Return which codes of a format are NaNs."""
+    if isinstance(fmt, Codebook):
+        return np.isnan(codebooks.values(fmt))[codes]
     wide = codes.astype(np.uint64)
     magnitude = wide & np.uint64(~fmt.sign_code & (1 << fmt.width) - 1)
     above = np.uint64(min(fmt.max_magnitude + fmt.infinity, (1 << 64) - 1))
@@ -239,6 +247,8 @@ def distances(got: Array, want: Array, fmt: Format) -> Array:
 
 def _place(codes: Array, fmt: Format) -> Array:
     wide = codes.astype(np.int64)
+    if isinstance(fmt, Codebook):
+        return codebooks.ranks(fmt)[wide]
     negative = (wide & fmt.sign_code) != 0
     if fmt.sign is Sign.TWOS_COMPLEMENT:
         return np.where(negative, wide - (1 << fmt.width), wide)

@@ -17,7 +17,9 @@ import numpy.typing as npt
 
 from lowprec.arrays.checks import UNSIGNED, typed_codes
 from lowprec.spec import catalog
+from lowprec.spec.codebook import Codebook
 from lowprec.spec.format import Format, Sign
+from lowprec.verify import codebooks
 from lowprec.verify.difference import Difference
 from lowprec.verify.dumps import Dump
 from lowprec.verify.operations import carrier_of, distances, is_nan, on_grid
@@ -229,6 +231,8 @@ def differ(question: Question, got: Array, want: Array) -> npt.NDArray[np.bool_]
 
 def _finite(codes: Array, fmt: Format) -> npt.NDArray[np.bool_]:
     """Return which codes of a format are finite numbers; -1 is none."""
+    if isinstance(fmt, Codebook):
+        return np.asarray((codes >= 0) & np.isfinite(codebooks.values(fmt))[np.maximum(codes, 0)])
     if fmt.sign is Sign.TWOS_COMPLEMENT:
         return np.asarray((codes >= 0) & ~is_nan(np.maximum(codes, 0), fmt))
     return np.asarray((codes >= 0) & (codes & ~fmt.sign_code <= fmt.max_magnitude) & ~is_nan(codes, fmt))

@@ -10,6 +10,7 @@ import numpy.typing as npt
 
 from lowprec.arrays.convert import decode
 from lowprec.spec import catalog
+from lowprec.spec.codebook import Codebook
 from lowprec.spec.format import Format, Sign
 from lowprec.spec.rounding import Rounding
 from lowprec.verify.dumps import Dump
@@ -103,7 +104,7 @@ def factor_between(numbers: Array, codes: Array, fmt: Format, mode: Rounding) ->
         Of the codes.
     mode : Rounding
     """
-    if fmt.sign is Sign.TWOS_COMPLEMENT:
+    if isinstance(fmt, Codebook) or fmt.sign is Sign.TWOS_COMPLEMENT:
         return None
     wide = codes.astype(np.int64)
     magnitude, negative = wide & ~fmt.sign_code, (wide & fmt.sign_code) != 0

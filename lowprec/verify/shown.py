@@ -9,6 +9,7 @@ from fractions import Fraction
 
 from lowprec.oracle.convert import decode
 from lowprec.oracle.exact import Exact, Special, to_float
+from lowprec.spec.codebook import Codebook
 from lowprec.spec.format import Format
 
 __all__ = [
@@ -45,7 +46,9 @@ def split(code: int, widths: Iterable[int]) -> str:
 
 
 def widths(fmt: Format) -> tuple[int, int, int]:
-    """Return the widths of a code's sign, exponent field and trailing bits."""
+    """Return the widths of a code's sign, exponent field and trailing bits; a codebook has no fields."""
+    if isinstance(fmt, Codebook):
+        return 0, 0, fmt.width
     return fmt.width - fmt.exponent_bits - fmt.trailing_bits, fmt.exponent_bits, fmt.trailing_bits
 
 

@@ -10,7 +10,9 @@ import numpy as np
 import numpy.typing as npt
 
 from lowprec.arrays.order import classify
+from lowprec.spec.codebook import Codebook
 from lowprec.spec.format import Format, Sign
+from lowprec.verify import codebooks
 from lowprec.verify.operations import distances, is_nan
 from lowprec.verify.question import Batch, Question
 
@@ -62,7 +64,9 @@ class Tally:
         counted = known & ~nan
         self._distances(distances(got[counted], right[counted], fmt))
         self.no_distance += int(got.size - counted.sum())
-        if fmt.sign is Sign.MAGNITUDE:
+        if isinstance(fmt, Codebook):
+            self.signs += int(np.count_nonzero(known & (codebooks.negated(fmt)[np.maximum(right, 0)] == got)))
+        elif fmt.sign is Sign.MAGNITUDE:
             self.signs += int(np.count_nonzero(known & ((got ^ right) == fmt.sign_code)))
         pairs = np.bincount(_kinds(got, fmt) * len(_CLASSES) + _kinds(right, fmt))
         for pair in np.flatnonzero(pairs):
@@ -102,6 +106,8 @@ class Tally:
 
 def _kinds(codes: Array, fmt: Format) -> Array:
     unsigned = np.where(codes < 0, 0, codes).astype(np.uint32)
+    if isinstance(fmt, Codebook):
+        return np.where(codes < 0, _NO_CODE, codebooks.classes(fmt)[unsigned])
     return np.where(codes < 0, _NO_CODE, classify(unsigned, fmt).astype(np.int64))
 
 

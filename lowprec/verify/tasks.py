@@ -19,8 +19,10 @@ from lowprec.arrays.checks import code_dtype
 from lowprec.arrays.convert import decode, encode
 from lowprec.spec import catalog
 from lowprec.spec.block import BlockFormat
+from lowprec.spec.codebook import Codebook
 from lowprec.spec.format import Format, Sign
 from lowprec.spec.projection import Projection
+from lowprec.verify import codebooks
 from lowprec.verify.dumps import Held
 from lowprec.verify.inputs import conversions
 from lowprec.verify.inputs.blocks import blocks as blocks_that_matter
@@ -381,6 +383,9 @@ def is_zero(answer: Array, target: Format | BlockFormat, values: bool) -> Array:
     """Return where answers, as codes or bits of values, are zeros of either sign."""
     if values:
         return np.asarray(answer << answer.dtype.type(1) == 0)
+    if isinstance(target, Codebook):
+        known = answer < len(target.values)
+        return np.asarray(known & (codebooks.values(target)[np.where(known, answer, 0)] == 0))
     if isinstance(target, BlockFormat) or not target.subnormals or not target.negative_zero:
         return np.zeros(len(answer), bool)
     return np.asarray(answer & ~answer.dtype.type(target.sign_code) == 0)
@@ -436,7 +441,7 @@ def _of_results(size: Array, asked: Asked, target: Format) -> dict[str, Array]:
     near = [asked.again(rounding=mode) for mode in ("toward_zero", "away_from_zero")]
     beside = ~np.isnan(size) & np.any([asked.got == codes for codes in near], axis=0)
     top = np.zeros(size.shape, bool)
-    if not target.infinity and target.exponent_bits:
+    if not target.infinity and not isinstance(target, Codebook) and target.exponent_bits:
         below = ((1 << target.exponent_bits) - 1 << target.trailing_bits) - 1
         significand, exponent = target.scaled(max(below, 0))
         top = np.abs(size) > np.ldexp(float(significand), exponent)

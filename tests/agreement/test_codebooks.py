@@ -416,3 +416,13 @@ def test_products_of_blocks_with_elements_of_a_codebook_are_the_oracles():
 def test_places_that_a_codebook_cannot_take_are_refused(make, message):
     with pytest.raises(ValueError, match=re.escape(message)):
         make()
+
+
+@pytest.mark.parametrize("dtype", [np.float32, np.float64])
+@pytest.mark.parametrize("name", ["posit8", "nf4", "iq4_nl"])
+def test_a_nan_of_all_ones_is_looked_up_too(name, dtype):
+    """No word lies behind the last step."""
+    values = np.full(5000, -1, f"i{np.dtype(dtype).itemsize}").view(dtype)
+    how = {"projection": lp.Projection(nan="max")}
+    want = lp.encode(values[:1], name, backend="oracle", **how)[0]
+    assert (lp.encode(values, name, backend="table", **how) == want).all()

@@ -103,9 +103,11 @@ class Steps:
             if passed <= 1:
                 break
         depth = passed.bit_length()
+        # A word of all ones, a NaN, passes the padding too: there the last step goes on.
         padded = np.concatenate([firsts, np.full(1 << depth, -1).astype(kind)])
+        at = np.concatenate([at, np.full(1 << depth, at[-1])])
         return _Found(
-            padded, results[at], refused[at], starts.astype(np.uint16 if at.size <= 1 << 16 else np.uint32),
+            padded, results[at], refused[at], starts.astype(np.uint16 if firsts.size <= 1 << 16 else np.uint32),
             shift, depth,
         )  # fmt: skip
 

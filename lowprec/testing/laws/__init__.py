@@ -13,7 +13,18 @@ from lowprec.testing.law import LAWS, Topic, Verdict
 __all__ = ["LAWS", "TOPICS", "verdicts"]
 
 #: The modules of this folder, in the order of documents and tables.
-TOPICS = ("decoding", "rounding", "special", "verbs", "stochastic", "order", "dots", "arithmetic", "blocks")
+TOPICS = (
+    "decoding",
+    "rounding",
+    "special",
+    "codebooks",
+    "verbs",
+    "stochastic",
+    "order",
+    "dots",
+    "arithmetic",
+    "blocks",
+)
 
 for topic in TOPICS:
     importlib.import_module(f"lowprec.testing.laws.{topic}")
@@ -22,7 +33,7 @@ for topic in TOPICS:
 def verdicts(about: Topic, subject: Any) -> Iterator[Verdict]:
     """Yield every law about formats, operations or blocks that says anything about a subject, tried on it."""
     for law in LAWS.values():
-        if law.topic == about and law.applies(subject):
+        if law.topic == about and law.concerns(subject):
             with np.errstate(all="ignore"):
                 outcome = law.check(subject)
             yield Verdict(law, subject.path, outcome.tried, outcome.found)

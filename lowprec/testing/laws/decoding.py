@@ -118,6 +118,7 @@ def signs(subject: Subject) -> Outcome:
     "every code that is not a NaN; nor an infinity where nothing but `decode` describes the format, or "
     "saturation is finite",
     lambda s: s.encodes,
+    codebooks=True,
 )
 def round_trip(subject: Subject) -> Outcome:
     """Encoding the value of a code gives the code."""

@@ -10,6 +10,7 @@ from lowprec.oracle import order as oracle
 from lowprec.oracle.convert import decode
 from lowprec.oracle.exact import Special, to_float
 from lowprec.spec.arith import Class
+from lowprec.spec.codebook import Codebook
 from lowprec.spec.format import Format, Sign
 from lowprec.testing.grid import Array, values_of
 from lowprec.testing.law import Outcome, law
@@ -28,7 +29,8 @@ def _some(subject: Subject, count: int) -> Array:
     codes = subject.codes
     if codes.size <= count:
         return codes
-    middle, last = codes.size // 2, subject.grid.last + np.arange(-4, 5)
+    end = codes.size if isinstance(subject.fmt, Codebook) else subject.grid.last
+    middle, last = codes.size // 2, end + np.arange(-4, 5)
     ends = np.concatenate(
         [codes[:8], codes[middle - 8 : middle + 8], codes[-8:], last[(last >= 0) & (last < codes[-1])]]
     )
@@ -82,7 +84,7 @@ def _key(code: int, value: float, fmt: Format) -> tuple[int, float, int]:
     return (-1, 0.0, -magnitude) if signed else (1, 0.0, magnitude)
 
 
-@law("comparisons", "format", "pairs of codes", is_verbs)
+@law("comparisons", "format", "pairs of codes", is_verbs, codebooks=True)
 def comparisons(subject: Subject) -> Outcome:
     """Codes compare as their values do: less, less_equal, equal, greater, greater_equal; unordered
     where one is NaN.
@@ -108,7 +110,7 @@ def comparisons(subject: Subject) -> Outcome:
     return Outcome(x.size * len(relations))
 
 
-@law("classes", "format", "every code", _has_order)
+@law("classes", "format", "every code", _has_order, codebooks=True)
 def classes(subject: Subject) -> Outcome:
     """A code is of the class of its value: zero, subnormal, normal or infinity with its sign, or NaN.
 
@@ -124,9 +126,9 @@ def classes(subject: Subject) -> Outcome:
         codes = _some(subject, 64)
         got = np.array([int(oracle.classify(code, fmt)) for code in codes.tolist()])
     values = values_of(codes, fmt)
-    normal = (
-        float(subject.grid.value(1 << fmt.trailing_bits)) if fmt.exponent_bits and fmt.subnormals else 0.0
-    )
+    normal = 0.0
+    if not isinstance(fmt, Codebook) and fmt.exponent_bits and fmt.subnormals:
+        normal = float(subject.grid.value(1 << fmt.trailing_bits))
     sizes = np.abs(values)
     kind = np.full(codes.size, Class.POSITIVE_NORMAL.value)
     kind[sizes < normal] = Class.POSITIVE_SUBNORMAL
@@ -148,6 +150,7 @@ def classes(subject: Subject) -> Outcome:
     "format",
     "finite values of formats of at most 12 bits",
     lambda s: _has_order(s) and s.width <= 12,
+    codebooks=True,
 )
 def neighbours(subject: Subject) -> Outcome:
     """The value next to a value toward +infinity is the least above it, and toward -infinity back again."""

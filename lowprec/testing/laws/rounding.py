@@ -10,6 +10,7 @@ from fractions import Fraction
 
 import numpy as np
 
+from lowprec.spec.codebook import Codebook
 from lowprec.spec.format import Sign
 from lowprec.spec.projection import Projection, Saturation
 from lowprec.spec.rounding import Rounding
@@ -155,8 +156,10 @@ def _said(how: Projection) -> tuple[str, str]:
 @law(
     "monotone",
     "format",
-    "finite numbers, every mode, saturation finite where it can be chosen; not 0 where the format has none",
+    "finite numbers, every mode, saturation finite where it can be chosen; not 0 where the format has none; "
+    "in codebooks where 0 lies between two values not the modes that look toward zero or at parities",
     lambda s: s.encodes and s.placed,
+    codebooks=True,
 )
 def monotone(subject: Subject) -> Outcome:
     """A larger number never gets a smaller value."""
@@ -165,7 +168,10 @@ def monotone(subject: Subject) -> Outcome:
         values = values[values != 0]
     policy = Saturation.FINITE if subject.projects else subject.policies[0]
     tried = 0
+    aside = ("toward_zero", "away_from_zero", "to_odd") if _straddles(subject) else ()
     for mode in subject.modes:
+        if mode.name in aside:
+            continue
         made = subject.quantize(values, Projection(rounding=mode, saturation=policy))
         keep = ~np.isnan(made)
         numbers, results = values[keep], made[keep]
@@ -182,6 +188,12 @@ def monotone(subject: Subject) -> Outcome:
             )
             return Outcome.broken(tried, *rows)
     return Outcome(tried)
+
+
+def _straddles(subject: Subject) -> bool:
+    """Return whether 0 lies between two values: of a gap there is no end toward zero."""
+    fmt = subject.fmt
+    return isinstance(fmt, Codebook) and not fmt.subnormals and fmt.min_finite < 0
 
 
 def law_at(value: float | int, grid: Grid, *, unsigned: bool, mode: str) -> str:

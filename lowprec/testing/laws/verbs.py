@@ -10,6 +10,7 @@ import ml_dtypes
 import numpy as np
 
 from lowprec.spec.catalog import BINARY16, BINARY32, E5M2
+from lowprec.spec.codebook import Codebook
 from lowprec.spec.format import Format, Sign
 from lowprec.spec.projection import Projection, Saturation
 from lowprec.spec.rounding import TO_ODD
@@ -39,7 +40,13 @@ def _differs(tried: int, values: Array, wrong: Array, *columns: tuple[str, Any])
     return Outcome.broken(tried, *rows)
 
 
-@law("idempotence", "format", "finite numbers, every mode, saturation finite", lambda s: s.projects)
+@law(
+    "idempotence",
+    "format",
+    "finite numbers, every mode, saturation finite",
+    lambda s: s.projects,
+    codebooks=True,
+)
 def idempotence(subject: Subject) -> Iterator[Outcome]:
     """What has been quantized is not changed by quantizing it again."""
     for mode in subject.modes:
@@ -52,7 +59,7 @@ def idempotence(subject: Subject) -> Iterator[Outcome]:
         yield _differs(again.size, subject.points[kept], wrong, *said)
 
 
-@law("quantize", "format", "finite numbers in float64 and float32, every mode", is_verbs)
+@law("quantize", "format", "finite numbers in float64 and float32, every mode", is_verbs, codebooks=True)
 def quantize_is_decode_of_encode(subject: Subject) -> Iterator[Outcome]:
     """Quantize gives the values of the codes that encode gives."""
     narrow = inputs(subject.format, np.float32, sparse=True)
@@ -64,7 +71,9 @@ def quantize_is_decode_of_encode(subject: Subject) -> Iterator[Outcome]:
             yield _differs(got.size, values, ~same(got, want), *said)
 
 
-@law("types", "format", "finite values of narrower floats, and integers below 2**53", is_verbs)
+@law(
+    "types", "format", "finite values of narrower floats, and integers below 2**53", is_verbs, codebooks=True
+)
 def types(subject: Subject) -> Iterator[Outcome]:
     """A number gets one code, whatever type it comes in: that of the float64 that it is.
 
@@ -90,6 +99,7 @@ def types(subject: Subject) -> Iterator[Outcome]:
     "format",
     "finite numbers in float64 and float32; alone, shifted, reversed, spread, with flags",
     is_verbs,
+    codebooks=True,
 )
 def place_does_not_matter(subject: Subject) -> Iterator[Outcome]:
     """A code depends on its value alone: not on its place in the array, nor on strides, nor on flags."""
@@ -122,7 +132,7 @@ def _with_flags(subject: Subject, values: Array) -> Array:
     return np.asarray(encode(values, subject.format, flags=np.zeros(values.shape, np.uint8))).astype(np.int64)
 
 
-@law("cast", "format", "every code, to e5m2, binary16 and binary32", is_verbs)
+@law("cast", "format", "every code, to e5m2, binary16 and binary32", is_verbs, codebooks=True)
 def cast_is_encode_of_decode(subject: Subject) -> Outcome:
     """A cast gives the code that encode gives of what decode gives."""
     from lowprec.arrays.convert import cast, encode
@@ -144,6 +154,7 @@ def cast_is_encode_of_decode(subject: Subject) -> Outcome:
     "format",
     "every code that is no NaN, to binary32; formats whose values that has",
     lambda s: is_verbs(s) and _in_binary32(s),
+    codebooks=True,
 )
 def lossless_widening(subject: Subject) -> Outcome:
     """A cast to a format with all values of this one, and back, gives the code."""
@@ -160,6 +171,8 @@ def lossless_widening(subject: Subject) -> Outcome:
 
 
 def _in_binary32(subject: Subject) -> bool:
+    if isinstance(subject.format, Codebook):
+        return BINARY32.contains(subject.format)
     grid = subject.grid
     return subject.format.trailing_bits <= 23 and grid.unit >= -149 and grid.value(grid.last) < 2**128
 

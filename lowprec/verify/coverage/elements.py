@@ -3,16 +3,18 @@
 from __future__ import annotations
 
 import dataclasses
-from typing import Any
+from typing import Any, get_args
 
 import numpy as np
 import numpy.typing as npt
 
 from lowprec.arrays.order import classify
 from lowprec.spec.arith import Class
+from lowprec.spec.codebook import Codebook
 from lowprec.spec.format import Carrier, Format
-from lowprec.spec.projection import Flag, Projection, Saturation
+from lowprec.spec.projection import Flag, Projection, Saturation, SubnormalPolicy
 from lowprec.spec.rounding import MODES
+from lowprec.verify import codebooks
 from lowprec.verify.coverage.points import Plan
 from lowprec.verify.operations import Operation, operand_names
 from lowprec.verify.questions.situations import names_of, situations
@@ -59,7 +61,9 @@ def plan_of_elements(
     if random is None:
         others |= {f"rounded {mode}": dataclasses.replace(how, rounding=mode) for mode in MODES}
     others |= {f"saturation {policy}": dataclasses.replace(how, saturation=policy) for policy in Saturation}
-    for policy in ("keep", "flush_results", "flush_operands", "flush_both"):
+    for policy in get_args(SubnormalPolicy):
+        if isinstance(formats[-1], Codebook) and policy in ("flush_results", "flush_both"):
+            continue  # no result is tiny
         others[f"subnormals: {policy}"] = dataclasses.replace(how, subnormals=policy)
     for words, other in others.items():
         if other != how:
@@ -73,11 +77,17 @@ def _classes(codes: Array, fmt: Format) -> list[tuple[str, Array]]:
     if isinstance(fmt, Carrier):
         values = codes.view(np.float64) if fmt.exponent_bits else codes
         return [("zero", values == 0), ("not zero", values != 0)]
+    if isinstance(fmt, Codebook):
+        kinds = codebooks.classes(fmt)
+        known = {Class(number) for number in np.unique(kinds)}
+        return [
+            (kind.name.lower().replace("_", " "), kinds[codes] == kind) for kind in Class if kind in known
+        ]
     found = np.asarray(classify(codes, fmt))
     every = (
         np.asarray(classify(np.arange(1 << min(fmt.width, 16)).astype(codes.dtype), fmt))
         if fmt.width <= 16
         else None
     )
-    known = set(Class) if every is None else {Class(number) for number in np.unique(every)}
-    return [(kind.name.lower().replace("_", " "), found == kind) for kind in Class if kind in known]
+    held = set(Class) if every is None else {Class(number) for number in np.unique(every)}
+    return [(kind.name.lower().replace("_", " "), found == kind) for kind in Class if kind in held]

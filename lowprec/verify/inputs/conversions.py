@@ -13,7 +13,9 @@ import ml_dtypes
 import numpy as np
 import numpy.typing as npt
 
+from lowprec.spec.codebook import Codebook
 from lowprec.spec.format import Format, Sign
+from lowprec.verify.codebooks import marks
 
 __all__ = ["SOURCES", "inputs", "magnitudes", "sample"]
 
@@ -77,14 +79,13 @@ def inputs(fmt: Format, source: npt.DTypeLike, *, sparse: bool = False) -> Array
         real: Array = patterns[patterns <= infinity]
         return real
 
-    here = magnitudes(fmt, sparse=sparse)
-    walks = here[np.isin(here, [] if sparse else _two_of_each_binade(fmt))]
+    points, few = _marks(fmt, sparse)
     powers = np.int64(1) << np.arange(_TRAILING_BITS[dtype.itemsize])
     unsigned = np.unique(
         np.concatenate(
             [
-                around(_points(fmt, here), np.arange(-2, 3)),
-                around(_points(fmt, walks), np.concatenate([powers, -powers])),
+                around(points, np.arange(-2, 3)),
+                around(few, np.concatenate([powers, -powers])),
                 _specials(dtype),
             ]
         )
@@ -121,6 +122,17 @@ def magnitudes(fmt: Format, *, sparse: bool = False) -> Array:
     ends = (binades[:, None] + np.arange(-4, 5)).reshape(-1)
     few = np.concatenate([ends, np.arange(last - 3, last + 1), np.int64(1) << np.arange(t)])
     return np.unique(few[(few >= 0) & (few <= last)])
+
+
+def _marks(fmt: Format, sparse: bool) -> tuple[Array, Array]:
+    """Return values, ties and bounds of overflow, and the few around which each bit of a tail is tried."""
+    if isinstance(fmt, Codebook):
+        points = marks(fmt)
+        few = np.unique(np.linspace(0, points.size - 1, 64).astype(np.int64))
+        return (points if fmt.width <= 8 or not sparse else points[few]), points[few if not sparse else []]
+    here = magnitudes(fmt, sparse=sparse)
+    walks = here[np.isin(here, [] if sparse else _two_of_each_binade(fmt))]
+    return _points(fmt, here), _points(fmt, walks)
 
 
 def _two_of_each_binade(fmt: Format) -> Array:
@@ -163,7 +175,7 @@ def _specials(dtype: np.dtype[Any]) -> Array:
 def _integers(fmt: Format, dtype: np.dtype[Any]) -> Array:
     limits = np.iinfo(dtype)
     near = {0, limits.min, limits.max}
-    for point in _points(fmt, magnitudes(fmt)):
+    for point in _marks(fmt, False)[0]:
         if point <= limits.max:
             near.update(range(int(point) - 1, int(point) + 3))
     for bit in range(limits.bits):

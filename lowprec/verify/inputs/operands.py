@@ -16,7 +16,9 @@ import numpy as np
 import numpy.typing as npt
 
 from lowprec.arrays.checks import code_dtype
+from lowprec.spec.codebook import Codebook
 from lowprec.spec.format import Format, Sign
+from lowprec.verify.inputs import codebooks
 from lowprec.verify.inputs.recipes import Aim, narrowed, nearest, recipes_of
 
 __all__ = ["combinations", "operands", "special_codes"]
@@ -52,6 +54,12 @@ def operands(operation: str, formats: tuple[Format, ...], samples: int, seed: in
     random = np.random.default_rng(seed)
     parts = [combinations([special_codes(source, few=len(sources) > 2) for source in sources])]
     recipes, patterns = recipes_of(operation, len(sources)), samples // 4
+    if any(isinstance(fmt, Codebook) for fmt in formats):
+        with np.errstate(all="ignore"):
+            solved = codebooks.aimed(operation, formats, samples - patterns, random)
+        codes = [nearest(column, source) for column, source in zip(solved, sources, strict=True)]
+        parts.append(_moved(codes, sources, random))
+        recipes = ()
     for place, recipe in enumerate(recipes):
         aim = Aim(random, len(range(place, samples - patterns, len(recipes))), sources, target)
         with np.errstate(all="ignore"):
@@ -83,6 +91,8 @@ def special_codes(fmt: Format, *, few: bool = False) -> Array:
     array([  0,   1,  60, 123, 124, 125, 126, 127, 128, 129, 188, 251, 252],
           dtype=uint8)
     """
+    if isinstance(fmt, Codebook):
+        return codebooks.special_codes(fmt, few=few)
     last, one = fmt.max_magnitude, int(nearest(np.ones(1), fmt)[0])
     magnitudes, nans = {0, 1, one, last}, set()
     if fmt.nans:

@@ -6,6 +6,7 @@ that explain as much as each other at the same cost.
 
 from __future__ import annotations
 
+import contextlib
 import functools
 from collections.abc import Callable, Iterator
 from typing import Any
@@ -16,6 +17,8 @@ import numpy.typing as npt
 from lowprec.arrays.checks import code_dtype
 from lowprec.arrays.convert import decode, encode
 from lowprec.spec import catalog
+from lowprec.spec.codebook import Codebook
+from lowprec.spec.codebooks import ENTRIES
 from lowprec.spec.format import Carrier, Format, Sign
 from lowprec.spec.profiles import PROFILES
 from lowprec.spec.projection import Projection
@@ -90,13 +93,15 @@ def projections(target: Format, asked: Projection, sources: tuple[Format, ...]) 
     tables = {"saturation": SATURATIONS, "subnormals": _SUBNORMALS, **_REST}
     if target.sign is Sign.UNSIGNED:
         tables["negative"] = _NEGATIVE
-    if target.exponent_bits and not target.subnormals:  # there is no zero
+    if isinstance(target, Codebook):
+        yield from _of_codebooks(target, asked)
+    elif target.exponent_bits and not target.subnormals:  # there is no zero
         tables["zero"], tables["smallest"] = _ZERO, _SMALLEST
     for field, words in tables.items():
         for value, said in words.items():
             if value != str(getattr(asked, field)):
                 yield Change(field, value, said)
-    if target.nans > 1:
+    if target.nans > 1 and not isinstance(target, Codebook):
         first = target.max_magnitude + target.infinity + 1
         last = first + target.nans - 1
         for code in dict.fromkeys((last, first, last - 1, first | 1 << max(target.trailing_bits - 1, 0))):
@@ -119,11 +124,48 @@ def projections(target: Format, asked: Projection, sources: tuple[Format, ...]) 
         yield Change("via", (), "rounded once")
 
 
+_TIES = {
+    "even": "ties to the even code",
+    "away": "ties away from zero",
+    "zero": "ties toward zero",
+    "up": "ties to the higher value",
+    "down": "ties to the lower value",
+}
+
+
+def _of_codebooks(target: Codebook, asked: Projection) -> Iterator[Change]:
+    """Yield the same values with other thresholds, ties, overflow or NaN."""
+    if not target.subnormals:
+        for value, said in _ZERO.items():
+            if value != asked.zero:
+                yield Change("zero", value, said)
+    name, values = target.name, target.values
+    own: dict[str, Any] = {"thresholds": target.thresholds, "ties": target.ties, "overflow": target.overflow}
+    midpoints = {**own, "thresholds": None}
+    words = f"thresholds at the middles between values, not {name}'s own"
+    others = [(midpoints, words)] if Codebook(name, values, **midpoints) != target else []
+    others += [({**own, "ties": ties}, said) for ties, said in _TIES.items() if ties != target.ties]
+    overflows = {"gap": "overflow half a gap past the largest value", "never": "nothing overflows"}
+    others += [
+        ({**own, "overflow": rule}, said) for rule, said in overflows.items() if rule != target.overflow
+    ]
+    for fields, said in others:
+        with contextlib.suppress(ValueError):  # a gap of too many bits
+            yield Change("format", Codebook(name, values, **fields), said)
+    for code in [code for code, value in enumerate(values) if value != value][:8]:
+        if code not in (asked.nan_code, target.nan_code):
+            yield Change("nan_code", code, f"NaN is {code:#x}")
+
+
 def formats(target: Format, received: np.dtype[Any] | None) -> Iterator[Change]:
     """Yield another format, of codes as wide; of values any."""
     known = {fmt: 1 for fmt in catalog.FORMATS.values()}
     if target.width <= 8:
         known |= {fmt: 2 for fmt in catalog.P3109_UP_TO_8 if fmt not in known}
+    if isinstance(target, Codebook):
+        # Those of 16 bits take seconds to make.
+        wide = (name for name, entry in ENTRIES.items() if entry.width == target.width <= 8)
+        known |= {catalog.format(name): 2 for name in wide}
     for fmt, cost in known.items():
         alike = fmt.width == target.width if received is not None else fmt.width <= 16
         if fmt != target and alike:
@@ -133,7 +175,7 @@ def formats(target: Format, received: np.dtype[Any] | None) -> Iterator[Change]:
 def profiles(target: Format, asked: Projection) -> Iterator[Change]:
     """Yield the profiles that treat the target otherwise."""
     for name, profile in PROFILES.items():
-        if target in profile.formats:
+        if not isinstance(target, Codebook) and target in profile.formats:
             rule = profile.projection(target)
             if rule != asked and not rule.rounding.bits:
                 yield Change("profile", profile, f"what profile {name!r} does", 2)
@@ -159,7 +201,7 @@ def operands(operation: str, sources: tuple[Format, ...]) -> Iterator[Change]:
                 yield Change(
                     "operand", scaled, f"a bias or scale off by {-power}: operands times 2**{power}", 2
                 )
-        if first.sign is Sign.MAGNITUDE:
+        if first.sign is Sign.MAGNITUDE and not isinstance(first, Codebook):
             yield Change("operand", _negated, "signs inverted", 2)
             yield Change("operand", _absolute, "signs dropped", 2)
     if operation == "fma":
@@ -263,7 +305,7 @@ def codes(target: Format) -> Iterator[Change]:
     if code_dtype(target).itemsize * 8 != target.width:
         yield Change("received", _left, "codes at the upper end of their bytes")
     yield Change("received", _bits_reversed, "bits in reverse order")
-    if target.sign is Sign.MAGNITUDE:
+    if target.sign is Sign.MAGNITUDE and not isinstance(target, Codebook):
         yield Change("received", _sign_inverted, "signs inverted")
         yield Change("received", _sign_dropped, "signs dropped")
         yield Change("received", _clipped, "negative results become zero, as a ReLU makes them")

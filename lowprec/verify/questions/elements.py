@@ -70,7 +70,11 @@ class ElementQuestion(Question):
         nanless = self.target.nan_code is None and projection.nan_code is None and projection.nan == "error"
         self.leaves_out = nanless
         self.situation_names = names_of(operation)
-        self._rule = dataclasses.replace(projection, nan="zero") if nanless else projection
+        self._rule = (
+            dataclasses.replace(projection, nan="zero" if self.target.subnormals else "max")
+            if nanless
+            else projection
+        )
 
     # -- what was asked -------------------------------------------------------------------------
 

@@ -16,6 +16,8 @@ import numpy.typing as npt
 from lowprec.oracle.arith import exact
 from lowprec.oracle.convert import decode, position
 from lowprec.oracle.exact import Exact, Special
+from lowprec.spec.catalog import BINARY32
+from lowprec.spec.codebook import Codebook
 from lowprec.spec.format import Format, Sign
 from lowprec.spec.projection import DEFAULT, Flag, Projection
 from lowprec.spec.rounding import Rounding, rounding
@@ -84,7 +86,7 @@ def _place(value: Exact, target: Format, what: str) -> str:
         return f"infinite {what}"
     if isinstance(value, Special) or value == 0:
         return f"zero {what}"
-    tail, last = position(abs(value), target)
+    tail, last = position(abs(value), target, value < 0)
     if tail is None:
         return _BEYOND if last else "below the smallest value"
     return f"{_tail(tail)}{_PAST}" if last and tail else _tail(tail)
@@ -154,6 +156,8 @@ def situations(
     """
     *sources, target = formats
     size = operands[0].size
+    if isinstance(target, Codebook):
+        return _in_codebook(operation, operands, formats, projection)
     wide = _continued(target)
     if wide is None:
         return _one_by_one(
@@ -188,6 +192,55 @@ def situations(
     ):  # the rounding mode is part of the operation, or nearly
         unsure = ~nan
     return _one_by_one(operation, operands, formats, projection, found, unsure)
+
+
+def _in_codebook(
+    operation: str, operands: list[Array], formats: tuple[Format, ...], projection: Projection
+) -> npt.NDArray[np.uint8]:
+    """`situation` of each case of a codebook: what modes and ties of other rules make of it."""
+    *sources, target = formats
+    assert isinstance(target, Codebook)
+    unsigned = target.sign is Sign.UNSIGNED
+    signs = sources[0].sign is Sign.MAGNITUDE and not isinstance(sources[0], Codebook)
+    if unsigned and operation == "convert" and signs:  # the negative numbers mirror the positive ones
+        operands = [operands[0] & operands[0].dtype.type(sources[0].sign_code - 1)]
+
+    def rounded(fmt: Format, name: str) -> tuple[Array, Array]:
+        how, flags = Projection(rounding=rounding(name), nan="max"), np.zeros(operands[0].shape, np.uint8)
+        return OPERATIONS[operation].compute(operands, (*sources, fmt), how, flags), flags
+
+    def tied(rule: str) -> tuple[Array, Array]:
+        again = (target.thresholds, target.overflow)
+        fmt = Codebook(target.name, target.values, thresholds=again[0], ties=rule, overflow=again[1])
+        return rounded(fmt, "nearest_even")
+
+    (down, signals), (up, over) = rounded(target, "toward_zero"), rounded(target, "away_from_zero")
+    above, reached = (
+        (codes != down)
+        | ((flags & ~signals & Flag.OVERFLOW) != 0)  # the last value stands for numbers past it
+        for codes, flags in (tied("zero"), tied("away"))
+    )
+    inexact, passed = (signals & Flag.INEXACT) != 0, (over & Flag.OVERFLOW) != 0
+    found = np.where(above, np.uint8(_ABOVE), np.uint8(_BELOW))
+    found[above != reached] = _TIE
+    found[passed | (inexact & (down == up))] += _PASSED
+    found[~inexact] = _EXACT
+    found[(signals & Flag.OVERFLOW) != 0] = _OVER
+    (low, _), (high, _) = (rounded(BINARY32, name) for name in ("toward_zero", "away_from_zero"))
+    numbers = low.view(np.float32)
+    found[np.isinf(numbers)] = _INFINITE
+    found[high & 0x7FFFFFFF == 0] = _ZERO
+    found[np.isnan(numbers)] = _NAN
+    unsure = (signals & (Flag.UNDERFLOW | Flag.INVALID)) != 0  # below the smallest, or not of its sign
+    unsure |= unsigned & (numbers < 0)
+    if operation != "convert":
+        nans = [is_nan(codes, source) for codes, source in zip(operands, sources, strict=True)]
+        found[np.isnan(numbers) & ~np.any(nans, axis=0)] = _INVALID
+        unsure |= np.isinf(numbers) & (operation == "divide")
+    unsure |= (high & 0x7FFFFFFF == 0) & inexact  # zero lies between two values
+    if operation in ("round_to_integral", "scaleb", "logb"):
+        unsure = ~np.isnan(numbers)
+    return _one_by_one(operation, operands, formats, projection, found, unsure & ~np.isnan(numbers))
 
 
 @functools.cache

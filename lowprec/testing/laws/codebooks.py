@@ -1,0 +1,263 @@
+"""Laws of codebooks: values as they are given, and rounding by thresholds, whatever the sign, zero and NaN.
+
+Between which values a number lies is found among all of them in ascending order (`lowprec.testing.book`).
+"""
+
+from __future__ import annotations
+
+import itertools
+import math
+from collections.abc import Iterator
+from fractions import Fraction
+
+import numpy as np
+
+from lowprec.spec.codebook import Codebook
+from lowprec.spec.format import Sign
+from lowprec.spec.projection import Flag, Projection, Saturation
+from lowprec.spec.rounding import stochastic
+from lowprec.testing import book
+from lowprec.testing.grid import EXACT, Array
+from lowprec.testing.law import Outcome, law
+from lowprec.testing.laws.decoding import same
+from lowprec.testing.laws.rounding import compared
+from lowprec.testing.subjects import Subject
+from lowprec.verify.shown import shown_float
+
+__all__ = ["law_of_codebook"]
+
+_MIRROR = {"toward_positive": "toward_negative", "toward_negative": "toward_positive"}
+
+
+def _of(subject: Subject) -> Codebook:
+    assert isinstance(subject.format, Codebook)
+    return subject.format
+
+
+@law(
+    "codebook values", "format", "every code of a codebook", lambda s: s.known, codebooks=True, formats=False
+)
+def values(subject: Subject) -> Outcome:
+    """A code stands for the value that is given for it, zeros with their signs."""
+    codes = subject.codes
+    want, got = np.array(_of(subject).values)[codes], subject.decode(codes)
+    wrong = ~same(got, want)
+    if not wrong.any():
+        return Outcome(codes.size)
+    place = int(np.argmax(wrong))
+    return Outcome.broken(
+        codes.size, ("code", subject.shown(codes[place])), ("want", shown_float(float(want[place])))
+    )
+
+
+@law(
+    "thresholds",
+    "format",
+    "numbers in the range of a codebook, zeros among them, every mode",
+    lambda s: s.known and s.encodes,
+    codebooks=True,
+    formats=False,
+)
+def thresholds(subject: Subject) -> Iterator[Outcome]:
+    """A number becomes one of the values next to it: the lower below their threshold, the upper above it.
+
+    So in modes to nearest. At the threshold it becomes what the codebook's ties say, or the mode's own; other
+    modes take the value on the side that they name, whatever the threshold. What lies below the smallest
+    value of a codebook that begins above 0 becomes that.
+    """
+    fmt = _of(subject)
+    stops = subject.stops
+    keep = ~stops.past & ((subject.points != 0) | (fmt.min_finite < 0) | fmt.subnormals)
+    yield from _judged(subject, book.Stops._make(column[keep] for column in stops), subject.points[keep])
+
+
+@law(
+    "codebook overflow",
+    "format",
+    "numbers beyond the extreme values of a codebook, every mode and policy",
+    lambda s: s.known and s.encodes,
+    codebooks=True,
+    formats=False,
+)
+def overflow(subject: Subject) -> Iterator[Outcome]:
+    """Past the extreme value a number becomes that, or what stands beyond: infinity, else NaN, else that.
+
+    The mode decides as between the extreme value and one more, as far from it as the one before, or with a
+    given bound as threshold; where nothing overflows, the extreme value is what there is. Under saturation
+    finite and propagate it always is.
+    """
+    stops = subject.stops
+    past = book.Stops._make(column[stops.past] for column in stops)
+    yield from _judged(subject, past, subject.points[stops.past])
+
+
+def _judged(subject: Subject, stops: book.Stops, numbers: Array) -> Iterator[Outcome]:
+    policies = subject.policies if stops.past.any() else subject.policies[:1]
+    for mode, policy in itertools.product(subject.modes, policies):
+        how = Projection(rounding=mode, saturation=policy)
+        want = book.codes_of(stops, _of(subject), how)
+        got = subject.encode(numbers, how)
+        yield compared(subject, numbers, got, want, ("projection", str(how)))
+
+
+@law(
+    "specials of codebooks",
+    "format",
+    "infinities and NaNs, of codebooks without zero also 0, every mode and policy",
+    lambda s: s.known and s.encodes,
+    codebooks=True,
+    formats=False,
+)
+def specials(subject: Subject) -> Iterator[Outcome]:
+    """An infinity becomes that, else NaN, else the extreme value, which it is under saturation finite.
+
+    NaN becomes the first NaN; where there is none, lowprec refuses it. Zero becomes NaN where it lies outside
+    of the values, and the smallest where there is no NaN.
+    """
+    fmt = _of(subject)
+    finite = np.flatnonzero(np.isfinite(np.array(fmt.values)))
+    order = finite[np.argsort(np.array(fmt.values)[finite], kind="stable")]
+    signs = np.array([False] if fmt.sign is Sign.UNSIGNED else [False, True])
+    extremes = np.where(signs, order[0], order[-1])
+    infinite = np.where(signs, -np.inf, np.inf)
+    for mode, policy in itertools.product(subject.modes, subject.policies):
+        how = Projection(rounding=mode, saturation=policy)
+        want = extremes if policy is Saturation.FINITE else book.beyond(fmt, signs, extremes)
+        yield compared(subject, infinite, subject.encode(infinite, how), want, ("projection", str(how)))
+    nan = next((code for code, value in enumerate(fmt.values) if value != value), None)
+    if not fmt.subnormals and fmt.min_finite > 0:
+        zero = np.array([order[0] if nan is None else nan])
+        yield compared(subject, np.zeros(1), subject.encode(np.zeros(1)), zero)
+    if nan is not None:
+        yield compared(subject, np.array([np.nan]), subject.encode(np.array([np.nan])), np.array([nan]))
+    elif subject.projects:
+        yield _refused(subject)
+
+
+def _refused(subject: Subject) -> Outcome:
+    try:
+        got = subject.encode(np.array([np.nan]))
+    except ValueError:
+        return Outcome(1)
+    rows = (("value", "nan"), ("got", subject.shown(got[0])))
+    return Outcome.broken(1, *rows, ("want", "a ValueError, as there is no NaN"))
+
+
+@law(
+    "negatives of unsigned codebooks",
+    "format",
+    "codebooks without negative values; negative numbers, every mode",
+    lambda s: s.known and s.encodes and s.sign is Sign.UNSIGNED,
+    codebooks=True,
+    formats=False,
+)
+def negatives(subject: Subject) -> Iterator[Outcome]:
+    """A negative number that is not rounded to 0 becomes NaN, else 0, else the smallest value."""
+    fmt = _of(subject)
+    zero = book.zero_codes(fmt)[0]
+    smallest = min(value for value in fmt.values if math.isfinite(value))
+    nan = next((code for code, value in enumerate(fmt.values) if value != value), None)
+    rest = nan if nan is not None else zero if zero >= 0 else fmt.values.index(smallest)
+    numbers = subject.points[subject.points > 0]
+    stops = subject.stops
+    stops = book.Stops._make(column[subject.points > 0] for column in stops)
+    stops = stops._replace(negative=np.ones_like(stops.negative))
+    for mode in subject.modes:
+        how = Projection(rounding=mode)
+        made = np.where(stops.past, -1, book.codes_of(stops, fmt, how))
+        want = np.where((made == zero) & (zero >= 0), zero, rest)
+        yield compared(subject, -numbers, subject.encode(-numbers, how), want, ("projection", str(how)))
+
+
+@law(
+    "flags of codebooks",
+    "format",
+    "finite numbers other than 0, every mode",
+    lambda s: s.projects,
+    codebooks=True,
+    formats=False,
+)
+def flags(subject: Subject) -> Iterator[Outcome]:
+    """Inexact is signalled where the value changes; with it overflow where the number passes the extreme
+    value by more than rounding back, and underflow below a smallest value above 0.
+    """
+    fmt, keep = _of(subject), subject.points != 0
+    stops = book.Stops._make(column[keep] for column in subject.stops)
+    numbers = subject.points[keep]
+    for mode in subject.modes:
+        up = book.farther(mode.name, stops, fmt)
+        over = stops.past & (up | stops.beyond) & (fmt.overflow != "never")
+        want = Flag.INEXACT * ((stops.kind != EXACT) | stops.below) | Flag.OVERFLOW * over
+        want |= Flag.UNDERFLOW * stops.below
+        got = subject.flags(numbers, Projection(rounding=mode))
+        wrong = got != want
+        if wrong.any():
+            place = int(np.argmax(wrong))
+            rows = (("value", shown_float(float(numbers[place]))), ("rounding", mode.name))
+            said = (("got", str(Flag(int(got[place])))), ("want", str(Flag(int(want[place])))))
+            yield Outcome.broken(got.size, *rows, *said)
+        yield Outcome(got.size)
+
+
+@law(
+    "stochastic mean of codebooks",
+    "format",
+    "multiples of 2**-4 of some gaps between values; 4 random bits, all 16 integers",
+    lambda s: s.projects,
+    codebooks=True,
+    formats=False,
+)
+def mean(subject: Subject) -> Outcome:
+    """The mean over all random integers is the number itself: of these as many take a value as it is near."""
+    listed = sorted({Fraction(value) for value in _of(subject).values if math.isfinite(value)})
+    places = sorted({0, len(listed) // 2 - 1, len(listed) // 2, len(listed) - 2})
+    exact = []
+    for place in places:
+        low, high = listed[max(place, 0)], listed[max(place, 0) + 1]
+        points = [low + (high - low) * part / 16 for part in range(1, 16)]
+        exact += [float(point) for point in points if Fraction(float(point)) == point]
+    drawn, random = np.repeat(np.array(exact), 16), np.tile(np.arange(16), len(exact))
+    made = subject.decode(subject.encode(drawn, Projection(rounding=stochastic(4, "A")), random))
+    for number, row in zip(exact, made.reshape(-1, 16).tolist(), strict=True):
+        if not np.isfinite(row).all() or sum(map(Fraction, row)) != Fraction(number) * 16:
+            rows = (("value", shown_float(number)), ("mean", shown_float(sum(row) / 16)))
+            return Outcome.broken(made.size, *rows, ("want", "the value"))
+    return Outcome(made.size)
+
+
+@law(
+    "sign symmetry of codebooks",
+    "format",
+    "codebooks whose negatives are values too, with the same thresholds; finite numbers, every mode",
+    lambda s: s.projects and isinstance(s.fmt, Codebook) and book.is_symmetric(s.fmt),
+    codebooks=True,
+    formats=False,
+)
+def symmetry(subject: Subject) -> Iterator[Outcome]:
+    """The negative of a number becomes the negative of what the number becomes, in the mirrored mode."""
+    numbers = subject.points[subject.points > 0]
+    for mode in subject.modes:
+        mirrored = _MIRROR.get(mode.name, mode.name)
+        policy = Saturation.FINITE
+        got = subject.quantize(-numbers, Projection(rounding=mirrored, saturation=policy))
+        want = -subject.quantize(numbers, Projection(rounding=mode, saturation=policy))
+        if (got != want).any():
+            place = int(np.argmax(got != want))
+            rows = (("value", shown_float(-float(numbers[place]))), ("rounding", mirrored))
+            said = (("got", shown_float(float(got[place]))), ("want", shown_float(float(want[place]))))
+            yield Outcome.broken(got.size, *rows, *said)
+        yield Outcome(got.size)
+
+
+def law_of_codebook(value: float, fmt: Codebook) -> str:
+    """Return the name of the law that says what a number becomes.
+
+    >>> ternary = Codebook("ternary", [0, 1, float("nan"), -1])
+    >>> [law_of_codebook(x, ternary) for x in (0.3, 9.0, np.inf)]
+    ['thresholds', 'codebook overflow', 'specials of codebooks']
+    """
+    if not math.isfinite(value) or (value == 0 and not fmt.subnormals and fmt.min_finite > 0):
+        return "specials of codebooks"
+    if value < 0 and fmt.sign is Sign.UNSIGNED:
+        return "negatives of unsigned codebooks"
+    return "codebook overflow" if not fmt.min_finite <= value <= fmt.max_finite and value else "thresholds"
