@@ -80,6 +80,8 @@ def subjects():
         "engine": lambda name: ("others", engine(*name.split())),
         "statistics": lambda name: ("others", statistics(name)),
         "values": lambda name: ("others", values(blocks(name))),
+        "refusals": lambda name: ("others", refusals(name)),
+        "function": lambda name: ("others", function(*name.split())),
     }
 
 
@@ -263,12 +265,21 @@ def engine(backend, operation, source, target, *options):
     if operation == "scaleb":
         sources[1] = operand_format("int16")
     columns = operands(operation, (*sources, fmt), 500, 0)
+    if isinstance(fmt, lp.Codebook) and len(columns) == 1 and source == "binary32":
+        points = np.float32([*map(float, fmt.thresholds), *map(float, fmt.values)])
+        columns = [np.concatenate([columns[0], points.view(np.uint32).astype(columns[0].dtype)])]
     chosen = rng.permutation(columns[0].size)[:900]
     columns = [column[chosen] for column in columns]
     if "one" in options:
         columns[0] = columns[0][:1]
     bits = rounding(rule.rounding).bits
-    drawn = {"rng": 7} if "drawn" in options else {"random": rng.integers(0, 1 << bits, 900)} if bits else {}
+    drawn = (
+        {"rng": 7}
+        if "drawn" in options
+        else {"random": rng.integers(0, 1 << bits, chosen.size)}
+        if bits
+        else {}
+    )
     results = []
     for name in (None if backend == "fastest" else backend, "oracle"):
         flags = np.zeros(chosen.size, np.uint8) if "flags" in options else None
@@ -319,6 +330,38 @@ def statistics(name):
     least = min(np.square(results(other) - x).sum() for other in tried)
     if (error := np.square(results(best) - x).sum()) > least * (1 + 2.0**-8):
         yield "no other scale is better", {"scale": str(best), "got": str(error), "want": str(least)}
+
+
+def refusals(name):
+    """Compare numbers looked up by 16 bits, among patterns of which some are refused, with the oracle's."""
+    import numpy as np
+
+    import lowprec as lp
+
+    x = np.linspace(-1, 1, 1 << 15).astype(np.float16)
+    x[0] = -0.0  # in the middle of all patterns
+    got, want = lp.encode(x, name), lp.encode(x[::97], name, backend="oracle")
+    if (got[::97] != want).any():
+        yield "agrees with the oracle", {"got": got[::97].tolist()[:5], "want": want.tolist()[:5]}
+
+
+def function(name, rounding):
+    """Compare a function of all codes of 8 bits with MPFR's."""
+    import gmpy2
+    import ml_dtypes
+    import numpy as np
+
+    import lowprec as lp
+
+    modes = {"nearest_even": gmpy2.RoundToNearest, "toward_positive": gmpy2.RoundUp}
+    x = np.arange(0x78, dtype=np.uint8).view(ml_dtypes.float8_e4m3)
+    got = getattr(lp, name)(x, "binary32", rounding=rounding, backend="scalar")
+    with gmpy2.context(precision=24, emax=128, emin=-148, subnormalize=True, round=modes[rounding]):
+        want = np.float32([float(getattr(gmpy2, name)(gmpy2.mpfr(float(each)))) for each in x])
+    differ = np.flatnonzero(got != want)
+    if differ.size:
+        at = differ[0]
+        yield "agrees with MPFR", {"x": str(x[at]), "got": str(got[at]), "want": str(want[at])}
 
 
 def values(fmt):

@@ -106,10 +106,8 @@ class Steps:
         # A word of all ones, a NaN, passes the padding too: there the last step goes on.
         padded = np.concatenate([firsts, np.full(1 << depth, -1).astype(kind)])
         at = np.concatenate([at, np.full(1 << depth, at[-1])])
-        return _Found(
-            padded, results[at], refused[at], starts.astype(np.uint16 if firsts.size <= 1 << 16 else np.uint32),
-            shift, depth,
-        )  # fmt: skip
+        narrow = np.uint16 if firsts.size <= 1 << 16 else np.uint32
+        return _Found(padded, results[at], refused[at], starts.astype(narrow), shift, depth)
 
 
 def _words_next_to(fmt: Codebook, kind: np.dtype[Any]) -> Codes:
