@@ -17,6 +17,7 @@ from rich.progress import track
 
 from benchmarks import peers, startup
 from benchmarks.blocks import block_contest
+from benchmarks.comparisons import comparison_contest
 from benchmarks.contest import Contest
 from benchmarks.conversions import conversion
 from benchmarks.data import KINDS, has_data
@@ -44,8 +45,9 @@ def plan(
     """Return the rows of topics, by default of all, with a topic's defaults for what is left out.
 
     Block formats are for `block`, all others for the other topics. Data that a format has none of, such
-    as NaNs, make no row, and for `arith` and `matmul` neither do codes that have no dtype. Of processes
-    nothing can be asked for, and of sizes only small ones are for `small` and, as rows of matrices, `matmul`.
+    as NaNs, make no row, and for `arith`, `compare` and `matmul` neither do codes that have no dtype. Of
+    processes nothing can be asked for, and of sizes only small ones are for `small` and, as rows of
+    matrices, `matmul`.
 
     >>> [str(job) for job in plan(["decode"], formats=[catalog.E5M2], sizes=[8, 9])]
     ['decode e5m2 normal n=8', 'decode e5m2 normal n=9']
@@ -87,7 +89,8 @@ def plan(
 def _has_row(topic: str, variant: str, fmt: Format | BlockFormat, kind: str) -> bool:
     if topic == "matmul":
         return has_product(fmt, variant, kind)
-    return has_data(fmt, kind) and (topic != "arith" or has_operation(fmt, variant))
+    codes = f"{variant} codes" if topic == "compare" else variant
+    return has_data(fmt, kind) and (topic not in ("arith", "compare") or has_operation(fmt, codes))
 
 
 def run(jobs: Sequence[Job], *, budget: float = 1.0) -> Report:
@@ -134,6 +137,7 @@ _CONTESTS: dict[str, Callable[[Job], Contest]] = {
     "block": block_contest,
     "arith": operation_contest,
     "matmul": product_contest,
+    "compare": comparison_contest,
 }
 
 

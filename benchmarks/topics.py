@@ -98,6 +98,11 @@ TOPICS = {
         ("e4m3fn", "e5m2"),
         variants=(*_TIMED, *(f"{operation} codes" for operation in _TIMED)),
     ),
+    "compare": Topic(
+        "comparisons of codes, and the lesser of two",
+        ("e4m3fn", "e5m2", "bfloat16"),
+        variants=("less", "less_equal", "equal", "minimum"),
+    ),
     "matmul": Topic(
         "products of square matrices, in codes and in float32",
         ("e4m3fn",),
@@ -167,6 +172,8 @@ TARGETS = (
     Target("block", "stream", 0.6, _MX, (_16M,), variants=("decode",)),
     Target("arith", "own quantize", 0.5, _FP8, _BOTH),
     Target("arith", "ml_dtypes", 10, _FP8, _BOTH),
+    Target("compare", "ml_dtypes", 5, _FP8, _BOTH, out=False),
+    Target("compare", "ml_dtypes", 1, ("bfloat16",), (_64K,), out=False),
     Target("arith", "VeriFloat", 10, _FP8, _BOTH, out=False, variants=("add codes", "multiply codes")),
     Target("arith", "VeriFloat", 100, _FP8, (_64K,), out=False, variants=("sqrt codes", "fma codes")),
     *(

@@ -8,6 +8,7 @@ from __future__ import annotations
 import importlib
 
 from lowprec.spec.arith import OPERANDS as _OPERATIONS
+from lowprec.spec.functions import FUNCTIONS as _FUNCTIONS
 
 __version__ = "0.1.0"
 
@@ -61,6 +62,7 @@ _HOMES = {
     "Codebook": "lowprec.spec.codebook",
     "codebooks": "lowprec.spec.codebooks",
     **dict.fromkeys(_OPERATIONS, "lowprec.arrays.arith"),
+    **dict.fromkeys(_FUNCTIONS, "lowprec.arrays.functions"),
     **dict.fromkeys(
         (
             "classify",

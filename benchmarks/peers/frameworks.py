@@ -12,7 +12,7 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from benchmarks.peers.work import CONVERSIONS, OPERATIONS, Way, Work, native
+from benchmarks.peers.work import COMPARISONS, CONVERSIONS, OPERATIONS, Way, Work, native
 from lowprec.arrays.checks import code_dtype, dtype
 from lowprec.spec.catalog import E2M1FN, MXFP4, MXFP6_E2M3, MXFP6_E3M2, MXFP8_E4M3, MXFP8_E5M2, NVFP4
 from lowprec.verify.frameworks import FRAMEWORKS
@@ -28,7 +28,8 @@ def numpy(work: Work, *, builtin: bool) -> Iterator[Way]:
     NumPy has no other mode than nearest_even.
     """
     verb, fmt = work.verb, work.fmt
-    if verb not in (*CONVERSIONS, *OPERATIONS) or work.rounding != "nearest_even" or not fmt.exponent_bits:
+    known = verb in (*CONVERSIONS, *OPERATIONS, *COMPARISONS)
+    if not known or work.rounding != "nearest_even" or not fmt.exponent_bits:
         return
     kind, codes, source = native(fmt), code_dtype(fmt), work.operands[0]
     if kind is None or (kind.isbuiltin == 1) != builtin:
@@ -39,12 +40,14 @@ def numpy(work: Work, *, builtin: bool) -> Iterator[Way]:
     def read(made: Array) -> Array:
         return made.view(codes)
 
-    if verb in OPERATIONS:
+    if verb in (*OPERATIONS, *COMPARISONS):
         function = getattr(np, verb, None)
         if function is not None:
+            truth = verb in COMPARISONS and verb != "minimum"
             call = functools.partial(function, *(operand.view(kind) for operand in work.operands))
-            yield Way(True, functools.partial(call, out=narrow), read)
-            yield Way(False, call, read)
+            out = np.empty(source.shape, bool) if truth else narrow
+            yield Way(True, functools.partial(call, out=out), np.asarray if truth else read)
+            yield Way(False, call, np.asarray if truth else read)
     elif verb == "encode":
         yield Way(True, functools.partial(cast, narrow, source), lambda _: narrow.view(codes))
         yield Way(False, functools.partial(source.astype, kind), read)

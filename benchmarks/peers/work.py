@@ -11,13 +11,14 @@ import numpy.typing as npt
 from lowprec.arrays.checks import dtype
 from lowprec.spec.accumulation import Accumulation
 
-__all__ = ["CONVERSIONS", "OPERATIONS", "Way", "Work", "native"]
+__all__ = ["COMPARISONS", "CONVERSIONS", "OPERATIONS", "Way", "Work", "native"]
 
 Array = npt.NDArray[Any]
 
 #: What `Work.verb` may be, beside "blocks" and, with `how`, the variants of products of matrices.
 CONVERSIONS = ("encode", "decode", "quantize")
 OPERATIONS = ("add", "multiply", "divide", "sqrt", "fma")
+COMPARISONS = ("less", "less_equal", "equal", "minimum")
 
 
 class Work(NamedTuple):

@@ -76,10 +76,16 @@ class _Parts:
 
 def _run(write: Callable[..., None], operands: list[Array], dtype: Any, flags: Array | None = None) -> Any:
     """Return what is written for arrays that broadcast, as patterns: of this type, or a single one."""
-    result = np.empty(np.broadcast_shapes(*(array.shape for array in operands)), dtype)
+    result = np.empty(_shape_of(operands), dtype)
     program: Any = _Parts(write)  # it is not asked to draw
     run(program, [bits_of(array) for array in operands], bits_of(result), flags)
     return result if result.shape else result[()]
+
+
+def _shape_of(arrays: list[Array]) -> tuple[int, ...]:
+    """Return the shape that arrays broadcast to."""
+    shapes = [array.shape for array in arrays]
+    return shapes[0] if shapes[0] == shapes[-1] else np.broadcast_shapes(*shapes)
 
 
 def _codes(codes: npt.ArrayLike, fmt: Format) -> Array:
@@ -116,9 +122,8 @@ def _compared(
 ) -> Any:
     """A relation of codes. NaNs are signaled unless it is quiet; then signaling ones are."""
     operands, known = _ordered((x, y), fmt)
-    shape = np.broadcast_shapes(*(codes.shape for codes in operands))
-    signals = output(flags, np.dtype(np.uint8), shape, "what is signaled", name="flags")
-    compare, places = kernels.compared(code_dtype(known).itemsize), kernels.order_of(known)
+    signals = output(flags, np.dtype(np.uint8), _shape_of(operands), "what is signaled", name="flags")
+    compare, places = kernels.compared(*kernels.kind_of(known)), kernels.order_of(known)
     signaled = kernels.signaling_order_of(known) if quiet else places
 
     def part(first: Array, second: Array, out: Array, signals: Array) -> None:
@@ -224,7 +229,7 @@ def total_order(x: npt.ArrayLike, y: npt.ArrayLike, fmt: Like) -> Any:
     [IEEE754] 5.10.
     """
     operands, known = _ordered((x, y), fmt)
-    compare = kernels.compared(code_dtype(known).itemsize)
+    compare = kernels.compared(*kernels.kind_of(known, nans=True))
     places = kernels.order_of(known, zeros=False, nans=True)
 
     def part(first: Array, second: Array, out: Array, _: Array) -> None:

@@ -83,6 +83,7 @@ __all__ = ["compare"]
     metavar="N",
     help="Elements along K that share a scale, where K is no multiple of the number of scales.",
 )
+@click.option("--size", metavar="M,N,K", help="Rows of x, columns of y and products of lines of matmul.")
 @click.option("--scales", metavar="FILE", help="File of the scales' codes, for results in a block format.")
 @click.option(
     "--axis",
@@ -184,6 +185,7 @@ def compare(
     \b
     lowprec compare - add e4m3fn e4m3fn e4m3fn
     lowprec compare - dot mine.toml
+    lowprec compare - matmul mine.toml --size 16,8,32
     lowprec compare - block bfloat16 mxfp4 --rule rceil
     lowprec compare - add e4m3fn e4m3fn e4m3fn --flags         (flags at the end of each line)
 
@@ -245,7 +247,7 @@ def _lines(words: tuple[str, ...], asked: dict[str, Any], **options: Any) -> Com
             *("tensor_scale", "scale", "random"),
         ),
     )
-    if operation in ("dot", "block"):
+    if operation in ("dot", "matmul", "block"):
         return _unit_lines(path, operation, names, asked, **options)
     _refuse(asked, ("rule",))
     if asked["flags"]:
@@ -281,21 +283,35 @@ def _unit_lines(
         raise click.UsageError(f"lines of {operation} have no flags; leave --flags out")
     options |= {"ulps": _ulps(asked["ulps"])}
     plain = asked["rounding"] == "nearest_even" and asked["saturation"] == "none"
-    if operation == "dot":
+    if (asked["size"] is not None) != (operation == "matmul"):
+        raise click.UsageError("--size M,N,K is of lines of matmul, which need it")
+    if operation in ("dot", "matmul"):
         if len(names) not in (1, 3) or not plain or asked["profile"] is not None or asked["rule"] is not None:
             raise click.UsageError(
-                "lines of dot take ACCUMULATION [FORMAT FORMAT], which says how sums are rounded, and no more"
+                f"lines of {operation} take ACCUMULATION [FORMAT FORMAT], which says how sums are rounded, "
+                f"and no more"
             )
         how = accumulation_named(names[0])
         pair = [format_named(name, asked["define"], operation=True) for name in names[1:]]
         with _opened(path) as lines:
-            return compare_dot_lines(lines, how, (pair[0], pair[1]) if pair else None, **options)
+            given = (pair[0], pair[1]) if pair else None
+            return compare_dot_lines(lines, how, given, size=_size(asked["size"]), **options)
     if len(names) != 2 or not plain:
         raise click.UsageError("lines of block take FORMAT BLOCK_FORMAT, and --rule or --profile")
     profile = None if asked["profile"] is None else profile_named(asked["profile"])
     fmt = block_asked(block_named(names[1]), asked["rule"], None, None, None, profile)
     with _opened(path) as lines:
         return compare_block_lines(lines, format_named(names[0], asked["define"]), fmt, **options)
+
+
+def _size(spelled: str | None) -> tuple[int, int, int] | None:
+    """Return M, N and K."""
+    if spelled is None:
+        return None
+    parts = spelled.split(",")
+    if len(parts) != 3 or not all(part.isdecimal() and int(part) for part in parts):
+        raise click.UsageError(f"--size takes M,N,K, such as 16,8,32, not {spelled!r}")
+    return int(parts[0]), int(parts[1]), int(parts[2])
 
 
 def _ulps(spelled: str | None) -> Any:

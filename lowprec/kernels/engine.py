@@ -137,9 +137,10 @@ def lower(request: Request, last: str | None = None) -> Any:
         if program is not None or name == last:
             return program
     serves = importlib.import_module(ENGINES[str(request.backend)]).SERVES
+    others = "" if request.backend == "oracle" else "use 'scalar' or 'oracle', which serve everything, or "
     raise ValueError(
-        f"backend={request.backend!r} does not serve this request: it takes {serves}; use 'scalar' or "
-        f"'oracle', which serve everything, or leave backend out"
+        f"backend={request.backend!r} does not serve this request: it takes {serves}; {others}leave "
+        "backend out"
     )
 
 

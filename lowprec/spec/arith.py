@@ -11,6 +11,8 @@ import enum
 from collections.abc import Mapping
 from types import MappingProxyType
 
+from lowprec.spec.functions import FUNCTIONS
+
 __all__ = ["OPERANDS", "SIGN_ONLY", "Class", "operands_of"]
 
 #: Operations by name: the operands that they take. Source: [IEEE754] 5.3, 5.4, 5.5.1, 9.6.
@@ -46,6 +48,8 @@ def operands_of(operation: str) -> int:
     >>> operands_of("fma")
     3
     """
+    if operation in FUNCTIONS:
+        return FUNCTIONS[operation].operands
     if operation not in OPERANDS:
         raise ValueError(f"unknown operation {operation!r}; use one of {', '.join(OPERANDS)}")
     return OPERANDS[operation]

@@ -339,8 +339,8 @@ class BlockFormat:
         owner, element = f"of block format {self.name!r}", self.element
         if isinstance(self.scale, Codebook):
             raise ValueError(
-                f"scale={self.scale.name!r} {owner} is a codebook; use a binary format, and encode the scales "
-                "once more"
+                f"scale={self.scale.name!r} {owner} is a codebook; use a binary format, and encode the "
+                "scales once more"
             )
         if not isinstance(element, Codebook):
             return
@@ -353,8 +353,8 @@ class BlockFormat:
         if (largest // (largest & -largest)).bit_length() > 24:
             raise ValueError(
                 f"rule={self.rule.name!r} {owner} divides by {element.max_finite!r}, the largest value of "
-                f"{element.name!r}, which has more than 24 significant bits; use a rule that divides by a power "
-                "of two, such as 'floor'"
+                f"{element.name!r}, which has more than 24 significant bits; use a rule that divides by "
+                "a power of two, such as 'floor'"
             )
 
     def _check_sizes(self) -> None:

@@ -20,7 +20,7 @@ import numpy.typing as npt
 from lowprec import __version__
 from lowprec.spec.block import BlockFormat
 from lowprec.spec.format import Format
-from lowprec.spec.profiles import PROFILES, Profile
+from lowprec.spec.profiles import INSTRUCTIONS, PROFILES, Profile
 from lowprec.spec.projection import Projection
 from lowprec.verify.difference import Difference
 from lowprec.verify.divergences import Divergence, known_divergences
@@ -395,7 +395,7 @@ class _Asking:
         best: tuple[str | None, int] = (None, 0)
         exact = [name for name in PROFILES if name == self.framework.name]
         alike = [name for name in reversed([*PROFILES]) if name.startswith(self.framework.name)]
-        for name in dict.fromkeys([*exact, *alike, *PROFILES]):
+        for name in dict.fromkeys([*exact, *alike, *(each for each in PROFILES if each not in INSTRUCTIONS)]):
             try:
                 codes = self._under(PROFILES[name], operands)
             except ValueError:  # it has no such format, or refuses an operand

@@ -24,16 +24,23 @@ from lowprec.oracle.exact import Exact
 from lowprec.spec.accumulation import Accumulation, Window
 from lowprec.spec.catalog import E8M0FNU
 from lowprec.spec.format import Format
+from lowprec.spec.functions import FUNCTIONS
 from lowprec.spec.projection import Projection
 from lowprec.verify import oracle_arrays
 
-__all__ = ["lower"]
+__all__ = ["SERVES", "lower"]
 
 Codes = npt.NDArray[Any]
 
 
+#: For messages.
+SERVES = "all but functions"
+
+
 def lower(request: Request) -> Any:
-    """Return the program of a request: the oracle serves every one."""
+    """Return the program of a request, or None for a function: of these it has no definition."""
+    if isinstance(request, Elementwise) and request.operation in FUNCTIONS:
+        return None
     kinds: dict[type[Request], Callable[[Any], Any]] = {
         Elementwise: _Elements,
         BlockEncoding: _BlockEncoder,

@@ -30,24 +30,24 @@ _LOOKED_AT, _SHARE, _FEW = 1 << 14, 0.9, 8
 # -- scales that are given -----------------------------------------------------------------------------
 
 
-def scale_values(scale: Dump) -> Array:
+def scale_values(scale: Dump, *, of_hardware: bool = False) -> Array:
     """Return scales as float32, or as float64 where float32 does not hold them.
 
-    Raises ValueError: codes, and what is not positive and finite.
+    Raises ValueError: codes, and what is not positive and finite, which hardware with own scales takes.
     """
     if scale.dtype.kind not in "fV" or scale.unnamed:
         raise ValueError(f"{scale} holds {scale.dtype}; scales are given as values, float16 to float64")
     fmt = catalog.carrier(scale.dtype)
     assert fmt is not None, "the types of dumps are checked"
     values = np.asarray(scale.read(0, scale.size), np.float64).reshape(scale.shape)
-    wrong = ~(np.isfinite(values) & (values > 0))
+    wrong = ~(np.isfinite(values) & (values > 0)) & (not of_hardware)
     if wrong.any():
         place = np.unravel_index(int(np.argmax(wrong)), wrong.shape)
         at = f" at index {tuple(int(part) for part in place)}" if place else ""
         raise ValueError(f"{scale} holds {float(values[place])!r}{at}; a scale is a positive, finite number")
     with np.errstate(all="ignore"):
         narrow = values.astype(np.float32)
-    return narrow if (narrow == values).all() else values
+    return narrow if ((narrow == values) | np.isnan(values)).all() else values
 
 
 class Spread(Dump):

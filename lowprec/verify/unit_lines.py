@@ -24,7 +24,7 @@ from lowprec.verify.comparison import Comparison
 from lowprec.verify.drawn_dots import random_bits_of, roundings
 from lowprec.verify.dumps import DumpError
 from lowprec.verify.inputs.block_cases import source_values
-from lowprec.verify.inputs.dot_shape import shape_of, values_of
+from lowprec.verify.inputs.dot_shape import Shape, shape_of, values_of
 from lowprec.verify.shown import quoted
 
 __all__ = ["compare_block_lines", "compare_dot_lines"]
@@ -33,16 +33,21 @@ Array = npt.NDArray[Any]
 
 _HEXADECIMAL = re.compile(r"(0[xX])?[0-9a-fA-F]+")
 
+Row = tuple[int, list[str], str]
+
 
 def compare_dot_lines(
     lines: Iterable[str],
     how: Accumulation,
     formats: tuple[Format, Format] | None = None,
+    *,
+    size: tuple[int, int, int] | None = None,
     **options: Any,
 ) -> Comparison:
     """Hold lines of x, y, addend and result against what an accumulation gives.
 
-    The random integers of one that rounds stochastically stand before the result.
+    Scales stand behind x and behind y, the random integers of sums that are rounded stochastically before the
+    result.
 
     >>> from lowprec.spec.accumulations import ACCUMULATIONS
     >>> unit = ACCUMULATIONS["volta_mma_binary16_binary32"]
@@ -55,6 +60,8 @@ def compare_dot_lines(
     how : Accumulation
     formats : (Format, Format), optional
         Of the operands, where the accumulation takes any.
+    size : (int, int, int), optional
+        M, N and K of matrices, as `lowprec vectors matmul` has them; by default lines are of dot products.
     options
         `any_nan`, `limit`, `why` and `watch` of `lowprec.compare`.
 
@@ -63,38 +70,72 @@ def compare_dot_lines(
     DumpError
         A line of another width than the first, without a result, or with a word that is no code.
     ValueError
-        Formats that the accumulation does not take; operands in blocks.
+        Formats that the accumulation does not take.
     """
-    if how.scale is not None:
-        raise ValueError(f"{how} takes operands in blocks, whose scales lines of results are not read with")
-    shape = shape_of(how, formats)
-    out = how.output[0]
-    rows = _rows(lines)
+    shape, rows = shape_of(how, formats), _rows(lines)
     if not rows:
         raise DumpError("there are no lines to compare")
-    first, (x, y), bits = rows[0][1], shape.formats, random_bits_of(how)
-    fits = [lanes for lanes in range(1, len(first) // 2) if 2 * lanes + 2 + _drawn(how, lanes) == len(first)]
-    if bits and len(first) == 5:
-        fits = [1]  # each column is one number
-    if not fits:
-        beside = "the addend, the random integers" if bits else "the addend"
-        _refuse(rows[0], f"{len(first)} words, not x and y of as many lanes, {beside} and the result")
-    lanes, together = fits[0], 1
-    if lanes == 1 and len(first[0].removeprefix("0x")) > -(-x.width // 4):  # a column is one number
-        together = len(first[0].removeprefix("0x")) * 4 // x.width
-    words = _drawn(how, lanes * together)
-    random_at = [(_word(bits), words)] if together > 1 and words else [(_word(bits), 1)] * words
-    layout = [(x, together)] * lanes + [(y, together)] * lanes + [(shape.addend, 1), *random_at, (out, 1)]
-    codes = _columns(rows, layout)
-    lanes *= together
-    if words:
-        options["random"] = codes[:, -1 - words : -1]
-    sides = [codes[:, :lanes].astype(code_dtype(x)), codes[:, lanes : 2 * lanes].astype(code_dtype(y))]
+    m, n, k = size or (1, 1, 0)
+    columns, packed = _layout(shape, rows[0], size)
+    layout = [each for each in columns if each[1]] if packed else [
+        (fmt, 1) for fmt, lanes in columns for _ in range(lanes)
+    ]  # fmt: skip
+    parts = np.split(_columns(rows, layout), np.cumsum([lanes for _, lanes in columns])[:-1], axis=1)
+    codes = [part.astype(code_dtype(fmt)) for part, (fmt, _) in zip(parts, columns, strict=True)]
+    x, x_scales, y, y_scales, addend, random, results = codes
+    joined = values_of(addend, shape.addend)
+    if how.scale is not None:
+        each = [values_of(part, how.scale[0]) for part in (x_scales, y_scales)]
+        if size is not None:
+            each = [each[0].reshape(len(rows), m, -1), each[1].reshape(len(rows), n, -1).swapaxes(1, 2)]
+        options["scale"] = tuple(each)
+    if random.size:
+        options["random"] = random
+    if size is None:
+        joined, results = joined[:, 0], results[:, 0]
+    else:
+        x, y = x.reshape(-1, m, k), y.reshape(-1, k, n)
+        joined, results = (part.reshape(-1, m, n) for part in (joined, results))
     report = compare(
-        (sides[0], sides[1]), codes[:, -1].astype(code_dtype(out)), operation="dot", source=shape.formats,
-        accumulation=how, addend=values_of(codes[:, 2 * lanes], shape.addend), **options,
+        (x, y), results, operation="dot" if size is None else "matmul", source=shape.formats,
+        accumulation=how, addend=joined, **options,
     )  # fmt: skip
-    return _numbered(report, rows, 1)
+    return _numbered(report, rows, m * n)
+
+
+def _layout(
+    shape: Shape, first: Row, size: tuple[int, int, int] | None
+) -> tuple[list[tuple[Format, int]], bool]:
+    """Return the format and the lanes of each column, 0 where there is none; and whether each is a word."""
+    how, (x, y) = shape.how, shape.formats
+    m, n, _ = size or (1, 1, 0)
+    scale, block = how.scale or (x, 0)
+    bits = random_bits_of(how)
+
+    def columns(k: int) -> list[tuple[Format, int]]:
+        blocks = -(-k // block) if block else 0
+        drawn = len(roundings(how, k)) if bits else 0
+        return [
+            *((x, m * k), (scale, m * blocks), (y, n * k), (scale, n * blocks)),
+            *((shape.addend, m * n), (_word(bits), drawn), (how.output[0], m * n)),
+        ]
+
+    words, digits = first[1], len(first[1][0].removeprefix("0x"))
+    if digits > -(-x.width // 4) and len(words) == sum(lanes > 0 for _, lanes in columns(max(block, 1))):
+        found = columns(size[2] if size else digits * 4 // x.width)
+        if digits == -(-found[0][1] * x.width // 4):
+            return found, True
+    for k in (size[2],) if size else range(max(block, 1), len(words), max(block, 1)):
+        found = columns(k)
+        if sum(lanes for _, lanes in found) == len(words):
+            return found, False
+    parts = ["x and y of as many lanes", *(["their scales"] if block else []), "the addend"]
+    parts += ["the random integers"] if bits else []
+    wanted = f"{', '.join(parts)} and the result{'' if size is None else f' of M, N, K = {size}'}"
+    short = size is not None and len(words) < sum(lanes for _, lanes in columns(size[2]))
+    without = "; it ends before its result" if short else ""
+    _refuse(first, f"{len(words)} words, not {wanted}{without}")
+    raise AssertionError("refused")
 
 
 def compare_block_lines(lines: Iterable[str], source: Format, fmt: BlockFormat, **options: Any) -> Comparison:
@@ -143,11 +184,6 @@ def compare_block_lines(lines: Iterable[str], source: Format, fmt: BlockFormat, 
     return _numbered(report, rows, size)
 
 
-def _drawn(how: Accumulation, lanes: int) -> int:
-    """Return how many random integers a dot product of so many lanes takes."""
-    return len(roundings(how, lanes)) if how.rounds_randomly else 0
-
-
 def _word(bits: int) -> Format:
     """Return a format of which every code of so many bits is one."""
     return Format(
@@ -157,9 +193,6 @@ def _word(bits: int) -> Format:
         bias=0,
         sign=Sign.UNSIGNED,
     )
-
-
-Row = tuple[int, list[str], str]
 
 
 def _rows(lines: Iterable[str]) -> list[Row]:

@@ -11,11 +11,19 @@ from lowprec.kernels.vector import program
 from lowprec.kernels.vector.directed_program import Directed
 from lowprec.spec import catalog
 from lowprec.spec.projection import Projection
-from lowprec.spec.rounding import AWAY_FROM_ZERO, TO_ODD, TOWARD_NEGATIVE, TOWARD_POSITIVE, TOWARD_ZERO
+from lowprec.spec.rounding import (
+    AWAY_FROM_ZERO,
+    NEAREST_AWAY,
+    NEAREST_ZERO,
+    TO_ODD,
+    TOWARD_NEGATIVE,
+    TOWARD_POSITIVE,
+    TOWARD_ZERO,
+)
 
 SIZE = 3000
 COUNTS = {"add": 2, "subtract": 2, "multiply": 2, "divide": 2, "sqrt": 1, "fma": 3}
-MODES = (TOWARD_POSITIVE, TOWARD_NEGATIVE, TOWARD_ZERO, AWAY_FROM_ZERO, TO_ODD)
+MODES = (TOWARD_POSITIVE, TOWARD_NEGATIVE, TOWARD_ZERO, AWAY_FROM_ZERO, TO_ODD, NEAREST_AWAY, NEAREST_ZERO)
 
 
 def numbers(kind, seed):
@@ -33,7 +41,7 @@ def numbers(kind, seed):
     return made
 
 
-@pytest.mark.parametrize("kind", ["patterns", "sizes", "multiples", "opposite"])
+@pytest.mark.parametrize("kind", ["patterns", "sizes", "multiples", "opposite", "ties"])
 @pytest.mark.parametrize("operation", COUNTS)
 def test_results_and_flags_are_those_of_the_scalar_engine(operation, kind):
     """Overflows, subnormal results, exact ones, and zeros of sums, whose sign the mode decides."""
@@ -42,6 +50,11 @@ def test_results_and_flags_are_those_of_the_scalar_engine(operation, kind):
         operands = [np.abs(operands[0])]
     elif kind == "opposite":
         operands[1] = -operands[0]
+    elif kind == "ties":
+        operands[1] = (np.spacing(np.abs(operands[0])) * np.float32(0.5)).astype(np.float32)
+        if operation in ("multiply", "fma"):
+            odd = 1 + np.arange(1, 2 * SIZE, 2, dtype=np.float32) * np.float32(2.0**-23)
+            operands = [odd, np.full(SIZE, 1.5, np.float32), np.zeros(SIZE, np.float32)][: len(operands)]
     for mode in MODES:
         for flagged in (False, True):
             made = []
@@ -52,6 +65,22 @@ def test_results_and_flags_are_those_of_the_scalar_engine(operation, kind):
                 made.append((result.view(np.uint32), flags))
             assert np.array_equal(made[0][0], made[1][0]), mode
             assert np.array_equal(made[0][1], made[1][1]), mode
+
+
+@pytest.mark.parametrize("mode", MODES, ids=str)
+def test_ties_of_binary64_numbers(mode):
+    """Halfway between neighbours and beside that, small ones and the largest too."""
+    words = np.random.default_rng(0).integers(0, 0x7F800000, SIZE, dtype=np.uint32)
+    words[:8] = 0, 1, 2, 0x007FFFFF, 0x00800000, 0x7F7FFFFE, 0x7F7FFFFF, 0x3F7FFFFF
+    below = words.view(np.float32).astype(np.float64)
+    above = np.where(words == 0x7F7FFFFF, 2.0**128, (words + 1).view(np.float32).astype(np.float64))
+    middle = (below + above) / 2
+    for x in (middle, np.nextafter(middle, 0), np.nextafter(middle, np.inf), below):
+        for side in (x, -x):
+            got, want = (
+                lp.encode(side, "binary32", rounding=mode, backend=name) for name in (None, "scalar")
+            )
+            assert np.array_equal(got, want)
 
 
 def test_vectors_serve_them():

@@ -11,7 +11,7 @@ from click.testing import CliRunner
 import lowprec as lp
 from lowprec.cli.main import main
 from lowprec.export.block_vectors import block_suite
-from lowprec.export.unit_vectors import dot_suite
+from lowprec.export.unit_vectors import dot_suite, matmul_suite
 from lowprec.verify.drawn_dots import drawn_codes, roundings
 from lowprec.verify.dumps import DumpError
 from lowprec.verify.unit_lines import compare_block_lines, compare_dot_lines
@@ -86,10 +86,8 @@ def test_lines_that_are_no_cases_are_refused_by_their_number(lines, message):
 
 
 def test_units_that_lines_do_not_describe_are_refused():
-    """Scales of sums, and of tensors."""
-    with pytest.raises(
-        ValueError, match="takes operands in blocks, whose scales lines of results are not read"
-    ):
+    """Scales of tensors, and no lines at all."""
+    with pytest.raises(DumpError, match="there are no lines to compare"):
         compare_dot_lines([], lp.accumulations["blackwell_tcgen05_e4m3fn_binary32_e8m0fnu_1"])
     with pytest.raises(ValueError, match="lines of 'nvfp4' are not read: it has a scale of the tensor"):
         compare_block_lines([], lp.format("binary32"), lp.block_formats["nvfp4"])
@@ -133,7 +131,7 @@ def test_stochastic_sums_are_held_against_the_integers_of_their_lines(packed):
         return
     rows = [line.split() for line in lines if not line.startswith("#")]
     turned = [" ".join([*row[:17], *row[-2:16:-1], row[-1]]) for row in rows]
-    assert compare_dot_lines(turned, DRAWN).mismatches > 50
+    assert compare_dot_lines(turned, DRAWN, why=False).mismatches > 50
     x, y, addend, words = (column.codes for column in made.file.columns[:4])
     x = x.copy()
     x[:, 5] = 0
@@ -178,3 +176,67 @@ def test_integers_of_sums_that_do_not_fit_are_refused():
     )
     with pytest.raises(ValueError, match=f"^{message}: "):
         compare_dot_lines(["38 38 38 38 0000 00 00"], DRAWN)
+
+
+SCALED = ("blackwell_tcgen05_e4m3fn_binary32_e8m0fnu_1", "blackwell_tcgen05_e2m1fn_binary32_ue4m3_4")
+
+
+@pytest.mark.parametrize("packed", [False, True])
+@pytest.mark.parametrize("name", SCALED)
+def test_lines_of_units_with_scales_have_these_behind_the_elements(name, packed):
+    """NaN and the smallest among them."""
+    how = lp.accumulations[name]
+    lines = lines_of(dot_suite(how, samples=32), packed=packed)
+    assert compare_dot_lines(lines, how).mismatches == 0
+    if not packed:
+        lanes, blocks = how.accumulator.step, how.accumulator.step // how.scale[1]
+        rows = [line.split() for line in lines if not line.startswith("#")]
+        for row in rows:
+            row[lanes] = "01"
+        assert compare_dot_lines([" ".join(row) for row in rows], how, why=False).mismatches > len(rows) // 4
+        short = " ".join(rows[0][: 2 * (lanes + blocks)])
+        with pytest.raises(
+            DumpError, match=r"words, not x and y of as many lanes, their scales, the addend and"
+        ):
+            compare_dot_lines([short], how)
+
+
+@pytest.mark.parametrize("packed", [False, True])
+@pytest.mark.parametrize("how", [UNIT, lp.accumulations[SCALED[1]]], ids=str)
+def test_lines_of_matrices_are_judged(how, packed):
+    """Each result by itself; a row that was taken for another is seen, and lines have their numbers."""
+    k = 64 if how.scale else 16
+    lines = lines_of(matmul_suite(how, (3, 2, k), samples=32), packed=packed)
+    report = compare_dot_lines(lines, how, size=(3, 2, k))
+    assert (report.compared, report.mismatches) == (6 * sum(not line.startswith("#") for line in lines), 0)
+    at = next(place for place, line in enumerate(lines) if not line.startswith("#"))
+    words = lines[at + 4].split()
+    words[-1] = f"{int(words[-1], 16) ^ 1:x}"
+    lines[at + 4] = " ".join(words)
+    wrong = compare_dot_lines(lines, how, size=(3, 2, k), why=False)
+    assert [detail.data["line"] for detail in wrong.details] == [at + 5]
+    with pytest.raises(
+        DumpError, match=r"words, not x and y of as many lanes, .*result of M, N, K = \(3, 2, "
+    ):
+        compare_dot_lines(lines, how, size=(3, 2, 80 * k))
+
+
+def test_the_command_reads_lines_of_matrices(tmp_path):
+    """With their size, as `vectors` takes it."""
+
+    def run(*words):
+        return CliRunner().invoke(main, [*words])
+
+    file = str(tmp_path / "m.txt")
+    (tmp_path / "m.txt").write_text(
+        run("vectors", "matmul", UNIT.name, "--size", "2,3,8", "--samples", "16").stdout
+    )
+    assert run("compare", file, "matmul", UNIT.name, "--size", "2,3,8").exit_code == 0
+    assert "--size M,N,K is of lines of matmul" in run("compare", file, "matmul", UNIT.name).output
+    assert (
+        "--size takes M,N,K, such as" in run("compare", file, "matmul", UNIT.name, "--size", "2,0,8").output
+    )
+    assert (
+        "--size M,N,K is of lines of matmul"
+        in run("compare", file, "dot", UNIT.name, "--size", "2,3,8").output
+    )

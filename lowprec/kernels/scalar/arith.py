@@ -32,7 +32,7 @@ from lowprec.kernels.scalar.rounding import cut, split, takes_farther
 from lowprec.spec.arith import OPERANDS
 from lowprec.spec.projection import Flag
 
-__all__ = ["KNOWN", "multiplied", "operate", "result_of"]
+__all__ = ["KNOWN", "encode_numbers", "multiplied", "operate", "result_of"]
 
 Words = npt.NDArray[np.uint64]
 Random = npt.NDArray[np.uint32]
@@ -313,4 +313,40 @@ def operate(
         if made.raised == _DIVIDED:
             raised = _DIVIDED
         flags[i] = _INVALID if raised & _INVALID != _0 else raised
+    return refused, first
+
+
+@jit
+def encode_numbers(
+    kinds: Words,
+    negatives: Words,
+    highs: Words,
+    lows: Words,
+    exponents: Words,
+    raised: Flags,
+    out: Words,
+    target_words: Params,
+    random: Random,
+    flags: Flags,
+) -> tuple[int, int]:
+    """Write the codes of numbers, with what made them signaled; count the refused, find the first.
+
+    All are one-dimensional and of one size, one word of a number in each; `random` is empty for deterministic
+    modes.
+    """
+    grid = load_grid(target_words)
+    refused, first = 0, -1
+    for i in range(out.size):
+        word = _U(random[i]) if random.size > 0 else _0
+        code, signaled = project(
+            kinds[i], negatives[i], highs[i], lows[i], exponents[i], word, grid, target_words
+        )
+        if code == _REFUSED:
+            refused += 1
+            if first < 0:
+                first = i
+            continue
+        out[i] = code
+        signaled = _DIVIDED if raised[i] == _DIVIDED else signaled | raised[i]
+        flags[i] = _INVALID if signaled & _INVALID != _0 else signaled
     return refused, first

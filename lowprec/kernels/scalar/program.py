@@ -16,17 +16,20 @@ import numpy.typing as npt
 
 from lowprec.kernels.codes import code_dtype, nans, signaling_nans, values_of
 from lowprec.kernels.engine import DONE, REFUSED, BlockRefusal, Refusal, Rows, Tensor
+from lowprec.kernels.functions.tables import columns_of
 from lowprec.kernels.lower.block import lower_block, lower_tensor
 from lowprec.kernels.lower.dot import integer, kind_of, lower_how, lower_stages
+from lowprec.kernels.lower.kinds import NAN
 from lowprec.kernels.lower.scalar import lower_source, lower_target, may_refuse
 from lowprec.kernels.lower.words import DOUBLE
 from lowprec.kernels.request import CONVERT, BlockDecoding, BlockEncoding, Dot, Elementwise, Request
-from lowprec.kernels.scalar.arith import KNOWN, operate
+from lowprec.kernels.scalar.arith import KNOWN, encode_numbers, operate
 from lowprec.kernels.scalar.convert import convert, convert_twice
 from lowprec.spec.accumulation import Window
 from lowprec.spec.arith import SIGN_ONLY
 from lowprec.spec.codebook import Codebook
 from lowprec.spec.format import Format
+from lowprec.spec.functions import FUNCTIONS
 from lowprec.spec.projection import DEFAULT, Flag, Projection
 
 __all__ = ["BlockDecoder", "BlockEncoder", "Conversion", "Dots", "Operation", "lower"]
@@ -48,7 +51,8 @@ def lower(request: Request) -> Any:
         rule, carrier = request.projection, request.carrier
         if request.operation == CONVERT:
             return Conversion(request.sources[0], request.target, rule, carrier)
-        return Operation(request.operation, request.sources, request.target, rule, carrier)
+        kind = Function if request.operation in FUNCTIONS else Operation
+        return kind(request.operation, request.sources, request.target, rule, carrier)
     if isinstance(request, BlockEncoding):
         return BlockEncoder(request)
     if isinstance(request, BlockDecoding):
@@ -187,6 +191,7 @@ class Operation(_Program):
         carrier: Format | None,
     ) -> None:
         self.operation, self.sources, self.rule = operation, sources, rule
+        self._by = operation
         flushes = rule.subnormals in _FLUSHES
         self._onward = self._carry = None
         self._target, self._first = target, rule
@@ -239,7 +244,7 @@ class Operation(_Program):
             ]
             x, y, z = (*given, *given[:1] * (3 - count))
             refused, first = operate(
-                KNOWN[self.operation], count, x, self._reads[0], y, self._reads[1], z, self._reads[2],
+                KNOWN[self._by], count, x, self._reads[0], y, self._reads[1], z, self._reads[2],
                 codes[part], self._words, self._first.rounding.downward, signaling_first,
                 random[part], raised[part],
             )  # fmt: skip
@@ -263,6 +268,56 @@ class Operation(_Program):
             signaling = _joined(np.logical_or, [signaling_nans(codes, fmt) for codes, fmt in pairs])
             nan = nan & (signaling | (raised & Flag.INVALID == 0))
         return np.asarray(nan)
+
+
+class Function(Operation):
+    """A function, by enclosures of its values; NaNs go through as an operation's do."""
+
+    def __init__(self, operation: str, sources: tuple[Format, ...], *others: Any) -> None:
+        super().__init__(operation, sources, *others)
+        self._by = "sqrt" if len(sources) == 1 else "add"
+        self._flushes = self.rule.subnormals in _FLUSHES
+
+    def _operate(self, operands: list[Codes], codes: Codes, raised: Codes, random: Codes) -> Refusal | None:
+        wide = [np.ascontiguousarray(np.broadcast_to(each, codes.shape)) for each in operands]
+        pairs = list(zip(wide, self.sources, strict=True))
+        numbers, flushed = [], np.zeros(codes.size, np.uint8)
+        for each, source in pairs:
+            values, inexact = np.empty(each.size, np.uint64), np.zeros(each.size, np.uint8)
+            convert(
+                _readable(each, source), _reader(source, self._flushes), values,
+                lower_target(DOUBLE, DEFAULT), _NO_RANDOM, inexact,
+            )  # fmt: skip
+            if not self._flushes and np.any(inexact & Flag.INEXACT):
+                raise ValueError(
+                    f"{self.operation} takes integers of at most 53 bits, which float64 holds; convert others"
+                )
+            numbers.append(values.view(np.float64))
+            flushed |= inexact & np.uint8(Flag.INEXACT)
+        columns = columns_of(self.operation, numbers)
+        signaling = _joined(np.logical_or, [signaling_nans(each, source) for each, source in pairs])
+        through = (columns.kinds == NAN) | signaling
+        if through.any():
+            (places,) = np.nonzero(through)
+            some, signals = np.zeros(places.size, np.uint64), np.zeros(places.size, np.uint8)
+            refusal = super()._operate(
+                [each[places] for each in wide], some, signals, random[places] if random.size else random
+            )
+            if refusal is not None:
+                return refusal._replace(first=int(places[refusal.first]))
+            codes[places], raised[places] = some, signals
+        (others,) = np.nonzero(~through)
+        if others.size:
+            made, signals = np.zeros(others.size, np.uint64), np.zeros(others.size, np.uint8)
+            refused, first = encode_numbers(
+                *columns.at(others), made, self._words, random[others] if random.size else random, signals
+            )
+            if refused:
+                return Refusal(refused, int(others[first]), self._target, self._first)
+            invalid = signals & Flag.INVALID
+            codes[others] = made
+            raised[others] = np.where(invalid, invalid, signals | flushed[others])
+        return None
 
 
 def _joined(join: Any, parts: list[Codes]) -> Codes:

@@ -19,7 +19,7 @@ from lowprec.kernels.engine import DONE, ElementwiseProgram
 from lowprec.kernels.lower.words import DOUBLE, SINGLE
 from lowprec.kernels.request import CONVERT, Elementwise
 from lowprec.kernels.vector.in_parts import InParts, Read, readers
-from lowprec.kernels.vector.order import chosen, compared, order_of, signaling_order_of
+from lowprec.kernels.vector.order import chosen, compared, kind_of, order_of, signaling_order_of
 from lowprec.spec.format import Format
 
 __all__ = ["OPERATIONS", "Choice", "lower"]
@@ -59,10 +59,9 @@ class Choice(InParts):
     ) -> None:
         super().__init__(request, program.refuses)
         self._kind, self._read, self._program = kind, read, program
-        size = code_dtype(kind).itemsize
-        self._choose, self._order = chosen(size), order_of(kind, zeros=False)
+        self._choose, self._order = chosen(*kind_of(kind)), order_of(kind, zeros=False)
         self._how = OPERATIONS[request.operation]
-        self._compare = compared(size)
+        self._compare = compared(*kind_of(kind))
         #: The NaNs that are left to the scalar engine.
         self._left = signaling_order_of(kind) if request.flags else None
         if request.projection.nan_payload != "drop":

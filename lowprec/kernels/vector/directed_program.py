@@ -1,4 +1,4 @@
-"""Programs into binary32: of operations in directed modes and to odd, and of binary64 numbers in any.
+"""Programs into binary32 in other modes than nearest even, and of binary64 numbers in that too.
 
 The nearest result comes from the program that makes those, or from the processor; binary64 tells on which
 side of it the exact one lies; then it is right, or the next number on that side is.
@@ -22,7 +22,7 @@ from lowprec.kernels.modes import usual_arithmetic
 from lowprec.kernels.request import CONVERT, Elementwise
 from lowprec.kernels.vector.flags import OPERATIONS, neighbours
 from lowprec.kernels.vector.in_parts import NO_FLAGS, NO_RANDOM, InParts, Read, readers
-from lowprec.kernels.vector.rounding import DIRECTED, nearest_singles
+from lowprec.kernels.vector.rounding import AT_TIES, DIRECTED, nearest_singles
 from lowprec.spec.projection import DEFAULT, Projection
 
 __all__ = ["Directed", "lower"]
@@ -40,7 +40,7 @@ def lower(request: Elementwise) -> InParts | None:
         return Cut(request) if cut else None
     if request.operation not in OPERATIONS or (DOUBLE in request.sources and not cut):
         return None
-    if mode not in DIRECTED or rule != Projection(rounding=mode):
+    if (mode not in DIRECTED and mode not in AT_TIES) or rule != Projection(rounding=mode):
         return None
     nearest = engine.lower_by("vector", dataclasses.replace(request, projection=DEFAULT, backend=None))
     read = readers(*request.sources)
@@ -67,8 +67,10 @@ class Directed(InParts):
     def __init__(self, request: Elementwise, nearest: ElementwiseProgram, read: list[Read]) -> None:
         super().__init__(request, refuses=False)
         self._nearest, self._read = nearest, read
-        self._neighbours, self._plan = neighbours(request.operation), plan()
-        self._mode = DIRECTED[request.projection.rounding]
+        mode = request.projection.rounding
+        self._ties = mode in AT_TIES
+        self._neighbours, self._plan = neighbours(request.operation, self._ties), plan()
+        self._mode = AT_TIES[mode] if self._ties else DIRECTED[mode]
         # Sums that are exactly zero have another sign then.
         self._signs = request.projection.rounding.downward and request.operation in ("add", "subtract", "fma")
 
@@ -78,6 +80,9 @@ class Directed(InParts):
             return None
         numbers = [read(codes) for read, codes in zip(self._read, operands, strict=True)]
         x, y, z = (*numbers, *numbers[:1] * (3 - len(numbers)))
-        if self._neighbours(x, y, z, out.copy().view(np.float32), out, self._mode, self._plan) != DONE:
+        results = out.copy().view(np.float32)
+        if self._neighbours(x, y, z, results, out, self._mode, self._plan) != DONE:
             return None
+        if self._ties:  # of a tie beyond the largest number
+            return np.flatnonzero(np.isinf(results))
         return np.flatnonzero(out & 0x7FFFFFFF == 0) if self._signs else np.empty(0, np.intp)

@@ -1,6 +1,6 @@
-"""Programs of operations whose exact result NumPy has: an operand's negative, a whole or a scaled number.
+"""Programs of operations whose exact result is a number: an operand's negative, a whole or a scaled one.
 
-NumPy makes it, as a binary32 or binary64 number, and the program of a conversion projects it and finds its
+It is made in binary32 or binary64, and the program of a conversion projects it and finds its
 flags. Where flags are asked for, or payloads count, NaNs are left to the scalar engine.
 
 Floor 2b. Imports the other programs of the engine; never the oracle, which checks them.

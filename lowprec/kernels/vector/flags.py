@@ -170,12 +170,12 @@ def settle(operation: str) -> Callable[..., int]:
 
 
 @functools.cache
-def neighbours(operation: str) -> Callable[..., int]:
+def neighbours(operation: str, ties: bool) -> Callable[..., int]:
     """The kernel that rounds in other modes what was rounded to nearest: to binary32.
 
-    Called as kernel(x, y, z, results, words, mode, plan), as that of `judge`; `words` are the patterns of the
-    results, and become the next number on the side of the exact result where the mode asks for it. Those of
-    operands that are not finite are exact.
+    Called as kernel(x, y, z, results, words, mode, plan), as that of `judge`; `words` are patterns of
+    the results, and become the next number on the side of the exact result where the mode asks for it, and,
+    with `ties`, where that is halfway between them. Those of operands that are not finite are exact.
     """
     beside = OPERATIONS[operation]
 
@@ -189,7 +189,11 @@ def neighbours(operation: str) -> Callable[..., int]:
             finite = (abs(a) < np.inf) & (abs(b) < np.inf) & (abs(c) < np.inf)
             rest = beside(a, b, c, result)
             above, below = finite & (rest > 0), finite & (rest < 0)
-            words[i] = neighbour(words[i], above, below, mode)
+            other = neighbour(words[i], above, below, mode)
+            if ties:
+                middle = (result + np.float64(np.uint32(other).view(np.float32))) * 0.5
+                other = other if beside(a, b, c, middle) == 0 else words[i]
+            words[i] = other
         return DONE
 
-    return jit(moved, f"neighbours_{operation}")
+    return jit(moved, f"{'ties' if ties else 'neighbours'}_{operation}")

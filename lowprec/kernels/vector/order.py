@@ -27,6 +27,7 @@ __all__ = [
     "classified",
     "compared",
     "gaps",
+    "kind_of",
     "neighbours",
     "order_of",
     "signaling_order_of",
@@ -35,8 +36,10 @@ __all__ = [
 Codes = npt.NDArray[Any]
 Words = npt.NDArray[np.uint64]
 
-#: Integers with a sign that hold every place, by the bytes of codes.
-_KINDS: dict[int, Any] = {1: np.int16, 2: np.int32, 4: np.int64, 8: np.int64}
+#: Integers with a sign that hold every place, by the bytes of codes; the wide ones where codes have no sign,
+#: or NaNs places of their own.
+_NARROW: dict[int, Any] = {1: np.int8, 2: np.int16, 4: np.int32, 8: np.int64}
+_WIDE: dict[int, Any] = {1: np.int16, 2: np.int32, 4: np.int64}
 
 _NORMAL, _SUBNORMAL, _ZERO = (
     np.uint8(kind) for kind in (Class.POSITIVE_NORMAL, Class.POSITIVE_SUBNORMAL, Class.POSITIVE_ZERO)
@@ -77,9 +80,17 @@ def order_of(fmt: Format, zeros: bool = True, nans: bool = False) -> Words:
         zeros and fmt.subnormals
     )  # where there is no zero, the smallest magnitudes are next to each other
     flip, offset = (0, -fmt.sign_code) if fmt.sign is Sign.TWOS_COMPLEMENT else (-1, int(joined))
-    first = kept + 1 if fmt.sign is Sign.TWOS_COMPLEMENT else fmt.max_magnitude + fmt.infinity + 1
+    first, last = fmt.max_magnitude + fmt.infinity + 1, kept
+    if fmt.sign is Sign.TWOS_COMPLEMENT or first > last:
+        first, last = kept, kept - 1
     beyond = 1 << fmt.width if nans and not fmt.has_signed_nan else 0
-    return _lowered(Order(kept, fmt.sign_code, flip, offset, first, kept, not fmt.negative_zero, beyond))
+    return _lowered(Order(kept, fmt.sign_code, flip, offset, first, last, not fmt.negative_zero, beyond))
+
+
+def kind_of(fmt: Format, nans: bool = False) -> tuple[int, bool]:
+    """Return what kernels are asked for by: the bytes of codes, and whether places need wider integers."""
+    apart = nans and not fmt.has_signed_nan
+    return fmt.code_bits // 8, apart or (not fmt.sign_code and fmt.width == fmt.code_bits)
 
 
 @functools.lru_cache(maxsize=256)
@@ -134,14 +145,14 @@ def code_at(found: Any, kind: Any, f: Order) -> Any:
 
 
 @functools.cache
-def compared(size: int) -> Callable[..., None]:
-    """The kernel that compares codes of so many bytes.
+def compared(size: int, wide: bool) -> Callable[..., None]:
+    """The kernel that compares codes of a kind.
 
     Called as kernel(x, y, out, order, below, same, unordered): out, of uint8, is `below` where x comes before
     y, `same` where both have one place, and 0 otherwise; but `unordered` where either is a NaN, unless NaNs
     have places.
     """
-    kind = _KINDS[size]
+    kind = (_WIDE if wide else _NARROW)[size]
 
     def relation(
         x: Codes, y: Codes, out: Codes, order: Words, below: np.uint8, same: np.uint8, unordered: np.uint8,
@@ -157,17 +168,17 @@ def compared(size: int) -> Callable[..., None]:
             held = below if left < right else (same if left == right else none)
             out[i] = unordered if (first | second) & hides else held
 
-    return jit(relation, f"compared_{size}")
+    return jit(relation, f"compared_{size}{'_wide' if wide else ''}")
 
 
 @functools.cache
-def chosen(size: int) -> Callable[..., None]:
-    """The kernel that takes the lesser or the larger of two codes of so many bytes.
+def chosen(size: int, wide: bool) -> Callable[..., None]:
+    """The kernel that takes the lesser or the larger of two codes of a kind.
 
     Called as kernel(x, y, out, order, larger, numbers): of a number and a NaN the NaN, or the number if
     `numbers` says so; of two NaNs the first.
     """
-    kind = _KINDS[size]
+    kind = (_WIDE if wide else _NARROW)[size]
 
     def choice(x: Codes, y: Codes, out: Codes, order: Words, larger: bool, numbers: bool) -> None:
         f = load_record(Order, order, 0)
@@ -179,21 +190,21 @@ def chosen(size: int) -> Callable[..., None]:
             away = (first if numbers else second) & (not (first & second))  # the NaN that makes y the result
             out[i] = y[i] if away | (other & (not nan)) else x[i]
 
-    return jit(choice, f"chosen_{size}")
+    return jit(choice, f"chosen_{size}{'_wide' if wide else ''}")
 
 
 def classified(codes: Codes, out: Codes, fmt: Format) -> None:
     """Write the class of each code, as `lowprec.Class`."""
     first_normal = 1 << fmt.trailing_bits if fmt.exponent_bits and fmt.subnormals else 0
     signaling = signaling_order_of(fmt)
-    borders = first_normal, fmt.infinity_code or -1, fmt.subnormals
-    _classes(codes.itemsize)(codes, out, order_of(fmt), *borders, 0 if signaling is None else signaling[5])
+    borders = first_normal, fmt.infinity_code if fmt.infinity else -1, fmt.subnormals
+    _classes(*kind_of(fmt))(codes, out, order_of(fmt), *borders, 0 if signaling is None else signaling[5])
 
 
 @functools.cache
-def _classes(size: int) -> Callable[..., None]:
+def _classes(size: int, wide: bool) -> Callable[..., None]:
     """The kernel of `classified`; `signaling` is the last magnitude of a signaling NaN, or 0."""
-    kind = _KINDS[size]
+    kind = (_WIDE if wide else _NARROW)[size]
 
     def classes(
         codes: Codes, out: Codes, order: Words, normal: int, infinity: int, zero: bool, signaling: np.uint64
@@ -209,7 +220,7 @@ def _classes(size: int) -> Callable[..., None]:
             loud = (magnitude <= kind(signaling)) & (magnitude != 0)
             out[i] = (_SIGNALING if loud else _QUIET) if nan else found
 
-    return jit(classes, f"classes_{size}")
+    return jit(classes, f"classes_{size}{'_wide' if wide else ''}")
 
 
 # -- values ------------------------------------------------------------------------------------------

@@ -44,6 +44,7 @@ from lowprec.kernels.vector.ir.lanes import LANES
 from lowprec.spec.block import BlockFormat
 from lowprec.spec.codebook import Codebook
 from lowprec.spec.format import Format
+from lowprec.spec.functions import FUNCTIONS
 from lowprec.spec.projection import DEFAULT
 from lowprec.spec.rounding import NEAREST_EVEN
 
@@ -61,6 +62,8 @@ SERVES = "formats that fit 32-bit words, and rules without payloads of NaN opera
 def lower(request: Request) -> Any:
     """Return the program of a request; None if its words are too wide or a rule needs another engine."""
     if any(isinstance(fmt, Codebook) for fmt in request.formats):
+        return None
+    if isinstance(request, Elementwise) and request.operation in FUNCTIONS:
         return None
     if isinstance(request, Elementwise):
         return _elementwise(request)

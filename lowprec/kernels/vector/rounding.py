@@ -66,7 +66,9 @@ from lowprec.kernels.vector.ir.rounding import (
 )
 from lowprec.spec.rounding import (
     AWAY_FROM_ZERO,
+    NEAREST_AWAY,
     NEAREST_EVEN,
+    NEAREST_ZERO,
     TO_ODD,
     TOWARD_NEGATIVE,
     TOWARD_POSITIVE,
@@ -75,6 +77,7 @@ from lowprec.spec.rounding import (
 )
 
 __all__ = [
+    "AT_TIES",
     "CUTS",
     "DIRECTED",
     "LARGEST",
@@ -134,6 +137,9 @@ DIRECTED = {
     AWAY_FROM_ZERO: _OUTWARD,
     TO_ODD: _ODD,
 }
+
+#: And of ties alone, where others go to nearest.
+AT_TIES = {NEAREST_AWAY: _OUTWARD, NEAREST_ZERO: _INWARD}
 
 #: NumPy's rounding to whole numbers, by mode.
 WHOLE: dict[Rounding, Callable[..., npt.NDArray[Any]]] = {

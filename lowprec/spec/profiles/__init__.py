@@ -14,7 +14,7 @@ from lowprec.spec.naming import read_only
 from lowprec.spec.profiles import amd, arm, frameworks, nvidia, research, riscv, standards, torchao, x86
 from lowprec.spec.profiles.profile import Profile
 
-__all__ = ["PROFILES", "Profile", "profile"]
+__all__ = ["INSTRUCTIONS", "PROFILES", "Profile", "profile"]
 
 #: Every profile, by name. Where several explain a difference, a diagnosis names the first.
 PROFILES: Mapping[str, Profile] = read_only(
@@ -25,6 +25,7 @@ PROFILES: Mapping[str, Profile] = read_only(
         *standards.CASTS,
         *nvidia.CASTS,
         *amd.CASTS,
+        *amd.INSTRUCTIONS,
         *x86.CASTS,
         *arm.CASTS,
         *riscv.CASTS,
@@ -38,6 +39,9 @@ PROFILES: Mapping[str, Profile] = read_only(
     ),
 )
 
+
+#: Profiles of conversion instructions, by name: what a library gives on a CPU without them is none of these.
+INSTRUCTIONS = tuple(each.name for each in (*amd.INSTRUCTIONS, *x86.CASTS, *arm.CASTS, *riscv.CASTS))
 
 #: Hardware whose conversions no public document or measurement describes, by the beginnings of names.
 _UNDOCUMENTED = {

@@ -11,7 +11,7 @@ from lowprec.spec import catalog
 from lowprec.spec.profiles.profile import E4M3_E5M2, FINITE, OCP_AND_FNUZ, Profile, each
 from lowprec.spec.projection import Projection, Saturation
 
-__all__ = ["CASTS"]
+__all__ = ["CASTS", "INSTRUCTIONS"]
 
 # A NaN of the FNUZ formats has no sign of its own, but 7F and FF, the extreme values, have.
 _HIP_SAT = each(OCP_AND_FNUZ, replace(FINITE, nan_code=0x7F))
@@ -27,6 +27,9 @@ _RDNA4_OVFL = {fmt: replace(rule, saturation=Saturation.PROPAGATE) for fmt, rule
 CASTS = (
     Profile("hip_sat", "ROCm clr headers, on the host", _HIP_SAT, "HIP"),
     Profile("hip_nosat", "ROCm clr headers, on the host", _HIP_NOSAT, "HIP"),
+)
+
+INSTRUCTIONS = (
     Profile("rdna4", "v_cvt_pk_fp8_f32 and bf8 with FP16_OVFL = 0; from documents", _RDNA4, "RDNA4"),
     Profile(
         "rdna4_ovfl", "v_cvt_pk_fp8_f32 and bf8 with FP16_OVFL = 1; from documents", _RDNA4_OVFL, "RDNA4"

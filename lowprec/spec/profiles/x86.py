@@ -17,8 +17,8 @@ __all__ = ["ARITHMETIC", "CASTS"]
 _X86 = {fmt: Projection(nan_payload="first", nan_code=(fmt.nan_code or 0) | fmt.sign_code) for fmt in IEEE}
 
 # HF8 has one NaN of each sign; BF8 keeps the payload of a NaN, made quiet. The forms with a bias are
-# rounding="stochastic(8, avx10_2)", where results are not subnormal: there the documents add the bias at the
-# operand's last bits, and a smaller share of results is rounded up.
+# rounding="stochastic(8, avx10_2)", where results are not subnormal: of those the descriptions disagree, and
+# the model in Bochs adds the bias at the operand's last bits, so that fewer are rounded up.
 _HF8, _BF8 = Projection(), Projection(nan_payload="first")
 _BFLOAT = Projection(subnormals="flush_both")
 

@@ -60,6 +60,8 @@ class DotScales:
         right: Array,
         shape: tuple[int, ...],
         block: int = 0,
+        *,
+        of_hardware: bool = False,
     ) -> None:
         self.verb = verb
         self.rows: list[Array] = []
@@ -70,10 +72,14 @@ class DotScales:
         outer = shape if verb == "dot" else np.broadcast_shapes(left.shape[:-2], right.shape[:-2])
         for number, (given, operand) in enumerate(zip(scale, (left, right), strict=True)):
             k = -1 if verb == "dot" or number == 0 else -2
-            values = np.ones(()) if given is None else np.asarray(scale_values(given), np.float64)
+            values = np.ones(())
+            if given is not None:
+                values = np.asarray(scale_values(given, of_hardware=of_hardware), np.float64)
             if values.ndim == operand.ndim and values.size > 1:
                 _check_sizes("xy"[number], values.shape, operand.shape, k % operand.ndim, block)
             rows, blocks = operand_scales("xy"[number], values, operand.shape, k, block)
+            if of_hardware and blocks is None and values.ndim == operand.ndim and operand.shape[k] <= block:
+                rows, blocks = np.ones(()), ScaledBlocks(values, block)  # one block
             if verb == "dot":
                 rows, inner = np.broadcast_to(rows, outer).reshape(-1), list(operand.shape[-1:])
             else:
@@ -136,9 +142,9 @@ def _of_results(verb: str, scale: Dump, left: Array, right: Array, shape: tuple[
 
 
 def in_blocks(
-    values: Array, blocks: ScaledBlocks | None, how: Accumulation, side: int, fmt: Format | None
+    values: Array, blocks: ScaledBlocks | None, how: Accumulation, side: int, fmt: Format | None, axis: int
 ) -> Any:
-    """Return an operand as an array in blocks with these scales.
+    """Return an operand as an array in blocks with these scales, along an axis from the end.
 
     Raises ValueError: scales that their format does not have, blocks that the accumulation does not take.
     """
@@ -153,15 +159,14 @@ def in_blocks(
     scale = catalog.BINARY32 if how.scale is None else how.scale[0]
     given = blocks.scales.reshape(-1)
     codes = np.asarray(lp.encode(given, scale)).reshape(blocks.scales.shape)
-    if (np.asarray(lp.decode(codes, scale, dtype=np.float64)) != blocks.scales).any():
+    held = np.asarray(lp.decode(codes, scale, dtype=np.float64))
+    if ((held != blocks.scales) & ~(np.isnan(held) & np.isnan(blocks.scales))).any():
         raise ValueError(f"scale of {'xy'[side]} has numbers that {scale.name!r} does not have")
     plain = Projection(nan="max") if element.nan_code is None else Projection()
     name = f"blocks of {blocks.size} {element.name} with scales in {scale.name}"
     form = BlockFormat(name=name, element=element, scale=scale, size=blocks.size)
     elements = np.asarray(lp.encode(values, element, projection=plain))
-    return BlockArray(
-        elements, codes, form, (values.ndim - 1 if side == 0 or values.ndim == 1 else values.ndim - 2,)
-    )
+    return BlockArray(elements, codes, form, (values.ndim + axis,))
 
 
 def times(verb: Any, x: Any, y: Any, addend: Array | None, how: Accumulation, factor: Array) -> Array:

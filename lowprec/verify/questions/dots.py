@@ -115,7 +115,10 @@ class DotQuestion(Question):
         if random is not None:
             self._check_random(random, bool(self.epilogue or scale is not None or budget), got.size, length)
         size = block or (self.epilogue.block if self.epilogue else 0) or (how.scale[1] if how.scale else 0)
-        self.scales = None if scale is None else DotScales(verb, scale, left, right, shape, size)
+        self.scales = None
+        if scale is not None:
+            own = how.scale is not None
+            self.scales = DotScales(verb, scale, left, right, shape, size, of_hardware=own)
         takes_blocks = how.scale is not None or not (how.machine or isinstance(how.accumulator, Window))
         if self.scales is not None and any(self.scales.blocks) and not takes_blocks:
             self.epilogue = (
@@ -264,7 +267,14 @@ class DotQuestion(Question):
                 raise ValueError("blocks have their scales in order")
             if epilogue is None:
                 x, y = (
-                    in_blocks(side, block, how, number, self.formats[number])
+                    in_blocks(
+                        side,
+                        block,
+                        how,
+                        number,
+                        self.formats[number],
+                        -2 if number and self.verb == "matmul" else -1,
+                    )
                     for number, (side, block) in enumerate(zip((x, y), blocks, strict=True))
                 )
         if "backward" in fields:

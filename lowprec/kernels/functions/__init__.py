@@ -1,0 +1,4 @@
+"""Values of functions, by proven enclosures.
+
+Floor 2b.
+"""

@@ -1,0 +1,66 @@
+"""Values of a function at every operand of an array, as columns of numbers; kept for narrow operands.
+
+Floor 2b. Imports numba through the scalar kernels.
+"""
+
+from __future__ import annotations
+
+import math
+from typing import Any, NamedTuple
+
+import numpy as np
+import numpy.typing as npt
+
+from lowprec.kernels.functions.values import Value, value_of
+from lowprec.kernels.lower.kinds import NAN
+
+__all__ = ["Columns", "columns_of", "is_settled"]
+
+Array = npt.NDArray[Any]
+
+
+class Columns(NamedTuple):
+    """Numbers, one in each place: see `values.Value`."""
+
+    kinds: Array
+    negatives: Array
+    highs: Array
+    lows: Array
+    exponents: Array
+    raised: Array
+
+    def at(self, places: Array) -> Columns:
+        """Return the numbers at some places."""
+        return Columns(*(column[places] for column in self))
+
+
+_TYPES = (np.int64, np.bool_, np.uint64, np.uint64, np.int64, np.uint8)
+
+
+def columns_of(name: str, operands: list[Array]) -> Columns:
+    """Return the value of a function for each row of float64 operands, each distinct row once."""
+    words = [np.ascontiguousarray(operand).view(np.uint64) for operand in operands]
+    rows = np.stack(words, axis=1)
+    if len(words) == 1:
+        distinct, places = np.unique(rows[:, 0], return_inverse=True)
+        distinct = distinct[:, None]
+    else:
+        distinct, places = np.unique(rows, axis=0, return_inverse=True)
+    numbers = [_value(name, *row) for row in distinct.view(np.float64).tolist()]
+    columns: Any = [
+        np.array(column, kind) for column, kind in zip(zip(*numbers, strict=True), _TYPES, strict=True)
+    ]
+    return Columns(*columns).at(places.reshape(-1))
+
+
+def _value(name: str, *operands: float) -> Value:
+    if any(map(math.isnan, operands)) and not is_settled(name, *operands):
+        return Value(NAN, False)
+    return value_of(name, *operands)
+
+
+def is_settled(name: str, *operands: float) -> bool:
+    """Return whether a function has a value beside a quiet NaN."""
+    if name == "hypot":
+        return any(map(math.isinf, operands))
+    return name == "pow" and (operands[0] == 1 or operands[1] == 0)

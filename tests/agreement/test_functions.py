@@ -1,0 +1,403 @@
+"""Functions: MPFR's opinion, special cases by clause 9 of IEEE 754, exact cases, and what lies at limits."""
+
+from __future__ import annotations
+
+import math
+import re
+from fractions import Fraction
+
+import gmpy2
+import ml_dtypes
+import numpy as np
+import pytest
+
+import lowprec as lp
+from lowprec.kernels.functions.values import exact, value_of
+from lowprec.spec.functions import FUNCTIONS
+
+NAN, INFINITY = math.nan, math.inf
+INVALID, DIVIDE, INEXACT = 16, 8, 1
+
+#: MPFR's functions by our names.
+PEERS = {
+    "exp": gmpy2.exp,
+    "exp2": gmpy2.exp2,
+    "exp10": gmpy2.exp10,
+    "expm1": gmpy2.expm1,
+    "log": gmpy2.log,
+    "log2": gmpy2.log2,
+    "log10": gmpy2.log10,
+    "log1p": gmpy2.log1p,
+    "sin": gmpy2.sin,
+    "cos": gmpy2.cos,
+    "tan": gmpy2.tan,
+    "asin": gmpy2.asin,
+    "acos": gmpy2.acos,
+    "atan": gmpy2.atan,
+    "sinh": gmpy2.sinh,
+    "cosh": gmpy2.cosh,
+    "tanh": gmpy2.tanh,
+    "asinh": gmpy2.asinh,
+    "acosh": gmpy2.acosh,
+    "atanh": gmpy2.atanh,
+    "rsqrt": gmpy2.rec_sqrt,
+    "cbrt": gmpy2.cbrt,
+    "erf": gmpy2.erf,
+    "erfc": gmpy2.erfc,
+}
+
+ROUNDINGS = {
+    "nearest_even": gmpy2.RoundToNearest,
+    "toward_zero": gmpy2.RoundToZero,
+    "toward_positive": gmpy2.RoundUp,
+    "toward_negative": gmpy2.RoundDown,
+    "away_from_zero": gmpy2.RoundAwayZero,
+}
+
+#: Formats with subnormals as IEEE 754 has them: precision, and MPFR's exponents.
+FORMATS = {
+    "binary16": (np.float16, 11, 16, -23),
+    "bfloat16": (ml_dtypes.bfloat16, 8, 128, -132),
+    "e5m2": (ml_dtypes.float8_e5m2, 3, 16, -15),
+    "float8_e4m3": (ml_dtypes.float8_e4m3, 4, 8, -8),
+}
+
+
+def assert_same_bits(found: np.ndarray, expected: np.ndarray) -> None:
+    """Compare floats by their bits."""
+    assert found.dtype == expected.dtype
+    np.testing.assert_array_equal(found.view(np.uint8), expected.view(np.uint8))
+
+
+def agrees(name: str, fmt: str, patterns: np.ndarray) -> None:
+    """Hold every pattern against MPFR in five modes."""
+    dtype, precision, largest, smallest = FORMATS[fmt]
+    operands = patterns.view(dtype)
+    numbers = lp.decode(patterns, fmt, dtype=np.float64)
+    if name == "rsqrt":  # of -0 MPFR has +Inf, as its manual says, and IEEE 754 -Inf
+        operands, numbers = (
+            operands[(numbers != 0) | ~np.signbit(numbers)],
+            numbers[(numbers != 0) | ~np.signbit(numbers)],
+        )
+    for rounding, mode in ROUNDINGS.items():
+        found = getattr(lp, name)(
+            operands, fmt, rounding=rounding, dtype=np.float64 if fmt == "e5m2" else None
+        )
+        with gmpy2.context(precision=precision, emax=largest, emin=smallest, subnormalize=True, round=mode):
+            expected = np.array([float(PEERS[name](gmpy2.mpfr(number))) for number in numbers.tolist()])
+        found = np.asarray(found, np.float64)
+        same = (found == expected) & (np.signbit(found) == np.signbit(expected))
+        same |= np.isnan(found) & np.isnan(expected)
+        wrong = np.nonzero(~same)[0][:3]
+        assert not wrong.size, (name, rounding, numbers[wrong], found[wrong], expected[wrong])
+
+
+@pytest.mark.parametrize("fmt", ["e5m2", "float8_e4m3"])
+@pytest.mark.parametrize("name", PEERS)
+def test_mpfr_agrees_on_every_operand_of_eight_bits(name, fmt):
+    agrees(name, fmt, np.arange(256, dtype=np.uint8))
+
+
+@pytest.mark.parametrize("fmt", ["binary16", "bfloat16"])
+@pytest.mark.parametrize("name", PEERS)
+def test_mpfr_agrees_on_drawn_operands(name, fmt):
+    generator = np.random.default_rng(sum(map(ord, name)))
+    agrees(name, fmt, generator.integers(0, 1 << 16, 500).astype(np.uint16))
+
+
+@pytest.mark.long
+@pytest.mark.parametrize("fmt", ["binary16", "bfloat16"])
+@pytest.mark.parametrize("name", PEERS)
+def test_mpfr_agrees_on_every_operand(name, fmt):
+    agrees(name, fmt, np.arange(1 << 16, dtype=np.uint32).astype(np.uint16))
+
+
+@pytest.mark.parametrize("name", ["hypot", "atan2", "pow"])
+def test_mpfr_agrees_on_pairs(name):
+    peer = {"hypot": gmpy2.hypot, "atan2": gmpy2.atan2, "pow": lambda x, y: x**y}[name]
+    codes = np.arange(256, dtype=np.uint8)
+    codes[[0x7D, 0xFD]] = 0x7E  # MPFR has no signaling NaNs
+    drawn = np.random.default_rng(1).integers(0, 1 << 16, 3000)
+    x, y = codes[drawn >> 8], codes[drawn & 255]
+    first, second = (each.view(ml_dtypes.float8_e5m2) for each in (x, y))
+    numbers = [each.astype(np.float64).tolist() for each in (first, second)]
+    for rounding, mode in ROUNDINGS.items():
+        found = np.asarray(getattr(lp, name)(first, second, "e5m2", rounding=rounding), np.float64)
+        with gmpy2.context(precision=3, emax=16, emin=-15, subnormalize=True, round=mode):
+            expected = np.array(
+                [float(peer(gmpy2.mpfr(a), gmpy2.mpfr(b))) for a, b in zip(*numbers, strict=True)]
+            )
+        same = (found == expected) & (np.signbit(found) == np.signbit(expected))
+        same |= np.isnan(found) & np.isnan(expected)
+        wrong = np.nonzero(~same)[0][:3]
+        assert not wrong.size, (
+            rounding,
+            [(numbers[0][i], numbers[1][i], found[i], expected[i]) for i in wrong],
+        )
+
+
+# -- special cases ---------------------------------------------------------------------------------------
+
+#: Operand, result, flags: IEEE 754, 9.2.1; of what it does not have, limits.
+SPECIAL = {
+    "exp": [(0.0, 1, 0), (-0.0, 1, 0), (INFINITY, INFINITY, 0), (-INFINITY, 0.0, 0)],
+    "expm1": [(-0.0, -0.0, 0), (-INFINITY, -1, 0), (INFINITY, INFINITY, 0)],
+    "exp2": [(3, 8, 0), (-3, 0.125, 0), (-INFINITY, 0.0, 0)],
+    "exp2m1": [(3, 7, 0), (-1, -0.5, 0), (-0.0, -0.0, 0)],
+    "exp10": [(2, 100, 0), (0.0, 1, 0)],
+    "exp10m1": [(1, 9, 0), (-INFINITY, -1, 0)],
+    "log": [
+        (1, 0.0, 0),
+        (0.0, -INFINITY, DIVIDE),
+        (-0.0, -INFINITY, DIVIDE),
+        (-1, NAN, INVALID),
+        (INFINITY, INFINITY, 0),
+        (-INFINITY, NAN, INVALID),
+    ],
+    "log2": [(8, 3, 0), (0.125, -3, 0), (0.0, -INFINITY, DIVIDE)],
+    "log10": [(100, 2, 0), (-2, NAN, INVALID)],
+    "log1p": [(-0.0, -0.0, 0), (-1, -INFINITY, DIVIDE), (-2, NAN, INVALID)],
+    "log2p1": [(7, 3, 0), (-0.5, -1, 0), (-1, -INFINITY, DIVIDE)],
+    "log10p1": [(9, 1, 0), (-0.0, -0.0, 0)],
+    "sin": [(-0.0, -0.0, 0), (INFINITY, NAN, INVALID)],
+    "cos": [(-0.0, 1, 0), (-INFINITY, NAN, INVALID)],
+    "tan": [(0.0, 0.0, 0), (-INFINITY, NAN, INVALID)],
+    "sinpi": [(2, 0.0, 0), (-2, -0.0, 0), (0.5, 1, 0), (1.5, -1, 0), (-0.5, -1, 0), (INFINITY, NAN, INVALID)],
+    "cospi": [(0.5, 0.0, 0), (-1.5, 0.0, 0), (1, -1, 0), (2, 1, 0), (INFINITY, NAN, INVALID)],
+    "tanpi": [
+        (1, -0.0, 0),
+        (2, 0.0, 0),
+        (-1, 0.0, 0),
+        (-2, -0.0, 0),
+        (0.5, INFINITY, DIVIDE),
+        (1.5, -INFINITY, DIVIDE),
+        (-0.5, -INFINITY, DIVIDE),
+        (0.25, 1, 0),
+        (0.75, -1, 0),
+        (-0.25, -1, 0),
+    ],
+    "asin": [(-0.0, -0.0, 0), (2, NAN, INVALID), (INFINITY, NAN, INVALID)],
+    "acos": [(1, 0.0, 0), (-2, NAN, INVALID)],
+    "atan": [(-0.0, -0.0, 0)],
+    "asinpi": [(1, 0.5, 0), (-1, -0.5, 0)],
+    "acospi": [(1, 0.0, 0), (0.0, 0.5, 0), (-1, 1, 0)],
+    "atanpi": [(1, 0.25, 0), (INFINITY, 0.5, 0), (-INFINITY, -0.5, 0)],
+    "sinh": [(-INFINITY, -INFINITY, 0), (-0.0, -0.0, 0)],
+    "cosh": [(-INFINITY, INFINITY, 0), (-0.0, 1, 0)],
+    "tanh": [(-INFINITY, -1, 0), (INFINITY, 1, 0), (-0.0, -0.0, 0)],
+    "asinh": [(-INFINITY, -INFINITY, 0), (-0.0, -0.0, 0)],
+    "acosh": [(1, 0.0, 0), (0.5, NAN, INVALID), (0.0, NAN, INVALID), (-INFINITY, NAN, INVALID)],
+    "atanh": [(1, INFINITY, DIVIDE), (-1, -INFINITY, DIVIDE), (2, NAN, INVALID), (-0.0, -0.0, 0)],
+    "rsqrt": [
+        (4, 0.5, 0),
+        (0.25, 2, 0),
+        (0.0, INFINITY, DIVIDE),
+        (-0.0, -INFINITY, DIVIDE),
+        (INFINITY, 0.0, 0),
+        (-1, NAN, INVALID),
+        (-INFINITY, NAN, INVALID),
+    ],
+    "reciprocal": [(4, 0.25, 0), (-0.0, -INFINITY, DIVIDE), (-INFINITY, -0.0, 0)],
+    "cbrt": [(-8, -2, 0), (0.125, 0.5, 0), (-0.0, -0.0, 0), (-INFINITY, -INFINITY, 0)],
+    "sigmoid": [(0.0, 0.5, 0), (-INFINITY, 0.0, 0), (INFINITY, 1, 0)],
+    "erf": [(-INFINITY, -1, 0), (-0.0, -0.0, 0)],
+    "erfc": [(-INFINITY, 2, 0), (0.0, 1, 0), (INFINITY, 0.0, 0)],
+    "gelu": [(-INFINITY, -0.0, 0), (-0.0, -0.0, 0), (INFINITY, INFINITY, 0)],
+    "gelu_tanh": [(-INFINITY, -0.0, 0), (0.0, 0.0, 0)],
+    "silu": [(-INFINITY, -0.0, 0), (0.0, 0.0, 0), (INFINITY, INFINITY, 0)],
+    "softplus": [(-INFINITY, 0.0, 0), (INFINITY, INFINITY, 0)],
+}
+
+
+@pytest.mark.parametrize("name", [name for name, rule in FUNCTIONS.items() if rule.operands == 1])
+def test_special_and_exact_cases(name):
+    operands = np.array([operand for operand, _, _ in SPECIAL[name]], np.float32)
+    flags = np.empty(operands.shape, np.uint8)
+    found = getattr(lp, name)(operands, "binary16", flags=flags)
+    np.testing.assert_array_equal(found, np.array([each for _, each, _ in SPECIAL[name]], np.float32))
+    expected = np.array([each for _, each, _ in SPECIAL[name]])
+    known = ~np.isnan(expected)
+    np.testing.assert_array_equal(np.signbit(found)[known], np.signbit(expected)[known])
+    assert flags.tolist() == [each for _, _, each in SPECIAL[name]]
+    assert np.isnan(getattr(lp, name)(np.float32([NAN]), "binary16")).all()
+
+
+PAIRS = {
+    "hypot": [
+        (3, 4, 5, 0),
+        (-INFINITY, NAN, INFINITY, 0),
+        (NAN, INFINITY, INFINITY, 0),
+        (0.0, -0.0, 0.0, 0),
+        (NAN, 1, NAN, 0),
+    ],
+    "atan2": [
+        (0.0, 1, 0.0, 0),
+        (-0.0, 0.0, -0.0, 0),
+        (-0.0, INFINITY, -0.0, 0),
+        (1, INFINITY, 0.0, 0),
+        (NAN, 1, NAN, 0),
+    ],
+    "pow": [
+        (2, 3, 8, 0),
+        (-2, 3, -8, 0),
+        (4, 0.5, 2, 0),
+        (4, -0.5, 0.5, 0),
+        (8, 1.5, None, INEXACT),
+        (-8, 0.5, NAN, INVALID),
+        (NAN, 0.0, 1, 0),
+        (1, NAN, 1, 0),
+        (-1, INFINITY, 1, 0),
+        (0.0, -1, INFINITY, DIVIDE),
+        (-0.0, -1, -INFINITY, DIVIDE),
+        (-0.0, -2, INFINITY, DIVIDE),
+        (0.0, -INFINITY, INFINITY, 0),
+        (-0.0, 3, -0.0, 0),
+        (-0.0, 0.5, 0.0, 0),
+        (0.5, INFINITY, 0.0, 0),
+        (0.5, -INFINITY, INFINITY, 0),
+        (2, INFINITY, INFINITY, 0),
+        (INFINITY, -1, 0.0, 0),
+        (-INFINITY, 3, -INFINITY, 0),
+        (-INFINITY, -3, -0.0, 0),
+        (-INFINITY, 2, INFINITY, 0),
+        (2, NAN, NAN, 0),
+    ],
+}
+
+
+@pytest.mark.parametrize("name", PAIRS)
+def test_special_and_exact_cases_of_two_operands(name):
+    for x, y, expected, signaled in PAIRS[name]:
+        flags = np.empty(1, np.uint8)
+        found = getattr(lp, name)(np.float32([x]), np.float32([y]), "binary16", flags=flags)
+        assert flags.tolist() == [signaled], (x, y)
+        if expected is not None:
+            np.testing.assert_array_equal(found, np.float32([expected]), err_msg=f"{x}, {y}")
+            assert math.isnan(expected) or math.copysign(1, found[0]) == math.copysign(1, expected), (x, y)
+
+
+def test_a_signaling_nan_is_invalid():
+    flags = np.empty(3, np.uint8)
+    operands = np.array([0x7C01, 0x7E00, 0xFC01], np.uint16).view(np.float16)
+    assert np.isnan(lp.exp(operands, "binary16", flags=flags)).all()
+    assert flags.tolist() == [INVALID, 0, INVALID]
+    lp.pow(operands[:2], np.float16([0.0, 0.0]), "binary16", flags=(one := np.empty(2, np.uint8)))
+    assert one.tolist() == [INVALID, 0]
+
+
+@pytest.mark.parametrize(
+    ("name", "operand", "below", "above"),
+    [
+        ("tanh", 60000.0, "toward_zero", "nearest_even"),
+        ("sigmoid", 60000.0, "toward_negative", "nearest_even"),
+        ("erf", 3e38, "toward_zero", "nearest_even"),
+        ("cos", 2.0**-100, "toward_zero", "nearest_even"),
+    ],
+)
+def test_values_next_to_one_are_not_one(name, operand, below, above):
+    """Only what is proven to lie below 1 is rounded away from it."""
+    flags = np.empty(1, np.uint8)
+    operand = np.float32([operand])
+    assert getattr(lp, name)(operand, "binary16", rounding=below, flags=flags) == [1 - 2.0**-11]
+    assert flags == [INEXACT]
+    assert getattr(lp, name)(operand, "binary16", rounding=above) == [1]
+
+
+@pytest.mark.parametrize("name", ["gelu", "silu", "gelu_tanh"])
+def test_activations_at_their_ends(name):
+    """X times almost one, and x times almost nothing."""
+    verb = getattr(lp, name)
+    large = np.float32([60000.0, 3e38])
+    np.testing.assert_array_equal(verb(large, "binary32", rounding="toward_positive"), large)
+    np.testing.assert_array_equal(
+        verb(large, "binary32", rounding="toward_zero"), np.nextafter(large, np.float32(0))
+    )
+    smallest = verb(-large, "binary32", rounding="toward_negative")
+    np.testing.assert_array_equal(smallest, np.float32([-(2.0**-149)] * 2))
+    np.testing.assert_array_equal(np.signbit(verb(-large, "binary32")), [True, True])
+
+
+def test_float32_is_rounded_once():
+    """Against MPFR in binary32, subnormal results too."""
+    generator = np.random.default_rng(0)
+    operands = generator.uniform(-104, 89, 300).astype(np.float32)
+    with gmpy2.context(precision=24, emax=128, emin=-148, subnormalize=True):
+        expected = np.array([float(gmpy2.exp(gmpy2.mpfr(float(each)))) for each in operands], np.float32)
+    assert_same_bits(lp.exp(operands, "binary32"), expected)
+
+
+def test_results_become_codes_of_codebooks_and_integers():
+    operands = np.arange(256, dtype=np.uint8).view(ml_dtypes.float8_e4m3fn)
+    exactly = np.exp(operands.astype(np.float64)[:0x7F])
+    np.testing.assert_array_equal(
+        lp.exp(operands, "posit8", dtype=np.uint8)[:0x7F], lp.encode(exactly, "posit8")
+    )
+    assert lp.exp([1.0, 3.0], "int8").tolist() == [3, 20]
+
+
+def test_stochastic_rounding_takes_the_share_of_the_gap():
+    operand = np.full(256, 1.0, np.float16)
+    found = lp.exp(operand, "e4m3fn", rounding="stochastic(8)", random=np.arange(256, dtype=np.uint32))
+    assert set(found.tolist()) == {2.5, 2.75}
+    assert (found == 2.75).sum() == int((math.e - 2.5) / 0.25 * 256)
+
+
+def test_flushed_operands_are_zeros():
+    flags = np.empty(1, np.uint8)
+    projection = lp.Projection(subnormals="flush_operands")
+    found = lp.sin(np.float16([2.0**-20]), "binary16", projection=projection, flags=flags)
+    assert (found.tolist(), flags.tolist()) == ([0.0], [INEXACT])
+
+
+def test_progress_is_told_and_changes_nothing():
+    operands = np.linspace(-3, 3, 5000).astype(np.float32).reshape(50, 100)
+    told = []
+    flags, plain = np.empty(operands.shape, np.uint8), np.empty(operands.shape, np.uint8)
+    found = lp.tanh(operands, "bfloat16", progress=lambda *done: told.append(done), flags=flags)
+    assert_same_bits(found, lp.tanh(operands, "bfloat16", flags=plain))
+    np.testing.assert_array_equal(flags, plain)
+    assert told == [(0, 5000), (4096, 5000), (5000, 5000)]
+    drawn = lp.exp(operands, "e4m3fn", rounding="stochastic(8)", rng=3, progress=lambda *done: None)
+    assert_same_bits(drawn, lp.exp(operands, "e4m3fn", rounding="stochastic(8)", rng=3))
+
+
+def test_tables_and_elements_are_the_same():
+    operands = np.arange(1 << 16, dtype=np.uint32).astype(np.uint16).view(np.float16)
+    whole = lp.log1p(operands, "bfloat16")
+    some = slice(12000, 12300)
+    assert_same_bits(whole[some], lp.log1p(operands[some].astype(np.float32), "bfloat16"))
+
+
+def test_rational_numbers_are_rounded_to_odd():
+    for number in (Fraction(1, 3), Fraction(2) ** -1074 / 7, Fraction(5, 3), Fraction(10) ** 300 / 7):
+        kind, negative, high, low, exponent, raised = exact(number)
+        whole = (high << 64 | low) * Fraction(2) ** (exponent - 64)
+        assert (kind, negative, raised) == (0, False, 0)
+        assert high >> 63 == 1
+        assert abs(whole - number) * 2**127 <= whole
+        assert low & 1 == 1
+    assert value_of("hypot", 3.0, 4.0)[2:5] == (5 << 61, 0, -61)
+
+
+@pytest.mark.parametrize(
+    ("call", "error", "message"),
+    [
+        (lambda: lp.exp([2**60 + 1], "binary32"), ValueError, "exp takes integers of at most 53 bits"),
+        (
+            lambda: lp.log([-1.0], "int8"),
+            ValueError,
+            "log of -1.0 at index (0,) has a result that 'int8' has no code",
+        ),
+        (lambda: lp.exp([1.0], "mxfp4"), TypeError, "exp gives single values, and 'mxfp4' has blocks"),
+        (lambda: lp.exp([1.0], "binary32", fast=True), TypeError, "exp has no keyword 'fast'"),
+        (
+            lambda: lp.exp([1.0], "binary16", backend="oracle"),
+            ValueError,
+            "backend='oracle' does not serve this request: it takes all but functions; leave backend out",
+        ),
+        (lambda: lp.exp(["a"], "binary16"), TypeError, "values must be real numbers"),
+    ],
+)
+def test_bad_calls_are_refused(call, error, message):
+    with pytest.raises(error, match=re.escape(message)):
+        call()
