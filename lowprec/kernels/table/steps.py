@@ -107,7 +107,8 @@ class Steps:
         padded = np.concatenate([firsts, np.full(1 << depth, -1).astype(kind)])
         at = np.concatenate([at, np.full(1 << depth, at[-1])])
         return _Found(
-            padded, results[at], refused[at], starts.astype(np.uint16 if firsts.size <= 1 << 16 else np.uint32),
+            padded, results[at], refused[at],
+            starts.astype(np.uint16 if firsts.size <= 1 << 16 else np.uint32),
             shift, depth,
         )  # fmt: skip
 
