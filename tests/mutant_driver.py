@@ -333,16 +333,18 @@ def statistics(name):
 
 
 def refusals(name):
-    """Compare numbers looked up by 16 bits, among patterns of which some are refused, with the oracle's."""
+    """Encode numbers looked up by 16 bits, one of which is NaN: it has no code."""
     import numpy as np
 
     import lowprec as lp
 
-    x = np.linspace(-1, 1, 1 << 15).astype(np.float16)
-    x[0] = -0.0  # in the middle of all patterns
-    got, want = lp.encode(x, name), lp.encode(x[::97], name, backend="oracle")
-    if (got[::97] != want).any():
-        yield "agrees with the oracle", {"got": got[::97].tolist()[:5], "want": want.tolist()[:5]}
+    x = np.zeros(1 << 15, np.float16)
+    x[77] = np.nan
+    try:
+        lp.encode(x, name)
+    except ValueError:
+        return
+    yield "refuses", {"x": "NaN"}
 
 
 def function(name, rounding):

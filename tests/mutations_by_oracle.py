@@ -828,9 +828,9 @@ MUTANTS = (
     Mutant(
         "table-refusals",
         "kernels/table/refusals.py",
-        "of patterns that are taken, one is not looked at",
-        "slice(middle, part.stop)]",
-        "slice(middle + 1, part.stop)]",
+        "patterns that are refused have results",
+        "refused[part] = 1",
+        "refused[part] = 0",
         ("refusals:nf4",),
     ),
     Mutant(

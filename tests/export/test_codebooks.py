@@ -2,13 +2,17 @@
 
 from __future__ import annotations
 
+import json
 import math
 from fractions import Fraction
+from pathlib import Path
 
 import numpy as np
 import pytest
+from click.testing import CliRunner
 
 import lowprec as lp
+from lowprec.cli.main import main
 from lowprec.export import cards
 from lowprec.export.tables import Table
 from lowprec.export.tabulate import thresholds
@@ -209,3 +213,22 @@ def test_the_systemverilog_package_simulates_to_the_same_codes(book, tmp_path):
     files = tmp_path / "package.sv", tmp_path / "bench.sv"
     succeed(iverilog, "-g2012", "-Wall", "-o", tmp_path / "bench", *files)
     assert succeed("vvp", "-n", tmp_path / "bench").split(b"\n")[0] == b"0 wrong"
+
+
+def test_the_page_lists_the_codebooks_that_there_are():
+    """Names, widths, what they are, sources."""
+    page = (Path(__file__).parents[2] / "docs" / "codebooks.md").read_text()
+    rows = [f"| `{name}` | {each.width} | {each.what} | {each.source} |" for name, each in ENTRIES.items()]
+    table = page.split("|---|---|---|---|\n")[1].split("\n\n")[0]
+    assert table.splitlines() == rows
+
+
+def test_lists_hold_codebooks_by_words():
+    """All, or those of a family; names that are nearly right suggest one."""
+    run = CliRunner().invoke
+    listed = json.loads(run(main, ["list", "codebooks", "posit", "--json"]).output)
+    assert [each["name"] for each in listed] == ["posit8", "posit16"]
+    assert "posit16" in run(main, ["formats"]).output
+    assert "takum8" not in run(main, ["list", "formats", "posit"]).output
+    assert "did you mean 'posit8'" in run(main, ["show", "posti8"]).output
+    assert "2^12 = 4096.0" in run(main, ["show", "posit8_es1"]).output

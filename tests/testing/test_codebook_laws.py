@@ -26,6 +26,7 @@ from lowprec.testing.subjects import Arrays
 SMALL = [name for name, entry in ENTRIES.items() if entry.width <= 8]
 POSIT, NF4, HIF8 = named("posit8"), named("nf4"), named("hif8")
 NAN = math.nan
+TIED = Codebook("t", POSIT.values, thresholds=POSIT.thresholds, ties="away", overflow="never")
 MIDPOINTS = Codebook("m", POSIT.values, overflow="never")
 OTHERS = [
     Codebook("positive", [0.5, 1, 3, 4]),
@@ -75,9 +76,11 @@ class Own:
         self.name, self.format, self.wrong, self.how = "own", fmt, wrong, projection
 
     def decode(self, given):
+        """Look values up."""
         return np.array(self.wrong.values)[given]
 
     def encode(self, numbers):
+        """Encode as the other codebook does."""
         return lp.encode(numbers, self.wrong, **self.how)
 
 
@@ -105,8 +108,7 @@ MISTAKES = {
     "one threshold": (POSIT, with_threshold(200, math.nextafter(POSIT.thresholds[200], math.inf)), {},
                       "thresholds"),
     "at zero": (POSIT, with_threshold(127, POSIT.values[1] / 2), {}, "thresholds"),
-    "ties": (POSIT, Codebook("t", POSIT.values, thresholds=POSIT.thresholds, ties="away", overflow="never"), {},
-             "thresholds"),
+    "ties": (POSIT, TIED, {}, "thresholds"),
     "ties of nf4": (NF4, Codebook("t", NF4.values, thresholds=NF4.thresholds), {}, "thresholds"),
     "overflow": (POSIT, Codebook("o", POSIT.values, thresholds=POSIT.thresholds), {}, "codebook overflow"),
     "HiFloat8's bound": (HIF8, Codebook("h", HIF8.values, ties="away"), {}, "codebook overflow"),

@@ -9,6 +9,7 @@ from __future__ import annotations
 from lowprec.verify.frameworks import (
     apytypes,
     bitstring,
+    en_dtypes,
     gfloat,
     jax,
     ml_dtypes,
@@ -20,6 +21,7 @@ from lowprec.verify.frameworks import (
     tensorflow,
     torch,
     torchao,
+    universal,
 )
 from lowprec.verify.frameworks.base import Framework
 
@@ -39,6 +41,8 @@ _LIBRARIES = (
     pychop,
     qtorch,
     bitstring,
+    universal,
+    en_dtypes,
 )
 
 #: Every framework that there is an adapter for, by name.
