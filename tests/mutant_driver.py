@@ -39,6 +39,7 @@ def subjects():
     from lowprec.testing import block, operation
     from lowprec.testing.subjects import Arrays, Oracle
 
+    inf = float("inf")
     unsigned = lp.Format(
         name="unsigned", exponent_bits=2, trailing_bits=2, bias=1, sign=lp.Sign.UNSIGNED, nans=1
     )
@@ -46,6 +47,10 @@ def subjects():
         "ieee": lambda: families.ieee("ieee", 3, 2),
         "fnuz": lambda: families.fnuz("fnuz", 2, 2),
         "powers": lambda: families.power_of_two("powers", 3),
+        "book_infinite": lambda: lp.Codebook(
+            "infinite", [0.0, 1.0, 3.0, inf, float("nan"), -inf, -3.0, -1.0]
+        ),
+        "book_unsigned": lambda: lp.Codebook("unsigned", [0.0, 1.0, 2.5, 4.0]),
         "unsigned": lambda: unsigned,
         "ieee_unsigned": lambda: dataclasses.replace(unsigned, name="ieee_unsigned", nans=3, infinity=True),
     }
@@ -392,7 +397,7 @@ def broken(about, subject, only):
         if law.topic != about or law.name != (only or law.name) or late:
             continue
         try:
-            if law.applies(subject):
+            if law.concerns(subject):
                 with np.errstate(all="ignore"):
                     found = law.check(subject).found
                 if found is not None:

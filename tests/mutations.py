@@ -150,7 +150,7 @@ MUTANTS = (
     # -- the general kernel --------------------------------------------------------------------------
     Mutant(
         "half-is-up",
-        P,
+        "kernels/lower/records.py",
         "a tie counts as above half",
         "Threshold.ABOVE_HALF: 1 << 63,",
         "Threshold.ABOVE_HALF: (1 << 63) - 1,",

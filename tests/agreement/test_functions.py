@@ -12,7 +12,8 @@ import numpy as np
 import pytest
 
 import lowprec as lp
-from lowprec.kernels.functions.values import exact, value_of
+from lowprec.kernels.functions.enclosures import exact
+from lowprec.kernels.functions.values import value_of
 from lowprec.spec.functions import FUNCTIONS
 
 NAN, INFINITY = math.nan, math.inf

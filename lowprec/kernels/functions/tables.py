@@ -11,7 +11,8 @@ from typing import Any, NamedTuple
 import numpy as np
 import numpy.typing as npt
 
-from lowprec.kernels.functions.values import Value, value_of
+from lowprec.kernels.functions.enclosures import Value
+from lowprec.kernels.functions.values import value_of
 from lowprec.kernels.lower.kinds import NAN
 
 __all__ = ["Columns", "columns_of", "is_settled"]

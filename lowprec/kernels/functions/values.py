@@ -1,12 +1,6 @@
-"""The value of a function at exact numbers: 128 bits of it, rounded to odd, by enclosures that are proven.
+"""The value of each function at exact numbers: special and exact cases, and what encloses all others.
 
-python-flint's balls of real numbers (Arb) enclose a value; their precision is raised until all of a ball
-has the same 128 bits. What is exactly a binary fraction never gets there, so these cases come first: by
-algebra, and by the theorems of Lindemann and Weierstrass, and of Niven, they are all. Of `erf`, `gelu` and
-their like nobody has proven that there are none but at zero: precision would be raised to a limit, and then
-an error says so.
-
-Floor 2b. Imports python-flint when it is first needed. Source: [ARB].
+Floor 2b. `enclosures` needs python-flint. Source: [IEEE754] 9.2.1; [ARB].
 """
 
 from __future__ import annotations
@@ -16,161 +10,19 @@ from collections.abc import Callable
 from fractions import Fraction
 from typing import Any, NamedTuple
 
-from lowprec.kernels.lower.kinds import FINITE, GENERATED, INFINITY
-from lowprec.spec.projection import Flag
+from lowprec.kernels.functions.enclosures import (
+    INVALID,
+    Bounds,
+    Value,
+    enclosed,
+    exact,
+    infinity,
+    of_bits,
+    pole,
+    zero,
+)
 
-__all__ = ["Value", "flint", "value_of", "worst_precision"]
-
-#: Bits that are tried first, and at most.
-_PRECISION, _MOST = 160, 1 << 17
-
-#: Exponents beyond are as good as infinite.
-_FAR = 1 << 40
-
-_MASK = (1 << 64) - 1
-
-#: Numbers that a value lies between, and is neither of.
-Bounds = tuple[Fraction | None, Fraction | None]
-
-#: How many values needed more bits than those, for the reader of tables: see `worst_precision`.
-_raised: dict[str, list[int]] = {}
-
-
-class Value(NamedTuple):
-    """What a function gives, as kernels know numbers."""
-
-    kind: int
-    negative: bool
-    high: int = 0
-    low: int = 0
-    exponent: int = 0
-    raised: int = 0
-
-
-_INVALID = Value(GENERATED, False, raised=int(Flag.INVALID))
-
-
-def flint() -> Any:
-    """Return python-flint, or say how to install it."""
-    try:
-        import flint
-    except ImportError as error:
-        raise ImportError(
-            "functions need python-flint, which encloses their values: pip install 'lowprec[functions]'"
-        ) from error
-    return flint
-
-
-def _pole(negative: bool) -> Value:
-    return Value(INFINITY, negative, raised=int(Flag.DIVIDE_BY_ZERO))
-
-
-def _infinity(negative: bool) -> Value:
-    return Value(INFINITY, negative)
-
-
-def _zero(negative: bool = False) -> Value:
-    return Value(FINITE, negative)
-
-
-def exact(number: Fraction) -> Value:
-    """Return a rational number, rounded to odd."""
-    if number == 0:
-        return _zero()
-    size, below = abs(number.numerator), number.denominator
-    shift = size.bit_length() - below.bit_length() - 128
-    quotient, rest = divmod(size << max(-shift, 0), below << max(shift, 0))
-    while quotient.bit_length() < 128:
-        shift -= 1
-        quotient, rest = divmod(size << max(-shift, 0), below << max(shift, 0))
-    if quotient.bit_length() > 128:
-        rest |= quotient & 1
-        quotient, shift = quotient >> 1, shift + 1
-    return _number(quotient | (rest != 0), shift, number < 0)
-
-
-def _number(bits: int, exponent: int, negative: bool) -> Value:
-    """Return a number of 128 bits, and the exponent of its last one."""
-    place = max(-_FAR, min(_FAR, exponent + 64))
-    return Value(FINITE, negative, bits >> 64, bits & _MASK, place)
-
-
-def enclosed(name: str, make: Callable[[Any], Any], between: Bounds = (None, None)) -> Value:
-    """Return a value that is no binary fraction: `make` encloses it, given the arithmetic of balls.
-
-    It lies `between` two numbers, if given, and is neither.
-    """
-    module = flint()
-    before, precision = module.ctx.prec, _PRECISION
-    try:
-        while precision <= _MOST:
-            module.ctx.prec = precision
-            found = _decided(make(module.arb), between)
-            if found is not None:
-                if precision > _PRECISION:
-                    _raised.setdefault(name, []).append(precision)
-                return found
-            precision *= 2
-    finally:
-        module.ctx.prec = before
-    raise ValueError(
-        f"a value of {name} could not be decided with {_MOST:,} bits: it may be a binary fraction of which "
-        "nobody has proven that there is none"
-    )
-
-
-def _decided(ball: Any, between: Bounds) -> Value | None:
-    """Return the 128 leading bits that all numbers of a ball between the bounds have, or None."""
-    if not ball.is_finite():
-        return None
-    (middle, place), (radius, tiny) = (
-        tuple(int(part) for part in each.man_exp()) for each in (ball.mid(), ball.rad())
-    )
-    if radius == 0:
-        return exact(Fraction(middle) * Fraction(2) ** place) if abs(place) < 1 << 16 else None
-    if middle == 0:
-        place = tiny
-    if place - tiny > 1 << 16:  # a radius of nothing beside the number
-        radius, tiny = 1, place - (1 << 16)
-    last = min(place, tiny)
-    if abs(place - tiny) > 1 << 17:
-        return None
-    center, reach = middle << (place - last), radius << (tiny - last)
-    low, high = center - reach, center + reach
-    above, below = between
-    negative = high < 0 or (below is not None and below <= 0)
-    if negative:
-        low, high, above, below = -high, -low, _negated(below), _negated(above)
-    found = _common(low, high, last, negative)
-    if found is None and high.bit_length() + last < -_FAR and None not in between and 0 in between:
-        return _number(1 << 127 | 1, -2 * _FAR, negative)  # not zero, and below every number of a format
-    if found is None and abs(last) < 1 << 18:  # not far from numbers that it cannot be
-        unit = Fraction(2) ** last
-        if above is not None:
-            low = max(low, math.floor(above / unit))
-        if below is not None:
-            high = min(high, math.ceil(below / unit) - 1)
-        found = _common(low, high, last, negative)
-    return found
-
-
-def _common(low: int, high: int, last: int, negative: bool) -> Value | None:
-    """Return the 128 leading bits of all numbers between two, which none of them is exactly, or None."""
-    down = low.bit_length() - 128
-    if low <= 0 or down <= 0 or low >> down != high >> down:
-        return None
-    return _number(low >> down | 1, last + down, negative)
-
-
-def _negated(bound: Fraction | None) -> Fraction | None:
-    return None if bound is None else -bound
-
-
-def worst_precision(name: str) -> tuple[int, int]:
-    """Return how many values of a function needed more than the first precision so far, and the most bits."""
-    found = _raised.get(name, [])
-    return len(found), max(found, default=_PRECISION)
-
+__all__ = ["value_of"]
 
 # -- functions of one operand --------------------------------------------------------------------------
 
@@ -190,9 +42,9 @@ def _given(made: Any, x: float) -> Value:
     if isinstance(made, Value):
         return made
     if made == "pole":
-        return _pole(math.copysign(1, x) < 0)
+        return pole(math.copysign(1, x) < 0)
     if made == "same":
-        return _infinity(x < 0) if math.isinf(x) else _zero(math.copysign(1, x) < 0)
+        return infinity(x < 0) if math.isinf(x) else zero(math.copysign(1, x) < 0)
     return exact(Fraction(made))
 
 
@@ -235,7 +87,7 @@ def _if_positive(made: Callable[[Fraction], int | None], shift: int = 0) -> Call
 
     def exact_case(x: Fraction) -> Any:
         if x + shift <= 0:
-            return _pole(True) if x + shift == 0 else _INVALID
+            return pole(True) if x + shift == 0 else INVALID
         return made(x + shift)
 
     return exact_case
@@ -274,8 +126,8 @@ def _power_of_two(x: Fraction, less: int = 0) -> Fraction | Value | None:
     if abs(power) < 1 << 10:
         return Fraction(2) ** power - less
     if not less:
-        return _number(1 << 127, power - 127, False)
-    return _number((1 << 128) - 1, max(power, 0) - 128, power < 0)  # just below a power of two, or above -1
+        return of_bits(1 << 127, power - 127, False)
+    return of_bits((1 << 128) - 1, max(power, 0) - 128, power < 0)  # just below a power of two, or above -1
 
 
 def _power_of_ten(x: Fraction, less: int = 0) -> Fraction | None:
@@ -284,21 +136,21 @@ def _power_of_ten(x: Fraction, less: int = 0) -> Fraction | None:
 
 def _sinpi(x: Fraction) -> Any:
     if x.denominator == 1:
-        return _zero(x < 0)
+        return zero(x < 0)
     return 1 - 2 * (math.floor(x) % 2) if x.denominator == 2 else None
 
 
 def _cospi(x: Fraction) -> Any:
     if x.denominator == 1:
         return 1 - 2 * (int(x) % 2)
-    return _zero() if x.denominator == 2 else None
+    return zero() if x.denominator == 2 else None
 
 
 def _tanpi(x: Fraction) -> Any:
     if x.denominator == 1:
-        return _zero((x < 0) != (int(x) % 2 == 1))
+        return zero((x < 0) != (int(x) % 2 == 1))
     if x.denominator == 2:
-        return _pole(math.floor(x) % 2 == 1)
+        return pole(math.floor(x) % 2 == 1)
     return 1 - 2 * (math.floor(2 * x) % 2) if x.denominator == 4 else None
 
 
@@ -306,14 +158,14 @@ def _within(values: dict[int, Any]) -> Callable[[Fraction], Any]:
     """Return the exact cases of an inverse: invalid beyond 1, known at some numbers."""
 
     def exact_case(x: Fraction) -> Any:
-        return _INVALID if abs(x) > 1 else values.get(int(x)) if x.denominator == 1 else None
+        return INVALID if abs(x) > 1 else values.get(int(x)) if x.denominator == 1 else None
 
     return exact_case
 
 
 def _rsqrt(x: Fraction) -> Any:
     if x < 0:
-        return _INVALID
+        return INVALID
     power = _log2_of(x)
     return Fraction(2) ** (-power // 2) if power is not None and power % 2 == 0 else None
 
@@ -366,39 +218,39 @@ _ONE: dict[str, _One] = {
         _above_minus_one,
     ),
     "log": _One(
-        _pole(True), "same", _INVALID, lambda arb, x: x.log(), _if_positive(lambda x: 0 if x == 1 else None)
+        pole(True), "same", INVALID, lambda arb, x: x.log(), _if_positive(lambda x: 0 if x == 1 else None)
     ),
     "log2": _One(
-        _pole(True), "same", _INVALID, lambda arb, x: x.log() / arb.const_log2(), _if_positive(_log2_of)
+        pole(True), "same", INVALID, lambda arb, x: x.log() / arb.const_log2(), _if_positive(_log2_of)
     ),
     "log10": _One(
-        _pole(True), "same", _INVALID, lambda arb, x: x.log() / arb.const_log10(), _if_positive(_log10_of)
+        pole(True), "same", INVALID, lambda arb, x: x.log() / arb.const_log10(), _if_positive(_log10_of)
     ),
-    "log1p": _One("same", "same", _INVALID, lambda arb, x: x.log1p(), _if_positive(lambda x: None, 1)),
+    "log1p": _One("same", "same", INVALID, lambda arb, x: x.log1p(), _if_positive(lambda x: None, 1)),
     "log2p1": _One(
-        "same", "same", _INVALID, lambda arb, x: x.log1p() / arb.const_log2(), _if_positive(_log2_of, 1)
+        "same", "same", INVALID, lambda arb, x: x.log1p() / arb.const_log2(), _if_positive(_log2_of, 1)
     ),
     "log10p1": _One(
-        "same", "same", _INVALID, lambda arb, x: x.log1p() / arb.const_log10(), _if_positive(_log10_of, 1)
+        "same", "same", INVALID, lambda arb, x: x.log1p() / arb.const_log10(), _if_positive(_log10_of, 1)
     ),
-    "sin": _One("same", _INVALID, _INVALID, lambda arb, x: x.sin()),
-    "cos": _One(1, _INVALID, _INVALID, lambda arb, x: x.cos()),
-    "tan": _One("same", _INVALID, _INVALID, lambda arb, x: x.tan()),
-    "sinpi": _One("same", _INVALID, _INVALID, lambda arb, x: x.sin_pi(), _sinpi),
-    "cospi": _One(1, _INVALID, _INVALID, lambda arb, x: x.cos_pi(), _cospi),
-    "tanpi": _One("same", _INVALID, _INVALID, lambda arb, x: x.tan_pi(), _tanpi),
-    "asin": _One("same", _INVALID, _INVALID, lambda arb, x: x.asin(), _within({})),
-    "acos": _One(None, _INVALID, _INVALID, lambda arb, x: x.acos(), _within({1: 0})),
+    "sin": _One("same", INVALID, INVALID, lambda arb, x: x.sin()),
+    "cos": _One(1, INVALID, INVALID, lambda arb, x: x.cos()),
+    "tan": _One("same", INVALID, INVALID, lambda arb, x: x.tan()),
+    "sinpi": _One("same", INVALID, INVALID, lambda arb, x: x.sin_pi(), _sinpi),
+    "cospi": _One(1, INVALID, INVALID, lambda arb, x: x.cos_pi(), _cospi),
+    "tanpi": _One("same", INVALID, INVALID, lambda arb, x: x.tan_pi(), _tanpi),
+    "asin": _One("same", INVALID, INVALID, lambda arb, x: x.asin(), _within({})),
+    "acos": _One(None, INVALID, INVALID, lambda arb, x: x.acos(), _within({1: 0})),
     "atan": _One("same", lambda arb: arb.pi() / 2, lambda arb: -arb.pi() / 2, lambda arb, x: x.atan()),
     "asinpi": _One(
         "same",
-        _INVALID,
-        _INVALID,
+        INVALID,
+        INVALID,
         lambda arb, x: x.asin() / arb.pi(),
         _within({1: Fraction(1, 2), -1: Fraction(-1, 2)}),
     ),
     "acospi": _One(
-        Fraction(1, 2), _INVALID, _INVALID, lambda arb, x: x.acos() / arb.pi(), _within({1: 0, -1: 1})
+        Fraction(1, 2), INVALID, INVALID, lambda arb, x: x.acos() / arb.pi(), _within({1: 0, -1: 1})
     ),
     "atanpi": _One(
         "same",
@@ -408,30 +260,30 @@ _ONE: dict[str, _One] = {
         lambda x: x / 4 if abs(x) == 1 else None,
     ),
     "sinh": _One("same", "same", "same", lambda arb, x: x.sinh()),
-    "cosh": _One(1, "same", _infinity(False), lambda arb, x: x.cosh()),
+    "cosh": _One(1, "same", infinity(False), lambda arb, x: x.cosh()),
     "tanh": _One("same", 1, -1, lambda arb, x: x.tanh(), between=_below_one),
     "asinh": _One("same", "same", "same", lambda arb, x: x.asinh()),
     "acosh": _One(
-        _INVALID,
+        INVALID,
         "same",
-        _INVALID,
+        INVALID,
         lambda arb, x: x.acosh(),
-        lambda x: _INVALID if x < 1 else 0 if x == 1 else None,
+        lambda x: INVALID if x < 1 else 0 if x == 1 else None,
     ),
     "atanh": _One(
-        "same", _INVALID, _INVALID, lambda arb, x: x.atanh(), _within({1: _pole(False), -1: _pole(True)})
+        "same", INVALID, INVALID, lambda arb, x: x.atanh(), _within({1: pole(False), -1: pole(True)})
     ),
-    "rsqrt": _One("pole", 0, _INVALID, lambda arb, x: x.rsqrt(), _rsqrt),
-    "reciprocal": _One("pole", 0, _zero(True), lambda arb, x: 1 / x, lambda x: 1 / x),
+    "rsqrt": _One("pole", 0, INVALID, lambda arb, x: x.rsqrt(), _rsqrt),
+    "reciprocal": _One("pole", 0, zero(True), lambda arb, x: 1 / x, lambda x: 1 / x),
     "cbrt": _One("same", "same", "same", _cbrt, _cube_root),
     "sigmoid": _One(Fraction(1, 2), 1, 0, _sigmoid, between=lambda x: (Fraction(0), Fraction(1))),
     "erf": _One("same", 1, -1, lambda arb, x: x.erf(), between=_below_one),
     "erfc": _One(1, 0, 2, lambda arb, x: x.erfc(), between=lambda x: (Fraction(0), Fraction(2))),
     "gelu": _One(
-        "same", "same", _zero(True), lambda arb, x: x * (-x / arb(2).sqrt()).erfc() / 2, between=_share
+        "same", "same", zero(True), lambda arb, x: x * (-x / arb(2).sqrt()).erfc() / 2, between=_share
     ),
-    "gelu_tanh": _One("same", "same", _zero(True), _gelu_tanh, between=_share),
-    "silu": _One("same", "same", _zero(True), lambda arb, x: x * _sigmoid(arb, x), between=_share),
+    "gelu_tanh": _One("same", "same", zero(True), _gelu_tanh, between=_share),
+    "silu": _One("same", "same", zero(True), lambda arb, x: x * _sigmoid(arb, x), between=_share),
     "softplus": _One(
         None, "same", 0, lambda arb, x: x.exp().log1p(), between=lambda x: (max(x, Fraction(0)), None)
     ),
@@ -443,10 +295,10 @@ _ONE: dict[str, _One] = {
 
 def _hypot(x: float, y: float) -> Value:
     if math.isinf(x) or math.isinf(y):
-        return _infinity(False)
+        return infinity(False)
     square = Fraction(x) ** 2 + Fraction(y) ** 2
     if square == 0:
-        return _zero()
+        return zero()
     place = 0  # as a multiple of 4**place, whose root has more than 128 bits
     while (square / Fraction(4) ** place).denominator != 1 or square / Fraction(4) ** place < 1 << 260:
         place -= 64
@@ -454,7 +306,7 @@ def _hypot(x: float, y: float) -> Value:
     root = math.isqrt(whole)
     down = root.bit_length() - 128
     lost = root**2 != whole or root >> down << down != root
-    return _number(root >> down | lost, place + down, False)
+    return of_bits(root >> down | lost, place + down, False)
 
 
 def _atan2(y: float, x: float) -> Value:
@@ -465,7 +317,7 @@ def _atan2(y: float, x: float) -> Value:
     if math.isinf(y) or (x == 0 and y != 0):
         return enclosed("atan2", lambda arb: sign * arb.pi() / 2)
     if y == 0 or math.isinf(x):
-        return enclosed("atan2", lambda arb: sign * arb.pi()) if left else _zero(negative)
+        return enclosed("atan2", lambda arb: sign * arb.pi()) if left else zero(negative)
     if x > 0:  # the quotient is exact in a ball only if it is a binary fraction
         return enclosed("atan2", lambda arb: (arb(y) / arb(x)).atan())
     return enclosed("atan2", lambda arb: sign * arb.pi() + (arb(y) / arb(x)).atan())
@@ -478,16 +330,16 @@ def _pow(x: float, y: float) -> Value:
     odd = whole and int(y) % 2 == 1
     negative = odd and math.copysign(1, x) < 0
     if x == 0:
-        return _zero(negative) if y > 0 else _infinity(False) if math.isinf(y) else _pole(negative)
+        return zero(negative) if y > 0 else infinity(False) if math.isinf(y) else pole(negative)
     if math.isinf(y):
-        return _infinity(False) if (abs(x) > 1) == (y > 0) else _zero()
+        return infinity(False) if (abs(x) > 1) == (y > 0) else zero()
     if math.isinf(x):
-        return _infinity(negative) if y > 0 else _zero(negative)
+        return infinity(negative) if y > 0 else zero(negative)
     if x < 0 and not whole:
-        return _INVALID
+        return INVALID
     power = _log2_of(abs(Fraction(x)))
     if power is not None and (power * Fraction(y)).denominator == 1:
-        return _number(1 << 127, int(power * Fraction(y)) - 127, negative)
+        return of_bits(1 << 127, int(power * Fraction(y)) - 127, negative)
     found = _rational_power(abs(Fraction(x)), Fraction(y))
     if found is not None:
         return exact(-found if negative else found)
