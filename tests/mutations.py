@@ -158,7 +158,7 @@ MUTANTS = (
     ),
     Mutant(
         "half-limit",
-        P,
+        "kernels/lower/records.py",
         "a tie counts as below half",
         "Threshold.HALF_OR_ABOVE: (1 << 63) - 1,",
         "Threshold.HALF_OR_ABOVE: 1 << 63,",
@@ -278,7 +278,7 @@ MUTANTS = (
     ),
     Mutant(
         "overflow-exponent",
-        "kernels/lower/scalar.py",
+        "kernels/lower/records.py",
         "overflow is not judged by the exponent",
         '"exponent": 2}',
         '"exponent": 0}',
@@ -537,8 +537,8 @@ MUTANTS = (
         "block-divisor",
         "spec/block.py",
         "floor divides by the largest value",
-        'divisors["binade"] = (1 << significand.bit_length() - 1) * unit',
-        'divisors["binade"] = significand * unit',
+        '"one": Fraction(1), "binade": binade}',
+        '"one": Fraction(1), "binade": largest}',
         _BLOCKS,
     ),
     Mutant(

@@ -172,7 +172,7 @@ def test_an_engine_that_does_not_serve_a_request_is_refused():
     with pytest.raises(ValueError, match=f"^{re.escape(message)}$"):
         lp.encode(SINGLES, "e4m3fn", backend="table")
     with pytest.raises(ValueError, match=r"^backend='vector' does not serve this request: "):
-        lp.encode(SINGLES, "int8", flags=np.zeros(SINGLES.shape, np.uint8), backend="vector")
+        lp.encode(SINGLES, "posit8", backend="vector")
     names = "'vector', 'table', 'scalar', 'oracle'"
     message = f"unknown backend 'fast'; use one of {names}, or None for the fastest that is exact"
     for call in (

@@ -20,6 +20,7 @@ from lowprec.export import cards
 from lowprec.spec import catalog
 from lowprec.spec.accumulations import ACCUMULATIONS
 from lowprec.spec.arith import OPERANDS
+from lowprec.spec.codebooks import CODEBOOKS
 from lowprec.spec.profiles import PROFILES
 from lowprec.verify.frameworks import FRAMEWORKS
 
@@ -32,9 +33,10 @@ def test_formats_lists_the_whole_catalog():
     """One row a format, and below them one a block format."""
     result = lowprec("formats")
     assert result.exit_code == 0
-    formats, blocks = (part.splitlines() for part in result.stdout.split("\n\n"))
+    formats, books, blocks = (part.splitlines() for part in result.stdout.split("\n\n"))
     assert [line.split()[0] for line in formats[1:]] == list(catalog.FORMATS)
     assert [line.split()[0] for line in blocks[1:]] == list(catalog.BLOCK_FORMATS)
+    assert [line.split()[0] for line in books[1:]] == list(CODEBOOKS)
 
 
 def test_show_a_block_format():
@@ -100,7 +102,7 @@ def test_the_lists_say_what_there_is():
     ("name", "lines"),
     [
         ("hopper", ["lowprec show hopper_mma_binary16_binary32  (accumulation)"]),
-        ("posit8", ["lowprec show int8  (format)"]),
+        ("int88", ["lowprec show int8  (format)"]),
         (
             "nvfp",
             [

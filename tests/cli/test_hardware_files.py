@@ -87,7 +87,7 @@ def test_a_format_of_a_file_is_one_everywhere():
         ),
         (
             ("show", "mine.toml:units"),
-            "has no format or block format or accumulation or profile 'units'; it has",
+            "has no format or block format or accumulation or profile or codebook 'units'; it has",
         ),
         (("table", "mine.toml:unit"), "'mine.toml' has no format 'unit'; it has 'unit' (accumulation), "),
         (("show", "tiny.toml"), "cannot read 'tiny.toml' as TOML"),

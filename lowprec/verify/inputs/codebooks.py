@@ -23,8 +23,8 @@ def special_codes(fmt: Codebook, *, few: bool = False) -> Array:
 
     >>> from lowprec.spec.codebooks import posit
     >>> special_codes(posit(5))
-    array([ 0,  1,  2,  7,  8,  9, 14, 15, 16, 17, 18, 23, 24, 25, 30, 31],
-          dtype=uint8)
+    array([ 0,  1,  2,  6,  7,  8,  9, 10, 14, 15, 16, 17, 18, 22, 23, 24, 25,
+           26, 30, 31], dtype=uint8)
     """
     numbers, order = values(fmt), np.argsort(ranks(fmt), kind="stable")
     others = np.flatnonzero(~np.isfinite(numbers) | (numbers == 0))
