@@ -101,9 +101,10 @@ def test_codes_and_flags_are_the_oracles(name, rounding):
         with pytest.raises(ValueError, match="stochastic rounding to 'fine' is not served: the gap above"):
             lp.encode(values, book, rounding=rounding, random=random)
         return
+    some = OTHERS if rounding in (MODES[0], MODES[3]) else OTHERS[:2]
     for saturation, others in [
         *((each, {}) for each in ("finite", "propagate")),
-        *(("none", each) for each in OTHERS),
+        *(("none", each) for each in some),
     ]:
         if "nan_code" in others and name in ("unsigned", "ternary"):
             continue

@@ -48,9 +48,8 @@ def columns_of(name: str, operands: list[Array]) -> Columns:
     else:
         distinct, places = np.unique(rows, axis=0, return_inverse=True)
     numbers = [_value(name, *row) for row in distinct.view(np.float64).tolist()]
-    columns: Any = [
-        np.array(column, kind) for column, kind in zip(zip(*numbers, strict=True), _TYPES, strict=True)
-    ]
+    fields = list(zip(*numbers, strict=True)) or [()] * len(_TYPES)
+    columns: Any = [np.array(words, kind) for words, kind in zip(fields, _TYPES, strict=True)]
     return Columns(*columns).at(places.reshape(-1))
 
 
