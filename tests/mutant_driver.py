@@ -85,6 +85,7 @@ def subjects():
         "engine": lambda name: ("others", engine(*name.split())),
         "statistics": lambda name: ("others", statistics(name)),
         "values": lambda name: ("others", values(blocks(name))),
+        "random": lambda name: ("others", random(int(name))),
         "refusals": lambda name: ("others", refusals(name)),
         "function": lambda name: ("others", function(*name.split())),
     }
@@ -335,6 +336,20 @@ def statistics(name):
     least = min(np.square(results(other) - x).sum() for other in tried)
     if (error := np.square(results(best) - x).sum()) > least * (1 + 2.0**-8):
         yield "no other scale is better", {"scale": str(best), "got": str(error), "want": str(least)}
+
+
+def random(key):
+    """Compare random words with those of another implementation, which counts before it draws."""
+    import numpy as np
+    import randomgen
+
+    import lowprec as lp
+
+    other = randomgen.Philox(counter=0, key=key, number=4, width=32)
+    want = np.asarray(other.random_raw(64), np.uint64).tolist()
+    got = lp.random_bits(64, key, 32, origin=(4,), within=(68,)).tolist()
+    if got != want:
+        yield "published words", {"got": str(got[:4]), "want": str(want[:4])}
 
 
 def refusals(name):

@@ -137,7 +137,7 @@ def page(fates: list[Fate]) -> str:
 
 
 def updated(text: str, fates: list[Fate]) -> str:
-    """docs/mutants.md with some mutants' rows put in: the others, and the list by law, stay as they are."""
+    """docs/mutants.md with some mutants' rows put in, and the laws that they are the first to break."""
     told = {
         line.split(" | ")[0].removeprefix("| "): line for line in page(fates).splitlines() if " | `" in line
     }
@@ -148,7 +148,10 @@ def updated(text: str, fates: list[Fate]) -> str:
     heading = "\n| mutant | file | what is changed | law | others | on |\n|---|---|---|---|---|---|\n"
     listed = [rows[mutant.name] for mutant in MUTANTS if mutant.name in rows]
     found = f"{sum('**' not in row for row in listed)} of {len(listed)} mutants are found.\n"
-    return head + found + heading + "\n".join(listed) + "\n\n## Every law" + text.split("\n## Every law")[1]
+    laws = text.split("\n## Every law")[1]
+    for line in page(fates).split("\n## Every law")[1].splitlines():
+        laws = laws.replace(f"{line.split(' | ')[0]} | **none** |", line)
+    return head + found + heading + "\n".join(listed) + "\n\n## Every law" + laws
 
 
 def listed_laws() -> str:

@@ -422,8 +422,8 @@ MUTANTS = (
         "return _0, _0, _1\n",
         "return _0, _0, _0\n",
         (
-            "flagged arithmetic:add binary32 toward_negative",
-            "flagged arithmetic:add binary32 toward_positive",
+            "engine:scalar add binary32 binary32 toward_negative",
+            "engine:scalar add binary32 binary32 toward_positive",
         ),
     ),
     Mutant(
@@ -440,7 +440,7 @@ MUTANTS = (
         "products have the sign of the first factor",
         "negative = x.negative != y.negative\n    if x.high == _0 or",
         "negative = x.negative\n    if x.high == _0 or",
-        _ARITH,
+        ("engine:scalar multiply e5m2 e5m2",),
     ),
     Mutant(
         "quotient-exponent",
@@ -671,6 +671,14 @@ MUTANTS = (
         _ORACLE_ARITH,
     ),
     Mutant(
+        "oracle-product-sign",
+        OA,
+        "products have the sign of the first factor",
+        "Result(_signed(_number(x) * _number(y), negative))",
+        "Result(_signed(abs(_number(x) * _number(y)) * (-1 if is_negative(x) else 1), is_negative(x)))",
+        ("oracle arithmetic:multiply ieee",),
+    ),
+    Mutant(
         "oracle-divide",
         OA,
         "division multiplies",
@@ -861,8 +869,7 @@ MUTANTS = (
         "with flags parity is that of the next code",
         "tail > limit_after(magnitude, grid, side)",
         "tail > limit_after(magnitude + _1, grid, side)",
-        ("arrays:e2m1fn:place",),
-        True,
+        ("engine:scalar convert binary32 e2m1fn nan=max flags",),
     ),
     Mutant(
         "short-odd",

@@ -53,7 +53,7 @@ MUTANTS = (
         "random integers for arrays miss their key in the second of two rounds",
         "return (q1 >> _32) ^ (p1 ^ (k0 + _W0)), q1,",
         "return (q1 >> _32) ^ p1, q1,",
-        ("engine:vector convert binary32 e4m3fn stochastic(8) drawn",),
+        ("random:7",),
     ),
     Mutant(
         "kinds",
