@@ -150,7 +150,8 @@ def updated(text: str, fates: list[Fate]) -> str:
     found = f"{sum('**' not in row for row in listed)} of {len(listed)} mutants are found.\n"
     laws = text.split("\n## Every law")[1]
     for line in page(fates).split("\n## Every law")[1].splitlines():
-        laws = laws.replace(f"{line.split(' | ')[0]} | **none** |", line)
+        if line.startswith("| "):
+            laws = laws.replace(f"{line.split(' | ')[0]} | **none** |", line)
     return head + found + heading + "\n".join(listed) + "\n\n## Every law" + laws
 
 
