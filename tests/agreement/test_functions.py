@@ -93,13 +93,13 @@ def agrees(name: str, fmt: str, patterns: np.ndarray) -> None:
         assert not wrong.size, (name, rounding, numbers[wrong], found[wrong], expected[wrong])
 
 
-@pytest.mark.parametrize("fmt", ["e5m2", "float8_e4m3"])
+@pytest.mark.parametrize("fmt", ["e5m2", pytest.param("float8_e4m3", marks=pytest.mark.apart)])
 @pytest.mark.parametrize("name", PEERS)
 def test_mpfr_agrees_on_every_operand_of_eight_bits(name, fmt):
     agrees(name, fmt, np.arange(256, dtype=np.uint8))
 
 
-@pytest.mark.parametrize("fmt", ["binary16", "bfloat16"])
+@pytest.mark.parametrize("fmt", ["binary16", pytest.param("bfloat16", marks=pytest.mark.apart)])
 @pytest.mark.parametrize("name", PEERS)
 def test_mpfr_agrees_on_drawn_operands(name, fmt):
     generator = np.random.default_rng(sum(map(ord, name)))

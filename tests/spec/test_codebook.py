@@ -102,7 +102,13 @@ NANS = {
 }
 
 
-@pytest.mark.parametrize("name", PUBLISHED)
+#: Logarithms of 65,536 values take seconds.
+LATE = ("lns16_8", "takum16")
+
+
+@pytest.mark.parametrize(
+    "name", [pytest.param(each, marks=pytest.mark.apart) if each in LATE else each for each in PUBLISHED]
+)
 def test_values_are_those_published(name):
     found = values(name)
     assert {code: found[code] for code in PUBLISHED[name]} == PUBLISHED[name]
@@ -120,7 +126,9 @@ def test_dynamic_maps_are_the_float32_numbers_of_their_makers(signed, digest):
     assert hashlib.sha256(numbers).hexdigest()[:16] == digest
 
 
-@pytest.mark.parametrize("name", NANS)
+@pytest.mark.parametrize(
+    "name", [pytest.param(each, marks=pytest.mark.apart) if each in LATE else each for each in NANS]
+)
 def test_the_nan_is_where_it_is_published(name):
     assert catalog.format(name).nan_code == NANS[name]
 
@@ -164,6 +172,7 @@ def test_negative_values_of_linear_takums_by_their_own_formula():
         assert book.values[code] == (mantissa - 2) * Fraction(2) ** -(characteristic + 1)
 
 
+@pytest.mark.apart
 def test_every_name_of_the_catalog_is_of_its_codebook():
     assert {book.name for book in CODEBOOKS.values()} == set(CODEBOOKS)
     assert named("posit5_es1") == posit(5, 1)
@@ -199,6 +208,7 @@ def test_codebooks_cannot_be_changed():
         dynamic_map().ties = "up"
 
 
+@pytest.mark.apart
 def test_a_format_holds_a_codebook_if_it_has_all_its_values():
     assert catalog.BINARY32.contains(catalog.format("nf4"))
     assert not catalog.BINARY16.contains(catalog.format("nf4"))

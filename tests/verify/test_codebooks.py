@@ -104,8 +104,9 @@ def test_situations_of_arrays_are_those_of_one_case(name):
 
 @pytest.mark.parametrize("words", [
     ("convert", "binary32", "posit8"), ("convert", "binary32", "nf4"), ("convert", "binary64", "takum8"),
-    ("add", "posit8", "posit8", "posit8"), ("multiply", "hif8", "hif8", "binary16"),
-    ("convert", "posit8", "hif8"), ("fma", *["fp4_bnb"] * 4),
+    pytest.param(("add", "posit8", "posit8", "posit8"), marks=pytest.mark.apart),
+    pytest.param(("multiply", "hif8", "hif8", "binary16"), marks=pytest.mark.apart),
+    ("convert", "posit8", "hif8"), pytest.param(("fma", *["fp4_bnb"] * 4), marks=pytest.mark.apart),
 ])  # fmt: skip
 @pytest.mark.parametrize("flags", [False, True], ids=["codes", "flags"])
 def test_vectors_are_read_back_and_agree_and_a_wrong_one_is_found(words, flags):
