@@ -12,7 +12,6 @@ import functools
 import itertools
 import math
 import re
-import struct
 from collections.abc import Callable, Iterator, Mapping
 from fractions import Fraction
 from types import MappingProxyType
@@ -222,7 +221,7 @@ def _half_exp(exponent: float, threshold: bool) -> Number:
 def _rounded(number: decimal.Decimal, threshold: bool) -> Number:
     """Return a number to nearest, as a float64 or in the bits of a threshold."""
     if not threshold:
-        return float(number)
+        return float(Fraction(number))
     exact = Fraction(number)
     lead = exact.numerator.bit_length() - exact.denominator.bit_length()
     unit = Fraction(2) ** (lead - _BITS)
@@ -284,16 +283,16 @@ def dynamic_map(*, signed: bool = True) -> Codebook:
     sizes = []
     for decade in range(7):
         count = (1 << decade if signed else 2 << decade) + 1
-        start, factor = _single(0.1), _single(10.0 ** (decade - 6))
-        step = _single(_single(1.0 - start) / (count - 1))
+        start, factor = _fraction(0.1), _fraction(Fraction(10) ** (decade - 6))
+        step = _fraction(_fraction(1 - start) / (count - 1))
         borders = [
-            _single(start + step * i if i < count // 2 else 1.0 - step * (count - 1 - i))
+            _fraction(start + step * i if i < count // 2 else 1 - step * (count - 1 - i))
             for i in range(count)
         ]
-        middles = [_single(_single(low + high) / 2) for low, high in itertools.pairwise(borders)]
+        middles = [_middle(low, high) for low, high in itertools.pairwise(borders)]
         sizes += [_single(middle * factor) for middle in middles]
     values = sorted([0.0, 1.0, *sizes, *([-size for size in sizes] if signed else [])])
-    thresholds = [_single(_single(low + high) / 2) for low, high in itertools.pairwise(values)]
+    thresholds = [float(_middle(Fraction(low), Fraction(high))) for low, high in itertools.pairwise(values)]
     name = "dynamic8" if signed else "udynamic8"
     return Codebook(name, values, thresholds=thresholds, ties="down", source="BNB")
 
@@ -314,19 +313,35 @@ def _hif8_value(code: int) -> float:
     prefix, exponent_bits, trailing_bits = next(each for each in _HIF8 if bits.startswith(each[0]))
     rest = bits[len(prefix) :]
     if prefix == "0000":
-        return 2.0 ** (int(rest, 2) - 23)
+        return math.ldexp(1.0, int(rest, 2) - 23)
     exponent, fraction = rest[:exponent_bits], int(rest[exponent_bits:], 2) / (1 << trailing_bits)
     size = int("1" + exponent[1:], 2) if exponent else 0  # its sign, and what follows its leading one
-    return (1 + fraction) * 2.0 ** (-size if exponent.startswith("1") else size)
+    return math.ldexp(1 + fraction, -size if exponent.startswith("1") else size)
 
 
 #: Prefixes of HiFloat8's codes, with the bits of exponent and significand that follow.
 _HIF8 = (("11", 4, 1), ("10", 3, 2), ("01", 2, 3), ("001", 1, 3), ("0001", 0, 3), ("0000", 0, 3))
 
 
-def _single(number: float) -> float:
-    """Return the float32 next to a number."""
-    return float(struct.unpack("<f", struct.pack("<f", number))[0])
+def _single(number: float | Fraction) -> float:
+    """Return the float32 next to a number, ties to even, by integers: the process may round otherwise."""
+    exact = Fraction(number)
+    if exact == 0:
+        return 0.0
+    size = abs(exact)
+    lead = size.numerator.bit_length() - size.denominator.bit_length()
+    lead -= Fraction(2) ** lead > size
+    return math.ldexp(round(exact / Fraction(2) ** (lead - 23)), lead - 23)
+
+
+def _fraction(number: float | Fraction) -> Fraction:
+    """Return the float32 next to a number, exactly."""
+    return Fraction(_single(number))
+
+
+def _middle(low: Fraction, high: Fraction) -> Fraction:
+    """Return half of a sum in float32."""
+    return _fraction(_fraction(low + high) / 2)
 
 
 def _fraction_of(bits: str) -> float:

@@ -90,7 +90,7 @@ def test_a_tie_that_the_oracle_decides_otherwise_is_found(planted, capsys):
 @pytest.mark.apart
 def test_a_tie_that_is_lowered_wrongly_is_found(planted):
     """One word of a target, one unit in 2**64."""
-    planted.setitem(params._LIMITS, Threshold.HALF_OR_ABOVE, 1 << 63)
+    planted.setitem(params.LIMITS, Threshold.HALF_OR_ABOVE, 1 << 63)
     failure, _ = found("conversions")
     assert all(x.size == 1 for x in failure.call.operands)
 

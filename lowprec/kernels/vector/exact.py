@@ -27,7 +27,7 @@ _FAR = 700
 _MANY = 1 << 26
 
 #: Numbers below half of this become whole when it is added and taken off again.
-_WHOLE = 1.5 * 2.0**52
+_WHOLE = float(3 << 51)
 
 
 @jit
