@@ -46,8 +46,14 @@ def test_a_codebook_keeps_the_laws(book):
     assert check_format(book).tried > 5_000
 
 
-@pytest.mark.apart
-@pytest.mark.parametrize("name", [*CODEBOOKS, "posit6_es1", "takum12", "lns10_4", "posit10_es0"])
+#: Of 65,536 values each law takes seconds.
+NAMED = [
+    pytest.param(name, marks=pytest.mark.long if "16" in name else pytest.mark.apart)
+    for name in (*CODEBOOKS, "posit6_es1", "takum12", "lns10_4", "posit10_es0")
+]
+
+
+@pytest.mark.parametrize("name", NAMED)
 def test_every_named_codebook_keeps_the_laws(name):
     """Of 16 bits too."""
     check_format(name)
