@@ -10,8 +10,9 @@ from typing import Any, Protocol, Unpack
 import numpy as np
 import numpy.typing as npt
 
-from lowprec.arrays.checks import projection as projection_of
-from lowprec.arrays.operations import Like, Options, operate
+from lowprec.arrays import lazy
+from lowprec.arrays.checks import output, projection as projection_of, values_operand
+from lowprec.arrays.operations import Like, Options, operate, result_type
 from lowprec.arrays.progress import Progress, reporting
 from lowprec.arrays.random import integers_for
 from lowprec.spec import catalog
@@ -130,15 +131,35 @@ def _of_two(name: str) -> _OfTwo:
 def _called(
     name: str, values: tuple[npt.ArrayLike, ...], fmt: Like, progress: Progress, options: Options
 ) -> Any:
-    """Return the results, in parts if somebody watches."""
-    if progress is None or progress is False or catalog.is_block(fmt):
+    """Return the results, in parts if somebody watches: a refusal is then worded for the whole."""
+    if progress is None or progress is False:
         return operate(name, values, fmt, **options)
-    arrays = np.broadcast_arrays(*(np.asarray(each) for each in values))
+    if any(lazy.is_lazy(each) for each in values):
+        raise TypeError(f"progress= of {name} is for arrays in memory, not for lazy ones; leave it out")
+    try:
+        return _in_parts(name, values, fmt, progress, options)
+    except ValueError:
+        options = {**options}
+        options.pop("out", None)
+        options.pop("flags", None)
+        operate(name, values, fmt, **options)
+        raise
+
+
+def _in_parts(
+    name: str, values: tuple[npt.ArrayLike, ...], fmt: Like, progress: Progress, options: Options
+) -> Any:
+    """Return the results, a part after the other; `out` and `flags` are written at the end."""
+    arrays = np.broadcast_arrays(*(values_operand(each).array for each in values))
     shape, size = arrays[0].shape, arrays[0].size
     flat = [array.reshape(-1) for array in arrays]
     rest: dict[str, Any] = dict(options)
     out, signals, random, rng = (rest.pop(key, None) for key in ("out", "flags", "random", "rng"))
     target = catalog.format(fmt)
+    rest["dtype"] = getattr(out, "dtype", None) if rest.get("dtype") is None else rest["dtype"]
+    given, _ = result_type(target, None if rest["dtype"] is None else np.dtype(rest["dtype"]))
+    output(out, given, shape, f"values of {target.name!r}")
+    output(signals, np.dtype(np.uint8), shape, "what is signaled", name="flags")
     how = projection_of(
         target, *(rest.get(key) for key in ("rounding", "saturation", "projection", "profile"))
     )

@@ -15,7 +15,17 @@ from lowprec.spec.format import Format
 from lowprec.spec.projection import Projection, Saturation
 from lowprec.spec.rounding import MODES
 
-__all__ = ["BEGINNING", "END", "MODE_NAMES", "c_header", "identifier", "lowered", "pair", "policies"]
+__all__ = [
+    "BEGINNING",
+    "END",
+    "MODE_NAMES",
+    "SPECIAL",
+    "c_header",
+    "identifier",
+    "lowered",
+    "pair",
+    "policies",
+]
 __all__ += ["words"]
 
 
@@ -52,7 +62,7 @@ def c_header(fmt: Format, provenance: str) -> str:
         base=pair(side.base for side in plain),
         step=pair(side.step & 0xFFFFFFFF for side in plain),
         rounded_zero=pair(side.rounded_zero for side in plain),
-        zero=pair(side.zero for side in plain),
+        zeros=pair(side.zero for side in plain),
         nan=pair(side.nan for side in plain),
         overflow=policies(sides.values(), "overflow"),
         infinity=policies(sides.values(), "infinity"),
@@ -178,6 +188,18 @@ uint32_t {name}_dpi(uint32_t binary32, int32_t rounding, int32_t saturation)
 #endif
 """
 
+#: The code of a zero, an infinity or a NaN, by its kind: 0, 1, 2.
+SPECIAL = """\
+static inline {code} {name}_special(int negative, int kind, lowprec_saturation saturation)
+{{
+    static const uint32_t zero[2] = {zeros};
+    static const uint32_t nan[2] = {nan};
+    static const uint32_t infinity[3][2] = {infinity};
+
+    return ({code})(kind == 0 ? zero[negative] : kind == 1 ? infinity[saturation][negative] : nan[negative]);
+}}
+"""
+
 _TEMPLATE = (
     BEGINNING
     + """
@@ -232,15 +254,9 @@ lowprec_saturation saturation)
     return ({code})((base[negative] + step[negative] * (uint32_t)magnitude) & {mask});
 }}
 
-static inline {code} {name}_special(int negative, int kind, lowprec_saturation saturation)
-{{
-    static const uint32_t zero[2] = {zero};
-    static const uint32_t nan[2] = {nan};
-    static const uint32_t infinity[3][2] = {infinity};
-
-    return ({code})(kind == 0 ? zero[negative] : kind == 1 ? infinity[saturation][negative] : nan[negative]);
-}}
-
+"""
+    + SPECIAL
+    + """
 /* The code of a binary32, given as its bits. */
 static inline {code} {name}_encode(
     uint32_t binary32, lowprec_rounding rounding, lowprec_saturation saturation)

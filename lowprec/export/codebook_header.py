@@ -11,7 +11,17 @@ import struct
 from collections.abc import Sequence
 from fractions import Fraction
 
-from lowprec.export.c_header import BEGINNING, END, MODE_NAMES, identifier, lowered, pair, policies, words
+from lowprec.export.c_header import (
+    BEGINNING,
+    END,
+    MODE_NAMES,
+    SPECIAL,
+    identifier,
+    lowered,
+    pair,
+    policies,
+    words,
+)
 from lowprec.export.tabulate import value_words
 from lowprec.kernels.lower.records import LIMITS, Side
 from lowprec.spec.codebook import Codebook, Number
@@ -112,7 +122,8 @@ _BETWEEN = """\
         negative = 0;
 """
 
-_TEMPLATE = """
+_TEMPLATE = (
+    """
 /* By mode, sign and parity as above, with the ties of {fmt} itself. */
 static const uint64_t {name}_limits[8][2][2] = {{
     {own_limits}
@@ -140,15 +151,9 @@ static const uint32_t {name}_codes1[] = {{
     {codes1}
 }};
 
-static inline {code} {name}_special(int negative, int kind, lowprec_saturation saturation)
-{{
-    static const uint32_t zero[2] = {zeros};
-    static const uint32_t nan[2] = {nan};
-    static const uint32_t infinity[3][2] = {infinity};
-
-    return ({code})(kind == 0 ? zero[negative] : kind == 1 ? infinity[saturation][negative] : nan[negative]);
-}}
-
+"""
+    + SPECIAL
+    + """
 /* The code of a finite magnitude, given as binary64 bits, and its sign. */
 static inline {code} {name}_round(
     int negative, uint64_t magnitude, lowprec_rounding rounding, lowprec_saturation saturation)
@@ -216,3 +221,4 @@ static inline {code} {name}_encode(
     return {name}_round(negative, (uint64_t)(field + 896) << 52 | trailing << 29, rounding, saturation);
 }}
 """
+)

@@ -253,7 +253,7 @@ def _nf4() -> Codebook:
 
 
 def _fp4() -> Codebook:
-    sizes = [_single(twelfths / 12) for twelfths in (0, 0.0625, 8, 12, 4, 6, 2, 3)]
+    sizes = [_single(Fraction(twelfths) / 12) for twelfths in (0, 0.0625, 8, 12, 4, 6, 2, 3)]
     inner = [_single(each) for each in _FP4_THRESHOLDS]
     return Codebook(
         "fp4_bnb",

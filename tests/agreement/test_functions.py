@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+import pathlib
 import re
 from fractions import Fraction
 
@@ -12,6 +13,8 @@ import numpy as np
 import pytest
 
 import lowprec as lp
+from lowprec.arrays import functions
+from lowprec.kernels.functions import enclosures, values
 from lowprec.kernels.functions.enclosures import exact
 from lowprec.kernels.functions.values import value_of
 from lowprec.spec.functions import FUNCTIONS
@@ -360,6 +363,50 @@ def test_progress_is_told_and_changes_nothing():
     assert told == [(0, 5000), (4096, 5000), (5000, 5000)]
     drawn = lp.exp(operands, "e4m3fn", rounding="stochastic(8)", rng=3, progress=lambda *done: None)
     assert_same_bits(drawn, lp.exp(operands, "e4m3fn", rounding="stochastic(8)", rng=3))
+
+
+def test_progress_refuses_as_calls_without_do():
+    """With the index in the whole array, and nothing written."""
+    operands = np.ones(9000, np.float32)
+    operands[8500] = -1
+    out, flags = np.full(9000, 7, np.int8), np.full(9000, 7, np.uint8)
+    for progress in (None, lambda *done: None):
+        with pytest.raises(ValueError, match=r"log of -1.0 at index \(8500,\) has a result that"):
+            lp.log(operands, "int8", out=out, flags=flags, dtype=np.int8, progress=progress)
+        assert np.all(out == 7)
+        assert np.all(flags == 7)
+        with pytest.raises(TypeError, match="out must be an array of float32 for values of 'bfloat16'"):
+            lp.log(operands, "bfloat16", out=out, dtype=np.float32, progress=progress)
+        with pytest.raises(ValueError, match="flags has shape"):
+            lp.exp(operands, "bfloat16", flags=flags[:5], progress=progress)
+        with pytest.raises(TypeError, match="a masked array would lose its mask"):
+            lp.exp(np.ma.masked_array([1.0], [True]), "bfloat16", progress=progress)
+        with pytest.raises(TypeError, match="exp gives single values, and 'mxfp4' has blocks"):
+            lp.exp(operands, "mxfp4", progress=progress)
+
+
+def test_a_pole_of_a_flushed_operand_signals_that_alone():
+    """As a division by such an operand does; and too wide integers are refused, flushed or not."""
+    flags, projection = np.empty(1, np.uint8), lp.Projection(subnormals="flush_operands")
+    assert lp.log(np.float16([2.0**-20]), "binary16", projection=projection, flags=flags) == [-INFINITY]
+    assert flags == [DIVIDE]
+    assert lp.divide(np.float16([1]), np.float16([2.0**-20]), "binary16", projection=projection, flags=flags)
+    assert flags == [DIVIDE]
+    for given in (None, projection):
+        with pytest.raises(ValueError, match="log2 takes integers of at most 53 bits"):
+            lp.log2(np.array([2**60 + 1]), "binary32", projection=given)
+
+
+def test_every_function_has_a_value_a_verb_and_a_row_in_the_docs():
+    """The lists that must match."""
+    assert {**values._ONE, **values._TWO}.keys() == FUNCTIONS.keys()
+    assert set(functions.__all__) == set(FUNCTIONS)
+    page = (pathlib.Path(__file__).parents[2] / "docs" / "functions.md").read_text()
+    for name, rule in FUNCTIONS.items():
+        assert f"| `{name}` | {rule.what} | {rule.special} |" in page
+        assert callable(getattr(lp, name))
+    assert f"and {len(FUNCTIONS)} in all" in page
+    assert f"after {enclosures._MOST:,} bits" in page
 
 
 def test_tables_and_elements_are_the_same():

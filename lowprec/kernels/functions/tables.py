@@ -1,6 +1,6 @@
-"""Values of a function at every operand of an array, as columns of numbers; kept for narrow operands.
+"""Values of a function at every operand of an array, as columns of numbers.
 
-Floor 2b. Imports numba through the scalar kernels.
+Floor 2b. Imports NumPy.
 """
 
 from __future__ import annotations
@@ -15,13 +15,13 @@ from lowprec.kernels.functions.enclosures import Value
 from lowprec.kernels.functions.values import value_of
 from lowprec.kernels.lower.kinds import NAN
 
-__all__ = ["Columns", "columns_of", "is_settled"]
+__all__ = ["Columns", "columns_of"]
 
 Array = npt.NDArray[Any]
 
 
 class Columns(NamedTuple):
-    """Numbers, one in each place: see `values.Value`."""
+    """Numbers, one in each place: see `enclosures.Value`."""
 
     kinds: Array
     negatives: Array
@@ -54,12 +54,12 @@ def columns_of(name: str, operands: list[Array]) -> Columns:
 
 
 def _value(name: str, *operands: float) -> Value:
-    if any(map(math.isnan, operands)) and not is_settled(name, *operands):
+    if any(map(math.isnan, operands)) and not _is_settled(name, *operands):
         return Value(NAN, False)
     return value_of(name, *operands)
 
 
-def is_settled(name: str, *operands: float) -> bool:
+def _is_settled(name: str, *operands: float) -> bool:
     """Return whether a function has a value beside a quiet NaN."""
     if name == "hypot":
         return any(map(math.isinf, operands))

@@ -28,7 +28,7 @@ from lowprec.kernels.scalar.convert import convert, convert_twice
 from lowprec.spec.accumulation import Window
 from lowprec.spec.arith import SIGN_ONLY
 from lowprec.spec.codebook import Codebook
-from lowprec.spec.format import Format
+from lowprec.spec.format import Carrier, Format
 from lowprec.spec.functions import FUNCTIONS
 from lowprec.spec.projection import DEFAULT, Flag, Projection
 
@@ -288,7 +288,7 @@ class Function(Operation):
                 _readable(each, source), _reader(source, self._flushes), values,
                 lower_target(DOUBLE, DEFAULT), _NO_RANDOM, inexact,
             )  # fmt: skip
-            if not self._flushes and np.any(inexact & Flag.INEXACT):
+            if isinstance(source, Carrier) and not source.exponent_bits and np.any(inexact):
                 raise ValueError(
                     f"{self.operation} takes integers of at most 53 bits, which float64 holds; convert others"
                 )
@@ -314,9 +314,9 @@ class Function(Operation):
             )
             if refused:
                 return Refusal(refused, int(others[first]), self._target, self._first)
-            invalid = signals & Flag.INVALID
+            alone = signals & (Flag.INVALID | Flag.DIVIDE_BY_ZERO)  # as of operations
             codes[others] = made
-            raised[others] = np.where(invalid, invalid, signals | flushed[others])
+            raised[others] = np.where(alone, alone, signals | flushed[others])
         return None
 
 

@@ -67,14 +67,15 @@ class Steps:
     draws = in_place = False
 
     def __init__(self, request: Elementwise) -> None:
-        self._scalar = scalar.lower(request)
+        assert isinstance(request.target, Codebook), "of `serves`"
+        self._scalar, self._fmt = scalar.lower(request), request.target
         self._request, self._asked = request, request.backend == "table"
         self.refuses: bool = self._scalar.refuses
         self._found: _Found | None = None
 
     def run(self, operands: list[Codes], out: Codes, flags: Codes, random: Codes, past: bool = False) -> int:
         """Look up the step of each element."""
-        if not self._asked and out.size < _SHARE * len(self._request.target.values):  # type: ignore[attr-defined]
+        if not self._asked and out.size < _SHARE * len(self._fmt.values):
             status: int = self._scalar.run(operands, out, flags, random)
             return status
         if self._found is None:  # two threads may both find them, which are the same
@@ -83,9 +84,7 @@ class Steps:
         return look_up_steps(operands[0], firsts, results, refused, starts, shift, depth, out)
 
     def _find(self) -> _Found:
-        fmt, source = self._request.target, self._request.sources[0]
-        assert isinstance(fmt, Codebook)
-        kind = code_dtype(source)
+        fmt, kind = self._fmt, code_dtype(self._request.sources[0])
         words = _words_next_to(fmt, kind)
         results = np.empty(words.size, code_dtype(self._request.carrier or fmt))
         refused = attempt_all(self._scalar, [words], results, _NO_FLAGS)
