@@ -12,7 +12,7 @@ or until one finds another result than the oracle's:
     blocks:nvfp4                                         codes, scales and values of a block format
     engine:vector add binary16 binary32 to_odd flags     an engine's operation on codes, as codes of another
 
-`values:rceil` holds blocks read as float32 against the same as float64, `statistics:e4m3fn` a report against
+`unit:exp e5m2` holds NumPy's function, rounded, against the laws of functions. `values:rceil` holds blocks read as float32 against the same as float64, `statistics:e4m3fn` a report against
 NumPy's sums and the scale that a search finds against others.
 """
 
@@ -88,6 +88,7 @@ def subjects():
         "random": lambda name: ("others", random(int(name))),
         "refusals": lambda name: ("others", refusals(name)),
         "function": lambda name: ("others", function(*name.split())),
+        "unit": lambda name: ("function", unit(*name.split())),
     }
 
 
@@ -384,6 +385,23 @@ def function(name, rounding):
     if differ.size:
         at = differ[0]
         yield "agrees with MPFR", {"x": str(x[at]), "got": str(got[at]), "want": str(want[at])}
+
+
+def unit(name, fmt):
+    """A unit that rounds NumPy's value in binary64 once more, as laws of functions see it."""
+    import numpy as np
+
+    import lowprec as lp
+    from lowprec.spec import catalog
+    from lowprec.testing.operation import OperationSubject
+
+    target = catalog.format(fmt)
+
+    def call(_, codes):
+        given = lp.decode(codes[0].astype(np.uint8), target, dtype=np.float64)
+        return lp.encode(getattr(np, name)(given), target).astype(np.int64)
+
+    return OperationSubject(name, (target,), target, lp.Projection(), "numpy", call, 300, 0, siblings=False)
 
 
 def values(fmt):

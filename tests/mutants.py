@@ -148,11 +148,16 @@ def updated(text: str, fates: list[Fate]) -> str:
     heading = "\n| mutant | file | what is changed | law | others | on |\n|---|---|---|---|---|---|\n"
     listed = [rows[mutant.name] for mutant in MUTANTS if mutant.name in rows]
     found = f"{sum('**' not in row for row in listed)} of {len(listed)} mutants are found.\n"
-    laws = text.split("\n## Every law")[1]
-    for line in page(fates).split("\n## Every law")[1].splitlines():
-        if line.startswith("| "):
-            laws = laws.replace(f"{line.split(' | ')[0]} | **none** |", line)
-    return head + found + heading + "\n".join(listed) + "\n\n## Every law" + laws
+    before, now = (_laws(part.split("\n## Every law")[1]) for part in (text, page(fates)))
+    broken = [now[law] if "**none**" in before.get(law, "**none**") else before[law] for law in LAWS]
+    end = page([]).split("\n## Every law")[1].split("\n| values |")[0]
+    return head + found + heading + "\n".join([*listed, "", "## Every law" + end, *broken]) + "\n"
+
+
+def _laws(part: str) -> dict[str, str]:
+    """The rows of the second table, by the name of the law."""
+    lines = [line for line in part.splitlines() if line.startswith("| ")]
+    return {line.split(" | ")[0].removeprefix("| "): line for line in lines}
 
 
 def listed_laws() -> str:

@@ -4,7 +4,7 @@
     python -m tests.sweep wide --check     and compare the digests with tests/sweep_digests.json
     python -m tests.sweep wide --write     and write them there
 
-and in the same way `blocks` and `arith`. All float32 inputs of casts are `lowprec conform --exhaustive`.
+and in the same way `blocks`, `arith` and `functions`. All float32 inputs of casts are `lowprec conform --exhaustive`.
 
 **wide**: for binary16, bfloat16 and tf32, each tie between two neighbouring magnitudes (between the largest
 and the next of the continued grid too) and the float64 on either side of it, of both signs, in the eight
@@ -23,6 +23,11 @@ all triples of e2m1fn; 10**6 triples of the others, and 10**6 pairs of binary16 
 nearest even and 10**4 in each other mode: the oracle projects each exact result once. NumPy's own
 operations on 10**7 patterns of binary16 and binary32. The digest is that of the codes, as little-endian
 uint32, of each task of `arith_sweep.tasks` after the other.
+
+**functions**: every function of every code of all formats of at most 8 bits, of binary16 and of bfloat16, and
+of all pairs of six formats, into the format itself, in the eight modes. MPFR agrees on all operands in
+binary16 and bfloat16 of the functions that it has, in the five modes that it has. Printed too: how many
+values need more than 100 bits. The digests are those of `function_sweep.run`.
 """
 
 from __future__ import annotations
@@ -47,9 +52,10 @@ from lowprec.oracle import block as oracle_block
 from lowprec.oracle.convert import decode, project
 from lowprec.oracle.exact import from_float, to_float
 from lowprec.spec import catalog
+from lowprec.spec.functions import FUNCTIONS
 from lowprec.spec.projection import Projection
 from lowprec.spec.rounding import MODES
-from tests import arith_sweep
+from tests import arith_sweep, function_sweep
 from tests.support import stepped, value_and_tie
 
 WIDE = ("binary16", "bfloat16", "tf32")
@@ -201,18 +207,38 @@ def arith(processes: int) -> tuple[dict[str, dict[str, object]], int]:
     return found, sum(counts[1] for counts, _ in digests.values())
 
 
+def functions(processes: int) -> tuple[dict[str, dict[str, object]], int]:
+    """Number of inputs and digest for each function and format, and the number of differences in all."""
+    found: dict[str, dict[str, object]] = {}
+    began, differences, many, values = time.monotonic(), 0, dict.fromkeys(FUNCTIONS, 0), 0
+    with multiprocessing.get_context("spawn").Pool(processes) as pool:
+        for name, digest, hard, wrong in pool.imap(function_sweep.run, function_sweep.tasks()):
+            found[name] = digest
+            many[name.split()[0]] += hard
+            values += digest["inputs"] // len(MODES)
+            differences += len(wrong)
+            for line in wrong:
+                print(f"    {line}", flush=True)
+    needed = ", ".join(f"{name} {count:,}" for name, count in many.items() if count)
+    print(f"more than {function_sweep.FEW} bits decide {sum(many.values()):,} of {values:,} values: {needed}")
+    inputs = sum(digest["inputs"] for digest in found.values())
+    print(f"{inputs:,} results, {differences} differences from MPFR, {time.monotonic() - began:.0f} s")
+    return found, differences
+
+
 def main() -> int:
     """Exit status 0 where all agrees, 1 where something differs."""
     parser = argparse.ArgumentParser(
         prog="python -m tests.sweep", description="What is too long for the test suite."
     )
-    parser.add_argument("what", choices=["wide", "blocks", "arith"])
+    parser.add_argument("what", choices=["wide", "blocks", "arith", "functions"])
     parser.add_argument("--processes", type=int, default=2)
     action = parser.add_mutually_exclusive_group()
     action.add_argument("--write", action="store_true", help=f"write the digests to {DIGESTS.name}")
     action.add_argument("--check", action="store_true", help=f"compare the digests with {DIGESTS.name}")
     arguments = parser.parse_args()
-    found, differences = {"wide": wide, "blocks": blocks, "arith": arith}[arguments.what](arguments.processes)
+    sweeps = {"wide": wide, "blocks": blocks, "arith": arith, "functions": functions}
+    found, differences = sweeps[arguments.what](arguments.processes)
     failed = differences > 0
     if arguments.write and not failed:
         committed = {**json.loads(DIGESTS.read_text()), arguments.what: found}

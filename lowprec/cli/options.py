@@ -9,6 +9,7 @@ from typing import Any
 import click
 
 from lowprec.spec.arith import OPERANDS
+from lowprec.spec.functions import FUNCTIONS
 from lowprec.spec.projection import Saturation
 from lowprec.spec.rounding import MODES
 
@@ -85,3 +86,5 @@ def projection_options(function: Callable[..., Any]) -> Callable[..., Any]:
 #: Below the help of the commands that take an operation.
 OPERATIONS_HELP = "Operations, with the number of operands: convert 1, "
 OPERATIONS_HELP += ", ".join(f"{name} {operands}" for name, operands in OPERANDS.items())
+OPERATIONS_HELP += ". Functions: "
+OPERATIONS_HELP += ", ".join(f"{name} {rule.operands}" for name, rule in FUNCTIONS.items())

@@ -51,7 +51,9 @@ def operands_of(operation: str) -> int:
     if operation in FUNCTIONS:
         return FUNCTIONS[operation].operands
     if operation not in OPERANDS:
-        raise ValueError(f"unknown operation {operation!r}; use one of {', '.join(OPERANDS)}")
+        raise ValueError(
+            f"unknown operation {operation!r}; use one of {', '.join(OPERANDS)}, or a function such as exp"
+        )
     return OPERANDS[operation]
 
 

@@ -14,6 +14,7 @@ from lowprec.spec import catalog
 from lowprec.spec.arith import operands_of
 from lowprec.spec.block import BlockFormat
 from lowprec.spec.format import Format
+from lowprec.spec.functions import FUNCTIONS
 from lowprec.spec.profiles import Profile
 from lowprec.spec.projection import Projection, Saturation
 from lowprec.spec.rounding import MODES, Rounding
@@ -21,7 +22,7 @@ from lowprec.testing.answers import check_count
 from lowprec.testing.block import ArrayBlocks, BlockSubject, OracleBlocks, OwnBlocks
 from lowprec.testing.grid import Array
 from lowprec.testing.implementation import Implementation, name_of
-from lowprec.testing.law import Report, Verdict
+from lowprec.testing.law import Report, Topic, Verdict
 from lowprec.testing.laws import verdicts
 from lowprec.testing.operation import OperationSubject, answered, of_arrays, of_oracle
 from lowprec.testing.subjects import Arrays, Oracle, Subject
@@ -162,10 +163,11 @@ def check_operation(
     saturation: Saturation | str | None = None,
     projection: Projection | None = None,
     profile: Profile | str | None = None,
+    ulps: int = 0,
     samples: int = 1 << 14,
     seed: int = 0,
 ) -> Report:
-    """Try every law of arithmetic on a function of codes, and refuse it where one does not hold.
+    """Try every law of arithmetic or of functions on a function of codes; refuse it where one fails.
 
     >>> import lowprec as lp
     >>> def mine(x, y):
@@ -173,21 +175,32 @@ def check_operation(
     >>> check_operation(mine, "add", "e2m1fn")
     <Report of mine: 4 checks, 764 cases, all hold>
 
+    A unit of a function, such as exp2, is held against its values, rounded once. Few units are that exact:
+    `ulps` is their budget.
+
+    >>> def unit(x):
+    ...     return np.exp2(lp.decode(x, "bfloat16")).view(np.uint32) >> 16
+    >>> check_operation(unit, "exp2", "bfloat16", ulps=1)
+    <Report of unit: 2 checks, 131,072 cases, all hold>
+
     Parameters
     ----------
     function : function
         Takes an array of unsigned codes for each operand, all of one axis, and gives codes of the target as
         integers, the target's own type (`lowprec.dtype`), or values of it as floats.
     operation : str
-        What it should be: add, subtract, multiply, divide, sqrt, fma, ... (`lowprec.spec.arith.OPERANDS`).
+        What it should be: add, subtract, multiply, divide, sqrt, fma, ... (`lowprec.spec.arith.OPERANDS`),
+        or a function: exp, log, sin, ... (`lowprec.spec.functions.FUNCTIONS`; needs python-flint).
     formats : Format, str, or one of them for each operand
     target : Format or str, optional
         Of the result; by default the first operand's.
     rounding, saturation, projection, profile
         What it should do, as for `lowprec.add`; deterministic. What would be refused as a NaN without a code
         should be the largest value of its sign.
+    ulps : int
+        Codes by which results of a function may differ; NaNs and infinities may not.
     samples : int
-        Cases, where not all combinations of operands are fewer.
+        Cases, where not all combinations of operands are fewer; single operands of 16 bits are all tried.
     seed : int
         Of the random ones.
 
@@ -218,6 +231,9 @@ def check_operation(
     into = chosen[0] if target is None else catalog.format(target)
     check_count("samples", samples, 1)
     check_count("seed", seed)
+    check_count("ulps", ulps)
+    if ulps and operation not in FUNCTIONS:
+        raise ValueError(f"ulps= is for functions such as exp, which units approximate, not for {operation}")
     how = answered(rules_of(into, rounding, saturation, projection, profile), into)
     if how.rounding not in MODES:
         raise ValueError(f"rounding {how.rounding} is not among the deterministic modes that laws are about")
@@ -228,8 +244,11 @@ def check_operation(
         with np.errstate(all="ignore"):
             return codes_of(function(*typed), typed, into, name)
 
-    own = OperationSubject(operation, chosen, into, how, name, call, samples, seed, siblings=False)
-    return Report(name, tuple(verdicts("operation", own))).demand()
+    topic: Topic = "function" if operation in FUNCTIONS else "operation"
+    own = OperationSubject(
+        operation, chosen, into, how, name, call, samples, seed, siblings=False, budget=ulps
+    )
+    return Report(name, tuple(verdicts(topic, own))).demand()
 
 
 def check_block_format(fmt: BlockFormat | str | Any, *, samples: int = 64, seed: int = 0) -> Report:

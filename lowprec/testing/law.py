@@ -16,7 +16,7 @@ from lowprec.verify.difference import Difference
 
 __all__ = ["LAWS", "Law", "Outcome", "Report", "Topic", "Verdict", "law"]
 
-Topic = Literal["format", "operation", "blocks"]
+Topic = Literal["format", "operation", "function", "blocks"]
 
 
 @dataclass(frozen=True, slots=True)
@@ -39,7 +39,7 @@ class Law:
     Parameters
     ----------
     name : str
-    topic : {"format", "operation", "blocks"}
+    topic : {"format", "operation", "function", "blocks"}
         What it is about.
     domain : str
         Where it holds, in words.

@@ -10,14 +10,17 @@ from typing import Any
 
 import numpy as np
 
+from lowprec.arrays.checks import code_dtype
 from lowprec.spec.codebook import Codebook
 from lowprec.spec.format import Format, Sign
+from lowprec.spec.functions import FUNCTIONS
 from lowprec.spec.projection import Projection
 from lowprec.testing.book import zero_codes
 from lowprec.testing.grid import EXACT, Array, grid_of, values_of
 from lowprec.testing.subjects import Floats
 from lowprec.verify import oracle_arrays
 from lowprec.verify.inputs.operands import operands
+from lowprec.verify.operations import OPERATIONS
 from lowprec.verify.shown import shown_code
 
 __all__ = ["Call", "OperationSubject", "answered", "of_arrays", "of_oracle"]
@@ -48,6 +51,8 @@ class OperationSubject:
         Whether `call` knows other operations by name too.
     oracle : bool
         Whether it is the oracle.
+    budget : int
+        Codes by which a function's result may differ.
     """
 
     def __init__(
@@ -63,7 +68,9 @@ class OperationSubject:
         *,
         siblings: bool = True,
         oracle: bool = False,
+        budget: int = 0,
     ) -> None:
+        self.budget = budget
         self.name, self.formats, self.target, self.projection = name, formats, target, projection
         self.path, self.siblings, self.oracle, self._call = path, siblings, oracle, call
         self.operands = _chosen(name, formats, target, samples, seed)
@@ -87,9 +94,22 @@ class OperationSubject:
         """The oracle's answers to its operands."""
         return _by_oracle(self.formats, self.target, self.projection)(self.name, self.operands)
 
+    @functools.cached_property
+    def function_results(self) -> Array:
+        """What the operation, a function, must give for its operands, by the verbs."""
+        given = [
+            codes.astype(code_dtype(fmt)) for codes, fmt in zip(self.operands, self.formats, strict=True)
+        ]
+        made = OPERATIONS[self.name].compute(given, (*self.formats, self.target), self.projection)
+        return np.asarray(made.astype(np.int64))
+
+    def values_of(self, codes: Array) -> Floats:
+        """Return the values of codes of the result."""
+        return values_of(codes, self.target)
+
     def is_nan(self, codes: Array) -> Array:
         """Return whether codes of the result are NaNs."""
-        found: Array = np.isnan(values_of(codes, self.target))
+        found: Array = np.isnan(self.values_of(codes))
         return found
 
     @property
@@ -134,7 +154,7 @@ class OperationSubject:
 def _chosen(name: str, formats: tuple[Format, ...], target: Format, samples: int, seed: int) -> list[Array]:
     """Return operands, simplest first: all combinations if they are few, else special and random ones."""
     codes = [column.astype(np.int64) for column in operands(name, (*formats, target), max(samples, 4), seed)]
-    if codes[0].size > 2 * samples:
+    if codes[0].size > (1 << 16 if name in FUNCTIONS else 2 * samples):
         keep = np.random.default_rng(seed).permutation(codes[0].size)[:samples]
         codes = [column[keep] for column in codes]
     sizes = [column % (1 << (fmt.width - 1)) for column, fmt in zip(codes, formats, strict=True)]
@@ -163,7 +183,6 @@ def of_arrays(
 
     def call(name: str, codes: list[Array]) -> Array:
         import lowprec
-        from lowprec.arrays.checks import code_dtype
         from lowprec.arrays.convert import decode
 
         values = [np.asarray(decode(column, fmt)) for column, fmt in zip(codes, formats, strict=False)]

@@ -1,4 +1,4 @@
-"""The operations that implementations are asked for: conversions and arithmetic on codes.
+"""The operations that implementations are asked for: conversions, arithmetic and functions on codes.
 
 Each says which operands matter, what the results are, and which of them are NaN.
 """
@@ -21,6 +21,7 @@ from lowprec.spec import catalog
 from lowprec.spec.arith import OPERANDS
 from lowprec.spec.codebook import Codebook
 from lowprec.spec.format import Carrier, Format, Sign
+from lowprec.spec.functions import FUNCTIONS
 from lowprec.spec.projection import Projection
 from lowprec.verify import codebooks
 from lowprec.verify.inputs import conversions
@@ -143,6 +144,7 @@ def _operation(name: str, count: int) -> Operation:
 OPERATIONS = {
     "convert": Operation("convert", 1, _choose, _convert, _nan_operands),
     **{name: _operation(name, count) for name, count in OPERANDS.items()},
+    **{name: _operation(name, rule.operands) for name, rule in FUNCTIONS.items()},
 }
 
 

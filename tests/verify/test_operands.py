@@ -23,7 +23,7 @@ from lowprec.verify.inputs.operands import operands, special_codes
 from lowprec.verify.inputs.recipes import RECIPES, Aim, recipes_of
 from lowprec.verify.operations import operand_format
 
-PAGE = Path(__file__).parents[2] / "docs" / "vectors.md"
+DOCS = Path(__file__).parents[2] / "docs"
 
 
 def formats_of(operation, name):
@@ -185,12 +185,13 @@ def test_quotients_of_remainders_and_integers_are_at_ties_too():
     assert sum(isinstance(value, Fraction) and value.denominator == 2 for value in values) >= 50
 
 
-def test_the_page_shows_what_the_commands_print(tmp_path):
-    """Its program is written to a file, and its commands are run beside it."""
-    text = PAGE.read_text()
+@pytest.mark.parametrize("page", ["vectors.md", "functions.md"])
+def test_the_pages_show_what_the_commands_print(tmp_path, page):
+    """A page's program is written to a file, and its commands are run beside it."""
+    text = (DOCS / page).read_text()
     (tmp_path / "fma.py").write_text(re.search(r"^```python\n(.*?)^```", text, re.M | re.S)[1])
     blocks = "".join(re.findall(r"^```console\n(.*?)^```", text, re.M | re.S))
-    environment = {**os.environ, "PYTHONPATH": str(PAGE.parents[1])}
+    environment = {**os.environ, "PYTHONPATH": str(DOCS.parent)}
     for part in re.split(r"^\$ ", blocks, flags=re.M)[1:]:
         command, shown = part.split("\n", 1)
         if command.startswith("cat "):

@@ -141,9 +141,9 @@ def _decided(ball: Any, between: Bounds) -> Value | None:
         place = tiny
     if place - tiny > 1 << 16:  # a radius of nothing beside the number
         radius, tiny = 1, place - (1 << 16)
+    if tiny - place > _MOST:  # a number of nothing beside its radius, as erfc has where it is tiny
+        middle, place, radius = 0, tiny, radius + 1
     last = min(place, tiny)
-    if abs(place - tiny) > 1 << 17:
-        return None
     center, reach = middle << (place - last), radius << (tiny - last)
     low, high = center - reach, center + reach
     above, below = between

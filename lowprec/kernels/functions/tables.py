@@ -5,6 +5,7 @@ Floor 2b. Imports NumPy.
 
 from __future__ import annotations
 
+import functools
 import math
 from typing import Any, NamedTuple
 
@@ -15,9 +16,12 @@ from lowprec.kernels.functions.enclosures import Value
 from lowprec.kernels.functions.values import value_of
 from lowprec.kernels.lower.kinds import NAN
 
-__all__ = ["Columns", "columns_of"]
+__all__ = ["Columns", "columns_of", "value_at"]
 
 Array = npt.NDArray[Any]
+
+#: Distinct rows of operands up to which their values are kept for the next call, and how often.
+_KEPT_ROWS, _KEPT = 1 << 16, 4
 
 
 class Columns(NamedTuple):
@@ -47,13 +51,24 @@ def columns_of(name: str, operands: list[Array]) -> Columns:
         distinct = distinct[:, None]
     else:
         distinct, places = np.unique(rows, axis=0, return_inverse=True)
-    numbers = [_value(name, *row) for row in distinct.view(np.float64).tolist()]
+    enclose = _kept if len(distinct) <= _KEPT_ROWS else _columns
+    return enclose(name, len(words), distinct.tobytes()).at(places.reshape(-1))
+
+
+def _columns(name: str, operands: int, rows: bytes) -> Columns:
+    """Return the value of a function for each row, given as the bytes of float64 numbers."""
+    numbers = [value_at(name, *row) for row in np.frombuffer(rows).reshape(-1, operands).tolist()]
     fields = list(zip(*numbers, strict=True)) or [()] * len(_TYPES)
     columns: Any = [np.array(words, kind) for words, kind in zip(fields, _TYPES, strict=True)]
-    return Columns(*columns).at(places.reshape(-1))
+    return Columns(*columns)
 
 
-def _value(name: str, *operands: float) -> Value:
+#: A comparison asks for the same operands under many projections.
+_kept = functools.lru_cache(_KEPT)(_columns)
+
+
+def value_at(name: str, *operands: float) -> Value:
+    """Return the value of a function at float64 numbers or NaNs."""
     if any(map(math.isnan, operands)) and not _is_settled(name, *operands):
         return Value(NAN, False)
     return value_of(name, *operands)

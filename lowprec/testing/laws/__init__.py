@@ -23,6 +23,7 @@ TOPICS = (
     "order",
     "dots",
     "arithmetic",
+    "functions",
     "blocks",
 )
 
@@ -31,7 +32,7 @@ for topic in TOPICS:
 
 
 def verdicts(about: Topic, subject: Any) -> Iterator[Verdict]:
-    """Yield every law about formats, operations or blocks that says anything about a subject, tried on it."""
+    """Yield every law about formats, operations, functions or blocks that says anything about a subject, tried on it."""
     for law in LAWS.values():
         if law.topic == about and law.concerns(subject):
             with np.errstate(all="ignore"):

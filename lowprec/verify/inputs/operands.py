@@ -41,7 +41,7 @@ def operands(operation: str, formats: tuple[Format, ...], samples: int, seed: in
     Parameters
     ----------
     operation : str
-        A key of `lowprec.spec.arith.OPERANDS`.
+        A key of `lowprec.spec.arith.OPERANDS` or of `lowprec.spec.functions.FUNCTIONS`.
     formats : tuple of Format
         Of each operand, then of the result.
     samples : int

@@ -19,7 +19,7 @@ from lowprec.spec import catalog
 from lowprec.spec.format import Carrier, Format, Sign
 from lowprec.spec.projection import Projection
 
-__all__ = ["RECIPES", "Aim", "narrowed", "nearest", "recipes_of"]
+__all__ = ["INVERSES", "RECIPES", "Aim", "narrowed", "nearest", "recipes_of"]
 
 Array = npt.NDArray[Any]
 
@@ -339,6 +339,34 @@ def _power(aim: Aim) -> tuple[Array, ...]:
     return (np.ldexp(aim.sign(), aim.power(0) + aim.integer(0, aim.sources[0].precision)),)
 
 
+def _inverted(inverse: Callable[[Array], Array]) -> Recipe:
+    """Return the recipe of a function: the operand of which it is nearly the point, or its opposite."""
+
+    def recipe(aim: Aim) -> tuple[Array, ...]:
+        found = inverse(aim.point)
+        return (np.where(np.isnan(found), inverse(-aim.point), found),)
+
+    return recipe
+
+
+def _leg(aim: Aim) -> tuple[Array, ...]:
+    """Return two sides whose hypotenuse is nearly the point."""
+    first = aim.held(0, aim.point * aim.random.random(aim.size))
+    return first, np.sqrt((aim.point - first) * (aim.point + first))
+
+
+def _direction(aim: Aim) -> tuple[Array, ...]:
+    """Return a point of the plane whose angle is nearly the point."""
+    second = aim.any(1)
+    return second * np.tan(aim.point), second
+
+
+def _base(aim: Aim) -> tuple[Array, ...]:
+    """Return a base and an exponent whose power is nearly the point."""
+    second = aim.held(1, np.ldexp(aim.short(1), -aim.integer(0, 6)))
+    return np.abs(aim.point) ** (1 / second), second
+
+
 def _point_at(place: int) -> Recipe:
     """Return the recipe that has the point as this operand, and any values as the others."""
     return lambda aim: tuple(aim.point if at == place else aim.any(at) for at in range(len(aim.sources)))
@@ -348,6 +376,47 @@ def recipes_of(operation: str, operands: int) -> tuple[Recipe, ...]:
     """Return the recipes of an operation; where `RECIPES` has none, each operand in turn is the point."""
     return RECIPES.get(operation) or tuple(map(_point_at, range(operands)))
 
+
+#: Inverses of functions, nearly: what is aimed at a result, as the nearest operand.
+INVERSES: Mapping[str, Callable[[Array], Array]] = MappingProxyType(
+    {
+        "exp": np.log,
+        "exp2": np.log2,
+        "exp10": np.log10,
+        "expm1": np.log1p,
+        "exp2m1": lambda y: np.log1p(y) / np.log(2),
+        "exp10m1": lambda y: np.log1p(y) / np.log(10),
+        "log": np.exp,
+        "log2": np.exp2,
+        "log10": lambda y: 10**y,
+        "log1p": np.expm1,
+        "log2p1": lambda y: np.expm1(y * np.log(2)),
+        "log10p1": lambda y: np.expm1(y * np.log(10)),
+        "sin": np.arcsin,
+        "cos": np.arccos,
+        "tan": np.arctan,
+        "sinpi": lambda y: np.arcsin(y) / np.pi,
+        "cospi": lambda y: np.arccos(y) / np.pi,
+        "tanpi": lambda y: np.arctan(y) / np.pi,
+        "asin": np.sin,
+        "acos": np.cos,
+        "atan": np.tan,
+        "asinpi": lambda y: np.sin(y * np.pi),
+        "acospi": lambda y: np.cos(y * np.pi),
+        "atanpi": lambda y: np.tan(y * np.pi),
+        "sinh": np.arcsinh,
+        "cosh": np.arccosh,
+        "tanh": np.arctanh,
+        "asinh": np.sinh,
+        "acosh": np.cosh,
+        "atanh": np.tanh,
+        "rsqrt": lambda y: 1 / (y * y),
+        "reciprocal": lambda y: 1 / y,
+        "cbrt": lambda y: y**3,
+        "sigmoid": lambda y: np.log(y / (1 - y)),
+        "softplus": lambda y: np.log(np.expm1(y)),
+    }
+)
 
 #: How the operands of operations are aimed whose hard cases lie elsewhere than at a point of one operand.
 RECIPES: Mapping[str, tuple[Recipe, ...]] = MappingProxyType(
@@ -367,5 +436,9 @@ RECIPES: Mapping[str, tuple[Recipe, ...]] = MappingProxyType(
         "round_to_integral": (_quarters, _point),
         "scaleb": (_scaled,),
         "logb": (_power, _point),
+        "hypot": (_leg, _point_at(0)),
+        "atan2": (_direction, _point_at(0), _point_at(1)),
+        "pow": (_base, _point_at(0), _point_at(1)),
     }
+    | {name: (_inverted(inverse), _inverted(inverse), _point) for name, inverse in INVERSES.items()}
 )

@@ -14,9 +14,11 @@ import numpy.typing as npt
 from lowprec.arrays.checks import code_dtype
 from lowprec.arrays.convert import decode
 from lowprec.spec.format import Format
+from lowprec.spec.functions import FUNCTIONS
 from lowprec.spec.projection import Projection
 from lowprec.verify.difference import Difference
 from lowprec.verify.dumps import Dump
+from lowprec.verify.functions import shown_result
 from lowprec.verify.operations import OPERATIONS, as_doubles, carried, is_nan, is_values, operand_names
 from lowprec.verify.question import Array, Batch, Budget, Change, Changes, Question, words_of
 from lowprec.verify.questions import causes
@@ -228,7 +230,8 @@ class ElementQuestion(Question):
     def _told(self, batch: Batch, place: int) -> tuple[list[tuple[str, str]], dict[str, Any]]:
         """Return what is told of a result's operands, in words and as data."""
         operands, sources = [int(given[place]) for given in batch.given], self.formats[:-1]
-        value = shown_value(exact_value(operands, self.operation, self.formats, self.projection))
+        show = shown_result if self.operation in FUNCTIONS else shown_value
+        value = show(exact_value(operands, self.operation, self.formats, self.projection))
         pairs = list(zip(operands, sources, strict=True))
         said = [
             (name, shown_code(*pair)) for name, pair in zip(operand_names(len(pairs)), pairs, strict=True)

@@ -13,14 +13,16 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from lowprec.oracle.arith import exact
+from lowprec.oracle.arith import Result, exact
 from lowprec.oracle.convert import decode, position
 from lowprec.oracle.exact import Exact, Special
 from lowprec.spec.catalog import BINARY32
 from lowprec.spec.codebook import Codebook
 from lowprec.spec.format import Format, Sign
+from lowprec.spec.functions import FUNCTIONS
 from lowprec.spec.projection import DEFAULT, Flag, Projection
 from lowprec.spec.rounding import Rounding, rounding
+from lowprec.verify.functions import function_value
 from lowprec.verify.operations import OPERATIONS, is_nan
 
 __all__ = ["exact_value", "names_of", "neighbours", "situation", "situations"]
@@ -44,7 +46,17 @@ def exact_value(
     values = [decode(code, fmt) for code, fmt in zip(operands, formats, strict=False)]
     if operation == "convert":
         return values[0]
-    return exact(operation, values, _rounding(projection)).value
+    return _result(operation, values, projection).value
+
+
+def _result(operation: str, values: list[Exact], projection: Projection) -> Result:
+    """Return the result of an operation before it is projected; of a function 128 bits of it, rounded to odd.
+
+    Of these, all that is asked here is the same as of the function's value: 128 bits are no tie unless it is.
+    """
+    if operation in FUNCTIONS:
+        return function_value(operation, values)
+    return exact(operation, values, _rounding(projection))
 
 
 def _rounding(projection: Projection) -> Rounding:
@@ -67,7 +79,7 @@ def situation(
     values = [decode(code, fmt) for code, fmt in zip(operands, formats, strict=False)]
     if operation == "convert":
         return _place(values[0], formats[-1], "operand")
-    result = exact(operation, values, _rounding(projection))
+    result = _result(operation, values, projection)
     if result.value in _NANS:
         return "NaN operand" if any(value in _NANS for value in values) else "invalid operation"
     if result.signals & Flag.DIVIDE_BY_ZERO:
@@ -103,6 +115,11 @@ def _tail(tail: Fraction) -> str:
         if tail < half
         else "above a tie"
     )
+
+
+def _has_poles(operation: str) -> bool:
+    """Return whether an infinite result may be that of a division by zero."""
+    return operation == "divide" or operation in FUNCTIONS
 
 
 # -- of arrays ---------------------------------------------------------------------------------------
@@ -184,7 +201,7 @@ def situations(
         return found
     nans = [is_nan(codes, source) for codes, source in zip(operands, sources, strict=True)]
     found[nan & ~np.any(nans, axis=0)] = _INVALID
-    unsure = infinite if operation == "divide" else np.zeros(size, bool)
+    unsure = infinite if _has_poles(operation) else np.zeros(size, bool)
     if operation in (
         "round_to_integral",
         "scaleb",
@@ -236,7 +253,7 @@ def _in_codebook(
     if operation != "convert":
         nans = [is_nan(codes, source) for codes, source in zip(operands, sources, strict=True)]
         found[np.isnan(numbers) & ~np.any(nans, axis=0)] = _INVALID
-        unsure |= np.isinf(numbers) & (operation == "divide")
+        unsure |= np.isinf(numbers) & _has_poles(operation)
     unsure |= (high & 0x7FFFFFFF == 0) & inexact  # zero lies between two values
     if operation in ("round_to_integral", "scaleb", "logb"):
         unsure = ~np.isnan(numbers)
