@@ -53,7 +53,7 @@ def tasks() -> list[Task]:
 
 
 def run(task: Task) -> tuple[str, dict[str, Any], int, list[str]]:
-    """The task's name; inputs in all modes and the digest; values that needed many bits; what MPFR has otherwise.
+    """The task's name; inputs in all modes and the digest; values that needed many bits; MPFR's objections.
 
     The digest is the SHA-256 of codes as little-endian uint16, ordered by mode (as in `spec.rounding.MODES`)
     and operands (the last one fastest). NaNs into formats without one are the largest value.

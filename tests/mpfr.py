@@ -73,7 +73,7 @@ def differences(name: str, fmt: str, patterns: np.ndarray) -> list[str]:
         same |= np.isnan(found) & np.isnan(expected)
         wrong = np.nonzero(~same)[0][:3]
         said += [
-            f"{name}({numbers[at].hex()}) into {fmt}, {rounding}: {found[at]!r}, and MPFR has {expected[at]!r}"
+            f"{name}({numbers[at].hex()}) into {fmt}, {rounding}: {found[at]!r}, and MPFR: {expected[at]!r}"
             for at in wrong
         ]
     return said

@@ -12,8 +12,9 @@ or until one finds another result than the oracle's:
     blocks:nvfp4                                         codes, scales and values of a block format
     engine:vector add binary16 binary32 to_odd flags     an engine's operation on codes, as codes of another
 
-`unit:exp e5m2` holds NumPy's function, rounded, against the laws of functions. `values:rceil` holds blocks read as float32 against the same as float64, `statistics:e4m3fn` a report against
-NumPy's sums and the scale that a search finds against others.
+`unit:exp e5m2` holds NumPy's function, rounded, against the laws of functions. `values:rceil` holds blocks
+read as float32 against the same as float64, `statistics:e4m3fn` a report against NumPy's sums and the scale
+that a search finds against others.
 """
 
 from __future__ import annotations

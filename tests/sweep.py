@@ -4,7 +4,8 @@
     python -m tests.sweep wide --check     and compare the digests with tests/sweep_digests.json
     python -m tests.sweep wide --write     and write them there
 
-and in the same way `blocks`, `arith` and `functions`. All float32 inputs of casts are `lowprec conform --exhaustive`.
+and in the same way `blocks`, `arith` and `functions`. All float32 inputs of casts are
+`lowprec conform --exhaustive`.
 
 **wide**: for binary16, bfloat16 and tf32, each tie between two neighbouring magnitudes (between the largest
 and the next of the continued grid too) and the float64 on either side of it, of both signs, in the eight

@@ -1,6 +1,7 @@
 """The value of a function at exact operands, as the oracle has exact values.
 
-The oracle has no functions: python-flint encloses them, and 128 bits of a value, rounded to odd, stand for it.
+The oracle has no functions: python-flint encloses them, and 128 bits of a value, rounded to odd, stand for
+it.
 """
 
 from __future__ import annotations

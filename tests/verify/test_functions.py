@@ -41,7 +41,7 @@ def test_vectors_are_the_results_of_the_verb():
 
 @pytest.mark.parametrize("name", ["exp", "log", "sin", "tanh", "rsqrt", "sigmoid"])
 def test_wide_operands_are_aimed_at_borders_between_codes(name):
-    """Of 400 aimed ones, most lie so near that the float32 on one side of them rounds otherwise, or nearly."""
+    """Of many of the 400 aimed ones, the float32 on one side rounds otherwise."""
     made = suite(name, (BINARY32, BFLOAT16), samples=400)
     results = made.results
     assert np.unique(results).size > 80

@@ -32,7 +32,7 @@ for topic in TOPICS:
 
 
 def verdicts(about: Topic, subject: Any) -> Iterator[Verdict]:
-    """Yield every law about formats, operations, functions or blocks that says anything about a subject, tried on it."""
+    """Yield every law of a topic that says anything about a subject, tried on it."""
     for law in LAWS.values():
         if law.topic == about and law.concerns(subject):
             with np.errstate(all="ignore"):

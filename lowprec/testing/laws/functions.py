@@ -33,7 +33,7 @@ def _kinds(subject: OperationSubject, codes: Array) -> Array:
 
 @law("function value", "function", "results that are finite, or should be; budgets in codes")
 def function_value(subject: OperationSubject) -> Outcome:
-    """The code is that of the function's real value, rounded and saturated once; or lies within the budget."""
+    """The code is that of the real value, rounded and saturated once; or lies within the budget."""
     want, got = subject.function_results, subject.results
     finite = (_kinds(subject, want) == 0) & (_kinds(subject, got) == 0)
     if not subject.budget:
