@@ -58,6 +58,8 @@ _HOMES = {
     "dtype": "lowprec.arrays.checks",
     "error_report": "lowprec.arrays.statistics",
     "scale_for": "lowprec.arrays.statistics",
+    "sweep_formats": "lowprec.arrays.format_sweep",
+    "FormatSweep": "lowprec.arrays.format_results",
     "Class": "lowprec.spec.arith",
     "Codebook": "lowprec.spec.codebook",
     "codebooks": "lowprec.spec.codebooks",

@@ -24,6 +24,8 @@ from lowprec.arrays.checks import dtype as dtype
 from lowprec.arrays.convert import cast as cast, decode as decode, encode as encode, quantize as quantize
 from lowprec.arrays.dot import dot as dot, matmul as matmul
 from lowprec.arrays.errors import ErrorReport as ErrorReport
+from lowprec.arrays.format_results import FormatSweep as FormatSweep
+from lowprec.arrays.format_sweep import sweep_formats as sweep_formats
 from lowprec.arrays.functions import (
     acos as acos,
     acosh as acosh,

@@ -29,6 +29,7 @@ __all__ = [
     "aligned",
     "apply",
     "check",
+    "computed",
     "empty_of",
     "is_dask",
     "is_lazy",
@@ -88,6 +89,13 @@ def check(*operands: Any) -> None:
 def empty_of(values: Any) -> Any:
     """An array of the same type and number of dimensions without elements, to try arguments on."""
     return np.zeros((0,) * values.ndim, values.dtype)
+
+
+def computed(values: list[Any]) -> list[Any]:
+    """Return values, those that are Dask's computed at once by the scheduler in use."""
+    if not any(hasattr(each, "__dask_graph__") for each in values):
+        return values
+    return list(importlib.import_module("dask").compute(*values))
 
 
 def check_sizes(what: str, *arrays: Any) -> None:

@@ -1,0 +1,167 @@
+"""What a search among formats found: candidates with their bits and errors, the best, the Pareto front.
+
+Floor 3. Imports matplotlib when a plot is asked for.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any, Literal
+
+from lowprec.spec.block import BlockFormat
+from lowprec.spec.format import Format
+
+__all__ = ["Candidate", "FormatSweep", "Scaling", "sorted_rows"]
+
+#: Where scales are: in the format's own bias, one for each tensor, or one for each block.
+Scaling = Literal["bias", "tensor", "blocks"]
+
+
+@dataclass(frozen=True, slots=True)
+class Candidate:
+    """A format with its scales, and what it did to the values.
+
+    Parameters
+    ----------
+    format : Format or BlockFormat
+    scaling : {"bias", "tensor", "blocks"}
+        Whether values are encoded as they are, under one float32 scale for each tensor, or in blocks.
+    bits : float
+        For each value: its code, and its share of a scale; blocks count as full.
+    sqnr : float
+        Signal to quantisation noise in decibels, of all tensors together; -inf where a result is not finite.
+    by_tensor : mapping of str to float
+        The same of each tensor.
+    """
+
+    format: Format | BlockFormat
+    scaling: Scaling
+    bits: float
+    sqnr: float
+    by_tensor: Mapping[str, float]
+
+    def __str__(self) -> str:
+        """Return the format in words."""
+        fmt = self.format
+        if isinstance(fmt, BlockFormat):
+            return fmt.name
+        return f"{fmt.name}, one scale" if self.scaling == "tensor" else f"{fmt.name}, bias {fmt.bias}"
+
+
+@dataclass(frozen=True)
+class FormatSweep:
+    """What `sweep_formats` tried; str() is the Pareto front as a table.
+
+    Parameters
+    ----------
+    rows : tuple of Candidate
+        By ascending bits, the best first where they are equal.
+    size : int
+        Finite values that were tried.
+    """
+
+    rows: tuple[Candidate, ...]
+    size: int
+
+    @property
+    def pareto(self) -> tuple[Candidate, ...]:
+        """Candidates that no other one beats with as few bits."""
+        front: list[Candidate] = []
+        for row in self.rows:
+            if not front or row.sqnr > front[-1].sqnr:
+                front.append(row)
+        return tuple(front)
+
+    def best(self, bits: float = math.inf) -> Candidate:
+        """Return the candidate of least error with at most so many bits for each value.
+
+        Raises
+        ------
+        ValueError
+            None has so few.
+        """
+        served = [row for row in self.rows if row.bits <= bits]
+        if not served:
+            raise ValueError(
+                f"no candidate has at most {bits} bits for each value; the least is {self.rows[0].bits:g}"
+            )
+        return max(served, key=lambda row: row.sqnr)
+
+    def __str__(self) -> str:
+        lines = [
+            f"{len(self.rows):,} candidates, {self.size:,} values; those that none beats with as few bits:"
+        ]
+        lines += [f"{'bits':>9}  {'SQNR dB':>8}  format"]
+        lines += [f"{row.bits:9.4f}  {row.sqnr:8.2f}  {row}" for row in self.pareto]
+        return "\n".join(lines)
+
+    def __repr__(self) -> str:
+        return f"<FormatSweep of {len(self.rows):,} candidates on {self.size:,} values>"
+
+    def as_dict(self) -> dict[str, Any]:
+        """Return all candidates as data for JSON; None for what is not finite."""
+
+        def number(value: float) -> float | None:
+            return value if math.isfinite(value) else None
+
+        rows = [
+            {
+                "format": str(row),
+                "scaling": row.scaling,
+                "bits": row.bits,
+                "sqnr": number(row.sqnr),
+                "by_tensor": {name: number(value) for name, value in row.by_tensor.items()},
+            }
+            for row in self.rows
+        ]
+        return {"size": self.size, "candidates": rows, "pareto": [str(row) for row in self.pareto]}
+
+    def plot(self, ax: Any = None) -> Any:
+        """Draw error against bits: every candidate, and the Pareto front.
+
+        Parameters
+        ----------
+        ax : matplotlib.axes.Axes, optional
+            By default one of a new figure.
+
+        Returns
+        -------
+        ax : matplotlib.axes.Axes
+
+        Raises
+        ------
+        ImportError
+            matplotlib is not installed.
+        """
+        if ax is None:
+            try:
+                from matplotlib.figure import Figure
+            except ImportError:
+                raise ImportError("plots need matplotlib: pip install 'lowprec[plot]'") from None
+            ax = Figure(figsize=(7, 4.5), layout="constrained").subplots()
+        for scaling, marker in (("bias", "v"), ("tensor", "s"), ("blocks", "o")):
+            rows = [row for row in self.rows if row.scaling == scaling and math.isfinite(row.sqnr)]
+            if rows:
+                ax.plot(
+                    [row.bits for row in rows],
+                    [row.sqnr for row in rows],
+                    marker,
+                    ms=4,
+                    alpha=0.5,
+                    label=scaling,
+                )
+        front = [row for row in self.pareto if math.isfinite(row.sqnr)]
+        ax.step(
+            [row.bits for row in front], [row.sqnr for row in front], "k-", where="post", label="Pareto front"
+        )
+        ax.set_xlabel("bits for each value, scales included")
+        ax.set_ylabel("SQNR (dB)")
+        ax.legend()
+        return ax
+
+
+def sorted_rows(rows: list[Candidate]) -> tuple[Candidate, ...]:
+    """Return candidates by ascending bits, the best first where they are equal."""
+    return tuple(sorted(rows, key=lambda row: (row.bits, -row.sqnr)))

@@ -1,0 +1,186 @@
+"""sweep_formats: errors are those of the verbs, the front is one, and bad calls are refused."""
+
+from __future__ import annotations
+
+import json
+import math
+import pathlib
+import re
+import runpy
+
+import numpy as np
+import pytest
+from click.testing import CliRunner
+
+import lowprec as lp
+from lowprec.arrays.format_sweep import elements_of
+from lowprec.spec.families import finite
+
+VALUES = np.random.default_rng(3).standard_t(4, size=(40, 96)).astype(np.float32)
+
+
+@pytest.fixture(scope="module")
+def found():
+    return lp.sweep_formats(VALUES, 4, sizes=[16, 32], scales=["e8m0fnu", "ue4m3"], rules=["floor", "rceil"])
+
+
+def sqnr(made, values=VALUES):
+    exact = values.astype(np.float64)
+    return 10 * math.log10(np.sum(exact**2) / np.sum((made - exact) ** 2))
+
+
+def test_blocks_have_the_error_of_their_report(found):
+    rows = [row for row in found.rows if row.scaling == "blocks"]
+    assert len(rows) == 72
+    for row in rows[::24]:
+        report = lp.error_report(VALUES, row.format, axis=-1)
+        assert row.sqnr == pytest.approx(report.sqnr, rel=1e-12)
+        assert row.bits == row.format.bits_per_value
+
+
+def test_biases_have_the_error_of_quantize_as_it_is(found):
+    rows = [row for row in found.rows if row.scaling == "bias"]
+    assert {row.format.exponent_bits for row in rows} == {1, 2, 3}
+    assert len(rows) == 9
+    for row in rows:
+        made = lp.quantize(VALUES.astype(np.float64), row.format, saturation="finite", backend="scalar")
+        assert row.sqnr == pytest.approx(sqnr(made), rel=1e-12)
+        assert row.bits == 4
+    largest = np.abs(VALUES).max()
+    for exponent_bits in (1, 2, 3):
+        limits = sorted(row.format.max_finite for row in rows if row.format.exponent_bits == exponent_bits)
+        assert limits[1] < largest <= limits[2]
+
+
+def test_scales_of_tensors_are_those_of_scale_for_or_better(found):
+    for row in found.rows:
+        if row.scaling == "tensor":
+            scale = lp.scale_for(VALUES, row.format, "mse")
+            made = (
+                lp.quantize(
+                    VALUES.astype(np.float64) / scale, row.format, saturation="finite", backend="scalar"
+                )
+                * scale
+            )
+            assert row.sqnr >= sqnr(made) - 1e-9
+            assert row.bits == 4 + 32 / VALUES.size
+    posits = [row for row in found.rows if row.scaling == "tensor" and "posit" in row.format.name]
+    assert len(posits) == 3
+    assert all(row.sqnr > 5 for row in posits)  # the scale that reaches their largest value leaves none
+
+
+def test_the_front_is_what_nothing_beats(found):
+    assert [row.bits for row in found.rows] == sorted(row.bits for row in found.rows)
+    for row in found.rows:
+        beaten = any(
+            other.bits <= row.bits and other.sqnr >= row.sqnr and other is not row for other in found.rows
+        )
+        assert (row in found.pareto) <= (not beaten or row.sqnr == found.best(row.bits).sqnr)
+    assert all(row.sqnr < after.sqnr for row, after in zip(found.pareto, found.pareto[1:], strict=False))
+    assert found.pareto[-1] == found.best()
+    assert found.best(4).bits == 4
+
+
+def test_elements_are_all_splits_and_what_is_known():
+    assert [fmt.name for fmt in elements_of(2)] == ["e1m0", "int2"]
+    for width in range(2, 9):
+        splits = {finite("", bits, width - 1 - bits) for bits in range(1, width)}
+        assert splits <= set(elements_of(width))
+        assert all(fmt.width == width for fmt in elements_of(width))
+    assert {"e4m3fn", "e5m2", "hif8", "takum8", "posit8"} <= {fmt.name for fmt in elements_of(8)}
+
+
+def test_several_tensors_have_one_format_each():
+    data = {"small": VALUES / 64, "large": VALUES}
+    tried = lp.sweep_formats(data, elements=["mxfp4", "e2m1fn"], sizes=[], progress=None)
+    assert len(tried.rows) == 5
+    row = next(row for row in tried.rows if row.scaling == "blocks")
+    assert row.by_tensor.keys() == data.keys()
+    assert row.by_tensor["large"] == pytest.approx(lp.error_report(VALUES, "mxfp4").sqnr, rel=1e-12)
+    assert str(row) == "mxfp4"
+    (scaled,) = (row for row in tried.rows if row.scaling == "tensor")
+    assert scaled.bits == 4 + 64 / (2 * VALUES.size)
+
+
+def test_what_is_not_finite_takes_no_part():
+    odd = VALUES.copy()
+    odd[3, 5], odd[7, 9] = np.nan, -np.inf
+    zeros = np.where(np.isfinite(odd), odd, 0)
+    options = {"elements": ["e2m1fn", "iq4_nl"], "sizes": [32], "scales": ["e8m0fnu"]}
+    first, second = (lp.sweep_formats(each, **options) for each in (odd, zeros))
+    assert [row.sqnr for row in first.rows] == [row.sqnr for row in second.rows]
+    assert first.size == second.size - 2
+
+
+def test_integers_and_progress():
+    told = []
+    tried = lp.sweep_formats(
+        np.arange(-50, 50).reshape(4, 25),
+        elements=["int8"],
+        sizes=[5],
+        progress=lambda *done: told.append(done),
+    )
+    assert tried.best().sqnr == math.inf
+    assert told[0] == (0, 6)
+    assert told[-1] == (6, 6)
+
+
+def test_data_for_others(found):
+    read = json.loads(json.dumps(found.as_dict()))
+    assert len(read["candidates"]) == len(found.rows)
+    assert read["candidates"][0].keys() == {"format", "scaling", "bits", "sqnr", "by_tensor"}
+    assert repr(found) == f"<FormatSweep of {len(found.rows)} candidates on 3,840 values>"
+    axes = found.plot()
+    assert axes.get_ylabel() == "SQNR (dB)"
+    assert len(axes.lines) == 4
+    assert found.plot(axes) is axes
+
+
+@pytest.mark.apart
+@pytest.mark.filterwarnings("ignore:method='mse' needs all values")
+def test_dask_arrays_have_the_same_rows():
+    array = pytest.importorskip("dask.array")
+    options = {"elements": ["e2m1fn", "int4"], "sizes": [32], "scales": ["e8m0fnu", "bfloat16"]}
+    whole = lp.sweep_formats({"a": VALUES, "b": VALUES * 9}, **options)
+    lazy = lp.sweep_formats(
+        {"a": array.from_array(VALUES, chunks=(7, 96)), "b": array.from_array(VALUES * 9)}, **options
+    )
+    assert [str(row) for row in lazy.rows] == [str(row) for row in whole.rows]
+    for one, other in zip(lazy.rows, whole.rows, strict=True):
+        assert one.sqnr == pytest.approx(other.sqnr, rel=1e-12)
+        assert one.bits == other.bits
+
+
+@pytest.mark.apart
+def test_the_example_prints_the_front(tmp_path):
+    """Its formats vary with the network, and so with the machine."""
+    docs = pathlib.Path(__file__).parents[2] / "docs"
+    main = runpy.run_path(str(docs / "examples" / "finding_formats.py"))["main"]
+    done = CliRunner().invoke(main, ["--quick", "--plot", str(tmp_path / "p.png")], catch_exceptions=False)
+    assert done.exit_code == 0
+    assert "nf4, one scale" in done.stdout
+    assert re.search(r"^ +4\.5000 +\d\d\.\d\d  nvfp4$", done.stdout, re.M)
+    assert (tmp_path / "p.png").read_bytes().startswith(b"\x89PNG")
+
+
+@pytest.mark.parametrize(
+    ("call", "error", "message"),
+    [
+        (lambda: lp.sweep_formats(VALUES, 9), ValueError, "width must be 2 to 8 bits, not 9"),
+        (lambda: lp.sweep_formats(VALUES), ValueError, "needs a width, such as 4, or elements"),
+        (lambda: lp.sweep_formats(np.zeros(4), 4), ValueError, "needs a finite value other than zero"),
+        (lambda: lp.sweep_formats([np.nan, np.inf], 4), ValueError, "needs a finite value other than zero"),
+        (lambda: lp.sweep_formats({}, 4), ValueError, "needs a finite value other than zero"),
+        (lambda: lp.sweep_formats(VALUES, elements=["e9m9"]), ValueError, "unknown format 'e9m9'"),
+        (lambda: lp.sweep_formats(VALUES, 4, rules=["best"]), ValueError, "unknown scale rule 'best'"),
+        (lambda: lp.sweep_formats(["a"], 4), TypeError, "values must be real numbers"),
+        (
+            lambda: lp.sweep_formats(VALUES, elements=["nf4"]).best(3),
+            ValueError,
+            "no candidate has at most 3",
+        ),
+    ],
+)
+def test_bad_calls_are_refused(call, error, message):
+    with pytest.raises(error, match=re.escape(message)):
+        call()
