@@ -134,6 +134,8 @@ def lower(request: Request, last: str | None = None) -> Any:
     """
     for name in ENGINES if request.backend is None else [request.backend]:
         program = lower_by(name, request)
+        if program is not None and name == "vector" and request.backend is None:
+            return _with_table(request)
         if program is not None or name == last:
             return program
     serves = importlib.import_module(ENGINES[str(request.backend)]).SERVES
@@ -142,6 +144,13 @@ def lower(request: Request, last: str | None = None) -> Any:
         f"backend={request.backend!r} does not serve this request: it takes {serves}; {others}leave "
         "backend out"
     )
+
+
+@functools.lru_cache(maxsize=1024)
+def _with_table(request: Request) -> Any:
+    """Return the program of vectors, which a table overtakes where there is one."""
+    table = importlib.import_module(ENGINES["table"])
+    return table.overtaking(request, lower_by("vector", request))
 
 
 @functools.lru_cache(maxsize=1024)

@@ -14,14 +14,14 @@ import numpy as np
 import numpy.typing as npt
 
 from lowprec.kernels.codes import code_dtype
-from lowprec.kernels.engine import DONE, REFUSED
+from lowprec.kernels.engine import DONE, REFUSED, ElementwiseProgram
 from lowprec.kernels.jit import jit
-from lowprec.kernels.request import Elementwise, Request
+from lowprec.kernels.request import CONVERT, Elementwise, Request
 from lowprec.kernels.scalar import program as scalar
 from lowprec.kernels.table.refusals import attempt_all
 from lowprec.kernels.table.steps import Steps, serves
 
-__all__ = ["SERVES", "Table", "is_narrow", "lower"]
+__all__ = ["SERVES", "Table", "is_narrow", "lower", "overtaking"]
 
 Codes = npt.NDArray[Any]
 
@@ -33,8 +33,9 @@ SERVES = (
 #: Bits of all operands together.
 _MOST = 16
 
-#: A table is made for arrays of at least so many of its entries.
-_SHARE = 4
+#: A table is made for arrays of at least so many of its entries; where vectors answer meanwhile, once they have
+#: answered for so many times its entries.
+_SHARE, _TIMES = 4, 16
 
 
 def lower(request: Request) -> Table | Steps | None:
@@ -44,6 +45,16 @@ def lower(request: Request) -> Table | Steps | None:
     if is_narrow(request):
         return Table(request, _bits(request))
     return Steps(request) if serves(request) else None
+
+
+def overtaking(request: Request, vectors: ElementwiseProgram) -> ElementwiseProgram:
+    """Return a program that looks operations up as soon as that pays, and lets vectors answer before.
+
+    A table of pairs answers twice as fast as vectors add, one of 16 bits six times as fast as they take roots.
+    """
+    if not isinstance(request, Elementwise) or request.operation == CONVERT or not is_narrow(request):
+        return vectors
+    return Table(request, _bits(request), vectors)
 
 
 def is_narrow(request: Elementwise) -> bool:
@@ -60,8 +71,8 @@ class Table:
 
     draws = in_place = False
 
-    def __init__(self, request: Elementwise, bits: int) -> None:
-        self._scalar = scalar.lower(request)
+    def __init__(self, request: Elementwise, bits: int, vectors: ElementwiseProgram | None = None) -> None:
+        self._scalar, self._vectors, self._seen = scalar.lower(request), vectors, 0
         self._types = [code_dtype(source) for source in request.sources]
         self._size, self._asked = 1 << bits, request.backend == "table"
         self._result = code_dtype(request.carrier or request.target)
@@ -70,10 +81,10 @@ class Table:
 
     def run(self, operands: list[Codes], out: Codes, flags: Codes, random: Codes, past: bool = False) -> int:
         """Look up a result for each element, and its flags."""
-        tables = self._made() if self._asked or out.size * _SHARE >= self._size else None
-        if tables is None:
-            status: int = self._scalar.run(operands, out, flags, random)
+        if not self._pays(out.size):
+            status: int = (self._vectors or self._scalar).run(operands, out, flags, random, past)
             return status
+        tables = self._made()
         x, y = (operands * 2)[:2]
         steps = tuple(0 if operand.size == 1 != out.size else 1 for operand in (x, y))
         for table, results in zip(tables[:2], (out, flags), strict=True):
@@ -86,6 +97,13 @@ class Table:
             look_up_pairs(tables[2], x, y, steps, len(operands) == 1, refused)
             return REFUSED if refused.any() else DONE
         return DONE
+
+    def _pays(self, size: int) -> bool:
+        """Return whether to look up so many more results."""
+        if self._vectors is None:
+            return self._asked or size * _SHARE >= self._size
+        self._seen += size
+        return self._tables is not None or self._seen >= _TIMES * self._size
 
     def _made(self) -> tuple[Codes, Codes, Codes]:
         """The results and the flags of all patterns, and 1 for those that are refused.
@@ -112,9 +130,21 @@ def look_up(table: Codes, codes: Codes, out: Codes) -> None:
 
 @jit
 def look_up_pairs(table: Codes, x: Codes, y: Codes, steps: tuple[int, ...], single: bool, out: Codes) -> None:
-    """Write the entry of each pair of codes of 8 bits; a step of 0 takes the same code for all."""
-    for i in range(out.size):
-        place = np.int64(y[i * steps[1]])
-        if not single:
-            place += np.int64(x[i * steps[0]]) << np.int64(8)
-        out[i] = table[place]
+    """Write the entry of each pair of codes of 8 bits; a step of 0 takes the same code for all.
+
+    A loop for each case: with steps multiplied in, one loop would take three times as long.
+    """
+    if single:
+        for i in range(out.size):
+            out[i] = table[np.int64(y[i * steps[1]])]
+    elif steps[0] and steps[1]:
+        for i in range(out.size):
+            out[i] = table[np.int64(x[i]) << np.int64(8) | np.int64(y[i])]
+    elif steps[0]:
+        second = np.int64(y[0])
+        for i in range(out.size):
+            out[i] = table[np.int64(x[i]) << np.int64(8) | second]
+    else:
+        first = np.int64(x[0]) << np.int64(8)
+        for i in range(out.size):
+            out[i] = table[first | np.int64(y[i * steps[1]])]
