@@ -318,3 +318,35 @@ def test_sign_operations_take_a_nan_with_another_sign_and_signal_nothing(backend
     typed = np.uint8([0x80]).view(ml_dtypes.float8_e4m3fnuz)  # NaN, without a sign
     assert lp.negative(typed, "binary16", dtype=np.uint16, backend=backend).tolist() == [0xFE00]
     assert lp.negative(nans, "e4m3fnuz", dtype=np.uint8, backend=backend).tolist() == [0x80] * 4
+
+
+@pytest.mark.parametrize(
+    ("verb", "operands", "flagged"), [("add", 2, True), ("add", 2, False), ("sqrt", 1, False)]
+)
+def test_tables_overtake_vectors_and_change_nothing(verb, operands, flagged):
+    """Once so many elements were asked for that a table pays; whichever operand is one for all."""
+    fmt, size = ("e3m4", 1 << 14) if operands == 2 else ("binary16", 1 << 16)
+    rng = np.random.default_rng(operands)
+    codes = rng.integers(0, 1 << lp.format(fmt).width, (operands, size))
+    values = [lp.decode(each.astype(lp.encode([0.0], fmt).dtype), fmt) for each in codes]
+    values = [each.astype(lp.dtype(fmt)) for each in values]
+    given = [values, *([[values[0], values[1][:1]], [values[0][:1], values[1]]] if operands == 2 else [])]
+    for chosen in given:
+        signals = np.zeros(size, np.uint8) if flagged else None
+        want_signals = np.zeros(size, np.uint8) if flagged else None
+        shape = np.broadcast_shapes(*(each.shape for each in chosen))
+        want = getattr(lp, verb)(
+            *chosen,
+            "e4m3fn",
+            rounding="toward_positive",
+            backend="scalar",
+            dtype=np.uint8,
+            flags=want_signals,
+        )
+        for _ in range(1 + (20 << 16) // size):
+            made = getattr(lp, verb)(
+                *chosen, "e4m3fn", rounding="toward_positive", dtype=np.uint8, flags=signals
+            )
+            assert made.shape == shape
+            np.testing.assert_array_equal(made, want)
+            np.testing.assert_array_equal(signals, want_signals)

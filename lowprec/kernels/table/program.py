@@ -14,7 +14,7 @@ import numpy as np
 import numpy.typing as npt
 
 from lowprec.kernels.codes import code_dtype
-from lowprec.kernels.engine import DONE, REFUSED, ElementwiseProgram
+from lowprec.kernels.engine import DONE, REFUSED
 from lowprec.kernels.jit import jit
 from lowprec.kernels.request import CONVERT, Elementwise, Request
 from lowprec.kernels.scalar import program as scalar
@@ -33,8 +33,8 @@ SERVES = (
 #: Bits of all operands together.
 _MOST = 16
 
-#: A table is made for arrays of at least so many of its entries; where vectors answer meanwhile, once they have
-#: answered for so many times its entries.
+#: A table is made for arrays of at least so many of its entries; where vectors answer meanwhile, once they
+#: have answered for so many times its entries.
 _SHARE, _TIMES = 4, 16
 
 
@@ -47,10 +47,10 @@ def lower(request: Request) -> Table | Steps | None:
     return Steps(request) if serves(request) else None
 
 
-def overtaking(request: Request, vectors: ElementwiseProgram) -> ElementwiseProgram:
+def overtaking(request: Request, vectors: Any) -> Any:
     """Return a program that looks operations up as soon as that pays, and lets vectors answer before.
 
-    A table of pairs answers twice as fast as vectors add, one of 16 bits six times as fast as they take roots.
+    A table of pairs is twice as fast as vectors that add, one of 16 bits four times as fast as their roots.
     """
     if not isinstance(request, Elementwise) or request.operation == CONVERT or not is_narrow(request):
         return vectors
@@ -71,7 +71,7 @@ class Table:
 
     draws = in_place = False
 
-    def __init__(self, request: Elementwise, bits: int, vectors: ElementwiseProgram | None = None) -> None:
+    def __init__(self, request: Elementwise, bits: int, vectors: Any = None) -> None:
         self._scalar, self._vectors, self._seen = scalar.lower(request), vectors, 0
         self._types = [code_dtype(source) for source in request.sources]
         self._size, self._asked = 1 << bits, request.backend == "table"
