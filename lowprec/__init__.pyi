@@ -35,6 +35,7 @@ from lowprec.arrays.functions import (
     asinpi as asinpi,
     atan as atan,
     atan2 as atan2,
+    atan2pi as atan2pi,
     atanh as atanh,
     atanpi as atanpi,
     cbrt as cbrt,

@@ -99,7 +99,7 @@ def _documented(name: str, verb: Any) -> Any:
         example=", ".join(f"[{each}]" for each in rule.example.split(", ")),
         shown=rule.shown,
         cost=_COST[rule.operands],
-        operands="x" if single else "y, x" if name == "atan2" else "x, y",
+        operands="x" if single else "y, x" if name.startswith("atan2") else "x, y",
         shapes="shape (...)" if single else "shapes that broadcast to (...)",
     )
     return verb
@@ -196,4 +196,5 @@ asinh, acosh, atanh = _of_one("asinh"), _of_one("acosh"), _of_one("atanh")
 rsqrt, reciprocal, cbrt = _of_one("rsqrt"), _of_one("reciprocal"), _of_one("cbrt")
 sigmoid, erf, erfc = _of_one("sigmoid"), _of_one("erf"), _of_one("erfc")
 gelu, gelu_tanh, silu, softplus = _of_one("gelu"), _of_one("gelu_tanh"), _of_one("silu"), _of_one("softplus")
-hypot, atan2, pow = _of_two("hypot"), _of_two("atan2"), _of_two("pow")
+hypot, pow = _of_two("hypot"), _of_two("pow")
+atan2, atan2pi = _of_two("atan2"), _of_two("atan2pi")

@@ -114,6 +114,13 @@ FUNCTIONS: Mapping[str, Function] = MappingProxyType(
             "1.0, -1.0",
             "2.25",
         ),
+        "atan2pi": Function(
+            2,
+            "atan2(y, x) / pi",
+            "zeros and multiples of 1/4 at zeros and infinities, by the signs of both",
+            "1.0, -1.0",
+            "0.75",
+        ),
         "pow": Function(
             2,
             "x to the power y",

@@ -43,9 +43,19 @@ def test_mpfr_agrees_on_drawn_operands(name, fmt):
     assert not differences(name, fmt, generator.integers(0, 1 << 16, 500).astype(np.uint16))
 
 
-@pytest.mark.parametrize("name", ["hypot", "atan2", "pow"])
+def atan2pi(y, x):
+    """Return the angle over pi: multiples of 1/4 as they are, all others in 300 bits, then rounded."""
+    with gmpy2.context(precision=300, emax=1 << 20, emin=-(1 << 20)):
+        turn = gmpy2.atan2(y, x) / gmpy2.const_pi()
+        quarters = gmpy2.rint(4 * turn) / 4
+        if abs(turn - quarters) < gmpy2.mpfr(2) ** -250:
+            turn = gmpy2.copy_sign(quarters, turn)
+    return +turn
+
+
+@pytest.mark.parametrize("name", ["hypot", "atan2", "atan2pi", "pow"])
 def test_mpfr_agrees_on_pairs(name):
-    peer = {"hypot": gmpy2.hypot, "atan2": gmpy2.atan2, "pow": lambda x, y: x**y}[name]
+    peer = {"hypot": gmpy2.hypot, "atan2": gmpy2.atan2, "atan2pi": atan2pi, "pow": lambda x, y: x**y}[name]
     codes = np.arange(256, dtype=np.uint8)
     codes[[0x7D, 0xFD]] = 0x7E  # MPFR has no signaling NaNs
     drawn = np.random.default_rng(1).integers(0, 1 << 16, 3000)
@@ -166,6 +176,24 @@ PAIRS = {
         (-0.0, 0.0, -0.0, 0),
         (-0.0, INFINITY, -0.0, 0),
         (1, INFINITY, 0.0, 0),
+        (NAN, 1, NAN, 0),
+    ],
+    "atan2pi": [
+        (0.0, 1, 0.0, 0),
+        (-0.0, -1, -1, 0),
+        (-0.0, 0.0, -0.0, 0),
+        (0.0, -0.0, 1, 0),
+        (3, 0.0, 0.5, 0),
+        (-3, -0.0, -0.5, 0),
+        (-2, -2, -0.75, 0),
+        (2, -2, 0.75, 0),
+        (-2, 2, -0.25, 0),
+        (INFINITY, -INFINITY, 0.75, 0),
+        (-INFINITY, INFINITY, -0.25, 0),
+        (-INFINITY, 1, -0.5, 0),
+        (-1, INFINITY, -0.0, 0),
+        (-1, -INFINITY, -1, 0),
+        (1, 2, None, INEXACT),
         (NAN, 1, NAN, 0),
     ],
     "pow": [

@@ -323,6 +323,20 @@ def _atan2(y: float, x: float) -> Value:
     return enclosed("atan2", lambda arb: sign * arb.pi() + (arb(y) / arb(x)).atan())
 
 
+def _atan2pi(y: float, x: float) -> Value:
+    negative, left = math.copysign(1, y) < 0, math.copysign(1, x) < 0
+    sign = -1 if negative else 1
+    if y == 0 or (math.isinf(x) and not math.isinf(y)):
+        return exact(Fraction(sign)) if left else zero(negative)
+    if abs(x) == abs(y):  # infinities too
+        return exact(Fraction(sign * (3 if left else 1), 4))
+    if math.isinf(y) or x == 0:
+        return exact(Fraction(sign, 2))
+    if not left:
+        return enclosed("atan2pi", lambda arb: (arb(y) / arb(x)).atan() / arb.pi())
+    return enclosed("atan2pi", lambda arb: sign + (arb(y) / arb(x)).atan() / arb.pi())
+
+
 def _pow(x: float, y: float) -> Value:
     if y == 0 or x == 1 or (x == -1 and math.isinf(y)):
         return exact(Fraction(1))
@@ -360,4 +374,9 @@ def _rational_power(x: Fraction, y: Fraction) -> Fraction | None:
     return root ** int(y) if abs(y) * bits < 1 << 14 else None
 
 
-_TWO: dict[str, Callable[[float, float], Value]] = {"hypot": _hypot, "atan2": _atan2, "pow": _pow}
+_TWO: dict[str, Callable[[float, float], Value]] = {
+    "hypot": _hypot,
+    "atan2": _atan2,
+    "atan2pi": _atan2pi,
+    "pow": _pow,
+}
