@@ -4,7 +4,7 @@
     python -m tests.sweep wide --check     and compare the digests with tests/sweep_digests.json
     python -m tests.sweep wide --write     and write them there
 
-and in the same way `blocks`, `arith` and `functions`. All float32 inputs of casts are
+and in the same way `blocks`, `arith`, `functions` and `p3109`. All float32 inputs of casts are
 `lowprec conform --exhaustive`.
 
 **wide**: for binary16, bfloat16 and tf32, each tie between two neighbouring magnitudes (between the largest
@@ -29,6 +29,8 @@ uint32, of each task of `arith_sweep.tasks` after the other.
 of all pairs of six formats, into the format itself, in the eight modes. MPFR agrees on all operands in
 binary16 and bfloat16 of the functions that it has, in the five modes that it has. Printed too: how many
 values need more than 100 bits. The digests are those of `function_sweep.run`.
+
+**p3109**: operations of the P3109 draft on all operands; its digests are in tables/p3109, see `p3109_sweep`.
 """
 
 from __future__ import annotations
@@ -56,7 +58,7 @@ from lowprec.spec import catalog
 from lowprec.spec.functions import FUNCTIONS
 from lowprec.spec.projection import Projection
 from lowprec.spec.rounding import MODES
-from tests import arith_sweep, function_sweep
+from tests import arith_sweep, function_sweep, p3109_sweep
 from tests.support import stepped, value_and_tie
 
 WIDE = ("binary16", "bfloat16", "tf32")
@@ -232,12 +234,14 @@ def main() -> int:
     parser = argparse.ArgumentParser(
         prog="python -m tests.sweep", description="What is too long for the test suite."
     )
-    parser.add_argument("what", choices=["wide", "blocks", "arith", "functions"])
+    parser.add_argument("what", choices=["wide", "blocks", "arith", "functions", "p3109"])
     parser.add_argument("--processes", type=int, default=2)
     action = parser.add_mutually_exclusive_group()
     action.add_argument("--write", action="store_true", help=f"write the digests to {DIGESTS.name}")
     action.add_argument("--check", action="store_true", help=f"compare the digests with {DIGESTS.name}")
     arguments = parser.parse_args()
+    if arguments.what == "p3109":
+        return p3109_sweep.main(arguments.processes, arguments.write, arguments.check)
     sweeps = {"wide": wide, "blocks": blocks, "arith": arith, "functions": functions}
     found, differences = sweeps[arguments.what](arguments.processes)
     failed = differences > 0

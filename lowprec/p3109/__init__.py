@@ -5,7 +5,7 @@ The draft is unapproved, and agreement with it is no conformance. See docs/p3109
 >>> from lowprec import p3109
 >>> add = p3109.Add["Binary8p4se", "Binary8p4se", "Binary8p3se", ("NearestTiesToEven", "SatNone")]
 >>> add([0x40, 0x7F], [0x48, 0xFF])
-array([ 67, 128], dtype=uint8)
+array([ 70, 128], dtype=uint8)
 
 Operations are attributes of this module, and in `OPERATIONS`.
 
@@ -14,11 +14,23 @@ Floor 3b. Source: [P3109].
 
 from __future__ import annotations
 
+from lowprec.p3109.approximation import Approximation, kappa
+from lowprec.p3109.conforming import required
 from lowprec.p3109.operations import OPERATIONS, Operation, Specialization, find, specialization
 from lowprec.p3109.parameters import Specified
 from lowprec.p3109.queries import ClassEnum
 
-__all__ = ["OPERATIONS", "ClassEnum", "Operation", "Specialization", "Specified", "specialization"]
+__all__ = [
+    "OPERATIONS",
+    "Approximation",
+    "ClassEnum",
+    "Operation",
+    "Specialization",
+    "Specified",
+    "kappa",
+    "required",
+    "specialization",
+]
 
 
 def __getattr__(name: str) -> Operation:

@@ -112,7 +112,7 @@ class Specialization:
     >>> from lowprec import p3109
     >>> exp = p3109.specialization("Exp<Binary8p3se, Binary8p4se, (NearestTiesToEven, SatFinite)>")
     >>> exp([0x40, 0x7F])
-    array([75, 126], dtype=uint8)
+    array([ 75, 126], dtype=uint8)
 
     Parameters
     ----------

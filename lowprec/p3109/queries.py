@@ -95,8 +95,7 @@ def _is_sign_minus(x: Numbers, fmt: Format) -> Array:
 
 def _is_normal(x: Numbers, fmt: Format) -> Array:
     assert fmt.min_normal is not None
-    large: Array = np.abs(x) >= fmt.min_normal
-    return np.isfinite(x) & large
+    return np.asarray(np.isfinite(x) & (np.abs(x) >= fmt.min_normal), bool)
 
 
 def _is_subnormal(x: Numbers, fmt: Format) -> Array:

@@ -11,7 +11,7 @@ from lowprec import p3109
 from lowprec.p3109.queries import COMPARISONS, PREDICATES
 from lowprec.p3109.values import VALUES
 from lowprec.spec import catalog
-from tests.agreement import p3109_draft as draft
+from tests.agreement import p3109_draft as draft, p3109_reals as reals
 
 SPECIFICATIONS = list(itertools.product(draft.ROUNDINGS, draft.SATURATIONS))
 FORMATS = ["B" + fmt.name[1:] for fmt in catalog.P3109_UP_TO_8]
@@ -200,13 +200,13 @@ def test_neighbours(fmt):
 def test_operations_on_formats(fmt):
     f = draft.named(fmt)
     values = sorted(
-        {draft.decode(f, code) for code in range(1 << min(f.K, 8))} - {draft.NAN, draft.INF, draft.NINF}
+        {draft.decode(f, code) for code in range(1 << min(f.K, 8))} - {reals.NAN, reals.INF, reals.NINF}
     )
     least = next(value for value in values if value > 0)
     normal = [value for value in values if draft.is_normal(f, value) and value > 0]
     subnormal = [value for value in values if draft.is_subnormal(f, value) and value > 0]
     if f.external:
-        normal, subnormal = [draft.two(1 - f.B)], [draft.two(1 - f.B) - least]
+        normal, subnormal = [reals.two(1 - f.B)], [reals.two(1 - f.B) - least]
     expected = {
         "BitwidthOf": f.K,
         "PrecisionOf": f.P,
@@ -218,7 +218,7 @@ def test_operations_on_formats(fmt):
         "MaxFiniteOf": draft.encode(f, draft.largest(f)),
         "MinFiniteOf": draft.encode(f, -draft.largest(f) if f.signed else 0 * least),
         "MinPositiveOf": draft.encode(f, least),
-        "MaxSubnormalOf": draft.encode(f, max(subnormal, default=draft.NAN)),
+        "MaxSubnormalOf": draft.encode(f, max(subnormal, default=reals.NAN)),
         "MinNormalOf": draft.encode(f, min(normal)),
     }
     assert {name: p3109.OPERATIONS[name](fmt) for name in expected} == expected
@@ -308,7 +308,7 @@ def test_conversions_of_blocks(shape, rho):
         ]
         numbers = [draft.decode(f[fx], int(each)) for each in x[i]]
         assert to[i].tolist() == draft.block_project(f[fsr], f[fr], rho, int(sr[i]), numbers, random)
-        largest = draft.reduced(draft.OMEGA["MaximumFinite"], [draft.NAN, *map(draft.absolute, numbers)])
+        largest = draft.reduced(draft.OMEGA["MaximumFinite"], [reals.NAN, *map(reals.absolute, numbers)])
         assert scales[i] == draft.project(f[fsr], by, largest)
         assert by_max[i].tolist() == draft.block_project(f[fsr], f[fr], rho, int(scales[i]), numbers, random)
 
@@ -323,11 +323,11 @@ def test_reductions(shape, rho):
     total = p3109.BlockReduceAdd[SIZE, fs, fx, fr, rho]((s[0], x[0]), **keywords)
     made = p3109.BlockReduceMultiply[SIZE, fs, fx, fr, rho]((s[0], x[0]), **keywords)
     dot = p3109.BlockDotProduct[SIZE, fs, fx, fs, fx, fr, rho]((s[0], x[0]), (s[1], x[1]), **keywords)
-    zero, one = 0 * draft.two(0), draft.two(0)
+    zero, one = 0 * reals.two(0), reals.two(0)
     for i in range(BLOCKS):
         first, second = (draft.block_decode(f[fs], f[fx], int(s[k, i]), x[k, i].tolist()) for k in range(2))
         R = int(random[i])
-        assert total[i] == draft.project(f[fr], rho, draft.reduced(draft.add, [zero, *first]), R)
-        assert made[i] == draft.project(f[fr], rho, draft.reduced(draft.multiply, [one, *first]), R)
-        products = map(draft.multiply, first, second)
-        assert dot[i] == draft.project(f[fr], rho, draft.reduced(draft.add, [zero, *products]), R)
+        assert total[i] == draft.project(f[fr], rho, draft.reduced(reals.add, [zero, *first]), R)
+        assert made[i] == draft.project(f[fr], rho, draft.reduced(reals.multiply, [one, *first]), R)
+        products = map(reals.multiply, first, second)
+        assert dot[i] == draft.project(f[fr], rho, draft.reduced(reals.add, [zero, *products]), R)
