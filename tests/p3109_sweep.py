@@ -1,9 +1,9 @@
 """Digests of the P3109 draft's operations, exhaustively: `python -m tests.sweep p3109`.
 
-For each of the 120 formats of at most 8 bits, with operands and results in it: all codes of operations of one
-operand, all pairs of those of two; where a result is projected, in the six rounding modes and the three
-saturation modes. A digest is the first 16 digits of the SHA-256 of the results as bytes: by rounding mode, then
-saturation mode, in the order of `parameters`, then the first operand, then the second.
+For each of the 120 formats of at most 8 bits, with operands and results in it: all codes of operations of
+one operand, all pairs of those of two; where a result is projected, in the six rounding modes and the three
+saturation modes. A digest is the first 16 digits of the SHA-256 of the results as bytes: by rounding mode,
+then saturation mode, in the order of `parameters`, then the first operand, then the second.
 
 `tables/p3109/digests.csv` has a line for each format and a column for each operation.
 """

@@ -14,7 +14,7 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from lowprec.p3109.parameters import Specified, bits_of, format_of, name_of, specified
+from lowprec.p3109.parameters import SATURATIONS, Specified, bits_of, format_of, name_of, specified
 from lowprec.p3109.projecting import block_projected, check_bits, projected
 from lowprec.p3109.queries import COMPARISONS, NEIGHBOURS, OF_FORMATS, OF_SPECIFICATIONS, PREDICATES
 from lowprec.p3109.values import VALUES, Numbers, decoded, multiplied, product, summed
@@ -73,8 +73,7 @@ class Operation:
             given = (given,)
         flat: list[Any] = []
         for each in given:  # formats may come in pairs, such as (fs, fx)
-            place = len(flat)
-            specifies = place < len(wanted) and wanted[place].startswith("ρ")
+            specifies = wanted[len(flat) : len(flat) + 1] in (("ρ",), ("ρs",)) or _is_specified(each)
             flat += each if isinstance(each, tuple) and not specifies else (each,)
         if len(flat) != len(wanted):
             raise TypeError(
@@ -95,6 +94,10 @@ class Operation:
 
     def __repr__(self) -> str:
         return f"{self.name}<{', '.join(self.parameters)}>"
+
+
+def _is_specified(given: object) -> bool:
+    return isinstance(given, tuple) and len(given) == 2 and given[1] in tuple(SATURATIONS)
 
 
 def _parameter(given: object, kind: str, name: str) -> Format | Specified | int:

@@ -95,11 +95,11 @@ def _is_sign_minus(x: Numbers, fmt: Format) -> Array:
 
 def _is_normal(x: Numbers, fmt: Format) -> Array:
     assert fmt.min_normal is not None
-    return np.asarray(np.isfinite(x) & (np.abs(x) >= fmt.min_normal), bool)
+    return np.isfinite(x) & (np.abs(x) >= fmt.min_normal)
 
 
 def _is_subnormal(x: Numbers, fmt: Format) -> Array:
-    return np.isfinite(x) & (x != 0) & ~_is_normal(x, fmt)
+    return np.asarray(np.isfinite(x) & (x != 0) & ~_is_normal(x, fmt))
 
 
 def _class(x: Numbers, fmt: Format) -> Array:

@@ -188,7 +188,9 @@ def test_predicates_and_classes(fmt):
             assert found == [draft.SAYS[name](f, X) for X in values]
 
 
-@pytest.mark.parametrize("fmt", some(FORMATS, 6))
+@pytest.mark.parametrize(
+    "fmt", [fmt if width(fmt) < 5 else pytest.param(fmt, marks=pytest.mark.long) for fmt in FORMATS]
+)
 def test_neighbours(fmt):
     f, codes = draft.named(fmt), codes_of(fmt)
     for name, down in {"NextGreaterThan": False, "NextLessThan": True}.items():

@@ -38,8 +38,9 @@ class _P3109(OnDemand):
             raise KeyError(fmt) from None
         if known != fmt:
             raise KeyError(fmt)
-        # Formats of the finite domain clamp under every policy; negative values become 0 in unsigned ones.
-        return Projection(saturation="none" if fmt.infinity else "finite", negative="zero")
+        # (NearestTiesToEven, SatNone): formats of the finite domain clamp under every policy. What `p3109` has
+        # for other modes is not this with another rounding: negative values of unsigned formats differ.
+        return Projection(saturation="none" if fmt.infinity else "finite")
 
     def __iter__(self) -> Iterator[Format]:
         for width in range(3, 17):
