@@ -14,6 +14,7 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
+from lowprec.kernels.modes import usual_arithmetic
 from lowprec.p3109.parameters import SATURATIONS, Specified, bits_of, format_of, name_of, specified
 from lowprec.p3109.projecting import block_projected, check_bits, projected
 from lowprec.p3109.queries import COMPARISONS, NEIGHBOURS, OF_FORMATS, OF_SPECIFICATIONS, PREDICATES
@@ -174,7 +175,8 @@ class Specialization:
             )
         self._check_random("ρ", random, "random")
         self._check_random("ρs", random_scale, "random_scale")
-        return _RUN[self.operation.name](self, *operands, random=random, random_scale=random_scale)
+        with usual_arithmetic():
+            return _RUN[self.operation.name](self, *operands, random=random, random_scale=random_scale)
 
     def _check_random(self, which: str, given: Random, keyword: str) -> None:
         mode = self.parameter(which).rounding if which in self.operation.parameters else None

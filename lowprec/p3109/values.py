@@ -4,6 +4,8 @@ An array of float64 stands for real numbers, infinities and NaN; -0 does not occ
 hold a result, it is rounded to odd there, and projects as the exact result does onto every format of at most
 `BITS` - 2 bits: no boundary of such a format lies between the two. Overflow to odd stays finite.
 
+Arithmetic here expects the usual modes of the process, which calls of specializations set.
+
 Floor 3b. Source: [P3109] 4.9 to 4.11; [BOLDO] for rounding to odd.
 """
 
@@ -22,7 +24,6 @@ from lowprec.arrays.checks import values_operand
 from lowprec.arrays.convert import decode
 from lowprec.arrays.dot import dot
 from lowprec.arrays.sums import computed
-from lowprec.kernels.modes import usual_arithmetic
 from lowprec.spec.accumulation import Accumulation
 from lowprec.spec.catalog import BINARY64
 from lowprec.spec.families import ieee
@@ -78,8 +79,7 @@ def _invalid(made: Numbers, where: npt.NDArray[np.bool_]) -> Numbers:
 
 def product(scale: Numbers, x: Numbers) -> Numbers:
     """Return the product of decoded numbers, which binary64 holds."""
-    with usual_arithmetic():
-        return without_negative_zero(scale * x)
+    return without_negative_zero(scale * x)
 
 
 def summed(x: Numbers, y: Numbers) -> Numbers:

@@ -20,6 +20,7 @@ import numpy as np
 import pytest
 
 import lowprec as lp
+from lowprec import p3109
 from lowprec.arrays.checks import code_dtype
 from lowprec.oracle import convert as oracle
 from lowprec.oracle.exact import from_float, to_float
@@ -252,6 +253,32 @@ def test_scales_and_reports_are_the_same_in_every_environment(flags):
     assert [key for key in expected if found[key] != expected[key]] == []
     assert found["subnormal", "int8", "max"] == subnormal
     assert doubled == ({0} if flags & (DENORMALS_ARE_ZERO | FLUSH_TO_ZERO) else {2})
+
+
+def _of_the_draft():
+    """Codes of operations of P3109, whose numbers between are small or rounded to odd."""
+    how, shape = ("TowardPositive", "SatNone"), ("Binary8p1uf", "Binary8p4se")
+    x, y = (each.reshape(-1) for each in np.meshgrid(np.arange(256), np.arange(256)))
+    found = [
+        p3109.OPERATIONS[name]["Binary8p1ue", "Binary8p4se", how](x[:256])
+        for name in ("Exp", "Recip", "Sinh")
+    ]
+    found += [
+        p3109.OPERATIONS[name][(*shape, "Binary8p4se", how)](x, y) for name in ("Add", "Multiply", "Divide")
+    ]
+    blocks = (x[:4], y.reshape(-1, 8)[:4]), (y[::300][:4], x.reshape(-1, 8)[:4])
+    found.append(p3109.BlockDotProduct[(8, *shape, *shape, "binary32", how)](*blocks))
+    found += p3109.BlockAdd[(8, *shape, *shape, *shape, how)](*blocks, np.arange(4) * 60)
+    found.append(p3109.BlockReduceMultiply[(8, *shape, "Binary8p4se", how)](blocks[0]))
+    return [np.asarray(each).tobytes() for each in found]
+
+
+@pytest.mark.parametrize("flags", ENVIRONMENTS.values(), ids=ENVIRONMENTS)
+def test_operations_of_the_draft_are_the_same_in_every_environment(flags):
+    usual = _of_the_draft()
+    with environment(flags):
+        found = _of_the_draft()
+    assert found == usual
 
 
 @pytest.mark.parametrize("flags", ENVIRONMENTS.values(), ids=ENVIRONMENTS)

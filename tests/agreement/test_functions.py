@@ -235,6 +235,16 @@ def test_special_and_exact_cases_of_two_operands(name):
             assert math.isnan(expected) or math.copysign(1, found[0]) == math.copysign(1, expected), (x, y)
 
 
+def test_an_atan2pi_of_swapped_operands_would_be_seen(monkeypatch):
+    """By its special cases, and by MPFR."""
+    right = values._atan2pi
+    monkeypatch.setitem(values._TWO, "atan2pi", lambda y, x: right(x, y))
+    with pytest.raises(AssertionError):
+        test_special_and_exact_cases_of_two_operands("atan2pi")
+    with pytest.raises(AssertionError):
+        test_mpfr_agrees_on_pairs("atan2pi")
+
+
 def test_a_signaling_nan_is_invalid():
     flags = np.empty(3, np.uint8)
     operands = np.array([0x7C01, 0x7E00, 0xFC01], np.uint16).view(np.float16)

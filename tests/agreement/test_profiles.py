@@ -17,7 +17,7 @@ import pytest
 
 import lowprec as lp
 from lowprec.spec import catalog
-from lowprec.spec.format import Format, Sign
+from lowprec.spec.format import Format
 from lowprec.spec.profiles import PROFILES
 from lowprec.spec.rounding import stochastic
 from lowprec.verify.frameworks import FRAMEWORKS

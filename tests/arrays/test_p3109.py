@@ -282,7 +282,7 @@ def test_kappa_refuses_what_it_cannot_measure():
             "float64 of shape (256,)", lambda: p3109.kappa(same, lambda x: x * 1.0))  # fmt: skip
 
 
-# -- the page and the digests ----------------------------------------------------------------------------------
+# -- the page and the digests --------------------------------------------------------------------------------
 
 
 def test_the_page_has_every_operation_and_a_test_that_checks_it():

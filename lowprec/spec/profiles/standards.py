@@ -38,8 +38,8 @@ class _P3109(OnDemand):
             raise KeyError(fmt) from None
         if known != fmt:
             raise KeyError(fmt)
-        # (NearestTiesToEven, SatNone): formats of the finite domain clamp under every policy. What `p3109` has
-        # for other modes is not this with another rounding: negative values of unsigned formats differ.
+        # (NearestTiesToEven, SatNone): formats of the finite domain clamp under every policy. Others are not
+        # this with another rounding, as negative values of unsigned formats differ: `lowprec.p3109` has them.
         return Projection(saturation="none" if fmt.infinity else "finite")
 
     def __iter__(self) -> Iterator[Format]:
