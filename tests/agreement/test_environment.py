@@ -260,7 +260,7 @@ def _of_the_draft():
     how, shape = ("TowardPositive", "SatNone"), ("Binary8p1uf", "Binary8p4se")
     x, y = (each.reshape(-1) for each in np.meshgrid(np.arange(256), np.arange(256)))
     found = [
-        p3109.OPERATIONS[name]["Binary8p1ue", "Binary8p4se", how](x[:256])
+        p3109.OPERATIONS[name]["Binary8p1se", "Binary8p4se", how](x[:256])
         for name in ("Exp", "Recip", "Sinh")
     ]
     found += [
