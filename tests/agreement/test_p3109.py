@@ -60,18 +60,19 @@ def some(names, most):
 
 @pytest.mark.parametrize("name", ONE)
 def test_operations_of_one_operand(name):
-    """On every code, in every mode, of formats of both signednesses and domains."""
-    for fmt in ("Binary3p1se", "Binary4p1uf", "Binary4p2sf", "Binary4p3ue"):
-        agrees(name, [fmt], fmt)
+    """On every code of formats of both signednesses and domains, in half of all specifications each."""
+    for place, fmt in enumerate(("Binary3p1se", "Binary4p3ue", "Binary4p1uf", "Binary4p2sf")):
+        agrees(name, [fmt], fmt, SPECIFICATIONS[place // 2 :: 2])
 
 
 @pytest.mark.parametrize("name", TWO)
 def test_operations_of_two_operands(name):
     """On every pair of codes of formats of both signednesses and domains, and into other formats."""
-    for fmt in ("Binary3p1se", "Binary3p2uf", "Binary3p1ue", "Binary4p2sf"):
+    for fmt in ("Binary3p1se", "Binary3p2uf", "Binary3p1ue"):
         agrees(name, [fmt, fmt], fmt)
-    agrees(name, ["Binary4p2se", "Binary4p3uf"], "Binary3p2ue")
-    agrees(name, ["Binary3p1ue", "Binary4p1se"], "binary16")
+    agrees(name, ["Binary4p2sf"] * 2, "Binary4p2sf", SPECIFICATIONS[::5])
+    agrees(name, ["Binary4p2se", "Binary3p3uf"], "Binary3p2ue", SPECIFICATIONS[2::3])
+    agrees(name, ["Binary3p1ue", "Binary4p1se"], "binary16", SPECIFICATIONS[1::6])
 
 
 @pytest.mark.parametrize("name", THREE)
@@ -113,19 +114,7 @@ AIMED = {
 }
 
 
-EASY = (
-    "Convert",
-    "Negate",
-    "Recip",
-    "Exp",
-    "Log",
-    "TanPi",
-    "Add",
-    "Multiply",
-    "Divide",
-    "ArcTan2",
-    "Maximum",
-)
+EASY = ("Convert", "Negate", "Recip", "Exp", "Log", "Add", "Divide", "ArcTan2")
 
 
 @pytest.mark.parametrize(
@@ -147,9 +136,9 @@ def test_external_formats(fmt, name):
 @pytest.mark.parametrize("target", ["Binary4p2se", "Binary5p2ue", "Binary3p1uf", "Binary4p1sf"])
 def test_stochastic_rounding(variant, target):
     """Every random integer of 3 bits, on every code of wider formats."""
-    x, random = (each.reshape(-1) for each in np.meshgrid(np.arange(64), np.arange(8)))
+    x, random = (each.reshape(-1) for each in np.meshgrid(np.arange(32), np.arange(8)))
     for name, source, saturation in itertools.product(
-        ("Convert", "Exp"), ("Binary6p4se", "Binary6p2ue"), draft.SATURATIONS
+        ("Convert", "Exp"), ("Binary5p3se", "Binary5p2ue"), draft.SATURATIONS
     ):
         rho = (f"Stochastic{variant}[3]", saturation)
         found = p3109.OPERATIONS[name][source, target, rho](x, random=random)
