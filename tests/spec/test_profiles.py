@@ -162,11 +162,11 @@ DOCUMENTS = [
     (14.99, "uint4", {"onnx": 0xE, "onnx_nosat": 0xE}),
     (2.0**-127, "bfloat16", {"avx10_2": 0x0000}),
     (-(2.0**-126), "bfloat16", {"avx10_2": 0x8080}),
-    # P3109: finite domains clamp, unsigned formats have NaN for what is negative.
+    # P3109: finite domains clamp, unsigned formats have 0 for what is negative.
     (INF, "binary8p4sf", {"p3109": 0x7F}),
     (INF, "binary8p3se", {"p3109": 0x7F}),
-    (-INF, "binary8p1uf", {"p3109": 0xFF}),
-    (-3.0, "binary8p4ue", {"p3109": 0xFF}),
+    (-INF, "binary8p1uf", {"p3109": 0x00}),
+    (-3.0, "binary8p4ue", {"p3109": 0x00}),
     (3.0, "binary8p1uf", {"p3109": 0x82}),
 ]
 

@@ -38,9 +38,9 @@ class _P3109(OnDemand):
             raise KeyError(fmt) from None
         if known != fmt:
             raise KeyError(fmt)
-        # (NearestTiesToEven, SatNone): formats of the finite domain clamp under every policy. Others are not
-        # this with another rounding, as negative values of unsigned formats differ: `lowprec.p3109` has them.
-        return Projection(saturation="none" if fmt.infinity else "finite")
+        # Formats of the finite domain clamp under every policy; negative values become 0 in unsigned ones, until
+        # the report 4.0, which has NaN for them to nearest: `lowprec.p3109` has its rules for every mode.
+        return Projection(saturation="none" if fmt.infinity else "finite", negative="zero")
 
     def __iter__(self) -> Iterator[Format]:
         for width in range(3, 17):
@@ -74,6 +74,6 @@ CASTS = (
 )
 
 BLOCKS = (
-    Profile("p3109", "interim report 4.0, a draft", _P3109(), "P3109", _P3109_BLOCKS),
+    Profile("p3109", "interim report 3.2.1, a draft", _P3109(), "P3109", _P3109_BLOCKS),
     Profile("ocp", "MX 1.0, and what it leaves open as this catalog has it", {}, "OCPMX", _OCP),
 )
