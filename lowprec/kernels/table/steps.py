@@ -11,6 +11,7 @@ Floor 2b. Imports numba through `jit`, and the scalar engine, whose results thes
 
 from __future__ import annotations
 
+import functools
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -23,7 +24,7 @@ from lowprec.kernels.lower.words import DOUBLE, SINGLE
 from lowprec.kernels.request import CONVERT, Elementwise
 from lowprec.kernels.scalar import program as scalar
 from lowprec.kernels.table.refusals import attempt_all
-from lowprec.spec.codebook import Codebook
+from lowprec.spec.codebook import Codebook, Number
 
 __all__ = ["Ranges", "Steps", "look_up", "part", "serves"]
 
@@ -112,20 +113,29 @@ class Steps:
         return _Found(part(firsts, results), pairs[::2])
 
 
+@functools.lru_cache(maxsize=16)
 def _words_next_to(fmt: Codebook, kind: np.dtype[Any]) -> Codes:
-    """Return the words of all numbers where results may change, and of those next to them."""
-    numbers = {0.0}
+    """Return the words of all numbers where results may change, and of those next to them, ascending."""
+    points: list[Number | None] = [0.0]
     for ray in (fmt.ray(False), fmt.ray(True)):
-        points = (*ray.sizes, *ray.thresholds, ray.beyond)
-        numbers |= {abs(float(point)) for point in points if point is not None}
-    single = kind.itemsize == 4
+        points += [*ray.sizes, *ray.thresholds, ray.beyond]
+    single, unit = kind.itemsize == 4, kind.type(1)
     with np.errstate(over="ignore", under="ignore"):
-        floats = np.array(sorted(numbers)).astype(np.float32 if single else np.float64)
-    near = np.concatenate([floats.view(kind), np.array([np.inf], floats.dtype).view(kind)]).astype(np.int64)
-    last = (1 << 8 * kind.itemsize - 1) - 1
-    sizes = np.unique(np.clip(np.add.outer(near, np.arange(-2, 3)), 0, last)).astype(kind)
-    sizes = np.append(sizes, kind.type(last))
-    return np.unique(np.concatenate([sizes, sizes | kind.type(last + 1)]))
+        floats = np.array([float(each) for each in points if each is not None])
+        near = np.abs(floats).astype(np.float32 if single else np.float64).view(kind)
+    last = kind.type((1 << 8 * kind.itemsize - 1) - 1)
+    infinity = kind.type(0xFF << 23 if single else 0x7FF << 52)
+    near = np.append(near, infinity)
+    sizes = _ascending(np.concatenate([near, near + unit, near[near > 0] - unit, [last]]))
+    words = np.concatenate([sizes, sizes | (last + unit)])
+    words.flags.writeable = False
+    return words
+
+
+def _ascending(words: Codes) -> Codes:
+    """Return the words in ascending order, each once."""
+    words = np.sort(words)
+    return words[np.append(True, words[1:] != words[:-1])]
 
 
 # -- ranges ----------------------------------------------------------------------------------------------
@@ -235,7 +245,7 @@ def look_up(
 
 
 @helper
-def searched(firsts: Codes, word: Any) -> int:
+def searched(firsts: Codes, word: Any) -> np.int64:
     """Return which step a word lies in."""
     start, end = np.int64(0), np.int64(firsts.size)
     while end - start > 1:
