@@ -36,7 +36,7 @@ _UPPER = 16
 #: Bits below the exponent that name ranges, and ranges in all, at most.
 _FINEST, _MOST = 14, 1 << 19
 
-#: Steps are made for arrays of at least so many elements for each of them.
+#: Steps are made when so many elements have come for each of them.
 _SHARE = 4
 
 _NO_FLAGS = np.empty(0, np.uint8)
@@ -84,10 +84,12 @@ class Steps:
         self._request, self._asked = request, request.backend == "table"
         self.refuses: bool = self._scalar.refuses
         self._found: _Found | None = None
+        self._came = 0
 
     def run(self, operands: list[Codes], out: Codes, flags: Codes, random: Codes, past: bool = False) -> int:
         """Look up the step of each element."""
-        if not self._asked and out.size < _SHARE * len(self._fmt.values):
+        self._came += out.size
+        if not self._asked and self._came < _SHARE * len(self._fmt.values):
             status: int = self._scalar.run(operands, out, flags, random)
             return status
         if self._found is None:  # two threads may both find them, which are the same
