@@ -10,6 +10,7 @@ Floor 3.
 from __future__ import annotations
 
 import dataclasses
+import functools
 from collections.abc import Callable
 from typing import Any
 
@@ -21,7 +22,7 @@ from lowprec.arrays.checks import Array, Operand
 from lowprec.arrays.traverse import tiles
 from lowprec.kernels import engine
 from lowprec.kernels.codes import code_dtype, values_of
-from lowprec.kernels.engine import DONE, REFUSED, Tensor
+from lowprec.kernels.engine import DONE, Tensor
 from lowprec.kernels.modes import usual_arithmetic
 from lowprec.kernels.request import CONVERT, BlockEncoding, Elementwise
 from lowprec.spec import catalog
@@ -44,7 +45,8 @@ _LARGEST = np.finfo(np.float32).max
 def spread(scales: Array, shape: tuple[int, ...], axes: tuple[int, ...], sizes: tuple[int, ...]) -> Array:
     """Repeat the scales of blocks of these sizes along these axes, for each element of such a shape."""
     for axis, size in zip(axes, sizes, strict=True):
-        scales = np.take(scales, np.arange(shape[axis]) // size, axis)
+        whole = np.repeat(scales, min(size, shape[axis]), axis)
+        scales = whole[(slice(None),) * axis + (slice(shape[axis]),)]
     return scales
 
 
@@ -155,7 +157,7 @@ def decode_products(
     mask = codes.dtype.type(len(values) - 1)
     for place in tiles(codes.shape, each, _TILE):
         blocks = _blocks_at(place, each)
-        made = values[codes[place] & mask]
+        made = np.take(values, codes[place] & mask)
         made *= spread(units[blocks], made.shape, axes, fmt.sizes)
         made[np.isnan(made)] = np.nan
         result[place] = made
@@ -195,12 +197,9 @@ Divide = Callable[[Array, Array, Array, Array], int]
 
 def _exact(source: Format, fmt: BlockFormat, kind: np.dtype[np.floating]) -> Divide:
     """Return what writes quotients rounded once."""
-    if (
-        isinstance(fmt.element, Codebook)
-        and catalog.BINARY32.contains(source)
-        and not fmt.elements.rounding.bits
-    ):
-        return _between(source, fmt)
+    if isinstance(fmt.element, Codebook) and kind == np.float32 and not fmt.elements.rounding.bits:
+        if catalog.BINARY32.contains(source) and _has_short_points(fmt.element):
+            return _in_double(source, fmt)
     by = catalog.BINARY32 if kind == np.float32 else catalog.BINARY64
     program = engine.lower(Elementwise("divide", (source, by), fmt.element, fmt.elements))
 
@@ -211,10 +210,11 @@ def _exact(source: Format, fmt: BlockFormat, kind: np.dtype[np.floating]) -> Div
     return divide
 
 
-def _between(source: Format, fmt: BlockFormat) -> Divide:
-    """Return what writes the codes of exact quotients that binary64 has, or that have no step next to them.
+def _in_double(source: Format, fmt: BlockFormat) -> Divide:
+    """Return what writes exact quotients by way of binary64, for elements whose points are short.
 
-    REFUSED where a quotient lies between two binary64 numbers whose codes differ.
+    Two numbers of 24 bits, and a point of 28: their quotient is the point, or differs from it by more than
+    2**-52 of it. So it lies on the same side of the point when it is rounded to binary64.
     """
     read = engine.lower(Elementwise(CONVERT, (source,), catalog.BINARY64, DEFAULT))
     program = engine.lower(Elementwise(CONVERT, (catalog.BINARY64,), fmt.element, fmt.elements))
@@ -224,25 +224,19 @@ def _between(source: Format, fmt: BlockFormat) -> Divide:
         words = np.empty(values.size, np.uint64)
         read.run([values], words, no_flags, no_random)
         numbers = words.view(np.float64)
-        numbers /= factors
-        if program.run([words], out, no_flags, no_random) != DONE:
-            return REFUSED
-        if np.all(factors.view(f"u{factors.itemsize}") & _fraction(factors.dtype) == 0):
-            return DONE  # powers of two, by which nothing is lost
-        (inexact,) = np.nonzero(np.isfinite(numbers) & (numbers != 0))
-        other = np.empty(inexact.size, out.dtype)
-        for step in (-1, 1):
-            program.run([words[inexact] + np.uint64(step % (1 << 64))], other, no_flags, no_random)
-            if np.any(other != out[inexact]):
-                return REFUSED
-        return DONE
+        np.divide(numbers, factors, out=numbers)
+        return int(program.run([words], out, no_flags, no_random))
 
     return divide
 
 
-def _fraction(kind: np.dtype[Any]) -> Any:
-    """Return the mask of a float's fraction."""
-    return np.uint32((1 << 23) - 1) if kind.itemsize == 4 else np.uint64((1 << 52) - 1)
+@functools.lru_cache(maxsize=64)
+def _has_short_points(book: Codebook) -> bool:
+    """Return whether values and thresholds have at most 28 significant bits."""
+    rays = (book.ray(False), book.ray(True))
+    points = [each for ray in rays for each in (*ray.sizes, *ray.thresholds, ray.beyond) if each is not None]
+    numerators = [abs(each.as_integer_ratio()[0]) for each in points]
+    return all((each // (each & -each or 1)).bit_length() <= 28 for each in numerators)
 
 
 def _in_single(source: Format, fmt: BlockFormat, kind: np.dtype[np.floating]) -> Divide:

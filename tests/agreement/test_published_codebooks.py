@@ -33,3 +33,17 @@ def test_fp4_is_that_of_bitsandbytes_but_for_the_signs_of_zeros():
     assert set(made.codes[differ].tolist()) == {0, 8}
     np.testing.assert_array_equal(lp.decode(made.scales, "binary32"), PUBLISHED["fp4_absmax"])
     np.testing.assert_array_equal(lp.decode(made), PUBLISHED["fp4_values"])
+
+
+def test_double_quantised_scales_are_those_of_bitsandbytes():
+    """Scales less their mean are blocks of 256 in the dynamic map of 8 bits."""
+    nested = lp.BlockFormat(
+        name="nested", element="dynamic8", scale="binary32", size=256, rule="divide", arithmetic="reciprocal"
+    )
+    made = lp.encode(PUBLISHED["nf4_absmax"] - PUBLISHED["nested_offset"], nested)
+    np.testing.assert_array_equal(made.codes, PUBLISHED["nested_codes"])
+    np.testing.assert_array_equal(lp.decode(made.scales, "binary32"), PUBLISHED["nested_absmax"])
+    np.testing.assert_array_equal(lp.decode(made), PUBLISHED["nested_scales"])
+    scales = lp.encode(lp.decode(made) + PUBLISHED["nested_offset"], "binary32")
+    blocks = lp.BlockArray(PUBLISHED["nf4_codes"], scales, "bnb_nf4")
+    np.testing.assert_array_equal(lp.decode(blocks), PUBLISHED["nested_values"])
