@@ -205,9 +205,8 @@ def _entries(firsts: Codes, results: Codes, below: int, bits: Codes) -> Codes:
         starts.size,
         np.dtype([("first", kind), ("below", results.dtype), ("above", results.dtype)], align=True),
     )
-    entries["first"] = np.where(
-        end - step <= 1, firsts[end], starts
-    )  # of a binade that has too many, its own
+    # A binade with too many steps has an entry for its first word.
+    entries["first"] = np.where(end - step <= 1, firsts[end], starts)
     entries["below"], entries["above"] = results[step], results[end]
     return entries
 
@@ -232,7 +231,7 @@ def look_up(
         for i in range(words.size):
             word = words[i]
             entry = entries[np.uint64(word) >> down]
-            out[i] = entry.above if word >= entry.first else entry.below
+            out[i] = entry["above"] if word >= entry["first"] else entry["below"]
         return
     for i in range(words.size):
         word = words[i]
@@ -240,10 +239,10 @@ def look_up(
         place, by = binade >> np.int64(_SHIFTS), np.uint64(binade & _CROWDED)
         if by == _CROWDED:
             entry = entries[place]
-            out[i] = entry.below if word == entry.first else results[searched(firsts, word)]
+            out[i] = entry["below"] if word == entry["first"] else results[searched(firsts, word)]
             continue
         entry = entries[np.uint64(place + np.int64(np.uint64(word) >> by))]
-        out[i] = entry.above if word >= entry.first else entry.below
+        out[i] = entry["above"] if word >= entry["first"] else entry["below"]
 
 
 @helper
