@@ -151,7 +151,7 @@ def part(firsts: Codes, results: Codes) -> Ranges:
     there steps are searched, but for the first word, which may be zero.
     """
     width = 8 * firsts.itemsize
-    bits = max(1, int(_needed(firsts, width, _UPPER).max()))
+    bits = max(1, int(_needed(firsts, width, _UPPER).max(initial=0)))
     if bits <= _UPPER:
         entries = _entries(firsts, results, width, np.array([bits]))
         return Ranges(firsts, results, entries, np.empty(0, np.int64), width - bits)
