@@ -19,7 +19,7 @@ from typing import Any, NamedTuple
 import numpy as np
 import numpy.typing as npt
 
-from lowprec.arrays.block_quotients import encode_quotients
+from lowprec.arrays.block_quotients import decode_products, encode_quotients, encode_scales
 from lowprec.arrays.checks import Array, Operand
 from lowprec.arrays.threads import ALIGNED, share
 from lowprec.arrays.traverse import PAST_FROM
@@ -192,9 +192,13 @@ def encode_blocks(
     given: bool = False,
 ) -> None:
     """Write the codes of values, and those of their scales, to new arrays; scales that are given are read."""
-    blocks = None
-    if given and backend is None:
+    blocks = without = None
+    if not given and backend is None:
+        without = encode_scales(operand, fmt, axes, tensor, scales, scale_random)
+    if (given or without is not None) and backend is None:
         blocks = encode_quotients(operand, fmt, axes, tensor, codes, scales, random)
+        if blocks is not None and without is not None:
+            blocks = np.union1d(blocks, without)
         if blocks is not None and not blocks.size:
             return
     program = engine.lower(BlockEncoding(operand.fmt, fmt, tensor.value is not None, given, backend=backend))
@@ -371,6 +375,8 @@ def decode_blocks(
 ) -> None:
     """Write the values of blocks to a contiguous array of a type with this format."""
     if not codes.size:
+        return
+    if backend is None and tensor is None and decode_products(codes, scales, fmt, axes, result, carrier):
         return
     flat_codes, flat_scales, out = _flat(codes), _flat(scales), result.reshape(-1).view(f"u{result.itemsize}")
     request = BlockDecoding(fmt, None if tensor is None else exact_single(tensor), carrier, backend=backend)

@@ -23,6 +23,7 @@ from typing import TYPE_CHECKING, Literal, get_args
 
 from lowprec.spec import formats
 from lowprec.spec.codebook import Codebook
+from lowprec.spec.codebooks import ENTRIES, named
 from lowprec.spec.fields import LARGEST_SIZE, choose, described, text, truth
 from lowprec.spec.format import Carrier, Format, Sign
 from lowprec.spec.projection import Projection, Saturation
@@ -387,9 +388,14 @@ class BlockFormat:
         return self.name
 
     def __repr__(self) -> str:
-        return described(
-            self, lambda value: isinstance(value, ScaleRule) and value == _BY_NAME.get(value.name)
-        )
+        return described(self, _has_name)
+
+
+def _has_name(value: object) -> bool:
+    """Return whether a rule or a codebook is that of its name."""
+    if isinstance(value, Codebook):
+        return value.name in ENTRIES and value == named(value.name)
+    return isinstance(value, ScaleRule) and value == _BY_NAME.get(value.name)
 
 
 def _is_negative_number(code: int | None, fmt: Format) -> bool:

@@ -74,6 +74,24 @@ BFP8 = _shared_exponent("bfp8", SM8F6, "BFP")
 BFP4 = _shared_exponent("bfp4", SM4F2, "BFP")
 BFP2 = _shared_exponent("bfp2", SM2F0, "BFP")
 
+
+def _bitsandbytes(name: str, element: str) -> BlockFormat:
+    """Return blocks of 64 whose elements are multiplied by the inverse of their largest magnitude."""
+    return BlockFormat(
+        name=name,
+        element=formats.find(element),
+        scale=BINARY32,
+        size=64,
+        rule=DIVIDE,
+        arithmetic="reciprocal",
+        elements=Projection(saturation=Saturation.FINITE, nan="max"),
+        source="BNB",
+    )
+
+
+BNB_NF4 = _bitsandbytes("bnb_nf4", "nf4")
+BNB_FP4 = _bitsandbytes("bnb_fp4", "fp4_bnb")
+
 #: Every named block format, by name.
 BLOCK_FORMATS: Mapping[str, BlockFormat] = read_only(
     "block formats", [item for item in list(globals().values()) if isinstance(item, BlockFormat)]

@@ -213,7 +213,7 @@ class Codebook(Format):
                 )
             found = [_finite(each, f"threshold {i} of {owner}") for i, each in enumerate(given)]
         for each, ((low, code), (high, _)) in zip(found, pairs, strict=True):
-            if not low <= each <= high:
+            if not low < float(each) < high and not low <= each <= high:
                 raise ValueError(
                     f"threshold {float(each)!r} of {owner} lies outside its gap, from {float(low)!r} "
                     f"(code {code:#x}) to {float(high)!r}; give thresholds in ascending order of values"
@@ -442,7 +442,7 @@ def _finite(value: object, what: str) -> Number:
         if not math.isfinite(value):
             raise ValueError(f"{what} must be finite, not {value!r}")
         return float(value)
-    return _short(Fraction(value))
+    return _short(value if type(value) is Fraction else Fraction(value))
 
 
 def _short(number: Fraction) -> Number:
@@ -451,7 +451,7 @@ def _short(number: Fraction) -> Number:
         short = float(number)
     except OverflowError:
         return number
-    return short if short == number else number
+    return short if short.as_integer_ratio() == (number.numerator, number.denominator) else number
 
 
 def _is_short(number: Number) -> bool:

@@ -23,8 +23,8 @@ __all__ = ["CODEBOOKS", "ENTRIES", "Codebooks", "Entry", "dynamic_map", "lns", "
 
 _NAN = float("nan")
 
-#: Digits of powers that are no fractions, and the significant bits of the thresholds between them.
-_DIGITS, _BITS = 60, 110
+#: Digits and bits of powers that are no fractions, and the significant bits of the thresholds between them.
+_DIGITS, _WORK, _BITS = 70, 220, 110
 
 
 # -- posits and takums: rounded on the string of bits ---------------------------------------------------
@@ -195,15 +195,6 @@ def lns(integer_bits: int, fraction_bits: int, base: float | Fraction = 2) -> Co
     )
 
 
-def _power(base: Fraction, exponent: Fraction, *, threshold: bool) -> Number:
-    """Return a power: itself if it is a fraction of few bits, else rounded as values or thresholds are."""
-    if exponent.denominator == 1 and base == 2:
-        return math.ldexp(1.0, exponent.numerator)
-    with decimal.localcontext() as context:
-        context.prec = _DIGITS
-        return _rounded((_logarithm(base) * exponent.numerator / exponent.denominator).exp(), threshold)
-
-
 @functools.lru_cache(maxsize=16)
 def _logarithm(base: Fraction) -> decimal.Decimal:
     with decimal.localcontext() as context:
@@ -211,21 +202,54 @@ def _logarithm(base: Fraction) -> decimal.Decimal:
         return (decimal.Decimal(base.numerator) / base.denominator).ln()
 
 
+def _power(base: Fraction, exponent: Fraction, *, threshold: bool) -> Number:
+    """Return a power: itself if it is a fraction of few bits, else rounded as values or thresholds are."""
+    if exponent.denominator == 1 and base == 2:
+        return math.ldexp(1.0, exponent.numerator)
+    return _exp(_logarithm(base), exponent.numerator, exponent.denominator.bit_length() - 1, threshold)
+
+
 def _half_exp(exponent: float, threshold: bool) -> Number:
     """Return a power of the square root of e."""
+    numerator, denominator = exponent.as_integer_ratio()
+    return _exp(_HALF, numerator, denominator.bit_length() - 1, threshold)
+
+
+#: The logarithm of the square root of e.
+_HALF = decimal.Decimal("0.5")
+
+
+def _exp(logarithm: decimal.Decimal, numerator: int, below: int, threshold: bool) -> Number:
+    """Return exp(logarithm * numerator / 2**below), to nearest as a float64 or in the bits of a threshold.
+
+    A product of few factors, which other powers have too: one for the bits before the point, and for each six
+    behind it.
+    """
+    below_six = -below % 6
+    numerator, below = numerator << below_six, below + below_six
+    significand, exponent = _factor(logarithm, numerator >> below, 0)
+    for places in range(6, below + 1, 6):
+        if sixths := numerator >> below - places & 63:
+            factor, lower = _factor(logarithm, sixths, places)
+            significand, exponent = significand * factor >> _WORK, exponent + lower + _WORK
+    rest = significand.bit_length() - _BITS
+    if not threshold:
+        return math.ldexp(float(significand), exponent)
+    kept, rest_bits = significand >> rest, significand & (1 << rest) - 1
+    kept += rest_bits > 1 << rest - 1 or (rest_bits == 1 << rest - 1 and kept & 1)
+    exponent += rest
+    return Fraction(kept << exponent) if exponent >= 0 else Fraction(kept, 1 << -exponent)
+
+
+@functools.lru_cache(maxsize=4096)
+def _factor(logarithm: decimal.Decimal, numerator: int, below: int) -> tuple[int, int]:
+    """Return exp(logarithm * numerator / 2**below) as an integer of some `_WORK` bits, and its exponent."""
     with decimal.localcontext() as context:
         context.prec = _DIGITS
-        return _rounded((decimal.Decimal(exponent) / 2).exp(), threshold)
-
-
-def _rounded(number: decimal.Decimal, threshold: bool) -> Number:
-    """Return a number to nearest, as a float64 or in the bits of a threshold."""
-    if not threshold:
-        return float(Fraction(number))
-    exact = Fraction(number)
-    lead = exact.numerator.bit_length() - exact.denominator.bit_length()
-    unit = Fraction(2) ** (lead - _BITS)
-    return round(exact / unit) * unit
+        power = (logarithm * numerator / (1 << below)).exp()
+    over, by = power.as_integer_ratio()
+    up = _WORK - over.bit_length() + by.bit_length()
+    return (over << up) // by if up >= 0 else over // (by << -up), -up
 
 
 # -- tables of quantisers --------------------------------------------------------------------------------

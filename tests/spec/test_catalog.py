@@ -257,7 +257,7 @@ def test_the_packages_names_are_the_catalogs():
     ("names", "begins", "ends"),
     [
         (lp.formats, "<28 formats: 'binary32', 'tf32', 'binary16', ", "'uint8'>"),
-        (lp.block_formats, "<15 block formats: 'mxfp8_e4m3', ", "'bfp2'>"),
+        (lp.block_formats, "<17 block formats: 'mxfp8_e4m3', ", "'bnb_fp4'>"),
         (lp.accumulations, f"<{len(lp.accumulations)} accumulations: 'fp32_sequential', ", ">"),
         (lp.profiles, f"<{len(lp.profiles)} profiles: 'ml_dtypes', ", "'unit_scaling'>"),
         (catalog.CARRIERS, "<9 carriers: 'binary64', ", ">"),

@@ -9,11 +9,12 @@ Floor 2b. Imports spec and NumPy.
 
 from __future__ import annotations
 
-from collections.abc import Iterable
-from fractions import Fraction
+import functools
+from collections.abc import Sequence
 from typing import Any, NamedTuple
 
 import numpy as np
+import numpy.typing as npt
 
 from lowprec.kernels.lower.records import (
     LIMITS,
@@ -32,6 +33,10 @@ from lowprec.spec.rounding import Threshold
 __all__ = ["TABLES", "Place", "lower_codebook"]
 
 Word = Any
+Codes = npt.NDArray[Any]
+
+#: A number, and whether it itself goes on to the next place.
+Step = tuple[Number, bool]
 
 #: Where the places of the rays begin: behind the words of a stage, which has a target, a source and one more.
 TABLES = len(Grid._fields) + 2 * len(Side._fields) + len(Source._fields) + 1
@@ -118,8 +123,8 @@ def lower_codebook(fmt: Codebook, projection: Projection) -> Params:
         )
     words = [*grid, *sides[0], *sides[1]]
     words += [0] * (TABLES - len(words))
-    words += [word for side in places for place in side for word in place]
-    array = np.array([int(word) & (1 << 64) - 1 for word in words], dtype=np.uint64)
+    head = np.array([int(word) & _ONES for word in words], dtype=np.uint64)
+    array = np.concatenate([head, *(side.reshape(-1) for side in places)])
     array.flags.writeable = False
     return array
 
@@ -190,77 +195,158 @@ def _nan_results(
 # -- rays ------------------------------------------------------------------------------------------------
 
 
-def _steps(
-    fmt: Codebook, projection: Projection, ray: Ray, negative: bool
-) -> list[tuple[Number, bool] | None]:
-    """Return for each place from which number on the next is taken, and whether from that number itself."""
+class _Numbers(NamedTuple):
+    """Numbers as `_normalized` gives them: an array for each of its words."""
+
+    high: Codes
+    low: Codes
+    exponent: Codes
+
+    def at(self, places: Any) -> _Numbers:
+        """Return some of them."""
+        return _Numbers(*(words[places] for words in self))
+
+    def equal(self, others: _Numbers) -> npt.NDArray[np.bool_]:
+        """Say which of them equal the others."""
+        return np.logical_and.reduce([mine == other for mine, other in zip(self, others, strict=True)])
+
+    def where(self, these: npt.NDArray[np.bool_], others: _Numbers) -> _Numbers:
+        """Return the others where `these` says so, and else these."""
+        return _Numbers(*(np.where(these, other, mine) for mine, other in zip(self, others, strict=True)))
+
+
+class _Points(NamedTuple):
+    """The magnitudes of a ray that no projection changes."""
+
+    sizes: _Numbers
+    aboves: _Numbers  #: the size at the next place, or 0 where there is none
+    thresholds: _Numbers
+
+
+@functools.lru_cache(maxsize=32)
+def _points(fmt: Codebook, negative: bool) -> _Points:
+    ray = fmt.ray(negative)
+    aboves = (*ray.sizes[1:], 0.0 if ray.beyond is None else ray.beyond)
+    thresholds = [0.0 if each is None else each for each in ray.thresholds]
+    return _Points(*(_words_of(each) for each in (ray.sizes, aboves, thresholds)))
+
+
+def _words_of(numbers: Sequence[Number]) -> _Numbers:
+    """Return the words of the magnitudes of numbers; those of normal float64 numbers from their bits."""
+    floats = np.array([each if type(each) is float else 0.0 for each in numbers])
+    words = floats.view(np.uint64) & np.uint64((1 << 63) - 1)
+    fields = (words >> np.uint64(52)).astype(np.int64)
+    found = _Numbers((words << np.uint64(11)) | np.uint64(1 << 63), np.zeros_like(words), fields - 1086)
+    (places,) = np.nonzero(fields == 0)
+    if places.size:
+        pairs = [numbers[place].as_integer_ratio() for place in places.tolist()]
+        others = zip(*(_words(abs(numerator), denominator) for numerator, denominator in pairs), strict=True)
+        for array, column in zip(found, others, strict=True):
+            array[places] = column
+    return found
+
+
+def _step(fmt: Codebook, projection: Projection, ray: Ray, negative: bool, place: int) -> Step | None:
+    """Return from which number on the next place is taken, and whether from that number itself."""
+    size, above, threshold = ray.sizes[place], ray.size(place + 1), ray.thresholds[place]
     mode = fmt.mode(projection.rounding)
-    steps: list[tuple[Number, bool] | None] = []
-    for place, (size, code, threshold) in enumerate(zip(ray.sizes, ray.codes, ray.thresholds, strict=True)):
-        above = ray.size(place + 1)
-        if place == len(ray.sizes) - 1 and projection.overflow_test == "before":
-            steps.append((size, False))
-        elif above is None or threshold is None:
-            steps.append(None)
-        elif mode.bits:
-            steps.append((above, True))
-        else:
-            taken = mode.threshold(negative=negative, odd=bool(code & 1))
-            at, passes = {
-                Threshold.ANY: (size, False),
-                Threshold.HALF_OR_ABOVE: (threshold, True),
-                Threshold.ABOVE_HALF: (threshold, False),
-                Threshold.NEVER: (above, True),
-            }[taken]
-            # A threshold may be the next value itself, which is never rounded down.
-            steps.append((above, True) if at == above else (at, passes and at != size))
-    return steps
+    if place == len(ray.sizes) - 1 and projection.overflow_test == "before":
+        return size, False
+    if above is None or threshold is None:
+        return None
+    if mode.bits:
+        return above, True
+    taken = mode.threshold(negative=negative, odd=bool(ray.codes[place] & 1))
+    at, passes = {
+        Threshold.ANY: (size, False),
+        Threshold.HALF_OR_ABOVE: (threshold, True),
+        Threshold.ABOVE_HALF: (threshold, False),
+        Threshold.NEVER: (above, True),
+    }[taken]
+    # A threshold may be the next value itself, which is never rounded down.
+    return (above, True) if at == above else (at, passes and at != size)
 
 
-def _places(fmt: Codebook, projection: Projection, ray: Ray, negative: bool) -> list[Place]:
-    places = []
-    for place, (size, step) in enumerate(zip(ray.sizes, _steps(fmt, projection, ray, negative), strict=True)):
-        above = ray.size(place + 1)
-        gap: Iterable[int] = (0, 0, 0)
-        if projection.rounding.bits and above is not None:
-            gap = _gap(Fraction(above), Fraction(size), fmt)
-        significand, low, exponent = _normalized(abs(size))
-        assert low == 0, "a value is a float64"
-        at, at_low, at_exponent = (0, 0, 1 << 40) if step is None else _normalized(max(step[0], 0.0))
-        places.append(
-            Place(
-                significand,
-                exponent,
-                size < 0,
-                ray.codes[place],
-                1 << 63 if step is None else at,
-                at_low,
-                at_exponent,
-                step is not None and (step[1] or step[0] < 0),
-                *gap,
-            )
-        )
+def _steps(
+    fmt: Codebook, projection: Projection, negative: bool, codes: Codes
+) -> tuple[_Numbers, npt.NDArray[np.bool_]]:
+    """Return what `_step` does for all places but the ends: there numbers may be negative, or missing."""
+    mode, points = fmt.mode(projection.rounding), _points(fmt, negative)
+    if mode.bits:
+        return points.aboves, np.ones(codes.size, bool)
+    odd = (codes & 1).astype(bool)
+    taken = [mode.threshold(negative=negative, odd=each) for each in (False, True)]
+    numbers = {
+        Threshold.ANY: points.sizes,
+        Threshold.HALF_OR_ABOVE: points.thresholds,
+        Threshold.ABOVE_HALF: points.thresholds,
+        Threshold.NEVER: points.aboves,
+    }
+    passing = [each in (Threshold.HALF_OR_ABOVE, Threshold.NEVER) for each in taken]
+    at = numbers[taken[0]].where(odd, numbers[taken[1]])
+    passes = np.where(odd, passing[1], passing[0]) & ~at.equal(points.sizes)
+    return at, passes | at.equal(points.aboves)
+
+
+def _places(fmt: Codebook, projection: Projection, ray: Ray, negative: bool) -> npt.NDArray[np.uint64]:
+    """Return the words of a ray's places, a row for each."""
+    codes, points = np.array(ray.codes), _points(fmt, negative)
+    at, passes = _steps(fmt, projection, negative, codes)
+    gaps = _Numbers(*np.zeros((3, codes.size), np.int64))
+    if projection.rounding.bits:
+        gaps = _gaps(fmt, negative)
+    columns = Place(
+        size=points.sizes.high, exponent=points.sizes.exponent, other=np.zeros_like(codes), code=codes,
+        step=at.high, step_low=at.low, step_exponent=at.exponent, passes=passes,
+        gap=gaps.high, gap_low=gaps.low, gap_exponent=gaps.exponent,
+    )  # fmt: skip
+    places = np.stack([column.astype(np.uint64) for column in columns], axis=1)
+    for place in {0, codes.size - 1}:
+        step = _step(fmt, projection, ray, negative, place)
+        words = (1 << 63, 0, 1 << 40) if step is None else _normalized(max(step[0], 0.0))
+        passed = step is not None and (step[1] or step[0] < 0)
+        first = Place._fields.index("step")
+        places[place, first : first + 4] = [word & _ONES for word in (*words, int(passed))]
+        places[place, Place._fields.index("other")] = ray.sizes[place] < 0
     return places
 
 
-def _gap(above: Fraction, size: Fraction, fmt: Codebook) -> tuple[int, int, int]:
-    gap = above - size
-    odd = gap.numerator // (gap.numerator & -gap.numerator)
-    if odd >= 1 << 128 or (size > 0 and above > size * (1 << 72)):
+@functools.lru_cache(maxsize=32)
+def _gaps(fmt: Codebook, negative: bool) -> _Numbers:
+    """Return the distances to the next places, 0 where there is none."""
+    ray = fmt.ray(negative)
+    gaps = np.zeros((3, len(ray.sizes)), np.uint64)
+    for place, size in enumerate(ray.sizes):
+        above = ray.size(place + 1)
+        if above is not None:
+            gaps[:, place] = [word & _ONES for word in _gap(above, size, fmt)]
+    return _Numbers(gaps[0], gaps[1], gaps[2].view(np.int64))
+
+
+def _gap(above: Number, size: float, fmt: Codebook) -> tuple[int, int, int]:
+    (large, by), (small, other) = above.as_integer_ratio(), size.as_integer_ratio()
+    gap, unit = (large * (other // by) - small, other) if by <= other else (large - small * (by // other), by)
+    if (gap // (gap & -gap)) >> 128 or (size > 0 and large * other > small * by << 72):
         raise ValueError(
             f"stochastic rounding to {fmt.name!r} is not served: the gap above {float(size)!r} is too wide "
             "for the 128 bits that numbers are divided in. Use a deterministic mode"
         )
-    return _normalized(gap)
+    return _words(gap, unit)
 
 
 def _normalized(number: Number) -> tuple[int, int, int]:
     """Return a number of at most 128 bits as two words, normalized, and the exponent of the first."""
-    numerator, denominator = number.as_integer_ratio()
+    return _words(*number.as_integer_ratio())
+
+
+def _words(numerator: int, denominator: int) -> tuple[int, int, int]:
     if numerator == 0:
         return 0, 0, 0
     bits = numerator.bit_length()
     whole = numerator << 128 >> bits
     assert whole << bits == numerator << 128, "more than 128 bits"
     assert denominator & (denominator - 1) == 0, "no binary fraction"
-    return whole >> 64, whole & (1 << 64) - 1, bits - 63 - denominator.bit_length()
+    return whole >> 64, whole & _ONES, bits - 63 - denominator.bit_length()
+
+
+_ONES = (1 << 64) - 1

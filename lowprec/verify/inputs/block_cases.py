@@ -19,6 +19,7 @@ from lowprec.arrays.checks import code_dtype
 from lowprec.arrays.convert import decode, encode
 from lowprec.spec import catalog
 from lowprec.spec.block import BlockFormat
+from lowprec.spec.codebook import Codebook
 from lowprec.spec.format import Format
 from lowprec.spec.rounding import NEAREST_EVEN
 from lowprec.verify.inputs.operands import special_codes
@@ -172,10 +173,7 @@ class _Maker:
         _, scales = block_answers(plain, self.source, BlockCases(alone, tensors))
         units = np.abs(np.asarray(decode(scales, self.fmt.scale, dtype="float64"))) * float(tensor)
         units = np.where(np.isfinite(units) & (units > 0), units, 1.0)
-        element = self.fmt.element
-        codes = np.arange(element.max_magnitude + 1).astype(code_dtype(element))
-        grid = np.unique(np.abs(np.asarray(decode(codes, element, dtype="float64"))))
-        grid = np.concatenate([grid, (grid[1:] + grid[:-1]) / 2])
+        grid = _points(self.fmt.element)
         chosen = self.random.choice(grid, (n, self.size)) * units[:, None]
         others = self._codes(chosen, self.random.choice(np.array([-1, 0, 0, 1]), chosen.shape))
         others = np.minimum(others, amaxes[:, None])
@@ -224,3 +222,15 @@ class _Maker:
         """Return random finite codes."""
         codes = self.random.integers(0, self.source.max_magnitude, (n, self.size), endpoint=True)
         return self._signed(codes.astype(code_dtype(self.source))), self.random.choice(self.tensors, n)
+
+
+def _points(element: Format) -> Array:
+    """Return the magnitudes of an element's values, and of what lies between them: middles or thresholds."""
+    if isinstance(element, Codebook):
+        rays = (element.ray(False), element.ray(True))
+        return np.unique(
+            [abs(float(each)) for ray in rays for each in (*ray.sizes, *ray.thresholds) if each is not None]
+        )
+    codes = np.arange(element.max_magnitude + 1).astype(code_dtype(element))
+    grid = np.unique(np.abs(np.asarray(decode(codes, element, dtype="float64"))))
+    return np.concatenate([grid, (grid[1:] + grid[:-1]) / 2])
