@@ -38,8 +38,8 @@ class _P3109(OnDemand):
             raise KeyError(fmt) from None
         if known != fmt:
             raise KeyError(fmt)
-        # Formats of the finite domain clamp under every policy; negative values become 0 in unsigned ones. The
-        # report 4.0 has NaN for them to nearest: `lowprec.p3109` has its rules for every mode.
+        # Formats of the finite domain clamp under every policy; unsigned ones have 0 for negative numbers,
+        # where the report 4.0 has NaN, to nearest: `lowprec.p3109` has its rules for every mode.
         return Projection(saturation="none" if fmt.infinity else "finite", negative="zero")
 
     def __iter__(self) -> Iterator[Format]:
