@@ -187,6 +187,7 @@ def compare(
     lowprec compare - dot mine.toml
     lowprec compare - matmul mine.toml --size 16,8,32
     lowprec compare - block bfloat16 mxfp4 --rule rceil
+    lowprec compare - block mxfp4 bfloat16                     (from blocks)
     lowprec compare - add e4m3fn e4m3fn e4m3fn --flags         (flags at the end of each line)
 
     Exit codes: 0 all agree or lie within --ulps, 1 some differ, 2 bad input or usage, 3 nothing was compared.
@@ -277,7 +278,8 @@ def _unit_lines(
 ) -> Comparison:
     """Compare lines of a dot unit or a block converter, as `lowprec vectors` names what it does."""
     from lowprec.arrays.block import asked as block_asked
-    from lowprec.verify.unit_lines import compare_block_lines, compare_dot_lines
+    from lowprec.spec import catalog
+    from lowprec.verify.unit_lines import compare_block_lines, compare_decoder_lines, compare_dot_lines
 
     if asked["flags"] is not None:
         raise click.UsageError(f"lines of {operation} have no flags; leave --flags out")
@@ -298,6 +300,11 @@ def _unit_lines(
             return compare_dot_lines(lines, how, given, size=_size(asked["size"]), **options)
     if len(names) != 2 or not plain:
         raise click.UsageError("lines of block take FORMAT BLOCK_FORMAT, and --rule or --profile")
+    if catalog.is_block(names[0]):
+        _refuse(asked, ("rule", "profile"))
+        blocks, target = block_named(names[0]), format_named(names[1], asked["define"])
+        with _opened(path) as lines:
+            return compare_decoder_lines(lines, blocks, target, **options)
     profile = None if asked["profile"] is None else profile_named(asked["profile"])
     fmt = block_asked(block_named(names[1]), asked["rule"], None, None, None, profile)
     with _opened(path) as lines:

@@ -15,9 +15,11 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
+from lowprec.arrays.block import BlockArray
 from lowprec.arrays.checks import code_dtype
 from lowprec.spec.accumulation import Accumulation
 from lowprec.spec.block import BlockFormat
+from lowprec.spec.catalog import BINARY32
 from lowprec.spec.format import Format, Sign
 from lowprec.verify.compare import compare
 from lowprec.verify.comparison import Comparison
@@ -27,7 +29,7 @@ from lowprec.verify.inputs.block_cases import source_values
 from lowprec.verify.inputs.dot_shape import Shape, shape_of, values_of
 from lowprec.verify.shown import quoted
 
-__all__ = ["compare_block_lines", "compare_dot_lines"]
+__all__ = ["compare_block_lines", "compare_decoder_lines", "compare_dot_lines"]
 
 Array = npt.NDArray[Any]
 
@@ -181,6 +183,54 @@ def compare_block_lines(lines: Iterable[str], source: Format, fmt: BlockFormat, 
         values, codes[:, size + 1 :].astype(code_dtype(fmt.element)), fmt,
         scales=codes[:, size : size + 1].astype(code_dtype(fmt.scale)), **options,
     )  # fmt: skip
+    return _numbered(report, rows, size)
+
+
+def compare_decoder_lines(
+    lines: Iterable[str], fmt: BlockFormat, target: Format, **options: Any
+) -> Comparison:
+    """Hold lines of scale, elements and values against what the blocks stand for.
+
+    A scale of the tensor comes first, where there is one. A value is the product of the scales and an
+    element, which binary64 holds, rounded once.
+
+    >>> from lowprec.spec.catalog import BFLOAT16, MXFP4
+    >>> line = " ".join(["7d"] + ["6"] * 32 + ["3f80"] * 32)
+    >>> compare_decoder_lines([line], MXFP4, BFLOAT16).mismatches
+    0
+
+    Parameters
+    ----------
+    lines : iterable of str
+    fmt : BlockFormat
+    target : Format
+        Of the values.
+    options
+        As for `compare_dot_lines`.
+
+    Raises
+    ------
+    DumpError
+        As `compare_dot_lines`.
+    """
+    size, tensor = math.prod(fmt.sizes), int(fmt.tensor_scale != "none")
+    rows = _rows(lines)
+    if not rows:
+        raise DumpError("there are no lines to compare")
+    packed = len(rows[0][1]) == 3 + tensor and size > 1
+    one = [*[(BINARY32, 1)] * tensor, (fmt.scale, 1)]
+    lanes = [(fmt.element, size), (target, size)]
+    codes = _columns(rows, one + (lanes if packed else [(each, 1) for each, _ in lanes for _ in range(size)]))
+    scales = codes[:, tensor].astype(code_dtype(fmt.scale))
+    elements = codes[:, tensor + 1 : tensor + 1 + size].astype(code_dtype(fmt.element))
+    tensors = codes[:, 0].astype(np.uint32).view(np.float32).tolist() if tensor else [None] * len(rows)
+    grid = (size,) if len(fmt.sizes) == 1 else fmt.sizes
+    values = np.empty((len(rows), size))
+    for at, held in enumerate(tensors):
+        one_scale = scales[at].reshape((1,) * len(grid))
+        given = {} if held is None else {"tensor_scale": held}
+        values[at] = BlockArray(elements[at].reshape(grid), one_scale, fmt, **given).values("float64").ravel()
+    report = compare(values, codes[:, -size:].astype(code_dtype(target)), target, **options)
     return _numbered(report, rows, size)
 
 

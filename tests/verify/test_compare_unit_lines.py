@@ -10,11 +10,11 @@ from click.testing import CliRunner
 
 import lowprec as lp
 from lowprec.cli.main import main
-from lowprec.export.block_vectors import block_suite
+from lowprec.export.block_vectors import block_suite, decoder_suite
 from lowprec.export.unit_vectors import dot_suite, matmul_suite
 from lowprec.verify.drawn_dots import drawn_codes, roundings
 from lowprec.verify.dumps import DumpError
-from lowprec.verify.unit_lines import compare_block_lines, compare_dot_lines
+from lowprec.verify.unit_lines import compare_block_lines, compare_decoder_lines, compare_dot_lines
 
 UNIT = lp.accumulations["ada_mma_e4m3fn_binary32"]
 HALF = (lp.format("binary16"),) * 2
@@ -240,3 +240,40 @@ def test_the_command_reads_lines_of_matrices(tmp_path):
         "--size M,N,K is of lines of matmul"
         in run("compare", file, "dot", UNIT.name, "--size", "2,3,8").output
     )
+
+
+@pytest.mark.parametrize("packed", [False, True])
+@pytest.mark.parametrize(
+    ("name", "to"), [("mxfp4", "bfloat16"), ("nvfp4", "binary32"), ("mxfp8_e5m2", "binary16")]
+)
+def test_vectors_of_decoders_are_judged(name, to, packed):
+    """With a scale of the tensor, and where values are rounded, and NaNs have signs."""
+    fmt, target = lp.block_formats[name], lp.format(to)
+    lines = lines_of(decoder_suite(fmt, target, samples=64), packed=packed)
+    report = compare_decoder_lines(lines, fmt, target)
+    assert (report.compared, report.mismatches) == (max(64, 2 << fmt.element.width) * fmt.size, 0)
+
+
+def test_a_decoder_with_a_scale_off_by_one_is_named():
+    fmt, target = lp.block_formats["mxfp4"], lp.format("bfloat16")
+    lines = [
+        " ".join([f"{int(words[0], 16) + 1:02x}", *words[1:]])
+        for line in lines_of(decoder_suite(fmt, target, samples=64))
+        if not line.startswith("#") and 2 < int((words := line.split())[0], 16) < 250
+    ]
+    report = compare_decoder_lines(lines, fmt, target)
+    assert report.mismatches > 500
+    assert report.cause.words == "a bias or scale off by 1: operands times 2**-1"
+    with pytest.raises(DumpError, match="line 1 has 64 words, not 65; it ends before its result"):
+        compare_decoder_lines([lines[0].rsplit(" ", 1)[0]], fmt, target)
+    with pytest.raises(DumpError, match="there are no lines to compare"):
+        compare_decoder_lines([], fmt, target)
+
+
+def test_the_command_reads_blocks_and_values():
+    run = CliRunner().invoke
+    made = run(main, ["vectors", "block", "mxfp4", "bfloat16", "--samples", "8"]).output
+    done = run(main, ["compare", "-", "block", "mxfp4", "bfloat16"], input=made)
+    assert (done.exit_code, done.output) == (0, "1,024 results agree\n")
+    refused = run(main, ["compare", "-", "block", "mxfp4", "bfloat16", "--rule", "rceil"], input=made)
+    assert refused.exit_code == 2
