@@ -711,6 +711,22 @@ MUTANTS = (
         _ORACLE,
     ),
     Mutant(
+        "oracle-term",
+        "oracle/dot.py",
+        "products are added one by one, not in terms",
+        "    if accumulation.term:\n        scales",
+        "    if accumulation.term > 8:\n        scales",
+        ("dots:arm_fdot_e4m3fn_binary16 e4m3fn",),
+    ),
+    Mutant(
+        "term-of-pairs",
+        "arrays/factors.py",
+        "terms have twice their products",
+        "size = term or size",
+        "size = 2 * term or size",
+        ("dots:arm_fdot_e4m3fn_binary16 e4m3fn",),
+    ),
+    Mutant(
         "oracle-exact-dot",
         "oracle/dot.py",
         "the exact sum leaves out its last product",
