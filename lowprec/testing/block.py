@@ -13,7 +13,7 @@ from lowprec.kernels.engine import Backend
 from lowprec.spec import catalog
 from lowprec.spec.block import BlockFormat
 from lowprec.spec.format import Format, Sign
-from lowprec.testing.grid import Array, grid_of, values_of
+from lowprec.testing.grid import Array, largest, values_of
 from lowprec.testing.implementation import name_of
 from lowprec.testing.subjects import Floats
 from lowprec.verify import oracle_arrays
@@ -69,7 +69,7 @@ class BlockSubject:
     def rows(self) -> Floats:
         """Blocks of finite float32 numbers: zeros, an amax at every border of the rules, and random ones."""
         random = np.random.default_rng(self.seed)
-        top = grid_of(self.fmt.element).number(grid_of(self.fmt.element).last)
+        top = float(largest(self.fmt.element))
         marks = np.array([*_MARKS, top, top / 2, top * 1.5, top * 1.25], np.float32)
         near = np.concatenate(
             [marks, np.nextafter(marks, np.float32(np.inf)), np.nextafter(marks, np.float32(0))]

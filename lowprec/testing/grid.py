@@ -13,6 +13,7 @@ Notation:
 from __future__ import annotations
 
 import functools
+import math
 from bisect import bisect_right
 from collections.abc import Callable, Sequence
 from fractions import Fraction
@@ -134,6 +135,19 @@ def grid_of(fmt: Format) -> Grid:
     one_more = fmt.sign is Sign.TWOS_COMPLEMENT
     last_negative = -1 if fmt.sign is Sign.UNSIGNED else last + one_more
     return Grid(last, last_negative, (1 if fmt.subnormals else 0) - bias - t, units)
+
+
+def largest(fmt: Format) -> Fraction:
+    """Return the largest finite value of a format.
+
+    >>> from lowprec.spec.catalog import E4M3FN
+    >>> largest(E4M3FN)
+    Fraction(448, 1)
+    """
+    if isinstance(fmt, Codebook):
+        return max(Fraction(value) for value in fmt.values if math.isfinite(value))
+    grid = grid_of(fmt)
+    return grid.value(grid.last)
 
 
 def listed(values: Sequence[Fraction]) -> Grid:

@@ -16,6 +16,7 @@ from lowprec.oracle.arith import operate
 from lowprec.spec import catalog
 from lowprec.spec.arith import OPERANDS
 from lowprec.spec.format import Format
+from lowprec.spec.functions import FUNCTIONS
 from lowprec.spec.projection import Projection
 from lowprec.verify.inputs import conversions
 from lowprec.verify.operations import OPERATIONS, operand_format
@@ -144,7 +145,7 @@ def assert_results_are_the_oracles(vectors, rows):
 
 def test_there_are_vectors_of_every_operation():
     """And of conversions."""
-    assert set(OPERATIONS) == {"convert", *OPERANDS}
+    assert set(OPERATIONS) == {"convert", *OPERANDS, *FUNCTIONS}
 
 
 @pytest.mark.parametrize("name", ["e2m1fn", "e3m2fn"])

@@ -19,6 +19,7 @@ from lowprec.oracle.exact import Special
 from lowprec.oracle.flags import is_signaling
 from lowprec.spec import catalog
 from lowprec.spec.arith import OPERANDS
+from lowprec.spec.functions import FUNCTIONS
 from lowprec.verify.inputs.operands import operands, special_codes
 from lowprec.verify.inputs.recipes import RECIPES, Aim, recipes_of
 from lowprec.verify.operations import operand_format
@@ -59,7 +60,7 @@ def kinds(operation, formats, **options):
 
 def test_recipes_are_of_operations():
     """Of what there is no operation there is no recipe."""
-    assert set(RECIPES) <= set(OPERANDS)
+    assert set(RECIPES) <= {*OPERANDS, *FUNCTIONS}
 
 
 def test_without_a_recipe_each_operand_in_turn_is_the_point():

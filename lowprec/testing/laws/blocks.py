@@ -8,7 +8,7 @@ from typing import Any
 import numpy as np
 
 from lowprec.testing.block import ArrayBlocks, BlockSubject, OracleBlocks
-from lowprec.testing.grid import Array, grid_of, nan_code, values_of
+from lowprec.testing.grid import Array, grid_of, largest, nan_code, values_of
 from lowprec.testing.law import Outcome, law
 from lowprec.testing.projecting import is_plain, projected
 from lowprec.verify.oracle_arrays import BlockCodes
@@ -44,7 +44,7 @@ def _floor_log2(value: Fraction) -> int:
 def _wanted(amax: Fraction, subject: BlockSubject) -> Fraction:
     """Return the scale that a rule asks for, before the scale's format sees it."""
     fmt, rule = subject.fmt, subject.fmt.rule
-    top = grid_of(fmt.element).value(grid_of(fmt.element).last)
+    top = largest(fmt.element)
     divisor = {"binade": _two_to(_floor_log2(top)), "maximum": top, "one": Fraction(1)}[rule.divisor]
     quotient = amax / subject.encoded.tensor / divisor
     if rule.powers == "none":
@@ -175,10 +175,10 @@ def elements(subject: BlockSubject) -> Outcome:
 )
 def nothing_clips(subject: BlockSubject) -> Outcome:
     """No value over its scales exceeds the element's largest value."""
-    top, largest = (grid_of(fmt).value(grid_of(fmt).last) for fmt in (subject.fmt.element, subject.fmt.scale))
+    top, most = largest(subject.fmt.element), largest(subject.fmt.scale)
     tried = 0
     for row, shared in zip(subject.rows, subject.scale_values.tolist(), strict=True):
-        if not 0 < shared < largest:
+        if not 0 < shared < most:
             continue
         tried += 1
         if _amax(row) > top * Fraction(shared) * subject.encoded.tensor:

@@ -16,6 +16,7 @@ import numpy.typing as npt
 from lowprec.oracle.arith import Result, exact
 from lowprec.oracle.convert import decode, position
 from lowprec.oracle.exact import Exact, Special
+from lowprec.oracle.flags import is_signaling
 from lowprec.spec.catalog import BINARY32
 from lowprec.spec.codebook import Codebook
 from lowprec.spec.format import Format, Sign
@@ -43,18 +44,23 @@ def exact_value(
     operands: list[int], operation: str, formats: tuple[Format, ...], projection: Projection
 ) -> Exact:
     """Return the result before it is projected: the operand itself, or the operation's exact result."""
-    values = [decode(code, fmt) for code, fmt in zip(operands, formats, strict=False)]
     if operation == "convert":
-        return values[0]
-    return _result(operation, values, projection).value
+        return decode(operands[0], formats[0])
+    return _result(operation, operands, formats, projection).value
 
 
-def _result(operation: str, values: list[Exact], projection: Projection) -> Result:
+def _result(
+    operation: str, operands: list[int], formats: tuple[Format, ...], projection: Projection
+) -> Result:
     """Return the result of an operation before it is projected; of a function 128 bits of it, rounded to odd.
 
     Of these, all that is asked here is the same as of the function's value: 128 bits are no tie unless it is.
     """
+    pairs = list(zip(operands, formats, strict=False))
+    values = [decode(code, fmt) for code, fmt in pairs]
     if operation in FUNCTIONS:
+        if any(is_signaling(code, fmt) for code, fmt in pairs):
+            return Result(Special.NAN, Flag.INVALID)
         return function_value(operation, values)
     return exact(operation, values, _rounding(projection))
 
@@ -79,7 +85,7 @@ def situation(
     values = [decode(code, fmt) for code, fmt in zip(operands, formats, strict=False)]
     if operation == "convert":
         return _place(values[0], formats[-1], "operand")
-    result = _result(operation, values, projection)
+    result = _result(operation, operands, formats, projection)
     if result.value in _NANS:
         return "NaN operand" if any(value in _NANS for value in values) else "invalid operation"
     if result.signals & Flag.DIVIDE_BY_ZERO:
