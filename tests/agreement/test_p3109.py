@@ -60,6 +60,7 @@ def some(names, most):
     return [name for name in names if width(name) <= most]
 
 
+@pytest.mark.apart
 @pytest.mark.parametrize("name", ONE)
 def test_operations_of_one_operand(name):
     """On every code of formats of both signednesses and domains, in half of all specifications each."""
@@ -67,6 +68,7 @@ def test_operations_of_one_operand(name):
         agrees(name, [fmt], fmt, SPECIFICATIONS[place // 2 :: 2])
 
 
+@pytest.mark.apart
 @pytest.mark.parametrize("name", TWO)
 def test_operations_of_two_operands(name):
     """On every pair of codes of formats of both signednesses and domains, and into other formats."""
@@ -77,6 +79,7 @@ def test_operations_of_two_operands(name):
     agrees(name, ["Binary3p1ue", "Binary4p1se"], "binary16", SPECIFICATIONS[1::6])
 
 
+@pytest.mark.apart
 @pytest.mark.parametrize("name", THREE)
 def test_operations_of_three_operands(name):
     for fmt in ("Binary3p1se", "Binary3p2ue", "Binary3p2sf"):
