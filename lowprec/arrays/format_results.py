@@ -44,10 +44,7 @@ class Candidate:
 
     def __str__(self) -> str:
         """Return the format in words."""
-        fmt = self.format
-        if isinstance(fmt, BlockFormat):
-            return fmt.name
-        return f"{fmt.name}, one scale" if self.scaling == "tensor" else f"{fmt.name}, bias {fmt.bias}"
+        return f"{self.format.name}, one scale" if self.scaling == "tensor" else self.format.name
 
 
 @dataclass(frozen=True)

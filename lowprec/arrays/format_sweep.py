@@ -168,12 +168,12 @@ def _finite(data: Any) -> tuple[dict[str, Any], dict[str, int], float]:
         values: Any = each if lazy.is_lazy(each) else np.asarray(values_operand(each).array)
         finite = np.isfinite(values)
         known = tensors[str(name)] = np.where(finite, values, 0).astype(values.dtype)
-        found += [np.sum(finite), np.max(np.abs(known)) if known.size else 0]
+        found += [np.sum(finite), *((np.max(known), np.min(known)) if known.size else (0, 0))]
     numbers = lazy.computed(found)
-    amax = max(map(float, numbers[1::2]), default=0.0)
+    amax = max((abs(float(each)) for place, each in enumerate(numbers) if place % 3), default=0.0)
     if not amax:
         raise ValueError("sweep_formats needs a finite value other than zero; there is none in the data")
-    return tensors, dict(zip(tensors, map(int, numbers[::2]), strict=True)), amax
+    return tensors, dict(zip(tensors, map(int, numbers[::3]), strict=True)), amax
 
 
 # -- candidates -----------------------------------------------------------------------------------------
@@ -211,7 +211,9 @@ def _trials(
         if not isinstance(element, Codebook) and element.exponent_bits:
             first = math.frexp(amax / element.max_finite)[1]
             for power in range(first, first - _BIASES, -1):
-                yield _Trial(dataclasses.replace(element, bias=element.bias - power), "bias")
+                bias = element.bias - power
+                name = f"{element.name}, bias {bias}"
+                yield _Trial(dataclasses.replace(element, name=name, bias=bias), "bias")
         yield _Trial(element, "tensor")
         for size, scale in itertools.product(sizes, holders):
             powers = scale.exponent_bits > 0 and not scale.trailing_bits

@@ -204,7 +204,7 @@ def compare(
         "limit": None if everything else 20,
         "why": not no_why,
     }
-    with usage_errors((ValueError, TypeError, OSError, ModuleNotFoundError, SweepError)):
+    with usage_errors((ValueError, TypeError, OSError, ImportError, SweepError)):
         with progress() as watch:
             # The second word is an operation, or was meant as one: it is no file's name.
             plain = len(words) > 1 and not set(".:/") & set(words[1]) and not Path(words[1]).exists()

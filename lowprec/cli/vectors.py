@@ -137,7 +137,7 @@ def vectors(
         raise click.UsageError("--operands prints text; leave --as and --coverage out")
     if coverage and kind not in ("text", "csv", "jsonl"):
         raise click.UsageError(f"--coverage is text, csv or jsonl, not {kind}")
-    with usage_errors((ValueError, TypeError, SweepError)):
+    with usage_errors((ValueError, TypeError, ImportError, SweepError)):
         made = (
             _unit(operation, formats, asked) if operation in _UNITS else _elements(operation, formats, asked)
         )

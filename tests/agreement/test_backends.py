@@ -14,6 +14,7 @@ import pytest
 import lowprec as lp
 from lowprec.kernels import engine
 from lowprec.kernels.request import CONVERT, BlockDecoding, BlockEncoding, Dot, Elementwise
+from lowprec.kernels.table.program import Table
 from lowprec.spec import catalog
 from lowprec.spec.accumulations import accumulation
 from lowprec.spec.projection import Projection
@@ -323,8 +324,11 @@ def test_sign_operations_take_a_nan_with_another_sign_and_signal_nothing(backend
 @pytest.mark.parametrize(
     ("verb", "operands", "flagged"), [("add", 2, True), ("add", 2, False), ("sqrt", 1, False)]
 )
-def test_tables_overtake_vectors_and_change_nothing(verb, operands, flagged):
+def test_tables_overtake_vectors_and_change_nothing(verb, operands, flagged, monkeypatch):
     """Once so many elements were asked for that a table pays; whichever operand is one for all."""
+    made_by_tables = []
+    make = Table._made
+    monkeypatch.setattr(Table, "_made", lambda self: made_by_tables.append(self) or make(self))
     fmt, size = ("e3m4", 1 << 14) if operands == 2 else ("binary16", 1 << 16)
     rng = np.random.default_rng(operands)
     codes = rng.integers(0, 1 << lp.format(fmt).width, (operands, size))
@@ -350,3 +354,4 @@ def test_tables_overtake_vectors_and_change_nothing(verb, operands, flagged):
             assert made.shape == shape
             np.testing.assert_array_equal(made, want)
             np.testing.assert_array_equal(signals, want_signals)
+    assert made_by_tables

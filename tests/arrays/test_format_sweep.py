@@ -72,10 +72,10 @@ def test_scales_of_tensors_are_those_of_scale_for_or_better(found):
 def test_the_front_is_what_nothing_beats(found):
     assert [row.bits for row in found.rows] == sorted(row.bits for row in found.rows)
     for row in found.rows:
-        beaten = any(
-            other.bits <= row.bits and other.sqnr >= row.sqnr and other is not row for other in found.rows
-        )
-        assert (row in found.pareto) <= (not beaten or row.sqnr == found.best(row.bits).sqnr)
+        beaten = any(other.bits <= row.bits and other.sqnr > row.sqnr for other in found.rows)
+        cheaper = any(other.bits < row.bits and other.sqnr >= row.sqnr for other in found.rows)
+        alike = [each for each in found.rows if (each.bits, each.sqnr) == (row.bits, row.sqnr)]
+        assert any(each in found.pareto for each in alike) == (not beaten and not cheaper)
     assert all(row.sqnr < after.sqnr for row, after in zip(found.pareto, found.pareto[1:], strict=False))
     assert found.pareto[-1] == found.best()
     assert found.best(4).bits == 4
@@ -123,6 +123,12 @@ def test_integers_and_progress():
     assert tried.best().sqnr == math.inf
     assert told[0] == (0, 6)
     assert told[-1] == (6, 6)
+
+
+def test_the_lowest_integer_has_the_largest_magnitude():
+    """Which int8 itself has no positive number for."""
+    tried = lp.sweep_formats(np.int8([[-128, 3, 5]]), elements=["e4m3fn"], sizes=[])
+    assert [row.format.max_finite >= 128 for row in tried.rows if row.scaling == "bias"].count(True) == 1
 
 
 def test_data_for_others(found):

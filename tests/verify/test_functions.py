@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+import sys
 from fractions import Fraction
 
 import ml_dtypes
@@ -172,3 +173,14 @@ def test_the_command_says_what_functions_need():
     assert refused.exit_code == 2
     assert "exp takes 2 formats" in refused.output
     assert "tanh 1" in run("vectors", "--help").output.replace("\n", " ")
+
+
+@pytest.mark.parametrize(
+    "words", [("vectors", "exp", "e5m2", "e5m2"), ("compare", "-", "exp", "e5m2", "e5m2")]
+)
+def test_the_commands_say_how_to_install_what_encloses(words, monkeypatch):
+    monkeypatch.setitem(sys.modules, "flint", None)
+    tables._kept.cache_clear()
+    refused = run(*words, given="3c 41\n")
+    assert refused.exit_code == 2
+    assert "pip install 'lowprec[functions]'" in refused.output
