@@ -74,6 +74,7 @@ def test_all_triples_agree():
 # -- wide formats -----------------------------------------------------------------------------------
 
 
+@pytest.mark.apart
 @pytest.mark.parametrize("name", ["binary16", "bfloat16", "binary32"])
 @pytest.mark.parametrize("operation", [*USUAL, "remainder", "round_to_integral", "logb", "minimum_number"])
 def test_chosen_and_random_operands_of_wide_formats_agree(operation, name):

@@ -88,6 +88,7 @@ def test_operations_are_the_same_on_every_engine(operation):
         assert bits(plain).tolist() == results[0][0]
 
 
+@pytest.mark.apart
 @pytest.mark.parametrize("name", ["mxfp4", "nvfp4", "mxint8", "bfp4", "fp8_block_1x128"])
 def test_blocks_are_the_same_on_every_engine(name):
     """Codes, scales, the tensor's scale and values; a block of its own for each special."""

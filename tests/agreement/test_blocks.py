@@ -188,6 +188,7 @@ def rows(tops: np.ndarray, fmt: BlockFormat, length: int = 40) -> np.ndarray:
 # -- scales -----------------------------------------------------------------------------------------
 
 
+@pytest.mark.apart
 @pytest.mark.parametrize("how", [*RULES, THIRDS], ids=str)
 @pytest.mark.parametrize("fmt", CATALOG, ids=str)
 def test_scales_agree_at_every_limit_of_every_rule(fmt, how):
@@ -253,6 +254,7 @@ def test_scales_are_projected_in_every_mode(scale):
         agrees(rows(tops[tops < 2.0**127].astype(np.float32), known), known)
 
 
+@pytest.mark.apart
 @pytest.mark.parametrize("fmt", [MX[0], MX[4], MX[5], catalog.NVFP4, catalog.FP8_BLOCK_1X128], ids=str)
 def test_the_scale_of_a_tensor_follows_from_its_largest_finite_value(fmt):
     """Whatever lies beside it; the amax itself at rounding limits of the scale, in every arithmetic."""
@@ -561,6 +563,7 @@ def test_the_layout_in_memory_changes_nothing(name, layout):
             assert (plain.scales == other.scales).all()
 
 
+@pytest.mark.apart
 @pytest.mark.parametrize("name", SOME)
 def test_every_type_of_values_agrees(name):
     """16-bit floats with their subnormals and largest values, and integers that no float holds."""
@@ -868,6 +871,7 @@ def drawn_values(rng: np.random.Generator) -> np.ndarray:
         return values.astype((np.float32, np.float32, np.float64)[int(rng.integers(3))])
 
 
+@pytest.mark.apart
 @pytest.mark.parametrize("seed", range(30))
 def test_drawn_block_formats_agree(seed):
     """10 formats each, of elements, scales, rules and policies in any combination; refusals are the same."""

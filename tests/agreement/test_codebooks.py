@@ -313,6 +313,7 @@ def test_codes_are_ordered_as_the_oracle_orders_them(name):
     assert lp.classify(codes, book).tolist() == [int(order.classify(int(code), book)) for code in codes]
 
 
+@pytest.mark.apart
 @pytest.mark.parametrize("name", BOOKS)
 def test_neighbours_and_gaps_are_the_oracles(name):
     book = BOOKS[name]
@@ -386,6 +387,7 @@ def test_blocks_with_elements_of_a_codebook_are_the_oracles(element, rule):
         np.testing.assert_array_equal(lp.decode(found), lp.decode(found, backend="oracle"))
 
 
+@pytest.mark.apart
 def test_products_of_blocks_with_elements_of_a_codebook_are_the_oracles():
     values = np.random.default_rng(2).standard_normal((3, 128)).astype(np.float32)
     fmt = lp.BlockFormat(name="mine", element="nf4", scale="binary32", size=64, rule="divide")

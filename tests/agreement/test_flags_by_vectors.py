@@ -14,6 +14,8 @@ from lowprec.spec.arith import operands_of
 from lowprec.spec.projection import Projection
 from lowprec.spec.rounding import MODES, stochastic
 
+pytestmark = pytest.mark.apart
+
 FORMATS = ("e4m3fn", "e5m2", "e2m3fn", "bfloat16", "binary16", "binary32", "binary8p3se", "e4m3fnuz")
 FORMATS += ("e2m1fn", "int8", "int8f6")
 SIZE = 3000

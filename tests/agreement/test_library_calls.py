@@ -22,6 +22,8 @@ from lowprec.spec.accumulations import accumulation
 from lowprec.spec.order import Split
 from lowprec.spec.projection import Projection
 
+pytestmark = pytest.mark.apart
+
 E4M3FN, BINARY32 = catalog.E4M3FN, (catalog.BINARY32, Projection())
 ADA = accumulation("ada_mma_e4m3fn_binary32")
 NAMES = (

@@ -200,6 +200,7 @@ def _wide_magnitudes(fmt):
     return sorted({m for m in itertools.chain(ends, *blocks) if 0 <= m <= last + 1})
 
 
+@pytest.mark.apart
 @pytest.mark.parametrize("mode", MODES, ids=str)
 @pytest.mark.parametrize("fmt", [catalog.BINARY16, catalog.BFLOAT16, catalog.TF32, catalog.BINARY32], ids=str)
 def test_encode_agrees_with_the_oracle_around_the_borders_of_wide_formats(fmt, mode):

@@ -97,6 +97,7 @@ ODD = (
 )
 
 
+@pytest.mark.apart
 @pytest.mark.parametrize("name", [*NAMES, *ODD], ids=str)
 def test_kernels_agree_with_the_oracle_in_every_field_and_flag(name):
     """Codes and flags, compared exactly, for half of 128 projections: another half for each format."""

@@ -148,6 +148,7 @@ def points(fmt):
     return found
 
 
+@pytest.mark.apart
 @pytest.mark.parametrize("fmt", SMALL, ids=str)
 def test_neighbours_agree(fmt):
     """Of values and of what lies between them, up and down, toward itself, of NaN, beyond the extreme."""

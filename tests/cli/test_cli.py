@@ -573,6 +573,7 @@ PRINTING = [
 ]
 
 
+@pytest.mark.apart
 @pytest.mark.skipif(not os.path.exists("/dev/full"), reason="there is no full device here")
 @pytest.mark.parametrize("arguments", PRINTING, ids=" ".join)
 def test_a_full_output_ends_with_2_and_one_line(arguments):
@@ -605,6 +606,7 @@ def test_without_an_output_nothing_is_said(arguments):
     assert (run.returncode, run.stderr) == (0, b"")
 
 
+@pytest.mark.apart
 def test_a_full_output_hides_no_difference():
     """Where the report could not be printed, nothing is said of it."""
     if not os.path.exists("/dev/full"):

@@ -20,6 +20,8 @@ from lowprec.spec.rounding import stochastic
 from lowprec.verify.inputs.dot_shape import values_of
 from tests import planted_bugs
 
+pytestmark = pytest.mark.apart
+
 HALF = (catalog.BINARY16, catalog.BINARY16)
 UNITS = {
     "ada_mma_e4m3fn_binary32": None,
@@ -321,7 +323,6 @@ def test_nan_cases_without_a_code_are_left_out_of_drawn_ones_too():
     assert made.left_out == 2
 
 
-@pytest.mark.apart
 def test_every_planted_bug_is_caught():
     """By the default count of vectors, and the table says which point of the plan did it."""
     rows = list(planted_bugs.table())

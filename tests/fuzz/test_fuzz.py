@@ -25,6 +25,7 @@ def test_nothing_is_passed_over():
     assert KNOWN == ()
 
 
+@pytest.mark.apart
 @pytest.mark.parametrize("name", TOPICS)
 def test_kernels_agree_with_the_oracle_on_what_is_drawn(name):
     """For some seconds; `python -m tests.fuzz` goes on."""

@@ -15,6 +15,8 @@ from lowprec.methods.expansion import STRATEGIES, AdamW, Expansion, Strategy, by
 from lowprec.oracle.arith import operate
 from lowprec.spec import catalog
 
+pytestmark = pytest.mark.apart
+
 BF16, FP32 = catalog.BFLOAT16, catalog.BINARY32
 RESULTS = ("edq", "edq of first parts", "lost", "lost of first parts", "loss")
 

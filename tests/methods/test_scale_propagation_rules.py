@@ -87,6 +87,7 @@ ON_TWO = [
 ]
 
 
+@pytest.mark.apart
 @pytest.mark.parametrize(("function", "names"), ON_TWO)
 def test_operations_on_two_are_exact_over_the_scale_and_rounded_once(function, names):
     """Twice, at random scales; one operand is also a column, which broadcasts."""

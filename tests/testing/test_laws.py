@@ -26,6 +26,7 @@ def test_every_format_of_the_catalog_keeps_all_laws(fmt):
     assert report.tried > 10_000
 
 
+@pytest.mark.apart
 @pytest.mark.parametrize("name", catalog.BLOCK_FORMATS)
 def test_every_block_format_of_the_catalog_keeps_all_laws(name):
     """Scales and elements."""

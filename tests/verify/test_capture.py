@@ -32,6 +32,8 @@ from tests.programs import need_framework, need_library
 from tests.verify import simulated_gpu
 from tests.verify.simulated_gpu import CORES, Device
 
+pytestmark = pytest.mark.apart
+
 ROOT = pathlib.Path(__file__).parents[2]
 PTX = [name for name in CAPTURES if name.startswith(("cvt_", "mma_"))]
 CVT, RS, MMA = "cvt_rn_satfinite_e4m3x2_f32", "cvt_rs_satfinite_e4m3x4_f32", "mma_m16n8k16_binary16_binary32"

@@ -14,6 +14,8 @@ from lowprec.verify.inputs.block_cases import source_values
 from lowprec.verify.questions.block_causes import with_nan
 from tests.planted_bugs import BLOCK_BUGS, block
 
+pytestmark = pytest.mark.apart
+
 FMT = lp.block_formats["mxfp4"]
 
 #: Of each bug of `tests.planted_bugs` the cause, which explains every mismatch and contradicts nothing.

@@ -12,6 +12,8 @@ from click.testing import CliRunner
 import lowprec as lp
 from lowprec.cli.main import main
 
+pytestmark = pytest.mark.apart
+
 ROOT = Path(__file__).parents[2]
 
 

@@ -17,6 +17,8 @@ from lowprec.verify.operations import OPERATIONS
 from lowprec.verify.questions.causes import in_words
 from lowprec.verify.questions.situations import names_of, situation, situations
 
+pytestmark = pytest.mark.apart
+
 BINARY16, BFLOAT16 = catalog.BINARY16, catalog.BFLOAT16
 
 

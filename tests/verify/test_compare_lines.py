@@ -15,6 +15,8 @@ from lowprec.verify.lines import compare_lines as check_lines
 from lowprec.verify.questions.situations import situation
 from lowprec.verify.shown import fields
 
+pytestmark = pytest.mark.apart
+
 FORMATS = (catalog.BINARY32, catalog.E4M3FN)
 
 

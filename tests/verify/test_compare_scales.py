@@ -13,6 +13,8 @@ from lowprec.cli.main import main
 from lowprec.spec.rounding import NEAREST_EVEN
 from lowprec.verify.scales import factor_between
 
+pytestmark = pytest.mark.apart
+
 RNG = np.random.default_rng(0)
 X = RNG.standard_normal((48, 256)).astype(np.float32)
 TENSOR = np.float32(np.abs(X).max() / 448)

@@ -16,6 +16,8 @@ from lowprec.verify.drawn_dots import drawn_codes, roundings
 from lowprec.verify.dumps import DumpError
 from lowprec.verify.unit_lines import compare_block_lines, compare_decoder_lines, compare_dot_lines
 
+pytestmark = pytest.mark.apart
+
 UNIT = lp.accumulations["ada_mma_e4m3fn_binary32"]
 HALF = (lp.format("binary16"),) * 2
 

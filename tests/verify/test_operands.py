@@ -24,6 +24,8 @@ from lowprec.verify.inputs.operands import operands, special_codes
 from lowprec.verify.inputs.recipes import RECIPES, Aim, recipes_of
 from lowprec.verify.operations import operand_format
 
+pytestmark = pytest.mark.apart
+
 DOCS = Path(__file__).parents[2] / "docs"
 
 
