@@ -1,8 +1,8 @@
 """HiFloat4: blocks of 64 elements of 4 bits under scales on three levels, 4.5 bits a value.
 
-A block has one scale of 8 bits, a bit for each of its 8 eighths and a bit for each of its 16 sixteenths. A bit
-that is set doubles the values of its part. `BlockFormat` has one scale a block, so the format is put together
-here from the verbs: each step is one operation, rounded once.
+A block has one scale of 8 bits, a bit for each of its 8 eighths and a bit for each of its 16 sixteenths. A
+bit that is set doubles the values of its part. `BlockFormat` has one scale a block, so the format is put
+together here from the verbs: each step is one operation, rounded once.
 
 Floor 3b. Source: [HIF4].
 
@@ -107,11 +107,11 @@ def encode(x: npt.ArrayLike) -> HiF4Array:
     Parameters
     ----------
     x : array_like of real numbers, shape (..., n)
-        Of any type. A block with a NaN or an infinity has a NaN for its scale and elements of code 0, which the
-        authors' code leaves open.
+        Of any type. A block with a NaN or an infinity has a NaN for its scale and elements of code 0: the
+        authors' code leaves that open.
 
-    Raises TypeError: values that are no real numbers. ValueError: an integer that float64 does not have, or one
-    number instead of an array.
+    Raises TypeError: values that are no real numbers. ValueError: an integer that float64 does not have, or
+    one number instead of an array.
 
     Source: [HIF4], the authors' `To_HiFX` with N = 4.
     """
