@@ -24,6 +24,7 @@ from lowprec.arrays.traverse import tiles
 from lowprec.kernels.modes import usual_arithmetic
 from lowprec.kernels.scales import find_scales
 from lowprec.spec import catalog
+from lowprec.spec.codebook import Codebook
 from lowprec.spec.format import Format, exact_float
 from lowprec.spec.projection import Projection
 from lowprec.spec.rounding import NEAREST_EVEN
@@ -47,6 +48,7 @@ _FACTORS = np.array([math.ldexp(m, -4 - k) for k in range(6) for m in range(16, 
 
 _SMALLEST = exact_float(1, -149)
 _LARGEST = np.finfo(np.float32).max
+_LARGEST_POWER = exact_float(1, 127)
 
 
 def least_errors(
@@ -67,8 +69,11 @@ def least_errors(
     if how.rounding.bits:
         how = dataclasses.replace(how, rounding=NEAREST_EVEN)
     steps = _steps(fmt, how)
+    if isinstance(fmt, Codebook):
+        return _of_codebook(rows, fmt, how, usual, steps, powers, step)
     if steps is None:
-        return _tried(rows, fmt, how, usual, _FACTORS[::8] if powers else _FACTORS, step)
+        factors = _FACTORS[::8] if powers else _FACTORS
+        return _tried(rows, fmt, how, _times(usual, factors[:, None]), step)
     found, together = np.empty_like(usual), _REPORTED if step else _SORTED
     for (part,) in tiles(usual.shape, (1,), max(1, together // max(1, rows.shape[1]))):
         found[part] = _searched(rows[part], steps, usual[part], powers)
@@ -156,8 +161,10 @@ def _numbers(places: npt.NDArray[np.int64]) -> Singles:
     return bits.astype(np.uint32).view(np.float32)
 
 
-def _searched(rows: Array, steps: _Steps, usual: Singles, powers: bool) -> Singles:
-    """The best scales of some rows, of all that there are."""
+def _searched(
+    rows: Array, steps: _Steps, usual: Singles, powers: bool, least: Singles | float = 0
+) -> Singles:
+    """The best scales of some rows, of all up to twice the usual ones and from the least ones on."""
     part, known = only_finite(rows)
     if steps.odd:
         np.abs(part, out=part)
@@ -165,7 +172,7 @@ def _searched(rows: Array, steps: _Steps, usual: Singles, powers: bool) -> Singl
         part[~known] = np.nan  # sorted, NaNs come last
     part.sort(axis=1)
     counts = np.count_nonzero(known, axis=1)
-    floors = np.zeros_like(usual)
+    floors = np.zeros_like(usual) + np.float32(least)
     for place, end in zip((0, counts - 1), steps.ends, strict=True):
         if math.isfinite(end) and part.shape[1]:
             extreme = part[np.arange(len(part)), np.maximum(place, 0)].astype(np.float64)
@@ -188,11 +195,43 @@ def _searched(rows: Array, steps: _Steps, usual: Singles, powers: bool) -> Singl
     return found
 
 
-def _tried(
-    rows: Array, fmt: Format, how: Projection, usual: Singles, factors: Doubles, step: Step
+def _of_codebook(
+    rows: Array,
+    fmt: Codebook,
+    how: Projection,
+    usual: Singles,
+    steps: _Steps | None,
+    powers: bool,
+    step: Step,
 ) -> Singles:
-    """Of the usual scales times the factors, the first with the least sum of squared errors, of each row."""
-    trials = np.maximum(factors[:, None] * usual.astype(np.float64), _SMALLEST).astype(np.float32)
+    """The best scales found: many codebooks have their finest steps far below their largest value.
+
+    Every fourth binade is tried from the usual scale to that of which only the smallest value is left, then
+    those around the best, and around the best of these all scales, or 32nds of it.
+    """
+    smallest = min(abs(value) for value in fmt.values if value and math.isfinite(value))
+    span = math.frexp(max(fmt.max_finite, -fmt.min_finite) / smallest)[1]
+    best = usual
+    for binades in (np.arange(-4, span + 4, 4), np.arange(-3, 4)):
+        best = _tried(rows, fmt, how, _times(best, np.ldexp(1.0, binades)[:, None]), None)
+    if steps is None and not powers:
+        best = _tried(rows, fmt, how, _times(best, np.arange(8, 65)[:, None] / 32), None)
+    elif steps is not None and not powers:
+        other = np.empty_like(best)
+        for (part,) in tiles(usual.shape, (1,), max(1, _SORTED // max(1, rows.shape[1]))):
+            other[part] = _searched(rows[part], steps, best[part], False, best[part] / np.float32(4))
+        best = _tried(rows, fmt, how, np.stack([best, other]), None)
+    return _tried(rows, fmt, how, np.stack([usual, best]), step)
+
+
+def _times(usual: Singles, factors: Doubles) -> Singles:
+    """Usual scales, and behind them those times the factors."""
+    trials = np.clip(usual.astype(np.float64) * factors, _SMALLEST, _LARGEST_POWER)
+    return np.concatenate([usual[None], trials]).astype(np.float32)
+
+
+def _tried(rows: Array, fmt: Format, how: Projection, trials: Singles, step: Step) -> Singles:
+    """The first with the least sum of squared errors, of each row's trials, an array (trials, rows)."""
     errors = np.zeros(trials.shape)
     for tile in tiles(rows.shape, (1, 1), PART):
         part, known = only_finite(rows[tile])

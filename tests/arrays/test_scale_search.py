@@ -301,3 +301,46 @@ def test_formats_that_binary32_does_not_hold_are_tried_too():
     values = data("normal", "e5m2", dtype=np.float64) * 2.0**-140
     found = scale_for(values, wide, "mse")
     assert error_of(values, wide, FINITE, found) <= error_of(values, wide, FINITE, scale_for(values, wide))
+
+
+# -- codebooks ---------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("kind", ["normal", "heavy tails", "an outlier", "integers", "two"])
+@pytest.mark.parametrize("fmt", ["posit8", "hif8", "nf4", "dynamic8"])
+def test_of_codebooks_no_power_of_two_is_better_nor_any_scale_around_the_best(fmt, kind):
+    values = data(kind, fmt)
+    usual, found = scale_for(values, fmt), scale_for(values, fmt, "mse")
+    binades = np.ldexp(1.0, np.arange(-8, 9))
+    steps = 2.0 ** np.linspace(-1, 1, 60)
+    others = np.concatenate(
+        [[usual], usual * np.ldexp(1.0, np.arange(-4, 60)), found * binades, found * steps]
+    )
+    others = others.astype(np.float32)
+    others = others[(others > 0) & (others < np.inf)]
+    least = min(error_of(values, fmt, FINITE, scale) for scale in others)
+    assert (
+        error_of(values, fmt, FINITE, found) <= 1.03 * least
+    )  # 256 scales a binade, of rounding not to nearest
+    power = scale_for(values, fmt, "mse", power_of_two=True)
+    assert math.frexp(power)[0] == 0.5
+    powers = math.ldexp(1.0, math.frexp(usual)[1]) * np.ldexp(1.0, np.arange(-8, 60))
+    assert error_of(values, fmt, FINITE, power) <= min(
+        error_of(values, fmt, FINITE, np.float32(scale)) for scale in powers
+    )
+
+
+@pytest.mark.parametrize("fmt", ["posit8", "takum8", "posit16", "takum16"])
+def test_tapered_formats_have_their_best_scales_far_above_that_of_max(fmt):
+    """So that magnitudes lie around 1, where their values are densest."""
+    values = np.random.default_rng(2).standard_normal((3, 500)).astype(np.float32) * [[1e-3], [1.0], [1e3]]
+    values = values.astype(np.float32)
+    usual, found = (scale_for(values, fmt, method, axis=0) for method in ("max", "mse"))
+    assert (found > 1000 * usual).all()
+    plain = lp.error_report(values[1], fmt, scale=np.float32(1)).sqnr
+    assert lp.error_report(values[1], fmt, scale=found[1, 0]).sqnr > plain - 0.2
+
+
+def test_rows_of_zeros_keep_the_scale_of_max_in_codebooks_too():
+    assert scale_for(np.zeros((2, 5), np.float32), "posit8", "mse", axis=0).tolist() == [[1.0], [1.0]]
+    assert scale_for(np.float32([0.0, 2.0]), "posit8", "mse") == scale_for(np.float32([0.0, 2.0]), "posit8")
