@@ -255,6 +255,13 @@ def test_unknown_profiles_and_formats_are_refused_with_what_there_is():
         PROFILES["p3109"].projection(catalog.E4M3FN)
 
 
+@pytest.mark.parametrize("item", PROFILES.values(), ids=str)
+def test_no_profile_has_posits(item):
+    """Profiles whose formats are found by parameters too, which codebooks lack."""
+    with pytest.raises(ValueError, match=r"does not say how to convert to 'posit8'"):
+        item.projection("posit8")
+
+
 def test_a_profile_is_shown_by_its_name_and_versions():
     """All its projections are thousands of characters: `lowprec show` prints them."""
     assert repr(lp.profiles["jax"]) == "<profile 'jax': 0.10.2, on CPUs>"

@@ -25,7 +25,8 @@ class _Scaled(OnDemand):
     def __init__(self, rule: Projection) -> None:
         self._rule = rule
 
-    def __getitem__(self, fmt: Format) -> Projection:
+    def of(self, fmt: Format) -> Projection:
+        """Return how the stack projects onto a binary format."""
         for own in E4M3_E5M2:
             if -128 <= fmt.bias - own.bias <= 127 and fmt == replace(own, bias=fmt.bias):
                 return self._rule

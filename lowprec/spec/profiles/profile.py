@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING
 
 from lowprec.spec import catalog
 from lowprec.spec.block import BlockFormat
+from lowprec.spec.codebook import Codebook
 from lowprec.spec.fields import Table, text
 from lowprec.spec.format import Format
 from lowprec.spec.projection import Projection, Saturation
@@ -35,6 +36,15 @@ __all__ = [
 
 class OnDemand(Mapping[Format, Projection]):
     """Formats of a profile that are too many to list: kept as they are, not copied."""
+
+    def __getitem__(self, fmt: Format) -> Projection:
+        if isinstance(fmt, Codebook):  # it has no parameters to look at
+            raise KeyError(fmt)
+        return self.of(fmt)
+
+    def of(self, fmt: Format) -> Projection:
+        """Return how the stack projects onto a binary format. Raises KeyError: one that it does not have."""
+        raise NotImplementedError
 
 
 @dataclass(frozen=True, repr=False)

@@ -30,7 +30,8 @@ __all__ = ["BLOCKS", "CASTS"]
 class _P3109(OnDemand):
     """The formats of P3109, constructed on demand: there are hundreds."""
 
-    def __getitem__(self, fmt: Format) -> Projection:
+    def of(self, fmt: Format) -> Projection:
+        """Return how the stack projects onto a binary format."""
         signed = fmt.sign is Sign.MAGNITUDE
         try:
             known = p3109(fmt.width, fmt.trailing_bits + 1, signed=signed, extended=fmt.infinity)
