@@ -1,0 +1,111 @@
+"""The random Hadamard transform: neighbours along an axis, mixed by an orthogonal matrix of signs.
+
+Floor 4. Source: [NVFP4] 4.2.
+
+Notation, beside the source's:
+
+    H       `matrix`: entries +1 and -1, H H^T = size * I
+    S       `signs`: a diagonal of random signs, the same for both operands of a product
+    H S x   transformed: each output is a sum of `size` terms, divided by sqrt(size)
+"""
+
+from __future__ import annotations
+
+import dataclasses
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+
+from lowprec.arrays import dot
+from lowprec.arrays.random import random_bits
+from lowprec.spec import catalog
+from lowprec.spec.accumulations import accumulation as accumulation_of
+from lowprec.spec.format import Format
+from lowprec.spec.projection import Projection
+
+__all__ = ["hadamard", "signs"]
+
+Array = npt.NDArray[Any]
+SIZES = (4, 16, 64)
+
+
+def signs(size: int = 16, rng: int | np.random.Generator = 0) -> Array:
+    """Draw the signs of a random Hadamard transform.
+
+    >>> signs(4, 0)
+    array([ 1., -1., -1., -1.], dtype=float32)
+
+    Parameters
+    ----------
+    size : int
+    rng : int or Generator
+        The key of `lowprec.random_bits`, whose single bits are 1 where a sign is minus.
+
+    Returns
+    -------
+    signs : array of float32, shape (size,)
+    """
+    return (1 - 2 * random_bits(size, rng, 1).astype(np.float32)).astype(np.float32)
+
+
+def hadamard(
+    values: npt.ArrayLike,
+    size: int = 16,
+    *,
+    axis: int = -1,
+    signs: npt.ArrayLike | None = None,
+    output: Format | str | npt.DTypeLike = "binary32",
+) -> Array:
+    """Multiply groups of neighbours along an axis by a Hadamard matrix, scaled to be orthogonal.
+
+    Each result is the exact sum, rounded once. An inner product of two arrays so transformed along the axis
+    that it sums over is, but for these roundings, that of the arrays.
+
+    >>> hadamard([4.0, 0, 0, 0], 4)
+    array([2., 2., 2., 2.], dtype=float32)
+    >>> hadamard([1.0, 2, 3, 4, 5], 4, signs=[1, -1, 1, -1])
+    array([-1. ,  5. ,  0. , -2. ,  2.5,  2.5,  2.5,  2.5], dtype=float32)
+
+    Parameters
+    ----------
+    values : array_like
+    size : {4, 16, 64}
+        Values of a group: powers of 4, so that the scale 1/sqrt(size) is a power of two. Zeros are added to a
+        group that the axis does not fill, and stay in the results.
+    axis : int
+    signs : array_like of +1 and -1, shape (size,), optional
+        What values are multiplied by before; ones by default.
+    output : Format, str or dtype
+        What each sum is rounded to, to nearest even. Too large sums overflow as in `lowprec.encode`.
+
+    Returns
+    -------
+    values : array of float, of that shape, the axis made longer to a multiple of `size`
+
+    Raises ValueError: another size, or signs that are none.
+
+    Source: [NVFP4] 4.2.
+    """
+    if size not in SIZES:
+        raise ValueError(
+            f"size={size!r} of a Hadamard transform must be one of {SIZES}: powers of 4, whose square roots "
+            f"are powers of two"
+        )
+    flips = np.ones(size) if signs is None else np.asarray(signs)
+    if flips.shape != (size,) or not np.isin(flips, (-1, 1)).all():
+        raise ValueError(f"signs of a Hadamard transform of {size} must be {size} numbers +1 and -1")
+    array = np.moveaxis(np.asarray(values), axis, -1)
+    lacking = -array.shape[-1] % size
+    array = np.pad(array, [(0, 0)] * (array.ndim - 1) + [(0, lacking)])
+    exact = dataclasses.replace(accumulation_of("exact"), output=(catalog.format(output), Projection()))
+    mixed = dot.matmul(array.reshape(-1, size), (_matrix(size) * flips).T.astype(np.float32), exact)
+    return np.moveaxis(np.asarray(mixed).reshape(array.shape), -1, axis)
+
+
+def _matrix(size: int) -> Array:
+    """Return Sylvester's matrix, a sign for each bit that both places have, over the root of its size."""
+    places = np.arange(size)
+    common = np.bitwise_count(places[:, None] & places)
+    root = 1 << (size.bit_length() - 1) // 2
+    return np.where(common % 2, -1, 1) / root
