@@ -1,0 +1,9 @@
+"""One linear layer for all recipes, on NumPy arrays and on torch tensors; models of torch turned to a recipe.
+
+``linear(x, w, bias, recipe="nvfp4")`` is the same call for binary32, FP8, MX formats and NVFP4.
+"""
+
+from lowprec.methods.layers.recipes import RECIPES, Gradients, linear
+from lowprec.methods.layers.torch_layers import apply, use_recipe
+
+__all__ = ["RECIPES", "Gradients", "apply", "linear", "use_recipe"]

@@ -1,0 +1,141 @@
+"""Recipes in torch's autograd: forward and backward are the library's, bit for bit.
+
+torch is imported when a function is called.
+
+Floor 4.
+"""
+
+from __future__ import annotations
+
+import functools
+from collections.abc import Collection
+from typing import Any
+
+import numpy as np
+
+from lowprec.arrays.random import key_of
+from lowprec.methods.layers.recipes import LinearRecipe, check_recipe, linear
+
+__all__ = ["apply", "use_recipe"]
+
+
+def apply(
+    x: Any,
+    w: Any,
+    bias: Any = None,
+    recipe: LinearRecipe = "nvfp4",
+    *,
+    rng: int | np.random.Generator | None = None,
+    accumulation: str = "fp32_fma",
+) -> Any:
+    """Apply a linear layer to torch tensors by a recipe, with a history: ``.backward()`` takes its gradients.
+
+    Parameters
+    ----------
+    x, w, bias : torch.Tensor
+        As of `torch.nn.functional.linear`; of float32, bfloat16 or float16, on any device. All is computed on
+        the CPU.
+    recipe, rng, accumulation
+        As for `linear`.
+
+    Returns
+    -------
+    y : torch.Tensor
+
+    Raises ImportError: without torch. ValueError: as `linear` does.
+    """
+    return _function().apply(x, w, bias, recipe, rng, accumulation)
+
+
+def use_recipe(
+    model: Any,
+    recipe: LinearRecipe = "nvfp4",
+    *,
+    keep: Collection[str] = (),
+    rng: int | np.random.Generator = 0,
+    accumulation: str = "fp32_fma",
+) -> list[str]:
+    """Let all linear layers of a torch model compute by a recipe, in training and after.
+
+    Parameters are the same objects as before, so optimizers, checkpoints and the rest of a program stay as
+    they are. Called again it changes the recipe: "float32" gives back exact products in binary32.
+
+    Parameters
+    ----------
+    model : torch.nn.Module
+        Its modules of class `torch.nn.Linear` are changed in place.
+    recipe : str, Format, BlockFormat, mx.Roles or nvfp4.Recipe
+    keep : collection of str
+        Names of layers that are left as they are, in high precision: as of `named_modules`, or the names of
+        modules that contain them.
+    rng : int or Generator
+        From which each call of each layer draws a key for its stochastic rounding.
+    accumulation : str
+
+    Returns
+    -------
+    changed : list of str
+        The names of the layers that were changed.
+
+    Raises
+    ------
+    ImportError
+        Without torch.
+    ValueError
+        An unknown recipe, or a name to keep that no module has: then nothing is changed.
+    """
+    torch = _torch()
+    check_recipe(recipe)
+    known = dict(model.named_modules())
+    if missing := [name for name in keep if name not in known]:
+        raise ValueError(
+            f"keep={missing[0]!r} names no module of this model; it has "
+            f"{', '.join(name for name in known if name)}"
+        )
+    keys = np.random.default_rng(rng) if not isinstance(rng, np.random.Generator) else rng
+    changed = []
+    for name, module in known.items():
+        if not isinstance(module, torch.nn.Linear) or any(
+            name == kept or name.startswith(f"{kept}.") for kept in keep
+        ):
+            continue
+        module.forward = functools.partial(_forward, module, recipe, keys, accumulation)
+        changed.append(name)
+    return changed
+
+
+def _forward(module: Any, recipe: LinearRecipe, keys: Any, accumulation: str, x: Any) -> Any:
+    return apply(x, module.weight, module.bias, recipe, rng=key_of(keys), accumulation=accumulation)
+
+
+def _torch() -> Any:
+    try:
+        import torch
+    except ImportError as error:
+        raise ImportError('layers of torch need torch: pip install "lowprec[torch]"') from error
+    return torch
+
+
+@functools.cache
+def _function() -> Any:
+    torch = _torch()
+
+    class RecipeLinear(torch.autograd.Function):  # type: ignore[misc, name-defined]
+        """A linear layer whose products, forward and backward, are those of a recipe."""
+
+        @staticmethod
+        def forward(ctx: Any, x: Any, w: Any, bias: Any, recipe: Any, rng: Any, accumulation: str) -> Any:
+            y, ctx.gradients = linear(x, w, bias, recipe, rng=rng, accumulation=accumulation)
+            ctx.kinds = [None if each is None else each.dtype for each in (x, w, bias)]
+            return y
+
+        @staticmethod
+        def backward(ctx: Any, grad: Any) -> Any:
+            made = ctx.gradients(grad)
+            kept = [
+                each.to(kind) if kind is not None and needed else None
+                for each, kind, needed in zip(made, ctx.kinds, ctx.needs_input_grad, strict=False)
+            ]
+            return (*kept, None, None, None)
+
+    return RecipeLinear

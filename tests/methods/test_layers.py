@@ -1,0 +1,62 @@
+"""One linear layer for all recipes: it is each recipe's own, and says what it does not know."""
+
+from __future__ import annotations
+
+import sys
+
+import numpy as np
+import pytest
+
+import lowprec as lp
+from lowprec.methods import fp8, layers, mx, nvfp4
+
+RNG = np.random.default_rng(7)
+X, W, B, G = (
+    RNG.standard_normal(shape).astype(np.float32) for shape in ((2, 9, 20), (12, 20), (12,), (2, 9, 12))
+)
+OWN = {
+    "float32": lambda: mx.linear(X, W, B, "binary32"),
+    "fp8": lambda: fp8.linear(X, W, B),
+    "mxfp8": lambda: mx.linear(X, W, B, "mxfp8_e4m3"),
+    "mxfp6": lambda: mx.linear(X, W, B, "mxfp6_e2m3"),
+    "mxfp4": lambda: mx.linear(X, W, B, "mxfp4"),
+    "nvfp4": lambda: nvfp4.linear(X, W, B, rng=5),
+    "bfloat16": lambda: mx.linear(X, W, B, "bfloat16"),
+}
+
+
+@pytest.mark.parametrize("recipe", OWN)
+def test_a_name_is_the_recipes_own_layer(recipe):
+    """Forward and all gradients, bit for bit."""
+    y, gradients = layers.linear(X, W, B, recipe, rng=5)
+    want, own = OWN[recipe]()
+    assert np.array_equal(y, want)
+    assert all(map(np.array_equal, gradients(G), own(G)))
+    assert [each.shape for each in gradients(G)] == [X.shape, W.shape, B.shape]
+
+
+def test_every_named_recipe_is_tried():
+    assert set(layers.RECIPES) <= set(OWN)
+
+
+def test_recipes_as_objects():
+    roles = mx.Roles(x="mxfp6_e3m2", w="mxfp4")
+    assert np.array_equal(layers.linear(X, W, recipe=roles)[0], mx.linear(X, W, roles=roles)[0])
+    recipe = nvfp4.Recipe(stochastic=False)
+    assert np.array_equal(layers.linear(X, W, recipe=recipe)[0], nvfp4.linear(X, W, recipe=recipe)[0])
+    fmt = lp.block_formats["mxint8"]
+    assert np.array_equal(layers.linear(X, W, recipe=fmt)[0], mx.linear(X, W, roles="mxint8")[0])
+
+
+def test_an_unknown_recipe_is_named():
+    with pytest.raises(ValueError, match="recipe='mxfp5' is unknown: use one of float32, fp8, mxfp8, mxfp6"):
+        layers.linear(X, W, recipe="mxfp5")
+
+
+def test_torch_is_asked_for_by_name(monkeypatch):
+    monkeypatch.setitem(sys.modules, "torch", None)
+    layers.apply.__globals__["_function"].cache_clear()
+    with pytest.raises(ImportError, match=r'pip install "lowprec\[torch\]"'):
+        layers.apply(X, W)
+    with pytest.raises(ImportError, match=r'pip install "lowprec\[torch\]"'):
+        layers.use_recipe(None)

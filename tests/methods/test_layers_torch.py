@@ -1,0 +1,156 @@
+"""Recipes in torch's autograd: bits of the NumPy path, finite differences, models, types. Needs torch."""
+
+from __future__ import annotations
+
+import pathlib
+import re
+import warnings
+
+import numpy as np
+import pytest
+
+from lowprec.methods import layers, nvfp4
+
+pytestmark = pytest.mark.apart
+with warnings.catch_warnings():
+    warnings.simplefilter("ignore")
+    torch = pytest.importorskip("torch", exc_type=ImportError)
+
+RNG = np.random.default_rng(8)
+X, W, B, G = (
+    RNG.standard_normal(shape).astype(np.float32) for shape in ((2, 9, 20), (12, 20), (12,), (2, 9, 12))
+)
+
+
+def tensors(dtype=None):
+    made = [torch.tensor(each, dtype=dtype or torch.float32) for each in (X, W, B)]
+    return [each.requires_grad_() for each in made]
+
+
+@pytest.mark.parametrize("recipe", layers.RECIPES)
+def test_forward_and_backward_have_the_bits_of_the_numpy_path(recipe):
+    x, w, b = tensors()
+    y = layers.apply(x, w, b, recipe, rng=3)
+    y.backward(torch.tensor(G))
+    want, gradients = layers.linear(X, W, B, recipe, rng=3)
+    assert np.array_equal(y.detach().numpy(), want)
+    for tensor, grad in zip((x, w, b), gradients(G), strict=True):
+        assert np.array_equal(tensor.grad.numpy(), grad)
+
+
+def test_gradients_are_those_of_the_layer_by_finite_differences():
+    """In binary32 with integers, whose differences are exact."""
+    x, w, b = (torch.tensor(np.rint(4 * each)).requires_grad_() for each in (X, W, B))
+    grad = torch.tensor(np.rint(4 * G))
+    (layers.apply(x, w, b, "float32") * grad).sum().backward()
+    for tensor in (x, w, b):
+        flat = tensor.detach().reshape(-1)
+        for place in RNG.choice(flat.numel(), min(10, flat.numel()), replace=False):
+            sums = []
+            for step in (-1, 1):
+                moved = flat.clone()
+                moved[place] += step
+                parts = [moved.reshape(tensor.shape) if each is tensor else each for each in (x, w, b)]
+                sums.append((layers.apply(*parts, "float32") * grad).sum().item())
+            assert (sums[1] - sums[0]) / 2 == tensor.grad.reshape(-1)[place].item()
+
+
+@pytest.mark.parametrize("dtype", [torch.bfloat16, torch.float16])
+def test_narrow_parameters_are_taken_and_given_back(dtype):
+    """The sums are rounded to the tensors' type once."""
+    x, w, b = tensors(dtype)
+    y = layers.apply(x, w, b, "mxfp8")
+    assert y.dtype == dtype
+    y.sum().backward()
+    assert {each.grad.dtype for each in (x, w, b)} == {dtype}
+    name = {torch.bfloat16: "bfloat16", torch.float16: "binary16"}[dtype]
+    arrays = [each.detach().float().numpy() for each in (x, w, b)]
+    want = layers.linear(*arrays, "mxfp8", output=name)[0]
+    assert np.array_equal(y.detach().float().numpy(), want)
+
+
+def test_tensors_in_tensors_out_without_a_history():
+    x, w, b = tensors()
+    y, gradients = layers.linear(x, w, b, "mxfp4")
+    assert isinstance(y, torch.Tensor)
+    assert not y.requires_grad
+    assert all(isinstance(each, torch.Tensor) for each in gradients(torch.tensor(G)))
+
+
+def test_only_what_needs_a_gradient_gets_one():
+    x, w, b = tensors()
+    x.requires_grad_(False)
+    layers.apply(x, w, None, "nvfp4", rng=0).sum().backward()
+    assert x.grad is None
+    assert b.grad is None
+    assert w.grad is not None
+
+
+def model():
+    torch.manual_seed(0)
+    return torch.nn.Sequential(torch.nn.Linear(20, 32), torch.nn.ReLU(), torch.nn.Linear(32, 4))
+
+
+def test_a_model_is_turned_to_a_recipe():
+    """Its parameters are the same objects; a layer that is kept computes as torch does."""
+    net = model()
+    before, x = list(net.parameters()), torch.tensor(X[0])
+    plain = net(x)
+    assert layers.use_recipe(net, "mxfp4", keep=["2"]) == ["0"]
+    assert all(one is other for one, other in zip(before, net.parameters(), strict=True))
+    hidden = layers.linear(x, net[0].weight, net[0].bias, "mxfp4")[0]
+    assert torch.equal(net[1](hidden), net[1](net[0](x)))
+    assert torch.equal(net(x), net[2](torch.relu(hidden)))
+    assert not torch.equal(net(x), plain)
+    assert layers.use_recipe(net, "float32") == ["0", "2"]
+    assert torch.allclose(net(x), plain, atol=1e-6)
+
+
+def test_each_step_of_each_layer_draws_its_own_words():
+    def gradients(seed, steps):
+        net = model()
+        layers.use_recipe(net, nvfp4.Recipe(hadamard=0), rng=seed)
+        found = []
+        for _ in range(steps):
+            net.zero_grad()
+            (net(torch.tensor(X[0])) * torch.tensor(G[0][:, :4])).sum().backward()
+            found.append(net[0].weight.grad.clone())
+        return found
+
+    one, again, other = gradients(1, 2), gradients(1, 2), gradients(2, 1)
+    assert all(map(torch.equal, one, again))
+    assert not torch.equal(one[0], one[1])
+    assert not torch.equal(one[0], other[0])
+
+
+def test_what_is_refused_leaves_the_model_as_it_was():
+    net = model()
+    with pytest.raises(ValueError, match=r"keep='head' names no module of this model; it has 0, 1, 2"):
+        layers.use_recipe(net, keep=["head"])
+    with pytest.raises(ValueError, match="recipe='fp3' is unknown"):
+        layers.use_recipe(net, "fp3")
+    assert all("forward" not in vars(each) for each in net)
+
+
+def test_a_training_loop_learns():
+    """Three lines changed: a plain loop of torch, in NVFP4."""
+    x = torch.tensor(X.reshape(-1, 20))
+    labels = (x[:, 0] > 0).long()
+    net = model()
+    layers.use_recipe(net, "nvfp4", keep=["2"])
+    optimizer = torch.optim.Adam(net.parameters(), 0.01)
+    losses = []
+    for _ in range(40):
+        loss = torch.nn.functional.cross_entropy(net(x), labels)
+        optimizer.zero_grad()
+        loss.backward()
+        optimizer.step()
+        losses.append(loss.item())
+    assert losses[-1] < 0.3 * losses[0]
+
+
+def test_the_loop_of_the_page_runs(capsys):
+    """Word for word; it learns."""
+    page = (pathlib.Path(__file__).parents[2] / "docs" / "nvfp4-recipe.md").read_text()
+    exec(re.search(r"```python\n(import torch\n.*?)```", page, re.S)[1], {})
+    assert float(capsys.readouterr().out) < 0.3
