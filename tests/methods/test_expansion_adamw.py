@@ -435,3 +435,50 @@ def test_what_no_optimizer_can_do_is_refused(make, message):
     with pytest.raises(ValueError) as raised:  # noqa: PT011 - the whole text is compared
         make()
     assert str(raised.value) == message
+
+
+# -- where eps stands -----------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(("place", "by_hand"), [("published", -3.0653428e-5), ("textbook", -5.0e-4)])
+def test_the_first_step_where_the_gradient_is_eps(place, by_hand):
+    """0.001 sqrt(0.001) / (sqrt(0.001) + 1), and 0.001 / 2."""
+    optimizer = AdamW(strategy="fp32", eps=1e-8, eps_place=place)
+    update = optimizer.step(optimizer.start(0.0), 1e-8).update
+    assert float(update) == pytest.approx(by_hand, rel=1e-6)
+
+
+@pytest.mark.parametrize("place", ["published", "textbook"])
+def test_gradients_about_as_small_as_eps_take_the_steps_of_the_formula(place):
+    """In float64, for 30 steps, to the accuracy of binary32; the two places differ."""
+    g = np.random.default_rng(3).standard_normal((30, 8)).astype(np.float32) * np.float32(1e-8)
+    optimizer = AdamW(strategy="fp32", eps_place=place)
+    state = optimizer.start(np.zeros(8))
+    m = v = x = np.zeros(8)
+    for t, gradient in enumerate(g.astype(np.float64), 1):
+        m, v = 0.9 * m + 0.1 * gradient, 0.999 * v + 0.001 * gradient**2
+        root = np.sqrt(v / (1 - 0.999**t))
+        eps = 1e-8 if place == "textbook" else 1e-8 / np.sqrt(1 - 0.999**t)
+        x = x - 0.001 * m / (1 - 0.9**t) / (root + eps)
+        state = optimizer.step(state, gradient)
+    np.testing.assert_allclose(state.parameter.values(), x, rtol=1e-4, atol=1e-9)
+
+
+def test_each_operation_of_the_textbooks_step_rounds_once():
+    """In bfloat16, from the same moments: root over bias, plus eps, under m, times the rate."""
+    gradient = np.random.default_rng(4).standard_normal(64)
+    optimizer = AdamW(strategy="low", eps=2.0**-10, eps_place="textbook")
+    state = optimizer.step(optimizer.start(np.ones(64)), gradient)
+    m, v = state.first.parts[0], state.second.parts[0]
+    wide = [np.float32(number) for number in (np.sqrt(1 - 0.999), 2.0**-10, -(1e-3 / (1 - 0.9)))]
+    root = lp.divide(lp.sqrt(v, "bfloat16"), wide[0], "bfloat16")
+    below = lp.add(root, wide[1], "bfloat16")
+    want = lp.multiply(lp.divide(m, below, "bfloat16"), wide[2], "bfloat16")
+    assert np.array_equal(state.update, want)
+
+
+def test_a_place_that_there_is_not():
+    with pytest.raises(
+        ValueError, match="eps_place='after' of AdamW is unknown; use 'published' or 'textbook'"
+    ):
+        AdamW(eps_place="after")

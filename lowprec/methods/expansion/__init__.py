@@ -12,8 +12,8 @@ Floor 4. Source: [COLLAGE].
 
 from lowprec.methods.expansion.adamw import STRATEGIES, AdamW, State, Strategy, bytes_per_parameter
 from lowprec.methods.expansion.measures import edq, effective_update, lost_fraction
-from lowprec.methods.expansion.sums import Expansion, add, grow, multiply, renormalise, scale, split
-from lowprec.methods.expansion.transforms import fast_two_sum, two_prod, two_sum
+from lowprec.methods.expansion.sums import Expansion, add, divide, grow, multiply, renormalise, scale, split
+from lowprec.methods.expansion.transforms import fast_two_sum, halves, two_prod, two_sum
 
 __all__ = [
     "STRATEGIES",
@@ -23,10 +23,12 @@ __all__ = [
     "Strategy",
     "add",
     "bytes_per_parameter",
+    "divide",
     "edq",
     "effective_update",
     "fast_two_sum",
     "grow",
+    "halves",
     "lost_fraction",
     "multiply",
     "renormalise",

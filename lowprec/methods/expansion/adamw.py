@@ -7,9 +7,10 @@ A step, elementwise, with gradient g, first moment m, second moment v and parame
     update = - rate * m / (sqrt(v) + eps) - learning_rate * weight_decay * x
     x <- x + update
 
-with rate = learning_rate * sqrt(1 - beta2^t) / (1 - beta1^t) in step t. Each operation is one of `lowprec`,
-in the format of its result, with one rounding. Where m, v or x have several parts, products and sums with
-them are `multiply` and `grow`; quotients are of first parts.
+with rate = learning_rate * sqrt(1 - beta2^t) / (1 - beta1^t) in step t. With eps_place="textbook" the first
+term is - learning_rate / (1 - beta1^t) * m / (sqrt(v) / sqrt(1 - beta2^t) + eps). Each operation is one of
+`lowprec`, in the format of its result, with one rounding. Where m, v or x have several parts, products and
+sums with them are `multiply` and `grow`; quotients are of first parts.
 
 Floor 4. Source: [COLLAGE], its algorithm; for the order of operations its public code, as far as that does
 what the paper says.
@@ -194,6 +195,12 @@ class AdamW:
     light [  0.90234375 200.        ] [  0.90385437 199.90234375]
     fp32 [  0.9017437 199.89929  ] [  0.90174371 199.89929199]
 
+    >>> for place in ("published", "textbook"):                       # the first step, where g = eps = 1e-8
+    ...     optimizer = AdamW(strategy="fp32", eps_place=place)
+    ...     print(place, f"{optimizer.step(optimizer.start(0.0), 1e-8).update:.3g}")
+    published -3.07e-05
+    textbook -0.0005
+
     Parameters
     ----------
     learning_rate : float, 0 or more
@@ -201,6 +208,10 @@ class AdamW:
         Decay of the first and of the second moment, each at least 0 and below 1.
     eps : float, above 0
         Added to the square root of the second moment.
+    eps_place : {"published", "textbook"}
+        Before the bias of that root is corrected, as the published code does it; or after, as the paper of
+        Adam and PyTorch do. Only gradients about as small as eps tell: in the first step, where the root is
+        0.03 times the gradient for beta2 = 0.999, eps counts 30 times as much before.
     weight_decay : float, 0 or more
         Part of the update, with which it is rounded and accumulated ("compact").
     strategy : Strategy or str, default "plus"
@@ -238,12 +249,17 @@ class AdamW:
     scalars: Literal["wide", "format"] = "wide"
     stochastic_bits: int = 12
     rng: int = 0
+    eps_place: Literal["published", "textbook"] = "published"
 
     def __post_init__(self) -> None:
         object.__setattr__(self, "strategy", known(self.strategy))
         object.__setattr__(self, "format", signed(self.format))
         if self.scalars not in ("wide", "format"):
             raise ValueError(f"scalars={self.scalars!r} of AdamW is unknown; use 'wide' or 'format'")
+        if self.eps_place not in ("published", "textbook"):
+            raise ValueError(
+                f"eps_place={self.eps_place!r} of AdamW is unknown; use 'published' or 'textbook'"
+            )
         for name in ("learning_rate", "weight_decay", "eps"):
             if not 0 <= getattr(self, name) < math.inf:
                 raise ValueError(
@@ -328,8 +344,16 @@ class AdamW:
     def _update(self, state: State, first: Expansion, second: Expansion, steps: int) -> Array:
         """Return the update, in the format in which it is added to the parameter."""
         fmt, (m, v) = self.states, (first.parts[0], second.parts[0])
-        rate = self.learning_rate * math.sqrt(1 - self.betas[1] ** steps) / (1 - self.betas[0] ** steps)
-        below = arith.add(arith.sqrt(v, fmt), self._scalar(self.eps, v), fmt)
+        rate, unbiased = (
+            self.learning_rate / (1 - self.betas[0] ** steps),
+            math.sqrt(1 - self.betas[1] ** steps),
+        )
+        root = arith.sqrt(v, fmt)
+        if self.eps_place == "published":
+            rate *= unbiased
+        else:
+            root = arith.divide(root, self._scalar(unbiased, v), fmt)
+        below = arith.add(root, self._scalar(self.eps, v), fmt)
         update = arith.multiply(arith.divide(m, below, fmt), self._scalar(-rate, m), fmt)
         if self.weight_decay:
             x = state.parameter.parts[0]

@@ -20,7 +20,7 @@ from lowprec.arrays.convert import quantize
 from lowprec.spec import catalog
 from lowprec.spec.format import Format
 
-__all__ = ["fast_two_sum", "two_prod", "two_sum", "values_of"]
+__all__ = ["fast_two_sum", "halves", "two_prod", "two_sum", "values_of"]
 
 Like = Format | str | npt.DTypeLike
 
@@ -103,10 +103,55 @@ def fast_two_sum(x: npt.ArrayLike, y: npt.ArrayLike, fmt: Like, *, check: bool =
     return total, error
 
 
-def two_prod(x: npt.ArrayLike, y: npt.ArrayLike, fmt: Like, *, check: bool = False) -> tuple[Any, Any]:
+def halves(x: npt.ArrayLike, fmt: Like, *, check: bool = False) -> tuple[Any, Any]:
+    """Split numbers in two of half the precision, whose products are exact: a product and three differences.
+
+    >>> halves(1.0546875, "bfloat16")
+    (np.float32(1.0), np.float32(0.0546875))
+
+    Parameters
+    ----------
+    x : array_like
+        Values of the format, whose product with 2**s + 1 does not overflow; s is half of the format's
+        precision, rounded up.
+    fmt, check
+        As for `two_sum`.
+
+    Returns
+    -------
+    high, low : array of float
+        Of at most precision - s and s - 1 bits; their sum is x. Where the product overflows they are not
+        finite.
+
+    Raises ValueError: with `check`: as for `two_sum`, and a product that overflows.
+
+    Source: [DEKKER], with Veltkamp's constant.
+    """
+    known = catalog.format(fmt)
+    if check:
+        x, _ = _checked(x, 0.0, known)
+    constant = np.float32(2 ** -(-known.precision // 2) + 1)
+    if known.precision < 2 or float(quantize(constant, known)) != constant:
+        raise ValueError(
+            f"{known.name!r} does not have {constant}, by which numbers are split in halves; use two_prod, "
+            "which needs none"
+        )
+    large = arith.multiply(x, constant, known)
+    high = arith.subtract(large, arith.subtract(large, x, known), known)
+    low = arith.subtract(x, high, known)
+    if check:
+        _need_finite("halves", x, constant, large, low, known)
+    return high, low
+
+
+def two_prod(
+    x: npt.ArrayLike, y: npt.ArrayLike, fmt: Like, *, check: bool = False, fma: bool = True
+) -> tuple[Any, Any]:
     """Return x * y and its rounding error: a product and an `fma`.
 
     >>> two_prod(1.0078125, 1.0078125, "bfloat16")
+    (np.float32(1.015625), np.float32(6.1035156e-05))
+    >>> two_prod(1.0078125, 1.0078125, "bfloat16", fma=False)
     (np.float32(1.015625), np.float32(6.1035156e-05))
 
     The error is a number of the format where it is no smaller than the format's smallest: it is, if the
@@ -117,6 +162,9 @@ def two_prod(x: npt.ArrayLike, y: npt.ArrayLike, fmt: Like, *, check: bool = Fal
     x, y : array_like, shapes that broadcast to (...)
     fmt, check
         As for `two_sum`.
+    fma : bool
+        False: as machines without that operation do it, by Dekker, from the products of `halves`: 17
+        operations. Then neither these nor halves may overflow, or the error is not finite.
 
     Returns
     -------
@@ -125,7 +173,7 @@ def two_prod(x: npt.ArrayLike, y: npt.ArrayLike, fmt: Like, *, check: bool = Fal
     Raises ValueError: with `check`: numbers that the format does not have, a product that overflows, and
     exponents that are too small together.
 
-    Source: [COLLAGE]; [BOLDO_ERRORS] for what the exponents must fulfil.
+    Source: [COLLAGE]; [DEKKER]; [BOLDO_ERRORS] for what the exponents must fulfil.
     """
     known = catalog.format(fmt)
     if check:
@@ -139,10 +187,19 @@ def two_prod(x: npt.ArrayLike, y: npt.ArrayLike, fmt: Like, *, check: bool = Fal
             "Multiply the factors by powers of two first",
         )  # fmt: skip
     product = arith.multiply(x, y, known)
-    error = arith.fma(x, y, np.negative(product), known)
+    error = arith.fma(x, y, np.negative(product), known) if fma else _lost_by(product, x, y, known)
     if check:
         _need_finite("two_prod", x, y, product, error, known)
     return product, error
+
+
+def _lost_by(product: Any, x: npt.ArrayLike, y: npt.ArrayLike, fmt: Format) -> Any:
+    """Return the rounding error of a product, from the four exact products of halves, largest first."""
+    (x_high, x_low), (y_high, y_low) = halves(x, fmt), halves(y, fmt)
+    error = arith.subtract(arith.multiply(x_high, y_high, fmt), product, fmt)
+    for left, right in ((x_high, y_low), (x_low, y_high), (x_low, y_low)):
+        error = arith.add(error, arith.multiply(left, right, fmt), fmt)
+    return error
 
 
 def values_of(numbers: npt.ArrayLike, fmt: Format, name: str) -> Array:
