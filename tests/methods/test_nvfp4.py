@@ -304,6 +304,23 @@ def test_exact_blocks_are_those_for_which_there_is_a_scale(seed, spread, few):
                           made.blocks.codes.reshape(4, 3, 16)[~made.exact])  # fmt: skip
 
 
+def test_the_ends_of_the_range_value_by_value():
+    """Blocks of one value, or of two a power of two apart, with scales from 2**-18 to 2**15."""
+    pairs = [(code, other) for code in range(1, 8) for other in {code, min(code + 2, 7)}]
+    codes = np.array([pair * 16 for pair in pairs for _ in range(34)], np.uint8)
+    powers = np.tile(np.arange(-18, 16), len(pairs))
+    blocks = lp.BlockArray(codes, (127 + powers[:, None]).astype(np.uint8), "mxfp4")
+    made = nvfp4.from_mxfp4(blocks, tensor_scale=1.0)
+    values, got = blocks.values(np.float64), made.blocks.values(np.float64)
+    elements = lp.decode(np.arange(16, dtype=np.uint8), "e2m1fn").astype(np.float64)
+    scales = lp.decode(np.arange(1, 127, dtype=np.uint8), "ue4m3").astype(np.float64)
+    possible = scales[:, None] * elements  # exact: at most 6 bits
+    for row, result, exact in zip(values, got, made.exact, strict=True):
+        fits = np.isin(possible, row[0]).any(axis=1) & np.isin(possible, row[1]).any(axis=1)
+        assert exact.tolist() == [fits.any()] * 2
+        assert np.array_equal(row, result) == fits.any()
+
+
 def test_the_scale_of_the_tensor_is_the_best_power_of_two():
     """No other power of two has more exact blocks."""
     codes = RNG.integers(0, 16, (30, 32)).astype(np.uint8)
