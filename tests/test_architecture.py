@@ -65,7 +65,8 @@ def test_only_the_kernels_import_numba():
 def test_floors_import_only_floors_below_them(path):
     """The import contracts of pyproject.toml, in short, so that a plain test run has them too."""
     floors = {"spec": (), "oracle": ("spec",), "kernels": ("spec",), "arrays": ("spec", "kernels")}
-    floors["verify"] = ("arrays", "kernels", "oracle", "spec")
+    floors["checkpoints"] = ("arrays", "kernels", "spec")
+    floors["verify"] = ("checkpoints", "arrays", "kernels", "oracle", "spec")
     floors["testing"] = floors["export"] = ("verify", *floors["verify"])
     floor = path.relative_to(PACKAGE).parts[0]
     if floor in floors:

@@ -17,7 +17,7 @@ from typing import Any, TextIO
 import click
 
 import lowprec
-from lowprec.cli import capture, check, compare, conform, formats, golden, identify, vectors, warm
+from lowprec.cli import capture, check, checkpoint, compare, conform, formats, golden, identify, vectors, warm
 from lowprec.cli.arguments import BROKEN_PIPE, FAILED, INTERRUPTED
 from lowprec.cli.terminal import say
 
@@ -132,6 +132,7 @@ for command in (
     formats.table,
     vectors.vectors,
     compare.compare,
+    checkpoint.checkpoint,
     capture.capture,
     identify.identify,
     golden.golden,

@@ -1,0 +1,96 @@
+"""What config.json says of a quantised checkpoint, and the files that go beside its tensors."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping
+from typing import TYPE_CHECKING, Any
+
+from lowprec.checkpoints.container import CheckpointError, parse_json
+from lowprec.checkpoints.folder import INDEX, Checkpoint
+
+if TYPE_CHECKING:
+    from lowprec.checkpoints.quantizing import Target
+
+__all__ = ["beside", "quantization_config"]
+
+#: Files beside tensors that are small and describe the model: copied.
+_DESCRIBING = (".json", ".txt", ".model", ".jinja", ".md", ".py")
+_LARGEST = 64 << 20
+
+
+def quantization_config(how: Target, kept: Mapping[str, str]) -> dict[str, Any] | None:
+    """Return the `quantization_config` that the readers of a scheme look for; None where they need none."""
+    scheme, family = how.scheme, how.scheme.family
+    modules = sorted(name.removesuffix(".weight") for name in kept if name.endswith(".weight"))
+    if family == "compressed-tensors":
+        weights: dict[str, Any] = {
+            "num_bits": how.element.width,
+            "type": "float",
+            "symmetric": True,
+            "dynamic": False,
+            "strategy": "channel" if how.channel else "tensor",
+        }
+        if scheme.block is not None:
+            weights |= {
+                "strategy": "tensor_group" if scheme.divides else "group",
+                "group_size": scheme.block[1],
+            }
+        group = {
+            "targets": ["Linear"],
+            "weights": weights,
+            "input_activations": None,
+            "output_activations": None,
+        }
+        return {
+            "quant_method": "compressed-tensors",
+            "format": scheme.name,
+            "quantization_status": "compressed",
+            "config_groups": {"group_0": group},
+            "ignore": modules,
+        }
+    if family == "modelopt":
+        return {
+            "quant_method": "modelopt",
+            "quant_algo": "NVFP4" if scheme.tensor else "FP8",
+            "ignore": modules,
+            **({"group_size": 16} if scheme.tensor else {}),
+        }
+    if family in ("deepseek", "deepseek-v4"):
+        powers = how.blocks is not None and how.blocks.rule.powers != "none"
+        config: dict[str, Any] = {"quant_method": "fp8", "fmt": "e4m3", "activation_scheme": "dynamic"}
+        config |= {"weight_block_size": [128, 128], **({"scale_fmt": "ue8m0"} if powers else {})}
+        return config | ({"expert_dtype": "fp4"} if scheme.name.endswith("fp4") else {})
+    if family == "gpt-oss":
+        return {"quant_method": "mxfp4", "modules_to_not_convert": modules}
+    if family == "quark":
+        return {"quant_method": "quark", "exclude": modules}
+    return None
+
+
+def beside(checkpoint: Checkpoint, kept: Mapping[str, str], how: Target | None = None) -> dict[str, bytes]:
+    """Return the other files of a folder, with config.json changed to what is written."""
+    folder = checkpoint.path if checkpoint.path.is_dir() else checkpoint.path.parent
+    found: dict[str, bytes] = {}
+    if checkpoint.path.is_dir():
+        for file in sorted(folder.iterdir()):
+            if file.suffix in _DESCRIBING and file.is_file() and not file.name.startswith("."):
+                if file.name not in (INDEX, "hf_quant_config.json") and file.stat().st_size <= _LARGEST:
+                    found[file.name] = file.read_bytes()
+    config: dict[str, Any] = {}
+    if "config.json" in found:
+        try:
+            config = parse_json(found["config.json"], "config.json")
+        except CheckpointError as error:
+            raise CheckpointError(f"{str(folder)!r}: {error}") from None
+    config = {
+        key: value
+        for key, value in config.items()
+        if key not in ("quantization_config", "compression_config")
+    }
+    said = None if how is None else quantization_config(how, kept)
+    if said is not None:
+        config["quantization_config"] = said
+    if config:
+        found["config.json"] = (json.dumps(config, indent=2) + "\n").encode()
+    return found

@@ -1,0 +1,379 @@
+"""safetensors files: hostile headers, tensors as arrays of NumPy and ml_dtypes, files written in parts.
+
+A file is 8 bytes with the length of a JSON header, the header, and the data. Nothing that a header says is
+believed before it has been held against the size of the file.
+"""
+
+from __future__ import annotations
+
+import json
+import math
+import os
+import struct
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from types import TracebackType
+from typing import Any, BinaryIO
+
+import ml_dtypes
+import numpy as np
+import numpy.typing as npt
+
+__all__ = [
+    "TAGS",
+    "CheckpointError",
+    "Entry",
+    "Header",
+    "Writer",
+    "counts",
+    "open_file",
+    "parse_json",
+    "tag_of",
+]
+
+Array = npt.NDArray[Any]
+
+
+class CheckpointError(ValueError):
+    """A file that is not what it should be, or cannot be what is asked; the command line exits with 2."""
+
+
+#: Names of types in headers, and how many bits an element takes. F4 and F6 have no gaps between elements.
+TAGS: Mapping[str, tuple[np.dtype[Any], int]] = {
+    "BOOL": (np.dtype(np.bool_), 8),
+    "F4": (np.dtype(ml_dtypes.float4_e2m1fn), 4),
+    "F6_E2M3": (np.dtype(ml_dtypes.float6_e2m3fn), 6),
+    "F6_E3M2": (np.dtype(ml_dtypes.float6_e3m2fn), 6),
+    "F8_E4M3": (np.dtype(ml_dtypes.float8_e4m3fn), 8),
+    "F8_E5M2": (np.dtype(ml_dtypes.float8_e5m2), 8),
+    "F8_E4M3FNUZ": (np.dtype(ml_dtypes.float8_e4m3fnuz), 8),
+    "F8_E5M2FNUZ": (np.dtype(ml_dtypes.float8_e5m2fnuz), 8),
+    "F8_E8M0": (np.dtype(ml_dtypes.float8_e8m0fnu), 8),
+    "BF16": (np.dtype(ml_dtypes.bfloat16), 16),
+    "F16": (np.dtype(np.float16), 16),
+    "F32": (np.dtype(np.float32), 32),
+    "F64": (np.dtype(np.float64), 64),
+    "C64": (np.dtype(np.complex64), 64),
+    **{
+        f"{kind}{bits}": (np.dtype(f"{kind.lower()}{bits // 8}"), bits)
+        for kind in "IU"
+        for bits in (8, 16, 32, 64)
+    },
+}
+
+#: What the safetensors library takes at most, in bytes; and the dimensions that NumPy's arrays have at most.
+_LONGEST_HEADER, _DIMENSIONS = 100_000_000, 64
+
+
+def tag_of(dtype: npt.DTypeLike) -> str:
+    """Return the name that headers have for a type.
+
+    >>> tag_of(ml_dtypes.bfloat16)
+    'BF16'
+
+    Raises CheckpointError: a type that safetensors has no name for.
+    """
+    asked = np.dtype(dtype).newbyteorder("=")
+    for tag, (known, _) in TAGS.items():
+        if known == asked:
+            return tag
+    raise CheckpointError(
+        f"safetensors has no name for {asked}; it has {', '.join(TAGS)}. Save codes as unsigned integers"
+    )
+
+
+@dataclass(frozen=True, slots=True)
+class Entry:
+    """A tensor of a file: where it lies, and its elements when asked.
+
+    Parameters
+    ----------
+    name, tag : str
+        Its name, and that of its type in the header.
+    shape : tuple of int
+        Of elements, also where several lie in a byte.
+    path : Path
+    start, nbytes : int
+        First byte of it in the file, and how many there are.
+    """
+
+    name: str
+    tag: str
+    shape: tuple[int, ...]
+    path: Path
+    start: int
+    nbytes: int
+
+    @property
+    def dtype(self) -> np.dtype[Any]:
+        """The type of its elements in memory."""
+        return TAGS[self.tag][0]
+
+    @property
+    def rows(self) -> int:
+        """How many parts it has along its first axis: 1 without axes."""
+        return self.shape[0] if self.shape else 1
+
+    def array(self) -> Array:
+        """Return the tensor mapped from the file, read-only; F4 and F6 are unpacked into memory."""
+        if TAGS[self.tag][1] < 8 or not self.nbytes:
+            return self.read()
+        word = np.dtype(f"u{self.dtype.itemsize}") if self.dtype.kind == "V" else self.dtype
+        mapped = np.memmap(self.path, word.newbyteorder("<"), "r", self.start, self.shape or (1,))
+        return np.asarray(mapped).reshape(self.shape).view(self.dtype)
+
+    def read(self, start: int = 0, stop: int | None = None) -> Array:
+        """Return parts start to stop along the first axis, read into memory."""
+        stop = self.rows if stop is None else min(stop, self.rows)
+        shape = (max(stop - start, 0), *self.shape[1:]) if self.shape else ()
+        bits = TAGS[self.tag][1] * math.prod(self.shape[1:])
+        if bits % 8:  # rows do not end with bytes: read all of them
+            return self._codes(self._bytes(0, self.nbytes), self.shape)[start:stop]
+        data = self._bytes(start * bits // 8, math.prod(shape) * TAGS[self.tag][1] // 8)
+        return self._codes(data, shape)
+
+    def _bytes(self, offset: int, count: int) -> npt.NDArray[np.uint8]:
+        with self.path.open("rb") as file:
+            file.seek(self.start + offset)
+            found = np.fromfile(file, np.uint8, count)
+        if found.size != count:
+            raise CheckpointError(
+                f"{str(self.path)!r} ends within tensor {self.name!r}: it has been cut since"
+            )
+        return found
+
+    def _codes(self, data: npt.NDArray[np.uint8], shape: tuple[int, ...]) -> Array:
+        dtype, bits = TAGS[self.tag]
+        if bits >= 8:
+            return data.view(dtype).reshape(shape)
+        from lowprec.arrays.packing import unpack
+        from lowprec.spec import catalog
+
+        # One run of codes: rows need not end with whole groups.
+        return unpack(data, catalog.format(dtype), size=math.prod(shape)).view(dtype).reshape(shape)
+
+
+@dataclass(frozen=True, slots=True)
+class Header:
+    """What a file's header says, checked.
+
+    Parameters
+    ----------
+    path : Path
+    entries : mapping of str to Entry
+        By name, in the order of their data.
+    metadata : mapping of str to str
+    gaps : int
+        Bytes of data that belong to no tensor; the safetensors library refuses files that have some.
+    """
+
+    path: Path
+    entries: Mapping[str, Entry]
+    metadata: Mapping[str, str]
+    gaps: int
+
+
+def open_file(path: Path) -> Header:
+    """Return the tensors of a safetensors file; of its data nothing is read.
+
+    Raises
+    ------
+    CheckpointError
+        A header that is cut, hostile or wrong: longer than the file, no JSON, nested too deeply, a name
+        twice, an unknown type, offsets outside of the data, overlapping, or not of the size that type and
+        shape take.
+    """
+    try:
+        with path.open("rb") as file:
+            return _header(path, file)
+    except OSError as error:
+        raise CheckpointError(f"cannot read {str(path)!r}: {error.strerror or error}") from None
+
+
+def parse_json(text: bytes, what: str) -> dict[str, Any]:
+    """Return a JSON object from somewhere that need not be trusted.
+
+    >>> parse_json(b'{"a": 1, "a": 2}', "the file")
+    Traceback (most recent call last):
+        ...
+    lowprec.checkpoints.container.CheckpointError: the file has the name 'a' twice
+    """
+    try:
+        found = json.loads(text, object_pairs_hook=lambda pairs: _once(pairs, what))
+    except RecursionError:
+        raise CheckpointError(f"{what} is nested too deeply") from None
+    except CheckpointError:
+        raise
+    except ValueError as error:
+        raise CheckpointError(f"{what} is no JSON: {error}") from None
+    if not isinstance(found, dict):
+        raise CheckpointError(f"{what} is no JSON object, but {_quoted(found)}")
+    return found
+
+
+def counts(numbers: object, what: str) -> tuple[int, ...]:
+    """Return a shape, or offsets: integers from 0 to 2**63 - 1, of at most 64 dimensions."""
+    if not isinstance(numbers, list) or not all(
+        type(part) is int and 0 <= part < 1 << 63 for part in numbers
+    ):
+        raise CheckpointError(f"{what} must be numbers from 0 to 2**63 - 1, not {_quoted(numbers)}")
+    if len(numbers) > _DIMENSIONS:
+        raise CheckpointError(f"{what} has {len(numbers):,} dimensions, and arrays at most {_DIMENSIONS}")
+    return tuple(numbers)
+
+
+def _once(pairs: list[tuple[str, Any]], what: str) -> dict[str, Any]:
+    found = dict(pairs)
+    if len(found) != len(pairs):
+        names = [name for name, _ in pairs]
+        twice = next(name for name in names if names.count(name) > 1)
+        raise CheckpointError(f"{what} has the name {_quoted(twice)} twice")
+    return found
+
+
+def _quoted(value: object) -> str:
+    text = repr(value)
+    return text if len(text) <= 80 else f"{text[:77]}..."
+
+
+def _header(path: Path, file: BinaryIO) -> Header:
+    name, size = f"{str(path)!r}", os.fstat(file.fileno()).st_size
+    prefix = file.read(8)
+    if len(prefix) < 8:
+        raise CheckpointError(
+            f"{name} is no safetensors file: it has {len(prefix)} bytes, and the first 8 are a length"
+        )
+    (length,) = struct.unpack("<Q", prefix)
+    if length > size - 8 or length > _LONGEST_HEADER:
+        raise CheckpointError(
+            f"{name} is no whole safetensors file: its header is said to have {length:,} bytes, and "
+            f"{size - 8:,} "
+            f"follow (at most {_LONGEST_HEADER:,} are taken)"
+        )
+    entries = parse_json(file.read(length), f"the header of {name}")
+    metadata = entries.pop("__metadata__", {})
+    if not isinstance(metadata, dict) or not all(isinstance(text, str) for text in metadata.values()):
+        raise CheckpointError(
+            f"the __metadata__ of {name} must be an object of strings, not {_quoted(metadata)}"
+        )
+    start, room = 8 + length, size - 8 - length
+    found = [_entry(path, name, tensor, entry, start, room) for tensor, entry in entries.items()]
+    found.sort(key=lambda entry: (entry.start, entry.nbytes))
+    end = start
+    gaps = 0
+    for before, entry in zip([None, *found], found, strict=False):
+        if entry.start < end and before is not None and entry.nbytes:
+            raise CheckpointError(
+                f"tensors {_quoted(before.name)} and {_quoted(entry.name)} of {name} overlap"
+            )
+        gaps += max(entry.start - end, 0)
+        end = max(end, entry.start + entry.nbytes)
+    return Header(path, {entry.name: entry for entry in found}, metadata, gaps + start + room - end)
+
+
+def _entry(path: Path, file: str, name: str, entry: object, start: int, room: int) -> Entry:
+    where = f"tensor {_quoted(name)} of {file}"
+    if not isinstance(entry, dict) or not {"dtype", "shape", "data_offsets"} <= entry.keys():
+        raise CheckpointError(f"{where} must have dtype, shape and data_offsets, not {_quoted(entry)}")
+    tag, shape = entry["dtype"], counts(entry["shape"], f"the shape of {where}")
+    if not isinstance(tag, str) or tag not in TAGS:
+        raise CheckpointError(f"{where} has type {_quoted(tag)}; known are {', '.join(TAGS)}")
+    offsets = counts(entry["data_offsets"], f"the data_offsets of {where}")
+    if len(offsets) != 2 or not offsets[0] <= offsets[1] <= room:
+        raise CheckpointError(f"{where} is said to lie at {_quoted(list(offsets))} of {room:,} bytes of data")
+    bits = math.prod(shape) * TAGS[tag][1]
+    if bits != 8 * (offsets[1] - offsets[0]):
+        raise CheckpointError(
+            f"{where}: {tag} of shape {_quoted(list(shape))} takes {bits / 8:,.10g} bytes, not the "
+            f"{offsets[1] - offsets[0]:,} of its data_offsets"
+        )
+    return Entry(name, tag, shape, path, start + offsets[0], offsets[1] - offsets[0])
+
+
+class Writer:
+    """A safetensors file that is written part by part, at places that are known from the beginning.
+
+    Parameters
+    ----------
+    path : Path
+        A file that nobody else reads yet: whoever asked for it renames it when it is whole.
+    plan : iterable of (str, str, tuple of int)
+        Name, type and shape of each tensor.
+    metadata : mapping of str to str
+    again : bool
+        Whether the file may be there already, with the same header, and keeps what it has.
+    """
+
+    def __init__(
+        self,
+        path: Path,
+        plan: Iterable[tuple[str, str, tuple[int, ...]]],
+        metadata: Mapping[str, str],
+        again: bool = False,
+    ) -> None:
+        header: dict[str, Any] = {"__metadata__": dict(sorted(metadata.items()))} if metadata else {}
+        entries: list[tuple[str, str, tuple[int, ...], int, int]] = []
+        end = 0
+        # As the safetensors library orders them, so that wide types stay aligned.
+        for name, tag, shape in sorted(plan, key=lambda item: (-TAGS[item[1]][1], item[0])):
+            bits = math.prod(shape) * TAGS[tag][1]
+            if bits % 8:
+                raise CheckpointError(
+                    f"tensor {name!r} of {tag} and shape {shape} takes {bits} bits, which are no whole bytes"
+                )
+            header[name] = {"dtype": tag, "shape": list(shape), "data_offsets": [end, end + bits // 8]}
+            entries.append((name, tag, shape, end, bits // 8))
+            end += bits // 8
+        text = json.dumps(header, separators=(",", ":")).encode()
+        text += b" " * (-len(text) % 8)
+        self._head, self._size = struct.pack("<Q", len(text)) + text, 8 + len(text) + end
+        self.entries = {
+            name: Entry(name, tag, shape, path, 8 + len(text) + first, size)
+            for name, tag, shape, first, size in entries
+        }
+        kept = again and path.is_file() and self._is_same(path)
+        self._file = path.open("r+b" if kept else "w+b")
+        self.kept = kept
+        if not kept:
+            self._file.write(self._head)
+            self._file.truncate(self._size)
+
+    def _is_same(self, path: Path) -> bool:
+        with path.open("rb") as file:
+            return path.stat().st_size == self._size and file.read(len(self._head)) == self._head
+
+    def write(self, name: str, values: Array, start: int = 0) -> None:
+        """Write parts of a tensor, from `start` along its first axis; elements of F4 and F6 are packed."""
+        entry = self.entries[name]
+        bits = TAGS[entry.tag][1]
+        data = np.ascontiguousarray(values)
+        if bits < 8:
+            from lowprec.arrays.packing import pack
+            from lowprec.spec import catalog
+
+            codes = data.view(np.uint8).reshape(-1)
+            count = codes.size * bits // 8
+            data = pack(codes, catalog.format(entry.dtype))[:count]
+        offset = start * bits * math.prod(entry.shape[1:]) // 8
+        if data.dtype.itemsize * 8 != max(bits, 8) or offset + data.nbytes > entry.nbytes:
+            raise CheckpointError(
+                f"{values.dtype} of shape {values.shape} from {start} on does not fit {name!r}, "
+                f"{entry.tag} of "
+                f"shape {entry.shape}"
+            )
+        self._file.seek(entry.start + offset)
+        self._file.write(data.reshape(-1).view(np.uint8).data)
+
+    def sync(self) -> None:
+        """Return when all that was written is on the disk."""
+        self._file.flush()
+        os.fsync(self._file.fileno())
+
+    def __enter__(self) -> Writer:
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        self._file.close()

@@ -1,0 +1,177 @@
+"""Quantised weights rewritten in another scheme, and how many blocks stay exactly what they were."""
+
+from __future__ import annotations
+
+import functools
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+
+from lowprec.arrays.convert import encode
+from lowprec.checkpoints import configs
+from lowprec.checkpoints.container import TAGS, CheckpointError
+from lowprec.checkpoints.decoding import PART, codes_of, ranges, stored_scales, tensor_scale, values_of
+from lowprec.checkpoints.folder import Checkpoint
+from lowprec.checkpoints.quantizing import Given, Target, quantize_checkpoint
+from lowprec.checkpoints.schemes import FLOATS
+from lowprec.checkpoints.weights import Weight, weights_of
+from lowprec.checkpoints.writing import Task, Watch, Write, copy_of, fingerprint, write_checkpoint
+
+__all__ = ["convert_checkpoint", "dequantize_checkpoint"]
+
+Array = npt.NDArray[Any]
+
+#: Powers of two that UE4M3 has: 2**-9 to 2**8, as exponents.
+_LOWEST, _HIGHEST = -9, 8
+
+
+def convert_checkpoint(
+    checkpoint: Checkpoint,
+    out: Path,
+    how: Target,
+    *,
+    include: Sequence[str] = (),
+    exclude: Sequence[str] = (),
+    watch: Watch = None,
+) -> tuple[dict[str, dict[str, Any]], dict[str, str]]:
+    """Write the quantised weights of a checkpoint in another scheme; others stay as they are.
+
+    Scales are kept where both schemes have blocks of one kind. MXFP4 becomes NVFP4 with the same elements:
+    the power of two of each block becomes the scales of two, over a power of two for the tensor, so that a
+    block is exact wherever its exponent lies at most 17 below the largest one. All others are quantised
+    anew. Reports count `blocks` and `exact_blocks`, by comparing values.
+
+    Parameters
+    ----------
+    checkpoint : Checkpoint
+    out : Path
+    how : Target
+    include, exclude : sequence of str
+        Patterns of names; of quantised weights all by default.
+    watch : callable, optional
+    """
+    names = [weight.name for weight in weights_of(checkpoint) if weight.is_quantized]
+    if not names:
+        raise CheckpointError(f"{str(checkpoint.path)!r} has no quantised weights; use quantize")
+    chosen = tuple(include) or tuple(name.replace("[", "[[]") for name in names)
+    return quantize_checkpoint(
+        checkpoint, out, how, include=chosen, exclude=exclude, watch=watch, scales=_scales
+    )
+
+
+def _scales(weight: Weight, how: Target) -> Given | None:
+    if how.blocks is None or not weight.is_quantized or weight.problem is not None:
+        return None
+    sizes = (*[1] * (len(weight.shape) - len(how.blocks.sizes)), *how.blocks.sizes)
+    turned = weight.scheme.transposed != how.scheme.transposed
+    if turned or weight.element != how.element.name:
+        return None
+    if weight.scale == how.blocks.scale.name and weight.sizes == sizes:
+        tensor = tensor_scale(weight)
+        if how.blocks.tensor_scale == "none":
+            return None if tensor is not None else Given(None, functools.partial(_stored, weight))
+        number: Any = np.float32(1) if tensor is None else tensor
+        if number.size != 1:
+            return None
+        return Given(
+            np.float32(1) / number if weight.scheme.divides else np.float32(number),
+            functools.partial(_stored, weight),
+        )
+    if weight.scale == "e8m0fnu" and weight.sizes[-1] == 32 and how.blocks.name == "nvfp4":
+        return _of_powers(weight)
+    return None
+
+
+def _stored(weight: Weight, start: int, stop: int) -> Array:
+    scales = stored_scales(weight, start, stop)
+    return scales.view(f"u{scales.dtype.itemsize}")
+
+
+def _of_powers(weight: Weight) -> Given:
+    """Return UE4M3 scales that are the powers of two of MXFP4's blocks, over one for the tensor."""
+    highest: int | None = None
+    for start, stop in ranges(weight):
+        codes = codes_of(weight, start, stop)
+        blocks = codes.reshape(*codes.shape[:-1], -1, 32) & np.uint8(7)
+        used = _stored(weight, start, stop)[blocks.any(axis=-1)]
+        if used.size:
+            highest = max(int(used.max()), highest or 0)
+    # Where 2**-127 is the least, the tensor's scale must be a normal float32 number.
+    shift = max((127 if highest is None else highest) - 127 - _HIGHEST, -126)
+
+    def scales(start: int, stop: int) -> Array:
+        exponents = _stored(weight, start, stop).astype(np.int64) - 127 - shift
+        kept = np.clip(exponents, _LOWEST, _HIGHEST)
+        return np.repeat(encode(np.exp2(kept.astype(np.float32)), "ue4m3"), 2, axis=-1)
+
+    return Given(np.float32(np.ldexp(1.0, shift)), scales)
+
+
+def dequantize_checkpoint(
+    checkpoint: Checkpoint,
+    out: Path,
+    dtype: str = "F32",
+    *,
+    include: Sequence[str] = (),
+    exclude: Sequence[str] = (),
+    watch: Watch = None,
+) -> tuple[str, ...]:
+    """Write the values of all quantised weights, and return their names; other tensors are copied.
+
+    Parameters
+    ----------
+    checkpoint : Checkpoint
+    out : Path
+        A .safetensors file or a new folder.
+    dtype : {"F32", "BF16", "F16"}
+        Of the values; those of quantised weights, and of 8 bits and fewer, are rounded to it once more if it
+        is not F32.
+    include, exclude : sequence of str
+        Patterns of weights; the others are copied as they are stored.
+    watch : callable, optional
+
+    Raises
+    ------
+    CheckpointError
+        A weight that cannot be decoded.
+    """
+    import fnmatch
+
+    tasks, names = [], []
+    for weight in weights_of(checkpoint):
+        narrow = (
+            not weight.is_quantized
+            and TAGS.get(weight.codes.tag, (None, 8))[1] <= 8
+            and weight.codes.tag in FLOATS
+        )
+        chosen = not include or any(fnmatch.fnmatchcase(weight.name, pattern) for pattern in include)
+        chosen = chosen and not any(fnmatch.fnmatchcase(weight.name, pattern) for pattern in exclude)
+        if chosen and (weight.is_quantized or narrow):
+            names.append(weight.name)
+            tasks.append(_values_task(weight, dtype))
+        else:
+            tasks += [copy_of(part) for part in weight.parts]
+    made = {"format": "pt"}
+    digest = fingerprint(checkpoint, {"made": "dequantize", "dtype": dtype, "names": names, "to": out.name})
+    others = configs.beside(checkpoint, {}) if out.suffix != ".safetensors" else None
+    write_checkpoint(out, tasks, made, digest, others=others, watch=watch)
+    return tuple(names)
+
+
+def _values_task(weight: Weight, dtype: str) -> Task:
+    from lowprec.checkpoints.decoding import check
+
+    check(weight)
+
+    def work(write: Write) -> None:
+        for start, stop in ranges(weight, PART):
+            values = values_of(weight, start, stop)
+            if dtype != "F32":
+                values = encode(values, FLOATS[dtype])
+            write(weight.name, values, start)
+
+    size = int(np.prod(weight.shape, dtype=np.int64))
+    return Task(weight.name, weight.codes.path.name, ((weight.name, dtype, weight.value_shape),), size, work)

@@ -1,0 +1,219 @@
+"""Weights as codes and values: of any scheme, a range of rows at a time."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterator
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+
+from lowprec.arrays.block import BlockArray
+from lowprec.arrays.block_quotients import spread
+from lowprec.arrays.convert import decode
+from lowprec.arrays.packing import unpack
+from lowprec.checkpoints.container import CheckpointError
+from lowprec.checkpoints.gguf import GgufBlocks, split_blocks
+from lowprec.checkpoints.schemes import FLOATS
+from lowprec.checkpoints.weights import Weight
+from lowprec.kernels.modes import usual_arithmetic
+from lowprec.spec import catalog
+
+__all__ = ["as_blocks", "codes_of", "grid_of", "ranges", "scale_values", "stored_scales", "values_of"]
+
+Array = npt.NDArray[Any]
+
+#: Elements that are worked on at a time: some 64 MB with all that is computed from them.
+PART = 1 << 21
+
+
+def ranges(weight: Weight, part: int = PART) -> Iterator[tuple[int, int]]:
+    """Yield ranges of rows, along the first axis of the codes, that cut through no block.
+
+    Parameters
+    ----------
+    weight : Weight
+    part : int
+        Elements of a range, about: never less than one row of blocks.
+    """
+    rows = weight.shape[0] if weight.shape else 1
+    width = max(math.prod(weight.shape[1:]), 1)
+    unit = weight.sizes[0] if weight.sizes and weight.sizes[0] < rows else 1
+    each = max(part // width // unit, 1) * unit
+    for start in range(0, rows, each):
+        yield start, min(start + each, rows)
+
+
+def grid_of(weight: Weight) -> tuple[int, ...]:
+    """Return how many scales there are along each axis."""
+    return tuple(-(-length // size) for length, size in zip(weight.shape, weight.sizes, strict=True))
+
+
+def codes_of(weight: Weight, start: int = 0, stop: int | None = None) -> Array:
+    """Return the codes of rows start to stop as unsigned integers, one for each element."""
+    data = weight.codes.read(start, stop)
+    packing = weight.scheme.packing
+    if packing == "whole":
+        return data.view(f"u{data.dtype.itemsize}")
+    if packing == "low_first":
+        return unpack(data, catalog.E2M1FN)
+    if packing == "groups":
+        return unpack(data.reshape(*data.shape[:-2], -1), catalog.E2M1FN)
+    return split_blocks(data, packing)[0]
+
+
+def stored_scales(weight: Weight, start: int = 0, stop: int | None = None) -> Array:
+    """Return the scales of these rows, in the grid's shape: codes, or numbers where the file has numbers."""
+    if weight.scheme.packing.startswith("gguf"):
+        return split_blocks(weight.codes.read(start, stop), weight.scheme.packing)[1]
+    assert weight.scales is not None
+    first, last = _scale_rows(weight, start, stop)
+    grid = grid_of(weight)
+    if weight.scales.shape[:1] == grid[:1]:
+        return weight.scales.read(first, last).reshape(last - first, *grid[1:])
+    return weight.scales.read().reshape(grid)[first:last]
+
+
+def _scale_rows(weight: Weight, start: int, stop: int | None) -> tuple[int, int]:
+    size, rows = (weight.sizes[0], weight.shape[0]) if weight.sizes else (1, 1)
+    return start // size, -(-min(rows if stop is None else stop, rows) // size)
+
+
+def scale_values(weight: Weight, start: int = 0, stop: int | None = None) -> npt.NDArray[np.float32]:
+    """Return the scales of these rows as numbers, without the tensor's."""
+    stored = stored_scales(weight, start, stop)
+    if weight.scheme.packing == "gguf_nvfp4":
+        codes = stored & np.uint8(0x7F)
+        found = decode(np.where(codes == 0x7F, np.uint8(0), codes), "ue4m3")
+    elif weight.scheme.packing.startswith("gguf"):
+        found = decode(stored, weight.scale)
+    else:
+        # A sign that a scale should not have is in the file all the same: E4M3 reads it, UE4M3 has none.
+        name = "e4m3fn" if weight.scale == "ue4m3" else weight.scale
+        bits = stored.view(f"u{stored.dtype.itemsize}")
+        found = decode(bits, name)
+    return np.asarray(found, np.float32)
+
+
+def tensor_scale(weight: Weight) -> npt.NDArray[np.float32] | None:
+    """Return the tensor's scale: one number, or one for each part along the first axis."""
+    if weight.tensor is None:
+        return None
+    numbers = weight.tensor.read().astype(np.float32).reshape(-1)
+    if numbers.size == 1:
+        return numbers.reshape(())
+    if numbers.size != weight.shape[0]:
+        raise CheckpointError(
+            f"{weight.tensor.name!r} has {numbers.size} numbers: one is needed, or "
+            f"{weight.shape[0]} for {weight.name!r}"
+        )
+    return numbers.reshape(-1, *[1] * (len(weight.shape) - 1))
+
+
+def check(weight: Weight) -> None:
+    """Raise CheckpointError for a weight whose values cannot be known."""
+    if weight.problem is not None:
+        raise CheckpointError(f"weight {weight.name!r} cannot be decoded: {weight.problem[1]}")
+    if not weight.is_quantized and weight.codes.tag not in FLOATS:
+        known = (
+            "these are bytes of an unsupported block type"
+            if isinstance(weight.codes, GgufBlocks)
+            else "no floats"
+        )
+        raise CheckpointError(f"tensor {weight.name!r} is {weight.codes.tag}: {known}")
+
+
+@usual_arithmetic()
+def values_of(
+    weight: Weight, start: int = 0, stop: int | None = None, dtype: npt.DTypeLike = np.float32
+) -> Array:
+    """Return the values of rows start to stop along the first axis.
+
+    In float32 as the schemes' own software computes them: the scales of block and tensor make one float32
+    number, and its product with the element is rounded once. In float64 exactly, but for one rounding where
+    a tensor's scale divides.
+
+    Parameters
+    ----------
+    weight : Weight
+    start, stop : int
+        Multiples of the block's rows, as `ranges` gives them; all by default.
+    dtype : {float32, float64}
+
+    Raises
+    ------
+    CheckpointError
+        A weight with a problem: scales that are missing or do not fit.
+    """
+    check(weight)
+    kind = np.dtype(dtype)
+    codes = codes_of(weight, start, stop)
+    elements = np.asarray(decode(codes, weight.element, dtype=kind))
+    if not weight.is_quantized:
+        return elements
+    units, tensor = scale_values(weight, start, stop).astype(kind), tensor_scale(weight)
+    if tensor is not None:
+        over = (
+            tensor.astype(kind)
+            if tensor.ndim == 0
+            else tensor.astype(kind)[slice(*_scale_rows(weight, start, stop))]
+        )
+        if weight.scheme.divides and kind == np.float64:
+            # The product is exact, and rounded once when it is divided.
+            elements *= spread(units, elements.shape, *_axes(weight, elements.shape))
+            elements /= over
+            return _turned(weight, elements)
+        units = units / over if weight.scheme.divides else units * over
+    elements *= spread(units, elements.shape, *_axes(weight, elements.shape))
+    return _turned(weight, elements)
+
+
+def _turned(weight: Weight, values: Array) -> Array:
+    return np.ascontiguousarray(values.swapaxes(-1, -2)) if weight.scheme.transposed else values
+
+
+def _axes(weight: Weight, shape: tuple[int, ...]) -> tuple[tuple[int, ...], tuple[int, ...]]:
+    return tuple(range(len(shape))), weight.sizes
+
+
+def as_blocks(weight: Weight) -> BlockArray:
+    """Return the codes and scales as a BlockArray, where that gives the same values exactly.
+
+    Raises
+    ------
+    CheckpointError
+        A scheme without a block format here, several scales of a tensor, or one that divides and has no
+        exact inverse; `values_of` serves all of them.
+    """
+    check(weight)
+    names = {
+        ("e2m1fn", "e8m0fnu", 32): "mxfp4",
+        ("e2m1fn", "ue4m3", 16): "nvfp4",
+        ("e4m3fn", "e8m0fnu", 32): "mxfp8_e4m3",
+        ("e5m2", "e8m0fnu", 32): "mxfp8_e5m2",
+        ("e4m3fn", "binary32", 128): "fp8_block_128x128",
+    }
+    name = names.get((weight.element, weight.scale, weight.sizes[-1])) if weight.sizes else None
+    fmt = catalog.block_format(name) if name else None
+    if fmt is None or fmt.sizes != weight.sizes[-len(fmt.sizes) :]:
+        raise CheckpointError(
+            f"weight {weight.name!r} of {weight.scheme.name} is in no block format; use its values"
+        )
+    scales, tensor = stored_scales(weight), tensor_scale(weight)
+    if fmt.tensor_scale == "none":
+        number = None
+    else:
+        number = np.float32(1) if tensor is None else tensor
+        if number.size != 1:
+            raise CheckpointError(f"weight {weight.name!r} has several scales of the tensor; use its values")
+        stored = float(number)
+        number = np.float32(1) / number if weight.scheme.divides else number
+        if weight.scheme.divides and math.frexp(stored)[0] != 0.5:
+            raise CheckpointError(
+                f"weight {weight.name!r} is divided by {stored:.9g}, whose inverse is no float32; "
+                f"use its values"
+            )
+    axes = tuple(range(len(weight.shape) - len(fmt.sizes), len(weight.shape)))
+    codes = scales.view(f"u{scales.dtype.itemsize}")
+    return BlockArray(codes_of(weight), codes, fmt, axes, None if number is None else np.float32(number))

@@ -1,0 +1,160 @@
+"""Checkpoints: one file or a folder of several, with the configuration beside them."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+from lowprec.checkpoints.container import CheckpointError, Entry, open_file, parse_json
+
+__all__ = ["INDEX", "Checkpoint", "open_checkpoint"]
+
+INDEX = "model.safetensors.index.json"
+#: What no index or configuration has reason to exceed, in bytes.
+_LONGEST_JSON = 100_000_000
+
+
+@dataclass(frozen=True)
+class Checkpoint:
+    """All tensors of a checkpoint.
+
+    Parameters
+    ----------
+    path : Path
+        What was named: a file or a folder.
+    entries : mapping of str to Entry
+        Entries of GGUF files have `read`, `rows`, `shape`, `tag` and `nbytes` alike.
+    metadata : mapping of str to str
+        Of the headers; of several files together.
+    config : mapping
+        The quantisation part of config.json or hf_quant_config.json; empty without one.
+    files : tuple of Path
+        Relative to the folder, if there is one.
+    notes : tuple of (str, str)
+        What is odd about the files, as rule and evidence, for `lint`.
+    """
+
+    path: Path
+    entries: Mapping[str, Entry]
+    metadata: Mapping[str, str] = field(default_factory=dict)
+    config: Mapping[str, Any] = field(default_factory=dict)
+    files: tuple[Path, ...] = ()
+    notes: tuple[tuple[str, str], ...] = ()
+
+    def entry(self, name: str) -> Entry:
+        """Return a tensor; an unknown name is refused with those that are close."""
+        if name in self.entries:
+            return self.entries[name]
+        from lowprec.spec.naming import close_names
+
+        near = close_names(name, self.entries) or list(self.entries)[:5]
+        raise CheckpointError(
+            f"{str(self.path)!r} has no tensor {name!r}; it has {', '.join(map(repr, near))}"
+        )
+
+
+def open_checkpoint(path: Path | str) -> Checkpoint:
+    """Return the tensors of a .safetensors or .gguf file, of an index, or of a folder.
+
+    Raises
+    ------
+    CheckpointError
+        Nothing there, files that are no checkpoint, or an index that names a file outside of its folder.
+    """
+    path = Path(path)
+    if path.is_dir():
+        index = path / INDEX
+        if index.is_file():
+            return _indexed(path, index)
+        files = sorted(path.glob("*.safetensors"))
+        if not files:
+            raise CheckpointError(f"{str(path)!r} has no .safetensors file and no {INDEX}")
+        return _joined(path, files, _config(path), ())
+    if not path.is_file():
+        raise CheckpointError(f"there is no file or folder {str(path)!r}")
+    if path.suffix == ".gguf":
+        from lowprec.checkpoints.gguf import open_gguf
+
+        return Checkpoint(path, open_gguf(path), files=(Path(path.name),))
+    if path.name.endswith(".index.json"):
+        return _indexed(path, path)
+    return _joined(path, [path], _config(path.parent), ())
+
+
+def _indexed(named: Path, index: Path) -> Checkpoint:
+    folder = index.parent
+    weights = _json(index).get("weight_map")
+    if not isinstance(weights, dict) or not all(isinstance(name, str) for name in weights.values()):
+        raise CheckpointError(f"{str(index)!r} has no weight_map of names to files")
+    for name in sorted(set(weights.values())):
+        if not re.fullmatch(r"[^/\\:]+\.safetensors", name) or name.startswith("."):
+            raise CheckpointError(
+                f"{str(index)!r} names the file {name!r}; only .safetensors files in the folder "
+                f"itself are read"
+            )
+    files = [folder / name for name in sorted(set(weights.values()))]
+    notes = [
+        ("missing-file", f"{file.name} is in the index and not in the folder")
+        for file in files
+        if not file.is_file()
+    ]
+    found = _joined(named, [file for file in files if file.is_file()], _config(folder), ())
+    for tensor, name in weights.items():
+        entry = found.entries.get(tensor)
+        if entry is None and (folder / name).is_file():
+            notes.append(("missing-tensor", f"{tensor} is in the index and not in {name}"))
+        elif entry is not None and entry.path.name != name:
+            notes.append(("index-disagrees", f"{tensor} is in {entry.path.name}, and the index says {name}"))
+    notes += [
+        ("not-indexed", f"{name} is in a file and not in the index")
+        for name in found.entries
+        if name not in weights
+    ]
+    return Checkpoint(named, found.entries, found.metadata, found.config, found.files, (*found.notes, *notes))
+
+
+def _joined(
+    path: Path, files: list[Path], config: dict[str, Any], notes: tuple[tuple[str, str], ...]
+) -> Checkpoint:
+    entries: dict[str, Entry] = {}
+    metadata: dict[str, str] = {}
+    for file in files:
+        header = open_file(file)
+        for name, entry in header.entries.items():
+            if name in entries:
+                raise CheckpointError(
+                    f"tensor {name!r} is in {entries[name].path.name!r} and in {file.name!r}"
+                )
+            entries[name] = entry
+        metadata |= header.metadata
+        if header.gaps:
+            notes = (*notes, ("gaps", f"{header.gaps:,} bytes of {file.name} belong to no tensor"))
+    return Checkpoint(path, entries, metadata, config, tuple(Path(file.name) for file in files), notes)
+
+
+def _config(folder: Path) -> dict[str, Any]:
+    """Return what the files beside the tensors say about their quantisation."""
+    config = folder / "config.json"
+    if config.is_file():
+        whole = _json(config)
+        for key in ("quantization_config", "compression_config"):
+            if isinstance(whole.get(key), dict):
+                kept = {name: whole[name] for name in ("expert_dtype", "model_type") if name in whole}
+                return {**kept, **whole[key]}
+    modelopt = folder / "hf_quant_config.json"
+    if modelopt.is_file():
+        whole = _json(modelopt)
+        inner = whole.get("quantization")
+        return {"quant_method": "modelopt", **inner} if isinstance(inner, dict) else {}
+    return {}
+
+
+def _json(path: Path) -> dict[str, Any]:
+    if path.stat().st_size > _LONGEST_JSON:
+        raise CheckpointError(
+            f"{str(path)!r} has {path.stat().st_size:,} bytes; at most {_LONGEST_JSON:,} are read"
+        )
+    return parse_json(path.read_bytes(), f"{str(path)!r}")

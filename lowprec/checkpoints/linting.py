@@ -1,0 +1,375 @@
+"""Rules that find broken checkpoints: each names the tensor, the evidence and the remedy.
+
+The defects are those that users of real checkpoints report: docs/checkpoints.md has the list. Headers are
+judged by `structure`, data here.
+"""
+
+from __future__ import annotations
+
+import math
+
+import numpy as np
+import numpy.typing as npt
+
+from lowprec.arrays.convert import decode
+from lowprec.arrays.packing import unswizzle
+from lowprec.checkpoints.decoding import (
+    PART,
+    codes_of,
+    grid_of,
+    ranges,
+    scale_values,
+    stored_scales,
+    tensor_scale,
+    values_of,
+)
+from lowprec.checkpoints.folder import Checkpoint
+from lowprec.checkpoints.schemes import FLOATS
+from lowprec.checkpoints.structure import Finding, structure
+from lowprec.checkpoints.weights import Weight, weights_of
+from lowprec.checkpoints.writing import Watch
+from lowprec.kernels.modes import usual_arithmetic
+from lowprec.spec import catalog
+
+__all__ = ["Finding", "lint"]
+
+Array = npt.NDArray[np.generic]
+
+#: Weights are smaller than this; with a scale inverted they seem larger.
+_LARGEST_WEIGHT = 1e4
+#: Blocks from which on shares of them mean something.
+_ENOUGH = 64
+#: Scales that are E8M0 bytes lie around 127, the code of 1.
+_BYTES_FROM, _BYTES_TO = 64, 160
+_SMALLEST_NORMAL = np.finfo(np.float32).smallest_normal
+
+
+def lint(
+    checkpoint: Checkpoint, source: Checkpoint | None = None, watch: Watch = None
+) -> tuple[Finding, ...]:
+    """Return all that is wrong, or looks wrong, with a checkpoint.
+
+    Parameters
+    ----------
+    checkpoint : Checkpoint
+    source : Checkpoint, optional
+        What it was made of: then the order of nibbles, swizzled and inverted scales are found by trying them.
+    watch : callable, optional
+
+    Returns
+    -------
+    findings : tuple of Finding
+        In the order of the weights.
+    """
+    weights = weights_of(checkpoint)
+    found = list(structure(checkpoint, weights))
+    sources = {} if source is None else {weight.name: weight for weight in weights_of(source)}
+    for place, weight in enumerate(weights):
+        if watch is not None:
+            watch(place, len(weights), weight.name)
+        if weight.problem is not None:
+            continue
+        if weight.is_quantized:
+            found += _of_weight(weight, checkpoint)
+            if weight.name in sources:
+                found += _against(weight, sources[weight.name])
+        else:
+            found += _of_plain(weight)
+    return tuple(found)
+
+
+@usual_arithmetic()
+def _of_weight(weight: Weight, checkpoint: Checkpoint) -> list[Finding]:
+    found = [*_of_tensor_scale(weight), *_of_inputs(weight)]
+    if any(finding.severity == "error" for finding in found):
+        return found
+    totals = dict.fromkeys(
+        ("nan", "infinite", "zero", "negative", "subnormal", "codes", "scales", "not_power"), 0
+    )
+    lost = top = 0.0
+    whole = True
+    for start, stop in ranges(weight):
+        units, codes = scale_values(weight, start, stop), codes_of(weight, start, stop)
+        high = _high(weight, codes)
+        totals["nan"] += int(np.count_nonzero(np.isnan(units)))
+        totals["infinite"] += int(np.count_nonzero(np.isinf(units)))
+        totals["zero"] += int(np.count_nonzero((units == 0) & (high > 0)))
+        totals["negative"] += int(np.count_nonzero(np.signbit(units) & ~np.isnan(units)))
+        small = (np.abs(units) < _SMALLEST_NORMAL) & (units != 0)
+        totals["subnormal"] += int(np.count_nonzero(small)) if weight.scale in ("binary32", "bfloat16") else 0
+        totals["codes"] += int(np.count_nonzero(np.isnan(high)))
+        totals["not_power"] += int(np.count_nonzero(np.abs(np.frexp(units[np.isfinite(units)])[0]) != 0.5))
+        totals["scales"] += units.size
+        bytes_like = (units == np.floor(units)) & (units >= _BYTES_FROM) & (units <= _BYTES_TO)
+        whole = whole and bool(bytes_like.all())
+        lost = max(lost, float(np.nanmax(np.abs(units) * high, initial=0)))
+        top = max(top, float(np.nanmax(np.abs(units), initial=0)))
+    where = weight.scales.name if weight.scales is not None else weight.codes.name
+    of = f"of {totals['scales']:,} scales"
+    if whole and weight.scale not in ("e8m0fnu", "ue4m3") and top > 1:
+        evidence = f"all {totals['scales']:,} scales are whole numbers from {_BYTES_FROM} to {_BYTES_TO}"
+        found.append(
+            Finding(
+                "scale-bytes-as-floats", where, evidence, "these are E8M0 bytes: the scale is 2**(x - 127)"
+            )
+        )
+        return found
+    for key, rule, remedy in (
+        ("nan", "scale-nan", "every value of the block is NaN; export again from weights without NaN"),
+        ("infinite", "scale-infinite", "scales overflowed; export again with float32 scales"),
+        ("negative", "scale-negative", "a scale has no sign; a byte with the sign bit set is no UE4M3 scale"),
+        ("zero", "scale-zero", "elements of these blocks are lost; a scale underflowed or was never written"),
+    ):
+        if totals[key]:
+            found.append(Finding(rule, where, f"{totals[key]:,} {of} {_verb(key)}", remedy))
+    if totals["subnormal"]:
+        evidence = f"{totals['subnormal']:,} {of} are subnormal float32 numbers"
+        remedy = "devices that flush subnormals read 0; scale the weight, or keep it unquantised"
+        found.append(Finding("scale-subnormal", where, evidence, remedy, "warning"))
+    if totals["codes"]:
+        evidence = f"{totals['codes']:,} blocks hold NaN codes"
+        remedy = "the cast overflowed; quantise with saturation, or with a larger scale"
+        found.append(Finding("code-nan", weight.codes.name, evidence, remedy))
+    if (
+        str(checkpoint.config.get("scale_fmt", "")).lower() == "ue8m0"
+        and totals["not_power"]
+        and weight.scale == "binary32"
+    ):
+        evidence = f"scale_fmt is ue8m0, and {totals['not_power']:,} {of} are no powers of two"
+        remedy = "round scales up to powers of two before quantising, or drop scale_fmt"
+        found.append(Finding("scale-not-a-power-of-two", where, evidence, remedy))
+    found += [] if found else _of_size(weight, lost)
+    if not found:
+        found += [*_of_codes(weight), *_of_order(weight)]
+    return found
+
+
+def _verb(key: str) -> str:
+    return {"nan": "are NaN", "infinite": "are infinite", "negative": "are negative", "zero": "are 0"}[key]
+
+
+def _high(weight: Weight, codes: Array) -> npt.NDArray[np.float32]:
+    """Return the largest magnitude of the elements of each block; NaN where one is NaN."""
+    magnitudes = np.abs(np.asarray(decode(codes, weight.element), np.float32))
+    for axis, size in enumerate(weight.sizes):
+        length = magnitudes.shape[axis]
+        if size > 1 and length:
+            magnitudes = np.maximum.reduceat(magnitudes, np.arange(0, length, min(size, length)), axis=axis)
+    return magnitudes
+
+
+def _of_size(weight: Weight, lost: float) -> list[Finding]:
+    tensor = tensor_scale(weight)
+    number = 1.0 if tensor is None else float(np.max(tensor))
+    amax = lost / number if weight.scheme.divides else lost * number
+    if amax <= _LARGEST_WEIGHT:
+        return []
+    entry = weight.tensor or weight.scales
+    assert entry is not None
+    what = "divisor" if weight.scheme.divides else "multiplier"
+    of = "tensor's scale" if weight.tensor is not None else "largest scale"
+    evidence = f"read as a {what}, the {of} makes the largest weight {amax:.3g}"
+    return [
+        Finding(
+            "scale-inverted", entry.name, evidence, "store its reciprocal: the other convention was written"
+        )
+    ]
+
+
+def _of_tensor_scale(weight: Weight) -> list[Finding]:
+    if weight.tensor is None:
+        return []
+    numbers = weight.tensor.read().astype(np.float64).reshape(-1)
+    bad = [float(number) for number in numbers if not (math.isfinite(number) and number > 0)]
+    if bad:
+        evidence = f"the tensor's scale is {bad[0]:g}"
+        remedy = "it was never computed; export again, or compute it from the source's largest weight"
+        return [Finding("tensor-scale-invalid", weight.tensor.name, evidence, remedy)]
+    if (numbers < float(_SMALLEST_NORMAL)).any():
+        evidence = f"the tensor's scale is {numbers.min():g}, a subnormal float32 number"
+        return [
+            Finding(
+                "tensor-scale-invalid", weight.tensor.name, evidence, "memory that was never written looks so"
+            )
+        ]
+    return []
+
+
+def _of_inputs(weight: Weight) -> list[Finding]:
+    found = []
+    for entry in weight.extras:
+        if "scale" in entry.name.rsplit(".", 1)[-1] and entry.tag in ("F32", "BF16", "F16"):
+            numbers = entry.read().astype(np.float64).reshape(-1)
+            if not (np.isfinite(numbers) & (numbers > 0)).all():
+                wrong = numbers[~(np.isfinite(numbers) & (numbers > 0))][0]
+                remedy = "calibrate again: this layer saw no data"
+                found.append(
+                    Finding("input-scale-invalid", entry.name, f"a scale of activations is {wrong:g}", remedy)
+                )
+    return found
+
+
+def _of_codes(weight: Weight) -> list[Finding]:
+    """Return what the largest code of each block says: scales put it at the top of the elements' range."""
+    fmt = catalog.format(weight.element)
+    if weight.scheme.block is None or weight.scheme.block == (128, 128) or len(weight.shape) < 2:
+        return []
+    if weight.scale == "binary16":  # of GGUF, from sums and not from the largest value
+        return []
+    size, reach = weight.scheme.block[1], 1 << (math.frexp(fmt.max_finite)[1] - 1)
+    along, across, most, count, columns = 0, 0, 0, 0, 0
+    for start, stop in ranges(weight):
+        codes = codes_of(weight, start, stop)
+        high = _high(weight, codes)
+        count += int(np.count_nonzero(high))
+        along += int(np.count_nonzero(high >= reach))
+        most += int(np.count_nonzero(high == np.float32(fmt.max_finite)))
+        if codes.ndim == 2 and codes.shape[0] >= size:
+            whole = codes[: codes.shape[0] // size * size]
+            magnitudes = np.abs(np.asarray(decode(whole, weight.element), np.float32))
+            down = magnitudes.reshape(-1, size, whole.shape[1]).max(axis=1)
+            columns += int(np.count_nonzero(down))
+            across += int(np.count_nonzero(down >= reach))
+    if count < _ENOUGH:
+        return []
+    if columns >= 4 * _ENOUGH and along < count - 1 and across == columns:
+        evidence = f"{along / count:.1%} of blocks of {size} reach {reach}, and all {columns:,} down columns"
+        remedy = "scales were computed along the other axis; transpose the weight or quantise along columns"
+        return [Finding("scale-axis", weight.codes.name, evidence, remedy, "warning")]
+    if fmt == catalog.E2M1FN and weight.scale == "e8m0fnu" and 50 * most >= 49 * count:
+        evidence = f"{most / count:.0%} of blocks reach {fmt.max_finite:g}, and scales are powers of two"
+        remedy = "elements were divided by a scale that was rounded afterwards; quantise again"
+        return [Finding("scale-rounded-late", weight.codes.name, evidence, remedy)]
+    return []
+
+
+def _of_order(weight: Weight) -> list[Finding]:
+    """Return whether scales look swizzled: only when they are unswizzled, those of a row are alike."""
+    grid = grid_of(weight)
+    if weight.scales is None or len(grid) != 2 or grid[0] % 128 or grid[1] % 4 or grid[1] < 8:
+        return []
+    with np.errstate(all="ignore"):
+        logs = np.log2(np.abs(scale_values(weight)).astype(np.float64))
+    if not np.isfinite(logs).all():
+        return []
+    once = unswizzle(logs.reshape(-1), grid)
+    spreads = [float(table.var(axis=1).mean()) for table in (logs, once, unswizzle(once.reshape(-1), grid))]
+    for times, spread in zip(("once", "twice"), spreads[1:], strict=True):
+        if 2 * spread < spreads[0] and spreads[0] > 1 / 64:
+            evidence = f"logarithms of a row vary by {spreads[0]:.3g}, and by {spread:.3g} unswizzled {times}"
+            remedy = f"scales are swizzled {times}; store them row by row, and swizzle when loading"
+            return [Finding("scale-swizzled", weight.scales.name, evidence, remedy)]
+    return []
+
+
+def _of_plain(weight: Weight) -> list[Finding]:
+    """Return what is wrong with floats that have no scales."""
+    if not weight.codes.tag.startswith("F8_") or weight.codes.tag == "F8_E8M0" or len(weight.shape) < 2:
+        return []
+    fmt, high, wrong = catalog.format(FLOATS[weight.codes.tag]), 0.0, 0
+    for start, stop in ranges(weight):
+        values = values_of(weight, start, stop)
+        wrong += int(np.count_nonzero(~np.isfinite(values)))
+        high = max(high, float(np.max(np.abs(values), initial=0, where=np.isfinite(values))))
+    if wrong:
+        remedy = "the cast overflowed; quantise with saturation, or with a scale"
+        return [Finding("code-nan", weight.name, f"{wrong:,} codes are NaN or infinite", remedy)]
+    if high == fmt.max_finite:
+        evidence = (
+            f"the largest weight is exactly {high:g}, the largest value of {fmt.name}, and there is no scale"
+        )
+        return [
+            Finding(
+                "fp8-without-scale",
+                weight.name,
+                evidence,
+                "its scale is missing, or the cast clipped it",
+                "warning",
+            )
+        ]
+    return []
+
+
+@usual_arithmetic()
+def _against(weight: Weight, source: Weight) -> list[Finding]:
+    """Return what brings the values nearer to those that they were made of."""
+    if source.problem is not None or source.value_shape != weight.value_shape:
+        shapes = f"{list(weight.value_shape)}, and the source's {list(source.value_shape)}"
+        return [
+            Finding(
+                "source-shape", weight.name, f"its shape is {shapes}", "name the source of this checkpoint"
+            )
+        ]
+    # Scales in tiles belong together: the whole weight where it is small, else its first rows as they are.
+    small = math.prod(weight.shape) <= PART
+    stop = None if small else next(ranges(weight))[1]
+    wanted = values_of(source, 0, stop, np.float64)
+    if weight.scheme.transposed:
+        wanted = wanted.swapaxes(-1, -2)
+    as_is = _distance(_values(weight, 0, stop), wanted)
+    if as_is < 0.1:
+        return []
+    tried = {
+        "swapped-nibbles": "the first element of a pair lies in the high half of the byte: swap the halves",
+        "scale-inverted": "store the reciprocal of the scale",
+        "scale-swizzled": "scales are swizzled; store them row by row",
+        "fp8-without-scale": "codes are the values themselves: the scale was not applied when quantising",
+    }
+    for rule, remedy in tried.items():
+        values = _values(weight, 0, stop, rule) if small or rule != "scale-swizzled" else None
+        if values is not None and 4 * _distance(values, wanted) < as_is:
+            evidence = (
+                f"the error is {as_is:.3g} of the weight, and {_distance(values, wanted):.3g} after "
+                f"the remedy"
+            )
+            return [Finding(rule, weight.name, evidence, remedy)]
+    evidence = f"the error is {as_is:.3g} of the weight's mean square"
+    return [
+        Finding(
+            "far-from-source", weight.name, evidence, "this is another weight, or was damaged; quantise again"
+        )
+    ]
+
+
+def _values(
+    weight: Weight, start: int, stop: int | None, changed: str = ""
+) -> npt.NDArray[np.float64] | None:
+    from lowprec.arrays.block_quotients import spread
+
+    codes, units = codes_of(weight, start, stop), scale_values(weight, start, stop).astype(np.float64)
+    tensor = tensor_scale(weight)
+    factor = (
+        np.float64(1)
+        if tensor is None
+        else (1 / tensor.astype(np.float64) if weight.scheme.divides else tensor)
+    )
+    if changed == "swapped-nibbles":
+        if weight.scheme.packing not in ("low_first", "groups"):
+            return None
+        codes = codes.reshape(*codes.shape[:-1], -1, 2)[..., ::-1].reshape(codes.shape)
+    elif changed == "scale-inverted" and tensor is not None:
+        factor = 1 / factor
+    elif changed == "scale-inverted":
+        units = 1 / units
+    elif changed == "scale-swizzled":
+        stored = stored_scales(weight)
+        if stored.ndim != 2 or stored.shape[0] % 128 or stored.shape[1] % 4:
+            return None
+        units = unswizzle(units.reshape(-1), units.shape)
+    elif changed == "fp8-without-scale":
+        units = np.ones_like(units)
+    elements = np.asarray(decode(codes, weight.element, dtype=np.float64))
+    with np.errstate(all="ignore"):
+        found: npt.NDArray[np.float64] = elements * (
+            spread(units, elements.shape, tuple(range(elements.ndim)), weight.sizes) * factor
+        )
+    return found
+
+
+def _distance(values: npt.NDArray[np.float64] | None, wanted: npt.NDArray[np.float64]) -> float:
+    assert values is not None
+    with np.errstate(all="ignore"):
+        found = float(np.sum((values - wanted) ** 2) / max(float(np.sum(wanted**2)), float(_SMALLEST_NORMAL)))
+    if not math.isfinite(found):
+        return math.inf
+    return found

@@ -1,0 +1,400 @@
+"""Weights quantised into a scheme, row by row, and whole checkpoints of them."""
+
+from __future__ import annotations
+
+import dataclasses
+import fnmatch
+import json
+import math
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any, NamedTuple
+
+import numpy as np
+import numpy.typing as npt
+
+import lowprec
+from lowprec.arrays.arith import divide
+from lowprec.arrays.block_quotients import spread
+from lowprec.arrays.checks import dtype
+from lowprec.arrays.convert import decode, encode
+from lowprec.arrays.errors import decibels
+from lowprec.arrays.packing import pack
+from lowprec.arrays.statistics import scale_for
+from lowprec.checkpoints import configs
+from lowprec.checkpoints.container import CheckpointError, tag_of
+from lowprec.checkpoints.decoding import ranges, values_of
+from lowprec.checkpoints.folder import Checkpoint
+from lowprec.checkpoints.schemes import FLOATS, PLAIN, Scheme, find
+from lowprec.checkpoints.weights import Weight, weights_of
+from lowprec.checkpoints.writing import Task, Watch, Write, copy_of, fingerprint, write_checkpoint
+from lowprec.kernels.modes import usual_arithmetic
+from lowprec.spec import catalog
+from lowprec.spec.block import BlockFormat, rule as rule_of
+from lowprec.spec.format import Format
+
+__all__ = ["EXCLUDED", "FAMILIES", "Target", "quantize_checkpoint", "target"]
+
+Array = npt.NDArray[Any]
+
+#: What `--scheme` and `--to` together mean: the scheme that is written.
+FAMILIES: dict[str, dict[str, str]] = {
+    "compressed-tensors": {
+        "nvfp4": "nvfp4-pack-quantized",
+        "mxfp4": "mxfp4-pack-quantized",
+        "mxfp8_e4m3": "mxfp8-quantized",
+        "e4m3fn": "float-quantized",
+    },
+    "modelopt": {"nvfp4": "modelopt nvfp4", "e4m3fn": "modelopt fp8"},
+    "quark": {"mxfp4": "quark mxfp4", "e4m3fn": "quark fp8"},
+    "gpt-oss": {"mxfp4": "gpt-oss mxfp4"},
+    "deepseek": {"e4m3fn": "deepseek fp8"},
+    "deepseek-v4": {"e4m3fn": "deepseek-v4 fp8", "mxfp4": "deepseek-v4 fp4"},
+    "torchao": {"nvfp4": "torchao nvfp4", "mxfp4": "torchao mxfp4", "mxfp8_e4m3": "torchao mxfp8"},
+    "comfyui": {"e4m3fn": "comfyui scaled fp8"},
+    "plain": {name: "plain" for name in ("e4m3fn", "e5m2", "bfloat16", "binary16")},
+}
+
+#: Weights that stay as they are unless `include` names them.
+EXCLUDED = ("*embed*", "*lm_head*", "*norm*", "*router*", "*.gate.weight")
+
+
+@dataclass(frozen=True)
+class Target:
+    """What weights become.
+
+    Parameters
+    ----------
+    scheme : Scheme
+    element : Format
+    blocks : BlockFormat, optional
+        Where scales belong to blocks.
+    channel : bool
+        Whether each row has a scale, where they do not.
+    """
+
+    scheme: Scheme
+    element: Format
+    blocks: BlockFormat | None = None
+    channel: bool = False
+
+    def misfit(self, shape: tuple[int, ...]) -> str:
+        """Return why a weight of this shape cannot be written so; empty if it can."""
+        if self.scheme is PLAIN:
+            return ""
+        needed = 3 if self.scheme.packing == "groups" else 2
+        if len(shape) < needed or not math.prod(shape):
+            return f"{len(shape)} axes, {needed} needed" if len(shape) < needed else "it has no elements"
+        if self.scheme.block == (128, 128):
+            return "" if len(shape) == 2 else "tiles need exactly two axes"
+        along = shape[-2] if self.scheme.transposed else shape[-1]
+        size = self.scheme.block[1] if self.scheme.block else 1
+        return "" if along % size == 0 else f"{along} elements are no multiple of {size}"
+
+
+def target(
+    family: str, to: str, *, rule: str | None = None, channel: bool = False, powers: bool = False
+) -> Target:
+    """Return what `--scheme`, `--to` and the other options ask for.
+
+    >>> target("modelopt", "nvfp4").scheme.name
+    'modelopt nvfp4'
+
+    Parameters
+    ----------
+    family, to : str
+        Keys of `FAMILIES`.
+    rule : str, optional
+        Scale rule of blocks, in place of the block format's own.
+    channel : bool
+        A scale for each row; of e4m3fn in compressed-tensors.
+    powers : bool
+        Scales of 128x128 that are powers of two (`scale_fmt` "ue8m0"); DeepSeek V4 has no others.
+
+    Raises
+    ------
+    CheckpointError
+        A scheme, format or option that there is not.
+    """
+    if family not in FAMILIES:
+        raise CheckpointError(f"unknown scheme {family!r}; use one of {', '.join(FAMILIES)}")
+    if to not in FAMILIES[family]:
+        raise CheckpointError(f"scheme {family!r} has no {to!r}; it has {', '.join(FAMILIES[family])}")
+    scheme = find(FAMILIES[family][to])
+    if channel and scheme.name != "float-quantized":
+        raise CheckpointError(
+            f"scales of channels are for e4m3fn of compressed-tensors, not for {scheme.name}"
+        )
+    if powers and scheme.family != "deepseek":
+        raise CheckpointError(
+            f"powers of two as scales can be chosen for deepseek only, not for {scheme.name}"
+        )
+    if scheme is PLAIN or scheme.block is None:
+        if rule is not None:
+            raise CheckpointError(f"rule={rule!r} is for scales of blocks, which {scheme.name} has not")
+        return Target(scheme, catalog.format(to), channel=channel)
+    blocks = catalog.block_format("fp8_block_128x128" if scheme.block == (128, 128) else to)
+    if scheme.block == (128, 128) and (powers or scheme.scale == "e8m0fnu"):
+        tiles = catalog.format("e8m0fnu") if scheme.scale == "e8m0fnu" else blocks.scale
+        blocks = dataclasses.replace(blocks, scale=tiles, rule=rule_of("rceil"))
+    if rule is not None:
+        blocks = dataclasses.replace(blocks, rule=rule_of(rule))
+    return Target(scheme, blocks.element, blocks)
+
+
+class Given(NamedTuple):
+    """Scales that are known before: of the tensor, and codes of those of blocks in some rows."""
+
+    tensor: np.float32 | None
+    scales: Callable[[int, int], Array]
+
+
+#: Returns the scales for a weight, or None where the target's rule shall find them.
+Scales = Callable[[Weight, Target], Given | None]
+
+
+@usual_arithmetic()
+def largest(weight: Weight) -> npt.NDArray[np.float32]:
+    """Return the largest magnitude of each row of a weight.
+
+    Raises CheckpointError: NaNs or infinities, which no weight should have.
+    """
+    parts = []
+    for start, stop in ranges(weight):
+        values = values_of(weight, start, stop)
+        high = np.abs(values).max(axis=tuple(range(1, values.ndim)), initial=0)
+        if not np.isfinite(high).all():
+            wrong = int(np.count_nonzero(~np.isfinite(values)))
+            raise CheckpointError(
+                f"weight {weight.name!r} holds {wrong:,} NaN or infinite values in rows {start} to "
+                f"{stop}; leave it "
+                "out with --exclude"
+            )
+        parts.append(high)
+    return np.concatenate(parts)
+
+
+class Errors:
+    """Sums over the parts of a weight, for its report."""
+
+    def __init__(self) -> None:
+        self._signal = self._noise = 0.0
+        self._count = self._clipped = self._flushed = self._blocks = self._exact = 0
+        self._worst = math.inf
+
+    @usual_arithmetic()
+    def add(self, values: Array, results: Array, sizes: tuple[int, ...], limits: Array | None = None) -> None:
+        """Count a part; `limits` are the largest magnitudes that blocks hold, for each element."""
+        wide, found = values.astype(np.float64), results.astype(np.float64)
+        signal, noise = wide * wide, (found - wide) ** 2
+        self._signal, self._noise = self._signal + float(signal.sum()), self._noise + float(noise.sum())
+        self._count += values.size
+        self._flushed += int(np.count_nonzero((results == 0) & (values != 0)))
+        if limits is not None:
+            self._clipped += int(np.count_nonzero(np.abs(wide) > limits))
+        if sizes and values.size:
+            sums = [_by_block(part, sizes) for part in (signal, noise)]
+            self._blocks += sums[1].size
+            self._exact += int(np.count_nonzero(sums[1] == 0))
+            with np.errstate(all="ignore"):
+                ratios = decibels(sums[0], sums[1], sums[0] > 0)
+            self._worst = min(self._worst, float(np.nanmin(ratios, initial=math.inf)))
+
+    def report(self) -> dict[str, Any]:
+        """Return the numbers, None for those that are infinite or of nothing."""
+        with np.errstate(all="ignore"):
+            sqnr = float(decibels(self._signal, self._noise, self._count))
+        return {
+            "size": self._count,
+            "sqnr": sqnr if math.isfinite(sqnr) else None,
+            "worst_block": self._worst if math.isfinite(self._worst) else None,
+            "clipped": self._clipped / max(self._count, 1),
+            "flushed": self._flushed / max(self._count, 1),
+            "blocks": self._blocks,
+            "exact_blocks": self._exact,
+        }
+
+
+def _by_block(numbers: Array, sizes: tuple[int, ...]) -> Array:
+    for axis, size in enumerate(sizes):
+        length = numbers.shape[axis]
+        if size > 1:
+            numbers = np.add.reduceat(numbers, np.arange(0, length, min(size, max(length, 1))), axis=axis)
+    return numbers
+
+
+def quantize_checkpoint(
+    checkpoint: Checkpoint,
+    out: Path,
+    how: Target,
+    *,
+    include: Sequence[str] = (),
+    exclude: Sequence[str] = (),
+    watch: Watch = None,
+    scales: Scales | None = None,
+) -> tuple[dict[str, dict[str, Any]], dict[str, str]]:
+    """Write a checkpoint with its weights quantised, and return reports and why others stayed as they were.
+
+    Parameters
+    ----------
+    checkpoint : Checkpoint
+    out : Path
+        A .safetensors file or a new folder.
+    how : Target
+    include, exclude : sequence of str
+        Patterns of names, as of files. Without `include`: weights of two axes and more whose names end with
+        `weight`, but not those of `EXCLUDED`. `exclude` is always left out.
+    watch : callable, optional
+    scales : callable, optional
+        Of conversions: gives scales for weights that have them already.
+    """
+    tasks, kept, done = [], {}, []
+    for weight in weights_of(checkpoint):
+        why = _left_out(weight, include, exclude) or how.misfit(weight.value_shape)
+        if why:
+            kept[weight.name] = why
+            tasks += [copy_of(part) for part in weight.parts]
+        else:
+            tasks.append(_task(weight, how, scales))
+            done.append(weight.name)
+    if how.scheme.family == "comfyui":
+        mark = ("scaled_fp8", "F8_E4M3", (2,))
+        tasks.append(Task("scaled_fp8", checkpoint.files[0].name, (mark,), 2, lambda write: None))
+    if not done:
+        some = "; ".join(f"{name}: {why}" for name, why in list(kept.items())[:3])
+        raise CheckpointError(f"no weight of {str(checkpoint.path)!r} would be quantised ({some})")
+    spelled: dict[str, Any] = {
+        "scheme": how.scheme.name,
+        "format": (how.blocks or how.element).name,
+        "channel": how.channel,
+    }
+    spelled |= {"rule": how.blocks.rule.name} if how.blocks is not None else {}
+    made = {
+        "format": "pt",
+        "lowprec": json.dumps(
+            {"version": lowprec.__version__, "made": "quantize" if scales is None else "convert", **spelled}
+        ),
+    }
+    digest = fingerprint(
+        checkpoint, {**made, "include": include, "exclude": exclude, "done": done, "to": out.name}
+    )
+    others = configs.beside(checkpoint, kept, how) if out.suffix != ".safetensors" else None
+    reports = write_checkpoint(out, tasks, made, digest, others=others, watch=watch)
+    return reports, kept
+
+
+def _left_out(weight: Weight, include: Sequence[str], exclude: Sequence[str]) -> str:
+    if any(fnmatch.fnmatchcase(weight.name, pattern) for pattern in exclude):
+        return "excluded"
+    if weight.problem is not None:
+        return weight.problem[1]
+    if weight.codes.tag not in FLOATS and not weight.is_quantized:
+        return f"{weight.codes.tag} is no format of floats"
+    if include:
+        return "" if any(fnmatch.fnmatchcase(weight.name, pattern) for pattern in include) else "not included"
+    if len(weight.shape) < 2 or not weight.name.endswith(("weight", "proj")):
+        return "no weight of two axes"
+    if any(fnmatch.fnmatchcase(weight.name, pattern) for pattern in EXCLUDED):
+        return "kept by default"
+    return ""
+
+
+def _task(weight: Weight, how: Target, scales: Scales | None) -> Task:
+    plan = _plan(weight, how)
+
+    def work(write: Write) -> dict[str, Any] | None:
+        names = {role: entry[0] for role, entry in plan.items()}
+        return _written(weight, how, names, write, None if scales is None else scales(weight, how))
+
+    return Task(weight.name, weight.codes.path.name, tuple(plan.values()), math.prod(weight.shape), work)
+
+
+def _plan(weight: Weight, how: Target) -> dict[str, tuple[str, str, tuple[int, ...]]]:
+    """Return name, type and shape of each part by its role."""
+    scheme, shape = how.scheme, weight.value_shape
+    if scheme is PLAIN:
+        return {"codes": (weight.name, tag_of(dtype(how.element)), shape)}
+    stem = weight.name.removesuffix(".weight") if scheme.weight else weight.name
+    rows = (*shape[:-2], shape[-1], shape[-2]) if scheme.transposed else shape
+    sizes = (*[1] * (len(rows) - 2), *(scheme.block or (1, rows[-1])))
+    grid = tuple(-(-length // size) for length, size in zip(rows, sizes, strict=True))
+    codes = rows
+    if scheme.packing == "low_first":
+        codes = (*rows[:-1], rows[-1] // 2)
+    elif scheme.packing == "groups":
+        codes = (*rows[:-1], rows[-1] // 32, 16)
+    tag = scheme.scale_tags[0]
+    if scheme.block is None:
+        grid = (*rows[:-1], 1) if how.channel else _one(scheme)
+    code_tag = {"e4m3fn": "F8_E4M3", "e5m2": "F8_E5M2"}.get(how.element.name, scheme.code_tags[0])
+    plan = {"codes": (stem + scheme.codes, code_tag, codes), "scales": (stem + scheme.scales, tag, grid)}
+    if scheme.tensor:
+        plan["tensor"] = (stem + scheme.tensor, "F32", _one(scheme))
+    return plan
+
+
+def _one(scheme: Scheme) -> tuple[int, ...]:
+    return (1,) if scheme.family == "compressed-tensors" else ()
+
+
+@usual_arithmetic()
+def _written(
+    weight: Weight, how: Target, names: dict[str, str], write: Write, given: Given | None = None
+) -> dict[str, Any] | None:
+    """Write one weight, and return its report."""
+    rows, errors = largest(weight), Errors()
+    amax = rows.max(initial=np.float32(0))
+    tensor: Any = None
+    if how.blocks is not None and how.blocks.tensor_scale != "none":
+        tensor = encode(np.array([amax]), how.blocks).tensor_scale if given is None else given.tensor
+        stored = np.float32(1) / tensor if how.scheme.divides else tensor
+        write(names["tensor"], np.array(stored, np.float32), 0)
+        tensor = np.float32(1) / stored if how.scheme.divides else stored
+    unit = how.scheme.block[0] if how.scheme.block else 1
+    aligned = (
+        dataclasses.replace(weight, sizes=(unit, *[1] * (len(weight.shape) - 1))) if unit > 1 else weight
+    )
+    single = None
+    if how.blocks is None and how.scheme is not PLAIN:
+        # Of zeros any scale will do; 1 is none that a reader stumbles over.
+        single = scale_for(
+            np.maximum(rows, np.where(rows, 0, np.float32(448)))
+            if how.channel
+            else np.array([amax or np.float32(448)]),
+            how.element,
+            axis=0,
+        )
+        single = np.asarray(single, np.float32).reshape(-1)
+        shape = (len(single), *[1] * (len(weight.shape) - 1))
+        write(names["scales"], single.reshape(shape) if how.channel else single, 0)
+        single = single.reshape(shape)
+    for start, stop in ranges(aligned):
+        values = values_of(weight, start, stop)
+        if how.scheme is PLAIN:
+            codes = encode(values, how.element, saturation="finite")
+            write(names["codes"], codes, start)
+            errors.add(values, decode(codes, how.element), ())
+            continue
+        if single is not None:
+            part = single[start:stop] if how.channel else single
+            found = divide(values, np.broadcast_to(part, values.shape), how.element, saturation="finite")
+            write(names["codes"], encode(found, how.element), start)
+            errors.add(values, found * part, (), part * np.float32(how.element.max_finite))
+            continue
+        assert how.blocks is not None
+        turned = values.swapaxes(-1, -2) if how.scheme.transposed else values
+        scales = None if given is None else given.scales(start, stop)
+        blocks = encode(np.ascontiguousarray(turned), how.blocks, tensor_scale=tensor, scales=scales)
+        packed = pack(blocks.codes, how.element)
+        if how.scheme.packing == "groups":
+            packed = packed.reshape(*packed.shape[:-1], -1, 16)
+        write(names["codes"], packed, start)
+        write(names["scales"], blocks.scales, start // unit)
+        sizes = (*[1] * (turned.ndim - len(how.blocks.sizes)), *how.blocks.sizes)
+        limits = decode(blocks.scales, how.blocks.scale, dtype=np.float64) * how.blocks.element.max_finite
+        limits = limits * (1.0 if tensor is None else np.float64(tensor))
+        errors.add(
+            turned, blocks.values(), sizes, spread(limits, turned.shape, tuple(range(turned.ndim)), sizes)
+        )
+    return errors.report()

@@ -1,0 +1,319 @@
+"""Schemes: which tensors make up one quantised weight, and what their bits mean, as data.
+
+One table serves `inspect`, `lint`, `dequantize`, `quantize`, `verify` and `convert`. A value is
+
+    element(code) * scale                       with a scale for each block, channel or tensor
+    element(code) * scale * tensor scale        where the tensor's scale is a multiplier
+    element(code) * scale / tensor scale        where it is a divisor
+
+Sources: the repositories and checkpoints that `Scheme.source` names; docs/checkpoints.md has the table.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from typing import Literal
+
+__all__ = ["FLOATS", "PLAIN", "SCHEMES", "Packing", "Scheme", "find"]
+
+Packing = Literal["whole", "low_first", "groups", "gguf_mxfp4", "gguf_nvfp4", "gguf_q8_0", "gguf_iq4_nl"]
+
+#: Formats of elements and scales by the type's name in the header.
+FLOATS: Mapping[str, str] = {
+    "F4": "e2m1fn",
+    "F6_E2M3": "e2m3fn",
+    "F6_E3M2": "e3m2fn",
+    "F8_E4M3": "e4m3fn",
+    "F8_E5M2": "e5m2",
+    "F8_E4M3FNUZ": "e4m3fnuz",
+    "F8_E5M2FNUZ": "e5m2fnuz",
+    "F8_E8M0": "e8m0fnu",
+    "BF16": "bfloat16",
+    "F16": "binary16",
+    "F32": "binary32",
+    "F64": "binary64",
+}
+_FP8 = ("F8_E4M3", "F8_E5M2", "F8_E4M3FNUZ", "F8_E5M2FNUZ")
+_WIDE = ("F32", "BF16", "F16")
+_BYTES = ("U8", "F8_E8M0")
+
+
+@dataclass(frozen=True, kw_only=True)
+class Scheme:
+    """How one quantised weight is stored.
+
+    Parameters
+    ----------
+    name, family : str
+        Its own name, and that of the software whose files have it: `--scheme`.
+    codes, scales, tensor : str
+        What the names of the parts end with; what comes before is the weight's, which ends with `weight`.
+    code_tags, scale_tags : tuple of str
+        Types of the parts in the header, the one that is written first.
+    element, scale : str
+        Formats; empty where the type says it.
+    block : tuple of int, optional
+        Rows and columns of a block; None where the scales' shape says it.
+    packing : str
+        How codes lie: whole bytes; two in a byte, the first in the low half;
+        in groups of 16 bytes along an axis more; or in GGUF's blocks.
+    divides : bool
+        Whether the tensor's scale divides.
+    transposed : bool
+        Whether the weight has its last two axes exchanged.
+    extras : tuple of str
+        Endings of tensors that belong to it and do not change its values: scales of activations.
+    marks : mapping
+        What the configuration must say for it, where names and types leave a choice.
+    source : str
+        Where the layout is defined.
+    """
+
+    name: str
+    family: str
+    codes: str
+    code_tags: tuple[str, ...]
+    scales: str
+    scale_tags: tuple[str, ...]
+    source: str
+    tensor: str = ""
+    element: str = ""
+    scale: str = ""
+    block: tuple[int, int] | None = None
+    packing: Packing = "whole"
+    divides: bool = False
+    transposed: bool = False
+    weight: str = ".weight"
+    extras: tuple[str, ...] = ()
+    marks: Mapping[str, str] = field(default_factory=dict)
+
+    @property
+    def is_distinctive(self) -> bool:
+        """Whether the name of the codes alone says that they need scales."""
+        return self.codes != ".weight"
+
+
+PLAIN = Scheme(
+    name="plain",
+    family="plain",
+    codes="",
+    code_tags=(),
+    scales="",
+    scale_tags=(),
+    source="safetensors",
+    weight="",
+)
+
+_MODELOPT_NVFP4 = Scheme(
+    name="modelopt nvfp4",
+    family="modelopt",
+    codes=".weight",
+    code_tags=("U8",),
+    scales=".weight_scale",
+    scale_tags=("F8_E4M3",),
+    tensor=".weight_scale_2",
+    element="e2m1fn",
+    scale="ue4m3",
+    block=(1, 16),
+    packing="low_first",
+    extras=(".input_scale",),
+    source="NVIDIA/Model-Optimizer",
+)
+_MX_CODES = dict(codes=".weight", scales=".weight_scale", scale="e8m0fnu", block=(1, 32))
+
+#: All schemes, in the order in which they are tried.
+SCHEMES: tuple[Scheme, ...] = (
+    Scheme(
+        name="nvfp4-pack-quantized",
+        family="compressed-tensors",
+        codes=".weight_packed",
+        code_tags=("U8",),
+        scales=".weight_scale",
+        scale_tags=("F8_E4M3",),
+        tensor=".weight_global_scale",
+        divides=True,
+        element="e2m1fn",
+        scale="ue4m3",
+        block=(1, 16),
+        packing="low_first",
+        extras=(".input_global_scale", ".weight_shape"),
+        source="vllm-project/compressed-tensors",
+    ),
+    Scheme(
+        name="mxfp4-pack-quantized",
+        family="compressed-tensors",
+        codes=".weight_packed",
+        code_tags=("U8",),
+        scales=".weight_scale",
+        scale_tags=_BYTES,
+        element="e2m1fn",
+        scale="e8m0fnu",
+        block=(1, 32),
+        packing="low_first",
+        extras=(".weight_shape",),
+        source="vllm-project/compressed-tensors",
+    ),
+    _MODELOPT_NVFP4,
+    Scheme(
+        name="quark mxfp4",
+        family="quark",
+        code_tags=("U8",),
+        scale_tags=_BYTES,
+        element="e2m1fn",
+        packing="low_first",
+        extras=(".input_scale",),
+        source="amd/Quark",
+        **_MX_CODES,  # type: ignore[arg-type]
+    ),
+    Scheme(
+        name="mxfp8-quantized",
+        family="compressed-tensors",
+        code_tags=("F8_E4M3", "F8_E5M2"),
+        scale_tags=_BYTES,
+        extras=(".input_scale",),
+        source="vllm-project/compressed-tensors",
+        **_MX_CODES,  # type: ignore[arg-type]
+    ),
+    *(
+        Scheme(
+            name=name,
+            family=family,
+            codes=".weight",
+            code_tags=_FP8,
+            scales=".weight_scale",
+            scale_tags=_WIDE,
+            extras=(".input_scale", ".weight_zero_point", ".comfy_quant"),
+            marks=marks,
+            source=source,
+        )
+        for name, family, marks, source in (
+            ("modelopt fp8", "modelopt", {"quant_method": "modelopt"}, "NVIDIA/Model-Optimizer"),
+            ("quark fp8", "quark", {"quant_method": "quark"}, "amd/Quark"),
+            ("float-quantized", "compressed-tensors", {}, "vllm-project/compressed-tensors"),
+        )
+    ),
+    Scheme(
+        name="deepseek fp8",
+        family="deepseek",
+        codes=".weight",
+        code_tags=("F8_E4M3",),
+        scales=".weight_scale_inv",
+        scale_tags=("F32", "F8_E8M0", "BF16"),
+        block=(128, 128),
+        extras=(".input_scale",),
+        source="deepseek-ai/DeepSeek-V3",
+    ),
+    Scheme(
+        name="deepseek-v4 fp4",
+        family="deepseek-v4",
+        codes=".weight",
+        code_tags=("I8",),
+        scales=".scale",
+        scale_tags=("F8_E8M0", "U8"),
+        element="e2m1fn",
+        scale="e8m0fnu",
+        block=(1, 32),
+        packing="low_first",
+        source="deepseek-ai/DeepSeek-V4",
+    ),
+    Scheme(
+        name="deepseek-v4 fp8",
+        family="deepseek-v4",
+        codes=".weight",
+        code_tags=("F8_E4M3",),
+        scales=".scale",
+        scale_tags=("F8_E8M0", "U8"),
+        scale="e8m0fnu",
+        block=(128, 128),
+        source="deepseek-ai/DeepSeek-V4",
+    ),
+    Scheme(
+        name="comfyui scaled fp8",
+        family="comfyui",
+        codes=".weight",
+        code_tags=_FP8,
+        scales=".scale_weight",
+        scale_tags=_WIDE,
+        extras=(".scale_input", ".comfy_quant"),
+        source="comfyanonymous/ComfyUI",
+    ),
+    *(
+        Scheme(
+            name=name,
+            family="gpt-oss",
+            codes=f"{mark}blocks",
+            code_tags=("U8",),
+            scales=f"{mark}scales",
+            scale_tags=_BYTES,
+            element="e2m1fn",
+            scale="e8m0fnu",
+            block=(1, 32),
+            packing="groups",
+            transposed=transposed,
+            weight="",
+            source="openai/gpt-oss",
+        )
+        for name, mark, transposed in (("gpt-oss mxfp4", "_", True), ("gpt-oss mxfp4 (original)", ".", False))
+    ),
+    *(
+        Scheme(
+            name=name,
+            family="torchao",
+            codes="._weight_qdata",
+            code_tags=code_tags,
+            scales="._weight_scale",
+            scale_tags=scale_tags,
+            tensor=tensor,
+            element=element,
+            scale=scale,
+            packing="low_first" if element else "whole",
+            block=block,
+            extras=("._weight_act_per_tensor_scale",),
+            source="pytorch/ao",
+        )
+        for name, code_tags, scale_tags, tensor, element, scale, block in (
+            ("torchao nvfp4", ("U8",), ("F8_E4M3",), "._weight_per_tensor_scale", "e2m1fn", "ue4m3", (1, 16)),
+            ("torchao mxfp4", ("U8",), ("F8_E8M0", "U8"), "", "e2m1fn", "e8m0fnu", (1, 32)),
+            ("torchao mxfp8", _FP8, ("F8_E8M0", "U8"), "", "", "e8m0fnu", (1, 32)),
+            ("torchao float8", _FP8, _WIDE, "", "", "", None),
+        )
+    ),
+    *(
+        Scheme(
+            name=f"gguf {name}",
+            family="gguf",
+            codes=".weight",
+            code_tags=(name,),
+            scales="",
+            scale_tags=(),
+            tensor=".scale" if name == "NVFP4" else "",
+            element=element,
+            scale=scale,
+            block=(1, size),
+            packing=packing,  # type: ignore[arg-type]
+            source="ggml-org/llama.cpp",
+        )
+        for name, element, scale, size, packing in (
+            ("MXFP4", "e2m1fn", "e8m0fnu", 32, "gguf_mxfp4"),
+            ("NVFP4", "e2m1fn", "ue4m3", 16, "gguf_nvfp4"),
+            ("Q8_0", "int8", "binary16", 32, "gguf_q8_0"),
+            ("IQ4_NL", "iq4_nl", "binary16", 32, "gguf_iq4_nl"),
+        )
+    ),
+)
+
+
+def find(name: str) -> Scheme:
+    """Return the scheme of a name.
+
+    >>> find("gpt-oss mxfp4").transposed
+    True
+    """
+    for scheme in (*SCHEMES, PLAIN):
+        if scheme.name == name:
+            return scheme
+    from lowprec.spec.naming import close_names
+
+    names = [scheme.name for scheme in SCHEMES]
+    raise ValueError(f"unknown scheme {name!r}; use one of {', '.join(close_names(name, names) or names)}")

@@ -1,0 +1,223 @@
+"""Rules that need headers and configurations alone: parts that are missing, or contradict each other."""
+
+from __future__ import annotations
+
+import fnmatch
+import re
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any, Literal
+
+from lowprec.checkpoints.container import CheckpointError, parse_json
+from lowprec.checkpoints.folder import Checkpoint
+from lowprec.checkpoints.weights import Weight
+
+__all__ = ["Finding", "structure"]
+
+
+@dataclass(frozen=True)
+class Finding:
+    """Something that is wrong, or looks wrong.
+
+    Parameters
+    ----------
+    rule : str
+        A name for it, always the same.
+    tensor, evidence, remedy : str
+        Where, what was seen, and what to do.
+    severity : {"error", "warning", "note"}
+        Values are wrong; they may be; or readers may do with it what nobody expects. Notes do not change the
+        exit code.
+    """
+
+    rule: str
+    tensor: str
+    evidence: str
+    remedy: str
+    severity: Literal["error", "warning", "note"] = "error"
+
+
+_PROBLEMS = {
+    "missing-scale": "export again with its scales, or name the shard that has them",
+    "missing-tensor-scale": "block scales alone are wrong by a factor; export again with the tensor's scale",
+    "scale-type": "write scales in a type of the scheme; a byte of E8M0 is no number",
+    "shape": "quantise along the last axis, and store one scale for each block, row by row",
+}
+_FILES = {
+    "missing-file": "download the shard again",
+    "missing-tensor": "the index is of another export; make it again",
+    "index-disagrees": "the index is of another export; make it again",
+    "not-indexed": "the index is of another export; make it again",
+    "gaps": "the safetensors library refuses such files; write it again",
+}
+_LOST = re.compile(
+    r"\.(weight_scale(_inv|_2)?|weight_global_scale|scale_weight|_weight_scale)$|(_blocks|\.blocks|_scales|\.scales)$"
+)
+_IGNORE_KEYS = ("ignore", "exclude_modules", "modules_to_not_convert", "exclude")
+#: Layers that are one matrix product in most servers, which then have one tensor scale.
+_FUSED = (("gate_proj", "up_proj"), ("q_proj", "k_proj", "v_proj"), ("w1", "w3"))
+
+
+def structure(checkpoint: Checkpoint, weights: Sequence[Weight]) -> Iterator[Finding]:
+    """Yield what headers and the configuration show. Only small tensors are read."""
+    for rule, evidence in checkpoint.notes:
+        yield Finding(rule, evidence.split(" ")[0], evidence, _FILES[rule])
+    for weight in weights:
+        if weight.problem is not None:
+            rule, evidence = weight.problem
+            yield Finding(rule, weight.name, evidence, _PROBLEMS[rule])
+    yield from _lost(weights)
+    yield from _configured(checkpoint.config, weights)
+    yield from _comfyui(checkpoint, weights)
+    yield from _fused(weights)
+
+
+def _lost(weights: Sequence[Weight]) -> Iterator[Finding]:
+    for weight in weights:
+        if weight.is_quantized:
+            continue
+        if _LOST.search(weight.name):
+            evidence = f"no weight uses it: {weight.codes.tag} of shape {list(weight.shape)}"
+            remedy = "its codes are missing, have another name or a type that no scheme has"
+            yield Finding("orphan-scale", weight.name, evidence, remedy, "warning")
+        elif weight.name.endswith(".weight") and weight.codes.tag in ("U8", "I8") and len(weight.shape) >= 2:
+            evidence = f"{weight.codes.tag} of shape {list(weight.shape)}, without scales"
+            yield Finding("missing-scale", weight.name, evidence, _PROBLEMS["missing-scale"])
+
+
+def _configured(config: Mapping[str, Any], weights: Sequence[Weight]) -> Iterator[Finding]:
+    if not config:
+        return
+    ignored = [str(name) for key in _IGNORE_KEYS for name in (config.get(key) or ()) if isinstance(name, str)]
+    said = config.get("format")
+    groups = config.get("config_groups")
+    settings = (
+        [group.get("weights") or {} for group in groups.values() if isinstance(group, dict)]
+        if isinstance(groups, dict)
+        else []
+    )
+    scaled = [weight for weight in weights if weight.is_quantized]
+    for weight in weights:
+        module = weight.name.removesuffix(".weight")
+        is_ignored = any(_matches(pattern, module) for pattern in ignored)
+        if weight.is_quantized and is_ignored:
+            evidence = f"the configuration leaves {module} unquantised, and the file has {weight.scheme.name}"
+            remedy = "take it off the ignore list, or store the weight unquantised"
+            yield Finding("ignored-but-quantized", weight.name, evidence, remedy)
+        if not weight.is_quantized and not is_ignored and scaled and _is_fp8_matrix(weight):
+            evidence = f"{weight.codes.tag} without a scale, among weights that are scaled"
+            remedy = "its scale is missing; read as it is, it is wrong by that factor"
+            yield Finding("fp8-without-scale", weight.name, evidence, remedy)
+        if not weight.is_quantized and not is_ignored and settings and _is_linear(weight):
+            evidence = (
+                f"{weight.codes.tag} as it is, and the configuration quantises all that it does not ignore"
+            )
+            yield Finding(
+                "quantized-but-plain", weight.name, evidence, "add it to the ignore list, or quantise it"
+            )
+        if (
+            not weight.is_quantized
+            or weight.problem is not None
+            or weight.scheme.family != "compressed-tensors"
+        ):
+            continue
+        if isinstance(said, str) and said not in (weight.scheme.name, "mixed-precision"):
+            evidence = f"the configuration says {said}, and the file has {weight.scheme.name}"
+            yield Finding("format-disagrees", weight.name, evidence, "correct format in quantization_config")
+        if len(settings) == 1:
+            yield from _strategy(weight, settings[0])
+
+
+def _strategy(weight: Weight, setting: Mapping[str, Any]) -> Iterator[Finding]:
+    said, size = setting.get("strategy"), setting.get("group_size")
+    if said in ("tensor", "channel") and weight.blocks in ("tensor", "channel") and said != weight.blocks:
+        assert weight.scales is not None
+        evidence = f"one scale for a {said} is configured, and scales have shape {list(weight.scales.shape)}"
+        yield Finding("scale-strategy", weight.scales.name, evidence, f"set strategy to {weight.blocks!r}")
+    if (
+        said in ("group", "tensor_group")
+        and isinstance(size, int)
+        and weight.sizes
+        and weight.sizes[-1] != size
+    ):
+        assert weight.scales is not None
+        evidence = (
+            f"the configuration says groups of {size}, and scales belong to {weight.sizes[-1]} elements"
+        )
+        yield Finding("scale-strategy", weight.scales.name, evidence, f"set group_size to {weight.sizes[-1]}")
+
+
+def _is_fp8_matrix(weight: Weight) -> bool:
+    return (
+        weight.codes.tag.startswith("F8_E4M3") and len(weight.shape) >= 2 and weight.name.endswith("weight")
+    )
+
+
+def _is_linear(weight: Weight) -> bool:
+    name = weight.name.lower()
+    plain = len(weight.shape) == 2 and name.endswith(".weight") and weight.codes.tag in ("F32", "F16", "BF16")
+    return plain and not any(word in name for word in ("embed", "norm", "lm_head", "router", ".gate."))
+
+
+def _matches(pattern: str, module: str) -> bool:
+    if pattern.startswith("re:"):
+        try:
+            return re.match(pattern[3:], module) is not None
+        except re.error:
+            return False
+    return pattern == module or fnmatch.fnmatchcase(module, pattern)
+
+
+def _comfyui(checkpoint: Checkpoint, weights: Sequence[Weight]) -> Iterator[Finding]:
+    is_marked = any(name == "scaled_fp8" or name.endswith(".scaled_fp8") for name in checkpoint.entries)
+    scaled = [weight for weight in weights if weight.scheme.family == "comfyui"]
+    if scaled and not is_marked and not any(name.endswith(".comfy_quant") for name in checkpoint.entries):
+        evidence = (
+            f"{len(scaled)} weights have scale_weight, and there is no tensor scaled_fp8 or .comfy_quant"
+        )
+        yield Finding(
+            "comfyui-unmarked",
+            scaled[0].name,
+            evidence,
+            "without the mark scales are ignored; add it",
+            "warning",
+        )
+    for weight in weights:
+        if is_marked and not weight.is_quantized and _is_fp8_matrix(weight):
+            evidence = "the file is marked scaled_fp8, and this weight has no scale_weight"
+            yield Finding("fp8-without-scale", weight.name, evidence, "add its scale_weight")
+    for name, entry in checkpoint.entries.items():
+        if name.endswith(".comfy_quant"):
+            try:
+                said = parse_json(entry.read().tobytes(), name).get("format")
+            except CheckpointError as error:
+                yield Finding(
+                    "comfyui-quant", name, str(error), 'write JSON such as {"format": "float8_e4m3fn"}'
+                )
+                continue
+            of = checkpoint.entries.get(f"{name.removesuffix('.comfy_quant')}.weight")
+            wanted = {"F8_E4M3": "float8_e4m3fn", "F8_E5M2": "float8_e5m2", "U8": "nvfp4"}
+            if of is None or said != wanted.get(of.tag, said):
+                has = "nothing" if of is None else of.tag
+                evidence = f"it says {said!r}, and the weight beside it is {has}"
+                yield Finding("comfyui-quant", name, evidence, "correct its format")
+
+
+def _fused(weights: Sequence[Weight]) -> Iterator[Finding]:
+    """Yield layers that servers join, whose tensor scales differ."""
+    known = {weight.name: weight for weight in weights if weight.tensor is not None}
+    for names in _FUSED:
+        for name, weight in known.items():
+            if f".{names[0]}." not in name:
+                continue
+            others = [known.get(name.replace(f".{names[0]}.", f".{other}.")) for other in names[1:]]
+            scales = [_numbers(part) for part in (weight, *others) if part is not None]
+            if len(scales) > 1 and len(set(scales)) > 1:
+                evidence = f"the tensor scales of {', '.join(names)} differ"
+                remedy = "servers that join them take one scale for all; give all the same when quantising"
+                yield Finding("fused-scales-differ", name, evidence, remedy, "note")
+
+
+def _numbers(weight: Weight) -> tuple[float, ...]:
+    assert weight.tensor is not None
+    return tuple(map(float, weight.tensor.read().reshape(-1)))

@@ -1,0 +1,159 @@
+"""A quantised checkpoint held against its source: which rule made it, and what it cost."""
+
+from __future__ import annotations
+
+import dataclasses
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+
+from lowprec.arrays.arith import divide
+from lowprec.arrays.convert import encode
+from lowprec.checkpoints.container import CheckpointError
+from lowprec.checkpoints.decoding import (
+    codes_of,
+    ranges,
+    scale_values,
+    stored_scales,
+    tensor_scale,
+    values_of,
+)
+from lowprec.checkpoints.folder import Checkpoint
+from lowprec.checkpoints.quantizing import Errors
+from lowprec.checkpoints.weights import Weight, weights_of
+from lowprec.checkpoints.writing import Watch
+from lowprec.kernels.modes import usual_arithmetic
+from lowprec.spec import catalog
+from lowprec.spec.block import RULES, BlockFormat
+
+__all__ = ["Verdict", "verify_checkpoint"]
+
+Array = npt.NDArray[Any]
+
+_BLOCKS = {
+    ("e2m1fn", "e8m0fnu", 32): "mxfp4",
+    ("e2m1fn", "ue4m3", 16): "nvfp4",
+    ("e4m3fn", "e8m0fnu", 32): "mxfp8_e4m3",
+    ("e5m2", "e8m0fnu", 32): "mxfp8_e5m2",
+    ("e4m3fn", "binary32", 128): "fp8_block_128x128",
+    ("e4m3fn", "e8m0fnu", 128): "fp8_block_128x128",
+}
+
+
+@dataclass(frozen=True)
+class Verdict:
+    """What `verify` found of one weight.
+
+    Parameters
+    ----------
+    name, scheme : str
+    rule : str
+        The scale rule that makes these very scales and codes; empty if none of those tried does.
+    nearest : str
+        The rule that comes nearest, and how many scales and codes differ from its.
+    codes_differ : int
+        Codes that are not the nearest for the scales of the file.
+    report : dict
+        SQNR and its kin, as `quantize` reports them.
+    """
+
+    name: str
+    scheme: str
+    rule: str
+    nearest: str
+    codes_differ: int
+    report: dict[str, Any]
+
+    @property
+    def holds(self) -> bool:
+        """Whether a known rule makes exactly this, or every code is the nearest for its scale."""
+        return bool(self.rule) or self.codes_differ == 0
+
+
+def verify_checkpoint(checkpoint: Checkpoint, source: Checkpoint, watch: Watch = None) -> tuple[Verdict, ...]:
+    """Return of each quantised weight how it follows from the weight of its name in the source.
+
+    Raises CheckpointError: no weight is in both, or one has another shape.
+    """
+    sources = {weight.name: weight for weight in weights_of(source)}
+    pairs = [
+        (weight, sources[weight.name])
+        for weight in weights_of(checkpoint)
+        if weight.name in sources
+        and (weight.is_quantized or weight.codes.tag != sources[weight.name].codes.tag)
+    ]
+    found = []
+    for place, (weight, other) in enumerate(pairs):
+        if watch is not None:
+            watch(place, len(pairs), weight.name)
+        if weight.value_shape != other.value_shape:
+            raise CheckpointError(
+                f"{weight.name!r} has shape {list(weight.value_shape)}, and "
+                f"{list(other.value_shape)} in the source"
+            )
+        found.append(_verdict(weight, other))
+    return tuple(found)
+
+
+@usual_arithmetic()
+def _verdict(weight: Weight, source: Weight) -> Verdict:
+    errors, differ = Errors(), 0
+    candidates = _candidates(weight)
+    wrong = {name: [0, 0] for name in candidates}
+    tensor = tensor_scale(weight)
+    if tensor is not None and weight.scheme.divides:
+        tensor = np.asarray(np.float32(1) / tensor, np.float32)
+    for start, stop in ranges(weight):
+        wanted, found = values_of(source, start, stop), values_of(weight, start, stop)
+        if weight.scheme.transposed:
+            wanted, found = (np.ascontiguousarray(part.swapaxes(-1, -2)) for part in (wanted, found))
+        errors.add(wanted, found, weight.sizes if weight.scheme.block else ())
+        codes = codes_of(weight, start, stop)
+        if not weight.is_quantized:
+            differ += int(np.count_nonzero(encode(wanted, weight.element, saturation="finite") != codes))
+            continue
+        scales = stored_scales(weight, start, stop)
+        scales = scales.view(f"u{scales.dtype.itemsize}")
+        number: Any = None if tensor is None or tensor.size != 1 else np.float32(tensor)
+        if candidates and (tensor is None or number is not None):
+            for name, fmt in candidates.items():
+                given = number if fmt.tensor_scale != "none" else None
+                made = encode(wanted, fmt, tensor_scale=given)
+                wrong[name][0] += int(np.count_nonzero(made.scales != scales))
+                wrong[name][1] += int(np.count_nonzero(made.codes != codes))
+            fmt = next(iter(candidates.values()))
+            given = number if fmt.tensor_scale != "none" else None
+            with np.errstate(all="ignore"):
+                nearest = encode(wanted, fmt, tensor_scale=given, scales=scales).codes
+            differ += int(np.count_nonzero(nearest != codes))
+        elif not candidates:
+            from lowprec.arrays.block_quotients import spread
+
+            units = scale_values(weight, start, stop)
+            wide = spread(units, codes.shape, tuple(range(codes.ndim)), weight.sizes)
+            nearest = encode(divide(wanted, wide, weight.element, saturation="finite"), weight.element)
+            differ += int(np.count_nonzero(nearest != codes))
+    exact = next((name for name, counts in wrong.items() if not any(counts)), "")
+    best = min(wrong, key=lambda name: sum(wrong[name])) if wrong else ""
+    words = (
+        f"{best}: {wrong[best][0]:,} scales and {wrong[best][1]:,} codes differ" if best and not exact else ""
+    )
+    return Verdict(weight.name, weight.scheme.name, exact, words, differ, errors.report())
+
+
+def _candidates(weight: Weight) -> dict[str, BlockFormat]:
+    """Return block formats that may have made a weight, by the names of their rules."""
+    size = weight.sizes[-1] if weight.sizes else 0
+    name = _BLOCKS.get((weight.element, weight.scale, size))
+    if name is None or not weight.scheme.block:
+        return {}
+    fmt = catalog.block_format(name)
+    fmt = dataclasses.replace(fmt, scale=catalog.format(weight.scale))
+    rules = [rule for rule in RULES if rule.name != "project"]
+    if weight.scale == "e8m0fnu":
+        rules = [rule for rule in rules if rule.powers != "none"]
+    elif weight.scale == "ue4m3":
+        rules = [rule for rule in rules if rule.name == "divide"]
+    return {rule.name: dataclasses.replace(fmt, rule=rule) for rule in rules}

@@ -1,0 +1,246 @@
+"""The weights of a checkpoint: which tensors belong together, found by names, types and the configuration."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
+from typing import Any
+
+from lowprec.checkpoints.container import Entry
+from lowprec.checkpoints.folder import Checkpoint
+from lowprec.checkpoints.schemes import FLOATS, PLAIN, SCHEMES, Packing, Scheme
+
+__all__ = ["Weight", "logical_shape", "weights_of"]
+
+
+@dataclass(frozen=True)
+class Weight:
+    """A weight of a checkpoint: its parts, or a tensor as it is.
+
+    Parameters
+    ----------
+    name : str
+        As the weight would be called without quantisation.
+    scheme : Scheme
+    codes : Entry
+    scales, tensor : Entry, optional
+    extras : tuple of Entry
+    shape : tuple of int
+        Of the codes; the weight's own unless it is `transposed`.
+    sizes : tuple of int
+        Elements that share a scale, along each axis; empty without scales.
+    problem : (str, str), optional
+        Why it cannot be decoded, as rule and evidence.
+    """
+
+    name: str
+    scheme: Scheme
+    codes: Entry
+    scales: Entry | None = None
+    tensor: Entry | None = None
+    extras: tuple[Entry, ...] = ()
+    shape: tuple[int, ...] = ()
+    sizes: tuple[int, ...] = ()
+    problem: tuple[str, str] | None = None
+
+    @property
+    def is_quantized(self) -> bool:
+        """Whether it is more than a tensor of numbers as they are."""
+        return self.scheme is not PLAIN
+
+    @property
+    def element(self) -> str:
+        """The name of the elements' format."""
+        return self.scheme.element or FLOATS.get(self.codes.tag, self.codes.tag)
+
+    @property
+    def scale(self) -> str:
+        """The name of the scales' format, if there are any."""
+        if self.scales is None:
+            return self.scheme.scale
+        return self.scheme.scale or FLOATS.get(self.scales.tag, self.scales.tag)
+
+    @property
+    def parts(self) -> tuple[Entry, ...]:
+        """All tensors that it is made of."""
+        return (self.codes, *(part for part in (self.scales, self.tensor) if part is not None), *self.extras)
+
+    @property
+    def value_shape(self) -> tuple[int, ...]:
+        """The shape of the weight."""
+        return (*self.shape[:-2], self.shape[-1], self.shape[-2]) if self.scheme.transposed else self.shape
+
+    @property
+    def blocks(self) -> str:
+        """What shares a scale, in words."""
+        if not self.sizes:
+            return "-"
+        if self.sizes == self.shape or all(
+            size >= length for size, length in zip(self.sizes, self.shape, strict=True)
+        ):
+            return "tensor"
+        if self.scheme.block is None and self.sizes[:-1] == (1,) * (len(self.sizes) - 1):
+            if self.sizes[-1] >= self.shape[-1]:
+                return "channel"
+        return "x".join(map(str, self.sizes[-2:])) if self.sizes[-2:-1] != (1,) else str(self.sizes[-1])
+
+
+def weights_of(checkpoint: Checkpoint) -> tuple[Weight, ...]:
+    """Return all weights of a checkpoint, quantised or not, in the order of their files.
+
+    Each tensor belongs to exactly one. What belongs together is found by names and types, and by the
+    configuration where these leave a choice. Nothing but headers is read.
+    """
+    entries = checkpoint.entries
+    taken: set[str] = set()
+    found: dict[str, Weight] = {}
+    for name, entry in entries.items():
+        weight = _quantized(name, entry, checkpoint)
+        if weight is not None:
+            found[name] = weight
+            taken |= {part.name for part in weight.parts}
+    for name, entry in entries.items():
+        if name not in taken:
+            found[name] = Weight(name, PLAIN, entry, shape=entry.shape)
+    return tuple(found[name] for name in entries if name in found)
+
+
+def _quantized(name: str, entry: Entry, checkpoint: Checkpoint) -> Weight | None:
+    entries, config = checkpoint.entries, checkpoint.config
+    fitting = [scheme for scheme in _candidates(name, entry) if _is_marked(scheme, config)]
+    for exact in (True, False):
+        for scheme in fitting:
+            stem = name.removesuffix(scheme.codes)
+            scales = entries.get(stem + scheme.scales) if scheme.scales else None
+            if scheme.scales and scales is None:
+                if exact or not (scheme.is_distinctive and len(entry.shape) >= 2):
+                    continue
+            elif scales is not None and (scales.tag in scheme.scale_tags) != exact:
+                continue
+            tensor = entries.get(stem + scheme.tensor) if scheme.tensor else None
+            if (
+                exact
+                and tensor is None
+                and scheme.tensor
+                and any(
+                    other.scales == scheme.scales
+                    and other.scale_tags == scheme.scale_tags
+                    and not other.tensor
+                    for other in fitting
+                )
+            ):
+                continue
+            extras = tuple(entries[stem + end] for end in scheme.extras if stem + end in entries)
+            return _resolved(Weight(stem + scheme.weight, scheme, entry, scales, tensor, extras), config)
+    return None
+
+
+def _candidates(name: str, entry: Entry) -> Iterator[Scheme]:
+    for scheme in SCHEMES:
+        if name.endswith(scheme.codes) and entry.tag in scheme.code_tags:
+            yield scheme
+
+
+def _is_marked(scheme: Scheme, config: Mapping[str, Any]) -> bool:
+    return all(str(config.get(key)) == value for key, value in scheme.marks.items())
+
+
+def _resolved(weight: Weight, config: Mapping[str, Any]) -> Weight:
+    """Return the weight with the shape of its codes, and what shares a scale, or the problem with that."""
+    shape = logical_shape(weight.codes.shape, weight.scheme.packing)
+    fields = dict(weight.__dict__, shape=shape)
+    if weight.scheme.packing == "groups" and (len(weight.codes.shape) < 2 or weight.codes.shape[-1] != 16):
+        problem = ("shape", f"codes of shape {list(weight.codes.shape)} are no groups of 16 bytes")
+        return Weight(**fields | {"problem": problem})
+    if weight.scheme.packing.startswith("gguf"):
+        return Weight(**fields | {"sizes": (*[1] * (len(shape) - 1), weight.scheme.block[1])})  # type: ignore[index]
+    if weight.scales is None:
+        what = f"{weight.codes.name} has no {weight.scheme.scales.lstrip('.')} beside it"
+        return Weight(**fields | {"problem": ("missing-scale", what)})
+    if weight.scales.tag not in weight.scheme.scale_tags:
+        what = (
+            f"{weight.scales.name} is {weight.scales.tag}, and scales of {weight.scheme.name} are "
+            f"{' or '.join(weight.scheme.scale_tags)}"
+        )
+        return Weight(**fields | {"problem": ("scale-type", what)})
+    if weight.scheme.tensor and weight.tensor is None and weight.scheme.family != "torchao":
+        what = f"{weight.codes.name} has no {weight.scheme.tensor.lstrip('.')} beside it"
+        return Weight(**fields | {"problem": ("missing-tensor-scale", what)})
+    sizes = _sizes(weight, shape, config)
+    if sizes is None:
+        return Weight(**fields | {"problem": ("shape", _misfit(weight, shape, config))})
+    return Weight(**fields | {"sizes": sizes})
+
+
+def logical_shape(shape: tuple[int, ...], packing: Packing) -> tuple[int, ...]:
+    """Return the shape of codes that lie in bytes of a shape.
+
+    >>> logical_shape((2, 3, 16), "groups")
+    (2, 96)
+    """
+    if packing == "low_first":
+        return (*shape[:-1], 2 * shape[-1])
+    if packing == "groups":
+        return (*shape[:-2], 32 * shape[-2])
+    return shape
+
+
+def _block(weight: Weight, config: Mapping[str, Any]) -> tuple[int, int] | None:
+    given = config.get("weight_block_size")
+    if weight.scheme.scale == "" and isinstance(given, list) and len(given) == 2:
+        if all(type(size) is int and size > 0 for size in given):
+            return given[0], given[1]
+    return weight.scheme.block
+
+
+def _sizes(weight: Weight, shape: tuple[int, ...], config: Mapping[str, Any]) -> tuple[int, ...] | None:
+    assert weight.scales is not None
+    scales, block = weight.scales.shape, _block(weight, config)
+    if weight.scheme.packing != "whole" and len(shape) < 2:
+        return None
+    if (
+        block is not None
+        and len(shape) >= 2
+        and (weight.scheme.block is not None or len(scales) == len(shape))
+    ):
+        sizes = (*[1] * (len(shape) - 2), *block)
+        wanted = tuple(-(-length // size) for length, size in zip(shape, sizes, strict=True))
+        if scales == wanted:
+            return sizes
+        if weight.scheme.block is not None:
+            return None
+    if all(size == 1 for size in scales):
+        return tuple(max(length, 1) for length in shape)
+    if len(scales) == 1 and shape and scales[0] == shape[0]:
+        return (1, *[max(length, 1) for length in shape[1:]])
+    if len(scales) != len(shape):
+        return None
+    # One scale for a channel, or for a tensor along the other axes; or blocks that divide an axis.
+    sizes = tuple(-(-length // max(count, 1)) for length, count in zip(shape, scales, strict=True))
+    if tuple(-(-length // max(size, 1)) for length, size in zip(shape, sizes, strict=True)) != scales:
+        return None
+    return tuple(max(size, 1) for size in sizes)
+
+
+def _misfit(weight: Weight, shape: tuple[int, ...], config: Mapping[str, Any]) -> str:
+    """Return what shapes there are, what they should be, and what the difference looks like."""
+    assert weight.scales is not None
+    scales, block = weight.scales.shape, _block(weight, config) or (1, 1)
+    lengths = zip(shape, (*[1] * (len(shape) - 2), *block)[-len(shape) :], strict=False)
+    wanted = tuple(-(-length // size) for length, size in lengths)
+    guess = ""
+    if len(shape) >= 2:
+        rows, columns = wanted[-2:]
+        tiles = (-(-rows // 128) * 128, -(-columns // 4) * 4)
+        if scales[-2:] == (shape[-1], -(-shape[-2] // block[1])):
+            guess = "; these are scales of the other axis"
+        elif len(scales) == 2 and scales == (rows, columns // 2) and columns > 1:
+            guess = "; half as many: computed from packed bytes instead of elements"
+        elif scales in (tiles, (tiles[0] * tiles[1],)) or (
+            len(scales) == 1 and scales[0] == tiles[0] * tiles[1]
+        ):
+            guess = "; these are padded to tiles of 128x4, as swizzled scales are"
+    return (
+        f"scales {weight.scales.name} have shape {list(scales)}, and {list(shape)} codes in blocks of "
+        f"{block[0]}x{block[1]} need {list(wanted)}{guess}"
+    )

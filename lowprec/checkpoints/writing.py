@@ -1,0 +1,220 @@
+"""Checkpoints written weight by weight: beside their place, resumable, renamed when they are whole."""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import os
+import shutil
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from contextlib import ExitStack
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import numpy.typing as npt
+
+from lowprec.checkpoints.container import TAGS, CheckpointError, Entry, Writer
+from lowprec.checkpoints.folder import INDEX, Checkpoint
+from lowprec.checkpoints.gguf import GgufBlocks
+
+__all__ = ["Task", "copy_of", "fingerprint", "write_checkpoint"]
+
+Array = npt.NDArray[Any]
+#: Writes rows of a tensor: its name, the rows, and the first of them.
+Write = Callable[[str, Array, int], None]
+#: Is told how many elements are done, of how many, and what is under way.
+Watch = Callable[[int, int | None, str], None] | None
+
+_JOURNAL = ".lowprec-journal"
+_COPIED = 1 << 24
+_SINGLE = "model.safetensors"
+
+
+@dataclass(frozen=True)
+class Task:
+    """One weight to write.
+
+    Parameters
+    ----------
+    name : str
+    file : str
+        The file of a folder that it goes to.
+    plan : tuple of (str, str, tuple of int)
+        Name, type and shape of each tensor that is written.
+    size : int
+        Elements, for the progress bar.
+    work : callable
+        Writes the tensors by the function that it is given, and returns what shall be reported, for JSON.
+    """
+
+    name: str
+    file: str
+    plan: tuple[tuple[str, str, tuple[int, ...]], ...]
+    size: int
+    work: Callable[[Write], dict[str, Any] | None]
+
+
+def copy_of(entry: Entry) -> Task:
+    """Return the task to copy a tensor as it is."""
+    if isinstance(entry, GgufBlocks):
+        raise CheckpointError(
+            f"tensor {entry.name!r} is {entry.tag} of GGUF, which safetensors files do not hold"
+        )
+
+    def work(write: Write) -> None:
+        width = max(entry.nbytes // max(entry.rows, 1), 1)
+        whole = TAGS[entry.tag][1] * entry.nbytes % 8 or TAGS[entry.tag][1] < 8
+        each = entry.rows if whole else max(_COPIED // width, 1)
+        for start in range(0, entry.rows, max(each, 1)):
+            write(entry.name, entry.read(start, start + each), start)
+
+    size = entry.nbytes * 8 // TAGS[entry.tag][1]
+    return Task(entry.name, entry.path.name, ((entry.name, entry.tag, entry.shape),), size, work)
+
+
+def fingerprint(checkpoint: Checkpoint, how: Mapping[str, Any]) -> str:
+    """Return a digest of what is read and how it is converted: a run goes on only where it is the same."""
+    folder = checkpoint.path if checkpoint.path.is_dir() else checkpoint.path.parent
+    stats = [
+        (str(file), (folder / file).stat().st_size, (folder / file).stat().st_mtime_ns)
+        for file in checkpoint.files
+    ]
+    said = json.dumps([stats, dict(checkpoint.config), dict(how)], sort_keys=True, default=str)
+    return hashlib.sha256(said.encode()).hexdigest()
+
+
+def write_checkpoint(
+    out: Path,
+    tasks: Sequence[Task],
+    metadata: Mapping[str, str],
+    digest: str,
+    *,
+    others: Mapping[str, bytes] | None = None,
+    watch: Watch = None,
+) -> dict[str, dict[str, Any]]:
+    """Write a checkpoint, and return what its tasks report, by name.
+
+    Everything is written to a hidden folder beside `out`, with a journal of the weights that are done. When
+    the process is killed, `out` is as it was; the next call with the same digest goes on from there.
+
+    Parameters
+    ----------
+    out : Path
+        A .safetensors file, which is replaced, or a folder that is not there yet.
+    tasks : sequence of Task
+    metadata : mapping of str to str
+        Of the headers.
+    digest : str
+        Of everything that the result depends on.
+    others : mapping of str to bytes, optional
+        Files to write beside, into a folder.
+    watch : callable, optional
+
+    Raises
+    ------
+    CheckpointError
+        A folder that is there, or two tensors of one name.
+    """
+    single = out.suffix == ".safetensors"
+    if not single and out.exists():
+        raise CheckpointError(f"{str(out)!r} is there already; name a new folder, or a .safetensors file")
+    if out.is_dir():
+        raise CheckpointError(f"{str(out)!r} is a folder; name a .safetensors file")
+    if not out.parent.is_dir():
+        raise CheckpointError(f"there is no folder {str(out.parent)!r} to write {out.name!r} to")
+    files: dict[str, list[tuple[str, str, tuple[int, ...]]]] = {}
+    names: set[str] = set()
+    for task in tasks:
+        for name, tag, shape in task.plan:
+            if name in names:
+                raise CheckpointError(f"two tensors would be called {name!r}")
+            names.add(name)
+            files.setdefault(_SINGLE if single else _named(task.file), []).append((name, tag, shape))
+    if not files:
+        raise CheckpointError("there is no tensor to write")
+    room = out.with_name(f".{out.name}.partial")
+    done = _begun(room, digest)
+    with ExitStack() as stack:
+        writers = {
+            file: stack.enter_context(Writer(room / file, plan, metadata, again=bool(done)))
+            for file, plan in files.items()
+        }
+        if not all(writer.kept for writer in writers.values()):
+            done = {}
+        journal = stack.enter_context((room / _JOURNAL).open("a" if done else "w"))
+        if not done:
+            _note(journal, {"digest": digest})
+        _carry_out(tasks, writers, journal, done, watch, single)
+    if single:
+        os.replace(room / _SINGLE, out)
+        shutil.rmtree(room)
+    else:
+        for name, content in (others or {}).items():
+            (room / name).write_bytes(content)
+        _index(room, files)
+        os.rename(room, out)
+        (out / _JOURNAL).unlink()
+    return {name: report for name, report in done.items() if report is not None}
+
+
+def _carry_out(
+    tasks: Sequence[Task],
+    writers: Mapping[str, Writer],
+    journal: Any,
+    done: dict[str, Any],
+    watch: Watch,
+    single: bool,
+) -> None:
+    total, ready = sum(task.size for task in tasks), 0
+    for task in tasks:
+        if watch is not None:
+            watch(ready, total, task.name)
+        if task.name not in done:
+            writer = writers[_SINGLE if single else _named(task.file)]
+            report = task.work(writer.write)
+            writer.sync()
+            done[task.name] = report
+            _note(journal, {"done": task.name, "report": report})
+        ready += task.size
+    if watch is not None:
+        watch(total, total, "written")
+
+
+def _named(file: str) -> str:
+    return file if file.endswith(".safetensors") else _SINGLE
+
+
+def _begun(room: Path, digest: str) -> dict[str, Any]:
+    """Return what an earlier run has done, of the same work; of other work nothing is kept."""
+    done: dict[str, Any] = {}
+    try:
+        lines = (room / _JOURNAL).read_text().splitlines()
+        if not lines or json.loads(lines[0]) != {"digest": digest}:
+            raise ValueError("other work")
+        for line in lines[1:]:
+            entry = json.loads(line)
+            done[entry["done"]] = entry["report"]
+    except FileNotFoundError:
+        pass
+    except ValueError:
+        # A last line that was cut: all before it is on the disk. Other work: begin anew.
+        if not done:
+            shutil.rmtree(room, ignore_errors=True)
+    room.mkdir(exist_ok=True)
+    return done
+
+
+def _note(journal: Any, entry: Mapping[str, Any]) -> None:
+    journal.write(json.dumps(entry) + "\n")
+    journal.flush()
+    os.fsync(journal.fileno())
+
+
+def _index(room: Path, files: Mapping[str, Iterable[tuple[str, str, tuple[int, ...]]]]) -> None:
+    if len(files) == 1:
+        return
+    weights = {name: file for file, plan in files.items() for name, _, _ in plan}
+    size = sum((room / file).stat().st_size for file in files)
+    whole = {"metadata": {"total_size": size}, "weight_map": dict(sorted(weights.items()))}
+    (room / INDEX).write_text(json.dumps(whole, indent=1))

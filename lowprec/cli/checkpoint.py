@@ -1,0 +1,266 @@
+"""Checkpoints: inspected, linted, decoded, quantised, converted."""
+
+from __future__ import annotations
+
+import json
+import sys
+from collections.abc import Callable, Sequence
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import click
+
+from lowprec.cli.arguments import AGREE, DIFFER, NOTHING, deliver, usage_errors
+from lowprec.cli.terminal import say
+
+if TYPE_CHECKING:
+    from lowprec.checkpoints.folder import Checkpoint
+
+__all__ = ["checkpoint"]
+
+_NAMES = "Shell patterns of names, such as '*.mlp.*'; may be given several times."
+_json_option = click.option("--json", "as_json", is_flag=True, help="Print JSON instead of text.")
+_source = click.argument("path", metavar="CHECKPOINT", type=click.Path(path_type=Path))
+_include = click.option(
+    "--include", multiple=True, metavar="PATTERN", help=f"Take only these weights. {_NAMES}"
+)
+_exclude = click.option(
+    "--exclude", multiple=True, metavar="PATTERN", help=f"Leave these as they are. {_NAMES}"
+)
+_output = click.option(
+    "-o",
+    "--output",
+    required=True,
+    type=click.Path(path_type=Path),
+    help="A .safetensors file, or a folder that is not there yet.",
+)
+
+
+@click.group("checkpoint", short_help="Inspect, lint, decode, quantise and convert model files.")
+def checkpoint() -> None:
+    """Work on checkpoints: safetensors files, folders of them with their index, and GGUF files.
+
+    CHECKPOINT is a .safetensors or .gguf file, an index, or a folder.
+    """
+
+
+@checkpoint.command(short_help="Show which weights there are, and how they are stored.")
+@_source
+@click.option(
+    "--all", "show_all", is_flag=True, help="List every weight; by default one line for each scheme."
+)
+@_json_option
+def inspect(path: Path, show_all: bool, as_json: bool) -> None:
+    """Show the schemes of a checkpoint's weights: elements, scales, blocks, bits for each parameter.
+
+    Only headers are read.
+    """
+    import math
+
+    from lowprec.checkpoints.inspecting import bytes_of, inspect as look
+
+    summary = look(_open(path))
+    if as_json:
+        deliver(json.dumps(summary.as_json(), indent=1) + "\n")
+        return
+    if show_all:
+        for weight in summary.weights:
+            bits = 8 * bytes_of(weight) / max(math.prod(weight.shape), 1)
+            kind = weight.scheme.name if weight.is_quantized else weight.codes.tag
+            of = f"  {weight.element}, {weight.scale} per {weight.blocks}" if weight.is_quantized else ""
+            shape = "x".join(map(str, weight.value_shape)) or "scalar"
+            say(f"{weight.name}  {shape}  {kind}{of}  {bits:.2f} bits")
+            if weight.problem is not None:
+                say(f"    {weight.problem[1]}")
+        say("")
+    rows = [("scheme", "weights", "parameters", "bytes", "bits each")]
+    for name, (count, parameters, size) in summary.schemes().items():
+        rows.append(
+            (name, f"{count:,}", f"{parameters:,}", f"{size:,}", f"{8 * size / max(parameters, 1):.3f}")
+        )
+    _table(rows)
+    say(f"\n{summary.parameters:,} parameters in {summary.nbytes:,} bytes")
+    problems = [weight for weight in summary.weights if weight.problem is not None]
+    if problems and not show_all:
+        say(f"{len(problems)} weights cannot be decoded: see `lowprec checkpoint lint`")
+
+
+@checkpoint.command(short_help="Find what is wrong with a checkpoint, and say what to do.")
+@_source
+@click.option("--against", type=click.Path(path_type=Path), help="The checkpoint that it was made of.")
+@_json_option
+def lint(path: Path, against: Path | None, as_json: bool) -> None:
+    """Find broken scales, shapes and configurations; each finding names tensor, evidence and remedy.
+
+    Exit codes: 0 nothing but notes, 1 errors or warnings, 2 a file that cannot be read.
+    """
+    from lowprec.checkpoints.linting import lint as find
+    from lowprec.cli.progress import progress
+
+    with usage_errors(), progress() as watch:
+        findings = find(_open(path), None if against is None else _open(against), watch)
+    if as_json:
+        listed = [finding.__dict__ for finding in findings]
+        deliver(json.dumps({"schema": "lowprec.checkpoint.lint/1", "findings": listed}, indent=1) + "\n")
+    else:
+        for finding in findings:
+            say(f"{finding.severity}: {finding.tensor}: {finding.rule}")
+            say(f"    {finding.evidence}")
+            say(f"    remedy: {finding.remedy}")
+        count = sum(finding.severity != "note" for finding in findings)
+        say(f"{count or 'no'} finding{'' if count == 1 else 's'}")
+    sys.exit(DIFFER if any(finding.severity != "note" for finding in findings) else AGREE)
+
+
+@checkpoint.command(short_help="Write the values of quantised weights.")
+@_source
+@_output
+@click.option("--dtype", default="F32", show_default=True, type=click.Choice(["F32", "BF16", "F16"]))
+@_include
+@_exclude
+def dequantize(
+    path: Path, output: Path, dtype: str, include: tuple[str, ...], exclude: tuple[str, ...]
+) -> None:
+    """Write a checkpoint with the values of quantised weights; other tensors are copied."""
+    from lowprec.checkpoints.converting import dequantize_checkpoint
+    from lowprec.cli.progress import progress
+
+    with usage_errors(), progress() as watch:
+        names = dequantize_checkpoint(
+            _open(path), output, dtype, include=include, exclude=exclude, watch=watch
+        )
+    say(f"{len(names)} weights decoded to {dtype} in {output}")
+
+
+def _written(command: Callable[..., Any]) -> Callable[..., Any]:
+    """Give a command the options of what is written."""
+    for option in (
+        _json_option,
+        _exclude,
+        _include,
+        click.option("--powers", is_flag=True, help="deepseek: scales are powers of two (scale_fmt ue8m0)."),
+        click.option("--channel", is_flag=True, help="compressed-tensors e4m3fn: a scale for each row."),
+        click.option(
+            "--rule", metavar="NAME", help="Scale rule of blocks, such as rceil; default: the format's own."
+        ),
+        click.option(
+            "--scheme", default="compressed-tensors", show_default=True, help="Whose files these shall be."
+        ),
+        click.option(
+            "--to", required=True, metavar="FORMAT", help="For instance nvfp4, mxfp4, mxfp8_e4m3, e4m3fn."
+        ),
+        _output,
+        _source,
+    ):
+        command = option(command)
+    return command
+
+
+@checkpoint.command(short_help="Quantise the weights of a checkpoint.")
+@_written
+def quantize(
+    path: Path, output: Path, to: str, scheme: str, rule: str | None, channel: bool, powers: bool,
+    include: tuple[str, ...], exclude: tuple[str, ...], as_json: bool,
+) -> None:  # fmt: skip
+    """Quantise the weights of a checkpoint, without calibration data, and report the error of each.
+
+    A run that was killed left nothing at OUTPUT; the same command goes on where it was. Without --include,
+    weights of two axes and more are quantised, but for embeddings, norms, routers and lm_head.
+    """
+    from lowprec.checkpoints.quantizing import quantize_checkpoint
+
+    _write(quantize_checkpoint, path, output, (to, scheme, rule, channel, powers), include, exclude, as_json)
+
+
+@checkpoint.command(short_help="Rewrite quantised weights in another scheme.")
+@_written
+def convert(
+    path: Path, output: Path, to: str, scheme: str, rule: str | None, channel: bool, powers: bool,
+    include: tuple[str, ...], exclude: tuple[str, ...], as_json: bool,
+) -> None:  # fmt: skip
+    """Rewrite quantised weights in another scheme, and count the blocks that stay exactly what they were."""
+    from lowprec.checkpoints.converting import convert_checkpoint
+
+    _write(convert_checkpoint, path, output, (to, scheme, rule, channel, powers), include, exclude, as_json)
+
+
+def _write(
+    run: Callable[..., Any], path: Path, output: Path, how: tuple[Any, ...], include: tuple[str, ...],
+    exclude: tuple[str, ...], as_json: bool,
+) -> None:  # fmt: skip
+    from lowprec.checkpoints.quantizing import target
+    from lowprec.cli.progress import progress
+
+    to, scheme, rule, channel, powers = how
+    with usage_errors(), progress() as watch:
+        wanted = target(scheme, to, rule=rule, channel=channel, powers=powers)
+        reports, kept = run(_open(path), output, wanted, include=include, exclude=exclude, watch=watch)
+    if as_json:
+        whole = {"schema": "lowprec.checkpoint.quantize/1", "weights": reports, "kept": kept}
+        deliver(json.dumps(whole, indent=1) + "\n")
+        return
+    rows = [("weight", "SQNR", "worst block", "clipped", "exact blocks")]
+    for name, report in reports.items():
+        exact = f"{report['exact_blocks']:,} of {report['blocks']:,}" if report["blocks"] else "-"
+        rows.append(
+            (name, _db(report["sqnr"]), _db(report["worst_block"]), f"{report['clipped']:.2%}", exact)
+        )
+    _table(rows)
+    say(
+        f"\n{len(reports)} weights are now {wanted.scheme.name} in {output}; {len(kept)} tensors "
+        f"stay as they were"
+    )
+
+
+@checkpoint.command(short_help="Hold a quantised checkpoint against its source.")
+@_source
+@click.argument("source", type=click.Path(path_type=Path))
+@_json_option
+def verify(path: Path, source: Path, as_json: bool) -> None:
+    """Say which rule made the weights of CHECKPOINT of those of SOURCE, and what it cost.
+
+    Exit codes: 0 a known rule makes each weight, or each code is the nearest for its scale; 1 some differ; 2
+    bad input; 3 no weight is in both.
+    """
+    from lowprec.checkpoints.verifying import verify_checkpoint
+    from lowprec.cli.progress import progress
+
+    with usage_errors(), progress() as watch:
+        verdicts = verify_checkpoint(_open(path), _open(source), watch)
+    if as_json:
+        listed = [{**verdict.__dict__, "holds": verdict.holds} for verdict in verdicts]
+        deliver(json.dumps({"schema": "lowprec.checkpoint.verify/1", "weights": listed}, indent=1) + "\n")
+    else:
+        rows = [("weight", "scheme", "rule", "codes not nearest", "SQNR", "worst block")]
+        for verdict in verdicts:
+            of = verdict.rule or verdict.nearest or "-"
+            report = verdict.report
+            row = (verdict.name, verdict.scheme, of, f"{verdict.codes_differ:,}")
+            rows.append((*row, _db(report["sqnr"]), _db(report["worst_block"])))
+        _table(rows)
+    if not verdicts:
+        say("nothing was compared: no quantised weight has a source of its name", err=True)
+        sys.exit(NOTHING)
+    sys.exit(AGREE if all(verdict.holds for verdict in verdicts) else DIFFER)
+
+
+def _open(path: Path) -> Checkpoint:
+    from lowprec.checkpoints.folder import open_checkpoint
+
+    with usage_errors():
+        return open_checkpoint(path)
+
+
+def _db(number: float | None) -> str:
+    return "-" if number is None else f"{number:.2f} dB"
+
+
+def _table(rows: Sequence[tuple[str, ...]]) -> None:
+    widths = [max(len(row[column]) for row in rows) for column in range(len(rows[0]))]
+    for row in rows:
+        first, *others = row
+        cells = [
+            first.ljust(widths[0]),
+            *(cell.rjust(width) for cell, width in zip(others, widths[1:], strict=True)),
+        ]
+        say("  ".join(cells).rstrip())

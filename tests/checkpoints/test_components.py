@@ -1,0 +1,120 @@
+"""What the software whose files these are reads of ours, and we of theirs: identical values."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+
+from lowprec.checkpoints.decoding import values_of
+from lowprec.checkpoints.folder import open_checkpoint
+from lowprec.checkpoints.weights import weights_of
+from tests.checkpoints.files import quantized
+
+pytestmark = [pytest.mark.apart, pytest.mark.filterwarnings("ignore")]
+
+_GGUF = ("MXFP4", "NVFP4", "Q8_0", "IQ4_NL")
+
+
+@pytest.mark.parametrize("kind", _GGUF)
+def test_gguf_reads_the_same_values(tmp_path, kind):
+    """Of blocks of any bytes that hold no NaN."""
+    gguf = pytest.importorskip("gguf")
+    each, size = {"MXFP4": (17, 32), "NVFP4": (36, 64), "Q8_0": (34, 32), "IQ4_NL": (18, 32)}[kind]
+    data = np.random.default_rng(0).integers(0, 256, (6, 8, each), dtype=np.uint8)
+    if kind == "MXFP4":
+        data[..., 0] = data[..., 0] % 200 + 20
+    elif kind == "NVFP4":
+        data[..., :4] &= 0x7F
+        data[0, 0, :2] = 0, 0x7F
+    else:
+        data[..., 1] = data[..., 1] & 0xBB
+    kinds = gguf.GGMLQuantizationType
+    writer = gguf.GGUFWriter(tmp_path / "x.gguf", "llama")
+    writer.add_tensor("x.weight", data.reshape(6, -1), raw_dtype=kinds[kind])
+    writer.add_tensor("f.weight", np.arange(12, dtype=np.float32).reshape(3, 4))
+    writer.write_header_to_file()
+    writer.write_kv_data_to_file()
+    writer.write_tensors_to_file()
+    writer.close()
+    found = {weight.name: weight for weight in weights_of(open_checkpoint(tmp_path / "x.gguf"))}
+    theirs = gguf.quants.dequantize(data.reshape(6, -1), kinds[kind])
+    ours = values_of(found["x.weight"])
+    assert ours.shape == (6, 8 * size)
+    assert np.array_equal(ours, theirs)
+    assert np.array_equal(values_of(found["f.weight"]), np.arange(12).reshape(3, 4))
+    assert np.array_equal(values_of(found["x.weight"], 2, 5), ours[2:5])
+
+
+def _torch(entry):
+    import torch
+
+    array = entry.read()
+    kinds = {
+        "F8_E4M3": torch.float8_e4m3fn,
+        "F8_E8M0": torch.float8_e8m0fnu,
+        "F32": torch.float32,
+        "U8": torch.uint8,
+    }
+    return (
+        torch.from_numpy(np.atleast_1d(array).view(np.uint8).copy())
+        .view(kinds[entry.tag])
+        .reshape(array.shape)
+    )
+
+
+@pytest.mark.parametrize("to", ["nvfp4", "mxfp4", "mxfp8_e4m3", "e4m3fn"])
+def test_compressed_tensors_reads_the_same_values(tmp_path, to):
+    """Its decompressors, on the tensors that we wrote."""
+    compressors = pytest.importorskip("compressed_tensors.compressors")
+    from compressed_tensors.quantization import QuantizationArgs, QuantizationScheme
+
+    name, arguments = {
+        "nvfp4": ("NVFP4PackedCompressor", {"num_bits": 4, "strategy": "tensor_group", "group_size": 16}),
+        "mxfp4": ("MXFP4PackedCompressor", {"num_bits": 4, "strategy": "group", "group_size": 32}),
+        "mxfp8_e4m3": ("MXFP8QuantizationCompressor", {"num_bits": 8, "strategy": "group", "group_size": 32}),
+        "e4m3fn": ("FloatQuantizationCompressor", {"num_bits": 8, "strategy": "tensor"}),
+    }[to]
+    found, _ = quantized(tmp_path, "compressed-tensors", to)
+    scheme = QuantizationScheme(
+        targets=["Linear"], weights=QuantizationArgs(type="float", symmetric=True, **arguments)
+    )
+    state = {
+        key.removeprefix("m.q."): _torch(entry)
+        for key, entry in found.entries.items()
+        if key.startswith("m.q.")
+    }
+    if to == "nvfp4":  # its decompressor computes in bfloat16; the same functions in float32
+        from compressed_tensors.compressors.nvfp4.helpers import unpack_fp4_from_uint8
+        from compressed_tensors.quantization.lifecycle.forward import dequantize
+
+        rows, packed = state["weight_packed"].shape
+        elements = unpack_fp4_from_uint8(state["weight_packed"], rows, 2 * packed).float()
+        scale, number = state["weight_scale"].float(), state["weight_global_scale"]
+        theirs = dequantize(
+            x_q=elements, scale=scale, args=scheme.weights, global_scale=number, dtype=elements.dtype
+        ).numpy()
+    else:
+        theirs = getattr(compressors, name).decompress(state, scheme)["weight"].float().numpy()
+    (weight,) = [item for item in weights_of(found) if item.is_quantized]
+    assert np.array_equal(values_of(weight), theirs)
+
+
+@pytest.mark.parametrize("to", ["mxfp8_e4m3", "mxfp4", "nvfp4"])
+def test_torchao_reads_the_same_values(tmp_path, to):
+    """Its tensors, made of the parts that we wrote."""
+    torch = pytest.importorskip("torch")
+    pytest.importorskip("torchao")
+    from torchao.prototype.mx_formats.mx_tensor import to_dtype
+    from torchao.prototype.mx_formats.nvfp4_tensor import NVFP4Tensor
+
+    found, _ = quantized(tmp_path, "torchao", to)
+    data, scale = (_torch(found.entries[f"m.q._weight_{part}"]) for part in ("qdata", "scale"))
+    if to == "nvfp4":
+        number = _torch(found.entries["m.q._weight_per_tensor_scale"])
+        made = NVFP4Tensor(data, scale, 16, torch.float32, number)
+        theirs = made.dequantize(torch.float32)
+    else:
+        element = torch.float4_e2m1fn_x2 if to == "mxfp4" else torch.float8_e4m3fn
+        theirs = to_dtype(data, scale.view(torch.float8_e8m0fnu), element, 32, torch.float32)
+    (weight,) = [item for item in weights_of(found) if item.is_quantized]
+    assert np.array_equal(values_of(weight), theirs.numpy())

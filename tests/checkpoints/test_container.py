@@ -1,0 +1,212 @@
+"""safetensors files: every type, parts of tensors, and headers that are cut, wrong or hostile."""
+
+from __future__ import annotations
+
+import json
+import struct
+import tracemalloc
+
+import ml_dtypes
+import numpy as np
+import pytest
+from hypothesis import given, settings, strategies as st
+from safetensors.numpy import save_file
+
+from lowprec.checkpoints.container import TAGS, CheckpointError, Writer, open_file, tag_of
+from lowprec.checkpoints.folder import INDEX, open_checkpoint
+
+
+def _file(path, header, data=b""):
+    text = header if isinstance(header, bytes) else json.dumps(header).encode()
+    path.write_bytes(struct.pack("<Q", len(text)) + text + data)
+    return path
+
+
+def _entry(tag="U8", shape=(4,), offsets=(0, 4)):
+    return {"dtype": tag, "shape": list(shape), "data_offsets": list(offsets)}
+
+
+@pytest.mark.parametrize("tag", TAGS)
+def test_what_is_written_is_read(tmp_path, tag):
+    """Whole, by rows and mapped; narrow codes in all their values."""
+    dtype, bits = TAGS[tag]
+    codes = np.arange(4 * 6 * dtype.itemsize, dtype=np.uint8) * 37
+    codes &= np.uint8(min((1 << bits) - 1, 255) if tag != "BOOL" else 1)
+    values = codes.view(dtype).reshape(4, 6)
+    path = tmp_path / "x.safetensors"
+    with Writer(path, [("x", tag, (4, 6)), ("a", "F32", ())], {"made": "here"}) as writer:
+        writer.write("x", values[:2])
+        writer.write("x", values[2:], 2)
+        writer.write("a", np.float32(7))
+    header = open_file(path)
+    entry = header.entries["x"]
+    assert header.metadata == {"made": "here"}
+    assert header.gaps == 0
+    assert entry.dtype == dtype
+    assert entry.nbytes == 4 * 6 * bits // 8
+    for found in (entry.read(), entry.array(), np.concatenate([entry.read(0, 3), entry.read(3)])):
+        assert found.dtype == dtype
+        assert found.tobytes() == values.tobytes()
+    assert header.entries["a"].read() == 7
+
+
+def test_the_safetensors_library_reads_what_is_written_and_the_other_way_round(tmp_path):
+    from safetensors import safe_open
+
+    numbers = {"b": np.arange(6, dtype=np.float32).reshape(2, 3), "a": np.arange(5, dtype=np.int8)}
+    numbers["c"] = np.array([1, 2, -3]).astype(ml_dtypes.float8_e4m3fn)
+    save_file(numbers, tmp_path / "theirs.safetensors", {"k": "v"})
+    theirs = open_file(tmp_path / "theirs.safetensors")
+    for name, values in numbers.items():
+        assert theirs.entries[name].array().tobytes() == values.tobytes()
+        assert theirs.entries[name].dtype == values.dtype
+    with Writer(
+        tmp_path / "ours.safetensors", [(name, tag_of(v.dtype), v.shape) for name, v in numbers.items()], {}
+    ) as w:
+        for name, values in numbers.items():
+            w.write(name, values)
+    with safe_open(tmp_path / "ours.safetensors", "np") as file:
+        assert sorted(file.keys()) == ["a", "b", "c"]
+        assert file.get_tensor("b").tobytes() == numbers["b"].tobytes()
+
+
+def test_codes_of_four_bits_lie_low_half_first(tmp_path):
+    path = _file(tmp_path / "x.safetensors", {"x": _entry("F4", (2, 2), (0, 2))}, bytes([0x21, 0x7F]))
+    assert open_file(path).entries["x"].read().view(np.uint8).tolist() == [[1, 2], [15, 7]]
+
+
+HOSTILE = {
+    "": "has 0 bytes",
+    "length": "said to have 18,446,744,073,709,551,615 bytes",
+    "cut": "said to have 40 bytes, and 3",
+    "json": "is no JSON",
+    "list": "no JSON object",
+    "deep": "nested too deeply",
+    "twice": "has the name 'x' twice",
+    "type": "has type 'F3'",
+    "negative": "must be numbers from 0",
+    "outside": "of 4 bytes of data",
+    "backwards": "of 4 bytes of data",
+    "size": "takes 8 bytes, not the 4",
+    "bits": "takes 1.5 bytes, not the 2",
+    "overlap": "'x' and 'y' .* overlap",
+    "huge": "takes .* bytes, not the 4",
+    "dimensions": "65 dimensions",
+    "truth": "must be numbers from 0",
+    "metadata": "must be an object of strings",
+    "entry": "must have dtype, shape and data_offsets",
+}
+
+
+def _hostile(path, kind):
+    whole = {"x": _entry()}
+    if kind == "":
+        path.write_bytes(b"")
+    elif kind == "length":
+        path.write_bytes(b"\xff" * 8 + b"{}")
+    elif kind == "cut":
+        path.write_bytes(struct.pack("<Q", 40) + b'{"x')
+    elif kind in ("json", "list", "deep", "twice"):
+        one = json.dumps(_entry()).encode()
+        texts = {"json": b"{x}", "list": b"[1]", "deep": b'{"x":' + b"[" * 100_000}
+        texts["twice"] = b'{"x":' + one + b',"x":' + one + b"}"
+        _file(path, texts[kind], bytes(4))
+    else:
+        changes = {
+            "type": {"x": _entry("F3")},
+            "negative": {"x": _entry(offsets=(-4, 0))},
+            "outside": {"x": _entry(offsets=(4, 8))},
+            "backwards": {"x": _entry(offsets=(4, 0))},
+            "size": {"x": _entry("F32", (2,))},
+            "bits": {"x": _entry("F4", (3,), (0, 2))},
+            "overlap": whole | {"y": _entry("U8", (2,), (2, 4))},
+            "huge": {"x": _entry(shape=(1 << 62, 1 << 62))},
+            "dimensions": {"x": _entry(shape=(1,) * 65)},
+            "truth": {"x": _entry(shape=(True,))},
+            "metadata": whole | {"__metadata__": {"a": 1}},
+            "entry": {"x": 3},
+        }
+        _file(path, changes[kind], bytes(4))
+    return path
+
+
+@pytest.mark.parametrize(("kind", "message"), HOSTILE.items())
+def test_a_hostile_header_is_refused_without_allocating(tmp_path, kind, message):
+    """Whatever lengths it names: no more memory than the file and its JSON take."""
+    path = _hostile(tmp_path / "x.safetensors", kind)
+    tracemalloc.start()
+    try:
+        with pytest.raises(CheckpointError, match=message):
+            open_file(path)
+        assert tracemalloc.get_traced_memory()[1] < 1 << 20
+    finally:
+        tracemalloc.stop()
+
+
+_JSON = st.recursive(
+    st.none() | st.booleans() | st.integers(-9, 1 << 65) | st.floats(allow_nan=False) | st.text(max_size=3),
+    lambda inner: st.lists(inner, max_size=3) | st.dictionaries(st.text(max_size=3), inner, max_size=3),
+    max_leaves=6,
+)
+_ENTRIES = st.fixed_dictionaries(
+    {
+        "dtype": st.sampled_from([*TAGS, "F3"]) | _JSON,
+        "shape": st.lists(st.integers(-1, 5) | st.sampled_from([1 << 40, 1 << 63]), max_size=3) | _JSON,
+        "data_offsets": st.lists(st.integers(-1, 70), min_size=2, max_size=2) | _JSON,
+    }
+)
+
+
+@given(
+    st.dictionaries(st.sampled_from("xyz") | st.just("__metadata__"), _ENTRIES | _JSON, max_size=3),
+    st.binary(max_size=64),
+)
+@settings(max_examples=300, deadline=None)
+def test_any_header_is_read_or_refused(tmp_path_factory, header, data):
+    path = _file(tmp_path_factory.getbasetemp() / "fuzz.safetensors", header, data)
+    _is_read_or_refused(path)
+
+
+@given(st.binary(max_size=80), st.integers(0, 90))
+@settings(max_examples=300, deadline=None)
+def test_any_bytes_are_read_or_refused(tmp_path_factory, data, length):
+    path = tmp_path_factory.getbasetemp() / "bytes.safetensors"
+    path.write_bytes(struct.pack("<Q", length) + data)
+    _is_read_or_refused(path)
+
+
+def _is_read_or_refused(path):
+    try:
+        header = open_file(path)
+    except CheckpointError:
+        return
+    for entry in header.entries.values():
+        assert entry.read().shape == entry.shape
+
+
+@pytest.mark.parametrize(
+    "name", ["../x.safetensors", "/etc/x.safetensors", "a/x.safetensors", "..", "C:x.safetensors", "x.bin"]
+)
+def test_an_index_names_no_file_outside_of_its_folder(tmp_path, name):
+    (tmp_path / INDEX).write_text(json.dumps({"weight_map": {"x": name}}))
+    with pytest.raises(CheckpointError, match=r"only \.safetensors files in the folder itself"):
+        open_checkpoint(tmp_path)
+
+
+def test_shards_are_one_checkpoint_and_what_the_index_gets_wrong_is_noted(tmp_path):
+    save_file({"a": np.ones(2, np.float32)}, tmp_path / "1.safetensors")
+    save_file({"b": np.zeros(3, np.float32), "c": np.zeros(1, np.float32)}, tmp_path / "2.safetensors")
+    weights = {"a": "2.safetensors", "b": "2.safetensors", "d": "2.safetensors", "e": "3.safetensors"}
+    (tmp_path / INDEX).write_text(json.dumps({"weight_map": weights}))
+    found = open_checkpoint(tmp_path)
+    # Files that only the index knows are not searched for: 1.safetensors is not named.
+    assert sorted(found.entries) == ["b", "c"]
+    rules = sorted(rule for rule, _ in found.notes)
+    assert rules == ["missing-file", "missing-tensor", "missing-tensor", "not-indexed"]
+
+
+def test_what_is_no_checkpoint_is_refused(tmp_path):
+    with pytest.raises(CheckpointError, match="there is no file or folder"):
+        open_checkpoint(tmp_path / "none")
+    with pytest.raises(CheckpointError, match=r"has no \.safetensors file"):
+        open_checkpoint(tmp_path)

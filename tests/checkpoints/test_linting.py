@@ -1,0 +1,236 @@
+"""Defects that users report, each rebuilt and named; and silence on files that are right."""
+
+from __future__ import annotations
+
+import json
+
+import ml_dtypes
+import numpy as np
+import pytest
+
+from lowprec.arrays.packing import swizzle
+from lowprec.checkpoints.folder import open_checkpoint
+from lowprec.checkpoints.linting import lint
+from lowprec.checkpoints.quantizing import FAMILIES, quantize_checkpoint, target
+from tests.checkpoints.files import changed, quantized, source
+
+PAIRS = [(family, to) for family, formats in FAMILIES.items() for to in formats]
+
+
+def _rules(checkpoint, against=None):
+    return [finding.rule for finding in lint(checkpoint, against)]
+
+
+@pytest.mark.parametrize(("family", "to"), PAIRS)
+def test_a_file_that_is_right_has_no_findings(tmp_path, family, to):
+    found, made = quantized(tmp_path, family, to, (2, 64, 96) if family == "gpt-oss" else (256, 256))
+    assert lint(found) == lint(found, made) == ()
+
+
+@pytest.mark.parametrize("family", ["compressed-tensors", "modelopt", "deepseek", "quark", "deepseek-v4"])
+def test_a_folder_that_is_right_has_no_findings(tmp_path, family):
+    """With the configuration that is written beside it."""
+    (tmp_path / "model").mkdir()
+    source(tmp_path / "model" / "model.safetensors", (256, 256))
+    (tmp_path / "model" / "config.json").write_text('{"model_type": "test"}')
+    made = open_checkpoint(tmp_path / "model")
+    quantize_checkpoint(made, tmp_path / "out", target(family, next(iter(FAMILIES[family]))))
+    found = open_checkpoint(tmp_path / "out")
+    assert json.loads((tmp_path / "out" / "config.json").read_text())["model_type"] == "test"
+    assert found.config["quant_method"]
+    assert lint(found, made) == ()
+
+
+def _at(tensors, name, values, place=(0, 0)):
+    tag, array = tensors[name]
+    array = array.copy()
+    array[place] = values
+    tensors[name] = tag, array
+
+
+def _set(tensors, name, array, tag=None):
+    tensors[name] = tag or tensors[name][0], array
+
+
+def _swap(tensors, name):
+    data = tensors[name][1].view(np.uint8)
+    _set(tensors, name, (data << 4 | data >> 4).astype(np.uint8))
+
+
+def _half(tensors, name):
+    _set(tensors, name, np.ascontiguousarray(tensors[name][1][:, ::2]))
+
+
+def _swizzled(times):
+    def change(tensors):
+        tag, array = tensors["m.q.weight_scale"]
+        codes = array.view(np.uint8)
+        for _ in range(times):
+            codes = swizzle(codes).reshape(codes.shape)
+        tensors["m.q.weight_scale"] = tag, codes.view(array.dtype)
+
+    return change
+
+
+def _late(tensors):
+    """Elements divided by amax / 6 itself, and the scale rounded afterwards: every block reaches 6."""
+    data = tensors["m.q.weight"][1].copy()
+    data.reshape(-1, 16)[:, 0] = 0x70 | data.reshape(-1, 16)[:, 0] & 15
+    _set(tensors, "m.q.weight", data)
+
+
+SCALE, CODES = "m.q.weight_scale", "m.q.weight"
+#: Rule, the file that is damaged, and the damage. The comments name public reports.
+DEFECTS = [
+    # vLLM #43416, #51946: bytes of E8M0 copied as floats, 120 became 120.0
+    ("scale-type", "quark", "mxfp4", lambda t: _set(t, SCALE, t[SCALE][1].astype(np.float32), "F32")),
+    ("scale-bytes-as-floats", "comfyui", "e4m3fn", lambda t: _set(t, "m.q.scale_weight", np.float32(120))),
+    # Modular #6600: the global scale is the other convention's
+    ("scale-inverted", "compressed-tensors", "nvfp4",
+     lambda t: _set(t, "m.q.weight_global_scale", 1 / t["m.q.weight_global_scale"][1])),
+    ("scale-inverted", "modelopt", "nvfp4", lambda t: _set(t, "m.q.weight_scale_2", 1 /
+    t["m.q.weight_scale_2"][1])), ("scale-inverted", "modelopt", "e4m3fn", lambda t: _set(t, SCALE, 1 /
+    t[SCALE][1])), ("scale-inverted", "deepseek", "e4m3fn", lambda t: _set(t, "m.q.weight_scale_inv", 1 /
+    t["m.q.weight_scale_inv"][1])), # Modular #6600, sglang #23625: scales in tiles, or in tiles of tiles
+    ("scale-swizzled", "modelopt", "nvfp4", _swizzled(1)),
+    ("scale-swizzled", "modelopt", "nvfp4", _swizzled(2)),
+    # Transformers #46763: elements and scale disagree
+    ("scale-rounded-late", "quark", "mxfp4", _late),
+    # ModelOpt #2038: scales of packed bytes
+    ("shape", "modelopt", "nvfp4", lambda t: _half(t, SCALE)),
+    ("shape", "quark", "mxfp4", lambda t: _set(t, SCALE, np.full((512, 8), 120, np.uint8))),
+    # vLLM #54444: memory that was never written
+    ("tensor-scale-invalid", "compressed-tensors", "nvfp4",
+     lambda t: _set(t, "m.q.weight_global_scale", np.zeros(1, np.float32))),
+    ("tensor-scale-invalid", "modelopt", "nvfp4", lambda t: _set(t, "m.q.weight_scale_2", np.float32(1e-41))),
+    ("scale-nan", "quark", "mxfp4", lambda t: _at(t, SCALE, 0xFF)),
+    ("scale-nan", "deepseek", "e4m3fn", lambda t: _at(t, "m.q.weight_scale_inv", np.nan)),
+    ("scale-infinite", "deepseek", "e4m3fn", lambda t: _at(t, "m.q.weight_scale_inv", np.inf)),
+    ("scale-zero", "modelopt", "nvfp4", lambda t: _at(t, SCALE, 0)),
+    ("scale-negative", "modelopt", "nvfp4", lambda t: _at(t, SCALE, -1)),
+    ("scale-subnormal", "deepseek", "e4m3fn", lambda t: _at(t, "m.q.weight_scale_inv", 1e-40)),
+    ("code-nan", "modelopt", "e4m3fn", lambda t: _at(t, CODES, np.nan)),
+    ("code-nan", "plain", "e4m3fn", lambda t: _at(t, CODES, np.nan)),
+    ("missing-scale", "gpt-oss", "mxfp4", lambda t: t.pop("m.q.weight_scales")),
+    ("missing-scale", "quark", "mxfp4", lambda t: t.pop(SCALE)),
+    ("missing-tensor-scale", "compressed-tensors", "nvfp4", lambda t: t.pop("m.q.weight_global_scale")),
+    ("orphan-scale", "modelopt", "e4m3fn", lambda t: t.pop(CODES)),
+    ("fp8-without-scale", "comfyui", "e4m3fn", lambda t: t.pop("m.q.scale_weight")),
+    ("comfyui-unmarked", "comfyui", "e4m3fn", lambda t: t.pop("scaled_fp8")),
+    ("comfyui-quant", "comfyui", "e4m3fn",
+     lambda t: t.update({"m.q.comfy_quant": ("U8", np.frombuffer(b'{"format": "nvfp4"}', np.uint8))})),
+    ("input-scale-invalid", "modelopt", "nvfp4", lambda t: t.update({"m.q.input_scale": ("F32",
+    np.float32(0))})),
+]  # fmt: skip
+
+
+@pytest.mark.parametrize(("rule", "family", "to", "change"), DEFECTS)
+def test_a_defect_is_named(tmp_path, rule, family, to, change):
+    """One defect, one finding: with the tensor, what was seen and what to do."""
+    found, _ = quantized(tmp_path, family, to, (2, 64, 96) if family == "gpt-oss" else (256, 512))
+    findings = lint(changed(found, tmp_path / "defect.safetensors", change))
+    assert {finding.rule for finding in findings} == {rule}
+    for finding in findings:
+        assert "q" in finding.tensor
+        assert finding.evidence
+        assert finding.remedy
+
+
+def test_evidence_says_what_shapes_look_like(tmp_path):
+    found, _ = quantized(tmp_path, "modelopt", "nvfp4", (256, 128))
+    half = changed(found, tmp_path / "a.safetensors", lambda t: _half(t, SCALE))
+    (finding,) = lint(half)
+    assert "computed from packed bytes" in finding.evidence
+    flat = changed(found, tmp_path / "b.safetensors", lambda t: _set(t, SCALE, t[SCALE][1].reshape(-1)))
+    (finding,) = lint(flat)
+    assert "swizzled scales are" in finding.evidence
+    other = changed(found, tmp_path / "c.safetensors", lambda t: _set(t, SCALE, t[SCALE][1].reshape(128, 16)))
+    (finding,) = lint(other)
+    assert "of the other axis" in finding.evidence
+
+
+def test_scales_of_the_other_axis_are_seen_by_their_blocks(tmp_path):
+    """A square weight that was transposed after it had been quantised: all shapes fit."""
+    found, _ = quantized(tmp_path, "quark", "mxfp4", (256, 256))
+
+    def transpose(tensors):
+        data = tensors[CODES][1]
+        codes = np.stack([data & 15, data >> 4], axis=-1).reshape(256, 256).T
+        _set(tensors, CODES, np.ascontiguousarray(codes[:, ::2] | codes[:, 1::2] << 4))
+
+    assert _rules(changed(found, tmp_path / "x.safetensors", transpose)) == ["scale-axis"]
+
+
+@pytest.mark.parametrize(
+    ("rule", "family", "to", "change"),
+    [
+        # sglang #23625: nothing but the source shows it
+        ("swapped-nibbles", "modelopt", "nvfp4", lambda t: _swap(t, CODES)),
+        ("swapped-nibbles", "gpt-oss", "mxfp4", lambda t: _swap(t, "m.q.weight_blocks")),
+        ("far-from-source", "quark", "mxfp4", lambda t: _set(t, CODES, t[CODES][1][::-1].copy())),
+    ],
+)
+def test_what_only_the_source_shows_is_named_against_it(tmp_path, rule, family, to, change):
+    found, made = quantized(tmp_path, family, to, (2, 64, 96) if family == "gpt-oss" else (256, 256))
+    broken = changed(found, tmp_path / "x.safetensors", change)
+    assert _rules(broken) == []
+    assert _rules(broken, made) == [rule]
+
+
+@pytest.mark.parametrize(
+    ("rule", "family", "to", "options", "change"),
+    [
+        ("ignored-but-quantized", "compressed-tensors", "nvfp4", {}, lambda c: c["ignore"].append("m.q")),
+        ("ignored-but-quantized", "compressed-tensors", "nvfp4", {}, lambda c: c["ignore"].append("re:.*q$")),
+        ("format-disagrees", "compressed-tensors", "nvfp4", {},
+         lambda c: c.update(format="mxfp4-pack-quantized")),
+        ("scale-strategy", "compressed-tensors", "e4m3fn", {"channel": True},
+         lambda c: c["config_groups"]["group_0"]["weights"].update(strategy="tensor")),
+        ("scale-strategy", "compressed-tensors", "mxfp4", {},
+         lambda c: c["config_groups"]["group_0"]["weights"].update(group_size=16)),
+        ("scale-not-a-power-of-two", "deepseek", "e4m3fn", {}, lambda c: c.update(scale_fmt="ue8m0")),
+        ("quantized-but-plain", "compressed-tensors", "mxfp4", {}, lambda c: c["ignore"].remove("m.k")),
+    ],
+)  # fmt: skip
+def test_a_configuration_that_says_otherwise_is_named(tmp_path, rule, family, to, options, change):
+    (tmp_path / "model").mkdir()
+    source(tmp_path / "model" / "m.safetensors", (256, 256), **{"m.k.weight": np.ones((4, 48), np.float32)})
+    made = open_checkpoint(tmp_path / "model")
+    quantize_checkpoint(made, tmp_path / "out", target(family, to, **options), exclude=["*.k.*"])
+    assert _rules(open_checkpoint(tmp_path / "out")) == []
+    config = json.loads((tmp_path / "out" / "config.json").read_text())
+    change(config["quantization_config"])
+    (tmp_path / "out" / "config.json").write_text(json.dumps(config))
+    assert _rules(open_checkpoint(tmp_path / "out")) == [rule]
+
+
+def test_scales_of_joined_layers_that_differ_are_a_note(tmp_path):
+    """Gate and up are one product in servers (vLLM #54974, #55073)."""
+    layers = {
+        f"m.{name}_proj.weight": np.full((16, 16), size, np.float32)
+        for name, size in (("gate", 1), ("up", 2))
+    }
+    made = source(tmp_path / "s.safetensors", **layers)
+    quantize_checkpoint(made, tmp_path / "x.safetensors", target("modelopt", "nvfp4"))
+    (finding,) = lint(open_checkpoint(tmp_path / "x.safetensors"))
+    assert (finding.rule, finding.severity) == ("fused-scales-differ", "note")
+
+
+def test_an_fp8_cast_that_clipped_is_a_warning(tmp_path):
+    made = source(tmp_path / "s.safetensors", **{"m.k.weight": np.full((4, 32), 500, np.float32)})
+    quantize_checkpoint(made, tmp_path / "x.safetensors", target("plain", "e4m3fn"))
+    (finding,) = lint(open_checkpoint(tmp_path / "x.safetensors"))
+    assert (finding.rule, finding.severity, finding.tensor) == ("fp8-without-scale", "warning", "m.k.weight")
+
+
+def test_gaps_between_tensors_are_named(tmp_path):
+    import struct
+
+    text = json.dumps({"x": {"dtype": "F32", "shape": [1], "data_offsets": [4, 8]}}).encode()
+    (tmp_path / "x.safetensors").write_bytes(struct.pack("<Q", len(text)) + text + bytes(8))
+    assert _rules(open_checkpoint(tmp_path / "x.safetensors")) == ["gaps"]
+
+
+def test_types_of_ml_dtypes_are_what_files_hold(tmp_path):
+    found, _ = quantized(tmp_path, "modelopt", "nvfp4")
+    assert found.entries[SCALE].array().dtype == ml_dtypes.float8_e4m3fn

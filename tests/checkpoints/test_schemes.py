@@ -1,0 +1,274 @@
+"""Every scheme against its definition, written once more here, and back."""
+
+from __future__ import annotations
+
+import math
+
+import ml_dtypes
+import numpy as np
+import pytest
+
+from lowprec.checkpoints.container import CheckpointError
+from lowprec.checkpoints.converting import convert_checkpoint, dequantize_checkpoint
+from lowprec.checkpoints.decoding import PART, as_blocks, ranges, values_of
+from lowprec.checkpoints.folder import open_checkpoint
+from lowprec.checkpoints.inspecting import inspect
+from lowprec.checkpoints.quantizing import FAMILIES, quantize_checkpoint, target
+from lowprec.checkpoints.schemes import SCHEMES
+from lowprec.checkpoints.verifying import verify_checkpoint
+from lowprec.checkpoints.weights import weights_of
+from tests.checkpoints.files import changed, quantized, source
+
+#: The sixteen values of E2M1, by code.
+E2M1 = np.array([0, 0.5, 1, 1.5, 2, 3, 4, 6, -0.0, -0.5, -1, -1.5, -2, -3, -4, -6], np.float32)
+PAIRS = [(family, to) for family, formats in FAMILIES.items() for to in formats]
+
+
+def _nibbles(data):
+    """Values of bytes, the first in the low half."""
+    data = data.view(np.uint8)
+    return np.stack([E2M1[data & 15], E2M1[data >> 4]], axis=-1).reshape(*data.shape[:-1], -1)
+
+
+def _power(data):
+    return np.ldexp(np.float64(1), data.view(np.uint8).astype(int) - 127)
+
+
+def _tiles(scales, shape):
+    return np.kron(scales, np.ones((128, 128)))[: shape[0], : shape[1]]
+
+
+def _defined(name, tensors):
+    """The weight's values as the layout's definition says, in float64."""
+    get = {key.removeprefix("m.q"): array for key, (_, array) in tensors.items() if key.startswith("m.q")}
+    if name in ("nvfp4-pack-quantized", "modelopt nvfp4", "torchao nvfp4"):
+        codes, scales, tensor = {
+            "nvfp4-pack-quantized": (".weight_packed", ".weight_scale", ".weight_global_scale"),
+            "modelopt nvfp4": (".weight", ".weight_scale", ".weight_scale_2"),
+            "torchao nvfp4": ("._weight_qdata", "._weight_scale", "._weight_per_tensor_scale"),
+        }[name]
+        number = get[tensor].reshape(()).astype(np.float32)
+        units = get[scales].astype(np.float32)
+        units = units / number if name.startswith("nvfp4") else units * number
+        return _nibbles(get[codes]) * np.repeat(units, 16, axis=-1)
+    if name in ("mxfp4-pack-quantized", "quark mxfp4", "deepseek-v4 fp4", "torchao mxfp4"):
+        codes = get.get(".weight_packed", get.get("._weight_qdata", get.get(".weight")))
+        scales = get.get(".weight_scale", get.get(".scale", get.get("._weight_scale")))
+        return _nibbles(codes) * np.repeat(_power(scales), 32, axis=-1)
+    if name == "gpt-oss mxfp4":
+        blocks, scales = get[".weight_blocks"], get[".weight_scales"]
+        whole = _nibbles(blocks.reshape(*blocks.shape[:-2], -1)) * np.repeat(_power(scales), 32, axis=-1)
+        return whole.swapaxes(-1, -2)
+    codes = get.get("._weight_qdata", get.get(".weight")).astype(np.float64)
+    if name in ("mxfp8-quantized", "torchao mxfp8"):
+        return codes * np.repeat(_power(get.get(".weight_scale", get.get("._weight_scale"))), 32, axis=-1)
+    if name == "deepseek fp8":
+        return codes * _tiles(get[".weight_scale_inv"], codes.shape)
+    if name == "deepseek-v4 fp8":
+        return codes * _tiles(_power(get[".scale"]), codes.shape)
+    if name == "plain":
+        return codes
+    return codes * get.get(".weight_scale", get.get(".scale_weight"))
+
+
+@pytest.mark.parametrize(("family", "to"), PAIRS)
+def test_what_is_written_is_what_the_layout_defines(tmp_path, family, to):
+    """Recognised by its names, decoded to the values of the definition, and made by the rule it says."""
+    shape = (2, 64, 96) if family == "gpt-oss" else (200, 192)
+    found, made = quantized(tmp_path, family, to, shape)
+    (weight,) = [item for item in weights_of(found) if item.name == "m.q.weight"]
+    expected = FAMILIES[family][to]
+    if expected in ("modelopt fp8", "quark fp8"):  # only the configuration tells them apart
+        expected = "float-quantized"
+    assert weight.scheme.name == expected
+    assert weight.problem is None
+    assert weight.value_shape == shape
+    tensors = {name: (entry.tag, entry.read()) for name, entry in found.entries.items()}
+    values = values_of(weight)
+    assert values.dtype == np.float32
+    assert np.array_equal(values, _defined(weight.scheme.name, tensors).astype(np.float32))
+    (verdict,) = verify_checkpoint(found, made)
+    assert verdict.holds
+    assert verdict.codes_differ == 0
+    if weight.scheme.block:
+        assert verdict.rule
+
+
+def test_every_scheme_that_is_not_ggufs_is_written_or_named_here():
+    written = {name for formats in FAMILIES.values() for name in formats.values()}
+    only_read = {"torchao float8", "gpt-oss mxfp4 (original)"}
+    assert {scheme.name for scheme in SCHEMES if scheme.family != "gguf"} - written == only_read
+
+
+@pytest.mark.parametrize(
+    ("family", "to"), [("deepseek", "e4m3fn"), ("compressed-tensors", "nvfp4"), ("gpt-oss", "mxfp4")]
+)
+def test_parts_are_the_whole(tmp_path, family, to):
+    """Ranges of rows end where blocks do, and give what the whole gives."""
+    found, _ = quantized(tmp_path, family, to, (3, 64, 96) if family == "gpt-oss" else (300, 192))
+    weight = next(item for item in weights_of(found) if item.is_quantized)
+    parts = list(ranges(weight, part=64))
+    assert len(parts) > 2
+    joined = np.concatenate([values_of(weight, start, stop) for start, stop in parts])
+    assert np.array_equal(joined, values_of(weight))
+
+
+def test_the_original_names_of_gpt_oss_are_not_transposed(tmp_path):
+    found, _ = quantized(tmp_path, "gpt-oss", "mxfp4", (2, 64, 96))
+
+    def rename(tensors):
+        for name in list(tensors):
+            tensors[
+                name.replace("weight_blocks", "weight.blocks").replace("weight_scales", "weight.scales")
+            ] = tensors.pop(name)
+
+    other = changed(found, tmp_path / "original.safetensors", rename)
+    (ours,), (theirs,) = ([w for w in weights_of(item) if w.is_quantized] for item in (found, other))
+    assert theirs.scheme.name == "gpt-oss mxfp4 (original)"
+    assert theirs.value_shape == (2, 96, 64)
+    assert np.array_equal(values_of(theirs), values_of(ours).swapaxes(-1, -2))
+
+
+def test_scales_of_channels_are_per_row(tmp_path):
+    found, made = quantized(tmp_path, "compressed-tensors", "e4m3fn", (64, 32), channel=True)
+    (weight,) = [item for item in weights_of(found) if item.is_quantized]
+    assert weight.blocks == "channel"
+    assert weight.scales.shape == (64, 1)
+    amax = np.abs(made.entries["m.q.weight"].read()).max(axis=1)
+    scales = weight.scales.read()[:, 0].astype(np.float64)
+    assert (scales * 448 >= amax).all()
+    assert (np.nextafter(scales.astype(np.float32), np.float32(0)).astype(np.float64) * 448 < amax).all()
+
+
+def test_powers_of_two_for_tiles(tmp_path):
+    found, _ = quantized(tmp_path, "deepseek", "e4m3fn", powers=True)
+    scales = found.entries["m.q.weight_scale_inv"].read()
+    assert scales.dtype == np.float32
+    assert (np.frexp(scales)[0] == 0.5).all()
+
+
+@pytest.mark.parametrize(
+    ("family", "to"), [("quark", "mxfp4"), ("modelopt", "nvfp4"), ("compressed-tensors", "mxfp8_e4m3")]
+)
+def test_block_arrays_have_the_same_values(tmp_path, family, to):
+    found, _ = quantized(tmp_path, family, to)
+    weight = next(item for item in weights_of(found) if item.is_quantized)
+    blocks = as_blocks(weight)
+    assert blocks.shape == weight.shape
+    exact = values_of(weight, dtype=np.float64)
+    assert np.array_equal(np.asarray(blocks, np.float64), exact)
+
+
+def test_a_divisor_without_inverse_makes_no_block_array(tmp_path):
+    found, _ = quantized(tmp_path, "compressed-tensors", "nvfp4")
+    with pytest.raises(CheckpointError, match="whose inverse is no float32"):
+        as_blocks(next(item for item in weights_of(found) if item.is_quantized))
+
+
+def test_inspect_says_bits_and_reads_headers_only(tmp_path):
+    found, _ = quantized(tmp_path, "quark", "mxfp4")
+    summary = inspect(found)
+    assert summary.schemes() == {"quark mxfp4": (1, 256 * 192, 256 * 192 * 17 // 32), "plain F32": (1, 8, 32)}
+    assert summary.as_json()["weights"][0]["block"] in ("32", None)
+
+
+@pytest.mark.parametrize("dtype", ["F32", "BF16"])
+def test_dequantize_writes_the_values(tmp_path, dtype):
+    found, _ = quantized(tmp_path, "modelopt", "nvfp4")
+    assert dequantize_checkpoint(found, tmp_path / "out.safetensors", dtype) == ("m.q.weight",)
+    out = open_checkpoint(tmp_path / "out.safetensors")
+    kind = {"F32": np.float32, "BF16": ml_dtypes.bfloat16}[dtype]
+    expected = values_of(next(item for item in weights_of(found) if item.is_quantized)).astype(kind)
+    assert np.array_equal(out.entries["m.q.weight"].read(), expected)
+    assert sorted(out.entries) == ["m.norm.weight", "m.q.weight"]
+
+
+# -- conversions ------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("family", ["modelopt", "compressed-tensors", "torchao"])
+def test_mxfp4_becomes_nvfp4_without_loss(tmp_path, family):
+    """Exponents within 17 of the largest: every block is exact, and the values are the same numbers."""
+    found, _ = quantized(tmp_path, "quark", "mxfp4")
+    out = tmp_path / "out.safetensors"
+    reports, _ = convert_checkpoint(found, out, target(family, "nvfp4"))
+    report = reports["m.q.weight"]
+    assert report["exact_blocks"] == report["blocks"] == 256 * 192 // 16
+    both = [next(w for w in weights_of(item) if w.is_quantized) for item in (found, open_checkpoint(out))]
+    assert np.array_equal(values_of(both[0]), values_of(both[1]))
+
+
+def test_blocks_too_far_below_the_largest_are_counted(tmp_path):
+    found, _ = quantized(tmp_path, "quark", "mxfp4", (32, 64))
+
+    def spread_out(tensors):
+        tag, scales = tensors["m.q.weight_scale"]
+        scales = scales.copy()
+        scales[0, 0], scales[1, 0], scales[2, 0] = 140, 140 - 17, 140 - 30
+        tensors["m.q.weight_scale"] = tag, np.minimum(scales, 140).astype(np.uint8).clip(124)
+        tensors["m.q.weight_scale"][1][2, 0] = 110
+
+    wide = changed(found, tmp_path / "wide.safetensors", spread_out)
+    report = convert_checkpoint(wide, tmp_path / "out.safetensors", target("modelopt", "nvfp4"))[0][
+        "m.q.weight"
+    ]
+    assert report["blocks"] - report["exact_blocks"] == 2  # the two halves of one block of 32
+
+
+@pytest.mark.parametrize(
+    ("first", "second", "to"), [("quark", "compressed-tensors", "mxfp4"), ("torchao", "modelopt", "nvfp4")]
+)
+def test_one_layout_becomes_another_byte_for_byte(tmp_path, first, second, to):
+    """The same scales and codes under other names."""
+    found, _ = quantized(tmp_path, first, to)
+    convert_checkpoint(found, tmp_path / "out.safetensors", target(second, to))
+    both = [
+        next(w for w in weights_of(item) if w.is_quantized)
+        for item in (found, open_checkpoint(tmp_path / "out.safetensors"))
+    ]
+    assert both[0].scheme != both[1].scheme
+    for part in ("codes", "scales"):
+        ours, theirs = (getattr(weight, part).read().view(np.uint8) for weight in both)
+        assert np.array_equal(ours, theirs)
+
+
+# -- what is refused --------------------------------------------------------------------------------
+
+
+def test_targets_that_there_are_not(tmp_path):
+    for family, to, options, message in (
+        ("theirs", "nvfp4", {}, "unknown scheme 'theirs'; use one of compressed-tensors"),
+        ("quark", "nvfp4", {}, "scheme 'quark' has no 'nvfp4'; it has mxfp4, e4m3fn"),
+        ("quark", "mxfp4", {"channel": True}, "scales of channels are for e4m3fn of compressed-tensors"),
+        ("quark", "mxfp4", {"powers": True}, "can be chosen for deepseek only"),
+        ("quark", "e4m3fn", {"rule": "floor"}, "is for scales of blocks"),
+    ):
+        with pytest.raises(CheckpointError, match=message):
+            target(family, to, **options)
+
+
+def test_weights_that_hold_nan_are_refused_and_nothing_is_written(tmp_path):
+    made = source(tmp_path / "s.safetensors", **{"m.k.weight": np.full((4, 32), math.nan, np.float32)})
+    with pytest.raises(CheckpointError, match=r"'m\.k\.weight' holds 128 NaN or infinite values"):
+        quantize_checkpoint(made, tmp_path / "out.safetensors", target("quark", "mxfp4"))
+    assert not (tmp_path / "out.safetensors").exists()
+    quantize_checkpoint(made, tmp_path / "out.safetensors", target("quark", "mxfp4"), exclude=["*.k.*"])
+    assert open_checkpoint(tmp_path / "out.safetensors").entries["m.k.weight"].tag == "F32"
+
+
+def test_rows_that_are_no_whole_blocks_stay_as_they_are(tmp_path):
+    made = source(tmp_path / "s.safetensors", **{"m.k.weight": np.ones((4, 33), np.float32)})
+    _, kept = quantize_checkpoint(made, tmp_path / "out.safetensors", target("quark", "mxfp4"))
+    assert kept["m.k.weight"] == "33 elements are no multiple of 32"
+
+
+def test_a_weight_without_scales_is_not_decoded(tmp_path):
+    found, _ = quantized(tmp_path, "compressed-tensors", "mxfp4")
+    broken = changed(found, tmp_path / "b.safetensors", lambda tensors: tensors.pop("m.q.weight_scale"))
+    with pytest.raises(CheckpointError, match="has no weight_scale beside it"):
+        dequantize_checkpoint(broken, tmp_path / "out.safetensors")
+
+
+def test_large_parts_are_ranges_of_rows():
+    """The bound on memory: parts have about PART elements."""
+    assert PART * 8 * 10 < 1 << 30
