@@ -44,6 +44,8 @@ _HOMES = {
     "quantize": "lowprec.arrays.convert",
     "random_bits": "lowprec.arrays.random",
     "stochastic": "lowprec.spec.rounding",
+    "load": "lowprec.checkpoints.saving",
+    "save": "lowprec.checkpoints.saving",
     "load_toml": "lowprec.spec.toml_reading",
     "to_toml": "lowprec.spec.toml_writing",
     "Order": "lowprec.spec.order",

@@ -88,6 +88,7 @@ from lowprec.arrays.order import (
 from lowprec.arrays.random import random_bits as random_bits
 from lowprec.arrays.statistics import error_report as error_report, scale_for as scale_for
 from lowprec.arrays.threads import get_threads as get_threads, set_threads as set_threads
+from lowprec.checkpoints.saving import load as load, save as save
 from lowprec.spec.accumulation import Accumulation as Accumulation, Window as Window
 from lowprec.spec.arith import Class as Class
 from lowprec.spec.block import BlockFormat as BlockFormat, ScaleRule as ScaleRule

@@ -25,6 +25,7 @@ __all__ = [
     "UNSIGNED",
     "Array",
     "Operand",
+    "as_array",
     "code_dtype",
     "codes_operand",
     "dtype",
@@ -152,7 +153,7 @@ def projection(
 
 def values_operand(values: object, name: str = "values") -> Operand:
     """Values, as codes of the type that they came in; `name` is for messages."""
-    array = _as_array(values)
+    array = as_array(values)
     carrier = catalog.carrier(array.dtype) if array.dtype.kind in "biufV" else None
     if carrier is None:
         raise TypeError(
@@ -205,7 +206,7 @@ def narrowed(operand: Operand, converted: bool = False) -> Operand:
 
 def codes_operand(codes: object, fmt: Format) -> Operand:
     """Codes of a format, checked to be such."""
-    array = _as_array(codes)
+    array = as_array(codes)
     if _is_typed(array, fmt):
         codes = typed_codes(array, fmt)
         return Operand(codes, fmt, codes, True)
@@ -315,7 +316,8 @@ def refuse_results(
     )
 
 
-def _as_array(values: object) -> Array:
+def as_array(values: object) -> Array:
+    """Return what stands for an array as one, in its type; torch tensors by their bits."""
     if isinstance(values, np.ma.MaskedArray):
         raise TypeError(
             "a masked array would lose its mask; give .filled(...), or .data and put the mask back afterwards"

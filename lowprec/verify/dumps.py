@@ -7,7 +7,6 @@ from __future__ import annotations
 
 import ast
 import copy
-import json
 import math
 import re
 import shutil
@@ -16,15 +15,16 @@ import tempfile
 import weakref
 from abc import ABC, abstractmethod
 from pathlib import Path
-from typing import Any, BinaryIO
+from typing import Any
 
 import ml_dtypes
 import numpy as np
 import numpy.typing as npt
 
-from lowprec.arrays.checks import UNSIGNED, _as_array, code_dtype, typed_codes
+from lowprec.arrays.checks import UNSIGNED, as_array, code_dtype, typed_codes
 from lowprec.arrays.convert import decode
 from lowprec.arrays.packing import packed_bytes, unpack
+from lowprec.checkpoints.container import TAGS, CheckpointError, open_file
 from lowprec.spec import catalog
 from lowprec.spec.format import Format
 from lowprec.verify.shown import plain, quoted
@@ -33,25 +33,12 @@ __all__ = ["Dump", "DumpError", "Held", "Spool", "Values", "open_dump"]
 
 Array = npt.NDArray[Any]
 
-#: Names in safetensors' headers.
-_SAFETENSORS = {
-    "F64": np.dtype(np.float64),
-    "F32": np.dtype(np.float32),
-    "F16": np.dtype(np.float16),
-    "BF16": np.dtype(ml_dtypes.bfloat16),
-    "F8_E4M3": np.dtype(ml_dtypes.float8_e4m3fn),
-    "F8_E5M2": np.dtype(ml_dtypes.float8_e5m2),
-    "F8_E4M3FNUZ": np.dtype(ml_dtypes.float8_e4m3fnuz),
-    "F8_E5M2FNUZ": np.dtype(ml_dtypes.float8_e5m2fnuz),
-    "F8_E8M0": np.dtype(ml_dtypes.float8_e8m0fnu),
-    **{f"{kind}{bits}": np.dtype(f"{kind.lower()}{bits // 8}") for kind in "IU" for bits in (8, 16, 32, 64)},
-}
 _TEXT = (".hex", ".mem", ".txt")
 _WORD = re.compile(r"(?:0[xX])?[0-9a-fA-F]+(?:_[0-9a-fA-F]+)*")
 _PIECE, _SCATTERED = 1 << 20, 1 << 11
 
-#: Limits of NumPy's arrays, of NumPy's headers in characters, and of safetensors' headers in bytes.
-_DIMENSIONS, _NPY_HEADER, _SAFETENSORS_HEADER = 64, 10_000, 100_000_000
+#: Limits of NumPy's arrays, and of NumPy's headers in characters.
+_DIMENSIONS, _NPY_HEADER = 64, 10_000
 
 
 class DumpError(ValueError):
@@ -98,7 +85,7 @@ class Held(Dump):
     """An array in memory."""
 
     def __init__(self, values: object, name: str = "array") -> None:
-        array = _as_array(values)
+        array = as_array(values)
         self.name, self.shape, self.dtype = name, array.shape, array.dtype.newbyteorder("=")
         self._flat = array.reshape(-1)
 
@@ -352,31 +339,23 @@ def _npy(path: Path) -> Dump:
 
 
 def _safetensors(path: Path, tensor: str) -> Dump:
-    """Return a tensor by the file's header; the library gives NumPy no 8-bit floats."""
-    with path.open("rb") as file:
-        header = _header(path, file)
-        start = file.tell()
-    names = [name for name in header if name != "__metadata__"]
-    if not tensor and len(names) == 1:
-        tensor = names[0]
-    if tensor not in names:
-        shown = ", ".join(map(quoted, names[:10])) + (", ..." if len(names) > 10 else "")
-        which = f"no tensor {tensor!r}" if tensor else f"{len(names)} tensors"
-        raise DumpError(f"{str(path)!r} has {which}; name one behind a colon: {shown}")
-    entry = header[tensor]
+    """Return a tensor by its name; F4 and F6, which have no whole bytes, are held in memory."""
     try:
-        kind, shape, (first, last) = entry["dtype"], _counts(entry["shape"]), _counts(entry["data_offsets"])
-        if kind not in _SAFETENSORS:
-            raise DumpError(
-                f"tensor {tensor!r} of {str(path)!r} has type {quoted(kind)}, which is not compared"
-            )
-        if last - first != math.prod(shape) * _SAFETENSORS[kind].itemsize:
-            raise ValueError(f"{kind} of shape {quoted(list(shape))} does not take bytes {first} to {last}")
-    except (KeyError, TypeError, ValueError) as error:
-        if isinstance(error, DumpError):
-            raise
-        raise DumpError(f"cannot read tensor {tensor!r} of {str(path)!r}: {error}") from None
-    return _Filed(path, f"{path}:{tensor}", _SAFETENSORS[kind], shape, start + first)
+        entries = open_file(path).entries
+    except CheckpointError as error:
+        raise DumpError(f"cannot read {str(path)!r} as a safetensors file: {error}") from None
+    if not tensor and len(entries) == 1:
+        (tensor,) = entries
+    if tensor not in entries:
+        shown = ", ".join(map(quoted, list(entries)[:10])) + (", ..." if len(entries) > 10 else "")
+        which = f"no tensor {tensor!r}" if tensor else f"{len(entries)} tensors"
+        raise DumpError(f"{str(path)!r} has {which}; name one behind a colon: {shown}")
+    entry = entries[tensor]
+    if entry.dtype.kind in "bc":
+        raise DumpError(f"tensor {tensor!r} of {str(path)!r} has type {entry.tag!r}, which is not compared")
+    if TAGS[entry.tag][1] < 8:
+        return Held(entry.read(), f"{path}:{tensor}")
+    return _Filed(path, f"{path}:{tensor}", entry.dtype, entry.shape, entry.start)
 
 
 def _counts(numbers: Any) -> tuple[int, ...]:
@@ -390,19 +369,6 @@ def _counts(numbers: Any) -> tuple[int, ...]:
             f"an array of {len(numbers):,} dimensions is none of NumPy, which has at most {_DIMENSIONS}"
         )
     return tuple(numbers)
-
-
-def _header(path: Path, file: BinaryIO) -> dict[str, Any]:
-    try:
-        (length,) = struct.unpack("<Q", file.read(8))
-        if length > min(path.stat().st_size, _SAFETENSORS_HEADER):
-            raise ValueError(f"its header is said to have {length:,} bytes")
-        header = json.loads(file.read(length))
-        if not isinstance(header, dict):
-            raise ValueError("its header is no JSON object")
-    except (struct.error, ValueError, RecursionError) as error:
-        raise DumpError(f"cannot read {str(path)!r} as a safetensors file: {error}") from None
-    return header
 
 
 def _text(path: Path, fmt: Format) -> Dump:

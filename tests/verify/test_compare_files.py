@@ -91,6 +91,15 @@ def test_raw_files_have_the_type_and_shape_that_they_are_given(tmp_path):
     check(open_dump(f"{path}:float8_e4m3fn"), CODES.reshape(-1).view(ml_dtypes.float8_e4m3fn))
 
 
+@pytest.mark.parametrize("name", ["float4_e2m1fn", "float6_e2m3fn"])
+def test_tensors_without_whole_bytes_are_read(tmp_path, name):
+    codes = np.arange(12, dtype=np.uint8).view(getattr(ml_dtypes, name)).reshape(3, 4)
+    lp.save(tmp_path / "m.safetensors", {"w": codes})
+    dump = open_dump(f"{tmp_path}/m.safetensors:w")
+    assert dump.shape == (3, 4)
+    np.testing.assert_array_equal(dump.read(0, 12).view(np.uint8), np.arange(12))
+
+
 def test_tensors_of_safetensors_are_read_by_name(tmp_path):
     """As the library wrote them; alone a tensor needs no name."""
     import safetensors.numpy as safetensors
@@ -196,13 +205,16 @@ def test_files_that_are_no_dumps_are_refused(tmp_path):
 @pytest.mark.parametrize(
     ("entry", "message"),
     [
-        ({"shape": [3], "data_offsets": [0, 3]}, "'dtype'"),
-        ({"dtype": "U8", "shape": [3]}, "'data_offsets'"),
-        ({"dtype": "U8", "shape": [3], "data_offsets": [-8, 3]}, "are not numbers from 0 to 2**63 - 1"),
-        ({"dtype": "U8", "shape": [-3], "data_offsets": [0, 3]}, "are not numbers from 0 to 2**63 - 1"),
-        ({"dtype": "U8", "shape": [3], "data_offsets": [0, 2]}, "U8 of shape [3] does not take bytes 0 to 2"),
-        ({"dtype": "X8", "shape": [3], "data_offsets": [0, 3]}, "has type 'X8', which is not compared"),
-        (7, "not subscriptable"),
+        ({"shape": [3], "data_offsets": [0, 3]}, "must have dtype, shape and data_offsets"),
+        ({"dtype": "U8", "shape": [3]}, "must have dtype, shape and data_offsets"),
+        ({"dtype": "U8", "shape": [3], "data_offsets": [-8, 3]}, "must be numbers from 0 to 2**63 - 1"),
+        ({"dtype": "U8", "shape": [-3], "data_offsets": [0, 3]}, "must be numbers from 0 to 2**63 - 1"),
+        (
+            {"dtype": "U8", "shape": [3], "data_offsets": [0, 2]},
+            "takes 3 bytes, not the 2 of its data_offsets",
+        ),
+        ({"dtype": "X8", "shape": [3], "data_offsets": [0, 3]}, "has type 'X8'; known are BOOL, F4"),
+        (7, "must have dtype, shape and data_offsets, not 7"),
     ],
 )
 def test_a_header_that_contradicts_itself_is_refused(tmp_path, entry, message):

@@ -1,0 +1,209 @@
+"""save and load: arrays and blocks in a safetensors file, with the formats that codes are of.
+
+A `BlockArray` takes two or three tensors: its codes under its name, `NAME.scales` and `NAME.tensor_scale`.
+Codes have the type of their format where headers know it (F4, F6, F8), else they are unsigned integers. The
+metadata has the block formats whole, as TOML, so that a file means the same when catalogs have changed.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any, NamedTuple
+
+import numpy as np
+import numpy.typing as npt
+
+from lowprec.arrays import lazy
+from lowprec.arrays.block import BlockArray
+from lowprec.arrays.checks import as_array, code_dtype
+from lowprec.checkpoints.container import TAGS, CheckpointError, Header, Writer, open_file, parse_json, tag_of
+from lowprec.checkpoints.schemes import FLOATS
+from lowprec.spec.block import BlockFormat
+from lowprec.spec.format import Format
+from lowprec.spec.toml_reading import from_toml
+from lowprec.spec.toml_writing import to_toml
+
+__all__ = ["load", "save"]
+
+Array = npt.NDArray[Any]
+Saved = npt.ArrayLike | BlockArray
+
+_KEY, _ALONE = "lowprec", "array"
+_SCALES, _TENSOR = ".scales", ".tensor_scale"
+
+
+class _Part(NamedTuple):
+    tag: str
+    shape: tuple[int, ...]
+    data: Array
+
+
+def save(path: str | os.PathLike[str], arrays: Saved | Mapping[str, Saved]) -> None:
+    """Write an array, a `BlockArray` or a mapping of them to a safetensors file.
+
+    Other software reads the codes and scales as tensors. The file is written beside and renamed when whole.
+
+    >>> import tempfile, lowprec as lp
+    >>> blocks = lp.encode([[1.0, -0.5, 6.0, 0.0]], "mxfp4")
+    >>> with tempfile.TemporaryDirectory() as folder:
+    ...     save(f"{folder}/blocks.safetensors", {"w": blocks, "b": np.float32([0.5])})
+    ...     found = load(f"{folder}/blocks.safetensors")
+    >>> found["w"], found["b"]
+    (BlockArray of mxfp4, shape (1, 4), 1 block of 32 along axis 1, 3 bytes, array([0.5], dtype=float32))
+
+    Parameters
+    ----------
+    path : str or path
+        Ends with .safetensors. A file that is there is replaced.
+    arrays : array_like, BlockArray or mapping of str to them
+        Of types that safetensors has: bool, integers of 8 to 64 bits, floats of 4 to 64 bits, complex64.
+
+    Raises
+    ------
+    CheckpointError
+        Another ending, no folder to write to, a type that safetensors lacks, a name that a part of a
+        `BlockArray` takes too, or arrays of Dask, which are to be computed first.
+
+    Source: [SAFETENSORS]; docs/checkpoints.md.
+    """
+    place = Path(path)
+    if place.suffix != ".safetensors":
+        raise CheckpointError(f"path {str(place)!r} must end with .safetensors, which is what is written")
+    if not place.parent.is_dir():
+        raise CheckpointError(f"there is no folder {str(place.parent)!r} to write {place.name!r} to")
+    alone = not isinstance(arrays, Mapping)
+    items: dict[str, Any] = {_ALONE: arrays} if not isinstance(arrays, Mapping) else dict(arrays)
+    parts: dict[str, _Part] = {}
+    said: dict[str, dict[str, Any]] = {}
+    for name, value in items.items():
+        if not isinstance(name, str) or not name or name == "__metadata__":
+            raise CheckpointError(f"{name!r} is no name for a tensor; use a string, but not '__metadata__'")
+        for part, found in _parts(name, value).items():
+            if part in parts or (part != name and part in items):
+                raise CheckpointError(
+                    f"{part!r} is a part of BlockArray {name!r} already; rename one of both"
+                )
+            parts[part] = found
+        if isinstance(value, BlockArray):
+            said[name] = {"format": to_toml(value.format), "axes": list(value.axes)}
+    metadata = {_KEY: json.dumps({"alone": alone, "blocks": said})}
+    beside = place.with_name(f".{place.name}.{os.getpid()}")
+    try:
+        plan = [(name, tensor.tag, tensor.shape) for name, tensor in parts.items()]
+        with Writer(beside, plan, metadata) as file:
+            for name, tensor in parts.items():
+                file.write(name, tensor.data)
+            file.sync()
+        os.replace(beside, place)
+    finally:
+        beside.unlink(missing_ok=True)
+
+
+def load(path: str | os.PathLike[str]) -> Any:
+    """Return what `save` wrote, or the tensors of any other safetensors file.
+
+    >>> import tempfile
+    >>> with tempfile.TemporaryDirectory() as folder:
+    ...     save(f"{folder}/x.safetensors", np.arange(3, dtype=np.int8))
+    ...     load(f"{folder}/x.safetensors")
+    array([0, 1, 2], dtype=int8)
+
+    Parameters
+    ----------
+    path : str or path
+
+    Returns
+    -------
+    arrays : array, BlockArray or dict of str to them
+        As they were saved, bit for bit, in memory; types that NumPy lacks are those of ml_dtypes. Of other
+        software's files a dict of arrays, with nothing decoded: `lowprec checkpoint dequantize` does that.
+
+    Raises
+    ------
+    CheckpointError
+        A file that is cut, hostile or no safetensors file, or blocks whose parts lack or do not fit.
+
+    Source: [SAFETENSORS]; docs/checkpoints.md.
+    """
+    header = open_file(Path(path))
+    left = dict.fromkeys(header.entries)
+    if _KEY not in header.metadata:
+        return {name: header.entries[name].read() for name in left}
+    said = parse_json(header.metadata[_KEY].encode(), f"what lowprec wrote into {str(path)!r}")
+    found: dict[str, Any] = {}
+    blocks = said.get("blocks", {})
+    if not isinstance(blocks, dict):
+        raise CheckpointError(f"what lowprec wrote into {str(path)!r} says of no BlockArrays, but {blocks!r}")
+    for name, block in blocks.items():
+        found[name] = _block(header, name, block, str(path))
+        for part in (name, name + _SCALES, name + _TENSOR):
+            left.pop(part, None)
+    found |= {name: header.entries[name].read() for name in left}
+    if said.get("alone") and list(found) == [_ALONE]:
+        return found[_ALONE]
+    return found
+
+
+def _parts(name: str, value: Saved) -> dict[str, _Part]:
+    """Return the tensors that an array becomes."""
+    if isinstance(value, BlockArray):
+        if lazy.is_dask(lazy.plain(value.codes)):
+            raise CheckpointError(f"BlockArray {name!r} is of Dask arrays; save what its compute() returns")
+        parts = {name: _codes(np.asarray(value.codes), value.format.element)}
+        parts[name + _SCALES] = _codes(np.asarray(value.scales), value.format.scale)
+        if value.tensor_scale is not None:
+            parts[name + _TENSOR] = _Part("F32", (), np.asarray(value.tensor_scale, np.float32))
+        return parts
+    if lazy.is_dask(lazy.plain(value)):
+        raise CheckpointError(f"array {name!r} is of Dask; save what its compute() returns")
+    array = as_array(value)
+    try:
+        tag = tag_of(array.dtype)
+        return {name: _Part(tag, array.shape, array.astype(array.dtype.newbyteorder("="), copy=False))}
+    except CheckpointError as error:
+        raise CheckpointError(f"array {name!r} cannot be saved: {error}") from None
+
+
+def _codes(codes: Array, fmt: Format) -> _Part:
+    """Return codes under the type of their format, if the header has it and they fill whole bytes."""
+    for tag, name in FLOATS.items():
+        dtype, bits = TAGS[tag]
+        if name == fmt.name and fmt == _format(name) and codes.size * bits % 8 == 0:
+            return _Part(tag, codes.shape, np.ascontiguousarray(codes).view(dtype))
+    return _Part(tag_of(codes.dtype), codes.shape, np.ascontiguousarray(codes))
+
+
+def _format(name: str) -> Format:
+    from lowprec.spec import catalog
+
+    return catalog.format(name)
+
+
+def _block(header: Header, name: str, said: Any, path: str) -> BlockArray:
+    """Return a `BlockArray` of the tensors that are its parts."""
+    where = f"BlockArray {name!r} of {path!r}"
+    try:
+        (fmt,) = (each for each in from_toml(said["format"]).values() if isinstance(each, BlockFormat))
+        axes = tuple(int(axis) for axis in said["axes"])
+    except (KeyError, TypeError, ValueError) as error:
+        raise CheckpointError(f"{where} has no format that can be read: {error}") from None
+    wanted = {name: fmt.element, name + _SCALES: fmt.scale}
+    if lacking := [part for part in wanted if part not in header.entries]:
+        raise CheckpointError(f"{where} lacks {lacking[0]!r}: the file was changed since; save it again")
+    parts = []
+    for part, of in wanted.items():
+        data, kind = header.entries[part].read(), np.dtype(code_dtype(of))
+        if data.dtype.itemsize != kind.itemsize:
+            raise CheckpointError(f"{where}: {part!r} is {data.dtype}, which are no codes of {of.name!r}")
+        parts.append(data.view(kind))
+    tensor = header.entries.get(name + _TENSOR)
+    scale = None if tensor is None else np.float32(tensor.read().reshape(-1)[0])
+    if scale is not None and not np.isfinite(scale):
+        raise CheckpointError(f"{where} has the tensor scale {scale}, which is no number")
+    try:
+        return BlockArray(parts[0], parts[1], fmt, axes, scale)
+    except (TypeError, ValueError) as error:
+        raise CheckpointError(f"{where} does not hold together: {error}") from None

@@ -1,0 +1,133 @@
+"""save and load: the same arrays and blocks, files that others read, and what is refused."""
+
+from __future__ import annotations
+
+import json
+
+import ml_dtypes
+import numpy as np
+import pytest
+from safetensors import safe_open
+from safetensors.numpy import load_file, save_file
+
+import lowprec as lp
+from lowprec.checkpoints.container import CheckpointError, open_file
+from lowprec.spec import catalog
+
+VALUES = np.random.default_rng(0).standard_normal((32, 64)).astype(np.float32)
+
+
+def assert_same(found: lp.BlockArray, saved: lp.BlockArray) -> None:
+    assert (found.format, found.axes, found.tensor_scale) == (saved.format, saved.axes, saved.tensor_scale)
+    for part in ("codes", "scales"):
+        assert getattr(found, part).dtype == getattr(saved, part).dtype
+        np.testing.assert_array_equal(getattr(found, part), getattr(saved, part))
+
+
+@pytest.mark.parametrize("name", catalog.BLOCK_FORMATS)
+def test_blocks_of_every_format_come_back(tmp_path, name):
+    fmt = lp.block_formats[name]
+    for axis in (-2, -1) if len(fmt.sizes) == 1 else (None,):
+        saved = lp.encode(VALUES, name, axis=axis)
+        lp.save(tmp_path / "x.safetensors", saved)
+        assert_same(lp.load(tmp_path / "x.safetensors"), saved)
+
+
+def test_formats_of_ones_own_come_back(tmp_path):
+    """With elements that no catalog has, and more than one array in the file."""
+    element = lp.Format(name="mine", exponent_bits=2, trailing_bits=4, bias=1)
+    mine = lp.BlockFormat(name="blocks of mine", element=element, scale="e8m0fnu", size=8, rule="rceil")
+    nf4 = lp.BlockFormat(name="nf4 in 32", element="nf4", scale="binary16", size=32, rule="divide")
+    saved = {"a": lp.encode(VALUES, mine), "b": lp.encode(VALUES, nf4), "c": VALUES}
+    lp.save(tmp_path / "x.safetensors", saved)
+    found = lp.load(tmp_path / "x.safetensors")
+    assert list(found) == ["a", "b", "c"]
+    assert_same(found["a"], saved["a"])
+    assert_same(found["b"], saved["b"])
+    np.testing.assert_array_equal(found["c"], VALUES)
+
+
+@pytest.mark.parametrize(
+    "dtype",
+    ["bool", "int8", "uint16", "int64", "float16", "float64", "complex64", ">f4",
+     *("bfloat16", "float8_e4m3fn", "float8_e5m2fnuz", "float8_e8m0fnu", "float6_e3m2fn", "float4_e2m1fn")],
+)  # fmt: skip
+@pytest.mark.parametrize("shape", [(4, 6), (8,), (0, 3), ()])
+def test_arrays_of_every_type_come_back(tmp_path, dtype, shape):
+    kind = np.dtype(getattr(ml_dtypes, dtype, None) or dtype)
+    if shape == () and dtype.startswith(("float6", "float4")):
+        pytest.skip("no whole byte")
+    saved = np.random.default_rng(1).integers(0, 2, shape).astype(np.float32).astype(kind)
+    lp.save(tmp_path / "x.safetensors", saved)
+    found = lp.load(tmp_path / "x.safetensors")
+    assert (found.dtype, found.shape) == (kind.newbyteorder("="), shape)
+    assert found.tobytes() == saved.astype(found.dtype).tobytes()
+
+
+def test_other_software_reads_the_parts(tmp_path):
+    blocks = lp.encode(VALUES, "mxfp8_e4m3")
+    lp.save(tmp_path / "x.safetensors", {"w": blocks, "b": VALUES[0]})
+    with safe_open(tmp_path / "x.safetensors", "numpy") as file:
+        assert set(file.keys()) == {"w", "w.scales", "b"}
+        assert file.get_slice("w").get_dtype() == "F8_E4M3"
+        assert file.get_slice("w.scales").get_dtype() == "F8_E8M0"
+    plain = {"w": lp.encode(VALUES, "nvfp4").codes, "b": VALUES}
+    lp.save(tmp_path / "y.safetensors", plain)
+    for name, array in load_file(tmp_path / "y.safetensors").items():
+        np.testing.assert_array_equal(array, plain[name])
+
+
+def test_files_of_others_are_arrays(tmp_path):
+    save_file({"w": VALUES, "b": VALUES[0]}, tmp_path / "x.safetensors")
+    found = lp.load(tmp_path / "x.safetensors")
+    assert set(found) == {"w", "b"}
+    np.testing.assert_array_equal(found["w"], VALUES)
+
+
+def test_what_cannot_be_written_leaves_the_file_that_is_there(tmp_path):
+    place = tmp_path / "x.safetensors"
+    lp.save(place, VALUES)
+    before = place.read_bytes()
+    blocks = lp.encode(VALUES, "mxfp4")
+    for arrays, words in (
+        ({"a": np.array(["text"])}, "array 'a' cannot be saved: safetensors has no name for <U4"),
+        ({"a": np.zeros(3, np.complex128)}, "no name for complex128"),
+        ({"a": blocks, "a.scales": VALUES}, "'a.scales' is a part of BlockArray 'a' already; rename one"),
+        ({"a.scales": VALUES, "a": blocks}, "'a.scales' is a part of BlockArray 'a' already; rename one"),
+        ({"__metadata__": VALUES}, "'__metadata__' is no name for a tensor"),
+        ({"a": np.zeros(3, ml_dtypes.float4_e2m1fn)}, "takes 12 bits, which are no whole bytes"),
+    ):
+        with pytest.raises(CheckpointError, match=words):
+            lp.save(place, arrays)
+    assert place.read_bytes() == before
+    assert [path.name for path in tmp_path.iterdir()] == ["x.safetensors"]
+    with pytest.raises(CheckpointError, match=r"must end with \.safetensors"):
+        lp.save(tmp_path / "x.npz", VALUES)
+    with pytest.raises(CheckpointError, match="there is no folder"):
+        lp.save(tmp_path / "none" / "x.safetensors", VALUES)
+    da = pytest.importorskip("dask.array")
+    for lazy in (da.ones(4), lp.encode(da.ones((4, 64)), "mxfp4")):
+        with pytest.raises(CheckpointError, match=r"is of Dask.*compute\(\) returns"):
+            lp.save(place, lazy)
+
+
+@pytest.mark.parametrize(
+    ("change", "words"),
+    [
+        (lambda said: said["blocks"]["w"].pop("format"), "has no format that can be read"),
+        (lambda said: said["blocks"]["w"].update(format="kind = 'format'"), "has no format that can be read"),
+        (lambda said: said["blocks"]["w"].update(axes="x"), "has no format that can be read"),
+        (lambda said: said["blocks"]["w"].update(axes=[0]), "does not hold together"),
+        (lambda said: said.update(blocks={"v": said["blocks"]["w"]}), "lacks 'v'"),
+        (lambda said: said.update(blocks=7), "no BlockArrays"),
+    ],
+)
+def test_files_that_were_changed_are_refused(tmp_path, change, words):
+    lp.save(tmp_path / "x.safetensors", {"w": lp.encode(VALUES, "mxfp4")})
+    header = open_file(tmp_path / "x.safetensors")
+    said = json.loads(header.metadata["lowprec"])
+    change(said)
+    tensors = {name: entry.read().view(np.uint8) for name, entry in header.entries.items()}
+    save_file(tensors, tmp_path / "y.safetensors", {"lowprec": json.dumps(said)})
+    with pytest.raises(CheckpointError, match=words):
+        lp.load(tmp_path / "y.safetensors")
