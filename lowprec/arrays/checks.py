@@ -30,6 +30,7 @@ __all__ = [
     "codes_operand",
     "dtype",
     "float_dtype",
+    "is_tensor",
     "keeps_dtype",
     "nans",
     "narrowed",
@@ -322,12 +323,18 @@ def as_array(values: object) -> Array:
         raise TypeError(
             "a masked array would lose its mask; give .filled(...), or .data and put the mask back afterwards"
         )
-    if type(values).__module__.partition(".")[0] == "torch":
+    if is_tensor(values):
         values = _from_torch(values)
     try:
         return np.asarray(values)
     except (ValueError, TypeError) as error:  # ragged lists, objects that do not convert
         raise TypeError(f"cannot make an array of {type(values).__name__}: {error}") from None
+
+
+def is_tensor(values: object) -> bool:
+    """Return whether it is a torch tensor: of torch's own class, or of one that derives from it."""
+    torch = sys.modules.get("torch")
+    return torch is not None and isinstance(values, getattr(torch, "Tensor", ()))
 
 
 def _from_torch(tensor: Any) -> Any:

@@ -141,7 +141,7 @@ def scale_for(
     - Wider formats: the best of the scale of max times m/16 * 2**-k, m from 16 to 9, k from 0 to 5.
     - Powers of two: the best of all; into wider formats of the six below that of max.
     - Codebooks, whose finest steps may lie far below their largest value: the best of every fourth binade, of
-      the binades around it, then of all scales from a quarter to twice that; of wider ones, and of those that
+      the binades around it, then, as above, from a quarter to twice that; of wider ones, and of those that
       binary32 does not hold, of 32nds of it.
 
     Source

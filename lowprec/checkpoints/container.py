@@ -214,7 +214,7 @@ def parse_json(text: bytes, what: str) -> dict[str, Any]:
 
 def counts(numbers: object, what: str) -> tuple[int, ...]:
     """Return a shape, or offsets: integers from 0 to 2**63 - 1, of at most 64 dimensions."""
-    if not isinstance(numbers, list) or not all(
+    if not isinstance(numbers, list | tuple) or not all(
         type(part) is int and 0 <= part < 1 << 63 for part in numbers
     ):
         raise CheckpointError(f"{what} must be numbers from 0 to 2**63 - 1, not {_quoted(numbers)}")

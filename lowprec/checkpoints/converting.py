@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import fnmatch
 import functools
 from collections.abc import Sequence
 from pathlib import Path
@@ -10,22 +11,22 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
+from lowprec.arrays.block import BlockArray
 from lowprec.arrays.convert import encode
+from lowprec.arrays.mxfp4 import from_mxfp4, tensor_scale_for
 from lowprec.checkpoints import configs
 from lowprec.checkpoints.container import TAGS, CheckpointError
-from lowprec.checkpoints.decoding import PART, codes_of, ranges, stored_scales, tensor_scale, values_of
+from lowprec.checkpoints.decoding import PART, check, codes_of, ranges, stored_scales, tensor_scale, values_of
 from lowprec.checkpoints.folder import Checkpoint
 from lowprec.checkpoints.quantizing import Given, Target, quantize_checkpoint
 from lowprec.checkpoints.schemes import FLOATS
 from lowprec.checkpoints.weights import Weight, weights_of
 from lowprec.checkpoints.writing import Task, Watch, Write, copy_of, fingerprint, write_checkpoint
+from lowprec.spec import catalog
 
 __all__ = ["convert_checkpoint", "dequantize_checkpoint"]
 
 Array = npt.NDArray[Any]
-
-#: Powers of two that UE4M3 has: 2**-9 to 2**8, as exponents.
-_LOWEST, _HIGHEST = -9, 8
 
 
 def convert_checkpoint(
@@ -39,10 +40,9 @@ def convert_checkpoint(
 ) -> tuple[dict[str, dict[str, Any]], dict[str, str]]:
     """Write the quantised weights of a checkpoint in another scheme; others stay as they are.
 
-    Scales are kept where both schemes have blocks of one kind. MXFP4 becomes NVFP4 with the same elements:
-    the power of two of each block becomes the scales of two, over a power of two for the tensor, so that a
-    block is exact wherever its exponent lies at most 17 below the largest one. All others are quantised
-    anew. Reports count `blocks` and `exact_blocks`, by comparing values.
+    Scales are kept where both schemes have blocks of one kind. MXFP4 becomes NVFP4 as by
+    `lowprec.methods.nvfp4.from_mxfp4`, exactly wherever that is possible. All others are quantised anew.
+    Reports count `blocks` and `exact_blocks`, by comparing values.
 
     Parameters
     ----------
@@ -91,23 +91,19 @@ def _stored(weight: Weight, start: int, stop: int) -> Array:
 
 
 def _of_powers(weight: Weight) -> Given:
-    """Return UE4M3 scales that are the powers of two of MXFP4's blocks, over one for the tensor."""
-    highest: int | None = None
-    for start, stop in ranges(weight):
-        codes = codes_of(weight, start, stop)
-        blocks = codes.reshape(*codes.shape[:-1], -1, 32) & np.uint8(7)
-        used = _stored(weight, start, stop)[blocks.any(axis=-1)]
-        if used.size:
-            highest = max(int(used.max()), highest or 0)
-    # Where 2**-127 is the least, the tensor's scale must be a normal float32 number.
-    shift = max((127 if highest is None else highest) - 127 - _HIGHEST, -126)
+    """Return the scales with which MXFP4's blocks are the same in NVFP4, wherever they can be."""
+
+    def blocks(start: int, stop: int) -> BlockArray:
+        return BlockArray(codes_of(weight, start, stop), _stored(weight, start, stop), catalog.MXFP4)
+
+    # Some schemes store its inverse: both are normal float32 numbers.
+    best = tensor_scale_for(blocks(start, stop) for start, stop in ranges(weight))
+    tensor = np.clip(best, np.float32(2.0**-126), np.float32(2.0**126))
 
     def scales(start: int, stop: int) -> Array:
-        exponents = _stored(weight, start, stop).astype(np.int64) - 127 - shift
-        kept = np.clip(exponents, _LOWEST, _HIGHEST)
-        return np.repeat(encode(np.exp2(kept.astype(np.float32)), "ue4m3"), 2, axis=-1)
+        return from_mxfp4(blocks(start, stop), float(tensor)).blocks.scales
 
-    return Given(np.float32(np.ldexp(1.0, shift)), scales)
+    return Given(tensor, scales)
 
 
 def dequantize_checkpoint(
@@ -138,8 +134,6 @@ def dequantize_checkpoint(
     CheckpointError
         A weight that cannot be decoded.
     """
-    import fnmatch
-
     tasks, names = [], []
     for weight in weights_of(checkpoint):
         narrow = (
@@ -162,8 +156,6 @@ def dequantize_checkpoint(
 
 
 def _values_task(weight: Weight, dtype: str) -> Task:
-    from lowprec.checkpoints.decoding import check
-
     check(weight)
 
     def work(write: Write) -> None:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Iterator
+from dataclasses import replace
 from typing import Any
 
 import numpy as np
@@ -15,14 +16,33 @@ from lowprec.arrays.convert import decode
 from lowprec.arrays.packing import unpack
 from lowprec.checkpoints.container import CheckpointError
 from lowprec.checkpoints.gguf import GgufBlocks, split_blocks
-from lowprec.checkpoints.schemes import FLOATS
+from lowprec.checkpoints.schemes import FLOATS, SAVED
 from lowprec.checkpoints.weights import Weight
 from lowprec.kernels.modes import usual_arithmetic
 from lowprec.spec import catalog
+from lowprec.spec.block import BlockFormat
 
-__all__ = ["as_blocks", "codes_of", "grid_of", "ranges", "scale_values", "stored_scales", "values_of"]
+__all__ = [
+    "as_blocks",
+    "block_format_of",
+    "codes_of",
+    "grid_of",
+    "ranges",
+    "scale_values",
+    "stored_scales",
+    "values_of",
+]
 
 Array = npt.NDArray[Any]
+
+#: Block formats by element, and by how many share a scale along the last axis.
+_BLOCKS = {
+    ("e2m1fn", 32): "mxfp4",
+    ("e2m1fn", 16): "nvfp4",
+    ("e4m3fn", 32): "mxfp8_e4m3",
+    ("e5m2", 32): "mxfp8_e5m2",
+    ("e4m3fn", 128): "fp8_block_128x128",
+}
 
 #: Elements that are worked on at a time: some 64 MB with all that is computed from them.
 PART = 1 << 21
@@ -131,8 +151,8 @@ def values_of(
     """Return the values of rows start to stop along the first axis.
 
     In float32 as the schemes' own software computes them: the scales of block and tensor make one float32
-    number, and its product with the element is rounded once. In float64 exactly, but for one rounding where
-    a tensor's scale divides.
+    number, and its product with the element is rounded once. What `lowprec.save` wrote has the values of its
+    `BlockArray`. In float64 exactly, but for one rounding where a tensor's scale divides.
 
     Parameters
     ----------
@@ -148,6 +168,8 @@ def values_of(
     """
     check(weight)
     kind = np.dtype(dtype)
+    if weight.scheme.family == SAVED.family and kind == np.float32:  # as a BlockArray has them: rounded once
+        return values_of(weight, start, stop, np.float64).astype(np.float32)
     codes = codes_of(weight, start, stop)
     elements = np.asarray(decode(codes, weight.element, dtype=kind))
     if not weight.is_quantized:
@@ -177,6 +199,21 @@ def _axes(weight: Weight, shape: tuple[int, ...]) -> tuple[tuple[int, ...], tupl
     return tuple(range(len(shape))), weight.sizes
 
 
+def block_format_of(weight: Weight) -> BlockFormat | None:
+    """Return the block format that a weight's codes and scales are in, by the catalog's rule; None of others.
+
+    GGUF's NVFP4 is none: there the scale 0x7F is 0.
+    """
+    if weight.scheme.block is None or not weight.sizes or weight.scheme.packing == "gguf_nvfp4":
+        return None
+    name = _BLOCKS.get((weight.element, weight.sizes[-1]))
+    fmt = None if name is None else catalog.block_format(name)
+    if fmt is None or fmt.sizes != weight.sizes[-len(fmt.sizes) :]:
+        return None
+    scale = catalog.format(weight.scale)
+    return fmt if fmt.scale == scale else replace(fmt, scale=scale)
+
+
 def as_blocks(weight: Weight) -> BlockArray:
     """Return the codes and scales as a BlockArray, where that gives the same values exactly.
 
@@ -187,16 +224,8 @@ def as_blocks(weight: Weight) -> BlockArray:
         exact inverse; `values_of` serves all of them.
     """
     check(weight)
-    names = {
-        ("e2m1fn", "e8m0fnu", 32): "mxfp4",
-        ("e2m1fn", "ue4m3", 16): "nvfp4",
-        ("e4m3fn", "e8m0fnu", 32): "mxfp8_e4m3",
-        ("e5m2", "e8m0fnu", 32): "mxfp8_e5m2",
-        ("e4m3fn", "binary32", 128): "fp8_block_128x128",
-    }
-    name = names.get((weight.element, weight.scale, weight.sizes[-1])) if weight.sizes else None
-    fmt = catalog.block_format(name) if name else None
-    if fmt is None or fmt.sizes != weight.sizes[-len(fmt.sizes) :]:
+    fmt = block_format_of(weight)
+    if fmt is None:
         raise CheckpointError(
             f"weight {weight.name!r} of {weight.scheme.name} is in no block format; use its values"
         )

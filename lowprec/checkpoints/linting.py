@@ -11,6 +11,7 @@ import math
 import numpy as np
 import numpy.typing as npt
 
+from lowprec.arrays.block_quotients import spread
 from lowprec.arrays.convert import decode
 from lowprec.arrays.packing import unswizzle
 from lowprec.checkpoints.decoding import (
@@ -254,9 +255,9 @@ def _of_order(weight: Weight) -> list[Finding]:
         return []
     once = unswizzle(logs.reshape(-1), grid)
     spreads = [float(table.var(axis=1).mean()) for table in (logs, once, unswizzle(once.reshape(-1), grid))]
-    for times, spread in zip(("once", "twice"), spreads[1:], strict=True):
-        if 2 * spread < spreads[0] and spreads[0] > 1 / 64:
-            evidence = f"logarithms of a row vary by {spreads[0]:.3g}, and by {spread:.3g} unswizzled {times}"
+    for times, less in zip(("once", "twice"), spreads[1:], strict=True):
+        if 2 * less < spreads[0] and spreads[0] > 1 / 64:
+            evidence = f"logarithms of a row vary by {spreads[0]:.3g}, and by {less:.3g} unswizzled {times}"
             remedy = f"scales are swizzled {times}; store them row by row, and swizzle when loading"
             return [Finding("scale-swizzled", weight.scales.name, evidence, remedy)]
     return []
@@ -334,8 +335,6 @@ def _against(weight: Weight, source: Weight) -> list[Finding]:
 def _values(
     weight: Weight, start: int, stop: int | None, changed: str = ""
 ) -> npt.NDArray[np.float64] | None:
-    from lowprec.arrays.block_quotients import spread
-
     codes, units = codes_of(weight, start, stop), scale_values(weight, start, stop).astype(np.float64)
     tensor = tensor_scale(weight)
     factor = (

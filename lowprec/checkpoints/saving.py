@@ -7,7 +7,6 @@ metadata has the block formats whole, as TOML, so that a file means the same whe
 
 from __future__ import annotations
 
-import json
 import os
 from collections.abc import Mapping
 from pathlib import Path
@@ -19,20 +18,18 @@ import numpy.typing as npt
 from lowprec.arrays import lazy
 from lowprec.arrays.block import BlockArray
 from lowprec.arrays.checks import as_array, code_dtype
-from lowprec.checkpoints.container import TAGS, CheckpointError, Header, Writer, open_file, parse_json, tag_of
+from lowprec.checkpoints.container import TAGS, CheckpointError, Header, Writer, open_file, tag_of
+from lowprec.checkpoints.saved import SCALES, TENSOR, Saved, in_catalog, metadata_of, saved_in
 from lowprec.checkpoints.schemes import FLOATS
 from lowprec.spec.block import BlockFormat
 from lowprec.spec.format import Format
-from lowprec.spec.toml_reading import from_toml
-from lowprec.spec.toml_writing import to_toml
 
 __all__ = ["load", "save"]
 
 Array = npt.NDArray[Any]
-Saved = npt.ArrayLike | BlockArray
+Given = npt.ArrayLike | BlockArray
 
-_KEY, _ALONE = "lowprec", "array"
-_SCALES, _TENSOR = ".scales", ".tensor_scale"
+_ALONE = "array"
 
 
 class _Part(NamedTuple):
@@ -41,7 +38,7 @@ class _Part(NamedTuple):
     data: Array
 
 
-def save(path: str | os.PathLike[str], arrays: Saved | Mapping[str, Saved]) -> None:
+def save(path: str | os.PathLike[str], arrays: Given | Mapping[str, Given]) -> None:
     """Write an array, a `BlockArray` or a mapping of them to a safetensors file.
 
     Other software reads the codes and scales as tensors. The file is written beside and renamed when whole.
@@ -77,7 +74,7 @@ def save(path: str | os.PathLike[str], arrays: Saved | Mapping[str, Saved]) -> N
     alone = not isinstance(arrays, Mapping)
     items: dict[str, Any] = {_ALONE: arrays} if not isinstance(arrays, Mapping) else dict(arrays)
     parts: dict[str, _Part] = {}
-    said: dict[str, dict[str, Any]] = {}
+    said = Saved(alone, {})
     for name, value in items.items():
         if not isinstance(name, str) or not name or name == "__metadata__":
             raise CheckpointError(f"{name!r} is no name for a tensor; use a string, but not '__metadata__'")
@@ -88,8 +85,8 @@ def save(path: str | os.PathLike[str], arrays: Saved | Mapping[str, Saved]) -> N
                 )
             parts[part] = found
         if isinstance(value, BlockArray):
-            said[name] = {"format": to_toml(value.format), "axes": list(value.axes)}
-    metadata = {_KEY: json.dumps({"alone": alone, "blocks": said})}
+            said.blocks[name] = value.format, value.axes
+    metadata = metadata_of(said)
     beside = place.with_name(f".{place.name}.{os.getpid()}")
     try:
         plan = [(name, tensor.tag, tensor.shape) for name, tensor in parts.items()]
@@ -129,33 +126,25 @@ def load(path: str | os.PathLike[str]) -> Any:
     Source: [SAFETENSORS]; docs/checkpoints.md.
     """
     header = open_file(Path(path))
-    left = dict.fromkeys(header.entries)
-    if _KEY not in header.metadata:
-        return {name: header.entries[name].read() for name in left}
-    said = parse_json(header.metadata[_KEY].encode(), f"what lowprec wrote into {str(path)!r}")
+    said, left = saved_in(header.metadata, repr(str(path))), dict.fromkeys(header.entries)
     found: dict[str, Any] = {}
-    blocks = said.get("blocks", {})
-    if not isinstance(blocks, dict):
-        raise CheckpointError(f"what lowprec wrote into {str(path)!r} says of no BlockArrays, but {blocks!r}")
-    for name, block in blocks.items():
-        found[name] = _block(header, name, block, str(path))
-        for part in (name, name + _SCALES, name + _TENSOR):
+    for name, (fmt, axes) in said.blocks.items():
+        found[name] = _block(header, name, fmt, axes, f"BlockArray {name!r} of {str(path)!r}")
+        for part in (name, name + SCALES, name + TENSOR):
             left.pop(part, None)
     found |= {name: header.entries[name].read() for name in left}
-    if said.get("alone") and list(found) == [_ALONE]:
-        return found[_ALONE]
-    return found
+    return found[_ALONE] if said.alone and list(found) == [_ALONE] else found
 
 
-def _parts(name: str, value: Saved) -> dict[str, _Part]:
+def _parts(name: str, value: Given) -> dict[str, _Part]:
     """Return the tensors that an array becomes."""
     if isinstance(value, BlockArray):
         if lazy.is_dask(lazy.plain(value.codes)):
             raise CheckpointError(f"BlockArray {name!r} is of Dask arrays; save what its compute() returns")
         parts = {name: _codes(np.asarray(value.codes), value.format.element)}
-        parts[name + _SCALES] = _codes(np.asarray(value.scales), value.format.scale)
+        parts[name + SCALES] = _codes(np.asarray(value.scales), value.format.scale)
         if value.tensor_scale is not None:
-            parts[name + _TENSOR] = _Part("F32", (), np.asarray(value.tensor_scale, np.float32))
+            parts[name + TENSOR] = _Part("F32", (), np.asarray(value.tensor_scale, np.float32))
         return parts
     if lazy.is_dask(lazy.plain(value)):
         raise CheckpointError(f"array {name!r} is of Dask; save what its compute() returns")
@@ -171,26 +160,14 @@ def _codes(codes: Array, fmt: Format) -> _Part:
     """Return codes under the type of their format, if the header has it and they fill whole bytes."""
     for tag, name in FLOATS.items():
         dtype, bits = TAGS[tag]
-        if name == fmt.name and fmt == _format(name) and codes.size * bits % 8 == 0:
+        if name == fmt.name and in_catalog(fmt) and codes.size * bits % 8 == 0:
             return _Part(tag, codes.shape, np.ascontiguousarray(codes).view(dtype))
     return _Part(tag_of(codes.dtype), codes.shape, np.ascontiguousarray(codes))
 
 
-def _format(name: str) -> Format:
-    from lowprec.spec import catalog
-
-    return catalog.format(name)
-
-
-def _block(header: Header, name: str, said: Any, path: str) -> BlockArray:
+def _block(header: Header, name: str, fmt: BlockFormat, axes: tuple[int, ...], where: str) -> BlockArray:
     """Return a `BlockArray` of the tensors that are its parts."""
-    where = f"BlockArray {name!r} of {path!r}"
-    try:
-        (fmt,) = (each for each in from_toml(said["format"]).values() if isinstance(each, BlockFormat))
-        axes = tuple(int(axis) for axis in said["axes"])
-    except (KeyError, TypeError, ValueError) as error:
-        raise CheckpointError(f"{where} has no format that can be read: {error}") from None
-    wanted = {name: fmt.element, name + _SCALES: fmt.scale}
+    wanted = {name: fmt.element, name + SCALES: fmt.scale}
     if lacking := [part for part in wanted if part not in header.entries]:
         raise CheckpointError(f"{where} lacks {lacking[0]!r}: the file was changed since; save it again")
     parts = []
@@ -199,7 +176,7 @@ def _block(header: Header, name: str, said: Any, path: str) -> BlockArray:
         if data.dtype.itemsize != kind.itemsize:
             raise CheckpointError(f"{where}: {part!r} is {data.dtype}, which are no codes of {of.name!r}")
         parts.append(data.view(kind))
-    tensor = header.entries.get(name + _TENSOR)
+    tensor = header.entries.get(name + TENSOR)
     scale = None if tensor is None else np.float32(tensor.read().reshape(-1)[0])
     if scale is not None and not np.isfinite(scale):
         raise CheckpointError(f"{where} has the tensor scale {scale}, which is no number")

@@ -15,7 +15,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Literal
 
-__all__ = ["FLOATS", "PLAIN", "SCHEMES", "Packing", "Scheme", "find"]
+__all__ = ["FLOATS", "PLAIN", "SAVED", "SCHEMES", "Packing", "Scheme", "find"]
 
 Packing = Literal["whole", "low_first", "groups", "gguf_mxfp4", "gguf_nvfp4", "gguf_q8_0", "gguf_iq4_nl"]
 
@@ -103,6 +103,19 @@ PLAIN = Scheme(
     scale_tags=(),
     source="safetensors",
     weight="",
+)
+
+#: Of `lowprec.save`: the metadata name the formats.
+SAVED = Scheme(
+    name="lowprec",
+    family="lowprec",
+    codes="",
+    code_tags=(),
+    scales=".scales",
+    scale_tags=(),
+    tensor=".tensor_scale",
+    weight="",
+    source="docs/blocks.md",
 )
 
 _MODELOPT_NVFP4 = Scheme(
@@ -310,7 +323,7 @@ def find(name: str) -> Scheme:
     >>> find("gpt-oss mxfp4").transposed
     True
     """
-    for scheme in (*SCHEMES, PLAIN):
+    for scheme in (*SCHEMES, SAVED, PLAIN):
         if scheme.name == name:
             return scheme
     from lowprec.spec.naming import close_names

@@ -38,6 +38,7 @@ class Finding:
 
 
 _PROBLEMS = {
+    "private-format": "lowprec.load reads it",
     "missing-scale": "export again with its scales, or name the shard that has them",
     "missing-tensor-scale": "block scales alone are wrong by a factor; export again with the tensor's scale",
     "scale-type": "write scales in a type of the scheme; a byte of E8M0 is no number",

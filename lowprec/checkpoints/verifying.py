@@ -10,9 +10,11 @@ import numpy as np
 import numpy.typing as npt
 
 from lowprec.arrays.arith import divide
+from lowprec.arrays.block_quotients import spread
 from lowprec.arrays.convert import encode
 from lowprec.checkpoints.container import CheckpointError
 from lowprec.checkpoints.decoding import (
+    block_format_of,
     codes_of,
     ranges,
     scale_values,
@@ -25,21 +27,11 @@ from lowprec.checkpoints.quantizing import Errors
 from lowprec.checkpoints.weights import Weight, weights_of
 from lowprec.checkpoints.writing import Watch
 from lowprec.kernels.modes import usual_arithmetic
-from lowprec.spec import catalog
 from lowprec.spec.block import RULES, BlockFormat
 
 __all__ = ["Verdict", "verify_checkpoint"]
 
 Array = npt.NDArray[Any]
-
-_BLOCKS = {
-    ("e2m1fn", "e8m0fnu", 32): "mxfp4",
-    ("e2m1fn", "ue4m3", 16): "nvfp4",
-    ("e4m3fn", "e8m0fnu", 32): "mxfp8_e4m3",
-    ("e5m2", "e8m0fnu", 32): "mxfp8_e5m2",
-    ("e4m3fn", "binary32", 128): "fp8_block_128x128",
-    ("e4m3fn", "e8m0fnu", 128): "fp8_block_128x128",
-}
 
 
 @dataclass(frozen=True)
@@ -129,9 +121,8 @@ def _verdict(weight: Weight, source: Weight) -> Verdict:
                 nearest = encode(wanted, fmt, tensor_scale=given, scales=scales).codes
             differ += int(np.count_nonzero(nearest != codes))
         elif not candidates:
-            from lowprec.arrays.block_quotients import spread
-
-            units = scale_values(weight, start, stop)
+            units = scale_values(weight, start, stop).astype(np.float64)
+            units = units if tensor is None else units * tensor  # exact: of 28 bits at most
             wide = spread(units, codes.shape, tuple(range(codes.ndim)), weight.sizes)
             nearest = encode(divide(wanted, wide, weight.element, saturation="finite"), weight.element)
             differ += int(np.count_nonzero(nearest != codes))
@@ -145,12 +136,9 @@ def _verdict(weight: Weight, source: Weight) -> Verdict:
 
 def _candidates(weight: Weight) -> dict[str, BlockFormat]:
     """Return block formats that may have made a weight, by the names of their rules."""
-    size = weight.sizes[-1] if weight.sizes else 0
-    name = _BLOCKS.get((weight.element, weight.scale, size))
-    if name is None or not weight.scheme.block:
+    fmt = block_format_of(weight)
+    if fmt is None:
         return {}
-    fmt = catalog.block_format(name)
-    fmt = dataclasses.replace(fmt, scale=catalog.format(weight.scale))
     rules = [rule for rule in RULES if rule.name != "project"]
     if weight.scale == "e8m0fnu":
         rules = [rule for rule in rules if rule.powers != "none"]

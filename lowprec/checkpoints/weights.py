@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 from lowprec.checkpoints.container import Entry
 from lowprec.checkpoints.folder import Checkpoint
-from lowprec.checkpoints.schemes import FLOATS, PLAIN, SCHEMES, Packing, Scheme
+from lowprec.checkpoints.saved import in_catalog, saved_in
+from lowprec.checkpoints.schemes import FLOATS, PLAIN, SAVED, SCHEMES, Packing, Scheme
+from lowprec.spec.block import BlockFormat
 
 __all__ = ["Weight", "logical_shape", "weights_of"]
 
@@ -94,8 +96,12 @@ def weights_of(checkpoint: Checkpoint) -> tuple[Weight, ...]:
     entries = checkpoint.entries
     taken: set[str] = set()
     found: dict[str, Weight] = {}
+    for name, (fmt, axes) in saved_in(checkpoint.metadata, repr(str(checkpoint.path))).blocks.items():
+        if name in entries:
+            found[name] = _saved(name, fmt, axes, entries)
+            taken |= {part.name for part in found[name].parts}
     for name, entry in entries.items():
-        weight = _quantized(name, entry, checkpoint)
+        weight = None if name in taken else _quantized(name, entry, checkpoint)
         if weight is not None:
             found[name] = weight
             taken |= {part.name for part in weight.parts}
@@ -103,6 +109,28 @@ def weights_of(checkpoint: Checkpoint) -> tuple[Weight, ...]:
         if name not in taken:
             found[name] = Weight(name, PLAIN, entry, shape=entry.shape)
     return tuple(found[name] for name in entries if name in found)
+
+
+def _saved(name: str, fmt: BlockFormat, axes: tuple[int, ...], entries: Mapping[str, Entry]) -> Weight:
+    """Return a `BlockArray` of `lowprec.save` as a weight."""
+    codes, scales = entries[name], entries.get(name + SAVED.scales)
+    sizes = dict(zip(axes, fmt.sizes, strict=False))
+    blocks = tuple(sizes.get(axis, 1) for axis in range(len(codes.shape)))
+    scheme = replace(
+        SAVED,
+        element=fmt.element.name,
+        scale=fmt.scale.name,
+        block=(1, *blocks)[-2:],  # type: ignore[arg-type]
+    )
+    grid = tuple(-(-length // size) for length, size in zip(codes.shape, blocks, strict=True))
+    problem = None
+    if scales is None or scales.shape != grid:
+        has = "none" if scales is None else str(list(scales.shape))
+        problem = "shape", f"scales of {name} must have shape {list(grid)}, and the file has {has}"
+    elif not (in_catalog(fmt.element) and in_catalog(fmt.scale)):
+        problem = "private-format", f"{name} is in {fmt.name}, whose formats the catalog has not"
+    tensor = entries.get(name + SAVED.tensor)
+    return Weight(name, scheme, codes, scales, tensor, (), codes.shape, blocks, problem)
 
 
 def _quantized(name: str, entry: Entry, checkpoint: Checkpoint) -> Weight | None:

@@ -143,7 +143,9 @@ def write_checkpoint(
         if not all(writer.kept for writer in writers.values()):
             done = {}
         journal = stack.enter_context((room / _JOURNAL).open("a" if done else "w"))
-        if not done:
+        if done:
+            journal.write("\n")  # after a last line that may have been cut
+        else:
             _note(journal, {"digest": digest})
         _carry_out(tasks, writers, journal, done, watch, single)
     if single:
@@ -188,20 +190,22 @@ def _named(file: str) -> str:
 def _begun(room: Path, digest: str) -> dict[str, Any]:
     """Return what an earlier run has done, of the same work; of other work nothing is kept."""
     done: dict[str, Any] = {}
-    try:
-        lines = (room / _JOURNAL).read_text().splitlines()
-        if not lines or json.loads(lines[0]) != {"digest": digest}:
-            raise ValueError("other work")
-        for line in lines[1:]:
+    journal = room / _JOURNAL
+    if room.exists() and not journal.exists() and any(room.iterdir()):
+        raise CheckpointError(f"{str(room)!r} is in the way, and not of an earlier run; move it elsewhere")
+    first, *lines = (journal.read_text().splitlines() if journal.exists() else []) or [""]
+    if first != json.dumps({"digest": digest}):
+        shutil.rmtree(room, ignore_errors=True)
+        lines = []
+    for line in lines:
+        try:
             entry = json.loads(line)
-            done[entry["done"]] = entry["report"]
-    except FileNotFoundError:
-        pass
-    except ValueError:
-        # A last line that was cut: all before it is on the disk. Other work: begin anew.
-        if not done:
-            shutil.rmtree(room, ignore_errors=True)
+        except ValueError:  # cut: this weight is written again
+            continue
+        done[entry["done"]] = entry["report"]
     room.mkdir(exist_ok=True)
+    if not done:  # before anything else: a folder without a journal is nobody's to remove
+        journal.write_text(json.dumps({"digest": digest}) + "\n")
     return done
 
 

@@ -24,7 +24,7 @@ import numpy.typing as npt
 from lowprec.arrays.checks import UNSIGNED, as_array, code_dtype, typed_codes
 from lowprec.arrays.convert import decode
 from lowprec.arrays.packing import packed_bytes, unpack
-from lowprec.checkpoints.container import TAGS, CheckpointError, open_file
+from lowprec.checkpoints.container import TAGS, CheckpointError, counts, open_file
 from lowprec.spec import catalog
 from lowprec.spec.format import Format
 from lowprec.verify.shown import plain, quoted
@@ -37,8 +37,8 @@ _TEXT = (".hex", ".mem", ".txt")
 _WORD = re.compile(r"(?:0[xX])?[0-9a-fA-F]+(?:_[0-9a-fA-F]+)*")
 _PIECE, _SCATTERED = 1 << 20, 1 << 11
 
-#: Limits of NumPy's arrays, and of NumPy's headers in characters.
-_DIMENSIONS, _NPY_HEADER = 64, 10_000
+#: Characters of NumPy's headers, at most.
+_NPY_HEADER = 10_000
 
 
 class DumpError(ValueError):
@@ -256,7 +256,7 @@ def _raw(path: Path, words: list[str], fmt: Format | None, shape: tuple[int, ...
         )
     if len(words) == 2:
         try:
-            shape = _counts([int(part) for part in re.split("[,x]", words[1])])
+            shape = counts([int(part) for part in re.split("[,x]", words[1])], "a shape")
         except ValueError:
             raise DumpError(
                 f"{words[1]!r} is no shape of {str(path)!r}; give for instance 1024,768"
@@ -312,7 +312,11 @@ def _npy(path: Path) -> Dump:
                     f"its header is said to have {length:,} bytes, and NumPy's have at most {_NPY_HEADER:,}"
                 )
             header = ast.literal_eval(file.read(length).decode("latin1"))
-            descr, shape, fortran = header["descr"], _counts(header["shape"]), bool(header["fortran_order"])
+            descr, shape, fortran = (
+                header["descr"],
+                counts(header["shape"], "its shape"),
+                bool(header["fortran_order"]),
+            )
             if not isinstance(descr, str):
                 raise ValueError(f"it holds {len(descr)} fields, and only plain numbers are compared")
             unnamed = bool(re.fullmatch(r"[<|>=](V[1248]|f1)", descr))
@@ -356,19 +360,6 @@ def _safetensors(path: Path, tensor: str) -> Dump:
     if TAGS[entry.tag][1] < 8:
         return Held(entry.read(), f"{path}:{tensor}")
     return _Filed(path, f"{path}:{tensor}", entry.dtype, entry.shape, entry.start)
-
-
-def _counts(numbers: Any) -> tuple[int, ...]:
-    """Return a shape, or offsets: integers that are not negative."""
-    if not isinstance(numbers, list | tuple) or not all(
-        type(part) is int and 0 <= part < 1 << 63 for part in numbers
-    ):
-        raise ValueError(f"{quoted(numbers)} are not numbers from 0 to 2**63 - 1")
-    if len(numbers) > _DIMENSIONS:
-        raise ValueError(
-            f"an array of {len(numbers):,} dimensions is none of NumPy, which has at most {_DIMENSIONS}"
-        )
-    return tuple(numbers)
 
 
 def _text(path: Path, fmt: Format) -> Dump:

@@ -52,6 +52,10 @@ def _set(tensors, name, array, tag=None):
     tensors[name] = tag or tensors[name][0], array
 
 
+def _inverted(tensors, name):
+    _set(tensors, name, 1 / tensors[name][1])
+
+
 def _swap(tensors, name):
     data = tensors[name][1].view(np.uint8)
     _set(tensors, name, (data << 4 | data >> 4).astype(np.uint8))
@@ -87,11 +91,11 @@ DEFECTS = [
     ("scale-bytes-as-floats", "comfyui", "e4m3fn", lambda t: _set(t, "m.q.scale_weight", np.float32(120))),
     # Modular #6600: the global scale is the other convention's
     ("scale-inverted", "compressed-tensors", "nvfp4",
-     lambda t: _set(t, "m.q.weight_global_scale", 1 / t["m.q.weight_global_scale"][1])),
-    ("scale-inverted", "modelopt", "nvfp4", lambda t: _set(t, "m.q.weight_scale_2", 1 /
-    t["m.q.weight_scale_2"][1])), ("scale-inverted", "modelopt", "e4m3fn", lambda t: _set(t, SCALE, 1 /
-    t[SCALE][1])), ("scale-inverted", "deepseek", "e4m3fn", lambda t: _set(t, "m.q.weight_scale_inv", 1 /
-    t["m.q.weight_scale_inv"][1])), # Modular #6600, sglang #23625: scales in tiles, or in tiles of tiles
+     lambda t: _inverted(t, "m.q.weight_global_scale")),
+    ("scale-inverted", "modelopt", "nvfp4", lambda t: _inverted(t, "m.q.weight_scale_2")),
+    ("scale-inverted", "modelopt", "e4m3fn", lambda t: _inverted(t, SCALE)),
+    ("scale-inverted", "deepseek", "e4m3fn", lambda t: _inverted(t, "m.q.weight_scale_inv")),
+    # Modular #6600, sglang #23625: scales in tiles, or in tiles of tiles
     ("scale-swizzled", "modelopt", "nvfp4", _swizzled(1)),
     ("scale-swizzled", "modelopt", "nvfp4", _swizzled(2)),
     # Transformers #46763: elements and scale disagree

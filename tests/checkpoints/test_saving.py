@@ -12,7 +12,13 @@ from safetensors.numpy import load_file, save_file
 
 import lowprec as lp
 from lowprec.checkpoints.container import CheckpointError, open_file
+from lowprec.checkpoints.converting import dequantize_checkpoint
+from lowprec.checkpoints.decoding import values_of
+from lowprec.checkpoints.folder import open_checkpoint
+from lowprec.checkpoints.linting import lint
+from lowprec.checkpoints.weights import weights_of
 from lowprec.spec import catalog
+from tests.checkpoints.files import changed
 
 VALUES = np.random.default_rng(0).standard_normal((32, 64)).astype(np.float32)
 
@@ -55,9 +61,11 @@ def test_formats_of_ones_own_come_back(tmp_path):
 @pytest.mark.parametrize("shape", [(4, 6), (8,), (0, 3), ()])
 def test_arrays_of_every_type_come_back(tmp_path, dtype, shape):
     kind = np.dtype(getattr(ml_dtypes, dtype, None) or dtype)
-    if shape == () and dtype.startswith(("float6", "float4")):
-        pytest.skip("no whole byte")
     saved = np.random.default_rng(1).integers(0, 2, shape).astype(np.float32).astype(kind)
+    if shape == () and dtype.startswith(("float6_", "float4_")):
+        with pytest.raises(CheckpointError, match="bits, which are no whole bytes"):
+            lp.save(tmp_path / "x.safetensors", saved)
+        return
     lp.save(tmp_path / "x.safetensors", saved)
     found = lp.load(tmp_path / "x.safetensors")
     assert (found.dtype, found.shape) == (kind.newbyteorder("="), shape)
@@ -131,3 +139,41 @@ def test_files_that_were_changed_are_refused(tmp_path, change, words):
     save_file(tensors, tmp_path / "y.safetensors", {"lowprec": json.dumps(said)})
     with pytest.raises(CheckpointError, match=words):
         lp.load(tmp_path / "y.safetensors")
+
+
+@pytest.mark.parametrize("name", ["mxfp4", "mxfp6_e2m3", "nvfp4", "nvfp4_2d", "bnb_nf4", "fp8_block_1x128"])
+def test_checkpoint_commands_know_saved_blocks(tmp_path, name):
+    """As one weight, whose values are the BlockArray's; nothing is wrong with it."""
+    blocks = lp.encode(VALUES, name)
+    lp.save(tmp_path / "x.safetensors", {"layer.weight": blocks, "b": VALUES[0]})
+    found = open_checkpoint(tmp_path / "x.safetensors")
+    (weight,) = (each for each in weights_of(found) if each.is_quantized)
+    assert (weight.name, weight.element, weight.scale) == ("layer.weight", blocks.format.element.name,
+                                                           blocks.format.scale.name)  # fmt: skip
+    np.testing.assert_array_equal(values_of(weight), blocks.values())
+    assert lint(found) == ()
+    assert dequantize_checkpoint(found, tmp_path / "y.safetensors") == ("layer.weight",)
+    plain = lp.load(tmp_path / "y.safetensors")
+    assert set(plain) == {"layer.weight", "b"}
+    np.testing.assert_array_equal(plain["layer.weight"], blocks.values())
+
+
+def test_checkpoint_commands_say_what_is_wrong_with_saved_blocks(tmp_path):
+    mine = lp.BlockFormat(
+        name="mine", element=lp.Format(name="own", exponent_bits=2, trailing_bits=4, bias=1), scale="e8m0fnu",
+        size=8,
+    )  # fmt: skip
+    lp.save(tmp_path / "x.safetensors", {"w": lp.encode(VALUES, mine)})
+    (finding,) = lint(open_checkpoint(tmp_path / "x.safetensors"))
+    assert (finding.rule, finding.remedy) == ("private-format", "lowprec.load reads it")
+    lp.save(tmp_path / "x.safetensors", {"w": lp.encode(VALUES, "mxfp4")})
+    lost = changed(
+        open_checkpoint(tmp_path / "x.safetensors"), tmp_path / "y.safetensors", lambda t: t.pop("w.scales"),
+        open_file(tmp_path / "x.safetensors").metadata,
+    )  # fmt: skip
+    (finding,) = lint(lost)
+    assert (finding.rule, finding.evidence) == (
+        "shape", "scales of w must have shape [32, 2], and the file has none"
+    )  # fmt: skip
+    with pytest.raises(CheckpointError, match="weight 'w' cannot be decoded"):
+        dequantize_checkpoint(lost, tmp_path / "z.safetensors")

@@ -3,10 +3,13 @@
 from __future__ import annotations
 
 import math
+import pathlib
+import tracemalloc
 
 import ml_dtypes
 import numpy as np
 import pytest
+from safetensors.numpy import save_file
 
 from lowprec.checkpoints.container import CheckpointError
 from lowprec.checkpoints.converting import convert_checkpoint, dequantize_checkpoint
@@ -269,6 +272,22 @@ def test_a_weight_without_scales_is_not_decoded(tmp_path):
         dequantize_checkpoint(broken, tmp_path / "out.safetensors")
 
 
-def test_large_parts_are_ranges_of_rows():
-    """The bound on memory: parts have about PART elements."""
-    assert PART * 8 * 10 < 1 << 30
+def test_memory_does_not_grow_with_the_weight(tmp_path):
+    """Of 24 million elements, 96 MB in the file: a part of them at a time."""
+    save_file({"w.weight": np.ones((12_000, 2_000), np.float32)}, tmp_path / "s.safetensors")
+    made, how = open_checkpoint(tmp_path / "s.safetensors"), target("modelopt", "nvfp4")
+    tracemalloc.start()
+    quantize_checkpoint(made, tmp_path / "out.safetensors", how)
+    _, peak = tracemalloc.get_traced_memory()
+    tracemalloc.stop()
+    assert peak < 120 * PART  # bytes: 250 MB; all at once would take 1.4 GB
+
+
+def test_the_page_names_every_scheme_that_is_written():
+    page = (pathlib.Path(__file__).parents[2] / "docs" / "checkpoints.md").read_text()
+    table, family, found = page.split("| `--scheme` | `--to` | tensors")[1].split("\n\n")[0], "", set()
+    for row in table.splitlines()[2:]:
+        cells = [cell.strip() for cell in row.strip("|").split("|")]
+        family = cells[0] or family
+        found |= {(family, to.strip()) for to in cells[1].split(",")}
+    assert found == set(PAIRS)

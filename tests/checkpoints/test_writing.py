@@ -95,6 +95,24 @@ def test_a_journal_whose_last_line_was_cut_keeps_the_lines_before(tmp_path):
     assert writing._begun(room, "y") == {}
 
 
+def test_lines_after_a_cut_one_count(tmp_path):
+    room = tmp_path / ".out.partial"
+    room.mkdir()
+    lines = '{"digest": "x"}\n{"done": "a", "report": null}\n{"done": "b\n{"done": "c", "report": null}\n'
+    (room / ".lowprec-journal").write_text(lines)
+    assert list(writing._begun(room, "x")) == ["a", "c"]
+
+
+def test_a_folder_of_somebody_else_is_left_alone(tmp_path):
+    made = source(tmp_path / "s.safetensors")
+    room = tmp_path / ".out.safetensors.partial"
+    room.mkdir()
+    (room / "precious").write_text("kept")
+    with pytest.raises(CheckpointError, match="is in the way, and not of an earlier run; move it elsewhere"):
+        quantize_checkpoint(made, tmp_path / "out.safetensors", target("quark", "mxfp4"))
+    assert (room / "precious").read_text() == "kept"
+
+
 def test_metadata_says_how_it_was_made(tmp_path):
     made = source(tmp_path / "s.safetensors")
     quantize_checkpoint(made, tmp_path / "out.safetensors", target("quark", "mxfp4", rule="rceil"))

@@ -44,8 +44,7 @@ def hard_blocks() -> np.ndarray:
     """Blocks of float64 at ties and thresholds of each step, and one ulp to either side."""
     random = np.random.default_rng(7)
     rows = []
-    for inverse in (1.0, 0.80078125, 0.66796875, 0.5703125):  # of scales 1, 1.25, 1.5 and 1.75
-        scale = {1.0: 1.0, 0.80078125: 1.25, 0.66796875: 1.5, 0.5703125: 1.75}[inverse]
+    for scale, inverse in ((1.0, 1.0), (1.25, 0.80078125), (1.5, 0.66796875), (1.75, 0.5703125)):
         for _ in range(8):
             row = random.integers(0, 57, 64) / 8 / inverse
             row = np.nextafter(row, random.choice([-1.0, 9.0, 0.0], 64) * row)

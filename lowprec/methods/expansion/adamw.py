@@ -344,14 +344,11 @@ class AdamW:
     def _update(self, state: State, first: Expansion, second: Expansion, steps: int) -> Array:
         """Return the update, in the format in which it is added to the parameter."""
         fmt, (m, v) = self.states, (first.parts[0], second.parts[0])
-        rate, unbiased = (
-            self.learning_rate / (1 - self.betas[0] ** steps),
-            math.sqrt(1 - self.betas[1] ** steps),
-        )
-        root = arith.sqrt(v, fmt)
+        unbiased, root = math.sqrt(1 - self.betas[1] ** steps), arith.sqrt(v, fmt)
         if self.eps_place == "published":
-            rate *= unbiased
+            rate = self.learning_rate * unbiased / (1 - self.betas[0] ** steps)
         else:
+            rate = self.learning_rate / (1 - self.betas[0] ** steps)
             root = arith.divide(root, self._scalar(unbiased, v), fmt)
         below = arith.add(root, self._scalar(self.eps, v), fmt)
         update = arith.multiply(arith.divide(m, below, fmt), self._scalar(-rate, m), fmt)

@@ -12,6 +12,7 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
+from lowprec.arrays.checks import as_array, is_tensor
 from lowprec.methods import fp8, mx, nvfp4
 from lowprec.spec import catalog
 from lowprec.spec.block import BlockFormat
@@ -125,22 +126,15 @@ def _layer(wanted: Any, rng: Any, accumulation: str, output: str) -> Callable[..
     return lambda x, w, bias: fp8.linear(x, w, bias, **options)
 
 
-def _is_wrapped(values: Any) -> bool:
-    """Return whether it is a tensor, of torch's own class or another that derives from it."""
-    return any(kind.__module__.partition(".")[0] == "torch" for kind in type(values).__mro__)
-
-
 def _array(values: Any) -> Array:
-    """Return float32 values of a tensor, exactly; arrays as they are."""
-    if not _is_wrapped(values):
-        return np.asarray(values)
-    whole = values.detach().cpu()
-    return np.asarray((whole if str(whole.dtype) == "torch.float64" else whole.float()).numpy())
+    """Return values as an array; floats of fewer bits become float32, exactly."""
+    array = as_array(values)
+    return array.astype(np.float32) if array.dtype.kind in "fV" and array.dtype.itemsize < 4 else array
 
 
 def _like(given: Any, made: Array) -> Any:
     """Return a tensor of the type and on the device of what was given, where that is one."""
-    if not _is_wrapped(given):
+    if not is_tensor(given):
         return made
     import torch
 
@@ -149,5 +143,5 @@ def _like(given: Any, made: Array) -> Any:
 
 def _format_of(x: Any) -> str:
     """Return the format of a tensor of 16 bits, and "binary32" for all else."""
-    name = str(x.dtype).removeprefix("torch.") if _is_wrapped(x) else ""
+    name = str(x.dtype).removeprefix("torch.") if is_tensor(x) else ""
     return catalog.format(name).name if name in ("bfloat16", "float16") else "binary32"

@@ -6,6 +6,7 @@ Floor 1. Imports the standard library only.
 from __future__ import annotations
 
 import itertools
+from abc import abstractmethod
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING
@@ -42,9 +43,9 @@ class OnDemand(Mapping[Format, Projection]):
             raise KeyError(fmt)
         return self.of(fmt)
 
+    @abstractmethod
     def of(self, fmt: Format) -> Projection:
         """Return how the stack projects onto a binary format. Raises KeyError: one that it does not have."""
-        raise NotImplementedError
 
 
 @dataclass(frozen=True, repr=False)

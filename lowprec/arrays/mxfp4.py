@@ -6,13 +6,15 @@ of two, and let s have the odd part q. All values v = s * t * e need o_v = q * o
 and o_v = 3, o_e = 1 for all values. Hence only scales 2**p and 1.5 * 2**p can do, and there is one if, for
 one of these, all quotients are elements and p lies between -9 and 8: that is looked up.
 
-Floor 4. Source: [OCPMX], [NVFP4].
+Floor 3. Source: [OCPMX], [NVFP4].
 """
 
 from __future__ import annotations
 
+import functools
+from collections.abc import Iterable
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 import numpy.typing as npt
@@ -21,7 +23,7 @@ from lowprec.arrays import convert
 from lowprec.arrays.block import BlockArray
 from lowprec.spec import catalog
 
-__all__ = ["Conversion", "from_mxfp4"]
+__all__ = ["Conversion", "from_mxfp4", "tensor_scale_for"]
 
 Array = npt.NDArray[Any]
 
@@ -79,23 +81,13 @@ def from_mxfp4(blocks: BlockArray, tensor_scale: float | None = None) -> Convers
 
     Source: [OCPMX] 5; [NVFP4].
     """
-    fmt, wanted = blocks.format, catalog.MXFP4
-    if (fmt.element, fmt.scale, fmt.sizes) != (wanted.element, wanted.scale, wanted.sizes):
-        raise ValueError(f"from_mxfp4 takes blocks of 'mxfp4', not of {fmt.name!r}")
-    axis, size = blocks.axes[0], catalog.NVFP4.sizes[0]
-    length, count = blocks.shape[axis], -(-blocks.shape[axis] // size)
-    codes = np.moveaxis(blocks.codes, axis, -1)
-    codes = np.pad(codes, [(0, 0)] * (codes.ndim - 1) + [(0, count * size - length)])
-    codes = codes.reshape(*codes.shape[:-1], count, size)
-    scales = np.repeat(np.moveaxis(blocks.scales, axis, -1), 2, axis=-1)[..., :count]
-    bias = catalog.E8M0FNU.bias
-    nan = scales == catalog.E8M0FNU.nan_code
+    parts = _parts(blocks)
+    codes, exponents, fits, free, nan = parts
+    axis, (count, size) = blocks.axes[0], codes.shape[-2:]
+    length = blocks.shape[axis]
     shifts, tables = _shifts()
-    fits = np.stack([(table[codes] >= 0).all(axis=-1) for table in tables], axis=-1)  # by shift
-    exponents = scales.astype(np.int64) - bias
-    free = nan | ~(codes & 7).any(axis=-1)  # zeros, which any scale has
     if tensor_scale is None:
-        tensor = _best(exponents[~free], fits[~free], shifts)
+        tensor = _best(_kinds([parts]))
     else:
         fraction, power = np.frexp(np.float32(tensor_scale))
         if fraction != 0.5 or float(np.float32(tensor_scale)) != tensor_scale:
@@ -132,6 +124,69 @@ def from_mxfp4(blocks: BlockArray, tensor_scale: float | None = None) -> Convers
     return Conversion(made, np.moveaxis(done, -1, axis))
 
 
+def tensor_scale_for(parts: Iterable[BlockArray]) -> np.float32:
+    """Return the power of two of a tensor's scale with which most blocks of its parts are exact.
+
+    Parameters
+    ----------
+    parts : iterable of BlockArray
+        In "mxfp4".
+
+    Returns
+    -------
+    tensor_scale : float32
+        What `from_mxfp4` takes by default of all parts together.
+
+    Raises ValueError: blocks of another format.
+    """
+    return np.float32(np.ldexp(1.0, _best(_kinds(_parts(part) for part in parts))))
+
+
+class _Parts(NamedTuple):
+    """Halves of blocks of 32, along the last axis."""
+
+    codes: Array  #: shape (..., halves, 16)
+    exponents: Array
+    fits: Array  #: of each of `_shifts`, whether all codes have an equal
+    free: Array  #: whether any scale will do: NaN, or nothing but zeros
+    nan: Array
+
+
+def _parts(blocks: BlockArray) -> _Parts:
+    fmt, wanted = blocks.format, catalog.MXFP4
+    if (fmt.element, fmt.scale, fmt.sizes) != (wanted.element, wanted.scale, wanted.sizes):
+        raise ValueError(f"from_mxfp4 takes blocks of 'mxfp4', not of {fmt.name!r}")
+    axis, size = blocks.axes[0], catalog.NVFP4.sizes[0]
+    codes = np.moveaxis(blocks.codes, axis, -1)
+    length = codes.shape[-1]
+    count = -(-length // size)
+    codes = np.pad(codes, [(0, 0)] * (codes.ndim - 1) + [(0, count * size - length)])
+    codes = codes.reshape(*codes.shape[:-1], count, size)
+    scales = np.repeat(np.moveaxis(blocks.scales, axis, -1), 2, axis=-1)[..., :count]
+    nan = scales == catalog.E8M0FNU.nan_code
+    fits = np.stack([(table[codes] >= 0).all(axis=-1) for table in _shifts()[1]], axis=-1)
+    free = nan | ~(codes & 7).any(axis=-1)
+    return _Parts(codes, scales.astype(np.int64) - catalog.E8M0FNU.bias, fits, free, nan)
+
+
+def _kinds(parts: Iterable[_Parts]) -> tuple[Array, Array]:
+    """Return which exponents and fits there are, and how many blocks have each."""
+    rows = [
+        np.unique(
+            np.column_stack([part.exponents[~part.free], part.fits[~part.free]]), axis=0, return_counts=True
+        )
+        for part in parts
+    ]
+    whole = np.concatenate([np.zeros((0, 1 + len(_shifts()[0])), np.int64), *(kinds for kinds, _ in rows)])
+    kinds, places = np.unique(whole, axis=0, return_inverse=True)
+    counts = np.zeros(len(kinds), np.int64)
+    np.add.at(
+        counts, places.reshape(-1), np.concatenate([np.zeros(0, np.int64), *(each for _, each in rows)])
+    )
+    return kinds, counts
+
+
+@functools.cache
 def _shifts() -> tuple[list[tuple[int, bool]], list[Array]]:
     """Return powers by which the scale may change, whether it also is 1.5 times that, and the codes then.
 
@@ -160,13 +215,13 @@ def _is_scale(places: Array, half: bool) -> Array:
     return np.asarray((places >= (-8 if half else -9)) & (places <= 8))
 
 
-def _best(exponents: Array, fits: Array, shifts: list[tuple[int, bool]]) -> int:
+def _best(found: tuple[Array, Array]) -> int:
     """Return the power of two of a tensor's scale with which most blocks are exact."""
-    if not exponents.size:
+    kinds, counts = found
+    if not counts.size:
         return 0
-    kinds, counts = np.unique(np.column_stack([exponents, fits]), axis=0, return_counts=True)
     tensors = np.array(sorted(range(-149, 128), key=lambda power: (abs(power), power)))
     exact = np.zeros((len(tensors), len(kinds)), bool)
-    for (shift, half), fit in zip(shifts, kinds[:, 1:].T, strict=True):
+    for (shift, half), fit in zip(_shifts()[0], kinds[:, 1:].T, strict=True):
         exact |= (fit > 0) & _is_scale(kinds[:, 0] + shift - tensors[:, None], half)
     return int(tensors[np.argmax(exact @ counts)])

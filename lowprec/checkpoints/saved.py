@@ -1,0 +1,72 @@
+"""What `lowprec.save` says in a file's metadata: which tensors are a `BlockArray`, and of which format.
+
+Reading it needs neither NumPy's verbs nor numba.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping
+from typing import Any, NamedTuple
+
+from lowprec.checkpoints.container import CheckpointError, parse_json
+from lowprec.spec import catalog
+from lowprec.spec.block import BlockFormat
+from lowprec.spec.format import Format
+from lowprec.spec.toml_reading import from_toml
+from lowprec.spec.toml_writing import to_toml
+
+__all__ = ["SCALES", "TENSOR", "Saved", "in_catalog", "metadata_of", "saved_in"]
+
+#: What is added to the name of a `BlockArray` for its scales, and for the tensor's scale.
+SCALES, TENSOR = ".scales", ".tensor_scale"
+
+_KEY = "lowprec"
+
+
+class Saved(NamedTuple):
+    """What a file's metadata say."""
+
+    alone: bool  #: whether one array was saved, without a name
+    blocks: dict[str, tuple[BlockFormat, tuple[int, ...]]]  #: format and axes of each BlockArray
+
+
+def metadata_of(saved: Saved) -> dict[str, str]:
+    """Return what goes into the header."""
+    blocks = {
+        name: {"format": to_toml(fmt), "axes": list(axes)} for name, (fmt, axes) in saved.blocks.items()
+    }
+    return {_KEY: json.dumps({"alone": saved.alone, "blocks": blocks})}
+
+
+def saved_in(metadata: Mapping[str, str], where: str) -> Saved:
+    """Return what a header says; of files that `save` did not write, nothing.
+
+    Raises CheckpointError: metadata that were damaged.
+    """
+    if _KEY not in metadata:
+        return Saved(False, {})
+    said = parse_json(metadata[_KEY].encode(), f"what lowprec wrote into {where}")
+    blocks = said.get("blocks", {})
+    if not isinstance(blocks, dict):
+        raise CheckpointError(f"what lowprec wrote into {where} says of no BlockArrays, but {blocks!r}")
+    return Saved(
+        said.get("alone") is True,
+        {name: _block(block, f"BlockArray {name!r} of {where}") for name, block in blocks.items()},
+    )
+
+
+def _block(said: Any, where: str) -> tuple[BlockFormat, tuple[int, ...]]:
+    try:
+        (fmt,) = (each for each in from_toml(said["format"]).values() if isinstance(each, BlockFormat))
+        return fmt, tuple(int(axis) for axis in said["axes"])
+    except (KeyError, TypeError, ValueError) as error:
+        raise CheckpointError(f"{where} has no format that can be read: {error}") from None
+
+
+def in_catalog(fmt: Format) -> bool:
+    """Return whether the catalog has a format under its name."""
+    try:
+        return catalog.format(fmt.name) == fmt
+    except ValueError:
+        return False
