@@ -65,8 +65,9 @@ def pow2_round(
     values : array_like of float or integer, shape (...)
         Dimensionless.
     mode : {"down", "up", "nearest", "stochastic", "none"}, optional
-        By default that of `config`. "none" leaves values as they are. "nearest" is to the nearer number: from 1.5 to 2 on up, and at 1.5 to
+        By default that of `config`. "nearest" is to the nearer number: from 1.5 to 2 on up, and at 1.5 to
         the one whose exponent's code is even. "stochastic" goes up with probability x / 2**k - 1, to 24 bits.
+        "none" leaves values as they are.
     rng : int or Generator, optional
         For "stochastic", by default that of `config`.
 

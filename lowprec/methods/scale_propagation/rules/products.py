@@ -116,7 +116,9 @@ def _pair(x: Any, left: str, y: Any, right: str, later: set[str]) -> tuple[Any, 
     y, right = _summed(y, right, later | set(left))
     both = [each for each in left if each in right and each in later]
     along = [each for each in left if each in right and each not in later]
-    rows, columns = ([each for each in one if each not in other] for one, other in ((left, right), (right, left)))
+    rows, columns = (
+        [each for each in one if each not in other] for one, other in ((left, right), (right, left))
+    )
     sizes = dict(zip(left + right, (*np.shape(x), *np.shape(y)), strict=False))
 
     def ordered(z: Any, letters: str, *parts: list[str]) -> Any:

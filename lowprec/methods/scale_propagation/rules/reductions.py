@@ -142,15 +142,15 @@ def scaled_cumsum(x: ScaledArray, axis: int | None = None) -> ScaledArray:
         sums[..., start:stop] = product(rows[..., :stop].reshape(-1, stop), taken, how).reshape(
             *rows.shape[:-1], stop - start
         )
-    scale = fitting((float(settled(x).scale) if x.scale else 0.0) * (pow2_sqrt(count) if count else 1.0), x.scale_format)
+    scale = fitting(
+        (float(settled(x).scale) if x.scale else 0.0) * (pow2_sqrt(count) if count else 1.0), x.scale_format
+    )
     divisor = float(scale) / float(settled(x).scale) if x.scale else 1.0
     return with_data(x, np.moveaxis(quotient(sums, divisor, x.format), -1, along), scale)
 
 
 @register_scaled_op(np.linalg.norm)
-def scaled_norm(
-    x: ScaledArray, ord: Any = None, axis: Axis = None, keepdims: bool = False
-) -> ScaledArray:
+def scaled_norm(x: ScaledArray, ord: Any = None, axis: Axis = None, keepdims: bool = False) -> ScaledArray:
     """Return the root of the sum of squares, of vectors also the sum of magnitudes and the largest.
 
     The scale of the first grows by the root of the number of terms, as a power of two; that of the others
