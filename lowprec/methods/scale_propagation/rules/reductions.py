@@ -128,7 +128,7 @@ def scaled_cumsum(x: ScaledArray, axis: int | None = None) -> ScaledArray:
     Each sum is that of `config` of its own terms, so that sums in some order take time as the square of
     their number.
     """
-    x = np.ravel(x) if axis is None else x
+    x = x.ravel() if axis is None else x
     along = normalize_axis_tuple(0 if axis is None else axis, x.ndim)[0]
     count = x.shape[along]
     rows = np.moveaxis(settled(x).data if x.scale else x.data, along, -1)
@@ -161,7 +161,7 @@ def scaled_norm(x: ScaledArray, ord: Any = None, axis: Axis = None, keepdims: bo
     if ord is None or (ord == kinds[0] and len(axes) <= 2):
         return _kept(_root_of_squares(settled(x), axes, count), axes, keepdims)
     if len(axes) == 1 and ord in kinds:
-        magnitudes = np.abs(x)
+        magnitudes: Any = np.abs(x)
         return (scaled_sum if ord == 1 else scaled_max)(magnitudes, axes, keepdims=keepdims)
     raise ValueError(
         f"numpy.linalg.norm of ScaledArrays takes ord=None or 'fro', and 1, 2 or inf of vectors, not "
