@@ -22,7 +22,7 @@ from lowprec.spec.projection import DEFAULT, Projection
 
 __all__ = ["Config", "ScaleRounding", "config", "current", "scales_everything", "scaling_everything"]
 
-ScaleRounding = Literal["down", "up", "nearest", "stochastic"]
+ScaleRounding = Literal["down", "up", "nearest", "stochastic", "none"]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -31,8 +31,9 @@ class Config:
 
     Parameters
     ----------
-    scale_rounding : {"down", "up", "nearest", "stochastic"}
-        How a scale becomes a power of two, where a rule says so.
+    scale_rounding : {"down", "up", "nearest", "stochastic", "none"}
+        How a scale becomes a power of two, where a rule says so; with "none" it stays what it is, rounded
+        to the format of the scales alone. Divisions by such scales round ratios of scales to 24 bits first.
     scale_format : Format, str or dtype
         Of the scales that constants and plain arrays get: a format with exponents, such as "binary32",
         "binary16" or "e8m0fnu". Results of rules have that of their operands.

@@ -64,9 +64,10 @@ def pow2_round(
     ----------
     values : array_like of float or integer, shape (...)
         Dimensionless.
-    mode : {"down", "up", "nearest", "stochastic"}, optional
+    mode : {"down", "up", "nearest", "stochastic", "none"}, optional
         By default that of `config`. "nearest" is to the nearer number: from 1.5 to 2 on up, and at 1.5 to
         the one whose exponent's code is even. "stochastic" goes up with probability x / 2**k - 1, to 24 bits.
+        "none" leaves values as they are.
     rng : int or Generator, optional
         For "stochastic", by default that of `config`.
 
@@ -210,7 +211,10 @@ def best_pow2_scale(values: npt.ArrayLike, fmt: Format | str | npt.DTypeLike) ->
 
 
 def pow2_sqrt(number: float) -> float:
-    """Return the square root of a positive number, rounded to a power of two as `config` says."""
+    """Return the square root of a positive number, rounded to a power of two as `config` says.
+
+    Unrounded (scale_rounding="none") it is binary64's.
+    """
     return float(_rounded_sqrt(np.float64(number)))
 
 
@@ -224,16 +228,22 @@ def pow2_norm(x: float, y: float) -> float:
         return float(_rounded(np.asarray(max(x, y)), None, None)) if x or y else 0.0
     exponent = math.frexp(max(x, y))[1]
     large, small = math.ldexp(max(x, y), -exponent), math.ldexp(min(x, y), -exponent)
+    if current().scale_rounding == "none":
+        return math.ldexp(math.sqrt(large * large + small * small), exponent)
     total = fma(small, small, large * large, catalog.BINARY32, rounding=TO_ODD)  # 48 bits of large are exact
     return math.ldexp(float(_rounded_sqrt(total)), exponent)
 
 
 def _rounded_sqrt(number: Any) -> Any:
+    if current().scale_rounding == "none":
+        return np.sqrt(number)
     rounding, rng = _how(None, None)
     return sqrt(number, POW2, rounding=rounding, rng=rng)
 
 
 def _rounded(numbers: Array, mode: ScaleRounding | None, rng: int | np.random.Generator | None) -> Any:
+    if (mode or current().scale_rounding) == "none":
+        return numbers
     rounding, rng = _how(mode, rng)
     how = Projection(rounding=rounding, saturation=Saturation.FINITE, negative="drop_sign")
     return quantize(numbers, POW2, projection=how, rng=rng)

@@ -5,9 +5,11 @@ Floor 4. Source: [SCALIFY] 3.2, 3.4 and its published code.
 
 from __future__ import annotations
 
+import math
 from typing import Any
 
 import numpy as np
+from numpy.lib.array_utils import normalize_axis_tuple
 from numpy.lib.stride_tricks import sliding_window_view
 
 from lowprec.arrays.checks import Array
@@ -58,6 +60,74 @@ def dot(x: Any, y: Any) -> Any:
 def outer(x: Any, y: Any) -> Any:
     """Return the products of all pairs."""
     return np.multiply(np.ravel(x)[:, None], np.ravel(y)[None, :])
+
+
+@register_scaled_op(np.tensordot)
+def tensordot(a: Any, b: Any, axes: Any = 2) -> Any:
+    """Sum products over pairs of axes, as one product of matrices."""
+    first, second = np.ndim(a), np.ndim(b)
+    if isinstance(axes, int):
+        pairs = list(range(first - axes, first)), list(range(axes))
+    else:
+        pairs = tuple([each] if isinstance(each, int) else list(each) for each in axes)  # type: ignore[assignment]
+    left, right = normalize_axis_tuple(pairs[0], first), normalize_axis_tuple(pairs[1], second)
+    letters = [chr(ord("a") + place) for place in range(first + second)]
+    names = letters[first:]
+    for one, other in zip(left, right, strict=True):
+        names[other] = letters[one]
+    kept = [letters[each] for each in range(first) if each not in left]
+    kept += [names[each] for each in range(second) if each not in right]
+    return einsum(f"{''.join(letters[:first])},{''.join(names)}->{''.join(kept)}", a, b)
+
+
+@register_scaled_op(np.einsum)
+def einsum(subscripts: str, *operands: Any) -> Any:
+    """Sum products over axes by their letters: sums of one operand first, then products of matrices.
+
+    More than two operands are taken from the left. Each sum multiplies the scale by the root of its number
+    of terms, as a power of two.
+    """
+    given, _, wanted = subscripts.replace(" ", "").partition("->")
+    names = given.split(",")
+    refused = "..." in subscripts or any(len(set(each)) < len(each) for each in (*names, wanted))
+    if refused or "->" not in subscripts or len(names) != len(operands):
+        raise ValueError(
+            f"numpy.einsum of ScaledArrays takes subscripts with '->', a letter for each axis and none twice "
+            f"in one operand, such as 'bij,bjk->bik', not {subscripts!r} for {len(operands)} operands; use "
+            "numpy.diagonal and numpy.expand_dims for others"
+        )
+    result, letters = operands[0], names[0]
+    for place, (operand, name) in enumerate(zip(operands[1:], names[1:], strict=True)):
+        later = set(wanted).union(*names[place + 2 :])
+        result, letters = _pair(result, letters, operand, name, later)
+    result, letters = _summed(result, letters, set(wanted))
+    return np.transpose(result, [letters.index(each) for each in wanted]) if wanted else result
+
+
+def _summed(x: Any, letters: str, kept: set[str]) -> tuple[Any, str]:
+    """Sum over the axes of one operand that nothing else has."""
+    gone = tuple(place for place, each in enumerate(letters) if each not in kept)
+    return (np.sum(x, axis=gone), "".join(each for each in letters if each in kept)) if gone else (x, letters)
+
+
+def _pair(x: Any, left: str, y: Any, right: str, later: set[str]) -> tuple[Any, str]:
+    """Multiply two operands, and sum over the letters that both have and nothing later does."""
+    x, left = _summed(x, left, later | set(right))
+    y, right = _summed(y, right, later | set(left))
+    both = [each for each in left if each in right and each in later]
+    along = [each for each in left if each in right and each not in later]
+    rows, columns = (
+        [each for each in one if each not in other] for one, other in ((left, right), (right, left))
+    )
+    sizes = dict(zip(left + right, (*np.shape(x), *np.shape(y)), strict=False))
+
+    def ordered(z: Any, letters: str, *parts: list[str]) -> Any:
+        whole = np.transpose(z, [letters.index(each) for part in parts for each in part]) if letters else z
+        return np.reshape(whole, [math.prod(sizes[each] for each in part) for part in parts])
+
+    product = ordered(x, left, both, rows, along) @ ordered(y, right, both, along, columns)
+    names = [*both, *rows, *columns]
+    return np.reshape(product, [sizes[each] for each in names]), "".join(names)
 
 
 @register_scaled_op(np.convolve)

@@ -13,12 +13,20 @@ from numpy.lib.array_utils import normalize_axis_tuple
 
 from lowprec.arrays.checks import Array
 from lowprec.methods.scale_propagation.config import current
-from lowprec.methods.scale_propagation.pow2 import pow2_decompose, pow2_sqrt
+from lowprec.methods.scale_propagation.pow2 import pow2_decompose, pow2_round, pow2_sqrt
 from lowprec.methods.scale_propagation.registry import register_scaled_op
-from lowprec.methods.scale_propagation.rounding import fitting, operate, project, quotient, total
+from lowprec.methods.scale_propagation.rounding import (
+    fitting,
+    operate,
+    product,
+    project,
+    quotient,
+    total,
+)
 from lowprec.methods.scale_propagation.rules.elementwise import scale_power
 from lowprec.methods.scale_propagation.rules.operands import settled
 from lowprec.methods.scale_propagation.scaled_array import ScaledArray, with_data
+from lowprec.spec.accumulations import ACCUMULATIONS
 from lowprec.spec.format import Format
 
 __all__: list[str] = []
@@ -111,6 +119,71 @@ def _product_apart(rows: Array, rest: float, exponent: int, fmt: Format) -> Arra
         exponents = exponents + more + shift - fmt.emax
     with np.errstate(over="ignore"):
         return project(np.ldexp(data, np.clip(exponents, -3000, 3000)), fmt)
+
+
+@register_scaled_op(np.cumsum)
+def scaled_cumsum(x: ScaledArray, axis: int | None = None) -> ScaledArray:
+    """Sum the elements up to each; the scale is that of the whole sum along the axis.
+
+    Each sum is that of `config` of its own terms, so that sums in some order take time as the square of
+    their number.
+    """
+    x = x.ravel() if axis is None else x
+    along = normalize_axis_tuple(0 if axis is None else axis, x.ndim)[0]
+    count = x.shape[along]
+    rows = np.moveaxis(settled(x).data if x.scale else x.data, along, -1)
+    how = current().sums
+    # Zeros beside the terms change neither an exact sum nor, where all is finite, its sign.
+    step = 256 if how == ACCUMULATIONS["exact"] and np.isfinite(rows).all() else 1
+    sums = np.empty(rows.shape, np.float32)
+    for start in range(0, count, step):
+        stop = min(start + step, count)
+        taken = np.triu(np.ones((stop, stop), np.float32))[:, start:]
+        sums[..., start:stop] = product(rows[..., :stop].reshape(-1, stop), taken, how).reshape(
+            *rows.shape[:-1], stop - start
+        )
+    scale = fitting(
+        (float(settled(x).scale) if x.scale else 0.0) * (pow2_sqrt(count) if count else 1.0), x.scale_format
+    )
+    divisor = float(scale) / float(settled(x).scale) if x.scale else 1.0
+    return with_data(x, np.moveaxis(quotient(sums, divisor, x.format), -1, along), scale)
+
+
+@register_scaled_op(np.linalg.norm)
+def scaled_norm(x: ScaledArray, ord: Any = None, axis: Axis = None, keepdims: bool = False) -> ScaledArray:
+    """Return the root of the sum of squares, of vectors also the sum of magnitudes and the largest.
+
+    The scale of the first grows by the root of the number of terms, as a power of two; that of the others
+    is as for `sum` and `max`.
+    """
+    axes, count = _axes(x, axis)
+    kinds = ("fro",) if len(axes) == 2 and axis is not None or x.ndim == 2 else (2, 1, math.inf)
+    if ord is None or (ord == kinds[0] and len(axes) <= 2):
+        return _kept(_root_of_squares(settled(x), axes, count), axes, keepdims)
+    if len(axes) == 1 and ord in kinds:
+        magnitudes: Any = np.abs(x)
+        return (scaled_sum if ord == 1 else scaled_max)(magnitudes, axes, keepdims=keepdims)
+    raise ValueError(
+        f"numpy.linalg.norm of ScaledArrays takes ord=None or 'fro', and 1, 2 or inf of vectors, not "
+        f"ord={ord!r} of {len(axes)} axes; use x.to_array() for norms of singular values"
+    )
+
+
+def _root_of_squares(x: ScaledArray, axes: tuple[int, ...], count: int) -> ScaledArray:
+    """Sum squares as `config` says, over a power of two of their own, so that none overflows."""
+    root = pow2_sqrt(count) if count else 1.0
+    scale = fitting(float(x.scale) * root, x.scale_format)
+    largest = np.float64(np.abs(x.data).max(initial=0))
+    unit = float(pow2_round(largest, "down")) if 0 < largest < math.inf else 1.0
+    kept = [each for each in range(x.ndim) if each not in axes]
+    shape = tuple(x.shape[each] for each in kept)
+    rows = (x.data.astype(np.float64) / unit).astype(np.float32).transpose([*kept, *axes])
+    rows = rows.reshape(math.prod(shape), 1, count)
+    sums = product(rows, rows.transpose(0, 2, 1), current().sums).reshape(shape)
+    with np.errstate(over="ignore", invalid="ignore"):
+        ratio = unit * float(x.scale) / float(scale)
+        data = operate("sqrt", sums.astype(np.float64) * ratio**2, fmt=x.format)
+    return with_data(x, data, scale)
 
 
 @register_scaled_op(np.max, np.amax)
