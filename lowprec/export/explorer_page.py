@@ -58,7 +58,10 @@ def page(others: Iterable[Format] = (), first: str = "e4m3fn") -> str:
 
 
 def page_data(others: Iterable[Format] = ()) -> dict[str, Any]:
-    """Return what the page knows: formats, modes, saturations and profiles, as JSON takes them."""
+    """Return what the page knows: formats, modes, saturations and profiles, as JSON takes them.
+
+    Left out are projections of profiles that round stochastically: they need random integers.
+    """
     books = [named(name) for name, entry in ENTRIES.items() if entry.width <= _WIDEST]
     formats = {fmt.name: fmt for fmt in (*FORMATS.values(), *books, *others) if fmt is not None}
     stops = {
@@ -81,7 +84,7 @@ def page_data(others: Iterable[Format] = ()) -> dict[str, Any]:
                 "formats": {
                     name: _projection(profile.formats[fmt])
                     for name, fmt in formats.items()
-                    if fmt in profile.formats
+                    if fmt in profile.formats and not profile.formats[fmt].rounding.bits
                 },
             }
             for profile in PROFILES.values()
