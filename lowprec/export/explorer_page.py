@@ -15,7 +15,8 @@ from typing import Any
 import lowprec
 from lowprec.oracle.codebook import decode
 from lowprec.oracle.exact import Exact, Special
-from lowprec.spec.catalog import FORMATS
+from lowprec.spec.block import RULES, BlockFormat
+from lowprec.spec.catalog import BINARY32, BLOCK_FORMATS, FORMATS
 from lowprec.spec.codebook import TIES, Codebook, Number, Ray
 from lowprec.spec.codebooks import ENTRIES, named
 from lowprec.spec.format import Format, Sign
@@ -25,7 +26,7 @@ from lowprec.spec.rounding import MODES, Rounding
 
 __all__ = ["page", "page_data"]
 
-_SCRIPTS = ("numbers.js", "formats.js", "rounding.js", "page.js")
+_SCRIPTS = ("numbers.js", "formats.js", "rounding.js", "page.js", "blocks.js", "start.js")
 
 #: Bits of the codebooks that the page has; wider ones are tables of 65,536 values.
 _WIDEST = 8
@@ -71,7 +72,16 @@ def page_data(others: Iterable[Format] = ()) -> dict[str, Any]:
         if fmt in profile.formats
         for stop in profile.formats[fmt].via
     }
+    blocks = {name: block for name, block in BLOCK_FORMATS.items() if len(block.sizes) == 1}
+    parts = {fmt.name: fmt for block in blocks.values() for fmt in (block.element, block.scale, BINARY32)}
     return {
+        "single": BINARY32.name,
+        "block_parts": {name: _format(fmt) for name, fmt in parts.items()},
+        "blocks": {name: _block(block) for name, block in blocks.items()},
+        "rules": [
+            {**dataclasses.asdict(rule), "threshold": rule.threshold and str(rule.threshold)}
+            for rule in RULES
+        ],
         "version": lowprec.__version__,
         "formats": {name: _format(fmt) for name, fmt in formats.items()},
         "stops": {name: _format(fmt) for name, fmt in stops.items()},
@@ -108,6 +118,20 @@ def _format(fmt: Format) -> dict[str, Any]:
         }
     fields = {field.name: getattr(fmt, field.name) for field in dataclasses.fields(Format)}
     return {name: value.value if isinstance(value, Sign) else value for name, value in fields.items()}
+
+
+def _block(block: BlockFormat) -> dict[str, Any]:
+    fields = {field.name: getattr(block, field.name) for field in dataclasses.fields(BlockFormat)}
+    return {
+        **fields,
+        "element": block.element.name,
+        "scale": block.scale.name,
+        "rule": block.rule.name,
+        "elements": _projection(block.elements),
+        "scales": _projection(block.scales),
+        "min_scale": _number(block.min_scale),
+        "smallest_divides_as": _number(block.smallest_divides_as),
+    }
 
 
 def _ray(ray: Ray) -> dict[str, Any]:

@@ -2,16 +2,19 @@
 
 from __future__ import annotations
 
+import dataclasses
 import itertools
+import random
 from fractions import Fraction
 
 import pytest
 
 from lowprec.export.explorer_page import page
-from lowprec.oracle import codebook
+from lowprec.oracle import block as blocks, codebook
 from lowprec.oracle.convert import decode, project, value_of
 from lowprec.oracle.exact import Special
-from lowprec.spec.catalog import FORMATS
+from lowprec.spec.block import RULES
+from lowprec.spec.catalog import BLOCK_FORMATS, FORMATS
 from lowprec.spec.codebook import Codebook
 from lowprec.spec.codebooks import ENTRIES, named
 from lowprec.spec.profiles import PROFILES
@@ -33,6 +36,11 @@ ROUNDED = """([name, texts, saturations]) => { const fmt = FORMATS[name];
   return DATA.modes.map(rounding => saturations.map(saturation => texts.map(text => {
     try { return Number(project(parse(text), fmt, {...DEFAULT, rounding, saturation})); }
     catch (error) { if (error instanceof Refused) return null; throw error; } }))); }"""
+BLOCK = """([name, rule, blocks]) => blocks.map(texts => {
+  const values = texts.map(parse), block = BLOCKS[name];
+  try { const { scale, codes } = encodeBlock(values, block, RULES[rule], tensorScale(values, block));
+    return [Number(scale), codes.map(Number)]; }
+  catch (error) { if (error instanceof Refused) return null; throw error; } })"""
 PROFILED = """([profile, name, texts]) => { const how = makeProjection(DATA.profiles[profile].formats[name]);
   return texts.map(text => { try { return Number(project(parse(text), FORMATS[name], how)); }
     catch (error) { if (error instanceof Refused) return null; throw error; } }); }"""
@@ -144,3 +152,32 @@ def test_an_address_restores_what_was_chosen(tab):
     tab.keyboard.press("Space")
     assert tab.evaluate("[state.code.toString(16), document.activeElement.dataset.bit]") == ["fb", "7"]
     assert "c=fb" in tab.evaluate("location.hash")
+
+
+def _encoded(values, fmt):
+    try:
+        scale, codes = blocks.encode(values, fmt, blocks.tensor_scale(values, fmt))
+    except ValueError:
+        return None
+    return [scale, codes]
+
+
+@pytest.mark.parametrize("fmt", [each for each in BLOCK_FORMATS.values() if len(each.sizes) == 1], ids=str)
+def test_blocks_are_the_oracles_under_every_rule(tab, fmt):
+    """Drawn values of all sizes, largest magnitudes next to powers of two and to the element's own, specials."""
+    draw, most = random.Random(0), Fraction(fmt.element.max_finite)
+    tops = [Fraction(1), Fraction(3, 2), Fraction(7, 4), most, most * Fraction(5, 4), Fraction(2) ** -140]
+    drawn = [
+        [top, *(top * Fraction(draw.randint(-255, 255), 256) for _ in range(7))]
+        for each in tops
+        for top in (each, each * Fraction(4097, 4096), each * Fraction(4095, 4096))
+    ]
+    tried = [*drawn, [Fraction(0)] * 3, [Special.NEGATIVE_ZERO], *([Fraction(2), each] for each in Special)]
+    texts = [[_text(value) for value in values] for values in tried]
+    for rule in RULES:
+        try:
+            ruled = dataclasses.replace(fmt, rule=rule)
+        except ValueError:  # a rule that asks for the precision of a codebook
+            continue
+        want = [_encoded(values, ruled) for values in tried]
+        assert tab.evaluate(BLOCK, [fmt.name, rule.name, texts]) == want, rule.name

@@ -13,6 +13,7 @@ const makeProjection = (how) => ({
 const DEFAULT = makeProjection(DATA.default);
 const byId = (id) => document.getElementById(id);
 const state = { format: DATA.first, code: 0n, number: "0.1" };
+Object.assign(state, { block: Object.keys(DATA.blocks)[0], rule: DATA.rules[0].name, values: "0.3 1 -2.5 7" });
 
 const hexCode = (code, fmt) => "0x" + code.toString(16).padStart(Math.ceil(Number(fmt.width) / 4), "0");
 
@@ -65,6 +66,8 @@ function table(id, heads, rows) {
 function show() {
   const fmt = FORMATS[state.format], value = decode(state.code, fmt), typed = parse(state.number);
   byId("format").value = state.format;
+  byId("block").value = state.block;
+  byId("rule").value = state.rule;
   showBits(fmt);
   const facts = [
     ["code", hexCode(state.code, fmt)], ["class", classOf(state.code, fmt)], ["value", decimalText(value)],
@@ -80,12 +83,37 @@ function show() {
   table("profiles", ["profile", "result", "versions"], stacks.map(([name, of]) => [
     name, answer(typed, fmt, makeProjection(of.formats[state.format])), of.versions,
   ]));
+  showBlock();
+}
+
+function showBlock() {
+  const block = BLOCKS[state.block], values = state.values.split(/[\s,;]+/).filter(Boolean).map(parse);
+  const wrong = values.length === 0 || values.includes(null);
+  byId("values").setAttribute("aria-invalid", wrong);
+  if (wrong) return;
+  try {
+    const tensor = tensorScale(values, block);
+    const { scale, codes } = encodeBlock(values, block, RULES[state.rule], tensor);
+    const shared = decode(scale, block.scale);
+    byId("scale").textContent = `scale ${hexCode(scale, block.scale)}, ${shortText(shared)}`
+      + (block.tensor_scale === "none" ? "" : `; scale of the tensor ${shortText(tensor.value)}`);
+    table("block-table", ["value", "code", "becomes", "error"], values.map((value, place) => {
+      const element = decode(codes[place], block.element);
+      const got = isFraction(element) && isFraction(shared) ? multiply(multiply(element, shared), tensor.value) : null;
+      const error = got && isFraction(value) ? shortText(subtract(got, value)) : "";
+      return [shortText(value), hexCode(codes[place], block.element), got ? shortText(got) : shortText(element), error];
+    }));
+  } catch (error) {
+    if (!(error instanceof Refused)) throw error;
+    byId("scale").textContent = error.message;
+    byId("block-table").replaceChildren();
+  }
 }
 
 function update(changes) {
   Object.assign(state, changes);
   state.code &= (1n << FORMATS[state.format].width) - 1n;
-  const said = new URLSearchParams({ f: state.format, c: state.code.toString(16), x: state.number });
+  const said = new URLSearchParams({ f: state.format, c: state.code.toString(16), x: state.number, b: state.block, r: state.rule, v: state.values });
   history.replaceState(null, "", "#" + said);
   show();
 }
@@ -95,12 +123,11 @@ function restore() {
   if (said.get("f") in FORMATS) changes.format = said.get("f");
   if (/^[0-9a-f]{1,8}$/i.test(said.get("c") ?? "")) changes.code = BigInt("0x" + said.get("c"));
   if (said.get("x")) changes.number = said.get("x");
+  if (said.get("b") in BLOCKS) changes.block = said.get("b");
+  if (said.get("r") in RULES) changes.rule = said.get("r");
+  if (said.get("v")) changes.values = said.get("v");
+  byId("values").value = changes.values ?? state.values;
   byId("number").value = changes.number ?? state.number;
   update(changes);
 }
 
-byId("format").append(...Object.keys(FORMATS).map((name) => element("option", name, { value: name })));
-byId("format").onchange = (event) => update({ format: event.target.value });
-byId("number").oninput = (event) => update({ number: event.target.value });
-window.addEventListener("hashchange", restore);
-restore();
