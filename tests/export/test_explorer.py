@@ -164,7 +164,7 @@ def _encoded(values, fmt):
 
 @pytest.mark.parametrize("fmt", [each for each in BLOCK_FORMATS.values() if len(each.sizes) == 1], ids=str)
 def test_blocks_are_the_oracles_under_every_rule(tab, fmt):
-    """Drawn values of all sizes, largest magnitudes next to powers of two and to the element's own, specials."""
+    """Drawn values of all sizes, largest magnitudes near powers of two and the element's own, specials."""
     draw, most = random.Random(0), Fraction(fmt.element.max_finite)
     tops = [Fraction(1), Fraction(3, 2), Fraction(7, 4), most, most * Fraction(5, 4), Fraction(2) ** -140]
     drawn = [
