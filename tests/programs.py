@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+import importlib
 import importlib.metadata
 import importlib.util
 import os
 import shutil
 import subprocess
+from types import ModuleType
 from typing import NoReturn
 
 import pytest
@@ -19,6 +21,8 @@ INSTALL = {
     "ghdl": "apt-get install ghdl-mcode",
     "verilator": "apt-get install verilator g++ make",
     "cocotb": "pip install cocotb",
+    "chromium": "apt-get install chromium",
+    "playwright": "pip install playwright",
 }
 
 
@@ -31,6 +35,13 @@ def need(tool: str) -> str:
     if found is None:
         _missing("programs", tool, INSTALL[tool])
     return found
+
+
+def need_browser_library() -> ModuleType:
+    """The library that drives a browser, or the test ends here."""
+    if importlib.util.find_spec("playwright") is None:
+        _missing("programs", "playwright", INSTALL["playwright"])
+    return importlib.import_module("playwright.sync_api")
 
 
 #: Too large for every run: never required.

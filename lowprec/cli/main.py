@@ -17,7 +17,19 @@ from typing import Any, TextIO
 import click
 
 import lowprec
-from lowprec.cli import capture, check, checkpoint, compare, conform, formats, golden, identify, vectors, warm
+from lowprec.cli import (
+    capture,
+    check,
+    checkpoint,
+    compare,
+    conform,
+    explorer,
+    formats,
+    golden,
+    identify,
+    vectors,
+    warm,
+)
 from lowprec.cli.arguments import BROKEN_PIPE, FAILED, INTERRUPTED
 from lowprec.cli.terminal import say
 
@@ -135,6 +147,7 @@ for command in (
     checkpoint.checkpoint,
     capture.capture,
     identify.identify,
+    explorer.explorer,
     golden.golden,
     conform.conform,
     check.check_format,
