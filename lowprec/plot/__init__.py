@@ -1,8 +1,8 @@
 """Plots of formats, roundings, errors and codes.
 
 Each function takes `ax=` (by default one of a new figure) and returns a `Plot`: the axes, the artists and the
-data that they show. `lowprec.plot.data` has functions of the same names that return the data alone and need no
-matplotlib. The extra `plot` installs matplotlib, which is imported when something is drawn.
+data that they show. `lowprec.plot.data` has functions of the same names that return the data alone and
+need no matplotlib. The extra `plot` installs matplotlib, which is imported when something is drawn.
 
 Floor 4.
 """
