@@ -1,6 +1,6 @@
 """Sphinx's settings: the Markdown pages as they are, and pages that are generated from the package.
 
-    sphinx-build -W --keep-going -n -c docs . build/site
+    sphinx-build -q -W --keep-going -n -c docs . build/site
 
 The whole checkout is the source, so that links between pages work as on GitHub.
 """
@@ -21,10 +21,11 @@ version = release = lowprec.__version__
 extensions = ["myst_parser", "sphinx.ext.autodoc", "numpydoc"]
 root_doc = "docs/index"
 include_patterns = ["*.md", "docs/**", "tables/*.md", "tables/published/*.md"]
-exclude_patterns = ["docs/generated/figures/**", ".*/**"]
+exclude_patterns = ["docs/generated/figures/**"]
 html_theme = "furo"
 html_title = f"lowprec {version}"
-html_static_path = ["generated/figures"]
+html_static_path = ["static"]
+html_css_files = ["site.css"]
 html_copy_source = False
 
 myst_heading_anchors = 4
@@ -32,6 +33,8 @@ myst_all_links_external = False
 autodoc_typehints = "none"
 autodoc_member_order = "bysource"
 default_role = "code"
+#: The class that lowprec.testing.Counterexample is another name of.
+nitpick_ignore = [("py:class", "lowprec.verify.difference.Difference")]
 numpydoc_show_class_members = False
 numpydoc_xref_param_type = False
 

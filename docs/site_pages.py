@@ -25,13 +25,17 @@ GENERATED = DOCS / "generated"
 CONTENTS = {
     "Tutorial": ["tutorial"],
     "How-to guides": ["howto-hardware", "howto-framework", "howto-formats", "howto-models"],
-    "Concepts": ["concepts", "arrays", "arithmetic", "functions", "dot-products", "blocks", "codebooks", "glossary"],
+    "Concepts": [
+        "concepts", "arrays", "arithmetic", "functions", "dot-products", "blocks", "codebooks", "glossary",
+    ],
     "Tasks": [
-        "vectors", "verify-your-dot-unit", "compare", "identify", "capture", "hardware", "testing-your-format",
+        "vectors", "verify-your-dot-unit", "compare", "identify", "capture", "hardware",
+        "testing-your-format",
         "finding-formats", "checkpoints", "plots", "command-line", "scale-out", "exhaustive", "bench",
     ],
     "Methods": [
-        "methods", "fp8-recipe", "mx", "nvfp4-recipe", "scale-propagation", "unit-scaling", "collage", "p3109",
+        "methods", "fp8-recipe", "mx", "nvfp4-recipe", "scale-propagation", "unit-scaling",
+        "collage", "p3109",
     ],
     "Reference": [
         "generated/reference/index", "generated/formats/index", "generated/blocks/index", "conformance",
@@ -44,11 +48,22 @@ CONTENTS = {
 
 #: Headings of the reference, and the modules whose public names are under them.
 TOPICS = {
-    "Values and codes": ["arrays.convert", "arrays.block", "arrays.checks", "arrays.random", "arrays.threads"],
+    "Values and codes": [
+        "arrays.convert",
+        "arrays.block",
+        "arrays.checks",
+        "arrays.random",
+        "arrays.threads",
+    ],
     "Operations": ["arrays.arith", "arrays.order"],
     "Functions": ["arrays.functions"],
     "Dot products": ["arrays.dot"],
-    "Scales and errors": ["arrays.statistics", "arrays.errors", "arrays.format_sweep", "arrays.format_results"],
+    "Scales and errors": [
+        "arrays.statistics",
+        "arrays.errors",
+        "arrays.format_sweep",
+        "arrays.format_results",
+    ],
     "Comparing and identifying": ["verify"],
     "Files": ["checkpoints", "spec.toml_reading", "spec.toml_writing"],
     "Formats, roundings and accumulations": ["spec"],
@@ -159,19 +174,25 @@ def table(described, fmt):
     """Return what is known of a format as rows."""
     lines = list(markdown.head("parameter", "value"))
     for name, value in described.items():
-        shown = cards._shown(name, value, fmt) if fmt is not None else cards.text_of(value)
+        shown = cards.shown(name, value, fmt) if fmt is not None else cards.text_of(value)
         lines.append(markdown.row(f"`{name}`", shown))
     return lines
 
 
 def blocks():
     """Write a page for every named block format, and their list."""
-    lines = ["# Block formats", "", *markdown.head("block format", "element", "scale", "size", "bits a value")]
+    lines = [
+        "# Block formats",
+        "",
+        *markdown.head("block format", "element", "scale", "size", "bits a value"),
+    ]
     for name, fmt in lp.block_formats.items():
         one = describe_block(fmt)
         sizes = " by ".join(map(str, one["sizes"]))
         lines.append(
-            markdown.row(f"[{name}]({name}.md)", one["element"], one["scale"], sizes, f"{fmt.bits_per_value:g}")
+            markdown.row(
+                f"[{name}]({name}.md)", one["element"], one["scale"], sizes, f"{fmt.bits_per_value:g}"
+            )
         )
         own = [f"# {name}", "", *table(one, None), "", f"Source: [{fmt.source}](../../references.md)."]
         write(f"blocks/{name}.md", own)
@@ -241,8 +262,8 @@ def decisions():
 def with_generated(app, name, source):
     """Put figures where a page has a comment for them; links to the decisions, and the contents."""
     text = source[0]
-    for folder in ("docs/decisions", "decisions/"):
-        text = text.replace(f"]({folder})", f"]({'docs/' * (folder[0] == 'd' and '/d' in folder)}generated/decisions.md)")
+    text = text.replace("](docs/decisions)", "](docs/generated/decisions.md)")
+    text = text.replace("](decisions/)", "](generated/decisions.md)")
     text = re.sub(r"<!-- figure: (\w+): (.+?) -->", r"![\2](generated/figures/\1.svg)", text)
     if name == "docs/index":
         for caption, pages in CONTENTS.items():
@@ -260,5 +281,6 @@ def with_known_sections(app, what, name, value, options, lines):
 def forward(app, exception):
     """Lead from the top of the site to its first page."""
     if exception is None:
-        page = '<!DOCTYPE html><meta charset="utf-8"><meta http-equiv="refresh" content="0; url=docs/index.html">'
+        page = '<!DOCTYPE html><meta charset="utf-8">'
+        page += '<meta http-equiv="refresh" content="0; url=docs/index.html">'
         (Path(app.outdir) / "index.html").write_text(page + '<a href="docs/index.html">lowprec</a>\n')
