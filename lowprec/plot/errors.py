@@ -128,7 +128,8 @@ def block_errors(
         borders += [ax.axhline(place - 0.5, color="C0", lw=0.8) for place in rows]
     ax.set_xlabel("column")
     ax.set_ylabel("row")
-    ax.figure.colorbar(image, ax=ax, label=f"absolute error in {found.format}")
+    ax.figure.colorbar(image, ax=ax, label="absolute error")
+    ax.set_title(found.format, loc="left", fontsize="medium")
     return Plot(ax, (image, *borders), found)
 
 
@@ -141,6 +142,8 @@ def accumulation_error(
     ax: Any = None,
 ) -> Plot[data.AccumulationError]:
     """Draw how far accumulations are from the exact sums of the first K products, for growing K.
+
+    Sums without an error have no point: the axis is logarithmic.
 
     >>> accumulation_error([[1.0, 2.0**-24]], [[1.0, 1.0]], ["fp32_fma"]).data.lengths
     array([1, 2])
@@ -167,7 +170,8 @@ def accumulation_error(
     ax = axes_of(ax)
     lines: list[Any] = []
     for name, errors in zip(found.accumulations, found.rms, strict=True):
-        lines += ax.plot(found.lengths, errors, ".-", label=name)
+        shown = np.where(errors > 0, errors, np.nan)  # a logarithmic axis has no zero
+        lines += ax.plot(found.lengths, shown, ".-", label=name)
     ax.set_xscale("log", base=2)
     if (found.rms > 0).any():
         ax.set_yscale("log")

@@ -72,6 +72,14 @@ def test_borders_of_blocks_are_drawn():
     assert [border.get_ydata()[0] for border in borders[4:]] == [15.5, 31.5]
 
 
+def test_sums_without_an_error_have_no_point():
+    drawn = PLOTS["accumulation_error"](None)
+    for line, errors in zip(drawn.artists, drawn.data.rms, strict=True):
+        shown = line.get_ydata()
+        assert (np.isnan(shown) == (errors == 0)).all()
+        assert (shown[errors > 0] == errors[errors > 0]).all()
+
+
 def test_a_sweep_has_its_candidates_and_their_front():
     drawn = PLOTS["error_by_bits"](None)
     assert [line.get_label() for line in drawn.artists] == ["bias", "tensor", "blocks", "Pareto front"]
