@@ -95,10 +95,15 @@ _MAPPINGS = {
     "profiles": "PROFILES",
 }
 
-__all__ = ["__version__", *_HOMES]
+#: Modules that are reached as attributes of the package.
+_MODULES = ("plot",)
+
+__all__ = ["__version__", *_HOMES, *_MODULES]
 
 
 def __getattr__(name: str) -> object:
+    if name in _MODULES:
+        return importlib.import_module(f"lowprec.{name}")
     if name not in _HOMES:
         raise AttributeError(f"module 'lowprec' has no attribute {name!r}")
     value = getattr(importlib.import_module(_HOMES[name]), _MAPPINGS.get(name, name))

@@ -1,5 +1,6 @@
 from collections.abc import Callable, Mapping
 
+from lowprec import plot as plot
 from lowprec.arrays.arith import (
     absolute as absolute,
     add as add,

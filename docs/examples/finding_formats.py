@@ -45,7 +45,7 @@ def main(quick: bool, plot: str | None) -> None:
     for row in lp.sweep_formats(data, elements=BESIDE).rows:
         print(f"{row.bits:9.4f}  {row.sqnr:8.2f}  {row}")
     if plot:
-        found.plot().figure.savefig(plot)
+        lp.plot.error_by_bits(found).ax.figure.savefig(plot)
 
 
 if __name__ == "__main__":

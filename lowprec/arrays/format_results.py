@@ -1,6 +1,6 @@
 """What a search among formats found: candidates with their bits and errors, the best, the Pareto front.
 
-Floor 3. Imports matplotlib when a plot is asked for.
+Floor 3.
 """
 
 from __future__ import annotations
@@ -114,49 +114,6 @@ class FormatSweep:
             for row in self.rows
         ]
         return {"size": self.size, "candidates": rows, "pareto": [str(row) for row in self.pareto]}
-
-    def plot(self, ax: Any = None) -> Any:
-        """Draw error against bits: every candidate, and the Pareto front.
-
-        Parameters
-        ----------
-        ax : matplotlib.axes.Axes, optional
-            By default one of a new figure.
-
-        Returns
-        -------
-        ax : matplotlib.axes.Axes
-
-        Raises
-        ------
-        ImportError
-            matplotlib is not installed.
-        """
-        if ax is None:
-            try:
-                from matplotlib.figure import Figure
-            except ImportError:
-                raise ImportError("plots need matplotlib: pip install 'lowprec[plot]'") from None
-            ax = Figure(figsize=(7, 4.5), layout="constrained").subplots()
-        for scaling, marker in (("bias", "v"), ("tensor", "s"), ("blocks", "o")):
-            rows = [row for row in self.rows if row.scaling == scaling and math.isfinite(row.sqnr)]
-            if rows:
-                ax.plot(
-                    [row.bits for row in rows],
-                    [row.sqnr for row in rows],
-                    marker,
-                    ms=4,
-                    alpha=0.5,
-                    label=scaling,
-                )
-        front = [row for row in self.pareto if math.isfinite(row.sqnr)]
-        ax.step(
-            [row.bits for row in front], [row.sqnr for row in front], "k-", where="post", label="Pareto front"
-        )
-        ax.set_xlabel("bits for each value, scales included")
-        ax.set_ylabel("SQNR (dB)")
-        ax.legend()
-        return ax
 
 
 def sorted_rows(rows: list[Candidate]) -> tuple[Candidate, ...]:

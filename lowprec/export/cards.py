@@ -87,7 +87,7 @@ def listing(formats: Iterable[Format] | None = None) -> RenderableType:
 
 def card(fmt: Format) -> RenderableType:
     """Return what there is to say of one format; up to 8 bits with its whole encoding."""
-    table = facts((name, _shown(name, value, fmt)) for name, value in describe(fmt).items() if name != "name")
+    table = facts((name, shown(name, value, fmt)) for name, value in describe(fmt).items() if name != "name")
     parts: list[RenderableType] = [f"[bold]{fmt.name}[/bold]  {sentence(fmt)}", "", table]
     if fmt.width <= 4 and isinstance(fmt, Codebook):
         parts += ["", "every value, in ascending order, and the threshold above it", _ascending(fmt)]
@@ -279,7 +279,7 @@ def _specials(fmt: Format, infinity: str, nan: str) -> str:
     return f"{specials}{'' if fmt.subnormals else '; no zero'}"
 
 
-def _shown(name: str, value: Any, fmt: Format) -> str:
+def shown(name: str, value: Any, fmt: Format) -> str:
     if name.endswith("_code"):
         return _code(value, fmt)
     if isinstance(value, float) and (exact := number(value)).lstrip("-").startswith("2^"):

@@ -136,10 +136,6 @@ def test_data_for_others(found):
     assert len(read["candidates"]) == len(found.rows)
     assert read["candidates"][0].keys() == {"format", "scaling", "bits", "sqnr", "by_tensor"}
     assert repr(found) == f"<FormatSweep of {len(found.rows)} candidates on 3,840 values>"
-    axes = found.plot()
-    assert axes.get_ylabel() == "SQNR (dB)"
-    assert len(axes.lines) == 4
-    assert found.plot(axes) is axes
 
 
 @pytest.mark.apart

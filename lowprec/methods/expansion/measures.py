@@ -46,8 +46,8 @@ def edq(
 ) -> float:
     """Return the effective descent quality: how far a step went in the direction of the update.
 
-    The effective update projected on the intended one D, <D / |D|, effective>; relative to |D|, it is 1 where
-    nothing is lost and 0 where all is.
+    The effective update projected on the intended one D, <D / `|D|`, effective>; relative to `|D|`, it is 1
+    where nothing is lost and 0 where all is.
 
     >>> edq([3.0, 4.0], [1.0, 2000.0], [4.0, 2000.0])
     1.8

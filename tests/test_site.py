@@ -1,0 +1,122 @@
+"""The site is built without a warning, and every link inside it leads somewhere."""
+
+from __future__ import annotations
+
+import doctest
+import html.parser
+import os
+import re
+import subprocess
+import sys
+import urllib.parse
+from pathlib import Path
+
+import pytest
+
+import lowprec as lp
+
+ROOT = Path(__file__).parents[1]
+GUIDES = sorted((ROOT / "docs").glob("howto-*.md"))
+
+pytestmark = pytest.mark.apart
+
+
+class _Page(html.parser.HTMLParser):
+    """The names and the links of a page."""
+
+    def __init__(self, path):
+        super().__init__()
+        self.names, self.links = set(), set()
+        self.feed(path.read_text())
+
+    def handle_starttag(self, tag, attributes):
+        found = dict(attributes)
+        self.names |= {found[key] for key in ("id", "name") if key in found}
+        self.links |= {found[key] for key in ("href", "src") if found.get(key)}
+
+
+@pytest.fixture(scope="module")
+def site():
+    """The folder of the built site: by the command that CONTRIBUTING names."""
+    for package in ("sphinx", "furo", "numpydoc", "myst_parser", "matplotlib"):
+        pytest.importorskip(package)
+    text = (ROOT / "CONTRIBUTING.md").read_text()
+    command = re.search(r"^\$ sphinx-build (.+)$", text, re.M)[1].split()
+    run = subprocess.run(
+        [sys.executable, "-m", "sphinx", *command], cwd=ROOT, capture_output=True, text=True, check=False
+    )
+    assert run.returncode == 0, run.stderr
+    return ROOT / command[-1]
+
+
+def test_every_link_leads_somewhere(site):
+    """Files, and anchors where a link names one; nothing is loaded from elsewhere."""
+    pages = {path: _Page(path) for path in site.rglob("*.html")}
+    assert len(pages) > 100
+    missing = []
+    for path, page in pages.items():
+        for link in page.links:
+            parts = urllib.parse.urlsplit(link)
+            if parts.scheme or parts.netloc:
+                continue
+            target = (path.parent / urllib.parse.unquote(parts.path)).resolve() if parts.path else path
+            anchor = urllib.parse.unquote(parts.fragment)
+            known = pages.get(target)
+            if not target.exists() or (anchor and known is not None and anchor not in known.names):
+                missing.append((path.relative_to(site).as_posix(), link))
+    assert missing == []
+
+
+def test_every_public_name_is_in_the_reference(site):
+    names = set().union(*(_Page(path).names for path in (site / "docs/generated/reference").glob("*.html")))
+    wanted = {f"lowprec.{name}" for name in lp.__all__} - {"lowprec.__version__", "lowprec.plot"}
+    assert wanted - names == set()
+
+
+def test_pages_of_formats_have_their_parameters(site):
+    folder = site / "docs" / "generated" / "formats"
+    for name, fmt in lp.formats.items():
+        text = re.sub(r"<[^>]+>", " ", (folder / f"{name}.html").read_text())
+        for key in ("exponent_bits", "trailing_bits", "bias"):
+            assert re.search(rf"\b{key}\s+{getattr(fmt, key)}\b", text), (name, key)
+        if fmt.nan_code is not None:
+            assert re.search(rf"nan_code\s+0x0*{fmt.nan_code:x}\b", text), name
+
+
+def _console(page):
+    """Commands of a page, but those that install, with what they print."""
+    for block in re.findall(r"^```console\n(.*?)^```", page.read_text(), re.M | re.S):
+        for each in re.split(r"^\$ ", block, flags=re.M)[1:]:
+            command, _, printed = each.partition("\n")
+            if not command.startswith("pip install"):
+                yield command, printed
+
+
+@pytest.mark.parametrize("page", GUIDES, ids=lambda page: page.stem)
+def test_commands_of_guides_print_what_the_page_says(page, tmp_path):
+    program = tmp_path / "bin" / "lowprec"
+    program.parent.mkdir()
+    program.write_text(f'#!/bin/sh\nexec "{sys.executable}" -m lowprec "$@"\n')
+    program.chmod(0o755)
+    environment = os.environ | {
+        "PATH": f"{program.parent}:{os.environ['PATH']}",
+        "PYTHONPATH": str(ROOT),
+        "COLUMNS": "200",
+    }
+    for command, printed in _console(page):
+        run = subprocess.run(
+            ["bash", "-c", command],
+            cwd=tmp_path,
+            env=environment,
+            capture_output=True,
+            text=True,
+            check=False,
+        )
+        assert doctest.OutputChecker().check_output(printed, run.stdout, doctest.ELLIPSIS), (
+            run.stdout + run.stderr
+        )
+
+
+def test_the_citation_names_this_version():
+    text = (ROOT / "CITATION.cff").read_text()
+    assert re.search(r"^version: (.+)$", text, re.M)[1] == lp.__version__
