@@ -20,7 +20,7 @@ from lowprec.checkpoints.schemes import FLOATS, SAVED
 from lowprec.checkpoints.weights import Weight
 from lowprec.kernels.modes import usual_arithmetic
 from lowprec.spec import catalog
-from lowprec.spec.block import BlockFormat
+from lowprec.spec.block import BlockFormat, rule
 
 __all__ = [
     "as_blocks",
@@ -211,6 +211,8 @@ def block_format_of(weight: Weight) -> BlockFormat | None:
     if fmt is None or fmt.sizes != weight.sizes[-len(fmt.sizes) :]:
         return None
     scale = catalog.format(weight.scale)
+    if scale == catalog.E8M0FNU != fmt.scale:  # of a rule that makes powers of two
+        return replace(fmt, scale=scale, rule=rule("rceil"))
     return fmt if fmt.scale == scale else replace(fmt, scale=scale)
 
 
