@@ -17,6 +17,7 @@ import numpy.typing as npt
 from lowprec.checkpoints.container import TAGS, CheckpointError, Entry, Writer
 from lowprec.checkpoints.folder import INDEX, Checkpoint
 from lowprec.checkpoints.gguf import GgufBlocks
+from lowprec.checkpoints.locking import alone
 
 __all__ = ["Task", "copy_of", "fingerprint", "write_checkpoint"]
 
@@ -114,11 +115,15 @@ def write_checkpoint(
     Raises
     ------
     CheckpointError
-        A folder that is there, or two tensors of one name.
+        A folder that is there, two tensors of one name, or another process that writes to `out`.
     """
     single = out.suffix == ".safetensors"
     if not single and out.exists():
-        raise CheckpointError(f"{str(out)!r} is there already; name a new folder, or a .safetensors file")
+        whole = _noted(out / _JOURNAL, digest)
+        if whole is None:
+            raise CheckpointError(f"{str(out)!r} is there already; name a new folder, or a .safetensors file")
+        (out / _JOURNAL).unlink()  # killed between its last two steps
+        return {name: report for name, report in whole.items() if report is not None}
     if out.is_dir():
         raise CheckpointError(f"{str(out)!r} is a folder; name a .safetensors file")
     if not out.parent.is_dir():
@@ -133,6 +138,24 @@ def write_checkpoint(
             files.setdefault(_SINGLE if single else _named(task.file), []).append((name, tag, shape))
     if not files:
         raise CheckpointError("there is no tensor to write")
+    with alone(out.with_name(f".{out.name}.lock")):
+        if not single and out.exists():  # made while the lock was not held
+            raise CheckpointError(f"{str(out)!r} is there already; name a new folder, or a .safetensors file")
+        done = _write(out, tasks, files, metadata, digest, others, watch)
+    return {name: report for name, report in done.items() if report is not None}
+
+
+def _write(
+    out: Path,
+    tasks: Sequence[Task],
+    files: Mapping[str, Sequence[tuple[str, str, tuple[int, ...]]]],
+    metadata: Mapping[str, str],
+    digest: str,
+    others: Mapping[str, bytes] | None,
+    watch: Watch,
+) -> dict[str, Any]:
+    """Write everything to the hidden folder, rename, and return the reports of all tasks."""
+    single = out.suffix == ".safetensors"
     room = out.with_name(f".{out.name}.partial")
     done = _begun(room, digest)
     with ExitStack() as stack:
@@ -157,7 +180,7 @@ def write_checkpoint(
         _index(room, files)
         os.rename(room, out)
         (out / _JOURNAL).unlink()
-    return {name: report for name, report in done.items() if report is not None}
+    return done
 
 
 def _carry_out(
@@ -189,23 +212,31 @@ def _named(file: str) -> str:
 
 def _begun(room: Path, digest: str) -> dict[str, Any]:
     """Return what an earlier run has done, of the same work; of other work nothing is kept."""
-    done: dict[str, Any] = {}
     journal = room / _JOURNAL
     if room.exists() and not journal.exists() and any(room.iterdir()):
         raise CheckpointError(f"{str(room)!r} is in the way, and not of an earlier run; move it elsewhere")
+    kept = _noted(journal, digest)
+    if kept is None:
+        shutil.rmtree(room, ignore_errors=True)
+    done = kept or {}
+    room.mkdir(exist_ok=True)
+    if not done:  # before anything else: a folder without a journal is nobody's to remove
+        journal.write_text(json.dumps({"digest": digest}) + "\n")
+    return done
+
+
+def _noted(journal: Path, digest: str) -> dict[str, Any] | None:
+    """Return the reports of a journal; None if it is of other work, or not there."""
     first, *lines = (journal.read_text().splitlines() if journal.exists() else []) or [""]
     if first != json.dumps({"digest": digest}):
-        shutil.rmtree(room, ignore_errors=True)
-        lines = []
+        return None
+    done = {}
     for line in lines:
         try:
             entry = json.loads(line)
         except ValueError:  # cut: this weight is written again
             continue
         done[entry["done"]] = entry["report"]
-    room.mkdir(exist_ok=True)
-    if not done:  # before anything else: a folder without a journal is nobody's to remove
-        journal.write_text(json.dumps({"digest": digest}) + "\n")
     return done
 
 

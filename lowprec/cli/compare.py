@@ -174,7 +174,7 @@ def compare(
     lowprec compare capture.npz                                (all questions, a row for each)
     lowprec compare capture.npz:matmul_binary32                (one of them, in full)
 
-    Files are .npy, .safetensors:TENSOR and .gguf:TENSOR (quantised weights with their scales), hexadecimal text
+    Files are .npy, .safetensors:TENSOR, .gguf:TENSOR (quantised weights with their scales), hexadecimal text
     (.hex, .txt, .mem), or raw as FILE:TYPE:SHAPE, for instance dump.bin:uint8:64,128; FILE:packed is codes of
     4 or 6 bits without gaps. They may be larger than memory.
 
