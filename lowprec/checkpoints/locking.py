@@ -16,8 +16,8 @@ __all__ = ["alone"]
 def alone(lock: Path) -> Iterator[None]:
     """Hold a lock file while the body runs; nobody else gets in.
 
-    The lock is the system's (`flock`), so that one whose holder was killed is free. Where the system has none,
-    as Windows, nothing is locked.
+    The lock is the system's (`flock`), so that one whose holder was killed is free. Where the system has
+    none, as Windows, nothing is locked.
 
     Raises CheckpointError: another process holds it, or the file cannot be made.
     """
@@ -37,8 +37,8 @@ def alone(lock: Path) -> Iterator[None]:
             by = os.read(held, 20).decode("ascii", "replace").strip()
             os.close(held)
             raise CheckpointError(
-                f"another process{f' ({by})' if by else ''} writes there and holds {str(lock)!r}; wait for it, "
-                f"or name another output"
+                f"another process{f' ({by})' if by else ''} writes there and holds {str(lock)!r}; wait for "
+                f"it, or name another output"
             ) from None
         with contextlib.suppress(FileNotFoundError):
             if os.path.samestat(os.fstat(held), os.stat(lock)):
