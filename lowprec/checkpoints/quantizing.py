@@ -19,12 +19,12 @@ from lowprec.arrays.arith import divide
 from lowprec.arrays.block_quotients import spread
 from lowprec.arrays.checks import dtype
 from lowprec.arrays.convert import decode, encode
-from lowprec.arrays.errors import decibels
 from lowprec.arrays.packing import pack
 from lowprec.arrays.statistics import scale_for
-from lowprec.checkpoints import configs
+from lowprec.checkpoints import bitsandbytes_writing, configs
 from lowprec.checkpoints.container import CheckpointError, tag_of
 from lowprec.checkpoints.decoding import ranges, values_of
+from lowprec.checkpoints.errors import Errors
 from lowprec.checkpoints.folder import Checkpoint
 from lowprec.checkpoints.schemes import FLOATS, PLAIN, Scheme, find
 from lowprec.checkpoints.weights import Weight, weights_of
@@ -47,7 +47,13 @@ FAMILIES: dict[str, dict[str, str]] = {
         "e4m3fn": "float-quantized",
     },
     "modelopt": {"nvfp4": "modelopt nvfp4", "e4m3fn": "modelopt fp8"},
-    "quark": {"mxfp4": "quark mxfp4", "e4m3fn": "quark fp8"},
+    "quark": {
+        "mxfp4": "quark mxfp4",
+        "mxfp6_e3m2": "quark mxfp6_e3m2",
+        "mxfp6_e2m3": "quark mxfp6_e2m3",
+        "e4m3fn": "quark fp8",
+    },
+    "bitsandbytes": {"nf4": "bitsandbytes nf4", "fp4": "bitsandbytes fp4"},
     "gpt-oss": {"mxfp4": "gpt-oss mxfp4"},
     "deepseek": {"e4m3fn": "deepseek fp8"},
     "deepseek-v4": {"e4m3fn": "deepseek-v4 fp8", "mxfp4": "deepseek-v4 fp4"},
@@ -94,7 +100,13 @@ class Target:
 
 
 def target(
-    family: str, to: str, *, rule: str | None = None, channel: bool = False, powers: bool = False
+    family: str,
+    to: str,
+    *,
+    rule: str | None = None,
+    channel: bool = False,
+    powers: bool = False,
+    nested: bool = False,
 ) -> Target:
     """Return what `--scheme`, `--to` and the other options ask for.
 
@@ -111,6 +123,8 @@ def target(
         A scale for each row; of e4m3fn in compressed-tensors.
     powers : bool
         Scales of 128x128 that are powers of two (`scale_fmt` "ue8m0"); DeepSeek V4 has no others.
+    nested : bool
+        Scales that are quantised too, of bitsandbytes ("double quantisation").
 
     Raises
     ------
@@ -130,11 +144,18 @@ def target(
         raise CheckpointError(
             f"powers of two as scales can be chosen for deepseek only, not for {scheme.name}"
         )
+    if nested and not scheme.state:
+        raise CheckpointError(f"nested scales are for bitsandbytes only, not for {scheme.name}")
+    if nested:
+        scheme = find(f"{scheme.name} nested")
+    if rule is not None and scheme.state:
+        raise CheckpointError(f"rule={rule!r}: {scheme.name} has no scales but the largest magnitudes")
     if scheme is PLAIN or scheme.block is None:
         if rule is not None:
             raise CheckpointError(f"rule={rule!r} is for scales of blocks, which {scheme.name} has not")
         return Target(scheme, catalog.format(to), channel=channel)
-    blocks = catalog.block_format("fp8_block_128x128" if scheme.block == (128, 128) else to)
+    name = f"bnb_{to}" if scheme.state else "fp8_block_128x128" if scheme.block == (128, 128) else to
+    blocks = catalog.block_format(name)
     if scheme.block == (128, 128) and (powers or scheme.scale == "e8m0fnu"):
         tiles = catalog.format("e8m0fnu") if scheme.scale == "e8m0fnu" else blocks.scale
         blocks = dataclasses.replace(blocks, scale=tiles, rule=rule_of("rceil"))
@@ -173,55 +194,6 @@ def largest(weight: Weight) -> npt.NDArray[np.float32]:
             )
         parts.append(high)
     return np.concatenate(parts)
-
-
-class Errors:
-    """Sums over the parts of a weight, for its report."""
-
-    def __init__(self) -> None:
-        self._signal = self._noise = 0.0
-        self._count = self._clipped = self._flushed = self._blocks = self._exact = 0
-        self._worst = math.inf
-
-    @usual_arithmetic()
-    def add(self, values: Array, results: Array, sizes: tuple[int, ...], limits: Array | None = None) -> None:
-        """Count a part; `limits` are the largest magnitudes that blocks hold, for each element."""
-        wide, found = values.astype(np.float64), results.astype(np.float64)
-        signal, noise = wide * wide, (found - wide) ** 2
-        self._signal, self._noise = self._signal + float(signal.sum()), self._noise + float(noise.sum())
-        self._count += values.size
-        self._flushed += int(np.count_nonzero((results == 0) & (values != 0)))
-        if limits is not None:
-            self._clipped += int(np.count_nonzero(np.abs(wide) > limits))
-        if sizes and values.size:
-            sums = [_by_block(part, sizes) for part in (signal, noise)]
-            self._blocks += sums[1].size
-            self._exact += int(np.count_nonzero(sums[1] == 0))
-            with np.errstate(all="ignore"):
-                ratios = decibels(sums[0], sums[1], sums[0] > 0)
-            self._worst = min(self._worst, float(np.nanmin(ratios, initial=math.inf)))
-
-    def report(self) -> dict[str, Any]:
-        """Return the numbers, None for those that are infinite or of nothing."""
-        with np.errstate(all="ignore"):
-            sqnr = float(decibels(self._signal, self._noise, self._count))
-        return {
-            "size": self._count,
-            "sqnr": sqnr if math.isfinite(sqnr) else None,
-            "worst_block": self._worst if math.isfinite(self._worst) else None,
-            "clipped": self._clipped / max(self._count, 1),
-            "flushed": self._flushed / max(self._count, 1),
-            "blocks": self._blocks,
-            "exact_blocks": self._exact,
-        }
-
-
-def _by_block(numbers: Array, sizes: tuple[int, ...]) -> Array:
-    for axis, size in enumerate(sizes):
-        length = numbers.shape[axis]
-        if size > 1:
-            numbers = np.add.reduceat(numbers, np.arange(0, length, min(size, max(length, 1))), axis=axis)
-    return numbers
 
 
 def quantize_checkpoint(
@@ -316,12 +288,14 @@ def _plan(weight: Weight, how: Target) -> dict[str, tuple[str, str, tuple[int, .
     if scheme is PLAIN:
         return {"codes": (weight.name, tag_of(dtype(how.element)), shape)}
     stem = weight.name.removesuffix(".weight") if scheme.weight else weight.name
+    if scheme.state:
+        return bitsandbytes_writing.parts(weight, scheme, stem)
     rows = (*shape[:-2], shape[-1], shape[-2]) if scheme.transposed else shape
     sizes = (*[1] * (len(rows) - 2), *(scheme.block or (1, rows[-1])))
     grid = tuple(-(-length // size) for length, size in zip(rows, sizes, strict=True))
     codes = rows
     if scheme.packing == "low_first":
-        codes = (*rows[:-1], rows[-1] // 2)
+        codes = (*rows[:-1], rows[-1] * how.element.width // 8)
     elif scheme.packing == "groups":
         codes = (*rows[:-1], rows[-1] // 32, 16)
     tag = scheme.scale_tags[0]
@@ -344,6 +318,10 @@ def _written(
 ) -> dict[str, Any] | None:
     """Write one weight, and return its report."""
     rows, errors = largest(weight), Errors()
+    if how.scheme.state:
+        assert how.blocks is not None
+        known = None if given is None else given.scales
+        return bitsandbytes_writing.write_blocks(weight, how.scheme, how.blocks, names, write, known)
     amax = rows.max(initial=np.float32(0))
     tensor: Any = None
     if how.blocks is not None and how.blocks.tensor_scale != "none":

@@ -27,7 +27,7 @@ SCHEMA = pathlib.Path(__file__).parents[2] / "tables" / "schema" / "compare.sche
 
 def _both(tmp_path, family, to, **options):
     found, made = quantized(
-        tmp_path, family, to, (2, 64, 96) if family == "gpt-oss" else (256, 96), **options
+        tmp_path, family, to, (2, 64, 96) if family == "gpt-oss" else (256, 192), **options
     )
     return open_dump(f"{made.path}:m.q.weight"), open_dump(f"{found.path}:m.q.weight"), found
 
@@ -162,7 +162,7 @@ def test_the_command_says_how_a_weight_was_read(tmp_path):
     result = CliRunner().invoke(main, ["compare", source.name, weight.name, "--to", "nvfp4"])
     first, *others = result.output.splitlines()
     assert first == f"{weight.name}: codes and scales of a weight of modelopt nvfp4, in blocks of 16"
-    assert others == ["24,576 results agree"]
+    assert others == ["49,152 results agree"]
     assert result.exit_code == 0
     result = CliRunner().invoke(main, ["compare", source.name, weight.name, "--to", "nvfp4", "--json"])
     said = json.loads(result.output)
