@@ -24,6 +24,7 @@ from lowprec.spec import catalog
 from lowprec.spec.block import BlockFormat, rule
 
 __all__ = [
+    "GGUF_BLOCKS",
     "as_blocks",
     "block_format_of",
     "codes_of",
@@ -47,6 +48,20 @@ _BLOCKS = {
     ("e4m3fn", 32): "mxfp8_e4m3",
     ("e5m2", 32): "mxfp8_e5m2",
     ("e4m3fn", 128): "fp8_block_128x128",
+}
+
+#: Block formats of GGUF that the catalog has not, by their names: elements are the nearest for the scale.
+GGUF_BLOCKS = {
+    name: BlockFormat(
+        name=name,
+        element=catalog.format(element),
+        scale=catalog.BINARY16,
+        size=32,
+        rule=catalog.NVFP4.rule,
+        elements=replace(catalog.MXINT8.elements, symmetric=name == "q8_0"),
+        source="GGML",
+    )
+    for name, element in (("q8_0", "int8"), ("iq4_nl", "iq4_nl"))
 }
 
 #: Elements that are worked on at a time: some 64 MB with all that is computed from them.
@@ -216,19 +231,21 @@ def _axes(weight: Weight, shape: tuple[int, ...]) -> tuple[tuple[int, ...], tupl
     return tuple(range(len(shape))), weight.sizes
 
 
-def block_format_of(weight: Weight, nested: bool = False) -> BlockFormat | None:
+def block_format_of(weight: Weight, made: bool = False) -> BlockFormat | None:
     """Return the block format that a weight's codes and scales are in, by the catalog's rule; None of others.
 
     GGUF's NVFP4 is none: there the scale 0x7F is 0. Nested scales of bitsandbytes are none, as an offset is
-    added to them, but with `nested` the format that they had before they were quantised.
+    added to them. With `made` that in which codes were made: of both, it is a block format.
     """
-    odd = weight.scheme.packing == "gguf_nvfp4" or (bitsandbytes.is_nested(weight.scheme) and not nested)
-    if weight.scheme.block is None or not weight.sizes or odd:
+    odd = weight.scheme.packing == "gguf_nvfp4" or bitsandbytes.is_nested(weight.scheme)
+    if weight.scheme.block is None or not weight.sizes or (odd and not made):
         return None
     if weight.scheme.state:
         rows = weight.sizes[:-1] == (1,) * (len(weight.sizes) - 1)
         whole = catalog.block_format(_BLOCKS[weight.element, 64])
         return replace(whole, size=weight.sizes[-1]) if rows else None
+    if (known := weight.scheme.packing.removeprefix("gguf_")) in GGUF_BLOCKS:
+        return GGUF_BLOCKS[known]
     name = _BLOCKS.get((weight.element, weight.sizes[-1]))
     fmt = None if name is None else catalog.block_format(name)
     if fmt is None or fmt.sizes != weight.sizes[-len(fmt.sizes) :]:

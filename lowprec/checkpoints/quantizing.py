@@ -16,6 +16,7 @@ import numpy.typing as npt
 
 import lowprec
 from lowprec.arrays.arith import divide
+from lowprec.arrays.block import BlockArray
 from lowprec.arrays.block_quotients import spread
 from lowprec.arrays.checks import dtype
 from lowprec.arrays.convert import decode, encode
@@ -23,12 +24,22 @@ from lowprec.arrays.packing import pack
 from lowprec.arrays.statistics import scale_for
 from lowprec.checkpoints import bitsandbytes_writing, configs
 from lowprec.checkpoints.container import CheckpointError, tag_of
-from lowprec.checkpoints.decoding import ranges, values_of
+from lowprec.checkpoints.decoding import GGUF_BLOCKS, ranges, values_of
 from lowprec.checkpoints.errors import Errors
 from lowprec.checkpoints.folder import Checkpoint
+from lowprec.checkpoints.gguf_writing import join_blocks
 from lowprec.checkpoints.schemes import FLOATS, PLAIN, Scheme, find
 from lowprec.checkpoints.weights import Weight, weights_of
-from lowprec.checkpoints.writing import Task, Watch, Write, copy_of, fingerprint, write_checkpoint
+from lowprec.checkpoints.writing import (
+    SINGLE,
+    Task,
+    Watch,
+    Write,
+    copy_of,
+    fingerprint,
+    gguf_of,
+    write_checkpoint,
+)
 from lowprec.kernels.modes import usual_arithmetic
 from lowprec.spec import catalog
 from lowprec.spec.block import BlockFormat, rule as rule_of
@@ -59,11 +70,12 @@ FAMILIES: dict[str, dict[str, str]] = {
     "deepseek-v4": {"e4m3fn": "deepseek-v4 fp8", "mxfp4": "deepseek-v4 fp4"},
     "torchao": {"nvfp4": "torchao nvfp4", "mxfp4": "torchao mxfp4", "mxfp8_e4m3": "torchao mxfp8"},
     "comfyui": {"e4m3fn": "comfyui scaled fp8"},
+    "gguf": {name.lower(): f"gguf {name}" for name in ("MXFP4", "NVFP4", "Q8_0", "IQ4_NL")},
     "plain": {name: "plain" for name in ("e4m3fn", "e5m2", "bfloat16", "binary16")},
 }
 
 #: Weights that stay as they are unless `include` names them.
-EXCLUDED = ("*embed*", "*lm_head*", "*norm*", "*router*", "*.gate.weight")
+EXCLUDED = ("*embed*", "*lm_head*", "*norm*", "*router*", "*.gate.weight", "token_embd.*", "output.weight")
 
 
 @dataclass(frozen=True)
@@ -96,6 +108,7 @@ class Target:
             return "" if len(shape) == 2 else "tiles need exactly two axes"
         along = shape[-2] if self.scheme.transposed else shape[-1]
         size = self.scheme.block[1] if self.scheme.block else 1
+        size = 64 if self.scheme.packing == "gguf_nvfp4" else size
         return "" if along % size == 0 else f"{along} elements are no multiple of {size}"
 
 
@@ -155,7 +168,7 @@ def target(
             raise CheckpointError(f"rule={rule!r} is for scales of blocks, which {scheme.name} has not")
         return Target(scheme, catalog.format(to), channel=channel)
     name = f"bnb_{to}" if scheme.state else "fp8_block_128x128" if scheme.block == (128, 128) else to
-    blocks = catalog.block_format(name)
+    blocks = GGUF_BLOCKS[to] if to in GGUF_BLOCKS else catalog.block_format(name)
     if scheme.block == (128, 128) and (powers or scheme.scale == "e8m0fnu"):
         tiles = catalog.format("e8m0fnu") if scheme.scale == "e8m0fnu" else blocks.scale
         blocks = dataclasses.replace(blocks, scale=tiles, rule=rule_of("rceil"))
@@ -221,12 +234,18 @@ def quantize_checkpoint(
     scales : callable, optional
         Of conversions: gives scales for weights that have them already.
     """
+    if (out.suffix == ".gguf") != (how.scheme.family == "gguf"):
+        raise CheckpointError(
+            f"{how.scheme.name} is written to .gguf files, not to {out.name!r}"
+            if out.suffix != ".gguf"
+            else f"{how.scheme.name} is not written to .gguf files; use --scheme gguf"
+        )
     tasks, kept, done = [], {}, []
     for weight in weights_of(checkpoint):
         why = _left_out(weight, include, exclude) or how.misfit(weight.value_shape)
         if why:
             kept[weight.name] = why
-            tasks += [copy_of(part) for part in weight.parts]
+            tasks += [copy_of(part, out) for part in weight.parts]
         else:
             tasks.append(_task(weight, how, scales))
             done.append(weight.name)
@@ -251,8 +270,10 @@ def quantize_checkpoint(
     digest = fingerprint(
         checkpoint, {**made, "include": include, "exclude": exclude, "done": done, "to": out.name}
     )
-    others = configs.beside(checkpoint, kept, how) if out.suffix != ".safetensors" else None
-    reports = write_checkpoint(out, tasks, made, digest, others=others, watch=watch)
+    others = configs.beside(checkpoint, kept, how) if out.suffix not in SINGLE else None
+    reports = write_checkpoint(
+        out, tasks, made, digest, others=others, watch=watch, source=gguf_of(checkpoint)
+    )
     return reports, kept
 
 
@@ -298,6 +319,9 @@ def _plan(weight: Weight, how: Target) -> dict[str, tuple[str, str, tuple[int, .
         codes = (*rows[:-1], rows[-1] * how.element.width // 8)
     elif scheme.packing == "groups":
         codes = (*rows[:-1], rows[-1] // 32, 16)
+    if scheme.family == "gguf":
+        gguf_plan = {"codes": (weight.name, scheme.code_tags[0], shape)}
+        return gguf_plan | ({"tensor": (stem + scheme.tensor, "F32", (1,))} if scheme.tensor else {})
     tag = scheme.scale_tags[0]
     if scheme.block is None:
         grid = (*rows[:-1], 1) if how.channel else _one(scheme)
@@ -364,11 +388,11 @@ def _written(
         turned = values.swapaxes(-1, -2) if how.scheme.transposed else values
         scales = None if given is None else given.scales(start, stop)
         blocks = encode(np.ascontiguousarray(turned), how.blocks, tensor_scale=tensor, scales=scales)
-        packed = pack(blocks.codes, how.element)
-        if how.scheme.packing == "groups":
-            packed = packed.reshape(*packed.shape[:-1], -1, 16)
-        write(names["codes"], packed, start)
-        write(names["scales"], blocks.scales, start // unit)
+        if how.scheme.family == "gguf":
+            joined = join_blocks(blocks.codes, blocks.scales, how.scheme.packing)
+            write(names["codes"], joined, start)
+        else:
+            _write_parts(how, blocks, names, write, start, unit)
         sizes = (*[1] * (turned.ndim - len(how.blocks.sizes)), *how.blocks.sizes)
         limits = decode(blocks.scales, how.blocks.scale, dtype=np.float64) * how.blocks.element.max_finite
         limits = limits * (1.0 if tensor is None else np.float64(tensor))
@@ -376,3 +400,13 @@ def _written(
             turned, blocks.values(), sizes, spread(limits, turned.shape, tuple(range(turned.ndim)), sizes)
         )
     return errors.report()
+
+
+def _write_parts(
+    how: Target, blocks: BlockArray, names: dict[str, str], write: Write, start: int, unit: int
+) -> None:
+    packed = pack(blocks.codes, how.element)
+    if how.scheme.packing == "groups":
+        packed = packed.reshape(*packed.shape[:-1], -1, 16)
+    write(names["codes"], packed, start)
+    write(names["scales"], blocks.scales, start // unit)

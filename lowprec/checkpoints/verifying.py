@@ -155,7 +155,7 @@ def _unlike(weight: Weight, codes: Array, others: Array) -> int:
 
 def _candidates(weight: Weight) -> dict[str, BlockFormat]:
     """Return block formats that may have made a weight, by the names of their rules."""
-    fmt = block_format_of(weight, nested=True)
+    fmt = block_format_of(weight, made=True)
     if fmt is None:
         return {}
     if fmt.arithmetic == "reciprocal":  # of bitsandbytes, which has no other
@@ -163,6 +163,6 @@ def _candidates(weight: Weight) -> dict[str, BlockFormat]:
     rules = [rule for rule in RULES if rule.name != "project"]
     if weight.scale == "e8m0fnu":
         rules = [rule for rule in rules if rule.powers != "none"]
-    elif weight.scale == "ue4m3":
+    elif weight.scale in ("ue4m3", "binary16"):
         rules = [rule for rule in rules if rule.name == "divide"]
     return {rule.name: dataclasses.replace(fmt, rule=rule) for rule in rules}

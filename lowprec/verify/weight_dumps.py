@@ -8,6 +8,7 @@ from typing import Any, Literal, NamedTuple
 
 import numpy as np
 
+from lowprec.checkpoints import bitsandbytes
 from lowprec.checkpoints.container import CheckpointError
 from lowprec.checkpoints.decoding import (
     block_format_of,
@@ -123,7 +124,9 @@ class WeightDump(Dump):
         Without a format that is asked for, the weight's own.
         """
         weight = self._weight
-        fmt: Format | BlockFormat | None = block_format_of(weight)
+        fmt: Format | BlockFormat | None = (
+            None if bitsandbytes.is_nested(weight.scheme) else block_format_of(weight, made=True)
+        )
         try:
             over = None if weight.tensor is None else tensor_scale(weight)
         except CheckpointError as error:
