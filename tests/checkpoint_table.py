@@ -100,7 +100,7 @@ def table(model):
     for family, formats in FAMILIES.items():
         for to in formats:
             with tempfile.TemporaryDirectory() as folder:
-                out = Path(folder) / "model.safetensors"
+                out = Path(folder) / f"model.{'gguf' if family == 'gguf' else 'safetensors'}"
                 try:
                     reports, _ = quantize_checkpoint(open_checkpoint(source), out, target(family, to))
                 except ValueError:  # gpt-oss is for experts, which have three axes

@@ -6,6 +6,7 @@ import json
 from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any
 
+from lowprec.checkpoints.bitsandbytes import is_nested
 from lowprec.checkpoints.container import CheckpointError, parse_json
 from lowprec.checkpoints.folder import INDEX, Checkpoint
 
@@ -64,8 +65,34 @@ def quantization_config(how: Target, kept: Mapping[str, str]) -> dict[str, Any] 
     if family == "gpt-oss":
         return {"quant_method": "mxfp4", "modules_to_not_convert": modules}
     if family == "quark":
-        return {"quant_method": "quark", "exclude": modules}
+        return _quark(how, modules)
+    if family == "bitsandbytes":
+        said = {"quant_method": "bitsandbytes", "load_in_4bit": True, "load_in_8bit": False}
+        said |= {"bnb_4bit_quant_type": scheme.state.rpartition("__")[2], "llm_int8_skip_modules": modules}
+        return said | {
+            "bnb_4bit_use_double_quant": is_nested(scheme),
+            "bnb_4bit_quant_storage": "uint8",
+            "bnb_4bit_compute_dtype": "float32",
+        }
     return None
+
+
+def _quark(how: Target, modules: list[str]) -> dict[str, Any]:
+    """Return what Quark's readers look for: the type of weights, and what they share scales by."""
+    weight: dict[str, Any] = {"dtype": "fp8_e4m3", "qscheme": "per_tensor", "is_dynamic": False}
+    if how.blocks is not None:
+        kind = how.blocks.name.removeprefix("mxfp")
+        weight |= {"dtype": "fp4" if kind == "4" else f"fp{kind}", "qscheme": "per_group"}
+        weight |= {"group_size": how.blocks.sizes[0], "ch_axis": -1, "scale_format": "e8m0"}
+    everywhere = {"weight": weight, "input_tensors": None, "output_tensors": None, "bias": None}
+    return {
+        "quant_method": "quark",
+        "exclude": modules,
+        "global_quant_config": everywhere,
+        "layer_quant_config": {},
+        "layer_type_quant_config": {},
+        "export": {"kv_cache_group": [], "pack_method": "order", "weight_format": "real_quantized"},
+    }
 
 
 def beside(checkpoint: Checkpoint, kept: Mapping[str, str], how: Target | None = None) -> dict[str, bytes]:

@@ -21,7 +21,16 @@ from lowprec.checkpoints.folder import Checkpoint
 from lowprec.checkpoints.quantizing import Given, Target, quantize_checkpoint
 from lowprec.checkpoints.schemes import FLOATS
 from lowprec.checkpoints.weights import Weight, weights_of
-from lowprec.checkpoints.writing import Task, Watch, Write, copy_of, fingerprint, write_checkpoint
+from lowprec.checkpoints.writing import (
+    SINGLE,
+    Task,
+    Watch,
+    Write,
+    copy_of,
+    fingerprint,
+    gguf_of,
+    write_checkpoint,
+)
 from lowprec.spec import catalog
 
 __all__ = ["convert_checkpoint", "dequantize_checkpoint"]
@@ -147,11 +156,11 @@ def dequantize_checkpoint(
             names.append(weight.name)
             tasks.append(_values_task(weight, dtype))
         else:
-            tasks += [copy_of(part) for part in weight.parts]
+            tasks += [copy_of(part, out) for part in weight.parts]
     made = {"format": "pt"}
     digest = fingerprint(checkpoint, {"made": "dequantize", "dtype": dtype, "names": names, "to": out.name})
-    others = configs.beside(checkpoint, {}) if out.suffix != ".safetensors" else None
-    write_checkpoint(out, tasks, made, digest, others=others, watch=watch)
+    others = configs.beside(checkpoint, {}) if out.suffix not in SINGLE else None
+    write_checkpoint(out, tasks, made, digest, others=others, watch=watch, source=gguf_of(checkpoint))
     return tuple(names)
 
 

@@ -14,15 +14,17 @@ from lowprec.arrays.block import BlockArray
 from lowprec.arrays.block_quotients import spread
 from lowprec.arrays.convert import decode
 from lowprec.arrays.packing import unpack
+from lowprec.checkpoints import bitsandbytes
 from lowprec.checkpoints.container import CheckpointError
 from lowprec.checkpoints.gguf import GgufBlocks, split_blocks
 from lowprec.checkpoints.schemes import FLOATS, SAVED
 from lowprec.checkpoints.weights import Weight
 from lowprec.kernels.modes import usual_arithmetic
 from lowprec.spec import catalog
-from lowprec.spec.block import BlockFormat
+from lowprec.spec.block import BlockFormat, rule
 
 __all__ = [
+    "GGUF_BLOCKS",
     "as_blocks",
     "block_format_of",
     "codes_of",
@@ -39,9 +41,27 @@ Array = npt.NDArray[Any]
 _BLOCKS = {
     ("e2m1fn", 32): "mxfp4",
     ("e2m1fn", 16): "nvfp4",
+    ("e3m2fn", 32): "mxfp6_e3m2",
+    ("e2m3fn", 32): "mxfp6_e2m3",
+    ("nf4", 64): "bnb_nf4",
+    ("fp4_bnb", 64): "bnb_fp4",
     ("e4m3fn", 32): "mxfp8_e4m3",
     ("e5m2", 32): "mxfp8_e5m2",
     ("e4m3fn", 128): "fp8_block_128x128",
+}
+
+#: Block formats of GGUF that the catalog has not, by their names: elements are the nearest for the scale.
+GGUF_BLOCKS = {
+    name: BlockFormat(
+        name=name,
+        element=catalog.format(element),
+        scale=catalog.BINARY16,
+        size=32,
+        rule=catalog.NVFP4.rule,
+        elements=replace(catalog.MXINT8.elements, symmetric=name == "q8_0"),
+        source="GGML",
+    )
+    for name, element in (("q8_0", "int8"), ("iq4_nl", "iq4_nl"))
 }
 
 #: Elements that are worked on at a time: some 64 MB with all that is computed from them.
@@ -72,12 +92,21 @@ def grid_of(weight: Weight) -> tuple[int, ...]:
 
 def codes_of(weight: Weight, start: int = 0, stop: int | None = None) -> Array:
     """Return the codes of rows start to stop as unsigned integers, one for each element."""
-    data = weight.codes.read(start, stop)
     packing = weight.scheme.packing
+    if packing == "high_first":
+        stop, width = (
+            weight.shape[0] if stop is None else min(stop, weight.shape[0]),
+            math.prod(weight.shape[1:]),
+        )
+        data = weight.codes.read(start * width // 2, -(-stop * width // 2)).reshape(-1)
+        codes = np.stack([data >> np.uint8(4), data & np.uint8(15)], axis=-1).reshape(-1)
+        first = start * width % 2
+        return codes[first : first + (stop - start) * width].reshape(stop - start, *weight.shape[1:])
+    data = weight.codes.read(start, stop)
     if packing == "whole":
         return data.view(f"u{data.dtype.itemsize}")
     if packing == "low_first":
-        return unpack(data, catalog.E2M1FN)
+        return unpack(data, catalog.format(weight.element))
     if packing == "groups":
         return unpack(data.reshape(*data.shape[:-2], -1), catalog.E2M1FN)
     return split_blocks(data, packing)[0]
@@ -108,6 +137,9 @@ def scale_values(weight: Weight, start: int = 0, stop: int | None = None) -> npt
         found = decode(np.where(codes == 0x7F, np.uint8(0), codes), "ue4m3")
     elif weight.scheme.packing.startswith("gguf"):
         found = decode(stored, weight.scale)
+    elif bitsandbytes.is_nested(weight.scheme):
+        first = _scale_rows(weight, start, stop)[0] * math.prod(grid_of(weight)[1:])
+        return bitsandbytes.nested_values(weight, stored, first)
     else:
         # A sign that a scale should not have is in the file all the same: E4M3 reads it, UE4M3 has none.
         name = "e4m3fn" if weight.scale == "ue4m3" else weight.scale
@@ -199,18 +231,28 @@ def _axes(weight: Weight, shape: tuple[int, ...]) -> tuple[tuple[int, ...], tupl
     return tuple(range(len(shape))), weight.sizes
 
 
-def block_format_of(weight: Weight) -> BlockFormat | None:
+def block_format_of(weight: Weight, made: bool = False) -> BlockFormat | None:
     """Return the block format that a weight's codes and scales are in, by the catalog's rule; None of others.
 
-    GGUF's NVFP4 is none: there the scale 0x7F is 0.
+    GGUF's NVFP4 is none: there the scale 0x7F is 0. Nested scales of bitsandbytes are none, as an offset is
+    added to them. With `made` that in which codes were made: of both, it is a block format.
     """
-    if weight.scheme.block is None or not weight.sizes or weight.scheme.packing == "gguf_nvfp4":
+    odd = weight.scheme.packing == "gguf_nvfp4" or bitsandbytes.is_nested(weight.scheme)
+    if weight.scheme.block is None or not weight.sizes or (odd and not made):
         return None
+    if weight.scheme.state:
+        rows = weight.sizes[:-1] == (1,) * (len(weight.sizes) - 1)
+        whole = catalog.block_format(_BLOCKS[weight.element, 64])
+        return replace(whole, size=weight.sizes[-1]) if rows else None
+    if (known := weight.scheme.packing.removeprefix("gguf_")) in GGUF_BLOCKS:
+        return GGUF_BLOCKS[known]
     name = _BLOCKS.get((weight.element, weight.sizes[-1]))
     fmt = None if name is None else catalog.block_format(name)
     if fmt is None or fmt.sizes != weight.sizes[-len(fmt.sizes) :]:
         return None
     scale = catalog.format(weight.scale)
+    if scale == catalog.E8M0FNU != fmt.scale:  # of a rule that makes powers of two
+        return replace(fmt, scale=scale, rule=rule("rceil"))
     return fmt if fmt.scale == scale else replace(fmt, scale=scale)
 
 

@@ -89,12 +89,15 @@ def _of_weight(weight: Weight, checkpoint: Checkpoint) -> list[Finding]:
     )
     lost = top = 0.0
     whole = True
+    # Of formats without zero the smallest magnitude stands for it, under a scale of 0.
+    fmt = catalog.format(weight.element)
+    least = float(np.nanmin(np.abs(decode(np.arange(1 << fmt.width), fmt)))) if fmt.width <= 8 else 0.0
     for start, stop in ranges(weight):
         units, codes = scale_values(weight, start, stop), codes_of(weight, start, stop)
         high = _high(weight, codes)
         totals["nan"] += int(np.count_nonzero(np.isnan(units)))
         totals["infinite"] += int(np.count_nonzero(np.isinf(units)))
-        totals["zero"] += int(np.count_nonzero((units == 0) & (high > 0)))
+        totals["zero"] += int(np.count_nonzero((units == 0) & (high > least)))
         totals["negative"] += int(np.count_nonzero(np.signbit(units) & ~np.isnan(units)))
         small = (np.abs(units) < _SMALLEST_NORMAL) & (units != 0)
         totals["subnormal"] += int(np.count_nonzero(small)) if weight.scale in ("binary32", "bfloat16") else 0

@@ -16,19 +16,30 @@ import numpy.typing as npt
 
 import lowprec
 from lowprec.arrays.arith import divide
+from lowprec.arrays.block import BlockArray
 from lowprec.arrays.block_quotients import spread
 from lowprec.arrays.checks import dtype
 from lowprec.arrays.convert import decode, encode
-from lowprec.arrays.errors import decibels
 from lowprec.arrays.packing import pack
 from lowprec.arrays.statistics import scale_for
-from lowprec.checkpoints import configs
+from lowprec.checkpoints import bitsandbytes_writing, configs
 from lowprec.checkpoints.container import CheckpointError, tag_of
-from lowprec.checkpoints.decoding import ranges, values_of
+from lowprec.checkpoints.decoding import GGUF_BLOCKS, ranges, values_of
+from lowprec.checkpoints.errors import Errors
 from lowprec.checkpoints.folder import Checkpoint
+from lowprec.checkpoints.gguf_writing import join_blocks
 from lowprec.checkpoints.schemes import FLOATS, PLAIN, Scheme, find
 from lowprec.checkpoints.weights import Weight, weights_of
-from lowprec.checkpoints.writing import Task, Watch, Write, copy_of, fingerprint, write_checkpoint
+from lowprec.checkpoints.writing import (
+    SINGLE,
+    Task,
+    Watch,
+    Write,
+    copy_of,
+    fingerprint,
+    gguf_of,
+    write_checkpoint,
+)
 from lowprec.kernels.modes import usual_arithmetic
 from lowprec.spec import catalog
 from lowprec.spec.block import BlockFormat, rule as rule_of
@@ -47,17 +58,24 @@ FAMILIES: dict[str, dict[str, str]] = {
         "e4m3fn": "float-quantized",
     },
     "modelopt": {"nvfp4": "modelopt nvfp4", "e4m3fn": "modelopt fp8"},
-    "quark": {"mxfp4": "quark mxfp4", "e4m3fn": "quark fp8"},
+    "quark": {
+        "mxfp4": "quark mxfp4",
+        "mxfp6_e3m2": "quark mxfp6_e3m2",
+        "mxfp6_e2m3": "quark mxfp6_e2m3",
+        "e4m3fn": "quark fp8",
+    },
+    "bitsandbytes": {"nf4": "bitsandbytes nf4", "fp4": "bitsandbytes fp4"},
     "gpt-oss": {"mxfp4": "gpt-oss mxfp4"},
     "deepseek": {"e4m3fn": "deepseek fp8"},
     "deepseek-v4": {"e4m3fn": "deepseek-v4 fp8", "mxfp4": "deepseek-v4 fp4"},
     "torchao": {"nvfp4": "torchao nvfp4", "mxfp4": "torchao mxfp4", "mxfp8_e4m3": "torchao mxfp8"},
     "comfyui": {"e4m3fn": "comfyui scaled fp8"},
+    "gguf": {name.lower(): f"gguf {name}" for name in ("MXFP4", "NVFP4", "Q8_0", "IQ4_NL")},
     "plain": {name: "plain" for name in ("e4m3fn", "e5m2", "bfloat16", "binary16")},
 }
 
 #: Weights that stay as they are unless `include` names them.
-EXCLUDED = ("*embed*", "*lm_head*", "*norm*", "*router*", "*.gate.weight")
+EXCLUDED = ("*embed*", "*lm_head*", "*norm*", "*router*", "*.gate.weight", "token_embd.*", "output.weight")
 
 
 @dataclass(frozen=True)
@@ -90,11 +108,18 @@ class Target:
             return "" if len(shape) == 2 else "tiles need exactly two axes"
         along = shape[-2] if self.scheme.transposed else shape[-1]
         size = self.scheme.block[1] if self.scheme.block else 1
+        size = 64 if self.scheme.packing == "gguf_nvfp4" else size
         return "" if along % size == 0 else f"{along} elements are no multiple of {size}"
 
 
 def target(
-    family: str, to: str, *, rule: str | None = None, channel: bool = False, powers: bool = False
+    family: str,
+    to: str,
+    *,
+    rule: str | None = None,
+    channel: bool = False,
+    powers: bool = False,
+    nested: bool = False,
 ) -> Target:
     """Return what `--scheme`, `--to` and the other options ask for.
 
@@ -111,6 +136,8 @@ def target(
         A scale for each row; of e4m3fn in compressed-tensors.
     powers : bool
         Scales of 128x128 that are powers of two (`scale_fmt` "ue8m0"); DeepSeek V4 has no others.
+    nested : bool
+        Scales that are quantised too, of bitsandbytes ("double quantisation").
 
     Raises
     ------
@@ -130,11 +157,18 @@ def target(
         raise CheckpointError(
             f"powers of two as scales can be chosen for deepseek only, not for {scheme.name}"
         )
+    if nested and not scheme.state:
+        raise CheckpointError(f"nested scales are for bitsandbytes only, not for {scheme.name}")
+    if nested:
+        scheme = find(f"{scheme.name} nested")
+    if rule is not None and scheme.state:
+        raise CheckpointError(f"rule={rule!r}: {scheme.name} has no scales but the largest magnitudes")
     if scheme is PLAIN or scheme.block is None:
         if rule is not None:
             raise CheckpointError(f"rule={rule!r} is for scales of blocks, which {scheme.name} has not")
         return Target(scheme, catalog.format(to), channel=channel)
-    blocks = catalog.block_format("fp8_block_128x128" if scheme.block == (128, 128) else to)
+    name = f"bnb_{to}" if scheme.state else "fp8_block_128x128" if scheme.block == (128, 128) else to
+    blocks = GGUF_BLOCKS[to] if to in GGUF_BLOCKS else catalog.block_format(name)
     if scheme.block == (128, 128) and (powers or scheme.scale == "e8m0fnu"):
         tiles = catalog.format("e8m0fnu") if scheme.scale == "e8m0fnu" else blocks.scale
         blocks = dataclasses.replace(blocks, scale=tiles, rule=rule_of("rceil"))
@@ -175,55 +209,6 @@ def largest(weight: Weight) -> npt.NDArray[np.float32]:
     return np.concatenate(parts)
 
 
-class Errors:
-    """Sums over the parts of a weight, for its report."""
-
-    def __init__(self) -> None:
-        self._signal = self._noise = 0.0
-        self._count = self._clipped = self._flushed = self._blocks = self._exact = 0
-        self._worst = math.inf
-
-    @usual_arithmetic()
-    def add(self, values: Array, results: Array, sizes: tuple[int, ...], limits: Array | None = None) -> None:
-        """Count a part; `limits` are the largest magnitudes that blocks hold, for each element."""
-        wide, found = values.astype(np.float64), results.astype(np.float64)
-        signal, noise = wide * wide, (found - wide) ** 2
-        self._signal, self._noise = self._signal + float(signal.sum()), self._noise + float(noise.sum())
-        self._count += values.size
-        self._flushed += int(np.count_nonzero((results == 0) & (values != 0)))
-        if limits is not None:
-            self._clipped += int(np.count_nonzero(np.abs(wide) > limits))
-        if sizes and values.size:
-            sums = [_by_block(part, sizes) for part in (signal, noise)]
-            self._blocks += sums[1].size
-            self._exact += int(np.count_nonzero(sums[1] == 0))
-            with np.errstate(all="ignore"):
-                ratios = decibels(sums[0], sums[1], sums[0] > 0)
-            self._worst = min(self._worst, float(np.nanmin(ratios, initial=math.inf)))
-
-    def report(self) -> dict[str, Any]:
-        """Return the numbers, None for those that are infinite or of nothing."""
-        with np.errstate(all="ignore"):
-            sqnr = float(decibels(self._signal, self._noise, self._count))
-        return {
-            "size": self._count,
-            "sqnr": sqnr if math.isfinite(sqnr) else None,
-            "worst_block": self._worst if math.isfinite(self._worst) else None,
-            "clipped": self._clipped / max(self._count, 1),
-            "flushed": self._flushed / max(self._count, 1),
-            "blocks": self._blocks,
-            "exact_blocks": self._exact,
-        }
-
-
-def _by_block(numbers: Array, sizes: tuple[int, ...]) -> Array:
-    for axis, size in enumerate(sizes):
-        length = numbers.shape[axis]
-        if size > 1:
-            numbers = np.add.reduceat(numbers, np.arange(0, length, min(size, max(length, 1))), axis=axis)
-    return numbers
-
-
 def quantize_checkpoint(
     checkpoint: Checkpoint,
     out: Path,
@@ -249,12 +234,18 @@ def quantize_checkpoint(
     scales : callable, optional
         Of conversions: gives scales for weights that have them already.
     """
+    if (out.suffix == ".gguf") != (how.scheme.family == "gguf"):
+        raise CheckpointError(
+            f"{how.scheme.name} is written to .gguf files, not to {out.name!r}"
+            if out.suffix != ".gguf"
+            else f"{how.scheme.name} is not written to .gguf files; use --scheme gguf"
+        )
     tasks, kept, done = [], {}, []
     for weight in weights_of(checkpoint):
         why = _left_out(weight, include, exclude) or how.misfit(weight.value_shape)
         if why:
             kept[weight.name] = why
-            tasks += [copy_of(part) for part in weight.parts]
+            tasks += [copy_of(part, out) for part in weight.parts]
         else:
             tasks.append(_task(weight, how, scales))
             done.append(weight.name)
@@ -279,8 +270,10 @@ def quantize_checkpoint(
     digest = fingerprint(
         checkpoint, {**made, "include": include, "exclude": exclude, "done": done, "to": out.name}
     )
-    others = configs.beside(checkpoint, kept, how) if out.suffix != ".safetensors" else None
-    reports = write_checkpoint(out, tasks, made, digest, others=others, watch=watch)
+    others = configs.beside(checkpoint, kept, how) if out.suffix not in SINGLE else None
+    reports = write_checkpoint(
+        out, tasks, made, digest, others=others, watch=watch, source=gguf_of(checkpoint)
+    )
     return reports, kept
 
 
@@ -316,14 +309,19 @@ def _plan(weight: Weight, how: Target) -> dict[str, tuple[str, str, tuple[int, .
     if scheme is PLAIN:
         return {"codes": (weight.name, tag_of(dtype(how.element)), shape)}
     stem = weight.name.removesuffix(".weight") if scheme.weight else weight.name
+    if scheme.state:
+        return bitsandbytes_writing.parts(weight, scheme, stem)
     rows = (*shape[:-2], shape[-1], shape[-2]) if scheme.transposed else shape
     sizes = (*[1] * (len(rows) - 2), *(scheme.block or (1, rows[-1])))
     grid = tuple(-(-length // size) for length, size in zip(rows, sizes, strict=True))
     codes = rows
     if scheme.packing == "low_first":
-        codes = (*rows[:-1], rows[-1] // 2)
+        codes = (*rows[:-1], rows[-1] * how.element.width // 8)
     elif scheme.packing == "groups":
         codes = (*rows[:-1], rows[-1] // 32, 16)
+    if scheme.family == "gguf":
+        gguf_plan = {"codes": (weight.name, scheme.code_tags[0], shape)}
+        return gguf_plan | ({"tensor": (stem + scheme.tensor, "F32", (1,))} if scheme.tensor else {})
     tag = scheme.scale_tags[0]
     if scheme.block is None:
         grid = (*rows[:-1], 1) if how.channel else _one(scheme)
@@ -344,6 +342,10 @@ def _written(
 ) -> dict[str, Any] | None:
     """Write one weight, and return its report."""
     rows, errors = largest(weight), Errors()
+    if how.scheme.state:
+        assert how.blocks is not None
+        known = None if given is None else given.scales
+        return bitsandbytes_writing.write_blocks(weight, how.scheme, how.blocks, names, write, known)
     amax = rows.max(initial=np.float32(0))
     tensor: Any = None
     if how.blocks is not None and how.blocks.tensor_scale != "none":
@@ -386,11 +388,11 @@ def _written(
         turned = values.swapaxes(-1, -2) if how.scheme.transposed else values
         scales = None if given is None else given.scales(start, stop)
         blocks = encode(np.ascontiguousarray(turned), how.blocks, tensor_scale=tensor, scales=scales)
-        packed = pack(blocks.codes, how.element)
-        if how.scheme.packing == "groups":
-            packed = packed.reshape(*packed.shape[:-1], -1, 16)
-        write(names["codes"], packed, start)
-        write(names["scales"], blocks.scales, start // unit)
+        if how.scheme.family == "gguf":
+            joined = join_blocks(blocks.codes, blocks.scales, how.scheme.packing)
+            write(names["codes"], joined, start)
+        else:
+            _write_parts(how, blocks, names, write, start, unit)
         sizes = (*[1] * (turned.ndim - len(how.blocks.sizes)), *how.blocks.sizes)
         limits = decode(blocks.scales, how.blocks.scale, dtype=np.float64) * how.blocks.element.max_finite
         limits = limits * (1.0 if tensor is None else np.float64(tensor))
@@ -398,3 +400,13 @@ def _written(
             turned, blocks.values(), sizes, spread(limits, turned.shape, tuple(range(turned.ndim)), sizes)
         )
     return errors.report()
+
+
+def _write_parts(
+    how: Target, blocks: BlockArray, names: dict[str, str], write: Write, start: int, unit: int
+) -> None:
+    packed = pack(blocks.codes, how.element)
+    if how.scheme.packing == "groups":
+        packed = packed.reshape(*packed.shape[:-1], -1, 16)
+    write(names["codes"], packed, start)
+    write(names["scales"], blocks.scales, start // unit)

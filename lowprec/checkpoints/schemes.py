@@ -15,9 +15,11 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Literal
 
-__all__ = ["FLOATS", "PLAIN", "SAVED", "SCHEMES", "Packing", "Scheme", "find"]
+__all__ = ["FLOATS", "NESTED_ABSMAX", "NESTED_MAP", "PLAIN", "SAVED", "SCHEMES", "Packing", "Scheme", "find"]
 
-Packing = Literal["whole", "low_first", "groups", "gguf_mxfp4", "gguf_nvfp4", "gguf_q8_0", "gguf_iq4_nl"]
+Packing = Literal[
+    "whole", "low_first", "high_first", "groups", "gguf_mxfp4", "gguf_nvfp4", "gguf_q8_0", "gguf_iq4_nl"
+]
 
 #: Formats of elements and scales by the type's name in the header.
 FLOATS: Mapping[str, str] = {
@@ -56,14 +58,16 @@ class Scheme:
     block : tuple of int, optional
         Rows and columns of a block; None where the scales' shape says it.
     packing : str
-        How codes lie: whole bytes; two in a byte, the first in the low half;
-        in groups of 16 bytes along an axis more; or in GGUF's blocks.
+        How codes lie: whole bytes; without gaps, the first in the lowest bits; two in a byte, the first in
+        the high half, as one long row; in groups of 16 bytes along an axis more; or in GGUF's blocks.
     divides : bool
         Whether the tensor's scale divides.
     transposed : bool
         Whether the weight has its last two axes exchanged.
     extras : tuple of str
         Endings of tensors that belong to it and do not change its values: scales of activations.
+    state : str
+        What the name of a tensor ends with that says in JSON what the others leave open.
     marks : mapping
         What the configuration must say for it, where names and types leave a choice.
     source : str
@@ -86,6 +90,7 @@ class Scheme:
     transposed: bool = False
     weight: str = ".weight"
     extras: tuple[str, ...] = ()
+    state: str = ""
     marks: Mapping[str, str] = field(default_factory=dict)
 
     @property
@@ -135,6 +140,9 @@ _MODELOPT_NVFP4 = Scheme(
 )
 _MX_CODES = dict(codes=".weight", scales=".weight_scale", scale="e8m0fnu", block=(1, 32))
 
+#: Of bitsandbytes: scales of scales, and the values of their codes.
+NESTED_ABSMAX, NESTED_MAP = ".weight.nested_absmax", ".weight.nested_quant_map"
+
 #: All schemes, in the order in which they are tried.
 SCHEMES: tuple[Scheme, ...] = (
     Scheme(
@@ -168,6 +176,40 @@ SCHEMES: tuple[Scheme, ...] = (
         source="vllm-project/compressed-tensors",
     ),
     _MODELOPT_NVFP4,
+    *(
+        Scheme(
+            name=f"bitsandbytes {name}{' nested' if nested else ''}",
+            family="bitsandbytes",
+            codes=".weight",
+            code_tags=("U8",),
+            scales=".weight.absmax",
+            scale_tags=("U8",) if nested else ("F32",),
+            element=element,
+            scale="dynamic8" if nested else "binary32",
+            block=(1, 64),
+            packing="high_first",
+            state=f".weight.quant_state.bitsandbytes__{name}",
+            extras=(".weight.quant_map", *((NESTED_ABSMAX, NESTED_MAP) if nested else ())),
+            source="bitsandbytes-foundation/bitsandbytes",
+        )
+        for name, element in (("nf4", "nf4"), ("fp4", "fp4_bnb"))
+        for nested in (False, True)
+    ),
+    *(
+        Scheme(
+            name=f"quark mxfp6_{name}",
+            family="quark",
+            code_tags=("U8",),
+            scale_tags=_BYTES,
+            element=f"{name}fn",
+            packing="low_first",
+            extras=(".input_scale",),
+            marks={"weight_dtype": f"fp6_{name}"},
+            source="amd/Quark",
+            **_MX_CODES,  # type: ignore[arg-type]
+        )
+        for name in ("e3m2", "e2m3")
+    ),
     Scheme(
         name="quark mxfp4",
         family="quark",

@@ -8,6 +8,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, Literal
 
+from lowprec.checkpoints import bitsandbytes
 from lowprec.checkpoints.container import CheckpointError, parse_json
 from lowprec.checkpoints.folder import Checkpoint
 from lowprec.checkpoints.weights import Weight
@@ -42,6 +43,7 @@ _PROBLEMS = {
     "missing-scale": "export again with its scales, or name the shard that has them",
     "missing-tensor-scale": "block scales alone are wrong by a factor; export again with the tensor's scale",
     "scale-type": "write scales in a type of the scheme; a byte of E8M0 is no number",
+    "quant-state": "bitsandbytes needs its JSON, with lengths that fit; export again",
     "shape": "quantise along the last axis, and store one scale for each block, row by row",
 }
 _FILES = {
@@ -52,7 +54,7 @@ _FILES = {
     "gaps": "the safetensors library refuses such files; write it again",
 }
 _LOST = re.compile(
-    r"\.(weight_scale(_inv|_2)?|weight_global_scale|scale_weight|_weight_scale)$|(_blocks|\.blocks|_scales|\.scales)$"
+    r"\.(absmax|nested_absmax|weight_scale(_inv|_2)?|weight_global_scale|scale_weight|_weight_scale)$|(_blocks|\.blocks|_scales|\.scales)$"
 )
 _IGNORE_KEYS = ("ignore", "exclude_modules", "modules_to_not_convert", "exclude")
 #: Layers that are one matrix product in most servers, which then have one tensor scale.
@@ -67,10 +69,23 @@ def structure(checkpoint: Checkpoint, weights: Sequence[Weight]) -> Iterator[Fin
         if weight.problem is not None:
             rule, evidence = weight.problem
             yield Finding(rule, weight.name, evidence, _PROBLEMS[rule])
+    yield from _maps(weights)
     yield from _lost(weights)
     yield from _configured(checkpoint.config, weights)
     yield from _comfyui(checkpoint, weights)
     yield from _fused(weights)
+
+
+def _maps(weights: Sequence[Weight]) -> Iterator[Finding]:
+    """Yield tables of values that are others than those of the format: bitsandbytes does not look at them."""
+    for weight in weights:
+        for part in weight.extras if weight.scheme.state else ():
+            if part.name.endswith(".weight.quant_map"):
+                wanted = bitsandbytes.quant_map(weight.element)
+                if part.tag != "F32" or part.shape != (16,) or (part.read() != wanted).any():
+                    evidence = f"{part.tag} of shape {list(part.shape)} is not the table of {weight.element}"
+                    remedy = "values are read by the type's name; quantise again with its table"
+                    yield Finding("quant-map", part.name, evidence, remedy, "warning")
 
 
 def _lost(weights: Sequence[Weight]) -> Iterator[Finding]:

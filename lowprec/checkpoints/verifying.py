@@ -11,7 +11,9 @@ import numpy.typing as npt
 
 from lowprec.arrays.arith import divide
 from lowprec.arrays.block_quotients import spread
-from lowprec.arrays.convert import encode
+from lowprec.arrays.convert import decode, encode
+from lowprec.checkpoints.bitsandbytes import is_nested
+from lowprec.checkpoints.bitsandbytes_writing import nested_differ
 from lowprec.checkpoints.container import CheckpointError
 from lowprec.checkpoints.decoding import (
     block_format_of,
@@ -22,8 +24,8 @@ from lowprec.checkpoints.decoding import (
     tensor_scale,
     values_of,
 )
+from lowprec.checkpoints.errors import Errors
 from lowprec.checkpoints.folder import Checkpoint
-from lowprec.checkpoints.quantizing import Errors
 from lowprec.checkpoints.weights import Weight, weights_of
 from lowprec.checkpoints.writing import Watch
 from lowprec.kernels.modes import usual_arithmetic
@@ -94,6 +96,7 @@ def _verdict(weight: Weight, source: Weight) -> Verdict:
     errors, differ = Errors(), 0
     candidates = _candidates(weight)
     wrong = {name: [0, 0] for name in candidates}
+    single: list[Array] = []
     tensor = tensor_scale(weight)
     if tensor is not None and weight.scheme.divides:
         tensor = np.asarray(np.float32(1) / tensor, np.float32)
@@ -106,6 +109,12 @@ def _verdict(weight: Weight, source: Weight) -> Verdict:
         if not weight.is_quantized:
             differ += int(np.count_nonzero(encode(wanted, weight.element, saturation="finite") != codes))
             continue
+        if candidates and is_nested(weight.scheme):
+            ((name, fmt),) = candidates.items()
+            made = encode(wanted, fmt)
+            wrong[name][1] += _unlike(weight, made.codes, codes)
+            single.append(decode(made.scales, fmt.scale).reshape(-1))
+            continue
         scales = stored_scales(weight, start, stop)
         scales = scales.view(f"u{scales.dtype.itemsize}")
         number: Any = None if tensor is None or tensor.size != 1 else np.float32(tensor)
@@ -114,18 +123,21 @@ def _verdict(weight: Weight, source: Weight) -> Verdict:
                 given = number if fmt.tensor_scale != "none" else None
                 made = encode(wanted, fmt, tensor_scale=given)
                 wrong[name][0] += int(np.count_nonzero(made.scales != scales))
-                wrong[name][1] += int(np.count_nonzero(made.codes != codes))
+                wrong[name][1] += _unlike(weight, made.codes, codes)
             fmt = next(iter(candidates.values()))
             given = number if fmt.tensor_scale != "none" else None
             with np.errstate(all="ignore"):
                 nearest = encode(wanted, fmt, tensor_scale=given, scales=scales).codes
-            differ += int(np.count_nonzero(nearest != codes))
+            differ += _unlike(weight, nearest, codes)
         elif not candidates:
             units = scale_values(weight, start, stop).astype(np.float64)
             units = units if tensor is None else units * tensor  # exact: of 28 bits at most
             wide = spread(units, codes.shape, tuple(range(codes.ndim)), weight.sizes)
             nearest = encode(divide(wanted, wide, weight.element, saturation="finite"), weight.element)
             differ += int(np.count_nonzero(nearest != codes))
+    if single:
+        ((name, counts),) = wrong.items()
+        counts[0], differ = nested_differ(weight, np.concatenate(single)), counts[1]
     exact = next((name for name, counts in wrong.items() if not any(counts)), "")
     best = min(wrong, key=lambda name: sum(wrong[name])) if wrong else ""
     words = (
@@ -134,14 +146,23 @@ def _verdict(weight: Weight, source: Weight) -> Verdict:
     return Verdict(weight.name, weight.scheme.name, exact, words, differ, errors.report())
 
 
+def _unlike(weight: Weight, codes: Array, others: Array) -> int:
+    """Return how many codes differ; of bitsandbytes, whose FP4 has two zeros at random, values."""
+    if weight.scheme.state:
+        codes, others = (decode(part, weight.element) for part in (codes, others))
+    return int(np.count_nonzero(codes != others))
+
+
 def _candidates(weight: Weight) -> dict[str, BlockFormat]:
     """Return block formats that may have made a weight, by the names of their rules."""
-    fmt = block_format_of(weight)
+    fmt = block_format_of(weight, made=True)
     if fmt is None:
         return {}
+    if fmt.arithmetic == "reciprocal":  # of bitsandbytes, which has no other
+        return {fmt.rule.name: fmt}
     rules = [rule for rule in RULES if rule.name != "project"]
     if weight.scale == "e8m0fnu":
         rules = [rule for rule in rules if rule.powers != "none"]
-    elif weight.scale == "ue4m3":
+    elif weight.scale in ("ue4m3", "binary16"):
         rules = [rule for rule in rules if rule.name == "divide"]
     return {rule.name: dataclasses.replace(fmt, rule=rule) for rule in rules}

@@ -6,10 +6,12 @@ from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, replace
 from typing import Any
 
-from lowprec.checkpoints.container import Entry
+from lowprec.checkpoints import bitsandbytes
+from lowprec.checkpoints.container import CheckpointError, Entry, parse_json
 from lowprec.checkpoints.folder import Checkpoint
 from lowprec.checkpoints.saved import in_catalog, saved_in
 from lowprec.checkpoints.schemes import FLOATS, PLAIN, SAVED, SCHEMES, Packing, Scheme
+from lowprec.spec import catalog
 from lowprec.spec.block import BlockFormat
 
 __all__ = ["Weight", "logical_shape", "weights_of"]
@@ -135,7 +137,8 @@ def _saved(name: str, fmt: BlockFormat, axes: tuple[int, ...], entries: Mapping[
 
 def _quantized(name: str, entry: Entry, checkpoint: Checkpoint) -> Weight | None:
     entries, config = checkpoint.entries, checkpoint.config
-    fitting = [scheme for scheme in _candidates(name, entry) if _is_marked(scheme, config)]
+    said = _said(checkpoint)
+    fitting = [scheme for scheme in _candidates(name, entry) if _is_marked(scheme, said)]
     for exact in (True, False):
         for scheme in fitting:
             stem = name.removesuffix(scheme.codes)
@@ -158,7 +161,12 @@ def _quantized(name: str, entry: Entry, checkpoint: Checkpoint) -> Weight | None
                 )
             ):
                 continue
-            extras = tuple(entries[stem + end] for end in scheme.extras if stem + end in entries)
+            if scheme.state and (stem + scheme.state not in entries or not exact):
+                continue
+            if scheme.packing == "low_first" and scheme.marks and not _is_six(entry, scales):
+                continue
+            ends = (*scheme.extras, *([scheme.state] if scheme.state else []))
+            extras = tuple(entries[stem + end] for end in ends if stem + end in entries)
             return _resolved(Weight(stem + scheme.weight, scheme, entry, scales, tensor, extras), config)
     return None
 
@@ -169,13 +177,37 @@ def _candidates(name: str, entry: Entry) -> Iterator[Scheme]:
             yield scheme
 
 
+def _said(checkpoint: Checkpoint) -> dict[str, Any]:
+    """Return the configuration, with the type of weights that Quark's, or what lowprec wrote, says."""
+    config = dict(checkpoint.config)
+    whole = config.get("global_quant_config")
+    weight = whole.get("weight") if isinstance(whole, dict) else None
+    if isinstance(weight, dict):
+        config["weight_dtype"] = weight.get("dtype")
+    elif "lowprec" in checkpoint.metadata:
+        try:
+            made = parse_json(checkpoint.metadata["lowprec"].encode(), "what lowprec wrote")
+            config["weight_dtype"] = str(made.get("format")).replace("mxfp6_", "fp6_")
+        except CheckpointError:
+            pass
+    return config
+
+
+def _is_six(codes: Entry, scales: Entry | None) -> bool:
+    """Return whether codes of 6 bits lie there: 24 bytes for each scale."""
+    return scales is not None and codes.shape[-1:] == tuple(24 * count for count in scales.shape[-1:])
+
+
 def _is_marked(scheme: Scheme, config: Mapping[str, Any]) -> bool:
     return all(str(config.get(key)) == value for key, value in scheme.marks.items())
 
 
 def _resolved(weight: Weight, config: Mapping[str, Any]) -> Weight:
     """Return the weight with the shape of its codes, and what shares a scale, or the problem with that."""
-    shape = logical_shape(weight.codes.shape, weight.scheme.packing)
+    if weight.scheme.state:
+        return bitsandbytes.resolved(weight)
+    bits = catalog.format(weight.scheme.element).width if weight.scheme.packing == "low_first" else 8
+    shape = logical_shape(weight.codes.shape, weight.scheme.packing, bits)
     fields = dict(weight.__dict__, shape=shape)
     if weight.scheme.packing == "groups" and (len(weight.codes.shape) < 2 or weight.codes.shape[-1] != 16):
         problem = ("shape", f"codes of shape {list(weight.codes.shape)} are no groups of 16 bytes")
@@ -200,14 +232,14 @@ def _resolved(weight: Weight, config: Mapping[str, Any]) -> Weight:
     return Weight(**fields | {"sizes": sizes})
 
 
-def logical_shape(shape: tuple[int, ...], packing: Packing) -> tuple[int, ...]:
-    """Return the shape of codes that lie in bytes of a shape.
+def logical_shape(shape: tuple[int, ...], packing: Packing, bits: int = 4) -> tuple[int, ...]:
+    """Return the shape of codes of so many bits that lie in bytes of a shape.
 
     >>> logical_shape((2, 3, 16), "groups")
     (2, 96)
     """
     if packing == "low_first":
-        return (*shape[:-1], 2 * shape[-1])
+        return (*shape[:-1], 8 * shape[-1] // bits)
     if packing == "groups":
         return (*shape[:-2], 32 * shape[-2])
     return shape
@@ -262,6 +294,8 @@ def _misfit(weight: Weight, shape: tuple[int, ...], config: Mapping[str, Any]) -
         tiles = (-(-rows // 128) * 128, -(-columns // 4) * 4)
         if scales[-2:] == (shape[-1], -(-shape[-2] // block[1])):
             guess = "; these are scales of the other axis"
+        elif weight.scheme.packing == "low_first" and _is_six(weight.codes, weight.scales):
+            guess = "; these may be codes of 6 bits: the configuration must say fp6_e2m3 or fp6_e3m2"
         elif len(scales) == 2 and scales == (rows, columns // 2) and columns > 1:
             guess = "; half as many: computed from packed bytes instead of elements"
         elif scales in (tiles, (tiles[0] * tiles[1],)) or (

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import hashlib
 import json
+import math
 import os
 import shutil
 from collections.abc import Callable, Iterable, Mapping, Sequence
@@ -17,8 +18,10 @@ import numpy.typing as npt
 from lowprec.checkpoints.container import TAGS, CheckpointError, Entry, Writer
 from lowprec.checkpoints.folder import INDEX, Checkpoint
 from lowprec.checkpoints.gguf import GgufBlocks
+from lowprec.checkpoints.gguf_writing import GgufWriter
+from lowprec.checkpoints.locking import alone
 
-__all__ = ["Task", "copy_of", "fingerprint", "write_checkpoint"]
+__all__ = ["SINGLE", "Task", "copy_of", "fingerprint", "gguf_of", "write_checkpoint"]
 
 Array = npt.NDArray[Any]
 #: Writes rows of a tensor: its name, the rows, and the first of them.
@@ -28,7 +31,10 @@ Watch = Callable[[int, int | None, str], None] | None
 
 _JOURNAL = ".lowprec-journal"
 _COPIED = 1 << 24
-_SINGLE = "model.safetensors"
+_SINGLE = "model"
+
+#: Endings of outputs that are one file; others are folders.
+SINGLE = (".safetensors", ".gguf")
 
 
 @dataclass(frozen=True)
@@ -55,22 +61,27 @@ class Task:
     work: Callable[[Write], dict[str, Any] | None]
 
 
-def copy_of(entry: Entry) -> Task:
-    """Return the task to copy a tensor as it is."""
-    if isinstance(entry, GgufBlocks):
+def copy_of(entry: Entry, out: Path) -> Task:
+    """Return the task to copy a tensor as it is to an output."""
+    if isinstance(entry, GgufBlocks) and out.suffix != ".gguf":
         raise CheckpointError(
             f"tensor {entry.name!r} is {entry.tag} of GGUF, which safetensors files do not hold"
         )
 
     def work(write: Write) -> None:
         width = max(entry.nbytes // max(entry.rows, 1), 1)
-        whole = TAGS[entry.tag][1] * entry.nbytes % 8 or TAGS[entry.tag][1] < 8
+        whole = entry.tag in TAGS and TAGS[entry.tag][1] < 8
         each = entry.rows if whole else max(_COPIED // width, 1)
         for start in range(0, entry.rows, max(each, 1)):
             write(entry.name, entry.read(start, start + each), start)
 
-    size = entry.nbytes * 8 // TAGS[entry.tag][1]
+    size = math.prod(entry.shape)
     return Task(entry.name, entry.path.name, ((entry.name, entry.tag, entry.shape),), size, work)
+
+
+def gguf_of(checkpoint: Checkpoint) -> Path | None:
+    """Return the GGUF file that a checkpoint is, if it is one."""
+    return checkpoint.path if checkpoint.path.suffix == ".gguf" else None
 
 
 def fingerprint(checkpoint: Checkpoint, how: Mapping[str, Any]) -> str:
@@ -92,6 +103,7 @@ def write_checkpoint(
     *,
     others: Mapping[str, bytes] | None = None,
     watch: Watch = None,
+    source: Path | None = None,
 ) -> dict[str, dict[str, Any]]:
     """Write a checkpoint, and return what its tasks report, by name.
 
@@ -101,7 +113,7 @@ def write_checkpoint(
     Parameters
     ----------
     out : Path
-        A .safetensors file, which is replaced, or a folder that is not there yet.
+        A .safetensors or .gguf file, which is replaced, or a folder that is not there yet.
     tasks : sequence of Task
     metadata : mapping of str to str
         Of the headers.
@@ -110,15 +122,21 @@ def write_checkpoint(
     others : mapping of str to bytes, optional
         Files to write beside, into a folder.
     watch : callable, optional
+    source : Path, optional
+        Of GGUF outputs: the GGUF file whose keys and values are kept.
 
     Raises
     ------
     CheckpointError
-        A folder that is there, or two tensors of one name.
+        A folder that is there, two tensors of one name, or another process that writes to `out`.
     """
-    single = out.suffix == ".safetensors"
+    single = out.suffix in SINGLE
     if not single and out.exists():
-        raise CheckpointError(f"{str(out)!r} is there already; name a new folder, or a .safetensors file")
+        finished = _noted(out / _JOURNAL, digest)
+        if finished is None:
+            raise CheckpointError(f"{str(out)!r} is there already; name a new folder, or a .safetensors file")
+        (out / _JOURNAL).unlink()  # killed between its last two steps
+        return {name: report for name, report in finished.items() if report is not None}
     if out.is_dir():
         raise CheckpointError(f"{str(out)!r} is a folder; name a .safetensors file")
     if not out.parent.is_dir():
@@ -130,16 +148,38 @@ def write_checkpoint(
             if name in names:
                 raise CheckpointError(f"two tensors would be called {name!r}")
             names.add(name)
-            files.setdefault(_SINGLE if single else _named(task.file), []).append((name, tag, shape))
+            files.setdefault(_SINGLE + out.suffix if single else _named(task.file), []).append(
+                (name, tag, shape)
+            )
     if not files:
         raise CheckpointError("there is no tensor to write")
+    with alone(out.with_name(f".{out.name}.lock")):
+        if not single and out.exists():  # made while the lock was not held
+            raise CheckpointError(f"{str(out)!r} is there already; name a new folder, or a .safetensors file")
+        done = _write(out, tasks, files, metadata, digest, others, watch, source)
+    return {name: report for name, report in done.items() if report is not None}
+
+
+def _write(
+    out: Path,
+    tasks: Sequence[Task],
+    files: Mapping[str, Sequence[tuple[str, str, tuple[int, ...]]]],
+    metadata: Mapping[str, str],
+    digest: str,
+    others: Mapping[str, bytes] | None,
+    watch: Watch,
+    source: Path | None,
+) -> dict[str, Any]:
+    """Write everything to the hidden folder, rename, and return the reports of all tasks."""
+    single = out.suffix in SINGLE
+    whole = _SINGLE + out.suffix
     room = out.with_name(f".{out.name}.partial")
     done = _begun(room, digest)
     with ExitStack() as stack:
-        writers = {
-            file: stack.enter_context(Writer(room / file, plan, metadata, again=bool(done)))
-            for file, plan in files.items()
-        }
+        writers: dict[str, Writer | GgufWriter] = {}
+        for file, plan in files.items():
+            writers[file] = _writer(room / file, plan, metadata, bool(done), source)
+            stack.push(writers[file])
         if not all(writer.kept for writer in writers.values()):
             done = {}
         journal = stack.enter_context((room / _JOURNAL).open("a" if done else "w"))
@@ -147,9 +187,9 @@ def write_checkpoint(
             journal.write("\n")  # after a last line that may have been cut
         else:
             _note(journal, {"digest": digest})
-        _carry_out(tasks, writers, journal, done, watch, single)
+        _carry_out(tasks, writers, journal, done, watch, whole if single else "")
     if single:
-        os.replace(room / _SINGLE, out)
+        os.replace(room / whole, out)
         shutil.rmtree(room)
     else:
         for name, content in (others or {}).items():
@@ -157,23 +197,23 @@ def write_checkpoint(
         _index(room, files)
         os.rename(room, out)
         (out / _JOURNAL).unlink()
-    return {name: report for name, report in done.items() if report is not None}
+    return done
 
 
 def _carry_out(
     tasks: Sequence[Task],
-    writers: Mapping[str, Writer],
+    writers: Mapping[str, Writer | GgufWriter],
     journal: Any,
     done: dict[str, Any],
     watch: Watch,
-    single: bool,
+    whole: str,
 ) -> None:
     total, ready = sum(task.size for task in tasks), 0
     for task in tasks:
         if watch is not None:
             watch(ready, total, task.name)
         if task.name not in done:
-            writer = writers[_SINGLE if single else _named(task.file)]
+            writer = writers[whole or _named(task.file)]
             report = task.work(writer.write)
             writer.sync()
             done[task.name] = report
@@ -184,28 +224,48 @@ def _carry_out(
 
 
 def _named(file: str) -> str:
-    return file if file.endswith(".safetensors") else _SINGLE
+    return file if file.endswith(".safetensors") else f"{_SINGLE}.safetensors"
+
+
+def _writer(
+    path: Path,
+    plan: Sequence[tuple[str, str, tuple[int, ...]]],
+    metadata: Mapping[str, str],
+    again: bool,
+    source: Path | None,
+) -> Writer | GgufWriter:
+    if path.suffix == ".gguf":
+        return GgufWriter(path, plan, metadata, again, source)
+    return Writer(path, plan, metadata, again)
 
 
 def _begun(room: Path, digest: str) -> dict[str, Any]:
     """Return what an earlier run has done, of the same work; of other work nothing is kept."""
-    done: dict[str, Any] = {}
     journal = room / _JOURNAL
     if room.exists() and not journal.exists() and any(room.iterdir()):
         raise CheckpointError(f"{str(room)!r} is in the way, and not of an earlier run; move it elsewhere")
+    kept = _noted(journal, digest)
+    if kept is None:
+        shutil.rmtree(room, ignore_errors=True)
+    done = kept or {}
+    room.mkdir(exist_ok=True)
+    if not done:  # before anything else: a folder without a journal is nobody's to remove
+        journal.write_text(json.dumps({"digest": digest}) + "\n")
+    return done
+
+
+def _noted(journal: Path, digest: str) -> dict[str, Any] | None:
+    """Return the reports of a journal; None if it is of other work, or not there."""
     first, *lines = (journal.read_text().splitlines() if journal.exists() else []) or [""]
     if first != json.dumps({"digest": digest}):
-        shutil.rmtree(room, ignore_errors=True)
-        lines = []
+        return None
+    done = {}
     for line in lines:
         try:
             entry = json.loads(line)
         except ValueError:  # cut: this weight is written again
             continue
         done[entry["done"]] = entry["report"]
-    room.mkdir(exist_ok=True)
-    if not done:  # before anything else: a folder without a journal is nobody's to remove
-        journal.write_text(json.dumps({"digest": digest}) + "\n")
     return done
 
 

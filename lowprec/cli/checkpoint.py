@@ -139,6 +139,7 @@ def _written(command: Callable[..., Any]) -> Callable[..., Any]:
         _exclude,
         _include,
         click.option("--powers", is_flag=True, help="deepseek: scales are powers of two (scale_fmt ue8m0)."),
+        click.option("--nested", is_flag=True, help="bitsandbytes: quantise the scales too."),
         click.option("--channel", is_flag=True, help="compressed-tensors e4m3fn: a scale for each row."),
         click.option(
             "--rule", metavar="NAME", help="Scale rule of blocks, such as rceil; default: the format's own."
@@ -158,10 +159,7 @@ def _written(command: Callable[..., Any]) -> Callable[..., Any]:
 
 @checkpoint.command(short_help="Quantise the weights of a checkpoint.")
 @_written
-def quantize(
-    path: Path, output: Path, to: str, scheme: str, rule: str | None, channel: bool, powers: bool,
-    include: tuple[str, ...], exclude: tuple[str, ...], as_json: bool,
-) -> None:  # fmt: skip
+def quantize(path: Path, output: Path, as_json: bool, **asked: Any) -> None:
     """Quantise the weights of a checkpoint, without calibration data, and report the error of each.
 
     A run that was killed left nothing at OUTPUT; the same command goes on where it was. Without --include,
@@ -169,31 +167,35 @@ def quantize(
     """
     from lowprec.checkpoints.quantizing import quantize_checkpoint
 
-    _write(quantize_checkpoint, path, output, (to, scheme, rule, channel, powers), include, exclude, as_json)
+    _write(quantize_checkpoint, path, output, as_json, **asked)
 
 
 @checkpoint.command(short_help="Rewrite quantised weights in another scheme.")
 @_written
-def convert(
-    path: Path, output: Path, to: str, scheme: str, rule: str | None, channel: bool, powers: bool,
-    include: tuple[str, ...], exclude: tuple[str, ...], as_json: bool,
-) -> None:  # fmt: skip
+def convert(path: Path, output: Path, as_json: bool, **asked: Any) -> None:
     """Rewrite quantised weights in another scheme, and count the blocks that stay exactly what they were."""
     from lowprec.checkpoints.converting import convert_checkpoint
 
-    _write(convert_checkpoint, path, output, (to, scheme, rule, channel, powers), include, exclude, as_json)
+    _write(convert_checkpoint, path, output, as_json, **asked)
 
 
 def _write(
-    run: Callable[..., Any], path: Path, output: Path, how: tuple[Any, ...], include: tuple[str, ...],
-    exclude: tuple[str, ...], as_json: bool,
-) -> None:  # fmt: skip
+    run: Callable[..., Any],
+    path: Path,
+    output: Path,
+    as_json: bool,
+    *,
+    scheme: str,
+    to: str,
+    include: tuple[str, ...],
+    exclude: tuple[str, ...],
+    **options: Any,
+) -> None:
     from lowprec.checkpoints.quantizing import target
     from lowprec.cli.progress import progress
 
-    to, scheme, rule, channel, powers = how
     with usage_errors(), progress() as watch:
-        wanted = target(scheme, to, rule=rule, channel=channel, powers=powers)
+        wanted = target(scheme, to, **options)
         reports, kept = run(_open(path), output, wanted, include=include, exclude=exclude, watch=watch)
     if as_json:
         whole = {"schema": "lowprec.checkpoint.quantize/1", "weights": reports, "kept": kept}

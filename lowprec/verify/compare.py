@@ -34,6 +34,7 @@ from lowprec.verify.questions.dots import DotQuestion, could_be
 from lowprec.verify.questions.elements import ElementQuestion
 from lowprec.verify.questions.flags import FlagQuestion
 from lowprec.verify.questions.scaled import ScaledQuestion, Scaling
+from lowprec.verify.weight_dumps import WeightDump
 
 __all__ = ["DOTS", "compare", "drawn_integers"]
 
@@ -158,6 +159,10 @@ def compare(
         [_dump(item, f"operand {place}") for place, item in enumerate(given, 1)],
         _dump(outputs, "outputs"),
     )
+    if isinstance(got, WeightDump) and operation == "convert" and scales is None and scale is None:
+        got, to, scales, scale, own_axis, own_scale = got.answer(to)
+        axis, tensor_scale = own_axis if axis is None else axis, tensor_scale or own_scale
+    read_as = tuple(dump.read_as for dump in (*dumps, got) if dump.read_as)
     formats = _sources(source, len(dumps))
     for dump in (*dumps, got):
         if dump.dtype.kind not in "iufV" or dump.dtype.itemsize > 8 or catalog.carrier(dump.dtype) is None:
@@ -286,7 +291,7 @@ def compare(
         with cluster(scheduler) as workers:
             report, *others_found = (judge(each, **telling, each=each_on(workers, each)) for each in asked)
     report.flags = others_found[0] if others_found else None
-    report.ranking, report.names = ranking, (*(dump.name for dump in dumps), got.name)
+    report.ranking, report.names, report.read = ranking, (*(dump.name for dump in dumps), got.name), read_as
     return report
 
 

@@ -89,6 +89,8 @@ class Comparison:
         Why, where something differs.
     ranking : list of Ranked
         Formats or accumulations, the best first, where none was named.
+    read : tuple of str
+        How dumps were read that are weights of checkpoints, with their scales.
     """
 
     question: str
@@ -102,6 +104,7 @@ class Comparison:
     diagnosis: Diagnosis | None = None
     ranking: list[Ranked] = field(default_factory=list)
     names: tuple[str, ...] = ()
+    read: tuple[str, ...] = ()
     unit: str = "result"
     budget: Budget | None = None
     spent: Spent = field(default_factory=Spent)
@@ -132,7 +135,7 @@ class Comparison:
 
     def as_text(self) -> str:
         """Return the ranking, the first mismatches, the counts, the diagnosis and the sum as text."""
-        parts = [*self._ranking(), *self.told()]
+        parts = [*self.read, *self._ranking(), *self.told()]
         if self.mismatches > len(self.details):
             parts += [f"... and {self.mismatches - len(self.details):,} more"] if self.details else []
             parts += self._counts()
@@ -256,6 +259,7 @@ class Comparison:
             "question": self.question,
             **self.facts,
             "names": list(self.names),
+            **({"read": list(self.read)} if self.read else {}),
             "compared": self.compared,
             "mismatches": self.mismatches,
             "left_out": self.left_out,

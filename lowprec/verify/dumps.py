@@ -6,14 +6,12 @@ A dump is read in pieces, in the order of C, and taken from at single places.
 from __future__ import annotations
 
 import ast
-import copy
 import math
 import re
 import shutil
 import struct
 import tempfile
 import weakref
-from abc import ABC, abstractmethod
 from pathlib import Path
 from typing import Any
 
@@ -21,81 +19,29 @@ import ml_dtypes
 import numpy as np
 import numpy.typing as npt
 
-from lowprec.arrays.checks import UNSIGNED, as_array, code_dtype, typed_codes
+from lowprec.arrays.checks import UNSIGNED, code_dtype, typed_codes
 from lowprec.arrays.convert import decode
 from lowprec.arrays.packing import packed_bytes, unpack
-from lowprec.checkpoints.container import TAGS, CheckpointError, counts, open_file
+from lowprec.checkpoints.container import TAGS, CheckpointError, counts
+from lowprec.checkpoints.folder import open_checkpoint
+from lowprec.checkpoints.weights import weights_of
 from lowprec.spec import catalog
 from lowprec.spec.format import Format
-from lowprec.verify.shown import plain, quoted
+from lowprec.verify.dump import Dump, DumpError, Held
+from lowprec.verify.shown import quoted
+from lowprec.verify.weight_dumps import WeightDump
 
 __all__ = ["Dump", "DumpError", "Held", "Spool", "Values", "open_dump"]
 
 Array = npt.NDArray[Any]
 
 _TEXT = (".hex", ".mem", ".txt")
+_CHECKPOINTS = (".safetensors", ".gguf")
 _WORD = re.compile(r"(?:0[xX])?[0-9a-fA-F]+(?:_[0-9a-fA-F]+)*")
 _PIECE, _SCATTERED = 1 << 20, 1 << 11
 
 #: Characters of NumPy's headers, at most.
 _NPY_HEADER = 10_000
-
-
-class DumpError(ValueError):
-    """A file that cannot be read as it is asked to be; the command line exits with 2."""
-
-
-class Dump(ABC):
-    """An array: `dtype`, `shape`, and its elements in the order of C."""
-
-    name: str
-    dtype: np.dtype[Any]
-    shape: tuple[int, ...]
-    unnamed: bool = False  #: whether elements are codes of a format that the file does not name
-
-    def __str__(self) -> str:
-        return plain(self.name)
-
-    @property
-    def size(self) -> int:
-        """Elements."""
-        return math.prod(self.shape)
-
-    @abstractmethod
-    def read(self, start: int, stop: int) -> Array:
-        """Return elements start to stop, in one dimension."""
-
-    @abstractmethod
-    def take(self, index: Array) -> Array:
-        """Return the elements at these places."""
-
-    def reshaped(self, shape: tuple[int, ...]) -> Dump:
-        """Return the same elements in another shape."""
-        other = copy.copy(self)
-        other.shape = shape
-        return other
-
-    def rows(self, start: int, stop: int) -> Array:
-        """Return parts start to stop along the first axis, in their shape."""
-        width = math.prod(self.shape[1:])
-        return self.read(start * width, stop * width).reshape(-1, *self.shape[1:])
-
-
-class Held(Dump):
-    """An array in memory."""
-
-    def __init__(self, values: object, name: str = "array") -> None:
-        array = as_array(values)
-        self.name, self.shape, self.dtype = name, array.shape, array.dtype.newbyteorder("=")
-        self._flat = array.reshape(-1)
-
-    def read(self, start: int, stop: int) -> Array:
-        """Return elements start to stop, in one dimension."""
-        return self._flat[start:stop].astype(self.dtype, copy=False)
-
-    def take(self, index: Array) -> Array:
-        """Return the elements at these places."""
-        return self._flat[index].astype(self.dtype, copy=False)
 
 
 class Values(Dump):
@@ -200,7 +146,9 @@ def open_dump(spelled: str, fmt: Format | None = None, shape: tuple[int, ...] | 
 
     ================================  ==========================================================
     `values.npy`                      an array that NumPy saved, ml_dtypes' types too
-    `model.safetensors:layer.weight`  a tensor of a file
+    `model.safetensors:layer.weight`  a tensor of a file; of a quantised weight, whose scales are in the
+                                      file, the values. `.gguf` files and folders of shards too
+    `model.safetensors:NAME:codes`    the codes of a quantised weight's elements, unpacked; `:scales` likewise
     `dump.bin:float32:1024,768`       bytes as they are, little-endian, in a type and, if it is not
                                       one-dimensional, a shape
     `dump.bin:packed:64,128`          codes of 2, 4 or 6 bits without gaps
@@ -223,8 +171,8 @@ def open_dump(spelled: str, fmt: Format | None = None, shape: tuple[int, ...] | 
     path, *words = _split(spelled)
     if path.suffix == ".npy":
         dump: Dump = _npy(path)
-    elif path.suffix == ".safetensors":
-        dump, words = _safetensors(path, ":".join(words)), []
+    elif path.suffix in _CHECKPOINTS or path.is_dir():
+        dump, words = _tensor(path, ":".join(words)), []
     elif path.suffix in _TEXT:
         if fmt is None:
             raise DumpError(f"{str(path)!r} holds codes in hexadecimal: say of which format")
@@ -243,7 +191,7 @@ def _split(spelled: str) -> tuple[Any, ...]:
     parts = spelled.split(":")
     for count in range(len(parts), 0, -1):
         path = Path(":".join(parts[:count]))
-        if path.is_file():
+        if path.is_file() or (path.is_dir() and count < len(parts)):
             return path, *parts[count:]
     raise DumpError(f"there is no file {parts[0]!r}")
 
@@ -342,24 +290,32 @@ def _npy(path: Path) -> Dump:
     return dump
 
 
-def _safetensors(path: Path, tensor: str) -> Dump:
-    """Return a tensor by its name; F4 and F6, which have no whole bytes, are held in memory."""
+def _tensor(path: Path, tensor: str) -> Dump:
+    """Return a tensor by its name, or a quantised weight; F4 and F6, which have no whole bytes, are held."""
     try:
-        entries = open_file(path).entries
+        checkpoint = open_checkpoint(path)
+        quantized = {weight.name: weight for weight in weights_of(checkpoint) if weight.is_quantized}
+        if not tensor and len(checkpoint.entries) == 1:
+            (tensor,) = checkpoint.entries
+        name, _, part = tensor.rpartition(":")
+        if tensor in quantized:
+            return WeightDump(quantized[tensor], "values", f"{path}:{tensor}")
+        if tensor not in checkpoint.entries and name in quantized and part in ("codes", "scales"):
+            return WeightDump(quantized[name], part, f"{path}:{tensor}")
     except CheckpointError as error:
-        raise DumpError(f"cannot read {str(path)!r} as a safetensors file: {error}") from None
-    if not tensor and len(entries) == 1:
-        (tensor,) = entries
-    if tensor not in entries:
-        shown = ", ".join(map(quoted, list(entries)[:10])) + (", ..." if len(entries) > 10 else "")
-        which = f"no tensor {tensor!r}" if tensor else f"{len(entries)} tensors"
+        kind = "a GGUF" if path.suffix == ".gguf" else "a safetensors"
+        raise DumpError(f"cannot read {str(path)!r} as {kind} file: {error}") from None
+    if tensor not in checkpoint.entries:
+        names = list(dict.fromkeys([*quantized, *checkpoint.entries]))
+        shown = ", ".join(map(quoted, names[:10])) + (", ..." if len(names) > 10 else "")
+        which = f"no tensor {tensor!r}" if tensor else f"{len(checkpoint.entries)} tensors"
         raise DumpError(f"{str(path)!r} has {which}; name one behind a colon: {shown}")
-    entry = entries[tensor]
-    if entry.dtype.kind in "bc":
+    entry = checkpoint.entries[tensor]
+    if entry.tag not in TAGS or entry.dtype.kind in "bc":
         raise DumpError(f"tensor {tensor!r} of {str(path)!r} has type {entry.tag!r}, which is not compared")
     if TAGS[entry.tag][1] < 8:
         return Held(entry.read(), f"{path}:{tensor}")
-    return _Filed(path, f"{path}:{tensor}", entry.dtype, entry.shape, entry.start)
+    return _Filed(entry.path, f"{path}:{tensor}", entry.dtype, entry.shape, entry.start)
 
 
 def _text(path: Path, fmt: Format) -> Dump:

@@ -23,7 +23,7 @@ def source(path, shape=(256, 192), seed=0, **others):
 def quantized(path, family, to, shape=(256, 192), **options):
     """Write a quantised checkpoint beside its source, and return both."""
     made = source(path / "source.safetensors", shape)
-    out = path / f"{family}-{to}.safetensors"
+    out = path / f"{family}-{to}.{'gguf' if family == 'gguf' else 'safetensors'}"
     quantize_checkpoint(made, out, target(family, to, **options))
     return open_checkpoint(out), made
 

@@ -5,10 +5,13 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-from lowprec.checkpoints.decoding import values_of
+from lowprec.arrays.convert import decode
+from lowprec.checkpoints.decoding import codes_of, values_of
 from lowprec.checkpoints.folder import open_checkpoint
+from lowprec.checkpoints.linting import lint
+from lowprec.checkpoints.verifying import verify_checkpoint
 from lowprec.checkpoints.weights import weights_of
-from tests.checkpoints.files import quantized
+from tests.checkpoints.files import quantized, source
 
 pytestmark = [pytest.mark.apart, pytest.mark.filterwarnings("ignore")]
 
@@ -118,3 +121,73 @@ def test_torchao_reads_the_same_values(tmp_path, to):
         theirs = to_dtype(data, scale.view(torch.float8_e8m0fnu), element, 32, torch.float32)
     (weight,) = [item for item in weights_of(found) if item.is_quantized]
     assert np.array_equal(values_of(weight), theirs.numpy())
+
+
+def _state(entries, prefix="m.q.weight"):
+    """Return a weight's tensors for bitsandbytes."""
+    import torch
+
+    return {
+        name.removeprefix(prefix).lstrip("."): torch.from_numpy(entry.read().copy())
+        for name, entry in entries.items()
+        if name.startswith(prefix)
+    }
+
+
+@pytest.mark.parametrize("nested", [False, True])
+@pytest.mark.parametrize("to", ["nf4", "fp4"])
+def test_bitsandbytes_reads_the_same_values(tmp_path, to, nested):
+    """Its own dequantisation of our tensors; of blocks of zeros too."""
+    functional = pytest.importorskip("bitsandbytes.functional")
+    found, _ = quantized(tmp_path, "bitsandbytes", to, (640, 128), nested=nested)
+    parts = _state(found.entries)
+    codes = parts.pop("")
+    state = functional.QuantState.from_dict(parts, "cpu")
+    theirs = functional.dequantize_4bit(codes, state).numpy()
+    (weight,) = [item for item in weights_of(found) if item.is_quantized]
+    assert np.array_equal(values_of(weight), theirs)
+
+
+@pytest.mark.parametrize("size", [64, 128])
+@pytest.mark.parametrize("nested", [False, True])
+@pytest.mark.parametrize("to", ["nf4", "fp4"])
+def test_what_bitsandbytes_wrote_is_read_and_made_by_its_rule(tmp_path, to, nested, size):
+    """Bytes and scales are ours too, but for the sign of zeros in FP4.
+
+    Of nested scales only elements are held: their midpoints are rounded to float32 on its way on CPUs.
+    """
+    functional = pytest.importorskip("bitsandbytes.functional")
+    import torch
+    from safetensors.torch import save_file
+
+    made = source(tmp_path / "s.safetensors", (640, 128))
+    weight = torch.from_numpy(made.entries["m.q.weight"].read().copy())
+    codes, state = functional.quantize_4bit(weight, blocksize=size, compress_statistics=nested, quant_type=to)
+    parts = {f"m.q.weight.{name}": part for name, part in state.as_dict(packed=True).items()}
+    save_file({"m.q.weight": codes, **parts}, tmp_path / "theirs.safetensors")
+    theirs = open_checkpoint(tmp_path / "theirs.safetensors")
+    (found,) = [item for item in weights_of(theirs) if item.is_quantized]
+    assert np.array_equal(values_of(found), functional.dequantize_4bit(codes, state).numpy())
+    assert lint(theirs) == ()
+    (verdict,) = verify_checkpoint(theirs, made)
+    if size == 64 and not nested:
+        ours, _ = quantized(tmp_path, "bitsandbytes", to, (640, 128))
+        for name, entry in theirs.entries.items():
+            if (to, name) != ("fp4", "m.q.weight"):
+                assert entry.read().tobytes() == ours.entries[name].read().tobytes()
+    assert verdict.codes_differ == 0
+    assert verdict.holds
+    assert nested or verdict.rule == "divide"
+
+
+@pytest.mark.parametrize("kind", ["e3m2", "e2m3"])
+def test_quark_unpacks_the_same_codes(tmp_path, kind):
+    """Its unpacking of 6-bit codes, by the file that its package has."""
+    pack = pytest.importorskip("quark.torch.utils.pack")
+    import torch
+
+    found, _ = quantized(tmp_path, "quark", f"mxfp6_{kind}")
+    packed = torch.from_numpy(found.entries["m.q.weight"].read().copy())
+    theirs = pack.create_pack_method(None, f"fp6_{kind}").unpack(packed, reorder=False)
+    (weight,) = [item for item in weights_of(found) if item.is_quantized]
+    assert np.array_equal(decode(codes_of(weight), weight.element), theirs.float().numpy())

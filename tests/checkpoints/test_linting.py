@@ -12,6 +12,7 @@ from lowprec.arrays.packing import swizzle
 from lowprec.checkpoints.folder import open_checkpoint
 from lowprec.checkpoints.linting import lint
 from lowprec.checkpoints.quantizing import FAMILIES, quantize_checkpoint, target
+from lowprec.checkpoints.weights import weights_of
 from tests.checkpoints.files import changed, quantized, source
 
 PAIRS = [(family, to) for family, formats in FAMILIES.items() for to in formats]
@@ -27,7 +28,29 @@ def test_a_file_that_is_right_has_no_findings(tmp_path, family, to):
     assert lint(found) == lint(found, made) == ()
 
 
-@pytest.mark.parametrize("family", ["compressed-tensors", "modelopt", "deepseek", "quark", "deepseek-v4"])
+@pytest.mark.parametrize("kind", ["e3m2", "e2m3"])
+def test_codes_of_six_bits_are_told_by_the_configuration(tmp_path, kind):
+    """The metadata of what lowprec wrote say it too; without either, the finding says what is missing."""
+    (tmp_path / "model").mkdir()
+    source(tmp_path / "model" / "model.safetensors", (64, 128))
+    (tmp_path / "model" / "config.json").write_text("{}")
+    made = open_checkpoint(tmp_path / "model")
+    quantize_checkpoint(made, tmp_path / "out", target("quark", f"mxfp6_{kind}"))
+    (file,) = (tmp_path / "out").glob("*.safetensors")
+    stripped = changed(open_checkpoint(file), tmp_path / "x.safetensors", lambda tensors: None)
+    stripped.path.replace(file)
+    found = open_checkpoint(tmp_path / "out")
+    assert found.metadata == {}
+    assert [item.scheme.name for item in weights_of(found) if item.is_quantized] == [f"quark mxfp6_{kind}"]
+    assert lint(found, made) == ()
+    (tmp_path / "out" / "config.json").unlink()
+    (finding,) = lint(open_checkpoint(tmp_path / "out"))
+    assert "the configuration must say fp6_e2m3 or fp6_e3m2" in finding.evidence
+
+
+@pytest.mark.parametrize(
+    "family", ["compressed-tensors", "modelopt", "deepseek", "quark", "deepseek-v4", "bitsandbytes"]
+)
 def test_a_folder_that_is_right_has_no_findings(tmp_path, family):
     """With the configuration that is written beside it."""
     (tmp_path / "model").mkdir()
@@ -74,6 +97,11 @@ def _swizzled(times):
         tensors["m.q.weight_scale"] = tag, codes.view(array.dtype)
 
     return change
+
+
+def _state(tensors, text):
+    (name,) = (name for name in tensors if ".quant_state." in name)
+    _set(tensors, name, np.frombuffer(text.encode(), np.uint8))
 
 
 def _late(tensors):
@@ -123,6 +151,17 @@ DEFECTS = [
     ("comfyui-unmarked", "comfyui", "e4m3fn", lambda t: t.pop("scaled_fp8")),
     ("comfyui-quant", "comfyui", "e4m3fn",
      lambda t: t.update({"m.q.comfy_quant": ("U8", np.frombuffer(b'{"format": "nvfp4"}', np.uint8))})),
+    ("quant-state", "bitsandbytes", "nf4", lambda t: _state(t, '{"quant_type": "nf4", "blocksize": 7}')),
+    ("quant-state", "bitsandbytes", "nf4", lambda t: _state(t, "[" * 40)),
+    ("quant-state", "bitsandbytes", "nf4",
+     lambda t: _state(t, '{"quant_type": "nf4", "blocksize": 64, "shape": [512, 512]}')),
+    ("quant-state", "bitsandbytes", "nf4",
+     lambda t: _set(t, "m.q.weight.absmax", np.ones(3, np.float32))),
+    ("quant-map", "bitsandbytes", "fp4", lambda t: _at(t, "m.q.weight.quant_map", 0.3, 5)),
+    ("missing-scale", "bitsandbytes", "fp4", lambda t: t.pop("m.q.weight.absmax")),
+    ("orphan-scale", "bitsandbytes", "nf4", lambda t: t.pop(CODES)),
+    ("scale-nan", "bitsandbytes", "nf4", lambda t: _at(t, "m.q.weight.absmax", np.nan, 9)),
+    ("shape", "quark", "mxfp6_e3m2", lambda t: _half(t, SCALE)),
     ("input-scale-invalid", "modelopt", "nvfp4", lambda t: t.update({"m.q.input_scale": ("F32",
     np.float32(0))})),
 ]  # fmt: skip

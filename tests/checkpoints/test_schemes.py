@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import math
 import pathlib
 import tracemalloc
@@ -24,7 +25,8 @@ from tests.checkpoints.files import changed, quantized, source
 
 #: The sixteen values of E2M1, by code.
 E2M1 = np.array([0, 0.5, 1, 1.5, 2, 3, 4, 6, -0.0, -0.5, -1, -1.5, -2, -3, -4, -6], np.float32)
-PAIRS = [(family, to) for family, formats in FAMILIES.items() for to in formats]
+#: GGUF's are in test_gguf.
+PAIRS = [(family, to) for family, formats in FAMILIES.items() if family != "gguf" for to in formats]
 
 
 def _nibbles(data):
@@ -39,6 +41,27 @@ def _power(data):
 
 def _tiles(scales, shape):
     return np.kron(scales, np.ones((128, 128)))[: shape[0], : shape[1]]
+
+
+def _sixes(data, name):
+    """Values of codes of 6 bits, four in three bytes, the first in the lowest bits."""
+    trios = data.reshape(-1, 3).astype(int) @ [1, 1 << 8, 1 << 16]
+    codes = np.stack([trios >> shift & 63 for shift in (0, 6, 12, 18)], axis=-1).astype(np.uint8)
+    kind = ml_dtypes.float6_e2m3fn if name.endswith("e2m3") else ml_dtypes.float6_e3m2fn
+    return codes.view(kind).astype(np.float64).reshape(*data.shape[:-1], -1)
+
+
+def _row_blocks(get):
+    """Values of bitsandbytes: one long row, the first of two in the high half."""
+    data = get[".weight"].reshape(-1)
+    (state,) = (json.loads(part.tobytes()) for name, part in get.items() if ".quant_state." in name)
+    codes = np.stack([data >> 4, data & 15], axis=-1).reshape(-1)
+    scales = get[".weight.absmax"]
+    if "nested_offset" in state:
+        over = np.repeat(get[".weight.nested_absmax"], 256)[: scales.size]
+        scales = get[".weight.nested_quant_map"][scales] * over + np.float32(state["nested_offset"])
+    assert scales.dtype == np.float32
+    return (get[".weight.quant_map"][codes] * np.repeat(scales, state["blocksize"])).reshape(state["shape"])
 
 
 def _defined(name, tensors):
@@ -58,6 +81,10 @@ def _defined(name, tensors):
         codes = get.get(".weight_packed", get.get("._weight_qdata", get.get(".weight")))
         scales = get.get(".weight_scale", get.get(".scale", get.get("._weight_scale")))
         return _nibbles(codes) * np.repeat(_power(scales), 32, axis=-1)
+    if name.startswith("bitsandbytes"):
+        return _row_blocks(get)
+    if name.startswith("quark mxfp6"):
+        return _sixes(get[".weight"], name) * np.repeat(_power(get[".weight_scale"]), 32, axis=-1)
     if name == "gpt-oss mxfp4":
         blocks, scales = get[".weight_blocks"], get[".weight_scales"]
         whole = _nibbles(blocks.reshape(*blocks.shape[:-2], -1)) * np.repeat(_power(scales), 32, axis=-1)
@@ -72,6 +99,23 @@ def _defined(name, tensors):
     if name == "plain":
         return codes
     return codes * get.get(".weight_scale", get.get(".scale_weight"))
+
+
+@pytest.mark.parametrize("to", ["nf4", "fp4"])
+def test_nested_scales_are_what_the_layout_defines(tmp_path, to):
+    """Blocks of zeros too; the scales of scales have a ragged end."""
+    found, made = quantized(tmp_path, "bitsandbytes", to, (200, 192), nested=True)
+    (weight,) = [item for item in weights_of(found) if item.is_quantized]
+    assert weight.scheme.name == f"bitsandbytes {to} nested"
+    assert weight.value_shape == (200, 192)
+    tensors = {name: (entry.tag, entry.read()) for name, entry in found.entries.items()}
+    assert np.array_equal(values_of(weight), _defined(weight.scheme.name, tensors))
+    parts = [values_of(weight, start, stop) for start, stop in ranges(weight, 640)]
+    assert np.array_equal(np.concatenate(parts), values_of(weight))
+    (verdict,) = verify_checkpoint(found, made)
+    assert (verdict.rule, verdict.codes_differ) == ("divide", 0)
+    with pytest.raises(CheckpointError, match="is in no block format; use its values"):
+        as_blocks(weight)
 
 
 @pytest.mark.parametrize(("family", "to"), PAIRS)
@@ -97,10 +141,11 @@ def test_what_is_written_is_what_the_layout_defines(tmp_path, family, to):
         assert verdict.rule
 
 
-def test_every_scheme_that_is_not_ggufs_is_written_or_named_here():
+def test_every_scheme_is_written_or_named_here():
     written = {name for formats in FAMILIES.values() for name in formats.values()}
+    written |= {"bitsandbytes nf4 nested", "bitsandbytes fp4 nested"}
     only_read = {"torchao float8", "gpt-oss mxfp4 (original)"}
-    assert {scheme.name for scheme in SCHEMES if scheme.family != "gguf"} - written == only_read
+    assert {scheme.name for scheme in SCHEMES} - written == only_read
 
 
 @pytest.mark.parametrize(
@@ -241,10 +286,12 @@ def test_one_layout_becomes_another_byte_for_byte(tmp_path, first, second, to):
 def test_targets_that_there_are_not(tmp_path):
     for family, to, options, message in (
         ("theirs", "nvfp4", {}, "unknown scheme 'theirs'; use one of compressed-tensors"),
-        ("quark", "nvfp4", {}, "scheme 'quark' has no 'nvfp4'; it has mxfp4, e4m3fn"),
+        ("quark", "nvfp4", {}, "scheme 'quark' has no 'nvfp4'; it has mxfp4, mxfp6_e3m2, mxfp6_e2m3, e4m3fn"),
         ("quark", "mxfp4", {"channel": True}, "scales of channels are for e4m3fn of compressed-tensors"),
         ("quark", "mxfp4", {"powers": True}, "can be chosen for deepseek only"),
         ("quark", "e4m3fn", {"rule": "floor"}, "is for scales of blocks"),
+        ("quark", "mxfp4", {"nested": True}, "nested scales are for bitsandbytes only, not for quark mxfp4"),
+        ("bitsandbytes", "nf4", {"rule": "floor"}, "has no scales but the largest magnitudes"),
     ):
         with pytest.raises(CheckpointError, match=message):
             target(family, to, **options)
@@ -290,4 +337,4 @@ def test_the_page_names_every_scheme_that_is_written():
         cells = [cell.strip() for cell in row.strip("|").split("|")]
         family = cells[0] or family
         found |= {(family, to.strip()) for to in cells[1].split(",")}
-    assert found == set(PAIRS)
+    assert found == {(family, to) for family, formats in FAMILIES.items() for to in formats}

@@ -95,6 +95,26 @@ def test_a_journal_whose_last_line_was_cut_keeps_the_lines_before(tmp_path):
     assert writing._begun(room, "y") == {}
 
 
+def test_a_folder_that_was_renamed_and_keeps_its_journal_is_whole(tmp_path, monkeypatch):
+    """Killed between the last two steps: the same command ends well, another is refused."""
+    made = source(tmp_path / "s.safetensors", (64, 32), **OTHERS)
+
+    def stops(old, new):
+        rename(old, new)
+        raise _Killed
+
+    rename = writing.os.rename
+    monkeypatch.setattr(writing.os, "rename", stops)
+    with pytest.raises(_Killed):
+        quantize_checkpoint(made, tmp_path / "out", target("quark", "mxfp4"))
+    monkeypatch.setattr(writing.os, "rename", rename)
+    with pytest.raises(CheckpointError, match="is there already"):
+        quantize_checkpoint(made, tmp_path / "out", target("quark", "e4m3fn"))
+    reports, _ = quantize_checkpoint(made, tmp_path / "out", target("quark", "mxfp4"))
+    assert len(reports) == 5
+    assert sorted(path.name for path in (tmp_path / "out").iterdir()) == ["config.json", "s.safetensors"]
+
+
 def test_lines_after_a_cut_one_count(tmp_path):
     room = tmp_path / ".out.partial"
     room.mkdir()

@@ -1,0 +1,202 @@
+"""GGUF files written in parts: the header by the `gguf` package, tensors at their places.
+
+Tensors keep the names of the source. Keys and values of a GGUF source are kept; of others there is the
+architecture alone, so llama.cpp loads what was made of a GGUF file.
+"""
+
+from __future__ import annotations
+
+import math
+import os
+from collections.abc import Iterable, Mapping
+from pathlib import Path
+from types import TracebackType
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+
+from lowprec.checkpoints.container import TAGS, CheckpointError, Entry
+from lowprec.checkpoints.gguf import GgufBlocks
+
+__all__ = ["GgufWriter", "join_blocks"]
+
+Array = npt.NDArray[Any]
+
+_NEEDED = "writing GGUF files needs the gguf package: pip install 'lowprec[checkpoints]'"
+#: Of `general.file_type`, by the blocks that most weights are in.
+_FILE_TYPES = {"Q8_0": 7, "IQ4_NL": 25, "MXFP4": 38, "NVFP4": 39}
+#: Axes that ggml has, and bytes that names have there.
+_AXES, _NAME = 4, 63
+
+
+def join_blocks(codes: Array, scales: Array, packing: str) -> Array:
+    """Return rows of GGUF's blocks that hold these codes of elements and of scales.
+
+    >>> codes = np.zeros((1, 32), np.uint8)
+    >>> codes[0, [0, 16]] = 1, 2
+    >>> join_blocks(codes, np.array([[127]], np.uint8), "gguf_mxfp4")[0, :3]
+    array([127,  33,   0], dtype=uint8)
+
+    Parameters
+    ----------
+    codes, scales : array, shapes (..., n) and (..., n / block)
+    packing : {"gguf_mxfp4", "gguf_nvfp4", "gguf_q8_0", "gguf_iq4_nl"}
+
+    Returns
+    -------
+    data : array of uint8, shape (..., bytes of a row)
+
+    Source
+    ------
+    [GGML] ggml-common.h.
+    """
+    count = scales.shape[-1]
+    if packing == "gguf_nvfp4":
+        groups = _halved(codes.reshape(*codes.shape[:-1], count // 4, 4, 16))
+        head = scales.reshape(*codes.shape[:-1], count // 4, 4)
+        parts = [head, groups.reshape(*groups.shape[:-2], 32)]
+    else:
+        blocks = codes.reshape(*codes.shape[:-1], count, 32)
+        head = np.ascontiguousarray(scales[..., None].astype(scales.dtype.newbyteorder("<"))).view(np.uint8)
+        parts = [head, blocks if packing == "gguf_q8_0" else _halved(blocks)]
+    return np.concatenate(parts, axis=-1).reshape(*codes.shape[:-1], -1)
+
+
+def _halved(codes: Array) -> Array:
+    """Return codes of 4 bits in bytes: the first half of each row in the low halves."""
+    half = codes.shape[-1] // 2
+    return np.asarray(codes[..., :half] | codes[..., half:] << np.uint8(4))
+
+
+class GgufWriter:
+    """A GGUF file that is written part by part, as `container.Writer` writes safetensors files.
+
+    Parameters
+    ----------
+    path : Path
+    plan : iterable of (str, str, tuple of int)
+        Name, type and shape of each tensor; of blocks the shape of their values.
+    metadata : mapping of str to str
+    again : bool
+    source : Path, optional
+        A GGUF file whose keys and values are kept.
+    """
+
+    def __init__(
+        self,
+        path: Path,
+        plan: Iterable[tuple[str, str, tuple[int, ...]]],
+        metadata: Mapping[str, str],
+        again: bool = False,
+        source: Path | None = None,
+    ) -> None:
+        tensors = list(plan)
+        self._head, align = _header(path.with_name("header"), tensors, metadata, source)
+        self.entries: dict[str, Entry] = {}
+        end = len(self._head)
+        for name, tag, shape in tensors:
+            kind = Entry if tag in TAGS else GgufBlocks
+            self.entries[name] = kind(name, tag, shape, path, end, _nbytes(tag, shape))
+            end += -(-self.entries[name].nbytes // align) * align
+        self._size = end
+        self.kept = again and path.is_file() and self._is_same(path)
+        self._file = path.open("r+b" if self.kept else "w+b")
+        if not self.kept:
+            self._file.write(self._head)
+            self._file.truncate(self._size)
+
+    def _is_same(self, path: Path) -> bool:
+        with path.open("rb") as file:
+            return path.stat().st_size == self._size and file.read(len(self._head)) == self._head
+
+    def write(self, name: str, values: Array, start: int = 0) -> None:
+        """Write parts of a tensor, from `start` along its first axis; blocks as bytes, row by row."""
+        entry = self.entries[name]
+        data = np.ascontiguousarray(values).reshape(-1).view(np.uint8)
+        offset = start * (entry.nbytes // max(entry.rows, 1))
+        if offset + data.size > entry.nbytes:
+            raise CheckpointError(
+                f"{data.size:,} bytes from row {start} on do not fit {name!r} of {entry.nbytes:,} bytes"
+            )
+        self._file.seek(entry.start + offset)
+        self._file.write(data.data)
+
+    def sync(self) -> None:
+        """Return when all that was written is on the disk."""
+        self._file.flush()
+        os.fsync(self._file.fileno())
+
+    def __enter__(self) -> GgufWriter:
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        self._file.close()
+
+
+def _nbytes(tag: str, shape: tuple[int, ...]) -> int:
+    gguf = _package()
+    size, each = gguf.GGML_QUANT_SIZES[_type(gguf, tag, "")]
+    return int(math.prod(shape) // size * each)
+
+
+def _package() -> Any:
+    try:
+        import gguf
+    except ImportError:
+        raise CheckpointError(_NEEDED) from None
+    return gguf
+
+
+def _type(gguf: Any, tag: str, name: str) -> Any:
+    try:
+        return gguf.GGMLQuantizationType[tag]
+    except KeyError:
+        raise CheckpointError(
+            f"tensor {name!r} is {tag}, which this version of the gguf package has not; dequantise it first, "
+            f"or update the package"
+        ) from None
+
+
+def _header(
+    path: Path, plan: list[tuple[str, str, tuple[int, ...]]], metadata: Mapping[str, str], source: Path | None
+) -> tuple[bytes, int]:
+    """Return all bytes before the first tensor, and how tensors are aligned."""
+    gguf = _package()
+    fields = {} if source is None else gguf.GGUFReader(source).fields
+    named = fields.get("general.architecture")
+    writer = gguf.GGUFWriter(path, "unknown" if named is None else named.contents())
+    for key, field in fields.items():
+        if key != "general.architecture" and not key.startswith("GGUF."):
+            kind = field.types[0]
+            inner = field.types[-1] if kind == gguf.GGUFValueType.ARRAY else None
+            writer.kv_data[0][key] = gguf.GGUFValue(value=field.contents(), type=kind, sub_type=inner)
+    for key in ("general.file_type", "general.quantization_version"):
+        writer.kv_data[0].pop(key, None)
+    blocks = [tag for _, tag, _ in plan if tag in _FILE_TYPES]
+    if blocks:
+        writer.add_file_type(_FILE_TYPES[max(set(blocks), key=blocks.count)])
+        writer.add_quantization_version(gguf.GGML_QUANT_VERSION)
+    for key, text in sorted(metadata.items()):
+        if key != "format":
+            writer.kv_data[0].pop(key, None)
+            writer.add_string(key, text)
+    align = fields.get("general.alignment")
+    writer.data_alignment = gguf.GGUF_DEFAULT_ALIGNMENT if align is None else int(align.contents())
+    for name, tag, shape in plan:
+        if not 1 <= len(shape) <= _AXES or len(name.encode()) > _NAME:
+            raise CheckpointError(
+                f"tensor {name!r} of shape {list(shape)} does not fit GGUF, which has 1 to {_AXES} axes and "
+                f"names of at most {_NAME} bytes; leave it out, or rename it"
+            )
+        kind = _type(gguf, tag, name)
+        writer.add_tensor_info(name, list(shape), np.dtype(np.float32), _nbytes(tag, shape), raw_dtype=kind)
+    writer.write_header_to_file()
+    writer.write_kv_data_to_file()
+    writer.write_ti_data_to_file()
+    writer.close()
+    content = path.read_bytes()
+    path.unlink()
+    return content + bytes(-len(content) % writer.data_alignment), writer.data_alignment

@@ -1,0 +1,53 @@
+"""One writer of a file at a time: a lock that goes with the process that holds it."""
+
+from __future__ import annotations
+
+import contextlib
+import os
+from collections.abc import Iterator
+from pathlib import Path
+
+from lowprec.checkpoints.container import CheckpointError
+
+__all__ = ["alone"]
+
+
+@contextlib.contextmanager
+def alone(lock: Path) -> Iterator[None]:
+    """Hold a lock file while the body runs; nobody else gets in.
+
+    The lock is the system's (`flock`), so that one whose holder was killed is free. Where the system has
+    none, as Windows, nothing is locked.
+
+    Raises CheckpointError: another process holds it, or the file cannot be made.
+    """
+    try:
+        import fcntl
+    except ImportError:  # pragma: no cover
+        yield
+        return
+    while True:
+        try:
+            held = os.open(lock, os.O_RDWR | os.O_CREAT, 0o644)
+        except OSError as error:
+            raise CheckpointError(f"cannot make the lock file {str(lock)!r}: {error.strerror}") from None
+        try:
+            fcntl.flock(held, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        except OSError:
+            by = os.read(held, 20).decode("ascii", "replace").strip()
+            os.close(held)
+            raise CheckpointError(
+                f"another process{f' ({by})' if by else ''} writes there and holds {str(lock)!r}; wait for "
+                f"it, or name another output"
+            ) from None
+        with contextlib.suppress(FileNotFoundError):
+            if os.path.samestat(os.fstat(held), os.stat(lock)):
+                break
+        os.close(held)  # the one that had it before has just removed it
+    try:
+        os.ftruncate(held, 0)
+        os.write(held, str(os.getpid()).encode())
+        yield
+    finally:
+        lock.unlink(missing_ok=True)  # while it is held: nobody else's can be under this name
+        os.close(held)

@@ -1,0 +1,178 @@
+"""GGUF files that are written: by the layout, read back by the gguf package, with the source's keys."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+
+from lowprec.checkpoints import quantizing
+from lowprec.checkpoints.container import CheckpointError
+from lowprec.checkpoints.converting import convert_checkpoint, dequantize_checkpoint
+from lowprec.checkpoints.decoding import as_blocks, codes_of, stored_scales, values_of
+from lowprec.checkpoints.folder import open_checkpoint
+from lowprec.checkpoints.gguf import split_blocks
+from lowprec.checkpoints.gguf_writing import join_blocks
+from lowprec.checkpoints.linting import lint
+from lowprec.checkpoints.quantizing import quantize_checkpoint, target
+from lowprec.checkpoints.verifying import verify_checkpoint
+from lowprec.checkpoints.weights import weights_of
+from tests.checkpoints.files import quantized, source
+
+gguf = pytest.importorskip("gguf")
+KINDS = ["mxfp4", "nvfp4", "q8_0", "iq4_nl"]
+
+
+def _quantized(tmp_path, to, shape=(96, 256)):
+    made = source(tmp_path / "s.safetensors", shape)
+    out = tmp_path / "out.gguf"
+    quantize_checkpoint(made, out, target("gguf", to))
+    return made, open_checkpoint(out)
+
+
+@pytest.mark.parametrize("to", KINDS)
+def test_gguf_dequantises_what_is_written_to_the_same_values(tmp_path, to):
+    made, found = _quantized(tmp_path, to)
+    reader = gguf.GGUFReader(found.path)
+    tensors = {tensor.name: tensor for tensor in reader.tensors}
+    (weight,) = [item for item in weights_of(found) if item.is_quantized]
+    theirs = gguf.quants.dequantize(tensors["m.q.weight"].data, tensors["m.q.weight"].tensor_type)
+    if to == "nvfp4":  # beside it lies the tensor's scale, which the package leaves to others
+        assert tensors["m.q.scale"].data.shape == (1,)
+        units = values_of(weight, dtype=np.float64)
+        assert np.array_equal(units, theirs.astype(np.float64) * tensors["m.q.scale"].data[0])
+    else:
+        assert np.array_equal(values_of(weight), theirs)
+    assert np.array_equal(tensors["m.norm.weight"].data, np.ones(8))
+    assert reader.fields["general.file_type"].contents() in (7, 25, 38, 39)
+    assert '"scheme": "gguf' in reader.fields["lowprec"].contents()
+    assert lint(found) == lint(found, made) == ()
+    (verdict,) = verify_checkpoint(found, made)
+    assert verdict.holds
+    assert verdict.codes_differ == 0
+    assert verdict.rule
+    if to != "nvfp4":
+        assert np.array_equal(as_blocks(weight).values(), values_of(weight))
+
+
+@pytest.mark.parametrize("to", KINDS)
+def test_blocks_are_joined_as_they_are_split(to):
+    each, size = {"mxfp4": (17, 32), "nvfp4": (36, 64), "q8_0": (34, 32), "iq4_nl": (18, 32)}[to]
+    data = np.random.default_rng(0).integers(0, 256, (3, 5, 4 * each), dtype=np.uint8)
+    codes, scales = split_blocks(data, f"gguf_{to}")
+    assert codes.shape == (3, 5, 4 * size)
+    assert np.array_equal(join_blocks(codes, scales, f"gguf_{to}"), data)
+
+
+def test_codes_are_the_nearest_for_the_scale_that_is_stored(tmp_path):
+    """Of Q8_0, in which ggml divides by the scale before it is rounded."""
+    made, found = _quantized(tmp_path, "q8_0")
+    (weight,) = [item for item in weights_of(found) if item.is_quantized]
+    wide = made.entries["m.q.weight"].read().astype(np.float64).reshape(96, 8, 32)
+    scales = stored_scales(weight).view(np.float16).astype(np.float64)
+    assert np.array_equal(
+        stored_scales(weight).view(np.float16), (np.abs(wide).max(-1) / 127).astype(np.float16)
+    )
+    nearest = np.rint(wide / scales[..., None]).clip(-127, 127).astype(np.int8)
+    assert np.array_equal(codes_of(weight).view(np.int8).reshape(wide.shape), nearest)
+
+
+@pytest.mark.parametrize("to", KINDS)
+def test_a_gguf_file_keeps_its_keys_and_other_blocks(tmp_path, to):
+    """Quantised once more: architecture, numbers, lists and alignment stay; so do blocks that are there."""
+    writer = gguf.GGUFWriter(tmp_path / "in.gguf", "llama")
+    writer.add_uint32("llama.block_count", 3)
+    writer.add_array("tokenizer.ggml.tokens", ["a", "bé", "c"])
+    writer.add_array("some.floats", [0.5, -1.0])
+    writer.add_custom_alignment(64)
+    writer.add_file_type(1)
+    x = np.random.default_rng(0).standard_normal((16, 128)).astype(np.float16)
+    writer.add_tensor("blk.0.attn_q.weight", x)
+    writer.add_tensor("token_embd.weight", x)
+    old = gguf.quants.quantize(x.astype(np.float32), gguf.GGMLQuantizationType.Q8_0)
+    writer.add_tensor("blk.0.attn_k.weight", old, raw_dtype=gguf.GGMLQuantizationType.Q8_0)
+    for step in (writer.write_header_to_file, writer.write_kv_data_to_file, writer.write_tensors_to_file):
+        step()
+    writer.close()
+    out = tmp_path / "out.gguf"
+    quantize_checkpoint(open_checkpoint(tmp_path / "in.gguf"), out, target("gguf", to), exclude=["*attn_k*"])
+    reader = gguf.GGUFReader(out)
+    assert reader.fields["general.architecture"].contents() == "llama"
+    assert reader.fields["llama.block_count"].contents() == 3
+    assert reader.fields["tokenizer.ggml.tokens"].contents() == ["a", "bé", "c"]
+    assert reader.fields["some.floats"].contents() == [0.5, -1.0]
+    assert reader.fields["general.file_type"].contents() != 1
+    tensors = {tensor.name: tensor for tensor in reader.tensors}
+    assert all(tensor.data_offset % 64 == 0 for tensor in tensors.values())
+    assert np.array_equal(tensors["token_embd.weight"].data, x)
+    assert np.array_equal(tensors["blk.0.attn_k.weight"].data, old)
+    assert tensors["blk.0.attn_q.weight"].tensor_type.name == to.upper()
+
+
+def test_mxfp4_of_other_schemes_becomes_ggufs_without_loss(tmp_path):
+    found, _ = quantized(tmp_path, "quark", "mxfp4")
+    reports, _ = convert_checkpoint(found, tmp_path / "out.gguf", target("gguf", "mxfp4"))
+    assert reports["m.q.weight"]["exact_blocks"] == reports["m.q.weight"]["blocks"]
+    both = [
+        next(w for w in weights_of(item) if w.is_quantized)
+        for item in (found, open_checkpoint(tmp_path / "out.gguf"))
+    ]
+    assert np.array_equal(values_of(both[0]), values_of(both[1]))
+    dequantize_checkpoint(open_checkpoint(tmp_path / "out.gguf"), tmp_path / "plain.gguf", "F16")
+    plain = open_checkpoint(tmp_path / "plain.gguf").entries["m.q.weight"]
+    assert plain.tag == "F16"
+    assert np.array_equal(plain.read(), values_of(both[0]).astype(np.float16))
+
+
+def test_a_run_that_was_killed_goes_on(tmp_path, monkeypatch):
+    others = {
+        f"m.{name}.weight": np.full((32, 64), 1 + place, np.float32) for place, name in enumerate("abcd")
+    }
+    made = source(tmp_path / "s.safetensors", (64, 64), **others)
+    (tmp_path / "once").mkdir()
+    quantize_checkpoint(made, tmp_path / "once" / "out.gguf", target("gguf", "mxfp4"))
+    original, tried = quantizing.largest, []
+
+    def stops(weight):
+        tried.append(weight.name)
+        if len(tried) == 3:
+            raise KeyboardInterrupt
+        return original(weight)
+
+    monkeypatch.setattr(quantizing, "largest", stops)
+    with pytest.raises(KeyboardInterrupt):
+        quantize_checkpoint(made, tmp_path / "out.gguf", target("gguf", "mxfp4"))
+    assert not (tmp_path / "out.gguf").exists()
+    quantize_checkpoint(made, tmp_path / "out.gguf", target("gguf", "mxfp4"))
+    assert len(tried) == 6
+    assert (tmp_path / "out.gguf").read_bytes() == (tmp_path / "once" / "out.gguf").read_bytes()
+    assert sorted(path.name for path in tmp_path.iterdir()) == ["once", "out.gguf", "s.safetensors"]
+
+
+@pytest.mark.parametrize(
+    ("others", "message"),
+    [
+        (
+            {"mask": np.ones(3, np.uint8)},
+            "tensor 'mask' is U8, which this version of the gguf package has not",
+        ),
+        ({"x" * 64: np.ones(3, np.float32)}, "names of at most 63 bytes"),
+        ({"deep": np.ones((1,) * 5, np.float32)}, "has 1 to 4 axes"),
+    ],
+)
+def test_what_gguf_does_not_hold_is_refused_and_nothing_is_written(tmp_path, others, message):
+    made = source(tmp_path / "s.safetensors", (32, 64), **others)
+    with pytest.raises(CheckpointError, match=message):
+        quantize_checkpoint(made, tmp_path / "out.gguf", target("gguf", "mxfp4"))
+    assert not (tmp_path / "out.gguf").exists()
+
+
+def test_scheme_and_file_go_together(tmp_path):
+    made = source(tmp_path / "s.safetensors", (32, 64))
+    with pytest.raises(
+        CheckpointError, match=r"gguf MXFP4 is written to \.gguf files, not to 'out\.safetensors'"
+    ):
+        quantize_checkpoint(made, tmp_path / "out.safetensors", target("gguf", "mxfp4"))
+    with pytest.raises(
+        CheckpointError, match=r"quark mxfp4 is not written to \.gguf files; use --scheme gguf"
+    ):
+        quantize_checkpoint(made, tmp_path / "out.gguf", target("quark", "mxfp4"))
