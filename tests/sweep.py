@@ -30,6 +30,10 @@ of all pairs of six formats, into the format itself, in the eight modes. MPFR ag
 binary16 and bfloat16 of the functions that it has, in the five modes that it has. Printed too: how many
 values need more than 100 bits. The digests are those of `function_sweep.run`.
 
+**files**: 10**5 damaged files of checkpoints, indexes, configurations and journals, of fixed seeds. Each
+must be read or refused in one line, and no process may grow by 400 MiB in a case. What is written is how many
+of each kind are read, which depends on the version of the gguf package too.
+
 **p3109**: operations of the P3109 draft on all operands; its digests are in tables/p3109, see `p3109_sweep`.
 """
 
@@ -58,7 +62,7 @@ from lowprec.spec import catalog
 from lowprec.spec.functions import FUNCTIONS
 from lowprec.spec.projection import Projection
 from lowprec.spec.rounding import MODES
-from tests import arith_sweep, function_sweep, p3109_sweep
+from tests import arith_sweep, file_sweep, function_sweep, p3109_sweep
 from tests.support import stepped, value_and_tie
 
 WIDE = ("binary16", "bfloat16", "tf32")
@@ -229,12 +233,33 @@ def functions(processes: int) -> tuple[dict[str, dict[str, object]], int]:
     return found, differences
 
 
+def files(processes: int) -> tuple[dict[str, dict[str, object]], int]:
+    """Number of cases of each kind, how many of them are read, and the number of crashes in all."""
+    found: dict[str, dict[str, object]] = {
+        kind: {"inputs": 0, "read": 0, "refused": 0} for kind in file_sweep.KINDS
+    }
+    began, crashes = time.monotonic(), 0
+    with multiprocessing.get_context("spawn").Pool(processes) as pool:
+        for task, counts, wrong in pool.imap(file_sweep.run, file_sweep.tasks()):
+            of: Any = found[task.kind]
+            of["inputs"] += file_sweep.PART
+            for name, count in counts.items():
+                of[name] += count
+            crashes += len(wrong)
+            for line in wrong:
+                print(f"    {line}", flush=True)
+    for kind, of in found.items():
+        print(f"{kind}: {of['inputs']:,} files, {of['read']:,} read, {of['refused']:,} refused")
+    print(f"{crashes} crashes, {time.monotonic() - began:.0f} s")
+    return found, crashes
+
+
 def main() -> int:
     """Exit status 0 where all agrees, 1 where something differs."""
     parser = argparse.ArgumentParser(
         prog="python -m tests.sweep", description="What is too long for the test suite."
     )
-    parser.add_argument("what", choices=["wide", "blocks", "arith", "functions", "p3109"])
+    parser.add_argument("what", choices=["wide", "blocks", "arith", "functions", "p3109", "files"])
     parser.add_argument("--processes", type=int, default=2)
     action = parser.add_mutually_exclusive_group()
     action.add_argument("--write", action="store_true", help=f"write the digests to {DIGESTS.name}")
@@ -242,7 +267,7 @@ def main() -> int:
     arguments = parser.parse_args()
     if arguments.what == "p3109":
         return p3109_sweep.main(arguments.processes, arguments.write, arguments.check)
-    sweeps = {"wide": wide, "blocks": blocks, "arith": arith, "functions": functions}
+    sweeps = {"wide": wide, "blocks": blocks, "arith": arith, "functions": functions, "files": files}
     found, differences = sweeps[arguments.what](arguments.processes)
     failed = differences > 0
     if arguments.write and not failed:

@@ -168,8 +168,7 @@ def _of_size(weight: Weight, lost: float) -> list[Finding]:
     amax = lost / number if weight.scheme.divides else lost * number
     if amax <= _LARGEST_WEIGHT:
         return []
-    entry = weight.tensor or weight.scales
-    assert entry is not None
+    entry = weight.tensor or weight.scales or weight.codes
     what = "divisor" if weight.scheme.divides else "multiplier"
     of = "tensor's scale" if weight.tensor is not None else "largest scale"
     evidence = f"read as a {what}, the {of} makes the largest weight {amax:.3g}"

@@ -46,7 +46,7 @@ def saved_in(metadata: Mapping[str, str], where: str) -> Saved:
     """
     if _KEY not in metadata:
         return Saved(False, {})
-    said = parse_json(metadata[_KEY].encode(), f"what lowprec wrote into {where}")
+    said = parse_json(metadata[_KEY].encode("utf-8", "surrogatepass"), f"what lowprec wrote into {where}")
     blocks = said.get("blocks", {})
     if not isinstance(blocks, dict):
         raise CheckpointError(f"what lowprec wrote into {where} says of no BlockArrays, but {blocks!r}")
@@ -58,7 +58,7 @@ def saved_in(metadata: Mapping[str, str], where: str) -> Saved:
 
 def _block(said: Any, where: str) -> tuple[BlockFormat, tuple[int, ...]]:
     try:
-        (fmt,) = (each for each in from_toml(said["format"]).values() if isinstance(each, BlockFormat))
+        (fmt,) = (each for each in from_toml(str(said["format"])).values() if isinstance(each, BlockFormat))
         return fmt, tuple(int(axis) for axis in said["axes"])
     except (KeyError, TypeError, ValueError) as error:
         raise CheckpointError(f"{where} has no format that can be read: {error}") from None

@@ -104,11 +104,16 @@ def _lost(weights: Sequence[Weight]) -> Iterator[Finding]:
 def _configured(config: Mapping[str, Any], weights: Sequence[Weight]) -> Iterator[Finding]:
     if not config:
         return
-    ignored = [str(name) for key in _IGNORE_KEYS for name in (config.get(key) or ()) if isinstance(name, str)]
+    lists = [config[key] for key in _IGNORE_KEYS if isinstance(config.get(key), list)]
+    ignored = [name for names in lists for name in names if isinstance(name, str)]
     said = config.get("format")
     groups = config.get("config_groups")
     settings = (
-        [group.get("weights") or {} for group in groups.values() if isinstance(group, dict)]
+        [
+            said_of if isinstance(said_of := group.get("weights"), dict) else {}
+            for group in groups.values()
+            if isinstance(group, dict)
+        ]
         if isinstance(groups, dict)
         else []
     )

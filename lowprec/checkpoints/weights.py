@@ -186,7 +186,9 @@ def _said(checkpoint: Checkpoint) -> dict[str, Any]:
         config["weight_dtype"] = weight.get("dtype")
     elif "lowprec" in checkpoint.metadata:
         try:
-            made = parse_json(checkpoint.metadata["lowprec"].encode(), "what lowprec wrote")
+            made = parse_json(
+                checkpoint.metadata["lowprec"].encode("utf-8", "surrogatepass"), "what lowprec wrote"
+            )
             config["weight_dtype"] = str(made.get("format")).replace("mxfp6_", "fp6_")
         except CheckpointError:
             pass

@@ -15,7 +15,7 @@ from typing import Any
 
 import numpy.typing as npt
 
-from lowprec.checkpoints.container import TAGS, CheckpointError, Entry, Writer
+from lowprec.checkpoints.container import TAGS, CheckpointError, Entry, Writer, parse_json
 from lowprec.checkpoints.folder import INDEX, Checkpoint
 from lowprec.checkpoints.gguf import GgufBlocks
 from lowprec.checkpoints.gguf_writing import GgufWriter
@@ -256,16 +256,18 @@ def _begun(room: Path, digest: str) -> dict[str, Any]:
 
 def _noted(journal: Path, digest: str) -> dict[str, Any] | None:
     """Return the reports of a journal; None if it is of other work, or not there."""
-    first, *lines = (journal.read_text().splitlines() if journal.exists() else []) or [""]
-    if first != json.dumps({"digest": digest}):
+    first, *lines = (journal.read_bytes().splitlines() if journal.exists() else []) or [b""]
+    if first != json.dumps({"digest": digest}).encode():
         return None
     done = {}
     for line in lines:
         try:
-            entry = json.loads(line)
-        except ValueError:  # cut: this weight is written again
+            entry = parse_json(line, "a line")
+        except CheckpointError:  # cut: this weight is written again
             continue
-        done[entry["done"]] = entry["report"]
+        name, report = entry.get("done"), entry.get("report", False)
+        if isinstance(name, str) and (report is None or isinstance(report, dict)):
+            done[name] = report
     return done
 
 

@@ -191,7 +191,11 @@ def _split(spelled: str) -> tuple[Any, ...]:
     parts = spelled.split(":")
     for count in range(len(parts), 0, -1):
         path = Path(":".join(parts[:count]))
-        if path.is_file() or (path.is_dir() and count < len(parts)):
+        try:
+            is_there = path.is_file() or (path.is_dir() and count < len(parts))
+        except OSError:  # with the tensor's name it is too long for a path
+            continue
+        if is_there:
             return path, *parts[count:]
     raise DumpError(f"there is no file {parts[0]!r}")
 

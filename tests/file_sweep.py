@@ -1,0 +1,249 @@
+"""Damaged files of checkpoints: each is read, or refused in one line.
+
+`python -m tests.sweep files` runs it. A case is a function of its kind and number: a whole small file that is
+changed in its bytes, or whose JSON is changed, and then goes through everything that reads files.
+"""
+
+from __future__ import annotations
+
+import json
+import random
+import resource
+import shutil
+import struct
+import tempfile
+from pathlib import Path
+from typing import Any, NamedTuple
+
+import numpy as np
+from safetensors.numpy import save_file
+
+import lowprec as lp
+from lowprec.checkpoints import writing
+from lowprec.checkpoints.container import CheckpointError
+from lowprec.checkpoints.decoding import check, values_of
+from lowprec.checkpoints.folder import INDEX, open_checkpoint
+from lowprec.checkpoints.inspecting import inspect
+from lowprec.checkpoints.linting import lint
+from lowprec.checkpoints.quantizing import FAMILIES, quantize_checkpoint, target
+from lowprec.checkpoints.weights import weights_of
+from lowprec.verify.dumps import DumpError, open_dump
+
+#: Kinds of files, and how many cases of each the sweep has: 10**5 in all.
+KINDS = {"header": 45_000, "bytes": 25_000, "folder": 12_000, "journal": 12_000, "gguf": 6_000}
+#: Cases of a task, and bytes that a process may grow by in one of them.
+PART, GROWTH = 1_000, 400 << 20
+
+_HOSTILE: tuple[Any, ...] = (
+    None, True, -1, 0, 1, 3, 64, 127, 1 << 31, 1 << 53, 1 << 62, 1 << 63, 1 << 70, 0.5, -0.0, 1e308, "", "F4",
+    "F6_E2M3", "F8_E8M0", "F32", "U8", "BOOL", "C64", "F3", "weight", "__metadata__", "\ud800", "../x", [],
+    {}, [0], [-1, 4], [1 << 62, 1 << 62], [0] * 65, {"a": []},
+)  # fmt: skip
+
+
+class Task(NamedTuple):
+    """Cases first to first + PART of a kind."""
+
+    kind: str
+    first: int
+
+
+def tasks(share: int = 1) -> list[Task]:
+    """All of them, or one of so many."""
+    return [Task(kind, first) for kind, count in KINDS.items() for first in range(0, count // share, PART)]
+
+
+def seeds() -> dict[str, list[bytes]]:
+    """Whole files: every scheme, blocks of `lp.save`, an index, configurations, journals, GGUF."""
+    with tempfile.TemporaryDirectory() as name:
+        folder = Path(name)
+        rng = np.random.default_rng(0)
+        for shape in ((32, 64), (2, 64, 32)):
+            save_file(
+                {
+                    "m.q.weight": rng.standard_normal(shape).astype(np.float32),
+                    "m.q.comfy_quant": np.frombuffer(b'{"format": "nvfp4"}', np.uint8).copy(),
+                },
+                folder / f"{len(shape)}.safetensors",
+            )
+        headers, ggufs = [(folder / "2.safetensors").read_bytes()], []
+        for family, formats in FAMILIES.items():
+            made = open_checkpoint(folder / f"{3 if family == 'gpt-oss' else 2}.safetensors")
+            out = folder / f"out.{'gguf' if family == 'gguf' else 'safetensors'}"
+            for to in formats:
+                for nested in (False, True) if family == "bitsandbytes" else (False,):
+                    left = ["*comfy_quant"] if family == "gguf" else []
+                    if family == "gguf":  # it has no U8
+                        made = open_checkpoint(_without(folder))
+                    quantize_checkpoint(made, out, target(family, to, nested=nested), exclude=left)
+                    (ggufs if family == "gguf" else headers).append(out.read_bytes())
+        blocks = lp.encode(rng.standard_normal((4, 64)).astype(np.float32), "mxfp4")
+        lp.save(folder / "saved.safetensors", {"w": blocks, "b": np.float32([0.5])})
+        headers.append((folder / "saved.safetensors").read_bytes())
+    config = {
+        "model_type": "x",
+        "quantization_config": {
+            "quant_method": "compressed-tensors",
+            "format": "nvfp4-pack-quantized",
+            "ignore": ["re:.*head", "m.k"],
+            "config_groups": {"group_0": {"weights": {"strategy": "group", "group_size": 16}}},
+            "global_quant_config": {"weight": {"dtype": "fp6_e2m3"}},
+            "weight_block_size": [128, 128],
+            "scale_fmt": "ue8m0",
+        },
+    }
+    index = {
+        "metadata": {"total_size": 3},
+        "weight_map": {"m.q.weight": "a.safetensors", "x": "b.safetensors"},
+    }
+    lines = [{"digest": "x"}, *({"done": name, "report": {"sqnr": 3.0}} for name in "abc")]
+    return {
+        "header": headers,
+        "bytes": headers,
+        "folder": [json.dumps(part).encode() for part in (config, index)],
+        "journal": ["".join(json.dumps(line) + "\n" for line in lines).encode()],
+        "gguf": ggufs,
+    }
+
+
+def _without(folder: Path) -> Path:
+    out = folder / "plain.safetensors"
+    save_file({"m.q.weight": np.linspace(-1, 1, 2048, dtype=np.float32).reshape(32, 64)}, out)
+    return out
+
+
+# -- damage -----------------------------------------------------------------------------------------
+
+
+def damaged(kind: str, case: int, whole: list[bytes]) -> tuple[bytes, int]:
+    """The bytes of a case, and which whole file they were."""
+    rng = random.Random(f"{kind} {case}")
+    place = rng.randrange(len(whole))
+    data = whole[place]
+    if kind == "header":
+        (length,) = struct.unpack("<Q", data[:8])
+        text = json.dumps(_changed(json.loads(data[8 : 8 + length]), rng)).encode("utf-8", "surrogatepass")
+        if rng.random() < 0.2:
+            text = _flipped(text, rng)
+        told = (
+            len(text)
+            if rng.random() < 0.9
+            else rng.choice([0, max(len(text) - 1, 0), len(text) + 9, 1 << 40])
+        )
+        return struct.pack("<Q", told) + text + data[8 + length :][: rng.choice([None, None, 5])], place
+    if kind == "folder" or (kind == "journal" and rng.random() < 0.5):
+        lines = data.splitlines() if kind == "journal" else [data]
+        chosen = rng.randrange(len(lines))
+        lines[chosen] = json.dumps(_changed(json.loads(lines[chosen]), rng)).encode("utf-8", "surrogatepass")
+        return b"\n".join(lines), place
+    return _flipped(data, rng), place
+
+
+def _flipped(data: bytes, rng: random.Random) -> bytes:
+    """Bytes that are changed, cut, doubled or left out."""
+    found = bytearray(data)
+    for _ in range(rng.choice([1, 1, 2, 8])):
+        at = rng.randrange(min(len(found), 4096) or 1)
+        match rng.randrange(5):
+            case 0:
+                found[at : at + 1] = bytes([rng.randrange(256)])
+            case 1:
+                found[at : at + 1] = bytes([found[at] ^ 1 << rng.randrange(8)]) if found else b""
+            case 2:
+                del found[at : at + rng.choice([1, 8, 100])]
+            case 3:
+                found[at:at] = rng.choice([b"[" * 2000, b"\xff" * 8, b'"', b"}", b"\0", found[at : at + 40]])
+            case _:
+                del found[rng.randrange(len(found) + 1) :]
+    return bytes(found)
+
+
+def _changed(value: Any, rng: random.Random) -> Any:
+    """JSON in which some places hold something else."""
+    for _ in range(rng.choice([1, 1, 2, 3])):
+        value = _one_changed(value, rng)
+    return value
+
+
+def _one_changed(value: Any, rng: random.Random) -> Any:
+    if isinstance(value, dict) and value and rng.random() < 0.9:
+        key = rng.choice([*value])
+        match rng.randrange(6):
+            case 0:
+                return {name: part for name, part in value.items() if name != key}
+            case 1:
+                return {(str(rng.choice(_HOSTILE)) if name == key else name): v for name, v in value.items()}
+            case _:
+                return {**value, key: _one_changed(value[key], rng)}
+    if isinstance(value, list) and value and rng.random() < 0.7:
+        at = rng.randrange(len(value))
+        return [*value[:at], _one_changed(value[at], rng), *value[at + 1 :]]
+    if isinstance(value, str) and value[:1] == "{" and rng.random() < 0.8:  # JSON in metadata
+        return json.dumps(_one_changed(json.loads(value), rng))
+    if type(value) is int and rng.random() < 0.5:
+        return value + rng.choice([-1, 1, 2, 1 << 20])
+    return rng.choice(_HOSTILE)
+
+
+# -- what reads files -------------------------------------------------------------------------------
+
+
+def outcome(kind: str, case: int, whole: list[bytes], beside: list[bytes], room: Path) -> str:
+    """Return "read" or "refused"; anything else is raised."""
+    data, place = damaged(kind, case, whole)
+    try:
+        if kind == "journal":
+            (room / ".x.partial").mkdir(exist_ok=True)
+            (room / ".x.partial" / ".lowprec-journal").write_bytes(data)
+            writing._begun(room / ".x.partial", "x")
+            shutil.rmtree(room / ".x.partial")
+            return "read"
+        if kind == "folder":
+            (room / "a.safetensors").write_bytes(beside[case % len(beside)])
+            (room / ("config.json" if place == 0 else INDEX)).write_bytes(data)
+            path = room
+        else:
+            path = room / ("x.gguf" if kind == "gguf" else "x.safetensors")
+            path.write_bytes(data)
+        _read(path, load=kind in ("header", "bytes"))
+        return "read"
+    except (CheckpointError, DumpError):
+        return "refused"
+    finally:
+        for left in ("config.json", INDEX, "a.safetensors", "x.safetensors"):
+            (room / left).unlink(missing_ok=True)
+
+
+def _read(path: Path, load: bool) -> None:
+    checkpoint = open_checkpoint(path)
+    inspect(checkpoint).as_json()
+    with np.errstate(all="ignore"):
+        lint(checkpoint)
+        for weight in weights_of(checkpoint):
+            try:
+                check(weight)
+            except CheckpointError:
+                continue
+            assert values_of(weight).shape == weight.value_shape
+            if ":" not in weight.name and "/" not in weight.name and weight.name:
+                open_dump(f"{path}:{weight.name}").read(0, 3)
+    if load:
+        lp.load(path)
+
+
+def run(task: Task) -> tuple[Task, dict[str, int], list[str]]:
+    """Counts of what became of the task's cases, and those that crashed or took too much memory."""
+    whole = seeds()
+    counts, wrong = {"read": 0, "refused": 0}, []
+    with tempfile.TemporaryDirectory() as name:
+        for case in range(task.first, task.first + PART):
+            before = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
+            try:
+                counts[outcome(task.kind, case, whole[task.kind], whole["header"], Path(name))] += 1
+            except BaseException as error:
+                if isinstance(error, KeyboardInterrupt):
+                    raise
+                wrong.append(f"{task.kind} {case}: {type(error).__name__}: {str(error)[:200]}")
+            if (grown := resource.getrusage(resource.RUSAGE_SELF).ru_maxrss - before) << 10 > GROWTH:
+                wrong.append(f"{task.kind} {case}: {grown >> 10} MiB")
+    return task, counts, wrong
