@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import doctest
+import fcntl
 import html.parser
 import os
 import re
@@ -36,17 +37,27 @@ class _Page(html.parser.HTMLParser):
 
 
 @pytest.fixture(scope="module")
-def site():
-    """The folder of the built site: by the command that CONTRIBUTING names."""
+def site(testrun_uid):
+    """The folder of the built site: by the command that CONTRIBUTING names, once for all workers of a run."""
     for package in ("sphinx", "furo", "numpydoc", "myst_parser", "matplotlib"):
         pytest.importorskip(package)
     text = (ROOT / "CONTRIBUTING.md").read_text()
     command = re.search(r"^\$ sphinx-build (.+)$", text, re.M)[1].split()
-    run = subprocess.run(
-        [sys.executable, "-m", "sphinx", *command], cwd=ROOT, capture_output=True, text=True, check=False
-    )
-    assert run.returncode == 0, run.stderr
-    return ROOT / command[-1]
+    folder = ROOT / command[-1]
+    folder.parent.mkdir(exist_ok=True)
+    with (folder.parent / "tested").open("a+") as made:
+        fcntl.flock(made, fcntl.LOCK_EX)
+        made.seek(0)
+        if made.read() != testrun_uid:
+            run = subprocess.run(
+                [sys.executable, "-m", "sphinx", *command],
+                cwd=ROOT, capture_output=True, text=True, check=False,
+            )  # fmt: skip
+            assert run.returncode == 0, run.stderr
+            made.truncate(0)
+            made.write(testrun_uid)
+            made.flush()
+    return folder
 
 
 def test_every_link_leads_somewhere(site):
