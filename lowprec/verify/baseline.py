@@ -82,7 +82,7 @@ class Baseline:
         now, then = report.as_dict(), self.data
         if now["question"] != then["question"]:
             raise ValueError(
-                f"the baseline {str(self.path)!r} is about {quoted(then['question'])}, and this comparison is "
+                f"the baseline {str(self.path)!r} is about {quoted(then['question'])}, this comparison "
                 f"about {quoted(now['question'])}; make one with the same options and --json"
             )
         return _worse(now, then, "")

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import dataclasses
 import json
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -325,11 +325,19 @@ class Comparison:
 
         return as_html(self)
 
-    def as_junit(self) -> str:
-        """Return a test report in JUnit's XML; needs `pip install "lowprec[report]"`."""
+    def as_junit(self, *, excused: bool = False, worse: Sequence[str] = ()) -> str:
+        """Return a test report in JUnit's XML; needs `pip install "lowprec[report]"`.
+
+        Parameters
+        ----------
+        excused : bool
+            Whether what differs passes, as a baseline has it too.
+        worse : sequence of str
+            What makes it worse than a baseline, for the report.
+        """
         from lowprec.verify.pages import as_junit
 
-        return as_junit(self)
+        return as_junit(self, excused=excused, worse=worse)
 
 
 # -- pieces of text ----------------------------------------------------------------------------------

@@ -137,8 +137,10 @@ def _plots(report: Comparison) -> str:
     return text[text.index("<svg") :]
 
 
-def as_junit(report: Comparison) -> str:
+def as_junit(report: Comparison, *, excused: bool = False, worse: Sequence[str] = ()) -> str:
     """Return a test report with one case, which fails where something differs, or where nothing was compared.
+
+    With `excused`, what differs is its output, and does not fail; `worse` tells what a baseline has not.
 
     >>> import lowprec as lp
     >>> 'failures="0"' in as_junit(lp.compare([1.0], lp.encode([1.0], "e5m2"), "e5m2"))
@@ -148,7 +150,8 @@ def as_junit(report: Comparison) -> str:
     if not report.agrees:
         flags = "" if report.flags is None else f"; flags: {report.flags.sum()}"
         kind = "mismatch" if report.compared else "nothing compared"
-        failure = (report.sum() + flags, kind, report.as_text())
+        text = "\n".join([*(f"worse than the baseline: {line}" for line in worse), report.as_text()])
+        failure = (report.sum() + flags, kind, text)
     properties = {}
     if report.budget is not None:
         counts = (("exact", report.exact), ("within", report.spent.within), ("outside", report.mismatches))
@@ -156,6 +159,8 @@ def as_junit(report: Comparison) -> str:
     if report.names:
         properties["compared"] = ", ".join(report.names)
     said = report.sum() if report.budget is not None else ""
+    if excused and failure is not None:
+        failure, said = None, f"no worse than the baseline: {failure[0]}\n{failure[2]}"
     return junit({"lowprec compare": [(report.question, "lowprec.compare", failure, said)]}, properties)
 
 
