@@ -23,6 +23,7 @@ from lowprec.cli import (
     checkpoint,
     compare,
     conform,
+    doctor,
     explorer,
     formats,
     golden,
@@ -152,5 +153,6 @@ for command in (
     conform.conform,
     check.check_format,
     warm.warm,
+    doctor.doctor,
 ):
     main.add_command(command)
