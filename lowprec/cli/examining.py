@@ -389,7 +389,7 @@ def _no_compiling() -> Iterator[None]:
 
 def _warm(findings: list[Finding]) -> dict[str, bool]:
     """Return which common calls have their kernels on disk or in this process, and test one of them."""
-    formats = [lp.formats["e4m3fn"], lp.block_formats["mxfp4"]]
+    formats: list[warming.Specification] = [lp.formats["e4m3fn"], lp.block_formats["mxfp4"]]
     found = {}
     with _no_compiling():
         for call in warming.calls(formats):

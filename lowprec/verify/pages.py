@@ -146,7 +146,7 @@ def as_junit(report: Comparison, *, excused: bool = False, worse: Sequence[str] 
     >>> 'failures="0"' in as_junit(lp.compare([1.0], lp.encode([1.0], "e5m2"), "e5m2"))
     True
     """
-    failure = None
+    failure: tuple[str, str, str] | None = None
     if not report.agrees:
         flags = "" if report.flags is None else f"; flags: {report.flags.sum()}"
         kind = "mismatch" if report.compared else "nothing compared"
@@ -160,7 +160,8 @@ def as_junit(report: Comparison, *, excused: bool = False, worse: Sequence[str] 
         properties["compared"] = ", ".join(report.names)
     said = report.sum() if report.budget is not None else ""
     if excused and failure is not None:
-        failure, said = None, f"no worse than the baseline: {failure[0]}\n{failure[2]}"
+        message, _, text = failure
+        failure, said = None, f"no worse than the baseline: {message}\n{text}"
     return junit({"lowprec compare": [(report.question, "lowprec.compare", failure, said)]}, properties)
 
 
