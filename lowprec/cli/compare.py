@@ -8,6 +8,7 @@ from typing import IO, TYPE_CHECKING, Any
 
 import click
 
+from lowprec.cli import completing
 from lowprec.cli.arguments import (
     AGREE,
     DIFFER,
@@ -47,16 +48,18 @@ _SHOWN, _REPORTED = 5, 20
 @click.command(
     short_help="Compare results with what they must be, and find the cause.", epilog=OPERATIONS_HELP
 )
-@click.argument("words", metavar="INPUT... OUTPUT", nargs=-1, required=True)
+@click.argument("words", metavar="INPUT... OUTPUT", nargs=-1, required=True, shell_complete=completing.paths)
 @click.option(
     "--to",
     metavar="FORMAT",
+    shell_complete=completing.targets,
     help="Format or block format of the results, by name or in a .toml file. Default: rank all formats.",
 )
 @click.option(
     "--from",
     "sources",
     metavar="FORMAT,...",
+    shell_complete=completing.operands,
     help="Formats of operands that are codes: one for all operands, or one for each. Default: the types "
     "of the files.",
 )
@@ -65,11 +68,13 @@ _SHOWN, _REPORTED = 5, 20
     default="convert",
     show_default=True,
     metavar="NAME",
+    shell_complete=completing.operations,
     help="Operation that gave the results: one of those listed below, dot or matmul.",
 )
 @click.option(
     "--accumulation",
     metavar="NAME",
+    shell_complete=completing.accumulations,
     help="Accumulation of dot or matmul, by name or in a .toml file, or a library's call such as "
     "'ada_cublaslt_fp8(fast=false)'. Default: rank all accumulations.",
 )
@@ -125,11 +130,15 @@ _SHOWN, _REPORTED = 5, 20
     help="File of the random integers that a stochastic --rounding took, such as 'stochastic(16, ptx_rs)'.",
 )
 @click.option(
-    "--rule", metavar="NAME", help="Scale rule, such as floor or rceil. Default: the block format's own."
+    "--rule",
+    metavar="NAME",
+    shell_complete=completing.rules,
+    help="Scale rule, such as floor or rceil. Default: the block format's own.",
 )
 @click.option(
     "--profile",
     metavar="NAME",
+    shell_complete=completing.profiles,
     help="Judge by this profile, or that in a .toml file, instead of --rounding and --saturation.",
 )
 @define_option

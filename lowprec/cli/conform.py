@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING
 
 import click
 
+from lowprec.cli import completing
 from lowprec.cli.arguments import (
     AGREE,
     DIFFER,
@@ -30,12 +31,13 @@ __all__ = ["conform"]
 
 
 @click.command(short_help="Compare installed frameworks with the reference.")
-@click.argument("frameworks", metavar="[FRAMEWORK]...", nargs=-1)
+@click.argument("frameworks", metavar="[FRAMEWORK]...", nargs=-1, shell_complete=completing.frameworks)
 @click.option(
     "--source",
     "sources",
     multiple=True,
     metavar="DTYPE",
+    shell_complete=completing.sources,
     help="Try only casts from this type, such as float32; may be repeated. Default: all.",
 )
 @click.option(
@@ -43,6 +45,7 @@ __all__ = ["conform"]
     "targets",
     multiple=True,
     metavar="FORMAT",
+    shell_complete=completing.targets,
     help="Try only this format or block format; may be repeated. Default: all.",
 )
 @click.option(
@@ -50,6 +53,7 @@ __all__ = ["conform"]
     "operations",
     multiple=True,
     metavar="NAME",
+    shell_complete=completing.operations,
     help="Try only this operation: cast, blocks, add, ...; may be repeated. Default: all.",
 )
 @click.option(

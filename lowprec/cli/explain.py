@@ -7,6 +7,7 @@ import textwrap
 
 import click
 
+from lowprec.cli import completing
 from lowprec.cli.arguments import deliver, format_named, one_format, usage_errors
 from lowprec.cli.options import define_option, json_option
 from lowprec.cli.terminal import say
@@ -21,11 +22,12 @@ _WIDTH = 100
     context_settings={"ignore_unknown_options": True},
 )
 @click.argument("value")
-@click.argument("fmt", metavar="[FORMAT]", required=False)
+@click.argument("fmt", metavar="[FORMAT]", required=False, shell_complete=completing.formats)
 @click.option(
     "--from",
     "source",
     metavar="FORMAT",
+    shell_complete=completing.operands,
     help="Round VALUE to this format first, to nearest even, as a program's literal is: binary32, say.",
 )
 @click.option("--code", "as_code", is_flag=True, help="Take VALUE as a code of --from, in hexadecimal.")

@@ -4,6 +4,9 @@ from __future__ import annotations
 
 import json
 import re
+import shlex
+import subprocess
+import sys
 from pathlib import Path
 
 import numpy as np
@@ -123,6 +126,23 @@ def test_a_baseline_of_another_question_is_refused(folder):
     assert result.exit_code == 2
     assert "the baseline 'baseline.json' is about" in result.output
     assert "make one with the same options and --json" in result.output
+
+
+@pytest.mark.apart
+def test_the_commands_of_the_page_work(folder):
+    """The two lines of the page, in a shell."""
+    page = (Path(__file__).parents[2] / "docs" / "compare.md").read_text().partition("## Baselines")[2]
+    lines = re.search(r"^```console\n(.*?)^```", page, re.M | re.S)[1].splitlines()
+    Path("cut.npy").rename("output.npy")
+    Path("x.npy").rename("input.npy")
+    Path("baseline.json").unlink()
+    program = f"{shlex.quote(sys.executable)} -m lowprec "
+    codes = [
+        subprocess.run(line.replace("$ lowprec ", program), shell=True, check=False).returncode
+        for line in lines
+    ]
+    assert codes == [1, 0]
+    assert Path("report.xml").exists()
 
 
 def test_what_is_not_whole_is_refused(folder):

@@ -4,9 +4,11 @@ from __future__ import annotations
 
 import dataclasses
 import json
+import re
 import subprocess
 import sys
 from fractions import Fraction
+from pathlib import Path
 
 import numpy as np
 import pytest
@@ -196,6 +198,13 @@ def test_the_command_tells_ocp_from_torch():
     assert "torch>=2.13" in second
     assert "NaN is ff" in third
     assert max(map(len, text.splitlines())) <= 100
+
+
+def test_the_page_shows_what_is_printed():
+    """Word for word."""
+    page = (Path(__file__).parents[2] / "docs" / "command-line.md").read_text()
+    ((command, printed),) = re.findall(r"^\$ lowprec (explain [^\n]*)\n(.*?)^```", page, re.M | re.S)
+    assert run(*command.split()[1:]) == printed
 
 
 def test_json_has_the_same():
