@@ -59,7 +59,7 @@ def _lines(report: dict[str, Any]) -> Iterator[str]:
     here = [f"{each['package']} {each['version']}" for each in report["frameworks"] if each["version"]]
     yield from _told("conform", f"can check {', '.join(here)}")
     yield from _missing(
-        (each["package"], " and ".join(each["missing"]), each["install"])
+        (each["package"], _without(each), each["install"])
         for each in report["frameworks"]
         if not each["version"]
     )
@@ -125,9 +125,14 @@ def _cache(cache: dict[str, Any]) -> str:
     return f"{cache['folder']} ({kept}; {use}){calls}"
 
 
+def _without(each: dict[str, Any]) -> str:
+    """Return what an installed framework lacks, in words; nothing of one that is not installed itself."""
+    return "" if each["package"] in each["missing"] else f"lacks {' and '.join(each['missing'])}"
+
+
 def _missing(rows: Iterable[tuple[str, str, str]]) -> Iterator[str]:
     """Yield a line for each distribution that is not installed: its name, a remark, how to install it."""
-    rows = [(name, "" if what == name else what, way) for name, what, way in rows]
+    rows = [*rows]
     if not rows:
         return
     yield "    not installed:"

@@ -11,9 +11,9 @@ import importlib.metadata
 import os
 import platform
 import re
-from collections.abc import Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import Any, TypeAlias
 
 import numpy as np
 
@@ -26,7 +26,7 @@ from lowprec.kernels.modes import exchange
 from lowprec.kernels.vector.ir.lanes import LANES
 from lowprec.verify.frameworks import FRAMEWORKS
 
-__all__ = ["SCHEMA", "Finding", "examine"]
+__all__ = ["SCHEMA", "examine"]
 
 SCHEMA = "lowprec.doctor/1"
 
@@ -66,12 +66,8 @@ _VECTORS = (
 )
 
 
-class Finding(NamedTuple):
-    """Something to know, and what to do about it."""
-
-    level: str  #: "broken", "slow" or "note"
-    what: str
-    do: str
+#: Takes what is found: its level ("broken", "slow" or "note"), what it is, and what to do about it.
+Tell: TypeAlias = Callable[[str, str, str], None]
 
 
 class _Cold(Exception):
@@ -89,24 +85,28 @@ def examine(modules: Iterable[str] = ()) -> dict[str, Any]:
     Returns
     -------
     dict
-        Schema lowprec.doctor/1; "findings" has a dict for each `Finding`.
+        Schema lowprec.doctor/1. Each of "findings", the worst first, has a level ("broken", "slow" or
+        "note"), what it is, and what to do about it.
     """
-    findings: list[Finding] = []
-    imported = [_imported(name, findings) for name in modules]
+    findings: list[dict[str, str]] = []
+
+    def tell(level: str, what: str, do: str) -> None:
+        findings.append({"level": level, "what": what, "do": do})
+
+    imported = [_imported(name, tell) for name in modules]
     report = {
         "schema": SCHEMA,
-        "versions": _versions(findings),
-        "machine": _machine(findings),
-        "modes": _modes(findings),
+        "versions": _versions(tell),
+        "machine": _machine(tell),
+        "modes": _modes(tell),
         "imported": imported,
-        "threads": _threads(findings),
-        "cache": _cache(findings),
+        "threads": _threads(tell),
+        "cache": _cache(tell),
         "frameworks": _frameworks(),
         "optional": _optional(),
     }
-    levels = ("broken", "slow", "note")
-    findings.sort(key=lambda finding: levels.index(finding.level))
-    return {**report, "findings": [finding._asdict() for finding in findings]}
+    findings.sort(key=lambda found: ("broken", "slow", "note").index(found["level"]))
+    return {**report, "findings": findings}
 
 
 def _installed(name: str) -> str | None:
@@ -116,22 +116,16 @@ def _installed(name: str) -> str | None:
         return None
 
 
-def _versions(findings: list[Finding]) -> dict[str, str | None]:
+def _versions(tell: Tell) -> dict[str, str | None]:
     versions = {name: _installed(name) for name in _CORE}
     for name, (lowest, below) in _allowed().items():
         version = versions.get(name)
-        if version is None or name not in versions:
+        if version is None:
             continue
-        wrong = lowest and _numbers(version) < _numbers(lowest)
-        if wrong or (below and _numbers(version) >= _numbers(below)):
-            wanted = f"{name}>={lowest}" + (f",<{below}" if below else "")
-            findings.append(
-                Finding(
-                    "broken",
-                    f"{name} {version} is not what lowprec is tested with",
-                    f'pip install "{wanted}"',
-                )
-            )
+        if _numbers(version) < _numbers(lowest) or (below and _numbers(version) >= _numbers(below)):
+            wanted = ",".join([f">={lowest}"] * bool(lowest) + [f"<{below}"] * bool(below))
+            what = f"{name} {version} is not what lowprec is tested with"
+            tell("broken", what, f'pip install "{name}{wanted}"')
     return {"lowprec": lp.__version__, "python": platform.python_version(), **versions}
 
 
@@ -155,17 +149,12 @@ def _numbers(version: str) -> list[int]:
     return [int(part) for part in re.findall(r"\d+", re.split(r"[^\d.]", version)[0])]
 
 
-def _machine(findings: list[Finding]) -> dict[str, Any]:
+def _machine(tell: Tell) -> dict[str, Any]:
     compiler: Any = exchange
     made = {"processor": _processor(), "system": platform.platform(), "lanes": LANES}
     if not hasattr(compiler, "targetctx"):
-        findings.append(
-            Finding(
-                "slow",
-                "kernels are not compiled, as NUMBA_DISABLE_JIT is set: they run as Python",
-                "unset NUMBA_DISABLE_JIT",
-            )
-        )
+        what = "kernels are not compiled, as NUMBA_DISABLE_JIT is set: they run as Python"
+        tell("slow", what, "unset NUMBA_DISABLE_JIT")
         return {**made, "kernels_for": None, "vectors": None, "vector_bits": None}
     _, cpu, features = compiler.targetctx.codegen().magic_tuple()
     enabled = {feature[1:] for feature in features.split(",") if feature.startswith("+")}
@@ -173,13 +162,8 @@ def _machine(findings: list[Finding]) -> dict[str, Any]:
         enabled.add("sse2")  # which every such processor has
     name, bits = next(((name, bits) for flag, name, bits in _VECTORS if flag in enabled), (None, None))
     if os.environ.get("NUMBA_CPU_NAME"):
-        findings.append(
-            Finding(
-                "slow",
-                f"kernels are compiled for {cpu!r}, as NUMBA_CPU_NAME is set, not for the processor at hand",
-                "unset NUMBA_CPU_NAME, unless kernels are shared between machines",
-            )
-        )
+        what = f"kernels are compiled for {cpu!r}, as NUMBA_CPU_NAME is set, not for the processor at hand"
+        tell("slow", what, "unset NUMBA_CPU_NAME, unless kernels are shared between machines")
     return {**made, "kernels_for": cpu, "vectors": name, "vector_bits": bits}
 
 
@@ -209,46 +193,36 @@ def _architecture() -> str:
     return "x86_64" if MODES else "aarch64"
 
 
-def _modes(findings: list[Finding]) -> dict[str, Any]:
+def _modes(tell: Tell) -> dict[str, Any]:
     word = _register()
     if word is None:
-        findings.append(Finding("note", "the processor's floating-point modes cannot be read here", ""))
+        tell("note", "the processor's floating-point modes cannot be read here", "")
         return {"register": None, "flushed": None, "rounding": None}
     flushed = _flushed(word)
     bits = word >> _ROUNDING[_architecture()] & 3
     rounding = _MODES[bits if MODES or bits in (0, 3) else 3 - bits]
-    usual = not flushed and rounding == "nearest_even"
-    if not usual:
-        what = f"flushes subnormals ({' and '.join(flushed)})" if flushed else f"rounds {rounding}"
-        findings.append(
-            Finding(
-                "note",
-                f"this process {what}: NumPy's results change, lowprec's do not",
-                "find the library that sets it: lowprec doctor --import MODULE",
-            )
-        )
+    if flushed or rounding != "nearest_even":
+        does = [f"flushes subnormals ({' and '.join(flushed)})"] if flushed else []
+        does += [f"rounds {rounding}"] if rounding != "nearest_even" else []
+        what = f"this process {' and '.join(does)}: NumPy's results change, lowprec's do not"
+        tell("note", what, "find the library that sets it: lowprec doctor --import MODULE")
     return {"register": hex(word), "flushed": flushed, "rounding": rounding}
 
 
-def _imported(name: str, findings: list[Finding]) -> dict[str, Any]:
+def _imported(name: str, tell: Tell) -> dict[str, Any]:
     """Import a module, and return its version and whether the modes changed with it."""
     before = _register()
     try:
         module = importlib.import_module(name)
     except Exception as error:  # whatever a broken installation raises
         why = (str(error).strip().splitlines() or [type(error).__name__])[0]
-        findings.append(Finding("broken", f"{name} cannot be imported: {why}", "install it again"))
+        tell("broken", f"{name} cannot be imported: {why}", "install it again")
         return {"module": name, "version": None, "error": why, "flushes": None}
     after = _register()
     flushes = None if before is None or after is None else sorted({*_flushed(after)} - {*_flushed(before)})
     if flushes:
-        findings.append(
-            Finding(
-                "note",
-                f"importing {name} makes the process flush subnormals ({' and '.join(flushes)})",
-                "it was linked with -ffast-math or sets the mode itself: tell its authors",
-            )
-        )
+        what = f"importing {name} makes the process flush subnormals ({' and '.join(flushes)})"
+        tell("note", what, "it was linked with -ffast-math or sets the mode itself: tell its authors")
     version = getattr(module, "__version__", None)
     return {
         "module": name,
@@ -258,32 +232,21 @@ def _imported(name: str, findings: list[Finding]) -> dict[str, Any]:
     }
 
 
-def _threads(findings: list[Finding]) -> dict[str, Any]:
+def _threads(tell: Tell) -> dict[str, Any]:
     asked = os.environ.get("LOWPREC_NUM_THREADS") or None
     processors = len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
     quota = _quota()
     try:
         used = threads.get_threads()
     except ValueError as error:
-        findings.append(Finding("broken", str(error), "export LOWPREC_NUM_THREADS=1"))
+        tell("broken", str(error), "export LOWPREC_NUM_THREADS=1")
         used = 0
     if quota is not None and used > max(1, quota):
-        least = max(1, int(quota))
-        findings.append(
-            Finding(
-                "slow",
-                f"{used} threads share {quota:g} processors, to which a control group limits this process",
-                f"export LOWPREC_NUM_THREADS={least}",
-            )
-        )
+        what = f"{used} threads share {quota:g} processors, to which a control group limits this process"
+        tell("slow", what, f"export LOWPREC_NUM_THREADS={max(1, int(quota))}")
     elif 0 < used < min(processors, quota or processors) and asked:
-        findings.append(
-            Finding(
-                "slow",
-                f"large arrays use {used} of {processors} processors, as LOWPREC_NUM_THREADS says",
-                "unset LOWPREC_NUM_THREADS, unless the others are busy",
-            )
-        )
+        what = f"large arrays use {used} of {processors} processors, as LOWPREC_NUM_THREADS says"
+        tell("slow", what, "unset LOWPREC_NUM_THREADS, unless the others are busy")
     return {"used": used, "processors": processors, "quota": quota, "LOWPREC_NUM_THREADS": asked}
 
 
@@ -296,31 +259,23 @@ def _quota(path: Path = Path("/sys/fs/cgroup/cpu.max")) -> float | None:
         return None
 
 
-def _cache(findings: list[Finding]) -> dict[str, Any]:
+def _cache(tell: Tell) -> dict[str, Any]:
     chosen = os.environ.get("LOWPREC_CACHE_DIR")
     folder = cache.directory()
     state, why = _usable(folder)
     files, size = _counted(folder) if folder is not None else (0, 0)
-    calls: dict[str, bool] = {}
     if state == "off":
         do = "unset LOWPREC_CACHE_DIR" if chosen == "" else "set LOWPREC_CACHE_DIR to a folder of your own"
-        findings.append(Finding("slow", f"compiled kernels are not kept: {why}", do))
+        tell("slow", f"compiled kernels are not kept: {why}", do)
     elif state == "unusable":
-        level = "broken" if chosen else "slow"
+        what = f"compiled kernels cannot be kept in {str(folder)!r}: {why}"
         do = "set LOWPREC_CACHE_DIR to a folder that only you can change"
-        findings.append(Finding(level, f"compiled kernels cannot be kept in {str(folder)!r}: {why}", do))
-    if hasattr(exchange, "targetctx"):
-        calls = _warm(findings)
-        cold = [words for words, warm in calls.items() if not warm]
-        if cold and state == "usable":
-            findings.append(
-                Finding(
-                    "slow",
-                    f"{len(cold)} of {len(calls)} common calls have no compiled kernel yet, and wait for it "
-                    f"once: {', '.join(cold)}",
-                    f"lowprec warm {' '.join(_PROBED)}",
-                )
-            )
+        tell("broken" if chosen else "slow", what, do)
+    calls = _warm(tell) if hasattr(exchange, "targetctx") else {}
+    cold = [words for words, warm in calls.items() if not warm]
+    if cold and state == "usable":
+        what = f"{len(cold)} of {len(calls)} common calls have no compiled kernel yet, and wait for it once"
+        tell("slow", f"{what}: {', '.join(cold)}", f"lowprec warm {' '.join(_PROBED)}")
     return {
         "folder": None if folder is None else str(folder),
         "LOWPREC_CACHE_DIR": chosen,
@@ -387,12 +342,12 @@ def _no_compiling() -> Iterator[None]:
         cache.DiskCache.load_overload = load  # type: ignore[method-assign]
 
 
-def _warm(findings: list[Finding]) -> dict[str, bool]:
+def _warm(tell: Tell) -> dict[str, bool]:
     """Return which common calls have their kernels on disk or in this process, and test one of them."""
-    formats: list[warming.Specification] = [lp.formats["e4m3fn"], lp.block_formats["mxfp4"]]
+    probed: list[warming.Specification] = [lp.formats[_PROBED[0]], lp.block_formats[_PROBED[1]]]
     found = {}
     with _no_compiling():
-        for call in warming.calls(formats):
+        for call in warming.calls(probed):
             try:
                 call.run()
             except _Cold:
@@ -400,25 +355,20 @@ def _warm(findings: list[Finding]) -> dict[str, bool]:
             else:
                 found[call.words] = True
         if found["encode float32 to e4m3fn"]:
-            _test(findings)
+            _test(tell)
     return found
 
 
-def _test(findings: list[Finding]) -> None:
+def _test(tell: Tell) -> None:
     """Hold the kernel of a conversion against the oracle, on a value for each code and between codes."""
     codes = np.arange(256, dtype=np.uint8)
     values = np.asarray(lp.decode(codes, "e4m3fn", backend="oracle")).astype(np.float32)
     operands = np.concatenate([values, values * np.float32(1.03125)])
     wrong = lp.encode(operands, "e4m3fn") != lp.encode(operands, "e4m3fn", backend="oracle")
     if np.any(wrong):
-        findings.append(
-            Finding(
-                "broken",
-                f"{int(np.sum(wrong))} of {wrong.size} conversions to e4m3fn are wrong: the compiled "
-                "kernels are damaged, or the processor is",
-                "remove the folder of compiled kernels; if that does not help, report it",
-            )
-        )
+        what = f"{int(np.sum(wrong))} of {wrong.size} conversions to e4m3fn are wrong"
+        do = "remove the folder of compiled kernels; if that does not help, report it"
+        tell("broken", f"{what}: the compiled kernels are damaged, or the processor is", do)
 
 
 def _frameworks() -> list[dict[str, Any]]:

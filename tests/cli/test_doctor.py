@@ -82,7 +82,7 @@ def test_frameworks_are_not_imported_and_the_way_to_install_each_is_told(monkeyp
     assert frameworks["gfloat"]["names"][:2] == ["gfloat", "gfloat_ties_away"]
     text = CliRunner().invoke(main, ["doctor"]).stdout
     lines = [line.split() for line in text.splitlines()]
-    assert ["torchao", "torch", "pip", "install", "torchao==0.18.0"] in lines
+    assert ["torchao", "lacks", "torch", "pip", "install", "torch", "torchao==0.18.0"] in lines
 
 
 def test_it_is_fast_and_imports_no_framework():
@@ -109,7 +109,7 @@ def test_a_cold_cache_is_slow_and_left_alone(tmp_path):
     report = json.loads(run("doctor", "--json"))
     assert report["cache"]["state"] == "usable"
     assert not any(report["cache"]["warm"].values())
-    assert [finding["do"] for finding in report["findings"]] == ["lowprec warm e4m3fn mxfp4"]
+    assert "lowprec warm e4m3fn mxfp4" in [finding["do"] for finding in report["findings"]]
     assert len([*(tmp_path / "kernels").iterdir()]) <= 2
     run("warm", "e4m3fn", "--verb", "decode")
     report = json.loads(run("doctor", "--json"))

@@ -1,7 +1,7 @@
 """Triton, by its interpreter, which runs kernels on CPUs: `tensor.to`.
 
-What a GPU gives is another matter. The interpreter refuses casts from binary64 and integers to 8-bit types, and
-gives their numbers as codes where they are cast to bfloat16.
+What a GPU gives is another matter. The interpreter refuses casts from binary64 and integers to 8-bit types;
+to bfloat16 it casts their values as if they were codes.
 """
 
 from __future__ import annotations
@@ -55,7 +55,8 @@ def _cast(values: Array, fmt: Format) -> Array:
     bits = f"int{8 * codes.itemsize}"
     given, out = tensor(np.ascontiguousarray(values)), torch.from_numpy(made.view(bits))
     grid = (-(-values.size // _BLOCK),)
-    _kernel()[grid](given, out, values.size, getattr(tl, _TYPES[fmt]), getattr(tl, bits), _BLOCK)
+    with np.errstate(all="ignore"):
+        _kernel()[grid](given, out, values.size, getattr(tl, _TYPES[fmt]), getattr(tl, bits), _BLOCK)
     return made
 
 
