@@ -1,7 +1,8 @@
-"""IREE, on CPUs: MLIR's casts `arith.truncf` and `arith.extf`, compiled for the processor.
+"""IREE, on CPUs: MLIR's casts `arith.truncf` and `arith.extf`, compiled for any processor.
 
-Its compiler refuses casts from binary16 and binary64 to 8-bit types, and to types of 4 and 6 bits; casts from
-integers to bfloat16 do not link.
+That is the `generic` target: with `host` casts to binary16, and their NaNs, are the processor's. Its compiler
+refuses casts from binary16 and binary64 to 8-bit types, and to types of 4 and 6 bits; casts from integers to
+bfloat16 do not link.
 """
 
 from __future__ import annotations
@@ -77,7 +78,7 @@ def _compiled(source: str, fmt: Format) -> Any:
         type=types[-1],
     )
     module = compiler.compile_str(
-        text, target_backends=["llvm-cpu"], extra_args=["--iree-llvmcpu-target-cpu=host"]
+        text, target_backends=["llvm-cpu"], extra_args=["--iree-llvmcpu-target-cpu=generic"]
     )
     context = runtime.SystemContext(config=_config())
     context.add_vm_module(runtime.VmModule.copy_buffer(context.instance, module))

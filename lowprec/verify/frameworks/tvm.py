@@ -1,7 +1,7 @@
 """TVM, on CPUs: `astype` in a tensor expression, compiled by LLVM.
 
-Its FNUZ types are left out: every value is wrong by a power of two, as it converts to all types of 8 bits
-with the bias of IEEE 754.
+Its FNUZ types are left out: it converts to them with the biases of e4m3fn and e5m2, so that every value is
+wrong by a power of two.
 """
 
 from __future__ import annotations
