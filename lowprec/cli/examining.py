@@ -11,6 +11,7 @@ import importlib.metadata
 import os
 import platform
 import re
+import tempfile
 from collections.abc import Callable, Iterable, Iterator
 from pathlib import Path
 from typing import Any, TypeAlias
@@ -216,7 +217,8 @@ def _imported(name: str, tell: Tell) -> dict[str, Any]:
         module = importlib.import_module(name)
     except Exception as error:  # whatever a broken installation raises
         why = (str(error).strip().splitlines() or [type(error).__name__])[0]
-        tell("broken", f"{name} cannot be imported: {why}", "install it again")
+        absent = isinstance(error, ModuleNotFoundError) and error.name == name
+        tell("broken", f"{name} cannot be imported: {why}", "install it" if absent else "install it again")
         return {"module": name, "version": None, "error": why, "flushes": None}
     after = _register()
     flushes = None if before is None or after is None else sorted({*_flushed(after)} - {*_flushed(before)})
@@ -293,18 +295,14 @@ def _usable(folder: Path | None) -> tuple[str, str]:
         empty = os.environ.get("LOWPREC_CACHE_DIR") == ""
         return "off", "LOWPREC_CACHE_DIR is empty" if empty else "no folder of the user is known"
     try:
-        place = cache.private(folder)
-        if place is not None:
-            return (
-                ("usable", "") if os.access(place, os.W_OK | os.X_OK) else ("unusable", "it is not writable")
-            )
-        if folder.exists():
-            return "unusable", "others than you and root may change it, or a folder above it (chmod go-w)"
-        above = next(path for path in folder.absolute().parents if path.exists())
-        if cache.private(above) is None and not _sticky(above):
-            return "unusable", f"others than you and root may change {str(above)!r}"
-        writable = os.access(above, os.W_OK | os.X_OK)
-        return ("usable", "") if writable else ("unusable", f"{str(above)!r} is not writable")
+        path = folder.absolute()
+        above = next(each for each in (path, *path.parents) if each.exists())
+        if not above.is_dir():
+            return "unusable", f"{str(above)!r} is no folder"
+        if cache.private(above) is None and (above == path or not _sticky(above)):
+            return "unusable", f"others than you and root may change {str(above)!r} (chmod go-w)"
+        with tempfile.TemporaryFile(dir=above):
+            return "usable", ""
     except OSError as error:
         return "unusable", f"{error.strerror or error}"
 

@@ -212,7 +212,10 @@ def test_a_module_that_flushes_is_found(monkeypatch):
 
 @pytest.mark.parametrize(
     ("folder", "code", "state", "words"),
-    [("", 0, "off", "LOWPREC_CACHE_DIR is empty"), ("{}/file/kernels", 1, "unusable", "cannot be kept in")],
+    [
+        ("", 0, "off", "LOWPREC_CACHE_DIR is empty"),
+        ("{}/file/kernels", 1, "unusable", "/file' is no folder"),
+    ],
 )
 def test_a_cache_that_is_not_used_is_told(folder, code, state, words, tmp_path, monkeypatch):
     """Off is slow; a folder that was asked for and cannot be had is broken."""
@@ -233,7 +236,7 @@ def test_a_folder_that_others_may_write_is_broken(tmp_path, monkeypatch):
     monkeypatch.setenv("LOWPREC_CACHE_DIR", str(folder))
     code, report = doctor()
     assert code == 1
-    assert "others than you and root may change it" in found(report, "broken")[0]
+    assert "others than you and root may change" in found(report, "broken")[0]
     assert [*folder.iterdir()] == []
 
 
@@ -285,3 +288,22 @@ def test_another_processor_to_compile_for_is_told(monkeypatch):
     """Kernels for every processor are slower."""
     monkeypatch.setenv("NUMBA_CPU_NAME", "generic")
     assert any("NUMBA_CPU_NAME is set" in what for what in found(doctor()[1], "slow"))
+
+
+def test_a_folder_that_cannot_be_written_is_broken(tmp_path, monkeypatch):
+    """Whatever its mode says, as on disks that are full or read only."""
+
+    def full(dir):
+        raise OSError(28, "No space left on device")
+
+    monkeypatch.setattr(examining.tempfile, "TemporaryFile", full)
+    monkeypatch.setenv("LOWPREC_CACHE_DIR", str(tmp_path / "kernels"))
+    code, report = doctor()
+    assert code == 1
+    assert found(report, "broken")[0].endswith("No space left on device")
+
+
+def test_a_module_that_is_not_there_is_to_be_installed():
+    """Not again."""
+    report = doctor("--import", "no_such_module")[1]
+    assert report["findings"][0]["do"] == "install it"
