@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import contextlib
 from typing import Any
 
-import triton.language as tl
+with contextlib.suppress(ImportError):  # tools that import every module find it without Triton too
+    import triton.language as tl
 
 __all__ = ["cast"]
 
