@@ -23,7 +23,7 @@ from lowprec.spec.projection import DEFAULT, Projection
 from lowprec.verify.questions.causes import in_words, projections
 from lowprec.verify.shown import fields, hex_of, shown_value
 
-__all__ = ["SCHEMA", "Said", "Explanation", "Reason", "explain", "parse"]
+__all__ = ["SCHEMA", "GroupedAnswer", "Explanation", "Reason", "explain", "parse"]
 
 SCHEMA = "lowprec.explain/1"
 
@@ -59,7 +59,7 @@ class Reason:
 
 
 @dataclass(frozen=True)
-class Said:
+class GroupedAnswer:
     """One answer, and who gives it.
 
     Attributes
@@ -96,13 +96,13 @@ class Explanation:
     target : Format
     place : str
         Where the value lies among those of the format, in words.
-    answers : tuple of Said
+    answers : tuple of GroupedAnswer
     """
 
     value: Exact
     target: Format
     place: str
-    answers: tuple[Said, ...]
+    answers: tuple[GroupedAnswer, ...]
 
     def as_dict(self) -> dict[str, Any]:
         """Return plain data, in a fixed order: schema lowprec.explain/1."""
@@ -226,7 +226,9 @@ def explain(
                 changed = _rules(operand, target, rule, (codes, refusal))
                 said = tuple(_worded(field, getattr(rule, field), target, words) for field in changed)
                 reasons.setdefault(said, []).append(name)
-        answers.append(Said(codes, refusal, tuple(Reason(said, tuple(who)) for said, who in reasons.items())))
+        answers.append(
+            GroupedAnswer(codes, refusal, tuple(Reason(said, tuple(who)) for said, who in reasons.items()))
+        )
     return Explanation(value, target, _place(value, target), tuple(answers))
 
 
