@@ -31,7 +31,7 @@ CONTENTS = {
     "Tasks": [
         "vectors", "verify-your-dot-unit", "compare", "identify", "capture", "hardware",
         "testing-your-format", "finding-formats", "checkpoints", "plots", "explorer", "command-line",
-        "scale-out", "exhaustive", "bench",
+        "github-action", "scale-out", "exhaustive", "bench",
     ],
     "Methods": [
         "methods", "fp8-recipe", "mx", "nvfp4-recipe", "scale-propagation", "unit-scaling",

@@ -45,7 +45,7 @@ def need_browser_library() -> ModuleType:
 
 
 #: Too large for every run: never required.
-_LARGE = ("tensorflow",)
+_LARGE = ("tensorflow", "tvm", "iree", "triton")
 
 
 def need_framework(name: str) -> str:

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING
 
 import click
 
+from lowprec.cli import completing
 from lowprec.cli.arguments import AGREE, DIFFER, NOTHING, deliver, one_format, target_named
 from lowprec.cli.options import define_option, seed_option
 from lowprec.cli.terminal import say
@@ -19,7 +20,7 @@ __all__ = ["check_format"]
 
 
 @click.command("check-format", short_help="Check every law of formats on one format.")
-@click.argument("fmt", metavar="[FORMAT]", required=False)
+@click.argument("fmt", metavar="[FORMAT]", required=False, shell_complete=completing.targets)
 @define_option
 @click.option(
     "--samples",

@@ -8,6 +8,7 @@ from typing import IO, TYPE_CHECKING, Any
 
 import click
 
+from lowprec.cli import completing
 from lowprec.cli.arguments import (
     AGREE,
     DIFFER,
@@ -40,20 +41,25 @@ if TYPE_CHECKING:
 
 __all__ = ["compare"]
 
+#: Mismatches that are told in full: in text, and in reports.
+_SHOWN, _REPORTED = 5, 20
+
 
 @click.command(
     short_help="Compare results with what they must be, and find the cause.", epilog=OPERATIONS_HELP
 )
-@click.argument("words", metavar="INPUT... OUTPUT", nargs=-1, required=True)
+@click.argument("words", metavar="INPUT... OUTPUT", nargs=-1, required=True, shell_complete=completing.paths)
 @click.option(
     "--to",
     metavar="FORMAT",
+    shell_complete=completing.targets,
     help="Format or block format of the results, by name or in a .toml file. Default: rank all formats.",
 )
 @click.option(
     "--from",
     "sources",
     metavar="FORMAT,...",
+    shell_complete=completing.operands,
     help="Formats of operands that are codes: one for all operands, or one for each. Default: the types "
     "of the files.",
 )
@@ -62,11 +68,13 @@ __all__ = ["compare"]
     default="convert",
     show_default=True,
     metavar="NAME",
+    shell_complete=completing.operations,
     help="Operation that gave the results: one of those listed below, dot or matmul.",
 )
 @click.option(
     "--accumulation",
     metavar="NAME",
+    shell_complete=completing.accumulations,
     help="Accumulation of dot or matmul, by name or in a .toml file, or a library's call such as "
     "'ada_cublaslt_fp8(fast=false)'. Default: rank all accumulations.",
 )
@@ -122,18 +130,25 @@ __all__ = ["compare"]
     help="File of the random integers that a stochastic --rounding took, such as 'stochastic(16, ptx_rs)'.",
 )
 @click.option(
-    "--rule", metavar="NAME", help="Scale rule, such as floor or rceil. Default: the block format's own."
+    "--rule",
+    metavar="NAME",
+    shell_complete=completing.rules,
+    help="Scale rule, such as floor or rceil. Default: the block format's own.",
 )
 @click.option(
     "--profile",
     metavar="NAME",
+    shell_complete=completing.profiles,
     help="Judge by this profile, or that in a .toml file, instead of --rounding and --saturation.",
 )
 @define_option
 @projection_options
 @nan_option
 @click.option(
-    "--all", "everything", is_flag=True, help="Print every result that differs, not only the first 20."
+    "--all",
+    "everything",
+    is_flag=True,
+    help="Tell every result that differs in full, not only the first: 5 in text, 20 in JSON, JUnit and HTML.",
 )
 @scheduler_option
 @click.option("--no-why", is_flag=True, help="Do not look for the cause of differences.")
@@ -143,11 +158,19 @@ __all__ = ["compare"]
     is_flag=True,
     help="Print JSON instead of text (schema: tables/schema/compare.schema.json).",
 )
+@click.option(
+    "--baseline",
+    type=click.Path(exists=True, dir_okay=False, path_type=Path),
+    metavar="FILE",
+    help="Accept what differs as in this earlier report, which --json wrote; exit 1 for more or other "
+    "mismatches only.",
+)
 @click.option("--junit", type=OUTPUT, help="Also write a JUnit test report to this file.")
 @click.option("--html", type=OUTPUT, help="Also write an HTML page with plots to this file.")
 def compare(
     words: tuple[str, ...],
     as_json: bool,
+    baseline: Path | None,
     junit: Path | None,
     html: Path | None,
     nan: str,
@@ -192,6 +215,7 @@ def compare(
 
     Exit codes: 0 all agree or lie within --ulps, 1 some differ, 2 bad input or usage, 3 nothing was compared.
     """  # noqa: D301
+    from lowprec.verify.baseline import read_baseline
     from lowprec.verify.capture.reading import is_capture
     from lowprec.verify.operations import OPERATIONS
     from lowprec.verify.sweeping import SweepError
@@ -201,17 +225,18 @@ def compare(
         raise click.UsageError("--scheduler is for files of arrays, which workers can read too")
     options: dict[str, Any] = {
         "any_nan": nan == "any",
-        "limit": None if everything else 20,
+        "limit": None if everything else _REPORTED,
         "why": not no_why,
     }
     with usage_errors((ValueError, TypeError, OSError, ImportError, SweepError)):
+        accepted = None if baseline is None else read_baseline(baseline, "compare")
         with progress() as watch:
             # The second word is an operation, or was meant as one: it is no file's name.
             plain = len(words) > 1 and not set(".:/") & set(words[1]) and not Path(words[1]).exists()
             if captured and words[0].endswith(".npz"):
-                if junit or html:
+                if junit or html or baseline:
                     raise click.UsageError(
-                        f"--junit and --html are reports of one question: name it as {words[0]}:NAME"
+                        f"--junit, --html and --baseline are about one question: name it as {words[0]}:NAME"
                     )
                 sys.exit(compare_capture(words[0], asked, as_json=as_json, watch=watch, **options))
             if captured:
@@ -223,18 +248,22 @@ def compare(
                 report = _lines(words, asked, watch=watch, **options)
             else:
                 report = _files(words, asked, watch=watch, scheduler=scheduler, **options)
-        made = [
-            (path, make().encode())
-            for path, make in ((junit, report.as_junit), (html, report.as_html))
-            if path
-        ]
+        worse = [] if accepted is None else accepted.judge(report)
+        excused = accepted is not None and bool(report.compared) and not worse
+        made = [(html, report.as_html().encode())] if html else []
+        if junit:
+            made.append((junit, report.as_junit(excused=excused, worse=worse).encode()))
     if as_json:
         deliver(report.as_json() + "\n")
     else:
-        say(report.as_text())
+        say(report.as_text(shown=None if everything else _SHOWN))
+        for line in worse:
+            say(f"worse than the baseline: {line}")
+        if accepted is not None and report.mismatches and not worse:
+            say(f"no worse than the baseline {accepted.path}")
     for path, content in made:
         deliver(content, path)
-    sys.exit(NOTHING if not report.compared else AGREE if report.agrees else DIFFER)
+    sys.exit(NOTHING if not report.compared else AGREE if report.agrees or excused else DIFFER)
 
 
 def _lines(words: tuple[str, ...], asked: dict[str, Any], **options: Any) -> Comparison:

@@ -8,7 +8,17 @@ from typing import TYPE_CHECKING
 
 import click
 
-from lowprec.cli.arguments import AGREE, DIFFER, NOTHING, deliver, frameworks_named, load, target_named
+from lowprec.cli import completing
+from lowprec.cli.arguments import (
+    AGREE,
+    DIFFER,
+    NOTHING,
+    deliver,
+    frameworks_named,
+    load,
+    target_named,
+    usage_errors,
+)
 from lowprec.cli.exhaustive import exhaustive_options
 from lowprec.cli.options import OUTPUT, seed_option
 from lowprec.cli.progress import progress
@@ -21,12 +31,13 @@ __all__ = ["conform"]
 
 
 @click.command(short_help="Compare installed frameworks with the reference.")
-@click.argument("frameworks", metavar="[FRAMEWORK]...", nargs=-1)
+@click.argument("frameworks", metavar="[FRAMEWORK]...", nargs=-1, shell_complete=completing.frameworks)
 @click.option(
     "--source",
     "sources",
     multiple=True,
     metavar="DTYPE",
+    shell_complete=completing.sources,
     help="Try only casts from this type, such as float32; may be repeated. Default: all.",
 )
 @click.option(
@@ -34,6 +45,7 @@ __all__ = ["conform"]
     "targets",
     multiple=True,
     metavar="FORMAT",
+    shell_complete=completing.targets,
     help="Try only this format or block format; may be repeated. Default: all.",
 )
 @click.option(
@@ -41,6 +53,7 @@ __all__ = ["conform"]
     "operations",
     multiple=True,
     metavar="NAME",
+    shell_complete=completing.operations,
     help="Try only this operation: cast, blocks, add, ...; may be repeated. Default: all.",
 )
 @click.option(
@@ -71,6 +84,19 @@ __all__ = ["conform"]
     type=click.Path(exists=True, dir_okay=False, path_type=Path),
     help="Compare a page written by --markdown with this run; exit 1 if they differ.",
 )
+@click.option(
+    "--all",
+    "everything",
+    is_flag=True,
+    help="List every task, not only those that differ.",
+)
+@click.option(
+    "--baseline",
+    type=click.Path(exists=True, dir_okay=False, path_type=Path),
+    metavar="FILE",
+    help="Accept the differences of this earlier run, which --json wrote; exit 1 for others only.",
+)
+@click.option("--junit", type=OUTPUT, help="Also write a JUnit test report to this file.")
 @exhaustive_options
 def conform(
     frameworks: tuple[str, ...],
@@ -84,17 +110,22 @@ def conform(
     markdown: bool,
     output: Path | None,
     against: Path | None,
+    everything: bool,
+    baseline: Path | None,
+    junit: Path | None,
 ) -> None:
     """Compare frameworks with the reference, code by code.
 
     FRAMEWORK is ml_dtypes, numpy, torch, jax and the like. Default: all that are installed. Their casts,
     operations and blocks are run on all ties, thresholds, borders and specials, on all 16-bit inputs and on
     random bit patterns, with nearest_even and saturation none, except for frameworks that have other rules.
-    Exit code 0: all agree but for known divergences (marked *); 1: something else differs.
+    New differences come first, then known ones (marked *) with their reasons. Exit code 0: all agree but for
+    known differences; 1: something else differs.
     """
-    from lowprec.export import conformance_page
+    from lowprec.export import conformance_page, conformance_report
     from lowprec.spec.arith import OPERANDS
     from lowprec.verify import conformance
+    from lowprec.verify.baseline import read_baseline
     from lowprec.verify.inputs.conversions import SOURCES
 
     chosen = frameworks_named(frameworks)
@@ -109,6 +140,12 @@ def conform(
         raise click.UsageError("--json, --markdown and --against exclude each other")
     if output is not None and not (as_json or markdown):
         raise click.UsageError("-o FILE needs --json or --markdown")
+    if everything and (as_json or markdown or against is not None):
+        raise click.UsageError("--all is for text: --json, --markdown and --against have every task anyway")
+    if baseline is not None and (markdown or against is not None):
+        raise click.UsageError("--baseline does not go with --markdown and --against, which are about a page")
+    with usage_errors():
+        accepted = None if baseline is None else read_baseline(baseline, "conform")
     if samples < 0 or seed < 0:
         raise click.UsageError("--samples and --seed must not be negative")
     wanted = [target_named(target) for target in targets]
@@ -129,6 +166,7 @@ def conform(
                 watch=watch,
             )
         )
+    rows, gone = (rows, []) if accepted is None else accepted.excuse(rows)
     stale, compared = ([], [""]) if against is None else conformance_page.changes(against.read_text(), rows)
     if as_json or markdown:
         content = conformance_page.page(rows) if markdown else conformance.report(rows) + "\n"
@@ -136,7 +174,13 @@ def conform(
     elif against is not None:
         say("\n".join(stale) or f"{against} says what these do: {', '.join(compared) or 'none'}")
     else:
-        _show(rows)
+        steps = _next(rows, whole=not (frameworks or sources or targets or operations or values))
+        say(conformance_report.as_text(rows, everything=everything, next_steps=steps))
+    for difference in gone:
+        say(f"gone, so write the baseline again: {difference}", err=True)
+    if junit is not None:
+        with usage_errors((ImportError,)):
+            deliver(conformance_report.as_junit(rows).encode(), junit)
     if not compared:
         say(f"nothing was compared: {against} is about other versions", err=True)
         sys.exit(NOTHING)
@@ -146,39 +190,29 @@ def conform(
     sys.exit(DIFFER if stale or any(row.unexplained for row in rows) else AGREE)
 
 
-def _show(rows: list[Row]) -> None:
-    """Print the rows as a table, the reasons of known divergences, and a line that sums them up."""
-    from rich.console import Group
-    from rich.markup import escape
+def _next(rows: list[Row], *, whole: bool) -> list[str]:
+    """Return what to do next, a command a line: about what is new, or where all is known."""
+    from lowprec.export.conformance_report import command_of
+    from lowprec.verify.frameworks import FRAMEWORKS
 
-    from lowprec.export import cards
-
-    kinds = "of what kind (* known): count, smallest operand, got, want"
-    numbers = ("tried", "differ")
-    grid = cards.columns(
-        "framework", "operation", "source", "target", *numbers, kinds, right=numbers, fold=(kinds,)
-    )
-    for row in rows:
-        found = [
-            f"{finding.kind}{'*' if finding.known else ''} {finding.count:,}: "
-            + escape("{value} [{got}, want {want}]".format(**dict(finding.smallest.rows)))
-            for finding in row.findings
+    new = [row for row in rows if row.unexplained]
+    if new:
+        same = " (with the options of this run)" if not whole else ""
+        return [
+            "  The first of them alone, with its bits:",
+            f"    {command_of(new[0])} --json",
+            f"  Accept these, and fail for others only{same}:",
+            "    lowprec conform --json -o baseline.json",
+            "    lowprec conform --baseline baseline.json",
         ]
-        grid.add_row(
-            f"{row.framework} {row.version}",
-            row.operation,
-            row.source,
-            row.target,
-            f"{row.tried:,}",
-            f"{row.mismatches:,}" if row.mismatches else "-",
-            "\n".join([*found, *(f"explained by {escape(cause)}" for cause in row.causes[:1])]),
-            style="red" if row.unexplained else None,
+    steps = []
+    missing = {each.package for each in FRAMEWORKS.values() if each.version is None}
+    if whole and missing:
+        steps.append(
+            f"  lowprec doctor    which {len(missing)} frameworks are missing here, and how to install them"
         )
-    reasons = dict.fromkeys(finding.known for row in rows for finding in row.findings if finding.known)
-    tried, differ = sum(row.tried for row in rows), sum(row.mismatches for row in rows)
-    beyond = sum(row.unexplained for row in rows)
-    summary = (
-        f"{len(rows)} tasks, {tried:,} inputs: {differ:,} differ from the reference, "
-        f"{beyond:,} of them beyond the known divergences"
-    )
-    cards.show(Group(grid, "", *(f"* {reason}" for reason in reasons), "", summary))
+    steps += [
+        "  lowprec conform --all    every task, also those that agree",
+        "  lowprec compare x.npy codes.npy --to e4m3fn    results of a cast of your own, and their cause",
+    ]
+    return steps

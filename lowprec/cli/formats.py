@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, TypeVar
 
 import click
 
+from lowprec.cli import completing
 from lowprec.cli.arguments import anything_named, deliver, one_format, profile_named, project, usage_errors
 from lowprec.cli.options import define_option, json_option, output_option, projection_options
 from lowprec.cli.terminal import say
@@ -183,11 +184,12 @@ for _command, _name in ((formats, "formats"), (codebooks, "codebooks"), (block_f
 
 
 @click.command(short_help="Show a format, block format, accumulation or profile.")
-@click.argument("name", required=False)
+@click.argument("name", required=False, shell_complete=completing.anything)
 @define_option
 @click.option(
     "--profile",
     metavar="PROFILE",
+    shell_complete=completing.profiles,
     help="Show what NAME, a format or block format, is in this profile; without NAME, the profile.",
 )
 @json_option
@@ -276,7 +278,7 @@ def _show_accumulation(how: Accumulation, as_json: bool) -> None:
 
 
 @click.command(short_help="Export the values of a format, or the thresholds of encoding.")
-@click.argument("fmt", metavar="[FORMAT]", required=False)
+@click.argument("fmt", metavar="[FORMAT]", required=False, shell_complete=completing.formats)
 @define_option
 @click.option(
     "--as",

@@ -23,6 +23,8 @@ from lowprec.cli import (
     checkpoint,
     compare,
     conform,
+    doctor,
+    explain,
     explorer,
     formats,
     golden,
@@ -142,6 +144,7 @@ for command in (
     formats.listing,
     formats.show,
     formats.table,
+    explain.explain,
     vectors.vectors,
     compare.compare,
     checkpoint.checkpoint,
@@ -152,5 +155,6 @@ for command in (
     conform.conform,
     check.check_format,
     warm.warm,
+    doctor.doctor,
 ):
     main.add_command(command)

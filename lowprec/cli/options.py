@@ -8,6 +8,7 @@ from typing import Any
 
 import click
 
+from lowprec.cli import completing
 from lowprec.spec.arith import OPERANDS
 from lowprec.spec.functions import FUNCTIONS
 from lowprec.spec.projection import Saturation
@@ -67,6 +68,7 @@ _rounding = click.option(
     default="nearest_even",
     show_default=True,
     metavar="MODE",
+    shell_complete=completing.roundings,
     help=f"Round by this mode: {MODES_HELP}.",
 )
 _saturation = click.option(
@@ -74,6 +76,7 @@ _saturation = click.option(
     default="none",
     show_default=True,
     metavar="POLICY",
+    shell_complete=completing.saturations,
     help=f"Treat results beyond the largest value by this policy: {POLICIES_HELP}.",
 )
 

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
+from lowprec.cli import completing
 from lowprec.cli.arguments import (
     accumulation_named,
     deliver,
@@ -49,8 +50,8 @@ _EPILOG = f"{OPERATIONS_HELP}. Units: " + ", ".join(f"{name} {words}" for name, 
 
 
 @click.command(short_help="Generate test vectors of an operation or a unit.", epilog=_EPILOG)
-@click.argument("operation")
-@click.argument("formats", metavar="FORMAT...", nargs=-1, required=True)
+@click.argument("operation", shell_complete=completing.operations)
+@click.argument("formats", metavar="FORMAT...", nargs=-1, required=True, shell_complete=completing.anything)
 @define_option
 @projection_options
 @click.option(
@@ -60,9 +61,17 @@ _EPILOG = f"{OPERATIONS_HELP}. Units: " + ", ".join(f"{name} {words}" for name, 
     show_default=True,
     help="Treat subnormal results and operands by this policy.",
 )
-@click.option("--profile", metavar="NAME", help="Convert as this profile does, by name or in a .toml file.")
 @click.option(
-    "--rule", metavar="NAME", help="Scale rule of blocks, such as floor or rceil. Default: the format's own."
+    "--profile",
+    metavar="NAME",
+    shell_complete=completing.profiles,
+    help="Convert as this profile does, by name or in a .toml file.",
+)
+@click.option(
+    "--rule",
+    metavar="NAME",
+    shell_complete=completing.rules,
+    help="Scale rule of blocks, such as floor or rceil. Default: the format's own.",
 )
 @click.option(
     "--length", type=int, metavar="K", help="Products of a dot product. Default: what one step or chunk sums."

@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
+from lowprec.cli import completing
 from lowprec.cli.arguments import anything_named
 from lowprec.cli.progress import progress
 from lowprec.cli.terminal import say
@@ -19,7 +20,7 @@ __all__ = ["warm"]
 
 
 @click.command(short_help="Compile kernels in advance, for containers and CI.")
-@click.argument("names", metavar="[NAME]...", nargs=-1)
+@click.argument("names", metavar="[NAME]...", nargs=-1, shell_complete=completing.anything)
 @click.option(
     "--all",
     "everything",

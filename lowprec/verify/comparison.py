@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import dataclasses
 import json
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -133,16 +133,24 @@ class Comparison:
 
     # -- text -----------------------------------------------------------------------------------
 
-    def as_text(self) -> str:
-        """Return the ranking, the first mismatches, the counts, the diagnosis and the sum as text."""
-        parts = [*self.read, *self._ranking(), *self.told()]
-        if self.mismatches > len(self.details):
-            parts += [f"... and {self.mismatches - len(self.details):,} more"] if self.details else []
-            parts += self._counts()
-        parts.append(self.sum())
-        parts += self._diagnosis()
+    def as_text(self, shown: int | None = None) -> str:
+        """Return the ranking, the sum, the diagnosis, the first mismatches and the counts as text.
+
+        Parameters
+        ----------
+        shown : int, optional
+            Mismatches that are told in full, of those in `details`. Default: all of these.
+        """
+        parts = [*self.read, *self._ranking(), self.sum(), *self._diagnosis()]
+        told = self.told()[:shown]
+        if told:
+            parts += ["", *told]
+        if self.mismatches > len(told):
+            parts += [f"... and {self.mismatches - len(told):,} more"] if told else []
+            counts = self._counts()
+            parts += ["", *counts] if counts else []
         if self.flags is not None:
-            parts += ["", "flags:", self.flags.as_text()]
+            parts += ["", "flags:", self.flags.as_text(shown)]
         return "\n".join(parts)
 
     def _ranking(self) -> list[str]:
@@ -181,7 +189,7 @@ class Comparison:
             parts += _table("by class", classes)
         if len(tally.binades) > 1:
             parts += _table("by binade", [(_binade(key), count) for key, count in by_binade(tally.binades)])
-        return [*parts, ""] if parts else []
+        return parts
 
     def sum(self) -> str:
         """Return one line: how many differ, and where they lie."""
@@ -317,11 +325,19 @@ class Comparison:
 
         return as_html(self)
 
-    def as_junit(self) -> str:
-        """Return a test report in JUnit's XML; needs `pip install "lowprec[report]"`."""
+    def as_junit(self, *, excused: bool = False, worse: Sequence[str] = ()) -> str:
+        """Return a test report in JUnit's XML; needs `pip install "lowprec[report]"`.
+
+        Parameters
+        ----------
+        excused : bool
+            Whether what differs passes, as a baseline has it too.
+        worse : sequence of str
+            What makes it worse than a baseline, for the report.
+        """
         from lowprec.verify.pages import as_junit
 
-        return as_junit(self)
+        return as_junit(self, excused=excused, worse=worse)
 
 
 # -- pieces of text ----------------------------------------------------------------------------------

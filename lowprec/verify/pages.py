@@ -8,8 +8,8 @@ from __future__ import annotations
 import html
 import importlib
 import io
-from collections.abc import Sequence
-from typing import TYPE_CHECKING, Any
+from collections.abc import Iterable, Mapping, Sequence
+from typing import TYPE_CHECKING, Any, TypeAlias
 
 from lowprec import __version__
 from lowprec.verify.shown import plain, plain_lines
@@ -18,7 +18,10 @@ from lowprec.verify.tally import binned, by_binade
 if TYPE_CHECKING:
     from lowprec.verify.comparison import Comparison
 
-__all__ = ["as_html", "as_junit"]
+__all__ = ["Case", "as_html", "as_junit", "junit"]
+
+#: A case of a test report: its name, its group, what failed (message, kind, text) or None, and its output.
+Case: TypeAlias = tuple[str, str, tuple[str, str, str] | None, str]
 
 _STYLE = """
 body { font: 15px/1.45 system-ui, sans-serif; margin: 2em auto; max-width: 72em; \
@@ -134,34 +137,62 @@ def _plots(report: Comparison) -> str:
     return text[text.index("<svg") :]
 
 
-def as_junit(report: Comparison) -> str:
+def as_junit(report: Comparison, *, excused: bool = False, worse: Sequence[str] = ()) -> str:
     """Return a test report with one case, which fails where something differs, or where nothing was compared.
+
+    With `excused`, what differs is its output, and does not fail; `worse` tells what a baseline has not.
 
     >>> import lowprec as lp
     >>> 'failures="0"' in as_junit(lp.compare([1.0], lp.encode([1.0], "e5m2"), "e5m2"))
     True
     """
+    failure: tuple[str, str, str] | None = None
+    if not report.agrees:
+        flags = "" if report.flags is None else f"; flags: {report.flags.sum()}"
+        kind = "mismatch" if report.compared else "nothing compared"
+        text = "\n".join([*(f"worse than the baseline: {line}" for line in worse), report.as_text()])
+        failure = (report.sum() + flags, kind, text)
+    properties = {}
+    if report.budget is not None:
+        counts = (("exact", report.exact), ("within", report.spent.within), ("outside", report.mismatches))
+        properties = {name: str(count) for name, count in counts}
+    if report.names:
+        properties["compared"] = ", ".join(report.names)
+    said = report.sum() if report.budget is not None else ""
+    if excused and failure is not None:
+        message, _, text = failure
+        failure, said = None, f"no worse than the baseline: {message}\n{text}"
+    return junit({"lowprec compare": [(report.question, "lowprec.compare", failure, said)]}, properties)
+
+
+def junit(suites: Mapping[str, Iterable[Case]], properties: Mapping[str, str] | None = None) -> str:
+    """Return JUnit's XML of suites of cases, each suite with these properties and lowprec's version.
+
+    Raises
+    ------
+    ModuleNotFoundError
+        Without junitparser; the message says how to install it.
+    """
     _need("junitparser", "a JUnit report")
     from junitparser import Failure, JUnitXml, TestCase, TestSuite
 
-    case = TestCase(plain(report.question), "lowprec.compare")
-    if not report.agrees:
-        flags = "" if report.flags is None else f"; flags: {report.flags.sum()}"
-        failure = Failure(report.sum() + flags, "mismatch" if report.compared else "nothing compared")
-        failure.text = plain_lines(report.as_text())
-        case.result = [failure]
-    suite = TestSuite("lowprec compare")
-    suite.add_property("lowprec", __version__)
-    if report.budget is not None:
-        for name, count in (("exact", report.exact), ("within", report.spent.within)):
-            suite.add_property(name, str(count))
-        suite.add_property("outside", str(report.mismatches))
-        case.system_out = report.sum()
-    if report.names:
-        suite.add_property("compared", ", ".join(map(plain, report.names)))
-    suite.add_testcase(case)
     found: Any = JUnitXml()
-    found.add_testsuite(suite)
+    for title, cases in suites.items():
+        suite = TestSuite(plain(title))
+        suite.add_property("lowprec", __version__)
+        for name, value in (properties or {}).items():
+            suite.add_property(name, plain(value))
+        for name, group, failed, said in cases:
+            case = TestCase(plain(name), plain(group))
+            if failed is not None:
+                message, kind, text = failed
+                failure = Failure(plain_lines(message), kind)
+                failure.text = plain_lines(text)
+                case.result = [failure]
+            if said:
+                case.system_out = plain_lines(said)
+            suite.add_testcase(case)
+        found.add_testsuite(suite)
     found.update_statistics()
     lines = io.BytesIO()
     found.write(lines)

@@ -73,6 +73,7 @@ KINDS = {
     "subnormal result": "the exact result lies among the format's subnormals",
     "direction": "the exact result lies between two values: the framework took the one farther away",
     "top binade": "the result lies in the binade that IEEE 754 would spend on infinities and NaNs",
+    "power of two": "the exact result is rounded up to a power of two, as the carry goes into the exponent",
     "other": "none of these",
 }
 
@@ -445,10 +446,14 @@ def _of_results(size: Array, asked: Asked, target: Format) -> dict[str, Array]:
         below = ((1 << target.exponent_bits) - 1 << target.trailing_bits) - 1
         significand, exponent = target.scaled(max(below, 0))
         top = np.abs(size) > np.ldexp(float(significand), exponent)
+    power = np.zeros(size.shape, bool)
+    if asked.want.dtype.kind == "u" and not isinstance(target, Codebook):
+        power = (near[0] != asked.want) & (asked.want & ((1 << target.trailing_bits) - 1) == 0)
     return {
         "tie": beside & _is_tie(asked),
         "overflow": np.abs(size) > target.max_finite,
         "subnormal result": np.abs(size) < (target.min_normal or 0),
         "direction": beside,
         "top binade": top,
+        "power of two": power,
     }

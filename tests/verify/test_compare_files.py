@@ -412,7 +412,9 @@ def test_reports_of_blocks_obey_the_schema(case):
     for got, scales in ((blocks.codes, blocks.scales), (blocks.values(), None)):
         report = lp.compare(x, got, fmt, scales=scales)
         jsonschema.validate(json.loads(report.as_json()), schema)
-        assert report.as_text().splitlines()[0].startswith("index ")
+        text = report.as_text()
+        assert text.startswith(report.sum())
+        assert "\n\nindex " in text
     sums = lp.compare((x, x), lp.matmul(x, x, "fp32_pairwise"), operation="matmul", accumulation="fp32_fma")
     jsonschema.validate(json.loads(sums.as_json()), schema)
 

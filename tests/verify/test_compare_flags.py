@@ -143,7 +143,8 @@ def test_a_difference_says_which_flags():
         "overflow raised, though it must not be",
     )
     assert (second["got"], second["want"], second.situation) == ("none", "inexact", "inexact missing")
-    assert "flags:\nindex 0:" in str(report)
+    assert f"\n\nflags:\n{report.flags.sum()}\n" in str(report)
+    assert "\n\nindex 0:\n    operand" in str(report).partition("flags:\n")[2]
 
 
 def test_unknown_bits_are_told():

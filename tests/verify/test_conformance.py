@@ -167,6 +167,12 @@ PROMISED = {
         ("blocks", "float32", "nvfp4", "element"),
         ("blocks", "float32", "nvfp4", "zero block"),
     ],
+    "tvm": [("cast", "float32", "e4m3fn", "overflow"), ("cast", "float32", "e5m2", "sign of zero")],
+    "iree": [
+        ("cast", "float32", "binary16", "subnormal result"),
+        ("cast", "float32", "e8m0fnu", "direction"),
+    ],
+    "triton": [("cast", "float32", "bfloat16", "direction"), ("cast", "float32", "e4m3fn", "power of two")],
 }
 
 
@@ -199,6 +205,50 @@ def test_single_inputs_give_what_the_design_says():
     assert codes("pychop", np.array([448, 240], np.float32), "e4m3fn") == [0.0, 240.0]
     assert codes("qtorch", np.array([1.0625], np.float32), "e4m3fn") == [1.125]
     assert codes("onnx", np.array([2.0**-127, 2.0**-149], np.float32), "e8m0fnu") == [1, 1]
+
+
+@pytest.mark.parametrize(
+    ("name", "value", "fmt", "code", "right"),
+    [
+        ("tvm", 496, "e4m3fn", 0x80, 0x7F),  # 2**9 after rounding: the exponent's upper bit becomes the sign
+        ("tvm", 1.5 * 2.0**-9, "e4m3fn", 0x00, 0x02),  # no subnormals
+        ("tvm", 2.0**-7, "e4m3fn", 0x00, 0x04),  # the exponent field 0, and the significand not shifted
+        ("tvm", -1, "e8m0fnu", 0x7F, 0xFF),  # the exponent field without the sign
+        ("iree", 1.75 * 2.0**-15, "e5m2", 0x00, 0x04),  # rounds up to the smallest normal: the carry is lost
+        ("iree", -464.5, "e4m3fn", 0xFF, 0xFF),  # its significand rounds to that of the NaN
+        ("iree", -512, "e4m3fn", 0x7F, 0xFF),  # beyond the largest exponent: a NaN without a sign
+        ("iree", 1.75, "e8m0fnu", 0x7F, 0x80),  # the exponent field, not rounded
+        ("iree", 2.0**-15, "binary16", 0x0000, 0x0200),  # no subnormals
+        (
+            "triton",
+            1.9375 * 2.0**-6,
+            "e4m3fn",
+            0x08,
+            0x10,
+        ),  # 2**-5, whose carry is lost beside an odd exponent
+        ("triton", 1.9375 * 2.0**-5, "e4m3fn", 0x18, 0x18),  # 2**-4, which an even exponent takes
+        ("triton", 1.0625, "e4m3fn", 0x39, 0x38),  # ties away from zero
+        ("triton", 1.99999, "bfloat16", 0x3FFF, 0x4000),  # cut off
+        ("triton", 3 * 2.0**-149, "e5m2", 0x02, 0x00),  # the significand without its leading bit
+    ],
+)
+def test_compilers_convert_as_their_sources_say(name, value, fmt, code, right):
+    """Each case follows from the source that the reason in the reviewed list is about."""
+    assert codes(name, np.array([value], np.float32), fmt) == [code]
+    assert lp.encode(np.float32(value), fmt) == right
+
+
+def test_a_result_rounded_up_to_a_power_of_two_has_its_own_kind():
+    """A carry that is joined to the exponent with or: half of what it should be, where that is odd."""
+
+    def joined(x, fmt):
+        codes, below = lp.encode(x, fmt), lp.encode(x, fmt, rounding="toward_zero")
+        carried = (codes != below) & (codes & 7 == 0) & (below & 8 != 0) & (codes & 0x7F < 0x7F)
+        return np.where(carried, below & 0xF8, codes)
+
+    found = kinds(joined, "float32")
+    assert set(found) == {"power of two"}
+    assert got_and_want(found["power of two"]) == ("0x08", "0x10")
 
 
 def test_apytypes_rounds_what_is_just_below_the_smallest_normal():

@@ -11,6 +11,7 @@ from lowprec.verify.frameworks import (
     bitstring,
     en_dtypes,
     gfloat,
+    iree,
     jax,
     ml_dtypes,
     numpy,
@@ -21,6 +22,8 @@ from lowprec.verify.frameworks import (
     tensorflow,
     torch,
     torchao,
+    triton,
+    tvm,
     universal,
 )
 from lowprec.verify.frameworks.base import Framework
@@ -43,6 +46,9 @@ _LIBRARIES = (
     bitstring,
     universal,
     en_dtypes,
+    tvm,
+    iree,
+    triton,
 )
 
 #: Every framework that there is an adapter for, by name.

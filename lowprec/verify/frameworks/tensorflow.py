@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import os
 
 import numpy as np
@@ -18,6 +19,8 @@ _FORMATS = formats("binary32 binary16 bfloat16 e5m2 e4m3fn")
 
 def _cast(values: Array, fmt: Format) -> Array:
     os.environ.setdefault("TF_CPP_MIN_LOG_LEVEL", "3")
+    with contextlib.suppress(ImportError):
+        import triton  # noqa: F401  # torch imports it too; after TensorFlow its LLVM aborts the process
     import tensorflow
 
     with tensorflow.device("CPU"):

@@ -84,7 +84,7 @@ def _framework(name: str, others: Any) -> Framework:
     return Framework(
         name=f"torchao_{name}",
         package="torchao",
-        install="pip install torchao==0.18.0",
+        install="pip install torch torchao==0.18.0",
         sources=(),
         targets=lambda: (),
         cast=lambda values, fmt: values,

@@ -1,0 +1,157 @@
+"""`lowprec compare --baseline`: what an earlier report has is accepted, and nothing worse."""
+
+from __future__ import annotations
+
+import json
+import re
+import shlex
+import subprocess
+import sys
+from pathlib import Path
+
+import numpy as np
+import pytest
+from click.testing import CliRunner
+from junitparser import JUnitXml
+
+import lowprec as lp
+from lowprec.cli.main import main
+
+X = np.random.default_rng(0).standard_normal(4096).astype(np.float32)
+RIGHT = np.asarray(lp.encode(X, "e4m3fn"))
+CUT = np.asarray(lp.encode(X, "e4m3fn", rounding="toward_zero"))
+
+
+@pytest.fixture
+def folder(tmp_path, monkeypatch):
+    """Values, codes that are cut, and a baseline of them."""
+    monkeypatch.chdir(tmp_path)
+    np.save("x.npy", X)
+    np.save("cut.npy", CUT)
+    written = compare("cut.npy", "--json")
+    assert written.exit_code == 1
+    Path("baseline.json").write_text(written.stdout)
+    return tmp_path
+
+
+def compare(name, *options):
+    return CliRunner().invoke(main, ["compare", "x.npy", name, "--to", "e4m3fn", *options])
+
+
+def against(codes, *options):
+    np.save("now.npy", codes)
+    return compare("now.npy", "--baseline", "baseline.json", *options)
+
+
+def test_the_same_differences_pass(folder):
+    """And are still told, with their cause."""
+    result = against(CUT)
+    assert result.exit_code == 0
+    assert "explained by truncation" in result.stdout
+    assert result.stdout.endswith("no worse than the baseline baseline.json\n")
+
+
+def test_fewer_differences_pass(folder):
+    """None, too."""
+    half = np.where(np.arange(CUT.size) % 2, CUT, RIGHT)
+    assert against(half).exit_code == 0
+    result = against(RIGHT)
+    assert (result.exit_code, result.stdout) == (0, "4,096 results agree\n")
+
+
+def _one_more():
+    codes = CUT.copy()
+    codes[np.flatnonzero(CUT == RIGHT)[0]] ^= 1
+    return codes
+
+
+def _other_sign():
+    codes = CUT.copy()
+    codes[np.flatnonzero(CUT != RIGHT)[0]] ^= 0x80
+    return codes
+
+
+def _up():
+    """As many as before, in the other direction."""
+    return np.where(CUT == RIGHT, RIGHT, RIGHT + 1)
+
+
+@pytest.mark.parametrize("codes", [_one_more(), _other_sign(), _up()], ids=["more", "sign", "direction"])
+def test_what_is_worse_fails_and_is_told(folder, codes):
+    """In text and in the test report."""
+    result = against(codes, "--junit", "report.xml")
+    assert result.exit_code == 1
+    told = re.findall(r"^worse than the baseline: (.*: [\d,]+, [\d,]+ in the baseline)$", result.stdout, re.M)
+    assert told
+    ((case,),) = JUnitXml.fromfile("report.xml")
+    (failure,) = case.result
+    assert all(f"worse than the baseline: {line}" in failure.text for line in told)
+
+
+def test_a_test_report_of_what_is_accepted_passes(folder):
+    """With all that differs in its output."""
+    assert against(CUT, "--junit", "report.xml").exit_code == 0
+    ((case,),) = JUnitXml.fromfile("report.xml")
+    assert not case.result
+    assert "explained by truncation" in case.system_out
+
+
+def test_fewer_results_are_worse(folder):
+    """A baseline is no way to compare less."""
+    np.save("x.npy", X[:100])
+    result = against(CUT[:100])
+    assert result.exit_code == 1
+    assert "worse than the baseline: 100 results were compared, 4,096 in the baseline" in result.stdout
+
+
+def test_flags_are_held_against_the_baseline(folder):
+    """Their counts are counts like others."""
+    flags = np.zeros(X.size, np.uint8)
+    lp.encode(X, "e4m3fn", flags=flags)
+    lost = flags.copy()
+    lost[np.flatnonzero(flags)[:5]] = 0
+    np.save("flags.npy", lost)
+    Path("baseline.json").write_text(compare("cut.npy", "--flags", "flags.npy", "--json").stdout)
+    assert against(CUT, "--flags", "flags.npy").exit_code == 0
+    lost[np.flatnonzero(lost)[0]] = 0
+    np.save("flags.npy", lost)
+    result = against(CUT, "--flags", "flags.npy")
+    assert result.exit_code == 1
+    assert "worse than the baseline: flags: mismatches: 6, 5 in the baseline" in result.stdout
+
+
+def test_a_baseline_of_another_question_is_refused(folder):
+    """Its counts would mean something else."""
+    result = against(CUT, "--rounding", "toward_zero")
+    assert result.exit_code == 2
+    assert "the baseline 'baseline.json' is about" in result.output
+    assert "make one with the same options and --json" in result.output
+
+
+@pytest.mark.apart
+def test_the_commands_of_the_page_work(folder):
+    """The two lines of the page, in a shell."""
+    page = (Path(__file__).parents[2] / "docs" / "compare.md").read_text().partition("## Baselines")[2]
+    lines = re.search(r"^```console\n(.*?)^```", page, re.M | re.S)[1].splitlines()
+    Path("cut.npy").rename("output.npy")
+    Path("x.npy").rename("input.npy")
+    Path("baseline.json").unlink()
+    program = f"{shlex.quote(sys.executable)} -m lowprec "
+    codes = [
+        subprocess.run(line.replace("$ lowprec ", program), shell=True, check=False).returncode
+        for line in lines
+    ]
+    assert codes == [1, 0]
+    assert Path("report.xml").exists()
+
+
+def test_what_is_not_whole_is_refused(folder):
+    """Before anything is compared."""
+    data = json.loads(Path("baseline.json").read_text())
+    for key in ("mismatches", "situations", "classes", "flags"):
+        Path("baseline.json").write_text(json.dumps({name: data[name] for name in data if name != key}))
+        result = against(CUT)
+        assert result.exit_code == 2
+        assert f"is no whole report of compare ({key})" in result.output
+    Path("baseline.json").write_text(json.dumps(data | {"mismatches": "many"}))
+    assert "counts are integers" in against(CUT).output
