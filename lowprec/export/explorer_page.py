@@ -75,7 +75,9 @@ def page_data(others: Iterable[Format] = ()) -> dict[str, Any]:
         if fmt in profile.formats
         for stop in profile.formats[fmt].via
     }
-    parts = {fmt.name: fmt for block in BLOCK_FORMATS.values() for fmt in (block.element, block.scale, BINARY32)}
+    parts = {
+        fmt.name: fmt for block in BLOCK_FORMATS.values() for fmt in (block.element, block.scale, BINARY32)
+    }
     return {
         "single": BINARY32.name,
         "double": _format(BINARY64),

@@ -101,10 +101,16 @@ function endOf(code, fmt, rounding, step) {
   const { next, threshold } = between;
   const far = fraction(BigInt(step) << 1100n);
   if (becomes(far) && becomes(next)) return null;
-  if (becomes(middle(next, threshold))) return { at: next, closed: becomes(next) };
-  if (becomes(threshold)) return { at: threshold, closed: true };
-  if (becomes(middle(threshold, value))) return { at: threshold, closed: false };
-  return { at: value, closed: true };
+  const changes = [threshold];
+  if (value.n * next.n < 0n && compare(threshold, ZERO)) changes.push(ZERO);
+  changes.sort((one, other) => compare(one, other) * step);
+  let end = { at: value, closed: true };
+  for (const at of [...changes, next]) {
+    if (!becomes(middle(end.at, at))) return end;
+    end = { at, closed: becomes(at) };
+    if (!end.closed) return end;
+  }
+  return end;
 }
 
 const middle = (a, b) => multiply(add(a, b), fraction(1n, 2n));
