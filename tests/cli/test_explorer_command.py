@@ -28,10 +28,13 @@ def test_it_opens_with_the_format_that_is_asked_for(tmp_path):
     """A name of the catalog, or a format of a file, which is then in the list."""
     assert '"first":"nf4"' in _run("--format", "nf4").output
     file = tmp_path / "mine.toml"
-    file.write_text("[formats.tiny]\nexponent_bits = 2\ntrailing_bits = 1\nbias = 1\n", encoding="utf-8")
+    file.write_text(
+        'kind = "format"\nname = "tiny"\nexponent_bits = 2\ntrailing_bits = 1\nbias = 1\n', encoding="utf-8"
+    )
     done = _run("--format", file)
     assert done.exit_code == 0, done.output
-    assert '"first":"tiny"' in done.output and '"tiny":{' in done.output
+    assert '"first":"tiny"' in done.output
+    assert '"tiny":{' in done.output
 
 
 def test_an_unknown_format_is_refused_and_nothing_is_written(tmp_path):
@@ -40,7 +43,8 @@ def test_an_unknown_format_is_refused_and_nothing_is_written(tmp_path):
     old.write_text("old", encoding="utf-8")
     done = _run("--format", "e4m3fx", "-o", old)
     assert done.exit_code == 2
-    assert "unknown format 'e4m3fx'" in done.output and "e4m3fn" in done.output
+    assert "unknown format 'e4m3fx'" in done.output
+    assert "e4m3fn" in done.output
     assert old.read_text("utf-8") == "old"
     assert [file.name for file in tmp_path.iterdir()] == ["explorer.html"]
 
@@ -49,7 +53,8 @@ def test_a_file_that_cannot_be_written(tmp_path):
     """In a folder that is not there."""
     done = _run("-o", tmp_path / "missing" / "explorer.html")
     assert done.exit_code == 2
-    assert "cannot write" in done.output and "No such file or directory" in done.output
+    assert "cannot write" in done.output
+    assert "No such file or directory" in done.output
 
 
 class _Loads(HTMLParser):

@@ -32,19 +32,22 @@ NEAR = """name => { const fmt = FORMATS[name];
   const number = code => (code === null ? null : Number(code));
   return [...Array(1 << Number(fmt.width)).keys()].map(BigInt).map(code => {
     const gap = ulpOf(code, fmt);
-    return [number(neighbour(code, fmt, -1)), number(neighbour(code, fmt, 1)), gap && fractionText(gap)]; }); }"""
+    const beside = [-1, 1].map(step => number(neighbour(code, fmt, step)));
+    return [...beside, gap && fractionText(gap)]; }); }"""
 INTERVALS = """([name, mode]) => { const fmt = FORMATS[name];
   const end = each => each && [fractionText(each.at), each.closed];
   return [...Array(1 << Number(fmt.width)).keys()].map(BigInt).map(code => {
     const found = intervalOf(code, fmt, MODES[mode]);
     return found && [end(found.low), end(found.high)]; }); }"""
 DEFINED = """texts => texts.map(text => { try { const fmt = definedFormat(text);
-    return [...Array(1 << Math.min(Number(fmt.width), 8)).keys()].map(code => fractionText(decode(BigInt(code), fmt)));
+  const count = 1 << Math.min(Number(fmt.width), 8);
+  return [...Array(count).keys()].map(code => fractionText(decode(BigInt(code), fmt)));
   } catch (error) { if (error instanceof Refused) return null; throw error; } })"""
 ROUNDED = """([text, numbers]) => { const fmt = definedFormat(text);
   return numbers.map(number => { try { return Number(project(parse(number), fmt, DEFAULT)); }
     catch (error) { if (error instanceof Refused) return null; throw error; } }); }"""
-TILES = """([name, text]) => { update({ block: name, values: text }); const block = BLOCKS[name], rows = typedRows();
+TILES = """([name, text]) => { update({ block: name, values: text });
+  const block = BLOCKS[name], rows = typedRows();
   const tensor = tensorScale(rows.flat(), block);
   return blocksOf(rows, block).map(({ values }) => {
     const { scale, codes } = encodeBlock(values, block, RULES[block.rule], tensor);
@@ -170,7 +173,7 @@ def test_definitions_that_are_no_format_are_refused(tab, text):  # fmt: skip
 
 @pytest.mark.parametrize("fmt", list(BLOCK_FORMATS.values()), ids=str)
 def test_rows_are_cut_into_blocks(tab, fmt):
-    """18 rows of 35 values: blocks along one axis or two, short ones at the edges, one scale of the tensor."""
+    """18 rows of 35 values: blocks along one axis or two, short ones at the edges, one tensor scale."""
     draw = random.Random(2)
     rows = [[Fraction(draw.randint(-4096, 4096), 512) for _ in range(35)] for _ in range(18)]
     down, along = fmt.sizes if len(fmt.sizes) == 2 else (1, fmt.sizes[0])
@@ -235,7 +238,8 @@ def test_the_page_is_used_by_keyboard(open_page):
     tab.keyboard.press("Enter")
     assert tab.evaluate("[state.code.toString(), document.activeElement.dataset.row]") == ["1", "1"]
     tab.fill("#integer", "126")
-    assert tab.input_value("#hex") == "0x7e" and tab.text_content("#value") == "448"
+    assert tab.input_value("#hex") == "0x7e"
+    assert tab.text_content("#value") == "448"
     tab.fill("#hex", "0x100")
     assert tab.text_content("#code-error") == "No code of e4m3fn, whose codes are 0 to 0xff."
     assert tab.evaluate("state.code.toString()") == "126"
@@ -253,14 +257,15 @@ CONTRASTS = """() => { const channel = c => (c /= 255) <= 0.04045 ? c / 12.92 : 
   while (walk.nextNode()) { const node = walk.currentNode.parentElement;
     if (!walk.currentNode.data.trim() || !node.checkVisibility() || node.closest("script")) continue;
     const style = getComputedStyle(node), svg = node instanceof SVGElement;
-    const pair = [light(parts(svg ? style.fill : style.color)), light(ground(svg ? node.closest("div") : node))];
+    const pair = [light(parts(svg ? style.fill : style.color)),
+      light(ground(svg ? node.closest("div") : node))];
     found.push([(Math.max(...pair) + 0.05) / (Math.min(...pair) + 0.05), node.outerHTML.slice(0, 80)]); }
   return found; }"""
 
 
 @pytest.mark.parametrize("theme", ["light", "dark"])
 def test_text_has_contrast(open_page, theme):
-    """At least 4.5 to 1 against what is behind it, [WCAG] 1.4.3, of all text that is seen, errors too."""
+    """At least 4.5 to 1 against what is behind it, of all text that is seen, errors too."""
     tab = open_page(page(), f"#t={theme}&x=wrong&c=39&f=e5m2")
     tab.click("text=Define a format")
     tab.fill("#own-e", "99")
@@ -275,7 +280,8 @@ def test_text_has_contrast(open_page, theme):
 def test_what_can_be_used_has_a_name(tab):
     """Fields, buttons and regions, for those who hear the page."""
     tab.evaluate("document.querySelectorAll('details').forEach(each => { each.open = true; })")
-    nameless = """() => [...document.querySelectorAll("input, select, textarea, button, table, section, svg, [role=region], [role=group]")]
+    nameless = """() => [...document.querySelectorAll(
+        "input, select, textarea, button, table, section, svg, [role=region], [role=group]")]
       .filter(each => !(each.labels?.length || each.textContent.trim() && each.matches("button")
         || each.getAttribute("aria-label") || each.caption || each.querySelector("h2")
         || document.getElementById(each.getAttribute("aria-labelledby"))

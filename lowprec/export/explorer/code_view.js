@@ -53,16 +53,11 @@ function summaryOf(fmt) {
   return parts.join(" · ");
 }
 
-// A finite number in digits that fit a line; the whole one is in the facts.
-function endText({ at }) {
-  return shortText(at);
-}
-
 function intervalText(interval) {
   if (interval === null) return "none";
   const { low, high } = interval;
-  const left = low === null ? "(−∞" : (low.closed ? "[" : "(") + endText(low);
-  const right = high === null ? "∞)" : endText(high) + (high.closed ? "]" : ")");
+  const left = low === null ? "(−∞" : (low.closed ? "[" : "(") + shortText(low.at);
+  const right = high === null ? "∞)" : shortText(high.at) + (high.closed ? "]" : ")");
   return `${left}, ${right}`;
 }
 
@@ -87,7 +82,7 @@ function showCode() {
     ["fraction", fractionText(value)],
     ["next below", stepButton(neighbour(state.code, fmt, -1), fmt)],
     ["next above", stepButton(neighbour(state.code, fmt, 1), fmt)],
-    ["ulp", ulp === null ? "none" : decimalText(ulp)],
+    ["ulp", ulp === null ? "none" : `${shortText(ulp)}  ${hexText(ulp)}`],
     ["numbers rounded to it", intervalText(intervalOf(state.code, fmt, MODES[state.mode]))],
   ];
   const held = document.activeElement?.closest?.("dd")?.dataset.fact;

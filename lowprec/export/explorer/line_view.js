@@ -96,7 +96,7 @@ function labels(drawn, fmt, x, width) {
   const made = [];
   let free = 0;
   for (const place of drawn) {
-    const text = shortText(decode(codeAt(place, fmt), fmt)), half = text.length * 4 + 6, left = x(place);
+    const text = shortText(decode(codeAt(place, fmt), fmt)).replace("≈", ""), half = text.length * 4 + 6, left = x(place);
     if (left - half < free || left + half > width) continue;
     made.push(element("text", text, { x: left, y: 86, class: "label", "text-anchor": "middle" }));
     free = left + half;

@@ -45,13 +45,14 @@ function showTable() {
   const held = document.activeElement?.dataset?.row;
   const rows = [];
   for (let place = first; place < last; place++) {
-    const code = at(place), [hex, ...cells] = rowText(code, fmt);
+    const code = at(place), [hex, bits, value, ...cells] = rowText(code, fmt);
+    const shown = value.length > 24 ? shortText(decode(code, fmt)) : value;
     const button = element("button", hex, {
       type: "button", class: "jump", "data-row": place, tabindex: place === first ? 0 : -1,
       ...(code === state.code ? { "aria-current": "true" } : {}),
     });
     button.onclick = () => update({ code });
-    rows.push([button, ...cells]);
+    rows.push([button, bits, shown, ...cells]);
   }
   table("codes", `Codes of ${state.format}`, ["code", "bits", "value", "hexadecimal", "class"], rows);
   const wide = fmt.width > SEARCHED_BITS ? " This format is too wide to search: type a code (0x…) or a number." : "";
