@@ -31,7 +31,7 @@ function showRounded() {
     byId("profiles").replaceChildren();
     return;
   }
-  table("rounded", `${state.number} under each rounding mode and saturation`, ["rounding", ...DATA.saturations],
+  table("rounded", `${state.number} under each rounding mode and saturation`, ["rounding mode", ...DATA.saturations.map((name) => `saturation: ${name}`)],
     DATA.modes.map((rounding) => [
       words(rounding.name),
       ...DATA.saturations.map((saturation) => answer(typed, fmt, { ...DEFAULT, rounding, saturation })),
@@ -53,10 +53,9 @@ function showProfiles(typed, fmt) {
     list.append(...names.map(({ name, versions }) => element("li", versions ? `${name} (${versions})` : name)));
     return [answer(typed, fmt, how), list];
   });
-  const none = element("p", `No profile has ${state.format}.`);
   if (rows.length) table("profiles", `${state.number} under each profile`, ["result", "profiles"], rows);
   else byId("profiles").replaceChildren();
-  byId("profiles-said").textContent = rows.length ? (rows.length === 1 ? "All profiles agree." : `${rows.length} different results.`) : none.textContent;
+  byId("profiles-said").textContent = rows.length ? (rows.length === 1 ? "All profiles agree." : `${rows.length} different results.`) : `No profile has ${state.format}.`;
 }
 
 function listenToNumber() {
