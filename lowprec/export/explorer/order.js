@@ -76,7 +76,6 @@ function ulpOf(code, fmt) {
   }
   let m = code;
   if (code & fmt.signCode) m = fmt.sign === "twos_complement" ? (1n << fmt.width) - code : code & ~fmt.signCode;
-  if (m > fmt.last) m = fmt.last;
   return subtract(valueOf(m + 1n, fmt), valueOf(m, fmt));
 }
 
@@ -134,12 +133,6 @@ function gapBeside(code, value, fmt, step) {
   let next;
   if (!outside) next = decode(codeAt(place, fmt), fmt);
   else if (fmt.sign === "unsigned" && step < 0) next = value.n > 0n ? ZERO : negate(ulpOf(code, fmt));
-  else next = add(value, multiply(fraction(BigInt(step)), ulpBeyond(code, fmt)));
+  else next = add(value, multiply(fraction(BigInt(step)), ulpOf(code, fmt)));
   return { next, threshold: middle(value, next) };
-}
-
-// The ulp of an extreme value; that of two's complement has one more magnitude.
-function ulpBeyond(code, fmt) {
-  if (fmt.sign !== "twos_complement") return ulpOf(code, fmt);
-  return subtract(valueOf(1n, fmt), valueOf(0n, fmt));
 }
