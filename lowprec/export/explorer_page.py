@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import dataclasses
 import json
-from collections.abc import Iterable
+from collections.abc import Container, Iterable
 from fractions import Fraction
 from importlib import resources
 from typing import Any
@@ -16,7 +16,7 @@ import lowprec
 from lowprec.oracle.codebook import decode
 from lowprec.oracle.exact import Exact, Special
 from lowprec.spec.block import RULES, BlockFormat
-from lowprec.spec.catalog import BINARY32, BLOCK_FORMATS, FORMATS
+from lowprec.spec.catalog import BINARY32, BINARY64, BLOCK_FORMATS, FORMATS
 from lowprec.spec.codebook import TIES, Codebook, Number, Ray
 from lowprec.spec.codebooks import ENTRIES, named
 from lowprec.spec.format import Format, Sign
@@ -26,7 +26,10 @@ from lowprec.spec.rounding import MODES, Rounding
 
 __all__ = ["page", "page_data"]
 
-_SCRIPTS = ("numbers.js", "formats.js", "rounding.js", "page.js", "blocks.js", "start.js")
+_SCRIPTS = (
+    *("numbers.js", "formats.js", "rounding.js", "state.js", "order.js", "define.js", "blocks.js"),
+    *("code_view.js", "line_view.js", "table_view.js", "round_view.js", "block_view.js", "start.js"),
+)
 
 #: Bits of the codebooks that the page has; wider ones are tables of 65,536 values.
 _WIDEST = 8
@@ -72,12 +75,17 @@ def page_data(others: Iterable[Format] = ()) -> dict[str, Any]:
         if fmt in profile.formats
         for stop in profile.formats[fmt].via
     }
-    blocks = {name: block for name, block in BLOCK_FORMATS.items() if len(block.sizes) == 1}
-    parts = {fmt.name: fmt for block in blocks.values() for fmt in (block.element, block.scale, BINARY32)}
+    parts = {
+        fmt.name: fmt for block in BLOCK_FORMATS.values() for fmt in (block.element, block.scale, BINARY32)
+    }
     return {
         "single": BINARY32.name,
+        "double": _format(BINARY64),
+        "own": _own_name(formats),
+        "signs": [each.value for each in Sign],
+        "ties": {name: _mode(mode) for name, mode in TIES.items()},
         "block_parts": {name: _format(fmt) for name, fmt in parts.items()},
-        "blocks": {name: _block(block) for name, block in blocks.items()},
+        "blocks": {name: _block(block) for name, block in BLOCK_FORMATS.items()},
         "rules": [
             {**dataclasses.asdict(rule), "threshold": rule.threshold and str(rule.threshold)}
             for rule in RULES
@@ -102,6 +110,11 @@ def page_data(others: Iterable[Format] = ()) -> dict[str, Any]:
     }
 
 
+def _own_name(taken: Container[str]) -> str:
+    """Return a name for the format that is defined on the page."""
+    return next(name for name in map("mine{}".format, ("", *range(2, 100))) if name not in taken)
+
+
 def _format(fmt: Format) -> dict[str, Any]:
     if isinstance(fmt, Codebook):
         return {
@@ -124,6 +137,7 @@ def _block(block: BlockFormat) -> dict[str, Any]:
     fields = {field.name: getattr(block, field.name) for field in dataclasses.fields(BlockFormat)}
     return {
         **fields,
+        "size": list(block.sizes),
         "element": block.element.name,
         "scale": block.scale.name,
         "rule": block.rule.name,

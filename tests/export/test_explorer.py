@@ -10,6 +10,7 @@ from fractions import Fraction
 import pytest
 
 from lowprec.export.explorer_page import page
+from lowprec.export.tabulate import classify
 from lowprec.oracle import block as blocks, codebook
 from lowprec.oracle.convert import decode, project, value_of
 from lowprec.oracle.exact import Special
@@ -20,7 +21,6 @@ from lowprec.spec.codebooks import ENTRIES, named
 from lowprec.spec.profiles import PROFILES
 from lowprec.spec.projection import Projection, Saturation
 from lowprec.spec.rounding import MODES
-from tests.programs import need, need_browser_library
 
 pytestmark = pytest.mark.apart
 
@@ -31,7 +31,8 @@ NARROW = [
 SPECIALS = (*Special, Fraction(0))
 
 CODES = """name => { const fmt = FORMATS[name];
-  return [...Array(1 << Number(fmt.width)).keys()].map(code => fractionText(decode(BigInt(code), fmt))); }"""
+  return [...Array(1 << Number(fmt.width)).keys()].map(BigInt).map(code =>
+    [fractionText(decode(code, fmt)), classOf(code, fmt).toLowerCase()]); }"""
 ROUNDED = """([name, texts, saturations]) => { const fmt = FORMATS[name];
   return DATA.modes.map(rounding => saturations.map(saturation => texts.map(text => {
     try { return Number(project(parse(text), fmt, {...DEFAULT, rounding, saturation})); }
@@ -44,26 +45,6 @@ BLOCK = """([name, rule, blocks]) => blocks.map(texts => {
 PROFILED = """([profile, name, texts]) => { const how = makeProjection(DATA.profiles[profile].formats[name]);
   return texts.map(text => { try { return Number(project(parse(text), FORMATS[name], how)); }
     catch (error) { if (error instanceof Refused) return null; throw error; } }); }"""
-
-
-@pytest.fixture(scope="module")
-def tab(tmp_path_factory):
-    """The page in Chromium; at the end nothing was asked of the network and nothing was complained of."""
-    library, program = need_browser_library(), need("chromium")
-    file = tmp_path_factory.mktemp("explorer") / "explorer.html"
-    file.write_text(page(), encoding="utf-8")
-    with library.sync_playwright() as driver:
-        browser = driver.chromium.launch(executable_path=program, args=["--no-sandbox"])
-        opened = browser.new_page()
-        asked, said = [], []
-        opened.on("request", lambda request: asked.append(request.url))
-        opened.on("console", lambda message: said.append(message.text))
-        opened.on("pageerror", lambda error: said.append(str(error)))
-        opened.goto(file.as_uri())
-        yield opened
-        assert {url.partition("#")[0] for url in asked} == {file.as_uri()}
-        assert said == []
-        browser.close()
 
 
 def _text(value):
@@ -90,9 +71,10 @@ def _points(fmt):
 
 
 @pytest.mark.parametrize("fmt", NARROW, ids=str)
-def test_every_code_has_its_exact_value(tab, fmt):
+def test_every_code_has_its_exact_value_and_class(tab, fmt):
     """All codes of all formats and codebooks of at most 8 bits."""
-    assert tab.evaluate(CODES, fmt.name) == [_text(decode(code, fmt)) for code in range(1 << fmt.width)]
+    want = [[_text(decode(code, fmt)), classify(code, fmt)] for code in range(1 << fmt.width)]
+    assert tab.evaluate(CODES, fmt.name) == want
 
 
 @pytest.mark.parametrize(
@@ -113,17 +95,25 @@ def test_every_mode_and_saturation_at_all_ties(tab, name):
     assert tab.evaluate(ROUNDED, [name, [_text(x) for x in points], policies]) == want
 
 
-def test_a_mistake_would_be_found(tab):
-    """Ties away from zero, planted in the mode of ties to even."""
-    points = [_text(x) for x in _points(FORMATS["e2m1fn"])]
-    right = tab.evaluate(ROUNDED, ["e2m1fn", points, ["finite"]])
-    plant = "DATA.modes[0].thresholds = Array(4).fill('half_or_above')"
-    kept = tab.evaluate("JSON.stringify(DATA.modes[0].thresholds)")
-    try:
-        tab.evaluate(plant)
-        assert tab.evaluate(ROUNDED, ["e2m1fn", points, ["finite"]]) != right
-    finally:
-        tab.evaluate(f"DATA.modes[0].thresholds = {kept}; undefined")
+@pytest.mark.parametrize(
+    ("right", "wrong"),
+    [
+        ('case "above_half": return twice > tail.d;', 'case "above_half": return twice >= tail.d;'),
+        ("nearer % 2n === 1n) ? 1n : 0n", "nearer % 2n === 0n) ? 1n : 0n"),
+        ("if (nearer > last) nearer = last;", "if (nearer >= last) nearer = last - 1n;"),
+    ],
+    ids=["ties away from zero", "ties to odd", "the largest value lost"],
+)
+def test_a_mistake_in_the_script_is_found(open_page, right, wrong):
+    """Planted in a copy of the page: the same comparison as above fails, on ties of e4m3fn."""
+    source = page()
+    assert source.count(right) == 1
+    planted, fmt = open_page(source.replace(right, wrong)), FORMATS["e4m3fn"]
+    points = _points(fmt)
+    want = [[[_projected(x, fmt, Projection(rounding=mode)) for x in points]] for mode in MODES]
+    asked = ["e4m3fn", [_text(x) for x in points], ["none"]]
+    assert planted.evaluate(ROUNDED, asked) != want
+    assert open_page(source).evaluate(ROUNDED, asked) == want
 
 
 @pytest.mark.parametrize("profile", [each for each in PROFILES.values() if each.name != "p3109"], ids=str)
@@ -162,7 +152,7 @@ def _encoded(values, fmt):
     return [scale, codes]
 
 
-@pytest.mark.parametrize("fmt", [each for each in BLOCK_FORMATS.values() if len(each.sizes) == 1], ids=str)
+@pytest.mark.parametrize("fmt", list(BLOCK_FORMATS.values()), ids=str)
 def test_blocks_are_the_oracles_under_every_rule(tab, fmt):
     """Drawn values of all sizes, largest magnitudes near powers of two and the element's own, specials."""
     draw, most = random.Random(0), Fraction(fmt.element.max_finite)

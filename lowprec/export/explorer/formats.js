@@ -73,14 +73,13 @@ function decode(code, fmt) {
   return value.n ? negate(value) : "-0";
 }
 
-// The name of what a code is, in the words of IEEE 754.
+// The name of what a code is, in the words of IEEE 754; numbers of codebooks and fixed point are normal.
 function classOf(code, fmt) {
   const value = decode(code, fmt);
   if (isNan(value)) return "NaN";
   if (isInfinite(value)) return "infinity";
   if (value === "-0" || value.n === 0n) return "zero";
-  if (fmt.kind === "codebook") return "number";
-  if (!fmt.e) return "fixed point";
+  if (fmt.kind === "codebook" || !fmt.e) return "normal";
   return fmt.subnormals && (code & ~fmt.signCode) >> fmt.t === 0n ? "subnormal" : "normal";
 }
 

@@ -129,10 +129,11 @@ function approximate(value) {
   return Number(top.n / top.d) * 2 ** -60 * 2 ** Number(k);
 }
 
+// At most about six digits; with a sign of approximation where that is not the whole number.
 function shortText(value) {
   if (!isFraction(value)) return value.replace("-", "−").replace("+", "");
   const full = decimalText(value);
   if (full.length <= 12 && !full.includes("/")) return full.replace("-", "−");
   const size = approximate(value);
-  return size.toPrecision(6).replace(/\.?0+(e|$)/, "$1").replace("-", "−");
+  return "≈" + size.toPrecision(6).replace(/(\.\d*?)0+(e|$)/, "$1$2").replace(/\.(e|$)/, "$1").replaceAll("-", "−");
 }
