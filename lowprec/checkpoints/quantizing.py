@@ -16,7 +16,6 @@ import numpy.typing as npt
 
 import lowprec
 from lowprec.arrays.arith import divide
-from lowprec.arrays.block import BlockArray
 from lowprec.arrays.block_quotients import spread
 from lowprec.arrays.checks import dtype
 from lowprec.arrays.convert import decode, encode
@@ -24,6 +23,7 @@ from lowprec.arrays.packing import pack
 from lowprec.arrays.statistics import scale_for
 from lowprec.checkpoints import bitsandbytes_writing, configs
 from lowprec.checkpoints.container import CheckpointError, tag_of
+from lowprec.checkpoints.correcting import Inputs, Outputs, Round, Statistics, corrected
 from lowprec.checkpoints.decoding import GGUF_BLOCKS, ranges, values_of
 from lowprec.checkpoints.errors import Errors
 from lowprec.checkpoints.folder import Checkpoint
@@ -73,6 +73,9 @@ FAMILIES: dict[str, dict[str, str]] = {
     "gguf": {name.lower(): f"gguf {name}" for name in ("MXFP4", "NVFP4", "Q8_0", "IQ4_NL")},
     "plain": {name: "plain" for name in ("e4m3fn", "e5m2", "bfloat16", "binary16")},
 }
+
+#: Columns that are corrected together, where there are no blocks.
+_COLUMNS = 128
 
 #: Weights that stay as they are unless `include` names them.
 EXCLUDED = ("*embed*", "*lm_head*", "*norm*", "*router*", "*.gate.weight", "token_embd.*", "output.weight")
@@ -218,6 +221,7 @@ def quantize_checkpoint(
     exclude: Sequence[str] = (),
     watch: Watch = None,
     scales: Scales | None = None,
+    statistics: Statistics | None = None,
 ) -> tuple[dict[str, dict[str, Any]], dict[str, str]]:
     """Write a checkpoint with its weights quantised, and return reports and why others stayed as they were.
 
@@ -233,7 +237,11 @@ def quantize_checkpoint(
     watch : callable, optional
     scales : callable, optional
         Of conversions: gives scales for weights that have them already.
+    statistics : Statistics, optional
+        Inputs of layers, by which the error of their outputs is reported, and weights are corrected.
     """
+    if statistics is not None and (how.scheme.state or how.scheme.transposed):
+        raise CheckpointError(f"statistics of inputs are not used for {how.scheme.name}; leave them out")
     if (out.suffix == ".gguf") != (how.scheme.family == "gguf"):
         raise CheckpointError(
             f"{how.scheme.name} is written to .gguf files, not to {out.name!r}"
@@ -247,7 +255,7 @@ def quantize_checkpoint(
             kept[weight.name] = why
             tasks += [copy_of(part, out) for part in weight.parts]
         else:
-            tasks.append(_task(weight, how, scales))
+            tasks.append(_task(weight, how, scales, statistics))
             done.append(weight.name)
     if how.scheme.family == "comfyui":
         mark = ("scaled_fp8", "F8_E4M3", (2,))
@@ -261,14 +269,17 @@ def quantize_checkpoint(
         "channel": how.channel,
     }
     spelled |= {"rule": how.blocks.rule.name} if how.blocks is not None else {}
+    spelled |= {"correct": "gptq"} if statistics is not None and statistics.correct else {}
     made = {
         "format": "pt",
         "lowprec": json.dumps(
             {"version": lowprec.__version__, "made": "quantize" if scales is None else "convert", **spelled}
         ),
     }
+    used = None if statistics is None else fingerprint(statistics.checkpoint, {})
     digest = fingerprint(
-        checkpoint, {**made, "include": include, "exclude": exclude, "done": done, "to": out.name}
+        checkpoint,
+        {**made, "inputs": used, "include": include, "exclude": exclude, "done": done, "to": out.name},
     )
     others = configs.beside(checkpoint, kept, how) if out.suffix not in SINGLE else None
     reports = write_checkpoint(
@@ -293,12 +304,15 @@ def _left_out(weight: Weight, include: Sequence[str], exclude: Sequence[str]) ->
     return ""
 
 
-def _task(weight: Weight, how: Target, scales: Scales | None) -> Task:
+def _task(weight: Weight, how: Target, scales: Scales | None, statistics: Statistics | None) -> Task:
     plan = _plan(weight, how)
 
     def work(write: Write) -> dict[str, Any] | None:
         names = {role: entry[0] for role, entry in plan.items()}
-        return _written(weight, how, names, write, None if scales is None else scales(weight, how))
+        known = None if scales is None else scales(weight, how)
+        inputs = None if statistics is None else statistics.of(weight)
+        correct = statistics is not None and statistics.correct
+        return _written(weight, how, names, write, known, inputs, correct)
 
     return Task(weight.name, weight.codes.path.name, tuple(plan.values()), math.prod(weight.shape), work)
 
@@ -338,10 +352,18 @@ def _one(scheme: Scheme) -> tuple[int, ...]:
 
 @usual_arithmetic()
 def _written(
-    weight: Weight, how: Target, names: dict[str, str], write: Write, given: Given | None = None
-) -> dict[str, Any] | None:
+    weight: Weight,
+    how: Target,
+    names: dict[str, str],
+    write: Write,
+    given: Given | None = None,
+    inputs: Inputs | None = None,
+    correct: bool = False,
+) -> dict[str, Any]:
     """Write one weight, and return its report."""
     rows, errors = largest(weight), Errors()
+    outputs = None if inputs is None else Outputs(inputs)
+    factor = inputs.factor() if inputs is not None and correct else None
     if how.scheme.state:
         assert how.blocks is not None
         known = None if given is None else given.scales
@@ -373,40 +395,48 @@ def _written(
         single = single.reshape(shape)
     for start, stop in ranges(aligned):
         values = values_of(weight, start, stop)
-        if how.scheme is PLAIN:
-            codes = encode(values, how.element, saturation="finite")
+        values = np.ascontiguousarray(values.swapaxes(-1, -2)) if how.scheme.transposed else values
+        part = single if single is None or not how.channel else single[start:stop]
+        rounded = _rounding(how, tensor, part)
+        moments: Array = values
+        scales: Any = None if given is None else given.scales(start, stop)
+        if factor is not None:
+            width = how.blocks.sizes[-1] if how.blocks is not None else _COLUMNS
+            moments, scales = corrected(values, factor, width, rounded)
+        results, scales, codes = rounded(moments, scales)
+        if outputs is not None:
+            outputs.add(values, results, rounded(values, None)[0] if factor is not None else results)
+        if how.blocks is None:
             write(names["codes"], codes, start)
-            errors.add(values, decode(codes, how.element), ())
+            limits = None if part is None else part * np.float32(how.element.max_finite)
+            errors.add(values, results, (), limits)
             continue
-        if single is not None:
-            part = single[start:stop] if how.channel else single
-            found = divide(values, np.broadcast_to(part, values.shape), how.element, saturation="finite")
-            write(names["codes"], encode(found, how.element), start)
-            errors.add(values, found * part, (), part * np.float32(how.element.max_finite))
-            continue
-        assert how.blocks is not None
-        turned = values.swapaxes(-1, -2) if how.scheme.transposed else values
-        scales = None if given is None else given.scales(start, stop)
-        blocks = encode(np.ascontiguousarray(turned), how.blocks, tensor_scale=tensor, scales=scales)
         if how.scheme.family == "gguf":
-            joined = join_blocks(blocks.codes, blocks.scales, how.scheme.packing)
-            write(names["codes"], joined, start)
+            write(names["codes"], join_blocks(codes, scales, how.scheme.packing), start)
         else:
-            _write_parts(how, blocks, names, write, start, unit)
-        sizes = (*[1] * (turned.ndim - len(how.blocks.sizes)), *how.blocks.sizes)
-        limits = decode(blocks.scales, how.blocks.scale, dtype=np.float64) * how.blocks.element.max_finite
+            packed = pack(codes, how.element)
+            if how.scheme.packing == "groups":
+                packed = packed.reshape(*packed.shape[:-1], -1, 16)
+            write(names["codes"], packed, start)
+            write(names["scales"], scales, start // unit)
+        sizes = (*[1] * (values.ndim - len(how.blocks.sizes)), *how.blocks.sizes)
+        limits = decode(scales, how.blocks.scale, dtype=np.float64) * how.blocks.element.max_finite
         limits = limits * (1.0 if tensor is None else np.float64(tensor))
-        errors.add(
-            turned, blocks.values(), sizes, spread(limits, turned.shape, tuple(range(turned.ndim)), sizes)
-        )
-    return errors.report()
+        errors.add(values, results, sizes, spread(limits, values.shape, tuple(range(values.ndim)), sizes))
+    return errors.report() | ({} if outputs is None else outputs.report())
 
 
-def _write_parts(
-    how: Target, blocks: BlockArray, names: dict[str, str], write: Write, start: int, unit: int
-) -> None:
-    packed = pack(blocks.codes, how.element)
-    if how.scheme.packing == "groups":
-        packed = packed.reshape(*packed.shape[:-1], -1, 16)
-    write(names["codes"], packed, start)
-    write(names["scales"], blocks.scales, start // unit)
+def _rounding(how: Target, tensor: Any, single: Array | None) -> Round:
+    """Return what rounds values, by scales of blocks if there are some: to values, scales and codes."""
+
+    def rounded(values: Array, scales: Any) -> tuple[Array, Any, Array]:
+        if how.blocks is not None:
+            blocks = encode(np.ascontiguousarray(values), how.blocks, tensor_scale=tensor, scales=scales)
+            return blocks.values(), blocks.scales, blocks.codes
+        if single is None:
+            codes = encode(values, how.element, saturation="finite")
+            return decode(codes, how.element), None, codes
+        found = divide(values, np.broadcast_to(single, values.shape), how.element, saturation="finite")
+        return found * single, None, encode(found, how.element)
+
+    return rounded
