@@ -162,7 +162,7 @@ def corrected(values: Array, factor: Doubles, width: int, rounded: Round) -> tup
     >>> def nearest(part, scales):
     ...     return np.rint(part), None, np.rint(part)
     >>> corrected(np.array([[0.4, 0.3]]), factor, 1, nearest)[0].round(2)
-    array([[0.4 , 0.71]])
+    array([[0.4 , 0.72]])
 
     Parameters
     ----------
