@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from lowprec.cli.arguments import AGREE, DIFFER, NOTHING, deliver, usage_errors
+from lowprec.cli.options import scheduler_option, seed_option
 from lowprec.cli.terminal import say
 
 if TYPE_CHECKING:
@@ -166,9 +167,24 @@ def _written(command: Callable[..., Any]) -> Callable[..., Any]:
     type=click.Path(path_type=Path),
     help="safetensors file of inputs: (samples, k) by the weight's name. Reports errors of outputs.",
 )
+@click.option(
+    "--rounding",
+    default="nearest_even",
+    show_default=True,
+    metavar="MODE",
+    help="Of elements: a mode, or for instance 'stochastic(8)'.",
+)
+@seed_option("stochastic roundings")
+@scheduler_option
 @click.option("--correct", type=click.Choice(["gptq"]), help="Make up for errors on these inputs.")
 def quantize(
-    path: Path, output: Path, as_json: bool, statistics: Path | None, correct: str | None, **asked: Any
+    path: Path,
+    output: Path,
+    as_json: bool,
+    statistics: Path | None,
+    correct: str | None,
+    scheduler: str | None,
+    **asked: Any,
 ) -> None:
     """Quantise the weights of a checkpoint, and report the error of each.
 
@@ -181,9 +197,17 @@ def quantize(
     if correct is not None and statistics is None:
         raise click.UsageError(f"--correct {correct} needs the inputs of layers; give --statistics")
     with usage_errors():
-        inputs = None if statistics is None else statistics_in(statistics, correct)
+        inputs = None if statistics is None else statistics_in(statistics.absolute(), correct)
     run = functools.partial(quantize_checkpoint, statistics=inputs)
-    _write(run, path, output, as_json, **asked)
+    if scheduler is None:
+        _write(run, path, output, as_json, **asked)
+        return
+    from lowprec.verify.spread import cluster, in_order
+    from lowprec.verify.sweeping import SweepError
+
+    with usage_errors((ValueError, TypeError, OSError, SweepError)), cluster(scheduler) as workers:
+        run = functools.partial(run, spread=functools.partial(in_order, workers))
+        _write(run, path.absolute(), output.absolute(), as_json, **asked)
 
 
 @checkpoint.command(short_help="Rewrite quantised weights in another scheme.")
