@@ -16,7 +16,6 @@ import numpy.typing as npt
 
 import lowprec
 from lowprec.arrays.arith import divide
-from lowprec.arrays.block_quotients import spread
 from lowprec.arrays.checks import dtype
 from lowprec.arrays.convert import decode, encode
 from lowprec.arrays.packing import pack
@@ -244,7 +243,7 @@ def _written(
     correct: bool = False,
 ) -> dict[str, Any]:
     """Write one weight, and return its report."""
-    rows, errors = largest(weight), Errors()
+    rows, errors = largest(weight), Errors(-how.element.max_finite, how.element.max_finite)
     outputs = None if inputs is None else Outputs(inputs)
     factor = inputs.factor() if inputs is not None and correct else None
     if how.scheme.state:
@@ -291,8 +290,7 @@ def _written(
             outputs.add(values, results, rounded(values, None)[0] if factor is not None else results)
         if how.blocks is None:
             write(names["codes"], codes, start)
-            limits = None if part is None else part * np.float32(how.element.max_finite)
-            errors.add(values, results, (), limits)
+            errors.add(values, decode(codes, how.element), (), 1.0 if part is None else part)
             continue
         if how.scheme.family == "gguf":
             write(names["codes"], join_blocks(codes, scales, how.scheme.packing), start)
@@ -303,9 +301,9 @@ def _written(
             write(names["codes"], packed, start)
             write(names["scales"], scales, start // unit)
         sizes = (*[1] * (values.ndim - len(how.blocks.sizes)), *how.blocks.sizes)
-        limits = decode(scales, how.blocks.scale, dtype=np.float64) * how.blocks.element.max_finite
-        limits = limits * (1.0 if tensor is None else np.float64(tensor))
-        errors.add(values, results, sizes, spread(limits, values.shape, tuple(range(values.ndim)), sizes))
+        units = decode(scales, how.blocks.scale, dtype=np.float64)
+        units = units if tensor is None else units * np.float64(tensor)
+        errors.add(values, decode(codes, how.element), sizes, units)
     return errors.report() | ({} if outputs is None else outputs.report())
 
 

@@ -88,6 +88,22 @@ def test_random_integers_are_those_of_places_and_names(tmp_path):
     assert (said["rounding"], said["seed"]) == ("stochastic(8, A)", 3)
 
 
+@pytest.mark.parametrize(
+    ("family", "to"), [("quark", "mxfp4"), ("modelopt", "nvfp4"), ("deepseek", "e4m3fn")]
+)
+def test_reports_are_those_of_error_report(tmp_path, family, to):
+    """To the last bit where blocks are runs; those of tiles are added up in another order."""
+    made = source(tmp_path / "s.safetensors", (1024, 512))
+    how = target(family, to)
+    reports, _ = quantize_checkpoint(made, tmp_path / "o.safetensors", how)
+    expected = lp.error_report(made.entries["m.q.weight"].read(), how.blocks).as_dict()
+    for key in ("size", "clipped", "flushed"):
+        assert reports["m.q.weight"][key] == expected[key]
+    for key in ("sqnr", "worst_block"):
+        close = pytest.approx(expected[key], rel=1e-12)
+        assert reports["m.q.weight"][key] == (close if family == "deepseek" else expected[key])
+
+
 def test_other_modes_round_by_them(tmp_path):
     made = source(tmp_path / "s.safetensors", (64, 96))
     quantize_checkpoint(made, tmp_path / "o.safetensors", target("quark", "mxfp4", rounding="toward_zero"))
