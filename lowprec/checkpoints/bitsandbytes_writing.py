@@ -85,7 +85,7 @@ def write_blocks(
     scales: Callable[[int, int], Array] | None,
 ) -> dict[str, Any]:
     """Write a weight, and return its report; `scales` gives codes of scales that are known before."""
-    errors, shape = Errors(), weight.value_shape
+    errors, shape = Errors(-1.0, 1.0), weight.value_shape
     each, width = blocks.sizes[0], math.prod(shape[1:])
     final: Array | None = None
     offset: float | None = None
@@ -120,9 +120,7 @@ def write_blocks(
         else:
             units = final[first : first + found.scales.size].reshape(grid)
         sizes = (*[1] * (values.ndim - 1), each)
-        over = spread(np.asarray(units, np.float32), values.shape, tuple(range(values.ndim)), sizes)
-        results = np.asarray(decode(found.codes, blocks.element), np.float32) * over
-        errors.add(values, results, sizes, np.abs(over.astype(np.float64)))
+        errors.add(values, decode(found.codes, blocks.element), sizes, units)
     return errors.report()
 
 

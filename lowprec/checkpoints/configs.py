@@ -11,7 +11,7 @@ from lowprec.checkpoints.container import CheckpointError, parse_json
 from lowprec.checkpoints.folder import INDEX, Checkpoint
 
 if TYPE_CHECKING:
-    from lowprec.checkpoints.quantizing import Target
+    from lowprec.checkpoints.targets import Target
 
 __all__ = ["beside", "quantization_config"]
 

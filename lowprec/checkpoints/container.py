@@ -333,7 +333,7 @@ class Writer:
             for name, tag, shape, first, size in entries
         }
         kept = again and path.is_file() and self._is_same(path)
-        self._file = path.open("r+b" if kept else "w+b")
+        self._file = path.absolute().open("r+b" if kept else "w+b")
         self.kept = kept
         if not kept:
             self._file.write(self._head)
@@ -369,6 +369,14 @@ class Writer:
         """Return when all that was written is on the disk."""
         self._file.flush()
         os.fsync(self._file.fileno())
+
+    def __getstate__(self) -> dict[str, Any]:
+        """Return what another process needs to write to the same file."""
+        return {"entries": self.entries, "path": self._file.name}
+
+    def __setstate__(self, state: dict[str, Any]) -> None:
+        self.entries, self.kept = state["entries"], True
+        self._file = Path(state["path"]).open("r+b")
 
     def __enter__(self) -> Writer:
         return self

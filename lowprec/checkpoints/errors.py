@@ -8,53 +8,112 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from lowprec.arrays.errors import decibels
+from lowprec.arrays.block_quotients import spread
+from lowprec.arrays.errors import decibels, report_of
+from lowprec.arrays.threads import share_rows
+from lowprec.kernels.errors import LONGEST, TOTALS, measure, measure_runs
 from lowprec.kernels.modes import usual_arithmetic
 
 __all__ = ["Errors"]
 
 Array = npt.NDArray[Any]
 
+#: Values that are added up before others join them.
+_PIECE = 1 << 18
+
 
 class Errors:
-    """Sums over the parts of a weight, for its report."""
+    """Sums over the parts of a weight, by the kernels of `lowprec.error_report`, for its report.
 
-    def __init__(self) -> None:
-        self._signal = self._noise = 0.0
-        self._count = self._clipped = self._flushed = self._blocks = self._exact = 0
+    Parameters
+    ----------
+    low, high : float
+        The most negative and the largest value of elements, beyond which values are clipped.
+    """
+
+    def __init__(self, low: float = -math.inf, high: float = math.inf) -> None:
+        self._limits, self._parts = (low, high), list[npt.NDArray[np.float64]]()
+        self._blocks = self._exact = 0
         self._worst = math.inf
 
     @usual_arithmetic()
-    def add(self, values: Array, results: Array, sizes: tuple[int, ...], limits: Array | None = None) -> None:
-        """Count a part; `limits` are the largest magnitudes that blocks hold, for each element."""
-        wide, found = values.astype(np.float64), results.astype(np.float64)
-        signal, noise = wide * wide, (found - wide) ** 2
-        self._signal, self._noise = self._signal + float(signal.sum()), self._noise + float(noise.sum())
-        self._count += values.size
-        self._flushed += int(np.count_nonzero((results == 0) & (values != 0)))
-        if limits is not None:
-            self._clipped += int(np.count_nonzero(np.abs(wide) > limits))
-        if sizes and values.size:
-            sums = [_by_block(part, sizes) for part in (signal, noise)]
-            self._blocks += sums[1].size
-            self._exact += int(np.count_nonzero(sums[1] == 0))
-            with np.errstate(all="ignore"):
-                ratios = decibels(sums[0], sums[1], sums[0] > 0)
-            self._worst = min(self._worst, float(np.nanmin(ratios, initial=math.inf)))
+    def add(self, values: Array, elements: Array, sizes: tuple[int, ...] = (), units: Any = 1.0) -> None:
+        """Count a part.
+
+        Parameters
+        ----------
+        values : array of float, shape (...)
+        elements : array of float, of that shape
+            What they became, over units.
+        sizes : tuple of int
+            Elements that share a unit along each axis; empty where these are no blocks.
+        units : array_like
+            In the grid's shape; without blocks one number, or one for each row.
+        """
+        kind = np.float64 if np.float64 in (values.dtype, elements.dtype) else np.float32
+        some, theirs = (np.ascontiguousarray(part, kind).reshape(-1) for part in (values, elements))
+        grid = tuple(-(-length // size) for length, size in zip(values.shape, sizes, strict=False))
+        over = np.asarray(units, np.float64)
+        whole = np.ascontiguousarray(np.broadcast_to(over, grid)) if sizes else over
+        is_run = sizes and max(sizes[:-1], default=1) == 1 and values.shape[-1] % sizes[-1] == 0
+        if sizes and not is_run:
+            spread_out = spread(whole, values.shape, tuple(range(values.ndim)), sizes)
+            whole = np.ascontiguousarray(spread_out)
+        self._parts += _totals(some, theirs, whole.reshape(-1), self._limits)
+        if not sizes or not values.size:
+            return
+        if is_run and sizes[-1] <= LONGEST:
+            signal, noise = np.empty(whole.size), np.empty(whole.size)
+            flags, over = np.empty((2, whole.size), np.bool_), whole.reshape(-1)
+            low, high = self._limits
+
+            def runs(start: int, stop: int) -> int:
+                of, each = slice(start, stop), slice(start * sizes[-1], stop * sizes[-1])
+                sums, shares = (signal[of], noise[of]), (flags[0, of], flags[1, of])
+                measure_runs(some[each], theirs[each], over[of], low, high, *sums, *shares)
+                return 0
+
+            share_rows(runs, whole.size, sizes[-1])
+        else:
+            wide = values.astype(np.float64)
+            each = whole if not is_run else spread(whole, values.shape, tuple(range(values.ndim)), sizes)
+            parts = (wide * wide, (elements * each - wide) ** 2)
+            signal, noise = (_by_block(part, sizes).reshape(-1) for part in parts)
+        self._blocks += noise.size
+        self._exact += int(np.count_nonzero(noise == 0))
+        with np.errstate(all="ignore"):
+            ratios = decibels(signal, noise, signal > 0)
+        self._worst = min(self._worst, float(np.nanmin(ratios, initial=math.inf)))
 
     def report(self) -> dict[str, Any]:
-        """Return the numbers, None for those that are infinite or of nothing."""
+        """Return the numbers, as those of `ErrorReport`; None for those that are infinite or of nothing."""
         with np.errstate(all="ignore"):
-            sqnr = float(decibels(self._signal, self._noise, self._count))
+            of = report_of("", self._parts).as_dict()
         return {
-            "size": self._count,
-            "sqnr": sqnr if math.isfinite(sqnr) else None,
+            **{key: of[key] for key in ("size", "sqnr")},
             "worst_block": self._worst if math.isfinite(self._worst) else None,
-            "clipped": self._clipped / max(self._count, 1),
-            "flushed": self._flushed / max(self._count, 1),
+            **{key: of[key] for key in ("clipped", "flushed")},
             "blocks": self._blocks,
             "exact_blocks": self._exact,
         }
+
+
+def _totals(some: Array, theirs: Array, over: Array, limits: tuple[float, float]) -> list[Array]:
+    """Return the totals of pieces of one size, by all threads: sums do not depend on how many there are."""
+    run = some.size // max(over.size, 1)
+    piece = _PIECE if over.size == 1 else max(_PIECE // max(run, 1), 1) * run
+    found = [np.empty(TOTALS) for _ in range(0, some.size, piece or 1)]
+
+    def measured(start: int, stop: int) -> int:
+        for place in range(start, stop):
+            first, last = place * piece, min((place + 1) * piece, some.size)
+            units = over if over.size == 1 else over[first // run : last // run]
+            measure(some[first:last], theirs[first:last], units, *limits, found[place])
+        return 0
+
+    if found:
+        share_rows(measured, len(found), piece)
+    return found
 
 
 def _by_block(numbers: Array, sizes: tuple[int, ...]) -> Array:

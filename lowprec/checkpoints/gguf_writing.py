@@ -101,7 +101,7 @@ class GgufWriter:
             end += -(-self.entries[name].nbytes // align) * align
         self._size = end
         self.kept = again and path.is_file() and self._is_same(path)
-        self._file = path.open("r+b" if self.kept else "w+b")
+        self._file = path.absolute().open("r+b" if self.kept else "w+b")
         if not self.kept:
             self._file.write(self._head)
             self._file.truncate(self._size)
@@ -126,6 +126,14 @@ class GgufWriter:
         """Return when all that was written is on the disk."""
         self._file.flush()
         os.fsync(self._file.fileno())
+
+    def __getstate__(self) -> dict[str, Any]:
+        """Return what another process needs to write to the same file."""
+        return {"entries": self.entries, "path": self._file.name}
+
+    def __setstate__(self, state: dict[str, Any]) -> None:
+        self.entries, self.kept = state["entries"], True
+        self._file = Path(state["path"]).open("r+b")
 
     def __enter__(self) -> GgufWriter:
         return self

@@ -4,10 +4,10 @@ from __future__ import annotations
 
 import dataclasses
 import fnmatch
+import hashlib
 import json
 import math
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -16,22 +16,24 @@ import numpy.typing as npt
 
 import lowprec
 from lowprec.arrays.arith import divide
-from lowprec.arrays.block import BlockArray
-from lowprec.arrays.block_quotients import spread
 from lowprec.arrays.checks import dtype
 from lowprec.arrays.convert import decode, encode
 from lowprec.arrays.packing import pack
+from lowprec.arrays.random import random_bits
 from lowprec.arrays.statistics import scale_for
 from lowprec.checkpoints import bitsandbytes_writing, configs
 from lowprec.checkpoints.container import CheckpointError, tag_of
-from lowprec.checkpoints.decoding import GGUF_BLOCKS, ranges, values_of
+from lowprec.checkpoints.correcting import Inputs, Outputs, Round, Statistics, corrected
+from lowprec.checkpoints.decoding import ranges, values_of
 from lowprec.checkpoints.errors import Errors
 from lowprec.checkpoints.folder import Checkpoint
 from lowprec.checkpoints.gguf_writing import join_blocks
-from lowprec.checkpoints.schemes import FLOATS, PLAIN, Scheme, find
+from lowprec.checkpoints.schemes import FLOATS, PLAIN, Scheme
+from lowprec.checkpoints.targets import EXCLUDED, FAMILIES, Target, target
 from lowprec.checkpoints.weights import Weight, weights_of
 from lowprec.checkpoints.writing import (
     SINGLE,
+    Spread,
     Task,
     Watch,
     Write,
@@ -41,140 +43,16 @@ from lowprec.checkpoints.writing import (
     write_checkpoint,
 )
 from lowprec.kernels.modes import usual_arithmetic
-from lowprec.spec import catalog
-from lowprec.spec.block import BlockFormat, rule as rule_of
-from lowprec.spec.format import Format
+from lowprec.spec.block import BlockFormat
+from lowprec.spec.projection import Projection, Saturation
+from lowprec.spec.rounding import NEAREST_EVEN
 
-__all__ = ["EXCLUDED", "FAMILIES", "Target", "quantize_checkpoint", "target"]
+__all__ = ["EXCLUDED", "FAMILIES", "Target", "key_of", "quantize_checkpoint", "target"]
 
 Array = npt.NDArray[Any]
 
-#: What `--scheme` and `--to` together mean: the scheme that is written.
-FAMILIES: dict[str, dict[str, str]] = {
-    "compressed-tensors": {
-        "nvfp4": "nvfp4-pack-quantized",
-        "mxfp4": "mxfp4-pack-quantized",
-        "mxfp8_e4m3": "mxfp8-quantized",
-        "e4m3fn": "float-quantized",
-    },
-    "modelopt": {"nvfp4": "modelopt nvfp4", "e4m3fn": "modelopt fp8"},
-    "quark": {
-        "mxfp4": "quark mxfp4",
-        "mxfp6_e3m2": "quark mxfp6_e3m2",
-        "mxfp6_e2m3": "quark mxfp6_e2m3",
-        "e4m3fn": "quark fp8",
-    },
-    "bitsandbytes": {"nf4": "bitsandbytes nf4", "fp4": "bitsandbytes fp4"},
-    "gpt-oss": {"mxfp4": "gpt-oss mxfp4"},
-    "deepseek": {"e4m3fn": "deepseek fp8"},
-    "deepseek-v4": {"e4m3fn": "deepseek-v4 fp8", "mxfp4": "deepseek-v4 fp4"},
-    "torchao": {"nvfp4": "torchao nvfp4", "mxfp4": "torchao mxfp4", "mxfp8_e4m3": "torchao mxfp8"},
-    "comfyui": {"e4m3fn": "comfyui scaled fp8"},
-    "gguf": {name.lower(): f"gguf {name}" for name in ("MXFP4", "NVFP4", "Q8_0", "IQ4_NL")},
-    "plain": {name: "plain" for name in ("e4m3fn", "e5m2", "bfloat16", "binary16")},
-}
-
-#: Weights that stay as they are unless `include` names them.
-EXCLUDED = ("*embed*", "*lm_head*", "*norm*", "*router*", "*.gate.weight", "token_embd.*", "output.weight")
-
-
-@dataclass(frozen=True)
-class Target:
-    """What weights become.
-
-    Parameters
-    ----------
-    scheme : Scheme
-    element : Format
-    blocks : BlockFormat, optional
-        Where scales belong to blocks.
-    channel : bool
-        Whether each row has a scale, where they do not.
-    """
-
-    scheme: Scheme
-    element: Format
-    blocks: BlockFormat | None = None
-    channel: bool = False
-
-    def misfit(self, shape: tuple[int, ...]) -> str:
-        """Return why a weight of this shape cannot be written so; empty if it can."""
-        if self.scheme is PLAIN:
-            return ""
-        needed = 3 if self.scheme.packing == "groups" else 2
-        if len(shape) < needed or not math.prod(shape):
-            return f"{len(shape)} axes, {needed} needed" if len(shape) < needed else "it has no elements"
-        if self.scheme.block == (128, 128):
-            return "" if len(shape) == 2 else "tiles need exactly two axes"
-        along = shape[-2] if self.scheme.transposed else shape[-1]
-        size = self.scheme.block[1] if self.scheme.block else 1
-        size = 64 if self.scheme.packing == "gguf_nvfp4" else size
-        return "" if along % size == 0 else f"{along} elements are no multiple of {size}"
-
-
-def target(
-    family: str,
-    to: str,
-    *,
-    rule: str | None = None,
-    channel: bool = False,
-    powers: bool = False,
-    nested: bool = False,
-) -> Target:
-    """Return what `--scheme`, `--to` and the other options ask for.
-
-    >>> target("modelopt", "nvfp4").scheme.name
-    'modelopt nvfp4'
-
-    Parameters
-    ----------
-    family, to : str
-        Keys of `FAMILIES`.
-    rule : str, optional
-        Scale rule of blocks, in place of the block format's own.
-    channel : bool
-        A scale for each row; of e4m3fn in compressed-tensors.
-    powers : bool
-        Scales of 128x128 that are powers of two (`scale_fmt` "ue8m0"); DeepSeek V4 has no others.
-    nested : bool
-        Scales that are quantised too, of bitsandbytes ("double quantisation").
-
-    Raises
-    ------
-    CheckpointError
-        A scheme, format or option that there is not.
-    """
-    if family not in FAMILIES:
-        raise CheckpointError(f"unknown scheme {family!r}; use one of {', '.join(FAMILIES)}")
-    if to not in FAMILIES[family]:
-        raise CheckpointError(f"scheme {family!r} has no {to!r}; it has {', '.join(FAMILIES[family])}")
-    scheme = find(FAMILIES[family][to])
-    if channel and scheme.name != "float-quantized":
-        raise CheckpointError(
-            f"scales of channels are for e4m3fn of compressed-tensors, not for {scheme.name}"
-        )
-    if powers and scheme.family != "deepseek":
-        raise CheckpointError(
-            f"powers of two as scales can be chosen for deepseek only, not for {scheme.name}"
-        )
-    if nested and not scheme.state:
-        raise CheckpointError(f"nested scales are for bitsandbytes only, not for {scheme.name}")
-    if nested:
-        scheme = find(f"{scheme.name} nested")
-    if rule is not None and scheme.state:
-        raise CheckpointError(f"rule={rule!r}: {scheme.name} has no scales but the largest magnitudes")
-    if scheme is PLAIN or scheme.block is None:
-        if rule is not None:
-            raise CheckpointError(f"rule={rule!r} is for scales of blocks, which {scheme.name} has not")
-        return Target(scheme, catalog.format(to), channel=channel)
-    name = f"bnb_{to}" if scheme.state else "fp8_block_128x128" if scheme.block == (128, 128) else to
-    blocks = GGUF_BLOCKS[to] if to in GGUF_BLOCKS else catalog.block_format(name)
-    if scheme.block == (128, 128) and (powers or scheme.scale == "e8m0fnu"):
-        tiles = catalog.format("e8m0fnu") if scheme.scale == "e8m0fnu" else blocks.scale
-        blocks = dataclasses.replace(blocks, scale=tiles, rule=rule_of("rceil"))
-    if rule is not None:
-        blocks = dataclasses.replace(blocks, rule=rule_of(rule))
-    return Target(scheme, blocks.element, blocks)
+#: Columns that are corrected together, where there are no blocks.
+_COLUMNS = 128
 
 
 class Given(NamedTuple):
@@ -218,6 +96,8 @@ def quantize_checkpoint(
     exclude: Sequence[str] = (),
     watch: Watch = None,
     scales: Scales | None = None,
+    statistics: Statistics | None = None,
+    spread: Spread | None = None,
 ) -> tuple[dict[str, dict[str, Any]], dict[str, str]]:
     """Write a checkpoint with its weights quantised, and return reports and why others stayed as they were.
 
@@ -233,7 +113,15 @@ def quantize_checkpoint(
     watch : callable, optional
     scales : callable, optional
         Of conversions: gives scales for weights that have them already.
+    statistics : Statistics, optional
+        Inputs of layers, by which the error of their outputs is reported, and weights are corrected.
+    spread : callable, optional
+        Hands weights out to other processes, as for `write_checkpoint`; the bytes are the same.
     """
+    if statistics is not None and statistics.correct and how.rounding.bits:
+        raise CheckpointError(f"a correction is for roundings to nearest, not for {how.rounding}")
+    if statistics is not None and (how.scheme.state or how.scheme.transposed):
+        raise CheckpointError(f"statistics of inputs are not used for {how.scheme.name}; leave them out")
     if (out.suffix == ".gguf") != (how.scheme.family == "gguf"):
         raise CheckpointError(
             f"{how.scheme.name} is written to .gguf files, not to {out.name!r}"
@@ -247,7 +135,7 @@ def quantize_checkpoint(
             kept[weight.name] = why
             tasks += [copy_of(part, out) for part in weight.parts]
         else:
-            tasks.append(_task(weight, how, scales))
+            tasks.append(_task(weight, how, scales, statistics))
             done.append(weight.name)
     if how.scheme.family == "comfyui":
         mark = ("scaled_fp8", "F8_E4M3", (2,))
@@ -261,14 +149,19 @@ def quantize_checkpoint(
         "channel": how.channel,
     }
     spelled |= {"rule": how.blocks.rule.name} if how.blocks is not None else {}
+    if how.rounding != NEAREST_EVEN:
+        spelled |= {"rounding": str(how.rounding), **({"seed": how.seed} if how.rounding.bits else {})}
+    spelled |= {"correct": "gptq"} if statistics is not None and statistics.correct else {}
     made = {
         "format": "pt",
         "lowprec": json.dumps(
             {"version": lowprec.__version__, "made": "quantize" if scales is None else "convert", **spelled}
         ),
     }
+    used = None if statistics is None else fingerprint(statistics.checkpoint, {})
     digest = fingerprint(
-        checkpoint, {**made, "include": include, "exclude": exclude, "done": done, "to": out.name}
+        checkpoint,
+        {**made, "inputs": used, "include": include, "exclude": exclude, "done": done, "to": out.name},
     )
     others = configs.beside(checkpoint, kept, how) if out.suffix not in SINGLE else None
     reports = write_checkpoint(
@@ -293,12 +186,15 @@ def _left_out(weight: Weight, include: Sequence[str], exclude: Sequence[str]) ->
     return ""
 
 
-def _task(weight: Weight, how: Target, scales: Scales | None) -> Task:
+def _task(weight: Weight, how: Target, scales: Scales | None, statistics: Statistics | None) -> Task:
     plan = _plan(weight, how)
 
     def work(write: Write) -> dict[str, Any] | None:
         names = {role: entry[0] for role, entry in plan.items()}
-        return _written(weight, how, names, write, None if scales is None else scales(weight, how))
+        known = None if scales is None else scales(weight, how)
+        inputs = None if statistics is None else statistics.of(weight)
+        correct = statistics is not None and statistics.correct
+        return _written(weight, how, names, write, known, inputs, correct)
 
     return Task(weight.name, weight.codes.path.name, tuple(plan.values()), math.prod(weight.shape), work)
 
@@ -338,10 +234,18 @@ def _one(scheme: Scheme) -> tuple[int, ...]:
 
 @usual_arithmetic()
 def _written(
-    weight: Weight, how: Target, names: dict[str, str], write: Write, given: Given | None = None
-) -> dict[str, Any] | None:
+    weight: Weight,
+    how: Target,
+    names: dict[str, str],
+    write: Write,
+    given: Given | None = None,
+    inputs: Inputs | None = None,
+    correct: bool = False,
+) -> dict[str, Any]:
     """Write one weight, and return its report."""
-    rows, errors = largest(weight), Errors()
+    rows, errors = largest(weight), Errors(-how.element.max_finite, how.element.max_finite)
+    outputs = None if inputs is None else Outputs(inputs)
+    factor = inputs.factor() if inputs is not None and correct else None
     if how.scheme.state:
         assert how.blocks is not None
         known = None if given is None else given.scales
@@ -349,7 +253,7 @@ def _written(
     amax = rows.max(initial=np.float32(0))
     tensor: Any = None
     if how.blocks is not None and how.blocks.tensor_scale != "none":
-        tensor = encode(np.array([amax]), how.blocks).tensor_scale if given is None else given.tensor
+        tensor = _tensor_scale(amax, how.blocks) if given is None else given.tensor
         stored = np.float32(1) / tensor if how.scheme.divides else tensor
         write(names["tensor"], np.array(stored, np.float32), 0)
         tensor = np.float32(1) / stored if how.scheme.divides else stored
@@ -373,40 +277,71 @@ def _written(
         single = single.reshape(shape)
     for start, stop in ranges(aligned):
         values = values_of(weight, start, stop)
-        if how.scheme is PLAIN:
-            codes = encode(values, how.element, saturation="finite")
+        values = np.ascontiguousarray(values.swapaxes(-1, -2)) if how.scheme.transposed else values
+        part = single if single is None or not how.channel else single[start:stop]
+        rounded = _rounding(how, tensor, part, _random(weight.name, how, values.shape, start, len(rows)))
+        moments: Array = values
+        scales: Any = None if given is None else given.scales(start, stop)
+        if factor is not None:
+            width = how.blocks.sizes[-1] if how.blocks is not None else _COLUMNS
+            moments, scales = corrected(values, factor, width, rounded)
+        results, scales, codes = rounded(moments, scales)
+        if outputs is not None:
+            outputs.add(values, results, rounded(values, None)[0] if factor is not None else results)
+        if how.blocks is None:
             write(names["codes"], codes, start)
-            errors.add(values, decode(codes, how.element), ())
+            errors.add(values, decode(codes, how.element), (), 1.0 if part is None else part)
             continue
-        if single is not None:
-            part = single[start:stop] if how.channel else single
-            found = divide(values, np.broadcast_to(part, values.shape), how.element, saturation="finite")
-            write(names["codes"], encode(found, how.element), start)
-            errors.add(values, found * part, (), part * np.float32(how.element.max_finite))
-            continue
-        assert how.blocks is not None
-        turned = values.swapaxes(-1, -2) if how.scheme.transposed else values
-        scales = None if given is None else given.scales(start, stop)
-        blocks = encode(np.ascontiguousarray(turned), how.blocks, tensor_scale=tensor, scales=scales)
         if how.scheme.family == "gguf":
-            joined = join_blocks(blocks.codes, blocks.scales, how.scheme.packing)
-            write(names["codes"], joined, start)
+            write(names["codes"], join_blocks(codes, scales, how.scheme.packing), start)
         else:
-            _write_parts(how, blocks, names, write, start, unit)
-        sizes = (*[1] * (turned.ndim - len(how.blocks.sizes)), *how.blocks.sizes)
-        limits = decode(blocks.scales, how.blocks.scale, dtype=np.float64) * how.blocks.element.max_finite
-        limits = limits * (1.0 if tensor is None else np.float64(tensor))
-        errors.add(
-            turned, blocks.values(), sizes, spread(limits, turned.shape, tuple(range(turned.ndim)), sizes)
-        )
-    return errors.report()
+            packed = pack(codes, how.element)
+            if how.scheme.packing == "groups":
+                packed = packed.reshape(*packed.shape[:-1], -1, 16)
+            write(names["codes"], packed, start)
+            write(names["scales"], scales, start // unit)
+        sizes = (*[1] * (values.ndim - len(how.blocks.sizes)), *how.blocks.sizes)
+        units = decode(scales, how.blocks.scale, dtype=np.float64)
+        units = units if tensor is None else units * np.float64(tensor)
+        errors.add(values, decode(codes, how.element), sizes, units)
+    return errors.report() | ({} if outputs is None else outputs.report())
 
 
-def _write_parts(
-    how: Target, blocks: BlockArray, names: dict[str, str], write: Write, start: int, unit: int
-) -> None:
-    packed = pack(blocks.codes, how.element)
-    if how.scheme.packing == "groups":
-        packed = packed.reshape(*packed.shape[:-1], -1, 16)
-    write(names["codes"], packed, start)
-    write(names["scales"], blocks.scales, start // unit)
+def _tensor_scale(amax: Any, blocks: BlockFormat) -> Any:
+    return encode(np.array([amax]), blocks, rounding=NEAREST_EVEN).tensor_scale
+
+
+def key_of(name: str, seed: int) -> int:
+    """Return the key of a weight's random integers, which are those of `lowprec.random_bits`."""
+    return int.from_bytes(
+        hashlib.sha256(f"{seed} {name}".encode("utf-8", "surrogatepass")).digest()[:8], "big"
+    )
+
+
+def _random(name: str, how: Target, shape: tuple[int, ...], start: int, rows: int) -> Array | None:
+    """Return the random integers of some rows: whoever asks, and however many at a time."""
+    if not how.rounding.bits:
+        return None
+    key = key_of(name, how.seed)
+    origin, within = (start, *[0] * (len(shape) - 1)), (rows, *shape[1:])
+    return random_bits(shape, key, how.rounding.bits, origin=origin, within=within)
+
+
+def _rounding(how: Target, tensor: Any, single: Array | None, random: Array | None) -> Round:
+    """Return what rounds values, by scales of blocks if there are some: to values, scales and codes."""
+    projection = Projection(rounding=how.rounding, saturation=Saturation.FINITE)
+
+    def rounded(values: Array, scales: Any) -> tuple[Array, Any, Array]:
+        if how.blocks is not None:
+            blocks = encode(
+                np.ascontiguousarray(values), how.blocks, tensor_scale=tensor, scales=scales, random=random
+            )
+            return blocks.values(), blocks.scales, blocks.codes
+        if single is None:
+            codes = encode(values, how.element, projection=projection, random=random)
+            return decode(codes, how.element), None, codes
+        over = np.broadcast_to(single, values.shape)
+        found = divide(values, over, how.element, projection=projection, random=random)
+        return found * single, None, encode(found, how.element)
+
+    return rounded

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import hashlib
+import itertools
 import json
 import math
 import os
@@ -21,13 +22,16 @@ from lowprec.checkpoints.gguf import GgufBlocks
 from lowprec.checkpoints.gguf_writing import GgufWriter
 from lowprec.checkpoints.locking import alone
 
-__all__ = ["SINGLE", "Task", "copy_of", "fingerprint", "gguf_of", "write_checkpoint"]
+__all__ = ["SINGLE", "Spread", "Task", "copy_of", "fingerprint", "gguf_of", "write_checkpoint"]
 
 Array = npt.NDArray[Any]
 #: Writes rows of a tensor: its name, the rows, and the first of them.
 Write = Callable[[str, Array, int], None]
 #: Is told how many elements are done, of how many, and what is under way.
 Watch = Callable[[int, int | None, str], None] | None
+
+#: As `itertools.starmap`, but somewhere else.
+Spread = Callable[[Callable[..., Any], Iterable[tuple[Any, ...]]], Iterable[Any]]
 
 _JOURNAL = ".lowprec-journal"
 _COPIED = 1 << 24
@@ -104,6 +108,7 @@ def write_checkpoint(
     others: Mapping[str, bytes] | None = None,
     watch: Watch = None,
     source: Path | None = None,
+    spread: Spread | None = None,
 ) -> dict[str, dict[str, Any]]:
     """Write a checkpoint, and return what its tasks report, by name.
 
@@ -124,6 +129,9 @@ def write_checkpoint(
     watch : callable, optional
     source : Path, optional
         Of GGUF outputs: the GGUF file whose keys and values are kept.
+    spread : callable, optional
+        Carries out a function for each of some tuples of arguments elsewhere, and yields the results in their
+        order: tasks are handed out, and write into the files themselves.
 
     Raises
     ------
@@ -156,7 +164,7 @@ def write_checkpoint(
     with alone(out.with_name(f".{out.name}.lock")):
         if not single and out.exists():  # made while the lock was not held
             raise CheckpointError(f"{str(out)!r} is there already; name a new folder, or a .safetensors file")
-        done = _write(out, tasks, files, metadata, digest, others, watch, source)
+        done = _write(out, tasks, files, metadata, digest, others, watch, source, spread)
     return {name: report for name, report in done.items() if report is not None}
 
 
@@ -169,6 +177,7 @@ def _write(
     others: Mapping[str, bytes] | None,
     watch: Watch,
     source: Path | None,
+    spread: Spread | None,
 ) -> dict[str, Any]:
     """Write everything to the hidden folder, rename, and return the reports of all tasks."""
     single = out.suffix in SINGLE
@@ -187,7 +196,7 @@ def _write(
             journal.write("\n")  # after a last line that may have been cut
         else:
             _note(journal, {"digest": digest})
-        _carry_out(tasks, writers, journal, done, watch, whole if single else "")
+        _carry_out(tasks, writers, journal, done, watch, whole if single else "", spread)
     if single:
         os.replace(room / whole, out)
         shutil.rmtree(room)
@@ -207,20 +216,30 @@ def _carry_out(
     done: dict[str, Any],
     watch: Watch,
     whole: str,
+    spread: Spread | None,
 ) -> None:
-    total, ready = sum(task.size for task in tasks), 0
-    for task in tasks:
-        if watch is not None:
-            watch(ready, total, task.name)
-        if task.name not in done:
-            writer = writers[whole or _named(task.file)]
-            report = task.work(writer.write)
-            writer.sync()
-            done[task.name] = report
-            _note(journal, {"done": task.name, "report": report})
+    left = [(task, writers[whole or _named(task.file)]) for task in tasks if task.name not in done]
+    total = sum(task.size for task in tasks)
+    ready = total - sum(task.size for task, _ in left)
+    for writer in writers.values():
+        writer.sync()  # before others open it
+    names = [*(task.name for task, _ in left[1:]), "written"]
+    if watch is not None and left:
+        watch(ready, total, left[0][0].name)
+    results = (spread or itertools.starmap)(_perform, left)
+    for (task, _), following, report in zip(left, names, results, strict=False):
+        done[task.name] = report
+        _note(journal, {"done": task.name, "report": report})
         ready += task.size
-    if watch is not None:
-        watch(total, total, "written")
+        if watch is not None:
+            watch(ready, total, following)
+
+
+def _perform(task: Task, writer: Writer | GgufWriter) -> dict[str, Any] | None:
+    """Do a task; what it has written is on the disk then."""
+    report = task.work(writer.write)
+    writer.sync()
+    return report
 
 
 def _named(file: str) -> str:

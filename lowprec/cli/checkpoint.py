@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 import json
 import sys
 from collections.abc import Callable, Sequence
@@ -11,6 +12,7 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from lowprec.cli.arguments import AGREE, DIFFER, NOTHING, deliver, usage_errors
+from lowprec.cli.options import scheduler_option, seed_option
 from lowprec.cli.terminal import say
 
 if TYPE_CHECKING:
@@ -159,15 +161,53 @@ def _written(command: Callable[..., Any]) -> Callable[..., Any]:
 
 @checkpoint.command(short_help="Quantise the weights of a checkpoint.")
 @_written
-def quantize(path: Path, output: Path, as_json: bool, **asked: Any) -> None:
-    """Quantise the weights of a checkpoint, without calibration data, and report the error of each.
+@click.option(
+    "--statistics",
+    metavar="PATH",
+    type=click.Path(path_type=Path),
+    help="safetensors file of inputs: (samples, k) by the weight's name. Reports errors of outputs.",
+)
+@click.option(
+    "--rounding",
+    default="nearest_even",
+    show_default=True,
+    metavar="MODE",
+    help="Of elements: a mode, or for instance 'stochastic(8)'.",
+)
+@seed_option("stochastic roundings")
+@scheduler_option
+@click.option("--correct", type=click.Choice(["gptq"]), help="Make up for errors on these inputs.")
+def quantize(
+    path: Path,
+    output: Path,
+    as_json: bool,
+    statistics: Path | None,
+    correct: str | None,
+    scheduler: str | None,
+    **asked: Any,
+) -> None:
+    """Quantise the weights of a checkpoint, and report the error of each.
 
     A run that was killed left nothing at OUTPUT; the same command goes on where it was. Without --include,
     weights of two axes and more are quantised, but for embeddings, norms, routers and lm_head.
     """
+    from lowprec.checkpoints.correcting import statistics_in
     from lowprec.checkpoints.quantizing import quantize_checkpoint
 
-    _write(quantize_checkpoint, path, output, as_json, **asked)
+    if correct is not None and statistics is None:
+        raise click.UsageError(f"--correct {correct} needs the inputs of layers; give --statistics")
+    with usage_errors():
+        inputs = None if statistics is None else statistics_in(statistics.absolute(), correct)
+    run = functools.partial(quantize_checkpoint, statistics=inputs)
+    if scheduler is None:
+        _write(run, path, output, as_json, **asked)
+        return
+    from lowprec.verify.spread import cluster, in_order
+    from lowprec.verify.sweeping import SweepError
+
+    with usage_errors((ValueError, TypeError, OSError, SweepError)), cluster(scheduler) as workers:
+        run = functools.partial(run, spread=functools.partial(in_order, workers))
+        _write(run, path.absolute(), output.absolute(), as_json, **asked)
 
 
 @checkpoint.command(short_help="Rewrite quantised weights in another scheme.")
@@ -201,12 +241,14 @@ def _write(
         whole = {"schema": "lowprec.checkpoint.quantize/1", "weights": reports, "kept": kept}
         deliver(json.dumps(whole, indent=1) + "\n")
         return
-    rows = [("weight", "SQNR", "worst block", "clipped", "exact blocks")]
+    measured = any("output_sqnr" in report for report in reports.values())
+    heads = ("outputs' SQNR", "of rounding alone") if measured else ()
+    rows = [("weight", "SQNR", "worst block", "clipped", "exact blocks", *heads)]
     for name, report in reports.items():
         exact = f"{report['exact_blocks']:,} of {report['blocks']:,}" if report["blocks"] else "-"
-        rows.append(
-            (name, _db(report["sqnr"]), _db(report["worst_block"]), f"{report['clipped']:.2%}", exact)
-        )
+        of = [_db(report.get(key)) for key in ("output_sqnr", "output_sqnr_of_rounding")[: len(heads)]]
+        numbers = (_db(report["sqnr"]), _db(report["worst_block"]), f"{report['clipped']:.2%}", exact)
+        rows.append((name, *numbers, *of))
     _table(rows)
     say(
         f"\n{len(reports)} weights are now {wanted.scheme.name} in {output}; {len(kept)} tensors "

@@ -10,6 +10,7 @@ import shutil
 import numpy as np
 import pytest
 from click.testing import CliRunner
+from safetensors.numpy import save_file
 
 from lowprec.checkpoints.folder import open_checkpoint
 from lowprec.checkpoints.quantizing import quantize_checkpoint, target
@@ -22,11 +23,13 @@ LINES = re.findall(r"^\$ lowprec (checkpoint .*)$", PAGE, re.M)
 
 @pytest.fixture
 def models(tmp_path, monkeypatch):
-    """original/ and model/ of floats, as model.safetensors too; gpt-oss/ in MXFP4."""
+    """original/ and model/ of floats, as model.safetensors too; gpt-oss/ in MXFP4; inputs of layers."""
     monkeypatch.chdir(tmp_path)
     for name, shape in (("original", (256, 192)), ("model", (256, 192)), ("experts", (2, 64, 96))):
         pathlib.Path(name).mkdir()
         source(pathlib.Path(name, "model.safetensors"), shape)
+    inputs = np.random.default_rng(0).standard_normal((512, 192)).astype(np.float32)
+    save_file({"m.q.weight": inputs}, "inputs.safetensors")
     shutil.copy("model/model.safetensors", "model.safetensors")
     quantize_checkpoint(open_checkpoint("experts"), pathlib.Path("gpt-oss"), target("gpt-oss", "mxfp4"))
     quantize_checkpoint(open_checkpoint("model"), pathlib.Path("model-nvfp4"), target("modelopt", "nvfp4"))

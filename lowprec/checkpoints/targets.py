@@ -1,0 +1,162 @@
+"""What weights become: schemes and formats that go together, and the options that they have."""
+
+from __future__ import annotations
+
+import dataclasses
+import math
+from dataclasses import dataclass
+
+from lowprec.arrays.random import is_plain
+from lowprec.checkpoints.container import CheckpointError
+from lowprec.checkpoints.decoding import GGUF_BLOCKS
+from lowprec.checkpoints.schemes import PLAIN, Scheme, find
+from lowprec.spec import catalog
+from lowprec.spec.block import BlockFormat, rule as rule_of
+from lowprec.spec.format import Format
+from lowprec.spec.rounding import NEAREST_EVEN, Rounding, rounding as rounding_of
+
+__all__ = ["EXCLUDED", "FAMILIES", "Target", "target"]
+
+#: What `--scheme` and `--to` together mean: the scheme that is written.
+FAMILIES: dict[str, dict[str, str]] = {
+    "compressed-tensors": {
+        "nvfp4": "nvfp4-pack-quantized",
+        "mxfp4": "mxfp4-pack-quantized",
+        "mxfp8_e4m3": "mxfp8-quantized",
+        "e4m3fn": "float-quantized",
+    },
+    "modelopt": {"nvfp4": "modelopt nvfp4", "e4m3fn": "modelopt fp8"},
+    "quark": {
+        "mxfp4": "quark mxfp4",
+        "mxfp6_e3m2": "quark mxfp6_e3m2",
+        "mxfp6_e2m3": "quark mxfp6_e2m3",
+        "e4m3fn": "quark fp8",
+    },
+    "bitsandbytes": {"nf4": "bitsandbytes nf4", "fp4": "bitsandbytes fp4"},
+    "gpt-oss": {"mxfp4": "gpt-oss mxfp4"},
+    "deepseek": {"e4m3fn": "deepseek fp8"},
+    "deepseek-v4": {"e4m3fn": "deepseek-v4 fp8", "mxfp4": "deepseek-v4 fp4"},
+    "torchao": {"nvfp4": "torchao nvfp4", "mxfp4": "torchao mxfp4", "mxfp8_e4m3": "torchao mxfp8"},
+    "comfyui": {"e4m3fn": "comfyui scaled fp8"},
+    "gguf": {name.lower(): f"gguf {name}" for name in ("MXFP4", "NVFP4", "Q8_0", "IQ4_NL")},
+    "plain": {name: "plain" for name in ("e4m3fn", "e5m2", "bfloat16", "binary16")},
+}
+
+#: Weights that stay as they are unless `include` names them.
+EXCLUDED = ("*embed*", "*lm_head*", "*norm*", "*router*", "*.gate.weight", "token_embd.*", "output.weight")
+
+
+@dataclass(frozen=True)
+class Target:
+    """What weights become.
+
+    Parameters
+    ----------
+    scheme : Scheme
+    element : Format
+    blocks : BlockFormat, optional
+        Where scales belong to blocks.
+    channel : bool
+        Whether each row has a scale, where they do not.
+    rounding : Rounding
+        Of elements.
+    seed : int
+        Of stochastic roundings: a weight's random integers are those of its name and of the elements' places.
+    """
+
+    scheme: Scheme
+    element: Format
+    blocks: BlockFormat | None = None
+    channel: bool = False
+    rounding: Rounding = NEAREST_EVEN
+    seed: int = 0
+
+    def misfit(self, shape: tuple[int, ...]) -> str:
+        """Return why a weight of this shape cannot be written so; empty if it can."""
+        if self.scheme is PLAIN:
+            return ""
+        needed = 3 if self.scheme.packing == "groups" else 2
+        if len(shape) < needed or not math.prod(shape):
+            return f"{len(shape)} axes, {needed} needed" if len(shape) < needed else "it has no elements"
+        if self.scheme.block == (128, 128):
+            return "" if len(shape) == 2 else "tiles need exactly two axes"
+        along = shape[-2] if self.scheme.transposed else shape[-1]
+        size = self.scheme.block[1] if self.scheme.block else 1
+        size = 64 if self.scheme.packing == "gguf_nvfp4" else size
+        return "" if along % size == 0 else f"{along} elements are no multiple of {size}"
+
+
+def target(
+    family: str,
+    to: str,
+    *,
+    rule: str | None = None,
+    channel: bool = False,
+    powers: bool = False,
+    nested: bool = False,
+    rounding: Rounding | str = NEAREST_EVEN,
+    seed: int = 0,
+) -> Target:
+    """Return what `--scheme`, `--to` and the other options ask for.
+
+    >>> target("modelopt", "nvfp4").scheme.name
+    'modelopt nvfp4'
+
+    Parameters
+    ----------
+    family, to : str
+        Keys of `FAMILIES`.
+    rule : str, optional
+        Scale rule of blocks, in place of the block format's own.
+    channel : bool
+        A scale for each row; of e4m3fn in compressed-tensors.
+    powers : bool
+        Scales of 128x128 that are powers of two (`scale_fmt` "ue8m0"); DeepSeek V4 has no others.
+    nested : bool
+        Scales that are quantised too, of bitsandbytes ("double quantisation").
+    rounding : Rounding or str
+        Of elements; those of bitsandbytes go to the nearest only. Stochastic ones have independent integers.
+    seed : int
+        Of stochastic roundings.
+
+    Raises
+    ------
+    CheckpointError
+        A scheme, format or option that there is not.
+    """
+    if family not in FAMILIES:
+        raise CheckpointError(f"unknown scheme {family!r}; use one of {', '.join(FAMILIES)}")
+    if to not in FAMILIES[family]:
+        raise CheckpointError(f"scheme {family!r} has no {to!r}; it has {', '.join(FAMILIES[family])}")
+    scheme, mode = find(FAMILIES[family][to]), rounding_of(rounding)
+    if scheme.state and mode != NEAREST_EVEN:
+        raise CheckpointError(f"{scheme.name} is rounded to the nearest value, not by {mode}")
+    if mode.bits and not is_plain(mode):
+        raise CheckpointError(f"rounding {mode} shares words between elements; use stochastic(bits)")
+    if channel and scheme.name != "float-quantized":
+        raise CheckpointError(
+            f"scales of channels are for e4m3fn of compressed-tensors, not for {scheme.name}"
+        )
+    if powers and scheme.family != "deepseek":
+        raise CheckpointError(
+            f"powers of two as scales can be chosen for deepseek only, not for {scheme.name}"
+        )
+    if nested and not scheme.state:
+        raise CheckpointError(f"nested scales are for bitsandbytes only, not for {scheme.name}")
+    if nested:
+        scheme = find(f"{scheme.name} nested")
+    if rule is not None and scheme.state:
+        raise CheckpointError(f"rule={rule!r}: {scheme.name} has no scales but the largest magnitudes")
+    if scheme is PLAIN or scheme.block is None:
+        if rule is not None:
+            raise CheckpointError(f"rule={rule!r} is for scales of blocks, which {scheme.name} has not")
+        return Target(scheme, catalog.format(to), channel=channel, rounding=mode, seed=seed)
+    name = f"bnb_{to}" if scheme.state else "fp8_block_128x128" if scheme.block == (128, 128) else to
+    blocks = GGUF_BLOCKS[to] if to in GGUF_BLOCKS else catalog.block_format(name)
+    if scheme.block == (128, 128) and (powers or scheme.scale == "e8m0fnu"):
+        tiles = catalog.format("e8m0fnu") if scheme.scale == "e8m0fnu" else blocks.scale
+        blocks = dataclasses.replace(blocks, scale=tiles, rule=rule_of("rceil"))
+    if rule is not None:
+        blocks = dataclasses.replace(blocks, rule=rule_of(rule))
+    blocks = dataclasses.replace(blocks, elements=dataclasses.replace(blocks.elements, rounding=mode))
+    return Target(scheme, blocks.element, blocks, rounding=mode, seed=seed)

@@ -1,0 +1,162 @@
+"""Roundings of every mode, and clusters: the same bytes, however the work is cut and whoever does it."""
+
+from __future__ import annotations
+
+import json
+import pickle
+
+import numpy as np
+import pytest
+from click.testing import CliRunner
+
+import lowprec as lp
+from lowprec.checkpoints import quantizing
+from lowprec.checkpoints.container import CheckpointError
+from lowprec.checkpoints.correcting import Statistics
+from lowprec.checkpoints.decoding import codes_of, ranges
+from lowprec.checkpoints.folder import open_checkpoint
+from lowprec.checkpoints.quantizing import quantize_checkpoint, target
+from lowprec.checkpoints.weights import weights_of
+from lowprec.cli.main import main
+from tests.checkpoints.files import source
+
+TARGETS = [
+    ("modelopt", "nvfp4"),
+    ("quark", "mxfp6_e3m2"),
+    ("compressed-tensors", "e4m3fn"),
+    ("deepseek", "e4m3fn"),
+    ("gpt-oss", "mxfp4"),
+    ("plain", "e5m2"),
+    ("gguf", "mxfp4"),
+]
+OTHERS = {
+    f"m.{name}.weight": np.full((2, 64, 96), 1.1 + place, np.float32) for place, name in enumerate("abc")
+}
+
+
+def _weight(checkpoint):
+    return next(weight for weight in weights_of(checkpoint) if weight.name == "m.q.weight")
+
+
+def _shuffled(function, tasks):
+    """Everything as another process would get it, done from the last to the first."""
+    given = [pickle.loads(pickle.dumps(task[1:])) for task in tasks]
+    tasks = [(task[0], *rest) for task, rest in zip(tasks, given, strict=True)]
+    done = {place: function(*tasks[place]) for place in reversed(range(len(tasks)))}
+    return iter([done[place] for place in range(len(tasks))])
+
+
+@pytest.mark.parametrize(("family", "to"), TARGETS)
+def test_stochastic_rounding_has_the_same_bytes_however_it_is_cut(tmp_path, monkeypatch, family, to):
+    shape = (2, 64, 96) if family == "gpt-oss" else (300, 96)
+    made, how = (
+        source(tmp_path / "s.safetensors", shape, **OTHERS),
+        target(family, to, rounding="stochastic(8)", seed=7),
+    )
+    ending = "gguf" if family == "gguf" else "safetensors"
+    whole, parts, other = (tmp_path / name / f"out.{ending}" for name in ("whole", "parts", "other"))
+    for path in (whole, parts, other):
+        path.parent.mkdir()
+    quantize_checkpoint(made, whole, how)
+    with monkeypatch.context() as patched:
+        patched.setattr(quantizing, "ranges", lambda weight: ranges(weight, 128 * 7))
+        quantize_checkpoint(made, parts, how, spread=_shuffled)
+    assert parts.read_bytes() == whole.read_bytes()
+    quantize_checkpoint(made, other, target(family, to, rounding="stochastic(8)", seed=8))
+    seven, eight = (codes_of(_weight(open_checkpoint(path))) for path in (whole, other))
+    assert 0.05 < (seven != eight).mean() < 0.6
+
+
+def test_random_integers_are_those_of_places_and_names(tmp_path):
+    """As `encode` with the integers of the whole weight; another weight of the same values has others."""
+    made = source(tmp_path / "s.safetensors", (64, 96))
+    again = source(
+        tmp_path / "again.safetensors", (64, 96), **{"m.z.weight": made.entries["m.q.weight"].read()}
+    )
+    how = target("quark", "mxfp4", rounding=lp.stochastic(8), seed=3)
+    quantize_checkpoint(again, tmp_path / "out.safetensors", how)
+    found = {
+        item.name: codes_of(item)
+        for item in weights_of(open_checkpoint(tmp_path / "out.safetensors"))
+        if item.is_quantized
+    }
+    key = quantizing.key_of("m.q.weight", 3)
+    expected = lp.encode(made.entries["m.q.weight"].read(), "mxfp4", rounding=lp.stochastic(8), rng=key)
+    assert np.array_equal(found["m.q.weight"], expected.codes)
+    assert not np.array_equal(found["m.q.weight"], found["m.z.weight"])
+    said = json.loads(open_checkpoint(tmp_path / "out.safetensors").metadata["lowprec"])
+    assert (said["rounding"], said["seed"]) == ("stochastic(8, A)", 3)
+
+
+@pytest.mark.parametrize(
+    ("family", "to"), [("quark", "mxfp4"), ("modelopt", "nvfp4"), ("deepseek", "e4m3fn")]
+)
+def test_reports_are_those_of_error_report(tmp_path, family, to):
+    """To the last bit where blocks are runs; those of tiles are added up in another order."""
+    made = source(tmp_path / "s.safetensors", (1024, 512))
+    how = target(family, to)
+    reports, _ = quantize_checkpoint(made, tmp_path / "o.safetensors", how)
+    expected = lp.error_report(made.entries["m.q.weight"].read(), how.blocks).as_dict()
+    for key in ("size", "clipped", "flushed"):
+        assert reports["m.q.weight"][key] == expected[key]
+    for key in ("sqnr", "worst_block"):
+        close = pytest.approx(expected[key], rel=1e-12)
+        assert reports["m.q.weight"][key] == (close if family == "deepseek" else expected[key])
+
+
+def test_other_modes_round_by_them(tmp_path):
+    made = source(tmp_path / "s.safetensors", (64, 96))
+    quantize_checkpoint(made, tmp_path / "o.safetensors", target("quark", "mxfp4", rounding="toward_zero"))
+    expected = lp.encode(made.entries["m.q.weight"].read(), "mxfp4", rounding="toward_zero")
+    assert np.array_equal(codes_of(_weight(open_checkpoint(tmp_path / "o.safetensors"))), expected.codes)
+
+
+def test_roundings_that_there_are_not(tmp_path):
+    with pytest.raises(CheckpointError, match="is rounded to the nearest value, not by toward_zero"):
+        target("bitsandbytes", "nf4", rounding="toward_zero")
+    with pytest.raises(CheckpointError, match=r"shares words between elements; use stochastic\(bits\)"):
+        target("quark", "mxfp4", rounding=lp.stochastic(16, "ptx_rs"))
+    made = source(tmp_path / "s.safetensors", (64, 96))
+    with pytest.raises(CheckpointError, match="a correction is for roundings to nearest"):
+        quantize_checkpoint(
+            made,
+            tmp_path / "o.safetensors",
+            target("quark", "mxfp4", rounding="stochastic(8)"),
+            statistics=Statistics(made, correct=True),
+        )
+
+
+@pytest.mark.apart
+@pytest.mark.parametrize("folder", [False, True])
+def test_a_cluster_writes_the_bytes_of_one_process(tmp_path, folder):
+    """Two workers, with stochastic rounding; the same reports too."""
+    distributed = pytest.importorskip("distributed")
+    source(tmp_path / "s.safetensors", (300, 96), **OTHERS)
+    name = "out" if folder else "out.safetensors"
+    words = [
+        "checkpoint",
+        "quantize",
+        str(tmp_path / "s.safetensors"),
+        "--to",
+        "nvfp4",
+        "--scheme",
+        "modelopt",
+    ]
+    words += ["--rounding", "stochastic(8)", "--seed", "5", "--json"]
+    for place in ("one", "many"):
+        (tmp_path / place).mkdir()
+    alone = CliRunner().invoke(main, [*words, "-o", str(tmp_path / "one" / name)])
+    assert alone.exit_code == 0, alone.output
+    with distributed.LocalCluster(n_workers=2, threads_per_worker=1, dashboard_address=None) as workers:
+        at = ["--scheduler", workers.scheduler_address]
+        many = CliRunner().invoke(main, [*words, "-o", str(tmp_path / "many" / name), *at])
+        assert many.exit_code == 0, many.output
+        refused = CliRunner().invoke(main, [*words, "-o", str(tmp_path / "none" / name), *at])
+    assert many.output == alone.output
+    assert (refused.exit_code, "there is no folder" in refused.output) == (2, True)
+    one, other = (
+        path / "s.safetensors" if folder else path
+        for path in (tmp_path / "one" / name, tmp_path / "many" / name)
+    )
+    assert one.read_bytes() == other.read_bytes()
+    assert [path.name for path in (tmp_path / "many").iterdir()] == [name]
