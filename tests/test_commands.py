@@ -1,7 +1,7 @@
 """The commands of pages that no other test runs: each as it is written, beside the files that it names.
 
-docs/vectors.md and docs/functions.md are run by tests/verify/test_operands.py, docs/verify-your-dot-unit.md and the
-examples by tests/export/test_devices.py, docs/checkpoints.md by tests/checkpoints/test_page.py.
+docs/vectors.md and docs/functions.md are run by tests/verify/test_operands.py, docs/verify-your-dot-unit.md
+and the examples by tests/export/test_devices.py, docs/checkpoints.md by tests/checkpoints/test_page.py.
 """
 
 from __future__ import annotations
@@ -24,7 +24,14 @@ DOCS = ROOT / "docs"
 pytestmark = pytest.mark.apart
 
 #: Commands that take minutes, or other machines and libraries, by what they begin with.
-LEFT_OUT = ("pip install", "python capture.py", "./device", "lowprec warm --all", "lowprec warm e4m3fn", "pytest")
+LEFT_OUT = (
+    "pip install",
+    "python capture.py",
+    "./device",
+    "lowprec warm --all",
+    "lowprec warm e4m3fn",
+    "pytest",
+)
 
 #: Pages, and how many of their commands are run.
 COMMANDS = {
@@ -70,12 +77,25 @@ def files(tmp_path_factory):
     codes = lp.encode(numbers, "e4m3fn", saturation="finite")
     (folder / "codes.hex").write_text("\n".join(f"{code:02x}" for code in codes.ravel()) + "\n")
     lp.save(folder / "model.safetensors", {"layer.weight": numbers})
-    keep(out=lp.quantize(numbers, "bfloat16"))
+    quantize = [
+        "checkpoint",
+        "quantize",
+        "model.safetensors",
+        "-o",
+        "model-nvfp4.safetensors",
+        "--to",
+        "nvfp4",
+    ]
+    subprocess.run(
+        [sys.executable, "-m", "lowprec", *quantize, "--scheme", "modelopt"],
+        cwd=folder, env=os.environ | {"PYTHONPATH": str(ROOT)}, check=True, capture_output=True,
+    )  # fmt: skip
+    (folder / "mine.toml").write_text("exponent_bits = 3\ntrailing_bits = 2\n")
     return folder
 
 
 def arrays_of(command):
-    """Return the arrays of compare's examples that have the names x, y, out, w, codes ... of other commands too."""
+    """Return arrays for a command of compare, by the names that it has for them."""
     rng = np.random.default_rng(0)
     x, y = (lp.quantize(rng.standard_normal((32, 32), np.float32), "e4m3fn") for _ in range(2))
     made = {"x": x, "y": y}
@@ -125,7 +145,9 @@ def test_commands_of_a_page_run_as_they_are_written(page, files, tmp_path):
     assert len(found) == COMMANDS[page]
     for command, printed in found:
         if command.startswith("cat "):
-            (tmp_path / command.split()[1]).write_text(printed)
+            file = tmp_path / command.split()[1]
+            file.unlink(missing_ok=True)
+            file.write_text(printed)
             continue
         fails = printed.startswith("Usage:")
         if fails:  # the page shows what is said of a field that is spelt wrongly
@@ -135,10 +157,16 @@ def test_commands_of_a_page_run_as_they_are_written(page, files, tmp_path):
             for name, array in arrays_of(command).items():
                 np.save(tmp_path / f"{name}.npy", array)
         run = subprocess.run(
-            ["bash", "-c", command], cwd=tmp_path, env=environment, capture_output=True, text=True, check=False
+            ["bash", "-c", command],
+            cwd=tmp_path,
+            env=environment,
+            capture_output=True,
+            text=True,
+            check=False,
         )
         said = f"$ {command}\n{run.stdout}{run.stderr}"
         assert run.returncode == 2 if fails else run.returncode in (0, 1), said
         if printed:
-            got = run.stderr if fails else run.stdout
+            got = run.stderr.replace("python -m lowprec", "lowprec") if fails else run.stdout
+            got = re.sub(r" +$", "", got, flags=re.M)
             assert doctest.OutputChecker().check_output(printed, got, doctest.ELLIPSIS), said
