@@ -1,0 +1,172 @@
+"""The commands of pages that no other test runs: each as it is written, beside the files that it names.
+
+docs/vectors.md and docs/functions.md are run by tests/verify/test_operands.py, docs/verify-your-dot-unit.md
+and the examples by tests/export/test_devices.py, docs/checkpoints.md by tests/checkpoints/test_page.py.
+"""
+
+from __future__ import annotations
+
+import doctest
+import os
+import re
+import subprocess
+import sys
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+import lowprec as lp
+
+ROOT = Path(__file__).parents[1]
+DOCS = ROOT / "docs"
+
+pytestmark = pytest.mark.apart
+
+#: Commands that take minutes, or other machines and libraries, by what they begin with.
+LEFT_OUT = (
+    "pip install",
+    "python capture.py",
+    "./device",
+    "lowprec warm --all",
+    "lowprec warm e4m3fn",
+    "pytest",
+)
+
+#: Pages, and how many of their commands are run.
+COMMANDS = {
+    "howto-hardware": 3,
+    "tutorial": 0,
+    "capture": 5,
+    "command-line": 6,
+    "compare": 15,
+    "dot-products": 1,
+    "explorer": 3,
+    "hardware": 4,
+    "testing-your-format": 9,
+}
+
+
+def commands(page):
+    """Return the commands of a page's console blocks, but those left out, each with what it prints."""
+    text = (DOCS / f"{page}.md").read_text()
+    found = []
+    for block in re.findall(r"^```console\n(.*?)^```", text, re.M | re.S):
+        for part in re.split(r"^\$ ", block, flags=re.M)[1:]:
+            command, printed = re.fullmatch(r"((?:[^\n]*\\\n)*[^\n]*)\n(.*)", part, re.S).groups()
+            if not command.startswith(LEFT_OUT):
+                found.append((command, printed))
+    return found
+
+
+@pytest.fixture(scope="module")
+def files(tmp_path_factory):
+    """Return a folder with the files that the commands name: of right results."""
+    folder = tmp_path_factory.mktemp("files")
+    (folder / "docs").symlink_to(DOCS)
+    (folder / "capture.npz").symlink_to(DOCS / "examples" / "capture.npz")
+    rng = np.random.default_rng(0)
+
+    def keep(**arrays):
+        for name, array in arrays.items():
+            np.save(folder / f"{name}.npy", array)
+
+    numbers = rng.standard_normal((64, 768), np.float32)
+    keep(input=numbers, output=lp.encode(numbers, "e4m3fn"))
+    numbers.tofile(folder / "x.bin")
+    codes = lp.encode(numbers, "e4m3fn", saturation="finite")
+    (folder / "codes.hex").write_text("\n".join(f"{code:02x}" for code in codes.ravel()) + "\n")
+    lp.save(folder / "model.safetensors", {"layer.weight": numbers})
+    quantize = [
+        "checkpoint",
+        "quantize",
+        "model.safetensors",
+        "-o",
+        "model-nvfp4.safetensors",
+        "--to",
+        "nvfp4",
+    ]
+    subprocess.run(
+        [sys.executable, "-m", "lowprec", *quantize, "--scheme", "modelopt"],
+        cwd=folder, env=os.environ | {"PYTHONPATH": str(ROOT)}, check=True, capture_output=True,
+    )  # fmt: skip
+    (folder / "mine.toml").write_text("exponent_bits = 3\ntrailing_bits = 2\n")
+    return folder
+
+
+def arrays_of(command):
+    """Return arrays for a command of compare, by the names that it has for them."""
+    rng = np.random.default_rng(0)
+    x, y = (lp.quantize(rng.standard_normal((32, 32), np.float32), "e4m3fn") for _ in range(2))
+    made = {"x": x, "y": y}
+    if "model.safetensors" in command:
+        made["out"] = rng.standard_normal((64, 768), np.float32)
+    elif "--operation add" in command:
+        made["out"] = lp.add(x, y, "e4m3fn")
+    elif "--scales scales.npy" in command:
+        blocks = lp.encode(x, "mxfp4", axis=0)
+        made |= {"w": x, "codes": blocks.codes, "scales": blocks.scales}
+    elif "--scale 0.5" in command:
+        made |= {"sy": np.float32(0.25), "bias": np.ones(32, np.float32)}
+        made["out"] = lp.matmul(x, y, "ada_cublaslt_fp8(output=e4m3fn)")
+    elif "--accumulation" in command:
+        kind = command.split("--accumulation ")[1].split()[0]
+        if kind.endswith(".toml"):
+            kind = "hopper_wgmma_e4m3fn_binary32"
+        made["out"] = lp.matmul(x, y, kind)
+    elif "--scale scales.npy" in command:
+        scales = lp.scale_for(x, "e4m3fn", axis=0)
+        made |= {"codes": lp.encode(x / scales, "e4m3fn"), "scales": scales}
+    elif "--flags" in command:
+        flags = np.zeros(x.shape, np.uint8)
+        made |= {"codes": lp.encode(x, "e5m2", flags=flags), "flags": flags}
+    elif "--random" in command:
+        words = rng.integers(0, 1 << 32, x.size // 4, dtype=np.uint32)
+        codes = lp.encode(x.ravel(), "e4m3fn", rounding="stochastic(16, ptx_rs)", random=words)
+        made |= {"x": x.ravel(), "codes": codes, "words": words}
+    return made
+
+
+@pytest.mark.parametrize("page", COMMANDS)
+def test_commands_of_a_page_run_as_they_are_written(page, files, tmp_path):
+    """None is misuse (exit code 2), and what the page shows is what is printed."""
+    for each in files.iterdir():
+        (tmp_path / each.name).symlink_to(each)
+    program = tmp_path / "bin" / "lowprec"
+    program.parent.mkdir()
+    program.write_text(f'#!/bin/sh\nexec "{sys.executable}" -m lowprec "$@"\n')
+    program.chmod(0o755)
+    environment = os.environ | {
+        "PATH": f"{program.parent}:{Path(sys.executable).parent}:{os.environ['PATH']}",
+        "PYTHONPATH": str(ROOT),
+        "COLUMNS": "200" if page != "command-line" else "100",
+    }
+    found = commands(page)
+    assert len(found) == COMMANDS[page]
+    for command, printed in found:
+        if command.startswith("cat "):
+            file = tmp_path / command.split()[1]
+            file.unlink(missing_ok=True)
+            file.write_text(printed)
+            continue
+        fails = printed.startswith("Usage:")
+        if fails:  # the page shows what is said of a field that is spelt wrongly
+            file = tmp_path / command.split()[-1]
+            file.write_text(file.read_text().replace("fraction_bits", "fraction_bit"))
+        if command.startswith("lowprec compare") and "capture" not in command:
+            for name, array in arrays_of(command).items():
+                np.save(tmp_path / f"{name}.npy", array)
+        run = subprocess.run(
+            ["bash", "-c", command],
+            cwd=tmp_path,
+            env=environment,
+            capture_output=True,
+            text=True,
+            check=False,
+        )
+        said = f"$ {command}\n{run.stdout}{run.stderr}"
+        assert run.returncode == 2 if fails else run.returncode in (0, 1), said
+        if printed:
+            got = run.stderr.replace("python -m lowprec", "lowprec") if fails else run.stdout
+            got = re.sub(r" +$", "", got, flags=re.M)
+            assert doctest.OutputChecker().check_output(printed, got, doctest.ELLIPSIS), said
