@@ -9,6 +9,7 @@ from fractions import Fraction
 from typing import Any
 
 import numpy as np
+import pytest
 
 from lowprec.oracle import convert as oracle
 from lowprec.oracle.exact import Special, to_float
@@ -24,6 +25,12 @@ UP_TO_8 = tuple(
 
 #: The catalog's alone, aliases of the same codes once.
 CATALOG_UP_TO_8 = tuple(dict.fromkeys(fmt for fmt in catalog.FORMATS.values() if fmt.width <= 8))
+
+#: All of these as parameters of a test; of those of P3109 alone, three in four run by `-m long` only.
+MOST_UP_TO_8 = tuple(
+    fmt if fmt in CATALOG_UP_TO_8 or place % 4 == 0 else pytest.param(fmt, marks=pytest.mark.long)
+    for place, fmt in enumerate(UP_TO_8)
+)
 
 #: Every deterministic mode, without saturation.
 MODE_PROJECTIONS = tuple(Projection(rounding=mode) for mode in MODES)
