@@ -31,8 +31,8 @@ Doubles = npt.NDArray[np.float64]
 #: Rounds columns, by scales if there are some already; returns the values again, the scales and the codes.
 Round = Callable[[Array, Any], tuple[Array, Any, Array]]
 
-#: Of the mean of the diagonal, added to it; and rows of inputs that are read at a time.
-_DAMPING, _ROWS = 0.01, 1 << 14
+#: The part of the mean of the diagonal that is added to it, one in so many; and rows of inputs read at a time.
+_DAMPING, _ROWS = 100, 1 << 14
 
 
 @dataclass(frozen=True)
@@ -61,7 +61,7 @@ class Inputs:
         whole = self.hessian.copy()
         diagonal = np.einsum("ii->i", whole)
         diagonal[diagonal == 0] = 1.0  # an input that is always 0: its column is rounded and no more
-        diagonal += _DAMPING * diagonal.mean()
+        diagonal += diagonal.mean() / _DAMPING
         return np.asarray(np.linalg.cholesky(np.linalg.inv(whole)).T)
 
     def energy(self, difference: Array) -> float:

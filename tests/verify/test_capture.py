@@ -339,7 +339,8 @@ def test_compare_tells_each_question(tmp_path, monkeypatch):
     assert "of 2 with an expectation 1 differs" in told.output
     one = lowprec("compare", f"{path}:{MMA}")
     assert one.exit_code == 1
-    assert one.output.startswith("index 5 (5,):\n")
+    assert one.output.startswith("1 of 64 results differ (1.56%): 1 sums\n")
+    assert "\n\nindex 5 (5,):\n" in one.output
     said = json.loads(lowprec("compare", path, "--json").output)
     assert said["schema"] == "lowprec.compare_capture/1"
     assert [each["report"] and each["report"]["mismatches"] for each in said["questions"]] == [0, None, 1]
@@ -478,7 +479,7 @@ def test_files_that_are_no_whole_captures_are_refused(tmp_path, monkeypatch):
         ((":",), "name a question as "),
         (("", "--accumulation", "exact"), "--accumulation is for one question of a capture: FILE.npz:NAME"),
         (("", "--scale", "2"), "--scale is for other files; a capture says what it holds: leave it out"),
-        (("", "--junit", "x.xml"), "--junit and --html are reports of one question"),
+        (("", "--junit", "x.xml"), "--junit, --html and --baseline are about one question"),
         (("", "--scheduler", "tcp://a:1"), "--scheduler is for files of arrays"),
     ],
 )

@@ -47,16 +47,17 @@ def test_a_wrong_line_is_explained():
     """Number, operand, both results with their bits, and where the operand lies."""
     text = check_lines(["3f880000 39"], "convert", FORMATS).as_text()
     assert text == (
-        "line 1:\n"
-        "    operand 3f880000  0 01111111 00010000000000000000000  1.0625 = 0x1.1p+0\n"
-        "    got     39  0 0111 001  1.125 = 0x1.2p+0\n"
-        "    want    38  0 0111 000  1.0 = 0x1p+0\n"
-        "            at a tie; 1 code above\n"
         "1 of 1 lines differ (100%): 1 at a tie\n"
         "may be ties away from zero (nearest_away instead of nearest_even): 1 of 1 mismatches, 100%\n"
         "    the same: rounded up, toward +infinity (toward_positive instead of nearest_even); rounded away "
         "from zero (away_from_zero instead of nearest_even); rounded to odd (to_odd instead of "
-        "nearest_even); what profile 'microxcaling' does"
+        "nearest_even); what profile 'microxcaling' does\n"
+        "\n"
+        "line 1:\n"
+        "    operand 3f880000  0 01111111 00010000000000000000000  1.0625 = 0x1.1p+0\n"
+        "    got     39  0 0111 001  1.125 = 0x1.2p+0\n"
+        "    want    38  0 0111 000  1.0 = 0x1p+0\n"
+        "            at a tie; 1 code above"
     )
 
 
@@ -185,18 +186,20 @@ HALF = (catalog.BINARY16,) * 4
 
 
 def test_a_wrong_sum_is_explained():
-    """With all operands, in columns."""
+    """With all operands, in columns, after the cause."""
     text = check_lines(["3c00 1000 3c01"], "add", HALF[:3]).as_text()
     assert text.startswith(
-        "line 1:\n"
+        "1 of 1 lines differ (100%): 1 at a tie\n"
+        "may be ties away from zero (nearest_away instead of nearest_even): 1 of 1 mismatches, 100%"
+    )
+    assert text.endswith(
+        "\n\nline 1:\n"
         "    operand1 3c00  0 01111 0000000000  1.0 = 0x1p+0\n"
         "    operand2 1000  0 00100 0000000000  0.00048828125 = 0x1p-11\n"
         "    exact    1.00048828125 = 0x1.002p+0\n"
         "    got      3c01  0 01111 0000000001  1.0009765625 = 0x1.004p+0\n"
         "    want     3c00  0 01111 0000000000  1.0 = 0x1p+0\n"
-        "             at a tie; 1 code above\n"
-        "1 of 1 lines differ (100%): 1 at a tie\n"
-        "may be ties away from zero (nearest_away instead of nearest_even): 1 of 1 mismatches, 100%"
+        "             at a tie; 1 code above"
     )
 
 
