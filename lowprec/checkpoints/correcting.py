@@ -31,7 +31,7 @@ Doubles = npt.NDArray[np.float64]
 #: Rounds columns, by scales if there are some already; returns the values again, the scales and the codes.
 Round = Callable[[Array, Any], tuple[Array, Any, Array]]
 
-#: The part of the mean of the diagonal that is added to it, one in so many; and rows of inputs read at a time.
+#: What part of the mean of the diagonal is added to it, one in so many; rows of inputs read at a time.
 _DAMPING, _ROWS = 100, 1 << 14
 
 
