@@ -2,10 +2,8 @@
 
 from __future__ import annotations
 
-import doctest
 import fcntl
 import html.parser
-import os
 import re
 import subprocess
 import sys
@@ -17,7 +15,6 @@ import pytest
 import lowprec as lp
 
 ROOT = Path(__file__).parents[1]
-GUIDES = sorted((ROOT / "docs").glob("howto-*.md"))
 
 pytestmark = pytest.mark.apart
 
@@ -92,40 +89,6 @@ def test_pages_of_formats_have_their_parameters(site):
             assert re.search(rf"\b{key}\s+{getattr(fmt, key)}\b", text), (name, key)
         if fmt.nan_code is not None:
             assert re.search(rf"nan_code\s+0x0*{fmt.nan_code:x}\b", text), name
-
-
-def _console(page):
-    """Commands of a page, but those that install, with what they print."""
-    for block in re.findall(r"^```console\n(.*?)^```", page.read_text(), re.M | re.S):
-        for each in re.split(r"^\$ ", block, flags=re.M)[1:]:
-            command, _, printed = each.partition("\n")
-            if not command.startswith("pip install"):
-                yield command, printed
-
-
-@pytest.mark.parametrize("page", GUIDES, ids=lambda page: page.stem)
-def test_commands_of_guides_print_what_the_page_says(page, tmp_path):
-    program = tmp_path / "bin" / "lowprec"
-    program.parent.mkdir()
-    program.write_text(f'#!/bin/sh\nexec "{sys.executable}" -m lowprec "$@"\n')
-    program.chmod(0o755)
-    environment = os.environ | {
-        "PATH": f"{program.parent}:{os.environ['PATH']}",
-        "PYTHONPATH": str(ROOT),
-        "COLUMNS": "200",
-    }
-    for command, printed in _console(page):
-        run = subprocess.run(
-            ["bash", "-c", command],
-            cwd=tmp_path,
-            env=environment,
-            capture_output=True,
-            text=True,
-            check=False,
-        )
-        assert doctest.OutputChecker().check_output(printed, run.stdout, doctest.ELLIPSIS), (
-            run.stdout + run.stderr
-        )
 
 
 def test_the_citation_names_this_version():

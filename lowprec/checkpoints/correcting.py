@@ -31,8 +31,10 @@ Doubles = npt.NDArray[np.float64]
 #: Rounds columns, by scales if there are some already; returns the values again, the scales and the codes.
 Round = Callable[[Array, Any], tuple[Array, Any, Array]]
 
-#: What part of the mean of the diagonal is added to it, one in so many; rows of inputs read at a time.
-_DAMPING, _ROWS = 100, 1 << 14
+#: The mean of the diagonal over this is added to it: 0.01 is another float64 in a directed rounding mode.
+_DAMPING = 100
+#: Rows of inputs that are read at a time.
+_ROWS = 1 << 14
 
 
 @dataclass(frozen=True)

@@ -54,9 +54,15 @@ with np.errstate(invalid="ignore"):  # ml_dtypes warns of NaNs
 
 
 def test_there_are_142_different_formats_of_at_most_8_bits():
-    """19 of the catalog's and 120 of P3109's, less duplicates: tests below: all by `-m long`."""
+    """The catalog's and 120 of P3109's, each once. Every third of P3109's is tested here, of every kind.
+
+    `-m long` tests the others.
+    """
     assert len(UP_TO_8) == 142
     assert set(catalog.P3109_UP_TO_8) | set(CATALOG_UP_TO_8) == set(UP_TO_8)
+    usual = {fmt for fmt in MOST_UP_TO_8 if isinstance(fmt, Format)} - set(CATALOG_UP_TO_8)
+    for kind in (lambda fmt: (fmt.sign, fmt.infinity), lambda fmt: fmt.width, lambda fmt: fmt.precision):
+        assert {kind(fmt) for fmt in usual} == {kind(fmt) for fmt in catalog.P3109_UP_TO_8}
 
 
 @pytest.mark.parametrize("fmt", MOST_UP_TO_8, ids=str)
@@ -419,7 +425,7 @@ def test_decode_to_16_bit_floats_equals_the_oracle_wherever_they_hold_the_format
 
 @pytest.mark.parametrize("source", MOST_UP_TO_8, ids=str)
 def test_cast_agrees_with_the_oracle_between_all_pairs_of_small_formats(source):
-    """All codes of 142 x 142 pairs, nearest even; targets without NaN get the codes that are numbers."""
+    """All codes, into all 142 formats, nearest even; targets without NaN get the codes that are numbers."""
     projection = Projection()
     values = np.array([to_float(oracle.decode(code, source)) for code in range(1 << source.width)])
     codes, numbers = np.arange(1 << source.width), ~np.isnan(values)
