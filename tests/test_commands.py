@@ -34,7 +34,7 @@ LEFT_OUT = (
     "pytest",
 )
 
-#: Commands of exit code 1: results that differ on purpose, and a question about a library that may be missing.
+#: Commands of exit code 1: results that differ on purpose, and a question about a library that is missing.
 FAILING = {
     "lowprec vectors convert binary32 e4m3fn --rounding nearest_away "
     "| lowprec compare - convert binary32 e4m3fn",
