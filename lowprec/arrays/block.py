@@ -427,14 +427,14 @@ def asked(
     fmt = catalog.block_format(name)
     given = {"rule": rule, "projection": projection, "rounding": rounding, "saturation": saturation}
     if profile is not None:
-        others = [f"{key}=" for key, value in given.items() if value is not None]
+        others = [f"{key}=" for key, value in given.items() if value is not None and key != "rounding"]
         if others:
             raise ValueError(
                 f"profile={str(profile)!r} and {' and '.join(others)} both say what {fmt.name!r} is; give "
                 "one of them, for instance "
                 f"dataclasses.replace(lowprec.profiles[{str(profile)!r}].block({fmt.name!r}), ...)"
             )
-        return profile_of(profile).block(fmt)
+        fmt = profile_of(profile).block(fmt)
     if rule is not None:
         fmt = dataclasses.replace(fmt, rule=rule_of(rule))
     if projection is not None or rounding is not None or saturation is not None:

@@ -708,7 +708,7 @@ REFUSED = [
     (TypeError, (SAMPLE, "mxfp4"), {"rule": 3}, "rule must be a ScaleRule or a name, not 3"),
     (ValueError, (SAMPLE, "mxfp4"), {"profile": "ocp", "rule": "ceil"}, f"profile='ocp' and rule= {BOTH}"),
     (ValueError, (SAMPLE, "mxfp4"), {"profile": "ocp", "rounding": "to_odd", "saturation": "finite"},
-     f"profile='ocp' and rounding= and saturation= {BOTH}"),
+     f"profile='ocp' and saturation= {BOTH}"),
     (ValueError, (SAMPLE, "mxfp4"), {"rounding": "to_odd", "projection": lp.Projection()},
      "projection= and rounding='to_odd' both say how to convert; give one of them, for instance "
      "projection=dataclasses.replace(projection, rounding='to_odd')"),
