@@ -22,6 +22,7 @@ from lowprec.arrays.checks import (
     projection as projection_of,
     values_operand,
 )
+from lowprec.arrays.signatures import Cast, Decode, Encode, Quantize, Returns
 from lowprec.kernels.engine import Backend, check_backend
 from lowprec.spec import catalog
 from lowprec.spec.block import BlockFormat, ScaleRule
@@ -35,6 +36,7 @@ __all__ = ["cast", "decode", "encode", "quantize"]
 Like = Format | BlockFormat | str | npt.DTypeLike
 
 
+@Returns[Encode]()
 def encode(
     values: npt.ArrayLike,
     fmt: Like,
@@ -146,6 +148,7 @@ def encode(
     )  # fmt: skip
 
 
+@Returns[Decode]()
 def decode(
     codes: npt.ArrayLike | BlockArray,
     fmt: Like | None = None,
@@ -226,6 +229,7 @@ def decode(
     return calls.convert(operand, carrier, DEFAULT, given, flags=flags, out=out, backend=backend, key=key)
 
 
+@Returns[Quantize]()
 def quantize(
     values: npt.ArrayLike,
     fmt: Like,
@@ -324,6 +328,7 @@ def quantize(
     )
 
 
+@Returns[Cast]()
 def cast(
     codes: npt.ArrayLike,
     source: Like,

@@ -23,6 +23,8 @@ from lowprec.arrays.factors import Factors, alike, along, factors, part_of
 from lowprec.arrays.operations import result_type
 from lowprec.arrays.progress import Progress, reporting
 from lowprec.arrays.random import Place, key_of
+from lowprec.arrays.result_signatures import Dot as DotSignature, MatMul
+from lowprec.arrays.signatures import Returns
 from lowprec.arrays.sums import as_values, coded, combined, computed, rounded_codes
 from lowprec.arrays.threads import share_rows
 from lowprec.kernels import engine
@@ -44,6 +46,7 @@ __all__ = ["dot", "matmul"]
 _TOGETHER = 4096
 
 
+@Returns[DotSignature]()
 @usual_arithmetic()
 def dot(
     x: Factors,
@@ -133,6 +136,7 @@ def dot(
     return _run(how, *pair, outputs, addend, rng, dtype, out, backend, progress)
 
 
+@Returns[MatMul]()
 @usual_arithmetic()
 def matmul(
     x: Factors,

@@ -27,7 +27,9 @@ from lowprec.arrays.convert import decode, quantize
 from lowprec.arrays.errors import ErrorReport, decibels, report_of
 from lowprec.arrays.progress import Progress, reporting
 from lowprec.arrays.random import integers_of
+from lowprec.arrays.result_signatures import ScaleFor
 from lowprec.arrays.scale_search import PART, least_errors, narrowed, only_finite
+from lowprec.arrays.signatures import Returns
 from lowprec.arrays.traverse import tile_of, tiles
 from lowprec.kernels.errors import LONGEST, TOTALS, measure, measure_runs
 from lowprec.kernels.modes import usual_arithmetic
@@ -63,6 +65,7 @@ _POWERS = Format(
 )
 
 
+@Returns[ScaleFor]()
 @usual_arithmetic()
 def scale_for(
     values: npt.ArrayLike,
