@@ -30,6 +30,7 @@ from lowprec.arrays.checks import (
     projection as projection_of,
     values_operand,
 )
+from lowprec.arrays.kinds import brings_dtype
 from lowprec.arrays.packing import pack, packed_bytes, swizzle, unpack as unpack_codes, unswizzle
 from lowprec.arrays.random import Place, integers_for, key_of, words_at
 from lowprec.arrays.scaling import given_scales
@@ -393,9 +394,7 @@ def quantize(
         lazy.refuse(values, out=out)
         return _lazily(quantize, values, fmt, axis, tensor_scale, random, rng, backend)  # type: ignore[no-any-return]
     operand = values_operand(values)
-    kept = np.dtype(
-        np.float64 if operand.fmt == catalog.BINARY64 and hasattr(values, "dtype") else np.float32
-    )
+    kept = np.dtype(np.float64 if operand.fmt == catalog.BINARY64 and brings_dtype(values) else np.float32)
     output(out, kept, operand.array.shape, f"values of {fmt.name!r}")
     return decode(_encode(operand, fmt, axis, tensor_scale, random, rng, backend), kept, out, backend)
 

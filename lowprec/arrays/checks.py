@@ -17,6 +17,7 @@ import numpy.typing as npt
 from lowprec.kernels.codes import code_dtype, nans, signaling_nans
 from lowprec.kernels.modes import usual_arithmetic
 from lowprec.spec import catalog
+from lowprec.spec.codebook import Codebook
 from lowprec.spec.format import Carrier, Format, Sign
 from lowprec.spec.profiles import PROFILES, Profile, profile as profile_of
 from lowprec.spec.projection import DEFAULT, Projection, Saturation
@@ -37,6 +38,7 @@ __all__ = [
     "narrowed",
     "output",
     "projection",
+    "refuse_codes",
     "refuse_operands",
     "refuse_results",
     "signaling_nans",
@@ -296,6 +298,25 @@ def output(
     if not out.flags.writeable:
         raise ValueError(f"{name} is read-only; give an array that can be written")
     return out
+
+
+def refuse_codes(name: str, array: Array, fmt: Format, taker: str) -> None:
+    """Refuse an array of the type that a format's codes have where its values are meant.
+
+    Integers of other types count as they are, and so do those whose codes are their values.
+    """
+    if array.dtype.kind != "u" or array.dtype.itemsize > 2 or array.dtype != code_dtype(fmt):
+        return
+    if not fmt.exponent_bits and not isinstance(fmt, Codebook):
+        return
+    view = catalog.ml_dtypes_name(fmt) or (fmt == catalog.BINARY16 and "float16")
+    viewed = f", or {name}.view(lowprec.dtype({fmt.name!r}))" if view else ""
+    wider = "int16" if array.dtype.itemsize == 1 else "int32"
+    raise TypeError(
+        f"{name} is of {array.dtype}, the type of codes of {fmt.name!r}, but {taker} takes values. Are these "
+        f"codes? Pass lowprec.decode({name}, {fmt.name!r}){viewed}. Of whole numbers pass "
+        f"{name}.astype({wider!r})"
+    )
 
 
 def refuse_operands(operand: Operand, fmt: Format, rule: Projection, count: int, first: int) -> None:

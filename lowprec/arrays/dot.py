@@ -20,6 +20,7 @@ from lowprec.arrays.checks import Array, Operand, code_dtype, output, values_ope
 from lowprec.arrays.dot_shapes import broadcast_outer, check_joins, check_shapes
 from lowprec.arrays.epilogue import Scales, scaled_product
 from lowprec.arrays.factors import Factors, alike, along, factors, part_of
+from lowprec.arrays.kinds import keeps_kind
 from lowprec.arrays.operations import result_type
 from lowprec.arrays.progress import Progress, reporting
 from lowprec.arrays.random import Place, key_of
@@ -47,6 +48,7 @@ _TOGETHER = 4096
 
 
 @Returns[DotSignature]()
+@keeps_kind(2)
 @usual_arithmetic()
 def dot(
     x: Factors,
@@ -137,6 +139,7 @@ def dot(
 
 
 @Returns[MatMul]()
+@keeps_kind(2)
 @usual_arithmetic()
 def matmul(
     x: Factors,

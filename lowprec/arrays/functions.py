@@ -12,6 +12,7 @@ import numpy.typing as npt
 
 from lowprec.arrays import lazy
 from lowprec.arrays.checks import output, projection as projection_of, values_operand
+from lowprec.arrays.kinds import like
 from lowprec.arrays.operations import Like, Options, operate, result_type
 from lowprec.arrays.progress import Progress, reporting
 from lowprec.arrays.random import integers_for
@@ -120,7 +121,7 @@ def _called(
     if any(lazy.is_lazy(each) for each in values):
         raise TypeError(f"progress= of {name} is for arrays in memory, not for lazy ones; leave it out")
     try:
-        return _in_parts(name, values, fmt, progress, options)
+        return like(_in_parts(name, values, fmt, progress, options), *values, out=options.get("out"))
     except ValueError:
         options = {**options}
         options.pop("out", None)

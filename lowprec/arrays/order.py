@@ -22,10 +22,12 @@ from lowprec.arrays.checks import (
     float_dtype,
     narrowed,
     output,
+    refuse_codes,
     values_depend,
     values_operand,
 )
 from lowprec.arrays.convert import decode, encode, quantize
+from lowprec.arrays.kinds import keeps_kind
 from lowprec.arrays.result_signatures import NextAfter, Ulp
 from lowprec.arrays.signatures import Classify, Compare, Returns, TotalOrder
 from lowprec.arrays.traverse import BUFFER, bits_of, run
@@ -139,6 +141,7 @@ def _compared(
 
 
 @Returns[Compare]()
+@keeps_kind(2)
 def equal(x_codes: npt.ArrayLike, y_codes: npt.ArrayLike, fmt: Like, *, flags: Array | None = None) -> Any:
     """Whether two codes stand for the same number: -0 equals +0, NaN nothing.
 
@@ -167,6 +170,7 @@ def equal(x_codes: npt.ArrayLike, y_codes: npt.ArrayLike, fmt: Like, *, flags: A
 
 
 @Returns[Compare]()
+@keeps_kind(2)
 def not_equal(
     x_codes: npt.ArrayLike, y_codes: npt.ArrayLike, fmt: Like, *, flags: Array | None = None
 ) -> Any:
@@ -179,6 +183,7 @@ def not_equal(
 
 
 @Returns[Compare]()
+@keeps_kind(2)
 def less(x_codes: npt.ArrayLike, y_codes: npt.ArrayLike, fmt: Like, *, flags: Array | None = None) -> Any:
     """Whether the number of one code is below that of the other; see `equal`.
 
@@ -189,6 +194,7 @@ def less(x_codes: npt.ArrayLike, y_codes: npt.ArrayLike, fmt: Like, *, flags: Ar
 
 
 @Returns[Compare]()
+@keeps_kind(2)
 def less_equal(
     x_codes: npt.ArrayLike, y_codes: npt.ArrayLike, fmt: Like, *, flags: Array | None = None
 ) -> Any:
@@ -197,12 +203,14 @@ def less_equal(
 
 
 @Returns[Compare]()
+@keeps_kind(2)
 def greater(x_codes: npt.ArrayLike, y_codes: npt.ArrayLike, fmt: Like, *, flags: Array | None = None) -> Any:
     """Whether the number of one code is above that of the other; see `equal`."""
     return _compared(y_codes, x_codes, fmt, _LESS, False, flags)
 
 
 @Returns[Compare]()
+@keeps_kind(2)
 def greater_equal(
     x_codes: npt.ArrayLike, y_codes: npt.ArrayLike, fmt: Like, *, flags: Array | None = None
 ) -> Any:
@@ -211,6 +219,7 @@ def greater_equal(
 
 
 @Returns[Compare]()
+@keeps_kind(2)
 def unordered(
     x_codes: npt.ArrayLike, y_codes: npt.ArrayLike, fmt: Like, *, flags: Array | None = None
 ) -> Any:
@@ -223,6 +232,7 @@ def unordered(
 
 
 @Returns[TotalOrder]()
+@keeps_kind(2)
 def total_order(x_codes: npt.ArrayLike, y_codes: npt.ArrayLike, fmt: Like) -> Any:
     """Whether a code equals another or precedes it in the total order: -NaN, -Inf, ... -0, +0 ... +Inf, +NaN.
 
@@ -257,6 +267,7 @@ def total_order(x_codes: npt.ArrayLike, y_codes: npt.ArrayLike, fmt: Like) -> An
 
 
 @Returns[Classify]()
+@keeps_kind(1)
 def classify(codes: npt.ArrayLike, fmt: Like) -> Any:
     """What kind of number each code is, as one of `lowprec.Class`.
 
@@ -292,6 +303,7 @@ def classify(codes: npt.ArrayLike, fmt: Like) -> Any:
 
 
 @Returns[NextAfter]()
+@keeps_kind(2)
 def nextafter(x: npt.ArrayLike, y: npt.ArrayLike, fmt: Like) -> Any:
     """The value of a format next to x in the direction of y.
 
@@ -384,6 +396,7 @@ def _extremes(fmt: Format) -> tuple[int, int]:
 
 
 @Returns[Ulp]()
+@keeps_kind(1)
 def ulp(x: npt.ArrayLike, fmt: Like) -> Any:
     """The gap between values of a format at x: from the magnitude at or below it to the next.
 
@@ -439,6 +452,8 @@ def _numbers(
                 "map_blocks"
             )
     operands = [values_operand(each) for each in values]
+    for name, operand in zip("xy", operands, strict=False):
+        refuse_codes(name, operand.array, fmt, "nextafter" if len(values) > 1 else "ulp")
     operands = [narrowed(each, True) if values_depend(each, True) else each for each in operands]
     if any(each.array.dtype.kind in "iu" and each.array.dtype.itemsize > 4 for each in operands):
         raise ValueError(

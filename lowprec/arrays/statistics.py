@@ -25,6 +25,7 @@ from lowprec.arrays.block_stream import axes_of
 from lowprec.arrays.checks import Array, projection as projection_of, values_operand
 from lowprec.arrays.convert import decode, quantize
 from lowprec.arrays.errors import ErrorReport, decibels, report_of
+from lowprec.arrays.kinds import keeps_kind
 from lowprec.arrays.progress import Progress, reporting
 from lowprec.arrays.random import integers_of
 from lowprec.arrays.result_signatures import ScaleFor
@@ -66,6 +67,7 @@ _POWERS = Format(
 
 
 @Returns[ScaleFor]()
+@keeps_kind(1)
 @usual_arithmetic()
 def scale_for(
     values: npt.ArrayLike,
