@@ -25,6 +25,7 @@ from lowprec.arrays.checks import (
     output,
     values_operand,
 )
+from lowprec.arrays.dlpack import exported
 from lowprec.arrays.packing import pack, packed_bytes, swizzle, unpack as unpack_codes, unswizzle
 from lowprec.kernels.engine import Backend
 from lowprec.spec import catalog
@@ -256,6 +257,16 @@ class BlockArray:
         )
 
     __hash__ = None  # type: ignore[assignment]  # codes and scales can be written to
+
+    def __dlpack__(self, **options: Any) -> Any:
+        """The codes without gaps, as `packed` has them, in the element's own type where DLPack has it.
+
+        ``torch.from_dlpack(blocks)`` is float8_e4m3fn of MXFP8, and float4_e2m1fn_x2 of MXFP4 and NVFP4.
+        """
+        return exported(np.ascontiguousarray(self.packed()), self.format.element, options)
+
+    def __dlpack_device__(self) -> tuple[int, int]:
+        return np.empty(0, np.uint8).__dlpack_device__()
 
     # -- layouts --------------------------------------------------------------------------------
 

@@ -141,6 +141,44 @@ def test_jax_arrays_are_their_values(name):
     assert (lp.encode(array, "e4m3fn") == lp.encode(np.asarray(array, np.float64), "e4m3fn")).all()
 
 
+DLPACK = {
+    "mxfp8_e4m3": "float8_e4m3fn",
+    "mxfp8_e5m2": "float8_e5m2",
+    "mxfp4": "float4_e2m1fn_x2",
+    "nvfp4": "float4_e2m1fn_x2",
+    "mxfp6_e2m3": "uint8",
+    "mxint8": "uint8",
+}
+
+
+@pytest.mark.parametrize("version", [None, (1, 0)])
+@pytest.mark.parametrize("fmt", DLPACK)
+def test_blocks_go_to_torch_under_their_own_type(fmt, version):
+    """By DLPack, of the packed codes; of formats that it has no type for, as bytes."""
+    torch = _torch()
+    blocks = lp.encode(np.linspace(-3, 3, 128, dtype=np.float32).reshape(2, 64), fmt)
+    options = {} if version is None else {"max_version": version}
+    tensor = torch.utils.dlpack.from_dlpack(blocks.__dlpack__(**options))
+    assert str(tensor.dtype) == f"torch.{DLPACK[fmt]}"
+    assert (tensor.view(torch.uint8).numpy() == blocks.packed()).all()
+    assert torch.from_dlpack(blocks).dtype == tensor.dtype
+    if fmt == "mxfp8_e4m3":
+        assert (lp.decode(tensor, "e4m3fn").numpy() == lp.decode(blocks.codes, "e4m3fn")).all()
+
+
+@pytest.mark.parametrize(
+    "name", ["e3m4", "float8_e4m3", "e4m3b11fnuz", "e4m3fnuz", "e5m2fnuz", "e8m0fnu", "bfloat16"]
+)
+def test_other_types_of_dlpack_are_those_of_jax(name):
+    """JAX has all of its types of 8 bits."""
+    need_framework("jax")
+    jax = importlib.import_module("jax")
+    codes = np.arange(6, dtype=np.uint8 if name != "bfloat16" else np.uint16)
+    fmt = lp.BlockFormat(name="own", element=name, scale="binary32", size=8)
+    blocks = lp.BlockArray(codes, np.zeros(1, np.uint32), fmt)
+    assert np.asarray(jax.dlpack.from_dlpack(blocks)).dtype == lp.dtype(name)
+
+
 # -- frames -----------------------------------------------------------------------------------------
 
 
