@@ -20,7 +20,7 @@ from lowprec.methods.scale_propagation.scaled_array import ScaledArray, holds_no
 from lowprec.methods.scale_propagation.transform import Norm, cast, dynamic_rescale, rebalance
 from lowprec.spec import catalog
 from lowprec.spec.format import Format
-from lowprec.spec.rounding import Rounding
+from lowprec.spec.rounding import Rounding, rounding
 
 __all__ = ["SGD", "Adam", "OptimizerState"]
 
@@ -69,6 +69,7 @@ class _Optimizer:
         for name in ("weights", "first", "second"):
             if hasattr(self, name):
                 object.__setattr__(self, name, catalog.format(getattr(self, name)))
+        object.__setattr__(self, "rounding", rounding(self.rounding))
         if self.rng is not None:
             object.__setattr__(self, "rng", np.random.default_rng(self.rng))
 
@@ -114,8 +115,8 @@ class _Optimizer:
 
     def _kept(self, x: Any, fmt: Any) -> Any:
         """Round to the format in which something is kept; its scale first becomes the statistic's."""
-        rescaled = dynamic_rescale(x, self.rescale) if self.rescale else x
-        return cast(rescaled, fmt, rounding=self.rounding, saturation="finite", rng=self.rng)
+        rescaled, how = dynamic_rescale(x, self.rescale) if self.rescale else x, rounding(self.rounding)
+        return cast(rescaled, fmt, rounding=how, saturation="finite", rng=self.rng if how.bits else None)
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -143,7 +144,7 @@ class SGD(_Optimizer):
         The statistic that becomes the scale of what is kept, as of `dynamic_rescale`. None leaves scales to
         the rules alone.
     rounding : Rounding or str
-        Of what is kept; it saturates. Formats of 8 bits need a stochastic one, such as "stochastic", for
+        Of what is kept; it saturates. Formats of 8 bits need a stochastic one, such as "stochastic(16)", for
         steps are smaller than half their last place.
     rng : int or Generator, optional
         For stochastic rounding. An integer is the seed of a generator, which is drawn from at each rounding.
