@@ -11,7 +11,7 @@ from __future__ import annotations
 
 import math
 from dataclasses import dataclass
-from typing import Any, ClassVar
+from typing import Any, ClassVar, get_args
 
 import numpy as np
 import numpy.typing as npt
@@ -69,6 +69,11 @@ class _Optimizer:
         for name in ("weights", "first", "second"):
             if hasattr(self, name):
                 object.__setattr__(self, name, catalog.format(getattr(self, name)))
+        if self.rescale not in (*get_args(Norm), None):
+            known = ", ".join(get_args(Norm))
+            raise ValueError(
+                f"rescale={self.rescale!r} of {type(self).__name__} is unknown; use one of {known}, or None"
+            )
         object.__setattr__(self, "rounding", rounding(self.rounding))
         if self.rng is not None:
             object.__setattr__(self, "rng", np.random.default_rng(self.rng))
