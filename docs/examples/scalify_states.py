@@ -40,7 +40,6 @@ class Way:
     fp8: bool
     scaled: bool
     kept: dict[str, str] = field(default_factory=dict)
-    loss_scales: tuple[float, ...] = LOSS_SCALES
 
     def adam(self, rate: float) -> sp.Adam:
         """Return the optimizer; formats are binary16 where the row has no others."""
@@ -198,7 +197,7 @@ def main(quick: bool, path: str | None) -> None:
     rows = []
     for network, (_, steps) in NETWORKS.items():
         for way in WAYS:
-            for loss_scale in way.loss_scales:
+            for loss_scale in LOSS_SCALES:
                 rows.append(result(network, way, loss_scale, steps // 10 if quick else steps))
                 click.echo(line(rows[-1]))
     if path is not None:

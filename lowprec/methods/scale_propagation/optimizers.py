@@ -156,7 +156,7 @@ class SGD(_Optimizer):
 
     Raises ValueError: numbers out of range, unknown formats.
 
-    Source: [SCALIFY] 4, which keeps weights and states in FP16.
+    Source: [SCALIFY], which keeps weights and states in FP16.
     """
 
     momentum: float = 0.9
@@ -208,7 +208,7 @@ class Adam(_Optimizer):
     Before the root is taken the scale of v becomes a power of four, so that the root of the scale is a power
     of two.
 
-    Source: [SCALIFY] 4, which keeps weights and states in FP16.
+    Source: [SCALIFY], which keeps weights and states in FP16.
     """
 
     betas: tuple[float, float] = (0.9, 0.999)
