@@ -90,6 +90,7 @@ def test_every_step_of_adam_is_that_of_float64_rounded_once(options):
     assert every_adam_step_is_right(**options)
 
 
+@pytest.mark.apart
 @pytest.mark.parametrize(
     ("right", "wrong"),
     [
