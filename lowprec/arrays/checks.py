@@ -307,7 +307,7 @@ def refuse_codes(name: str, array: Array, fmt: Format, taker: str) -> None:
     """
     if array.dtype.kind != "u" or array.dtype.itemsize > 2 or array.dtype != code_dtype(fmt):
         return
-    if not fmt.exponent_bits and not isinstance(fmt, Codebook):
+    if not isinstance(fmt, Codebook) and not fmt.exponent_bits:
         return
     view = catalog.ml_dtypes_name(fmt) or (fmt == catalog.BINARY16 and "float16")
     viewed = f", or {name}.view(lowprec.dtype({fmt.name!r}))" if view else ""
