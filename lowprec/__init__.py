@@ -1,4 +1,22 @@
-"""lowprec: the golden reference for low-precision number formats.
+"""lowprec: the golden reference for low-precision number formats, bit for bit.
+
+A code is the integer that stands for a number, its value, in a format. help(lowprec.encode) says how a verb
+is called; `dir(lowprec)` has all names.
+
+    encode decode quantize cast          between values and codes, of formats and of block formats
+    add multiply fma sqrt ... exp sin    operations and functions of values, rounded once
+    dot matmul                           sums as hardware and libraries make them: `accumulations`
+    equal less classify total_order ...  of codes; nextafter and ulp of values
+    scale_for error_report sweep_formats scales, what a format costs, which format fits
+    compare identify read_capture        why results differ, and how unknown hardware computes
+    save load load_toml to_toml          arrays, and descriptions of formats, in files
+
+    formats codebooks block_formats      what there is, by name: print one of them
+    profiles accumulations library_calls
+    Format Codebook BlockFormat          to describe what has no name; a name stands for an object everywhere
+    Projection Rounding Accumulation
+
+    testing methods p3109 plot           modules: laws to test with, published methods, the P3109 draft, plots
 
 Names are imported when they are first used, so that `import lowprec` needs neither NumPy nor numba.
 """
@@ -96,9 +114,10 @@ _MAPPINGS = {
 }
 
 #: Modules that are reached as attributes of the package.
-_MODULES = ("plot",)
+_MODULES = ("methods", "p3109", "plot", "testing")
 
-__all__ = ["__version__", *_HOMES, *_MODULES]
+# There is no __all__: help() would then print every name's own help, and a star import would hide Python's
+# format and pow.
 
 
 def __getattr__(name: str) -> object:
@@ -112,4 +131,4 @@ def __getattr__(name: str) -> object:
 
 
 def __dir__() -> list[str]:
-    return sorted(__all__)
+    return sorted(["__version__", *_HOMES, *_MODULES])

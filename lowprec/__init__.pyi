@@ -1,6 +1,6 @@
 from collections.abc import Callable, Mapping
 
-from lowprec import plot as plot
+from lowprec import methods as methods, p3109 as p3109, plot as plot, testing as testing
 from lowprec.arrays.arith import (
     absolute as absolute,
     add as add,

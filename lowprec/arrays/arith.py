@@ -10,6 +10,8 @@ from typing import Any, Unpack
 import numpy.typing as npt
 
 from lowprec.arrays.operations import Like, Options, operate
+from lowprec.arrays.result_signatures import OfOne, OfThree, OfTwo, ScaleB
+from lowprec.arrays.signatures import Returns
 
 __all__ = [
     "absolute",
@@ -32,6 +34,7 @@ __all__ = [
 ]
 
 
+@Returns[OfTwo]()
 def add(x: npt.ArrayLike, y: npt.ArrayLike, fmt: Like, **options: Unpack[Options]) -> Any:
     """The sum x + y of two real numbers, exact and then projected onto a format once.
 
@@ -84,6 +87,7 @@ def add(x: npt.ArrayLike, y: npt.ArrayLike, fmt: Like, **options: Unpack[Options
     return operate("add", (x, y), fmt, **options)
 
 
+@Returns[OfTwo]()
 def subtract(x: npt.ArrayLike, y: npt.ArrayLike, fmt: Like, **options: Unpack[Options]) -> Any:
     """The difference x - y, projected onto a format once; see `add`.
 
@@ -93,6 +97,7 @@ def subtract(x: npt.ArrayLike, y: npt.ArrayLike, fmt: Like, **options: Unpack[Op
     return operate("subtract", (x, y), fmt, **options)
 
 
+@Returns[OfTwo]()
 def multiply(x: npt.ArrayLike, y: npt.ArrayLike, fmt: Like, **options: Unpack[Options]) -> Any:
     """The product x * y, projected onto a format once; see `add`. Infinity times zero is NaN.
 
@@ -102,6 +107,7 @@ def multiply(x: npt.ArrayLike, y: npt.ArrayLike, fmt: Like, **options: Unpack[Op
     return operate("multiply", (x, y), fmt, **options)
 
 
+@Returns[OfTwo]()
 def divide(x: npt.ArrayLike, y: npt.ArrayLike, fmt: Like, **options: Unpack[Options]) -> Any:
     """The quotient x / y, projected onto a format once; see `add`.
 
@@ -114,6 +120,7 @@ def divide(x: npt.ArrayLike, y: npt.ArrayLike, fmt: Like, **options: Unpack[Opti
     return operate("divide", (x, y), fmt, **options)
 
 
+@Returns[OfOne]()
 def sqrt(x: npt.ArrayLike, fmt: Like, **options: Unpack[Options]) -> Any:
     """The square root, projected onto a format once; see `add`. Below -0 NaN.
 
@@ -123,6 +130,7 @@ def sqrt(x: npt.ArrayLike, fmt: Like, **options: Unpack[Options]) -> Any:
     return operate("sqrt", (x,), fmt, **options)
 
 
+@Returns[OfThree]()
 def fma(x: npt.ArrayLike, y: npt.ArrayLike, z: npt.ArrayLike, fmt: Like, **options: Unpack[Options]) -> Any:
     """The product and sum x * y + z, projected onto a format once; see `add`.
 
@@ -132,6 +140,7 @@ def fma(x: npt.ArrayLike, y: npt.ArrayLike, z: npt.ArrayLike, fmt: Like, **optio
     return operate("fma", (x, y, z), fmt, **options)
 
 
+@Returns[OfTwo]()
 def remainder(x: npt.ArrayLike, y: npt.ArrayLike, fmt: Like, **options: Unpack[Options]) -> Any:
     """The rest x - n * y with the whole number n nearest to x / y, the even one of two; see `add`.
 
@@ -143,6 +152,7 @@ def remainder(x: npt.ArrayLike, y: npt.ArrayLike, fmt: Like, **options: Unpack[O
     return operate("remainder", (x, y), fmt, **options)
 
 
+@Returns[OfTwo]()
 def minimum(x: npt.ArrayLike, y: npt.ArrayLike, fmt: Like, **options: Unpack[Options]) -> Any:
     """The lesser of two numbers, -0 below +0, NaN if one is; projected onto a format as `add` does it.
 
@@ -154,6 +164,7 @@ def minimum(x: npt.ArrayLike, y: npt.ArrayLike, fmt: Like, **options: Unpack[Opt
     return operate("minimum", (x, y), fmt, **options)
 
 
+@Returns[OfTwo]()
 def maximum(x: npt.ArrayLike, y: npt.ArrayLike, fmt: Like, **options: Unpack[Options]) -> Any:
     """The greater of two numbers, -0 below +0, NaN if one is; see `minimum`.
 
@@ -163,6 +174,7 @@ def maximum(x: npt.ArrayLike, y: npt.ArrayLike, fmt: Like, **options: Unpack[Opt
     return operate("maximum", (x, y), fmt, **options)
 
 
+@Returns[OfTwo]()
 def minimum_number(x: npt.ArrayLike, y: npt.ArrayLike, fmt: Like, **options: Unpack[Options]) -> Any:
     """The lesser of two numbers; of a number and NaN the number. See `minimum`.
 
@@ -172,6 +184,7 @@ def minimum_number(x: npt.ArrayLike, y: npt.ArrayLike, fmt: Like, **options: Unp
     return operate("minimum_number", (x, y), fmt, **options)
 
 
+@Returns[OfTwo]()
 def maximum_number(x: npt.ArrayLike, y: npt.ArrayLike, fmt: Like, **options: Unpack[Options]) -> Any:
     """The greater of two numbers; of a number and NaN the number. See `minimum`.
 
@@ -181,6 +194,7 @@ def maximum_number(x: npt.ArrayLike, y: npt.ArrayLike, fmt: Like, **options: Unp
     return operate("maximum_number", (x, y), fmt, **options)
 
 
+@Returns[OfOne]()
 def negative(x: npt.ArrayLike, fmt: Like, **options: Unpack[Options]) -> Any:
     """-x, of zeros and NaNs too; signals nothing but what its projection does. See `add`.
 
@@ -193,6 +207,7 @@ def negative(x: npt.ArrayLike, fmt: Like, **options: Unpack[Options]) -> Any:
     return operate("negative", (x,), fmt, **options)
 
 
+@Returns[OfOne]()
 def absolute(x: npt.ArrayLike, fmt: Like, **options: Unpack[Options]) -> Any:
     """The number x without its sign; see `negative`.
 
@@ -202,6 +217,7 @@ def absolute(x: npt.ArrayLike, fmt: Like, **options: Unpack[Options]) -> Any:
     return operate("absolute", (x,), fmt, **options)
 
 
+@Returns[OfTwo]()
 def copysign(x: npt.ArrayLike, y: npt.ArrayLike, fmt: Like, **options: Unpack[Options]) -> Any:
     """The number x with the sign of y; see `negative`.
 
@@ -211,6 +227,7 @@ def copysign(x: npt.ArrayLike, y: npt.ArrayLike, fmt: Like, **options: Unpack[Op
     return operate("copysign", (x, y), fmt, **options)
 
 
+@Returns[OfOne]()
 def round_to_integral(x: npt.ArrayLike, fmt: Like, **options: Unpack[Options]) -> Any:
     """The number x rounded to a whole number by the rounding mode, then projected onto a format; see `add`.
 
@@ -226,6 +243,7 @@ def round_to_integral(x: npt.ArrayLike, fmt: Like, **options: Unpack[Options]) -
     return operate("round_to_integral", (x,), fmt, **options)
 
 
+@Returns[ScaleB]()
 def scaleb(x: npt.ArrayLike, n: npt.ArrayLike, fmt: Like, **options: Unpack[Options]) -> Any:
     """The number x * 2**n with integers n, projected onto a format once; see `add`.
 
@@ -235,6 +253,7 @@ def scaleb(x: npt.ArrayLike, n: npt.ArrayLike, fmt: Like, **options: Unpack[Opti
     return operate("scaleb", (x, n), fmt, **options)
 
 
+@Returns[OfOne]()
 def logb(x: npt.ArrayLike, fmt: Like, **options: Unpack[Options]) -> Any:
     """The exponent of x, floor(log2(abs(x))), projected onto a format; see `add`.
 

@@ -5,6 +5,7 @@ Floor 3.
 
 from __future__ import annotations
 
+import dataclasses
 import sys
 from collections.abc import Sequence
 from typing import Any, NamedTuple
@@ -16,8 +17,9 @@ import numpy.typing as npt
 from lowprec.kernels.codes import code_dtype, nans, signaling_nans
 from lowprec.kernels.modes import usual_arithmetic
 from lowprec.spec import catalog
+from lowprec.spec.codebook import Codebook
 from lowprec.spec.format import Carrier, Format, Sign
-from lowprec.spec.profiles import Profile, profile as profile_of
+from lowprec.spec.profiles import PROFILES, Profile, profile as profile_of
 from lowprec.spec.projection import DEFAULT, Projection, Saturation
 from lowprec.spec.rounding import Rounding
 
@@ -36,6 +38,7 @@ __all__ = [
     "narrowed",
     "output",
     "projection",
+    "refuse_codes",
     "refuse_operands",
     "refuse_results",
     "signaling_nans",
@@ -129,7 +132,9 @@ def projection(
     """The projection onto a format that the keywords of a verb ask for."""
     asked = {"projection": whole, "profile": profile, "rounding": rounding, "saturation": saturation}
     given = [name for name, value in asked.items() if value is not None]
-    if len(given) > 1 and given != ["rounding", "saturation"]:
+    if whole is None and profile is not None and saturation is not None:
+        given = ["profile", "saturation"]
+    if len(given) > 1 and given not in (["rounding", "saturation"], ["profile", "rounding"]):
         first, second = given[:2]
         short = f"{given[-1]}={str(asked[given[-1]])!r}" if given[-1] != "profile" else "rounding=..."
         base = "projection" if profile is None else f"lowprec.profiles[{str(profile)!r}].projection(format)"
@@ -139,10 +144,13 @@ def projection(
             f"projection=dataclasses.replace({base}, {short})"
         )
     if profile is not None:
-        return profile_of(profile).projection(fmt)
+        found = profile_of(profile).projection(fmt)
+        return found if rounding is None else _rounded_otherwise(found, rounding, str(profile), fmt)
     if whole is not None:
         if not isinstance(whole, Projection):
-            raise TypeError(f"projection must be a Projection, not {whole!r}; for a mode alone use rounding=")
+            known = isinstance(whole, Profile) or (isinstance(whole, str) and whole in PROFILES)
+            way = f"give profile={str(whole)!r}" if known else "for a mode alone use rounding="
+            raise TypeError(f"projection must be a Projection, not {whole!r}; {way}")
         return whole
     if not given:
         return DEFAULT
@@ -150,6 +158,19 @@ def projection(
         rounding=DEFAULT.rounding if rounding is None else rounding,
         saturation=DEFAULT.saturation if saturation is None else saturation,
     )
+
+
+def _rounded_otherwise(found: Projection, rounding: Rounding | str, profile: str, fmt: Format) -> Projection:
+    """Return what a profile does, in another rounding mode: where it rounds once."""
+    if found.via:
+        first = " and ".join(stop.name for stop in found.via)
+        raise ValueError(
+            f"profile={profile!r} rounds to {first} first, then to {fmt.name!r}, and "
+            f"rounding={str(rounding)!r} does not say which of them it means; give "
+            f"projection=dataclasses.replace(lowprec.profiles[{profile!r}].projection(format), rounding=...) "
+            f"for the last of them"
+        )
+    return dataclasses.replace(found, rounding=rounding)  # type: ignore[arg-type]
 
 
 def values_operand(values: object, name: str = "values") -> Operand:
@@ -277,6 +298,25 @@ def output(
     if not out.flags.writeable:
         raise ValueError(f"{name} is read-only; give an array that can be written")
     return out
+
+
+def refuse_codes(name: str, array: Array, fmt: Format, taker: str) -> None:
+    """Refuse an array of the type that a format's codes have where its values are meant.
+
+    Integers of other types count as they are, and so do those whose codes are their values.
+    """
+    if array.dtype.kind != "u" or array.dtype.itemsize > 2 or array.dtype != code_dtype(fmt):
+        return
+    if not isinstance(fmt, Codebook) and not fmt.exponent_bits:
+        return
+    view = catalog.ml_dtypes_name(fmt) or (fmt == catalog.BINARY16 and "float16")
+    viewed = f", or {name}.view(lowprec.dtype({fmt.name!r}))" if view else ""
+    wider = "int16" if array.dtype.itemsize == 1 else "int32"
+    raise TypeError(
+        f"{name} is of {array.dtype}, the type of codes of {fmt.name!r}, but {taker} takes values. Are these "
+        f"codes? Pass lowprec.decode({name}, {fmt.name!r}){viewed}. Of whole numbers pass "
+        f"{name}.astype({wider!r})"
+    )
 
 
 def refuse_operands(operand: Operand, fmt: Format, rule: Projection, count: int, first: int) -> None:

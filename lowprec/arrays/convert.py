@@ -22,6 +22,8 @@ from lowprec.arrays.checks import (
     projection as projection_of,
     values_operand,
 )
+from lowprec.arrays.kinds import brings_dtype, like
+from lowprec.arrays.signatures import Cast, Decode, Encode, Quantize, Returns
 from lowprec.kernels.engine import Backend, check_backend
 from lowprec.spec import catalog
 from lowprec.spec.block import BlockFormat, ScaleRule
@@ -35,6 +37,7 @@ __all__ = ["cast", "decode", "encode", "quantize"]
 Like = Format | BlockFormat | str | npt.DTypeLike
 
 
+@Returns[Encode]()
 def encode(
     values: npt.ArrayLike,
     fmt: Like,
@@ -70,9 +73,9 @@ def encode(
     Parameters
     ----------
     values : array_like of float or integer, shape (...)
-        Any float of at most 64 bits, integers, and every ml_dtypes type; torch and JAX tensors;
-        Dask and xarray arrays, lazily. Each value is rounded once, from its own bits. A Python
-        number is what NumPy makes of it: a float64 or an int64.
+        Any float of at most 64 bits, integers, and every ml_dtypes type; torch tensors and pandas' frames,
+        which give such; JAX arrays; Dask and xarray arrays, lazily. Each value is rounded once, from its
+        own bits. A Python number is what NumPy makes of it: a float64 or an int64.
     fmt : Format, str or dtype
     rounding : str or Rounding, default "nearest_even"
     saturation : str or Saturation, default "none"
@@ -140,12 +143,14 @@ def encode(
     if lazy.is_lazy(values):
         verb = functools.partial(encode, fmt=target, projection=how, backend=backend)
         return lazy.apply(verb, values, fmt=target, rule=how, random=random, rng=rng, flags=flags, out=out)
-    return calls.convert(
+    made = calls.convert(
         values_operand(values), target, how, code_dtype(target), random=random, rng=rng, flags=flags, out=out,
         backend=backend, key=key,
     )  # fmt: skip
+    return like(made, values, out=out)
 
 
+@Returns[Decode]()
 def decode(
     codes: npt.ArrayLike | BlockArray,
     fmt: Like | None = None,
@@ -223,9 +228,11 @@ def decode(
     if dtype is None and isinstance(out, np.ndarray):
         dtype = out.dtype
     given, carrier = float_dtype(source, dtype)
-    return calls.convert(operand, carrier, DEFAULT, given, flags=flags, out=out, backend=backend, key=key)
+    made = calls.convert(operand, carrier, DEFAULT, given, flags=flags, out=out, backend=backend, key=key)
+    return like(made, codes, out=out)
 
 
+@Returns[Quantize]()
 def quantize(
     values: npt.ArrayLike,
     fmt: Like,
@@ -295,7 +302,8 @@ def quantize(
     if catalog.is_block(fmt):
         whole = block.asked(fmt, rule, rounding, saturation, projection, profile)
         _only_blocks(whole, flags, None)
-        return block.quantize(values, whole, axis, tensor_scale, random, rng, out, backend)
+        rounded = block.quantize(values, whole, axis, tensor_scale, random, rng, out, backend)
+        return like(rounded, values, out=out)
     _no_blocks(fmt, axis, rule, tensor_scale)
     target = catalog.format(fmt)
     how = projection_of(target, rounding, saturation, projection, profile)
@@ -306,24 +314,17 @@ def quantize(
     if isinstance(out, np.ndarray):
         wanted: object = out.dtype
     else:
-        kept = hasattr(values, "dtype") and keeps_dtype(operand.array, target)
+        kept = brings_dtype(values) and keeps_dtype(operand.array, target)
         wanted = operand.array.dtype.newbyteorder("=") if kept else None
     given, carrier = float_dtype(target, wanted)
-    return calls.convert(
-        operand,
-        target,
-        how,
-        given,
-        carrier,
-        random=random,
-        rng=rng,
-        flags=flags,
-        out=out,
-        backend=backend,
+    made = calls.convert(
+        operand, target, how, given, carrier, random=random, rng=rng, flags=flags, out=out, backend=backend,
         key=key,
-    )
+    )  # fmt: skip
+    return like(made, values, out=out)
 
 
+@Returns[Cast]()
 def cast(
     codes: npt.ArrayLike,
     source: Like,
@@ -375,10 +376,11 @@ def cast(
     if lazy.is_lazy(codes):
         verb = functools.partial(cast, source=origin, target=goal, projection=rule, backend=backend)
         return lazy.apply(verb, codes, fmt=goal, rule=rule, random=random, rng=rng, flags=flags, out=out)
-    return calls.convert(
+    made = calls.convert(
         codes_operand(codes, origin), goal, rule, code_dtype(goal), random=random, rng=rng, flags=flags,
         out=out, backend=backend, key=key,
     )  # fmt: skip
+    return like(made, codes, out=out)
 
 
 def _only_blocks(fmt: BlockFormat, flags: object, out: object) -> None:

@@ -20,9 +20,12 @@ from lowprec.arrays.checks import Array, Operand, code_dtype, output, values_ope
 from lowprec.arrays.dot_shapes import broadcast_outer, check_joins, check_shapes
 from lowprec.arrays.epilogue import Scales, scaled_product
 from lowprec.arrays.factors import Factors, alike, along, factors, part_of
+from lowprec.arrays.kinds import keeps_kind
 from lowprec.arrays.operations import result_type
 from lowprec.arrays.progress import Progress, reporting
 from lowprec.arrays.random import Place, key_of
+from lowprec.arrays.result_signatures import Dot as DotSignature, MatMul
+from lowprec.arrays.signatures import Returns
 from lowprec.arrays.sums import as_values, coded, combined, computed, rounded_codes
 from lowprec.arrays.threads import share_rows
 from lowprec.kernels import engine
@@ -44,6 +47,8 @@ __all__ = ["dot", "matmul"]
 _TOGETHER = 4096
 
 
+@Returns[DotSignature]()
+@keeps_kind(2)
 @usual_arithmetic()
 def dot(
     x: Factors,
@@ -133,6 +138,8 @@ def dot(
     return _run(how, *pair, outputs, addend, rng, dtype, out, backend, progress)
 
 
+@Returns[MatMul]()
+@keeps_kind(2)
 @usual_arithmetic()
 def matmul(
     x: Factors,

@@ -22,6 +22,7 @@ from lowprec.arrays.checks import (
     code_dtype,
     float_dtype,
     narrowed,
+    refuse_codes,
     values_operand,
 )
 from lowprec.kernels.engine import Backend, Rows
@@ -132,6 +133,8 @@ def factors(
         return _in_blocks(name, values, how, side, axis, backend)
     operand = values_operand(values, name)
     wanted = None if how.operands is None else how.operands[side]
+    if wanted is not None:
+        refuse_codes(name, operand.array, wanted, str(how))
     if _takes_scales(how):
         raise ValueError(
             f"{how} takes operands in blocks, but {name} is {operand.array.dtype}: {_way_to(how, side)}"
@@ -174,6 +177,7 @@ def _as_format(
             raise ValueError(
                 f"{name} has values that {fmt.name!r} does not have: {int(wrong.sum()):,} of {wrong.size:,}, "
                 f"the first at index {place}: {operand.array[place]}. Quantize {name} to {fmt.name!r} first"
+                f"{', or decode it if these are codes' if operand.array.dtype.kind in 'iu' else ''}"
             )
     return codes
 

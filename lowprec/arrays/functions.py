@@ -5,16 +5,18 @@ Floor 3. `kernels.functions` encloses their values.
 
 from __future__ import annotations
 
-from typing import Any, Protocol, Unpack
+from typing import Any, Unpack
 
 import numpy as np
 import numpy.typing as npt
 
 from lowprec.arrays import lazy
 from lowprec.arrays.checks import output, projection as projection_of, values_operand
+from lowprec.arrays.kinds import like
 from lowprec.arrays.operations import Like, Options, operate, result_type
 from lowprec.arrays.progress import Progress, reporting
 from lowprec.arrays.random import integers_for
+from lowprec.arrays.result_signatures import FunctionOfOne, FunctionOfTwo
 from lowprec.spec import catalog
 from lowprec.spec.functions import FUNCTIONS
 
@@ -22,24 +24,6 @@ __all__ = [*FUNCTIONS]
 
 #: Elements that a call with `progress=` goes through at a time.
 _PART = 1 << 12
-
-
-class _OfOne(Protocol):
-    def __call__(
-        self, x: npt.ArrayLike, fmt: Like, *, progress: Progress = None, **options: Unpack[Options]
-    ) -> Any: ...
-
-
-class _OfTwo(Protocol):
-    def __call__(
-        self,
-        x: npt.ArrayLike,
-        y: npt.ArrayLike,
-        fmt: Like,
-        *,
-        progress: Progress = None,
-        **options: Unpack[Options],
-    ) -> Any: ...
 
 
 _DOCSTRING = """Return {what}, rounded once.
@@ -105,15 +89,15 @@ def _documented(name: str, verb: Any) -> Any:
     return verb
 
 
-def _of_one(name: str) -> _OfOne:
+def _of_one(name: str) -> FunctionOfOne:
     def verb(x: npt.ArrayLike, fmt: Like, *, progress: Progress = None, **options: Unpack[Options]) -> Any:
         return _called(name, (x,), fmt, progress, options)
 
-    made: _OfOne = _documented(name, verb)
+    made: FunctionOfOne = _documented(name, verb)
     return made
 
 
-def _of_two(name: str) -> _OfTwo:
+def _of_two(name: str) -> FunctionOfTwo:
     def verb(
         x: npt.ArrayLike,
         y: npt.ArrayLike,
@@ -124,7 +108,7 @@ def _of_two(name: str) -> _OfTwo:
     ) -> Any:
         return _called(name, (x, y), fmt, progress, options)
 
-    made: _OfTwo = _documented(name, verb)
+    made: FunctionOfTwo = _documented(name, verb)
     return made
 
 
@@ -137,7 +121,7 @@ def _called(
     if any(lazy.is_lazy(each) for each in values):
         raise TypeError(f"progress= of {name} is for arrays in memory, not for lazy ones; leave it out")
     try:
-        return _in_parts(name, values, fmt, progress, options)
+        return like(_in_parts(name, values, fmt, progress, options), *values, out=options.get("out"))
     except ValueError:
         options = {**options}
         options.pop("out", None)

@@ -18,8 +18,10 @@ from lowprec.arrays.checks import (
     code_dtype,
     float_dtype,
     projection as projection_of,
+    refuse_codes,
     values_operand,
 )
+from lowprec.arrays.kinds import like
 from lowprec.kernels.engine import Backend, check_backend
 from lowprec.spec import catalog
 from lowprec.spec.format import Format
@@ -88,12 +90,15 @@ def operate(
         )
         return lazy.apply(verb, *values, fmt=target, rule=how, random=random, rng=rng, flags=flags, out=out)
     operands = [values_operand(given) for given in values]
+    for name, operand in zip("xyz"[: 1 if operation == "scaleb" else 3], operands, strict=False):
+        refuse_codes(name, operand.array, target, operation)
     if operation == "scaleb" and operands[1].fmt.exponent_bits and operands[1].array.size:
         raise TypeError(
             f"scaleb takes integers as powers of two, not {operands[1].array.dtype}; use .astype('int32')"
         )
     given, carrier = result_type(target, into if dtype is None else np.dtype(dtype))
-    return codes_of(operation, operands, target, how, given, carrier, random, rng, flags, out, backend, key)
+    made = codes_of(operation, operands, target, how, given, carrier, random, rng, flags, out, backend, key)
+    return like(made, *values, out=out)
 
 
 def _operate_on(operation: str, *values: Any, **keywords: Any) -> Any:

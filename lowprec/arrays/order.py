@@ -22,10 +22,14 @@ from lowprec.arrays.checks import (
     float_dtype,
     narrowed,
     output,
+    refuse_codes,
     values_depend,
     values_operand,
 )
 from lowprec.arrays.convert import decode, encode, quantize
+from lowprec.arrays.kinds import keeps_kind
+from lowprec.arrays.result_signatures import NextAfter, Ulp
+from lowprec.arrays.signatures import Classify, Compare, Returns, TotalOrder
 from lowprec.arrays.traverse import BUFFER, bits_of, run
 from lowprec.kernels import engine
 from lowprec.kernels.engine import DONE
@@ -136,7 +140,9 @@ def _compared(
     return _run(part, operands, bool, signals)
 
 
-def equal(x: npt.ArrayLike, y: npt.ArrayLike, fmt: Like, *, flags: Array | None = None) -> Any:
+@Returns[Compare]()
+@keeps_kind(2)
+def equal(x_codes: npt.ArrayLike, y_codes: npt.ArrayLike, fmt: Like, *, flags: Array | None = None) -> Any:
     """Whether two codes stand for the same number: -0 equals +0, NaN nothing.
 
     >>> equal([0x00, 0x38, 0x7F], [0x80, 0x38, 0x7F], "e4m3fn")
@@ -144,8 +150,8 @@ def equal(x: npt.ArrayLike, y: npt.ArrayLike, fmt: Like, *, flags: Array | None 
 
     Parameters
     ----------
-    x, y : array_like of integer, shapes that broadcast to (...)
-        Codes, as for `decode`.
+    x_codes, y_codes : array_like of integer, shapes that broadcast to (...)
+        As for `decode`. To compare values, compare them: ``x < y``.
     fmt : Format, str or dtype
         Of both.
     flags : array of uint8, shape (...), optional
@@ -160,52 +166,74 @@ def equal(x: npt.ArrayLike, y: npt.ArrayLike, fmt: Like, *, flags: Array | None 
     ------
     [IEEE754] 5.6.1, 5.11.
     """
-    return _compared(x, y, fmt, _EQUAL, True, flags)
+    return _compared(x_codes, y_codes, fmt, _EQUAL, True, flags)
 
 
-def not_equal(x: npt.ArrayLike, y: npt.ArrayLike, fmt: Like, *, flags: Array | None = None) -> Any:
+@Returns[Compare]()
+@keeps_kind(2)
+def not_equal(
+    x_codes: npt.ArrayLike, y_codes: npt.ArrayLike, fmt: Like, *, flags: Array | None = None
+) -> Any:
     """Whether two codes do not stand for the same number, as NaN never does; see `equal`.
 
     >>> not_equal([0x00, 0x7F], [0x80, 0x7F], "e4m3fn")
     array([False,  True])
     """
-    return ~equal(x, y, fmt, flags=flags)
+    return ~equal(x_codes, y_codes, fmt, flags=flags)
 
 
-def less(x: npt.ArrayLike, y: npt.ArrayLike, fmt: Like, *, flags: Array | None = None) -> Any:
+@Returns[Compare]()
+@keeps_kind(2)
+def less(x_codes: npt.ArrayLike, y_codes: npt.ArrayLike, fmt: Like, *, flags: Array | None = None) -> Any:
     """Whether the number of one code is below that of the other; see `equal`.
 
     >>> less([0x80, 0x81, 0x7F], [0x00, 0x00, 0x00], "e4m3fn")
     array([False,  True, False])
     """
-    return _compared(x, y, fmt, _LESS, False, flags)
+    return _compared(x_codes, y_codes, fmt, _LESS, False, flags)
 
 
-def less_equal(x: npt.ArrayLike, y: npt.ArrayLike, fmt: Like, *, flags: Array | None = None) -> Any:
+@Returns[Compare]()
+@keeps_kind(2)
+def less_equal(
+    x_codes: npt.ArrayLike, y_codes: npt.ArrayLike, fmt: Like, *, flags: Array | None = None
+) -> Any:
     """Whether the number of one code is not above that of the other, and neither is NaN; see `equal`."""
-    return _compared(x, y, fmt, _LESS_EQUAL, False, flags)
+    return _compared(x_codes, y_codes, fmt, _LESS_EQUAL, False, flags)
 
 
-def greater(x: npt.ArrayLike, y: npt.ArrayLike, fmt: Like, *, flags: Array | None = None) -> Any:
+@Returns[Compare]()
+@keeps_kind(2)
+def greater(x_codes: npt.ArrayLike, y_codes: npt.ArrayLike, fmt: Like, *, flags: Array | None = None) -> Any:
     """Whether the number of one code is above that of the other; see `equal`."""
-    return _compared(y, x, fmt, _LESS, False, flags)
+    return _compared(y_codes, x_codes, fmt, _LESS, False, flags)
 
 
-def greater_equal(x: npt.ArrayLike, y: npt.ArrayLike, fmt: Like, *, flags: Array | None = None) -> Any:
+@Returns[Compare]()
+@keeps_kind(2)
+def greater_equal(
+    x_codes: npt.ArrayLike, y_codes: npt.ArrayLike, fmt: Like, *, flags: Array | None = None
+) -> Any:
     """Whether the number of one code is not below that of the other, and neither is NaN; see `equal`."""
-    return _compared(y, x, fmt, _LESS_EQUAL, False, flags)
+    return _compared(y_codes, x_codes, fmt, _LESS_EQUAL, False, flags)
 
 
-def unordered(x: npt.ArrayLike, y: npt.ArrayLike, fmt: Like, *, flags: Array | None = None) -> Any:
+@Returns[Compare]()
+@keeps_kind(2)
+def unordered(
+    x_codes: npt.ArrayLike, y_codes: npt.ArrayLike, fmt: Like, *, flags: Array | None = None
+) -> Any:
     """Whether one of two codes is NaN; see `equal`.
 
     >>> unordered([0x7F, 0x38], [0x38, 0x38], "e4m3fn")
     array([ True, False])
     """
-    return _compared(x, y, fmt, _UNORDERED, True, flags)
+    return _compared(x_codes, y_codes, fmt, _UNORDERED, True, flags)
 
 
-def total_order(x: npt.ArrayLike, y: npt.ArrayLike, fmt: Like) -> Any:
+@Returns[TotalOrder]()
+@keeps_kind(2)
+def total_order(x_codes: npt.ArrayLike, y_codes: npt.ArrayLike, fmt: Like) -> Any:
     """Whether a code equals another or precedes it in the total order: -NaN, -Inf, ... -0, +0 ... +Inf, +NaN.
 
     Among positive NaNs signaling ones come first, then the lower payload; among negative ones last. NaNs
@@ -217,7 +245,7 @@ def total_order(x: npt.ArrayLike, y: npt.ArrayLike, fmt: Like) -> Any:
 
     Parameters
     ----------
-    x, y, fmt
+    x_codes, y_codes, fmt
         As for `equal`.
 
     Returns
@@ -228,7 +256,7 @@ def total_order(x: npt.ArrayLike, y: npt.ArrayLike, fmt: Like) -> Any:
     ------
     [IEEE754] 5.10.
     """
-    operands, known = _ordered((x, y), fmt)
+    operands, known = _ordered((x_codes, y_codes), fmt)
     compare = kernels.compared(*kernels.kind_of(known, nans=True))
     places = kernels.order_of(known, zeros=False, nans=True)
 
@@ -238,6 +266,8 @@ def total_order(x: npt.ArrayLike, y: npt.ArrayLike, fmt: Like) -> Any:
     return _run(part, operands, bool)
 
 
+@Returns[Classify]()
+@keeps_kind(1)
 def classify(codes: npt.ArrayLike, fmt: Like) -> Any:
     """What kind of number each code is, as one of `lowprec.Class`.
 
@@ -272,6 +302,8 @@ def classify(codes: npt.ArrayLike, fmt: Like) -> Any:
 # -- neighbours ----------------------------------------------------------------------------------------
 
 
+@Returns[NextAfter]()
+@keeps_kind(2)
 def nextafter(x: npt.ArrayLike, y: npt.ArrayLike, fmt: Like) -> Any:
     """The value of a format next to x in the direction of y.
 
@@ -363,6 +395,8 @@ def _extremes(fmt: Format) -> tuple[int, int]:
     return -last - (fmt.sign is Sign.TWOS_COMPLEMENT or not fmt.subnormals), last
 
 
+@Returns[Ulp]()
+@keeps_kind(1)
 def ulp(x: npt.ArrayLike, fmt: Like) -> Any:
     """The gap between values of a format at x: from the magnitude at or below it to the next.
 
@@ -418,6 +452,8 @@ def _numbers(
                 "map_blocks"
             )
     operands = [values_operand(each) for each in values]
+    for name, operand in zip("xy", operands, strict=False):
+        refuse_codes(name, operand.array, fmt, "nextafter" if len(values) > 1 else "ulp")
     operands = [narrowed(each, True) if values_depend(each, True) else each for each in operands]
     if any(each.array.dtype.kind in "iu" and each.array.dtype.itemsize > 4 for each in operands):
         raise ValueError(

@@ -25,9 +25,12 @@ from lowprec.arrays.block_stream import axes_of
 from lowprec.arrays.checks import Array, projection as projection_of, values_operand
 from lowprec.arrays.convert import decode, quantize
 from lowprec.arrays.errors import ErrorReport, decibels, report_of
+from lowprec.arrays.kinds import keeps_kind
 from lowprec.arrays.progress import Progress, reporting
 from lowprec.arrays.random import integers_of
+from lowprec.arrays.result_signatures import ScaleFor
 from lowprec.arrays.scale_search import PART, least_errors, narrowed, only_finite
+from lowprec.arrays.signatures import Returns
 from lowprec.arrays.traverse import tile_of, tiles
 from lowprec.kernels.errors import LONGEST, TOTALS, measure, measure_runs
 from lowprec.kernels.modes import usual_arithmetic
@@ -63,6 +66,8 @@ _POWERS = Format(
 )
 
 
+@Returns[ScaleFor]()
+@keeps_kind(1)
 @usual_arithmetic()
 def scale_for(
     values: npt.ArrayLike,

@@ -134,7 +134,7 @@ def scale_values(weight: Weight, start: int = 0, stop: int | None = None) -> npt
     stored = stored_scales(weight, start, stop)
     if weight.scheme.packing == "gguf_nvfp4":
         codes = stored & np.uint8(0x7F)
-        found = decode(np.where(codes == 0x7F, np.uint8(0), codes), "ue4m3")
+        found: npt.NDArray[Any] = decode(np.where(codes == 0x7F, np.uint8(0), codes), "ue4m3")
     elif weight.scheme.packing.startswith("gguf"):
         found = decode(stored, weight.scale)
     elif bitsandbytes.is_nested(weight.scheme):

@@ -34,7 +34,7 @@ from lowprec.spec.catalog import (
 )
 from lowprec.spec.families import ieee
 from lowprec.spec.format import Format
-from lowprec.spec.naming import close_names, read_only
+from lowprec.spec.naming import Catalog, by_name, close_names
 from lowprec.spec.order import EXACT, PAIRWISE, chunked
 from lowprec.spec.projection import Projection, Saturation
 from lowprec.spec.rounding import TO_ODD, TOWARD_ZERO
@@ -367,9 +367,13 @@ def _plain() -> Iterator[Accumulation]:
 
 
 #: Every named accumulation, by name.
-ACCUMULATIONS: Mapping[str, Accumulation] = read_only(
+ACCUMULATIONS: Mapping[str, Accumulation] = Catalog(
     "accumulations",
-    itertools.chain(_plain(), _nvidia(), _amd(), _risc_v(), [_arm_bfdot()], _arm_fp8(), _ace()),
+    by_name(itertools.chain(_plain(), _nvidia(), _amd(), _risc_v(), [_arm_bfdot()], _arm_fp8(), _ace())),
+    operands=lambda how: "any" if how.operands is None else how.operands,
+    step=lambda how: getattr(how.accumulator, "step", None),
+    order=lambda how: how.order,
+    output=lambda how: how.output[0],
 )
 
 #: Hardware whose sums no public document or measurement describes, by the beginnings of names.

@@ -26,7 +26,7 @@ from lowprec.spec.formats import (
     SM8F6,
     UE4M3,
 )
-from lowprec.spec.naming import close_names, read_only
+from lowprec.spec.naming import Catalog, by_name, close_names
 from lowprec.spec.projection import Projection, Saturation
 
 __all__ = ["BLOCK_FORMATS", "block_format", "format", "is_block", *formats.__all__]
@@ -93,8 +93,14 @@ BNB_NF4 = _bitsandbytes("bnb_nf4", "nf4")
 BNB_FP4 = _bitsandbytes("bnb_fp4", "fp4_bnb")
 
 #: Every named block format, by name.
-BLOCK_FORMATS: Mapping[str, BlockFormat] = read_only(
-    "block formats", [item for item in list(globals().values()) if isinstance(item, BlockFormat)]
+BLOCK_FORMATS: Mapping[str, BlockFormat] = Catalog(
+    "block formats",
+    by_name(item for item in list(globals().values()) if isinstance(item, BlockFormat)),
+    element=lambda fmt: fmt.element,
+    scale=lambda fmt: fmt.scale,
+    size=lambda fmt: "x".join(map(str, fmt.sizes)),
+    rule=lambda fmt: fmt.rule,
+    bits_per_value=lambda fmt: fmt.bits_per_value,
 )
 
 # -- names ------------------------------------------------------------------------------------------

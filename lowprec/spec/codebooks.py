@@ -18,8 +18,9 @@ from types import MappingProxyType
 from typing import NamedTuple
 
 from lowprec.spec.codebook import Codebook, Number
+from lowprec.spec.naming import Catalog
 
-__all__ = ["CODEBOOKS", "ENTRIES", "Codebooks", "Entry", "dynamic_map", "lns", "named", "posit", "takum"]
+__all__ = ["CODEBOOKS", "ENTRIES", "Entry", "dynamic_map", "lns", "named", "posit", "takum"]
 
 _NAN = float("nan")
 
@@ -420,7 +421,7 @@ _PATTERNS: tuple[tuple[re.Pattern[str], Callable[..., Codebook]], ...] = (
 )
 
 
-class Codebooks(Mapping[str, Codebook]):
+class _Books(Mapping[str, Codebook]):
     """The named codebooks, each made when it is first looked up."""
 
     def __getitem__(self, name: str) -> Codebook:
@@ -431,9 +432,6 @@ class Codebooks(Mapping[str, Codebook]):
 
     def __len__(self) -> int:
         return len(ENTRIES)
-
-    def __repr__(self) -> str:
-        return f"<{len(self)} codebooks: {', '.join(map(repr, self))}>"
 
 
 @functools.lru_cache(maxsize=64)
@@ -460,4 +458,11 @@ def _of_family(make: Callable[..., Codebook], given: tuple[str | None, ...]) -> 
     return make(*given)
 
 
-CODEBOOKS = Codebooks()
+#: Every named codebook, by name.
+CODEBOOKS: Mapping[str, Codebook] = Catalog(
+    "codebooks",
+    _Books(),
+    ENTRIES,
+    bits=lambda entry: entry.width,
+    what=lambda entry: entry.what,
+)

@@ -20,6 +20,7 @@ import functools
 import struct
 from dataclasses import dataclass
 from fractions import Fraction
+from typing import TYPE_CHECKING
 
 from lowprec.spec.fields import described
 
@@ -47,18 +48,20 @@ class Format:
     >>> e4m3fn = Format(name="e4m3fn", exponent_bits=4, trailing_bits=3, bias=7, nans=1)
     >>> e4m3fn.max_finite, e4m3fn.min_subnormal, hex(e4m3fn.nan_code)
     (448.0, 0.001953125, '0x7f')
+    >>> Format(exponent_bits=3, trailing_bits=4)
+    Format(exponent_bits=3, trailing_bits=4, bias=3)
 
     Parameters
     ----------
-    name : str
+    name : str, default "private"
         For people; two formats that differ in name alone are equal.
     exponent_bits : int
         Width of the exponent field, 0 for integers and fixed point.
     trailing_bits : int
         Bits of the significand that are stored.
-    bias : int
+    bias : int, default 2**(exponent_bits - 1) - 1, as IEEE 754 has it
         A normal code with this exponent field lies in [1, 2). May be negative.
-    sign : Sign
+    sign : Sign or {"magnitude", "unsigned", "twos_complement"}
     nans : int
         NaN codes at the top of each sign's range.
     infinity : bool
@@ -75,10 +78,10 @@ class Format:
     Source: [IEEE754] 3.3, [OFP8], [OCPMX], [P3109].
     """
 
-    name: str = dataclasses.field(compare=False)
+    name: str = dataclasses.field(default="private", compare=False)
     exponent_bits: int
     trailing_bits: int
-    bias: int
+    bias: int = None  # type: ignore[assignment]  # IEEE's: see __post_init__
     sign: Sign = Sign.MAGNITUDE
     nans: int = 0
     infinity: bool = False
@@ -86,12 +89,36 @@ class Format:
     subnormals: bool = True
     source: str = dataclasses.field(default="", compare=False)
 
+    if TYPE_CHECKING:  # names stand for objects
+
+        def __init__(
+            self,
+            *,
+            name: str = ...,
+            exponent_bits: int,
+            trailing_bits: int,
+            bias: int = ...,
+            sign: Sign | str = ...,
+            nans: int = ...,
+            infinity: bool = ...,
+            negative_zero: bool = ...,
+            subnormals: bool = ...,
+            source: str = ...,
+        ) -> None: ...
+
     def __post_init__(self) -> None:
+        names = {member.value: member for member in Sign}
+        if isinstance(self.sign, str) and self.sign in names:
+            object.__setattr__(self, "sign", names[self.sign])
+        if self.bias is None:
+            width = self.exponent_bits
+            usual = (1 << width >> 1) - 1 if type(width) is int and 0 <= width <= 32 else 0
+            object.__setattr__(self, "bias", usual)
         for field in dataclasses.fields(self):
             value = getattr(self, field.name)
             wanted = {"int": int, "bool": bool, "str": str, "Sign": Sign}[str(field.type)]
             if type(value) is not wanted:
-                hint = "; lowprec.Sign has UNSIGNED, MAGNITUDE and TWOS_COMPLEMENT" if wanted is Sign else ""
+                hint = f", one of {', '.join(names)}" if wanted is Sign else ""
                 raise TypeError(
                     f"{field.name} of a format must be of type {wanted.__name__}, not {value!r}{hint}"
                 )

@@ -11,7 +11,7 @@ from collections.abc import Iterable, Mapping
 from lowprec.spec import codebooks
 from lowprec.spec.families import finite, fixed, fn, fnuz, ieee, p3109, power_of_two
 from lowprec.spec.format import Carrier, Format, Sign
-from lowprec.spec.naming import close_names, read_only
+from lowprec.spec.naming import Catalog, by_name, close_names
 
 __all__ = ["CARRIERS", "FORMATS", "P3109_UP_TO_8", "carrier", "find", "ml_dtypes_name"]
 __all__ += ["BINARY32", "TF32", "BINARY16", "BFLOAT16", "E5M2", "E4M3FN", "FLOAT8_E4M3", "E3M4"]
@@ -59,8 +59,16 @@ UINT4 = fixed("uint4", 4, signed=False, source="ONNX")
 UINT8 = fixed("uint8", 8, signed=False, source="ONNX")
 
 #: Every named format, by name.
-FORMATS: Mapping[str, Format] = read_only(
-    "formats", [item for item in list(globals().values()) if isinstance(item, Format)]
+FORMATS: Mapping[str, Format] = Catalog(
+    "formats",
+    by_name(item for item in list(globals().values()) if isinstance(item, Format)),
+    bits=lambda fmt: fmt.width,
+    exponent=lambda fmt: fmt.exponent_bits,
+    trailing=lambda fmt: fmt.trailing_bits,
+    largest=lambda fmt: fmt.max_finite,
+    smallest=lambda fmt: fmt.min_subnormal or fmt.min_normal,
+    infinity=lambda fmt: fmt.infinity,
+    NaN=lambda fmt: fmt.has_nan,
 )
 
 #: The P3109 formats of at most 8 bits; they join tests and tables, not the catalog.
@@ -97,9 +105,10 @@ def _integer(width: int, signed: bool) -> Carrier:
 
 
 #: Types that values may come in but are not encoded to, by name.
-CARRIERS: Mapping[str, Carrier] = read_only(
+CARRIERS: Mapping[str, Carrier] = Catalog(
     "carriers",
-    (BINARY64, *(_integer(width, signed) for width in (1, 16, 32, 64) for signed in (True, False))),
+    by_name((BINARY64, *(_integer(width, signed) for width in (1, 16, 32, 64) for signed in (True, False)))),
+    bits=lambda fmt: fmt.width,
 )
 
 # -- names ------------------------------------------------------------------------------------------

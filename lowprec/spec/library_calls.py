@@ -16,8 +16,8 @@ from typing import Any
 
 from lowprec.spec.accumulations import ACCUMULATIONS
 from lowprec.spec.epilogue import Epilogue, LibraryCall
-from lowprec.spec.fields import Table
 from lowprec.spec.formats import find
+from lowprec.spec.naming import Catalog
 from lowprec.spec.order import Split, chunked
 from lowprec.spec.projection import Projection, Saturation
 from lowprec.spec.rounded import Rounded
@@ -110,7 +110,8 @@ def _fp8(
 
 
 #: Functions that return a `LibraryCall`. Each takes formats, output, fast and split, all optional.
-LIBRARY_CALLS: Mapping[str, Callable[..., LibraryCall]] = Table(
+LIBRARY_CALLS: Mapping[str, Callable[..., LibraryCall]] = Catalog(
+    "library calls",
     {
         name: partial(_fp8, name, *parts)
         for name, parts in {
@@ -120,7 +121,10 @@ LIBRARY_CALLS: Mapping[str, Callable[..., LibraryCall]] = Table(
             "hopper_torch_rowwise_fp8": ("hopper_wgmma", "x_first", True),
             "blackwell_torch_rowwise_fp8": ("blackwell_tcgen05", "x_first", False),
         }.items()
-    }
+    },
+    instruction=lambda call: call.args[1],
+    scales=lambda call: call.args[2],
+    promotes=lambda call: call.args[3],
 )
 
 

@@ -1,4 +1,4 @@
-"""Names in catalogs: mappings with a short repr, and the names close to one that there is none of.
+"""Names in catalogs: mappings that print as tables, and the names close to one that there is none of.
 
 Floor 1. Imports the standard library only.
 """
@@ -6,42 +6,119 @@ Floor 1. Imports the standard library only.
 from __future__ import annotations
 
 import difflib
-from collections.abc import Iterable, Mapping
-from types import MappingProxyType
-from typing import TypeVar
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from typing import Any, TypeVar
 
-__all__ = ["close_names", "read_only"]
+__all__ = ["Catalog", "UnknownName", "by_name", "close_names"]
 
 _Item = TypeVar("_Item")
 
-#: Names that the repr of a catalog begins with.
-_SHOWN = 3
+#: Rows of a table that are shown where there are more than `_MOST`: so many, and the last.
+_MOST, _FIRST = 44, 12
+#: Letters of a cell, at most.
+_LONGEST = 28
 #: Letters that a part of a name must have to count as close to it.
 _LEAST = 3
 
 
-class _Named(dict[str, _Item]):
-    """Items by name, whose repr counts them instead of showing all."""
+class UnknownName(KeyError):
+    """A name that a catalog does not have; its message says which are close."""
 
-    def __init__(self, kind: str, items: Iterable[_Item]):
-        super().__init__({item.name: item for item in items})  # type: ignore[attr-defined]
-        self.kind = kind
+    def __init__(self, name: object, kind: str, names: tuple[str, ...]) -> None:
+        super().__init__(name, kind, names)
 
-    def __repr__(self) -> str:
-        names = [repr(name) for name in self]
-        if len(names) > _SHOWN + 1:
-            names[_SHOWN:-1] = ["..."]
-        return f"<{len(self)} {self.kind}: {', '.join(names)}>"
+    def __str__(self) -> str:
+        name, kind, names = self.args
+        near = close_names(name, names) if isinstance(name, str) else []
+        hint = f"did you mean {' or '.join(map(repr, near))}? " if near else ""
+        return f"{name!r} is none of the {len(names)} {kind}; {hint}list() of these has all names"
 
 
-def read_only(kind: str, items: Iterable[_Item]) -> Mapping[str, _Item]:
-    """Return a read-only mapping of items by their names, with a short repr.
+class Catalog(Mapping[str, _Item]):
+    """Items by name, which nobody can change, printed as a table.
 
     >>> from lowprec.spec.families import ieee
-    >>> read_only("formats", [ieee("binary16", 5, 10), ieee("binary32", 8, 23)])
-    mappingproxy(<2 formats: 'binary16', 'binary32'>)
+    >>> Catalog("formats", {each.name: each for each in (ieee("half", 5, 10), ieee("single", 8, 23))},
+    ...         bits=lambda fmt: fmt.width)
+    2 formats; wherever one is taken, its name will do
+      name   bits
+      half   16
+      single 32
+
+    Parameters
+    ----------
+    kind : str
+        What the items are, in the plural.
+    items : mapping of str to item
+    known : mapping of str to object, optional
+        What columns say something of, instead of the items; for items that take long to make.
+    **columns : callable
+        What the table says of an item.
     """
-    return MappingProxyType(_Named(kind, items))
+
+    def __init__(
+        self,
+        kind: str,
+        items: Mapping[str, _Item],
+        known: Mapping[str, object] | None = None,
+        **columns: Callable[[Any], object],
+    ) -> None:
+        self.kind = kind
+        self._items = items
+        self._known = items if known is None else known
+        self._columns = columns
+
+    def __getitem__(self, name: str) -> _Item:
+        try:
+            return self._items[name]
+        except KeyError:
+            raise UnknownName(name, self.kind, tuple(self)) from None
+
+    def __contains__(self, name: object) -> bool:
+        return name in self._items
+
+    def __iter__(self) -> Iterator[str]:
+        return iter(self._items)
+
+    def __len__(self) -> int:
+        return len(self._items)
+
+    def _cells(self, name: str) -> Iterable[object]:
+        """Return what the columns say of the item of that name."""
+        return [of(self._known[name]) for of in self._columns.values()]
+
+    def __repr__(self) -> str:
+        names = list(self)
+        cut = len(names) > _MOST
+        shown = [*names[:_FIRST], names[-1]] if cut else names
+        rows = [("name", *self._columns)]
+        rows += [(name, *map(_short, self._cells(name))) for name in shown]
+        widths = [max(map(len, column)) for column in zip(*rows, strict=True)]
+        lines = [
+            "  " + " ".join(text.ljust(width) for text, width in zip(row, widths, strict=True)).rstrip()
+            for row in rows
+        ]
+        if cut:
+            lines.insert(-1, f"  ... {len(names) - len(shown)} more; list() of this has all names")
+        return "\n".join([f"{len(names)} {self.kind}; wherever one is taken, its name will do", *lines])
+
+
+def _short(cell: object) -> str:
+    """Return the text of a cell: names for a sequence of named items, '-' for nothing."""
+    if isinstance(cell, bool) or cell is None or cell == "":
+        text = "yes" if cell else "-"
+    elif isinstance(cell, float):
+        text = f"{cell:.4g}"
+    elif isinstance(cell, str) or not isinstance(cell, Iterable):
+        text = str(cell)
+    else:
+        text = " ".join(map(str, cell)) or "-"
+    return text if len(text) <= _LONGEST else f"{text[: _LONGEST - 3]}..."
+
+
+def by_name(items: Iterable[_Item]) -> dict[str, _Item]:
+    """Return items by their names."""
+    return {item.name: item for item in items}  # type: ignore[attr-defined]
 
 
 def close_names(name: str, names: Iterable[str], most: int = 3) -> list[str]:

@@ -227,23 +227,19 @@ def _base(name: Any, kind: str | None, local: Local) -> Specification:
 
 
 def format_of(given: Mapping[str, Any]) -> Format:
-    """Return a format from its fields; `sign` by name, `bias` and `name` optional.
+    """Return a format from its fields.
 
     >>> format_of({"exponent_bits": 4, "trailing_bits": 3, "nans": 1}) == catalog.E4M3FN
     True
 
     Raises ValueError: an unknown field, or one that is missing or cannot be.
     """
-    table = {"name": "private", **given}
-    _check_fields(Format, table)
+    _check_fields(Format, given)
     for needed in ("exponent_bits", "trailing_bits"):
-        if needed not in table:
+        if needed not in given:
             raise ValueError(f"a format's definition needs {needed}=")
-    if "bias" not in table:
-        width = table["exponent_bits"]
-        table["bias"] = (1 << width >> 1) - 1 if isinstance(width, int) and 0 <= width <= 32 else 0
     try:
-        made: Format = _made(Format, table, None, {})
+        made: Format = _made(Format, given, None, {})
     except TypeError as error:
         raise ValueError(str(error)) from None
     return made

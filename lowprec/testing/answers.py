@@ -10,7 +10,7 @@ import ml_dtypes
 import numpy as np
 import numpy.typing as npt
 
-from lowprec.arrays.checks import code_dtype
+from lowprec.arrays.checks import as_array, code_dtype
 from lowprec.arrays.convert import decode, encode
 from lowprec.spec.format import Format
 from lowprec.spec.projection import Projection
@@ -69,7 +69,7 @@ def codes_or_values(made: object, operands: Sequence[Array], fmt: Format, subjec
     TypeError, ValueError
         An answer of another shape or type, or an integer that is no code.
     """
-    given, asked = np.asarray(made), operands[0]
+    given, asked = as_array(made), operands[0]
     if given.shape != asked.shape:
         raise ValueError(
             f"{subject} was given {asked.dtype} of shape {asked.shape} and gave shape {given.shape}; "

@@ -12,6 +12,7 @@ import numpy.typing as npt
 
 from lowprec.arrays.checks import projection as rules_of
 from lowprec.arrays.convert import decode
+from lowprec.arrays.kinds import tensor_of
 from lowprec.spec import catalog
 from lowprec.spec.codebook import Codebook
 from lowprec.spec.format import Format, Sign
@@ -41,7 +42,7 @@ def check_cast(
     cast: Callable[[Any], Any],
     target: Format | str,
     *,
-    source: str = "float32",
+    source: Any = "float32",
     rounding: Rounding | str | None = None,
     saturation: Saturation | str | None = None,
     projection: Projection | None = None,
@@ -80,12 +81,12 @@ def check_cast(
     ----------
     cast : function
         Takes an array of the source type, one axis of any length and any stride, and gives an array of the
-        same shape: codes as integers, the format's own type (`lowprec.dtype`), or values of the format as
-        floats. Values are compared as numbers: zeros by their sign, NaNs all alike.
+        same shape, or a tensor: codes as integers, the format's own type (`lowprec.dtype`), or values of
+        the format as floats. Values are compared as numbers: zeros by their sign, NaNs all alike.
     target : Format or str
         The format that it should give.
-    source : {"float32", "float16", "bfloat16", "float64", "int32", "int64"}
-        The type of the inputs.
+    source : {"float32", "float16", "bfloat16", "float64", "int32", "int64"} or torch.dtype
+        The type of the inputs. One of torch's: they are tensors of it.
     rounding, saturation, projection, profile
         What it should do, as for `lowprec.encode`; by default nearest_even and saturation none.
     samples : int
@@ -109,6 +110,8 @@ def check_cast(
         No function; an answer of the wrong shape or type, or an integer that is no code.
     """
     fmt = catalog.format(target)
+    tensors = type(source).__module__ == "torch"
+    source = str(source).removeprefix("torch.") if tensors else source
     if source not in SOURCES:
         raise ValueError(f"unknown source {source!r}; use one of {', '.join(SOURCES)}")
     check_callable("check_cast", cast)
@@ -128,7 +131,7 @@ def check_cast(
         copy = _copied(values)
         try:
             with np.errstate(all="ignore"):  # it is judged by its codes
-                given = cast(copy)
+                given = cast(tensor_of(copy) if tensors else copy)
         except Exception as error:
             if not copy.flags.c_contiguous:
                 error.add_note(

@@ -247,7 +247,7 @@ REFUSED = [
     (ValueError, {"rounding": "nearest"}, "unknown rounding 'nearest'"),
     (ValueError, {"random": np.zeros(X.shape, np.uint32)}, "random= is for stochastic rounding"),
     (ValueError, {"rounding": "stochastic(8)"}, r"needs random= or rng="),
-    (ValueError, {"rounding": "to_odd", "profile": "ocp_sat"}, "both say how to convert"),
+    (ValueError, {"saturation": "none", "profile": "ocp_sat"}, "both say how to convert"),
     (
         TypeError,
         {"fmt": "mxfp4"},

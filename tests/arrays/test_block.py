@@ -629,7 +629,7 @@ def test_quantize_gives_native_float64_for_every_float64():
     need_framework("torch")
     import torch
 
-    assert lp.quantize(torch.ones(32, dtype=torch.float64), "mxfp4").dtype == np.dtype("f8")
+    assert lp.quantize(torch.ones(32, dtype=torch.float64), "mxfp4").dtype == torch.float64
 
 
 def test_quantize_may_write_over_its_values():
@@ -708,7 +708,7 @@ REFUSED = [
     (TypeError, (SAMPLE, "mxfp4"), {"rule": 3}, "rule must be a ScaleRule or a name, not 3"),
     (ValueError, (SAMPLE, "mxfp4"), {"profile": "ocp", "rule": "ceil"}, f"profile='ocp' and rule= {BOTH}"),
     (ValueError, (SAMPLE, "mxfp4"), {"profile": "ocp", "rounding": "to_odd", "saturation": "finite"},
-     f"profile='ocp' and rounding= and saturation= {BOTH}"),
+     f"profile='ocp' and saturation= {BOTH}"),
     (ValueError, (SAMPLE, "mxfp4"), {"rounding": "to_odd", "projection": lp.Projection()},
      "projection= and rounding='to_odd' both say how to convert; give one of them, for instance "
      "projection=dataclasses.replace(projection, rounding='to_odd')"),

@@ -333,6 +333,22 @@ VERBS = {
 }
 
 
+def test_a_profile_may_be_rounded_otherwise():
+    """Its other rules stay: of single values the saturation, of blocks the rule of scales and the rest."""
+    values = np.float32([1.06, 500.0, -1.2])
+    found = lp.encode(values, "e4m3fn", profile="ocp_sat", rounding="toward_zero")
+    assert (found == lp.encode(values, "e4m3fn", rounding="toward_zero", saturation="finite")).all()
+    assert (found != lp.encode(values, "e4m3fn", profile="ocp_sat")).any()
+    row = np.linspace(-7, 7, 64, dtype=np.float32)
+    blocks = lp.encode(row, "mxfp4", profile="torchao_rceil", rounding="toward_zero")
+    plain = lp.profiles["torchao_rceil"].block("mxfp4")
+    elements = dataclasses.replace(plain.elements, rounding="toward_zero")
+    wanted = lp.encode(row, dataclasses.replace(plain, elements=elements))
+    assert (blocks.codes == wanted.codes).all()
+    assert (blocks.scales == wanted.scales).all()
+    assert (blocks.codes != lp.encode(row, "mxfp4", profile="torchao_rceil").codes).any()
+
+
 @pytest.mark.parametrize("verb", VERBS.values(), ids=VERBS)
 def test_contradictory_and_unknown_rules_are_refused(verb):
     """projection= beside its shorthands, and names that are none."""
@@ -356,9 +372,16 @@ def test_contradictory_and_unknown_rules_are_refused(verb):
     )
     refused(
         ValueError,
-        "profile= and rounding='to_odd' both say how to convert; give one of them, for instance "
-        "projection=dataclasses.replace(lowprec.profiles['ocp_sat'].projection(format), rounding='to_odd')",
-        lambda: verb(profile="ocp_sat", rounding="to_odd"),
+        "profile= and saturation='none' both say how to convert; give one of them, for instance "
+        "projection=dataclasses.replace(lowprec.profiles['ocp_sat'].projection(format), saturation='none')",
+        lambda: verb(profile="ocp_sat", rounding="to_odd", saturation="none"),
+    )
+    refused(
+        ValueError,
+        "profile='onnxruntime' rounds to binary32 first, then to 'e4m3fn', and rounding='to_odd' does not "
+        "say which of them it means; give projection=dataclasses.replace(lowprec.profiles['onnxruntime']"
+        ".projection(format), rounding=...) for the last of them",
+        lambda: verb(profile="onnxruntime", rounding="to_odd"),
     )
     names = ", ".join(lp.profiles)
     refused(ValueError, f"unknown profile 'gpu'; use one of {names}", lambda: verb(profile="gpu"))
@@ -366,6 +389,16 @@ def test_contradictory_and_unknown_rules_are_refused(verb):
         TypeError,
         "projection must be a Projection, not 'to_odd'; for a mode alone use rounding=",
         lambda: verb(projection="to_odd"),
+    )
+    refused(
+        TypeError,
+        "projection must be a Projection, not 'ocp_sat'; give profile='ocp_sat'",
+        lambda: verb(projection="ocp_sat"),
+    )
+    refused(
+        ValueError,
+        f"unknown profile 'ocpsat'; did you mean 'ocp_sat' or 'ocp' or 'hip_sat'? There are {names}",
+        lambda: verb(profile="ocpsat"),
     )
     refused(
         ValueError,

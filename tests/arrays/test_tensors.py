@@ -1,32 +1,135 @@
-"""Tensors of torch and JAX come in with their own bits, the types that NumPy lacks included."""
+"""Tensors of torch and JAX come in with their own bits; torch tensors and pandas' frames come out again."""
 
 from __future__ import annotations
 
 import importlib
 
+import ml_dtypes
 import numpy as np
 import pytest
 
 import lowprec as lp
+from lowprec.testing import check_cast
 from tests.programs import need_framework
 
 VALUES = np.array([[1.0625, -0.3, 448.0], [464.0, 1e-3, -500.0]], np.float32)
 
+TYPES = ["float16", "bfloat16", "float32", "float64", "float8_e4m3fn", "float8_e5m2"]
 
-@pytest.mark.parametrize(
-    "name", ["float16", "bfloat16", "float32", "float64", "float8_e4m3fn", "float8_e5m2"]
-)
+
+def _torch():
+    need_framework("torch")
+    return importlib.import_module("torch")
+
+
+def _same(tensor, array):
+    """Whether a tensor has the elements of an array, bit for bit, and its shape and type."""
+    array = np.asarray(array)
+    assert str(tensor.dtype).removeprefix("torch.") == array.dtype.name
+    assert tuple(tensor.shape) == array.shape
+    assert not tensor.requires_grad
+    if array.dtype.kind == "V":
+        tensor = tensor.contiguous().view(getattr(_torch(), "uint8" if array.itemsize == 1 else "int16"))
+    return np.ascontiguousarray(tensor.numpy()).tobytes() == np.ascontiguousarray(array).tobytes()
+
+
+@pytest.mark.parametrize("name", TYPES)
 def test_torch_tensors_are_their_values(name):
     """Of every type, also transposed, and with a gradient to lose."""
-    need_framework("torch")
-    torch = importlib.import_module("torch")
+    torch = _torch()
     tensor = torch.from_numpy(VALUES).to(getattr(torch, name))
     values = tensor.to(torch.float64).numpy()
-    assert (lp.encode(tensor, "e4m3fn") == lp.encode(values, "e4m3fn")).all()
-    assert (lp.encode(tensor.T, "e4m3fn") == lp.encode(values.T, "e4m3fn")).all()
+    assert _same(lp.encode(tensor, "e4m3fn"), lp.encode(values, "e4m3fn"))
+    assert _same(lp.encode(tensor.T, "e4m3fn"), lp.encode(values.T, "e4m3fn"))
     if tensor.itemsize > 1:
         grown = tensor.clone().requires_grad_()
-        assert (lp.encode(grown, "e5m2") == lp.encode(values, "e5m2")).all()
+        assert _same(lp.encode(grown, "e5m2"), lp.encode(values, "e5m2"))
+
+
+NUMPY = {
+    "bfloat16": ml_dtypes.bfloat16,
+    "float8_e4m3fn": ml_dtypes.float8_e4m3fn,
+    "float8_e5m2": ml_dtypes.float8_e5m2,
+}
+
+VERBS = {
+    "encode": lambda x, **how: lp.encode(x, "e4m3fn", **how),
+    "encode to 16 bits": lambda x, **how: lp.encode(x, "bfloat16", **how),
+    "encode to 32 bits": lambda x, **how: lp.encode(x, "tf32", **how),
+    "quantize": lambda x, **how: lp.quantize(x, "e4m3fn", **how),
+    "quantize in blocks": lambda x: lp.quantize(x, "mxfp4", axis=0),
+    "add": lambda x, **how: lp.add(x, 1.0, "e4m3fn", **how),
+    "add to": lambda x, **how: lp.add(1.0, x, "e4m3fn", **how),
+    "sqrt of codes": lambda x: lp.fma(x, x, x, "e5m2", dtype=np.uint8),
+    "exp": lambda x: lp.exp(x, "e5m2"),
+    "exp with progress": lambda x: lp.exp(x, "e5m2", progress=lambda *_: None),
+    "nextafter": lambda x: lp.nextafter(x, 1.0, "e4m3fn"),
+    "ulp": lambda x: lp.ulp(x, "e4m3fn"),
+    "matmul": lambda x: lp.matmul(x, np.ones((3, 2), np.float32), "fp32_fma"),
+    "matmul by name": lambda x: lp.matmul(np.ones((1, 2), np.float32), y=x, accumulation="fp32_fma"),
+    "dot": lambda x: lp.dot(x, x, "fp32_fma", bias=np.float32(1)),
+    "scale_for": lambda x: lp.scale_for(x, "int8", axis=0),
+}
+
+
+@pytest.mark.parametrize("name", TYPES)
+@pytest.mark.parametrize("verb", VERBS)
+def test_torch_tensors_give_torch_tensors(verb, name):
+    """Every verb that takes values: the bits, the shape and the type that NumPy's array has."""
+    torch = _torch()
+    tensor = torch.from_numpy(VALUES).to(getattr(torch, name))
+    bits = tensor.view({1: torch.uint8, 2: torch.int16, 4: torch.int32, 8: torch.int64}[tensor.itemsize])
+    array = bits.numpy().view(NUMPY.get(name, name))
+    assert _same(VERBS[verb](tensor), VERBS[verb](array))
+
+
+CODES = np.array([[0x00, 0x80, 0x38], [0x7F, 0xFE, 0x01]], np.uint8)
+
+OF_CODES = {
+    "decode": lambda x: lp.decode(x, "e4m3fn"),
+    "decode to bfloat16": lambda x: lp.decode(x, "e4m3fn", dtype=ml_dtypes.bfloat16),
+    "cast": lambda x: lp.cast(x, "e4m3fn", "e5m2"),
+    "classify": lambda x: lp.classify(x, "e4m3fn"),
+    "equal": lambda x: lp.equal(x, 0, "e4m3fn"),
+    "not_equal": lambda x: lp.not_equal(x, CODES.T.copy().T, "e4m3fn"),
+    "less": lambda x: lp.less(0x38, x, "e4m3fn"),
+    "total_order": lambda x: lp.total_order(x, x, "e4m3fn"),
+}
+
+
+@pytest.mark.parametrize("verb", OF_CODES)
+def test_codes_in_tensors_give_tensors(verb):
+    """As uint8, and as torch's own type of the format; single codes too."""
+    torch = _torch()
+    wanted = OF_CODES[verb](CODES)
+    assert _same(OF_CODES[verb](torch.from_numpy(CODES)), wanted)
+    assert _same(OF_CODES[verb](torch.from_numpy(CODES).view(torch.float8_e4m3fn)), wanted)
+    assert lp.decode(torch.tensor(126, dtype=torch.uint8), "e4m3fn") == torch.tensor(448.0)
+
+
+def test_what_is_given_to_write_to_comes_back():
+    """`out=` is the result, whatever came in; blocks are blocks."""
+    torch = _torch()
+    tensor, out = torch.from_numpy(VALUES), np.empty(VALUES.shape, np.uint8)
+    assert lp.encode(tensor, "e4m3fn", out=out) is out
+    assert (out == lp.encode(VALUES, "e4m3fn")).all()
+    assert isinstance(lp.encode(tensor, "mxfp4"), lp.BlockArray)
+    assert (lp.encode(tensor, "mxfp4").codes == lp.encode(VALUES, "mxfp4").codes).all()
+
+
+def test_tensors_are_checked_and_compared():
+    """`check_cast` takes answers of every type of torch's, and gives tensors where it is asked to."""
+    torch = _torch()
+    few = {"samples": 0, "any_nan": True}
+    assert check_cast(lambda x: torch.from_numpy(x.copy()).to(torch.float8_e5m2), "e5m2", **few).tried > 1000
+    check_cast(lambda x: x.to(torch.bfloat16).requires_grad_(), "bfloat16", source=torch.float32, **few)
+    check_cast(lambda x: x.to(torch.float16), "binary16", source=torch.bfloat16, **few)
+    with pytest.raises(AssertionError, match="breaks the law"):
+        check_cast(lambda x: x.to(torch.bfloat16).to(torch.float8_e5m2), "e5m2", source=torch.float32, **few)
+    x = torch.linspace(-4, 4, 64)
+    assert lp.compare(x.requires_grad_(), x.detach().to(torch.float8_e5m2), "e5m2").mismatches == 0
+    assert lp.compare(x.to(torch.bfloat16), lp.quantize(x.to(torch.bfloat16), "e5m2"), "e5m2").mismatches == 0
+    assert lp.compare(x, lp.encode(x, "e5m2", rounding="toward_zero"), "e5m2").mismatches > 0
 
 
 @pytest.mark.parametrize("name", ["float16", "bfloat16", "float32", "float8_e5m2"])
@@ -36,3 +139,63 @@ def test_jax_arrays_are_their_values(name):
     jnp = importlib.import_module("jax.numpy")
     array = jnp.asarray(VALUES).astype(name)
     assert (lp.encode(array, "e4m3fn") == lp.encode(np.asarray(array, np.float64), "e4m3fn")).all()
+
+
+DLPACK = {
+    "mxfp8_e4m3": "float8_e4m3fn",
+    "mxfp8_e5m2": "float8_e5m2",
+    "mxfp4": "float4_e2m1fn_x2",
+    "nvfp4": "float4_e2m1fn_x2",
+    "mxfp6_e2m3": "uint8",
+    "mxint8": "uint8",
+}
+
+
+@pytest.mark.parametrize("version", [None, (1, 0)])
+@pytest.mark.parametrize("fmt", DLPACK)
+def test_blocks_go_to_torch_under_their_own_type(fmt, version):
+    """By DLPack, of the packed codes; of formats that it has no type for, as bytes."""
+    torch = _torch()
+    blocks = lp.encode(np.linspace(-3, 3, 128, dtype=np.float32).reshape(2, 64), fmt)
+    options = {} if version is None else {"max_version": version}
+    tensor = torch.utils.dlpack.from_dlpack(blocks.__dlpack__(**options))
+    assert str(tensor.dtype) == f"torch.{DLPACK[fmt]}"
+    assert (tensor.view(torch.uint8).numpy() == blocks.packed()).all()
+    assert torch.from_dlpack(blocks).dtype == tensor.dtype
+    if fmt == "mxfp8_e4m3":
+        assert (lp.decode(tensor, "e4m3fn").numpy() == lp.decode(blocks.codes, "e4m3fn")).all()
+
+
+@pytest.mark.parametrize(
+    "name", ["e3m4", "float8_e4m3", "e4m3b11fnuz", "e4m3fnuz", "e5m2fnuz", "e8m0fnu", "bfloat16"]
+)
+def test_other_types_of_dlpack_are_those_of_jax(name):
+    """JAX has all of its types of 8 bits."""
+    need_framework("jax")
+    jax = importlib.import_module("jax")
+    codes = np.arange(6, dtype=np.uint8 if name != "bfloat16" else np.uint16)
+    fmt = lp.BlockFormat(name="own", element=name, scale="binary32", size=8)
+    blocks = lp.BlockArray(codes, np.zeros(1, np.uint32), fmt)
+    assert np.asarray(jax.dlpack.from_dlpack(blocks)).dtype == lp.dtype(name)
+
+
+# -- frames -----------------------------------------------------------------------------------------
+
+
+def test_frames_keep_their_names():
+    """Of a Series and of a DataFrame: rows, columns and types; a product of matrices is an array."""
+    pd = pytest.importorskip("pandas")
+    frame = pd.DataFrame({"a": [1.1, 2.2], "b": [3.3, 500.0]}, index=["p", "q"])
+    codes = lp.encode(frame, "e4m3fn")
+    assert list(codes.index) == ["p", "q"]
+    assert list(codes.columns) == ["a", "b"]
+    assert codes.dtypes.tolist() == [np.uint8, np.uint8]
+    assert (codes.to_numpy() == lp.encode(frame.to_numpy(), "e4m3fn")).all()
+    series = lp.quantize(frame["a"], "e4m3fn")
+    assert (series.name, list(series.index), series.dtype) == ("a", ["p", "q"], np.float64)
+    assert lp.quantize(frame, "mxfp4").dtypes.tolist() == [np.float64, np.float64]
+    assert lp.less(codes, 0x40, "e4m3fn").loc["p", "a"]
+    assert lp.add(frame, frame, "e4m3fn").equals(lp.multiply(frame, 2.0, "e4m3fn"))
+    assert type(lp.matmul(frame, np.ones((2, 1)), "fp32_fma")) is np.ndarray
+    with pytest.raises(ValueError, match=r"^operands are frames with different rows or columns"):
+        lp.add(frame, frame.iloc[::-1], "e4m3fn")

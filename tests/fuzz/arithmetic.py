@@ -27,7 +27,7 @@ from tests.fuzz.conversions import (
     rule_of,
     ways,
 )
-from tests.fuzz.operands import INTEGERS, any_dtype, bits_of, values
+from tests.fuzz.operands import INTEGERS, NUMBERS, any_dtype, bits_of, values
 from tests.fuzz.runner import Answer, Call, Topic, Way
 from tests.fuzz.specifications import Draw, any_format
 from tests.operations import chosen
@@ -96,7 +96,7 @@ def _operands(draw: Draw, name: str, formats: Sequence[Format], count: int) -> l
             c.astype(f"u{kind.itemsize}").view(kind) for c in chosen(name, fmt, count, draw.getrandbits(32))
         ]
     else:
-        kinds = [any_dtype(draw) for _ in range(OPERANDS[name])]
+        kinds = [any_dtype(draw, NUMBERS) for _ in range(OPERANDS[name])]
         if draw.alike.random() < 0.5:
             kinds = kinds[:1] * len(kinds)
         columns = [values(draw, kinds[0], formats, count)]

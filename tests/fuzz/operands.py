@@ -23,6 +23,8 @@ Array = npt.NDArray[Any]
 
 FLOATS = tuple(np.dtype(kind) for kind in (np.float16, ml_dtypes.bfloat16, np.float32, np.float64))
 INTEGERS = tuple(np.dtype(f"{kind}{size}") for kind in "iu" for size in (1, 2, 4, 8))
+#: Those that no operation takes for codes.
+NUMBERS = tuple(kind for kind in INTEGERS if kind.kind == "i" or kind.itemsize > 2)
 
 #: Types of single bytes, and of less, that ml_dtypes has.
 SMALL = tuple(
@@ -49,10 +51,10 @@ def codes_in(array: Array, fmt: Format) -> Array:
     return bits_of(array) if typed_so else array.astype(np.uint64)
 
 
-def any_dtype(draw: Draw) -> np.dtype[Any]:
+def any_dtype(draw: Draw, integers: tuple[np.dtype[Any], ...] = INTEGERS) -> np.dtype[Any]:
     """A type that values come in: mostly float32 and float64."""
     usual = (np.dtype(np.float32), np.dtype(np.float64))
-    kinds = (usual, usual, usual, FLOATS, INTEGERS, SMALL, (np.dtype(bool),))
+    kinds = (usual, usual, usual, FLOATS, integers, SMALL, (np.dtype(bool),))
     return draw.alike.choice(draw.alike.choice(kinds))
 
 

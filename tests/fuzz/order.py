@@ -17,7 +17,7 @@ from lowprec.spec import catalog
 from lowprec.spec.format import Format
 from lowprec.spec.projection import Flag
 from tests.fuzz.conversions import FLOATS, asked_for, carried, laid
-from tests.fuzz.operands import FLOATS as KINDS, INTEGERS, bits_of, codes, codes_in, typed, values
+from tests.fuzz.operands import FLOATS as KINDS, NUMBERS, bits_of, codes, codes_in, typed, values
 from tests.fuzz.runner import LAYOUTS, Answer, Call, Topic, Way
 from tests.fuzz.specifications import Draw, any_format
 
@@ -143,7 +143,7 @@ def cases(draw: Draw) -> Iterator[tuple[Call, Sequence[Way]]]:
         yield call, [*laid(call, [Way(flags=True), Way(layout=layout)]), Way(strict=True)]
     yield Call("lp.total_order", (x, y), (named,)), [Way()]
     yield Call("lp.classify", (x,), (named,)), [Way()]
-    kind = draw.choice((*KINDS, *(kind for kind in INTEGERS if kind.itemsize < 8)))
+    kind = draw.choice((*KINDS, *(kind for kind in NUMBERS if kind.itemsize < 8)))
     numbers = values(draw, kind, [fmt], 40)
     yield Call("lp.ulp", (numbers,), (named,)), [Way(), Way(strict=draw.chance(0.3))]
     if fmt.width <= 8:

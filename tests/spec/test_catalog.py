@@ -2,8 +2,12 @@
 
 from __future__ import annotations
 
+import importlib
+import pickle
+import pydoc
 import re
 import types
+from collections.abc import Mapping
 
 import ml_dtypes
 import numpy as np
@@ -245,7 +249,6 @@ def test_the_packages_names_are_the_catalogs():
     """`lp.format` and `lp.formats` are what users see of it."""
     assert lp.format is catalog.format
     assert lp.formats is catalog.FORMATS
-    assert set(lp.__all__) <= set(dir(lp))
     assert isinstance(lp.formats["e4m3fn"], Format)
     with pytest.raises(TypeError):
         lp.formats["mine"] = catalog.E4M3FN
@@ -253,26 +256,78 @@ def test_the_packages_names_are_the_catalogs():
         _ = lp.nonsense
 
 
-@pytest.mark.parametrize(
-    ("names", "begins", "ends"),
-    [
-        (lp.formats, "<28 formats: 'binary32', 'tf32', 'binary16', ", "'uint8'>"),
-        (lp.block_formats, "<17 block formats: 'mxfp8_e4m3', ", "'bnb_fp4'>"),
-        (lp.accumulations, f"<{len(lp.accumulations)} accumulations: 'fp32_sequential', ", ">"),
-        (lp.profiles, f"<{len(lp.profiles)} profiles: 'ml_dtypes', ", "'unit_scaling'>"),
-        (catalog.CARRIERS, "<9 carriers: 'binary64', ", ">"),
-    ],
-    ids=["formats", "block_formats", "accumulations", "profiles", "carriers"],
-)
-def test_the_repr_of_a_catalog_counts_instead_of_showing_all(names, begins, ends):
-    """That of all accumulations had 233,000 characters."""
-    text = repr(names)
-    assert len(text) < 150
-    assert begins in text
-    assert text.removesuffix(")").endswith(ends)
+CATALOGS = {
+    "formats": (lp.formats, 28, "uint8       8    0        8        255       1         -        -"),
+    "block_formats": (lp.block_formats, 17, "bnb_fp4           fp4_bnb binary32 64      divide 4.5"),
+    "accumulations": (lp.accumulations, 266, "ace_top4mx_int8f6_binary32   int8f6 int8f6     -    "
+                                             "sequential binary32"),
+    "profiles": (lp.profiles, 40, "unit_scaling         e4m3fnuz e5m2fnuz            -"),
+    "codebooks": (lp.codebooks, 14, "udynamic8      8    the same without negatives"),
+    "library_calls": (lp.library_calls, 5, "blackwell_torch_rowwise_fp8 blackwell_tcgen05 x_first -"),
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("name", CATALOGS)
+def test_a_catalog_prints_as_a_short_table(name):
+    """A row for each item, or the first of many and the last; in at most 110 columns."""
+    catalogue, count, last = CATALOGS[name]
+    lines = repr(catalogue).splitlines()
+    assert lines[0] == f"{count} {name.replace('_', ' ')}; wherever one is taken, its name will do"
+    assert lines[1].split()[0] == "name"
+    assert lines[-1].strip().startswith(last)
+    assert len(lines) == (count + 2 if count <= 44 else 16)
+    assert max(map(len, lines)) <= 110
+    if count > 44:
+        assert lines[-2] == f"  ... {count - 13} more; list() of this has all names"
+
+
+@pytest.mark.parametrize("name", CATALOGS)
+def test_nobody_changes_a_catalog(name):
+    """It is a mapping, as it was: equal to a dictionary of its items, and read-only."""
+    catalogue = CATALOGS[name][0]
     with pytest.raises(TypeError):
-        names["mine"] = None
-    assert dict(names) == {item.name: item for item in names.values()}
+        catalogue["mine"] = None
+    assert isinstance(catalogue, Mapping)
+    assert len(catalogue) == len(list(catalogue))
+    assert "mine" not in catalogue
+    assert catalogue.get("mine") is None
+
+
+@pytest.mark.parametrize(
+    ("names", "name", "message"),
+    [
+        (lp.formats, "e4m3fm", "'e4m3fm' is none of the 28 formats; did you mean 'e4m3fn' or 'ue4m3' or "
+                               "'e4m3fnuz'? list() of these has all names"),
+        (lp.profiles, "ocpsat", "'ocpsat' is none of the 40 profiles; did you mean 'ocp_sat' or 'ocp' or "
+                                "'hip_sat'? list() of these has all names"),
+        (lp.codebooks, "posit9", "'posit9' is none of the 14 codebooks; did you mean 'posit8' or 'posit16'? "
+                                 "list() of these has all names"),
+        (lp.library_calls, "hopper", "'hopper' is none of the 5 library calls; did you mean "
+                                     "'hopper_cublaslt_fp8' or 'hopper_torch_rowwise_fp8'? list() of these "
+                                     "has all names"),
+        (lp.block_formats, 3, "3 is none of the 17 block formats; list() of these has all names"),
+    ],
+)  # fmt: skip
+def test_a_name_that_a_catalog_lacks_is_answered_with_close_ones(names, name, message):
+    """As a KeyError, without the quotes that Python puts around others'; it survives pickling."""
+    with pytest.raises(KeyError) as caught:
+        names[name]
+    assert str(caught.value) == message
+    assert str(pickle.loads(pickle.dumps(caught.value))) == message
+
+
+def test_help_of_the_package_is_short():
+    """A page or two, and not the help of every name; dir() has the names, and modules are attributes."""
+    text = pydoc.plain(pydoc.render_doc(lp))
+    assert len(text.splitlines()) < 80
+    assert "encode decode quantize cast" in text
+    assert {"encode", "exp", "formats", "testing", "methods", "p3109", "plot", "__version__"} <= set(dir(lp))
+    assert not {"importlib", "annotations"} & set(dir(lp))
+    assert lp.testing.check_format is importlib.import_module("lowprec.testing").check_format
+    assert lp.methods.fp8 is importlib.import_module("lowprec.methods.fp8")
+    assert "nvfp4" in dir(lp.methods)
+    with pytest.raises(AttributeError, match=r"^module 'lowprec.methods' has no attribute 'nonsense'$"):
+        _ = lp.methods.nonsense
 
 
 def test_a_part_of_a_name_finds_block_formats_too():

@@ -10,6 +10,7 @@ from fractions import Fraction
 import pytest
 from hypothesis import given, strategies as st
 
+from lowprec.cli.definitions import from_text
 from lowprec.oracle.convert import decode
 from lowprec.oracle.exact import Special
 from lowprec.spec import catalog
@@ -298,6 +299,23 @@ def test_p3109_parameters_out_of_the_drafts_ranges_are_refused(width, precision,
         p3109(width, precision, signed=signed)
 
 
+@pytest.mark.parametrize("exponent_bits", [1, 2, 3, 4, 5, 8])
+def test_bits_alone_make_a_format(exponent_bits):
+    """With IEEE's bias and no special values, as on the command line; signs go by name too."""
+    fmt = Format(exponent_bits=exponent_bits, trailing_bits=4)
+    assert (fmt.name, fmt.bias, fmt.has_nan, fmt.infinity) == (
+        "private",
+        2 ** (exponent_bits - 1) - 1,
+        False,
+        False,
+    )
+    assert fmt == from_text(f"exponent_bits={exponent_bits},trailing_bits=4")
+    assert dataclasses.replace(fmt, trailing_bits=3).bias == fmt.bias
+    unsigned = Format(exponent_bits=exponent_bits, trailing_bits=4, sign="unsigned")
+    assert unsigned.sign is Sign.UNSIGNED
+    assert hash(unsigned) == hash(dataclasses.replace(fmt, sign=Sign.UNSIGNED))
+
+
 # -- what is no format ------------------------------------------------------------------------------
 
 GOOD = dict(name="x", exponent_bits=4, trailing_bits=3, bias=7)
@@ -397,9 +415,8 @@ def test_parameters_just_inside_the_limits_are_formats():
         (dict(negative_zero=0), "negative_zero of a format must be of type bool, not 0"),
         (dict(subnormals=None), "subnormals of a format must be of type bool, not None"),
         (
-            dict(sign="unsigned"),
-            "sign of a format must be of type Sign, not 'unsigned'; "
-            "lowprec.Sign has UNSIGNED, MAGNITUDE and TWOS_COMPLEMENT",
+            dict(sign="none"),
+            "sign of a format must be of type Sign, not 'none', one of magnitude, unsigned, twos_complement",
         ),
         (dict(name=3), "name of a format must be of type str, not 3"),
         (dict(source=None), "source of a format must be of type str, not None"),

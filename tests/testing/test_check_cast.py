@@ -240,7 +240,7 @@ def test_an_answer_that_is_no_answer_is_refused(cast, error, message):
             {"rounding": lp.stochastic(8)},
             "needs a random integer for each input, which a cast is not given; use a det",
         ),
-        ({"rounding": "to_odd", "profile": "ocp_sat"}, "both say how to convert"),
+        ({"saturation": "none", "profile": "ocp_sat"}, "both say how to convert"),
     ],
 )
 def test_bad_questions_are_refused(options, message):

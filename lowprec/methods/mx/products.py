@@ -216,8 +216,7 @@ def _along(
     if isinstance(values, BlockArray):
         return values
     if catalog.is_block(fmt):
-        blocks: BlockArray = convert.encode(values, fmt, axis=axis, profile=profile)
-        return blocks
+        return convert.encode(values, catalog.block_format(fmt), axis=axis, profile=profile)
     return np.asarray(convert.quantize(values, fmt))
 
 

@@ -10,33 +10,38 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 
-from lowprec.spec.naming import read_only
+from lowprec.spec.naming import Catalog, by_name, close_names
 from lowprec.spec.profiles import amd, arm, frameworks, nvidia, research, riscv, standards, torchao, x86
-from lowprec.spec.profiles.profile import Profile
+from lowprec.spec.profiles.profile import OnDemand, Profile
 
 __all__ = ["INSTRUCTIONS", "PROFILES", "Profile", "profile"]
 
 #: Every profile, by name. Where several explain a difference, a diagnosis names the first.
-PROFILES: Mapping[str, Profile] = read_only(
+PROFILES: Mapping[str, Profile] = Catalog(
     "profiles",
-    (
-        *frameworks.CASTS,
-        *research.CASTS,
-        *standards.CASTS,
-        *nvidia.CASTS,
-        *amd.CASTS,
-        *amd.INSTRUCTIONS,
-        *x86.CASTS,
-        *arm.CASTS,
-        *riscv.CASTS,
-        *x86.ARITHMETIC,
-        *arm.ARITHMETIC,
-        *riscv.ARITHMETIC,
-        *standards.BLOCKS,
-        *torchao.BLOCKS,
-        *nvidia.BLOCKS,
-        *research.BLOCKS,
+    by_name(
+        (
+            *frameworks.CASTS,
+            *research.CASTS,
+            *standards.CASTS,
+            *nvidia.CASTS,
+            *amd.CASTS,
+            *amd.INSTRUCTIONS,
+            *x86.CASTS,
+            *arm.CASTS,
+            *riscv.CASTS,
+            *x86.ARITHMETIC,
+            *arm.ARITHMETIC,
+            *riscv.ARITHMETIC,
+            *standards.BLOCKS,
+            *torchao.BLOCKS,
+            *nvidia.BLOCKS,
+            *research.BLOCKS,
+        )
     ),
+    formats=lambda each: "on demand" if isinstance(each.formats, OnDemand) else each.formats,
+    blocks=lambda each: each.blocks,
+    versions=lambda each: each.versions,
 )
 
 
@@ -72,5 +77,7 @@ def profile(name: Profile | str) -> Profile:
                     f"profile {name!r} is not here: no public document or measurement settles {what}. "
                     f"`lowprec compare` finds what explains a dump of its results"
                 )
-        raise ValueError(f"unknown profile {name!r}; use one of {', '.join(PROFILES)}")
+        near = close_names(name, PROFILES)
+        hint = f"did you mean {' or '.join(map(repr, near))}? There are" if near else "use one of"
+        raise ValueError(f"unknown profile {name!r}; {hint} {', '.join(PROFILES)}")
     return PROFILES[name]

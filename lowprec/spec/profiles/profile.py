@@ -106,7 +106,7 @@ class Profile:
                     raise TypeError(f"{name} of a profile must map {wanted}, not {item[0]!r} to {item[1]!r}")
             object.__setattr__(self, name, Table(given))
 
-    def projection(self, fmt: Format) -> Projection:
+    def projection(self, fmt: Format | str) -> Projection:
         """Return how the stack projects onto a format.
 
         Raises ValueError: a format that it does not have.
@@ -119,7 +119,7 @@ class Profile:
             )
         return self.formats[fmt]
 
-    def block(self, fmt: BlockFormat) -> BlockFormat:
+    def block(self, fmt: BlockFormat | str) -> BlockFormat:
         """Return what a block format is in this stack.
 
         Raises ValueError: a block format that it does not have.

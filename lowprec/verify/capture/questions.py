@@ -15,7 +15,7 @@ from lowprec.arrays.convert import encode
 from lowprec.spec import catalog
 from lowprec.spec.accumulation import Accumulation
 from lowprec.spec.accumulations import ACCUMULATIONS
-from lowprec.spec.naming import read_only
+from lowprec.spec.naming import Catalog, by_name
 from lowprec.verify.capture.script import TYPES
 from lowprec.verify.inputs.conversions import inputs, sample
 from lowprec.verify.inputs.dot_shape import shape_of, values_of
@@ -303,6 +303,6 @@ def _products() -> Iterator[CaptureQuestion]:
 
 
 #: What can be captured, by name.
-CAPTURES: Mapping[str, CaptureQuestion] = read_only(
-    "captures", [*_casts(), *_products(), *_conversions(), *_matrix_instructions()]
+CAPTURES: Mapping[str, CaptureQuestion] = Catalog(
+    "captures", by_name([*_casts(), *_products(), *_conversions(), *_matrix_instructions()])
 )

@@ -1,0 +1,416 @@
+"""An array in a block format: codes of elements and of scales, its values, and its shapes and layouts.
+
+Floor 3.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+import functools
+from collections.abc import Iterator
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+
+from lowprec.arrays import lazy, lazy_blocks
+from lowprec.arrays.block_shapes import indexed, reshaped
+from lowprec.arrays.block_stream import axes_of, decode_blocks, grid_of
+from lowprec.arrays.calls import convert
+from lowprec.arrays.checks import (
+    FLOATS,
+    Array,
+    codes_operand,
+    output,
+    values_operand,
+)
+from lowprec.arrays.dlpack import exported
+from lowprec.arrays.packing import pack, packed_bytes, swizzle, unpack as unpack_codes, unswizzle
+from lowprec.kernels.engine import Backend
+from lowprec.spec import catalog
+from lowprec.spec.block import BlockFormat
+from lowprec.spec.projection import DEFAULT
+
+__all__ = ["BlockArray", "decode", "tensor_scale_of"]
+
+
+@dataclass(frozen=True, eq=False, repr=False)
+class BlockArray:
+    """An array in a block format: a code for each element, and one for the scale of each block.
+
+    >>> import lowprec as lp
+    >>> lp.encode([[1.0, 2.0, 3.0, 448.0]], "mxfp8_e4m3")
+    BlockArray of mxfp8_e4m3, shape (1, 4), 1 block of 32 along axis 1, 5 bytes
+    >>> lp.encode([[1.0, 2.0, 3.0, 448.0]], "mxfp8_e4m3").scales
+    array([[127]], dtype=uint8)
+
+    Parameters
+    ----------
+    codes : array of uint8, uint16 or uint32, shape (...)
+        Codes of the elements, one for each value.
+    scales : array of uint8, uint16 or uint32
+        Codes of the scales: shape (...), but along the axes of the blocks as many as there are blocks.
+        Codes and scales may be Dask arrays or xarray objects: see `compute`.
+    format : BlockFormat or str
+    axes : int or tuple of int
+        Along which the blocks lie: as many as the format has sizes. The last by default.
+    tensor_scale : float, optional
+        The binary32 number that multiplies everything, where the format has one.
+
+    Raises
+    ------
+    ValueError
+        Shapes that do not fit each other, or numbers that are no codes.
+
+    Source
+    ------
+    [OCPMX] 5; [NVFP4].
+    """
+
+    codes: Array
+    scales: Array
+    format: BlockFormat
+    axes: tuple[int, ...] = ()
+    tensor_scale: np.float32 | None = None
+
+    @classmethod
+    def _made(
+        cls,
+        codes: Array,
+        scales: Array,
+        fmt: BlockFormat,
+        axes: tuple[int, ...],
+        tensor_scale: np.float32 | None,
+    ) -> BlockArray:
+        """Of parts that need not be checked, as they were made here."""
+        self = object.__new__(cls)
+        self.__dict__.update(codes=codes, scales=scales, format=fmt, axes=axes, tensor_scale=tensor_scale)
+        return self
+
+    def __post_init__(self) -> None:
+        fmt = catalog.block_format(self.format)
+        codes, scales = self.codes, self.scales
+        is_lazy = lazy.is_lazy(codes) or lazy.is_lazy(scales)
+        if not is_lazy:
+            codes, scales = codes_operand(codes, fmt.element).codes, codes_operand(scales, fmt.scale).codes
+        axes = axes_of(fmt, self.axes if self.axes != () else None, np.ndim(codes))
+        wanted = grid_of(codes.shape, axes, fmt.sizes)
+        if scales.shape != wanted:
+            raise ValueError(
+                f"scales of {fmt.name!r} have shape {scales.shape}, but codes of shape {codes.shape} in "
+                f"blocks of {_spelled_sizes(fmt)} along {_spelled_axes(axes)} need {wanted}"
+            )
+        if is_lazy:
+            codes, scales = lazy_blocks.parts_of(codes, scales, fmt, axes)
+        for name, value in (("format", fmt), ("codes", codes), ("scales", scales), ("axes", axes)):
+            object.__setattr__(self, name, value)
+        object.__setattr__(self, "tensor_scale", tensor_scale_of(fmt, self.tensor_scale))
+
+    def compute(self, **options: Any) -> BlockArray:
+        """The same blocks in memory, where codes and scales are Dask arrays; itself, where they are not.
+
+        >>> import dask.array as da, lowprec as lp
+        >>> lp.encode(da.ones((4, 64), chunks=32), "mxfp4").compute()
+        BlockArray of mxfp4, shape (4, 64), 8 blocks of 32 along axis 1, 136 bytes
+
+        Parameters
+        ----------
+        **options
+            Of `dask.compute`, such as `scheduler`.
+        """
+        return lazy_blocks.computed(self, options) if self.is_lazy else self
+
+    @property
+    def is_lazy(self) -> bool:
+        """Whether codes and scales are Dask arrays, or xarray objects, that are computed when needed."""
+        return lazy.is_lazy(self.codes)
+
+    @property
+    def shape(self) -> tuple[int, ...]:
+        """Of the values."""
+        return self.codes.shape
+
+    @property
+    def ndim(self) -> int:
+        """The number of axes."""
+        return len(self.shape)
+
+    @property
+    def size(self) -> int:
+        """The number of values."""
+        return int(self.codes.size)
+
+    @property
+    def nbytes(self) -> int:
+        """Bytes that it takes once packed, as by `packed`: codes, scales, and the tensor's scale."""
+        length = self.shape[self.axes[-1]]
+        rows = self.codes.size // length if length else 0
+        codes = rows * packed_bytes(length, self.format.element)
+        return codes + self.scales.nbytes + (4 if self.tensor_scale is not None else 0)
+
+    def values(self, dtype: npt.DTypeLike | None = None) -> Array:
+        """The values, as `lowprec.decode` gives them.
+
+        >>> import lowprec as lp
+        >>> lp.encode([1.0, 2.2, 3.0], "mxfp4").values()
+        array([1., 2., 3.], dtype=float32)
+
+        Parameters
+        ----------
+        dtype : dtype, optional
+            float32 by default. Each product is rounded to it once, as `decode` says.
+        """
+        return decode(self, dtype=dtype)
+
+    def __array__(self, dtype: Any = None, copy: bool | None = None) -> Array:
+        """The values, for NumPy: as `values` gives them, in a float type alone."""
+        if copy is False:
+            raise ValueError("the values of a BlockArray are computed, never a view; leave out copy=False")
+        if dtype is not None and not any(np.dtype(dtype) == known for known, _ in FLOATS):
+            raise TypeError(
+                f"a BlockArray is an array of its values, in float16, bfloat16, float32 or float64, not in "
+                f"{np.dtype(dtype)}; its codes are .codes, without gaps .packed()"
+            )
+        return np.asarray(self.values(dtype))
+
+    def __array_function__(self, function: Any, types: Any, values: Any, options: Any) -> Any:
+        """NumPy's functions take the values, but those that would save them in place of the blocks do not."""
+        if function in (np.save, np.savez, np.savez_compressed, np.savetxt):
+            raise TypeError(
+                f"numpy.{function.__name__} would save the decoded values, without codes and scales: "
+                "lowprec.save(path, {name: blocks}) saves the blocks; give .values() to save values"
+            )
+        return function(*_decoded(values), **_decoded(options))
+
+    def __getitem__(self, key: Any) -> BlockArray:
+        """A part that begins and ends where blocks do: slices and integers, and none through a block.
+
+        >>> import numpy as np, lowprec as lp
+        >>> lp.encode(np.ones((4, 96), np.float32), "mxfp4")[1, 32:]
+        BlockArray of mxfp4, shape (64,), 2 blocks of 32 along axis 0, 34 bytes
+        """
+        elements, blocks, axes = indexed(key, self.shape, self.axes, self.format.sizes)
+        return dataclasses.replace(self, codes=self.codes[elements], scales=self.scales[blocks], axes=axes)
+
+    def __len__(self) -> int:
+        if not self.shape:
+            raise TypeError("len() of a BlockArray without axes")
+        return self.shape[0]
+
+    def __iter__(self) -> Iterator[BlockArray]:
+        return (self[place] for place in range(len(self)))
+
+    @property
+    def T(self) -> BlockArray:
+        """With the axes in reverse order, the blocks' too; a view of the same codes and scales.
+
+        >>> import numpy as np, lowprec as lp
+        >>> lp.encode(np.ones((4, 64), np.float32), "mxfp4").T
+        BlockArray of mxfp4, shape (64, 4), 8 blocks of 32 along axis 0, 136 bytes
+        """
+        axes = tuple(len(self.shape) - 1 - axis for axis in self.axes)
+        return self._made(self.codes.T, self.scales.T, self.format, axes, self.tensor_scale)
+
+    def reshape(self, *shape: Any) -> BlockArray:
+        """The same blocks in another shape, if no block is cut: the elements keep their order.
+
+        >>> import numpy as np, lowprec as lp
+        >>> lp.encode(np.ones((4, 64), np.float32), "mxfp4").reshape(2, 2, -1)
+        BlockArray of mxfp4, shape (2, 2, 64), 8 blocks of 32 along axis 2, 136 bytes
+
+        Parameters
+        ----------
+        *shape : int, or one tuple of int
+            One of them may be -1, as for NumPy.
+
+        Raises
+        ------
+        ValueError
+            Blocks that would be cut, or another number of elements.
+        """
+        if self.is_lazy:
+            raise TypeError("lazy blocks are not reshaped: compute() them first")
+        new, axes = reshaped(shape, self.shape, self.axes, self.format.sizes)
+        scales = self.scales.reshape(grid_of(new, axes, self.format.sizes))
+        return self._made(self.codes.reshape(new), scales, self.format, axes, self.tensor_scale)
+
+    def copy(self) -> BlockArray:
+        """The same blocks in memory of their own."""
+        codes, scales = self.codes.copy(), self.scales.copy()
+        return self._made(codes, scales, self.format, self.axes, self.tensor_scale)
+
+    def __eq__(self, other: object) -> bool:
+        """Whether another has the same shape, axes, format, scales and codes: equal bits, NaNs too.
+
+        Of any other array, NumPy compares it with the values.
+        """
+        if not isinstance(other, BlockArray):
+            return NotImplemented
+        if self.is_lazy or other.is_lazy:
+            raise TypeError("lazy blocks are not compared: compute() them first")
+        return (
+            (self.shape, self.axes, self.format) == (other.shape, other.axes, other.format)
+            and np.array_equal(self.codes, other.codes)
+            and np.array_equal(self.scales, other.scales)
+            and self.tensor_scale == other.tensor_scale
+        )
+
+    __hash__ = None  # type: ignore[assignment]  # codes and scales can be written to
+
+    def __dlpack__(self, **options: Any) -> Any:
+        """The codes without gaps, as `packed` has them, in the element's own type where DLPack has it.
+
+        ``torch.from_dlpack(blocks)`` is float8_e4m3fn of MXFP8, and float4_e2m1fn_x2 of MXFP4 and NVFP4.
+        """
+        return exported(np.ascontiguousarray(self.packed()), self.format.element, options)
+
+    def __dlpack_device__(self) -> tuple[int, int]:
+        return np.empty(0, np.uint8).__dlpack_device__()
+
+    # -- layouts --------------------------------------------------------------------------------
+
+    def packed(self) -> Array:
+        """The codes without gaps, along the last axis of the blocks.
+
+        Codes of 4 bits two in a byte, the first in the low half; of 6 bits four in three bytes, the
+        lowest bits first; of 8 bits and more as they are. Missing ones at the end are zeros.
+
+        >>> import lowprec as lp
+        >>> lp.encode([1.0, 2.0, 4.0], "mxfp4").packed()
+        array([66,  6], dtype=uint8)
+        """
+        return pack(self.codes, self.format.element, axis=self.axes[-1])
+
+    @classmethod
+    def unpack(
+        cls,
+        packed: npt.ArrayLike,
+        scales: npt.ArrayLike,
+        format: BlockFormat | str,
+        *,
+        axes: int | tuple[int, ...] | None = None,
+        size: int | None = None,
+        tensor_scale: float | None = None,
+    ) -> BlockArray:
+        """The array whose `packed` codes these are.
+
+        >>> import numpy as np
+        >>> BlockArray.unpack(np.array([66, 6], np.uint8), [127], "mxfp4", size=3).values()
+        array([1., 2., 4.], dtype=float32)
+
+        Parameters
+        ----------
+        packed, scales : array_like of integer
+        format : BlockFormat or str
+        axes : int or tuple of int, optional
+        size : int, optional
+            How many codes there are along the last axis of the blocks; as many as fit by default.
+        tensor_scale : float, optional
+        """
+        fmt, array = catalog.block_format(format), np.asarray(packed)
+        axes = axes_of(fmt, axes, array.ndim)
+        codes = unpack_codes(array, fmt.element, axis=axes[-1], size=size)
+        return cls(codes, scales, fmt, axes, tensor_scale)  # type: ignore[arg-type]
+
+    def swizzled(self) -> Array:
+        """The scales in the layout that tensor cores read: tiles of 128 rows and 4 columns, flat.
+
+        The last axis is that of the columns, all others together are rows; what a tile lacks is 0.
+
+        Source
+        ------
+        [CUBLAS] 1-D block scaling factors layout.
+        """
+        return swizzle(self.scales)
+
+    @staticmethod
+    def unswizzle(swizzled: npt.ArrayLike, shape: tuple[int, ...]) -> Array:
+        """The scales of that shape whose `swizzled` layout this is."""
+        return unswizzle(swizzled, shape)
+
+    def __repr__(self) -> str:
+        count = self.scales.size
+        parts = [
+            f"shape {self.shape}",
+            f"{count:,} block{'' if count == 1 else 's'} of {_spelled_sizes(self.format)}",
+        ]
+        parts[-1] += f" along {_spelled_axes(self.axes)}"
+        if self.tensor_scale is not None:
+            known = not lazy.is_lazy(self.tensor_scale)
+            parts.append(
+                f"tensor scale {float(self.tensor_scale):.9g}" if known else "tensor scale not computed"
+            )
+        return f"BlockArray of {self.format.name}, {', '.join(parts)}, {self.nbytes:,} bytes"
+
+
+def _decoded(given: Any) -> Any:
+    """Arguments with values in place of blocks, in lists, tuples and dictionaries too."""
+    if isinstance(given, BlockArray):
+        return np.asarray(given)
+    if type(given) in (list, tuple):
+        return type(given)(map(_decoded, given))
+    return {key: _decoded(each) for key, each in given.items()} if type(given) is dict else given
+
+
+def decode(
+    blocks: BlockArray,
+    dtype: npt.DTypeLike | None = None,
+    out: Array | None = None,
+    backend: Backend | None = None,
+) -> Array:
+    """The values of a BlockArray: `lowprec.decode` of one comes here."""
+    fmt = blocks.format
+    wanted = np.dtype(np.float32 if dtype is None else dtype)
+    carrier = next((known for name, known in FLOATS if name == wanted), None)
+    if carrier is None:
+        raise TypeError(f"values are given as float16, bfloat16, float32 or float64, not {wanted}")
+    if blocks.is_lazy:
+        lazy.refuse(blocks.codes, out=out)
+        verb = functools.partial(decode, dtype=wanted, backend=backend)
+        return lazy_blocks.decode(verb, blocks, wanted)  # type: ignore[no-any-return]
+    place = output(out, wanted, blocks.shape, f"values of {fmt.name!r}")
+    direct = place is not None and place.flags.c_contiguous and place.flags.aligned
+    direct = direct and not any(np.may_share_memory(place, part) for part in (blocks.codes, blocks.scales))
+    result = place if place is not None and direct else np.empty(blocks.shape, wanted)
+    decode_blocks(
+        blocks.codes, blocks.scales, fmt, blocks.axes, blocks.tensor_scale, result, carrier, backend
+    )
+    if place is None or direct:
+        return result
+    place[...] = result
+    return place
+
+
+def _spelled_sizes(fmt: BlockFormat) -> str:
+    return "x".join(map(str, fmt.sizes))
+
+
+def _spelled_axes(axes: tuple[int, ...]) -> str:
+    return f"axis {axes[0]}" if len(axes) == 1 else f"axes {axes[0]} and {axes[1]}"
+
+
+def tensor_scale_of(fmt: BlockFormat, given: object, computed: bool = False) -> np.float32 | None:
+    """A tensor's scale as it is given, checked; none, where it shall be computed."""
+    if fmt.tensor_scale == "none":
+        if given is not None:
+            raise ValueError(
+                f"tensor_scale={given!r} is for formats that have one, and {fmt.name!r} has none"
+            )
+        return None
+    if given is None and computed:
+        return None
+    if lazy.is_lazy(given) and not computed:
+        return given  # type: ignore[return-value]
+    if given is None:
+        raise ValueError(
+            f"{fmt.name!r} has a scale of the whole tensor; give tensor_scale=, 1.0 if there is none"
+        )
+    array = np.asarray(given)
+    if array.ndim or array.dtype.kind not in "iuf":
+        raise TypeError(f"tensor_scale must be a number, not {given!r}")
+    # By its bits: the process may take subnormals for zeros.
+    code = convert(values_operand(array), catalog.BINARY32, DEFAULT, np.dtype(np.uint32))
+    if not 0 < int(code) <= catalog.BINARY32.max_magnitude:
+        raise ValueError(f"tensor_scale={given!r} must be one positive number that float32 holds")
+    return np.uint32(code).view(np.float32)

@@ -1,0 +1,194 @@
+"""A BlockArray as an array: its shapes, equality, copies, and what NumPy gets of it."""
+
+from __future__ import annotations
+
+import copy
+import itertools
+import pickle
+import re
+
+import numpy as np
+import pytest
+
+import lowprec as lp
+
+VALUES = np.random.default_rng(0).standard_normal((4, 96)).astype(np.float32)
+BLOCKS = lp.encode(VALUES, "mxfp4")
+SCALED = lp.encode(VALUES, "nvfp4")
+TILES = lp.encode(np.random.default_rng(1).standard_normal((3, 32, 48)).astype(np.float32), "nvfp4_2d")
+PAIRS = lp.BlockFormat(element="e2m1fn", scale="e8m0fnu", size=2, name="pairs")
+BOTH = lp.BlockFormat(element="e2m1fn", scale="e8m0fnu", size=(2, 3), name="both")
+
+
+# -- shapes -----------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("blocks", [BLOCKS, SCALED, TILES], ids=["mxfp4", "nvfp4", "tiles"])
+def test_transposed_blocks_are_those_of_transposed_values(blocks):
+    """Codes and scales are views; blocks lie along the same elements."""
+    assert (blocks.T.values() == blocks.values().T).all()
+    assert blocks.T.T == blocks
+    assert np.shares_memory(blocks.T.codes, blocks.codes)
+    assert blocks.T.axes == tuple(blocks.ndim - 1 - axis for axis in blocks.axes)
+    again = lp.encode(blocks.values().T, blocks.format, axis=blocks.T.axes, tensor_scale=blocks.tensor_scale)
+    assert (again.values() == blocks.T.values()).all()
+
+
+def test_a_length_and_rows():
+    """Rows are blocks too, where no block is cut; else it is said."""
+    assert (len(BLOCKS), BLOCKS.ndim, BLOCKS.size) == (4, 2, 384)
+    assert [row == BLOCKS[place] for place, row in enumerate(BLOCKS)] == [True] * 4
+    with pytest.raises(IndexError, match="would take one element out of a block of 32"):
+        list(BLOCKS.T)
+    with pytest.raises(TypeError, match=r"^len\(\) of a BlockArray without axes$"):
+        len(lp.BlockArray._made(np.zeros((), np.uint8), np.zeros((), np.uint8), PAIRS, (), None))
+
+
+def _groups(shape, axes, sizes):
+    """The sets of places, in the order of C, that share a scale."""
+    places = np.arange(int(np.prod(shape))).reshape(shape)
+    groups = {}
+    for index in np.ndindex(*shape):
+        block = list(index)
+        for axis, size in zip(axes, sizes, strict=True):
+            block[axis] //= size
+        groups.setdefault(tuple(block), set()).add(int(places[index]))
+    return {frozenset(each) for each in groups.values()}
+
+
+def _shapes(count, most=3):
+    """All shapes of so many elements, of up to so many axes."""
+    lengths = [n for n in range(1, count + 1) if count % n == 0]
+    for ndim in range(1, most + 1):
+        yield from (each for each in itertools.product(lengths, repeat=ndim) if np.prod(each) == count)
+
+
+@pytest.mark.parametrize("count", [6, 8, 12])
+def test_blocks_are_reshaped_where_the_same_elements_share_scales(count):
+    """Of all shapes into all shapes: allowed where any axis has the same blocks, and then with these."""
+    done = 0
+    for shape in _shapes(count):
+        values = np.arange(1, count + 1, dtype=np.float32).reshape(shape)
+        for axis in [place for place, length in enumerate(shape) if length > 1]:  # else there are no blocks
+            blocks, groups = lp.encode(values, PAIRS, axis=axis), _groups(shape, (axis,), (2,))
+            for new in _shapes(count):
+                if any(_groups(new, (each,), (2,)) == groups for each in range(len(new))):
+                    made = blocks.reshape(*new)
+                    assert _groups(new, made.axes, (2,)) == groups
+                    assert (made.values() == blocks.values().reshape(new)).all()
+                    assert made.reshape(shape).values().tolist() == blocks.values().tolist()
+                    done += 1
+                else:
+                    with pytest.raises(ValueError, match=r"would cut blocks of 2 of an array of shape"):
+                        blocks.reshape(new)
+    assert done > 50
+
+
+def test_tiles_are_reshaped_in_front_of_them():
+    """What lies behind the first axis of a tile stays; blocks along one axis let that be split too."""
+    values = np.arange(72, dtype=np.float32).reshape(3, 4, 6)
+    blocks = lp.encode(values, BOTH)
+    for new in ((12, 6), (3, 2, 2, 6), (6, 2, 6), (1, 3, 4, 6)):
+        made = blocks.reshape(new)
+        assert (made.values() == blocks.values().reshape(new)).all()
+        assert _groups(new, made.axes, (2, 3)) == _groups((3, 4, 6), (1, 2), (2, 3))
+    assert BLOCKS.reshape(-1).scales.tolist() == BLOCKS.scales.reshape(-1).tolist()
+    assert BLOCKS.reshape((2, -1, 32)).axes == (2,)
+
+
+@pytest.mark.parametrize(
+    ("blocks", "shape", "message"),
+    [
+        (BLOCKS, (8, 48), "shape (8, 48) would cut blocks of 32 of an array of shape (4, 96): an axis must "
+                          "have length 96 or a multiple of 32 and be the last; or use .values()"
+                          ".reshape(...)"),
+        (lp.encode(VALUES[:, :40], "mxfp4"), (-1,),
+         "shape (160,) would cut blocks of 32 of an array of shape (4, 40): an axis must have length 40 "
+         "and be the last; or use .values().reshape(...)"),
+        (BLOCKS.T, (96, 2, 2, 2), "cannot reshape 384 elements of shape (96, 4) into shape (96, 2, 2, 2)"),
+        (TILES, (96, 3, 16), "shape (96, 3, 16) would cut blocks of 16x16 of an array of shape (3, 32, 48): "
+                             "an axis must have length 32 or a multiple of 16, and then come 48; or use "
+                             ".values().reshape(...)"),
+        (BLOCKS, (-1, -1), "cannot reshape 384 elements of shape (4, 96) into shape (-1, -1)"),
+    ],
+)  # fmt: skip
+def test_a_shape_that_cuts_blocks_is_refused_with_those_that_do_not(blocks, shape, message):
+    with pytest.raises(ValueError, match=f"^{re.escape(message)}$"):
+        blocks.reshape(shape)
+
+
+# -- equality and copies ----------------------------------------------------------------------------
+
+
+def test_blocks_are_equal_if_their_bits_are():
+    """And their formats, axes and scales; of an array of values NumPy compares the values."""
+    assert lp.encode(VALUES, "mxfp4") == BLOCKS
+    changed = BLOCKS.copy()
+    changed.codes[0, 0] ^= 1
+    assert changed != BLOCKS
+    scaled = BLOCKS.copy()
+    scaled.scales[0, 0] += 1
+    assert scaled != BLOCKS
+    assert lp.encode(VALUES, "mxfp4", rule="rceil") != BLOCKS
+    assert lp.encode(VALUES, "nvfp4", tensor_scale=1.0) != lp.encode(VALUES, "nvfp4", tensor_scale=2.0)
+    square = lp.encode(VALUES[:, :4], "mxfp4")
+    assert square.T != square
+    assert BLOCKS != "mxfp4"
+    nan = lp.encode(np.full(32, np.nan, np.float32), "mxfp8_e4m3")
+    assert nan == nan.copy()
+    assert (np.asarray(BLOCKS) == BLOCKS).all()
+    with pytest.raises(TypeError, match="unhashable"):
+        hash(BLOCKS)
+
+
+@pytest.mark.parametrize(
+    "again", [lp.BlockArray.copy, copy.copy, copy.deepcopy, lambda blocks: pickle.loads(pickle.dumps(blocks))]
+)
+@pytest.mark.parametrize("blocks", [BLOCKS, SCALED, TILES.T], ids=["mxfp4", "nvfp4", "tiles"])
+def test_copies_and_pickles_are_equal(again, blocks):
+    """With the format, and the tensor's scale; memory of their own, but for `copy.copy`."""
+    made = again(blocks)
+    assert made == blocks
+    assert made.axes == blocks.axes
+    assert np.shares_memory(made.codes, blocks.codes) is (again is copy.copy)
+
+
+# -- NumPy ------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("save", [np.save, np.savez, np.savez_compressed, np.savetxt])
+def test_numpy_does_not_save_values_in_place_of_blocks(save, tmp_path):
+    """The way out is named; nothing is written."""
+    message = (
+        f"numpy.{save.__name__} would save the decoded values, without codes and scales: lowprec.save(path, "
+        "{name: blocks}) saves the blocks; give .values() to save values"
+    )
+    with pytest.raises(TypeError, match=f"^{re.escape(message)}$"):
+        save(tmp_path / "blocks", BLOCKS)
+    assert not list(tmp_path.iterdir())
+    save(tmp_path / "values", BLOCKS.values())
+
+
+def test_numpy_functions_take_the_values():
+    """As they did: alone, in lists, by keyword; nothing is rounded twice, and no integer is made of them."""
+    values = BLOCKS.values()
+    assert np.asarray(BLOCKS).dtype == np.float32
+    assert (np.asarray(BLOCKS) == values).all()
+    assert np.sum(BLOCKS) == np.sum(values)
+    assert (np.concatenate([BLOCKS, VALUES]) == np.concatenate([values, VALUES])).all()
+    assert (np.add(BLOCKS, 1) == values + 1).all()
+    assert np.mean(a=BLOCKS) == np.mean(values)
+    assert (np.asarray(SCALED, np.float64) == SCALED.values(np.float64)).all()
+    assert (np.asarray(SCALED, np.float16) == SCALED.values(np.float16)).all()
+    with pytest.raises(TypeError, match=r"not in uint8; its codes are \.codes, without gaps \.packed\(\)$"):
+        np.asarray(BLOCKS, np.uint8)
+    with pytest.raises(ValueError, match="are computed, never a view"):
+        np.asarray(BLOCKS, copy=False)
+
+
+def test_numbers_between_two_halves_are_rounded_once():
+    """A product just above the middle of two float16 numbers; float32 has the middle itself."""
+    blocks = lp.BlockArray([1], [0x38], "nvfp4", 0, 2.0 * np.float32(1 + 2**-11 + 2**-23))
+    assert np.asarray(blocks, np.float16) == np.float16(1 + 2**-10)
+    halves = np.asarray(blocks, np.float64)
+    assert halves[0] == 1 + 2**-11 + 2**-23
