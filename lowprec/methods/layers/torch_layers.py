@@ -14,7 +14,7 @@ from typing import Any
 import numpy as np
 
 from lowprec.arrays.random import key_of
-from lowprec.methods.layers.recipes import LinearRecipe, check_recipe, linear
+from lowprec.methods.layers.recipes import LinearRecipe, linear, started
 
 __all__ = ["apply", "use_recipe"]
 
@@ -64,7 +64,8 @@ def use_recipe(
     ----------
     model : torch.nn.Module
         Its modules of class `torch.nn.Linear` are changed in place.
-    recipe : str, Format, BlockFormat, mx.Roles or nvfp4.Recipe
+    recipe : str, Format, BlockFormat, mx.Roles, nvfp4.Recipe or fp8.Recipe
+        With delayed scaling each layer remembers its own values.
     keep : collection of str
         Names of layers that are left as they are, in high precision: as of `named_modules`, or the names of
         modules that contain them.
@@ -85,7 +86,7 @@ def use_recipe(
         An unknown recipe, or a name to keep that no module has: then nothing is changed.
     """
     torch = _torch()
-    check_recipe(recipe)
+    started(recipe)
     known = dict(model.named_modules())
     if missing := [name for name in keep if name not in known]:
         raise ValueError(
@@ -99,7 +100,7 @@ def use_recipe(
             name == kept or name.startswith(f"{kept}.") for kept in keep
         ):
             continue
-        module.forward = functools.partial(_forward, module, recipe, keys, accumulation)
+        module.forward = functools.partial(_forward, module, started(recipe), keys, accumulation)
         changed.append(name)
     return changed
 
