@@ -47,7 +47,7 @@ def test_delayed_scaling_by_its_definition():
     """1 at first; then of the largest magnitude among the last ones, this tensor left out."""
     history, margin = 3, 1
     sizes = [0.0, 2.0, 1.0, 64.0, 0.5, 0.25, 0.125, 0.0, 0.0, 0.0, 0.0, 7.0, 1.0]
-    scaling = fp8.Recipe(history=history, margin=margin).start()
+    scaling = fp8.Recipe(scaling="delayed", history=history, margin=margin).start()
     before = Fraction(1)
     for step, size in enumerate(sizes):
         codes = scaling.encode("grad", [size, -size / 3])
@@ -63,15 +63,24 @@ def test_delayed_scaling_by_its_definition():
 
 
 def test_delayed_scaling_saturates_what_is_larger_than_before():
-    scaling = fp8.Recipe(history=4).start()
+    scaling = fp8.Recipe(scaling="delayed", history=4).start()
     scaling.encode("x", [1.0])
     assert scaling.encode("x", [3.0, -0.5]).values().tolist() == [1.0, -0.5]
     assert scaling.encode("x", [3.0, -0.5]).values()[0] == 3.0
 
 
+def test_no_scaling_is_a_scale_that_stays():
+    """1, or a power of two."""
+    scaling = fp8.Recipe(scaling="none", margin=-2).start()
+    for values in ([1.0, 500.0], [1e-9, np.nan]):
+        codes = scaling.encode("x", values)
+        assert codes.scale == 0.25
+        assert np.array_equal(codes.codes, lp.encode(np.float64(values) * 4, "e4m3fn", saturation="finite"))
+
+
 def test_values_that_are_not_finite_take_no_part():
     """A tensor of NaNs alone counts as zeros, and leaves the scale as it was."""
-    scaling = fp8.Recipe(history=1).start()
+    scaling = fp8.Recipe(scaling="delayed", history=1).start()
     scaling.encode("x", [np.nan, np.inf, 2.0])
     assert scaling.scales["x"] == fp8.encode([2.0]).scale
     scaling.encode("x", [np.nan, -np.inf])
@@ -81,7 +90,7 @@ def test_values_that_are_not_finite_take_no_part():
 def test_layers_take_the_scaling_that_they_are_given():
     """Each role its own history; the second step uses the first one's."""
     x, w, grad = (RNG.standard_normal(shape) for shape in ((8, 16), (4, 16), (8, 4)))
-    scaling = fp8.Recipe(history=16).start()
+    scaling = fp8.Recipe(scaling="delayed", history=16).start()
     for factor in (1.0, 4.0):
         scales = dict(scaling.scales)
         y, gradients = fp8.linear(factor * x, w, scaling=scaling)
@@ -95,8 +104,12 @@ def test_layers_take_the_scaling_that_they_are_given():
 
 
 def test_recipes_say_what_is_wrong():
-    with pytest.raises(ValueError, match=r"history=-1 of a recipe must be 0, for current scaling, or more"):
-        fp8.Recipe(history=-1)
+    with pytest.raises(ValueError, match=r"history=0 of a recipe must be 1 or more"):
+        fp8.Recipe(history=0)
+    with pytest.raises(
+        ValueError, match=r"scaling='late' of a recipe is unknown; use 'current', 'delayed' or"
+    ):
+        fp8.Recipe(scaling="late")
     with pytest.raises(ValueError, match=r"policy='clip' of a recipe is unknown; use one of sat, ovf, paper"):
         fp8.Recipe(policy="clip")
     with pytest.raises(TypeError):

@@ -33,7 +33,7 @@ def test_a_layer_is_the_function_with_its_own_keys(recipe):
 
 def test_delayed_scaling_remembers_in_a_layer():
     """As the scaling that is given by hand; each layer has its own, and a new recipe begins anew."""
-    recipe = fp8.Recipe(history=4)
+    recipe = fp8.Recipe(scaling="delayed", history=4)
     layer, scaling = layers.Linear(W, B, recipe), recipe.start()
     for factor in (1, 8, 1):
         y, gradients = layer(factor * X)
@@ -44,7 +44,9 @@ def test_delayed_scaling_remembers_in_a_layer():
     assert not np.array_equal(other(X)[0], layer(X)[0])
     layer.recipe = recipe
     assert np.array_equal(layer(X)[0], layers.linear(X, W, B, recipe.start())[0])
-    with pytest.raises(ValueError, match=r"history=4 remembers each layer's values: give recipe.start\(\)"):
+    with pytest.raises(
+        ValueError, match=r"scaling='delayed' remembers each layer's values: give recipe.start\(\)"
+    ):
         layers.linear(X, W, B, recipe)
     current = layers.linear(X, W, B, fp8.Recipe(grad="e4m3fn"))[1](G)
     assert not np.array_equal(current[0], layers.linear(X, W, B, "fp8")[1](G)[0])
@@ -151,7 +153,7 @@ def test_what_is_refused_changes_nothing():
 
 @pytest.mark.apart
 @pytest.mark.parametrize("strategy", ["fp32", "plus"])
-@pytest.mark.parametrize("recipe", [*layers.RECIPES, fp8.Recipe(history=8)], ids=str)
+@pytest.mark.parametrize("recipe", [*layers.RECIPES, fp8.Recipe(scaling="delayed", history=8)], ids=str)
 def test_a_loop_learns_by_every_recipe(recipe, strategy):
     """The sign of the first of 16 numbers: the loss falls."""
     rng = np.random.default_rng(0)

@@ -215,7 +215,7 @@ def test_a_model_of_bfloat16_learns_in_nvfp4_with_light_weights():
 def test_delayed_scaling_in_a_model_remembers_each_layer():
     """The first step is by scales of 1, the next by those of the first."""
     net = model()
-    recipe = fp8.Recipe(history=2)
+    recipe = fp8.Recipe(scaling="delayed", history=2)
     layers.use_recipe(net, recipe)
     scaling = recipe.start()
     w, b = (each.detach().numpy() for each in (net[0].weight, net[0].bias))

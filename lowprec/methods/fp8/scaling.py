@@ -5,6 +5,7 @@ Floor 4. Source: [FP8] 3; [TRANSFORMER_ENGINE] for delayed scaling.
 
 from __future__ import annotations
 
+import math
 import operator
 from collections import deque
 from dataclasses import dataclass
@@ -28,7 +29,7 @@ Role = Literal["x", "w", "grad"]
 class Recipe:
     """The formats of a layer's operands, and how their scales are found.
 
-    >>> Recipe(history=16).start().encode("x", [1.0, 500.0])          # nothing is known yet: a scale of 1
+    >>> Recipe(scaling="delayed").start().encode("x", [1.0, 500.0])       # nothing is known yet: a scale of 1
     ScaledCodes of e4m3fn, shape (2,), scale 1
     >>> Recipe().start().encode("grad", [1.0, 500.0])
     ScaledCodes of e5m2, shape (2,), scale 0.0087193083
@@ -37,17 +38,18 @@ class Recipe:
     ----------
     x, w, grad : Format, str or dtype
         Of the input, the weight and the output's gradient.
-    history : int, 0 or more
-        0: each scale is that of its tensor's largest magnitude (current scaling). Otherwise it is that of the
-        largest one of so many tensors before it (delayed scaling), and 1 as long as all of these are zeros;
-        what exceeds it saturates. Transformer Engine has 1024.
+    scaling : {"current", "delayed", "none"}
+        Whether a scale is that of its tensor's largest magnitude; that of the largest one of the tensors
+        before it, 1 as long as all of these are zeros; or 1 always. Larger values overflow.
+    history : int, 1 or more
+        How many tensors delayed scaling looks back; 1024 in Transformer Engine.
     margin : int
         Scales are multiplied by 2**margin, so that as many binades stay free at the top.
     policy : {"sat", "ovf", "paper"}
         What becomes of overflow: `POLICIES`.
 
-    Raises ValueError: an unknown format or policy, a history below 0. TypeError: a history or a margin that
-    is no integer.
+    Raises ValueError: an unknown format, scaling or policy, a history below 1. TypeError: a history or a
+    margin that is no integer.
 
     Source: [FP8] 3; [TRANSFORMER_ENGINE].
     """
@@ -55,7 +57,8 @@ class Recipe:
     x: Like = "e4m3fn"
     w: Like = "e4m3fn"
     grad: Like = "e5m2"
-    history: int = 0
+    scaling: Literal["current", "delayed", "none"] = "current"
+    history: int = 1024
     margin: int = 0
     policy: str = "sat"
 
@@ -64,8 +67,12 @@ class Recipe:
             object.__setattr__(self, name, catalog.format(getattr(self, name)))
         for name in ("history", "margin"):
             object.__setattr__(self, name, operator.index(getattr(self, name)))
-        if self.history < 0:
-            raise ValueError(f"history={self.history} of a recipe must be 0, for current scaling, or more")
+        if self.history < 1:
+            raise ValueError(f"history={self.history} of a recipe must be 1 or more")
+        if self.scaling not in ("current", "delayed", "none"):
+            raise ValueError(
+                f"scaling={self.scaling!r} of a recipe is unknown; use 'current', 'delayed' or 'none'"
+            )
         if self.policy not in POLICIES:
             raise ValueError(
                 f"policy={self.policy!r} of a recipe is unknown; use one of {', '.join(POLICIES)}"
@@ -79,7 +86,7 @@ class Recipe:
 class Scaling:
     """What one layer has seen of each operand, and the scales that follow.
 
-    >>> scaling = Recipe(history=2).start()
+    >>> scaling = Recipe(scaling="delayed", history=2).start()
     >>> for largest in (4.0, 8.0, 1.0, 1.0):
     ...     print(scaling.encode("x", [largest, -0.5]).scale)
     1.0
@@ -94,12 +101,13 @@ class Scaling:
     Attributes
     ----------
     scales : dict of str to float32
-        Of the next "x", "w" and "grad", where scaling is delayed.
+        Of the next "x", "w" and "grad", but for current scaling.
     """
 
     def __init__(self, recipe: Recipe) -> None:
         self.recipe = recipe
-        self.scales: dict[str, np.float32] = dict.fromkeys(("x", "w", "grad"), np.float32(1))
+        first = np.float32(math.ldexp(1.0, recipe.margin) if recipe.scaling == "none" else 1.0)
+        self.scales: dict[str, np.float32] = dict.fromkeys(("x", "w", "grad"), first)
         self._seen: dict[str, deque[float]] = {
             name: deque(maxlen=recipe.history) for name in ("x", "w", "grad")
         }
@@ -119,9 +127,11 @@ class Scaling:
         codes : ScaledCodes
         """
         fmt = getattr(self.recipe, role)
-        if not self.recipe.history:
+        if self.recipe.scaling == "current":
             return encode(values, fmt, scale=self._scale_for(values, fmt), policy=self.recipe.policy)
         codes = encode(values, fmt, scale=self.scales[role], policy=self.recipe.policy)
+        if self.recipe.scaling == "none":
+            return codes
         sizes = np.abs(np.asarray(values))
         self._seen[role].append(float(np.max(sizes, where=np.isfinite(sizes), initial=0)))
         if largest := max(self._seen[role]):

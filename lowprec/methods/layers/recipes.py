@@ -70,7 +70,7 @@ def linear(
     bias : array_like or torch.Tensor, shape (out,), optional
     recipe : str, Format, BlockFormat, mx.Roles, nvfp4.Recipe, fp8.Recipe or fp8.Scaling
         A key of `RECIPES`, or any format, for all operands of `lowprec.methods.mx.linear`. Delayed scaling
-        remembers: give ``fp8.Recipe(history=...).start()``, one for each layer, or use `Linear`.
+        remembers: give ``fp8.Recipe(scaling="delayed").start()``, one for each layer, or use `Linear`.
     rng : int or Generator
         As for `lowprec.methods.nvfp4.linear`; other recipes draw nothing.
     accumulation : str
@@ -89,10 +89,10 @@ def linear(
     Raises ValueError: an unknown recipe, delayed scaling that was not started, and what the recipe's own
     layer refuses.
     """
-    if isinstance(recipe, fp8.Recipe) and recipe.history:
+    if isinstance(recipe, fp8.Recipe) and recipe.scaling == "delayed":
         raise ValueError(
-            f"a recipe with history={recipe.history} remembers each layer's values: give recipe.start(), one "
-            f"for each layer, or use layers.Linear, which does that"
+            "a recipe with scaling='delayed' remembers each layer's values: give recipe.start(), one "
+            "for each layer, or use layers.Linear, which does that"
         )
     wanted = started(recipe)
     to = output or _format_of(x)
