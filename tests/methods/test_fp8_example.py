@@ -120,11 +120,8 @@ def folder(tmp_path):
     """A BERT of two layers with random weights."""
     safetensors = pytest.importorskip("safetensors.numpy")
     rng, width = np.random.default_rng(0), 32
-    words = sorted({word for text in checkpoint_table.SENTENCES for word in text.split()}) + [
-        "licence",
-        "the",
-    ]
-    words = ["[CLS]", "[SEP]", *dict.fromkeys(words), "license", "and", "of"]
+    known = sorted({word for text in checkpoint_table.SENTENCES for word in text.split()})
+    words = ["[CLS]", "[SEP]", *known, "license", "and"]
     tensors = {
         "embeddings.word_embeddings.weight": (len(words), width),
         "embeddings.position_embeddings.weight": (64, width),

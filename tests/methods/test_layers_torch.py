@@ -123,6 +123,21 @@ def test_each_step_of_each_layer_draws_its_own_words():
     assert not torch.equal(one[0], other[0])
 
 
+def test_an_encoder_layer_computes_the_same_in_evaluation():
+    """Which torch fuses, past all modules; the output of its attention is no layer that is called."""
+    torch.manual_seed(0)
+    net = torch.nn.TransformerEncoderLayer(32, 4, 64, dropout=0.0, batch_first=True)
+    x = torch.randn(2, 8, 32)
+    with torch.no_grad():
+        plain = net.eval()(x)
+        assert layers.use_recipe(net, "mxfp4") == ["linear1", "linear2"]
+        layers.use_recipe(net, "mxfp4")
+        assert len(net.linear1._forward_pre_hooks) == 1
+        evaluated, trained = net.eval()(x), net.train()(x)
+        assert (evaluated - trained).abs().max() < 0.1 * (evaluated - plain).abs().max()
+    assert layers.use_recipe(net, "float32", keep=["linear1"]) == ["linear2"]
+
+
 def test_what_is_refused_leaves_the_model_as_it_was():
     net = model()
     with pytest.raises(ValueError, match=r"keep='head' names no module of this model; it has 0, 1, 2"):

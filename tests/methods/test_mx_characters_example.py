@@ -50,7 +50,7 @@ def test_the_page_says_what_comes_out(example):
 
 
 def test_diffused_weights_are_values_of_the_format_and_closer_in_what_they_do(example):
-    """Of a network that is not trained: all but the embedding changed; the logits' error is less than cast."""
+    """Of a network that is not trained: embeddings stay, and the error of the logits is less than cast."""
     characters = example.characters
     data, p = characters.text(), characters.initial(characters.text().size)
     tokens, _ = characters.windows(data.train, range(0, 1600, 50))

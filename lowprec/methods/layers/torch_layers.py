@@ -63,7 +63,8 @@ def use_recipe(
     Parameters
     ----------
     model : torch.nn.Module
-        Its modules of class `torch.nn.Linear` are changed in place.
+        Its modules of class `torch.nn.Linear` are changed in place. `torch.nn.MultiheadAttention` has
+        products that are no modules, its output's too: they stay as they are.
     recipe : str, Format, BlockFormat, mx.Roles, nvfp4.Recipe or fp8.Recipe
         With delayed scaling each layer remembers its own values.
     keep : collection of str
@@ -93,13 +94,17 @@ def use_recipe(
             f"keep={missing[0]!r} names no module of this model; it has "
             f"{', '.join(name for name in known if name)}"
         )
+    # The output of torch's attention is a layer that is never called: its weights are used elsewhere.
+    uncalled = torch.nn.modules.linear.NonDynamicallyQuantizableLinear
     keys = np.random.default_rng(rng) if not isinstance(rng, np.random.Generator) else rng
     changed = []
     for name, module in known.items():
-        if not isinstance(module, torch.nn.Linear) or any(
-            name == kept or name.startswith(f"{kept}.") for kept in keep
-        ):
+        if not isinstance(module, torch.nn.Linear) or isinstance(module, uncalled):
             continue
+        if any(name == kept or name.startswith(f"{kept}.") for kept in keep):
+            continue
+        if "forward" not in vars(module):
+            module.register_forward_pre_hook(_nothing)
         module.forward = functools.partial(_forward, module, started(recipe), keys, accumulation)
         changed.append(name)
     return changed
@@ -107,6 +112,10 @@ def use_recipe(
 
 def _forward(module: Any, recipe: LinearRecipe, keys: Any, accumulation: str, x: Any) -> Any:
     return apply(x, module.weight, module.bias, recipe, rng=key_of(keys), accumulation=accumulation)
+
+
+def _nothing(module: Any, args: Any) -> None:
+    """Do nothing, as a hook: a layer that has one is called in evaluation too, where torch might fuse it."""
 
 
 def _torch() -> Any:
