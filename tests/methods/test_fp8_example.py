@@ -31,7 +31,7 @@ def script(name):
 
 def shown(name):
     """The lines that the page shows below the command."""
-    return re.search(rf"{name}.py.*\n((?s:.*?))```", PAGE)[1].splitlines()
+    return re.search(rf"\$ python docs/examples/{name}.py.*\n((?s:.*?))```", PAGE)[1].splitlines()
 
 
 @pytest.fixture(scope="module")
