@@ -16,7 +16,9 @@ import lowprec as lp
 
 pytestmark = pytest.mark.apart
 ROOT = Path(__file__).parents[2]
-SHOWN = re.search(r"\$ python docs/examples/mx_characters.py.*\n((?s:.*?))```", (ROOT / "docs" / "mx.md").read_text())[1].splitlines()
+SHOWN = re.search(
+    r"\$ python docs/examples/mx_characters.py.*\n((?s:.*?))```", (ROOT / "docs" / "mx.md").read_text()
+)[1].splitlines()
 
 
 @pytest.fixture(scope="module")
