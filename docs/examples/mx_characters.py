@@ -7,7 +7,6 @@ attention's own products, weights and their sums with gradients are in binary32.
 MXFP4 and all else in MXFP6, as a model of the paper.
 
     loss       nats a character, of the last 20 steps, and of text that was not seen
-    seconds    of the processor, for all steps
 
 Then a network that was trained in binary32, four times as long, is brought into a format in three ways:
 
@@ -22,7 +21,6 @@ The transformer is that of characters.py.
 from __future__ import annotations
 
 import functools
-import time
 from collections.abc import Mapping
 from typing import Any
 
@@ -121,15 +119,12 @@ def draw(curves: Mapping[str, list[float]], path: str) -> None:
 @click.option("--save", default=None, metavar="FILE", help="Draw the losses of all rows.")
 def main(steps: int, save: str | None) -> None:
     """Train in every format, cast to every format, and print two tables."""
-    click.echo("trained in       loss  test loss  seconds")
+    click.echo("trained in       loss  test loss")
     curves = {}
     for name, recipe in ROWS.items():
-        characters.train(characters.recipe(recipe), characters.adam(), 1)  # compiles
-        start = time.process_time()
         run = characters.train(characters.recipe(recipe), characters.adam(), steps)
         curves[name] = run.losses
-        seconds = time.process_time() - start
-        click.echo(f"{name:14}{np.mean(run.losses[-20:]):7.3f}{run.tested:11.3f}{seconds:9.1f}")
+        click.echo(f"{name:14}{np.mean(run.losses[-20:]):7.3f}{run.tested:11.3f}")
     click.echo("\nbrought to       cast   diffused      tuned")
     trained, further, rows = cast(steps)
     click.echo(f"{'binary32':14}{trained:7.3f}{'':11}{further:11.3f}")
