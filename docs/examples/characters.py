@@ -247,12 +247,13 @@ def train(
     parameters: Parameters | None = None,
     loss_scale: float = 1.0,
     seed: int = 0,
+    batch: int = BATCH,
 ) -> Run:
     """Train from `initial` or given parameters; the optimizer gets the gradients of loss times loss scale."""
     data, rng, losses = text(), np.random.default_rng([seed, 1]), []
     p = initial(data.size, seed) if parameters is None else parameters
     for _ in range(steps):
-        tokens, targets = windows(data.train, rng.integers(0, len(data.train) - LENGTH, BATCH))
+        tokens, targets = windows(data.train, rng.integers(0, len(data.train) - LENGTH, batch))
         loss, found = gradients(p, tokens, targets, hooks, loss_scale)
         p = optimizer(p, found)
         losses.append(loss)
