@@ -9,7 +9,7 @@ import warnings
 import numpy as np
 import pytest
 
-from lowprec.methods import layers, nvfp4
+from lowprec.methods import fp8, layers, nvfp4
 
 pytestmark = pytest.mark.apart
 with warnings.catch_warnings():
@@ -123,6 +123,21 @@ def test_each_step_of_each_layer_draws_its_own_words():
     assert not torch.equal(one[0], other[0])
 
 
+def test_an_encoder_layer_computes_the_same_in_evaluation():
+    """Which torch fuses, past all modules; the output of its attention is no layer that is called."""
+    torch.manual_seed(0)
+    net = torch.nn.TransformerEncoderLayer(32, 4, 64, dropout=0.0, batch_first=True)
+    x = torch.randn(2, 8, 32)
+    with torch.no_grad():
+        plain = net.eval()(x)
+        assert layers.use_recipe(net, "mxfp4") == ["linear1", "linear2"]
+        layers.use_recipe(net, "mxfp4")
+        assert len(net.linear1._forward_pre_hooks) == 1
+        evaluated, trained = net.eval()(x), net.train()(x)
+        assert (evaluated - trained).abs().max() < 0.1 * (evaluated - plain).abs().max()
+    assert layers.use_recipe(net, "float32", keep=["linear1"]) == ["linear2"]
+
+
 def test_what_is_refused_leaves_the_model_as_it_was():
     net = model()
     with pytest.raises(ValueError, match=r"keep='head' names no module of this model; it has 0, 1, 2"):
@@ -154,3 +169,72 @@ def test_the_loop_of_the_page_runs(capsys):
     page = (pathlib.Path(__file__).parents[2] / "docs" / "nvfp4-recipe.md").read_text()
     exec(re.search(r"```python\n(import torch\n.*?)```", page, re.S)[1], {})
     assert float(capsys.readouterr().out) < 0.3
+
+
+# -- optimizers ---------------------------------------------------------------------------------------
+
+
+def test_optimizer_steps_are_those_of_arrays():
+    """In place, in the same objects, with the bits of the NumPy path; gradients are dropped by zero_grad."""
+    net, rest = model(), model()
+    optimizer = layers.Optimizer(net.parameters(), strategy="plus", learning_rate=0.01)
+    arrays = [each.detach().numpy().copy() for each in rest.parameters()]
+    by_arrays = layers.Optimizer(arrays, strategy="plus", learning_rate=0.01)
+    assert all(np.array_equal(a, b.detach().numpy()) for a, b in zip(arrays, net.parameters(), strict=True))
+    for _ in range(3):
+        optimizer.zero_grad()
+        assert all(each.grad is None for each in net.parameters())
+        net(torch.tensor(X[0])).square().sum().backward()
+        by_arrays.step([each.grad.numpy() for each in net.parameters()])
+        optimizer.step()
+        assert all(
+            np.array_equal(a, b.detach().numpy()) for a, b in zip(arrays, net.parameters(), strict=True)
+        )
+
+
+def test_the_optimizer_is_near_that_of_torch():
+    """In binary32, with eps where torch has it: one or two units in the last place a step."""
+    net, other = model(), model()
+    options = {"betas": (0.9, 0.99), "eps": 1e-6, "weight_decay": 0.1}
+    ours = layers.Optimizer(net.parameters(), learning_rate=0.01, eps_place="textbook", **options)
+    theirs = torch.optim.AdamW(other.parameters(), lr=0.01, **options)
+    for _ in range(20):
+        for each, optimizer in ((net, ours), (other, theirs)):
+            optimizer.zero_grad()
+            each(torch.tensor(X[0])).square().mean().backward()
+            optimizer.step()
+    for one, two in zip(net.parameters(), other.parameters(), strict=True):
+        assert torch.allclose(one, two, rtol=0, atol=2e-5)
+
+
+def test_a_model_of_bfloat16_learns_in_nvfp4_with_light_weights():
+    """No binary32 anywhere: parameters that require gradients stay bfloat16 tensors."""
+    net = model().to(torch.bfloat16)
+    layers.use_recipe(net, "nvfp4", keep=["2"])
+    optimizer = layers.Optimizer(net.parameters(), strategy="light", learning_rate=0.01)
+    x = torch.tensor(X.reshape(-1, 20), dtype=torch.bfloat16)
+    labels = (x[:, 0] > 0).long()
+    losses = []
+    for _ in range(40):
+        loss = torch.nn.functional.cross_entropy(net(x).float(), labels)
+        optimizer.zero_grad()
+        loss.backward()
+        optimizer.step()
+        losses.append(loss.item())
+    assert losses[-1] < 0.3 * losses[0]
+    assert {each.dtype for each in net.parameters()} == {torch.bfloat16}
+    with pytest.raises(ValueError, match="bfloat16 does not hold weights of 'binary32'"):
+        layers.Optimizer(net.parameters(), strategy="fp32")
+
+
+def test_delayed_scaling_in_a_model_remembers_each_layer():
+    """The first step is by scales of 1, the next by those of the first."""
+    net = model()
+    recipe = fp8.Recipe(scaling="delayed", history=2)
+    layers.use_recipe(net, recipe)
+    scaling = recipe.start()
+    w, b = (each.detach().numpy() for each in (net[0].weight, net[0].bias))
+    for factor in (1.0, 4.0):
+        x = torch.tensor(factor * X[0])
+        want = layers.linear(x, w, b, scaling)[0]
+        assert torch.equal(net[0](x).detach(), want)

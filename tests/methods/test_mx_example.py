@@ -6,6 +6,7 @@ import importlib.util
 import re
 from pathlib import Path
 
+import numpy as np
 import pytest
 from click.testing import CliRunner
 
@@ -26,11 +27,11 @@ def example():
 
 
 @pytest.mark.apart
-def test_it_prints_the_table_of_the_page(example):
-    """A row for each format, under the same head."""
-    before = lp.get_threads()
+def test_it_prints_the_table_of_the_page(example, tmp_path):
+    """A row for each format, under the same head, and a picture."""
+    before, picture = lp.get_threads(), tmp_path / "curves.png"
     try:
-        result = CliRunner().invoke(example.main, ["--steps", "2"])
+        result = CliRunner().invoke(example.main, ["--steps", "10", "--save", str(picture)])
     finally:
         lp.set_threads(before)
     assert result.exit_code == 0, result.output
@@ -38,6 +39,7 @@ def test_it_prints_the_table_of_the_page(example):
     assert lines[0] == SHOWN[0]
     assert [line.split()[0] for line in lines[1:]] == [line.split()[0] for line in SHOWN[1:]]
     assert [line.split()[0] for line in lines[1:]] == list(example.FORMATS)
+    assert picture.stat().st_size > 10_000
 
 
 @pytest.mark.apart
@@ -46,6 +48,6 @@ def test_the_page_says_what_comes_out(example, row):
     """Of the processor's own exponentials, so within a thousandth or two."""
     name, loss, tested, accuracy, _ = SHOWN[row].split()
     got = example.train(name, 200)
-    assert got[0] == pytest.approx(float(loss), abs=0.003)
-    assert got[1] == pytest.approx(float(tested), abs=0.003)
-    assert f"{got[2]:.1%}" == accuracy
+    assert np.mean(got.losses[-20:]) == pytest.approx(float(loss), abs=0.003)
+    assert got.tested == pytest.approx(float(tested), abs=0.003)
+    assert f"{got.accuracy:.1%}" == accuracy

@@ -8,7 +8,9 @@ Source: [FP8], [OFP8].
 """
 
 from lowprec.methods.fp8.codes import POLICIES, ScaledCodes, decode, encode, quantize
+from lowprec.methods.fp8.convolution import conv2d
 from lowprec.methods.fp8.products import Gradients, linear, matmul
+from lowprec.methods.fp8.scaling import Recipe, Scaling
 from lowprec.methods.fp8.search import BiasSweep, Calibration, bias_sweep, calibrate, sqnr
 
 __all__ = [
@@ -16,9 +18,12 @@ __all__ = [
     "BiasSweep",
     "Calibration",
     "Gradients",
+    "Recipe",
     "ScaledCodes",
+    "Scaling",
     "bias_sweep",
     "calibrate",
+    "conv2d",
     "decode",
     "encode",
     "linear",

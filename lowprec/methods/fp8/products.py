@@ -14,6 +14,7 @@ import numpy.typing as npt
 
 from lowprec.arrays import arith, convert, dot
 from lowprec.methods.fp8.codes import ScaledCodes, decode, encode
+from lowprec.methods.fp8.scaling import Recipe, Role, Scaling
 from lowprec.spec import catalog
 from lowprec.spec.accumulation import Accumulation
 from lowprec.spec.accumulations import accumulation as accumulation_of
@@ -62,7 +63,7 @@ def matmul(
 
     Source: [FP8] 2: wider sums, unscaled once for each dot product.
     """
-    left, right = _coded(x), _coded(y)
+    left, right = (each if isinstance(each, ScaledCodes) else encode(each) for each in (x, y))
     for name, side, along in (("x", left, -1), ("y", right, -2)):
         if side.codes.ndim < 2:
             raise ValueError(f"matmul takes matrices, and {name} has shape {side.shape}; use reshape")
@@ -88,6 +89,7 @@ def linear(
     w: npt.ArrayLike | ScaledCodes,
     bias: npt.ArrayLike | None = None,
     *,
+    scaling: Scaling | None = None,
     accumulation: Accumulation | str = "fp32_fma",
     backward_accumulation: Accumulation | str | None = None,
     output: Like = "binary32",
@@ -105,10 +107,12 @@ def linear(
     ----------
     x : array_like or ScaledCodes, shape (..., in)
     w : array_like or ScaledCodes, shape (out, in)
-        Arrays are encoded in E4M3 with one scale. For other formats, scales and policies give what `encode`
-        returns. A weight with a scale for each output feature has no gradient of x: that sums over them.
+        Arrays are encoded with one scale, as `scaling` says. For other scales give what `encode` returns. A
+        weight with a scale for each output feature has no gradient of x: that sums over them.
     bias : array_like, shape (out,), optional
         Added in the output's format, with a rounding of its own.
+    scaling : Scaling, optional
+        Of this layer, from step to step: ``Recipe(...).start()``. By default that of ``Recipe()``.
     accumulation, backward_accumulation : Accumulation or str
         Of the product forward, and of both of the gradients, whose operands are the formats of the gradient
         and of w or x; by default the same.
@@ -120,13 +124,15 @@ def linear(
     y : array of float, shape (..., out)
     gradients : callable
         From the gradient of y, an array, which is encoded in E5M2, or ScaledCodes, to those of x, w and the
-        bias. The last is the sum of the gradient as it was given, exact and rounded once.
+        bias. The last is the sum of the gradient as it was given, exact and rounded once. Delayed scaling
+        remembers each array that is encoded: call it once a step.
 
     Raises ValueError: as for `matmul`.
 
     Source: [FP8] 2 and 3.
     """
-    left, weights = _coded(x), _coded(w)
+    how = Recipe().start() if scaling is None else scaling
+    left, weights = coded(x, "x", how), coded(w, "w", how)
     rows = _matrix(left)
     backward = accumulation if backward_accumulation is None else backward_accumulation
     y = matmul(rows, weights.T, accumulation=accumulation, output=output)
@@ -134,17 +140,18 @@ def linear(
         y = np.asarray(arith.add(y, bias, output))
 
     def gradients(grad: npt.ArrayLike | ScaledCodes) -> tuple[Array, Array, Array]:
-        across = _matrix(_coded(grad, "e5m2"))
+        across = _matrix(coded(grad, "grad", how))
         grad_x = matmul(across, weights, accumulation=backward, output=output)
         grad_w = matmul(across.T, rows, accumulation=backward, output=output)
         given = decode(across, np.float64) if isinstance(grad, ScaledCodes) else np.asarray(grad)
-        return grad_x.reshape(left.shape), grad_w, _total(given.reshape(across.shape), output)
+        return grad_x.reshape(left.shape), grad_w, total(given.reshape(across.shape), output)
 
     return y.reshape(*left.shape[:-1], weights.shape[0]), gradients
 
 
-def _coded(values: npt.ArrayLike | ScaledCodes, fmt: str = "e4m3fn") -> ScaledCodes:
-    return values if isinstance(values, ScaledCodes) else encode(values, fmt)
+def coded(values: npt.ArrayLike | ScaledCodes, role: Role, scaling: Scaling) -> ScaledCodes:
+    """Encode an operand of a layer that is not encoded yet."""
+    return values if isinstance(values, ScaledCodes) else scaling.encode(role, values)
 
 
 def _matrix(codes: ScaledCodes) -> ScaledCodes:
@@ -157,7 +164,7 @@ def _matrix(codes: ScaledCodes) -> ScaledCodes:
     return ScaledCodes(codes.codes.reshape(-1, codes.shape[-1]), scale, codes.format)
 
 
-def _total(values: Array, output: Like) -> Array:
+def total(values: Array, output: Like) -> Array:
     """Sum along the first axis, exactly and rounded once."""
     exact = dataclasses.replace(accumulation_of("exact"), output=(catalog.format(output), Projection()))
     return np.asarray(dot.dot(values.T, np.ones(len(values), np.float32), exact))

@@ -3,7 +3,8 @@
 ``linear(x, w, bias, recipe="nvfp4")`` is the same call for binary32, FP8, MX formats and NVFP4.
 """
 
-from lowprec.methods.layers.recipes import RECIPES, Gradients, linear
+from lowprec.methods.layers.optimizer import Optimizer
+from lowprec.methods.layers.recipes import RECIPES, Gradients, Linear, linear
 from lowprec.methods.layers.torch_layers import apply, use_recipe
 
-__all__ = ["RECIPES", "Gradients", "apply", "linear", "use_recipe"]
+__all__ = ["RECIPES", "Gradients", "Linear", "Optimizer", "apply", "linear", "use_recipe"]

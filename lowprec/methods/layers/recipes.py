@@ -1,4 +1,4 @@
-"""The linear layer by the name of a recipe.
+"""The linear layer by the name of a recipe, as a function and as an object that remembers.
 
 Floor 4. Source: [FP8], [MX], [NVFP4].
 """
@@ -13,15 +13,16 @@ import numpy as np
 import numpy.typing as npt
 
 from lowprec.arrays.checks import as_array, is_tensor
+from lowprec.arrays.random import key_of
 from lowprec.methods import fp8, mx, nvfp4
 from lowprec.spec import catalog
 from lowprec.spec.block import BlockFormat
 from lowprec.spec.format import Format
 
-__all__ = ["RECIPES", "Gradients", "LinearRecipe", "check_recipe", "linear"]
+__all__ = ["RECIPES", "Gradients", "Linear", "LinearRecipe", "linear", "started"]
 
 Array = npt.NDArray[Any]
-LinearRecipe = nvfp4.Recipe | mx.Roles | BlockFormat | Format | str
+LinearRecipe = nvfp4.Recipe | fp8.Recipe | fp8.Scaling | mx.Roles | BlockFormat | Format | str
 
 #: From the gradient of the output to those of x, w and the bias, arrays or tensors as x was.
 Gradients = Callable[[Any], tuple[Any, Any, Any]]
@@ -30,7 +31,7 @@ Gradients = Callable[[Any], tuple[Any, Any, Any]]
 RECIPES: Mapping[str, str] = MappingProxyType(
     {
         "float32": "binary32",
-        "fp8": "E4M3 and E5M2 with a scale of each tensor: lowprec.methods.fp8.linear",
+        "fp8": "E4M3 and E5M2, each tensor scaled by its largest value: lowprec.methods.fp8.Recipe()",
         "mxfp8": "mxfp8_e4m3",
         "mxfp6": "mxfp6_e2m3",
         "mxfp4": "mxfp4",
@@ -67,8 +68,9 @@ def linear(
     x : array_like or torch.Tensor, shape (..., in)
     w : array_like or torch.Tensor, shape (out, in)
     bias : array_like or torch.Tensor, shape (out,), optional
-    recipe : str, Format, BlockFormat, mx.Roles or nvfp4.Recipe
-        A key of `RECIPES`, or any format, for all operands of `lowprec.methods.mx.linear`.
+    recipe : str, Format, BlockFormat, mx.Roles, nvfp4.Recipe, fp8.Recipe or fp8.Scaling
+        A key of `RECIPES`, or any format, for all operands of `lowprec.methods.mx.linear`. Delayed scaling
+        remembers: give ``fp8.Recipe(scaling="delayed").start()``, one for each layer, or use `Linear`.
     rng : int or Generator
         As for `lowprec.methods.nvfp4.linear`; other recipes draw nothing.
     accumulation : str
@@ -84,9 +86,15 @@ def linear(
     gradients : callable
         From the gradient of y to those of x, w and the bias, tensors where x is one.
 
-    Raises ValueError: an unknown recipe, and what the recipe's own layer refuses.
+    Raises ValueError: an unknown recipe, delayed scaling that was not started, and what the recipe's own
+    layer refuses.
     """
-    wanted = check_recipe(recipe)
+    if isinstance(recipe, fp8.Recipe) and recipe.scaling == "delayed":
+        raise ValueError(
+            "a recipe with scaling='delayed' remembers each layer's values: give recipe.start(), one "
+            "for each layer, or use layers.Linear, which does that"
+        )
+    wanted = started(recipe)
     to = output or _format_of(x)
     arrays = [_array(each) for each in (x, w)] + [None if bias is None else _array(bias)]
     layer = _layer(wanted, rng, accumulation, to)
@@ -99,15 +107,81 @@ def linear(
     return _like(x, y), gradients
 
 
-def check_recipe(recipe: LinearRecipe) -> Any:
-    """Return what a recipe stands for: "fp8", an `nvfp4.Recipe`, or `mx.Roles`.
+class Linear:
+    """A linear layer on NumPy arrays: weight and bias, a recipe, and what it remembers from step to step.
+
+    >>> import numpy as np
+    >>> layer = Linear(np.ones((16, 16), np.float32), recipe="nvfp4")
+    >>> y, gradients = layer(np.full((2, 16), 1.1, np.float32))
+    >>> y.shape, gradients(np.ones((2, 16)))[1].shape
+    ((2, 16), (16, 16))
+
+    Parameters
+    ----------
+    weight : array_like, shape (out, in)
+    bias : array_like, shape (out,), optional
+    recipe : str, Format, BlockFormat, mx.Roles, nvfp4.Recipe, fp8.Recipe or fp8.Scaling
+        As for `linear`; may be changed at any time.
+    rng : int or Generator
+        From which each call draws the key of its random words.
+    accumulation : str
+        As for `linear`.
+
+    Attributes
+    ----------
+    weight, bias : array of float32
+        Copies: the master weights, which an optimizer changes in place. bias may be None.
+
+    Raises ValueError: an unknown recipe.
+    """
+
+    def __init__(
+        self,
+        weight: npt.ArrayLike,
+        bias: npt.ArrayLike | None = None,
+        recipe: LinearRecipe = "float32",
+        *,
+        rng: int | np.random.Generator = 0,
+        accumulation: str = "fp32_fma",
+    ) -> None:
+        self.weight = np.array(weight, np.float32)
+        self.bias = None if bias is None else np.array(bias, np.float32)
+        self.recipe = recipe
+        self._keys = rng if isinstance(rng, np.random.Generator) else np.random.default_rng(rng)
+        self._accumulation = accumulation
+
+    @property
+    def recipe(self) -> Any:
+        """The recipe, begun."""
+        return self._recipe
+
+    @recipe.setter
+    def recipe(self, recipe: LinearRecipe) -> None:
+        self._recipe = started(recipe)
+
+    @property
+    def parameters(self) -> list[Array]:
+        """The weight, and the bias where there is one."""
+        return [self.weight] if self.bias is None else [self.weight, self.bias]
+
+    def __call__(self, x: Any) -> tuple[Any, Gradients]:
+        """Apply the layer, as `linear` does: y, and a function to the gradients of x, weight and bias."""
+        return linear(
+            x, self.weight, self.bias, self._recipe, rng=key_of(self._keys), accumulation=self._accumulation
+        )
+
+
+def started(recipe: LinearRecipe) -> fp8.Scaling | nvfp4.Recipe | mx.Roles:
+    """Return what one layer computes by: a recipe's object, with a memory of its own where it needs one.
 
     Raises ValueError: a name that is neither a recipe's nor a format's.
     """
-    if isinstance(recipe, (nvfp4.Recipe, mx.Roles)) or (isinstance(recipe, str) and recipe == "fp8"):
+    if isinstance(recipe, str) and recipe in ("fp8", "nvfp4"):
+        recipe = fp8.Recipe() if recipe == "fp8" else nvfp4.Recipe()
+    if isinstance(recipe, fp8.Recipe):
+        return recipe.start()
+    if isinstance(recipe, (nvfp4.Recipe, mx.Roles, fp8.Scaling)):
         return recipe
-    if isinstance(recipe, str) and recipe == "nvfp4":
-        return nvfp4.Recipe()
     name = RECIPES.get(recipe, recipe) if isinstance(recipe, str) else recipe
     try:
         return mx.Roles(x=name)
@@ -123,7 +197,7 @@ def _layer(wanted: Any, rng: Any, accumulation: str, output: str) -> Callable[..
         return lambda x, w, bias: nvfp4.linear(x, w, bias, wanted, rng=rng, **options)
     if isinstance(wanted, mx.Roles):
         return lambda x, w, bias: mx.linear(x, w, bias, wanted, **options)
-    return lambda x, w, bias: fp8.linear(x, w, bias, **options)
+    return lambda x, w, bias: fp8.linear(x, w, bias, scaling=wanted, **options)
 
 
 def _array(values: Any) -> Array:

@@ -14,7 +14,7 @@ from typing import Any
 import numpy as np
 
 from lowprec.arrays.random import key_of
-from lowprec.methods.layers.recipes import LinearRecipe, check_recipe, linear
+from lowprec.methods.layers.recipes import LinearRecipe, linear, started
 
 __all__ = ["apply", "use_recipe"]
 
@@ -63,8 +63,10 @@ def use_recipe(
     Parameters
     ----------
     model : torch.nn.Module
-        Its modules of class `torch.nn.Linear` are changed in place.
-    recipe : str, Format, BlockFormat, mx.Roles or nvfp4.Recipe
+        Its modules of class `torch.nn.Linear` are changed in place. `torch.nn.MultiheadAttention` has
+        products that are no modules, its output's too: they stay as they are.
+    recipe : str, Format, BlockFormat, mx.Roles, nvfp4.Recipe or fp8.Recipe
+        With delayed scaling each layer remembers its own values.
     keep : collection of str
         Names of layers that are left as they are, in high precision: as of `named_modules`, or the names of
         modules that contain them.
@@ -85,27 +87,35 @@ def use_recipe(
         An unknown recipe, or a name to keep that no module has: then nothing is changed.
     """
     torch = _torch()
-    check_recipe(recipe)
+    started(recipe)
     known = dict(model.named_modules())
     if missing := [name for name in keep if name not in known]:
         raise ValueError(
             f"keep={missing[0]!r} names no module of this model; it has "
             f"{', '.join(name for name in known if name)}"
         )
+    # The output of torch's attention is a layer that is never called: its weights are used elsewhere.
+    uncalled = torch.nn.modules.linear.NonDynamicallyQuantizableLinear
     keys = np.random.default_rng(rng) if not isinstance(rng, np.random.Generator) else rng
     changed = []
     for name, module in known.items():
-        if not isinstance(module, torch.nn.Linear) or any(
-            name == kept or name.startswith(f"{kept}.") for kept in keep
-        ):
+        if not isinstance(module, torch.nn.Linear) or isinstance(module, uncalled):
             continue
-        module.forward = functools.partial(_forward, module, recipe, keys, accumulation)
+        if any(name == kept or name.startswith(f"{kept}.") for kept in keep):
+            continue
+        if "forward" not in vars(module):
+            module.register_forward_pre_hook(_nothing)
+        module.forward = functools.partial(_forward, module, started(recipe), keys, accumulation)
         changed.append(name)
     return changed
 
 
 def _forward(module: Any, recipe: LinearRecipe, keys: Any, accumulation: str, x: Any) -> Any:
     return apply(x, module.weight, module.bias, recipe, rng=key_of(keys), accumulation=accumulation)
+
+
+def _nothing(module: Any, args: Any) -> None:
+    """Do nothing, as a hook: a layer that has one is called in evaluation too, where torch might fuse it."""
 
 
 def _torch() -> Any:

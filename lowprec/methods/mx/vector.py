@@ -1,10 +1,9 @@
 """Operations between products: each one real operation, rounded once into the vector format.
 
-Addition to square root are the verbs of `lowprec`. Powers are correctly rounded too: float64's result
-and its error make an interval, and only where its ends round differently the power is computed to 60
-digits.
+Addition to square root are the verbs of `lowprec`. Powers and tanh are correctly rounded too: float64's
+result and its error make an interval, and only where its ends round differently it is computed to 60 digits.
 
-Floor 4. Source: [MX] compute flow; [MICROXCALING] for the steps of softmax and layer norm.
+Floor 4. Source: [MX] compute flow; [MICROXCALING] for the steps of softmax, layer norm and activations.
 """
 
 from __future__ import annotations
@@ -12,6 +11,7 @@ from __future__ import annotations
 import dataclasses
 import decimal
 import math
+from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any
 
@@ -29,8 +29,11 @@ __all__ = ["Vector"]
 
 Array = npt.NDArray[Any]
 
-#: Far above the error of float64's own powers, which is below 2**-51 of the result.
+#: Far above the error of float64's own powers and tanh, which is below 2**-51 of the result.
 _ERROR = math.ldexp(1.0, -50)
+
+#: Of gelu's approximations x * sigmoid(_SLOPE * (x + _CUBIC * x**3)) and x * sigmoid(_FIRST * x).
+_SLOPE, _CUBIC, _FIRST = 2 * math.sqrt(2 / math.pi), 0.044715, 1.702
 
 
 @dataclass(frozen=True)
@@ -130,6 +133,16 @@ class Vector:
         """Return 2**x, correctly rounded."""
         return self._power(x, 2)
 
+    def tanh(self, x: npt.ArrayLike) -> Array:
+        """Return the hyperbolic tangent, correctly rounded.
+
+        >>> Vector("bfloat16").tanh([-1.0, 0.0, 0.01, 20.0])
+        array([-0.76171875,  0.        ,  0.01000977,  1.        ], dtype=float32)
+        """
+        values = np.asarray(x).astype(np.float64)
+        known = (values == 0) | ~np.isfinite(values)
+        return self._projected(np.asarray(np.tanh(values)), known, values, _beside_tanh)
+
     def sum(self, x: npt.ArrayLike, axis: int = -1, keepdims: bool = False) -> Array:
         """Sum along an axis, as `sums` says."""
         moved = np.moveaxis(np.asarray(x), axis, -1)
@@ -175,20 +188,89 @@ class Vector:
         scaled = normal if weight is None else self.multiply(weight, normal)
         return scaled if bias is None else self.add(scaled, bias)
 
-    # -- powers -----------------------------------------------------------------------------------
+    # -- activations, and from the gradients of their outputs to those of their inputs --------------
+
+    def sigmoid(self, x: npt.ArrayLike) -> Array:
+        """Return 1 / (1 + e**-x): three roundings.
+
+        >>> Vector("bfloat16").sigmoid([-1.0, 0.0, 4.0])
+        array([0.26953125, 0.5       , 0.984375  ], dtype=float32)
+
+        Source: [MICROXCALING] mx/activations.py, as of all activations.
+        """
+        return self.inverse(self.add(self.exp(np.negative(x)), 1.0))
+
+    def sigmoid_gradient(self, x: npt.ArrayLike, grad: npt.ArrayLike) -> Array:
+        """Return y * (1 - y) * grad, of y = `sigmoid` of x: three more roundings."""
+        y = self.sigmoid(x)
+        return self.multiply(self.multiply(y, self.subtract(1.0, y)), grad)
+
+    def tanh_gradient(self, x: npt.ArrayLike, grad: npt.ArrayLike) -> Array:
+        """Return (1 - y * y) * grad, of y = `tanh` of x: three more roundings."""
+        y = self.tanh(x)
+        return self.multiply(self.subtract(1.0, self.multiply(y, y)), grad)
+
+    def silu(self, x: npt.ArrayLike) -> Array:
+        """Return x * `sigmoid` of x: four roundings. NaN at -inf, where 0 is multiplied by it."""
+        return self.multiply(x, self.sigmoid(x))
+
+    def silu_gradient(self, x: npt.ArrayLike, grad: npt.ArrayLike) -> Array:
+        """Return (s + y * (1 - s)) * grad, of s = `sigmoid` and y = `silu` of x: four more roundings."""
+        share = self.sigmoid(x)
+        rest = self.multiply(self.multiply(x, share), self.subtract(1.0, share))
+        return self.multiply(self.add(share, rest), grad)
+
+    def gelu(self, x: npt.ArrayLike, first_order: bool = False) -> Array:
+        """Return x * sigmoid(1.5958 * (x + 0.044715 * x**3)), or x * sigmoid(1.702 * x): each step rounded.
+
+        Constants are rounded to the format. NaN at -inf, where 0 is multiplied by it.
+
+        >>> Vector("bfloat16").gelu([-1.0, 0.5, 3.0])
+        array([-0.15820312,  0.34570312,  3.        ], dtype=float32)
+        """
+        return self.multiply(x, self.sigmoid(self._gelu_argument(x, first_order)))
+
+    def gelu_gradient(self, x: npt.ArrayLike, grad: npt.ArrayLike, first_order: bool = False) -> Array:
+        """Return (s + x * s * (1 - s) * a) * grad, each step rounded.
+
+        s is the sigmoid of `gelu`, and a its argument's slope: 1.5958 + 0.21407 * x**2, or 1.702. NaN where
+        x**2 overflows, as 0 is multiplied by it.
+        """
+        share = self.sigmoid(self._gelu_argument(x, first_order))
+        if first_order:
+            slope = self.round(_FIRST)
+        else:
+            curve = self.multiply(self.round(3 * _CUBIC * _SLOPE), self.multiply(x, x))
+            slope = self.add(self.round(_SLOPE), curve)
+        of_share = self.multiply(slope, self.multiply(share, self.subtract(1.0, share)))
+        return self.multiply(self.add(share, self.multiply(x, of_share)), grad)
+
+    def _gelu_argument(self, x: npt.ArrayLike, first_order: bool) -> Array:
+        if first_order:
+            return self.multiply(self.round(_FIRST), x)
+        cube = self.multiply(self.multiply(x, x), x)
+        return self.multiply(self.round(_SLOPE), self.add(self.multiply(self.round(_CUBIC), cube), x))
+
+    # -- correct rounding -------------------------------------------------------------------------
 
     def _power(self, x: npt.ArrayLike, base: int) -> Array:
         """Return base**x, of e for base 0."""
         values = np.asarray(x).astype(np.float64)
         powers, known = _powers(values, base)
+        return self._projected(powers, known, values, lambda value: _beside_power(value, base))
+
+    def _projected(self, near: Array, known: Array, values: Array, beside: Callable[[float], float]) -> Array:
+        """Round float64's results; where their error decides, what `beside` makes of the operand."""
         margin = np.where(known, 0.0, _ERROR)
         low, high = (
-            np.asarray(convert.encode(powers * (1 + sign * margin), self.format, projection=self.projection))
+            np.asarray(convert.encode(near * (1 + sign * margin), self.format, projection=self.projection))
             for sign in (-1, 1)
         )
-        for place in np.argwhere(low != high):
-            powers[tuple(place)] = _beside_power(float(values[tuple(place)]), base)
-        return self.round(powers)
+        if places := np.argwhere(low != high).tolist():
+            near = near.copy()
+            for place in places:
+                near[tuple(place)] = beside(float(values[tuple(place)]))
+        return self.round(near)
 
 
 def _powers(values: Array, base: int) -> tuple[Array, Array]:
@@ -213,7 +295,23 @@ def _beside_power(value: float, base: int) -> float:
     with decimal.localcontext() as context:
         context.prec = 60 + max(0, -decimal.Decimal(value).adjusted())
         exponent = decimal.Decimal(value) * (decimal.Decimal(2).ln() if base else 1)
-        exact = exponent.exp()
-        near = float(exact)
-        below = near if decimal.Decimal(near) < exact else math.nextafter(near, 0.0)
+        return _to_odd(exponent.exp())
+
+
+def _beside_tanh(value: float) -> float:
+    """Return tanh(value) in float64, rounded to odd. It is irrational too, but for 0.
+
+    Beyond 40 it is as close to 1 as can be; tiny values differ from it by their cube.
+    """
+    size = decimal.Decimal(min(abs(value), 40.0))
+    with decimal.localcontext() as context:
+        context.prec = 60 + 3 * max(0, -size.adjusted())
+        square = (2 * size).exp()
+        return math.copysign(_to_odd((square - 1) / (square + 1)), value)
+
+
+def _to_odd(exact: decimal.Decimal) -> float:
+    """Return a positive number that is no float64, rounded to the neighbour with an odd code."""
+    near = float(exact)
+    below = near if decimal.Decimal(near) < exact else math.nextafter(near, 0.0)
     return float((np.float64(below).view(np.uint64) | np.uint64(1)).view(np.float64))

