@@ -37,6 +37,9 @@ _MOST = 16
 #: have answered for so many times its entries.
 _SHARE, _TIMES = 4, 16
 
+#: Elements whose flags are looked up together with results: they stay in the caches meanwhile.
+_PART = 1 << 14
+
 
 def lower(request: Request) -> Table | Steps | None:
     """Return a program that looks results up, or None where the operands have too many patterns."""
@@ -90,7 +93,7 @@ class Table:
         steps = tuple(0 if operand.size == 1 != out.size else 1 for operand in (x, y))
         single = len(operands) == 1
         if tables[3].size:
-            look_up_both(tables[3], x, y, steps, single, 8 * out.itemsize, out, flags)
+            self._look_up_both(tables[3], x, y, steps, single, out, flags)
         else:
             for table, results in zip(tables[:2], (out, flags), strict=True):
                 if results.size and single and steps[0]:
@@ -103,6 +106,19 @@ class Table:
             return REFUSED if refused.any() else DONE
         return DONE
 
+    def _look_up_both(
+        self, both: Codes, x: Codes, y: Codes, steps: tuple[int, ...], single: bool, out: Codes, flags: Codes
+    ) -> None:
+        """Look up results and flags at once, and part them: twice as fast as to look up each."""
+        table = both.view(f"u{both.itemsize}")
+        found = np.empty(min(_PART, out.size), table.dtype)
+        for start in range(0, out.size, _PART):
+            place = slice(start, min(start + _PART, out.size))
+            some = found[: place.stop - start]
+            given = [codes[place] if step else codes for codes, step in zip((x, y), steps, strict=True)]
+            look_up_pairs(table, *given, steps, single, some)
+            part_both(some.view(both.dtype), out[place], flags[place])
+
     def _pays(self, size: int) -> bool:
         """Return whether to look up so many more results."""
         if self._vectors is None:
@@ -111,9 +127,9 @@ class Table:
         return self._tables is not None or self._seen >= _TIMES * self._size
 
     def _made(self) -> tuple[Codes, Codes, Codes, Codes]:
-        """The results and the flags of all patterns, 1 for those that are refused, and flags above results.
+        """The results and the flags of all patterns, 1 for those that are refused, and results with flags.
 
-        The last one is empty unless flags are asked for, and words of twice the size hold both.
+        The last is empty unless flags are asked for.
 
         Two threads may both make them, which are the same: a lock would outlive a fork.
         """
@@ -124,10 +140,10 @@ class Table:
                 operands = [(patterns >> np.uint32(8)).astype(self._types[0]), *operands]
             results, flags = np.empty(self._size, self._result), np.empty(self._size, np.uint8)
             refused = attempt_all(self._scalar, operands, results, flags)
-            size = self._result.itemsize
-            both = np.empty(0, f"u{min(2 * size, 8)}")
+            kind = np.dtype([("result", self._result), ("flags", np.uint8)], align=True)
+            both = np.empty(self._size if self._joins else 0, kind)
             if self._joins:
-                both = results.astype(both.dtype) + (flags.astype(both.dtype) << both.dtype.type(8 * size))
+                both["result"], both["flags"] = results, flags
             self._tables = results, flags, refused, both
         return self._tables
 
@@ -162,23 +178,7 @@ def look_up_pairs(table: Codes, x: Codes, y: Codes, steps: tuple[int, ...], sing
 
 
 @jit
-def look_up_both(
-    table: Codes, x: Codes, y: Codes, steps: tuple[int, ...], single: bool, bits: int, out: Codes, flags: Codes
-) -> None:
-    """Write the entry of each code or pair of codes, as in `look_up_pairs`: a result of so many bits, and flags.
-
-    One look at the table is twice as fast as two.
-    """
-    by = np.uint64(bits)
-    if single:
-        for i in range(out.size):
-            both = np.uint64(table[np.int64(y[i * steps[1]])])
-            out[i], flags[i] = both, both >> by
-    elif steps[0] and steps[1]:
-        for i in range(out.size):
-            both = np.uint64(table[np.int64(x[i]) << np.int64(8) | np.int64(y[i])])
-            out[i], flags[i] = both, both >> by
-    else:
-        for i in range(out.size):
-            both = np.uint64(table[np.int64(x[i * steps[0]]) << np.int64(8) | np.int64(y[i * steps[1]])])
-            out[i], flags[i] = both, both >> by
+def part_both(both: Codes, out: Codes, flags: Codes) -> None:
+    """Write the results and the flags of entries that hold both."""
+    for i in range(out.size):
+        out[i], flags[i] = both[i]["result"], both[i]["flags"]

@@ -6,7 +6,7 @@ so short that results change at most once in each: the upper bits of a word name
 says which of two results it has. Values may lie close in one binade and far apart in another: there the sign
 and the exponent say how many bits name the range.
 
-Flags change at the same words, but for those of numbers that are values of the codebook: these signal nothing.
+Flags change at the same words; but those of numbers that are values of the codebook signal nothing.
 
 Floor 2b. Imports numba through `jit`, and the scalar engine, whose results these are.
 """
@@ -145,7 +145,7 @@ class Steps:
 
 
 def _between_values(flags: Codes, exact: Codes, changes: Codes) -> Codes:
-    """Return flags of words in which those of values are what the words next to them with their result have."""
+    """Return flags of words; those of values are what the words next to them with their result have."""
     assert not flags[exact].any(), "a value that signals"
     flags, same = flags.copy(), np.concatenate([[False], ~changes, [False]])
     for beside, step in ((same[:-1], -1), (same[1:], 1)):  # the next one counts, if both have the result

@@ -1,8 +1,8 @@
 """Programs of operations into codebooks, and of conversions by random integers: in binary64, and looked up.
 
-Results in binary64 are rounded to odd. Where values and thresholds of a codebook have fewer bits, such a number
-lies on the same side of each as the exact one; where they have as many, elements next to one are left to the
-scalar engine.
+Results in binary64 are rounded to odd. Where values and thresholds of a codebook have fewer bits, such a
+number lies on the same side of each as the exact one; where they have as many, elements next to one are left
+to the scalar engine.
 
 Floor 2b. Imports the other engines' programs; never the oracle, which checks them.
 """
@@ -23,12 +23,11 @@ from lowprec.kernels.engine import DONE, ElementwiseProgram
 from lowprec.kernels.lower.records import VARIANTS_BY_NUMBER
 from lowprec.kernels.lower.vector import plan
 from lowprec.kernels.lower.words import DOUBLE
-from lowprec.kernels.modes import usual_arithmetic
 from lowprec.kernels.request import CONVERT, Elementwise
 from lowprec.kernels.table.refusals import attempt_all
 from lowprec.kernels.table.steps import look_up, part as ranges_of
 from lowprec.kernels.vector.drawn import Steps, draw
-from lowprec.kernels.vector.in_parts import NO_FLAGS, NO_RANDOM, InParts, Read, readers
+from lowprec.kernels.vector.in_parts import NO_FLAGS, NO_RANDOM, InParts, Read, places_of, readers
 from lowprec.kernels.vector.odd import OPERATIONS, kernel
 from lowprec.spec.codebook import Codebook, Ray
 from lowprec.spec.format import Carrier, Sign
@@ -108,7 +107,7 @@ def _last_place(numbers: Codes) -> Codes:
 
 
 class Odd(InParts):
-    """Results to odd, and their conversion. NaNs, and with flags infinities, are left to the scalar engine."""
+    """Results to odd, and their conversion. NaNs, and infinities with flags, go to the scalar engine."""
 
     def __init__(
         self, request: Elementwise, read: list[Read], program: ElementwiseProgram, short: bool
@@ -118,7 +117,6 @@ class Odd(InParts):
         self._kernel, self._plan = kernel(request.operation, False), plan()
         self._any = request.target.max_finite
 
-    @usual_arithmetic()
     def part(self, operands: list[Codes], out: Codes, flags: Codes, random: Codes) -> Codes | None:
         """Write results and flags."""
         made = _made(self._kernel, self._plan, self._read, operands, out.size)
@@ -133,7 +131,7 @@ class Odd(InParts):
                 if self._program.run([beside], other, flags, random) != DONE:
                     return None
                 unsure |= other != out
-        return np.flatnonzero(unsure)
+        return places_of(unsure)
 
 
 class Drawn(InParts):
@@ -152,7 +150,6 @@ class Drawn(InParts):
     def _steps(self) -> Steps:
         return _steps(self.request, self._onward)
 
-    @usual_arithmetic()
     def part(self, operands: list[Codes], out: Codes, flags: Codes, random: Codes) -> Codes | None:
         """Write results."""
         self._came += out.size
@@ -165,7 +162,7 @@ class Drawn(InParts):
         places = np.empty(out.size, np.uint32)
         look_up(made.view(np.uint64), *steps.ranges, places)
         draw(made, places, random, *steps.numbers, *self._how, out)
-        return np.flatnonzero(np.isnan(made))
+        return places_of(np.isnan(made))
 
 
 def _made(made_by: Any, plan: Codes, read: list[Read], operands: list[Codes], size: int) -> Codes:
