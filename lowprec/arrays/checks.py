@@ -57,7 +57,7 @@ FLOATS: tuple[tuple[np.dtype[Any], Format], ...] = (
 
 
 #: Binary64 numbers that are narrowed together: a part stays in the caches.
-_PART = 1 << 13
+_PART = 1 << 15
 
 #: Unsigned integers by their bytes.
 UNSIGNED = {size: np.dtype(f"u{size}") for size in (1, 2, 4, 8)}
