@@ -115,8 +115,8 @@ class Table:
         for start in range(0, out.size, _PART):
             place = slice(start, min(start + _PART, out.size))
             some = found[: place.stop - start]
-            given = [codes[place] if step else codes for codes, step in zip((x, y), steps, strict=True)]
-            look_up_pairs(table, *given, steps, single, some)
+            left, right = x[place] if steps[0] else x, y[place] if steps[1] else y
+            look_up_pairs(table, left, right, steps, single, some)
             part_both(some.view(both.dtype), out[place], flags[place])
 
     def _pays(self, size: int) -> bool:

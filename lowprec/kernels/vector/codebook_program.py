@@ -30,7 +30,7 @@ from lowprec.kernels.vector.drawn import Steps, draw
 from lowprec.kernels.vector.in_parts import NO_FLAGS, NO_RANDOM, InParts, Read, places_of, readers
 from lowprec.kernels.vector.odd import OPERATIONS, kernel
 from lowprec.spec.codebook import Codebook, Ray
-from lowprec.spec.format import Carrier, Sign
+from lowprec.spec.format import Carrier, Format, Sign
 from lowprec.spec.rounding import Rounding
 
 __all__ = ["lower"]
@@ -61,7 +61,7 @@ def lower(request: Elementwise) -> Odd | Drawn | None:
         return None
     if bits:
         served = not request.flags and target.sign is not Sign.UNSIGNED and may_draw(target, rule.rounding)
-        return Drawn(request, read) if served else None
+        return Drawn(request, target, read) if served else None
     short = _most_bits(target) <= _BITS
     if request.flags and not short:
         return None
@@ -137,7 +137,8 @@ class Odd(InParts):
 class Drawn(InParts):
     """Results to odd, or operands themselves, and one of two values by random integers."""
 
-    def __init__(self, request: Elementwise, read: list[Read]) -> None:
+    def __init__(self, request: Elementwise, fmt: Codebook, read: list[Read]) -> None:
+        self._fmt = fmt
         onward = dataclasses.replace(request, operation=CONVERT, sources=(DOUBLE,), backend="scalar")
         self._onward = engine.lower_by("scalar", onward)
         super().__init__(request, self._onward.refuses)
@@ -148,16 +149,16 @@ class Drawn(InParts):
 
     @functools.cached_property
     def _steps(self) -> Steps:
-        return _steps(self.request, self._onward)
+        return _steps(self._fmt, self.request.carrier, self._onward)
 
     def part(self, operands: list[Codes], out: Codes, flags: Codes, random: Codes) -> Codes | None:
         """Write results."""
         self._came += out.size
-        if self.request.backend is None and self._came < _SHARE * len(self.request.target.values):
+        if self.request.backend is None and self._came < _SHARE * len(self._fmt.values):
             return None
         steps = self._steps
         made = _made(self._kernel, self._plan, self._read, operands, out.size)
-        if self.request.target.ray(False).sizes[0] < 0:
+        if self._fmt.ray(False).sizes[0] < 0:
             made += 0.0  # zero lies between two values, and has one sign
         places = np.empty(out.size, np.uint32)
         look_up(made.view(np.uint64), *steps.ranges, places)
@@ -174,13 +175,11 @@ def _made(made_by: Any, plan: Codes, read: list[Read], operands: list[Codes], si
     return made
 
 
-def _steps(request: Elementwise, program: Any) -> Steps:
+def _steps(fmt: Codebook, carrier: Format | None, program: Any) -> Steps:
     """Return the steps of all words of binary64: one begins at each value."""
-    fmt = request.target
-    assert isinstance(fmt, Codebook), "of `lower`"
     columns = [_side(fmt.ray(negative), negative) for negative in (False, True)]
     firsts, lows, gaps, given = (np.concatenate(pair) for pair in zip(*columns, strict=True))
-    near = np.empty(firsts.size, code_dtype(request.carrier or fmt))
+    near = np.empty(firsts.size, code_dtype(carrier or fmt))
     attempt_all(program, [given.view(np.uint64)], near, NO_FLAGS)
     ranges = ranges_of(firsts, np.arange(firsts.size, dtype=np.uint32))
     far = np.append(near[1:], near[:1])  # what begins at the next value
