@@ -915,7 +915,7 @@ MUTANTS = (
     ),
     Mutant(
         "codebook-variant",
-        "kernels/vector/rounding.py",
+        "kernels/vector/ir/rounding.py",
         "random integers for codebooks lie on the border of their share in variant B",
         "(0.0 if variant == 0 else 1.0)) * gap",
         "0.0) * gap",

@@ -47,6 +47,7 @@ from lowprec.kernels.vector.ir.rounding import (
     cut_sum,
     cut_to_odd,
     cut_to_zero,
+    drawn_farther,
     fma_to_odd,
     joined_sum,
     load_odd,
@@ -217,23 +218,6 @@ def limited(word: Lanes, a: Lanes, random: Lanes, f: Encoder) -> Lanes:
 def power_field(word: np.uint32, carry: np.uint32, fraction: np.uint32) -> np.uint32:
     """The exponent field of a power of two for a word: the next one from where `carry` makes it so."""
     return (word + carry) >> fraction
-
-
-@inlined
-def drawn_farther(
-    size: np.float64, low: np.float64, gap: np.float64, random: np.uint32, whole: float, variant: int
-) -> bool:
-    """Whether a random integer below `whole` takes a number to the next value, by its place in the gap.
-
-    Up where the place, cut to a multiple of 1 / `whole`, and random / `whole` make one; variant 1 adds half a
-    unit to the random integer, and variant 2 rounds the place to nearest even instead. No gap: never.
-    """
-    rest = summed_to_odd(size, -low) * (2.0 * whole)
-    missing = np.float64(whole) - np.float64(random)
-    limit = (2.0 * missing - (0.0 if variant == 0 else 1.0)) * gap
-    half = missing * 0.5
-    tied = (variant != 2) | (np.floor(half) == half)
-    return bool((gap != 0.0) & ((rest > limit) | ((rest == limit) & tied)))
 
 
 # -- to odd, and to fewer bits on the way ------------------------------------------------------------
