@@ -2,12 +2,14 @@
 
 `python -m benchmarks.cliffs`, in a checkout. A cell is a call on one combination of operation, type, format,
 mode, data and layout. Cells vary a few of these at a time, from what is usual; each is timed in turn with
-its yardstick, and is a ratio: 0.05 is a twentieth of the yardstick's speed.
+its yardstick, and is a ratio: 0.05 is a twentieth of the yardstick's speed. Times are the processor's time of
+this one thread: what else the machine does meanwhile counts only by what it takes of the caches.
 """
 
 from __future__ import annotations
 
 import json
+import time
 from collections.abc import Callable, Iterator
 from functools import partial
 from pathlib import Path
@@ -192,14 +194,14 @@ def measure(chosen: Iterator[Cell], size: int, rows: int, budget: float) -> dict
             Contender(name, role, False, call)
             for name, role, call in ((cell.name, "ours", cell.call), (cell.group, "yardstick", plain))
         ]
-        ours, yardstick = interleave(contenders, budget, least=3)
+        ours, yardstick = interleave(contenders, budget, least=3, clock=time.thread_time)
         ratio = (cell.work / ours.median) / (work / yardstick.median)
         found[cell.name] = {"group": cell.group, "speed": cell.work / ours.median / 1e6, "ratio": ratio}
     return found
 
 
 @click.command()
-@click.option("--size", default=1 << 18, show_default=True, metavar="N", help="Time arrays of N elements.")
+@click.option("--size", default=1 << 20, show_default=True, metavar="N", help="Time arrays of N elements.")
 @click.option("--rows", default=256, show_default=True, metavar="N", help="Time matrices of N rows.")
 @click.option("--budget", default=0.1, show_default=True, metavar="SECONDS", help="Spend this on each cell.")
 @click.option("--only", default="", metavar="WORDS", help="Time cells whose name holds these words.")

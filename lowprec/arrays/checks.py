@@ -59,6 +59,9 @@ FLOATS: tuple[tuple[np.dtype[Any], Format], ...] = (
 )
 
 
+#: Binary64 numbers that are narrowed together: a part stays in the caches.
+_PART = 1 << 15
+
 #: Unsigned integers by their bytes.
 UNSIGNED = {size: np.dtype(f"u{size}") for size in (1, 2, 4, 8)}
 
@@ -201,6 +204,20 @@ def values_depend(operand: Operand, converted: bool = False) -> bool:
     )
 
 
+def _as_singles(array: Array) -> Array | None:
+    """Return binary64 numbers as binary32 ones if they all are such, bit for bit."""
+    given = np.ascontiguousarray(array).reshape(-1)
+    single, back = np.empty(given.size, np.float32), np.empty(min(_PART, given.size))
+    for start in range(0, given.size, _PART):
+        some, made = given[start : start + _PART], single[start : start + _PART]
+        made[...] = some
+        again = back[: some.size]
+        again[...] = made
+        if not np.array_equal(again.view(np.uint64), some.view(np.uint64)):
+            return None
+    return single.reshape(array.shape)
+
+
 def narrowed(operand: Operand, converted: bool = False) -> Operand:
     """Return the same values as float32 if they all are such, bit for bit, else the operand.
 
@@ -209,16 +226,14 @@ def narrowed(operand: Operand, converted: bool = False) -> Operand:
     array = operand.array
     if not isinstance(operand.fmt, Carrier) or (array.dtype != np.float64 and array.dtype.kind not in "iu"):
         return operand
-    largest = 0
+    largest, single = 0, None
     with usual_arithmetic():
-        single = array.astype(np.float32)
         if array.dtype == np.float64:
-            back = single.astype(np.float64)
-            same = np.array_equal(back.view(np.uint64), np.asarray(array).view(np.uint64))
+            single = _as_singles(np.asarray(array))
         else:
             largest = max(int(array.max(initial=0)), -int(array.min(initial=0)))
-            same = largest <= 1 << 24
-    if same:
+            single = array.astype(np.float32) if largest <= 1 << 24 else None
+    if single is not None:
         return Operand(single.view(np.uint32), catalog.BINARY32, single, True)
     if converted and 0 < largest <= 1 << 53:
         double = array.astype(np.float64)

@@ -26,7 +26,7 @@ from lowprec.arrays.checks import (
     values_depend,
     values_operand,
 )
-from lowprec.arrays.convert import decode, encode, quantize
+from lowprec.arrays.convert import quantize
 from lowprec.arrays.kinds import keeps_kind
 from lowprec.arrays.result_signatures import NextAfter, Ulp
 from lowprec.arrays.signatures import Classify, Compare, Returns, TotalOrder
@@ -336,19 +336,20 @@ def nextafter(x: npt.ArrayLike, y: npt.ArrayLike, fmt: Like) -> Any:
     known = catalog.format(fmt)
     if isinstance(known, Codebook):
         return _of_codebook(known, x, y)
-    given, (kind, operands, (read_start, read_toward)) = float_dtype(known)[0], _numbers(known, x, y)
+    (given, carrier), (kind, operands, (read_start, read_toward)) = float_dtype(known), _numbers(known, x, y)
     move, places = kernels.neighbours(kind.itemsize), kernels.order_of(known)
     others = places, *_extremes(known), known.has_negative_zero, known.subnormals
-    to_nearest = _nearest(known)
+    numbers = catalog.BINARY32 if kind.itemsize == 4 else catalog.BINARY64
+    to_nearest = _converter(numbers, known, _nearest(known))
+    read, write = _reader(known, numbers), _reader(known, carrier)
 
     def part(start: Array, toward: Array, out: Array, _: Array) -> None:
         start, toward = read_start(start), read_toward(toward)
         first, second, made = start.view(kind), toward.view(kind), out.view(given)
-        near = encode(first, known, projection=to_nearest)
-        found = decode(near, known, dtype=kind)
+        near = to_nearest(bits_of(first))
         codes = np.empty_like(near)
-        move(start, toward, bits_of(found), near, codes, *others)
-        decode(codes, known, out=made)
+        move(start, toward, read(near), near, codes, *others)
+        made[...] = write(codes).view(given)
         nan = np.isnan(first) | np.isnan(second)
         if nan.any():
             made[nan] = np.nan
@@ -468,11 +469,16 @@ def _reader(fmt: Format, carrier: Format) -> Callable[[Array], Array]:
     """Return what reads codes as binary32 or binary64 numbers, by their bits."""
     if fmt == carrier:
         return np.asarray
-    program = engine.lower(Elementwise(CONVERT, (fmt,), carrier, DEFAULT))
+    return _converter(fmt, carrier, DEFAULT)
 
-    def read(codes: Array) -> Array:
-        words = np.empty(codes.size, code_dtype(carrier))
+
+def _converter(fmt: Format, target: Format, rule: Projection) -> Callable[[Array], Array]:
+    """Return what converts codes, none of which the rule refuses."""
+    program = engine.lower(Elementwise(CONVERT, (fmt,), target, rule))
+
+    def converted(codes: Array) -> Array:
+        words = np.empty(codes.size, code_dtype(target))
         program.run([codes], words, words[:0].view(np.uint8), np.empty(0, np.uint32))
         return words
 
-    return read
+    return converted

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 import math
 import re
 
@@ -155,6 +156,117 @@ def test_tables_give_what_the_scalar_kernel_gives(name, dtype):
             lowest = lp.quantize(values, book, **given, backend="scalar")
             found = lp.quantize(values, book, **given, backend="table")
             np.testing.assert_array_equal(found.view(np.uint8), lowest.view(np.uint8))
+
+
+@pytest.mark.parametrize(
+    "name",
+    [
+        each if each in ("nf4", "hif8", "halves", "beyond") else pytest.param(each, marks=pytest.mark.apart)
+        for each in BOOKS
+    ],
+)
+def test_flags_are_looked_up_as_the_scalar_kernel_answers(name):
+    """Of every value, threshold and step, the numbers next to them, and every kind of NaN."""
+    book = BOOKS[name]
+    for kind in (np.float32, np.float64):
+        with np.errstate(over="ignore", under="ignore", invalid="ignore"):
+            values = operands(book).astype(kind)
+            values = np.concatenate(
+                [values, np.nextafter(values, kind(0)), np.nextafter(values, kind(INFINITY))]
+            )
+        values = np.append(values, kind(-0.0))
+        signaling = np.array([0x7F800001 if kind is np.float32 else 0x7FF0 << 48 | 1], f"u{values.itemsize}")
+        values = np.concatenate([values, signaling.view(kind)])
+        for rounding in (MODES[0], MODES[3], MODES[5]):
+            for saturation, others in (
+                ("none", {}),
+                ("finite", {}),
+                ("none", OTHERS[2]),
+                ("none", OTHERS[3]),
+            ):
+                projection = asked(book, rounding, saturation, others)
+                for verb in (lp.encode, lp.quantize):
+                    agree(verb, [values], book, ("table", "scalar"), projection=projection)
+
+
+def agree(verb, given, book, backends, **options):
+    """Results and flags of two engines are the same."""
+    made = []
+    for backend in backends:
+        flags = np.full(given[0].shape, 99, np.uint8)
+        results = verb(*given, book, flags=flags, backend=backend, **options)
+        made.append((results.view(f"u{results.itemsize}"), flags))
+    np.testing.assert_array_equal(made[0][0], made[1][0], err_msg=str(options))
+    np.testing.assert_array_equal(made[0][1], made[1][1], err_msg=str(options))
+
+
+#: Codebooks that operations into go through binary64 for: of short points, and the last ones of long ones.
+WIDE = ("posit5", "hif8", "halves", "beyond", "nf4", "takum7", "fine")
+
+
+@pytest.mark.apart
+@pytest.mark.parametrize("operation", ["add", "subtract", "multiply", "divide", "sqrt", "fma"])
+@pytest.mark.parametrize("name", [*WIDE, "posit16", "takum16"])
+def test_operations_by_way_of_binary64_are_the_scalar_kernels(name, operation):
+    """Numbers at and beside values and thresholds, of binary32 and binary64; codes; sums near a threshold."""
+    book = BOOKS.get(name) or lp.format(name)
+    rng, count = np.random.default_rng(7), {"sqrt": 1, "fma": 3}.get(operation, 2)
+    with np.errstate(over="ignore", under="ignore", invalid="ignore"):
+        points = rng.permutation(operands(book))[:20_000]
+        points = np.concatenate([points, np.nextafter(points, 0.0), np.nextafter(points, INFINITY)])
+        given = [rng.choice(points, 8000) for _ in range(count)]
+        if operation in ("add", "subtract"):
+            given[1][::2] = (rng.choice(points, 8000) - given[0])[::2]
+        short = [each.astype(np.float32) for each in given]
+    verb = getattr(lp, operation)
+    for numbers in (given, short):
+        for rounding in (MODES[0], MODES[3], stochastic(8), stochastic(3, "B"), stochastic(5, "C")):
+            random = None
+            if rounding.bits:
+                if name in ("takum7", "fine", "takum16"):  # their gaps are too long for binary64
+                    continue
+                random = rng.integers(0, 1 << rounding.bits, 8000, dtype=np.uint32)
+            for saturation in ("none", "finite"):
+                options = {"projection": asked(book, rounding, saturation, {}), "random": random}
+                if rounding.bits or name in ("takum7", "fine", "takum16"):
+                    made = [verb(*numbers, book, backend=each, **options) for each in ("vector", "scalar")]
+                    np.testing.assert_array_equal(*(each.view(f"u{each.itemsize}") for each in made))
+                else:
+                    agree(verb, numbers, book, ("vector", "scalar"), **options)
+
+
+@pytest.mark.parametrize(
+    "name",
+    [
+        "posit5",
+        pytest.param("nf4", marks=pytest.mark.apart),
+        pytest.param("halves", marks=pytest.mark.apart),
+        pytest.param("beyond", marks=pytest.mark.apart),
+        pytest.param("far", marks=pytest.mark.apart),
+    ],
+)
+@pytest.mark.parametrize("rounding", [stochastic(3), stochastic(3, "B"), stochastic(3, "C")], ids=str)
+def test_every_tail_is_drawn_as_by_the_scalar_kernel(name, rounding):
+    """Sixty-fourths of every gap, and numbers beside them, with each random integer."""
+    book = BOOKS[name]
+    points = []
+    for ray in (book.ray(False), book.ray(True)):
+        sizes = [*ray.sizes, *([] if ray.beyond is None else [float(ray.beyond)])]
+        for low, high in itertools.pairwise(sizes):
+            points += (low + (high - low) * np.arange(64) / 64).tolist()
+    values = np.array(points)
+    values = np.unique(np.concatenate([values, np.nextafter(values, 0), np.nextafter(values, INFINITY)]))
+    values = np.concatenate([values, -values, [0.0, -0.0, INFINITY, -INFINITY, NAN]])
+    values, random = np.repeat(values, 8), np.tile(np.arange(8, dtype=np.uint32), values.size)
+    for saturation in ("none", "finite"):
+        projection = asked(book, rounding, saturation, {})
+        for verb in (lp.encode, lp.quantize):
+            for given in (values, values.astype(np.float32)):
+                made = [
+                    verb(given, book, projection=projection, random=random, backend=each)
+                    for each in ("vector", "scalar")
+                ]
+                np.testing.assert_array_equal(*(each.view(f"u{each.itemsize}") for each in made))
 
 
 @pytest.mark.parametrize("name", BOOKS)

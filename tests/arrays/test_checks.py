@@ -11,6 +11,7 @@ import numpy as np
 import pytest
 
 import lowprec as lp
+from lowprec.arrays.checks import narrowed, values_operand
 from lowprec.spec.format import Format
 
 NANS = np.ones((2, 17), np.float32)
@@ -554,3 +555,23 @@ def test_every_byte_of_a_boolean_but_zero_is_true():
     for _ in range(2):
         assert lp.quantize(truths, "e4m3fn").tolist() == [0.0, 1.0, 1.0, 1.0]
         assert lp.add(truths, truths, "e4m3fn").tolist() == [0.0, 2.0, 2.0, 2.0]
+
+
+@pytest.mark.parametrize("shape", [(), (0,), (70_000,), (300, 300)], ids=str)
+def test_float64_values_are_narrowed_only_if_all_are_binary32_numbers(shape):
+    """In whichever part one lies that is not; a signaling NaN is not, and a payload of few bits is."""
+    values = np.random.default_rng(0).standard_normal(shape).astype(np.float32).astype(np.float64)
+    values = np.array(values, order="F")
+    narrow = narrowed(values_operand(values))
+    assert narrow.array.dtype == np.float32
+    assert narrow.array.shape == shape
+    np.testing.assert_array_equal(narrow.array, values)
+    signaling = np.array(0x7FF0000000000001, np.uint64).view(np.float64)
+    payload = np.array(0xFFF8000020000000, np.uint64).view(np.float64)
+    for place in {0, values.size // 2, values.size - 1} if values.size else ():
+        for odd in (1 + 2.0**-40, 1e300, 2.0**-1060, signaling):
+            wide = values.copy()
+            wide.flat[place] = odd
+            assert narrowed(values_operand(wide)).array.dtype == np.float64
+        values.flat[place] = payload
+        assert narrowed(values_operand(values)).array.dtype == np.float32

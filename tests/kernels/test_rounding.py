@@ -71,6 +71,8 @@ EXACT = {
     "vector/block.py:scales_of_powers": "whether an exponent is negative",
     "vector/block.py:single_of": "the exponent field of a binary32 number",
     "vector/block.py:as_double": "at most 53 bits, of which the upper is left out as binary64 has it",
+    "vector/codebook_program.py:_last_place": "all 53 bits of a value, and the exponent of its lowest",
+    "vector/codebook_program.py:may_draw": "exponents of values",
     "vector/convert.py:keeps_subnormals": "a constant of the plan",
     "vector/dot.py:rows": "exponent fields; the products of a window are scaled to units before "
     "`truncated` cuts them",

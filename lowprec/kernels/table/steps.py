@@ -6,6 +6,8 @@ so short that results change at most once in each: the upper bits of a word name
 says which of two results it has. Values may lie close in one binade and far apart in another: there the sign
 and the exponent say how many bits name the range.
 
+Flags change at the same words; but those of numbers that are values of the codebook signal nothing.
+
 Floor 2b. Imports numba through `jit`, and the scalar engine, whose results these are.
 """
 
@@ -17,10 +19,11 @@ from typing import Any, NamedTuple
 import numpy as np
 import numpy.typing as npt
 
-from lowprec.kernels.codes import code_dtype
+from lowprec.kernels.codes import code_dtype, values_of
 from lowprec.kernels.engine import DONE, REFUSED
 from lowprec.kernels.jit import helper, jit
 from lowprec.kernels.lower.words import DOUBLE, SINGLE
+from lowprec.kernels.modes import usual_arithmetic
 from lowprec.kernels.request import CONVERT, Elementwise
 from lowprec.kernels.scalar import program as scalar
 from lowprec.kernels.table.refusals import attempt_all
@@ -39,16 +42,16 @@ _FINEST, _MOST = 14, 1 << 19
 #: Steps are made when so many elements have come for each of them.
 _SHARE = 4
 
-_NO_FLAGS = np.empty(0, np.uint8)
+#: Elements that have flags and go together: their places stay in the caches.
+_PART = 1 << 13
 
 
 def serves(request: Elementwise) -> bool:
-    """Return whether results are a step function of one operand's word, and neither flags nor draws asked."""
+    """Return whether results are a step function of one operand's word, and nothing is drawn."""
     return (
         request.operation == CONVERT
         and isinstance(request.target, Codebook)
         and request.sources[0] in (SINGLE, DOUBLE)
-        and not request.flags
         and not request.projection.rounding.bits
         and not request.projection.via
         and request.projection.subnormals in ("keep", "flush_results")
@@ -69,8 +72,9 @@ class Ranges(NamedTuple):
 class _Found(NamedTuple):
     """The steps of a request."""
 
-    ranges: Ranges
+    ranges: Ranges  #: of results, or of the numbers of steps where flags are asked
     refused: list[tuple[Any, ...]]  #: the first and the last word of two runs of words that are refused
+    answers: tuple[Codes, Codes, Codes]  #: the word of each step that is its value, its result, and its flags
 
 
 class Steps:
@@ -97,22 +101,57 @@ class Steps:
         (words,), found = operands, self._found
         if any(is_any_between(words, *runs) for runs in found.refused):
             return REFUSED
-        look_up(words, *found.ranges, out)
+        if not flags.size:
+            look_up(words, *found.ranges, out)
+            return DONE
+        places = np.empty(_PART, np.uint32)
+        for start in range(0, words.size, _PART):
+            part = slice(start, min(start + _PART, words.size))
+            some = places[: part.stop - start]
+            look_up(words[part], *found.ranges, some)
+            signal(words[part], some, *found.answers, out[part], flags[part])
         return DONE
 
     def _find(self) -> _Found:
-        fmt, kind = self._fmt, code_dtype(self._request.sources[0])
+        fmt, kind, signals = self._fmt, code_dtype(self._request.sources[0]), self._request.flags
         words = _words_next_to(fmt, kind)
         results = np.empty(words.size, code_dtype(self._request.carrier or fmt))
-        refused = attempt_all(self._scalar, [words], results, _NO_FLAGS)
+        flags = np.zeros(words.size if signals else 0, np.uint8)
+        refused = attempt_all(self._scalar, [words], results, flags)
         changes = (results[1:] != results[:-1]) | (refused[1:] != refused[:-1])
+        exact = np.zeros(words.size, bool)
+        if signals:
+            exact = self._is_value(words, results) & (refused == 0)
+            flags = _between_values(flags, exact, changes)
+            changes |= flags[1:] != flags[:-1]
         assert np.all(np.diff(words)[changes] == 1), "a step between two words that were looked at"
         at = np.concatenate([[0], np.nonzero(changes)[0] + 1])
+        # Each step has one value at most; a word of the other sign stands for none.
+        own = words[at] ^ (kind.type(1) << kind.type(8 * kind.itemsize - 1))
+        own[np.searchsorted(at, np.nonzero(exact)[0], side="right") - 1] = words[exact]
         firsts, results, refused = words[at], results[at], refused[at]
         lasts = np.append(firsts[1:] - kind.type(1), ~kind.type(0))
         runs = list(zip(firsts[refused > 0], lasts[refused > 0], strict=True))
         pairs = [(*each, *(runs[i + 1] if i + 1 < len(runs) else each)) for i, each in enumerate(runs)]
-        return _Found(part(firsts, results), pairs[::2])
+        steps = np.arange(at.size, dtype=np.uint32) if signals else results
+        return _Found(part(firsts, steps), pairs[::2], (own, results, flags[at] if signals else flags))
+
+    @usual_arithmetic()
+    def _is_value(self, words: Codes, results: Codes) -> Codes:
+        """Return which words are the numbers that their results are."""
+        if self._request.carrier is None:
+            results = values_of(self._fmt)[results]
+        return np.asarray(words.view(f"f{words.itemsize}") == results.view(f"f{results.itemsize}"))
+
+
+def _between_values(flags: Codes, exact: Codes, changes: Codes) -> Codes:
+    """Return flags of words; those of values are what the words next to them with their result have."""
+    assert not flags[exact].any(), "a value that signals"
+    flags, same = flags.copy(), np.concatenate([[False], ~changes, [False]])
+    for beside, step in ((same[:-1], -1), (same[1:], 1)):  # the next one counts, if both have the result
+        (places,) = np.nonzero(exact & beside)
+        flags[places] = flags[places + step]
+    return flags
 
 
 @functools.lru_cache(maxsize=16)
@@ -127,7 +166,8 @@ def _words_next_to(fmt: Codebook, kind: np.dtype[Any]) -> Codes:
         near = np.abs(floats).astype(np.float32 if single else np.float64).view(kind)
     last = kind.type((1 << 8 * kind.itemsize - 1) - 1)
     infinity = kind.type(0xFF << 23 if single else 0x7FF << 52)
-    near = np.append(near, infinity)
+    quiet = infinity + (infinity & (~infinity + unit)) // kind.type(2)  # other NaNs signal
+    near = np.append(near, [infinity, quiet])
     sizes = _ascending(np.concatenate([near, near + unit, near[near > 0] - unit, [last]]))
     words = np.concatenate([sizes, sizes | (last + unit)])
     words.flags.writeable = False
@@ -243,6 +283,17 @@ def look_up(
             continue
         entry = entries[np.uint64(place + np.int64(np.uint64(word) >> by))]
         out[i] = entry["above"] if word >= entry["first"] else entry["below"]
+
+
+@jit
+def signal(
+    words: Codes, places: Codes, own: Codes, results: Codes, signals: Codes, out: Codes, flags: Codes
+) -> None:
+    """Write the result of each word's step, and its flags: none of the value itself."""
+    for i in range(out.size):
+        place = np.int64(places[i])
+        out[i] = results[place]
+        flags[i] = np.uint8(0) if words[i] == own[place] else signals[place]
 
 
 @helper

@@ -18,7 +18,7 @@ from lowprec.kernels.codes import code_dtype
 from lowprec.kernels.engine import DONE, ElementwiseProgram
 from lowprec.kernels.lower.words import DOUBLE, SINGLE
 from lowprec.kernels.request import CONVERT, Elementwise
-from lowprec.kernels.vector.in_parts import InParts, Read, readers
+from lowprec.kernels.vector.in_parts import InParts, Read, places_of, readers
 from lowprec.kernels.vector.order import chosen, compared, kind_of, order_of, signaling_order_of
 from lowprec.spec.format import Format
 
@@ -79,6 +79,6 @@ class Choice(InParts):
         if self._left is not None:
             marks = np.empty(x.size, np.uint8)
             self._compare(x, y, marks, self._left, _NO, _NO, np.uint8(1), True)
-            left = np.flatnonzero(marks.view(bool))
+            left = places_of(marks.view(bool))
             made[left] = 0  # no conversion refuses that
         return left if self._program.run([made], out, flags, random) == DONE else None

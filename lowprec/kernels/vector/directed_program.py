@@ -18,10 +18,9 @@ from lowprec.kernels import engine
 from lowprec.kernels.engine import DONE, ElementwiseProgram
 from lowprec.kernels.lower.vector import plan
 from lowprec.kernels.lower.words import DOUBLE, SINGLE
-from lowprec.kernels.modes import usual_arithmetic
 from lowprec.kernels.request import CONVERT, Elementwise
 from lowprec.kernels.vector.flags import OPERATIONS, neighbours
-from lowprec.kernels.vector.in_parts import NO_FLAGS, NO_RANDOM, InParts, Read, readers
+from lowprec.kernels.vector.in_parts import NO_FLAGS, NO_RANDOM, InParts, Read, places_of, readers
 from lowprec.kernels.vector.rounding import AT_TIES, DIRECTED, nearest_singles
 from lowprec.spec.projection import DEFAULT, Projection
 
@@ -53,12 +52,11 @@ class Cut(InParts):
     def __init__(self, request: Elementwise) -> None:
         super().__init__(request, refuses=False)
 
-    @usual_arithmetic()
     def part(self, operands: list[Codes], out: Codes, flags: Codes, random: Codes) -> Codes | None:
         """Write the nearest numbers."""
         numbers = operands[0].view(np.float64)
         nearest_singles(numbers, out.view(np.float32))
-        return np.flatnonzero(np.isnan(numbers))
+        return places_of(np.isnan(numbers))
 
 
 class Directed(InParts):
@@ -84,5 +82,5 @@ class Directed(InParts):
         if self._neighbours(x, y, z, results, out, self._mode, self._plan) != DONE:
             return None
         if self._ties:  # of a tie beyond the largest number
-            return np.flatnonzero(np.isinf(results))
-        return np.flatnonzero(out & 0x7FFFFFFF == 0) if self._signs else np.empty(0, np.intp)
+            return places_of(np.isinf(results))
+        return places_of(out & 0x7FFFFFFF == 0) if self._signs else np.empty(0, np.intp)

@@ -20,10 +20,9 @@ from lowprec.kernels import engine
 from lowprec.kernels.engine import DONE, ElementwiseProgram
 from lowprec.kernels.lower.vector import plan
 from lowprec.kernels.lower.words import DOUBLE, SINGLE
-from lowprec.kernels.modes import usual_arithmetic
 from lowprec.kernels.request import CONVERT, Elementwise
 from lowprec.kernels.vector.exact import exponents, remainders, scaled
-from lowprec.kernels.vector.in_parts import InParts, Read, readers
+from lowprec.kernels.vector.in_parts import InParts, Read, places_of, readers
 from lowprec.kernels.vector.odd import kernel as odd_kernel
 from lowprec.kernels.vector.rounding import WHOLE
 from lowprec.spec.arith import SIGN_ONLY
@@ -125,7 +124,6 @@ class Exact(InParts):
         self._draws = self._rounds and request.projection.rounding.bits > 0
         self._leaves_nans = request.flags or request.projection.nan_payload != "drop"
 
-    @usual_arithmetic()
     def part(self, operands: list[Codes], out: Codes, flags: Codes, random: Codes) -> Codes | None:
         """Write results and flags."""
         numbers = [read(codes) for read, codes in zip(self._read, operands, strict=True)]
@@ -133,7 +131,7 @@ class Exact(InParts):
         unsure = np.isnan(made)
         if unsure.any():
             made, unsure = self._with_nans(made, unsure, numbers)
-        left = np.flatnonzero(unsure)
+        left = places_of(unsure)
         made[left] = 0  # no conversion refuses that
         status = self._program.run([_bits(made)], out, flags, random)
         if self._rounds and flags.size:

@@ -18,7 +18,7 @@ from lowprec.kernels.lower.words import DOUBLE
 from lowprec.kernels.request import CONVERT, Elementwise
 from lowprec.kernels.vector import flags as judges
 from lowprec.kernels.vector.flags import Border
-from lowprec.kernels.vector.in_parts import NO_FLAGS, InParts, Read, readers
+from lowprec.kernels.vector.in_parts import NO_FLAGS, InParts, Read, places_of, readers
 from lowprec.spec.format import Carrier, Format, Sign, exact_float
 from lowprec.spec.projection import Projection, Saturation
 from lowprec.spec.rounding import Threshold
@@ -104,7 +104,7 @@ class Flagged(InParts):
         limits = self._least, self._most, self._drawn
         if self._judge(x, y, z, results, flags, *limits, self._plan) != DONE:
             return None
-        left = np.flatnonzero(flags == judges.LEFT)
+        left = places_of(flags == judges.LEFT)
         if not left.size or self._borders is None:
             return left
         found = np.empty(left.size, np.uint8)

@@ -14,14 +14,16 @@ import numpy as np
 import numpy.typing as npt
 
 from lowprec.kernels import engine
-from lowprec.kernels.codes import code_dtype
+from lowprec.kernels.codes import code_dtype, values_of
 from lowprec.kernels.engine import DONE, ElementwiseProgram
 from lowprec.kernels.lower.words import DOUBLE, SINGLE
+from lowprec.kernels.modes import usual_arithmetic
 from lowprec.kernels.request import CONVERT, Elementwise
+from lowprec.spec.codebook import Codebook
 from lowprec.spec.format import Format
 from lowprec.spec.projection import DEFAULT
 
-__all__ = ["NO_FLAGS", "NO_RANDOM", "InParts", "Read", "readers"]
+__all__ = ["NO_FLAGS", "NO_RANDOM", "InParts", "Read", "places_of", "readers"]
 
 Codes = npt.NDArray[Any]
 Read = Callable[[Codes], npt.NDArray[Any]]
@@ -34,6 +36,13 @@ _FEW = 256
 
 NO_FLAGS, NO_RANDOM = np.empty(0, np.uint8), np.empty(0, np.uint32)
 
+_NOWHERE = np.empty(0, np.intp)
+
+
+def places_of(marks: npt.NDArray[np.bool_]) -> Codes:
+    """Return the indices of what is marked; mostly nothing is, which is soon seen."""
+    return np.flatnonzero(marks) if marks.any() else _NOWHERE
+
 
 def readers(*formats: Format) -> list[Read] | None:
     """Return what reads codes of each format as binary32 or binary64 numbers; None where vectors cannot."""
@@ -44,6 +53,9 @@ def readers(*formats: Format) -> list[Read] | None:
 def _reader(fmt: Format) -> Read | None:
     if fmt in (SINGLE, DOUBLE):
         return lambda codes: codes.view(f"f{codes.itemsize}")
+    if isinstance(fmt, Codebook):
+        values = values_of(fmt).view(np.float64)
+        return lambda codes: values[codes & codes.dtype.type(values.size - 1)]
     request = Elementwise(CONVERT, (fmt,), SINGLE, DEFAULT)
     program: ElementwiseProgram | None = engine.lower_by("vector", request)
     if program is None:
@@ -70,13 +82,18 @@ class InParts(abc.ABC):
     def part(self, operands: list[Codes], out: Codes, flags: Codes, random: Codes) -> Codes | None:
         """Write results and flags; return the indices of those that are left, or None for all.
 
-        All operands are of the size of `out`.
+        All operands are of the size of `out`, and the modes of the processor are the usual ones.
         """
 
     def run(self, operands: list[Codes], out: Codes, flags: Codes, random: Codes, past: bool = False) -> int:
         """Write results and flags."""
         if out.size < _FEW and self.request.backend is None:
             return int(self._scalar.run(operands, out, flags, random))
+        return self._run(operands, out, flags, random)
+
+    @usual_arithmetic()
+    def _run(self, operands: list[Codes], out: Codes, flags: Codes, random: Codes) -> int:
+        """Go through the parts, and give the scalar engine what they leave."""
         for start in range(0, out.size, _PART):
             place = slice(start, start + _PART)
             some, signals, words = out[place], flags[place], random[place]

@@ -16,7 +16,7 @@ from lowprec.kernels.engine import DONE, ElementwiseProgram
 from lowprec.kernels.lower.vector import plan
 from lowprec.kernels.lower.words import DOUBLE
 from lowprec.kernels.request import CONVERT, Elementwise
-from lowprec.kernels.vector.in_parts import InParts, Read, readers
+from lowprec.kernels.vector.in_parts import InParts, Read, places_of, readers
 from lowprec.kernels.vector.odd import OPERATIONS, kernel
 from lowprec.spec.format import Carrier, Sign
 from lowprec.spec.rounding import NEAREST_EVEN
@@ -71,6 +71,6 @@ class Odd(InParts):
         made = np.empty(out.size)
         if self._kernel(x, y, z, random, *self._how, made, self._plan) != DONE:
             return None
-        left = np.flatnonzero(np.isnan(made))
+        left = places_of(np.isnan(made))
         made[left] = 0  # no conversion refuses that
         return left if self._program.run([made.view(np.uint64)], out, flags, random[:0]) == DONE else None

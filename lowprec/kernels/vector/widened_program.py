@@ -49,7 +49,6 @@ class Widened(InParts):
         super().__init__(request, program.refuses)
         self._program = program
 
-    @usual_arithmetic()
     def part(self, operands: list[Codes], out: Codes, flags: Codes, random: Codes) -> Codes | None:
         """Write results and flags."""
         words = np.empty(out.size, np.uint32)
