@@ -165,7 +165,7 @@ def quantize_checkpoint(
     )
     others = configs.beside(checkpoint, kept, how) if out.suffix not in SINGLE else None
     reports = write_checkpoint(
-        out, tasks, made, digest, others=others, watch=watch, source=gguf_of(checkpoint)
+        out, tasks, made, digest, others=others, watch=watch, source=gguf_of(checkpoint), spread=spread
     )
     return reports, kept
 
@@ -202,7 +202,7 @@ def _task(weight: Weight, how: Target, scales: Scales | None, statistics: Statis
 def _plan(weight: Weight, how: Target) -> dict[str, tuple[str, str, tuple[int, ...]]]:
     """Return name, type and shape of each part by its role."""
     scheme, shape = how.scheme, weight.value_shape
-    if scheme is PLAIN:
+    if scheme == PLAIN:
         return {"codes": (weight.name, tag_of(dtype(how.element)), shape)}
     stem = weight.name.removesuffix(".weight") if scheme.weight else weight.name
     if scheme.state:
@@ -262,7 +262,7 @@ def _written(
         dataclasses.replace(weight, sizes=(unit, *[1] * (len(weight.shape) - 1))) if unit > 1 else weight
     )
     single = None
-    if how.blocks is None and how.scheme is not PLAIN:
+    if how.blocks is None and how.scheme != PLAIN:
         # Of zeros any scale will do; 1 is none that a reader stumbles over.
         single = scale_for(
             np.maximum(rows, np.where(rows, 0, np.float32(448)))

@@ -73,7 +73,7 @@ class Target:
 
     def misfit(self, shape: tuple[int, ...]) -> str:
         """Return why a weight of this shape cannot be written so; empty if it can."""
-        if self.scheme is PLAIN:
+        if self.scheme == PLAIN:
             return ""
         needed = 3 if self.scheme.packing == "groups" else 2
         if len(shape) < needed or not math.prod(shape):
@@ -147,7 +147,7 @@ def target(
         scheme = find(f"{scheme.name} nested")
     if rule is not None and scheme.state:
         raise CheckpointError(f"rule={rule!r}: {scheme.name} has no scales but the largest magnitudes")
-    if scheme is PLAIN or scheme.block is None:
+    if scheme == PLAIN or scheme.block is None:
         if rule is not None:
             raise CheckpointError(f"rule={rule!r} is for scales of blocks, which {scheme.name} has not")
         return Target(scheme, catalog.format(to), channel=channel, rounding=mode, seed=seed)

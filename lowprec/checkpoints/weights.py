@@ -50,7 +50,7 @@ class Weight:
     @property
     def is_quantized(self) -> bool:
         """Whether it is more than a tensor of numbers as they are."""
-        return self.scheme is not PLAIN
+        return self.scheme != PLAIN
 
     @property
     def element(self) -> str:
