@@ -18,6 +18,7 @@ from lowprec.checkpoints import bitsandbytes
 from lowprec.checkpoints.container import CheckpointError
 from lowprec.checkpoints.gguf import GgufBlocks, split_blocks
 from lowprec.checkpoints.schemes import FLOATS, SAVED
+from lowprec.checkpoints.torchao import unswizzled
 from lowprec.checkpoints.weights import Weight
 from lowprec.kernels.modes import usual_arithmetic
 from lowprec.spec import catalog
@@ -119,6 +120,8 @@ def stored_scales(weight: Weight, start: int = 0, stop: int | None = None) -> Ar
     assert weight.scales is not None
     first, last = _scale_rows(weight, start, stop)
     grid = grid_of(weight)
+    if weight.swizzled:
+        return unswizzled(weight.scales, grid, first, last)
     if weight.scales.shape[:1] == grid[:1]:
         return weight.scales.read(first, last).reshape(last - first, *grid[1:])
     return weight.scales.read().reshape(grid)[first:last]

@@ -13,7 +13,7 @@ import numpy.typing as npt
 
 from lowprec.arrays.block_quotients import spread
 from lowprec.arrays.convert import decode
-from lowprec.arrays.packing import unswizzle
+from lowprec.arrays.packing import swizzle, unswizzle
 from lowprec.checkpoints.decoding import (
     PART,
     codes_of,
@@ -247,7 +247,10 @@ def _of_codes(weight: Weight) -> list[Finding]:
 
 
 def _of_order(weight: Weight) -> list[Finding]:
-    """Return whether scales look swizzled: only when they are unswizzled, those of a row are alike."""
+    """Return whether scales look swizzled: only when they are unswizzled, those of a row are alike.
+
+    Of those that are said to be swizzled, whether they look as if they were not.
+    """
     grid = grid_of(weight)
     if weight.scales is None or len(grid) != 2 or grid[0] % 128 or grid[1] % 4 or grid[1] < 8:
         return []
@@ -255,6 +258,12 @@ def _of_order(weight: Weight) -> list[Finding]:
         logs = np.log2(np.abs(scale_values(weight)).astype(np.float64))
     if not np.isfinite(logs).all():
         return []
+    if weight.swizzled:
+        spreads = [float(table.var(axis=1).mean()) for table in (logs, swizzle(logs).reshape(grid))]
+        if 2 * spreads[1] < spreads[0] and spreads[0] > 1 / 64:
+            evidence = f"logarithms of a row vary by {spreads[0]:.3g}, and by {spreads[1]:.3g} as they lie"
+            remedy = "scales lie row by row, and the header says is_swizzled_scales: swizzle them, or say false"
+            return [Finding("scale-not-swizzled", weight.scales.name, evidence, remedy)]
     once = unswizzle(logs.reshape(-1), grid)
     spreads = [float(table.var(axis=1).mean()) for table in (logs, once, unswizzle(once.reshape(-1), grid))]
     for times, less in zip(("once", "twice"), spreads[1:], strict=True):
@@ -316,10 +325,11 @@ def _against(weight: Weight, source: Weight) -> list[Finding]:
         "swapped-nibbles": "the first element of a pair lies in the high half of the byte: swap the halves",
         "scale-inverted": "store the reciprocal of the scale",
         "scale-swizzled": "scales are swizzled; store them row by row",
+        "scale-not-swizzled": "scales lie row by row: swizzle them, or let the header say so",
         "fp8-without-scale": "codes are the values themselves: the scale was not applied when quantising",
     }
     for rule, remedy in tried.items():
-        values = _values(weight, 0, stop, rule) if small or rule != "scale-swizzled" else None
+        values = _values(weight, 0, stop, rule) if small or "swizzled" not in rule else None
         if values is not None and 4 * _distance(values, wanted) < as_is:
             evidence = (
                 f"the error is {as_is:.3g} of the weight, and {_distance(values, wanted):.3g} after "
@@ -357,6 +367,10 @@ def _values(
         if stored.ndim != 2 or stored.shape[0] % 128 or stored.shape[1] % 4:
             return None
         units = unswizzle(units.reshape(-1), units.shape)
+    elif changed == "scale-not-swizzled":
+        if not weight.swizzled or units.ndim != 2 or units.shape[0] % 128 or units.shape[1] % 4:
+            return None
+        units = swizzle(units).reshape(units.shape)
     elif changed == "fp8-without-scale":
         units = np.ones_like(units)
     elements = np.asarray(decode(codes, weight.element, dtype=np.float64))

@@ -21,7 +21,7 @@ from lowprec.arrays.convert import decode, encode
 from lowprec.arrays.packing import pack
 from lowprec.arrays.random import random_bits
 from lowprec.arrays.statistics import scale_for
-from lowprec.checkpoints import bitsandbytes_writing, configs
+from lowprec.checkpoints import bitsandbytes_writing, configs, torchao
 from lowprec.checkpoints.container import CheckpointError, tag_of
 from lowprec.checkpoints.correcting import Inputs, Outputs, Round, Statistics, corrected
 from lowprec.checkpoints.decoding import ranges, values_of
@@ -158,6 +158,8 @@ def quantize_checkpoint(
             {"version": lowprec.__version__, "made": "quantize" if scales is None else "convert", **spelled}
         ),
     }
+    if how.scheme.family == "torchao":
+        made |= torchao.metadata_of(weights_of(checkpoint), done, how, checkpoint.metadata)
     used = None if statistics is None else fingerprint(statistics.checkpoint, {})
     digest = fingerprint(
         checkpoint,
@@ -220,15 +222,18 @@ def _plan(weight: Weight, how: Target) -> dict[str, tuple[str, str, tuple[int, .
         return gguf_plan | ({"tensor": (stem + scheme.tensor, "F32", (1,))} if scheme.tensor else {})
     tag = scheme.scale_tags[0]
     if scheme.block is None:
-        grid = (*rows[:-1], 1) if how.channel else _one(scheme)
+        grid = (*rows[:-1], 1) if how.channel else _one(scheme, len(rows))
     code_tag = {"e4m3fn": "F8_E4M3", "e5m2": "F8_E5M2"}.get(how.element.name, scheme.code_tags[0])
     plan = {"codes": (stem + scheme.codes, code_tag, codes), "scales": (stem + scheme.scales, tag, grid)}
     if scheme.tensor:
-        plan["tensor"] = (stem + scheme.tensor, "F32", _one(scheme))
+        plan["tensor"] = (stem + scheme.tensor, "F32", _one(scheme, len(rows)))
     return plan
 
 
-def _one(scheme: Scheme) -> tuple[int, ...]:
+def _one(scheme: Scheme, axes: int) -> tuple[int, ...]:
+    """Return the shape of a single scale, of the tensor or of all its blocks."""
+    if scheme.name == "torchao float8":
+        return (1,) * axes
     return (1,) if scheme.family == "compressed-tensors" else ()
 
 

@@ -36,7 +36,12 @@ FAMILIES: dict[str, dict[str, str]] = {
     "gpt-oss": {"mxfp4": "gpt-oss mxfp4"},
     "deepseek": {"e4m3fn": "deepseek fp8"},
     "deepseek-v4": {"e4m3fn": "deepseek-v4 fp8", "mxfp4": "deepseek-v4 fp4"},
-    "torchao": {"nvfp4": "torchao nvfp4", "mxfp4": "torchao mxfp4", "mxfp8_e4m3": "torchao mxfp8"},
+    "torchao": {
+        "nvfp4": "torchao nvfp4",
+        "mxfp4": "torchao mxfp4",
+        "mxfp8_e4m3": "torchao mxfp8",
+        "e4m3fn": "torchao float8",
+    },
     "comfyui": {"e4m3fn": "comfyui scaled fp8"},
     "gguf": {name.lower(): f"gguf {name}" for name in ("MXFP4", "NVFP4", "Q8_0", "IQ4_NL")},
     "plain": {name: "plain" for name in ("e4m3fn", "e5m2", "bfloat16", "binary16")},
@@ -109,7 +114,7 @@ def target(
     rule : str, optional
         Scale rule of blocks, in place of the block format's own.
     channel : bool
-        A scale for each row; of e4m3fn in compressed-tensors.
+        A scale for each row; of e4m3fn in compressed-tensors and torchao.
     powers : bool
         Scales of 128x128 that are powers of two (`scale_fmt` "ue8m0"); DeepSeek V4 has no others.
     nested : bool
@@ -133,9 +138,9 @@ def target(
         raise CheckpointError(f"{scheme.name} is rounded to the nearest value, not by {mode}")
     if mode.bits and not is_plain(mode):
         raise CheckpointError(f"rounding {mode} shares words between elements; use stochastic(bits)")
-    if channel and scheme.name != "float-quantized":
+    if channel and scheme.name not in ("float-quantized", "torchao float8"):
         raise CheckpointError(
-            f"scales of channels are for e4m3fn of compressed-tensors, not for {scheme.name}"
+            f"scales of channels are for e4m3fn of compressed-tensors and torchao, not for {scheme.name}"
         )
     if powers and scheme.family != "deepseek":
         raise CheckpointError(

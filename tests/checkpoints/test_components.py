@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 
 from lowprec.arrays.convert import decode
-from lowprec.checkpoints.decoding import codes_of, values_of
+from lowprec.checkpoints.decoding import codes_of, ranges, values_of
 from lowprec.checkpoints.folder import open_checkpoint
 from lowprec.checkpoints.linting import lint
 from lowprec.checkpoints.verifying import verify_checkpoint
@@ -191,3 +191,73 @@ def test_quark_unpacks_the_same_codes(tmp_path, kind):
     theirs = pack.create_pack_method(None, f"fp6_{kind}").unpack(packed, reorder=False)
     (weight,) = [item for item in weights_of(found) if item.is_quantized]
     assert np.array_equal(decode(codes_of(weight), weight.element), theirs.float().numpy())
+
+
+# -- torchao's own files ----------------------------------------------------------------------------
+
+
+def _torchao_weights(x):
+    """Weights as torchao makes them: with and without swizzled scales, of tensors, rows and experts."""
+    import torch
+    from torchao.prototype.mx_formats.mx_tensor import MXTensor
+    from torchao.prototype.mx_formats.nvfp4_tensor import NVFP4Tensor, per_tensor_amax_to_scale
+    from torchao.quantization import Float8Tensor, PerRow, PerTensor
+
+    over = per_tensor_amax_to_scale(x.abs().max())
+    ragged = x[:200, :96].contiguous()
+    experts = x.reshape(2, 128, 256)
+    return {
+        "m.a.weight": NVFP4Tensor.to_nvfp4(x, per_tensor_scale=over),
+        "m.b.weight": NVFP4Tensor.to_nvfp4(x, per_tensor_scale=over, is_swizzled_scales=True),
+        "m.c.weight": NVFP4Tensor.to_nvfp4(ragged, is_swizzled_scales=True),
+        "m.d.weight": MXTensor.to_mx(x, torch.float8_e4m3fn),
+        "m.e.weight": MXTensor.to_mx(x, torch.float8_e5m2, is_swizzled_scales=True),
+        "m.f.weight": MXTensor.to_mx(ragged, torch.float4_e2m1fn_x2, is_swizzled_scales=True),
+        "m.g.weight": MXTensor.to_mx(x, torch.float4_e2m1fn_x2, block_size=16),
+        "m.h.weight": Float8Tensor.from_hp(x, granularity=PerRow()),
+        "m.i.weight": Float8Tensor.from_hp(x, granularity=PerTensor()),
+        "m.j.weight": NVFP4Tensor.to_nvfp4(experts, per_tensor_scale=over, is_swizzled_scales=True),
+    }
+
+
+def test_what_torchao_saved_is_read_to_its_values(tmp_path):
+    """Its own `flatten_tensor_state_dict`, whole and in parts: swizzled scales, ragged tiles, experts."""
+    torch = pytest.importorskip("torch")
+    support = pytest.importorskip("torchao.prototype.safetensors.safetensors_support")
+    from safetensors.torch import save_file
+
+    made = source(tmp_path / "s.safetensors", (256, 256))
+    theirs = _torchao_weights(torch.from_numpy(made.entries["m.q.weight"].read().copy()))
+    tensors, metadata = support.flatten_tensor_state_dict(theirs)
+    save_file(tensors, tmp_path / "theirs.safetensors", metadata)
+    checkpoint = open_checkpoint(tmp_path / "theirs.safetensors")
+    found = {weight.name: weight for weight in weights_of(checkpoint)}
+    assert found.keys() == theirs.keys()
+    assert {name for name, weight in found.items() if weight.swizzled} == {f"m.{x}.weight" for x in "bcefj"}
+    for name, weight in found.items():
+        expected = theirs[name].dequantize(torch.float32).numpy()
+        assert np.array_equal(values_of(weight), expected), name
+        parts = [values_of(weight, *rows) for rows in ranges(weight, 13 * 256)]
+        assert np.array_equal(np.concatenate(parts), expected), name
+    assert lint(checkpoint) == ()
+
+
+@pytest.mark.parametrize("channel", [False, True])
+@pytest.mark.parametrize("to", ["mxfp8_e4m3", "mxfp4", "nvfp4", "e4m3fn"])
+def test_torchaos_loader_reads_what_is_written(tmp_path, to, channel):
+    """Its `unflatten_tensor_state_dict` takes the file as it is, and makes tensors of the same values."""
+    torch = pytest.importorskip("torch")
+    support = pytest.importorskip("torchao.prototype.safetensors.safetensors_support")
+    from safetensors import safe_open
+
+    if channel and to != "e4m3fn":
+        pytest.skip("blocks have their own scales")
+    found, _ = quantized(tmp_path, "torchao", to, (2, 64, 96) if to == "mxfp4" else (256, 192), channel=channel)
+    with safe_open(found.path, "pt") as file:
+        tensors, metadata = {name: file.get_tensor(name) for name in file.keys()}, file.metadata()
+    theirs, left = support.unflatten_tensor_state_dict(tensors, metadata)
+    assert left == {}
+    assert torch.equal(theirs["m.norm.weight"], torch.ones(8))
+    (weight,) = [item for item in weights_of(found) if item.is_quantized]
+    assert theirs["m.q.weight"].dtype == torch.float32
+    assert np.array_equal(values_of(weight), theirs["m.q.weight"].dequantize(torch.float32).numpy())

@@ -9,6 +9,7 @@ import numpy as np
 import pytest
 
 from lowprec.arrays.packing import swizzle
+from lowprec.checkpoints.decoding import values_of
 from lowprec.checkpoints.folder import open_checkpoint
 from lowprec.checkpoints.linting import lint
 from lowprec.checkpoints.quantizing import FAMILIES, quantize_checkpoint, target
@@ -190,6 +191,39 @@ def test_evidence_says_what_shapes_look_like(tmp_path):
     other = changed(found, tmp_path / "c.safetensors", lambda t: _set(t, SCALE, t[SCALE][1].reshape(128, 16)))
     (finding,) = lint(other)
     assert "of the other axis" in finding.evidence
+
+
+def _said_swizzled(found):
+    """The header's metadata, in which the weight's scales lie in tiles."""
+    said = json.loads(found.metadata["m.q.weight"])
+    said["_data"]["is_swizzled_scales"] = True
+    return {**found.metadata, "m.q.weight": json.dumps(said)}
+
+
+@pytest.mark.parametrize("to", ["nvfp4", "mxfp4"])
+def test_scales_that_are_not_swizzled_where_the_header_says_so(tmp_path, to):
+    """torchao's `is_swizzled_scales`: scales that are, and scales that lie row by row."""
+    found, made = quantized(tmp_path, "torchao", to, (256, 512))
+    scales = "m.q._weight_scale"
+
+    def tiles(tensors):
+        tag, array = tensors[scales]
+        codes = swizzle(array.view(np.uint8))
+        tensors[scales] = tag, codes.reshape(2 * 32, -1).view(array.dtype)
+
+    right = changed(found, tmp_path / "right.safetensors", tiles, _said_swizzled(found))
+    assert lint(right) == lint(right, made) == ()
+    (ours,), (theirs,) = ([w for w in weights_of(x) if w.is_quantized] for x in (found, right))
+    assert np.array_equal(values_of(ours), values_of(theirs))
+    for name, change, metadata in (
+        ("rows", lambda tensors: None, _said_swizzled(found)),
+        ("shape", tiles, found.metadata),
+    ):
+        wrong = changed(found, tmp_path / f"{name}.safetensors", change, metadata)
+        rule = {"rows": "scale-not-swizzled", "shape": "shape"}[name]
+        assert _rules(wrong) == [rule]
+        assert rule in _rules(wrong, made)
+    assert "padded to tiles of 128x4" in lint(wrong)[0].evidence
 
 
 def test_scales_of_the_other_axis_are_seen_by_their_blocks(tmp_path):

@@ -1,0 +1,108 @@
+"""What torchao keeps in the header beside its tensors: of each weight the class, block size and scales' order.
+
+Its loader makes a tensor of each name in `tensor_names`, by JSON under the tensor's own name. Scales that are
+`is_swizzled_scales` lie in tiles of 128x4.
+
+Source: pytorch/ao, torchao/prototype/safetensors.
+"""
+
+from __future__ import annotations
+
+import json
+import math
+from collections.abc import Iterable, Mapping
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+import numpy.typing as npt
+
+from lowprec.arrays.packing import unswizzle
+from lowprec.checkpoints.container import CheckpointError, Entry, parse_json
+
+if TYPE_CHECKING:
+    from lowprec.checkpoints.targets import Target
+    from lowprec.checkpoints.weights import Weight
+
+__all__ = ["attributes", "described", "metadata_of", "unswizzled"]
+
+#: torch's names of the types of sources; what was quantised before counts as bfloat16.
+_TYPES = {"F32": "float32", "F16": "float16"}
+_CODES = {"e4m3fn": "float8_e4m3fn", "e5m2": "float8_e5m2", "e2m1fn": "float4_e2m1fn_x2"}
+#: Bytes of a row of tiles, for each tile.
+_TILE = 512
+
+
+def attributes(metadata: Mapping[str, str], name: str) -> dict[str, Any]:
+    """Return what the header says of a weight: its class's attributes; nothing where it says nothing."""
+    try:
+        said = parse_json(metadata.get(name, "{}").encode("utf-8", "surrogatepass"), name).get("_data")
+    except CheckpointError:
+        return {}
+    return said if isinstance(said, dict) else {}
+
+
+def described(weight: Weight, how: Target) -> str:
+    """Return the JSON for a weight that is quantised by a target."""
+    last, block = weight.value_shape[-1], how.scheme.block
+    kind = {"_type": "torch.dtype", "_data": _TYPES.get(weight.codes.tag, "bfloat16")}
+    data: dict[str, Any] = {"act_quant_kwargs": None}
+    if how.scheme.tensor:
+        name = "NVFP4Tensor"
+        data |= {"is_swizzled_scales": False, "use_triton_kernel": False, "block_size": 16}
+    elif block is not None:
+        name = "MXTensor"
+        element = {"_type": "torch.dtype", "_data": _CODES[how.element.name]}
+        data |= {"elem_dtype": element, "block_size": block[1], "is_swizzled_scales": False}
+        data |= {"kernel_preference": {"_type": "KernelPreference", "_data": "EMULATED"}}
+    else:
+        name = "Float8Tensor"
+        sizes = [1] * (len(weight.shape) - 1) + [last] if how.channel else list(weight.value_shape)
+        data |= {"block_size": sizes, "mm_config": None, "dtype": kind}
+        data |= {"kernel_preference": {"_type": "KernelPreference", "_data": "AUTO"}}
+    if block is not None:
+        data["orig_dtype"] = kind
+    parts = ["qdata", "scale", *(["per_tensor_scale"] if how.scheme.tensor else [])]
+    return json.dumps({"_type": name, "_data": data, "_tensor_data_names": parts})
+
+
+def metadata_of(
+    weights: Iterable[Weight], done: Iterable[str], how: Target, metadata: Mapping[str, str]
+) -> dict[str, str]:
+    """Return the header's metadata for torchao's loader.
+
+    Parameters
+    ----------
+    weights : iterable of Weight
+        All of the checkpoint.
+    done : iterable of str
+        The names of those that are quantised by `how`.
+    how : Target
+    metadata : mapping of str to str
+        Of the source: what it says of torchao's weights that stay as they are.
+    """
+    chosen, found = set(done), dict[str, str]()
+    for weight in weights:
+        if weight.name in chosen:
+            found[f"{weight.name.removesuffix('.weight')}.weight"] = described(weight, how)
+        elif weight.scheme.family == "torchao" and attributes(metadata, weight.name):
+            found[weight.name] = metadata[weight.name]
+        else:
+            found |= {part.name: json.dumps({"_type": "Tensor"}) for part in weight.parts}
+    # The loader splits every name at its last dot; tensors without one are left to it as they are.
+    named = {name: text for name, text in found.items() if "." in name}
+    return {**named, "tensor_names": json.dumps(list(named))}
+
+
+def unswizzled(scales: Entry, grid: tuple[int, ...], first: int, last: int) -> npt.NDArray[Any]:
+    """Return scales `first` to `last` along the first axis of a grid; tiles of other rows are not read."""
+    each, across = math.prod(grid[1:-1]), -(-grid[-1] // 4) * _TILE
+    tiles = first * each // 128, -(-last * each // 128)
+    width = max(scales.nbytes // max(scales.rows, 1), 1)
+    begin, end = tiles[0] * across // width, -(-tiles[1] * across // width)
+    data = scales.read(begin, end)
+    flat = data.reshape(-1).view(np.uint8)[tiles[0] * across - begin * width :]
+    flat = flat[: (tiles[1] - tiles[0]) * across].view(data.dtype)
+    rows = min(tiles[1] * 128, grid[0] * each) - tiles[0] * 128
+    table = unswizzle(flat, (rows, grid[-1]))
+    start = first * each - tiles[0] * 128
+    return table[start : start + (last - first) * each].reshape(last - first, *grid[1:])
