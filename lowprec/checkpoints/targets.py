@@ -22,6 +22,7 @@ FAMILIES: dict[str, dict[str, str]] = {
     "compressed-tensors": {
         "nvfp4": "nvfp4-pack-quantized",
         "mxfp4": "mxfp4-pack-quantized",
+        "mxfp6_e2m3": "mxfp6-pack-quantized",
         "mxfp8_e4m3": "mxfp8-quantized",
         "e4m3fn": "float-quantized",
     },

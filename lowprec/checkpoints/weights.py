@@ -168,7 +168,7 @@ def _quantized(name: str, entry: Entry, checkpoint: Checkpoint) -> Weight | None
                 continue
             if scheme.state and (stem + scheme.state not in entries or not exact):
                 continue
-            if scheme.packing == "low_first" and scheme.marks and not _is_six(entry, scales):
+            if scheme.element in ("e2m3fn", "e3m2fn") and not _is_six(entry, scales):
                 continue
             ends = (*scheme.extras, *([scheme.state] if scheme.state else []))
             extras = tuple(entries[stem + end] for end in ends if stem + end in entries)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import ml_dtypes
 import numpy as np
 import pytest
 
@@ -9,6 +10,7 @@ from lowprec.arrays.convert import decode
 from lowprec.checkpoints.decoding import codes_of, ranges, values_of
 from lowprec.checkpoints.folder import open_checkpoint
 from lowprec.checkpoints.linting import lint
+from lowprec.checkpoints.quantizing import quantize_checkpoint, target
 from lowprec.checkpoints.verifying import verify_checkpoint
 from lowprec.checkpoints.weights import weights_of
 from tests.checkpoints.files import quantized, source
@@ -65,19 +67,38 @@ def _torch(entry):
     )
 
 
-@pytest.mark.parametrize("to", ["nvfp4", "mxfp4", "mxfp8_e4m3", "e4m3fn"])
+#: Its compressors by `--to`, and what its schemes say.
+_COMPRESSORS = {
+    "nvfp4": ("NVFP4PackedCompressor", {"num_bits": 4, "strategy": "tensor_group", "group_size": 16}),
+    "mxfp4": ("MXFP4PackedCompressor", {"num_bits": 4, "strategy": "group", "group_size": 32}),
+    "mxfp6_e2m3": ("MXFP6PackedCompressor", {"num_bits": 6, "strategy": "group", "group_size": 32}),
+    "mxfp8_e4m3": ("MXFP8QuantizationCompressor", {"num_bits": 8, "strategy": "group", "group_size": 32}),
+    "e4m3fn": ("FloatQuantizationCompressor", {"num_bits": 8, "strategy": "tensor"}),
+    "e4m3fn channel": ("FloatQuantizationCompressor", {"num_bits": 8, "strategy": "channel"}),
+}
+
+
+def _in_float32(state, scheme):
+    """Dequantise NVFP4 by the package's functions in float32: its decompressor computes in bfloat16."""
+    from compressed_tensors.compressors.nvfp4.helpers import unpack_fp4_from_uint8
+    from compressed_tensors.quantization.lifecycle.forward import dequantize
+
+    rows, packed = state["weight_packed"].shape
+    elements = unpack_fp4_from_uint8(state["weight_packed"], rows, 2 * packed).float()
+    scale, number = state["weight_scale"].float(), state["weight_global_scale"]
+    return dequantize(
+        x_q=elements, scale=scale, args=scheme.weights, global_scale=number, dtype=elements.dtype
+    ).numpy()
+
+
+@pytest.mark.parametrize("to", _COMPRESSORS)
 def test_compressed_tensors_reads_the_same_values(tmp_path, to):
     """Its decompressors, on the tensors that we wrote."""
     compressors = pytest.importorskip("compressed_tensors.compressors")
     from compressed_tensors.quantization import QuantizationArgs, QuantizationScheme
 
-    name, arguments = {
-        "nvfp4": ("NVFP4PackedCompressor", {"num_bits": 4, "strategy": "tensor_group", "group_size": 16}),
-        "mxfp4": ("MXFP4PackedCompressor", {"num_bits": 4, "strategy": "group", "group_size": 32}),
-        "mxfp8_e4m3": ("MXFP8QuantizationCompressor", {"num_bits": 8, "strategy": "group", "group_size": 32}),
-        "e4m3fn": ("FloatQuantizationCompressor", {"num_bits": 8, "strategy": "tensor"}),
-    }[to]
-    found, _ = quantized(tmp_path, "compressed-tensors", to)
+    name, arguments = _COMPRESSORS[to]
+    found, _ = quantized(tmp_path, "compressed-tensors", to.split()[0], channel=to.endswith("channel"))
     scheme = QuantizationScheme(
         targets=["Linear"], weights=QuantizationArgs(type="float", symmetric=True, **arguments)
     )
@@ -86,20 +107,72 @@ def test_compressed_tensors_reads_the_same_values(tmp_path, to):
         for key, entry in found.entries.items()
         if key.startswith("m.q.")
     }
-    if to == "nvfp4":  # its decompressor computes in bfloat16; the same functions in float32
-        from compressed_tensors.compressors.nvfp4.helpers import unpack_fp4_from_uint8
-        from compressed_tensors.quantization.lifecycle.forward import dequantize
-
-        rows, packed = state["weight_packed"].shape
-        elements = unpack_fp4_from_uint8(state["weight_packed"], rows, 2 * packed).float()
-        scale, number = state["weight_scale"].float(), state["weight_global_scale"]
-        theirs = dequantize(
-            x_q=elements, scale=scale, args=scheme.weights, global_scale=number, dtype=elements.dtype
-        ).numpy()
+    if to == "nvfp4":
+        theirs = _in_float32(state, scheme)
     else:
         theirs = getattr(compressors, name).decompress(state, scheme)["weight"].float().numpy()
     (weight,) = [item for item in weights_of(found) if item.is_quantized]
     assert np.array_equal(values_of(weight), theirs)
+
+
+@pytest.mark.parametrize("to", _COMPRESSORS)
+def test_what_compressed_tensors_wrote_is_read_to_its_values(tmp_path, to):
+    """By its own scales and compressors; nothing of it is a finding."""
+    torch = pytest.importorskip("torch")
+    compressors = pytest.importorskip("compressed_tensors.compressors")
+    from compressed_tensors.quantization import QuantizationArgs, QuantizationScheme
+    from compressed_tensors.quantization.utils.helpers import calculate_qparams, generate_gparam
+    from safetensors.torch import save_file
+
+    name, arguments = _COMPRESSORS[to]
+    if "group_size" in arguments:
+        arguments = arguments | {"scale_dtype": torch.float8_e4m3fn if to == "nvfp4" else torch.uint8}
+    scheme = QuantizationScheme(
+        targets=["Linear"], weights=QuantizationArgs(type="float", symmetric=True, **arguments)
+    )
+    made = source(tmp_path / "s.safetensors")
+    x = torch.from_numpy(made.entries["m.q.weight"].read().copy())
+    whole, one = (x.amin().reshape(1), x.amax().reshape(1)), arguments["strategy"] == "tensor"
+    runs = x.reshape(len(x), -1, arguments.get("group_size", x.shape[1]))
+    over = generate_gparam(*whole) if to == "nvfp4" else None
+    low, high = whole if one else (runs.amin(-1), runs.amax(-1))
+    scale, _ = calculate_qparams(low, high, scheme.weights, global_scale=over)
+    state = {"weight": x, "weight_scale": scale} | ({} if over is None else {"weight_global_scale": over})
+    compressor = getattr(compressors, name)
+    state = compressor.compress(state, scheme)
+    save_file({f"m.q.{part}": tensor for part, tensor in state.items()}, tmp_path / "theirs.safetensors")
+    checkpoint = open_checkpoint(tmp_path / "theirs.safetensors")
+    (weight,) = weights_of(checkpoint)
+    theirs = _in_float32(state, scheme) if to == "nvfp4" else None
+    if theirs is None:
+        theirs = compressor.decompress(state, scheme)["weight"].float().numpy()
+    assert np.array_equal(values_of(weight), theirs)
+    assert lint(checkpoint) == lint(checkpoint, made) == ()
+
+
+@pytest.mark.parametrize("to", _COMPRESSORS)
+def test_transformers_loads_a_model_by_the_configuration_that_is_written(tmp_path, to):
+    """A small Llama, loaded by its name: values are ours; of NVFP4 in bfloat16, as that loader computes."""
+    torch = pytest.importorskip("torch")
+    transformers = pytest.importorskip("transformers")
+    pytest.importorskip("compressed_tensors")
+    sizes = dict(hidden_size=128, intermediate_size=256, num_hidden_layers=1, vocab_size=64)
+    settings = transformers.LlamaConfig(num_attention_heads=4, num_key_value_heads=4, **sizes)
+    torch.manual_seed(0)
+    transformers.LlamaForCausalLM(settings).to(torch.float32).save_pretrained(tmp_path / "model")
+    how = target("compressed-tensors", to.split()[0], channel=to.endswith("channel"))
+    quantize_checkpoint(open_checkpoint(tmp_path / "model"), tmp_path / "out", how)
+    asked = transformers.CompressedTensorsConfig(run_compressed=False)
+    loaded = transformers.AutoModelForCausalLM.from_pretrained(
+        tmp_path / "out", quantization_config=asked, dtype=torch.float32
+    )
+    theirs = {name: tensor.detach().numpy() for name, tensor in loaded.named_parameters()}
+    weights = [item for item in weights_of(open_checkpoint(tmp_path / "out")) if item.is_quantized]
+    assert len(weights) == 7
+    for weight in weights:
+        ours = values_of(weight)
+        ours = ours.astype(ml_dtypes.bfloat16).astype(np.float32) if to == "nvfp4" else ours
+        assert np.array_equal(ours, theirs[weight.name]), weight.name
 
 
 @pytest.mark.parametrize("to", ["mxfp8_e4m3", "mxfp4", "nvfp4"])
