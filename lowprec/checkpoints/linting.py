@@ -262,7 +262,9 @@ def _of_order(weight: Weight) -> list[Finding]:
         spreads = [float(table.var(axis=1).mean()) for table in (logs, swizzle(logs).reshape(grid))]
         if 2 * spreads[1] < spreads[0] and spreads[0] > 1 / 64:
             evidence = f"logarithms of a row vary by {spreads[0]:.3g}, and by {spreads[1]:.3g} as they lie"
-            remedy = "scales lie row by row, and the header says is_swizzled_scales: swizzle them, or say false"
+            remedy = (
+                "scales lie row by row, and the header says is_swizzled_scales: swizzle them, or say false"
+            )
             return [Finding("scale-not-swizzled", weight.scales.name, evidence, remedy)]
     once = unswizzle(logs.reshape(-1), grid)
     spreads = [float(table.var(axis=1).mean()) for table in (logs, once, unswizzle(once.reshape(-1), grid))]

@@ -325,7 +325,9 @@ def test_torchaos_loader_reads_what_is_written(tmp_path, to, channel):
 
     if channel and to != "e4m3fn":
         pytest.skip("blocks have their own scales")
-    found, _ = quantized(tmp_path, "torchao", to, (2, 64, 96) if to == "mxfp4" else (256, 192), channel=channel)
+    found, _ = quantized(
+        tmp_path, "torchao", to, (2, 64, 96) if to == "mxfp4" else (256, 192), channel=channel
+    )
     with safe_open(found.path, "pt") as file:
         tensors, metadata = {name: file.get_tensor(name) for name in file.keys()}, file.metadata()
     theirs, left = support.unflatten_tensor_state_dict(tensors, metadata)

@@ -266,6 +266,9 @@ def test_what_only_the_source_shows_is_named_against_it(tmp_path, rule, family, 
         ("scale-strategy", "compressed-tensors", "mxfp4", {},
          lambda c: c["config_groups"]["group_0"]["weights"].update(group_size=16)),
         ("scale-not-a-power-of-two", "deepseek", "e4m3fn", {}, lambda c: c.update(scale_fmt="ue8m0")),
+        ("format-disagrees", "modelopt", "nvfp4", {}, lambda c: c.update(quant_algo="FP8")),
+        ("format-disagrees", "quark", "mxfp4", {},
+         lambda c: c["global_quant_config"]["weight"].update(dtype="fp8_e4m3")),
         ("quantized-but-plain", "compressed-tensors", "mxfp4", {}, lambda c: c["ignore"].remove("m.k")),
     ],
 )  # fmt: skip
@@ -279,6 +282,80 @@ def test_a_configuration_that_says_otherwise_is_named(tmp_path, rule, family, to
     change(config["quantization_config"])
     (tmp_path / "out" / "config.json").write_text(json.dumps(config))
     assert _rules(open_checkpoint(tmp_path / "out")) == [rule]
+
+
+def _mixed(path):
+    """Return a folder with NVFP4 and FP8 of compressed-tensors, and its configuration by targets."""
+    weights = {
+        f"m.{name}.weight": np.full((32, 32), 1 + place, np.float32) for place, name in enumerate("ab")
+    }
+    made = source(path / "s.safetensors", (256, 256), **weights)
+    quantize_checkpoint(
+        made, path / "4.safetensors", target("compressed-tensors", "nvfp4"), exclude=["*.a.*"]
+    )
+    quantize_checkpoint(
+        open_checkpoint(path / "4.safetensors"),
+        path / "out.safetensors",
+        target("compressed-tensors", "e4m3fn"),
+        include=["m.a.weight"],
+    )
+    (path / "out").mkdir()
+    (path / "out.safetensors").rename(path / "out" / "model.safetensors")
+    float4 = {"num_bits": 4, "type": "float", "strategy": "tensor_group", "group_size": 16}
+    float8 = {"num_bits": 8, "type": "float", "strategy": "tensor"}
+    return path / "out", {
+        "quant_method": "compressed-tensors",
+        "format": "mixed-precision",
+        "config_groups": {
+            "group_0": {"targets": ["Linear"], "weights": float4},
+            "group_1": {"targets": ["re:.*[.]a$"], "weights": float8},
+        },
+        "ignore": [],
+    }
+
+
+@pytest.mark.parametrize(
+    ("rule", "tensor", "change"),
+    [
+        (None, None, lambda c: None),
+        # one layer's scheme is taken for another's: by the order of groups, a list or a pattern
+        ("format-disagrees", "m.a.weight", lambda c: c["config_groups"].pop("group_1")),
+        ("format-disagrees", "m.b.weight",
+         lambda c: c["config_groups"]["group_1"].update(targets=["m.a", "m.b"])),
+        ("format-disagrees", "m.a.weight",
+         lambda c: c["config_groups"]["group_1"]["weights"].update(strategy="group", group_size=32)),
+        ("ignored-but-quantized", "m.b.weight",
+         lambda c: c["config_groups"]["group_0"].update(targets=["m.q"])),
+        ("ignored-but-quantized", "m.a.weight", lambda c: c["ignore"].append("m.a")),
+    ],
+)  # fmt: skip
+def test_mixed_schemes_are_held_against_targets_and_ignore_lists(tmp_path, rule, tensor, change):
+    folder, config = _mixed(tmp_path)
+    change(config)
+    (folder / "config.json").write_text(json.dumps({"quantization_config": config}))
+    found = [(finding.rule, finding.tensor) for finding in lint(open_checkpoint(folder))]
+    assert found == ([] if rule is None else [(rule, tensor)])
+
+
+@pytest.mark.parametrize(
+    ("rule", "layers"),
+    [
+        (None, {"m.a": "NVFP4", "m.q": "FP8"}),
+        ("format-disagrees", {"m.a": "FP8", "m.q": "FP8"}),
+        ("ignored-but-quantized", {"m.q": "FP8"}),
+    ],
+)
+def test_mixed_schemes_of_modelopt_are_held_against_its_layers(tmp_path, rule, layers):
+    """`quantized_layers` of hf_quant_config.json names each layer and its algorithm."""
+    made = source(tmp_path / "s.safetensors", (64, 64), **{"m.a.weight": np.ones((32, 32), np.float32)})
+    quantize_checkpoint(made, tmp_path / "4.safetensors", target("modelopt", "nvfp4"), exclude=["*.q.*"])
+    (tmp_path / "out").mkdir()
+    out, fp8 = tmp_path / "out" / "model.safetensors", target("modelopt", "e4m3fn")
+    quantize_checkpoint(open_checkpoint(tmp_path / "4.safetensors"), out, fp8, include=["m.q.weight"])
+    named = {name: {"quant_algo": algorithm} for name, algorithm in layers.items()}
+    said = {"quantization": {"quant_algo": "MIXED_PRECISION", "quantized_layers": named}}
+    (tmp_path / "out" / "hf_quant_config.json").write_text(json.dumps(said))
+    assert _rules(open_checkpoint(tmp_path / "out")) == ([] if rule is None else [rule])
 
 
 def test_scales_of_joined_layers_that_differ_are_a_note(tmp_path):

@@ -85,7 +85,9 @@ def _defined(name, tensors):
         return _row_blocks(get)
     if "mxfp6" in name:
         kind = "e2m3" if name.startswith("mxfp6") else name
-        return _sixes(get.get(".weight_packed", get.get(".weight")), kind) * np.repeat(_power(get[".weight_scale"]), 32, axis=-1)
+        return _sixes(get.get(".weight_packed", get.get(".weight")), kind) * np.repeat(
+            _power(get[".weight_scale"]), 32, axis=-1
+        )
     if name == "gpt-oss mxfp4":
         blocks, scales = get[".weight_blocks"], get[".weight_scales"]
         whole = _nibbles(blocks.reshape(*blocks.shape[:-2], -1)) * np.repeat(_power(scales), 32, axis=-1)
