@@ -1,6 +1,6 @@
-"""What a configuration says of one module: the kind of its weight, by lists of targets and of names to ignore.
+"""What a configuration says of one module: the kind of its weight, by targets and by names to ignore.
 
-Mixed schemes are told apart here: groups of compressed-tensors with their targets, layers that ModelOpt names,
+Mixed schemes are told apart here: groups of compressed-tensors with their targets, layers of ModelOpt,
 and patterns of Quark.
 """
 

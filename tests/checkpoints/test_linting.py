@@ -202,7 +202,7 @@ def _said_swizzled(found):
 
 @pytest.mark.parametrize("to", ["nvfp4", "mxfp4"])
 def test_scales_that_are_not_swizzled_where_the_header_says_so(tmp_path, to):
-    """torchao's `is_swizzled_scales`: scales that are, and scales that lie row by row."""
+    """Torchao's `is_swizzled_scales`: scales that are, and scales that lie row by row."""
     found, made = quantized(tmp_path, "torchao", to, (256, 512))
     scales = "m.q._weight_scale"
 
