@@ -324,7 +324,7 @@ def _against(weight: Weight, source: Weight) -> list[Finding]:
     if as_is < 0.1:
         return []
     tried = {
-        "swapped-nibbles": "the first element of a pair lies in the high half of the byte: swap the halves",
+        "swapped-nibbles": "the elements of a pair lie in the wrong halves of the byte: swap the halves",
         "scale-inverted": "store the reciprocal of the scale",
         "scale-swizzled": "scales are swizzled; store them row by row",
         "scale-not-swizzled": "scales lie row by row: swizzle them, or let the header say so",
@@ -357,7 +357,7 @@ def _values(
         else (1 / tensor.astype(np.float64) if weight.scheme.divides else tensor)
     )
     if changed == "swapped-nibbles":
-        if weight.scheme.packing not in ("low_first", "groups"):
+        if weight.scheme.packing not in ("low_first", "high_low", "groups"):
             return None
         codes = codes.reshape(*codes.shape[:-1], -1, 2)[..., ::-1].reshape(codes.shape)
     elif changed == "scale-inverted" and tensor is not None:

@@ -169,7 +169,7 @@ def _is_linear(weight: Weight) -> bool:
 
 def _comfyui(checkpoint: Checkpoint, weights: Sequence[Weight]) -> Iterator[Finding]:
     is_marked = any(name == "scaled_fp8" or name.endswith(".scaled_fp8") for name in checkpoint.entries)
-    scaled = [weight for weight in weights if weight.scheme.family == "comfyui"]
+    scaled = [weight for weight in weights if weight.scheme.name == "comfyui scaled fp8"]
     if scaled and not is_marked and not any(name.endswith(".comfy_quant") for name in checkpoint.entries):
         evidence = (
             f"{len(scaled)} weights have scale_weight, and there is no tensor scaled_fp8 or .comfy_quant"
@@ -195,8 +195,12 @@ def _comfyui(checkpoint: Checkpoint, weights: Sequence[Weight]) -> Iterator[Find
                 )
                 continue
             of = checkpoint.entries.get(f"{name.removesuffix('.comfy_quant')}.weight")
-            wanted = {"F8_E4M3": "float8_e4m3fn", "F8_E5M2": "float8_e5m2", "U8": "nvfp4"}
-            if of is None or said != wanted.get(of.tag, said):
+            wanted = {
+                "F8_E4M3": ("float8_e4m3fn", "mxfp8"),
+                "F8_E5M2": ("float8_e5m2", "mxfp8"),
+                "U8": ("nvfp4",),
+            }
+            if of is None or said not in wanted.get(of.tag, (said,)):
                 has = "nothing" if of is None else of.tag
                 evidence = f"it says {said!r}, and the weight beside it is {has}"
                 yield Finding("comfyui-quant", name, evidence, "correct its format")

@@ -43,7 +43,7 @@ FAMILIES: dict[str, dict[str, str]] = {
         "mxfp8_e4m3": "torchao mxfp8",
         "e4m3fn": "torchao float8",
     },
-    "comfyui": {"e4m3fn": "comfyui scaled fp8"},
+    "comfyui": {"e4m3fn": "comfyui scaled fp8", "nvfp4": "comfyui nvfp4", "mxfp8_e4m3": "comfyui mxfp8"},
     "gguf": {name.lower(): f"gguf {name}" for name in ("MXFP4", "NVFP4", "Q8_0", "IQ4_NL")},
     "plain": {name: "plain" for name in ("e4m3fn", "e5m2", "bfloat16", "binary16")},
 }
@@ -84,6 +84,10 @@ class Target:
         needed = 3 if self.scheme.packing == "groups" else 2
         if len(shape) < needed or not math.prod(shape):
             return f"{len(shape)} axes, {needed} needed" if len(shape) < needed else "it has no elements"
+        if self.scheme.swizzled:
+            unit = 16 if self.scheme.tensor else 32
+            fits = len(shape) == 2 and not any(length % unit for length in shape)
+            return "" if fits else f"two axes in multiples of {unit} needed, which ComfyUI pads to"
         if self.scheme.block == (128, 128):
             return "" if len(shape) == 2 else "tiles need exactly two axes"
         along = shape[-2] if self.scheme.transposed else shape[-1]

@@ -11,12 +11,15 @@ from lowprec.checkpoints import bitsandbytes
 from lowprec.checkpoints.container import CheckpointError, Entry, parse_json
 from lowprec.checkpoints.folder import Checkpoint
 from lowprec.checkpoints.saved import in_catalog, saved_in
-from lowprec.checkpoints.schemes import FLOATS, PLAIN, SAVED, SCHEMES, Packing, Scheme
+from lowprec.checkpoints.schemes import COMFY_QUANT, FLOATS, PLAIN, SAVED, SCHEMES, Packing, Scheme
 from lowprec.checkpoints.torchao import attributes
 from lowprec.spec import catalog
 from lowprec.spec.block import BlockFormat
 
 __all__ = ["Weight", "logical_shape", "weights_of"]
+
+#: What no JSON beside a weight has reason to exceed, in bytes.
+_LONGEST_MARK = 1 << 12
 
 
 @dataclass(frozen=True)
@@ -142,7 +145,7 @@ def _saved(name: str, fmt: BlockFormat, axes: tuple[int, ...], entries: Mapping[
 
 def _quantized(name: str, entry: Entry, checkpoint: Checkpoint) -> Weight | None:
     entries, config = checkpoint.entries, checkpoint.config
-    said = _said(checkpoint)
+    said = _said(checkpoint) | _of_comfyui(name.removesuffix(".weight"), entries)
     fitting = [scheme for scheme in _candidates(name, entry) if _is_marked(scheme, said)]
     for exact in (True, False):
         for scheme in fitting:
@@ -202,6 +205,17 @@ def _said(checkpoint: Checkpoint) -> dict[str, Any]:
     return config
 
 
+def _of_comfyui(stem: str, entries: Mapping[str, Entry]) -> dict[str, Any]:
+    """Return the format that ComfyUI's JSON beside a weight says."""
+    entry = entries.get(stem + COMFY_QUANT)
+    if entry is None or entry.tag != "U8" or entry.nbytes > _LONGEST_MARK:
+        return {}
+    try:
+        return {COMFY_QUANT: parse_json(entry.read().tobytes(), entry.name).get("format")}
+    except CheckpointError:
+        return {}
+
+
 def _is_six(codes: Entry, scales: Entry | None) -> bool:
     """Return whether codes of 6 bits lie there: 24 bytes for each scale."""
     return scales is not None and codes.shape[-1:] == tuple(24 * count for count in scales.shape[-1:])
@@ -215,9 +229,11 @@ def _resolved(weight: Weight, config: Mapping[str, Any]) -> Weight:
     """Return the weight with the shape of its codes, and what shares a scale, or the problem with that."""
     if weight.scheme.state:
         return bitsandbytes.resolved(weight)
-    bits = catalog.format(weight.scheme.element).width if weight.scheme.packing == "low_first" else 8
+    packed = weight.scheme.packing in ("low_first", "high_low")
+    bits = catalog.format(weight.scheme.element).width if packed else 8
     shape = logical_shape(weight.codes.shape, weight.scheme.packing, bits)
-    swizzled = weight.scheme.block is not None and config.get("is_swizzled_scales") is True
+    said = weight.scheme.block is not None and config.get("is_swizzled_scales") is True
+    swizzled = weight.scheme.swizzled or said
     fields = dict(weight.__dict__, shape=shape, swizzled=swizzled)
     if weight.scheme.packing == "groups" and (len(weight.codes.shape) < 2 or weight.codes.shape[-1] != 16):
         problem = ("shape", f"codes of shape {list(weight.codes.shape)} are no groups of 16 bytes")
@@ -248,7 +264,7 @@ def logical_shape(shape: tuple[int, ...], packing: Packing, bits: int = 4) -> tu
     >>> logical_shape((2, 3, 16), "groups")
     (2, 96)
     """
-    if packing == "low_first":
+    if packing in ("low_first", "high_low"):
         return (*shape[:-1], 8 * shape[-1] // bits)
     if packing == "groups":
         return (*shape[:-2], 32 * shape[-2])

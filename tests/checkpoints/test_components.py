@@ -336,3 +336,35 @@ def test_torchaos_loader_reads_what_is_written(tmp_path, to, channel):
     (weight,) = [item for item in weights_of(found) if item.is_quantized]
     assert theirs["m.q.weight"].dtype == torch.float32
     assert np.array_equal(values_of(weight), theirs["m.q.weight"].dequantize(torch.float32).numpy())
+
+
+@pytest.mark.parametrize("to", ["nvfp4", "mxfp8_e4m3"])
+def test_comfyui_and_lowprec_read_each_other(tmp_path, to):
+    """The layouts of its kernel library, on the tensors that it makes, and on ours."""
+    torch = pytest.importorskip("torch")
+    pytest.importorskip("comfy_kitchen")
+    from comfy_kitchen.tensor import TensorCoreMXFP8Layout, TensorCoreNVFP4Layout
+    from safetensors.torch import save_file
+
+    layout = TensorCoreNVFP4Layout if to == "nvfp4" else TensorCoreMXFP8Layout
+    found, made = quantized(tmp_path, "comfyui", to, (224, 192))
+    x = torch.from_numpy(made.entries["m.q.weight"].read().copy())
+    codes, how = layout.quantize(x)
+    mark = torch.from_numpy(found.entries["m.q.comfy_quant"].read().copy())
+    parts = {"": codes, "_scale": how.block_scale if to == "nvfp4" else how.scale}
+    parts |= {"_scale_2": how.scale} if to == "nvfp4" else {}
+    tensors = {f"m.q.weight{end}": part for end, part in parts.items()} | {"m.q.comfy_quant": mark}
+    save_file(tensors, tmp_path / "theirs.safetensors")
+    theirs = open_checkpoint(tmp_path / "theirs.safetensors")
+    (weight,) = weights_of(theirs)
+    assert weight.scheme.name == f"comfyui {to.split('_')[0]}"
+    assert np.array_equal(values_of(weight), layout.dequantize(codes, how).numpy())
+    assert lint(theirs, made) == ()
+    (ours,) = [item for item in weights_of(found) if item.is_quantized]
+    codes, scales = (_torch(found.entries[f"m.q.weight{end}"]) for end in ("", "_scale"))
+    number = {"scale": scales}
+    if to == "nvfp4":
+        number = {"scale": torch.from_numpy(found.entries["m.q.weight_scale_2"].read().reshape(()))}
+        number["block_scale"] = scales
+    how = layout.Params(orig_dtype=torch.float32, orig_shape=(224, 192), **number)
+    assert np.array_equal(values_of(ours), layout.dequantize(codes, how).numpy())

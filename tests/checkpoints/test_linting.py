@@ -8,7 +8,7 @@ import ml_dtypes
 import numpy as np
 import pytest
 
-from lowprec.arrays.packing import swizzle
+from lowprec.arrays.packing import swizzle, unswizzle
 from lowprec.checkpoints.decoding import values_of
 from lowprec.checkpoints.folder import open_checkpoint
 from lowprec.checkpoints.linting import lint
@@ -100,6 +100,11 @@ def _swizzled(times):
     return change
 
 
+def _rows(tensors):
+    tag, array = tensors[SCALE]
+    tensors[SCALE] = tag, unswizzle(array.view(np.uint8), array.shape).view(array.dtype)
+
+
 def _state(tensors, text):
     (name,) = (name for name in tensors if ".quant_state." in name)
     _set(tensors, name, np.frombuffer(text.encode(), np.uint8))
@@ -147,6 +152,7 @@ DEFECTS = [
     ("missing-scale", "gpt-oss", "mxfp4", lambda t: t.pop("m.q.weight_scales")),
     ("missing-scale", "quark", "mxfp4", lambda t: t.pop(SCALE)),
     ("missing-tensor-scale", "compressed-tensors", "nvfp4", lambda t: t.pop("m.q.weight_global_scale")),
+    ("scale-not-swizzled", "comfyui", "nvfp4", _rows),
     ("orphan-scale", "modelopt", "e4m3fn", lambda t: t.pop(CODES)),
     ("fp8-without-scale", "comfyui", "e4m3fn", lambda t: t.pop("m.q.scale_weight")),
     ("comfyui-unmarked", "comfyui", "e4m3fn", lambda t: t.pop("scaled_fp8")),
@@ -243,6 +249,8 @@ def test_scales_of_the_other_axis_are_seen_by_their_blocks(tmp_path):
     [
         # sglang #23625: nothing but the source shows it
         ("swapped-nibbles", "modelopt", "nvfp4", lambda t: _swap(t, CODES)),
+        # comfy-kitchen has the first element in the high half
+        ("swapped-nibbles", "comfyui", "nvfp4", lambda t: _swap(t, CODES)),
         ("swapped-nibbles", "gpt-oss", "mxfp4", lambda t: _swap(t, "m.q.weight_blocks")),
         ("far-from-source", "quark", "mxfp4", lambda t: _set(t, CODES, t[CODES][1][::-1].copy())),
     ],

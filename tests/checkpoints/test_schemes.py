@@ -43,6 +43,14 @@ def _tiles(scales, shape):
     return np.kron(scales, np.ones((128, 128)))[: shape[0], : shape[1]]
 
 
+def _untiled(scales, shape):
+    """Scales of a shape out of cuBLAS's tiles of 128 rows and 4 columns, place by place."""
+    flat, across = scales.reshape(-1), -(-shape[1] // 4)
+    row, column = np.indices(shape)
+    inside = row % 32 * 16 + row % 128 // 32 * 4 + column % 4
+    return flat[(row // 128 * across + column // 4) * 512 + inside]
+
+
 def _sixes(data, name):
     """Values of codes of 6 bits, four in three bytes, the first in the lowest bits."""
     trios = data.reshape(-1, 3).astype(int) @ [1, 1 << 8, 1 << 16]
@@ -67,6 +75,15 @@ def _row_blocks(get):
 def _defined(name, tensors):
     """The weight's values as the layout's definition says, in float64."""
     get = {key.removeprefix("m.q"): array for key, (_, array) in tensors.items() if key.startswith("m.q")}
+    if name in ("comfyui nvfp4", "comfyui mxfp8"):
+        shape = get[".weight"].shape
+        sizes = (shape[0], shape[1] // 8) if name.endswith("nvfp4") else (shape[0], shape[1] // 32)
+        units = _untiled(get[".weight_scale"], sizes)
+        if name.endswith("mxfp8"):
+            return get[".weight"].astype(np.float64) * np.repeat(_power(units), 32, axis=-1)
+        data = get[".weight"]
+        units = units.astype(np.float32) * get[".weight_scale_2"]
+        return _nibbles(data << 4 | data >> 4) * np.repeat(units, 16, axis=-1)
     if name in ("nvfp4-pack-quantized", "modelopt nvfp4", "torchao nvfp4"):
         codes, scales, tensor = {
             "nvfp4-pack-quantized": (".weight_packed", ".weight_scale", ".weight_global_scale"),
@@ -124,7 +141,7 @@ def test_nested_scales_are_what_the_layout_defines(tmp_path, to):
 @pytest.mark.parametrize(("family", "to"), PAIRS)
 def test_what_is_written_is_what_the_layout_defines(tmp_path, family, to):
     """Recognised by its names, decoded to the values of the definition, and made by the rule it says."""
-    shape = (2, 64, 96) if family == "gpt-oss" else (200, 192)
+    shape = {"gpt-oss": (2, 64, 96), "comfyui": (224, 192)}.get(family, (200, 192))
     found, made = quantized(tmp_path, family, to, shape)
     (weight,) = [item for item in weights_of(found) if item.name == "m.q.weight"]
     expected = FAMILIES[family][to]
