@@ -137,6 +137,9 @@ def quantize_checkpoint(
         else:
             tasks.append(_task(weight, how, scales, statistics))
             done.append(weight.name)
+    if how.scheme.swizzled:  # what a source's JSON said of weights that are another thing now
+        marks = {name.removesuffix(".weight") + COMFY_QUANT for name in done}
+        tasks = [task for task in tasks if task.name not in marks]
     if how.scheme.name == "comfyui scaled fp8":
         mark = ("scaled_fp8", "F8_E4M3", (2,))
         tasks.append(Task("scaled_fp8", checkpoint.files[0].name, (mark,), 2, lambda write: None))
