@@ -258,22 +258,38 @@ def _of_order(weight: Weight) -> list[Finding]:
         logs = np.log2(np.abs(scale_values(weight)).astype(np.float64))
     if not np.isfinite(logs).all():
         return []
+    # Scales of a column are alike too, all the way down or in heads, and unswizzled they would lie in rows.
+    parts = logs.reshape(-1, 128, grid[1])
+    logs = (parts - parts.mean(axis=1, keepdims=True)).reshape(grid)
     if weight.swizzled:
-        spreads = [float(table.var(axis=1).mean()) for table in (logs, swizzle(logs).reshape(grid))]
-        if 2 * spreads[1] < spreads[0] and spreads[0] > 1 / 64:
-            evidence = f"logarithms of a row vary by {spreads[0]:.3g}, and by {spreads[1]:.3g} as they lie"
-            remedy = (
-                "scales lie row by row, and the header says is_swizzled_scales: swizzle them, or say false"
-            )
-            return [Finding("scale-not-swizzled", weight.scales.name, evidence, remedy)]
-    once = unswizzle(logs.reshape(-1), grid)
-    spreads = [float(table.var(axis=1).mean()) for table in (logs, once, unswizzle(once.reshape(-1), grid))]
-    for times, less in zip(("once", "twice"), spreads[1:], strict=True):
-        if 2 * less < spreads[0] and spreads[0] > 1 / 64:
-            evidence = f"logarithms of a row vary by {spreads[0]:.3g}, and by {less:.3g} unswizzled {times}"
-            remedy = f"scales are swizzled {times}; store them row by row, and swizzle when loading"
-            return [Finding("scale-swizzled", weight.scales.name, evidence, remedy)]
-    return []
+        words, others = ("as they lie",), [swizzle(logs).reshape(grid)]
+    else:
+        once = unswizzle(logs.reshape(-1), grid)
+        words, others = ("unswizzled once", "unswizzled twice"), [once, unswizzle(once.reshape(-1), grid)]
+    ratios = [_row_ratio(table) for table in others]
+    best, is_now = int(np.argmax(ratios)), _row_ratio(logs)
+    by_chance = 1 + 6 * math.sqrt(2 / grid[0])
+    if ratios[best] < max(by_chance, 1.25 * is_now) or _roughness(others[best]) > _roughness(logs):
+        return []
+    evidence = f"means of rows vary {is_now:.3g} times as much as by chance, and {ratios[best]:.3g} times {words[best]}"
+    rule, remedy = "scale-swizzled", "scales are swizzled; store them row by row, and swizzle when loading"
+    if weight.swizzled:
+        rule = "scale-not-swizzled"
+        remedy = "scales lie row by row, and are said to be swizzled: swizzle them, or say that they are not"
+    return [Finding(rule, weight.scales.name, evidence, remedy, "warning")]
+
+
+def _row_ratio(table: npt.NDArray[np.float64]) -> float:
+    """Return how many times as much means of rows vary as they would if elements were shuffled: about 1 then."""
+    within = float(table.var(axis=1, ddof=1).mean())
+    among = table.shape[1] * float(table.mean(axis=1).var(ddof=1))
+    return among / within if within else math.inf if among else 1.0
+
+
+def _roughness(table: npt.NDArray[np.float64]) -> float:
+    """Return how much neighbours differ: down columns, and four columns apart, as these stay together in tiles."""
+    across = float(np.mean((table[:, 4:] - table[:, :-4]) ** 2))
+    return across + float(np.mean((table[1:] - table[:-1]) ** 2))
 
 
 def _of_plain(weight: Weight) -> list[Finding]:

@@ -232,6 +232,37 @@ def test_scales_that_are_not_swizzled_where_the_header_says_so(tmp_path, to):
     assert "padded to tiles of 128x4" in lint(wrong)[0].evidence
 
 
+def _structures(shape):
+    """Exponents of scales as weights have them: alike in rows, columns or heads, or not at all."""
+    rng = np.random.default_rng(0)
+    noise = rng.normal(size=shape)
+    heads = np.kron(rng.normal(size=(shape[0] // 32, shape[1] // 8)), np.ones((32, 8)))
+    return {
+        "none": 4 * noise,
+        "rows": noise + rng.normal(size=(shape[0], 1)),
+        "columns": noise + 4 * rng.normal(size=(1, shape[1])),
+        "heads": noise + 4 * heads,
+        "slope": noise + np.linspace(0, 9, shape[0])[:, None] + np.linspace(0, 9, shape[1]),
+    }
+
+
+@pytest.mark.parametrize("structure", _structures((256, 24)))
+def test_only_scales_that_are_swizzled_seem_to_be(tmp_path, structure):
+    """Those alike in rows are found as they vary in real weights; nothing else seems swizzled."""
+    found, _ = quantized(tmp_path, "quark", "mxfp4", (256, 24 * 32))
+    right = np.rint(_structures((256, 24))[structure] + 110).clip(90, 130).astype(np.uint8)
+    for times in range(3):
+        stored = right
+        for _ in range(times):
+            stored = swizzle(stored).reshape(right.shape)
+        lying = changed(found, tmp_path / "x.safetensors", lambda t, s=stored: _set(t, SCALE, s))
+        rules = _rules(lying)
+        if times == 0 or structure == "none":
+            assert rules == []
+        elif structure == "rows":
+            assert rules == ["scale-swizzled"]
+
+
 def test_scales_of_the_other_axis_are_seen_by_their_blocks(tmp_path):
     """A square weight that was transposed after it had been quantised: all shapes fit."""
     found, _ = quantized(tmp_path, "quark", "mxfp4", (256, 256))
