@@ -271,7 +271,7 @@ def _of_order(weight: Weight) -> list[Finding]:
     by_chance = 1 + 6 * math.sqrt(2 / grid[0])
     if ratios[best] < max(by_chance, 1.25 * is_now) or _roughness(others[best]) > _roughness(logs):
         return []
-    evidence = f"means of rows vary {is_now:.3g} times as much as by chance, and {ratios[best]:.3g} times {words[best]}"
+    evidence = f"means of rows vary {is_now:.3g} times as by chance, and {ratios[best]:.3g} {words[best]}"
     rule, remedy = "scale-swizzled", "scales are swizzled; store them row by row, and swizzle when loading"
     if weight.swizzled:
         rule = "scale-not-swizzled"
@@ -280,14 +280,14 @@ def _of_order(weight: Weight) -> list[Finding]:
 
 
 def _row_ratio(table: npt.NDArray[np.float64]) -> float:
-    """Return how many times as much means of rows vary as they would if elements were shuffled: about 1 then."""
+    """Return how many times as much means of rows vary as those of shuffled elements do."""
     within = float(table.var(axis=1, ddof=1).mean())
     among = table.shape[1] * float(table.mean(axis=1).var(ddof=1))
     return among / within if within else math.inf if among else 1.0
 
 
 def _roughness(table: npt.NDArray[np.float64]) -> float:
-    """Return how much neighbours differ: down columns, and four columns apart, as these stay together in tiles."""
+    """Return how much neighbours differ: down columns, and along rows four apart, as far as tiles reach."""
     across = float(np.mean((table[:, 4:] - table[:, :-4]) ** 2))
     return across + float(np.mean((table[1:] - table[:-1]) ** 2))
 
