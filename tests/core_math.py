@@ -2,9 +2,9 @@
 
 python -m tests.core_math CHECKOUT [--count N]
 
-CHECKOUT is a checkout of CORE-MATH (Inria, https://core-math.gitlabpages.inria.fr). Its C files of binary32 are
-compiled, called in the four modes that a processor has, and compared with lowprec on drawn operands, and on those
-next to which its own code has special cases.
+CHECKOUT is one of CORE-MATH (Inria, https://core-math.gitlabpages.inria.fr). Its C files of binary32 are
+compiled, called in the four modes that a processor has, and compared with lowprec on drawn operands, and on
+those next to which its own code has special cases.
 """
 
 from __future__ import annotations
