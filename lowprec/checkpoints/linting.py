@@ -261,8 +261,9 @@ def _of_order(weight: Weight) -> list[Finding]:
     # Scales of a column are alike too, all the way down or in heads, and unswizzled they would lie in rows.
     parts = logs.reshape(-1, 128, grid[1])
     logs = (parts - parts.mean(axis=1, keepdims=True)).reshape(grid)
+    words: tuple[str, ...] = ("as they lie",)
     if weight.swizzled:
-        words, others = ("as they lie",), [swizzle(logs).reshape(grid)]
+        others = [swizzle(logs).reshape(grid)]
     else:
         once = unswizzle(logs.reshape(-1), grid)
         words, others = ("unswizzled once", "unswizzled twice"), [once, unswizzle(once.reshape(-1), grid)]
