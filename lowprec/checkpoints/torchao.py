@@ -9,27 +9,20 @@ Source: pytorch/ao, torchao/prototype/safetensors.
 from __future__ import annotations
 
 import json
-import math
 from collections.abc import Iterable, Mapping
 from typing import TYPE_CHECKING, Any
 
-import numpy as np
-import numpy.typing as npt
-
-from lowprec.arrays.packing import unswizzle
-from lowprec.checkpoints.container import CheckpointError, Entry, parse_json
+from lowprec.checkpoints.container import CheckpointError, parse_json
 
 if TYPE_CHECKING:
     from lowprec.checkpoints.targets import Target
     from lowprec.checkpoints.weights import Weight
 
-__all__ = ["attributes", "described", "metadata_of", "unswizzled"]
+__all__ = ["attributes", "described", "metadata_of"]
 
 #: torch's names of the types of sources; what was quantised before counts as bfloat16.
 _TYPES = {"F32": "float32", "F16": "float16"}
 _CODES = {"e4m3fn": "float8_e4m3fn", "e5m2": "float8_e5m2", "e2m1fn": "float4_e2m1fn_x2"}
-#: Bytes of a row of tiles, for each tile.
-_TILE = 512
 
 
 def attributes(metadata: Mapping[str, str], name: str) -> dict[str, Any]:
@@ -91,18 +84,3 @@ def metadata_of(
     # The loader splits every name at its last dot; tensors without one are left to it as they are.
     named = {name: text for name, text in found.items() if "." in name}
     return {**named, "tensor_names": json.dumps(list(named))}
-
-
-def unswizzled(scales: Entry, grid: tuple[int, ...], first: int, last: int) -> npt.NDArray[Any]:
-    """Return scales `first` to `last` along the first axis of a grid; tiles of other rows are not read."""
-    each, across = math.prod(grid[1:-1]), -(-grid[-1] // 4) * _TILE
-    tiles = first * each // 128, -(-last * each // 128)
-    width = max(scales.nbytes // max(scales.rows, 1), 1)
-    begin, end = tiles[0] * across // width, -(-tiles[1] * across // width)
-    data = scales.read(begin, end)
-    flat = data.reshape(-1).view(np.uint8)[tiles[0] * across - begin * width :]
-    flat = flat[: (tiles[1] - tiles[0]) * across].view(data.dtype)
-    rows = min(tiles[1] * 128, grid[0] * each) - tiles[0] * 128
-    table = unswizzle(flat, (rows, grid[-1]))
-    start = first * each - tiles[0] * 128
-    return table[start : start + (last - first) * each].reshape(last - first, *grid[1:])
