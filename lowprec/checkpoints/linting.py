@@ -344,6 +344,7 @@ def _against(weight: Weight, source: Weight) -> list[Finding]:
         "swapped-nibbles": "the elements of a pair lie in the wrong halves of the byte: swap the halves",
         "scale-inverted": "store the reciprocal of the scale",
         "scale-swizzled": "scales are swizzled; store them row by row",
+        "scale-swizzled twice": "scales are swizzled twice; store them row by row",
         "scale-not-swizzled": "scales lie row by row: swizzle them, or let the header say so",
         "fp8-without-scale": "codes are the values themselves: the scale was not applied when quantising",
     }
@@ -354,7 +355,7 @@ def _against(weight: Weight, source: Weight) -> list[Finding]:
                 f"the error is {as_is:.3g} of the weight, and {_distance(values, wanted):.3g} after "
                 f"the remedy"
             )
-            return [Finding(rule, weight.name, evidence, remedy)]
+            return [Finding(rule.split(" ")[0], weight.name, evidence, remedy)]
     evidence = f"the error is {as_is:.3g} of the weight's mean square"
     return [
         Finding(
@@ -381,11 +382,12 @@ def _values(
         factor = 1 / factor
     elif changed == "scale-inverted":
         units = 1 / units
-    elif changed == "scale-swizzled":
+    elif changed.startswith("scale-swizzled"):
         stored = stored_scales(weight)
         if stored.ndim != 2 or stored.shape[0] % 128 or stored.shape[1] % 4:
             return None
-        units = unswizzle(units.reshape(-1), units.shape)
+        for _ in range(2 if changed.endswith("twice") else 1):
+            units = unswizzle(units.reshape(-1), units.shape)
     elif changed == "scale-not-swizzled":
         if not weight.swizzled or units.ndim != 2 or units.shape[0] % 128 or units.shape[1] % 4:
             return None

@@ -293,6 +293,20 @@ def test_what_only_the_source_shows_is_named_against_it(tmp_path, rule, family, 
     assert _rules(broken, made) == [rule]
 
 
+@pytest.mark.parametrize("times", [1, 2])
+def test_swizzled_scales_without_a_structure_are_told_by_the_source(tmp_path, times):
+    rng = np.random.default_rng(0)
+    weight = rng.standard_normal((256, 24, 16)) * 2.0 ** rng.integers(-9, -3, (256, 24, 1))
+    made = source(tmp_path / "s.safetensors", **{"m.q.weight": weight.reshape(256, 384).astype(np.float32)})
+    quantize_checkpoint(made, tmp_path / "x.safetensors", target("modelopt", "nvfp4"))
+    found = open_checkpoint(tmp_path / "x.safetensors")
+    broken = changed(found, tmp_path / "broken.safetensors", _swizzled(times))
+    assert _rules(broken) == []
+    (finding,) = lint(broken, made)
+    assert (finding.rule, finding.severity) == ("scale-swizzled", "error")
+    assert ("twice" in finding.remedy) == (times == 2)
+
+
 @pytest.mark.parametrize(
     ("rule", "family", "to", "options", "change"),
     [

@@ -169,11 +169,18 @@ def test_every_scheme_is_written_or_named_here():
 
 
 @pytest.mark.parametrize(
-    ("family", "to"), [("deepseek", "e4m3fn"), ("compressed-tensors", "nvfp4"), ("gpt-oss", "mxfp4")]
+    ("family", "to"),
+    [
+        ("deepseek", "e4m3fn"),
+        ("compressed-tensors", "nvfp4"),
+        ("gpt-oss", "mxfp4"),
+        ("comfyui", "nvfp4"),  # tiles of scales
+        ("comfyui", "mxfp8_e4m3"),
+    ],
 )
 def test_parts_are_the_whole(tmp_path, family, to):
     """Ranges of rows end where blocks do, and give what the whole gives."""
-    found, _ = quantized(tmp_path, family, to, (3, 64, 96) if family == "gpt-oss" else (300, 192))
+    found, _ = quantized(tmp_path, family, to, (3, 64, 96) if family == "gpt-oss" else (320, 192))
     weight = next(item for item in weights_of(found) if item.is_quantized)
     parts = list(ranges(weight, part=64))
     assert len(parts) > 2
