@@ -110,7 +110,8 @@ def codes_of(weight: Weight, start: int = 0, stop: int | None = None) -> Array:
     if packing == "low_first":
         return unpack(data, catalog.format(weight.element))
     if packing == "high_low":
-        return np.stack([data >> np.uint8(4), data & np.uint8(15)], axis=-1).reshape(*data.shape[:-1], -1)
+        pairs = np.stack([data >> np.uint8(4), data & np.uint8(15)], axis=-1)
+        return pairs.reshape(*data.shape[:-1], 2 * data.shape[-1])
     if packing == "groups":
         return unpack(data.reshape(*data.shape[:-2], -1), catalog.E2M1FN)
     return split_blocks(data, packing)[0]

@@ -252,7 +252,7 @@ def _of_order(weight: Weight) -> list[Finding]:
     Of those that are said to be swizzled, whether they look as if they were not.
     """
     grid = grid_of(weight)
-    if weight.scales is None or len(grid) != 2 or grid[0] % 128 or grid[1] % 4 or grid[1] < 8:
+    if weight.scales is None or len(grid) != 2 or grid[0] % 128 or grid[1] % 4 or min(grid) < 8:
         return []
     with np.errstate(all="ignore"):
         logs = np.log2(np.abs(scale_values(weight)).astype(np.float64))

@@ -293,6 +293,21 @@ def test_what_only_the_source_shows_is_named_against_it(tmp_path, rule, family, 
     assert _rules(broken, made) == [rule]
 
 
+@pytest.mark.parametrize(("family", "to"), [("quark", "mxfp4"), ("torchao", "nvfp4"), ("comfyui", "nvfp4")])
+def test_a_weight_without_rows_is_read_and_has_no_findings(tmp_path, family, to):
+    found, _ = quantized(tmp_path, family, to, (256, 512))
+
+    def emptied(tensors):
+        for name, (tag, array) in tensors.items():
+            if name.startswith("m.q.") and array.ndim == 2:
+                tensors[name] = tag, array[:0]
+
+    empty = changed(found, tmp_path / "empty.safetensors", emptied, found.metadata)
+    (weight,) = [item for item in weights_of(empty) if item.is_quantized]
+    assert values_of(weight).shape == (0, 512)
+    assert lint(empty) == ()
+
+
 @pytest.mark.parametrize("times", [1, 2])
 def test_swizzled_scales_without_a_structure_are_told_by_the_source(tmp_path, times):
     rng = np.random.default_rng(0)
