@@ -10,6 +10,7 @@ import json
 import math
 import os
 import struct
+import weakref
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from pathlib import Path
@@ -377,6 +378,7 @@ class Writer:
     def __setstate__(self, state: dict[str, Any]) -> None:
         self.entries, self.kept = state["entries"], True
         self._file = Path(state["path"]).open("r+b")
+        weakref.finalize(self, self._file.close)
 
     def __enter__(self) -> Writer:
         return self

@@ -13,9 +13,9 @@ import numpy.typing as npt
 from lowprec.arrays.block import BlockArray
 from lowprec.arrays.block_quotients import spread
 from lowprec.arrays.convert import decode
-from lowprec.arrays.packing import unpack
+from lowprec.arrays.packing import unpack, unswizzle
 from lowprec.checkpoints import bitsandbytes
-from lowprec.checkpoints.container import CheckpointError
+from lowprec.checkpoints.container import CheckpointError, Entry
 from lowprec.checkpoints.gguf import GgufBlocks, split_blocks
 from lowprec.checkpoints.schemes import FLOATS, SAVED
 from lowprec.checkpoints.weights import Weight
@@ -64,6 +64,8 @@ GGUF_BLOCKS = {
     for name, element in (("q8_0", "int8"), ("iq4_nl", "iq4_nl"))
 }
 
+#: Bytes of a tile of scales, of 128 rows and 4 columns.
+_TILE = 512
 #: Elements that are worked on at a time: some 64 MB with all that is computed from them.
 PART = 1 << 21
 
@@ -107,6 +109,9 @@ def codes_of(weight: Weight, start: int = 0, stop: int | None = None) -> Array:
         return data.view(f"u{data.dtype.itemsize}")
     if packing == "low_first":
         return unpack(data, catalog.format(weight.element))
+    if packing == "high_low":
+        pairs = np.stack([data >> np.uint8(4), data & np.uint8(15)], axis=-1)
+        return pairs.reshape(*data.shape[:-1], 2 * data.shape[-1])
     if packing == "groups":
         return unpack(data.reshape(*data.shape[:-2], -1), catalog.E2M1FN)
     return split_blocks(data, packing)[0]
@@ -119,9 +124,26 @@ def stored_scales(weight: Weight, start: int = 0, stop: int | None = None) -> Ar
     assert weight.scales is not None
     first, last = _scale_rows(weight, start, stop)
     grid = grid_of(weight)
+    if weight.swizzled:
+        return _unswizzled(weight.scales, grid, first, last)
     if weight.scales.shape[:1] == grid[:1]:
         return weight.scales.read(first, last).reshape(last - first, *grid[1:])
     return weight.scales.read().reshape(grid)[first:last]
+
+
+def _unswizzled(scales: Entry, grid: tuple[int, ...], first: int, last: int) -> Array:
+    """Return scales `first` to `last` along the first axis of a grid; tiles of other rows are not read."""
+    each, across = math.prod(grid[1:-1]), -(-grid[-1] // 4) * _TILE
+    tiles = first * each // 128, -(-last * each // 128)
+    width = max(scales.nbytes // max(scales.rows, 1), 1)
+    begin, end = tiles[0] * across // width, -(-tiles[1] * across // width)
+    data = scales.read(begin, end)
+    flat = data.reshape(-1).view(np.uint8)[tiles[0] * across - begin * width :]
+    flat = flat[: (tiles[1] - tiles[0]) * across].view(data.dtype)
+    rows = min(tiles[1] * 128, grid[0] * each) - tiles[0] * 128
+    table = unswizzle(flat, (rows, grid[-1]))
+    start = first * each - tiles[0] * 128
+    return table[start : start + (last - first) * each].reshape(last - first, *grid[1:])
 
 
 def _scale_rows(weight: Weight, start: int, stop: int | None) -> tuple[int, int]:

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import math
 import os
+import weakref
 from collections.abc import Iterable, Mapping
 from pathlib import Path
 from types import TracebackType
@@ -134,6 +135,7 @@ class GgufWriter:
     def __setstate__(self, state: dict[str, Any]) -> None:
         self.entries, self.kept = state["entries"], True
         self._file = Path(state["path"]).open("r+b")
+        weakref.finalize(self, self._file.close)
 
     def __enter__(self) -> GgufWriter:
         return self

@@ -13,7 +13,7 @@ import numpy.typing as npt
 
 from lowprec.arrays.block_quotients import spread
 from lowprec.arrays.convert import decode
-from lowprec.arrays.packing import unswizzle
+from lowprec.arrays.packing import swizzle, unswizzle
 from lowprec.checkpoints.decoding import (
     PART,
     codes_of,
@@ -247,22 +247,50 @@ def _of_codes(weight: Weight) -> list[Finding]:
 
 
 def _of_order(weight: Weight) -> list[Finding]:
-    """Return whether scales look swizzled: only when they are unswizzled, those of a row are alike."""
+    """Return whether scales look swizzled: only when they are unswizzled, those of a row are alike.
+
+    Of those that are said to be swizzled, whether they look as if they were not.
+    """
     grid = grid_of(weight)
-    if weight.scales is None or len(grid) != 2 or grid[0] % 128 or grid[1] % 4 or grid[1] < 8:
+    if weight.scales is None or len(grid) != 2 or grid[0] % 128 or grid[1] % 4 or min(grid) < 8:
         return []
     with np.errstate(all="ignore"):
         logs = np.log2(np.abs(scale_values(weight)).astype(np.float64))
     if not np.isfinite(logs).all():
         return []
-    once = unswizzle(logs.reshape(-1), grid)
-    spreads = [float(table.var(axis=1).mean()) for table in (logs, once, unswizzle(once.reshape(-1), grid))]
-    for times, less in zip(("once", "twice"), spreads[1:], strict=True):
-        if 2 * less < spreads[0] and spreads[0] > 1 / 64:
-            evidence = f"logarithms of a row vary by {spreads[0]:.3g}, and by {less:.3g} unswizzled {times}"
-            remedy = f"scales are swizzled {times}; store them row by row, and swizzle when loading"
-            return [Finding("scale-swizzled", weight.scales.name, evidence, remedy)]
-    return []
+    # Scales of a column are alike too, all the way down or in heads, and unswizzled they would lie in rows.
+    parts = logs.reshape(-1, 128, grid[1])
+    logs = (parts - parts.mean(axis=1, keepdims=True)).reshape(grid)
+    words: tuple[str, ...] = ("as they lie",)
+    if weight.swizzled:
+        others = [swizzle(logs).reshape(grid)]
+    else:
+        once = unswizzle(logs.reshape(-1), grid)
+        words, others = ("unswizzled once", "unswizzled twice"), [once, unswizzle(once.reshape(-1), grid)]
+    ratios = [_row_ratio(table) for table in others]
+    best, is_now = int(np.argmax(ratios)), _row_ratio(logs)
+    by_chance = 1 + 6 * math.sqrt(2 / grid[0])
+    if ratios[best] < max(by_chance, 1.25 * is_now) or _roughness(others[best]) > _roughness(logs):
+        return []
+    evidence = f"means of rows vary {is_now:.3g} times as by chance, and {ratios[best]:.3g} {words[best]}"
+    rule, remedy = "scale-swizzled", "scales are swizzled; store them row by row, and swizzle when loading"
+    if weight.swizzled:
+        rule = "scale-not-swizzled"
+        remedy = "scales lie row by row, and are said to be swizzled: swizzle them, or say that they are not"
+    return [Finding(rule, weight.scales.name, evidence, remedy, "warning")]
+
+
+def _row_ratio(table: npt.NDArray[np.float64]) -> float:
+    """Return how many times as much means of rows vary as those of shuffled elements do."""
+    within = float(table.var(axis=1, ddof=1).mean())
+    among = table.shape[1] * float(table.mean(axis=1).var(ddof=1))
+    return among / within if within else math.inf if among else 1.0
+
+
+def _roughness(table: npt.NDArray[np.float64]) -> float:
+    """Return how much neighbours differ: down columns, and along rows four apart, as far as tiles reach."""
+    across = float(np.mean((table[:, 4:] - table[:, :-4]) ** 2))
+    return across + float(np.mean((table[1:] - table[:-1]) ** 2))
 
 
 def _of_plain(weight: Weight) -> list[Finding]:
@@ -313,19 +341,21 @@ def _against(weight: Weight, source: Weight) -> list[Finding]:
     if as_is < 0.1:
         return []
     tried = {
-        "swapped-nibbles": "the first element of a pair lies in the high half of the byte: swap the halves",
+        "swapped-nibbles": "the elements of a pair lie in the wrong halves of the byte: swap the halves",
         "scale-inverted": "store the reciprocal of the scale",
         "scale-swizzled": "scales are swizzled; store them row by row",
+        "scale-swizzled twice": "scales are swizzled twice; store them row by row",
+        "scale-not-swizzled": "scales lie row by row: swizzle them, or let the header say so",
         "fp8-without-scale": "codes are the values themselves: the scale was not applied when quantising",
     }
     for rule, remedy in tried.items():
-        values = _values(weight, 0, stop, rule) if small or rule != "scale-swizzled" else None
+        values = _values(weight, 0, stop, rule) if small or "swizzled" not in rule else None
         if values is not None and 4 * _distance(values, wanted) < as_is:
             evidence = (
                 f"the error is {as_is:.3g} of the weight, and {_distance(values, wanted):.3g} after "
                 f"the remedy"
             )
-            return [Finding(rule, weight.name, evidence, remedy)]
+            return [Finding(rule.split(" ")[0], weight.name, evidence, remedy)]
     evidence = f"the error is {as_is:.3g} of the weight's mean square"
     return [
         Finding(
@@ -345,18 +375,23 @@ def _values(
         else (1 / tensor.astype(np.float64) if weight.scheme.divides else tensor)
     )
     if changed == "swapped-nibbles":
-        if weight.scheme.packing not in ("low_first", "groups"):
+        if weight.scheme.packing not in ("low_first", "high_low", "groups"):
             return None
         codes = codes.reshape(*codes.shape[:-1], -1, 2)[..., ::-1].reshape(codes.shape)
     elif changed == "scale-inverted" and tensor is not None:
         factor = 1 / factor
     elif changed == "scale-inverted":
         units = 1 / units
-    elif changed == "scale-swizzled":
+    elif changed.startswith("scale-swizzled"):
         stored = stored_scales(weight)
         if stored.ndim != 2 or stored.shape[0] % 128 or stored.shape[1] % 4:
             return None
-        units = unswizzle(units.reshape(-1), units.shape)
+        for _ in range(2 if changed.endswith("twice") else 1):
+            units = unswizzle(units.reshape(-1), units.shape)
+    elif changed == "scale-not-swizzled":
+        if not weight.swizzled or units.ndim != 2 or units.shape[0] % 128 or units.shape[1] % 4:
+            return None
+        units = swizzle(units).reshape(units.shape)
     elif changed == "fp8-without-scale":
         units = np.ones_like(units)
     elements = np.asarray(decode(codes, weight.element, dtype=np.float64))

@@ -18,17 +18,17 @@ import lowprec
 from lowprec.arrays.arith import divide
 from lowprec.arrays.checks import dtype
 from lowprec.arrays.convert import decode, encode
-from lowprec.arrays.packing import pack
+from lowprec.arrays.packing import pack, swizzle
 from lowprec.arrays.random import random_bits
 from lowprec.arrays.statistics import scale_for
-from lowprec.checkpoints import bitsandbytes_writing, configs
+from lowprec.checkpoints import bitsandbytes_writing, configs, torchao
 from lowprec.checkpoints.container import CheckpointError, tag_of
 from lowprec.checkpoints.correcting import Inputs, Outputs, Round, Statistics, corrected
 from lowprec.checkpoints.decoding import ranges, values_of
 from lowprec.checkpoints.errors import Errors
 from lowprec.checkpoints.folder import Checkpoint
 from lowprec.checkpoints.gguf_writing import join_blocks
-from lowprec.checkpoints.schemes import FLOATS, PLAIN, Scheme
+from lowprec.checkpoints.schemes import COMFY_QUANT, FLOATS, PLAIN, Scheme
 from lowprec.checkpoints.targets import EXCLUDED, FAMILIES, Target, target
 from lowprec.checkpoints.weights import Weight, weights_of
 from lowprec.checkpoints.writing import (
@@ -137,7 +137,10 @@ def quantize_checkpoint(
         else:
             tasks.append(_task(weight, how, scales, statistics))
             done.append(weight.name)
-    if how.scheme.family == "comfyui":
+    if how.scheme.swizzled:  # what a source's JSON said of weights that are another thing now
+        marks = {name.removesuffix(".weight") + COMFY_QUANT for name in done}
+        tasks = [task for task in tasks if task.name not in marks]
+    if how.scheme.name == "comfyui scaled fp8":
         mark = ("scaled_fp8", "F8_E4M3", (2,))
         tasks.append(Task("scaled_fp8", checkpoint.files[0].name, (mark,), 2, lambda write: None))
     if not done:
@@ -158,6 +161,8 @@ def quantize_checkpoint(
             {"version": lowprec.__version__, "made": "quantize" if scales is None else "convert", **spelled}
         ),
     }
+    if how.scheme.family == "torchao":
+        made |= torchao.metadata_of(weights_of(checkpoint), done, how, checkpoint.metadata)
     used = None if statistics is None else fingerprint(statistics.checkpoint, {})
     digest = fingerprint(
         checkpoint,
@@ -165,7 +170,7 @@ def quantize_checkpoint(
     )
     others = configs.beside(checkpoint, kept, how) if out.suffix not in SINGLE else None
     reports = write_checkpoint(
-        out, tasks, made, digest, others=others, watch=watch, source=gguf_of(checkpoint)
+        out, tasks, made, digest, others=others, watch=watch, source=gguf_of(checkpoint), spread=spread
     )
     return reports, kept
 
@@ -202,7 +207,7 @@ def _task(weight: Weight, how: Target, scales: Scales | None, statistics: Statis
 def _plan(weight: Weight, how: Target) -> dict[str, tuple[str, str, tuple[int, ...]]]:
     """Return name, type and shape of each part by its role."""
     scheme, shape = how.scheme, weight.value_shape
-    if scheme is PLAIN:
+    if scheme == PLAIN:
         return {"codes": (weight.name, tag_of(dtype(how.element)), shape)}
     stem = weight.name.removesuffix(".weight") if scheme.weight else weight.name
     if scheme.state:
@@ -211,7 +216,7 @@ def _plan(weight: Weight, how: Target) -> dict[str, tuple[str, str, tuple[int, .
     sizes = (*[1] * (len(rows) - 2), *(scheme.block or (1, rows[-1])))
     grid = tuple(-(-length // size) for length, size in zip(rows, sizes, strict=True))
     codes = rows
-    if scheme.packing == "low_first":
+    if scheme.packing in ("low_first", "high_low"):
         codes = (*rows[:-1], rows[-1] * how.element.width // 8)
     elif scheme.packing == "groups":
         codes = (*rows[:-1], rows[-1] // 32, 16)
@@ -220,15 +225,27 @@ def _plan(weight: Weight, how: Target) -> dict[str, tuple[str, str, tuple[int, .
         return gguf_plan | ({"tensor": (stem + scheme.tensor, "F32", (1,))} if scheme.tensor else {})
     tag = scheme.scale_tags[0]
     if scheme.block is None:
-        grid = (*rows[:-1], 1) if how.channel else _one(scheme)
+        grid = (*rows[:-1], 1) if how.channel else _one(scheme, len(rows))
     code_tag = {"e4m3fn": "F8_E4M3", "e5m2": "F8_E5M2"}.get(how.element.name, scheme.code_tags[0])
     plan = {"codes": (stem + scheme.codes, code_tag, codes), "scales": (stem + scheme.scales, tag, grid)}
+    if scheme.swizzled:
+        plan["scales"] = (stem + scheme.scales, tag, (-(-grid[0] // 128) * 128, -(-grid[1] // 4) * 4))
+        plan["mark"] = (stem + COMFY_QUANT, "U8", (len(_mark(scheme)),))
     if scheme.tensor:
-        plan["tensor"] = (stem + scheme.tensor, "F32", _one(scheme))
+        plan["tensor"] = (stem + scheme.tensor, "F32", _one(scheme, len(rows)))
     return plan
 
 
-def _one(scheme: Scheme) -> tuple[int, ...]:
+def _mark(scheme: Scheme) -> Array:
+    """Return the bytes of ComfyUI's JSON beside a weight."""
+    text = json.dumps({"format": scheme.marks[COMFY_QUANT]})
+    return np.frombuffer(text.encode(), np.uint8)
+
+
+def _one(scheme: Scheme, axes: int) -> tuple[int, ...]:
+    """Return the shape of a single scale, of the tensor or of all its blocks."""
+    if scheme.name == "torchao float8":
+        return (1,) * axes
     return (1,) if scheme.family == "compressed-tensors" else ()
 
 
@@ -257,12 +274,14 @@ def _written(
         stored = np.float32(1) / tensor if how.scheme.divides else tensor
         write(names["tensor"], np.array(stored, np.float32), 0)
         tensor = np.float32(1) / stored if how.scheme.divides else stored
-    unit = how.scheme.block[0] if how.scheme.block else 1
+    if how.scheme.swizzled:
+        write(names["mark"], _mark(how.scheme), 0)
+    unit = 128 if how.scheme.swizzled else how.scheme.block[0] if how.scheme.block else 1
     aligned = (
         dataclasses.replace(weight, sizes=(unit, *[1] * (len(weight.shape) - 1))) if unit > 1 else weight
     )
     single = None
-    if how.blocks is None and how.scheme is not PLAIN:
+    if how.blocks is None and how.scheme != PLAIN:
         # Of zeros any scale will do; 1 is none that a reader stumbles over.
         single = scale_for(
             np.maximum(rows, np.where(rows, 0, np.float32(448)))
@@ -296,10 +315,16 @@ def _written(
             write(names["codes"], join_blocks(codes, scales, how.scheme.packing), start)
         else:
             packed = pack(codes, how.element)
+            if how.scheme.packing == "high_low":
+                packed = packed << np.uint8(4) | packed >> np.uint8(4)
             if how.scheme.packing == "groups":
                 packed = packed.reshape(*packed.shape[:-1], -1, 16)
             write(names["codes"], packed, start)
-            write(names["scales"], scales, start // unit)
+            if how.scheme.swizzled:
+                tiles = swizzle(scales).reshape(-1, -(-scales.shape[1] // 4) * 4)
+                write(names["scales"], tiles, start)
+            else:
+                write(names["scales"], scales, start // unit)
         sizes = (*[1] * (values.ndim - len(how.blocks.sizes)), *how.blocks.sizes)
         units = decode(scales, how.blocks.scale, dtype=np.float64)
         units = units if tensor is None else units * np.float64(tensor)

@@ -15,10 +15,29 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Literal
 
-__all__ = ["FLOATS", "NESTED_ABSMAX", "NESTED_MAP", "PLAIN", "SAVED", "SCHEMES", "Packing", "Scheme", "find"]
+__all__ = [
+    "COMFY_QUANT",
+    "FLOATS",
+    "NESTED_ABSMAX",
+    "NESTED_MAP",
+    "PLAIN",
+    "SAVED",
+    "SCHEMES",
+    "Packing",
+    "Scheme",
+    "find",
+]
 
 Packing = Literal[
-    "whole", "low_first", "high_first", "groups", "gguf_mxfp4", "gguf_nvfp4", "gguf_q8_0", "gguf_iq4_nl"
+    "whole",
+    "low_first",
+    "high_low",
+    "high_first",
+    "groups",
+    "gguf_mxfp4",
+    "gguf_nvfp4",
+    "gguf_q8_0",
+    "gguf_iq4_nl",
 ]
 
 #: Formats of elements and scales by the type's name in the header.
@@ -59,11 +78,14 @@ class Scheme:
         Rows and columns of a block; None where the scales' shape says it.
     packing : str
         How codes lie: whole bytes; without gaps, the first in the lowest bits; two in a byte, the first in
-        the high half, as one long row; in groups of 16 bytes along an axis more; or in GGUF's blocks.
+        the high half, in rows or as one long row; in groups of 16 bytes along an axis more; or in GGUF's
+        blocks.
     divides : bool
         Whether the tensor's scale divides.
     transposed : bool
         Whether the weight has its last two axes exchanged.
+    swizzled : bool
+        Whether scales lie in tiles of 128x4, of padded rows and columns.
     extras : tuple of str
         Endings of tensors that belong to it and do not change its values: scales of activations.
     state : str
@@ -88,6 +110,7 @@ class Scheme:
     packing: Packing = "whole"
     divides: bool = False
     transposed: bool = False
+    swizzled: bool = False
     weight: str = ".weight"
     extras: tuple[str, ...] = ()
     state: str = ""
@@ -140,6 +163,8 @@ _MODELOPT_NVFP4 = Scheme(
 )
 _MX_CODES = dict(codes=".weight", scales=".weight_scale", scale="e8m0fnu", block=(1, 32))
 
+#: Of ComfyUI: JSON beside a weight that says its format.
+COMFY_QUANT = ".comfy_quant"
 #: Of bitsandbytes: scales of scales, and the values of their codes.
 NESTED_ABSMAX, NESTED_MAP = ".weight.nested_absmax", ".weight.nested_quant_map"
 
@@ -162,6 +187,20 @@ SCHEMES: tuple[Scheme, ...] = (
         source="vllm-project/compressed-tensors",
     ),
     Scheme(
+        name="mxfp6-pack-quantized",
+        family="compressed-tensors",
+        codes=".weight_packed",
+        code_tags=("U8",),
+        scales=".weight_scale",
+        scale_tags=_BYTES,
+        element="e2m3fn",
+        scale="e8m0fnu",
+        block=(1, 32),
+        packing="low_first",
+        extras=(".weight_shape",),
+        source="vllm-project/compressed-tensors",
+    ),
+    Scheme(
         name="mxfp4-pack-quantized",
         family="compressed-tensors",
         codes=".weight_packed",
@@ -174,6 +213,29 @@ SCHEMES: tuple[Scheme, ...] = (
         packing="low_first",
         extras=(".weight_shape",),
         source="vllm-project/compressed-tensors",
+    ),
+    *(
+        Scheme(
+            name=f"comfyui {name}",
+            family="comfyui",
+            codes=".weight",
+            code_tags=code_tags,
+            scales=".weight_scale",
+            scale_tags=scale_tags,
+            tensor=tensor,
+            element=element,
+            scale=scale,
+            block=block,
+            packing="high_low" if tensor else "whole",
+            swizzled=True,
+            extras=(".input_scale", COMFY_QUANT),
+            marks={COMFY_QUANT: name},
+            source="Comfy-Org/comfy-kitchen",
+        )
+        for name, code_tags, scale_tags, tensor, element, scale, block in (
+            ("nvfp4", ("U8",), ("F8_E4M3",), ".weight_scale_2", "e2m1fn", "ue4m3", (1, 16)),
+            ("mxfp8", ("F8_E4M3", "F8_E5M2"), ("F8_E8M0", "U8"), "", "", "e8m0fnu", (1, 32)),
+        )
     ),
     _MODELOPT_NVFP4,
     *(
@@ -238,7 +300,7 @@ SCHEMES: tuple[Scheme, ...] = (
             code_tags=_FP8,
             scales=".weight_scale",
             scale_tags=_WIDE,
-            extras=(".input_scale", ".weight_zero_point", ".comfy_quant"),
+            extras=(".input_scale", ".weight_zero_point", COMFY_QUANT),
             marks=marks,
             source=source,
         )
@@ -290,7 +352,7 @@ SCHEMES: tuple[Scheme, ...] = (
         code_tags=_FP8,
         scales=".scale_weight",
         scale_tags=_WIDE,
-        extras=(".scale_input", ".comfy_quant"),
+        extras=(".scale_input", COMFY_QUANT),
         source="comfyanonymous/ComfyUI",
     ),
     *(

@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-import fnmatch
 import re
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, Literal
 
 from lowprec.checkpoints import bitsandbytes
+from lowprec.checkpoints.configured import kind_of, said_of
 from lowprec.checkpoints.container import CheckpointError, parse_json
 from lowprec.checkpoints.folder import Checkpoint
 from lowprec.checkpoints.weights import Weight
@@ -56,7 +56,6 @@ _FILES = {
 _LOST = re.compile(
     r"\.(absmax|nested_absmax|weight_scale(_inv|_2)?|weight_global_scale|scale_weight|_weight_scale)$|(_blocks|\.blocks|_scales|\.scales)$"
 )
-_IGNORE_KEYS = ("ignore", "exclude_modules", "modules_to_not_convert", "exclude")
 #: Layers that are one matrix product in most servers, which then have one tensor scale.
 _FUSED = (("gate_proj", "up_proj"), ("q_proj", "k_proj", "v_proj"), ("w1", "w3"))
 
@@ -104,49 +103,37 @@ def _lost(weights: Sequence[Weight]) -> Iterator[Finding]:
 def _configured(config: Mapping[str, Any], weights: Sequence[Weight]) -> Iterator[Finding]:
     if not config:
         return
-    lists = [config[key] for key in _IGNORE_KEYS if isinstance(config.get(key), list)]
-    ignored = [name for names in lists for name in names if isinstance(name, str)]
-    said = config.get("format")
-    groups = config.get("config_groups")
-    settings = (
-        [
-            said_of if isinstance(said_of := group.get("weights"), dict) else {}
-            for group in groups.values()
-            if isinstance(group, dict)
-        ]
-        if isinstance(groups, dict)
-        else []
-    )
+    format_said = config.get("format")
     scaled = [weight for weight in weights if weight.is_quantized]
     for weight in weights:
         module = weight.name.removesuffix(".weight")
-        is_ignored = any(_matches(pattern, module) for pattern in ignored)
-        if weight.is_quantized and is_ignored:
-            evidence = f"the configuration leaves {module} unquantised, and the file has {weight.scheme.name}"
-            remedy = "take it off the ignore list, or store the weight unquantised"
-            yield Finding("ignored-but-quantized", weight.name, evidence, remedy)
-        if not weight.is_quantized and not is_ignored and scaled and _is_fp8_matrix(weight):
-            evidence = f"{weight.codes.tag} without a scale, among weights that are scaled"
-            remedy = "its scale is missing; read as it is, it is wrong by that factor"
-            yield Finding("fp8-without-scale", weight.name, evidence, remedy)
-        if not weight.is_quantized and not is_ignored and settings and _is_linear(weight):
-            evidence = (
-                f"{weight.codes.tag} as it is, and the configuration quantises all that it does not ignore"
-            )
-            yield Finding(
-                "quantized-but-plain", weight.name, evidence, "add it to the ignore list, or quantise it"
-            )
-        if (
-            not weight.is_quantized
-            or weight.problem is not None
-            or weight.scheme.family != "compressed-tensors"
-        ):
+        said = said_of(config, module)
+        if not weight.is_quantized:
+            if not said.ignored and scaled and _is_fp8_matrix(weight):
+                evidence = f"{weight.codes.tag} without a scale, among weights that are scaled"
+                remedy = "its scale is missing; read as it is, it is wrong by that factor"
+                yield Finding("fp8-without-scale", weight.name, evidence, remedy)
+            if not said.ignored and said.targeted and _is_linear(weight):
+                evidence = f"{weight.codes.tag} as it is, and the configuration quantises {module}"
+                remedy = "add it to the ignore list, or quantise it"
+                yield Finding("quantized-but-plain", weight.name, evidence, remedy)
             continue
-        if isinstance(said, str) and said not in (weight.scheme.name, "mixed-precision"):
-            evidence = f"the configuration says {said}, and the file has {weight.scheme.name}"
-            yield Finding("format-disagrees", weight.name, evidence, "correct format in quantization_config")
-        if len(settings) == 1:
-            yield from _strategy(weight, settings[0])
+        if said.ignored or said.targeted is False:
+            who = "leaves" if said.ignored else "has no group or layer that matches, and so leaves"
+            evidence = f"the configuration {who} {module} unquantised, and the file has {weight.scheme.name}"
+            remedy = "take it off the ignore list, name it, or store the weight unquantised"
+            yield Finding("ignored-but-quantized", weight.name, evidence, remedy)
+        elif weight.problem is None and said.kind and said.kind != kind_of(weight):
+            evidence = (
+                f"the configuration says {said.kind} for {module}, and the file has {weight.scheme.name}"
+            )
+            yield Finding("format-disagrees", weight.name, evidence, "correct quantization_config")
+        elif weight.problem is None and weight.scheme.family == "compressed-tensors":
+            if isinstance(format_said, str) and format_said not in (weight.scheme.name, "mixed-precision"):
+                evidence = f"the configuration says {format_said}, and the file has {weight.scheme.name}"
+                remedy = "correct format in quantization_config"
+                yield Finding("format-disagrees", weight.name, evidence, remedy)
+            yield from _strategy(weight, said.setting)
 
 
 def _strategy(weight: Weight, setting: Mapping[str, Any]) -> Iterator[Finding]:
@@ -180,18 +167,9 @@ def _is_linear(weight: Weight) -> bool:
     return plain and not any(word in name for word in ("embed", "norm", "lm_head", "router", ".gate."))
 
 
-def _matches(pattern: str, module: str) -> bool:
-    if pattern.startswith("re:"):
-        try:
-            return re.match(pattern[3:], module) is not None
-        except re.error:
-            return False
-    return pattern == module or fnmatch.fnmatchcase(module, pattern)
-
-
 def _comfyui(checkpoint: Checkpoint, weights: Sequence[Weight]) -> Iterator[Finding]:
     is_marked = any(name == "scaled_fp8" or name.endswith(".scaled_fp8") for name in checkpoint.entries)
-    scaled = [weight for weight in weights if weight.scheme.family == "comfyui"]
+    scaled = [weight for weight in weights if weight.scheme.name == "comfyui scaled fp8"]
     if scaled and not is_marked and not any(name.endswith(".comfy_quant") for name in checkpoint.entries):
         evidence = (
             f"{len(scaled)} weights have scale_weight, and there is no tensor scaled_fp8 or .comfy_quant"
@@ -217,8 +195,12 @@ def _comfyui(checkpoint: Checkpoint, weights: Sequence[Weight]) -> Iterator[Find
                 )
                 continue
             of = checkpoint.entries.get(f"{name.removesuffix('.comfy_quant')}.weight")
-            wanted = {"F8_E4M3": "float8_e4m3fn", "F8_E5M2": "float8_e5m2", "U8": "nvfp4"}
-            if of is None or said != wanted.get(of.tag, said):
+            wanted = {
+                "F8_E4M3": ("float8_e4m3fn", "mxfp8"),
+                "F8_E5M2": ("float8_e5m2", "mxfp8"),
+                "U8": ("nvfp4",),
+            }
+            if of is None or said not in wanted.get(of.tag, (said,)):
                 has = "nothing" if of is None else of.tag
                 evidence = f"it says {said!r}, and the weight beside it is {has}"
                 yield Finding("comfyui-quant", name, evidence, "correct its format")

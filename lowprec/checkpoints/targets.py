@@ -22,6 +22,7 @@ FAMILIES: dict[str, dict[str, str]] = {
     "compressed-tensors": {
         "nvfp4": "nvfp4-pack-quantized",
         "mxfp4": "mxfp4-pack-quantized",
+        "mxfp6_e2m3": "mxfp6-pack-quantized",
         "mxfp8_e4m3": "mxfp8-quantized",
         "e4m3fn": "float-quantized",
     },
@@ -36,8 +37,13 @@ FAMILIES: dict[str, dict[str, str]] = {
     "gpt-oss": {"mxfp4": "gpt-oss mxfp4"},
     "deepseek": {"e4m3fn": "deepseek fp8"},
     "deepseek-v4": {"e4m3fn": "deepseek-v4 fp8", "mxfp4": "deepseek-v4 fp4"},
-    "torchao": {"nvfp4": "torchao nvfp4", "mxfp4": "torchao mxfp4", "mxfp8_e4m3": "torchao mxfp8"},
-    "comfyui": {"e4m3fn": "comfyui scaled fp8"},
+    "torchao": {
+        "nvfp4": "torchao nvfp4",
+        "mxfp4": "torchao mxfp4",
+        "mxfp8_e4m3": "torchao mxfp8",
+        "e4m3fn": "torchao float8",
+    },
+    "comfyui": {"e4m3fn": "comfyui scaled fp8", "nvfp4": "comfyui nvfp4", "mxfp8_e4m3": "comfyui mxfp8"},
     "gguf": {name.lower(): f"gguf {name}" for name in ("MXFP4", "NVFP4", "Q8_0", "IQ4_NL")},
     "plain": {name: "plain" for name in ("e4m3fn", "e5m2", "bfloat16", "binary16")},
 }
@@ -73,11 +79,15 @@ class Target:
 
     def misfit(self, shape: tuple[int, ...]) -> str:
         """Return why a weight of this shape cannot be written so; empty if it can."""
-        if self.scheme is PLAIN:
+        if self.scheme == PLAIN:
             return ""
         needed = 3 if self.scheme.packing == "groups" else 2
         if len(shape) < needed or not math.prod(shape):
             return f"{len(shape)} axes, {needed} needed" if len(shape) < needed else "it has no elements"
+        if self.scheme.swizzled:
+            unit = 16 if self.scheme.tensor else 32
+            fits = len(shape) == 2 and not any(length % unit for length in shape)
+            return "" if fits else f"two axes in multiples of {unit} needed, which ComfyUI pads to"
         if self.scheme.block == (128, 128):
             return "" if len(shape) == 2 else "tiles need exactly two axes"
         along = shape[-2] if self.scheme.transposed else shape[-1]
@@ -109,7 +119,7 @@ def target(
     rule : str, optional
         Scale rule of blocks, in place of the block format's own.
     channel : bool
-        A scale for each row; of e4m3fn in compressed-tensors.
+        A scale for each row; of e4m3fn in compressed-tensors and torchao.
     powers : bool
         Scales of 128x128 that are powers of two (`scale_fmt` "ue8m0"); DeepSeek V4 has no others.
     nested : bool
@@ -133,9 +143,9 @@ def target(
         raise CheckpointError(f"{scheme.name} is rounded to the nearest value, not by {mode}")
     if mode.bits and not is_plain(mode):
         raise CheckpointError(f"rounding {mode} shares words between elements; use stochastic(bits)")
-    if channel and scheme.name != "float-quantized":
+    if channel and scheme.name not in ("float-quantized", "torchao float8"):
         raise CheckpointError(
-            f"scales of channels are for e4m3fn of compressed-tensors, not for {scheme.name}"
+            f"scales of channels are for e4m3fn of compressed-tensors and torchao, not for {scheme.name}"
         )
     if powers and scheme.family != "deepseek":
         raise CheckpointError(
@@ -147,7 +157,7 @@ def target(
         scheme = find(f"{scheme.name} nested")
     if rule is not None and scheme.state:
         raise CheckpointError(f"rule={rule!r}: {scheme.name} has no scales but the largest magnitudes")
-    if scheme is PLAIN or scheme.block is None:
+    if scheme == PLAIN or scheme.block is None:
         if rule is not None:
             raise CheckpointError(f"rule={rule!r} is for scales of blocks, which {scheme.name} has not")
         return Target(scheme, catalog.format(to), channel=channel, rounding=mode, seed=seed)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, replace
 from typing import Any
@@ -10,11 +11,15 @@ from lowprec.checkpoints import bitsandbytes
 from lowprec.checkpoints.container import CheckpointError, Entry, parse_json
 from lowprec.checkpoints.folder import Checkpoint
 from lowprec.checkpoints.saved import in_catalog, saved_in
-from lowprec.checkpoints.schemes import FLOATS, PLAIN, SAVED, SCHEMES, Packing, Scheme
+from lowprec.checkpoints.schemes import COMFY_QUANT, FLOATS, PLAIN, SAVED, SCHEMES, Packing, Scheme
+from lowprec.checkpoints.torchao import attributes
 from lowprec.spec import catalog
 from lowprec.spec.block import BlockFormat
 
 __all__ = ["Weight", "logical_shape", "weights_of"]
+
+#: What no JSON beside a weight has reason to exceed, in bytes.
+_LONGEST_MARK = 1 << 12
 
 
 @dataclass(frozen=True)
@@ -35,6 +40,8 @@ class Weight:
         Elements that share a scale, along each axis; empty without scales.
     problem : (str, str), optional
         Why it cannot be decoded, as rule and evidence.
+    swizzled : bool
+        Whether the scales are said to lie in tiles of 128x4.
     """
 
     name: str
@@ -46,11 +53,12 @@ class Weight:
     shape: tuple[int, ...] = ()
     sizes: tuple[int, ...] = ()
     problem: tuple[str, str] | None = None
+    swizzled: bool = False
 
     @property
     def is_quantized(self) -> bool:
         """Whether it is more than a tensor of numbers as they are."""
-        return self.scheme is not PLAIN
+        return self.scheme != PLAIN
 
     @property
     def element(self) -> str:
@@ -137,7 +145,7 @@ def _saved(name: str, fmt: BlockFormat, axes: tuple[int, ...], entries: Mapping[
 
 def _quantized(name: str, entry: Entry, checkpoint: Checkpoint) -> Weight | None:
     entries, config = checkpoint.entries, checkpoint.config
-    said = _said(checkpoint)
+    said = _said(checkpoint) | _of_comfyui(name.removesuffix(".weight"), entries)
     fitting = [scheme for scheme in _candidates(name, entry) if _is_marked(scheme, said)]
     for exact in (True, False):
         for scheme in fitting:
@@ -163,11 +171,13 @@ def _quantized(name: str, entry: Entry, checkpoint: Checkpoint) -> Weight | None
                 continue
             if scheme.state and (stem + scheme.state not in entries or not exact):
                 continue
-            if scheme.packing == "low_first" and scheme.marks and not _is_six(entry, scales):
+            if scheme.element in ("e2m3fn", "e3m2fn") and not _is_six(entry, scales):
                 continue
             ends = (*scheme.extras, *([scheme.state] if scheme.state else []))
             extras = tuple(entries[stem + end] for end in ends if stem + end in entries)
-            return _resolved(Weight(stem + scheme.weight, scheme, entry, scales, tensor, extras), config)
+            found = Weight(stem + scheme.weight, scheme, entry, scales, tensor, extras)
+            said_of = attributes(checkpoint.metadata, found.name) if scheme.family == "torchao" else {}
+            return _resolved(found, {**config, **said_of})
     return None
 
 
@@ -195,6 +205,17 @@ def _said(checkpoint: Checkpoint) -> dict[str, Any]:
     return config
 
 
+def _of_comfyui(stem: str, entries: Mapping[str, Entry]) -> dict[str, Any]:
+    """Return the format that ComfyUI's JSON beside a weight says."""
+    entry = entries.get(stem + COMFY_QUANT)
+    if entry is None or entry.tag != "U8" or entry.nbytes > _LONGEST_MARK:
+        return {}
+    try:
+        return {COMFY_QUANT: parse_json(entry.read().tobytes(), entry.name).get("format")}
+    except CheckpointError:
+        return {}
+
+
 def _is_six(codes: Entry, scales: Entry | None) -> bool:
     """Return whether codes of 6 bits lie there: 24 bytes for each scale."""
     return scales is not None and codes.shape[-1:] == tuple(24 * count for count in scales.shape[-1:])
@@ -208,9 +229,12 @@ def _resolved(weight: Weight, config: Mapping[str, Any]) -> Weight:
     """Return the weight with the shape of its codes, and what shares a scale, or the problem with that."""
     if weight.scheme.state:
         return bitsandbytes.resolved(weight)
-    bits = catalog.format(weight.scheme.element).width if weight.scheme.packing == "low_first" else 8
+    packed = weight.scheme.packing in ("low_first", "high_low")
+    bits = catalog.format(weight.scheme.element).width if packed else 8
     shape = logical_shape(weight.codes.shape, weight.scheme.packing, bits)
-    fields = dict(weight.__dict__, shape=shape)
+    said = weight.scheme.block is not None and config.get("is_swizzled_scales") is True
+    swizzled = weight.scheme.swizzled or said
+    fields = dict(weight.__dict__, shape=shape, swizzled=swizzled)
     if weight.scheme.packing == "groups" and (len(weight.codes.shape) < 2 or weight.codes.shape[-1] != 16):
         problem = ("shape", f"codes of shape {list(weight.codes.shape)} are no groups of 16 bytes")
         return Weight(**fields | {"problem": problem})
@@ -228,7 +252,7 @@ def _resolved(weight: Weight, config: Mapping[str, Any]) -> Weight:
     if weight.scheme.tensor and weight.tensor is None and weight.scheme.family != "torchao":
         what = f"{weight.codes.name} has no {weight.scheme.tensor.lstrip('.')} beside it"
         return Weight(**fields | {"problem": ("missing-tensor-scale", what)})
-    sizes = _sizes(weight, shape, config)
+    sizes = _tiled(weight, shape, config) if swizzled else _sizes(weight, shape, config)
     if sizes is None:
         return Weight(**fields | {"problem": ("shape", _misfit(weight, shape, config))})
     return Weight(**fields | {"sizes": sizes})
@@ -240,7 +264,7 @@ def logical_shape(shape: tuple[int, ...], packing: Packing, bits: int = 4) -> tu
     >>> logical_shape((2, 3, 16), "groups")
     (2, 96)
     """
-    if packing == "low_first":
+    if packing in ("low_first", "high_low"):
         return (*shape[:-1], 8 * shape[-1] // bits)
     if packing == "groups":
         return (*shape[:-2], 32 * shape[-2])
@@ -248,11 +272,25 @@ def logical_shape(shape: tuple[int, ...], packing: Packing, bits: int = 4) -> tu
 
 
 def _block(weight: Weight, config: Mapping[str, Any]) -> tuple[int, int] | None:
+    if weight.scheme.family == "torchao" and weight.scheme.block is not None:
+        size = config.get("block_size")
+        return (1, size) if type(size) is int and size > 0 else weight.scheme.block
     given = config.get("weight_block_size")
     if weight.scheme.scale == "" and isinstance(given, list) and len(given) == 2:
         if all(type(size) is int and size > 0 for size in given):
             return given[0], given[1]
     return weight.scheme.block
+
+
+def _tiled(weight: Weight, shape: tuple[int, ...], config: Mapping[str, Any]) -> tuple[int, ...] | None:
+    """Return what shares a scale where scales lie in tiles, of which there must be as many as they need."""
+    assert weight.scales is not None
+    block = _block(weight, config)
+    if block is None or len(shape) < 2:
+        return None
+    rows, columns = math.prod(shape[:-1]), -(-shape[-1] // block[1])
+    fits = math.prod(weight.scales.shape) == (-(-rows // 128) * 128) * (-(-columns // 4) * 4)
+    return (*[1] * (len(shape) - 1), block[1]) if fits else None
 
 
 def _sizes(weight: Weight, shape: tuple[int, ...], config: Mapping[str, Any]) -> tuple[int, ...] | None:
@@ -300,9 +338,7 @@ def _misfit(weight: Weight, shape: tuple[int, ...], config: Mapping[str, Any]) -
             guess = "; these may be codes of 6 bits: the configuration must say fp6_e2m3 or fp6_e3m2"
         elif len(scales) == 2 and scales == (rows, columns // 2) and columns > 1:
             guess = "; half as many: computed from packed bytes instead of elements"
-        elif scales in (tiles, (tiles[0] * tiles[1],)) or (
-            len(scales) == 1 and scales[0] == tiles[0] * tiles[1]
-        ):
+        elif scales in (tiles, (tiles[0] * tiles[1],), (tiles[0] // 4, tiles[1] * 4)):
             guess = "; these are padded to tiles of 128x4, as swizzled scales are"
     return (
         f"scales {weight.scales.name} have shape {list(scales)}, and {list(shape)} codes in blocks of "

@@ -2,13 +2,15 @@
 
 from __future__ import annotations
 
+import ml_dtypes
 import numpy as np
 import pytest
 
 from lowprec.arrays.convert import decode
-from lowprec.checkpoints.decoding import codes_of, values_of
+from lowprec.checkpoints.decoding import codes_of, ranges, values_of
 from lowprec.checkpoints.folder import open_checkpoint
 from lowprec.checkpoints.linting import lint
+from lowprec.checkpoints.quantizing import quantize_checkpoint, target
 from lowprec.checkpoints.verifying import verify_checkpoint
 from lowprec.checkpoints.weights import weights_of
 from tests.checkpoints.files import quantized, source
@@ -65,19 +67,38 @@ def _torch(entry):
     )
 
 
-@pytest.mark.parametrize("to", ["nvfp4", "mxfp4", "mxfp8_e4m3", "e4m3fn"])
+#: Its compressors by `--to`, and what its schemes say.
+_COMPRESSORS = {
+    "nvfp4": ("NVFP4PackedCompressor", {"num_bits": 4, "strategy": "tensor_group", "group_size": 16}),
+    "mxfp4": ("MXFP4PackedCompressor", {"num_bits": 4, "strategy": "group", "group_size": 32}),
+    "mxfp6_e2m3": ("MXFP6PackedCompressor", {"num_bits": 6, "strategy": "group", "group_size": 32}),
+    "mxfp8_e4m3": ("MXFP8QuantizationCompressor", {"num_bits": 8, "strategy": "group", "group_size": 32}),
+    "e4m3fn": ("FloatQuantizationCompressor", {"num_bits": 8, "strategy": "tensor"}),
+    "e4m3fn channel": ("FloatQuantizationCompressor", {"num_bits": 8, "strategy": "channel"}),
+}
+
+
+def _in_float32(state, scheme):
+    """Dequantise NVFP4 by the package's functions in float32: its decompressor computes in bfloat16."""
+    from compressed_tensors.compressors.nvfp4.helpers import unpack_fp4_from_uint8
+    from compressed_tensors.quantization.lifecycle.forward import dequantize
+
+    rows, packed = state["weight_packed"].shape
+    elements = unpack_fp4_from_uint8(state["weight_packed"], rows, 2 * packed).float()
+    scale, number = state["weight_scale"].float(), state["weight_global_scale"]
+    return dequantize(
+        x_q=elements, scale=scale, args=scheme.weights, global_scale=number, dtype=elements.dtype
+    ).numpy()
+
+
+@pytest.mark.parametrize("to", _COMPRESSORS)
 def test_compressed_tensors_reads_the_same_values(tmp_path, to):
     """Its decompressors, on the tensors that we wrote."""
     compressors = pytest.importorskip("compressed_tensors.compressors")
     from compressed_tensors.quantization import QuantizationArgs, QuantizationScheme
 
-    name, arguments = {
-        "nvfp4": ("NVFP4PackedCompressor", {"num_bits": 4, "strategy": "tensor_group", "group_size": 16}),
-        "mxfp4": ("MXFP4PackedCompressor", {"num_bits": 4, "strategy": "group", "group_size": 32}),
-        "mxfp8_e4m3": ("MXFP8QuantizationCompressor", {"num_bits": 8, "strategy": "group", "group_size": 32}),
-        "e4m3fn": ("FloatQuantizationCompressor", {"num_bits": 8, "strategy": "tensor"}),
-    }[to]
-    found, _ = quantized(tmp_path, "compressed-tensors", to)
+    name, arguments = _COMPRESSORS[to]
+    found, _ = quantized(tmp_path, "compressed-tensors", to.split()[0], channel=to.endswith("channel"))
     scheme = QuantizationScheme(
         targets=["Linear"], weights=QuantizationArgs(type="float", symmetric=True, **arguments)
     )
@@ -86,20 +107,72 @@ def test_compressed_tensors_reads_the_same_values(tmp_path, to):
         for key, entry in found.entries.items()
         if key.startswith("m.q.")
     }
-    if to == "nvfp4":  # its decompressor computes in bfloat16; the same functions in float32
-        from compressed_tensors.compressors.nvfp4.helpers import unpack_fp4_from_uint8
-        from compressed_tensors.quantization.lifecycle.forward import dequantize
-
-        rows, packed = state["weight_packed"].shape
-        elements = unpack_fp4_from_uint8(state["weight_packed"], rows, 2 * packed).float()
-        scale, number = state["weight_scale"].float(), state["weight_global_scale"]
-        theirs = dequantize(
-            x_q=elements, scale=scale, args=scheme.weights, global_scale=number, dtype=elements.dtype
-        ).numpy()
+    if to == "nvfp4":
+        theirs = _in_float32(state, scheme)
     else:
         theirs = getattr(compressors, name).decompress(state, scheme)["weight"].float().numpy()
     (weight,) = [item for item in weights_of(found) if item.is_quantized]
     assert np.array_equal(values_of(weight), theirs)
+
+
+@pytest.mark.parametrize("to", _COMPRESSORS)
+def test_what_compressed_tensors_wrote_is_read_to_its_values(tmp_path, to):
+    """By its own scales and compressors; nothing of it is a finding."""
+    torch = pytest.importorskip("torch")
+    compressors = pytest.importorskip("compressed_tensors.compressors")
+    from compressed_tensors.quantization import QuantizationArgs, QuantizationScheme
+    from compressed_tensors.quantization.utils.helpers import calculate_qparams, generate_gparam
+    from safetensors.torch import save_file
+
+    name, arguments = _COMPRESSORS[to]
+    if "group_size" in arguments:
+        arguments = arguments | {"scale_dtype": torch.float8_e4m3fn if to == "nvfp4" else torch.uint8}
+    scheme = QuantizationScheme(
+        targets=["Linear"], weights=QuantizationArgs(type="float", symmetric=True, **arguments)
+    )
+    made = source(tmp_path / "s.safetensors")
+    x = torch.from_numpy(made.entries["m.q.weight"].read().copy())
+    whole, one = (x.amin().reshape(1), x.amax().reshape(1)), arguments["strategy"] == "tensor"
+    runs = x.reshape(len(x), -1, arguments.get("group_size", x.shape[1]))
+    over = generate_gparam(*whole) if to == "nvfp4" else None
+    low, high = whole if one else (runs.amin(-1), runs.amax(-1))
+    scale, _ = calculate_qparams(low, high, scheme.weights, global_scale=over)
+    state = {"weight": x, "weight_scale": scale} | ({} if over is None else {"weight_global_scale": over})
+    compressor = getattr(compressors, name)
+    state = compressor.compress(state, scheme)
+    save_file({f"m.q.{part}": tensor for part, tensor in state.items()}, tmp_path / "theirs.safetensors")
+    checkpoint = open_checkpoint(tmp_path / "theirs.safetensors")
+    (weight,) = weights_of(checkpoint)
+    theirs = _in_float32(state, scheme) if to == "nvfp4" else None
+    if theirs is None:
+        theirs = compressor.decompress(state, scheme)["weight"].float().numpy()
+    assert np.array_equal(values_of(weight), theirs)
+    assert lint(checkpoint) == lint(checkpoint, made) == ()
+
+
+@pytest.mark.parametrize("to", _COMPRESSORS)
+def test_transformers_loads_a_model_by_the_configuration_that_is_written(tmp_path, to):
+    """A small Llama, loaded by its name: values are ours; of NVFP4 in bfloat16, as that loader computes."""
+    torch = pytest.importorskip("torch")
+    transformers = pytest.importorskip("transformers")
+    pytest.importorskip("compressed_tensors")
+    sizes = dict(hidden_size=128, intermediate_size=256, num_hidden_layers=1, vocab_size=64)
+    settings = transformers.LlamaConfig(num_attention_heads=4, num_key_value_heads=4, **sizes)
+    torch.manual_seed(0)
+    transformers.LlamaForCausalLM(settings).to(torch.float32).save_pretrained(tmp_path / "model")
+    how = target("compressed-tensors", to.split()[0], channel=to.endswith("channel"))
+    quantize_checkpoint(open_checkpoint(tmp_path / "model"), tmp_path / "out", how)
+    asked = transformers.CompressedTensorsConfig(run_compressed=False)
+    loaded = transformers.AutoModelForCausalLM.from_pretrained(
+        tmp_path / "out", quantization_config=asked, dtype=torch.float32
+    )
+    theirs = {name: tensor.detach().numpy() for name, tensor in loaded.named_parameters()}
+    weights = [item for item in weights_of(open_checkpoint(tmp_path / "out")) if item.is_quantized]
+    assert len(weights) == 7
+    for weight in weights:
+        ours = values_of(weight)
+        ours = ours.astype(ml_dtypes.bfloat16).astype(np.float32) if to == "nvfp4" else ours
+        assert np.array_equal(ours, theirs[weight.name]), weight.name
 
 
 @pytest.mark.parametrize("to", ["mxfp8_e4m3", "mxfp4", "nvfp4"])
@@ -191,3 +264,107 @@ def test_quark_unpacks_the_same_codes(tmp_path, kind):
     theirs = pack.create_pack_method(None, f"fp6_{kind}").unpack(packed, reorder=False)
     (weight,) = [item for item in weights_of(found) if item.is_quantized]
     assert np.array_equal(decode(codes_of(weight), weight.element), theirs.float().numpy())
+
+
+# -- torchao's own files ----------------------------------------------------------------------------
+
+
+def _torchao_weights(x):
+    """Weights as torchao makes them: with and without swizzled scales, of tensors, rows and experts."""
+    import torch
+    from torchao.prototype.mx_formats.mx_tensor import MXTensor
+    from torchao.prototype.mx_formats.nvfp4_tensor import NVFP4Tensor, per_tensor_amax_to_scale
+    from torchao.quantization import Float8Tensor, PerRow, PerTensor
+
+    over = per_tensor_amax_to_scale(x.abs().max())
+    ragged = x[:200, :96].contiguous()
+    experts = x.reshape(2, 128, 256)
+    return {
+        "m.a.weight": NVFP4Tensor.to_nvfp4(x, per_tensor_scale=over),
+        "m.b.weight": NVFP4Tensor.to_nvfp4(x, per_tensor_scale=over, is_swizzled_scales=True),
+        "m.c.weight": NVFP4Tensor.to_nvfp4(ragged, is_swizzled_scales=True),
+        "m.d.weight": MXTensor.to_mx(x, torch.float8_e4m3fn),
+        "m.e.weight": MXTensor.to_mx(x, torch.float8_e5m2, is_swizzled_scales=True),
+        "m.f.weight": MXTensor.to_mx(ragged, torch.float4_e2m1fn_x2, is_swizzled_scales=True),
+        "m.g.weight": MXTensor.to_mx(x, torch.float4_e2m1fn_x2, block_size=16),
+        "m.h.weight": Float8Tensor.from_hp(x, granularity=PerRow()),
+        "m.i.weight": Float8Tensor.from_hp(x, granularity=PerTensor()),
+        "m.j.weight": NVFP4Tensor.to_nvfp4(experts, per_tensor_scale=over, is_swizzled_scales=True),
+    }
+
+
+def test_what_torchao_saved_is_read_to_its_values(tmp_path):
+    """Its own `flatten_tensor_state_dict`, whole and in parts: swizzled scales, ragged tiles, experts."""
+    torch = pytest.importorskip("torch")
+    support = pytest.importorskip("torchao.prototype.safetensors.safetensors_support")
+    from safetensors.torch import save_file
+
+    made = source(tmp_path / "s.safetensors", (256, 256))
+    theirs = _torchao_weights(torch.from_numpy(made.entries["m.q.weight"].read().copy()))
+    tensors, metadata = support.flatten_tensor_state_dict(theirs)
+    save_file(tensors, tmp_path / "theirs.safetensors", metadata)
+    checkpoint = open_checkpoint(tmp_path / "theirs.safetensors")
+    found = {weight.name: weight for weight in weights_of(checkpoint)}
+    assert found.keys() == theirs.keys()
+    assert {name for name, weight in found.items() if weight.swizzled} == {f"m.{x}.weight" for x in "bcefj"}
+    for name, weight in found.items():
+        expected = theirs[name].dequantize(torch.float32).numpy()
+        assert np.array_equal(values_of(weight), expected), name
+        parts = [values_of(weight, *rows) for rows in ranges(weight, 13 * 256)]
+        assert np.array_equal(np.concatenate(parts), expected), name
+    assert lint(checkpoint) == ()
+
+
+@pytest.mark.parametrize("channel", [False, True])
+@pytest.mark.parametrize("to", ["mxfp8_e4m3", "mxfp4", "nvfp4", "e4m3fn"])
+def test_torchaos_loader_reads_what_is_written(tmp_path, to, channel):
+    """Its `unflatten_tensor_state_dict` takes the file as it is, and makes tensors of the same values."""
+    torch = pytest.importorskip("torch")
+    support = pytest.importorskip("torchao.prototype.safetensors.safetensors_support")
+    from safetensors import safe_open
+
+    if channel and to != "e4m3fn":
+        pytest.skip("blocks have their own scales")
+    found, _ = quantized(
+        tmp_path, "torchao", to, (2, 64, 96) if to == "mxfp4" else (256, 192), channel=channel
+    )
+    with safe_open(found.path, "pt") as file:
+        tensors, metadata = {name: file.get_tensor(name) for name in file.keys()}, file.metadata()
+    theirs, left = support.unflatten_tensor_state_dict(tensors, metadata)
+    assert left == {}
+    assert torch.equal(theirs["m.norm.weight"], torch.ones(8))
+    (weight,) = [item for item in weights_of(found) if item.is_quantized]
+    assert theirs["m.q.weight"].dtype == torch.float32
+    assert np.array_equal(values_of(weight), theirs["m.q.weight"].dequantize(torch.float32).numpy())
+
+
+@pytest.mark.parametrize("to", ["nvfp4", "mxfp8_e4m3"])
+def test_comfyui_and_lowprec_read_each_other(tmp_path, to):
+    """The layouts of its kernel library, on the tensors that it makes, and on ours."""
+    torch = pytest.importorskip("torch")
+    pytest.importorskip("comfy_kitchen")
+    from comfy_kitchen.tensor import TensorCoreMXFP8Layout, TensorCoreNVFP4Layout
+    from safetensors.torch import save_file
+
+    layout = TensorCoreNVFP4Layout if to == "nvfp4" else TensorCoreMXFP8Layout
+    found, made = quantized(tmp_path, "comfyui", to, (224, 192))
+    x = torch.from_numpy(made.entries["m.q.weight"].read().copy())
+    codes, how = layout.quantize(x)
+    mark = torch.from_numpy(found.entries["m.q.comfy_quant"].read().copy())
+    parts = {"": codes, "_scale": how.block_scale if to == "nvfp4" else how.scale}
+    parts |= {"_scale_2": how.scale} if to == "nvfp4" else {}
+    tensors = {f"m.q.weight{end}": part for end, part in parts.items()} | {"m.q.comfy_quant": mark}
+    save_file(tensors, tmp_path / "theirs.safetensors")
+    theirs = open_checkpoint(tmp_path / "theirs.safetensors")
+    (weight,) = weights_of(theirs)
+    assert weight.scheme.name == f"comfyui {to.split('_')[0]}"
+    assert np.array_equal(values_of(weight), layout.dequantize(codes, how).numpy())
+    assert lint(theirs, made) == ()
+    (ours,) = [item for item in weights_of(found) if item.is_quantized]
+    codes, scales = (_torch(found.entries[f"m.q.weight{end}"]) for end in ("", "_scale"))
+    number = {"scale": scales}
+    if to == "nvfp4":
+        number = {"scale": torch.from_numpy(found.entries["m.q.weight_scale_2"].read().reshape(()))}
+        number["block_scale"] = scales
+    how = layout.Params(orig_dtype=torch.float32, orig_shape=(224, 192), **number)
+    assert np.array_equal(values_of(ours), layout.dequantize(codes, how).numpy())

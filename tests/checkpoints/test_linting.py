@@ -8,7 +8,8 @@ import ml_dtypes
 import numpy as np
 import pytest
 
-from lowprec.arrays.packing import swizzle
+from lowprec.arrays.packing import swizzle, unswizzle
+from lowprec.checkpoints.decoding import values_of
 from lowprec.checkpoints.folder import open_checkpoint
 from lowprec.checkpoints.linting import lint
 from lowprec.checkpoints.quantizing import FAMILIES, quantize_checkpoint, target
@@ -99,6 +100,11 @@ def _swizzled(times):
     return change
 
 
+def _rows(tensors):
+    tag, array = tensors[SCALE]
+    tensors[SCALE] = tag, unswizzle(array.view(np.uint8), array.shape).view(array.dtype)
+
+
 def _state(tensors, text):
     (name,) = (name for name in tensors if ".quant_state." in name)
     _set(tensors, name, np.frombuffer(text.encode(), np.uint8))
@@ -146,6 +152,7 @@ DEFECTS = [
     ("missing-scale", "gpt-oss", "mxfp4", lambda t: t.pop("m.q.weight_scales")),
     ("missing-scale", "quark", "mxfp4", lambda t: t.pop(SCALE)),
     ("missing-tensor-scale", "compressed-tensors", "nvfp4", lambda t: t.pop("m.q.weight_global_scale")),
+    ("scale-not-swizzled", "comfyui", "nvfp4", _rows),
     ("orphan-scale", "modelopt", "e4m3fn", lambda t: t.pop(CODES)),
     ("fp8-without-scale", "comfyui", "e4m3fn", lambda t: t.pop("m.q.scale_weight")),
     ("comfyui-unmarked", "comfyui", "e4m3fn", lambda t: t.pop("scaled_fp8")),
@@ -192,6 +199,70 @@ def test_evidence_says_what_shapes_look_like(tmp_path):
     assert "of the other axis" in finding.evidence
 
 
+def _said_swizzled(found):
+    """The header's metadata, in which the weight's scales lie in tiles."""
+    said = json.loads(found.metadata["m.q.weight"])
+    said["_data"]["is_swizzled_scales"] = True
+    return {**found.metadata, "m.q.weight": json.dumps(said)}
+
+
+@pytest.mark.parametrize("to", ["nvfp4", "mxfp4"])
+def test_scales_that_are_not_swizzled_where_the_header_says_so(tmp_path, to):
+    """Torchao's `is_swizzled_scales`: scales that are, and scales that lie row by row."""
+    found, made = quantized(tmp_path, "torchao", to, (256, 512))
+    scales = "m.q._weight_scale"
+
+    def tiles(tensors):
+        tag, array = tensors[scales]
+        codes = swizzle(array.view(np.uint8))
+        tensors[scales] = tag, codes.reshape(2 * 32, -1).view(array.dtype)
+
+    right = changed(found, tmp_path / "right.safetensors", tiles, _said_swizzled(found))
+    assert lint(right) == lint(right, made) == ()
+    (ours,), (theirs,) = ([w for w in weights_of(x) if w.is_quantized] for x in (found, right))
+    assert np.array_equal(values_of(ours), values_of(theirs))
+    for name, change, metadata in (
+        ("rows", lambda tensors: None, _said_swizzled(found)),
+        ("shape", tiles, found.metadata),
+    ):
+        wrong = changed(found, tmp_path / f"{name}.safetensors", change, metadata)
+        rule = {"rows": "scale-not-swizzled", "shape": "shape"}[name]
+        assert _rules(wrong) == [rule]
+        assert rule in _rules(wrong, made)
+    assert "padded to tiles of 128x4" in lint(wrong)[0].evidence
+
+
+def _structures(shape):
+    """Exponents of scales as weights have them: alike in rows, columns or heads, or not at all."""
+    rng = np.random.default_rng(0)
+    noise = rng.normal(size=shape)
+    heads = np.kron(rng.normal(size=(shape[0] // 32, shape[1] // 8)), np.ones((32, 8)))
+    return {
+        "none": 4 * noise,
+        "rows": noise + rng.normal(size=(shape[0], 1)),
+        "columns": noise + 4 * rng.normal(size=(1, shape[1])),
+        "heads": noise + 4 * heads,
+        "slope": noise + np.linspace(0, 9, shape[0])[:, None] + np.linspace(0, 9, shape[1]),
+    }
+
+
+@pytest.mark.parametrize("structure", _structures((256, 24)))
+def test_only_scales_that_are_swizzled_seem_to_be(tmp_path, structure):
+    """Those alike in rows are found as they vary in real weights; nothing else seems swizzled."""
+    found, _ = quantized(tmp_path, "quark", "mxfp4", (256, 24 * 32))
+    right = np.rint(_structures((256, 24))[structure] + 110).clip(90, 130).astype(np.uint8)
+    for times in range(3):
+        stored = right
+        for _ in range(times):
+            stored = swizzle(stored).reshape(right.shape)
+        lying = changed(found, tmp_path / "x.safetensors", lambda t, s=stored: _set(t, SCALE, s))
+        rules = _rules(lying)
+        if times == 0 or structure == "none":
+            assert rules == []
+        elif structure == "rows":
+            assert rules == ["scale-swizzled"]
+
+
 def test_scales_of_the_other_axis_are_seen_by_their_blocks(tmp_path):
     """A square weight that was transposed after it had been quantised: all shapes fit."""
     found, _ = quantized(tmp_path, "quark", "mxfp4", (256, 256))
@@ -209,6 +280,8 @@ def test_scales_of_the_other_axis_are_seen_by_their_blocks(tmp_path):
     [
         # sglang #23625: nothing but the source shows it
         ("swapped-nibbles", "modelopt", "nvfp4", lambda t: _swap(t, CODES)),
+        # comfy-kitchen has the first element in the high half
+        ("swapped-nibbles", "comfyui", "nvfp4", lambda t: _swap(t, CODES)),
         ("swapped-nibbles", "gpt-oss", "mxfp4", lambda t: _swap(t, "m.q.weight_blocks")),
         ("far-from-source", "quark", "mxfp4", lambda t: _set(t, CODES, t[CODES][1][::-1].copy())),
     ],
@@ -218,6 +291,35 @@ def test_what_only_the_source_shows_is_named_against_it(tmp_path, rule, family, 
     broken = changed(found, tmp_path / "x.safetensors", change)
     assert _rules(broken) == []
     assert _rules(broken, made) == [rule]
+
+
+@pytest.mark.parametrize(("family", "to"), [("quark", "mxfp4"), ("torchao", "nvfp4"), ("comfyui", "nvfp4")])
+def test_a_weight_without_rows_is_read_and_has_no_findings(tmp_path, family, to):
+    found, _ = quantized(tmp_path, family, to, (256, 512))
+
+    def emptied(tensors):
+        for name, (tag, array) in tensors.items():
+            if name.startswith("m.q.") and array.ndim == 2:
+                tensors[name] = tag, array[:0]
+
+    empty = changed(found, tmp_path / "empty.safetensors", emptied, found.metadata)
+    (weight,) = [item for item in weights_of(empty) if item.is_quantized]
+    assert values_of(weight).shape == (0, 512)
+    assert lint(empty) == ()
+
+
+@pytest.mark.parametrize("times", [1, 2])
+def test_swizzled_scales_without_a_structure_are_told_by_the_source(tmp_path, times):
+    rng = np.random.default_rng(0)
+    weight = rng.standard_normal((256, 24, 16)) * 2.0 ** rng.integers(-9, -3, (256, 24, 1))
+    made = source(tmp_path / "s.safetensors", **{"m.q.weight": weight.reshape(256, 384).astype(np.float32)})
+    quantize_checkpoint(made, tmp_path / "x.safetensors", target("modelopt", "nvfp4"))
+    found = open_checkpoint(tmp_path / "x.safetensors")
+    broken = changed(found, tmp_path / "broken.safetensors", _swizzled(times))
+    assert _rules(broken) == []
+    (finding,) = lint(broken, made)
+    assert (finding.rule, finding.severity) == ("scale-swizzled", "error")
+    assert ("twice" in finding.remedy) == (times == 2)
 
 
 @pytest.mark.parametrize(
@@ -232,6 +334,9 @@ def test_what_only_the_source_shows_is_named_against_it(tmp_path, rule, family, 
         ("scale-strategy", "compressed-tensors", "mxfp4", {},
          lambda c: c["config_groups"]["group_0"]["weights"].update(group_size=16)),
         ("scale-not-a-power-of-two", "deepseek", "e4m3fn", {}, lambda c: c.update(scale_fmt="ue8m0")),
+        ("format-disagrees", "modelopt", "nvfp4", {}, lambda c: c.update(quant_algo="FP8")),
+        ("format-disagrees", "quark", "mxfp4", {},
+         lambda c: c["global_quant_config"]["weight"].update(dtype="fp8_e4m3")),
         ("quantized-but-plain", "compressed-tensors", "mxfp4", {}, lambda c: c["ignore"].remove("m.k")),
     ],
 )  # fmt: skip
@@ -245,6 +350,80 @@ def test_a_configuration_that_says_otherwise_is_named(tmp_path, rule, family, to
     change(config["quantization_config"])
     (tmp_path / "out" / "config.json").write_text(json.dumps(config))
     assert _rules(open_checkpoint(tmp_path / "out")) == [rule]
+
+
+def _mixed(path):
+    """Return a folder with NVFP4 and FP8 of compressed-tensors, and its configuration by targets."""
+    weights = {
+        f"m.{name}.weight": np.full((32, 32), 1 + place, np.float32) for place, name in enumerate("ab")
+    }
+    made = source(path / "s.safetensors", (256, 256), **weights)
+    quantize_checkpoint(
+        made, path / "4.safetensors", target("compressed-tensors", "nvfp4"), exclude=["*.a.*"]
+    )
+    quantize_checkpoint(
+        open_checkpoint(path / "4.safetensors"),
+        path / "out.safetensors",
+        target("compressed-tensors", "e4m3fn"),
+        include=["m.a.weight"],
+    )
+    (path / "out").mkdir()
+    (path / "out.safetensors").rename(path / "out" / "model.safetensors")
+    float4 = {"num_bits": 4, "type": "float", "strategy": "tensor_group", "group_size": 16}
+    float8 = {"num_bits": 8, "type": "float", "strategy": "tensor"}
+    return path / "out", {
+        "quant_method": "compressed-tensors",
+        "format": "mixed-precision",
+        "config_groups": {
+            "group_0": {"targets": ["Linear"], "weights": float4},
+            "group_1": {"targets": ["re:.*[.]a$"], "weights": float8},
+        },
+        "ignore": [],
+    }
+
+
+@pytest.mark.parametrize(
+    ("rule", "tensor", "change"),
+    [
+        (None, None, lambda c: None),
+        # one layer's scheme is taken for another's: by the order of groups, a list or a pattern
+        ("format-disagrees", "m.a.weight", lambda c: c["config_groups"].pop("group_1")),
+        ("format-disagrees", "m.b.weight",
+         lambda c: c["config_groups"]["group_1"].update(targets=["m.a", "m.b"])),
+        ("format-disagrees", "m.a.weight",
+         lambda c: c["config_groups"]["group_1"]["weights"].update(strategy="group", group_size=32)),
+        ("ignored-but-quantized", "m.b.weight",
+         lambda c: c["config_groups"]["group_0"].update(targets=["m.q"])),
+        ("ignored-but-quantized", "m.a.weight", lambda c: c["ignore"].append("m.a")),
+    ],
+)  # fmt: skip
+def test_mixed_schemes_are_held_against_targets_and_ignore_lists(tmp_path, rule, tensor, change):
+    folder, config = _mixed(tmp_path)
+    change(config)
+    (folder / "config.json").write_text(json.dumps({"quantization_config": config}))
+    found = [(finding.rule, finding.tensor) for finding in lint(open_checkpoint(folder))]
+    assert found == ([] if rule is None else [(rule, tensor)])
+
+
+@pytest.mark.parametrize(
+    ("rule", "layers"),
+    [
+        (None, {"m.a": "NVFP4", "m.q": "FP8"}),
+        ("format-disagrees", {"m.a": "FP8", "m.q": "FP8"}),
+        ("ignored-but-quantized", {"m.q": "FP8"}),
+    ],
+)
+def test_mixed_schemes_of_modelopt_are_held_against_its_layers(tmp_path, rule, layers):
+    """`quantized_layers` of hf_quant_config.json names each layer and its algorithm."""
+    made = source(tmp_path / "s.safetensors", (64, 64), **{"m.a.weight": np.ones((32, 32), np.float32)})
+    quantize_checkpoint(made, tmp_path / "4.safetensors", target("modelopt", "nvfp4"), exclude=["*.q.*"])
+    (tmp_path / "out").mkdir()
+    out, fp8 = tmp_path / "out" / "model.safetensors", target("modelopt", "e4m3fn")
+    quantize_checkpoint(open_checkpoint(tmp_path / "4.safetensors"), out, fp8, include=["m.q.weight"])
+    named = {name: {"quant_algo": algorithm} for name, algorithm in layers.items()}
+    said = {"quantization": {"quant_algo": "MIXED_PRECISION", "quantized_layers": named}}
+    (tmp_path / "out" / "hf_quant_config.json").write_text(json.dumps(said))
+    assert _rules(open_checkpoint(tmp_path / "out")) == ([] if rule is None else [rule])
 
 
 def test_scales_of_joined_layers_that_differ_are_a_note(tmp_path):

@@ -43,6 +43,14 @@ def _tiles(scales, shape):
     return np.kron(scales, np.ones((128, 128)))[: shape[0], : shape[1]]
 
 
+def _untiled(scales, shape):
+    """Scales of a shape out of cuBLAS's tiles of 128 rows and 4 columns, place by place."""
+    flat, across = scales.reshape(-1), -(-shape[1] // 4)
+    row, column = np.indices(shape)
+    inside = row % 32 * 16 + row % 128 // 32 * 4 + column % 4
+    return flat[(row // 128 * across + column // 4) * 512 + inside]
+
+
 def _sixes(data, name):
     """Values of codes of 6 bits, four in three bytes, the first in the lowest bits."""
     trios = data.reshape(-1, 3).astype(int) @ [1, 1 << 8, 1 << 16]
@@ -67,6 +75,15 @@ def _row_blocks(get):
 def _defined(name, tensors):
     """The weight's values as the layout's definition says, in float64."""
     get = {key.removeprefix("m.q"): array for key, (_, array) in tensors.items() if key.startswith("m.q")}
+    if name in ("comfyui nvfp4", "comfyui mxfp8"):
+        shape = get[".weight"].shape
+        sizes = (shape[0], shape[1] // 8) if name.endswith("nvfp4") else (shape[0], shape[1] // 32)
+        units = _untiled(get[".weight_scale"], sizes)
+        if name.endswith("mxfp8"):
+            return get[".weight"].astype(np.float64) * np.repeat(_power(units), 32, axis=-1)
+        data = get[".weight"]
+        units = units.astype(np.float32) * get[".weight_scale_2"]
+        return _nibbles(data << 4 | data >> 4) * np.repeat(units, 16, axis=-1)
     if name in ("nvfp4-pack-quantized", "modelopt nvfp4", "torchao nvfp4"):
         codes, scales, tensor = {
             "nvfp4-pack-quantized": (".weight_packed", ".weight_scale", ".weight_global_scale"),
@@ -83,8 +100,11 @@ def _defined(name, tensors):
         return _nibbles(codes) * np.repeat(_power(scales), 32, axis=-1)
     if name.startswith("bitsandbytes"):
         return _row_blocks(get)
-    if name.startswith("quark mxfp6"):
-        return _sixes(get[".weight"], name) * np.repeat(_power(get[".weight_scale"]), 32, axis=-1)
+    if "mxfp6" in name:
+        kind = "e2m3" if name.startswith("mxfp6") else name
+        return _sixes(get.get(".weight_packed", get.get(".weight")), kind) * np.repeat(
+            _power(get[".weight_scale"]), 32, axis=-1
+        )
     if name == "gpt-oss mxfp4":
         blocks, scales = get[".weight_blocks"], get[".weight_scales"]
         whole = _nibbles(blocks.reshape(*blocks.shape[:-2], -1)) * np.repeat(_power(scales), 32, axis=-1)
@@ -98,7 +118,7 @@ def _defined(name, tensors):
         return codes * _tiles(_power(get[".scale"]), codes.shape)
     if name == "plain":
         return codes
-    return codes * get.get(".weight_scale", get.get(".scale_weight"))
+    return codes * get.get(".weight_scale", get.get(".scale_weight", get.get("._weight_scale")))
 
 
 @pytest.mark.parametrize("to", ["nf4", "fp4"])
@@ -121,7 +141,7 @@ def test_nested_scales_are_what_the_layout_defines(tmp_path, to):
 @pytest.mark.parametrize(("family", "to"), PAIRS)
 def test_what_is_written_is_what_the_layout_defines(tmp_path, family, to):
     """Recognised by its names, decoded to the values of the definition, and made by the rule it says."""
-    shape = (2, 64, 96) if family == "gpt-oss" else (200, 192)
+    shape = {"gpt-oss": (2, 64, 96), "comfyui": (224, 192)}.get(family, (200, 192))
     found, made = quantized(tmp_path, family, to, shape)
     (weight,) = [item for item in weights_of(found) if item.name == "m.q.weight"]
     expected = FAMILIES[family][to]
@@ -144,16 +164,23 @@ def test_what_is_written_is_what_the_layout_defines(tmp_path, family, to):
 def test_every_scheme_is_written_or_named_here():
     written = {name for formats in FAMILIES.values() for name in formats.values()}
     written |= {"bitsandbytes nf4 nested", "bitsandbytes fp4 nested"}
-    only_read = {"torchao float8", "gpt-oss mxfp4 (original)"}
+    only_read = {"gpt-oss mxfp4 (original)"}
     assert {scheme.name for scheme in SCHEMES} - written == only_read
 
 
 @pytest.mark.parametrize(
-    ("family", "to"), [("deepseek", "e4m3fn"), ("compressed-tensors", "nvfp4"), ("gpt-oss", "mxfp4")]
+    ("family", "to"),
+    [
+        ("deepseek", "e4m3fn"),
+        ("compressed-tensors", "nvfp4"),
+        ("gpt-oss", "mxfp4"),
+        ("comfyui", "nvfp4"),  # tiles of scales
+        ("comfyui", "mxfp8_e4m3"),
+    ],
 )
 def test_parts_are_the_whole(tmp_path, family, to):
     """Ranges of rows end where blocks do, and give what the whole gives."""
-    found, _ = quantized(tmp_path, family, to, (3, 64, 96) if family == "gpt-oss" else (300, 192))
+    found, _ = quantized(tmp_path, family, to, (3, 64, 96) if family == "gpt-oss" else (320, 192))
     weight = next(item for item in weights_of(found) if item.is_quantized)
     parts = list(ranges(weight, part=64))
     assert len(parts) > 2

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 import json
 import pickle
 
@@ -20,6 +21,7 @@ from lowprec.checkpoints.weights import weights_of
 from lowprec.cli.main import main
 from tests.checkpoints.files import source
 
+cloudpickle = pytest.importorskip("cloudpickle")
 TARGETS = [
     ("modelopt", "nvfp4"),
     ("quark", "mxfp6_e3m2"),
@@ -38,10 +40,10 @@ def _weight(checkpoint):
     return next(weight for weight in weights_of(checkpoint) if weight.name == "m.q.weight")
 
 
-def _shuffled(function, tasks):
-    """Everything as another process would get it, done from the last to the first."""
-    given = [pickle.loads(pickle.dumps(task[1:])) for task in tasks]
-    tasks = [(task[0], *rest) for task, rest in zip(tasks, given, strict=True)]
+def _shuffled(count, function, tasks):
+    """Everything as another process would get it, done from the last to the first; `count` says how much."""
+    count.append(len(tasks))
+    tasks = [pickle.loads(cloudpickle.dumps(task)) for task in tasks]
     done = {place: function(*tasks[place]) for place in reversed(range(len(tasks)))}
     return iter([done[place] for place in range(len(tasks))])
 
@@ -55,12 +57,14 @@ def test_stochastic_rounding_has_the_same_bytes_however_it_is_cut(tmp_path, monk
     )
     ending = "gguf" if family == "gguf" else "safetensors"
     whole, parts, other = (tmp_path / name / f"out.{ending}" for name in ("whole", "parts", "other"))
+    count = []
     for path in (whole, parts, other):
         path.parent.mkdir()
     quantize_checkpoint(made, whole, how)
     with monkeypatch.context() as patched:
         patched.setattr(quantizing, "ranges", lambda weight: ranges(weight, 128 * 7))
-        quantize_checkpoint(made, parts, how, spread=_shuffled)
+        quantize_checkpoint(made, parts, how, spread=functools.partial(_shuffled, count))
+    assert count == [5]  # tensors: every one was handed out
     assert parts.read_bytes() == whole.read_bytes()
     quantize_checkpoint(made, other, target(family, to, rounding="stochastic(8)", seed=8))
     seven, eight = (codes_of(_weight(open_checkpoint(path))) for path in (whole, other))
@@ -152,7 +156,9 @@ def test_a_cluster_writes_the_bytes_of_one_process(tmp_path, folder):
         many = CliRunner().invoke(main, [*words, "-o", str(tmp_path / "many" / name), *at])
         assert many.exit_code == 0, many.output
         refused = CliRunner().invoke(main, [*words, "-o", str(tmp_path / "none" / name), *at])
+        ran = [entry[0] for entry in workers.scheduler.transition_log if entry[2] == "memory"]
     assert many.output == alone.output
+    assert len(ran) >= 2 + len(OTHERS)  # a task for each tensor
     assert (refused.exit_code, "there is no folder" in refused.output) == (2, True)
     one, other = (
         path / "s.safetensors" if folder else path
