@@ -49,9 +49,9 @@ _PIECE, _SIDE, _OUTPUTS = 1 << 25, 64, 1 << 12
 #: Terms whose orders are looked at together.
 _TERMS = 1 << 16
 
-#: Fields of changes that are not of the accumulation, and the longest step whose lanes are tried.
+#: Fields of changes that are not of the accumulation; the longest step, and K, of which lanes are tried.
 _NOT_HOW = ("addend", "backward", "bias", "epilogue", "fault", "lane", "output_scale", "pair", "scaling")
-_LANES = 64
+_LANES, _WIRED = 64, 32
 
 
 class DotQuestion(Question):
@@ -356,7 +356,7 @@ class DotQuestion(Question):
             yield Change("lane", (lane, period), f"lane {lane} of {period} left out")
         operands = how.operands or self.formats
         yield from faults(operands, paired=self.verb == "dot", addend=self.addend is not None)
-        if length <= _LANES and self.scales is None:
+        if length <= _WIRED and self.scales is None:
             yield from of_lanes(length, period)
 
     def _factors(self) -> Iterator[Change]:
