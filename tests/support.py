@@ -26,12 +26,39 @@ UP_TO_8 = tuple(
 #: The catalog's alone, aliases of the same codes once.
 CATALOG_UP_TO_8 = tuple(dict.fromkeys(fmt for fmt in catalog.FORMATS.values() if fmt.width <= 8))
 
-#: UP_TO_8 as parameters of a test: every third of P3109's formats, which has all their kinds (of every fourth
-#: all would be extended); the others by `-m long` only.
+
+def kinds_of(fmt: Format) -> set[tuple[object, ...]]:
+    """What a P3109 format is: signed or not, with each of its infinities, width and precision."""
+    others = {"infinity": fmt.infinity, "width": fmt.width, "precision": fmt.precision}
+    return {(fmt.sign, *other) for other in others.items()}
+
+
+def usual_p3109() -> tuple[Format, ...]:
+    """Return P3109 formats of every kind, width and precision: each has what none before it has."""
+    seen: set[tuple[object, ...]] = set()
+    usual = []
+    for fmt in sorted(catalog.P3109_UP_TO_8, key=lambda fmt: (fmt.precision * 3 + fmt.width * 5) % 7):
+        if not kinds_of(fmt) <= seen:
+            usual.append(fmt)
+            seen |= kinds_of(fmt)
+    return tuple(usual)
+
+
+#: UP_TO_8 as parameters of a test: the catalog's, and P3109's of every kind; every third of the others apart,
+#: the rest by `-m long` only.
 MOST_UP_TO_8 = tuple(
-    fmt if fmt in CATALOG_UP_TO_8 or place % 3 == 0 else pytest.param(fmt, marks=pytest.mark.long)
+    fmt
+    if fmt in CATALOG_UP_TO_8 or fmt in usual_p3109()
+    else pytest.param(fmt, marks=pytest.mark.long if place % 3 else pytest.mark.apart)
     for place, fmt in enumerate(UP_TO_8)
 )
+
+
+def most_apart(values: Iterable[Any], usual: Iterable[Any]) -> list[Any]:
+    """Parameters of a test: the usual ones run always, the others with what stands apart."""
+    usual = list(usual)
+    return [each if each in usual else pytest.param(each, marks=pytest.mark.apart) for each in values]
+
 
 #: Every deterministic mode, without saturation.
 MODE_PROJECTIONS = tuple(Projection(rounding=mode) for mode in MODES)

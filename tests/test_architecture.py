@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import ast
+import functools
 import inspect
 import pathlib
 import re
@@ -22,13 +23,18 @@ FLOORS = {path.parent.name for path in PACKAGE.glob("*/__init__.py")}
 KERNELS = sorted((PACKAGE / "kernels").rglob("*.py"))
 
 
+@functools.cache
+def _tree(path):
+    return ast.parse(path.read_text())
+
+
 def _name(path):
     return path.relative_to(ROOT).as_posix()
 
 
 def _imports(path):
     """Top-level names of all modules imported anywhere in a file."""
-    for node in ast.walk(ast.parse(path.read_text())):
+    for node in ast.walk(_tree(path)):
         if isinstance(node, ast.Import):
             yield from (alias.name for alias in node.names)
         elif isinstance(node, ast.ImportFrom):
@@ -61,20 +67,20 @@ def test_only_the_kernels_import_numba():
     }
 
 
-@pytest.mark.parametrize("path", MODULES, ids=_name)
-def test_floors_import_only_floors_below_them(path):
+def test_floors_import_only_floors_below_them():
     """The import contracts of pyproject.toml, in short, so that a plain test run has them too."""
     floors = {"spec": (), "oracle": ("spec",), "kernels": ("spec",), "arrays": ("spec", "kernels")}
     floors["checkpoints"] = ("arrays", "kernels", "spec")
     floors["verify"] = ("checkpoints", "arrays", "kernels", "oracle", "spec")
     floors["testing"] = floors["export"] = floors["plot"] = ("verify", *floors["verify"])
-    floor = path.relative_to(PACKAGE).parts[0]
-    if floor in floors:
-        ours = {name.split(".")[1] for name in _imports(path) if name.startswith("lowprec.")}
-        assert ours & FLOORS <= {floor, *floors[floor]}
-    if floor in ("spec", "oracle"):
-        outside = {name.split(".")[0] for name in _imports(path)} - {"lowprec"}
-        assert outside <= set(sys.stdlib_module_names)
+    for path in MODULES:
+        floor = path.relative_to(PACKAGE).parts[0]
+        if floor in floors:
+            ours = {name.split(".")[1] for name in _imports(path) if name.startswith("lowprec.")}
+            assert ours & FLOORS <= {floor, *floors[floor]}, _name(path)
+        if floor in ("spec", "oracle"):
+            outside = {name.split(".")[0] for name in _imports(path)} - {"lowprec"}
+            assert outside <= set(sys.stdlib_module_names), _name(path)
 
 
 def test_methods_stand_alone():
@@ -98,7 +104,7 @@ def _arrows():
     names = {_module(path): path for path in MODULES}
     arrows = {}
     for name, path in names.items():
-        tree = ast.parse(path.read_text())
+        tree = _tree(path)
         typing = [
             node
             for node in ast.walk(tree)
@@ -142,21 +148,19 @@ def test_a_class_of_the_tools_has_a_name_of_its_own():
     homes = {}
     for path in MODULES:
         if path.relative_to(PACKAGE).parts[0] in ("verify", "testing", "export", "cli"):
-            for node in ast.walk(ast.parse(path.read_text())):
+            for node in ast.walk(_tree(path)):
                 if isinstance(node, ast.ClassDef):
                     homes.setdefault(node.name, []).append(_name(path))
     assert len(homes) > 40
     assert {name: where for name, where in homes.items() if len(where) > 1} == {}
 
 
-@pytest.mark.parametrize("path", KERNELS, ids=_name)
-def test_no_kernel_is_compiled_with_fastmath(path):
+def test_no_kernel_is_compiled_with_fastmath():
     """It lets the compiler change results. No keyword, name or string in code has it; docstrings may."""
-    tree = ast.parse(path.read_text())
-    docstrings = {id(node.value) for node in ast.walk(tree) if isinstance(node, ast.Expr)}
+    docstrings = {id(node.value) for node in _nodes() if isinstance(node, ast.Expr)}
     said = [
         node
-        for node in ast.walk(tree)
+        for node in _nodes()
         if (isinstance(node, ast.keyword) and node.arg == "fastmath")
         or (isinstance(node, ast.Name) and "fastmath" in node.id)
         or (isinstance(node, ast.Constant) and node.value == "fastmath" and id(node) not in docstrings)
@@ -164,17 +168,21 @@ def test_no_kernel_is_compiled_with_fastmath(path):
     assert said == []
 
 
-@pytest.mark.parametrize("path", KERNELS, ids=_name)
-def test_kernels_know_no_format(path):
+def _nodes():
+    """Every node of every kernel's source."""
+    for path in KERNELS:
+        yield from ast.walk(_tree(path))
+
+
+def test_kernels_know_no_format():
     """Formats reach them as integers: no name of one is in their code, as an identifier or a string."""
     names = {fmt.name.lower() for fmt in catalog.FORMATS.values()} - {
         "int8",
         "uint8",
     }  # these are NumPy's types too
-    tree = ast.parse(path.read_text())
-    docstrings = {id(node.value) for node in ast.walk(tree) if isinstance(node, ast.Expr)}
+    docstrings = {id(node.value) for node in _nodes() if isinstance(node, ast.Expr)}
     used = set()
-    for node in ast.walk(tree):
+    for node in _nodes():
         if isinstance(node, ast.Name):
             used.add(node.id.lower())
         elif isinstance(node, ast.Attribute):
@@ -182,9 +190,8 @@ def test_kernels_know_no_format(path):
         elif isinstance(node, ast.Constant) and isinstance(node.value, str) and id(node) not in docstrings:
             used.add(node.value.lower())
     assert used & names == set()
-    assert not any(
-        name.startswith(("lowprec.spec.catalog", "lowprec.spec.formats")) for name in _imports(path)
-    )
+    imported = {name for path in KERNELS for name in _imports(path)}
+    assert not any(name.startswith(("lowprec.spec.catalog", "lowprec.spec.formats")) for name in imported)
 
 
 @pytest.mark.parametrize(
@@ -217,10 +224,10 @@ def test_conversion_computes_no_floats(name):
     assert floats == types == divisions == []
 
 
-@pytest.mark.parametrize("path", MODULES, ids=_name)
-def test_files_are_short_enough_to_be_read(path):
+def test_files_are_short_enough_to_be_read():
     """500 lines at most."""
-    assert len(path.read_text().splitlines()) <= 500
+    lines = {_name(path): len(path.read_text().splitlines()) for path in MODULES}
+    assert {name: count for name, count in lines.items() if count > 500} == {}
 
 
 # -- sources ----------------------------------------------------------------------------------------
@@ -233,13 +240,13 @@ REFERENCES = {
 KEY = re.compile(r"\[([A-Z][A-Z0-9_]+)\]")
 
 
-@pytest.mark.parametrize("path", MODULES, ids=_name)
-def test_every_source_that_a_docstring_cites_is_in_the_references(path):
+def test_every_source_that_a_docstring_cites_is_in_the_references():
     """A key in brackets is a heading of docs/references.md."""
-    for node in ast.walk(ast.parse(path.read_text())):
-        if isinstance(node, ast.Module | ast.ClassDef | ast.FunctionDef):
-            cited = set(KEY.findall(ast.get_docstring(node) or ""))
-            assert cited <= REFERENCES, f"{_name(path)}: {getattr(node, 'name', 'module')}"
+    for path in MODULES:
+        for node in ast.walk(_tree(path)):
+            if isinstance(node, ast.Module | ast.ClassDef | ast.FunctionDef):
+                cited = set(KEY.findall(ast.get_docstring(node) or ""))
+                assert cited <= REFERENCES, f"{_name(path)}: {getattr(node, 'name', 'module')}"
 
 
 def test_every_format_names_a_source_in_the_references():
@@ -267,7 +274,9 @@ def test_every_verb_is_public(module):
     assert set(module.__all__) == {name for name, home in lp._HOMES.items() if home == module.__name__}
 
 
-@pytest.mark.parametrize("name", [name for name in lp.__all__ if callable(getattr(lp, name, None))])
-def test_every_public_name_has_a_docstring_that_ends_its_first_line(name):
+def test_every_public_name_has_a_docstring_that_ends_its_first_line():
     """A summary line, ended with a full stop."""
-    assert inspect.getdoc(getattr(lp, name)).splitlines()[0].endswith(".")
+    names = [name for name in lp.__all__ if callable(getattr(lp, name))]
+    wrong = [name for name in names if not inspect.getdoc(getattr(lp, name)).splitlines()[0].endswith(".")]
+    assert len(names) > 100
+    assert wrong == []

@@ -1,10 +1,11 @@
-"""Unit Scaling in three tables: scales at initialisation, signal to noise against scale, and training in FP8.
+"""Unit Scaling in four tables: scales at initialisation, signal to noise against scale, and training in FP8.
 
     python docs/examples/unit_scaling.py [--quick] [--plot FILE]
 
-The third one trains a denoising autoencoder on scikit-learn's digits (pip install "lowprec[examples]"), with
-simulated E4M3 operands and E5M2 gradients around every product. Its loss is the mean over 735,744 pixels: the
-gradients of the standard model begin below E5M2's smallest value, and those of the unit-scaled one at 1.
+The last one trains a denoising autoencoder on scikit-learn's digits (pip install "lowprec[examples]"), with
+operands and gradients around every product in FP16, or in simulated E4M3 and E5M2. Its loss is the mean over
+735,744 pixels: the gradients of the standard model begin below E5M2's smallest value, and those of the
+unit-scaled one at 1.
 """
 
 from __future__ import annotations
@@ -66,12 +67,93 @@ def all_scales(width: int, batch: int) -> dict[str, us.ScaleTracker]:
 
 
 def scales_rows(trackers: dict[str, us.ScaleTracker]) -> Iterable[Sequence[str]]:
-    """Name by name, the standard deviation forward and backward in each variant."""
+    """Return, name by name, the standard deviation forward and backward in each variant."""
     yield ["tensor", *(f"{name} {sign}" for name in trackers for sign in ("->", "<-"))]
     for name in trackers["standard"]:
         pairs = [tracker[name] for tracker in trackers.values()]
         found = [side.std for pair in pairs for side in (pair.forward, pair.backward) if side is not None]
         yield [name, *(f"{each:.3f}" for each in found)]
+
+
+# -- a transformer block -------------------------------------------------------------------------------
+
+Branch = Callable[[Any], tuple[Any, Any]]
+
+
+class Block:
+    """A transformer block: x + attention(norm(x)), then x + perceptron(norm(x)), its weights and its tracker.
+
+    Unit-scaled, both sums are residual layers with tau 1. Ordinary, weights have standard deviation
+    fan_in**-1/2, and nothing has a factor.
+    """
+
+    def __init__(self, unit: bool, width: int, length: int, batch: int, heads: int = 4) -> None:
+        self.unit, self.heads = unit, heads
+        self.rng, self.tracker = np.random.default_rng(0), us.ScaleTracker()
+        self.shape = (batch, length, width)
+
+    def use(self, name: str, operation: Callable[..., Any], *operands: Any, **settings: Any) -> Any:
+        """Apply an operation, unit-scaled or ordinary, and follow it."""
+        used = operation if self.unit else us.unscaled(operation)
+        return self.tracker.follow(name, used(*operands, **settings))
+
+    def weight(self, fan_in: int, fan_out: int) -> Any:
+        """Return a matrix."""
+        size = 1 if self.unit else fan_in**-0.5
+        return np.float32(size) * self.rng.standard_normal((fan_in, fan_out), np.float32)
+
+    def residual(self, branch: Branch, x: Any) -> tuple[Any, Any]:
+        """Add a branch to x."""
+        if self.unit:
+            return us.residual_apply(branch, x, tau=1.0)
+        y, pull = branch(x)
+
+        def both(grad: Any) -> tuple[Any]:
+            return (grad + pull(grad)[0],)
+
+        return x + y, both
+
+    def attention(self, x: Any) -> tuple[Any, Any]:
+        """Apply attention to normalised x."""
+        width, split = x.shape[-1], (*x.shape[:-1], self.heads, -1)
+        normal, back_norm = self.use("norm 1", us.layer_norm, x)
+        parts = [self.use(name, us.linear, normal, self.weight(width, width)) for name in "qkv"]
+        heads = [np.moveaxis(y.reshape(split), -2, -3) for y, _ in parts]
+        mixed, back_mixed = self.use("attention", us.attention, *heads, causal=True)
+        joined = np.moveaxis(mixed, -3, -2).reshape(x.shape)
+        y, back_out = self.use("out", us.linear, joined, self.weight(width, width))
+
+        def pull(grad: Any) -> tuple[Any]:
+            (at_joined, _) = back_out(grad)
+            at_heads = back_mixed(np.moveaxis(at_joined.reshape(split), -2, -3))
+            ends = [np.moveaxis(each, -3, -2).reshape(x.shape) for each in at_heads]
+            at_normal = sum(back(end)[0] for (_, back), end in zip(parts, ends, strict=True))
+            return (back_norm(at_normal)[0],)
+
+        return y, pull
+
+    def perceptron(self, x: Any) -> tuple[Any, Any]:
+        """Apply two linear layers with gelu between to normalised x."""
+        width = x.shape[-1]
+        normal, back_norm = self.use("norm 2", us.layer_norm, x)
+        hidden, back_up = self.use("up", us.linear, normal, self.weight(width, 4 * width))
+        active, back_active = self.use("gelu", us.gelu, hidden)
+        y, back_down = self.use("down", us.linear, active, self.weight(4 * width, width))
+
+        def pull(grad: Any) -> tuple[Any]:
+            at_hidden = back_active(back_down(grad)[0])[0]
+            return (back_norm(back_up(at_hidden)[0])[0],)
+
+        return y, pull
+
+    def scales(self) -> us.ScaleTracker:
+        """Track both passes, for normal inputs and gradients."""
+        x = self.tracker.forward("x", self.rng.standard_normal(self.shape, np.float32))
+        middle, back_attention = self.tracker.follow("sum 1", self.residual(self.attention, x))
+        y, back_perceptron = self.tracker.follow("sum 2", self.residual(self.perceptron, middle))
+        grad = self.rng.standard_normal(y.shape, np.float32)
+        self.tracker.backward("x", back_attention(back_perceptron(grad)[0])[0])
+        return self.tracker
 
 
 # -- signal to noise against scale -------------------------------------------------------------------
@@ -100,7 +182,7 @@ class Run:
     """A model to train: its parametrization, its formats, and what Adam needs."""
 
     model: str
-    fp8: bool
+    formats: tuple[Any, Any] | None = None
     loss_scale: float = 1.0
 
     @property
@@ -109,12 +191,15 @@ class Run:
         return 2.0**-1 if self.model == "unit-scaled" else 2.0**-6
 
 
+FP16, FP8 = ("binary16", "binary16"), (us.E4M3, us.E5M2)
 RUNS = (
-    Run("standard", fp8=False),
-    Run("standard", fp8=True),
-    Run("standard", fp8=True, loss_scale=4096.0),
-    Run("unit-scaled", fp8=False),
-    Run("unit-scaled", fp8=True),
+    Run("standard"),
+    Run("standard", FP16),
+    Run("standard", FP8),
+    Run("standard", FP8, loss_scale=4096.0),
+    Run("unit-scaled"),
+    Run("unit-scaled", FP16),
+    Run("unit-scaled", FP8),
 )
 
 
@@ -133,12 +218,18 @@ def digits() -> tuple[Any, Any]:
 
 
 class Autoencoder:
-    """Linear layers with relu between them; the operations are unit-scaled or ordinary, in FP8 or not."""
+    """Linear layers with relu between them; the operations are unit-scaled or ordinary, in formats or not."""
 
     def __init__(self, run: Run, rng: np.random.Generator) -> None:
         unit = run.model == "unit-scaled"
         kind = (lambda operation: operation) if unit else us.unscaled
-        product = (lambda operation: us.quantized(kind(operation))) if run.fp8 else kind
+
+        def product(operation: Callable[..., Any]) -> Callable[..., Any]:
+            if run.formats is None:
+                return kind(operation)
+            forward, backward = run.formats
+            return us.quantized(kind(operation), forward=forward, backward=backward)
+
         last = len(SIZES) - 2
         self.layers = [
             product(us.readout if unit and place == last else us.linear) for place in range(last + 1)
@@ -184,7 +275,7 @@ def train(run: Run, steps: int) -> tuple[float, float]:
         grads = []
         for vjp in reversed(backward):
             if vjp.name != "relu" and step % 5 == 0:
-                flushed.append(us.format_report(grad, us.E5M2).flushed)
+                flushed.append(us.format_report(grad, run.formats[1]).flushed if run.formats else 0.0)
             grad, *others = vjp(grad)
             grads += others
         for weight, rate, found, mean, square in zip(
@@ -211,8 +302,8 @@ def training_rows(steps: int) -> Iterable[Sequence[str]]:
     for run in RUNS:
         with threadpool_limits(1):  # products are small: a second thread mostly waits
             error, flushed = train(run, steps)
-        formats = "E4M3, E5M2" if run.fp8 else "binary32"
-        share = f"{flushed:.1%}" if run.fp8 else "-"
+        formats = {None: "binary32", FP16: "binary16", FP8: "E4M3, E5M2"}[run.formats]
+        share = f"{flushed:.1%}" if run.formats else "-"
         yield [run.model, formats, f"{run.loss_scale:g}", f"{error:.3f}", share]
 
 
@@ -275,6 +366,14 @@ def main(quick: bool, figure: str | None) -> None:
     trackers = all_scales(width, batch)
     title = f"Standard deviations forward (->) and backward (<-), width {width}, batch {batch}"
     show(title, scales_rows(trackers))
+    length, few = (32, 4) if quick else (128, 8)
+    blocks = {
+        name: Block(unit, width, length, few).scales()
+        for name, unit in (("standard", False), ("unit-scaled", True))
+    }
+    show(
+        f"The same in a transformer block, width {width}, {few} times {length} positions", scales_rows(blocks)
+    )
     show(
         "Signal to noise of normal values in dB, by their standard deviation; plateau in binades", snr_rows()
     )

@@ -7,7 +7,7 @@ from pathlib import Path
 
 import click
 
-from lowprec.cli.arguments import AGREE, DIFFER, NO_CHECKOUT
+from lowprec.cli.arguments import DIFFER, NO_CHECKOUT
 from lowprec.cli.progress import progress
 from lowprec.cli.terminal import say
 
@@ -23,6 +23,12 @@ __all__ = ["golden"]
     help="Generate the files and compare them with those in the folder, byte for byte.",
 )
 @click.option(
+    "--freeze",
+    "action",
+    flag_value="freeze",
+    help="Write the digests of this version's answers, which later versions of its line must keep.",
+)
+@click.option(
     "--tables",
     type=click.Path(file_okay=False, path_type=Path),
     help="Folder of the golden data. Default: tables/ of the checkout that lowprec runs in.",
@@ -31,32 +37,38 @@ def golden(action: str | None, tables: Path | None) -> None:
     """Write or check the golden data: encoding tables, digests and test vectors.
 
     The oracle generates them and the kernels verify them. Exit 1: a file differs, or the two do.
-    --write replaces and removes only what the folder's digests.json lists, and refuses where another file is
-    in the way.
+    --check also holds them against the answers that releases froze. --write replaces and removes only what
+    the folder's digests.json lists, and refuses where another file is in the way.
     """
-    from lowprec.export import golden as data
+    from lowprec.export import golden as data, release
 
     if action is None:
-        raise click.UsageError("say --write or --check")
+        raise click.UsageError("say --write, --check or --freeze")
     folder = tables or data.tables_folder()
     if folder is None:
         raise click.UsageError(NO_CHECKOUT)
-    if action == "check" and not folder.is_dir():
+    if action != "write" and not folder.is_dir():
         raise click.UsageError(f"there is no folder {str(folder)!r}; give the checkout's with --tables")
     try:
         if action == "write":
             say(f"golden data goes to {str(folder.resolve())!r}", err=True)
+        if action == "freeze":
+            say(f"{release.freeze(folder)} has the answers of this version")
+            return
         with progress() as watch:
             if action == "write":
                 say(f"{data.write(folder, watch)} files written to {str(folder.resolve())!r}")
                 return
             problems = data.check(folder, watch)
+        kept = [] if problems else release.changed(folder)
     except data.Refused as error:
         raise click.UsageError(str(error)) from None
     except data.Disagreement as error:
         say(str(error), err=True)
         sys.exit(DIFFER)
-    for problem in problems:
+    for problem in [*problems, *kept]:
         say(problem)
-    say(f"{len(problems)} golden files are wrong" if problems else "the golden files are right")
-    sys.exit(DIFFER if problems else AGREE)
+    if problems or kept:
+        say(f"{len(kept)} frozen answers changed" if kept else f"{len(problems)} golden files are wrong")
+        sys.exit(DIFFER)
+    say(f"the golden files are right; answers {release.name_of(release.answers(folder))}")

@@ -28,7 +28,7 @@ from lowprec.spec.profiles import PROFILES
 from lowprec.spec.projection import Projection
 from lowprec.spec.rounding import MODES
 from tests import sweep
-from tests.support import UP_TO_8, assert_same_codes, value_and_tie
+from tests.support import UP_TO_8, assert_same_codes, most_apart, value_and_tie
 
 CATALOG = tuple(dict.fromkeys(catalog.BLOCK_FORMATS.values()))
 MX = tuple(catalog.block_format(name) for name in sweep.BLOCKS)
@@ -242,7 +242,10 @@ SCALE_PROJECTIONS = [
 ]
 
 
-@pytest.mark.parametrize("scale", ["e8m0fnu", "ue4m3", "binary6p3uf", "e5m2", "binary32"])
+NARROW_SCALES = ["e8m0fnu", "ue4m3", "binary6p3uf", "e5m2"]
+
+
+@pytest.mark.parametrize("scale", most_apart([*NARROW_SCALES, "binary32"], NARROW_SCALES))
 def test_scales_are_projected_in_every_mode(scale):
     """Powers of two and others, around the limits; a format with infinities is one of them."""
     for how, projection in itertools.product(("rceil", "divide"), SCALE_PROJECTIONS):

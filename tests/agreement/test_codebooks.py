@@ -16,6 +16,7 @@ from lowprec.spec.codebook import Codebook
 from lowprec.spec.codebooks import lns, posit, takum
 from lowprec.spec.projection import Projection
 from lowprec.spec.rounding import MODES, stochastic
+from tests.support import most_apart
 
 NAN, INFINITY = math.nan, math.inf
 
@@ -89,12 +90,12 @@ def asked(book: Codebook, rounding: object, saturation: str, others: dict[str, o
 
 
 #: Modes of which the others differ in signs and ties only; all are tried with those tests that stand apart.
-FEW = (MODES[0], MODES[3], MODES[5], stochastic(8))
+FEW = (MODES[0], MODES[3], stochastic(8))
 
 
 @pytest.mark.parametrize(
     "rounding",
-    [each if each in FEW else pytest.param(each, marks=pytest.mark.apart) for each in ROUNDINGS],
+    most_apart(ROUNDINGS, FEW),
     ids=str,
 )
 @pytest.mark.parametrize("name", BOOKS)

@@ -16,6 +16,7 @@ from lowprec.kernels.scales import NEGLIGIBLE, TOLERANCE, bound_between
 from lowprec.methods import fp8
 from lowprec.spec import catalog
 from lowprec.spec.families import fixed
+from tests.support import most_apart
 
 FINITE = lp.Projection(saturation="finite", zero="smallest")
 SYMMETRIC = dataclasses.replace(FINITE, symmetric=True)
@@ -202,7 +203,7 @@ OTHERS = {
 
 
 @pytest.mark.parametrize("kind", ["normal", "heavy tails", "an outlier", "integers", "one"])
-@pytest.mark.parametrize("fmt", ["int4", "e2m1fn", "e4m3fn", "e5m2"])
+@pytest.mark.parametrize("fmt", most_apart(["int4", "e2m1fn", "e4m3fn", "e5m2"], ["int4", "e4m3fn"]))
 @pytest.mark.parametrize("how", OTHERS.values(), ids=OTHERS)
 def test_scales_are_the_best_for_other_projections(how, fmt, kind):
     """Of the 256 scales a binade that the docstring names, and where results are the nearest, of all."""

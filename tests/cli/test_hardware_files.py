@@ -48,6 +48,7 @@ def test_show_shows_each_and_writes_it_back(name):
     assert lp.load_toml("again.toml")[name] == lp.load_toml("mine.toml")[name]
 
 
+@pytest.mark.apart
 def test_compare_takes_an_accumulation_a_block_format_and_a_profile():
     """Each from the same file: its kind says which is meant."""
     held = lp.load_toml("mine.toml")
@@ -70,6 +71,7 @@ def test_compare_takes_an_accumulation_a_block_format_and_a_profile():
     assert run("compare", "x.npy", "codes.npy", "--to", "e4m3fn").exit_code == 1
 
 
+@pytest.mark.apart
 def test_a_format_of_a_file_is_one_everywhere():
     """An operand, a result, and what laws are held against."""
     one, named = (run("table", name).output.splitlines() for name in ("mine.toml", "mine.toml:tiny"))

@@ -87,7 +87,8 @@ def run(action, folder):
 
 def test_what_was_written_checks(small):
     """And is the same as what is committed."""
-    assert run("--check", small) == (0, "the golden files are right\n")
+    code, output = run("--check", small)
+    assert (code, output.split(";")[0]) == (0, "the golden files are right")
     for name in (
         "values/e2m1fn.csv",
         "values/e8m0fnu.csv",
@@ -304,7 +305,8 @@ def test_digests_of_sweeps_are_carried_over(small):
     document["sweeps"] = {"e5m2": {}, "e4m3fn": {}}
     path.write_text(json.dumps(document, indent=1) + "\n")
     kept = path.read_bytes()
-    assert run("--check", small) == (0, "the golden files are right\n")
+    code, output = run("--check", small)
+    assert (code, output.split(";")[0]) == (0, "the golden files are right")
     golden.write(small)
     assert path.read_bytes() == kept
     path.write_text(json.dumps(document))

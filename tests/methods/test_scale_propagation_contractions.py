@@ -10,9 +10,10 @@ import pytest
 
 import lowprec as lp
 from lowprec.methods import scale_propagation as sp
-from lowprec.methods.scale_propagation import ScaledArray
+from lowprec.methods.scale_propagation import ScaledArray, rounding
 from lowprec.oracle.convert import decode, project
 from lowprec.oracle.exact import to_float
+from lowprec.spec.accumulations import accumulation
 
 RNG = np.random.default_rng(0)
 
@@ -109,3 +110,25 @@ def test_other_norms_and_large_numbers():
     np.testing.assert_allclose(np.linalg.norm(large).to_array(), 5e30, rtol=1e-6)
     assert np.linalg.norm(ScaledArray(np.float32([np.inf, 1.0]), 1.0)).to_array() == np.inf
     assert np.linalg.norm(sp.as_scaled(np.zeros(3))).to_array() == 0
+
+
+@pytest.mark.parametrize("output", ["fp32_fma", "exact", "hopper_wgmma_e4m3fn_binary32"])
+def test_products_of_rows_that_all_have_nans_are_those_of_the_library(output, monkeypatch):
+    """Without the kernels' way for NaNs; one row without NaN, and nothing is left out."""
+    rng, sizes = np.random.default_rng(5), []
+    x = np.float32(lp.quantize(rng.standard_normal((2, 3, 8)), "e4m3fn"))
+    y = np.float32(lp.quantize(rng.standard_normal((8, 4)), "e4m3fn"))
+    x[:, np.arange(3), np.arange(3)] = np.nan
+    matmul = rounding.matmul
+
+    def counted(a, b, how, rng=None):
+        sizes.append(a.shape)
+        return matmul(a, b, how, rng=rng)
+
+    monkeypatch.setattr(rounding, "matmul", counted)
+    for rows in (x, np.where(np.arange(3)[:, None] == 1, np.float32(1), x)):
+        made, want = rounding.product(rows, y, accumulation(output)), lp.matmul(rows, y, output)
+        assert made.shape == want.shape
+        assert made.dtype == want.dtype
+        assert np.array_equal(made, want, equal_nan=True)
+    assert sizes == [(1, 8), (2, 3, 8)]

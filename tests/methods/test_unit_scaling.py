@@ -6,11 +6,13 @@ user guide ("guide"), or computed from shapes.
 
 from __future__ import annotations
 
+import functools
 import math
 
 import numpy as np
 import pytest
 
+import lowprec as lp
 from lowprec.methods import unit_scaling as us
 from lowprec.methods.unit_scaling import activations
 
@@ -290,6 +292,57 @@ def test_conv1d_has_unit_variance(settings):
     dx, dw, db = vjp(normal(*y.shape, seed=4))
     assert_scale(y, dx, dw)
     assert_scale(db, abs=0.24)
+
+
+@pytest.mark.parametrize(
+    ("settings", "alpha"),
+    [
+        ({}, 12 * 9),
+        ({"stride": (3, 2)}, 12 * 9),
+        ({"padding": (2, 0)}, 12 * 9),
+        ({"dilation": (1, 3)}, 12 * 9),
+        ({"groups": 4}, 3 * 9),
+    ],
+    ids=str,
+)
+def test_conv2d_has_unit_variance(settings, alpha):
+    """Alpha from the sum's length; the gradient of x away from its borders, where fewer windows reach."""
+    w = normal(24, 12 // settings.get("groups", 1), 3, 3, seed=3)
+    y, vjp = us.conv2d(normal(8, 12, 48, 48), w, np.zeros(24, np.float32), None, **settings)
+    assert vjp.alpha == pytest.approx(alpha**-0.5)
+    dx, dw, db = vjp(normal(*y.shape, seed=4))
+    assert_scale(y if "padding" not in settings else y[:, :, 2:-2])
+    assert_scale(dx[:, :, 9:-9, 9:-9], dw)
+    assert_scale(db, abs=0.45)  # 3 sigma of 24
+
+
+def test_a_product_of_two_has_unit_variance():
+    """Alike, rows, both broadcast; of a value with itself the page says that it has not."""
+    pairs = [
+        (normal(256, 1024), normal(256, 1024, seed=3)),
+        (normal(1024), normal(256, 1024, seed=3)),
+        (normal(64, 1, 256), normal(512, 256, seed=3)),
+    ]
+    for left, right in pairs:
+        y, vjp = us.multiply(left, right, constraint=None)
+        assert_scale(y, *vjp(normal(*y.shape, seed=4)))
+    x = pairs[0][0]
+    y, vjp = us.multiply(x, x)
+    assert y.var() == pytest.approx(2, rel=0.05)
+    y, vjp = us.multiply(normal(256, 1024), np.float32(3.0))
+    assert (vjp.alpha, vjp.beta[0]) == (1, 1)
+    assert vjp.beta[1] == pytest.approx((256 * 1024) ** -0.5)
+
+
+def test_convolutions_are_sums_of_the_library():
+    """With a product in binary32 by fused multiply-adds: the same as of the windows by hand, bit for bit."""
+    product = functools.partial(lp.matmul, accumulation="fp32_fma")
+    x, w = normal(2, 3, 5, 6), normal(4, 3, 2, 2, seed=3)
+    vjp = us.conv2d(x, w, constraint=None, product=product)[1]
+    for row, column in np.ndindex(4, 5):
+        window = x[:, :, row : row + 2, column : column + 2].reshape(2, -1)
+        want = lp.matmul(window, w.reshape(4, -1).T, "fp32_fma")
+        assert (vjp.plain[:, :, row, column] == want).all()
 
 
 def test_norms_have_unit_variance():

@@ -7,6 +7,7 @@ import re
 import sys
 from pathlib import Path
 
+import numpy as np
 import pytest
 from click.testing import CliRunner
 
@@ -56,17 +57,17 @@ def on_the_page():
 def test_the_page_shows_these_tables(printed):
     """Rows and columns; settings where they are no results."""
     ours, shown = tables(printed), on_the_page()
-    assert len(ours) == len(shown) == 3
+    assert len(ours) == len(shown) == 4
     for got, want in zip(ours, shown, strict=True):
         assert got[0] == want[0]
         assert [row[0] for row in got] == [row[0] for row in want]
         assert {len(row) for row in got} == {len(got[0])} == {len(row) for row in want}
-    assert [row[:3] for row in ours[2]] == [row[:3] for row in shown[2]]
+    assert [row[:3] for row in ours[3]] == [row[:3] for row in shown[3]]
 
 
 def test_signal_to_noise_on_the_page_is_what_is_printed(printed):
     """No samples, so digit by digit."""
-    assert tables(printed)[1] == on_the_page()[1]
+    assert tables(printed)[2] == on_the_page()[2]
 
 
 @pytest.mark.parametrize("source", ["quick", "page"])
@@ -88,17 +89,53 @@ def test_scales_are_1_where_they_are_said_to_be(source, printed):
 
 
 @pytest.mark.parametrize("source", ["quick", "page"])
+def test_in_a_transformer_block_unit_scaled_tensors_stay_near_1(source, printed):
+    """But for gradients of queries and keys; ordinary ones fall to a fifth and below in the long one."""
+    rows = {
+        row[0]: [float(cell) for cell in row[1:]]
+        for row in (tables(printed) if source == "quick" else on_the_page())[1][1:]
+    }
+    for name, (forward, back, unit, unit_back) in rows.items():
+        assert 0.6 < unit < 1.1, name
+        assert 0.6 < unit_back < 1.1 or name in "qk"
+        assert 0.15 < forward < 1.3
+        assert back < 1.3
+    assert rows["q"][1] < 0.5 * rows["q"][3]
+    assert rows["norm 1"][1] < 0.5
+    assert rows["attention"][0] < 0.4
+
+
+@pytest.mark.parametrize("unit", [False, True], ids=["standard", "unit-scaled"])
+@pytest.mark.parametrize("branch", ["attention", "perceptron"])
+def test_the_gradient_of_a_block_is_its_slope(unit, branch, example):
+    """Along a random direction, by differences in float64: its factors are constrained."""
+    rng = np.random.default_rng(1)
+    x, way, grad = (rng.standard_normal((2, 5, 8)) for _ in range(3))
+
+    def apply(values):
+        block = example.Block(unit, width=8, length=5, batch=2)  # the same weights each time
+        return block.residual(getattr(block, branch), values)
+
+    found = float(np.sum(apply(x)[1](grad)[0] * way))
+    ends = [float(np.sum(apply(x + sign * 1e-5 * way)[0] * grad)) for sign in (1, -1)]
+    assert found == pytest.approx((ends[0] - ends[1]) / 2e-5, rel=1e-6)
+
+
+@pytest.mark.parametrize("source", ["quick", "page"])
 def test_training_in_fp8_needs_a_loss_scale_or_unit_scaling(source, printed):
     """Errors over those in binary32: 1.36 times after 15 steps with neither, over 3 times after 100."""
-    rows = (tables(printed) if source == "quick" else on_the_page())[2][1:]
-    standard, flushing, scaled, unit, unit_fp8 = (float(row[3]) for row in rows)
-    shares = [float(row[4].rstrip("%")) / 100 for row in (rows[1], rows[2], rows[4])]
+    rows = (tables(printed) if source == "quick" else on_the_page())[3][1:]
+    standard, half, flushing, scaled, unit, unit_half, unit_fp8 = (float(row[3]) for row in rows)
+    shares = [float(rows[place][4].rstrip("%")) / 100 for place in (2, 3, 6)]
     assert flushing > (1.15 if source == "quick" else 3) * standard
+    assert half == pytest.approx(standard, rel=0.02)
+    assert unit_half == pytest.approx(unit, rel=0.02)
     assert scaled < 1.1 * standard
     assert unit_fp8 < 1.12 * unit
     assert unit < standard
     assert shares[0] > 0.5
     assert max(shares[1:]) < 0.01
+    assert float(rows[1][4].rstrip("%")) > float(rows[5][4].rstrip("%")) == 0
 
 
 def test_a_plot_without_matplotlib_says_how_to_get_it(example, monkeypatch):

@@ -114,6 +114,8 @@ def rounded(values, fmt, **settings):
         (us.linear, [(3, 4), (4, 5), (5,)]),
         (us.readout, [(3, 4), (4, 5), (5,)]),
         (us.conv1d, [(2, 3, 8), (4, 3, 3), (4,)]),
+        (us.conv2d, [(2, 3, 8, 5), (4, 3, 3, 2), (4,)]),
+        (us.multiply, [(3, 4), (3, 4)]),
         (us.attention, [(2, 4, 3), (2, 4, 3), (2, 4, 3)]),
         (us.unscaled(us.linear), [(3, 4), (4, 5)]),
     ],

@@ -48,6 +48,15 @@ CASES = {
         normal(6, 2, 3), normal(6),
     ),
     "conv1d, without batch": (functools.partial(us.conv1d, stride=3), normal(2, 7), normal(1, 2, 2)),
+    "conv2d": (us.conv2d, normal(2, 3, 4, 5), normal(4, 3, 3, 2), normal(4)),
+    "conv2d, all settings": (
+        functools.partial(us.conv2d, stride=(2, 1), padding=(1, 2), dilation=(1, 2), groups=2),
+        normal(2, 4, 4, 3), normal(6, 2, 2, 3), normal(6),
+    ),
+    "conv2d, without batch": (functools.partial(us.conv2d, stride=2), normal(2, 4, 5), normal(1, 2, 2, 2)),
+    "multiply": (us.multiply, normal(3, 4), normal(3, 4, seed=1)),
+    "multiply, broadcast": (us.multiply, normal(3, 1, 4), normal(2, 1, seed=1)),
+    "multiply, one element": (us.multiply, normal(3, 4), normal(1, 1, seed=1)),
     "embedding": (lambda table: us.embedding(INDICES, table), normal(4, 3)),
     "gelu": (us.gelu, normal(12)),
     "gelu, mult": (functools.partial(us.gelu, mult=2.5), normal(12)),
@@ -151,7 +160,21 @@ def test_a_gate_far_below_is_closed(activation):
     assert [float(each[0]) for each in vjp(np.ones(1))] == [0, 0]
 
 
-CONSTRAINED = ["matmul", "linear", "conv1d", "gelu", "silu", "tanh", "glu, silu", "softmax", "add", "sum"]
+CONSTRAINED = [
+    "matmul",
+    "linear",
+    "conv1d",
+    "conv2d",
+    "multiply",
+    "multiply, broadcast",
+    "gelu",
+    "silu",
+    "tanh",
+    "glu, silu",
+    "softmax",
+    "add",
+    "sum",
+]
 
 
 @pytest.mark.parametrize("name", CONSTRAINED)
@@ -161,7 +184,7 @@ def test_under_a_constraint_gradients_of_activations_are_true(name, constraint):
     operation, *arrays = CASES[name]
     y, vjp = operation(*arrays, constraint=constraint)
     grad = normal(*y.shape, seed=9)
-    free = {"linear": 1, "conv1d": 1}.get(name, len(arrays))
+    free = {"linear": 1, "conv1d": 1, "conv2d": 1}.get(name, len(arrays))
     for index, got in enumerate(vjp(grad)[:free]):
         want = differences(
             lambda *given: float((operation(*given, constraint=constraint)[0] * grad).sum()), arrays, index
@@ -202,6 +225,9 @@ def test_operations_of_nothing_give_nothing():
         (us.matmul, (normal(0, 2, 3), normal(3, 2))),
         (us.matmul, (normal(2, 0), normal(0, 2))),
         (us.conv1d, (normal(0, 2, 5), normal(2, 2, 3))),
+        (us.conv2d, (normal(0, 2, 5, 4), normal(2, 2, 3, 2))),
+        (us.multiply, (nothing, normal(3))),
+        (us.multiply, (normal(3), nothing)),
     ):
         y, vjp = operation(*arrays)
         assert np.isfinite([vjp.alpha, *vjp.beta]).all()
@@ -235,8 +261,28 @@ def test_values_of_operations_are_alpha_times_the_ordinary_ones():
         [sum(taps[o, c, s] * padded[c, 2 * t + 3 * s] for c in range(2) for s in range(2)) for t in range(4)]
         for o in range(3)
     ]
+    image, kernel = normal(4, 5, 6, seed=3), normal(6, 2, 2, 3, seed=4)
+    framed = np.pad(image, ((0, 0), (1, 1), (2, 2)))
+    conv2 = [
+        [
+            [
+                sum(
+                    kernel[o, c, s, t] * framed[o // 3 * 2 + c, 2 * i + 3 * s, j + 2 * t]
+                    for c in range(2) for s in range(2) for t in range(3)
+                )
+                for j in range(6)
+            ]
+            for i in range(2)
+        ]
+        for o in range(6)
+    ]  # fmt: skip
     centered = x - x.mean(-1, keepdims=True)
     pairs = [
+        (
+            us.conv2d(image, kernel, stride=(2, 1), padding=(1, 2), dilation=(3, 2), groups=2),
+            np.array(conv2),
+        ),
+        (us.multiply(x, w[:, 0]), [[x[i, j] * w[j, 0] for j in range(4)] for i in range(3)]),
         (us.linear(x, w, bias), x @ w + bias),
         (us.readout(x, w, bias), x @ w + bias),
         (us.attention(q, k, v, causal=True), weights @ v),
@@ -257,7 +303,7 @@ def test_values_of_operations_are_alpha_times_the_ordinary_ones():
         (us.embedding(INDICES, x.T), x.T[INDICES]),
     ]
     for (y, vjp), want in pairs:
-        assert y / vjp.alpha == pytest.approx(want, rel=1e-12, abs=1e-14), vjp.name
+        assert y / vjp.alpha == pytest.approx(np.array(want), rel=1e-12, abs=1e-14), vjp.name
 
 
 def test_gelu_is_exact_far_out():

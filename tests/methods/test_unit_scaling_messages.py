@@ -59,6 +59,22 @@ REFUSED = [
         "linear takes x (..., m) and weight (m, n), not (2, 3) and (2, 3)",
     ),
     (lambda: us.readout(TWO, TWO.T, ONE[:1]), ValueError, "bias of readout must have shape (2,), not (1,)"),
+    (
+        lambda: us.conv2d(THREE[None], THREE[None], stride=(1, 0)),
+        ValueError,
+        "stride=(1, 0) of conv2d must be 1 or more",
+    ),
+    (
+        lambda: us.conv2d(THREE, THREE),
+        ValueError,
+        "conv2d takes x (..., channels, height, width) and weight (outputs, channels / groups, rows, columns)"
+        ", not (4, 2, 3) and (4, 2, 3)",
+    ),
+    (
+        lambda: us.conv2d(np.zeros((2, 3, 2)), np.zeros((1, 2, 2, 3))),
+        ValueError,
+        "3 taps of conv2d do not fit in length 2 with padding=0; use more padding",
+    ),
     (lambda: us.conv1d(THREE, THREE, stride=0), ValueError, "stride=0 of conv1d must be 1 or more"),
     (lambda: us.conv1d(THREE, THREE, padding=-1), ValueError, "padding=-1 of conv1d must be 0 or more"),
     (

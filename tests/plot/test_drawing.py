@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import functools
+
 import numpy as np
 import pytest
 
@@ -12,20 +14,30 @@ from matplotlib.backends.backend_agg import FigureCanvasAgg
 from matplotlib.figure import Figure
 
 VALUES = np.random.default_rng(5).normal(size=(40, 80)).astype(np.float32)
-CODES = lp.encode(VALUES, "e4m3fn")
-SWEEP = lp.sweep_formats(VALUES, elements=["e2m1fn", "mxfp4"], sizes=[])
+
+
+# Functions, as kernels are compiled where they are called: not while tests are collected.
+@functools.cache
+def codes():
+    return lp.encode(VALUES, "e4m3fn")
+
+
+@functools.cache
+def sweep():
+    return lp.sweep_formats(VALUES, elements=["e2m1fn", "mxfp4"], sizes=[])
+
 
 PLOTS = {
     "number_line": lambda ax: lp.plot.number_line("e2m1fn", "e4m3fn", ties=True, log=True, ax=ax),
     "staircase": lambda ax: lp.plot.staircase("e2m1fn", -7, 7, ax=ax),
     "sqnr_by_scale": lambda ax: lp.plot.sqnr_by_scale(VALUES, "e2m1fn", ax=ax),
     "error_by_binade": lambda ax: lp.plot.error_by_binade(VALUES, lp.quantize(VALUES, "e4m3fn"), ax=ax),
-    "error_by_bits": lambda ax: lp.plot.error_by_bits(SWEEP, ax=ax),
+    "error_by_bits": lambda ax: lp.plot.error_by_bits(sweep(), ax=ax),
     "block_errors": lambda ax: lp.plot.block_errors(VALUES, "nvfp4_2d", ax=ax),
     "accumulation_error": lambda ax: lp.plot.accumulation_error(VALUES, VALUES, ["fp32_fma", "exact"], ax=ax),
-    "code_usage": lambda ax: lp.plot.code_usage(CODES, "e4m3fn", ax=ax),
+    "code_usage": lambda ax: lp.plot.code_usage(codes(), "e4m3fn", ax=ax),
     "ulp_histogram": lambda ax: lp.plot.ulp_histogram([0x38, 0x7F], [0x39, 0x00], "e4m3fn", ax=ax),
-    "code_confusion": lambda ax: lp.plot.code_confusion(CODES, CODES, "e4m3fn", ax=ax),
+    "code_confusion": lambda ax: lp.plot.code_confusion(codes(), codes(), "e4m3fn", ax=ax),
 }
 
 
@@ -83,4 +95,4 @@ def test_sums_without_an_error_have_no_point():
 def test_a_sweep_has_its_candidates_and_their_front():
     drawn = PLOTS["error_by_bits"](None)
     assert [line.get_label() for line in drawn.artists] == ["bias", "tensor", "blocks", "Pareto front"]
-    assert drawn.artists[-1].get_ydata().tolist() == [row.sqnr for row in SWEEP.pareto]
+    assert drawn.artists[-1].get_ydata().tolist() == [row.sqnr for row in sweep().pareto]

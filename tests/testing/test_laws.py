@@ -10,15 +10,19 @@ from lowprec.spec import catalog
 from lowprec.testing import check_block_format, check_format, check_operation
 from lowprec.testing.laws import LAWS, TOPICS
 from tests.mutants import LAWS_PAGE, MUTANTS, PAGE, ROOT, planted, with_laws
+from tests.support import most_apart
 
-#: Formats of more than 8 bits have forty kernels of their own each: with `pytest -m long`.
+#: One of each kind; other narrow ones stand apart. Formats of more than 8 bits have forty kernels each: with
+#: `pytest -m long`.
+USUAL = ("e4m3fn", "e5m2", "e4m3fnuz", "e8m0fnu", "e2m1fn", "int8f6", "ue4m3")
+NARROW = [fmt for fmt in dict.fromkeys(catalog.FORMATS.values()) if fmt.width <= 8]
 FORMATS = [
-    pytest.param(fmt, id=fmt.name, marks=[pytest.mark.long] if fmt.width > 8 else [])
-    for fmt in dict.fromkeys(catalog.FORMATS.values())
+    *most_apart(NARROW, map(catalog.format, USUAL)),
+    *(pytest.param(fmt, marks=pytest.mark.long) for fmt in catalog.FORMATS.values() if fmt.width > 8),
 ]
 
 
-@pytest.mark.parametrize("fmt", FORMATS)
+@pytest.mark.parametrize("fmt", FORMATS, ids=str)
 def test_every_format_of_the_catalog_keeps_all_laws(fmt):
     """On arrays, with flags and in the oracle."""
     report = check_format(fmt, samples=0)

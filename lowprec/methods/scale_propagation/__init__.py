@@ -11,7 +11,8 @@ ScaledArray([[17.265625]], scale=65536.0, format='binary32')
 
 `ScaledArray` is the array, `as_scaled` makes one; `set_scaling`, `rebalance`, `dynamic_rescale` and
 `stop_scaling` change scales by hand; `scalify` and `config` say how rules round; `register_scaled_op` and
-`custom_scale` add rules; `linear`, `relu`, `gelu`, `silu` and `layer_norm` come with their gradients.
+`custom_scale` add rules; `linear`, `relu`, `gelu`, `silu` and `layer_norm` come with their gradients; `SGD`
+and `Adam` keep weights and states with scales.
 
 Source: [SCALIFY].
 """
@@ -20,6 +21,7 @@ from lowprec.methods.scale_propagation import rules
 from lowprec.methods.scale_propagation.config import Config, config, current
 from lowprec.methods.scale_propagation.linear import linear, matmul
 from lowprec.methods.scale_propagation.nonlinear import gelu, layer_norm, relu, silu
+from lowprec.methods.scale_propagation.optimizers import SGD, Adam, OptimizerState
 from lowprec.methods.scale_propagation.pow2 import (
     best_pow2_scale,
     decode_e8m0,
@@ -43,7 +45,10 @@ from lowprec.methods.scale_propagation.transform import (
 )
 
 __all__ = [
+    "SGD",
+    "Adam",
     "Config",
+    "OptimizerState",
     "ScaledArray",
     "as_scaled",
     "best_pow2_scale",

@@ -77,9 +77,22 @@ def quotient(values: Array, divisor: float, fmt: Format) -> Array:
 
 
 def product(x: Array, y: Array, how: Accumulation) -> Array:
-    """Multiply matrices; random roundings take the generator of `config`."""
+    """Multiply matrices; random roundings take the generator of `config`.
+
+    Where each row of x has a NaN, as in a run that has diverged, all results are that of the first row and
+    column, NaN: kernels are slower for NaNs than for numbers.
+    """
     rng = current().rng if how.rounds_randomly else None
+    if min(x.ndim, y.ndim) > 1 and min(x.size, y.size) and x.shape[-1] == y.shape[-2] and _diverged(x):
+        shape = (*np.broadcast_shapes(x.shape[:-2], y.shape[:-2]), x.shape[-2], y.shape[-1])
+        row, column = x.reshape(-1, x.shape[-1])[:1], y[(0,) * (y.ndim - 2)][:, :1]
+        return np.full(shape, np.asarray(matmul(row, column, how, rng=rng)))
     return np.asarray(matmul(x, y, how, rng=rng))
+
+
+def _diverged(x: Array) -> bool:
+    """Return whether each row has a NaN."""
+    return bool(np.isnan(x[(0,) * (x.ndim - 1)]).any() and np.isnan(x).any(axis=-1).all())
 
 
 def total(data: Array, axes: tuple[int, ...], how: Accumulation) -> Array:

@@ -33,6 +33,7 @@ from lowprec.methods.unit_scaling.constraints import (
     to_output_scale,
     to_right_grad_scale,
 )
+from lowprec.methods.unit_scaling.convolutions import conv1d, conv2d
 from lowprec.methods.unit_scaling.factors import (
     Scales,
     attention_scale,
@@ -46,11 +47,12 @@ from lowprec.methods.unit_scaling.losses import cross_entropy, mse
 from lowprec.methods.unit_scaling.mup import learning_rate_scale, transformer_tau, weight_decay
 from lowprec.methods.unit_scaling.noise import FormatReport, format_report, plateau, snr, snr_curve
 from lowprec.methods.unit_scaling.norms import dropout, layer_norm, rms_norm
-from lowprec.methods.unit_scaling.products import conv1d, embedding, linear, matmul, readout
+from lowprec.methods.unit_scaling.products import embedding, linear, matmul, readout
 from lowprec.methods.unit_scaling.softmaxes import attention, softmax
 from lowprec.methods.unit_scaling.sums import (
     SplitVjp,
     add,
+    multiply,
     residual_add,
     residual_apply,
     residual_split,
@@ -68,6 +70,7 @@ __all__ = [
     "linear",
     "readout",
     "conv1d",
+    "conv2d",
     "embedding",
     # elementwise
     "elementwise",
@@ -84,6 +87,7 @@ __all__ = [
     # sums
     "SplitVjp",
     "add",
+    "multiply",
     "residual_add",
     "residual_apply",
     "residual_split",

@@ -14,8 +14,9 @@ import numpy as np
 import numpy.typing as npt
 
 from lowprec.arrays.convert import quantize
-from lowprec.methods.unit_scaling import products
+from lowprec.methods.unit_scaling import convolutions, products
 from lowprec.methods.unit_scaling.softmaxes import attention
+from lowprec.methods.unit_scaling.sums import multiply
 from lowprec.methods.unit_scaling.vjp import Array, Vjp
 from lowprec.spec import catalog
 from lowprec.spec.format import Format
@@ -114,7 +115,9 @@ _OPERANDS: dict[Any, int] = {
     products.matmul: 2,
     products.linear: 2,
     products.readout: 2,
-    products.conv1d: 2,
+    multiply: 2,
+    convolutions.conv1d: 2,
+    convolutions.conv2d: 2,
     attention: 3,
 }
 

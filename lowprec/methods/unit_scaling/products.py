@@ -1,4 +1,4 @@
-"""Products with weights: matmul, linear, readout, conv1d, embedding.
+"""Products with weights: matmul, linear, readout, embedding.
 
 Each output is a sum of n products of independent values, so that n**-1/2 gives it unit variance; each
 gradient likewise. Weights begin with unit variance, and cut the graph: the factor of their gradient is free.
@@ -18,7 +18,7 @@ import numpy.typing as npt
 from lowprec.methods.unit_scaling.constraints import Constraint, constrain
 from lowprec.methods.unit_scaling.vjp import Array, Vjp, array, scaled, sum_to
 
-__all__ = ["Product", "conv1d", "embedding", "linear", "matmul", "readout"]
+__all__ = ["Product", "bias_of", "embedding", "linear", "matmul", "readout", "result_of", "root"]
 
 Product = Callable[[Any, Any], Any]
 
@@ -62,17 +62,17 @@ def matmul(
         raise ValueError(
             f"matmul takes matrices, not shapes {x.shape} and {w.shape}; give vectors an axis of length 1"
         )
-    plain = _result(product(x, w), x, w)
+    plain = result_of(product(x, w), x, w)
     rows, inner, columns = x.shape[-2], x.shape[-1], w.shape[-1]
     batch = math.prod(plain.shape[:-2])
     copies = [batch / max(1, math.prod(side.shape[:-2])) for side in (x, w)]
-    ideal = (_root(inner), _root(columns * copies[0]), _root(rows * copies[1]))
+    ideal = (root(inner), root(columns * copies[0]), root(rows * copies[1]))
     alpha, *beta = constrain(constraint, *ideal)
 
     def pull(grad: Array) -> tuple[Array, Array]:
         return (
-            sum_to(_result(product(grad, w.swapaxes(-1, -2)), x, w), x.shape),
-            sum_to(_result(product(x.swapaxes(-1, -2), grad), x, w), w.shape),
+            sum_to(result_of(product(grad, w.swapaxes(-1, -2)), x, w), x.shape),
+            sum_to(result_of(product(x.swapaxes(-1, -2), grad), x, w), w.shape),
         )
 
     return scaled("matmul", plain, alpha, beta, pull)
@@ -154,83 +154,6 @@ def readout(
     return _linear("readout", 1.0, x, weight, bias, constraint, product)
 
 
-def conv1d(
-    x: npt.ArrayLike,
-    weight: npt.ArrayLike,
-    bias: npt.ArrayLike | None = None,
-    constraint: Constraint = "gmean",
-    *,
-    stride: int = 1,
-    padding: int = 0,
-    dilation: int = 1,
-    groups: int = 1,
-) -> tuple[Array, Vjp]:
-    """Apply a convolution along the last axis (a correlation, as deep learning has it).
-
-    >>> y, vjp = conv1d(np.ones((2, 8)), np.ones((4, 2, 3)), padding=1, constraint=None)
-    >>> y.shape, round(vjp.alpha, 4)
-    ((4, 8), 0.4082)
-
-    Parameters
-    ----------
-    x : array_like of float, shape (..., channels, length)
-    weight : array_like of float, shape (outputs, channels / groups, size)
-        Begins with unit variance.
-    bias : array_like of float, shape (outputs,), optional
-    constraint : str, callable or None
-        Of two factors: of the output, and of the gradient of x.
-    stride, padding, dilation, groups : int
-        Steps between outputs, zeros at either end, steps between taps, and independent convolutions.
-
-    Returns
-    -------
-    y : array of float, shape (..., outputs, (length + 2 * padding - dilation * (size - 1) - 1) // stride + 1)
-    vjp : Vjp
-        alpha (channels / groups * size)**-1/2 and beta (outputs / groups * size / stride)**-1/2, before the
-        constraint; for weight and bias (outputs along the axis, times those in front)**-1/2.
-
-    Raises ValueError: shapes, or settings, that do not fit.
-
-    Notes
-    -----
-    Next to the ends inputs reach fewer outputs, and zeros of the padding have no variance: gradients
-    and outputs there are smaller.
-
-    Source: [UNIT_SCALING] its library.
-    """
-    values, taps = array(x, "x of conv1d"), array(weight, "weight of conv1d")
-    _check_convolution(values.shape, taps.shape, stride, padding, dilation, groups)
-    outputs, fan_in, size = taps.shape
-    length = values.shape[-1]
-    count = (length + 2 * padding - dilation * (size - 1) - 1) // stride + 1
-    front = values.shape[:-2]
-    batch = math.prod(front)
-    grouped = values.reshape(batch, groups, fan_in, length)
-    padded = np.pad(grouped, ((0, 0), (0, 0), (0, 0), (padding, padding)))
-    kernels = taps.reshape(groups, outputs // groups, fan_in, size)
-    places = [slice(tap * dilation, tap * dilation + (count - 1) * stride + 1, stride) for tap in range(size)]
-    result = np.zeros((batch, groups, outputs // groups, count), np.result_type(values, taps))
-    for tap, place in enumerate(places):
-        result += kernels[..., tap] @ padded[..., place]
-    plain = result.reshape(*front, outputs, count)
-    biases = [] if bias is None else [_bias(bias, outputs, "conv1d")]
-    for each in biases:
-        plain = plain + each[:, None]
-    alpha, beta = constrain(constraint, _root(fan_in * size), _root(outputs * size / (stride * groups)))
-
-    def pull(grad: Array) -> tuple[Array, ...]:
-        given = grad.reshape(result.shape)
-        dx, dw = np.zeros_like(padded), np.zeros_like(kernels)
-        for tap, place in enumerate(places):
-            dx[..., place] += kernels[..., tap].swapaxes(-1, -2) @ given
-            dw[..., tap] = (given @ padded[..., place].swapaxes(-1, -2)).sum(axis=0)
-        inner = dx[..., padding : padding + length].reshape(values.shape)
-        return (inner, dw.reshape(taps.shape), *(given.sum(axis=(0, 3)).reshape(outputs) for _ in biases))
-
-    free = (_root(batch * count),) * (1 + len(biases))
-    return scaled("conv1d", plain, alpha, (beta, *free), pull)
-
-
 def embedding(indices: npt.ArrayLike, weight: npt.ArrayLike) -> tuple[Array, Vjp]:
     """Look up rows of a table.
 
@@ -282,17 +205,18 @@ def embedding(indices: npt.ArrayLike, weight: npt.ArrayLike) -> tuple[Array, Vjp
 # -- shared helpers ----------------------------------------------------------------------------------
 
 
-def _root(count: float) -> float:
+def root(count: float) -> float:
     """Return the factor of a sum of so many independent products; of an empty one 1."""
     return count**-0.5 if count else 1.0
 
 
-def _result(values: Any, *operands: Array) -> Array:
+def result_of(values: Any, *operands: Array) -> Array:
     """Return the result of a product in the type of its operands."""
     return np.asarray(values).astype(np.result_type(*operands), copy=False)
 
 
-def _bias(bias: npt.ArrayLike, outputs: int, name: str) -> Array:
+def bias_of(bias: npt.ArrayLike, outputs: int, name: str) -> Array:
+    """Return a bias, one for each output."""
     values = array(bias, f"bias of {name}")
     if values.shape != (outputs,):
         raise ValueError(f"bias of {name} must have shape {(outputs,)}, not {values.shape}")
@@ -315,42 +239,17 @@ def _linear(
     fan_in, fan_out = matrix.shape
     count = math.prod(values.shape[:-1])
     rows = values.reshape(count, fan_in)
-    plain = _result(product(rows, matrix), values, matrix)
-    biases = [] if bias is None else [_bias(bias, fan_out, name)]
+    plain = result_of(product(rows, matrix), values, matrix)
+    biases = [] if bias is None else [bias_of(bias, fan_out, name)]
     for each in biases:
         plain = plain + each
-    alpha, beta = constrain(constraint, max(1, fan_in) ** -power, _root(fan_out))
+    alpha, beta = constrain(constraint, max(1, fan_in) ** -power, root(fan_out))
 
     def pull(grad: Array) -> tuple[Array, ...]:
         given = grad.reshape(count, fan_out)
-        dx = _result(product(given, matrix.T), values, matrix).reshape(values.shape)
-        dw = _result(product(rows.T, given), values, matrix)
+        dx = result_of(product(given, matrix.T), values, matrix).reshape(values.shape)
+        dw = result_of(product(rows.T, given), values, matrix)
         return (dx, dw, *(given.sum(axis=0) for _ in biases))
 
-    free = (_root(count),) * (1 + len(biases))
+    free = (root(count),) * (1 + len(biases))
     return scaled(name, plain.reshape(*values.shape[:-1], fan_out), alpha, (beta, *free), pull)
-
-
-def _check_convolution(
-    shape: tuple[int, ...], taps: tuple[int, ...], stride: int, padding: int, dilation: int, groups: int
-) -> None:
-    """Refuse shapes and settings that do not fit."""
-    for name, given, least in (("stride", stride, 1), ("padding", padding, 0), ("dilation", dilation, 1)):
-        if given < least:
-            raise ValueError(f"{name}={given!r} of conv1d must be {least} or more")
-    if len(shape) < 2 or len(taps) != 3:
-        raise ValueError(
-            "conv1d takes x (..., channels, length) and weight (outputs, channels / groups, size), not "
-            f"{shape} and {taps}"
-        )
-    if groups < 1 or taps[0] % groups or shape[-2] != taps[1] * groups:
-        raise ValueError(
-            f"groups={groups!r} of conv1d does not fit {shape[-2]} channels and weight {taps}: outputs must "
-            f"be a multiple of it, and channels {taps[1]} times it"
-        )
-    reach = dilation * (taps[2] - 1) + 1
-    if taps[2] < 1 or shape[-1] + 2 * padding < reach:
-        raise ValueError(
-            f"{reach} taps of conv1d do not fit in length {shape[-1]} with padding={padding}; use more "
-            "padding"
-        )

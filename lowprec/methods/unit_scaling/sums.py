@@ -1,4 +1,4 @@
-"""Sums: sum, weighted_sum, add, and residual layers.
+"""Sums, and products of elements: sum, weighted_sum, add, multiply, and residual layers.
 
 Floor 4.
 """
@@ -16,7 +16,16 @@ from numpy.lib.array_utils import normalize_axis_tuple
 from lowprec.methods.unit_scaling.constraints import Constraint, constrain
 from lowprec.methods.unit_scaling.vjp import Array, Vjp, array, scaled, sum_to
 
-__all__ = ["SplitVjp", "add", "residual_add", "residual_apply", "residual_split", "sum", "weighted_sum"]
+__all__ = [
+    "SplitVjp",
+    "add",
+    "multiply",
+    "residual_add",
+    "residual_apply",
+    "residual_split",
+    "sum",
+    "weighted_sum",
+]
 
 
 def sum(
@@ -130,20 +139,64 @@ def add(left: npt.ArrayLike, right: npt.ArrayLike, constraint: Constraint = "gme
     """
     x, other = array(left, "left of add"), array(right, "right of add")
     total = x + other
-    sides = (x, other)
-    betas = [(total.size / side.size) ** -0.5 if total.size else 1.0 for side in sides]
-    if x.size == 1 or other.size == 1:
-        alpha, *tied = constrain(constraint, 1.0, 1.0, 1.0)
-        betas = [
-            beta if side.size == 1 else each for beta, each, side in zip(betas, tied, sides, strict=True)
-        ]
-    else:
-        alpha, *betas = constrain(constraint, 2**-0.5, *betas)
+    alpha, betas = _of_two(constraint, 2**-0.5, total.size, x.size, other.size)
 
     def pull(grad: Array) -> tuple[Array, Array]:
         return sum_to(grad, x.shape), sum_to(grad, other.shape)
 
     return scaled("add", total, alpha, betas, pull)
+
+
+def multiply(
+    left: npt.ArrayLike, right: npt.ArrayLike, constraint: Constraint = "gmean"
+) -> tuple[Array, Vjp]:
+    """Multiply two activations element by element.
+
+    >>> y, vjp = multiply(np.ones((4, 2)), np.ones(2), constraint=None)
+    >>> vjp.alpha, vjp.beta
+    (1.0, (1.0, 0.5))
+
+    Parameters
+    ----------
+    left, right : array_like of float
+        Broadcast. The gradient of an operand of one element takes no part in the constraint.
+    constraint : str, callable or None
+        Of three factors: of the output, and of both gradients.
+
+    Returns
+    -------
+    y : array of float
+    vjp : Vjp
+        alpha 1: the product of independent values of unit variance and mean 0 has unit variance. beta
+        n**-1/2 for an operand of which each element is used n times, before the constraint.
+
+    Raises ValueError: shapes that do not broadcast.
+
+    Notes
+    -----
+    A value times itself is no product of independent ones: its variance is 2, and its mean 1. For gates see
+    `glu`.
+
+    Source: the definition of [UNIT_SCALING] section 4; the paper's table has no product of elements.
+    """
+    x, other = array(left, "left of multiply"), array(right, "right of multiply")
+    plain = x * other
+    alpha, betas = _of_two(constraint, 1.0, plain.size, x.size, other.size)
+
+    def pull(grad: Array) -> tuple[Array, Array]:
+        return sum_to(grad * other, x.shape), sum_to(grad * x, other.shape)
+
+    return scaled("multiply", plain, alpha, betas, pull)
+
+
+def _of_two(constraint: Constraint, alpha: float, whole: int, *sizes: int) -> tuple[float, list[float]]:
+    """Return the factors of two operands of some sizes that are broadcast to a whole."""
+    betas = [(whole / size) ** -0.5 if whole else 1.0 for size in sizes]
+    if 1 not in sizes:
+        alpha, *betas = constrain(constraint, alpha, *betas)
+        return alpha, betas
+    alpha, *tied = constrain(constraint, 1.0, 1.0, 1.0)
+    return alpha, [beta if size == 1 else each for beta, each, size in zip(betas, tied, sizes, strict=True)]
 
 
 # -- residual layers ---------------------------------------------------------------------------------
