@@ -420,6 +420,8 @@ def test_what_was_answered_is_in_the_file_before_the_end(tmp_path, broken):
         assert run.poll() is None
     run.kill()
     run.wait(timeout=100)
+    run.stdout.close()  # its second process may still hold the other end
+    run.stderr.close()
     capture = lp.read_capture(tmp_path / "capture.npz")
     assert [not question.skipped for question in capture.questions.values()] == [True] * 2 + [False] * 6
     assert capture["cast_e4m3fnuz_binary32"].skipped == "it was not asked yet"
